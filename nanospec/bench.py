@@ -1,0 +1,1 @@
+def measure_alpha(*a,**k): return 0.0

@@ -1,0 +1,47 @@
+"""The KV cache: what attention has already computed for the committed text, kept so that it is never redone.
+
+Everything is allocated once. Writing goes by slot, reading takes the first `upto` slots, and rolling back is
+lowering `length`: what lies above it is stale, is never looked at, and is written over by the next call.
+
+Left out: paging and eviction; one cache serves one batch of texts up to a fixed number of slots.
+"""
+
+import torch
+from torch import Tensor
+
+
+class Cache:
+    """Keys and values of all layers for B rows of S slots.
+
+    k, v:      L tensors each, (B, H_kv, S, D)
+    length:    (B,) int64, how many slots of each row hold committed text
+    cos, sin:  (S, D), the model's rotation for every position
+    """
+
+    def __init__(self, rows: int, layers: int, kv_heads: int, cos: Tensor, sin: Tensor):
+        slots, head_size = cos.shape
+        shape = (rows, kv_heads, slots, head_size)
+        self.k = [cos.new_zeros(shape) for _ in range(layers)]             # the tables' dtype and device
+        self.v = [cos.new_zeros(shape) for _ in range(layers)]
+        self.cos, self.sin = cos, sin
+        self.length = torch.zeros(rows, dtype=torch.int64, device=cos.device)
+        self._count = torch.arange(slots, device=cos.device)
+        self._row = torch.arange(rows, device=cos.device)[:, None]
+
+    def next_slots(self, tokens: int) -> Tensor:
+        """(B, T): the slots of the next T tokens, those right above `length`.
+
+        A length of -1 is allowed: a text of one token has no "last two", so its only token is fed twice, both times
+        into slot 0.
+        """
+        return (self.length[:, None] + self._count[:tokens]).clamp(min=0)
+
+    def sees(self, slots: Tensor, upto: int) -> Tensor:
+        """(B, T, upto) bool: a token sees every slot up to and including its own. Whatever is stale lies above."""
+        return self._count[:upto] <= slots[:, :, None]
+
+    def write(self, layer: int, slots: Tensor, k: Tensor, v: Tensor, upto: int) -> tuple[Tensor, Tensor]:
+        """Put k, v (B, H_kv, T, D) into `slots` (B, T); give back the layer's first `upto` slots of both."""
+        self.k[layer][self._row, :, slots] = k.transpose(1, 2)
+        self.v[layer][self._row, :, slots] = v.transpose(1, 2)
+        return self.k[layer][:, :, :upto], self.v[layer][:, :, :upto]

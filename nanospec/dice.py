@@ -1,0 +1,53 @@
+"""All chance in decoding goes through here, and one decision consumes one uniform.
+
+`flip` is a biased coin, `pick` a loaded die. Nobody else ever holds a random number, so nobody can use one twice,
+and a test that replaces the dice (proof/exact.py) sees every decision there is.
+
+Left out: initial weights and training shuffles, which decide nothing about the text.
+"""
+
+from collections.abc import Sequence
+
+import torch
+from torch import Tensor
+
+
+class Dice:
+    """Uniforms u in [0, 1) for B rows: row b's come from its own seed alone, so it draws the same in any batch.
+
+    `refill(columns)` lays out the next round's uniforms, (B, columns) in float64 (float32 where the device has no
+    float64); `flip` and `pick` take them from left to right. The buffer keeps its address from round to round.
+    """
+
+    def __init__(self, seeds: Sequence[int], device: torch.device | str = "cpu"):
+        self.device = torch.device(device)
+        self.dtype = torch.float32 if self.device.type == "mps" else torch.float64
+        self.generators = [torch.Generator().manual_seed(seed) for seed in seeds]
+        self.u = torch.empty(len(self.generators), 0, dtype=self.dtype, device=self.device)
+        self.column = 0
+
+    def refill(self, columns: int) -> None:
+        """Fresh uniforms for one round; whatever the last round left over is thrown away."""
+        fresh = torch.stack([torch.rand(columns, generator=g, dtype=self.dtype) for g in self.generators])
+        if self.u.shape[1] != columns:
+            self.u = torch.empty_like(fresh, device=self.device)
+        self.u.copy_(fresh)
+        self.column = 0
+
+    def flip(self, prob: Tensor) -> Tensor:
+        """prob (B, n) -> (B, n) bool, True with probability min(1, prob): u < prob, strictly, so never at 0."""
+        return self._take(prob.shape[1]) < prob
+
+    def pick(self, weights: Tensor) -> Tensor:
+        """weights (B, V), not negative, of any positive total -> (B,) indices, drawn in proportion to them.
+
+        The first index whose cumulative weight exceeds u * total: weights [2, 0, 6] and u = 0.25 give index 2.
+        """
+        cumulative = weights.to(self.dtype).cumsum(-1)
+        return torch.searchsorted(cumulative, self._take(1) * cumulative[:, -1:], right=True)[:, 0]
+
+    def _take(self, n: int) -> Tensor:
+        if self.column + n > self.u.shape[1]:
+            raise RuntimeError(f"{self.column + n} uniforms asked for, {self.u.shape[1]} laid out: refill more columns")
+        self.column += n
+        return self.u[:, self.column - n:self.column]

@@ -1,0 +1,211 @@
+"""The GPT, small and Llama-shaped: RMSNorm, rotary positions, SwiGLU, grouped-query attention, one embedding matrix
+for the way in and the way out (Touvron et al. 2023, arXiv 2302.13971; Su et al. 2021, arXiv 2104.09864; Shazeer
+2020, arXiv 2002.05202; Ainslie et al. 2023, arXiv 2305.13245).
+
+One forward serves training (no cache), plain decoding (one token a row), drafting, and verification (several).
+Left out: dropout, biases, and every fused kernel that torch does not already have.
+"""
+
+import os
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import NamedTuple
+
+import torch
+import torch.nn.functional as F
+from torch import Tensor, nn
+
+from nanospec.cache import Cache
+from nanospec.tokenizer import Tokenizer
+
+ROPE_THETA = 10_000.0
+WEIGHTS = Path(__file__).parent / "weights"
+
+
+@dataclass
+class Config:
+    """Sizes of a GPT. `heads` divides `channels` into heads of an even size; `kv_heads` divides `heads`."""
+
+    vocab_size: int
+    context: int            # the longest text it was trained on, in tokens
+    layers: int
+    channels: int
+    heads: int
+    kv_heads: int
+    hidden: int             # inner width of the SwiGLU
+
+    @property
+    def head_size(self) -> int:
+        return self.channels // self.heads
+
+
+@dataclass
+class Call:
+    """What one forward call tells every layer: where its tokens stand, where they are kept, what they see."""
+
+    cos: Tensor                     # (B, 1, T, D); (T, D) without a cache
+    sin: Tensor
+    cache: Cache | None = None
+    slots: Tensor | None = None     # (B, T)
+    mask: Tensor | None = None      # (B, 1, H / H_kv * T, upto), added to the scores
+    upto: int = 0
+
+
+def rope_tables(positions: int, head_size: int, dtype: torch.dtype, device) -> tuple[Tensor, Tensor]:
+    """(cos, sin), each (positions, D): position t turns the pair (i, i + D/2) by the angle t * theta^(-2i/D).
+
+    The minus sign of the rotation lives in the first half of `sin`, so that turning x is
+    x * cos + x.roll(D/2) * sin. Angles are float32 or wider, whatever the model's dtype.
+    """
+    wide = torch.promote_types(dtype, torch.float32)
+    frequency = ROPE_THETA ** (-torch.arange(0, head_size, 2, dtype=wide, device=device) / head_size)
+    angle = torch.arange(positions, dtype=wide, device=device)[:, None] * frequency
+    cos, sin = angle.cos(), angle.sin()
+    return torch.cat([cos, cos], -1).to(dtype), torch.cat([-sin, sin], -1).to(dtype)
+
+
+def rotate(x: Tensor, cos: Tensor, sin: Tensor) -> Tensor:
+    """Turn every head of x (B, H, T, D) to its position."""
+    return torch.addcmul(x * cos, x.roll(x.shape[-1] // 2, -1), sin)
+
+
+class Attention(nn.Module):
+    def __init__(self, config: Config):
+        super().__init__()
+        self.heads, self.kv_heads, self.head_size = config.heads, config.kv_heads, config.head_size
+        self.qkv = nn.Linear(config.channels, (self.heads + 2 * self.kv_heads) * self.head_size, bias=False)
+        self.out = nn.Linear(config.channels, config.channels, bias=False)
+
+    def forward(self, x: Tensor, call: Call, layer: int) -> Tensor:
+        B, T, C = x.shape
+        heads = self.qkv(x).view(B, T, -1, self.head_size).transpose(1, 2)      # (B, H + 2 H_kv, T, D)
+        q, k, v = heads.split([self.heads, self.kv_heads, self.kv_heads], 1)
+        q, k = rotate(q, call.cos, call.sin), rotate(k, call.cos, call.sin)
+        if call.cache is None:                                                  # training: the whole text at once
+            y = F.scaled_dot_product_attention(q, k, v, is_causal=True, enable_gqa=True)
+        else:
+            k, v = call.cache.write(layer, call.slots, k, v, call.upto)         # (B, H_kv, upto, D)
+            # Heads of one group read the same keys, so to the kernel they are just more queries. (enable_gqa says
+            # the same, four times slower here: one token, bfloat16, CPU.)
+            q = q.reshape(B, self.kv_heads, -1, self.head_size)                 # (B, H_kv, H / H_kv * T, D)
+            y = F.scaled_dot_product_attention(q, k, v, attn_mask=call.mask).view(B, self.heads, T, -1)
+        return self.out(y.transpose(1, 2).reshape(B, T, C))
+
+
+class MLP(nn.Module):
+    def __init__(self, config: Config):
+        super().__init__()
+        self.gate_up = nn.Linear(config.channels, 2 * config.hidden, bias=False)
+        self.down = nn.Linear(config.hidden, config.channels, bias=False)
+
+    def forward(self, x: Tensor) -> Tensor:
+        gate, up = self.gate_up(x).chunk(2, -1)
+        return self.down(F.silu(gate) * up)
+
+
+class Block(nn.Module):
+    def __init__(self, config: Config):
+        super().__init__()
+        self.attention_norm = nn.RMSNorm(config.channels, eps=1e-5)
+        self.attention = Attention(config)
+        self.mlp_norm = nn.RMSNorm(config.channels, eps=1e-5)
+        self.mlp = MLP(config)
+
+    def forward(self, x: Tensor, call: Call, layer: int) -> Tensor:
+        x = x + self.attention(self.attention_norm(x), call, layer)
+        return x + self.mlp(self.mlp_norm(x))
+
+
+class GPT(nn.Module):
+    """A decoder-only transformer over `config.vocab_size` tokens."""
+
+    def __init__(self, config: Config):
+        super().__init__()
+        self.config = config
+        self.embedding = nn.Embedding(config.vocab_size, config.channels)
+        self.blocks = nn.ModuleList(Block(config) for _ in range(config.layers))
+        self.norm = nn.RMSNorm(config.channels, eps=1e-5)
+        for name, weight in self.named_parameters():
+            if weight.dim() == 2:       # what is added to the residual stream starts smaller, as in GPT-2
+                added = name.endswith(("out.weight", "down.weight"))
+                nn.init.normal_(weight, std=0.02 / (2 * config.layers) ** 0.5 if added else 0.02)
+
+    @property
+    def device(self) -> torch.device:
+        return self.embedding.weight.device
+
+    @property
+    def dtype(self) -> torch.dtype:
+        return self.embedding.weight.dtype
+
+    def new_cache(self, rows: int, slots: int) -> Cache:
+        """An empty cache for `rows` texts of up to `slots` tokens, in this model's dtype and on its device."""
+        c = self.config
+        return Cache(rows, c.layers, c.kv_heads, *rope_tables(slots, c.head_size, self.dtype, self.device))
+
+    def forward(self, tokens: Tensor, cache: Cache | None = None, upto: int | None = None,
+                positions: Tensor | None = None, sees: Tensor | None = None) -> Tensor:
+        """Score tokens (B, T): logits (B, T, V), row t for the token after t.
+
+        Without a cache: T whole texts from position 0, causal. With one, the T tokens of row b go into the slots
+        right above cache.length[b], which stays as it is; the caller moves it.
+        upto: how many slots to read, a plain int >= the longest row + T (None: just that, at the cost of a sync).
+        positions (B, T), sees (B, T, upto): for token trees, where a token's position is its depth and it sees
+        its ancestors; by default position = slot, and every slot up to one's own is seen.
+        """
+        if cache is None:
+            call = Call(*rope_tables(tokens.shape[1], self.config.head_size, self.dtype, self.device))
+        else:
+            call = self._cached_call(tokens.shape[1], cache, upto, positions, sees)
+        x = self.embedding(tokens)                                              # (B, T, C)
+        for layer, block in enumerate(self.blocks):
+            x = block(x, call, layer)
+        return F.linear(self.norm(x), self.embedding.weight)                    # (B, T, V)
+
+    def _cached_call(self, T: int, cache: Cache, upto: int | None, positions: Tensor | None,
+                     sees: Tensor | None) -> Call:
+        if upto is None:
+            upto = int(cache.length.max()) + T
+        slots = cache.next_slots(T)
+        where = slots if positions is None else positions
+        sees = cache.sees(slots, upto) if sees is None else sees
+        mask = torch.zeros(sees.shape, dtype=cache.cos.dtype, device=sees.device).masked_fill_(~sees, float("-inf"))
+        mask = mask.repeat(1, self.config.heads // self.config.kv_heads, 1)     # once for each head of a group
+        return Call(cache.cos[where][:, None], cache.sin[where][:, None], cache, slots, mask[:, None], upto)
+
+
+class Pair(NamedTuple):
+    target: GPT
+    draft: GPT
+    tokenizer: Tokenizer
+
+
+def save_model(model: GPT, path: Path) -> None:
+    """Write config and weights, the latter in bfloat16; the file is whole or not there at all."""
+    state = {name: tensor.to(torch.bfloat16) for name, tensor in model.state_dict().items()}
+    save_atomically({"config": asdict(model.config), "state": state}, path)
+
+
+def save_atomically(what: dict, path: Path) -> None:
+    """torch.save beside `path`, flushed to the disk, then renamed over it: killed at any moment, no torn file."""
+    beside = Path(path).with_suffix(".partial")
+    with open(beside, "wb") as file:
+        torch.save(what, file)
+        file.flush()
+        os.fsync(file.fileno())
+    os.replace(beside, path)
+
+
+def load_model(path: Path, device="cpu", dtype: torch.dtype = torch.float32) -> GPT:
+    """A model as `save_model` wrote it, ready to decode (no gradients)."""
+    saved = torch.load(path, map_location="cpu", weights_only=True)
+    model = GPT(Config(**saved["config"]))
+    model.load_state_dict(saved["state"])
+    return model.to(device=device, dtype=dtype).requires_grad_(False).eval()
+
+
+def load_pair(folder: Path = WEIGHTS, device="cpu", dtype: torch.dtype = torch.float32) -> Pair:
+    """The target, the draft and their tokenizer: the shipped pair, or one that train_tiny.py wrote into `folder`."""
+    folder = Path(folder)
+    return Pair(load_model(folder / "target.pt", device, dtype), load_model(folder / "draft.pt", device, dtype),
+                Tokenizer.load(folder / "ranks.tiktoken"))

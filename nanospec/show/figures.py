@@ -1,0 +1,1 @@
+def draw_losses(*a): pass

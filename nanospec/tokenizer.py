@@ -1,0 +1,99 @@
+"""Byte-pair encoding: train the ranks here, hand them to tiktoken to encode with.
+
+`train` learns which neighbouring pieces of text to glue together (Sennrich et al. 2016, arXiv 1508.07909);
+`Tokenizer` puts the learnt ranks into a `tiktoken.Encoding`, so that encoding runs in compiled code and nothing
+is ever downloaded. The file is tiktoken's own format: one line a token, `base64(bytes) rank`.
+
+Left out: special tokens other than end of text, and any clean-up of the text. Bytes in, the same bytes out.
+"""
+
+import base64
+import re
+from collections import Counter, defaultdict
+from pathlib import Path
+
+import tiktoken
+
+END_OF_TEXT = "<|endoftext|>"
+
+# Tokens never cross the borders this pattern draws: a run of letters with one mark before it (" return",
+# ".append", "_name"), up to three digits, a run of other marks, blank space. It is written without \p classes so
+# that `re` (training) and tiktoken's engine (encoding) both read it; where the two disagree about a rare letter,
+# only the learnt ranks differ a little, never what comes back out: every character matches one of the branches.
+PATTERN = r"(?:_|[^\w\r\n])?[^\W\d_]+|\d{1,3}| ?(?:_|[^\w\s])+[\r\n]*|\s*[\r\n]|\s+(?!\S)|\s+"
+
+
+def train(text: str, vocab_size: int) -> dict[bytes, int]:
+    """Learn `vocab_size` ranks from `text`: the 256 bytes, then the most frequent merges in order.
+
+    Words are counted once and each merge touches only the words it occurs in. A candidate is counted by the bytes
+    it would become, not by its two halves: `ab+c` and `a+bc` are one token to tiktoken, so they are one here.
+    Ties go to the candidate whose bytes sort last, so the same text always gives the same ranks.
+
+    Example: train("aaab aaab", 257) learns b"aa" as rank 256.
+    """
+    if vocab_size < 256:
+        raise ValueError(f"vocab_size must be at least 256 (one rank for each byte), got {vocab_size}")
+    words = Counter(re.findall(PATTERN, text))
+    pieces = [[bytes([b]) for b in word.encode()] for word in words]        # each word as its pieces so far
+    times = list(words.values())                                           # and how often it occurs
+    count, where = Counter(), defaultdict(set)
+    for w, word in enumerate(pieces):
+        for left, right in zip(word, word[1:]):
+            count[left + right] += times[w]
+            where[left + right].add(w)
+
+    ranks = {bytes([b]): b for b in range(256)}
+    while len(ranks) < vocab_size and count:
+        new = max(count, key=lambda piece: (count[piece], piece))
+        if count[new] < 2:                                                  # nothing repeats any more
+            break
+        ranks[new] = len(ranks)
+        for w in where.pop(new):
+            old, merged = pieces[w], merge(pieces[w], new)
+            for left, right in zip(old, old[1:]):
+                count[left + right] -= times[w]
+            for left, right in zip(merged, merged[1:]):
+                count[left + right] += times[w]
+                where[left + right].add(w)
+            pieces[w] = merged
+        del count[new]                                                      # every place it stood in is merged now
+    return ranks
+
+
+def merge(word: list[bytes], new: bytes) -> list[bytes]:
+    """Glue, from left to right, every two neighbours that together spell `new`: ["a","a","a"], "aa" -> ["aa","a"]."""
+    out, i = [], 0
+    while i < len(word):
+        pair = i + 1 < len(word) and word[i] + word[i + 1] == new
+        out.append(new if pair else word[i])
+        i += 2 if pair else 1
+    return out
+
+
+class Tokenizer:
+    """Text <-> token ids. The ranks are ids 0 .. n-1; `end_of_text` is id n, and `vocab_size` is n + 1."""
+
+    def __init__(self, ranks: dict[bytes, int]):
+        self.ranks = ranks
+        self.end_of_text = len(ranks)
+        self.vocab_size = len(ranks) + 1
+        self.encoding = tiktoken.Encoding("nanospec", pat_str=PATTERN, mergeable_ranks=ranks,
+                                          special_tokens={END_OF_TEXT: self.end_of_text})
+
+    def encode(self, text: str) -> list[int]:
+        """Ids of `text`. A literal "<|endoftext|>" in it is ordinary text: nobody's prompt can end a document."""
+        return self.encoding.encode(text, disallowed_special=())
+
+    def decode(self, ids: list[int]) -> str:
+        """Text of `ids`; bytes that are not yet whole UTF-8 characters become U+FFFD."""
+        return self.encoding.decode(ids)
+
+    def save(self, path: Path) -> None:
+        lines = (f"{base64.b64encode(piece).decode()} {rank}\n" for piece, rank in self.ranks.items())
+        Path(path).write_text("".join(lines))
+
+    @classmethod
+    def load(cls, path: Path) -> "Tokenizer":
+        pairs = (line.split() for line in Path(path).read_text().splitlines())
+        return cls({base64.b64decode(piece): int(rank) for piece, rank in pairs})
