@@ -1,1 +1,66 @@
-def draw_losses(*a): pass
+"""Pictures, drawn with matplotlib from numbers that somebody else measured."""
+
+from collections.abc import Sequence
+from pathlib import Path
+
+from matplotlib.axes import Axes
+from matplotlib.figure import Figure
+from matplotlib.ticker import MaxNLocator
+
+GREEN, AMBER, BLUE, INK, FAINT = "#2a9d5c", "#d9902f", "#3f72c8", "#26303a", "#9aa5b1"
+
+
+def draw_speedup(gammas: Sequence[int], measured: Sequence[float], predicted: Sequence[float],
+                 ideal: Sequence[float], title: str, path: Path) -> None:
+    """Speed-up over plain decoding against gamma: measured, predicted with v(gamma + 1), and Theorem 3.8 (v = 1)."""
+    figure, (axes,) = _figure(title, 1)
+    lines = [(ideal, FAINT, ":", "", "Theorem 3.8: checking is free"),
+             (predicted, BLUE, "--", "", "tokens per call / (γc + v)"),
+             (measured, GREEN, "-", "o", "measured")]
+    for values, colour, dashes, mark, label in lines:
+        axes.plot(gammas, values, color=colour, linestyle=dashes, marker=mark, linewidth=2, markersize=6, label=label)
+    axes.axhline(1, color=INK, linewidth=1)
+    axes.annotate("the target alone", (gammas[-1], 1), xytext=(0, 4), textcoords="offset points", ha="right", color=INK)
+    best = max(range(len(gammas)), key=lambda i: measured[i])
+    axes.annotate(f"{measured[best]:.2f} times", (gammas[best], measured[best]), xytext=(0, -18),
+                  textcoords="offset points", ha="center", color=GREEN, fontweight="bold")
+    axes.set_xlabel("γ, drafted tokens a round")
+    axes.set_ylabel("times as fast as plain decoding")
+    axes.set_ylim(0, max(*ideal, *measured) * 1.08)
+    axes.xaxis.set_major_locator(MaxNLocator(integer=True))
+    axes.legend(frameon=False, loc="lower right", bbox_to_anchor=(1, 0.06))
+    figure.savefig(path, dpi=160)
+
+
+def draw_losses(history: Sequence[tuple[int, int, float, float]], phases: Sequence[str], path: Path) -> None:
+    """Loss curves from (phase, step, loss, held-out loss): cross-entropy of both models, then the distillation's KL."""
+    figure, panels = _figure("training", 2)
+    labels = {"target": GREEN, "draft": AMBER, "distil": BLUE}
+    for number, phase in enumerate(phases):
+        axes = panels[phase == "distil"]
+        rows = [row for row in history if row[0] == number]
+        if not rows:
+            continue
+        steps = [row[1] for row in rows]
+        axes.plot(steps, [row[2] for row in rows], color=labels[phase], linewidth=1, alpha=0.5)
+        axes.plot(steps, [row[3] for row in rows], color=labels[phase], linewidth=2)
+        axes.annotate(f"{phase} {rows[-1][3]:.2f}", (steps[-1], rows[-1][3]), xytext=(4, 6), ha="right",
+                      textcoords="offset points", color=labels[phase], fontweight="bold")
+    panels[0].set_ylabel("cross-entropy, nats per token")
+    panels[1].set_ylabel("KL(p_target || q_draft), nats per token")
+    for axes in panels:
+        axes.set_xlabel("step (thick: held out, thin: one training batch)")
+    figure.savefig(path, dpi=160)
+
+
+def _figure(title: str, panels: int) -> tuple[Figure, list[Axes]]:
+    figure = Figure(figsize=(4.4 + 3.6 * panels, 4.6), layout="constrained")
+    figure.suptitle(title, x=0.02, ha="left", color=INK, fontsize=12, fontweight="bold")
+    axes = list(figure.subplots(1, panels, squeeze=False)[0])
+    for one in axes:
+        one.spines[["top", "right"]].set_visible(False)
+        one.spines[["left", "bottom"]].set_color(FAINT)
+        one.tick_params(colors=INK)
+        one.grid(axis="y", color="#e6e9ed", linewidth=1)
+        one.set_axisbelow(True)
+    return figure, axes

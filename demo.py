@@ -1,0 +1,238 @@
+"""The same prompt twice: the target alone, then speculation. Watch what is kept, refused, replaced, and how fast.
+
+    python demo.py                              # on the pair that ships
+    python demo.py --temperature 0 --gamma 6
+    python demo.py --step                       # one round at a time, with every coin
+    python demo.py --save demo.svg --figure speedup.png --json demo.json
+"""
+
+import argparse
+import json
+import sys
+from functools import partial
+from pathlib import Path
+from statistics import median
+from time import perf_counter
+
+import torch
+from rich.console import Console, Group
+from rich.live import Live
+from rich.text import Text
+
+from nanospec.bench import Costs, alpha_of, fastest, measure_costs
+from nanospec.generate import RequestError, generate
+from nanospec.model import WEIGHTS, GPT, load_pair
+from nanospec.show.figures import draw_speedup
+from nanospec.show.terminal import View, WatchedDice, legend, step_text, table
+from nanospec.speculate import ModelDrafter, Round, speculate
+from nanospec.theory import best_gamma, expected_tokens, speedup
+
+PROMPT = '''class Queue:
+    """A first-in, first-out queue."""
+
+    def __init__(self, maxsize=0):
+        self.maxsize = maxsize
+'''
+REPEATS = 3                     # after what is shown, plain and speculative alternate this often; medians are reported
+GAMMAS = range(1, 11)           # of --figure
+DTYPES = {"float32": torch.float32, "bfloat16": torch.bfloat16, "float64": torch.float64}
+
+
+def parse() -> argparse.Namespace:
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("--prompt", default=PROMPT, help="the text to continue")
+    parser.add_argument("--gamma", type=int, help="drafted tokens a round; default: the best by the formula")
+    parser.add_argument("--temperature", type=float, default=1.0, help="0 is greedy")
+    parser.add_argument("--top-k", type=int)
+    parser.add_argument("--top-p", type=float)
+    parser.add_argument("--seed", type=int, default=0)
+    parser.add_argument("--max-new-tokens", type=int, default=256)
+    parser.add_argument("--weights", type=Path, default=WEIGHTS, help="folder of a pair that train_tiny.py wrote")
+    parser.add_argument("--device", default="cuda" if torch.cuda.is_available() else "cpu")
+    parser.add_argument("--dtype", choices=["auto", *DTYPES], default="auto", help="auto: the fastest here, measured")
+    parser.add_argument("--step", action="store_true", help="one round at a time, with every coin")
+    parser.add_argument("--save", type=Path, metavar="FILE.svg", help="the final view as a picture")
+    parser.add_argument("--figure", type=Path, metavar="FILE.png", help="speed-up against gamma, measured and predicted")
+    parser.add_argument("--json", type=Path, metavar="FILE", help="the numbers")
+    return parser.parse_args()
+
+
+def timed(steps) -> tuple[list, list[float]]:
+    """What an iterator yields, and the seconds each took: only the model's time, not the screen's."""
+    out, seconds, began = [], [], perf_counter()
+    for one in steps:
+        seconds.append(perf_counter() - began)
+        out.append(one)
+        began = perf_counter()
+    return out, seconds
+
+
+def tokens_of(rounds: list[Round]) -> list[int]:
+    return [token for one in rounds for token in one.emitted]
+
+
+class Demo:
+    """One prompt, one pair, one setting."""
+
+    def __init__(self, args: argparse.Namespace, console: Console):
+        self.args, self.console = args, console
+        self.pair = load_pair(args.weights, args.device)
+        self.encode, self.decode = self.pair.tokenizer.encode, self.pair.tokenizer.decode
+        self.dtypes = self.settle()
+        self.target, self.draft = (m.to(d) for m, d in zip(self.pair[:2], self.dtypes))
+        self.ids = [self.pair.tokenizer.end_of_text] + self.encode(args.prompt)
+        self.law = {"temperature": args.temperature, "top_k": args.top_k, "top_p": args.top_p}
+        self.settings = self.law | {"max_new_tokens": args.max_new_tokens, "seed": args.seed,
+                                    "stop": {self.pair.tokenizer.end_of_text}}
+
+    def settle(self) -> tuple[torch.dtype, torch.dtype]:
+        """Data types of target and draft, and the number of threads: those in which each is fastest on this machine."""
+        if self.args.dtype != "auto":
+            return (DTYPES[self.args.dtype],) * 2
+        target_dtype, threads = fastest(self.pair.target)
+        torch.set_num_threads(threads)
+        return target_dtype, fastest(self.pair.draft, [threads])[0]
+
+    def plain(self):
+        return generate(self.target, self.ids, **self.settings)
+
+    def fast(self, gamma: int, **more):
+        return speculate(self.target, ModelDrafter(self.draft), self.ids, gamma, **self.settings, **more)
+
+    def choose_gamma(self) -> int:
+        """The best gamma by the formula, with alpha and the costs measured in a short run."""
+        rounds = list(self.fast(4))
+        sizes = [gamma + 1 for gamma in GAMMAS]
+        costs = measure_costs(self.target, self.draft, sizes, len(self.ids), **self.law)
+        return best_gamma(alpha_of(rounds), costs.c, costs.v.__getitem__, GAMMAS[-1])
+
+    def show(self, gamma: int) -> View:
+        """Both runs, live where there is a terminal to watch."""
+        view = View(self.console, self.args.prompt, self.decode)
+        lines = max(3, self.console.height - 4 if self.console.width >= 110 else self.console.height // 2 - 4)
+        seen = perf_counter()
+        with Live(console=self.console, auto_refresh=False, transient=True) as live:
+            for steps, take in ((self.plain(), view.take_token), (self.fast(gamma), view.take_round)):
+                began = perf_counter()
+                for one in steps:
+                    take(one, perf_counter() - began)
+                    if self.console.is_terminal and perf_counter() - seen > 0.04:
+                        live.update(view.panels(lines), refresh=True)
+                        seen = perf_counter()
+                    began = perf_counter()
+        return view
+
+    def step(self, gamma: int) -> None:
+        """Round by round; waits for the Enter key where there is a keyboard."""
+        dice = WatchedDice([self.args.seed], self.args.device)
+        for number, one in enumerate(self.fast(gamma, dice=dice), 1):
+            self.console.print(step_text(number, one, dice.coins, self.decode))
+            if sys.stdin.isatty():
+                try:
+                    self.console.input("[dim]Enter: next round, Ctrl-D: enough[/] ")
+                except EOFError:
+                    return
+
+    def rates(self, gamma: int) -> tuple[float, float, list[Round]]:
+        """Tokens/s of the target alone and of speculation, runs alternating; the same seed, so the same work each time."""
+        plain, fast = [], []
+        for _ in range(REPEATS):
+            tokens, seconds = timed(self.plain())
+            plain.append(len(tokens) / sum(seconds))
+            rounds, seconds = timed(self.fast(gamma))
+            fast.append(len(tokens_of(rounds)) / sum(seconds))
+        return median(plain), median(fast), rounds
+
+    def measure(self, gamma: int) -> dict:
+        """The row of numbers that --json writes."""
+        before, after, rounds = self.rates(gamma)
+        costs = measure_costs(self.target, self.draft, [gamma + 1], self.middle(), **self.law)
+        alpha, v = alpha_of(rounds), costs.v[gamma + 1]
+        return {"device": self.args.device, "dtype": str(self.dtypes[0]).removeprefix("torch."), "gamma": gamma,
+                "temperature": self.args.temperature, "baseline_tokens_per_s": before, "tokens_per_s": after,
+                "speedup": after / before, "predicted_speedup": speedup(alpha, gamma, costs.c, v), "alpha": alpha,
+                "c": costs.c, "v": v, "tokens_per_target_call": sum(r.kept + 1 for r in rounds) / len(rounds),
+                "rounds": len(rounds), "accepted": sum(r.kept for r in rounds), "drafted": gamma * len(rounds),
+                "text": self.decode(tokens_of(rounds))}
+
+    def middle(self) -> int:
+        """The length of the text half-way, where a call costs about the mean."""
+        return len(self.ids) + self.args.max_new_tokens // 2
+
+    def describe(self, row: dict) -> Group:
+        """The table at the end, and in plain words whether it was worth it."""
+        same = "" if self.dtypes[0] == self.dtypes[1] else f", draft in {str(self.dtypes[1]).removeprefix('torch.')}"
+        gamma, faster = row["gamma"], row["speedup"]
+        rows = [("alpha", f"{row['alpha']:.3f}", "acceptance: mean of sum min(p_target, q_draft) where the draft was judged"),
+                ("c", f"{row['c']:.3f}", "one draft step / one target step"),
+                ("v", f"{row['v']:.3f}", f"one target call on {gamma + 1} tokens / on one"),
+                ("tokens per target call", f"{row['tokens_per_target_call']:.2f}",
+                 f"{expected_tokens(row['alpha'], gamma):.2f} by Eq. 1; {row['accepted']} of {row['drafted']} drafted tokens kept"),
+                ("tokens/s, target alone", f"{row['baseline_tokens_per_s']:,.0f}",
+                 f"{self.args.device}, {row['dtype']}{same}, {torch.get_num_threads()} threads"),
+                ("tokens/s, speculative", f"{row['tokens_per_s']:,.0f}", f"gamma {gamma}, temperature {row['temperature']:g}"),
+                ("speed-up", f"{faster:.2f}", f"{row['predicted_speedup']:.2f} predicted: tokens per call / (gamma c + v)")]
+        if faster > 1:
+            verdict = Text(f"Speculation wins here: {faster:.2f} times as fast.", "bold")
+        else:
+            verdict = Text(f"Speculation loses here: {1 / faster:.2f} times slower. A round costs "
+                           f"{gamma * row['c'] + row['v']:.2f} target calls and brings "
+                           f"{row['tokens_per_target_call']:.2f} tokens.", "bold")
+        return Group(table(rows), verdict)
+
+    def difference(self, plain: list[int], fast: list[int]) -> Text:
+        """At temperature 0 both texts must agree; where they do not, how close the call was."""
+        at = next((i for i, (a, b) in enumerate(zip(plain, fast)) if a != b), None)
+        if at is None:
+            return Text("Temperature 0: both texts are the same, token for token.", "dim")
+        with torch.inference_mode():
+            logits = self.target(torch.tensor([self.ids + plain[:at]], device=self.args.device))[0, -1].float()
+        top = logits.topk(2)
+        first, second = (repr(self.decode([token])) for token in top.indices.tolist())
+        gap = (top.values[0] - top.values[1]).item()
+        return Text(f"Temperature 0: the texts part at new token {at}, {self.decode([plain[at]])!r} alone and "
+                    f"{self.decode([fast[at]])!r} speculating. The target's two best there, {first} and {second}, lie "
+                    f"{gap:.4f} apart in logits: a tie broken by {self.dtypes[0]} rounding, not by the method.", "yellow")
+
+    def figure(self, path: Path) -> None:
+        runs = [self.rates(gamma) for gamma in GAMMAS]
+        costs = measure_costs(self.target, self.draft, [gamma + 1 for gamma in GAMMAS], self.middle(), **self.law)
+        alpha = alpha_of(one for *_, rounds in runs for one in rounds)
+        draw_speedup(GAMMAS, measured=[fast / plain for plain, fast, _ in runs],
+                     predicted=[speedup(alpha, gamma, costs.c, costs.v[gamma + 1]) for gamma in GAMMAS],
+                     ideal=[speedup(alpha, gamma, costs.c) for gamma in GAMMAS], path=path,
+                     title=f"speculation on {self.args.device}, T = {self.args.temperature:g}: "
+                           f"α = {alpha:.2f}, c = {costs.c:.2f}")
+
+
+def main() -> int:
+    args = parse()
+    console = Console(record=args.save is not None)
+    try:
+        demo = Demo(args, console)
+        gamma = args.gamma or demo.choose_gamma()
+        if args.step:
+            demo.step(gamma)
+            return 0
+        list(demo.fast(gamma))                              # warm up
+        list(demo.plain())
+        view = demo.show(gamma)
+    except (RequestError, OSError) as error:
+        Console(stderr=True).print(f"demo: {error}", style="red")
+        return 2
+    row = demo.measure(gamma)
+    final = [view.panels(), legend(), view.lanes(), Text(), demo.describe(row)]
+    if args.temperature == 0:
+        final.append(demo.difference(view.plain, tokens_of(view.rounds)))
+    console.print(Group(*final))
+    if args.save:
+        console.save_svg(str(args.save), title="nanospec")
+    if args.figure:
+        demo.figure(args.figure)
+    if args.json:
+        args.json.write_text(json.dumps(row, indent=1) + "\n")
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

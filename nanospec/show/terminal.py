@@ -1,0 +1,159 @@
+"""Speculation in the terminal, drawn with rich from the rounds themselves.
+
+Every mark is a colour and something besides: kept is green and plain, refused red and struck through, its replacement
+amber and underlined, the bonus token blue and bold.
+"""
+
+from collections.abc import Callable, Iterable, Sequence
+
+from rich.columns import Columns
+from rich.console import Console, Group, RenderableType
+from rich.panel import Panel
+from rich.table import Table
+from rich.text import Text
+
+from nanospec.dice import Dice
+from nanospec.speculate import Round
+
+KEPT, REFUSED, REPLACED, BONUS = "green", "red strike", "yellow underline", "bold blue"
+Decode = Callable[[list[int]], str]
+
+
+def visible(text: str) -> str:
+    """Blank space one can see: a refused newline must not break the line, a refused space must show its strike."""
+    return text.replace("\n", "⏎").replace(" ", "␣") if not text.strip() else text.replace("\n", "⏎")
+
+
+def round_text(one: Round, decode: Decode, marked: bool = True) -> Text:
+    """One round's tokens in place. What was drafted after a refusal was never judged, and is not shown.
+
+    marked: False where no style can be shown (a pipe, a file): then the text alone, without the refused.
+    """
+    if not marked:
+        return Text(decode(one.emitted))
+    out = Text(decode(one.emitted[:one.kept]), KEPT)
+    if len(one.emitted) > one.kept:
+        if one.kept < len(one.drafted):
+            out.append(visible(decode([one.drafted[one.kept]])), REFUSED).append(decode([one.token]), REPLACED)
+        else:
+            out.append(decode([one.token]), BONUS)
+    return out
+
+
+def legend() -> Text:
+    return Text.assemble(("kept", KEPT), "   ", ("refused", REFUSED), "   ", ("replacement", REPLACED), "   ",
+                         ("bonus", BONUS))
+
+
+class View:
+    """Two panels, the target alone and speculation, side by side where the window is wide enough."""
+
+    def __init__(self, console: Console, prompt: str, decode: Decode):
+        self.console, self.prompt, self.decode = console, prompt, decode
+        self.marked = console.is_terminal or console.record
+        self.plain: list[int] = []
+        self.plain_seconds: list[float] = []        # one for each token
+        self.rounds: list[Round] = []
+
+    def take_token(self, token: int, seconds: float) -> None:
+        self.plain.append(token)
+        self.plain_seconds.append(seconds)
+
+    def take_round(self, one: Round, seconds: float) -> None:
+        self.rounds.append(one)
+
+    def panels(self, lines: int | None = None) -> RenderableType:
+        """Both lanes; `lines` cuts each to its last so many, for a window of limited height."""
+        wide = self.console.width >= 110
+        width = self.console.width // 2 if wide else self.console.width
+        fast = Text(self.prompt, "dim")
+        for one in self.rounds:
+            fast.append_text(round_text(one, self.decode, self.marked))
+        slow = Text(self.prompt, "dim").append(self.decode(self.plain), "default not dim")
+        tokens, calls = sum(len(one.emitted) for one in self.rounds), len(self.rounds)
+        seconds = sum(one.draft_seconds + one.verify_seconds for one in self.rounds)
+        lanes = [self._panel(slow, "the target alone", len(self.plain), len(self.plain), sum(self.plain_seconds), width,
+                             lines),
+                 self._panel(fast, "speculative", tokens, calls, seconds, width, lines)]
+        return Columns(lanes, padding=0, expand=True) if wide else Group(*lanes)
+
+    def _panel(self, text: Text, title: str, tokens: int, calls: int, seconds: float, width: int,
+               lines: int | None) -> Panel:
+        if lines:
+            text = Text("\n").join(text.wrap(self.console, width - 4)[-lines:])
+        told = f"{tokens / calls:.2f} tokens per target call · {tokens / seconds:,.0f} tokens/s" if calls else "waiting"
+        return Panel(text, title=title, subtitle=told, width=width, border_style="dim")
+
+    def lanes(self, calls: int = 8) -> Text:
+        """`calls` plain target calls and what speculation did meanwhile, on one axis of wall-clock time."""
+        width = max(20, min(self.console.width, 110) - 36)
+        plain = self.plain_seconds[1:]                              # the first token's includes reading the prompt
+        span = sum(plain[:calls])
+        out = Text(f"{span * 1e3:.0f} ms, after the prompt was read\n", "dim")
+        rows = (("the target alone", [(0.0, 0, seconds, 1) for seconds in plain], ""),
+                ("speculative", [(r.draft_seconds, len(r.drafted), r.verify_seconds, len(r.emitted))
+                                 for r in self.rounds[1:]], "yellow"))
+        for name, steps, colour in rows:
+            line, spent, tokens = Text(), 0.0, 0
+            for draft, ticks, verify, emitted in steps:
+                if spent + draft + verify > span * 1.001:
+                    break
+                drafted_until, until = (round(width * (spent + part) / span) for part in (draft, draft + verify))
+                line.append(("'" * ticks)[:drafted_until - len(line)].ljust(drafted_until - len(line)), colour)
+                line.append("▬" * (until - len(line) - 1) + " ", "cyan")
+                spent, tokens = spent + draft + verify, tokens + emitted
+            line.append(" " * (width - len(line)))
+            out.append(f"{name:17}").append_text(line).append(f" {tokens:3} tokens\n")
+        return out.append("' a draft step, ▬ a target call", "dim")
+
+
+def table(rows: Iterable[tuple[str, str, str]]) -> Table:
+    """(quantity, value, what it is)."""
+    out = Table(box=None, show_header=False, padding=(0, 2, 0, 0))
+    out.add_column(style="bold")
+    out.add_column(justify="right")
+    out.add_column(style="dim")
+    for row in rows:
+        out.add_row(*row)
+    return out
+
+
+class WatchedDice(Dice):
+    """Dice that remember the coins they flipped: (u, prob) of row 0, for those who want to see them fall."""
+
+    coins: list[tuple[float, float]] = []
+
+    def flip(self, prob):
+        column = self.column
+        fell = super().flip(prob)
+        self.coins = list(zip(self.u[0, column:column + prob.shape[1]].tolist(), prob[0].tolist()))
+        return fell
+
+
+def step_text(number: int, one: Round, coins: Sequence[tuple[float, float]], decode: Decode, bars: int = 6) -> Group:
+    """One round, slowly: every judged coin, and at a refusal what both models thought of the likeliest tokens."""
+    out = Text(f"round {number}\n", "bold")
+    for i, token in enumerate(one.drafted):
+        u, prob = coins[i]
+        word = visible(decode([token]))
+        if i > one.kept:
+            out.append(f"  {word!r:16} never judged\n", "dim")
+        else:
+            kept = i < one.kept
+            out.append(f"  {word!r:16}", KEPT if kept else REFUSED)
+            out.append(f" p_target {one.p_target[i, token]:.3f}  q_draft {one.q_draft[i, token]:.3f}   "
+                       f"u = {u:.2f} {'<' if kept else '≥'} {prob:.2f}  {'keep' if kept else 'refuse'}\n")
+    word = visible(decode([one.token]))
+    if one.kept == len(one.drafted):
+        return Group(out.append(f"  {word!r:16}", BONUS).append(" bonus, drawn from p_target\n"))
+    out.append(f"  {word!r:16}", REPLACED).append(" drawn from max(0, p_target - q_draft)\n")
+    p_target, q_draft = one.p_target[one.kept], one.q_draft[one.kept]
+    chart = Table(box=None, padding=(0, 1, 0, 2))
+    for name in ("token", "p_target", "", "q_draft", "", "residual"):
+        chart.add_column(name, header_style="dim", min_width=16 if not name else None)
+    for token in (p_target + q_draft).topk(min(bars, len(p_target))).indices.tolist():
+        p, q = p_target[token].item(), q_draft[token].item()
+        style = REPLACED if token == one.token else REFUSED if token == one.drafted[one.kept] else ""
+        chart.add_row(Text(repr(visible(decode([token]))), style), f"{p:.3f}", Text("█" * round(16 * p), "cyan"),
+                      f"{q:.3f}", Text("█" * round(16 * q), "yellow"), f"{max(0, p - q):.3f}")
+    return Group(out, chart, "")

@@ -1,0 +1,58 @@
+"""What speculation buys, in formulas: Leviathan, Kalman, Matias 2022 (arXiv 2211.17192), section 3.
+
+alpha: expected acceptance; gamma: drafted tokens; c: one draft step / one target step; v: one target call on
+gamma + 1 tokens / one on a single token. The formulas take every position's acceptance to be alpha, independent of the
+others; real text has easy and hard stretches, so what is measured lies beside the formula, not on it.
+"""
+
+from collections.abc import Callable
+
+from torch import Tensor
+
+
+def acceptance(p_target: Tensor, q_draft: Tensor) -> Tensor:
+    """beta = sum min(p_target, q_draft) (..., V) -> (...): the chance that a draft from q_draft is kept; 1 - TV.
+
+    Its mean over the places where a draft is judged is alpha (Definition 3.1, Corollary 3.6).
+    Example: [.5, .5] and [.8, .2] give .7.
+    """
+    return p_target.minimum(q_draft).sum(-1)
+
+
+def expected_tokens(alpha: float, gamma: int) -> float:
+    """Tokens per target call, Eq. 1: (1 - alpha^(gamma+1)) / (1 - alpha). expected_tokens(.8, 5) = 3.69."""
+    return sum(alpha ** i for i in range(gamma + 1))        # the same sum, and gamma + 1 at alpha = 1
+
+
+def speedup(alpha: float, gamma: int, c: float, v: float = 1.0) -> float:
+    """Plain seconds / speculative seconds: tokens per call / (gamma c + v).
+
+    With v = 1, Theorem 3.8: speedup(.8, 5, 0) = 3.69. The paper's v = 1 says that checking gamma + 1 tokens costs
+    what one costs: about right on a GPU, and wrong on a CPU that is already busy: speedup(.8, 4, .2, 1.5) = 1.46,
+    not 1.87.
+    """
+    return expected_tokens(alpha, gamma) / (gamma * c + v)
+
+
+def sure_gain(alpha: float, c: float) -> float:
+    """If alpha > c, some gamma gains at least this much (Corollary 3.9): (1 + alpha) / (1 + c), which is gamma = 1.
+
+    Example: sure_gain(.6, .05) = 1.52.
+    """
+    return (1 + alpha) / (1 + c)
+
+
+def operations(alpha: float, gamma: int, c_operations: float) -> float:
+    """Arithmetic spent / arithmetic of plain decoding, Theorem 3.11; c_operations = draft's / target's a token.
+
+    Example: operations(.8, 5, 0) = 1.63: a speed-up is bought with work that is thrown away.
+    """
+    return (gamma * c_operations + gamma + 1) / expected_tokens(alpha, gamma)
+
+
+def best_gamma(alpha: float, c: float, v: Callable[[int], float] = lambda tokens: 1.0, most: int = 64) -> int:
+    """The gamma in 1..most of the greatest speed-up; v(tokens) is what a call on so many tokens costs.
+
+    Example: best_gamma(.8, .1) = 6, and 3 where v(m) = 1 + .15 (m - 1).
+    """
+    return max(range(1, most + 1), key=lambda gamma: speedup(alpha, gamma, c, v(gamma + 1)))

@@ -1,0 +1,52 @@
+"""Every number here stands in the paper's Table 1 or was recomputed from the formulas in rational arithmetic."""
+
+import pytest
+import torch
+
+from nanospec.theory import acceptance, best_gamma, expected_tokens, operations, speedup, sure_gain
+
+
+@pytest.mark.parametrize("alpha, gamma, ops, times", [(.6, 2, 1.53, 1.96), (.7, 3, 1.58, 2.53), (.8, 2, 1.23, 2.44),
+                                                      (.8, 5, 1.63, 3.69), (.9, 2, 1.11, 2.71), (.9, 10, 1.60, 6.86)])
+def test_table_1_of_the_paper(alpha, gamma, ops, times):
+    assert round(operations(alpha, gamma, 0), 2) == ops
+    assert round(speedup(alpha, gamma, 0), 2) == times == round(expected_tokens(alpha, gamma), 2)
+
+
+def test_expected_tokens_at_the_ends():
+    assert expected_tokens(0, 5) == 1 and expected_tokens(1, 5) == 6
+    assert expected_tokens(.8, 5) == pytest.approx((1 - .8 ** 6) / (1 - .8), abs=1e-12)
+
+
+def test_v_replaces_the_assumption_that_checking_is_free():
+    assert round(speedup(.8, 4, .2), 2) == 1.87 and round(speedup(.8, 4, .2, 1.5), 2) == 1.46
+
+
+def test_corollary_3_9_is_gamma_1():
+    assert sure_gain(.6, .05) == pytest.approx(speedup(.6, 1, .05), abs=1e-12) == pytest.approx(1.6 / 1.05)
+    for alpha in (.1, .5, .9):
+        for c in (.02, .1, .3):
+            if alpha > c:
+                assert speedup(alpha, best_gamma(alpha, c), c) >= sure_gain(alpha, c) > 1
+
+
+def rising(tokens):
+    return 1 + .15 * (tokens - 1)
+
+
+@pytest.mark.parametrize("c, alpha, gamma, times, gamma_v, times_v", [
+    (.02, .5, 4, 1.79, 2, 1.31), (.02, .7, 8, 2.76, 3, 1.68), (.02, .9, 19, 6.37, 7, 2.60),
+    (.05, .8, 8, 3.09, 4, 1.87), (.10, .5, 2, 1.46, 1, 1.20), (.10, .8, 6, 2.47, 3, 1.69),
+    (.20, .7, 3, 1.58, 2, 1.29), (.30, .5, 1, 1.15, 1, 1.03), (.30, .9, 5, 1.87, 3, 1.46)])
+def test_best_gamma(c, alpha, gamma, times, gamma_v, times_v):
+    assert best_gamma(alpha, c) == gamma and round(speedup(alpha, gamma, c), 2) == times
+    assert best_gamma(alpha, c, rising) == gamma_v
+    assert round(speedup(alpha, gamma_v, c, rising(gamma_v + 1)), 2) == times_v
+
+
+def test_acceptance_is_one_minus_total_variation():
+    p_target, q_draft = torch.tensor([.5, .5]), torch.tensor([.8, .2])
+    assert acceptance(p_target, q_draft) == pytest.approx(.7)
+    laws = torch.rand(2, 9, 6, generator=torch.Generator().manual_seed(0), dtype=torch.float64)
+    p_target, q_draft = laws / laws.sum(-1, keepdim=True)
+    assert torch.allclose(acceptance(p_target, q_draft), 1 - (p_target - q_draft).abs().sum(-1) / 2, atol=1e-15)
