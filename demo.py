@@ -23,7 +23,7 @@ from nanospec.bench import Costs, alpha_of, fastest, measure_costs
 from nanospec.generate import RequestError, generate
 from nanospec.model import WEIGHTS, GPT, load_pair
 from nanospec.show.figures import draw_speedup
-from nanospec.show.terminal import View, WatchedDice, legend, step_text, table
+from nanospec.show.terminal import View, WatchedDice, legend, printable, step_text, table
 from nanospec.speculate import ModelDrafter, Round, speculate
 from nanospec.theory import best_gamma, expected_tokens, speedup
 
@@ -77,13 +77,15 @@ class Demo:
     def __init__(self, args: argparse.Namespace, console: Console):
         self.args, self.console = args, console
         self.pair = load_pair(args.weights, args.device)
-        self.encode, self.decode = self.pair.tokenizer.encode, self.pair.tokenizer.decode
         self.dtypes = self.settle()
         self.target, self.draft = (m.to(d) for m, d in zip(self.pair[:2], self.dtypes))
-        self.ids = [self.pair.tokenizer.end_of_text] + self.encode(args.prompt)
+        self.ids = [self.pair.tokenizer.end_of_text] + self.pair.tokenizer.encode(args.prompt)
         self.law = {"temperature": args.temperature, "top_k": args.top_k, "top_p": args.top_p}
         self.settings = self.law | {"max_new_tokens": args.max_new_tokens, "seed": args.seed,
                                     "stop": {self.pair.tokenizer.end_of_text}}
+
+    def decode(self, ids: list[int]) -> str:
+        return printable(self.pair.tokenizer.decode(ids))
 
     def settle(self) -> tuple[torch.dtype, torch.dtype]:
         """Data types of target and draft, and the number of threads: those in which each is fastest on this machine."""
@@ -153,7 +155,7 @@ class Demo:
                 "speedup": after / before, "predicted_speedup": speedup(alpha, gamma, costs.c, v), "alpha": alpha,
                 "c": costs.c, "v": v, "tokens_per_target_call": sum(r.kept + 1 for r in rounds) / len(rounds),
                 "rounds": len(rounds), "accepted": sum(r.kept for r in rounds), "drafted": gamma * len(rounds),
-                "text": self.decode(tokens_of(rounds))}
+                "text": self.pair.tokenizer.decode(tokens_of(rounds))}
 
     def middle(self) -> int:
         """The length of the text half-way, where a call costs about the mean."""

@@ -15,18 +15,19 @@ class Cache:
 
     k, v:      L tensors each, (B, H_kv, S, D)
     length:    (B,) int64, how many slots of each row hold committed text
-    cos, sin:  (S, D), the model's rotation for every position
+    rope:      (2, S, D), the model's rotation for every position
     """
 
-    def __init__(self, rows: int, layers: int, kv_heads: int, cos: Tensor, sin: Tensor):
-        slots, head_size = cos.shape
+    def __init__(self, rows: int, layers: int, kv_heads: int, rope: Tensor):
+        _, slots, head_size = rope.shape
         shape = (rows, kv_heads, slots, head_size)
-        self.k = [cos.new_zeros(shape) for _ in range(layers)]             # the tables' dtype and device
-        self.v = [cos.new_zeros(shape) for _ in range(layers)]
-        self.cos, self.sin = cos, sin
-        self.length = torch.zeros(rows, dtype=torch.int64, device=cos.device)
-        self._count = torch.arange(slots, device=cos.device)
-        self._row = torch.arange(rows, device=cos.device)[:, None]
+        self.k = [rope.new_zeros(shape) for _ in range(layers)]             # the table's dtype and device
+        self.v = [rope.new_zeros(shape) for _ in range(layers)]
+        self.rope = rope
+        self.length = torch.zeros(rows, dtype=torch.int64, device=rope.device)
+        self._count = torch.arange(slots, device=rope.device)
+        self._row = torch.arange(rows, device=rope.device)[:, None]
+        self._seen, self._unseen = rope.new_zeros(()), rope.new_full((), float("-inf"))
 
     def next_slots(self, tokens: int) -> Tensor:
         """(B, T): the slots of the next T tokens, those right above `length`.
@@ -39,6 +40,10 @@ class Cache:
     def sees(self, slots: Tensor, upto: int) -> Tensor:
         """(B, T, upto) bool: a token sees every slot up to and including its own. Whatever is stale lies above."""
         return self._count[:upto] <= slots[:, :, None]
+
+    def as_mask(self, sees: Tensor) -> Tensor:
+        """What is added to attention's scores: 0 where it is seen, minus infinity where it is not."""
+        return torch.where(sees, self._seen, self._unseen)
 
     def write(self, layer: int, slots: Tensor, k: Tensor, v: Tensor, upto: int) -> tuple[Tensor, Tensor]:
         """Put k, v (B, H_kv, T, D) into `slots` (B, T); give back the layer's first `upto` slots of both."""

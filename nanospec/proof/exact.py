@@ -158,8 +158,7 @@ class TableModel:
         self.logits = table.log().masked_fill(gone, float("-inf"))
 
     def new_cache(self, rows: int, slots: int) -> Cache:
-        place = torch.zeros(slots, 1, dtype=self.dtype)
-        return Cache(rows, layers=1, kv_heads=1, cos=place, sin=place)
+        return Cache(rows, layers=1, kv_heads=1, rope=torch.zeros(2, slots, 1, dtype=self.dtype))
 
     def __call__(self, tokens: Tensor, cache: Cache | None = None, upto: int | None = None) -> Tensor:
         """tokens (B, T) -> logits (B, T, V), by the contract of GPT.forward."""

@@ -19,9 +19,19 @@ KEPT, REFUSED, REPLACED, BONUS = "green", "red strike", "yellow underline", "bol
 Decode = Callable[[list[int]], str]
 
 
+# A model may write any byte. What would move the cursor, colour the screen or break an SVG becomes its picture.
+CONTROLS = {code: 0x2400 + code for code in range(32) if chr(code) not in "\n\t"} | {
+    code: 0xFFFD for code in range(127, 160)}
+
+
+def printable(text: str) -> str:
+    return text.translate(CONTROLS)
+
+
 def visible(text: str) -> str:
     """Blank space one can see: a refused newline must not break the line, a refused space must show its strike."""
-    return text.replace("\n", "⏎").replace(" ", "␣") if not text.strip() else text.replace("\n", "⏎")
+    text = text.replace("\n", "⏎")
+    return text if text.strip() else text.replace(" ", "␣")
 
 
 def round_text(one: Round, decode: Decode, marked: bool = True) -> Text:
