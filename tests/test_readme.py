@@ -1,0 +1,59 @@
+"""What the README says is held to the files."""
+
+import inspect
+import re
+import subprocess
+import sys
+from pathlib import Path
+
+import nanospec.speculate
+
+
+ROOT = Path(__file__).parent.parent
+README = (ROOT / "README.md").read_text()
+BLOCKS = re.findall(r"```(python)?\n(.*?)```", README, re.S)
+
+
+def test_the_lines_that_are_the_algorithm_are_those_of_the_file():
+    source = inspect.getsource(nanospec.speculate)
+    shown = next(block for kind, block in BLOCKS if kind and "def verify" in block)
+    assert shown.strip() in source
+
+
+def test_the_example_runs():
+    shown = next(block for kind, block in BLOCKS if kind and "load_pair()" in block)
+    done = subprocess.run([sys.executable, "-c", shown], cwd=ROOT, capture_output=True, text=True)
+    assert done.returncode == 0, done.stderr
+    assert "of 4 kept" in done.stdout
+
+
+def test_both_commands_are_on_the_first_screen():
+    first = README.split("## ")[0]
+    assert "pip install -e . && python demo.py" in first and "pip install -e '.[test]' && pytest" in first
+
+
+def test_ci_runs_the_readmes_test_command():
+    line, = re.findall(r"^pip install -e .* && pytest.*$", README, re.M)
+    assert line == "pip install -e '.[test]' && pytest"
+    assert "README.md" in (ROOT / ".ci" / "run").read_text() and "pytest" not in (ROOT / ".ci" / "run").read_text().split(
+        "eval")[1]
+
+
+def test_every_picture_is_there_and_every_file_is_on_the_map():
+    for path in re.findall(r"!\[.*?\]\((.*?)\)", README):
+        assert (ROOT / path).stat().st_size > 5_000
+    on_map = set(re.findall(r"`(nanospec/[\w.]+/?)`", README))
+    for path in (ROOT / "nanospec").iterdir():
+        if path.name not in ("__init__.py", "__pycache__"):
+            assert f"nanospec/{path.name}" + "/" * path.is_dir() in on_map
+
+
+def test_every_option_named_exists():
+    for script in ("demo.py", "train_tiny.py"):
+        source = (ROOT / script).read_text()
+        for option in re.findall(rf"{script}`? (--[\w-]+)", README):
+            assert f'"{option}"' in source
+
+
+def test_nothing_is_left_to_fill_in():
+    assert "@@" not in README
