@@ -212,7 +212,7 @@ def main() -> int:
     console = Console(record=args.save is not None)
     try:
         demo = Demo(args, console)
-        gamma = args.gamma or demo.choose_gamma()
+        gamma = demo.choose_gamma() if args.gamma is None else args.gamma
         if args.step:
             demo.step(gamma)
             return 0

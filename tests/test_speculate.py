@@ -1,12 +1,15 @@
+from functools import partial
+
 import pytest
 import torch
 
 from nanospec.dice import Dice
 from nanospec.generate import RequestError, Text, generate, until
+from nanospec.model import GPT, Config
 from nanospec.probs import probs
 from nanospec.proof.exact import TableModel
 from nanospec.proof.layers import caches, prompts_of, small_gpt, tokens_of
-from nanospec.speculate import ModelDrafter, speculate, verify
+from nanospec.speculate import ModelDrafter, chain_round, speculate, verify
 
 TARGET, DRAFT = TableModel(5, 1), TableModel(5, 2)
 
@@ -104,6 +107,25 @@ def test_a_draft_that_is_the_target_is_always_kept():
     gpt = small_gpt(7, 2, 5)
     for ids in ([3], [1, 2], [4, 4, 4]):
         assert all(one.kept == 3 for one in spec(ids, new=60, target=gpt, draft=gpt, temperature=0.8))
+
+
+def test_a_round_is_branch_free_and_stays_on_its_device():
+    """On the meta device tensors have shapes and no values: a branch on a value, a read-back, or a tensor made on
+    another device would raise. What runs here can be captured as a CUDA graph and needs no change to run on CUDA."""
+    config, rows, gamma = Config(11, 64, layers=2, channels=16, heads=2, kv_heads=1, hidden=24), 3, 4
+    with torch.device("meta"):
+        target, draft = GPT(config).eval(), GPT(config).eval()
+    text, drafter = Text([[1, 2, 3], [4], [5, 6]], 20, "meta"), ModelDrafter(draft)
+    cache, drafter.cache = target.new_cache(rows, 23), draft.new_cache(rows, 23)
+    dice = Dice([0] * rows, "meta")
+    dice.refill(2 * gamma + 1)
+    with torch.inference_mode():
+        drafted, q_draft, p_target, kept, token, _ = chain_round(target, cache, drafter, text, gamma,
+                                                                 partial(probs, top_k=3, top_p=0.9, temperature=0.7),
+                                                                 dice, upto=23)
+    assert dice.column == 2 * gamma + 1
+    assert {x.device.type for x in (drafted, q_draft, p_target, kept, token, text.tokens, text.length)} == {"meta"}
+    assert [list(x.shape) for x in (drafted, q_draft, p_target, kept, token)] == [[3, 4], [3, 4, 11], [3, 5, 11], [3], [3]]
 
 
 def test_other_precisions_mix():

@@ -1,8 +1,8 @@
 """Walk every decision: run the very code that ships, with dice that try each outcome in turn, and add up the law.
 
 Depth first, by replay: each run follows the choices noted so far, takes the first outcome at every new one, and at its
-end the last choice that has another outcome moves on. What comes out is not an estimate. Shown for programs by
-Claessen and Hughes's small-check kin and Pyro's `iter_discrete_traces`; here it is forty lines.
+end the last choice that has another outcome moves on. What comes out is not an estimate. (Pyro's
+`iter_discrete_traces` does the same for probabilistic programs.)
 
 Left out: what has no outcome to walk, such as re-used randomness (a Dice cannot hand out a column twice, and
 tests/test_dice.py says so) and speed.

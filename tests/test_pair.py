@@ -1,0 +1,66 @@
+"""The pair that ships: small enough, trained enough, and as exact as everything else."""
+
+import pytest
+import torch
+
+from nanospec.bench import alpha_of, fastest
+from nanospec.generate import generate
+from nanospec.model import WEIGHTS, load_pair
+from nanospec.proof.layers import caches, greedy
+from nanospec.speculate import ModelDrafter, Round, speculate
+
+
+@pytest.fixture(scope="module")
+def pair():
+    return load_pair(dtype=torch.float64)
+
+
+@pytest.fixture(scope="module")
+def prompts(pair):
+    texts = ["def main(argv):\n", "import os\nimport sys\n\nclass Path:\n    ", '    """Return the', "for i in range("]
+    return [[pair.tokenizer.end_of_text] + pair.tokenizer.encode(text) for text in texts]
+
+
+def test_the_pair_is_small_enough_to_ship(pair):
+    assert sum(weight.numel() for model in pair[:2] for weight in model.parameters()) <= 16_000_000
+    assert sum(path.stat().st_size for path in WEIGHTS.iterdir()) <= 32_000_000
+    assert pair.target.config.vocab_size == pair.draft.config.vocab_size == pair.tokenizer.vocab_size
+
+
+def test_the_pair_has_learnt_python(pair):
+    ids = [pair.tokenizer.end_of_text] + pair.tokenizer.encode("    def __init__(self, name):\n        self.name")
+    assert pair.tokenizer.decode(list(generate(pair.target, ids, 2, temperature=0))).startswith(" = name")
+
+
+def test_greedy_decoding_of_the_pair_is_the_targets_token_for_token(pair, prompts):
+    _, wrong, _ = greedy([pair[:2]], prompts, 60)
+    assert wrong == 0
+
+
+def test_the_pairs_cached_laws_are_the_recomputed_ones(pair, prompts):
+    _, error, _ = caches(*pair[:2], prompts[:2], 4, 40, temperature=0.8)
+    assert error < 1e-12
+
+
+def test_the_draft_is_worth_having(pair, prompts):
+    """Not a bound on luck: these texts are seeded and in float64, so alpha is one number; the trained pair's is above."""
+    target, draft = pair[:2]
+    for temperature, least in ((1.0, 0.55), (0.0, 0.65)):
+        rounds = [one for seed, ids in enumerate(prompts)
+                  for one in speculate(target, ModelDrafter(draft), ids, 4, 60, temperature=temperature, seed=seed)]
+        assert alpha_of(rounds) > least
+
+
+def test_alpha_counts_the_judged_places_only():
+    p_target, q_draft = torch.tensor([[.5, .5], [.5, .5], [1, 0]]), torch.tensor([[.8, .2], [0, 1.]])
+    row = {"drafted": [0, 1], "emitted": [], "q_draft": q_draft, "p_target": p_target, "draft_seconds": 0,
+           "verify_seconds": 0, "token": 1}
+    assert alpha_of([Round(kept=0, **row)]) == pytest.approx(.7)
+    assert alpha_of([Round(kept=1, **row)]) == alpha_of([Round(kept=2, **row)]) == pytest.approx(.6)
+
+
+def test_fastest_leaves_everything_as_it_was(pair):
+    threads = torch.get_num_threads()
+    dtype, count = fastest(pair.draft, [1])
+    assert dtype in (torch.float32, torch.bfloat16) and count == 1
+    assert torch.get_num_threads() == threads and pair.draft.dtype == torch.float64
