@@ -9,7 +9,7 @@
 import argparse
 import json
 import sys
-from functools import partial
+from io import StringIO
 from pathlib import Path
 from statistics import median
 from time import perf_counter
@@ -23,7 +23,7 @@ from nanospec.bench import Costs, alpha_of, fastest, measure_costs
 from nanospec.generate import RequestError, generate
 from nanospec.model import WEIGHTS, GPT, load_pair
 from nanospec.show.figures import draw_speedup
-from nanospec.show.terminal import View, WatchedDice, legend, printable, step_text, table
+from nanospec.show.terminal import View, WatchedDice, legend, printable, side_by_side, step_text, table
 from nanospec.speculate import ModelDrafter, Round, speculate
 from nanospec.theory import best_gamma, expected_tokens, speedup
 
@@ -35,6 +35,7 @@ PROMPT = '''class Queue:
 '''
 REPEATS = 3                     # after what is shown, plain and speculative alternate this often; medians are reported
 GAMMAS = range(1, 11)           # of --figure
+PICTURE_WIDTH = 124             # columns of --save, whatever the window's
 DTYPES = {"float32": torch.float32, "bfloat16": torch.bfloat16, "float64": torch.float64}
 
 
@@ -110,8 +111,8 @@ class Demo:
 
     def show(self, gamma: int) -> View:
         """Both runs, live where there is a terminal to watch."""
-        view = View(self.console, self.args.prompt, self.decode)
-        lines = max(3, self.console.height - 4 if self.console.width >= 110 else self.console.height // 2 - 4)
+        view = View(self.args.prompt, self.decode)
+        lines = max(3, self.console.height - 4 if side_by_side(self.console) else self.console.height // 2 - 4)
         seen = perf_counter()
         with Live(console=self.console, auto_refresh=False, transient=True) as live:
             for steps, take in ((self.plain(), view.take_token), (self.fast(gamma), view.take_round)):
@@ -119,7 +120,7 @@ class Demo:
                 for one in steps:
                     take(one, perf_counter() - began)
                     if self.console.is_terminal and perf_counter() - seen > 0.04:
-                        live.update(view.panels(lines), refresh=True)
+                        live.update(view.panels(self.console, lines), refresh=True)
                         seen = perf_counter()
                     began = perf_counter()
         return view
@@ -209,7 +210,7 @@ class Demo:
 
 def main() -> int:
     args = parse()
-    console = Console(record=args.save is not None)
+    console = Console()
     try:
         demo = Demo(args, console)
         gamma = demo.choose_gamma() if args.gamma is None else args.gamma
@@ -223,12 +224,15 @@ def main() -> int:
         Console(stderr=True).print(f"demo: {error}", style="red")
         return 2
     row = demo.measure(gamma)
-    final = [view.panels(), legend(), view.lanes(), Text(), demo.describe(row)]
+    rest = [view.lanes(console), Text(), demo.describe(row)]
     if args.temperature == 0:
-        final.append(demo.difference(view.plain, tokens_of(view.rounds)))
-    console.print(Group(*final))
+        rest.append(demo.difference(view.plain, tokens_of(view.rounds)))
+    console.print(Group(view.panels(console), legend(), *rest))
     if args.save:
-        console.save_svg(str(args.save), title="nanospec")
+        picture = Console(record=True, width=PICTURE_WIDTH, file=StringIO(), force_terminal=True, color_system="truecolor",
+                          no_color=False)
+        picture.print(Group(view.panels(picture), legend(), view.lanes(picture), *rest[1:]))
+        picture.save_svg(str(args.save), title="python demo.py")
     if args.figure:
         demo.figure(args.figure)
     if args.json:

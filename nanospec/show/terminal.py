@@ -55,12 +55,15 @@ def legend() -> Text:
                          ("bonus", BONUS))
 
 
+def side_by_side(console: Console) -> bool:
+    return console.width >= 110
+
+
 class View:
     """Two panels, the target alone and speculation, side by side where the window is wide enough."""
 
-    def __init__(self, console: Console, prompt: str, decode: Decode):
-        self.console, self.prompt, self.decode = console, prompt, decode
-        self.marked = console.is_terminal or console.record
+    def __init__(self, prompt: str, decode: Decode):
+        self.prompt, self.decode = prompt, decode
         self.plain: list[int] = []
         self.plain_seconds: list[float] = []        # one for each token
         self.rounds: list[Round] = []
@@ -72,31 +75,29 @@ class View:
     def take_round(self, one: Round, seconds: float) -> None:
         self.rounds.append(one)
 
-    def panels(self, lines: int | None = None) -> RenderableType:
-        """Both lanes; `lines` cuts each to its last so many, for a window of limited height."""
-        wide = self.console.width >= 110
-        width = self.console.width // 2 if wide else self.console.width
-        fast = Text(self.prompt, "dim")
+    def panels(self, console: Console, lines: int | None = None) -> RenderableType:
+        """Both panels for this console; `lines` cuts each to its last so many, for a window of limited height."""
+        wide = side_by_side(console)
+        width = console.width // 2 if wide else console.width
+        fast, slow = Text(self.prompt, "dim"), Text(self.prompt, "dim")
         for one in self.rounds:
-            fast.append_text(round_text(one, self.decode, self.marked))
-        slow = Text(self.prompt, "dim").append(self.decode(self.plain), "default not dim")
+            fast.append_text(round_text(one, self.decode, marked=console.is_terminal))
+        slow.append(self.decode(self.plain), "not dim")
         tokens, calls = sum(len(one.emitted) for one in self.rounds), len(self.rounds)
         seconds = sum(one.draft_seconds + one.verify_seconds for one in self.rounds)
-        lanes = [self._panel(slow, "the target alone", len(self.plain), len(self.plain), sum(self.plain_seconds), width,
-                             lines),
-                 self._panel(fast, "speculative", tokens, calls, seconds, width, lines)]
-        return Columns(lanes, padding=0, expand=True) if wide else Group(*lanes)
+        both = []
+        for title, text, tokens, calls, seconds in (
+                ("the target alone", slow, len(self.plain), len(self.plain), sum(self.plain_seconds)),
+                ("speculative", fast, tokens, calls, seconds)):
+            if lines:
+                text = Text("\n").join(text.wrap(console, width - 4)[-lines:])
+            told = f"{tokens / calls:.2f} tokens per target call · {tokens / seconds:,.0f} tokens/s" if calls else "waiting"
+            both.append(Panel(text, title=title, subtitle=told, width=width, border_style="dim"))
+        return Columns(both, padding=0, expand=True) if wide else Group(*both)
 
-    def _panel(self, text: Text, title: str, tokens: int, calls: int, seconds: float, width: int,
-               lines: int | None) -> Panel:
-        if lines:
-            text = Text("\n").join(text.wrap(self.console, width - 4)[-lines:])
-        told = f"{tokens / calls:.2f} tokens per target call · {tokens / seconds:,.0f} tokens/s" if calls else "waiting"
-        return Panel(text, title=title, subtitle=told, width=width, border_style="dim")
-
-    def lanes(self, calls: int = 8) -> Text:
+    def lanes(self, console: Console, calls: int = 8) -> Text:
         """`calls` plain target calls and what speculation did meanwhile, on one axis of wall-clock time."""
-        width = max(20, min(self.console.width, 110) - 36)
+        width = max(20, min(console.width, 120) - 32)
         plain = self.plain_seconds[1:]                              # the first token's includes reading the prompt
         span = sum(plain[:calls])
         out = Text(f"{span * 1e3:.0f} ms, after the prompt was read\n", "dim")
