@@ -41,7 +41,7 @@ def round_text(one: Round, decode: Decode, marked: bool = True) -> Text:
     """
     if not marked:
         return Text(decode(one.emitted))
-    out = Text(decode(one.emitted[:one.kept]), KEPT)
+    out = Text().append(decode(one.emitted[:one.kept]), KEPT)
     if len(one.emitted) > one.kept:
         if one.kept < len(one.drafted):
             out.append(visible(decode([one.drafted[one.kept]])), REFUSED).append(decode([one.token]), REPLACED)
@@ -79,10 +79,10 @@ class View:
         """Both panels for this console; `lines` cuts each to its last so many, for a window of limited height."""
         wide = side_by_side(console)
         width = console.width // 2 if wide else console.width
-        fast, slow = Text(self.prompt, "dim"), Text(self.prompt, "dim")
+        fast, slow = Text().append(self.prompt, "dim"), Text().append(self.prompt, "dim")
         for one in self.rounds:
             fast.append_text(round_text(one, self.decode, marked=console.is_terminal))
-        slow.append(self.decode(self.plain), "not dim")
+        slow.append(self.decode(self.plain))
         tokens, calls = sum(len(one.emitted) for one in self.rounds), len(self.rounds)
         seconds = sum(one.draft_seconds + one.verify_seconds for one in self.rounds)
         both = []
@@ -100,7 +100,7 @@ class View:
         width = max(20, min(console.width, 120) - 32)
         plain = self.plain_seconds[1:]                              # the first token's includes reading the prompt
         span = sum(plain[:calls])
-        out = Text(f"{span * 1e3:.0f} ms, after the prompt was read\n", "dim")
+        out = Text().append(f"{span * 1e3:.0f} ms, after the prompt was read\n", "dim")
         rows = (("the target alone", [(0.0, 0, seconds, 1) for seconds in plain], ""),
                 ("speculative", [(r.draft_seconds, len(r.drafted), r.verify_seconds, len(r.emitted))
                                  for r in self.rounds[1:]], "yellow"))
@@ -143,7 +143,7 @@ class WatchedDice(Dice):
 
 def step_text(number: int, one: Round, coins: Sequence[tuple[float, float]], decode: Decode, bars: int = 6) -> Group:
     """One round, slowly: every judged coin, and at a refusal what both models thought of the likeliest tokens."""
-    out = Text(f"round {number}\n", "bold")
+    out = Text().append(f"round {number}\n", "bold")
     for i, token in enumerate(one.drafted):
         u, prob = coins[i]
         word = visible(decode([token]))
