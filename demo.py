@@ -55,7 +55,10 @@ def parse() -> argparse.Namespace:
     parser.add_argument("--save", type=Path, metavar="FILE.svg", help="the final view as a picture")
     parser.add_argument("--figure", type=Path, metavar="FILE.png", help="speed-up against gamma, measured and predicted")
     parser.add_argument("--json", type=Path, metavar="FILE", help="the numbers")
-    return parser.parse_args()
+    args = parser.parse_args()
+    if args.max_new_tokens < 1:
+        parser.error("--max-new-tokens must be at least 1")
+    return args
 
 
 def timed(steps) -> tuple[list, list[float]]:
@@ -241,4 +244,7 @@ def main() -> int:
 
 
 if __name__ == "__main__":
-    sys.exit(main())
+    try:
+        sys.exit(main())
+    except KeyboardInterrupt:
+        sys.exit(130)

@@ -147,7 +147,7 @@ class GPT(nn.Module):
                 positions: Tensor | None = None, sees: Tensor | None = None) -> Tensor:
         """Score tokens (B, T): logits (B, T, V), row t for the token after t.
 
-        Without a cache: T whole texts from position 0, causal. With one, the T tokens of row b go into the slots
+        Without a cache: B whole texts from position 0, causal. With one, the T tokens of row b go into the slots
         right above cache.length[b], which stays as it is; the caller moves it.
         upto: how many slots to read, a plain int >= the longest row + T (None: just that, at the cost of a sync).
         positions (B, T), sees (B, T, upto): for token trees, where a token's position is its depth and it sees

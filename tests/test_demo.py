@@ -74,6 +74,11 @@ def test_the_steps_show_every_coin():
     assert "residual" in done.stdout and "bonus" in done.stdout
 
 
+def test_a_single_token():
+    done = demo("--max-new-tokens", "1", "--gamma", "2", "--dtype", "float32")
+    assert done.returncode == 0, done.stderr
+
+
 def test_the_figure(tmp_path):
     done = demo("--max-new-tokens", "8", "--dtype", "float32", "--gamma", "2", "--figure", str(tmp_path / "f.png"))
     assert done.returncode == 0, done.stderr
@@ -81,9 +86,9 @@ def test_the_figure(tmp_path):
 
 
 @pytest.mark.parametrize("options, words", [
-    (["--max-new-tokens", "9999"], "context"), (["--gamma", "-1"], "gamma"), (["--temperature", "-1"], "temperature"),
+    (["--max-new-tokens", "9999"], "context"), (["--gamma", "0"], "gamma"), (["--max-new-tokens", "0"], "at least 1"), (["--temperature", "-1"], "temperature"),
     (["--weights", "nowhere"], "nowhere"), (["--top-p", "2"], "top_p")])
 def test_bad_requests_are_one_clear_line(options, words):
     done = demo(*options, "--dtype", "float32")
     assert done.returncode == 2 and words in done.stderr and "Traceback" not in done.stderr
-    assert len(done.stderr.strip().splitlines()) <= 2
+    assert words in done.stderr.strip().splitlines()[-1]

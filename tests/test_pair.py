@@ -4,6 +4,7 @@ import pytest
 import torch
 
 from nanospec.bench import alpha_of, fastest
+from nanospec.data import read_texts, to_ids
 from nanospec.generate import generate
 from nanospec.model import WEIGHTS, load_pair
 from nanospec.proof.layers import caches, greedy
@@ -34,6 +35,15 @@ def test_the_pair_has_learnt_python(pair):
 
 def test_greedy_decoding_of_the_pair_is_the_targets_token_for_token(pair, prompts):
     _, wrong, _ = greedy([pair[:2]], prompts, 60)
+    assert wrong == 0
+
+
+@pytest.mark.slow
+def test_greedy_decoding_of_the_pair_on_a_hundred_held_out_prompts(pair):
+    _, held = read_texts()
+    ids = to_ids(held, pair.tokenizer)
+    starts = range(0, len(ids) - 100, len(ids) // 100)
+    _, wrong, _ = greedy([pair[:2]], [ids[i:i + 32].tolist() for i in starts][:100], 60)
     assert wrong == 0
 
 

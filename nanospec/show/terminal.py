@@ -99,6 +99,8 @@ class View:
         """`calls` plain target calls and what speculation did meanwhile, on one axis of wall-clock time."""
         width = max(20, min(console.width, 120) - 32)
         plain = self.plain_seconds[1:]                              # the first token's includes reading the prompt
+        if not plain:
+            return Text()
         span = sum(plain[:calls])
         out = Text().append(f"{span * 1e3:.0f} ms, after the prompt was read\n", "dim")
         rows = (("the target alone", [(0.0, 0, seconds, 1) for seconds in plain], ""),
