@@ -8,10 +8,10 @@
 
 import argparse
 import json
+import math
 import sys
 from io import StringIO
 from pathlib import Path
-from statistics import median
 from time import perf_counter
 
 import torch
@@ -19,12 +19,12 @@ from rich.console import Console, Group
 from rich.live import Live
 from rich.text import Text
 
-from nanospec.bench import Costs, alpha_of, fastest, measure_costs
+from nanospec.bench import alpha_of, fastest, measure_costs, rates
 from nanospec.generate import RequestError, generate
-from nanospec.model import WEIGHTS, GPT, load_pair
+from nanospec.model import WEIGHTS, load_pair
 from nanospec.show.figures import draw_speedup
 from nanospec.show.terminal import View, WatchedDice, legend, printable, side_by_side, step_text, table
-from nanospec.speculate import ModelDrafter, Round, speculate
+from nanospec.speculate import ModelDrafter, Round, speculate, tokens_of
 from nanospec.theory import best_gamma, expected_tokens, speedup
 
 PROMPT = '''class Queue:
@@ -33,7 +33,6 @@ PROMPT = '''class Queue:
     def __init__(self, maxsize=0):
         self.maxsize = maxsize
 '''
-REPEATS = 3                     # after what is shown, plain and speculative alternate this often; medians are reported
 GAMMAS = range(1, 11)           # of --figure
 PICTURE_WIDTH = 124             # columns of --save, whatever the window's
 DTYPES = {"float32": torch.float32, "bfloat16": torch.bfloat16, "float64": torch.float64}
@@ -59,20 +58,6 @@ def parse() -> argparse.Namespace:
     if args.max_new_tokens < 1:
         parser.error("--max-new-tokens must be at least 1")
     return args
-
-
-def timed(steps) -> tuple[list, list[float]]:
-    """What an iterator yields, and the seconds each took: only the model's time, not the screen's."""
-    out, seconds, began = [], [], perf_counter()
-    for one in steps:
-        seconds.append(perf_counter() - began)
-        out.append(one)
-        began = perf_counter()
-    return out, seconds
-
-
-def tokens_of(rounds: list[Round]) -> list[int]:
-    return [token for one in rounds for token in one.emitted]
 
 
 class Demo:
@@ -140,14 +125,7 @@ class Demo:
                     return
 
     def rates(self, gamma: int) -> tuple[float, float, list[Round]]:
-        """Tokens/s of the target alone and of speculation, runs alternating; the same seed, so the same work each time."""
-        plain, fast = [], []
-        for _ in range(REPEATS):
-            tokens, seconds = timed(self.plain())
-            plain.append(len(tokens) / sum(seconds))
-            rounds, seconds = timed(self.fast(gamma))
-            fast.append(len(tokens_of(rounds)) / sum(seconds))
-        return median(plain), median(fast), rounds
+        return rates(self.target, self.draft, self.ids, gamma, **self.settings)
 
     def measure(self, gamma: int) -> dict:
         """The row of numbers that --json writes."""
@@ -168,14 +146,14 @@ class Demo:
     def describe(self, row: dict) -> Group:
         """The table at the end, and in plain words whether it was worth it."""
         same = "" if self.dtypes[0] == self.dtypes[1] else f", draft in {str(self.dtypes[1]).removeprefix('torch.')}"
-        gamma, faster = row["gamma"], row["speedup"]
+        gamma, faster, threads = row["gamma"], row["speedup"], torch.get_num_threads()
         rows = [("alpha", f"{row['alpha']:.3f}", "acceptance: mean of sum min(p_target, q_draft) where the draft was judged"),
                 ("c", f"{row['c']:.3f}", "one draft step / one target step"),
                 ("v", f"{row['v']:.3f}", f"one target call on {gamma + 1} tokens / on one"),
                 ("tokens per target call", f"{row['tokens_per_target_call']:.2f}",
                  f"{expected_tokens(row['alpha'], gamma):.2f} by Eq. 1; {row['accepted']} of {row['drafted']} drafted tokens kept"),
                 ("tokens/s, target alone", f"{row['baseline_tokens_per_s']:,.0f}",
-                 f"{self.args.device}, {row['dtype']}{same}, {torch.get_num_threads()} threads"),
+                 f"{self.args.device}, {row['dtype']}{same}, {threads} thread{'s' * (threads > 1)}"),
                 ("tokens/s, speculative", f"{row['tokens_per_s']:,.0f}", f"gamma {gamma}, temperature {row['temperature']:g}"),
                 ("speed-up", f"{faster:.2f}", f"{row['predicted_speedup']:.2f} predicted: tokens per call / (gamma c + v)")]
         if faster > 1:
@@ -195,10 +173,12 @@ class Demo:
             logits = self.target(torch.tensor([self.ids + plain[:at]], device=self.args.device))[0, -1].float()
         top = logits.topk(2)
         first, second = (repr(self.decode([token])) for token in top.indices.tolist())
-        gap = (top.values[0] - top.values[1]).item()
+        gap, name = (top.values[0] - top.values[1]).item(), str(self.dtypes[0]).removeprefix("torch.")
+        step = torch.finfo(self.dtypes[0]).eps * 2 ** math.floor(math.log2(top.values[0].abs().item()))
+        verdict = "a near-tie that rounding decides" if gap <= 4 * step else "more than rounding explains: please report it"
         return Text(f"Temperature 0: the texts part at new token {at}, {self.decode([plain[at]])!r} alone and "
                     f"{self.decode([fast[at]])!r} speculating. The target's two best there, {first} and {second}, lie "
-                    f"{gap:.4f} apart in logits: a tie broken by {self.dtypes[0]} rounding, not by the method.", "yellow")
+                    f"{gap:.2g} apart in logits, where {name} has steps of {step:.2g}: {verdict}.", "yellow")
 
     def figure(self, path: Path) -> None:
         runs = [self.rates(gamma) for gamma in GAMMAS]

@@ -7,7 +7,7 @@ without a branch, is `chain_round`; `speculate` repeats it. Trees of guesses and
 """
 
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from functools import partial
 from typing import Callable
@@ -86,6 +86,11 @@ class Round:
     p_target: Tensor                    # (gamma + 1, V)
     draft_seconds: float                # on CUDA, where calls return before they are done, only the sum of the two
     verify_seconds: float               # means anything
+
+
+def tokens_of(rounds: Iterable[Round]) -> list[int]:
+    """The text that rounds have written."""
+    return [token for one in rounds for token in one.emitted]
 
 
 def chain_round(target: GPT, cache: Cache, drafter, text: Text, gamma: int, law: Law, dice: Dice,

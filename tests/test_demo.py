@@ -11,8 +11,7 @@ import torch
 
 from demo import PROMPT
 from nanospec.model import load_pair
-from nanospec.proof.layers import tokens_of
-from nanospec.speculate import ModelDrafter, speculate
+from nanospec.speculate import ModelDrafter, speculate, tokens_of
 
 ROOT = Path(__file__).parent.parent
 KEYS = {"device", "dtype", "gamma", "temperature", "baseline_tokens_per_s", "tokens_per_s", "speedup",
@@ -49,7 +48,7 @@ def test_the_text_is_the_one_that_was_speculated(written):
     pair = load_pair(dtype=torch.float64)
     ids = [pair.tokenizer.end_of_text] + pair.tokenizer.encode(PROMPT)
     rounds = speculate(pair.target, ModelDrafter(pair.draft), ids, 3, 48, stop={pair.tokenizer.end_of_text})
-    assert pair.tokenizer.decode(list(tokens_of(rounds))) == written[1]["text"]
+    assert pair.tokenizer.decode(tokens_of(rounds)) == written[1]["text"]
 
 
 def test_the_table_and_the_picture(written):

@@ -5,7 +5,6 @@ really shipped elsewhere grows in nanospec/proof.)
 """
 
 import inspect
-import subprocess
 import sys
 import types
 

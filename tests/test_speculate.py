@@ -8,8 +8,8 @@ from nanospec.generate import RequestError, Text, generate, until
 from nanospec.model import GPT, Config
 from nanospec.probs import probs
 from nanospec.proof.exact import TableModel
-from nanospec.proof.layers import caches, prompts_of, small_gpt, tokens_of
-from nanospec.speculate import ModelDrafter, chain_round, speculate, verify
+from nanospec.proof.layers import small_gpt
+from nanospec.speculate import ModelDrafter, chain_round, speculate, tokens_of, verify
 
 TARGET, DRAFT = TableModel(5, 1), TableModel(5, 2)
 

@@ -16,13 +16,12 @@ from math import inf
 
 import torch
 
-from nanospec.dice import Dice
 from nanospec.generate import Text, generate, prefill
 from nanospec.model import GPT, Config
 from nanospec.probs import probs
 from nanospec.proof.exact import (TableModel, completed, distance, plain_law, product_law, walk,
                                   walk_by_prefix)
-from nanospec.speculate import ModelDrafter, chain_round, speculate, verify
+from nanospec.speculate import ModelDrafter, chain_round, speculate, tokens_of, verify
 
 TOLERANCE = 1e-12
 
@@ -90,10 +89,6 @@ def node() -> tuple[int, float, float]:
     return paths, error, tv
 
 
-def tokens_of(rounds) -> tuple[int, ...]:
-    return tuple(token for one in rounds for token in one.emitted)
-
-
 def one_round(target, draft, ids, gamma, **settings) -> tuple[int, float, float]:
     """T1. One round, whatever its length, completed to gamma + 1 tokens by the target."""
     def play(dice):
@@ -105,8 +100,8 @@ def one_round(target, draft, ids, gamma, **settings) -> tuple[int, float, float]
 
 def rounds(target, draft, ids, gamma, new, **settings) -> tuple[int, float, float]:
     """T2, T3. The loop itself, from the prompt to the last of `new` tokens, everything carried along."""
-    law, paths = walk(lambda dice: tokens_of(speculate(target, ModelDrafter(draft), ids, gamma, new, dice=dice,
-                                                       **settings)))
+    law, paths = walk(lambda dice: tuple(tokens_of(speculate(target, ModelDrafter(draft), ids, gamma, new, dice=dice,
+                                                             **settings))))
     return paths, *distance(law, plain_law(target, ids, new, **settings))
 
 
@@ -158,7 +153,7 @@ def greedy(models, prompts, new, gammas=(1, 2, 4, 7)) -> tuple[int, float, float
     texts, wrong = 0, 0
     for target, draft in models:
         for i, ids in enumerate(prompts):
-            plain = tuple(generate(target, ids, new, temperature=0))
+            plain = list(generate(target, ids, new, temperature=0))
             fast = tokens_of(speculate(target, ModelDrafter(draft), ids, gammas[i % len(gammas)], new, temperature=0))
             texts, wrong = texts + 1, wrong + (plain != fast)
     return texts, wrong / texts, wrong / texts

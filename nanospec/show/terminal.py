@@ -67,6 +67,7 @@ class View:
         self.plain: list[int] = []
         self.plain_seconds: list[float] = []        # one for each token
         self.rounds: list[Round] = []
+        self.round_seconds: list[float] = []
 
     def take_token(self, token: int, seconds: float) -> None:
         self.plain.append(token)
@@ -74,6 +75,7 @@ class View:
 
     def take_round(self, one: Round, seconds: float) -> None:
         self.rounds.append(one)
+        self.round_seconds.append(seconds)
 
     def panels(self, console: Console, lines: int | None = None) -> RenderableType:
         """Both panels for this console; `lines` cuts each to its last so many, for a window of limited height."""
@@ -84,11 +86,10 @@ class View:
             fast.append_text(round_text(one, self.decode, marked=console.is_terminal))
         slow.append(self.decode(self.plain))
         tokens, calls = sum(len(one.emitted) for one in self.rounds), len(self.rounds)
-        seconds = sum(one.draft_seconds + one.verify_seconds for one in self.rounds)
         both = []
         for title, text, tokens, calls, seconds in (
                 ("the target alone", slow, len(self.plain), len(self.plain), sum(self.plain_seconds)),
-                ("speculative", fast, tokens, calls, seconds)):
+                ("speculative", fast, tokens, calls, sum(self.round_seconds))):
             if lines:
                 text = Text("\n").join(text.wrap(console, width - 4)[-lines:])
             told = f"{tokens / calls:.2f} tokens per target call · {tokens / seconds:,.0f} tokens/s" if calls else "waiting"
