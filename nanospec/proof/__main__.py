@@ -1,8 +1,11 @@
-"""python -m nanospec.proof: walk everything, print what was found, exit 1 if anything is off by more than 1e-12."""
+"""python -m nanospec.proof: walk everything, then the zoo; exit 1 if a law is off by more than 1e-12, if a bug of the
+zoo goes unseen by the check that claims it, or if a control does not pass."""
 
 import sys
 
+from nanospec.proof.catchers import OF_THE_LAW
 from nanospec.proof.layers import TOLERANCE, checks, run
+from nanospec.proof.zoo import BUGS, CONTROLS, look
 
 
 def main() -> int:
@@ -15,7 +18,22 @@ def main() -> int:
     wrong = sum(not result.passed for result in results)
     print(f"{len(results) - wrong} of {len(results)} below {TOLERANCE:g}: "
           + ("nothing lost." if not wrong else f"{wrong} WRONG."))
-    return 1 if wrong else 0
+
+    print(f"\nthe zoo: planted one at a time\n{'bug':32} {'caught by':12} {'how far off':>12}  shipped in")
+    unseen = 0
+    for bug in BUGS:
+        sighting = look(bug, bug.caught_by)
+        unseen += not sighting.caught
+        print(f"{bug.name:32} {bug.caught_by:12} {'fell over' if sighting.tv is None else sighting.found:>12}  {bug.source}"
+              f"{'' if sighting.caught else '  NOT CAUGHT'}", flush=True)
+    flagged = 0
+    for control in CONTROLS:
+        failed = [name for name in OF_THE_LAW if look(control, name).caught]
+        flagged += bool(failed)
+        print(f"{control.name:32} {'control':12} {'exact' if not failed else 'WRONG: ' + ', '.join(failed):>12}  {control.source}",
+              flush=True)
+    print(f"{len(BUGS) - unseen} of {len(BUGS)} bugs caught, {len(CONTROLS) - flagged} of {len(CONTROLS)} controls passed.")
+    return 1 if wrong or unseen or flagged else 0
 
 
 if __name__ == "__main__":

@@ -64,6 +64,7 @@ def node_cases() -> Iterator[tuple[str, torch.Tensor, torch.Tensor]]:
     yield "equal", p_target, p_target
     noise = 1 + 1e-16 * torch.tensor([1.0, -3, 2, 0, 5], dtype=torch.float64)
     yield "equal up to rounding", p_target, p_target * noise
+    yield "a hair above everywhere", p_target, torch.nextafter(p_target, torch.ones(5, dtype=torch.float64))
     eye = torch.eye(5, dtype=torch.float64)
     yield "disjoint", (eye[0] + eye[1]) / 2, (eye[2] + eye[3]) / 2
     yield "one-hot target", eye[2], q_draft
