@@ -27,11 +27,13 @@ from nanospec.show.terminal import View, WatchedDice, legend, printable, side_by
 from nanospec.speculate import ModelDrafter, Round, speculate, tokens_of
 from nanospec.theory import best_gamma, expected_tokens, speedup
 
-PROMPT = '''class Queue:
-    """A first-in, first-out queue."""
+PROMPT = '''class Stack:
+    """A last-in, first-out stack."""
 
-    def __init__(self, maxsize=0):
-        self.maxsize = maxsize
+    def __init__(self):
+        self.items = []
+
+    def push(self, item):
 '''
 GAMMAS = range(1, 11)           # of --figure
 PICTURE_WIDTH = 124             # columns of --save, whatever the window's
@@ -42,7 +44,7 @@ def parse() -> argparse.Namespace:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--prompt", default=PROMPT, help="the text to continue")
     parser.add_argument("--gamma", type=int, help="drafted tokens a round; default: the best by the formula")
-    parser.add_argument("--temperature", type=float, default=1.0, help="0 is greedy")
+    parser.add_argument("--temperature", type=float, default=0.8, help="0 is greedy; 1 the model as it is")
     parser.add_argument("--top-k", type=int)
     parser.add_argument("--top-p", type=float)
     parser.add_argument("--seed", type=int, default=0)

@@ -56,7 +56,7 @@ SIZES = {
                  batch=8, steps=(600, 400, 200), rate=(2e-3, 3e-3, 1e-3), held_out_every=100),
     "tiny": Size(Config(1024, 512, layers=8, channels=384, heads=6, kv_heads=2, hidden=1024),
                  Config(1024, 512, layers=1, channels=256, heads=4, kv_heads=2, hidden=1024),
-                 batch=8, steps=(3000, 1000, 3200), rate=(1e-3, 3e-3, 3e-3), held_out_every=200),
+                 batch=8, steps=(3000, 1000, 4200), rate=(1e-3, 3e-3, 3e-3), held_out_every=200),
 }
 PHASES = ("target", "draft", "distil")
 

@@ -36,7 +36,7 @@ def written(tmp_path_factory):
 def test_the_json_has_its_keys_and_they_agree(written):
     _, row, _ = written
     assert set(row) == KEYS
-    assert row["device"] == "cpu" and row["dtype"] == "float64" and row["gamma"] == 3 and row["temperature"] == 1
+    assert row["device"] == "cpu" and row["dtype"] == "float64" and row["gamma"] == 3 and row["temperature"] == 0.8
     assert row["drafted"] == 3 * row["rounds"] and 0 < row["accepted"] <= row["drafted"]
     assert row["tokens_per_target_call"] == pytest.approx(1 + row["accepted"] / row["rounds"])
     assert row["speedup"] == pytest.approx(row["tokens_per_s"] / row["baseline_tokens_per_s"])
@@ -47,7 +47,7 @@ def test_the_text_is_the_one_that_was_speculated(written):
     """Same seed, same precision: what the demo wrote is what `speculate` writes."""
     pair = load_pair(dtype=torch.float64)
     ids = [pair.tokenizer.end_of_text] + pair.tokenizer.encode(PROMPT)
-    rounds = speculate(pair.target, ModelDrafter(pair.draft), ids, 3, 48, stop={pair.tokenizer.end_of_text})
+    rounds = speculate(pair.target, ModelDrafter(pair.draft), ids, 3, 48, temperature=0.8, stop={pair.tokenizer.end_of_text})
     assert pair.tokenizer.decode(tokens_of(rounds)) == written[1]["text"]
 
 
