@@ -41,7 +41,7 @@ def verify(drafted: Tensor, q_draft: Tensor, p_target: Tensor, dice: Dice) -> tu
     survives = dice.flip(ratio[:, :, 0].clamp(max=1))                                      # (B, gamma)
     kept = survives.long().cumprod(-1).sum(-1)                                             # (B,)
 
-    q_draft = F.pad(q_draft, (0, 0, 0, 1))      # behind the draft stands a guess of nothing: the bonus is a residual too
+    q_draft = F.pad(q_draft, (0, 0, 0, 1))      # behind the draft, a guess of nothing: the bonus is a residual too
     row = torch.arange(len(kept), device=kept.device)
     p_there, q_there = p_target[row, kept], q_draft[row, kept]                             # (B, V)
     residual = (p_there - q_there).clamp(min=0)

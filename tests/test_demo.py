@@ -47,7 +47,8 @@ def test_the_text_is_the_one_that_was_speculated(written):
     """Same seed, same precision: what the demo wrote is what `speculate` writes."""
     pair = load_pair(dtype=torch.float64)
     ids = [pair.tokenizer.end_of_text] + pair.tokenizer.encode(PROMPT)
-    rounds = speculate(pair.target, ModelDrafter(pair.draft), ids, 3, 48, temperature=0.8, stop={pair.tokenizer.end_of_text})
+    rounds = speculate(pair.target, ModelDrafter(pair.draft), ids, 3, 48, temperature=0.8,
+                       stop={pair.tokenizer.end_of_text})
     assert pair.tokenizer.decode(tokens_of(rounds)) == written[1]["text"]
 
 
@@ -85,8 +86,8 @@ def test_the_figure(tmp_path):
 
 
 @pytest.mark.parametrize("options, words", [
-    (["--max-new-tokens", "9999"], "context"), (["--gamma", "0"], "gamma"), (["--max-new-tokens", "0"], "at least 1"), (["--temperature", "-1"], "temperature"),
-    (["--weights", "nowhere"], "nowhere"), (["--top-p", "2"], "top_p")])
+    (["--max-new-tokens", "9999"], "context"), (["--max-new-tokens", "0"], "at least 1"), (["--gamma", "0"], "gamma"),
+    (["--temperature", "-1"], "temperature"), (["--weights", "nowhere"], "nowhere"), (["--top-p", "2"], "top_p")])
 def test_bad_requests_are_one_clear_line(options, words):
     done = demo(*options, "--dtype", "float32")
     assert done.returncode == 2 and words in done.stderr and "Traceback" not in done.stderr

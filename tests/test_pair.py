@@ -53,7 +53,7 @@ def test_the_pairs_cached_laws_are_the_recomputed_ones(pair, prompts):
 
 
 def test_the_draft_is_worth_having(pair, prompts):
-    """Not a bound on luck: these texts are seeded and in float64, so alpha is one number; the trained pair's is above."""
+    """No bound on luck: these texts are seeded and in float64, so alpha is one number, and it lies above these."""
     target, draft = pair[:2]
     for temperature, least in ((1.0, 0.55), (0.0, 0.65)):
         rounds = [one for seed, ids in enumerate(prompts)

@@ -125,7 +125,8 @@ def test_a_round_is_branch_free_and_stays_on_its_device():
                                                                  dice, upto=23)
     assert dice.column == 2 * gamma + 1
     assert {x.device.type for x in (drafted, q_draft, p_target, kept, token, text.tokens, text.length)} == {"meta"}
-    assert [list(x.shape) for x in (drafted, q_draft, p_target, kept, token)] == [[3, 4], [3, 4, 11], [3, 5, 11], [3], [3]]
+    shapes = [list(x.shape) for x in (drafted, q_draft, p_target, kept, token)]
+    assert shapes == [[3, 4], [3, 4, 11], [3, 5, 11], [3], [3]]
 
 
 def test_other_precisions_mix():

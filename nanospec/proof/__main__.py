@@ -24,14 +24,14 @@ def main() -> int:
     for bug in BUGS:
         sighting = look(bug, bug.caught_by)
         unseen += not sighting.caught
-        print(f"{bug.name:32} {bug.caught_by:12} {'fell over' if sighting.tv is None else sighting.found:>12}  {bug.source}"
-              f"{'' if sighting.caught else '  NOT CAUGHT'}", flush=True)
+        found = ("fell over" if sighting.tv is None else sighting.found) if sighting.caught else "NOT CAUGHT"
+        print(f"{bug.name:32} {bug.caught_by:12} {found:>12}  {bug.source}", flush=True)
     flagged = 0
     for control in CONTROLS:
         failed = [name for name in OF_THE_LAW if look(control, name).caught]
         flagged += bool(failed)
-        print(f"{control.name:32} {'control':12} {'exact' if not failed else 'WRONG: ' + ', '.join(failed):>12}  {control.source}",
-              flush=True)
+        found = "exact" if not failed else "WRONG: " + ", ".join(failed)
+        print(f"{control.name:32} {'control':12} {found:>12}  {control.source}", flush=True)
     print(f"{len(BUGS) - unseen} of {len(BUGS)} bugs caught, {len(CONTROLS) - flagged} of {len(CONTROLS)} controls passed.")
     return 1 if wrong or unseen or flagged else 0
 
