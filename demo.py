@@ -54,7 +54,7 @@ def parse() -> argparse.Namespace:
     parser.add_argument("--dtype", choices=["auto", *DTYPES], default="auto", help="auto: the fastest here, measured")
     parser.add_argument("--step", action="store_true", help="one round at a time, with every coin")
     parser.add_argument("--save", type=Path, metavar="FILE.svg", help="the final view as a picture")
-    parser.add_argument("--figure", type=Path, metavar="FILE.png", help="speed-up against gamma, measured and predicted")
+    parser.add_argument("--figure", type=Path, metavar="FILE.png", help="speed-up against gamma, beside the theory")
     parser.add_argument("--json", type=Path, metavar="FILE", help="the numbers")
     args = parser.parse_args()
     if args.max_new_tokens < 1:
@@ -149,15 +149,17 @@ class Demo:
         """The table at the end, and in plain words whether it was worth it."""
         same = "" if self.dtypes[0] == self.dtypes[1] else f", draft in {str(self.dtypes[1]).removeprefix('torch.')}"
         gamma, faster, threads = row["gamma"], row["speedup"], torch.get_num_threads()
-        rows = [("alpha", f"{row['alpha']:.3f}", "acceptance: mean of sum min(p_target, q_draft) where the draft was judged"),
+        counts = f"{row['accepted']} of {row['drafted']} drafted tokens kept"
+        rows = [("alpha", f"{row['alpha']:.3f}", "mean of sum min(p_target, q_draft) where the draft was judged"),
                 ("c", f"{row['c']:.3f}", "one draft step / one target step"),
                 ("v", f"{row['v']:.3f}", f"one target call on {gamma + 1} tokens / on one"),
                 ("tokens per target call", f"{row['tokens_per_target_call']:.2f}",
-                 f"{expected_tokens(row['alpha'], gamma):.2f} by Eq. 1; {row['accepted']} of {row['drafted']} drafted tokens kept"),
+                 f"{expected_tokens(row['alpha'], gamma):.2f} by Eq. 1; {counts}"),
                 ("tokens/s, target alone", f"{row['baseline_tokens_per_s']:,.0f}",
                  f"{self.args.device}, {row['dtype']}{same}, {threads} thread{'s' * (threads > 1)}"),
-                ("tokens/s, speculative", f"{row['tokens_per_s']:,.0f}", f"gamma {gamma}, temperature {row['temperature']:g}"),
-                ("speed-up", f"{faster:.2f}", f"{row['predicted_speedup']:.2f} predicted: tokens per call / (gamma c + v)")]
+                ("tokens/s, speculative", f"{row['tokens_per_s']:,.0f}",
+                 f"gamma {gamma}, temperature {row['temperature']:g}"),
+                ("speed-up", f"{faster:.2f}", f"{row['predicted_speedup']:.2f} by tokens per call / (gamma c + v)")]
         if faster > 1:
             verdict = Text(f"Speculation wins here: {faster:.2f} times as fast.", "bold")
         else:
@@ -177,7 +179,7 @@ class Demo:
         first, second = (repr(self.decode([token])) for token in top.indices.tolist())
         gap, name = (top.values[0] - top.values[1]).item(), str(self.dtypes[0]).removeprefix("torch.")
         step = torch.finfo(self.dtypes[0]).eps * 2 ** math.floor(math.log2(top.values[0].abs().item()))
-        verdict = "a near-tie that rounding decides" if gap <= 4 * step else "more than rounding explains: please report it"
+        verdict = "rounding decides there" if gap <= 4 * step else "more than rounding explains: please report"
         return Text(f"Temperature 0: the texts part at new token {at}, {self.decode([plain[at]])!r} alone and "
                     f"{self.decode([fast[at]])!r} speculating. The target's two best there, {first} and {second}, lie "
                     f"{gap:.2g} apart in logits, where {name} has steps of {step:.2g}: {verdict}.", "yellow")
@@ -214,8 +216,8 @@ def main() -> int:
         rest.append(demo.difference(view.plain, tokens_of(view.rounds)))
     console.print(Group(view.panels(console), legend(), *rest))
     if args.save:
-        picture = Console(record=True, width=PICTURE_WIDTH, file=StringIO(), force_terminal=True, color_system="truecolor",
-                          no_color=False)
+        picture = Console(record=True, width=PICTURE_WIDTH, file=StringIO(), force_terminal=True,
+                          color_system="truecolor", no_color=False)
         picture.print(Group(view.panels(picture), legend(), view.lanes(picture), *rest[1:]))
         picture.save_svg(str(args.save), title="python demo.py")
     if args.figure:

@@ -222,13 +222,14 @@ def main() -> int:
     except (TextError, OSError) as error:
         console.print(f"train_tiny: {error}", style="red")
         return 2
-    console.print(f"{len(texts)} files, {len(ids):,} tokens to train on; {len(held_texts)} files, {len(held_ids):,} held out")
+    console.print(f"{len(texts)} files, {len(ids):,} tokens to train on; "
+                  f"{len(held_texts)} files, {len(held_ids):,} tokens held out")
     for name, model in training.models.items():
         console.print(f"{name}: {sum(p.numel() for p in model.parameters()):,} parameters")
     for number in (signal.SIGINT, signal.SIGTERM):
         signal.signal(number, lambda got, frame: setattr(training, "stop_signal", got))
-    columns = (TextColumn("{task.description:6}"), BarColumn(), MofNCompleteColumn(), TextColumn("loss {task.fields[loss]:.3f}"),
-               TextColumn("{task.fields[speed]:,.0f} tokens/s"), TimeRemainingColumn())
+    columns = (TextColumn("{task.description:6}"), BarColumn(), MofNCompleteColumn(),
+               TextColumn("loss {task.fields[loss]:.3f}"), TextColumn("{task.fields[speed]:,.0f} tokens/s"), TimeRemainingColumn())
     with Progress(*columns, console=console) as progress:
         finished = training.run(args.minutes * 60, progress)
     draw_losses(training.history, PHASES, out / "loss.png")

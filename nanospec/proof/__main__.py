@@ -32,7 +32,8 @@ def main() -> int:
         flagged += bool(failed)
         found = "exact" if not failed else "WRONG: " + ", ".join(failed)
         print(f"{control.name:32} {'control':12} {found:>12}  {control.source}", flush=True)
-    print(f"{len(BUGS) - unseen} of {len(BUGS)} bugs caught, {len(CONTROLS) - flagged} of {len(CONTROLS)} controls passed.")
+    print(f"{len(BUGS) - unseen} of {len(BUGS)} bugs caught, "
+          f"{len(CONTROLS) - flagged} of {len(CONTROLS)} controls passed.")
     return 1 if wrong or unseen or flagged else 0
 
 

@@ -59,7 +59,7 @@ def ledger() -> tuple[int, float, float]:
 
 
 def reports() -> tuple[int, float, float]:
-    """The lengths asked for, the identities of every round, the same text from the same seed and another from another."""
+    """The lengths asked for, every round's identities, the same text from the same seed, another from another."""
     wrong = seen = 0
     for seed in range(12):
         new = 5 + seed

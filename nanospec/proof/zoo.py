@@ -113,8 +113,9 @@ BUGS = [
     _bug("seed-ignored", "vllm#6038, vllm#10863", "the seed is not handed on", "reports",
          ("torch.Generator().manual_seed(seed)", "torch.Generator().manual_seed(torch.seed() % 2 ** 31)"), file="dice"),
     # caches
-    _bug("target-not-rolled-back", "generic; lucidrains@3194f53, mlx-lm#1109", "refused tokens stay in the target's cache",
-         "T2", (ROLL_BACK, "cache.length = cache.length + gamma + 1 if cache.length.any() else text.length - 1     ")),
+    _bug("target-not-rolled-back", "generic; lucidrains@3194f53, mlx-lm#1109",
+         "refused tokens stay in the target's cache", "T2",
+         (ROLL_BACK, "cache.length = cache.length + gamma + 1 if cache.length.any() else text.length - 1     ")),
     _bug("rolled-back-one-too-few", "generic", "one refused token stays in the target's cache", "T1",
          (ROLL_BACK, "cache.length = text.length     ")),
     _bug("draft-missing-last-accepted", "xllm#960, vllm#5765, vllm-metal#716",
@@ -124,37 +125,40 @@ BUGS = [
     _bug("prefix-fed-again", "feifeibear@81f7c13, romsto#1", "the last token is fed to a cache that has it", "T1",
          ("block = torch.cat([text.last(1), drafted], 1)  ", "block = torch.cat([text.last(2)[:, :1], drafted], 1)  ")),
     # stopping, reports, rows
-    _bug("eos-inside-block", "transformers#47912, romsto@97b82fb", "only a round's last token is looked at for the stop",
-         "T2 stop", (CUT, "emitted, stopped = guesses[:n] + [last], last in stop")),
+    _bug("eos-inside-block", "transformers#47912, romsto@97b82fb", "only a round's last token is looked at", "T2 stop",
+         (CUT, "emitted, stopped = guesses[:n] + [last], last in stop")),
     _bug("overshoot", "litgpt#2308", "up to gamma tokens more than asked for", "reports",
          ("emitted = emitted[:left]", "emitted = emitted"),
          ("left = 0 if stopped else left - len(emitted)", "left = 0 if stopped else max(0, left - len(emitted))")),
     _bug("counted-after-the-refusal", "vllm#2658, sglang#11572", "kept counts coins behind the refusal", "reports",
-         ("yield Round(guesses, n,", "yield Round(guesses, sum(a == b for a, b in zip(guesses, guesses[:n] + guesses)),")),
+         ("yield Round(guesses, n,", "yield Round(guesses, n + guesses[n + 1:].count(guesses[-1]),")),
     _bug("cross-row-write", "flash-attention#2779", "an index meant for one row is used for every row", "T2 rows",
          ("self.length[:, None] + self._count[:block.shape[1]]", "self.length[:1, None].expand(len(self.length), 1) + "
           "self._count[:block.shape[1]]"), file="generate"),
     # lossy by design, wrong only when called lossless
     _bug("lenience", "Leviathan et al. A.5", "the coin's odds are min(1, p / (0.8 q))", "T0",
          (COIN, "dice.flip((ratio[:, :, 0] / 0.8).clamp(max=1))")),
-    _bug("threshold-acceptance", "sglang's threshold_acc", "a guess of p_target above 0.5 is kept whatever its coin", "T0",
-         (COIN, "dice.flip(torch.where(p_target[:, :-1].gather(-1, at)[:, :, 0] > 0.5, 1, ratio[:, :, 0].clamp(max=1)))")),
+    _bug("threshold-acceptance", "sglang's threshold_acc", "a guess of p_target above 0.5 is kept", "T0",
+         (COIN, "dice.flip(ratio[:, :, 0].clamp(max=1).maximum((p_target[:, :-1].gather(-1, at)[:, :, 0] > 0.5) * 1.0))")),
 ]
 
 CONTROLS = [
     _bug("argmax-draft-one-hot-q", "transformers, prompt lookup", "the argmax is drafted and reported as certain", "",
          (REPORT, "q_draft.append(law(self.draft(feed, self.cache, upto)[:, -1])); "
                   "q_draft[-1] = F.one_hot(q_draft[-1].argmax(-1), q_draft[-1].shape[-1]).to(q_draft[-1])")),
-    _bug("soft-draft-judged-as-one-hot", "vLLM without draft probabilities", "drawn from q, kept with p(x), residual p without x",
-         "", ("at = drafted[:, :, None]", "at = drafted[:, :, None]; q_draft = F.one_hot(drafted, q_draft.shape[-1]).to(q_draft)")),
-    _bug("no-bonus", "some trees", "the last guess is judged, and nothing follows when all were kept: the guess is redrawn", "",
-         ("survives.long().cumprod(-1).sum(-1)", "survives.long().cumprod(-1).sum(-1).clamp(max=survives.shape[1] - 1)"),
+    _bug("soft-draft-judged-as-one-hot", "vLLM without draft probabilities",
+         "drawn from q_draft, kept with p_target(x), replaced from p_target without x", "",
+         ("at = drafted[:, :, None]",
+          "at = drafted[:, :, None]; q_draft = F.one_hot(drafted, q_draft.shape[-1]).to(q_draft)")),
+    _bug("no-bonus", "some trees", "where all guesses were kept, nothing follows the last", "",
+         (".long().cumprod(-1).sum(-1)", ".long().cumprod(-1).sum(-1).clamp(max=survives.shape[1] - 1)"),
          (RESIDUAL, "torch.where((survives.all(-1))[:, None], F.one_hot(drafted[:, -1], p_there.shape[1]).to(p_there), "
                     "(p_there - q_there).clamp(min=0))")),
     _bug("unnormalised-residual", "many", "weights of any total go to a sampler that normalises", "",
          ("torch.where(nothing_left, p_there, residual)", "torch.where(nothing_left, p_there, residual * 7)")),
-    _bug("sample-and-match", "transformers without candidate logits", "a target sample decides: equal is kept, else it is emitted",
-         "", (COIN, "(drawn := dice.pick(p_target[0, :-1])[None]) == drafted"),
+    _bug("sample-and-match", "transformers without candidate logits",
+         "a target sample decides: a guess that equals it is kept, otherwise the sample is emitted", "",
+         (COIN, "(drawn := dice.pick(p_target[0, :-1])[None]) == drafted"),
          (RESIDUAL, "torch.where((kept < drafted.shape[1])[:, None], F.one_hot(F.pad(drawn, (0, 1))[row, kept], "
                     "p_there.shape[1]).to(p_there), p_there)")),
 ]

@@ -92,7 +92,9 @@ class View:
                 ("speculative", fast, tokens, calls, sum(self.round_seconds))):
             if lines:
                 text = Text("\n").join(text.wrap(console, width - 4)[-lines:])
-            told = f"{tokens / calls:.2f} tokens per target call · {tokens / seconds:,.0f} tokens/s" if calls else "waiting"
+            told = "waiting"
+            if calls:
+                told = f"{tokens / calls:.2f} tokens per target call · {tokens / seconds:,.0f} tokens/s"
             both.append(Panel(text, title=title, subtitle=told, width=width, border_style="dim"))
         return Columns(both, padding=0, expand=True) if wide else Group(*both)
 
