@@ -229,7 +229,8 @@ def main() -> int:
     for number in (signal.SIGINT, signal.SIGTERM):
         signal.signal(number, lambda got, frame: setattr(training, "stop_signal", got))
     columns = (TextColumn("{task.description:6}"), BarColumn(), MofNCompleteColumn(),
-               TextColumn("loss {task.fields[loss]:.3f}"), TextColumn("{task.fields[speed]:,.0f} tokens/s"), TimeRemainingColumn())
+               TextColumn("loss {task.fields[loss]:.3f}"),
+               TextColumn("{task.fields[speed]:,.0f} tokens/s"), TimeRemainingColumn())
     with Progress(*columns, console=console) as progress:
         finished = training.run(args.minutes * 60, progress)
     draw_losses(training.history, PHASES, out / "loss.png")

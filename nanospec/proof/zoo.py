@@ -139,7 +139,7 @@ BUGS = [
     _bug("lenience", "Leviathan et al. A.5", "the coin's odds are min(1, p / (0.8 q))", "T0",
          (COIN, "dice.flip((ratio[:, :, 0] / 0.8).clamp(max=1))")),
     _bug("threshold-acceptance", "sglang's threshold_acc", "a guess of p_target above 0.5 is kept", "T0",
-         (COIN, "dice.flip(ratio[:, :, 0].clamp(max=1).maximum((p_target[:, :-1].gather(-1, at)[:, :, 0] > 0.5) * 1.0))")),
+         (COIN, "dice.flip(ratio[:, :, 0].clamp(max=1) + (p_target[:, :-1].gather(-1, at)[:, :, 0] > 0.5))")),
 ]
 
 CONTROLS = [
