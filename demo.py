@@ -12,6 +12,7 @@ import math
 import sys
 from io import StringIO
 from pathlib import Path
+from statistics import mean, median
 from time import perf_counter
 
 import torch
@@ -19,12 +20,12 @@ from rich.console import Console, Group
 from rich.live import Live
 from rich.text import Text
 
-from nanospec.bench import alpha_of, fastest, measure_costs, rates
+from nanospec.bench import alpha_of, measure, measure_costs, settle
 from nanospec.generate import RequestError, generate
 from nanospec.model import WEIGHTS, load_pair
 from nanospec.show.figures import draw_speedup
 from nanospec.show.terminal import View, WatchedDice, legend, printable, side_by_side, step_text, table
-from nanospec.speculate import ModelDrafter, Round, speculate, tokens_of
+from nanospec.speculate import ModelDrafter, speculate, tokens_of
 from nanospec.theory import best_gamma, expected_tokens, speedup
 
 PROMPT = '''class Stack:
@@ -62,14 +63,17 @@ def parse() -> argparse.Namespace:
     return args
 
 
+def name_of(dtype: torch.dtype) -> str:
+    return str(dtype).removeprefix("torch.")
+
+
 class Demo:
     """One prompt, one pair, one setting."""
 
     def __init__(self, args: argparse.Namespace, console: Console):
         self.args, self.console = args, console
         self.pair = load_pair(args.weights, args.device)
-        self.dtypes = self.settle()
-        self.target, self.draft = (m.to(d) for m, d in zip(self.pair[:2], self.dtypes))
+        self.target, self.draft = settle(self.pair, DTYPES.get(args.dtype))
         self.ids = [self.pair.tokenizer.end_of_text] + self.pair.tokenizer.encode(args.prompt)
         self.law = {"temperature": args.temperature, "top_k": args.top_k, "top_p": args.top_p}
         self.settings = self.law | {"max_new_tokens": args.max_new_tokens, "seed": args.seed,
@@ -77,14 +81,6 @@ class Demo:
 
     def decode(self, ids: list[int]) -> str:
         return printable(self.pair.tokenizer.decode(ids))
-
-    def settle(self) -> tuple[torch.dtype, torch.dtype]:
-        """Data types of target and draft, and the number of threads: those in which each is fastest on this machine."""
-        if self.args.dtype != "auto":
-            return (DTYPES[self.args.dtype],) * 2
-        target_dtype, threads = fastest(self.pair.target)
-        torch.set_num_threads(threads)
-        return target_dtype, fastest(self.pair.draft, [threads])[0]
 
     def plain(self):
         return generate(self.target, self.ids, **self.settings)
@@ -126,28 +122,15 @@ class Demo:
                 except EOFError:
                     return
 
-    def rates(self, gamma: int) -> tuple[float, float, list[Round]]:
-        return rates(self.target, self.draft, self.ids, gamma, **self.settings)
-
     def measure(self, gamma: int) -> dict:
         """The row of numbers that --json writes."""
-        before, after, rounds = self.rates(gamma)
-        costs = measure_costs(self.target, self.draft, [gamma + 1], self.middle(), **self.law)
-        alpha, v = alpha_of(rounds), costs.v[gamma + 1]
-        return {"device": self.args.device, "dtype": str(self.dtypes[0]).removeprefix("torch."), "gamma": gamma,
-                "temperature": self.args.temperature, "baseline_tokens_per_s": before, "tokens_per_s": after,
-                "speedup": after / before, "predicted_speedup": speedup(alpha, gamma, costs.c, v), "alpha": alpha,
-                "c": costs.c, "v": v, "tokens_per_target_call": sum(r.kept + 1 for r in rounds) / len(rounds),
-                "rounds": len(rounds), "accepted": sum(r.kept for r in rounds), "drafted": gamma * len(rounds),
-                "text": self.pair.tokenizer.decode(tokens_of(rounds))}
-
-    def middle(self) -> int:
-        """The length of the text half-way, where a call costs about the mean."""
-        return len(self.ids) + self.args.max_new_tokens // 2
+        row, rounds = measure(self.target, self.draft, [self.ids], gamma, **self.settings)
+        del row["overhead"]                                 # of interest over many prompts: python -m nanospec.bench
+        return row | {"text": self.pair.tokenizer.decode(tokens_of(rounds))}
 
     def describe(self, row: dict) -> Group:
         """The table at the end, and in plain words whether it was worth it."""
-        same = "" if self.dtypes[0] == self.dtypes[1] else f", draft in {str(self.dtypes[1]).removeprefix('torch.')}"
+        same = "" if self.target.dtype == self.draft.dtype else f", draft in {name_of(self.draft.dtype)}"
         gamma, faster, threads = row["gamma"], row["speedup"], torch.get_num_threads()
         counts = f"{row['accepted']} of {row['drafted']} drafted tokens kept"
         rows = [("alpha", f"{row['alpha']:.3f}", "mean of sum min(p_target, q_draft) where the draft was judged"),
@@ -177,22 +160,20 @@ class Demo:
             logits = self.target(torch.tensor([self.ids + plain[:at]], device=self.args.device))[0, -1].float()
         top = logits.topk(2)
         first, second = (repr(self.decode([token])) for token in top.indices.tolist())
-        gap, name = (top.values[0] - top.values[1]).item(), str(self.dtypes[0]).removeprefix("torch.")
-        step = torch.finfo(self.dtypes[0]).eps * 2 ** math.floor(math.log2(top.values[0].abs().item()))
+        gap, name = (top.values[0] - top.values[1]).item(), name_of(self.target.dtype)
+        step = torch.finfo(self.target.dtype).eps * 2 ** math.floor(math.log2(top.values[0].abs().item()))
         verdict = "rounding decides there" if gap <= 4 * step else "more than rounding explains: please report"
         return Text(f"Temperature 0: the texts part at new token {at}, {self.decode([plain[at]])!r} alone and "
                     f"{self.decode([fast[at]])!r} speculating. The target's two best there, {first} and {second}, lie "
                     f"{gap:.2g} apart in logits, where {name} has steps of {step:.2g}: {verdict}.", "yellow")
 
     def figure(self, path: Path) -> None:
-        runs = [self.rates(gamma) for gamma in GAMMAS]
-        costs = measure_costs(self.target, self.draft, [gamma + 1 for gamma in GAMMAS], self.middle(), **self.law)
-        alpha = alpha_of(one for *_, rounds in runs for one in rounds)
-        draw_speedup(GAMMAS, measured=[fast / plain for plain, fast, _ in runs],
-                     predicted=[speedup(alpha, gamma, costs.c, costs.v[gamma + 1]) for gamma in GAMMAS],
-                     ideal=[speedup(alpha, gamma, costs.c) for gamma in GAMMAS], path=path,
-                     title=f"speculation on {self.args.device}, T = {self.args.temperature:g}: "
-                           f"α = {alpha:.2f}, c = {costs.c:.2f}")
+        rows = [self.measure(gamma) for gamma in GAMMAS]
+        draw_speedup(GAMMAS, measured=[row["speedup"] for row in rows],
+                     predicted=[row["predicted_speedup"] for row in rows],
+                     ideal=[speedup(row["alpha"], row["gamma"], row["c"]) for row in rows], path=path,
+                     title=f"{self.args.device}, T = {self.args.temperature:g}: "
+                           f"α = {mean(row['alpha'] for row in rows):.2f}, c = {median(row['c'] for row in rows):.2f}")
 
 
 def main() -> int:

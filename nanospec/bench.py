@@ -1,22 +1,33 @@
-"""Seconds: what one call costs, which settings are fastest on this machine, how often the draft is right.
+"""Seconds: what one call costs, which settings are fastest on this machine, and what speculation gains.
 
-All times are medians after a warm-up. A step is what decoding repeats: the model call, its law, and the pick.
+    python -m nanospec.bench                    # the pair that ships, on texts it was not trained on
+
+All times are medians after a warm-up. A step is what decoding repeats: the model call, its law, and the pick. Plain
+decoding, the baseline, runs in the data type and with the threads in which it is fastest here.
 """
 
+import argparse
+import json
+import sys
 from collections.abc import Callable, Iterable, Sequence
 from copy import deepcopy
 from dataclasses import dataclass
+from pathlib import Path
 from statistics import median
 from time import perf_counter
 
 import torch
+from rich.console import Console
+from rich.table import Table
 
+from nanospec.data import TextError, read_texts, to_ids
 from nanospec.dice import Dice
-from nanospec.generate import generate
-from nanospec.model import GPT
+from nanospec.generate import RequestError, generate
+from nanospec.model import GPT, WEIGHTS, Pair, load_pair
 from nanospec.probs import probs
 from nanospec.speculate import ModelDrafter, Round, speculate, tokens_of
-from nanospec.theory import acceptance
+from nanospec.show.figures import draw_speedup
+from nanospec.theory import acceptance, speedup
 
 
 def median_seconds(work: Callable[[], object], device: torch.device, repeats: int = 30, warm_up: int = 5) -> float:
@@ -43,24 +54,6 @@ def step_seconds(model: GPT, tokens: int = 1, context: int = 256, **settings) ->
         dice.pick(probs(model(feed, cache, context + tokens), **settings)[:, -1])
 
     return median_seconds(step, model.device)
-
-
-def rates(target: GPT, draft: GPT, ids: Sequence[int], gamma: int, repeats: int = 3,
-          **settings) -> tuple[float, float, list[Round]]:
-    """Tokens/s of plain and of speculative decoding, and the rounds of the latter.
-
-    Medians of whole runs, prompt included, that alternate so that both meet the same machine; with the settings' one
-    seed each repeat is the same work.
-    """
-    plain, fast = [], []
-    for _ in range(repeats):
-        began = perf_counter()
-        tokens = list(generate(target, ids, **settings))
-        plain.append(len(tokens) / (perf_counter() - began))
-        began = perf_counter()
-        rounds = list(speculate(target, ModelDrafter(draft), ids, gamma, **settings))
-        fast.append(len(tokens_of(rounds)) / (perf_counter() - began))
-    return median(plain), median(fast), rounds
 
 
 @dataclass
@@ -94,6 +87,15 @@ def fastest(model: GPT, threads: Sequence[int] = ()) -> tuple[torch.dtype, int]:
     return min(tried, key=tried.get)
 
 
+def settle(pair: Pair, dtype: torch.dtype | None = None) -> tuple[GPT, GPT]:
+    """Target and draft, converted in place to `dtype`, or each to its fastest here with torch's threads set to match."""
+    if dtype is not None:
+        return pair.target.to(dtype), pair.draft.to(dtype)
+    target_dtype, threads = fastest(pair.target)
+    torch.set_num_threads(threads)
+    return pair.target.to(target_dtype), pair.draft.to(fastest(pair.draft, [threads])[0])
+
+
 def alpha_of(rounds: Iterable[Round]) -> float:
     """Mean of sum min(p_target, q_draft) over the drafted places that were judged: up to the first that fell."""
     betas = []
@@ -109,3 +111,105 @@ def measure_alpha(target: GPT, draft: GPT, prompts: Iterable[Sequence[int]], gam
     for seed, ids in enumerate(prompts):
         rounds += speculate(target, ModelDrafter(draft), ids, gamma, seed=seed, **settings)
     return alpha_of(rounds)
+
+
+def timed(steps: Iterable) -> tuple[list, list[float]]:
+    """What an iterator yields, and the seconds it took for each; the first one's include reading the prompt."""
+    out, seconds, began = [], [], perf_counter()
+    for one in steps:
+        seconds.append(perf_counter() - began)
+        out.append(one)
+        began = perf_counter()
+    return out, seconds
+
+
+def measure(target: GPT, draft: GPT, prompts: Sequence[Sequence[int]], gamma: int, repeats: int = 3, seed: int = 0,
+            max_new_tokens: int = 128, stop: Sequence[int] = (), **law) -> tuple[dict, list[Round]]:
+    """One row of numbers for one gamma, and the rounds behind it.
+
+    Plain and speculative runs alternate, prompt by prompt, so that both meet the same machine; a repeat is the same
+    seeds and so the same work; speeds are medians over repeats, prompts read included. `overhead` is what a round
+    takes over its parts, gamma draft steps and one verification, each measured alone.
+    """
+    request = law | {"max_new_tokens": max_new_tokens, "stop": stop}
+    plain, fast, round_seconds = [], [], []
+    for _ in range(repeats):
+        count, spent, rounds = [0, 0], [0.0, 0.0], []
+        for number, ids in enumerate(prompts):
+            tokens, seconds = timed(generate(target, ids, seed=seed + number, **request))
+            count[0], spent[0] = count[0] + len(tokens), spent[0] + sum(seconds)
+            ours, seconds = timed(speculate(target, ModelDrafter(draft), ids, gamma, seed=seed + number, **request))
+            count[1], spent[1] = count[1] + len(tokens_of(ours)), spent[1] + sum(seconds)
+            rounds += ours
+            round_seconds += seconds[1:]
+        plain.append(count[0] / spent[0])
+        fast.append(count[1] / spent[1])
+    context = max(len(ids) for ids in prompts) + max_new_tokens // 2        # half-way, where a call costs the mean
+    costs, alpha = measure_costs(target, draft, [gamma + 1], context, **law), alpha_of(rounds)
+    v, parts = costs.v[gamma + 1], costs.seconds * (gamma * costs.c + costs.v[gamma + 1])
+    row = {"device": str(target.device), "dtype": str(target.dtype).removeprefix("torch."), "gamma": gamma,
+           "temperature": law.get("temperature", 1.0), "baseline_tokens_per_s": median(plain),
+           "tokens_per_s": median(fast), "speedup": median(fast) / median(plain),
+           "predicted_speedup": speedup(alpha, gamma, costs.c, v), "alpha": alpha, "c": costs.c, "v": v,
+           "tokens_per_target_call": sum(one.kept + 1 for one in rounds) / len(rounds), "rounds": len(rounds),
+           "accepted": sum(one.kept for one in rounds), "drafted": gamma * len(rounds),
+           "overhead": median(round_seconds or [parts]) / parts}
+    return row, rounds
+
+
+def held_out_prompts(pair: Pair, count: int, tokens: int = 64) -> list[list[int]]:
+    """Beginnings cut from `count` places of the standard library's held-out files on this machine."""
+    ids = to_ids(read_texts()[1], pair.tokenizer).tolist()
+    return [ids[i:i + tokens] for i in range(0, len(ids) - tokens, len(ids) // count)][:count]
+
+
+def main() -> int:
+    parser = argparse.ArgumentParser(prog="python -m nanospec.bench", description=__doc__.splitlines()[0])
+    parser.add_argument("--temperatures", type=float, nargs="+", default=[0.0, 0.8, 1.0])
+    parser.add_argument("--gammas", type=int, nargs="+", default=[2, 3, 4, 5, 6, 8])
+    parser.add_argument("--prompts", type=int, default=8)
+    parser.add_argument("--max-new-tokens", type=int, default=128)
+    parser.add_argument("--seed", type=int, default=0)
+    parser.add_argument("--weights", type=Path, default=WEIGHTS, help="folder of a pair that train_tiny.py wrote")
+    parser.add_argument("--device", default="cuda" if torch.cuda.is_available() else "cpu")
+    parser.add_argument("--json", type=Path, metavar="FILE", help="one row for each temperature and gamma")
+    parser.add_argument("--figure", type=Path, metavar="FILE.png", help="speed-up against gamma at the last temperature")
+    args = parser.parse_args()
+    try:
+        pair = load_pair(args.weights, args.device)
+        prompts = held_out_prompts(pair, args.prompts)
+        target, draft = settle(pair)
+        measure(target, draft, prompts[:1], 4, repeats=1)                       # warm up
+        rows = [measure(target, draft, prompts, gamma, seed=args.seed, max_new_tokens=args.max_new_tokens,
+                        temperature=temperature)[0] | {"method": "speculative"}
+                for temperature in args.temperatures for gamma in args.gammas]
+    except (RequestError, TextError, OSError) as error:
+        Console(stderr=True).print(f"bench: {error}", style="red")
+        return 2
+    table = Table(box=None, header_style="dim", padding=(0, 1, 0, 0), caption_justify="left", caption=(
+        f"{args.device}, {torch.get_num_threads()} threads, target in {str(target.dtype)[6:]}, draft in "
+        f"{str(draft.dtype)[6:]}; {len(prompts)} held-out prompts, {args.max_new_tokens} tokens each"))
+    columns = {"T": ("temperature", "g"), "gamma": ("gamma", "d"), "alpha": ("alpha", ".2f"), "c": ("c", ".3f"),
+               "v": ("v", ".2f"), "per call": ("tokens_per_target_call", ".2f"), "plain/s": ("baseline_tokens_per_s", ",.0f"),
+               "fast/s": ("tokens_per_s", ",.0f"), "speed-up": ("speedup", ".2f"), "formula": ("predicted_speedup", ".2f"),
+               "overhead": ("overhead", ".2f")}
+    for name in columns:
+        table.add_column(name, justify="right")
+    for row in rows:
+        best = row["speedup"] == max(r["speedup"] for r in rows if r["temperature"] == row["temperature"])
+        cells = [format(row[key], form) + " lost" * (key == "speedup" and row[key] < 1) for key, form in columns.values()]
+        table.add_row(*cells, style="bold" if best else "")
+    Console().print(table)
+    if args.json:
+        args.json.write_text(json.dumps(rows, indent=1) + "\n")
+    if args.figure:
+        last = [row for row in rows if row["temperature"] == args.temperatures[-1]]
+        draw_speedup(args.gammas, measured=[row["speedup"] for row in last],
+                     predicted=[row["predicted_speedup"] for row in last],
+                     ideal=[speedup(row["alpha"], row["gamma"], row["c"]) for row in last], path=args.figure,
+                     title=f"{args.device}, T = {args.temperatures[-1]:g}, {len(prompts)} held-out prompts")
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())
