@@ -88,7 +88,7 @@ def fastest(model: GPT, threads: Sequence[int] = ()) -> tuple[torch.dtype, int]:
 
 
 def settle(pair: Pair, dtype: torch.dtype | None = None) -> tuple[GPT, GPT]:
-    """Target and draft, converted in place to `dtype`, or each to its fastest here with torch's threads set to match."""
+    """Target and draft, converted in place: to `dtype`, or each to its fastest here, torch's threads set to match."""
     if dtype is not None:
         return pair.target.to(dtype), pair.draft.to(dtype)
     target_dtype, threads = fastest(pair.target)
@@ -173,7 +173,7 @@ def main() -> int:
     parser.add_argument("--weights", type=Path, default=WEIGHTS, help="folder of a pair that train_tiny.py wrote")
     parser.add_argument("--device", default="cuda" if torch.cuda.is_available() else "cpu")
     parser.add_argument("--json", type=Path, metavar="FILE", help="one row for each temperature and gamma")
-    parser.add_argument("--figure", type=Path, metavar="FILE.png", help="speed-up against gamma at the last temperature")
+    parser.add_argument("--figure", type=Path, metavar="FILE.png", help="speed-up against gamma, last temperature")
     args = parser.parse_args()
     try:
         pair = load_pair(args.weights, args.device)
@@ -190,14 +190,15 @@ def main() -> int:
         f"{args.device}, {torch.get_num_threads()} threads, target in {str(target.dtype)[6:]}, draft in "
         f"{str(draft.dtype)[6:]}; {len(prompts)} held-out prompts, {args.max_new_tokens} tokens each"))
     columns = {"T": ("temperature", "g"), "gamma": ("gamma", "d"), "alpha": ("alpha", ".2f"), "c": ("c", ".3f"),
-               "v": ("v", ".2f"), "per call": ("tokens_per_target_call", ".2f"), "plain/s": ("baseline_tokens_per_s", ",.0f"),
-               "fast/s": ("tokens_per_s", ",.0f"), "speed-up": ("speedup", ".2f"), "formula": ("predicted_speedup", ".2f"),
-               "overhead": ("overhead", ".2f")}
+               "v": ("v", ".2f"), "per call": ("tokens_per_target_call", ".2f"),
+               "plain/s": ("baseline_tokens_per_s", ",.0f"), "fast/s": ("tokens_per_s", ",.0f"),
+               "speed-up": ("speedup", ".2f"), "formula": ("predicted_speedup", ".2f"), "overhead": ("overhead", ".2f")}
     for name in columns:
         table.add_column(name, justify="right")
     for row in rows:
         best = row["speedup"] == max(r["speedup"] for r in rows if r["temperature"] == row["temperature"])
-        cells = [format(row[key], form) + " lost" * (key == "speedup" and row[key] < 1) for key, form in columns.values()]
+        cells = [format(row[key], form) + " lost" * (key == "speedup" and row[key] < 1)
+                 for key, form in columns.values()]
         table.add_row(*cells, style="bold" if best else "")
     Console().print(table)
     if args.json:

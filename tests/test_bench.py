@@ -29,8 +29,8 @@ def test_a_rows_numbers_agree(pair):
 
 
 def test_a_repeat_is_the_same_work(pair):
-    texts = [[one.emitted for one in bench.measure(*pair, [[1, 2]], 2, repeats=n, max_new_tokens=20)[1]] for n in (1, 3)]
-    assert texts[0] == texts[1]
+    once, thrice = (bench.measure(*pair, [[1, 2]], 2, repeats=n, max_new_tokens=20)[1] for n in (1, 3))
+    assert [one.emitted for one in once] == [one.emitted for one in thrice]
 
 
 def test_timed():
