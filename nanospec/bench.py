@@ -166,7 +166,7 @@ def held_out_prompts(pair: Pair, count: int, tokens: int = 64) -> list[list[int]
 def main() -> int:
     parser = argparse.ArgumentParser(prog="python -m nanospec.bench", description=__doc__.splitlines()[0])
     parser.add_argument("--temperatures", type=float, nargs="+", default=[0.0, 0.8, 1.0])
-    parser.add_argument("--gammas", type=int, nargs="+", default=[2, 3, 4, 5, 6, 8])
+    parser.add_argument("--gammas", type=int, nargs="+", default=[2, 3, 4, 6])
     parser.add_argument("--prompts", type=int, default=8)
     parser.add_argument("--max-new-tokens", type=int, default=128)
     parser.add_argument("--seed", type=int, default=0)
