@@ -55,8 +55,8 @@ SIZES = {
                  Config(1024, 256, layers=1, channels=128, heads=2, kv_heads=1, hidden=352),
                  batch=8, steps=(600, 400, 200), rate=(2e-3, 3e-3, 1e-3), held_out_every=100),
     "tiny": Size(Config(1024, 512, layers=8, channels=384, heads=6, kv_heads=2, hidden=1024),
-                 Config(1024, 512, layers=2, channels=192, heads=3, kv_heads=1, hidden=512),
-                 batch=8, steps=(3000, 600, 3000), rate=(1e-3, 3e-3, 3e-3), held_out_every=200),
+                 Config(1024, 512, layers=1, channels=256, heads=4, kv_heads=2, hidden=1024),
+                 batch=8, steps=(3000, 1000, 3900), rate=(1e-3, 3e-3, 3e-3), held_out_every=200),
 }
 PHASES = ("target", "draft", "distil")
 
