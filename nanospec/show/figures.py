@@ -44,7 +44,7 @@ def draw_losses(history: Sequence[tuple[int, int, float, float]], phases: Sequen
         steps = [row[1] for row in rows]
         axes.plot(steps, [row[2] for row in rows], color=labels[phase], linewidth=1, alpha=0.5)
         axes.plot(steps, [row[3] for row in rows], color=labels[phase], linewidth=2)
-        axes.annotate(f"{phase} {rows[-1][3]:.2f}", (steps[-1], rows[-1][3]), xytext=(4, 6), ha="right",
+        axes.annotate(f"{phase} {rows[-1][3]:.2f}", (steps[-1], rows[-1][3]), xytext=(0, 16), ha="right",
                       textcoords="offset points", color=labels[phase], fontweight="bold")
     panels[0].set_ylabel("cross-entropy, nats per token")
     panels[1].set_ylabel("KL(p_target || q_draft), nats per token")
