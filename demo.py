@@ -142,7 +142,8 @@ class Demo:
                  f"{self.args.device}, {row['dtype']}{same}, {threads} thread{'s' * (threads > 1)}"),
                 ("tokens/s, speculative", f"{row['tokens_per_s']:,.0f}",
                  f"gamma {gamma}, temperature {row['temperature']:g}"),
-                ("speed-up", f"{faster:.2f}", f"{row['predicted_speedup']:.2f} by tokens per call / (gamma c + v)")]
+                ("speed-up", f"{faster:.2f}",
+                 f"{row['predicted_speedup']:.2f} predicted: tokens per call / (gamma c + v)")]
         if faster > 1:
             verdict = Text(f"Speculation wins here: {faster:.2f} times as fast.", "bold")
         else:
