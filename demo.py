@@ -147,9 +147,9 @@ class Demo:
         if faster > 1:
             verdict = Text(f"Speculation wins here: {faster:.2f} times as fast.", "bold")
         else:
-            verdict = Text(f"Speculation loses here: {1 / faster:.2f} times slower. A round costs "
-                           f"{gamma * row['c'] + row['v']:.2f} target calls and brings "
-                           f"{row['tokens_per_target_call']:.2f} tokens.", "bold")
+            brings = row["tokens_per_target_call"]
+            verdict = Text(f"Speculation loses here: {1 / faster:.2f} times slower. A round takes as long as "
+                           f"{brings / faster:.2f} tokens of the target alone and brings {brings:.2f}.", "bold")
         return Group(table(rows), verdict)
 
     def difference(self, plain: list[int], fast: list[int]) -> Text:

@@ -1,7 +1,7 @@
 """Train the pair: a target, then a draft that learns the same text and, for a while, the target's own probabilities.
 
     python train_tiny.py                       # the size that ships, on this machine's Python standard library
-    python train_tiny.py --size nano           # a few minutes on two CPU cores
+    python train_tiny.py --size nano           # a minute and a half on two CPU cores
     python train_tiny.py --resume              # go on where Ctrl-C, SIGTERM, --minutes or a power cut left it
 
 Writes into --out: target.pt, draft.pt, ranks.tiktoken (what `load_pair` reads, usable at any moment), training.pt
