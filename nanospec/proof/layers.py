@@ -175,7 +175,7 @@ def checks() -> list[tuple[str, str, Callable[[], tuple[int, float, float]]]]:
     gpt4, gpt_draft4 = small_gpt(4, 2, 3), small_gpt(4, 1, 4)
     warm = {"temperature": 0.7}
     return [
-        ("T0", "67 pairs of laws: zeros, equal, disjoint, one-hot", node),
+        ("T0", "68 pairs of laws: zeros, equal, disjoint, one-hot", node),
         ("T1", "table V4 gamma 3, prompt of 3", lambda: one_round(table4, draft4, [1, 3, 0], 3, **warm)),
         ("T1", "table V3 gamma 3, prompt of 1, no zeros", lambda: one_round(full3, fuller3, [2], 3)),
         ("T1", "table V4 gamma 3, T 0", lambda: one_round(table4, draft4, [2, 1], 3, temperature=0)),
