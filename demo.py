@@ -20,7 +20,7 @@ from rich.console import Console, Group
 from rich.live import Live
 from rich.text import Text
 
-from nanospec.bench import alpha_of, measure, measure_costs, settle
+from nanospec.bench import alpha_of, measure, measure_costs, name_of, settle
 from nanospec.generate import RequestError, generate
 from nanospec.model import WEIGHTS, load_pair
 from nanospec.show.figures import draw_speedup
@@ -61,10 +61,6 @@ def parse() -> argparse.Namespace:
     if args.max_new_tokens < 1:
         parser.error("--max-new-tokens must be at least 1")
     return args
-
-
-def name_of(dtype: torch.dtype) -> str:
-    return str(dtype).removeprefix("torch.")
 
 
 class Demo:

@@ -145,10 +145,10 @@ class Training:
         windows = min(HELD_OUT_WINDOWS, (len(self.held_ids) - 1) // context)
         rows = self.held_ids[:windows * context + 1]
         x, y = rows[:-1].view(windows, context), rows[1:].view(windows, context)
-        losses = [loss_of(PHASES[self.phase], self.model, self.models["target"], a, b)
-                  for a, b in zip(x.split(self.size.batch), y.split(self.size.batch))]
-        weights = [len(part) for part in x.split(self.size.batch)]
-        return sum(loss.item() * w for loss, w in zip(losses, weights)) / windows
+        total = 0.0
+        for a, b in zip(x.split(self.size.batch), y.split(self.size.batch)):
+            total += len(a) * loss_of(PHASES[self.phase], self.model, self.models["target"], a, b).item()
+        return total / windows
 
     def train_step(self) -> float:
         context, rate = self.size.target.context, self.size.rate[self.phase]

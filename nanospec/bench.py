@@ -87,6 +87,10 @@ def fastest(model: GPT, threads: Sequence[int] = ()) -> tuple[torch.dtype, int]:
     return min(tried, key=tried.get)
 
 
+def name_of(dtype: torch.dtype) -> str:
+    return str(dtype).removeprefix("torch.")
+
+
 def settle(pair: Pair, dtype: torch.dtype | None = None) -> tuple[GPT, GPT]:
     """Target and draft, converted in place: to `dtype`, or each to its fastest here, torch's threads set to match."""
     if dtype is not None:
@@ -147,7 +151,7 @@ def measure(target: GPT, draft: GPT, prompts: Sequence[Sequence[int]], gamma: in
     context = max(len(ids) for ids in prompts) + max_new_tokens // 2        # half-way, where a call costs the mean
     costs, alpha = measure_costs(target, draft, [gamma + 1], context, **law), alpha_of(rounds)
     v, parts = costs.v[gamma + 1], costs.seconds * (gamma * costs.c + costs.v[gamma + 1])
-    row = {"device": str(target.device), "dtype": str(target.dtype).removeprefix("torch."), "gamma": gamma,
+    row = {"device": str(target.device), "dtype": name_of(target.dtype), "gamma": gamma,
            "temperature": law.get("temperature", 1.0), "baseline_tokens_per_s": median(plain),
            "tokens_per_s": median(fast), "speedup": median(fast) / median(plain),
            "predicted_speedup": speedup(alpha, gamma, costs.c, v), "alpha": alpha, "c": costs.c, "v": v,
@@ -187,8 +191,8 @@ def main() -> int:
         Console(stderr=True).print(f"bench: {error}", style="red")
         return 2
     table = Table(box=None, header_style="dim", padding=(0, 1, 0, 0), caption_justify="left", caption=(
-        f"{args.device}, {torch.get_num_threads()} threads, target in {str(target.dtype)[6:]}, draft in "
-        f"{str(draft.dtype)[6:]}; {len(prompts)} held-out prompts, {args.max_new_tokens} tokens each"))
+        f"{args.device}, {torch.get_num_threads()} threads, target in {name_of(target.dtype)}, draft in "
+        f"{name_of(draft.dtype)}; {len(prompts)} held-out prompts, {args.max_new_tokens} tokens each"))
     columns = {"T": ("temperature", "g"), "gamma": ("gamma", "d"), "alpha": ("alpha", ".2f"), "c": ("c", ".3f"),
                "v": ("v", ".2f"), "per call": ("tokens_per_target_call", ".2f"),
                "plain/s": ("baseline_tokens_per_s", ",.0f"), "fast/s": ("tokens_per_s", ",.0f"),

@@ -12,7 +12,6 @@ import time
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from functools import partial
-from math import inf
 
 import torch
 
@@ -207,4 +206,4 @@ def checks() -> list[tuple[str, str, Callable[[], tuple[int, float, float]]]]:
 def run(layer: str, setting: str, check: Callable[[], tuple[int, float, float]]) -> Result:
     began = time.perf_counter()
     paths, error, tv = check()
-    return Result(layer, setting, paths, error, tv if tv == tv else inf, time.perf_counter() - began)
+    return Result(layer, setting, paths, error, tv, time.perf_counter() - began)

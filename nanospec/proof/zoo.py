@@ -195,14 +195,14 @@ def planted(bug: Bug) -> Iterator[None]:
         source = source.replace(old, new)
     changed = {"__name__": module.__name__}
     exec(compile(source, f"<{bug.name}>", "exec"), changed)
-    before = [(function, function.__code__) for function, _ in _twins(vars(module), changed, module.__name__)]
+    twins = [(ours, ours.__code__, theirs.__code__) for ours, theirs in _twins(vars(module), changed, module.__name__)]
     try:
-        for function, twin in _twins(vars(module), changed, module.__name__):
-            function.__code__ = twin.__code__
+        for function, _, with_the_bug in twins:
+            function.__code__ = with_the_bug
         yield
     finally:
-        for function, code in before:
-            function.__code__ = code
+        for function, as_it_ships, _ in twins:
+            function.__code__ = as_it_ships
 
 
 def _twins(ours: dict, theirs: dict, module: str) -> Iterator[tuple[FunctionType, FunctionType]]:

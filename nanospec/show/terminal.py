@@ -85,11 +85,11 @@ class View:
         for one in self.rounds:
             fast.append_text(round_text(one, self.decode, marked=console.is_terminal))
         slow.append(self.decode(self.plain))
-        tokens, calls = sum(len(one.emitted) for one in self.rounds), len(self.rounds)
+        written = sum(len(one.emitted) for one in self.rounds)
         both = []
         for title, text, tokens, calls, seconds in (
                 ("the target alone", slow, len(self.plain), len(self.plain), sum(self.plain_seconds)),
-                ("speculative", fast, tokens, calls, sum(self.round_seconds))):
+                ("speculative", fast, written, len(self.rounds), sum(self.round_seconds))):
             if lines:
                 text = Text("\n").join(text.wrap(console, width - 4)[-lines:])
             told = "waiting"
