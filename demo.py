@@ -20,9 +20,10 @@ from rich.console import Console, Group
 from rich.live import Live
 from rich.text import Text
 
-from nanospec.bench import alpha_of, measure, measure_costs, name_of, settle
+from nanospec.bench import alpha_of, measure, measure_costs
 from nanospec.generate import RequestError, generate
 from nanospec.model import WEIGHTS, load_pair
+from nanospec.settle import DTYPES, name_of, settle, way_of
 from nanospec.show.figures import draw_speedup
 from nanospec.show.terminal import View, WatchedDice, legend, printable, side_by_side, step_text, table
 from nanospec.speculate import ModelDrafter, speculate, tokens_of
@@ -38,7 +39,6 @@ PROMPT = '''class Stack:
 '''
 GAMMAS = range(1, 11)           # of --figure
 PICTURE_WIDTH = 124             # columns of --save, whatever the window's
-DTYPES = {"float32": torch.float32, "bfloat16": torch.bfloat16, "float64": torch.float64}
 
 
 def parse() -> argparse.Namespace:
@@ -52,7 +52,8 @@ def parse() -> argparse.Namespace:
     parser.add_argument("--max-new-tokens", type=int, default=256)
     parser.add_argument("--weights", type=Path, default=WEIGHTS, help="folder of a pair that train_tiny.py wrote")
     parser.add_argument("--device", default="cuda" if torch.cuda.is_available() else "cpu")
-    parser.add_argument("--dtype", choices=["auto", *DTYPES], default="auto", help="auto: the fastest here, measured")
+    parser.add_argument("--dtype", choices=["auto", "float32", "bfloat16", "float64"], default="auto",
+                        help="auto: each model's fastest here, measured")
     parser.add_argument("--step", action="store_true", help="one round at a time, with every coin")
     parser.add_argument("--save", type=Path, metavar="FILE.svg", help="the final view as a picture")
     parser.add_argument("--figure", type=Path, metavar="FILE.png", help="speed-up against gamma, beside the theory")
@@ -69,7 +70,7 @@ class Demo:
     def __init__(self, args: argparse.Namespace, console: Console):
         self.args, self.console = args, console
         self.pair = load_pair(args.weights, args.device)
-        self.target, self.draft = settle(self.pair, DTYPES.get(args.dtype))
+        self.target, self.draft = settle(self.pair, DTYPES if args.dtype == "auto" else [getattr(torch, args.dtype)])
         self.ids = [self.pair.tokenizer.end_of_text] + self.pair.tokenizer.encode(args.prompt)
         self.law = {"temperature": args.temperature, "top_k": args.top_k, "top_p": args.top_p}
         self.settings = self.law | {"max_new_tokens": args.max_new_tokens, "seed": args.seed,
@@ -126,7 +127,7 @@ class Demo:
 
     def describe(self, row: dict) -> Group:
         """The table at the end, and in plain words whether it was worth it."""
-        same = "" if self.target.dtype == self.draft.dtype else f", draft in {name_of(self.draft.dtype)}"
+        ways = way_of(self.target) + f", draft in {way_of(self.draft)}" * (way_of(self.target) != way_of(self.draft))
         gamma, faster, threads = row["gamma"], row["speedup"], torch.get_num_threads()
         counts = f"{row['accepted']} of {row['drafted']} drafted tokens kept"
         rows = [("alpha", f"{row['alpha']:.3f}", "mean of sum min(p_target, q_draft) where the draft was judged"),
@@ -135,7 +136,7 @@ class Demo:
                 ("tokens per target call", f"{row['tokens_per_target_call']:.2f}",
                  f"{expected_tokens(row['alpha'], gamma):.2f} by Eq. 1; {counts}"),
                 ("tokens/s, target alone", f"{row['baseline_tokens_per_s']:,.0f}",
-                 f"{self.args.device}, {row['dtype']}{same}, {threads} thread{'s' * (threads > 1)}"),
+                 f"{self.args.device}, {ways}, {threads} thread{'s' * (threads > 1)}"),
                 ("tokens/s, speculative", f"{row['tokens_per_s']:,.0f}",
                  f"gamma {gamma}, temperature {row['temperature']:g}"),
                 ("speed-up", f"{faster:.2f}",

@@ -1,16 +1,14 @@
-"""Seconds: what one call costs, which settings are fastest on this machine, and what speculation gains.
+"""What speculation gains: plain against speculative decoding, in turns, and what a round should cost by its parts.
 
     python -m nanospec.bench                    # the pair that ships, on texts it was not trained on
 
-All times are medians after a warm-up. A step is what decoding repeats: the model call, its law, and the pick. Plain
-decoding, the baseline, runs in the data type and with the threads in which it is fastest here.
+Plain decoding, the baseline, runs in the data type, with the threads and the weight layout in which it is fastest here.
 """
 
 import argparse
 import json
 import sys
-from collections.abc import Callable, Iterable, Sequence
-from copy import deepcopy
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from statistics import median
@@ -21,39 +19,12 @@ from rich.console import Console
 from rich.table import Table
 
 from nanospec.data import TextError, read_texts, to_ids
-from nanospec.dice import Dice
 from nanospec.generate import RequestError, generate
 from nanospec.model import GPT, WEIGHTS, Pair, load_pair
-from nanospec.probs import probs
+from nanospec.settle import name_of, settle, step_seconds, way_of
 from nanospec.speculate import ModelDrafter, Round, speculate, tokens_of
 from nanospec.show.figures import draw_speedup
 from nanospec.theory import acceptance, speedup
-
-
-def median_seconds(work: Callable[[], object], device: torch.device, repeats: int = 30, warm_up: int = 5) -> float:
-    """Median wall-clock seconds of work(), the device's queue included."""
-    times = []
-    for i in range(warm_up + repeats):
-        began = perf_counter()
-        work()
-        if device.type == "cuda":
-            torch.cuda.synchronize(device)
-        times.append(perf_counter() - began)
-    return median(times[warm_up:])
-
-
-@torch.inference_mode()
-def step_seconds(model: GPT, tokens: int = 1, context: int = 256, **settings) -> float:
-    """One call on `tokens` tokens behind `context` committed ones, its law and one pick."""
-    cache = model.new_cache(1, context + tokens)
-    cache.length += context
-    dice, feed = Dice([0], model.device), torch.ones(1, tokens, dtype=torch.int64, device=model.device)
-
-    def step():
-        dice.refill(1)
-        dice.pick(probs(model(feed, cache, context + tokens), **settings)[:, -1])
-
-    return median_seconds(step, model.device)
 
 
 @dataclass
@@ -69,35 +40,6 @@ def measure_costs(target: GPT, draft: GPT, sizes: Iterable[int], context: int = 
     seconds = step_seconds(target, 1, context, **settings)
     v = {m: step_seconds(target, m, context, **settings) / seconds for m in sizes}
     return Costs(step_seconds(draft, 1, context, **settings) / seconds, v, seconds)
-
-
-def fastest(model: GPT, threads: Sequence[int] = ()) -> tuple[torch.dtype, int]:
-    """The (dtype, threads) in which a plain step of `model` is fastest here; the model itself is left as it is.
-
-    threads: the counts to try; by default 1 and as many as torch has now. They make no difference on CUDA.
-    """
-    before = torch.get_num_threads()
-    tried = {}
-    for dtype in (torch.float32, torch.bfloat16):
-        candidate = deepcopy(model).to(dtype)
-        for count in threads or sorted({1, before}):
-            torch.set_num_threads(count)
-            tried[dtype, count] = step_seconds(candidate)
-    torch.set_num_threads(before)
-    return min(tried, key=tried.get)
-
-
-def name_of(dtype: torch.dtype) -> str:
-    return str(dtype).removeprefix("torch.")
-
-
-def settle(pair: Pair, dtype: torch.dtype | None = None) -> tuple[GPT, GPT]:
-    """Target and draft, converted in place: to `dtype`, or each to its fastest here, torch's threads set to match."""
-    if dtype is not None:
-        return pair.target.to(dtype), pair.draft.to(dtype)
-    target_dtype, threads = fastest(pair.target)
-    torch.set_num_threads(threads)
-    return pair.target.to(target_dtype), pair.draft.to(fastest(pair.draft, [threads])[0])
 
 
 def alpha_of(rounds: Iterable[Round]) -> float:
@@ -191,8 +133,8 @@ def main() -> int:
         Console(stderr=True).print(f"bench: {error}", style="red")
         return 2
     table = Table(box=None, header_style="dim", padding=(0, 1, 0, 0), caption_justify="left", caption=(
-        f"{args.device}, {torch.get_num_threads()} threads, target in {name_of(target.dtype)}, draft in "
-        f"{name_of(draft.dtype)}; {len(prompts)} held-out prompts, {args.max_new_tokens} tokens each"))
+        f"{args.device}, {torch.get_num_threads()} threads, target in {way_of(target)}, draft in "
+        f"{way_of(draft)}; {len(prompts)} held-out prompts, {args.max_new_tokens} tokens each"))
     columns = {"T": ("temperature", "g"), "gamma": ("gamma", "d"), "alpha": ("alpha", ".2f"), "c": ("c", ".3f"),
                "v": ("v", ".2f"), "per call": ("tokens_per_target_call", ".2f"),
                "plain/s": ("baseline_tokens_per_s", ",.0f"), "fast/s": ("tokens_per_s", ",.0f"),

@@ -19,6 +19,7 @@ from nanospec.cache import Cache
 from nanospec.tokenizer import Tokenizer
 
 ROPE_THETA = 10_000.0
+PACKED_FOR = 8          # tokens a call; oneDNN has one layout for a single row, slow for more, and one for several
 WEIGHTS = Path(__file__).parent / "weights"
 
 
@@ -69,12 +70,37 @@ def rotate(x: Tensor, rope: Tensor) -> Tensor:
     return torch.addcmul(x * cos, x.roll(x.shape[-1] // 2, -1), sin)
 
 
+def can_pack(weight: Tensor) -> bool:
+    """Whether this machine has oneDNN kernels for a layout of their own, for this weight's dtype and device."""
+    mkldnn = torch.ops.mkldnn
+    return (weight.device.type == "cpu" and torch.backends.mkldnn.is_available() and hasattr(mkldnn, "_linear_pointwise")
+            and (weight.dtype == torch.float32
+                 or weight.dtype == torch.bfloat16 and mkldnn._is_mkldnn_bf16_supported()))
+
+
+def linear(x: Tensor, weight: Tensor, packed: Tensor | None) -> Tensor:
+    """x (..., in) @ weight (out, in).T; from `packed`, the same weight in oneDNN's own order, where there is one."""
+    if packed is None:
+        return F.linear(x, weight)
+    return torch.ops.mkldnn._linear_pointwise(x, packed, None, "none", [], "")
+
+
+class Linear(nn.Linear):
+    packed: Tensor | None = None
+
+    def __init__(self, inputs: int, outputs: int):
+        super().__init__(inputs, outputs, bias=False)
+
+    def forward(self, x: Tensor) -> Tensor:
+        return linear(x, self.weight, self.packed)
+
+
 class Attention(nn.Module):
     def __init__(self, config: Config):
         super().__init__()
         self.heads, self.kv_heads, self.head_size = config.heads, config.kv_heads, config.head_size
-        self.qkv = nn.Linear(config.channels, (self.heads + 2 * self.kv_heads) * self.head_size, bias=False)
-        self.out = nn.Linear(config.channels, config.channels, bias=False)
+        self.qkv = Linear(config.channels, (self.heads + 2 * self.kv_heads) * self.head_size)
+        self.out = Linear(config.channels, config.channels)
 
     def forward(self, x: Tensor, call: Call, layer: int) -> Tensor:
         B, T, C = x.shape
@@ -95,8 +121,8 @@ class Attention(nn.Module):
 class MLP(nn.Module):
     def __init__(self, config: Config):
         super().__init__()
-        self.gate_up = nn.Linear(config.channels, 2 * config.hidden, bias=False)
-        self.down = nn.Linear(config.hidden, config.channels, bias=False)
+        self.gate_up = Linear(config.channels, 2 * config.hidden)
+        self.down = Linear(config.hidden, config.channels)
 
     def forward(self, x: Tensor) -> Tensor:
         gate, up = self.gate_up(x).chunk(2, -1)
@@ -125,6 +151,7 @@ class GPT(nn.Module):
         self.embedding = nn.Embedding(config.vocab_size, config.channels)
         self.blocks = nn.ModuleList(Block(config) for _ in range(config.layers))
         self.norm = nn.RMSNorm(config.channels, eps=1e-5)
+        self.packed_head: Tensor | None = None
         for name, weight in self.named_parameters():
             if weight.dim() == 2:       # what is added to the residual stream starts smaller, as in GPT-2
                 added = name.endswith(("out.weight", "down.weight"))
@@ -137,6 +164,29 @@ class GPT(nn.Module):
     @property
     def dtype(self) -> torch.dtype:
         return self.embedding.weight.dtype
+
+    def pack(self) -> "GPT":
+        """Lay out every matrix a second time, in the order in which oneDNN's kernels read it. For decoding: weights
+        that change afterwards are not seen. RuntimeError where `can_pack` says no.
+        """
+        def packed(weight: Tensor) -> Tensor:
+            return torch.ops.mkldnn._reorder_linear_weight(weight.detach(), PACKED_FOR)
+
+        if not can_pack(self.embedding.weight):
+            raise RuntimeError(f"no packed layout for {self.dtype} on {self.device}")
+        self.packed_head = packed(self.embedding.weight)
+        for module in self.modules():
+            if isinstance(module, Linear):
+                module.packed = packed(module.weight)
+        return self
+
+    def _apply(self, *args, **kwargs):
+        """What `.to` and its kin go through: the packed copies would be those of the old weights."""
+        for module in self.modules():
+            if isinstance(module, Linear):
+                module.packed = None
+        self.packed_head = None
+        return super()._apply(*args, **kwargs)
 
     def new_cache(self, rows: int, slots: int) -> Cache:
         """An empty cache for `rows` texts of up to `slots` tokens, in this model's dtype and on its device."""
@@ -160,7 +210,7 @@ class GPT(nn.Module):
         x = self.embedding(tokens)                                              # (B, T, C)
         for layer, block in enumerate(self.blocks):
             x = block(x, call, layer)
-        return F.linear(self.norm(x), self.embedding.weight)                    # (B, T, V)
+        return linear(self.norm(x), self.embedding.weight, self.packed_head)    # (B, T, V)
 
     def _cached_call(self, T: int, cache: Cache, upto: int | None, positions: Tensor | None,
                      sees: Tensor | None) -> Call:

@@ -3,7 +3,7 @@
 import pytest
 import torch
 
-from nanospec.bench import alpha_of, fastest
+from nanospec.bench import alpha_of
 from nanospec.data import read_texts, to_ids
 from nanospec.generate import generate
 from nanospec.model import WEIGHTS, load_pair
@@ -67,10 +67,3 @@ def test_alpha_counts_the_judged_places_only():
            "verify_seconds": 0, "token": 1}
     assert alpha_of([Round(kept=0, **row)]) == pytest.approx(.7)
     assert alpha_of([Round(kept=1, **row)]) == alpha_of([Round(kept=2, **row)]) == pytest.approx(.6)
-
-
-def test_fastest_leaves_everything_as_it_was(pair):
-    threads = torch.get_num_threads()
-    dtype, count = fastest(pair.draft, [1])
-    assert dtype in (torch.float32, torch.bfloat16) and count == 1
-    assert torch.get_num_threads() == threads and pair.draft.dtype == torch.float64

@@ -1,0 +1,104 @@
+"""How a model is set up for this machine. That the choice is the fastest is for the clock; that it is the same model,
+for these.
+"""
+
+import pytest
+import torch
+
+from nanospec.bench import measure
+from nanospec.generate import generate
+from nanospec.model import GPT, Pair, can_pack
+from nanospec.proof.layers import small_gpt
+from nanospec.settle import DTYPES, Setting, fastest, set_up, settle, way_of
+
+packing = pytest.mark.skipif(not can_pack(torch.zeros(1)), reason="this build of torch has no packed oneDNN layout")
+
+
+@pytest.fixture
+def model():
+    return small_gpt(97, 3, 1).float()
+
+
+def logits(model: GPT):
+    """A prompt of 7, one token and a block of 5 behind it, two rows."""
+    cache, tokens, out = model.new_cache(2, 20), torch.arange(26).view(2, 13), []
+    with torch.inference_mode():
+        for a, b in ((0, 7), (7, 8), (8, 13)):
+            out.append(model(tokens[:, a:b], cache, b))
+            cache.length += b - a
+    return torch.cat(out, 1)
+
+
+@packing
+@pytest.mark.parametrize("dtype", DTYPES)
+def test_a_packed_model_is_the_same_model(model, dtype):
+    if not can_pack(torch.zeros(1, dtype=dtype)):
+        pytest.skip(f"this processor has no packed layout for {dtype}")
+    plain = logits(model.to(dtype))
+    packed = logits(model.pack())
+    assert model.packed_head is not None and all(b.mlp.down.packed is not None for b in model.blocks)
+    gap = (plain - packed).abs().max() / plain.abs().max()
+    assert gap <= 8 * torch.finfo(dtype).eps           # sums taken in another order
+
+
+@packing
+def test_packed_weights_are_really_what_is_read(model):
+    """Else the test above would compare a thing with itself."""
+    before = logits(model.pack())
+    for weight in model.parameters():
+        if weight.dim() == 2 and weight is not model.embedding.weight:
+            weight.data.zero_()
+    assert torch.equal(logits(model), before)
+
+
+@packing
+def test_a_conversion_forgets_the_packed_copy(model):
+    model.pack().to(torch.float64)
+    assert model.packed_head is None and model.blocks[0].attention.qkv.packed is None
+    assert logits(model).dtype == torch.float64
+
+
+def test_what_cannot_be_packed_says_so():
+    assert not can_pack(torch.zeros(1, dtype=torch.float64)) and not can_pack(torch.zeros(1, device="meta"))
+    with pytest.raises(RuntimeError, match="float64"):
+        small_gpt(11, 1, 1).pack()
+
+
+def test_fastest_leaves_everything_as_it_was(model):
+    threads, before = torch.get_num_threads(), logits(model)
+    setting = fastest(model, threads=[1], seconds=lambda model: float(model.dtype == torch.float32))
+    assert setting.dtype == torch.bfloat16 and setting.threads == 1
+    assert torch.get_num_threads() == threads and torch.equal(logits(model), before)
+
+
+def test_the_quickest_of_all_ways_is_taken(model):
+    tried = []
+
+    def seconds(model):
+        tried.append((model.dtype, torch.get_num_threads(), model.packed_head is not None))
+        return -len(tried)
+
+    last = fastest(model, [torch.float64, torch.float32], [1, 2], seconds)
+    assert last == Setting(*tried[-1])
+    assert tried[:3] == [(torch.float64, 1, False), (torch.float64, 2, False), (torch.float32, 1, False)]
+    assert len(set(tried)) == len(tried) == (6 if can_pack(torch.zeros(1)) else 4)
+
+
+def test_settled_models_decode_and_are_measured():
+    threads = torch.get_num_threads()
+    try:
+        target, draft = settle(Pair(small_gpt(11, 3, 1), small_gpt(11, 1, 2), None), [torch.float32])
+        assert target.dtype == draft.dtype == torch.float32 and way_of(target).startswith("float32")
+        row, rounds = measure(target, draft, [[1, 2]], 2, repeats=1, max_new_tokens=10, temperature=0)
+        assert [t for one in rounds for t in one.emitted] == list(generate(target, [1, 2], 10, temperature=0))
+    finally:
+        torch.set_num_threads(threads)
+
+
+def test_set_up_sets_what_it_is_told(model):
+    threads = torch.get_num_threads()
+    try:
+        set_up(model, Setting(torch.bfloat16, 1, False))
+        assert way_of(model) == "bfloat16" and torch.get_num_threads() == 1
+    finally:
+        torch.set_num_threads(threads)
