@@ -21,11 +21,12 @@ from rich.live import Live
 from rich.text import Text
 
 from nanospec.bench import alpha_of, measure, measure_costs
-from nanospec.generate import RequestError, generate
-from nanospec.model import WEIGHTS, load_pair
+from nanospec.errors import NanospecError
+from nanospec.generate import generate
+from nanospec.checkpoint import WEIGHTS, load_pair
 from nanospec.settle import DTYPES, name_of, settle, way_of
 from nanospec.show.figures import draw_speedup
-from nanospec.show.terminal import View, WatchedDice, legend, printable, side_by_side, step_text, table
+from nanospec.show.terminal import View, WatchedDice, legend, printable, refuse, side_by_side, step_text, table
 from nanospec.speculate import ModelDrafter, speculate, tokens_of
 from nanospec.theory import best_gamma, expected_tokens, speedup
 
@@ -176,19 +177,21 @@ class Demo:
 
 def main() -> int:
     args = parse()
-    console = Console()
     try:
-        demo = Demo(args, console)
-        gamma = demo.choose_gamma() if args.gamma is None else args.gamma
-        if args.step:
-            demo.step(gamma)
-            return 0
-        list(demo.fast(gamma))                              # warm up
-        list(demo.plain())
-        view = demo.show(gamma)
-    except (RequestError, OSError) as error:
-        Console(stderr=True).print(f"demo: {error}", style="red")
-        return 2
+        return run(args, Console())
+    except (NanospecError, OSError) as error:
+        return refuse("demo", error)
+
+
+def run(args: argparse.Namespace, console: Console) -> int:
+    demo = Demo(args, console)
+    gamma = demo.choose_gamma() if args.gamma is None else args.gamma
+    if args.step:
+        demo.step(gamma)
+        return 0
+    list(demo.fast(gamma))                                  # warm up
+    list(demo.plain())
+    view = demo.show(gamma)
     row = demo.measure(gamma)
     rest = [view.lanes(console), Text(), demo.describe(row)]
     if args.temperature == 0:

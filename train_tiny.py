@@ -24,10 +24,13 @@ from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
 
 from nanospec.bench import measure_alpha
-from nanospec.data import TextError, read_texts, to_ids
+from nanospec.checkpoint import available, load_pair, load_saved, save_atomically, save_model
+from nanospec.data import read_texts, to_ids
+from nanospec.errors import NanospecError, PairError, TextError
 from nanospec.generate import generate
-from nanospec.model import GPT, Config, load_pair, save_atomically, save_model
+from nanospec.model import GPT, Config
 from nanospec.show.figures import draw_losses
+from nanospec.show.terminal import refuse
 from nanospec.tokenizer import Tokenizer, train
 
 SAVE_EVERY = 180                # seconds
@@ -122,14 +125,23 @@ class Training:
 
     def save(self) -> None:
         for name, model in self.models.items():
-            save_model(model, self.out / f"{name}.pt")
+            save_model(model, self.out / f"{name}.pt", self.tokenizer)
         state = {name: model.state_dict() for name, model in self.models.items()}
         save_atomically(state | {"phase": self.phase, "step": self.step, "history": self.history,
                                  "optimizer": self.optimizer.state_dict(), "made_of": self.made_of},
                         self.out / "training.pt")
 
+    def save_if_it_can(self, console: Console) -> None:
+        """On the way: a disk that is full now need not be full at the end."""
+        try:
+            self.save()
+        except OSError as error:
+            console.print(f"train_tiny: {error}; training goes on", style="red", markup=False)
+
     def load(self) -> None:
-        saved = torch.load(self.out / "training.pt", map_location="cpu", weights_only=True)
+        saved = load_saved(self.out / "training.pt")
+        if "made_of" not in saved:
+            raise PairError(f"{self.out / 'training.pt'} is not a training that can be resumed")
         for key, mine in self.made_of.items():
             if saved["made_of"][key] != mine:
                 raise TextError(f"--resume: that run had another {key} ({saved['made_of'][key]}, now {mine})")
@@ -185,14 +197,14 @@ class Training:
                     progress.console.print(f"{name:6} step {self.step:5}/{steps}  loss {loss:.3f}  held out {held:.3f}"
                                            f"  {minutes:5.1f} min")
                 if time.monotonic() - saved_at > SAVE_EVERY:
-                    self.save()
                     saved_at = time.monotonic()
+                    self.save_if_it_can(progress.console)
             if self.phase == len(PHASES) - 1:
                 self.save()
                 return True
             self.phase, self.step = self.phase + 1, 0
             self.optimizer = self.new_optimizer()
-            self.save()
+            self.save_if_it_can(progress.console)
 
 
 def main() -> int:
@@ -208,6 +220,7 @@ def main() -> int:
     console = Console()
     out = args.out or Path("out") / args.size
     try:
+        available(args.device)
         texts, held_texts = read_texts(args.text)
         if args.resume:
             tokenizer = Tokenizer.load(out / "ranks.tiktoken")
@@ -219,9 +232,8 @@ def main() -> int:
         training = Training(args.size, args.seed, args.device, ids, held_ids, tokenizer, out)
         if args.resume:
             training.load()
-    except (TextError, OSError) as error:
-        console.print(f"train_tiny: {error}", style="red")
-        return 2
+    except (NanospecError, OSError) as error:
+        return refuse("train_tiny", error)
     console.print(f"{len(texts)} files, {len(ids):,} tokens to train on; "
                   f"{len(held_texts)} files, {len(held_ids):,} tokens held out")
     for name, model in training.models.items():
@@ -231,8 +243,11 @@ def main() -> int:
     columns = (TextColumn("{task.description:6}"), BarColumn(), MofNCompleteColumn(),
                TextColumn("loss {task.fields[loss]:.3f}"),
                TextColumn("{task.fields[speed]:,.0f} tokens/s"), TimeRemainingColumn())
-    with Progress(*columns, console=console) as progress:
-        finished = training.run(args.minutes * 60, progress)
+    try:
+        with Progress(*columns, console=console) as progress:
+            finished = training.run(args.minutes * 60, progress)
+    except (NanospecError, OSError) as error:           # too little text for one batch; no room at the last save
+        return refuse("train_tiny", error)
     draw_losses(training.history, PHASES, out / "loss.png")
     if not finished:
         console.print(f"stopped; everything is in {out}. Go on with --resume.")

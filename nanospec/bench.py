@@ -18,12 +18,15 @@ import torch
 from rich.console import Console
 from rich.table import Table
 
-from nanospec.data import TextError, read_texts, to_ids
-from nanospec.generate import RequestError, generate
-from nanospec.model import GPT, WEIGHTS, Pair, load_pair
+from nanospec.data import read_texts, to_ids
+from nanospec.errors import NanospecError
+from nanospec.generate import generate
+from nanospec.checkpoint import WEIGHTS, Pair, load_pair
+from nanospec.model import GPT
 from nanospec.settle import name_of, settle, step_seconds, way_of
 from nanospec.speculate import ModelDrafter, Round, speculate, tokens_of
 from nanospec.show.figures import draw_speedup
+from nanospec.show.terminal import refuse
 from nanospec.theory import acceptance, speedup
 
 
@@ -120,18 +123,20 @@ def main() -> int:
     parser.add_argument("--device", default="cuda" if torch.cuda.is_available() else "cpu")
     parser.add_argument("--json", type=Path, metavar="FILE", help="one row for each temperature and gamma")
     parser.add_argument("--figure", type=Path, metavar="FILE.png", help="speed-up against gamma, last temperature")
-    args = parser.parse_args()
     try:
-        pair = load_pair(args.weights, args.device)
-        prompts = held_out_prompts(pair, args.prompts)
-        target, draft = settle(pair)
-        measure(target, draft, prompts[:1], 4, repeats=1)                       # warm up
-        rows = [measure(target, draft, prompts, gamma, seed=args.seed, max_new_tokens=args.max_new_tokens,
-                        temperature=temperature)[0] | {"method": "speculative"}
-                for temperature in args.temperatures for gamma in args.gammas]
-    except (RequestError, TextError, OSError) as error:
-        Console(stderr=True).print(f"bench: {error}", style="red")
-        return 2
+        return run(parser.parse_args())
+    except (NanospecError, OSError) as error:
+        return refuse("bench", error)
+
+
+def run(args: argparse.Namespace) -> int:
+    pair = load_pair(args.weights, args.device)
+    prompts = held_out_prompts(pair, args.prompts)
+    target, draft = settle(pair)
+    measure(target, draft, prompts[:1], 4, repeats=1)                           # warm up
+    rows = [measure(target, draft, prompts, gamma, seed=args.seed, max_new_tokens=args.max_new_tokens,
+                    temperature=temperature)[0] | {"method": "speculative"}
+            for temperature in args.temperatures for gamma in args.gammas]
     table = Table(box=None, header_style="dim", padding=(0, 1, 0, 0), caption_justify="left", caption=(
         f"{args.device}, {torch.get_num_threads()} threads, target in {way_of(target)}, draft in "
         f"{way_of(draft)}; {len(prompts)} held-out prompts, {args.max_new_tokens} tokens each"))

@@ -11,16 +11,13 @@ from pathlib import Path
 
 import torch
 
+from nanospec.errors import TextError
 from nanospec.tokenizer import Tokenizer
 
 SKIPPED_FOLDERS = {"test", "tests", "idle_test", "encodings", "site-packages", "dist-packages", "__pycache__",
                    "lib2to3", "_bundled", "turtledemo", "pydoc_data"}
 SKIPPED_FILES = {"entities.py", "_sysconfigdata", "this.py", "stringprep.py"}
 HELD_OUT_ONE_IN = 20
-
-
-class TextError(ValueError):
-    """The text to train on cannot be used; the message says why."""
 
 
 def read_texts(source: Path | None = None) -> tuple[list[str], list[str]]:

@@ -44,7 +44,8 @@ class Dice:
         The first index whose cumulative weight exceeds u * total: weights [2, 0, 6] and u = 0.25 give index 2.
         """
         cumulative = weights.to(self.dtype).cumsum(-1)
-        return torch.searchsorted(cumulative, self._take(1) * cumulative[:, -1:], right=True)[:, 0]
+        at = torch.searchsorted(cumulative, self._take(1) * cumulative[:, -1:], right=True)[:, 0]
+        return at.clamp(max=weights.shape[1] - 1)       # u * total can round up to total; of NaN there is no index
 
     def _take(self, n: int) -> Tensor:
         if self.column + n > self.u.shape[1]:

@@ -11,12 +11,9 @@ from torch import Tensor
 
 from nanospec.cache import Cache
 from nanospec.dice import Dice
+from nanospec.errors import LogitsError, RequestError
 from nanospec.model import GPT
 from nanospec.probs import probs
-
-
-class RequestError(ValueError):
-    """A request that cannot be answered; the message says why."""
 
 
 class Text:
@@ -80,13 +77,19 @@ def check_request(model: GPT, ids: Sequence[int], max_new_tokens: int, temperatu
         raise RequestError(f"top_p must lie in (0, 1], got {top_p}")
 
 
+def check_law(*laws: Tensor) -> None:
+    """Raise LogitsError if there is anything but numbers in them."""
+    if not all(law.sum().isfinite() for law in laws):
+        raise LogitsError("a model's logits hold NaN or infinity: are its weights whole, is its data type wide enough?")
+
+
 @torch.inference_mode()
 def generate(target: GPT, ids: Sequence[int], max_new_tokens: int = 128, temperature: float = 1.0,
              top_k: int | None = None, top_p: float | None = None, seed: int = 0, stop: Sequence[int] = (),
              dice: Dice | None = None) -> Iterator[int]:
     """Continue `ids`: yields at most `max_new_tokens` tokens, the last one being the first that is in `stop`, if any.
 
-    dice: to decide instead of the seed. Raises RequestError.
+    dice: to decide instead of the seed. Raises RequestError, and LogitsError where the model answers with NaN.
     """
     check_request(target, ids, max_new_tokens, temperature, top_k, top_p)
     law = partial(probs, temperature=temperature, top_k=top_k, top_p=top_p)
@@ -96,8 +99,10 @@ def generate(target: GPT, ids: Sequence[int], max_new_tokens: int = 128, tempera
     for length in range(len(ids), len(ids) + max_new_tokens):
         dice.refill(1)
         cache.length = text.length - 1                          # the last token is committed but not cached yet
-        token = dice.pick(law(target(text.last(1), cache, length)[:, -1]))
+        p_target = law(target(text.last(1), cache, length)[:, -1])
+        token = dice.pick(p_target)
         text.commit(token[:, None], 1)
+        check_law(p_target)
         yield token.item()
         if token.item() in stop:
             return

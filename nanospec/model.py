@@ -6,21 +6,17 @@ One forward serves training (no cache), plain decoding (one token a row), drafti
 Left out: dropout, biases, and every fused kernel that torch does not already have.
 """
 
-import os
-from dataclasses import asdict, dataclass
-from pathlib import Path
-from typing import NamedTuple
+from dataclasses import dataclass
 
 import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
 from nanospec.cache import Cache
-from nanospec.tokenizer import Tokenizer
+from nanospec.errors import DeviceError
 
 ROPE_THETA = 10_000.0
 PACKED_FOR = 8          # tokens a call; oneDNN has one layout for a single row, slow for more, and one for several
-WEIGHTS = Path(__file__).parent / "weights"
 
 
 @dataclass
@@ -167,13 +163,13 @@ class GPT(nn.Module):
 
     def pack(self) -> "GPT":
         """Lay out every matrix a second time, in the order in which oneDNN's kernels read it. For decoding: weights
-        that change afterwards are not seen. RuntimeError where `can_pack` says no.
+        that change afterwards are not seen. DeviceError where `can_pack` says no.
         """
         def packed(weight: Tensor) -> Tensor:
             return torch.ops.mkldnn._reorder_linear_weight(weight.detach(), PACKED_FOR)
 
         if not can_pack(self.embedding.weight):
-            raise RuntimeError(f"no packed layout for {self.dtype} on {self.device}")
+            raise DeviceError(f"no packed layout for {self.dtype} on {self.device}")
         self.packed_head = packed(self.embedding.weight)
         for module in self.modules():
             if isinstance(module, Linear):
@@ -223,40 +219,3 @@ class GPT(nn.Module):
         else:
             sees = sees.repeat(1, group, 1)
         return Call(rope[:, :, None], cache, slots, cache.as_mask(sees)[:, None], upto)
-
-
-class Pair(NamedTuple):
-    target: GPT
-    draft: GPT
-    tokenizer: Tokenizer
-
-
-def save_model(model: GPT, path: Path) -> None:
-    """Write config and weights, the latter in bfloat16; the file is whole or not there at all."""
-    state = {name: tensor.to(torch.bfloat16) for name, tensor in model.state_dict().items()}
-    save_atomically({"config": asdict(model.config), "state": state}, path)
-
-
-def save_atomically(what: dict, path: Path) -> None:
-    """torch.save beside `path`, flushed to the disk, then renamed over it: killed at any moment, no torn file."""
-    beside = Path(path).with_suffix(".partial")
-    with open(beside, "wb") as file:
-        torch.save(what, file)
-        file.flush()
-        os.fsync(file.fileno())
-    os.replace(beside, path)
-
-
-def load_model(path: Path, device="cpu", dtype: torch.dtype = torch.float32) -> GPT:
-    """A model as `save_model` wrote it, ready to decode (no gradients)."""
-    saved = torch.load(path, map_location="cpu", weights_only=True)
-    model = GPT(Config(**saved["config"]))
-    model.load_state_dict(saved["state"])
-    return model.to(device=device, dtype=dtype).requires_grad_(False).eval()
-
-
-def load_pair(folder: Path = WEIGHTS, device="cpu", dtype: torch.dtype = torch.float32) -> Pair:
-    """The target, the draft and their tokenizer: the shipped pair, or one that train_tiny.py wrote into `folder`."""
-    folder = Path(folder)
-    return Pair(load_model(folder / "target.pt", device, dtype), load_model(folder / "draft.pt", device, dtype),
-                Tokenizer.load(folder / "ranks.tiktoken"))

@@ -20,7 +20,8 @@ def probs(logits: Tensor, temperature: float = 1.0, top_k: int | None = None, to
     """
     logits = logits.to(torch.promote_types(logits.dtype, torch.float32))
     if temperature == 0:
-        return torch.zeros_like(logits).scatter_(-1, logits.argmax(-1, keepdim=True), 1.0)
+        best, at = logits.max(-1, keepdim=True)
+        return torch.zeros_like(logits).scatter_(-1, at, best * 0 + 1)              # a NaN is not made a certainty
     if temperature != 1:        # the maximum becomes 0 first: no temperature, however small, overflows
         logits = (logits - logits.amax(-1, keepdim=True)) / temperature
     if top_k is not None and top_k < logits.shape[-1]:

@@ -12,7 +12,8 @@ from typing import NamedTuple
 import torch
 
 from nanospec.dice import Dice
-from nanospec.model import GPT, Pair, can_pack
+from nanospec.checkpoint import Pair
+from nanospec.model import GPT, can_pack
 from nanospec.probs import probs
 from nanospec.speculate import ModelDrafter, speculate
 

@@ -18,7 +18,8 @@ from torch import Tensor
 
 from nanospec.cache import Cache
 from nanospec.dice import Dice
-from nanospec.generate import RequestError, Text, check_request, prefill, until
+from nanospec.errors import RequestError
+from nanospec.generate import Text, check_law, check_request, prefill, until
 from nanospec.model import GPT
 from nanospec.probs import probs
 
@@ -55,8 +56,11 @@ class ModelDrafter:
     def __init__(self, draft: GPT):
         self.draft = draft
 
-    def begin(self, text: Text) -> None:
-        """A new request: forget the last one, read the prompts."""
+    def begin(self, text: Text, vocab_size: int) -> None:
+        """A new request, for a target of that vocabulary: forget the last one, read the prompts."""
+        if self.draft.config.vocab_size != vocab_size:
+            raise RequestError(f"the draft guesses among {self.draft.config.vocab_size} tokens, the target knows "
+                               f"{vocab_size}: they must share one tokenizer")
         self.cache = prefill(self.draft, text)
 
     def propose(self, text: Text, gamma: int, law: Law, dice: Dice, upto: int) -> tuple[Tensor, Tensor]:
@@ -119,7 +123,8 @@ def speculate(target: GPT, drafter, ids: Sequence[int], gamma: int = 4, max_new_
 
     Yields a Round after every target pass; the text is the rounds' `emitted`, one after the other. It follows the
     law of `generate` with the same settings, exactly, up to the arithmetic of the device.
-    dice: to decide instead of the seed. Raises RequestError when the request is not one that can be answered.
+    dice: to decide instead of the seed. Raises RequestError when the request is not one that can be answered, and
+    LogitsError when a model answers with NaN.
     """
     check_request(target, ids, max_new_tokens, temperature, top_k, top_p)
     if gamma < 1:
@@ -128,7 +133,7 @@ def speculate(target: GPT, drafter, ids: Sequence[int], gamma: int = 4, max_new_
     text = Text([ids], max_new_tokens + gamma + 1, target.device)
     dice = dice or Dice([seed], target.device)
     cache, length = prefill(target, text), len(ids)
-    drafter.begin(text)
+    drafter.begin(text, target.config.vocab_size)
     left = max_new_tokens
     while left:
         dice.refill(2 * gamma + 1)                                  # a pick and a flip for each guess, one pick more
@@ -137,6 +142,7 @@ def speculate(target: GPT, drafter, ids: Sequence[int], gamma: int = 4, max_new_
                                                                           dice, length + gamma)
         *guesses, n, last = torch.cat([drafted[0], kept, token]).tolist()                  # the one read-back
         ended = time.perf_counter()
+        check_law(q_draft, p_target)
         length += n + 1
         emitted, stopped = until(guesses[:n] + [last], stop)
         emitted = emitted[:left]

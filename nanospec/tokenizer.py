@@ -8,11 +8,14 @@ Left out: special tokens other than end of text, and any clean-up of the text. B
 """
 
 import base64
+import hashlib
 import re
 from collections import Counter, defaultdict
 from pathlib import Path
 
 import tiktoken
+
+from nanospec.errors import PairError
 
 END_OF_TEXT = "<|endoftext|>"
 
@@ -89,11 +92,24 @@ class Tokenizer:
         """Text of `ids`; bytes that are not yet whole UTF-8 characters become U+FFFD."""
         return self.encoding.decode(ids)
 
+    def fingerprint(self) -> str:
+        """Two tokenizers have the same one if they give the same ids."""
+        return hashlib.sha256(self._lines().encode()).hexdigest()[:16]
+
+    def _lines(self) -> str:
+        return "".join(f"{base64.b64encode(piece).decode()} {rank}\n" for piece, rank in self.ranks.items())
+
     def save(self, path: Path) -> None:
-        lines = (f"{base64.b64encode(piece).decode()} {rank}\n" for piece, rank in self.ranks.items())
-        Path(path).write_text("".join(lines))
+        Path(path).write_text(self._lines())
 
     @classmethod
     def load(cls, path: Path) -> "Tokenizer":
-        pairs = (line.split() for line in Path(path).read_text().splitlines())
-        return cls({base64.b64decode(piece): int(rank) for piece, rank in pairs})
+        """PairError if the file is not in tiktoken's format, or its ranks are not 0, 1, 2, ..."""
+        try:
+            pairs = [line.split() for line in Path(path).read_text().splitlines()]
+            ranks = {base64.b64decode(piece, validate=True): int(rank) for piece, rank in pairs}
+        except ValueError as error:
+            raise PairError(f"{path} is no tokenizer's file, lines of base64 and a rank: {error}") from error
+        if sorted(ranks.values()) != list(range(len(pairs))) or len(pairs) < 256:
+            raise PairError(f"{path} is cut short or altered: its ranks are not 0 to {max(255, len(pairs) - 1)}")
+        return cls(ranks)

@@ -3,7 +3,8 @@ from pathlib import Path
 
 import pytest
 
-from nanospec.data import TextError, held_out, read_texts, to_ids
+from nanospec.data import held_out, read_texts, to_ids
+from nanospec.errors import TextError
 from nanospec.tokenizer import Tokenizer, train
 
 

@@ -10,7 +10,7 @@ import pytest
 import torch
 
 from demo import PROMPT
-from nanospec.model import load_pair
+from nanospec.checkpoint import load_pair
 from nanospec.speculate import ModelDrafter, speculate, tokens_of
 
 ROOT = Path(__file__).parent.parent
@@ -87,7 +87,10 @@ def test_the_figure(tmp_path):
 
 @pytest.mark.parametrize("options, words", [
     (["--max-new-tokens", "9999"], "context"), (["--max-new-tokens", "0"], "at least 1"), (["--gamma", "0"], "gamma"),
-    (["--temperature", "-1"], "temperature"), (["--weights", "nowhere"], "nowhere"), (["--top-p", "2"], "top_p")])
+    (["--temperature", "-1"], "temperature"), (["--weights", "nowhere"], "nowhere"), (["--top-p", "2"], "top_p"),
+    (["--temperature", "nan"], "temperature"), (["--device", "cuda:99"], "cuda:99"),
+    (["--prompt", "x = 1\n" * 2000], "context"),
+    (["--max-new-tokens", "8", "--gamma", "2", "--json", "nowhere/a.json"], "nowhere/a.json")])
 def test_bad_requests_are_one_clear_line(options, words):
     done = demo(*options, "--dtype", "float32")
     assert done.returncode == 2 and words in done.stderr and "Traceback" not in done.stderr

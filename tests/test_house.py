@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 
 ROOT = Path(__file__).parent.parent
-FLOORS = [["dice", "probs", "tokenizer", "cache", "theory"], ["data", "model", "generate", "speculate"],
+FLOORS = [["errors", "dice", "probs", "tokenizer", "cache", "theory"], ["data", "model", "checkpoint", "generate", "speculate"],
           ["drafters", "rules", "serve", "graphs", "hf"], ["proof", "show", "settle", "bench"]]
 FILES = sorted((ROOT / "nanospec").rglob("*.py"))
 SCRIPTS = [ROOT / "train_tiny.py", ROOT / "demo.py"]

@@ -6,7 +6,7 @@ import torch
 from nanospec.bench import alpha_of
 from nanospec.data import read_texts, to_ids
 from nanospec.generate import generate
-from nanospec.model import WEIGHTS, load_pair
+from nanospec.checkpoint import WEIGHTS, load_pair
 from nanospec.proof.layers import caches, greedy
 from nanospec.speculate import ModelDrafter, Round, speculate
 

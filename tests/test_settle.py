@@ -7,7 +7,8 @@ import torch
 
 from nanospec.bench import measure
 from nanospec.generate import generate
-from nanospec.model import GPT, Pair, can_pack
+from nanospec.checkpoint import Pair
+from nanospec.model import GPT, can_pack
 from nanospec.proof.layers import small_gpt
 from nanospec.settle import DTYPES, Setting, fastest, set_up, settle, way_of
 

@@ -4,7 +4,8 @@ import pytest
 import torch
 
 from nanospec.dice import Dice
-from nanospec.generate import RequestError, Text, generate, until
+from nanospec.errors import LogitsError, RequestError
+from nanospec.generate import Text, generate, until
 from nanospec.model import GPT, Config
 from nanospec.probs import probs
 from nanospec.proof.exact import TableModel
@@ -168,3 +169,53 @@ def test_the_context_can_be_filled_to_the_last_token():
     ids = [1, 2, 3]
     new = gpt.config.context - len(ids)
     assert len(tokens_of(spec(ids, target=gpt, draft=gpt, gamma=7, new=new))) == new
+
+
+class Broken:
+    """A table model whose logits turn to NaN at one place in the text."""
+
+    def __init__(self, model, at: int):
+        self.model, self.at = model, at
+        self.config, self.device = model.config, model.device
+
+    def new_cache(self, rows, slots):
+        return self.model.new_cache(rows, slots)
+
+    def __call__(self, tokens, cache=None, upto=None):
+        logits = self.model(tokens, cache, upto).clone()
+        slots = cache.next_slots(tokens.shape[1])
+        return logits.masked_fill((slots == self.at)[:, :, None], float("nan"))
+
+
+@pytest.mark.parametrize("temperature", [0.0, 0.7])
+@pytest.mark.parametrize("who", ["target", "draft"])
+def test_logits_with_nan_are_an_error_and_what_came_before_stands(who, temperature):
+    """Everything up to the broken place is the text that whole models write; nothing behind it is yielded."""
+    target, draft = TableModel(5, 1), TableModel(5, 2)
+    settings = {"max_new_tokens": 20, "temperature": temperature, "seed": 3}
+    whole = tokens_of(speculate(target, ModelDrafter(draft), [1, 2], 3, **settings))
+    models = {"target": target, "draft": draft}
+    models[who] = Broken(models[who], 9)
+    written = []
+    with pytest.raises(LogitsError, match="NaN"):
+        for one in speculate(models["target"], ModelDrafter(models["draft"]), [1, 2], 3, **settings):
+            written += one.emitted
+    assert written == whole[:len(written)] and 1 < len(written) <= 8
+
+
+@pytest.mark.parametrize("temperature", [0.0, 0.7])
+def test_plain_decoding_too_stops_at_nan(temperature):
+    target, written = TableModel(5, 1), []
+    settings = {"max_new_tokens": 20, "temperature": temperature, "seed": 3}
+    whole = list(generate(target, [1, 2], **settings))
+    with pytest.raises(LogitsError, match="NaN"):
+        for token in generate(Broken(target, 9), [1, 2], **settings):
+            written.append(token)
+    assert written == whole[:8]
+
+
+@pytest.mark.parametrize("sizes", [(5, 4), (4, 5)])
+def test_a_draft_with_another_vocabulary_is_refused(sizes):
+    target, draft = (TableModel(size, 1) for size in sizes)
+    with pytest.raises(RequestError, match=f"{sizes[1]} tokens, the target knows {sizes[0]}"):
+        list(speculate(target, ModelDrafter(draft), [1, 2], 3, 10))

@@ -5,15 +5,18 @@ import signal
 import subprocess
 import sys
 import time
+from io import StringIO
 from pathlib import Path
 
 import pytest
 import torch
+from rich.console import Console
 from rich.progress import Progress
 
 import train_tiny
-from nanospec.data import TextError, read_texts, to_ids
-from nanospec.model import load_pair
+from nanospec.checkpoint import load_pair
+from nanospec.data import read_texts, to_ids
+from nanospec.errors import TextError
 from nanospec.tokenizer import Tokenizer, train
 
 ROOT = Path(__file__).parent.parent
@@ -118,10 +121,41 @@ def test_a_signal_leaves_a_usable_pair_and_a_run_that_goes_on(tmp_path, number):
     assert (tmp_path / "loss.png").stat().st_size > 5_000 or "stopped" in resumed.stdout
 
 
-def test_a_text_that_is_missing_is_one_clear_line(tmp_path):
-    command = [sys.executable, "train_tiny.py", "--text", str(tmp_path / "none"), "--out", str(tmp_path)]
-    done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True)
-    assert done.returncode == 2 and "missing" in done.stdout + done.stderr and "Traceback" not in done.stderr
+@pytest.mark.parametrize("options, words", [
+    (["--text", "none"], "missing"), (["--text", "binary"], "not UTF-8"), (["--text", "short"], "too little text"),
+    (["--text", "empty"], "too few text files"), (["--device", "cuda:99"], "cuda:99"),
+    (["--resume"], "No such file"), (["--resume", "--out", "torn"], "training.pt is cut short")])
+def test_bad_input_is_one_clear_line(tmp_path, options, words):
+    (tmp_path / "binary").write_bytes(bytes(range(256)))
+    (tmp_path / "short").write_text("x = 1\n")
+    (tmp_path / "empty").mkdir()
+    (tmp_path / "torn").mkdir()
+    Tokenizer({bytes([b]): b for b in range(256)}).save(tmp_path / "torn" / "ranks.tiktoken")
+    (tmp_path / "torn" / "training.pt").write_bytes(b"PK")
+    command = [sys.executable, str(ROOT / "train_tiny.py"), "--size", "dust", *options]
+    done = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True)
+    assert done.returncode == 2 and "Traceback" not in done.stderr
+    assert words in done.stderr and len(done.stderr.strip().splitlines()) == 1
+
+
+def test_a_full_disk_stops_no_training_and_the_end_says_so(tmp_path, text, monkeypatch):
+    """Saves fail while it trains: it goes on. The last one fails too: an error, and the old files are whole."""
+    monkeypatch.setattr(train_tiny, "SAVE_EVERY", 0)
+    training = training_in(tmp_path, text)
+    training.optimizer = training.new_optimizer()
+    training.save()
+    before = (tmp_path / "target.pt").read_bytes()
+
+    def full(*_):
+        raise OSError("no space left")
+
+    monkeypatch.setattr(train_tiny, "save_model", full)
+    console = Console(record=True, file=StringIO(), width=200)
+    with pytest.raises(OSError, match="no space left"), Progress(console=console) as progress:
+        training.run(float("inf"), progress)
+    assert "no space left; training goes on" in console.export_text()
+    assert training.phase == 2 and (tmp_path / "target.pt").read_bytes() == before
+    assert load_pair(tmp_path).tokenizer.vocab_size == 320
 
 
 def test_the_whole_command(tmp_path):

@@ -121,7 +121,7 @@ def ragged(target, draft, prompts, gamma, new, **settings) -> tuple[int, float, 
     def play(dice):
         text = Text(prompts, room=(gamma + 1) * new + gamma + 1, device=target.device)
         drafter, cache = ModelDrafter(draft), prefill(target, text)
-        drafter.begin(text)
+        drafter.begin(text, target.config.vocab_size)
         starts = [len(ids) for ids in prompts]
         while min(n - start for n, start in zip(text.length.tolist(), starts)) < new:
             chain_round(target, cache, drafter, text, gamma, law_of, dice, int(text.length.max()) + gamma)

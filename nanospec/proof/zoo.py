@@ -184,18 +184,25 @@ def look(bug: Bug, check: str) -> Sighting:
     return Sighting(not error <= TOLERANCE, tv, f"{tv:.2g}")
 
 
-@contextmanager
-def planted(bug: Bug) -> Iterator[None]:
-    """Within it, the functions of the bug's file run with the bug in them."""
+def changed(bug: Bug) -> dict:
+    """The names of the bug's file, run anew with the bug in it; the file that ships is left alone."""
     module = import_module(f"nanospec.{bug.file}")
     source = inspect.getsource(module)
     for old, new in bug.edits:
         if source.count(old) != 1:
             raise LookupError(f"{bug.name}: the line it changes is no longer there, or not alone: {old!r}")
         source = source.replace(old, new)
-    changed = {"__name__": module.__name__}
-    exec(compile(source, f"<{bug.name}>", "exec"), changed)
-    twins = [(ours, ours.__code__, theirs.__code__) for ours, theirs in _twins(vars(module), changed, module.__name__)]
+    names = {"__name__": module.__name__}
+    exec(compile(source, f"<{bug.name}>", "exec"), names)
+    return names
+
+
+@contextmanager
+def planted(bug: Bug) -> Iterator[None]:
+    """Within it, the functions of the bug's file, wherever they are called, run with the bug in them."""
+    module = import_module(f"nanospec.{bug.file}")
+    twins = [(ours, ours.__code__, theirs.__code__)
+             for ours, theirs in _twins(vars(module), changed(bug), module.__name__)]
     try:
         for function, _, with_the_bug in twins:
             function.__code__ = with_the_bug

@@ -29,7 +29,7 @@ def draw_speedup(gammas: Sequence[int], measured: Sequence[float], predicted: Se
     axes.set_ylim(0, max(*ideal, *measured) * 1.08)
     axes.xaxis.set_major_locator(MaxNLocator(integer=True))
     axes.legend(frameon=False, loc="lower right", bbox_to_anchor=(1, 0.06))
-    figure.savefig(path, dpi=160)
+    figure.savefig(path, format="png", dpi=160)
 
 
 def draw_losses(history: Sequence[tuple[int, int, float, float]], phases: Sequence[str], path: Path) -> None:
@@ -50,7 +50,7 @@ def draw_losses(history: Sequence[tuple[int, int, float, float]], phases: Sequen
     panels[1].set_ylabel("KL(p_target || q_draft), nats per token")
     for axes in panels:
         axes.set_xlabel("step (thick: held out, thin: one training batch)")
-    figure.savefig(path, dpi=160)
+    figure.savefig(path, format="png", dpi=160)
 
 
 def _figure(title: str, panels: int) -> tuple[Figure, list[Axes]]:

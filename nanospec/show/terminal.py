@@ -173,3 +173,9 @@ def step_text(number: int, one: Round, coins: Sequence[tuple[float, float]], dec
         chart.add_row(Text(repr(visible(decode([token]))), style), f"{p:.3f}", Text("█" * round(16 * p), "cyan"),
                       f"{q:.3f}", Text("█" * round(16 * q), "yellow"), f"{max(0, p - q):.3f}")
     return Group(out, chart, "")
+
+
+def refuse(script: str, error: Exception) -> int:
+    """One line on the error stream, however long it is; and the exit status."""
+    Console(stderr=True).print(f"{script}: {error}", style="red", markup=False, highlight=False, soft_wrap=True)
+    return 2

@@ -1,0 +1,97 @@
+"""The statistics behind the judge: against textbook values, and by their own promises, sampled with a fixed seed."""
+
+from collections import Counter
+
+import pytest
+import torch
+
+from nanospec.proof.stats import (Fit, chi_square_bar, chi_square_tail, goodness_of_fit, miss_rate, pit,
+                                  smallest_visible)
+
+
+@pytest.mark.parametrize("x, df, tail", [(3.841, 1, .05), (6.635, 1, .01), (18.307, 10, .05), (29.588, 10, .001)])
+def test_the_tail_is_the_textbooks(x, df, tail):
+    assert chi_square_tail(x, df) == pytest.approx(tail, rel=1e-3)
+    assert chi_square_bar(df, tail) == pytest.approx(x, abs=1e-3)
+
+
+def test_the_miss_rate_at_both_ends():
+    assert miss_rate(0.0, 5, chi_square_bar(5, .05)) == pytest.approx(.95, abs=1e-9)
+    assert miss_rate(1000.0, 5, chi_square_bar(5, .05)) < 1e-9
+    # two cells: the chi-square is the square of a normal, and so is the miss rate: P(|Z + 3| < 1.96)
+    normal = torch.distributions.Normal(0.0, 1.0)
+    bar = chi_square_bar(1, .05) ** .5
+    expected = normal.cdf(torch.tensor(bar - 3)) - normal.cdf(torch.tensor(-bar - 3))
+    assert miss_rate(9.0, 1, bar ** 2) == pytest.approx(expected.item(), abs=1e-6)
+
+
+def counts_from(law: dict, samples: int, seed: int) -> Counter:
+    weights = torch.tensor(list(law.values()), dtype=torch.float64)
+    drawn = torch.multinomial(weights, samples, True, generator=torch.Generator().manual_seed(seed))
+    return Counter(list(law)[i] for i in drawn.tolist())
+
+
+LAW = {"abcdefghij"[i]: w / 55 for i, w in enumerate(range(1, 11))}
+
+
+def test_false_alarms_come_as_often_as_promised():
+    """1,000 seeded runs of the law itself: 50 +- 7 below .05, 10 +- 3 below .01."""
+    p_values = [goodness_of_fit(counts_from(LAW, 500, seed), LAW).p_value for seed in range(1000)]
+    assert 25 <= sum(p < .05 for p in p_values) <= 75
+    assert 2 <= sum(p < .01 for p in p_values) <= 20
+    assert sum(p < .001 for p in p_values) <= 6
+
+
+@pytest.mark.parametrize("taken, given", [("j", "a"), ("hij", "abc"), ("acegi", "bdfhj")])
+def test_what_is_called_visible_is_seen(taken, given):
+    """Laws moved by exactly the visible distance, in three shapes: at most 1 in 100 of 500 runs is missed; within
+    sampling, 13."""
+    fit = goodness_of_fit(counts_from(LAW, 500, 0), LAW)
+    distance = fit.visible(false_alarm=.01, miss=.01)
+    room = sum(LAW[x] for x in taken)
+    assert fit.pooled < .05 and distance < .3
+    distance = min(distance, room * .99) if len(taken) == 1 else distance
+    wrong = {x: w - distance * w / room * (x in taken) + distance / len(given) * (x in given) for x, w in LAW.items()}
+    assert sum(abs(wrong[x] - LAW[x]) for x in LAW) / 2 == pytest.approx(distance)
+    missed = sum(goodness_of_fit(counts_from(wrong, 500, seed), LAW).p_value >= .01 for seed in range(500))
+    assert missed <= 13
+
+
+def test_more_samples_see_smaller_distances():
+    far, near = (smallest_visible(9, n, .001, .01) for n in (100, 10_000))
+    assert far == pytest.approx(10 * near)
+
+
+def test_the_edges():
+    assert goodness_of_fit({"a": 10}, {"a": 1.0}) == Fit(1.0, 0, 0.0, 10)
+    assert goodness_of_fit({"a": 10, "z": 1}, {"a": 1.0}).p_value == 0.0        # impossible
+    assert goodness_of_fit({"a": 10, "z": 1}, {"a": 1.0, "z": 0.0}).p_value == 0.0
+    assert 1 - smallest_visible(0, 100, .001, .01) == pytest.approx(.01 ** .01)
+    rare = goodness_of_fit({"a": 500, "b": 500}, {"a": .499, "b": .499, "c": .001, "d": .001})
+    assert rare.df == 1 and rare.pooled == pytest.approx(.501)      # c and d need company to fill a cell
+    with pytest.raises(ValueError, match="no samples"):
+        goodness_of_fit({}, LAW)
+
+
+def test_pit_is_uniform_only_for_the_law_itself():
+    torch.manual_seed(0)
+    p_target = torch.rand(4000, 6, dtype=torch.float64).softmax(-1)
+    q_draft = torch.rand(4000, 6, dtype=torch.float64).mul(2).softmax(-1)
+    score, u = q_draft - p_target, torch.rand(4000, dtype=torch.float64)
+    bins = {}
+    for name, law in (("target", p_target), ("draft", q_draft)):
+        drawn = torch.multinomial(law, 1)[:, 0]
+        for order, by in (("by what the draft favours", score), ("by id", torch.arange(6.0).expand(4000, 6))):
+            values = pit(drawn, p_target, by, u)
+            assert 0 <= values.min() and values.max() < 1
+            fit = goodness_of_fit(Counter((values * 16).long().tolist()), {i: 1 / 16 for i in range(16)})
+            bins[name, order] = fit.p_value
+    assert bins["target", "by what the draft favours"] > .01 and bins["target", "by id"] > .01
+    assert bins["draft", "by what the draft favours"] < 1e-9
+    assert bins["draft", "by id"] > .01                             # blind: an id says nothing about the error
+
+
+def test_pit_by_hand():
+    """Scores 3, 1, 2: token 2 has token 1's mass below it, .2, and half of its own .3."""
+    values = pit(torch.tensor([2]), torch.tensor([[.5, .2, .3]]), torch.tensor([[3., 1., 2.]]), torch.tensor([.5]))
+    assert values.item() == pytest.approx(.35)
