@@ -29,6 +29,8 @@ from nanospec.show.figures import draw_speedup
 from nanospec.show.terminal import refuse
 from nanospec.theory import acceptance, speedup
 
+TABLE_WIDTH = 78        # a number cut short would be a wrong one: in a narrower window lines wrap
+
 
 @dataclass
 class Costs:
@@ -151,7 +153,7 @@ def run(args: argparse.Namespace) -> int:
         cells = [format(row[key], form) + " lost" * (key == "speedup" and row[key] < 1)
                  for key, form in columns.values()]
         table.add_row(*cells, style="bold" if best else "")
-    Console().print(table)
+    Console(width=max(Console().width, TABLE_WIDTH)).print(table)
     if args.json:
         args.json.write_text(json.dumps(rows, indent=1) + "\n")
     if args.figure:

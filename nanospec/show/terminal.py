@@ -99,10 +99,11 @@ class View:
         return Columns(both, padding=0, expand=True) if wide else Group(*both)
 
     def lanes(self, console: Console, calls: int = 8) -> Text:
-        """`calls` plain target calls and what speculation did meanwhile, on one axis of wall-clock time."""
-        width = max(20, min(console.width, 120) - 32)
+        """`calls` plain target calls and what speculation did meanwhile, on one axis of wall-clock time; nothing
+        where the window leaves no room for an axis."""
+        width = min(console.width, 120) - 32
         plain = self.plain_seconds[1:]                              # the first token's includes reading the prompt
-        if not plain:
+        if not plain or width < 16:
             return Text()
         span = sum(plain[:calls])
         out = Text().append(f"{span * 1e3:.0f} ms, after the prompt was read\n", "dim")
