@@ -13,14 +13,14 @@ from torch import Tensor
 class Cache:
     """Keys and values of all layers for B rows of S slots.
 
-    k, v:      L tensors each, (B, H_kv, S, D)
+    k, v:      L tensors each, (B, S, H_kv, D)
     length:    (B,) int64, how many slots of each row hold committed text
     rope:      (2, S, D), the model's rotation for every position
     """
 
     def __init__(self, rows: int, layers: int, kv_heads: int, rope: Tensor):
         _, slots, head_size = rope.shape
-        shape = (rows, kv_heads, slots, head_size)
+        shape = (rows, slots, kv_heads, head_size)
         self.k = [rope.new_zeros(shape) for _ in range(layers)]             # the table's dtype and device
         self.v = [rope.new_zeros(shape) for _ in range(layers)]
         self.rope = rope
@@ -47,6 +47,8 @@ class Cache:
 
     def write(self, layer: int, slots: Tensor, k: Tensor, v: Tensor, upto: int) -> tuple[Tensor, Tensor]:
         """Put k, v (B, H_kv, T, D) into `slots` (B, T); give back the layer's first `upto` slots of both."""
-        self.k[layer][self._row, :, slots] = k.transpose(1, 2)
-        self.v[layer][self._row, :, slots] = v.transpose(1, 2)
-        return self.k[layer][:, :, :upto], self.v[layer][:, :, :upto]
+        kept = []
+        for one, new in ((self.k[layer], k), (self.v[layer], v)):
+            one[self._row, slots] = new.transpose(1, 2)
+            kept.append(one[:, :upto].transpose(1, 2))                      # (B, H_kv, upto, D)
+        return kept[0], kept[1]

@@ -1,9 +1,12 @@
-"""python -m nanospec.proof: walk everything, then the zoo; exit 1 if a law is off by more than 1e-12, if a bug of the
-zoo goes unseen by the check that claims it, or if a control does not pass."""
+"""python -m nanospec.proof: walk everything, then the zoo, then one long run with real dice; exit 1 if a law is off by
+more than 1e-12, if a bug of the zoo goes unseen by the check that claims it, if a control does not pass, or if the
+tokens of the long run do not follow the target's laws."""
 
 import sys
 
+from nanospec.checkpoint import load_pair
 from nanospec.proof.catchers import OF_THE_LAW
+from nanospec.proof.judge import long_run
 from nanospec.proof.layers import TOLERANCE, checks, run
 from nanospec.proof.zoo import BUGS, CONTROLS, look
 
@@ -34,7 +37,11 @@ def main() -> int:
         print(f"{control.name:32} {'control':12} {found:>12}  {control.source}", flush=True)
     print(f"{len(BUGS) - unseen} of {len(BUGS)} bugs caught, "
           f"{len(CONTROLS) - flagged} of {len(CONTROLS)} controls passed.")
-    return 1 if wrong or unseen or flagged else 0
+
+    print("\nT8: real dice on the pair that ships")
+    verdict = long_run(load_pair())
+    print(verdict)
+    return 1 if wrong or unseen or flagged or verdict.wrong else 0
 
 
 if __name__ == "__main__":
