@@ -71,7 +71,8 @@ class Demo:
     def __init__(self, args: argparse.Namespace, console: Console):
         self.args, self.console = args, console
         self.pair = load_pair(args.weights, args.device)
-        self.target, self.draft = settle(self.pair, DTYPES if args.dtype == "auto" else [getattr(torch, args.dtype)])
+        self.target, self.draft, _ = self.pair
+        settle(self.target, self.draft, DTYPES if args.dtype == "auto" else [getattr(torch, args.dtype)])
         self.ids = [self.pair.tokenizer.end_of_text] + self.pair.tokenizer.encode(args.prompt)
         self.law = {"temperature": args.temperature, "top_k": args.top_k, "top_p": args.top_p}
         self.settings = self.law | {"max_new_tokens": args.max_new_tokens, "seed": args.seed,

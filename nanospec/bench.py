@@ -21,9 +21,11 @@ from rich.table import Table
 from nanospec.data import read_texts, to_ids
 from nanospec.errors import NanospecError
 from nanospec.generate import generate
+from nanospec.against import compare
 from nanospec.checkpoint import WEIGHTS, Pair, load_pair
+from nanospec.hf import load_llama
 from nanospec.model import GPT
-from nanospec.settle import name_of, settle, step_seconds, way_of
+from nanospec.settle import DTYPES, name_of, settle, step_seconds, way_of
 from nanospec.speculate import ModelDrafter, Round, speculate, tokens_of
 from nanospec.show.figures import draw_speedup
 from nanospec.show.terminal import refuse
@@ -117,28 +119,64 @@ def held_out_prompts(pair: Pair, count: int, tokens: int = 64) -> list[list[int]
 def main() -> int:
     parser = argparse.ArgumentParser(prog="python -m nanospec.bench", description=__doc__.splitlines()[0])
     parser.add_argument("--temperatures", type=float, nargs="+", default=[0.0, 0.8, 1.0])
-    parser.add_argument("--gammas", type=int, nargs="+", default=[2, 3, 4, 6])
+    parser.add_argument("--gammas", type=int, nargs="+", help="default: 2 3 4 6; with --against, 4")
     parser.add_argument("--prompts", type=int, default=8)
     parser.add_argument("--max-new-tokens", type=int, default=128)
     parser.add_argument("--seed", type=int, default=0)
     parser.add_argument("--weights", type=Path, default=WEIGHTS, help="folder of a pair that train_tiny.py wrote")
     parser.add_argument("--device", default="cuda" if torch.cuda.is_available() else "cpu")
-    parser.add_argument("--json", type=Path, metavar="FILE", help="one row for each temperature and gamma")
+    parser.add_argument("--dtype", choices=["auto", *map(name_of, DTYPES)], default="auto", help="auto: the fastest")
+    parser.add_argument("--threads", type=int, help="default: as many as are fastest")
+    parser.add_argument("--against", choices=["hf"], help="compare with transformers on --pair; needs the extra 'bench'")
+    parser.add_argument("--pair", type=Path, metavar="FOLDER", help="Llama checkpoints FOLDER/target and FOLDER/draft")
+    parser.add_argument("--json", type=Path, metavar="FILE", help="the rows")
     parser.add_argument("--figure", type=Path, metavar="FILE.png", help="speed-up against gamma, last temperature")
+    args = parser.parse_args()
+    if bool(args.against) != bool(args.pair):
+        parser.error("--against and --pair belong together")
     try:
-        return run(parser.parse_args())
+        return compare_with_hf(args) if args.against else run(args)
     except (NanospecError, OSError) as error:
         return refuse("bench", error)
+
+
+def ways(args: argparse.Namespace) -> dict:
+    """What --dtype and --threads leave to `settle`."""
+    return {"dtypes": DTYPES if args.dtype == "auto" else [getattr(torch, args.dtype)],
+            "threads": [args.threads] if args.threads else []}
+
+
+def compare_with_hf(args: argparse.Namespace) -> int:
+    """At one gamma and one temperature."""
+    target, draft = (load_llama(args.pair / name, args.device) for name in ("target", "draft"))
+    settle(target, draft, **ways(args))
+    rows = compare(target, draft, args.pair, (args.gammas or [4])[0], args.max_new_tokens, args.temperatures[-1],
+                   seed=args.seed)
+    table = Table(box=None, header_style="dim", padding=(0, 2, 0, 0), caption_justify="left", caption=(
+        f"{args.device}, {torch.get_num_threads()} threads; ours: target in {way_of(target)}, draft in {way_of(draft)}"))
+    table.add_column("method")
+    for name in ("tokens/s", "per call", "ms a call", "its parts"):
+        table.add_column(name, justify="right")
+    for row in rows:
+        parts = f"{row['parts_ms']:.2f}" if "parts_ms" in row else ""
+        table.add_row(row["method"], f"{row['tokens_per_s']:.0f}", f"{row['tokens_per_target_call']:.2f}",
+                      f"{row['ms_per_call']:.2f}", parts)
+    Console(width=max(Console().width, TABLE_WIDTH)).print(table)
+    if args.json:
+        args.json.write_text(json.dumps(rows, indent=1) + "\n")
+    return 0
 
 
 def run(args: argparse.Namespace) -> int:
     pair = load_pair(args.weights, args.device)
     prompts = held_out_prompts(pair, args.prompts)
-    target, draft = settle(pair)
+    target, draft, _ = pair
+    settle(target, draft, **ways(args))
+    gammas = args.gammas or [2, 3, 4, 6]
     measure(target, draft, prompts[:1], 4, repeats=1)                           # warm up
     rows = [measure(target, draft, prompts, gamma, seed=args.seed, max_new_tokens=args.max_new_tokens,
                     temperature=temperature)[0] | {"method": "speculative"}
-            for temperature in args.temperatures for gamma in args.gammas]
+            for temperature in args.temperatures for gamma in gammas]
     table = Table(box=None, header_style="dim", padding=(0, 1, 0, 0), caption_justify="left", caption=(
         f"{args.device}, {torch.get_num_threads()} threads, target in {way_of(target)}, draft in "
         f"{way_of(draft)}; {len(prompts)} held-out prompts, {args.max_new_tokens} tokens each"))
@@ -158,7 +196,7 @@ def run(args: argparse.Namespace) -> int:
         args.json.write_text(json.dumps(rows, indent=1) + "\n")
     if args.figure:
         last = [row for row in rows if row["temperature"] == args.temperatures[-1]]
-        draw_speedup(args.gammas, measured=[row["speedup"] for row in last],
+        draw_speedup(gammas, measured=[row["speedup"] for row in last],
                      predicted=[row["predicted_speedup"] for row in last],
                      ideal=[speedup(row["alpha"], row["gamma"], row["c"]) for row in last], path=args.figure,
                      title=f"{args.device}, T = {args.temperatures[-1]:g}, {len(prompts)} held-out prompts")

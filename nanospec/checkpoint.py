@@ -28,6 +28,8 @@ class Pair(NamedTuple):
 def save_model(model: GPT, path: Path, tokenizer: Tokenizer) -> None:
     """Write config, weights in bfloat16, and which tokenizer they are for; the file is whole or not there at all."""
     state = {name: tensor.to(torch.bfloat16) for name, tensor in model.state_dict().items()}
+    if model.config.tied:
+        del state["head.weight"]
     save_atomically({"config": asdict(model.config), "state": state, "tokenizer": tokenizer.fingerprint()}, path)
 
 
@@ -78,6 +80,8 @@ def load_model(path: Path, device="cpu", dtype: torch.dtype = torch.float32, tok
         if tokenizer and saved.get("tokenizer", tokenizer.fingerprint()) != tokenizer.fingerprint():
             raise PairError(f"{path} was trained with another tokenizer than the one beside it")
         model = GPT(Config(**saved["config"]))
+        if model.config.tied:
+            saved["state"]["head.weight"] = saved["state"]["embedding.weight"]
         model.load_state_dict(saved["state"])
     except (TypeError, KeyError, RuntimeError, AttributeError) as error:
         raise PairError(f"{path} is a checkpoint, but not of this GPT: {one_line(error)}") from error

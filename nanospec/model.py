@@ -15,7 +15,6 @@ from torch import Tensor, nn
 from nanospec.cache import Cache
 from nanospec.errors import DeviceError
 
-ROPE_THETA = 10_000.0
 PACKED_FOR = 8          # tokens a call; oneDNN has one layout for a single row, slow for more, and one for several
 
 
@@ -30,6 +29,9 @@ class Config:
     heads: int
     kv_heads: int
     hidden: int             # inner width of the SwiGLU
+    tied: bool = True       # one matrix for the way in and the way out
+    eps: float = 1e-5       # of RMSNorm
+    rope_theta: float = 10_000.0
 
     @property
     def head_size(self) -> int:
@@ -47,14 +49,14 @@ class Call:
     upto: int = 0
 
 
-def rope_table(positions: int, head_size: int, dtype: torch.dtype, device) -> Tensor:
+def rope_table(positions: int, head_size: int, theta: float, dtype: torch.dtype, device) -> Tensor:
     """(2, positions, D), cos and sin: position t turns the pair (i, i + D/2) by the angle t * theta^(-2i/D).
 
     The minus sign of the rotation lives in the first half of the sines, so that turning x is
     x * cos + x.roll(D/2) * sin. Angles are float32 or wider, whatever the model's dtype.
     """
     wide = torch.promote_types(dtype, torch.float32)
-    frequency = ROPE_THETA ** (-torch.arange(0, head_size, 2, dtype=wide, device=device) / head_size)
+    frequency = theta ** (-torch.arange(0, head_size, 2, dtype=wide, device=device) / head_size)
     angle = torch.arange(positions, dtype=wide, device=device)[:, None] * frequency
     cos, sin = angle.cos(), angle.sin()
     return torch.stack([torch.cat([cos, cos], -1), torch.cat([-sin, sin], -1)]).to(dtype)
@@ -74,21 +76,26 @@ def can_pack(weight: Tensor) -> bool:
                  or weight.dtype == torch.bfloat16 and mkldnn._is_mkldnn_bf16_supported()))
 
 
-def linear(x: Tensor, weight: Tensor, packed: Tensor | None) -> Tensor:
-    """x (..., in) @ weight (out, in).T; from `packed`, the same weight in oneDNN's own order, where there is one."""
-    if packed is None:
-        return F.linear(x, weight)
-    return torch.ops.mkldnn._linear_pointwise(x, packed, None, "none", [], "")
-
-
 class Linear(nn.Linear):
+    """x (..., in) @ weight (out, in).T; from `packed`, the same weight in oneDNN's own order, once there is one."""
+
     packed: Tensor | None = None
 
     def __init__(self, inputs: int, outputs: int):
         super().__init__(inputs, outputs, bias=False)
 
     def forward(self, x: Tensor) -> Tensor:
-        return linear(x, self.weight, self.packed)
+        if self.packed is None:
+            return F.linear(x, self.weight)
+        return torch.ops.mkldnn._linear_pointwise(x, self.packed, None, "none", [], "")
+
+    def pack(self) -> None:
+        self.packed = torch.ops.mkldnn._reorder_linear_weight(self.weight.detach(), PACKED_FOR)
+
+    def _apply(self, *args, **kwargs):
+        """What `.to` and its kin go through: a packed copy would be of the old weight."""
+        self.packed = None
+        return super()._apply(*args, **kwargs)
 
 
 class Attention(nn.Module):
@@ -128,9 +135,9 @@ class MLP(nn.Module):
 class Block(nn.Module):
     def __init__(self, config: Config):
         super().__init__()
-        self.attention_norm = nn.RMSNorm(config.channels, eps=1e-5)
+        self.attention_norm = nn.RMSNorm(config.channels, config.eps)
         self.attention = Attention(config)
-        self.mlp_norm = nn.RMSNorm(config.channels, eps=1e-5)
+        self.mlp_norm = nn.RMSNorm(config.channels, config.eps)
         self.mlp = MLP(config)
 
     def forward(self, x: Tensor, call: Call, layer: int) -> Tensor:
@@ -146,8 +153,10 @@ class GPT(nn.Module):
         self.config = config
         self.embedding = nn.Embedding(config.vocab_size, config.channels)
         self.blocks = nn.ModuleList(Block(config) for _ in range(config.layers))
-        self.norm = nn.RMSNorm(config.channels, eps=1e-5)
-        self.packed_head: Tensor | None = None
+        self.norm = nn.RMSNorm(config.channels, config.eps)
+        self.head = Linear(config.channels, config.vocab_size)
+        if config.tied:
+            self.head.weight = self.embedding.weight
         for name, weight in self.named_parameters():
             if weight.dim() == 2:       # what is added to the residual stream starts smaller, as in GPT-2
                 added = name.endswith(("out.weight", "down.weight"))
@@ -165,29 +174,17 @@ class GPT(nn.Module):
         """Lay out every matrix a second time, in the order in which oneDNN's kernels read it. For decoding: weights
         that change afterwards are not seen. DeviceError where `can_pack` says no.
         """
-        def packed(weight: Tensor) -> Tensor:
-            return torch.ops.mkldnn._reorder_linear_weight(weight.detach(), PACKED_FOR)
-
         if not can_pack(self.embedding.weight):
             raise DeviceError(f"no packed layout for {self.dtype} on {self.device}")
-        self.packed_head = packed(self.embedding.weight)
         for module in self.modules():
             if isinstance(module, Linear):
-                module.packed = packed(module.weight)
+                module.pack()
         return self
-
-    def _apply(self, *args, **kwargs):
-        """What `.to` and its kin go through: the packed copies would be those of the old weights."""
-        for module in self.modules():
-            if isinstance(module, Linear):
-                module.packed = None
-        self.packed_head = None
-        return super()._apply(*args, **kwargs)
 
     def new_cache(self, rows: int, slots: int) -> Cache:
         """An empty cache for `rows` texts of up to `slots` tokens, in this model's dtype and on its device."""
         c = self.config
-        return Cache(rows, c.layers, c.kv_heads, rope_table(slots, c.head_size, self.dtype, self.device))
+        return Cache(rows, c.layers, c.kv_heads, self._rope(slots))
 
     def forward(self, tokens: Tensor, cache: Cache | None = None, upto: int | None = None,
                 positions: Tensor | None = None, sees: Tensor | None = None) -> Tensor:
@@ -200,13 +197,16 @@ class GPT(nn.Module):
         its ancestors; by default position = slot, and every slot up to one's own is seen.
         """
         if cache is None:
-            call = Call(rope_table(tokens.shape[1], self.config.head_size, self.dtype, self.device))
+            call = Call(self._rope(tokens.shape[1]))
         else:
             call = self._cached_call(tokens.shape[1], cache, upto, positions, sees)
         x = self.embedding(tokens)                                              # (B, T, C)
         for layer, block in enumerate(self.blocks):
             x = block(x, call, layer)
-        return linear(self.norm(x), self.embedding.weight, self.packed_head)    # (B, T, V)
+        return self.head(self.norm(x))                                          # (B, T, V)
+
+    def _rope(self, positions: int) -> Tensor:
+        return rope_table(positions, self.config.head_size, self.config.rope_theta, self.dtype, self.device)
 
     def _cached_call(self, T: int, cache: Cache, upto: int | None, positions: Tensor | None,
                      sees: Tensor | None) -> Call:

@@ -12,7 +12,6 @@ from typing import NamedTuple
 import torch
 
 from nanospec.dice import Dice
-from nanospec.checkpoint import Pair
 from nanospec.model import GPT, can_pack
 from nanospec.probs import probs
 from nanospec.speculate import ModelDrafter, speculate
@@ -87,16 +86,15 @@ def fastest(model: GPT, dtypes: Sequence[torch.dtype] = DTYPES, threads: Sequenc
     return min(tried, key=tried.get)
 
 
-def settle(pair: Pair, dtypes: Sequence[torch.dtype] = DTYPES) -> tuple[GPT, GPT]:
-    """Target and draft, converted in place, each to its fastest setting here; torch's threads are the target's.
+def settle(target: GPT, draft: GPT, dtypes: Sequence[torch.dtype] = DTYPES, threads: Sequence[int] = ()) -> None:
+    """Convert target and draft, in place, each to its fastest setting here; torch's threads are the target's.
 
     The draft is measured in rounds, not alone: a pass of the target drives the draft's weights out of the caches, so
     that a data type of half the size wins although a step in it, alone, takes longer.
     """
-    setting = fastest(pair.target, dtypes)
-    target = set_up(pair.target, setting)
-    return target, set_up(pair.draft, fastest(pair.draft, dtypes, [setting.threads],
-                                              lambda draft: round_seconds(target, draft)))
+    setting = fastest(target, dtypes, threads)
+    set_up(target, setting)
+    set_up(draft, fastest(draft, dtypes, [setting.threads], lambda copy: round_seconds(target, copy)))
 
 
 def name_of(dtype: torch.dtype) -> str:
@@ -105,4 +103,4 @@ def name_of(dtype: torch.dtype) -> str:
 
 def way_of(model: GPT) -> str:
     """Data type and layout, in words."""
-    return name_of(model.dtype) + " packed" * (model.packed_head is not None)
+    return name_of(model.dtype) + " packed" * (model.head.packed is not None)

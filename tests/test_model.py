@@ -75,12 +75,12 @@ def test_a_tree_scores_like_each_of_its_paths(gpt):
 
 def test_rotation_turns_pairs_half_a_head_apart():
     """Position t turns (x_i, x_{i+D/2}) by t * 10000^(-2i/D); at t = 1, i = 0 by one radian."""
-    rope = rope_table(3, 4, torch.float64, "cpu")
+    rope = rope_table(3, 4, 1e4, torch.float64, "cpu")
     x = torch.tensor([1.0, 0, 0, 0], dtype=torch.float64).expand(1, 1, 3, 4)
     turned = rotate(x, rope)[0, 0]
     t = torch.arange(3, dtype=torch.float64)
     assert torch.allclose(turned, torch.stack([t.cos(), t * 0, t.sin(), t * 0], 1))
-    assert torch.equal(rope_table(9, 4, torch.bfloat16, "cpu"), rope_table(9, 4, torch.float32, "cpu").bfloat16())
+    assert torch.equal(rope_table(9, 4, 1e4, torch.bfloat16, "cpu"), rope_table(9, 4, 1e4, torch.float32, "cpu").bfloat16())
 
 
 def test_grouped_heads_are_the_same_with_and_without_a_cache():

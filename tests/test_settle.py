@@ -7,7 +7,6 @@ import torch
 
 from nanospec.bench import measure
 from nanospec.generate import generate
-from nanospec.checkpoint import Pair
 from nanospec.model import GPT, can_pack
 from nanospec.proof.layers import small_gpt
 from nanospec.settle import DTYPES, Setting, fastest, set_up, settle, way_of
@@ -37,7 +36,7 @@ def test_a_packed_model_is_the_same_model(model, dtype):
         pytest.skip(f"this processor has no packed layout for {dtype}")
     plain = logits(model.to(dtype))
     packed = logits(model.pack())
-    assert model.packed_head is not None and all(b.mlp.down.packed is not None for b in model.blocks)
+    assert model.head.packed is not None and all(b.mlp.down.packed is not None for b in model.blocks)
     gap = (plain - packed).abs().max() / plain.abs().max()
     assert gap <= 8 * torch.finfo(dtype).eps           # sums taken in another order
 
@@ -55,7 +54,7 @@ def test_packed_weights_are_really_what_is_read(model):
 @packing
 def test_a_conversion_forgets_the_packed_copy(model):
     model.pack().to(torch.float64)
-    assert model.packed_head is None and model.blocks[0].attention.qkv.packed is None
+    assert model.head.packed is None and model.blocks[0].attention.qkv.packed is None
     assert logits(model).dtype == torch.float64
 
 
@@ -76,7 +75,7 @@ def test_the_quickest_of_all_ways_is_taken(model):
     tried = []
 
     def seconds(model):
-        tried.append((model.dtype, torch.get_num_threads(), model.packed_head is not None))
+        tried.append((model.dtype, torch.get_num_threads(), model.head.packed is not None))
         return -len(tried)
 
     last = fastest(model, [torch.float64, torch.float32], [1, 2], seconds)
@@ -88,7 +87,8 @@ def test_the_quickest_of_all_ways_is_taken(model):
 def test_settled_models_decode_and_are_measured():
     threads = torch.get_num_threads()
     try:
-        target, draft = settle(Pair(small_gpt(11, 3, 1), small_gpt(11, 1, 2), None), [torch.float32])
+        target, draft = small_gpt(11, 3, 1), small_gpt(11, 1, 2)
+        settle(target, draft, [torch.float32])
         assert target.dtype == draft.dtype == torch.float32 and way_of(target).startswith("float32")
         row, rounds = measure(target, draft, [[1, 2]], 2, repeats=1, max_new_tokens=10, temperature=0)
         assert [t for one in rounds for t in one.emitted] == list(generate(target, [1, 2], 10, temperature=0))
