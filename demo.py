@@ -20,10 +20,10 @@ from rich.console import Console, Group
 from rich.live import Live
 from rich.text import Text
 
-from nanospec.bench import alpha_of, measure, measure_costs
 from nanospec.errors import NanospecError
 from nanospec.generate import generate
 from nanospec.checkpoint import WEIGHTS, load_pair
+from nanospec.measure import alpha_of, measure, measure_costs
 from nanospec.settle import DTYPES, name_of, settle, way_of
 from nanospec.show.figures import draw_speedup
 from nanospec.show.terminal import View, WatchedDice, legend, printable, refuse, side_by_side, step_text, table

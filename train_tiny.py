@@ -23,11 +23,11 @@ import torch.nn.functional as F
 from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
 
-from nanospec.bench import measure_alpha
 from nanospec.checkpoint import available, load_pair, load_saved, save_atomically, save_model
 from nanospec.data import read_texts, to_ids
 from nanospec.errors import NanospecError, PairError, TextError
 from nanospec.generate import generate
+from nanospec.measure import measure_alpha
 from nanospec.model import GPT, Config
 from nanospec.show.figures import draw_losses
 from nanospec.show.terminal import refuse

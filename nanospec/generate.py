@@ -3,6 +3,7 @@
 Holds what plain and speculative decoding share: the committed `Text`, reading the prompt into a cache, where to stop.
 """
 
+import math
 from collections.abc import Iterator, Sequence
 from functools import partial
 
@@ -79,7 +80,7 @@ def check_request(model: GPT, ids: Sequence[int], max_new_tokens: int, temperatu
 
 def check_law(*laws: Tensor) -> None:
     """Raise LogitsError if there is anything but numbers in them."""
-    if not all(law.sum().isfinite() for law in laws):
+    if not math.isfinite(sum(law.sum().item() for law in laws)):
         raise LogitsError("a model's logits hold NaN or infinity: are its weights whole, is its data type wide enough?")
 
 
@@ -103,6 +104,7 @@ def generate(target: GPT, ids: Sequence[int], max_new_tokens: int = 128, tempera
         token = dice.pick(p_target)
         text.commit(token[:, None], 1)
         check_law(p_target)
-        yield token.item()
-        if token.item() in stop:
+        emitted = token.item()
+        yield emitted
+        if emitted in stop:
             return

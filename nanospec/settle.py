@@ -38,11 +38,11 @@ def median_seconds(work: Callable[[], object], device: torch.device, repeats: in
 
 
 @torch.inference_mode()
-def step_seconds(model: GPT, tokens: int = 1, context: int = 256, **settings) -> float:
-    """One call on `tokens` tokens behind `context` committed ones, its law and one pick."""
-    cache = model.new_cache(1, context + tokens)
+def step_seconds(model: GPT, tokens: int = 1, context: int = 256, rows: int = 1, **settings) -> float:
+    """One call on `tokens` tokens behind `context` committed ones, its law and one pick; all of it for each row."""
+    cache = model.new_cache(rows, context + tokens)
     cache.length += context
-    dice, feed = Dice([0], model.device), torch.ones(1, tokens, dtype=torch.int64, device=model.device)
+    dice, feed = Dice(range(rows), model.device), torch.ones(rows, tokens, dtype=torch.int64, device=model.device)
 
     def step():
         dice.refill(1)

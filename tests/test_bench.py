@@ -3,12 +3,17 @@
 import json
 import subprocess
 import sys
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
 
-from nanospec import bench
+from nanospec.checkpoint import save_model
+from nanospec.limits import weight_bytes
+from nanospec.measure import alpha_of, measure, timed
+from nanospec.model import GPT, Config
 from nanospec.proof.layers import small_gpt
+from nanospec.tokenizer import Tokenizer
 
 ROOT = Path(__file__).parent.parent
 
@@ -19,22 +24,22 @@ def pair():
 
 
 def test_a_rows_numbers_agree(pair):
-    row, rounds = bench.measure(*pair, [[1, 2], [3]], 3, repeats=2, max_new_tokens=30, temperature=0.9)
+    row, rounds = measure(*pair, [[1, 2], [3]], 3, repeats=2, max_new_tokens=30, temperature=0.9)
     assert row["rounds"] == len(rounds) and row["drafted"] == 3 * row["rounds"]
     assert row["accepted"] == sum(one.kept for one in rounds)
     assert row["tokens_per_target_call"] == pytest.approx(1 + row["accepted"] / row["rounds"])
     assert row["speedup"] == row["tokens_per_s"] / row["baseline_tokens_per_s"]
-    assert row["alpha"] == bench.alpha_of(rounds) and row["temperature"] == 0.9
+    assert row["alpha"] == alpha_of(rounds) and row["temperature"] == 0.9
     assert row["overhead"] > 0 and row["c"] > 0 and row["v"] > 0
 
 
 def test_a_repeat_is_the_same_work(pair):
-    once, thrice = (bench.measure(*pair, [[1, 2]], 2, repeats=n, max_new_tokens=20)[1] for n in (1, 3))
+    once, thrice = (measure(*pair, [[1, 2]], 2, repeats=n, max_new_tokens=20)[1] for n in (1, 3))
     assert [one.emitted for one in once] == [one.emitted for one in thrice]
 
 
 def test_timed():
-    items, seconds = bench.timed(iter("abc"))
+    items, seconds = timed(iter("abc"))
     assert items == ["a", "b", "c"] and len(seconds) == 3 and all(s >= 0 for s in seconds)
 
 
@@ -59,3 +64,28 @@ def test_bad_requests_are_one_clear_line(options, words):
     done = subprocess.run([sys.executable, "-m", "nanospec.bench", "--device", "cpu", *options], cwd=ROOT,
                           capture_output=True, text=True)
     assert done.returncode == 2 and words in done.stderr and "Traceback" not in done.stderr
+
+
+def test_growth_and_roofline_print_what_they_measured(tmp_path):
+    """On a pair so small that only their arithmetic is at stake."""
+    tokenizer = Tokenizer({bytes([b]): b for b in range(256)})
+    for name in ("target.pt", "draft.pt"):
+        save_model(GPT(Config(257, 64, layers=1, channels=8, heads=2, kv_heads=1, hidden=8)), tmp_path / name, tokenizer)
+    tokenizer.save(tmp_path / "ranks.tiktoken")
+    for option, words in (("--growth", ["4,096", "64", "round / plain"]), ("--roofline", ["times the floor", "GB/s"])):
+        command = [sys.executable, "-m", "nanospec.bench", "--device", "cpu", "--weights", str(tmp_path), "--dtype",
+                   "float32", "--prompts", "1", option, "--json", str(tmp_path / "rows.json")]
+        done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True)
+        assert done.returncode == 0 and all(word in done.stdout for word in words), done.stderr
+        rows = json.loads((tmp_path / "rows.json").read_text())
+    took, floors = rows[0]["seconds"], rows[0]["floor_seconds"]
+    assert took["round"] == pytest.approx(4 * took["draft step"] + took["verification"])
+    assert floors["target step"] == rows[0]["bytes"] / rows[0]["bandwidth"]
+
+
+def test_the_bytes_of_a_token():
+    """Two bytes a weight in bfloat16; an embedding that is not the head is looked up, not read."""
+    config = Config(11, 32, layers=1, channels=8, heads=2, kv_heads=1, hidden=8)
+    one_layer = 8 * 16 + 8 * 8 + 3 * 8 * 8 + 2 * 8
+    assert weight_bytes(GPT(config).bfloat16()) == 2 * (one_layer + 8 + 11 * 8)
+    assert weight_bytes(GPT(replace(config, tied=False))) == 4 * (one_layer + 8 + 11 * 8)

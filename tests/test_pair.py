@@ -3,7 +3,7 @@
 import pytest
 import torch
 
-from nanospec.bench import alpha_of
+from nanospec.measure import alpha_of
 from nanospec.data import read_texts, to_ids
 from nanospec.generate import generate
 from nanospec.checkpoint import WEIGHTS, load_pair

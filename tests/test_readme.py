@@ -7,7 +7,9 @@ import sys
 from pathlib import Path
 
 import nanospec.speculate
-
+from nanospec.proof.exact import TableModel
+from nanospec.proof.judge import sampler_with
+from nanospec.proof.zoo import BUGS, CONTROLS
 
 ROOT = Path(__file__).parent.parent
 README = (ROOT / "README.md").read_text()
@@ -57,4 +59,18 @@ def test_every_option_named_exists():
 
 
 def test_nothing_is_left_to_fill_in():
-    assert "@@" not in README
+    assert not re.search(r"@@|@[A-Z]+@", README)
+
+
+def test_the_zoo_is_as_large_as_said():
+    assert f"{len(BUGS)} bugs from public implementations" in README and f"{len(CONTROLS)} controls" in README
+
+
+def test_the_judges_example_prints_what_is_shown(capsys):
+    """With a sampler that forgets the residual."""
+    shown = next(block for kind, block in BLOCKS if kind and "my_sampler" in block)
+    printed = next(block for kind, block in BLOCKS if not kind and block.startswith("WRONG"))
+    bug = next(bug for bug in BUGS if bug.name == "residual-is-target")
+    tables = {"target": TableModel(3, 8, 0.4), "draft": TableModel(3, 58, 0.4)}
+    exec(shown, {"my_sampler": sampler_with(bug, **tables, ids=[1], new=3, gamma=2)})
+    assert capsys.readouterr().out == printed

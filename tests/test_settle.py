@@ -5,7 +5,7 @@ for these.
 import pytest
 import torch
 
-from nanospec.bench import measure
+from nanospec.measure import measure
 from nanospec.generate import generate
 from nanospec.model import GPT, can_pack
 from nanospec.proof.layers import small_gpt
