@@ -18,6 +18,7 @@ from rich.table import Table
 from nanospec.against import compare
 from nanospec.checkpoint import WEIGHTS, load_pair
 from nanospec.errors import NanospecError
+from nanospec.graphs import captured
 from nanospec.hf import load_llama
 from nanospec.limits import growth, roofline
 from nanospec.measure import held_out_prompts, measure
@@ -45,11 +46,14 @@ def main() -> int:
     parser.add_argument("--pair", type=Path, metavar="FOLDER", help="Llama checkpoints FOLDER/target and FOLDER/draft")
     parser.add_argument("--roofline", action="store_true", help="this machine's limits, and how far from them we are")
     parser.add_argument("--growth", action="store_true", help="costs against context and rows")
+    parser.add_argument("--graphs", action="store_true", help="both sides as CUDA graphs; not run on a GPU so far")
     parser.add_argument("--json", type=Path, metavar="FILE", help="the rows")
     parser.add_argument("--figure", type=Path, metavar="FILE.png", help="speed-up against gamma, last temperature")
     args = parser.parse_args()
     if bool(args.against) != bool(args.pair):
         parser.error("--against and --pair belong together")
+    if args.graphs and torch.device(args.device).type != "cuda":
+        parser.error("--graphs needs a CUDA device")
     try:
         rows = run(args)
         if args.json:
@@ -82,7 +86,7 @@ def speeds(args: argparse.Namespace, target: GPT, draft: GPT, prompts: list[list
     gammas = args.gammas or [2, 3, 4, 6]
     measure(target, draft, prompts[:1], 4, repeats=1)                           # warm up
     rows = [measure(target, draft, prompts, gamma, seed=args.seed, max_new_tokens=args.max_new_tokens,
-                    temperature=temperature)[0] | {"method": "speculative"}
+                    capture=captured if args.graphs else None, temperature=temperature)[0] | {"method": "speculative"}
             for temperature in args.temperatures for gamma in gammas]
     columns = {"T": ("temperature", "g"), "gamma": ("gamma", "d"), "alpha": ("alpha", ".2f"), "c": ("c", ".3f"),
                "v": ("v", ".2f"), "per call": ("tokens_per_target_call", ".2f"),

@@ -4,7 +4,7 @@ Holds what plain and speculative decoding share: the committed `Text`, reading t
 """
 
 import math
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from functools import partial
 
 import torch
@@ -87,22 +87,29 @@ def check_law(*laws: Tensor) -> None:
 @torch.inference_mode()
 def generate(target: GPT, ids: Sequence[int], max_new_tokens: int = 128, temperature: float = 1.0,
              top_k: int | None = None, top_p: float | None = None, seed: int = 0, stop: Sequence[int] = (),
-             dice: Dice | None = None) -> Iterator[int]:
+             dice: Dice | None = None, capture: Callable | None = None) -> Iterator[int]:
     """Continue `ids`: yields at most `max_new_tokens` tokens, the last one being the first that is in `stop`, if any.
 
-    dice: to decide instead of the seed. Raises RequestError, and LogitsError where the model answers with NaN.
+    dice: to decide instead of the seed. capture: makes the step one launch on CUDA, see graphs.py.
+    Raises RequestError, and LogitsError where the model answers with NaN.
     """
     check_request(target, ids, max_new_tokens, temperature, top_k, top_p)
     law = partial(probs, temperature=temperature, top_k=top_k, top_p=top_p)
     text = Text([ids], max_new_tokens, target.device)
     dice = dice or Dice([seed], target.device)
     cache = prefill(target, text)
-    for length in range(len(ids), len(ids) + max_new_tokens):
-        dice.refill(1)
+
+    def step(upto: int) -> tuple[Tensor, Tensor]:
         cache.length = text.length - 1                          # the last token is committed but not cached yet
-        p_target = law(target(text.last(1), cache, length)[:, -1])
+        p_target = law(target(text.last(1), cache, upto)[:, -1])
         token = dice.pick(p_target)
         text.commit(token[:, None], 1)
+        return token, p_target
+
+    run = capture(step, text, dice) if capture else step
+    for length in range(len(ids), len(ids) + max_new_tokens):
+        dice.refill(1)
+        token, p_target = run(length)
         check_law(p_target)
         emitted = token.item()
         yield emitted

@@ -1,6 +1,6 @@
 """Numbers about a pair on this machine: what calls cost, how often the draft is right, what speculation gains."""
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from statistics import median
 from time import perf_counter
@@ -57,14 +57,14 @@ def timed(steps: Iterable) -> tuple[list, list[float]]:
 
 
 def measure(target: GPT, draft: GPT, prompts: Sequence[Sequence[int]], gamma: int, repeats: int = 3, seed: int = 0,
-            max_new_tokens: int = 128, stop: Sequence[int] = (), **law) -> tuple[dict, list[Round]]:
+            max_new_tokens: int = 128, stop: Sequence[int] = (), capture: Callable | None = None, **law) -> tuple[dict, list[Round]]:
     """One row of numbers for one gamma, and the rounds behind it.
 
     Plain and speculative runs alternate, prompt by prompt, so that both meet the same machine; a repeat is the same
     seeds and so the same work; speeds are medians over repeats, prompts read included. `overhead` is what a round
     takes over its parts, gamma draft steps and one verification, each measured alone in the same repeat.
     """
-    request = law | {"max_new_tokens": max_new_tokens, "stop": stop}
+    request = law | {"max_new_tokens": max_new_tokens, "stop": stop, "capture": capture}
     context = max(len(ids) for ids in prompts) + max_new_tokens // 2        # half-way, where a call costs the mean
     plain, fast, overhead, c, v = [], [], [], [], []
     for _ in range(repeats):

@@ -118,13 +118,13 @@ def chain_round(target: GPT, cache: Cache, drafter, text: Text, gamma: int, law:
 @torch.inference_mode()
 def speculate(target: GPT, drafter, ids: Sequence[int], gamma: int = 4, max_new_tokens: int = 128,
               temperature: float = 1.0, top_k: int | None = None, top_p: float | None = None, seed: int = 0,
-              stop: Sequence[int] = (), dice: Dice | None = None) -> Iterator[Round]:
+              stop: Sequence[int] = (), dice: Dice | None = None, capture: Callable | None = None) -> Iterator[Round]:
     """Continue `ids` by at most `max_new_tokens` tokens or up to the first token in `stop` (which is emitted).
 
     Yields a Round after every target pass; the text is the rounds' `emitted`, one after the other. It follows the
     law of `generate` with the same settings, exactly, up to the arithmetic of the device.
-    dice: to decide instead of the seed. Raises RequestError when the request is not one that can be answered, and
-    LogitsError when a model answers with NaN.
+    dice: to decide instead of the seed. capture: makes the round one launch on CUDA, see graphs.py.
+    Raises RequestError when the request is not one that can be answered, LogitsError when a model answers with NaN.
     """
     check_request(target, ids, max_new_tokens, temperature, top_k, top_p)
     if gamma < 1:
@@ -134,14 +134,16 @@ def speculate(target: GPT, drafter, ids: Sequence[int], gamma: int = 4, max_new_
     dice = dice or Dice([seed], target.device)
     cache, length = prefill(target, text), len(ids)
     drafter.begin(text, target.config.vocab_size)
+    run = partial(chain_round, target, cache, drafter, text, gamma, law, dice)
+    run = capture(run, text, dice) if capture else run
     left = max_new_tokens
     while left:
         dice.refill(2 * gamma + 1)                                  # a pick and a flip for each guess, one pick more
         began = time.perf_counter()
-        drafted, q_draft, p_target, kept, token, drafted_at = chain_round(target, cache, drafter, text, gamma, law,
-                                                                          dice, length + gamma)
+        drafted, q_draft, p_target, kept, token, drafted_at = run(length + gamma)
         *guesses, n, last = torch.cat([drafted[0], kept, token]).tolist()                  # the one read-back
         ended = time.perf_counter()
+        drafted_at = max(began, drafted_at)                         # captured, a round has no middle to be timed
         check_law(q_draft, p_target)
         length += n + 1
         emitted, stopped = until(guesses[:n] + [last], stop)

@@ -1,0 +1,83 @@
+"""CUDA graphs: a step of fixed shape is recorded once and then replayed as one launch instead of hundreds.
+
+    speculate(target, drafter, ids, capture=captured)       # the same tokens, for the same seed, as without
+
+That a whole round can be recorded is decision, not luck: no branch, no shape that varies, no read-back in it; all that
+it carries from one round to the next (the text, the caches, the dice's uniforms) is written in place. `upto`, the
+only plain number in it, is rounded up to a multiple of BUCKET, one recording each.
+
+Not run on a GPU so far. Everything but the recording itself is tested on a CPU, with `Rerun` in its place.
+"""
+
+from collections.abc import Callable
+
+import torch
+from torch import Tensor
+
+from nanospec.dice import Dice
+from nanospec.generate import Text
+
+BUCKET = 128                # slots; reading up to so many too many costs less than another recording
+Step = Callable[[int], tuple]
+
+
+class Recording:
+    """work() as a CUDA graph: `out`, its results, are the same tensors after every replay, with new numbers in them."""
+
+    def __init__(self, work: Callable[[], tuple], warm_up: Callable[[], None]):
+        side = torch.cuda.Stream()
+        side.wait_stream(torch.cuda.current_stream())
+        with torch.cuda.stream(side):       # libraries allocate on first use, which a recording must not see
+            for _ in range(3):
+                warm_up()
+        torch.cuda.current_stream().wait_stream(side)
+        self.graph = torch.cuda.CUDAGraph()
+        with torch.cuda.graph(self.graph):
+            self.out = work()
+
+    def replay(self) -> None:
+        self.graph.replay()
+
+
+class Rerun:
+    """Stands in for a Recording where there is no CUDA: does the work again, into the same tensors."""
+
+    def __init__(self, work: Callable[[], tuple], warm_up: Callable[[], None]):
+        for _ in range(3):
+            warm_up()
+        self.work, self.out = work, None
+
+    def replay(self) -> None:
+        new = self.work()
+        if self.out is None:
+            self.out = new
+        for old, one in zip(self.out, new):
+            if isinstance(old, Tensor):
+                old.copy_(one)
+
+
+def captured(step: Step, text: Text, dice: Dice, recording: type = Recording) -> Step:
+    """`step(upto)`, recorded. It may change `text`, in place, and caches above the text's length; nothing else.
+
+    dice: refilled outside, before every call; the recording reads the columns of its buffer in the order of the first.
+    """
+    recorded, slots = {}, text.tokens.shape[1]
+
+    def replayed(upto: int) -> tuple:
+        upto = min(-(-upto // BUCKET) * BUCKET, slots)
+        if upto not in recorded:
+            recorded[upto] = recording(lambda: rewound(upto), lambda: undone(upto))
+        recorded[upto].replay()
+        return tuple(one.clone() if isinstance(one, Tensor) else one for one in recorded[upto].out)
+
+    def rewound(upto: int) -> tuple:
+        dice.column = 0
+        return step(upto)
+
+    def undone(upto: int) -> None:
+        before = text.tokens.clone(), text.length.clone()
+        rewound(upto)
+        text.tokens.copy_(before[0])
+        text.length.copy_(before[1])
+
+    return replayed
