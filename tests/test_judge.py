@@ -78,7 +78,7 @@ def real():
     return {"target": target, "draft": draft, "ids": tokenizer.encode("class Queue:\n    def"), "new": 50, "gamma": 4}
 
 
-LONG = ["accept-everything", "resample-from-last-row"]
+LONG = ["residual-is-target", "resample-from-last-row"]
 
 
 def test_the_shipped_pair_is_acquitted(real):
@@ -91,12 +91,3 @@ def test_the_shipped_pair_is_acquitted(real):
 @pytest.mark.parametrize("name", LONG)
 def test_a_long_run_shows_a_bug_on_the_shipped_pair(real, name):
     assert judge(sampler_with(bugs[name], temperature=0.8, **real), samples=30, temperature=0.8, **real).wrong
-
-
-def test_the_order_of_ids_would_be_blind(real):
-    """The same wrong samples: seen in the order of q_draft - p_target, lost without the draft's help."""
-    task = real | {"temperature": 0.8}
-    sampler = sampler_with(bugs["residual-is-target"], **task)
-    verdict = judge(sampler, samples=30, **task)
-    assert verdict.p_value < FALSE_ALARM
-    assert verdict.p_value < judge(sampler, samples=30, **task | {"draft": None}).p_value

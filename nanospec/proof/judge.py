@@ -10,9 +10,9 @@ samplers that bring their own.
 import argparse
 import sys
 from collections import Counter
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
-from functools import partial
+from functools import lru_cache, partial
 
 import torch
 
@@ -95,7 +95,7 @@ def judge(sampler: Sampler, target, draft=None, ids: Sequence[int] = (0,), new: 
     else:
         verdict = _verdict(fit, "every path walked, its law is the target's, and its samples fit it", off)
     if verdict.wrong and draft is not None and not isinstance(target, Mapping):
-        for name, bugs_law in laws_of_the_zoo(target, draft, ids, new, gamma, **settings):
+        for name, bugs_law in laws_of_the_zoo(target, draft, tuple(ids), new, gamma, **settings):
             known = (distance(theirs, bugs_law)[1] <= TOLERANCE if theirs is not None
                      else goodness_of_fit(Counter(drawn), bugs_law).p_value > MISS)
             verdict.bugs += [name] * known
@@ -139,9 +139,10 @@ def sampler_with(bug: Bug, target, draft, ids: Sequence[int], new: int, gamma: i
                                                                 dice=dice, **settings))
 
 
-def laws_of_the_zoo(target, draft, ids: Sequence[int], new: int, gamma: int, **settings) -> Iterator[tuple[str, LawOf]]:
+@lru_cache(maxsize=8)       # a class hands in the same exercise many times
+def laws_of_the_zoo(target, draft, ids: tuple[int, ...], new: int, gamma: int, **settings) -> list[tuple[str, LawOf]]:
     """(name, law) of every bug of speculate.py that changes what it writes here."""
-    truth = plain_law(target, ids, new, **settings)
+    truth, laws = plain_law(target, ids, new, **settings), []
     for bug in BUGS:
         if bug.file == "speculate":
             try:
@@ -149,7 +150,8 @@ def laws_of_the_zoo(target, draft, ids: Sequence[int], new: int, gamma: int, **s
             except (IndexError, RuntimeError):      # some write past the cache
                 continue
             if law is not None and distance(law, truth)[1] > TOLERANCE:
-                yield bug.name, law
+                laws.append((bug.name, law))
+    return laws
 
 
 @torch.inference_mode()
