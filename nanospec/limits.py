@@ -19,8 +19,9 @@ def bandwidth(size: int, device: torch.device) -> float:
     return 4 * numbers.numel() / median_seconds(numbers.sum, device)
 
 
-def matrix_rate(dtype: torch.dtype, device: torch.device, n: int = 1024) -> float:
-    """Floating-point operations a second in a product of two n x n matrices."""
+def matrix_rate(dtype: torch.dtype, device: torch.device) -> float:
+    """Floating-point operations a second in a product of two large matrices."""
+    n = 8192 if device.type == "cuda" else 1024
     a = torch.ones(n, n, dtype=dtype, device=device)
     return 2 * n ** 3 / median_seconds(lambda: a @ a, device)
 
