@@ -57,9 +57,9 @@ SIZES = {
     "nano": Size(Config(1024, 256, layers=4, channels=192, heads=3, kv_heads=1, hidden=512),
                  Config(1024, 256, layers=1, channels=128, heads=2, kv_heads=1, hidden=352),
                  batch=8, steps=(600, 400, 200), rate=(2e-3, 3e-3, 1e-3), held_out_every=100),
-    "tiny": Size(Config(1024, 512, layers=8, channels=384, heads=6, kv_heads=2, hidden=1024),
-                 Config(1024, 512, layers=1, channels=256, heads=4, kv_heads=2, hidden=1024),
-                 batch=8, steps=(3000, 1000, 3900), rate=(1e-3, 3e-3, 3e-3), held_out_every=200),
+    "tiny": Size(Config(1024, 512, layers=12, channels=320, heads=5, kv_heads=1, hidden=864),
+                 Config(1024, 512, layers=1, channels=320, heads=5, kv_heads=1, hidden=1024),
+                 batch=8, steps=(2600, 1000, 4400), rate=(1e-3, 3e-3, 3e-3), held_out_every=200),
 }
 PHASES = ("target", "draft", "distil")
 

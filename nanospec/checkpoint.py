@@ -77,7 +77,7 @@ def load_model(path: Path, device="cpu", dtype: torch.dtype = torch.float32, tok
     """
     device, saved = available(device), load_saved(path)
     try:
-        if tokenizer and saved.get("tokenizer", tokenizer.fingerprint()) != tokenizer.fingerprint():
+        if tokenizer and saved["tokenizer"] != tokenizer.fingerprint():
             raise PairError(f"{path} was trained with another tokenizer than the one beside it")
         model = GPT(Config(**saved["config"]))
         if model.config.tied:
