@@ -6,6 +6,7 @@ One forward serves training (no cache), plain decoding (one token a row), drafti
 Left out: dropout, biases, and every fused kernel that torch does not already have.
 """
 
+from contextlib import nullcontext
 from dataclasses import dataclass
 
 import torch
@@ -154,7 +155,8 @@ class GPT(nn.Module):
         self.embedding = nn.Embedding(config.vocab_size, config.channels)
         self.blocks = nn.ModuleList(Block(config) for _ in range(config.layers))
         self.norm = nn.RMSNorm(config.channels, config.eps)
-        self.head = Linear(config.channels, config.vocab_size)
+        with torch.device("meta") if config.tied else nullcontext():    # tied, it draws no weight of its own
+            self.head = Linear(config.channels, config.vocab_size)
         if config.tied:
             self.head.weight = self.embedding.weight
         for name, weight in self.named_parameters():

@@ -8,6 +8,7 @@ import torch
 from nanospec.proof import __main__ as command
 from nanospec.proof import layers, zoo
 from nanospec.proof.exact import TableModel, WalkingDice, distance, product_law, walk
+from nanospec.proof.judge import Verdict
 
 CHECKS = layers.checks()
 
@@ -64,6 +65,7 @@ def test_a_table_notices_its_whole_context():
 def test_the_command_line_exits_1_when_anything_is_wrong(monkeypatch, capsys):
     monkeypatch.setattr(command, "BUGS", [])
     monkeypatch.setattr(command, "CONTROLS", [])
+    monkeypatch.setattr(command, "long_run", lambda pair: Verdict(False, "fits", 0.5, 100, 0.1))
     monkeypatch.setattr(command, "checks", lambda: [("T0", "wrong on purpose", lambda: (1, 0.1, 0.1)),
                                                     ("T0", "nan is no pass", lambda: (1, float("nan"), float("nan"))),
                                                     ("T0", "the node", layers.node)])
@@ -77,3 +79,12 @@ def test_the_command_line_exits_1_when_anything_is_wrong(monkeypatch, capsys):
     monkeypatch.setattr(command, "BUGS", [])
     monkeypatch.setattr(command, "CONTROLS", [zoo.BUGS[0]])
     assert command.main() == 1 and "0 of 1 controls" in capsys.readouterr().out
+    monkeypatch.setattr(command, "CONTROLS", [])
+    monkeypatch.setattr(command, "long_run", lambda pair: Verdict(True, "does not fit", 0.0, 100, 0.1))
+    assert command.main() == 1 and "WRONG: does not fit" in capsys.readouterr().out
+
+
+def test_a_comparison_of_caches_that_saw_no_round_kept_whole_says_so():
+    target, draft = TableModel(3, 1, zeros=0.0), TableModel(3, 2, zeros=0.0)
+    with pytest.raises(LookupError, match="no round kept all"):
+        layers.caches(target, draft, [[1]], 12, 4)

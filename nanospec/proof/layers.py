@@ -136,7 +136,7 @@ def caches(target: GPT, draft: GPT, prompts, gamma, new, **settings) -> tuple[in
 
     This is the only check that sees a draft cache which misses a token: the text stays exact, only speed is lost.
     """
-    seen, error = 0, 0.0
+    seen, error, all_kept = 0, 0.0, False
     for seed, ids in enumerate(prompts):
         text = list(ids)
         for one in speculate(target, ModelDrafter(draft), ids, gamma, new, seed=seed, **settings):
@@ -144,7 +144,9 @@ def caches(target: GPT, draft: GPT, prompts, gamma, new, **settings) -> tuple[in
             p_target, q_draft = (probs(model(whole)[0, len(text) - 1:], **settings) for model in (target, draft))
             error = max(error, (p_target - one.p_target).abs().max().item(),
                         (q_draft[:-1] - one.q_draft).abs().max().item())
-            text, seen = text + one.emitted, seen + 1
+            text, seen, all_kept = text + one.emitted, seen + 1, all_kept or one.kept == gamma
+    if not all_kept:
+        raise LookupError("no round kept all its guesses: what it would leave behind was not seen")
     return seen, error, error
 
 
