@@ -78,7 +78,7 @@ def measure(target: GPT, draft: GPT, prompts: Sequence[Sequence[int]], gamma: in
             round_seconds += seconds[1:]
         plain.append(count[0] / spent[0])
         fast.append(count[1] / spent[1])
-        costs = measure_costs(target, draft, [gamma + 1], context, **law)
+        costs = measure_costs(target, draft, [gamma + 1], context, repeats=12, **law)
         c.append(costs.c)
         v.append(costs.v[gamma + 1])
         parts = costs.seconds * (gamma * c[-1] + v[-1])

@@ -4,6 +4,7 @@ All times are medians after a warm-up. A step is what decoding repeats: the mode
 """
 
 from collections.abc import Callable, Sequence
+from functools import partial
 from itertools import islice, product
 from statistics import median
 from time import perf_counter
@@ -38,7 +39,8 @@ def median_seconds(work: Callable[[], object], device: torch.device, repeats: in
 
 
 @torch.inference_mode()
-def step_seconds(model: GPT, tokens: int = 1, context: int = 256, rows: int = 1, **settings) -> float:
+def step_seconds(model: GPT, tokens: int = 1, context: int = 256, rows: int = 1, repeats: int = 30,
+                 **settings) -> float:
     """One call on `tokens` tokens behind `context` committed ones, its law and one pick; all of it for each row."""
     cache = model.new_cache(rows, context + tokens)
     cache.length += context
@@ -48,10 +50,10 @@ def step_seconds(model: GPT, tokens: int = 1, context: int = 256, rows: int = 1,
         dice.refill(1)
         dice.pick(probs(model(feed, cache, context + tokens), **settings)[:, -1])
 
-    return median_seconds(step, model.device)
+    return median_seconds(step, model.device, repeats)
 
 
-def round_seconds(target: GPT, draft: GPT, gamma: int = 4, rounds: int = 30) -> float:
+def round_seconds(target: GPT, draft: GPT, gamma: int = 4, rounds: int = 16) -> float:
     """One round of speculation in the middle of a text; its first rounds are the warm-up."""
     half = min(target.config.context, 512) // 2
     some = islice(speculate(target, ModelDrafter(draft), [0] * half, gamma, half), rounds)
@@ -66,7 +68,7 @@ def set_up(model: GPT, setting: Setting) -> GPT:
 
 
 def fastest(model: GPT, dtypes: Sequence[torch.dtype] = DTYPES, threads: Sequence[int] = (),
-            seconds: Callable[[GPT], float] = step_seconds) -> Setting:
+            seconds: Callable[[GPT], float] = partial(step_seconds, repeats=12)) -> Setting:
     """The setting in which `seconds(model)`, by default a plain step, is least; the model is left as it is.
 
     threads: the counts to try; by default 1 and as many as torch has now. They make no difference on CUDA.

@@ -89,7 +89,7 @@ def test_a_refusal_is_one_line_whatever_it_says(capsys):
     assert out == "" and err.count("\n") == 1 and "[red]not markup[/red]" in err
 
 
-@pytest.mark.parametrize("settings", [{"TERM": "dumb"}, {"NO_COLOR": "1", "FORCE_COLOR": "1"}, {"COLUMNS": "30"}])
+@pytest.mark.parametrize("settings", [{"TERM": "dumb"}, {"NO_COLOR": "1", "FORCE_COLOR": "1", "COLUMNS": "30"}])
 def test_the_demo_anywhere(settings):
     """No terminal, none on the input either; the status is 0 and the verdict is the last line."""
     done = subprocess.run([sys.executable, "demo.py", "--device", "cpu", "--dtype", "float32", "--max-new-tokens", "20",
