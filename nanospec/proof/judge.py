@@ -17,6 +17,7 @@ from functools import lru_cache, partial
 import torch
 
 from nanospec.dice import Dice
+from nanospec.errors import LogitsError
 from nanospec.checkpoint import Pair, load_pair
 from nanospec.probs import probs
 from nanospec.proof.exact import LawOf, TableModel, WalkingDice, distance, plain_law, walk
@@ -147,7 +148,7 @@ def laws_of_the_zoo(target, draft, ids: tuple[int, ...], new: int, gamma: int, *
         if bug.file == "speculate":
             try:
                 law = walked(sampler_with(bug, target, draft, ids, new, gamma, **settings))
-            except (IndexError, RuntimeError):      # some write past the cache
+            except (IndexError, RuntimeError, LogitsError):     # some write past the cache, or make NaN
                 continue
             if law is not None and distance(law, truth)[1] > TOLERANCE:
                 laws.append((bug.name, law))
@@ -202,7 +203,7 @@ def main() -> int:
         for task, samples in ((small, 2_000), (long, 60)):
             try:
                 verdict = judge(sampler_with(bug, **task, **law), samples=samples, **task, **law)
-            except (IndexError, RuntimeError):                      # it writes past the cache
+            except (IndexError, RuntimeError, LogitsError):         # it writes past the cache, or makes NaN
                 cells += ["falls over"] * (1 + (task is small))
                 continue
             if task is small:
