@@ -15,8 +15,9 @@ import torch
 
 from nanospec.errors import RequestError
 from nanospec.generate import generate
+from nanospec.measure import measure_costs
 from nanospec.model import GPT
-from nanospec.settle import name_of, step_seconds
+from nanospec.settle import name_of
 from nanospec.speculate import ModelDrafter, speculate, tokens_of
 
 Method = Callable[[list[int], int], tuple[int, int]]        # prompt, seed -> new tokens, calls of the target
@@ -100,10 +101,8 @@ def compare(target: GPT, draft: GPT, folder: Path, gamma: int = 4, new: int = 12
     methods = our_methods(target, draft, gamma, new, temperature) | hf_methods(folder, gamma, new, temperature,
                                                                                target.dtype)
     rows = in_turns(methods, texts, repeats, seed)
-    middle = 32 + new // 2
-    one, several = (step_seconds(target, n, middle, temperature=temperature) for n in (1, gamma + 1))
-    guess = step_seconds(draft, 1, middle, temperature=temperature)
-    parts = {"plain": one, "speculative": gamma * guess + several}
+    costs = measure_costs(target, draft, [gamma + 1], 32 + new // 2, temperature=temperature)
+    parts = {"plain": costs.seconds, "speculative": costs.parts(gamma)}
     common = {"dtype": name_of(target.dtype), "threads": torch.get_num_threads(), "gamma": gamma,
               "temperature": temperature}
     return [row | common | ({"parts_ms": 1e3 * parts[row["method"]]} if row["method"] in parts else {}) for row in rows]

@@ -9,6 +9,7 @@ import argparse
 import json
 import sys
 from collections.abc import Iterable, Sequence
+from itertools import product
 from pathlib import Path
 
 import torch
@@ -16,7 +17,7 @@ from rich.console import Console
 from rich.table import Table
 
 from nanospec.against import compare
-from nanospec.checkpoint import WEIGHTS, load_pair
+from nanospec.checkpoint import WEIGHTS, Pair, load_pair
 from nanospec.errors import NanospecError
 from nanospec.graphs import captured
 from nanospec.hf import load_llama
@@ -26,6 +27,7 @@ from nanospec.model import GPT
 from nanospec.settle import DTYPES, name_of, settle, way_of
 from nanospec.show.figures import draw_speedup
 from nanospec.show.terminal import refuse
+from nanospec.speculate import tokens_of
 from nanospec.theory import speedup
 
 TABLE_WIDTH = 78        # a number cut short would be a wrong one: in a narrower window lines wrap
@@ -52,6 +54,8 @@ def main() -> int:
     args = parser.parse_args()
     if bool(args.against) != bool(args.pair):
         parser.error("--against and --pair belong together")
+    if args.prompts < 1 or args.threads is not None and args.threads < 1:
+        parser.error("--prompts and --threads must be at least 1")
     if args.graphs and not args.device.startswith("cuda"):
         parser.error("--graphs needs a CUDA device")
     try:
@@ -68,8 +72,7 @@ def run(args: argparse.Namespace) -> list[dict]:
     if args.against:
         target, draft = (load_llama(args.pair / name, args.device) for name in ("target", "draft"))
     else:
-        pair = load_pair(args.weights, args.device)
-        target, draft, prompts = pair.target, pair.draft, held_out_prompts(pair, args.prompts)
+        target, draft, tokenizer = load_pair(args.weights, args.device)
     settle(target, draft, DTYPES if args.dtype == "auto" else [getattr(torch, args.dtype)],
            [args.threads] if args.threads else [])
     where = (f"{args.device}, {torch.get_num_threads()} threads; target in {way_of(target)}, draft in {way_of(draft)}")
@@ -79,15 +82,18 @@ def run(args: argparse.Namespace) -> list[dict]:
         return limits(target, draft, where)
     if args.growth:
         return costs(target, draft, where)
-    return speeds(args, target, draft, prompts, where)
+    return speeds(args, Pair(target, draft, tokenizer), where)
 
 
-def speeds(args: argparse.Namespace, target: GPT, draft: GPT, prompts: list[list[int]], where: str) -> list[dict]:
-    gammas = args.gammas or [2, 3, 4, 6]
-    measure(target, draft, prompts[:1], 4, repeats=1)                           # warm up
-    rows = [measure(target, draft, prompts, gamma, seed=args.seed, max_new_tokens=args.max_new_tokens,
-                    capture=captured if args.graphs else None, temperature=temperature)[0] | {"method": "speculative"}
-            for temperature in args.temperatures for gamma in gammas]
+def speeds(args: argparse.Namespace, pair: Pair, where: str) -> list[dict]:
+    """One row for each temperature and gamma; its `text` is what was written behind all prompts, one after another."""
+    gammas, rows = args.gammas or [2, 3, 4, 6], []
+    prompts = held_out_prompts(pair, args.prompts)
+    measure(pair.target, pair.draft, prompts[:1], 4, repeats=1)                 # warm up
+    for temperature, gamma in product(args.temperatures, gammas):
+        row, rounds = measure(pair.target, pair.draft, prompts, gamma, seed=args.seed, temperature=temperature,
+                              max_new_tokens=args.max_new_tokens, capture=captured if args.graphs else None)
+        rows.append(row | {"method": "speculative", "text": pair.tokenizer.decode(tokens_of(rounds))})
     columns = {"T": ("temperature", "g"), "gamma": ("gamma", "d"), "alpha": ("alpha", ".2f"), "c": ("c", ".3f"),
                "v": ("v", ".2f"), "per call": ("tokens_per_target_call", ".2f"),
                "plain/s": ("baseline_tokens_per_s", ",.0f"), "fast/s": ("tokens_per_s", ",.0f"),

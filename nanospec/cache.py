@@ -47,8 +47,6 @@ class Cache:
 
     def write(self, layer: int, slots: Tensor, k: Tensor, v: Tensor, upto: int) -> tuple[Tensor, Tensor]:
         """Put k, v (B, H_kv, T, D) into `slots` (B, T); give back the layer's first `upto` slots of both."""
-        kept = []
-        for one, new in ((self.k[layer], k), (self.v[layer], v)):
-            one[self._row, slots] = new.transpose(1, 2)
-            kept.append(one[:, :upto].transpose(1, 2))                      # (B, H_kv, upto, D)
-        return kept[0], kept[1]
+        self.k[layer][self._row, slots] = k.transpose(1, 2)
+        self.v[layer][self._row, slots] = v.transpose(1, 2)
+        return self.k[layer][:, :upto].transpose(1, 2), self.v[layer][:, :upto].transpose(1, 2)

@@ -12,7 +12,7 @@ from typing import NamedTuple
 
 import torch
 
-from nanospec.errors import DeviceError, PairError
+from nanospec.errors import DeviceError, PairError, one_line
 from nanospec.model import GPT, Config
 from nanospec.tokenizer import Tokenizer
 
@@ -56,10 +56,6 @@ def load_saved(path: Path) -> dict:
         return torch.load(file, map_location="cpu", weights_only=True)
     except (RuntimeError, OSError, EOFError, ValueError, KeyError, pickle.UnpicklingError) as error:
         raise PairError(f"{path} is cut short, or is no checkpoint: {one_line(error)}") from error
-
-
-def one_line(error: Exception) -> str:
-    return (str(error) or type(error).__name__).splitlines()[0]
 
 
 def available(device) -> torch.device:

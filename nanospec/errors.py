@@ -23,3 +23,8 @@ class DeviceError(NanospecError, RuntimeError):
 
 class LogitsError(NanospecError, ArithmeticError):
     """Logits that are not numbers. What was yielded before stands."""
+
+
+def one_line(error: Exception) -> str:
+    """What some other error says, for use in one of these."""
+    return (str(error) or type(error).__name__).splitlines()[0]

@@ -6,7 +6,7 @@ That a whole round can be recorded is decision, not luck: no branch, no shape th
 it carries from one round to the next (the text, the caches, the dice's uniforms) is written in place. `upto`, the
 only plain number in it, is rounded up to a multiple of BUCKET, one recording each.
 
-Not run on a GPU so far. Everything but the recording itself is tested on a CPU, with `Rerun` in its place.
+Not run on a GPU so far. Everything but the recording itself is tested on a CPU, with a stand-in for `Recording`.
 """
 
 from collections.abc import Callable
@@ -37,23 +37,6 @@ class Recording:
 
     def replay(self) -> None:
         self.graph.replay()
-
-
-class Rerun:
-    """Stands in for a Recording where there is no CUDA: does the work again, into the same tensors."""
-
-    def __init__(self, work: Callable[[], tuple], warm_up: Callable[[], None]):
-        for _ in range(3):
-            warm_up()
-        self.work, self.out = work, None
-
-    def replay(self) -> None:
-        new = self.work()
-        if self.out is None:
-            self.out = new
-        for old, one in zip(self.out, new):
-            if isinstance(old, Tensor):
-                old.copy_(one)
 
 
 def captured(step: Step, text: Text, dice: Dice, recording: type = Recording) -> Step:

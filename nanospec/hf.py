@@ -10,8 +10,8 @@ from pathlib import Path
 
 import torch
 
-from nanospec.checkpoint import available, one_line
-from nanospec.errors import PairError
+from nanospec.checkpoint import available
+from nanospec.errors import PairError, one_line
 from nanospec.model import GPT, Config
 
 DTYPES = {"F64": torch.float64, "F32": torch.float32, "F16": torch.float16, "BF16": torch.bfloat16}
@@ -35,13 +35,13 @@ def read_config(path: Path) -> Config:
                       said.get("num_key_value_heads", heads), said["intermediate_size"],
                       said.get("tie_word_embeddings", False), said["rms_norm_eps"],
                       rope.get("rope_theta", said.get("rope_theta", 10_000.0)))
-    except (KeyError, json.JSONDecodeError, UnicodeDecodeError) as error:
+    except (KeyError, TypeError, AttributeError, ZeroDivisionError, json.JSONDecodeError, UnicodeDecodeError) as error:
         raise PairError(f"{path} is not the config of a Llama: {error!r}") from error
 
 
 def load_llama(folder: Path, device="cpu", dtype: torch.dtype = torch.float32) -> GPT:
     """The model in `folder`, ready to decode. FileNotFoundError or PairError if it is not there or not one of these."""
-    folder, theirs = Path(folder), {}
+    device, folder, theirs = available(device), Path(folder), {}
     config = read_config(folder / "config.json")
     for path in sorted(folder.glob("*.safetensors")):
         theirs |= read_safetensors(path)
@@ -51,7 +51,7 @@ def load_llama(folder: Path, device="cpu", dtype: torch.dtype = torch.float32) -
                                for name, parts in names(config).items()})
     except (KeyError, RuntimeError) as error:
         raise PairError(f"{folder} has not the weights its config.json speaks of: {error!r:.200}") from error
-    return model.to(device=available(device), dtype=dtype).requires_grad_(False).eval()
+    return model.to(device=device, dtype=dtype).requires_grad_(False).eval()
 
 
 def read_safetensors(path: Path) -> dict[str, torch.Tensor]:

@@ -9,8 +9,9 @@ from collections.abc import Sequence
 
 import torch
 
+from nanospec.measure import measure_costs
 from nanospec.model import GPT
-from nanospec.settle import median_seconds, step_seconds
+from nanospec.settle import median_seconds
 
 
 def bandwidth(size: int, device: torch.device) -> float:
@@ -37,18 +38,19 @@ def roofline(target: GPT, draft: GPT, gamma: int = 4, context: int = 256) -> dic
     device, size = target.device, weight_bytes(target)
     near, far = bandwidth(size, device), bandwidth(512 * 2 ** 20, device)
     floors = {"target step": size / near, "draft step": weight_bytes(draft) / near, "verification": size / near}
-    took = {"target step": step_seconds(target, 1, context), "draft step": step_seconds(draft, 1, context),
-            "verification": step_seconds(target, gamma + 1, context)}
-    for seconds in (floors, took):
-        seconds["round"] = gamma * seconds["draft step"] + seconds["verification"]
+    floors["round"] = gamma * floors["draft step"] + floors["verification"]
+    costs = measure_costs(target, draft, [gamma + 1], context)
+    took = {"target step": costs.seconds, "draft step": costs.c * costs.seconds,
+            "verification": costs.v[gamma + 1] * costs.seconds, "round": costs.parts(gamma)}
     return {"bytes": size, "bandwidth": near, "bandwidth_of_512_MiB": far,
             "matrix_rate": matrix_rate(target.dtype, device), "gamma": gamma, "floor_seconds": floors, "seconds": took}
 
 
 def growth(target: GPT, draft: GPT, gamma: int = 4, contexts: Sequence[int] = (128, 512, 1024, 2048, 4096),
-           rows: Sequence[int] = (1, 4, 16, 64)) -> list[dict]:
+           rows: Sequence[int] = (4, 16, 64)) -> list[dict]:
     """Seconds of a plain step and of a round's parts against the context, for one row; and against rows, at 256."""
-    points = [(1, context) for context in contexts] + [(count, 256) for count in rows[1:]]
-    return [{"rows": count, "context": context, "plain": step_seconds(target, 1, context, count),
-             "round": gamma * step_seconds(draft, 1, context, count)
-             + step_seconds(target, gamma + 1, context, count)} for count, context in points]
+    points, out = [(1, context) for context in contexts] + [(count, 256) for count in rows], []
+    for count, context in points:
+        costs = measure_costs(target, draft, [gamma + 1], context, rows=count)
+        out.append({"rows": count, "context": context, "plain": costs.seconds, "round": costs.parts(gamma)})
+    return out

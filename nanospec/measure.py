@@ -22,8 +22,13 @@ class Costs:
     v: dict[int, float]
     seconds: float
 
+    def parts(self, gamma: int) -> float:
+        """Seconds of a round by its parts: gamma draft steps and one verification, each measured alone."""
+        return self.seconds * (gamma * self.c + self.v[gamma + 1])
+
 
 def measure_costs(target: GPT, draft: GPT, sizes: Iterable[int], context: int = 256, **settings) -> Costs:
+    """settings: the law's, and `rows` and `repeats` of `step_seconds`."""
     seconds = step_seconds(target, 1, context, **settings)
     v = {m: step_seconds(target, m, context, **settings) / seconds for m in sizes}
     return Costs(step_seconds(draft, 1, context, **settings) / seconds, v, seconds)
@@ -57,12 +62,13 @@ def timed(steps: Iterable) -> tuple[list, list[float]]:
 
 
 def measure(target: GPT, draft: GPT, prompts: Sequence[Sequence[int]], gamma: int, repeats: int = 3, seed: int = 0,
-            max_new_tokens: int = 128, stop: Sequence[int] = (), capture: Callable | None = None, **law) -> tuple[dict, list[Round]]:
+            max_new_tokens: int = 128, stop: Sequence[int] = (), capture: Callable | None = None,
+            **law) -> tuple[dict, list[Round]]:
     """One row of numbers for one gamma, and the rounds behind it.
 
     Plain and speculative runs alternate, prompt by prompt, so that both meet the same machine; a repeat is the same
     seeds and so the same work; speeds are medians over repeats, prompts read included. `overhead` is what a round
-    takes over its parts, gamma draft steps and one verification, each measured alone in the same repeat.
+    takes over its parts, measured in the same repeat.
     """
     request = law | {"max_new_tokens": max_new_tokens, "stop": stop, "capture": capture}
     context = max(len(ids) for ids in prompts) + max_new_tokens // 2        # half-way, where a call costs the mean
@@ -81,7 +87,7 @@ def measure(target: GPT, draft: GPT, prompts: Sequence[Sequence[int]], gamma: in
         costs = measure_costs(target, draft, [gamma + 1], context, repeats=12, **law)
         c.append(costs.c)
         v.append(costs.v[gamma + 1])
-        parts = costs.seconds * (gamma * c[-1] + v[-1])
+        parts = costs.parts(gamma)
         overhead.append(median(round_seconds or [parts]) / parts)
     alpha = alpha_of(rounds)
     row = {"device": str(target.device), "dtype": name_of(target.dtype), "gamma": gamma,

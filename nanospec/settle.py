@@ -5,7 +5,7 @@ All times are medians after a warm-up. A step is what decoding repeats: the mode
 
 from collections.abc import Callable, Sequence
 from functools import partial
-from itertools import islice, product
+from itertools import islice
 from statistics import median
 from time import perf_counter
 from typing import NamedTuple
@@ -75,11 +75,12 @@ def fastest(model: GPT, dtypes: Sequence[torch.dtype] = DTYPES, threads: Sequenc
     """
     before = torch.get_num_threads()
     candidates = []
-    for dtype, packed in product(dtypes, (False, True)):
+    for dtype in dtypes:
         copy = GPT(model.config).to(model.device, dtype).requires_grad_(False)
         copy.load_state_dict(model.state_dict())
-        if not packed or can_pack(copy.embedding.weight):
-            candidates += [(Setting(dtype, count, packed), copy) for count in threads or sorted({1, before})]
+        layouts = (False, True) if can_pack(copy.embedding.weight) else (False,)
+        candidates += [(Setting(dtype, count, packed), copy)
+                       for packed in layouts for count in threads or sorted({1, before})]
     tried = {}
     for setting, copy in candidates * 2:            # in two turns, since a machine has its moods: the better counts
         took = seconds(set_up(copy, setting))

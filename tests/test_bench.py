@@ -52,14 +52,15 @@ def test_the_command(tmp_path):
     rows = json.loads((tmp_path / "b.json").read_text())
     assert [(row["temperature"], row["gamma"], row["method"]) for row in rows] == [
         (t, g, "speculative") for t in (0, 1) for g in (1, 2)]
-    assert (tmp_path / "b.png").exists()
+    assert (tmp_path / "b.png").exists() and all(isinstance(row["text"], str) and row["text"] for row in rows)
     for row in rows:
         assert f"{row['speedup']:.2f}" in done.stdout
         assert row["speedup"] >= 1 or f"{row['speedup']:.2f} lost" in done.stdout
 
 
 @pytest.mark.parametrize("options, words", [(["--gammas", "0"], "gamma"), (["--weights", "nowhere"], "nowhere"),
-                                            (["--max-new-tokens", "9999"], "context")])
+                                            (["--max-new-tokens", "9999"], "context"), (["--prompts", "0"], "--prompts"),
+                                            (["--threads", "-1"], "--threads")])
 def test_bad_requests_are_one_clear_line(options, words):
     done = subprocess.run([sys.executable, "-m", "nanospec.bench", "--device", "cpu", *options], cwd=ROOT,
                           capture_output=True, text=True)

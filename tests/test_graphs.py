@@ -8,13 +8,32 @@ import torch
 from nanospec import graphs
 from nanospec.dice import Dice
 from nanospec.generate import generate
-from nanospec.graphs import Rerun, captured
+from nanospec.graphs import captured
 from nanospec.proof.exact import TableModel
 from nanospec.proof.layers import small_gpt
 from nanospec.speculate import ModelDrafter, speculate, tokens_of
 
 TARGET, DRAFT = small_gpt(11, 3, 1), small_gpt(11, 1, 2)
 SETTINGS = [{"temperature": 0}, {"temperature": 0.8, "top_k": 5, "seed": 3}, {"stop": {4}, "seed": 5}]
+
+
+class Rerun:
+    """Stands in for a Recording: does the work again, into the same tensors."""
+
+    def __init__(self, work, warm_up):
+        for _ in range(3):
+            warm_up()
+        self.work, self.out = work, None
+
+    def replay(self) -> None:
+        new = self.work()
+        if self.out is None:
+            self.out = new
+        for old, one in zip(self.out, new):
+            if isinstance(old, torch.Tensor):
+                old.copy_(one)
+
+
 rerun = partial(captured, recording=Rerun)
 
 

@@ -97,7 +97,9 @@ def test_what_this_gpt_does_not_have_is_refused(tmp_path, change, words):
         read_config(tmp_path / "config.json")
 
 
-@pytest.mark.parametrize("text", ["", "{}", "[1", '{"model_type": "llama"}'])
+@pytest.mark.parametrize("text", ["", "{}", "[1", "[1]", '{"model_type": "llama"}',
+                                  json.dumps(CONFIG | {"num_attention_heads": 0}),
+                                  json.dumps(CONFIG | {"hidden_size": "wide"})])
 def test_a_config_that_is_none(tmp_path, text):
     (tmp_path / "config.json").write_text(text)
     with pytest.raises(PairError, match="not the config of a Llama"):

@@ -16,11 +16,12 @@ from functools import lru_cache, partial
 
 import torch
 
+from nanospec.checkpoint import Pair, load_pair
 from nanospec.dice import Dice
 from nanospec.errors import LogitsError
-from nanospec.checkpoint import Pair, load_pair
 from nanospec.probs import probs
-from nanospec.proof.exact import LawOf, TableModel, WalkingDice, distance, plain_law, walk
+from nanospec.proof.catchers import DRAFT, TABLE
+from nanospec.proof.exact import LawOf, WalkingDice, distance, plain_law, walk
 from nanospec.proof.layers import TOLERANCE
 from nanospec.proof.stats import Fit, goodness_of_fit, pit
 from nanospec.proof.zoo import BUGS, Bug, changed
@@ -87,14 +88,11 @@ def judge(sampler: Sampler, target, draft=None, ids: Sequence[int] = (0,), new: 
         return verdict
     theirs = walked(sampler)
     fit = goodness_of_fit(Counter(drawn), law)
-    off = None if theirs is None else distance(theirs, law)[1]
-    if off is None:
+    if theirs is None:
         verdict = _verdict(fit, "its samples fit the target's law (it could not be walked)")
-    elif off > TOLERANCE:
-        verdict = Verdict(True, f"its law, walked, is {off:.3g} from the target's in total variation", fit.p_value,
-                          samples, fit.visible(FALSE_ALARM, MISS), off)
     else:
-        verdict = _verdict(fit, "every path walked, its law is the target's, and its samples fit it", off)
+        verdict = _verdict(fit, "every path walked, its law is the target's, and its samples fit it",
+                           distance(theirs, law)[1])
     if verdict.wrong and draft is not None and not isinstance(target, Mapping):
         for name, bugs_law in laws_of_the_zoo(target, draft, tuple(ids), new, gamma, **settings):
             known = (distance(theirs, bugs_law)[1] <= TOLERANCE if theirs is not None
@@ -104,10 +102,14 @@ def judge(sampler: Sampler, target, draft=None, ids: Sequence[int] = (0,), new: 
 
 
 def _verdict(fit: Fit, right: str, off: float | None = None) -> Verdict:
-    wrong = fit.p_value < FALSE_ALARM
-    why = "its samples do not fit the target's law" if wrong else right
-    if wrong and off is not None:
-        why += ", although its walked law is: is chance used twice, or a state kept between runs?"
+    if off is not None and off > TOLERANCE:
+        wrong, why = True, f"its law, walked, is {off:.3g} from the target's in total variation"
+    elif fit.p_value < FALSE_ALARM:
+        wrong, why = True, "its samples do not fit the target's law"
+        if off is not None:
+            why += ", although its walked law is: is chance used twice, or a state kept between runs?"
+    else:
+        wrong, why = False, right
     return Verdict(wrong, why, fit.p_value, fit.samples, fit.visible(FALSE_ALARM, MISS), off)
 
 
@@ -172,11 +174,11 @@ def transformed(drawn: Sequence[Sequence[int]], target, draft, ids: Sequence[int
     return goodness_of_fit(Counter(bins.tolist()), {i: 1 / BINS for i in range(BINS)})
 
 
-def long_run(pair: Pair, temperature: float = 0.8, samples: int = 60) -> Verdict:
+def long_run(pair: Pair, bug: Bug = AS_IT_SHIPS, temperature: float = 0.8, samples: int = 60) -> Verdict:
     """T8. Real dice on a trained pair: `samples` texts of 50 tokens, every token judged under the target's own law."""
     task = {"target": pair.target, "draft": pair.draft, "ids": pair.tokenizer.encode("class Queue:\n    def"),
             "new": 50, "gamma": 4, "temperature": temperature}
-    return judge(sampler_with(AS_IT_SHIPS, **task), samples=samples, **task)
+    return judge(sampler_with(bug, **task), samples=samples, **task)
 
 
 def main() -> int:
@@ -184,35 +186,33 @@ def main() -> int:
     parser = argparse.ArgumentParser(prog="python -m nanospec.proof.judge", description=main.__doc__)
     parser.add_argument("--runs", type=int, default=1000, help="of the correct sampler, with other seeds each time")
     runs = parser.parse_args().runs
-    small = {"target": TableModel(3, 8, 0.4), "draft": TableModel(3, 58, 0.4), "ids": [1], "new": 3, "gamma": 2}
-    shipped = load_pair()
-    long = {"target": shipped.target, "draft": shipped.draft, "ids": shipped.tokenizer.encode("class Queue:\n    def"),
-            "new": 50, "gamma": 4}
-    law = {"temperature": 0.7}
+    small = {"target": TABLE, "draft": DRAFT, "ids": [1], "new": 3, "gamma": 2, "temperature": 0.7}
+    pair = load_pair()
 
-    p_values = [judge(sampler_with(AS_IT_SHIPS, **small, **law), samples=500, seed=500 * run, **small, **law).p_value
+    p_values = [judge(sampler_with(AS_IT_SHIPS, **small), samples=500, seed=500 * run, **small).p_value
                 for run in range(runs)]
     below = ", ".join(f"{sum(p < bar for p in p_values)} times below {bar:g}" for bar in (.05, .01, FALSE_ALARM))
-    print(f"{runs:,} runs of the correct sampler, 500 samples each: p {below}; below {FALSE_ALARM:g} it is called wrong")
+    print(f"{runs:,} runs of the correct sampler, 500 samples each: p {below}; below that it is called wrong")
 
     print(f"\n{'':24} {'walked: TV, named':>24} {'2,000 samples of 3 tokens':>26} {'3,000 tokens, real pair':>24}")
     for bug in [AS_IT_SHIPS, *BUGS]:
-        if bug.file != "speculate":
-            continue
-        cells = []
-        for task, samples in ((small, 2_000), (long, 60)):
-            try:
-                verdict = judge(sampler_with(bug, **task, **law), samples=samples, **task, **law)
-            except (IndexError, RuntimeError, LogitsError):         # it writes past the cache, or makes NaN
-                cells += ["falls over"] * (1 + (task is small))
-                continue
-            if task is small:
-                named = "" if not verdict.bugs else "named" if verdict.bugs == [bug.name] else "two names"
-                cells.append("not walked" if verdict.distance is None else f"{verdict.distance:.2g} {named}")
-            seen = verdict.p_value < FALSE_ALARM
-            cells.append(f"p = {verdict.p_value:.2g}" + " missed" * (not seen and bug is not AS_IT_SHIPS))
-        print(f"{bug.name:24} {cells[0]:>24} {cells[1]:>26} {cells[2]:>24}", flush=True)
+        if bug.file == "speculate":
+            walk_says, samples_say = _tried(bug, lambda: judge(sampler_with(bug, **small), **small))
+            _, long_says = _tried(bug, lambda: long_run(pair, bug, temperature=0.7))
+            print(f"{bug.name:24} {walk_says:>24} {samples_say:>26} {long_says:>24}", flush=True)
     return 0
+
+
+def _tried(bug: Bug, verdict_on: Callable[[], Verdict]) -> tuple[str, str]:
+    """What the walk and what the samples say of a bug, in a few words each."""
+    try:
+        verdict = verdict_on()
+    except (IndexError, RuntimeError, LogitsError):         # it writes past the cache, or makes NaN
+        return "falls over", "falls over"
+    named = "" if not verdict.bugs else "named" if verdict.bugs == [bug.name] else "two names"
+    missed = " missed" * (verdict.p_value >= FALSE_ALARM and bug is not AS_IT_SHIPS)
+    return ("not walked" if verdict.distance is None else f"{verdict.distance:.2g} {named}",
+            f"p = {verdict.p_value:.2g}{missed}")
 
 
 if __name__ == "__main__":
