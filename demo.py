@@ -20,9 +20,9 @@ from rich.console import Console, Group
 from rich.live import Live
 from rich.text import Text
 
+from nanospec.checkpoint import WEIGHTS, load_pair
 from nanospec.errors import NanospecError
 from nanospec.generate import generate
-from nanospec.checkpoint import WEIGHTS, load_pair
 from nanospec.measure import alpha_of, measure, measure_costs
 from nanospec.settle import DTYPES, name_of, settle, way_of
 from nanospec.show.figures import draw_speedup
@@ -50,7 +50,7 @@ def parse() -> argparse.Namespace:
     parser.add_argument("--top-k", type=int)
     parser.add_argument("--top-p", type=float)
     parser.add_argument("--seed", type=int, default=0)
-    parser.add_argument("--max-new-tokens", type=int, default=256)
+    parser.add_argument("--max-new-tokens", type=int, help="default: 256, or what the context leaves")
     parser.add_argument("--weights", type=Path, default=WEIGHTS, help="folder of a pair that train_tiny.py wrote")
     parser.add_argument("--device", default="cuda" if torch.cuda.is_available() else "cpu")
     parser.add_argument("--dtype", choices=["auto", "float32", "bfloat16", "float64"], default="auto",
@@ -60,7 +60,7 @@ def parse() -> argparse.Namespace:
     parser.add_argument("--figure", type=Path, metavar="FILE.png", help="speed-up against gamma, beside the theory")
     parser.add_argument("--json", type=Path, metavar="FILE", help="the numbers")
     args = parser.parse_args()
-    if args.max_new_tokens < 1:
+    if args.max_new_tokens is not None and args.max_new_tokens < 1:
         parser.error("--max-new-tokens must be at least 1")
     return args
 
@@ -75,7 +75,8 @@ class Demo:
         settle(self.target, self.draft, DTYPES if args.dtype == "auto" else [getattr(torch, args.dtype)])
         self.ids = [self.pair.tokenizer.end_of_text] + self.pair.tokenizer.encode(args.prompt)
         self.law = {"temperature": args.temperature, "top_k": args.top_k, "top_p": args.top_p}
-        self.settings = self.law | {"max_new_tokens": args.max_new_tokens, "seed": args.seed,
+        new = args.max_new_tokens or max(1, min(256, self.target.config.context - len(self.ids)))
+        self.settings = self.law | {"max_new_tokens": new, "seed": args.seed,
                                     "stop": {self.pair.tokenizer.end_of_text}}
 
     def decode(self, ids: list[int]) -> str:

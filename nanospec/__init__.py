@@ -21,5 +21,5 @@ from nanospec.model import GPT, Config
 from nanospec.speculate import ModelDrafter, Round
 from nanospec.tokenizer import Tokenizer
 
-__all__ = ["Cache", "Config", "Dice", "GPT", "ModelDrafter", "NanospecError", "Pair", "RequestError", "Round", "Tokenizer",
-           "load_pair"]
+__all__ = ["Cache", "Config", "Dice", "GPT", "ModelDrafter", "NanospecError", "Pair", "RequestError", "Round",
+           "Tokenizer", "load_pair"]

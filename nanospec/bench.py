@@ -21,11 +21,11 @@ from nanospec.checkpoint import WEIGHTS, Pair, load_pair
 from nanospec.errors import NanospecError
 from nanospec.graphs import captured
 from nanospec.hf import load_llama
-from nanospec.limits import growth, roofline
+from nanospec.limits import growth, large_pair, roofline, simulated
 from nanospec.measure import held_out_prompts, measure
 from nanospec.model import GPT
 from nanospec.settle import DTYPES, name_of, settle, way_of
-from nanospec.show.figures import draw_speedup
+from nanospec.show.figures import draw_simulated, draw_speedup
 from nanospec.show.terminal import refuse
 from nanospec.speculate import tokens_of
 from nanospec.theory import speedup
@@ -44,13 +44,16 @@ def main() -> int:
     parser.add_argument("--device", default="cuda" if torch.cuda.is_available() else "cpu")
     parser.add_argument("--dtype", choices=["auto", *map(name_of, DTYPES)], default="auto", help="auto: the fastest")
     parser.add_argument("--threads", type=int, help="default: as many as are fastest")
-    parser.add_argument("--against", choices=["hf"], help="compare with transformers on --pair; needs the extra 'bench'")
+    parser.add_argument("--against", choices=["hf"], help="beside transformers, on --pair; needs the extra 'bench'")
     parser.add_argument("--pair", type=Path, metavar="FOLDER", help="Llama checkpoints FOLDER/target and FOLDER/draft")
     parser.add_argument("--roofline", action="store_true", help="this machine's limits, and how far from them we are")
     parser.add_argument("--growth", action="store_true", help="costs against context and rows")
+    parser.add_argument("--large", action="store_true",
+                        help="random weights, 1.1 billion of them, and simulated acceptance: gain against alpha and rows")
     parser.add_argument("--graphs", action="store_true", help="both sides as CUDA graphs; not run on a GPU so far")
     parser.add_argument("--json", type=Path, metavar="FILE", help="the rows")
-    parser.add_argument("--figure", type=Path, metavar="FILE.png", help="speed-up against gamma, last temperature")
+    parser.add_argument("--figure", type=Path, metavar="FILE.png",
+                        help="speed-up against gamma, last temperature; with --large, against alpha")
     args = parser.parse_args()
     if bool(args.against) != bool(args.pair):
         parser.error("--against and --pair belong together")
@@ -69,6 +72,8 @@ def main() -> int:
 
 def run(args: argparse.Namespace) -> list[dict]:
     """Load, settle, measure what was asked for, print it; the rows."""
+    if args.large:
+        return large(args)
     if args.against:
         target, draft = (load_llama(args.pair / name, args.device) for name in ("target", "draft"))
     else:
@@ -126,8 +131,8 @@ def against(args: argparse.Namespace, target: GPT, draft: GPT, where: str) -> li
 
 def limits(target: GPT, draft: GPT, where: str) -> list[dict]:
     found = roofline(target, draft)
-    cells = [[name, f"{1e3 * floor:.2f}", f"{1e3 * found['seconds'][name]:.2f}", f"{found['seconds'][name] / floor:.1f}"]
-             for name, floor in found["floor_seconds"].items()]
+    cells = [[name, f"{1e3 * floor:.2f}", f"{1e3 * took:.2f}", f"{took / floor:.1f}"]
+             for (name, floor), took in zip(found["floor_seconds"].items(), found["seconds"].values())]
     show(["", "floor, ms", "takes, ms", "times the floor"], cells,
          f"{where}; gamma {found['gamma']}. The target's weights are {found['bytes'] / 1e6:.1f} MB; so many bytes are "
          f"read at {found['bandwidth'] / 1e9:.0f} GB/s, 512 MiB at {found['bandwidth_of_512_MiB'] / 1e9:.0f}; "
@@ -141,6 +146,24 @@ def costs(target: GPT, draft: GPT, where: str) -> list[dict]:
          [[str(row["rows"]), f"{row['context']:,}", f"{1e3 * row['plain']:.2f}", f"{1e3 * row['round']:.2f}",
            f"{row['round'] / row['plain']:.2f}"] for row in rows], f"{where}; gamma 4")
     return rows
+
+
+def large(args: argparse.Namespace) -> list[dict]:
+    torch.set_num_threads(args.threads or torch.get_num_threads())
+    target, draft = large_pair(args.device)
+    near = roofline(target, draft)
+    rows = simulated(target, draft, gammas=args.gammas or (2, 4, 8), capture=captured if args.graphs else None)
+    alphas = sorted({row["alpha"] for row in rows})
+    gains = {(row["rows"], row["gamma"], row["alpha"]): f"{row['speedup']:.2f}" for row in rows}
+    show(["rows", "gamma", "plain, ms", "round, ms", *(f"alpha {alpha:g}" for alpha in alphas)],
+         [[str(row["rows"]), str(row["gamma"]), f"{1e3 * row['plain']:.1f}", f"{1e3 * row['round']:.1f}",
+           *(gains[row["rows"], row["gamma"], alpha] for alpha in alphas)] for row in rows if row["alpha"] == alphas[-1]],
+         f"{args.device}, {torch.get_num_threads()} threads, {way_of(target)}; speed-up over plain decoding. A plain "
+         f"step reads {near['bytes'] / 1e9:.2f} GB, {near['bytes'] / near['seconds']['target step'] / 1e9:.0f} GB/s; "
+         f"measured for so many bytes: {near['bandwidth'] / 1e9:.0f}")
+    if args.figure:
+        draw_simulated(rows, f"{args.device}: 1.1 billion random weights, simulated acceptance", args.figure)
+    return [near, *rows]
 
 
 def show(columns: Iterable[str], cells: Sequence[Sequence[str]], caption: str, bold: Sequence[bool] = ()) -> None:

@@ -16,6 +16,8 @@ from nanospec.errors import LogitsError, RequestError
 from nanospec.model import GPT
 from nanospec.probs import probs
 
+Law = Callable[[Tensor], Tensor]        # logits (..., V) -> probabilities (..., V)
+
 
 class Text:
     """The committed tokens of B texts of any lengths.
@@ -84,6 +86,15 @@ def check_law(*laws: Tensor) -> None:
         raise LogitsError("a model's logits hold NaN or infinity: are its weights whole, is its data type wide enough?")
 
 
+def plain_step(target: GPT, cache: Cache, text: Text, law: Law, dice: Dice, upto: int) -> tuple[Tensor, Tensor]:
+    """One token for every row, committed: the token (B,) and the law (B, V) it was drawn from."""
+    cache.length = text.length - 1                          # the last token is committed but not cached yet
+    p_target = law(target(text.last(1), cache, upto)[:, -1])
+    token = dice.pick(p_target)
+    text.commit(token[:, None], 1)
+    return token, p_target
+
+
 @torch.inference_mode()
 def generate(target: GPT, ids: Sequence[int], max_new_tokens: int = 128, temperature: float = 1.0,
              top_k: int | None = None, top_p: float | None = None, seed: int = 0, stop: Sequence[int] = (),
@@ -97,16 +108,8 @@ def generate(target: GPT, ids: Sequence[int], max_new_tokens: int = 128, tempera
     law = partial(probs, temperature=temperature, top_k=top_k, top_p=top_p)
     text = Text([ids], max_new_tokens, target.device)
     dice = dice or Dice([seed], target.device)
-    cache = prefill(target, text)
-
-    def step(upto: int) -> tuple[Tensor, Tensor]:
-        cache.length = text.length - 1                          # the last token is committed but not cached yet
-        p_target = law(target(text.last(1), cache, upto)[:, -1])
-        token = dice.pick(p_target)
-        text.commit(token[:, None], 1)
-        return token, p_target
-
-    run = capture(step, text, dice) if capture else step
+    run = partial(plain_step, target, prefill(target, text), text, law, dice)
+    run = capture(run, text, dice) if capture else run
     for length in range(len(ids), len(ids) + max_new_tokens):
         dice.refill(1)
         token, p_target = run(length)

@@ -72,7 +72,8 @@ def rotate(x: Tensor, rope: Tensor) -> Tensor:
 def can_pack(weight: Tensor) -> bool:
     """Whether this machine has oneDNN kernels for a layout of their own, for this weight's dtype and device."""
     mkldnn = torch.ops.mkldnn
-    return (weight.device.type == "cpu" and torch.backends.mkldnn.is_available() and hasattr(mkldnn, "_linear_pointwise")
+    return (weight.device.type == "cpu" and torch.backends.mkldnn.is_available()
+            and hasattr(mkldnn, "_linear_pointwise")
             and (weight.dtype == torch.float32
                  or weight.dtype == torch.bfloat16 and mkldnn._is_mkldnn_bf16_supported()))
 

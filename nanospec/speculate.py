@@ -19,11 +19,9 @@ from torch import Tensor
 from nanospec.cache import Cache
 from nanospec.dice import Dice
 from nanospec.errors import RequestError
-from nanospec.generate import Text, check_law, check_request, prefill, until
+from nanospec.generate import Law, Text, check_law, check_request, prefill, until
 from nanospec.model import GPT
 from nanospec.probs import probs
-
-Law = Callable[[Tensor], Tensor]        # logits (..., V) -> probabilities (..., V)
 
 
 def verify(drafted: Tensor, q_draft: Tensor, p_target: Tensor, dice: Dice) -> tuple[Tensor, Tensor]:

@@ -9,10 +9,12 @@ from pathlib import Path
 import pytest
 
 from nanospec.checkpoint import save_model
-from nanospec.limits import weight_bytes
+from nanospec.limits import simulated, weight_bytes
 from nanospec.measure import alpha_of, measure, timed
 from nanospec.model import GPT, Config
 from nanospec.proof.layers import small_gpt
+from nanospec.show.figures import draw_simulated
+from nanospec.theory import expected_tokens
 from nanospec.tokenizer import Tokenizer
 
 ROOT = Path(__file__).parent.parent
@@ -59,8 +61,8 @@ def test_the_command(tmp_path):
 
 
 @pytest.mark.parametrize("options, words", [(["--gammas", "0"], "gamma"), (["--weights", "nowhere"], "nowhere"),
-                                            (["--max-new-tokens", "9999"], "context"), (["--prompts", "0"], "--prompts"),
-                                            (["--threads", "-1"], "--threads")])
+                                            (["--max-new-tokens", "9999"], "context"),
+                                            (["--prompts", "0"], "--prompts"), (["--threads", "-1"], "--threads")])
 def test_bad_requests_are_one_clear_line(options, words):
     done = subprocess.run([sys.executable, "-m", "nanospec.bench", "--device", "cpu", *options], cwd=ROOT,
                           capture_output=True, text=True)
@@ -70,8 +72,9 @@ def test_bad_requests_are_one_clear_line(options, words):
 def test_growth_and_roofline_print_what_they_measured(tmp_path):
     """On a pair so small that only their arithmetic is at stake."""
     tokenizer = Tokenizer({bytes([b]): b for b in range(256)})
+    config = Config(257, 64, layers=1, channels=8, heads=2, kv_heads=1, hidden=8)
     for name in ("target.pt", "draft.pt"):
-        save_model(GPT(Config(257, 64, layers=1, channels=8, heads=2, kv_heads=1, hidden=8)), tmp_path / name, tokenizer)
+        save_model(GPT(config), tmp_path / name, tokenizer)
     tokenizer.save(tmp_path / "ranks.tiktoken")
     for option, words in (("--growth", ["4,096", "64", "round / plain"]), ("--roofline", ["times the floor", "GB/s"])):
         command = [sys.executable, "-m", "nanospec.bench", "--device", "cpu", "--weights", str(tmp_path), "--dtype",
@@ -82,6 +85,19 @@ def test_growth_and_roofline_print_what_they_measured(tmp_path):
     took, floors = rows[0]["seconds"], rows[0]["floor_seconds"]
     assert took["round"] == pytest.approx(4 * took["draft step"] + took["verification"])
     assert floors["target step"] == rows[0]["bytes"] / rows[0]["bandwidth"]
+
+
+def test_simulated_acceptance_keeps_what_it_says(tmp_path):
+    """Tokens per round against Eq. 1, over enough rows that chance has no say; and the gain is theirs over the cost."""
+    config = Config(11, 32, layers=1, channels=8, heads=2, kv_heads=1, hidden=8)
+    found = simulated(GPT(config), GPT(config), alphas=(0.0, 0.6, 1.0), gammas=(1, 3), rows=(1000,), context=8, repeats=7)
+    assert [(row["alpha"], row["gamma"]) for row in found] == [(a, g) for g in (1, 3) for a in (0.0, 0.6, 1.0)]
+    for row in found:
+        assert row["tokens_per_target_call"] == pytest.approx(expected_tokens(row["alpha"], row["gamma"]), rel=0.02)
+    gains = [row["speedup"] / expected_tokens(row["alpha"], row["gamma"]) for row in found]
+    assert gains[0] == pytest.approx(gains[1]) == pytest.approx(gains[2])
+    draw_simulated(found, "title", tmp_path / "f.png")
+    assert (tmp_path / "f.png").read_bytes().startswith(b"\x89PNG")
 
 
 def test_the_bytes_of_a_token():

@@ -70,8 +70,8 @@ class Exploit:
         return exec, ("raise SystemExit('code ran')",)
 
 
-@pytest.mark.parametrize("foreign", [
-    b"hello", b"\x00" * 1000, pickle.dumps({"config": 1}), pickle.dumps(Exploit())], ids=["text", "zeros", "pickle", "code"])
+@pytest.mark.parametrize("foreign", [b"hello", b"\x00" * 1000, pickle.dumps({"config": 1}), pickle.dumps(Exploit())],
+                         ids=["text", "zeros", "pickle", "code"])
 @pytest.mark.filterwarnings("ignore:Detected pickle protocol")
 def test_a_file_that_is_no_checkpoint(folder, foreign):
     (folder / "draft.pt").write_bytes(foreign)

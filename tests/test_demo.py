@@ -10,7 +10,8 @@ import pytest
 import torch
 
 from demo import PROMPT
-from nanospec.checkpoint import load_pair
+from nanospec.checkpoint import load_pair, save_model
+from nanospec.model import GPT, Config
 from nanospec.speculate import ModelDrafter, speculate, tokens_of
 
 ROOT = Path(__file__).parent.parent
@@ -72,6 +73,17 @@ def test_the_steps_show_every_coin():
     assert len(coins) > 10
     assert all((float(u) <= float(prob)) if sign == "<" else (float(u) >= float(prob)) for u, sign, prob in coins)
     assert "residual" in done.stdout and "bonus" in done.stdout
+
+
+def test_the_default_length_fits_a_small_context(tmp_path):
+    tokenizer = load_pair().tokenizer
+    config = Config(1024, 64, layers=1, channels=8, heads=2, kv_heads=1, hidden=8)
+    for name in ("target.pt", "draft.pt"):
+        save_model(GPT(config), tmp_path / name, tokenizer)
+    tokenizer.save(tmp_path / "ranks.tiktoken")
+    done = demo("--weights", str(tmp_path), "--dtype", "float32", "--gamma", "2", "--json", str(tmp_path / "row.json"))
+    assert done.returncode == 0, done.stderr
+    assert json.loads((tmp_path / "row.json").read_text())["rounds"] >= 6
 
 
 def test_a_single_token():

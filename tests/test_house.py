@@ -6,8 +6,10 @@ from pathlib import Path
 import pytest
 
 ROOT = Path(__file__).parent.parent
-FLOORS = [["errors", "dice", "probs", "tokenizer", "cache", "theory"], ["data", "model", "checkpoint", "generate", "speculate"],
-          ["drafters", "rules", "serve", "graphs", "hf"], ["proof", "show", "settle", "measure", "limits", "against", "bench"]]
+FLOORS = [["errors", "dice", "probs", "tokenizer", "cache", "theory"],
+          ["data", "model", "checkpoint", "generate", "speculate"],
+          ["drafters", "rules", "serve", "graphs", "hf"],
+          ["proof", "show", "settle", "measure", "limits", "against", "bench"]]
 FILES = sorted((ROOT / "nanospec").rglob("*.py"))
 SCRIPTS = [ROOT / "train_tiny.py", ROOT / "demo.py"]
 names = [str(path.relative_to(ROOT)) for path in FILES]

@@ -55,7 +55,7 @@ def test_nothing_is_wider_than_the_window(width):
 
 
 def test_without_colour_every_mark_is_still_told_apart():
-    """NO_COLOR: the refused are struck through (9), replacements underlined (4), the bonus bold (1), nothing coloured."""
+    """NO_COLOR: the refused are struck through (9), replacements underlined (4), the bonus bold (1), no colour."""
     view = a_view()
     text = printed(lambda console: view.panels(console), 60, force_terminal=True, no_color=True)
     assert not COLOUR.search(text)

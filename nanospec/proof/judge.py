@@ -1,4 +1,4 @@
-"""A verdict on a sampler that somebody wrote: does it draw from the target's law, how sure is that, and which bug is it?
+"""A verdict on a sampler that somebody wrote: is its law the target's, how sure is that, and which bug is it?
 
     judge(lambda dice: tokens_of(speculate(target, ModelDrafter(draft), [1], 2, 3, dice=dice)), target, draft, [1], 3)
 
@@ -182,7 +182,7 @@ def long_run(pair: Pair, bug: Bug = AS_IT_SHIPS, temperature: float = 0.8, sampl
 
 
 def main() -> int:
-    """python -m nanospec.proof.judge: how often the judge accuses the correct sampler, and what it misses of the zoo."""
+    """python -m nanospec.proof.judge: how often it accuses the correct sampler, and what it misses of the zoo."""
     parser = argparse.ArgumentParser(prog="python -m nanospec.proof.judge", description=main.__doc__)
     parser.add_argument("--runs", type=int, default=1000, help="of the correct sampler, with other seeds each time")
     runs = parser.parse_args().runs

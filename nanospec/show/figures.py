@@ -32,6 +32,25 @@ def draw_speedup(gammas: Sequence[int], measured: Sequence[float], predicted: Se
     figure.savefig(path, format="png", dpi=160)
 
 
+def draw_simulated(found: Sequence[dict], title: str, path: Path) -> None:
+    """Speed-up against acceptance, a line for each gamma, a panel for each number of rows."""
+    counts, gammas = ([*dict.fromkeys(row[key] for row in found)] for key in ("rows", "gamma"))
+    figure, panels = _figure(title, len(counts))
+    top = 1.08 * max(row["speedup"] for row in found)
+    for axes, count in zip(panels, counts):
+        for gamma, colour in zip(gammas, (AMBER, GREEN, BLUE, INK)):
+            rows = [row for row in found if row["rows"] == count and row["gamma"] == gamma]
+            axes.plot([row["alpha"] for row in rows], [row["speedup"] for row in rows], color=colour, marker="o",
+                      markersize=5, linewidth=2, label=f"γ = {gamma}")
+        axes.axhline(1, color=INK, linewidth=1)
+        axes.set_ylim(0, top)
+        axes.set_xlabel("α, acceptance")
+        axes.set_title(f"{count} text{'s' * (count > 1)} at once", loc="left", color=INK, fontsize=10)
+    panels[0].set_ylabel("times as fast as plain decoding")
+    panels[0].legend(frameon=False, loc="upper left")
+    figure.savefig(path, format="png", dpi=160)
+
+
 def draw_losses(history: Sequence[tuple[int, int, float, float]], phases: Sequence[str], path: Path) -> None:
     """Loss curves from (phase, step, loss, held-out loss): cross-entropy of both models, then the distillation's KL."""
     figure, panels = _figure("training", 2)
