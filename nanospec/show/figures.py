@@ -13,7 +13,7 @@ GREEN, AMBER, BLUE, INK, FAINT = "#2a9d5c", "#d9902f", "#3f72c8", "#26303a", "#9
 def draw_speedup(gammas: Sequence[int], measured: Sequence[float], predicted: Sequence[float],
                  ideal: Sequence[float], title: str, path: Path) -> None:
     """Speed-up over plain decoding against gamma: measured, predicted with v(gamma + 1), and Theorem 3.8 (v = 1)."""
-    figure, (axes,) = _figure(title, 1)
+    figure, (axes,) = blank(title, 1)
     lines = [(ideal, FAINT, ":", "", "Theorem 3.8: checking is free"),
              (predicted, BLUE, "--", "", "tokens per call / (γc + v)"),
              (measured, GREEN, "-", "o", "measured")]
@@ -35,7 +35,7 @@ def draw_speedup(gammas: Sequence[int], measured: Sequence[float], predicted: Se
 def draw_simulated(found: Sequence[dict], title: str, path: Path) -> None:
     """Speed-up against acceptance, a line for each gamma, a panel for each number of rows."""
     counts, gammas = ([*dict.fromkeys(row[key] for row in found)] for key in ("rows", "gamma"))
-    figure, panels = _figure(title, len(counts))
+    figure, panels = blank(title, len(counts))
     top = 1.08 * max(row["speedup"] for row in found)
     for axes, count in zip(panels, counts):
         for gamma, colour in zip(gammas, (AMBER, GREEN, BLUE, INK)):
@@ -53,7 +53,7 @@ def draw_simulated(found: Sequence[dict], title: str, path: Path) -> None:
 
 def draw_losses(history: Sequence[tuple[int, int, float, float]], phases: Sequence[str], path: Path) -> None:
     """Loss curves from (phase, step, loss, held-out loss): cross-entropy of both models, then the distillation's KL."""
-    figure, panels = _figure("training", 2)
+    figure, panels = blank("training", 2)
     labels = {"target": GREEN, "draft": AMBER, "distil": BLUE}
     for number, phase in enumerate(phases):
         axes = panels[phase == "distil"]
@@ -72,7 +72,8 @@ def draw_losses(history: Sequence[tuple[int, int, float, float]], phases: Sequen
     figure.savefig(path, format="png", dpi=160)
 
 
-def _figure(title: str, panels: int) -> tuple[Figure, list[Axes]]:
+def blank(title: str, panels: int) -> tuple[Figure, list[Axes]]:
+    """A figure with so many empty panels, side by side, in the house style."""
     figure = Figure(figsize=(4.4 + 3.6 * panels, 4.6), layout="constrained")
     figure.suptitle(title, x=0.02, ha="left", color=INK, fontsize=12, fontweight="bold")
     axes = list(figure.subplots(1, panels, squeeze=False)[0])
