@@ -1,4 +1,4 @@
-"""What every lesson uses: dice for a single text, a table to print, a picture to draw, and the opening of a text."""
+"""What every lesson uses: dice for a single text, a table to print, a picture to draw."""
 
 from collections.abc import Sequence
 from pathlib import Path

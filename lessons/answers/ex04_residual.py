@@ -1,0 +1,19 @@
+"""Exercise 4: the residual, for many texts at once.
+
+difficulty 2 of 5, about 15 minutes, about 4 lines; lesson 6
+check: python -m lessons.check 4
+"""
+
+
+def residual(p_target, q_draft):
+    """What must be drawn from after a refusal: what the target has and the draft did not cover.
+
+    p_target, q_draft: (B, V) float64 tensors, each row a law.  Returns (B, V): row b is max(0, p_target - q_draft),
+    divided by its sum. Where nothing is left (both laws are the same; nothing is ever refused there) the row is
+    p_target, so that no nan gets into a batch.
+
+    Worked: rows [.5, .5] and [.8, .2] give [0, 1]; rows [.5, .5] and [.5, .5] give [.5, .5].
+    """
+    left = (p_target - q_draft).clamp(min=0)
+    total = left.sum(-1, keepdim=True)
+    return (left / total.where(total > 0, 1)).where(total > 0, p_target)

@@ -1,0 +1,26 @@
+"""Exercise 8: temperature and top-k, the same for both models.
+
+difficulty 3 of 5, about 20 minutes, about 8 lines; lesson 8
+check: python -m lessons.check 8
+"""
+
+import torch
+
+
+def law(logits, temperature, top_k):
+    """Logits to probabilities. What is sampled from and what is reported both come from here.
+
+    logits: (V,) float64 tensor, may hold -inf.  temperature: >= 0, divides the logits; 0 is an exact one-hot at the
+    greatest.  top_k: int or None; keeps the k most likely tokens, the others get 0 and the rest adds up to 1 again.
+    Returns (V,) float64.
+
+    Worked: logits [0, log 3]: temperature 1 gives [.25, .75], 0.5 gives [.1, .9], 0 gives [0, 1]; top_k = 1, [0, 1].
+    """
+    if temperature == 0:
+        one_hot = torch.zeros_like(logits)
+        one_hot[logits.argmax()] = 1
+        return one_hot
+    logits = logits / temperature
+    if top_k is not None and top_k < len(logits):
+        logits = logits.masked_fill(logits < logits.topk(top_k).values[-1], float("-inf"))
+    return logits.softmax(-1)

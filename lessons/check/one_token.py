@@ -1,0 +1,313 @@
+"""Exercises 1 to 4: a die, a distance, one guess, what is left of the target."""
+
+import torch
+import torch.nn.functional as F
+
+from lessons.check.engine import Exercise, Failure, Row, Seen, fits, law_like, look, token, values, wrong
+
+
+def law(*numbers: float) -> torch.Tensor:
+    return torch.tensor(numbers, dtype=torch.float64)
+
+
+PAIRS = {       # p_target, q_draft
+    "worked example": (law(.5, .5), law(.8, .2)),
+    "four tokens": (law(.4, .3, .2, .1), law(.1, .2, .3, .4)),
+    "the target forbids a token": (law(.5, .3, .2, 0), law(.2, .2, .3, .3)),
+    "the draft forbids a token": (law(.3, .4, .2, .1), law(.6, .1, .3, 0)),
+    "nothing in common": (law(.7, .3, 0, 0), law(0, 0, .5, .5)),
+    "a draft too sure": (law(.6, .3, .1), law(.9, .06, .04)),
+    "a certain draft": (law(.2, .3, .5), law(0, 0, 1)),
+    "a certain target": (law(0, 1, 0), law(.3, .3, .4)),
+}
+EQUAL = (law(.2, .3, .5), law(.2, .3, .5))
+
+
+# 1. pick
+
+WEIGHTS = {"[2, 0, 6]": law(2, 0, 6), "[.1, .2, .3, .4]": law(.1, .2, .3, .4), "[0, 0, 5]": law(0, 0, 5),
+           "[3, 1, 4, 1, 5, 9]": law(3, 1, 4, 1, 5, 9) / 23 * 24}
+STEPS = 11 * 240        # places of u between 0 and 1: all ends of the pieces above fall between two of them
+
+
+def pick_contract(f) -> None:
+    token(f.pick(law(1, 1), 0.25), 2, "pick")
+
+
+def pick_law(f) -> list[Seen]:
+    found = []
+    for name, weights in WEIGHTS.items():
+        def law_of(weights=weights):
+            share: dict = {}
+            for step in range(STEPS):
+                chosen = int(f.pick(weights.clone(), (step + 0.5) / STEPS))
+                share[chosen] = share.get(chosen, 0) + 1
+            # The share of the steps, rounded to the nearest it can be: a piece's end falls inside one step.
+            return {key: round(count / STEPS, 2) for key, count in share.items()}
+        right = {i: round(w, 2) for i, w in enumerate((weights / weights.sum()).tolist()) if w}
+        found.append(values(f"weights {name}, u all over 0..1: share of u that gives each index", law_of, right))
+    return found
+
+
+def pick_edges(f) -> list[Seen]:
+    return [values("the ends of u", lambda: {
+        "[0, 1], u = 0": f.pick(law(0, 1), 0.0), "[1, 0], u = 0.999": f.pick(law(1, 0), 0.999),
+        "[0, 3, 0, 1], u = 0": f.pick(law(0, 3, 0, 1), 0.0)},
+        {"[0, 1], u = 0": 1, "[1, 0], u = 0.999": 0, "[0, 3, 0, 1], u = 0": 1})]
+
+
+def first(where) -> int:
+    return int(where.nonzero()[0])
+
+
+PICK = Exercise(
+    "ex01_pick.py", ("pick",), pick_contract,
+    {"worked number": lambda f: [values("weights [2, 0, 6], u = 0.25", lambda: {"index": f.pick(law(2, 0, 6), 0.25)},
+                                        {"index": 2})],
+     "exact distribution": pick_law, "edges": pick_edges},
+    [wrong("zero-weight-at-zero", "you compare with >=, so that u = 0 takes a token that has no weight at all",
+           pick=lambda w, u: first(w.cumsum(0) >= u * w.sum())),
+     wrong("total-forgotten", "you compare u with the pieces' ends without multiplying it by the total",
+           pick=lambda w, u: first(w.cumsum(0) > u)),
+     wrong("not-cumulative", "you compare u with each token's own weight, not with where its piece ends",
+           pick=lambda w, u: first(w > u * w.sum())),
+     wrong("always-the-likeliest", "you always take the likeliest token: that is greedy decoding, not a die",
+           pick=lambda w, u: int(w.argmax())),
+     wrong("all-alike", "you give every token the same chance, whatever its weight",
+           pick=lambda w, u: int(u * len(w))),
+     wrong("one-too-early", "you return the piece before the one that u hits",
+           pick=lambda w, u: max(0, first(w.cumsum(0) > u * w.sum()) - 1)),
+     wrong("weights-softmaxed", "you take a softmax of the weights: they are weights already, not logits",
+           pick=lambda w, u: first(w.softmax(0).cumsum(0) > u))],
+    ("Lay the weights end to end on a line. Where does each token's piece end?",
+     "`cumsum` gives the ends; the last one is the total. Which end is the first beyond u * total?",
+     "ends = cumulative sums; take the first index with ends > u * ends[-1]. `nonzero()` lists where that is true."),
+    [("nanospec.dice", "Dice")])
+
+
+# 2. total variation
+
+def distances(f) -> list[Seen]:
+    cases = PAIRS | {"equal": EQUAL}
+    return [values("pairs of laws", lambda: {name: f.total_variation(*pair) for name, pair in cases.items()},
+                   {name: float(1 - a.minimum(b).sum()) for name, (a, b) in cases.items()})]
+
+
+def distance_contract(f) -> None:
+    found = f.total_variation(law(.5, .5), law(.5, .5))
+    if not isinstance(found, (float, int)) and not (isinstance(found, torch.Tensor) and found.numel() == 1):
+        raise Failure(f"total_variation must return a number; it returned {found!r:.80}")
+
+
+TOTAL_VARIATION = Exercise(
+    "ex02_total_variation.py", ("total_variation",), distance_contract,
+    {"worked number": lambda f: [values("[.5, .5] and [.8, .2]",
+                                        lambda: {"distance": f.total_variation(*PAIRS["worked example"])},
+                                        {"distance": .3})],
+     "eight pairs": distances},
+    [wrong("not-halved", "you count every moved piece twice, where it leaves and where it arrives: take half the sum",
+           total_variation=lambda a, b: (a - b).abs().sum()),
+     wrong("greatest-difference", "you take the greatest difference; all of them count",
+           total_variation=lambda a, b: (a - b).abs().max()),
+     wrong("signs-kept", "you add differences with their signs, and they cancel",
+           total_variation=lambda a, b: (a - b).sum() / 2),
+     wrong("squares", "you take the Euclidean distance; total variation adds absolute differences",
+           total_variation=lambda a, b: (a - b).square().sum().sqrt()),
+     wrong("mean", "you take the mean of the differences; it is a sum",
+           total_variation=lambda a, b: (a - b).abs().mean()),
+     wrong("overlap", "that is what the laws have in common, 1 minus their distance",
+           total_variation=lambda a, b: a.minimum(b).sum())],
+    ("If you pour one bar chart into the other, how much must be moved?",
+     "Every unit that is moved makes two differences smaller.",
+     "half of the sum of |one - other|"),
+    [("nanospec.theory", "acceptance"), ("nanospec.proof.exact", "distance")])
+
+
+# 3. keep or replace
+
+def token_of(f, pair, dice) -> tuple[int, int]:
+    p_target, q_draft = pair
+    x = dice.pick(q_draft)
+    return x, token(f.keep_or_replace(x, p_target.clone(), q_draft.clone(), dice), len(p_target), "keep_or_replace")
+
+
+def keep_contract(f) -> None:
+    p_target, q_draft = PAIRS["four tokens"]
+    for seed in range(3):                                           # a guess that the target likes better always stands
+        token(f.keep_or_replace(0, p_target, q_draft, Row(seed=seed)), 4, "keep_or_replace")
+
+
+def keep_law(f) -> list[Seen]:
+    return [look(f"{name}: p_target {pair[0].tolist()}, q_draft {pair[1].tolist()}",
+                 lambda dice, pair=pair: token_of(f, pair, dice)[1], dict(enumerate(pair[0].tolist())))
+            for name, pair in PAIRS.items()]
+
+
+def keep_pace(f) -> list[Seen]:
+    """A replacement is never the guess itself, so the guess comes out as often as it is kept."""
+    return [look(f"{name}: is the guess kept as often as it can be?",
+                 lambda dice, pair=pair: "kept" if len(set(token_of(f, pair, dice))) == 1 else "replaced",
+                 {"kept": (both := float(pair[0].minimum(pair[1]).sum())), "replaced": 1 - both})
+            for name, pair in PAIRS.items()]
+
+
+def keep_worked(f) -> list[Seen]:
+    p_target, q_draft = PAIRS["worked example"]
+    return [look("p_target [.5, .5], q_draft [.8, .2], x = 0",
+                 lambda dice: token(f.keep_or_replace(0, p_target.clone(), q_draft.clone(), dice), 2,
+                                    "keep_or_replace"), {0: .625, 1: .375})]
+
+
+def rule(coin, replacement):
+    """keep_or_replace with another coin, or another law to replace from."""
+    def keep_or_replace(x, p_target, q_draft, dice):
+        return x if dice.flip(coin(x, p_target, q_draft)) else dice.pick(replacement(x, p_target, q_draft))
+    return keep_or_replace
+
+
+def ratio(x, p, q):
+    return min(1, p[x] / q[x])
+
+
+def left(x, p, q):
+    return (p - q).clamp(min=0)
+
+
+def without(x, p, q):
+    return p * (1 - F.one_hot(torch.tensor(x), len(p)))
+
+
+KEEP_OR_REPLACE = Exercise(
+    "ex03_keep_or_replace.py", ("keep_or_replace",), keep_contract,
+    {"worked number": keep_worked, "exact distribution": keep_law, "kept as often as it can be": keep_pace},
+    [wrong("residual-is-target", "after a refusal you draw from p_target, so that what the draft covered already is "
+           "drawn a second time; draw from max(0, p_target - q_draft)", keep_or_replace=rule(ratio, lambda x, p, q: p)),
+     wrong("residual-pointwise", "after a refusal you leave out the guess only, or take q_draft away there only; "
+           "take it "
+           "away from every token", keep_or_replace=rule(ratio, without)),
+     wrong("residual-softmaxed", "you softmax the residual: it holds weights, not logits, and its zeros must stay "
+           "zeros",
+           keep_or_replace=rule(ratio, lambda x, p, q: left(x, p, q).softmax(0))),
+     wrong("residual-absolute", "you draw from |p_target - q_draft|: where the draft has more, nothing is left, not "
+           "more",
+           keep_or_replace=rule(ratio, lambda x, p, q: (p - q).abs())),
+     wrong("residual-reversed", "you draw from max(0, q_draft - p_target): the letters are the wrong way round",
+           keep_or_replace=rule(ratio, lambda x, p, q: (q - p).clamp(min=0))),
+     wrong("residual-unclamped", "you draw from p_target - q_draft, negative weights and all: cut them off at 0",
+           keep_or_replace=rule(ratio, lambda x, p, q: p - q)),
+     wrong("residual-argmax", "you replace by the likeliest token of the residual; draw from it",
+           keep_or_replace=rule(ratio, lambda x, p, q: F.one_hot(left(x, p, q).argmax(), len(p)))),
+     wrong("replaced-from-draft", "you replace by a new draw from the draft; the target must decide",
+           keep_or_replace=rule(ratio, lambda x, p, q: q)),
+     wrong("ratio-flipped", "you keep the guess with q_draft / p_target; it is p_target / q_draft",
+           throw="flip", keep_or_replace=rule(lambda x, p, q: min(1, q[x] / p[x]) if p[x] else 1, left)),
+     wrong("accept-everything", "you keep every guess: the text is the draft's",
+           keep_or_replace=lambda x, p, q, dice: x),
+     wrong("coin-is-target", "you keep the guess with probability p_target(x) and replace it from the residual; the "
+           "coin "
+           "is min(1, p_target(x) / q_draft(x))", throw="flip", keep_or_replace=rule(lambda x, p, q: p[x], left)),
+     wrong("lenience", "your coin is kinder than the ratio, min(1, p / (0.8 q)): faster, and no longer lossless",
+           throw="flip", keep_or_replace=rule(lambda x, p, q: min(1, p[x] / (.8 * q[x])), left)),
+     wrong("threshold-acceptance", "you keep a guess whenever the target gives it more than a half: faster, and no "
+           "longer "
+           "lossless", throw="flip", keep_or_replace=rule(lambda x, p, q: ratio(x, p, q) + float(p[x] > .5), left)),
+     wrong("kept-if-likelier", "you keep a guess that the target finds likelier, and none else; where the draft has "
+           "more, "
+           "throw the coin", throw="flip", keep_or_replace=rule(lambda x, p, q: float(p[x] >= q[x]), left)),
+     wrong("sample-and-match", "the guess has no say: you draw from p_target, or keep the guess with p_target(x) "
+           "alone, "
+           "and it stands with probability sum p q instead of sum min(p, q)",
+           keep_or_replace=lambda x, p, q, dice: dice.pick(p))],
+    ("The draft proposed x more often than the target would. Which share of its proposals may stand?",
+     "A coin with min(1, p_target[x] / q_draft[x]); if it falls, something must make up for the tokens that the draft "
+     "proposes too rarely. Which, and by how much?",
+     "if dice.flip(min(1, p_target[x] / q_draft[x])): return x; otherwise dice.pick(...) from what p_target has above "
+     "q_draft, token by token, and 0 elsewhere"),
+    [("nanospec.speculate", "verify")],
+    {"real dice": lambda f: fits(lambda dice: token_of(f, PAIRS["four tokens"], dice)[1],
+                                 dict(enumerate(PAIRS["four tokens"][0].tolist())))})
+
+
+# 4. the residual
+
+ROWS = {name: pair for name, pair in PAIRS.items() if len(pair[0]) == 4}
+BATCH = (torch.stack([p for p, _ in ROWS.values()] + [law(.1, .2, .3, .4)]),
+         torch.stack([q for _, q in ROWS.values()] + [law(.1, .2, .3, .4)]))
+NAMES = [*ROWS, "both the same"]
+
+
+def residual_contract(f) -> None:
+    for rows in (1, len(NAMES)):
+        law_like(f.residual(BATCH[0][:rows].clone(), BATCH[1][:rows].clone()), (rows, 4), "residual")
+
+
+def residual_values(f) -> list[Seen]:
+    expected = []
+    for p, q in zip(*(side.tolist() for side in BATCH)):
+        over = [max(0.0, a - b) for a, b in zip(p, q)]
+        expected.append([one / sum(over) for one in over] if sum(over) else p)
+
+    def got() -> dict:
+        rows = law_like(f.residual(BATCH[0].clone(), BATCH[1].clone()), (len(NAMES), 4), "residual").tolist()
+        return {f"{name}, token {i}": one for name, row in zip(NAMES, rows) for i, one in enumerate(row)}
+
+    return [values("five rows at once", got, {f"{name}, token {i}": one for name, row in zip(NAMES, expected)
+                                              for i, one in enumerate(row)})]
+
+
+def residual_law(f) -> list[Seen]:
+    def token_with(p_target, q_draft, dice):
+        x = dice.pick(q_draft)
+        if dice.flip(min(1, p_target[x] / q_draft[x])):
+            return x
+        return dice.pick(law_like(f.residual(p_target[None], q_draft[None]), (1, len(p_target)), "residual")[0])
+    return [look(f"{name}: keep or replace, with your residual",
+                 lambda dice, pair=pair: token_with(*pair, dice), dict(enumerate(pair[0].tolist())))
+            for name, pair in PAIRS.items()]
+
+
+def normal(weights, dim=-1):
+    return weights / weights.sum(dim, keepdim=True)
+
+
+def over(p, q):
+    return (p - q).clamp(min=0)
+
+
+def guarded(p, q, weights):
+    return normal(weights).where(over(p, q).sum(-1, keepdim=True) > 0, p)
+
+
+RESIDUAL = Exercise(
+    "ex04_residual.py", ("residual",), residual_contract,
+    {"worked number": lambda f: [values("[.5, .5] and [.8, .2]; [.5, .5] and [.5, .5]", lambda: {
+        f"row {b}, token {i}": one for b, row in enumerate(f.residual(
+            torch.stack([law(.5, .5)] * 2), torch.stack([law(.8, .2), law(.5, .5)])).tolist())
+        for i, one in enumerate(row)},
+        {"row 0, token 0": 0.0, "row 0, token 1": 1.0, "row 1, token 0": .5, "row 1, token 1": .5})],
+     "values": residual_values, "exact distribution": residual_law},
+    [wrong("zero-residual-nan", "where both laws are the same nothing is left, and you divide 0 by 0",
+           residual=lambda p, q: normal(over(p, q))),
+     wrong("residual-not-normalised", "your rows do not add up to 1: divide each by its sum",
+           residual=lambda p, q: over(p, q).where(over(p, q).sum(-1, keepdim=True) > 0, p)),
+     wrong("residual-unclamped", "you left the negative differences in: cut them off at 0",
+           residual=lambda p, q: guarded(p, q, p - q)),
+     wrong("residual-absolute", "you took |p_target - q_draft|: where the draft has more, nothing is left, not more",
+           residual=lambda p, q: guarded(p, q, (p - q).abs())),
+     wrong("residual-reversed", "you took max(0, q_draft - p_target): the letters are the wrong way round",
+           residual=lambda p, q: guarded(p, q, over(q, p))),
+     wrong("residual-softmaxed", "you softmaxed the residual: it holds weights, not logits, and its zeros must stay "
+           "zeros",
+           residual=lambda p, q: over(p, q).softmax(-1).where(over(p, q).sum(-1, keepdim=True) > 0, p)),
+     wrong("residual-is-target", "you return the target's own law: what the draft covered already is drawn again",
+           residual=lambda p, q: p),
+     wrong("wrong-dimension", "you divide by sums over the rows of the batch: texts must not mix; sum over the tokens",
+           residual=lambda p, q: normal(over(p, q), 0).nan_to_num(0).where(over(p, q).sum(-1, keepdim=True) > 0, p)),
+     wrong("one-sum-for-all", "you divide by the sum over the whole batch: every row has its own",
+           residual=lambda p, q: (over(p, q) / over(p, q).sum()).where(over(p, q).sum(-1, keepdim=True) > 0, p))],
+    ("After a refusal, which tokens has the draft proposed too rarely, and by how much?",
+     "`clamp(min=0)` cuts off what is negative; `sum(-1, keepdim=True)` gives each row's own sum. What if that is 0?",
+     "left = (p_target - q_draft).clamp(min=0); total = left.sum(-1, keepdim=True); left / total where total > 0, else "
+     "p_target: tensor.where(condition, other) chooses, but the division must not see the zeros"),
+    [("nanospec.speculate", "verify")])
+EXERCISES = [PICK, TOTAL_VARIATION, KEEP_OR_REPLACE, RESIDUAL]

@@ -1,0 +1,16 @@
+"""Exercise 1: throw the die.
+
+difficulty 1 of 5, about 10 minutes, about 2 lines; lesson 1
+check: python -m lessons.check 1
+"""
+
+
+def pick(weights, u):
+    """The token that the number u stands for.
+
+    weights: (V,) float64 tensor, none negative, of any positive total.  u: a number, 0 <= u < 1.
+    Returns an int: the first index whose cumulative weight exceeds u times the total.
+
+    Worked: weights [2, 0, 6] and u = 0.25 give 2. The pieces end at 2, 2 and 8; 0.25 * 8 = 2 is exceeded first by 8.
+    """
+    raise NotImplementedError

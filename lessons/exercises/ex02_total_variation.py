@@ -1,0 +1,15 @@
+"""Exercise 2: how far apart are two laws?
+
+difficulty 1 of 5, about 5 minutes, about 1 line; lesson 1
+check: python -m lessons.check 2
+"""
+
+
+def total_variation(one, other):
+    """The probability that would have to be moved to turn one law into the other.
+
+    one, other: (V,) float64 tensors that add up to 1.  Returns a float in 0..1.
+
+    Worked: [.5, .5] and [.8, .2] give .3. Equal laws give 0, laws without a token in common 1.
+    """
+    raise NotImplementedError

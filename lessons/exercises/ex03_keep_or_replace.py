@@ -1,0 +1,18 @@
+"""Exercise 3: keep the guess or replace it. The heart of speculative decoding.
+
+difficulty 2 of 5, about 20 minutes, about 4 lines; lesson 5
+check: python -m lessons.check 3
+"""
+
+
+def keep_or_replace(x, p_target, q_draft, dice):
+    """A token with the law p_target, made from a guess x with the law q_draft.
+
+    x: int, drawn from q_draft.  p_target, q_draft: (V,) float64 tensors that add up to 1.
+    dice: dice.flip(prob) -> bool; dice.pick(weights) -> int, in proportion to weights (V,) of any total.
+    Returns an int: x, kept with probability min(1, p_target(x) / q_draft(x)); or else a draw from what the draft left
+    uncovered, max(0, p_target - q_draft).
+
+    Worked: p_target [.5, .5], q_draft [.8, .2], x = 0: kept with probability .625; if it falls, always token 1.
+    """
+    raise NotImplementedError

@@ -1,0 +1,56 @@
+"""Exercise 11: spot the bug: six rules, who is honest, and how far off are the others?
+
+difficulty 3 of 5, about 30 minutes, 6 verdicts; lesson 11
+check: python -m lessons.check 11
+"""
+
+import torch
+
+P_TARGET = torch.tensor([0.5, 0.3, 0.2, 0.0], dtype=torch.float64)
+Q_DRAFT = torch.tensor([0.2, 0.2, 0.3, 0.3], dtype=torch.float64)
+
+
+def rule_a(x, p_target, q_draft, dice):
+    if dice.flip(min(1, p_target[x] / q_draft[x])):
+        return x
+    return dice.pick(p_target)
+
+
+def rule_b(x, p_target, q_draft, dice):
+    return dice.pick(p_target)
+
+
+def rule_c(x, p_target, q_draft, dice):
+    if dice.flip(min(1, p_target[x] / q_draft[x])):
+        return x
+    return dice.pick(torch.relu(p_target - q_draft) * 12)
+
+
+def rule_d(x, p_target, q_draft, dice):
+    if dice.flip(min(1, p_target[x] / (0.8 * q_draft[x]))):
+        return x
+    return dice.pick((p_target - q_draft).clamp(min=0))
+
+
+def rule_e(x, p_target, q_draft, dice):
+    y = dice.pick(p_target)
+    return x if x == y else y
+
+
+def rule_f(x, p_target, q_draft, dice):
+    if dice.flip(p_target[x]):
+        return x
+    without = p_target.clone()
+    without[x] = 0
+    return dice.pick(without)
+
+
+def verdicts():
+    """What each rule is, for a guess x drawn from Q_DRAFT, with the target's law P_TARGET.
+
+    Returns {"rule_a": (verdict, distance), ...} for all six: verdict is "exact" (the target's law, and the guess is
+    kept as often as can be), "slow" (the target's law, but the guess is kept less often than it could be) or "wrong";
+    distance is the total variation between the rule's law and P_TARGET, to three decimals, 0 for the honest ones.
+    By hand, or with nanospec.proof.exact.walk: how you find out is yours.
+    """
+    raise NotImplementedError
