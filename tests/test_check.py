@@ -187,7 +187,7 @@ HARM = {
     "wrong types": ("def total_variation(one, other):\n    return 'far'\n", "contract"),
     "huge output": ("def total_variation(one, other):\n    print('x' * 10 ** 7)\n    return 2.0\n", "worked number"),
     "a changed library": ("import nanospec.theory\nnanospec.theory.acceptance = lambda a, b: 0\n" + RIGHT, "library"),
-    "changed checks": ("import lessons.check.engine as e\ne.TOLERANCE = 9\ndef total_variation(a, b):\n    return .5\n",
+    "changed checks": ("import lessons.check.seen as e\ne.TOLERANCE = 9\ndef total_variation(a, b):\n    return .5\n",
                        "library"),
     "parts removed": ("from lessons.check import EXERCISES\nEXERCISES[2].looks.clear()\n"
                       "def total_variation(a, b):\n    return .5\n", "library"),

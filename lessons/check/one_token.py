@@ -1,127 +1,11 @@
-"""Exercises 1 to 4: a die, a distance, one guess, what is left of the target."""
+"""Exercises 3 and 4: one guess, kept or replaced, and what is left of the target."""
 
 import torch
 import torch.nn.functional as F
 
-from lessons.check.engine import Exercise, Failure, Row, Seen, fits, law_like, look, token, values, wrong
-
-
-def law(*numbers: float) -> torch.Tensor:
-    return torch.tensor(numbers, dtype=torch.float64)
-
-
-PAIRS = {       # p_target, q_draft
-    "worked example": (law(.5, .5), law(.8, .2)),
-    "four tokens": (law(.4, .3, .2, .1), law(.1, .2, .3, .4)),
-    "the target forbids a token": (law(.5, .3, .2, 0), law(.2, .2, .3, .3)),
-    "the draft forbids a token": (law(.3, .4, .2, .1), law(.6, .1, .3, 0)),
-    "nothing in common": (law(.7, .3, 0, 0), law(0, 0, .5, .5)),
-    "a draft too sure": (law(.6, .3, .1), law(.9, .06, .04)),
-    "a certain draft": (law(.2, .3, .5), law(0, 0, 1)),
-    "a certain target": (law(0, 1, 0), law(.3, .3, .4)),
-}
-EQUAL = (law(.2, .3, .5), law(.2, .3, .5))
-
-
-# 1. pick
-
-WEIGHTS = {"[2, 0, 6]": law(2, 0, 6), "[.1, .2, .3, .4]": law(.1, .2, .3, .4), "[0, 0, 5]": law(0, 0, 5),
-           "[3, 1, 4, 1, 5, 9]": law(3, 1, 4, 1, 5, 9) / 23 * 24}
-STEPS = 11 * 240        # places of u between 0 and 1: all ends of the pieces above fall between two of them
-
-
-def pick_contract(f) -> None:
-    token(f.pick(law(1, 1), 0.25), 2, "pick")
-
-
-def pick_law(f) -> list[Seen]:
-    found = []
-    for name, weights in WEIGHTS.items():
-        def law_of(weights=weights):
-            share: dict = {}
-            for step in range(STEPS):
-                chosen = int(f.pick(weights.clone(), (step + 0.5) / STEPS))
-                share[chosen] = share.get(chosen, 0) + 1
-            # The share of the steps, rounded to the nearest it can be: a piece's end falls inside one step.
-            return {key: round(count / STEPS, 2) for key, count in share.items()}
-        right = {i: round(w, 2) for i, w in enumerate((weights / weights.sum()).tolist()) if w}
-        found.append(values(f"weights {name}, u all over 0..1: share of u that gives each index", law_of, right))
-    return found
-
-
-def pick_edges(f) -> list[Seen]:
-    return [values("the ends of u", lambda: {
-        "[0, 1], u = 0": f.pick(law(0, 1), 0.0), "[1, 0], u = 0.999": f.pick(law(1, 0), 0.999),
-        "[0, 3, 0, 1], u = 0": f.pick(law(0, 3, 0, 1), 0.0)},
-        {"[0, 1], u = 0": 1, "[1, 0], u = 0.999": 0, "[0, 3, 0, 1], u = 0": 1})]
-
-
-def first(where) -> int:
-    return int(where.nonzero()[0])
-
-
-PICK = Exercise(
-    "ex01_pick.py", ("pick",), pick_contract,
-    {"worked number": lambda f: [values("weights [2, 0, 6], u = 0.25", lambda: {"index": f.pick(law(2, 0, 6), 0.25)},
-                                        {"index": 2})],
-     "exact distribution": pick_law, "edges": pick_edges},
-    [wrong("zero-weight-at-zero", "you compare with >=, so that u = 0 takes a token that has no weight at all",
-           pick=lambda w, u: first(w.cumsum(0) >= u * w.sum())),
-     wrong("total-forgotten", "you compare u with the pieces' ends without multiplying it by the total",
-           pick=lambda w, u: first(w.cumsum(0) > u)),
-     wrong("not-cumulative", "you compare u with each token's own weight, not with where its piece ends",
-           pick=lambda w, u: first(w > u * w.sum())),
-     wrong("always-the-likeliest", "you always take the likeliest token: that is greedy decoding, not a die",
-           pick=lambda w, u: int(w.argmax())),
-     wrong("all-alike", "you give every token the same chance, whatever its weight",
-           pick=lambda w, u: int(u * len(w))),
-     wrong("one-too-early", "you return the piece before the one that u hits",
-           pick=lambda w, u: max(0, first(w.cumsum(0) > u * w.sum()) - 1)),
-     wrong("weights-softmaxed", "you take a softmax of the weights: they are weights already, not logits",
-           pick=lambda w, u: first(w.softmax(0).cumsum(0) > u))],
-    ("Lay the weights end to end on a line. Where does each token's piece end?",
-     "`cumsum` gives the ends; the last one is the total. Which end is the first beyond u * total?",
-     "ends = cumulative sums; take the first index with ends > u * ends[-1]. `nonzero()` lists where that is true."),
-    [("nanospec.dice", "Dice")])
-
-
-# 2. total variation
-
-def distances(f) -> list[Seen]:
-    cases = PAIRS | {"equal": EQUAL}
-    return [values("pairs of laws", lambda: {name: f.total_variation(*pair) for name, pair in cases.items()},
-                   {name: float(1 - a.minimum(b).sum()) for name, (a, b) in cases.items()})]
-
-
-def distance_contract(f) -> None:
-    found = f.total_variation(law(.5, .5), law(.5, .5))
-    if not isinstance(found, (float, int)) and not (isinstance(found, torch.Tensor) and found.numel() == 1):
-        raise Failure(f"total_variation must return a number; it returned {found!r:.80}")
-
-
-TOTAL_VARIATION = Exercise(
-    "ex02_total_variation.py", ("total_variation",), distance_contract,
-    {"worked number": lambda f: [values("[.5, .5] and [.8, .2]",
-                                        lambda: {"distance": f.total_variation(*PAIRS["worked example"])},
-                                        {"distance": .3})],
-     "eight pairs": distances},
-    [wrong("not-halved", "you count every moved piece twice, where it leaves and where it arrives: take half the sum",
-           total_variation=lambda a, b: (a - b).abs().sum()),
-     wrong("greatest-difference", "you take the greatest difference; all of them count",
-           total_variation=lambda a, b: (a - b).abs().max()),
-     wrong("signs-kept", "you add differences with their signs, and they cancel",
-           total_variation=lambda a, b: (a - b).sum() / 2),
-     wrong("squares", "you take the Euclidean distance; total variation adds absolute differences",
-           total_variation=lambda a, b: (a - b).square().sum().sqrt()),
-     wrong("mean", "you take the mean of the differences; it is a sum",
-           total_variation=lambda a, b: (a - b).abs().mean()),
-     wrong("overlap", "that is what the laws have in common, 1 minus their distance",
-           total_variation=lambda a, b: a.minimum(b).sum())],
-    ("If you pour one bar chart into the other, how much must be moved?",
-     "Every unit that is moved makes two differences smaller.",
-     "half of the sum of |one - other|"),
-    [("nanospec.theory", "acceptance"), ("nanospec.proof.exact", "distance")])
-
+from lessons.check.die import PAIRS, law
+from lessons.check.engine import Exercise, wrong
+from lessons.check.seen import Row, Seen, fits, law_like, look, token, values
 
 # 3. keep or replace
 
@@ -310,4 +194,4 @@ RESIDUAL = Exercise(
      "left = (p_target - q_draft).clamp(min=0); total = left.sum(-1, keepdim=True); left / total where total > 0, else "
      "p_target: tensor.where(condition, other) chooses, but the division must not see the zeros"),
     [("nanospec.speculate", "verify")])
-EXERCISES = [PICK, TOTAL_VARIATION, KEEP_OR_REPLACE, RESIDUAL]
+EXERCISES = [KEEP_OR_REPLACE, RESIDUAL]

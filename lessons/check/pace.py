@@ -2,7 +2,8 @@
 
 from functools import partial
 
-from lessons.check.engine import Exercise, Failure, Seen, values, wrong
+from lessons.check.engine import Exercise, wrong
+from lessons.check.seen import Failure, Seen, values
 from nanospec import theory
 
 

@@ -2,7 +2,8 @@
 
 from functools import lru_cache
 
-from lessons.check.engine import ANSWERS, Exercise, Failure, Row, Seen, values, wrong
+from lessons.check.engine import ANSWERS, Exercise, wrong
+from lessons.check.seen import Failure, Row, Seen, values
 from nanospec.dice import Dice
 from nanospec.proof.catchers import DRAFT, TABLE
 from nanospec.proof.exact import distance, plain_law, walk

@@ -1,0 +1,128 @@
+"""Exercise 7: two caches, rolled back after a round."""
+
+from functools import lru_cache
+
+import torch
+
+from lessons.check.block import DRAFT, GAMMA, IDS, TARGET, block, coin, count, law_of, next_law
+from lessons.check.engine import Exercise, wrong
+from lessons.check.seen import Failure, Row, Seen, look, values
+from nanospec.proof.catchers import expected_kept
+from nanospec.proof.exact import plain_law, walk
+
+NEW = 4
+
+
+class SlotCache:
+    """A cache that holds the tokens themselves: a model answers for what stands in its slots, stale or not."""
+
+    def __init__(self, model):
+        self.model, self.slots, self.valid = model, [0] * 40, 0
+
+    def read(self, tokens: list[int]) -> list[torch.Tensor]:
+        """Write tokens behind the valid slots; the laws behind each of them."""
+        self.slots[self.valid:self.valid + len(tokens)] = tokens
+        self.valid += len(tokens)
+        return [law_of(self.model, tuple(self.slots[:end + 1])) for end in range(self.valid - len(tokens), self.valid)]
+
+
+def two_rounds(f, dice) -> tuple[tuple[int, ...], int, tuple[int, ...]]:
+    """Two rounds with caches, cut back as the learner says, and the target alone up to NEW tokens.
+
+    Returns those, the guesses kept in the second round, and what the first one wrote.
+    """
+    text, first, target, draft = list(IDS), (), SlotCache(TARGET), SlotCache(DRAFT)
+    for _ in range(2):
+        feed, drafted, q_draft = text[min(draft.valid, len(text) - 1):], [], []
+        for _ in range(GAMMA):
+            q_draft.append(draft.read(feed)[-1])
+            drafted.append(dice.pick(q_draft[-1]))
+            feed = drafted[-1:]
+        p_target = target.read(text[min(target.valid, len(text) - 1):] + drafted)[-GAMMA - 1:]
+        kept = count([dice.flip(coin(x, p, q)) for x, p, q in zip(drafted, p_target, q_draft)])
+        target.valid, draft.valid = slots_of(f, len(text), GAMMA, kept)
+        text += [*drafted[:kept], dice.pick(next_law(kept, p_target, q_draft))]
+        first = first or tuple(text[len(IDS):])
+    while len(text) < len(IDS) + NEW:
+        text.append(dice.pick(law_of(TARGET, tuple(text))))
+    return tuple(text[len(IDS):len(IDS) + NEW]), kept, first
+
+
+def slots_of(f, length: int, gamma: int, kept: int) -> tuple[int, int]:
+    found = f.valid_slots(length, gamma, kept)
+    if not isinstance(found, (tuple, list)) or len(found) != 2 or not all(type(n) is int and n >= 0 for n in found):
+        raise Failure(f"valid_slots must return two ints, 0 or more; it returned {found!r:.80}")
+    return tuple(found)
+
+
+def rollback_law(f) -> list[Seen]:
+    return [look(f"two rounds with caches: the law of {NEW} tokens", lambda dice: two_rounds(f, dice)[0],
+                 plain_law(TARGET, IDS, NEW))]
+
+
+def rollback_pace(f) -> list[Seen]:
+    """A draft that reads a stale slot guesses for another text: nothing is wrong but the number of guesses kept."""
+    def kept() -> dict:
+        law, _ = walk(lambda dice: two_rounds(f, Row(dice))[1:])
+        return {"guesses kept": sum(weight * n for (n, _), weight in law.items())}
+    return [values("the second round, on average", kept, {"guesses kept": kept_at_best()})]
+
+
+@lru_cache(maxsize=None)
+def kept_at_best() -> float:
+    law, _ = walk(lambda dice: first_of(Row(dice)))
+    return sum(weight * expected_kept(TARGET, DRAFT, [*IDS, *first], GAMMA) for first, weight in law.items())
+
+
+def first_of(dice) -> tuple[int, ...]:
+    """What a first round writes; nothing is carried into it."""
+    written = ()
+
+    def next_of(kept, p_target, q_draft):
+        nonlocal written
+        written = kept
+        return next_law(kept, p_target, q_draft)
+    new = block(dice, next_of=next_of)
+    return new[:written + 1]
+
+
+def rollback_values(f) -> list[Seen]:
+    cases = {f"length {length}, gamma {gamma}, kept {kept}": (length, gamma, kept)
+             for length, gamma in ((10, 4), (7, 1), (3, 3)) for kept in range(gamma + 1)}
+    return [values(f"slots of the {whose}'s cache that need not be read again",
+                   lambda side=side: {name: slots_of(f, *case)[side] for name, case in cases.items()},
+                   {name: length + min(kept, gamma - side) for name, (length, gamma, kept) in cases.items()})
+            for side, whose in enumerate(("target", "draft"))]
+
+
+ROLLBACK = Exercise(
+    "ex07_rollback.py", ("valid_slots",), lambda f: slots_of(f, 10, 4, 2) and None,
+    {"worked number": lambda f: [values("length 10, gamma 4, kept 2", lambda: dict(zip(
+        ("target", "draft"), slots_of(f, 10, 4, 2))), {"target": 12, "draft": 12})],
+     "exact distribution": rollback_law, "guesses kept in the next round": rollback_pace,
+     "nothing read twice": rollback_values},
+    [wrong("target-not-rolled-back", "the target's cache still holds the refused guesses",
+           valid_slots=lambda n, g, k: (n + g, n + min(k, g - 1))),
+     wrong("rolled-back-one-too-few", "you count the new token as read; it was drawn after the pass, nobody has read "
+           "it",
+           valid_slots=lambda n, g, k: (n + k + 1, n + min(k, g - 1))),
+     wrong("new-token-counted-in-both", "you count the new token as read, by both; it was drawn after the pass",
+           valid_slots=lambda n, g, k: (n + k + 1, n + k + 1)),
+     wrong("draft-missing-last-accepted", "where all guesses stood the draft has made the last one and never read it: "
+           "its cache lacks a token, the text stays exact, and fewer guesses are kept",
+           valid_slots=lambda n, g, k: (n + k, n + k)),
+     wrong("draft-not-rolled-back", "the draft's cache still holds refused guesses: it guesses for another text; "
+           "nothing "
+           "is wrong but the speed", valid_slots=lambda n, g, k: (n + k, n + g - 1)),
+     wrong("neither-rolled-back", "both caches still hold refused guesses",
+           valid_slots=lambda n, g, k: (n + g, n + g - 1)),
+     wrong("everything-again", "you give up all that the round has read, and it must be read again",
+           valid_slots=lambda n, g, k: (n - 1, n - 1)),
+     wrong("kept-guesses-again", "you give up the kept guesses, which are text and have been read",
+           valid_slots=lambda n, g, k: (n, n))],
+    ("Write down the text after the round. Which of its tokens has each model seen as input?",
+     "The target has read all guesses, of which `kept` are text. The draft has read one guess fewer. Neither has read "
+     "the new token.",
+     "target: length + kept. draft: the same, but never more than length + gamma - 1"),
+    [("nanospec.speculate", "ModelDrafter"), ("nanospec.speculate", "chain_round")])
+EXERCISES = [ROLLBACK]
