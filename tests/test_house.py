@@ -12,6 +12,8 @@ FLOORS = [["errors", "dice", "probs", "tokenizer", "cache", "theory"],
           ["proof", "show", "settle", "measure", "limits", "against", "bench"]]
 FILES = sorted((ROOT / "nanospec").rglob("*.py"))
 SCRIPTS = [ROOT / "train_tiny.py", ROOT / "demo.py"]
+LESSONS = sorted((ROOT / "lessons").glob("[0-9]*.py"))
+CLASSROOM = sorted((ROOT / "lessons").rglob("*.py"))
 names = [str(path.relative_to(ROOT)) for path in FILES]
 
 
@@ -43,6 +45,18 @@ def test_arrows_point_downward(path):
 def test_no_file_is_too_long(path):
     lines = len(path.read_text().splitlines())
     assert lines <= (200 if path.name == "speculate.py" else 300), "which second idea is in it?"
+
+
+def test_lessons_and_checks_stay_small():
+    assert all(80 <= len(path.read_text().splitlines()) <= 140 for path in LESSONS)
+    assert all(len(path.read_text().splitlines()) <= 200 for path in CLASSROOM)
+    assert [int(path.name[:2]) for path in LESSONS] == list(range(1, len(LESSONS) + 1))
+
+
+def test_no_line_is_too_long():
+    for path in FILES + SCRIPTS + CLASSROOM + sorted((ROOT / "tests").glob("*.py")):
+        long = [number for number, line in enumerate(path.read_text().splitlines(), 1) if len(line) > 120]
+        assert not long, f"{path.relative_to(ROOT)}, lines {long}"
 
 
 def test_the_idea_alone_is_an_evenings_reading():
