@@ -61,6 +61,6 @@ def bars(axes: Axes, names: Sequence[str], *series: tuple[Sequence[float], str, 
     width = 0.8 / len(series)
     for number, (heights, colour, label) in enumerate(series):
         left = [i - 0.4 + width * (number + 0.5) for i in range(len(names))]
-        axes.bar(left, heights, width, color=colour, label=label)
+        axes.bar(left, [float(height) for height in heights], width, color=colour, label=label)
     axes.set_xticks(range(len(names)), names)
     axes.legend(frameon=False)

@@ -1,0 +1,140 @@
+# %% [markdown]
+# # 7. A block and a bonus
+#
+# **One guess, kept or replaced, still costs one pass of the target. How do we check several guesses in one pass?**
+#
+# The draft writes a *block* of gamma guesses, the target scores all of them at once (about as dear as scoring one:
+# lesson 3), and the coins of lesson 5 fall from left to right.
+
+# %%
+import inspect
+from collections import defaultdict
+
+import torch
+
+from kit import AMBER, BLUE, FAINT, GREEN, RED, OneRow, picture, save, table
+from nanospec import ModelDrafter, load_pair
+from nanospec.probs import probs
+from nanospec.proof.exact import TableModel, distance, plain_law, walk
+from nanospec.speculate import chain_round, speculate, verify
+
+torch.set_num_threads(1)        # thousands of tiny calls: threads would spend their time waiting for each other
+
+
+def laws(model, ids):
+    """(len(ids), V): the law behind every prefix of ids. No cache: slow, and nothing in it to go stale."""
+    return probs(model(torch.tensor([ids]))[0]).double()
+
+
+def one_round(target, draft, ids, gamma, dice):
+    """-> the guesses, how many of them stand, the token behind those: ([4, 7], 1, 5) has written 4, 5."""
+    guesses, q_draft = [], []
+    for _ in range(gamma):                                          # NEW: each guess sees the ones before it
+        q_draft.append(laws(draft, ids + guesses)[-1])
+        guesses.append(dice.pick(q_draft[-1]))
+    p_target = laws(target, ids + guesses)[-gamma - 1:]             # NEW: one pass, gamma + 1 laws
+    for i, x in enumerate(guesses):
+        if not dice.flip(p_target[i, x] / q_draft[i][x]):
+            residual = (p_target[i] - q_draft[i]).clamp(min=0)
+            return guesses, i, dice.pick(residual)                  # NEW: the round ends at the first refusal
+    return guesses, gamma, dice.pick(p_target[gamma])               # NEW: the bonus token
+
+
+def write(play_round, target, draft, ids, gamma, new, dice):
+    """Rounds until there are `new` tokens or more: ((4, 5), (0,)) is two target calls and three tokens."""
+    rounds, text = [], list(ids)
+    while len(text) < len(ids) + new:
+        guesses, kept, token = play_round(target, draft, text, gamma, dice)
+        rounds.append((*guesses[:kept], token))
+        text += rounds[-1]
+    return tuple(rounds)
+
+
+# %% [markdown]
+# *Why stop at the first refusal?* Guess 3 was drafted behind guess 2, and the target scored it there. Once guess 2 is
+# replaced, both numbers speak of a text that no longer exists, and nothing is left to judge guess 3 by.
+#
+# *Why a bonus?* To judge gamma guesses the target reads them all, so its pass ends with a law for the token behind
+# the last. Nobody guessed that token, nothing stands in its way: draw it. A pass yields 1 to gamma + 1 tokens.
+#
+# *Three tempting mistakes, and one rewriting.* Each exchanges one line of `one_round`. The first three look harmless.
+# The fourth is how `speculate.py` does without a branch: a guess of nothing has probability 0 everywhere, and what
+# that leaves of the target's law is all of it.
+
+# %%
+EXCHANGED = {
+    "goes on behind a refusal": ("return guesses, i, dice.pick(residual)", "guesses[i] = dice.pick(residual)"),
+    "bonus from the draft": ("dice.pick(p_target[gamma])", "dice.pick(laws(draft, ids + guesses)[-1])"),
+    "replacement from the last row": ("(p_target[i] - q_draft[i])", "(p_target[-1] - q_draft[i])"),
+    "bonus as a residual": ("dice.pick(p_target[gamma])", "dice.pick((p_target[gamma] - 0 * q_draft[0]).clamp(min=0))")}
+big, small, start = TableModel(3, seed=49, zeros=0.4), TableModel(3, seed=99, zeros=0.4), [1]
+versions = {
+    "one_round, by hand": lambda dice: write(one_round, big, small, start, 2, 4, OneRow(dice)),
+    "nanospec/speculate.py": lambda dice: tuple(
+        (*r.drafted[:r.kept], r.token) for r in speculate(big, ModelDrafter(small), start, 2, 4, dice=dice))}
+for name, (old, new) in EXCHANGED.items():
+    exec(inspect.getsource(one_round).replace(old, new), names := dict(globals()))
+    versions[name] = lambda dice, other=names["one_round"]: write(other, big, small, start, 2, 4, OneRow(dice))
+
+# %% [markdown]
+# *Every path, over several rounds.* Lesson 6 walked one token; here it is four, in two to four rounds with gamma 2,
+# from two tables over 3 tokens, and beside them the law of the *first* token alone. "Off by" is the total variation
+# (lesson 1) from what the target writes alone, and no estimate. Watch the first token, and who looks fastest.
+#
+# With this lesson `nanospec/speculate.py` is complete. It writes many texts at once, so it flips all coins and counts
+# those before the first refusal. Printed below: each step, our line and under it the library's.
+
+# %%
+for ours, function, theirs in [
+        ("guesses.append(", ModelDrafter.propose, "drafted.append("), ("p_target = ", chain_round, "p_target = "),
+        ("if not dice.flip(", verify, "survives = "), ("return guesses, i", verify, "kept = survives"),
+        ("residual = ", verify, "residual = "), ("return guesses, gamma", verify, "q_draft = F.pad(")]:
+    for where, begins in (one_round, ours), (function, theirs):
+        line, = [line for line in inspect.getsource(where).splitlines() if line.strip().startswith(begins)]
+        print(f"{where.__name__:12} {line.split('  #')[0].strip()}")
+
+rows = []
+for name, play in versions.items():
+    first, four, written, calls = defaultdict(float), defaultdict(float), 0, 0
+    outcomes, paths = walk(play)
+    for rounds, probability in outcomes.items():
+        tokens = sum(rounds, ())                        # whichever rounds they came in
+        first[tokens[:1]] += probability
+        four[tokens[:4]] += probability
+        written, calls = written + probability * len(tokens), calls + probability * len(rounds)
+    off = [distance(law, plain_law(big, start, n))[1] for law, n in ((first, 1), (four, 4))]
+    rows.append([name, f"{paths:,}", f"{written / calls:.2f}", *("< 1e-12" if d < 1e-12 else f"{d:.3f}" for d in off)])
+
+# %%
+target, draft, tokenizer = load_pair()
+ids = tokenizer.encode("def area(radius):\n")
+LOOK = {"kept": GREEN, "refused": RED, "never judged": "white", "replacement": AMBER, "bonus": BLUE}
+figure, (axes,) = picture("7. a block and a bonus", 1)
+for number, r in enumerate(speculate(target, ModelDrafter(draft), ids, gamma=4, max_new_tokens=33, seed=4), start=1):
+    kinds = (["kept"] * r.kept + ["refused"] + ["never judged"] * 4)[:4] + ["bonus" if r.kept == 4 else "replacement"]
+    words = [repr(tokenizer.decode([token])) for token in [*r.drafted, r.token]]
+    if number <= 4:
+        print(f"round {number}:", "  ".join(f"{kind} {word}" for kind, word in zip(kinds, words)))
+    for column, (kind, word) in enumerate(zip(kinds, words)):
+        axes.barh(number, 0.95, left=column - 0.475, color=LOOK[kind], ec="#e6e9ed", label=kind,
+                  hatch="///" if kind == "refused" else "")
+        axes.text(column, number, word, color=FAINT if kind == "never judged" else "white", ha="center", va="center",
+                  bbox={"facecolor": LOOK[kind], "edgecolor": "none", "pad": 2}, parse_math=False)
+
+table(["version", "paths", "tokens per target call", "first token off by", "four tokens off by"], rows)
+axes.set(ylabel="round, one target call each", yticks=range(1, number + 1), ylim=(number + 0.5, 0.5), xlim=(-0.5, 4.5),
+         xticks=range(5), xticklabels=["guess 1", "guess 2", "guess 3", "guess 4", "the target's token"])
+axes.grid(False)
+seen = dict(zip(*reversed(axes.get_legend_handles_labels())))
+axes.legend([seen[kind] for kind in LOOK], LOOK, ncols=5, frameon=False, loc="lower center", bbox_to_anchor=(0.5, 1))
+save(figure, "07_a_block_and_a_bonus")
+
+# %% [markdown]
+# So: draft a block, score it in one call, stop at the first refusal, and take the bonus when there is none. A test of
+# the first token alone passes two of our three mistakes; the one that looks fastest is fast because it never stops.
+#
+# **Change this and run again.** Give the draft the target's own table (`seed=49` twice): which mistakes are left? Seeds
+# 5 and 55: which mistake does this pair not show? Last exchange: `return guesses, gamma, dice.pick(p_target[gamma])`
+# becomes `return guesses, gamma - 1, guesses[-1]`, no bonus: what changes, the text or the speed?
+#
+# Next: lesson 8 turns the temperature. Exercises: 5 (the first rejection in a block), 6 (the bonus token).

@@ -1,0 +1,66 @@
+"""Lesson 1, and what lessons/README.md says of all of them."""
+
+import re
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+import torch
+
+from lessons.check import EXERCISES
+from lessons.check.engine import ANSWERS
+from nanospec.dice import Dice
+
+ROOT = Path(__file__).parent.parent
+README = (ROOT / "lessons" / "README.md").read_text()
+
+
+def test_a_law_is_a_die(lesson):
+    names, out = lesson("01")
+    law, shares, throws = names["p_target"], names["shares"], names["throws"]
+    rows = re.findall(r"^('.*'|all others)\s+(0\.\d{3})\s+(0\.\d{3})\s*$", out, re.M)
+    assert len(rows) == 7 and [float(row[1]) for row in rows[:6]] == sorted((float(row[1]) for row in rows[:6]))[::-1]
+    for column in (1, 2):
+        assert sum(float(row[column]) for row in rows) == pytest.approx(1, abs=0.004)
+    for token, row in zip(names["best"], rows):
+        assert float(row[1]) == pytest.approx(law[token].item(), abs=6e-4)
+        assert abs(float(row[2]) - float(row[1])) < 5 * (law[token].item() / throws) ** 0.5
+    distances = names["distances"]
+    assert distances == sorted(distances)[::-1]                     # more throws, closer
+    assert distances[0] / distances[-1] == pytest.approx(10, rel=0.3)           # a hundred times as many, ten times
+    assert distances[-1] == pytest.approx((shares - law).abs().sum().item() / 2)
+    assert names["total_variation"](torch.tensor([.5, .5]), torch.tensor([.8, .2])) == pytest.approx(.3)
+
+
+def test_its_pick_is_the_librarys(lesson):
+    names, _ = lesson("01")
+    weights = torch.rand(200, 5, generator=torch.Generator().manual_seed(0), dtype=torch.float64)
+    dice = Dice([3])
+    for row in weights:
+        dice.refill(1)
+        assert names["pick"](row, dice.u[0, 0]) == int(dice.pick(row[None]))
+
+
+def test_the_page_names_every_lesson_and_exercise():
+    for path in sorted((ROOT / "lessons").glob("[0-9]*.py")):
+        assert f"`{path.name}`" in README
+    for exercise in EXERCISES.values():
+        line = next(line for line in README.splitlines() if f"`{exercise.file}`" in line)
+        size = (ANSWERS / exercise.file).read_text().splitlines()[2]
+        difficulty, minutes, lines, lesson = re.fullmatch(
+            r"difficulty (\d) of 5, about (\d+) minutes, (?:about )?(\d+ ?\w*); lesson (\d+)", size).groups()
+        lines = lines.removesuffix(" lines").removesuffix(" line")
+        assert f"| {difficulty} of 5, {minutes}, {lines} | {lesson} |" in line, line
+
+
+def test_the_example_on_the_page_is_what_is_printed(tmp_path):
+    shown = next(block for block in re.findall(r"```\n(.*?)```", README, re.S) if "not yet" in block)
+    path = tmp_path / "ex03_keep_or_replace.py"
+    path.write_text("def keep_or_replace(x, p_target, q_draft, dice):\n    if dice.flip(min(1, p_target[x] / q_draft[x])):"
+                    "\n        return x\n    return dice.pick(p_target)\n")
+    code = (f"from pathlib import Path; from lessons.check import EXERCISES; from lessons.check.engine import check;"
+            f"print(check(EXERCISES[3], Path({str(path)!r})).failure[1])")
+    done = subprocess.run([sys.executable, "-c", code], cwd=ROOT, capture_output=True, text=True)
+    assert done.returncode == 0, done.stderr
+    assert re.sub(r"\s+", " ", done.stdout).strip() in re.sub(r"\s+", " ", shown)
