@@ -45,6 +45,14 @@ class Cache:
         """What is added to attention's scores: 0 where it is seen, minus infinity where it is not."""
         return torch.where(sees, self._seen, self._unseen)
 
+    def keep(self, slots: Tensor) -> None:
+        """Copy what stands in `slots` (B, n) to the n slots right above `length`, in that order: of a token tree that
+        was read there, the path that stays.
+        """
+        to = self.next_slots(slots.shape[1])
+        for kept in self.k + self.v:
+            kept[self._row, to] = kept[self._row, slots]
+
     def write(self, layer: int, slots: Tensor, k: Tensor, v: Tensor, upto: int) -> tuple[Tensor, Tensor]:
         """Put k, v (B, H_kv, T, D) into `slots` (B, T); give back the layer's first `upto` slots of both."""
         self.k[layer][self._row, slots] = k.transpose(1, 2)

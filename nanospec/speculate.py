@@ -95,11 +95,11 @@ def tokens_of(rounds: Iterable[Round]) -> list[int]:
     return [token for one in rounds for token in one.emitted]
 
 
-def chain_round(target: GPT, cache: Cache, drafter, text: Text, gamma: int, law: Law, dice: Dice,
-                upto: int) -> tuple[Tensor, Tensor, Tensor, Tensor, Tensor, float]:
+def chain_round(target: GPT, cache: Cache, drafter, text: Text, gamma: int, law: Law, dice: Dice, upto: int,
+                rule: Callable = verify) -> tuple[Tensor, Tensor, Tensor, Tensor, Tensor, float]:
     """Draft, score all guesses in one target pass, keep or replace, commit. No branch, no shape that varies.
 
-    cache: the target's. upto: slots to read, at least the longest text + gamma.
+    cache: the target's. rule: `verify`, or another of its kind. upto: slots to read, at least the longest text + gamma.
     Returns drafted, q_draft, p_target, kept, token (shapes as in `verify`) and the time at which drafting ended.
     """
     drafted, q_draft = drafter.propose(text, gamma, law, dice, upto)
@@ -107,7 +107,7 @@ def chain_round(target: GPT, cache: Cache, drafter, text: Text, gamma: int, law:
     cache.length = text.length - 1                                  # roll back: what was refused is forgotten
     block = torch.cat([text.last(1), drafted], 1)                   # (B, gamma + 1): the last token is not cached yet
     p_target = law(target(block, cache, upto))                      # (B, gamma + 1, V)
-    kept, token = verify(drafted, q_draft, p_target, dice)
+    kept, token = rule(drafted, q_draft, p_target, dice)
     block = torch.cat([drafted, token[:, None]], 1).scatter_(1, kept[:, None], token[:, None])
     text.commit(block, kept + 1)
     return drafted, q_draft, p_target, kept, token, drafted_at
@@ -116,12 +116,14 @@ def chain_round(target: GPT, cache: Cache, drafter, text: Text, gamma: int, law:
 @torch.inference_mode()
 def speculate(target: GPT, drafter, ids: Sequence[int], gamma: int = 4, max_new_tokens: int = 128,
               temperature: float = 1.0, top_k: int | None = None, top_p: float | None = None, seed: int = 0,
-              stop: Sequence[int] = (), dice: Dice | None = None, capture: Callable | None = None) -> Iterator[Round]:
+              stop: Sequence[int] = (), dice: Dice | None = None, capture: Callable | None = None,
+              rule: Callable = verify) -> Iterator[Round]:
     """Continue `ids` by at most `max_new_tokens` tokens or up to the first token in `stop` (which is emitted).
 
     Yields a Round after every target pass; the text is the rounds' `emitted`, one after the other. It follows the
     law of `generate` with the same settings, exactly, up to the arithmetic of the device.
-    dice: to decide instead of the seed. capture: makes the round one launch on CUDA, see graphs.py.
+    dice: to decide instead of the seed. capture: makes the round one launch on CUDA, see graphs.py. rule: who decides
+    instead of `verify`, see rules/.
     Raises RequestError when the request is not one that can be answered, LogitsError when a model answers with NaN.
     """
     check_request(target, ids, max_new_tokens, temperature, top_k, top_p)
@@ -132,7 +134,7 @@ def speculate(target: GPT, drafter, ids: Sequence[int], gamma: int = 4, max_new_
     dice = dice or Dice([seed], target.device)
     cache, length = prefill(target, text), len(ids)
     drafter.begin(text, target.config.vocab_size)
-    run = partial(chain_round, target, cache, drafter, text, gamma, law, dice)
+    run = partial(chain_round, target, cache, drafter, text, gamma, law, dice, rule=rule)
     run = capture(run, text, dice) if capture else run
     left = max_new_tokens
     while left:

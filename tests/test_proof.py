@@ -63,8 +63,9 @@ def test_a_table_notices_its_whole_context():
 
 
 def test_the_command_line_exits_1_when_anything_is_wrong(monkeypatch, capsys):
-    monkeypatch.setattr(command, "BUGS", [])
-    monkeypatch.setattr(command, "CONTROLS", [])
+    for name in ("BUGS", "TREE_BUGS", "CONTROLS"):
+        monkeypatch.setattr(command, name, [])
+    monkeypatch.setattr(command, "tree_checks", list)
     monkeypatch.setattr(command, "long_run", lambda pair: Verdict(False, "fits", 0.5, 100, 0.1))
     monkeypatch.setattr(command, "checks", lambda: [("T0", "wrong on purpose", lambda: (1, 0.1, 0.1)),
                                                     ("T0", "nan is no pass", lambda: (1, float("nan"), float("nan"))),

@@ -8,13 +8,15 @@ from nanospec.checkpoint import load_pair
 from nanospec.proof.catchers import OF_THE_LAW
 from nanospec.proof.judge import long_run
 from nanospec.proof.layers import TOLERANCE, checks, run
+from nanospec.proof.tree_bugs import TREE_BUGS
+from nanospec.proof.trees import tree_checks
 from nanospec.proof.zoo import BUGS, CONTROLS, look
 
 
 def main() -> int:
     print(f"{'':2}  {'setting':56} {'paths':>8} {'greatest error':>15} {'TV':>9} {'seconds':>8}")
     results = []
-    for check in checks():
+    for check in checks() + tree_checks():
         results.append(result := run(*check))
         print(f"{result.layer}  {result.setting:56} {result.paths:8,} {result.error:15.1e} {result.tv:9.1e} "
               f"{result.seconds:8.1f}  {'ok' if result.passed else 'WRONG'}", flush=True)
@@ -24,7 +26,7 @@ def main() -> int:
 
     print(f"\nthe zoo: planted one at a time\n{'bug':32} {'caught by':12} {'how far off':>12}  shipped in")
     unseen = 0
-    for bug in BUGS:
+    for bug in BUGS + TREE_BUGS:
         sighting = look(bug, bug.caught_by)
         unseen += not sighting.caught
         found = ("fell over" if sighting.tv is None else sighting.found) if sighting.caught else "NOT CAUGHT"
@@ -35,7 +37,7 @@ def main() -> int:
         flagged += bool(failed)
         found = "exact" if not failed else "WRONG: " + ", ".join(failed)
         print(f"{control.name:32} {'control':12} {found:>12}  {control.source}", flush=True)
-    print(f"{len(BUGS) - unseen} of {len(BUGS)} bugs caught, "
+    print(f"{len(BUGS + TREE_BUGS) - unseen} of {len(BUGS + TREE_BUGS)} bugs caught, "
           f"{len(CONTROLS) - flagged} of {len(CONTROLS)} controls passed.")
 
     print("\nT8: real dice on the pair that ships")

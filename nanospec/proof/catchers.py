@@ -15,6 +15,7 @@ from nanospec.generate import generate
 from nanospec.probs import probs
 from nanospec.proof.exact import TableModel, walk
 from nanospec.proof.layers import caches, greedy, node, one_round, prompts_of, ragged, rounds, small_gpt
+from nanospec.proof.trees import TREE_CATCHERS
 from nanospec.speculate import ModelDrafter, speculate, tokens_of, verify
 
 TABLE, DRAFT = TableModel(3, 8, zeros=0.4), TableModel(3, 58, zeros=0.4)
@@ -119,4 +120,4 @@ CATCHERS = {
     "support": support,
     "ledger": ledger,
     "reports": reports,
-}
+} | TREE_CATCHERS

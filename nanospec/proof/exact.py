@@ -160,14 +160,18 @@ class TableModel:
     def new_cache(self, rows: int, slots: int) -> Cache:
         return Cache(rows, layers=1, kv_heads=1, rope=torch.zeros(2, slots, 1, dtype=self.dtype))
 
-    def __call__(self, tokens: Tensor, cache: Cache | None = None, upto: int | None = None) -> Tensor:
-        """tokens (B, T) -> logits (B, T, V), by the contract of GPT.forward."""
+    def __call__(self, tokens: Tensor, cache: Cache | None = None, upto: int | None = None,
+                 positions: Tensor | None = None, sees: Tensor | None = None) -> Tensor:
+        """tokens (B, T) -> logits (B, T, V), by the contract of GPT.forward; it has no use for positions."""
         rows, T = tokens.shape
         cache = cache or self.new_cache(rows, T)
         slots = cache.next_slots(T)
         key = tokens.to(self.dtype)[:, None, :, None]
         kept, _ = cache.write(0, slots, key, key, int(slots.max()) + 1 if upto is None else upto)
         kept = kept[:, 0, :, 0].long().tolist()
+        if sees is not None:                # a token's context is what it sees, in the order of the slots
+            return torch.stack([self.logits[[self._hash([row[slot] for slot in seen.nonzero()[:, 0].tolist()])
+                                             for seen in rows]] for row, rows in zip(kept, sees)])
         return torch.stack([self.logits[[self._hash(row[:slot + 1]) for slot in at]]
                             for row, at in zip(kept, slots.tolist())])
 

@@ -25,7 +25,7 @@ def chi_square_bar(df: int, false_alarm: float) -> float:
 
 
 def miss_rate(noncentrality: float, df: int, bar: float) -> float:
-    """P(a noncentral chi-square stays below `bar`): central ones of df + 2j, a Poisson mix of mean noncentrality / 2."""
+    """P(a noncentral chi-square stays below `bar`): central ones of df + 2j, j a Poisson of mean noncentrality / 2."""
     half = noncentrality / 2
     j = torch.arange(int(half + 12 * math.sqrt(half + 1)) + 20, dtype=torch.float64)
     poisson = (j * math.log(half) - half - torch.lgamma(j + 1)).exp() if half > 0 else (j == 0).double()

@@ -5,8 +5,9 @@ bugs and are exactly lossless, which every check must pass.
 A bug is a few words of source exchanged for others. `planted` swaps the compiled code of the functions it touches, in
 place, and puts it back: every check then runs the very functions it always runs.
 
-A bug whose check is "T3 cache" costs only speed: its text is exact, and no walk of the text can see it. What is not
-here: bugs of trees, heads, other requests in the batch and sliding windows, until the project has those.
+A bug whose check is "T3 cache" costs only speed: its text is exact, and no walk of the text can see it. Bugs of trees
+are in tree_bugs.py. What is not here: bugs of heads, other requests in the batch and sliding windows, until the
+project has those.
 """
 
 import inspect
@@ -28,7 +29,7 @@ class Bug:
     source: str                 # where it shipped
     what: str                   # what was done wrong, in one sentence
     caught_by: str
-    file: str                   # dice, probs, cache, generate or speculate
+    file: str                   # of nanospec, without its ending: speculate, rules.tree
     edits: tuple[tuple[str, str], ...]
 
 

@@ -1,0 +1,80 @@
+"""The layers of the proof for trees of guesses: the same walks through `speculate_tree`, and its caches."""
+
+import torch
+
+from nanospec.drafters.tree import TreeDrafter
+from nanospec.generate import generate
+from nanospec.probs import probs
+from nanospec.proof.exact import TableModel, distance, plain_law, walk
+from nanospec.proof.layers import prompts_of, small_gpt
+from nanospec.rules.tree import speculate_tree, verify_tree
+from nanospec.speculate import tokens_of
+
+TWO, TWO_ONE, TWO_TWO = [-1, 0, 0], [-1, 0, 0, 1], [-1, 0, 0, 1, 1, 2, 2]
+TABLE, DRAFT = TableModel(3, 1), TableModel(3, 2)
+FULL, FULL_DRAFT = TableModel(3, 5, zeros=0), TableModel(3, 6, zeros=0)
+GPT4, GPT_DRAFT4 = small_gpt(4, 2, 3), small_gpt(4, 1, 4)
+WARM = {"temperature": 0.7}
+
+
+def rounds(target, draft, topology, ids, new, independent=False, rule=verify_tree, **settings) -> tuple:
+    """T2, T3. The loop itself, from the prompt to the last of `new` tokens, everything carried along."""
+    law, paths = walk(lambda dice: tuple(tokens_of(speculate_tree(
+        target, TreeDrafter(draft, topology, independent), ids, len(topology), new, dice=dice, rule=rule, **settings))))
+    return paths, *distance(law, plain_law(target, ids, new, **settings))
+
+
+def caches(target=GPT4, draft=GPT_DRAFT4, topology=TWO_TWO, new=30, rule=verify_tree, **settings) -> tuple:
+    """T3. In every round of a few long runs, the target's law behind every row of the tree, and the law of every first
+    child, against those recomputed from the row's own path: what a mask, a position or a slot could spoil.
+    """
+    seen, error, deep = 0, 0.0, False
+    for seed, ids in enumerate(prompts_of(4, 3, 5)):
+        text = list(ids)
+        for one in speculate_tree(target, TreeDrafter(draft, topology), ids, len(topology), new, seed=seed, rule=rule,
+                                  **settings):
+            tokens, paths = [text[-1], *one.drafted], {0: text}
+            for row, parent in enumerate(one.parents):
+                if row:
+                    paths[row] = paths[parent] + [tokens[row]]
+                recomputed = probs(target(torch.tensor([paths[row]]))[0, -1], **settings)
+                error = max(error, (recomputed - one.p_target[row]).abs().max().item())
+                if row and one.parents.index(parent) == row:
+                    recomputed = probs(draft(torch.tensor([paths[parent]]))[0, -1], **settings)
+                    error = max(error, (recomputed - one.q_draft[row - 1]).abs().max().item())
+            text, seen, deep = text + one.emitted, seen + 1, deep or len(one.path) > 1 and one.path[0] > 1
+    if not deep:
+        raise LookupError("no round kept a path through a second child: what gathering it does was not seen")
+    return seen, error, error
+
+
+def greedy(target=GPT4, draft=GPT_DRAFT4, topology=TWO_TWO, new=30, rule=verify_tree) -> tuple:
+    """T6. The share of texts that differ from plain greedy decoding."""
+    prompts = prompts_of(4, 10, 5)
+    wrong = sum(list(generate(target, ids, new, temperature=0)) != tokens_of(speculate_tree(
+        target, TreeDrafter(draft, topology), ids, len(topology), new, temperature=0, rule=rule)) for ids in prompts)
+    return len(prompts), wrong / len(prompts), wrong / len(prompts)
+
+
+TREE_CATCHERS = {
+    "tree": lambda: rounds(TABLE, DRAFT, TWO_ONE, [1, 0], 3, **WARM),
+    "tree, independent": lambda: rounds(FULL, FULL_DRAFT, TWO, [1, 0], 3, independent=True, **WARM),
+    "tree caches": lambda: caches(**WARM),
+    "tree greedy": greedy,
+}
+
+
+def tree_checks() -> list[tuple]:
+    """(layer, setting, check), as `checks` in layers.py."""
+    small = small_gpt(3, 2, 1), small_gpt(3, 1, 2)
+    return [
+        ("T2", "tree 2, V3, 3 tokens, T 0.7, independent", TREE_CATCHERS["tree, independent"]),
+        ("T2", "tree 2-1, V3, 3 tokens, T 0.7, without replacement", TREE_CATCHERS["tree"]),
+        ("T2", "tree 3, V4, 3 tokens, T 1.3, top-k 3",
+         lambda: rounds(TableModel(4, 3), TableModel(4, 4), [-1, 0, 0, 0], [0, 1], 3, temperature=1.3, top_k=3)),
+        ("T2", "tree 2-1, V3, 4 tokens, end of text is token 0",
+         lambda: rounds(TABLE, DRAFT, TWO_ONE, [1, 2], 3, stop={0}, **WARM)),
+        ("T3", "tree 2, GPT V3, 3 tokens, T 0.7", lambda: rounds(*small, TWO, [2, 0], 3, **WARM)),
+        ("T3", "tree 2-2, laws of all rows = those of their paths", TREE_CATCHERS["tree caches"]),
+        ("T6", "tree 2-2, greedy, 10 texts in float64", greedy),
+    ]
