@@ -18,7 +18,7 @@ def one_thread():
 
 @pytest.fixture
 def lesson(tmp_path, monkeypatch, capsys):
-    """lesson("03"): that script, run as it is -> (what it has defined, what it has printed). Its picture must be there."""
+    """lesson("03"): that script, run as it is -> (what it has defined, what it has printed), with its picture."""
     def run(number: str) -> tuple[dict, str]:
         monkeypatch.chdir(tmp_path)
         path, = LESSONS.glob(f"{number}_*.py")
