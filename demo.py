@@ -24,6 +24,7 @@ from nanospec.checkpoint import WEIGHTS, load_pair
 from nanospec.errors import NanospecError
 from nanospec.generate import generate
 from nanospec.measure import alpha_of, measure, measure_costs
+from nanospec.rules import CHAIN_RULES
 from nanospec.settle import DTYPES, name_of, settle, way_of
 from nanospec.show.figures import draw_speedup
 from nanospec.show.terminal import View, WatchedDice, legend, printable, refuse, side_by_side, step_text, table
@@ -46,6 +47,7 @@ def parse() -> argparse.Namespace:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--prompt", default=PROMPT, help="the text to continue")
     parser.add_argument("--gamma", type=int, help="drafted tokens a round; default: the best by the formula")
+    parser.add_argument("--rule", choices=CHAIN_RULES, default="token", help="who decides what is kept")
     parser.add_argument("--temperature", type=float, default=0.8, help="0 is greedy; 1 the model as it is")
     parser.add_argument("--top-k", type=int)
     parser.add_argument("--top-p", type=float)
@@ -60,6 +62,8 @@ def parse() -> argparse.Namespace:
     parser.add_argument("--figure", type=Path, metavar="FILE.png", help="speed-up against gamma, beside the theory")
     parser.add_argument("--json", type=Path, metavar="FILE", help="the numbers")
     args = parser.parse_args()
+    if args.step and args.rule != "token":
+        parser.error("--step shows the coins of --rule token: one for each guess, and the first that falls decides")
     if args.max_new_tokens is not None and args.max_new_tokens < 1:
         parser.error("--max-new-tokens must be at least 1")
     return args
@@ -86,7 +90,8 @@ class Demo:
         return generate(self.target, self.ids, **self.settings)
 
     def fast(self, gamma: int, **more):
-        return speculate(self.target, ModelDrafter(self.draft), self.ids, gamma, **self.settings, **more)
+        return speculate(self.target, ModelDrafter(self.draft), self.ids, gamma, **self.settings, **more,
+                         rule=CHAIN_RULES[self.args.rule])
 
     def choose_gamma(self) -> int:
         """The best gamma by the formula, with alpha and the costs measured in a short run."""
@@ -124,7 +129,8 @@ class Demo:
 
     def measure(self, gamma: int) -> dict:
         """The row of numbers that --json writes."""
-        row, rounds = measure(self.target, self.draft, [self.ids], gamma, **self.settings)
+        row, rounds = measure(self.target, self.draft, [self.ids], gamma, **self.settings,
+                              rule=CHAIN_RULES[self.args.rule])
         del row["overhead"]                                 # of interest over many prompts: python -m nanospec.bench
         return row | {"text": self.pair.tokenizer.decode(tokens_of(rounds))}
 

@@ -24,19 +24,21 @@ from nanospec.hf import load_llama
 from nanospec.limits import growth, large_pair, roofline, simulated
 from nanospec.measure import held_out_prompts, measure
 from nanospec.model import GPT
+from nanospec.rules import CHAIN_RULES
 from nanospec.settle import DTYPES, name_of, settle, way_of
 from nanospec.show.figures import draw_simulated, draw_speedup
 from nanospec.show.terminal import refuse
 from nanospec.speculate import tokens_of
 from nanospec.theory import speedup
 
-TABLE_WIDTH = 78        # a number cut short would be a wrong one: in a narrower window lines wrap
+TABLE_WIDTH = 88        # a number cut short would be a wrong one: in a narrower window lines wrap
 
 
 def main() -> int:
     parser = argparse.ArgumentParser(prog="python -m nanospec.bench", description=__doc__.splitlines()[0])
     parser.add_argument("--temperatures", type=float, nargs="+", default=[0.0, 0.8, 1.0])
     parser.add_argument("--gammas", type=int, nargs="+", help="default: 2 3 4 6; with --against, 4")
+    parser.add_argument("--rules", nargs="+", choices=CHAIN_RULES, default=["token"], help="who decides what is kept")
     parser.add_argument("--prompts", type=int, default=8)
     parser.add_argument("--max-new-tokens", type=int, default=128)
     parser.add_argument("--seed", type=int, default=0)
@@ -53,7 +55,7 @@ def main() -> int:
     parser.add_argument("--graphs", action="store_true", help="both sides as CUDA graphs; not run on a GPU so far")
     parser.add_argument("--json", type=Path, metavar="FILE", help="the rows")
     parser.add_argument("--figure", type=Path, metavar="FILE.png",
-                        help="speed-up against gamma, last temperature; with --large, against alpha")
+                        help="speed-up against gamma, last temperature and rule; with --large, against alpha")
     args = parser.parse_args()
     if bool(args.against) != bool(args.pair):
         parser.error("--against and --pair belong together")
@@ -91,16 +93,17 @@ def run(args: argparse.Namespace) -> list[dict]:
 
 
 def speeds(args: argparse.Namespace, pair: Pair, where: str) -> list[dict]:
-    """One row for each temperature and gamma; its `text` is what was written behind all prompts, one after another."""
+    """One row for each temperature, gamma and rule; its `text` is what was written behind all prompts together."""
     gammas, rows = args.gammas or [2, 3, 4, 6], []
     prompts = held_out_prompts(pair, args.prompts)
     measure(pair.target, pair.draft, prompts[:1], 4, repeats=1)                 # warm up
-    for temperature, gamma in product(args.temperatures, gammas):
+    for temperature, gamma, rule in product(args.temperatures, gammas, args.rules):
         row, rounds = measure(pair.target, pair.draft, prompts, gamma, seed=args.seed, temperature=temperature,
-                              max_new_tokens=args.max_new_tokens, capture=captured if args.graphs else None)
-        rows.append(row | {"method": "speculative", "text": pair.tokenizer.decode(tokens_of(rounds))})
-    columns = {"T": ("temperature", "g"), "gamma": ("gamma", "d"), "alpha": ("alpha", ".2f"), "c": ("c", ".3f"),
-               "v": ("v", ".2f"), "per call": ("tokens_per_target_call", ".2f"),
+                              max_new_tokens=args.max_new_tokens, capture=captured if args.graphs else None,
+                              rule=CHAIN_RULES[rule])
+        rows.append(row | {"method": "speculative", "rule": rule, "text": pair.tokenizer.decode(tokens_of(rounds))})
+    columns = {"T": ("temperature", "g"), "gamma": ("gamma", "d"), "rule": ("rule", "s"), "alpha": ("alpha", ".2f"),
+               "c": ("c", ".3f"), "v": ("v", ".2f"), "per call": ("tokens_per_target_call", ".2f"),
                "plain/s": ("baseline_tokens_per_s", ",.0f"), "fast/s": ("tokens_per_s", ",.0f"),
                "speed-up": ("speedup", ".2f"), "formula": ("predicted_speedup", ".2f"), "overhead": ("overhead", ".2f")}
     cells, best = [], []
@@ -110,7 +113,7 @@ def speeds(args: argparse.Namespace, pair: Pair, where: str) -> list[dict]:
                       for key, form in columns.values()])
     show(columns, cells, f"{where}; {len(prompts)} held-out prompts, {args.max_new_tokens} tokens each", best)
     if args.figure:
-        last = [row for row in rows if row["temperature"] == args.temperatures[-1]]
+        last = [row for row in rows if row["temperature"] == args.temperatures[-1] and row["rule"] == args.rules[-1]]
         draw_speedup(gammas, measured=[row["speedup"] for row in last],
                      predicted=[row["predicted_speedup"] for row in last],
                      ideal=[speedup(row["alpha"], row["gamma"], row["c"]) for row in last], path=args.figure,

@@ -10,7 +10,7 @@ from nanospec.data import read_texts, to_ids
 from nanospec.generate import generate
 from nanospec.model import GPT
 from nanospec.settle import name_of, step_seconds
-from nanospec.speculate import ModelDrafter, Round, speculate, tokens_of
+from nanospec.speculate import ModelDrafter, Round, speculate, tokens_of, verify
 from nanospec.theory import acceptance, speedup
 
 
@@ -63,7 +63,7 @@ def timed(steps: Iterable) -> tuple[list, list[float]]:
 
 def measure(target: GPT, draft: GPT, prompts: Sequence[Sequence[int]], gamma: int, repeats: int = 3, seed: int = 0,
             max_new_tokens: int = 128, stop: Sequence[int] = (), capture: Callable | None = None,
-            **law) -> tuple[dict, list[Round]]:
+            rule: Callable = verify, **law) -> tuple[dict, list[Round]]:
     """One row of numbers for one gamma, and the rounds behind it.
 
     Plain and speculative runs alternate, prompt by prompt, so that both meet the same machine; a repeat is the same
@@ -78,7 +78,8 @@ def measure(target: GPT, draft: GPT, prompts: Sequence[Sequence[int]], gamma: in
         for number, ids in enumerate(prompts):
             tokens, seconds = timed(generate(target, ids, seed=seed + number, **request))
             count[0], spent[0] = count[0] + len(tokens), spent[0] + sum(seconds)
-            ours, seconds = timed(speculate(target, ModelDrafter(draft), ids, gamma, seed=seed + number, **request))
+            ours, seconds = timed(speculate(target, ModelDrafter(draft), ids, gamma, seed=seed + number, rule=rule,
+                                            **request))
             count[1], spent[1] = count[1] + len(tokens_of(ours)), spent[1] + sum(seconds)
             rounds += ours
             round_seconds += seconds[1:]

@@ -47,13 +47,13 @@ def test_timed():
 
 def test_the_command(tmp_path):
     command = [sys.executable, "-m", "nanospec.bench", "--device", "cpu", "--prompts", "2", "--max-new-tokens", "8",
-               "--gammas", "1", "2", "--temperatures", "0", "1", "--json", str(tmp_path / "b.json"),
+               "--gammas", "1", "2", "--rules", "token", "block", "--temperatures", "0", "1", "--json", str(tmp_path / "b.json"),
                "--figure", str(tmp_path / "b.png")]
     done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True)
     assert done.returncode == 0, done.stderr
     rows = json.loads((tmp_path / "b.json").read_text())
-    assert [(row["temperature"], row["gamma"], row["method"]) for row in rows] == [
-        (t, g, "speculative") for t in (0, 1) for g in (1, 2)]
+    assert [(row["temperature"], row["gamma"], row["rule"], row["method"]) for row in rows] == [
+        (t, g, rule, "speculative") for t in (0, 1) for g in (1, 2) for rule in ("token", "block")]
     assert (tmp_path / "b.png").exists() and all(isinstance(row["text"], str) and row["text"] for row in rows)
     for row in rows:
         assert f"{row['speedup']:.2f}" in done.stdout

@@ -12,6 +12,7 @@ import torch
 from demo import PROMPT
 from nanospec.checkpoint import load_pair, save_model
 from nanospec.model import GPT, Config
+from nanospec.rules.block import verify_block
 from nanospec.speculate import ModelDrafter, speculate, tokens_of
 
 ROOT = Path(__file__).parent.parent
@@ -86,6 +87,17 @@ def test_the_default_length_fits_a_small_context(tmp_path):
     assert json.loads((tmp_path / "row.json").read_text())["rounds"] >= 6
 
 
+def test_block_verification_by_name(tmp_path):
+    done = demo("--max-new-tokens", "24", "--gamma", "4", "--dtype", "float64", "--rule", "block", "--json",
+                str(tmp_path / "row.json"))
+    assert done.returncode == 0, done.stderr
+    pair = load_pair(dtype=torch.float64)
+    ids = [pair.tokenizer.end_of_text] + pair.tokenizer.encode(PROMPT)
+    rounds = speculate(pair.target, ModelDrafter(pair.draft), ids, 4, 24, temperature=0.8, rule=verify_block,
+                       stop={pair.tokenizer.end_of_text})
+    assert pair.tokenizer.decode(tokens_of(rounds)) == json.loads((tmp_path / "row.json").read_text())["text"]
+
+
 def test_a_single_token():
     done = demo("--max-new-tokens", "1", "--gamma", "2", "--dtype", "float32")
     assert done.returncode == 0, done.stderr
@@ -101,7 +113,7 @@ def test_the_figure(tmp_path):
     (["--max-new-tokens", "9999"], "context"), (["--max-new-tokens", "0"], "at least 1"), (["--gamma", "0"], "gamma"),
     (["--temperature", "-1"], "temperature"), (["--weights", "nowhere"], "nowhere"), (["--top-p", "2"], "top_p"),
     (["--temperature", "nan"], "temperature"), (["--device", "cuda:99"], "cuda:99"),
-    (["--prompt", "x = 1\n" * 2000], "context"),
+    (["--prompt", "x = 1\n" * 2000], "context"), (["--step", "--rule", "block"], "--rule token"),
     (["--max-new-tokens", "8", "--gamma", "2", "--json", "nowhere/a.json"], "nowhere/a.json")])
 def test_bad_requests_are_one_clear_line(options, words):
     done = demo(*options, "--dtype", "float32")
