@@ -70,8 +70,10 @@ shares = torch.bincount(drawn, minlength=len(p_target)) / throws
 # one law into the other: 0 when they are the same, 1 when they have no token in common. It is the yardstick of this
 # whole course.
 #
-# Draws never hit the law exactly. The distance shrinks like 1 / sqrt(number of draws): for one digit more you need a
-# hundred times as many. Remember that when somebody shows you two texts that look alike (lesson 11).
+# Draws never hit the law exactly. The distance shrinks like 1 / sqrt(number of draws), a little slower while there are
+# tokens too rare to have come at all: for one digit more you need a hundred times as many. Remember that when somebody
+# shows you two texts that look alike (lesson 11).
+
 
 # %%
 def total_variation(one, other):

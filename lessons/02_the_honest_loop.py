@@ -133,7 +133,7 @@ for axes in (left, right):
 save(figure, "02_the_honest_loop")
 
 # %% [markdown]
-# **Change this and run again.** `torch.set_num_threads(2)`, or as many as you have: which rows move, which stay?
+# **Change this and run again.** `torch.set_num_threads(2)`, on a machine with nothing else to do: which rows move?
 # `target = draft` right after loading: it has a ninth of the weights; is it nine times as fast?
 # `load_pair(dtype=torch.bfloat16)` for the pair halves its bytes: does that halve a token?
 #

@@ -41,8 +41,8 @@ v = {m: seconds[m] / seconds[1] for m in sizes}                     # v(m): a pa
 
 # %% [markdown]
 # v(m) is what we call it from here on. It stays well below m, because weights fetched once serve all the tokens: a
-# matrix times one vector, ten times, becomes a matrix times a matrix, once. In the end it rises like m, when no longer
-# the fetching but the arithmetic sets the pace: the flat part of the roofline.
+# matrix times one vector, ten times, becomes a matrix times a matrix, once. In the end it begins to rise like m,
+# when no longer the fetching but the arithmetic sets the pace: the flat part of the roofline.
 
 # %%
 weight, x = target.head.weight, torch.linspace(-1, 1, 10 * 320).view(10, 320)

@@ -133,8 +133,8 @@ axes.legend(frameon=False, ncols=4, loc="upper center", bbox_to_anchor=(0.5, 1.1
 save(figure, "04_the_cache")
 
 # %% [markdown]
-# **Change this and run again.** Take back one too *many* (`len(guesses) + 1`): better or worse than one too few? Fill
+# **Change this and run again.** Take back one too *many* (`len(guesses) + 1`; the assert complains): is it worse? Fill
 # the stale slots with rubbish, `cache.k[0][:, len(prompt):] = 1e9`, before `others` are read: who notices? `seed=0`:
 # what does a round leave behind that keeps none of its guesses?
 #
-# Next: lesson 5 decides which guesses stand. Exercises: 7 (cache rollback).
+# Next: lesson 5 decides which guesses stand. Exercises: 7 (cache rollback), after lesson 7.

@@ -137,4 +137,4 @@ save(figure, "05_keep_or_replace")
 # `keep_or_redraw`, draw from `(q_draft - p_target).clamp(min=0)`: whose law comes out? `top_k=20` inside `probs(...)`,
 # only the 20 likeliest tokens of each law: what becomes of C, and of what is kept?
 #
-# Next: lesson 6 asks why the pieces fit. Exercises: 3 (keep or replace), 4 (the residual).
+# Next: lesson 6 asks why the pieces fit. Exercises: 3 (keep or replace).

@@ -134,7 +134,7 @@ save(figure, "06_why_it_is_lossless")
 
 # %% [markdown]
 # **Change this and run again.** In `cases`, swap p_target and q_draft: which columns stay as they are? In
-# `keep_or_replace`, `flip(0.9 * p_target[x] / q_draft[x])`: a stricter check, so a safer one? Off by the last digit,
-# `drafts["hair"] = p_target.nextafter(p_target + 1)`: which rule falls over, and what in `verify` saves the other?
+# `keep_or_replace`, `flip(0.9 * p_target[x] / q_draft[x])`: a stricter check, so a safer one? (It falls over at the
+# perfect draft: why?) `drafts["hair"] = p_target.nextafter(p_target + 1)`: which rule falls over, what saves `verify`?
 #
 # Next: lesson 7 guesses several tokens at once. Exercises: 3 (keep or replace), 4 (the residual).

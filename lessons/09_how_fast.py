@@ -135,6 +135,6 @@ save(figure, "09_how_fast")
 # %% [markdown]
 # **Change this and run again.** `{"temperature": 0}`: which way do alpha and the best gamma move? Take `settle(...)`
 # out: everything is slower now, and how do Theorem 3.8 and the clock find the speed-up? Put `draft = target` behind
-# it: no guess is refused any more.
+# it: next to no guess is refused (a pass over several tokens rounds differently), and is it worth it?
 #
 # Next: lesson 10 asks where the draft is right. Exercises: 9 (expected tokens and the best gamma).

@@ -57,8 +57,8 @@ def test_the_page_names_every_lesson_and_exercise():
 def test_the_example_on_the_page_is_what_is_printed(tmp_path):
     shown = next(block for block in re.findall(r"```\n(.*?)```", README, re.S) if "not yet" in block)
     path = tmp_path / "ex03_keep_or_replace.py"
-    path.write_text("def keep_or_replace(x, p_target, q_draft, dice):\n    if dice.flip(min(1, p_target[x] / q_draft[x])):"
-                    "\n        return x\n    return dice.pick(p_target)\n")
+    answer = (ANSWERS / path.name).read_text()
+    path.write_text(answer.replace("(p_target - q_draft).clamp(min=0))", "p_target)"))
     code = (f"from pathlib import Path; from lessons.check import EXERCISES; from lessons.check.engine import check;"
             f"print(check(EXERCISES[3], Path({str(path)!r})).failure[1])")
     done = subprocess.run([sys.executable, "-c", code], cwd=ROOT, capture_output=True, text=True)

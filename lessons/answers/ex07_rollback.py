@@ -1,6 +1,6 @@
 """Exercise 7: roll two caches back.
 
-difficulty 4 of 5, about 25 minutes, about 2 lines; lesson 4
+difficulty 4 of 5, about 25 minutes, about 2 lines; lesson 7
 check: python -m lessons.check 7
 """
 

@@ -12,6 +12,7 @@ import inspect
 import sys
 import textwrap
 import time
+from itertools import count
 from pathlib import Path
 
 import torch
@@ -33,9 +34,8 @@ def main() -> int:
     what.add_argument("--hint", action="store_true", help="the next hint: say it again for one more")
     what.add_argument("--watch", action="store_true", help="check again whenever the file is saved")
     what.add_argument("--answer", action="store_true", help="a solution, once yours has passed")
-    what.add_argument("--reset", type=int, choices=sorted(EXERCISES), metavar="N", help="exercise N as it was; yours "
-          "is "
-                      "kept beside it")
+    what.add_argument("--reset", type=int, nargs="?", const=0, choices=[0, *EXERCISES], metavar="N",
+                      help="exercise N as it was; yours is kept beside it")
     what.add_argument("--grade", type=Path, metavar="FOLDER", help="every folder in it is a student's: a table")
     parser.add_argument("--seconds", type=float, default=60, help="with --grade: for one exercise")
     parser.add_argument("--result", nargs=2, help=argparse.SUPPRESS)       # what --grade runs, once for every exercise
@@ -49,8 +49,10 @@ def main() -> int:
             print(f"lessons.check: {args.grade} is no folder", file=sys.stderr)
             return 2
         return grade(args.grade, args.seconds, console)
-    if args.reset:
-        return reset(EXERCISES[args.reset], console)
+    if args.reset is not None:
+        if not args.reset and not args.number:
+            parser.error("--reset: which one?")
+        return reset(EXERCISES[args.reset or args.number], console)
     if args.list:
         return list_all(console)
     exercise = EXERCISES[args.number] if args.number else first_unsolved(console)
@@ -104,25 +106,40 @@ def tell(exercise: Exercise, console: Console) -> int:
     if result.failure:
         part, why = result.failure
         console.print(f"  [red]not yet[/] {part}")
-        console.print(textwrap.indent(why, "          "), markup=False, style="yellow")
-        console.print(f"a hint: python -m lessons.check {exercise.number} --hint", style="dim")
+        for line in why.splitlines():           # tables stay as they are, sentences are wrapped
+            if not line.startswith(" "):
+                line = textwrap.fill(line, max(40, console.width - 12), break_on_hyphens=False)
+            console.print(textwrap.indent(line, "          "), markup=False, style="yellow", soft_wrap=True)
+        show_printed(result, console)
+        console.print(f"a hint: python -m lessons.check {exercise.number} --hint", style="dim", soft_wrap=True)
         return 1
+    show_printed(result, console)
     console.print("solved.", style="bold green", end=" ")
-    console.print("These lines of the library do the same:")
-    for module, name in exercise.like:
-        show_lines(module, name, console)
-    console.print(f"another solution: python -m lessons.check {exercise.number} --answer", style="dim")
+    console.print("Compare with the library:" if exercise.like else "The library has nothing of the kind yet.")
+    for where in exercise.like:
+        show_lines(*where, console)
+    console.print(f"another solution: python -m lessons.check {exercise.number} --answer", style="dim", soft_wrap=True)
     return 0
 
 
-def show_lines(module: str, name: str, console: Console) -> None:
-    thing = getattr(importlib.import_module(module), name)
-    if isinstance(thing, list):
-        console.print(f"  {module}, {name}: {', '.join(one.name for one in thing)}", style="dim", markup=False)
-        return
-    lines, first = inspect.getsourcelines(thing)
-    console.print(f"  {module.replace('.', '/')}.py, line {first}", style="dim")
-    console.print(textwrap.indent("".join(lines), "    "), markup=False)
+def show_printed(result: Result, console: Console) -> None:
+    if result.printed:
+        console.print("  it printed, to begin with:", style="dim")
+        console.print(textwrap.indent(result.printed.rstrip(), "          "), markup=False, soft_wrap=True)
+
+
+def show_lines(module: str, name: str, first: str, last: str, console: Console) -> None:
+    """A function of the library, from the line that holds `first` to the one that holds `last`."""
+    thing = importlib.import_module(module)
+    for part in name.split("."):
+        thing = getattr(thing, part)
+    lines, number = inspect.getsourcelines(inspect.unwrap(thing))
+    body = ast.parse(textwrap.dedent("".join(lines))).body[0].body
+    after = body[1].lineno - 1 if ast.get_docstring(ast.parse(textwrap.dedent("".join(lines))).body[0]) else 1
+    begin = next((i for i, line in enumerate(lines) if i >= after and first and first in line), 0)
+    end = next((i for i, line in enumerate(lines) if i >= begin and last and last in line), len(lines) - 1)
+    console.print(f"  {module.replace('.', '/')}.py, line {number + begin}", style="dim")
+    console.print(textwrap.indent(textwrap.dedent("".join(lines[begin:end + 1])), "    "), markup=False, soft_wrap=True)
 
 
 def hint(exercise: Exercise, console: Console) -> int:
@@ -147,11 +164,12 @@ def answer(exercise: Exercise, console: Console) -> int:
 
 
 def reset(exercise: Exercise, console: Console) -> int:
-    """The exercise as it was before anybody wrote in it; what is there now is kept as exNN_... .mine.py."""
+    """The exercise as it was before anybody wrote in it; what is there now is kept beside it, under the next number."""
     path, fresh = path_of(exercise), stub((ANSWERS / exercise.file).read_text(encoding="utf-8"))
     if path.exists() and path.read_text(encoding="utf-8") != fresh:
-        path.replace(path.with_suffix(".mine.py"))
-        console.print(f"yours is now {path.with_suffix('.mine.py')}")
+        mine = next(to for n in count(1) if not (to := path.with_suffix(f".mine{n}.py")).exists())
+        path.replace(mine)
+        console.print(f"yours is now {mine}")
     path.write_text(fresh, encoding="utf-8")
     console.print(f"{path} is as it was")
     return 0

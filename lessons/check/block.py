@@ -109,7 +109,7 @@ FIRST_REFUSAL = Exercise(
     ("Which guesses were made for a text that still exists?",
      "A running product over a row of zeros and ones stays 1 until the first 0.",
      "survives.long().cumprod(-1), then the sum of every row"),
-    [("nanospec.speculate", "verify")])
+    [("nanospec.speculate", "verify", "kept =", "kept =")])
 
 
 # 6. the bonus token
@@ -163,6 +163,10 @@ BONUS = Exercise(
            "guess", next_weights=lambda k, p, q: p[-1]),
      wrong("row-before", "you look one row too early: row `kept` is the first refused guess",
            next_weights=lambda k, p, q: p[k] if k == len(q) else (p[max(0, k - 1)] - q[max(0, k - 1)]).clamp(min=0)),
+     wrong("replacement-from-the-last-row", "the target's row is the last one; it belongs to the first refused guess",
+           next_weights=residual_at(lambda k: -1, lambda k: k)),
+     wrong("residual-unclamped", "you left the negative differences in: cut them off at 0",
+           next_weights=lambda k, p, q: p[k] if k == len(q) else p[k] - q[k]),
      wrong("row-behind", "the target's row is one too late: row `kept` is the first refused guess",
            next_weights=residual_at(lambda k: k + 1, lambda k: k)),
      wrong("bonus-one-row-early", "where all were kept you return the row of the last guess; the bonus stands one "
@@ -173,5 +177,5 @@ BONUS = Exercise(
      "the "
      "draft covered there?",
      "if kept == gamma: the last row of p_target; else (p_target[kept] - q_draft[kept]).clamp(min=0)"),
-    [("nanospec.speculate", "verify")])
+    [("nanospec.speculate", "verify", "q_draft = F.pad", "residual =")])
 EXERCISES = [FIRST_REFUSAL, BONUS]

@@ -31,7 +31,7 @@ STEPS = 11 * 240        # places of u between 0 and 1: all ends of the pieces ab
 
 
 def pick_contract(f) -> None:
-    token(f.pick(law(1, 1), 0.25), 2, "pick")
+    token(f.pick(law(1, 1), 0.25), 2, "pick, for weights [1, 1] and u = 0.25,")
 
 
 def pick_law(f) -> list[Seen]:
@@ -65,7 +65,8 @@ PICK = Exercise(
     {"worked number": lambda f: [values("weights [2, 0, 6], u = 0.25", lambda: {"index": f.pick(law(2, 0, 6), 0.25)},
                                         {"index": 2})],
      "exact distribution": pick_law, "edges": pick_edges},
-    [wrong("zero-weight-at-zero", "you compare with >=, so that u = 0 takes a token that has no weight at all",
+    [wrong("zero-weight-at-zero", "an end exactly at u * total must not be taken: at u = 0 you take a token that has "
+          "no weight at all",
            pick=lambda w, u: first(w.cumsum(0) >= u * w.sum())),
      wrong("total-forgotten", "you compare u with the pieces' ends without multiplying it by the total",
            pick=lambda w, u: first(w.cumsum(0) > u)),
@@ -82,7 +83,7 @@ PICK = Exercise(
     ("Lay the weights end to end on a line. Where does each token's piece end?",
      "`cumsum` gives the ends; the last one is the total. Which end is the first beyond u * total?",
      "ends = cumulative sums; take the first index with ends > u * ends[-1]. `nonzero()` lists where that is true."),
-    [("nanospec.dice", "Dice")])
+    [("nanospec.dice", "Dice.pick", "", "")])
 
 
 # 2. total variation
@@ -120,5 +121,5 @@ TOTAL_VARIATION = Exercise(
     ("If you pour one bar chart into the other, how much must be moved?",
      "Every unit that is moved makes two differences smaller.",
      "half of the sum of |one - other|"),
-    [("nanospec.theory", "acceptance"), ("nanospec.proof.exact", "distance")])
+    [("nanospec.proof.exact", "distance", "", "")])
 EXERCISES = [PICK, TOTAL_VARIATION]

@@ -95,6 +95,15 @@ KEEP_OR_REPLACE = Exercise(
      wrong("threshold-acceptance", "you keep a guess whenever the target gives it more than a half: faster, and no "
            "longer "
            "lossless", throw="flip", keep_or_replace=rule(lambda x, p, q: ratio(x, p, q) + float(p[x] > .5), left)),
+     wrong("coin-too-strict", "your coin is stricter than the ratio, 0.9 p / q: refusals then outnumber what is left "
+           "to "
+           "replace them from", throw="flip", keep_or_replace=rule(lambda x, p, q: .9 * ratio(x, p, q), left)),
+     wrong("kept-if-likelier-else-redrawn", "you keep a guess that the target finds likelier and otherwise ask the "
+           "target; throw the coin, and draw from the residual",
+           keep_or_replace=lambda x, p, q, dice: x if p[x] >= q[x] else dice.pick(p)),
+     wrong("greedy-acceptance", "you keep the guess only where it is the target's likeliest token: that is the rule of "
+           "temperature 0, for laws that are one-hot",
+           keep_or_replace=lambda x, p, q, dice: x if x == int(p.argmax()) else dice.pick(left(x, p, q))),
      wrong("kept-if-likelier", "you keep a guess that the target finds likelier, and none else; where the draft has "
            "more, "
            "throw the coin", throw="flip", keep_or_replace=rule(lambda x, p, q: float(p[x] >= q[x]), left)),
@@ -107,9 +116,10 @@ KEEP_OR_REPLACE = Exercise(
      "proposes too rarely. Which, and by how much?",
      "if dice.flip(min(1, p_target[x] / q_draft[x])): return x; otherwise dice.pick(...) from what p_target has above "
      "q_draft, token by token, and 0 elsewhere"),
-    [("nanospec.speculate", "verify")],
+    [("nanospec.speculate", "verify", "at = drafted", "survives ="),
+     ("nanospec.speculate", "verify", "p_there, q_there", "return kept")],
     {"real dice": lambda f: fits(lambda dice: token_of(f, PAIRS["four tokens"], dice)[1],
-                                 dict(enumerate(PAIRS["four tokens"][0].tolist())))})
+                                 dict(enumerate(PAIRS["four tokens"][0].tolist())))}, slow_is_right=True)
 
 
 # 4. the residual
@@ -172,6 +182,17 @@ RESIDUAL = Exercise(
      "values": residual_values, "exact distribution": residual_law},
     [wrong("zero-residual-nan", "where both laws are the same nothing is left, and you divide 0 by 0",
            residual=lambda p, q: normal(over(p, q))),
+     wrong("zero-row", "where both laws are the same nothing is left, and your row is all zeros: it must be p_target",
+           residual=lambda p, q: normal(over(p, q)).nan_to_num(0)),
+     wrong("residual-not-normalised", "your rows do not add up to 1: divide each by its sum, and where that is 0 take "
+           "p_target", residual=over),
+     wrong("one-sum-for-all", "you divide by the sum over the whole batch: every row has its own",
+           residual=lambda p, q: over(p, q) / over(p, q).sum()),
+     wrong("residual-absolute", "you took |p_target - q_draft|: where the draft has more, nothing is left, not more",
+           residual=lambda p, q: normal((p - q).abs())),
+     wrong("residual-softmaxed", "you softmaxed the residual: it holds weights, not logits, and its zeros must stay "
+           "zeros",
+           residual=lambda p, q: over(p, q).softmax(-1)),
      wrong("residual-not-normalised", "your rows do not add up to 1: divide each by its sum",
            residual=lambda p, q: over(p, q).where(over(p, q).sum(-1, keepdim=True) > 0, p)),
      wrong("residual-unclamped", "you left the negative differences in: cut them off at 0",
@@ -193,5 +214,5 @@ RESIDUAL = Exercise(
      "`clamp(min=0)` cuts off what is negative; `sum(-1, keepdim=True)` gives each row's own sum. What if that is 0?",
      "left = (p_target - q_draft).clamp(min=0); total = left.sum(-1, keepdim=True); left / total where total > 0, else "
      "p_target: tensor.where(condition, other) chooses, but the division must not see the zeros"),
-    [("nanospec.speculate", "verify")])
+    [("nanospec.speculate", "verify", "residual =", "return kept")])
 EXERCISES = [KEEP_OR_REPLACE, RESIDUAL]

@@ -98,7 +98,7 @@ HOW_FAST = Exercise(
      "1 + alpha + alpha^2 + ... : which is the last power? And what does one round cost, in target steps?",
      "sum(alpha ** i for i in range(gamma + 1)); the best gamma is max(range(1, most + 1), key=...) of tokens over "
      "gamma * c + v(gamma + 1)"),
-    [("nanospec.theory", "expected_tokens"), ("nanospec.theory", "best_gamma")])
+    [("nanospec.theory", "expected_tokens", "", ""), ("nanospec.theory", "best_gamma", "", "")])
 
 
 # 10. copying
@@ -110,19 +110,22 @@ TEXTS = {"the worked one": [7, 8, 9, 7, 8, 5, 7, 8], "nothing repeats": [1, 2, 3
 TABLE = "".join(f"    assert square({n}) == {n * n}\n" for n in range(1, 30))
 
 
-def copied(text: list[int], gamma: int, longest: int, latest=True, own_place=0, skip=0, sizes=None) -> list[int]:
+def copied(text: list[int], gamma: int, longest: int, latest=True, own_place=0, skip=0, sizes=None,
+           match=False) -> list[int]:
     for n in sizes(longest) if sizes else range(min(longest, len(text) - 1), 0, -1):
         places = range(len(text) - n + own_place)
         for start in reversed(places) if latest else places:
             if text[start:start + n] == text[-n:]:
-                return text[start + n + skip:start + n + skip + gamma]
+                start += skip if match else n + skip
+                return text[start:start + gamma]
     return []
 
 
 def copy_contract(f) -> None:
-    found = f.propose([1, 2, 1], 2, 2)
-    if not isinstance(found, list) or not all(type(one) is int for one in found):
-        raise Failure(f"propose must return a list of ints; it returned {found!r:.80}")
+    for text in ([1, 2, 1], [1, 2, 3]):
+        found = f.propose(list(text), 2, 2)
+        if not isinstance(found, list) or not all(type(one) is int for one in found):
+            raise Failure(f"propose must return a list of ints; for text {text} it returned {found!r:.80}")
 
 
 def copy_values(f) -> list[Seen]:
@@ -154,7 +157,7 @@ def copy_pace(f) -> str:
     if yours < ours - 1e-9:
         raise Failure(f"{yours:.2f} tokens per target call on a table of assertions, byte by byte; {ours:.2f} can be "
               f"had")
-    return f"{yours:.2f} tokens per target call on a table of assertions; to beat: {ours:.2f}"
+    return f"{yours:.2f} tokens per target call on a table of assertions; to reach: {ours:.2f}"
 
 
 NGRAM = Exercise(
@@ -168,7 +171,7 @@ NGRAM = Exercise(
            "places",
            propose=partial(copied, own_place=1)),
      wrong("match-included", "you propose the matching tokens themselves; they are written already, copy what followed",
-           propose=partial(copied, skip=-1)),
+           propose=partial(copied, match=True)),
      wrong("one-too-late", "you start one token too late behind the match", propose=partial(copied, skip=1)),
      wrong("no-shorter-match", "where the longest n finds nothing you give up: try shorter ones, down to 1",
            propose=partial(copied, sizes=lambda longest: [longest])),
@@ -182,5 +185,5 @@ NGRAM = Exercise(
      "For n from longest down to 1: does text[-n:] stand anywhere before its own place? Search from the end.",
      "for start in range(len(text) - n - 1, -1, -1): if text[start:start + n] == text[-n:]: return what follows, gamma "
      "tokens of it"),
-    [("nanospec.speculate", "ModelDrafter")], {"number to beat": copy_pace})
+    [], {"number to reach": copy_pace})
 EXERCISES = [HOW_FAST, NGRAM]

@@ -124,5 +124,6 @@ ROLLBACK = Exercise(
      "The target has read all guesses, of which `kept` are text. The draft has read one guess fewer. Neither has read "
      "the new token.",
      "target: length + kept. draft: the same, but never more than length + gamma - 1"),
-    [("nanospec.speculate", "ModelDrafter"), ("nanospec.speculate", "chain_round")])
+    [("nanospec.speculate", "ModelDrafter.propose", "feed = text.last", "self.cache.length"),
+     ("nanospec.speculate", "chain_round", "cache.length", "block =")], slow_is_right=True)
 EXERCISES = [ROLLBACK]

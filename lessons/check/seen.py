@@ -29,6 +29,7 @@ class Seen:
     expected: dict[Hashable, float]
     paths: int = 0
     error: Exception | None = None
+    secret: bool = False        # what is right is for the learner to find
 
     def differences(self) -> dict[Hashable, float]:
         found = {}
@@ -42,15 +43,18 @@ class Seen:
         if self.error is not None:
             return f"{self.title}: it fell over\n    {next(iter(self.got))}"
         off = self.differences()
-        kind = ("outcome", "target") if self.paths else ("", "right")
-        lines = [self.title, f"    {kind[0]:<28}{kind[1]:>12}{'yours':>12}{'difference':>12}"]
+        if self.secret:
+            return f"{self.title}\n    not so: {', '.join(map(str, off))}"
+        lines = [self.title, f"    {'outcome' * bool(self.paths):<28} {'right':>12} {'yours':>12} {'difference':>12}"]
         for key in sorted(off, key=lambda key: -abs(off[key]))[:ROWS]:
-            lines.append(f"    {str(key):<28}{self.expected.get(key, 0.0):>12.6g}{self.got.get(key, 0.0):>12.6g}"
-                         f"{off[key]:>+12.3g}")
+            right, yours = (one if one != one or abs(one) > TOLERANCE else 0.0
+                            for one in (self.expected.get(key, 0.0), self.got.get(key, 0.0)))
+            lines.append(f"    {str(key):<28} {right:>12.6g} {yours:>12.6g} {off[key]:>+12.3g}")
         if len(off) > ROWS:
             lines.append(f"    ... and {len(off) - ROWS} more")
         if self.paths:
-            lines.append(f"    total variation {sum(map(abs, off.values())) / 2:.3g}, {self.paths:,} paths walked")
+            lines.append(f"    total variation {sum(map(abs, off.values())) / 2:.3g}, {self.paths:,} "
+                  f"path{'s' * (self.paths > 1)} walked")
         return "\n".join(lines)
 
 

@@ -1,5 +1,6 @@
 """Exercises 11 and 12: tell honest samplers from biased ones, by hand and by a test of your own."""
 
+from dataclasses import replace
 from functools import lru_cache
 
 from lessons.check.engine import ANSWERS, Exercise, wrong
@@ -50,15 +51,15 @@ def verdict_contract(f) -> None:
 
 
 def verdict_values(f) -> list[Seen]:
-    right = {name: VERDICTS.index(found[0]) for name, found in shown().items()}
-    return [values("0 exact, 1 slow, 2 wrong", lambda: {name: VERDICTS.index(f.verdicts()[name][0]) for name in RULES},
-                   right)]
+    said, right = f.verdicts(), {name: VERDICTS.index(found[0]) for name, found in shown().items()}
+    seen = values("exact, slow or wrong", lambda: {name: VERDICTS.index(said[name][0]) for name in RULES}, right)
+    return [replace(seen, secret=True)]
 
 
 def verdict_distances(f) -> list[Seen]:
-    return [values("total variation to the target's law", lambda: {name: round(f.verdicts()[name][1], 3)
-                                                                   for name in RULES},
-                   {name: found[1] for name, found in shown().items()})]
+    said, right = f.verdicts(), {name: found[1] for name, found in shown().items()}
+    return [replace(values("total variation to the target's law",
+                           lambda: {name: round(said[name][1], 3) for name in RULES}, right), secret=True)]
 
 
 def relabelled(change) -> dict:
@@ -83,7 +84,7 @@ SPOT = Exercise(
      "pick and flip for one text.",
      "law, paths = walk(lambda dice: rule_a(x := OneRow(dice).pick(Q_DRAFT), P_TARGET, Q_DRAFT, OneRow(dice))); then "
      "distance(law, dict(enumerate(P_TARGET.tolist()))). Do the same for (x, token) to see how often the guess stands"),
-    [("nanospec.proof.exact", "walk"), ("nanospec.proof.zoo", "CONTROLS")])
+    [("nanospec.proof.exact", "walk", "", "")])
 
 
 # 12. write the test
@@ -151,6 +152,11 @@ WRITE = Exercise(
            is_exact=first_only),
      wrong("bar-too-wide", "your tolerance is wider than the bug: the smallest here is 1e-5 off",
            is_exact=lambda sampler, law: distance(walk(sampler)[0], law)[1] < 0.05),
+     wrong("bar-too-wide", "your tolerance is wider than the bug: the smallest here is 1e-5 off",
+           is_exact=lambda sampler, law: distance(walk(sampler)[0], law)[1] < 0.001),
+     wrong("exact-equality", "you compare floats for equality: honest samplers add up in another order, and differ "
+           "in the "
+           "last digit", is_exact=lambda sampler, law: walk(sampler)[0] == law),
      wrong("support-only", "you look at which texts come out, not at how often",
            is_exact=lambda sampler, law: set(walk(sampler)[0]) == {key for key, p in law.items() if p > 0}),
      wrong("too-few-samples", "you sample, and a few hundred samples wander further off than the smaller bugs are: "
@@ -160,5 +166,5 @@ WRITE = Exercise(
      "walk(sampler) runs it once for every way its dice can fall, and adds up.",
      "law, paths = walk(sampler); compare law with truth by distance(...), whose first number is the greatest error of "
      "any outcome; a walk is right to about 1e-12"),
-    [("nanospec.proof.exact", "walk"), ("nanospec.proof.layers", "rounds")])
+    [("nanospec.proof.layers", "rounds", "", "")])
 EXERCISES = [SPOT, WRITE]

@@ -11,7 +11,9 @@ from nanospec.probs import probs
 from nanospec.proof.exact import TableModel, plain_law
 
 TARGET4, DRAFT4 = TableModel(4, 3), TableModel(4, 4)
-LOGITS = torch.tensor([[0.0, 1.0, 2.0, 3.0], [2.0, -1.0, float("-inf"), 0.5], [5.0, 4.9, -3.0, 0.0]]).double()
+LOGITS = torch.tensor([[0.0, 1.0, 2.0, 3.0], [2.0, -1.0, float("-inf"), 0.5], [5.0, 4.9, -3.0, 0.0],
+                       [1.0, 0.0, 1.0, 0.5]], dtype=torch.float64)
+LOGITS[3, 2] += 1e-12           # nearly a tie: at temperature 0 still a one-hot, which no division by 1e-10 makes
 SETTINGS = [(1.0, None), (0.7, None), (2.0, 3), (0.7, 2), (1.0, 1), (0.0, None), (0.0, 2), (1.3, 9)]
 
 
@@ -85,5 +87,5 @@ WARP = Exercise(
      "the softmax does the rest.",
      "logits / temperature; smallest = logits.topk(top_k).values[-1]; logits.masked_fill(logits < smallest, -inf); "
      "softmax"),
-    [("nanospec.probs", "probs")])
+    [("nanospec.probs", "probs", "if temperature == 0", "law = logits.softmax")])
 EXERCISES = [WARP]
