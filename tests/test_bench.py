@@ -47,8 +47,8 @@ def test_timed():
 
 def test_the_command(tmp_path):
     command = [sys.executable, "-m", "nanospec.bench", "--device", "cpu", "--prompts", "2", "--max-new-tokens", "8",
-               "--gammas", "1", "2", "--rules", "token", "block", "--temperatures", "0", "1", "--json", str(tmp_path / "b.json"),
-               "--figure", str(tmp_path / "b.png")]
+               "--gammas", "1", "2", "--rules", "token", "block", "--temperatures", "0", "1", "--json",
+               str(tmp_path / "b.json"), "--figure", str(tmp_path / "b.png")]
     done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True)
     assert done.returncode == 0, done.stderr
     rows = json.loads((tmp_path / "b.json").read_text())
@@ -90,7 +90,8 @@ def test_growth_and_roofline_print_what_they_measured(tmp_path):
 def test_simulated_acceptance_keeps_what_it_says(tmp_path):
     """Tokens per round against Eq. 1, over enough rows that chance has no say; and the gain is theirs over the cost."""
     config = Config(11, 32, layers=1, channels=8, heads=2, kv_heads=1, hidden=8)
-    found = simulated(GPT(config), GPT(config), alphas=(0.0, 0.6, 1.0), gammas=(1, 3), rows=(1000,), context=8, repeats=7)
+    found = simulated(GPT(config), GPT(config), alphas=(0.0, 0.6, 1.0), gammas=(1, 3), rows=(1000,), context=8,
+                      repeats=7)
     assert [(row["alpha"], row["gamma"]) for row in found] == [(a, g) for g in (1, 3) for a in (0.0, 0.6, 1.0)]
     for row in found:
         assert row["tokens_per_target_call"] == pytest.approx(expected_tokens(row["alpha"], row["gamma"]), rel=0.02)

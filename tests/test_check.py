@@ -143,7 +143,8 @@ def at_the_desk(desk, monkeypatch, capsys):
 def test_what_does_not_end_is_ended(tmp_path):
     path = tmp_path / "ex03_keep_or_replace.py"
     path.write_text("def keep_or_replace(x, p_target, q_draft, dice):\n    while True:\n"
-                    "        x = dice.pick(q_draft)\n        if dice.flip(p_target[x] / q_draft[x]):\n            return x\n")
+                    "        x = dice.pick(q_draft)\n        if dice.flip(p_target[x] / q_draft[x]):\n"
+                    "            return x\n")
     result = check(EXERCISES[3], path, seconds=1)
     assert "still running after 1 seconds" in result.failure[1]
 

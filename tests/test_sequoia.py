@@ -130,7 +130,8 @@ def test_the_best_chain_is_the_formula_of_a_chain():
     seconds = {rows: 1 + .05 * (rows - 1) for rows in range(1, 10)}
     topology, rate = best_size([.8], seconds, .1, range(1, 10))
     assert topology == shape(*[1] * (len(topology) - 1))
-    assert rate == pytest.approx(max(expected_tokens(.8, n - 1) / ((n - 1) * .1 + seconds[n]) for n in seconds), abs=1e-12)
+    best = max(expected_tokens(.8, n - 1) / ((n - 1) * .1 + seconds[n]) for n in seconds)
+    assert rate == pytest.approx(best, abs=1e-12)
 
 
 @pytest.mark.parametrize("size, depth", [(4, None), (6, 3), (9, None)])

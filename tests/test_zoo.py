@@ -57,7 +57,8 @@ def test_a_control_may_be_slower_and_the_speed_check_says_so():
 def codes():
     functions = [speculate.verify, speculate.chain_round, inspect.unwrap(speculate.speculate), generate.Text.commit,
                  speculate.ModelDrafter.propose, tree.verify_tree, inspect.unwrap(tree.speculate_tree),
-                 TreeDrafter._draw, TreeDrafter.commit, dice.Dice.pick, dice.Dice.flip, dice.Dice.refill, dice.Dice.__init__]
+                 TreeDrafter._draw, TreeDrafter.commit, dice.Dice.pick, dice.Dice.flip, dice.Dice.refill,
+                 dice.Dice.__init__]
     return [function.__code__ for function in functions]
 
 

@@ -54,7 +54,7 @@ class Seen:
             lines.append(f"    ... and {len(off) - ROWS} more")
         if self.paths:
             lines.append(f"    total variation {sum(map(abs, off.values())) / 2:.3g}, {self.paths:,} "
-                  f"path{'s' * (self.paths > 1)} walked")
+                         f"path{'s' * (self.paths > 1)} walked")
         return "\n".join(lines)
 
 
