@@ -11,12 +11,19 @@ from nanospec.proof.exact import TableModel, WalkingDice, distance, product_law,
 from nanospec.proof.judge import Verdict
 
 CHECKS = layers.checks()
+LONGEST = ("table V3 gamma 2, 4 tokens, T 0.7, no zeros", "table V4 gamma 3, 5 tokens, T 0.7, by prefix")
 
 
-@pytest.mark.parametrize("layer, setting, check", CHECKS, ids=[f"{layer}: {setting}" for layer, setting, _ in CHECKS])
+@pytest.mark.parametrize("layer, setting, check", [
+    pytest.param(*check, id=f"{check[0]}: {check[1]}", marks=[pytest.mark.slow] * (check[1] in LONGEST))
+    for check in CHECKS])
 def test_nothing_lost(layer, setting, check):
     result = layers.run(layer, setting, check)
     assert result.passed, f"{setting}: greatest error {result.error:g}, TV {result.tv:g}; expected at most 1e-12"
+
+
+def test_what_is_marked_slow_is_there():
+    assert set(LONGEST) <= {setting for _, setting, _ in CHECKS}
 
 
 def test_the_walk_itself():

@@ -24,6 +24,7 @@ from lessons.check.grade import grade, write_result
 
 LOOK_AGAIN = 0.5        # seconds between looks at the file
 WIDTH = 96
+SHOWN = 8               # lines of what a function prints
 
 
 def main() -> int:
@@ -124,8 +125,10 @@ def tell(exercise: Exercise, console: Console) -> int:
 
 def show_printed(result: Result, console: Console) -> None:
     if result.printed:
-        console.print("  it printed, to begin with:", style="dim")
-        console.print(textwrap.indent(result.printed.rstrip(), "          "), markup=False, soft_wrap=True)
+        lines = result.printed.splitlines()
+        console.print("  it printed:", style="dim")
+        for line in lines[:SHOWN] + ["..."] * (len(lines) > SHOWN):
+            console.print(" " * 10 + line, markup=False, soft_wrap=True)
 
 
 def show_lines(module: str, name: str, first: str, last: str, console: Console) -> None:
