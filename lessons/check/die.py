@@ -26,8 +26,8 @@ EQUAL = (law(.2, .3, .5), law(.2, .3, .5))
 # 1. pick
 
 WEIGHTS = {"[2, 0, 6]": law(2, 0, 6), "[.1, .2, .3, .4]": law(.1, .2, .3, .4), "[0, 0, 5]": law(0, 0, 5),
-           "[3, 1, 4, 1, 5, 9]": law(3, 1, 4, 1, 5, 9) / 23 * 24}
-STEPS = 11 * 240        # places of u between 0 and 1: all ends of the pieces above fall between two of them
+           "[3, 1, 4, 1, 5, 10]": law(3, 1, 4, 1, 5, 10)}
+STEPS = 240             # places of u between 0 and 1: the ends of all pieces above fall between two of them
 
 
 def pick_contract(f) -> None:
@@ -42,9 +42,8 @@ def pick_law(f) -> list[Seen]:
             for step in range(STEPS):
                 chosen = int(f.pick(weights.clone(), (step + 0.5) / STEPS))
                 share[chosen] = share.get(chosen, 0) + 1
-            # The share of the steps, rounded to the nearest it can be: a piece's end falls inside one step.
-            return {key: round(count / STEPS, 2) for key, count in share.items()}
-        right = {i: round(w, 2) for i, w in enumerate((weights / weights.sum()).tolist()) if w}
+            return {key: count / STEPS for key, count in share.items()}         # exact: no piece ends inside a step
+        right = {i: w for i, w in enumerate((weights / weights.sum()).tolist()) if w}
         found.append(values(f"weights {name}, u all over 0..1: share of u that gives each index", law_of, right))
     return found
 

@@ -4,6 +4,8 @@ tokens of the long run do not follow the target's laws."""
 
 import sys
 
+import torch
+
 from nanospec.checkpoint import load_pair
 from nanospec.proof.catchers import OF_THE_LAW
 from nanospec.proof.judge import long_run
@@ -14,6 +16,7 @@ from nanospec.proof.zoo import BUGS, CONTROLS, look
 
 
 def main() -> int:
+    torch.set_num_threads(1)            # small tensors gain nothing from more, and lose much where others want the cores
     print(f"{'':2}  {'setting':56} {'paths':>8} {'greatest error':>15} {'TV':>9} {'seconds':>8}")
     results = []
     for check in checks() + tree_checks():

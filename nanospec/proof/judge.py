@@ -186,6 +186,7 @@ def main() -> int:
     parser = argparse.ArgumentParser(prog="python -m nanospec.proof.judge", description=main.__doc__)
     parser.add_argument("--runs", type=int, default=1000, help="of the correct sampler, with other seeds each time")
     runs = parser.parse_args().runs
+    torch.set_num_threads(1)            # small tensors gain nothing from more
     small = {"target": TABLE, "draft": DRAFT, "ids": [1], "new": 3, "gamma": 2, "temperature": 0.7}
     pair = load_pair()
 
