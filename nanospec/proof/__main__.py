@@ -16,7 +16,7 @@ from nanospec.proof.zoo import BUGS, CONTROLS, look
 
 
 def main() -> int:
-    torch.set_num_threads(1)            # small tensors gain nothing from more, and lose much where others want the cores
+    torch.set_num_threads(1)            # small tensors gain nothing from more
     print(f"{'':2}  {'setting':56} {'paths':>8} {'greatest error':>15} {'TV':>9} {'seconds':>8}")
     results = []
     for check in checks() + tree_checks():
