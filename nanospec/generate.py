@@ -80,6 +80,13 @@ def check_request(model: GPT, ids: Sequence[int], max_new_tokens: int, temperatu
         raise RequestError(f"top_p must lie in (0, 1], got {top_p}")
 
 
+def check_vocabulary(draft: GPT, vocab_size: int) -> None:
+    """Raise RequestError unless `draft` guesses among the target's `vocab_size` tokens."""
+    if draft.config.vocab_size != vocab_size:
+        raise RequestError(f"the draft guesses among {draft.config.vocab_size} tokens, the target knows {vocab_size}: "
+                           "they must share one tokenizer")
+
+
 def check_law(*laws: Tensor) -> None:
     """Raise LogitsError if there is anything but numbers in them."""
     if not math.isfinite(sum(law.sum().item() for law in laws)):

@@ -19,7 +19,7 @@ from torch import Tensor
 from nanospec.cache import Cache
 from nanospec.dice import Dice
 from nanospec.errors import RequestError
-from nanospec.generate import Law, Text, check_law, check_request, prefill, until
+from nanospec.generate import Law, Text, check_law, check_request, check_vocabulary, prefill, until
 from nanospec.model import GPT
 from nanospec.probs import probs
 
@@ -56,9 +56,7 @@ class ModelDrafter:
 
     def begin(self, text: Text, vocab_size: int) -> None:
         """A new request, for a target of that vocabulary: forget the last one, read the prompts."""
-        if self.draft.config.vocab_size != vocab_size:
-            raise RequestError(f"the draft guesses among {self.draft.config.vocab_size} tokens, the target knows "
-                               f"{vocab_size}: they must share one tokenizer")
+        check_vocabulary(self.draft, vocab_size)
         self.cache = prefill(self.draft, text)
 
     def propose(self, text: Text, gamma: int, law: Law, dice: Dice, upto: int) -> tuple[Tensor, Tensor]:

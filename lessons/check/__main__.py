@@ -19,7 +19,7 @@ import torch
 from rich.console import Console
 
 from lessons.check import EXERCISES
-from lessons.check.engine import ANSWERS, Exercise, Result, check, folder_of_exercises, stub
+from lessons.check.engine import Exercise, Result, check, folder_of_exercises, stub
 from lessons.check.grade import grade, write_result
 
 LOOK_AGAIN = 0.5        # seconds between looks at the file
@@ -88,13 +88,16 @@ def first_unsolved(console: Console) -> Exercise | None:
 
 def title(exercise: Exercise) -> str:
     """The first line of its file, without the number."""
-    return ast.get_docstring(ast.parse((ANSWERS / exercise.file).read_text(encoding="utf-8"))).splitlines()[0].split(
-        ": ", 1)[1]
+    return head(exercise)[0].split(": ", 1)[1]
 
 
 def size(exercise: Exercise) -> str:
     """difficulty, minutes, lines; lesson."""
-    return ast.get_docstring(ast.parse((ANSWERS / exercise.file).read_text(encoding="utf-8"))).splitlines()[2]
+    return head(exercise)[2]
+
+
+def head(exercise: Exercise) -> list[str]:
+    return ast.get_docstring(ast.parse(exercise.answer)).splitlines()
 
 
 def tell(exercise: Exercise, console: Console) -> int:
@@ -137,8 +140,8 @@ def show_lines(module: str, name: str, first: str, last: str, console: Console) 
     for part in name.split("."):
         thing = getattr(thing, part)
     lines, number = inspect.getsourcelines(inspect.unwrap(thing))
-    body = ast.parse(textwrap.dedent("".join(lines))).body[0].body
-    after = body[1].lineno - 1 if ast.get_docstring(ast.parse(textwrap.dedent("".join(lines))).body[0]) else 1
+    function = ast.parse(textwrap.dedent("".join(lines))).body[0]
+    after = function.body[1].lineno - 1 if ast.get_docstring(function) else 1
     begin = next((i for i, line in enumerate(lines) if i >= after and first and first in line), 0)
     end = next((i for i, line in enumerate(lines) if i >= begin and last and last in line), len(lines) - 1)
     console.print(f"  {module.replace('.', '/')}.py, line {number + begin}", style="dim")
@@ -162,13 +165,13 @@ def answer(exercise: Exercise, console: Console) -> int:
         console.print(f"Exercise {exercise.number} is not solved yet: first yours, then this one. "
                       f"A hint: python -m lessons.check {exercise.number} --hint")
         return 1
-    console.print((ANSWERS / exercise.file).read_text(encoding="utf-8"), markup=False)
+    console.print(exercise.answer, markup=False)
     return 0
 
 
 def reset(exercise: Exercise, console: Console) -> int:
     """The exercise as it was before anybody wrote in it; what is there now is kept beside it, under the next number."""
-    path, fresh = path_of(exercise), stub((ANSWERS / exercise.file).read_text(encoding="utf-8"))
+    path, fresh = path_of(exercise), stub(exercise.answer)
     if path.exists() and path.read_text(encoding="utf-8") != fresh:
         mine = next(to for n in count(1) if not (to := path.with_suffix(f".mine{n}.py")).exists())
         path.replace(mine)

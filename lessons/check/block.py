@@ -97,8 +97,7 @@ FIRST_REFUSAL = Exercise(
      wrong("rejected-kept", "you keep the whole block whatever the coins say",
            kept=lambda s: torch.full((len(s),), s.shape[1])),
      wrong("none-refused-is-none-kept", "where no coin falls you say 0: `argmin` of a row that is all True is its "
-           "first "
-           "place", kept=lambda s: s.long().argmin(-1)),
+           "first place", kept=lambda s: s.long().argmin(-1)),
      wrong("only-first-test-counts", "you stop after the first coin: 0 or 1",
            kept=lambda s: s[:, 0].long()),
      wrong("up-to-the-last-survivor", "you count up to the last survivor; the first refusal ends the block",
@@ -152,15 +151,13 @@ BONUS = Exercise(
     "ex06_bonus.py", ("next_weights",), bonus_contract,
     {"worked number": bonus_worked, "exact distribution": bonus_law},
     [wrong("bonus-from-draft", "where all were kept you still take the draft's last law away; nothing was guessed "
-          "there, "
-           "so nothing is covered", next_weights=lambda k, p, q: (p[k] - q[min(k, len(q) - 1)]).clamp(min=0)),
+           "there, so nothing is covered", next_weights=lambda k, p, q: (p[k] - q[min(k, len(q) - 1)]).clamp(min=0)),
      wrong("bonus-is-the-drafts", "the bonus token must come from the target's last row, not from the draft",
            next_weights=lambda k, p, q: q[-1] if k == len(q) else (p[k] - q[k]).clamp(min=0)),
      wrong("residual-is-target", "after a refusal you return the target's own law; what the draft covered must go",
            next_weights=lambda k, p, q: p[k]),
      wrong("resample-from-last-row", "the replacement comes from the target's last row; it belongs to the first "
-           "refused "
-           "guess", next_weights=lambda k, p, q: p[-1]),
+           "refused guess", next_weights=lambda k, p, q: p[-1]),
      wrong("row-before", "you look one row too early: row `kept` is the first refused guess",
            next_weights=lambda k, p, q: p[k] if k == len(q) else (p[max(0, k - 1)] - q[max(0, k - 1)]).clamp(min=0)),
      wrong("replacement-from-the-last-row", "the target's row is the last one; it belongs to the first refused guess",
@@ -174,8 +171,7 @@ BONUS = Exercise(
            next_weights=lambda k, p, q: p[k - 1] if k == len(q) else (p[k] - q[k]).clamp(min=0))],
     ("Which place of the text is the new token for, and has the draft had its chance there?",
      "At the first refused guess, the residual. If none was refused there is no guess at the place behind: what has "
-     "the "
-     "draft covered there?",
+     "the draft covered there?",
      "if kept == gamma: the last row of p_target; else (p_target[kept] - q_draft[kept]).clamp(min=0)"),
     [("nanospec.speculate", "verify", "q_draft = F.pad", "residual =")])
 EXERCISES = [FIRST_REFUSAL, BONUS]

@@ -61,6 +61,11 @@ class Exercise:
     def number(self) -> int:
         return int(self.file[2:4])
 
+    @property
+    def answer(self) -> str:
+        """The source of a solution; its docstring says what the exercise is and how much of a job."""
+        return (ANSWERS / self.file).read_text(encoding="utf-8")
+
     def with_mistake(self, mistake: Wrong) -> Functions:
         return Functions(**vars(load(ANSWERS / self.file, self)) | mistake.functions)
 
@@ -89,7 +94,7 @@ def load(path: Path, exercise: Exercise) -> Functions:
 
 
 def check(exercise: Exercise, path: Path, seconds: float = SECONDS) -> Result:
-    """All parts in order, up to the first that fails."""
+    """All parts in order, up to the first that fails. seconds: for all of them; 0 is no limit."""
     result, heard = Result([]), Beginning()
     part = "contract"
     try:

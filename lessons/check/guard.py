@@ -21,7 +21,7 @@ class TooLong(BaseException):
 
 @contextlib.contextmanager
 def limit(seconds: float):
-    """Raises TooLong inside after that time, where the system has alarms."""
+    """Raises TooLong inside after that time, where the system has alarms; 0 is never."""
     if not hasattr(signal, "SIGALRM") or threading.current_thread() is not threading.main_thread():
         yield
         return

@@ -67,8 +67,7 @@ KEEP_OR_REPLACE = Exercise(
     [wrong("residual-is-target", "after a refusal you draw from p_target, so that what the draft covered already is "
            "drawn a second time; draw from max(0, p_target - q_draft)", keep_or_replace=rule(ratio, lambda x, p, q: p)),
      wrong("residual-pointwise", "after a refusal you leave out the guess only, or take q_draft away there only; "
-           "take it "
-           "away from every token", keep_or_replace=rule(ratio, without)),
+           "take it away from every token", keep_or_replace=rule(ratio, without)),
      wrong("residual-softmaxed", "you softmax the residual: it holds weights, not logits, and its zeros must stay "
            "zeros",
            keep_or_replace=rule(ratio, lambda x, p, q: left(x, p, q).softmax(0))),
@@ -88,16 +87,14 @@ KEEP_OR_REPLACE = Exercise(
      wrong("accept-everything", "you keep every guess: the text is the draft's",
            keep_or_replace=lambda x, p, q, dice: x),
      wrong("coin-is-target", "you keep the guess with probability p_target(x) and replace it from the residual; the "
-           "coin "
-           "is min(1, p_target(x) / q_draft(x))", throw="flip", keep_or_replace=rule(lambda x, p, q: p[x], left)),
+           "coin is min(1, p_target(x) / q_draft(x))", throw="flip", keep_or_replace=rule(lambda x, p, q: p[x], left)),
      wrong("lenience", "your coin is kinder than the ratio, min(1, p / (0.8 q)): faster, and no longer lossless",
            throw="flip", keep_or_replace=rule(lambda x, p, q: min(1, p[x] / (.8 * q[x])), left)),
      wrong("threshold-acceptance", "you keep a guess whenever the target gives it more than a half: faster, and no "
            "longer "
            "lossless", throw="flip", keep_or_replace=rule(lambda x, p, q: ratio(x, p, q) + float(p[x] > .5), left)),
      wrong("coin-too-strict", "your coin is stricter than the ratio, 0.9 p / q: refusals then outnumber what is left "
-           "to "
-           "replace them from", throw="flip", keep_or_replace=rule(lambda x, p, q: .9 * ratio(x, p, q), left)),
+           "to replace them from", throw="flip", keep_or_replace=rule(lambda x, p, q: .9 * ratio(x, p, q), left)),
      wrong("kept-if-likelier-else-redrawn", "you keep a guess that the target finds likelier and otherwise ask the "
            "target; throw the coin, and draw from the residual",
            keep_or_replace=lambda x, p, q, dice: x if p[x] >= q[x] else dice.pick(p)),
@@ -105,11 +102,9 @@ KEEP_OR_REPLACE = Exercise(
            "temperature 0, for laws that are one-hot",
            keep_or_replace=lambda x, p, q, dice: x if x == int(p.argmax()) else dice.pick(left(x, p, q))),
      wrong("kept-if-likelier", "you keep a guess that the target finds likelier, and none else; where the draft has "
-           "more, "
-           "throw the coin", throw="flip", keep_or_replace=rule(lambda x, p, q: float(p[x] >= q[x]), left)),
+           "more, throw the coin", throw="flip", keep_or_replace=rule(lambda x, p, q: float(p[x] >= q[x]), left)),
      wrong("sample-and-match", "the guess has no say: you draw from p_target, or keep the guess with p_target(x) "
-           "alone, "
-           "and it stands with probability sum p q instead of sum min(p, q)",
+           "alone, and it stands with probability sum p q instead of sum min(p, q)",
            keep_or_replace=lambda x, p, q, dice: dice.pick(p))],
     ("The draft proposed x more often than the target would. Which share of its proposals may stand?",
      "A coin with min(1, p_target[x] / q_draft[x]); if it falls, something must make up for the tokens that the draft "

@@ -78,8 +78,7 @@ HOW_FAST = Exercise(
      wrong("one-guess-too-many", "your sum goes one guess too far: gamma guesses and one token make gamma + 1 terms",
            **tokens_wrong(lambda alpha, gamma: sum(alpha ** i for i in range(gamma + 2)))),
      wrong("guesses-independent", "1 + gamma alpha counts guesses behind a refusal; a guess counts only if all "
-           "before it "
-           "were kept", **tokens_wrong(lambda alpha, gamma: 1 + gamma * alpha)),
+           "before it were kept", **tokens_wrong(lambda alpha, gamma: 1 + gamma * alpha)),
      wrong("all-or-nothing", "you count all guesses or none: the prefix before the first refusal is kept",
            **tokens_wrong(lambda alpha, gamma: 1 + gamma * alpha ** gamma)),
      wrong("zero-over-zero", "the closed form divides 0 by 0 at alpha = 1: sum the powers, or treat 1 apart",

@@ -112,8 +112,7 @@ ROLLBACK = Exercise(
            "its cache lacks a token, the text stays exact, and fewer guesses are kept",
            valid_slots=lambda n, g, k: (n + k, n + k)),
      wrong("draft-not-rolled-back", "the draft's cache still holds refused guesses: it guesses for another text; "
-           "nothing "
-           "is wrong but the speed", valid_slots=lambda n, g, k: (n + k, n + g - 1)),
+           "nothing is wrong but the speed", valid_slots=lambda n, g, k: (n + k, n + g - 1)),
      wrong("neither-rolled-back", "both caches still hold refused guesses",
            valid_slots=lambda n, g, k: (n + g, n + g - 1)),
      wrong("everything-again", "you give up all that the round has read, and it must be read again",

@@ -155,8 +155,7 @@ WRITE = Exercise(
      wrong("bar-too-wide", "your tolerance is wider than the bug: the smallest here is 1e-5 off",
            is_exact=lambda sampler, law: distance(walk(sampler)[0], law)[1] < 0.001),
      wrong("exact-equality", "you compare floats for equality: honest samplers add up in another order, and differ "
-           "in the "
-           "last digit", is_exact=lambda sampler, law: walk(sampler)[0] == law),
+           "in the last digit", is_exact=lambda sampler, law: walk(sampler)[0] == law),
      wrong("support-only", "you look at which texts come out, not at how often",
            is_exact=lambda sampler, law: set(walk(sampler)[0]) == {key for key, p in law.items() if p > 0}),
      wrong("too-few-samples", "you sample, and a few hundred samples wander further off than the smaller bugs are: "

@@ -83,8 +83,7 @@ WARP = Exercise(
            law=partial(warped, last=lambda x: x.softmax(-1).softmax(-1)))],
     ("In which order: temperature, top-k, softmax? Which of them must see logits?",
      "Temperature 0 apart, as a one-hot. Otherwise divide; find the k-th greatest logit; what is below becomes -inf, "
-     "and "
-     "the softmax does the rest.",
+     "and the softmax does the rest.",
      "logits / temperature; smallest = logits.topk(top_k).values[-1]; logits.masked_fill(logits < smallest, -inf); "
      "softmax"),
     [("nanospec.probs", "probs", "if temperature == 0", "law = logits.softmax")])

@@ -13,7 +13,7 @@ from torch import Tensor
 from nanospec.dice import Dice
 from nanospec.drafters.guesses import Tree
 from nanospec.errors import RequestError
-from nanospec.generate import Law, Text, prefill
+from nanospec.generate import Law, Text, check_vocabulary, prefill
 from nanospec.model import GPT
 
 
@@ -28,13 +28,12 @@ class TreeDrafter:
         if not topology or topology[0] != -1 or any(not 0 <= parent < row
                                                     for row, parent in enumerate(topology) if row):
             raise RequestError(f"a topology has -1 for its root and an earlier row for every other, got {topology}")
-        self.draft, self.topology, self.independent = draft, list(topology), independent
+        self.draft, self.independent = draft, independent
+        self.children = [[row for row, parent in enumerate(topology) if parent == old] for old in range(len(topology))]
 
     def begin(self, text: Text, vocab_size: int) -> None:
         """A new request, of one text, for a target of that vocabulary: forget the last one, read the prompt."""
-        if self.draft.config.vocab_size != vocab_size:
-            raise RequestError(f"the draft guesses among {self.draft.config.vocab_size} tokens, the target knows "
-                               f"{vocab_size}: they must share one tokenizer")
+        check_vocabulary(self.draft, vocab_size)
         self.cache, self.valid = prefill(self.draft, text), int(text.length) - 1
 
     def propose(self, text: Text, law: Law, dice: Dice) -> Tree:
@@ -47,7 +46,7 @@ class TreeDrafter:
         self.first, self.slots = n, {}                                      # slots: where a row of the tree was read
         while level:
             level = [row for old in level for row in self._draw(tree, old, rows, laws[rows[old]], dice)]
-            level = [row for row in level if row in self.topology]          # a leaf's law is the target's business
+            level = [row for row in level if self.children[row]]            # a leaf's law is the target's business
             if level:
                 here = [rows[row] for row in level]
                 self.cache.length = torch.tensor([n + len(self.slots)], device=device)
@@ -69,7 +68,7 @@ class TreeDrafter:
     def _draw(self, tree: Tree, old: int, rows: dict[int, int], q_draft: Tensor, dice: Dice) -> list[int]:
         """Draw the children of one row of the topology; which of its rows they are."""
         drawn = []
-        for row in [row for row, parent in enumerate(self.topology) if parent == old]:
+        for row in self.children[old]:
             if not q_draft.sum() > 0:
                 break                                                       # all that it can guess is guessed
             token = int(dice.pick(q_draft[None]))
