@@ -59,8 +59,8 @@ def main() -> int:
     args = parser.parse_args()
     if bool(args.against) != bool(args.pair):
         parser.error("--against and --pair belong together")
-    if args.prompts < 1 or args.threads is not None and args.threads < 1:
-        parser.error("--prompts and --threads must be at least 1")
+    if min([args.prompts, *(args.gammas or []), *([] if args.threads is None else [args.threads])]) < 1:
+        parser.error("--prompts, --threads and every gamma of --gammas must be at least 1")
     if args.graphs and not args.device.startswith("cuda"):
         parser.error("--graphs needs a CUDA device")
     try:
