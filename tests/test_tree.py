@@ -56,7 +56,7 @@ class Chosen:
     """A drafter without chance: the draft's k likeliest tokens behind the text, and no law reported."""
 
     def __init__(self, draft, count):
-        self.draft, self.count = draft, count
+        self.draft, self.count, self.size = draft, count, 2 * count + 1
 
     def begin(self, text, vocab_size):
         pass
@@ -69,13 +69,13 @@ class Chosen:
             tree.add(child, token)
         return tree
 
-    def commit(self, path):
+    def commit(self, path, p_target):
         pass
 
 
 @pytest.mark.parametrize("count", [1, 2, 3])
 def test_chosen_children_are_judged_as_certain(count):
-    law, _ = walk(lambda dice: tuple(tokens_of(speculate_tree(FULL, Chosen(FULL_DRAFT, count), [1, 0], 2 * count + 1, 3,
+    law, _ = walk(lambda dice: tuple(tokens_of(speculate_tree(FULL, Chosen(FULL_DRAFT, count), [1, 0], 3,
                                                               dice=dice, **WARM))))
     assert distance(law, plain_law(FULL, [1, 0], 3, **WARM))[1] < 1e-12
 
@@ -84,7 +84,7 @@ def test_a_tree_that_is_a_chain_is_speculates_chain():
     """The same law of text and rounds, path for path: each is the other's oracle."""
     def of_tree(dice):
         return tuple((tuple(one.emitted), one.kept) for one in speculate_tree(
-            TABLE, TreeDrafter(DRAFT, [-1, 0, 1]), [1, 0], 3, 3, dice=dice, **WARM))
+            TABLE, TreeDrafter(DRAFT, [-1, 0, 1]), [1, 0], 3, dice=dice, **WARM))
 
     def of_chain(dice):
         return tuple((tuple(one.emitted), one.kept) for one in speculate(TABLE, ModelDrafter(DRAFT), [1, 0], 2, 3,
@@ -96,7 +96,7 @@ def test_a_tree_that_is_a_chain_is_speculates_chain():
 @pytest.mark.parametrize("independent", [True, False])
 def test_greedy_is_greedy_and_a_repeated_sibling_is_nothing_new(topology, independent):
     for seed, ids in enumerate([[1], [3, 4, 5], [7] * 9]):
-        fast = tokens_of(speculate_tree(GPT, TreeDrafter(GPT_DRAFT, topology, independent), ids, len(topology), 40,
+        fast = tokens_of(speculate_tree(GPT, TreeDrafter(GPT_DRAFT, topology, independent), ids, 40,
                                         temperature=0, seed=seed))
         assert fast == list(generate(GPT, ids, 40, temperature=0))
 
@@ -104,7 +104,7 @@ def test_greedy_is_greedy_and_a_repeated_sibling_is_nothing_new(topology, indepe
 @pytest.mark.parametrize("settings", [{"temperature": 0.8, "top_k": 5}, {"top_p": 0.8}, {"stop": {4, 7}, "seed": 5}])
 def test_lengths_stops_and_identities(settings):
     for new in (1, 2, 7, 30):
-        done = list(speculate_tree(GPT, TreeDrafter(GPT_DRAFT, TWO_TWO), [2, 3], 7, new, **settings))
+        done = list(speculate_tree(GPT, TreeDrafter(GPT_DRAFT, TWO_TWO), [2, 3], new, **settings))
         text, stop = tokens_of(done), settings.get("stop", ())
         assert len(text) == new or text[-1] in stop
         assert not set(text[:-1]) & set(stop)
@@ -112,29 +112,29 @@ def test_lengths_stops_and_identities(settings):
             rows = [one.drafted[row - 1] for row in one.path]
             assert one.kept == len(one.path) and (rows + [one.token])[:len(one.emitted)] == one.emitted
             assert all(one.parents[row] == before for row, before in zip(one.path, [0, *one.path]))
-        again = tokens_of(speculate_tree(GPT, TreeDrafter(GPT_DRAFT, TWO_TWO), [2, 3], 7, new, **settings))
+        again = tokens_of(speculate_tree(GPT, TreeDrafter(GPT_DRAFT, TWO_TWO), [2, 3], new, **settings))
         assert text == again
 
 
 def test_no_uniform_is_handed_out_twice():
     dice = Ledger([5])
-    list(speculate_tree(TABLE, TreeDrafter(DRAFT, TWO_TWO), [1, 0], 7, 40, dice=dice, **WARM))
+    list(speculate_tree(TABLE, TreeDrafter(DRAFT, TWO_TWO), [1, 0], 40, dice=dice, **WARM))
     assert len(dice.handed) == len(set(dice.handed)) > 100
 
 
 def test_a_drafter_serves_one_request_after_another():
     """The second answer is what it would have been first."""
     drafter = TreeDrafter(GPT_DRAFT, TWO_TWO)
-    alone = tokens_of(speculate_tree(GPT, TreeDrafter(GPT_DRAFT, TWO_TWO), [5], 7, 20, seed=2))
-    tokens_of(speculate_tree(GPT, drafter, [1, 2, 3], 7, 25, seed=1))
-    assert tokens_of(speculate_tree(GPT, drafter, [5], 7, 20, seed=2)) == alone
+    alone = tokens_of(speculate_tree(GPT, TreeDrafter(GPT_DRAFT, TWO_TWO), [5], 20, seed=2))
+    tokens_of(speculate_tree(GPT, drafter, [1, 2, 3], 25, seed=1))
+    assert tokens_of(speculate_tree(GPT, drafter, [5], 20, seed=2)) == alone
 
 
 def test_more_children_are_kept_more_often_and_without_replacement_best():
     """Expected tokens of the first round, exact: a wider tree of the same depth is never worse."""
     def expected(topology, independent):
-        law, _ = walk(lambda dice: next(speculate_tree(FULL, TreeDrafter(FULL_DRAFT, topology, independent), [1, 0],
-                                                       len(topology), 9, dice=dice, **WARM)).kept + 1)
+        law, _ = walk(lambda dice: next(speculate_tree(FULL, TreeDrafter(FULL_DRAFT, topology, independent), [1, 0], 9,
+                                                       dice=dice, **WARM)).kept + 1)
         return sum(kept * weight for kept, weight in law.items())
     one, two, apart = expected([-1, 0], False), expected([-1, 0, 0], True), expected([-1, 0, 0], False)
     assert one < two < apart
@@ -149,17 +149,18 @@ def test_what_is_no_topology_is_refused(topology):
 
 def test_bad_requests():
     with pytest.raises(RequestError, match="context"):
-        next(speculate_tree(GPT, TreeDrafter(GPT_DRAFT, TWO_TWO), [1], 7, 1000))
+        next(speculate_tree(GPT, TreeDrafter(GPT_DRAFT, TWO_TWO), [1], 1000))
     with pytest.raises(RequestError, match="tokenizer"):
-        next(speculate_tree(TableModel(4, 1), TreeDrafter(DRAFT, TWO_TWO), [1], 7, 10))
+        next(speculate_tree(TableModel(4, 1), TreeDrafter(DRAFT, TWO_TWO), [1], 10))
     bad = small_gpt(11, 1, 2)
     bad.embedding.weight.data[3] = float("nan")
-    with pytest.raises(LogitsError):
-        list(speculate_tree(bad, TreeDrafter(GPT_DRAFT, TWO_TWO), [3], 7, 10))
+    for target, draft in ((bad, GPT_DRAFT), (GPT, bad)):
+        with pytest.raises(LogitsError):
+            list(speculate_tree(target, TreeDrafter(draft, TWO_TWO), [3], 10))
 
 
 def test_a_draft_that_is_the_target_has_every_first_child_kept():
-    done = list(speculate_tree(TABLE, TreeDrafter(TABLE, CHAIN), [1, 0], 4, 40, **WARM))
+    done = list(speculate_tree(TABLE, TreeDrafter(TABLE, CHAIN), [1, 0], 40, **WARM))
     assert all(one.path == [1, 2, 3] for one in done)
 
 

@@ -21,6 +21,7 @@ class Tree:
     tokens: list[int]
     parents: list[int] = field(default_factory=lambda: [-1])
     q_draft: list[Tensor | None] = field(default_factory=lambda: [None])
+    steps: int = 0                      # calls of a draft model that it took
 
     def add(self, parent: int, token: int, q_draft: Tensor | None = None) -> int:
         """A guess behind row `parent`; its own row."""

@@ -18,7 +18,9 @@ from nanospec.model import GPT
 
 
 class TreeDrafter:
-    """topology: parents of the rows, -1 for the root, which stands first; level by level, siblings in drawing order.
+    """A drafter of trees has these three methods, and `size`, the most rows that a tree of its can have.
+
+    topology: parents of the rows, -1 for the root, which stands first; level by level, siblings in drawing order.
 
     independent: draw siblings each from the same law; else without replacement, each from what the earlier ones left.
     Example: topology [-1, 0, 0, 1] guesses two tokens, and one more behind the first of them.
@@ -28,7 +30,7 @@ class TreeDrafter:
         if not topology or topology[0] != -1 or any(not 0 <= parent < row
                                                     for row, parent in enumerate(topology) if row):
             raise RequestError(f"a topology has -1 for its root and an earlier row for every other, got {topology}")
-        self.draft, self.independent = draft, independent
+        self.draft, self.independent, self.size = draft, independent, len(topology)
         self.children = [[row for row, parent in enumerate(topology) if parent == old] for old in range(len(topology))]
 
     def begin(self, text: Text, vocab_size: int) -> None:
@@ -39,7 +41,7 @@ class TreeDrafter:
     def propose(self, text: Text, law: Law, dice: Dice) -> Tree:
         """Guesses behind the committed text, with the law that each was drawn from."""
         n, device = int(text.length), text.tokens.device
-        tree = Tree([int(text.tokens[0, n - 1])])
+        tree = Tree([int(text.tokens[0, n - 1])], steps=1)
         self.cache.length = torch.tensor([self.valid], device=device)       # takes back what was not committed
         laws = {0: law(self.draft(text.tokens[:, self.valid:n], self.cache, n)[0, -1])}
         rows, level = {0: 0}, [0]                                           # rows: of the topology -> of the tree
@@ -55,10 +57,14 @@ class TreeDrafter:
                 logits = self.draft(torch.tensor([[tree.tokens[row] for row in here]], device=device), self.cache,
                                     sees.shape[1], positions, sees[None].to(device))
                 laws |= dict(zip(here, law(logits[0])))
+                tree.steps += 1
         return tree
 
-    def commit(self, path: Sequence[int]) -> None:
-        """Rows `path` of the tree are text now. What was read of them stays; the replacement was never read."""
+    def commit(self, path: Sequence[int], p_target: Tensor) -> None:
+        """Rows `path` of the tree are text now; p_target (n, V) is what the target thought behind every row.
+
+        What was read of the path stays in the cache; the replacement was never read.
+        """
         read = [self.slots[row] for row in path if row in self.slots]
         self.valid = self.first + len(read)
         self.cache.length = torch.full_like(self.cache.length, self.first)
@@ -69,7 +75,7 @@ class TreeDrafter:
         """Draw the children of one row of the topology; which of its rows they are."""
         drawn = []
         for row in self.children[old]:
-            if not q_draft.sum() > 0:
+            if q_draft.sum() == 0:
                 break                                                       # all that it can guess is guessed
             token = int(dice.pick(q_draft[None]))
             rows[row] = tree.add(rows[old], token, q_draft)

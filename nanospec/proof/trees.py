@@ -20,7 +20,7 @@ WARM = {"temperature": 0.7}
 def rounds(target, draft, topology, ids, new, independent=False, rule=verify_tree, **settings) -> tuple:
     """T2, T3. The loop itself, from the prompt to the last of `new` tokens, everything carried along."""
     law, paths = walk(lambda dice: tuple(tokens_of(speculate_tree(
-        target, TreeDrafter(draft, topology, independent), ids, len(topology), new, dice=dice, rule=rule, **settings))))
+        target, TreeDrafter(draft, topology, independent), ids, new, dice=dice, rule=rule, **settings))))
     return paths, *distance(law, plain_law(target, ids, new, **settings))
 
 
@@ -31,7 +31,7 @@ def caches(target=GPT4, draft=GPT_DRAFT4, topology=TWO_TWO, new=30, rule=verify_
     seen, error, deep = 0, 0.0, False
     for seed, ids in enumerate(prompts_of(4, 3, 5)):
         text = list(ids)
-        for one in speculate_tree(target, TreeDrafter(draft, topology), ids, len(topology), new, seed=seed, rule=rule,
+        for one in speculate_tree(target, TreeDrafter(draft, topology), ids, new, seed=seed, rule=rule,
                                   **settings):
             tokens, paths = [text[-1], *one.drafted], {0: text}
             for row, parent in enumerate(one.parents):
@@ -52,7 +52,7 @@ def greedy(target=GPT4, draft=GPT_DRAFT4, topology=TWO_TWO, new=30, rule=verify_
     """T6. The share of texts that differ from plain greedy decoding."""
     prompts = prompts_of(4, 10, 5)
     wrong = sum(list(generate(target, ids, new, temperature=0)) != tokens_of(speculate_tree(
-        target, TreeDrafter(draft, topology), ids, len(topology), new, temperature=0, rule=rule)) for ids in prompts)
+        target, TreeDrafter(draft, topology), ids, new, temperature=0, rule=rule)) for ids in prompts)
     return len(prompts), wrong / len(prompts), wrong / len(prompts)
 
 

@@ -31,6 +31,7 @@ class TreeRound(Round):
 
     parents: list[int]                  # of all rows, the root's -1 first
     path: list[int]                     # the rows that were kept, from the root's child down
+    steps: int                          # calls of a draft model
 
 
 def verify_tree(tree: Tree, p_target: Tensor, dice: Dice) -> tuple[list[int], int]:
@@ -70,29 +71,31 @@ def score(target: GPT, cache: Cache, tree: Tree, length: int, law: Law) -> Tenso
 
 
 @torch.inference_mode()
-def speculate_tree(target: GPT, drafter, ids: Sequence[int], size: int, max_new_tokens: int = 128,
-                   temperature: float = 1.0, top_k: int | None = None, top_p: float | None = None, seed: int = 0,
-                   stop: Sequence[int] = (), dice: Dice | None = None, rule: Rule = verify_tree) -> Iterator[TreeRound]:
-    """As `speculate`, with a drafter of trees of at most `size` rows, the root included, and a rule for them."""
+def speculate_tree(target: GPT, drafter, ids: Sequence[int], max_new_tokens: int = 128, temperature: float = 1.0,
+                   top_k: int | None = None, top_p: float | None = None, seed: int = 0, stop: Sequence[int] = (),
+                   dice: Dice | None = None, rule: Rule = verify_tree) -> Iterator[TreeRound]:
+    """As `speculate`, with a drafter of trees, each at most `drafter.size` rows, and a rule for them."""
     check_request(target, ids, max_new_tokens, temperature, top_k, top_p)
     law = partial(probs, temperature=temperature, top_k=top_k, top_p=top_p)
-    text = Text([ids], max_new_tokens + size + 1, target.device)
+    text = Text([ids], max_new_tokens + drafter.size + 1, target.device)
     dice = dice or Dice([seed], target.device)
     cache, length = prefill(target, text), len(ids)
     drafter.begin(text, target.config.vocab_size)
     left = max_new_tokens
     while left:
-        dice.refill(2 * size)                                       # a pick and a flip for each guess, one pick more
+        dice.refill(2 * drafter.size)                               # a pick and a flip for each guess, one pick more
         began = time.perf_counter()
         tree = drafter.propose(text, law, dice)
         drafted_at = time.perf_counter()
         p_target = score(target, cache, tree, length, law)
-        check_law(p_target, *(one for one in tree.q_draft if one is not None))
+        laws = [tree.law_of(row, p_target[0]) for row in range(1, len(tree.tokens))]
+        laws = torch.stack(laws) if laws else p_target[:0]
+        check_law(p_target, laws)
         path, token = rule(tree, p_target, dice)
         cache.length = torch.full_like(cache.length, length)        # the root's slot is text; behind it comes the path
         if path:
             cache.keep(torch.tensor([[length - 1 + row for row in path]], device=cache.length.device))
-        drafter.commit(path)
+        drafter.commit(path, p_target)
         written = [tree.tokens[row] for row in path] + [token]
         text.commit(torch.tensor([written], device=text.tokens.device), len(written))
         length += len(written)
@@ -100,6 +103,5 @@ def speculate_tree(target: GPT, drafter, ids: Sequence[int], size: int, max_new_
         emitted, stopped = until(written, stop)
         emitted = emitted[:left]
         left = 0 if stopped else left - len(emitted)
-        laws = torch.stack([tree.law_of(row, p_target[0]) for row in range(1, len(tree.tokens))])
         yield TreeRound(tree.tokens[1:], len(path), token, emitted, laws, p_target, drafted_at - began,
-                        ended - drafted_at, tree.parents, path)
+                        ended - drafted_at, tree.parents, path, tree.steps)
