@@ -10,6 +10,7 @@ import argparse
 import json
 import math
 import sys
+from collections.abc import Sequence
 from io import StringIO
 from pathlib import Path
 from statistics import mean, median
@@ -21,14 +22,16 @@ from rich.live import Live
 from rich.text import Text
 
 from nanospec.checkpoint import WEIGHTS, load_pair
+from nanospec.drafters.sequoia import shape
 from nanospec.errors import NanospecError
 from nanospec.generate import generate
-from nanospec.measure import alpha_of, measure, measure_costs
-from nanospec.rules import CHAIN_RULES
+from nanospec.measure import alpha_of, best_topology, measure, measure_costs
+from nanospec.methods import DRAFTERS, GUESSES, RULES, SHAPED, Method, method_of
 from nanospec.settle import DTYPES, name_of, settle, way_of
 from nanospec.show.figures import draw_speedup
-from nanospec.show.terminal import View, WatchedDice, legend, printable, refuse, side_by_side, step_text, table
-from nanospec.speculate import ModelDrafter, speculate, tokens_of
+from nanospec.show.steps import WatchedDice, step_text
+from nanospec.show.terminal import View, legend, printable, refuse, side_by_side, table
+from nanospec.speculate import tokens_of
 from nanospec.theory import best_gamma, expected_tokens, speedup
 
 PROMPT = '''class Stack:
@@ -46,8 +49,11 @@ PICTURE_WIDTH = 124             # columns of --save, whatever the window's
 def parse() -> argparse.Namespace:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--prompt", default=PROMPT, help="the text to continue")
-    parser.add_argument("--gamma", type=int, help="drafted tokens a round; default: the best by the formula")
-    parser.add_argument("--rule", choices=CHAIN_RULES, default="token", help="who decides what is kept")
+    parser.add_argument("--drafter", choices=DRAFTERS, default="chain", help="who guesses")
+    parser.add_argument("--rule", choices=RULES, default="token", help="who decides what is kept")
+    parser.add_argument("--gamma", type=int, help="guesses a round; default: of the chain, the best by the formula")
+    parser.add_argument("--shape", type=int, nargs="+", metavar="N",
+                        help="children at every depth of a tree; default: the best for this pair here, measured")
     parser.add_argument("--temperature", type=float, default=0.8, help="0 is greedy; 1 the model as it is")
     parser.add_argument("--top-k", type=int)
     parser.add_argument("--top-p", type=float)
@@ -63,7 +69,13 @@ def parse() -> argparse.Namespace:
     parser.add_argument("--json", type=Path, metavar="FILE", help="the numbers")
     args = parser.parse_args()
     if args.step and args.rule != "token":
-        parser.error("--step shows the coins of --rule token: one for each guess, and the first that falls decides")
+        parser.error("--step shows the coins of --rule token: one for each guess that is tried, and what falls is gone")
+    if args.figure and args.drafter != "chain":
+        parser.error("--figure shows --drafter chain beside the theory, which speaks of nothing else")
+    if args.gamma is not None and args.drafter in SHAPED or args.shape and args.drafter not in SHAPED:
+        parser.error(f"a gamma belongs to a chain, a shape to a tree: {' or '.join(SHAPED)} takes --shape")
+    if args.shape and min(args.shape) < 1:
+        parser.error("--shape needs at least one child at every depth")
     if args.max_new_tokens is not None and args.max_new_tokens < 1:
         parser.error("--max-new-tokens must be at least 1")
     return args
@@ -89,24 +101,33 @@ class Demo:
     def plain(self):
         return generate(self.target, self.ids, **self.settings)
 
-    def fast(self, gamma: int, **more):
-        return speculate(self.target, ModelDrafter(self.draft), self.ids, gamma, **self.settings, **more,
-                         rule=CHAIN_RULES[self.args.rule])
+    def method(self, gamma: int) -> Method:
+        return method_of(self.target, self.draft, self.args.drafter, self.args.rule, gamma, self.topology)
 
-    def choose_gamma(self) -> int:
-        """The best gamma by the formula, with alpha and the costs measured in a short run."""
-        rounds = list(self.fast(4))
+    def fast(self, method: Method, **more):
+        return method.run(self.ids, **self.settings, **more)
+
+    def choose(self) -> Method:
+        """What was asked for; of a chain, the best gamma by the formula, with alpha and the costs measured in a short
+        run, and of a tree the best shape.
+        """
+        args, self.topology = self.args, shape(*self.args.shape or [])
+        if args.drafter in SHAPED and not args.shape:
+            self.topology = best_topology(self.target, self.draft, [self.ids], **self.law)
+        if args.drafter != "chain" or args.gamma is not None:
+            return self.method(GUESSES if args.gamma is None else args.gamma)
+        rounds = list(self.fast(self.method(4)))
         sizes = [gamma + 1 for gamma in GAMMAS]
         costs = measure_costs(self.target, self.draft, sizes, len(self.ids), **self.law)
-        return best_gamma(alpha_of(rounds), costs.c, costs.v.__getitem__, GAMMAS[-1])
+        return self.method(best_gamma(alpha_of(rounds), costs.c, costs.v.__getitem__, GAMMAS[-1]))
 
-    def show(self, gamma: int) -> View:
+    def show(self, method: Method) -> View:
         """Both runs, live where there is a terminal to watch."""
         view = View(self.args.prompt, self.decode)
         lines = max(3, self.console.height - 4 if side_by_side(self.console) else self.console.height // 2 - 4)
         seen = perf_counter()
         with Live(console=self.console, auto_refresh=False, transient=True) as live:
-            for steps, take in ((self.plain(), view.take_token), (self.fast(gamma), view.take_round)):
+            for steps, take in ((self.plain(), view.take_token), (self.fast(method), view.take_round)):
                 began = perf_counter()
                 for one in steps:
                     take(one, perf_counter() - began)
@@ -116,10 +137,10 @@ class Demo:
                     began = perf_counter()
         return view
 
-    def step(self, gamma: int) -> None:
+    def step(self, method: Method) -> None:
         """Round by round; waits for the Enter key where there is a keyboard."""
         dice = WatchedDice([self.args.seed], self.args.device)
-        for number, one in enumerate(self.fast(gamma, dice=dice), 1):
+        for number, one in enumerate(self.fast(method, dice=dice), 1):
             self.console.print(step_text(number, one, dice.coins, self.decode))
             if sys.stdin.isatty():
                 try:
@@ -127,29 +148,32 @@ class Demo:
                 except EOFError:
                     return
 
-    def measure(self, gamma: int) -> dict:
-        """The row of numbers that --json writes."""
-        row, rounds = measure(self.target, self.draft, [self.ids], gamma, **self.settings,
-                              rule=CHAIN_RULES[self.args.rule])
-        del row["overhead"]                                 # of interest over many prompts: python -m nanospec.bench
-        return row | {"text": self.pair.tokenizer.decode(tokens_of(rounds))}
+    def measure(self, methods: Sequence[Method]) -> list[dict]:
+        """The rows of numbers; --json writes the first."""
+        both = measure(self.target, self.draft, [self.ids], methods, **self.settings)
+        for row, rounds in both:
+            del row["overhead"]                             # of interest over many prompts: python -m nanospec.bench
+            row["text"] = self.pair.tokenizer.decode(tokens_of(rounds))
+        return [row for row, _ in both]
 
-    def describe(self, row: dict) -> Group:
+    def describe(self, row: dict, name: str) -> Group:
         """The table at the end, and in plain words whether it was worth it."""
         ways = way_of(self.target) + f", draft in {way_of(self.draft)}" * (way_of(self.target) != way_of(self.draft))
-        gamma, faster, threads = row["gamma"], row["speedup"], torch.get_num_threads()
+        faster, threads, chain = row["speedup"], torch.get_num_threads(), row["drafter"] == "chain"
         counts = f"{row['accepted']} of {row['drafted']} drafted tokens kept"
+        if chain:
+            counts = f"{expected_tokens(row['alpha'], row['gamma']):.2f} by Eq. 1; " + counts
+        size, steps = f"{row['drafted'] / row['rounds'] + 1:.3g}", "gamma" if chain else f"{row['steps']:.3g}"
         rows = [("alpha", f"{row['alpha']:.3f}", "mean of sum min(p_target, q_draft) where the draft was judged"),
                 ("c", f"{row['c']:.3f}", "one draft step / one target step"),
-                ("v", f"{row['v']:.3f}", f"one target call on {gamma + 1} tokens / on one"),
-                ("tokens per target call", f"{row['tokens_per_target_call']:.2f}",
-                 f"{expected_tokens(row['alpha'], gamma):.2f} by Eq. 1; {counts}"),
+                ("v", f"{row['v']:.3f}", f"one target call on {size} tokens / on one"),
+                ("tokens per target call", f"{row['tokens_per_target_call']:.2f}", counts),
                 ("tokens/s, target alone", f"{row['baseline_tokens_per_s']:,.0f}",
                  f"{self.args.device}, {ways}, {threads} thread{'s' * (threads > 1)}"),
                 ("tokens/s, speculative", f"{row['tokens_per_s']:,.0f}",
-                 f"gamma {gamma}, temperature {row['temperature']:g}"),
+                 f"{name}, temperature {row['temperature']:g}"),
                 ("speed-up", f"{faster:.2f}",
-                 f"{row['predicted_speedup']:.2f} predicted: tokens per call / (gamma c + v)")]
+                 f"{row['predicted_speedup']:.2f} predicted: tokens per call / ({steps} c + v)")]
         if faster > 1:
             verdict = Text(f"Speculation wins here: {faster:.2f} times as fast.", "bold")
         else:
@@ -175,7 +199,7 @@ class Demo:
                     f"{gap:.2g} apart in logits, where {name} has steps of {step:.2g}: {verdict}.", "yellow")
 
     def figure(self, path: Path) -> None:
-        rows = [self.measure(gamma) for gamma in GAMMAS]
+        rows = self.measure([self.method(gamma) for gamma in GAMMAS])
         draw_speedup(GAMMAS, measured=[row["speedup"] for row in rows],
                      predicted=[row["predicted_speedup"] for row in rows],
                      ideal=[speedup(row["alpha"], row["gamma"], row["c"]) for row in rows], path=path,
@@ -193,15 +217,15 @@ def main() -> int:
 
 def run(args: argparse.Namespace, console: Console) -> int:
     demo = Demo(args, console)
-    gamma = demo.choose_gamma() if args.gamma is None else args.gamma
+    method = demo.choose()
     if args.step:
-        demo.step(gamma)
+        demo.step(method)
         return 0
-    list(demo.fast(gamma))                                  # warm up
+    list(demo.fast(method))                                 # warm up
     list(demo.plain())
-    view = demo.show(gamma)
-    row = demo.measure(gamma)
-    rest = [view.lanes(console), Text(), demo.describe(row)]
+    view = demo.show(method)
+    row, = demo.measure([method])
+    rest = [view.lanes(console), Text(), demo.describe(row, method.name)]
     if args.temperature == 0:
         rest.append(demo.difference(view.plain, tokens_of(view.rounds)))
     console.print(Group(view.panels(console), legend(), *rest))

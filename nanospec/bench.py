@@ -9,7 +9,6 @@ import argparse
 import json
 import sys
 from collections.abc import Iterable, Sequence
-from itertools import product
 from pathlib import Path
 
 import torch
@@ -18,27 +17,36 @@ from rich.table import Table
 
 from nanospec.against import compare
 from nanospec.checkpoint import WEIGHTS, Pair, load_pair
+from nanospec.drafters.sequoia import Topology, shape
 from nanospec.errors import NanospecError
 from nanospec.graphs import captured
 from nanospec.hf import load_llama
 from nanospec.limits import growth, large_pair, roofline, simulated
-from nanospec.measure import held_out_prompts, measure
+from nanospec.measure import Costs, best_topology, held_out_prompts, measure, measure_costs
+from nanospec.methods import DRAFTERS, RULES, SHAPED, Method, method_of
 from nanospec.model import GPT
-from nanospec.rules import CHAIN_RULES
 from nanospec.settle import DTYPES, name_of, settle, way_of
 from nanospec.show.figures import draw_simulated, draw_speedup
 from nanospec.show.terminal import refuse
 from nanospec.speculate import tokens_of
 from nanospec.theory import speedup
 
-TABLE_WIDTH = 88        # a number cut short would be a wrong one: in a narrower window lines wrap
+TABLE_WIDTH = 100       # a number cut short would be a wrong one: in a narrower window lines wrap
+LARGEST = 33            # rows of --methods
+EVERY = [("chain", "token", 3), ("chain", "token", 4), ("chain", "block", 4), ("independent", "token", 0),
+         ("tree", "token", 0), ("tree", "traversal", 0)]            # of --methods: drafter, rule, gamma
 
 
 def main() -> int:
     parser = argparse.ArgumentParser(prog="python -m nanospec.bench", description=__doc__.splitlines()[0])
     parser.add_argument("--temperatures", type=float, nargs="+", default=[0.0, 0.8, 1.0])
-    parser.add_argument("--gammas", type=int, nargs="+", help="default: 2 3 4 6; with --against, 4")
-    parser.add_argument("--rules", nargs="+", choices=CHAIN_RULES, default=["token"], help="who decides what is kept")
+    parser.add_argument("--drafters", nargs="+", choices=DRAFTERS, default=["chain"], help="who guesses")
+    parser.add_argument("--rules", nargs="+", choices=RULES, default=["token"], help="who decides what is kept")
+    parser.add_argument("--gammas", type=int, nargs="+", help="guesses a round; default: 2 3 4 6; with --against, 4")
+    parser.add_argument("--shape", type=int, nargs="+", metavar="N",
+                        help="children at every depth of a tree; default: the best for this pair here, measured")
+    parser.add_argument("--methods", action="store_true",
+                        help="every drafter and rule, one table; with --large, also what each would gain at its costs")
     parser.add_argument("--prompts", type=int, default=8)
     parser.add_argument("--max-new-tokens", type=int, default=128)
     parser.add_argument("--seed", type=int, default=0)
@@ -59,10 +67,15 @@ def main() -> int:
     args = parser.parse_args()
     if bool(args.against) != bool(args.pair):
         parser.error("--against and --pair belong together")
-    if min([args.prompts, *(args.gammas or []), *([] if args.threads is None else [args.threads])]) < 1:
-        parser.error("--prompts, --threads and every gamma of --gammas must be at least 1")
+    if min([args.prompts, *(args.gammas or []), *(args.shape or []),
+            *([] if args.threads is None else [args.threads])]) < 1:
+        parser.error("--prompts, --threads and every number of --gammas and --shape must be at least 1")
     if args.graphs and not args.device.startswith("cuda"):
         parser.error("--graphs needs a CUDA device")
+    if args.graphs and (args.methods or args.drafters != ["chain"]):
+        parser.error("--graphs captures the rounds of --drafters chain alone: the shapes of the others vary")
+    if args.figure and (args.methods or args.drafters != ["chain"]) and not args.large:
+        parser.error("--figure shows --drafters chain beside the theory, which speaks of nothing else")
     try:
         rows = run(args)
         if args.json:
@@ -74,7 +87,7 @@ def main() -> int:
 
 def run(args: argparse.Namespace) -> list[dict]:
     """Load, settle, measure what was asked for, print it; the rows."""
-    if args.large:
+    if args.large and not args.methods:
         return large(args)
     if args.against:
         target, draft = (load_llama(args.pair / name, args.device) for name in ("target", "draft"))
@@ -89,23 +102,24 @@ def run(args: argparse.Namespace) -> list[dict]:
         return limits(target, draft, where)
     if args.growth:
         return costs(target, draft, where)
-    return speeds(args, Pair(target, draft, tokenizer), where)
+    return (every_method if args.methods else speeds)(args, Pair(target, draft, tokenizer), where)
 
 
 def speeds(args: argparse.Namespace, pair: Pair, where: str) -> list[dict]:
-    """One row for each temperature, gamma and rule; its `text` is what was written behind all prompts together."""
+    """One row for each temperature and method; its `text` is what was written behind all prompts together."""
     gammas, rows = args.gammas or [2, 3, 4, 6], []
     prompts = held_out_prompts(pair, args.prompts)
-    measure(pair.target, pair.draft, prompts[:1], 4, repeats=1)                 # warm up
-    for temperature, gamma, rule in product(args.temperatures, gammas, args.rules):
-        row, rounds = measure(pair.target, pair.draft, prompts, gamma, seed=args.seed, temperature=temperature,
-                              max_new_tokens=args.max_new_tokens, capture=captured if args.graphs else None,
-                              rule=CHAIN_RULES[rule])
-        rows.append(row | {"method": "speculative", "rule": rule, "text": pair.tokenizer.decode(tokens_of(rounds))})
-    columns = {"T": ("temperature", "g"), "gamma": ("gamma", "d"), "rule": ("rule", "s"), "alpha": ("alpha", ".2f"),
-               "c": ("c", ".3f"), "v": ("v", ".2f"), "per call": ("tokens_per_target_call", ".2f"),
-               "plain/s": ("baseline_tokens_per_s", ",.0f"), "fast/s": ("tokens_per_s", ",.0f"),
-               "speed-up": ("speedup", ".2f"), "formula": ("predicted_speedup", ".2f"), "overhead": ("overhead", ".2f")}
+    for temperature in args.temperatures:
+        topology = topology_of(args, pair, prompts, temperature)
+        methods = [method_of(pair.target, pair.draft, drafter, rule, gamma, topology)
+                   for drafter in args.drafters for gamma in (gammas[:1] if drafter in SHAPED else gammas)
+                   for rule in args.rules]
+        rows += measured(args, pair, prompts, methods, temperature)
+    columns = {"T": ("temperature", "g"), "drafter": ("drafter", "s"), "gamma": ("gamma", "d"), "rule": ("rule", "s"),
+               "alpha": ("alpha", ".2f"), "c": ("c", ".3f"), "v": ("v", ".2f"),
+               "per call": ("tokens_per_target_call", ".2f"), "plain/s": ("baseline_tokens_per_s", ",.0f"),
+               "fast/s": ("tokens_per_s", ",.0f"), "speed-up": ("speedup", ".2f"),
+               "formula": ("predicted_speedup", ".2f"), "overhead": ("overhead", ".2f")}
     cells, best = [], []
     for row in rows:
         best.append(row["speedup"] == max(r["speedup"] for r in rows if r["temperature"] == row["temperature"]))
@@ -118,6 +132,48 @@ def speeds(args: argparse.Namespace, pair: Pair, where: str) -> list[dict]:
                      predicted=[row["predicted_speedup"] for row in last],
                      ideal=[speedup(row["alpha"], row["gamma"], row["c"]) for row in last], path=args.figure,
                      title=f"{args.device}, T = {args.temperatures[-1]:g}, {len(prompts)} held-out prompts")
+    return rows
+
+
+def topology_of(args: argparse.Namespace, pair: Pair, prompts: Sequence[list[int]], temperature: float) -> Topology:
+    """What --shape says; else the best, if anybody wants one."""
+    if args.shape:
+        return shape(*args.shape)
+    if args.methods or set(args.drafters) & set(SHAPED):
+        return best_topology(pair.target, pair.draft, prompts, temperature=temperature)
+    return [-1]
+
+
+def measured(args: argparse.Namespace, pair: Pair, prompts: Sequence[list[int]], methods: Sequence[Method],
+             temperature: float, large: Costs | None = None) -> list[dict]:
+    """Their rows, each with the text it wrote and, given the costs of a large pair, what it would gain there."""
+    measure(pair.target, pair.draft, prompts[:1], methods, repeats=1, max_new_tokens=16)            # warm up
+    both = measure(pair.target, pair.draft, prompts, methods, seed=args.seed, temperature=temperature,
+                   max_new_tokens=args.max_new_tokens, capture=captured if args.graphs else None)
+    return [row | {"text": pair.tokenizer.decode(tokens_of(rounds))}
+            | ({"speedup_large": large.speedup(rounds)} if large else {}) for row, rounds in both]
+
+
+def every_method(args: argparse.Namespace, pair: Pair, where: str) -> list[dict]:
+    """EVERY method at every temperature, tokens per target call and speed-up; with --large a third column."""
+    prompts, rows, large = held_out_prompts(pair, args.prompts), [], None
+    if args.large:
+        large = measure_costs(*large_pair(args.device), range(1, LARGEST + 1), repeats=5)
+    for temperature in args.temperatures:
+        topology = topology_of(args, pair, prompts, temperature)
+        methods = [method_of(pair.target, pair.draft, drafter, rule, gamma, topology) for drafter, rule, gamma in EVERY]
+        rows += measured(args, pair, prompts, methods, temperature, large)
+    keys = ["tokens_per_target_call", "speedup", *(["speedup_large"] if large else [])]
+    names = ["per call", "speed-up", *(["large"] if large else [])]
+    cells = []
+    for i, (drafter, rule, _) in enumerate(EVERY):
+        of_one = rows[i::len(EVERY)]
+        guesses = "/".join(str(gamma) for gamma in dict.fromkeys(row["gamma"] for row in of_one))
+        cells.append([f"{drafter} {guesses}" + f", {rule}" * (rule != "token"),
+                      *(f"{row[key]:.2f}" for row in of_one for key in keys)])
+    columns = ["method"] + [f"T {temperature:g}\n{name}" for temperature in args.temperatures for name in names]
+    at_large = f"; large: at c = {large.c:.2f}, v(5) = {large.v[5]:.2f}, v(9) = {large.v[9]:.2f}" if large else ""
+    show(columns, cells, f"{where}; {len(prompts)} held-out prompts, {args.max_new_tokens} tokens each{at_large}")
     return rows
 
 

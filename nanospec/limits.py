@@ -14,7 +14,7 @@ import torch
 from torch import Tensor
 
 from nanospec.dice import Dice
-from nanospec.generate import Text, plain_step, prefill
+from nanospec.generate import Text, plain_step
 from nanospec.measure import measure_costs
 from nanospec.model import GPT, Config, can_pack
 from nanospec.probs import probs

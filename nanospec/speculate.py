@@ -86,6 +86,12 @@ class Round:
     p_target: Tensor                    # (gamma + 1, V)
     draft_seconds: float                # on CUDA, where calls return before they are done, only the sum of the two
     verify_seconds: float               # means anything
+    steps: int                          # calls of a draft model
+
+    @property
+    def refused(self) -> list[int]:
+        """The guesses in whose place `token` stands."""
+        return self.drafted[self.kept:self.kept + 1]
 
 
 def tokens_of(rounds: Iterable[Round]) -> list[int]:
@@ -147,4 +153,4 @@ def speculate(target: GPT, drafter, ids: Sequence[int], gamma: int = 4, max_new_
         emitted, stopped = until(guesses[:n] + [last], stop)
         emitted = emitted[:left]
         left = 0 if stopped else left - len(emitted)
-        yield Round(guesses, n, last, emitted, q_draft[0], p_target[0], drafted_at - began, ended - drafted_at)
+        yield Round(guesses, n, last, emitted, q_draft[0], p_target[0], drafted_at - began, ended - drafted_at, gamma)

@@ -9,11 +9,16 @@ from pathlib import Path
 import pytest
 
 from nanospec.checkpoint import save_model
+from nanospec.errors import RequestError
+from nanospec.generate import generate
 from nanospec.limits import simulated, weight_bytes
-from nanospec.measure import alpha_of, measure, timed
+from nanospec.measure import Costs, alpha_of, measure, measure_accepted, timed
+from nanospec.methods import DRAFTERS, method_of
 from nanospec.model import GPT, Config
+from nanospec.proof.exact import TableModel
 from nanospec.proof.layers import small_gpt
 from nanospec.show.figures import draw_simulated
+from nanospec.speculate import tokens_of
 from nanospec.theory import expected_tokens
 from nanospec.tokenizer import Tokenizer
 
@@ -26,18 +31,68 @@ def pair():
 
 
 def test_a_rows_numbers_agree(pair):
-    row, rounds = measure(*pair, [[1, 2], [3]], 3, repeats=2, max_new_tokens=30, temperature=0.9)
+    (row, rounds), = measure(*pair, [[1, 2], [3]], [method_of(*pair, gamma=3)], repeats=2, max_new_tokens=30,
+                             temperature=0.9)
     assert row["rounds"] == len(rounds) and row["drafted"] == 3 * row["rounds"]
     assert row["accepted"] == sum(one.kept for one in rounds)
     assert row["tokens_per_target_call"] == pytest.approx(1 + row["accepted"] / row["rounds"])
     assert row["speedup"] == row["tokens_per_s"] / row["baseline_tokens_per_s"]
     assert row["alpha"] == alpha_of(rounds) and row["temperature"] == 0.9
-    assert row["overhead"] > 0 and row["c"] > 0 and row["v"] > 0
+    assert row["overhead"] > 0 and row["c"] > 0 and row["v"] > 0 and row["steps"] == 3
 
 
-def test_a_repeat_is_the_same_work(pair):
-    once, thrice = (measure(*pair, [[1, 2]], 2, repeats=n, max_new_tokens=20)[1] for n in (1, 3))
-    assert [one.emitted for one in once] == [one.emitted for one in thrice]
+def test_methods_take_turns_and_a_repeat_is_the_same_work(pair):
+    """Whoever is measured beside it, and however often, a method writes what it writes alone."""
+    methods = [method_of(*pair, gamma=2), method_of(*pair, "tree", "traversal", topology=[-1, 0, 0])]
+    once, thrice = (measure(*pair, [[1, 2]], methods, repeats=n, max_new_tokens=20) for n in (1, 3))
+    for method, (row, rounds), (_, again) in zip(methods, once, thrice):
+        alone = tokens_of(method.run([1, 2], max_new_tokens=20))
+        assert tokens_of(rounds) == tokens_of(again) == alone
+        assert row["gamma"] == method.gamma == 2 and row["drafter"] == method.drafter
+    assert once[1][0]["steps"] == 1 and once[1][0]["drafted"] == 2 * once[1][0]["rounds"]
+
+
+def test_alpha_of_a_tree_is_that_of_first_children(pair):
+    """Along a chain drafted as a tree it is what the chain's own rounds say."""
+    target, draft = pair
+    chain = measure(target, draft, [[1, 2]], [method_of(target, draft, "tree", topology=[-1, 0, 1])], repeats=1,
+                    max_new_tokens=30)[0]
+    betas = [sum(min(p, q) for p, q in zip(one.p_target[i].tolist(), one.q_draft[i].tolist()))
+             for one in chain[1] for i in range(min(one.kept + 1, 2))]
+    assert chain[0]["alpha"] == pytest.approx(sum(betas) / len(betas))
+
+
+def test_costs_of_rounds_by_hand(pair):
+    """tokens / (steps c + v(rows)), summed over rounds: with free drafts and free checking, tokens per call."""
+    rounds = measure(*pair, [[1, 2]], [method_of(*pair, "tree", topology=[-1, 0, 0, 1])], repeats=1,
+                     max_new_tokens=30)[0][1]
+    calls, tokens = len(rounds), sum(one.kept + 1 for one in rounds)
+    assert Costs(0, {4: 1}, 1).speedup(rounds) == pytest.approx(tokens / calls)
+    assert Costs(.25, {4: 1.5}, 1).speedup(rounds) == pytest.approx(tokens / (2 * calls))
+
+
+def test_the_acceptance_vector_counts_which_child_was_kept():
+    """A draft that is the target has its first child kept, always; the best tree is then a chain."""
+    target = TableModel(4, 3)
+    assert measure_accepted(target, target, [[1, 2]], max_new_tokens=20) == [1, 0, 0, 0]
+    accepted = measure_accepted(target, TableModel(4, 4), [[1, 2], [0]], max_new_tokens=30, temperature=1.5)
+    assert 0 < accepted[1] < accepted[0] < 1 and sum(accepted) <= 1
+
+
+@pytest.mark.parametrize("drafter, rule", [("chain", "traversal"), ("tree", "block")])
+def test_a_rule_that_cannot_judge_a_drafter_is_refused(pair, drafter, rule):
+    with pytest.raises(RequestError, match="does not judge"):
+        method_of(*pair, drafter, rule)
+
+
+@pytest.mark.parametrize("drafter", DRAFTERS)
+def test_every_drafter_by_name_writes_the_targets_text(pair, drafter):
+    """In float64, at temperature 0, whoever guesses; and with as many guesses a round as it says."""
+    for ids in [[1, 2], [3, 4, 5, 3, 4, 5, 3]]:
+        method = method_of(*pair, drafter, gamma=4)
+        rounds = list(method.run(ids, max_new_tokens=30, temperature=0))
+        assert tokens_of(rounds) == list(generate(pair[0], ids, 30, temperature=0))
+        assert max(len(one.drafted) for one in rounds) <= method.gamma
 
 
 def test_timed():
@@ -52,8 +107,8 @@ def test_the_command(tmp_path):
     done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True)
     assert done.returncode == 0, done.stderr
     rows = json.loads((tmp_path / "b.json").read_text())
-    assert [(row["temperature"], row["gamma"], row["rule"], row["method"]) for row in rows] == [
-        (t, g, rule, "speculative") for t in (0, 1) for g in (1, 2) for rule in ("token", "block")]
+    assert [(row["temperature"], row["gamma"], row["rule"], row["drafter"]) for row in rows] == [
+        (t, g, rule, "chain") for t in (0, 1) for g in (1, 2) for rule in ("token", "block")]
     assert (tmp_path / "b.png").exists() and all(isinstance(row["text"], str) and row["text"] for row in rows)
     for row in rows:
         assert f"{row['speedup']:.2f}" in done.stdout
@@ -62,7 +117,10 @@ def test_the_command(tmp_path):
 
 @pytest.mark.parametrize("options, words", [(["--gammas", "0"], "gamma"), (["--weights", "nowhere"], "nowhere"),
                                             (["--max-new-tokens", "9999"], "context"),
-                                            (["--prompts", "0"], "--prompts"), (["--threads", "-1"], "--threads")])
+                                            (["--prompts", "0"], "--prompts"), (["--threads", "-1"], "--threads"),
+                                            (["--drafters", "tree", "--rules", "block", "--shape", "2"], "block"),
+                                            (["--drafters", "tree", "--figure", "f.png"], "--figure"),
+                                            (["--shape", "0"], "--shape")])
 def test_bad_requests_are_one_clear_line(options, words):
     done = subprocess.run([sys.executable, "-m", "nanospec.bench", "--device", "cpu", *options], cwd=ROOT,
                           capture_output=True, text=True)

@@ -16,7 +16,7 @@ from nanospec.rules.block import verify_block
 from nanospec.speculate import ModelDrafter, speculate, tokens_of
 
 ROOT = Path(__file__).parent.parent
-KEYS = {"device", "dtype", "gamma", "temperature", "baseline_tokens_per_s", "tokens_per_s", "speedup",
+KEYS = {"device", "dtype", "drafter", "rule", "steps", "gamma", "temperature", "baseline_tokens_per_s", "tokens_per_s", "speedup",
         "predicted_speedup", "alpha", "c", "v", "tokens_per_target_call", "rounds", "accepted", "drafted", "text"}
 
 
@@ -98,6 +98,17 @@ def test_block_verification_by_name(tmp_path):
     assert pair.tokenizer.decode(tokens_of(rounds)) == json.loads((tmp_path / "row.json").read_text())["text"]
 
 
+def test_a_tree_by_name_and_every_coin_of_it(tmp_path):
+    done = demo("--drafter", "tree", "--shape", "2", "1", "--max-new-tokens", "20", "--dtype", "float64",
+                "--temperature", "1.2", "--step")
+    assert done.returncode == 0, done.stderr
+    assert "├──" in done.stdout and "never judged" in done.stdout
+    coins = re.findall(r"u = (\d\.\d\d) ([<≥]) (\d\.\d\d)  (\w+)", done.stdout)
+    assert coins and {(sign, word) for _, sign, _, word in coins} == {("<", "keep"), ("≥", "refuse")}
+    assert done.stdout.count("bonus, drawn") + done.stdout.count("drawn from what is left") == len(
+        re.findall("^round", done.stdout, re.M))
+
+
 def test_a_single_token():
     done = demo("--max-new-tokens", "1", "--gamma", "2", "--dtype", "float32")
     assert done.returncode == 0, done.stderr
@@ -114,6 +125,9 @@ def test_the_figure(tmp_path):
     (["--temperature", "-1"], "temperature"), (["--weights", "nowhere"], "nowhere"), (["--top-p", "2"], "top_p"),
     (["--temperature", "nan"], "temperature"), (["--device", "cuda:99"], "cuda:99"),
     (["--prompt", "x = 1\n" * 2000], "context"), (["--step", "--rule", "block"], "--rule token"),
+    (["--drafter", "tree", "--gamma", "3"], "--shape"), (["--shape", "2"], "--shape"),
+    (["--drafter", "tree", "--shape", "0"], "--shape"), (["--drafter", "tree", "--rule", "block"], "block"),
+    (["--drafter", "tree", "--figure", "a.png"], "--figure"),
     (["--max-new-tokens", "8", "--gamma", "2", "--json", "nowhere/a.json"], "nowhere/a.json")])
 def test_bad_requests_are_one_clear_line(options, words):
     done = demo(*options, "--dtype", "float32")

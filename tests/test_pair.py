@@ -64,6 +64,6 @@ def test_the_draft_is_worth_having(pair, prompts):
 def test_alpha_counts_the_judged_places_only():
     p_target, q_draft = torch.tensor([[.5, .5], [.5, .5], [1, 0]]), torch.tensor([[.8, .2], [0, 1.]])
     row = {"drafted": [0, 1], "emitted": [], "q_draft": q_draft, "p_target": p_target, "draft_seconds": 0,
-           "verify_seconds": 0, "token": 1}
+           "verify_seconds": 0, "token": 1, "steps": 2}
     assert alpha_of([Round(kept=0, **row)]) == pytest.approx(.7)
     assert alpha_of([Round(kept=1, **row)]) == alpha_of([Round(kept=2, **row)]) == pytest.approx(.6)

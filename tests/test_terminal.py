@@ -11,7 +11,9 @@ import pytest
 import torch
 from rich.console import Console, Group
 
-from nanospec.show.terminal import View, legend, printable, refuse, round_text, step_text
+from nanospec.rules.tree import TreeRound
+from nanospec.show.steps import step_text
+from nanospec.show.terminal import View, legend, printable, refuse, round_text
 from nanospec.speculate import Round
 
 ROOT = Path(__file__).parent.parent
@@ -25,7 +27,7 @@ def decode(ids):
 def a_round(drafted: str, kept: int, token: str) -> Round:
     laws = torch.full((len(drafted) + 1, 128), 1 / 128)
     return Round([ord(x) for x in drafted], kept, ord(token), [ord(x) for x in drafted[:kept] + token], laws[:-1], laws,
-                 0.001, 0.003)
+                 0.001, 0.003, len(drafted))
 
 
 def a_view() -> View:
@@ -76,10 +78,29 @@ def test_what_a_model_writes_cannot_move_the_cursor():
     assert round_text(one, decode).plain == "⏎z" and round_text(one, decode, marked=False).plain == "z"
 
 
+def a_tree_round() -> TreeRound:
+    """Behind the text a, b and c; behind b d and e. a fell, b stood, d and e fell."""
+    laws = torch.full((6, 128), 1 / 128)
+    return TreeRound([ord(x) for x in "abcde"], 1, ord("x"), [ord("b"), ord("x")], laws[1:], laws, 0.001, 0.003, 2,
+                     [-1, 0, 0, 0, 2, 2], [2])
+
+
+def test_a_tree_shows_who_was_tried_and_who_fell():
+    one = a_tree_round()
+    assert round_text(one, decode).plain == "bd|ex" and [chr(x) for x in one.refused] == ["d", "e"]
+    text = printed(lambda console: step_text(1, one, [(.9, .5), (.1, .5), (.9, .5), (.8, .5)], decode), 80)
+    lines = text.splitlines()
+    assert lines[1] == "behind the text" and max(map(len, lines)) <= 80
+    for line, words in zip(lines[2:], ["'a' ≥ refuse", "'b' < keep", "'d' ≥ refuse", "'e' ≥ refuse", "'x' left",
+                                       "'c' never judged"]):
+        assert all(word in line for word in words.split()), line
+    assert lines[4].startswith("│   ├──") and lines[2].startswith("├──")
+
+
 @pytest.mark.parametrize("width", [40, 120])
 def test_a_step_fits_too(width):
     one = a_round("abcd", 1, "x")
-    text = printed(lambda console: step_text(1, one, [(.2, .5)] * 4, decode), width)
+    text = printed(lambda console: step_text(1, one, [(.2, .5)] + [(.9, .5)] * 3, decode), width)
     assert "keep" in text and "refuse" in text and "never judged" in text
 
 

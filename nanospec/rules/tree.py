@@ -31,7 +31,11 @@ class TreeRound(Round):
 
     parents: list[int]                  # of all rows, the root's -1 first
     path: list[int]                     # the rows that were kept, from the root's child down
-    steps: int                          # calls of a draft model
+
+    @property
+    def refused(self) -> list[int]:
+        last = [0, *self.path][-1]
+        return [self.drafted[row - 1] for row, parent in enumerate(self.parents) if parent == last]
 
 
 def verify_tree(tree: Tree, p_target: Tensor, dice: Dice) -> tuple[list[int], int]:
@@ -104,4 +108,4 @@ def speculate_tree(target: GPT, drafter, ids: Sequence[int], max_new_tokens: int
         emitted = emitted[:left]
         left = 0 if stopped else left - len(emitted)
         yield TreeRound(tree.tokens[1:], len(path), token, emitted, laws, p_target, drafted_at - began,
-                        ended - drafted_at, tree.parents, path, tree.steps)
+                        ended - drafted_at, tree.steps, tree.parents, path)

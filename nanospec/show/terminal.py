@@ -4,7 +4,7 @@ Every mark is a colour and something besides: kept is green and plain, refused r
 amber and underlined, the bonus token blue and bold.
 """
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable
 
 from rich.columns import Columns
 from rich.console import Console, Group, RenderableType
@@ -12,7 +12,6 @@ from rich.panel import Panel
 from rich.table import Table
 from rich.text import Text
 
-from nanospec.dice import Dice
 from nanospec.speculate import Round
 
 KEPT, REFUSED, REPLACED, BONUS = "green", "red strike", "yellow underline", "bold blue"
@@ -43,10 +42,9 @@ def round_text(one: Round, decode: Decode, marked: bool = True) -> Text:
         return Text(decode(one.emitted))
     out = Text().append(decode(one.emitted[:one.kept]), KEPT)
     if len(one.emitted) > one.kept:
-        if one.kept < len(one.drafted):
-            out.append(visible(decode([one.drafted[one.kept]])), REFUSED).append(decode([one.token]), REPLACED)
-        else:
-            out.append(decode([one.token]), BONUS)
+        for i, token in enumerate(one.refused):             # several in a tree: all that stood behind the last kept
+            out.append("|" * (i > 0), "dim").append(visible(decode([token])), REFUSED)
+        out.append(decode([one.token]), REPLACED if one.refused else BONUS)
     return out
 
 
@@ -108,7 +106,7 @@ class View:
         span = sum(plain[:calls])
         out = Text().append(f"{span * 1e3:.0f} ms, after the prompt was read\n", "dim")
         rows = (("the target alone", [(0.0, 0, seconds, 1) for seconds in plain], ""),
-                ("speculative", [(r.draft_seconds, len(r.drafted), r.verify_seconds, len(r.emitted))
+                ("speculative", [(r.draft_seconds, r.steps, r.verify_seconds, len(r.emitted))
                                  for r in self.rounds[1:]], "yellow"))
         for name, steps, colour in rows:
             line, spent, tokens = Text(), 0.0, 0
@@ -133,47 +131,6 @@ def table(rows: Iterable[tuple[str, str, str]]) -> Table:
     for row in rows:
         out.add_row(*row)
     return out
-
-
-class WatchedDice(Dice):
-    """Dice that remember the coins they flipped: (u, prob) of row 0, for those who want to see them fall."""
-
-    coins: list[tuple[float, float]] = []
-
-    def flip(self, prob):
-        column = self.column
-        fell = super().flip(prob)
-        self.coins = list(zip(self.u[0, column:column + prob.shape[1]].tolist(), prob[0].tolist()))
-        return fell
-
-
-def step_text(number: int, one: Round, coins: Sequence[tuple[float, float]], decode: Decode, bars: int = 6) -> Group:
-    """One round, slowly: every judged coin, and at a refusal what both models thought of the likeliest tokens."""
-    out = Text().append(f"round {number}\n", "bold")
-    for i, token in enumerate(one.drafted):
-        u, prob = coins[i]
-        word = visible(decode([token]))
-        if i > one.kept:
-            out.append(f"  {word!r:16} never judged\n", "dim")
-        else:
-            kept = i < one.kept
-            out.append(f"  {word!r:16}", KEPT if kept else REFUSED)
-            out.append(f" p_target {one.p_target[i, token]:.3f}  q_draft {one.q_draft[i, token]:.3f}   "
-                       f"u = {u:.2f} {'<' if kept else '≥'} {prob:.2f}  {'keep' if kept else 'refuse'}\n")
-    word = visible(decode([one.token]))
-    if one.kept == len(one.drafted):
-        return Group(out.append(f"  {word!r:16}", BONUS).append(" bonus, drawn from p_target\n"))
-    out.append(f"  {word!r:16}", REPLACED).append(" drawn from max(0, p_target - q_draft)\n")
-    p_target, q_draft = one.p_target[one.kept], one.q_draft[one.kept]
-    chart = Table(box=None, padding=(0, 1, 0, 2))
-    for name in ("token", "p_target", "", "q_draft", "", "residual"):
-        chart.add_column(name, header_style="dim", min_width=16 if not name else None)
-    for token in (p_target + q_draft).topk(min(bars, len(p_target))).indices.tolist():
-        p, q = p_target[token].item(), q_draft[token].item()
-        style = REPLACED if token == one.token else REFUSED if token == one.drafted[one.kept] else ""
-        chart.add_row(Text(repr(visible(decode([token]))), style), f"{p:.3f}", Text("█" * round(16 * p), "cyan"),
-                      f"{q:.3f}", Text("█" * round(16 * q), "yellow"), f"{max(0, p - q):.3f}")
-    return Group(out, chart, "")
 
 
 def refuse(script: str, error: Exception) -> int:
