@@ -13,6 +13,8 @@ from nanospec.rules.traversal import verify_traversal
 from nanospec.rules.tree import speculate_tree, verify_tree
 from nanospec.speculate import ModelDrafter, Round, speculate, verify
 
+Run = Callable[..., Iterator[Round]]        # (ids, **request), the request as `speculate` takes it
+
 CHAIN_RULES = {"token": verify, "block": verify_block}
 TREE_RULES = {"token": verify_tree, "traversal": verify_traversal}
 RULES = [*CHAIN_RULES, "traversal"]
@@ -29,15 +31,12 @@ SHAPED = ("tree", "independent")        # these want a topology, the others a ga
 
 @dataclass
 class Method:
-    """run(ids, **request) -> the rounds; request: what `speculate` takes, but for gamma and rule.
-
-    gamma: the most guesses a round.
-    """
+    """gamma: the most guesses a round."""
 
     drafter: str
     rule: str
     gamma: int
-    run: Callable[..., Iterator[Round]]
+    run: Run
 
     @property
     def name(self) -> str:

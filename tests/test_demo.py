@@ -16,8 +16,9 @@ from nanospec.rules.block import verify_block
 from nanospec.speculate import ModelDrafter, speculate, tokens_of
 
 ROOT = Path(__file__).parent.parent
-KEYS = {"device", "dtype", "drafter", "rule", "steps", "gamma", "temperature", "baseline_tokens_per_s", "tokens_per_s", "speedup",
-        "predicted_speedup", "alpha", "c", "v", "tokens_per_target_call", "rounds", "accepted", "drafted", "text"}
+KEYS = {"device", "dtype", "drafter", "rule", "steps", "gamma", "temperature", "baseline_tokens_per_s",
+        "tokens_per_s", "speedup", "predicted_speedup", "alpha", "c", "v", "tokens_per_target_call", "rounds",
+        "accepted", "drafted", "text"}
 
 
 def demo(*options, **more):

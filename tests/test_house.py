@@ -8,8 +8,8 @@ import pytest
 ROOT = Path(__file__).parent.parent
 FLOORS = [["errors", "dice", "probs", "tokenizer", "cache", "theory"],
           ["data", "model", "checkpoint", "generate", "speculate"],
-          ["drafters", "rules", "serve", "graphs", "hf"],
-          ["proof", "show", "settle", "methods", "measure", "limits", "against", "bench"]]
+          ["drafters", "rules", "methods", "serve", "graphs", "hf"],
+          ["proof", "show", "settle", "measure", "limits", "against", "bench"]]
 FILES = sorted((ROOT / "nanospec").rglob("*.py"))
 SCRIPTS = [ROOT / "train_tiny.py", ROOT / "demo.py"]
 LESSONS = sorted((ROOT / "lessons").glob("[0-9]*.py"))

@@ -7,7 +7,7 @@ from nanospec.measure import alpha_of
 from nanospec.data import read_texts, to_ids
 from nanospec.generate import generate
 from nanospec.checkpoint import WEIGHTS, load_pair
-from nanospec.proof.layers import caches, greedy
+from nanospec.proof.layers import caches, chain, greedy
 from nanospec.speculate import ModelDrafter, Round, speculate
 
 
@@ -33,8 +33,12 @@ def test_the_pair_has_learnt_python(pair):
     assert pair.tokenizer.decode(list(generate(pair.target, ids, 2, temperature=0))).startswith(" = name")
 
 
+def chains(pair):
+    return [chain(*pair[:2], gamma) for gamma in (1, 2, 4, 7)]
+
+
 def test_greedy_decoding_of_the_pair_is_the_targets_token_for_token(pair, prompts):
-    _, wrong, _ = greedy([pair[:2]], prompts, 60)
+    _, wrong, _ = greedy(pair.target, chains(pair), prompts, 60)
     assert wrong == 0
 
 
@@ -43,7 +47,7 @@ def test_greedy_decoding_of_the_pair_on_a_hundred_held_out_prompts(pair):
     _, held = read_texts()
     ids = to_ids(held, pair.tokenizer)
     starts = range(0, len(ids) - 100, len(ids) // 100)
-    _, wrong, _ = greedy([pair[:2]], [ids[i:i + 32].tolist() for i in starts][:100], 60)
+    _, wrong, _ = greedy(pair.target, chains(pair), [ids[i:i + 32].tolist() for i in starts][:100], 60)
     assert wrong == 0
 
 

@@ -92,7 +92,8 @@ def test_settled_models_decode_and_are_measured():
         target, draft = small_gpt(11, 3, 1), small_gpt(11, 1, 2)
         settle(target, draft, [torch.float32])
         assert target.dtype == draft.dtype == torch.float32 and way_of(target).startswith("float32")
-        (row, rounds), = measure(target, draft, [[1, 2]], [method_of(target, draft)], repeats=1, max_new_tokens=10, temperature=0)
+        (row, rounds), = measure(target, draft, [[1, 2]], [method_of(target, draft)], repeats=1,
+                                  max_new_tokens=10, temperature=0)
         assert [t for one in rounds for t in one.emitted] == list(generate(target, [1, 2], 10, temperature=0))
     finally:
         torch.set_num_threads(threads)

@@ -9,8 +9,8 @@ from nanospec.errors import LogitsError, RequestError
 from nanospec.generate import generate
 from nanospec.proof.catchers import Ledger
 from nanospec.proof.exact import TableModel, distance, plain_law, walk
-from nanospec.proof.layers import node_cases, small_gpt
-from nanospec.proof.trees import DRAFT, FULL, FULL_DRAFT, TABLE, TWO_ONE, TWO_TWO, WARM, rounds, tree_checks
+from nanospec.proof.layers import node_cases, rounds, small_gpt
+from nanospec.proof.trees import DRAFT, FULL, FULL_DRAFT, TABLE, TWO_ONE, TWO_TWO, WARM, tree_checks
 from nanospec.rules.tree import speculate_tree, verify_tree
 from nanospec.speculate import ModelDrafter, speculate, tokens_of
 
@@ -164,8 +164,12 @@ def test_a_draft_that_is_the_target_has_every_first_child_kept():
     assert all(one.path == [1, 2, 3] for one in done)
 
 
-def test_rounds_takes_another_rule():
+def test_the_loop_takes_another_rule():
     def first_child_only(tree, p_target, dice):
         kept = Tree(tree.tokens[:2], tree.parents[:2], tree.q_draft[:2])
         return verify_tree(kept, p_target, dice)
-    assert rounds(TABLE, DRAFT, [-1, 0, 0], [1, 0], 3, rule=first_child_only, **WARM)[2] < 1e-12
+
+
+    def run(ids, **request):
+        return speculate_tree(TABLE, TreeDrafter(DRAFT, [-1, 0, 0]), ids, rule=first_child_only, **request)
+    assert rounds(TABLE, run, [1, 0], 3, **WARM)[2] < 1e-12

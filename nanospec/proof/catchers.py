@@ -14,7 +14,7 @@ from nanospec.dice import Dice
 from nanospec.generate import generate
 from nanospec.probs import probs
 from nanospec.proof.exact import TableModel, walk
-from nanospec.proof.layers import caches, greedy, node, one_round, prompts_of, ragged, rounds, small_gpt
+from nanospec.proof.layers import caches, chain, greedy, node, one_round, prompts_of, ragged, rounds, small_gpt
 from nanospec.proof.trees import TREE_CATCHERS
 from nanospec.speculate import ModelDrafter, speculate, tokens_of, verify
 
@@ -110,13 +110,14 @@ OF_THE_LAW = ("T0", "T1", "T2", "T6 greedy")
 CATCHERS = {
     "T0": node,
     "T1": lambda: one_round(TABLE4, DRAFT4, [1, 3, 0], 2, **WARM),
-    "T2": lambda: rounds(TABLE, DRAFT, [1, 0], 2, 4, **WARM),
-    "T2 settings": lambda: rounds(TABLE4, DRAFT4, [0, 1], 2, 4, temperature=1.3, top_k=2),
-    "T2 stop": lambda: rounds(TABLE, DRAFT, [1, 2], 2, 4, stop={0}, **WARM),
+    "T2": lambda: rounds(TABLE, chain(TABLE, DRAFT, 2), [1, 0], 4, **WARM),
+    "T2 settings": lambda: rounds(TABLE4, chain(TABLE4, DRAFT4, 2), [0, 1], 4, temperature=1.3, top_k=2),
+    "T2 stop": lambda: rounds(TABLE, chain(TABLE, DRAFT, 2), [1, 2], 4, stop={0}, **WARM),
     "T2 rows": lambda: ragged(TABLE, DRAFT, [[1], [0, 2, 1, 1]], 1, 2, **WARM),
     "T3 cache": lambda: caches(GPT4, GPT_DRAFT4, prompts_of(4, 3, 5), 3, 40, **WARM),
     "T5 speed": speed,
-    "T6 greedy": lambda: greedy([(GPT4, GPT_DRAFT4)], prompts_of(4, 10, 5), 30),
+    "T6 greedy": lambda: greedy(GPT4, [chain(GPT4, GPT_DRAFT4, gamma) for gamma in (1, 2, 4, 7)],
+                                prompts_of(4, 10, 5), 30),
     "support": support,
     "ledger": ledger,
     "reports": reports,

@@ -9,13 +9,15 @@ T6  temperature 0: token for token what greedy decoding writes
 """
 
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from functools import partial
+from itertools import cycle
 
 import torch
 
 from nanospec.generate import Text, generate, prefill
+from nanospec.methods import Run, method_of
 from nanospec.model import GPT, Config
 from nanospec.probs import probs
 from nanospec.proof.exact import (TableModel, completed, distance, plain_law, product_law, walk,
@@ -98,10 +100,9 @@ def one_round(target, draft, ids, gamma, **settings) -> tuple[int, float, float]
     return paths, *distance(law, plain_law(target, ids, gamma + 1, **settings))
 
 
-def rounds(target, draft, ids, gamma, new, **settings) -> tuple[int, float, float]:
+def rounds(target, run: Run, ids, new, **settings) -> tuple[int, float, float]:
     """T2, T3. The loop itself, from the prompt to the last of `new` tokens, everything carried along."""
-    law, paths = walk(lambda dice: tuple(tokens_of(speculate(target, ModelDrafter(draft), ids, gamma, new, dice=dice,
-                                                             **settings))))
+    law, paths = walk(lambda dice: tuple(tokens_of(run(ids, max_new_tokens=new, dice=dice, **settings))))
     return paths, *distance(law, plain_law(target, ids, new, **settings))
 
 
@@ -150,15 +151,15 @@ def caches(target: GPT, draft: GPT, prompts, gamma, new, **settings) -> tuple[in
     return seen, error, error
 
 
-def greedy(models, prompts, new, gammas=(1, 2, 4, 7)) -> tuple[int, float, float]:
+def greedy(target, runs: Sequence[Run], prompts, new) -> tuple[int, float, float]:
     """T6. The share of texts that differ from plain greedy decoding; 0 or nothing. `paths` counts texts."""
-    texts, wrong = 0, 0
-    for target, draft in models:
-        for i, ids in enumerate(prompts):
-            plain = list(generate(target, ids, new, temperature=0))
-            fast = tokens_of(speculate(target, ModelDrafter(draft), ids, gammas[i % len(gammas)], new, temperature=0))
-            texts, wrong = texts + 1, wrong + (plain != fast)
-    return texts, wrong / texts, wrong / texts
+    wrong = sum(tokens_of(run(ids, max_new_tokens=new, temperature=0)) != list(generate(target, ids, new, 0))
+                for run, ids in zip(cycle(runs), prompts))
+    return len(prompts), wrong / len(prompts), wrong / len(prompts)
+
+
+def chain(target, draft, gamma: int) -> Run:
+    return method_of(target, draft, gamma=gamma).run
 
 
 def prompts_of(vocab_size: int, count: int, longest: int) -> list[list[int]]:
@@ -180,28 +181,33 @@ def checks() -> list[tuple[str, str, Callable[[], tuple[int, float, float]]]]:
         ("T1", "table V4 gamma 3, prompt of 3", lambda: one_round(table4, draft4, [1, 3, 0], 3, **warm)),
         ("T1", "table V3 gamma 3, prompt of 1, no zeros", lambda: one_round(full3, fuller3, [2], 3)),
         ("T1", "table V4 gamma 3, T 0", lambda: one_round(table4, draft4, [2, 1], 3, temperature=0)),
-        ("T2", "table V3 gamma 2, 4 tokens, T 0.7, no zeros", lambda: rounds(full3, fuller3, [1, 0], 2, 4, **warm)),
-        ("T2", "table V3 gamma 1, 5 tokens, T 1.3", lambda: rounds(table3, draft3, [2], 1, 5, temperature=1.3)),
+        ("T2", "table V3 gamma 2, 4 tokens, T 0.7, no zeros",
+         lambda: rounds(full3, chain(full3, fuller3, 2), [1, 0], 4, **warm)),
+        ("T2", "table V3 gamma 1, 5 tokens, T 1.3",
+         lambda: rounds(table3, chain(table3, draft3, 1), [2], 5, temperature=1.3)),
         ("T2", "table V4 gamma 2, 5 tokens, T 0.7, top-k 2",
-         lambda: rounds(table4, draft4, [0, 1, 2], 2, 5, top_k=2, **warm)),
+         lambda: rounds(table4, chain(table4, draft4, 2), [0, 1, 2], 5, top_k=2, **warm)),
         ("T2", "table V4 gamma 2, 4 tokens, T 1.2, top-p 0.7",
-         lambda: rounds(table4, draft4, [3, 3], 2, 4, temperature=1.2, top_p=0.7)),
+         lambda: rounds(table4, chain(table4, draft4, 2), [3, 3], 4, temperature=1.2, top_p=0.7)),
         ("T2", "table V3 gamma 2, 4 tokens, end of text is token 0",
-         lambda: rounds(table3, draft3, [1, 2], 2, 4, stop={0}, **warm)),
+         lambda: rounds(table3, chain(table3, draft3, 2), [1, 2], 4, stop={0}, **warm)),
         ("T2", "table V4 gamma 3, 5 tokens, T 0.7, by prefix",
          lambda: rounds_by_prefix(table4, draft4, [1, 3], 3, 5, **warm)),
         ("T2", "table V3 gamma 1, rows of 1 and 4, 2 tokens",
          lambda: ragged(table3, draft3, [[1], [0, 2, 1, 1]], 1, 2, **warm)),
-        ("T3", "GPT V3 gamma 1, 4 tokens, T 0.7", lambda: rounds(gpt3, gpt_draft3, [2, 0], 1, 4, **warm)),
+        ("T3", "GPT V3 gamma 1, 4 tokens, T 0.7", lambda: rounds(gpt3, chain(gpt3, gpt_draft3, 1), [2, 0], 4, **warm)),
         ("T3", "GPT V4 gamma 2, 4 tokens, T 0.7, top-k 2",
-         lambda: rounds(gpt4, gpt_draft4, [1, 3, 0], 2, 4, top_k=2, **warm)),
+         lambda: rounds(gpt4, chain(gpt4, gpt_draft4, 2), [1, 3, 0], 4, top_k=2, **warm)),
         ("T3", "GPT V4 gamma 1, rows of 1 and 3, 2 tokens, top-k 2",
          lambda: ragged(gpt4, gpt_draft4, [[2], [1, 3, 0]], 1, 2, top_k=2, **warm)),
         ("T3", "cached laws = recomputed laws, 10 texts",
          lambda: caches(gpt4, gpt_draft4, prompts_of(4, 10, 5), 3, 60, **warm)),
-        ("T6", "greedy, 102 texts of 3 random pairs in float64",
-         lambda: greedy([(small_gpt(11, 2, s), small_gpt(11, 1, s + 1)) for s in (10, 20)] + [(gpt4, gpt4)],
-                        prompts_of(4, 34, 6), 40)),
+        *[("T6", f"greedy, 34 texts of {name} in float64",
+           lambda target=target, draft=draft: greedy(target, [chain(target, draft, gamma) for gamma in (1, 2, 4, 7)],
+                                                     prompts_of(4, 34, 6), 40))
+          for name, target, draft in (("a random pair", small_gpt(11, 2, 10), small_gpt(11, 1, 11)),
+                                      ("another", small_gpt(11, 2, 20), small_gpt(11, 1, 21)),
+                                      ("a model with itself", gpt4, gpt4))],
     ]
 
 

@@ -3,12 +3,11 @@
 import torch
 
 from nanospec.drafters.tree import TreeDrafter
-from nanospec.generate import generate
+from nanospec.methods import Run, method_of
 from nanospec.probs import probs
-from nanospec.proof.exact import TableModel, distance, plain_law, walk
-from nanospec.proof.layers import prompts_of, small_gpt
+from nanospec.proof.exact import TableModel
+from nanospec.proof.layers import greedy, prompts_of, rounds, small_gpt
 from nanospec.rules.tree import speculate_tree, verify_tree
-from nanospec.speculate import tokens_of
 
 TWO, TWO_ONE, TWO_TWO = [-1, 0, 0], [-1, 0, 0, 1], [-1, 0, 0, 1, 1, 2, 2]
 TABLE, DRAFT = TableModel(3, 1), TableModel(3, 2)
@@ -17,11 +16,8 @@ GPT4, GPT_DRAFT4 = small_gpt(4, 2, 3), small_gpt(4, 1, 4)
 WARM = {"temperature": 0.7}
 
 
-def rounds(target, draft, topology, ids, new, independent=False, rule=verify_tree, **settings) -> tuple:
-    """T2, T3. The loop itself, from the prompt to the last of `new` tokens, everything carried along."""
-    law, paths = walk(lambda dice: tuple(tokens_of(speculate_tree(
-        target, TreeDrafter(draft, topology, independent), ids, new, dice=dice, rule=rule, **settings))))
-    return paths, *distance(law, plain_law(target, ids, new, **settings))
+def tree(target, draft, topology, independent=False, rule="token") -> Run:
+    return method_of(target, draft, "independent" if independent else "tree", rule, topology=topology).run
 
 
 def caches(target=GPT4, draft=GPT_DRAFT4, topology=TWO_TWO, new=30, rule=verify_tree, **settings) -> tuple:
@@ -48,33 +44,25 @@ def caches(target=GPT4, draft=GPT_DRAFT4, topology=TWO_TWO, new=30, rule=verify_
     return seen, error, error
 
 
-def greedy(target=GPT4, draft=GPT_DRAFT4, topology=TWO_TWO, new=30, rule=verify_tree) -> tuple:
-    """T6. The share of texts that differ from plain greedy decoding."""
-    prompts = prompts_of(4, 10, 5)
-    wrong = sum(list(generate(target, ids, new, temperature=0)) != tokens_of(speculate_tree(
-        target, TreeDrafter(draft, topology), ids, new, temperature=0, rule=rule)) for ids in prompts)
-    return len(prompts), wrong / len(prompts), wrong / len(prompts)
-
-
 TREE_CATCHERS = {
-    "tree": lambda: rounds(TABLE, DRAFT, TWO_ONE, [1, 0], 3, **WARM),
-    "tree, independent": lambda: rounds(FULL, FULL_DRAFT, TWO, [1, 0], 3, independent=True, **WARM),
+    "tree": lambda: rounds(TABLE, tree(TABLE, DRAFT, TWO_ONE), [1, 0], 3, **WARM),
+    "tree, independent": lambda: rounds(FULL, tree(FULL, FULL_DRAFT, TWO, independent=True), [1, 0], 3, **WARM),
     "tree caches": lambda: caches(**WARM),
-    "tree greedy": greedy,
+    "tree greedy": lambda: greedy(GPT4, [tree(GPT4, GPT_DRAFT4, TWO_TWO)], prompts_of(4, 10, 5), 30),
 }
 
 
 def tree_checks() -> list[tuple]:
     """(layer, setting, check), as `checks` in layers.py."""
-    small = small_gpt(3, 2, 1), small_gpt(3, 1, 2)
+    gpt3, gpt_draft3, table4, draft4 = small_gpt(3, 2, 1), small_gpt(3, 1, 2), TableModel(4, 3), TableModel(4, 4)
     return [
         ("T2", "tree 2, V3, 3 tokens, T 0.7, independent", TREE_CATCHERS["tree, independent"]),
         ("T2", "tree 2-1, V3, 3 tokens, T 0.7, without replacement", TREE_CATCHERS["tree"]),
         ("T2", "tree 3, V4, 3 tokens, T 1.3, top-k 3",
-         lambda: rounds(TableModel(4, 3), TableModel(4, 4), [-1, 0, 0, 0], [0, 1], 3, temperature=1.3, top_k=3)),
+         lambda: rounds(table4, tree(table4, draft4, [-1, 0, 0, 0]), [0, 1], 3, temperature=1.3, top_k=3)),
         ("T2", "tree 2-1, V3, 4 tokens, end of text is token 0",
-         lambda: rounds(TABLE, DRAFT, TWO_ONE, [1, 2], 3, stop={0}, **WARM)),
-        ("T3", "tree 2, GPT V3, 3 tokens, T 0.7", lambda: rounds(*small, TWO, [2, 0], 3, **WARM)),
+         lambda: rounds(TABLE, tree(TABLE, DRAFT, TWO_ONE), [1, 2], 3, stop={0}, **WARM)),
+        ("T3", "tree 2, GPT V3, 3 tokens, T 0.7", lambda: rounds(gpt3, tree(gpt3, gpt_draft3, TWO), [2, 0], 3, **WARM)),
         ("T3", "tree 2-2, laws of all rows = those of their paths", TREE_CATCHERS["tree caches"]),
-        ("T6", "tree 2-2, greedy, 10 texts in float64", greedy),
+        ("T6", "tree 2-2, greedy, 10 texts in float64", TREE_CATCHERS["tree greedy"]),
     ]
