@@ -102,23 +102,26 @@ class Demo:
         return generate(self.target, self.ids, **self.settings)
 
     def method(self, gamma: int) -> Method:
-        return method_of(self.target, self.draft, self.args.drafter, self.args.rule, gamma, self.topology)
+        return method_of(self.target, self.draft, self.args.drafter, self.args.rule, gamma=gamma, **self.setting)
 
     def fast(self, method: Method, **more):
         return method.run(self.ids, **self.settings, **more)
 
     def choose(self) -> Method:
-        """What was asked for; of a chain, the best gamma by the formula, with alpha and the costs measured in a short
-        run, and of a tree the best shape.
+        """What was asked for; else of a tree the best shape, and of a chain the best gamma by the formula, with alpha
+        and the costs measured in a short run.
         """
-        args, self.topology = self.args, shape(*self.args.shape or [])
-        if args.drafter in SHAPED and not args.shape:
-            self.topology = best_topology(self.target, self.draft, [self.ids], **self.law)
+        args, self.setting = self.args, {}
+        if args.drafter in SHAPED:
+            self.setting["topology"] = shape(*args.shape) if args.shape else best_topology(
+                self.target, self.draft, [self.ids], **self.law)
+        if args.drafter == "goodput" or args.drafter == "chain" and args.gamma is None:
+            most = max(GAMMAS[-1], args.gamma or 0)
+            costs = measure_costs(self.target, self.draft, range(1, most + 2), len(self.ids), **self.law)
+            self.setting["costs"] = costs.c, costs.v
         if args.drafter != "chain" or args.gamma is not None:
             return self.method(GUESSES if args.gamma is None else args.gamma)
         rounds = list(self.fast(self.method(4)))
-        sizes = [gamma + 1 for gamma in GAMMAS]
-        costs = measure_costs(self.target, self.draft, sizes, len(self.ids), **self.law)
         return self.method(best_gamma(alpha_of(rounds), costs.c, costs.v.__getitem__, GAMMAS[-1]))
 
     def show(self, method: Method) -> View:

@@ -17,13 +17,13 @@ from rich.table import Table
 
 from nanospec.against import compare
 from nanospec.checkpoint import WEIGHTS, Pair, load_pair
-from nanospec.drafters.sequoia import Topology, shape
+from nanospec.drafters.sequoia import shape
 from nanospec.errors import NanospecError
 from nanospec.graphs import captured
 from nanospec.hf import load_llama
 from nanospec.limits import growth, large_pair, roofline, simulated
 from nanospec.measure import Costs, best_topology, held_out_prompts, measure, measure_costs
-from nanospec.methods import DRAFTERS, RULES, SHAPED, Method, method_of
+from nanospec.methods import DRAFTERS, GUESSES, RULES, SHAPED, Method, method_of
 from nanospec.model import GPT
 from nanospec.settle import DTYPES, name_of, settle, way_of
 from nanospec.show.figures import draw_simulated, draw_speedup
@@ -33,8 +33,8 @@ from nanospec.theory import speedup
 
 TABLE_WIDTH = 100       # a number cut short would be a wrong one: in a narrower window lines wrap
 LARGEST = 33            # rows of --methods
-EVERY = [("chain", "token", 3), ("chain", "token", 4), ("chain", "block", 4), ("independent", "token", 0),
-         ("tree", "token", 0), ("tree", "traversal", 0)]            # of --methods: drafter, rule, gamma
+EVERY = [("chain", "token", 3), ("chain", "token", 4), ("chain", "block", 4),              # drafter, rule, gamma
+         *((drafter, "token", GUESSES) for drafter in DRAFTERS[1:]), ("tree", "traversal", GUESSES)]
 
 
 def main() -> int:
@@ -110,8 +110,8 @@ def speeds(args: argparse.Namespace, pair: Pair, where: str) -> list[dict]:
     gammas, rows = args.gammas or [2, 3, 4, 6], []
     prompts = held_out_prompts(pair, args.prompts)
     for temperature in args.temperatures:
-        topology = topology_of(args, pair, prompts, temperature)
-        methods = [method_of(pair.target, pair.draft, drafter, rule, gamma, topology)
+        setting = setting_of(args, pair, prompts, temperature)
+        methods = [method_of(pair.target, pair.draft, drafter, rule, gamma=gamma, **setting)
                    for drafter in args.drafters for gamma in (gammas[:1] if drafter in SHAPED else gammas)
                    for rule in args.rules]
         rows += measured(args, pair, prompts, methods, temperature)
@@ -135,13 +135,16 @@ def speeds(args: argparse.Namespace, pair: Pair, where: str) -> list[dict]:
     return rows
 
 
-def topology_of(args: argparse.Namespace, pair: Pair, prompts: Sequence[list[int]], temperature: float) -> Topology:
-    """What --shape says; else the best, if anybody wants one."""
-    if args.shape:
-        return shape(*args.shape)
-    if args.methods or set(args.drafters) & set(SHAPED):
-        return best_topology(pair.target, pair.draft, prompts, temperature=temperature)
-    return [-1]
+def setting_of(args: argparse.Namespace, pair: Pair, prompts: Sequence[list[int]], temperature: float) -> dict:
+    """What some of the methods are made of: a topology, and the costs of calls; each only if anybody wants it."""
+    setting, wanted = {}, set(DRAFTERS if args.methods else args.drafters)
+    if wanted & set(SHAPED):
+        setting["topology"] = shape(*args.shape) if args.shape else best_topology(
+            pair.target, pair.draft, prompts, temperature=temperature)
+    if "goodput" in wanted:
+        found = measure_costs(pair.target, pair.draft, range(1, LARGEST), temperature=temperature)
+        setting["costs"] = found.c, found.v
+    return setting
 
 
 def measured(args: argparse.Namespace, pair: Pair, prompts: Sequence[list[int]], methods: Sequence[Method],
@@ -160,8 +163,9 @@ def every_method(args: argparse.Namespace, pair: Pair, where: str) -> list[dict]
     if args.large:
         large = measure_costs(*large_pair(args.device), range(1, LARGEST + 1), repeats=5)
     for temperature in args.temperatures:
-        topology = topology_of(args, pair, prompts, temperature)
-        methods = [method_of(pair.target, pair.draft, drafter, rule, gamma, topology) for drafter, rule, gamma in EVERY]
+        setting = setting_of(args, pair, prompts, temperature)
+        methods = [method_of(pair.target, pair.draft, drafter, rule, gamma=gamma, **setting)
+                   for drafter, rule, gamma in EVERY]
         rows += measured(args, pair, prompts, methods, temperature, large)
     keys = ["tokens_per_target_call", "speedup", *(["speedup_large"] if large else [])]
     names = ["per call", "speed-up", *(["large"] if large else [])]

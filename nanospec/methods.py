@@ -1,10 +1,16 @@
 """Every way to speculate that demo.py and the bench know by name: who guesses (a drafter) and who decides (a rule)."""
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
 
-from nanospec.drafters.sequoia import Topology, shape
+from nanospec.drafters.dynamic import DynamicDrafter
+from nanospec.drafters.lookahead import Lookahead
+from nanospec.drafters.lookup import PromptLookup
+from nanospec.drafters.merged import MergedDrafter
+from nanospec.drafters.sequoia import shape
+from nanospec.drafters.stopping import Confidence, Entropy, Goodput, Heuristic
+from nanospec.drafters.suffix import SuffixDrafter
 from nanospec.drafters.tree import TreeDrafter
 from nanospec.errors import RequestError
 from nanospec.model import GPT
@@ -19,14 +25,42 @@ CHAIN_RULES = {"token": verify, "block": verify_block}
 TREE_RULES = {"token": verify_tree, "traversal": verify_traversal}
 RULES = [*CHAIN_RULES, "traversal"]
 
-# By name: a drafter of trees out of the draft model, the most guesses a round, and the shape of a tree.
-TREES: dict[str, Callable[[GPT, int, Topology], object]] = {
-    "tree": lambda draft, gamma, topology: TreeDrafter(draft, topology),
-    "independent": lambda draft, gamma, topology: TreeDrafter(draft, topology, independent=True),
+GUESSES = 8             # a round, where nobody says how many and no formula does
+SHAPED = ("tree", "independent")                                # these want a topology, the others a gamma
+PLAUSIBLE = 0.1, {m: 1 + 0.05 * (m - 1) for m in range(1, 65)}
+
+
+@dataclass
+class Setting:
+    """What a drafter can be made of.
+
+    gamma: the most guesses a round. topology: the shape of a tree. costs: c, and v(m) for every m up to gamma + 1.
+    """
+
+    draft: GPT
+    gamma: int = GUESSES
+    topology: Sequence[int] = tuple(shape(2, 1, 1))
+    costs: tuple[float, Mapping[int, float]] = PLAUSIBLE
+
+    def dynamic(self, when) -> DynamicDrafter:
+        return DynamicDrafter(self.draft, when, self.gamma)
+
+
+# Drafters of trees, by name; "chain" is the one of speculate.py.
+TREES: dict[str, Callable[[Setting], object]] = {
+    "tree": lambda s: TreeDrafter(s.draft, s.topology),
+    "independent": lambda s: TreeDrafter(s.draft, s.topology, independent=True),
+    "lookup": lambda s: PromptLookup(s.gamma),
+    "suffix": lambda s: SuffixDrafter(s.gamma),
+    "suffix-tree": lambda s: SuffixDrafter(s.gamma, tree=True),
+    "lookahead": lambda s: Lookahead(),
+    "merged": lambda s: MergedDrafter([TreeDrafter(s.draft, shape(*[1] * min(s.gamma, 4))), PromptLookup(s.gamma)]),
+    "heuristic": lambda s: s.dynamic(Heuristic()),
+    "confidence": lambda s: s.dynamic(Confidence()),
+    "entropy": lambda s: s.dynamic(Entropy()),
+    "goodput": lambda s: s.dynamic(Goodput(*s.costs)),
 }
 DRAFTERS = ["chain", *TREES]
-GUESSES = 8             # a round, where nobody says how many and no formula does
-SHAPED = ("tree", "independent")        # these want a topology, the others a gamma
 
 
 @dataclass
@@ -43,18 +77,23 @@ class Method:
         return f"{self.drafter} {self.gamma}" + f", {self.rule}" * (self.rule != "token")
 
 
-def method_of(target: GPT, draft: GPT, drafter: str = "chain", rule: str = "token", gamma: int = 4,
-              topology: Sequence[int] = tuple(shape(2, 1, 1))) -> Method:
-    """A drafter and a rule by their names. gamma: guesses a round; topology: of a tree, whose size then is the gamma.
+def method_of(target: GPT, draft: GPT, drafter: str = "chain", rule: str = "token", **setting) -> Method:
+    """A drafter and a rule by their names; setting: gamma, topology, costs, as in Setting.
 
     Raises RequestError for a rule that does not judge what this drafter makes.
     """
+    setting = Setting(draft, **setting)
     if drafter == "chain":
-        rules, run = CHAIN_RULES, lambda ids, **request: speculate(target, ModelDrafter(draft), ids, gamma, **request)
+        rules, gamma = CHAIN_RULES, setting.gamma
+
+        def run(ids, **request):
+            return speculate(target, ModelDrafter(draft), ids, gamma, **request)
     else:
-        make = partial(TREES[drafter], draft, gamma, list(topology))
-        rules, run = TREE_RULES, lambda ids, **request: speculate_tree(target, make(), ids, **request)
-        gamma = make().size - 1
+        make = partial(TREES[drafter], setting)
+        rules, gamma = TREE_RULES, make().size - 1
+
+        def run(ids, **request):
+            return speculate_tree(target, make(), ids, **request)
     if rule not in rules:
         raise RequestError(f"the rule {rule!r} does not judge what {drafter!r} drafts: {' or '.join(rules)} does")
     return Method(drafter, rule, gamma, partial(run, rule=rules[rule]))

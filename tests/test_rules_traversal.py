@@ -93,11 +93,11 @@ def mean(law):
 
 def one_by_one(tree, p_target, dice):
     """The node rule (SpecInfer, Sequoia): from the root down, every child for its own sake."""
-    row = 0
+    row, drawn_from = 0, tree.laws(p_target)
     while True:
         law = p_target[row]
         for child in tree.children(row):
-            q_draft, x = tree.law_of(child, law), tree.tokens[child]
+            q_draft, x = drawn_from[child], tree.tokens[child]
             if dice.flip((law[x] / q_draft[x]).view(1, 1)):
                 row = child
                 break
@@ -212,7 +212,7 @@ def test_a_row_takes_one_uniform_at_most():
 CHANCE, CHILDREN = "chance[row] * law[row][x] / q_draft[x]", "tree.children(row) for row"
 LESS_CHANCE, LESS_LAW = "(total / (total + (1 - chance[row]))).nan_to_num(1.0)", "law[row] = residual / total"
 BY_Q, BY_P = (f"sorted(tree.children(row), key=lambda child: -{law}[tree.tokens[child]]) for row"
-              for law in ("tree.law_of(child, p_target[row])", "p_target[row]"))
+              for law in ("laws[child]", "p_target[row]"))
 CHAIN, PAIR = (1, 1), (2,)
 
 # (what is done wrong, the tree on which it shows, how that is drawn, old, new, least total variation)

@@ -33,6 +33,10 @@ class Tree:
     def children(self, row: int) -> list[int]:
         return [i for i, parent in enumerate(self.parents) if parent == row]
 
+    def find(self, parent: int, token: int) -> int | None:
+        """The eldest guess of `token` behind row `parent`; None if there is none."""
+        return next((row for row in self.children(parent) if self.tokens[row] == token), None)
+
     def path(self, row: int) -> list[int]:
         """The rows from the root's child down to `row`; [] for the root."""
         rows = []
@@ -41,8 +45,12 @@ class Tree:
             row = self.parents[row]
         return rows
 
-    def depth(self, row: int) -> int:
-        return len(self.path(row))
+    def depths(self) -> list[int]:
+        """How far each row is from the root."""
+        found = [0]
+        for parent in self.parents[1:]:
+            found.append(found[parent] + 1)
+        return found
 
     def sees(self) -> Tensor:
         """(n, n) bool: a row sees itself and its ancestors."""
@@ -52,8 +60,13 @@ class Tree:
                 seen[row] |= seen[parent]
         return seen
 
-    def law_of(self, row: int, like: Tensor) -> Tensor:
-        """q_draft[row], or, for a guess that was chosen, certainty; as `like` in size and dtype."""
-        if self.q_draft[row] is not None:
-            return self.q_draft[row].to(like)
-        return torch.zeros_like(like).index_fill_(0, torch.tensor(self.tokens[row], device=like.device), 1.0)
+    def laws(self, like: Tensor) -> Tensor:
+        """(n, V), as `like` in size and dtype: what every row was drawn from; for one that was chosen, certainty; for
+        the root nothing.
+        """
+        laws, chosen = torch.zeros_like(like), [row for row, law in enumerate(self.q_draft) if row and law is None]
+        drawn = {row: law for row, law in enumerate(self.q_draft) if law is not None}
+        if drawn:
+            laws[list(drawn)] = torch.stack(list(drawn.values())).to(like)
+        laws[chosen, [self.tokens[row] for row in chosen]] = 1.0
+        return laws

@@ -53,7 +53,8 @@ class TreeDrafter:
                 here = [rows[row] for row in level]
                 self.cache.length = torch.tensor([n + len(self.slots)], device=device)
                 sees = self._sees(tree, here)
-                positions = torch.tensor([[n - 1 + tree.depth(row) for row in here]], device=device)
+                depths = tree.depths()
+                positions = torch.tensor([[n - 1 + depths[row] for row in here]], device=device)
                 logits = self.draft(torch.tensor([[tree.tokens[row] for row in here]], device=device), self.cache,
                                     sees.shape[1], positions, sees[None].to(device))
                 laws |= dict(zip(here, law(logits[0])))

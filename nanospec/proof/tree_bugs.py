@@ -31,7 +31,7 @@ TREE_BUGS = [
     _bug("path-not-gathered", "generic", "the kept path stays where its rows were", "tree",
          ("    if path:", "    if False:"), file="rules.tree"),
     _bug("positions-ignore-parent", "TensorRT-LLM#12962", "a row's position is its slot, not its depth", "tree caches",
-         ("length - 1 + tree.depth(row)", "length - 1 + row"), file="rules.tree"),
+         ("length - 1 + depth for depth in tree.depths()", "length - 1 + row for row in range(n)"), file="rules.tree"),
     _bug("draft-path-not-gathered", "generic; vllm#14649", "the draft's cache keeps another branch: only speed is lost",
          "tree caches", ("        if read:", "        if False:"), file="drafters.tree"),
 ]

@@ -3,7 +3,7 @@
 import torch
 
 from nanospec.drafters.tree import TreeDrafter
-from nanospec.methods import Run, method_of
+from nanospec.methods import DRAFTERS, Run, method_of
 from nanospec.probs import probs
 from nanospec.proof.exact import TableModel
 from nanospec.proof.layers import greedy, prompts_of, rounds, small_gpt
@@ -44,6 +44,10 @@ def caches(target=GPT4, draft=GPT_DRAFT4, topology=TWO_TWO, new=30, rule=verify_
     return seen, error, error
 
 
+# Drafters beyond a tree's: guesses a round, and new tokens, so many that there are two rounds or more.
+WALKED = {"lookup": (2, 5), "suffix": (2, 4), "suffix-tree": (3, 4), "lookahead": (2, 3), "merged": (2, 3),
+          "heuristic": (2, 3), "confidence": (2, 3), "entropy": (2, 3), "goodput": (2, 3)}
+
 TREE_CATCHERS = {
     "tree": lambda: rounds(TABLE, tree(TABLE, DRAFT, TWO_ONE), [1, 0], 3, **WARM),
     "tree, independent": lambda: rounds(FULL, tree(FULL, FULL_DRAFT, TWO, independent=True), [1, 0], 3, **WARM),
@@ -64,5 +68,11 @@ def tree_checks() -> list[tuple]:
          lambda: rounds(TABLE, tree(TABLE, DRAFT, TWO_ONE), [1, 2], 3, stop={0}, **WARM)),
         ("T3", "tree 2, GPT V3, 3 tokens, T 0.7", lambda: rounds(gpt3, tree(gpt3, gpt_draft3, TWO), [2, 0], 3, **WARM)),
         ("T3", "tree 2-2, laws of all rows = those of their paths", TREE_CATCHERS["tree caches"]),
+        *[("T2", f"{name}, V3, {new} tokens behind 1 0 1 2 1, T 0.7",
+           lambda name=name, gamma=gamma, new=new: rounds(
+               TABLE, method_of(TABLE, DRAFT, name, gamma=gamma).run, [1, 0, 1, 2, 1], new, **WARM))
+          for name, (gamma, new) in WALKED.items()],
+        ("T6", "every drafter by name, 24 texts in float64", lambda: greedy(
+            GPT4, [method_of(GPT4, GPT_DRAFT4, name).run for name in DRAFTERS], prompts_of(4, 24, 8), 30)),
         ("T6", "tree 2-2, greedy, 10 texts in float64", TREE_CATCHERS["tree greedy"]),
     ]

@@ -30,20 +30,20 @@ def verify_traversal(tree: Tree, p_target: Tensor, dice: Dice) -> tuple[list[int
     .625 and .39, so with .39 both stand. If not, [0, .1125] is left behind the first: it stands with
     .1125 / (.1125 + .375) = .23, and token 1 follows. If not, [0, .3] is left behind the root, and token 1 is all.
     """
-    law = list(p_target)
+    law, laws = list(p_target), tree.laws(p_target)
     chance = [p_target.new_ones(())] * len(law)
     untried = [tree.children(row) for row in range(len(law))]
     row = 0
     while True:
         if untried[row]:                                                        # down, to the eldest left
             child = untried[row].pop(0)
-            x, q_draft = tree.tokens[child], tree.law_of(child, law[row])
+            x, q_draft = tree.tokens[child], laws[child]
             chance[child] = (chance[row] * law[row][x] / q_draft[x]).clamp(max=1)
             row = child
         elif row == 0 or dice.flip(chance[row].view(1, 1)):
             return tree.path(row), int(dice.pick(law[row][None]))
         else:                                                                   # it fell: back to its parent
-            q_draft, row = tree.law_of(row, law[row]), tree.parents[row]
+            q_draft, row = laws[row], tree.parents[row]
             residual = (chance[row] * law[row] - q_draft).clamp(min=0)
             total = residual.sum()
             if total > 0:                                                       # else the chance is 0, or p = q up to

@@ -44,11 +44,11 @@ def verify_tree(tree: Tree, p_target: Tensor, dice: Dice) -> tuple[list[int], in
     Example: two children 0 and 1 of the root, drawn independently from q_draft [.5, .5], p_target [.2, .8]: 0 is kept
     with probability .4; if it falls, p_target becomes [0, 1], and 1 is kept for sure.
     """
-    row, path = 0, []
+    row, path, laws = 0, [], tree.laws(p_target)
     while True:
         left = p_target[row]
         for child in tree.children(row):
-            q_draft, x = tree.law_of(child, left), tree.tokens[child]
+            q_draft, x = laws[child], tree.tokens[child]
             if dice.flip((left[x] / q_draft[x]).clamp(max=1).view(1, 1)):
                 row = child
                 path.append(child)
@@ -69,7 +69,7 @@ def score(target: GPT, cache: Cache, tree: Tree, length: int, law: Law) -> Tenso
     """(n, V): the target's law behind every row, in one pass. The tree's root is the text's last token."""
     device, n = cache.length.device, len(tree.tokens)
     cache.length = torch.tensor([length - 1], device=device)
-    positions = torch.tensor([[length - 1 + tree.depth(row) for row in range(n)]], device=device)
+    positions = torch.tensor([[length - 1 + depth for depth in tree.depths()]], device=device)
     sees = torch.cat([torch.ones(n, length - 1, dtype=torch.bool), tree.sees()], 1).to(device)
     return law(target(torch.tensor([tree.tokens], device=device), cache, length - 1 + n, positions, sees[None])[0])
 
@@ -92,8 +92,7 @@ def speculate_tree(target: GPT, drafter, ids: Sequence[int], max_new_tokens: int
         tree = drafter.propose(text, law, dice)
         drafted_at = time.perf_counter()
         p_target = score(target, cache, tree, length, law)
-        laws = [tree.law_of(row, p_target[0]) for row in range(1, len(tree.tokens))]
-        laws = torch.stack(laws) if laws else p_target[:0]
+        laws = tree.laws(p_target)[1:]
         check_law(p_target, laws)
         path, token = rule(tree, p_target, dice)
         cache.length = torch.full_like(cache.length, length)        # the root's slot is text; behind it comes the path
