@@ -137,4 +137,4 @@ save(figure, "12_where_it_loses")
 # **Change this and run again.** 128 for `many`: does gamma 1 still win? A `luck` of 0.95 for the target of two layers:
 # guess from the picture first. Take `settle(...)` out: everything is slower now: which row alone looks better, and why?
 #
-# This was the last lesson; your own pair is next (`train_tiny.py`). Exercises: 11 (spot the bug), 12 (write the test).
+# Next: lesson 13 asks why guess only one future. Exercises: 11 (spot the bug), 12 (write the test).

@@ -33,7 +33,7 @@ def copied(ids, count, longest, earliest=False):
     return []
 
 
-def texts(alphabets=(2, 3, 5), each=80):
+def texts(alphabets=(2, 3, 5), each=40):
     """Random texts, and for each the lengths at which somebody asks for guesses."""
     made = random.Random(1)
     for size in alphabets:
@@ -76,7 +76,7 @@ def disagreements(drafter_class, settings=SETTINGS):
 
 def test_it_copies_from_the_place_that_looking_everywhere_finds():
     wrong, total = disagreements(PromptLookup)
-    assert wrong == 0 and total > 3_000
+    assert wrong == 0 and total > 1_500
 
 
 @pytest.mark.parametrize("ids, settings, guesses", [
@@ -129,7 +129,7 @@ def law_of(target, drafter, ids, new, rule=verify_tree, **settings):
 @pytest.mark.parametrize("drafter", [PromptLookup(3), PromptLookup(2, 2, earliest=True)], ids=["latest", "earliest"])
 def test_whole_requests_have_the_law_of_the_target(drafter, settings, rule):
     """One drafter for all paths: what it forgot to forget would show as odds that change between two of them."""
-    for target, ids, new in (TABLE, [1, 0, 1, 2, 1], 5), (FULL, [0, 1, 2, 0, 1, 2], 4), (GPT, [2, 3, 1, 2], 3):
+    for target, ids, new in (TABLE, [1, 0, 1, 2, 1], 4), (FULL, [0, 1, 2, 0, 1, 2], 4), (GPT, [2, 3, 1, 2], 3):
         paths, error, tv = law_of(target, drafter, ids, new, rule, **settings)
         assert paths > 1 and max(error, tv) < TOLERANCE
 

@@ -29,7 +29,8 @@ SHOWN = 8               # lines of what a function prints
 
 def main() -> int:
     parser = argparse.ArgumentParser(prog="python -m lessons.check", description=__doc__.splitlines()[0])
-    parser.add_argument("number", type=int, nargs="?", choices=sorted(EXERCISES), metavar="n", help="1 to 12")
+    parser.add_argument("number", type=int, nargs="?", choices=sorted(EXERCISES), metavar="n",
+                        help=f"1 to {max(EXERCISES)}")
     what = parser.add_mutually_exclusive_group()
     what.add_argument("--list", action="store_true", help="all exercises, and which are solved")
     what.add_argument("--hint", action="store_true", help="the next hint: say it again for one more")

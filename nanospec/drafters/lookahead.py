@@ -17,8 +17,10 @@ certain. The window's tokens are judged too, at no cost, and are seldom right: w
 Jacobi decoding, 1.02 tokens a call on the pair that ships. With it 1.87, at temperature 0; at 1 only 1.14, for the
 target's likeliest n-gram is then not often the one that it draws.
 
-Left out: n-grams of the prompt (copying is lookup.py's part), and rows spread over several devices. As in the authors'
-code the window stands still when a round keeps several tokens; moving it along kept no more on that pair.
+In the authors' code the first column begins with the text's last token; here all begin with a guess, so that each is a
+text of its own, which the target writes on by a token a pass. On that pair it keeps more. Where a round keeps several
+tokens the window stands still, as theirs can; moving it along kept no more. Left out: n-grams of the prompt (copying
+is lookup.py's part), and rows spread over several devices.
 """
 
 from collections.abc import Sequence

@@ -2,7 +2,7 @@
 
 Children drawn independently, as in SpecInfer (Miao et al. 2023, arXiv 2305.09781), or without replacement, as in
 Sequoia (Chen et al. 2024, arXiv 2402.12374, section 4.2): no token is tried twice behind the same text.
-Left out: several texts at once; merging guesses that two children have in common, which saves work and no more.
+Left out: several texts at once; joining the subtrees of siblings that drew the same token, as merged.py does.
 """
 
 from collections.abc import Sequence

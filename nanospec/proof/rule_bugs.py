@@ -1,0 +1,61 @@
+"""The zoo's wing for rules that judge guesses together: misreadings of block and of traversal verification."""
+
+from nanospec.proof.zoo import _bug
+
+LONGEST = "(stands * torch.arange(1, w.shape[1], device=w.device)).amax(-1)"
+ODDS, COVERED, RESIDUAL = "covered / reached)", "covered = residual.sum(-1)", "residual[row, kept]"
+STEP, WEIGHTS = "/ q_guess[:, i]).clamp(max=1)", "w = torch.stack(w, 1)"
+CHANCE, MISSING = "chance[row] * law[row][x] / q_draft[x]", "(chance[row] * law[row] - q_draft)"
+LAW_LEFT, CHANCE_LEFT = "law[row] = residual / total", "(total / (total + (1 - chance[row]))).nan_to_num(1.0)"
+UNTRIED = "tree.children(row) for row"
+
+BLOCK_BUGS = [
+    _bug("block-first-failure-ends-it", "vllm-ascend#11985, a review", "the first coin that falls ends the draft, "
+         "though a later one may stand", "block", (LONGEST, "stands.long().cumprod(-1).sum(-1)"), file="rules.block"),
+    _bug("block-shortest-cut", "generic", "the shortest length whose coin stands is kept, not the longest", "block",
+         (LONGEST, "(stands.long().argmax(-1) + 1) * stands.any(-1)"), file="rules.block"),
+    _bug("block-coin-is-the-weight", "generic", "the coin of every length is its weight, as the last one's is", "block",
+         (ODDS, "w)"), file="rules.block"),
+    _bug("block-coin-is-the-total", "generic", "the coin forgets how often no later one stands", "block",
+         (ODDS, "covered)"), file="rules.block"),
+    _bug("block-coin-unweighted", "vllm-ascend#7807", "the coin's total is that of max(0, p - q), without the weight",
+         "block", (COVERED, "covered = torch.where(q_draft.sum(-1) > 0, (p_target - q_draft).clamp(min=0).sum(-1), w)"),
+         file="rules.block"),
+    _bug("block-no-inner-minimum", "generic", "the product of the ratios is cut at 1 once, at the end", "block",
+         (STEP, "/ q_guess[:, i])"), (WEIGHTS, WEIGHTS + ".clamp(max=1)"), file="rules.block"),
+    _bug("block-residual-unweighted", "vllm-ascend#7807", "the replacement is drawn from max(0, p - q), without the "
+         "weight", "block", (RESIDUAL, "(p_target - q_draft)[row, kept].clamp(min=0)"), file="rules.block"),
+    _bug("block-weight-of-the-last", "generic", "the replacement is drawn with the weight of the whole draft", "block",
+         (RESIDUAL, "(w[:, -1:, None] * p_target - q_draft).clamp(min=0)[row, kept]"), file="rules.block"),
+    _bug("block-draft-behind-the-last", "generic", "behind the last guess the draft's last law is taken away once more",
+         "block", ("F.pad(q_draft, (0, 0, 0, 1))", "torch.cat([q_draft, q_draft[:, -1:]], 1)"), file="rules.block"),
+    _bug("block-row-before", "generic", "the replacement comes from the row before the cut", "block",
+         (RESIDUAL, "residual[row, torch.where(kept < stands.shape[1], (kept - 1).clamp(min=0), kept)]"),
+         file="rules.block"),
+]
+
+TRAVERSAL_BUGS = [
+    _bug("traversal-parents-chance-forgotten", "generic", "a child's chance is its own ratio, whatever its parent's is",
+         "traversal", (CHANCE, "law[row][x] / q_draft[x]"), file="rules.traversal"),
+    _bug("traversal-chance-above-one", "generic", "what a guess has above 1 is handed on to its children", "traversal",
+         (".clamp(max=1)\n", "\n"), file="rules.traversal"),
+    _bug("traversal-residual-unweighted", "generic", "what is missing is max(0, p - q), without the chance",
+         "traversal", (MISSING, "(law[row] - q_draft)"), file="rules.traversal"),
+    _bug("traversal-law-unweighted", "vllm-ascend#7807, on a tree", "the law left is without the chance, its total with "
+         "it", "traversal", (LAW_LEFT, "law[row] = (law[row] - q_draft).clamp(min=0); law[row] = law[row] / law[row].sum()"),
+         file="rules.traversal"),
+    _bug("traversal-chance-outlives-a-refusal", "generic", "a row whose child fell keeps its chance", "traversal",
+         (CHANCE_LEFT, "chance[row]"), file="rules.traversal"),
+    _bug("traversal-chance-is-the-total", "generic", "the chance left forgets how often the child stood", "traversal",
+         (CHANCE_LEFT, "total"), file="rules.traversal"),
+    _bug("traversal-law-outlives-a-refusal", "generic", "a row whose child fell keeps its law", "traversal",
+         (LAW_LEFT, "pass"), file="rules.traversal"),
+    _bug("traversal-only-leaves-get-a-coin", "generic", "a row whose children all fell stands for sure", "traversal",
+         ("row == 0 or", "row == 0 or not tree.children(row) and"), file="rules.traversal"),
+    _bug("traversal-bonus-from-the-parent", "SafeAILab/EAGLE#47, with another rule", "the token behind a row is drawn "
+         "from its parent's law", "traversal",
+         ("dice.pick(law[row][None])", "dice.pick(law[max(tree.parents[row], 0)][None])"), file="rules.traversal"),
+    _bug("traversal-siblings-sorted", "generic", "siblings are tried by their probability, not as they were drawn",
+         "traversal", (UNTRIED, "sorted(tree.children(row), key=lambda child: -float(p_target[row][tree.tokens[child]]))"
+                                " for row"), file="rules.traversal"),
+]
