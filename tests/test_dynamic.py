@@ -283,7 +283,7 @@ def test_no_uniform_is_handed_out_twice():
 def test_bad_requests():
     with pytest.raises(RequestError, match="most must be at least 1"):
         DynamicDrafter(DRAFT, Fixed(), 0)
-    for v in ({}, {2: 1.1, 4: 1.2}, {3: 1.1}):
+    for v in ({}, {1: 1.}, {2: 1.1, 4: 1.2}, {3: 1.1}):
         with pytest.raises(RequestError, match="v must say"):
             Goodput(.1, v)
     with pytest.raises(RequestError, match="tokenizer"):

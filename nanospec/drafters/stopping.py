@@ -1,9 +1,8 @@
 """When to stop guessing: rules for drafters/dynamic.py, which says what they may look at.
 
-Each is asked before a call of the draft and again between the call and the draw, and is told how a round ended. None
-keeps anything from one request to the next, and none has a clock: the same request makes the same decisions.
+None keeps anything from one request to the next, and none has a clock: the same request makes the same decisions.
 Left out: rules that are trained (SpecDec++, DISCO), and thresholds that adapt: AdaEDL's, made to follow the acceptance,
-did a little better at temperature 0 and never as well as a fixed length.
+gained a little at temperature 0 and stayed behind a fixed length.
 """
 
 from bisect import bisect
@@ -56,10 +55,8 @@ class Heuristic(Fixed):
 
 
 class Confidence(Fixed):
-    """Stops behind a guess that the draft held for less likely than `least`. That guess is kept.
-
-    Draft & Verify, Zhang et al. 2023 (arXiv 2309.08168); assistant_confidence_threshold in transformers.
-    """
+    """Stops behind a guess that the draft held for less likely than `least`, and keeps it: Draft & Verify, Zhang et al.
+    2023 (arXiv 2309.08168); assistant_confidence_threshold in transformers."""
 
     def __init__(self, least: float = 0.2):
         self.least = least
@@ -71,8 +68,8 @@ class Confidence(Fixed):
 class Entropy(Fixed):
     """Draws no guess where the draft is undecided: where 1 - sqrt(g H) < least, H being its entropy in nats.
 
-    AdaEDL, Agrawal et al. 2024 (arXiv 2410.18351). The call that told H is paid for and yields nothing.
-    Example: if four tokens are alike, H = 1.39 and 1 - sqrt(.2 H) = .47.
+    AdaEDL, Agrawal et al. 2024 (arXiv 2410.18351). The call that told H is paid for and yields nothing. Example: if
+    four tokens are alike, H = 1.39 and 1 - sqrt(.2 H) = .47.
     """
 
     def __init__(self, least: float = 0.1, g: float = 0.2):
@@ -88,8 +85,8 @@ class Goodput(Fixed):
     Expected tokens per second decide, as in SmartSpec (Liu et al. 2024, arXiv 2406.14066), but guess by guess: one more
     counts as often as all before it stand, as in SpecDec++ (Huang et al. 2024, arXiv 2405.19715), and how often that is
     comes from the acceptance seen so far, in eight classes of sureness, older rounds weighing less.
-    c, v: a draft step, and a call on 2, 3, ... tokens, in target steps, as measured beforehand (measure.py). The first
-    guess is always made: without one there would be nothing to learn from.
+    c, v: a draft step, and a call on 2, 3, ... tokens, in target steps, as measured beforehand (measure.py). It looks
+    ahead as far as v goes: up to most + 1. The first guess is always made: without one there is nothing to learn from.
 
     Example: c = .1, v[m] = 1 + .05 (m - 1), alpha = .75. Rounds of 4 are best and make 1.91 tokens a step; one guess
     more costs .15 steps, worth .29 tokens, and brings .75 if all before it stand: if that is likelier than .38, go on.
@@ -100,7 +97,7 @@ class Goodput(Fixed):
     MEMORY = 0.98                               # what a round still weighs when the next one is over
 
     def __init__(self, c: float, v: Mapping[int, float]):
-        if not v or any(tokens not in v for tokens in range(2, max(v) + 1)):
+        if max(v, default=1) < 2 or any(tokens not in v for tokens in range(2, max(v) + 1)):
             raise RequestError(f"v must say what calls on 2, 3, 4 and so on tokens cost, got {sorted(v)}")
         self.c, self.v = c, v
 

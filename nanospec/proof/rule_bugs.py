@@ -18,7 +18,7 @@ BLOCK_BUGS = [
          (ODDS, "w)"), file="rules.block"),
     _bug("block-coin-is-the-total", "generic", "the coin forgets how often no later one stands", "block",
          (ODDS, "covered)"), file="rules.block"),
-    _bug("block-coin-unweighted", "vllm-ascend#7807", "the coin's total is that of max(0, p - q), without the weight",
+    _bug("block-coin-unweighted", "generic", "the coin's total is that of max(0, p - q), without the weight",
          "block", (COVERED, "covered = torch.where(q_draft.sum(-1) > 0, (p_target - q_draft).clamp(min=0).sum(-1), w)"),
          file="rules.block"),
     _bug("block-no-inner-minimum", "generic", "the product of the ratios is cut at 1 once, at the end", "block",
@@ -35,27 +35,27 @@ BLOCK_BUGS = [
 ]
 
 TRAVERSAL_BUGS = [
-    _bug("traversal-parents-chance-forgotten", "generic", "a child's chance is its own ratio, whatever its parent's is",
+    _bug("traversal-chance-not-inherited", "generic", "a child's chance is its own ratio, whatever its parent's is",
          "traversal", (CHANCE, "law[row][x] / q_draft[x]"), file="rules.traversal"),
     _bug("traversal-chance-above-one", "generic", "what a guess has above 1 is handed on to its children", "traversal",
          (".clamp(max=1)\n", "\n"), file="rules.traversal"),
     _bug("traversal-residual-unweighted", "generic", "what is missing is max(0, p - q), without the chance",
          "traversal", (MISSING, "(law[row] - q_draft)"), file="rules.traversal"),
-    _bug("traversal-law-unweighted", "vllm-ascend#7807, on a tree", "the law left is without the chance, its total with "
-         "it", "traversal", (LAW_LEFT, "law[row] = (law[row] - q_draft).clamp(min=0); law[row] = law[row] / law[row].sum()"),
+    _bug("traversal-law-unweighted", "vllm-ascend#7807, on a tree", "the law left lacks the chance, its total does not",
+         "traversal", (LAW_LEFT, "law[row] = (law[row] - q_draft).clamp(min=0); law[row] = law[row] / law[row].sum()"),
          file="rules.traversal"),
-    _bug("traversal-chance-outlives-a-refusal", "generic", "a row whose child fell keeps its chance", "traversal",
+    _bug("traversal-chance-not-lowered", "generic", "a row whose child fell keeps its chance", "traversal",
          (CHANCE_LEFT, "chance[row]"), file="rules.traversal"),
     _bug("traversal-chance-is-the-total", "generic", "the chance left forgets how often the child stood", "traversal",
          (CHANCE_LEFT, "total"), file="rules.traversal"),
-    _bug("traversal-law-outlives-a-refusal", "generic", "a row whose child fell keeps its law", "traversal",
+    _bug("traversal-law-not-lowered", "generic", "a row whose child fell keeps its law", "traversal",
          (LAW_LEFT, "pass"), file="rules.traversal"),
-    _bug("traversal-only-leaves-get-a-coin", "generic", "a row whose children all fell stands for sure", "traversal",
+    _bug("traversal-coins-for-leaves-only", "generic", "a row whose children all fell stands for sure", "traversal",
          ("row == 0 or", "row == 0 or not tree.children(row) and"), file="rules.traversal"),
     _bug("traversal-bonus-from-the-parent", "SafeAILab/EAGLE#47, with another rule", "the token behind a row is drawn "
          "from its parent's law", "traversal",
          ("dice.pick(law[row][None])", "dice.pick(law[max(tree.parents[row], 0)][None])"), file="rules.traversal"),
     _bug("traversal-siblings-sorted", "generic", "siblings are tried by their probability, not as they were drawn",
-         "traversal", (UNTRIED, "sorted(tree.children(row), key=lambda child: -float(p_target[row][tree.tokens[child]]))"
-                                " for row"), file="rules.traversal"),
+         "traversal", (UNTRIED, "sorted(tree.children(row), key=lambda child: "
+                                "-float(p_target[row][tree.tokens[child]])) for row"), file="rules.traversal"),
 ]

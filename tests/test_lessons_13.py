@@ -1,0 +1,97 @@
+"""Lesson 13: its laws walked again, its mask, a table that adds up; and what exercise 13 expects, by another road."""
+
+import math
+import re
+
+import pytest
+import torch
+
+from lessons.check.node_rule import FORBIDS, FOUR, SURE, drawn_from, stands, without_replacement
+from nanospec.drafters.guesses import Tree
+from nanospec.drafters.sequoia import heap_tree
+from nanospec.drafters.tree import TreeDrafter
+from nanospec.probs import probs
+from nanospec.proof.exact import TableModel, distance, plain_law, walk
+from nanospec.rules.kseq import sequential_acceptance
+from nanospec.rules.tree import speculate_tree
+from nanospec.speculate import tokens_of
+from nanospec.theory import expected_tokens, speedup
+
+
+def test_lesson_13_several_futures(lesson):
+    names, out = lesson("13")
+
+    # what is printed of the rule, and the rule itself in a whole request of two rounds or three
+    p_target, q_draft = names["p_target"], names["q_draft"]
+    lines = {name.strip(): (float(kept), float(off)) for name, kept, off in re.findall(
+        r"^(.+?)  +a guess stands with (\S+), the token's law is off by (\S+)$", out, re.MULTILINE)}
+    right = {"one guess": (1, True), "two, drawn independently": (2, True), "two, without replacement": (2, False)}
+    for name, (count, again) in right.items():
+        assert lines[name] == (round(sequential_acceptance(p_target, q_draft, count, again), 3), 0)
+    chances = [lines[name][0] for name in right]
+    assert chances == sorted(set(chances)) and len(lines) == 5
+    for name in lines.keys() - right:                                   # they seem to be better, and are not lossless
+        assert lines[name][0] > max(chances) and lines[name][1] > 0.03
+    last, _ = walk(lambda dice: names["play"](dice, names["names"]["judge"]))
+    law = torch.tensor([sum(weight for (_, token), weight in last.items() if token == y) for y in range(4)])
+    off = (law - p_target).abs().sum().item() / 2
+    assert lines["tries the likeliest first"] == (round(sum(last[key] for key in last if key[0]), 3), round(off, 3))
+
+    def by_hand(tree, laws, dice):
+        return names["judge"](tree, laws, names["OneRow"](dice))
+    for vocab, topology, independent in (3, [-1, 0, 0], False), (2, [-1, 0, 0, 1], True):
+        big, small = TableModel(vocab, 5, zeros=0), TableModel(vocab, 6, zeros=0)
+        law, _ = walk(lambda dice: tuple(tokens_of(speculate_tree(
+            big, TreeDrafter(small, topology, independent), [1, 0], 3, dice=dice, temperature=0.7, rule=by_hand))))
+        assert distance(law, plain_law(big, [1, 0], 3, temperature=0.7))[1] < 1e-12
+
+    # the mask is the library's; with any other, or with row numbers for depths, the laws are not those of the paths
+    sees, root, tokens = names["sees"], names["root"], names["tokens"]
+    tree = Tree(tokens[0, root:].tolist(), names["first"].parents)
+    assert torch.equal(sees[root:, root:], tree.sees()) and sees[:, :root].tril().equal(sees[:, :root])
+    assert (names["positions"][root:] - root).tolist() == [len(tree.path(row)) for row in range(7)]
+    chain, slots = torch.ones_like(sees).tril(), torch.arange(len(sees))
+    for mask, positions, wrong in (sees, names["positions"], []), (chain, names["positions"], [2, 3, 4, 5, 6]), \
+            (sees, slots, [2, 3, 4, 5, 6]):
+        laws = probs(names["exact"](tokens, names["exact"].new_cache(1, len(sees)), len(sees), positions[None],
+                                    mask[None])[0, root:])
+        off = (laws - names["alone"]).abs().sum(1) / 2
+        assert [row for row in range(7) if off[row] > 1e-12] == wrong and all(off[row] > 1e-3 for row in wrong)
+    assert [line.strip() for line in out.splitlines() if line.startswith("  '")] == names["words"]
+    assert names["words"][3].startswith(names["words"][1][:-1]) and len(set(names["words"])) == 7
+
+    # what was counted, and what follows from it; of what was measured, only that one thing fits the other
+    accepted, sizes, c, columns = (names[name] for name in ("accepted", "sizes", "c", "columns"))
+    stood = [one.path[0] if one.path else 0 for one in names["rounds"]]
+    assert accepted == [stood.count(child) / len(stood) for child in (1, 2, 3, 4)] and len(stood) > 200
+    assert 0.5 < accepted[0] < 0.8 and 0.03 < accepted[1] < 0.2 and sum(accepted) < 1
+    v = columns["v(m)"]
+    eldest, three = accepted[0], sum(accepted[:3])          # the root's four children first, then the eldest's three
+    assert sizes[:4] == [2, 4, 6, 8]
+    assert columns["wide"][:2] + columns["wide"][3:4] == pytest.approx(
+        [1 + eldest, 1 + three, 1 + sum(accepted) + eldest * three])
+    assert math.isfinite(c) and c > 0 and v == sorted(v) and v[0] >= 1
+    for i, m in enumerate(sizes):
+        chain, wide, best = (columns[name][i] for name in ("chain", "wide", "best"))
+        assert chain == pytest.approx(expected_tokens(accepted[0], m - 1))
+        assert max(chain, wide) <= best + 1e-12
+        assert best >= heap_tree(accepted, m)[0] - 1e-12
+        for where, price in ("here", v[i]), ("free", 1):
+            assert columns[f"chain, {where}"][i] == pytest.approx(speedup(accepted[0], m - 1, c, price))
+            assert columns[f"best, {where}"][i] >= columns[f"chain, {where}"][i] - 1e-12
+        row = [str(m), *(f"{column[i]:.2f}" for column in columns.values())]
+        assert row in [re.split(r"\s{2,}", line.strip()) for line in out.splitlines()]
+    free = columns["best, free"]
+    assert free == sorted(free) and free[-1] > max(columns["chain, free"])
+    assert columns["best"][-1] > columns["chain"][-1]
+
+
+@pytest.mark.parametrize("p_target, q_draft", [FOUR, FORBIDS, SURE])
+@pytest.mark.parametrize("count", [1, 2, 3])
+def test_exercise_13_expects_what_the_rule_of_trees_keeps(p_target, q_draft, count):
+    for again, laws in (True, drawn_from(*[q_draft] * count)), (False, without_replacement(q_draft, count)):
+        found = stands(p_target, laws)
+        assert sum(found.values()) == pytest.approx(1, abs=1e-12)
+        kept = sequential_acceptance(p_target, q_draft, count, again)
+        assert 1 - found.get(None, 0) == pytest.approx(kept, abs=1e-12)
+        assert found[0] == pytest.approx(p_target.minimum(q_draft).sum().item(), abs=1e-12)
