@@ -137,4 +137,4 @@ save(figure, "15_copying_from_the_past")
 # `PromptLookup(8, earliest=True)`: which column suffers most? Hand the past `texts[kind, 1]`, the very texts that are
 # to be written at T = 1: what do those columns promise, and why must a past have been drawn with dice of its own?
 #
-# Next: lesson 16. Exercises: 15 (certain guesses).
+# Next: lesson 16 asks how far ahead to guess. Exercises: 15 (certain guesses).

@@ -58,7 +58,7 @@ TREES: dict[str, Callable[[Setting], object]] = {
     "heuristic": lambda s: s.dynamic(Heuristic()),
     "confidence": lambda s: s.dynamic(Confidence()),
     "entropy": lambda s: s.dynamic(Entropy()),
-    "goodput": lambda s: s.dynamic(Goodput(*s.costs)),
+    "goodput": lambda s: s.dynamic(Goodput(s.costs[0], {m: s.costs[1][m] for m in range(1, s.gamma + 2)})),
 }
 DRAFTERS = ["chain", *TREES]
 
