@@ -137,4 +137,4 @@ save(figure, "16_when_to_stop")
 # one threshold for both prices, `Confidence(0.05)` or `Confidence(0.5)`? In the walk, dislike every guess but the
 # likeliest, `x != q_draft.argmax()`: is not what is left the best of the draft?
 #
-# Next: lesson 17. Exercises: 16 (which stopping rules are lossless).
+# This was the last lesson; your own pair is next (`train_tiny.py`). Exercises: 16 (which stopping rules are lossless).

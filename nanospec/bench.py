@@ -8,33 +8,23 @@ Plain decoding, the baseline, runs in the data type, with the threads and the we
 import argparse
 import json
 import sys
-from collections.abc import Iterable, Sequence
 from pathlib import Path
 
 import torch
-from rich.console import Console
-from rich.table import Table
 
 from nanospec.against import compare
 from nanospec.checkpoint import WEIGHTS, Pair, load_pair
-from nanospec.drafters.sequoia import shape
 from nanospec.errors import NanospecError
 from nanospec.graphs import captured
 from nanospec.hf import load_llama
 from nanospec.limits import growth, large_pair, roofline, simulated
-from nanospec.measure import Costs, best_topology, held_out_prompts, measure, measure_costs
-from nanospec.methods import DRAFTERS, GUESSES, RULES, SHAPED, Method, method_of
+from nanospec.methods import DRAFTERS, RULES, SHAPED, method_of
 from nanospec.model import GPT
+from nanospec.race import every_method, measured, prompts_of, said, setting_of, stopping
 from nanospec.settle import DTYPES, name_of, settle, way_of
 from nanospec.show.figures import draw_simulated, draw_speedup
-from nanospec.show.terminal import refuse
-from nanospec.speculate import tokens_of
+from nanospec.show.terminal import refuse, show_table
 from nanospec.theory import speedup
-
-TABLE_WIDTH = 100       # a number cut short would be a wrong one: in a narrower window lines wrap
-LARGEST = 33            # rows of --methods
-EVERY = [("chain", "token", 3), ("chain", "token", 4), ("chain", "block", 4),              # drafter, rule, gamma
-         *((drafter, "token", GUESSES) for drafter in DRAFTERS[1:]), ("tree", "traversal", GUESSES)]
 
 
 def main() -> int:
@@ -47,7 +37,11 @@ def main() -> int:
                         help="children at every depth of a tree; default: the best for this pair here, measured")
     parser.add_argument("--methods", action="store_true",
                         help="every drafter and rule, one table; with --large, also what each would gain at its costs")
-    parser.add_argument("--prompts", type=int, default=8)
+    parser.add_argument("--stopping", action="store_true",
+                        help="lengths decided on the way against every fixed one, prompt by prompt")
+    parser.add_argument("--prompts", type=int, default=8, help="how many held-out texts to continue")
+    parser.add_argument("--repetitive", action="store_true",
+                        help="continue a table of assertions and a dispatch dictionary instead")
     parser.add_argument("--max-new-tokens", type=int, default=128)
     parser.add_argument("--seed", type=int, default=0)
     parser.add_argument("--weights", type=Path, default=WEIGHTS, help="folder of a pair that train_tiny.py wrote")
@@ -102,13 +96,14 @@ def run(args: argparse.Namespace) -> list[dict]:
         return limits(target, draft, where)
     if args.growth:
         return costs(target, draft, where)
-    return (every_method if args.methods else speeds)(args, Pair(target, draft, tokenizer), where)
+    work = every_method if args.methods else stopping if args.stopping else speeds
+    return work(args, Pair(target, draft, tokenizer), where)
 
 
 def speeds(args: argparse.Namespace, pair: Pair, where: str) -> list[dict]:
     """One row for each temperature and method; its `text` is what was written behind all prompts together."""
     gammas, rows = args.gammas or [2, 3, 4, 6], []
-    prompts = held_out_prompts(pair, args.prompts)
+    prompts = prompts_of(args, pair)
     for temperature in args.temperatures:
         setting = setting_of(args, pair, prompts, temperature)
         methods = [method_of(pair.target, pair.draft, drafter, rule, gamma=gamma, **setting)
@@ -125,59 +120,13 @@ def speeds(args: argparse.Namespace, pair: Pair, where: str) -> list[dict]:
         best.append(row["speedup"] == max(r["speedup"] for r in rows if r["temperature"] == row["temperature"]))
         cells.append([format(row[key], form) + " lost" * (key == "speedup" and row[key] < 1)
                       for key, form in columns.values()])
-    show(columns, cells, f"{where}; {len(prompts)} held-out prompts, {args.max_new_tokens} tokens each", best)
+    show_table(columns, cells, f"{where}; {said(args)}, {args.max_new_tokens} tokens each", best)
     if args.figure:
         last = [row for row in rows if row["temperature"] == args.temperatures[-1] and row["rule"] == args.rules[-1]]
         draw_speedup(gammas, measured=[row["speedup"] for row in last],
                      predicted=[row["predicted_speedup"] for row in last],
                      ideal=[speedup(row["alpha"], row["gamma"], row["c"]) for row in last], path=args.figure,
-                     title=f"{args.device}, T = {args.temperatures[-1]:g}, {len(prompts)} held-out prompts")
-    return rows
-
-
-def setting_of(args: argparse.Namespace, pair: Pair, prompts: Sequence[list[int]], temperature: float) -> dict:
-    """What some of the methods are made of: a topology, and the costs of calls; each only if anybody wants it."""
-    setting, wanted = {}, set(DRAFTERS if args.methods else args.drafters)
-    if wanted & set(SHAPED):
-        setting["topology"] = shape(*args.shape) if args.shape else best_topology(
-            pair.target, pair.draft, prompts, temperature=temperature)
-    if "goodput" in wanted:
-        found = measure_costs(pair.target, pair.draft, range(1, LARGEST), temperature=temperature)
-        setting["costs"] = found.c, found.v
-    return setting
-
-
-def measured(args: argparse.Namespace, pair: Pair, prompts: Sequence[list[int]], methods: Sequence[Method],
-             temperature: float, large: Costs | None = None) -> list[dict]:
-    """Their rows, each with the text it wrote and, given the costs of a large pair, what it would gain there."""
-    measure(pair.target, pair.draft, prompts[:1], methods, repeats=1, max_new_tokens=16)            # warm up
-    both = measure(pair.target, pair.draft, prompts, methods, seed=args.seed, temperature=temperature,
-                   max_new_tokens=args.max_new_tokens, capture=captured if args.graphs else None)
-    return [row | {"text": pair.tokenizer.decode(tokens_of(rounds))}
-            | ({"speedup_large": large.speedup(rounds)} if large else {}) for row, rounds in both]
-
-
-def every_method(args: argparse.Namespace, pair: Pair, where: str) -> list[dict]:
-    """EVERY method at every temperature, tokens per target call and speed-up; with --large a third column."""
-    prompts, rows, large = held_out_prompts(pair, args.prompts), [], None
-    if args.large:
-        large = measure_costs(*large_pair(args.device), range(1, LARGEST + 1), repeats=5)
-    for temperature in args.temperatures:
-        setting = setting_of(args, pair, prompts, temperature)
-        methods = [method_of(pair.target, pair.draft, drafter, rule, gamma=gamma, **setting)
-                   for drafter, rule, gamma in EVERY]
-        rows += measured(args, pair, prompts, methods, temperature, large)
-    keys = ["tokens_per_target_call", "speedup", *(["speedup_large"] if large else [])]
-    names = ["per call", "speed-up", *(["large"] if large else [])]
-    cells = []
-    for i, (drafter, rule, _) in enumerate(EVERY):
-        of_one = rows[i::len(EVERY)]
-        guesses = "/".join(str(gamma) for gamma in dict.fromkeys(row["gamma"] for row in of_one))
-        cells.append([f"{drafter} {guesses}" + f", {rule}" * (rule != "token"),
-                      *(f"{row[key]:.2f}" for row in of_one for key in keys)])
-    columns = ["method"] + [f"T {temperature:g}\n{name}" for temperature in args.temperatures for name in names]
-    at_large = f"; large: at c = {large.c:.2f}, v(5) = {large.v[5]:.2f}, v(9) = {large.v[9]:.2f}" if large else ""
-    show(columns, cells, f"{where}; {len(prompts)} held-out prompts, {args.max_new_tokens} tokens each{at_large}")
+                     title=f"{args.device}, T = {args.temperatures[-1]:g}, {said(args)}")
     return rows
 
 
@@ -185,7 +134,7 @@ def against(args: argparse.Namespace, target: GPT, draft: GPT, where: str) -> li
     """At one gamma and one temperature."""
     rows = compare(target, draft, args.pair, (args.gammas or [4])[0], args.max_new_tokens, args.temperatures[-1],
                    seed=args.seed)
-    show(["method", "tokens/s", "per call", "ms a call", "sum of parts"],
+    show_table(["method", "tokens/s", "per call", "ms a call", "sum of parts"],
          [[row["method"], f"{row['tokens_per_s']:.0f}", f"{row['tokens_per_target_call']:.2f}",
            f"{row['ms_per_call']:.2f}", f"{row['parts_ms']:.2f}" if "parts_ms" in row else ""] for row in rows],
          f"gamma {rows[0]['gamma']}, temperature {rows[0]['temperature']:g}; ours: {where}")
@@ -196,7 +145,7 @@ def limits(target: GPT, draft: GPT, where: str) -> list[dict]:
     found = roofline(target, draft)
     cells = [[name, f"{1e3 * floor:.2f}", f"{1e3 * took:.2f}", f"{took / floor:.1f}"]
              for (name, floor), took in zip(found["floor_seconds"].items(), found["seconds"].values())]
-    show(["", "floor, ms", "takes, ms", "times the floor"], cells,
+    show_table(["", "floor, ms", "takes, ms", "times the floor"], cells,
          f"{where}; gamma {found['gamma']}. The target's weights are {found['bytes'] / 1e6:.1f} MB; so many bytes are "
          f"read at {found['bandwidth'] / 1e9:.0f} GB/s, 512 MiB at {found['bandwidth_of_512_MiB'] / 1e9:.0f}; "
          f"matrices are multiplied at {found['matrix_rate'] / 1e12:.2f} TFLOP/s")
@@ -205,7 +154,7 @@ def limits(target: GPT, draft: GPT, where: str) -> list[dict]:
 
 def costs(target: GPT, draft: GPT, where: str) -> list[dict]:
     rows = growth(target, draft)
-    show(["rows", "context", "plain step, ms", "round by its parts, ms", "round / plain"],
+    show_table(["rows", "context", "plain step, ms", "round by its parts, ms", "round / plain"],
          [[str(row["rows"]), f"{row['context']:,}", f"{1e3 * row['plain']:.2f}", f"{1e3 * row['round']:.2f}",
            f"{row['round'] / row['plain']:.2f}"] for row in rows], f"{where}; gamma 4")
     return rows
@@ -219,7 +168,7 @@ def large(args: argparse.Namespace) -> list[dict]:
     alphas = sorted({row["alpha"] for row in rows})
     gains = {(row["rows"], row["gamma"], row["alpha"]): f"{row['speedup']:.2f}" for row in rows}
     lines = [row for row in rows if row["alpha"] == alphas[-1]]
-    show(["rows", "gamma", "plain, ms", "round, ms", *(f"alpha {alpha:g}" for alpha in alphas)],
+    show_table(["rows", "gamma", "plain, ms", "round, ms", *(f"alpha {alpha:g}" for alpha in alphas)],
          [[str(row["rows"]), str(row["gamma"]), f"{1e3 * row['plain']:.1f}", f"{1e3 * row['round']:.1f}",
            *(gains[row["rows"], row["gamma"], alpha] for alpha in alphas)] for row in lines],
          f"{args.device}, {torch.get_num_threads()} threads, {way_of(target)}; speed-up over plain decoding. A plain "
@@ -228,15 +177,6 @@ def large(args: argparse.Namespace) -> list[dict]:
     if args.figure:
         draw_simulated(rows, f"{args.device}: 1.1 billion random weights, simulated acceptance", args.figure)
     return [near, *rows]
-
-
-def show(columns: Iterable[str], cells: Sequence[Sequence[str]], caption: str, bold: Sequence[bool] = ()) -> None:
-    table = Table(box=None, header_style="dim", padding=(0, 1, 0, 0), caption=caption, caption_justify="left")
-    for name in columns:
-        table.add_column(name, justify="left" if name in ("", "method") else "right")
-    for i, row in enumerate(cells):
-        table.add_row(*row, style="bold" if bold and bold[i] else "")
-    Console(width=max(Console().width, TABLE_WIDTH)).print(table)
 
 
 if __name__ == "__main__":

@@ -154,3 +154,15 @@ def held_out_prompts(pair: Pair, count: int, tokens: int = 64) -> list[list[int]
     """Beginnings cut from `count` places of the standard library's held-out files on this machine."""
     ids = to_ids(read_texts()[1], pair.tokenizer).tolist()
     return [ids[i:i + tokens] for i in range(0, len(ids) - tokens, len(ids) // count)][:count]
+
+
+# What repeats itself, and a model goes on with: for drafts that copy.
+REPETITIVE = {
+    "assertions": "".join(f"        self.assertEqual(convert({value!r}), {value!r})\n" for value in range(10, 24)),
+    "dispatch": "HANDLERS = {\n" + "".join(f"    '{name}': self.handle_{name},\n" for name in (
+        "open", "close", "read", "write", "seek", "tell", "flush", "reset", "start", "stop", "send", "next")),
+}
+
+
+def repetitive_prompts(pair: Pair) -> list[list[int]]:
+    return [[pair.tokenizer.end_of_text] + pair.tokenizer.encode(text) for text in REPETITIVE.values()]

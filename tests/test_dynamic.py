@@ -13,7 +13,8 @@ from nanospec.proof.catchers import DRAFT as SPARSE_DRAFT, TABLE as SPARSE, Ledg
 from nanospec.proof.exact import TableModel, distance, plain_law, walk
 from nanospec.proof.layers import prompts_of, small_gpt
 from nanospec.proof.trees import DRAFT, TABLE, WARM
-from nanospec.proof.zoo import _bug, planted
+from nanospec.proof.wings import STOPPING_BUGS, STOPPING_CONTROLS
+from nanospec.proof.zoo import planted
 from nanospec.rules.traversal import verify_traversal
 from nanospec.rules.tree import speculate_tree, verify_tree
 from nanospec.speculate import speculate, tokens_of
@@ -83,42 +84,14 @@ def test_with_a_fixed_length_it_is_speculates_chain(gamma):
 
 # What looks harmless and is not, and what looks like it and is.
 
-ADD = "self.tree.add(len(self.sure), token, q_draft)"
-DRAWN = "token = int(dice.pick(q_draft[None]))"
-THROWN_AWAY = [
-    _bug("drop-the-unlikely-sample", "generic; llama.cpp#22506 does it to argmax guesses, where it is exact",
-         "a guess that the rule dislikes is thrown away", "dynamic",
-         (ADD, "if not self.when.goes_on([*self.sure, own[token].item()]):\n                break\n            " + ADD),
-         file="drafters.dynamic"),
-    _bug("draw-until-it-is-likely", "generic", "an unlikely guess is drawn once more, and reported as if it were not",
-         "dynamic", (DRAWN, DRAWN + "\n            if own[token] < 0.3:\n                " + DRAWN),
-         file="drafters.dynamic"),
-    _bug("end-of-text-not-guessed", "generic", "a guessed end of text is thrown away: nothing follows it", "dynamic",
-         (ADD, "if token == 0:\n                break\n            " + ADD), file="drafters.dynamic"),
-]
-LOOKS_LIKE_IT = [
-    _bug("stop-behind-an-end-of-text", "generic", "a guessed end of text is kept, and drafting ends behind it", "",
-         (ADD, ADD + "\n            if token == 0:\n                break"), file="drafters.dynamic"),
-    _bug("stop-before-an-undecided-draw", "generic", "no guess where no token is likely", "",
-         ("if not self.when.draws(own):", "if own.max() < 0.6:"), file="drafters.dynamic"),
-    _bug("drop-it-for-the-guess-before", "generic", "a guess is thrown away because the one before it was unlikely", "",
-         (ADD, "if self.sure and self.sure[-1] < 0.3:\n                break\n            " + ADD),
-         file="drafters.dynamic"),
-    _bug("drop-the-unlikely-argmax", "llama.cpp#22506", "a guess without chance in it is thrown away if it is unlikely",
-         "", ("q_draft, own = law(logits), probs(logits)",
-              "own = probs(logits); q_draft = (own == own.max()).to(own); q_draft = q_draft / q_draft.sum()"),
-         (ADD, "if own[token] < 0.6:\n                break\n            " + ADD), file="drafters.dynamic"),
-]
-
-
-@pytest.mark.parametrize("bug", THROWN_AWAY, ids=lambda bug: bug.name)
+@pytest.mark.parametrize("bug", STOPPING_BUGS, ids=lambda bug: bug.name)
 def test_a_guess_thrown_away_for_what_it_is_is_caught(bug):
     with planted(bug):
         off, _ = requests(Confidence(.3), new=2)
     assert off > 0.01
 
 
-@pytest.mark.parametrize("control", LOOKS_LIKE_IT, ids=lambda control: control.name)
+@pytest.mark.parametrize("control", STOPPING_CONTROLS, ids=lambda control: control.name)
 def test_what_only_looks_like_it_is_exact(control):
     with planted(control):
         off, lengths = requests(Fixed())

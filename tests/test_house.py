@@ -9,7 +9,7 @@ ROOT = Path(__file__).parent.parent
 FLOORS = [["errors", "dice", "probs", "tokenizer", "cache", "theory"],
           ["data", "model", "checkpoint", "generate", "speculate"],
           ["drafters", "rules", "methods", "serve", "graphs", "hf"],
-          ["proof", "show", "settle", "measure", "limits", "against", "bench"]]
+          ["proof", "show", "settle", "measure", "replay", "limits", "against", "race", "bench"]]
 FILES = sorted((ROOT / "nanospec").rglob("*.py"))
 SCRIPTS = [ROOT / "train_tiny.py", ROOT / "demo.py"]
 LESSONS = sorted((ROOT / "lessons").glob("[0-9]*.py"))

@@ -12,7 +12,7 @@ from lessons.check.stopping import RULES, STOPPING, shown
 from nanospec.drafters.dynamic import DynamicDrafter
 from nanospec.drafters.stopping import Confidence, Fixed
 from nanospec.proof.exact import distance, plain_law, walk
-from nanospec.proof.tree_bugs import TREE_BUGS
+from nanospec.proof.wings import TREE_BUGS
 from nanospec.proof.zoo import _bug, planted
 from nanospec.rules.tree import speculate_tree
 from nanospec.speculate import tokens_of

@@ -12,7 +12,7 @@ from nanospec.probs import probs
 from nanospec.proof.catchers import Ledger
 from nanospec.proof.exact import TableModel, distance, plain_law, walk
 from nanospec.proof.layers import TOLERANCE, prompts_of, small_gpt
-from nanospec.proof.tree_bugs import TREE_BUGS
+from nanospec.proof.wings import TREE_BUGS
 from nanospec.proof.zoo import Bug, changed, planted
 from nanospec.rules.traversal import verify_traversal
 from nanospec.rules.tree import speculate_tree, verify_tree

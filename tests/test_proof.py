@@ -70,7 +70,7 @@ def test_a_table_notices_its_whole_context():
 
 
 def test_the_command_line_exits_1_when_anything_is_wrong(monkeypatch, capsys):
-    for name in ("BUGS", "TREE_BUGS", "CONTROLS"):
+    for name in ("ALL_BUGS", "ALL_CONTROLS"):
         monkeypatch.setattr(command, name, [])
     monkeypatch.setattr(command, "tree_checks", list)
     monkeypatch.setattr(command, "long_run", lambda pair: Verdict(False, "fits", 0.5, 100, 0.1))
@@ -82,12 +82,12 @@ def test_the_command_line_exits_1_when_anything_is_wrong(monkeypatch, capsys):
     assert out.count("WRONG") == 3 and "1 of 3" in out
     monkeypatch.setattr(command, "checks", lambda: [("T0", "the node", layers.node)])
     assert command.main() == 0
-    monkeypatch.setattr(command, "BUGS", [replace(zoo.BUGS[0], caught_by="ledger")])
+    monkeypatch.setattr(command, "ALL_BUGS", [replace(zoo.BUGS[0], caught_by="ledger")])
     assert command.main() == 1 and "NOT CAUGHT" in capsys.readouterr().out
-    monkeypatch.setattr(command, "BUGS", [])
-    monkeypatch.setattr(command, "CONTROLS", [zoo.BUGS[0]])
+    monkeypatch.setattr(command, "ALL_BUGS", [])
+    monkeypatch.setattr(command, "ALL_CONTROLS", [zoo.BUGS[0]])
     assert command.main() == 1 and "0 of 1 controls" in capsys.readouterr().out
-    monkeypatch.setattr(command, "CONTROLS", [])
+    monkeypatch.setattr(command, "ALL_CONTROLS", [])
     monkeypatch.setattr(command, "long_run", lambda pair: Verdict(True, "does not fit", 0.0, 100, 0.1))
     assert command.main() == 1 and "WRONG: does not fit" in capsys.readouterr().out
 

@@ -8,21 +8,24 @@ import nanospec.dice as dice
 import nanospec.generate as generate
 import nanospec.rules.tree as tree
 import nanospec.speculate as speculate
+from nanospec.drafters.dynamic import DynamicDrafter
 from nanospec.drafters.tree import TreeDrafter
 from nanospec.proof.catchers import CATCHERS, OF_THE_LAW
 from nanospec.proof.layers import TOLERANCE
-from nanospec.proof.tree_bugs import TREE_BUGS
+from nanospec.proof.wings import ALL_BUGS, ALL_CONTROLS
 from nanospec.proof.zoo import BUGS, CONTROLS, Bug, look, planted
+from nanospec.rules.block import verify_block
+from nanospec.rules.traversal import verify_traversal
 
 
-@pytest.mark.parametrize("bug", BUGS + TREE_BUGS, ids=lambda bug: bug.name)
+@pytest.mark.parametrize("bug", ALL_BUGS, ids=lambda bug: bug.name)
 def test_a_bug_is_caught_by_the_check_that_claims_it(bug):
     sighting = look(bug, bug.caught_by)
     assert sighting.caught, f"{bug.name}: {bug.caught_by} saw nothing"
     assert sighting.tv is None or sighting.tv > 1e-6, f"{bug.name}: only {sighting.tv} off"
 
 
-@pytest.mark.parametrize("control", CONTROLS, ids=lambda control: control.name)
+@pytest.mark.parametrize("control", ALL_CONTROLS, ids=lambda control: control.name)
 def test_a_control_passes_every_check_of_the_law(control):
     for check in OF_THE_LAW:
         sighting = look(control, check)
@@ -57,14 +60,14 @@ def test_a_control_may_be_slower_and_the_speed_check_says_so():
 def codes():
     functions = [speculate.verify, speculate.chain_round, inspect.unwrap(speculate.speculate), generate.Text.commit,
                  speculate.ModelDrafter.propose, tree.verify_tree, inspect.unwrap(tree.speculate_tree),
-                 TreeDrafter._draw, TreeDrafter.commit, dice.Dice.pick, dice.Dice.flip, dice.Dice.refill,
-                 dice.Dice.__init__]
+                 TreeDrafter._draw, TreeDrafter.commit, DynamicDrafter.propose, verify_block, verify_traversal,
+                 dice.Dice.pick, dice.Dice.flip, dice.Dice.refill, dice.Dice.__init__]
     return [function.__code__ for function in functions]
 
 
 def test_everything_is_put_back():
     before = codes()
-    for bug in BUGS + TREE_BUGS + CONTROLS:
+    for bug in ALL_BUGS + ALL_CONTROLS:
         try:
             with planted(bug):
                 raise KeyError("on the way")
@@ -80,7 +83,7 @@ def test_a_plant_that_no_longer_fits_is_an_error():
 
 
 def test_every_entry_says_what_was_wrong_and_where():
-    everything = BUGS + TREE_BUGS + CONTROLS
+    everything = ALL_BUGS + ALL_CONTROLS
     assert len({bug.name for bug in everything}) == len(everything)
     for bug in everything:
         assert bug.what and bug.source and bug.edits

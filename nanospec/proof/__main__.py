@@ -10,9 +10,9 @@ from nanospec.checkpoint import load_pair
 from nanospec.proof.catchers import OF_THE_LAW
 from nanospec.proof.judge import long_run
 from nanospec.proof.layers import TOLERANCE, checks, run
-from nanospec.proof.tree_bugs import TREE_BUGS
 from nanospec.proof.trees import tree_checks
-from nanospec.proof.zoo import BUGS, CONTROLS, look
+from nanospec.proof.wings import ALL_BUGS, ALL_CONTROLS
+from nanospec.proof.zoo import look
 
 
 def main() -> int:
@@ -29,19 +29,19 @@ def main() -> int:
 
     print(f"\nthe zoo: planted one at a time\n{'bug':32} {'caught by':12} {'how far off':>12}  shipped in")
     unseen = 0
-    for bug in BUGS + TREE_BUGS:
+    for bug in ALL_BUGS:
         sighting = look(bug, bug.caught_by)
         unseen += not sighting.caught
         found = ("fell over" if sighting.tv is None else sighting.found) if sighting.caught else "NOT CAUGHT"
         print(f"{bug.name:32} {bug.caught_by:12} {found:>12}  {bug.source}", flush=True)
     flagged = 0
-    for control in CONTROLS:
+    for control in ALL_CONTROLS:
         failed = [name for name in OF_THE_LAW if look(control, name).caught]
         flagged += bool(failed)
         found = "exact" if not failed else "WRONG: " + ", ".join(failed)
         print(f"{control.name:32} {'control':12} {found:>12}  {control.source}", flush=True)
-    print(f"{len(BUGS + TREE_BUGS) - unseen} of {len(BUGS + TREE_BUGS)} bugs caught, "
-          f"{len(CONTROLS) - flagged} of {len(CONTROLS)} controls passed.")
+    print(f"{len(ALL_BUGS) - unseen} of {len(ALL_BUGS)} bugs caught, "
+          f"{len(ALL_CONTROLS) - flagged} of {len(ALL_CONTROLS)} controls passed.")
 
     print("\nT8: real dice on the pair that ships")
     verdict = long_run(load_pair())

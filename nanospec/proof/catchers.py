@@ -106,7 +106,7 @@ def speed(target=TABLE, draft=DRAFT, ids=(1, 0), gamma=2, **settings) -> tuple[i
 
 
 # Every control must pass these; T5 is not among them, since a control may well be slower.
-OF_THE_LAW = ("T0", "T1", "T2", "T6 greedy")
+OF_THE_LAW = ("T0", "T1", "T2", "T6 greedy", "dynamic")
 CATCHERS = {
     "T0": node,
     "T1": lambda: one_round(TABLE4, DRAFT4, [1, 3, 0], 2, **WARM),

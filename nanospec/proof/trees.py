@@ -51,11 +51,17 @@ WALKED = {"lookup": ({"gamma": 2}, 5), "suffix": ({"gamma": 2}, 4), "suffix-tree
           "confidence": ({"gamma": 2}, 3), "entropy": ({"gamma": 2}, 3),
           "goodput": ({"gamma": 3, "costs": (0.3, {1: 1.0, 2: 1.1, 3: 1.2, 4: 1.3})}, 3)}
 
+BLOCK, BLOCK_DRAFT = TableModel(3, 238, zeros=0.15), TableModel(3, 338, zeros=0.15)
+DEEP, DEEP_DRAFT = TableModel(3, 84, zeros=0.15), TableModel(3, 184, zeros=0.15)
+
 TREE_CATCHERS = {
     "tree": lambda: rounds(TABLE, tree(TABLE, DRAFT, TWO_ONE), [1, 0], 3, **WARM),
     "tree, independent": lambda: rounds(FULL, tree(FULL, FULL_DRAFT, TWO, independent=True), [1, 0], 3, **WARM),
     "tree caches": lambda: caches(**WARM),
     "tree greedy": lambda: greedy(GPT4, [tree(GPT4, GPT_DRAFT4, TWO_TWO)], prompts_of(4, 10, 5), 30),
+    "block": lambda: rounds(BLOCK, method_of(BLOCK, BLOCK_DRAFT, rule="block", gamma=2).run, [1, 0], 3),
+    "traversal": lambda: rounds(DEEP, tree(DEEP, DEEP_DRAFT, TWO_ONE, rule="traversal"), [1, 0], 3),
+    "dynamic": lambda: rounds(TABLE, method_of(TABLE, DRAFT, "confidence", gamma=2).run, [1, 0, 1, 2, 1], 2, **WARM),
 }
 
 
@@ -75,6 +81,8 @@ def tree_checks() -> list[tuple]:
            lambda name=name, setting=setting, new=new: rounds(
                TABLE, method_of(TABLE, DRAFT, name, **setting).run, [1, 0, 1, 2, 1], new, **WARM))
           for name, (setting, new) in WALKED.items()],
+        ("T2", "block verification of 2, V3, 3 tokens", TREE_CATCHERS["block"]),
+        ("T2", "traversal of 2-1, V3, 3 tokens", TREE_CATCHERS["traversal"]),
         ("T6", "every drafter by name, 24 texts in float64", lambda: greedy(
             GPT4, [method_of(GPT4, GPT_DRAFT4, name).run for name in DRAFTERS], prompts_of(4, 24, 8), 30)),
         ("T6", "tree 2-2, greedy, 10 texts in float64", TREE_CATCHERS["tree greedy"]),

@@ -6,7 +6,7 @@ A bug is a few words of source exchanged for others. `planted` swaps the compile
 place, and puts it back: every check then runs the very functions it always runs.
 
 A bug whose check is "T3 cache" costs only speed: its text is exact, and no walk of the text can see it. Bugs of trees
-are in tree_bugs.py. What is not here: bugs of heads, other requests in the batch and sliding windows, until the
+are in wings.py. What is not here: bugs of heads, other requests in the batch and sliding windows, until the
 project has those.
 """
 

@@ -4,7 +4,7 @@ Every mark is a colour and something besides: kept is green and plain, refused r
 amber and underlined, the bonus token blue and bold.
 """
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
 
 from rich.columns import Columns
 from rich.console import Console, Group, RenderableType
@@ -15,6 +15,7 @@ from rich.text import Text
 from nanospec.speculate import Round
 
 KEPT, REFUSED, REPLACED, BONUS = "green", "red strike", "yellow underline", "bold blue"
+TABLE_WIDTH = 100       # of numbers: one cut short would be a wrong one, so in a narrower window lines wrap
 Decode = Callable[[list[int]], str]
 
 
@@ -131,6 +132,16 @@ def table(rows: Iterable[tuple[str, str, str]]) -> Table:
     for row in rows:
         out.add_row(*row)
     return out
+
+
+def show_table(columns: Iterable[str], cells: Sequence[Sequence[str]], caption: str, bold: Sequence[bool] = ()) -> None:
+    """Numbers under the names of their columns; the first column is words if it is "" or "method"."""
+    table = Table(box=None, header_style="dim", padding=(0, 1, 0, 0), caption=caption, caption_justify="left")
+    for name in columns:
+        table.add_column(name, justify="left" if name in ("", "method") else "right")
+    for i, row in enumerate(cells):
+        table.add_row(*row, style="bold" if bold and bold[i] else "")
+    Console(width=max(Console().width, TABLE_WIDTH)).print(table)
 
 
 def refuse(script: str, error: Exception) -> int:
