@@ -26,7 +26,7 @@ from nanospec.drafters.sequoia import shape
 from nanospec.errors import NanospecError
 from nanospec.generate import generate
 from nanospec.measure import alpha_of, best_topology, measure, measure_costs
-from nanospec.methods import DRAFTERS, GUESSES, RULES, SHAPED, Method, method_of
+from nanospec.methods import DRAFTERS, GUESSES, RULES, SHAPED, SIZED, Method, method_of
 from nanospec.settle import DTYPES, name_of, settle, way_of
 from nanospec.show.figures import draw_speedup
 from nanospec.show.steps import WatchedDice, step_text
@@ -72,8 +72,8 @@ def parse() -> argparse.Namespace:
         parser.error("--step shows the coins of --rule token: one for each guess that is tried, and what falls is gone")
     if args.figure and args.drafter != "chain":
         parser.error("--figure shows --drafter chain beside the theory, which speaks of nothing else")
-    if args.gamma is not None and args.drafter in SHAPED or args.shape and args.drafter not in SHAPED:
-        parser.error(f"a gamma belongs to a chain, a shape to a tree: {' or '.join(SHAPED)} takes --shape")
+    if args.gamma is not None and args.drafter in SIZED or args.shape and args.drafter not in SHAPED:
+        parser.error(f"{' and '.join(SHAPED)} take a --shape, lookahead has a size of its own, the others take --gamma")
     if args.shape and min(args.shape) < 1:
         parser.error("--shape needs at least one child at every depth")
     if args.max_new_tokens is not None and args.max_new_tokens < 1:

@@ -18,7 +18,7 @@ from nanospec.errors import NanospecError
 from nanospec.graphs import captured
 from nanospec.hf import load_llama
 from nanospec.limits import growth, large_pair, roofline, simulated
-from nanospec.methods import DRAFTERS, RULES, SHAPED, method_of
+from nanospec.methods import DRAFTERS, RULES, SIZED, method_of
 from nanospec.model import GPT
 from nanospec.race import every_method, measured, prompts_of, said, setting_of, stopping
 from nanospec.settle import DTYPES, name_of, settle, way_of
@@ -107,7 +107,7 @@ def speeds(args: argparse.Namespace, pair: Pair, where: str) -> list[dict]:
     for temperature in args.temperatures:
         setting = setting_of(args, pair, prompts, temperature)
         methods = [method_of(pair.target, pair.draft, drafter, rule, gamma=gamma, **setting)
-                   for drafter in args.drafters for gamma in (gammas[:1] if drafter in SHAPED else gammas)
+                   for drafter in args.drafters for gamma in (gammas[:1] if drafter in SIZED else gammas)
                    for rule in args.rules]
         rows += measured(args, pair, prompts, methods, temperature)
     columns = {"T": ("temperature", "g"), "drafter": ("drafter", "s"), "gamma": ("gamma", "d"), "rule": ("rule", "s"),

@@ -144,7 +144,8 @@ def measure_accepted(target: GPT, draft: GPT, prompts: Iterable[Sequence[int]], 
 def best_topology(target: GPT, draft: GPT, prompts: Sequence[Sequence[int]], sizes: Sequence[int] = range(2, 13),
                   **law) -> Topology:
     """Sequoia's tree for this pair on this machine: acceptances counted, seconds measured."""
-    accepted = measure_accepted(target, draft, prompts, max_new_tokens=96, **law)
+    room = target.config.context - max(map(len, prompts))
+    accepted = measure_accepted(target, draft, prompts, max_new_tokens=max(1, min(96, room)), **law)
     costs = measure_costs(target, draft, sizes, len(prompts[0]), **law)
     seconds = {size: costs.seconds * costs.v[size] for size in sizes}
     return best_size(accepted, seconds, costs.seconds * costs.c, range(2, 8))[0]

@@ -26,7 +26,8 @@ TREE_RULES = {"token": verify_tree, "traversal": verify_traversal}
 RULES = [*CHAIN_RULES, "traversal"]
 
 GUESSES = 8             # a round, where nobody says how many and no formula does
-SHAPED = ("tree", "independent")                                # these want a topology, the others a gamma
+SHAPED = ("tree", "independent")                                # these want a topology,
+SIZED = (*SHAPED, "lookahead")                                  # these have a size of their own, the others a gamma
 DYNAMIC = ("heuristic", "confidence", "entropy", "goodput")     # these decide their length on the way
 PLAUSIBLE = 0.1, {m: 1 + 0.05 * (m - 1) for m in range(1, 65)}
 

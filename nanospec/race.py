@@ -14,7 +14,7 @@ from nanospec.replay import replay
 from nanospec.show.terminal import show_table
 from nanospec.speculate import tokens_of
 
-LARGEST = 33            # rows of --methods
+LARGEST = 17            # rows of a call, in --methods
 TEXTS = 4               # of --stopping, for each prompt
 EVERY = [("chain", "token", 3), ("chain", "token", 4), ("chain", "block", 4), ("chain", "block", 5),
          *((drafter, "token", GUESSES) for drafter in DRAFTERS[1:]), ("tree", "traversal", GUESSES)]   # who, how, most
@@ -72,8 +72,8 @@ def stopping(args: argparse.Namespace, pair: Pair, where: str) -> list[dict]:
             cells.append([f"{temperature:g}", name, f"{row['best_gamma']}", f"{best:.2f}",
                           *(f"{pace / best - 1:+.1%}" for pace in paces[GUESSES:])])
     show_table(["T", "prompt", "best gamma", "its gain", *DYNAMIC], cells,
-         f"{where}; c = {costs.c:.2f}, v(4) = {costs.v[4]:.2f}, v(9) = {costs.v[9]:.2f}; the same texts for all, "
-         f"{TEXTS} for each prompt (1 at T = 0) of {args.max_new_tokens} tokens",
+               f"{where}; c = {costs.c:.2f}, v(4) = {costs.v[4]:.2f}, v(9) = {costs.v[9]:.2f}; the same texts for all, "
+               f"{TEXTS} for each prompt (1 at T = 0) of {args.max_new_tokens} tokens",
                [row["prompt"] == "all" for row in rows])
     return rows
 
@@ -95,7 +95,8 @@ def setting_of(args: argparse.Namespace, pair: Pair, prompts: Sequence[list[int]
         setting["topology"] = shape(*args.shape) if args.shape else best_topology(
             pair.target, pair.draft, prompts, temperature=temperature)
     if "goodput" in wanted:
-        found = measure_costs(pair.target, pair.draft, range(1, LARGEST), temperature=temperature)
+        most = max([LARGEST, *(args.gammas or [])])
+        found = measure_costs(pair.target, pair.draft, range(1, most + 2), temperature=temperature)
         setting["costs"] = found.c, found.v
     return setting
 

@@ -1,6 +1,7 @@
 """What the bench counts and writes. How fast anything is decides no test."""
 
 import json
+import re
 import subprocess
 import sys
 from dataclasses import replace
@@ -17,6 +18,7 @@ from nanospec.methods import DRAFTERS, method_of
 from nanospec.model import GPT, Config
 from nanospec.proof.exact import TableModel
 from nanospec.proof.layers import small_gpt
+from nanospec.race import EVERY
 from nanospec.show.figures import draw_simulated
 from nanospec.speculate import tokens_of
 from nanospec.theory import expected_tokens
@@ -113,6 +115,42 @@ def test_the_command(tmp_path):
     for row in rows:
         assert f"{row['speedup']:.2f}" in done.stdout
         assert row["speedup"] >= 1 or f"{row['speedup']:.2f} lost" in done.stdout
+
+
+def bench(*options, json_file):
+    done = subprocess.run([sys.executable, "-m", "nanospec.bench", "--device", "cpu", "--dtype", "float32", "--threads",
+                           "1", "--json", str(json_file), *options], cwd=ROOT, capture_output=True, text=True)
+    assert done.returncode == 0, done.stderr
+    return json.loads(json_file.read_text()), done.stdout
+
+
+def test_every_method_in_one_table(tmp_path):
+    rows, out = bench("--methods", "--prompts", "1", "--max-new-tokens", "6", "--shape", "2", "1", "--temperatures", "0",
+                      "1", json_file=tmp_path / "rows.json")
+    assert [(row["drafter"], row["rule"]) for row in rows] == 2 * [(drafter, rule) for drafter, rule, _ in EVERY]
+    assert {drafter for drafter, *_ in EVERY} == set(DRAFTERS)
+    assert len({row["text"] for row in rows if row["temperature"] == 0}) == 1
+    for one, other in zip(rows, rows[len(EVERY):]):
+        name = f"{one['drafter']} {one['gamma']}" + f", {one['rule']}" * (one["rule"] != "token")
+        line, = (line for line in out.splitlines() if re.match(rf"{name} +\d", line))
+        assert line.split()[-4:] == [f"{row[key]:.2f}" for row in (one, other)
+                                     for key in ("tokens_per_target_call", "speedup")]
+
+
+def test_the_table_of_stopping_rules(tmp_path):
+    rows, out = bench("--stopping", "--prompts", "1", "--max-new-tokens", "12", "--temperatures", "0",
+                      json_file=tmp_path / "rows.json")
+    assert [row["prompt"] for row in rows] == ["1", "assertions", "dispatch", "all"]
+    for row in rows:
+        fixed = [row["pace"][f"chain {gamma}"] for gamma in range(1, 9)]
+        assert fixed[row["best_gamma"] - 1] == max(fixed)
+        assert f"{row['pace']['goodput 8'] / max(fixed) - 1:+.1%}" in out
+
+
+def test_the_repetitive_texts(tmp_path):
+    rows, out = bench("--repetitive", "--drafters", "lookup", "suffix", "--gammas", "4", "--temperatures", "0",
+                      "--max-new-tokens", "40", json_file=tmp_path / "rows.json")
+    assert "2 repetitive prompts" in out and all(row["tokens_per_target_call"] > 2 for row in rows)
 
 
 @pytest.mark.parametrize("options, words", [(["--gammas", "0"], "gamma"), (["--weights", "nowhere"], "nowhere"),

@@ -173,12 +173,13 @@ def place(exercise: Exercise, path: Path, error: BaseException | None = None, th
         lines = [frame.lineno for frame in traceback.extract_tb(error.__traceback__) if frame.filename == str(path)]
         if lines:
             return f"{path.name}, line {lines[-1]}"
-    for one in (throw, "pick", "flip"):
-        if (one, str(path)) in Row.thrown_at:
-            return f"{path.name}, line {Row.thrown_at[one, str(path)]}"
     about = [name for name in exercise.functions if title.startswith(name)] or exercise.functions
     functions = [node for node in ast.walk(ast.parse(path.read_text(encoding="utf-8")))
                  if isinstance(node, ast.FunctionDef) and node.name in about]
+    throws = any(argument.arg == "dice" for one in functions for argument in one.args.args)
+    for one in (throw, "pick", "flip") if throws else ():
+        if (one, str(path)) in Row.thrown_at:
+            return f"{path.name}, line {Row.thrown_at[one, str(path)]}"
     returns = [node.lineno for one in functions for node in ast.walk(one) if isinstance(node, ast.Return)]
     return f"{path.name}, line {max(returns, default=1)}"
 

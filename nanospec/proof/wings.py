@@ -29,7 +29,7 @@ TREE_BUGS = [
     _bug("siblings-see-each-other", "generic", "the mask of a chain on a tree", "tree",
          ("tree.sees()]", "torch.ones(n, n, dtype=torch.bool).tril()]"), file="rules.tree"),
     _bug("path-not-gathered", "generic", "the kept path stays where its rows were", "tree",
-         ("    if path:", "    if False:"), file="rules.tree"),
+         ("    if path != [*range(1, len(path) + 1)]:", "    if False:"), file="rules.tree"),
     _bug("positions-ignore-parent", "TensorRT-LLM#12962", "a row's position is its slot, not its depth", "tree caches",
          ("length - 1 + depth for depth in tree.depths()", "length - 1 + row for row in range(n)"), file="rules.tree"),
     _bug("draft-path-not-gathered", "generic; vllm#14649", "the draft's cache keeps another branch: only speed is lost",

@@ -96,7 +96,7 @@ def speculate_tree(target: GPT, drafter, ids: Sequence[int], max_new_tokens: int
         check_law(p_target, laws)
         path, token = rule(tree, p_target, dice)
         cache.length = torch.full_like(cache.length, length)        # the root's slot is text; behind it comes the path
-        if path:
+        if path != [*range(1, len(path) + 1)]:                      # else it stands there already
             cache.keep(torch.tensor([[length - 1 + row for row in path]], device=cache.length.device))
         drafter.commit(path, p_target)
         written = [tree.tokens[row] for row in path] + [token]
