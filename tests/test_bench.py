@@ -125,8 +125,8 @@ def bench(*options, json_file):
 
 
 def test_every_method_in_one_table(tmp_path):
-    rows, out = bench("--methods", "--prompts", "1", "--max-new-tokens", "6", "--shape", "2", "1", "--temperatures", "0",
-                      "1", json_file=tmp_path / "rows.json")
+    rows, out = bench("--methods", "--prompts", "1", "--max-new-tokens", "6", "--shape", "2", "1",
+                      "--temperatures", "0", "1", json_file=tmp_path / "rows.json")
     assert [(row["drafter"], row["rule"]) for row in rows] == 2 * [(drafter, rule) for drafter, rule, _ in EVERY]
     assert {drafter for drafter, *_ in EVERY} == set(DRAFTERS)
     assert len({row["text"] for row in rows if row["temperature"] == 0}) == 1
