@@ -23,11 +23,12 @@ def test_the_lines_that_are_the_algorithm_are_those_of_the_file():
     assert shown.strip() in source
 
 
-def test_the_example_runs():
-    shown = next(block for kind, block in BLOCKS if kind and "load_pair()" in block)
-    done = subprocess.run([sys.executable, "-c", shown], cwd=ROOT, capture_output=True, text=True)
+def test_the_examples_run():
+    first, second = (next(block for kind, block in BLOCKS if kind and words in block)
+                     for words in ("load_pair()", "SuffixDrafter("))
+    done = subprocess.run([sys.executable, "-c", first + second], cwd=ROOT, capture_output=True, text=True)
     assert done.returncode == 0, done.stderr
-    assert "of 4 kept" in done.stdout
+    assert "of 4 kept" in done.stdout and " kept: " in done.stdout
 
 
 def test_both_commands_are_on_the_first_screen():

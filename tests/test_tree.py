@@ -4,6 +4,7 @@ import pytest
 import torch
 
 from nanospec.drafters.guesses import Tree
+from nanospec.drafters.sequoia import shape
 from nanospec.drafters.tree import TreeDrafter
 from nanospec.errors import LogitsError, RequestError
 from nanospec.generate import generate
@@ -11,6 +12,7 @@ from nanospec.proof.catchers import Ledger
 from nanospec.proof.exact import TableModel, distance, plain_law, walk
 from nanospec.proof.layers import node_cases, rounds, small_gpt
 from nanospec.proof.trees import DRAFT, FULL, FULL_DRAFT, TABLE, TWO_ONE, TWO_TWO, WARM, tree_checks
+from nanospec.rules.traversal import verify_traversal
 from nanospec.rules.tree import speculate_tree, verify_tree
 from nanospec.speculate import ModelDrafter, speculate, tokens_of
 
@@ -78,6 +80,34 @@ def test_chosen_children_are_judged_as_certain(count):
     law, _ = walk(lambda dice: tuple(tokens_of(speculate_tree(FULL, Chosen(FULL_DRAFT, count), [1, 0], 3,
                                                               dice=dice, **WARM))))
     assert distance(law, plain_law(FULL, [1, 0], 3, **WARM))[1] < 1e-12
+
+
+class ChosenTree(TreeDrafter):
+    """As TreeDrafter, but the children of a row are its law's likeliest tokens, and no law is reported."""
+
+    def _draw(self, tree, old, rows, q_draft, dice):
+        drawn = self.children[old][:int((q_draft > 0).sum())]
+        for row, token in zip(drawn, q_draft.argsort(descending=True).tolist()):
+            rows[row] = tree.add(rows[old], token)
+        return drawn
+
+
+# More than half of all probabilities are zero: most laws are certain or of two tokens.
+SPARSE, SPARSE_DRAFT = TableModel(3, 31, zeros=0.6), TableModel(3, 32, zeros=0.6)
+DRAFTED = {"independent": lambda topology: TreeDrafter(SPARSE_DRAFT, topology, independent=True),
+           "without replacement": lambda topology: TreeDrafter(SPARSE_DRAFT, topology),
+           "chosen": lambda topology: ChosenTree(SPARSE_DRAFT, topology)}
+
+
+@pytest.mark.parametrize("rule", [verify_tree, verify_traversal])
+@pytest.mark.parametrize("way", DRAFTED)
+@pytest.mark.parametrize("branches", [(2,), (3,), (2, 1), (2, 2)], ids=str)
+def test_whole_requests_have_the_law_of_the_target(branches, way, rule):
+    """Two rounds and more, laws with zeros, certain ones among them."""
+    for ids, new in (([1, 0], 4), ([2, 2, 1], 3)):
+        paths, error, tv = rounds(SPARSE, lambda ids, **request: speculate_tree(
+            SPARSE, DRAFTED[way](shape(*branches)), ids, rule=rule, **request), ids, new)
+        assert paths > 1 and error < 1e-12 and tv < 1e-12
 
 
 def test_a_tree_that_is_a_chain_is_speculates_chain():

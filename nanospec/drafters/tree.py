@@ -69,7 +69,7 @@ class TreeDrafter:
         read = [self.slots[row] for row in path if row in self.slots]
         self.valid = self.first + len(read)
         self.cache.length = torch.full_like(self.cache.length, self.first)
-        if read:
+        if read != [*range(self.first, self.valid)]:                        # else it stands there already
             self.cache.keep(torch.tensor([read], device=self.cache.length.device))
 
     def _draw(self, tree: Tree, old: int, rows: dict[int, int], q_draft: Tensor, dice: Dice) -> list[int]:
