@@ -33,7 +33,8 @@ TREE_BUGS = [
     _bug("positions-ignore-parent", "TensorRT-LLM#12962", "a row's position is its slot, not its depth", "tree caches",
          ("length - 1 + depth for depth in tree.depths()", "length - 1 + row for row in range(n)"), file="rules.tree"),
     _bug("draft-path-not-gathered", "generic; vllm#14649", "the draft's cache keeps another branch: only speed is lost",
-         "tree caches", ("        if read != [*range(self.first, self.valid)]:", "        if False:"), file="drafters.tree"),
+         "tree caches", ("        if read != [*range(self.first, self.valid)]:", "        if False:"),
+         file="drafters.tree"),
 ]
 
 LONGEST = "(stands * torch.arange(1, w.shape[1], device=w.device)).amax(-1)"
