@@ -3,6 +3,7 @@
     python demo.py                              # on the pair that ships
     python demo.py --temperature 0 --gamma 6
     python demo.py --step                       # one round at a time, with every coin
+    python demo.py --drafter tree --rule traversal
     python demo.py --save demo.svg --figure speedup.png --json demo.json
 """
 
