@@ -17,9 +17,8 @@ from nanospec.drafters.dynamic import DynamicDrafter
 from nanospec.drafters.stopping import Confidence, Entropy, Goodput, Heuristic
 from nanospec.probs import probs
 from nanospec.proof.exact import TableModel, distance, plain_law, walk
-from nanospec.rules.tree import speculate_tree
 from nanospec.settle import settle, step_seconds
-from nanospec.speculate import tokens_of
+from nanospec.speculate import speculate, tokens_of
 
 torch.set_num_threads(1)            # as in lessons 9 and 12
 
@@ -94,7 +93,7 @@ print(inspect.getsource(Goodput.goes_on))
 prompts = [tokenizer.encode(text) for text in ("def area(radius):\n", "import os\nfor i in", "class Stack:\n    def ",
                                                '"""Read a file and', "    assert square(1) == 1\n" * 3)]
 rules = {"heuristic": Heuristic(), "confidence": Confidence(), "entropy": Entropy(), "goodput": Goodput(c, v)}
-runs = {name: [list(speculate_tree(target, DynamicDrafter(draft, rule), ids, 72, temperature=0)) for ids in prompts]
+runs = {name: [list(speculate(target, DynamicDrafter(draft, rule), ids, 8, 72, temperature=0)) for ids in prompts]
         for name, rule in rules.items()}
 texts = [tokens_of(rounds) for rounds in runs["goodput"]]
 assert all(tokens_of(rounds) == text for run in runs.values() for rounds, text in zip(run, texts))

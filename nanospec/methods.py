@@ -44,11 +44,16 @@ class Setting:
     topology: Sequence[int] = tuple(shape(2, 1, 1))
     costs: tuple[float, Mapping[int, float]] = PLAUSIBLE
 
-    def dynamic(self, when) -> DynamicDrafter:
-        return DynamicDrafter(self.draft, when, self.gamma)
 
-
-# Drafters of trees, by name; "chain" is the one of speculate.py.
+# Drafters of chains, and of trees, by name.
+CHAINS: dict[str, Callable[[Setting], ModelDrafter]] = {
+    "chain": lambda s: ModelDrafter(s.draft),
+    "heuristic": lambda s: DynamicDrafter(s.draft, Heuristic()),
+    "confidence": lambda s: DynamicDrafter(s.draft, Confidence()),
+    "entropy": lambda s: DynamicDrafter(s.draft, Entropy()),
+    "goodput": lambda s: DynamicDrafter(s.draft, Goodput(
+        s.costs[0], {tokens: s.costs[1][tokens] for tokens in range(2, s.gamma + 2)})),
+}
 TREES: dict[str, Callable[[Setting], object]] = {
     "tree": lambda s: TreeDrafter(s.draft, s.topology),
     "independent": lambda s: TreeDrafter(s.draft, s.topology, independent=True),
@@ -57,12 +62,8 @@ TREES: dict[str, Callable[[Setting], object]] = {
     "suffix-tree": lambda s: SuffixDrafter(s.gamma, tree=True),
     "lookahead": lambda s: Lookahead(),
     "merged": lambda s: MergedDrafter([TreeDrafter(s.draft, shape(*[1] * min(s.gamma, 4))), PromptLookup(s.gamma)]),
-    "heuristic": lambda s: s.dynamic(Heuristic()),
-    "confidence": lambda s: s.dynamic(Confidence()),
-    "entropy": lambda s: s.dynamic(Entropy()),
-    "goodput": lambda s: s.dynamic(Goodput(s.costs[0], {m: s.costs[1][m] for m in range(1, s.gamma + 2)})),
 }
-DRAFTERS = ["chain", *TREES]
+DRAFTERS = [*CHAINS, *TREES]
 
 
 @dataclass
@@ -85,13 +86,13 @@ def method_of(target: GPT, draft: GPT, drafter: str = "chain", rule: str = "toke
     Raises RequestError for a rule that does not judge what this drafter makes.
     """
     setting = Setting(draft, **setting)
-    if drafter == "chain":
+    make = partial((CHAINS | TREES)[drafter], setting)
+    if drafter in CHAINS:
         rules, gamma = CHAIN_RULES, setting.gamma
 
         def run(ids, **request):
-            return speculate(target, ModelDrafter(draft), ids, gamma, **request)
+            return speculate(target, make(), ids, gamma, **request)
     else:
-        make = partial(TREES[drafter], setting)
         rules, gamma = TREE_RULES, make().size - 1
 
         def run(ids, **request):

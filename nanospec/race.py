@@ -17,7 +17,8 @@ from nanospec.speculate import tokens_of
 LARGEST = 17            # rows of a call, in --methods
 TEXTS = 4               # of --stopping, for each prompt
 EVERY = [("chain", "token", 3), ("chain", "token", 4), ("chain", "block", 4), ("chain", "block", 5),
-         *((drafter, "token", GUESSES) for drafter in DRAFTERS[1:]), ("tree", "traversal", GUESSES)]   # who, how, most
+         *((drafter, "token", GUESSES) for drafter in DRAFTERS[1:]), ("tree", "traversal", GUESSES),   # who, how, most
+         ("goodput", "block", GUESSES)]
 
 
 def every_method(args: argparse.Namespace, pair: Pair, where: str) -> list[dict]:

@@ -14,7 +14,6 @@ import torch
 from torch import Tensor
 
 from nanospec.dice import Dice
-from nanospec.drafters.guesses import Tree
 from nanospec.generate import generate
 from nanospec.methods import Method
 from nanospec.model import GPT
@@ -58,16 +57,10 @@ class Script(Dice):
         return self.kept, self.text[self.at - 1]
 
 
-def of_chain(drafted: Tensor, q_draft: Tensor, p_target: Tensor, dice: Script) -> tuple[Tensor, Tensor]:
+def scripted(drafted: Tensor, q_draft: Tensor, p_target: Tensor, dice: Script) -> tuple[Tensor, Tensor]:
     """In place of `verify`."""
     kept, token = dice.decide()
     return torch.tensor([kept], device=drafted.device), torch.tensor([token], device=drafted.device)
-
-
-def of_tree(tree: Tree, p_target: Tensor, dice: Script) -> tuple[list[int], int]:
-    """In place of `verify_tree`, for a tree that is a chain."""
-    kept, token = dice.decide()
-    return [*range(1, kept + 1)], token
 
 
 @torch.inference_mode()
@@ -77,4 +70,4 @@ def replay(target: GPT, ids: Sequence[int], methods: Sequence[Method], new: int 
     text = list(generate(target, ids, new, seed=seed, **law))
     p_target = probs(target(torch.tensor([[*ids, *text]], device=target.device))[0, len(ids) - 1:-1], **law)
     return [list(method.run(ids, max_new_tokens=new, dice=Script(text, p_target, seed),
-                            rule=of_chain if method.drafter == "chain" else of_tree, **law)) for method in methods]
+                            rule=scripted, **law)) for method in methods]

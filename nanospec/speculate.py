@@ -49,7 +49,9 @@ def verify(drafted: Tensor, q_draft: Tensor, p_target: Tensor, dice: Dice) -> tu
 
 
 class ModelDrafter:
-    """Drafts with a small model. Any drafter has these two methods; it may keep what it likes between rounds."""
+    """Drafts with a small model. Any drafter of chains has these three methods, and `steps`, the calls of a draft model
+    that its last proposal took; it may keep what it likes between rounds.
+    """
 
     def __init__(self, draft: GPT):
         self.draft = draft
@@ -60,18 +62,23 @@ class ModelDrafter:
         self.cache = prefill(self.draft, text)
 
     def propose(self, text: Text, gamma: int, law: Law, dice: Dice, upto: int) -> tuple[Tensor, Tensor]:
-        """gamma guesses for every row, and the law each was drawn from: (B, gamma), (B, gamma, V)."""
+        """gamma guesses for every row, and the law each was drawn from: (B, gamma), (B, gamma, V); others may guess
+        less.
+        """
         # The last two tokens, always: after a round in which all were kept, the draft has never read its own last
         # guess. Setting the length is also the roll-back of whatever was refused.
         feed = text.last(2)
         self.cache.length = text.length - 2
-        drafted, q_draft = [], []
+        drafted, q_draft, self.steps = [], [], gamma
         for _ in range(gamma):
             q_draft.append(law(self.draft(feed, self.cache, upto)[:, -1]))
             drafted.append(dice.pick(q_draft[-1]))
             self.cache.length = self.cache.length + feed.shape[1]
             feed = drafted[-1][:, None]
         return torch.stack(drafted, 1), torch.stack(q_draft, 1)
+
+    def learn(self, kept: int, p_target: Tensor) -> None:
+        """How a round ended, of one text: guesses kept, and the target's laws (gamma + 1, V). A model is what it is."""
 
 
 @dataclass
@@ -149,8 +156,10 @@ def speculate(target: GPT, drafter, ids: Sequence[int], gamma: int = 4, max_new_
         ended = time.perf_counter()
         drafted_at = max(began, drafted_at)                         # captured, a round has no middle to be timed
         check_law(q_draft, p_target)
+        drafter.learn(n, p_target[0])
         length += n + 1
         emitted, stopped = until(guesses[:n] + [last], stop)
         emitted = emitted[:left]
         left = 0 if stopped else left - len(emitted)
-        yield Round(guesses, n, last, emitted, q_draft[0], p_target[0], drafted_at - began, ended - drafted_at, gamma)
+        yield Round(guesses, n, last, emitted, q_draft[0], p_target[0], drafted_at - began, ended - drafted_at,
+                    drafter.steps)

@@ -15,9 +15,8 @@ from nanospec.proof.layers import prompts_of, small_gpt
 from nanospec.proof.trees import DRAFT, TABLE, WARM
 from nanospec.proof.wings import STOPPING_BUGS, STOPPING_CONTROLS
 from nanospec.proof.zoo import planted
-from nanospec.rules.traversal import verify_traversal
-from nanospec.rules.tree import speculate_tree, verify_tree
-from nanospec.speculate import speculate, tokens_of
+from nanospec.rules.block import verify_block
+from nanospec.speculate import speculate, tokens_of, verify
 from nanospec.theory import acceptance, best_gamma, expected_tokens, speedup
 
 GPT, GPT_DRAFT = small_gpt(11, 2, 1), small_gpt(11, 1, 2)
@@ -28,16 +27,16 @@ RULES = {"fixed": Fixed(), "heuristic": Heuristic(start=1), "confidence": Confid
 ON_GPTS = RULES | {"confidence": Confidence(.1), "entropy": Entropy(.38)}               # where each decides both ways
 rules = pytest.mark.parametrize("when", RULES.values(), ids=RULES)
 rules_on_gpts = pytest.mark.parametrize("when", ON_GPTS.values(), ids=ON_GPTS)
-judges = pytest.mark.parametrize("judge", [verify_tree, verify_traversal])
+judges = pytest.mark.parametrize("judge", [verify, verify_block])
 
 
-def requests(when, target=TABLE, draft=DRAFT, most=2, new=3, ids=(1, 0), judge=verify_tree, **settings):
+def requests(when, target=TABLE, draft=DRAFT, most=2, new=3, ids=(1, 0), judge=verify, **settings):
     """(total variation of the text's law from the target's, all the ways in which rounds had lengths)."""
     lengths = set()
     settings = settings or WARM
 
     def play(dice):
-        rounds = list(speculate_tree(target, DynamicDrafter(draft, when, most), ids, new, dice=dice, rule=judge,
+        rounds = list(speculate(target, DynamicDrafter(draft, when), ids, most, new, dice=dice, rule=judge,
                                      **settings))
         lengths.add(tuple(len(one.drafted) for one in rounds))
         return tuple(tokens_of(rounds))
@@ -72,14 +71,11 @@ def test_the_length_of_a_later_round_depends_on_the_earlier():
 @pytest.mark.parametrize("gamma", [1, 2])
 def test_with_a_fixed_length_it_is_speculates_chain(gamma):
     """The same law of text and rounds, and of the guesses: each is the other's oracle."""
-    def of_tree(dice):
-        return tuple((tuple(one.drafted), tuple(one.emitted), one.kept) for one in speculate_tree(
-            SPARSE, DynamicDrafter(SPARSE_DRAFT, Fixed(), gamma), [1, 0], 4, dice=dice, **WARM))
-
-    def of_chain(dice):
-        return tuple((tuple(one.drafted), tuple(one.emitted), one.kept) for one in speculate(
-            SPARSE, ModelDrafter(SPARSE_DRAFT), [1, 0], gamma, 4, dice=dice, **WARM))
-    assert distance(walk(of_tree)[0], walk(of_chain)[0])[1] < 1e-12
+    def law_with(drafter):
+        return walk(lambda dice: tuple((*one.drafted, None, *one.emitted, None, one.kept, one.steps) for one in
+                                       speculate(SPARSE, drafter, [1, 0], gamma, 4, dice=dice, **WARM)))[0]
+    laws = [law_with(drafter) for drafter in (DynamicDrafter(SPARSE_DRAFT, Fixed()), ModelDrafter(SPARSE_DRAFT))]
+    assert distance(*laws)[1] < 1e-12
 
 
 # What looks harmless and is not, and what looks like it and is.
@@ -139,7 +135,7 @@ def test_the_heuristic_adds_two_or_takes_one_away_and_knows_what_was_possible():
 def test_confidence_keeps_what_it_dislikes_and_entropy_pays_for_what_it_does_not_draw():
     when = Confidence(.3)
     assert [when.goes_on(sure) for sure in ([], [.3], [.29], [.1, .9], [.9, .1])] == [True, True, False, True, False]
-    done = [one for seed in range(9) for one in speculate_tree(TABLE, DynamicDrafter(DRAFT, when, 5), [1, 0], 12,
+    done = [one for seed in range(9) for one in speculate(TABLE, DynamicDrafter(DRAFT, when), [1, 0], 5, 12,
                                                                seed=seed)]
     assert all(one.steps == len(one.drafted) for one in done)
     for one in done:
@@ -147,7 +143,7 @@ def test_confidence_keeps_what_it_dislikes_and_entropy_pays_for_what_it_does_not
         assert all(each >= .3 for each in sure[:-1]) and (len(sure) == 5 or sure[-1] < .3)
     alike = torch.full((4,), .25)
     assert [Entropy(least).draws(alike) for least in (.47, .48)] == [True, False]
-    done = list(speculate_tree(TABLE, DynamicDrafter(DRAFT, Entropy(.6), 3), [1, 0], 40, seed=1))
+    done = list(speculate(TABLE, DynamicDrafter(DRAFT, Entropy(.6)), [1, 0], 3, 40, seed=1))
     assert {one.steps - len(one.drafted) for one in done} == {0, 1}
     assert all(one.steps == len(one.drafted) + (len(one.drafted) < 3) for one in done)
 
@@ -197,7 +193,7 @@ class Told(Fixed):
 def test_a_rule_is_told_what_was_judged_and_no_more(judge):
     when = Told()
     for settings in ({}, WARM, {"temperature": 0}):
-        done = list(speculate_tree(GPT, DynamicDrafter(GPT_DRAFT, when, 3), [4, 9], 30, rule=judge, **settings))
+        done = list(speculate(GPT, DynamicDrafter(GPT_DRAFT, when), [4, 9], 3, 30, rule=judge, **settings))
         assert len(done) == len(when.told)
         text = [4, 9]
         for one, (sure, kept, betas) in zip(done, when.told):
@@ -215,7 +211,7 @@ def test_a_rule_is_told_what_was_judged_and_no_more(judge):
 @rules_on_gpts
 def test_greedy_is_greedy(when, judge):
     for ids in prompts_of(11, 4, 5):
-        fast = tokens_of(speculate_tree(GPT, DynamicDrafter(GPT_DRAFT, when, 5), ids, 40, temperature=0, rule=judge))
+        fast = tokens_of(speculate(GPT, DynamicDrafter(GPT_DRAFT, when), ids, 5, 40, temperature=0, rule=judge))
         assert fast == list(generate(GPT, ids, 40, temperature=0))
 
 
@@ -223,7 +219,7 @@ def test_greedy_is_greedy(when, judge):
 def test_the_caches_hold_what_was_written(when):
     """Laws of all rows against those recomputed from the text: a cache that misses a token only costs speed."""
     text, seen = [3], 0
-    for one in speculate_tree(GPT, DynamicDrafter(GPT_DRAFT, when, 3), text, 40, seed=2, **WARM):
+    for one in speculate(GPT, DynamicDrafter(GPT_DRAFT, when), text, 3, 40, seed=2, **WARM):
         whole = torch.tensor([text + one.drafted])
         for model, laws in ((GPT, one.p_target), (GPT_DRAFT, one.q_draft)):
             recomputed = probs(model(whole)[0, len(text) - 1:], **WARM)[:len(laws)]
@@ -235,37 +231,34 @@ def test_the_caches_hold_what_was_written(when):
 @rules_on_gpts
 @pytest.mark.parametrize("settings", [{"temperature": .8, "top_k": 5}, {"top_p": .8}, {"stop": {4, 7}, "seed": 5}])
 def test_lengths_stops_and_one_request_after_another(when, settings):
-    drafter = DynamicDrafter(GPT_DRAFT, when, 4)
+    drafter = DynamicDrafter(GPT_DRAFT, when)
     for new in (1, 2, 7, 30):
-        done = list(speculate_tree(GPT, drafter, [2, 3], new, **settings))
+        done = list(speculate(GPT, drafter, [2, 3], 4, new, **settings))
         text, stop = tokens_of(done), settings.get("stop", ())
         assert len(text) == new or text[-1] in stop
         assert not set(text[:-1]) & set(stop)
-        assert all(one.path == list(range(1, one.kept + 1)) for one in done)
         assert all(len(one.drafted) <= 4 and one.steps >= len(one.drafted) for one in done)
-        list(speculate_tree(GPT, drafter, [5, 5, 5], 25, seed=1))           # in between, somebody else's
-        assert text == tokens_of(speculate_tree(GPT, drafter, [2, 3], new, **settings))
+        list(speculate(GPT, drafter, [5, 5, 5], 4, 25, seed=1))           # in between, somebody else's
+        assert text == tokens_of(speculate(GPT, drafter, [2, 3], 4, new, **settings))
 
 
 def test_no_uniform_is_handed_out_twice():
     dice = Ledger([5])
-    list(speculate_tree(TABLE, DynamicDrafter(DRAFT, Goodput(*COSTS), 8), [1, 0], 60, dice=dice, **WARM))
+    list(speculate(TABLE, DynamicDrafter(DRAFT, Goodput(*COSTS)), [1, 0], 8, 60, dice=dice, **WARM))
     assert len(dice.handed) == len(set(dice.handed)) > 100
 
 
 def test_bad_requests():
-    with pytest.raises(RequestError, match="most must be at least 1"):
-        DynamicDrafter(DRAFT, Fixed(), 0)
     for v in ({}, {1: 1.}, {2: 1.1, 4: 1.2}, {3: 1.1}):
         with pytest.raises(RequestError, match="v must say"):
             Goodput(.1, v)
     with pytest.raises(RequestError, match="tokenizer"):
-        next(speculate_tree(TableModel(4, 1), DynamicDrafter(DRAFT, Fixed()), [1], 10))
+        next(speculate(TableModel(4, 1), DynamicDrafter(DRAFT, Fixed()), [1], 2, 10))
     bad = small_gpt(11, 1, 2)
     bad.embedding.weight.data[3] = float("nan")
     for when in (Fixed(), Confidence(), Goodput(*COSTS)):
         with pytest.raises(LogitsError):
-            list(speculate_tree(GPT, DynamicDrafter(bad, when), [3], 10))
+            list(speculate(GPT, DynamicDrafter(bad, when), [3], 4, 10))
 
 
 # What it is for.
@@ -282,7 +275,7 @@ def test_goodput_beats_every_fixed_length_on_texts_that_differ():
     drafter, ours, fixed = DynamicDrafter(draft, Goodput(c, v)), [0, 0.], {gamma: [0, 0.] for gamma in range(1, 9)}
     for prompt in PROMPTS:
         ids = tokenizer.encode(prompt)
-        done = list(speculate_tree(target, drafter, ids, 64, temperature=0))
+        done = list(speculate(target, drafter, ids, 8, 64, temperature=0))
         ours[0] += sum(one.kept + 1 for one in done)
         ours[1] += sum(one.steps * c + v[len(one.drafted) + 1] for one in done)
         text = ids + tokens_of(done)

@@ -12,12 +12,10 @@ from lessons.check.stopping import RULES, STOPPING, shown
 from nanospec.drafters.dynamic import DynamicDrafter
 from nanospec.drafters.stopping import Confidence, Fixed
 from nanospec.proof.exact import distance, plain_law, walk
-from nanospec.proof.wings import TREE_BUGS
-from nanospec.proof.zoo import _bug, planted
-from nanospec.rules.tree import speculate_tree
-from nanospec.speculate import tokens_of
+from nanospec.proof.zoo import BUGS, _bug, planted
+from nanospec.speculate import ModelDrafter, speculate, tokens_of
 
-ADD = "self.tree.add(len(self.sure), token, q_draft)"
+ADD = "drafted.append(token)"
 
 
 def thrown_away(name, why):
@@ -31,11 +29,11 @@ def test_when_to_stop(lesson):
     big, small, lines = names["big"], names["small"], out.splitlines()
 
     def library(when=Fixed()):
-        law, _ = walk(lambda dice: tuple(tokens_of(speculate_tree(big, DynamicDrafter(small, when, 2), [0, 1], 3,
-                                                                  dice=dice))))
+        law, _ = walk(lambda dice: tuple(tokens_of(speculate(big, DynamicDrafter(small, when), [0, 1], 2, 3,
+                                                             dice=dice))))
         return distance(law, plain_law(big, [0, 1], 3))[1]
-    by_coin, = (bug for bug in TREE_BUGS if bug.name == "refused-sibling-forgotten")
-    for row, bug in zip(lines[1:5], (thrown_away("unlikely", "own[token] < 0.35"), thrown_away("end", "token == 0"),
+    by_coin, = (bug for bug in BUGS if bug.name == "residual-is-target")
+    for row, bug in zip(lines[1:5], (thrown_away("unlikely", "own[0, token] < 0.35"), thrown_away("end", "token == 0"),
                                      by_coin, thrown_away("flat", "own.max() < 0.5"))):
         with planted(bug):
             off = library()
@@ -61,8 +59,8 @@ def test_when_to_stop(lesson):
         for gamma in costs:
             rounds = 0
             if gamma in (1, 4):                                 # the library's own chain of that length
-                drafter = DynamicDrafter(names["draft"], Fixed(), gamma)
-                rounds = len(list(speculate_tree(names["target"], drafter, ids, len(text), temperature=0)))
+                drafter = ModelDrafter(names["draft"])
+                rounds = len(list(speculate(names["target"], drafter, ids, gamma, len(text), temperature=0)))
             places = names["right"][len(costs[gamma])]
             assert names["calls"](places, gamma) == rounds or gamma not in (1, 4)
             costs[gamma].append(names["calls"](places, gamma) * (gamma * c + v[gamma + 1]))

@@ -4,11 +4,9 @@ own, and what is left out of the joining is seen."""
 import pytest
 import torch
 
-from nanospec.drafters.dynamic import DynamicDrafter
 from nanospec.drafters.guesses import Tree
 from nanospec.drafters.lookahead import Lookahead
 from nanospec.drafters.merged import MergedDrafter, _join
-from nanospec.drafters.stopping import Fixed
 from nanospec.drafters.tree import TreeDrafter
 from nanospec.errors import RequestError
 from nanospec.generate import generate
@@ -67,7 +65,6 @@ WALKS = {
     "a chain and chosen": (ZEROS, lambda: [TreeDrafter(FIRST_ZEROS, CHAIN), Chosen()], 3, WARM),
     "chosen and a chain": (ZEROS, lambda: [Chosen(), TreeDrafter(FIRST_ZEROS, CHAIN)], 3, WARM),
     "one and lookahead": (ZEROS, lambda: [TreeDrafter(FIRST_ZEROS, ONE), Lookahead(2, 3, 1)], 3, WARM),
-    "a cache with holes": (ZEROS, lambda: [DynamicDrafter(FIRST_ZEROS, Fixed(), 2), Chosen(1)], 3, WARM),
     "three, end of text": (FULL, lambda: [TreeDrafter(FIRST_ZEROS, ONE), Chosen(1), TreeDrafter(SECOND_ZEROS, ONE)],
                            3, WARM | {"stop": {0}}),
     "top-k": (TableModel(4, 3), lambda: [TreeDrafter(TableModel(4, 4), ONE), TreeDrafter(TableModel(4, 5), ONE)], 3,

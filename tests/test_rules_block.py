@@ -67,7 +67,7 @@ def test_two_rows_do_not_mix(gamma):
 
 ODDS, STEP, STACK = "torch.where(reached == 0, 1.0, ", "/ q_guess[:, i]).clamp(max=1)", "torch.stack(w, 1)"
 MUTANTS = {     # and how far off: one round of four tokens, a small loop
-    "contiguous prefix": (.206, .0256, ("(stands * torch.arange(1, w.shape[1], device=w.device)).amax(-1)",
+    "contiguous prefix": (.206, .0256, ("F.pad(stands * torch.arange(1, w.shape[1], device=w.device), (1, 0)).amax(-1)",
                                         "stands.long().cumprod(-1).sum(-1)")),
     "h is w": (.124, .0127, (ODDS, "torch.where(reached > -1, w, ")),
     "no inner minimum": (.00839, .0000673, (STEP, "/ q_guess[:, i])"), (STACK, STACK + ".clamp(max=1)")),

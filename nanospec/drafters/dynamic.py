@@ -11,57 +11,53 @@ would depend on what it is, and tokens that the rule likes would come out too of
 Left out: several texts at once, and CUDA graphs: a length that is decided on the way has no fixed shape.
 """
 
-from collections.abc import Sequence
-
+import torch
 from torch import Tensor
 
 from nanospec.dice import Dice
-from nanospec.drafters.guesses import Tree
 from nanospec.drafters.stopping import Fixed
-from nanospec.errors import RequestError
-from nanospec.generate import Law, Text, check_vocabulary, prefill
+from nanospec.generate import Law, Text
 from nanospec.model import GPT
 from nanospec.probs import probs
+from nanospec.speculate import ModelDrafter
 from nanospec.theory import acceptance
 
 
-class DynamicDrafter:
-    """A drafter of trees (see drafters/tree.py) that are chains of up to `most` guesses; `when` says when to stop.
+class DynamicDrafter(ModelDrafter):
+    """The drafter of speculate.py, one text at a time; `when`, one of drafters/stopping.py, says when to stop."""
 
-    when: one of drafters/stopping.py. With Fixed() it is the chain of speculate.py, of gamma = most.
-    """
-
-    def __init__(self, draft: GPT, when: Fixed, most: int = 8):
-        if most < 1:
-            raise RequestError(f"most must be at least 1, got {most}")
-        self.draft, self.when, self.size = draft, when, most + 1
+    def __init__(self, draft: GPT, when: Fixed):
+        super().__init__(draft)
+        self.when = when
 
     def begin(self, text: Text, vocab_size: int) -> None:
         """A new request, of one text, for a target of that vocabulary: forget the last one, read the prompt."""
-        check_vocabulary(self.draft, vocab_size)
-        self.cache = prefill(self.draft, text)
+        super().begin(text, vocab_size)
         self.when.begin()
 
-    def propose(self, text: Text, law: Law, dice: Dice) -> Tree:
-        """Guesses behind the committed text, each behind the last, with the law that it was drawn from."""
-        n = int(text.length)
-        self.tree, self.sure = Tree([int(text.tokens[0, n - 1])]), []
+    def propose(self, text: Text, gamma: int, law: Law, dice: Dice, upto: int) -> tuple[Tensor, Tensor]:
+        """n guesses, at most gamma, and the law that each was drawn from: (1, n), (1, n, V)."""
+        drafted, self.q_draft, self.sure, self.steps = [], [], [], 0
         feed, self.cache.length = text.last(2), text.length - 2             # two, always: ModelDrafter says why
-        while len(self.sure) < self.size - 1 and self.when.goes_on(self.sure):
-            logits = self.draft(feed, self.cache, n + len(self.sure))[0, -1]
-            self.tree.steps += 1
+        while len(drafted) < gamma and self.when.goes_on(self.sure):
+            logits = self.draft(feed, self.cache, upto)[:, -1]              # (1, V)
+            self.steps += 1
             q_draft, own = law(logits), probs(logits)
-            if not self.when.draws(own):
+            if not self.when.draws(own[0]):
                 break
-            token = int(dice.pick(q_draft[None]))
-            self.tree.add(len(self.sure), token, q_draft)
-            self.sure.append(own[token].item())
+            token = dice.pick(q_draft)
+            drafted.append(token)
+            self.q_draft.append(q_draft)
+            self.sure.append(own[0, token].item())
             self.cache.length = self.cache.length + feed.shape[1]
-            feed = text.tokens.new_tensor([[token]])
-        return self.tree
+            feed = token[:, None]
+        if drafted:
+            return torch.stack(drafted, 1), torch.stack(self.q_draft, 1)
+        device, vocab_size = text.tokens.device, self.draft.config.vocab_size
+        return text.tokens[:, :0], torch.zeros(1, 0, vocab_size, device=device)
 
-    def commit(self, path: Sequence[int], p_target: Tensor) -> None:
-        """Rows `path` of the chain are text now; p_target (n, V) is what the target thought behind every row."""
-        judged = self.tree.q_draft[1:len(path) + 2]                         # what stood, and the first that fell
-        betas = [acceptance(p_target[row], q_draft).item() for row, q_draft in enumerate(judged)]
-        self.when.learn(self.sure, len(path), betas)
+    def learn(self, kept: int, p_target: Tensor) -> None:
+        """So many guesses stood; p_target (n + 1, V) are the target's laws at their places and one further."""
+        judged = self.q_draft[:kept + 1]                                    # what stood, and the first that fell
+        betas = [acceptance(p_target[place], q_draft[0]).item() for place, q_draft in enumerate(judged)]
+        self.when.learn(self.sure, kept, betas)

@@ -30,9 +30,9 @@ class MergedDrafter:
     """A drafter of trees (drafters/tree.py) made of others, each an object of its own.
 
     Those that choose stand best behind those that draw: what they share then takes no row. A round may keep what one
-    guessed and another did not. A drafter with a cache then has to read that from the text: TreeDrafter does; others,
-    as dynamic.py's, draft worse, and the text is still right. Example: of a chain 5 6, drawn, and a chain 5 7, chosen,
-    the tree is 5, and 6 and 7 behind it; were 5 7 drawn too, it would have a fourth row, the second coin for 5.
+    guessed and another did not; a drafter with a cache then has to read that from the text, as TreeDrafter does.
+    Example: of a chain 5 6, drawn, and a chain 5 7, chosen, the tree is 5, and 6 and 7 behind it; were 5 7 drawn too,
+    it would have a fourth row, the second coin for 5.
     """
 
     def __init__(self, drafters: Sequence):

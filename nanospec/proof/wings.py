@@ -37,7 +37,7 @@ TREE_BUGS = [
          file="drafters.tree"),
 ]
 
-LONGEST = "(stands * torch.arange(1, w.shape[1], device=w.device)).amax(-1)"
+LONGEST = "F.pad(stands * torch.arange(1, w.shape[1], device=w.device), (1, 0)).amax(-1)"
 ODDS, COVERED, RESIDUAL = "covered / reached)", "covered = residual.sum(-1)", "residual[row, kept]"
 STEP, WEIGHTS = "/ q_guess[:, i]).clamp(max=1)", "w = torch.stack(w, 1)"
 CHANCE, MISSING = "chance[row] * law[row][x] / q_draft[x]", "(chance[row] * law[row] - q_draft)"
@@ -95,15 +95,15 @@ TRAVERSAL_BUGS = [
                                 "-float(p_target[row][tree.tokens[child]])) for row"), file="rules.traversal"),
 ]
 
-GUESS, DRAWN = "self.tree.add(len(self.sure), token, q_draft)", "token = int(dice.pick(q_draft[None]))"
+GUESS, DRAWN, MADE = "drafted.append(token)", "token = dice.pick(q_draft)", "self.sure.append(own[0, token].item())"
 
 STOPPING_BUGS = [
     _bug("drop-the-unlikely-sample", "generic; llama.cpp#22506 does it to argmax guesses, where it is exact",
          "a guess that the rule dislikes is thrown away", "dynamic",
-         (GUESS, "if not self.when.goes_on([*self.sure, own[token].item()]):\n                break\n            "
+         (GUESS, "if not self.when.goes_on([*self.sure, own[0, token].item()]):\n                break\n            "
           + GUESS), file="drafters.dynamic"),
     _bug("draw-until-it-is-likely", "generic", "an unlikely guess is drawn once more, and reported as if it were not",
-         "dynamic", (DRAWN, DRAWN + "\n            if own[token] < 0.3:\n                " + DRAWN),
+         "dynamic", (DRAWN, DRAWN + "\n            if own[0, token] < 0.3:\n                " + DRAWN),
          file="drafters.dynamic"),
     _bug("end-of-text-not-guessed", "generic", "a guessed end of text is thrown away: nothing follows it", "dynamic",
          (GUESS, "if token == 0:\n                break\n            " + GUESS), file="drafters.dynamic"),
@@ -112,16 +112,16 @@ STOPPING_BUGS = [
 # What looks like it and is exact.
 STOPPING_CONTROLS = [
     _bug("stop-behind-an-end-of-text", "generic", "a guessed end of text is kept, and drafting ends behind it", "",
-         (GUESS, GUESS + "\n            if token == 0:\n                break"), file="drafters.dynamic"),
+         (MADE, MADE + "\n            if token == 0:\n                break"), file="drafters.dynamic"),
     _bug("stop-before-an-undecided-draw", "generic", "no guess where no token is likely", "",
-         ("if not self.when.draws(own):", "if own.max() < 0.6:"), file="drafters.dynamic"),
+         ("if not self.when.draws(own[0]):", "if own.max() < 0.6:"), file="drafters.dynamic"),
     _bug("drop-it-for-the-guess-before", "generic", "a guess is thrown away because the one before it was unlikely", "",
          (GUESS, "if self.sure and self.sure[-1] < 0.3:\n                break\n            " + GUESS),
          file="drafters.dynamic"),
     _bug("drop-the-unlikely-argmax", "llama.cpp#22506", "a guess without chance in it is thrown away if it is unlikely",
          "", ("q_draft, own = law(logits), probs(logits)",
               "own = probs(logits); q_draft = (own == own.max()).to(own); q_draft = q_draft / q_draft.sum()"),
-         (GUESS, "if own[token] < 0.6:\n                break\n            " + GUESS), file="drafters.dynamic"),
+         (GUESS, "if own[0, token] < 0.6:\n                break\n            " + GUESS), file="drafters.dynamic"),
 ]
 
 ALL_BUGS = BUGS + TREE_BUGS + BLOCK_BUGS + TRAVERSAL_BUGS + STOPPING_BUGS

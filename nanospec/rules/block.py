@@ -34,7 +34,7 @@ def verify_block(drafted: Tensor, q_draft: Tensor, p_target: Tensor, dice: Dice)
     """
     at = drafted[:, :, None]
     p_guess, q_guess = p_target[:, :-1].gather(-1, at)[:, :, 0], q_draft.gather(-1, at)[:, :, 0]      # (B, gamma)
-    w = [torch.ones_like(p_guess[:, 0])]
+    w = [p_target.new_ones(len(p_target))]
     for i in range(drafted.shape[1]):       # no cumprod: the minimum is taken at every step
         w.append((w[i] * p_guess[:, i] / q_guess[:, i]).clamp(max=1))
     w = torch.stack(w, 1)                                                                  # (B, gamma + 1)
@@ -45,7 +45,7 @@ def verify_block(drafted: Tensor, q_draft: Tensor, p_target: Tensor, dice: Dice)
     reached = covered + 1 - w       # how often no later cut stands; 0 where w = 1 and p = q, and a later one will
     h = torch.where(reached == 0, 1.0, covered / reached)
     stands = dice.flip(h[:, 1:])                                                           # (B, gamma); length 0 may
-    kept = (stands * torch.arange(1, w.shape[1], device=w.device)).amax(-1)                # always be cut to
+    kept = F.pad(stands * torch.arange(1, w.shape[1], device=w.device), (1, 0)).amax(-1)   # always be cut to
 
     row = torch.arange(len(kept), device=kept.device)
     p_there, residual = p_target[row, kept], residual[row, kept]                           # (B, V)
