@@ -23,10 +23,9 @@ from rich.live import Live
 from rich.text import Text
 
 from nanospec.checkpoint import WEIGHTS, load_pair
-from nanospec.drafters.sequoia import shape
 from nanospec.errors import NanospecError
 from nanospec.generate import generate
-from nanospec.measure import alpha_of, best_topology, measure, measure_costs
+from nanospec.measure import alpha_of, measure, measure_costs, setting_of
 from nanospec.methods import DRAFTERS, GUESSES, RULES, SHAPED, SIZED, Method, method_of
 from nanospec.settle import DTYPES, name_of, settle, way_of
 from nanospec.show.figures import draw_speedup
@@ -112,17 +111,14 @@ class Demo:
         """What was asked for; else of a tree the best shape, and of a chain the best gamma by the formula, with alpha
         and the costs measured in a short run.
         """
-        args, self.setting = self.args, {}
-        if args.drafter in SHAPED:
-            self.setting["topology"] = shape(*args.shape) if args.shape else best_topology(
-                self.target, self.draft, [self.ids], **self.law)
-        if args.drafter == "goodput" or args.drafter == "chain" and args.gamma is None:
-            most = max(GAMMAS[-1], args.gamma or 0)
-            costs = measure_costs(self.target, self.draft, range(1, most + 2), len(self.ids), **self.law)
-            self.setting["costs"] = costs.c, costs.v
-        if args.drafter != "chain" or args.gamma is not None:
-            return self.method(GUESSES if args.gamma is None else args.gamma)
+        args = self.args
+        gamma = (None if args.drafter == "chain" else GUESSES) if args.gamma is None else args.gamma
+        self.setting = setting_of(self.target, self.draft, [self.ids], [args.drafter], args.shape,
+                                  max(GAMMAS[-1], gamma or 0), **self.law)
+        if gamma is not None:
+            return self.method(gamma)
         rounds = list(self.fast(self.method(4)))
+        costs = measure_costs(self.target, self.draft, range(2, GAMMAS[-1] + 2), len(self.ids), **self.law)
         return self.method(best_gamma(alpha_of(rounds), costs.c, costs.v.__getitem__, GAMMAS[-1]))
 
     def show(self, method: Method) -> View:

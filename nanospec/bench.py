@@ -18,9 +18,10 @@ from nanospec.errors import NanospecError
 from nanospec.graphs import captured
 from nanospec.hf import load_llama
 from nanospec.limits import growth, large_pair, roofline, simulated
+from nanospec.measure import setting_of
 from nanospec.methods import DRAFTERS, RULES, SIZED, method_of
 from nanospec.model import GPT
-from nanospec.race import every_method, measured, prompts_of, said, setting_of, stopping
+from nanospec.race import every_method, measured, prompts_of, said, stopping
 from nanospec.settle import DTYPES, name_of, settle, way_of
 from nanospec.show.figures import draw_simulated, draw_speedup
 from nanospec.show.terminal import refuse, show_table
@@ -105,7 +106,8 @@ def speeds(args: argparse.Namespace, pair: Pair, where: str) -> list[dict]:
     gammas, rows = args.gammas or [2, 3, 4, 6], []
     prompts = prompts_of(args, pair)
     for temperature in args.temperatures:
-        setting = setting_of(args, pair, prompts, temperature)
+        setting = setting_of(pair.target, pair.draft, prompts, args.drafters, args.shape, max(gammas),
+                             temperature=temperature)
         methods = [method_of(pair.target, pair.draft, drafter, rule, gamma=gamma, **setting)
                    for drafter in args.drafters for gamma in (gammas[:1] if drafter in SIZED else gammas)
                    for rule in args.rules]

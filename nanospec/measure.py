@@ -11,7 +11,7 @@ from nanospec.data import read_texts, to_ids
 from nanospec.drafters.sequoia import Topology, best_size, shape
 from nanospec.drafters.tree import TreeDrafter
 from nanospec.generate import generate
-from nanospec.methods import Method
+from nanospec.methods import GUESSES, SHAPED, Method
 from nanospec.model import GPT
 from nanospec.rules.tree import TreeRound, speculate_tree
 from nanospec.settle import name_of, step_seconds
@@ -149,6 +149,21 @@ def best_topology(target: GPT, draft: GPT, prompts: Sequence[Sequence[int]], siz
     costs = measure_costs(target, draft, sizes, len(prompts[0]), **law)
     seconds = {size: costs.seconds * costs.v[size] for size in sizes}
     return best_size(accepted, seconds, costs.seconds * costs.c, range(2, 8))[0]
+
+
+def setting_of(target: GPT, draft: GPT, prompts: Sequence[Sequence[int]], drafters: Iterable[str],
+               branches: Sequence[int] = (), most: int = GUESSES, **law) -> dict:
+    """What drafters of these names are made of besides a gamma, for `method_of`; each measured only if one wants it.
+
+    branches: the shape of a tree, by default the best. most: guesses a round, up to which calls are timed.
+    """
+    setting, wanted = {}, set(drafters)
+    if wanted & set(SHAPED):
+        setting["topology"] = shape(*branches) if branches else best_topology(target, draft, prompts, **law)
+    if "goodput" in wanted:
+        costs = measure_costs(target, draft, range(1, most + 2), max(map(len, prompts)), **law)
+        setting["costs"] = costs.c, costs.v
+    return setting
 
 
 def held_out_prompts(pair: Pair, count: int, tokens: int = 64) -> list[list[int]]:

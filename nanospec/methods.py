@@ -83,9 +83,11 @@ class Method:
 def method_of(target: GPT, draft: GPT, drafter: str = "chain", rule: str = "token", **setting) -> Method:
     """A drafter and a rule by their names; setting: gamma, topology, costs, as in Setting.
 
-    Raises RequestError for a rule that does not judge what this drafter makes.
+    Raises RequestError for a gamma below 1, and for a rule that does not judge what this drafter makes.
     """
     setting = Setting(draft, **setting)
+    if setting.gamma < 1:
+        raise RequestError(f"gamma must be at least 1, got {setting.gamma}")
     make = partial((CHAINS | TREES)[drafter], setting)
     if drafter in CHAINS:
         rules, gamma = CHAIN_RULES, setting.gamma

@@ -4,12 +4,11 @@ import argparse
 from collections.abc import Sequence
 
 from nanospec.checkpoint import Pair
-from nanospec.drafters.sequoia import shape
 from nanospec.graphs import captured
 from nanospec.limits import large_pair
-from nanospec.measure import (REPETITIVE, Costs, best_topology, held_out_prompts, measure, measure_costs,
-                              repetitive_prompts)
-from nanospec.methods import DRAFTERS, DYNAMIC, GUESSES, SHAPED, Method, method_of
+from nanospec.measure import (REPETITIVE, Costs, held_out_prompts, measure, measure_costs, repetitive_prompts,
+                              setting_of)
+from nanospec.methods import DRAFTERS, DYNAMIC, GUESSES, Method, method_of
 from nanospec.replay import replay
 from nanospec.show.terminal import show_table
 from nanospec.speculate import tokens_of
@@ -27,7 +26,7 @@ def every_method(args: argparse.Namespace, pair: Pair, where: str) -> list[dict]
     if args.large:
         large = measure_costs(*large_pair(args.device), range(1, LARGEST + 1), repeats=5)
     for temperature in args.temperatures:
-        setting = setting_of(args, pair, prompts, temperature)
+        setting = setting_of(pair.target, pair.draft, prompts, DRAFTERS, args.shape, temperature=temperature)
         methods = [method_of(pair.target, pair.draft, drafter, rule, gamma=gamma, **setting)
                    for drafter, rule, gamma in EVERY]
         rows += measured(args, pair, prompts, methods, temperature, large)
@@ -87,19 +86,6 @@ def measured(args: argparse.Namespace, pair: Pair, prompts: Sequence[list[int]],
                    max_new_tokens=args.max_new_tokens, capture=captured if args.graphs else None)
     return [row | {"text": pair.tokenizer.decode(tokens_of(rounds))}
             | ({"speedup_large": large.speedup(rounds)} if large else {}) for row, rounds in both]
-
-
-def setting_of(args: argparse.Namespace, pair: Pair, prompts: Sequence[list[int]], temperature: float) -> dict:
-    """What some of the methods are made of: a topology, and the costs of calls; each only if anybody wants it."""
-    setting, wanted = {}, set(DRAFTERS if args.methods else args.drafters)
-    if wanted & set(SHAPED):
-        setting["topology"] = shape(*args.shape) if args.shape else best_topology(
-            pair.target, pair.draft, prompts, temperature=temperature)
-    if "goodput" in wanted:
-        most = max([LARGEST, *(args.gammas or [])])
-        found = measure_costs(pair.target, pair.draft, range(1, most + 2), temperature=temperature)
-        setting["costs"] = found.c, found.v
-    return setting
 
 
 def prompts_of(args: argparse.Namespace, pair: Pair) -> list[list[int]]:

@@ -126,6 +126,7 @@ def test_the_figure(tmp_path):
     (["--temperature", "-1"], "temperature"), (["--weights", "nowhere"], "nowhere"), (["--top-p", "2"], "top_p"),
     (["--temperature", "nan"], "temperature"), (["--device", "cuda:99"], "cuda:99"),
     (["--prompt", "x = 1\n" * 2000], "context"), (["--step", "--rule", "block"], "--rule token"),
+    (["--drafter", "goodput", "--gamma", "0"], "gamma"), (["--drafter", "lookup", "--gamma", "-1"], "gamma"),
     (["--drafter", "tree", "--gamma", "3"], "--shape"), (["--shape", "2"], "--shape"),
     (["--drafter", "tree", "--shape", "0"], "--shape"), (["--drafter", "tree", "--rule", "block"], "block"),
     (["--drafter", "tree", "--figure", "a.png"], "--figure"),
