@@ -1,6 +1,8 @@
 """Lookahead decoding: exact whatever is guessed; and the window, its n-grams and their rows are what the paper says,
 by a slow version that spells every column out."""
 
+from functools import partial
+
 import pytest
 import torch
 
@@ -10,8 +12,8 @@ from nanospec.errors import RequestError
 from nanospec.generate import Text, generate
 from nanospec.probs import probs
 from nanospec.proof.catchers import Ledger
-from nanospec.proof.exact import TableModel, distance, plain_law, walk
-from nanospec.proof.layers import TOLERANCE, prompts_of, small_gpt
+from nanospec.proof.exact import TableModel, walk
+from nanospec.proof.layers import TOLERANCE, prompts_of, rounds, small_gpt
 from nanospec.proof.wings import TREE_BUGS
 from nanospec.proof.zoo import Bug, changed, planted
 from nanospec.rules.traversal import verify_traversal
@@ -26,9 +28,7 @@ SIZES = [(1, 2, 1), (2, 3, 2), (3, 2, 0), (2, 4, 3), (4, 3, 2)]
 
 def off(target, sizes, new, ids=(1, 0), rule=verify_tree, drafter=Lookahead, **settings):
     """(paths, greatest error, total variation) of whole requests of `new` tokens."""
-    law, paths = walk(lambda dice: tuple(tokens_of(speculate_tree(
-        target, drafter(*sizes), ids, new, dice=dice, rule=rule, **settings))))
-    return paths, *distance(law, plain_law(target, ids, new, **settings))
+    return rounds(target, partial(speculate_tree, target, drafter(*sizes), rule=rule), ids, new, **settings)
 
 
 @pytest.mark.parametrize("rule", [verify_tree, verify_traversal])

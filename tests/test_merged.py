@@ -12,8 +12,8 @@ from nanospec.errors import RequestError
 from nanospec.generate import generate
 from nanospec.probs import probs
 from nanospec.proof.catchers import Ledger
-from nanospec.proof.exact import TableModel, distance, plain_law, walk
-from nanospec.proof.layers import TOLERANCE, node_cases, prompts_of, small_gpt
+from nanospec.proof.exact import TableModel, distance, walk
+from nanospec.proof.layers import TOLERANCE, node_cases, prompts_of, rounds, small_gpt
 from nanospec.proof.zoo import Bug, changed
 from nanospec.rules.traversal import verify_traversal
 from nanospec.rules.tree import speculate_tree, verify_tree
@@ -51,9 +51,8 @@ class Chosen:
 
 def off(target, drafters, new, rule=verify_tree, ids=(1, 0), merged=MergedDrafter, **settings):
     """(paths, greatest error, total variation) of whole requests of `new` tokens."""
-    law, paths = walk(lambda dice: tuple(tokens_of(speculate_tree(
-        target, merged(drafters()), ids, new, dice=dice, rule=rule, **settings))))
-    return paths, *distance(law, plain_law(target, ids, new, **settings))
+    return rounds(target, lambda ids, **request: speculate_tree(target, merged(drafters()), ids, rule=rule, **request),
+                  ids, new, **settings)
 
 
 WALKS = {

@@ -1,5 +1,7 @@
 """Trees of guesses: what the walk in proof/trees.py does not say of them."""
 
+from functools import partial
+
 import pytest
 import torch
 
@@ -106,8 +108,8 @@ def test_whole_requests_have_the_law_of_the_target(branches, way, rule):
     """Two rounds and more, laws with zeros, certain ones among them."""
     many = way == "independent" and len(branches) > 1               # paths: one prompt has to do
     for ids, new in (([1, 0], 4), ([2, 2, 1], 2 if branches == (2, 2) else 3))[many:]:
-        paths, error, tv = rounds(SPARSE, lambda ids, **request: speculate_tree(
-            SPARSE, DRAFTED[way](shape(*branches)), ids, rule=rule, **request), ids, new)
+        run = partial(speculate_tree, SPARSE, DRAFTED[way](shape(*branches)), rule=rule)
+        paths, error, tv = rounds(SPARSE, run, ids, new)
         assert paths > 1 and error < 1e-12 and tv < 1e-12
 
 
@@ -200,7 +202,5 @@ def test_the_loop_takes_another_rule():
         kept = Tree(tree.tokens[:2], tree.parents[:2], tree.q_draft[:2])
         return verify_tree(kept, p_target, dice)
 
-
-    def run(ids, **request):
-        return speculate_tree(TABLE, TreeDrafter(DRAFT, [-1, 0, 0]), ids, rule=first_child_only, **request)
+    run = partial(speculate_tree, TABLE, TreeDrafter(DRAFT, [-1, 0, 0]), rule=first_child_only)
     assert rounds(TABLE, run, [1, 0], 3, **WARM)[2] < 1e-12

@@ -1,10 +1,10 @@
 """Exercise 16: which rules may end a draft early, and which of them spoil the text."""
 
-from dataclasses import replace
-from functools import lru_cache
+from functools import lru_cache, partial
 
 from lessons.check.engine import ANSWERS, Exercise, wrong
-from lessons.check.seen import Failure, Row, Seen, values
+from lessons.check.seen import Row, Seen
+from lessons.check.verdicts import contract, verdict_distances, verdict_values
 from nanospec.proof.exact import distance, walk
 
 RULES = [f"rule_{letter}" for letter in "abcdefgh"]
@@ -32,29 +32,9 @@ def of_the_first(law: dict) -> dict:
     return first
 
 
-def verdict_contract(f) -> None:
-    found = f.verdicts()
-    if not isinstance(found, dict) or set(found) != set(RULES):
-        raise Failure(f"verdicts must return a dict with the keys {', '.join(RULES)}")
-    for name, one in found.items():
-        pair = isinstance(one, tuple) and len(one) == 2
-        if not pair or one[0] not in VERDICTS or not isinstance(one[1], (int, float)):
-            raise Failure(f"{name}: a verdict is a pair such as ('wrong', 0.123), 'exact' or 'wrong' and a number; "
-                          f"got {one!r:.60}")
-
-
-def verdict_values(f) -> list[Seen]:
-    said, right = f.verdicts(), {name: VERDICTS.index(found[0]) for name, found in shown().items()}
-    seen = values("exact or wrong", lambda: {name: VERDICTS.index(said[name][0]) for name in RULES}, right)
-    return [replace(seen, secret=True)]
-
-
-def verdict_distances(f) -> list[Seen]:
+def distances(f) -> list[Seen]:
     """Of those that are wrong: what somebody says of an exact rule is in its verdict already."""
-    said, right = f.verdicts(), {name: off for name, (verdict, off, _) in shown().items() if verdict == "wrong"}
-    seen = values("total variation from the target's law",
-                  lambda: {name: round(said[name][1], 3) for name in right}, right)
-    return [replace(seen, secret=True)]
+    return verdict_distances(f, {name: off for name, (verdict, off, _) in shown().items() if verdict == "wrong"})
 
 
 def relabelled(change, *names: str) -> dict:
@@ -68,8 +48,8 @@ def called(verdict: str, *names: str) -> dict:
 
 
 STOPPING = Exercise(
-    "ex16_when_to_stop.py", ("verdicts",), verdict_contract,
-    {"verdicts": verdict_values, "distances": verdict_distances},
+    "ex16_when_to_stop.py", ("verdicts",), partial(contract, rules=RULES, verdicts=VERDICTS),
+    {"verdicts": partial(verdict_values, shown=shown, verdicts=VERDICTS), "distances": distances},
     [wrong("every-rule-called-exact", "you call all of them exact: to guess less does no harm, but a guess thrown away "
            "for what it is will be missed, and what the rule likes comes too often", **called("exact")),
      wrong("keep-then-stop-called-wrong", "you call rules wrong that keep the guess they look at: it stays or is "

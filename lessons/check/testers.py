@@ -1,10 +1,10 @@
 """Exercises 11 and 12: tell honest samplers from biased ones, by hand and by a test of your own."""
 
-from dataclasses import replace
-from functools import lru_cache
+from functools import lru_cache, partial
 
 from lessons.check.engine import ANSWERS, Exercise, wrong
 from lessons.check.seen import Failure, Row, Seen, values
+from lessons.check.verdicts import contract, verdict_distances, verdict_values
 from nanospec.dice import Dice
 from nanospec.proof.catchers import DRAFT, TABLE
 from nanospec.proof.exact import distance, plain_law, walk
@@ -38,28 +38,8 @@ def shown() -> dict[str, tuple[str, float, float]]:
     return found
 
 
-def verdict_contract(f) -> None:
-    found = f.verdicts()
-    if not isinstance(found, dict) or set(found) != set(RULES):
-        raise Failure(f"verdicts must return a dict with the keys {', '.join(RULES)}")
-    for name, one in found.items():
-        pair = isinstance(one, tuple) and len(one) == 2
-        if not pair or one[0] not in VERDICTS or not isinstance(one[1], (int, float)):
-            raise Failure(f"{name}: a verdict is a pair such as ('wrong', 0.123), 'exact', 'slow' or 'wrong' and a "
-                  f"number; "
-                          f"got {one!r:.60}")
-
-
-def verdict_values(f) -> list[Seen]:
-    said, right = f.verdicts(), {name: VERDICTS.index(found[0]) for name, found in shown().items()}
-    seen = values("exact, slow or wrong", lambda: {name: VERDICTS.index(said[name][0]) for name in RULES}, right)
-    return [replace(seen, secret=True)]
-
-
-def verdict_distances(f) -> list[Seen]:
-    said, right = f.verdicts(), {name: found[1] for name, found in shown().items()}
-    return [replace(values("total variation to the target's law",
-                           lambda: {name: round(said[name][1], 3) for name in RULES}, right), secret=True)]
+def distances(f) -> list[Seen]:
+    return verdict_distances(f, {name: found[1] for name, found in shown().items()})
 
 
 def relabelled(change) -> dict:
@@ -67,8 +47,8 @@ def relabelled(change) -> dict:
 
 
 SPOT = Exercise(
-    "ex11_spot_the_bug.py", ("verdicts",), verdict_contract,
-    {"verdicts": verdict_values, "distances": verdict_distances},
+    "ex11_spot_the_bug.py", ("verdicts",), partial(contract, rules=RULES, verdicts=VERDICTS),
+    {"verdicts": partial(verdict_values, shown=shown, verdicts=VERDICTS), "distances": distances},
     [wrong("slow-called-wrong", "you call a rule wrong because it keeps too few guesses; that costs speed, the law "
           "is right",
            **relabelled(lambda verdict, off, _: ("wrong" if verdict == "slow" else verdict, off))),
