@@ -22,12 +22,12 @@ from rich.console import Console, Group
 from rich.live import Live
 from rich.text import Text
 
-from nanospec.checkpoint import WEIGHTS, load_pair
+from nanospec.files.checkpoint import WEIGHTS, load_pair
 from nanospec.errors import NanospecError
 from nanospec.generate import generate
-from nanospec.measure import alpha_of, measure, measure_costs, setting_of
+from nanospec.bench.measure import alpha_of, measure, measure_costs, setting_of
 from nanospec.methods import DRAFTERS, GUESSES, RULES, SHAPED, SIZED, Method, method_of
-from nanospec.settle import DTYPES, name_of, settle, way_of
+from nanospec.fast.autotune import DTYPES, name_of, settle, way_of
 from nanospec.show.figures import draw_speedup
 from nanospec.show.steps import WatchedDice, step_text
 from nanospec.show.terminal import View, legend, printable, refuse, side_by_side, table

@@ -23,15 +23,15 @@ import torch.nn.functional as F
 from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
 
-from nanospec.checkpoint import available, load_pair, load_saved, save_atomically, save_model
-from nanospec.data import read_texts, to_ids
+from nanospec.files.checkpoint import available, load_pair, load_saved, save_atomically, save_model
+from nanospec.files.corpus import read_texts, to_ids
 from nanospec.errors import NanospecError, PairError, TextError
 from nanospec.generate import generate
-from nanospec.measure import measure_alpha
+from nanospec.bench.measure import measure_alpha
 from nanospec.model import GPT, Config
 from nanospec.show.figures import draw_losses
 from nanospec.show.terminal import refuse
-from nanospec.tokenizer import Tokenizer, train
+from nanospec.files.tokenizer import Tokenizer, train
 
 SAVE_EVERY = 180                # seconds
 WARM_UP, COOL_DOWN = 100, 0.4   # steps of rising learning rate; the fraction of the steps over which it falls to 0

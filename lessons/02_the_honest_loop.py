@@ -17,10 +17,10 @@ import torch
 from kit import BLUE, FAINT, GREEN, INK, RED, OneRow, picture, save, table
 from nanospec import GPT, load_pair
 from nanospec.generate import generate
-from nanospec.limits import bandwidth, matrix_rate, weight_bytes
-from nanospec.measure import timed
+from nanospec.bench.limits import bandwidth, matrix_rate, weight_bytes
+from nanospec.bench.measure import timed
 from nanospec.probs import probs
-from nanospec.settle import median_seconds, step_seconds
+from nanospec.fast.autotune import median_seconds, step_seconds
 
 torch.set_num_threads(1)
 target, draft, tokenizer = load_pair()

@@ -14,7 +14,7 @@ import torch
 from kit import AMBER, FAINT, GREEN, RED, OneRow, picture, save, table
 from nanospec import Dice, load_pair
 from nanospec.probs import probs
-from nanospec.proof.exact import distance, walk
+from nanospec.proof.walk import distance, walk
 from nanospec.speculate import verify
 
 p_target = torch.tensor([.50, .30, .15, .05], dtype=torch.float64)

@@ -16,7 +16,7 @@ import torch
 from kit import BLUE, GREEN, INK, RED, OneRow, picture, save, table
 from nanospec import load_pair
 from nanospec.probs import probs
-from nanospec.proof.exact import distance, walk
+from nanospec.proof.walk import distance, walk
 from nanospec.speculate import verify
 from nanospec.theory import acceptance
 

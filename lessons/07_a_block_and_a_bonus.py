@@ -15,7 +15,7 @@ import torch
 from kit import AMBER, BLUE, FAINT, GREEN, RED, OneRow, picture, save, table
 from nanospec import ModelDrafter, load_pair
 from nanospec.probs import probs
-from nanospec.proof.exact import TableModel, distance, plain_law, walk
+from nanospec.proof.walk import TableModel, distance, plain_law, walk
 from nanospec.speculate import chain_round, speculate, verify
 
 torch.set_num_threads(1)        # thousands of tiny calls: threads would spend their time waiting for each other

@@ -18,7 +18,7 @@ import nanospec.generate
 from kit import AMBER, BLUE, GREEN, OneRow, bars, picture, save, table
 from nanospec import ModelDrafter, load_pair
 from nanospec.probs import probs
-from nanospec.proof.exact import TableModel, distance, plain_law, walk
+from nanospec.proof.walk import TableModel, distance, plain_law, walk
 from nanospec.speculate import speculate, tokens_of
 from nanospec.theory import acceptance
 

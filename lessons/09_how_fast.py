@@ -17,8 +17,8 @@ import torch
 from kit import BLUE, FAINT, GREEN, INK, picture, save, table
 from nanospec import ModelDrafter, load_pair
 from nanospec.generate import generate
-from nanospec.measure import alpha_of, held_out_prompts, measure_costs, timed
-from nanospec.settle import settle, way_of
+from nanospec.bench.measure import alpha_of, held_out_prompts, measure_costs, timed
+from nanospec.fast.autotune import settle, way_of
 from nanospec.speculate import speculate
 from nanospec.theory import acceptance, speedup, sure_gain
 

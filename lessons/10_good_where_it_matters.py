@@ -14,9 +14,9 @@ import torch
 
 from kit import AMBER, FAINT, GREEN, INK, bars, picture, save, table
 from nanospec import ModelDrafter, load_pair
-from nanospec.data import read_texts
+from nanospec.files.corpus import read_texts
 from nanospec.probs import probs
-from nanospec.proof.exact import TableModel, distance, plain_law, walk
+from nanospec.proof.walk import TableModel, distance, plain_law, walk
 from nanospec.speculate import speculate, tokens_of
 from nanospec.theory import acceptance
 

@@ -14,7 +14,7 @@ import torch
 
 from kit import BLUE, GREEN, RED, picture, save, table
 from nanospec import Dice
-from nanospec.proof.exact import TableModel, distance, plain_law
+from nanospec.proof.walk import TableModel, distance, plain_law
 from nanospec.proof.judge import AS_IT_SHIPS, sampler_with, walked
 from nanospec.proof.stats import chi_square_tail, goodness_of_fit, pit, smallest_visible
 from nanospec.proof.zoo import BUGS, changed

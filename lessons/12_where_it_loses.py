@@ -16,9 +16,9 @@ import torch
 from kit import INK, picture, save, table
 from nanospec import GPT, ModelDrafter, load_pair
 from nanospec.generate import generate
-from nanospec.limits import Coins, weight_bytes
-from nanospec.measure import alpha_of, held_out_prompts, measure_costs, timed
-from nanospec.settle import median_seconds, settle, step_seconds
+from nanospec.bench.limits import Coins, weight_bytes
+from nanospec.bench.measure import alpha_of, held_out_prompts, measure_costs, timed
+from nanospec.fast.autotune import median_seconds, settle, step_seconds
 from nanospec.speculate import speculate
 from nanospec.theory import speedup
 

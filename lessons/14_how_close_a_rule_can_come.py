@@ -15,7 +15,7 @@ import torch
 
 from kit import AMBER, BLUE, GREEN, INK, OneRow, picture, save, table
 from nanospec import ModelDrafter, load_pair
-from nanospec.proof.exact import TableModel, distance, plain_law, walk
+from nanospec.proof.walk import TableModel, distance, plain_law, walk
 from nanospec.rules.block import verify_block
 from nanospec.rules.kseq import best_acceptance, k_seq, least_rho, sequential_acceptance
 from nanospec.speculate import speculate, tokens_of, verify

@@ -18,7 +18,7 @@ from nanospec import ModelDrafter, load_pair
 from nanospec.drafters.lookup import PromptLookup
 from nanospec.drafters.suffix import SuffixDrafter
 from nanospec.generate import Text, generate
-from nanospec.proof.exact import TableModel, distance, plain_law, walk
+from nanospec.proof.walk import TableModel, distance, plain_law, walk
 from nanospec.rules.tree import speculate_tree
 from nanospec.speculate import speculate, tokens_of
 

@@ -16,8 +16,8 @@ from nanospec import load_pair
 from nanospec.drafters.dynamic import DynamicDrafter
 from nanospec.drafters.stopping import Confidence, Entropy, Goodput, Heuristic
 from nanospec.probs import probs
-from nanospec.proof.exact import TableModel, distance, plain_law, walk
-from nanospec.settle import settle, step_seconds
+from nanospec.proof.walk import TableModel, distance, plain_law, walk
+from nanospec.fast.autotune import settle, step_seconds
 from nanospec.speculate import speculate, tokens_of
 
 torch.set_num_threads(1)            # as in lessons 9 and 12

@@ -14,12 +14,12 @@ A function that bears its file's name is imported from the file: `from nanospec.
 """
 
 from nanospec.cache import Cache
-from nanospec.checkpoint import Pair, load_pair
+from nanospec.files.checkpoint import Pair, load_pair
 from nanospec.dice import Dice
 from nanospec.errors import NanospecError, RequestError
 from nanospec.model import GPT, Config
 from nanospec.speculate import ModelDrafter, Round
-from nanospec.tokenizer import Tokenizer
+from nanospec.files.tokenizer import Tokenizer
 
 __all__ = ["Cache", "Config", "Dice", "GPT", "ModelDrafter", "NanospecError", "Pair", "RequestError", "Round",
            "Tokenizer", "load_pair"]

@@ -8,7 +8,7 @@ from nanospec.drafters.dynamic import DynamicDrafter
 from nanospec.drafters.lookahead import Lookahead
 from nanospec.drafters.lookup import PromptLookup
 from nanospec.drafters.merged import MergedDrafter
-from nanospec.drafters.sequoia import shape
+from nanospec.topology import shape
 from nanospec.drafters.stopping import Confidence, Entropy, Goodput, Heuristic
 from nanospec.drafters.suffix import SuffixDrafter
 from nanospec.drafters.tree import TreeDrafter

@@ -9,20 +9,20 @@ from pathlib import Path
 
 import pytest
 
-from nanospec.checkpoint import save_model
+from nanospec.files.checkpoint import save_model
 from nanospec.errors import RequestError
 from nanospec.generate import generate
-from nanospec.limits import simulated, weight_bytes
-from nanospec.measure import Costs, alpha_of, measure, measure_accepted, timed
+from nanospec.bench.limits import simulated, weight_bytes
+from nanospec.bench.measure import Costs, alpha_of, measure, measure_accepted, timed
 from nanospec.methods import DRAFTERS, method_of
 from nanospec.model import GPT, Config
-from nanospec.proof.exact import TableModel
+from nanospec.proof.walk import TableModel
 from nanospec.proof.layers import small_gpt
-from nanospec.race import EVERY
+from nanospec.bench.race import EVERY
 from nanospec.show.figures import draw_simulated
 from nanospec.speculate import tokens_of
 from nanospec.theory import expected_tokens
-from nanospec.tokenizer import Tokenizer
+from nanospec.files.tokenizer import Tokenizer
 
 ROOT = Path(__file__).parent.parent
 

@@ -18,10 +18,10 @@ import pytest
 import torch
 
 from nanospec.drafters.guesses import Tree
-from nanospec.drafters.sequoia import shape
+from nanospec.topology import shape
 from nanospec.drafters.tree import TreeDrafter
 from nanospec.probs import probs
-from nanospec.proof.exact import TableModel, walk
+from nanospec.proof.walk import TableModel, walk
 from nanospec.rules.tree import speculate_tree, verify_tree
 from nanospec.speculate import ModelDrafter, speculate, tokens_of
 

@@ -12,10 +12,10 @@ from pathlib import Path
 import pytest
 import torch
 
-from nanospec.checkpoint import WEIGHTS, load_model, load_pair, save_atomically, save_model
+from nanospec.files.checkpoint import WEIGHTS, load_model, load_pair, save_atomically, save_model
 from nanospec.errors import DeviceError, NanospecError, PairError
 from nanospec.model import GPT, Config
-from nanospec.tokenizer import Tokenizer
+from nanospec.files.tokenizer import Tokenizer
 
 BYTES = Tokenizer({bytes([b]): b for b in range(256)})
 

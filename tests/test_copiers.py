@@ -7,7 +7,7 @@ import pytest
 from nanospec.drafters.lookup import PromptLookup
 from nanospec.drafters.suffix import SuffixDrafter
 from nanospec.generate import generate
-from nanospec.proof.exact import TableModel, distance, walk
+from nanospec.proof.walk import TableModel, distance, walk
 from nanospec.proof.layers import TOLERANCE, prompts_of, rounds, small_gpt
 from nanospec.rules.traversal import verify_traversal
 from nanospec.rules.tree import speculate_tree, verify_tree

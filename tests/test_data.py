@@ -3,9 +3,9 @@ from pathlib import Path
 
 import pytest
 
-from nanospec.data import held_out, read_texts, to_ids
+from nanospec.files.corpus import held_out, read_texts, to_ids
 from nanospec.errors import TextError
-from nanospec.tokenizer import Tokenizer, train
+from nanospec.files.tokenizer import Tokenizer, train
 
 
 @pytest.fixture(scope="module")

@@ -10,7 +10,7 @@ import pytest
 import torch
 
 from demo import PROMPT
-from nanospec.checkpoint import load_pair, save_model
+from nanospec.files.checkpoint import load_pair, save_model
 from nanospec.model import GPT, Config
 from nanospec.rules.block import verify_block
 from nanospec.speculate import ModelDrafter, speculate, tokens_of

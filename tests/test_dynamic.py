@@ -10,10 +10,10 @@ from nanospec.errors import LogitsError, RequestError
 from nanospec.generate import generate
 from nanospec.probs import probs
 from nanospec.proof.catchers import DRAFT as SPARSE_DRAFT, TABLE as SPARSE, Ledger
-from nanospec.proof.exact import TableModel, distance, plain_law, walk
+from nanospec.proof.walk import TableModel, distance, plain_law, walk
 from nanospec.proof.layers import prompts_of, small_gpt
 from nanospec.proof.trees import DRAFT, TABLE, WARM
-from nanospec.proof.wings import STOPPING_BUGS, STOPPING_CONTROLS
+from nanospec.proof.zoo.wings import STOPPING_BUGS, STOPPING_CONTROLS
 from nanospec.proof.zoo import planted
 from nanospec.rules.block import verify_block
 from nanospec.speculate import speculate, tokens_of, verify

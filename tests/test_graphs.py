@@ -5,11 +5,11 @@ from functools import partial
 import pytest
 import torch
 
-from nanospec import graphs
+from nanospec.fast import capture as graphs
 from nanospec.dice import Dice
 from nanospec.generate import generate
-from nanospec.graphs import captured
-from nanospec.proof.exact import TableModel
+from nanospec.fast.capture import captured
+from nanospec.proof.walk import TableModel
 from nanospec.proof.layers import small_gpt
 from nanospec.speculate import ModelDrafter, speculate, tokens_of
 

@@ -5,10 +5,10 @@ import json
 import pytest
 import torch
 
-from nanospec.against import compare, in_turns
+from nanospec.bench.against import compare, in_turns
 from nanospec.bench import main as bench
 from nanospec.errors import PairError
-from nanospec.hf import load_llama, names, read_config, read_safetensors
+from nanospec.files.huggingface import load_llama, names, read_config, read_safetensors
 from nanospec.model import GPT, Config
 
 CONFIG = {"model_type": "llama", "vocab_size": 31, "max_position_embeddings": 64, "num_hidden_layers": 2,

@@ -4,9 +4,9 @@ import pytest
 import torch
 
 from nanospec.generate import generate
-from nanospec.checkpoint import load_pair
+from nanospec.files.checkpoint import load_pair
 from nanospec.proof.catchers import DRAFT, TABLE
-from nanospec.proof.exact import plain_law
+from nanospec.proof.walk import plain_law
 from nanospec.proof.judge import FALSE_ALARM, judge, sampler_with
 from nanospec.proof.zoo import BUGS, CONTROLS
 from nanospec.speculate import ModelDrafter, speculate, tokens_of

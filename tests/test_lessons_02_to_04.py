@@ -9,7 +9,7 @@ from matplotlib.colors import to_hex
 from kit import BLUE, GREEN, RED, OneRow
 from nanospec.generate import generate
 from nanospec.probs import probs
-from nanospec.proof.exact import TableModel, distance, plain_law, walk
+from nanospec.proof.walk import TableModel, distance, plain_law, walk
 from nanospec.speculate import tokens_of
 
 

@@ -5,7 +5,7 @@ import re
 import pytest
 import torch
 
-from nanospec.proof.exact import distance, walk
+from nanospec.proof.walk import distance, walk
 
 
 def rows_of(out: str, columns: int) -> dict[str, list[str]]:

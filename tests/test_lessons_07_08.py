@@ -6,7 +6,7 @@ import pytest
 import torch
 
 from nanospec import ModelDrafter
-from nanospec.proof.exact import distance, plain_law, walk
+from nanospec.proof.walk import distance, plain_law, walk
 from nanospec.proof.zoo import BUGS, planted
 from nanospec.speculate import speculate, tokens_of
 

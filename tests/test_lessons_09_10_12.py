@@ -5,7 +5,7 @@ import re
 
 import torch
 
-from nanospec.proof.exact import distance, plain_law
+from nanospec.proof.walk import distance, plain_law
 from nanospec.theory import expected_tokens
 
 

@@ -5,7 +5,7 @@ import re
 import pytest
 import torch
 
-from nanospec.proof.exact import distance, plain_law
+from nanospec.proof.walk import distance, plain_law
 from nanospec.proof.judge import walked
 from nanospec.proof.stats import smallest_visible
 

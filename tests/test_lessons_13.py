@@ -8,10 +8,10 @@ import torch
 
 from lessons.check.node_rule import FORBIDS, FOUR, SURE, drawn_from, stands, without_replacement
 from nanospec.drafters.guesses import Tree
-from nanospec.drafters.sequoia import heap_tree
+from nanospec.topology import heap_tree
 from nanospec.drafters.tree import TreeDrafter
 from nanospec.probs import probs
-from nanospec.proof.exact import TableModel, distance, plain_law, walk
+from nanospec.proof.walk import TableModel, distance, plain_law, walk
 from nanospec.rules.kseq import sequential_acceptance
 from nanospec.rules.tree import speculate_tree
 from nanospec.speculate import tokens_of

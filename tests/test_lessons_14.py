@@ -8,7 +8,7 @@ import networkx        # comes with torch
 import pytest
 import torch
 
-from nanospec.proof.exact import distance, plain_law, walk
+from nanospec.proof.walk import distance, plain_law, walk
 from nanospec.rules.kseq import best_acceptance
 from nanospec.theory import acceptance
 

@@ -8,7 +8,7 @@ from lessons.check.certain import CERTAIN
 from lessons.check.engine import ANSWERS, check, named, stub
 from nanospec.drafters.suffix import SuffixDrafter
 from nanospec.generate import Text
-from nanospec.proof.exact import TableModel, distance, plain_law, walk
+from nanospec.proof.walk import TableModel, distance, plain_law, walk
 from nanospec.rules.tree import speculate_tree
 from nanospec.speculate import tokens_of
 

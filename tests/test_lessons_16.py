@@ -11,7 +11,7 @@ from lessons.check.engine import ANSWERS, check, named, stub
 from lessons.check.stopping import RULES, STOPPING, shown
 from nanospec.drafters.dynamic import DynamicDrafter
 from nanospec.drafters.stopping import Confidence, Fixed
-from nanospec.proof.exact import distance, plain_law, walk
+from nanospec.proof.walk import distance, plain_law, walk
 from nanospec.proof.zoo import BUGS, _bug, planted
 from nanospec.speculate import ModelDrafter, speculate, tokens_of
 

@@ -12,9 +12,9 @@ from nanospec.errors import RequestError
 from nanospec.generate import Text, generate
 from nanospec.probs import probs
 from nanospec.proof.catchers import Ledger
-from nanospec.proof.exact import TableModel, walk
+from nanospec.proof.walk import TableModel, walk
 from nanospec.proof.layers import TOLERANCE, prompts_of, rounds, small_gpt
-from nanospec.proof.wings import TREE_BUGS
+from nanospec.proof.zoo.wings import TREE_BUGS
 from nanospec.proof.zoo import Bug, changed, planted
 from nanospec.rules.traversal import verify_traversal
 from nanospec.rules.tree import speculate_tree, verify_tree

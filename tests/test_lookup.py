@@ -10,7 +10,7 @@ from nanospec.drafters.lookup import PromptLookup
 from nanospec.errors import RequestError
 from nanospec.generate import Text
 from nanospec.proof.catchers import Ledger
-from nanospec.proof.exact import TableModel, distance, walk
+from nanospec.proof.walk import TableModel, distance, walk
 from nanospec.proof.layers import TOLERANCE, rounds
 from nanospec.proof.zoo import Bug, changed
 from nanospec.rules.tree import speculate_tree, verify_tree

@@ -12,7 +12,7 @@ from nanospec.errors import RequestError
 from nanospec.generate import generate
 from nanospec.probs import probs
 from nanospec.proof.catchers import Ledger
-from nanospec.proof.exact import TableModel, distance, walk
+from nanospec.proof.walk import TableModel, distance, walk
 from nanospec.proof.layers import TOLERANCE, node_cases, prompts_of, rounds, small_gpt
 from nanospec.proof.zoo import Bug, changed
 from nanospec.rules.traversal import verify_traversal

@@ -3,10 +3,10 @@
 import pytest
 import torch
 
-from nanospec.measure import alpha_of
-from nanospec.data import read_texts, to_ids
+from nanospec.bench.measure import alpha_of
+from nanospec.files.corpus import read_texts, to_ids
 from nanospec.generate import generate
-from nanospec.checkpoint import WEIGHTS, load_pair
+from nanospec.files.checkpoint import WEIGHTS, load_pair
 from nanospec.proof.layers import caches, chain, greedy
 from nanospec.speculate import ModelDrafter, Round, speculate
 

@@ -7,7 +7,7 @@ import torch
 
 from nanospec.proof import __main__ as command
 from nanospec.proof import layers, zoo
-from nanospec.proof.exact import TableModel, WalkingDice, distance, product_law, walk
+from nanospec.proof.walk import TableModel, WalkingDice, distance, product_law, walk
 from nanospec.proof.judge import Verdict
 
 CHECKS = layers.checks()

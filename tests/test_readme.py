@@ -7,9 +7,9 @@ import sys
 from pathlib import Path
 
 import nanospec.speculate
-from nanospec.proof.exact import TableModel
+from nanospec.proof.walk import TableModel
 from nanospec.proof.judge import sampler_with
-from nanospec.proof.wings import ALL_BUGS, ALL_CONTROLS
+from nanospec.proof.zoo.wings import ALL_BUGS, ALL_CONTROLS
 from nanospec.proof.zoo import BUGS
 
 ROOT = Path(__file__).parent.parent

@@ -7,7 +7,7 @@ from nanospec.generate import generate
 from nanospec.methods import DYNAMIC, method_of
 from nanospec.proof.catchers import DRAFT, TABLE, WARM, expected_kept
 from nanospec.proof.layers import small_gpt
-from nanospec.replay import replay
+from nanospec.bench.replay import replay
 from nanospec.speculate import tokens_of
 
 GPT, GPT_DRAFT = small_gpt(11, 2, 1), small_gpt(11, 1, 2)

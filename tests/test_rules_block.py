@@ -8,7 +8,7 @@ import torch
 from nanospec.dice import Dice
 from nanospec.generate import Text, prefill
 from nanospec.probs import probs
-from nanospec.proof.exact import TableModel, completed, distance, plain_law, product_law, walk
+from nanospec.proof.walk import TableModel, completed, distance, plain_law, product_law, walk
 from nanospec.proof.layers import small_gpt
 from nanospec.proof.zoo import Bug, changed
 from nanospec.rules.block import verify_block

@@ -9,7 +9,7 @@ import torch
 from nanospec.dice import Dice
 from nanospec.drafters.guesses import Tree
 from nanospec.probs import probs
-from nanospec.proof.exact import TableModel, completed, distance, plain_law, walk
+from nanospec.proof.walk import TableModel, completed, distance, plain_law, walk
 from nanospec.proof.layers import TOLERANCE
 from nanospec.proof.zoo import Bug, changed
 from nanospec.rules.block import verify_block

@@ -5,10 +5,10 @@ from itertools import product
 import pytest
 import torch
 
-import nanospec.drafters.sequoia as sequoia
+import nanospec.topology as sequoia
 from nanospec.drafters.guesses import Tree
-from nanospec.drafters.sequoia import best_size, best_tree, expected_of, heap_tree, shape
-from nanospec.proof.exact import walk
+from nanospec.topology import best_size, best_tree, expected_of, heap_tree, shape
+from nanospec.proof.walk import walk
 from nanospec.proof.zoo import Bug, changed
 from nanospec.rules.traversal import verify_traversal
 from nanospec.theory import expected_tokens

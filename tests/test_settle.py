@@ -5,12 +5,12 @@ for these.
 import pytest
 import torch
 
-from nanospec.measure import measure
+from nanospec.bench.measure import measure
 from nanospec.methods import method_of
 from nanospec.generate import generate
 from nanospec.model import GPT, can_pack
 from nanospec.proof.layers import small_gpt
-from nanospec.settle import DTYPES, Setting, fastest, set_up, settle, way_of
+from nanospec.fast.autotune import DTYPES, Setting, fastest, set_up, settle, way_of
 
 packing = pytest.mark.skipif(not can_pack(torch.zeros(1)), reason="this build of torch has no packed oneDNN layout")
 

@@ -8,7 +8,7 @@ from nanospec.errors import LogitsError, RequestError
 from nanospec.generate import Text, generate, until
 from nanospec.model import GPT, Config
 from nanospec.probs import probs
-from nanospec.proof.exact import TableModel
+from nanospec.proof.walk import TableModel
 from nanospec.proof.layers import small_gpt
 from nanospec.speculate import ModelDrafter, chain_round, speculate, tokens_of, verify
 

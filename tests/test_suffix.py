@@ -10,7 +10,7 @@ import pytest
 from nanospec.drafters.suffix import SuffixDrafter
 from nanospec.errors import RequestError
 from nanospec.generate import Text, generate
-from nanospec.proof.exact import TableModel, distance, plain_law, walk
+from nanospec.proof.walk import TableModel, distance, plain_law, walk
 from nanospec.proof.layers import rounds, small_gpt
 from nanospec.proof.zoo import Bug, changed
 from nanospec.rules.tree import speculate_tree

@@ -2,7 +2,7 @@ import random
 
 import pytest
 
-from nanospec.tokenizer import END_OF_TEXT, Tokenizer, merge, train
+from nanospec.files.tokenizer import END_OF_TEXT, Tokenizer, merge, train
 
 TEXT = open(random.__file__, encoding="utf-8").read()
 
@@ -27,7 +27,7 @@ def test_pieces_that_spell_the_same_are_one_token():
 def slow_encode(text, ranks):
     """The definition: in every word, merge the neighbours of the lowest rank until no two make a token."""
     import re
-    from nanospec.tokenizer import PATTERN
+    from nanospec.files.tokenizer import PATTERN
     out = []
     for word in re.findall(PATTERN, text):
         pieces = [bytes([b]) for b in word.encode()]
@@ -48,7 +48,7 @@ def test_merges_are_the_most_frequent_pairs(tokenizer):
     """An independent count, from scratch before every merge, of the first 40."""
     import re
     from collections import Counter
-    from nanospec.tokenizer import PATTERN
+    from nanospec.files.tokenizer import PATTERN
     words = [[bytes([b]) for b in word.encode()] for word in re.findall(PATTERN, TEXT)]
     for rank in range(256, 296):
         counts = Counter(a + b for word in words for a, b in zip(word, word[1:]))

@@ -14,10 +14,10 @@ from rich.console import Console
 from rich.progress import Progress
 
 import train_tiny
-from nanospec.checkpoint import load_pair
-from nanospec.data import read_texts, to_ids
+from nanospec.files.checkpoint import load_pair
+from nanospec.files.corpus import read_texts, to_ids
 from nanospec.errors import TextError
-from nanospec.tokenizer import Tokenizer, train
+from nanospec.files.tokenizer import Tokenizer, train
 
 ROOT = Path(__file__).parent.parent
 TEXT = Path(argparse.__file__)

@@ -6,12 +6,12 @@ import pytest
 import torch
 
 from nanospec.drafters.guesses import Tree
-from nanospec.drafters.sequoia import shape
+from nanospec.topology import shape
 from nanospec.drafters.tree import TreeDrafter
 from nanospec.errors import LogitsError, RequestError
 from nanospec.generate import generate
 from nanospec.proof.catchers import Ledger
-from nanospec.proof.exact import TableModel, distance, plain_law, walk
+from nanospec.proof.walk import TableModel, distance, plain_law, walk
 from nanospec.proof.layers import node_cases, rounds, small_gpt
 from nanospec.proof.trees import DRAFT, FULL, FULL_DRAFT, TABLE, TWO_ONE, TWO_TWO, WARM, tree_checks
 from nanospec.rules.traversal import verify_traversal

@@ -12,7 +12,7 @@ from nanospec.drafters.dynamic import DynamicDrafter
 from nanospec.drafters.tree import TreeDrafter
 from nanospec.proof.catchers import CATCHERS, OF_THE_LAW
 from nanospec.proof.layers import TOLERANCE
-from nanospec.proof.wings import ALL_BUGS, ALL_CONTROLS
+from nanospec.proof.zoo.wings import ALL_BUGS, ALL_CONTROLS
 from nanospec.proof.zoo import BUGS, CONTROLS, Bug, look, planted
 from nanospec.rules.block import verify_block
 from nanospec.rules.traversal import verify_traversal

@@ -51,7 +51,7 @@ def verdicts():
     Returns {"rule_a": (verdict, distance), ...} for all six: verdict is "exact" (the target's law, and the guess is
     kept as often as can be), "slow" (the target's law, but the guess is kept less often than it could be) or "wrong";
     distance is the total variation between the rule's law and P_TARGET, to three decimals, 0 for the honest ones.
-    By hand, or with nanospec.proof.exact.walk and lessons.kit.OneRow, which turns its dice into pick and flip for one
+    By hand, or with nanospec.proof.walk.walk and lessons.kit.OneRow, which turns its dice into pick and flip for one
     text: how you find out is yours.
     """
     return {"rule_a": ("wrong", 0.1), "rule_b": ("slow", 0), "rule_c": ("exact", 0), "rule_d": ("wrong", 0.05),

@@ -8,7 +8,7 @@ import torch
 from lessons.check.engine import Exercise, wrong
 from lessons.check.seen import Failure, Seen, law_like, look, token, values
 from nanospec.probs import probs
-from nanospec.proof.exact import TableModel, plain_law
+from nanospec.proof.walk import TableModel, plain_law
 
 TARGET, DRAFT = TableModel(3, 5, zeros=0), TableModel(3, 6, zeros=0)
 IDS, GAMMA = (1, 0), 2

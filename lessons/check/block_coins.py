@@ -9,7 +9,7 @@ import torch
 from lessons.check.block import law_of
 from lessons.check.engine import Exercise, wrong
 from lessons.check.seen import Failure, Row, Seen, look, token, values
-from nanospec.proof.exact import TableModel, plain_law, walk
+from nanospec.proof.walk import TableModel, plain_law, walk
 
 TABLES = {"three tokens, two guesses": (TableModel(3, 14, zeros=0), TableModel(3, 314, zeros=0), (1, 0), 2),
           "two tokens, three guesses": (TableModel(2, 3, zeros=0), TableModel(2, 4, zeros=0), (1,), 3),

@@ -120,5 +120,5 @@ TOTAL_VARIATION = Exercise(
     ("If you pour one bar chart into the other, how much must be moved?",
      "Every unit that is moved makes two differences smaller.",
      "half of the sum of |one - other|"),
-    [("nanospec.proof.exact", "distance", "", "")])
+    [("nanospec.proof.walk", "distance", "", "")])
 EXERCISES = [PICK, TOTAL_VARIATION]

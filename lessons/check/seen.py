@@ -8,7 +8,7 @@ import torch
 
 from lessons.kit import OneRow
 from nanospec.dice import Dice
-from nanospec.proof.exact import walk
+from nanospec.proof.walk import walk
 from nanospec.proof.stats import goodness_of_fit
 
 TOLERANCE = 1e-12       # of right and wrong

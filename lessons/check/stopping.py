@@ -5,7 +5,7 @@ from functools import lru_cache, partial
 from lessons.check.engine import ANSWERS, Exercise, wrong
 from lessons.check.seen import Row, Seen
 from lessons.check.verdicts import contract, verdict_distances, verdict_values
-from nanospec.proof.exact import distance, walk
+from nanospec.proof.walk import distance, walk
 
 RULES = [f"rule_{letter}" for letter in "abcdefgh"]
 VERDICTS = ("exact", "wrong")

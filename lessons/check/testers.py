@@ -7,7 +7,7 @@ from lessons.check.seen import Failure, Row, Seen, values
 from lessons.check.verdicts import contract, verdict_distances, verdict_values
 from nanospec.dice import Dice
 from nanospec.proof.catchers import DRAFT, TABLE
-from nanospec.proof.exact import distance, plain_law, walk
+from nanospec.proof.walk import distance, plain_law, walk
 from nanospec.proof.judge import AS_IT_SHIPS, sampler_with
 from nanospec.proof.zoo import BUGS, CONTROLS
 
@@ -64,7 +64,7 @@ SPOT = Exercise(
      "pick and flip for one text.",
      "law, paths = walk(lambda dice: rule_a(x := OneRow(dice).pick(Q_DRAFT), P_TARGET, Q_DRAFT, OneRow(dice))); then "
      "distance(law, dict(enumerate(P_TARGET.tolist()))). Do the same for (x, token) to see how often the guess stands"),
-    [("nanospec.proof.exact", "walk", "", "")])
+    [("nanospec.proof.walk", "walk", "", "")])
 
 
 # 12. write the test

@@ -8,7 +8,7 @@ from lessons.check.block import GAMMA, IDS, block
 from lessons.check.engine import Exercise, wrong
 from lessons.check.seen import Seen, law_like, look, values
 from nanospec.probs import probs
-from nanospec.proof.exact import TableModel, plain_law
+from nanospec.proof.walk import TableModel, plain_law
 
 TARGET4, DRAFT4 = TableModel(4, 3), TableModel(4, 4)
 LOGITS = torch.tensor([[0.0, 1.0, 2.0, 3.0], [2.0, -1.0, float("-inf"), 0.5], [5.0, 4.9, -3.0, 0.0],

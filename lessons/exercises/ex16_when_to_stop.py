@@ -96,6 +96,6 @@ def verdicts():
     Returns {"rule_a": (verdict, distance), ...} for all eight: verdict is "exact" or "wrong"; distance is the total
     variation between the law of the two tokens that rule_played(rule, dice) writes and the target's, to three decimals,
     0 for the exact ones. The verdicts can be had without a number, from what each rule looks at; for the distances let
-    nanospec.proof.exact.walk play, with lessons.kit.OneRow for its dice.
+    nanospec.proof.walk.walk play, with lessons.kit.OneRow for its dice.
     """
     raise NotImplementedError

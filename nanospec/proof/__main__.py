@@ -6,12 +6,12 @@ import sys
 
 import torch
 
-from nanospec.checkpoint import load_pair
+from nanospec.files.checkpoint import load_pair
 from nanospec.proof.catchers import OF_THE_LAW
 from nanospec.proof.judge import long_run
 from nanospec.proof.layers import TOLERANCE, checks, run
 from nanospec.proof.trees import tree_checks
-from nanospec.proof.wings import ALL_BUGS, ALL_CONTROLS
+from nanospec.proof.zoo.wings import ALL_BUGS, ALL_CONTROLS
 from nanospec.proof.zoo import look
 
 

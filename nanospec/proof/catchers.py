@@ -13,7 +13,7 @@ import torch
 from nanospec.dice import Dice
 from nanospec.generate import generate
 from nanospec.probs import probs
-from nanospec.proof.exact import TableModel, walk
+from nanospec.proof.walk import TableModel, walk
 from nanospec.proof.layers import caches, chain, greedy, node, one_round, prompts_of, ragged, rounds, small_gpt
 from nanospec.proof.trees import TREE_CATCHERS
 from nanospec.speculate import ModelDrafter, speculate, tokens_of, verify

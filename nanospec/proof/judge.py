@@ -16,12 +16,12 @@ from functools import lru_cache, partial
 
 import torch
 
-from nanospec.checkpoint import Pair, load_pair
+from nanospec.files.checkpoint import Pair, load_pair
 from nanospec.dice import Dice
 from nanospec.errors import LogitsError
 from nanospec.probs import probs
 from nanospec.proof.catchers import DRAFT, TABLE
-from nanospec.proof.exact import LawOf, WalkingDice, distance, plain_law, walk
+from nanospec.proof.walk import LawOf, WalkingDice, distance, plain_law, walk
 from nanospec.proof.layers import TOLERANCE
 from nanospec.proof.stats import Fit, goodness_of_fit, pit
 from nanospec.proof.zoo import BUGS, Bug, changed

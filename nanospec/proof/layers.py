@@ -20,7 +20,7 @@ from nanospec.generate import Text, generate, prefill
 from nanospec.methods import Run, method_of
 from nanospec.model import GPT, Config
 from nanospec.probs import probs
-from nanospec.proof.exact import (TableModel, completed, distance, plain_law, product_law, walk,
+from nanospec.proof.walk import (TableModel, completed, distance, plain_law, product_law, walk,
                                   walk_by_prefix)
 from nanospec.speculate import ModelDrafter, chain_round, speculate, tokens_of, verify
 

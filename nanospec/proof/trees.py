@@ -5,7 +5,7 @@ import torch
 from nanospec.drafters.tree import TreeDrafter
 from nanospec.methods import DRAFTERS, Run, method_of
 from nanospec.probs import probs
-from nanospec.proof.exact import TableModel
+from nanospec.proof.walk import TableModel
 from nanospec.proof.layers import greedy, prompts_of, rounds, small_gpt
 from nanospec.rules.tree import speculate_tree, verify_tree
 

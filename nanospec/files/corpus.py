@@ -12,7 +12,7 @@ from pathlib import Path
 import torch
 
 from nanospec.errors import TextError
-from nanospec.tokenizer import Tokenizer
+from nanospec.files.tokenizer import Tokenizer
 
 SKIPPED_FOLDERS = {"test", "tests", "idle_test", "encodings", "site-packages", "dist-packages", "__pycache__",
                    "lib2to3", "_bundled", "turtledemo", "pydoc_data"}

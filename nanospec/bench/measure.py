@@ -6,15 +6,15 @@ from dataclasses import dataclass
 from statistics import median
 from time import perf_counter
 
-from nanospec.checkpoint import Pair
-from nanospec.data import read_texts, to_ids
-from nanospec.drafters.sequoia import Topology, best_size, shape
+from nanospec.files.checkpoint import Pair
+from nanospec.files.corpus import read_texts, to_ids
+from nanospec.topology import Topology, best_size, shape
 from nanospec.drafters.tree import TreeDrafter
 from nanospec.generate import generate
 from nanospec.methods import GUESSES, SHAPED, Method
 from nanospec.model import GPT
 from nanospec.rules.tree import TreeRound, speculate_tree
-from nanospec.settle import name_of, step_seconds
+from nanospec.fast.autotune import name_of, step_seconds
 from nanospec.speculate import ModelDrafter, Round, speculate, tokens_of
 from nanospec.theory import acceptance, speedup
 

@@ -3,13 +3,13 @@
 import argparse
 from collections.abc import Sequence
 
-from nanospec.checkpoint import Pair
-from nanospec.graphs import captured
-from nanospec.limits import large_pair
-from nanospec.measure import (REPETITIVE, Costs, held_out_prompts, measure, measure_costs, repetitive_prompts,
+from nanospec.files.checkpoint import Pair
+from nanospec.fast.capture import captured
+from nanospec.bench.limits import large_pair
+from nanospec.bench.measure import (REPETITIVE, Costs, held_out_prompts, measure, measure_costs, repetitive_prompts,
                               setting_of)
 from nanospec.methods import DRAFTERS, DYNAMIC, GUESSES, Method, method_of
-from nanospec.replay import replay
+from nanospec.bench.replay import replay
 from nanospec.show.terminal import show_table
 from nanospec.speculate import tokens_of
 

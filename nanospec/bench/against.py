@@ -15,9 +15,9 @@ import torch
 
 from nanospec.errors import RequestError
 from nanospec.generate import generate
-from nanospec.measure import measure_costs
+from nanospec.bench.measure import measure_costs
 from nanospec.model import GPT
-from nanospec.settle import name_of
+from nanospec.fast.autotune import name_of
 from nanospec.speculate import ModelDrafter, speculate, tokens_of
 
 Method = Callable[[list[int], int], tuple[int, int]]        # prompt, seed -> new tokens, calls of the target

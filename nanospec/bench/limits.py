@@ -15,10 +15,10 @@ from torch import Tensor
 
 from nanospec.dice import Dice
 from nanospec.generate import Text, plain_step
-from nanospec.measure import measure_costs
+from nanospec.bench.measure import measure_costs
 from nanospec.model import GPT, Config, can_pack
 from nanospec.probs import probs
-from nanospec.settle import median_seconds
+from nanospec.fast.autotune import median_seconds
 from nanospec.speculate import ModelDrafter, chain_round
 from nanospec.theory import expected_tokens
 

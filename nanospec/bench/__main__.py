@@ -12,17 +12,17 @@ from pathlib import Path
 
 import torch
 
-from nanospec.against import compare
-from nanospec.checkpoint import WEIGHTS, Pair, load_pair
+from nanospec.bench.against import compare
+from nanospec.files.checkpoint import WEIGHTS, Pair, load_pair
 from nanospec.errors import NanospecError
-from nanospec.graphs import captured
-from nanospec.hf import load_llama
-from nanospec.limits import growth, large_pair, roofline, simulated
-from nanospec.measure import setting_of
+from nanospec.fast.capture import captured
+from nanospec.files.huggingface import load_llama
+from nanospec.bench.limits import growth, large_pair, roofline, simulated
+from nanospec.bench.measure import setting_of
 from nanospec.methods import DRAFTERS, RULES, SIZED, method_of
 from nanospec.model import GPT
-from nanospec.race import every_method, measured, prompts_of, said, stopping
-from nanospec.settle import DTYPES, name_of, settle, way_of
+from nanospec.bench.race import every_method, measured, prompts_of, said, stopping
+from nanospec.fast.autotune import DTYPES, name_of, settle, way_of
 from nanospec.show.figures import draw_simulated, draw_speedup
 from nanospec.show.terminal import refuse, show_table
 from nanospec.theory import speedup

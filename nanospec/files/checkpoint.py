@@ -14,9 +14,9 @@ import torch
 
 from nanospec.errors import DeviceError, PairError, one_line
 from nanospec.model import GPT, Config
-from nanospec.tokenizer import Tokenizer
+from nanospec.files.tokenizer import Tokenizer
 
-WEIGHTS = Path(__file__).parent / "weights"
+WEIGHTS = Path(__file__).parent.parent / "weights"
 
 
 class Pair(NamedTuple):

@@ -10,7 +10,7 @@ from pathlib import Path
 
 import torch
 
-from nanospec.checkpoint import available
+from nanospec.files.checkpoint import available
 from nanospec.errors import PairError, one_line
 from nanospec.model import GPT, Config
 

@@ -1,0 +1,1 @@
+"""How it runs fastest on this machine: clocks, autotuning, capture."""

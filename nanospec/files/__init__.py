@@ -1,0 +1,1 @@
+"""What is read and written: tokenizers, checkpoints, the text to train on."""
