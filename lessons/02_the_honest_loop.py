@@ -20,7 +20,7 @@ from nanospec.generate import generate
 from nanospec.bench.limits import bandwidth, matrix_rate, weight_bytes
 from nanospec.bench.measure import timed
 from nanospec.probs import probs
-from nanospec.fast.autotune import median_seconds, step_seconds
+from nanospec.fast.clock import median_seconds, step_seconds
 
 torch.set_num_threads(1)
 target, draft, tokenizer = load_pair()

@@ -15,7 +15,7 @@ import torch
 from kit import BLUE, GREEN, RED, picture, save, table
 from nanospec import load_pair
 from nanospec.probs import probs
-from nanospec.fast.autotune import median_seconds
+from nanospec.fast.clock import median_seconds
 
 torch.set_num_threads(1)                                            # as in lesson 2
 target, draft, tokenizer = load_pair()

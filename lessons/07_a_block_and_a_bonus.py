@@ -15,7 +15,8 @@ import torch
 from kit import AMBER, BLUE, FAINT, GREEN, RED, OneRow, picture, save, table
 from nanospec import ModelDrafter, load_pair
 from nanospec.probs import probs
-from nanospec.proof.walk import TableModel, distance, plain_law, walk
+from nanospec.proof.tables import TableModel
+from nanospec.proof.walk import distance, target_distribution, walk
 from nanospec.speculate import chain_round, speculate, verify
 
 torch.set_num_threads(1)        # thousands of tiny calls: threads would spend their time waiting for each other
@@ -102,7 +103,7 @@ for name, play in versions.items():
         first[tokens[:1]] += probability
         four[tokens[:4]] += probability
         written, calls = written + probability * len(tokens), calls + probability * len(rounds)
-    off = [distance(law, plain_law(big, start, n))[1] for law, n in ((first, 1), (four, 4))]
+    off = [distance(law, target_distribution(big, start, n))[1] for law, n in ((first, 1), (four, 4))]
     rows.append([name, f"{paths:,}", f"{written / calls:.2f}", *("< 1e-12" if d < 1e-12 else f"{d:.3f}" for d in off)])
 
 # %%

@@ -18,7 +18,8 @@ import nanospec.generate
 from kit import AMBER, BLUE, GREEN, OneRow, bars, picture, save, table
 from nanospec import ModelDrafter, load_pair
 from nanospec.probs import probs
-from nanospec.proof.walk import TableModel, distance, plain_law, walk
+from nanospec.proof.tables import TableModel
+from nanospec.proof.walk import distance, target_distribution, walk
 from nanospec.speculate import speculate, tokens_of
 from nanospec.theory import acceptance
 
@@ -97,7 +98,7 @@ print(f"\n32 greedy tokens, the same from generate, speculate and by hand: {toke
 warped = partial(probs, temperature=0.7, top_k=2)
 big, small = TableModel(4, seed=33, zeros=0.5), TableModel(4, seed=83, zeros=0.5)
 small.logits = (big.logits.softmax(-1) + small.logits.softmax(-1)).log()            # a draft that has learnt half of it
-asked, raw = plain_law(big, [1], 3, temperature=0.7, top_k=2), plain_law(big, [1], 3)
+asked, raw = target_distribution(big, [1], 3, temperature=0.7, top_k=2), target_distribution(big, [1], 3)
 rows = []
 for name, *laws in [("all warped", warped, warped, warped), ("draft drawn warped, told raw", warped, warped, probs),
                     ("target left raw", probs, warped, warped), ("draft left raw, told so", warped, probs, probs)]:

@@ -16,7 +16,8 @@ from kit import AMBER, FAINT, GREEN, INK, bars, picture, save, table
 from nanospec import ModelDrafter, load_pair
 from nanospec.files.corpus import read_texts
 from nanospec.probs import probs
-from nanospec.proof.walk import TableModel, distance, plain_law, walk
+from nanospec.proof.tables import TableModel
+from nanospec.proof.walk import distance, target_distribution, walk
 from nanospec.speculate import speculate, tokens_of
 from nanospec.theory import acceptance
 
@@ -107,7 +108,7 @@ model, half, stranger = TableModel(3, seed=1), TableModel(3, seed=2), TableModel
 half.logits[::2] = model.logits[::2]                        # every other row of its table is the target's
 for name, guesser in ("everywhere", model), ("in half of its contexts", half), ("nowhere", stranger):
     law, paths = walk(lambda dice: tuple(tokens_of(speculate(model, ModelDrafter(guesser), [0], 2, 3, dice=dice))))
-    off, _ = distance(law, plain_law(model, [0], 3))
+    off, _ = distance(law, target_distribution(model, [0], 3))
     print(f"a draft that is right {name}: {paths} paths, the law of the text is off by at most {off:.0e}")
     assert off < 1e-12
 

@@ -14,7 +14,8 @@ import torch
 
 from kit import BLUE, GREEN, RED, picture, save, table
 from nanospec import Dice
-from nanospec.proof.walk import TableModel, distance, plain_law
+from nanospec.proof.tables import TableModel
+from nanospec.proof.walk import distance, target_distribution
 from nanospec.proof.judge import AS_IT_SHIPS, sampler_with, walked
 from nanospec.proof.stats import chi_square_tail, goodness_of_fit, pit, smallest_visible
 from nanospec.proof.zoo import BUGS, changed
@@ -30,10 +31,10 @@ def sampler(name, new=3):
     return sampler_with(zoo[name], target, draft, [1], new, gamma)          # dice -> a list of new tokens
 
 
-truth = plain_law(target, [1], 3)                   # of the target alone: {(token, token, token): probability}
+truth = target_distribution(target, [1], 3)                   # of the target alone: {(token, token, token): probability}
 laws = {name: walked(sampler(name)) for name in names}
 off = {name: distance(law, truth)[1] for name, law in laws.items()}         # total variation, lesson 1's yardstick
-off_first = {name: distance(walked(sampler(name, 1)), plain_law(target, [1], 1))[1] for name in names}
+off_first = {name: distance(walked(sampler(name, 1)), target_distribution(target, [1], 1))[1] for name in names}
 print("the bugs:", *(f"  {name:24} {zoo[name].what}" for name in names[1:]), "", sep="\n")
 
 for name in ["as it ships", "accept-everything"]:   # even the target does not agree with itself

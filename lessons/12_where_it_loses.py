@@ -18,7 +18,8 @@ from nanospec import GPT, ModelDrafter, load_pair
 from nanospec.generate import generate
 from nanospec.bench.limits import Coins, weight_bytes
 from nanospec.bench.measure import alpha_of, held_out_prompts, measure_costs, timed
-from nanospec.fast.autotune import median_seconds, settle, step_seconds
+from nanospec.fast.autotune import settle
+from nanospec.fast.clock import median_seconds, step_seconds
 from nanospec.speculate import speculate
 from nanospec.theory import speedup
 

@@ -13,14 +13,16 @@ import torch
 
 from kit import AMBER, GREEN, OneRow, picture, save, table
 from nanospec import load_pair
-from nanospec.drafters.guesses import Tree
+from nanospec.draft import Tree
 from nanospec.topology import best_size, best_tree, expected_of, shape
 from nanospec.drafters.tree import TreeDrafter
 from nanospec.bench.measure import held_out_prompts
 from nanospec.probs import probs
 from nanospec.proof.walk import distance, walk
-from nanospec.rules.tree import speculate_tree, verify_tree
-from nanospec.fast.autotune import settle, step_seconds
+from nanospec.rules.tree import verify_tree
+from nanospec.speculate import speculate_tree
+from nanospec.fast.autotune import settle
+from nanospec.fast.clock import step_seconds
 
 torch.set_num_threads(1)            # as in lessons 9 and 12
 

@@ -15,7 +15,8 @@ import torch
 
 from kit import AMBER, BLUE, GREEN, INK, OneRow, picture, save, table
 from nanospec import ModelDrafter, load_pair
-from nanospec.proof.walk import TableModel, distance, plain_law, walk
+from nanospec.proof.tables import TableModel
+from nanospec.proof.walk import distance, target_distribution, walk
 from nanospec.rules.block import verify_block
 from nanospec.rules.kseq import best_acceptance, k_seq, least_rho, sequential_acceptance
 from nanospec.speculate import speculate, tokens_of, verify
@@ -63,7 +64,7 @@ for name, rule in [("token by token", verify), ("as a whole", lambda drafted, q,
         block(drafted[0], q[0], p[0], OneRow(dice)))[:, None]), ("rules/block.py", verify_block)]:
     laws += [walk(lambda dice: one_text(rule, dice))[0]]                                            # lesson 6
     kept = sum(stayed * weight for (stayed, _), weight in laws[-1].items())
-    off = distance(walk(lambda dice: one_text(rule, dice)[1])[0], plain_law(big, [0], 3))[1]
+    off = distance(walk(lambda dice: one_text(rule, dice)[1])[0], target_distribution(big, [0], 3))[1]
     print(f"{name:15} keeps {9 * kept:.4g}/9 of two guesses, and the law of the text is {off:.0e} off")
 assert distance(*laws[1:])[1] < 1e-12
 

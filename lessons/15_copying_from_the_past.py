@@ -17,9 +17,11 @@ from kit import AMBER, BLUE, FAINT, GREEN, INK, OneRow, bars, picture, save, tab
 from nanospec import ModelDrafter, load_pair
 from nanospec.drafters.lookup import PromptLookup
 from nanospec.drafters.suffix import SuffixDrafter
-from nanospec.generate import Text, generate
-from nanospec.proof.walk import TableModel, distance, plain_law, walk
-from nanospec.rules.tree import speculate_tree
+from nanospec.generate import generate
+from nanospec.text import Text
+from nanospec.proof.tables import TableModel
+from nanospec.proof.walk import distance, target_distribution, walk
+from nanospec.speculate import speculate_tree
 from nanospec.speculate import speculate, tokens_of
 
 # %% [markdown]
@@ -111,7 +113,7 @@ for name, copier in copiers.items():
     real = list(speculate_tree(target, drafter, ids["table"], 48, seed=1))                      # the rule, with coins
     assert len(real) == len(replay(drafter, ids["table"], tokens_of(real)))
     law, _ = walk(lambda dice: tuple(tokens_of(speculate_tree(small, small_one, start, 4, 0.7, dice=dice))))
-    rest[name] = real, f"{distance(law, plain_law(small, start, 4, temperature=0.7))[1]:.0e}"
+    rest[name] = real, f"{distance(law, target_distribution(small, start, 4, temperature=0.7))[1]:.0e}"
 real = [list(speculate(target, ModelDrafter(draft), ids[kind], 4, 64, T, seed=1)) for kind, T in texts]
 rates["draft"], rest["draft"] = [len(tokens_of(rounds)) / len(rounds) for rounds in real], (real[1], "lesson 7")
 rows = [[name, *(f"{rate:.2f}" for rate in rates[name]), f"{1000 * sum(r.draft_seconds for r in real) / len(real):.2f}",

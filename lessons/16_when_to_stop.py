@@ -16,8 +16,10 @@ from nanospec import load_pair
 from nanospec.drafters.dynamic import DynamicDrafter
 from nanospec.drafters.stopping import Confidence, Entropy, Goodput, Heuristic
 from nanospec.probs import probs
-from nanospec.proof.walk import TableModel, distance, plain_law, walk
-from nanospec.fast.autotune import settle, step_seconds
+from nanospec.proof.tables import TableModel
+from nanospec.proof.walk import distance, target_distribution, walk
+from nanospec.fast.autotune import settle
+from nanospec.fast.clock import step_seconds
 from nanospec.speculate import speculate, tokens_of
 
 torch.set_num_threads(1)            # as in lessons 9 and 12
@@ -58,7 +60,7 @@ for why, dislikes in {"the draft gave it less than .35": lambda q_draft, x, stan
                       "its coin fell": lambda q_draft, x, stands: not stands,
                       "no token there had .5": lambda q_draft, x, stands: q_draft.max() < 0.5}.items():
     off = [distance(walk(lambda dice: three_tokens(dice, [0, 1], dislikes, throw_away))[0],
-                    plain_law(big, [0, 1], 3))[1] for throw_away in (False, True)]
+                    target_distribution(big, [0, 1], 3))[1] for throw_away in (False, True)]
     print(f"{why:38}", *(f"{'off by nothing' if one < 1e-12 else f'off by {one:.3f}':26}" for one in off))
 
 # %% [markdown]

@@ -1,22 +1,24 @@
 """All chance in decoding goes through here, and one decision consumes one uniform.
 
-`flip` is a biased coin, `pick` a loaded die. Nobody else ever holds a random number, so nobody can use one twice,
-and a test that replaces the dice (proof/exact.py) sees every decision there is.
+`flip` is a biased coin, `pick` a loaded die. Nobody else ever holds a random number, so nobody can use one twice.
+A test that replaces the dice sees every decision there is. The other kinds of dice: proof/walk.py tries every outcome,
+proof/checks.py keeps a ledger, show/steps.py remembers the coins, bench/replay.py and bench/large.py load them.
 
 Left out: initial weights and training shuffles, which decide nothing about the text.
 """
 
 from collections.abc import Sequence
+from copy import copy
 
 import torch
 from torch import Tensor
 
 
 class Dice:
-    """Uniforms u in [0, 1) for B rows: row b's come from its own seed alone, so it draws the same in any batch.
+    """Uniforms u in [0, 1) for B rows. Row b's come from its own seed alone, so it draws the same in any batch.
 
-    `refill(columns)` lays out the next round's uniforms, (B, columns) in float64 (float32 where the device has no
-    float64); `flip` and `pick` take them from left to right. The buffer keeps its address from round to round.
+    `refill(columns)` lays out the next round's uniforms: u is (B, columns) in float64, or in float32 where the device
+    has no float64. `flip` and `pick` take columns from left to right. The buffer keeps its address from round to round.
     """
 
     def __init__(self, seeds: Sequence[int], device: torch.device | str = "cpu"):
@@ -27,7 +29,7 @@ class Dice:
         self.column = 0
 
     def refill(self, columns: int) -> None:
-        """Fresh uniforms for one round; whatever the last round left over is thrown away."""
+        """Fresh uniforms for one round. Whatever the last round left over is thrown away."""
         fresh = torch.stack([torch.rand(columns, generator=g, dtype=self.dtype) for g in self.generators])
         if self.u.shape[1] != columns:
             self.u = torch.empty_like(fresh, device=self.device)
@@ -39,13 +41,21 @@ class Dice:
         return self._take(prob.shape[1]) < prob
 
     def pick(self, weights: Tensor) -> Tensor:
-        """weights (B, V), not negative, of any positive total -> (B,) indices, drawn in proportion to them.
+        """weights (B, V) -> (B,) indices, or (B, n, V) -> (B, n). Weights are not negative, their total is positive.
 
-        The first index whose cumulative weight exceeds u * total: weights [2, 0, 6] and u = 0.25 give index 2.
+        An index is drawn in proportion to its weight: the first whose cumulative weight exceeds u * total.
+        Example: weights [2, 0, 6] and u = 0.25 give index 2.
         """
         cumulative = weights.to(self.dtype).cumsum(-1)
-        at = torch.searchsorted(cumulative, self._take(1) * cumulative[:, -1:], right=True)[:, 0]
-        return at.clamp(max=weights.shape[1] - 1)       # u * total can round up to total; of NaN there is no index
+        u = self._take(1) if weights.dim() == 2 else self._take(weights.shape[1])[:, :, None]
+        at = torch.searchsorted(cumulative, u * cumulative[..., -1:], right=True)[..., 0]
+        return at.clamp(max=weights.shape[-1] - 1)      # u * total can round up to total; of NaN there is no index
+
+    def of_row(self, b: int) -> "Dice":
+        """The dice of row b alone, at the same column: for a rule that takes one text at a time."""
+        alone = copy(self)
+        alone.u = self.u[b:b + 1]
+        return alone
 
     def _take(self, n: int) -> Tensor:
         if self.column + n > self.u.shape[1]:

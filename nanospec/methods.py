@@ -1,14 +1,15 @@
-"""Every way to speculate that demo.py and the bench know by name: who guesses (a drafter) and who decides (a rule)."""
+"""Every way to speculate that demo.py and the bench know by name: who drafts, and which rule decides."""
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
+from typing import NamedTuple
 
+from nanospec.draft import Drafter, Rule, check_size
 from nanospec.drafters.dynamic import DynamicDrafter
 from nanospec.drafters.lookahead import Lookahead
 from nanospec.drafters.lookup import PromptLookup
 from nanospec.drafters.merged import MergedDrafter
-from nanospec.topology import shape
 from nanospec.drafters.stopping import Confidence, Entropy, Goodput, Heuristic
 from nanospec.drafters.suffix import SuffixDrafter
 from nanospec.drafters.tree import TreeDrafter
@@ -16,59 +17,72 @@ from nanospec.errors import RequestError
 from nanospec.model import GPT
 from nanospec.rules.block import verify_block
 from nanospec.rules.traversal import verify_traversal
-from nanospec.rules.tree import speculate_tree, verify_tree
 from nanospec.speculate import ModelDrafter, Round, speculate, verify
+from nanospec.topology import shape
 
 Run = Callable[..., Iterator[Round]]        # (ids, **request), the request as `speculate` takes it
-
-CHAIN_RULES = {"token": verify, "block": verify_block}
-TREE_RULES = {"token": verify_tree, "traversal": verify_traversal}
-RULES = [*CHAIN_RULES, "traversal"]
-
-GUESSES = 8             # a round, where nobody says how many and no formula does
-SHAPED = ("tree", "independent")                                # these want a topology,
-SIZED = (*SHAPED, "lookahead")                                  # these have a size of their own, the others a gamma
-DYNAMIC = ("heuristic", "confidence", "entropy", "goodput")     # these decide their length on the way
-PLAUSIBLE = 0.1, {m: 1 + 0.05 * (m - 1) for m in range(1, 65)}
+GAMMA = 8                                   # draft tokens a round, where nobody says how many and no formula does
 
 
 @dataclass
 class Setting:
     """What a drafter can be made of.
 
-    gamma: the most guesses a round. topology: the shape of a tree. costs: c, and v(m) for every m up to gamma + 1.
+    gamma: the most draft tokens a round. topology: the shape of a tree. costs: c, and v(m) for every m from 2 to
+    gamma + 1; by default a plausible machine's.
     """
 
     draft: GPT
-    gamma: int = GUESSES
+    gamma: int = GAMMA
     topology: Sequence[int] = tuple(shape(2, 1, 1))
-    costs: tuple[float, Mapping[int, float]] = PLAUSIBLE
+    costs: tuple[float, Mapping[int, float]] | None = None
+
+    def goodput(self) -> Goodput:
+        tokens = range(2, check_size(self.gamma + 1, "gamma") + 1)
+        c, v = self.costs or (0.1, {m: 1 + 0.05 * (m - 1) for m in tokens})
+        if any(m not in v for m in tokens):
+            raise RequestError(f"the costs of calls on 2 to {self.gamma + 1} tokens are wanted, got {sorted(v)}")
+        return Goodput(c, {m: v[m] for m in tokens})
 
 
-# Drafters of chains, and of trees, by name.
-CHAINS: dict[str, Callable[[Setting], ModelDrafter]] = {
-    "chain": lambda s: ModelDrafter(s.draft),
-    "heuristic": lambda s: DynamicDrafter(s.draft, Heuristic()),
-    "confidence": lambda s: DynamicDrafter(s.draft, Confidence()),
-    "entropy": lambda s: DynamicDrafter(s.draft, Entropy()),
-    "goodput": lambda s: DynamicDrafter(s.draft, Goodput(
-        s.costs[0], {tokens: s.costs[1][tokens] for tokens in range(2, s.gamma + 2)})),
+class Way(NamedTuple):
+    """How a drafter is made, and what can be said of it beforehand.
+
+    size: what says how many tokens it drafts: a gamma, a shape, or itself alone.
+    dynamic: it decides its length on the way, and knows better with measured costs.
+    fixed: every draft has the same shape, so a round can be captured (fast/capture.py).
+    """
+
+    make: Callable[[Setting], Drafter]
+    size: str = "gamma"
+    dynamic: bool = False
+    fixed: bool = False
+
+
+def _dynamic(rule: Callable[[Setting], object]) -> Way:
+    return Way(lambda s: DynamicDrafter(s.draft, rule(s), s.gamma), dynamic=True)
+
+
+DRAFTERS: dict[str, Way] = {
+    "chain": Way(lambda s: ModelDrafter(s.draft, s.gamma), fixed=True),
+    "heuristic": _dynamic(lambda s: Heuristic()),
+    "confidence": _dynamic(lambda s: Confidence()),
+    "entropy": _dynamic(lambda s: Entropy()),
+    "goodput": _dynamic(Setting.goodput),
+    "tree": Way(lambda s: TreeDrafter(s.draft, s.topology), "shape", fixed=True),
+    "independent": Way(lambda s: TreeDrafter(s.draft, s.topology, independent=True), "shape", fixed=True),
+    "lookup": Way(lambda s: PromptLookup(s.gamma)),
+    "suffix": Way(lambda s: SuffixDrafter(s.gamma)),
+    "suffix-tree": Way(lambda s: SuffixDrafter(s.gamma, tree=True)),
+    "lookahead": Way(lambda s: Lookahead(), "itself"),
+    "merged": Way(lambda s: MergedDrafter([ModelDrafter(s.draft, min(s.gamma, 4)), PromptLookup(s.gamma)])),
 }
-TREES: dict[str, Callable[[Setting], object]] = {
-    "tree": lambda s: TreeDrafter(s.draft, s.topology),
-    "independent": lambda s: TreeDrafter(s.draft, s.topology, independent=True),
-    "lookup": lambda s: PromptLookup(s.gamma),
-    "suffix": lambda s: SuffixDrafter(s.gamma),
-    "suffix-tree": lambda s: SuffixDrafter(s.gamma, tree=True),
-    "lookahead": lambda s: Lookahead(),
-    "merged": lambda s: MergedDrafter([TreeDrafter(s.draft, shape(*[1] * min(s.gamma, 4))), PromptLookup(s.gamma)]),
-}
-DRAFTERS = [*CHAINS, *TREES]
+RULES: dict[str, Rule] = {"token": verify, "block": verify_block, "traversal": verify_traversal}
 
 
 @dataclass
 class Method:
-    """gamma: the most guesses a round."""
+    """gamma: the most draft tokens a round."""
 
     drafter: str
     rule: str
@@ -83,22 +97,14 @@ class Method:
 def method_of(target: GPT, draft: GPT, drafter: str = "chain", rule: str = "token", **setting) -> Method:
     """A drafter and a rule by their names; setting: gamma, topology, costs, as in Setting.
 
-    Raises RequestError for a gamma below 1, and for a rule that does not judge what this drafter makes.
+    Raises RequestError for a name that is not known, and for a size that cannot be.
     """
-    setting = Setting(draft, **setting)
-    if setting.gamma < 1:
-        raise RequestError(f"gamma must be at least 1, got {setting.gamma}")
-    make = partial((CHAINS | TREES)[drafter], setting)
-    if drafter in CHAINS:
-        rules, gamma = CHAIN_RULES, setting.gamma
+    for name, names in (drafter, DRAFTERS), (rule, RULES):
+        if name not in names:
+            raise RequestError(f"no {name!r} here: there is {', '.join(names)}")
+    make = partial(DRAFTERS[drafter].make, Setting(draft, **setting))
 
-        def run(ids, **request):
-            return speculate(target, make(), ids, gamma, **request)
-    else:
-        rules, gamma = TREE_RULES, make().size - 1
+    def run(ids: Sequence[int], **request) -> Iterator[Round]:
+        return speculate(target, make(), ids, **{"rule": RULES[rule]} | request)
 
-        def run(ids, **request):
-            return speculate_tree(target, make(), ids, **request)
-    if rule not in rules:
-        raise RequestError(f"the rule {rule!r} does not judge what {drafter!r} drafts: {' or '.join(rules)} does")
-    return Method(drafter, rule, gamma, partial(run, rule=rules[rule]))
+    return Method(drafter, rule, make().size - 1, run)

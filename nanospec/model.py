@@ -6,6 +6,7 @@ One forward serves training (no cache), plain decoding (one token a row), drafti
 Left out: dropout, biases, and every fused kernel that torch does not already have.
 """
 
+from collections.abc import Sequence
 from contextlib import nullcontext
 from dataclasses import dataclass
 
@@ -190,7 +191,8 @@ class GPT(nn.Module):
         return Cache(rows, c.layers, c.kv_heads, self._rope(slots))
 
     def forward(self, tokens: Tensor, cache: Cache | None = None, upto: int | None = None,
-                positions: Tensor | None = None, sees: Tensor | None = None) -> Tensor:
+                positions: Tensor | None = None, sees: Tensor | None = None,
+                layers: Sequence[int] = ()) -> Tensor | tuple[Tensor, Tensor]:
         """Score tokens (B, T): logits (B, T, V), row t for the token after t.
 
         Without a cache: B whole texts from position 0, causal. With one, the T tokens of row b go into the slots
@@ -198,15 +200,19 @@ class GPT(nn.Module):
         upto: how many slots to read, a plain int >= the longest row + T (None: just that, at the cost of a sync).
         positions (B, T), sees (B, T, upto): for token trees, where a token's position is its depth and it sees
         its ancestors; by default position = slot, and every slot up to one's own is seen.
+        layers: returns logits and also what these blocks put out, (B, T, len(layers), C): a drafter's features.
         """
         if cache is None:
             call = Call(self._rope(tokens.shape[1]))
         else:
             call = self._cached_call(tokens.shape[1], cache, upto, positions, sees)
-        x = self.embedding(tokens)                                              # (B, T, C)
+        x, features = self.embedding(tokens), {}                                # (B, T, C)
         for layer, block in enumerate(self.blocks):
             x = block(x, call, layer)
-        return self.head(self.norm(x))                                          # (B, T, V)
+            if layer in layers:
+                features[layer] = x
+        logits = self.head(self.norm(x))                                        # (B, T, V)
+        return (logits, torch.stack([features[layer] for layer in layers], 2)) if layers else logits
 
     def _rope(self, positions: int) -> Tensor:
         return rope_table(positions, self.config.head_size, self.config.rope_theta, self.dtype, self.device)

@@ -1,165 +1,168 @@
-"""Speculative decoding: a small draft guesses gamma tokens, the target checks them in one pass, and the text is
-distributed exactly as if the target had written it alone.
+"""Speculative decoding: a small draft model proposes gamma tokens, the target verifies them in one pass, and the text
+is distributed exactly as if the target had written it alone.
 
 Leviathan, Kalman, Matias 2022 (arXiv 2211.17192, Algorithm 1); Chen et al. 2023 (arXiv 2302.01318, Algorithm 2).
-Read from `verify` upwards and downwards: it is the idea, all else is bookkeeping. One round, for B texts at once and
-without a branch, is `chain_round`; `speculate` repeats it. Trees of guesses and other rules live in files of their own.
+`verify` is the idea, `ModelDrafter` drafts, `one_round` does both once for B texts and without a branch, and `speculate`
+repeats it. Other drafters and rules live in files of their own, and use the same round.
 """
 
-import time
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from functools import partial
-from typing import Callable
 
 import torch
-import torch.nn.functional as F
 from torch import Tensor
 
 from nanospec.cache import Cache
 from nanospec.dice import Dice
-from nanospec.errors import RequestError
-from nanospec.generate import Law, Text, check_law, check_request, check_vocabulary, prefill, until
+from nanospec.draft import Draft, Drafter, Rule, check_size
 from nanospec.model import GPT
-from nanospec.probs import probs
+from nanospec.probs import Sampling, residual
+from nanospec.rules.tree import verify_tree
+from nanospec.text import Text, check_numbers, check_request, check_seed, check_vocabulary, prefill, until
 
 
-def verify(drafted: Tensor, q_draft: Tensor, p_target: Tensor, dice: Dice) -> tuple[Tensor, Tensor]:
-    """Keep the longest prefix of the draft that survives its coins, and say which token follows it.
+def verify(draft: Draft, p_target: Tensor, dice: Dice) -> tuple[Tensor, Tensor]:
+    """Accept the longest prefix of the draft whose coins all stand, and say which token follows it.
 
-    drafted (B, gamma); q_draft (B, gamma, V), the laws they were drawn from; p_target (B, gamma + 1, V), the target's
-    laws at the same places and one further -> kept (B,) in 0..gamma, token (B,).
+    draft: n = gamma + 1 rows; p_target (B, n, V), the target's distribution behind every row
+    -> accepted (B,) in 0..gamma, token (B,).
 
-    A drafted x stays with probability min(1, p_target(x) / q_draft(x)). The first that falls is replaced by a draw
-    from the residual max(0, p_target - q_draft), whatever came after it is forgotten; if none falls, the bonus token
-    is drawn from the target's last row. Example: p_target [.5, .5], q_draft [.8, .2], drafted 0: kept with
-    probability .625; if it falls, the residual is [0, .3], so always token 1.
+    A draft token x is accepted with probability min(1, p_target(x) / q_draft(x)). The first that is rejected is replaced
+    by a draw from the residual distribution max(0, p_target - q_draft), and whatever came after it is forgotten. If none
+    is rejected, the bonus token is drawn from the target's last row. Example: p_target [.5, .5], q_draft [.8, .2], draft
+    token 0: accepted with probability .625; if it is rejected, the residual is [0, .3], so always token 1.
     """
-    at = drafted[:, :, None]
-    ratio = p_target[:, :-1].gather(-1, at) / q_draft.gather(-1, at)                       # (B, gamma, 1)
-    survives = dice.flip(ratio[:, :, 0].clamp(max=1))                                      # (B, gamma)
-    kept = survives.long().cumprod(-1).sum(-1)                                             # (B,)
+    if draft.parents is not None:                           # a tree: the same rule, row by row
+        return verify_tree(draft, p_target, dice)
+    x = draft.tokens[:, 1:, None]
+    ratio = p_target[:, :-1].gather(-1, x) / draft.q_draft[:, 1:].gather(-1, x)             # (B, gamma, 1)
+    stands = dice.flip(ratio[:, :, 0].clamp(max=1))                                         # (B, gamma)
+    accepted = stands.long().cumprod(-1).sum(-1)                                            # (B,)
+    # What is replaced was drawn from the next row's q_draft. Behind the last row comes row 0, whose q_draft is zeros:
+    # its residual is p_target itself, and that is the bonus.
+    row, behind = torch.arange(len(accepted), device=accepted.device), (accepted + 1) % draft.tokens.shape[1]
+    return accepted, dice.pick(residual(p_target[row, accepted], draft.q_draft[row, behind]))
 
-    q_draft = F.pad(q_draft, (0, 0, 0, 1))      # behind the draft, a guess of nothing: the bonus is a residual too
-    row = torch.arange(len(kept), device=kept.device)
-    p_there, q_there = p_target[row, kept], q_draft[row, kept]                             # (B, V)
-    residual = (p_there - q_there).clamp(min=0)
-    nothing_left = residual.sum(-1, keepdim=True) == 0                                     # p = q up to rounding
-    return kept, dice.pick(torch.where(nothing_left, p_there, residual))
 
+class ModelDrafter(Drafter):
+    """Drafts a chain of gamma tokens with a small model."""
 
-class ModelDrafter:
-    """Drafts with a small model. Any drafter of chains has these three methods, and `steps`, the calls of a draft model
-    that its last proposal took; it may keep what it likes between rounds.
-    """
+    text = cache = None
 
-    def __init__(self, draft: GPT):
-        self.draft = draft
+    def __init__(self, draft: GPT, gamma: int = 4):
+        self.draft, self.size = draft, check_size(gamma + 1, "gamma")
 
-    def begin(self, text: Text, vocab_size: int) -> None:
-        """A new request, for a target of that vocabulary: forget the last one, read the prompts."""
-        check_vocabulary(self.draft, vocab_size)
-        self.cache = prefill(self.draft, text)
+    def begin(self, text: Text, rows: Sequence[int], features: Tensor | None) -> None:
+        """Read the prompts. Of a text that it does not know yet, in a new cache."""
+        check_vocabulary(self.draft, text.vocab_size)
+        self.cache, _ = prefill(self.draft, text, rows, self.cache if text is self.text else None)
+        self.text = text
 
-    def propose(self, text: Text, gamma: int, law: Law, dice: Dice, upto: int) -> tuple[Tensor, Tensor]:
-        """gamma guesses for every row, and the law each was drawn from: (B, gamma), (B, gamma, V); others may guess
-        less.
-        """
-        # The last two tokens, always: after a round in which all were kept, the draft has never read its own last
-        # guess. Setting the length is also the roll-back of whatever was refused.
-        feed = text.last(2)
-        self.cache.length = text.length - 2
-        drafted, q_draft, self.steps = [], [], gamma
-        for _ in range(gamma):
-            q_draft.append(law(self.draft(feed, self.cache, upto)[:, -1]))
-            drafted.append(dice.pick(q_draft[-1]))
+    def propose(self, text: Text, sampling: Sampling, dice: Dice, upto: int) -> Draft:
+        """gamma draft tokens for every row, and the distribution that each was drawn from."""
+        feed, tokens, q_draft = text.last(self.unread), [text.last(1)[:, 0]], []
+        self.cache.length = text.length - self.unread       # this is also the roll-back of whatever was rejected
+        for _ in range(self.size - 1):
+            q_draft.append(sampling(self.draft(feed, self.cache, upto)[:, -1]))             # (B, V)
+            tokens.append(dice.pick(q_draft[-1]))
             self.cache.length = self.cache.length + feed.shape[1]
-            feed = drafted[-1][:, None]
-        return torch.stack(drafted, 1), torch.stack(q_draft, 1)
+            feed = tokens[-1][:, None]
+        return Draft(torch.stack(tokens, 1), torch.stack([torch.zeros_like(q_draft[0]), *q_draft], 1),
+                     steps=self.size - 1)
 
-    def learn(self, kept: int, p_target: Tensor) -> None:
-        """How a round ended, of one text: guesses kept, and the target's laws (gamma + 1, V). A model is what it is."""
+    def commit(self, draft: Draft, accepted: Tensor, p_target: Tensor, features: Tensor | None) -> None:
+        """Nothing to do: the next proposal rolls back, and a model is what it is."""
+
+
+def one_round(target: GPT, cache: Cache, drafter: Drafter, rule: Rule, text: Text, sampling: Sampling, dice: Dice,
+              upto: int) -> tuple[Draft, Tensor, Tensor, Tensor]:
+    """Draft, verify in one pass of the target, commit: for B texts, and without a branch on what they say.
+
+    cache: the target's. upto: slots to read, a plain int, at least length + size - 1 of every row.
+    Returns the draft, p_target (B, n, V), accepted (B,), the last row accepted, and token (B,), which follows it.
+    """
+    draft = drafter.propose(text, sampling, dice, upto)
+    cache.length = text.length - 1                          # roll back: whatever was rejected is forgotten
+    if draft.parents is None:
+        sees = tree = {}
+    else:                                                   # a row's position is its depth, and it sees its ancestors
+        sees = draft.ancestors()
+        tree = {"positions": cache.length[:, None] + sees.sum(-1) - 1,
+                "sees": cache.sees_tree(cache.length, sees, upto)}
+    out = target(draft.tokens, cache, upto, layers=drafter.layers, **tree)
+    logits, features = out if drafter.layers else (out, None)
+    p_target = sampling(logits)
+    accepted, token = rule(draft, p_target, dice)
+    path, count = draft.path(accepted, sees if tree else None)
+    if tree:                                                # a chain's path stands in place already
+        cache.commit(cache.length, path)
+    written = torch.cat([draft.tokens.gather(1, path)[:, 1:], token[:, None]], 1)
+    text.commit(written.scatter_(1, count[:, None], token[:, None]), count + 1)
+    drafter.commit(draft, accepted, p_target, features)
+    return draft, p_target, accepted, token
 
 
 @dataclass
 class Round:
-    """What one round did, for whoever prints, plots, times or tests it."""
+    """What one round did to one text, for whoever prints, plots, times or tests it. Row 0 is the text's last token."""
 
-    drafted: list[int]                  # the gamma guesses
-    kept: int                           # how many of them stood
-    token: int                          # the replacement of the first that fell; the bonus token if none did
-    emitted: list[int]                  # drafted[:kept] + [token], cut at a stop token and at the length asked for
-    q_draft: Tensor                     # (gamma, V), what each guess was drawn from
-    p_target: Tensor                    # (gamma + 1, V)
-    draft_seconds: float                # on CUDA, where calls return before they are done, only the sum of the two
-    verify_seconds: float               # means anything
+    tokens: list[int]                   # of all n rows
+    parents: list[int]                  # of all n rows, row 0's -1 first
+    path: list[int]                     # the rows that were accepted, from the root's child down
+    token: int                          # the replacement of what was rejected; the bonus token if nothing was
+    emitted: list[int]                  # the accepted tokens and `token`, cut at a stop token and at the length asked for
+    p_target: Tensor                    # (n, V), the target's distribution behind every row
+    q_draft: Tensor                     # (n, V), what every row was drawn from; zeros in row 0
     steps: int                          # calls of a draft model
 
     @property
-    def refused(self) -> list[int]:
-        """The guesses in whose place `token` stands."""
-        return self.drafted[self.kept:self.kept + 1]
+    def rejected(self) -> list[int]:
+        """The tokens in whose place `token` stands: all draft tokens behind the last accepted row."""
+        last = [0, *self.path][-1]
+        return [self.tokens[row] for row, parent in enumerate(self.parents) if parent == last]
 
 
 def tokens_of(rounds: Iterable[Round]) -> list[int]:
     """The text that rounds have written."""
-    return [token for one in rounds for token in one.emitted]
-
-
-def chain_round(target: GPT, cache: Cache, drafter, text: Text, gamma: int, law: Law, dice: Dice, upto: int,
-                rule: Callable = verify) -> tuple[Tensor, Tensor, Tensor, Tensor, Tensor, float]:
-    """Draft, score all guesses in one target pass, keep or replace, commit. No branch, no shape that varies.
-
-    cache: the target's. rule: `verify`, or another of its kind. upto: slots to read, at least the longest text + gamma.
-    Returns drafted, q_draft, p_target, kept, token (shapes as in `verify`) and the time at which drafting ended.
-    """
-    drafted, q_draft = drafter.propose(text, gamma, law, dice, upto)
-    drafted_at = time.perf_counter()
-    cache.length = text.length - 1                                  # roll back: what was refused is forgotten
-    block = torch.cat([text.last(1), drafted], 1)                   # (B, gamma + 1): the last token is not cached yet
-    p_target = law(target(block, cache, upto))                      # (B, gamma + 1, V)
-    kept, token = rule(drafted, q_draft, p_target, dice)
-    block = torch.cat([drafted, token[:, None]], 1).scatter_(1, kept[:, None], token[:, None])
-    text.commit(block, kept + 1)
-    return drafted, q_draft, p_target, kept, token, drafted_at
+    return [token for done in rounds for token in done.emitted]
 
 
 @torch.inference_mode()
-def speculate(target: GPT, drafter, ids: Sequence[int], gamma: int = 4, max_new_tokens: int = 128,
-              temperature: float = 1.0, top_k: int | None = None, top_p: float | None = None, seed: int = 0,
-              stop: Sequence[int] = (), dice: Dice | None = None, capture: Callable | None = None,
-              rule: Callable = verify) -> Iterator[Round]:
-    """Continue `ids` by at most `max_new_tokens` tokens or up to the first token in `stop` (which is emitted).
+def speculate(target: GPT, drafter: Drafter, ids: Sequence[int], max_new_tokens: int = 128, temperature: float = 1.0,
+              top_k: int | None = None, top_p: float | None = None, seed: int = 0, stop: Sequence[int] = (),
+              dice: Dice | None = None, rule: Rule = verify, capture: Callable | None = None) -> Iterator[Round]:
+    """Continue `ids` by at most `max_new_tokens` tokens, or up to the first token in `stop`, which is emitted.
 
-    Yields a Round after every target pass; the text is the rounds' `emitted`, one after the other. It follows the
-    law of `generate` with the same settings, exactly, up to the arithmetic of the device.
-    dice: to decide instead of the seed. capture: makes the round one launch on CUDA, see graphs.py. rule: who decides
-    instead of `verify`, see rules/.
-    Raises RequestError when the request is not one that can be answered, LogitsError when a model answers with NaN.
+    Yields a Round after every target pass; the text is the rounds' `emitted`, one after the other. It is distributed
+    as `generate` with the same settings would write it, exactly, up to the arithmetic of the device.
+    dice: to decide instead of the seed. rule: see rules/. capture: makes the round one launch, see fast/capture.py.
+    Raises RequestError for a request that cannot be answered, LogitsError when a model answers with NaN.
     """
-    check_request(target, ids, max_new_tokens, temperature, top_k, top_p)
-    if gamma < 1:
-        raise RequestError(f"gamma must be at least 1, got {gamma}")
-    law = partial(probs, temperature=temperature, top_k=top_k, top_p=top_p)
-    text = Text([ids], max_new_tokens + gamma + 1, target.device)
+    check_request(target, ids, max_new_tokens, temperature, top_k, top_p, drafter.size)
+    check_seed(seed)
+    text = Text([ids], max_new_tokens + drafter.size, target.config.vocab_size, target.device)
     dice = dice or Dice([seed], target.device)
-    cache, length = prefill(target, text), len(ids)
-    drafter.begin(text, target.config.vocab_size)
-    run = partial(chain_round, target, cache, drafter, text, gamma, law, dice, rule=rule)
+    cache, features = prefill(target, text, layers=drafter.layers)
+    drafter.begin(text, [0], features)
+    run = partial(one_round, target, cache, drafter, rule, text, Sampling(temperature, top_k, top_p), dice)
     run = capture(run, text, dice) if capture else run
-    left = max_new_tokens
+    length, left = len(ids), max_new_tokens
     while left:
-        dice.refill(2 * gamma + 1)                                  # a pick and a flip for each guess, one pick more
-        began = time.perf_counter()
-        drafted, q_draft, p_target, kept, token, drafted_at = run(length + gamma)
-        *guesses, n, last = torch.cat([drafted[0], kept, token]).tolist()                  # the one read-back
-        ended = time.perf_counter()
-        drafted_at = max(began, drafted_at)                         # captured, a round has no middle to be timed
-        check_law(q_draft, p_target)
-        drafter.learn(n, p_target[0])
-        length += n + 1
-        emitted, stopped = until(guesses[:n] + [last], stop)
+        dice.refill(drafter.columns + drafter.size)         # the rule flips a coin for every draft token, and picks
+        draft, p_target, accepted, token = run(length + drafter.size - 1)
+        parts = [accepted, token, draft.tokens[0], *([] if draft.parents is None else [draft.parents[0]])]
+        numbers = torch.stack([draft.q_draft.sum(), p_target.sum()])
+        *read, q_total, p_total = torch.cat([torch.cat(parts).to(numbers), numbers]).tolist()      # the one read-back
+        check_numbers(q_total + p_total)
+        last, token, *rest = map(int, read)
+        n = draft.tokens.shape[1]
+        tokens, parents, path = rest[:n], rest[n:] or list(range(-1, n - 1)), []
+        while last > 0:
+            path, last = [last, *path], parents[last]
+        written = [tokens[row] for row in path] + [token]
+        length += len(written)
+        emitted, stopped = until(written, stop)
         emitted = emitted[:left]
         left = 0 if stopped else left - len(emitted)
-        yield Round(guesses, n, last, emitted, q_draft[0], p_target[0], drafted_at - began, ended - drafted_at,
-                    drafter.steps)
+        yield Round(tokens, parents, path, token, emitted, p_target[0], draft.q_draft[0], draft.steps)

@@ -16,8 +16,8 @@ from nanospec.bench.limits import simulated, weight_bytes
 from nanospec.bench.measure import Costs, alpha_of, measure, measure_accepted, timed
 from nanospec.methods import DRAFTERS, method_of
 from nanospec.model import GPT, Config
-from nanospec.proof.walk import TableModel
-from nanospec.proof.layers import small_gpt
+from nanospec.proof.tables import TableModel
+from nanospec.proof.tables import small_gpt
 from nanospec.bench.race import EVERY
 from nanospec.show.figures import draw_simulated
 from nanospec.speculate import tokens_of

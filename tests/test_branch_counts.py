@@ -17,12 +17,14 @@ from itertools import product
 import pytest
 import torch
 
-from nanospec.drafters.guesses import Tree
+from nanospec.draft import Tree
 from nanospec.topology import shape
 from nanospec.drafters.tree import TreeDrafter
 from nanospec.probs import probs
-from nanospec.proof.walk import TableModel, walk
-from nanospec.rules.tree import speculate_tree, verify_tree
+from nanospec.proof.tables import TableModel
+from nanospec.proof.walk import walk
+from nanospec.rules.tree import verify_tree
+from nanospec.speculate import speculate_tree
 from nanospec.speculate import ModelDrafter, speculate, tokens_of
 
 IDS = (1, 0)

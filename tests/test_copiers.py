@@ -7,10 +7,13 @@ import pytest
 from nanospec.drafters.lookup import PromptLookup
 from nanospec.drafters.suffix import SuffixDrafter
 from nanospec.generate import generate
-from nanospec.proof.walk import TableModel, distance, walk
-from nanospec.proof.layers import TOLERANCE, prompts_of, rounds, small_gpt
+from nanospec.proof.tables import TableModel
+from nanospec.proof.walk import distance, walk
+from nanospec.proof.checks import TOLERANCE, rounds
+from nanospec.proof.tables import prompts_of, small_gpt
 from nanospec.rules.traversal import verify_traversal
-from nanospec.rules.tree import speculate_tree, verify_tree
+from nanospec.rules.tree import verify_tree
+from nanospec.speculate import speculate_tree
 from nanospec.speculate import tokens_of
 
 TABLE, FULL, GPT = TableModel(3, 1), TableModel(3, 5, zeros=0), small_gpt(4, 2, 3)

@@ -9,10 +9,11 @@ from nanospec.drafters.stopping import Confidence, Entropy, Fixed, Goodput, Heur
 from nanospec.errors import LogitsError, RequestError
 from nanospec.generate import generate
 from nanospec.probs import probs
-from nanospec.proof.catchers import DRAFT as SPARSE_DRAFT, TABLE as SPARSE, Ledger
-from nanospec.proof.walk import TableModel, distance, plain_law, walk
-from nanospec.proof.layers import prompts_of, small_gpt
-from nanospec.proof.trees import DRAFT, TABLE, WARM
+from nanospec.proof.checks import DRAFT as SPARSE_DRAFT, TABLE as SPARSE, Ledger
+from nanospec.proof.tables import TableModel
+from nanospec.proof.walk import distance, target_distribution, walk
+from nanospec.proof.tables import prompts_of, small_gpt
+from nanospec.proof.checks import DRAFT, TABLE, WARM
 from nanospec.proof.zoo.wings import STOPPING_BUGS, STOPPING_CONTROLS
 from nanospec.proof.zoo import planted
 from nanospec.rules.block import verify_block
@@ -40,7 +41,7 @@ def requests(when, target=TABLE, draft=DRAFT, most=2, new=3, ids=(1, 0), judge=v
                                      **settings))
         lengths.add(tuple(len(one.drafted) for one in rounds))
         return tuple(tokens_of(rounds))
-    return distance(walk(play)[0], plain_law(target, ids, new, **settings))[1], lengths
+    return distance(walk(play)[0], target_distribution(target, ids, new, **settings))[1], lengths
 
 
 @judges
@@ -115,7 +116,7 @@ def test_a_coin_may_end_the_draft_but_not_take_its_own_guess_away(thrown_away, o
         while len(text) < 4:
             text.append(int(dice.pick(laws(text)[0][None])))
         return tuple(text[2:])
-    assert distance(walk(play)[0], plain_law(target, [0, 1], 2, **WARM))[1] == pytest.approx(off_by, abs=1e-3)
+    assert distance(walk(play)[0], target_distribution(target, [0, 1], 2, **WARM))[1] == pytest.approx(off_by, abs=1e-3)
 
 
 # What each rule does.

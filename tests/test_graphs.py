@@ -9,8 +9,8 @@ from nanospec.fast import capture as graphs
 from nanospec.dice import Dice
 from nanospec.generate import generate
 from nanospec.fast.capture import captured
-from nanospec.proof.walk import TableModel
-from nanospec.proof.layers import small_gpt
+from nanospec.proof.tables import TableModel
+from nanospec.proof.tables import small_gpt
 from nanospec.speculate import ModelDrafter, speculate, tokens_of
 
 TARGET, DRAFT = small_gpt(11, 3, 1), small_gpt(11, 1, 2)

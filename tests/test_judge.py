@@ -5,8 +5,8 @@ import torch
 
 from nanospec.generate import generate
 from nanospec.files.checkpoint import load_pair
-from nanospec.proof.catchers import DRAFT, TABLE
-from nanospec.proof.walk import plain_law
+from nanospec.proof.checks import DRAFT, TABLE
+from nanospec.proof.walk import target_distribution
 from nanospec.proof.judge import FALSE_ALARM, judge, sampler_with
 from nanospec.proof.zoo import BUGS, CONTROLS
 from nanospec.speculate import ModelDrafter, speculate, tokens_of
@@ -60,7 +60,7 @@ def test_chance_used_twice_is_seen_although_the_walk_is_clean():
 
 
 def test_a_law_will_do_instead_of_a_model():
-    law = plain_law(TABLE, [1], 3, temperature=0.7)
+    law = target_distribution(TABLE, [1], 3, temperature=0.7)
     assert not judge(ours, law, samples=200).wrong
     verdict = judge(lambda dice: list(generate(TABLE, [1], 3, 1.0, dice=dice)), law, samples=200)
     assert verdict.wrong and verdict.distance > .001 and verdict.bugs == []

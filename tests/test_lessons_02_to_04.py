@@ -9,7 +9,8 @@ from matplotlib.colors import to_hex
 from kit import BLUE, GREEN, RED, OneRow
 from nanospec.generate import generate
 from nanospec.probs import probs
-from nanospec.proof.walk import TableModel, distance, plain_law, walk
+from nanospec.proof.tables import TableModel
+from nanospec.proof.walk import distance, target_distribution, walk
 from nanospec.speculate import tokens_of
 
 
@@ -42,7 +43,7 @@ def test_lesson_2_the_loop_has_the_law_of_generate_and_the_floor_is_bytes_over_b
     names, out = lesson("02")
     loop, target = names["loop"], TableModel(3, seed=4)
     law, paths = walk(lambda dice: tuple(loop(target, [1], 3, OneRow(dice))))
-    assert paths > 8 and distance(law, plain_law(target, [1], 3))[0] < 1e-12
+    assert paths > 8 and distance(law, target_distribution(target, [1], 3))[0] < 1e-12
 
     ids, exact = names["ids"], names["exact"]
     other_seed = list(loop(exact, ids, 6, OneRow(seed=5)))

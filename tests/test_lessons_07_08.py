@@ -6,7 +6,7 @@ import pytest
 import torch
 
 from nanospec import ModelDrafter
-from nanospec.proof.walk import distance, plain_law, walk
+from nanospec.proof.walk import distance, target_distribution, walk
 from nanospec.proof.zoo import BUGS, planted
 from nanospec.speculate import speculate, tokens_of
 
@@ -45,7 +45,7 @@ def test_a_block_and_a_bonus(lesson):
     big, small, start = names["big"], names["small"], names["start"]
     with planted(next(bug for bug in BUGS if bug.name == "resample-from-last-row")):
         law, _ = walk(lambda dice: tuple(tokens_of(speculate(big, ModelDrafter(small), start, 2, 4, dice=dice))))
-    assert table[wrong[2]][3] == f"{distance(law, plain_law(big, start, 4))[1]:.3f}"
+    assert table[wrong[2]][3] == f"{distance(law, target_distribution(big, start, 4))[1]:.3f}"
 
     steps = re.findall(r"^one_round +(.+)\n(propose|chain_round|verify) +(.+)$", out, re.M)
     assert len(steps) == 6 and [step[1] for step in steps] == ["propose", "chain_round"] + 4 * ["verify"]

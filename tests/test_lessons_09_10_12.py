@@ -5,7 +5,7 @@ import re
 
 import torch
 
-from nanospec.proof.walk import distance, plain_law
+from nanospec.proof.walk import distance, target_distribution
 from nanospec.theory import expected_tokens
 
 
@@ -72,7 +72,7 @@ def test_good_where_it_matters(lesson):
     paths = [int(count) for _, count, _ in walked]
     assert paths == sorted(set(paths)), "the three drafts are not three"
     model, stranger = names["model"], names["stranger"]
-    assert distance(plain_law(stranger, [0], 3), plain_law(model, [0], 3))[1] > 0.1, "the stranger is no stranger"
+    assert distance(target_distribution(stranger, [0], 3), target_distribution(model, [0], 3))[1] > 0.1, "the stranger is no stranger"
 
 
 def test_where_it_loses(lesson):

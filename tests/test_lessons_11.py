@@ -5,7 +5,7 @@ import re
 import pytest
 import torch
 
-from nanospec.proof.walk import distance, plain_law
+from nanospec.proof.walk import distance, target_distribution
 from nanospec.proof.judge import walked
 from nanospec.proof.stats import smallest_visible
 
@@ -22,7 +22,7 @@ def test_lesson_11(lesson):
     bugs, off, first, truth = names["names"][1:], names["off"], names["off_first"], names["truth"]
 
     # walked: the one that ships is exact, every bug is not, and one token shows all but two of them
-    assert plain_law(names["target"], [1], 3) == truth and len(truth) == 27
+    assert target_distribution(names["target"], [1], 3) == truth and len(truth) == 27
     assert distance(walked(names["sampler"]("as it ships")), truth)[1] == off["as it ships"] <= 1e-12
     assert first["as it ships"] <= 1e-12
     for bug in bugs:

@@ -7,13 +7,14 @@ import pytest
 import torch
 
 from lessons.check.node_rule import FORBIDS, FOUR, SURE, drawn_from, stands, without_replacement
-from nanospec.drafters.guesses import Tree
+from nanospec.draft import Tree
 from nanospec.topology import heap_tree
 from nanospec.drafters.tree import TreeDrafter
 from nanospec.probs import probs
-from nanospec.proof.walk import TableModel, distance, plain_law, walk
+from nanospec.proof.tables import TableModel
+from nanospec.proof.walk import distance, target_distribution, walk
 from nanospec.rules.kseq import sequential_acceptance
-from nanospec.rules.tree import speculate_tree
+from nanospec.speculate import speculate_tree
 from nanospec.speculate import tokens_of
 from nanospec.theory import expected_tokens, speedup
 
@@ -43,7 +44,7 @@ def test_lesson_13_several_futures(lesson):
         big, small = TableModel(vocab, 5, zeros=0), TableModel(vocab, 6, zeros=0)
         law, _ = walk(lambda dice: tuple(tokens_of(speculate_tree(
             big, TreeDrafter(small, topology, independent), [1, 0], 3, dice=dice, temperature=0.7, rule=by_hand))))
-        assert distance(law, plain_law(big, [1, 0], 3, temperature=0.7))[1] < 1e-12
+        assert distance(law, target_distribution(big, [1, 0], 3, temperature=0.7))[1] < 1e-12
 
     # the mask is the library's; with any other, or with row numbers for depths, the laws are not those of the paths
     sees, root, tokens = names["sees"], names["root"], names["tokens"]

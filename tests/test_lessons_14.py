@@ -8,7 +8,7 @@ import networkx        # comes with torch
 import pytest
 import torch
 
-from nanospec.proof.walk import distance, plain_law, walk
+from nanospec.proof.walk import distance, target_distribution, walk
 from nanospec.rules.kseq import best_acceptance
 from nanospec.theory import acceptance
 
@@ -45,7 +45,7 @@ def most_by_flow(p_12, q_12, k, twice) -> float:
 
 def test_lesson_14_no_rule_passes_its_ceiling(lesson):
     names, out = lesson("14")
-    truth = plain_law(names["big"], [0], 3)
+    truth = target_distribution(names["big"], [0], 3)
 
     # the toy, walked: exact, 10/9 and 11/9, and the rule by hand is the library's
     by_token, by_hand, by_library = names["laws"]

@@ -7,9 +7,10 @@ import pytest
 from lessons.check.certain import CERTAIN
 from lessons.check.engine import ANSWERS, check, named, stub
 from nanospec.drafters.suffix import SuffixDrafter
-from nanospec.generate import Text
-from nanospec.proof.walk import TableModel, distance, plain_law, walk
-from nanospec.rules.tree import speculate_tree
+from nanospec.text import Text
+from nanospec.proof.tables import TableModel
+from nanospec.proof.walk import distance, target_distribution, walk
+from nanospec.speculate import speculate_tree
 from nanospec.speculate import tokens_of
 
 
@@ -72,7 +73,7 @@ def test_lesson_15_a_guess_nobody_drew_is_kept_with_what_the_target_gives_it(les
 
     # "change this": a past drawn with the seed of the request knows how the dice fall, and the law is another
     target, ids = TableModel(3, 5, zeros=0), [0, 1, 2]
-    law, seen = plain_law(target, ids, 1), {}
+    law, seen = target_distribution(target, ids, 1), {}
     for seed in range(300):
         past = [ids + list(names["generate"](target, ids, 1, seed=seed))]
         token = tuple(tokens_of(speculate_tree(target, names["copiers"]["tree, past"](past), ids, 1, seed=seed)))

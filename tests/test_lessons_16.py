@@ -11,7 +11,7 @@ from lessons.check.engine import ANSWERS, check, named, stub
 from lessons.check.stopping import RULES, STOPPING, shown
 from nanospec.drafters.dynamic import DynamicDrafter
 from nanospec.drafters.stopping import Confidence, Fixed
-from nanospec.proof.walk import distance, plain_law, walk
+from nanospec.proof.walk import distance, target_distribution, walk
 from nanospec.proof.zoo import BUGS, _bug, planted
 from nanospec.speculate import ModelDrafter, speculate, tokens_of
 
@@ -31,7 +31,7 @@ def test_when_to_stop(lesson):
     def library(when=Fixed()):
         law, _ = walk(lambda dice: tuple(tokens_of(speculate(big, DynamicDrafter(small, when), [0, 1], 2, 3,
                                                              dice=dice))))
-        return distance(law, plain_law(big, [0, 1], 3))[1]
+        return distance(law, target_distribution(big, [0, 1], 3))[1]
     by_coin, = (bug for bug in BUGS if bug.name == "residual-is-target")
     for row, bug in zip(lines[1:5], (thrown_away("unlikely", "own[0, token] < 0.35"), thrown_away("end", "token == 0"),
                                      by_coin, thrown_away("flat", "own.max() < 0.5"))):

@@ -6,18 +6,22 @@ from functools import partial
 import pytest
 import torch
 
-from nanospec.drafters.guesses import Tree
+from nanospec.draft import Tree
 from nanospec.drafters.lookahead import Lookahead
 from nanospec.errors import RequestError
-from nanospec.generate import Text, generate
+from nanospec.generate import generate
+from nanospec.text import Text
 from nanospec.probs import probs
-from nanospec.proof.catchers import Ledger
-from nanospec.proof.walk import TableModel, walk
-from nanospec.proof.layers import TOLERANCE, prompts_of, rounds, small_gpt
+from nanospec.proof.checks import Ledger
+from nanospec.proof.tables import TableModel
+from nanospec.proof.walk import walk
+from nanospec.proof.checks import TOLERANCE, rounds
+from nanospec.proof.tables import prompts_of, small_gpt
 from nanospec.proof.zoo.wings import TREE_BUGS
 from nanospec.proof.zoo import Bug, changed, planted
 from nanospec.rules.traversal import verify_traversal
-from nanospec.rules.tree import speculate_tree, verify_tree
+from nanospec.rules.tree import verify_tree
+from nanospec.speculate import speculate_tree
 from nanospec.speculate import tokens_of
 
 ZEROS, FULL, FOUR = TableModel(3, 1), TableModel(3, 5, zeros=0), TableModel(4, 3)

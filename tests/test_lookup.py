@@ -8,12 +8,14 @@ import torch
 
 from nanospec.drafters.lookup import PromptLookup
 from nanospec.errors import RequestError
-from nanospec.generate import Text
-from nanospec.proof.catchers import Ledger
-from nanospec.proof.walk import TableModel, distance, walk
-from nanospec.proof.layers import TOLERANCE, rounds
+from nanospec.text import Text
+from nanospec.proof.checks import Ledger
+from nanospec.proof.tables import TableModel
+from nanospec.proof.walk import distance, walk
+from nanospec.proof.checks import TOLERANCE, rounds
 from nanospec.proof.zoo import Bug, changed
-from nanospec.rules.tree import speculate_tree, verify_tree
+from nanospec.rules.tree import verify_tree
+from nanospec.speculate import speculate_tree
 from nanospec.theory import acceptance
 
 TABLE, FULL = TableModel(3, 1), TableModel(3, 5, zeros=0)

@@ -4,19 +4,22 @@ own, and what is left out of the joining is seen."""
 import pytest
 import torch
 
-from nanospec.drafters.guesses import Tree
+from nanospec.draft import Tree
 from nanospec.drafters.lookahead import Lookahead
 from nanospec.drafters.merged import MergedDrafter, _join
 from nanospec.drafters.tree import TreeDrafter
 from nanospec.errors import RequestError
 from nanospec.generate import generate
 from nanospec.probs import probs
-from nanospec.proof.catchers import Ledger
-from nanospec.proof.walk import TableModel, distance, walk
-from nanospec.proof.layers import TOLERANCE, node_cases, prompts_of, rounds, small_gpt
+from nanospec.proof.checks import Ledger
+from nanospec.proof.tables import TableModel
+from nanospec.proof.walk import distance, walk
+from nanospec.proof.checks import TOLERANCE, node_cases, rounds
+from nanospec.proof.tables import prompts_of, small_gpt
 from nanospec.proof.zoo import Bug, changed
 from nanospec.rules.traversal import verify_traversal
-from nanospec.rules.tree import speculate_tree, verify_tree
+from nanospec.rules.tree import verify_tree
+from nanospec.speculate import speculate_tree
 from nanospec.speculate import tokens_of
 
 ONE, TWO, CHAIN, TWO_ONE = [-1, 0], [-1, 0, 0], [-1, 0, 1], [-1, 0, 0, 1]

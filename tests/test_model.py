@@ -2,7 +2,7 @@ import pytest
 import torch
 
 from nanospec.model import GPT, Config, rope_table, rotate
-from nanospec.proof.layers import small_gpt
+from nanospec.proof.tables import small_gpt
 
 
 @pytest.fixture(scope="module")

@@ -7,7 +7,7 @@ from nanospec.bench.measure import alpha_of
 from nanospec.files.corpus import read_texts, to_ids
 from nanospec.generate import generate
 from nanospec.files.checkpoint import WEIGHTS, load_pair
-from nanospec.proof.layers import caches, chain, greedy
+from nanospec.proof.checks import caches, chain, greedy
 from nanospec.speculate import ModelDrafter, Round, speculate
 
 

@@ -7,7 +7,8 @@ import torch
 
 from nanospec.proof import __main__ as command
 from nanospec.proof import layers, zoo
-from nanospec.proof.walk import TableModel, WalkingDice, distance, product_law, walk
+from nanospec.proof.tables import TableModel
+from nanospec.proof.walk import WalkingDice, distance, product_of, walk
 from nanospec.proof.judge import Verdict
 
 CHECKS = layers.checks()
@@ -56,7 +57,7 @@ def test_weights_that_are_no_weights_are_noticed():
 def test_distance_and_product():
     a, b = {"x": 0.5, "y": 0.5}, {"x": 0.25, "z": 0.75}
     assert distance(a, b) == (0.75, 0.75)
-    assert product_law(a, b) == {("x", "x"): .125, ("x", "z"): .375, ("y", "x"): .125, ("y", "z"): .375}
+    assert product_of(a, b) == {("x", "x"): .125, ("x", "z"): .375, ("y", "x"): .125, ("y", "z"): .375}
 
 
 def test_a_table_notices_its_whole_context():

@@ -7,7 +7,7 @@ import sys
 from pathlib import Path
 
 import nanospec.speculate
-from nanospec.proof.walk import TableModel
+from nanospec.proof.tables import TableModel
 from nanospec.proof.judge import sampler_with
 from nanospec.proof.zoo.wings import ALL_BUGS, ALL_CONTROLS
 from nanospec.proof.zoo import BUGS

@@ -5,8 +5,8 @@ import torch
 
 from nanospec.generate import generate
 from nanospec.methods import DYNAMIC, method_of
-from nanospec.proof.catchers import DRAFT, TABLE, WARM, expected_kept
-from nanospec.proof.layers import small_gpt
+from nanospec.proof.checks import DRAFT, TABLE, WARM, expected_kept
+from nanospec.proof.tables import small_gpt
 from nanospec.bench.replay import replay
 from nanospec.speculate import tokens_of
 

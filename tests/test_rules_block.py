@@ -6,10 +6,11 @@ import pytest
 import torch
 
 from nanospec.dice import Dice
-from nanospec.generate import Text, prefill
+from nanospec.text import Text, prefill
 from nanospec.probs import probs
-from nanospec.proof.walk import TableModel, completed, distance, plain_law, product_law, walk
-from nanospec.proof.layers import small_gpt
+from nanospec.proof.tables import TableModel
+from nanospec.proof.walk import completed, distance, target_distribution, product_of, walk
+from nanospec.proof.tables import small_gpt
 from nanospec.proof.zoo import Bug, changed
 from nanospec.rules.block import verify_block
 from nanospec.speculate import ModelDrafter, chain_round, speculate, tokens_of, verify
@@ -28,7 +29,7 @@ def law_of(rule, target, draft, ids, gamma, new, rounds=None, **settings):
 def tv(rule, target, draft, ids, gamma, new, rounds=None, **settings) -> float:
     """The same, completed by the target, from the target's law of `new` tokens."""
     law = completed(law_of(rule, target, draft, ids, gamma, new, rounds, **settings), target, ids, new, **settings)
-    return distance(law, plain_law(target, ids, new, **settings))[1]
+    return distance(law, target_distribution(target, ids, new, **settings))[1]
 
 
 @pytest.mark.parametrize("gamma", [1, 2, 3])
@@ -62,7 +63,7 @@ def test_two_rows_do_not_mix(gamma):
         return tuple(tuple(row[len(ids):n]) for row, ids, n in zip(text.tokens.tolist(), prompts, text.length.tolist()))
 
     alone = [law_of(verify_block, TARGET3, DRAFT3, ids, gamma, gamma + 1, 1) for ids in prompts]
-    assert max(distance(walk(play)[0], product_law(*alone))) < 1e-12
+    assert max(distance(walk(play)[0], product_of(*alone))) < 1e-12
 
 
 ODDS, STEP, STACK = "torch.where(reached == 0, 1.0, ", "/ q_guess[:, i]).clamp(max=1)", "torch.stack(w, 1)"

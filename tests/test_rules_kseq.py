@@ -9,7 +9,7 @@ import torch
 
 from nanospec.errors import RequestError
 from nanospec.proof.walk import distance, walk
-from nanospec.proof.layers import node_cases
+from nanospec.proof.checks import node_cases
 from nanospec.proof.zoo import Bug, changed
 from nanospec.rules.kseq import best_acceptance, k_seq, least_rho, sequential_acceptance
 from nanospec.theory import acceptance

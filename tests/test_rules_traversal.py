@@ -7,10 +7,11 @@ import pytest
 import torch
 
 from nanospec.dice import Dice
-from nanospec.drafters.guesses import Tree
+from nanospec.draft import Tree
 from nanospec.probs import probs
-from nanospec.proof.walk import TableModel, completed, distance, plain_law, walk
-from nanospec.proof.layers import TOLERANCE
+from nanospec.proof.tables import TableModel
+from nanospec.proof.walk import completed, distance, target_distribution, walk
+from nanospec.proof.checks import TOLERANCE
 from nanospec.proof.zoo import Bug, changed
 from nanospec.rules.block import verify_block
 from nanospec.rules.traversal import verify_traversal
@@ -84,7 +85,7 @@ def off(law, branches, target):
     """(greatest error, total variation) of a round that the target completes, from what the target writes alone."""
     new = len(branches) + 1
     law = completed(law, target.model, IDS, new, **target.settings)
-    return distance(law, plain_law(target.model, IDS, new, **target.settings))
+    return distance(law, target_distribution(target.model, IDS, new, **target.settings))
 
 
 def mean(law):

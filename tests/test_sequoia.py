@@ -6,7 +6,7 @@ import pytest
 import torch
 
 import nanospec.topology as sequoia
-from nanospec.drafters.guesses import Tree
+from nanospec.draft import Tree
 from nanospec.topology import best_size, best_tree, expected_of, heap_tree, shape
 from nanospec.proof.walk import walk
 from nanospec.proof.zoo import Bug, changed

@@ -9,7 +9,7 @@ from nanospec.bench.measure import measure
 from nanospec.methods import method_of
 from nanospec.generate import generate
 from nanospec.model import GPT, can_pack
-from nanospec.proof.layers import small_gpt
+from nanospec.proof.tables import small_gpt
 from nanospec.fast.autotune import DTYPES, Setting, fastest, set_up, settle, way_of
 
 packing = pytest.mark.skipif(not can_pack(torch.zeros(1)), reason="this build of torch has no packed oneDNN layout")

@@ -5,11 +5,12 @@ import torch
 
 from nanospec.dice import Dice
 from nanospec.errors import LogitsError, RequestError
-from nanospec.generate import Text, generate, until
+from nanospec.generate import generate
+from nanospec.text import Text, until
 from nanospec.model import GPT, Config
 from nanospec.probs import probs
-from nanospec.proof.walk import TableModel
-from nanospec.proof.layers import small_gpt
+from nanospec.proof.tables import TableModel
+from nanospec.proof.tables import small_gpt
 from nanospec.speculate import ModelDrafter, chain_round, speculate, tokens_of, verify
 
 TARGET, DRAFT = TableModel(5, 1), TableModel(5, 2)

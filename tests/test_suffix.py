@@ -9,11 +9,14 @@ import pytest
 
 from nanospec.drafters.suffix import SuffixDrafter
 from nanospec.errors import RequestError
-from nanospec.generate import Text, generate
-from nanospec.proof.walk import TableModel, distance, plain_law, walk
-from nanospec.proof.layers import rounds, small_gpt
+from nanospec.generate import generate
+from nanospec.text import Text
+from nanospec.proof.tables import TableModel
+from nanospec.proof.walk import distance, target_distribution, walk
+from nanospec.proof.checks import rounds
+from nanospec.proof.tables import small_gpt
 from nanospec.proof.zoo import Bug, changed
-from nanospec.rules.tree import speculate_tree
+from nanospec.speculate import speculate_tree
 from nanospec.speculate import tokens_of
 
 TABLE, FULL = TableModel(3, 1), TableModel(3, 5, zeros=0)
@@ -195,7 +198,7 @@ def test_a_text_that_was_written_before_is_written_again_in_fewer_calls():
 
 def test_a_past_that_was_drawn_with_the_same_dice_makes_the_law_wrong():
     """What no walk sees: the guess knows how the coin will fall. With other seeds all is well."""
-    ids, seeds, law, distances = [0, 1, 2], 600, plain_law(FULL, [0, 1, 2], 2), []
+    ids, seeds, law, distances = [0, 1, 2], 600, target_distribution(FULL, [0, 1, 2], 2), []
     for shift in 0, 10 ** 6:
         seen = Counter()
         for seed in range(seeds):

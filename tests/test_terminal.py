@@ -11,7 +11,7 @@ import pytest
 import torch
 from rich.console import Console, Group
 
-from nanospec.rules.tree import TreeRound
+from nanospec.speculate import TreeRound
 from nanospec.show.steps import step_text
 from nanospec.show.terminal import View, legend, printable, refuse, round_text
 from nanospec.speculate import Round

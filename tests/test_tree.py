@@ -5,17 +5,20 @@ from functools import partial
 import pytest
 import torch
 
-from nanospec.drafters.guesses import Tree
+from nanospec.draft import Tree
 from nanospec.topology import shape
 from nanospec.drafters.tree import TreeDrafter
 from nanospec.errors import LogitsError, RequestError
 from nanospec.generate import generate
-from nanospec.proof.catchers import Ledger
-from nanospec.proof.walk import TableModel, distance, plain_law, walk
-from nanospec.proof.layers import node_cases, rounds, small_gpt
-from nanospec.proof.trees import DRAFT, FULL, FULL_DRAFT, TABLE, TWO_ONE, TWO_TWO, WARM, tree_checks
+from nanospec.proof.checks import Ledger
+from nanospec.proof.tables import TableModel
+from nanospec.proof.walk import distance, target_distribution, walk
+from nanospec.proof.checks import node_cases, rounds
+from nanospec.proof.tables import small_gpt
+from nanospec.proof.checks import DRAFT, FULL, FULL_DRAFT, TABLE, TWO_ONE, TWO_TWO, WARM, tree_checks
 from nanospec.rules.traversal import verify_traversal
-from nanospec.rules.tree import speculate_tree, verify_tree
+from nanospec.rules.tree import verify_tree
+from nanospec.speculate import speculate_tree
 from nanospec.speculate import ModelDrafter, speculate, tokens_of
 
 GPT, GPT_DRAFT = small_gpt(11, 2, 1), small_gpt(11, 1, 2)
@@ -81,7 +84,7 @@ class Chosen:
 def test_chosen_children_are_judged_as_certain(count):
     law, _ = walk(lambda dice: tuple(tokens_of(speculate_tree(FULL, Chosen(FULL_DRAFT, count), [1, 0], 3,
                                                               dice=dice, **WARM))))
-    assert distance(law, plain_law(FULL, [1, 0], 3, **WARM))[1] < 1e-12
+    assert distance(law, target_distribution(FULL, [1, 0], 3, **WARM))[1] < 1e-12
 
 
 class ChosenTree(TreeDrafter):

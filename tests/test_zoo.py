@@ -10,8 +10,8 @@ import nanospec.rules.tree as tree
 import nanospec.speculate as speculate
 from nanospec.drafters.dynamic import DynamicDrafter
 from nanospec.drafters.tree import TreeDrafter
-from nanospec.proof.catchers import CATCHERS, OF_THE_LAW
-from nanospec.proof.layers import TOLERANCE
+from nanospec.proof.checks import CATCHERS, OF_THE_LAW
+from nanospec.proof.checks import TOLERANCE
 from nanospec.proof.zoo.wings import ALL_BUGS, ALL_CONTROLS
 from nanospec.proof.zoo import BUGS, CONTROLS, Bug, look, planted
 from nanospec.rules.block import verify_block

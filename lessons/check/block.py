@@ -8,7 +8,8 @@ import torch
 from lessons.check.engine import Exercise, wrong
 from lessons.check.seen import Failure, Seen, law_like, look, token, values
 from nanospec.probs import probs
-from nanospec.proof.walk import TableModel, plain_law
+from nanospec.proof.tables import TableModel
+from nanospec.proof.walk import target_distribution
 
 TARGET, DRAFT = TableModel(3, 5, zeros=0), TableModel(3, 6, zeros=0)
 IDS, GAMMA = (1, 0), 2
@@ -60,7 +61,7 @@ def block(dice, target=TARGET, draft=DRAFT, ids=IDS, gamma=GAMMA, kept_of: Calla
 
 
 def block_law(title: str, **changes) -> list[Seen]:
-    return [look(title, lambda dice: block(dice, **changes), plain_law(TARGET, IDS, GAMMA + 1))]
+    return [look(title, lambda dice: block(dice, **changes), target_distribution(TARGET, IDS, GAMMA + 1))]
 
 
 # 5. the first refusal

@@ -9,7 +9,8 @@ import torch
 from lessons.check.block import law_of
 from lessons.check.engine import Exercise, wrong
 from lessons.check.seen import Failure, Row, Seen, look, token, values
-from nanospec.proof.walk import TableModel, plain_law, walk
+from nanospec.proof.tables import TableModel
+from nanospec.proof.walk import target_distribution, walk
 
 TABLES = {"three tokens, two guesses": (TableModel(3, 14, zeros=0), TableModel(3, 314, zeros=0), (1, 0), 2),
           "two tokens, three guesses": (TableModel(2, 3, zeros=0), TableModel(2, 4, zeros=0), (1,), 3),
@@ -83,7 +84,7 @@ def coins_worked(f) -> list[Seen]:
 
 def coins_law(f) -> list[Seen]:
     return [look(f"{name}: the law of {case[3] + 1} tokens", lambda dice, case=case: whole(f, dice, *case),
-                 plain_law(case[0], case[2], case[3] + 1)) for name, case in TABLES.items()]
+                 target_distribution(case[0], case[2], case[3] + 1)) for name, case in TABLES.items()]
 
 
 def coins_kept(f) -> list[Seen]:

@@ -7,8 +7,8 @@ import torch
 from lessons.check.block import DRAFT, GAMMA, IDS, TARGET, block, coin, count, law_of, next_law
 from lessons.check.engine import Exercise, wrong
 from lessons.check.seen import Failure, Row, Seen, look, values
-from nanospec.proof.catchers import expected_kept
-from nanospec.proof.walk import plain_law, walk
+from nanospec.proof.checks import expected_kept
+from nanospec.proof.walk import target_distribution, walk
 
 NEW = 4
 
@@ -57,7 +57,7 @@ def slots_of(f, length: int, gamma: int, kept: int) -> tuple[int, int]:
 
 def rollback_law(f) -> list[Seen]:
     return [look(f"two rounds with caches: the law of {NEW} tokens", lambda dice: two_rounds(f, dice)[0],
-                 plain_law(TARGET, IDS, NEW))]
+                 target_distribution(TARGET, IDS, NEW))]
 
 
 def rollback_pace(f) -> list[Seen]:

@@ -6,8 +6,8 @@ from lessons.check.engine import ANSWERS, Exercise, wrong
 from lessons.check.seen import Failure, Row, Seen, values
 from lessons.check.verdicts import contract, verdict_distances, verdict_values
 from nanospec.dice import Dice
-from nanospec.proof.catchers import DRAFT, TABLE
-from nanospec.proof.walk import distance, plain_law, walk
+from nanospec.proof.checks import DRAFT, TABLE
+from nanospec.proof.walk import distance, target_distribution, walk
 from nanospec.proof.judge import AS_IT_SHIPS, sampler_with
 from nanospec.proof.zoo import BUGS, CONTROLS
 
@@ -78,7 +78,7 @@ OTHERS = {"soft-draft-judged-as-one-hot": 1, "unnormalised-residual": 1, "ratio-
 
 @lru_cache(maxsize=None)
 def truth() -> dict:
-    return plain_law(TABLE, [1], 3, temperature=0.7)
+    return target_distribution(TABLE, [1], 3, temperature=0.7)
 
 
 @lru_cache(maxsize=None)

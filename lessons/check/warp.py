@@ -8,7 +8,8 @@ from lessons.check.block import GAMMA, IDS, block
 from lessons.check.engine import Exercise, wrong
 from lessons.check.seen import Seen, law_like, look, values
 from nanospec.probs import probs
-from nanospec.proof.walk import TableModel, plain_law
+from nanospec.proof.tables import TableModel
+from nanospec.proof.walk import target_distribution
 
 TARGET4, DRAFT4 = TableModel(4, 3), TableModel(4, 4)
 LOGITS = torch.tensor([[0.0, 1.0, 2.0, 3.0], [2.0, -1.0, float("-inf"), 0.5], [5.0, 4.9, -3.0, 0.0],
@@ -41,7 +42,7 @@ def warp_law(f) -> list[Seen]:
         return law_like(f.law(logits.clone(), 0.7, 2), (4,), "law")
     return [look("a block of two guesses, both models through your law: temperature 0.7, top_k 2",
                  lambda dice: block(dice, TARGET4, DRAFT4, law=law),
-                 plain_law(TARGET4, IDS, GAMMA + 1, temperature=0.7, top_k=2))]
+                 target_distribution(TARGET4, IDS, GAMMA + 1, temperature=0.7, top_k=2))]
 
 
 def warped(logits, temperature, top_k, warm=lambda x, t: x / t, kept=lambda k: k, last=lambda x: x.softmax(-1)):

@@ -14,11 +14,12 @@ import torch
 from torch import Tensor
 
 from nanospec.dice import Dice
-from nanospec.generate import Text, plain_step
+from nanospec.generate import plain_step
+from nanospec.text import Text
 from nanospec.bench.measure import measure_costs
 from nanospec.model import GPT, Config, can_pack
 from nanospec.probs import probs
-from nanospec.fast.autotune import median_seconds
+from nanospec.fast.clock import median_seconds
 from nanospec.speculate import ModelDrafter, chain_round
 from nanospec.theory import expected_tokens
 

@@ -13,8 +13,9 @@ from nanospec.drafters.tree import TreeDrafter
 from nanospec.generate import generate
 from nanospec.methods import GUESSES, SHAPED, Method
 from nanospec.model import GPT
-from nanospec.rules.tree import TreeRound, speculate_tree
-from nanospec.fast.autotune import name_of, step_seconds
+from nanospec.speculate import TreeRound, speculate_tree
+from nanospec.fast.autotune import name_of
+from nanospec.fast.clock import step_seconds
 from nanospec.speculate import ModelDrafter, Round, speculate, tokens_of
 from nanospec.theory import acceptance, speedup
 

@@ -1,1 +1,1 @@
-"""Who else can guess. The chain of a draft model is in speculate.py; here is what guesses in other shapes."""
+"""Who else can draft. The chain of a draft model, `ModelDrafter`, is in speculate.py."""

@@ -1,63 +1,86 @@
-"""A chain of guesses whose length is decided while it grows: how far ahead to guess, here and now.
+"""A chain whose length is decided while it grows: how many tokens to draft, here and now.
 
-What may a stopping rule look at? Lemma: whether there is a guess at a place has to be settled before that guess and its
-coin are thrown, and may depend on all else: the text, the guesses and coins before it, the draft's law there, earlier
-rounds. Proof: given whatever was looked at, the place gets its token by keep or replace if there is a guess and from
-p_target if there is none, and either way it has the law p_target. So it does not matter which of the two it was, and
-place after place the text has the target's law.
+What may a stopping rule look at? Everything but the draft token of the place it decides about, and that token's coin:
+the text, the draft tokens and coins before it, the draft's distribution there, earlier rounds.
+Claim: whether there is a draft token at a place may depend on all of these, and the text has the target's distribution.
+Proof. Given whatever was looked at, the place gets its token by accept or reject if there is a draft token, and from
+p_target if there is none. Either way the token is distributed as p_target. So it does not matter which of the two it
+was, and this holds place after place.
 
-A guess that one dislikes is therefore kept, and drafting ends behind it. Were it thrown away, whether there is a guess
-would depend on what it is, and tokens that the rule likes would come out too often.
-Left out: several texts at once, and CUDA graphs: a length that is decided on the way has no fixed shape.
+A draft token that the rule dislikes is therefore kept, and drafting ends behind it. Were it thrown away, whether there
+is a draft token would depend on what it is, and tokens that the rule likes would come out too often.
+Left out: CUDA graphs, since a length that is decided on the way has no fixed shape.
 """
+
+from collections.abc import Sequence
+from copy import copy
 
 import torch
 from torch import Tensor
 
 from nanospec.dice import Dice
+from nanospec.draft import Draft
 from nanospec.drafters.stopping import Fixed
-from nanospec.generate import Law, Text
 from nanospec.model import GPT
-from nanospec.probs import probs
+from nanospec.probs import Sampling, probs
 from nanospec.speculate import ModelDrafter
+from nanospec.text import Text
 from nanospec.theory import acceptance
 
 
 class DynamicDrafter(ModelDrafter):
-    """The drafter of speculate.py, one text at a time; `when`, one of drafters/stopping.py, says when to stop."""
+    """The drafter of speculate.py with at most gamma tokens a round. `when`, one of drafters/stopping.py, says when to
+    stop; every row has a copy of its own.
+    """
 
-    def __init__(self, draft: GPT, when: Fixed):
-        super().__init__(draft)
-        self.when = when
+    def __init__(self, draft: GPT, when: Fixed, gamma: int = 8):
+        super().__init__(draft, gamma)
+        self.when, self.of = when, {}
 
-    def begin(self, text: Text, vocab_size: int) -> None:
-        """A new request, of one text, for a target of that vocabulary: forget the last one, read the prompt."""
-        super().begin(text, vocab_size)
-        self.when.begin()
+    def begin(self, text: Text, rows: Sequence[int], features: Tensor | None) -> None:
+        """New requests: read the prompts, forget what the last requests taught."""
+        super().begin(text, rows, features)
+        for b in rows:
+            self.of[b] = copy(self.when)
+            self.of[b].begin()
 
-    def propose(self, text: Text, gamma: int, law: Law, dice: Dice, upto: int) -> tuple[Tensor, Tensor]:
-        """n guesses, at most gamma, and the law that each was drawn from: (1, n), (1, n, V)."""
-        drafted, self.q_draft, self.sure, self.steps = [], [], [], 0
-        feed, self.cache.length = text.last(2), text.length - 2             # two, always: ModelDrafter says why
-        while len(drafted) < gamma and self.when.goes_on(self.sure):
-            logits = self.draft(feed, self.cache, upto)[:, -1]              # (1, V)
-            self.steps += 1
-            q_draft, own = law(logits), probs(logits)
-            if not self.when.draws(own[0]):
+    def propose(self, text: Text, sampling: Sampling, dice: Dice, upto: int) -> Draft:
+        """Up to gamma draft tokens for every row. Where rows stop at different places, the shorter ones lack the rest."""
+        B, device = len(text.tokens), text.tokens.device
+        feed, tokens, q_draft, steps = text.last(self.unread), [text.last(1)[:, 0]], [], 0
+        self.cache.length = text.length - self.unread
+        self.sure, grows = [[] for _ in range(B)], [True] * B       # sure: the draft's own probability of every token
+        certain = torch.eye(1, text.vocab_size, device=device)
+        while len(tokens) < self.size:
+            grows = [on and self.of[b].goes_on(self.sure[b]) for b, on in enumerate(grows)]
+            if not any(grows):
                 break
-            token = dice.pick(q_draft)
-            drafted.append(token)
-            self.q_draft.append(q_draft)
-            self.sure.append(own[0, token].item())
+            logits = self.draft(feed, self.cache, upto)[:, -1]                                      # (B, V)
+            steps += 1
+            own, q = probs(logits), sampling(logits)
+            grows = [on and self.of[b].draws(own[b]) for b, on in enumerate(grows)]
+            if not any(grows):
+                break
+            on = torch.tensor(grows, device=device)[:, None]
+            tokens.append(dice.pick(torch.where(on, q, certain)))                   # rows that have stopped draw a 0
+            q_draft.append(torch.where(on, q, 0.0))
+            for b, probability in enumerate(own.gather(1, tokens[-1][:, None])[:, 0].tolist()):
+                self.sure[b] += [probability] * grows[b]
             self.cache.length = self.cache.length + feed.shape[1]
-            feed = token[:, None]
-        if drafted:
-            return torch.stack(drafted, 1), torch.stack(self.q_draft, 1)
-        device, vocab_size = text.tokens.device, self.draft.config.vocab_size
-        return text.tokens[:, :0], torch.zeros(1, 0, vocab_size, device=device)
+            feed = tokens[-1][:, None]
+        zeros = torch.zeros(B, text.vocab_size, device=device)
+        q_draft = torch.stack([zeros.to(q_draft[0]) if q_draft else zeros, *q_draft], 1)
+        return Draft(torch.stack(tokens, 1), q_draft, self._parents(len(tokens), device), steps)
 
-    def learn(self, kept: int, p_target: Tensor) -> None:
-        """So many guesses stood; p_target (n + 1, V) are the target's laws at their places and one further."""
-        judged = self.q_draft[:kept + 1]                                    # what stood, and the first that fell
-        betas = [acceptance(p_target[place], q_draft[0]).item() for place, q_draft in enumerate(judged)]
-        self.when.learn(self.sure, kept, betas)
+    def commit(self, draft: Draft, accepted: Tensor, p_target: Tensor, features: Tensor | None) -> None:
+        """Every row's rule learns how many of its draft tokens were accepted."""
+        betas = acceptance(p_target[:, :-1], draft.q_draft[:, 1:]).tolist()
+        for b, count in enumerate(accepted.tolist()):
+            judged = min(count + 1, len(self.sure[b]))              # what was accepted, and the first that was rejected
+            self.of[b].learn(self.sure[b], count, betas[b][:judged])
+
+    def _parents(self, n: int, device: torch.device) -> Tensor | None:
+        """None where every row has n - 1 draft tokens."""
+        if all(len(sure) == n - 1 for sure in self.sure):
+            return None
+        return torch.tensor([[i - 1 if i <= len(sure) else -1 for i in range(n)] for sure in self.sure], device=device)

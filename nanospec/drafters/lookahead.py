@@ -1,9 +1,9 @@
-"""Lookahead decoding: the target guesses its own future, in rows that ride along in its passes. No draft model.
+"""Lookahead decoding: the target drafts its own future, in rows that ride along in its passes. No draft model.
 
 Fu et al. 2024 (arXiv 2402.02057). A window of guessed tokens stands behind the text, W columns of N - 1 levels, and a
 pass of the target says what would follow each column: the next level. The oldest level then goes. What a column held,
 from its oldest token to the answer, is an n-gram that the target has written itself, though behind a guessed past. The
-pool keeps it by its first token; when the text comes to end with that token, the rest is a guess.
+pool keeps it by its first token. When the text comes to end with that token, the rest is drafted.
 
     root - a1 - a2          level 0, a chain          W = 2, N = 3. The later levels of a column hang from its token of
             |    |                                    level 0, each a place further on: the paper's mask is a tree's.
@@ -11,16 +11,16 @@ pool keeps it by its first token; when the text comes to end with that token, th
             |    |                                    the levels, and a1 b1 c1 and a2 b2 c2 are in the pool: b1 c1
           (c1) (c2)                                   waits for a text that ends with a1.
 
-So the window and the pool's n-grams make one tree, which the loop of rules/tree.py judges as any other. It is lossless
-because there is no chance in a guess: all follow from the text and the target's earlier answers, and are judged as
-certain. The window's tokens are judged too, at no cost, and are seldom right: without the pool this is little else than
-Jacobi decoding, 1.02 tokens a call on the pair that ships. With it 1.87, at temperature 0; at 1 only 1.14, for the
-target's likeliest n-gram is then not often the one that it draws.
+So the window and the pool's n-grams make one tree, which the rule judges as any other. It is lossless because nothing
+is drawn: all follows from the text and the target's earlier answers, and every q_draft is one-hot. The window's tokens
+are judged too, at no cost, and are seldom right: without the pool this is little else than Jacobi decoding, 1.02 tokens
+a call on the pair that ships. With it 1.87, at temperature 0; at 1 only 1.14, for the target's likeliest n-gram is then
+not often the one that it draws.
 
 In the authors' code the first column begins with the text's last token; here all begin with a guess, so that each is a
-text of its own, which the target writes on by a token a pass. On that pair it keeps more. Where a round keeps several
-tokens the window stands still, as theirs can; moving it along kept no more. Left out: n-grams of the prompt (copying
-is lookup.py's part), and rows spread over several devices.
+text of its own, which the target writes on by a token a pass. On that pair more is accepted. Where a round accepts
+several tokens the window stands still, as theirs can; moving it along gained nothing. Left out: n-grams of the prompt
+(copying is lookup.py's part), and rows spread over several devices.
 """
 
 from collections.abc import Sequence
@@ -28,17 +28,18 @@ from collections.abc import Sequence
 from torch import Tensor
 
 from nanospec.dice import Dice
-from nanospec.drafters.guesses import Tree
+from nanospec.draft import Draft, Drafter, Tree, check_size
 from nanospec.errors import RequestError
-from nanospec.generate import Law, Text
+from nanospec.probs import Sampling
+from nanospec.text import Text
 
 
-class Lookahead:
-    """A drafter of trees (drafters/tree.py). window: W, columns; ngram: N, tokens of an n-gram; guesses: G, how many
-    n-grams are kept for each first token, the newest ones.
+class Lookahead(Drafter):
+    """Drafts a tree: the window, and the n-grams that begin with the text's last token.
 
-    A tree has at most 1 + (W + G) (N - 1) rows, by default 16, and about 9 as a rule: guesses that begin alike share
-    rows. A target whose call on 30 rows costs what one row costs gains more from (7, 5, 7).
+    window: W, columns; ngram: N, tokens of an n-gram; guesses: G, how many n-grams are kept for each first token, the
+    newest ones. A tree has at most 1 + (W + G) (N - 1) rows, by default 16, and about 9 as a rule: n-grams that begin
+    alike share rows. A target whose call on 30 rows costs what one row costs gains more from (7, 5, 7).
     """
 
     def __init__(self, window: int = 2, ngram: int = 4, guesses: int = 3):
@@ -46,36 +47,46 @@ class Lookahead:
             raise RequestError("lookahead needs a window of 1 or more, n-grams of 2 or more tokens and 0 or more "
                                f"guesses, got {window}, {ngram}, {guesses}")
         self.window, self.ngram, self.guesses = window, ngram, guesses
-        self.size = 1 + (window + guesses) * (ngram - 1)
+        self.size = check_size(1 + (window + guesses) * (ngram - 1), "the draft tokens of lookahead")
+        self.of: dict[int, Columns] = {}
 
-    def begin(self, text: Text, vocab_size: int) -> None:
-        """A new request: an empty pool. The first window repeats the end of the prompt; any filling would do."""
-        end = text.last(self.window + self.ngram - 2)[0].tolist()
-        self.levels = [end[level:level + self.window] for level in range(self.ngram - 1)]   # levels[level][column]
-        self.pool: dict[int, list[list[int]]] = {}      # first token -> the N - 1 that followed it, the newest first
+    def begin(self, text: Text, rows: Sequence[int], features: Tensor | None) -> None:
+        """New requests: empty pools. The first window repeats the end of the prompt; any filling would do."""
+        end = text.last(self.window + self.ngram - 2).tolist()
+        for b in rows:
+            self.of[b] = Columns([end[b][level:level + self.window] for level in range(self.ngram - 1)], self.guesses)
 
-    def propose(self, text: Text, law: Law, dice: Dice) -> Tree:
-        """The window, and the n-grams that begin with the text's last token."""
-        tree, column, self.ends = Tree(text.last(1)[0].tolist()), 0, []     # ends: the last row of every column
+    def propose(self, text: Text, sampling: Sampling, dice: Dice, upto: int) -> Draft:
+        """Behind every row of the text, its window and its pool's n-grams."""
+        return Draft.of([self.of[b].tree(last) for b, (last,) in enumerate(text.last(1).tolist())], text)
+
+    def commit(self, draft: Draft, accepted: Tensor, p_target: Tensor, features: Tensor | None) -> None:
+        """What the target finds likeliest behind every column is the next level; columns go into the pool."""
+        for b, likeliest in enumerate(p_target.argmax(-1).tolist()):
+            self.of[b].advance(likeliest)
+
+
+class Columns:
+    """The window and the pool of one text."""
+
+    def __init__(self, levels: list[list[int]], guesses: int):
+        self.levels, self.guesses = levels, guesses                 # levels[level][column]
+        self.pool: dict[int, list[list[int]]] = {}                  # first token -> the N - 1 after it, the newest first
+
+    def tree(self, last: int) -> Tree:
+        """The window and the n-grams that begin with `last`, the text's last token."""
+        tree, column, self.ends = Tree(last), 0, []                 # ends: the last row of every column
         for first, *later in zip(*self.levels):
-            column = _behind(tree, column, [first])
-            self.ends.append(_behind(tree, column, later))
-        for guess in self.pool.get(tree.tokens[0], []):
-            _behind(tree, 0, guess)
+            column = tree.behind(column, [first])
+            self.ends.append(tree.behind(column, later))
+        for guess in self.pool.get(last, []):
+            tree.behind(0, guess)
         return tree
 
-    def commit(self, path: Sequence[int], p_target: Tensor) -> None:
-        """What the target finds likeliest behind every column is the next level; columns go into the pool."""
-        newest = p_target[self.ends].argmax(-1).tolist()
+    def advance(self, likeliest: list[int]) -> None:
+        """likeliest: behind every row of the tree, the target's likeliest token."""
+        newest = [likeliest[end] for end in self.ends]
         for first, *guess in zip(*self.levels, newest):
             known = [guess] + [other for other in self.pool.get(first, []) if other != guess]
             self.pool[first] = known[:self.guesses]
         self.levels = [*self.levels[1:], newest]
-
-
-def _behind(tree: Tree, row: int, tokens: Sequence[int]) -> int:
-    """Guess `tokens` one after the other behind `row`, and give back the last row; a guess that is there is shared."""
-    for token in tokens:
-        known = tree.find(row, token)
-        row = tree.add(row, token) if known is None else known
-    return row

@@ -1,71 +1,124 @@
-"""Several drafters behind one text, their trees joined into one: a target pass judges the guesses of all.
+"""Several drafters behind one text, their drafts joined into one tree: a target pass verifies the tokens of all.
 
-Miao et al. 2023, SpecInfer (arXiv 2305.09781): the merged token tree of several small models. Here any drafters of
-trees may join: a draft model and a copier, say, of which one is good at prose and the other at what was said before.
+Miao et al. 2023, SpecInfer (arXiv 2305.09781): the merged token tree of several small models. Here any drafters may
+join: a draft model and a copier, say, of which one is good at prose and the other at what was said before.
 
-A guess that two of them share has one row and both their subtrees behind it: a row's children are drawn given its path
-alone, so whose path it was does not matter. Siblings stand in the order in which they were drawn, the first drafter's
-first, and each keeps the law that its own drafter drew it from. That is all the node rule asks for, so the text is
-lossless.
+A token that two of them share has one row, with both their subtrees behind it. That is allowed: a row's children are
+drawn given its path alone, so whose path it was does not matter. Siblings stand in the order in which they were drawn,
+the first drafter's first, and each keeps the q_draft of its own drafter. That is all the node rule asks for, so the
+text is lossless.
 
-What is shared keeps a coin for each drafter that drew it, the later ones as rows of their own with nothing behind. Such
-a coin cannot stand: the first fell, so p_target(x) < q_draft(x) and nothing is left of x. It is there to fall: then its
-law is taken from what is left, as for any other token that drafter could have drawn. Without it the text is wrong,
-because whether a draw is counted would depend on what was drawn. A chosen guess takes away x alone, which is gone.
+What two of them have drawn keeps a coin for each. The second coin is a row of its own, with nothing behind it.
+Claim: it always falls. The first fell, so p_target(x) < q_draft(x) and nothing is left of x.
+Claim: it is needed all the same. When it falls, its q_draft is taken from what is left, as for any other token that its
+drafter could have drawn. Without it the text is wrong: whether a draw is counted would depend on what was drawn.
+A one-hot q_draft takes away x alone, which is gone, so a token that was not drawn needs no second row.
 
-Left out: drawing a second law without what the first has drawn, which would spare those rows; drafting side by side.
+Left out: drawing from the second q_draft without what the first has drawn, which would spare those rows.
 """
 
 from collections.abc import Sequence
 
+import torch
 from torch import Tensor
 
 from nanospec.dice import Dice
-from nanospec.drafters.guesses import Tree
+from nanospec.draft import Draft, Drafter, check_size
 from nanospec.errors import RequestError
-from nanospec.generate import Law, Text
+from nanospec.probs import Sampling
+from nanospec.text import Text
 
 
-class MergedDrafter:
-    """A drafter of trees (drafters/tree.py) made of others, each an object of its own.
+class MergedDrafter(Drafter):
+    """A drafter made of others, each an object of its own.
 
-    Those that choose stand best behind those that draw: what they share then takes no row. A round may keep what one
-    guessed and another did not; a drafter with a cache then has to read that from the text, as TreeDrafter does.
-    Example: of a chain 5 6, drawn, and a chain 5 7, chosen, the tree is 5, and 6 and 7 behind it; were 5 7 drawn too,
+    Those that copy stand best behind those that draw: what they share then takes no row. A round may accept what one
+    drafted and another did not, so each is told how many of the last tokens may be new to it.
+    Example: of a chain 5 6, drawn, and a chain 5 7, copied, the tree is 5, and 6 and 7 behind it. Were 5 7 drawn too,
     it would have a fourth row, the second coin for 5.
     """
 
-    def __init__(self, drafters: Sequence):
+    def __init__(self, drafters: Sequence[Drafter]):
         if not drafters or len(set(map(id, drafters))) < len(drafters):
             raise RequestError("a merged drafter needs one drafter or more, and none of them twice: each remembers "
-                               "what it has guessed")
-        self.drafters, self.size = drafters, 1 + sum(one.size - 1 for one in drafters)
+                               "what it has drafted")
+        self.drafters = list(drafters)
+        self.size = check_size(1 + sum(drafter.size - 1 for drafter in drafters), "the draft tokens of all together")
+        self.layers = sorted({layer for drafter in drafters for layer in drafter.layers})
+        self.deepest = max(drafter.size for drafter in drafters)        # no path is longer than its drafter's draft
 
-    def begin(self, text: Text, vocab_size: int) -> None:
-        """A new request, for all of them."""
-        for one in self.drafters:
-            one.begin(text, vocab_size)
+    @property
+    def columns(self) -> int:
+        return sum(drafter.columns for drafter in self.drafters)
 
-    def propose(self, text: Text, law: Law, dice: Dice) -> Tree:
-        """All their guesses behind one root."""
-        self.trees = [one.propose(text, law, dice) for one in self.drafters]
-        joined = Tree(self.trees[0].tokens[:1], steps=sum(tree.steps for tree in self.trees))
-        self.rows = [_join(joined, tree) for tree in self.trees]
-        return joined
+    def begin(self, text: Text, rows: Sequence[int], features: Tensor | None) -> None:
+        """New requests, for all of them."""
+        for drafter in self.drafters:
+            drafter.unread = max(drafter.unread, self.unread, self.deepest)
+            drafter.begin(text, rows, self._features_of(drafter, features))
 
-    def commit(self, path: Sequence[int], p_target: Tensor) -> None:
-        """Tell each of them how far the kept path was its own, and what the target thought behind its own rows."""
-        for one, tree, rows in zip(self.drafters, self.trees, self.rows):
-            deepest = next((rows.index(row) for row in reversed(path) if row in rows), 0)
-            one.commit(tree.path(deepest), p_target[rows])
+    def propose(self, text: Text, sampling: Sampling, dice: Dice, upto: int) -> Draft:
+        """All their draft tokens behind one root."""
+        self.drafts = [drafter.propose(text, sampling, dice, upto) for drafter in self.drafters]
+        q_draft = torch.cat([draft.q_draft.to(self.drafts[0].q_draft.dtype) for draft in self.drafts], 1)
+        joined = [self._join(b, q_draft[b]) for b in range(len(q_draft))]
+        n = max(len(tokens) for tokens, _, _, _ in joined)
+        device = q_draft.device
+        tokens, parents, origin = (
+            torch.tensor([row + [filling] * (n - len(row)) for row in rows], device=device)
+            for rows, filling in zip(list(zip(*joined))[:3], (0, -1, 0)))
+        q_draft = q_draft.gather(1, origin[:, :, None].expand(-1, -1, q_draft.shape[-1]))
+        self.rows = [[rows[k] for _, _, _, rows in joined] for k in range(len(self.drafts))]
+        return Draft(tokens, q_draft, parents, sum(draft.steps for draft in self.drafts))
 
+    def commit(self, draft: Draft, accepted: Tensor, p_target: Tensor, features: Tensor | None) -> None:
+        """Tell each of them which of its own rows was the last accepted, and what the target thought behind its rows."""
+        ends = accepted.tolist()
+        paths = [self._path(draft, b, row) for b, row in enumerate(ends)]
+        for drafter, own, rows_of in zip(self.drafters, self.drafts, self.rows):
+            last = [max(i for i, row in enumerate(rows) if row in path) for rows, path in zip(rows_of, paths)]
+            at = torch.tensor(rows_of, device=p_target.device)[:, :, None]              # (B, n of its own draft, 1)
+            theirs = self._features_of(drafter, features)
+            if theirs is not None:
+                theirs = theirs.gather(1, at[..., None].expand(-1, -1, *theirs.shape[2:]))
+            drafter.commit(own, torch.tensor(last, device=p_target.device),
+                           p_target.gather(1, at.expand(-1, -1, p_target.shape[-1])), theirs)
 
-def _join(joined: Tree, tree: Tree) -> list[int]:
-    """Put the guesses of `tree` into `joined`: the row at which each of its rows stands there, the root's first."""
-    rows = [0]
-    for parent, token, q_draft in zip(tree.parents[1:], tree.tokens[1:], tree.q_draft[1:]):
-        elder = joined.find(rows[parent], token)
-        if elder is None or q_draft is not None:
-            row = joined.add(rows[parent], token, q_draft)
-        rows.append(row if elder is None else elder)
-    return rows
+    def _features_of(self, drafter: Drafter, features: Tensor | None) -> Tensor | None:
+        """Of all layers' features those that this drafter reads."""
+        if features is None or not drafter.layers:
+            return None
+        return features[:, :, [self.layers.index(layer) for layer in drafter.layers]]
+
+    def _join(self, b: int, q_draft: Tensor) -> tuple[list[int], list[int], list[int], list[list[int]]]:
+        """One text's tree: tokens, parents, of each row which of all the drafts' rows it is, and for every drafter at
+        which row of the tree each of its own rows stands. A row that it lacks stands at the root.
+        """
+        tokens, parents, origin, rows_of, start = [], [-1], [0], [], 0
+        for draft in self.drafts:
+            its_tokens, its_parents, own = draft.of_text(b)
+            drawn = (own.gather(1, draft.tokens[b][:, None])[:, 0] < 1).tolist()        # 1: it could be nothing else
+            tokens, rows = tokens or its_tokens[:1], [0]
+            for i in range(1, len(its_tokens)):
+                if its_parents[i] < 0:
+                    rows.append(0)
+                    continue
+                parent, token = rows[its_parents[i]], its_tokens[i]
+                elder = next((row for row in range(1, len(tokens))
+                              if parents[row] == parent and tokens[row] == token), None)
+                rows.append(len(tokens) if elder is None else elder)
+                if elder is None or drawn[i]:
+                    tokens.append(token)
+                    parents.append(parent)
+                    origin.append(start + i)
+            rows_of.append(rows)
+            start += len(its_tokens)
+        return tokens, parents, origin, rows_of
+
+    @staticmethod
+    def _path(draft: Draft, b: int, row: int) -> set[int]:
+        parents, path = draft.of_text(b)[1], {0}
+        while row > 0:
+            path.add(row)
+            row = parents[row]
+        return path

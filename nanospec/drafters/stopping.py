@@ -1,4 +1,4 @@
-"""When to stop guessing: rules for drafters/dynamic.py, which says what they may look at.
+"""When to stop drafting: rules for drafters/dynamic.py, which says what they may look at.
 
 None keeps anything from one request to the next, and none has a clock: the same request makes the same decisions.
 Left out: rules that are trained (SpecDec++, DISCO), and thresholds that adapt: AdaEDL's, made to follow the acceptance,
@@ -19,8 +19,8 @@ from nanospec.theory import expected_tokens, speedup
 class Fixed:
     """Goes on for as long as it may: the chain of speculate.py. The other rules say where they differ.
 
-    sure: the probability that the draft gave to each guess of the round so far, before temperature, top-k and top-p.
-    The law that a guess was drawn from says less: at temperature 0 that one is certain of everything.
+    sure: the probability that the draft gave to each draft token of the round so far, before temperature, top-k and
+    top-p. The q_draft that a token was drawn from says less: at temperature 0 it is one-hot.
     """
 
     def begin(self) -> None:
@@ -31,15 +31,15 @@ class Fixed:
         return True
 
     def draws(self, own: Tensor) -> bool:
-        """Between call and draw: own (V,) is the draft's law there, before temperature. False: no guess, and stop."""
+        """Between call and draw: own (V,) is the draft's distribution there, before temperature. False: draw none, and stop."""
         return True
 
-    def learn(self, sure: list[float], kept: int, betas: list[float]) -> None:
-        """The round is over: how many guesses stood, and sum min(p_target, q_draft) at the places that were judged."""
+    def learn(self, sure: list[float], accepted: int, betas: list[float]) -> None:
+        """The round is over: how many were accepted, and sum min(p_target, q_draft) at the places that were judged."""
 
 
 class Heuristic(Fixed):
-    """Two more than last time if all stood, else one fewer: the schedule of that name in transformers."""
+    """Two more than last time if all were accepted, else one fewer: the schedule of that name in transformers."""
 
     def __init__(self, start: int = 4):
         self.start = start
@@ -50,12 +50,12 @@ class Heuristic(Fixed):
     def goes_on(self, sure: list[float]) -> bool:
         return len(sure) < self.length
 
-    def learn(self, sure: list[float], kept: int, betas: list[float]) -> None:
-        self.length = len(sure) + 2 if kept == len(sure) else max(1, len(sure) - 1)
+    def learn(self, sure: list[float], accepted: int, betas: list[float]) -> None:
+        self.length = len(sure) + 2 if accepted == len(sure) else max(1, len(sure) - 1)
 
 
 class Confidence(Fixed):
-    """Stops behind a guess that the draft held for less likely than `least`, and keeps it: Draft & Verify, Zhang et al.
+    """Stops behind a token that the draft held for less likely than `least`, and keeps it: Draft & Verify, Zhang et al.
     2023 (arXiv 2309.08168); assistant_confidence_threshold in transformers."""
 
     def __init__(self, least: float = 0.2):
@@ -66,7 +66,7 @@ class Confidence(Fixed):
 
 
 class Entropy(Fixed):
-    """Draws no guess where the draft is undecided: where 1 - sqrt(g H) < least, H being its entropy in nats.
+    """Draws no token where the draft is undecided: where 1 - sqrt(g H) < least, H being its entropy in nats.
 
     AdaEDL, Agrawal et al. 2024 (arXiv 2410.18351). The call that told H is paid for and yields nothing. Example: if
     four tokens are alike, H = 1.39 and 1 - sqrt(.2 H) = .47.
@@ -80,20 +80,21 @@ class Entropy(Fixed):
 
 
 class Goodput(Fixed):
-    """Goes on while further guesses bring more tokens than their time would bring if spent on other rounds.
+    """Goes on while further draft tokens bring more than their time would bring if spent on other rounds.
 
-    Expected tokens per second decide, as in SmartSpec (Liu et al. 2024, arXiv 2406.14066), but guess by guess: one more
-    counts as often as all before it stand, as in SpecDec++ (Huang et al. 2024, arXiv 2405.19715), and how often that is
+    Expected tokens per second decide, as in SmartSpec (Liu et al. 2024, arXiv 2406.14066), but token by token: one
+    more counts as often as all before it are accepted, as in SpecDec++ (Huang et al. 2024, arXiv 2405.19715), and how often that is
     comes from the acceptance seen so far, in eight classes of sureness, older rounds weighing less.
     c, v: a draft step, and a call on 2, 3, ... tokens, in target steps, as measured beforehand (measure.py). It looks
-    ahead as far as v goes: up to most + 1. The first guess is always made: without one there is nothing to learn from.
+    ahead as far as v goes. The first token is always drafted: without one there is nothing to learn from.
 
-    Example: c = .1, v[m] = 1 + .05 (m - 1), alpha = .75. Rounds of 4 are best and make 1.91 tokens a step; one guess
-    more costs .15 steps, worth .29 tokens, and brings .75 if all before it stand: if that is likelier than .38, go on.
+    Example: c = .1, v[m] = 1 + .05 (m - 1), alpha = .75. Rounds of 4 are best and make 1.91 tokens a step; one draft
+    token more costs .15 steps, worth .29 tokens, and brings .75 if all before it are accepted: if that is likelier than
+    .38, go on.
     """
 
     EDGES = [i / 8 for i in range(1, 8)]        # of the classes
-    TRUST = 4.0                                 # each begins as if so many had been judged, (1 + sure) / 2 of them kept
+    TRUST = 4.0                                 # each begins as if so many had been judged, (1 + sure) / 2 of them accepted
     MEMORY = 0.98                               # what a round still weighs when the next one is over
 
     def __init__(self, c: float, v: Mapping[int, float]):
@@ -103,28 +104,28 @@ class Goodput(Fixed):
 
     def begin(self) -> None:
         self.judged = [self.TRUST] * 8
-        self.kept = [self.TRUST * (1 + (i + 0.5) / 8) / 2 for i in range(8)]
+        self.accepted = [self.TRUST * (1 + (i + 0.5) / 8) / 2 for i in range(8)]
         self._settle()
 
     def goes_on(self, sure: list[float]) -> bool:
-        stand = prod(self.kept[i] / self.judged[i] for i in self._classes(sure))
+        stand = prod(self.accepted[i] / self.judged[i] for i in self._classes(sure))
         rows = len(sure) + 1                                            # what the target has to read already
         return not sure or any(
             stand * (expected_tokens(self.alpha, more) - 1)
             > self.rate * (more * self.c + self.v[rows + more] - self.v[rows])
             for more in range(1, max(self.v) - rows + 1))
 
-    def learn(self, sure: list[float], kept: int, betas: list[float]) -> None:
-        self.judged, self.kept = ([self.MEMORY * one for one in sums] for sums in (self.judged, self.kept))
+    def learn(self, sure: list[float], accepted: int, betas: list[float]) -> None:
+        self.judged, self.accepted = ([self.MEMORY * part for part in sums] for sums in (self.judged, self.accepted))
         for i, beta in zip(self._classes(sure), betas):
             self.judged[i] += 1
-            self.kept[i] += beta
+            self.accepted[i] += beta
         self._settle()
 
     def _classes(self, sure: list[float]) -> list[int]:
-        return [bisect(self.EDGES, one) for one in sure]
+        return [bisect(self.EDGES, own) for own in sure]
 
     def _settle(self) -> None:
         """alpha, and the tokens that rounds of the best fixed length would then make of a target step."""
-        self.alpha = sum(self.kept) / sum(self.judged)
+        self.alpha = sum(self.accepted) / sum(self.judged)
         self.rate = max(speedup(self.alpha, tokens - 1, self.c, self.v[tokens]) for tokens in self.v if tokens > 1)

@@ -15,7 +15,7 @@ import torch
 from torch import Tensor
 
 from nanospec.dice import Dice
-from nanospec.generate import Text
+from nanospec.text import Text
 
 BUCKET = 128                # slots; reading up to so many too many costs less than another recording
 Step = Callable[[int], tuple]

@@ -1,4 +1,5 @@
-"""The text we train on: Python's own standard library, which lies on every machine that can run this.
+"""The text we train on: Python's own standard library, which lies on every machine that can run this; and, if one
+asks for more, the Python sources of the packages that nanospec depends on.
 
 Left out: tests, the encodings and generated tables (pages of numbers teach a code model nothing), and whatever is
 not UTF-8. One file in twenty is held out, chosen by a hash of its path so that the choice is the same on every
@@ -6,8 +7,12 @@ machine and does not move when other files come or go.
 """
 
 import hashlib
+import re
 import sysconfig
+from collections.abc import Iterable
+from importlib import metadata
 from pathlib import Path
+from typing import NamedTuple
 
 import torch
 
@@ -19,41 +24,85 @@ SKIPPED_FOLDERS = {"test", "tests", "idle_test", "encodings", "site-packages", "
 SKIPPED_FILES = {"entities.py", "_sysconfigdata", "this.py", "stringprep.py"}
 HELD_OUT_ONE_IN = 20
 
+DEPENDENCIES = ("torch", "numpy", "tiktoken", "matplotlib", "rich")     # as in pyproject.toml
+VENDORED = {"_vendor", "vendored", "extern", "_distutils", "testing"}   # copies of other packages, and tests by a name
+LONGEST = 200_000                                                       # characters; a longer file is mostly a list
+Texts = tuple[list[str], list[str]]                                     # to train on, held out; one string a file
 
-def read_texts(source: Path | None = None) -> tuple[list[str], list[str]]:
+
+class Package(NamedTuple):
+    name: str
+    version: str
+    licence: str
+    files: dict[Path, Path]             # its .py files: the path below site-packages, and where that is here
+
+
+def read_texts(source: Path | None = None) -> Texts:
     """(training texts, held-out texts), one string a file.
 
     source: a file, a folder (its text files, read recursively), or None for the standard library's .py files.
     A single file is split: its last twentieth is held out.
     """
-    if source is None:
-        return _split(Path(sysconfig.get_paths()["stdlib"]), "*.py")
-    source = Path(source)
-    if source.is_dir():
-        return _split(source, "*")
-    text = _read(source)
+    if source is None or Path(source).is_dir():
+        root = Path(source or sysconfig.get_paths()["stdlib"])
+        return _split({path.relative_to(root): path for path in root.rglob("*" if source else "*.py")}, root)
+    text = _read(Path(source))
     if text is None:
         raise TextError(f"{source} is missing or is not UTF-8 text")
     cut = len(text) * (HELD_OUT_ONE_IN - 1) // HELD_OUT_ONE_IN
     return [text[:cut]], [text[cut:]]
 
 
+def read_packages(names: Iterable[str] = DEPENDENCIES) -> Texts:
+    """The same of the sources of these packages and of all that they require."""
+    files = {relative: path for package in packages(names) for relative, path in package.files.items()}
+    kept = {relative: path for relative, path in files.items()
+            if not VENDORED & set(relative.parts) and not _is_table(_read(path) or "")}
+    return _split(kept, "the installed packages")
+
+
+def packages(names: Iterable[str] = DEPENDENCIES) -> list[Package]:
+    """These packages and all that they require, extras left out, as far as they are installed here, by name."""
+    found, wanted = {}, list(names)
+    while wanted:
+        name = re.sub(r"[-_.]+", "-", wanted.pop()).lower()
+        if name in found:
+            continue
+        try:
+            about = metadata.distribution(name)
+        except metadata.PackageNotFoundError:           # required only on other systems, or by other Pythons
+            continue
+        files = {Path(file): Path(file.locate()) for file in about.files or [] if file.suffix == ".py"}
+        found[name] = Package(name, about.version, _licence(about.metadata), files)
+        wanted += [re.match(r"[\w.-]+", line)[0] for line in about.requires or [] if not re.search(r"extra\s*==", line)]
+    return [found[name] for name in sorted(found)]
+
+
 def held_out(relative_path: str) -> bool:
     """True for about one path in twenty, always the same ones."""
-    return int(hashlib.sha256(relative_path.encode()).hexdigest(), 16) % HELD_OUT_ONE_IN == 0
+    digest = hashlib.sha256(relative_path.encode(errors="surrogateescape")).hexdigest()     # names are any bytes
+    return int(digest, 16) % HELD_OUT_ONE_IN == 0
 
 
-def _split(root: Path, pattern: str) -> tuple[list[str], list[str]]:
+def to_ids(texts: list[str], tokenizer: Tokenizer) -> torch.Tensor:
+    """All texts as one row of ids (N,), int64, an end-of-text token before each and after the last."""
+    ids = [tokenizer.end_of_text]
+    for text in texts:
+        ids += tokenizer.encode(text) + [tokenizer.end_of_text]
+    return torch.tensor(ids)
+
+
+def _split(files: dict[Path, Path], where: Path | str) -> Texts:
+    """files: the path by which a file is known, and where it lies."""
     train, held = [], []
-    for path in sorted(root.rglob(pattern)):
-        relative = path.relative_to(root)
+    for relative, path in sorted(files.items()):
         if SKIPPED_FOLDERS & set(relative.parts[:-1]) or any(path.name.startswith(s) for s in SKIPPED_FILES):
             continue
         text = _read(path)
         if text:
             (held if held_out(relative.as_posix()) else train).append(text)
     if not train or not held:
-        raise TextError(f"{root} has too few text files: {len(train)} to train on, {len(held)} held out")
+        raise TextError(f"{where} has too few text files: {len(train)} to train on, {len(held)} held out")
     return train, held
 
 
@@ -65,9 +114,14 @@ def _read(path: Path) -> str | None:
     return None if "\0" in text else text
 
 
-def to_ids(texts: list[str], tokenizer: Tokenizer) -> torch.Tensor:
-    """All texts as one row of ids (N,), int64, an end-of-text token before each and after the last."""
-    ids = [tokenizer.end_of_text]
-    for text in texts:
-        ids += tokenizer.encode(text) + [tokenizer.end_of_text]
-    return torch.tensor(ids)
+def _is_table(text: str) -> bool:
+    """Written by a program, or too long, or with more than one digit in ten characters."""
+    return (len(text) > LONGEST or "generated" in text[:600].lower()
+            or sum(map(text.count, "0123456789")) > len(text) / 10)
+
+
+def _licence(about: metadata.PackageMetadata) -> str:
+    """By its SPDX expression, else by its classifier, else the first line of what it says itself."""
+    classifiers = [line.split(" :: ")[-1] for line in about.get_all("Classifier", []) if line.startswith("License ::")]
+    words = (about.get("License") or "").strip().splitlines()
+    return about.get("License-Expression") or " AND ".join(classifiers) or (words[0] if words else "unknown")

@@ -7,10 +7,10 @@ import sys
 import torch
 
 from nanospec.files.checkpoint import load_pair
-from nanospec.proof.catchers import OF_THE_LAW
+from nanospec.proof.checks import OF_THE_LAW
 from nanospec.proof.judge import long_run
-from nanospec.proof.layers import TOLERANCE, checks, run
-from nanospec.proof.trees import tree_checks
+from nanospec.proof.checks import TOLERANCE, checks, run
+from nanospec.proof.checks import tree_checks
 from nanospec.proof.zoo.wings import ALL_BUGS, ALL_CONTROLS
 from nanospec.proof.zoo import look
 

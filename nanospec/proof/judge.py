@@ -20,9 +20,9 @@ from nanospec.files.checkpoint import Pair, load_pair
 from nanospec.dice import Dice
 from nanospec.errors import LogitsError
 from nanospec.probs import probs
-from nanospec.proof.catchers import DRAFT, TABLE
-from nanospec.proof.walk import LawOf, WalkingDice, distance, plain_law, walk
-from nanospec.proof.layers import TOLERANCE
+from nanospec.proof.checks import DRAFT, TABLE
+from nanospec.proof.walk import Distribution, WalkingDice, distance, target_distribution, walk
+from nanospec.proof.checks import TOLERANCE
 from nanospec.proof.stats import Fit, goodness_of_fit, pit
 from nanospec.proof.zoo import BUGS, Bug, changed
 
@@ -77,7 +77,7 @@ def judge(sampler: Sampler, target, draft=None, ids: Sequence[int] = (0,), new: 
     """
     law = target if isinstance(target, Mapping) else None
     if law is None and target.config.vocab_size ** new <= LARGEST_LAW:
-        law = plain_law(target, ids, new, **settings)
+        law = target_distribution(target, ids, new, **settings)
     drawn = [tuple(sampler(Dice([seed + i]))) for i in range(samples)]
     if any(len(tokens) != new for tokens in drawn):
         return Verdict(True, f"it returned {min(map(len, drawn))} to {max(map(len, drawn))} tokens where {new} were "
@@ -117,7 +117,7 @@ class _Unwalkable(Exception):
     """It brings its own chance, or would take too long."""
 
 
-def walked(sampler: Sampler) -> LawOf | None:
+def walked(sampler: Sampler) -> Distribution | None:
     """The sampler's exact law, if all of its chance goes through the dice it is given."""
     runs = 0
 
@@ -143,9 +143,9 @@ def sampler_with(bug: Bug, target, draft, ids: Sequence[int], new: int, gamma: i
 
 
 @lru_cache(maxsize=8)       # a class hands in the same exercise many times
-def laws_of_the_zoo(target, draft, ids: tuple[int, ...], new: int, gamma: int, **settings) -> list[tuple[str, LawOf]]:
+def laws_of_the_zoo(target, draft, ids: tuple[int, ...], new: int, gamma: int, **settings) -> list[tuple[str, Distribution]]:
     """(name, law) of every bug of speculate.py that changes what it writes here."""
-    truth, laws = plain_law(target, ids, new, **settings), []
+    truth, laws = target_distribution(target, ids, new, **settings), []
     for bug in BUGS:
         if bug.file == "speculate":
             try:

@@ -1,26 +1,24 @@
-"""Walk every decision: run the very code that ships, with dice that try each outcome in turn, and add up the law.
+"""Walk every decision: run the very code that ships, with dice that try each outcome in turn, and add up what comes out.
 
 Depth first, by replay: each run follows the choices noted so far, takes the first outcome at every new one, and at its
 end the last choice that has another outcome moves on. What comes out is not an estimate. (Pyro's
 `iter_discrete_traces` does the same for probabilistic programs.)
 
-Left out: what has no outcome to walk, such as re-used randomness (a Dice cannot hand out a column twice, and
-tests/test_dice.py says so) and speed.
+Left out: what has no outcome to walk, such as re-used randomness (contract.py keeps a ledger of it) and speed.
 """
 
 from collections import defaultdict
 from collections.abc import Callable, Hashable, Sequence
 from itertools import product
+from math import prod
 
 import torch
 from torch import Tensor
 
-from nanospec.cache import Cache
 from nanospec.generate import generate
-from nanospec.model import Config
 
 Outcome = Hashable
-LawOf = dict[Outcome, float]
+Distribution = dict[Outcome, float]
 
 
 class WalkingDice:
@@ -28,6 +26,7 @@ class WalkingDice:
 
     def __init__(self):
         self.choices: list[list] = []       # [possible outcomes, their probabilities, which one is being followed]
+        self.column = 0                     # a Dice counts its uniforms; here there are none
         self.rewind()
 
     def rewind(self) -> None:
@@ -51,8 +50,13 @@ class WalkingDice:
         return torch.tensor(heads, device=prob.device).view(prob.shape).bool()
 
     def pick(self, weights: Tensor) -> Tensor:
-        """weights (B, V) -> (B,)."""
-        return torch.tensor([self._choose(row) for row in weights.tolist()], device=weights.device)
+        """weights (B, V) -> (B,), or (B, n, V) -> (B, n)."""
+        drawn = [self._choose(row) for row in weights.flatten(0, -2).tolist()]
+        return torch.tensor(drawn, device=weights.device).view(weights.shape[:-1])
+
+    def of_row(self, b: int) -> "WalkingDice":
+        """A decision is a decision, whichever row it is made for."""
+        return self
 
     def _choose(self, weights: list[float]) -> int:
         total = sum(weights)
@@ -71,30 +75,30 @@ class WalkingDice:
         return possible[which]
 
 
-def walk(play: Callable[[WalkingDice], Outcome]) -> tuple[LawOf, int]:
-    """The exact law of what `play(dice)` returns, and how many paths there are."""
-    dice, law, paths = WalkingDice(), defaultdict(float), 0
+def walk(play: Callable[[WalkingDice], Outcome]) -> tuple[Distribution, int]:
+    """The exact distribution of what `play(dice)` returns, and how many paths there are."""
+    dice, found, paths = WalkingDice(), defaultdict(float), 0
     while True:
         dice.rewind()
-        law[play(dice)] += dice.weight
+        found[play(dice)] += dice.weight
         paths += 1
         if not dice.advance():
             break
-    if abs(sum(law.values()) - 1) > 1e-9:
-        raise AssertionError(f"the paths' probabilities add up to {sum(law.values())}")
-    return dict(law), paths
+    if abs(sum(found.values()) - 1) > 1e-9:
+        raise AssertionError(f"the paths' probabilities add up to {sum(found.values())}")
+    return dict(found), paths
 
 
-def walk_by_prefix(play: Callable[[tuple, int, WalkingDice], tuple], new: int) -> tuple[LawOf, int]:
-    """The exact law of `new` tokens written round by round, by dynamic programming over what is committed so far.
+def walk_by_prefix(play: Callable[[tuple, int, WalkingDice], tuple], new: int) -> tuple[Distribution, int]:
+    """The exact distribution of `new` tokens written round by round, by dynamic programming over the committed text.
 
     play(prefix, left, dice) -> the 1 to `left` tokens one fresh round adds behind `prefix`. Far fewer paths than
     `walk`, and blind to whatever is carried from one round to the next: both are used.
     """
-    law, paths = {(): 1.0}, 0
-    while any(len(prefix) < new for prefix in law):
+    found, paths = {(): 1.0}, 0
+    while any(len(prefix) < new for prefix in found):
         longer = defaultdict(float)
-        for prefix, weight in law.items():
+        for prefix, weight in found.items():
             if len(prefix) == new:
                 longer[prefix] += weight
                 continue
@@ -102,81 +106,36 @@ def walk_by_prefix(play: Callable[[tuple, int, WalkingDice], tuple], new: int) -
             paths += walked
             for tokens, probability in added.items():
                 longer[prefix + tokens] += weight * probability
-        law = dict(longer)
-    return law, paths
+        found = dict(longer)
+    return found, paths
 
 
-def plain_law(target, ids: Sequence[int], new: int, **settings) -> LawOf:
-    """The law of the next `new` tokens as `generate` draws them: what everything is compared with."""
+def target_distribution(target, ids: Sequence[int], new: int, **settings) -> Distribution:
+    """Of the next `new` tokens, as `generate` draws them: what everything is compared with."""
     return walk(lambda dice: tuple(generate(target, ids, max_new_tokens=new, dice=dice, **settings)))[0]
 
 
-def completed(law: LawOf, target, ids: Sequence[int], new: int, **settings) -> LawOf:
-    """Every shorter outcome in `law` continued to `new` tokens by the target itself."""
+def completed(found: Distribution, target, ids: Sequence[int], new: int, **settings) -> Distribution:
+    """Every shorter outcome in `found` continued to `new` tokens by the target itself."""
     whole = defaultdict(float)
-    for tokens, weight in law.items():
-        rest = plain_law(target, [*ids, *tokens], new - len(tokens), **settings) if len(tokens) < new else {(): 1.0}
+    for tokens, weight in found.items():
+        rest = {(): 1.0}
+        if len(tokens) < new:
+            rest = target_distribution(target, [*ids, *tokens], new - len(tokens), **settings)
         for more, probability in rest.items():
             whole[tokens + more] += weight * probability
     return dict(whole)
 
 
-def product_law(*laws: LawOf) -> LawOf:
-    """The joint law of independent outcomes."""
+def product_of(*parts: Distribution) -> Distribution:
+    """The joint distribution of independent outcomes."""
     joint = {}
-    for outcomes in product(*(law.items() for law in laws)):
-        weight = 1.0
-        for _, probability in outcomes:
-            weight *= probability
-        joint[tuple(outcome for outcome, _ in outcomes)] = weight
+    for outcomes in product(*(part.items() for part in parts)):
+        joint[tuple(outcome for outcome, _ in outcomes)] = prod(probability for _, probability in outcomes)
     return joint
 
 
-def distance(law: LawOf, truth: LawOf) -> tuple[float, float]:
+def distance(found: Distribution, truth: Distribution) -> tuple[float, float]:
     """(greatest error of any outcome's probability, total variation)."""
-    errors = [abs(law.get(outcome, 0.0) - truth.get(outcome, 0.0)) for outcome in law.keys() | truth.keys()]
+    errors = [abs(found.get(outcome, 0.0) - truth.get(outcome, 0.0)) for outcome in found.keys() | truth.keys()]
     return max(errors), sum(errors) / 2
-
-
-class TableModel:
-    """A language model that is a table: every context, whole and in order, has a law of its own.
-
-    It stands where a GPT stands and keeps its context in a real `Cache`: its keys are the tokens themselves. Feed it
-    from a cache that was not rolled back, or that misses a token, and it answers for another context. Thousands of
-    paths a second; about one probability in four is zero.
-    """
-
-    CONTEXTS = 9973     # rows of the table; a context is hashed to one
-
-    def __init__(self, vocab_size: int, seed: int, zeros: float = 0.25):
-        self.config = Config(vocab_size, context=64, layers=1, channels=1, heads=1, kv_heads=1, hidden=1)
-        self.device, self.dtype = torch.device("cpu"), torch.float64
-        made = torch.Generator().manual_seed(seed)
-        table = torch.rand(self.CONTEXTS, vocab_size, generator=made, dtype=self.dtype)
-        gone = torch.rand(self.CONTEXTS, vocab_size, generator=made) < zeros
-        gone[torch.arange(self.CONTEXTS), table.argmax(-1)] = False                        # somebody must be left
-        self.logits = table.log().masked_fill(gone, float("-inf"))
-
-    def new_cache(self, rows: int, slots: int) -> Cache:
-        return Cache(rows, layers=1, kv_heads=1, rope=torch.zeros(2, slots, 1, dtype=self.dtype))
-
-    def __call__(self, tokens: Tensor, cache: Cache | None = None, upto: int | None = None,
-                 positions: Tensor | None = None, sees: Tensor | None = None) -> Tensor:
-        """tokens (B, T) -> logits (B, T, V), by the contract of GPT.forward; it has no use for positions."""
-        rows, T = tokens.shape
-        cache = cache or self.new_cache(rows, T)
-        slots = cache.next_slots(T)
-        key = tokens.to(self.dtype)[:, None, :, None]
-        kept, _ = cache.write(0, slots, key, key, int(slots.max()) + 1 if upto is None else upto)
-        kept = kept[:, 0, :, 0].long().tolist()
-        if sees is not None:                # a token's context is what it sees, in the order of the slots
-            return torch.stack([self.logits[[self._hash([row[slot] for slot in seen.nonzero()[:, 0].tolist()])
-                                             for seen in rows]] for row, rows in zip(kept, sees)])
-        return torch.stack([self.logits[[self._hash(row[:slot + 1]) for slot in at]]
-                            for row, at in zip(kept, slots.tolist())])
-
-    def _hash(self, context: list[int]) -> int:
-        h = 1
-        for token in context:
-            h = (h * 31 + token + 1) % self.CONTEXTS
-        return h

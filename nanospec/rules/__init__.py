@@ -1,1 +1,3 @@
-"""Who else can decide. The chain's rule, keep or replace, is in speculate.py."""
+"""Who decides: which draft tokens are accepted, and which token follows. `verify`, the rule for chains, is in
+speculate.py.
+"""

@@ -9,7 +9,8 @@ from rich.tree import Tree as Branches
 from torch import Tensor
 
 from nanospec.dice import Dice
-from nanospec.rules.tree import TreeRound, without
+from nanospec.probs import without
+from nanospec.speculate import TreeRound
 from nanospec.show.terminal import BONUS, KEPT, REFUSED, REPLACED, Decode, visible
 from nanospec.speculate import Round
 

@@ -17,8 +17,8 @@ from dataclasses import dataclass
 from importlib import import_module
 from types import FunctionType
 
-from nanospec.proof.catchers import CATCHERS
-from nanospec.proof.layers import TOLERANCE
+from nanospec.proof.checks import CATCHERS
+from nanospec.proof.checks import TOLERANCE
 
 
 @dataclass(frozen=True)

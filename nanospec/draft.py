@@ -1,0 +1,159 @@
+"""What a drafter hands over and a rule judges: the page to read before writing a drafter or a rule.
+
+A draft is n rows for each of B texts. Row 0 is the last committed token, which the target has not read yet. Every other
+row is a draft token that stands behind its parent's. A chain is the tree in which row i hangs from row i - 1.
+
+    1 - 2 - 4       parents [-1, 0, 1, 1, 2]: two draft tokens, 2 and 3, stand behind row 1, and 4 behind row 2.
+        3           Siblings stand in the order in which they were drawn.
+"""
+
+from collections.abc import Callable, Sequence
+from typing import NamedTuple, Protocol
+
+import torch
+from torch import Tensor
+
+from nanospec.dice import Dice
+from nanospec.errors import RequestError
+from nanospec.probs import Sampling
+from nanospec.text import Text
+
+MOST_ROWS = 4096        # of a draft; more would need masks of gigabytes
+
+
+class Draft(NamedTuple):
+    """tokens: (B, n) int64, row 0 the last committed token.
+    q_draft: (B, n, V), the distribution that each row was drawn from, given its path and its elder siblings. It is
+        one-hot where nothing was drawn, and zeros in row 0 and in rows that a text lacks.
+    parents: (B, n) int64, parents[b, i] < i, and -1 for row 0 and for rows that text b lacks. None: a chain.
+    steps: calls of a draft model that it took.
+    """
+
+    tokens: Tensor
+    q_draft: Tensor
+    parents: Tensor | None = None
+    steps: int = 0
+
+    def ancestors(self) -> Tensor:
+        """(B, n, n) bool: [b, i, j] says that row j is row i or an ancestor of it. A target's row sees just these."""
+        n, device = self.tokens.shape[1], self.tokens.device
+        count = torch.arange(n, device=device)
+        reach = torch.eye(n, device=device) + (self.parents[:, :, None] == count)       # itself and its parent
+        for _ in range((n - 1).bit_length()):
+            reach = (reach @ reach).clamp(max=1)                                        # twice as far
+        return reach.bool()
+
+    def path(self, accepted: Tensor, ancestors: Tensor | None) -> tuple[Tensor, Tensor]:
+        """accepted (B,), the last row that was accepted -> the rows from the root to it, and how many draft tokens they
+        are: (B, n), whose first count + 1 mean something, and count (B,). ancestors: None of a chain.
+        """
+        if ancestors is None:
+            return torch.arange(self.tokens.shape[1], device=accepted.device).expand_as(self.tokens), accepted
+        on_path = ancestors[torch.arange(len(accepted), device=accepted.device), accepted]          # (B, n)
+        return (~on_path).long().argsort(dim=-1, stable=True), on_path.sum(-1) - 1      # a parent stands before its child
+
+    def of_text(self, b: int) -> tuple[list[int], list[int], Tensor]:
+        """Tokens, parents and q_draft (n, V) of one text. Waits for the device."""
+        n = self.tokens.shape[1]
+        parents = list(range(-1, n - 1)) if self.parents is None else self.parents[b].tolist()
+        return self.tokens[b].tolist(), parents, self.q_draft[b]
+
+    @staticmethod
+    def of(trees: Sequence["Tree"], text: Text, steps: int = 0) -> "Draft":
+        """A tree for each text, padded to one size. No token in them was drawn, so every q_draft is one-hot."""
+        n, device = max(len(tree.tokens) for tree in trees), text.tokens.device
+        lacking = [n - len(tree.tokens) for tree in trees]
+        tokens = torch.tensor([tree.tokens + [0] * less for tree, less in zip(trees, lacking)], device=device)
+        q_draft = torch.zeros(*tokens.shape, text.vocab_size, device=device)
+        q_draft.scatter_(2, tokens[:, :, None], 1.0)[:, 0] = 0
+        if all(tree.parents == list(range(-1, n - 1)) for tree in trees):
+            return Draft(tokens, q_draft, None, steps)
+        parents = torch.tensor([tree.parents + [-1] * less for tree, less in zip(trees, lacking)], device=device)
+        q_draft[:, 1:] *= (parents[:, 1:, None] >= 0)
+        return Draft(tokens, q_draft, parents, steps)
+
+
+class Tree:
+    """A draft of one text, built row by row, of tokens that were chosen and not drawn."""
+
+    def __init__(self, token: int):
+        self.tokens, self.parents = [token], [-1]
+
+    def add(self, parent: int, token: int) -> int:
+        """A draft token behind row `parent`; its own row."""
+        self.tokens.append(token)
+        self.parents.append(parent)
+        return len(self.tokens) - 1
+
+    def behind(self, row: int, tokens: Sequence[int]) -> int:
+        """Put `tokens` one after the other behind `row`, and give back the last row. A row that is there is shared."""
+        for token in tokens:
+            same = (child for child, parent in enumerate(self.parents) if parent == row and self.tokens[child] == token)
+            child = next(same, None)
+            row = self.add(row, token) if child is None else child
+        return row
+
+
+class Drafter(Protocol):
+    """Who proposes. It may keep what it likes from round to round, for every row, but never a random number.
+
+    size: the most rows of a draft, row 0 among them.
+    layers: the target's layers whose features it reads; () for none.
+    columns: the most uniforms that a proposal takes.
+    unread: so many of a text's last tokens may be new to it. After its own rounds these are the replacement or bonus
+        token, and the last draft token, which it has drawn but not read. MergedDrafter says more.
+    """
+
+    size: int
+    layers: Sequence[int] = ()
+    unread: int = 2
+
+    @property
+    def columns(self) -> int:
+        return self.size - 1
+
+    def begin(self, text: Text, rows: Sequence[int], features: Tensor | None) -> None:
+        """These rows of `text` hold new requests, whose prompts have been read but for their last token.
+
+        features: (len(rows), T, len(layers), C), the target's own for every token it has read of them.
+        Raises RequestError where it cannot draft for this text.
+        """
+
+    def propose(self, text: Text, sampling: Sampling, dice: Dice, upto: int) -> Draft:
+        """A draft for every row of `text`. upto: slots of a cache to read, at least length + size - 1 of every row.
+
+        The text may have shrunk since the last round: what is committed is `text`, and nothing else.
+        """
+
+    def commit(self, draft: Draft, accepted: Tensor, p_target: Tensor, features: Tensor | None) -> None:
+        """How the round ended, in every row. accepted (B,): the last row accepted. p_target (B, n, V).
+
+        features (B, n, len(layers), C): what the target put out for every row of the draft.
+        """
+
+
+Rule = Callable[[Draft, Tensor, Dice], tuple[Tensor, Tensor]]
+"""(draft, p_target (B, n, V), dice) -> accepted (B,), the last row accepted, and token (B,), which follows it. In a tree
+the last row determines the path; in a chain it is the number of accepted draft tokens."""
+
+
+def check_size(rows: int, what: str) -> int:
+    """The rows of a draft; RequestError if there are no draft tokens, or more than anyone could verify."""
+    if rows < 2:
+        raise RequestError(f"{what} must be at least 1, got {rows - 1}")
+    if rows > MOST_ROWS:
+        raise RequestError(f"{what}: a draft has at most {MOST_ROWS - 1} tokens, asked for {rows - 1}")
+    return rows
+
+
+def each_text(rule: Callable[[list[int], list[int], Tensor, Tensor, Dice], tuple[int, Tensor]]) -> Rule:
+    """A rule for one text, (tokens, parents, q_draft (n, V), p_target (n, V), dice) -> (row, what is left (V,)), as a
+    rule for B.
+    """
+    def rule_for_all(draft: Draft, p_target: Tensor, dice: Dice) -> tuple[Tensor, Tensor]:
+        alone = [dice.of_row(b) for b in range(len(p_target))]
+        ends = [rule(*draft.of_text(b), p_target[b], die) for b, die in enumerate(alone)]
+        dice.column = max(die.column for die in alone)
+        accepted = torch.tensor([row for row, _ in ends], device=p_target.device)
+        return accepted, torch.cat([die.pick(left[None]) for die, (_, left) in zip(alone, ends)])
+    return rule_for_all

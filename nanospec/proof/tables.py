@@ -1,0 +1,77 @@
+"""Models small enough to walk: language models that are tables, and a tiny GPT whose distributions are far from uniform."""
+
+from collections.abc import Sequence
+
+import torch
+from torch import Tensor
+
+from nanospec.cache import Cache
+from nanospec.model import GPT, Config
+
+
+class TableModel:
+    """A language model that is a table: every context, whole and in order, has a distribution of its own.
+
+    It stands where a GPT stands and keeps its context in a real `Cache`: its keys are the tokens themselves. Feed it
+    from a cache that was not rolled back, or that misses a token, and it answers for another context. Thousands of
+    paths a second. zeros: about that share of the probabilities is 0. ties: every second context has likeliest tokens
+    that tie. Its only layer puts out the context's number: the feature that a drafter may ask for.
+    """
+
+    CONTEXTS = 9973     # rows of the table; a context is hashed to one
+
+    def __init__(self, vocab_size: int, seed: int, zeros: float = 0.25, ties: bool = False, context: int = 64):
+        self.config = Config(vocab_size, context=context, layers=1, channels=1, heads=1, kv_heads=1, hidden=1)
+        self.device, self.dtype = torch.device("cpu"), torch.float64
+        made = torch.Generator().manual_seed(seed)
+        table = torch.rand(self.CONTEXTS, vocab_size, generator=made, dtype=self.dtype)
+        gone = torch.rand(self.CONTEXTS, vocab_size, generator=made) < zeros
+        gone[torch.arange(self.CONTEXTS), table.argmax(-1)] = False                        # somebody must be left
+        if ties:
+            tied = (torch.rand(self.CONTEXTS, vocab_size, generator=made) < 0.5) & ~gone
+            tied[::2] = False
+            table = torch.where(tied, table.amax(-1, keepdim=True), table)
+        self.logits = table.log().masked_fill(gone, float("-inf"))
+
+    def new_cache(self, rows: int, slots: int) -> Cache:
+        return Cache(rows, layers=1, kv_heads=1, rope=torch.zeros(2, slots, 1, dtype=self.dtype))
+
+    def __call__(self, tokens: Tensor, cache: Cache | None = None, upto: int | None = None,
+                 positions: Tensor | None = None, sees: Tensor | None = None,
+                 layers: Sequence[int] = ()) -> Tensor | tuple[Tensor, Tensor]:
+        """tokens (B, T) -> logits (B, T, V), by the contract of GPT.forward; it has no use for positions."""
+        rows, T = tokens.shape
+        cache = cache or self.new_cache(rows, T)
+        slots = cache.next_slots(T)
+        key = tokens.to(self.dtype)[:, None, :, None]
+        kept, _ = cache.write(0, slots, key, key, int(slots.max()) + 1 if upto is None else upto)
+        kept = kept[:, 0, :, 0].long().tolist()
+        if sees is None:
+            seen = [[row[:slot + 1] for slot in at] for row, at in zip(kept, slots.tolist())]
+        else:                               # a token's context is what it sees, in the order of the slots
+            seen = [[[token for token, visible in zip(row, mask) if visible] for mask in masks]
+                    for row, masks in zip(kept, sees.tolist())]
+        number = torch.tensor([[self._hash(context) for context in contexts] for contexts in seen])
+        return (self.logits[number], number[:, :, None, None].to(self.dtype)) if layers else self.logits[number]
+
+    def _hash(self, context: list[int]) -> int:
+        h = 1
+        for token in context:
+            h = (h * 31 + token + 1) % self.CONTEXTS
+        return h
+
+
+def small_gpt(vocab_size: int, layers: int, seed: int, context: int = 96) -> GPT:
+    """A random GPT in float64 whose distributions are far from uniform, and from those of another seed."""
+    with torch.random.fork_rng(devices=[]):
+        torch.manual_seed(seed)
+        model = GPT(Config(vocab_size, context=context, layers=layers, channels=16, heads=2, kv_heads=1, hidden=24))
+    for weight in model.parameters():
+        weight.data *= 12.0 if weight.dim() == 2 else 1.0
+    return model.double().requires_grad_(False).eval()
+
+
+def prompts_of(vocab_size: int, count: int, longest: int) -> list[list[int]]:
+    """Random prompts of 1 to `longest` tokens."""
+    made = torch.Generator().manual_seed(count)
+    return [torch.randint(vocab_size, (1 + i % longest,), generator=made).tolist() for i in range(count)]

@@ -1,0 +1,237 @@
+"""How the pair is trained: batches dealt out by seed and step, three losses, and a state that can be put aside.
+
+Step s sees a batch that is a function of the seed and s alone, and nothing else is random, so the same seed and steps
+give the same model on the same machine, resumed or not. (On CUDA, kernels that add in no fixed order can make the
+last bits differ.) Left out: more than one device, dropout, averages of weights.
+"""
+
+import copy
+import hashlib
+import math
+import os
+from dataclasses import dataclass
+from pathlib import Path
+from typing import NamedTuple
+
+import torch
+import torch.nn.functional as F
+from torch import Tensor
+
+from nanospec.errors import NanospecError, PairError, TextError, one_line
+from nanospec.files.checkpoint import load_saved, save_atomically, save_model
+from nanospec.files.corpus import to_ids
+from nanospec.files.tokenizer import Tokenizer
+from nanospec.model import GPT, Config
+
+PHASES = ("target", "draft", "distil")
+FILES = ("ranks.tiktoken", "target.pt", "draft.pt", "training.pt")
+WARM_UP, COOL_DOWN = 100, 0.4       # steps of rising learning rate; the fraction of the steps over which it falls to 0
+PROMPT, AT_ONCE = 64, 4096          # tokens of real text before what the target samples; texts it samples at once
+
+
+@dataclass
+class Size:
+    """The one dial. Steps are for: the target on text, the draft on text, the draft on the target's probabilities."""
+
+    target: Config
+    draft: Config
+    batch: int                                      # texts of `context` tokens in a step
+    steps: tuple[int, int, int]
+    rate: tuple[float, float, float]                # top learning rates
+    held_out_every: int                             # steps between looks at the held-out text
+    muon: bool = False                              # Muon for the blocks' matrices, AdamW for the rest
+    sampled: int = 0                                # in `distil`, half of every batch is taken from so many texts
+                                                    # that the target has written itself
+
+
+class HeldOut(NamedTuple):
+    """A held-out text, all its files in a row."""
+
+    name: str
+    ids: Tensor
+    bytes: int
+
+    @classmethod
+    def of(cls, name: str, texts: list[str], tokenizer: Tokenizer, device) -> "HeldOut":
+        return cls(name, to_ids(texts, tokenizer).to(device), sum(len(text.encode()) for text in texts))
+
+    def bits(self, loss: float) -> float:
+        """Nats per token -> bits per byte, which can be compared between tokenizers."""
+        return loss * len(self.ids) / self.bytes / math.log(2)
+
+    def windows(self, context: int, most: int | None = None) -> tuple[Tensor, Tensor]:
+        """Inputs and their next tokens, each (windows, context): cut one behind the other, from the beginning."""
+        count = min(most or len(self.ids), (len(self.ids) - 1) // context)
+        if count < 1:
+            raise TextError(f"too little text is held out of {self.name}: {len(self.ids):,} tokens "
+                            f"do not fill one window of {context}")
+        rows = self.ids[:count * context + 1]
+        return rows[:-1].view(count, context), rows[1:].view(count, context)
+
+
+def batch_at(ids: Tensor, step: int, batch: int, context: int, seed: int) -> tuple[Tensor, Tensor]:
+    """Inputs and their next tokens, each (batch, context): step `step` of an endless shuffle, drawn from seed and step.
+
+    Every pass over the text cuts it into windows at a fresh offset and deals them out in a fresh order.
+    """
+    windows = (len(ids) - 1 - context) // context
+    steps = windows // batch
+    if steps < 1:
+        raise TextError(f"too little text: {len(ids):,} tokens do not fill one batch of {batch} x {context}")
+    shuffle = torch.Generator().manual_seed(seed * 1_000_003 + step // steps)
+    offset = torch.randint(context, (1,), generator=shuffle)
+    dealt = torch.randperm(windows, generator=shuffle)[step % steps * batch:][:batch]
+    first = (offset + dealt * context)[:, None].to(ids.device)
+    rows = ids[first + torch.arange(context + 1, device=ids.device)]
+    return rows[:, :-1], rows[:, 1:]
+
+
+@torch.no_grad()
+def sample(target: GPT, ids: Tensor, rows: int, seed: int) -> Tensor:
+    """(rows, context): some tokens from anywhere in `ids`, and how the target goes on, at temperature 1, in bfloat16.
+
+    What a draft meets when it is used is text of the target's, so it learns from such text too.
+    """
+    context, device = target.config.context, ids.device
+    prompt, chance = min(PROMPT, context // 2), torch.Generator(device).manual_seed(seed)
+    first = torch.randint(len(ids) - prompt, (rows, 1), generator=chance, device=device)
+    tokens = ids.new_zeros(rows, context)
+    tokens[:, :prompt] = ids[first + torch.arange(prompt, device=device)]
+    target = copy.deepcopy(target).to(torch.bfloat16)               # the copy is not a compiled one
+    for part in tokens.split(AT_ONCE):
+        cache, new = target.new_cache(len(part), context), part[:, :prompt]
+        for length in range(prompt, context):
+            p_target = target(new, cache, upto=length)[:, -1].float().softmax(-1)
+            cache.length += new.shape[1]
+            new = torch.multinomial(p_target, 1, generator=chance)
+            part[:, length:length + 1] = new
+    return tokens
+
+
+def learning_rate(step: int, steps: int, top: float) -> float:
+    """Up in a straight line, level, down in a straight line."""
+    return top * min(1.0, (step + 1) / WARM_UP, (steps - step) / (COOL_DOWN * steps))
+
+
+def loss_of(phase: str, model: GPT, target: GPT, x: Tensor, y: Tensor) -> Tensor:
+    """Nats per token. `distil`: KL(p_target || q_draft), DistillSpec's forward KL (Zhou et al., arXiv 2310.08461)."""
+    with torch.autocast(x.device.type, torch.bfloat16):
+        logits = model(x)
+        if phase == "distil":
+            with torch.no_grad():
+                p_target = target(x).float().log_softmax(-1)
+    if phase == "distil":
+        return F.kl_div(logits.float().log_softmax(-1).flatten(0, 1), p_target.flatten(0, 1),
+                        reduction="batchmean", log_target=True)
+    return F.cross_entropy(logits.float().flatten(0, 1), y.flatten())
+
+
+@torch.no_grad()
+def held_out_loss(phase: str, model: GPT, target: GPT, held: HeldOut, batch: int, most: int | None = None) -> float:
+    """The mean over a held-out text, or its first `most` windows; not compiled, since the last batch is a short one."""
+    x, y = held.windows(target.config.context, most)
+    with torch.compiler.set_stance("force_eager"):
+        losses = [len(a) * loss_of(phase, model, target, a, b) for a, b in zip(x.split(batch), y.split(batch))]
+    return torch.stack(losses).sum().item() / len(x)
+
+
+def new_optimizers(model: GPT, muon: bool) -> list[torch.optim.Optimizer]:
+    """AdamW; or Muon for the matrices of the blocks, its updates as large as AdamW's, and AdamW for the rest."""
+    matrices = [p for p in model.parameters() if p.dim() == 2]                  # the embedding comes first
+    gains = [p for p in model.parameters() if p.dim() != 2]
+    groups = [{"params": matrices[:1] if muon else matrices, "weight_decay": 0.1},
+              {"params": gains, "weight_decay": 0.0}]
+    optimizers = [torch.optim.AdamW(groups, betas=(0.9, 0.95), fused=True)]
+    if muon:
+        optimizers.append(torch.optim.Muon(matrices[1:], weight_decay=0.1, adjust_lr_fn="match_rms_adamw"))
+    return optimizers
+
+
+class Training:
+    """The models, where they stand, and all that a resumed run needs."""
+
+    def __init__(self, size: Size, seed: int, ids: Tensor, tokenizer: Tokenizer, out: Path):
+        """On the device of `ids`, the text in tokens. TextError if it is too short."""
+        self.size, self.seed, self.ids, self.tokenizer, self.out = size, seed, ids, tokenizer, out
+        batch_at(ids, 0, size.batch, size.target.context, seed)                 # raises
+        torch.manual_seed(seed)                                                 # initial weights
+        self.models = {"target": GPT(size.target).to(ids.device), "draft": GPT(size.draft).to(ids.device)}
+        self.history: list[tuple[int, int, float, float]] = []                  # (phase, step, loss, held-out loss)
+        self.sampled: Tensor | None = None
+        self.begin_phase(0)
+        digest = hashlib.sha256(ids.cpu().numpy().tobytes()).hexdigest()[:16]
+        self.made_of = {"size": repr(size), "seed": seed, "text": digest}
+        if ids.is_cuda:
+            torch.set_float32_matmul_precision("high")
+            for block in [block for model in self.models.values() for block in model.blocks]:
+                block.compile(dynamic=False)                                    # once a model: its blocks are alike
+
+    def begin_phase(self, phase: int) -> None:
+        self.phase, self.step = phase, 0
+        self.optimizers = new_optimizers(self.model, self.size.muon)
+
+    @property
+    def name(self) -> str:
+        return PHASES[self.phase]
+
+    @property
+    def steps(self) -> int:
+        return self.size.steps[self.phase]
+
+    @property
+    def model(self) -> GPT:
+        return self.models["target" if self.name == "target" else "draft"]
+
+    def save(self) -> None:
+        """Whole files only, and the ranks first: no model ever lies beside a tokenizer that is not its own."""
+        ranks = self.out / "ranks.tiktoken"
+        if not ranks.exists():
+            self.tokenizer.save(ranks.with_suffix(".partial"))
+            os.replace(ranks.with_suffix(".partial"), ranks)
+        for name, model in self.models.items():
+            save_model(model, self.out / f"{name}.pt", self.tokenizer)
+        state = {name: model.state_dict() for name, model in self.models.items()}
+        state |= {key: getattr(self, key) for key in ("phase", "step", "history", "made_of")}
+        save_atomically(state | {"optimizers": [optimizer.state_dict() for optimizer in self.optimizers]},
+                        self.out / "training.pt")
+
+    def load(self) -> None:
+        """Go on where `save` left it. PairError if the file is not whole, TextError if it is of another training."""
+        path = self.out / "training.pt"
+        saved = load_saved(path)
+        try:
+            for key, mine in self.made_of.items():
+                if saved["made_of"][key] != mine:
+                    raise TextError(f"--resume: {path} was begun with another {key}")
+            self.begin_phase(PHASES.index(PHASES[saved["phase"]]))
+            self.step, self.history = range(self.steps + 1)[saved["step"]], [tuple(row) for row in saved["history"]]
+            for name, model in self.models.items():
+                model.load_state_dict(saved[name])
+            for optimizer, state in zip(self.optimizers, saved["optimizers"], strict=True):
+                optimizer.load_state_dict(state)
+        except NanospecError:
+            raise
+        except (LookupError, TypeError, ValueError, AttributeError, RuntimeError) as error:
+            raise PairError(f"{path} is not a training that can be resumed: {one_line(error)}") from error
+
+    def train_step(self) -> Tensor:
+        """One step. The loss stays on its device: to read it is to wait for the step to end."""
+        size = self.size
+        x, y = batch_at(self.ids, self.step, size.batch, size.target.context, self.seed + self.phase)
+        if self.name == "distil" and size.sampled:
+            if self.sampled is None:                    # drawn anew after --resume, the same from the same target
+                self.sampled = sample(self.models["target"], self.ids, size.sampled, self.seed)
+            half = size.batch // 2
+            rows = torch.arange(self.step * half, (self.step + 1) * half, device=x.device) % size.sampled
+            x = torch.cat([x[half:], self.sampled[rows]])
+        for optimizer in self.optimizers:
+            for group in optimizer.param_groups:
+                group["lr"] = learning_rate(self.step, self.steps, size.rate[self.phase])
+        loss = loss_of(self.name, self.model, self.models["target"], x, y)
+        self.model.zero_grad()
+        loss.backward()
+        torch.nn.utils.clip_grad_norm_(self.model.parameters(), 1.0)
+        for optimizer in self.optimizers:
+            optimizer.step()
+        self.step += 1
+        return loss.detach()
