@@ -1,54 +1,38 @@
 """Train the pair: a target, then a draft that learns the same text and, for a while, the target's own probabilities.
 
-    python train_tiny.py                       # the size that ships, on this machine's Python standard library
-    python train_tiny.py --size nano           # a minute and a half on two CPU cores
-    python train_tiny.py --resume              # go on where Ctrl-C, SIGTERM, --minutes or a power cut left it
+    python train_tiny.py                            # two hours on two CPU cores, on Python's standard library
+    python train_tiny.py --size nano                # a minute and a half on two CPU cores
+    python train_tiny.py --size long --packages     # the pair that ships: nine minutes on one H100
+    python train_tiny.py --resume                   # go on where Ctrl-C, SIGTERM, --minutes or a power cut left it
 
 Writes into --out: target.pt, draft.pt, ranks.tiktoken (what `load_pair` reads, usable at any moment), training.pt
-(what --resume reads) and loss.png. Step s sees a batch that is a function of the seed and s alone, and nothing else
-in the training is random, so the same seed and steps give the same model on the same machine, resumed or not. (On
-CUDA, kernels that add in no fixed order can make the last bits differ.)
+(what --resume reads) and loss.png. The training itself is in nanospec/training.py.
 """
 
 import argparse
-import hashlib
 import signal
 import sys
 import time
-from dataclasses import dataclass
+from dataclasses import replace
 from pathlib import Path
 
 import torch
-import torch.nn.functional as F
 from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
 
-from nanospec.files.checkpoint import available, load_pair, load_saved, save_atomically, save_model
-from nanospec.files.corpus import read_texts, to_ids
-from nanospec.errors import NanospecError, PairError, TextError
-from nanospec.generate import generate
 from nanospec.bench.measure import measure_alpha
-from nanospec.model import GPT, Config
+from nanospec.errors import DeviceError, NanospecError, PairError, RequestError, one_line
+from nanospec.files.checkpoint import available, load_pair, load_saved
+from nanospec.files.corpus import packages, read_packages, read_texts, to_ids
+from nanospec.files.tokenizer import Tokenizer, train
+from nanospec.generate import generate
+from nanospec.model import Config
 from nanospec.show.figures import draw_losses
 from nanospec.show.terminal import refuse
-from nanospec.files.tokenizer import Tokenizer, train
+from nanospec.training import FILES, PHASES, HeldOut, Size, Training, held_out_loss
 
-SAVE_EVERY = 180                # seconds
-WARM_UP, COOL_DOWN = 100, 0.4   # steps of rising learning rate; the fraction of the steps over which it falls to 0
-HELD_OUT_WINDOWS = 24
-
-
-@dataclass
-class Size:
-    """The one dial. Steps are for: the target on text, the draft on text, the draft on the target's probabilities."""
-
-    target: Config
-    draft: Config
-    batch: int                                      # texts of `context` tokens in a step
-    steps: tuple[int, int, int]
-    rate: tuple[float, float, float]                # top learning rates
-    held_out_every: int                             # steps between looks at the held-out text
-
+SAVE_EVERY, SHOW_EVERY = 180, 0.5       # seconds
+HELD_OUT_WINDOWS = 24                   # looked at on the way; at the end, all of them
 
 SIZES = {
     "dust": Size(Config(320, 64, layers=2, channels=64, heads=2, kv_heads=1, hidden=128),
@@ -61,209 +45,163 @@ SIZES = {
                  Config(1024, 512, layers=1, channels=320, heads=5, kv_heads=1, hidden=1024),
                  batch=8, steps=(2600, 1000, 4400), rate=(1e-3, 3e-3, 3e-3), held_out_every=200),
 }
-PHASES = ("target", "draft", "distil")
+SIZES["long"] = replace(SIZES["tiny"], batch=64, steps=(10000, 1500, 8000), rate=(4e-3, 4e-3, 4e-3),
+                        held_out_every=500, muon=True, sampled=16384)           # the same models, on a GPU
 
 
-def batch_at(ids: torch.Tensor, step: int, batch: int, context: int, seed: int) -> tuple[torch.Tensor, torch.Tensor]:
-    """Inputs and their next tokens, each (batch, context): step `step` of an endless shuffle, drawn from seed and step.
-
-    Every pass over the text cuts it into windows at a fresh offset and deals them out in a fresh order.
-    """
-    windows = (len(ids) - 1 - context) // context
-    steps = windows // batch
-    if steps < 1:
-        raise TextError(f"too little text: {len(ids):,} tokens do not fill one batch of {batch} x {context}")
-    shuffle = torch.Generator().manual_seed(seed * 1_000_003 + step // steps)
-    offset = torch.randint(context, (1,), generator=shuffle)
-    dealt = torch.randperm(windows, generator=shuffle)[step % steps * batch:][:batch]
-    rows = (offset + dealt * context)[:, None] + torch.arange(context + 1)
-    rows = ids[rows.to(ids.device)]
-    return rows[:, :-1], rows[:, 1:]
-
-
-def learning_rate(step: int, steps: int, top: float) -> float:
-    """Up in a straight line, level, down in a straight line."""
-    return top * min(1.0, (step + 1) / WARM_UP, (steps - step) / (COOL_DOWN * steps))
-
-
-def loss_of(phase: str, model: GPT, target: GPT, x: torch.Tensor, y: torch.Tensor) -> torch.Tensor:
-    """Nats per token. `distil`: KL(p_target || q_draft), DistillSpec's forward KL (Zhou et al., arXiv 2310.08461)."""
-    with torch.autocast(x.device.type, torch.bfloat16):
-        logits = model(x)
-        if phase == "distil":
-            with torch.no_grad():
-                p_target = target(x).float().log_softmax(-1)
-    if phase == "distil":
-        return F.kl_div(logits.float().log_softmax(-1).flatten(0, 1), p_target.flatten(0, 1),
-                        reduction="batchmean", log_target=True)
-    return F.cross_entropy(logits.float().flatten(0, 1), y.flatten())
+def checked(args: argparse.Namespace) -> tuple[Size, Path]:
+    """The size and the folder. What can be refused before the text is read is refused here."""
+    size, out = SIZES[args.size], args.out or Path("out") / args.size
+    if args.steps:
+        size = replace(size, steps=tuple(args.steps))
+    if min(size.steps) < 1:
+        raise RequestError(f"--steps must be 1 or more, got {min(size.steps)}")
+    if not 0 <= args.seed < 2 ** 32:
+        raise RequestError(f"--seed must be 0 to {2 ** 32 - 1}, got {args.seed}")
+    if not args.minutes >= 0:
+        raise RequestError(f"--minutes must be 0 or more, got {args.minutes}")
+    try:
+        torch.zeros(1, device=available(args.device)).item()        # a "meta" tensor holds no number
+    except (RuntimeError, AssertionError) as error:
+        if isinstance(error, DeviceError):
+            raise
+        raise DeviceError(f"nothing can be trained on {args.device!r}: {one_line(error)}") from error
+    there = [name for name in FILES if (out / name).exists()]
+    if there and not args.resume:
+        raise PairError(f"{out} already holds {', '.join(there)}: --resume goes on, another --out starts anew")
+    if args.resume:
+        load_saved(out / "training.pt")
+    return size, out
 
 
-class Training:
-    """All that a resumed run needs, and the steps themselves."""
+def prepared(args: argparse.Namespace, console: Console) -> tuple[Training, list[HeldOut]]:
+    """The training, and what is held out of each source. Nothing has been written yet."""
+    size, out = checked(args)
+    texts = {str(path): read_texts(path) for path in args.text} or {"the standard library": read_texts()}
+    if args.packages:
+        texts["packages"] = read_packages()
+        for package in packages():
+            console.print(f"{package.name} {package.version}, {package.licence}", style="dim", markup=False)
+    known = out / "ranks.tiktoken" if args.resume else args.tokenizer
+    if known:
+        tokenizer = Tokenizer.load(known)
+    else:                                               # learnt from the first source, whatever else is read
+        tokenizer = Tokenizer(train("\n".join(next(iter(texts.values()))[0]), size.target.vocab_size - 1))
+    if tokenizer.vocab_size > size.target.vocab_size:
+        raise PairError(f"{known} has {tokenizer.vocab_size} tokens, these models {size.target.vocab_size}")
+    held = [HeldOut.of(name, held, tokenizer, args.device) for name, (_, held) in texts.items()]
+    for text in held:
+        text.windows(size.target.context)               # raises where there is not one
+    ids = to_ids([text for train_texts, _ in texts.values() for text in train_texts], tokenizer).to(args.device)
+    training = Training(size, args.seed, ids, tokenizer, out)
+    if args.resume:
+        training.load()
+    console.print(f"{sum(len(read) for read, _ in texts.values())} files, {len(ids):,} tokens to train on")
+    for text in held:
+        console.print(f"{len(texts[text.name][1])} files, {len(text.ids):,} tokens of {text.name} held out",
+                      markup=False)
+    for name, model in training.models.items():
+        console.print(f"{name}: {sum(p.numel() for p in model.parameters()):,} parameters")
+    return training, held
 
-    def __init__(self, size_name: str, seed: int, device: str, ids, held_ids, tokenizer: Tokenizer, out: Path):
-        self.size, self.seed, self.out, self.tokenizer = SIZES[size_name], seed, out, tokenizer
-        self.ids, self.held_ids = ids.to(device), held_ids.to(device)
-        torch.manual_seed(seed)                                                 # initial weights
-        self.models = {"target": GPT(self.size.target).to(device), "draft": GPT(self.size.draft).to(device)}
-        self.phase, self.step, self.optimizer = 0, 0, None
-        self.history = []                                                       # (phase, step, loss, held-out loss)
-        self.stop_signal = 0
-        digest = hashlib.sha256(ids.numpy().tobytes()).hexdigest()[:16]
-        self.made_of = {"size": size_name, "seed": seed, "text": digest}
 
-    @property
-    def model(self) -> GPT:
-        return self.models["target" if PHASES[self.phase] == "target" else "draft"]
+def run(training: Training, held: HeldOut, seconds: float, progress: Progress, stopped=lambda: False) -> bool:
+    """Train to the end of the last phase. False if `seconds` or `stopped` ended it before; saved either way."""
+    began = saved_at = time.monotonic()
+    size, target = training.size, training.models["target"]
 
-    def new_optimizer(self) -> torch.optim.Optimizer:
-        matrices = [p for p in self.model.parameters() if p.dim() == 2]
-        gains = [p for p in self.model.parameters() if p.dim() != 2]
-        groups = [{"params": matrices, "weight_decay": 0.1}, {"params": gains, "weight_decay": 0.0}]
-        return torch.optim.AdamW(groups, betas=(0.9, 0.95), fused=True)
-
-    def save(self) -> None:
-        for name, model in self.models.items():
-            save_model(model, self.out / f"{name}.pt", self.tokenizer)
-        state = {name: model.state_dict() for name, model in self.models.items()}
-        save_atomically(state | {"phase": self.phase, "step": self.step, "history": self.history,
-                                 "optimizer": self.optimizer.state_dict(), "made_of": self.made_of},
-                        self.out / "training.pt")
-
-    def save_if_it_can(self, console: Console) -> None:
-        """On the way: a disk that is full now need not be full at the end."""
+    def save_if_it_can() -> None:                       # a disk that is full now need not be full at the end
         try:
-            self.save()
+            training.save()
         except OSError as error:
-            console.print(f"train_tiny: {error}; training goes on", style="red", markup=False)
+            progress.console.print(f"train_tiny: {error}; training goes on", style="red", markup=False)
 
-    def load(self) -> None:
-        saved = load_saved(self.out / "training.pt")
-        if "made_of" not in saved:
-            raise PairError(f"{self.out / 'training.pt'} is not a training that can be resumed")
-        for key, mine in self.made_of.items():
-            if saved["made_of"][key] != mine:
-                raise TextError(f"--resume: that run had another {key} ({saved['made_of'][key]}, now {mine})")
-        self.phase, self.step, self.history = saved["phase"], saved["step"], [tuple(h) for h in saved["history"]]
-        for name, model in self.models.items():
-            model.load_state_dict(saved[name])
-        self.optimizer = self.new_optimizer()
-        self.optimizer.load_state_dict(saved["optimizer"])
-
-    @torch.no_grad()
-    def held_out_loss(self) -> float:
-        context = self.size.target.context
-        windows = min(HELD_OUT_WINDOWS, (len(self.held_ids) - 1) // context)
-        rows = self.held_ids[:windows * context + 1]
-        x, y = rows[:-1].view(windows, context), rows[1:].view(windows, context)
-        total = 0.0
-        for a, b in zip(x.split(self.size.batch), y.split(self.size.batch)):
-            total += len(a) * loss_of(PHASES[self.phase], self.model, self.models["target"], a, b).item()
-        return total / windows
-
-    def train_step(self) -> float:
-        context, rate = self.size.target.context, self.size.rate[self.phase]
-        x, y = batch_at(self.ids, self.step, self.size.batch, context, self.seed + self.phase)
-        for group in self.optimizer.param_groups:
-            group["lr"] = learning_rate(self.step, self.size.steps[self.phase], rate)
-        loss = loss_of(PHASES[self.phase], self.model, self.models["target"], x, y)
-        self.optimizer.zero_grad()
-        loss.backward()
-        torch.nn.utils.clip_grad_norm_(self.model.parameters(), 1.0)
-        self.optimizer.step()
-        self.step += 1
-        return loss.item()
-
-    def run(self, seconds: float, progress: Progress) -> bool:
-        """Train to the end of the last phase. False if `seconds` or a signal ended it before."""
-        began = saved_at = time.monotonic()
-        self.optimizer = self.optimizer or self.new_optimizer()
-        while True:
-            name, steps = PHASES[self.phase], self.size.steps[self.phase]
-            bar = progress.add_task(name, total=steps, completed=self.step, loss=float("nan"), speed=0.0)
-            while self.step < steps:
-                if self.stop_signal or time.monotonic() - began > seconds:
-                    self.save()
-                    return False
-                tick = time.monotonic()
-                loss = self.train_step()
-                tokens = self.size.batch * self.size.target.context
-                progress.update(bar, advance=1, loss=loss, speed=tokens / (time.monotonic() - tick))
-                if self.step % self.size.held_out_every == 0 or self.step == steps:
-                    held = self.held_out_loss()
-                    self.history.append((self.phase, self.step, loss, held))
-                    minutes = (time.monotonic() - began) / 60
-                    progress.console.print(f"{name:6} step {self.step:5}/{steps}  loss {loss:.3f}  held out {held:.3f}"
-                                           f"  {minutes:5.1f} min")
-                if time.monotonic() - saved_at > SAVE_EVERY:
-                    saved_at = time.monotonic()
-                    self.save_if_it_can(progress.console)
-            if self.phase == len(PHASES) - 1:
-                self.save()
-                return True
-            self.phase, self.step = self.phase + 1, 0
-            self.optimizer = self.new_optimizer()
-            self.save_if_it_can(progress.console)
+    while True:
+        name, steps = training.name, training.steps
+        bar = progress.add_task(name, total=steps, completed=training.step, loss=float("nan"), speed=0.0)
+        shown, shown_at = training.step, time.monotonic()
+        while training.step < steps:
+            if stopped() or time.monotonic() - began > seconds:
+                training.save()
+                return False
+            loss = training.train_step()
+            look = training.step % size.held_out_every == 0 or training.step == steps
+            if look or time.monotonic() - shown_at > SHOW_EVERY:
+                loss, now = loss.item(), time.monotonic()
+                tokens = (training.step - shown) * size.batch * size.target.context
+                progress.update(bar, completed=training.step, loss=loss, speed=tokens / (now - shown_at))
+                shown, shown_at = training.step, now
+            if look:
+                missed = held_out_loss(name, training.model, target, held, size.batch, HELD_OUT_WINDOWS)
+                training.history.append((training.phase, training.step, loss, missed))
+                progress.console.print(
+                    f"{name:6} step {training.step:5}/{steps}  loss {loss:.3f}  held out {missed:.3f}, "
+                    f"{held.bits(missed):.3f} bits a byte  {(time.monotonic() - began) / 60:5.1f} min")
+            if time.monotonic() - saved_at > SAVE_EVERY:
+                saved_at = time.monotonic()
+                save_if_it_can()
+        if training.phase == len(PHASES) - 1:
+            training.save()
+            return True
+        training.begin_phase(training.phase + 1)
+        save_if_it_can()
 
 
-def main() -> int:
+def main(argv: list[str] | None = None) -> int:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--size", choices=SIZES, default="tiny", help="sets widths, depths, batch and steps")
+    parser.add_argument("--steps", type=int, nargs=3, metavar="N", help="of the target, the draft, the distillation")
     parser.add_argument("--minutes", type=float, default=float("inf"), help="stop after so many minutes")
-    parser.add_argument("--text", type=Path, help="a file or a folder; default: Python's standard library")
+    parser.add_argument("--text", type=Path, nargs="+", default=[], metavar="PATH",
+                        help="files or folders; default: Python's standard library")
+    parser.add_argument("--packages", action="store_true", help="also the sources of the packages this one needs")
+    parser.add_argument("--tokenizer", type=Path, help="ranks to use; default: learnt from the first text")
     parser.add_argument("--out", type=Path, help="folder to write to; default: out/SIZE")
     parser.add_argument("--device", default="cuda" if torch.cuda.is_available() else "cpu")
     parser.add_argument("--seed", type=int, default=0)
     parser.add_argument("--resume", action="store_true", help="go on from --out")
-    args = parser.parse_args()
-    console = Console()
-    out = args.out or Path("out") / args.size
-    try:
-        available(args.device)
-        texts, held_texts = read_texts(args.text)
-        if args.resume:
-            tokenizer = Tokenizer.load(out / "ranks.tiktoken")
-        else:
-            tokenizer = Tokenizer(train("\n".join(texts), SIZES[args.size].target.vocab_size - 1))
-            out.mkdir(parents=True, exist_ok=True)
-            tokenizer.save(out / "ranks.tiktoken")
-        ids, held_ids = to_ids(texts, tokenizer), to_ids(held_texts, tokenizer)
-        training = Training(args.size, args.seed, args.device, ids, held_ids, tokenizer, out)
-        if args.resume:
-            training.load()
-    except (NanospecError, OSError) as error:
-        return refuse("train_tiny", error)
-    console.print(f"{len(texts)} files, {len(ids):,} tokens to train on; "
-                  f"{len(held_texts)} files, {len(held_ids):,} tokens held out")
-    for name, model in training.models.items():
-        console.print(f"{name}: {sum(p.numel() for p in model.parameters()):,} parameters")
-    for number in (signal.SIGINT, signal.SIGTERM):
-        signal.signal(number, lambda got, frame: setattr(training, "stop_signal", got))
+    args = parser.parse_args(argv)
+    console, signals = Console(), []
     columns = (TextColumn("{task.description:6}"), BarColumn(), MofNCompleteColumn(),
                TextColumn("loss {task.fields[loss]:.3f}"),
                TextColumn("{task.fields[speed]:,.0f} tokens/s"), TimeRemainingColumn())
+    before = {number: signal.signal(number, lambda got, frame: signals.append(got))
+              for number in (signal.SIGINT, signal.SIGTERM)}
     try:
+        training, held = prepared(args, console)
+        out = training.out
+        out.mkdir(parents=True, exist_ok=True)
+        for name in FILES:                              # what a run that was killed while it wrote has left
+            (out / name).with_suffix(".partial").unlink(missing_ok=True)
+        training.save()                                 # a folder that cannot be written to is found now
         with Progress(*columns, console=console) as progress:
-            finished = training.run(args.minutes * 60, progress)
-    except (NanospecError, OSError) as error:           # too little text for one batch; no room at the last save
+            finished = run(training, held[0], args.minutes * 60, progress, lambda: signals)
+    except (NanospecError, OSError) as error:
         return refuse("train_tiny", error)
+    finally:
+        for number, handler in before.items():
+            signal.signal(number, handler)
     draw_losses(training.history, PHASES, out / "loss.png")
     if not finished:
         console.print(f"stopped; everything is in {out}. Go on with --resume.")
-        return 128 + training.stop_signal if training.stop_signal else 0
-    report(console, out, held_ids, args.device)
+        return 128 + signals[0] if signals else 0
+    report(console, out, held, args.device)
     return 0
 
 
-def report(console: Console, out: Path, held_ids: torch.Tensor, device: str) -> None:
-    """A sample of text, and how often the draft is right."""
+def report(console: Console, out: Path, held: list[HeldOut], device: str) -> None:
+    """A sample of text, the loss on all that is held out, and how often the draft is right."""
     pair = load_pair(out, device)
     context = pair.target.config.context
     ids = pair.tokenizer.encode("def ")
     text = pair.tokenizer.decode(ids + list(generate(pair.target, ids, max_new_tokens=context // 2, temperature=0.8)))
     console.print(text, style="dim", markup=False)
-    prompts = [held_ids[i:i + context // 4].tolist() for i in range(0, len(held_ids) - context, len(held_ids) // 8)]
+    for text in held:
+        loss, draft, kl = (held_out_loss(phase, pair[phase != "target"], pair.target, text, 16) for phase in PHASES)
+        console.print(f"held out of {text.name}: target {loss:.4f} nats a token, {text.bits(loss):.4f} bits a byte; "
+                      f"draft {draft:.4f} nats a token, KL {kl:.4f}", markup=False)
+    ids = held[0].ids
+    prompts = [ids[i:i + context // 4].tolist() for i in range(0, len(ids) - context, len(ids) // 8)]
     for temperature in (1.0, 0.8, 0.0):
         alpha = measure_alpha(pair.target, pair.draft, prompts, temperature=temperature, max_new_tokens=context // 4)
         console.print(f"alpha at T = {temperature}: {alpha:.3f}")
