@@ -68,7 +68,8 @@ def checked(args: argparse.Namespace) -> tuple[Size, Path]:
         raise DeviceError(f"nothing can be trained on {args.device!r}: {one_line(error)}") from error
     there = [name for name in FILES if (out / name).exists()]
     if there and not args.resume:
-        raise PairError(f"{out} already holds {', '.join(there)}: --resume goes on, another --out starts anew")
+        raise PairError(f"{out} already holds {', '.join(there)}: name another folder with --out"
+                        + ", or go on with --resume" * ("training.pt" in there))
     if args.resume:
         load_saved(out / "training.pt")
     return size, out

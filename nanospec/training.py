@@ -203,8 +203,12 @@ class Training:
             for key, mine in self.made_of.items():
                 if saved["made_of"][key] != mine:
                     raise TextError(f"--resume: {path} was begun with another {key}")
-            self.begin_phase(PHASES.index(PHASES[saved["phase"]]))
-            self.step, self.history = range(self.steps + 1)[saved["step"]], [tuple(row) for row in saved["history"]]
+            phase, step = saved["phase"], saved["step"]
+            if phase not in range(len(PHASES)) or step not in range(self.size.steps[phase] + 1):
+                raise ValueError(f"phase {phase}, step {step}")
+            self.begin_phase(phase)
+            self.step = step
+            self.history = [(int(at), int(step), float(loss), float(held)) for at, step, loss, held in saved["history"]]
             for name, model in self.models.items():
                 model.load_state_dict(saved[name])
             for optimizer, state in zip(self.optimizers, saved["optimizers"], strict=True):
