@@ -154,19 +154,21 @@ def caches(target, draft, drafter: Drafter, prompts, new, rule: Rule = verify, c
     for seed, ids in enumerate(prompts):
         text = list(ids)
         for done in speculate(target, drafter, ids, new, seed=seed, rule=rule, **settings):
-            paths = [text]
-            for row, parent in enumerate(done.parents):
-                if row and parent >= 0:
-                    paths.append(paths[parent] + [done.tokens[row]])
-                elif row:
-                    paths.append(paths[0])
-                p_target = probs(target(torch.tensor([paths[row]]))[0, -1], **settings)
-                if not row or parent >= 0:
-                    error = max(error, (p_target - done.p_target[row]).abs().max().item())
-                if row and parent >= 0 and done.parents.index(parent) == row and draft is not None:
-                    q_draft = probs(draft(torch.tensor([paths[parent]]))[0, -1], **settings)
-                    if not (copies and done.q_draft[row, done.tokens[row]] == 1):
-                        error = max(error, (q_draft - done.q_draft[row]).abs().max().item())
+            paths = [[0]]                               # of every row, the rows from the root to it
+            for row, parent in enumerate(done.parents[1:], 1):
+                paths.append([*paths[parent], row] if parent >= 0 else [])
+            leaves = [path for row, path in enumerate(paths) if path and row not in done.parents]
+            longest = max(map(len, leaves))
+            whole = torch.tensor([text + [done.tokens[row] for row in path[1:]] + [0] * (longest - len(path))
+                                  for path in leaves])
+            behind = [probs(model(whole)[:, len(text) - 1:], **settings) for model in (target, draft) if model]
+            for leaf, path in enumerate(leaves):
+                for depth, row in enumerate(path):
+                    error = max(error, (behind[0][leaf, depth] - done.p_target[row]).abs().max().item())
+                    parent = path[depth - 1]
+                    first_child = row and draft and done.parents.index(parent) == row
+                    if first_child and not (copies and done.q_draft[row, done.tokens[row]] == 1):
+                        error = max(error, (behind[1][leaf, depth - 1] - done.q_draft[row]).abs().max().item())
             text, count, seen = text + done.emitted, count + 1, seen or must_see(done)
     if not seen:
         raise LookupError("no round was of the kind that this check is for: what it leaves behind was not seen")

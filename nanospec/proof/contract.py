@@ -1,0 +1,247 @@
+"""The contract: what every drafter and rule goes through, by its name in methods.py. A new one needs a line there, and
+no check of its own to be exact, to stop where it should, and to bear what a batch does to it.
+
+A walk is blind to randomness that is used again, to padding that only a wider tree reaches, to a stop that only another
+loop has. So each of these is a part here: every part takes a drafter's name and a rule's, and returns what a check
+returns (checks.py). What no part can see: two errors that cancel, a bug of torch's own, rounding in low precision.
+"""
+
+from collections import Counter
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from itertools import product
+
+import torch
+from torch.overrides import TorchFunctionMode
+
+from nanospec.dice import Dice
+from nanospec.draft import Drafter
+from nanospec.errors import RequestError
+from nanospec.generate import generate
+from nanospec.methods import DRAFTERS, RULES, Setting, method_of
+from nanospec.probs import Sampling
+from nanospec.proof.checks import GPT4, GPT_DRAFT4, Found, Ledger, caches, greedy, ragged, rounds, together
+from nanospec.proof.stats import goodness_of_fit
+from nanospec.proof.tables import TableModel, prompts_of, small_gpt
+from nanospec.proof.walk import target_distribution
+from nanospec.speculate import one_round, speculate, tokens_of
+from nanospec.text import Text, prefill, until
+
+# Block verification of a tree is traversal, so by its own name traversal has only the chain to judge.
+PAIRS = [(name, rule) for name, rule in product(DRAFTERS, RULES) if rule != "traversal" or name == "chain"]
+TABLE, DRAFT = TableModel(3, 8, zeros=0.4), TableModel(3, 58, zeros=0.4)
+TIED, TIED_DRAFT = TableModel(3, 3, ties=True), TableModel(3, 4, ties=True)
+LONG, LONG_DRAFT = small_gpt(4, 3, 5, context=128), small_gpt(4, 1, 6, context=128)
+FALSE_ALARM = 1e-5              # of `real_dice`, of which there is one for every pair
+
+SMALL = {"gamma": 2, "topology": [-1, 0, 0, 1], "costs": (0.3, {2: 1.1, 3: 1.2})}       # goodput stops early at times
+# Rows at depth 5, a tenth sibling's child, more rows than any default.
+LARGE = {"gamma": 7, "topology": [-1, 0, 0, 0, 1, 1, 2, 4, 4, 5, 7, 7, 8, 10, 10, 13]}
+
+
+def drafter_of(name: str, draft, **setting) -> Drafter:
+    return DRAFTERS[name].make(Setting(draft, **setting))
+
+
+def exact(name: str, rule: str) -> Found:
+    """Two rounds or more, walked: the distribution of the text is the target's."""
+    return rounds(TABLE, method_of(TABLE, DRAFT, name, rule, **SMALL).run, [1, 0, 1, 2, 1],
+                  3 if DRAFTERS[name].size != "itself" else 2, temperature=0.7)
+
+
+def batch(name: str, rule: str) -> Found:
+    """Two texts of different lengths, each with a draft and settings of its own, walked together."""
+    small = SMALL | {"gamma": 1, "topology": [-1, 0, 0]} if DRAFTERS[name].size != "itself" else {}
+    return ragged(TABLE, drafter_of(name, DRAFT, **small), [[1, 2, 1], [0, 2, 1, 1, 0]], 2, RULES[rule],
+                  [{"temperature": 0.7}, {"top_k": 2}])
+
+
+def settings(name: str, rule: str) -> Found:
+    """Temperature, top-k, top-p and stop together, on tables with ties, walked. The chain goes through all of them."""
+    every = list(product((0, 0.7, 1.3), (None, 2), (None, 0.6), ((), (0, 2))))
+    some = [(0, None, None, (0, 2)), (0, 2, 0.6, ()), (0.7, 2, 0.6, ()), (1.3, None, 0.8, (0,))]
+    worst = [0, 0.0, 0.0]
+    for temperature, top_k, top_p, stop in every if (name, rule) == ("chain", "token") else some:
+        found = rounds(TIED, method_of(TIED, TIED_DRAFT, name, rule, **SMALL).run, [1, 0, 1], 2,
+                       temperature=temperature, top_k=top_k, top_p=top_p, stop=stop)
+        worst = [worst[0] + found[0], max(worst[1], found[1]), max(worst[2], found[2])]
+    return tuple(worst)
+
+
+def same_greedy(name: str, rule: str) -> Found:
+    """Temperature 0, a GPT in float64: token for token what greedy decoding writes."""
+    runs = [method_of(GPT4, GPT_DRAFT4, name, rule, **setting).run for setting in (SMALL, {"gamma": 5})]
+    return greedy(GPT4, runs, prompts_of(4, 4, 8), 40)
+
+
+def stops(name: str, rule: str) -> Found:
+    """A stop token, a limit, and both on the same token cut the text and change nothing before: at every temperature."""
+    wrong = count = 0
+    for seed, temperature in enumerate((0, 0.7, 1.3)):
+        run = method_of(GPT4, GPT_DRAFT4, name, rule, **SMALL).run
+        request = {"ids": [2, 1, 2, 1], "temperature": temperature, "seed": seed}
+        whole = tokens_of(run(max_new_tokens=24, **request))
+        for stop in ((0,), (1,), (3, 2)):
+            cut, _ = until(whole, stop)
+            for new in {1, len(cut) - 1, len(cut), len(cut) + 1} & set(range(1, 25)):
+                done = list(run(max_new_tokens=new, stop=stop, **request))
+                wrong += tokens_of(done) != cut[:new] or any(not one.emitted for one in done)
+                count += 1
+    return count, float(wrong), float(wrong)
+
+
+def uniforms(name: str, rule: str) -> Found:
+    """No uniform is handed out twice, each round takes at most what was laid out, and all chance comes from the dice."""
+    wrong = count = 0
+    for drafter, target in ((drafter_of(name, DRAFT, **SMALL), TABLE), (drafter_of(name, GPT_DRAFT4, **LARGE), GPT4)):
+        dice = Ledger([5])
+        with only_dice_are_random():
+            done = list(speculate(target, drafter, [1, 0, 1], 30, dice=dice, rule=RULES[rule], temperature=0.9))
+        most = len(done) * (drafter.columns + drafter.size)
+        least = sum(len(one.tokens) for one in done) if rule == "token" else len(done)
+        wrong += len(dice.handed) - len(set(dice.handed)) + (not least <= len(dice.handed) <= most)
+        count += len(dice.handed)
+    return count, float(wrong), float(wrong)
+
+
+def real_dice(name: str, rule: str, texts: int = 1_000) -> Found:
+    """Seeds 0 to `texts`, as rows of one batch: the joint distribution of 3 tokens, by chi-square. A right pair fails
+    once in 100,000 sets of seeds, and the seeds are fixed. It sees what is .14 off in total variation, 99 times of 100.
+    """
+    drawn = together(TABLE, drafter_of(name, DRAFT, **SMALL), [[1, 0, 1]] * texts, 3, Dice(range(texts)),
+                     Sampling(1.2), RULES[rule])
+    fit = goodness_of_fit(Counter(map(tuple, drawn)), target_distribution(TABLE, [1, 0, 1], 3, temperature=1.2))
+    bad = float(fit.p_value < FALSE_ALARM)
+    return texts, bad, bad
+
+
+def long_caches(name: str, rule: str) -> Found:
+    """Deep and wide drafts up to the end of the context: p_target and q_draft of every row, recomputed without cache."""
+    drafter, prompts = drafter_of(name, LONG_DRAFT, **LARGE), prompts_of(4, 2, 9)
+    reads = name not in ("lookup", "suffix", "suffix-tree", "lookahead")
+    return caches(LONG, LONG_DRAFT if reads else None, drafter, prompts, 128 - max(map(len, prompts)), RULES[rule],
+                  copies=name == "merged", must_see=lambda done: len(done.path) > 1, temperature=0.8)
+
+
+def alone(name: str, rule: str) -> Found:
+    """A text in a batch, and one whose row begins anew while the others go on, is written as if it were alone: the same
+    drafts accepted, round by round. At temperature 0; where drafts have one shape, with real dice too.
+    """
+    wrong = count = 0
+    prompts, late = [[2, 1, 3], [0, 1, 0, 1, 2, 2]], [3, 3, 0, 1]
+    for temperature in (0, 0.8) if DRAFTERS[name].fixed else (0,):
+        drafter = drafter_of(name, GPT_DRAFT4, **SMALL)
+        text = Text([*prompts, [1] * 4], drafter.size + 60, 4)
+        cache, features = prefill(GPT4, text, layers=drafter.layers)
+        drafter.begin(text, [0, 1, 2], features)
+        dice, wrote = Dice([0, 1, 2]), [[], [], []]
+        for number in range(12):
+            if number == 4:             # row 2 gets a new request
+                text.tokens[2, :len(late)], text.length[2] = torch.tensor(late), len(late)
+                cache, features = prefill(GPT4, text, [2], cache, drafter.layers)
+                drafter.begin(text, [2], features)
+                wrote[2], dice.generators[2] = [], torch.Generator().manual_seed(2)
+            dice.refill(drafter.columns + drafter.size)
+            before = text.length.tolist()
+            one_round(GPT4, cache, drafter, RULES[rule], text, Sampling(temperature), dice,
+                      int(text.length.max()) + drafter.size - 1)
+            for b, (row, n) in enumerate(zip(text.tokens.tolist(), text.length.tolist())):
+                wrote[b].append(row[before[b]:n])
+        for seed, (ids, rows) in enumerate(zip([*prompts, late], wrote)):
+            one = list(speculate(GPT4, drafter_of(name, GPT_DRAFT4, **SMALL), ids, 60, temperature, seed=seed,
+                                 rule=RULES[rule]))
+            wrong += [done.emitted for done in one[:len(rows)]] != rows
+            count += 1
+    return count, float(wrong), float(wrong)
+
+
+def second_request(name: str, rule: str) -> Found:
+    """The same drafter writes a second text as a new one would."""
+    run, used = method_of(GPT4, GPT_DRAFT4, name, rule, **SMALL).run, drafter_of(name, GPT_DRAFT4, **SMALL)
+    wrong = 0
+    for ids, seed in (([1, 2, 3, 0, 1, 2], 0), ([2], 1), ([0, 1, 2, 0, 1], 2)):
+        mine = list(speculate(GPT4, used, ids, 30, 0.8, seed=seed, rule=RULES[rule]))
+        new = list(run(ids, max_new_tokens=30, temperature=0.8, seed=seed))
+        wrong += [(one.tokens, one.emitted) for one in mine] != [(one.tokens, one.emitted) for one in new]
+    return 3, float(wrong), float(wrong)
+
+
+def shrinking_text(name: str, rule: str) -> Found:
+    """Tokens are taken back and another one is written, as a drafter's own drafter sees it: what is drafted then is
+    drafted behind the text as it is. Length rules and n-gram pools remember; their tokens are checked as far as read.
+    """
+    error, count = 0.0, 0
+    for back in range(1, 5):
+        drafter, fresh = (drafter_of(name, GPT_DRAFT4, **SMALL) for _ in range(2))
+        text = Text([[2, 1, 3, 2, 1]], 60, 4)
+        cache, features = prefill(GPT4, text, layers=drafter.layers)
+        drafter.begin(text, [0], features)
+        dice, sampling = Dice([7]), Sampling(0)
+        for _ in range(4):
+            dice.refill(drafter.columns + drafter.size)
+            one_round(GPT4, cache, drafter, RULES[rule], text, sampling, dice, 60)
+        kept = text.ids()[0][:-back]
+        text.length -= back
+        text.commit((text.last(1) + 1 + back) % 4, 1)
+        again = Text([[*kept, int(text.last(1))]], 60, 4)
+        fresh.begin(again, [0], prefill(GPT4, again, layers=drafter.layers)[1])
+        drafts = []
+        for who, what in ((drafter, text), (fresh, again)):
+            dice.refill(drafter.columns + drafter.size)
+            drafts.append(who.propose(what, sampling, dice, 60))
+        ours, theirs = drafts
+        n = min(ours.tokens.shape[1], theirs.tokens.shape[1])
+        error += int(ours.tokens[0, 0] != theirs.tokens[0, 0])
+        if name != "lookahead":
+            error += (ours.q_draft[:, :n] - theirs.q_draft[:, :n]).abs().max().item()
+        if not DRAFTERS[name].dynamic and name != "lookahead":
+            error += int(ours.tokens.shape != theirs.tokens.shape)
+        count += 1
+    return count, error, error
+
+
+def foreign_vocabulary(name: str, rule: str) -> Found:
+    """A draft model of another vocabulary is refused before anything is drafted; a drafter without one does not mind."""
+    other = small_gpt(7, 1, 1)
+    try:
+        done = tokens_of(method_of(GPT4, other, name, rule, **SMALL).run([1, 2], max_new_tokens=6, temperature=0))
+    except RequestError as error:
+        wrong = "vocabulary" not in str(error)
+    else:
+        wrong = done != list(generate(GPT4, [1, 2], 6, 0))
+    return 1, float(wrong), float(wrong)
+
+
+CONTRACT: dict[str, Callable[[str, str], Found]] = {part.__name__: part for part in (
+    exact, batch, settings, same_greedy, stops, uniforms, real_dice, long_caches, alone, second_request, shrinking_text,
+    foreign_vocabulary)}
+
+
+class _Watch(TorchFunctionMode):
+    """Raises where a random function of torch is called outside the dice."""
+
+    CHANCE = {"rand", "rand_like", "randn", "randn_like", "randint", "randperm", "multinomial", "bernoulli", "normal",
+              "poisson", "uniform_", "normal_", "random_", "bernoulli_", "exponential_"}
+
+    def __torch_function__(self, function, types, args=(), kwargs=None):
+        if getattr(function, "__name__", "") in self.CHANCE and not self.inside:
+            raise AssertionError(f"torch.{function.__name__} was called outside the dice")
+        return function(*args, **kwargs or {})
+
+
+@contextmanager
+def only_dice_are_random() -> Iterator[None]:
+    watch, refill = _Watch(), Dice.refill
+    watch.inside = False
+
+    def refill_inside(self, columns):
+        watch.inside = True
+        refill(self, columns)
+        watch.inside = False
+
+    Dice.refill = refill_inside
+    try:
+        with watch:
+            yield
+    finally:
+        Dice.refill = refill

@@ -1,0 +1,20 @@
+"""Every drafter and rule, by its name, through every part of the contract; and the checks that are no part of it."""
+
+import pytest
+
+from nanospec.proof.checks import CHECKS, TOLERANCE, result_of
+from nanospec.proof.contract import CONTRACT, PAIRS
+
+
+@pytest.mark.parametrize("name, rule", PAIRS, ids=[f"{name}, {rule}" for name, rule in PAIRS])
+@pytest.mark.parametrize("part", CONTRACT)
+def test_contract(part, name, rule):
+    count, error, tv = CONTRACT[part](name, rule)
+    assert count and error <= TOLERANCE and tv <= TOLERANCE, f"error {error:.2g}, total variation {tv:.2g}"
+
+
+@pytest.mark.parametrize("check", [pytest.param(check, marks=[pytest.mark.slow] * check.slow)
+                                   for check in CHECKS.values()], ids=list(CHECKS))
+def test_check(check):
+    result = result_of(check)
+    assert result.passed and result.count, f"error {result.error:.2g}, total variation {result.tv:.2g}"
