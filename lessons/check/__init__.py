@@ -1,8 +1,10 @@
-"""Checks of the exercises in lessons/exercises: `python -m lessons.check`."""
+"""Checks of the exercises in lessons/exercises: `python -m lessons.check`. One file here for each file there."""
 
-from lessons.check import (block, block_coins, certain, die, node_rule, one_token, pace, rollback, stopping, testers,
-                           warp)
+from importlib import import_module
+from pathlib import Path
+
 from lessons.check.engine import Exercise
 
-PARTS = die, one_token, block, rollback, warp, pace, testers, node_rule, block_coins, certain, stopping
-EXERCISES: dict[int, Exercise] = {one.number: one for part in PARTS for one in part.EXERCISES}
+FILES = sorted(Path(__file__).parent.glob("ex[0-9][0-9]_*.py"))
+EXERCISES: dict[int, Exercise] = {int(path.name[2:4]): import_module(f"lessons.check.{path.stem}").EXERCISE
+                                  for path in FILES}

@@ -1,4 +1,4 @@
-"""Exercises, one idea each: you write a function in lessons/exercises, this says whether its law is right.
+"""Exercises, one idea each: you write a function in lessons/exercises, this says whether it is right.
 
     python -m lessons.check                 # the first that is not solved yet
     python -m lessons.check 3               # number 3
@@ -12,6 +12,7 @@ import inspect
 import sys
 import textwrap
 import time
+from collections.abc import Sequence
 from itertools import count
 from pathlib import Path
 
@@ -27,7 +28,7 @@ WIDTH = 96
 SHOWN = 8               # lines of what a function prints
 
 
-def main() -> int:
+def main(argv: Sequence[str] | None = None) -> int:
     parser = argparse.ArgumentParser(prog="python -m lessons.check", description=__doc__.splitlines()[0])
     parser.add_argument("number", type=int, nargs="?", choices=sorted(EXERCISES), metavar="n",
                         help=f"1 to {max(EXERCISES)}")
@@ -41,7 +42,7 @@ def main() -> int:
     what.add_argument("--grade", type=Path, metavar="FOLDER", help="every folder in it is a student's: a table")
     parser.add_argument("--seconds", type=float, default=60, help="with --grade: for one exercise")
     parser.add_argument("--result", nargs=2, help=argparse.SUPPRESS)       # what --grade runs, once for every exercise
-    args = parser.parse_args()
+    args = parser.parse_args(argv)
     torch.set_num_threads(1)                                                # small tensors gain nothing from more
     console = Console(width=max(Console().width, WIDTH), highlight=False)
     if args.result:

@@ -1,8 +1,8 @@
 """The checker's engine: what an exercise is, and how a learner's functions are looked at, part by part.
 
-A part looks at the functions and says what it has seen, as numbers beside the numbers that are right: a law walked
-path by path, or values. Known mistakes are functions too. When what the learner's functions do is, number for number,
-what a known mistake does, then that is what was done wrong.
+A part looks at the functions and says what it has seen, as numbers beside the numbers that are right: a distribution
+walked path by path, or values. Known mistakes are functions too. When what the learner's functions do is, number for
+number, what a known mistake does, then that is what was done wrong.
 """
 
 import ast
@@ -56,6 +56,7 @@ class Exercise:
     like: list[tuple[str, str, str, str]]
     tests: dict[str, Callable[[Functions], str | None]] = field(default_factory=dict)
     slow_is_right: bool = False
+    _of_mistakes: dict[tuple[int, str], list[Seen]] = field(default_factory=dict, init=False, repr=False)
 
     @property
     def number(self) -> int:
@@ -68,6 +69,13 @@ class Exercise:
 
     def with_mistake(self, mistake: Wrong) -> Functions:
         return Functions(**vars(load(ANSWERS / self.file, self)) | mistake.functions)
+
+    def seen_of(self, mistake: Wrong, part: str) -> list[Seen]:
+        """What that part sees of a known mistake. It is always the same, and so looked at once."""
+        key = id(mistake), part
+        if key not in self._of_mistakes:
+            self._of_mistakes[key] = self.looks[part](self.with_mistake(mistake))
+        return self._of_mistakes[key]
 
 
 @dataclass
@@ -129,40 +137,44 @@ def check(exercise: Exercise, path: Path, seconds: float = SECONDS) -> Result:
 
 def tell_apart(exercise: Exercise, path: Path, functions: Functions, test: Look, off: Seen, result: Result) -> str:
     """The numbers, the mistake by name or where to look, and whether anything but speed is lost."""
-    mistakes = named(exercise, functions)
+    mistakes = named(exercise, seen_by(exercise, functions))
     result.named = [mistake.name for mistake in mistakes]
     lines = [str(off)]
     lines += [f"{mistake.said} ({mistake.name}; {place(exercise, path, off.error, mistake.throw, off.title)})"
               for mistake in mistakes]
     if not mistakes:
         lines.append(f"not a mistake known here; look at {place(exercise, path, off.error, title=off.title)}")
-    asks = any("dice" in inspect.signature(one).parameters for one in vars(functions).values())
+    asks = any("dice" in inspect.signature(function).parameters for function in vars(functions).values())
     if asks and not any(file == str(path) for _, file in Row.thrown_at):
         lines.append("it never throws the dice it is given: all chance must come from dice.flip and dice.pick")
     lossless = exercise.looks.get("exact distribution")
     if exercise.slow_is_right and test != lossless and not any(seen.differences() for seen in lossless(functions)):
-        lines.append("Averaged over all guesses, the law of the text is right all the same: what is lost is speed, not "
-                     "truth.")
+        lines.append("Averaged over all guesses, the distribution of the text is right all the same: what is lost is "
+                     "speed, not truth.")
     return "\n".join(lines)
 
 
-def named(exercise: Exercise, functions: Functions) -> list[Wrong]:
-    """The known mistakes that do, number for number, what these functions do, wherever these are wrong; of several, the
-    one that does so everywhere, if there is one.
-    """
+def seen_by(exercise: Exercise, functions: Functions) -> dict[str, list[Seen]]:
+    """What every part sees of these functions."""
     theirs = {}
-    for test in exercise.looks.values():
+    for part, test in exercise.looks.items():
         with contextlib.suppress(NotImplementedError):      # of several functions one may not be written yet
-            theirs[test] = test(functions)
+            theirs[part] = test(functions)
+    return theirs
 
-    def alike(test: Look, mistake: Wrong) -> bool:
-        return all(same(a.got, b.got) for a, b in zip(theirs[test], test(exercise.with_mistake(mistake))))
 
-    cheap_first = sorted(theirs, key=lambda test: sum(seen.paths for seen in theirs[test]))
-    wrong_in = [test for test in cheap_first if any(seen.differences() for seen in theirs[test])]
-    left = [mistake for mistake in exercise.wrongs if all(alike(test, mistake) for test in wrong_in)]
+def named(exercise: Exercise, theirs: dict[str, list[Seen]]) -> list[Wrong]:
+    """The known mistakes that look, number for number, like what was seen, wherever that is wrong; of several, the one
+    that does so everywhere, if there is one.
+    """
+    def alike(part: str, mistake: Wrong) -> bool:
+        return all(same(a.got, b.got) for a, b in zip(theirs[part], exercise.seen_of(mistake, part)))
+
+    cheap_first = sorted(theirs, key=lambda part: sum(seen.paths for seen in theirs[part]))
+    wrong_in = [part for part in cheap_first if any(seen.differences() for seen in theirs[part])]
+    left = [mistake for mistake in exercise.wrongs if all(alike(part, mistake) for part in wrong_in)]
     if len(left) > 1:
-        left = [mistake for mistake in left if all(alike(test, mistake) for test in cheap_first)] or left
+        left = [mistake for mistake in left if all(alike(part, mistake) for part in cheap_first)] or left
     return left
 
 
@@ -176,11 +188,11 @@ def place(exercise: Exercise, path: Path, error: BaseException | None = None, th
     about = [name for name in exercise.functions if title.startswith(name)] or exercise.functions
     functions = [node for node in ast.walk(ast.parse(path.read_text(encoding="utf-8")))
                  if isinstance(node, ast.FunctionDef) and node.name in about]
-    throws = any(argument.arg == "dice" for one in functions for argument in one.args.args)
-    for one in (throw, "pick", "flip") if throws else ():
-        if (one, str(path)) in Row.thrown_at:
-            return f"{path.name}, line {Row.thrown_at[one, str(path)]}"
-    returns = [node.lineno for one in functions for node in ast.walk(one) if isinstance(node, ast.Return)]
+    throws = any(argument.arg == "dice" for function in functions for argument in function.args.args)
+    for kind in (throw, "pick", "flip") if throws else ():
+        if (kind, str(path)) in Row.thrown_at:
+            return f"{path.name}, line {Row.thrown_at[kind, str(path)]}"
+    returns = [node.lineno for function in functions for node in ast.walk(function) if isinstance(node, ast.Return)]
     return f"{path.name}, line {max(returns, default=1)}"
 
 

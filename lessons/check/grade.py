@@ -27,7 +27,7 @@ NOT_TRIED = ("missing", "untouched")
 
 def grade(folder: Path, seconds: float, console: Console) -> int:
     """Print what every student has solved; 0 if all could be looked at."""
-    students = sorted(one for one in folder.iterdir() if one.is_dir())
+    students = sorted(path for path in folder.iterdir() if path.is_dir())
     if not students:
         print(f"lessons.check: no folders in {folder}: one for each student, with files such as "
               f"{EXERCISES[1].file}", file=sys.stderr)
@@ -36,7 +36,7 @@ def grade(folder: Path, seconds: float, console: Console) -> int:
     for student in students:
         results = {number: run(exercise, student / exercise.file, seconds) for number, exercise in EXERCISES.items()}
         rows.append((student.name, results))
-        console.print(f"{student.name}: {sum(one['solved'] for one in results.values())} of {len(results)}",
+        console.print(f"{student.name}: {solved(results)} of {len(results)}",
                       style="dim", markup=False)
     shown = Table(box=None, padding=(0, 1, 0, 0), header_style="bold")
     shown.add_column("student")
@@ -44,15 +44,19 @@ def grade(folder: Path, seconds: float, console: Console) -> int:
         shown.add_column(str(number), justify="center")
     shown.add_column("solved", justify="right")
     for name, results in rows:
-        marks = ["[green]✓[/]" if one["solved"] else "[dim]·[/]" if one["part"] in NOT_TRIED else "[red]✗[/]"
-                 for one in results.values()]
-        shown.add_row(name, *marks, str(sum(one["solved"] for one in results.values())))
+        marks = ["[green]✓[/]" if found["solved"] else "[dim]·[/]" if found["part"] in NOT_TRIED else "[red]✗[/]"
+                 for found in results.values()]
+        shown.add_row(name, *marks, str(solved(results)))
     console.print(shown)
     for name, results in rows:
-        for number, one in results.items():
-            if not one["solved"] and one["part"] not in NOT_TRIED:
-                console.print(f"{name}, {number}: {one['part']}: {one['why']}", markup=False)
+        for number, found in results.items():
+            if not found["solved"] and found["part"] not in NOT_TRIED:
+                console.print(f"{name}, {number}: {found['part']}: {found['why']}", markup=False)
     return 0
+
+
+def solved(results: dict[int, dict]) -> int:
+    return sum(found["solved"] for found in results.values())
 
 
 def run(exercise: Exercise, path: Path, seconds: float) -> dict:
@@ -119,10 +123,10 @@ def fingerprint() -> dict:
                 continue
             found[name, key] = thing, getattr(thing, "__code__", None)
             if isinstance(thing, type) and ours or thing is torch.Tensor:
-                found.update({(name, key, method): (one, getattr(one, "__code__", None))
-                              for method, one in list(vars(thing).items()) if callable(one)})
-    for number, one in EXERCISES.items():
-        found["parts", number] = one.contract, (*one.looks.items(), *one.tests.items())
+                found.update({(name, key, method): (function, getattr(function, "__code__", None))
+                              for method, function in list(vars(thing).items()) if callable(function)})
+    for number, exercise in EXERCISES.items():
+        found["parts", number] = exercise.contract, (*exercise.looks.items(), *exercise.tests.items())
     return found
 
 

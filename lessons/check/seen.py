@@ -8,11 +8,11 @@ import torch
 
 from lessons.kit import OneRow
 from nanospec.dice import Dice
-from nanospec.proof.walk import walk
 from nanospec.proof.stats import goodness_of_fit
+from nanospec.proof.walk import walk
 
 TOLERANCE = 1e-12       # of right and wrong
-SAME = 1e-9             # of one wrong law and another
+SAME = 1e-9             # of one wrong distribution and another
 ROWS = 10               # of a table of differences
 
 
@@ -47,8 +47,8 @@ class Seen:
             return f"{self.title}\n    not so: {', '.join(map(str, off))}"
         lines = [self.title, f"    {'outcome' * bool(self.paths):<28} {'right':>12} {'yours':>12} {'difference':>12}"]
         for key in sorted(off, key=lambda key: -abs(off[key]))[:ROWS]:
-            right, yours = (one if one != one or abs(one) > TOLERANCE else 0.0
-                            for one in (self.expected.get(key, 0.0), self.got.get(key, 0.0)))
+            right, yours = (value if value != value or abs(value) > TOLERANCE else 0.0
+                            for value in (self.expected.get(key, 0.0), self.got.get(key, 0.0)))
             lines.append(f"    {str(key):<28} {right:>12.6g} {yours:>12.6g} {off[key]:>+12.3g}")
         if len(off) > ROWS:
             lines.append(f"    ... and {len(off) - ROWS} more")
@@ -69,7 +69,8 @@ class Row(OneRow):
             weights = torch.as_tensor(weights, dtype=torch.float64)
         except (TypeError, ValueError, RuntimeError):
             raise Failure(f"dice.pick takes a tensor of weights, got {weights!r:.80}") from None
-        if weights.dim() != 1 or not bool((weights >= 0).all()) or not bool(weights.sum() > 0):
+        listed = weights.tolist() if weights.dim() == 1 else []
+        if not min(listed, default=-1) >= 0 or not sum(listed) > 0:
             raise Failure(f"dice.pick takes a (V,) tensor of weights, none negative, not all 0; got {weights!r:.120}")
         return super().pick(weights)
 
@@ -81,14 +82,14 @@ class Row(OneRow):
 
 
 def look(title: str, play: Callable, expected: dict) -> Seen:
-    """Walk play(dice), which returns an outcome, and put its law beside the expected one."""
+    """Walk play(dice), which returns an outcome, and put its distribution beside the expected one."""
     try:
-        law, paths = walk(lambda dice: play(Row(dice)))
+        found, paths = walk(lambda dice: play(Row(dice)))
     except NotImplementedError:
         raise
     except Exception as error:
         return fell_over(title, error)
-    return Seen(title, law, {key: p for key, p in expected.items() if p > 0}, paths)
+    return Seen(title, found, {key: p for key, p in expected.items() if p > 0}, paths)
 
 
 def values(title: str, got: Callable[[], dict], expected: dict) -> Seen:
@@ -116,7 +117,7 @@ def token(value, vocab_size: int, what: str) -> int:
     return value
 
 
-def law_like(value, shape: tuple[int, ...], what: str) -> torch.Tensor:
+def weights_like(value, shape: tuple[int, ...], what: str) -> torch.Tensor:
     """The learner's answer as weights of that shape."""
     if not isinstance(value, torch.Tensor) or tuple(value.shape) != shape:
         got = f"a tensor {tuple(value.shape)}" if isinstance(value, torch.Tensor) else f"{value!r:.80}"
@@ -124,16 +125,16 @@ def law_like(value, shape: tuple[int, ...], what: str) -> torch.Tensor:
     return value.double()
 
 
-def fits(draw: Callable[[Row], Hashable], law: dict, samples: int = 3_000) -> str:
+def fits(draw: Callable[[Row], Hashable], expected: dict, samples: int = 3_000) -> str:
     """Real dice: a right function fails this once in 10,000 sets of seeds, and the seeds are fixed."""
     counts: dict = {}
     for seed in range(samples):
         outcome = draw(Row(Dice([seed])))
         counts[outcome] = counts.get(outcome, 0) + 1
-    fit = goodness_of_fit(counts, law)
+    fit = goodness_of_fit(counts, expected)
     if fit.p_value < 1e-4:
-        raise Failure(f"{samples:,} samples with real dice do not fit the law (p = {fit.p_value:.2g}), although the "
-                      "walk does: does it keep something between calls, or draw from anything but the dice?")
+        raise Failure(f"{samples:,} samples with real dice do not fit (p = {fit.p_value:.2g}), although the walk does: "
+                      "does it keep something between calls, or draw from anything but the dice?")
     return f"{samples:,} samples, p = {fit.p_value:.2g}"
 
 

@@ -14,11 +14,11 @@ def contract(f, rules: Sequence[str], verdicts: Sequence[str]) -> None:
     if not isinstance(found, dict) or set(found) != set(rules):
         raise Failure(f"verdicts must return a dict with the keys {', '.join(rules)}")
     words = f"{', '.join(map(repr, verdicts[:-1]))} or {verdicts[-1]!r}"
-    for name, one in found.items():
-        pair = isinstance(one, tuple) and len(one) == 2
-        if not pair or one[0] not in verdicts or not isinstance(one[1], (int, float)):
+    for name, said in found.items():
+        pair = isinstance(said, tuple) and len(said) == 2
+        if not pair or said[0] not in verdicts or not isinstance(said[1], (int, float)):
             raise Failure(f"{name}: a verdict is a pair such as ('wrong', 0.123), {words} and a number; "
-                          f"got {one!r:.60}")
+                          f"got {said!r:.60}")
 
 
 def verdict_values(f, shown: Shown, verdicts: Sequence[str]) -> list[Seen]:
@@ -31,6 +31,6 @@ def verdict_values(f, shown: Shown, verdicts: Sequence[str]) -> list[Seen]:
 def verdict_distances(f, right: dict[str, float]) -> list[Seen]:
     """Of the rules in `right`, to three decimals."""
     said = f.verdicts()
-    seen = values("total variation from the target's law", lambda: {name: round(said[name][1], 3) for name in right},
-                  right)
+    seen = values("total variation from the target's distribution",
+                  lambda: {name: round(said[name][1], 3) for name in right}, right)
     return [replace(seen, secret=True)]

@@ -1,13 +1,15 @@
 """Exercise 7: two caches, rolled back after a round."""
 
+from collections.abc import Callable
+from dataclasses import replace
 from functools import lru_cache
 
 import torch
 
-from lessons.check.block import DRAFT, GAMMA, IDS, TARGET, block, coin, count, law_of, next_law
+from lessons.check.block import DRAFT, GAMMA, IDS, TARGET, block, coin, count, distribution_of, next_weights
 from lessons.check.engine import Exercise, wrong
-from lessons.check.seen import Failure, Row, Seen, look, values
-from nanospec.proof.checks import expected_kept
+from lessons.check.seen import Failure, Row, Seen, values
+from nanospec.proof.checks import expected_accepted
 from nanospec.proof.walk import target_distribution, walk
 
 NEW = 4
@@ -20,16 +22,17 @@ class SlotCache:
         self.model, self.slots, self.valid = model, [0] * 40, 0
 
     def read(self, tokens: list[int]) -> list[torch.Tensor]:
-        """Write tokens behind the valid slots; the laws behind each of them."""
+        """Write tokens behind the valid slots; the distributions behind each of them."""
         self.slots[self.valid:self.valid + len(tokens)] = tokens
         self.valid += len(tokens)
-        return [law_of(self.model, tuple(self.slots[:end + 1])) for end in range(self.valid - len(tokens), self.valid)]
+        ends = range(self.valid - len(tokens) + 1, self.valid + 1)
+        return [distribution_of(self.model, tuple(self.slots[:end])) for end in ends]
 
 
-def two_rounds(f, dice) -> tuple[tuple[int, ...], int, tuple[int, ...]]:
+def two_rounds(valid_slots: Callable, dice) -> tuple[tuple[int, ...], int, tuple[int, ...]]:
     """Two rounds with caches, cut back as the learner says, and the target alone up to NEW tokens.
 
-    Returns those, the guesses kept in the second round, and what the first one wrote.
+    Returns those, how many draft tokens the second round accepted, and what the first one wrote.
     """
     text, first, target, draft = list(IDS), (), SlotCache(TARGET), SlotCache(DRAFT)
     for _ in range(2):
@@ -39,68 +42,84 @@ def two_rounds(f, dice) -> tuple[tuple[int, ...], int, tuple[int, ...]]:
             drafted.append(dice.pick(q_draft[-1]))
             feed = drafted[-1:]
         p_target = target.read(text[min(target.valid, len(text) - 1):] + drafted)[-GAMMA - 1:]
-        kept = count([dice.flip(coin(x, p, q)) for x, p, q in zip(drafted, p_target, q_draft)])
-        target.valid, draft.valid = slots_of(f, len(text), GAMMA, kept)
-        text += [*drafted[:kept], dice.pick(next_law(kept, p_target, q_draft))]
+        accepted = count([dice.flip(coin(x, p, q)) for x, p, q in zip(drafted, p_target, q_draft)])
+        target.valid, draft.valid = slots_of(valid_slots, len(text), GAMMA, accepted)
+        text += [*drafted[:accepted], dice.pick(next_weights(accepted, p_target, q_draft))]
         first = first or tuple(text[len(IDS):])
     while len(text) < len(IDS) + NEW:
-        text.append(dice.pick(law_of(TARGET, tuple(text))))
-    return tuple(text[len(IDS):len(IDS) + NEW]), kept, first
+        text.append(dice.pick(distribution_of(TARGET, tuple(text))))
+    return tuple(text[len(IDS):len(IDS) + NEW]), accepted, first
 
 
-def slots_of(f, length: int, gamma: int, kept: int) -> tuple[int, int]:
-    found = f.valid_slots(length, gamma, kept)
+def slots_of(valid_slots: Callable, length: int, gamma: int, kept: int) -> tuple[int, int]:
+    found = valid_slots(length, gamma, kept)
     if not isinstance(found, (tuple, list)) or len(found) != 2 or not all(type(n) is int and n >= 0 for n in found):
         raise Failure(f"valid_slots must return two ints, 0 or more; it returned {found!r:.80}")
     return tuple(found)
 
 
-def rollback_law(f) -> list[Seen]:
-    return [look(f"two rounds with caches: the law of {NEW} tokens", lambda dice: two_rounds(f, dice)[0],
-                 target_distribution(TARGET, IDS, NEW))]
+def contract(f) -> None:
+    slots_of(f.valid_slots, 10, 4, 2)
 
 
-def rollback_pace(f) -> list[Seen]:
-    """A draft that reads a stale slot guesses for another text: nothing is wrong but the number of guesses kept."""
+def worked(f) -> list[Seen]:
+    return [values("length 10, gamma 4, kept 2", lambda: dict(zip(("target", "draft"), slots_of(f.valid_slots, 10, 4, 2))),
+                   {"target": 12, "draft": 12})]
+
+
+@lru_cache(maxsize=1)
+def walked(valid_slots: Callable) -> tuple[dict, int]:
+    """Two rounds in every way the dice can fall, for the two parts that follow."""
+    return walk(lambda dice: two_rounds(valid_slots, Row(dice)))
+
+
+def exact(f) -> list[Seen]:
+    def texts() -> dict:
+        found: dict = {}
+        for (tokens, _, _), weight in walked(f.valid_slots)[0].items():
+            found[tokens] = found.get(tokens, 0.0) + weight
+        return found
+    seen = values(f"two rounds with caches: the law of {NEW} tokens", texts, target_distribution(TARGET, IDS, NEW))
+    return [seen if seen.error else replace(seen, paths=walked(f.valid_slots)[1])]
+
+
+def pace(f) -> list[Seen]:
+    """A draft that reads a stale slot drafts for another text: nothing is wrong but how many tokens are accepted."""
     def kept() -> dict:
-        law, _ = walk(lambda dice: two_rounds(f, Row(dice))[1:])
-        return {"guesses kept": sum(weight * n for (n, _), weight in law.items())}
-    return [values("the second round, on average", kept, {"guesses kept": kept_at_best()})]
+        return {"guesses kept": sum(weight * n for (_, n, _), weight in walked(f.valid_slots)[0].items())}
+    return [values("the second round, on average", kept, {"guesses kept": accepted_at_best()})]
 
 
 @lru_cache(maxsize=None)
-def kept_at_best() -> float:
-    law, _ = walk(lambda dice: first_of(Row(dice)))
-    return sum(weight * expected_kept(TARGET, DRAFT, [*IDS, *first], GAMMA) for first, weight in law.items())
+def accepted_at_best() -> float:
+    found, _ = walk(lambda dice: first_of(Row(dice)))
+    return sum(weight * expected_accepted(TARGET, DRAFT, [*IDS, *first], GAMMA) for first, weight in found.items())
 
 
 def first_of(dice) -> tuple[int, ...]:
     """What a first round writes; nothing is carried into it."""
-    written = ()
+    accepted = []
 
-    def next_of(kept, p_target, q_draft):
-        nonlocal written
-        written = kept
-        return next_law(kept, p_target, q_draft)
+    def next_of(count, p_target, q_draft):
+        accepted.append(count)
+        return next_weights(count, p_target, q_draft)
     new = block(dice, next_of=next_of)
-    return new[:written + 1]
+    return new[:accepted[0] + 1]
 
 
-def rollback_values(f) -> list[Seen]:
+def nothing_twice(f) -> list[Seen]:
     cases = {f"length {length}, gamma {gamma}, kept {kept}": (length, gamma, kept)
              for length, gamma in ((10, 4), (7, 1), (3, 3)) for kept in range(gamma + 1)}
     return [values(f"slots of the {whose}'s cache that need not be read again",
-                   lambda side=side: {name: slots_of(f, *case)[side] for name, case in cases.items()},
+                   lambda side=side: {name: slots_of(f.valid_slots, *case)[side] for name, case in cases.items()},
                    {name: length + min(kept, gamma - side) for name, (length, gamma, kept) in cases.items()})
             for side, whose in enumerate(("target", "draft"))]
 
 
-ROLLBACK = Exercise(
-    "ex07_rollback.py", ("valid_slots",), lambda f: slots_of(f, 10, 4, 2) and None,
-    {"worked number": lambda f: [values("length 10, gamma 4, kept 2", lambda: dict(zip(
-        ("target", "draft"), slots_of(f, 10, 4, 2))), {"target": 12, "draft": 12})],
-     "exact distribution": rollback_law, "guesses kept in the next round": rollback_pace,
-     "nothing read twice": rollback_values},
+EXERCISE = Exercise(
+    "ex07_rollback.py", ("valid_slots",), contract,
+    {"worked number": worked, "exact distribution": exact, "guesses kept in the next round": pace,
+     "nothing read twice": nothing_twice},
     [wrong("target-not-rolled-back", "the target's cache still holds the refused guesses",
            valid_slots=lambda n, g, k: (n + g, n + min(k, g - 1))),
      wrong("rolled-back-one-too-few", "you count the new token as read; it was drawn after the pass, nobody has read "
@@ -123,6 +142,5 @@ ROLLBACK = Exercise(
      "The target has read all guesses, of which `kept` are text. The draft has read one guess fewer. Neither has read "
      "the new token.",
      "target: length + kept. draft: the same, but never more than length + gamma - 1"),
-    [("nanospec.speculate", "ModelDrafter.propose", "feed = text.last", "self.cache.length"),
-     ("nanospec.speculate", "chain_round", "cache.length", "block =")], slow_is_right=True)
-EXERCISES = [ROLLBACK]
+    [("nanospec.speculate", "ModelDrafter.propose", "feed, tokens", "self.cache.length"),
+     ("nanospec.speculate", "one_round", "cache.length = text", "cache.length = text")], slow_is_right=True)

@@ -1,4 +1,4 @@
-"""Exercise 8: temperature and top-k, for target and draft alike."""
+"""Exercise 8: temperature and top-k, the same for both models."""
 
 from functools import partial
 
@@ -6,7 +6,7 @@ import torch
 
 from lessons.check.block import GAMMA, IDS, block
 from lessons.check.engine import Exercise, wrong
-from lessons.check.seen import Seen, law_like, look, values
+from lessons.check.seen import Seen, look, values, weights_like
 from nanospec.probs import probs
 from nanospec.proof.tables import TableModel
 from nanospec.proof.walk import target_distribution
@@ -18,30 +18,30 @@ LOGITS[3, 2] += 1e-12           # nearly a tie: at temperature 0 still a one-hot
 SETTINGS = [(1.0, None), (0.7, None), (2.0, 3), (0.7, 2), (1.0, 1), (0.0, None), (0.0, 2), (1.3, 9)]
 
 
-def warp_contract(f) -> None:
-    law_like(f.law(LOGITS[0].clone(), 1.0, None), (4,), "law")
+def contract(f) -> None:
+    weights_like(f.law(LOGITS[0].clone(), 1.0, None), (4,), "law")
 
 
-def warp_values(f) -> list[Seen]:
-    return [values(f"logits {[round(x, 1) for x in logits.tolist()]}, temperature {t:g}, top_k {k}",
-                   lambda logits=logits, t=t, k=k: dict(enumerate(
-                       law_like(f.law(logits.clone(), t, k), (4,), "law").tolist())),
-                   dict(enumerate(probs(logits, t, k).tolist()))) for t, k in SETTINGS for logits in LOGITS]
-
-
-def warp_worked(f) -> list[Seen]:
+def worked(f) -> list[Seen]:
     logits = torch.tensor([1.0, 3.0], dtype=torch.float64).log()
     return [values(f"logits [0, log 3], temperature {t:g}, top_k {k}",
-                   lambda t=t, k=k: dict(enumerate(law_like(f.law(logits.clone(), t, k), (2,), "law").tolist())),
+                   lambda t=t, k=k: dict(enumerate(weights_like(f.law(logits.clone(), t, k), (2,), "law").tolist())),
                    dict(enumerate(right)))
             for t, k, right in ((1, None, (.25, .75)), (.5, None, (.1, .9)), (0, None, (0, 1)), (1, 1, (0, 1)))]
 
 
-def warp_law(f) -> list[Seen]:
-    def law(logits):
-        return law_like(f.law(logits.clone(), 0.7, 2), (4,), "law")
+def exact_values(f) -> list[Seen]:
+    return [values(f"logits {[round(x, 1) for x in logits.tolist()]}, temperature {t:g}, top_k {k}",
+                   lambda logits=logits, t=t, k=k: dict(enumerate(
+                       weights_like(f.law(logits.clone(), t, k), (4,), "law").tolist())),
+                   dict(enumerate(probs(logits, t, k).tolist()))) for t, k in SETTINGS for logits in LOGITS]
+
+
+def exact(f) -> list[Seen]:
+    def warp(logits):
+        return weights_like(f.law(logits.clone(), 0.7, 2), (4,), "law")
     return [look("a block of two guesses, both models through your law: temperature 0.7, top_k 2",
-                 lambda dice: block(dice, TARGET4, DRAFT4, law=law),
+                 lambda dice: block(dice, TARGET4, DRAFT4, warp=warp),
                  target_distribution(TARGET4, IDS, GAMMA + 1, temperature=0.7, top_k=2))]
 
 
@@ -64,9 +64,9 @@ def zero_logits(logits, temperature, top_k):
     return (logits / temperature).where(kept | (top_k is None), 0.0).softmax(-1) if temperature else probs(logits, 0)
 
 
-WARP = Exercise(
-    "ex08_warp.py", ("law",), warp_contract,
-    {"worked number": warp_worked, "values": warp_values, "exact distribution": warp_law},
+EXERCISE = Exercise(
+    "ex08_warp.py", ("law",), contract,
+    {"worked number": worked, "values": exact_values, "exact distribution": exact},
     [wrong("temperature-multiplied", "you multiply by the temperature; a low one must make the law sharper, so divide",
            law=partial(warped, warm=lambda x, t: x * t)),
      wrong("temperature-forgotten", "the temperature changes nothing: it must divide the logits before the softmax",
@@ -87,5 +87,4 @@ WARP = Exercise(
      "and the softmax does the rest.",
      "logits / temperature; smallest = logits.topk(top_k).values[-1]; logits.masked_fill(logits < smallest, -inf); "
      "softmax"),
-    [("nanospec.probs", "probs", "if temperature == 0", "law = logits.softmax")])
-EXERCISES = [WARP]
+    [("nanospec.probs", "probs", "if temperature == 0", "kept = logits.softmax")])

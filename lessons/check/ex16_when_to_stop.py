@@ -16,18 +16,18 @@ def shown() -> dict[str, tuple[str, float, float]]:
     """What the eight rules are, walked: verdict, distance over two tokens, distance over the first."""
     names: dict = {}
     exec((ANSWERS / "ex16_when_to_stop.py").read_text(encoding="utf-8"), names)
-    p_target, found = {text: law.tolist() for text, law in names["P_TARGET"].items()}, {}
+    p_target, found = {text: weights.tolist() for text, weights in names["P_TARGET"].items()}, {}
     right = {(x, y): p_target[()][x] * p_target[x,][y] for x in range(3) for y in range(3)}
     for name in RULES:
-        law, _ = walk(lambda dice: names["rule_played"](names[name], Row(dice)))
-        off, first = distance(law, right)[1], distance(of_the_first(law), of_the_first(right))[1]
+        texts, _ = walk(lambda dice: names["rule_played"](names[name], Row(dice)))
+        off, first = distance(texts, right)[1], distance(of_the_first(texts), of_the_first(right))[1]
         found[name] = "wrong" if off > 1e-9 else "exact", round(off, 3), round(first, 3)
     return found
 
 
-def of_the_first(law: dict) -> dict:
+def of_the_first(texts: dict) -> dict:
     first: dict = {}
-    for (x, _), weight in law.items():
+    for (x, _), weight in texts.items():
         first[x] = first.get(x, 0.0) + weight
     return first
 
@@ -47,7 +47,7 @@ def called(verdict: str, *names: str) -> dict:
     return relabelled(lambda *found: (verdict, 0.0), *names)
 
 
-STOPPING = Exercise(
+EXERCISE = Exercise(
     "ex16_when_to_stop.py", ("verdicts",), partial(contract, rules=RULES, verdicts=VERDICTS),
     {"verdicts": partial(verdict_values, shown=shown, verdicts=VERDICTS), "distances": distances},
     [wrong("every-rule-called-exact", "you call all of them exact: to guess less does no harm, but a guess thrown away "
@@ -79,4 +79,3 @@ STOPPING = Exercise(
      "law, paths = walk(lambda dice: rule_played(rule_a, OneRow(dice))); the target's law gives (x, y) the probability "
      "float(P_TARGET[()][x] * P_TARGET[(x,)][y]); then distance(law, that)"),
     [("nanospec.drafters.dynamic", "DynamicDrafter.propose", "", "")])
-EXERCISES = [STOPPING]

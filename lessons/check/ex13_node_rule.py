@@ -5,28 +5,28 @@ from functools import partial
 
 import torch
 
-from lessons.check.die import PAIRS, law
 from lessons.check.engine import Exercise, wrong
+from lessons.check.pairs import PAIRS, vector
 from lessons.check.seen import Failure, Row, Seen, fits, look, token
 
-# How the children of a case are drawn: the tokens drawn so far -> the next one's law, or None if there is no more.
+# How the children of a case are drawn: the tokens drawn so far -> the next one's q_draft, or None if there is no more.
 
-def drawn_from(*laws) -> Callable:
-    return lambda drawn: laws[len(drawn)] if len(drawn) < len(laws) else None
+def drawn_from(*q_drafts) -> Callable:
+    return lambda drawn: q_drafts[len(drawn)] if len(drawn) < len(q_drafts) else None
 
 
 def without_replacement(q_draft, count: int) -> Callable:
-    def next_law(drawn):
+    def next_draft(drawn):
         left = without(q_draft, drawn)
-        return made_a_law(left) if len(drawn) < count and left.sum() > 0 else None
-    return next_law
+        return normal(left) if len(drawn) < count and left.sum() > 0 else None
+    return next_draft
 
 
 def without(weights, tokens):
     return weights.index_fill(0, torch.tensor(tokens, dtype=torch.int64), 0)
 
 
-def made_a_law(weights):
+def normal(weights):
     return weights / weights.sum()
 
 
@@ -38,7 +38,7 @@ CASES = {       # p_target, and how the children are drawn
     "two children, no token twice": (FOUR[0], without_replacement(FOUR[1], 2)),
     "three children, no token twice, one that the target forbids": (FORBIDS[0], without_replacement(FORBIDS[1], 3)),
     "three children, drawn independently by a draft too sure": (SURE[0], drawn_from(*[SURE[1]] * 3)),
-    "two children, of two drafts": (law(.5, .2, .3, 0), drawn_from(law(.2, .2, .1, .5), law(.1, .6, .1, .2))),
+    "two children, of two drafts": (vector(.5, .2, .3, 0), drawn_from(vector(.2, .2, .1, .5), vector(.1, .6, .1, .2))),
     "two children, with nothing that the target likes": (PAIRS["nothing in common"][0],
                                                          without_replacement(PAIRS["nothing in common"][1], 3)),
 }
@@ -60,46 +60,46 @@ def answered(f, children: list[tuple], p_target, dice) -> tuple[int | None, int]
 
 
 def play(f, case: tuple, dice) -> tuple[int | None, int]:
-    p_target, next_law = case
+    p_target, next_draft = case
     children = []
-    while (q_draft := next_law([x for x, _ in children])) is not None:
+    while (q_draft := next_draft([x for x, _ in children])) is not None:
         children.append((dice.pick(q_draft), q_draft))
     return answered(f, children, p_target, dice)
 
 
-def stands(p_target, next_law: Callable, drawn: tuple[int, ...] = ()) -> dict[int | None, float]:
+def stands(p_target, next_draft: Callable, drawn: tuple[int, ...] = ()) -> dict[int | None, float]:
     """How often each child stands, and none: each is kept as often as what is left of the target lets it."""
-    q_draft = next_law(list(drawn))
+    q_draft = next_draft(list(drawn))
     if q_draft is None:
         return {None: 1.0}
     left = (p_target - q_draft).clamp(min=0)
     found = {len(drawn): float(p_target.minimum(q_draft).sum())}
     for x, refused in enumerate((q_draft - p_target).clamp(min=0).tolist()):
         if refused > 0:
-            for child, odds in stands(made_a_law(left), next_law, (*drawn, x)).items():
+            for child, odds in stands(normal(left), next_draft, (*drawn, x)).items():
                 found[child] = found.get(child, 0.0) + refused * odds
     return found
 
 
-def node_contract(f) -> None:
-    for children in [], [(1, law(.5, .5))]:             # a guess that the target likes better always stands
-        answered(f, children, law(.2, .8), Row())
+def contract(f) -> None:
+    for children in [], [(1, vector(.5, .5))]:             # a guess that the target likes better always stands
+        answered(f, children, vector(.2, .8), Row())
 
 
-def node_worked(f) -> list[Seen]:
-    half = law(.5, .5)
+def worked(f) -> list[Seen]:
+    half = vector(.5, .5)
     return [look(f"p_target [.2, .8], children {x} and {y}, both from [.5, .5]: (which stands, token)",
-                 lambda dice, x=x, y=y: answered(f, [(x, half), (y, half)], law(.2, .8), dice), expected)
+                 lambda dice, x=x, y=y: answered(f, [(x, half), (y, half)], vector(.2, .8), dice), expected)
             for x, y, expected in ((0, 1, {(0, 0): .4, (1, 1): .6}), (0, 0, {(0, 0): .4, (None, 1): .6}),
                                    (1, 0, {(0, 1): 1.0}))]
 
 
-def node_law(f) -> list[Seen]:
+def exact(f) -> list[Seen]:
     return [look(f"{name}: the token", lambda dice, case=case: play(f, case, dice)[1],
                  dict(enumerate(case[0].tolist()))) for name, case in CASES.items()]
 
 
-def node_kept(f) -> list[Seen]:
+def pace(f) -> list[Seen]:
     return [look(f"{name}: which one stands", lambda dice, case=case: play(f, case, dice)[0], stands(*case))
             for name, case in CASES.items()]
 
@@ -107,7 +107,7 @@ def node_kept(f) -> list[Seen]:
 # Known mistakes: other children, another coin, another idea of what a refusal leaves, a token from elsewhere.
 
 def by(key: Callable) -> Callable:
-    return lambda children, p: sorted(enumerate(children), key=lambda one: -key(*one[1], p))
+    return lambda children, p: sorted(enumerate(children), key=lambda numbered: -key(*numbered[1], p))
 
 
 def over(left, q, x, p):
@@ -116,8 +116,8 @@ def over(left, q, x, p):
 
 def judged(children, p, dice, tried: Callable = lambda children, p: enumerate(children),
            coin: Callable = lambda left, q, x, p: left[x] / q[x], leaves: Callable = over,
-           made: Callable = made_a_law, last: Callable = lambda seen, p: seen[-1][2]):
-    """node_rule in parts. seen: of each refused child its law, and what was left of the target before and after it."""
+           made: Callable = normal, last: Callable = lambda seen, p: seen[-1][2]):
+    """node_rule in parts. seen: of each refused child its q_draft, and what was left before and after it."""
     left, seen = p, []
     for i, (x, q) in tried(children, p):
         if dice.flip(min(1, coin(left, q, x, p))):
@@ -132,7 +132,7 @@ def one_coin(children, p, dice):
         child = dice.pick(odds)
         return child, children[child][0]
     for _, q in children:
-        p = made_a_law(over(p, q, None, p))
+        p = normal(over(p, q, None, p))
     return None, dice.pick(p)
 
 
@@ -145,9 +145,9 @@ def known(name: str, said: str, **parts: Callable):
     return wrong(name, said, "flip" if {"tried", "coin"} & set(parts) else "pick", node_rule=partial(judged, **parts))
 
 
-NODE_RULE = Exercise(
-    "ex13_node_rule.py", ("node_rule",), node_contract,
-    {"worked number": node_worked, "exact distribution": node_law, "kept as often as it can be": node_kept},
+EXERCISE = Exercise(
+    "ex13_node_rule.py", ("node_rule",), contract,
+    {"worked number": worked, "exact distribution": exact, "kept as often as it can be": pace},
     [known("refused-sibling-forgotten", "you judge every child, and draw, as if none had been refused: a refusal "
            "leaves max(0, p_target - q_draft), made a law again", leaves=lambda left, q, x, p: p),
      known("coins-forget-the-refusals", "you draw from the right law, but judge every child by p_target; judge it by "
@@ -185,16 +185,17 @@ NODE_RULE = Exercise(
      known("best-of-the-children", "you judge only the child of the greatest ratio; chosen as the best of several it "
            "has its law no longer", tried=lambda children, p: by(lambda x, q, p: p[x] / q[x])(children, p)[:1]),
      known("duplicates-dropped", "you try a token that comes twice only once; its law is to be taken away twice",
-           tried=lambda children, p: [(i, one) for i, one in enumerate(children) if one[0] not in dict(children[:i])]),
+           tried=lambda children, p: [(i, child) for i, child in enumerate(children)
+                                      if child[0] not in dict(children[:i])]),
      known("token-0-is-padding", "you skip children that are token 0: it is a token like any other",
-           tried=lambda children, p: [(i, one) for i, one in enumerate(children) if one[0]]),
+           tried=lambda children, p: [(i, child) for i, child in enumerate(children) if child[0]]),
      known("only-the-first-child", "you draw at the first refusal, and the other children are never tried",
            tried=lambda children, p: [*enumerate(children)][:1]),
      known("first-law-for-all", "you judge every child by the law of the first; each has one of its own",
            tried=lambda children, p: [(i, (x, children[0][1])) for i, (x, _) in enumerate(children)]),
      known("law-changed-again", "you take the refused tokens out of the next law; they are out of it already if they "
            "were when it was drawn from", tried=lambda children, p: [
-               (i, (x, made_a_law(without(q, [y for y, _ in children[:i]])))) for i, (x, q) in enumerate(children)]),
+               (i, (x, normal(without(q, [y for y, _ in children[:i]])))) for i, (x, q) in enumerate(children)]),
      wrong("one-coin-for-all", "you throw one coin, whether any child stands, and then choose which; each has its own "
            "coin", "flip", node_rule=one_coin),
      wrong("sample-and-match", "their laws have no say: you draw from p_target and look for a child of that token, or "
@@ -213,8 +214,7 @@ NODE_RULE = Exercise(
      "Take the children as they stand. p_target changes at every refusal, and is made a law before the next coin.",
      "if dice.flip(min(1, p_target[x] / q_draft[x])): return i, x; or else let p_target be max(0, p_target - q_draft) "
      "divided by its sum, for the next child, or for dice.pick where there is no more"),
-    [("nanospec.rules.tree", "verify_tree", "for child", "return path"),
-     ("nanospec.rules.tree", "without", "left =", "return left")],
+    [("nanospec.rules.tree", "verify_tree", "for i in", "return accepted"),
+     ("nanospec.probs", "residual", "left =", "return")],
     {"real dice": lambda f: fits(lambda dice: play(f, CASES["two children, no token twice"], dice)[1],
                                  dict(enumerate(FOUR[0].tolist())))}, slow_is_right=True)
-EXERCISES = [NODE_RULE]

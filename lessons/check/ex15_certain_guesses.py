@@ -1,24 +1,24 @@
-"""Exercise 15: several guesses that nobody drew, judged by one law of the target."""
+"""Exercise 15: several guesses that nobody drew, judged by one distribution of the target."""
 
 from collections.abc import Callable
 
 import torch
 
-from lessons.check.die import law
 from lessons.check.engine import Exercise, wrong
+from lessons.check.pairs import vector
 from lessons.check.seen import Failure, Row, Seen, fits, look, token
 
 CASES = {       # guesses, p_target
-    "worked example": ([0, 1], law(.5, .3, .2)),
-    "one guess": ([2], law(.4, .3, .2, .1)),
-    "no guess": ([], law(.4, .3, .2, .1)),
-    "two guesses, the likelier one last": ([2, 0], law(.4, .3, .2, .1)),
-    "one of them twice": ([3, 0, 3], law(.4, .3, .2, .1)),
-    "twice in a row": ([1, 1, 0], law(.4, .3, .2, .1)),
-    "three guesses": ([2, 0, 3], law(.1, .2, .3, .4)),
-    "all there are": ([3, 2, 1, 0], law(.5, .25, .125, .125)),      # powers of two: no rounding leaves a crumb
-    "one that the target forbids": ([3, 1], law(.5, .3, .2, 0)),
-    "a certain target": ([0, 1], law(0, 1, 0)),
+    "worked example": ([0, 1], vector(.5, .3, .2)),
+    "one guess": ([2], vector(.4, .3, .2, .1)),
+    "no guess": ([], vector(.4, .3, .2, .1)),
+    "two guesses, the likelier one last": ([2, 0], vector(.4, .3, .2, .1)),
+    "one of them twice": ([3, 0, 3], vector(.4, .3, .2, .1)),
+    "twice in a row": ([1, 1, 0], vector(.4, .3, .2, .1)),
+    "three guesses": ([2, 0, 3], vector(.1, .2, .3, .4)),
+    "all there are": ([3, 2, 1, 0], vector(.5, .25, .125, .125)),      # powers of two: no rounding leaves a crumb
+    "one that the target forbids": ([3, 1], vector(.5, .3, .2, 0)),
+    "a certain target": ([0, 1], vector(0, 1, 0)),
 }
 
 
@@ -36,7 +36,7 @@ def judged(f, case: tuple, dice) -> tuple[bool, int]:
     return i is not None, written
 
 
-def judge_contract(f) -> None:
+def contract(f) -> None:
     for seed in range(4):                                           # kept and drawn, both are seen
         for name in ("worked example", "no guess"):
             judged(f, CASES[name], Row(seed=seed))
@@ -56,31 +56,31 @@ def title(name: str) -> str:
     return f"{name}: guesses {guesses}, p_target {p_target.tolist()}"
 
 
-def judge_law(f) -> list[Seen]:
+def exact(f) -> list[Seen]:
     return [look(title(name), lambda dice, case=case: judged(f, case, dice)[1], dict(enumerate(case[1].tolist())))
             for name, case in CASES.items()]
 
 
-def judge_pace(f) -> list[Seen]:
+def pace(f) -> list[Seen]:
     """A token that was guessed never has to be drawn."""
     return [look(f"{title(name)}: is every guess kept as often as it can be?",
                  lambda dice, case=case: outcome(*judged(f, case, dice)),
                  {outcome(x in case[0], x): p for x, p in enumerate(case[1].tolist())}) for name, case in CASES.items()]
 
 
-def some_law(weights: torch.Tensor, other: torch.Tensor) -> torch.Tensor:
-    """Weights made a law; where nothing is left, another."""
+def normal(weights: torch.Tensor, other: torch.Tensor) -> torch.Tensor:
+    """Weights that add up to 1; where nothing is left, another distribution."""
     return weights / weights.sum() if weights.sum() > 0 else other
 
 
-def drop(left: torch.Tensor, x: int, share: float = 1.0) -> torch.Tensor:
-    """The law without x."""
-    return some_law(left.index_fill(0, torch.tensor(x), 0.0), left)
+def drop(left: torch.Tensor, x: int) -> torch.Tensor:
+    """The distribution without x."""
+    return normal(left.index_fill(0, torch.tensor(x), 0.0), left)
 
 
 def rule(coin: Callable = lambda left, x, p, tried: left[x], after: Callable = lambda left, x, p: drop(left, x),
          last: Callable = lambda left, p, guesses: left, tries: Callable = lambda guesses: guesses) -> dict:
-    """judge with another coin, another rest behind a refusal, another law to draw from, or fewer guesses."""
+    """judge with another coin, another rest behind a refusal, other weights to draw from, or fewer guesses."""
     def judge(guesses, p, dice):
         left, tried = p.clone(), []
         for i, x in enumerate(tries(guesses)):
@@ -103,7 +103,7 @@ def by_counts(guesses, p, dice):
     for i, x in enumerate(guesses):
         if dice.flip(min(1, left[x] / q[x])):
             return i, x
-        left = some_law((left - q).clamp(min=0), left)
+        left = normal((left - q).clamp(min=0), left)
     return None, dice.pick(left)
 
 
@@ -112,12 +112,12 @@ def left_out(left, x, p):
 
 
 def not_guessed(left, p, guesses):
-    return some_law(p * torch.tensor([x not in guesses for x in range(len(p))]), p)
+    return normal(p * torch.tensor([x not in guesses for x in range(len(p))]), p)
 
 
-CERTAIN = Exercise(
-    "ex15_certain_guesses.py", ("judge",), judge_contract,
-    {"worked number": worked, "exact distribution": judge_law, "kept as often as it can be": judge_pace},
+EXERCISE = Exercise(
+    "ex15_certain_guesses.py", ("judge",), contract,
+    {"worked number": worked, "exact distribution": exact, "kept as often as it can be": pace},
     [wrong("redraw-after-mismatch", "where all guesses fell you draw from p_target: what was refused can come out "
            "after all, and does so too often; leave it out", **rule(last=lambda left, p, guesses: p)),
      wrong("one-sample-per-path", "every guess has its own draw from p_target, and when none agrees you draw once "
@@ -159,8 +159,7 @@ CERTAIN = Exercise(
      "Keep a law called left, at first p_target. A refused guess becomes 0 in it, and then it must add up to 1 again.",
      "for i, x in enumerate(guesses): if dice.flip(left[x]): return i, x; otherwise left[x] = 0, left = left / "
      "left.sum(). Behind the loop: return None, dice.pick(left)"),
-    [("nanospec.rules.tree", "verify_tree", "left = p_target[row]", "return path, int"),
-     ("nanospec.rules.tree", "without", "", "")],
+    [("nanospec.rules.tree", "verify_tree", "for i in", "return accepted"),
+     ("nanospec.probs", "residual", "left =", "return")],
     {"real dice": lambda f: fits(lambda dice: judged(f, CASES["one of them twice"], dice)[1],
                                  dict(enumerate(CASES["one of them twice"][1].tolist())))}, slow_is_right=True)
-EXERCISES = [CERTAIN]

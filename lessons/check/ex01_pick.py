@@ -1,0 +1,66 @@
+"""Exercise 1: throw the die."""
+
+from lessons.check.engine import Exercise, wrong
+from lessons.check.pairs import vector
+from lessons.check.seen import Seen, token, values
+
+WEIGHTS = {"[2, 0, 6]": vector(2, 0, 6), "[.1, .2, .3, .4]": vector(.1, .2, .3, .4), "[0, 0, 5]": vector(0, 0, 5),
+           "[3, 1, 4, 1, 5, 10]": vector(3, 1, 4, 1, 5, 10)}
+STEPS = 240             # places of u between 0 and 1: the ends of all pieces above fall between two of them
+
+
+def contract(f) -> None:
+    token(f.pick(vector(1, 1), 0.25), 2, "pick, for weights [1, 1] and u = 0.25,")
+
+
+def worked(f) -> list[Seen]:
+    return [values("weights [2, 0, 6], u = 0.25", lambda: {"index": f.pick(vector(2, 0, 6), 0.25)}, {"index": 2})]
+
+
+def exact(f) -> list[Seen]:
+    found = []
+    for name, weights in WEIGHTS.items():
+        def shares(weights=weights):
+            share: dict = {}
+            for step in range(STEPS):
+                chosen = int(f.pick(weights.clone(), (step + 0.5) / STEPS))
+                share[chosen] = share.get(chosen, 0) + 1
+            return {key: count / STEPS for key, count in share.items()}         # exact: no piece ends inside a step
+        right = {i: w for i, w in enumerate((weights / weights.sum()).tolist()) if w}
+        found.append(values(f"weights {name}, u all over 0..1: share of u that gives each index", shares, right))
+    return found
+
+
+def edges(f) -> list[Seen]:
+    return [values("the ends of u", lambda: {
+        "[0, 1], u = 0": f.pick(vector(0, 1), 0.0), "[1, 0], u = 0.999": f.pick(vector(1, 0), 0.999),
+        "[0, 3, 0, 1], u = 0": f.pick(vector(0, 3, 0, 1), 0.0)},
+        {"[0, 1], u = 0": 1, "[1, 0], u = 0.999": 0, "[0, 3, 0, 1], u = 0": 1})]
+
+
+def first(where) -> int:
+    return int(where.nonzero()[0])
+
+
+EXERCISE = Exercise(
+    "ex01_pick.py", ("pick",), contract,
+    {"worked number": worked, "exact distribution": exact, "edges": edges},
+    [wrong("zero-weight-at-zero", "an end exactly at u * total must not be taken: at u = 0 you take a token that has "
+          "no weight at all",
+           pick=lambda w, u: first(w.cumsum(0) >= u * w.sum())),
+     wrong("total-forgotten", "you compare u with the pieces' ends without multiplying it by the total",
+           pick=lambda w, u: first(w.cumsum(0) > u)),
+     wrong("not-cumulative", "you compare u with each token's own weight, not with where its piece ends",
+           pick=lambda w, u: first(w > u * w.sum())),
+     wrong("always-the-likeliest", "you always take the likeliest token: that is greedy decoding, not a die",
+           pick=lambda w, u: int(w.argmax())),
+     wrong("all-alike", "you give every token the same chance, whatever its weight",
+           pick=lambda w, u: int(u * len(w))),
+     wrong("one-too-early", "you return the piece before the one that u hits",
+           pick=lambda w, u: max(0, first(w.cumsum(0) > u * w.sum()) - 1)),
+     wrong("weights-softmaxed", "you take a softmax of the weights: they are weights already, not logits",
+           pick=lambda w, u: first(w.softmax(0).cumsum(0) > u))],
+    ("Lay the weights end to end on a line. Where does each token's piece end?",
+     "`cumsum` gives the ends; the last one is the total. Which end is the first beyond u * total?",
+     "ends = cumulative sums; take the first index with ends > u * ends[-1]. `nonzero()` lists where that is true."),
+    [("nanospec.dice", "Dice.pick", "", "")])

@@ -1,0 +1,98 @@
+"""Exercise 9: what speculation buys, and how far to draft ahead."""
+
+from functools import partial
+
+from lessons.check.engine import Exercise, wrong
+from lessons.check.seen import Failure, Seen, values
+from nanospec import theory
+
+
+def growing(m: int) -> float:
+    return 1 + 0.15 * (m - 1)
+
+
+def flat(m: int) -> float:
+    return 1.0
+
+
+def steps(m: int) -> float:
+    """A machine that takes four tokens for the price of one, and then the next four."""
+    return 1 + 0.5 * ((m - 1) // 4)
+
+
+CURVES = {"v(m) = 1": flat, "v(m) = 1 + .15 (m - 1)": growing, "v in steps of four": steps}
+
+
+def contract(f) -> None:
+    tokens, gamma = f.expected_tokens(0.5, 2), f.best_gamma(0.5, 0.1, flat, 3)
+    if not isinstance(tokens, (int, float)):
+        raise Failure(f"expected_tokens must return a number; it returned {tokens!r:.80}")
+    if type(gamma) is not int:
+        raise Failure(f"best_gamma must return an int; it returned {gamma!r:.80}")
+
+
+def worked(f) -> list[Seen]:
+    right = {"alpha .8, gamma 5": 3.68928, "alpha 1, gamma 4": 5}
+    return [values("expected_tokens",
+                   lambda: dict(zip(right, (f.expected_tokens(.8, 5), f.expected_tokens(1, 4)))), right),
+            values("best_gamma, alpha .8, c .1",
+                   lambda: {name: f.best_gamma(.8, .1, CURVES[name], 12) for name in list(CURVES)[:2]},
+                   dict(zip(CURVES, (6, 3))))]
+
+
+def tokens(f) -> list[Seen]:
+    cases = {f"alpha {alpha}, gamma {gamma}": (alpha, gamma) for alpha in (0.0, 0.3, 0.75, 1.0) for gamma in (1, 2, 7)}
+    return [values("expected_tokens", lambda: {name: f.expected_tokens(*case) for name, case in cases.items()},
+                   {name: float(theory.expected_tokens(*case)) for name, case in cases.items()})]
+
+
+def gammas(f) -> list[Seen]:
+    cases = {f"alpha {alpha}, c {c}": (alpha, c) for alpha in (0.2, 0.5, 0.7, 0.9) for c in (0.02, 0.1, 0.3)}
+    return [values(f"best_gamma up to 16, {name}",
+                   lambda v=v: {case: f.best_gamma(*pair, v, 16) for case, pair in cases.items()},
+                   {case: theory.best_gamma(*pair, v, 16) for case, pair in cases.items()})
+            for name, v in CURVES.items()]
+
+
+def best(alpha, c, v, most, cost=lambda gamma, c, v: gamma * c + v(gamma + 1), count=theory.expected_tokens):
+    return max(range(1, most + 1), key=lambda gamma: count(alpha, gamma) / cost(gamma, c, v))
+
+
+def tokens_wrong(count) -> dict:
+    return {"expected_tokens": count, "best_gamma": partial(best, count=count)}
+
+
+def cost_wrong(cost) -> dict:
+    return {"best_gamma": partial(best, cost=cost)}
+
+
+EXERCISE = Exercise(
+    "ex09_how_fast.py", ("expected_tokens", "best_gamma"), contract,
+    {"worked number": worked, "expected tokens": tokens, "best gamma": gammas},
+    [wrong("bonus-forgotten", "you count the kept guesses only; every round also brings a replacement or a bonus token",
+           **tokens_wrong(lambda alpha, gamma: sum(alpha ** i for i in range(1, gamma + 1)))),
+     wrong("last-guess-forgotten", "your sum ends one guess early: all gamma of them can be kept, and a bonus follows",
+           **tokens_wrong(lambda alpha, gamma: sum(alpha ** i for i in range(gamma)))),
+     wrong("one-guess-too-many", "your sum goes one guess too far: gamma guesses and one token make gamma + 1 terms",
+           **tokens_wrong(lambda alpha, gamma: sum(alpha ** i for i in range(gamma + 2)))),
+     wrong("guesses-independent", "1 + gamma alpha counts guesses behind a refusal; a guess counts only if all "
+           "before it were kept", **tokens_wrong(lambda alpha, gamma: 1 + gamma * alpha)),
+     wrong("all-or-nothing", "you count all guesses or none: the prefix before the first refusal is kept",
+           **tokens_wrong(lambda alpha, gamma: 1 + gamma * alpha ** gamma)),
+     wrong("zero-over-zero", "the closed form divides 0 by 0 at alpha = 1: sum the powers, or treat 1 apart",
+           **tokens_wrong(lambda alpha, gamma: (1 - alpha ** (gamma + 1)) / (1 - alpha))),
+     wrong("verification-is-free", "you take checking gamma + 1 tokens to cost what one costs: use v(gamma + 1)",
+           **cost_wrong(lambda gamma, c, v: gamma * c + 1)),
+     wrong("v-of-gamma", "the target scores gamma + 1 tokens, not gamma: v(gamma + 1)",
+           **cost_wrong(lambda gamma, c, v: gamma * c + v(gamma))),
+     wrong("one-draft-step", "a round has gamma draft steps, one after the other: gamma * c",
+           **cost_wrong(lambda gamma, c, v: c + v(gamma + 1))),
+     wrong("cost-forgotten", "you maximise tokens per call; a round's cost grows with gamma too",
+           **cost_wrong(lambda gamma, c, v: 1)),
+     wrong("draft-is-free", "you leave the draft's own steps out of the cost",
+           **cost_wrong(lambda gamma, c, v: v(gamma + 1)))],
+    ("With which probability does guess i count? It needs all guesses before it.",
+     "1 + alpha + alpha^2 + ... : which is the last power? And what does one round cost, in target steps?",
+     "sum(alpha ** i for i in range(gamma + 1)); the best gamma is max(range(1, most + 1), key=...) of tokens over "
+     "gamma * c + v(gamma + 1)"),
+    [("nanospec.theory", "expected_tokens", "", ""), ("nanospec.theory", "best_gamma", "", "")])

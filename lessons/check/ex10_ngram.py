@@ -1,0 +1,93 @@
+"""Exercise 10: a draft that costs nothing, copied from the text itself."""
+
+from functools import partial
+
+from lessons.check.engine import Exercise, wrong
+from lessons.check.seen import Failure, Seen, values
+
+TEXTS = {"the worked one": [7, 8, 9, 7, 8, 5, 7, 8], "nothing repeats": [1, 2, 3, 4], "one token": [5],
+         "a run": [3, 3, 3, 3], "only the last token repeats": [4, 1, 2, 9, 3, 1],
+         "longest first": [1, 2, 8, 2, 9, 1, 2], "no earlier place": [6, 1, 2, 1, 2],
+         "three in a row": [1, 2, 3, 5, 9, 2, 3, 6, 1, 2, 3]}
+TABLE = "".join(f"    assert square({n}) == {n * n}\n" for n in range(1, 30))
+
+
+def copied(text: list[int], gamma: int, longest: int, latest=True, own_place=0, skip=0, sizes=None,
+           match=False) -> list[int]:
+    for n in sizes(longest) if sizes else range(min(longest, len(text) - 1), 0, -1):
+        places = range(len(text) - n + own_place)
+        for start in reversed(places) if latest else places:
+            if text[start:start + n] == text[-n:]:
+                start += skip if match else n + skip
+                return text[start:start + gamma]
+    return []
+
+
+def contract(f) -> None:
+    for text in ([1, 2, 1], [1, 2, 3]):
+        found = f.propose(list(text), 2, 2)
+        if not isinstance(found, list) or not all(type(token) is int for token in found):
+            raise Failure(f"propose must return a list of ints; for text {text} it returned {found!r:.80}")
+
+
+def worked(f) -> list[Seen]:
+    return [values("the text of the docstring", lambda: dict(enumerate(f.propose([7, 8, 9, 7, 8, 5, 7, 8], 2, 2))),
+                   {0: 5, 1: 7})]
+
+
+def texts(f) -> list[Seen]:
+    found = []
+    for gamma, longest in ((2, 2), (4, 3), (1, 1)):
+        for name, text in TEXTS.items():
+            right = copied(text, gamma, longest)
+            found.append(values(f"{name}: text {text}, gamma {gamma}, longest {longest}; right is {right}", lambda: {
+                "number of guesses": len(answer := f.propose(list(text), gamma, longest)),
+                **{f"guess {i}": token for i, token in enumerate(answer)}},
+                {"number of guesses": len(right), **{f"guess {i}": token for i, token in enumerate(right)}}))
+    return found
+
+
+def tokens_per_call(propose, text: list[int], start: int = 60, gamma: int = 8, longest: int = 4) -> float:
+    """Greedy decoding of a target that writes this very text."""
+    at, calls = start, 0
+    while at < len(text):
+        guesses, kept = propose(text[:at], gamma, longest), 0
+        while kept < len(guesses) and at + kept < len(text) and guesses[kept] == text[at + kept]:
+            kept += 1
+        at, calls = at + kept + 1, calls + 1
+    return (at - start) / calls
+
+
+def pace(f) -> str:
+    text = list(TABLE.encode())
+    yours, ours = (tokens_per_call(propose, text) for propose in (f.propose, copied))
+    if yours < ours - 1e-9:
+        raise Failure(f"{yours:.2f} tokens per target call on a table of assertions, byte by byte; {ours:.2f} can be "
+              f"had")
+    return f"{yours:.2f} tokens per target call on a table of assertions; to reach: {ours:.2f}"
+
+
+EXERCISE = Exercise(
+    "ex10_ngram.py", ("propose",), contract,
+    {"worked number": worked, "eight texts": texts},
+    [wrong("earliest-match", "of several places you take the earliest; the latest says more about what comes now",
+           propose=partial(copied, latest=False)),
+     wrong("matches-itself", "the last tokens match where they stand, and nothing follows there: look at earlier "
+           "places",
+           propose=partial(copied, own_place=1)),
+     wrong("match-included", "you propose the matching tokens themselves; they are written already, copy what followed",
+           propose=partial(copied, match=True)),
+     wrong("one-too-late", "you start one token too late behind the match", propose=partial(copied, skip=1)),
+     wrong("no-shorter-match", "where the longest n finds nothing you give up: try shorter ones, down to 1",
+           propose=partial(copied, sizes=lambda longest: [longest])),
+     wrong("shortest-first", "you try short matches first; a longer one knows more",
+           propose=partial(copied, sizes=lambda longest: range(1, longest + 1))),
+     wrong("too-many", "you propose more than gamma tokens", propose=lambda text, gamma, longest:
+           copied(text, len(text), longest)),
+     wrong("last-place-left-out", "you miss the place right before the end, where the text repeats itself at once",
+           propose=partial(copied, own_place=-1))],
+    ("How would you guess the next word of a song's second verse?",
+     "For n from longest down to 1: does text[-n:] stand anywhere before its own place? Search from the end.",
+     "for start in range(len(text) - n - 1, -1, -1): if text[start:start + n] == text[-n:]: return what follows, gamma "
+     "tokens of it"),
+    [], {"number to reach": pace})

@@ -1,0 +1,20 @@
+"""Pairs of distributions, p_target and q_draft, that several exercises ask about."""
+
+from torch import Tensor, float64, tensor
+
+
+def vector(*numbers: float) -> Tensor:
+    """(V,), float64: a distribution, or weights of any total."""
+    return tensor(numbers, dtype=float64)
+
+
+PAIRS = {       # p_target, q_draft
+    "worked example": (vector(.5, .5), vector(.8, .2)),
+    "four tokens": (vector(.4, .3, .2, .1), vector(.1, .2, .3, .4)),
+    "the target forbids a token": (vector(.5, .3, .2, 0), vector(.2, .2, .3, .3)),
+    "the draft forbids a token": (vector(.3, .4, .2, .1), vector(.6, .1, .3, 0)),
+    "nothing in common": (vector(.7, .3, 0, 0), vector(0, 0, .5, .5)),
+    "a draft too sure": (vector(.6, .3, .1), vector(.9, .06, .04)),
+    "a certain draft": (vector(.2, .3, .5), vector(0, 0, 1)),
+    "a certain target": (vector(0, 1, 0), vector(.3, .3, .4)),
+}
