@@ -46,7 +46,7 @@ class Dice:
         An index is drawn in proportion to its weight: the first whose cumulative weight exceeds u * total.
         Example: weights [2, 0, 6] and u = 0.25 give index 2.
         """
-        cumulative = weights.to(self.dtype).cumsum(-1)
+        cumulative = weights.cumsum(-1, dtype=self.dtype)
         u = self._take(1) if weights.dim() == 2 else self._take(weights.shape[1])[:, :, None]
         at = torch.searchsorted(cumulative, u * cumulative[..., -1:], right=True)[..., 0]
         return at.clamp(max=weights.shape[-1] - 1)      # u * total can round up to total; of NaN there is no index

@@ -50,7 +50,8 @@ class Draft(NamedTuple):
         if ancestors is None:
             return torch.arange(self.tokens.shape[1], device=accepted.device).expand_as(self.tokens), accepted
         on_path = ancestors[torch.arange(len(accepted), device=accepted.device), accepted]          # (B, n)
-        return (~on_path).long().argsort(dim=-1, stable=True), on_path.sum(-1) - 1      # a parent stands before its child
+        # A parent stands before its child, so the rows of the path, as they stand, go from the root down.
+        return (~on_path).long().argsort(dim=-1, stable=True), on_path.sum(-1) - 1
 
     def of_text(self, b: int) -> tuple[list[int], list[int], Tensor]:
         """Tokens, parents and q_draft (n, V) of one text. Waits for the device."""
@@ -133,8 +134,9 @@ class Drafter(Protocol):
 
 
 Rule = Callable[[Draft, Tensor, Dice], tuple[Tensor, Tensor]]
-"""(draft, p_target (B, n, V), dice) -> accepted (B,), the last row accepted, and token (B,), which follows it. In a tree
-the last row determines the path; in a chain it is the number of accepted draft tokens."""
+"""(draft, p_target (B, n, V), dice) -> accepted (B,), the last row accepted, and token (B,), which follows it.
+
+In a tree the last row determines the path; in a chain it is the number of accepted draft tokens."""
 
 
 def check_size(rows: int, what: str) -> int:

@@ -2,7 +2,7 @@
 is distributed exactly as if the target had written it alone.
 
 Leviathan, Kalman, Matias 2022 (arXiv 2211.17192, Algorithm 1); Chen et al. 2023 (arXiv 2302.01318, Algorithm 2).
-`verify` is the idea, `ModelDrafter` drafts, `one_round` does both once for B texts and without a branch, and `speculate`
+`verify` is the idea, `ModelDrafter` drafts, `one_round` does both once for B texts and without a branch, `speculate`
 repeats it. Other drafters and rules live in files of their own, and use the same round.
 """
 
@@ -28,16 +28,17 @@ def verify(draft: Draft, p_target: Tensor, dice: Dice) -> tuple[Tensor, Tensor]:
     draft: n = gamma + 1 rows; p_target (B, n, V), the target's distribution behind every row
     -> accepted (B,) in 0..gamma, token (B,).
 
-    A draft token x is accepted with probability min(1, p_target(x) / q_draft(x)). The first that is rejected is replaced
-    by a draw from the residual distribution max(0, p_target - q_draft), and whatever came after it is forgotten. If none
-    is rejected, the bonus token is drawn from the target's last row. Example: p_target [.5, .5], q_draft [.8, .2], draft
-    token 0: accepted with probability .625; if it is rejected, the residual is [0, .3], so always token 1.
+    A draft token x is accepted with probability min(1, p_target(x) / q_draft(x)). The first that is rejected is
+    replaced by a draw from the residual distribution, max(0, p_target - q_draft) over its sum, and whatever came after
+    it is forgotten. If none is rejected, the bonus token is drawn from the target's last row.
+    Example: p_target [.5, .5], q_draft [.8, .2], draft token 0: accepted with probability .625; if it is rejected, the
+    residual is [0, 1], so always token 1.
     """
     if draft.parents is not None:                           # a tree: the same rule, row by row
         return verify_tree(draft, p_target, dice)
     x = draft.tokens[:, 1:, None]
     ratio = p_target[:, :-1].gather(-1, x) / draft.q_draft[:, 1:].gather(-1, x)             # (B, gamma, 1)
-    stands = dice.flip(ratio[:, :, 0].clamp(max=1))                                         # (B, gamma)
+    stands = dice.flip(ratio[:, :, 0])                                                      # (B, gamma)
     accepted = stands.long().cumprod(-1).sum(-1)                                            # (B,)
     # What is replaced was drawn from the next row's q_draft. Behind the last row comes row 0, whose q_draft is zeros:
     # its residual is p_target itself, and that is the bonus.
@@ -111,7 +112,7 @@ class Round:
     parents: list[int]                  # of all n rows, row 0's -1 first
     path: list[int]                     # the rows that were accepted, from the root's child down
     token: int                          # the replacement of what was rejected; the bonus token if nothing was
-    emitted: list[int]                  # the accepted tokens and `token`, cut at a stop token and at the length asked for
+    emitted: list[int]                  # the accepted tokens and `token`, cut at a stop token and at the limit
     p_target: Tensor                    # (n, V), the target's distribution behind every row
     q_draft: Tensor                     # (n, V), what every row was drawn from; zeros in row 0
     steps: int                          # calls of a draft model

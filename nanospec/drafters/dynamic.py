@@ -45,7 +45,7 @@ class DynamicDrafter(ModelDrafter):
             self.of[b].begin()
 
     def propose(self, text: Text, sampling: Sampling, dice: Dice, upto: int) -> Draft:
-        """Up to gamma draft tokens for every row. Where rows stop at different places, the shorter ones lack the rest."""
+        """Up to gamma draft tokens for every row. Rows that stop earlier than others lack the rest."""
         B, device = len(text.tokens), text.tokens.device
         feed, tokens, q_draft, steps = text.last(self.unread), [text.last(1)[:, 0]], [], 0
         self.cache.length = text.length - self.unread

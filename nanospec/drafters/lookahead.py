@@ -71,7 +71,7 @@ class Columns:
 
     def __init__(self, levels: list[list[int]], guesses: int):
         self.levels, self.guesses = levels, guesses                 # levels[level][column]
-        self.pool: dict[int, list[list[int]]] = {}                  # first token -> the N - 1 after it, the newest first
+        self.pool: dict[int, list[list[int]]] = {}                  # first token -> the N - 1 after it, newest first
 
     def tree(self, last: int) -> Tree:
         """The window and the n-grams that begin with `last`, the text's last token."""

@@ -72,7 +72,7 @@ class MergedDrafter(Drafter):
         return Draft(tokens, q_draft, parents, sum(draft.steps for draft in self.drafts))
 
     def commit(self, draft: Draft, accepted: Tensor, p_target: Tensor, features: Tensor | None) -> None:
-        """Tell each of them which of its own rows was the last accepted, and what the target thought behind its rows."""
+        """Tell each of them which of its own rows was the last accepted, and p_target behind its own rows."""
         ends = accepted.tolist()
         paths = [self._path(draft, b, row) for b, row in enumerate(ends)]
         for drafter, own, rows_of in zip(self.drafters, self.drafts, self.rows):

@@ -31,7 +31,7 @@ class Fixed:
         return True
 
     def draws(self, own: Tensor) -> bool:
-        """Between call and draw: own (V,) is the draft's distribution there, before temperature. False: draw none, and stop."""
+        """Between call and draw: own (V,) is the draft's distribution there, before temperature. False: stop."""
         return True
 
     def learn(self, sure: list[float], accepted: int, betas: list[float]) -> None:
@@ -82,9 +82,9 @@ class Entropy(Fixed):
 class Goodput(Fixed):
     """Goes on while further draft tokens bring more than their time would bring if spent on other rounds.
 
-    Expected tokens per second decide, as in SmartSpec (Liu et al. 2024, arXiv 2406.14066), but token by token: one
-    more counts as often as all before it are accepted, as in SpecDec++ (Huang et al. 2024, arXiv 2405.19715), and how often that is
-    comes from the acceptance seen so far, in eight classes of sureness, older rounds weighing less.
+    Expected tokens per second decide, as in SmartSpec (Liu et al. 2024, arXiv 2406.14066), but token by token. One more
+    counts as often as all before it are accepted, as in SpecDec++ (Huang et al. 2024, arXiv 2405.19715). How often that
+    is comes from the acceptance seen so far, in eight classes of sureness, older rounds weighing less.
     c, v: a draft step, and a call on 2, 3, ... tokens, in target steps, as measured beforehand (measure.py). It looks
     ahead as far as v goes. The first token is always drafted: without one there is nothing to learn from.
 
@@ -94,7 +94,7 @@ class Goodput(Fixed):
     """
 
     EDGES = [i / 8 for i in range(1, 8)]        # of the classes
-    TRUST = 4.0                                 # each begins as if so many had been judged, (1 + sure) / 2 of them accepted
+    TRUST = 4.0                                 # each begins as if so many had been judged, and (1 + sure) / 2 accepted
     MEMORY = 0.98                               # what a round still weighs when the next one is over
 
     def __init__(self, c: float, v: Mapping[int, float]):

@@ -55,7 +55,7 @@ class SuffixDrafter(Drafter):
         for ids in map(list, past):
             for at in range(1, len(ids)):
                 self.past[ids[at - 1]].append((ids, at))
-        self.own: dict[int, tuple[list[int], Index]] = {}   # of every row, its committed text and where its tokens stand
+        self.own: dict[int, tuple[list[int], Index]] = {}   # of every row: its text, where its tokens stand
 
     def begin(self, text: Text, rows: Sequence[int], features: Tensor | None) -> None:
         """New requests: forget the last ones of these rows, not the past."""

@@ -20,7 +20,8 @@ from nanospec.errors import RequestError
 from nanospec.generate import generate
 from nanospec.methods import DRAFTERS, RULES, Setting, method_of
 from nanospec.probs import Sampling
-from nanospec.proof.checks import GPT4, GPT_DRAFT4, Found, Ledger, caches, greedy, ragged, rounds, together
+from nanospec.proof.checks import GPT4, GPT_DRAFT4
+from nanospec.proof.compare import Found, Ledger, caches, greedy, ragged, rounds, together
 from nanospec.proof.stats import goodness_of_fit
 from nanospec.proof.tables import TableModel, prompts_of, small_gpt
 from nanospec.proof.walk import target_distribution
@@ -75,7 +76,7 @@ def same_greedy(name: str, rule: str) -> Found:
 
 
 def stops(name: str, rule: str) -> Found:
-    """A stop token, a limit, and both on the same token cut the text and change nothing before: at every temperature."""
+    """A stop token, a limit, and both on the same token: they cut the text and change nothing before."""
     wrong = count = 0
     for seed, temperature in enumerate((0, 0.7, 1.3)):
         run = method_of(GPT4, GPT_DRAFT4, name, rule, **SMALL).run
@@ -91,7 +92,7 @@ def stops(name: str, rule: str) -> Found:
 
 
 def uniforms(name: str, rule: str) -> Found:
-    """No uniform is handed out twice, each round takes at most what was laid out, and all chance comes from the dice."""
+    """No uniform is handed out twice, no round takes more than it may, and all chance comes from the dice."""
     wrong = count = 0
     for drafter, target in ((drafter_of(name, DRAFT, **SMALL), TABLE), (drafter_of(name, GPT_DRAFT4, **LARGE), GPT4)):
         dice = Ledger([5])
@@ -116,7 +117,7 @@ def real_dice(name: str, rule: str, texts: int = 1_000) -> Found:
 
 
 def long_caches(name: str, rule: str) -> Found:
-    """Deep and wide drafts up to the end of the context: p_target and q_draft of every row, recomputed without cache."""
+    """Deep and wide drafts up to the end of the context: p_target and q_draft of every row = recomputed ones."""
     drafter, prompts = drafter_of(name, LONG_DRAFT, **LARGE), prompts_of(4, 2, 9)
     reads = name not in ("lookup", "suffix", "suffix-tree", "lookahead")
     return caches(LONG, LONG_DRAFT if reads else None, drafter, prompts, 128 - max(map(len, prompts)), RULES[rule],
@@ -201,7 +202,7 @@ def shrinking_text(name: str, rule: str) -> Found:
 
 
 def foreign_vocabulary(name: str, rule: str) -> Found:
-    """A draft model of another vocabulary is refused before anything is drafted; a drafter without one does not mind."""
+    """A draft model of another vocabulary is refused before it drafts; a drafter without one does not mind."""
     other = small_gpt(7, 1, 1)
     try:
         done = tokens_of(method_of(GPT4, other, name, rule, **SMALL).run([1, 2], max_new_tokens=6, temperature=0))

@@ -1,4 +1,4 @@
-"""Models small enough to walk: language models that are tables, and a tiny GPT whose distributions are far from uniform."""
+"""Models small enough to walk: language models that are tables, and a tiny GPT."""
 
 from collections.abc import Sequence
 

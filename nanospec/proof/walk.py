@@ -1,4 +1,4 @@
-"""Walk every decision: run the very code that ships, with dice that try each outcome in turn, and add up what comes out.
+"""Walk every decision: run the very code that ships, with dice that try each outcome in turn, and add up the results.
 
 Depth first, by replay: each run follows the choices noted so far, takes the first outcome at every new one, and at its
 end the last choice that has another outcome moves on. What comes out is not an estimate. (Pyro's

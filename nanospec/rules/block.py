@@ -49,7 +49,7 @@ def verify_block(draft: Draft, p_target: Tensor, dice: Dice) -> tuple[Tensor, Te
         w.append((w[i] * p_of_x[:, i] / q_of_x[:, i]).clamp(max=1))
     w = torch.stack(w, 1)                                                                   # (B, n)
 
-    q_behind = draft.q_draft.roll(-1, 1)    # what stands behind each row was drawn from it; behind the last, from nothing
+    q_behind = draft.q_draft.roll(-1, 1)    # of every row, what the token behind it was drawn from; zeros for the last
     covered = (w[:, :, None] * p_target - q_behind).clamp(min=0).sum(-1)                    # Z; of the last row, w
     reached = covered + 1 - w       # how often no later cut stands; 0 where w = 1 and p = q, and a later one will
     h = torch.where(reached == 0, 1.0, covered / reached)

@@ -1,0 +1,259 @@
+"""How the code that ships is compared with what `generate` would have written. checks.py says with which models.
+
+T0  one node: whatever the two distributions, the token that comes out has the target's
+T1  one round, completed by the target: the distribution of gamma + 1 tokens
+T2  several rounds with the loop itself, settings on: what is carried from round to round, stops, rows of a batch
+T3  the real GPT with its real cache and masks; cached distributions against recomputed ones
+T5  what leaves the text right and costs only speed: accepted tokens against their expectation; reports
+T6  temperature 0: token for token what greedy decoding writes
+
+Every function returns (paths, texts or samples; greatest error; total variation). Where identities are checked, the
+error counts violations.
+"""
+
+
+from collections import defaultdict
+from collections.abc import Callable, Iterator, Sequence
+from itertools import cycle, islice
+
+import torch
+from torch import Tensor
+
+from nanospec.dice import Dice
+from nanospec.draft import Draft, Drafter, Rule
+from nanospec.generate import generate
+from nanospec.methods import RULES, Run
+from nanospec.probs import Sampling, probs
+from nanospec.proof.walk import (completed, distance, product_of, target_distribution, walk, walk_by_prefix)
+from nanospec.rules.tree import verify_tree
+from nanospec.speculate import ModelDrafter, one_round, speculate, tokens_of, verify
+from nanospec.text import Text, prefill
+
+Found = tuple[int, float, float]
+
+
+# T0
+
+def node_cases() -> Iterator[tuple[str, Tensor, Tensor]]:
+    """(name, p_target, q_draft): random distributions of 5 tokens with zeros, the edges, nearly equal ones."""
+    made = torch.Generator().manual_seed(0)
+    for i in range(60):
+        pair = torch.rand(2, 5, generator=made, dtype=torch.float64) ** 3
+        pair = pair * (torch.rand(2, 5, generator=made) > 0.3)
+        pair[:, i % 5] += 0.01
+        p_target, q_draft = pair / pair.sum(-1, keepdim=True)
+        yield "random", p_target, q_draft
+    yield "equal", p_target, p_target
+    noise = 1 + 1e-16 * torch.tensor([1.0, -3, 2, 0, 5], dtype=torch.float64)
+    yield "equal up to rounding", p_target, p_target * noise
+    yield "a hair above everywhere", p_target, torch.nextafter(p_target, torch.ones(5, dtype=torch.float64))
+    eye = torch.eye(5, dtype=torch.float64)
+    yield "disjoint", (eye[0] + eye[1]) / 2, (eye[2] + eye[3]) / 2
+    yield "one-hot target", eye[2], q_draft
+    yield "one-hot draft", p_target, eye[0] if p_target[0] else eye[1]
+    yield "one-hot, the same", eye[4], eye[4]
+    yield "one-hot, different", eye[4], eye[1]
+    even = torch.full((5,), 0.2, dtype=torch.float64)
+    for power in range(3, 10):      # what is left is tiny, and must be drawn from all the same
+        yield f"1e-{power} apart", even, even + 10.0 ** -power * torch.tensor([1.0, 1, -1, 2, -3], dtype=torch.float64)
+
+
+def node(rules: Sequence[Rule] = (verify, verify_tree, *RULES.values())) -> Found:
+    """T0. Behind the draft token a one-hot bonus, so that its acceptance can be seen."""
+    count, error, tv = 0, 0.0, 0.0
+    for _, p_target, q_draft in node_cases():
+        rows = torch.stack([p_target, torch.eye(5, dtype=torch.float64)[0]])[None]
+        q_rows = torch.stack([torch.zeros_like(q_draft), q_draft])[None]
+        for rule in rules:
+            def play(dice):
+                x = int(dice.pick(q_draft[None]))
+                accepted, token = rule(Draft(torch.tensor([[0, x]]), q_rows), rows, dice)
+                return x if accepted else int(token)
+
+            found, paths = walk(play)
+            off = distance(found, dict(enumerate(p_target.tolist())))
+            count, error, tv = count + paths, max(error, off[0]), max(tv, off[1])
+    return count, error, tv
+
+
+# T1 and T2
+
+def first_round(target, drafter: Drafter, ids, **settings) -> Found:
+    """T1. One round, whatever its length, completed by the target to as many tokens as it could have written."""
+    new = drafter.size
+
+    def play(dice):
+        return tuple(next(speculate(target, drafter, ids, new, dice=dice, **settings)).emitted)
+    found, paths = walk(play)
+    settings.pop("rule", None)
+    found = completed(found, target, ids, new, **settings)
+    return paths, *distance(found, target_distribution(target, ids, new, **settings))
+
+
+def rounds(target, run: Run, ids, new, **settings) -> Found:
+    """T2, T3. The loop itself, from the prompt to the last of `new` tokens, everything carried along."""
+    found, paths = walk(lambda dice: tuple(tokens_of(run(ids, max_new_tokens=new, dice=dice, **settings))))
+    return paths, *distance(found, target_distribution(target, ids, new, **settings))
+
+
+def rounds_by_prefix(target, drafter: Drafter, ids, new, **settings) -> Found:
+    """T2. Larger: every round starts afresh from what is committed."""
+    def play(prefix, left, dice):
+        return tuple(next(speculate(target, drafter, [*ids, *prefix], left, dice=dice, **settings)).emitted)
+    found, paths = walk_by_prefix(play, new)
+    return paths, *distance(found, target_distribution(target, ids, new, **settings))
+
+
+def together(target, drafter: Drafter, prompts, new, dice, sampling: Sampling | None = None,
+             rule: Rule = verify) -> list[list[int]]:
+    """The prompts as rows of one batch, `one_round` after `one_round`: of every row its first `new` tokens."""
+    text = Text(prompts, drafter.size * (new + 1), target.config.vocab_size, target.device)
+    cache, features = prefill(target, text, layers=drafter.layers)
+    drafter.begin(text, range(len(prompts)), features)
+    starts = [len(ids) for ids in prompts]
+    while min(n - start for n, start in zip(text.length.tolist(), starts)) < new:
+        dice.refill(drafter.columns + drafter.size)
+        one_round(target, cache, drafter, rule, text, sampling or Sampling(), dice,
+                  int(text.length.max()) + drafter.size - 1)
+    return [row[start:start + new] for row, start in zip(text.tokens.tolist(), starts)]
+
+
+def ragged(target, drafter: Drafter, prompts, new, rule: Rule = verify,
+           settings: Sequence[dict] = ({}, {})) -> Found:
+    """T2, T3. Prompts of different lengths as rows of one batch, each with settings of its own: the joint distribution
+    is the product of the rows' own.
+    """
+    keys = {"temperature": 1.0, "top_k": None, "top_p": None}
+    sampling = Sampling(**{key: [row.get(key, default) for row in settings] for key, default in keys.items()})
+
+    def play(dice):
+        return tuple(map(tuple, together(target, drafter, prompts, new, dice, sampling, rule)))
+
+    found, paths = walk(play)
+    return paths, *distance(found, product_of(*(target_distribution(target, ids, new, **row)
+                                                for ids, row in zip(prompts, settings))))
+
+
+# T3
+
+def caches(target, draft, drafter: Drafter, prompts, new, rule: Rule = verify, copies: bool = False,
+           must_see: Callable = lambda done: len(done.path) == len(done.tokens) - 1, **settings) -> Found:
+    """T3. In every round of long runs, the target's distribution behind every row, and the draft's for every first
+    child, against those recomputed without a cache from the row's own path: what a mask, a position, a slot or a
+    roll-back could spoil. The only check that sees a draft cache which misses a token: the text stays right, only
+    speed is lost. copies: some rows were copied, their q_draft is one-hot. must_see: a round that has to occur.
+    """
+    count, error, seen = 0, 0.0, False
+    for seed, ids in enumerate(prompts):
+        text = list(ids)
+        for done in speculate(target, drafter, ids, new, seed=seed, rule=rule, **settings):
+            paths = [[0]]                               # of every row, the rows from the root to it
+            for row, parent in enumerate(done.parents[1:], 1):
+                paths.append([*paths[parent], row] if parent >= 0 else [])
+            leaves = [path for row, path in enumerate(paths) if path and row not in done.parents]
+            longest = max(map(len, leaves))
+            whole = torch.tensor([text + [done.tokens[row] for row in path[1:]] + [0] * (longest - len(path))
+                                  for path in leaves])
+            behind = [probs(model(whole)[:, len(text) - 1:], **settings) for model in (target, draft) if model]
+            for leaf, path in enumerate(leaves):
+                for depth, row in enumerate(path):
+                    error = max(error, (behind[0][leaf, depth] - done.p_target[row]).abs().max().item())
+                    parent = path[depth - 1]
+                    first_child = row and draft and done.parents.index(parent) == row
+                    if first_child and not (copies and done.q_draft[row, done.tokens[row]] == 1):
+                        error = max(error, (behind[1][leaf, depth - 1] - done.q_draft[row]).abs().max().item())
+            text, count, seen = text + done.emitted, count + 1, seen or must_see(done)
+    if not seen:
+        raise LookupError("no round was of the kind that this check is for: what it leaves behind was not seen")
+    return count, error, error
+
+
+# T5, and what the walk cannot see
+
+def expected_accepted(target, draft, prefix, gamma: int, **settings) -> float:
+    """How many of gamma draft tokens are accepted on average behind `prefix`, recomputed without a cache."""
+    if gamma == 0:
+        return 0.0
+    p_target, q_draft = (probs(model(torch.tensor([prefix]))[0, -1], **settings) for model in (target, draft))
+    both = p_target.minimum(q_draft).tolist()
+    return sum(weight * (1 + expected_accepted(target, draft, [*prefix, x], gamma - 1, **settings))
+               for x, weight in enumerate(both) if weight > 0)
+
+
+def speed(target, draft, ids=(1, 0), gamma=2, **settings) -> Found:
+    """T5. Draft tokens accepted in the second round, behind every text the first can leave, against their exact
+    expectation."""
+    def play(dice):
+        run = speculate(target, ModelDrafter(draft, gamma), ids, 4 * gamma, dice=dice, **settings)
+        first, second = islice(run, 2)
+        return tuple(first.emitted), len(second.path)
+
+    found, paths = walk(play)
+    weight, accepted = defaultdict(float), defaultdict(float)
+    for (text, n), probability in found.items():
+        weight[text] += probability
+        accepted[text] += probability * n
+    error = max(abs(accepted[text] / weight[text] - expected_accepted(target, draft, [*ids, *text], gamma, **settings))
+                for text in weight)
+    return paths, error, error
+
+
+def support(rules: Sequence[Rule] = (verify, verify_tree, *RULES.values())) -> Found:
+    """At the smallest uniform there is, 0.0, no token comes out that the target forbids."""
+    p_target = torch.tensor([[[0.0, 0.5, 0.5], [0.0, 0.0, 1.0]]])
+    q_draft = torch.tensor([[[0.0, 0.0, 0.0], [0.5, 0.5, 0.0]]])
+    wrong = 0
+    for rule in rules:
+        for x in (0, 1):
+            dice = Dice([0])
+            dice.u = torch.zeros(1, 2, dtype=torch.float64)
+            accepted, token = rule(Draft(torch.tensor([[2, x]]), q_draft), p_target, dice)
+            wrong += int(p_target[0, 0, x if accepted else int(token)] == 0)
+    return 2 * len(rules), float(wrong), float(wrong)
+
+
+class Ledger(Dice):
+    """Dice that write down every uniform they hand out, row by row."""
+
+    def __init__(self, seeds):
+        super().__init__(seeds)
+        self.handed: list[float] = []
+
+    def _take(self, n):
+        taken = super()._take(n)
+        self.handed += taken.flatten().tolist()
+        return taken
+
+
+def ledger(target, draft, gamma: int = 3, **settings) -> Found:
+    """Every decision takes one uniform, and none is handed out twice, within a round or across rounds."""
+    dice = Ledger([5])
+    count = sum(1 for _ in speculate(target, ModelDrafter(draft, gamma), [1, 0], 40, dice=dice, **settings))
+    wrong = abs(len(dice.handed) - count * (2 * gamma + 1)) + len(dice.handed) - len(set(dice.handed))
+    return len(dice.handed), float(wrong), float(wrong)
+
+
+def reports(target, draft) -> Found:
+    """The lengths asked for, every round's identities, the same text from the same seed, another from another."""
+    wrong = seen = 0
+    for seed in range(12):
+        new = 5 + seed
+        done = list(speculate(target, ModelDrafter(draft, 3), [1, 2], new, seed=seed))
+        again = tokens_of(speculate(target, ModelDrafter(draft, 3), [1, 2], new, seed=seed))
+        wrong += (len(tokens_of(done)) != new) + (tokens_of(done) != again)
+        for one in done:
+            whole = [one.tokens[row] for row in one.path] + [one.token]
+            wrong += one.emitted != whole[:len(one.emitted)] or one.path != list(range(1, len(one.path) + 1))
+            wrong += one is not done[-1] and len(one.emitted) != len(one.path) + 1
+            seen += 1
+    wrong += len({tuple(generate(target, [1], 30, seed=seed)) for seed in range(5)}) != 5
+    return seen, float(wrong), float(wrong)
+
+
+# T6
+
+def greedy(target, runs: Sequence[Run], prompts, new) -> Found:
+    """T6. The share of texts that differ from plain greedy decoding; 0 or nothing."""
+    wrong = sum(tokens_of(run(ids, max_new_tokens=new, temperature=0)) != list(generate(target, ids, new, 0))
+                for run, ids in zip(cycle(runs), prompts))
+    return len(prompts), wrong / len(prompts), wrong / len(prompts)
