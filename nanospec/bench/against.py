@@ -1,54 +1,74 @@
-"""The same weights, the same prompts, in turns: nanospec beside transformers' `generate` and its assisted generation.
+"""Beside transformers' `generate` and its assisted generation: the same weights, the same prompts, in turns.
 
     pip install -e '.[bench]'
-    python -m nanospec.bench --against hf --pair FOLDER     # FOLDER/target and FOLDER/draft, Llama checkpoints
+    python -m nanospec.bench against --pair FOLDER          # FOLDER/target and FOLDER/draft, Llama checkpoints
 
 Left out: other engines. Whoever serves many requests uses one, and none of them is made for one request on one core.
 """
 
 from collections.abc import Callable, Sequence
+from importlib.util import find_spec
 from pathlib import Path
 from statistics import median
 from time import perf_counter
 
 import torch
 
+from nanospec.bench.measure import measure_costs, settled
 from nanospec.errors import RequestError
-from nanospec.generate import generate
-from nanospec.bench.measure import measure_costs
-from nanospec.model import GPT
 from nanospec.fast.autotune import name_of
+from nanospec.files.huggingface import load_llama
+from nanospec.generate import generate
+from nanospec.model import GPT
+from nanospec.show.terminal import show_table
 from nanospec.speculate import ModelDrafter, speculate, tokens_of
+from nanospec.text import check_request, check_vocabulary
 
-Method = Callable[[list[int], int], tuple[int, int]]        # prompt, seed -> new tokens, calls of the target
+Run = Callable[[list[int], int], tuple[int, int]]           # prompt, seed -> new tokens, calls of the target
+PROMPT = 32                                                 # tokens
 
 
-def our_methods(target: GPT, draft: GPT, gamma: int, new: int, temperature: float) -> dict[str, Method]:
+def run(pair: Path, gamma: int = 4, temperature: float = 1.0, max_new_tokens: int = 128, seed: int = 0,
+        device: str = "cpu", dtype: str = "auto", threads: int | None = None) -> list[dict]:
+    """A row for each of five methods, at one gamma and one temperature."""
+    if not find_spec("transformers"):
+        raise RequestError("there is no transformers to compare with: pip install -e '.[bench]'")
+    target, draft = (load_llama(pair / name, device) for name in ("target", "draft"))
+    check_vocabulary(draft, target.config.vocab_size)
+    check_request(target, [0] * PROMPT, max_new_tokens, temperature, None, None, gamma + 1)
+    where = settled(target, draft, dtype, threads)
+    rows = compare(target, draft, pair, gamma, max_new_tokens, temperature, seed=seed)
+    show_table(["method", "tokens/s", "per call", "ms a call", "sum of parts"],
+               [[row["method"], f"{row['tokens_per_s']:.0f}", f"{row['tokens_per_target_call']:.2f}",
+                 f"{row['ms_per_call']:.2f}", f"{row['parts_ms']:.2f}" if "parts_ms" in row else ""] for row in rows],
+               f"gamma {gamma}, temperature {temperature:g}; ours: {where}")
+    return rows
+
+
+def our_runs(target: GPT, draft: GPT, gamma: int, new: int, temperature: float) -> dict[str, Run]:
     def plain(ids, seed):
         tokens = list(generate(target, ids, new, temperature, seed=seed))
         return len(tokens), len(tokens)
 
     def speculative(ids, seed):
-        rounds = list(speculate(target, ModelDrafter(draft), ids, gamma, new, temperature, seed=seed))
+        rounds = list(speculate(target, ModelDrafter(draft, gamma), ids, new, temperature, seed=seed))
         return len(tokens_of(rounds)), len(rounds)
 
     return {"plain": plain, "speculative": speculative}
 
 
-def hf_methods(folder: Path, gamma: int, new: int, temperature: float, dtype: torch.dtype) -> dict[str, Method]:
-    """generate; assisted with gamma guesses every round; assisted as the library sets it."""
-    try:
-        from transformers import LlamaForCausalLM, logging
-    except ImportError as error:
-        raise RequestError("there is no transformers to compare with: pip install -e '.[bench]'") from error
+def hf_runs(folder: Path, gamma: int, new: int, temperature: float, dtype: torch.dtype,
+            device: torch.device) -> dict[str, Run]:
+    """generate; assisted with gamma draft tokens every round; assisted as the library sets it."""
+    from transformers import LlamaForCausalLM, logging
     logging.set_verbosity_error()
     logging.disable_progress_bar()
-    target, constant, default = (LlamaForCausalLM.from_pretrained(Path(folder) / name, dtype=dtype).eval()
+    target, constant, default = (LlamaForCausalLM.from_pretrained(Path(folder) / name, dtype=dtype).to(device).eval()
                                  for name in ("target", "draft", "draft"))
     settings = constant.generation_config
     settings.num_assistant_tokens, settings.num_assistant_tokens_schedule = gamma, "constant"
     settings.assistant_confidence_threshold = 0.0
-    law = {"do_sample": True, "temperature": temperature, "top_k": 0, "top_p": 1.0} if temperature else {
+    sampling = {"do_sample": True, "temperature": temperature, "top_k": 0, "top_p": 1.0} if temperature else {
         "do_sample": False}
     calls = 0
 
@@ -58,15 +78,15 @@ def hf_methods(folder: Path, gamma: int, new: int, temperature: float, dtype: to
 
     target.register_forward_pre_hook(count)
 
-    def method(**assistant) -> Method:
+    def method(**assistant) -> Run:
         def run(ids, seed):
             nonlocal calls
             calls = 0
             torch.manual_seed(seed)
-            prompt = torch.tensor([ids])
+            prompt = torch.tensor([ids], device=device)
             with torch.inference_mode():
                 text = target.generate(prompt, attention_mask=torch.ones_like(prompt), max_new_tokens=new,
-                                       pad_token_id=0, **law, **assistant)
+                                       pad_token_id=0, **sampling, **assistant)
             return text.shape[1] - len(ids), calls
         return run
 
@@ -74,12 +94,12 @@ def hf_methods(folder: Path, gamma: int, new: int, temperature: float, dtype: to
             "hf assisted defaults": method(assistant_model=default)}
 
 
-def in_turns(methods: dict[str, Method], prompts: Sequence[list[int]], repeats: int, seed: int) -> list[dict]:
+def in_turns(runs: dict[str, Run], prompts: Sequence[list[int]], repeats: int, seed: int) -> list[dict]:
     """One row a method: medians over repeats, every method once in each, after a warm-up."""
-    speeds = {name: [] for name in methods}
-    totals = {name: [0, 0, 0.0] for name in methods}
+    speeds = {name: [] for name in runs}
+    totals = {name: [0, 0, 0.0] for name in runs}
     for repeat in range(-1, repeats):
-        for name, run in methods.items():
+        for name, run in runs.items():
             tokens = calls = 0
             began = perf_counter()
             for number, ids in enumerate(prompts):
@@ -97,11 +117,12 @@ def compare(target: GPT, draft: GPT, folder: Path, gamma: int = 4, new: int = 12
             prompts: int = 4, repeats: int = 5, seed: int = 0) -> list[dict]:
     """Rows of all five methods. A row's `parts_ms`: what its round takes by its parts, each measured alone in our
     models: one target step, or gamma draft steps and one verification."""
-    texts = [((torch.arange(32) * 37 + 101 * i) % (target.config.vocab_size - 1) + 1).tolist() for i in range(prompts)]
-    methods = our_methods(target, draft, gamma, new, temperature) | hf_methods(folder, gamma, new, temperature,
-                                                                               target.dtype)
-    rows = in_turns(methods, texts, repeats, seed)
-    costs = measure_costs(target, draft, [gamma + 1], 32 + new // 2, temperature=temperature)
+    some = torch.arange(PROMPT) * 37
+    texts = [((some + 101 * i) % (target.config.vocab_size - 1) + 1).tolist() for i in range(prompts)]
+    runs = our_runs(target, draft, gamma, new, temperature)
+    runs |= hf_runs(folder, gamma, new, temperature, target.dtype, target.device)
+    rows = in_turns(runs, texts, repeats, seed)
+    costs = measure_costs(target, draft, [gamma + 1], PROMPT + new // 2, temperature=temperature)
     parts = {"plain": costs.seconds, "speculative": costs.parts(gamma)}
     common = {"dtype": name_of(target.dtype), "threads": torch.get_num_threads(), "gamma": gamma,
               "temperature": temperature}

@@ -4,20 +4,22 @@ from collections import Counter
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from statistics import median
-from time import perf_counter
 
-from nanospec.files.checkpoint import Pair
-from nanospec.files.corpus import read_texts, to_ids
-from nanospec.topology import Topology, best_size, shape
+import torch
+
+from nanospec.draft import check_size
 from nanospec.drafters.tree import TreeDrafter
+from nanospec.fast.autotune import DTYPES, name_of, settle, way_of
+from nanospec.fast.clock import step_seconds, timed
 from nanospec.generate import generate
-from nanospec.methods import GUESSES, SHAPED, Method
+from nanospec.methods import DRAFTERS, GAMMA, Method
 from nanospec.model import GPT
-from nanospec.speculate import TreeRound, speculate_tree
-from nanospec.fast.autotune import name_of
-from nanospec.fast.clock import step_seconds
 from nanospec.speculate import ModelDrafter, Round, speculate, tokens_of
+from nanospec.text import check_request
 from nanospec.theory import acceptance, speedup
+from nanospec.topology import Topology, best_size, shape
+
+BUSY = 1.5              # times: if plain decoding's speed differs by so much between repeats, others use the machine
 
 
 @dataclass
@@ -32,35 +34,32 @@ class Costs:
         """Seconds of a round by its parts: gamma draft steps and one verification, each measured alone."""
         return self.seconds * (gamma * self.c + self.v[gamma + 1])
 
-    def of(self, one: Round) -> float:
+    def of(self, done: Round) -> float:
         """The same of any round, in plain tokens."""
-        return one.steps * self.c + self.v[len(one.drafted) + 1]
+        return done.steps * self.c + self.v[len(done.tokens)]
 
     def speedup(self, rounds: Sequence[Round]) -> float:
         """What these rounds would gain where a round takes no longer than its parts."""
-        return sum(one.kept + 1 for one in rounds) / sum(map(self.of, rounds))
+        return len(tokens_of(rounds)) / sum(map(self.of, rounds))
 
 
 def measure_costs(target: GPT, draft: GPT, sizes: Iterable[int], context: int = 256, **settings) -> Costs:
-    """settings: the law's, and `rows` and `repeats` of `step_seconds`."""
+    """settings: the sampling's, and `rows` and `repeats` of `step_seconds`."""
     seconds = step_seconds(target, 1, context, **settings)
     v = {m: step_seconds(target, m, context, **settings) / seconds for m in sizes}
     return Costs(step_seconds(draft, 1, context, **settings) / seconds, v, seconds)
 
 
 def alpha_of(rounds: Iterable[Round]) -> float:
-    """Mean of sum min(p_target, q_draft) over the places that were judged: up to the first that fell.
+    """Mean of sum min(p_target, q_draft) over the places that were judged; 0 if none was.
 
-    In a tree a place is a row that was reached, and q_draft the law of its first child.
+    They are row 0 and the accepted rows, those that have a child. What is judged first there is the first child.
     """
     betas = []
-    for one in rounds:
-        if isinstance(one, TreeRound):
-            judged = [row for row in (0, *one.path) if row in one.parents]
-            first = [one.parents.index(row) - 1 for row in judged]
-        else:
-            judged = first = list(range(min(one.kept + 1, len(one.drafted))))
-        betas += acceptance(one.p_target[judged], one.q_draft[first]).tolist()
+    for done in rounds:
+        places = [row for row in (0, *done.path) if row in done.parents]
+        first = [done.parents.index(row) for row in places]
+        betas += acceptance(done.p_target[places], done.q_draft[first]).tolist()
     return sum(betas) / max(1, len(betas))
 
 
@@ -68,118 +67,119 @@ def measure_alpha(target: GPT, draft: GPT, prompts: Iterable[Sequence[int]], gam
     """alpha along speculative texts that continue `prompts`, one seed each."""
     rounds = []
     for seed, ids in enumerate(prompts):
-        rounds += speculate(target, ModelDrafter(draft), ids, gamma, seed=seed, **settings)
+        rounds += speculate(target, ModelDrafter(draft, gamma), ids, seed=seed, **settings)
     return alpha_of(rounds)
 
 
-def timed(steps: Iterable) -> tuple[list, list[float]]:
-    """What an iterator yields, and the seconds it took for each; the first one's include reading the prompt."""
-    out, seconds, began = [], [], perf_counter()
-    for one in steps:
-        seconds.append(perf_counter() - began)
-        out.append(one)
-        began = perf_counter()
-    return out, seconds
+def settled(target: GPT, draft: GPT, dtype: str, threads: int | None) -> str:
+    """Convert both, in place, to what is fastest here, and say what that is. dtype: "auto" or the only one to try."""
+    settle(target, draft, DTYPES if dtype == "auto" else [getattr(torch, dtype)], [threads] if threads else [])
+    return f"{target.device}, {torch.get_num_threads()} threads; target in {way_of(target)}, draft in {way_of(draft)}"
 
 
-def measure(target: GPT, draft: GPT, prompts: Sequence[Sequence[int]], methods: Iterable[Method], repeats: int = 3,
+def check_texts(target: GPT, prompts: Sequence[Sequence[int]], max_new_tokens: int, methods: Iterable[Method]) -> None:
+    """Raise RequestError, before anything is measured, unless all methods can continue all prompts."""
+    rows = 1 + max(method.gamma for method in methods)
+    check_request(target, max(prompts, key=len), max_new_tokens, 1.0, None, None, rows)
+
+
+def measure(target: GPT, draft: GPT, prompts: Sequence[Sequence[int]], methods: Sequence[Method], repeats: int = 3,
             seed: int = 0, max_new_tokens: int = 128, stop: Sequence[int] = (), capture: Callable | None = None,
-            **law) -> list[tuple[dict, list[Round]]]:
+            **sampling) -> list[tuple[dict, list[Round]]]:
     """For each method a row of numbers, and the rounds behind it.
 
-    Plain decoding and the methods take turns, prompt by prompt, so that all meet the same machine; a repeat is the
-    same seeds and so the same work; speeds are medians over repeats, prompts read included. `overhead` is what a round
-    takes over its parts, measured in the same repeat.
+    Plain decoding and the methods take turns, prompt by prompt, so that all meet the same machine. A repeat is the
+    same seeds, and so the same rounds. Speeds are medians over repeats, prompts read included.
     """
-    methods, request = list(methods), law | {"max_new_tokens": max_new_tokens, "stop": stop}
-    request |= {"capture": capture} if capture else {}                      # not every method can be captured
+    request = sampling | {"max_new_tokens": max_new_tokens, "stop": stop, "capture": capture}
     context = max(len(ids) for ids in prompts) + max_new_tokens // 2        # half-way, where a call costs the mean
-    plain, costs, runs = [], [], [[] for _ in methods]                      # runs: of each method, of each repeat
+    plain, costs, took = [], [], [[] for _ in methods]                      # took: of each method, of each repeat
     for _ in range(repeats):
         count, spent = 0, 0.0
-        for run in runs:
-            run.append([])                                                  # (rounds, seconds) of each prompt
+        rounds: list[list[list[Round]]] = [[] for _ in methods]             # of each method, of each prompt
+        for of_method in took:
+            of_method.append([])                                            # each prompt's, one number for each round
         for number, ids in enumerate(prompts):
             tokens, seconds = timed(generate(target, ids, seed=seed + number, **request))
             count, spent = count + len(tokens), spent + sum(seconds)
-            for method, run in zip(methods, runs):
-                run[-1].append(timed(method.run(ids, seed=seed + number, **request)))
+            for i, method in enumerate(methods):
+                done, seconds = timed(method.run(ids, seed=seed + number, **request))
+                rounds[i].append(done)
+                took[i][-1].append(seconds)
         plain.append(count / spent)
-        sizes = {len(one.drafted) + 1 for run in runs for rounds, _ in run[-1] for one in rounds}
-        costs.append(measure_costs(target, draft, sorted(sizes), context, repeats=12, **law))
-    common = {"device": str(target.device), "dtype": name_of(target.dtype),
-              "temperature": law.get("temperature", 1.0), "baseline_tokens_per_s": median(plain)}
-    return [(common | _numbers(method, run, costs, median(plain)), [one for rounds, _ in run[-1] for one in rounds])
-            for method, run in zip(methods, runs)]
+        sizes = {len(done.tokens) for texts in rounds for text in texts for done in text}
+        costs.append(measure_costs(target, draft, sorted(sizes), context, repeats=12, **sampling))
+    common = {"device": str(target.device), "dtype": name_of(target.dtype), "busy": max(plain) > BUSY * min(plain),
+              "temperature": sampling.get("temperature", 1.0), "baseline_tokens_per_s": median(plain)}
+    return [(common | numbers_of(method, texts, seconds, costs, median(plain)), sum(texts, []))
+            for method, texts, seconds in zip(methods, rounds, took)]
 
 
-def _numbers(method: Method, run: Sequence[list], costs: Sequence[Costs], plain: float) -> dict:
-    """Of one method, from its repeats."""
-    rounds = [one for some, _ in run[-1] for one in some]
-    calls, kept, rows = len(rounds), sum(one.kept for one in rounds), [len(one.drafted) + 1 for one in rounds]
-    c, v = median(one.c for one in costs), median(sum(one.v[m] for m in rows) / calls for one in costs)
-    alpha = alpha_of(rounds)
+def numbers_of(method: Method, texts: Sequence[list[Round]], took: Sequence[Sequence[list[float]]],
+               costs: Sequence[Costs], plain: float) -> dict:
+    """A method's numbers. texts: the rounds of each prompt. took: of each repeat, of each prompt, each round's seconds.
+
+    drafted, accepted: draft tokens, as the rule judged them. emitted: tokens of the texts, whose last rounds are cut at
+    the length asked for; tokens per second and per target call count these. overhead: what a round takes over its
+    parts, measured in the same repeat; a text's first round reads the prompt and does not count.
+    """
+    rounds = sum(texts, [])
+    calls, emitted, alpha = len(rounds), len(tokens_of(rounds)), alpha_of(rounds)
+    c, v = median(cost.c for cost in costs), median(sum(cost.v[len(done.tokens)] for done in rounds) / calls
+                                                    for cost in costs)
+    pace = median(emitted / sum(map(sum, seconds)) for seconds in took)
+    overhead = median(median([spent / (cost.seconds * cost.of(done)) for text, its in zip(texts, seconds)
+                              for done, spent in zip(text[1:], its[1:])] or [1.0])
+                      for seconds, cost in zip(took, costs))
     predicted = (speedup(alpha, method.gamma, c, v) if method.drafter == "chain" else
-                 median(one.speedup(rounds) for one in costs))
-    pace = median(sum(len(tokens_of(some)) for some, _ in take) / sum(sum(seconds) for _, seconds in take)
-                  for take in run)
-    overhead = [median([took / (at.seconds * at.of(one)) for some, seconds in take
-                        for one, took in list(zip(some, seconds))[1:]] or [1.0]) for take, at in zip(run, costs)]
+                 median(cost.speedup(rounds) for cost in costs))
     return {"drafter": method.drafter, "rule": method.rule, "gamma": method.gamma, "tokens_per_s": pace,
             "speedup": pace / plain, "predicted_speedup": predicted, "alpha": alpha, "c": c, "v": v,
-            "steps": sum(one.steps for one in rounds) / calls, "tokens_per_target_call": 1 + kept / calls,
-            "rounds": calls, "accepted": kept, "drafted": sum(rows) - calls, "overhead": median(overhead)}
+            "steps": sum(done.steps for done in rounds) / calls, "tokens_per_target_call": emitted / calls,
+            "rounds": calls, "drafted": sum(parent >= 0 for done in rounds for parent in done.parents),
+            "accepted": sum(len(done.path) for done in rounds), "emitted": emitted, "overhead": overhead}
 
 
 def measure_accepted(target: GPT, draft: GPT, prompts: Iterable[Sequence[int]], children: int = 4,
                      **settings) -> list[float]:
-    """How often the i-th of so many children is the one that stays: what Sequoia makes its tree from."""
-    drafter, kept, rounds = TreeDrafter(draft, shape(children)), Counter(), 0
+    """How often the i-th of so many children is the one that is accepted: what Sequoia makes its tree from."""
+    drafter, accepted, rounds = TreeDrafter(draft, shape(children)), Counter(), 0
     for seed, ids in enumerate(prompts):
-        for one in speculate_tree(target, drafter, ids, seed=seed, **settings):
-            kept.update(one.path)
+        for done in speculate(target, drafter, ids, seed=seed, **settings):
+            accepted.update(done.path)
             rounds += 1
-    return [kept[row] / rounds for row in range(1, children + 1)]
+    return [accepted[row] / rounds for row in range(1, children + 1)]
 
 
 def best_topology(target: GPT, draft: GPT, prompts: Sequence[Sequence[int]], sizes: Sequence[int] = range(2, 13),
-                  **law) -> Topology:
+                  **sampling) -> Topology:
     """Sequoia's tree for this pair on this machine: acceptances counted, seconds measured."""
     room = target.config.context - max(map(len, prompts))
-    accepted = measure_accepted(target, draft, prompts, max_new_tokens=max(1, min(96, room)), **law)
-    costs = measure_costs(target, draft, sizes, len(prompts[0]), **law)
+    accepted = measure_accepted(target, draft, prompts, max_new_tokens=max(1, min(96, room)), **sampling)
+    costs = measure_costs(target, draft, sizes, len(prompts[0]), **sampling)
     seconds = {size: costs.seconds * costs.v[size] for size in sizes}
     return best_size(accepted, seconds, costs.seconds * costs.c, range(2, 8))[0]
 
 
 def setting_of(target: GPT, draft: GPT, prompts: Sequence[Sequence[int]], drafters: Iterable[str],
-               branches: Sequence[int] = (), most: int = GUESSES, **law) -> dict:
+               topology: Topology | None = None, most: int = GAMMA, **sampling) -> dict:
     """What drafters of these names are made of besides a gamma, for `method_of`; each measured only if one wants it.
 
-    branches: the shape of a tree, by default the best. most: guesses a round, up to which calls are timed.
+    topology: of a tree, by default the best. most: draft tokens a round, up to which calls are timed.
     """
     setting, wanted = {}, set(drafters)
-    if wanted & set(SHAPED):
-        setting["topology"] = shape(*branches) if branches else best_topology(target, draft, prompts, **law)
+    if any(DRAFTERS[name].size == "shape" for name in wanted):
+        setting["topology"] = topology or best_topology(target, draft, prompts, **sampling)
     if "goodput" in wanted:
-        costs = measure_costs(target, draft, range(1, most + 2), max(map(len, prompts)), **law)
+        costs = measure_costs(target, draft, range(1, most + 2), max(map(len, prompts)), **sampling)
         setting["costs"] = costs.c, costs.v
     return setting
 
 
-def held_out_prompts(pair: Pair, count: int, tokens: int = 64) -> list[list[int]]:
-    """Beginnings cut from `count` places of the standard library's held-out files on this machine."""
-    ids = to_ids(read_texts()[1], pair.tokenizer).tolist()
-    return [ids[i:i + tokens] for i in range(0, len(ids) - tokens, len(ids) // count)][:count]
-
-
-# What repeats itself, and a model goes on with: for drafts that copy.
-REPETITIVE = {
-    "assertions": "".join(f"        self.assertEqual(convert({value!r}), {value!r})\n" for value in range(10, 24)),
-    "dispatch": "HANDLERS = {\n" + "".join(f"    '{name}': self.handle_{name},\n" for name in (
-        "open", "close", "read", "write", "seek", "tell", "flush", "reset", "start", "stop", "send", "next")),
-}
-
-
-def repetitive_prompts(pair: Pair) -> list[list[int]]:
-    return [[pair.tokenizer.end_of_text] + pair.tokenizer.encode(text) for text in REPETITIVE.values()]
+def topology_of(branches: Sequence[int] | None) -> Topology | None:
+    """The tree whose rows at depth d have branches[d] children, after a look at how many rows that would be."""
+    level = rows = 1
+    for branch in branches or ():
+        level *= branch
+        rows = check_size(rows + level, "--shape")
+    return shape(*branches) if branches else None

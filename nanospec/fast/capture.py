@@ -39,6 +39,14 @@ class Recording:
         self.graph.replay()
 
 
+def cloned(out):
+    """A copy that holds still while the recording is replayed: of tensors, and of tuples of them, as a Draft is."""
+    if isinstance(out, tuple):
+        parts = map(cloned, out)
+        return type(out)(*parts) if hasattr(out, "_fields") else tuple(parts)
+    return out.clone() if isinstance(out, Tensor) else out
+
+
 def captured(step: Step, text: Text, dice: Dice, recording: type = Recording) -> Step:
     """`step(upto)`, recorded. It may change `text`, in place, and caches above the text's length; nothing else.
 
@@ -51,7 +59,7 @@ def captured(step: Step, text: Text, dice: Dice, recording: type = Recording) ->
         if upto not in recorded:
             recorded[upto] = recording(lambda: rewound(upto), lambda: undone(upto))
         recorded[upto].replay()
-        return tuple(one.clone() if isinstance(one, Tensor) else one for one in recorded[upto].out)
+        return cloned(recorded[upto].out)
 
     def rewound(upto: int) -> tuple:
         dice.column = 0

@@ -9,16 +9,17 @@ from rich.tree import Tree as Branches
 from torch import Tensor
 
 from nanospec.dice import Dice
-from nanospec.probs import without
-from nanospec.speculate import TreeRound
-from nanospec.show.terminal import BONUS, KEPT, REFUSED, REPLACED, Decode, visible
+from nanospec.probs import residual
+from nanospec.show.terminal import ACCEPTED, BONUS, REJECTED, REPLACEMENT, Decode, visible
 from nanospec.speculate import Round
+
+Coin = tuple[float, float]          # u, and the probability that it had to stay below
 
 
 class WatchedDice(Dice):
-    """Dice that remember a round's coins: (u, prob) of row 0, for those who want to see them fall."""
+    """Dice that remember a round's coins, the first row's: one for every draft token, whether it was judged or not."""
 
-    coins: list[tuple[float, float]] = []
+    coins: list[Coin] = []
 
     def refill(self, columns):
         super().refill(columns)
@@ -26,76 +27,81 @@ class WatchedDice(Dice):
 
     def flip(self, prob):
         column = self.column
-        fell = super().flip(prob)
+        stands = super().flip(prob)
         self.coins += zip(self.u[0, column:column + prob.shape[1]].tolist(), prob[0].tolist())
-        return fell
+        return stands
 
 
-def step_text(number: int, one: Round, coins: Sequence[tuple[float, float]], decode: Decode, bars: int = 6) -> Group:
-    """One round, slowly: every judged coin, and at a refusal what both models thought of the likeliest tokens."""
-    head = Text(f"round {number}", "bold")
-    if isinstance(one, TreeRound):
-        return Group(head, tree_text(one, coins, decode), "")
-    out = Text()
-    for i, token in enumerate(one.drafted):
-        if i > one.kept:
-            out.append(f"  {name_of(token, decode):16} never judged", "dim").append("\n")
-        else:
-            said = coin_text(f"  {name_of(token, decode):16}", token, one.p_target[i], one.q_draft[i], coins[i])
-            out.append_text(said).append("\n")
-    out.append_text(last_text(one, f"  {name_of(one.token, decode):16}", "drawn from max(0, p_target - q_draft)"))
-    if not one.refused:
-        return Group(head, out, "")
-    p_target, q_draft = one.p_target[one.kept], one.q_draft[one.kept]
-    chart = Table(box=None, padding=(0, 1, 0, 2))
-    for name in ("token", "p_target", "", "q_draft", "", "residual"):
-        chart.add_column(name, header_style="dim", min_width=14 if not name else None)
-    for token in (p_target + q_draft).topk(min(bars, len(p_target))).indices.tolist():
-        p, q = p_target[token].item(), q_draft[token].item()
-        style = REPLACED if token == one.token else REFUSED if token in one.refused else ""
-        chart.add_row(Text(name_of(token, decode), style), f"{p:.3f}", Text("█" * round(14 * p), "cyan"),
-                      f"{q:.3f}", Text("█" * round(14 * q), "yellow"), f"{max(0, p - q):.3f}")
-    return Group(head, out, chart, "")
+def judged(done: Round) -> dict[int, Tensor]:
+    """Of every row that was judged, what it was judged by: p_target (V,) behind its parent, less its elder siblings'."""
+    accepted, left, out = 0, done.p_target[0], {}
+    for row, parent in enumerate(done.parents):
+        if row and parent == accepted:
+            out[row] = left
+            accepted, left = (row, done.p_target[row]) if row in done.path else (
+                accepted, residual(left, done.q_draft[row]))
+    return out
 
 
-def tree_text(one: TreeRound, coins: Sequence[tuple[float, float]], decode: Decode) -> Branches:
-    """Siblings under their parent, in the order in which they were drawn; the path that was kept is marked, and so is
-    every guess that was tried and fell. A sibling is judged by what those before it have left of p_target.
+def step_text(number: int, done: Round, coins: Sequence[Coin], decode: Decode) -> Group:
+    """One round, slowly: every coin that was judged, and where a chain ends in a rejection what both models thought of
+    the likeliest tokens.
     """
-    coins, path, judged, depth = iter(coins), [0, *one.path], {}, [0]
-    for row in path:                                        # in the order in which the rule tried them
-        left = one.p_target[row]
-        for child, parent in enumerate(one.parents):
-            if parent == row:
-                judged[child] = left, next(coins)
-                if child in path:
-                    break
-                left = without(left, one.q_draft[child - 1])
-    branches = [Branches("behind the text", guide_style="dim")]
-    for row, token in enumerate(one.drafted, 1):
-        depth.append(depth[one.parents[row]] + 1)
+    head = Text(f"round {number}", "bold")
+    if any(parent != row - 1 for row, parent in enumerate(done.parents)):
+        return Group(head, tree_text(done, coins, decode), "")
+    by, out = judged(done), Text()
+    for row, token in enumerate(done.tokens[1:], 1):
+        out.append_text(row_text(f"  {name_of(token, decode):16}", done, row, by, coins)).append("\n")
+    out.append_text(last_text(f"  {name_of(done.token, decode):16}", done))
+    return Group(head, out, *([chart(done, decode)] if done.rejected else []), "")
+
+
+def tree_text(done: Round, coins: Sequence[Coin], decode: Decode) -> Branches:
+    """Siblings under their parent, in the order in which they were drawn; the accepted path is marked, and so is every
+    draft token that was tried and rejected.
+    """
+    by, branches, depth = judged(done), {0: Branches("behind the text", guide_style="dim")}, {0: 0}
+    for row, (token, parent) in enumerate(zip(done.tokens, done.parents)):
+        if parent < 0:                                      # the root, or a row that this text lacks
+            continue
+        depth[row] = depth[parent] + 1
         name = name_of(token, decode).ljust(24 - 4 * depth[row])        # so that the columns stay columns
-        said = Text(f"{name} never judged", "dim")
-        if row in judged:
-            left, coin = judged[row]
-            said = coin_text(name, token, left, one.q_draft[row - 1], coin)
-        branches.append(branches[one.parents[row]].add(said))
-    name = name_of(one.token, decode).ljust(20 - 4 * depth[path[-1]])
-    branches[path[-1]].add(last_text(one, name, "drawn from what is left of p_target"))
+        branches[row] = branches[parent].add(row_text(name, done, row, by, coins))
+    last = [0, *done.path][-1]
+    branches[last].add(last_text(name_of(done.token, decode).ljust(20 - 4 * depth[last]), done))
     return branches[0]
 
 
-def coin_text(name: str, token: int, p_target: Tensor, q_draft: Tensor, coin: tuple[float, float]) -> Text:
-    u, prob = coin
-    kept = u < prob
-    return Text.assemble((name, KEPT if kept else REFUSED),
-                         f" p_target {p_target[token]:.3f}  q_draft {q_draft[token]:.3f}   "
-                         f"u = {u:.2f} {'<' if kept else '≥'} {prob:.2f}  {'keep' if kept else 'refuse'}")
+def row_text(name: str, done: Round, row: int, by: dict[int, Tensor], coins: Sequence[Coin]) -> Text:
+    if row not in by:
+        return Text(f"{name} never judged", "dim")
+    token, accepted, (u, prob) = done.tokens[row], row in done.path, coins[row - 1]
+    return Text.assemble((name, ACCEPTED if accepted else REJECTED),
+                         f" p_target {by[row][token]:.3f}  q_draft {done.q_draft[row, token]:.3f}   "
+                         f"u = {u:.2f} {'<' if accepted else '≥'} {prob:.2f}  {'accepted' if accepted else 'rejected'}")
 
 
-def last_text(one: Round, name: str, how: str) -> Text:
-    return Text.assemble((name, REPLACED), f" {how}") if one.refused else Text.assemble(
-        (name, BONUS), " bonus, drawn from p_target")
+def last_text(name: str, done: Round) -> Text:
+    if done.rejected:
+        return Text.assemble((name, REPLACEMENT), " replacement, drawn from the residual distribution")
+    return Text.assemble((name, BONUS), " bonus, drawn from p_target")
+
+
+def chart(done: Round, decode: Decode, bars: int = 6) -> Table:
+    """Of the token that a chain has rejected, both distributions and the residual, at their likeliest tokens."""
+    last = len(done.path)
+    p_target, q_draft = done.p_target[last], done.q_draft[last + 1]
+    left = residual(p_target, q_draft)
+    out = Table(box=None, padding=(0, 1, 0, 2))
+    for name in ("token", "p_target", "", "q_draft", "", "residual"):
+        out.add_column(name, header_style="dim", min_width=14 if not name else None)
+    for token in (p_target + q_draft).topk(min(bars, len(p_target))).indices.tolist():
+        p, q = p_target[token].item(), q_draft[token].item()
+        style = REPLACEMENT if token == done.token else REJECTED if token in done.rejected else ""
+        out.add_row(Text(name_of(token, decode), style), f"{p:.3f}", Text("█" * round(14 * p), "cyan"), f"{q:.3f}",
+                    Text("█" * round(14 * q), "yellow"), f"{left[token]:.3f}")
+    return out
 
 
 def name_of(token: int, decode: Decode) -> str:

@@ -1,57 +1,64 @@
 """Speculation in the terminal, drawn with rich from the rounds themselves.
 
-Every mark is a colour and something besides: kept is green and plain, refused red and struck through, its replacement
-amber and underlined, the bonus token blue and bold.
+Every mark is a colour and something besides: accepted is green and plain, rejected red and struck through, its
+replacement amber and underlined, the bonus token blue and bold.
 """
 
+import re
 from collections.abc import Callable, Iterable, Sequence
+from io import StringIO
+from pathlib import Path
 
 from rich.columns import Columns
-from rich.console import Console, Group, RenderableType
+from rich.console import CONSOLE_SVG_FORMAT, Console, Group, RenderableType
 from rich.panel import Panel
 from rich.table import Table
 from rich.text import Text
 
 from nanospec.speculate import Round
 
-KEPT, REFUSED, REPLACED, BONUS = "green", "red strike", "yellow underline", "bold blue"
+ACCEPTED, REJECTED, REPLACEMENT, BONUS = "green", "red strike", "yellow underline", "bold blue"
 TABLE_WIDTH = 100       # of numbers: one cut short would be a wrong one, so in a narrower window lines wrap
 Decode = Callable[[list[int]], str]
 
-
-# A model may write any byte. What would move the cursor, colour the screen or break an SVG becomes its picture.
-CONTROLS = {code: 0x2400 + code for code in range(32) if chr(code) not in "\n\t"} | {
-    code: 0xFFFD for code in range(127, 160)}
+# A model may write any byte, and so may whoever calls. These move the cursor, colour the screen, turn the direction of
+# writing, or are forbidden in XML: the controls but newline and tab, overrides of direction, half characters, no
+# characters.
+UNSAFE = re.compile("[\0-\x08\x0b-\x1f\x7f-\x9f\u202a-\u202e\u2066-\u2069\ud800-\udfff\ufffe\uffff]")
+SVG = re.sub(r"@font-face \{\{.*?\}\}\s*", "", CONSOLE_SVG_FORMAT, flags=re.S)      # rich's loads fonts from the network
 
 
 def printable(text: str) -> str:
-    return text.translate(CONTROLS)
+    """What is unsafe becomes its picture, if it has one: ESC becomes ␛, the others the replacement character."""
+    return UNSAFE.sub(lambda found: chr(0x2400 + ord(found[0])) if found[0] < " " else "\ufffd", text)
 
 
 def visible(text: str) -> str:
-    """Blank space one can see: a refused newline must not break the line, a refused space must show its strike."""
-    text = text.replace("\n", "⏎")
+    """Blank space that one can see: a rejected newline must not break the line, a rejected space must show its strike.
+    """
+    text = printable(text).replace("\n", "⏎").replace("\t", "⇥")
     return text if text.strip() else text.replace(" ", "␣")
 
 
-def round_text(one: Round, decode: Decode, marked: bool = True) -> Text:
-    """One round's tokens in place. What was drafted after a refusal was never judged, and is not shown.
+def round_text(done: Round, decode: Decode, marked: bool = True) -> Text:
+    """One round's tokens in place. What was drafted behind a rejected token was never judged, and is not shown.
 
-    marked: False where no style can be shown (a pipe, a file): then the text alone, without the refused.
+    marked: False where no style can be shown (a pipe, a file): then the text alone, without the rejected tokens.
     """
     if not marked:
-        return Text(decode(one.emitted))
-    out = Text().append(decode(one.emitted[:one.kept]), KEPT)
-    if len(one.emitted) > one.kept:
-        for i, token in enumerate(one.refused):             # several in a tree: all that stood behind the last kept
-            out.append("|" * (i > 0), "dim").append(visible(decode([token])), REFUSED)
-        out.append(decode([one.token]), REPLACED if one.refused else BONUS)
+        return Text(printable(decode(done.emitted)))
+    accepted = len(done.path)
+    out = Text().append(printable(decode(done.emitted[:accepted])), ACCEPTED)
+    if len(done.emitted) > accepted:
+        for i, token in enumerate(done.rejected):           # several in a tree: all that stood behind the last accepted
+            out.append("|" * (i > 0), "dim").append(visible(decode([token])), REJECTED)
+        out.append(printable(decode([done.token])), REPLACEMENT if done.rejected else BONUS)
     return out
 
 
 def legend() -> Text:
-    return Text.assemble(("kept", KEPT), "   ", ("refused", REFUSED), "   ", ("replacement", REPLACED), "   ",
-                         ("bonus", BONUS))
+    return Text("   ").join([Text("accepted", ACCEPTED), Text("rejected", REJECTED), Text("replacement", REPLACEMENT),
+                             Text("bonus", BONUS)])
 
 
 def side_by_side(console: Console) -> bool:
@@ -62,39 +69,39 @@ class View:
     """Two panels, the target alone and speculation, side by side where the window is wide enough."""
 
     def __init__(self, prompt: str, decode: Decode):
-        self.prompt, self.decode = prompt, decode
+        self.prompt, self.decode = printable(prompt), decode
         self.plain: list[int] = []
-        self.plain_seconds: list[float] = []        # one for each token
+        self.plain_seconds: list[float] = []                # one for each token
         self.rounds: list[Round] = []
-        self.round_seconds: list[float] = []
+        self.round_seconds: list[tuple[float, float]] = []  # drafting, and all the rest of the round
 
     def take_token(self, token: int, seconds: float) -> None:
         self.plain.append(token)
         self.plain_seconds.append(seconds)
 
-    def take_round(self, one: Round, seconds: float) -> None:
-        self.rounds.append(one)
-        self.round_seconds.append(seconds)
+    def take_round(self, done: Round, seconds: float, drafting: float) -> None:
+        self.rounds.append(done)
+        self.round_seconds.append((drafting, seconds - drafting))
 
     def panels(self, console: Console, lines: int | None = None) -> RenderableType:
         """Both panels for this console; `lines` cuts each to its last so many, for a window of limited height."""
         wide = side_by_side(console)
         width = console.width // 2 if wide else console.width
         fast, slow = Text().append(self.prompt, "dim"), Text().append(self.prompt, "dim")
-        for one in self.rounds:
-            fast.append_text(round_text(one, self.decode, marked=console.is_terminal))
-        slow.append(self.decode(self.plain))
-        written = sum(len(one.emitted) for one in self.rounds)
+        for done in self.rounds:
+            fast.append_text(round_text(done, self.decode, marked=console.is_terminal))
+        slow.append(printable(self.decode(self.plain)))
+        written = sum(len(done.emitted) for done in self.rounds)
         both = []
         for title, text, tokens, calls, seconds in (
                 ("the target alone", slow, len(self.plain), len(self.plain), sum(self.plain_seconds)),
-                ("speculative", fast, written, len(self.rounds), sum(self.round_seconds))):
+                ("speculative", fast, written, len(self.rounds), sum(map(sum, self.round_seconds)))):
             if lines:
                 text = Text("\n").join(text.wrap(console, width - 4)[-lines:])
-            told = "waiting"
+            said = "waiting"
             if calls:
-                told = f"{tokens / calls:.2f} tokens per target call · {tokens / seconds:,.0f} tokens/s"
-            both.append(Panel(text, title=title, subtitle=told, width=width, border_style="dim"))
+                said = f"{tokens / calls:.2f} tokens per target call · {tokens / seconds:,.0f} tokens/s"
+            both.append(Panel(text, title=title, subtitle=said, width=width, border_style="dim"))
         return Columns(both, padding=0, expand=True) if wide else Group(*both)
 
     def lanes(self, console: Console, calls: int = 8) -> Text:
@@ -107,17 +114,17 @@ class View:
         span = sum(plain[:calls])
         out = Text().append(f"{span * 1e3:.0f} ms, after the prompt was read\n", "dim")
         rows = (("the target alone", [(0.0, 0, seconds, 1) for seconds in plain], ""),
-                ("speculative", [(r.draft_seconds, r.steps, r.verify_seconds, len(r.emitted))
-                                 for r in self.rounds[1:]], "yellow"))
+                ("speculative", [(drafting, done.steps, rest, len(done.emitted)) for done, (drafting, rest)
+                                 in list(zip(self.rounds, self.round_seconds))[1:]], "yellow"))
         for name, steps, colour in rows:
             line, spent, tokens = Text(), 0.0, 0
-            for draft, ticks, verify, emitted in steps:
-                if spent + draft + verify > span * 1.001:
+            for drafting, ticks, rest, emitted in steps:
+                if spent + drafting + rest > span * 1.001:
                     break
-                drafted_until, until = (round(width * (spent + part) / span) for part in (draft, draft + verify))
+                drafted_until, until = (round(width * (spent + part) / span) for part in (drafting, drafting + rest))
                 line.append(("'" * ticks)[:drafted_until - len(line)].ljust(drafted_until - len(line)), colour)
                 line.append("▬" * (until - len(line) - 1) + " ", "cyan")
-                spent, tokens = spent + draft + verify, tokens + emitted
+                spent, tokens = spent + drafting + rest, tokens + emitted
             line.append(" " * (width - len(line)))
             out.append(f"{name:17}").append_text(line).append(f" {tokens:3} tokens\n")
         return out.append("' a draft step, ▬ a target call", "dim")
@@ -144,7 +151,16 @@ def show_table(columns: Iterable[str], cells: Sequence[Sequence[str]], caption: 
     Console(width=max(Console().width, TABLE_WIDTH)).print(table)
 
 
+def save_picture(draw: Callable[[Console], RenderableType], width: int, title: str, path: Path) -> None:
+    """What `draw` makes of a console of so many columns, as an SVG that needs nothing but itself."""
+    console = Console(record=True, width=width, file=StringIO(), force_terminal=True, color_system="truecolor",
+                      no_color=False)
+    console.print(draw(console))
+    console.save_svg(str(path), title=title, code_format=SVG)
+
+
 def refuse(script: str, error: Exception) -> int:
-    """One line on the error stream, however long it is; and the exit status."""
-    Console(stderr=True).print(f"{script}: {error}", style="red", markup=False, highlight=False, soft_wrap=True)
+    """One line on the error stream, however long it is and whatever it holds; and the exit status."""
+    line = Text(printable(f"{script}: {error}").replace("\n", " "), "red")
+    Console(stderr=True).print(line, soft_wrap=True)
     return 2

@@ -1,0 +1,63 @@
+"""This machine's limits, and how far from them a pair runs.
+
+A token of plain decoding reads every weight once, so it cannot take less than their bytes over the bandwidth: the
+floor (the memory side of the roofline, Williams et al. 2009). Left out: the processor's several caches, of which only
+two sizes are measured, the model's own and one far beyond all of them.
+"""
+
+from pathlib import Path
+
+import torch
+
+from nanospec.bench.measure import measure_costs, settled
+from nanospec.fast.clock import median_seconds
+from nanospec.files.checkpoint import WEIGHTS, load_pair
+from nanospec.model import GPT
+from nanospec.show.terminal import show_table
+
+
+def run(weights: Path = WEIGHTS, device: str = "cpu", dtype: str = "auto", threads: int | None = None) -> list[dict]:
+    """One row: the rates of this machine, and each step's seconds beside its floor."""
+    target, draft, _ = load_pair(weights, device)
+    where = settled(target, draft, dtype, threads)
+    found = roofline(target, draft)
+    cells = [[name, f"{1e3 * floor:.2f}", f"{1e3 * took:.2f}", f"{took / floor:.1f}"]
+             for (name, floor), took in zip(found["floor_seconds"].items(), found["seconds"].values())]
+    show_table(["", "floor, ms", "takes, ms", "times the floor"], cells,
+               f"{where}; gamma {found['gamma']}. The target's weights are {found['bytes'] / 1e6:.1f} MB; so many "
+               f"bytes are read at {found['bandwidth'] / 1e9:.0f} GB/s, 512 MiB at "
+               f"{found['bandwidth_of_512_MiB'] / 1e9:.0f}; matrices are multiplied at "
+               f"{found['matrix_rate'] / 1e12:.2f} TFLOP/s")
+    return [found]
+
+
+def roofline(target: GPT, draft: GPT, gamma: int = 4, context: int = 256) -> dict:
+    """Rates of this machine, and each step's seconds beside its floor. A round's floor is that of its parts."""
+    device, size = target.device, weight_bytes(target)
+    near, far = bandwidth(size, device), bandwidth(512 * 2 ** 20, device)
+    floors = {"target step": size / near, "draft step": weight_bytes(draft) / near, "verification": size / near}
+    floors["round"] = gamma * floors["draft step"] + floors["verification"]
+    costs = measure_costs(target, draft, [gamma + 1], context)
+    took = {"target step": costs.seconds, "draft step": costs.c * costs.seconds,
+            "verification": costs.v[gamma + 1] * costs.seconds, "round": costs.parts(gamma)}
+    return {"bytes": size, "bandwidth": near, "bandwidth_of_512_MiB": far,
+            "matrix_rate": matrix_rate(target.dtype, device), "gamma": gamma, "floor_seconds": floors, "seconds": took}
+
+
+def bandwidth(size: int, device: torch.device) -> float:
+    """Bytes a second when `size` bytes are read again and again."""
+    numbers = torch.ones(size // 4, device=device)
+    return 4 * numbers.numel() / median_seconds(numbers.sum, device)
+
+
+def matrix_rate(dtype: torch.dtype, device: torch.device) -> float:
+    """Floating-point operations a second in a product of two large matrices."""
+    n = 8192 if device.type == "cuda" else 1024
+    a = torch.ones(n, n, dtype=dtype, device=device)
+    return 2 * n ** 3 / median_seconds(lambda: a @ a, device)
+
+
+def weight_bytes(model: GPT) -> int:
+    """What one token reads of the weights: all but an embedding table that is not also the head."""
+    unread = 0 if model.config.tied else model.embedding.weight.numel()
+    return (sum(weight.numel() for weight in model.parameters()) - unread) * model.embedding.weight.element_size()

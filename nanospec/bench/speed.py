@@ -1,0 +1,84 @@
+"""Plain against speculative decoding on the pair that ships, in turns, and what a round should cost by its parts."""
+
+from collections.abc import Sequence
+from pathlib import Path
+
+from nanospec.bench.measure import (BUSY, Costs, check_texts, measure, setting_of, settled, topology_of)
+from nanospec.bench.prompts import prompts_of
+from nanospec.errors import RequestError
+from nanospec.fast.capture import captured
+from nanospec.files.checkpoint import WEIGHTS, Pair, load_pair
+from nanospec.methods import DRAFTERS, Method, method_of
+from nanospec.show.figures import draw_speedup
+from nanospec.show.terminal import show_table
+from nanospec.speculate import tokens_of
+from nanospec.theory import speedup
+
+COLUMNS = {"T": ("temperature", "g"), "drafter": ("drafter", "s"), "gamma": ("gamma", "d"), "rule": ("rule", "s"),
+           "alpha": ("alpha", ".2f"), "c": ("c", ".3f"), "v": ("v", ".2f"),
+           "per call": ("tokens_per_target_call", ".2f"), "plain/s": ("baseline_tokens_per_s", ",.0f"),
+           "fast/s": ("tokens_per_s", ",.0f"), "speed-up": ("speedup", ".2f"),
+           "formula": ("predicted_speedup", ".2f"), "overhead": ("overhead", ".2f")}
+
+
+def run(temperatures: Sequence[float] = (0.0, 0.8, 1.0), drafters: Sequence[str] = ("chain",),
+        rules: Sequence[str] = ("token",), gammas: Sequence[int] = (2, 3, 4, 6), shape: Sequence[int] | None = None,
+        prompts: int = 8, repetitive: bool = False, max_new_tokens: int = 128, seed: int = 0, weights: Path = WEIGHTS,
+        device: str = "cpu", dtype: str = "auto", threads: int | None = None, graphs: bool = False,
+        figure: Path | None = None) -> list[dict]:
+    """One row for each temperature and method; its `text` is what was written behind all prompts together."""
+    if graphs and not (device.startswith("cuda") and all(DRAFTERS[name].fixed for name in drafters)):
+        raise RequestError("--graphs needs a CUDA device, and drafters whose drafts have one shape: "
+                           + ", ".join(name for name, way in DRAFTERS.items() if way.fixed))
+    if figure and list(drafters) != ["chain"]:
+        raise RequestError("--figure shows --drafters chain beside the theory, which speaks of nothing else")
+    if shape and all(DRAFTERS[name].size != "shape" for name in drafters):
+        raise RequestError("--shape is a tree's, and none of --drafters drafts one of a given shape")
+    topology = topology_of(shape)
+    pair = load_pair(weights, device)
+    texts, said = prompts_of(pair, prompts, repetitive)
+
+    def methods(**setting) -> list[Method]:
+        return [method_of(pair.target, pair.draft, drafter, rule, gamma=gamma, **setting) for drafter in drafters
+                for gamma in (gammas if DRAFTERS[drafter].size == "gamma" else gammas[:1]) for rule in rules]
+
+    check_texts(pair.target, texts, max_new_tokens, methods(**({"topology": topology} if topology else {})))
+    where, rows = settled(pair.target, pair.draft, dtype, threads), []
+    for temperature in temperatures:
+        setting = setting_of(pair.target, pair.draft, texts, drafters, topology, max(gammas), temperature=temperature)
+        rows += measured(pair, texts, methods(**setting), temperature, max_new_tokens, seed, graphs)
+    show(rows, f"{where}; {said}, {max_new_tokens} tokens each")
+    if figure:
+        last = [row for row in rows if row["temperature"] == temperatures[-1] and row["rule"] == rules[-1]]
+        draw_speedup(gammas, measured=[row["speedup"] for row in last],
+                     predicted=[row["predicted_speedup"] for row in last],
+                     ideal=[speedup(row["alpha"], row["gamma"], row["c"]) for row in last], path=figure,
+                     title=f"{device}, T = {temperatures[-1]:g}, {said}")
+    return rows
+
+
+def measured(pair: Pair, prompts: Sequence[list[int]], methods: Sequence[Method], temperature: float,
+             max_new_tokens: int, seed: int, graphs: bool = False, large: Costs | None = None) -> list[dict]:
+    """The methods' rows, each with the text it wrote and, given the costs of a large pair, what it would gain there."""
+    measure(pair.target, pair.draft, prompts[:1], methods, repeats=1, max_new_tokens=min(16, max_new_tokens))  # warm up
+    both = measure(pair.target, pair.draft, prompts, methods, seed=seed, temperature=temperature,
+                   max_new_tokens=max_new_tokens, capture=captured if graphs else None)
+    return [row | {"text": pair.tokenizer.decode(tokens_of(rounds))}
+            | ({"speedup_large": large.speedup(rounds)} if large else {}) for row, rounds in both]
+
+
+def show(rows: Sequence[dict], caption: str) -> None:
+    """A table; at each temperature the best row is bold."""
+    cells, best = [], []
+    for row in rows:
+        best.append(row["speedup"] == max(r["speedup"] for r in rows if r["temperature"] == row["temperature"]))
+        cells.append([format(row[key], form) + " lost" * (key == "speedup" and row[key] < 1)
+                      for key, form in COLUMNS.values()])
+    show_table(COLUMNS, cells, caption + busy(rows), best)
+
+
+def busy(rows: Sequence[dict]) -> str:
+    """A warning, where other work on the machine has spoilt the figures."""
+    return any(row["busy"] for row in rows) * (
+        f"\nThis machine is busy: plain decoding's speed differed more than {BUSY:g} times between repeats. Measure "
+        "again.")

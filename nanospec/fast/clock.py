@@ -1,0 +1,102 @@
+"""Clocks. All of them stand outside what they time: the algorithms know of none.
+
+All medians are taken after a warm-up. A step is what decoding repeats: the model call, its distribution, and the pick.
+"""
+
+from collections.abc import Callable, Iterable, Iterator
+from itertools import islice
+from statistics import median
+from time import perf_counter
+from typing import TypeVar
+
+import torch
+
+from nanospec.dice import Dice
+from nanospec.draft import Draft, Drafter
+from nanospec.model import GPT
+from nanospec.probs import Sampling, probs
+from nanospec.speculate import ModelDrafter, speculate
+from nanospec.text import Text
+
+T = TypeVar("T")
+
+
+def wait_for(device: torch.device) -> None:
+    """Until the device has done what was asked of it. A CPU has already."""
+    if device.type == "cuda":
+        torch.cuda.synchronize(device)
+
+
+def clocked(steps: Iterable[T]) -> Iterator[tuple[T, float]]:
+    """Each item with the seconds that it took. The first item's include whatever comes before it: reading the prompt."""
+    began = perf_counter()
+    for item in steps:
+        yield item, perf_counter() - began
+        began = perf_counter()
+
+
+def timed(steps: Iterable[T]) -> tuple[list[T], list[float]]:
+    """The items, and the seconds that each took, as `clocked`."""
+    pairs = list(clocked(steps))
+    return [item for item, _ in pairs], [seconds for _, seconds in pairs]
+
+
+class ClockedDrafter:
+    """Another drafter, and a clock around its proposals: `seconds` is what the last one took."""
+
+    seconds = 0.0
+
+    def __init__(self, drafter: Drafter):
+        self.drafter = drafter
+
+    def __getattr__(self, name: str):
+        return getattr(self.drafter, name)              # all that is not timed is the drafter's own
+
+    @property
+    def unread(self) -> int:
+        return self.drafter.unread
+
+    @unread.setter
+    def unread(self, tokens: int) -> None:
+        self.drafter.unread = tokens
+
+    def propose(self, text: Text, sampling: Sampling, dice: Dice, upto: int) -> Draft:
+        device = text.tokens.device
+        wait_for(device)
+        began = perf_counter()
+        draft = self.drafter.propose(text, sampling, dice, upto)
+        wait_for(device)
+        self.seconds = perf_counter() - began
+        return draft
+
+
+def median_seconds(work: Callable[[], object], device: torch.device, repeats: int = 30, warm_up: int = 5) -> float:
+    """Median wall-clock seconds of work(), the device's queue included."""
+    def once():
+        work()
+        wait_for(device)
+
+    _, seconds = timed(once() for _ in range(warm_up + repeats))
+    return median(seconds[warm_up:])
+
+
+@torch.inference_mode()
+def step_seconds(model: GPT, tokens: int = 1, context: int = 256, rows: int = 1, repeats: int = 30,
+                 **settings) -> float:
+    """One call on `tokens` tokens behind `context` committed ones, its distribution and one pick; for each row."""
+    cache = model.new_cache(rows, context + tokens)
+    cache.length += context
+    dice, feed = Dice(range(rows), model.device), torch.ones(rows, tokens, dtype=torch.int64, device=model.device)
+
+    def step():
+        dice.refill(1)
+        dice.pick(probs(model(feed, cache, context + tokens), **settings)[:, -1])
+
+    return median_seconds(step, model.device, repeats)
+
+
+def round_seconds(target: GPT, draft: GPT, gamma: int = 4, rounds: int = 16) -> float:
+    """One round of speculation in the middle of a text; its first rounds are the warm-up."""
+    half = min(target.config.context, 512) // 2
+    _, seconds = timed(islice(speculate(target, ModelDrafter(draft, gamma), [0] * half, half), rounds))
+    return median(seconds[2:])

@@ -1,0 +1,71 @@
+"""What scripts take on their command lines. A bad request is refused in one line, before anything is loaded.
+
+Each type below reads an option's text, and says what it must be where it is something else.
+"""
+
+import argparse
+import math
+import os
+from collections.abc import Callable
+from pathlib import Path
+from typing import TypeVar
+
+import torch
+
+from nanospec.draft import MOST_ROWS
+from nanospec.errors import RequestError
+from nanospec.files.checkpoint import available
+
+T = TypeVar("T")
+HERE = "cuda" if torch.cuda.is_available() else "cpu"       # scripts choose a device, the library touches none
+
+
+class Parser(argparse.ArgumentParser):
+    """Raises what is wrong as a RequestError, instead of printing its usage and leaving."""
+
+    def error(self, message: str):
+        raise RequestError(message)
+
+
+def option(what: str, read: Callable[[str], T], holds: Callable[[T], bool] = lambda value: True) -> Callable[[str], T]:
+    """The type of an option that must be `what`: read(text), and `holds` must be true of it."""
+    def of(text: str) -> T:
+        try:
+            value = read(text)
+            if holds(value):
+                return value
+        except (ValueError, OSError, OverflowError):
+            pass
+        raise argparse.ArgumentTypeError(f"must be {what}, got {text[:200]!r}")
+    return of
+
+
+def whole(least: int, most: int, what: str = "a whole number") -> Callable[[str], int]:
+    return option(f"{what} from {least} to {most}", int, lambda number: least <= number <= most)
+
+
+def file(suffix: str = "") -> Callable[[str], Path]:
+    """A file that can be written, or written over."""
+    def can_be_written(path: Path) -> bool:
+        there = path if path.exists() else path.parent
+        fits = not path.is_dir() if path.exists() else there.is_dir()
+        return fits and path.suffix.endswith(suffix) and os.access(there, os.W_OK)
+    return option(f"a {suffix} file in a folder that can be written to".replace("  ", " "), Path, can_be_written)
+
+
+def device(name: str) -> str:
+    try:
+        torch.zeros(1, device=available(name)).item()       # a "meta" tensor holds no number
+    except (RuntimeError, ImportError, AssertionError) as error:
+        raise argparse.ArgumentTypeError(f"nothing can be run on {name!r} here") from error
+    return name
+
+
+COUNT = whole(1, 10 ** 9)
+GAMMA = whole(1, MOST_ROWS - 1)
+SEED = whole(-2 ** 63, 2 ** 63 - 1)                         # a bench counts on from it, and a generator takes 64 bits
+THREADS = whole(1, 1024)
+TEMPERATURE = option("a number, 0 or more", float, lambda number: 0 <= number < math.inf)
+TOP_P = option("more than 0 and at most 1", float, lambda number: 0 < number <= 1)
+TEXT = option("UTF-8", lambda text: text.encode().decode())  # argv holds other bytes as half characters
+FOLDER = option("a folder that is there", Path, Path.is_dir)
