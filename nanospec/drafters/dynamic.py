@@ -75,9 +75,11 @@ class DynamicDrafter(ModelDrafter):
     def commit(self, draft: Draft, accepted: Tensor, p_target: Tensor, features: Tensor | None) -> None:
         """Every row's rule learns how many of its draft tokens were accepted."""
         betas = acceptance(p_target[:, :-1], draft.q_draft[:, 1:]).tolist()
-        for b, count in enumerate(accepted.tolist()):
-            judged = min(count + 1, len(self.sure[b]))              # what was accepted, and the first that was rejected
-            self.of[b].learn(self.sure[b], count, betas[b][:judged])
+        for b, row in enumerate(accepted.tolist()):
+            while row > len(self.sure[b]):                  # in a merged draft, tokens of others stand behind its own
+                row = draft.of_text(b)[1][row]
+            judged = min(row + 1, len(self.sure[b]))        # what was accepted, and the first that was rejected
+            self.of[b].learn(self.sure[b], row, betas[b][:judged])
 
     def _parents(self, n: int, device: torch.device) -> Tensor | None:
         """None where every row has n - 1 draft tokens."""

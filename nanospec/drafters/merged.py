@@ -20,6 +20,7 @@ Left out: drawing from the second q_draft without what the first has drawn, whic
 from collections.abc import Sequence
 
 import torch
+import torch.nn.functional as F
 from torch import Tensor
 
 from nanospec.dice import Dice
@@ -72,17 +73,28 @@ class MergedDrafter(Drafter):
         return Draft(tokens, q_draft, parents, sum(draft.steps for draft in self.drafts))
 
     def commit(self, draft: Draft, accepted: Tensor, p_target: Tensor, features: Tensor | None) -> None:
-        """Tell each of them which of its own rows was the last accepted, and p_target behind its own rows."""
-        ends = accepted.tolist()
-        paths = [self._path(draft, b, row) for b, row in enumerate(ends)]
+        """Tell each of them how the round ended, as if the draft had been its own.
+
+        Its own rows come first. Behind them stand the accepted tokens that others drafted: it has to know them, too.
+        """
+        device, paths = p_target.device, draft.path(accepted, draft.ancestors())
+        paths = [path[:count + 1] for path, count in zip(paths[0].tolist(), paths[1].tolist())]
         for drafter, own, rows_of in zip(self.drafters, self.drafts, self.rows):
-            last = [max(i for i, row in enumerate(rows) if row in path) for rows, path in zip(rows_of, paths)]
-            at = torch.tensor(rows_of, device=p_target.device)[:, :, None]              # (B, n of its own draft, 1)
-            theirs = self._features_of(drafter, features)
-            if theirs is not None:
-                theirs = theirs.gather(1, at[..., None].expand(-1, -1, *theirs.shape[2:]))
-            drafter.commit(own, torch.tensor(last, device=p_target.device),
-                           p_target.gather(1, at.expand(-1, -1, p_target.shape[-1])), theirs)
+            n, parents, ends = own.tokens.shape[1], [], []
+            others = [[row for row in path if row not in rows] for rows, path in zip(rows_of, paths)]
+            longest = max(map(len, others))
+            for b, (rows, path, more) in enumerate(zip(rows_of, paths, others)):
+                last = max(i for i, row in enumerate(rows) if row in path)              # of its own
+                parents.append(own.of_text(b)[1] + [last, *range(n, n + longest - 1)][:len(more)]
+                               + [-1] * (longest - len(more)))
+                ends.append(n + len(more) - 1 if more else last)
+            at = torch.tensor([rows + more + [0] * (longest - len(more)) for rows, more in zip(rows_of, others)],
+                              device=device).clamp(min=0)                               # its rows in the joined draft
+            its = Draft(draft.tokens.gather(1, at), F.pad(own.q_draft, (0, 0, 0, longest)),
+                        torch.tensor(parents, device=device), own.steps)
+            its_features = self._features_of(drafter, features)
+            drafter.commit(its, torch.tensor(ends, device=device), _rows(p_target, at),
+                           None if its_features is None else _rows(its_features, at))
 
     def _features_of(self, drafter: Drafter, features: Tensor | None) -> Tensor | None:
         """Of all layers' features those that this drafter reads."""
@@ -92,7 +104,7 @@ class MergedDrafter(Drafter):
 
     def _join(self, b: int, q_draft: Tensor) -> tuple[list[int], list[int], list[int], list[list[int]]]:
         """One text's tree: tokens, parents, of each row which of all the drafts' rows it is, and for every drafter at
-        which row of the tree each of its own rows stands. A row that it lacks stands at the root.
+        which row of the tree each of its own rows stands, -1 for one that the text lacks.
         """
         tokens, parents, origin, rows_of, start = [], [-1], [0], [], 0
         for draft in self.drafts:
@@ -101,7 +113,7 @@ class MergedDrafter(Drafter):
             tokens, rows = tokens or its_tokens[:1], [0]
             for i in range(1, len(its_tokens)):
                 if its_parents[i] < 0:
-                    rows.append(0)
+                    rows.append(-1)
                     continue
                 parent, token = rows[its_parents[i]], its_tokens[i]
                 elder = next((row for row in range(1, len(tokens))
@@ -115,10 +127,7 @@ class MergedDrafter(Drafter):
             start += len(its_tokens)
         return tokens, parents, origin, rows_of
 
-    @staticmethod
-    def _path(draft: Draft, b: int, row: int) -> set[int]:
-        parents, path = draft.of_text(b)[1], {0}
-        while row > 0:
-            path.add(row)
-            row = parents[row]
-        return path
+
+def _rows(of_all: Tensor, at: Tensor) -> Tensor:
+    """Rows `at` (B, m) of (B, n, ...)."""
+    return of_all[torch.arange(len(at), device=at.device)[:, None], at]
