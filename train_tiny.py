@@ -2,11 +2,11 @@
 
     python train_tiny.py                            # two hours on two CPU cores, on Python's standard library
     python train_tiny.py --size nano                # a minute and a half on two CPU cores
-    python train_tiny.py --size long --packages     # the pair that ships: nine minutes on one H100
+    python train_tiny.py --size long --packages     # the same two models, longer and on more text: for a GPU
     python train_tiny.py --resume                   # go on where Ctrl-C, SIGTERM, --minutes or a power cut left it
 
 Writes into --out: target.pt, draft.pt, ranks.tiktoken (what `load_pair` reads, usable at any moment), training.pt
-(what --resume reads) and loss.png. The training itself is in nanospec/training.py.
+(what --resume reads) and loss.png. The training itself is in nanospec/training/pair.py.
 """
 
 import argparse
@@ -29,7 +29,7 @@ from nanospec.generate import generate
 from nanospec.model import Config
 from nanospec.show.figures import draw_losses
 from nanospec.show.terminal import refuse
-from nanospec.training import FILES, PHASES, HeldOut, Size, Training, held_out_loss
+from nanospec.training.pair import FILES, PHASES, HeldOut, Size, Training, held_out_loss
 
 SAVE_EVERY, SHOW_EVERY = 180, 0.5       # seconds
 HELD_OUT_WINDOWS = 24                   # looked at on the way; at the end, all of them

@@ -1,4 +1,4 @@
-"""train_tiny.py and nanospec/training.py at their smallest size: seeds, resuming, stopping, files, and what is refused.
+"""train_tiny.py and nanospec/training/pair.py at their smallest size: seeds, resuming, stopping, files, and what is refused.
 
 All in this process; one test runs the script as a user would.
 """
@@ -18,14 +18,14 @@ import torch
 from rich.console import Console
 from rich.progress import Progress
 
-import nanospec.training
+import nanospec.training.pair as pair
 import train_tiny
 from nanospec.errors import PairError, TextError
 from nanospec.files.checkpoint import load_pair
 from nanospec.files.corpus import held_out, read_texts, to_ids
 from nanospec.files.tokenizer import Tokenizer, train
 from nanospec.model import GPT, Config
-from nanospec.training import FILES, HeldOut, Training, batch_at, learning_rate, sample
+from nanospec.training.pair import FILES, HeldOut, Training, batch_at, learning_rate, sample
 
 ROOT = Path(__file__).parent.parent
 TEXT = Path(argparse.__file__)
@@ -153,7 +153,7 @@ def test_half_of_a_distillation_batch_is_sampled_text(text, tmp_path, monkeypatc
     training.begin_phase(2)
     training.sampled = torch.full((8, 64), 7)
     seen = []
-    monkeypatch.setattr(nanospec.training, "loss_of", lambda phase, model, target, x, y:
+    monkeypatch.setattr(pair, "loss_of", lambda phase, model, target, x, y:
                         seen.append(x) or model(x).mean())
     training.train_step()
     rows = (seen[0] == 7).all(1)
@@ -207,7 +207,7 @@ def test_a_full_disk_stops_no_training_and_the_end_says_so(tmp_path, text, monke
     def full(*_):
         raise OSError("no space left")
 
-    monkeypatch.setattr(nanospec.training, "save_model", full)
+    monkeypatch.setattr(pair, "save_model", full)
     console = Console(record=True, file=StringIO(), width=200)
     with pytest.raises(OSError, match="no space left"):
         run(training, text, console=console)

@@ -1,0 +1,1 @@
+"""How models are trained: losses, batches, and a state that can be put aside. train_tiny.py is the script."""
