@@ -1,5 +1,7 @@
 """What can be refused, by type. The message is one line for whoever asked; the scripts print it and exit with 2."""
 
+LONGEST = 240       # characters of another error
+
 
 class NanospecError(Exception):
     """Any of the below."""
@@ -18,13 +20,18 @@ class PairError(NanospecError, ValueError):
 
 
 class DeviceError(NanospecError, RuntimeError):
-    """A device that is not here."""
+    """A device that is not here, or on which nothing can be computed."""
 
 
 class LogitsError(NanospecError, ArithmeticError):
     """Logits that are not numbers. What was yielded before stands."""
 
 
-def one_line(error: Exception) -> str:
-    """What some other error says, for use in one of these."""
-    return (str(error) or type(error).__name__).splitlines()[0]
+def one_line(said: object) -> str:
+    """What another error or a file says, for use in one of these: one line, not too long, and harmless to a terminal.
+
+    Example: "a\\nb\\x1b[2J" becomes "a b\ufffd[2J".
+    """
+    words = " ".join(str(said).split()) or type(said).__name__
+    words = "".join(character if character.isprintable() else "\ufffd" for character in words)
+    return words if len(words) <= LONGEST else words[:LONGEST] + "..."

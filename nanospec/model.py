@@ -6,6 +6,7 @@ One forward serves training (no cache), plain decoding (one token a row), drafti
 Left out: dropout, biases, and every fused kernel that torch does not already have.
 """
 
+import sys
 from collections.abc import Sequence
 from contextlib import nullcontext
 from dataclasses import dataclass
@@ -17,12 +18,16 @@ from torch import Tensor, nn
 from nanospec.cache import Cache
 from nanospec.errors import DeviceError
 
+LARGEST = 2 ** 31 - 1   # of any size
 PACKED_FOR = 8          # tokens a call; oneDNN has one layout for a single row, slow for more, and one for several
 
 
 @dataclass
 class Config:
-    """Sizes of a GPT. `heads` divides `channels` into heads of an even size; `kv_heads` divides `heads`."""
+    """Sizes of a GPT. `heads` divides `channels`, into heads of an even size; `kv_heads` divides `heads`.
+
+    ValueError, with what is wrong, for sizes that make no GPT.
+    """
 
     vocab_size: int
     context: int            # the longest text it was trained on, in tokens
@@ -34,6 +39,21 @@ class Config:
     tied: bool = True       # one matrix for the way in and the way out
     eps: float = 1e-5       # of RMSNorm
     rope_theta: float = 10_000.0
+
+    def __post_init__(self):
+        for name in ("vocab_size", "context", "layers", "channels", "heads", "kv_heads", "hidden"):
+            size = getattr(self, name)
+            if type(size) is not int or not 0 < size <= LARGEST:            # a bool is no size
+                raise ValueError(f"{name} must be a whole number from 1 to {LARGEST}, got {size!r}")
+        for name in ("eps", "rope_theta"):
+            value = getattr(self, name)
+            if type(value) not in (int, float) or not 0 < value <= sys.float_info.max:
+                raise ValueError(f"{name} must be a finite number above 0, got {value!r}")
+        if type(self.tied) is not bool:
+            raise ValueError(f"tied must be True or False, got {self.tied!r}")
+        if self.channels % self.heads or self.heads % self.kv_heads:
+            raise ValueError(f"{self.channels} channels, {self.heads} heads, {self.kv_heads} heads of keys and values: "
+                             "each must be a multiple of the next")
 
     @property
     def head_size(self) -> int:
@@ -149,10 +169,12 @@ class Block(nn.Module):
 
 
 class GPT(nn.Module):
-    """A decoder-only transformer over `config.vocab_size` tokens."""
+    """A decoder-only transformer over `config.vocab_size` tokens. ValueError if its heads are of an odd size."""
 
     def __init__(self, config: Config):
         super().__init__()
+        if config.head_size % 2:
+            raise ValueError(f"rotary positions turn pairs: heads of {config.head_size} channels cannot be paired")
         self.config = config
         self.embedding = nn.Embedding(config.vocab_size, config.channels)
         self.blocks = nn.ModuleList(Block(config) for _ in range(config.layers))

@@ -1,8 +1,12 @@
+import base64
 import random
+import re
+from collections import Counter
 
 import pytest
 
-from nanospec.files.tokenizer import END_OF_TEXT, Tokenizer, merge, train
+from nanospec.errors import PairError
+from nanospec.files.tokenizer import END_OF_TEXT, PATTERN, Tokenizer, merge, train
 
 TEXT = open(random.__file__, encoding="utf-8").read()
 
@@ -26,8 +30,6 @@ def test_pieces_that_spell_the_same_are_one_token():
 
 def slow_encode(text, ranks):
     """The definition: in every word, merge the neighbours of the lowest rank until no two make a token."""
-    import re
-    from nanospec.files.tokenizer import PATTERN
     out = []
     for word in re.findall(PATTERN, text):
         pieces = [bytes([b]) for b in word.encode()]
@@ -45,12 +47,9 @@ def test_tiktoken_encodes_as_the_definition_says(tokenizer):
 
 
 def test_merges_are_the_most_frequent_pairs(tokenizer):
-    """An independent count, from scratch before every merge, of the first 40."""
-    import re
-    from collections import Counter
-    from nanospec.files.tokenizer import PATTERN
+    """An independent count, from scratch before every merge, of the first 20."""
     words = [[bytes([b]) for b in word.encode()] for word in re.findall(PATTERN, TEXT)]
-    for rank in range(256, 296):
+    for rank in range(256, 276):
         counts = Counter(a + b for word in words for a, b in zip(word, word[1:]))
         best = max(counts, key=lambda piece: (counts[piece], piece))
         assert tokenizer.ranks[best] == rank
@@ -72,6 +71,14 @@ def test_any_text_comes_back(tokenizer):
     assert tokenizer.decode(tokenizer.encode(every)) == every
 
 
+def test_what_is_no_text_becomes_the_replacement_character(tokenizer):
+    """A surrogate alone, as Python makes of bytes that are not UTF-8; half a character; an id that is no token."""
+    assert tokenizer.decode(tokenizer.encode("a\udcffb\ud800")) == "a\ufffdb\ufffd"
+    assert tokenizer.decode(list("é".encode()[:1])) == "\ufffd"
+    for i in (512, 10 ** 9, 10 ** 30, -1, -512):
+        assert tokenizer.decode([97, i, 98]) == "a\ufffdb"
+
+
 def test_end_of_text(tokenizer):
     assert tokenizer.end_of_text == 511 and tokenizer.vocab_size == 512
     assert tokenizer.decode([tokenizer.end_of_text]) == END_OF_TEXT
@@ -82,6 +89,38 @@ def test_saved_in_tiktokens_own_format(tokenizer, tmp_path):
     tokenizer.save(tmp_path / "ranks.tiktoken")
     assert Tokenizer.load(tmp_path / "ranks.tiktoken").ranks == tokenizer.ranks
     assert load_tiktoken_bpe(str(tmp_path / "ranks.tiktoken")) == tokenizer.ranks
+
+
+def test_a_tokenizer_is_known_by_the_ids_it_gives(tokenizer):
+    other_way_round = Tokenizer(dict(reversed(tokenizer.ranks.items())))
+    assert other_way_round.fingerprint() == tokenizer.fingerprint()
+    a, b = tokenizer.pieces[300], tokenizer.pieces[301]
+    swapped = Tokenizer(tokenizer.ranks | {a: 301, b: 300})
+    assert len({tokenizer.fingerprint(), swapped.fingerprint(), Tokenizer(train(TEXT, 510)).fingerprint()}) == 3
+
+
+def lines(ranks):
+    return "".join(f"{base64.b64encode(piece).decode()} {rank}\n" for piece, rank in ranks.items())
+
+
+BYTES = {bytes([b]): b for b in range(256)}
+
+
+@pytest.mark.parametrize("text, words", [
+    ("", "cut short"), ("hello", "no tokenizer's file"), ("!!! 3", "no tokenizer's file"), ("AA== 0\n", "cut short"),
+    ("\n\n", "no tokenizer's file"), ("\xff\xfe", "no tokenizer's file"), ("AA== 0 0\n", "no tokenizer's file"),
+    ("AA== one\n", "no tokenizer's file"), ("A 0\n", "no tokenizer's file"), ("AA== 1e0\n", "no tokenizer's file"),
+    (lines(BYTES)[:-4], "no tokenizer's file"), (lines(dict(list(BYTES.items())[:-1])), "cut short"),
+    (lines(BYTES).replace(" 7\n", " 8\n"), "altered"), (lines(BYTES).replace(" 7\n", " -7\n"), "altered"),
+    (lines(BYTES) + "AA== 256\n", "altered"),
+    (lines({b"th" if piece == b"q" else piece: rank for piece, rank in BYTES.items()}), "the byte 113 has no rank")])
+def test_a_file_that_is_no_tokenizers(tmp_path, text, words):
+    """One by one: nothing, words, no base64, too few; ranks that are missing, twice, negative; a byte without a rank, of
+    which tiktoken would die at the first text that has it."""
+    (tmp_path / "ranks.tiktoken").write_text(text, encoding="utf-8")
+    with pytest.raises(PairError, match=words) as raised:
+        Tokenizer.load(tmp_path / "ranks.tiktoken")
+    assert str(raised.value).isprintable() and len(str(raised.value)) < 500 + len(str(tmp_path))
 
 
 def test_same_text_same_ranks(tokenizer):

@@ -1,20 +1,21 @@
 """The files a pair is kept in: target.pt and draft.pt, config and weights, and ranks.tiktoken, the tokenizer's.
 
-Written whole or not at all, read with `weights_only`: a checkpoint from a stranger cannot run code.
+Written whole or not at all. Read with `weights_only`, so that a checkpoint from a stranger cannot run code, and looked
+through before it is used: what is no GPT of ours is refused in one line.
 """
 
-import os
-import pickle
 from dataclasses import asdict
 from io import BytesIO
 from pathlib import Path
 from typing import NamedTuple
 
 import torch
+from torch import Tensor
 
 from nanospec.errors import DeviceError, PairError, one_line
-from nanospec.model import GPT, Config
 from nanospec.files.tokenizer import Tokenizer
+from nanospec.files.whole import write_whole
+from nanospec.model import GPT, Config
 
 WEIGHTS = Path(__file__).parent.parent / "weights"
 
@@ -34,54 +35,74 @@ def save_model(model: GPT, path: Path, tokenizer: Tokenizer) -> None:
 
 
 def save_atomically(what: dict, path: Path) -> None:
-    """torch.save beside `path`, flushed to the disk, then renamed over it: killed or out of space at any moment, the
-    file that was there is still there. OSError when it cannot be written.
-    """
-    beside = Path(path).with_suffix(".partial")
-    try:
-        with open(beside, "wb") as file:
-            torch.save(what, file)
-            file.flush()
-            os.fsync(file.fileno())
-        os.replace(beside, path)
-    except (OSError, RuntimeError) as error:            # torch wraps what the file says
-        beside.unlink(missing_ok=True)
-        raise OSError(f"{path} could not be written, what was there before still is: {one_line(error)}") from error
+    """torch.save; the file is whole or not there at all. OSError when it cannot be written."""
+    write_whole(path, lambda file: torch.save(what, file))
 
 
 def load_saved(path: Path) -> dict:
     """What `save_atomically` wrote there. OSError if it cannot be read, PairError if it is anything else."""
     file = BytesIO(Path(path).read_bytes())
     try:
-        return torch.load(file, map_location="cpu", weights_only=True)
-    except (RuntimeError, OSError, EOFError, ValueError, KeyError, pickle.UnpicklingError) as error:
+        saved = torch.load(file, map_location="cpu", weights_only=True)
+    except Exception as error:                          # there is no list of what torch makes of a stranger's bytes
         raise PairError(f"{path} is cut short, or is no checkpoint: {one_line(error)}") from error
+    if not isinstance(saved, dict):
+        raise PairError(f"{path} is no checkpoint of ours: it holds a {type(saved).__name__}, not a dict")
+    return saved
 
 
 def available(device) -> torch.device:
-    """That device, if torch can use it here. DeviceError if not."""
+    """That device, if torch can compute on it here. DeviceError if not."""
     try:
-        return torch.empty(0, device=device).device
-    except (RuntimeError, AssertionError) as error:
-        raise DeviceError(f"no device {str(device)!r} here: {one_line(error)}") from error
+        one = torch.ones(1, device=device)
+        one.add(1).item()                               # a "meta" tensor holds no number
+        return one.device
+    except (RuntimeError, AssertionError, ImportError, TypeError) as error:
+        raise DeviceError(f"no device {str(device)!r} to compute on here: {one_line(error)}") from error
 
 
 def load_model(path: Path, device="cpu", dtype: torch.dtype = torch.float32, tokenizer: Tokenizer | None = None) -> GPT:
     """A model as `save_model` wrote it, ready to decode (no gradients).
 
-    FileNotFoundError, or PairError if the file holds anything else, or a model made for another tokenizer.
+    FileNotFoundError, or PairError if the file holds anything else, a model made for another tokenizer, or a weight
+    that is NaN or infinite in `dtype`.
     """
     device, saved = available(device), load_saved(path)
+    missing = {"config", "state", "tokenizer"} - saved.keys()
+    if missing:
+        raise PairError(f"{path} is a checkpoint, but not of this GPT: there is no {min(missing)!r} in it")
+    if tokenizer and saved["tokenizer"] != tokenizer.fingerprint():
+        raise PairError(f"{path} was trained with another tokenizer than the one beside it")
     try:
-        if tokenizer and saved["tokenizer"] != tokenizer.fingerprint():
-            raise PairError(f"{path} was trained with another tokenizer than the one beside it")
-        model = GPT(Config(**saved["config"]))
-        if model.config.tied:
-            saved["state"]["head.weight"] = saved["state"]["embedding.weight"]
-        model.load_state_dict(saved["state"])
-    except (TypeError, KeyError, RuntimeError, AttributeError) as error:
+        return ready(Config(**saved["config"]), saved["state"], device, dtype)
+    except (TypeError, ValueError, RuntimeError) as error:
         raise PairError(f"{path} is a checkpoint, but not of this GPT: {one_line(error)}") from error
-    return model.to(device=device, dtype=dtype).requires_grad_(False).eval()
+
+
+def ready(config: Config, state: dict[str, Tensor], device: torch.device, dtype: torch.dtype) -> GPT:
+    """A GPT with the weights in `state`, where head.weight is left out if it is tied; ready to decode.
+
+    ValueError or RuntimeError if they are not the weights of such a GPT, or not all finite in `dtype`.
+    """
+    if not isinstance(state, dict) or not all(isinstance(name, str) and isinstance(weight, Tensor)
+                                              and weight.is_floating_point() for name, weight in state.items()):
+        raise ValueError("its state is no dict of names and tensors of floats")
+    if config.layers > len(state):                      # said before so many layers are made
+        raise ValueError(f"{len(state)} weights are not those of {config.layers} layers")
+    with torch.device("meta"):                          # nothing is drawn that would be thrown away
+        model = GPT(config)
+    if config.tied:
+        if "head.weight" in state:
+            raise ValueError("it is tied, and has a head.weight all the same")
+        state = state | {"head.weight": state.get("embedding.weight", torch.empty(0))}
+    model.load_state_dict(state, assign=True)
+    if config.tied:
+        model.head.weight = model.embedding.weight
+    model = model.to(device=device, dtype=dtype).requires_grad_(False).eval()
+    for name, weight in model.named_parameters():
+        if not weight.isfinite().all():
+            raise ValueError(f"{name} is not finite everywhere in {dtype}")
+    return model
 
 
 def load_pair(folder: Path = WEIGHTS, device="cpu", dtype: torch.dtype = torch.float32) -> Pair:
@@ -91,5 +112,10 @@ def load_pair(folder: Path = WEIGHTS, device="cpu", dtype: torch.dtype = torch.f
     """
     folder = Path(folder)
     tokenizer = Tokenizer.load(folder / "ranks.tiktoken")
-    return Pair(load_model(folder / "target.pt", device, dtype, tokenizer),
+    pair = Pair(load_model(folder / "target.pt", device, dtype, tokenizer),
                 load_model(folder / "draft.pt", device, dtype, tokenizer), tokenizer)
+    sizes = [model.config.vocab_size for model in pair[:2]]
+    if sizes[0] != sizes[1] or sizes[0] < tokenizer.vocab_size:
+        raise PairError(f"{folder}: vocabularies of {sizes[0]} and {sizes[1]} tokens and a tokenizer of "
+                        f"{tokenizer.vocab_size} are no pair")
+    return pair

@@ -11,11 +11,13 @@ import base64
 import hashlib
 import re
 from collections import Counter, defaultdict
+from collections.abc import Sequence
 from pathlib import Path
 
 import tiktoken
 
-from nanospec.errors import PairError
+from nanospec.errors import PairError, one_line
+from nanospec.files.whole import write_whole
 
 END_OF_TEXT = "<|endoftext|>"
 
@@ -40,7 +42,8 @@ def train(text: str, vocab_size: int) -> dict[bytes, int]:
     words = Counter(re.findall(PATTERN, text))
     pieces = [[bytes([b]) for b in word.encode()] for word in words]        # each word as its pieces so far
     times = list(words.values())                                           # and how often it occurs
-    count, where = Counter(), defaultdict(set)
+    count: Counter[bytes] = Counter()                                      # of every candidate
+    where: defaultdict[bytes, set[int]] = defaultdict(set)                  # in which words it occurs
     for w, word in enumerate(pieces):
         for left, right in zip(word, word[1:]):
             count[left + right] += times[w]
@@ -81,35 +84,47 @@ class Tokenizer:
         self.ranks = ranks
         self.end_of_text = len(ranks)
         self.vocab_size = len(ranks) + 1
+        self.pieces = [*sorted(ranks, key=ranks.__getitem__), END_OF_TEXT.encode()]     # the bytes of every id
         self.encoding = tiktoken.Encoding("nanospec", pat_str=PATTERN, mergeable_ranks=ranks,
                                           special_tokens={END_OF_TEXT: self.end_of_text})
 
     def encode(self, text: str) -> list[int]:
-        """Ids of `text`. A literal "<|endoftext|>" in it is ordinary text: nobody's prompt can end a document."""
+        """Ids of `text`. A literal "<|endoftext|>" in it is ordinary text: nobody's prompt can end a document.
+
+        A surrogate that stands alone, which no UTF-8 text has, is read as U+FFFD.
+        """
         return self.encoding.encode(text, disallowed_special=())
 
-    def decode(self, ids: list[int]) -> str:
-        """Text of `ids`; bytes that are not yet whole UTF-8 characters become U+FFFD."""
-        return self.encoding.decode(ids)
+    def decode(self, ids: Sequence[int]) -> str:
+        """Text of `ids`. U+FFFD stands for bytes that are not yet a whole UTF-8 character, and for an id that is no
+        token: a model may have more of them than its tokenizer.
+        """
+        return b"".join(self.pieces[i] if 0 <= i < self.vocab_size else b"\xff" for i in ids).decode(errors="replace")
 
     def fingerprint(self) -> str:
         """Two tokenizers have the same one if they give the same ids."""
-        return hashlib.sha256(self._lines().encode()).hexdigest()[:16]
+        return hashlib.sha256(self._lines()).hexdigest()[:16]
 
-    def _lines(self) -> str:
-        return "".join(f"{base64.b64encode(piece).decode()} {rank}\n" for piece, rank in self.ranks.items())
+    def _lines(self) -> bytes:
+        return b"".join(b"%b %d\n" % (base64.b64encode(piece), i) for i, piece in enumerate(self.pieces[:-1]))
 
     def save(self, path: Path) -> None:
-        Path(path).write_text(self._lines())
+        """Write the ranks; the file is whole or not there at all. OSError when it cannot be written."""
+        write_whole(path, lambda file: file.write(self._lines()))
 
     @classmethod
     def load(cls, path: Path) -> "Tokenizer":
-        """PairError if the file is not in tiktoken's format, or its ranks are not 0, 1, 2, ..."""
+        """FileNotFoundError, or PairError if the file is not in tiktoken's format, its ranks are not 0, 1, 2, ..., or
+        one of the 256 bytes has none.
+        """
         try:
-            pairs = [line.split() for line in Path(path).read_text().splitlines()]
+            pairs = [line.split() for line in Path(path).read_bytes().splitlines()]
             ranks = {base64.b64decode(piece, validate=True): int(rank) for piece, rank in pairs}
         except ValueError as error:
-            raise PairError(f"{path} is no tokenizer's file, lines of base64 and a rank: {error}") from error
+            raise PairError(f"{path} is no tokenizer's file, lines of base64 and a rank: {one_line(error)}") from error
         if sorted(ranks.values()) != list(range(len(pairs))) or len(pairs) < 256:
             raise PairError(f"{path} is cut short or altered: its ranks are not 0 to {max(255, len(pairs) - 1)}")
+        missing = [byte for byte in range(256) if bytes([byte]) not in ranks]
+        if missing:
+            raise PairError(f"{path} is altered: the byte {missing[0]} has no rank, so not every text can be encoded")
         return cls(ranks)

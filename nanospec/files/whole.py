@@ -1,0 +1,29 @@
+"""A file is whole or not there: it is written beside its place, flushed to the disk, and renamed into its place."""
+
+import os
+from collections.abc import Callable
+from contextlib import suppress
+from pathlib import Path
+from typing import BinaryIO
+
+from nanospec.errors import one_line
+
+
+def write_whole(path: Path, write: Callable[[BinaryIO], object]) -> None:
+    """`write(file)` says what goes into the file at `path`. Killed or out of space at any moment, the file that was
+    there is still there. What a killed run has left beside it, of the same name but for .partial, is written over.
+
+    OSError when it cannot be written. One writer at a time.
+    """
+    beside = Path(path).with_suffix(".partial")
+    try:
+        with open(beside, "wb") as file:
+            write(file)
+            file.flush()
+            os.fsync(file.fileno())
+        os.replace(beside, path)
+    except (OSError, RuntimeError) as error:            # torch wraps what the file says
+        raise OSError(f"{path} could not be written, what was there before still is: {one_line(error)}") from error
+    finally:
+        with suppress(OSError):                         # renamed it is gone; interrupted it is not
+            beside.unlink()
