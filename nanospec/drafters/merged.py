@@ -61,7 +61,7 @@ class MergedDrafter(Drafter):
     def propose(self, text: Text, sampling: Sampling, dice: Dice, upto: int) -> Draft:
         """All their draft tokens behind one root."""
         self.drafts = [drafter.propose(text, sampling, dice, upto) for drafter in self.drafters]
-        q_draft = torch.cat([draft.q_draft.to(self.drafts[0].q_draft.dtype) for draft in self.drafts], 1)
+        q_draft = torch.cat([draft.q_draft for draft in self.drafts], 1)        # in the widest of their dtypes
         joined = [self._join(b, q_draft[b]) for b in range(len(q_draft))]
         n = max(len(tokens) for tokens, _, _, _ in joined)
         device = q_draft.device
@@ -84,7 +84,7 @@ class MergedDrafter(Drafter):
             others = [[row for row in path if row not in rows] for rows, path in zip(rows_of, paths)]
             longest = max(map(len, others))
             for b, (rows, path, more) in enumerate(zip(rows_of, paths, others)):
-                last = max(i for i, row in enumerate(rows) if row in path)              # of its own
+                last = max((i for i, row in enumerate(rows) if row in path), key=rows.__getitem__)  # its deepest there
                 parents.append(own.of_text(b)[1] + [last, *range(n, n + longest - 1)][:len(more)]
                                + [-1] * (longest - len(more)))
                 ends.append(n + len(more) - 1 if more else last)
