@@ -5,12 +5,11 @@ for these.
 import pytest
 import torch
 
-from nanospec.bench.measure import measure
-from nanospec.methods import method_of
+from nanospec.fast.autotune import DTYPES, Tuning, fastest, set_up, settle, way_of
 from nanospec.generate import generate
 from nanospec.model import GPT, can_pack
 from nanospec.proof.tables import small_gpt
-from nanospec.fast.autotune import DTYPES, Setting, fastest, set_up, settle, way_of
+from nanospec.speculate import ModelDrafter, speculate, tokens_of
 
 packing = pytest.mark.skipif(not can_pack(torch.zeros(1)), reason="this build of torch has no packed oneDNN layout")
 
@@ -67,8 +66,8 @@ def test_what_cannot_be_packed_says_so():
 
 def test_fastest_leaves_everything_as_it_was(model):
     threads, before = torch.get_num_threads(), logits(model)
-    setting = fastest(model, threads=[1], seconds=lambda model: float(model.dtype == torch.float32))
-    assert setting.dtype == torch.bfloat16 and setting.threads == 1
+    tuning = fastest(model, threads=[1], seconds=lambda model: float(model.dtype == torch.float32))
+    assert tuning.dtype == torch.bfloat16 and tuning.threads == 1
     assert torch.get_num_threads() == threads and torch.equal(logits(model), before)
 
 
@@ -80,21 +79,20 @@ def test_the_quickest_of_all_ways_is_taken(model):
         return -len(tried)
 
     last = fastest(model, [torch.float64, torch.float32], [1, 2], seconds)
-    assert last == Setting(*tried[-1])
+    assert last == Tuning(*tried[-1])
     assert tried[:3] == [(torch.float64, 1, False), (torch.float64, 2, False), (torch.float32, 1, False)]
     half = 6 if can_pack(torch.zeros(1)) else 4
     assert len(set(tried)) == half and tried[half:] == tried[:half]        # two turns
 
 
-def test_settled_models_decode_and_are_measured():
+def test_settled_models_decode():
     threads = torch.get_num_threads()
     try:
         target, draft = small_gpt(11, 3, 1), small_gpt(11, 1, 2)
         settle(target, draft, [torch.float32])
         assert target.dtype == draft.dtype == torch.float32 and way_of(target).startswith("float32")
-        (row, rounds), = measure(target, draft, [[1, 2]], [method_of(target, draft)], repeats=1,
-                                  max_new_tokens=10, temperature=0)
-        assert [t for one in rounds for t in one.emitted] == list(generate(target, [1, 2], 10, temperature=0))
+        rounds = speculate(target, ModelDrafter(draft), [1, 2], 10, temperature=0)
+        assert tokens_of(rounds) == list(generate(target, [1, 2], 10, temperature=0))
     finally:
         torch.set_num_threads(threads)
 
@@ -102,7 +100,7 @@ def test_settled_models_decode_and_are_measured():
 def test_set_up_sets_what_it_is_told(model):
     threads = torch.get_num_threads()
     try:
-        set_up(model, Setting(torch.bfloat16, 1, False))
+        set_up(model, Tuning(torch.bfloat16, 1, False))
         assert way_of(model) == "bfloat16" and torch.get_num_threads() == 1
     finally:
         torch.set_num_threads(threads)
