@@ -25,7 +25,7 @@ from nanospec.proof.compare import Found, Ledger, caches, greedy, ragged, rounds
 from nanospec.proof.stats import goodness_of_fit
 from nanospec.proof.tables import TableModel, prompts_of, small_gpt
 from nanospec.proof.walk import target_distribution
-from nanospec.speculate import one_round, speculate, tokens_of
+from nanospec.speculate import ModelDrafter, one_round, speculate, tokens_of
 from nanospec.text import Text, prefill, until
 
 # Block verification of a tree is traversal, so by its own name traversal has only the chain to judge.
@@ -119,9 +119,10 @@ def real_dice(name: str, rule: str, texts: int = 1_000) -> Found:
 def long_caches(name: str, rule: str) -> Found:
     """Deep and wide drafts up to the end of the context: p_target and q_draft of every row = recomputed ones."""
     drafter, prompts = drafter_of(name, LONG_DRAFT, **LARGE), prompts_of(4, 2, 9)
-    reads = name not in ("lookup", "suffix", "suffix-tree", "lookahead")
-    return caches(LONG, LONG_DRAFT if reads else None, drafter, prompts, 128 - max(map(len, prompts)), RULES[rule],
-                  copies=name == "merged", must_see=lambda done: len(done.path) > 1, temperature=0.8)
+    parts = getattr(drafter, "drafters", [drafter])                 # of a merged one
+    reads = [isinstance(part, ModelDrafter) for part in parts]
+    return caches(LONG, LONG_DRAFT if any(reads) else None, drafter, prompts, 128 - max(map(len, prompts)), RULES[rule],
+                  copies=not all(reads), must_see=lambda done: len(done.path) > 1, temperature=0.8)
 
 
 def alone(name: str, rule: str) -> Found:
@@ -193,10 +194,9 @@ def shrinking_text(name: str, rule: str) -> Found:
         ours, theirs = drafts
         n = min(ours.tokens.shape[1], theirs.tokens.shape[1])
         error += int(ours.tokens[0, 0] != theirs.tokens[0, 0])
-        if name != "lookahead":
+        if DRAFTERS[name].size != "itself":
             error += (ours.q_draft[:, :n] - theirs.q_draft[:, :n]).abs().max().item()
-        if not DRAFTERS[name].dynamic and name != "lookahead":
-            error += int(ours.tokens.shape != theirs.tokens.shape)
+            error += not DRAFTERS[name].dynamic and ours.tokens.shape != theirs.tokens.shape
         count += 1
     return count, error, error
 
