@@ -121,6 +121,12 @@ class Linear(nn.Linear):
         return super()._apply(*args, **kwargs)
 
 
+class Embedding(nn.Embedding):
+    def reset_parameters(self) -> None:
+        if not self.weight.is_meta:     # torch would import a second's worth of Python to draw nothing
+            super().reset_parameters()
+
+
 class Attention(nn.Module):
     def __init__(self, config: Config):
         super().__init__()
@@ -176,7 +182,7 @@ class GPT(nn.Module):
         if config.head_size % 2:
             raise ValueError(f"rotary positions turn pairs: heads of {config.head_size} channels cannot be paired")
         self.config = config
-        self.embedding = nn.Embedding(config.vocab_size, config.channels)
+        self.embedding = Embedding(config.vocab_size, config.channels)
         self.blocks = nn.ModuleList(Block(config) for _ in range(config.layers))
         self.norm = nn.RMSNorm(config.channels, config.eps)
         with torch.device("meta") if config.tied else nullcontext():    # tied, it draws no weight of its own
@@ -184,7 +190,8 @@ class GPT(nn.Module):
         if config.tied:
             self.head.weight = self.embedding.weight
         for name, weight in self.named_parameters():
-            if weight.dim() == 2:       # what is added to the residual stream starts smaller, as in GPT-2
+            if weight.dim() == 2 and not weight.is_meta:
+                # What is added to the residual stream starts smaller, as in GPT-2.
                 added = name.endswith(("out.weight", "down.weight"))
                 nn.init.normal_(weight, std=0.02 / (2 * config.layers) ** 0.5 if added else 0.02)
 

@@ -1,12 +1,13 @@
 """Llama checkpoints: read right, against transformers where it is installed; refused where they are something else."""
 
 import json
+import random
 
 import pytest
 import torch
 
+from nanospec.bench.__main__ import main as bench
 from nanospec.bench.against import compare, in_turns
-from nanospec.bench import main as bench
 from nanospec.errors import PairError
 from nanospec.files.huggingface import load_llama, names, read_config, read_safetensors
 from nanospec.model import GPT, Config
@@ -14,33 +15,44 @@ from nanospec.model import GPT, Config
 CONFIG = {"model_type": "llama", "vocab_size": 31, "max_position_embeddings": 64, "num_hidden_layers": 2,
           "hidden_size": 16, "num_attention_heads": 4, "num_key_value_heads": 2, "intermediate_size": 24,
           "rms_norm_eps": 1e-6, "rope_theta": 5_000.0, "tie_word_embeddings": False}
+SAID = {torch.float64: "F64", torch.float32: "F32", torch.bfloat16: "BF16", torch.float16: "F16", torch.int64: "I64"}
+
+
+def packed(tensors: dict) -> tuple[dict, bytes]:
+    """The header and the numbers of a safetensors file."""
+    header, data = {"__metadata__": {"format": "pt"}}, b""
+    for name, tensor in tensors.items():
+        raw = tensor.contiguous().flatten().view(torch.uint8).numpy().tobytes()
+        header[name] = {"dtype": SAID[tensor.dtype], "shape": list(tensor.shape),
+                        "data_offsets": [len(data), len(data) + len(raw)]}
+        data += raw
+    return header, data
+
+
+def put(path, header: dict | str, data: bytes) -> None:
+    head = (header if isinstance(header, str) else json.dumps(header)).encode()
+    path.write_bytes(len(head).to_bytes(8, "little") + head + data)
 
 
 def write(folder, tensors: dict, config: dict = CONFIG, file: str = "model.safetensors") -> None:
     """A checkpoint in the layout that transformers writes."""
-    header, data = {"__metadata__": {"format": "pt"}}, b""
-    for name, tensor in tensors.items():
-        raw = tensor.contiguous().view(torch.uint8).numpy().tobytes()
-        header[name] = {"dtype": "BF16" if tensor.dtype == torch.bfloat16 else "F32", "shape": list(tensor.shape),
-                        "data_offsets": [len(data), len(data) + len(raw)]}
-        data += raw
-    head = json.dumps(header).encode()
-    (folder / file).write_bytes(len(head).to_bytes(8, "little") + head + data)
+    put(folder / file, *packed(tensors))
     (folder / "config.json").write_text(json.dumps(config))
 
 
 def taken_apart(model: GPT) -> dict:
     """A model's weights under Llama's names: the stacked ones cut where their rows end."""
-    c, state, out = model.config, model.state_dict(), {}
-    rows = {"self_attn.q_proj": c.channels, "self_attn.k_proj": c.kv_heads * c.head_size,
-            "self_attn.v_proj": c.kv_heads * c.head_size, "mlp.gate_proj": c.hidden, "mlp.up_proj": c.hidden}
-    for ours, theirs in names(c).items():
-        at = 0
-        for name in theirs:
-            size = next((size for part, size in rows.items() if f".{part}." in name), len(state[ours]))
-            out[name], at = state[ours][at:at + size], at + size
-        assert at == len(state[ours])
+    state, out = model.state_dict(), {}
+    for ours, parts in names(model.config):
+        out |= zip(parts, state[ours].split([shape[0] for shape in parts.values()]))
     return out
+
+
+def refused(call, *args, words: str) -> None:
+    """In one line that a terminal can show."""
+    with pytest.raises(PairError, match=words) as raised:
+        call(*args)
+    assert str(raised.value).isprintable() and len(str(raised.value)) < 600
 
 
 @pytest.fixture
@@ -53,13 +65,15 @@ def read_config_of(config: dict) -> Config:
     return Config(31, 64, 2, 16, 4, 2, 24, config["tie_word_embeddings"], 1e-6, 5_000.0)
 
 
-@pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16])
+@pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16, torch.float16])
 def test_read_back(model, tmp_path, dtype):
     write(tmp_path, {name: tensor.to(dtype) for name, tensor in taken_apart(model).items()})
+    before = torch.get_rng_state()
     again = load_llama(tmp_path)
     assert again.config == model.config
     for name, weight in model.state_dict().items():
         assert torch.equal(again.state_dict()[name], weight.to(dtype).float()), name
+    assert torch.equal(torch.get_rng_state(), before)
 
 
 def test_several_files_and_a_tied_head(tmp_path):
@@ -88,46 +102,208 @@ def test_the_same_logits_as_transformers(model, tmp_path):
         assert (ours(x, cache) - expected).abs().max() < 1e-4 * expected.abs().max()
 
 
+def configured(folder, text: str):
+    (folder / "config.json").write_text(text)
+    return folder / "config.json"
+
+
+ROPE, ROPE_5 = "rope_scaling", "rope_parameters"
+
+
 @pytest.mark.parametrize("change, words", [
-    ({"model_type": "gpt2"}, "model_type is 'gpt2'"), ({"attention_bias": True}, "attention_bias"),
-    ({"rope_scaling": {"rope_type": "llama3", "factor": 8}}, "llama3"), ({"head_dim": 8}, "4 heads of 8")])
+    ({"model_type": "gpt2"}, "model_type 'gpt2'"), ({"hidden_act": "gelu"}, "hidden_act 'gelu'"),
+    ({"attention_bias": True}, "attention_bias True"), ({"mlp_bias": True}, "mlp_bias True"),
+    ({ROPE: {"type": "linear", "factor": 2}}, "type 'linear'"), ({ROPE: {"type": "dynamic", "factor": 2.0}}, "dynamic"),
+    ({ROPE: {"rope_type": "llama3", "factor": 8}}, "llama3"), ({ROPE: {"type": "default", "factor": 2}}, "'factor'"),
+    ({ROPE: {"rope_type": "default", "type": "yarn"}}, "yarn"), ({ROPE: {"factor": 2.0}}, "'factor'"),
+    ({ROPE: {"short_factor": [1.0]}}, "short_factor"),
+    ({ROPE_5: {"rope_type": "linear", "factor": 2.0, "rope_theta": 5e3}}, "linear"),
+    ({ROPE_5: {"full_attention": {"rope_theta": 5e3}}}, "full_attention"),
+    ({ROPE_5: {"rope_theta": 6e3}}, "more than one rope_theta"),
+    ({ROPE_5: {"rope_type": "default"}, ROPE: {"type": "linear", "factor": 2.0}}, "linear"),
+    ({"partial_rotary_factor": 0.5}, "partial_rotary_factor 0.5"),
+    ({ROPE_5: {"rope_type": "default", "partial_rotary_factor": 0.25}}, "partial_rotary_factor"),
+    ({"sliding_window": 4096}, "sliding_window 4096"), ({"use_sliding_window": True}, "use_sliding_window"),
+    ({"layer_types": ["full_attention", "sliding_attention"]}, "layer_types"),
+    ({"quantization_config": {"quant_method": "gptq", "bits": 4}}, "quantization_config"),
+    ({"final_logit_softcapping": 30.0}, "final_logit"), ({"logits_scaling": 8.0}, "logits_scaling"),
+    ({"head_dim": 8}, "4 heads of 8"), ({"head_dim": 0}, "4 heads of 0"), ({"head_dim": "4"}, "4 heads of 4"),
+    ({"hidden_act": "\x1b[2J\n"}, "hidden_act")])
 def test_what_this_gpt_does_not_have_is_refused(tmp_path, change, words):
-    (tmp_path / "config.json").write_text(json.dumps(CONFIG | change))
-    with pytest.raises(PairError, match=words):
-        read_config(tmp_path / "config.json")
+    refused(read_config, configured(tmp_path, json.dumps(CONFIG | change)), words=f"asks for what .* not have: .*{words}")
 
 
-@pytest.mark.parametrize("text", ["", "{}", "[1", "[1]", '{"model_type": "llama"}',
-                                  json.dumps(CONFIG | {"num_attention_heads": 0}),
-                                  json.dumps(CONFIG | {"hidden_size": "wide"})])
+@pytest.mark.parametrize("change", [
+    {ROPE: None}, {ROPE: {}}, {ROPE: {"type": "default"}}, {ROPE_5: {"rope_type": "default", "rope_theta": 5_000}},
+    {"head_dim": 4}, {"head_dim": None}, {"attention_bias": None, "sliding_window": None, "quantization_config": None},
+    {"layer_types": ["full_attention"] * 2}, {"partial_rotary_factor": 1.0}, {"use_sliding_window": False},
+    {"torch_dtype": "bfloat16", "pretraining_tp": 1, "use_cache": True, "transformers_version": "4.31.0"}])
+def test_what_means_the_same_is_read(tmp_path, change):
+    assert read_config(configured(tmp_path, json.dumps(CONFIG | change))) == read_config_of(CONFIG)
+
+
+def test_what_a_config_may_leave_out(tmp_path):
+    left_out = {key: value for key, value in CONFIG.items() if key not in ("rope_theta", "tie_word_embeddings")}
+    config = read_config(configured(tmp_path, json.dumps(left_out | {"num_key_value_heads": None})))
+    assert (config.rope_theta, config.tied, config.kv_heads) == (10_000.0, False, 4)
+
+
+@pytest.mark.parametrize("text", [
+    "", "{}", "[1", "[1]", "null", "7", '"llama"', '{"model_type": "llama"}', "[" * 100_000, "\x00", "1" * 5_000,
+    json.dumps(CONFIG | {ROPE: "linear"}), json.dumps(CONFIG | {ROPE: 2}), json.dumps(CONFIG | {ROPE_5: [1]}),
+    json.dumps(CONFIG | {"rope_theta": [1]}), json.dumps(CONFIG | {"layer_types": [[1]]})],
+    ids=lambda text: text[:20] or "nothing")
 def test_a_config_that_is_none(tmp_path, text):
-    (tmp_path / "config.json").write_text(text)
-    with pytest.raises(PairError, match="not the config of a Llama"):
-        read_config(tmp_path / "config.json")
+    refused(read_config, configured(tmp_path, text), words="not the config of a Llama")
 
 
-def test_weights_that_are_missing_or_cut_short(model, tmp_path):
-    tensors = taken_apart(model)
-    write(tmp_path, {name: tensor for name, tensor in tensors.items() if "layers.1.mlp" not in name})
-    with pytest.raises(PairError, match="has not the weights"):
+SIZES = ["vocab_size", "max_position_embeddings", "num_hidden_layers", "hidden_size", "num_attention_heads",
+         "num_key_value_heads", "intermediate_size", "rms_norm_eps", "rope_theta", "tie_word_embeddings"]
+
+
+@pytest.mark.parametrize("key", SIZES)
+def test_sizes_that_are_none(tmp_path, key):
+    """Whole numbers of 1 or more, finite numbers above 0, True or False; and they must be there."""
+    wrong = [0, -1, 2.5, 4.0, "4", [4], {}, True, False, float("nan"), float("inf"), -float("inf"), 2 ** 31, 10 ** 400]
+    if key in ("rms_norm_eps", "rope_theta"):
+        wrong = [value for value in wrong if value not in (2.5, 4.0, 2 ** 31)]
+    if key == "tie_word_embeddings":
+        wrong = [value for value in wrong if value is not True and value is not False]
+    for value in wrong:
+        refused(read_config, configured(tmp_path, json.dumps(CONFIG | {key: value})), words="not the config of a Llama")
+    if key not in ("num_key_value_heads", "rope_theta", "tie_word_embeddings"):
+        without = {name: value for name, value in CONFIG.items() if name != key}
+        refused(read_config, configured(tmp_path, json.dumps(without)), words=f"there is no '{key}'")
+
+
+@pytest.mark.parametrize("change", [{"num_attention_heads": 3}, {"num_key_value_heads": 3}, {"num_key_value_heads": 8},
+                                    {"hidden_size": 18}])
+def test_heads_that_do_not_divide(tmp_path, change):
+    refused(read_config, configured(tmp_path, json.dumps(CONFIG | change)), words="multiple of the next")
+
+
+def test_weights_that_are_not_those_of_the_config(model, tmp_path):
+    right = taken_apart(model)
+    o_proj, q_proj, k_proj = (f"model.layers.1.self_attn.{name}_proj.weight" for name in "oqk")
+    without = {name: tensor for name, tensor in right.items() if "layers.1.mlp" not in name}
+    stacked_right = {q_proj: right[q_proj][:12], k_proj: torch.cat([right[k_proj], right[q_proj][12:]])}
+    for tensors, config, words in (
+            (without, {}, "layers.1.mlp.gate_proj.weight is not there"), ({}, {}, "has no weights"),
+            (right | {o_proj: right[o_proj][:-1]}, {}, r"o_proj.weight is of shape \(15, 16\)"),
+            (right | {o_proj: right[o_proj][0]}, {}, r"of shape \(16,\)"),
+            (right | stacked_right, {}, r"q_proj.weight is of shape \(12, 16\)"),    # as a stack they would fit
+            (right, {"num_hidden_layers": 3}, "layers.2.input_layernorm.weight is not there"),
+            (right, {"num_hidden_layers": 2 ** 31 - 1}, "layers.2.input_layernorm.weight is not there"),
+            (right, {"num_hidden_layers": 1}, "does not speak of: model.layers.1"),
+            (right | {o_proj.replace("weight", "bias"): torch.ones(16)}, {}, "does not speak of: .*o_proj.bias"),
+            (right | {"model.layers.0.self_attn.q_norm.weight": torch.ones(4)}, {}, "does not speak of"),
+            (right | {"score.weight\x1b[2J": torch.ones(2, 16)}, {}, "does not speak of"),
+            (right, {"tie_word_embeddings": True}, "does not speak of: lm_head.weight"),
+            (right, {"vocab_size": 32}, r"embed_tokens.weight is of shape \(31, 16\)"),
+            (right, {"hidden_size": 12}, "embed_tokens.weight is of shape"),
+            (right | {o_proj: torch.full_like(right[o_proj], float("nan"))}, {}, "attention.out.weight is not finite"),
+            (right | {o_proj: torch.full((16, 16), 1e300, dtype=torch.float64)}, {}, "not finite everywhere in torch.float32")):
+        write(tmp_path, tensors, CONFIG | config)
+        refused(load_llama, tmp_path, words=words)
+    (tmp_path / "model.safetensors").unlink()
+    refused(load_llama, tmp_path, words="has no weights")
+    (tmp_path / "config.json").unlink()
+    with pytest.raises(FileNotFoundError, match="config.json"):
         load_llama(tmp_path)
+
+
+def test_heads_of_an_odd_size(tmp_path):
+    odd = CONFIG | {"hidden_size": 12}
+    shapes = names(Config(31, 64, 2, 12, 4, 2, 24, False))
+    write(tmp_path, {name: torch.ones(shape) for _, parts in shapes for name, shape in parts.items()}, odd)
+    refused(load_llama, tmp_path, words="heads of 3 channels")
+
+
+def test_harmless_tensors_are_passed_over(tmp_path):
+    """Buffers that older versions saved, and a tied head that was saved all the same."""
+    torch.manual_seed(0)
+    config = CONFIG | {"tie_word_embeddings": True}
+    model = GPT(read_config_of(config)).requires_grad_(False)
+    more = {f"model.layers.{i}.self_attn.rotary_emb.inv_freq": torch.ones(2) for i in range(2)}
+    write(tmp_path, taken_apart(model) | more | {"lm_head.weight": model.embedding.weight}, config)
+    again, x = load_llama(tmp_path), torch.arange(20)[None]
+    assert torch.equal(again(x), model(x))
+    write(tmp_path, taken_apart(model) | {"lm_head.weight": model.embedding.weight + 1}, config)
+    refused(load_llama, tmp_path, words="lm_head.weight")
+
+
+def test_a_tensor_in_two_files(model, tmp_path):
+    tensors = taken_apart(model)
     write(tmp_path, tensors)
+    write(tmp_path, {"model.norm.weight": tensors["model.norm.weight"] * 2}, file="model-2.safetensors")
+    refused(load_llama, tmp_path, words="model.norm.weight is in another file")
+
+
+A = {"dtype": "F32", "shape": [2, 1], "data_offsets": [0, 8]}
+B = {"dtype": "F32", "shape": [1], "data_offsets": [8, 12]}
+
+
+@pytest.mark.parametrize("header, size", [
+    ({"a": A, "b": B}, 11), ({"a": A, "b": B}, 13), ({"a": A, "b": B}, 0), ({}, 1), ({"b": B}, 12),
+    ({"a": A, "b": B | {"data_offsets": [4, 8]}}, 8), ({"a": A, "b": B | {"data_offsets": [0, 4]}}, 8),
+    ({"a": A, "b": A}, 8), ({"a": A, "b": B | {"data_offsets": [12, 16]}}, 16),
+    ({"a": A, "b": B | {"data_offsets": [-4, 0]}}, 8), ({"a": A, "b": B | {"data_offsets": [12, 8]}}, 12),
+    ({"a": A | {"shape": [3, 1]}}, 8), ({"a": A | {"shape": [-2, -1]}}, 8), ({"a": A | {"shape": [0]}}, 0),
+    ({"a": A | {"shape": [2.0]}}, 8), ({"a": A | {"shape": "2"}}, 8), ({"a": A | {"shape": 2}}, 8),
+    ({"a": A | {"shape": [True, 2]}}, 8), ({"a": A | {"shape": [2 ** 70]}}, 8), ({"a": A | {"shape": None}}, 8),
+    ({"a": A | {"data_offsets": [0.0, 8.0]}}, 8), ({"a": A | {"data_offsets": [False, 8]}}, 8),
+    ({"a": A | {"data_offsets": [0, 8, 16]}}, 8), ({"a": A | {"data_offsets": "08"}}, 8),
+    ({"a": A | {"data_offsets": 8}}, 8), ({"a": A | {"data_offsets": [0, 2 ** 70]}}, 8), ({"a": {}}, 8),
+    ({"a": A | {"dtype": "I32"}}, 8), ({"a": A | {"dtype": "F8_E4M3"}}, 8), ({"a": A | {"dtype": []}}, 8),
+    ({"a": 5}, 8), ([], 0), (7, 0), ("[" * 100_000, 0), ('{"a": 1, "a": 1}', 8),
+    (f'{{"a": {json.dumps(A)}, "a": {json.dumps(A)}}}', 8), ("\x00", 0), ("", 0)], ids=lambda said: str(said)[:60])
+def test_a_file_that_is_no_safetensors(tmp_path, header, size):
+    """Tensors that lie over another, behind the end, before the beginning, with gaps or rests; sizes that are none."""
+    put(tmp_path / "x.safetensors", header if isinstance(header, str) else json.dumps(header), bytes(size))
+    refused(read_safetensors, tmp_path / "x.safetensors", words="cut short, or is no safetensors file of floats")
+
+
+def test_in_any_order_the_same_tensors(tmp_path):
+    """The order of the header is not that of the numbers; its length need not suit their alignment."""
+    for blanks in range(8):
+        put(tmp_path / "x.safetensors", json.dumps({"b": B, "a": A}) + " " * blanks,
+            torch.tensor([1.0, 2, 3]).numpy().tobytes())
+        found = read_safetensors(tmp_path / "x.safetensors")
+        assert {name: tensor.tolist() for name, tensor in found.items()} == {"a": [[1.0], [2.0]], "b": [3.0]}
+
+
+def test_files_that_were_cut_short(model, tmp_path):
+    write(tmp_path, taken_apart(model))
     whole = (tmp_path / "model.safetensors").read_bytes()
-    for kept in (0, 5, 40, len(whole) - 100):
+    for kept in (0, 5, 8, 40, 2_000, len(whole) - 100, len(whole) - 1):
         (tmp_path / "model.safetensors").write_bytes(whole[:kept])
-        with pytest.raises(PairError, match="cut short"):
-            read_safetensors(tmp_path / "model.safetensors")
+        refused(load_llama, tmp_path, words="cut short")
+    (tmp_path / "model.safetensors").write_bytes(b"\xff" * 8 + whole[8:])
+    refused(load_llama, tmp_path, words="cut short")
 
 
-def test_the_bench_asks_for_both_and_says_what_is_missing(tmp_path, monkeypatch, capsys):
-    for options, status, words in ((["--against", "hf"], 2, "belong together"),
-                                   (["--against", "hf", "--pair", str(tmp_path)], 2, "config.json")):
-        monkeypatch.setattr("sys.argv", ["bench", *options])
+def test_whatever_the_bytes_it_is_read_or_refused(tmp_path):
+    """1,000 small files with some bytes of the header changed."""
+    chance, path, refusals = random.Random(0), tmp_path / "x.safetensors", 0
+    put(path, json.dumps({"a": A, "b": B}), bytes(12))
+    whole = path.read_bytes()
+    for _ in range(1_000):
+        data = bytearray(whole)
+        for _ in range(chance.choice([1, 2, 5])):
+            data[chance.randrange(len(data) - 12)] = chance.choice(b'0123456789[]{},:"-. abF\x00\xff')
+        path.write_bytes(data)
         try:
-            assert bench() == status
-        except SystemExit as left:
-            assert left.code == status
-        assert words in capsys.readouterr().err
+            read_safetensors(path)
+        except PairError as error:
+            assert str(error).isprintable()
+            refusals += 1
+    assert 500 < refusals < 1_000
+
+
+def test_the_bench_names_what_is_missing(tmp_path, capsys):
+    pytest.importorskip("transformers", reason="transformers is not installed (the extra 'bench')")
+    assert bench(["against", "--pair", str(tmp_path)]) == 2
+    assert "config.json" in capsys.readouterr().err
 
 
 def test_methods_take_turns_and_are_counted():
