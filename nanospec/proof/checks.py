@@ -7,12 +7,14 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from functools import partial
 
+from nanospec.drafters.merged import MergedDrafter
 from nanospec.drafters.tree import TreeDrafter
 from nanospec.methods import Run, method_of
 from nanospec.proof.compare import (Found, caches, first_round, greedy, ledger, node, ragged, reports, rounds,
                                     rounds_by_prefix, speed, support)
+from nanospec.proof.handover import by_hand, drafts, features, rules_agree
 from nanospec.proof.tables import TableModel, prompts_of, small_gpt
-from nanospec.speculate import ModelDrafter
+from nanospec.speculate import ModelDrafter, speculate
 
 TOLERANCE = 1e-12
 
@@ -75,7 +77,7 @@ def through_a_second_child(done) -> bool:
 
 
 CHECKS = {check.name: check for check in [
-    Check("T0", "T0", "75 pairs of distributions: zeros, equal, disjoint, one-hot, nearly equal; every rule", node),
+    Check("T0", "T0", "74 pairs of distributions: zeros, equal, disjoint, one-hot, nearly equal; every rule", node),
     Check("T1", "T1", "table V4 gamma 2, prompt of 3, T 0.7",
           lambda: first_round(TABLE4, ModelDrafter(DRAFT4, 2), [1, 3, 0], **WARM)),
     Check("T1", "T1 gamma 3", "table V3 gamma 3, prompt of 1, no zeros",
@@ -108,6 +110,9 @@ CHECKS = {check.name: check for check in [
           lambda: rounds(DEEP, tree(DEEP, DEEP_DRAFT, TWO_ONE, rule="traversal"), [1, 0], 3)),
     Check("T2", "dynamic", "stop behind an unlikely token, V3, 2 tokens, T 0.7", lambda: rounds(
         TABLE3, method_of(TABLE3, DRAFT3, "confidence", gamma=2).run, [1, 0, 1, 2, 1], 2, **WARM)),
+    Check("T2", "merged", "two drafters that draw, joined, V3, 2 tokens, T 0.7", lambda: rounds(
+        TABLE, partial(speculate, TABLE, MergedDrafter([ModelDrafter(DRAFT, 1), ModelDrafter(DRAFT3, 1)])), [1, 0], 2,
+        **WARM)),
     Check("T3", "T3 walk", "GPT V4 gamma 2, 3 tokens, T 0.7, top-k 2",
           lambda: rounds(GPT4, chain(GPT4, GPT_DRAFT4, 2), [1, 3, 0], 3, top_k=2, **WARM)),
     Check("T3", "T3 rows", "GPT V4 gamma 1, rows of 1 and 3, 2 tokens, top-k 2", lambda: ragged(
@@ -124,6 +129,10 @@ CHECKS = {check.name: check for check in [
     Check("T5", "support", "at u = 0 no forbidden token, every rule", support),
     Check("T5", "ledger", "no uniform twice, one for a decision", partial(ledger, TABLE, DRAFT, **WARM)),
     Check("T5", "reports", "lengths, identities of rounds, seeds", partial(reports, TABLE, DRAFT)),
+    Check("T5", "by hand", "every field of the rounds of a draft that is always right, and of one never", by_hand),
+    Check("T5", "drafts", "the drafts of every drafter, three texts in a batch", partial(drafts, TABLE, DRAFT)),
+    Check("T5", "features", "what the target tells a drafter of every committed token", partial(features, TABLE, DRAFT)),
+    Check("T5", "rules agree", "on 5 chains the rules of trees accept what those of chains accept", rules_agree),
     Check("T6", "T6 greedy", "10 texts of a GPT in float64, gamma 1, 2, 4, 7", lambda: greedy(
         GPT4, [chain(GPT4, GPT_DRAFT4, gamma) for gamma in (1, 2, 4, 7)], prompts_of(4, 10, 5), 30)),
     Check("T6", "tree greedy", "10 texts of a GPT in float64, tree 2-2", lambda: greedy(

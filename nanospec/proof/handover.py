@@ -1,0 +1,163 @@
+"""What is handed over in a round is what draft.py promises: drafts to a rule, features to a drafter, uniforms to whoever
+comes next, a Round to whoever reads it. Each function is a check, and counts violations.
+
+A walk sees none of this while nobody looks: a q_draft in a row that a text lacks, features of another row, a column of
+the dice that is handed out once more behind a rule. Left out: what follows from it, which the other checks see.
+"""
+
+from collections.abc import Sequence
+
+import torch
+from torch import Tensor
+
+from nanospec.dice import Dice
+from nanospec.draft import Draft, Drafter
+from nanospec.drafters.lookup import PromptLookup
+from nanospec.drafters.merged import MergedDrafter
+from nanospec.drafters.tree import TreeDrafter
+from nanospec.generate import generate
+from nanospec.methods import DRAFTERS, RULES, Setting
+from nanospec.probs import Sampling
+from nanospec.proof.compare import Found, Ledger
+from nanospec.proof.tables import TableModel
+from nanospec.proof.walk import distance, walk
+from nanospec.rules.tree import verify_tree
+from nanospec.speculate import ModelDrafter, one_round, speculate, verify
+from nanospec.text import Text, prefill
+
+PROMPTS, LATE = [[1, 0, 1, 2, 1], [0, 2, 0, 2, 0], [2]], [1, 1, 0, 1]
+
+
+def played(target, drafter: Drafter, rounds: int = 10, seed: int = 0):
+    """Three texts in one batch, round after round; before the fifth, row 1 begins anew. Yields text, draft, accepted."""
+    text = Text(PROMPTS, rounds * drafter.size + 5, target.config.vocab_size)
+    cache, features = prefill(target, text, layers=drafter.layers)
+    drafter.begin(text, range(len(PROMPTS)), features)
+    dice = Dice(range(seed, seed + len(PROMPTS)))
+    for number in range(rounds):
+        if number == 4:
+            text.tokens[1, :len(LATE)], text.length[1] = torch.tensor(LATE), len(LATE)
+            cache, features = prefill(target, text, [1], cache, drafter.layers)
+            drafter.begin(text, [1], features)
+        dice.refill(drafter.columns + drafter.size)
+        before = text.last(1)[:, 0]
+        draft, _, accepted, _ = one_round(target, cache, drafter, verify, text, Sampling(0.8), dice,
+                                          int(text.length.max()) + drafter.size - 1)
+        yield text, before, draft, accepted
+
+
+def drafts(target, draft) -> Found:
+    """Of every drafter by its name: row 0 is the last committed token, a parent stands before its child and is there, a
+    text's row has a distribution of its own in which its token is possible, and a row that it lacks has none.
+    """
+    wrong = count = 0
+    for way in DRAFTERS.values():
+        drafter = way.make(Setting(draft, gamma=3, topology=[-1, 0, 0, 1, 1, 2]))
+        for _, last, done, _ in played(target, drafter):
+            n = done.tokens.shape[1]
+            parents = torch.arange(-1, n - 1).expand(len(last), n) if done.parents is None else done.parents
+            there, total = parents >= 0, done.q_draft.sum(-1)
+            wrong += int((done.tokens[:, 0] != last).sum()) + int(there[:, 0].sum()) + (n > drafter.size)
+            wrong += int((parents >= torch.arange(n)).sum())
+            wrong += int((there & (parents > 0) & ~there.gather(1, parents.clamp(min=0))).sum())
+            wrong += int(((total - there.to(total)).abs() > 1e-9).sum())
+            wrong += int((there & (done.q_draft.gather(2, done.tokens[:, :, None])[:, :, 0] <= 0)).sum())
+            count += there.numel()
+    return count, float(wrong), float(wrong)
+
+
+class Reader(Drafter):
+    """Another drafter, which holds on to the features of every committed token that the target has read."""
+
+    layers = (0,)
+
+    def __init__(self, drafter: Drafter):
+        self.drafter, self.size, self.held = drafter, drafter.size, {}
+
+    def begin(self, text: Text, rows: Sequence[int], features: Tensor | None) -> None:
+        self.drafter.unread = max(self.drafter.unread, self.unread)
+        self.drafter.begin(text, rows, None)
+        for b, its in zip(rows, features):
+            self.held[b] = its[:int(text.length[b]) - 1, 0]
+
+    def propose(self, text: Text, sampling: Sampling, dice: Dice, upto: int) -> Draft:
+        return self.drafter.propose(text, sampling, dice, upto)
+
+    def commit(self, draft: Draft, accepted: Tensor, p_target: Tensor, features: Tensor | None) -> None:
+        path, count = draft.path(accepted, None if draft.parents is None else draft.ancestors())
+        for b, its in self.held.items():
+            self.held[b] = torch.cat([its, features[b, path[b, :count[b] + 1], 0]])
+
+
+def features(target, draft) -> Found:
+    """A drafter is handed the target's own features of every committed token but the last, alone and joined with others,
+    in a batch, and when a row begins anew.
+    """
+    wrong = count = 0
+    for readers, others in (([Reader(ModelDrafter(draft, 2))], []),
+                            ([Reader(TreeDrafter(draft, [-1, 0, 0, 1, 1, 2]))], []),
+                            ([Reader(ModelDrafter(draft, 2)), Reader(TreeDrafter(draft, [-1, 0, 0, 1]))],
+                             [PromptLookup(3)])):
+        for text, *_ in played(target, MergedDrafter([*readers, *others]) if others else readers[0]):
+            for b, ids in enumerate(text.ids()):
+                real = target(torch.tensor([ids[:-1]]), layers=(0,))[1][0, :, 0] if ids[:-1] else torch.empty(0, 1)
+                for reader in readers:
+                    same = reader.held[b].shape == real.shape and bool((reader.held[b] == real).all())
+                    wrong, count = wrong + (not same), count + 1
+    return count, float(wrong), float(wrong)
+
+
+def chain_of(n: int, seed: int) -> tuple[Draft, Tensor]:
+    """A chain of n rows of 3 tokens, drawn, and p_target behind them."""
+    p_target, q_draft = (TableModel(3, seed + of, zeros=0).logits[None, :n].softmax(-1) for of in (0, 1))
+    dice = Dice([seed])
+    dice.refill(n)
+    return Draft(dice.pick(q_draft), q_draft.masked_fill((torch.arange(n) == 0)[:, None], 0.0)), p_target
+
+
+def one_after_the_other() -> Found:
+    """Behind a rule the dice go on: a rule that runs twice between two refills is handed no uniform twice."""
+    wrong = count = 0
+    for rule in RULES.values():
+        for seed in range(20):
+            dice = Ledger([seed])
+            dice.refill(8)
+            for turn in range(2):
+                rule(*chain_of(4, 2 * seed + turn), dice)
+            wrong += len(dice.handed) - len(set(dice.handed))
+            count += len(dice.handed)
+    return count, float(wrong), float(wrong)
+
+
+def rules_agree() -> Found:
+    """On a chain the scan accepts what `verify` accepts, and traversal what block verification accepts: the same
+    distribution of (last row, token), draft by draft. A rule that gives up early is exact, and only slower.
+    """
+    count, error, tv = 0, 0.0, 0.0
+    for seed in range(5):
+        draft, p_target = chain_of(6, seed)
+        for pair in ((verify, verify_tree), (RULES["block"], RULES["traversal"])):
+            one, other = (walk(lambda dice: tuple(map(int, rule(draft, p_target, dice)))) for rule in pair)
+            off = distance(one[0], other[0])
+            count, error, tv = count + one[1] + other[1], max(error, off[0]), max(tv, off[1])
+    return count, error, tv
+
+
+def by_hand() -> Found:
+    """At temperature 0 a draft that is the target is always right, and one that thinks the opposite never: every field of
+    the rounds that write 6 tokens with gamma 3 is known. The last 2 of 8 tokens are cut off, and reported all the same.
+    """
+    target, opposite = (TableModel(3, 1, zeros=0) for _ in range(2))
+    opposite.logits = -opposite.logits
+    ids = [1, 0, *generate(target, [1, 0], 8, 0)]
+    right, wrong = [], []
+    for at in (2, 6):
+        right.append(([ids[at - 1], *ids[at:at + 3]], [1, 2, 3], ids[at + 3], ids[at:min(at + 4, 8)], [], 3))
+    for at in range(2, 8):
+        drafted = list(generate(opposite, ids[:at], 3, 0))
+        wrong.append(([ids[at - 1], *drafted], [], ids[at], [ids[at]], drafted[:1], 3))
+    off = 0
+    for draft, known in ((target, right), (opposite, wrong)):
+        done = list(speculate(target, ModelDrafter(draft, 3), [1, 0], 6, 0))
+        off += [(one.tokens, one.path, one.token, one.emitted, one.rejected, one.steps) for one in done] != known
+    return len(right) + len(wrong), float(off), float(off)
