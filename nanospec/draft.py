@@ -34,8 +34,13 @@ class Draft(NamedTuple):
     parents: Tensor | None = None
     steps: int = 0
 
-    def ancestors(self) -> Tensor:
-        """(B, n, n) bool: [b, i, j] says that row j is row i or an ancestor of it. A target's row sees just these."""
+    def ancestors(self) -> Tensor | None:
+        """(B, n, n) bool: [b, i, j] says that row j is row i or an ancestor of it. A target's row sees just these.
+
+        None of a chain, where every row sees all before it.
+        """
+        if self.parents is None:
+            return None
         n, device = self.tokens.shape[1], self.tokens.device
         count = torch.arange(n, device=device)
         reach = torch.eye(n, device=device) + (self.parents[:, :, None] == count)       # itself and its parent

@@ -85,17 +85,15 @@ def one_round(target: GPT, cache: Cache, drafter: Drafter, rule: Rule, text: Tex
     """
     draft = drafter.propose(text, sampling, dice, upto)
     cache.length = text.length - 1                          # roll back: whatever was rejected is forgotten
-    if draft.parents is None:
-        sees = tree = {}
-    else:                                                   # a row's position is its depth, and it sees its ancestors
-        sees = draft.ancestors()
+    sees, tree = draft.ancestors(), {}                      # a chain needs no mask of its own
+    if sees is not None:                                    # a row's position is its depth, and it sees its ancestors
         tree = {"positions": cache.length[:, None] + sees.sum(-1) - 1,
                 "sees": cache.sees_tree(cache.length, sees, upto)}
     out = target(draft.tokens, cache, upto, layers=drafter.layers, **tree)
     logits, features = out if drafter.layers else (out, None)
     p_target = sampling(logits)
     accepted, token = rule(draft, p_target, dice)
-    path, count = draft.path(accepted, sees if tree else None)
+    path, count = draft.path(accepted, sees)
     if tree:                                                # a chain's path stands in place already
         cache.commit(cache.length, path)
     written = torch.cat([draft.tokens.gather(1, path)[:, 1:], token[:, None]], 1)
