@@ -58,7 +58,7 @@ class TreeDrafter(ModelDrafter):
         for depth in range(len(self.ancestors[-1]) - 1):
             inner = sorted({path[depth] for path in self.ancestors if len(path) > depth + 1})
             read += inner if depth else []                                  # the root is read with the text
-            sees = [[other in self.ancestors[row] for other in read] for row in inner]
+            sees = [[other in seen for other in read] for seen in (set(self.ancestors[row]) for row in inner)]
             count = [self.topology.count(row) for row in inner]             # children
             draws = [[i for i in range(len(inner)) if count[i] > rank] for rank in range(max(count))]
             self.levels.append(Level(torch.tensor(inner, device=device), torch.tensor(sees, device=device),
@@ -104,13 +104,13 @@ def in_drawing_order(topology: Sequence[int]) -> list[int]:
 
     Example: [-1, 0, 0, 1, 1, 2] becomes [-1, 0, 0, 1, 2, 1]: the first child of row 2 is drawn before row 1's second.
     """
-    depth, rank, place = [0], [0], [0]
+    children: list[list[int]] = [[] for _ in topology]
     for row, parent in enumerate(topology[1:], 1):
-        depth.append(depth[parent] + 1)
-        rank.append(topology[1:row].count(parent))
-    order = sorted(range(len(topology)), key=lambda row: (depth[row], rank[row]))
-    for _ in range(max(depth)):             # among equals, those of the earlier parent first: it moved, too
-        place = [order.index(row) for row in range(len(topology))]
-        order.sort(key=lambda row: (depth[row], rank[row], place[topology[row]] if row else 0))
-    place = [order.index(row) for row in range(len(topology))]
+        children[parent].append(row)
+    order, level = [0], [0]
+    while level:
+        most = max(len(children[row]) for row in level)
+        level = [children[row][rank] for rank in range(most) for row in level if len(children[row]) > rank]
+        order += level
+    place = {row: at for at, row in enumerate(order)}
     return [-1] + [place[topology[row]] for row in order[1:]]
