@@ -1,8 +1,8 @@
 """What speculation buys, in formulas: Leviathan, Kalman, Matias 2022 (arXiv 2211.17192), section 3.
 
-alpha: expected acceptance; gamma: drafted tokens; c: one draft step / one target step; v: one target call on
+alpha: expected acceptance; gamma: draft tokens a round; c: one draft step / one target step; v: one target call on
 gamma + 1 tokens / one on a single token. The formulas take every position's acceptance to be alpha, independent of the
-others; real text has easy and hard stretches, so what is measured lies beside the formula, not on it.
+others. Real text has easy and hard stretches, so a measured number lies beside the formula, not on it.
 """
 
 from collections.abc import Callable
@@ -11,9 +11,9 @@ from torch import Tensor
 
 
 def acceptance(p_target: Tensor, q_draft: Tensor) -> Tensor:
-    """beta = sum min(p_target, q_draft) (..., V) -> (...): the chance that a draft from q_draft is kept; 1 - TV.
+    """beta = sum min(p_target, q_draft) (..., V) -> (...): how often a draft token from q_draft is accepted; 1 - TV.
 
-    Its mean over the places where a draft is judged is alpha (Definition 3.1, Corollary 3.6).
+    Its mean over the places where a draft token is verified is alpha (Definition 3.1, Corollary 3.6).
     Example: [.5, .5] and [.8, .2] give .7.
     """
     return p_target.minimum(q_draft).sum(-1)
@@ -27,9 +27,9 @@ def expected_tokens(alpha: float, gamma: int) -> float:
 def speedup(alpha: float, gamma: int, c: float, v: float = 1.0) -> float:
     """Plain seconds / speculative seconds: tokens per call / (gamma c + v).
 
-    With v = 1, Theorem 3.8: speedup(.8, 5, 0) = 3.69. The paper's v = 1 says that checking gamma + 1 tokens costs
-    what one costs: about right on a GPU, and wrong on a CPU that is already busy: speedup(.8, 4, .2, 1.5) = 1.46,
-    not 1.87.
+    With v = 1, Theorem 3.8: speedup(.8, 5, 0) = 3.69. The paper's v = 1 says that a target call on gamma + 1 tokens
+    costs what a call on one costs. That is about right on a GPU, and wrong on a CPU that is already busy:
+    speedup(.8, 4, .2, 1.5) = 1.46, not 1.87.
     """
     return expected_tokens(alpha, gamma) / (gamma * c + v)
 
@@ -43,9 +43,9 @@ def sure_gain(alpha: float, c: float) -> float:
 
 
 def operations(alpha: float, gamma: int, c_operations: float) -> float:
-    """Arithmetic spent / arithmetic of plain decoding, Theorem 3.11; c_operations = draft's / target's a token.
+    """Arithmetic spent / arithmetic of plain decoding, Theorem 3.11; c_operations: of the draft / of the target, a token.
 
-    Example: operations(.8, 5, 0) = 1.63: a speed-up is bought with work that is thrown away.
+    Example: operations(.8, 5, 0) = 1.63: a speed-up is paid for with work on tokens that are rejected.
     """
     return (gamma * c_operations + gamma + 1) / expected_tokens(alpha, gamma)
 
