@@ -3,13 +3,13 @@ catches them. What every drafter and rule goes through by its name is in contrac
 """
 
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from functools import partial
 
 from nanospec.drafters.merged import MergedDrafter
 from nanospec.drafters.tree import TreeDrafter
-from nanospec.methods import Run, method_of
+from nanospec.methods import RULES, Run, method_of
 from nanospec.proof.compare import (Found, caches, first_round, greedy, ledger, node, ragged, reports, rounds,
                                     rounds_by_prefix, speed, support)
 from nanospec.proof.handover import by_hand, drafts, features, rules_agree
@@ -69,7 +69,22 @@ DEEP, DEEP_DRAFT = TableModel(3, 84, zeros=0.15), TableModel(3, 184, zeros=0.15)
 GPT3, GPT_DRAFT3 = small_gpt(3, 2, 1), small_gpt(3, 1, 2)
 GPT4, GPT_DRAFT4 = small_gpt(4, 2, 3), small_gpt(4, 1, 4)
 GPT11 = [(small_gpt(11, 2, seed), small_gpt(11, 1, seed + 1)) for seed in (10, 20)]
+TIED, TIED_DRAFT = (TableModel(4, seed, zeros=0, ties=True) for seed in (4, 104))
 WARM = {"temperature": 0.7}
+TOGETHER = [(0, None, None), (0.2, None, None), (0.7, 1, None), (0.7, None, 0.5), (0.7, 3, 0.6), (1.3, 3, 0.7)]
+
+
+def nearly(seed: int, by: float) -> TableModel:
+    """The table of this seed, its logits off by about `by`."""
+    table = TableModel(3, seed, zeros=0)
+    table.logits = table.logits + by * TableModel(3, seed + 1, zeros=0).logits
+    return table
+
+
+def worst(parts: Iterable[Found]) -> Found:
+    """Several runs of a check as one."""
+    counts, errors, distances = zip(*parts)
+    return sum(counts), max(errors), max(distances)
 
 
 def through_a_second_child(done) -> bool:
@@ -82,6 +97,12 @@ CHECKS = {check.name: check for check in [
           lambda: first_round(TABLE4, ModelDrafter(DRAFT4, 2), [1, 3, 0], **WARM)),
     Check("T1", "T1 gamma 3", "table V3 gamma 3, prompt of 1, no zeros",
           lambda: first_round(FULL, ModelDrafter(FULL_DRAFT, 3), [2]), slow=True),
+    Check("T1", "T1 together", "table V4 with ties, gamma 1: temperature, top-k and top-p at once", lambda: worst(
+        first_round(TIED, ModelDrafter(TIED_DRAFT, 1), ids, temperature=temperature, top_k=top_k, top_p=top_p)
+        for temperature, top_k, top_p in TOGETHER for ids in ([1, 0], [3], [2, 2], [0]))),
+    Check("T1", "T1 nearly equal", "table V3 gamma 2, a draft 1e-4, 1e-7, 1e-10 off; every rule", lambda: worst(
+        first_round(FULL, ModelDrafter(nearly(5, by), 2), [1, 0], rule=rule)
+        for by in (1e-4, 1e-7, 1e-10) for rule in RULES.values())),
     Check("T2", "T2", "table V3 gamma 2, 4 tokens, T 0.7",
           lambda: rounds(TABLE, chain(TABLE, DRAFT, 2), [1, 0], 4, **WARM)),
     Check("T2", "T2 no zeros", "table V3 gamma 2, 4 tokens, T 0.7, no zeros",
@@ -96,6 +117,8 @@ CHECKS = {check.name: check for check in [
           lambda: rounds_by_prefix(TABLE4, ModelDrafter(DRAFT4, 3), [1, 3], 5, **WARM), slow=True),
     Check("T2", "T2 rows", "table V3 gamma 1, rows of 1 and 4, 2 tokens, T 0.7 and top-k 2",
           lambda: ragged(TABLE, ModelDrafter(DRAFT, 1), [[1], [0, 2, 1, 1]], 2, settings=[WARM, {"top_k": 2}])),
+    Check("T2", "T2 one greedy", "table V3 gamma 1, rows of 1 and 4, 2 tokens, T 0 and T 0.7",
+          lambda: ragged(TABLE, ModelDrafter(DRAFT, 1), [[1], [0, 2, 1, 1]], 2, settings=[{"temperature": 0}, WARM])),
     Check("T2", "tree", "tree 2-1, V3, 3 tokens, T 0.7, without replacement",
           lambda: rounds(TABLE3, tree(TABLE3, DRAFT3, TWO_ONE), [1, 0], 3, **WARM)),
     Check("T2", "tree, independent", "tree 2, V3, 3 tokens, T 0.7, independent, no zeros",
@@ -131,7 +154,7 @@ CHECKS = {check.name: check for check in [
     Check("T5", "reports", "lengths, identities of rounds, seeds", partial(reports, TABLE, DRAFT)),
     Check("T5", "by hand", "every field of the rounds of a draft that is always right, and of one never", by_hand),
     Check("T5", "drafts", "the drafts of every drafter, three texts in a batch", partial(drafts, TABLE, DRAFT)),
-    Check("T5", "features", "what the target tells a drafter of every committed token", partial(features, TABLE, DRAFT)),
+    Check("T5", "features", "what a drafter is told of every committed token", partial(features, TABLE, DRAFT)),
     Check("T5", "rules agree", "on 5 chains the rules of trees accept what those of chains accept", rules_agree),
     Check("T6", "T6 greedy", "10 texts of a GPT in float64, gamma 1, 2, 4, 7", lambda: greedy(
         GPT4, [chain(GPT4, GPT_DRAFT4, gamma) for gamma in (1, 2, 4, 7)], prompts_of(4, 10, 5), 30)),
