@@ -100,7 +100,7 @@ def test_more_children_are_accepted_more_often_and_without_replacement_best():
     assert expected([-1, 0, 0, 0]) == pytest.approx(2)              # every token is drafted: one of them must stand
 
 
-@pytest.mark.parametrize("topology", [[], [0], [-1, 1], [-1, 0, 5], [0, -1], [-1, 0, -1]])
+@pytest.mark.parametrize("topology", [[], [0, 0], [-1, 1], [-1, 0, 5], [0, -1], [-1, 0, -1]])
 def test_what_is_no_topology_is_refused(topology):
     with pytest.raises(RequestError, match="topology"):
         TreeDrafter(GPT_DRAFT, topology)

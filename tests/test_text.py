@@ -1,0 +1,102 @@
+"""The committed tokens of B texts, their way into a cache, where they end, and what may be asked."""
+
+import pytest
+import torch
+
+from nanospec.errors import LogitsError, RequestError
+from nanospec.generate import generate
+from nanospec.proof.tables import TableModel, small_gpt
+from nanospec.speculate import ModelDrafter, speculate
+from nanospec.text import Text, check_numbers, check_seed, check_vocabulary, prefill, until
+
+TARGET, DRAFT, GPT = TableModel(5, 1), TableModel(5, 2), small_gpt(5, 3, 7)
+
+
+def test_the_last_tokens_and_what_is_committed():
+    text = Text([[5], [1, 2, 3]], room=4, vocab_size=10)
+    assert text.tokens.tolist() == [[5, 0, 0, 0, 0, 0, 0], [1, 2, 3, 0, 0, 0, 0]] and text.vocab_size == 10
+    assert text.last(1).tolist() == [[5], [3]] and text.last(4).tolist() == [[5, 5, 5, 5], [1, 1, 2, 3]]
+    text.commit(torch.tensor([[7, 8], [9, 6]]), torch.tensor([2, 1]))
+    assert text.length.tolist() == [3, 4] and text.last(2).tolist() == [[7, 8], [3, 9]]
+    assert text.ids() == [[5, 7, 8], [1, 2, 3, 9]]          # the 6 was written and does not count
+    text.commit(torch.tensor([[4], [4]]), 1)
+    assert text.ids() == [[5, 7, 8, 4], [1, 2, 3, 9, 4]]
+    text.length -= 2                                        # shrunk
+    assert text.last(1).tolist() == [[7], [3]]
+
+
+def test_until():
+    assert until([1, 2, 3], {2}) == ([1, 2], True) and until([1, 2, 3], ()) == ([1, 2, 3], False)
+    assert until([0, 0], {0}) == ([0], True) and until([], {0}) == ([], False)
+
+
+def test_prefill_reads_all_but_the_last_token_of_some_rows():
+    """What it leaves in the cache, and the features, are those of each prompt read alone; the other rows stay."""
+    prompts = [[3, 1, 4], [2], [0, 1, 2, 3, 4, 4]]
+    text = Text(prompts, 5, 5)
+    cache, features = prefill(GPT, text, layers=[2, 0])
+    assert cache.kv.shape[2:4] == (3, 11) and features.shape == (3, 5, 2, 16)
+    assert prefill(GPT, text)[1] is None and prefill(GPT, text)[0].kv.equal(cache.kv)
+
+    def same_as_alone(b, ids, features):
+        n = len(ids) - 1
+        fresh = GPT.new_cache(1, max(n, 1))
+        if n:
+            alone = GPT(torch.tensor([ids[:-1]]), fresh, n, layers=[2, 0])[1][0]
+            assert torch.allclose(features[:n], alone, atol=1e-12)
+        assert torch.allclose(cache.kv[:, :, b, :n], fresh.kv[:, :, 0, :n], atol=1e-12)
+
+    for b, ids in enumerate(prompts):
+        same_as_alone(b, ids, features[b])
+    before, late = cache.kv[:, :, [1]].clone(), {2: [4, 4], 0: [1, 0, 0, 2]}
+    for b, ids in late.items():
+        text.tokens[b, :len(ids)], text.length[b] = torch.tensor(ids), len(ids)
+    again, features = prefill(GPT, text, [2, 0], cache, [2, 0])
+    assert again is cache and cache.kv[:, :, [1]].equal(before) and features.shape == (2, 3, 2, 16)
+    for own, (b, ids) in zip(features, late.items()):
+        same_as_alone(b, ids, own)
+
+
+def test_prompts_of_one_token_leave_nothing_to_read():
+    text = Text([[1], [2]], 3, 5)
+    cache, features = prefill(GPT, text, layers=[1])
+    assert not cache.kv.any() and features.shape == (2, 0, 1, 16) and features.dtype == torch.float64
+    assert prefill(GPT, text)[1] is None
+
+
+BAD = [({"ids": []}, "empty"), ({"ids": [9]}, "outside 0..4"), ({"ids": [-1]}, "outside"),
+       ({"max_new_tokens": -1}, "negative"), ({"max_new_tokens": 63}, "exceed the context of 64"),
+       ({"temperature": -0.1}, "temperature"), ({"temperature": float("nan")}, "temperature"),
+       ({"temperature": float("inf")}, "temperature"), ({"top_k": 0}, "top_k"), ({"top_p": 0.0}, "top_p"),
+       ({"top_p": 1.1}, "top_p"), ({"top_p": float("nan")}, "top_p"), ({"seed": 2 ** 64}, "64 bits")]
+
+
+@pytest.mark.parametrize("bad, words", BAD, ids=lambda value: str(value))
+def test_requests_that_cannot_be_answered(bad, words):
+    """Refused by whoever writes, before anything is read."""
+    request = {"ids": [1, 2], "max_new_tokens": 20} | bad
+    with pytest.raises(RequestError, match=words):
+        next(speculate(TARGET, ModelDrafter(DRAFT, 3), **request))
+    with pytest.raises(RequestError, match=words):
+        next(generate(TARGET, **request))
+
+
+def test_the_single_checks():
+    for seed in (-2 ** 63, 0, 2 ** 64 - 1):
+        check_seed(seed)
+        torch.Generator().manual_seed(seed)                 # what passes is a seed
+    with pytest.raises(RequestError, match="64 bits"):
+        check_seed(-2 ** 63 - 1)
+    check_vocabulary(DRAFT, 5)
+    with pytest.raises(RequestError, match="vocabulary of 5 tokens, the target of 4"):
+        check_vocabulary(DRAFT, 4)
+    check_numbers(3.0)
+    for total in (float("nan"), float("inf")):
+        with pytest.raises(LogitsError, match="NaN or infinity"):
+            check_numbers(total)
+
+
+def test_the_context_can_be_filled_and_no_more():
+    assert len(list(generate(TARGET, [1] * 60, 4))) == 4
+    with pytest.raises(RequestError, match="context"):
+        next(generate(TARGET, [1] * 60, 5))
