@@ -206,7 +206,8 @@ def describe(row: dict, name: str, ways: str) -> Group:
             ("tokens per target call", f"{brings:.2f}", counts),
             ("tokens/s, target alone", f"{row['baseline_tokens_per_s']:,.0f}", ways),
             ("tokens/s, speculative", f"{row['tokens_per_s']:,.0f}", f"{name}, temperature {row['temperature']:g}"),
-            ("speed-up", f"{faster:.2f}", f"{row['predicted_speedup']:.2f} predicted: tokens per call / ({steps} c + v)")]
+            ("speed-up", f"{faster:.2f}",
+             f"{row['predicted_speedup']:.2f} predicted: tokens per call / ({steps} c + v)")]
     if faster > 1:
         verdict = f"Speculation wins here: {faster:.2f} times as fast."
     else:

@@ -6,25 +6,34 @@ import subprocess
 import sys
 from dataclasses import replace
 from pathlib import Path
+from time import sleep
 
 import pytest
+import torch
 
-from nanospec.files.checkpoint import save_model
+from nanospec.bench import __main__ as bench
+from nanospec.bench import measure as measuring
+from nanospec.bench.large import simulated
+from nanospec.bench.measure import (BUSY, Costs, alpha_of, measure, measure_accepted, numbers_of, topology_of)
+from nanospec.bench.methods import EVERY
+from nanospec.bench.prompts import held_out_prompts
+from nanospec.bench.roofline import weight_bytes
+from nanospec.drafters.merged import MergedDrafter
+from nanospec.drafters.tree import TreeDrafter
 from nanospec.errors import RequestError
-from nanospec.generate import generate
-from nanospec.bench.limits import simulated, weight_bytes
-from nanospec.bench.measure import Costs, alpha_of, measure, measure_accepted, timed
-from nanospec.methods import DRAFTERS, method_of
-from nanospec.model import GPT, Config
-from nanospec.proof.tables import TableModel
-from nanospec.proof.tables import small_gpt
-from nanospec.bench.race import EVERY
-from nanospec.show.figures import draw_simulated
-from nanospec.speculate import tokens_of
-from nanospec.theory import expected_tokens
+from nanospec.fast.clock import ClockedDrafter, clocked, median_seconds, timed
+from nanospec.files.checkpoint import Pair, save_model
 from nanospec.files.tokenizer import Tokenizer
+from nanospec.generate import generate
+from nanospec.methods import DRAFTERS, Method, Setting, method_of
+from nanospec.model import GPT, Config
+from nanospec.proof.tables import TableModel, small_gpt
+from nanospec.show.figures import draw_simulated
+from nanospec.speculate import ModelDrafter, Round, speculate, tokens_of
+from nanospec.theory import expected_tokens
 
 ROOT = Path(__file__).parent.parent
+BYTES = Tokenizer({bytes([b]): b for b in range(256)})
 
 
 @pytest.fixture(scope="module")
@@ -32,104 +41,241 @@ def pair():
     return small_gpt(11, 3, 1), small_gpt(11, 1, 2)
 
 
-def test_a_rows_numbers_agree(pair):
+@pytest.fixture(scope="module")
+def weights(tmp_path_factory):
+    """A pair of small models that write bytes, with room for the repetitive prompts."""
+    folder = tmp_path_factory.mktemp("pair")
+    BYTES.save(folder / "ranks.tiktoken")
+    for name, layers in (("target.pt", 2), ("draft.pt", 1)):
+        save_model(small_gpt(257, layers, layers, context=1024), folder / name, BYTES)
+    return folder
+
+
+@pytest.fixture
+def held_out(monkeypatch):
+    """A text that is there, instead of the standard library's."""
+    monkeypatch.setattr("nanospec.bench.prompts.read_texts", lambda: ([], [Path(__file__).read_text()]))
+
+
+@pytest.fixture
+def quick(monkeypatch, held_out):
+    """Nothing is measured longer than needed: what a call costs does not matter here."""
+    monkeypatch.setattr(measuring, "settle", lambda *_: None)
+    monkeypatch.setattr(measuring, "step_seconds", lambda model, tokens=1, *_, **__: 1e-3 * tokens)
+
+
+@pytest.fixture
+def rows_of(weights, capsys, tmp_path):
+    """rows_of(subcommand, *options) -> (the rows it wrote, what it printed), of the small pair."""
+    def of(*argv: str) -> tuple[list[dict], str]:
+        pair_of = [] if "large" in argv[:1] else ["--weights", str(weights)]
+        status = bench.main([*argv, *pair_of, "--device", "cpu", "--threads", "1", "--json", str(tmp_path / "a.json")])
+        out, err = capsys.readouterr()
+        assert status == 0 and err == ""
+        return json.loads((tmp_path / "a.json").read_text()), out
+    return of
+
+
+# Numbers, by hand
+
+P, Q = [.5, .5, 0], [.8, .2, 0]         # sum min(P, Q) = .7
+
+
+def a_round(accepted: int, drafted: int, emitted: int, p_target=P, q_draft=Q) -> Round:
+    """A chain of that many draft tokens, of which some were accepted, cut at `emitted` tokens."""
+    rows = torch.tensor([p_target] * (drafted + 1))
+    q_rows = torch.tensor([[0.0] * 3] + [q_draft] * drafted)
+    return Round([0] * (drafted + 1), list(range(-1, drafted)), list(range(1, accepted + 1)), 1,
+                 ([0] * accepted + [1])[:emitted], rows, q_rows, drafted)
+
+
+def test_the_numbers_of_a_method_by_hand():
+    """Two texts in two repeats. 4 tokens were asked for, so the first text's second round is cut from 4 tokens to 2.
+
+    Accepted 1 + 3 + 2 of 3 + 3 + 3 draft tokens, before the cut. Emitted 2 + 2 + 3 in 3 calls.
+    Places judged: 2 + 3 + 3, each with .7. Costs c = .5 and v(4) = 2: a round is 3 * .5 + 2 = 3.5 steps of 1 s.
+    """
+    texts = [[a_round(1, 3, 2), a_round(3, 3, 2)], [a_round(2, 3, 3)]]
+    took = [[[5.0, 7.0], [2.0]], [[9.0, 3.5], [1.5]]]
+    costs = [Costs(.5, {4: 2.0}, 1.0)] * 2
+    row = numbers_of(Method("chain", "token", 3, None), texts, took, costs, plain=.4)
+    assert row["rounds"] == 3 and row["drafted"] == 9 and row["accepted"] == 6 and row["emitted"] == 7
+    assert row["tokens_per_target_call"] == pytest.approx(7 / 3)
+    assert row["tokens_per_s"] == .5 and row["speedup"] == pytest.approx(1.25)          # 7 tokens in 14 s, twice
+    assert row["alpha"] == pytest.approx(.7) and row["steps"] == 3 and row["c"] == .5 and row["v"] == 2
+    assert row["predicted_speedup"] == pytest.approx((1 + .7 + .49 + .343) / 3.5)
+    assert row["overhead"] == pytest.approx((7 / 3.5 + 3.5 / 3.5) / 2)                  # first rounds read the prompts
+    other = numbers_of(Method("lookup", "token", 3, None), texts, took, costs, plain=.4)
+    assert other["predicted_speedup"] == pytest.approx(7 / (3 * 3.5))
+
+
+def test_alpha_of_exactly_zero():
+    """A draft that the target never agrees with: alpha 0, one token a call, and formulas that bear it."""
+    rounds = [a_round(0, 2, 1, [1., 0, 0], [0., 1, 0])]
+    assert alpha_of(rounds) == 0
+    row = numbers_of(Method("chain", "token", 2, None), [rounds], [[[1.0]]], [Costs(.25, {3: 1.5}, 1.0)], plain=1.0)
+    assert row["alpha"] == 0 and row["accepted"] == 0 and row["tokens_per_target_call"] == 1
+    assert row["predicted_speedup"] == 1 / 2 and row["overhead"] == 1
+    assert alpha_of([]) == 0 and alpha_of([a_round(0, 0, 1)]) == 0
+
+
+def test_alpha_is_that_of_judged_places_and_first_children():
+    """Rows 1 and 2 hang from the root, 3 from row 2. Row 2 was accepted, after row 1: the root's first child is row 1,
+    with .7; row 2's is row 3, with .5. Row 3 was rejected, so nothing was judged behind it.
+    """
+    p_target = torch.tensor([P, P, [0, .5, .5], P])
+    q_draft = torch.tensor([[0.0] * 3, Q, [1., 0, 0], [.5, 0, .5]])
+    done = Round([0, 0, 1, 2], [-1, 0, 0, 2], [2], 1, [1, 1], p_target, q_draft, 2)
+    assert alpha_of([done]) == pytest.approx((.7 + .5) / 2)
+    assert alpha_of([replace(done, path=[])]) == pytest.approx(.7)
+    assert alpha_of([replace(done, path=[2, 3])]) == pytest.approx((.7 + .5) / 2)           # row 3 has no child
+    assert alpha_of([replace(done, parents=[-1, 0, -1, -1], path=[1])]) == pytest.approx(.7)    # rows it lacks
+
+
+def test_costs_of_rounds_by_hand():
+    """3 tokens in two rounds of 3 rows and 2 draft steps each."""
+    rounds = [a_round(1, 2, 2), a_round(0, 2, 1)]
+    assert Costs(0, {3: 1}, 1).speedup(rounds) == 3 / 2
+    assert Costs(.25, {3: 1.5}, 1).speedup(rounds) == 3 / 4 and Costs(.25, {3: 1.5}, .1).parts(2) == .2
+
+
+# What is measured
+
+def test_a_rows_numbers_agree_with_its_rounds(pair, quick):
     (row, rounds), = measure(*pair, [[1, 2], [3]], [method_of(*pair, gamma=3)], repeats=2, max_new_tokens=30,
                              temperature=0.9)
-    assert row["rounds"] == len(rounds) and row["drafted"] == 3 * row["rounds"]
-    assert row["accepted"] == sum(one.kept for one in rounds)
-    assert row["tokens_per_target_call"] == pytest.approx(1 + row["accepted"] / row["rounds"])
-    assert row["speedup"] == row["tokens_per_s"] / row["baseline_tokens_per_s"]
-    assert row["alpha"] == alpha_of(rounds) and row["temperature"] == 0.9
-    assert row["overhead"] > 0 and row["c"] > 0 and row["v"] > 0 and row["steps"] == 3
+    assert row["rounds"] == len(rounds) and row["drafted"] == 3 * row["rounds"] and row["emitted"] == 60
+    assert row["accepted"] == sum(len(done.path) for done in rounds) and row["alpha"] == alpha_of(rounds)
+    assert row["speedup"] == row["tokens_per_s"] / row["baseline_tokens_per_s"] and row["temperature"] == 0.9
 
 
-def test_methods_take_turns_and_a_repeat_is_the_same_work(pair):
+def test_methods_take_turns_and_a_repeat_is_the_same_work(pair, quick):
     """Whoever is measured beside it, and however often, a method writes what it writes alone."""
     methods = [method_of(*pair, gamma=2), method_of(*pair, "tree", "traversal", topology=[-1, 0, 0])]
-    once, thrice = (measure(*pair, [[1, 2]], methods, repeats=n, max_new_tokens=20) for n in (1, 3))
-    for method, (row, rounds), (_, again) in zip(methods, once, thrice):
+    once, twice = (measure(*pair, [[1, 2]], methods, repeats=n, max_new_tokens=20) for n in (1, 2))
+    for method, (row, rounds), (_, again) in zip(methods, once, twice):
         alone = tokens_of(method.run([1, 2], max_new_tokens=20))
         assert tokens_of(rounds) == tokens_of(again) == alone
         assert row["gamma"] == method.gamma == 2 and row["drafter"] == method.drafter
     assert once[1][0]["steps"] == 1 and once[1][0]["drafted"] == 2 * once[1][0]["rounds"]
 
 
-def test_alpha_of_a_tree_is_that_of_first_children(pair):
-    """Along a chain drafted as a tree it is what the chain's own rounds say."""
-    target, draft = pair
-    chain = measure(target, draft, [[1, 2]], [method_of(target, draft, "tree", topology=[-1, 0, 1])], repeats=1,
-                    max_new_tokens=30)[0]
-    betas = [sum(min(p, q) for p, q in zip(one.p_target[i].tolist(), one.q_draft[i].tolist()))
-             for one in chain[1] for i in range(min(one.kept + 1, 2))]
-    assert chain[0]["alpha"] == pytest.approx(sum(betas) / len(betas))
+@pytest.mark.parametrize("slow, busy", [(1.0, False), (BUSY * 1.1, True)])
+def test_a_busy_machine_is_told(pair, quick, monkeypatch, slow, busy):
+    """Plain decoding at 10 ms a token, and in the last repeat slower."""
+    repeats = []
+
+    def timed_as_told(steps):
+        items = list(steps)
+        if isinstance(items[0], int):
+            repeats.append(1)
+        return items, [.01 * (slow if len(repeats) == 3 else 1)] * len(items)
+
+    monkeypatch.setattr(measuring, "timed", timed_as_told)
+    (row, _), = measure(*pair, [[1, 2]], [method_of(*pair, gamma=2)], max_new_tokens=5)
+    assert row["busy"] == busy and row["baseline_tokens_per_s"] == pytest.approx(100)
 
 
-def test_costs_of_rounds_by_hand(pair):
-    """tokens / (steps c + v(rows)), summed over rounds: with free drafts and free checking, tokens per call."""
-    rounds = measure(*pair, [[1, 2]], [method_of(*pair, "tree", topology=[-1, 0, 0, 1])], repeats=1,
-                     max_new_tokens=30)[0][1]
-    calls, tokens = len(rounds), sum(one.kept + 1 for one in rounds)
-    assert Costs(0, {4: 1}, 1).speedup(rounds) == pytest.approx(tokens / calls)
-    assert Costs(.25, {4: 1.5}, 1).speedup(rounds) == pytest.approx(tokens / (2 * calls))
-
-
-def test_the_acceptance_vector_counts_which_child_was_kept():
-    """A draft that is the target has its first child kept, always; the best tree is then a chain."""
+def test_the_acceptance_vector_counts_which_child_was_accepted():
+    """A draft that is the target has its first child accepted, always; the best tree is then a chain."""
     target = TableModel(4, 3)
     assert measure_accepted(target, target, [[1, 2]], max_new_tokens=20) == [1, 0, 0, 0]
     accepted = measure_accepted(target, TableModel(4, 4), [[1, 2], [0]], max_new_tokens=30, temperature=1.5)
     assert 0 < accepted[1] < accepted[0] < 1 and sum(accepted) <= 1
 
 
-@pytest.mark.parametrize("drafter, rule", [("chain", "traversal"), ("tree", "block")])
-def test_a_rule_that_cannot_judge_a_drafter_is_refused(pair, drafter, rule):
-    with pytest.raises(RequestError, match="does not judge"):
-        method_of(*pair, drafter, rule)
-
-
 @pytest.mark.parametrize("drafter", DRAFTERS)
 def test_every_drafter_by_name_writes_the_targets_text(pair, drafter):
-    """In float64, at temperature 0, whoever guesses; and with as many guesses a round as it says."""
+    """In float64, at temperature 0, whoever drafts; and with as many draft tokens a round as it says."""
     for ids in [[1, 2], [3, 4, 5, 3, 4, 5, 3]]:
         method = method_of(*pair, drafter, gamma=4)
-        rounds = list(method.run(ids, max_new_tokens=30, temperature=0))
-        assert tokens_of(rounds) == list(generate(pair[0], ids, 30, temperature=0))
-        assert max(len(one.drafted) for one in rounds) <= method.gamma
+        rounds = list(method.run(ids, max_new_tokens=24, temperature=0))
+        assert tokens_of(rounds) == list(generate(pair[0], ids, 24, temperature=0))
+        assert max(len(done.tokens) - 1 for done in rounds) <= method.gamma
 
 
-def test_timed():
-    items, seconds = timed(iter("abc"))
-    assert items == ["a", "b", "c"] and len(seconds) == 3 and all(s >= 0 for s in seconds)
+def test_shapes_are_counted_before_they_are_built():
+    assert topology_of([2, 1]) == [-1, 0, 0, 1, 2] and topology_of(None) is None
+    for branches in ([5000], [9] * 3000, [64, 64]):
+        with pytest.raises(RequestError, match="--shape"):
+            topology_of(branches)
 
 
-def test_the_command(tmp_path):
-    command = [sys.executable, "-m", "nanospec.bench", "--device", "cpu", "--prompts", "2", "--max-new-tokens", "8",
-               "--gammas", "1", "2", "--rules", "token", "block", "--temperatures", "0", "1", "--json",
-               str(tmp_path / "b.json"), "--figure", str(tmp_path / "b.png")]
-    done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True)
-    assert done.returncode == 0, done.stderr
-    rows = json.loads((tmp_path / "b.json").read_text())
+def test_as_many_prompts_as_asked_for_or_none(monkeypatch):
+    monkeypatch.setattr("nanospec.bench.prompts.read_texts", lambda: ([], ["x" * 638]))     # 640 tokens with both ends
+    pair = Pair(None, None, BYTES)
+    for count in (1, 3, 7, 10):
+        assert [len(ids) for ids in held_out_prompts(pair, count)] == [64] * count
+    with pytest.raises(RequestError, match="too few for 11 prompts"):
+        held_out_prompts(pair, 11)
+
+
+# Clocks
+
+def slowly(items, seconds=0.002):
+    for item in items:
+        sleep(seconds)
+        yield item
+
+
+def test_clocks():
+    items, seconds = timed(slowly("abc"))
+    assert items == ["a", "b", "c"] and len(seconds) == 3 and all(s >= .002 for s in seconds)
+    assert [item for item, _ in clocked("ab")] == ["a", "b"]
+    assert median_seconds(lambda: sleep(.002), torch.device("cpu"), repeats=3, warm_up=0) >= .002
+
+
+def test_a_clock_around_a_drafter_changes_nothing_but_knows_its_time(pair):
+    target, draft = pair
+
+    class Slow(ModelDrafter):
+        def propose(self, *request):
+            sleep(.003)
+            return super().propose(*request)
+
+    for drafter in (Slow(draft, 2), MergedDrafter([ClockedDrafter(Slow(draft, 2)), TreeDrafter(draft, [-1, 0, 0])])):
+        drafter, rounds = ClockedDrafter(drafter), []
+        for done, seconds in clocked(speculate(target, drafter, [1, 2], 12, seed=3)):
+            assert .003 <= drafter.seconds <= seconds
+            rounds.append(done)
+        assert (drafter.size, drafter.columns) == (drafter.drafter.size, drafter.drafter.columns)
+        assert tokens_of(rounds) == tokens_of(speculate(target, drafter.drafter, [1, 2], 12, seed=3))
+    assert drafter.drafter.drafters[0].drafter.unread == drafter.drafter.deepest        # set through the clock
+
+
+def test_rounds_under_a_clock_of_every_drafter(pair):
+    """The wrapper stands where the drafter stood, whatever it asks for."""
+    for name, way in DRAFTERS.items():
+        drafter = ClockedDrafter(way.make(Setting(pair[1], 4)))
+        assert len(tokens_of(speculate(pair[0], drafter, [3, 4, 3], 10))) == 10 and drafter.seconds > 0, name
+
+
+# Subcommands
+
+def test_speed_with_all_it_writes(rows_of, quick, tmp_path):
+    rows, out = rows_of("--prompts", "2", "--max-new-tokens", "8", "--gammas", "1", "2", "--rules", "token", "block",
+                        "--temperatures", "0", "1", "--figure", str(tmp_path / "b.png"))
     assert [(row["temperature"], row["gamma"], row["rule"], row["drafter"]) for row in rows] == [
         (t, g, rule, "chain") for t in (0, 1) for g in (1, 2) for rule in ("token", "block")]
-    assert (tmp_path / "b.png").exists() and all(isinstance(row["text"], str) and row["text"] for row in rows)
+    assert (tmp_path / "b.png").read_bytes().startswith(b"\x89PNG") and all(row["text"] for row in rows)
     for row in rows:
-        assert f"{row['speedup']:.2f}" in done.stdout
-        assert row["speedup"] >= 1 or f"{row['speedup']:.2f} lost" in done.stdout
+        assert f"{row['speedup']:.2f}" in out and (row["speedup"] >= 1 or f"{row['speedup']:.2f} lost" in out)
+    assert ("busy" in out) == any(row["busy"] for row in rows)
 
 
-def bench(*options, json_file):
-    done = subprocess.run([sys.executable, "-m", "nanospec.bench", "--device", "cpu", "--dtype", "float32", "--threads",
-                           "1", "--json", str(json_file), *options], cwd=ROOT, capture_output=True, text=True)
-    assert done.returncode == 0, done.stderr
-    return json.loads(json_file.read_text()), done.stdout
+def test_speed_of_several_drafters_on_repetitive_texts(rows_of, quick):
+    rows, out = rows_of("speed", "--repetitive", "--drafters", "lookup", "tree", "lookahead", "--gammas", "4", "6",
+                        "--shape", "2", "1", "--temperatures", "0", "--max-new-tokens", "10")
+    assert [(row["drafter"], row["gamma"]) for row in rows] == [("lookup", 4), ("lookup", 6), ("tree", 4),
+                                                                ("lookahead", 15)]
+    assert "2 repetitive prompts" in out
 
 
-def test_every_method_in_one_table(tmp_path):
-    rows, out = bench("--methods", "--prompts", "1", "--max-new-tokens", "6", "--shape", "2", "1",
-                      "--temperatures", "0", "1", json_file=tmp_path / "rows.json")
+def test_every_method_in_one_table(rows_of, quick):
+    rows, out = rows_of("methods", "--prompts", "1", "--max-new-tokens", "6", "--shape", "2", "1", "--temperatures",
+                        "0", "1")
     assert [(row["drafter"], row["rule"]) for row in rows] == 2 * [(drafter, rule) for drafter, rule, _ in EVERY]
     assert {drafter for drafter, *_ in EVERY} == set(DRAFTERS)
-    assert len({row["text"] for row in rows if row["temperature"] == 0}) == 1
     for one, other in zip(rows, rows[len(EVERY):]):
         name = f"{one['drafter']} {one['gamma']}" + f", {one['rule']}" * (one["rule"] != "token")
         line, = (line for line in out.splitlines() if re.match(rf"{name} +\d", line))
@@ -137,9 +283,15 @@ def test_every_method_in_one_table(tmp_path):
                                      for key in ("tokens_per_target_call", "speedup")]
 
 
-def test_the_table_of_stopping_rules(tmp_path):
-    rows, out = bench("--stopping", "--prompts", "1", "--max-new-tokens", "12", "--temperatures", "0",
-                      json_file=tmp_path / "rows.json")
+def test_methods_at_the_costs_of_a_large_pair(rows_of, quick, monkeypatch, pair):
+    monkeypatch.setattr("nanospec.bench.methods.large_pair", lambda device: pair)
+    monkeypatch.setattr("nanospec.bench.methods.EVERY", EVERY[:2])
+    rows, out = rows_of("methods", "--large", "--prompts", "1", "--max-new-tokens", "6", "--temperatures", "0")
+    assert all(f"{row['speedup_large']:.2f}" in out for row in rows) and "v(9) = 9.00" in out
+
+
+def test_the_table_of_stopping_rules(rows_of, quick):
+    rows, out = rows_of("stopping", "--prompts", "1", "--max-new-tokens", "8", "--temperatures", "0")
     assert [row["prompt"] for row in rows] == ["1", "assertions", "dispatch", "all"]
     for row in rows:
         fixed = [row["pace"][f"chain {gamma}"] for gamma in range(1, 9)]
@@ -147,43 +299,26 @@ def test_the_table_of_stopping_rules(tmp_path):
         assert f"{row['pace']['goodput 8'] / max(fixed) - 1:+.1%}" in out
 
 
-def test_the_repetitive_texts(tmp_path):
-    rows, out = bench("--repetitive", "--drafters", "lookup", "suffix", "--gammas", "4", "--temperatures", "0",
-                      "--max-new-tokens", "40", json_file=tmp_path / "rows.json")
-    assert "2 repetitive prompts" in out and all(row["tokens_per_target_call"] > 2 for row in rows)
+def test_growth_and_roofline_print_what_they_measured(rows_of, quick, monkeypatch):
+    monkeypatch.setattr("nanospec.bench.roofline.median_seconds", lambda *_: 1e-3)
+    rows, out = rows_of("growth")
+    assert [(row["rows"], row["context"]) for row in rows][-1] == (64, 256) and "4,096" in out and "9.00" in out
+    (found,), out = rows_of("roofline")
+    took, floors = found["seconds"], found["floor_seconds"]
+    assert took["round"] == pytest.approx(4 * took["draft step"] + took["verification"]) and "times the floor" in out
+    assert floors["target step"] == found["bytes"] / found["bandwidth"]
 
 
-@pytest.mark.parametrize("options, words", [(["--gammas", "0"], "gamma"), (["--weights", "nowhere"], "nowhere"),
-                                            (["--max-new-tokens", "9999"], "context"),
-                                            (["--prompts", "0"], "--prompts"), (["--threads", "-1"], "--threads"),
-                                            (["--drafters", "tree", "--rules", "block", "--shape", "2"], "block"),
-                                            (["--drafters", "tree", "--figure", "f.png"], "--figure"),
-                                            (["--shape", "0"], "--shape")])
-def test_bad_requests_are_one_clear_line(options, words):
-    done = subprocess.run([sys.executable, "-m", "nanospec.bench", "--device", "cpu", *options], cwd=ROOT,
-                          capture_output=True, text=True)
-    assert done.returncode == 2 and words in done.stderr and "Traceback" not in done.stderr
+def test_large_prints_the_gain_at_every_alpha(rows_of, monkeypatch, tmp_path):
+    config = Config(11, 32, layers=1, channels=8, heads=2, kv_heads=1, hidden=8)
+    monkeypatch.setattr("nanospec.bench.large.large_pair", lambda device: (GPT(config), GPT(config)))
+    monkeypatch.setattr("nanospec.bench.roofline.median_seconds", lambda *_: 1e-3)
+    rows, out = rows_of("large", "--gammas", "1", "--figure", str(tmp_path / "a.png"))
+    assert [row["alpha"] for row in rows[1:6]] == [.5, .6, .7, .8, .9] and "alpha 0.9" in out
+    assert all(f"{row['speedup']:.2f}" in out for row in rows[1:]) and (tmp_path / "a.png").exists()
 
 
-def test_growth_and_roofline_print_what_they_measured(tmp_path):
-    """On a pair so small that only their arithmetic is at stake."""
-    tokenizer = Tokenizer({bytes([b]): b for b in range(256)})
-    config = Config(257, 64, layers=1, channels=8, heads=2, kv_heads=1, hidden=8)
-    for name in ("target.pt", "draft.pt"):
-        save_model(GPT(config), tmp_path / name, tokenizer)
-    tokenizer.save(tmp_path / "ranks.tiktoken")
-    for option, words in (("--growth", ["4,096", "64", "round / plain"]), ("--roofline", ["times the floor", "GB/s"])):
-        command = [sys.executable, "-m", "nanospec.bench", "--device", "cpu", "--weights", str(tmp_path), "--dtype",
-                   "float32", "--prompts", "1", option, "--json", str(tmp_path / "rows.json")]
-        done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True)
-        assert done.returncode == 0 and all(word in done.stdout for word in words), done.stderr
-        rows = json.loads((tmp_path / "rows.json").read_text())
-    took, floors = rows[0]["seconds"], rows[0]["floor_seconds"]
-    assert took["round"] == pytest.approx(4 * took["draft step"] + took["verification"])
-    assert floors["target step"] == rows[0]["bytes"] / rows[0]["bandwidth"]
-
-
-def test_simulated_acceptance_keeps_what_it_says(tmp_path):
+def test_simulated_acceptance_accepts_what_it_says(tmp_path):
     """Tokens per round against Eq. 1, over enough rows that chance has no say; and the gain is theirs over the cost."""
     config = Config(11, 32, layers=1, channels=8, heads=2, kv_heads=1, hidden=8)
     found = simulated(GPT(config), GPT(config), alphas=(0.0, 0.6, 1.0), gammas=(1, 3), rows=(1000,), context=8,
@@ -203,3 +338,87 @@ def test_the_bytes_of_a_token():
     one_layer = 8 * 16 + 8 * 8 + 3 * 8 * 8 + 2 * 8
     assert weight_bytes(GPT(config).bfloat16()) == 2 * (one_layer + 8 + 11 * 8)
     assert weight_bytes(GPT(replace(config, tied=False))) == 4 * (one_layer + 8 + 11 * 8)
+
+
+def test_the_command_as_a_user_starts_it(weights):
+    command = [sys.executable, "-m", "nanospec.bench", "--weights", str(weights), "--device", "cpu", "--prompts", "1",
+               "--max-new-tokens", "4", "--gammas", "1", "--temperatures", "0", "--threads", "1", "--dtype", "float32"]
+    done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True)
+    assert done.returncode == 0 and done.stderr == "" and "speed-up" in done.stdout
+    assert "1 held-out prompt," in done.stdout
+
+
+# What is refused. Nothing is loaded for the first list, and nothing measured for the second.
+
+BEFORE_LOADING = [
+    (["speed", "--gammas", "0"], "--gammas"), (["--gammas", "2", "x"], "--gammas"), (["--gammas", "5000"], "--gammas"),
+    (["--prompts", "0"], "--prompts"), (["--prompts", "-1"], "--prompts"), (["--threads", "0"], "--threads"),
+    (["--threads", "999999"], "--threads"), (["--max-new-tokens", "0"], "--max-new-tokens"),
+    (["methods", "--temperatures", "nan"], "--temperatures"), (["--temperatures", "0", "inf"], "--temperatures"),
+    (["--temperatures=-inf"], "--temperatures"), (["stopping", "--temperatures", "-1"], "--temperatures"),
+    (["--temperatures"], "--temperatures"), (["--seed", str(2 ** 64)], "--seed"),
+    (["growth", "--device", "meta"], "meta"), (["--device", "cuda:99"], "cuda:99"),
+    (["roofline", "--device", "nonsense"], "nonsense"), (["--drafters", "chain", "nobody"], "nobody"),
+    (["--rules", "nothing"], "nothing"), (["--dtype", "int8"], "int8"), (["--weights", "nowhere"], "nowhere"),
+    (["growth", "--weights", "README.md"], "README.md"), (["--json", "nowhere/a"], "nowhere/a"),
+    (["--json", "tests"], "--json"), (["--figure", "a.svg"], ".png"), (["--figure", "nowhere/a.png"], "nowhere/a.png"),
+    (["large", "--figure", "a.jpg"], ".png"), (["large", "--gammas", "1000"], "--gammas"),
+    (["large", "--graphs"], "--graphs"), (["--graphs"], "--graphs"),
+    (["--drafters", "tree", "--figure", "a.png"], "--figure"), (["--shape", "2"], "--shape"),
+    (["--drafters", "tree", "--shape", "0"], "--shape"), (["--drafters", "tree", "--shape", "99", "99"], "--shape"),
+    (["methods", "--shape", *["9"] * 3000], "--shape"), (["against"], "--pair"),
+    (["against", "--pair", "nowhere"], "--pair"), (["against", "--pair", "tests"], "tests/target"),
+    (["against", "--pair", "tests", "--gamma", "0"], "--gamma"), (["nonsense"], "nonsense"),
+    (["--nonsense"], "--nonsense"), (["speed", "speed"], "speed"), (["--methods"], "--methods"),
+    (["a\x1b[2J\x9b\n"], "\\x1b[2J"), (["speed", "a\x1b[2J\x9b\n\udcff"], "a␛[2J"), ([""], "''")]
+BEFORE_MEASURING = [
+    (["--max-new-tokens", "9999"], "context"), (["--gammas", "1024"], "context"),
+    (["--prompts", "999999999"], "prompts"), (["--drafters", "merged", "--gammas", "1023"], "context"),
+    (["methods", "--max-new-tokens", "961"], "context"), (["stopping", "--max-new-tokens", "961"], "context"),
+    (["--drafters", "tree", "--shape", "32", "32"], "context"),
+    (["--repetitive", "--max-new-tokens", "900"], "context"), (["growth", "--weights", "tests"], "tests")]
+
+
+def refused(argv, words, capsys) -> None:
+    status = bench.main(argv)
+    out, err = capsys.readouterr()
+    assert status == 2 and out == "" and err.count("\n") == 1 and words in err and len(err) < 400, (status, out, err)
+    assert "Traceback" not in err and not re.search("[\0-\x08\x0b-\x1f\x7f-\x9f\ud800-\udfff]", err)
+
+
+@pytest.mark.parametrize("argv, words", BEFORE_LOADING)
+def test_a_bad_request_is_one_line_before_anything_is_loaded(argv, words, capsys, monkeypatch):
+    for name in ("speed", "methods", "stopping", "growth", "roofline"):
+        monkeypatch.setattr(f"nanospec.bench.{name}.load_pair", None)
+    monkeypatch.setattr("nanospec.bench.large.large_pair", None)
+    refused(argv, words, capsys)
+
+
+@pytest.mark.parametrize("argv, words", BEFORE_MEASURING)
+def test_what_this_pair_cannot_do_is_one_line_before_anything_is_measured(argv, words, weights, capsys, monkeypatch,
+                                                                          held_out):
+    monkeypatch.setattr(measuring, "settle", None)
+    monkeypatch.setattr(measuring, "step_seconds", None)
+    options = 0 if argv[0].startswith("-") else 1                       # where they begin
+    refused([*argv[:options], "--weights", str(weights), *argv[options:]], words, capsys)
+
+
+def test_transformers_that_are_not_there(tmp_path, capsys, monkeypatch):
+    monkeypatch.setattr("nanospec.bench.against.find_spec", lambda name: None)
+    refused(["against", "--pair", str(tmp_path)], "pip install -e '.[bench]'", capsys)
+
+
+def test_an_interrupt_is_no_traceback(weights, capsys, monkeypatch, held_out):
+    def interrupted(*_, **__):
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr("nanospec.bench.speed.measure", interrupted)
+    monkeypatch.setattr(measuring, "settle", lambda *_: None)
+    assert bench.main(["--weights", str(weights), "--prompts", "1"]) == 130 and capsys.readouterr().err == ""
+
+
+@pytest.mark.parametrize("argv", [[], *[[module.__name__.split(".")[-1]] for module in bench.SUBCOMMANDS]])
+def test_help(argv, capsys):
+    with pytest.raises(SystemExit) as left:
+        bench.main([*argv, "--help"])
+    assert left.value.code == 0 and "usage" in capsys.readouterr().out

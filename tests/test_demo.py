@@ -1,137 +1,231 @@
-"""demo.py as a user runs it, on the pair that ships."""
+"""demo.py as a user runs it: what it writes, what it refuses, and its picture."""
 
 import json
+import os
 import re
 import subprocess
 import sys
+import xml.etree.ElementTree as ElementTree
+from io import StringIO
 from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
 import torch
+from rich.console import Console, Group
 
-from demo import PROMPT
-from nanospec.files.checkpoint import load_pair, save_model
-from nanospec.model import GPT, Config
-from nanospec.rules.block import verify_block
+import demo
+from nanospec.bench import measure
+from nanospec.files.checkpoint import save_model
+from nanospec.files.tokenizer import Tokenizer
+from nanospec.methods import DRAFTERS, RULES
+from nanospec.proof.tables import small_gpt
+from nanospec.show.terminal import View, legend
 from nanospec.speculate import ModelDrafter, speculate, tokens_of
 
 ROOT = Path(__file__).parent.parent
-KEYS = {"device", "dtype", "drafter", "rule", "steps", "gamma", "temperature", "baseline_tokens_per_s",
-        "tokens_per_s", "speedup", "predicted_speedup", "alpha", "c", "v", "tokens_per_target_call", "rounds",
-        "accepted", "drafted", "text"}
-
-
-def demo(*options, **more):
-    return subprocess.run([sys.executable, "demo.py", "--device", "cpu", *options], cwd=ROOT, capture_output=True,
-                          text=True, stdin=subprocess.DEVNULL, **more)
+PROMPT = "abcabcab"
+KEYS = {"device", "dtype", "drafter", "rule", "steps", "gamma", "temperature", "baseline_tokens_per_s", "tokens_per_s",
+        "speedup", "predicted_speedup", "alpha", "c", "v", "tokens_per_target_call", "rounds", "accepted", "drafted",
+        "emitted", "overhead", "busy", "text"}
 
 
 @pytest.fixture(scope="module")
-def written(tmp_path_factory):
-    """One run with everything it can write."""
-    folder = tmp_path_factory.mktemp("demo")
-    done = demo("--max-new-tokens", "48", "--gamma", "3", "--dtype", "float64", "--save", str(folder / "demo.svg"),
-                "--json", str(folder / "demo.json"))
-    assert done.returncode == 0, done.stderr
-    return done.stdout, json.loads((folder / "demo.json").read_text()), (folder / "demo.svg").read_text()
+def weights(tmp_path_factory):
+    """A pair of small models that write bytes."""
+    folder, tokenizer = tmp_path_factory.mktemp("pair"), Tokenizer({bytes([b]): b for b in range(256)})
+    tokenizer.save(folder / "ranks.tiktoken")
+    for name, layers in (("target.pt", 2), ("draft.pt", 1)):
+        save_model(small_gpt(257, layers, layers, context=128), folder / name, tokenizer)
+    return folder
 
 
-def test_the_json_has_its_keys_and_they_agree(written):
-    _, row, _ = written
+@pytest.fixture
+def run(weights, capsys):
+    """run(*options) -> (exit status, what was printed, errors), of the small pair."""
+    def of(*options: str) -> tuple[int, str, str]:
+        status = demo.main(["--weights", str(weights), "--prompt", PROMPT, "--device", "cpu", "--dtype", "float64",
+                            "--max-new-tokens", "24", *options])
+        return status, *capsys.readouterr()
+    return of
+
+
+def test_what_it_writes(run, tmp_path, weights):
+    status, out, err = run("--gamma", "3", "--save", str(tmp_path / "a.svg"), "--json", str(tmp_path / "a.json"),
+                           "--figure", str(tmp_path / "a.png"))
+    assert status == 0 and err == ""
+    row, svg = json.loads((tmp_path / "a.json").read_text()), (tmp_path / "a.svg").read_text()
     assert set(row) == KEYS
     assert row["device"] == "cpu" and row["dtype"] == "float64" and row["gamma"] == 3 and row["temperature"] == 0.8
     assert row["drafted"] == 3 * row["rounds"] and 0 < row["accepted"] <= row["drafted"]
-    assert row["tokens_per_target_call"] == pytest.approx(1 + row["accepted"] / row["rounds"])
     assert row["speedup"] == pytest.approx(row["tokens_per_s"] / row["baseline_tokens_per_s"])
-    assert 0 < row["alpha"] < 1 and 0 < row["c"] < 1
-
-
-def test_the_text_is_the_one_that_was_speculated(written):
-    """Same seed, same precision: what the demo wrote is what `speculate` writes."""
-    pair = load_pair(dtype=torch.float64)
-    ids = [pair.tokenizer.end_of_text] + pair.tokenizer.encode(PROMPT)
-    rounds = speculate(pair.target, ModelDrafter(pair.draft), ids, 3, 48, temperature=0.8,
-                       stop={pair.tokenizer.end_of_text})
-    assert pair.tokenizer.decode(tokens_of(rounds)) == written[1]["text"]
-
-
-def test_the_table_and_the_picture(written):
-    out, row, svg = written
-    for word in ("alpha", "tokens per target call", "speed-up", "predicted", f"{row['speedup']:.2f}"):
+    assert 0 < row["alpha"] < 1 and row["c"] > 0
+    for word in ("alpha", "tokens per target call", "speed-up", "predicted", f"{row['speedup']:.2f}", "chain 3"):
         assert word in out
     assert ("wins" in out) == (row["speedup"] > 1) and ("loses" in out) == (row["speedup"] <= 1)
-    assert svg.startswith("<svg") and "line-through" in svg and "speculative" in svg
+    assert "The two texts differ because each was drawn with coins of its own." in " ".join(out.split())
+    assert ElementTree.fromstring(svg) is not None and "line-through" in svg and "speculative" in svg
+    assert (tmp_path / "a.png").read_bytes().startswith(b"\x89PNG")
+    target, draft, tokenizer = demo.load_pair(weights, dtype=torch.float64)
+    rounds = speculate(target, ModelDrafter(draft, 3), [256, *PROMPT.encode()], 24, temperature=0.8, stop={256})
+    tokens = tokens_of(rounds)
+    assert tokenizer.decode(tokens) == row["text"] and len(tokens) == row["emitted"]
+    assert row["tokens_per_target_call"] == pytest.approx(row["emitted"] / row["rounds"])
 
 
-def test_temperature_zero_says_whether_the_texts_agree():
-    done = demo("--temperature", "0", "--dtype", "float64", "--max-new-tokens", "40", "--gamma", "4")
-    assert done.returncode == 0 and "token for token" in done.stdout.replace("\n", " ")
+def test_temperature_zero_says_whether_the_texts_agree(run):
+    status, out, _ = run("--temperature", "0", "--gamma", "4")
+    assert status == 0 and "token for token" in " ".join(out.split())
 
 
-def test_the_steps_show_every_coin():
-    done = demo("--step", "--max-new-tokens", "30", "--gamma", "3", "--dtype", "float64")
-    assert done.returncode == 0, done.stderr
-    coins = re.findall(r"u = (\d\.\d\d) ([<≥]) (\d\.\d\d)", done.stdout)
-    assert len(coins) > 10
-    assert all((float(u) <= float(prob)) if sign == "<" else (float(u) >= float(prob)) for u, sign, prob in coins)
-    assert "residual" in done.stdout and "bonus" in done.stdout
+def test_temperature_zero_says_how_close_the_call_was():
+    """Logits 1 and 1 - 2^-8, in bfloat16: one step of its numbers there."""
+    def target(ids):
+        return torch.tensor([[[1.0, 1 - 2.0 ** -8]]])
+
+    target.dtype = torch.bfloat16
+    asked = SimpleNamespace(sampling={"temperature": 0}, ids=[0], device="cpu", target=target,
+                            decode=lambda ids: "ab"[ids[0]])
+    text = demo.Demo.difference(asked, [0], [1]).plain
+    assert "part at new token 0, 'a' alone and 'b' speculating" in text and "rounding decides" in text
+    assert "0.0039 apart in logits, where bfloat16 has steps of 0.0078" in text
 
 
-def test_the_default_length_fits_a_small_context(tmp_path):
-    tokenizer = load_pair().tokenizer
-    config = Config(1024, 64, layers=1, channels=8, heads=2, kv_heads=1, hidden=8)
-    for name in ("target.pt", "draft.pt"):
-        save_model(GPT(config), tmp_path / name, tokenizer)
-    tokenizer.save(tmp_path / "ranks.tiktoken")
-    done = demo("--weights", str(tmp_path), "--dtype", "float32", "--gamma", "2", "--json", str(tmp_path / "row.json"))
-    assert done.returncode == 0, done.stderr
-    assert json.loads((tmp_path / "row.json").read_text())["rounds"] >= 6
+@pytest.mark.parametrize("drafter", DRAFTERS)
+def test_the_steps_of_every_drafter(run, drafter):
+    shape = ["--shape", "2", "1"] if DRAFTERS[drafter].size == "shape" else []
+    status, out, _ = run("--step", "--drafter", drafter, *shape)
+    assert status == 0 and out.startswith("round 1\n")
+    coins = re.findall(r"u = (\d\.\d\d) ([<≥]) (\d\.\d\d)  (\w+)", out)
+    assert all((float(u) <= float(prob)) if sign == "<" else (float(u) >= float(prob)) for u, sign, prob, _ in coins)
+    assert {(sign, word) for _, sign, _, word in coins} <= {("<", "accepted"), ("≥", "rejected")}
+    assert coins or drafter == "entropy"                            # of 257 bytes that are alike it draws none
+    assert out.count("bonus, drawn") + out.count("replacement, drawn") == len(re.findall("^round", out, re.M))
 
 
-def test_block_verification_by_name(tmp_path):
-    done = demo("--max-new-tokens", "24", "--gamma", "4", "--dtype", "float64", "--rule", "block", "--json",
-                str(tmp_path / "row.json"))
-    assert done.returncode == 0, done.stderr
-    pair = load_pair(dtype=torch.float64)
-    ids = [pair.tokenizer.end_of_text] + pair.tokenizer.encode(PROMPT)
-    rounds = speculate(pair.target, ModelDrafter(pair.draft), ids, 4, 24, temperature=0.8, rule=verify_block,
-                       stop={pair.tokenizer.end_of_text})
-    assert pair.tokenizer.decode(tokens_of(rounds)) == json.loads((tmp_path / "row.json").read_text())["text"]
+@pytest.mark.parametrize("rule", RULES)
+def test_every_rule_by_its_name(run, tmp_path, rule):
+    status, out, _ = run("--rule", rule, "--drafter", "tree", "--shape", "2", "1", "--json", str(tmp_path / "a.json"))
+    row = json.loads((tmp_path / "a.json").read_text())
+    assert status == 0 and row["rule"] == rule and row["gamma"] == 4 and "tree 4" in out
 
 
-def test_a_tree_by_name_and_every_coin_of_it(tmp_path):
-    done = demo("--drafter", "tree", "--shape", "2", "1", "--max-new-tokens", "20", "--dtype", "float64",
-                "--temperature", "1.2", "--step")
-    assert done.returncode == 0, done.stderr
-    assert "├──" in done.stdout and "never judged" in done.stdout
-    coins = re.findall(r"u = (\d\.\d\d) ([<≥]) (\d\.\d\d)  (\w+)", done.stdout)
-    assert coins and {(sign, word) for _, sign, _, word in coins} == {("<", "keep"), ("≥", "refuse")}
-    assert done.stdout.count("bonus, drawn") + done.stdout.count("drawn from what is left") == len(
-        re.findall("^round", done.stdout, re.M))
+@pytest.mark.parametrize("options", [["--max-new-tokens", "1", "--gamma", "2"], ["--drafter", "goodput"],
+                                     ["--drafter", "lookup", "--gamma", "100"], ["--temperature", "1e-30"]])
+def test_the_edges_of_what_can_be_asked(run, options):
+    assert run(*options)[0] == 0
 
 
-def test_a_single_token():
-    done = demo("--max-new-tokens", "1", "--gamma", "2", "--dtype", "float32")
-    assert done.returncode == 0, done.stderr
+def test_the_default_length_fits_a_small_context(weights, capsys):
+    long = "x = 1\n" * 20                                           # 121 tokens with end of text, of 128
+    assert demo.main(["--weights", str(weights), "--dtype", "float64", "--device", "cpu", "--prompt", long]) == 0
 
 
-def test_the_figure(tmp_path):
-    done = demo("--max-new-tokens", "8", "--dtype", "float32", "--gamma", "2", "--figure", str(tmp_path / "f.png"))
-    assert done.returncode == 0, done.stderr
-    assert (tmp_path / "f.png").read_bytes().startswith(b"\x89PNG")
+def test_the_shipped_pair_through_a_pipe(tmp_path):
+    """As a user starts it, with a reader who goes away, no keyboard, and a narrow window without colour."""
+    options = f"--device cpu --dtype float32 --max-new-tokens 8 --gamma 3 --json {tmp_path}/a.json"
+    command = f"{sys.executable} demo.py {options} | tee /dev/stderr | head -1"
+    environment = os.environ | {"NO_COLOR": "1", "FORCE_COLOR": "1", "COLUMNS": "30", "TERM": "dumb"}
+    done = subprocess.run(command, shell=True, cwd=ROOT, env=environment, capture_output=True, text=True,
+                          stdin=subprocess.DEVNULL)
+    assert "Traceback" not in done.stderr and not re.search(r"\x1b\[[0-9;]*3[0-7]", done.stderr)
+    assert "class Stack" in done.stderr and json.loads((tmp_path / "a.json").read_text())["gamma"] == 3
 
 
-@pytest.mark.parametrize("options, words", [
-    (["--max-new-tokens", "9999"], "context"), (["--max-new-tokens", "0"], "at least 1"), (["--gamma", "0"], "gamma"),
-    (["--temperature", "-1"], "temperature"), (["--weights", "nowhere"], "nowhere"), (["--top-p", "2"], "top_p"),
-    (["--temperature", "nan"], "temperature"), (["--device", "cuda:99"], "cuda:99"),
-    (["--prompt", "x = 1\n" * 2000], "context"), (["--step", "--rule", "block"], "--rule token"),
-    (["--drafter", "goodput", "--gamma", "0"], "gamma"), (["--drafter", "lookup", "--gamma", "-1"], "gamma"),
-    (["--drafter", "tree", "--gamma", "3"], "--shape"), (["--shape", "2"], "--shape"),
-    (["--drafter", "tree", "--shape", "0"], "--shape"), (["--drafter", "tree", "--rule", "block"], "block"),
-    (["--drafter", "tree", "--figure", "a.png"], "--figure"),
-    (["--max-new-tokens", "8", "--gamma", "2", "--json", "nowhere/a.json"], "nowhere/a.json")])
-def test_bad_requests_are_one_clear_line(options, words):
-    done = demo(*options, "--dtype", "float32")
-    assert done.returncode == 2 and words in done.stderr and "Traceback" not in done.stderr
-    assert words in done.stderr.strip().splitlines()[-1]
+# What is refused. Nothing is loaded for the first list, and nothing measured for the second.
+
+BEFORE_LOADING = [
+    (["--max-new-tokens", "0"], "--max-new-tokens"), (["--max-new-tokens", "x"], "--max-new-tokens"),
+    (["--max-new-tokens", "9" * 5000], "--max-new-tokens"), (["--gamma", "0"], "--gamma"),
+    (["--gamma", "-1"], "--gamma"), (["--gamma", "5000"], "--gamma"), (["--temperature", "-1"], "--temperature"),
+    (["--temperature=-inf"], "--temperature"), (["--temperature", "nan"], "--temperature"),
+    (["--temperature", "inf"], "--temperature"), (["--temperature", ""], "--temperature"),
+    (["--top-p", "2"], "--top-p"), (["--top-p", "nan"], "--top-p"), (["--top-p", "0"], "--top-p"),
+    (["--top-k", "0"], "--top-k"), (["--top-k", "1.5"], "--top-k"), (["--seed", str(2 ** 64)], "--seed"),
+    (["--seed", "one"], "--seed"), (["--drafter", "nobody"], "nobody"), (["--rule", "nothing"], "nothing"),
+    (["--dtype", "int8"], "int8"), (["--device", "meta"], "meta"), (["--device", "cuda:99"], "cuda:99"),
+    (["--device", "nonsense"], "nonsense"), (["--device", ""], "--device"), (["--device", "xla"], "xla"),
+    (["--device", "hpu"], "hpu"), (["--device", "cpu:-1"], "cpu:-1"), (["--weights", "nowhere"], "nowhere"),
+    (["--weights", "demo.py"], "demo.py"), (["--prompt", "\udcff\udcfe"], "--prompt"), (["--shape", "2"], "--shape"),
+    (["--drafter", "tree", "--shape", "0"], "--shape"), (["--drafter", "tree", "--shape", "5000"], "--shape"),
+    (["--drafter", "tree", "--shape", *["9"] * 3000], "--shape"), (["--drafter", "tree", "--gamma", "3"], "--shape"),
+    (["--drafter", "lookahead", "--gamma", "3"], "neither"), (["--drafter", "tree", "--figure", "a.png"], "--figure"),
+    (["--step", "--rule", "block"], "--rule token"), (["--step", "--json", "a"], "--step"),
+    (["--step", "--save", "a.svg"], "--step"), (["--step", "--figure", "a.png"], "--step"),
+    (["--save", "a.png"], ".svg"), (["--figure", "a.svg"], ".png"), (["--save", "svg"], ".svg"),
+    (["--json", "nowhere/a.json"], "nowhere/a.json"), (["--json", "tests"], "--json"), (["--json", ""], "--json"),
+    (["--json", "demo.py/a"], "--json"), (["--json", "/proc/version/a"], "--json"),
+    (["--save", "nowhere/a.svg"], "nowhere/a.svg"), (["--figure", "nowhere/a.png"], "nowhere/a.png"),
+    (["--json", "x" * 5000], "--json"), (["--nonsense"], "--nonsense"), (["a\x1b[2Jb\x9b\n"], "a␛[2Jb"),
+    (["--gamma"], "--gamma")]
+BEFORE_MEASURING = [
+    (["--max-new-tokens", "9999"], "context"), (["--prompt", "x = 1\n" * 200], "context"),
+    (["--gamma", "200"], "context"), (["--drafter", "merged", "--gamma", "125"], "context"),
+    (["--drafter", "tree", "--shape", "20", "20"], "context"), (["--weights", "tests"], "tests"),
+    (["--max-new-tokens", "999999999"], "context")]
+
+
+def refused(status: int, out: str, err: str, words: str) -> None:
+    assert status == 2 and out == "" and err.count("\n") == 1 and words in err and len(err) < 400, (status, out, err)
+    assert "Traceback" not in err and not re.search("[\0-\x08\x0b-\x1f\x7f-\x9f\ud800-\udfff]", err)
+
+
+@pytest.mark.parametrize("options, words", BEFORE_LOADING)
+def test_a_bad_request_is_one_line_before_anything_is_loaded(run, monkeypatch, options, words):
+    monkeypatch.setattr(demo, "load_pair", None)
+    refused(*run(*options), words)
+
+
+@pytest.mark.parametrize("options, words", BEFORE_MEASURING)
+def test_a_request_that_this_pair_cannot_answer_is_one_line_before_anything_is_measured(run, monkeypatch, options,
+                                                                                        words):
+    monkeypatch.setattr(measure, "settle", None)
+    monkeypatch.setattr(measure, "step_seconds", None)
+    refused(*run(*options), words)
+
+
+def test_a_folder_that_cannot_be_written_to(run, tmp_path, monkeypatch):
+    """A superuser may write anywhere, so the system's answer is made up here."""
+    monkeypatch.setattr(os, "access", lambda path, mode: False)
+    refused(*run("--json", str(tmp_path / "a.json")), "--json")
+
+
+def test_an_interrupt_is_no_traceback(run, monkeypatch):
+    def interrupted(*_, **__):
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(demo, "measure", interrupted)
+    status, _, err = run("--gamma", "2")
+    assert status == 130 and err == ""
+
+
+# The picture
+
+def lines_of(svg: str) -> list[str]:
+    """The text of a picture that rich drew, line by line."""
+    lines: dict[float, list[tuple[float, str]]] = {}
+    for text in ElementTree.fromstring(svg).iter("{http://www.w3.org/2000/svg}text"):
+        lines.setdefault(float(text.get("y")), []).append((float(text.get("x")), text.text or ""))
+    return [" ".join(part for _, part in sorted(lines[y])).replace("\xa0", " ") for y in sorted(lines)]
+
+
+def words_of(lines: list[str]) -> set[str]:
+    return set(re.findall(r"[^\W\d]{2,}", " ".join(lines)))
+
+
+def test_the_readmes_picture_says_what_the_program_says():
+    """All words but those of the two texts, and of the machine that it was made on."""
+    lines = lines_of((ROOT / "pictures" / "demo.svg").read_text())
+    below = next(i for i, line in enumerate(lines) if "replacement" in line and "bonus" in line)
+    row = dict.fromkeys(KEYS - {"text", "drafter"}, 2.0) | {"drafter": "chain", "gamma": 3, "busy": False}
+    row["speedup"] = 2.0 if "wins" in " ".join(lines) else 0.5
+    view = View("", lambda ids: "")
+    for _ in range(9):
+        view.take_token(1, 0.1)
+    console = Console(file=StringIO(), width=demo.PICTURE_WIDTH)
+    last = demo.Demo.difference(SimpleNamespace(sampling={"temperature": 0.8}), [1], [2])
+    console.print(Group(view.panels(console), legend(), view.lanes(console), demo.describe(row, "chain 3", ""), last))
+    said = words_of(console.file.getvalue().splitlines()) - {"waiting"}
+    machine = words_of(["cpu cuda float32 bfloat16 float64 packed draft in threads thread"])
+    assert said - words_of(lines) == set()
+    assert words_of(lines[below:]) - said - machine == set()

@@ -1,4 +1,4 @@
-"""Draft lengths decided on the way against every fixed length, prompt by prompt, on the same texts with the same luck."""
+"""Draft lengths decided on the way against every fixed one, prompt by prompt, on the same texts with the same luck."""
 
 from collections import Counter
 from collections.abc import Sequence

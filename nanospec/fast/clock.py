@@ -28,7 +28,7 @@ def wait_for(device: torch.device) -> None:
 
 
 def clocked(steps: Iterable[T]) -> Iterator[tuple[T, float]]:
-    """Each item with the seconds that it took. The first item's include whatever comes before it: reading the prompt."""
+    """Each item with the seconds that it took. The first item's include what comes before it: reading the prompt."""
     began = perf_counter()
     for item in steps:
         yield item, perf_counter() - began

@@ -28,12 +28,12 @@ class WatchedDice(Dice):
     def flip(self, prob):
         column = self.column
         stands = super().flip(prob)
-        self.coins += zip(self.u[0, column:column + prob.shape[1]].tolist(), prob[0].tolist())
+        self.coins += zip(self.u[0, column:column + prob.shape[1]].tolist(), prob[0].clamp(max=1).tolist())
         return stands
 
 
 def judged(done: Round) -> dict[int, Tensor]:
-    """Of every row that was judged, what it was judged by: p_target (V,) behind its parent, less its elder siblings'."""
+    """Of every row that was judged, what it was judged by (V,): what its elder siblings left of p_target."""
     accepted, left, out = 0, done.p_target[0], {}
     for row, parent in enumerate(done.parents):
         if row and parent == accepted:
@@ -66,10 +66,10 @@ def tree_text(done: Round, coins: Sequence[Coin], decode: Decode) -> Branches:
         if parent < 0:                                      # the root, or a row that this text lacks
             continue
         depth[row] = depth[parent] + 1
-        name = name_of(token, decode).ljust(24 - 4 * depth[row])        # so that the columns stay columns
+        name = name_of(token, decode).ljust(22 - 4 * depth[row])        # so that the columns stay columns
         branches[row] = branches[parent].add(row_text(name, done, row, by, coins))
     last = [0, *done.path][-1]
-    branches[last].add(last_text(name_of(done.token, decode).ljust(20 - 4 * depth[last]), done))
+    branches[last].add(last_text(name_of(done.token, decode).ljust(18 - 4 * depth[last]), done))
     return branches[0]
 
 
@@ -78,7 +78,7 @@ def row_text(name: str, done: Round, row: int, by: dict[int, Tensor], coins: Seq
         return Text(f"{name} never judged", "dim")
     token, accepted, (u, prob) = done.tokens[row], row in done.path, coins[row - 1]
     return Text.assemble((name, ACCEPTED if accepted else REJECTED),
-                         f" p_target {by[row][token]:.3f}  q_draft {done.q_draft[row, token]:.3f}   "
+                         f" p_target {by[row][token]:.3f}  q_draft {done.q_draft[row, token]:.3f}  "
                          f"u = {u:.2f} {'<' if accepted else '≥'} {prob:.2f}  {'accepted' if accepted else 'rejected'}")
 
 

@@ -25,7 +25,7 @@ Decode = Callable[[list[int]], str]
 # writing, or are forbidden in XML: the controls but newline and tab, overrides of direction, half characters, no
 # characters.
 UNSAFE = re.compile("[\0-\x08\x0b-\x1f\x7f-\x9f\u202a-\u202e\u2066-\u2069\ud800-\udfff\ufffe\uffff]")
-SVG = re.sub(r"@font-face \{\{.*?\}\}\s*", "", CONSOLE_SVG_FORMAT, flags=re.S)      # rich's loads fonts from the network
+SVG = re.sub(r"@font-face \{\{.*?\}\}\s*", "", CONSOLE_SVG_FORMAT, flags=re.S)     # rich's loads fonts from a network
 
 
 def printable(text: str) -> str:
