@@ -48,11 +48,11 @@ def test_prefill_reads_all_but_the_last_token_of_some_rows():
 
     for b, ids in enumerate(prompts):
         same_as_alone(b, ids, features[b])
-    before, late = cache.kv[:, :, [1]].clone(), {2: [4, 4], 0: [1, 0, 0, 2]}
+    before, late = cache.kv[:, :, [2]].clone(), {1: [4, 4], 0: [1, 0, 0, 2]}
     for b, ids in late.items():
         text.tokens[b, :len(ids)], text.length[b] = torch.tensor(ids), len(ids)
-    again, features = prefill(GPT, text, [2, 0], cache, [2, 0])
-    assert again is cache and cache.kv[:, :, [1]].equal(before) and features.shape == (2, 3, 2, 16)
+    again, features = prefill(GPT, text, [1, 0], cache, [2, 0])
+    assert again is cache and cache.kv[:, :, [2]].equal(before) and features.shape == (2, 3, 2, 16)
     for own, (b, ids) in zip(features, late.items()):
         same_as_alone(b, ids, own)
 
