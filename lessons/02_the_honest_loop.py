@@ -16,11 +16,10 @@ import torch
 
 from kit import BLUE, FAINT, GREEN, INK, RED, OneRow, picture, save, table
 from nanospec import GPT, load_pair
+from nanospec.bench.roofline import bandwidth, matrix_rate, weight_bytes
+from nanospec.fast.clock import median_seconds, step_seconds, timed
 from nanospec.generate import generate
-from nanospec.bench.limits import bandwidth, matrix_rate, weight_bytes
-from nanospec.bench.measure import timed
 from nanospec.probs import probs
-from nanospec.fast.clock import median_seconds, step_seconds
 
 torch.set_num_threads(1)
 target, draft, tokenizer = load_pair()
@@ -68,7 +67,7 @@ print(f"\na token among the first {group}: {slow[0]:5.1f} ms without a cache, {c
 # %%
 weights = sum(weight.numel() for weight in target.parameters())
 size = weights * target.dtype.itemsize                              # in float32, four bytes each
-assert size == weight_bytes(target)                                 # nanospec/limits.py
+assert size == weight_bytes(target)                                 # nanospec/bench/roofline.py
 rate, took = bandwidth(size, target.device), median(cached) / 1e3   # bytes a second, seconds a token
 floor = size / rate
 
@@ -76,7 +75,7 @@ floor = size / rate
 # Our target is small, and well above its floor. Two measurements say why: its matrices times one vector each, since
 # dozens of small products do not read as fast as one long sum; and all of its operations on next to no weights, which
 # is what calling them costs. A big model is different: one matrix as it might have dozens of stays closer to its
-# bytes, and so does a whole model (`python -m nanospec.bench --large`).
+# bytes, and so does a whole model (`python -m nanospec.bench large`).
 
 # %%
 matrices = [(weight, weight.new_ones(weight.shape[1])) for weight in target.parameters() if weight.dim() == 2]

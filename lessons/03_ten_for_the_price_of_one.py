@@ -14,8 +14,8 @@ import torch
 
 from kit import BLUE, GREEN, RED, picture, save, table
 from nanospec import load_pair
-from nanospec.probs import probs
 from nanospec.fast.clock import median_seconds
+from nanospec.probs import probs
 
 torch.set_num_threads(1)                                            # as in lesson 2
 target, draft, tokenizer = load_pair()

@@ -109,25 +109,25 @@ assert [gap < 1e-12 for gap, _ in gaps.values()] == [True, True, False, False, F
 # %%
 passes = []
 with target.register_forward_pre_hook(lambda _, given: passes.append((int(given[1].length), given[0][0].tolist()))):
-    rounds = list(speculate(target, ModelDrafter(draft), prompt, gamma=4, max_new_tokens=12, seed=12))
-for (length, fed), one, (after, _) in zip(passes[1:], rounds, passes[2:]):
-    assert fed[1:] == one.drafted and after == length + 1 + one.kept            # a number moves, and that is all
+    rounds = list(speculate(target, ModelDrafter(draft, 4), prompt, max_new_tokens=12, seed=12))
+for (length, fed), done, (after, _) in zip(passes[1:], rounds, passes[2:]):
+    assert fed == done.tokens and after == length + 1 + len(done.path)          # a number moves, and that is all
 
 figure, (axes,) = picture("4. the cache: slots of the target in three rounds", 1)
 figure.set_size_inches(11.6, 3.6)
-slots, labels = passes[0][1], {BLUE: "read before", GREEN: "written, stands", RED: "written, refused: stale"}
+slots, labels = passes[0][1], {BLUE: "read before", GREEN: "written, accepted", RED: "written, rejected: stale"}
 shown = range(len(slots) - 4, passes[3][0] + 5)                     # the older ones are not drawn
-for number, ((length, fed), one) in enumerate(zip(passes[1:4], rounds)):
-    slots = slots[:length] + fed
+for number, ((length, fed), done) in enumerate(zip(passes[1:4], rounds)):
+    slots, newest = slots[:length] + fed, length + len(done.path)
     for slot in range(shown[0], len(slots)):
-        colour = BLUE if slot < length else GREEN if slot <= length + one.kept else RED
+        colour = BLUE if slot < length else GREEN if slot <= newest else RED
         axes.barh(number, 1, 0.62, left=slot - 0.5, color=colour, edgecolor="white", hatch="//" * (colour == RED),
                   label=labels.pop(colour, None))
         axes.text(slot, number, repr(tokenizer.decode([slots[slot]])), ha="center", va="center", fontsize=8,
                   color="white", fontweight="bold", bbox={"color": colour, "pad": 1})
-    axes.vlines(length + 0.5 + one.kept, number - 0.4, number + 0.4, INK, linewidth=3, label="length" * (not number))
+    axes.vlines(newest + 0.5, number - 0.4, number + 0.4, INK, linewidth=3, label="length" * (not number))
 axes.set(xticks=shown, xlabel="slot", ylim=(2.6, -0.6), yticks=range(3),
-         yticklabels=[f"round {i + 1}: kept {one.kept} of 4" for i, one in enumerate(rounds[:3])])
+         yticklabels=[f"round {i + 1}: accepted {len(done.path)} of 4" for i, done in enumerate(rounds[:3])])
 axes.grid(False)
 axes.legend(frameon=False, ncols=4, loc="upper center", bbox_to_anchor=(0.5, 1.16))
 save(figure, "04_the_cache")

@@ -13,6 +13,7 @@ import torch
 
 from kit import AMBER, FAINT, GREEN, RED, OneRow, picture, save, table
 from nanospec import Dice, load_pair
+from nanospec.draft import Draft
 from nanospec.probs import probs
 from nanospec.proof.walk import distance, walk
 from nanospec.speculate import verify
@@ -30,8 +31,7 @@ q_draft = torch.tensor([.35, .10, .35, .20], dtype=torch.float64)
 # %%
 def try_again(p_target, q_draft, dice, most=10_000):
     """Guess until one is kept -> that token (None if none of `most` was), and the number of tries.
-    p_target [.5, .5], q_draft [.8, .2]: C = 2.5; a guessed 0 is kept with probability .25, a guessed 1 always.
-    """
+    p_target [.5, .5], q_draft [.8, .2]: C = 2.5; a guessed 0 is kept with probability .25, a guessed 1 always."""
     C = (p_target / q_draft).max()
     for tries in range(1, most + 1):
         x = dice.pick(q_draft)
@@ -69,14 +69,15 @@ def keep_or_redraw(p_target, q_draft, dice):
 library = Dice(range(100))      # `verify`, in nanospec/speculate.py, thrown with the same dice, says the same tokens
 library.refill(3)
 x = library.pick(q_draft.expand(100, 4))
-kept, token = verify(x[:, None], q_draft.expand(100, 1, 4), p_target.expand(100, 2, 4), library)
+draft = Draft(torch.stack([x, x], 1), torch.stack([0 * q_draft, q_draft]).expand(100, 2, 4))   # row 0 is no draft token
+accepted, token = verify(draft, p_target.expand(100, 2, 4), library)
 by_hand = [keep_or_replace(p_target, q_draft, OneRow(seed=seed)) for seed in range(100)]
-assert by_hand == torch.where(kept == 1, x, token).tolist()
+assert by_hand == torch.where(accepted == 1, x, token).tolist()
 
 # %% [markdown]
 # ## Which of them is exact?
 #
-# No sampling here: `walk`, in nanospec/proof/exact.py, runs a function again and again with dice that let every outcome
+# No sampling here: `walk`, in nanospec/proof/walk.py, runs a function again and again with dice that let every outcome
 # of every throw have its turn, and adds up the probabilities of all ways to each answer. Trying again has no longest
 # way: stopped after k tries, it is undecided with probability (1 - 1/C)^k. (1e-16 is a float's last digit.)
 
@@ -117,7 +118,6 @@ table(["rule", "tries per token", "first guess kept", "law off by", "tries, on t
        *([name, "1", f"{p_target.minimum(q_draft).sum():.2f}", f"{off:.2g}", "1", f"{kept_text.mean():.2f}"]
          for name, off in zip(("keep or replace", "keep or redraw"), offs[1:]))],
       f"four tokens, walked ({sum(tries) / 1_000:.2f} tries measured); then the mean over {len(ids)} places of a text")
-
 figure, (left, right) = picture("5. keep or replace", 2)
 x = torch.arange(4).numpy()
 left.bar(x, C * q_draft.numpy(), 0.7, color="white", edgecolor=RED, hatch="///", label="up to C q_draft: refused")

@@ -15,10 +15,10 @@ import torch
 
 from kit import BLUE, GREEN, INK, RED, OneRow, picture, save, table
 from nanospec import load_pair
+from nanospec.draft import Draft
 from nanospec.probs import probs
 from nanospec.proof.walk import distance, walk
 from nanospec.speculate import verify
-from nanospec.theory import acceptance
 
 names = ["range", "items", "zip", "def"]                    # behind "for x in"; the target forbids the last
 p_target = torch.tensor([.6, .3, .1, 0], dtype=torch.float64)
@@ -93,9 +93,10 @@ for y, name in enumerate(names):
 def library(p_target, q_draft, dice):
     """One guess through `verify`. What would follow a kept one is made certain here, and so adds no path."""
     x = dice.dice.pick(q_draft[None])
-    laws = torch.stack([p_target, torch.eye(len(p_target), dtype=torch.float64)[0]])
-    kept, token = verify(x[:, None], q_draft[None, None], laws[None], dice.dice)
-    return bool(kept), int(x if kept else token)
+    draft = Draft(x.expand(1, 2), torch.stack([0 * q_draft, q_draft])[None])            # row 0 is no draft token
+    rows = torch.stack([p_target, torch.eye(len(p_target), dtype=torch.float64)[0]])[None]
+    accepted, token = verify(draft, rows, dice.dice)
+    return bool(accepted), int(x if accepted else token)
 
 
 cases, rows = [(kind, p_target, q_draft) for kind, q_draft in drafts.items()], []
@@ -115,9 +116,8 @@ for name, wanted, guessed in cases:
         law.update(walked)                                  # the table shows what `verify` does, where it was walked
     stood, off = sum(law[True, y] for y in range(len(wanted))), distance(
         {y: law[True, y] + law[False, y] for y in range(len(wanted))}, dict(enumerate(wanted.tolist())))[1]
-    rows.append([name, f"{stood:.4f}", f"{acceptance(wanted, guessed):.4f}", f"{len(found):,}", f"{off:.1g}"])
+    rows.append([name, f"{stood:.4f}", f"{pieces(wanted, guessed)[0].sum():.4f}", f"{len(found):,}", f"{off:.1g}"])
 table(["draft", "P(kept)", "overlap", "paths", "law off by"], rows, "off: total variation from p_target")
-
 figure, panels = picture("6. why it is lossless", 2)
 for axes, kind in zip(panels, ("good", "bad")):
     kept, left, over = (piece.numpy() for piece in pieces(p_target, drafts[kind]))

@@ -9,6 +9,7 @@
 # %%
 import inspect
 from collections import defaultdict
+from functools import cache
 
 import torch
 
@@ -17,23 +18,24 @@ from nanospec import ModelDrafter, load_pair
 from nanospec.probs import probs
 from nanospec.proof.tables import TableModel
 from nanospec.proof.walk import distance, target_distribution, walk
-from nanospec.speculate import chain_round, speculate, verify
+from nanospec.speculate import one_round, speculate, verify
 
 torch.set_num_threads(1)        # thousands of tiny calls: threads would spend their time waiting for each other
 
 
-def laws(model, ids):
-    """(len(ids), V): the law behind every prefix of ids. No cache: slow, and nothing in it to go stale."""
+@cache                          # of Python, not of attention: the walk asks for the same few texts thousands of times
+def laws(model, *ids):
+    """(len(ids), V): the law behind every prefix of ids. All is read again: slow, and nothing to go stale."""
     return probs(model(torch.tensor([ids]))[0]).double()
 
 
-def one_round(target, draft, ids, gamma, dice):
+def round_by_hand(target, draft, ids, gamma, dice):
     """-> the guesses, how many of them stand, the token behind those: ([4, 7], 1, 5) has written 4, 5."""
     guesses, q_draft = [], []
     for _ in range(gamma):                                          # NEW: each guess sees the ones before it
-        q_draft.append(laws(draft, ids + guesses)[-1])
+        q_draft.append(laws(draft, *ids, *guesses)[-1])
         guesses.append(dice.pick(q_draft[-1]))
-    p_target = laws(target, ids + guesses)[-gamma - 1:]             # NEW: one pass, gamma + 1 laws
+    p_target = laws(target, *ids, *guesses)[-gamma - 1:]             # NEW: one pass, gamma + 1 laws
     for i, x in enumerate(guesses):
         if not dice.flip(p_target[i, x] / q_draft[i][x]):
             residual = (p_target[i] - q_draft[i]).clamp(min=0)
@@ -58,24 +60,23 @@ def write(play_round, target, draft, ids, gamma, new, dice):
 # *Why a bonus?* To judge gamma guesses the target reads them all, so its pass ends with a law for the token behind
 # the last. Nobody guessed that token, nothing stands in its way: draw it. A pass yields 1 to gamma + 1 tokens.
 #
-# *Three tempting mistakes, and one rewriting.* Each exchanges one line of `one_round`. The first three look harmless.
-# The fourth is how `speculate.py` does without a branch: a guess of nothing has probability 0 everywhere, and what
-# that leaves of the target's law is all of it.
+# *Three tempting mistakes, and one rewriting.* Each exchanges one line of our round. The first three look harmless.
+# The fourth is how `speculate.py` does without a branch: a guess of nothing, with probability 0, leaves the whole law.
 
 # %%
 EXCHANGED = {
     "goes on behind a refusal": ("return guesses, i, dice.pick(residual)", "guesses[i] = dice.pick(residual)"),
-    "bonus from the draft": ("dice.pick(p_target[gamma])", "dice.pick(laws(draft, ids + guesses)[-1])"),
+    "bonus from the draft": ("dice.pick(p_target[gamma])", "dice.pick(laws(draft, *ids, *guesses)[-1])"),
     "replacement from the last row": ("(p_target[i] - q_draft[i])", "(p_target[-1] - q_draft[i])"),
     "bonus as a residual": ("dice.pick(p_target[gamma])", "dice.pick((p_target[gamma] - 0 * q_draft[0]).clamp(min=0))")}
 big, small, start = TableModel(3, seed=49, zeros=0.4), TableModel(3, seed=99, zeros=0.4), [1]
 versions = {
-    "one_round, by hand": lambda dice: write(one_round, big, small, start, 2, 4, OneRow(dice)),
+    "a round, by hand": lambda dice: write(round_by_hand, big, small, start, 2, 4, OneRow(dice)),
     "nanospec/speculate.py": lambda dice: tuple(
-        (*r.drafted[:r.kept], r.token) for r in speculate(big, ModelDrafter(small), start, 2, 4, dice=dice))}
+        (*r.tokens[1:len(r.path) + 1], r.token) for r in speculate(big, ModelDrafter(small, 2), start, 4, dice=dice))}
 for name, (old, new) in EXCHANGED.items():
-    exec(inspect.getsource(one_round).replace(old, new), names := dict(globals()))
-    versions[name] = lambda dice, other=names["one_round"]: write(other, big, small, start, 2, 4, OneRow(dice))
+    exec(inspect.getsource(round_by_hand).replace(old, new), names := dict(globals()))
+    versions[name] = lambda dice, other=names["round_by_hand"]: write(other, big, small, start, 2, 4, OneRow(dice))
 
 # %% [markdown]
 # *Every path, over several rounds.* Lesson 6 walked one token; here it is four, in two to four rounds with gamma 2,
@@ -87,17 +88,15 @@ for name, (old, new) in EXCHANGED.items():
 
 # %%
 for ours, function, theirs in [
-        ("guesses.append(", ModelDrafter.propose, "drafted.append("), ("p_target = ", chain_round, "p_target = "),
-        ("if not dice.flip(", verify, "survives = "), ("return guesses, i", verify, "kept = survives"),
-        ("residual = ", verify, "residual = "), ("return guesses, gamma", verify, "q_draft = F.pad(")]:
-    for where, begins in (one_round, ours), (function, theirs):
+        ("guesses.append(", ModelDrafter.propose, "tokens.append("), ("p_target = ", one_round, "out = target("),
+        ("if not dice.flip(", verify, "stands = "), ("return guesses, i", verify, "accepted = "),
+        ("residual = ", verify, "return accepted, "), ("return guesses, gamma", verify, "row, behind = ")]:
+    for where, begins in (round_by_hand, ours), (function, theirs):
         line, = [line for line in inspect.getsource(where).splitlines() if line.strip().startswith(begins)]
-        print(f"{where.__name__:12} {line.split('  #')[0].strip()}")
-
+        print(f"{where.__name__:14} {line.split('  #')[0].strip()}")
 rows = []
 for name, play in versions.items():
-    first, four, written, calls = defaultdict(float), defaultdict(float), 0, 0
-    outcomes, paths = walk(play)
+    (outcomes, paths), first, four, written, calls = walk(play), defaultdict(float), defaultdict(float), 0, 0
     for rounds, probability in outcomes.items():
         tokens = sum(rounds, ())                        # whichever rounds they came in
         first[tokens[:1]] += probability
@@ -109,19 +108,19 @@ for name, play in versions.items():
 # %%
 target, draft, tokenizer = load_pair()
 ids = tokenizer.encode("def area(radius):\n")
-LOOK = {"kept": GREEN, "refused": RED, "never judged": "white", "replacement": AMBER, "bonus": BLUE}
+LOOK = {"accepted": GREEN, "rejected": RED, "never judged": "white", "replacement": AMBER, "bonus": BLUE}
 figure, (axes,) = picture("7. a block and a bonus", 1)
-for number, r in enumerate(speculate(target, ModelDrafter(draft), ids, gamma=4, max_new_tokens=33, seed=4), start=1):
-    kinds = (["kept"] * r.kept + ["refused"] + ["never judged"] * 4)[:4] + ["bonus" if r.kept == 4 else "replacement"]
-    words = [repr(tokenizer.decode([token])) for token in [*r.drafted, r.token]]
+for number, done in enumerate(speculate(target, ModelDrafter(draft, 4), ids, 33, seed=4), start=1):
+    kinds = (["accepted"] * len(done.path) + ["rejected"] + ["never judged"] * 4)[:4]
+    kinds += ["replacement" if done.rejected else "bonus"]
+    words = [repr(tokenizer.decode([token])) for token in [*done.tokens[1:], done.token]]
     if number <= 4:
         print(f"round {number}:", "  ".join(f"{kind} {word}" for kind, word in zip(kinds, words)))
     for column, (kind, word) in enumerate(zip(kinds, words)):
         axes.barh(number, 0.95, left=column - 0.475, color=LOOK[kind], ec="#e6e9ed", label=kind,
-                  hatch="///" if kind == "refused" else "")
+                  hatch="///" if kind == "rejected" else "")
         axes.text(column, number, word, color=FAINT if kind == "never judged" else "white", ha="center", va="center",
                   bbox={"facecolor": LOOK[kind], "edgecolor": "none", "pad": 2}, parse_math=False)
-
 table(["version", "paths", "tokens per target call", "first token off by", "four tokens off by"], rows)
 axes.set(ylabel="round, one target call each", yticks=range(1, number + 1), ylim=(number + 0.5, 0.5), xlim=(-0.5, 4.5),
          xticks=range(5), xticklabels=["guess 1", "guess 2", "guess 3", "guess 4", "the target's token"])

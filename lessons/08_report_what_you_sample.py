@@ -10,14 +10,14 @@
 # %%
 import inspect
 from collections import defaultdict
-from functools import partial
 
 import torch
 
-import nanospec.generate
+import kit
 from kit import AMBER, BLUE, GREEN, OneRow, bars, picture, save, table
 from nanospec import ModelDrafter, load_pair
-from nanospec.probs import probs
+from nanospec.generate import generate
+from nanospec.probs import Sampling, probs
 from nanospec.proof.tables import TableModel
 from nanospec.proof.walk import distance, target_distribution, walk
 from nanospec.speculate import speculate, tokens_of
@@ -36,7 +36,7 @@ for settings in ({}, {"temperature": 0.5}, {"temperature": 2}, {"top_k": 2}, {"t
 
 # %%
 target, draft, tokenizer = load_pair()
-ids = tokenizer.encode(inspect.getsource(nanospec.generate))[:500]      # a text neither model has seen
+ids = tokenizer.encode(inspect.getsource(kit))[:500]                     # a text neither model has seen
 with torch.inference_mode():
     of_target, of_draft = target(torch.tensor([ids]))[0], draft(torch.tensor([ids]))[0]             # logits (500, V)
 for name, way in {
@@ -55,60 +55,60 @@ for name, way in {
 # greedy one, token for token (in float64: with fewer digits, a pass over five tokens rounds unlike a pass over one).
 
 # %%
-def one_round(target, draft, ids, gamma, dice, law, drawn, told):
-    """NEW: the target's law, the law of the guesses, the law the rule is told -> (4, 5): one kept, and the next."""
+def round_by_hand(target, draft, ids, gamma, dice, asked, drawn, told):
+    """NEW: logits to the target's law, to the law of the guesses, to the law the rule is told -> (4, 5)."""
     guesses, q_draft = [], []
     for _ in range(gamma):
         logits = draft(torch.tensor([ids + guesses]))[0, -1]
         guesses.append(dice.pick(drawn(logits)))                                # NEW
         q_draft.append(told(logits))                                            # NEW
-    p_target = law(target(torch.tensor([ids + guesses]))[0, -gamma - 1:])       # NEW
+    p_target = asked(target(torch.tensor([ids + guesses]))[0, -gamma - 1:])     # NEW
     for i, x in enumerate(guesses):
         if not dice.flip(p_target[i, x] / q_draft[i][x]):
             return (*guesses[:i], dice.pick((p_target[i] - q_draft[i]).clamp(min=0)))
     return (*guesses, dice.pick(p_target[gamma]))
 
 
-def write(target, draft, ids, gamma, new, dice, *laws):
+def write(target, draft, ids, gamma, new, dice, *ways):
     """Rounds until there are `new` tokens or more, as in lesson 7: ((4, 5), (0,)) is two target calls."""
     rounds, text = [], list(ids)
     while len(text) < len(ids) + new:
-        rounds.append(one_round(target, draft, text, gamma, dice, *laws))
+        rounds.append(round_by_hand(target, draft, text, gamma, dice, *ways))
         text += rounds[-1]
     return tuple(rounds)
 
 
 wide_target, wide_draft, _ = load_pair(dtype=torch.float64)
-prompt, greedy = tokenizer.encode("def area(radius):\n"), partial(probs, temperature=0)
-plain = list(nanospec.generate.generate(wide_target, prompt, 32, temperature=0))
-rounds = list(speculate(wide_target, ModelDrafter(wide_draft), prompt, 4, 32, temperature=0))
+prompt, greedy = tokenizer.encode("def area(radius):\n"), Sampling(temperature=0)
+plain = list(generate(wide_target, prompt, 32, temperature=0))
+rounds = list(speculate(wide_target, ModelDrafter(wide_draft, 4), prompt, 32, temperature=0))
 by_hand = write(wide_target, wide_draft, prompt, 4, 32, OneRow(), greedy, greedy, greedy)
 assert plain == tokens_of(rounds) == list(sum(by_hand, ()))[:32]
-assert all(r.token == r.p_target[r.kept].argmax() for r in rounds)
+assert all(done.token == done.p_target[len(done.path)].argmax() for done in rounds)
 print(f"\n32 greedy tokens, the same from generate, speculate and by hand: {tokenizer.decode(plain)!r}")
 
 # %% [markdown]
 # *Four ways to warp.* We want temperature 0.7 and top-k 2. The rule believes what it is *told*: whether a guess was
 # *drawn* from that law, and whether the target's is the one we *asked* for, is our business. Tables over 4 tokens, each
-# path to three of them. The second way and the third have shipped (nanospec/proof/zoo.py says where); the third is
+# path to three of them. The second way and the third have shipped (nanospec/proof/zoo says where); the third is
 # lossless, for a law nobody asked for. The fourth is right, and as a rule slower. How much so on the pair that ships?
 # There alpha, the chance that a guess is kept, is averaged over all places of the text above.
 
 # %%
-warped = partial(probs, temperature=0.7, top_k=2)
+warped = Sampling(temperature=0.7, top_k=2)
 big, small = TableModel(4, seed=33, zeros=0.5), TableModel(4, seed=83, zeros=0.5)
 small.logits = (big.logits.softmax(-1) + small.logits.softmax(-1)).log()            # a draft that has learnt half of it
 asked, raw = target_distribution(big, [1], 3, temperature=0.7, top_k=2), target_distribution(big, [1], 3)
 rows = []
-for name, *laws in [("all warped", warped, warped, warped), ("draft drawn warped, told raw", warped, warped, probs),
+for name, *ways in [("all warped", warped, warped, warped), ("draft drawn warped, told raw", warped, warped, probs),
                     ("target left raw", probs, warped, warped), ("draft left raw, told so", warped, probs, probs)]:
     law, written, calls = defaultdict(float), 0, 0
-    for rounds, probability in walk(lambda dice: write(big, small, [1], 2, 3, OneRow(dice), *laws))[0].items():
+    for rounds, probability in walk(lambda dice: write(big, small, [1], 2, 3, OneRow(dice), *ways))[0].items():
         law[sum(rounds, ())[:3]] += probability
         written, calls = written + probability * len(sum(rounds, ())), calls + probability * len(rounds)
     off = [distance(law, wanted)[1] for wanted in (asked, raw)]
     rows.append([name, f"{written / calls:.2f}", *("< 1e-12" if d < 1e-12 else f"{d:.3f}" for d in off)])
-shipped = walk(lambda dice: tuple(tokens_of(speculate(big, ModelDrafter(small), [1], 2, 3, 0.7, 2, dice=dice))))[0]
+shipped = walk(lambda dice: tuple(tokens_of(speculate(big, ModelDrafter(small, 2), [1], 3, 0.7, 2, dice=dice))))[0]
 assert distance(shipped, asked)[1] < 1e-12
 temperatures = [0, 0.25, 0.5, 0.8, 1, 1.5, 2]
 both = [acceptance(probs(of_target, T), probs(of_draft, T)).mean().item() for T in temperatures]
@@ -134,7 +134,7 @@ save(figure, "08_report_what_you_sample")
 # %% [markdown]
 # **Change this and run again.** Seeds 15 and 65: now the draft left raw keeps *more* guesses than the warped one. Which
 # tokens does top-k 2 forbid it? Add temperatures up to 10: where does alpha go, and would you want the text? So far the
-# text was a human's: put `ids = ids[:32] + tokens_of(speculate(target, ModelDrafter(draft), ids[:32], 4, 468, 0.5))`
+# text was a human's: put `ids = ids[:32] + tokens_of(speculate(target, ModelDrafter(draft), ids[:32], 468, 0.5))`
 # below the first `ids`, then 2 for 0.5. How much of the green line is the temperature's doing, how much the text's?
 #
 # Next: lesson 9 asks how fast all this is. Exercises: 8 (temperature and top-k on both).

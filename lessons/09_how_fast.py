@@ -16,9 +16,11 @@ import torch
 
 from kit import BLUE, FAINT, GREEN, INK, picture, save, table
 from nanospec import ModelDrafter, load_pair
-from nanospec.generate import generate
-from nanospec.bench.measure import alpha_of, held_out_prompts, measure_costs, timed
+from nanospec.bench.measure import alpha_of, measure_costs
+from nanospec.bench.prompts import held_out_prompts
 from nanospec.fast.autotune import settle, way_of
+from nanospec.fast.clock import timed
+from nanospec.generate import generate
 from nanospec.speculate import speculate
 from nanospec.theory import acceptance, speedup, sure_gain
 
@@ -35,15 +37,14 @@ print(f"on one core, target in {way_of(target)}, draft in {way_of(draft)}")
 # it longer, never shorter: the quickest of many is nearest to what the work itself costs.
 
 # %%
-gammas, law = [1, 2, 3, 5, 8], {"temperature": 1.0}
+gammas, at = [1, 2, 3, 5, 8], {"temperature": 1.0}
 plain, costs, seconds, rounds = [], [], {gamma: [] for gamma in gammas}, {gamma: [] for gamma in gammas}
 for turn, ids in enumerate(held_out_prompts(pair, 4)):
-    plain += timed(generate(target, ids, 32, seed=turn, **law))[1][1:]
+    plain += timed(generate(target, ids, 32, seed=turn, **at))[1][1:]
     for gamma in gammas:
-        done, took = timed(islice(speculate(target, ModelDrafter(draft), ids, gamma, 256, seed=turn, **law), 20))
-        rounds[gamma] += done
-        seconds[gamma] += took[1:]
-    costs += [measure_costs(target, draft, [g + 1 for g in gammas], len(ids) + 20, repeats=1, **law) for _ in range(2)]
+        done, took = timed(islice(speculate(target, ModelDrafter(draft, gamma), ids, 256, seed=turn, **at), 20))
+        rounds[gamma], seconds[gamma] = rounds[gamma] + done, seconds[gamma] + took[1:]
+    costs += [measure_costs(target, draft, [g + 1 for g in gammas], len(ids) + 20, repeats=1, **at) for _ in range(2)]
 
 
 # %% [markdown]
@@ -51,14 +52,14 @@ for turn, ids in enumerate(held_out_prompts(pair, 4)):
 # (lesson 6). alpha is its mean over the places that were judged: those behind the first refusal never were.
 
 # %%
-def judged(one):
-    """beta at each judged place of a round: kept 2 of 4 gives 3 of them, kept 4 of 4 gives 4."""
-    return acceptance(one.p_target[:-1], one.q_draft)[:one.kept + 1].tolist()
+def judged(done):
+    """beta at each judged place of a round: 2 of 4 accepted gives 3 of them, 4 of 4 gives 4."""
+    return acceptance(done.p_target[:-1], done.q_draft[1:])[:len(done.path) + 1].tolist()
 
 
-betas = [judged(one) for gamma in gammas for one in rounds[gamma]]
+betas = [judged(done) for gamma in gammas for done in rounds[gamma]]
 alpha = mean(sum(betas, []))
-assert abs(alpha - alpha_of(sum(rounds.values(), []))) < 1e-6                   # nanospec/measure.py
+assert abs(alpha - alpha_of(sum(rounds.values(), []))) < 1e-6                   # nanospec/bench/measure.py
 step = min(one.seconds for one in costs)                                        # of the target
 c = min(one.c * one.seconds for one in costs) / step
 v = {m: min(one.v[m] * one.seconds for one in costs) / step for m in costs[0].v}
@@ -106,8 +107,7 @@ by_place = [[one[i] for one in betas if len(one) > i] for i in range(4)]
 print("mean beta of the first guess of a round, the second, ...:", *(f"{mean(place):.2f}" for place in by_place))
 overhead = median(min(seconds[gamma]) / step / (gamma * c + v[gamma + 1]) for gamma in gammas)
 print(f"a round takes {overhead:.2f} times as long as gamma draft steps and one check, each measured alone")
-
-counted, eq1 = zip(*(([one.kept + 1 for one in rounds[gamma]], tokens_per_call(alpha, gamma)) for gamma in gammas))
+counted, eq1 = zip(*(([len(done.emitted) for done in rounds[g]], tokens_per_call(alpha, g)) for g in gammas))
 free, real = [predicted(gamma, 1) for gamma in gammas], [predicted(gamma, v[gamma + 1]) for gamma in gammas]
 measured = [mean(counts) * min(plain) / min(seconds[gamma]) for gamma, counts in zip(gammas, counted)]
 best = [gammas[speeds.index(max(speeds))] for speeds in (free, real, measured)]

@@ -107,11 +107,10 @@ alpha = {name: [acceptance(p_target, q_draft).flatten()[here].mean().item() for 
 model, half, stranger = TableModel(3, seed=1), TableModel(3, seed=2), TableModel(3, seed=2)
 half.logits[::2] = model.logits[::2]                        # every other row of its table is the target's
 for name, guesser in ("everywhere", model), ("in half of its contexts", half), ("nowhere", stranger):
-    law, paths = walk(lambda dice: tuple(tokens_of(speculate(model, ModelDrafter(guesser), [0], 2, 3, dice=dice))))
+    law, paths = walk(lambda dice: tuple(tokens_of(speculate(model, ModelDrafter(guesser, 2), [0], 3, dice=dice))))
     off, _ = distance(law, target_distribution(model, [0], 3))
     print(f"a draft that is right {name}: {paths} paths, the law of the text is off by at most {off:.0e}")
     assert off < 1e-12
-
 table(["what stands there", "share", *drafts],
       [[name, f"{here.double().mean():.1%}", *(f"{means[i]:.2f}" for means in alpha.values())]
        for i, (name, here) in enumerate(places.items())], f"mean acceptance over {len(labels)} places")

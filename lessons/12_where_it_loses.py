@@ -9,17 +9,18 @@
 
 # %%
 from dataclasses import replace
-from statistics import mean
 
 import torch
 
 from kit import INK, picture, save, table
 from nanospec import GPT, ModelDrafter, load_pair
-from nanospec.generate import generate
-from nanospec.bench.limits import Coins, weight_bytes
-from nanospec.bench.measure import alpha_of, held_out_prompts, measure_costs, timed
+from nanospec.bench.large import Coins
+from nanospec.bench.measure import alpha_of, measure_costs
+from nanospec.bench.prompts import held_out_prompts
+from nanospec.bench.roofline import weight_bytes
 from nanospec.fast.autotune import settle
-from nanospec.fast.clock import median_seconds, step_seconds
+from nanospec.fast.clock import median_seconds, step_seconds, timed
+from nanospec.generate import generate
 from nanospec.speculate import speculate
 from nanospec.theory import speedup
 
@@ -39,9 +40,9 @@ prompts, gammas, context, many = held_out_prompts(pair, 3), (1, 4), 96, 32
 def costs_of(target, draft, turns=3, **how):
     """c, and v(m) for each gamma's m = gamma + 1; every try has five calls that warm up."""
     tries = [measure_costs(target, draft, [gamma + 1 for gamma in gammas], context, **how) for _ in range(turns)]
-    step = min(one.seconds for one in tries)
-    return (min(one.c * one.seconds for one in tries) / step,
-            {m: min(one.v[m] * one.seconds for one in tries) / step for m in tries[0].v})
+    step = min(costs.seconds for costs in tries)
+    return (min(costs.c * costs.seconds for costs in tries) / step,
+            {m: min(costs.v[m] * costs.seconds for costs in tries) / step for m in tries[0].v})
 
 
 def race(target, draft, temperature=1.0, luck=None, gamma=4):
@@ -50,9 +51,9 @@ def race(target, draft, temperature=1.0, luck=None, gamma=4):
     for turn, ids in enumerate(prompts):
         plain += timed(generate(target, ids, 14, temperature, seed=turn))[1][1:]
         dice = Coins([turn], target.device, luck) if luck else None                                     # NEW
-        done, seconds = timed(speculate(target, ModelDrafter(draft), ids, gamma, 32, temperature, seed=turn, dice=dice))
+        done, seconds = timed(speculate(target, ModelDrafter(draft, gamma), ids, 32, temperature, seed=turn, dice=dice))
         rounds, took = rounds + done, took + seconds[1:]
-    return luck or alpha_of(rounds), mean(one.kept + 1 for one in rounds), min(plain), min(took)
+    return luck or alpha_of(rounds), 1 + sum(len(done.path) for done in rounds) / len(rounds), min(plain), min(took)
 
 
 # %% [markdown]
@@ -71,7 +72,6 @@ ignorant = GPT(draft.config).to(draft.dtype).requires_grad_(False)
 for model, like in (shallow, target), (ignorant, draft):
     if like.head.packed is not None:
         model.pack()
-
 batch = {count: costs_of(target, draft, turns=3 if count == 1 else 1, rows=count, repeats=3) for count in (1, 8, many)}
 runs, rows = {}, {}                         # rows: name -> gamma, alpha, c, v(gamma + 1), predicted, measured
 for name, one, other, how in [("T = 1", target, draft, {}), ("T = 0", target, draft, {"temperature": 0}),
@@ -101,7 +101,6 @@ for name, model in ("target", target), ("draft", draft):
     cache = model.new_cache(rows=1, slots=1)
     print(f"{name}: {weight_bytes(model) / 1e6:.1f} MB of weights are read for a token, and the cache holds "
           f"{sum(tensor.nbytes for tensor in cache.k + cache.v):,} bytes for each token of a text")
-
 as_loaded, whole = load_pair().target, torch.ones(1, context, dtype=torch.int64)
 with torch.inference_mode():
     slow = {"T = 1 over float32 as loaded": min(step_seconds(as_loaded, 1, context, repeats=1) for _ in range(3)),

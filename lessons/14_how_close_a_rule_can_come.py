@@ -54,14 +54,14 @@ def block(drafted, q_draft, p_target, dice):
 
 def one_text(rule, dice):
     """Three tokens -> how many of the first two guesses stayed, the text."""
-    rounds = list(speculate(big, ModelDrafter(small), [0], gamma=2, max_new_tokens=3, dice=dice, rule=rule))
-    return rounds[0].kept, tuple(tokens_of(rounds))
+    rounds = list(speculate(big, ModelDrafter(small, 2), [0], 3, dice=dice, rule=rule))
+    return len(rounds[0].path), tuple(tokens_of(rounds))
 
 
 big, small, laws = TableModel(2, seed=1), TableModel(2, seed=2), []
 big.logits[:], small.logits[:] = torch.tensor([[1, 2], [2, 1]], dtype=torch.float64).log()
-for name, rule in [("token by token", verify), ("as a whole", lambda drafted, q, p, dice: torch.tensor(
-        block(drafted[0], q[0], p[0], OneRow(dice)))[:, None]), ("rules/block.py", verify_block)]:
+for name, rule in [("token by token", verify), ("as a whole", lambda draft, p, dice: torch.tensor(block(
+        draft.tokens[0, 1:], draft.q_draft[0, 1:], p[0], OneRow(dice)))[:, None]), ("rules/block.py", verify_block)]:
     laws += [walk(lambda dice: one_text(rule, dice))[0]]                                            # lesson 6
     kept = sum(stayed * weight for (stayed, _), weight in laws[-1].items())
     off = distance(walk(lambda dice: one_text(rule, dice)[1])[0], target_distribution(big, [0], 3))[1]
@@ -99,14 +99,14 @@ def ceiling(p_target, q_draft, k, twice=True):
 
 
 target, draft, tokenizer = load_pair()
-rounds = [one for seed, prompt in enumerate(["def area(radius):\n", "import os\nfor name in", "class Stack:\n    def "])
-          for one in speculate(target, ModelDrafter(draft), tokenizer.encode(prompt), 8, 64, seed=seed)]
-ratios = [[(p[x] / q[x]).item() for x, p, q in zip(one.drafted, one.p_target, one.q_draft)] for one in rounds]
+rounds = [r for seed, prompt in enumerate(["def area(radius):\n", "import os\nfor name in", "class Stack:\n    def "])
+          for r in speculate(target, ModelDrafter(draft, 8), tokenizer.encode(prompt), 64, seed=seed)]
+ratios = [[(p[x] / q[x]).item() for x, p, q in zip(r.tokens[1:], r.p_target, r.q_draft[1:])] for r in rounds]
 stay = {"block, token by token": torch.tensor(ratios).clamp(max=1).cumprod(1),   # guess i and all before it
         "block, as a whole": torch.tensor([weights(row)[1:] for row in ratios]),
         "block, no rule keeps more": torch.tensor(ratios).cumprod(1).clamp(max=1)}
 in_block = {name: chances.mean(0).cumsum(0).tolist() for name, chances in stay.items()}
-pairs = [torch.stack([one.p_target[0], one.q_draft[0]]).double() for one in rounds[::3]]    # (2, V), where rounds begin
+pairs = [torch.stack([r.p_target[0], r.q_draft[1]]).double() for r in rounds[::3]]          # (2, V), where rounds begin
 pairs = [pair[:, pair.sum(0).topk(8).indices].log().softmax(1) for pair in pairs]           # the 8 likeliest, as laws
 kept_of = {"independent, in turn": lambda p, q, k: sequential_acceptance(p, q, k, replacement=True),
            "independent, k-SEQ": lambda p, q, k: 1 - (1 - acceptance(p / least_rho(p, q, k), q).item()) ** k,
@@ -118,7 +118,6 @@ of_token = {name: [sum(kept(*pair, k) for pair in pairs) / len(pairs) for k in r
 law, _ = walk(lambda dice: k_seq([int(dice.pick(pairs[0][1:])) for _ in range(2)], *pairs[0], dice))    # rules/kseq.py
 assert abs(kept_of["independent, k-SEQ"](*pairs[0], 2) - sum(law[i, x] for i, x in law if i is not None)) < 1e-12
 assert abs(kept_of["independent, no rule keeps more"](*pairs[0], 5) - best_acceptance(*pairs[0], 5)) < 1e-12
-
 figure, (left, right) = picture("14. how close a rule can come", 2)
 rows, colours = [], iter([BLUE, GREEN, AMBER, INK, INK, BLUE, GREEN, AMBER])
 for axes, means in (left, in_block), (right, of_token):

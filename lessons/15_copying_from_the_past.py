@@ -8,7 +8,6 @@
 # and no second model. But nobody drew such a guess: which q_draft shall the rule of lesson 5 judge it by?
 
 # %%
-import heapq
 from collections import Counter
 
 import torch
@@ -17,12 +16,13 @@ from kit import AMBER, BLUE, FAINT, GREEN, INK, OneRow, bars, picture, save, tab
 from nanospec import ModelDrafter, load_pair
 from nanospec.drafters.lookup import PromptLookup
 from nanospec.drafters.suffix import SuffixDrafter
+from nanospec.fast.clock import step_seconds, timed
 from nanospec.generate import generate
-from nanospec.text import Text
 from nanospec.proof.tables import TableModel
 from nanospec.proof.walk import distance, target_distribution, walk
-from nanospec.speculate import speculate_tree
+from nanospec.rules.tree import verify_tree
 from nanospec.speculate import speculate, tokens_of
+from nanospec.text import Text
 
 # %% [markdown]
 # ## A guess that nobody drew
@@ -58,24 +58,23 @@ def best_first(text, tree):
     """Guesses behind the last word of text, the likeliest first: (share, the words up to it)."""
     heap = [(-1.0, [])]
     while heap:
-        minus_share, path = heapq.heappop(heap)
+        minus_share, path = heap.pop(0)
         yield -minus_share, path
         tail = text[-1:] + path
         places = [i for i in range(len(text) - len(tail)) if text[i:i + len(tail)] == tail]
         after = Counter(text[i + len(tail)] for i in reversed(places))          # of equals the one that came last
-        for word, times in after.most_common(None if tree else 1):
-            heapq.heappush(heap, (minus_share * times / len(places), path + [word]))
+        heap = sorted(heap + [(minus_share * times / len(places), path + [word])
+                              for word, times in after.most_common(None if tree else 1)])
 
 
 words = "the cat sat . the dog ran . the cat hid . the dog ran . the cat ate . the".split()
 names = sorted(set(words))
-text = Text([[names.index(word) for word in words]], 1)
+text = Text([[names.index(word) for word in words]], 1, len(names))
 for kind, theirs in ("path", SuffixDrafter(4, longest=1)), ("tree", SuffixDrafter(4, longest=1, tree=True)):
     shares, paths = zip(*list(best_first(words, kind == "tree"))[1:5])          # [0] is where one stands: no guess yet
-    print(f"a {kind}:", ", ".join(f"{' '.join(path)!r} {share:.2f}" for share, path in zip(shares, paths)),
-          f"-> {sum(shares):.2f} promised")
-    theirs.begin(text, len(names))                              # nanospec/drafters/suffix.py guesses the same
-    assert [names[token] for token in theirs.propose(text, None, None).tokens[1:]] == [path[-1] for path in paths]
+    print(f"a {kind}:", *(f"{' '.join(w)!r} {p:.2f}" for p, w in zip(shares, paths)), f"-> {sum(shares):.2f} promised")
+    theirs.begin(text, [0], None)                               # nanospec/drafters/suffix.py guesses the same
+    assert [names[x] for x in theirs.propose(text, None, None, 0).tokens[0, 1:]] == [path[-1] for path in paths]
 
 # %% [markdown]
 # ## How much is there to copy?
@@ -86,17 +85,17 @@ for kind, theirs in ("path", SuffixDrafter(4, longest=1)), ("tree", SuffixDrafte
 
 # %%
 def replay(drafter, ids, new):
-    """The calls of a target that writes `new` behind ids: [(guesses, how many of them stand, its own token)]."""
-    text, calls = Text([ids + new], 1), []
-    drafter.begin(text, tokenizer.vocab_size)
-    text.length[0] = len(ids)
-    while future := (ids + new)[int(text.length):]:
-        tree = drafter.propose(text, None, None)
-        paths = [[tree.tokens[i] for i in tree.path(row)] for row in range(len(tree.tokens))]
+    """The calls of a target that writes `new` behind ids: guesses, how many of them stand, its own token."""
+    text = Text([ids], len(new), tokenizer.vocab_size)
+    drafter.begin(text, [0], None)
+    while future := new[int(text.length) - len(ids):]:
+        (_, *guesses), (_, *parents), _ = drafter.propose(text, None, None, 0).of_text(0)
+        paths = [[]]
+        for token, parent in zip(guesses, parents):
+            paths.append(paths[parent] + [token])
         kept = max(len(path) for path in paths if path == future[:len(path)])
-        calls.append((tree.tokens[1:], kept, future[kept:kept + 1]))
-        text.length += kept + 1
-    return calls
+        yield guesses, kept, future[kept:kept + 1]
+        text.commit(torch.tensor([future[:kept + 1]]), len(future[:kept + 1]))
 
 
 torch.set_num_threads(1)        # one text, small steps: a second thread would mostly wait
@@ -109,20 +108,19 @@ copiers = {"lookup": lambda _: PromptLookup(8), "suffix, path": lambda _: Suffix
 small, start, rates, rest = TableModel(3, seed=5), [0, 1, 2, 0], {}, {}
 for name, copier in copiers.items():
     drafter, small_one = copier([ids[kind] + texts[kind, 0] for kind in ids]), copier([start])
-    rates[name] = [len(new) / len(replay(drafter, ids[kind], new)) for (kind, T), new in texts.items()]
-    real = list(speculate_tree(target, drafter, ids["table"], 48, seed=1))                      # the rule, with coins
-    assert len(real) == len(replay(drafter, ids["table"], tokens_of(real)))
-    law, _ = walk(lambda dice: tuple(tokens_of(speculate_tree(small, small_one, start, 4, 0.7, dice=dice))))
-    rest[name] = real, f"{distance(law, target_distribution(small, start, 4, temperature=0.7))[1]:.0e}"
-real = [list(speculate(target, ModelDrafter(draft), ids[kind], 4, 64, T, seed=1)) for kind, T in texts]
-rates["draft"], rest["draft"] = [len(tokens_of(rounds)) / len(rounds) for rounds in real], (real[1], "lesson 7")
-rows = [[name, *(f"{rate:.2f}" for rate in rates[name]), f"{1000 * sum(r.draft_seconds for r in real) / len(real):.2f}",
-         off] for name, (real, off) in rest.items()]
-table(["who guesses", *(f"{kind}, T = {T}" for kind, T in texts), "ms to guess", "law off by"], rows,
-      "tokens per target call; what the guesses of one call take; total variation of four tokens, walked")
-
+    rates[name] = [len(new) / len(list(replay(drafter, ids[kind], new))) for (kind, T), new in texts.items()]
+    _, took = timed(replay(drafter, ids["table"], texts["table", 1]))
+    real = list(speculate(target, drafter, ids["table"], 48, seed=1))                           # the rule, with coins
+    assert len(real) == len(list(replay(drafter, ids["table"], tokens_of(real))))
+    law, _ = walk(lambda dice: tuple(tokens_of(speculate(small, small_one, start, 4, .7, dice=dice, rule=verify_tree))))
+    rest[name] = sum(took) / len(took), f"{distance(law, target_distribution(small, start, 4, temperature=.7))[1]:.0e}"
+real = [list(speculate(target, ModelDrafter(draft, 4), ids[kind], 64, T, seed=1)) for kind, T in texts]
+rates["draft"], rest["draft"] = [64 / len(rounds) for rounds in real], (4 * step_seconds(draft), "lesson 7")
+table(["who guesses", *(f"{kind}, T = {T}" for kind, T in texts), "ms to guess", "law off by"], [
+    [name, *(f"{rate:.2f}" for rate in rates[name]), f"{1000 * took:.2f}", off] for name, (took, off) in rest.items()],
+    "tokens per target call; what the guesses of one call take; total variation of four tokens, walked")
 figure, (left, right) = picture("15. copying from the past", 2)
-for y, (guesses, kept, own) in enumerate(replay(PromptLookup(8), ids["table"], texts["table", 1])[:14], start=1):
+for y, (guesses, kept, own) in zip(range(1, 15), replay(PromptLookup(8), ids["table"], texts["table", 1])):
     for x, token in enumerate(guesses[:kept] + own):
         left.barh(y, 0.95, left=x - 0.475, color=GREEN if x < kept else BLUE)
         left.text(x, y, repr(tokenizer.decode([token])), color="white", ha="center", va="center", fontsize=8)

@@ -15,11 +15,11 @@ from kit import AMBER, BLUE, FAINT, GREEN, INK, OneRow, picture, save, table
 from nanospec import load_pair
 from nanospec.drafters.dynamic import DynamicDrafter
 from nanospec.drafters.stopping import Confidence, Entropy, Goodput, Heuristic
+from nanospec.fast.autotune import settle
+from nanospec.fast.clock import step_seconds
 from nanospec.probs import probs
 from nanospec.proof.tables import TableModel
 from nanospec.proof.walk import distance, target_distribution, walk
-from nanospec.fast.autotune import settle
-from nanospec.fast.clock import step_seconds
 from nanospec.speculate import speculate, tokens_of
 
 torch.set_num_threads(1)            # as in lessons 9 and 12
@@ -34,7 +34,7 @@ torch.set_num_threads(1)            # as in lessons 9 and 12
 big, small = TableModel(3, seed=3), TableModel(3, seed=4)
 
 
-def one_round(text, dice, dislikes, throw_away):
+def round_by_hand(text, dice, dislikes, throw_away):
     """What a round of up to two guesses adds to the text: guesses that stand, and one token of the target's."""
     for place in range(2):
         p_target, q_draft = [probs(model(torch.tensor([text]))[0, -1]) for model in (big, small)]
@@ -51,7 +51,7 @@ def one_round(text, dice, dislikes, throw_away):
 
 
 def three_tokens(dice, text, *rule):
-    return tuple(text[2:5]) if len(text) > 4 else three_tokens(dice, one_round(text, OneRow(dice), *rule), *rule)
+    return tuple(text[2:5]) if len(text) > 4 else three_tokens(dice, round_by_hand(text, OneRow(dice), *rule), *rule)
 
 
 print("a guess is disliked because            one stops behind it        one throws it away")
@@ -61,7 +61,7 @@ for why, dislikes in {"the draft gave it less than .35": lambda q_draft, x, stan
                       "no token there had .5": lambda q_draft, x, stands: q_draft.max() < 0.5}.items():
     off = [distance(walk(lambda dice: three_tokens(dice, [0, 1], dislikes, throw_away))[0],
                     target_distribution(big, [0, 1], 3))[1] for throw_away in (False, True)]
-    print(f"{why:38}", *(f"{'off by nothing' if one < 1e-12 else f'off by {one:.3f}':26}" for one in off))
+    print(f"{why:38}", *(f"{'off by nothing' if far < 1e-12 else f'off by {far:.3f}':26}" for far in off))
 
 # %% [markdown]
 # Thrown away *for what it is*, a guess is missed: tokens that the rule likes come too often. (For its coin: that is an
@@ -95,7 +95,7 @@ print(inspect.getsource(Goodput.goes_on))
 prompts = [tokenizer.encode(text) for text in ("def area(radius):\n", "import os\nfor i in", "class Stack:\n    def ",
                                                '"""Read a file and', "    assert square(1) == 1\n" * 3)]
 rules = {"heuristic": Heuristic(), "confidence": Confidence(), "entropy": Entropy(), "goodput": Goodput(c, v)}
-runs = {name: [list(speculate(target, DynamicDrafter(draft, rule), ids, 8, 72, temperature=0)) for ids in prompts]
+runs = {name: [list(speculate(target, DynamicDrafter(draft, rule, 8), ids, 72, temperature=0)) for ids in prompts]
         for name, rule in rules.items()}
 texts = [tokens_of(rounds) for rounds in runs["goodput"]]
 assert all(tokens_of(rounds) == text for run in runs.values() for rounds, text in zip(run, texts))
@@ -112,15 +112,14 @@ spent = {f"gamma {gamma}": [(n := calls(places, gamma), n * gamma, n * (gamma * 
          for gamma in range(1, 9)}                              # of each prompt: target calls, draft steps, cost
 best = [min(cost for *_, cost in each) for each in zip(*spent.values())]
 for name, run in runs.items():
-    spent[name] = [(len(rounds), sum(one.steps for one in rounds),
-                    sum(one.steps * c + v[len(one.drafted) + 1] for one in rounds)) for rounds in run]
+    spent[name] = [(len(rounds), sum(done.steps for done in rounds),
+                    sum(done.steps * c + v[len(done.tokens)] for done in rounds)) for rounds in run]
 means = {name: torch.tensor([*map(sum, zip(*each)), len(sum(texts, []))]) / len(each) for name, each in spent.items()}
 means = {name: mean / mean[0] for name, mean in means.items()}
 table(["rule", "draft steps", "cost", "tokens", "tokens / cost", "worst prompt"],
       [[name, *(f"{number:.2f}" for number in (*means[name][1:], means[name][3] / means[name][2])),
         f"{min(least / cost - 1 for least, (*_, cost) in zip(best, each)):+.0%}"] for name, each in spent.items()],
       "means of a round; worst prompt: against the gamma that was best for it")
-
 figure, (axes,) = picture("16. when to stop", 1)
 axes.plot(*zip(*[means[f"gamma {gamma}"][2:] for gamma in range(1, 9)]), color=FAINT, marker="o", label="gamma 1 to 8")
 for name, colour in zip(runs, (AMBER, BLUE, INK, GREEN)):

@@ -9,7 +9,7 @@ import torch
 from lessons.check.block import DRAFT, GAMMA, IDS, TARGET, block, coin, count, distribution_of, next_weights
 from lessons.check.engine import Exercise, wrong
 from lessons.check.seen import Failure, Row, Seen, values
-from nanospec.proof.checks import expected_accepted
+from nanospec.proof.compare import expected_accepted
 from nanospec.proof.walk import target_distribution, walk
 
 NEW = 4

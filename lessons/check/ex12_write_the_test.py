@@ -85,4 +85,4 @@ EXERCISE = Exercise(
      "walk(sampler) runs it once for every way its dice can fall, and adds up.",
      "law, paths = walk(sampler); compare law with truth by distance(...), whose first number is the greatest error of "
      "any outcome; a walk is right to about 1e-12"),
-    [("nanospec.proof.checks", "rounds", "", "")])
+    [("nanospec.proof.compare", "rounds", "", "")])
