@@ -43,7 +43,7 @@ def sure_gain(alpha: float, c: float) -> float:
 
 
 def operations(alpha: float, gamma: int, c_operations: float) -> float:
-    """Arithmetic spent / arithmetic of plain decoding, Theorem 3.11; c_operations: of the draft / of the target, a token.
+    """Arithmetic spent / arithmetic of plain decoding, Theorem 3.11; c_operations: the draft's / the target's, a token.
 
     Example: operations(.8, 5, 0) = 1.63: a speed-up is paid for with work on tokens that are rejected.
     """

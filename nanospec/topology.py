@@ -1,8 +1,8 @@
 """Which shape should a draft tree have? The one of which most tokens are accepted, found by dynamic programming.
 
-Sequoia, Chen et al. 2024 (arXiv 2402.12374): the best tree, and its size on given hardware. The recursion is that of the
-authors' tree_search.py. One assumption carries it all: when a row is reached, its i-th child is the one accepted with
-probability accepted[i], whatever the row. `accepted` is measured: draft so many children in many places, and count.
+Sequoia, Chen et al. 2024 (arXiv 2402.12374): the best tree, and its size on given hardware. The recursion is that of
+their tree_search.py. One assumption carries it all: a row that is reached has its i-th child accepted with probability
+accepted[i], whatever the row. `accepted` is measured: draft so many children in many places, and count.
 
 A topology is a list of parents, -1 for row 0, breadth first: all rows of a depth stand together, the children of a row
 in the order in which they will be drawn. Left out: the tokens. A drafter draws them, a rule judges them.

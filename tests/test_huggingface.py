@@ -128,7 +128,7 @@ ROPE, ROPE_5 = "rope_scaling", "rope_parameters"
     ({"quantization_config": {"quant_method": "gptq", "bits": 4}}, "quantization_config"),
     ({"final_logit_softcapping": 30.0}, "final_logit"), ({"logits_scaling": 8.0}, "logits_scaling"),
     ({"head_dim": 8}, "4 heads of 8"), ({"head_dim": 0}, "4 heads of 0"), ({"head_dim": "4"}, "4 heads of 4"),
-    ({"hidden_act": "\x1b[2J\n"}, "hidden_act")])
+    ({"hidden_act": "\x1b[2J\n"}, "hidden_act"), ({"hidden_act": "x" * 10_000}, "hidden_act")])
 def test_what_this_gpt_does_not_have_is_refused(tmp_path, change, words):
     refused(read_config, configured(tmp_path, json.dumps(CONFIG | change)), words=f"asks for what .* not have: .*{words}")
 

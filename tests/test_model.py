@@ -1,3 +1,7 @@
+"""One forward for texts, pieces of texts, batches and trees: whatever is cached is what is recomputed."""
+
+from contextlib import contextmanager
+
 import pytest
 import torch
 
@@ -12,6 +16,17 @@ def gpt():
 
 def tokens(*shape):
     return torch.randint(11, shape, generator=torch.Generator().manual_seed(1))
+
+
+@contextmanager
+def put_out_by(gpt):
+    """[(block, what it put out)] in the order of the calls."""
+    seen = []
+    hooks = [block.register_forward_hook(lambda _, __, out, i=i: seen.append((i, out)))
+             for i, block in enumerate(gpt.blocks)]
+    yield seen
+    for hook in hooks:
+        hook.remove()
 
 
 @pytest.mark.parametrize("cuts", [(1,) * 12, (5, 1, 6), (12,), (3, 4, 1, 4)])
@@ -54,23 +69,72 @@ def test_a_text_of_one_token_can_be_fed_twice(gpt):
     assert (logits[0, 1] - gpt(torch.tensor([[3]]))[0, 0]).abs().max() < 1e-12
 
 
-def test_a_tree_scores_like_each_of_its_paths(gpt):
-    """One contract for chains and trees: position = depth, slot = row, sees its ancestors."""
-    prefix, parents = tokens(1, 4), [-1, 0, 0, 1, 2]        # rows 1 and 2 are siblings, 3 and 4 their children
-    node = torch.tensor([[7, 2, 9, 5, 5]])
-    depth, ancestors = [], torch.zeros(5, 5, dtype=torch.bool)
-    for i, parent in enumerate(parents):
-        depth.append(0 if parent < 0 else depth[parent] + 1)
-        ancestors[i] = (ancestors[parent] if parent >= 0 else False)
-        ancestors[i, i] = True
-    cache = gpt.new_cache(1, 9)
+# Rows 1 and 2 stand behind row 0, rows 3 and 5 behind 1, row 4 behind 2.
+PATHS = [[0], [0, 1], [0, 2], [0, 1, 3], [0, 2, 4], [0, 1, 5]]
+
+
+def of_a_tree(gpt, rows, prefix, layers=()):
+    """Row i's logits, and features, behind a prefix that is in the cache: position = depth, slot = row, sees its
+    ancestors."""
+    n, old = rows.shape[1], prefix.shape[1]
+    ancestors = torch.zeros(n, n, dtype=torch.bool)
+    for row, path in enumerate(PATHS):
+        ancestors[row, path] = True
+    cache = gpt.new_cache(1, old + n + 3)
     gpt(prefix, cache)
-    cache.length += 4
-    sees = torch.cat([torch.ones(5, 4, dtype=torch.bool), ancestors], 1)[None]
-    logits = gpt(node, cache, 9, positions=4 + torch.tensor([depth]), sees=sees)
-    for path in ([0], [0, 1], [0, 2], [0, 1, 3], [0, 2, 4]):
-        alone = gpt(torch.cat([prefix, node[:, path]], 1))[0, -1]
+    cache.length += old
+    depth = torch.tensor([[len(path) - 1 for path in PATHS]])
+    return gpt(rows, cache, old + n, old + depth, cache.sees_tree(cache.length, ancestors[None], old + n), layers)
+
+
+def test_a_tree_scores_like_each_of_its_paths(gpt):
+    """One contract for chains and trees."""
+    prefix, rows = tokens(1, 4), torch.tensor([[7, 2, 9, 5, 5, 1]])
+    logits = of_a_tree(gpt, rows, prefix)
+    for path in PATHS:
+        alone = gpt(torch.cat([prefix, rows[:, path]], 1))[0, -1]
         assert (logits[0, path[-1]] - alone).abs().max() < 1e-12
+
+
+LAYERS = [(0,), (2,), (0, 1, 2), (2, 0), (1, 2, 1)]
+
+
+@pytest.mark.parametrize("layers", LAYERS, ids=str)
+def test_features_are_what_these_blocks_put_out(gpt, layers):
+    """In the order asked for, in one pass, with and without a cache; and the logits are the same as without them."""
+    text = tokens(2, 9)
+    with put_out_by(gpt) as seen:
+        logits, features = gpt(text, layers=layers)
+    assert [block for block, _ in seen] == [0, 1, 2] and features.shape == (2, 9, len(layers), 16)
+    assert torch.equal(features, torch.stack([seen[layer][1] for layer in layers], 2))
+    assert torch.equal(logits, gpt(text))
+    if layers[-1] == 2:                                         # the last block's are what the logits are made of
+        assert torch.equal(gpt.head(gpt.norm(features[:, :, -1])), logits)
+
+    cache, pieces = gpt.new_cache(2, 12), []
+    for part in text.split((4, 1, 4), 1):
+        with put_out_by(gpt) as seen:
+            cached, piece = gpt(part, cache, 12, layers=layers)
+        assert [block for block, _ in seen] == [0, 1, 2]
+        assert torch.equal(piece, torch.stack([seen[layer][1] for layer in layers], 2))
+        assert torch.equal(cached, gpt(part, cache, 12))        # into the same slots once more
+        cache.length += part.shape[1]
+        pieces.append(piece)
+    assert (torch.cat(pieces, 1) - features).abs().max() < 1e-12
+
+
+@pytest.mark.parametrize("layers", LAYERS, ids=str)
+def test_features_of_a_tree_are_those_of_its_paths(gpt, layers):
+    prefix, rows = tokens(1, 4), torch.tensor([[7, 2, 9, 5, 5, 1]])
+    logits, features = of_a_tree(gpt, rows, prefix, layers)
+    assert torch.equal(logits, of_a_tree(gpt, rows, prefix)) and features.shape == (1, 6, len(layers), 16)
+    for path in PATHS:
+        _, alone = gpt(torch.cat([prefix, rows[:, path]], 1), layers=layers)
+        assert (features[0, path[-1]] - alone[0, -1]).abs().max() < 1e-12
+
+
+def test_without_layers_there_are_logits_alone(gpt):
+    assert isinstance(gpt(tokens(1, 3)), torch.Tensor) and isinstance(gpt(tokens(1, 3), layers=[]), torch.Tensor)
 
 
 def test_rotation_turns_pairs_half_a_head_apart():
@@ -87,6 +151,6 @@ def test_rotation_turns_pairs_half_a_head_apart():
 def test_grouped_heads_are_the_same_with_and_without_a_cache():
     """Folding a group's heads into the queries must not mix them up: 4 heads, 2 of keys."""
     torch.manual_seed(0)
-    gpt = GPT(Config(11, 32, layers=2, channels=32, heads=4, kv_heads=2, hidden=48)).double()
+    gpt = GPT(Config(11, 32, layers=2, channels=32, heads=4, kv_heads=2, hidden=48)).double().requires_grad_(False)
     text, cache = tokens(2, 7), gpt.new_cache(2, 8)
     assert (gpt(text, cache) - gpt(text)).abs().max() < 1e-12
