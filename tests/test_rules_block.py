@@ -21,7 +21,7 @@ def walked(tokens, q_draft, p_target, rule=verify_block):
 
 
 def test_equal_distributions():
-    """All is accepted, though all h but the last are 0/0. Equal up to rounding, the coin can fall: p_target replaces."""
+    """All is accepted, though all h but the last are 0/0. Equal up to rounding, a coin can fall: p_target replaces."""
     p_target = torch.tensor([[.3, 0, .7, 0]] * 2 + [[0, 0, 0, 1]])
     assert walked([0, 2], p_target[:2], p_target) == {(2, 3): 1}
     nearly = torch.nextafter(p_target[1:2], torch.ones(1))
