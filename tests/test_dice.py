@@ -149,8 +149,8 @@ def test_the_buffer_keeps_its_address():
 
 
 def test_pick_follows_the_weights():
-    """Chi-square on 200,000 draws over 4 tokens, seeded: 16.27 is exceeded by chance once in 1,000 seeds; a distribution
-    off by TV .01 is missed less than once in 1,000."""
+    """Chi-square on 200,000 draws over 4 tokens, seeded: 16.27 is exceeded by chance once in 1,000 seeds; a
+    distribution that is off by TV .01 is missed less than once in 1,000."""
     weights, n = torch.tensor([0.1, 0.2, 0.3, 0.4]), 200_000
     dice = Dice([0])
     dice.refill(n)

@@ -130,7 +130,8 @@ ROPE, ROPE_5 = "rope_scaling", "rope_parameters"
     ({"head_dim": 8}, "4 heads of 8"), ({"head_dim": 0}, "4 heads of 0"), ({"head_dim": "4"}, "4 heads of 4"),
     ({"hidden_act": "\x1b[2J\n"}, "hidden_act"), ({"hidden_act": "x" * 10_000}, "hidden_act")])
 def test_what_this_gpt_does_not_have_is_refused(tmp_path, change, words):
-    refused(read_config, configured(tmp_path, json.dumps(CONFIG | change)), words=f"asks for what .* not have: .*{words}")
+    path = configured(tmp_path, json.dumps(CONFIG | change))
+    refused(read_config, path, words=f"asks for what .* not have: .*{words}")
 
 
 @pytest.mark.parametrize("change", [
@@ -202,7 +203,7 @@ def test_weights_that_are_not_those_of_the_config(model, tmp_path):
             (right, {"vocab_size": 32}, r"embed_tokens.weight is of shape \(31, 16\)"),
             (right, {"hidden_size": 12}, "embed_tokens.weight is of shape"),
             (right | {o_proj: torch.full_like(right[o_proj], float("nan"))}, {}, "attention.out.weight is not finite"),
-            (right | {o_proj: torch.full((16, 16), 1e300, dtype=torch.float64)}, {}, "not finite everywhere in torch.float32")):
+            (right | {o_proj: torch.full((16, 16), 1e300, dtype=torch.float64)}, {}, "not finite .* in torch.float32")):
         write(tmp_path, tensors, CONFIG | config)
         refused(load_llama, tmp_path, words=words)
     (tmp_path / "model.safetensors").unlink()

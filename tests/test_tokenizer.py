@@ -115,8 +115,8 @@ BYTES = {bytes([b]): b for b in range(256)}
     (lines(BYTES) + "AA== 256\n", "altered"),
     (lines({b"th" if piece == b"q" else piece: rank for piece, rank in BYTES.items()}), "the byte 113 has no rank")])
 def test_a_file_that_is_no_tokenizers(tmp_path, text, words):
-    """One by one: nothing, words, no base64, too few; ranks that are missing, twice, negative; a byte without a rank, of
-    which tiktoken would die at the first text that has it."""
+    """One by one: nothing, words, no base64, too few; ranks that are missing, twice, negative; a byte without a rank.
+    The last would kill tiktoken at the first text that has that byte."""
     (tmp_path / "ranks.tiktoken").write_text(text, encoding="utf-8")
     with pytest.raises(PairError, match=words) as raised:
         Tokenizer.load(tmp_path / "ranks.tiktoken")
