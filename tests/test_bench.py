@@ -120,16 +120,16 @@ def test_alpha_of_exactly_zero():
 
 
 def test_alpha_is_that_of_judged_places_and_first_children():
-    """Rows 1 and 2 hang from the root, 3 from row 2. Row 2 was accepted, after row 1: the root's first child is row 1,
-    with .7; row 2's is row 3, with .5. Row 3 was rejected, so nothing was judged behind it.
+    """Rows 1 and 2 hang from the root, 3 from row 1, 4 from row 2. Row 2 was accepted, after row 1: the root's first
+    child is row 1, with .7; row 2's is row 4, with .5. Row 4 was rejected, so nothing was judged behind it.
     """
-    p_target = torch.tensor([P, P, [0, .5, .5], P])
-    q_draft = torch.tensor([[0.0] * 3, Q, [1., 0, 0], [.5, 0, .5]])
-    done = Round([0, 0, 1, 2], [-1, 0, 0, 2], [2], 1, [1, 1], p_target, q_draft, 2)
+    p_target = torch.tensor([P, P, [0, .5, .5], P, P])
+    q_draft = torch.tensor([[0.0] * 3, Q, [1., 0, 0], [1., 0, 0], [.5, 0, .5]])
+    done = Round([0, 0, 1, 0, 2], [-1, 0, 0, 1, 2], [2], 1, [1, 1], p_target, q_draft, 2)
     assert alpha_of([done]) == pytest.approx((.7 + .5) / 2)
     assert alpha_of([replace(done, path=[])]) == pytest.approx(.7)
-    assert alpha_of([replace(done, path=[2, 3])]) == pytest.approx((.7 + .5) / 2)           # row 3 has no child
-    assert alpha_of([replace(done, parents=[-1, 0, -1, -1], path=[1])]) == pytest.approx(.7)    # rows it lacks
+    assert alpha_of([replace(done, path=[2, 4])]) == pytest.approx((.7 + .5) / 2)               # row 4 has no child
+    assert alpha_of([replace(done, parents=[-1, 0, -1, -1, -1], path=[1])]) == pytest.approx(.7)    # rows it lacks
 
 
 def test_costs_of_rounds_by_hand():

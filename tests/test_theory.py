@@ -18,7 +18,7 @@ def test_expected_tokens_at_the_ends():
     assert expected_tokens(.8, 5) == pytest.approx((1 - .8 ** 6) / (1 - .8), abs=1e-12)
 
 
-def test_v_replaces_the_assumption_that_checking_is_free():
+def test_v_replaces_the_assumption_that_verification_is_free():
     assert round(speedup(.8, 4, .2), 2) == 1.87 and round(speedup(.8, 4, .2, 1.5), 2) == 1.46
 
 
@@ -47,6 +47,6 @@ def test_best_gamma(c, alpha, gamma, times, gamma_v, times_v):
 def test_acceptance_is_one_minus_total_variation():
     p_target, q_draft = torch.tensor([.5, .5]), torch.tensor([.8, .2])
     assert acceptance(p_target, q_draft) == pytest.approx(.7)
-    laws = torch.rand(2, 9, 6, generator=torch.Generator().manual_seed(0), dtype=torch.float64)
-    p_target, q_draft = laws / laws.sum(-1, keepdim=True)
+    weights = torch.rand(2, 9, 6, generator=torch.Generator().manual_seed(0), dtype=torch.float64)
+    p_target, q_draft = weights / weights.sum(-1, keepdim=True)
     assert torch.allclose(acceptance(p_target, q_draft), 1 - (p_target - q_draft).abs().sum(-1) / 2, atol=1e-15)

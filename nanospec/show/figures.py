@@ -14,7 +14,7 @@ def draw_speedup(gammas: Sequence[int], measured: Sequence[float], predicted: Se
                  ideal: Sequence[float], title: str, path: Path) -> None:
     """Speed-up over plain decoding against gamma: measured, predicted with v(gamma + 1), and Theorem 3.8 (v = 1)."""
     figure, (axes,) = blank(title, 1)
-    lines = [(ideal, FAINT, ":", "", "Theorem 3.8: checking is free"),
+    lines = [(ideal, FAINT, ":", "", "Theorem 3.8: verification is free"),
              (predicted, BLUE, "--", "", "tokens per call / (γc + v)"),
              (measured, GREEN, "-", "o", "measured")]
     for values, colour, dashes, mark, label in lines:
@@ -24,7 +24,7 @@ def draw_speedup(gammas: Sequence[int], measured: Sequence[float], predicted: Se
     best = max(range(len(gammas)), key=lambda i: measured[i])
     axes.annotate(f"{measured[best]:.2f} times", (gammas[best], measured[best]), xytext=(0, -18),
                   textcoords="offset points", ha="center", color=GREEN, fontweight="bold")
-    axes.set_xlabel("γ, drafted tokens a round")
+    axes.set_xlabel("γ, draft tokens a round")
     axes.set_ylabel("times as fast as plain decoding")
     axes.set_ylim(0, max(*ideal, *measured) * 1.08)
     axes.xaxis.set_major_locator(MaxNLocator(integer=True))
@@ -77,10 +77,10 @@ def blank(title: str, panels: int) -> tuple[Figure, list[Axes]]:
     figure = Figure(figsize=(4.4 + 3.6 * panels, 4.6), layout="constrained")
     figure.suptitle(title, x=0.02, ha="left", color=INK, fontsize=12, fontweight="bold")
     axes = list(figure.subplots(1, panels, squeeze=False)[0])
-    for one in axes:
-        one.spines[["top", "right"]].set_visible(False)
-        one.spines[["left", "bottom"]].set_color(FAINT)
-        one.tick_params(colors=INK)
-        one.grid(axis="y", color="#e6e9ed", linewidth=1)
-        one.set_axisbelow(True)
+    for panel in axes:
+        panel.spines[["top", "right"]].set_visible(False)
+        panel.spines[["left", "bottom"]].set_color(FAINT)
+        panel.tick_params(colors=INK)
+        panel.grid(axis="y", color="#e6e9ed", linewidth=1)
+        panel.set_axisbelow(True)
     return figure, axes
