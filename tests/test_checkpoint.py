@@ -14,7 +14,7 @@ from pathlib import Path
 import pytest
 import torch
 
-from nanospec.errors import DeviceError, NanospecError, PairError
+from nanospec.errors import DeviceError, NanospecError, PairError, one_line
 from nanospec.files import whole
 from nanospec.files.checkpoint import (WEIGHTS, available, load_model, load_pair, load_saved, save_atomically,
                                        save_model)
@@ -45,6 +45,12 @@ def refused(path: Path, words: str) -> str:
     said = str(raised.value).removeprefix(str(path))
     assert said.isprintable() and len(said) < 400
     return said
+
+
+def test_what_others_say_is_put_on_one_line():
+    assert one_line(ValueError("a\n\tb\x1b[2J\x9b\u202e")) == "a b\ufffd[2J\ufffd\ufffd"
+    assert one_line(ValueError()) == one_line(ValueError(" \n")) == "ValueError"
+    assert len(one_line("x" * 10_000)) < 250 and one_line("é " * 100) == ("é " * 100).strip()
 
 
 @pytest.mark.parametrize("tied", [True, False])

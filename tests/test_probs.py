@@ -205,3 +205,5 @@ def test_what_is_left_may_be_tiny_and_is_a_distribution_all_the_same(power):
     found = residual(p_target, q_draft)
     assert found[1] == 0 and (found >= 0).all() and abs(found.sum() - 1) < 1e-15
     assert torch.equal(found, left / left.sum()) if left.sum() else torch.equal(found, p_target)
+    rare = torch.tensor([3.0, 1.0, 10.0 ** (2 * power)], dtype=torch.float64) / 10.0 ** (2 * power)
+    assert residual(rare, rare[[1, 0, 2]]).tolist() == [1, 0, 0]

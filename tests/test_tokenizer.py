@@ -109,7 +109,8 @@ BYTES = {bytes([b]): b for b in range(256)}
 @pytest.mark.parametrize("text, words", [
     ("", "cut short"), ("hello", "no tokenizer's file"), ("!!! 3", "no tokenizer's file"), ("AA== 0\n", "cut short"),
     ("\n\n", "no tokenizer's file"), ("\xff\xfe", "no tokenizer's file"), ("AA== 0 0\n", "no tokenizer's file"),
-    ("AA== one\n", "no tokenizer's file"), ("A 0\n", "no tokenizer's file"), ("AA== 1e0\n", "no tokenizer's file"),
+    ("AA== one\n", "no tokenizer's file"), (f"AA== {'x' * 9_999}\n", "no tokenizer's file"),
+    ("A 0\n", "no tokenizer's file"), ("AA== 1e0\n", "no tokenizer's file"),
     (lines(BYTES)[:-4], "no tokenizer's file"), (lines(dict(list(BYTES.items())[:-1])), "cut short"),
     (lines(BYTES).replace(" 7\n", " 8\n"), "altered"), (lines(BYTES).replace(" 7\n", " -7\n"), "altered"),
     (lines(BYTES) + "AA== 256\n", "altered"),
