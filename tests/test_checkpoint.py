@@ -8,7 +8,6 @@ import resource
 import shutil
 import signal
 import time
-from dataclasses import asdict
 from pathlib import Path
 
 import pytest
