@@ -134,8 +134,8 @@ CHECKS = {check.name: check for check in [
     Check("T2", "dynamic", "stop behind an unlikely token, V3, 2 tokens, T 0.7", lambda: rounds(
         TABLE3, method_of(TABLE3, DRAFT3, "confidence", gamma=2).run, [1, 0, 1, 2, 1], 2, **WARM)),
     Check("T2", "merged", "two drafters that draw, joined, V3, 2 tokens, T 0.7", lambda: rounds(
-        TABLE, partial(speculate, TABLE, MergedDrafter([ModelDrafter(DRAFT, 1), ModelDrafter(DRAFT3, 1)])), [1, 0], 2,
-        **WARM)),
+        TABLE3, partial(speculate, TABLE3, MergedDrafter([ModelDrafter(DRAFT3, 1), ModelDrafter(FULL_DRAFT, 1)])),
+        [1, 0], 2, **WARM)),
     Check("T3", "T3 walk", "GPT V4 gamma 2, 3 tokens, T 0.7, top-k 2",
           lambda: rounds(GPT4, chain(GPT4, GPT_DRAFT4, 2), [1, 3, 0], 3, top_k=2, **WARM)),
     Check("T3", "T3 rows", "GPT V4 gamma 1, rows of 1 and 3, 2 tokens, top-k 2", lambda: ragged(

@@ -1,11 +1,11 @@
-"""What is handed over in a round is what draft.py promises: drafts to a rule, features to a drafter, uniforms to whoever
-comes next, a Round to whoever reads it. Each function is a check, and counts violations.
+"""What is handed over in a round is what draft.py promises: drafts to a rule, features to a drafter, uniforms to
+whoever comes next, a Round to whoever reads it. Each function is a check, and counts violations.
 
 A walk sees none of this while nobody looks: a q_draft in a row that a text lacks, features of another row, a column of
 the dice that is handed out once more behind a rule. Left out: what follows from it, which the other checks see.
 """
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 
 import torch
 from torch import Tensor
@@ -28,12 +28,14 @@ from nanospec.text import Text, prefill
 PROMPTS, LATE = [[1, 0, 1, 2, 1], [0, 2, 0, 2, 0], [2]], [1, 1, 0, 1]
 
 
-def played(target, drafter: Drafter, rounds: int = 10, seed: int = 0):
-    """Three texts in one batch, round after round; before the fifth, row 1 begins anew. Yields text, draft, accepted."""
+def played(target, drafter: Drafter, rounds: int = 10) -> Iterator[tuple[Text, Tensor, Draft]]:
+    """Three texts in one batch, round after round; before the fifth, row 1 begins anew. Yields the text, what its last
+    tokens (B,) were before the round, and the draft.
+    """
     text = Text(PROMPTS, rounds * drafter.size + 5, target.config.vocab_size)
     cache, features = prefill(target, text, layers=drafter.layers)
     drafter.begin(text, range(len(PROMPTS)), features)
-    dice = Dice(range(seed, seed + len(PROMPTS)))
+    dice = Dice(range(len(PROMPTS)))
     for number in range(rounds):
         if number == 4:
             text.tokens[1, :len(LATE)], text.length[1] = torch.tensor(LATE), len(LATE)
@@ -41,9 +43,9 @@ def played(target, drafter: Drafter, rounds: int = 10, seed: int = 0):
             drafter.begin(text, [1], features)
         dice.refill(drafter.columns + drafter.size)
         before = text.last(1)[:, 0]
-        draft, _, accepted, _ = one_round(target, cache, drafter, verify, text, Sampling(0.8), dice,
-                                          int(text.length.max()) + drafter.size - 1)
-        yield text, before, draft, accepted
+        draft, *_ = one_round(target, cache, drafter, verify, text, Sampling(0.8), dice,
+                              int(text.length.max()) + drafter.size - 1)
+        yield text, before, draft
 
 
 def drafts(target, draft) -> Found:
@@ -53,7 +55,7 @@ def drafts(target, draft) -> Found:
     wrong = count = 0
     for way in DRAFTERS.values():
         drafter = way.make(Setting(draft, gamma=3, topology=[-1, 0, 0, 1, 1, 2]))
-        for _, last, done, _ in played(target, drafter):
+        for _, last, done in played(target, drafter):
             n = done.tokens.shape[1]
             parents = torch.arange(-1, n - 1).expand(len(last), n) if done.parents is None else done.parents
             there, total = parents >= 0, done.q_draft.sum(-1)
@@ -90,8 +92,8 @@ class Reader(Drafter):
 
 
 def features(target, draft) -> Found:
-    """A drafter is handed the target's own features of every committed token but the last, alone and joined with others,
-    in a batch, and when a row begins anew.
+    """A drafter is handed the target's own features of every committed token but the last: alone and joined with
+    others, in a batch, and when a row begins anew.
     """
     wrong = count = 0
     for readers, others in (([Reader(ModelDrafter(draft, 2))], []),
@@ -144,8 +146,8 @@ def rules_agree() -> Found:
 
 
 def by_hand() -> Found:
-    """At temperature 0 a draft that is the target is always right, and one that thinks the opposite never: every field of
-    the rounds that write 6 tokens with gamma 3 is known. The last 2 of 8 tokens are cut off, and reported all the same.
+    """At temperature 0 a draft that is the target is always right, and one that thinks the opposite never: every field
+    of the rounds that write 6 tokens with gamma 3 is known. Of 8 tokens the last 2 are cut off, and yet reported.
     """
     target, opposite = (TableModel(3, 1, zeros=0) for _ in range(2))
     opposite.logits = -opposite.logits

@@ -1,0 +1,58 @@
+"""Bugs of batches: what belongs to one text and reaches another, rows that a text lacks, and who is told what."""
+
+from nanospec.proof.zoo.plant import bug
+
+PARENTS = "torch.where(q_draft.sum(-1) > 0, self.parents, -1)"
+WRITE = "self.length[:, None] + self._count[:tokens.shape[1]]"
+HANDED, THEIRS = "drafter.commit(draft, accepted, p_target, features)", "_rows(its_features, at)"
+
+ROWS = [
+    bug("cross-row-write", "flash-attention#2779", "an index meant for one row is used for every row", "T2 rows",
+        (WRITE, WRITE.replace("self.length[:, None]", "self.length[:1, None].expand(len(self.length), 1)")),
+        file="text"),
+    bug("parents-of-another-row", "ours", "every text's tree is verified with the first text's parents",
+        "alone: suffix-tree, token", ("draft.parents[:, i, None]", "draft.parents[:1, i, None]"), file="rules.tree"),
+    bug("draft-of-another-row", "ours", "a rule for one text gets the first text's draft, for every text",
+        "batch: chain, traversal", ("rule(*draft.of_text(b)", "rule(*draft.of_text(0)"), file="draft"),
+    bug("ancestors-of-another-row", "ours", "every text's rows see what the first text's rows see",
+        "alone: suffix-tree, token", ("sees, tree = draft.ancestors(), {}", "sees, tree = draft.ancestors(), {}; "
+                                      "sees = None if sees is None else sees[:1].expand_as(sees)")),
+    bug("path-of-another-row", "ours", "the first text's path is committed in every text's cache",
+        "alone: tree, token", ("start[:, None] + path]", "start[:, None] + path[:1]]"), file="cache"),
+    bug("settings-of-another-row", "ours", "the first text's temperature is used for every text", "T2 rows",
+        ("if len(self.rows_of) == 1:", "if self.rows_of:"), file="probs"),
+    bug("dice-of-another-row", "ours", "a rule for one text gets the first text's dice, for every text",
+        "alone: chain, traversal", ("self.u[b:b + 1]", "self.u[:1]"), file="dice"),
+    bug("a-new-request-overwrites-all", "ours", "the prompt with which one row begins anew is read into every row",
+        "alone: chain, token", ("self.kv[:, :, rows, :other", "self.kv[:, :, :, :other"), file="cache"),
+]
+
+LACKING = [
+    bug("padded-with-a-live-parent", "ours", "a row that a text lacks is a child of its root", "drafts",
+        ("tree.parents + [-1] * less", "tree.parents + [0] * less"),
+        ("q_draft[:, 1:] *= (parents[:, 1:, None] >= 0)",
+         "[q_draft[b, n - less:].zero_() for b, less in enumerate(lacking)]"), file="draft"),
+    bug("stopped-rows-go-on", "ours", "a text that has stopped drafting has as many rows as the longest", "drafts",
+        ("i - 1 if i <= len(sure) else -1", "i - 1"), file="drafters.dynamic"),
+    bug("stopped-rows-report-q", "ours", "a text that has stopped drafting reports a q_draft all the same", "drafts",
+        ("torch.where(on, q, 0.0)", "q"), file="drafters.dynamic"),
+    bug("nothing-left-is-a-child", "ours", "a child for which nothing was left keeps its parent", "drafts",
+        (PARENTS, "self.parents.clone()"), file="drafters.tree"),
+]
+
+TOLD = [
+    bug("features-of-a-rejected-row", "ours; vllm#14649 kept the draft's own", "a drafter gets the features of the row "
+        "before", "features",
+        (HANDED, HANDED.replace("features", "None if features is None else features.roll(1, 1)"))),
+    bug("features-in-the-trees-order", "ours", "joined drafters get the features of the joined rows, not of their own",
+        "features", (THEIRS, "its_features[:, :at.shape[1]]"), file="drafters.merged"),
+    bug("merged-and-not-told", "ours", "a drafter does not know that another's tokens are new to it: exact, and slower",
+        "long_caches: merged, token",
+        ("drafter.unread = max(drafter.unread, self.unread, self.deepest)", "pass"), file="drafters.merged"),
+    bug("merged-without-the-second-coin", "ours", "a token that two drafters drew has one coin", "merged",
+        ("elder is None or drawn[i]", "elder is None"), file="drafters.merged"),
+    bug("merged-q-of-another", "ours", "a row has the q_draft of another drafter's row", "merged",
+        ("origin.append(start + i)", "origin.append(i)"), file="drafters.merged"),
+]
+
+BUGS = ROWS + LACKING + TOLD

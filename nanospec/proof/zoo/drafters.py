@@ -1,0 +1,37 @@
+"""Bugs of drafters: knowing when to stop, and joining the drafts of several."""
+
+from nanospec.proof.zoo.plant import bug
+
+DRAWN = "tokens.append(dice.pick(torch.where(on, q, certain)))"
+GO_BACK = ":\n                tokens.pop()\n                break"
+MODELS = "own, q = probs(logits), sampling(logits)"
+FEED = "feed = tokens[-1][:, None]"
+
+STOPPING = [
+    bug("drop-the-unlikely-sample", "generic; llama.cpp#22506 does it to argmax drafts, where it is exact",
+        "a draft token that the rule dislikes is thrown away", "exact: confidence, token",
+        (DRAWN, f"{DRAWN}\n            if not self.of[0].goes_on([own[0, tokens[-1][0]].item()]){GO_BACK}"),
+        file="drafters.dynamic"),
+    bug("draw-until-it-is-likely", "generic", "an unlikely draft token is drawn once more, and reported as if it were "
+        "not", "exact: confidence, token", (DRAWN, f"{DRAWN}\n            if own[0, tokens[-1][0]] < 0.3:\n"
+                                  "                tokens[-1] = dice.pick(q)"), file="drafters.dynamic"),
+    bug("end-of-text-not-guessed", "generic", "a drafted end of text is thrown away: nothing follows it",
+        "exact: confidence, token",
+        (DRAWN, f"{DRAWN}\n            if tokens[-1][0] == 0{GO_BACK}"), file="drafters.dynamic"),
+]
+
+# What looks like it and is exact.
+CONTROLS = [
+    bug("stop-behind-an-end-of-text", "generic", "a drafted end of text is kept, and drafting ends behind it", "",
+        (FEED, f"{FEED}\n            if tokens[-1][0] == 0:\n                break"), file="drafters.dynamic"),
+    bug("stop-before-an-undecided-draw", "generic", "no draft token where none is likely", "",
+        ("on and self.of[b].draws(own[b])", "on and own[b].max() >= 0.6"), file="drafters.dynamic"),
+    bug("drop-it-for-the-guess-before", "generic", "a draft token is thrown away because the one before it was "
+        "unlikely", "", (DRAWN, f"{DRAWN}\n            if self.sure[0] and self.sure[0][-1] < 0.3{GO_BACK}"),
+        file="drafters.dynamic"),
+    bug("drop-the-unlikely-argmax", "llama.cpp#22506", "a draft token without chance in it is thrown away if it is "
+        "unlikely", "", (MODELS, "own = probs(logits); q = (own == own.max()).to(own); q = q / q.sum()"),
+        (DRAWN, f"{DRAWN}\n            if own[0, tokens[-1][0]] < 0.6{GO_BACK}"), file="drafters.dynamic"),
+]
+
+BUGS = STOPPING

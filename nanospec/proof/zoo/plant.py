@@ -1,0 +1,119 @@
+"""How a bug is planted: a few words of source are exchanged for others, and the compiled code of the functions that
+they touch is swapped in place. So every check runs the very functions that it always runs, whoever calls them.
+"""
+
+import gc
+import inspect
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from importlib import import_module
+from pathlib import Path
+from types import CodeType, FunctionType
+
+from nanospec.proof.checks import CHECKS, TOLERANCE, Found
+from nanospec.proof.contract import CONTRACT
+
+FALLS = AssertionError, ArithmeticError, IndexError, RuntimeError, ValueError       # what a bug's code may end in
+
+
+@dataclass(frozen=True)
+class Bug:
+    """old -> new in one file of nanospec. A control has no check that catches it."""
+
+    name: str
+    source: str                 # where it shipped; "generic": in many places; "ours": made up to try the checks
+    what: str                   # what is done wrong, in one sentence
+    caught_by: str              # a name of checks.py, or a part of contract.py for a pair: "exact: tree, block"
+    file: str                   # of nanospec, without its ending: speculate, rules.tree
+    edits: tuple[tuple[str, str], ...]
+
+
+def bug(name: str, source: str, what: str, caught_by: str, *edits: tuple[str, str], file: str = "speculate") -> Bug:
+    return Bug(name, source, what, caught_by, file, edits)
+
+
+def found_by(check: str) -> Found:
+    """Run the check of this name."""
+    if check in CHECKS:
+        return CHECKS[check].run()
+    part, pair = check.split(": ")
+    return CONTRACT[part](*pair.split(", "))
+
+
+@dataclass
+class Sighting:
+    """What one check found of one bug. tv: the exact total variation, of violations where the check counts those, or
+    None where the code fell over."""
+
+    caught: bool
+    tv: float | None
+    found: str
+
+
+def look(bug: Bug, check: str) -> Sighting:
+    """Plant the bug and run the check of that name."""
+    with planted(bug):
+        try:
+            _, error, tv = found_by(check)
+        except FALLS as fell:
+            return Sighting(True, None, f"fell over: {str(fell).splitlines()[0][:60]}")
+    return Sighting(not max(error, tv) <= TOLERANCE, tv, f"{tv:.2g}")
+
+
+@contextmanager
+def planted(bug: Bug) -> Iterator[None]:
+    """Within it, the functions of the bug's file run with the bug in them."""
+    with exchanged(exchanges(bug)):
+        yield
+
+
+@contextmanager
+def exchanged(codes: list[tuple[FunctionType, CodeType]]) -> Iterator[None]:
+    """Within it, these functions run these codes."""
+    before = [(function, function.__code__) for function, _ in codes]
+    try:
+        for function, code in codes:
+            function.__code__ = code
+        yield
+    finally:
+        for function, code in before:
+            function.__code__ = code
+
+
+def exchanges(bug: Bug) -> list[tuple[FunctionType, CodeType]]:
+    """Every function alive that was compiled from the bug's file and differs with the bug in it, and its new code:
+    methods, what decorators have wrapped, and closures too, wherever they are kept.
+    """
+    file = import_module(f"nanospec.{bug.file}").__file__
+    with_the_bug = dict(_codes(compile(_source(bug), f"<{bug.name}>", "exec")))
+    ours = [thing for thing in gc.get_objects() if type(thing) is FunctionType and thing.__code__.co_filename == file]
+    pairs = [(function, with_the_bug.get(function.__qualname__, function.__code__)) for function in ours]
+    return [(function, code) for function, code in pairs if code != function.__code__]
+
+
+def changed(bug: Bug) -> dict:
+    """The names of the bug's file, run anew with the bug in it; the file that ships is left alone."""
+    names = {"__name__": f"nanospec.{bug.file}"}
+    exec(compile(_source(bug), f"<{bug.name}>", "exec"), names)
+    return names
+
+
+def _source(bug: Bug) -> str:
+    source = Path(import_module(f"nanospec.{bug.file}").__file__).read_text()
+    for old, new in bug.edits:
+        if source.count(old) != 1:
+            raise LookupError(f"{bug.name}: the line it changes is no longer there, or not alone: {old!r}")
+        source = source.replace(old, new)
+    return source
+
+
+def _codes(code: CodeType, path: str = "") -> Iterator[tuple[str, CodeType]]:
+    """(qualified name, code) of every function within."""
+    for inner in code.co_consts:
+        if isinstance(inner, CodeType):
+            name = path + inner.co_name
+            if inner.co_flags & inspect.CO_OPTIMIZED:           # a function's; a class body's is not
+                yield name, inner
+                name += ".<locals>"
+            yield from _codes(inner, name + ".")
