@@ -21,7 +21,7 @@ from rich.console import Console, Group
 from rich.live import Live
 from rich.text import Text
 
-from nanospec.bench.measure import alpha_of, measure, measure_costs, setting_of, settled, topology_of
+from nanospec.bench.measure import alpha_of, measure, measure_costs, setting_of, settled, tree_setting
 from nanospec.bench.speed import busy
 from nanospec.errors import NanospecError
 from nanospec.fast.autotune import name_of, way_of
@@ -97,8 +97,7 @@ class Demo:
                  weights: Path, device: str, dtype: str, longest: int):
         """longest: the most draft tokens of a chain in what is to be shown."""
         self.prompt, self.drafter, self.rule, self.device, self.seed = prompt, drafter, rule, device, seed
-        topology = topology_of(shape)
-        self.setting = {"topology": topology} if topology else {}
+        self.setting = tree_setting(shape)
         self.target, self.draft, self.tokenizer = load_pair(weights, device)
         self.ids = [self.tokenizer.end_of_text] + self.tokenizer.encode(prompt)
         new = max_new_tokens or max(1, min(256, self.target.config.context - len(self.ids)))
@@ -106,7 +105,7 @@ class Demo:
         self.request = self.sampling | {"max_new_tokens": new, "seed": seed, "stop": {self.tokenizer.end_of_text}}
         check_request(self.target, self.ids, new, **self.sampling, rows=self.method(longest).gamma + 1)
         settled(self.target, self.draft, dtype, None)
-        self.setting = setting_of(self.target, self.draft, [self.ids], [drafter], topology, longest, **self.sampling)
+        self.setting = setting_of(self.target, self.draft, [self.ids], [drafter], self.setting, longest, **self.sampling)
         self.gamma = gamma or (self.best() if drafter == "chain" else GAMMA)
 
     def method(self, gamma: int) -> Method:

@@ -14,7 +14,7 @@ import torch
 from nanospec.bench import __main__ as bench
 from nanospec.bench import measure as measuring
 from nanospec.bench.large import simulated
-from nanospec.bench.measure import (BUSY, Costs, alpha_of, measure, measure_accepted, numbers_of, topology_of)
+from nanospec.bench.measure import (BUSY, Costs, alpha_of, measure, measure_accepted, numbers_of, tree_setting)
 from nanospec.bench.methods import EVERY
 from nanospec.bench.prompts import held_out_prompts
 from nanospec.bench.roofline import weight_bytes
@@ -195,10 +195,10 @@ def test_every_drafter_by_name_writes_the_targets_text(pair, drafter):
 
 
 def test_shapes_are_counted_before_they_are_built():
-    assert topology_of([2, 1]) == [-1, 0, 0, 1, 2] and topology_of(None) is None
+    assert tree_setting([2, 1]) == {"topology": [-1, 0, 0, 1, 2]} and tree_setting(None) == {}
     for branches in ([5000], [9] * 3000, [64, 64]):
         with pytest.raises(RequestError, match="--shape"):
-            topology_of(branches)
+            tree_setting(branches)
 
 
 def test_as_many_prompts_as_asked_for_or_none(monkeypatch):
@@ -366,11 +366,12 @@ BEFORE_LOADING = [
     (["large", "--graphs"], "--graphs"), (["--graphs"], "--graphs"),
     (["--drafters", "tree", "--figure", "a.png"], "--figure"), (["--shape", "2"], "--shape"),
     (["--drafters", "tree", "--shape", "0"], "--shape"), (["--drafters", "tree", "--shape", "99", "99"], "--shape"),
-    (["methods", "--shape", *["9"] * 3000], "--shape"), (["against"], "--pair"),
-    (["against", "--pair", "nowhere"], "--pair"), (["against", "--pair", "tests"], "tests/target"),
-    (["against", "--pair", "tests", "--gamma", "0"], "--gamma"), (["nonsense"], "nonsense"),
-    (["--nonsense"], "--nonsense"), (["speed", "speed"], "speed"), (["--methods"], "--methods"),
-    (["a\x1b[2J\x9b\n"], "\\x1b[2J"), (["speed", "a\x1b[2J\x9b\n\udcff"], "a␛[2J"), ([""], "''")]
+    (["methods", "--shape", *["9"] * 3000], "--shape"), (["methods", "--large", "--shape", "4", "4"], "--large"),
+    (["against"], "--pair"), (["against", "--pair", "nowhere"], "--pair"),
+    (["against", "--pair", "tests"], "tests/target"), (["against", "--pair", "tests", "--gamma", "0"], "--gamma"),
+    (["nonsense"], "nonsense"), (["--nonsense"], "--nonsense"), (["speed", "speed"], "speed"),
+    (["--methods"], "--methods"), (["a\x1b[2J\x9b\n"], "\\x1b[2J"), (["speed", "a\x1b[2J\x9b\n\udcff"], "a␛[2J"),
+    ([""], "''")]
 BEFORE_MEASURING = [
     (["--max-new-tokens", "9999"], "context"), (["--gammas", "1024"], "context"),
     (["--prompts", "999999999"], "prompts"), (["--drafters", "merged", "--gammas", "1023"], "context"),

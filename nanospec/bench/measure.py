@@ -162,24 +162,24 @@ def best_topology(target: GPT, draft: GPT, prompts: Sequence[Sequence[int]], siz
 
 
 def setting_of(target: GPT, draft: GPT, prompts: Sequence[Sequence[int]], drafters: Iterable[str],
-               topology: Topology | None = None, most: int = GAMMA, **sampling) -> dict:
-    """What drafters of these names are made of besides a gamma, for `method_of`; each measured only if one wants it.
-
-    topology: of a tree, by default the best. most: draft tokens a round, up to which calls are timed.
+               given: dict, most: int = GAMMA, **sampling) -> dict:
+    """What drafters of these names are made of besides a gamma, for `method_of`: what is given, and what is not is
+    measured if one of them wants it. most: draft tokens a round, up to which calls are timed.
     """
-    setting, wanted = {}, set(drafters)
-    if any(DRAFTERS[name].size == "shape" for name in wanted):
-        setting["topology"] = topology or best_topology(target, draft, prompts, **sampling)
-    if "goodput" in wanted:
+    setting = dict(given)
+    if "topology" not in given and any(DRAFTERS[name].size == "shape" for name in drafters):
+        setting["topology"] = best_topology(target, draft, prompts, **sampling)
+    if "goodput" in drafters:
         costs = measure_costs(target, draft, range(1, most + 2), max(map(len, prompts)), **sampling)
         setting["costs"] = costs.c, costs.v
     return setting
 
 
-def topology_of(branches: Sequence[int] | None) -> Topology | None:
-    """The tree whose rows at depth d have branches[d] children, after a look at how many rows that would be."""
+def tree_setting(branches: Sequence[int] | None) -> dict:
+    """Of a tree whose rows at depth d have branches[d] children, counted before they are built; {} where none is given.
+    """
     level = rows = 1
     for branch in branches or ():
         level *= branch
         rows = check_size(rows + level, "--shape")
-    return shape(*branches) if branches else None
+    return {"topology": shape(*branches)} if branches else {}

@@ -4,14 +4,15 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from nanospec.bench.large import large_pair
-from nanospec.bench.measure import check_texts, measure_costs, setting_of, settled, topology_of
+from nanospec.bench.measure import check_texts, measure_costs, setting_of, settled, tree_setting
 from nanospec.bench.prompts import prompts_of
 from nanospec.bench.speed import busy, measured
+from nanospec.errors import RequestError
 from nanospec.files.checkpoint import WEIGHTS, load_pair
 from nanospec.methods import DRAFTERS, GAMMA, Method, method_of
 from nanospec.show.terminal import show_table
 
-LARGEST = 17            # rows of a call
+LARGEST = 17            # rows of a call of the large pair
 EVERY = [("chain", "token", 3), ("chain", "token", 4), ("chain", "block", 4), ("chain", "block", 5),
          *((drafter, "token", GAMMA) for drafter in DRAFTERS if drafter != "chain"), ("tree", "traversal", GAMMA),
          ("goodput", "block", GAMMA)]
@@ -21,7 +22,9 @@ def run(temperatures: Sequence[float] = (0.0, 0.8, 1.0), large: bool = False, sh
         prompts: int = 8, repetitive: bool = False, max_new_tokens: int = 128, seed: int = 0, weights: Path = WEIGHTS,
         device: str = "cpu", dtype: str = "auto", threads: int | None = None) -> list[dict]:
     """EVERY method at every temperature. large: also what the same rounds would gain at the costs of a large pair."""
-    topology = topology_of(shape)
+    given = tree_setting(shape)
+    if large and len(given.get("topology", [])) > LARGEST:
+        raise RequestError(f"--large goes with a --shape of at most {LARGEST - 1} draft tokens")
     pair = load_pair(weights, device)
     texts, said = prompts_of(pair, prompts, repetitive)
 
@@ -29,11 +32,11 @@ def run(temperatures: Sequence[float] = (0.0, 0.8, 1.0), large: bool = False, sh
         return [method_of(pair.target, pair.draft, drafter, rule, gamma=gamma, **setting)
                 for drafter, rule, gamma in EVERY]
 
-    check_texts(pair.target, texts, max_new_tokens, methods(**({"topology": topology} if topology else {})))
+    check_texts(pair.target, texts, max_new_tokens, methods(**given))
     where, rows = settled(pair.target, pair.draft, dtype, threads), []
     costs = measure_costs(*large_pair(device), range(1, LARGEST + 1), repeats=5) if large else None
     for temperature in temperatures:
-        setting = setting_of(pair.target, pair.draft, texts, DRAFTERS, topology, temperature=temperature)
+        setting = setting_of(pair.target, pair.draft, texts, DRAFTERS, given, temperature=temperature)
         rows += measured(pair, texts, methods(**setting), temperature, max_new_tokens, seed, large=costs)
     at_large = f"; large: at c = {costs.c:.2f}, v(5) = {costs.v[5]:.2f}, v(9) = {costs.v[9]:.2f}" if large else ""
     show(rows, temperatures, f"{where}; {said}, {max_new_tokens} tokens each{at_large}")

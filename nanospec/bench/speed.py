@@ -3,7 +3,7 @@
 from collections.abc import Sequence
 from pathlib import Path
 
-from nanospec.bench.measure import (BUSY, Costs, check_texts, measure, setting_of, settled, topology_of)
+from nanospec.bench.measure import BUSY, Costs, check_texts, measure, setting_of, settled, tree_setting
 from nanospec.bench.prompts import prompts_of
 from nanospec.errors import RequestError
 from nanospec.fast.capture import captured
@@ -34,7 +34,7 @@ def run(temperatures: Sequence[float] = (0.0, 0.8, 1.0), drafters: Sequence[str]
         raise RequestError("--figure shows --drafters chain beside the theory, which speaks of nothing else")
     if shape and all(DRAFTERS[name].size != "shape" for name in drafters):
         raise RequestError("--shape is a tree's, and none of --drafters drafts one of a given shape")
-    topology = topology_of(shape)
+    given = tree_setting(shape)
     pair = load_pair(weights, device)
     texts, said = prompts_of(pair, prompts, repetitive)
 
@@ -42,10 +42,10 @@ def run(temperatures: Sequence[float] = (0.0, 0.8, 1.0), drafters: Sequence[str]
         return [method_of(pair.target, pair.draft, drafter, rule, gamma=gamma, **setting) for drafter in drafters
                 for gamma in (gammas if DRAFTERS[drafter].size == "gamma" else gammas[:1]) for rule in rules]
 
-    check_texts(pair.target, texts, max_new_tokens, methods(**({"topology": topology} if topology else {})))
+    check_texts(pair.target, texts, max_new_tokens, methods(**given))
     where, rows = settled(pair.target, pair.draft, dtype, threads), []
     for temperature in temperatures:
-        setting = setting_of(pair.target, pair.draft, texts, drafters, topology, max(gammas), temperature=temperature)
+        setting = setting_of(pair.target, pair.draft, texts, drafters, given, max(gammas), temperature=temperature)
         rows += measured(pair, texts, methods(**setting), temperature, max_new_tokens, seed, graphs)
     show(rows, f"{where}; {said}, {max_new_tokens} tokens each")
     if figure:
