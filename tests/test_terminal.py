@@ -132,8 +132,9 @@ def test_a_tree_shows_what_was_tried_and_what_was_rejected():
     text = printed(lambda console: step_text(1, done, coins, decode), 100)
     lines = text.splitlines()
     assert lines[1] == "behind the text" and max(map(len, lines)) <= 100
-    for line, words in zip(lines[2:], ["'a' 0.90 ≥ 0.50 rejected", "'b' 0.10 < 0.50 accepted", "'d' 0.90 ≥ rejected",
-                                       "'e' 0.80 ≥ rejected", "'x' replacement residual", "'c' never judged"]):
+    for line, words in zip(lines[2:], ["'a' p_target 0.90 ≥ 0.50 rejected", "'b' residual 0.10 < 0.50 accepted",
+                                       "'d' p_target 0.90 ≥ rejected", "'e' residual 0.80 ≥ rejected",
+                                       "'x' replacement residual", "'c' never judged"]):
         assert all(word in line for word in words.split()), line
     assert lines[4].startswith("│   ├──") and lines[2].startswith("├──")
 

@@ -4,6 +4,11 @@
     python -m nanospec.bench methods --large    # every drafter and rule; also what each would gain at a large pair
     python -m nanospec.bench SUBCOMMAND --help
 
+The README's pictures, made anew:
+
+    python -m nanospec.bench --temperatures 0.8 --gammas 1 2 3 4 5 6 8 --prompts 6 --figure pictures/speedup.png
+    python -m nanospec.bench large --figure pictures/large.png
+
 Plain decoding, the baseline, runs in the data type, with the threads and the weight layout in which it is fastest here.
 """
 

@@ -77,8 +77,9 @@ def row_text(name: str, done: Round, row: int, by: dict[int, Tensor], coins: Seq
     if row not in by:
         return Text(f"{name} never judged", "dim")
     token, accepted, (u, prob) = done.tokens[row], row in done.path, coins[row - 1]
+    what = "p_target" if done.parents.index(done.parents[row]) == row else "residual"       # of an elder sibling
     return Text.assemble((name, ACCEPTED if accepted else REJECTED),
-                         f" p_target {by[row][token]:.3f}  q_draft {done.q_draft[row, token]:.3f}  "
+                         f" {what} {by[row][token]:.3f}  q_draft {done.q_draft[row, token]:.3f}  "
                          f"u = {u:.2f} {'<' if accepted else '≥'} {prob:.2f}  {'accepted' if accepted else 'rejected'}")
 
 
