@@ -99,7 +99,7 @@ CASES = {
     "one token": [4.0], "far below zero": [-3e30, -2e30, -2.5e30, -3e38, -2.1e30],
 }
 TEMPERATURES = [0, 1e-300, 1e-30, 1e-6, 1e-3, 0.7, 1, 1.3, 1e6]
-TOP_K, TOP_P = [None, 1, 2, 50], [None, 1e-300, 0.3, 0.5, 0.9, 1 - 1e-9, 1.0]
+TOP_K, TOP_P = [None, 1, 2, 50], [None, 1e-300, 0.3, 0.5, 0.97, 1 - 1e-9, 1.0]
 
 
 @pytest.mark.parametrize("dtype", [torch.float32, torch.float64])
