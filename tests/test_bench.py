@@ -5,6 +5,7 @@ import re
 import subprocess
 import sys
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
 from time import sleep
 
@@ -62,6 +63,7 @@ def quick(monkeypatch, held_out):
     """Nothing is measured longer than needed: what a call costs does not matter here."""
     monkeypatch.setattr(measuring, "settle", lambda *_: None)
     monkeypatch.setattr(measuring, "step_seconds", lambda model, tokens=1, *_, **__: 1e-3 * tokens)
+    monkeypatch.setattr("nanospec.bench.speed.measure", partial(measure, repeats=1))
 
 
 @pytest.fixture
@@ -313,6 +315,7 @@ def test_large_prints_the_gain_at_every_alpha(rows_of, monkeypatch, tmp_path):
     config = Config(11, 32, layers=1, channels=8, heads=2, kv_heads=1, hidden=8)
     monkeypatch.setattr("nanospec.bench.large.large_pair", lambda device: (GPT(config), GPT(config)))
     monkeypatch.setattr("nanospec.bench.roofline.median_seconds", lambda *_: 1e-3)
+    monkeypatch.setattr("nanospec.bench.large.simulated", partial(simulated, rows=(1, 2), context=8, repeats=1))
     rows, out = rows_of("large", "--gammas", "1", "--figure", str(tmp_path / "a.png"))
     assert [row["alpha"] for row in rows[1:6]] == [.5, .6, .7, .8, .9] and "alpha 0.9" in out
     assert all(f"{row['speedup']:.2f}" in out for row in rows[1:]) and (tmp_path / "a.png").exists()
