@@ -306,6 +306,11 @@ def test_interrupted_while_saving_nothing_is_left(folder, monkeypatch):
     assert not list(folder.glob("*.partial"))
 
 
+def test_a_file_that_is_called_partial_itself(tmp_path):
+    BYTES.save(tmp_path / "ranks.partial")
+    assert Tokenizer.load(tmp_path / "ranks.partial").ranks == BYTES.ranks
+
+
 def test_a_folder_that_is_not_there(tmp_path):
     (tmp_path / "file").write_text("")
     for path in (tmp_path / "nowhere" / "a.pt", tmp_path / "file" / "a.pt", tmp_path):

@@ -22,8 +22,9 @@ def write_whole(path: Path, write: Callable[[BinaryIO], object]) -> None:
             file.flush()
             os.fsync(file.fileno())
         os.replace(beside, path)
-    except (OSError, RuntimeError) as error:            # torch wraps what the file says
-        raise OSError(f"{path} could not be written, what was there before still is: {one_line(error)}") from error
-    finally:
-        with suppress(OSError):                         # renamed it is gone; interrupted it is not
+    except BaseException as error:                      # an interruption too
+        with suppress(OSError):
             beside.unlink()
+        if not isinstance(error, (OSError, RuntimeError)):          # torch wraps what the file says
+            raise
+        raise OSError(f"{path} could not be written, what was there before still is: {one_line(error)}") from error
