@@ -28,7 +28,7 @@ from nanospec.fast.autotune import name_of, way_of
 from nanospec.fast.clock import ClockedDrafter, clocked
 from nanospec.files.checkpoint import WEIGHTS, load_pair
 from nanospec.generate import generate
-from nanospec.methods import DRAFTERS, GAMMA, RULES, Method, Setting, method_of
+from nanospec.methods import DRAFTERS, GAMMA, RULES, Method, method_of
 from nanospec.show import options
 from nanospec.show.figures import draw_speedup
 from nanospec.show.steps import WatchedDice, step_text
@@ -130,7 +130,7 @@ class Demo:
         """Both runs, live where there is a terminal to watch."""
         view, seen = View(self.prompt, self.decode), perf_counter()
         lines = max(3, console.height - 4 if side_by_side(console) else console.height // 2 - 4)
-        drafter = ClockedDrafter(DRAFTERS[self.drafter].make(Setting(self.draft, self.gamma, **self.setting)))
+        drafter = ClockedDrafter(self.method(self.gamma).make())
         plain = clocked(generate(self.target, self.ids, **self.request))
         fast = clocked(speculate(self.target, drafter, self.ids, rule=RULES[self.rule], **self.request))
         with Live(console=console, auto_refresh=False, transient=True) as live:

@@ -21,7 +21,7 @@ from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
 
 from nanospec.bench.measure import measure_alpha
-from nanospec.errors import DeviceError, NanospecError, PairError, RequestError, one_line
+from nanospec.errors import NanospecError, PairError, RequestError
 from nanospec.files.checkpoint import available, load_pair, load_saved
 from nanospec.files.corpus import packages, read_packages, read_texts, to_ids
 from nanospec.files.tokenizer import Tokenizer, train
@@ -60,12 +60,7 @@ def checked(args: argparse.Namespace) -> tuple[Size, Path]:
         raise RequestError(f"--seed must be 0 to {2 ** 32 - 1}, got {args.seed}")
     if not args.minutes >= 0:
         raise RequestError(f"--minutes must be 0 or more, got {args.minutes}")
-    try:
-        torch.zeros(1, device=available(args.device)).item()        # a "meta" tensor holds no number
-    except (RuntimeError, AssertionError) as error:
-        if isinstance(error, DeviceError):
-            raise
-        raise DeviceError(f"nothing can be trained on {args.device!r}: {one_line(error)}") from error
+    available(args.device)
     there = [name for name in FILES if (out / name).exists()]
     if there and not args.resume:
         raise PairError(f"{out} already holds {', '.join(there)}: name another folder with --out"

@@ -3,7 +3,8 @@
 Everything is allocated once. Writing goes by slot, reading takes the first `upto` slots, and rolling back is
 lowering `length`: what lies above it is stale, is never looked at, and is written over by the next call.
 
-Left out: paging and eviction; one cache serves one batch of texts up to a fixed number of slots.
+Left out: paging and eviction; one cache serves one batch of texts up to a fixed number of slots. Gradients: a cache is
+written in place.
 """
 
 import torch

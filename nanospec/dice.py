@@ -49,12 +49,12 @@ class Dice:
         cumulative = weights.cumsum(-1, dtype=self.dtype)
         u = self._take(1) if weights.dim() == 2 else self._take(weights.shape[1])[:, :, None]
         at = torch.searchsorted(cumulative, u * cumulative[..., -1:], right=True)[..., 0]
-        return at.clamp(max=weights.shape[-1] - 1)      # u * total can round up to total; of NaN there is no index
+        return at.clamp(max=weights.shape[-1] - 1)              # where a weight is NaN there is no index
 
     def of_row(self, b: int) -> "Dice":
         """The dice of row b alone, at the same column: for a rule that takes one text at a time."""
         alone = copy(self)
-        alone.u = self.u[b:b + 1]
+        alone.u, alone.generators = self.u[b:b + 1], self.generators[b:b + 1]
         return alone
 
     def _take(self, n: int) -> Tensor:

@@ -10,7 +10,7 @@ from nanospec.drafters.dynamic import DynamicDrafter
 from nanospec.drafters.lookahead import Lookahead
 from nanospec.drafters.lookup import PromptLookup
 from nanospec.drafters.merged import MergedDrafter
-from nanospec.drafters.stopping import Confidence, Entropy, Goodput, Heuristic
+from nanospec.drafters.stopping import Confidence, Entropy, Fixed, Goodput, Heuristic
 from nanospec.drafters.suffix import SuffixDrafter
 from nanospec.drafters.tree import TreeDrafter
 from nanospec.errors import RequestError
@@ -59,7 +59,7 @@ class Way(NamedTuple):
     fixed: bool = False
 
 
-def _dynamic(rule: Callable[[Setting], object]) -> Way:
+def _dynamic(rule: Callable[[Setting], Fixed]) -> Way:
     return Way(lambda s: DynamicDrafter(s.draft, rule(s), s.gamma), dynamic=True)
 
 
@@ -82,11 +82,12 @@ RULES: dict[str, Rule] = {"token": verify, "block": verify_block, "traversal": v
 
 @dataclass
 class Method:
-    """gamma: the most draft tokens a round."""
+    """gamma: the most draft tokens a round. make: a new drafter of this kind. run: a whole request with a new one."""
 
     drafter: str
     rule: str
     gamma: int
+    make: Callable[[], Drafter]
     run: Run
 
     @property
@@ -107,4 +108,4 @@ def method_of(target: GPT, draft: GPT, drafter: str = "chain", rule: str = "toke
     def run(ids: Sequence[int], **request) -> Iterator[Round]:
         return speculate(target, make(), ids, **{"rule": RULES[rule]} | request)
 
-    return Method(drafter, rule, make().size - 1, run)
+    return Method(drafter, rule, make().size - 1, make, run)

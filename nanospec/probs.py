@@ -22,12 +22,12 @@ def probs(logits: Tensor, temperature: float = 1.0, top_k: int | None = None, to
     Example: probs([0, log 3], 1) = [.25, .75]; at temperature 0, [0, 1]; with top_p = .7, [0, 1].
     """
     logits = logits.to(torch.promote_types(logits.dtype, torch.float32))
-    smallest = torch.finfo(logits.dtype).tiny           # what is less would become 0 in this dtype
+    smallest, greatest = torch.finfo(logits.dtype).tiny, torch.finfo(logits.dtype).max      # beyond: 0 or infinity
     if temperature == 0:
         best, at = logits.max(-1, keepdim=True)
         return torch.zeros_like(logits).scatter_(-1, at, best * 0 + 1)              # a NaN is not made a certainty
     if temperature != 1:        # the maximum becomes 0 first: no temperature, however small, overflows
-        logits = (logits - logits.amax(-1, keepdim=True)) / max(temperature, smallest)
+        logits = (logits - logits.amax(-1, keepdim=True)) / min(max(temperature, smallest), greatest)
     if top_k is not None and top_k < logits.shape[-1]:
         smallest_kept = logits.topk(top_k).values[..., -1:]
         logits = logits.masked_fill(logits < smallest_kept, float("-inf"))
@@ -62,11 +62,11 @@ class Sampling:
     def __init__(self, temperature: float | Sequence[float] = 1.0, top_k: int | None | Sequence = None,
                  top_p: float | None | Sequence = None):
         settings = temperature, top_k, top_p
-        rows = {len(one) for one in settings if isinstance(one, Sequence)}
+        rows = {len(values) for values in settings if isinstance(values, Sequence)}
         if len(rows) > 1:
             raise ValueError(f"settings for different numbers of rows: {sorted(rows)}")
-        count = max(rows, default=1)
-        per_row = zip(*(one if isinstance(one, Sequence) else [one] * count for one in settings))
+        self.rows = max(rows, default=1)
+        per_row = zip(*(values if isinstance(values, Sequence) else [values] * self.rows for values in settings))
         self.rows_of: dict[tuple, list[int]] = {}       # each setting, and the rows that have it
         for b, setting in enumerate(per_row):
             self.rows_of.setdefault(setting, []).append(b)
@@ -75,6 +75,8 @@ class Sampling:
         """logits (B, ..., V) -> probabilities (B, ..., V), as `probs`."""
         if len(self.rows_of) == 1:
             return probs(logits, *next(iter(self.rows_of)))
+        if len(logits) != self.rows:
+            raise ValueError(f"settings for {self.rows} rows, logits of {len(logits)}")
         out = torch.empty_like(logits, dtype=torch.promote_types(logits.dtype, torch.float32))
         for setting, rows in self.rows_of.items():
             out[rows] = probs(logits[rows], *setting)

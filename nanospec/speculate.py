@@ -19,7 +19,8 @@ from nanospec.draft import Draft, Drafter, Rule, check_size
 from nanospec.model import GPT
 from nanospec.probs import Sampling, residual
 from nanospec.rules.tree import verify_tree
-from nanospec.text import Text, check_numbers, check_request, check_seed, check_vocabulary, prefill, until
+from nanospec.text import (Text, check_layers, check_numbers, check_request, check_seed, check_vocabulary, prefill,
+                           until)
 
 
 def verify(draft: Draft, p_target: Tensor, dice: Dice) -> tuple[Tensor, Tensor]:
@@ -139,6 +140,7 @@ def speculate(target: GPT, drafter: Drafter, ids: Sequence[int], max_new_tokens:
     Raises RequestError for a request that cannot be answered, LogitsError when a model answers with NaN.
     """
     check_request(target, ids, max_new_tokens, temperature, top_k, top_p, drafter.size)
+    check_layers(target, drafter.layers)
     check_seed(seed)
     text = Text([ids], max_new_tokens + drafter.size, target.config.vocab_size, target.device)
     dice = dice or Dice([seed], target.device)

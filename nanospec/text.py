@@ -92,6 +92,12 @@ def check_request(model: GPT, ids: Sequence[int], max_new_tokens: int, temperatu
         raise RequestError(f"top_p must lie in (0, 1], got {top_p}")
 
 
+def check_layers(model: GPT, layers: Sequence[int]) -> None:
+    """Raise RequestError for a drafter that reads layers which the target does not have."""
+    if not all(0 <= layer < model.config.layers for layer in layers):
+        raise RequestError(f"the drafter reads the layers {list(layers)}, the target has {model.config.layers}, from 0 on")
+
+
 def check_seed(seed: int) -> None:
     """Raise RequestError for a seed that no generator takes."""
     if not -2 ** 63 <= seed < 2 ** 64:

@@ -241,10 +241,10 @@ def reports(target, draft) -> Found:
         done = list(speculate(target, ModelDrafter(draft, 3), [1, 2], new, seed=seed))
         again = tokens_of(speculate(target, ModelDrafter(draft, 3), [1, 2], new, seed=seed))
         wrong += (len(tokens_of(done)) != new) + (tokens_of(done) != again)
-        for one in done:
-            whole = [one.tokens[row] for row in one.path] + [one.token]
-            wrong += one.emitted != whole[:len(one.emitted)] or one.path != list(range(1, len(one.path) + 1))
-            wrong += one is not done[-1] and len(one.emitted) != len(one.path) + 1
+        for round_ in done:
+            whole = [round_.tokens[row] for row in round_.path] + [round_.token]
+            wrong += round_.emitted != whole[:len(round_.emitted)] or round_.path != list(range(1, len(round_.path) + 1))
+            wrong += round_ is not done[-1] and len(round_.emitted) != len(round_.path) + 1
             seen += 1
     wrong += len({tuple(generate(target, [1], 30, seed=seed)) for seed in range(5)}) != 5
     return seen, float(wrong), float(wrong)

@@ -86,7 +86,7 @@ def stops(name: str, rule: str) -> Found:
             cut, _ = until(whole, stop)
             for new in {1, len(cut) - 1, len(cut), len(cut) + 1} & set(range(1, 25)):
                 done = list(run(max_new_tokens=new, stop=stop, **request))
-                wrong += tokens_of(done) != cut[:new] or any(not one.emitted for one in done)
+                wrong += tokens_of(done) != cut[:new] or any(not round_.emitted for round_ in done)
                 count += 1
     return count, float(wrong), float(wrong)
 
@@ -99,7 +99,7 @@ def uniforms(name: str, rule: str) -> Found:
         with only_dice_are_random():
             done = list(speculate(target, drafter, [1, 0, 1], 30, dice=dice, rule=RULES[rule], temperature=0.9))
         most = len(done) * (drafter.columns + drafter.size)
-        least = sum(len(one.tokens) for one in done) if rule == "token" else len(done)
+        least = sum(len(round_.tokens) for round_ in done) if rule == "token" else len(done)
         wrong += len(dice.handed) - len(set(dice.handed)) + (not least <= len(dice.handed) <= most)
         count += len(dice.handed)
     return count, float(wrong), float(wrong)
@@ -164,7 +164,7 @@ def second_request(name: str, rule: str) -> Found:
     for ids, seed in (([1, 2, 3, 0, 1, 2], 0), ([2], 1), ([0, 1, 2, 0, 1], 2)):
         mine = list(speculate(GPT4, used, ids, 30, 0.8, seed=seed, rule=RULES[rule]))
         new = list(run(ids, max_new_tokens=30, temperature=0.8, seed=seed))
-        wrong += [(one.tokens, one.emitted) for one in mine] != [(one.tokens, one.emitted) for one in new]
+        wrong += [(r.tokens, r.emitted) for r in mine] != [(r.tokens, r.emitted) for r in new]
     return 3, float(wrong), float(wrong)
 
 

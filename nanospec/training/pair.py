@@ -8,7 +8,6 @@ last bits differ.) Left out: more than one device, dropout, averages of weights.
 import copy
 import hashlib
 import math
-import os
 from dataclasses import dataclass
 from pathlib import Path
 from typing import NamedTuple
@@ -186,8 +185,7 @@ class Training:
         """Whole files only, and the ranks first: no model ever lies beside a tokenizer that is not its own."""
         ranks = self.out / "ranks.tiktoken"
         if not ranks.exists():
-            self.tokenizer.save(ranks.with_suffix(".partial"))
-            os.replace(ranks.with_suffix(".partial"), ranks)
+            self.tokenizer.save(ranks)
         for name, model in self.models.items():
             save_model(model, self.out / f"{name}.pt", self.tokenizer)
         state = {name: model.state_dict() for name, model in self.models.items()}
