@@ -31,7 +31,7 @@ def a_pass(m):                                                      # NEW
 
 taken, passes = {m: [] for m in sizes}, {m: a_pass(m) for m in sizes}
 with torch.inference_mode():
-    for turn in range(12):          # sizes in turns: when the machine is slow for a while, it is slow for all of them
+    for turn in range(8):           # sizes in turns: when the machine is slow for a while, it is slow for all of them
         for m in sizes:
             began = perf_counter()
             passes[m]()

@@ -103,12 +103,12 @@ rows = []
 for name, *ways in [("all warped", warped, warped, warped), ("draft drawn warped, told raw", warped, warped, probs),
                     ("target left raw", probs, warped, warped), ("draft left raw, told so", warped, probs, probs)]:
     law, written, calls = defaultdict(float), 0, 0
-    for rounds, probability in walk(lambda dice: write(big, small, [1], 2, 3, OneRow(dice), *ways))[0].items():
+    for rounds, probability in walk(lambda dice: write(big, small, [1], 1, 3, OneRow(dice), *ways))[0].items():
         law[sum(rounds, ())[:3]] += probability
         written, calls = written + probability * len(sum(rounds, ())), calls + probability * len(rounds)
     off = [distance(law, wanted)[1] for wanted in (asked, raw)]
     rows.append([name, f"{written / calls:.2f}", *("< 1e-12" if d < 1e-12 else f"{d:.3f}" for d in off)])
-shipped = walk(lambda dice: tuple(tokens_of(speculate(big, ModelDrafter(small, 2), [1], 3, 0.7, 2, dice=dice))))[0]
+shipped = walk(lambda dice: tuple(tokens_of(speculate(big, ModelDrafter(small, 1), [1], 3, 0.7, 2, dice=dice))))[0]
 assert distance(shipped, asked)[1] < 1e-12
 temperatures = [0, 0.25, 0.5, 0.8, 1, 1.5, 2]
 both = [acceptance(probs(of_target, T), probs(of_draft, T)).mean().item() for T in temperatures]

@@ -42,7 +42,7 @@ plain, costs, seconds, rounds = [], [], {gamma: [] for gamma in gammas}, {gamma:
 for turn, ids in enumerate(held_out_prompts(pair, 4)):
     plain += timed(generate(target, ids, 32, seed=turn, **at))[1][1:]
     for gamma in gammas:
-        done, took = timed(islice(speculate(target, ModelDrafter(draft, gamma), ids, 256, seed=turn, **at), 20))
+        done, took = timed(islice(speculate(target, ModelDrafter(draft, gamma), ids, 256, seed=turn, **at), 12))
         rounds[gamma], seconds[gamma] = rounds[gamma] + done, seconds[gamma] + took[1:]
     costs += [measure_costs(target, draft, [g + 1 for g in gammas], len(ids) + 20, repeats=1, **at) for _ in range(2)]
 

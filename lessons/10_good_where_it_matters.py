@@ -86,7 +86,7 @@ labels = [kind for window in windows for _, kind in window[1:]]
 # of the dice (lesson 6) with drafts that are right everywhere, in half of their contexts, nowhere.
 
 # %%
-seen, kinds = zip(*[pair for text in train[::24] for pair in labelled(text)])
+seen, kinds = zip(*[pair for text in train[::40] for pair in labelled(text)])
 seen, is_prose, V = torch.tensor(seen), torch.tensor([kind in PROSE for kind in kinds]), tokenizer.vocab_size
 
 
@@ -107,7 +107,7 @@ alpha = {name: [acceptance(p_target, q_draft).flatten()[here].mean().item() for 
 model, half, stranger = TableModel(3, seed=1), TableModel(3, seed=2), TableModel(3, seed=2)
 half.logits[::2] = model.logits[::2]                        # every other row of its table is the target's
 for name, guesser in ("everywhere", model), ("in half of its contexts", half), ("nowhere", stranger):
-    law, paths = walk(lambda dice: tuple(tokens_of(speculate(model, ModelDrafter(guesser, 2), [0], 3, dice=dice))))
+    law, paths = walk(lambda dice: tuple(tokens_of(speculate(model, ModelDrafter(guesser, 1), [0], 3, dice=dice))))
     off, _ = distance(law, target_distribution(model, [0], 3))
     print(f"a draft that is right {name}: {paths} paths, the law of the text is off by at most {off:.0e}")
     assert off < 1e-12

@@ -49,7 +49,7 @@ def race(target, draft, temperature=1.0, luck=None, gamma=4):
     """alpha, tokens a round, and the seconds of a plain step and of a round."""
     plain, took, rounds = [], [], []
     for turn, ids in enumerate(prompts):
-        plain += timed(generate(target, ids, 14, temperature, seed=turn))[1][1:]
+        plain += timed(generate(target, ids, 8, temperature, seed=turn))[1][1:]
         dice = Coins([turn], target.device, luck) if luck else None                                     # NEW
         done, seconds = timed(speculate(target, ModelDrafter(draft, gamma), ids, 32, temperature, seed=turn, dice=dice))
         rounds, took = rounds + done, took + seconds[1:]

@@ -103,13 +103,13 @@ assert max((law - alone).abs().max() for law in (laws, first.p_target)) < 1e-12 
 # %%
 target, draft, _ = pair = load_pair()
 settle(target, draft)                                               # as in lesson 9
-rounds = [done for seed, prompt in enumerate(held_out_prompts(pair, 32))
+rounds = [done for seed, prompt in enumerate(held_out_prompts(pair, 24))
           for done in speculate(target, TreeDrafter(draft, shape(4)), prompt, 20, seed=seed)]
 accepted = [sum(done.path == [child] for done in rounds) / len(rounds) for child in (1, 2, 3, 4)]
 print("\nthe first, second, third, fourth child stands:", *(f"{chance:.3f}" for chance in accepted))
 sizes = [2, 4, 6, 8, 16, 32]
 tries = [[step_seconds(model, m, 128, repeats=1) for model, m in [(draft, 1), *((target, m) for m in [1, *sizes])]]
-         for turn in range(8)]
+         for turn in range(4)]
 draft_step, *passes = map(min, zip(*tries))
 step, *passes = [min(passes[i:]) for i in range(len(passes))]           # never dearer than a pass over more rows
 c, columns = draft_step / step, {

@@ -106,7 +106,7 @@ stay = {"block, token by token": torch.tensor(ratios).clamp(max=1).cumprod(1),  
         "block, as a whole": torch.tensor([weights(row)[1:] for row in ratios]),
         "block, no rule keeps more": torch.tensor(ratios).cumprod(1).clamp(max=1)}
 in_block = {name: chances.mean(0).cumsum(0).tolist() for name, chances in stay.items()}
-pairs = [torch.stack([r.p_target[0], r.q_draft[1]]).double() for r in rounds[::3]]          # (2, V), where rounds begin
+pairs = [torch.stack([r.p_target[0], r.q_draft[1]]).double() for r in rounds[::5]]          # (2, V), where rounds begin
 pairs = [pair[:, pair.sum(0).topk(8).indices].log().softmax(1) for pair in pairs]           # the 8 likeliest, as laws
 kept_of = {"independent, in turn": lambda p, q, k: sequential_acceptance(p, q, k, replacement=True),
            "independent, k-SEQ": lambda p, q, k: 1 - (1 - acceptance(p / least_rho(p, q, k), q).item()) ** k,

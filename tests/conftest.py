@@ -1,10 +1,17 @@
 import runpy
+from functools import lru_cache
 from pathlib import Path
 
 import pytest
 import torch
 
+from nanospec.bench import measure, prompts, roofline
+from nanospec.fast import autotune, clock
+from nanospec.files import corpus
+from nanospec.model import can_pack
+
 LESSONS = Path(__file__).parent.parent / "lessons"
+read_once = lru_cache(corpus.read_texts)
 
 
 @pytest.fixture(autouse=True)
@@ -16,11 +23,38 @@ def one_thread():
     torch.set_num_threads(before)
 
 
+# What stands in for the clocks while a lesson is tested: no test may pass or fail because of the time it takes.
+
+def priced(model, tokens=1, context=256, rows=1, repeats=1, **settings) -> float:
+    """A plausible machine's: in proportion to the weights, and a twentieth more for every token more."""
+    return 1e-9 * sum(weight.numel() for weight in model.parameters()) * (1 + 0.05 * (tokens * rows - 1))
+
+
+def once(work, device, repeats=1, warm_up=0) -> float:
+    """The work is done, for its errors, and its seconds are made up."""
+    work()
+    return 1e-3
+
+
+def unmeasured(model, dtypes=autotune.DTYPES, threads=(), seconds=None) -> autotune.Tuning:
+    """The first data type, without trying any: the same texts on every machine."""
+    return autotune.Tuning(dtypes[0], 1, can_pack(model.embedding.weight))
+
+
 @pytest.fixture
 def lesson(tmp_path, monkeypatch, capsys):
-    """lesson("03"): that script, run as it is -> (what it has defined, what it has printed), with its picture."""
+    """lesson("03"): that script, run as it is but for the clocks -> (what it has defined, what it has printed), with
+    its picture. A lesson belongs to one test, so that none is run twice.
+    """
     def run(number: str) -> tuple[dict, str]:
         monkeypatch.chdir(tmp_path)
+        monkeypatch.setattr(autotune, "fastest", unmeasured)
+        for module in clock, measure:
+            monkeypatch.setattr(module, "step_seconds", priced)
+        for module in clock, roofline:
+            monkeypatch.setattr(module, "median_seconds", once)
+        for module in corpus, prompts:
+            monkeypatch.setattr(module, "read_texts", read_once)
         path, = LESSONS.glob(f"{number}_*.py")
         names = runpy.run_path(str(path))
         assert (tmp_path / "out" / f"{path.stem}.png").read_bytes().startswith(b"\x89PNG")

@@ -137,9 +137,10 @@ def test_lesson_4_taken_back_the_laws_are_those_recomputed_and_the_picture_is_th
     text = prompt + tokens_of(rounds)
     assert passes[0] == (0, prompt[:-1]) and len(passes) == len(rounds) + 1
     bars = names["axes"].patches
-    for at, ((length, fed), one) in enumerate(zip(passes[1:4], rounds)):
-        assert fed[:1 + one.kept] == text[length:length + 1 + one.kept]         # what stands is the text
+    for at, ((length, fed), done) in enumerate(zip(passes[1:4], rounds)):
+        accepted = len(done.path)
+        assert fed[:1 + accepted] == text[length:length + 1 + accepted]         # what was accepted is the text
         row = [bar for bar in bars if round(bar.get_y() + bar.get_height() / 2) == at]
         assert [to_hex(bar.get_facecolor()) for bar in row] == (
-            [BLUE] * (length - len(prompt) + 5) + [GREEN] * (1 + one.kept) + [RED] * (4 - one.kept))
-    assert {one.kept for one in rounds[:3]} > {4}                               # a round with a bonus, and others
+            [BLUE] * (length - len(prompt) + 5) + [GREEN] * (1 + accepted) + [RED] * (4 - accepted))
+    assert {len(done.path) for done in rounds[:3]} > {4}                        # a round with a bonus, and others

@@ -23,17 +23,17 @@ def two(*numbers):
 def test_how_fast(lesson):
     names, out = lesson("09")
     gammas, alpha, c, v = (names[name] for name in ("gammas", "alpha", "c", "v"))
-    betas, kept = [], {gamma: [one.kept for one in names["rounds"][gamma]] for gamma in gammas}
+    betas, accepted = [], {gamma: [len(done.path) for done in names["rounds"][gamma]] for gamma in gammas}
     for gamma in gammas:                                    # alpha by the other road: 1 - total variation
-        for one in names["rounds"][gamma]:
-            off = (one.p_target[:gamma] - one.q_draft).abs().sum(-1) / 2
-            betas += (1 - off)[:min(one.kept + 1, gamma)].tolist()
+        for done in names["rounds"][gamma]:
+            off = (done.p_target[:gamma] - done.q_draft[1:]).abs().sum(-1) / 2
+            betas += (1 - off)[:min(len(done.path) + 1, gamma)].tolist()
     assert abs(alpha - sum(betas) / len(betas)) < 1e-5 and f"alpha {alpha:.3f}" in out
-    assert 0.3 < alpha < 0.95 and all(0 <= one <= gamma for gamma in gammas for one in kept[gamma])
+    assert 0.3 < alpha < 0.95 and all(0 <= n <= gamma for gamma in gammas for n in accepted[gamma])
 
     table = rows_of(out, "gamma", len(gammas))
     for gamma, row in zip(gammas, table):
-        mean = sum(kept[gamma]) / len(kept[gamma]) + 1
+        mean = sum(accepted[gamma]) / len(accepted[gamma]) + 1
         eq1 = (1 - alpha ** (gamma + 1)) / (1 - alpha)
         foretold = [eq1, eq1 / (gamma * c + 1), eq1 / (gamma * c + v[gamma + 1])]
         assert row[:2] + row[3:6] == [str(gamma), *two(mean, *foretold)]
@@ -72,7 +72,8 @@ def test_good_where_it_matters(lesson):
     paths = [int(count) for _, count, _ in walked]
     assert paths == sorted(set(paths)), "the three drafts are not three"
     model, stranger = names["model"], names["stranger"]
-    assert distance(target_distribution(stranger, [0], 3), target_distribution(model, [0], 3))[1] > 0.1, "the stranger is no stranger"
+    theirs, ours = (target_distribution(table, [0], 3) for table in (stranger, model))
+    assert distance(theirs, ours)[1] > 0.1, "the stranger is no stranger"
 
 
 def test_where_it_loses(lesson):

@@ -61,13 +61,13 @@ def test_lesson_14_no_rule_passes_its_ceiling(lesson):
     assert (least <= middle + 1e-6).all() and (middle <= most + 1e-6).all()
     assert in_block[BLOCK[0]][0] == pytest.approx(in_block[MOST["block"]][0], abs=1e-6)
     assert in_block[BLOCK[0]][7] < in_block[BLOCK[1]][7] - .05 < in_block[MOST["block"]][7] - .1
-    one = names["rounds"][3]
-    ratio = [float(p[x] / q[x]) for x, p, q in zip(one.drafted, one.p_target, one.q_draft)]
+    done = names["rounds"][3]
+    ratio = [float(p[x] / q[x]) for x, p, q in zip(done.tokens[1:], done.p_target, done.q_draft[1:])]
     w = 1.0
     for i in range(8):
         w = min(1.0, w * ratio[i])
         assert middle[3, i].item() == pytest.approx(w, abs=1e-6)
-        assert least[3, i].item() == pytest.approx(math.prod(min(1, one) for one in ratio[:i + 1]), abs=1e-6)
+        assert least[3, i].item() == pytest.approx(math.prod(min(1, factor) for factor in ratio[:i + 1]), abs=1e-6)
         assert most[3, i].item() == pytest.approx(min(1, math.prod(ratio[:i + 1])), abs=1e-6)
 
     # several guesses: from keep-or-replace's share upwards, at every place below the ceiling of its kind
@@ -116,8 +116,9 @@ def what_is_to_be_changed(names, truth):
     one is kept less often than of guesses drawn."""
     names["block"].__globals__["weights"] = lambda ratios: [1.0, *torch.stack(list(ratios)).cumprod(0)]
 
-    def by_hand(drafted, q_draft, p_target, dice):
-        return torch.tensor(names["block"](drafted[0], q_draft[0], p_target[0], names["OneRow"](dice)))[:, None]
+    def by_hand(draft, p_target, dice):
+        return torch.tensor(names["block"](draft.tokens[0, 1:], draft.q_draft[0, 1:], p_target[0],
+                                           names["OneRow"](dice)))[:, None]
 
     law, _ = walk(lambda dice: names["one_text"](by_hand, dice))
     assert mean_kept(law) == pytest.approx(12 / 9, abs=1e-12) and distance(of_texts(law), truth)[1] > .1

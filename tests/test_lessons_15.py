@@ -4,14 +4,13 @@ import re
 
 import pytest
 
-from lessons.check.certain import CERTAIN
-from lessons.check.engine import ANSWERS, check, named, stub
+from lessons.check.ex15_certain_guesses import EXERCISE
+from lessons.check.engine import ANSWERS, check, stub
 from nanospec.drafters.suffix import SuffixDrafter
-from nanospec.text import Text
 from nanospec.proof.tables import TableModel
 from nanospec.proof.walk import distance, target_distribution, walk
-from nanospec.speculate import speculate_tree
-from nanospec.speculate import tokens_of
+from nanospec.speculate import speculate, tokens_of
+from nanospec.text import Text
 
 
 def rows_of(out: str, columns: int) -> dict[str, list[str]]:
@@ -45,10 +44,12 @@ def test_lesson_15_a_guess_nobody_drew_is_kept_with_what_the_target_gives_it(les
     assert "-> 1.20 promised" in out and "-> 1.80 promised" in out
     ids = [names["names"].index(word) for word in names["words"]]
     drafter = SuffixDrafter(6, tree=True, longest=1)
-    drafter.begin(text := Text([ids], 1), 99)
-    tree = drafter.propose(text, None, None)
-    found = [[tree.tokens[i] for i in tree.path(row)] for row in range(1, 7)]
-    assert found == [path for _, path in list(names["best_first"](ids, True))[1:7]]
+    drafter.begin(text := Text([ids], 1, 99), [0], None)
+    tokens, parents, _ = drafter.propose(text, None, None, 0).of_text(0)
+    paths = [[]]
+    for token, parent in zip(tokens[1:], parents[1:]):
+        paths.append(paths[parent] + [token])
+    assert paths[1:] == [path for _, path in list(names["best_first"](ids, True))[1:7]]
 
     # the table: more where there is more to copy, everything where the very text is in the past, exact everywhere
     table = rows_of(out, 6)
@@ -66,24 +67,24 @@ def test_lesson_15_a_guess_nobody_drew_is_kept_with_what_the_target_gives_it(les
     for temperature in (0, 0.7):
         for copier in names["copiers"].values():
             drafter, target = copier([[0, 1, 2, 0, 0, 1]]), TableModel(3, 5, zeros=0)
-            rounds = list(speculate_tree(target, drafter, [0, 1, 2, 0], 20, temperature, seed=3))
-            calls = names["replay"](drafter, [0, 1, 2, 0], tokens_of(rounds))
-            assert [(one.drafted, one.kept, [one.token]) for one in rounds[:-1]] == calls[:-1]
-            assert rounds[-1].drafted == calls[-1][0] and len(rounds) == len(calls) > 3
+            rounds = list(speculate(target, drafter, [0, 1, 2, 0], 20, temperature, seed=3))
+            calls = list(names["replay"](drafter, [0, 1, 2, 0], tokens_of(rounds)))
+            assert [(done.tokens[1:], len(done.path), [done.token]) for done in rounds[:-1]] == calls[:-1]
+            assert rounds[-1].tokens[1:] == calls[-1][0] and len(rounds) == len(calls) > 3
 
     # "change this": a past drawn with the seed of the request knows how the dice fall, and the law is another
     target, ids = TableModel(3, 5, zeros=0), [0, 1, 2]
     law, seen = target_distribution(target, ids, 1), {}
     for seed in range(300):
         past = [ids + list(names["generate"](target, ids, 1, seed=seed))]
-        token = tuple(tokens_of(speculate_tree(target, names["copiers"]["tree, past"](past), ids, 1, seed=seed)))
+        token = tuple(tokens_of(speculate(target, names["copiers"]["tree, past"](past), ids, 1, seed=seed)))
         seen[token] = seen.get(token, 0) + 1 / 300
     assert distance(seen, law)[1] > 0.2
 
 
 # exercise 15; that its stub fails, its answer passes and every mistake is named alone is in test_check.py
 
-RIGHT = (ANSWERS / CERTAIN.file).read_text()
+RIGHT = (ANSWERS / EXERCISE.file).read_text()
 HEAD = "def judge(guesses, p_target, dice):\n"
 OTHERS = {
     "draw and compare": HEAD + "    y = dice.pick(p_target)\n"
@@ -95,9 +96,9 @@ OTHERS = {
 
 @pytest.mark.parametrize("name", OTHERS)
 def test_another_right_way_passes(tmp_path, name):
-    path = tmp_path / CERTAIN.file
+    path = tmp_path / EXERCISE.file
     path.write_text(OTHERS[name])
-    assert check(CERTAIN, path).failure is None
+    assert check(EXERCISE, path).failure is None
 
 
 @pytest.mark.parametrize("text, words", [
@@ -108,18 +109,14 @@ def test_another_right_way_passes(tmp_path, name):
     (HEAD + "    return len(guesses), dice.pick(p_target)\n", ["the number of a guess, or None"]),
     (stub(RIGHT), ["NotImplementedError"])])
 def test_what_is_wrong_is_told(tmp_path, text, words):
-    path = tmp_path / CERTAIN.file
+    path = tmp_path / EXERCISE.file
     path.write_text(text)
-    said = check(CERTAIN, path).failure[1]
+    said = check(EXERCISE, path).failure[1]
     assert all(word in said for word in words), said
 
 
 def test_every_mistake_changes_a_law_or_what_is_kept():
     """Two of them lose nothing but speed."""
-    slow = []
-    for mistake in CERTAIN.wrongs:
-        functions = CERTAIN.with_mistake(mistake)
-        assert [one.name for one in named(CERTAIN, functions)] == [mistake.name]
-        if not any(seen.differences() for seen in CERTAIN.looks["exact distribution"](functions)):
-            slow.append(mistake.name)
+    slow = [mistake.name for mistake in EXERCISE.wrongs
+            if not any(seen.differences() for seen in EXERCISE.seen_of(mistake, "exact distribution"))]
     assert slow == ["first-guess-only", "guesses-ignored"]

@@ -6,12 +6,16 @@ from functools import lru_cache
 
 import torch
 
-from lessons.check.block import DRAFT, GAMMA, IDS, TARGET, block, coin, count, distribution_of, next_weights
+from lessons.check.block import GAMMA, IDS, block, coin, count, distribution_of, next_weights
 from lessons.check.engine import Exercise, wrong
-from lessons.check.seen import Failure, Row, Seen, values
+from lessons.check.seen import Failure, Seen, values
+from lessons.kit import OneRow
 from nanospec.proof.compare import expected_accepted
+from nanospec.proof.tables import TableModel
 from nanospec.proof.walk import target_distribution, walk
 
+# Two tokens are enough: what is at stake is which slots are read, and every text has distributions of its own.
+TARGET, DRAFT = TableModel(2, 3, zeros=0), TableModel(2, 4, zeros=0)
 NEW = 4
 
 
@@ -63,14 +67,15 @@ def contract(f) -> None:
 
 
 def worked(f) -> list[Seen]:
-    return [values("length 10, gamma 4, kept 2", lambda: dict(zip(("target", "draft"), slots_of(f.valid_slots, 10, 4, 2))),
-                   {"target": 12, "draft": 12})]
+    def slots() -> dict:
+        return dict(zip(("target", "draft"), slots_of(f.valid_slots, 10, 4, 2)))
+    return [values("length 10, gamma 4, kept 2", slots, {"target": 12, "draft": 12})]
 
 
 @lru_cache(maxsize=1)
 def walked(valid_slots: Callable) -> tuple[dict, int]:
     """Two rounds in every way the dice can fall, for the two parts that follow."""
-    return walk(lambda dice: two_rounds(valid_slots, Row(dice)))
+    return walk(lambda dice: two_rounds(valid_slots, OneRow(dice)))
 
 
 def exact(f) -> list[Seen]:
@@ -92,7 +97,7 @@ def pace(f) -> list[Seen]:
 
 @lru_cache(maxsize=None)
 def accepted_at_best() -> float:
-    found, _ = walk(lambda dice: first_of(Row(dice)))
+    found, _ = walk(lambda dice: first_of(OneRow(dice)))
     return sum(weight * expected_accepted(TARGET, DRAFT, [*IDS, *first], GAMMA) for first, weight in found.items())
 
 
@@ -103,7 +108,7 @@ def first_of(dice) -> tuple[int, ...]:
     def next_of(count, p_target, q_draft):
         accepted.append(count)
         return next_weights(count, p_target, q_draft)
-    new = block(dice, next_of=next_of)
+    new = block(dice, TARGET, DRAFT, next_of=next_of)
     return new[:accepted[0] + 1]
 
 
