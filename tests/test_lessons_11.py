@@ -5,9 +5,8 @@ import re
 import pytest
 import torch
 
-from nanospec.proof.walk import distance, target_distribution
-from nanospec.proof.judge import walked
 from nanospec.proof.stats import smallest_visible
+from nanospec.proof.walk import distance, target_distribution, walk
 
 BLIND = {"row-before", "target-not-rolled-back"}        # they leave the first token exact
 
@@ -23,7 +22,7 @@ def test_lesson_11(lesson):
 
     # walked: the one that ships is exact, every bug is not, and one token shows all but two of them
     assert target_distribution(names["target"], [1], 3) == truth and len(truth) == 27
-    assert distance(walked(names["sampler"]("as it ships")), truth)[1] == off["as it ships"] <= 1e-12
+    assert distance(walk(names["sampler"]("as it ships"))[0], truth)[1] == off["as it ships"] <= 1e-12
     assert first["as it ships"] <= 1e-12
     for bug in bugs:
         assert off[bug] > 1e-5 and (first[bug] <= 1e-12) == (bug in BLIND)
@@ -31,8 +30,8 @@ def test_lesson_11(lesson):
 
     # false alarms: as many as chosen; the bug has more at every bar
     runs, p_right, p_wrong = names["runs"], names["p_right"], names["p_wrong"]
-    printed = re.findall(r"p < ([\d.]+) +in +([\d.]+)% of 5,000 runs of \d+ texts as it ships, +([\d.]+)%", out)
-    assert [float(bar) for bar, _, _ in printed] == [0.5, 0.05, 0.01] and runs == len(p_right) == len(p_wrong) == 5_000
+    printed = re.findall(r"p < ([\d.]+) +in +([\d.]+)% of 2,000 runs of \d+ texts as it ships, +([\d.]+)%", out)
+    assert [float(bar) for bar, _, _ in printed] == [0.5, 0.05, 0.01] and runs == len(p_right) == len(p_wrong) == 2_000
     for bar, accused, seen in printed:
         assert within(float(accused) / 100, float(bar), runs) and float(seen) > 1.3 * float(accused)
     shares = torch.histc(torch.tensor(p_right), 20, 0, 1) / runs
@@ -56,7 +55,7 @@ def test_lesson_11(lesson):
         assert row[3] == (f"{needed[name]:,}" if name in needed else "-")
         caught[name] = float(row[4]) / 100
         assert caught[name] >= 0.97 or needed.get(name, 2_001) > 2_000
-    assert max(caught["as it ships"], caught["draft-dtype-mismatch"]) <= 0.006       # 1 of 1,000 expected
+    assert max(caught["as it ships"], caught["draft-dtype-mismatch"]) <= 0.008       # 1 of 1,000 expected
     assert 0.05 < caught["target-not-rolled-back"] < 0.3
 
     # two texts: the share that is the same is a sum over both laws

@@ -6,9 +6,9 @@ from lessons.check.engine import Exercise, wrong
 from lessons.check.seen import Failure, Seen, values
 from nanospec.dice import Dice
 from nanospec.proof.checks import DRAFT, TABLE
-from nanospec.proof.judge import AS_IT_SHIPS, sampler_with
 from nanospec.proof.walk import distance, target_distribution, walk
 from nanospec.proof.zoo import ALL_BUGS, ALL_CONTROLS
+from nanospec.proof.zoo.samplers import AS_IT_SHIPS, sampler_with
 
 TASK = {"target": TABLE, "draft": DRAFT, "ids": [1], "new": 3, "gamma": 1, "temperature": 0.7}
 KNOWN = {bug.name: bug for bug in [AS_IT_SHIPS, *ALL_BUGS, *ALL_CONTROLS]}
