@@ -1,30 +1,21 @@
-"""The walk finds nothing wrong in what ships. What it finds in what does not ship: test_zoo.py."""
+"""The walk, what it is compared with, and the command that runs everything. What ships passes: test_contract.py. What
+does not ship is caught: test_zoo.py.
+"""
 
 from dataclasses import replace
 
 import pytest
 import torch
 
-from nanospec.proof import __main__ as command
-from nanospec.proof import layers, zoo
-from nanospec.proof.tables import TableModel
-from nanospec.proof.walk import WalkingDice, distance, product_of, walk
+from nanospec.proof import __main__ as proof
+from nanospec.proof import handover
+from nanospec.proof.checks import CHECKS, Check, worst
+from nanospec.proof.compare import caches, node
 from nanospec.proof.judge import Verdict
-
-CHECKS = layers.checks()
-LONGEST = ("table V3 gamma 2, 4 tokens, T 0.7, no zeros", "table V4 gamma 3, 5 tokens, T 0.7, by prefix")
-
-
-@pytest.mark.parametrize("layer, setting, check", [
-    pytest.param(*check, id=f"{check[0]}: {check[1]}", marks=[pytest.mark.slow] * (check[1] in LONGEST))
-    for check in CHECKS])
-def test_nothing_lost(layer, setting, check):
-    result = layers.run(layer, setting, check)
-    assert result.passed, f"{setting}: greatest error {result.error:g}, TV {result.tv:g}; expected at most 1e-12"
-
-
-def test_what_is_marked_slow_is_there():
-    assert set(LONGEST) <= {setting for _, setting, _ in CHECKS}
+from nanospec.proof.tables import TableModel
+from nanospec.proof.walk import WalkingDice, completed, distance, product_of, target_distribution, walk
+from nanospec.proof.zoo import ALL_BUGS, ALL_CONTROLS, Sighting
+from nanospec.speculate import ModelDrafter
 
 
 def test_the_walk_itself():
@@ -32,8 +23,8 @@ def test_the_walk_itself():
     def play(dice):
         heads, = dice.flip(torch.tensor([[0.25]]))[0].tolist()
         return int(dice.pick(torch.tensor([[2.0, 0.0, 2.0]]))) if heads else "tails"
-    law, paths = walk(play)
-    assert law == {0: 0.125, 2: 0.125, "tails": 0.75} and paths == 3
+    found, paths = walk(play)
+    assert found == {0: 0.125, 2: 0.125, "tails": 0.75} and paths == 3
 
 
 def test_what_is_certain_is_no_choice():
@@ -60,40 +51,108 @@ def test_distance_and_product():
     assert product_of(a, b) == {("x", "x"): .125, ("x", "z"): .375, ("y", "x"): .125, ("y", "z"): .375}
 
 
+def test_what_the_target_completes():
+    table = TableModel(3, 7)
+    truth = target_distribution(table, [1], 3)
+    first = target_distribution(table, [1], 1)
+    assert distance(completed(first, table, [1], 3), truth)[0] < 1e-15
+    assert sum(truth.values()) == pytest.approx(1) and {len(tokens) for tokens in truth} == {3}
+
+
 def test_a_table_notices_its_whole_context():
-    """Any change of any token before it changes the law: what makes a stale cache visible."""
+    """Any change of any token before it changes the distribution: what makes a stale cache visible."""
     table, text = TableModel(3, 7), [0, 1, 2, 2, 1, 0]
-    law = table(torch.tensor([text]))[0, -1]
+    truth = table(torch.tensor([text]))[0, -1]
     for i in range(len(text)):
         other = text[:i] + [(text[i] + 1) % 3] + text[i + 1:]
-        assert not torch.equal(table(torch.tensor([other]))[0, -1], law)
-    assert not torch.equal(table(torch.tensor([text[1:]]))[0, -1], law)
+        assert not torch.equal(table(torch.tensor([other]))[0, -1], truth)
+    assert not torch.equal(table(torch.tensor([text[1:]]))[0, -1], truth)
 
 
-def test_the_command_line_exits_1_when_anything_is_wrong(monkeypatch, capsys):
-    for name in ("ALL_BUGS", "ALL_CONTROLS"):
-        monkeypatch.setattr(command, name, [])
-    monkeypatch.setattr(command, "tree_checks", list)
-    monkeypatch.setattr(command, "long_run", lambda pair: Verdict(False, "fits", 0.5, 100, 0.1))
-    monkeypatch.setattr(command, "checks", lambda: [("T0", "wrong on purpose", lambda: (1, 0.1, 0.1)),
-                                                    ("T0", "nan is no pass", lambda: (1, float("nan"), float("nan"))),
-                                                    ("T0", "the node", layers.node)])
-    assert command.main() == 1
+def test_a_comparison_of_caches_that_saw_no_round_of_its_kind_says_so():
+    target, draft = TableModel(3, 1, zeros=0.0), TableModel(3, 2, zeros=0.0)
+    with pytest.raises(LookupError, match="what it leaves behind was not seen"):
+        caches(target, draft, ModelDrafter(draft, 4), [[1]], 12, must_see=lambda done: len(done.path) > 4)
+
+
+def test_several_runs_as_one_check():
+    assert worst(iter([(3, 0.1, 0.0), (4, 0.0, 0.2)])) == (7, 0.1, 0.2)
+
+
+@pytest.mark.parametrize("name", ["drafts", "features"])
+def test_what_is_handed_over_is_looked_at_when_a_row_begins_anew(name, monkeypatch):
+    """The checks of handover.py play on: no text that they look at ends before its second request is under way."""
+    seen = []
+    play = handover.played
+
+    def watched(*args):
+        for text, *rest in play(*args):
+            seen.append(text.length.tolist())
+            yield text, *rest
+
+    monkeypatch.setattr(handover, "played", watched)
+    assert CHECKS[name].run()[1:] == (0, 0)
+    assert any(after[1] < before[1] for before, after in zip(seen, seen[1:]))
+
+
+RIGHT = Verdict(False, "fits", 0.5, 100, 0.1)
+NODE = Check("T0", "T0", "the node", node)
+
+
+@pytest.fixture
+def small(monkeypatch):
+    """The command with nothing in its lists; put something there to see what it says."""
+    def put(checks=(), contract=(), bugs=(), controls=(), verdict=RIGHT):
+        monkeypatch.setattr(proof, "CHECKS", {check.name: check for check in checks})
+        monkeypatch.setattr(proof, "CONTRACT", dict(contract))
+        monkeypatch.setattr(proof, "PAIRS", [("chain", "token"), ("tree", "block")])
+        monkeypatch.setattr(proof, "ALL_BUGS", list(bugs))
+        monkeypatch.setattr(proof, "ALL_CONTROLS", list(controls))
+        monkeypatch.setattr(proof, "load_pair", lambda: None)
+        monkeypatch.setattr(proof, "long_run", lambda pair, samples: verdict)
+    put()
+    return put
+
+
+def test_the_command_exits_1_when_anything_is_wrong(small, capsys):
+    wrong, no_number = ((lambda: (1, error, error)) for error in (0.1, float("nan")))
+    small([replace(NODE, name="a", run=wrong), replace(NODE, name="b", run=no_number), NODE])
+    assert proof.main([]) == 1
     out = capsys.readouterr().out
     assert out.count("WRONG") == 3 and "1 of 3" in out
-    monkeypatch.setattr(command, "checks", lambda: [("T0", "the node", layers.node)])
-    assert command.main() == 0
-    monkeypatch.setattr(command, "ALL_BUGS", [replace(zoo.BUGS[0], caught_by="ledger")])
-    assert command.main() == 1 and "NOT CAUGHT" in capsys.readouterr().out
-    monkeypatch.setattr(command, "ALL_BUGS", [])
-    monkeypatch.setattr(command, "ALL_CONTROLS", [zoo.BUGS[0]])
-    assert command.main() == 1 and "0 of 1 controls" in capsys.readouterr().out
-    monkeypatch.setattr(command, "ALL_CONTROLS", [])
-    monkeypatch.setattr(command, "long_run", lambda pair: Verdict(True, "does not fit", 0.0, 100, 0.1))
-    assert command.main() == 1 and "WRONG: does not fit" in capsys.readouterr().out
+    small([NODE], {"part": lambda name, rule: (4, 0.0, 0.0)}, ALL_BUGS[:1])
+    assert proof.main([]) == 0
+    assert "nothing lost" in (out := capsys.readouterr().out) and "1 of 1 bugs" in out
+    for contract in (lambda name, rule: (4, float(name == "tree"), 0.0), lambda name, rule: (0, 0.0, 0.0),
+                     lambda name, rule: [][name == "tree"]):
+        small(contract={"part": contract})
+        assert proof.main([]) == 1 and "tree, block" in capsys.readouterr().out
+    small(bugs=[replace(ALL_BUGS[0], caught_by="ledger")])
+    assert proof.main([]) == 1 and "NOT CAUGHT" in capsys.readouterr().out
+    small(controls=[replace(ALL_BUGS[0], file="speculate")])
+    assert proof.main(["--quick"]) == 1 and "0 of 1 controls" in capsys.readouterr().out
+    small(verdict=Verdict(True, "does not fit", 0.0, 100, 0.1))
+    assert proof.main([]) == 1 and "WRONG: does not fit" in capsys.readouterr().out
 
 
-def test_a_comparison_of_caches_that_saw_no_round_kept_whole_says_so():
-    target, draft = TableModel(3, 1, zeros=0.0), TableModel(3, 2, zeros=0.0)
-    with pytest.raises(LookupError, match="no round kept all"):
-        layers.caches(target, draft, [[1]], 12, 4)
+def test_quick_leaves_out_what_is_slow(small, monkeypatch, capsys):
+    ran, tried = [], []
+    checks = [replace(NODE, name=name, slow=slow, run=lambda name=name: ran.append(name) or (1, 0.0, 0.0))
+              for name, slow in (("quick", False), ("slow", True))]
+    small(checks, controls=ALL_CONTROLS[:1])
+    monkeypatch.setattr(proof, "look", lambda bug, check: tried.append(check) or Sighting(False, 0.0, "0"))
+    assert proof.main(["--quick"]) == 0 and ran == ["quick"] and "T2" not in tried
+    assert proof.main([]) == 0 and ran == ["quick", "quick", "slow"] and "T2" in tried
+
+
+def test_the_command_refuses_in_a_line_and_stops_in_one(small, monkeypatch, capsys):
+    with pytest.raises(SystemExit) as left:
+        proof.main(["--help"])
+    assert left.value.code == 0 and "--quick" in capsys.readouterr().out
+    for argv in (["--junk"], ["more"], ["--quick=3"]):
+        with pytest.raises(SystemExit) as left:
+            proof.main(argv)
+        assert left.value.code == 2 and capsys.readouterr().err.count("\n") == 1
+    small([replace(NODE, run=lambda: (_ for _ in ()).throw(KeyboardInterrupt))])
+    assert proof.main([]) == 130
+    assert capsys.readouterr().err == "\nstopped: nothing is decided\n"

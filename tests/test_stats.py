@@ -5,6 +5,7 @@ from collections import Counter
 import pytest
 import torch
 
+from nanospec.errors import RequestError
 from nanospec.proof.stats import (Fit, chi_square_bar, chi_square_tail, goodness_of_fit, miss_rate, pit,
                                   smallest_visible)
 
@@ -25,18 +26,18 @@ def test_the_miss_rate_at_both_ends():
     assert miss_rate(9.0, 1, bar ** 2) == pytest.approx(expected.item(), abs=1e-6)
 
 
-def counts_from(law: dict, samples: int, seed: int) -> Counter:
-    weights = torch.tensor(list(law.values()), dtype=torch.float64)
+def counts_from(truth: dict, samples: int, seed: int) -> Counter:
+    weights = torch.tensor(list(truth.values()), dtype=torch.float64)
     drawn = torch.multinomial(weights, samples, True, generator=torch.Generator().manual_seed(seed))
-    return Counter(list(law)[i] for i in drawn.tolist())
+    return Counter(list(truth)[i] for i in drawn.tolist())
 
 
-LAW = {"abcdefghij"[i]: w / 55 for i, w in enumerate(range(1, 11))}
+TRUTH = {"abcdefghij"[i]: w / 55 for i, w in enumerate(range(1, 11))}
 
 
 def test_false_alarms_come_as_often_as_promised():
-    """1,000 seeded runs of the law itself: 50 +- 7 below .05, 10 +- 3 below .01."""
-    p_values = [goodness_of_fit(counts_from(LAW, 500, seed), LAW).p_value for seed in range(1000)]
+    """1,000 seeded runs of the distribution itself: 50 +- 7 below .05, 10 +- 3 below .01."""
+    p_values = [goodness_of_fit(counts_from(TRUTH, 500, seed), TRUTH).p_value for seed in range(1000)]
     assert 25 <= sum(p < .05 for p in p_values) <= 75
     assert 2 <= sum(p < .01 for p in p_values) <= 20
     assert sum(p < .001 for p in p_values) <= 6
@@ -44,16 +45,16 @@ def test_false_alarms_come_as_often_as_promised():
 
 @pytest.mark.parametrize("taken, given", [("j", "a"), ("hij", "abc"), ("acegi", "bdfhj")])
 def test_what_is_called_visible_is_seen(taken, given):
-    """Laws moved by exactly the visible distance, in three shapes: at most 1 in 100 of 500 runs is missed; within
-    sampling, 13."""
-    fit = goodness_of_fit(counts_from(LAW, 500, 0), LAW)
+    """Distributions moved by exactly the visible distance, in three shapes: at most 1 in 100 of 500 runs is missed;
+    within sampling, 13."""
+    fit = goodness_of_fit(counts_from(TRUTH, 500, 0), TRUTH)
     distance = fit.visible(false_alarm=.01, miss=.01)
-    room = sum(LAW[x] for x in taken)
+    room = sum(TRUTH[x] for x in taken)
     assert fit.pooled < .05 and distance < .3
     distance = min(distance, room * .99) if len(taken) == 1 else distance
-    wrong = {x: w - distance * w / room * (x in taken) + distance / len(given) * (x in given) for x, w in LAW.items()}
-    assert sum(abs(wrong[x] - LAW[x]) for x in LAW) / 2 == pytest.approx(distance)
-    missed = sum(goodness_of_fit(counts_from(wrong, 500, seed), LAW).p_value >= .01 for seed in range(500))
+    wrong = {x: w - distance * w / room * (x in taken) + distance / len(given) * (x in given) for x, w in TRUTH.items()}
+    assert sum(abs(wrong[x] - TRUTH[x]) for x in TRUTH) / 2 == pytest.approx(distance)
+    missed = sum(goodness_of_fit(counts_from(wrong, 500, seed), TRUTH).p_value >= .01 for seed in range(500))
     assert missed <= 13
 
 
@@ -69,18 +70,18 @@ def test_the_edges():
     assert 1 - smallest_visible(0, 100, .001, .01) == pytest.approx(.01 ** .01)
     rare = goodness_of_fit({"a": 500, "b": 500}, {"a": .499, "b": .499, "c": .001, "d": .001})
     assert rare.df == 1 and rare.pooled == pytest.approx(.501)      # c and d need company to fill a cell
-    with pytest.raises(ValueError, match="no samples"):
-        goodness_of_fit({}, LAW)
+    with pytest.raises(RequestError, match="no samples"):
+        goodness_of_fit({}, TRUTH)
 
 
-def test_pit_is_uniform_only_for_the_law_itself():
+def test_pit_is_uniform_only_for_the_distribution_itself():
     torch.manual_seed(0)
     p_target = torch.rand(4000, 6, dtype=torch.float64).softmax(-1)
     q_draft = torch.rand(4000, 6, dtype=torch.float64).mul(2).softmax(-1)
     score, u = q_draft - p_target, torch.rand(4000, dtype=torch.float64)
     bins = {}
-    for name, law in (("target", p_target), ("draft", q_draft)):
-        drawn = torch.multinomial(law, 1)[:, 0]
+    for name, drawn_from in (("target", p_target), ("draft", q_draft)):
+        drawn = torch.multinomial(drawn_from, 1)[:, 0]
         for order, by in (("by what the draft favours", score), ("by id", torch.arange(6.0).expand(4000, 6))):
             values = pit(drawn, p_target, by, u)
             assert 0 <= values.min() and values.max() < 1

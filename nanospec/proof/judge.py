@@ -1,48 +1,52 @@
-"""A verdict on a sampler that somebody wrote: is its law the target's, how sure is that, and which bug is it?
+"""A verdict on a sampler that somebody wrote: is its distribution the target's, how sure is that, and which bug is it?
 
-    judge(lambda dice: tokens_of(speculate(target, ModelDrafter(draft), [1], 2, 3, dice=dice)), target, draft, [1], 3)
+    judge(lambda dice: tokens_of(speculate(target, ModelDrafter(draft, 2), [1], 3, dice=dice)), target, draft, [1], 3)
 
-Two witnesses. If the sampler leaves all chance to the dice it is given, it is walked: its law is then known, and no
-luck is in the verdict. And it is run with real dice, many times: that also sees chance used twice, and does for
+Two witnesses. If the sampler leaves all chance to the dice it is given, it is walked: its distribution is then known,
+and no luck is in the verdict. And it is run with real dice, many times: that also sees chance used twice, and does for
 samplers that bring their own.
 """
 
-import argparse
 import sys
 from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
-from functools import lru_cache, partial
+from functools import partial
+from math import isfinite
 
 import torch
 
-from nanospec.files.checkpoint import Pair, load_pair
 from nanospec.dice import Dice
-from nanospec.errors import LogitsError
+from nanospec.draft import check_size
+from nanospec.errors import RequestError
+from nanospec.files.checkpoint import Pair, load_pair
 from nanospec.probs import probs
-from nanospec.proof.checks import DRAFT, TABLE
-from nanospec.proof.walk import Distribution, WalkingDice, distance, target_distribution, walk
-from nanospec.proof.checks import TOLERANCE
+from nanospec.proof.checks import DRAFT, TABLE, TOLERANCE
+from nanospec.proof.command import Parser, command
+from nanospec.proof.foreign import MOST_SECONDS, Progress, Sampler, tokens_from, walked
 from nanospec.proof.stats import Fit, goodness_of_fit, pit
-from nanospec.proof.zoo import BUGS, Bug, changed
+from nanospec.proof.walk import Distribution, distance, target_distribution
+from nanospec.proof.zoo.plant import FALLS, Bug
+from nanospec.proof.zoo.samplers import AS_IT_SHIPS, OF_A_CHAIN, beginnings, named, sampler_with
+from nanospec.text import check_request, check_seed
 
-Sampler = Callable[[Dice], Sequence[int]]
 FALSE_ALARM, MISS = 0.001, 0.01
-LARGEST_LAW = 5_000     # outcomes; beyond that tokens are judged one by one
-MOST_PATHS = 20_000     # a sampler that takes more is not walked
+MOST_OUTCOMES = 5_000   # of an exact distribution; beyond that tokens are judged one by one
+NO_VERDICT = 0.5        # where what is further off than this can be missed, nothing is known
 ANOTHER_SEED = 10 ** 9  # the transform's own uniforms must not be those that the sampler drew with
 BINS = 16               # of the probability integral transform
-AS_IT_SHIPS = Bug("as it ships", "", "", "", "speculate", ())
+SETTINGS = {"temperature": 1.0, "top_k": None, "top_p": None}
 
 
 @dataclass
 class Verdict:
     """print() it, or read it.
 
-    wrong: the verdict.  why: its reason, in a sentence.  distance: total variation from the target's law, exact, if
-    the sampler could be walked.  bugs: those of the zoo that make this very law.
-    p_value, samples: of the runs with real dice.  A right sampler is called wrong with probability `false_alarm`; a
-    law further off than `visible`, in `unit`, is missed with probability `miss` at most.
+    wrong: the verdict.  why: its reason, in a sentence.  distance: total variation from the target's distribution,
+    exact, if the sampler could be walked.  bugs: those of the zoo that make this very distribution.
+    p_value, samples: of the runs with real dice.  A right sampler is called wrong with probability `false_alarm`; one
+    further off than `visible`, in `unit`, is missed with probability `miss` at most.
+    note: what else there is to say.
     """
 
     wrong: bool
@@ -55,11 +59,19 @@ class Verdict:
     false_alarm: float = FALSE_ALARM
     miss: float = MISS
     unit: str = "total variation"
+    note: str = ""
+
+    @property
+    def decided(self) -> bool:
+        """False where so few samples, and no walk, say nothing."""
+        return self.wrong or self.distance is not None or self.visible <= NO_VERDICT
 
     def __str__(self) -> str:
-        lines = [("WRONG: " if self.wrong else "Right, as far as can be seen: ") + self.why]
+        right = "Right, as far as can be seen: " if self.decided else "No verdict, there are too few samples: "
+        lines = [("WRONG: " if self.wrong else right) + self.why]
         if self.bugs:
-            lines.append("It has the law of " + ", or ".join(self.bugs) + ".")
+            lines.append("It has the distribution of " + ", or ".join(self.bugs) + ".")
+        lines += [self.note] if self.note else []
         lines.append(f"{self.samples:,} samples, p = {self.p_value:.2g}. A right sampler is called wrong once in "
                      f"{1 / self.false_alarm:,.0f} times; one that is more than {self.visible:.2g} off ({self.unit}) "
                      f"is missed once in {1 / self.miss:,.0f} times at most.")
@@ -71,102 +83,114 @@ def judge(sampler: Sampler, target, draft=None, ids: Sequence[int] = (0,), new: 
     """Is `sampler(dice)`, which returns `new` tokens, distributed as `target` continues `ids`?
 
     dice: with pick and flip, see nanospec.dice; a sampler that brings its own randomness may ignore it.
-    target: a model, or the law itself, {tuple of tokens: probability}.  settings: temperature, top_k, top_p.
-    draft, gamma: what the sampler speculates with. Given them, a wrong law is looked up among the zoo's; and tokens
-    too many for an exact law are judged in the order of q_draft - p_target.
+    target: a model, or the distribution itself, {tuple of tokens: probability}.  settings: temperature, top_k, top_p.
+    draft, gamma: what the sampler speculates with. Given them, a wrong distribution is looked up among the zoo's; and
+    tokens too many for an exact distribution are judged in the order of q_draft - p_target.
+    RequestError for what cannot be judged. Whoever waits is told on stderr what is being done, and of a wrong sampler
+    the verdict before its name.
     """
-    law = target if isinstance(target, Mapping) else None
-    if law is None and target.config.vocab_size ** new <= LARGEST_LAW:
-        law = target_distribution(target, ids, new, **settings)
-    drawn = [tuple(sampler(Dice([seed + i]))) for i in range(samples)]
-    if any(len(tokens) != new for tokens in drawn):
-        return Verdict(True, f"it returned {min(map(len, drawn))} to {max(map(len, drawn))} tokens where {new} were "
-                             "asked for", 0.0, samples, 0.0)
-    if law is None:
+    truth, new = _truth(target, ids, new, gamma, samples, seed, settings)
+    say, drawn = Progress(), []
+    for i in range(samples):
+        drawn.append(tokens_from(sampler(Dice([seed + i]))))
+        say(f"{i + 1:,} of {samples:,} samples")
+    other = next((tokens for tokens in drawn if len(tokens) != new), None)
+    if other is not None:
+        prompt = ": the prompt in front of them?" * (len(other) == len(ids) + new and other[:len(ids)] == tuple(ids))
+        return Verdict(True, f"it returned {len(other)} tokens where {new} were asked for{prompt}", 0.0, samples, 0.0)
+    if truth is None:
         verdict = _verdict(transformed(drawn, target, draft, ids, seed, **settings), "token by token, its samples fit")
         verdict.unit = "of the tokens moved, in the order of " + ("p_target" if draft is None else "q_draft - p_target")
         return verdict
-    theirs = walked(sampler)
-    fit = goodness_of_fit(Counter(drawn), law)
+    fit, theirs, note = goodness_of_fit(Counter(drawn), truth), walked(sampler), ""
+    if theirs is not None and goodness_of_fit(Counter(drawn), theirs).p_value < FALSE_ALARM:
+        if distance(theirs, truth)[1] > TOLERANCE:              # then it has more chance than a walk can see
+            theirs, note = None, "Walked, it does something else than with real dice: is there chance of its own in it?"
     if theirs is None:
-        verdict = _verdict(fit, "its samples fit the target's law (it could not be walked)")
+        verdict = _verdict(fit, "its samples fit the target's distribution (it could not be walked)")
+        verdict.note = note or (_where(drawn, truth) if verdict.wrong else "")
     else:
-        verdict = _verdict(fit, "every path walked, its law is the target's, and its samples fit it",
-                           distance(theirs, law)[1])
+        verdict = _verdict(fit, "every path walked, its distribution is the target's, and its samples fit it",
+                           distance(theirs, truth)[1])
     if verdict.wrong and draft is not None and not isinstance(target, Mapping):
-        for name, bugs_law in laws_of_the_zoo(target, draft, tuple(ids), new, gamma, **settings):
-            known = (distance(theirs, bugs_law)[1] <= TOLERANCE if theirs is not None
-                     else goodness_of_fit(Counter(drawn), bugs_law).p_value > MISS)
-            verdict.bugs += [name] * known
+        _name(verdict, drawn, theirs, truth, target=target, draft=draft, ids=ids, new=new, gamma=gamma, **settings)
     return verdict
+
+
+def _truth(target, ids, new: int, gamma: int, samples: int, seed: int,
+           settings: dict) -> tuple[Distribution | None, int]:
+    """What is compared with, None where it has too many outcomes, and of how many tokens; RequestError if it cannot."""
+    for name, number in ("samples", samples), ("new", new):
+        if not isinstance(number, int) or number < 1:
+            raise RequestError(f"{name} must be a whole number, 1 or more, got {number!r}")
+    check_size(gamma + 1, "gamma")
+    check_seed(seed)
+    check_seed(seed + samples)
+    if settings.keys() - SETTINGS.keys():
+        raise RequestError(f"settings are {', '.join(SETTINGS)}, got {', '.join(settings)}")
+    if isinstance(target, Mapping):
+        lengths, weights = {len(tokens) for tokens in target}, list(target.values())
+        if len(lengths) != 1 or not all(isfinite(w) and w >= 0 for w in weights) or abs(sum(weights) - 1) > 1e-6:
+            raise RequestError("a distribution is {tuple of tokens: probability}: tuples of one length, probabilities "
+                               "that add up to 1")
+        if settings:
+            raise RequestError("a distribution is judged as it is: temperature, top_k and top_p are of a model")
+        return dict(target), lengths.pop()
+    check_request(target, ids, new, **SETTINGS | settings)
+    few = target.config.vocab_size ** new <= MOST_OUTCOMES
+    return target_distribution(target, ids, new, **settings) if few else None, new
 
 
 def _verdict(fit: Fit, right: str, off: float | None = None) -> Verdict:
     if off is not None and off > TOLERANCE:
-        wrong, why = True, f"its law, walked, is {off:.3g} from the target's in total variation"
+        wrong, why = True, f"its distribution, walked, is {off:.3g} from the target's in total variation"
     elif fit.p_value < FALSE_ALARM:
-        wrong, why = True, "its samples do not fit the target's law"
+        wrong, why = True, "its samples do not fit the target's distribution"
         if off is not None:
-            why += ", although its walked law is: is chance used twice, or a state kept between runs?"
+            why += ", although its walked distribution is: is chance used twice, or a state kept between runs?"
     else:
         wrong, why = False, right
     return Verdict(wrong, why, fit.p_value, fit.samples, fit.visible(FALSE_ALARM, MISS), off)
 
 
-class _Unwalkable(Exception):
-    """It brings its own chance, or would take too long."""
+def _where(drawn: list[tuple], truth: Distribution) -> str:
+    """What can be said of a wrong sampler that cannot be walked."""
+    if len(set(drawn)) == 1 < len(drawn):
+        return f"All {len(drawn):,} samples are the same: is it seeded anew in every run?"
+    if goodness_of_fit(Counter(tokens[:1] for tokens in drawn), beginnings(truth, 1)).p_value < MISS:
+        return "Its first token is off already."
+    return "Its first token is right, what follows is not: is chance used twice, or a wrong row or text looked at?"
 
 
-def walked(sampler: Sampler) -> Distribution | None:
-    """The sampler's exact law, if all of its chance goes through the dice it is given."""
-    runs = 0
+def _name(verdict: Verdict, drawn: list[tuple], theirs: Distribution | None, truth: Distribution, **task) -> None:
+    """Look for the bugs of the zoo that make this very distribution, for a limited time. The verdict is known."""
+    def fits(known: Distribution) -> bool:
+        if theirs is not None:
+            return distance(theirs, known)[1] <= TOLERANCE
+        return distance(known, truth)[1] > TOLERANCE and goodness_of_fit(Counter(drawn), known).p_value > MISS
 
-    def play(dice: WalkingDice) -> tuple[int, ...]:
-        nonlocal runs
-        runs += 1
-        tokens = tuple(sampler(dice))
-        if not dice.choices or runs > MOST_PATHS:
-            raise _Unwalkable
-        return tokens
-
-    try:
-        return walk(play)[0]
-    except (_Unwalkable, AttributeError, AssertionError):       # no such method of dice; other odds when replayed
-        return None
-
-
-def sampler_with(bug: Bug, target, draft, ids: Sequence[int], new: int, gamma: int, **settings) -> Sampler:
-    """A sampler that speculates by a copy of speculate.py with the bug in it."""
-    theirs = changed(bug)
-    return lambda dice: theirs["tokens_of"](theirs["speculate"](target, theirs["ModelDrafter"](draft), ids, gamma, new,
-                                                                dice=dice, **settings))
-
-
-@lru_cache(maxsize=8)       # a class hands in the same exercise many times
-def laws_of_the_zoo(target, draft, ids: tuple[int, ...], new: int, gamma: int, **settings) -> list[tuple[str, Distribution]]:
-    """(name, law) of every bug of speculate.py that changes what it writes here."""
-    truth, laws = target_distribution(target, ids, new, **settings), []
-    for bug in BUGS:
-        if bug.file == "speculate":
-            try:
-                law = walked(sampler_with(bug, target, draft, ids, new, gamma, **settings))
-            except (IndexError, RuntimeError, LogitsError):     # some write past the cache, or make NaN
-                continue
-            if law is not None and distance(law, truth)[1] > TOLERANCE:
-                laws.append((bug.name, law))
-    return laws
+    say, told, number = Progress(), False, 0
+    for number, (name, same) in enumerate(named(fits, theirs, MOST_SECONDS, **task), 1):
+        verdict.bugs += [name] * same
+        if say.long and not told:
+            print(f"{verdict}\nWhich bug of the zoo is it? Looking for {MOST_SECONDS:.0f} seconds at most.",
+                  file=sys.stderr)
+            told = True
+        say(f"{number} of {len(OF_A_CHAIN)} bugs")
+    if number < len(OF_A_CHAIN):
+        verdict.note = f"{verdict.note}\nThere was time for {number} of the zoo's {len(OF_A_CHAIN)} bugs.".strip()
 
 
 @torch.inference_mode()
 def transformed(drawn: Sequence[Sequence[int]], target, draft, ids: Sequence[int], seed: int = 0, **settings) -> Fit:
-    """The fit of every token's probability integral transform to the uniform law; tokens ordered by
+    """The fit of every token's probability integral transform to the uniform distribution; tokens ordered by
     q_draft - p_target, both recomputed over the finished text without a cache, or by p_target where there is no draft.
     """
-    law, values = partial(probs, **settings), []
+    sampling, values = partial(probs, **settings), []
     for number, tokens in enumerate(drawn):
         text = torch.tensor([[*ids, *tokens]], device=target.device)
-        p_target = law(target(text)[0, len(ids) - 1:-1])
-        score = p_target if draft is None else law(draft(text)[0, len(ids) - 1:-1]) - p_target
+        p_target = sampling(target(text)[0, len(ids) - 1:-1])
+        score = p_target if draft is None else sampling(draft(text)[0, len(ids) - 1:-1]) - p_target
         dice = Dice([ANOTHER_SEED + seed + number], target.device)
         dice.refill(len(tokens))
         values.append(pit(text[0, len(ids):], p_target, score, dice.u[0]))
@@ -175,32 +199,39 @@ def transformed(drawn: Sequence[Sequence[int]], target, draft, ids: Sequence[int
 
 
 def long_run(pair: Pair, bug: Bug = AS_IT_SHIPS, temperature: float = 0.8, samples: int = 60) -> Verdict:
-    """T8. Real dice on a trained pair: `samples` texts of 50 tokens, every token judged under the target's own law."""
+    """T8. Real dice on a trained pair: `samples` texts of 50 tokens, every token judged under the target's own
+    distribution.
+    """
     task = {"target": pair.target, "draft": pair.draft, "ids": pair.tokenizer.encode("class Queue:\n    def"),
             "new": 50, "gamma": 4, "temperature": temperature}
     return judge(sampler_with(bug, **task), samples=samples, **task)
 
 
-def main() -> int:
-    """python -m nanospec.proof.judge: how often it accuses the correct sampler, and what it misses of the zoo."""
-    parser = argparse.ArgumentParser(prog="python -m nanospec.proof.judge", description=main.__doc__)
-    parser.add_argument("--runs", type=int, default=1000, help="of the correct sampler, with other seeds each time")
-    runs = parser.parse_args().runs
-    torch.set_num_threads(1)            # small tensors gain nothing from more
+@command
+def main(argv: Sequence[str] | None = None) -> int:
+    """How often the judge accuses the correct sampler, and what it misses of the zoo."""
+    parser = Parser(prog="python -m nanospec.proof.judge", description=main.__doc__)
+    parser.add_argument("--runs", type=int, default=1000, metavar="N",
+                        help="of the correct sampler, with other seeds each time; default: 1000")
+    parser.add_argument("--quick", action="store_true", help="20 runs, and nothing on the pair that ships")
+    options = parser.parse_args(argv)
+    runs = 20 if options.quick else options.runs
+    if runs < 1:
+        parser.error(f"--runs must be 1 or more, got {runs}")
     small = {"target": TABLE, "draft": DRAFT, "ids": [1], "new": 3, "gamma": 2, "temperature": 0.7}
-    pair = load_pair()
+    pair = None if options.quick else load_pair()
 
     p_values = [judge(sampler_with(AS_IT_SHIPS, **small), samples=500, seed=500 * run, **small).p_value
                 for run in range(runs)]
     below = ", ".join(f"{sum(p < bar for p in p_values)} times below {bar:g}" for bar in (.05, .01, FALSE_ALARM))
     print(f"{runs:,} runs of the correct sampler, 500 samples each: p {below}; below that it is called wrong")
 
-    print(f"\n{'':24} {'walked: TV, named':>24} {'2,000 samples of 3 tokens':>26} {'3,000 tokens, real pair':>24}")
-    for bug in [AS_IT_SHIPS, *BUGS]:
-        if bug.file == "speculate":
-            walk_says, samples_say = _tried(bug, lambda: judge(sampler_with(bug, **small), **small))
-            _, long_says = _tried(bug, lambda: long_run(pair, bug, temperature=0.7))
-            print(f"{bug.name:24} {walk_says:>24} {samples_say:>26} {long_says:>24}", flush=True)
+    print(f"\n{'':30} {'walked: TV, named':>24} {'2,000 samples of 3 tokens':>26}"
+          + f" {'3,000 tokens, real pair':>24}" * (not options.quick))
+    for bug in [AS_IT_SHIPS, *OF_A_CHAIN]:
+        said = list(_tried(bug, lambda: judge(sampler_with(bug, **small), **small)))
+        said += [] if pair is None else _tried(bug, lambda: long_run(pair, bug, temperature=0.7))[1:]
+        print(f"{bug.name:30} {said[0]:>24} {said[1]:>26} " + "".join(f"{last:>24}" for last in said[2:]), flush=True)
     return 0
 
 
@@ -208,7 +239,7 @@ def _tried(bug: Bug, verdict_on: Callable[[], Verdict]) -> tuple[str, str]:
     """What the walk and what the samples say of a bug, in a few words each."""
     try:
         verdict = verdict_on()
-    except (IndexError, RuntimeError, LogitsError):         # it writes past the cache, or makes NaN
+    except FALLS:               # it writes past the cache, or makes NaN
         return "falls over", "falls over"
     named = "" if not verdict.bugs else "named" if verdict.bugs == [bug.name] else "two names"
     missed = " missed" * (verdict.p_value >= FALSE_ALARM and bug is not AS_IT_SHIPS)

@@ -1,7 +1,7 @@
-"""What samples can tell about a law, and what they cannot: Pearson's chi-square with both of its error rates.
+"""What samples can tell about a distribution, and what they cannot: Pearson's chi-square with both of its error rates.
 
-A walk knows a law; samples only suggest one. So every verdict here says how often it accuses the innocent, and how
-far off a law must be before it is seen.
+A walk knows a distribution; samples only suggest one. So every verdict here says how often it accuses the innocent, and
+how far off a distribution must be before it is seen.
 """
 
 import math
@@ -10,6 +10,8 @@ from dataclasses import dataclass
 
 import torch
 from torch import Tensor
+
+from nanospec.errors import RequestError
 
 FEWEST = 5.0        # expected samples in a cell; rarer outcomes are pooled, as Cochran advised (1954)
 
@@ -33,10 +35,10 @@ def miss_rate(noncentrality: float, df: int, bar: float) -> float:
 
 
 def smallest_visible(df: int, samples: int, false_alarm: float, miss: float) -> float:
-    """The total variation from which on a wrong law of df + 1 cells is missed with probability `miss` at most.
+    """The total variation from which on a wrong distribution of df + 1 cells is missed with probability `miss` at most.
 
-    For any law at distance d the noncentrality N sum (p' - p)^2 / p is at least 4 N d^2 (Cauchy-Schwarz), so this
-    holds whatever the law. With df = 0 every deviation is an impossible outcome, and one is enough.
+    For any distribution at distance d the noncentrality N sum (p' - p)^2 / p is at least 4 N d^2 (Cauchy-Schwarz), so
+    this holds whatever it is. With df = 0 every deviation is an impossible outcome, and one is enough.
     """
     if df == 0:
         return 1 - miss ** (1 / samples)
@@ -46,8 +48,8 @@ def smallest_visible(df: int, samples: int, false_alarm: float, miss: float) -> 
 
 @dataclass
 class Fit:
-    """p_value: how often samples of the law itself look at least so strange;  df: cells - 1;  pooled: the law's mass
-    in the outcomes too rare to be counted one by one;  samples: their number."""
+    """p_value: how often right samples look at least so strange;  df: cells - 1;  pooled: the probability of all
+    outcomes too rare to be counted one by one;  samples: their number."""
 
     p_value: float
     df: int
@@ -60,14 +62,17 @@ class Fit:
         return min(1.0, smallest_visible(self.df, self.samples, false_alarm, miss) + self.pooled)
 
 
-def goodness_of_fit(counts: Mapping[Hashable, int], law: Mapping[Hashable, float]) -> Fit:
-    """Do samples, counted by outcome, follow `law`? An outcome that the law forbids gives p_value 0."""
+def goodness_of_fit(counts: Mapping[Hashable, int], truth: Mapping[Hashable, float]) -> Fit:
+    """Do samples, counted by outcome, follow the distribution `truth`? An outcome that it forbids gives p_value 0.
+
+    RequestError if there are none.
+    """
     samples = sum(counts.values())
     if not samples:
-        raise ValueError("no samples: nothing can be said")
-    impossible = any(not law.get(outcome, 0.0) > 0 for outcome, count in counts.items() if count)
+        raise RequestError("no samples: nothing can be said")
+    impossible = any(not truth.get(outcome, 0.0) > 0 for outcome, count in counts.items() if count)
     cells, rest = [], [0.0, 0]
-    for outcome, probability in sorted(law.items(), key=lambda item: item[1]):
+    for outcome, probability in sorted(truth.items(), key=lambda item: item[1]):
         expected, seen = samples * probability, counts.get(outcome, 0)
         if expected < FEWEST or 0 < rest[0] < FEWEST:      # what is pooled must fill a cell itself
             rest[0] += expected
@@ -87,8 +92,8 @@ def pit(token: Tensor, p_target: Tensor, score: Tensor, u: Tensor) -> Tensor:
     drawn from its row.
 
     token (N,), p_target (N, V), score (N, V), u (N,) uniform -> (N,): the mass of all tokens of a lower score than
-    this one, plus u times its own (with those that tie). What the order is decides what can be seen: a law that favours
-    what the draft favours stands out in the order of q_draft - p_target, and is invisible in the order of the ids.
+    this one, plus u times its own (with those that tie). The order decides what can be seen: a bug that favours what
+    the draft favours stands out in the order of q_draft - p_target, and is invisible in the order of the ids.
     """
     own = score.gather(-1, token[:, None])
     below, tied = (p_target.double().masked_fill(~where, 0).sum(-1) for where in (score < own, score == own))

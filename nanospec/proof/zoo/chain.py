@@ -15,7 +15,7 @@ ONE_HOT = "torch.nn.functional.one_hot"
 ACCEPTANCE = [
     bug("ratio-flipped", "feifeibear/LLMSpeculativeSampling@9f5d2e5", "the coin's odds are q_draft / p_target", "T0",
         (RATIO, "draft.q_draft[:, 1:].gather(-1, x) / p_target[:, :-1].gather(-1, x)")),
-    bug("accept-everything", "huggingface/transformers#28508, vllm-ascend#13730", "every draft token is accepted", "T0",
+    bug("accept-everything", "huggingface/transformers#28508, vllm-ascend#13730", "every draft token is accepted", "T1",
         (COIN, "dice.flip(torch.ones_like(ratio[:, :, 0]))")),
     bug("logits-as-probabilities", "dust-tt/llama-ssp@b9c92d4", "the target's softmax is missing", "T1",
         (SCORE, "p_target = logits")),
@@ -26,7 +26,7 @@ ACCEPTANCE = [
         (COUNT, ".long().sum(-1)")),
     bug("uniform-can-be-zero", "the comment in vLLM's sampler; Sequoia", "u <= prob accepts a forbidden token at u = 0",
         "support", ("self._take(prob.shape[1]) < prob", "self._take(prob.shape[1]) <= prob"), file="dice"),
-    bug("lenience", "Leviathan et al. A.5; lossy by design", "the coin's odds are min(1, p / (0.8 q))", "T0",
+    bug("lenience", "Leviathan et al. A.5; lossy by design", "the coin's odds are min(1, p / (0.8 q))", "T1",
         (COIN, "dice.flip(ratio[:, :, 0] / 0.8)")),
     bug("threshold-acceptance", "sglang's threshold_acc; lossy by design", "a draft token of p_target above 0.5 is "
         "accepted", "T0", (COIN, "dice.flip(ratio[:, :, 0] + (p_target[:, :-1].gather(-1, x)[:, :, 0] > 0.5))")),
@@ -35,16 +35,16 @@ ACCEPTANCE = [
 RESIDUALS = [
     bug("residual-is-target", "romsto/Speculative-Decoding@0b1fa52", "the replacement is drawn from p_target", "T0",
         (LEFT, "p_target[row, accepted]")),
-    bug("residual-softmaxed", "transformers#28508, feifeibear@3505d00", "softmax of the residual, not its sum", "T0",
+    bug("residual-softmaxed", "transformers#28508, feifeibear@3505d00", "softmax of the residual, not its sum", "T1",
         (RESIDUAL, RESIDUAL + ".softmax(-1)"), file="probs"),
     bug("residual-pointwise", "SafeAILab/EAGLE@2f982e2, xllm#2175", "q_draft is subtracted at the draft token only",
-        "T0", (LEFT, "residual(p_target[row, accepted], draft.q_draft[row, behind] * "
+        "T1", (LEFT, "residual(p_target[row, accepted], draft.q_draft[row, behind] * "
                      f"{ONE_HOT}(draft.tokens[row, behind], p_target.shape[2]))")),
-    bug("residual-absolute", "generic", "|p_target - q_draft|", "T0",
+    bug("residual-absolute", "generic", "|p_target - q_draft|", "T1",
         (RESIDUAL, "left = (p_target - q_draft).abs()"), file="probs"),
-    bug("residual-argmax", "generic", "the replacement is the residual's likeliest token", "T0",
+    bug("residual-argmax", "generic", "the replacement is the residual's likeliest token", "T1",
         (LEFT, f"{ONE_HOT}({LEFT}.argmax(-1), p_target.shape[2])")),
-    bug("warp-residual-again", "Lightning-AI/litgpt", "temperature is applied to the residual once more", "T0",
+    bug("warp-residual-again", "Lightning-AI/litgpt", "temperature is applied to the residual once more", "T1",
         (LEFT, f"{LEFT} ** (1 / 0.7)")),
     bug("zero-residual-nan", "Sequoia; MTPLX#82", "p = q up to rounding leaves 0/0", "T0",
         ("torch.where(total == 0, p_target, left / total)", "left / total"), file="probs"),

@@ -26,11 +26,11 @@ BUGS = [
     bug("sibling-residual-not-normalised", "generic", "what is left is no distribution, and the next coin takes it for "
         "one", "exact: tree, token", (REJECTED, "(left - draft.q_draft[:, i]).clamp(min=0)"), file="rules.tree"),
     bug("siblings-sorted", "generic", "siblings are tried by their probability, not as they were drawn",
-        "exact: independent, token",
+        "settings: independent, token",
         (SCAN, "for i in sorted(range(1, n), key=lambda row: (int(draft.parents[0, row]), -float(p_target[0, "
                "int(draft.parents[0, row]), draft.tokens[0, row]]))):"),
         file="rules.tree"),
-    bug("duplicates-dropped", "generic", "a token that two siblings drew is tried once", "exact: independent, token",
+    bug("duplicates-dropped", "generic", "a token that two siblings drew is tried once", "settings: independent, token",
         (TRIED, f"{TRIED}; tried = tried & ~((draft.parents[:, 1:i] == parent) & (draft.tokens[:, 1:i] == x[:, i]))"
                 ".any(-1, keepdim=True)"), file="rules.tree"),
     bug("siblings-see-each-other", "generic", "the mask of a chain on a tree", "exact: tree, token",

@@ -1,0 +1,88 @@
+"""A sampler that somebody else wrote: what it returns, as a tuple of tokens, and its distribution, if it can be walked.
+
+A sampler can be walked if all of its chance goes through the dice that it is given. Whoever keeps chance of his own
+besides betrays himself: on the same path he does not write the same tokens again.
+"""
+
+import sys
+from collections import Counter
+from collections.abc import Callable, Iterator
+from time import perf_counter
+
+import torch
+
+from nanospec.dice import Dice
+from nanospec.errors import RequestError, one_line
+from nanospec.proof.walk import Distribution, WalkingDice, distance, walk
+
+Sampler = Callable[[Dice], object]
+MOST_PATHS = 20_000     # a sampler that takes more is not walked
+MOST_SECONDS = 30.0     # nor one that takes longer
+AGAIN = 200             # so many paths are walked a second time, at least: all of them, over and over if there are few
+SAME = 1e-12            # what two walks may differ by
+PATIENCE = 2.0          # seconds before anything is said of progress
+
+
+def tokens_from(said: object) -> tuple:
+    """What a sampler returned, flat: a list of numbers or of tensors, an array, a tensor of any shape, an iterator.
+
+    RequestError for what torch does not take. Example: torch.tensor([[3, 1]]) and [tensor(3), tensor(1)] are (3, 1).
+    """
+    try:
+        return tuple(torch.as_tensor(list(said) if isinstance(said, Iterator) else said).flatten().tolist())
+    except (TypeError, ValueError, RuntimeError) as error:
+        raise RequestError("a sampler returns its tokens, as a list or a tensor; this one returned "
+                           f"{one_line(repr(said))}") from error
+
+
+class Progress:
+    """Tells whoever has waited for a while what is being done, in a line on stderr; a terminal writes over it."""
+
+    def __init__(self):
+        self.terminal = sys.stderr.isatty()
+        self.began = self.told = perf_counter()
+
+    @property
+    def long(self) -> bool:
+        return perf_counter() - self.began > PATIENCE
+
+    def __call__(self, what: str) -> None:
+        if self.long and perf_counter() - self.told > (0.5 if self.terminal else 5.0):
+            self.told = perf_counter()
+            print(f"\r\033[K{what}\r" if self.terminal else what + "\n", end="", file=sys.stderr, flush=True)
+
+
+class _Unwalkable(Exception):
+    """It asks the dice for nothing, or would take too long, or is not like what it was compared with."""
+
+
+def walked(sampler: Sampler, seconds: float = MOST_SECONDS, again: int = AGAIN,
+           like: Distribution | None = None) -> Distribution | None:
+    """The sampler's exact distribution; None if its chance does not all come from the dice it is given, or if the walk
+    is too long. again: so many paths are walked a second time, to see whether the same comes out. like: None too as
+    soon as it cannot be this distribution.
+    """
+    until, runs, say, found = perf_counter() + seconds, 0, Progress(), Counter()
+
+    def play(dice: WalkingDice) -> tuple:
+        nonlocal runs
+        runs += 1
+        tokens = tokens_from(sampler(dice))
+        if not dice.choices or runs > 2 * MOST_PATHS or perf_counter() > until:
+            raise _Unwalkable
+        if like is not None:
+            found[tokens] += dice.weight
+            if found[tokens] > like.get(tokens, 0.0) + SAME:
+                raise _Unwalkable
+        else:
+            say(f"walking: {runs:,} paths")
+        return tokens
+
+    try:
+        first, paths = walk(play)
+        for _ in range(-(-again // paths)):
+            if distance(walk(play)[0], first)[0] > SAME:
+                return None
+        return first
+    except (_Unwalkable, AttributeError, AssertionError):       # no such method of dice; other odds when replayed
+        return None

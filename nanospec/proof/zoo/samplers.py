@@ -1,0 +1,55 @@
+"""Samplers with a bug of the zoo in them, and which of these a sampler is: how a verdict names a bug."""
+
+from collections import defaultdict
+from collections.abc import Callable, Iterator, Sequence
+from time import perf_counter
+
+from nanospec.proof.foreign import Sampler, walked
+from nanospec.proof.walk import Distribution
+from nanospec.proof.zoo import chain, loop
+from nanospec.proof.zoo.plant import FALLS, Bug, exchanged, exchanges
+from nanospec.speculate import ModelDrafter, speculate, tokens_of
+
+AS_IT_SHIPS = Bug("as it ships", "", "", "", "speculate", ())
+OF_A_CHAIN = [bug for bug in chain.BUGS + loop.BUGS if bug.file != "dice"]      # a walk does not see those of the dice
+
+
+def sampler_with(bug: Bug, target, draft, ids: Sequence[int], new: int, gamma: int, **settings) -> Sampler:
+    """A sampler that speculates with the bug planted, while it runs and no longer."""
+    codes = exchanges(bug)
+
+    def sampler(dice):
+        with exchanged(codes):
+            return tokens_of(speculate(target, ModelDrafter(draft, gamma), ids, new, dice=dice, **settings))
+    return sampler
+
+
+def beginnings(distribution: Distribution, new: int) -> Distribution:
+    """Of the first `new` tokens alone."""
+    shorter: dict = defaultdict(float)
+    for tokens, probability in distribution.items():
+        shorter[tokens[:new]] += probability
+    return dict(shorter)
+
+
+def named(fits: Callable[[Distribution], bool], like: Distribution | None, seconds: float, new: int,
+          **task) -> Iterator[tuple[str, bool]]:
+    """(name, is it that) of every bug that a chain can have, for as long as there is time; each is walked.
+
+    like: what it must be; its first tokens are compared first, because few paths tell them. Or None, and
+    fits(distribution of the bug) says whether it is.
+    """
+    until = perf_counter() + seconds
+    for bug in OF_A_CHAIN:
+        for length in range(1, new + 1) if like else [new]:
+            left = until - perf_counter()
+            if left <= 0:
+                return
+            try:
+                found = walked(sampler_with(bug, new=length, **task), left, again=0,
+                               like=like and beginnings(like, length))
+            except FALLS:           # some write past the cache, or make NaN
+                found = None
+            if found is None:
+                break
+        yield bug.name, found is not None and fits(found)
