@@ -63,6 +63,7 @@ def test_ancestors_and_paths(rows):
 
 def test_a_chains_path_is_its_first_rows():
     chain = Draft(torch.zeros(2, 4, dtype=torch.int64), torch.zeros(2, 4, 5))
+    assert chain.ancestors() is None
     path, count = chain.path(torch.tensor([0, 3]), None)
     assert path.tolist() == [[0, 1, 2, 3]] * 2 and count.tolist() == [0, 3]
     assert chain.of_text(1)[1] == [-1, 0, 1, 2]

@@ -63,7 +63,7 @@ class Oracle(Drafter):
         return TARGET.head(TARGET.norm(x))[0, -1]
 
     def commit(self, draft, accepted, p_target, features):
-        path, count = draft.path(accepted, None if draft.parents is None else draft.ancestors())
+        path, count = draft.path(accepted, draft.ancestors())
         for b in self.told:
             self.told[b] = torch.cat([self.told[b], features[b, path[b, :count[b] + 1], 0]])
 

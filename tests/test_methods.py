@@ -25,7 +25,8 @@ def test_a_methods_name_says_how_many_tokens_it_drafts_and_which_rule_is_not_the
     names = [method_of(TARGET, DRAFT, *pair, gamma=5).name for pair in (("chain",), ("tree", "block"), ("lookahead",),
                                                                         ("merged", "traversal"))]
     assert names == ["chain 5", "tree 6, block", "lookahead 15", "merged 9, traversal"]
-    assert method_of(TARGET, DRAFT).gamma == GAMMA
+    method = method_of(TARGET, DRAFT)
+    assert method.gamma == GAMMA == method.make().size - 1 and method.make() is not method.make()
 
 
 def test_every_run_begins_with_a_drafter_of_its_own_and_a_request_may_name_another_rule():

@@ -7,7 +7,7 @@ from nanospec.errors import LogitsError, RequestError
 from nanospec.generate import generate
 from nanospec.proof.tables import TableModel, small_gpt
 from nanospec.speculate import ModelDrafter, speculate
-from nanospec.text import Text, check_numbers, check_seed, check_vocabulary, prefill, until
+from nanospec.text import Text, check_layers, check_numbers, check_seed, check_vocabulary, prefill, until
 
 TARGET, DRAFT, GPT = TableModel(5, 1), TableModel(5, 2), small_gpt(5, 3, 7)
 
@@ -90,6 +90,10 @@ def test_the_single_checks():
     check_vocabulary(DRAFT, 5)
     with pytest.raises(RequestError, match="vocabulary of 5 tokens, the target of 4"):
         check_vocabulary(DRAFT, 4)
+    check_layers(GPT, [2, 0, 1])
+    for layers in ([3], [0, -1]):
+        with pytest.raises(RequestError, match="the target has 3, from 0 on"):
+            check_layers(GPT, layers)
     check_numbers(3.0)
     for total in (float("nan"), float("inf")):
         with pytest.raises(LogitsError, match="NaN or infinity"):
