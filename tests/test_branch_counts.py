@@ -1,14 +1,14 @@
-"""How many ways the dice can fall in a round, counted by hand: a walk that misses a branch, or takes one that cannot be,
-arrives at another number.
+"""How many ways the dice can fall in a round, counted by hand: a walk that misses a branch, or takes one that cannot
+be, arrives at another number.
 
 All distributions here are without zeros, and what is certain is no branch. Say the draft overrates `over` tokens behind
 a text and underrates `under`. A draft token can fall if it is overrated, and is then replaced by one of the underrated;
 if all stand, any of the V tokens follows. The scan of rules/tree.py flips a coin for a row that is reached and for no
-other: so a chain of gamma draft tokens has V^(gamma + 1) ways in which all stand, and over * under for every text before
-draft token i, each V^(gamma - i) times: the tokens behind a rejected one were drawn before anybody knew.
+other. So a chain of gamma draft tokens has V^(gamma + 1) ways in which all stand, and over * under for every text
+before draft token i, each V^(gamma - i) times: the tokens behind a rejected one were drawn before anybody knew.
 
-`verify` has no branch: it flips all coins at once, those behind a rejection too, and each overrated token there falls in
-two ways. That is dead randomness and more paths to the same distribution: 43 for 39 in a round of gamma 2.
+`verify` has no branch: it flips all coins at once, those behind a rejection too, and each overrated token there falls
+in two ways. That is dead randomness and more paths to the same distribution: 43 for 39 in a round of gamma 2.
 """
 
 from functools import cache
@@ -88,7 +88,8 @@ def chain(draft, gamma):
 def test_a_chain(V, gamma, new, seed, scan, at_once):
     target, draft = tables(V, seed)
     assert by_hand(target, draft, gamma, new, at_once=False) == walked(target, chain(draft, gamma), new) == scan
-    assert by_hand(target, draft, gamma, new, at_once=True) == walked(target, ModelDrafter(draft, gamma), new) == at_once
+    together = walked(target, ModelDrafter(draft, gamma), new)
+    assert by_hand(target, draft, gamma, new, at_once=True) == together == at_once
 
 
 def test_a_token_that_both_like_as_well_neither_falls_nor_replaces():
@@ -120,8 +121,9 @@ def one_tree(target, draft, branches, how) -> int:
                     if how == "without replacement":
                         left = left.index_fill(0, torch.tensor(x), 0.0)
                         left = left / left.sum()
-        drafted = Draft(torch.tensor([[text[-1] for text in texts]]), torch.stack(q_rows)[None], torch.tensor([parents]))
-        accepted, token = verify_tree(drafted, torch.stack([p_target(text) for text in texts])[None], dice)
+        tokens, p_rows = torch.tensor([[text[-1] for text in texts]]), [p_target(text) for text in texts]
+        drafted = Draft(tokens, torch.stack(q_rows)[None], torch.tensor([parents]))
+        accepted, token = verify_tree(drafted, torch.stack(p_rows)[None], dice)
         return texts[int(accepted)], int(token)
     return walk(play)[1]
 

@@ -39,17 +39,15 @@ def test_a_control_passes_every_check_of_the_distribution(control, check):
     assert not look(control, check).caught
 
 
-# Why there is more than one check: what one node cannot see, one round, a walk of the text, small trees and short texts,
-# settings one by one, counting of uniforms.
-BLIND = {"T0": ("keep-after-a-refusal", "only-first-test-counts", "bonus-from-draft", "next-to-nothing-left"),
-         "T1": ("target-not-rolled-back", "eos-inside-block", "cross-row-write", "cold-is-greedy"),
-         "exact: chain, token": ("draft-missing-last-accepted", "residual-reuses-accept-uniform", "uniform-can-be-zero",
-                                 "seed-ignored", "private-dice-like-the-requests", "features-of-a-rejected-row"),
-         "exact: tree, token": ("tree-gives-up", "coins-do-not-move-on", "positions-ignore-parent"),
-         "tree caches": ("flat-at-depth-three", "elder-sibling-seen-late", "four-generations",
-                         "eighty-slots-committed"),
-         "T3 cache": ("eighty-slots-seen",), "T2 rows": ("greedy-for-all-if-one-is", "a-new-request-overwrites-all"),
-         "uniforms: chain, token": ("private-dice-like-the-requests",), "T6 greedy": ("greedy-does-not-stop",),
+# Why there is more than one check: what one round cannot see, a walk of the text, short texts and small trees, settings
+# one by one, a count of uniforms.
+BLIND = {"T1": ("target-not-rolled-back", "eos-inside-block", "cross-row-write", "cold-is-greedy"),
+         "exact: chain, token": ("draft-missing-last-accepted", "private-dice-like-the-requests"),
+         "T2 rows": ("greedy-for-all-if-one-is", "a-new-request-overwrites-all", "residual-reuses-accept-uniform",
+                     "uniform-can-be-zero", "seed-ignored", "features-of-a-rejected-row"),
+         "tree caches": ("flat-at-depth-three", "elder-sibling-seen-late", "four-generations"),
+         "T3 cache": ("eighty-slots-seen",), "rules agree": ("traversal-siblings-sorted", "almost-nothing-left"),
+         "uniforms: chain, token": ("private-dice-like-the-requests",),
          "reports": ("path-cut-with-the-text", "one-step-too-many", "rejected-at-the-root")}
 
 

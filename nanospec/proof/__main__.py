@@ -1,6 +1,6 @@
 """Walk everything, then the zoo, then one long run with real dice. Exit 1 if a distribution is off by more than 1e-12,
-if a drafter or a rule breaks the contract, if a bug of the zoo goes unseen by the check that claims it, if a control does
-not pass, or if the tokens of the long run do not follow the target's distributions.
+if a drafter or a rule breaks the contract, if a bug of the zoo goes unseen by the check that claims it, if a control
+does not pass, or if the tokens of the long run do not follow the target's distributions.
 """
 
 import sys

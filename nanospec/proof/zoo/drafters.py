@@ -13,7 +13,7 @@ STOPPING = [
         (DRAWN, f"{DRAWN}\n            if not self.of[0].goes_on([own[0, tokens[-1][0]].item()]){GO_BACK}"),
         file="drafters.dynamic"),
     bug("draw-until-it-is-likely", "generic", "an unlikely draft token is drawn once more, and reported as if it were "
-        "not", "exact: confidence, token", (DRAWN, f"{DRAWN}\n            if own[0, tokens[-1][0]] < 0.3:\n"
+        "not", "exact: heuristic, token", (DRAWN, f"{DRAWN}\n            if own[0, tokens[-1][0]] < 0.3:\n"
                                   "                tokens[-1] = dice.pick(q)"), file="drafters.dynamic"),
     bug("end-of-text-not-guessed", "generic", "a drafted end of text is thrown away: nothing follows it",
         "exact: confidence, token",

@@ -10,19 +10,19 @@ LEFT_OVER, CHANCE_LEFT = "left[row] = missing / total", "(total / (total + (1 - 
 CHILDREN = "[child for child, parent in enumerate(parents) if parent == old]"
 
 
-def block(name: str, source: str, what: str, *edits: tuple[str, str]):
-    return bug(f"block-{name}", source, what, "exact: chain, block", *edits, file="rules.block")
+def block(name: str, source: str, what: str, *edits: tuple[str, str], by: str = "rules agree"):
+    return bug(f"block-{name}", source, what, by, *edits, file="rules.block")
 
 
-def traversal(name: str, source: str, what: str, *edits: tuple[str, str]):
-    return bug(f"traversal-{name}", source, what, "exact: tree, block", *edits, file="rules.traversal")
+def traversal(name: str, source: str, what: str, *edits: tuple[str, str], by: str = "rules agree"):
+    return bug(f"traversal-{name}", source, what, by, *edits, file="rules.traversal")
 
 
 BUGS = [
     block("first-failure-ends-it", "vllm-ascend#11985, a review", "the first coin that falls ends the draft, though a "
           "later one may stand", (LONGEST, "stands.long().cumprod(-1).sum(-1)")),
     block("shortest-cut", "generic", "the shortest length whose coin stands is accepted, not the longest",
-          (LONGEST, "(stands.long().argmax(-1) + 1) * stands.any(-1)")),
+          (LONGEST, "(stands.long().argmax(-1) + 1) * stands.any(-1)"), by="exact: chain, block"),
     block("coin-is-the-weight", "generic", "the coin of every length is its weight, as the last one's is",
           ("covered / reached)", "w)")),
     block("coin-is-the-total", "generic", "the coin forgets how often no later one stands",
@@ -40,26 +40,26 @@ BUGS = [
           ("draft.q_draft.roll(-1, 1)", "torch.cat([draft.q_draft[:, 1:], draft.q_draft[:, -1:]], 1)")),
     block("row-before", "generic", "the replacement comes from the row before the cut",
           (WEIGHT, "at = torch.where(accepted < stands.shape[1], (accepted - 1).clamp(min=0), accepted); "
-                   + WEIGHT.replace("accepted", "at")), (LEFT, LEFT.replace("accepted", "at"))),
+                   + WEIGHT.replace("accepted", "at")), (LEFT, LEFT.replace("accepted", "at")), by="exact: chain, block"),
     traversal("chance-not-inherited", "generic", "a child's chance is its own ratio, whatever its parent's is",
               (CHANCE, CHANCE.replace("chance[row] * ", ""))),
     traversal("chance-above-one", "generic", "what a draft token has above 1 is handed on to its children",
               (f"({CHANCE}).clamp(max=1)", f"({CHANCE})")),
     traversal("residual-unweighted", "generic", "what is missing is max(0, p - q), without the chance",
               (MISSING, MISSING.replace("chance[row] * ", ""))),
-    bug("traversal-distribution-unweighted", "vllm-ascend#7807, on a tree", "the distribution left lacks the chance, "
-        "its total does not", "traversal",
-        (LEFT_OVER, "left[row] = (left[row] - q_draft[fell]).clamp(min=0); left[row] /= left[row].sum()"),
-        file="rules.traversal"),
+    traversal("distribution-unweighted", "vllm-ascend#7807, on a tree", "the distribution left lacks the chance, its "
+              "total does not",
+              (LEFT_OVER, "left[row] = (left[row] - q_draft[fell]).clamp(min=0); left[row] /= left[row].sum()")),
     traversal("chance-not-lowered", "generic", "a row whose child fell keeps its chance", (CHANCE_LEFT, "chance[row]")),
     traversal("chance-is-the-total", "generic", "the chance left forgets how often the child stood",
               (CHANCE_LEFT, "total")),
     traversal("distribution-not-lowered", "generic", "a row whose child fell keeps its distribution",
               (LEFT_OVER, "pass")),
     traversal("coins-for-leaves-only", "generic", "a row whose children all fell stands for sure",
-              ("row == 0 or", "row == 0 or row in parents or")),
+              ("row == 0 or", "row == 0 or row in parents or"), by="exact: tree, block"),
     traversal("bonus-from-the-parent", "SafeAILab/EAGLE#47, with another rule", "the token behind a row is drawn from "
               "its parent's distribution", ("return row, left[row]", "return row, left[max(parents[row], 0)]")),
     traversal("siblings-sorted", "generic", "siblings are tried by their probability, not as they were drawn",
-              (CHILDREN, f"sorted({CHILDREN}, key=lambda child: -float(p_target[old][tokens[child]]))")),
+              (CHILDREN, f"sorted({CHILDREN}, key=lambda child: -float(p_target[old][tokens[child]]))"),
+              by="exact: tree, block"),
 ]
