@@ -64,7 +64,7 @@ def test_nothing_is_left_to_fill_in():
 
 
 def test_the_zoo_is_as_large_as_said():
-    shipped = sum(not bug.source.startswith("generic") for bug in ALL_BUGS)
+    shipped = sum(not bug.source.startswith(("generic", "ours")) for bug in ALL_BUGS)
     assert f"{len(ALL_BUGS)} bugs, {shipped} of them from public implementations" in README
     assert f"{len(ALL_CONTROLS)} controls" in README
 
