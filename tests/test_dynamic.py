@@ -44,7 +44,7 @@ def test_a_later_length_depends_on_earlier_rounds_and_the_text_is_exact(when, ru
 
 def test_with_a_fixed_length_it_is_the_chain():
     """The same distribution of draft tokens, text and rounds: each is the other's oracle."""
-    found = [walk(lambda dice: tuple((*one.tokens, None, *one.emitted, len(one.path), one.steps) for one in speculate(
+    found = [walk(lambda dice: tuple((*done.tokens, *done.emitted, len(done.path), done.steps) for done in speculate(
         TABLE, drafter, [1, 0], 3, dice=dice, **WARM)))[0]
         for drafter in (DynamicDrafter(DRAFT, Fixed(), 2), ModelDrafter(DRAFT, 2))]
     assert distance(*found)[1] < 1e-12
@@ -120,15 +120,14 @@ def test_the_heuristic_adds_two_or_takes_one_away_and_knows_what_was_possible():
 def test_confidence_keeps_what_it_dislikes_and_entropy_pays_for_what_it_does_not_draw():
     when = Confidence(.3)
     assert [when.goes_on(sure) for sure in ([], [.3], [.29], [.1, .9], [.9, .1])] == [True, True, False, True, False]
-    done = [one for seed in range(9) for one in speculate(TABLE, DynamicDrafter(DRAFT, when, 5), [1, 0], 12, seed=seed)]
-    for one in done:
-        sure = one.q_draft.gather(1, torch.tensor(one.tokens)[:, None])[1:, 0].tolist()
-        assert one.steps == len(sure) and all(each >= .3 for each in sure[:-1]) and (len(sure) == 5 or sure[-1] < .3)
+    for done in speculate(TABLE, DynamicDrafter(DRAFT, when, 5), [1, 0], 60):
+        sure = done.q_draft.gather(1, torch.tensor(done.tokens)[:, None])[1:, 0].tolist()
+        assert done.steps == len(sure) and all(each >= .3 for each in sure[:-1]) and (len(sure) == 5 or sure[-1] < .3)
     alike = torch.full((4,), .25)
     assert [Entropy(least).draws(alike) for least in (.47, .48)] == [True, False]
-    done = list(speculate(TABLE, DynamicDrafter(DRAFT, Entropy(.6), 3), [1, 0], 40, seed=1))
-    assert {one.steps - len(one.path) - len(one.rejected) for one in done} > {0}
-    assert all(one.steps == len(one.tokens) - (len(one.tokens) == 4) for one in done)
+    rounds = list(speculate(TABLE, DynamicDrafter(DRAFT, Entropy(.6), 3), [1, 0], 40, seed=1))
+    assert all(done.steps == len(done.tokens) - (len(done.tokens) == 4) for done in rounds)
+    assert {len(done.tokens) for done in rounds} > {2, 4}
 
 
 def in_steps(tokens):
@@ -187,34 +186,34 @@ class Told(Fixed):
 def test_a_rule_is_told_what_was_judged_and_no_more(rule):
     for settings in ({}, WARM, {"temperature": 0}):
         drafter, text = DynamicDrafter(GPT_DRAFT, Told(), 3), [4, 9]
-        done = list(speculate(GPT, drafter, text, 20, rule=rule, **settings))
-        assert len(done) == len(drafter.of[0].told)
-        for one, (sure, accepted, betas) in zip(done, drafter.of[0].told):
-            judged = min(len(one.path) + 1, len(one.tokens) - 1)
-            assert accepted == len(one.path)
-            assert betas == pytest.approx(acceptance(one.p_target[:judged], one.q_draft[1:judged + 1]).tolist())
-            own = probs(GPT_DRAFT(torch.tensor([text + one.tokens[1:]]))[0])        # before temperature
-            assert sure == pytest.approx([own[len(text) - 1 + i, x].item() for i, x in enumerate(one.tokens[1:])])
-            text = text + one.emitted
+        rounds = list(speculate(GPT, drafter, text, 20, rule=rule, **settings))
+        assert len(rounds) == len(drafter.of[0].told)
+        for done, (sure, accepted, betas) in zip(rounds, drafter.of[0].told):
+            judged = min(len(done.path) + 1, len(done.tokens) - 1)
+            assert accepted == len(done.path)
+            assert betas == pytest.approx(acceptance(done.p_target[:judged], done.q_draft[1:judged + 1]).tolist())
+            own = probs(GPT_DRAFT(torch.tensor([text + done.tokens[1:]]))[0])        # before temperature
+            assert sure == pytest.approx([own[len(text) - 1 + i, x].item() for i, x in enumerate(done.tokens[1:])])
+            text = text + done.emitted
 
 
 def test_joined_with_a_copier_it_is_told_of_its_own_tokens_only():
-    """Where the copier's tokens are accepted beyond its own, all of its own were, and no more."""
+    """However many of the copier's are accepted behind them."""
     beyond = set()
     for draft in (GPT_DRAFT, GPT):
         drafter = DynamicDrafter(draft, Told(), 2)
-        done = list(speculate(GPT, MergedDrafter([drafter, PromptLookup(6)]), [1, 2, 3, 4] * 5, 60, 0.4))
-        for one, (sure, accepted, betas) in zip(done, drafter.of[0].told):
+        rounds = list(speculate(GPT, MergedDrafter([drafter, PromptLookup(6)]), [1, 2, 3, 4] * 5, 60, 0.4))
+        for done, (sure, accepted, betas) in zip(rounds, drafter.of[0].told):
             own = set(range(1, len(sure) + 1))                                      # it drafts first
-            assert accepted == len(own & set(one.path)) and len(betas) == min(accepted + 1, len(sure))
-            beyond |= {accepted} if len(one.path) > accepted else set()
+            assert accepted == len(own & set(done.path)) and len(betas) == min(accepted + 1, len(sure))
+            beyond |= {accepted} if len(done.path) > accepted else set()
     assert beyond == {0, 1, 2}
 
 
 # What it is for.
 
 def test_goodput_beats_every_fixed_length_on_texts_that_differ():
-    """Tokens for their cost at temperature 0, where nothing is left to chance: what a fixed length would have done is
+    """Tokens for their cost at temperature 0, where nothing is left to chance: what a fixed length would have rounds is
     read off the finished text."""
     target, draft, tokenizer = load_pair()
     c, v = .11, {tokens: 1 + .05 * (tokens - 1) for tokens in range(1, 10)}
@@ -222,10 +221,10 @@ def test_goodput_beats_every_fixed_length_on_texts_that_differ():
     for prompt in ["def area(radius):\n", "class Stack:\n    def __init__(self):\n", '"""Read a file and',
                    "    assert square(1) == 1\n" * 3]:
         ids = tokenizer.encode(prompt)
-        done = list(speculate(target, drafter, ids, 64, temperature=0))
-        ours[0] += sum(len(one.path) + 1 for one in done)
-        ours[1] += sum(one.steps * c + v[len(one.tokens)] for one in done)
-        text = ids + tokens_of(done)
+        rounds = list(speculate(target, drafter, ids, 64, temperature=0))
+        ours[0] += sum(len(done.path) + 1 for done in rounds)
+        ours[1] += sum(done.steps * c + v[len(done.tokens)] for done in rounds)
+        text = ids + tokens_of(rounds)
         likeliest = draft(torch.tensor([text]))[0].argmax(-1).tolist()
         for gamma, sums in fixed.items():
             at = len(ids)

@@ -134,8 +134,8 @@ def test_a_wrong_feature_is_seen(wrong):
     """By what it holds; and, had nobody looked there, by draft tokens that are rejected."""
     oracle = wrong(CHAIN, careless=(3,))
     assert max(oracle.error() for _ in batch(oracle, [[1, 2, 0, 4]], temperature=0.8)) > 0.1
-    done = list(speculate(TARGET, wrong(CHAIN, careless=(3,)), [1, 2, 0, 4], 24, 0.8))
-    assert min(acceptance(one.p_target[0], one.q_draft[1]) for one in done) < 0.99
+    rounds = speculate(TARGET, wrong(CHAIN, careless=(3,)), [1, 2, 0, 4], 24, 0.8)
+    assert min(acceptance(done.p_target[0], done.q_draft[1]) for done in rounds) < 0.99
 
 
 JOINED = {"flat": lambda first, second: MergedDrafter([first, PromptLookup(5), second]),

@@ -34,9 +34,9 @@ def test_every_run_begins_with_a_drafter_of_its_own_and_a_request_may_name_anoth
     method, seen = method_of(TARGET, DRAFT, "heuristic", gamma=3), []
     runs = [method.run([1, 2], max_new_tokens=20, seed=seed) for seed in (0, 1)]
     beside = [[], []]
-    for rounds in zip(*runs):
-        for written, one in zip(beside, rounds):
-            written += one.emitted
+    for both in zip(*runs):
+        for written, done in zip(beside, both):
+            written += done.emitted
     for seed, written in enumerate(beside):
         assert tokens_of(method.run([1, 2], max_new_tokens=20, seed=seed))[:len(written)] == written
 

@@ -35,12 +35,12 @@ def test_the_worked_number(rule):
 def test_no_tokens_one_token_and_a_last_round_that_is_cut():
     """A round is whole, however few of its tokens are wanted."""
     for new in (0, 1, 2, 7):
-        done = list(speculate(TARGET, ModelDrafter(DRAFT, 8), [1, 2], new, 0.7))
-        assert len(tokens_of(done)) == new and (done or not new)
-        for one in done:
-            assert len(one.tokens) == len(one.p_target) == len(one.q_draft) == 9 and one.steps == 8
-            assert one.parents == list(range(-1, 8)) and not one.q_draft[0].any()
-            assert [one.tokens[row] for row in one.path] + [one.token] == one.emitted or one is done[-1]
+        rounds = list(speculate(TARGET, ModelDrafter(DRAFT, 8), [1, 2], new, 0.7))
+        assert len(tokens_of(rounds)) == new and (rounds or not new)
+        for done in rounds:
+            assert len(done.tokens) == len(done.p_target) == len(done.q_draft) == 9 and done.steps == 8
+            assert done.parents == list(range(-1, 8)) and not done.q_draft[0].any()
+            assert [done.tokens[row] for row in done.path] + [done.token] == done.emitted or done is rounds[-1]
 
 
 def test_what_was_rejected():
@@ -78,9 +78,9 @@ def test_a_round_is_branch_free_and_stays_on_its_device(way, rule, monkeypatch):
 def test_other_precisions_mix():
     """A draft in another dtype is only another draft: its distribution, in its own precision, is the one reported."""
     target, draft = small_gpt(7, 2, 5), small_gpt(7, 1, 6).float()
-    done = list(speculate(target, ModelDrafter(draft, 3), [1, 2], 30))
-    assert done[0].p_target.dtype == torch.float64 and done[0].q_draft.dtype == torch.float32
-    assert len(tokens_of(done)) == 30
+    rounds = list(speculate(target, ModelDrafter(draft, 3), [1, 2], 30))
+    assert rounds[0].p_target.dtype == torch.float64 and rounds[0].q_draft.dtype == torch.float32
+    assert len(tokens_of(rounds)) == 30
 
 
 class Broken:
@@ -111,8 +111,8 @@ def test_logits_with_nan_are_an_error_and_what_came_before_stands(way, who, temp
                                                                                     ("draft", DRAFT)))
     written = []
     with pytest.raises(LogitsError, match="NaN"):
-        for one in speculate(target, DRAFTERS[way](draft), [1, 2], **settings):
-            written += one.emitted
+        for done in speculate(target, DRAFTERS[way](draft), [1, 2], **settings):
+            written += done.emitted
     assert written == whole[:len(written)] and 1 < len(written) <= 8
 
 

@@ -43,7 +43,7 @@ def test_rows_stand_in_the_order_in_which_they_are_drawn():
 
 
 def test_the_rows_that_a_text_lacks():
-    """A certain draft has one child only; its second is lacking, and what stands behind that. The other text has all."""
+    """A certain draft has one child only: the second is lacking, and what stands behind it. The other text has all."""
     text = Text([[1, 2], [3, 1, 4]], 9, 11)
     drafter, dice = TreeDrafter(GPT_DRAFT, [-1, 0, 0, 1, 2, 2, 3]), Dice([0, 1])
     drafter.begin(text, [0, 1], None)
