@@ -40,10 +40,10 @@ ids = tokenizer.encode(inspect.getsource(kit))[:500]                     # a tex
 with torch.inference_mode():
     of_target, of_draft = target(torch.tensor([ids]))[0], draft(torch.tensor([ids]))[0]             # logits (500, V)
 for name, way in {
-        "float32, exp(l / 1e-10) / sum": lambda l: (l / 1e-10).exp() / (l / 1e-10).exp().sum(-1, keepdim=True),
-        "float16, softmax(l / 1e-10)": lambda l: (l.half() / 1e-10).softmax(-1),
-        "bfloat16, softmax(l / 1e-10)": lambda l: (l.bfloat16() / 1e-10).softmax(-1),
-        "bfloat16, probs(l, 0)": lambda l: probs(l.bfloat16(), temperature=0)}.items():
+        "float32, exp(x / 1e-10) / sum": lambda x: (x / 1e-10).exp() / (x / 1e-10).exp().sum(-1, keepdim=True),
+        "float16, softmax(x / 1e-10)": lambda x: (x.half() / 1e-10).softmax(-1),
+        "bfloat16, softmax(x / 1e-10)": lambda x: (x.bfloat16() / 1e-10).softmax(-1),
+        "bfloat16, probs(x, 0)": lambda x: probs(x.bfloat16(), temperature=0)}.items():
     law = way(of_target)
     nan, best = law.isnan().any(-1).sum(), law.amax(-1)
     print(f"{name:30} of {len(law)} laws {nan:3} are nan, {(best < 1).sum():3} are torn between two tokens")

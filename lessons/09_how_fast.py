@@ -40,7 +40,7 @@ print(f"on one core, target in {way_of(target)}, draft in {way_of(draft)}")
 gammas, at = [1, 2, 3, 5, 8], {"temperature": 1.0}
 plain, costs, seconds, rounds = [], [], {gamma: [] for gamma in gammas}, {gamma: [] for gamma in gammas}
 for turn, ids in enumerate(held_out_prompts(pair, 4)):
-    plain += timed(generate(target, ids, 32, seed=turn, **at))[1][1:]
+    plain += timed(generate(target, ids, 16, seed=turn, **at))[1][1:]
     for gamma in gammas:
         done, took = timed(islice(speculate(target, ModelDrafter(draft, gamma), ids, 256, seed=turn, **at), 12))
         rounds[gamma], seconds[gamma] = rounds[gamma] + done, seconds[gamma] + took[1:]

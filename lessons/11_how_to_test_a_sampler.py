@@ -84,7 +84,7 @@ def caught(name, n, runs=200):
 
 of_one = smallest_visible(len(truth) - 1, 1, level, miss=0.01)              # of n samples: this / sqrt(n)
 needed = {name: round((of_one / off[name]) ** 2) for name in names if off[name] > 1e-12}
-sizes = [100, 200, 500, 1_000, 2_000, 5_000, 10_000, 30_000]
+sizes = [100, 300, 1_000, 3_000, 10_000, 30_000]
 labels = {"accept-everything": (130, .72), "residual-pointwise": (1_100, .45), "target-not-rolled-back": (5_500, .55)}
 power = {name: [caught(name, size) for size in sizes] for name in labels}
 promised = {name: (needed[name], caught(name, needed[name])) for name in labels}

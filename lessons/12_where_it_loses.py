@@ -51,7 +51,7 @@ def race(target, draft, temperature=1.0, luck=None, gamma=4):
     for turn, ids in enumerate(prompts):
         plain += timed(generate(target, ids, 8, temperature, seed=turn))[1][1:]
         dice = Coins([turn], target.device, luck) if luck else None                                     # NEW
-        done, seconds = timed(speculate(target, ModelDrafter(draft, gamma), ids, 32, temperature, seed=turn, dice=dice))
+        done, seconds = timed(speculate(target, ModelDrafter(draft, gamma), ids, 24, temperature, seed=turn, dice=dice))
         rounds, took = rounds + done, took + seconds[1:]
     return luck or alpha_of(rounds), 1 + sum(len(done.path) for done in rounds) / len(rounds), min(plain), min(took)
 

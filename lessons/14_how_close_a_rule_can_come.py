@@ -100,13 +100,13 @@ def ceiling(p_target, q_draft, k, twice=True):
 
 target, draft, tokenizer = load_pair()
 rounds = [r for seed, prompt in enumerate(["def area(radius):\n", "import os\nfor name in", "class Stack:\n    def "])
-          for r in speculate(target, ModelDrafter(draft, 8), tokenizer.encode(prompt), 64, seed=seed)]
+          for r in speculate(target, ModelDrafter(draft, 8), tokenizer.encode(prompt), 48, seed=seed)]
 ratios = [[(p[x] / q[x]).item() for x, p, q in zip(r.tokens[1:], r.p_target, r.q_draft[1:])] for r in rounds]
 stay = {"block, token by token": torch.tensor(ratios).clamp(max=1).cumprod(1),   # guess i and all before it
         "block, as a whole": torch.tensor([weights(row)[1:] for row in ratios]),
         "block, no rule keeps more": torch.tensor(ratios).cumprod(1).clamp(max=1)}
 in_block = {name: chances.mean(0).cumsum(0).tolist() for name, chances in stay.items()}
-pairs = [torch.stack([r.p_target[0], r.q_draft[1]]).double() for r in rounds[::5]]          # (2, V), where rounds begin
+pairs = [torch.stack([r.p_target[0], r.q_draft[1]]).double() for r in rounds[::4]]          # (2, V), where rounds begin
 pairs = [pair[:, pair.sum(0).topk(8).indices].log().softmax(1) for pair in pairs]           # the 8 likeliest, as laws
 kept_of = {"independent, in turn": lambda p, q, k: sequential_acceptance(p, q, k, replacement=True),
            "independent, k-SEQ": lambda p, q, k: 1 - (1 - acceptance(p / least_rho(p, q, k), q).item()) ** k,
@@ -120,7 +120,7 @@ assert abs(kept_of["independent, k-SEQ"](*pairs[0], 2) - sum(law[i, x] for i, x 
 assert abs(kept_of["independent, no rule keeps more"](*pairs[0], 5) - best_acceptance(*pairs[0], 5)) < 1e-12
 figure, (left, right) = picture("14. how close a rule can come", 2)
 rows, colours = [], iter([BLUE, GREEN, AMBER, INK, INK, BLUE, GREEN, AMBER])
-for axes, means in (left, in_block), (right, of_token):
+for axes, means, most in (left, in_block, None), (right, of_token, None):
     for name, kept in reversed(means.items()):              # first the ceiling, then the rules below it
         most = kept if "no rule" in name else most
         rows.append([name, *(f"{mean:.3f}" for mean in kept[:5]), f"{kept[4] / most[4]:.1%}"])

@@ -102,7 +102,7 @@ torch.set_num_threads(1)        # one text, small steps: a second thread would m
 target, draft, tokenizer = load_pair()
 ids = {"table": tokenizer.encode("TABLE = (\n    " + " ".join(f"0x{i:02x}," for i in range(32))),
        "class": tokenizer.encode('class Thermometer:\n    """Keeps readings of a sensor."""\n\n    def __init__(self')}
-texts = {(kind, T): list(generate(target, ids[kind], 48, T, seed=1)) for kind in ids for T in (0, 1)}
+texts = {(kind, T): list(generate(target, ids[kind], 40, T, seed=1)) for kind in ids for T in (0, 1)}
 copiers = {"lookup": lambda _: PromptLookup(8), "suffix, path": lambda _: SuffixDrafter(8),
            "suffix, tree": lambda _: SuffixDrafter(8, tree=True), "tree, past": lambda old: SuffixDrafter(8, old, True)}
 small, start, rates, rest = TableModel(3, seed=5), [0, 1, 2, 0], {}, {}
@@ -110,12 +110,12 @@ for name, copier in copiers.items():
     drafter, small_one = copier([ids[kind] + texts[kind, 0] for kind in ids]), copier([start])
     rates[name] = [len(new) / len(list(replay(drafter, ids[kind], new))) for (kind, T), new in texts.items()]
     _, took = timed(replay(drafter, ids["table"], texts["table", 1]))
-    real = list(speculate(target, drafter, ids["table"], 48, seed=1))                           # the rule, with coins
+    real = list(speculate(target, drafter, ids["table"], 40, seed=1))                           # the rule, with coins
     assert len(real) == len(list(replay(drafter, ids["table"], tokens_of(real))))
     law, _ = walk(lambda dice: tuple(tokens_of(speculate(small, small_one, start, 4, .7, dice=dice, rule=verify_tree))))
     rest[name] = sum(took) / len(took), f"{distance(law, target_distribution(small, start, 4, temperature=.7))[1]:.0e}"
-real = [list(speculate(target, ModelDrafter(draft, 4), ids[kind], 48, T, seed=1)) for kind, T in texts]
-rates["draft"], rest["draft"] = [48 / len(rounds) for rounds in real], (4 * step_seconds(draft), "lesson 7")
+real = [list(speculate(target, ModelDrafter(draft, 4), ids[kind], 40, T, seed=1)) for kind, T in texts]
+rates["draft"], rest["draft"] = [40 / len(rounds) for rounds in real], (4 * step_seconds(draft), "lesson 7")
 table(["who guesses", *(f"{kind}, T = {T}" for kind, T in texts), "ms to guess", "law off by"], [
     [name, *(f"{rate:.2f}" for rate in rates[name]), f"{1000 * took:.2f}", off] for name, (took, off) in rest.items()],
     "tokens per target call; what the guesses of one call take; total variation of four tokens, walked")

@@ -20,7 +20,7 @@ from nanospec.proof.zoo import ALL_CONTROLS, chain, loop
 
 ROOT = Path(__file__).parent.parent
 STUBS = ROOT / "lessons" / "exercises"
-numbers = pytest.mark.parametrize("exercise", EXERCISES.values(), ids=[exercise.file for exercise in EXERCISES.values()])
+numbers = pytest.mark.parametrize("exercise", EXERCISES.values(), ids=lambda exercise: exercise.file)
 
 
 @pytest.fixture

@@ -64,9 +64,9 @@ def test_report_what_you_sample(lesson):
     assert "0.68 0.25 0.06 0.01" in out, "T = 0.5 squares the odds: .25, .09, .0225, .0025"
     found = {name: (int(nan), int(torn)) for name, nan, torn in re.findall(
         r"^(\S+, \S+).*? of 500 laws +(\d+) are nan, +(\d+) are torn", out, re.M)}
-    assert found["float32, exp(l"] == found["float16, softmax(l"] == (500, 0)
-    assert found["bfloat16, softmax(l"][0] == 0 and found["bfloat16, softmax(l"][1] > 0
-    assert found["bfloat16, probs(l,"] == (0, 0)
+    assert found["float32, exp(x"] == found["float16, softmax(x"] == (500, 0)
+    assert found["bfloat16, softmax(x"][0] == 0 and found["bfloat16, softmax(x"][1] > 0
+    assert found["bfloat16, probs(x,"] == (0, 0)
 
     target, text = names["wide_target"], names["prompt"] + names["plain"]
     with torch.inference_mode():                    # one pass without a cache: is every token the best one there?

@@ -3,10 +3,13 @@
 import math
 import re
 
+import pytest
 import torch
 
 from nanospec.proof.walk import distance, target_distribution
 from nanospec.theory import expected_tokens
+
+pytestmark = pytest.mark.xdist_group("held-out texts")      # which one process then reads once
 
 
 def rows_of(out, heading, count):

@@ -1,4 +1,4 @@
-"""A round of two tables, without caches. Exercises 5, 6 and 8 put a learner's function into it; 7 and 14 use its parts."""
+"""A round of two tables, without caches: exercises 5, 6 and 8 put a learner's function into it, 7 and 14 use parts."""
 
 from collections.abc import Callable
 from functools import lru_cache
