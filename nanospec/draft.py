@@ -134,7 +134,8 @@ class Drafter(Protocol):
     def commit(self, draft: Draft, accepted: Tensor, p_target: Tensor, features: Tensor | None) -> None:
         """How the round ended, in every row. accepted (B,): the last row accepted. p_target (B, n, V).
 
-        features (B, n, len(layers), C): what the target put out for every row of the draft.
+        features (B, n, len(layers), C): what the target put out for every row of the draft. In a merged drafter, rows
+        of others that were accepted stand behind its own, so these may be more than it has proposed.
         """
 
 
@@ -160,7 +161,8 @@ def each_text(rule: Callable[[list[int], list[int], Tensor, Tensor, Dice], tuple
     def rule_for_all(draft: Draft, p_target: Tensor, dice: Dice) -> tuple[Tensor, Tensor]:
         alone = [dice.of_row(b) for b in range(len(p_target))]
         ends = [rule(*draft.of_text(b), p_target[b], die) for b, die in enumerate(alone)]
-        dice.column = max(die.column for die in alone)
         accepted = torch.tensor([row for row, _ in ends], device=p_target.device)
-        return accepted, torch.cat([die.pick(left[None]) for die, (_, left) in zip(alone, ends)])
+        token = torch.cat([die.pick(left[None]) for die, (_, left) in zip(alone, ends)])
+        dice.column = max(die.column for die in alone)      # behind all that was handed out
+        return accepted, token
     return rule_for_all

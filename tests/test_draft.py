@@ -113,7 +113,6 @@ class Counted(Dice):
         return super()._take(n)
 
 
-@pytest.mark.xfail(strict=True, reason="each_text leaves the pick's column to the next decision")
 def test_a_rule_for_one_text_is_the_same_in_any_batch_and_moves_the_dice_on():
     """The batch's next uniform is one that no row has seen, its pick's included."""
     @each_text
