@@ -124,7 +124,7 @@ for y, (guesses, kept, own) in zip(range(1, 15), replay(PromptLookup(8), ids["ta
     for x, token in enumerate(guesses[:kept] + own):
         left.barh(y, 0.95, left=x - 0.475, color=GREEN if x < kept else BLUE)
         left.text(x, y, repr(tokenizer.decode([token])), color="white", ha="center", va="center", fontsize=8)
-left.set(ylim=(y + .5, .5), yticks=range(1, 15), xticks=[], ylabel="target call", xlabel="table, T = 1; green: copied")
+left.set(ylim=(y + .5, .5), yticks=range(1, y + 1), xticks=[], ylabel="call", xlabel="table, T = 1; green: copied")
 bars(right, [f"{kind}\nT = {T}" for kind, T in texts], *zip(rates.values(), (GREEN, FAINT, INK, BLUE, AMBER), rates))
 right.set_ylabel("tokens per target call; the target alone has 1")
 save(figure, "15_copying_from_the_past")

@@ -92,10 +92,10 @@ print(inspect.getsource(Goodput.goes_on))
 # temperature 0 all write one text and differ in cost. A gamma needs no run: where is the draft's likeliest token right?
 
 # %%
-prompts = [tokenizer.encode(text) for text in ("def area(radius):\n", "import os\nfor i in", '"""Read a file and',
+prompts = [tokenizer.encode(text) for text in ("import os\nfor i in", "class Stack:\n    def ",
                                                "    assert square(1) == 1\n" * 3)]
 rules = {"heuristic": Heuristic(), "confidence": Confidence(), "entropy": Entropy(), "goodput": Goodput(c, v)}
-runs = {name: [list(speculate(target, DynamicDrafter(draft, rule, 8), ids, 40, temperature=0)) for ids in prompts]
+runs = {name: [list(speculate(target, DynamicDrafter(draft, rule, 8), ids, 72, temperature=0)) for ids in prompts]
         for name, rule in rules.items()}
 texts = [tokens_of(rounds) for rounds in runs["goodput"]]
 assert all(tokens_of(rounds) == text for run in runs.values() for rounds, text in zip(run, texts))
