@@ -238,13 +238,13 @@ def reports(target, draft) -> Found:
     wrong = seen = 0
     for seed in range(12):
         new = 5 + seed
-        done = list(speculate(target, ModelDrafter(draft, 3), [1, 2], new, seed=seed))
+        written = list(speculate(target, ModelDrafter(draft, 3), [1, 2], new, seed=seed))
         again = tokens_of(speculate(target, ModelDrafter(draft, 3), [1, 2], new, seed=seed))
-        wrong += (len(tokens_of(done)) != new) + (tokens_of(done) != again)
-        for round_ in done:
-            whole = [round_.tokens[row] for row in round_.path] + [round_.token]
-            wrong += round_.emitted != whole[:len(round_.emitted)] or round_.path != list(range(1, len(round_.path) + 1))
-            wrong += round_ is not done[-1] and len(round_.emitted) != len(round_.path) + 1
+        wrong += (len(tokens_of(written)) != new) + (tokens_of(written) != again)
+        for done in written:
+            whole = [done.tokens[row] for row in done.path] + [done.token]
+            wrong += done.emitted != whole[:len(done.emitted)] or done.path != list(range(1, len(done.path) + 1))
+            wrong += done is not written[-1] and len(done.emitted) != len(done.path) + 1
             seen += 1
     wrong += len({tuple(generate(target, [1], 30, seed=seed)) for seed in range(5)}) != 5
     return seen, float(wrong), float(wrong)
