@@ -1,3 +1,4 @@
+import os
 import runpy
 from functools import lru_cache
 from pathlib import Path
@@ -10,6 +11,7 @@ from nanospec.fast import autotune, clock
 from nanospec.files import corpus
 from nanospec.model import can_pack
 
+os.environ.setdefault("OMP_NUM_THREADS", "1")       # of the processes that tests start; beside others two only wait
 LESSONS = Path(__file__).parent.parent / "lessons"
 read_once = lru_cache(corpus.read_texts)
 
