@@ -11,6 +11,7 @@ from importlib import import_module
 from pathlib import Path
 from types import CodeType, FunctionType
 
+from nanospec.errors import one_line
 from nanospec.proof.checks import CHECKS, TOLERANCE, Found
 from nanospec.proof.contract import CONTRACT
 
@@ -57,8 +58,8 @@ def look(bug: Bug, check: str) -> Sighting:
         try:
             _, error, tv = found_by(check)
         except FALLS as fell:
-            return Sighting(True, None, f"fell over: {str(fell).splitlines()[0][:60]}")
-    return Sighting(not max(error, tv) <= TOLERANCE, tv, f"{tv:.2g}")
+            return Sighting(True, None, f"fell over: {one_line(fell)[:60]}")
+    return Sighting(not (error <= TOLERANCE and tv <= TOLERANCE), tv, f"{tv:.2g}")          # a nan is caught, too
 
 
 @contextmanager

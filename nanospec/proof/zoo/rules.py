@@ -40,7 +40,7 @@ BUGS = [
           ("draft.q_draft.roll(-1, 1)", "torch.cat([draft.q_draft[:, 1:], draft.q_draft[:, -1:]], 1)")),
     block("row-before", "generic", "the replacement comes from the row before the cut",
           (WEIGHT, "at = torch.where(accepted < stands.shape[1], (accepted - 1).clamp(min=0), accepted); "
-                   + WEIGHT.replace("accepted", "at")), (LEFT, LEFT.replace("accepted", "at")), by="exact: chain, block"),
+                   + WEIGHT.replace("accepted", "at")), (LEFT, LEFT.replace("accepted", "at"))),
     traversal("chance-not-inherited", "generic", "a child's chance is its own ratio, whatever its parent's is",
               (CHANCE, CHANCE.replace("chance[row] * ", ""))),
     traversal("chance-above-one", "generic", "what a draft token has above 1 is handed on to its children",
