@@ -59,7 +59,7 @@ assert not flip(0, 0.0) and flip(1, 0.999)
 throws = 10_000
 chance = torch.Generator().manual_seed(1)
 u = torch.rand(throws, generator=chance, dtype=torch.float64)
-drawn = torch.tensor([pick(p_target, one) for one in u])
+drawn = torch.tensor([pick(p_target, dart) for dart in u])
 shares = torch.bincount(drawn, minlength=len(p_target)) / throws
 
 

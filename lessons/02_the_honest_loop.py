@@ -118,9 +118,9 @@ left.axhline(1e3 * floor, color=BLUE, linestyle="--", linewidth=2, label="floor:
 left.set(xlabel="length of the text, tokens", ylabel="ms for the next token", ylim=(0, None))
 x = torch.logspace(-1, 1.5, 50).tolist()                            # operations per byte
 for memory, colour, line, label in [(rate, BLUE, "-", "target"), (big_rate, FAINT, ":", "big matrix")]:
-    right.loglog(x, [min(most, memory * one) / 1e9 for one in x], color=colour, linestyle=line, linewidth=2,
+    right.loglog(x, [min(most, memory * at) / 1e9 for at in x], color=colour, linestyle=line, linewidth=2,
                  label=f"the most: bytes of the {label}")
-right.loglog(per_byte, [one / 1e9 for one in reached], color=GREEN, marker="o", linewidth=2, label="target, m tokens")
+right.loglog(per_byte, [high / 1e9 for high in reached], color=GREEN, marker="o", linewidth=2, label="target, m tokens")
 right.loglog(0.5, big_size / 2 / big_took / 1e9, color=INK, marker="s", linestyle="", label="big matrix, one token")
 for m, at, high in zip((1, 4, 16), per_byte, reached):
     right.annotate(f"m = {m}", (at, high / 1e9), xytext=(6, -12), textcoords="offset points", color=GREEN)

@@ -46,7 +46,7 @@ v = {m: seconds[m] / seconds[1] for m in sizes}                     # v(m): a pa
 
 # %%
 weight, x = target.head.weight, torch.linspace(-1, 1, 10 * 320).view(10, 320)
-assert torch.allclose(torch.stack([weight @ one for one in x]), x @ weight.T, atol=1e-4)
+assert torch.allclose(torch.stack([weight @ row for row in x]), x @ weight.T, atol=1e-4)
 
 # %% [markdown]
 # ## Are the answers the same?
@@ -91,7 +91,7 @@ for row in cache.sees(cache.next_slots(4), 7)[0].tolist():          # nanospec/c
 place = 6                                                           # from 0
 wrong = block[:place] + [(block[place] + 1) % 1024] + block[place + 1:]
 moved = ((laws(wrong) - one_pass).abs().sum(-1) / 2).tolist()       # total variation (lesson 1), for each row
-print(f"\ntoken {place} of the ten replaced; the laws of rows 0 to 9 moved by:", *[f"{one:.2g}" for one in moved], "\n")
+print(f"\ntoken {place} of the ten replaced; the laws of rows 0 to 9 moved by:", *[f"{far:.2g}" for far in moved], "\n")
 assert max(moved[:place], default=0) < 1e-12 < min(moved[place:])
 
 # %% [markdown]

@@ -78,7 +78,7 @@ for y, name in enumerate(names):
     ending = [way for way in ways(p_target, drafts["bad"]) if way[2] == y]
     for x, kept, _, odds in ending:
         what = f"{names[x]} guessed, {'kept' if kept else f'refused, {name} drawn'}"
-        print(f"  {what:34}{' x '.join(f'{one:.2f}' for one in odds):18} = {prod(odds):.2f}")
+        print(f"  {what:34}{' x '.join(f'{odd:.2f}' for odd in odds):18} = {prod(odds):.2f}")
     print(f"{name} comes out with {sum(prod(odds) for *_, odds in ending):.2f}; p_target says {p_target[y]:.2f}")
 
 # %% [markdown]
@@ -104,7 +104,7 @@ target, draft, tokenizer = load_pair()
 for prompt in "for x in", "import os\n\ndef":
     with torch.inference_mode():
         logits = [model(torch.tensor([tokenizer.encode(prompt)]))[0, -1].double() for model in (target, draft)]
-    cases += [(f"the pair, {prompt!r}, top 6", *(probs(one[logits[0].topk(6).indices]) for one in logits)),
+    cases += [(f"the pair, {prompt!r}, top 6", *(probs(row[logits[0].topk(6).indices]) for row in logits)),
               (f"the pair, {prompt!r}, all", *map(probs, logits))]
 for name, wanted, guessed in cases:
     law, found = defaultdict(float), list(ways(wanted, guessed))

@@ -60,9 +60,9 @@ def judged(done):
 betas = [judged(done) for gamma in gammas for done in rounds[gamma]]
 alpha = mean(sum(betas, []))
 assert abs(alpha - alpha_of(sum(rounds.values(), []))) < 1e-6                   # nanospec/bench/measure.py
-step = min(one.seconds for one in costs)                                        # of the target
-c = min(one.c * one.seconds for one in costs) / step
-v = {m: min(one.v[m] * one.seconds for one in costs) / step for m in costs[0].v}
+step = min(cost.seconds for cost in costs)                                        # of the target
+c = min(cost.c * cost.seconds for cost in costs) / step
+v = {m: min(cost.v[m] * cost.seconds for cost in costs) / step for m in costs[0].v}
 print(f"alpha {alpha:.3f} over {len(betas)} rounds; c {c:.3f}; a target step takes {1000 * step:.2f} ms")
 
 
@@ -103,7 +103,7 @@ def uncertain(numbers):
     return stdev(numbers) / len(numbers) ** 0.5
 
 
-by_place = [[one[i] for one in betas if len(one) > i] for i in range(4)]
+by_place = [[places[i] for places in betas if len(places) > i] for i in range(4)]
 print("mean beta of the first guess of a round, the second, ...:", *(f"{mean(place):.2f}" for place in by_place))
 overhead = median(min(seconds[gamma]) / step / (gamma * c + v[gamma + 1]) for gamma in gammas)
 print(f"a round takes {overhead:.2f} times as long as gamma draft steps and one check, each measured alone")

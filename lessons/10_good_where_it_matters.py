@@ -64,10 +64,10 @@ CODE, PROSE = ["blank", "keyword", "sign", "literal", "name", "name, again"], ["
 def labelled(text):
     """(token, what stands there) of a text: "x = x" has a name, a sign, and that name again."""
     kinds, seen, at = ["blank"] * len(text), set(), 0
-    for one in KIND.finditer(text):
-        again = "name, again" if one[0] in seen else one.lastgroup
-        kinds[one.start():one.end()] = ["keyword" if iskeyword(one[0]) or one[0] == "self" else again] * len(one[0])
-        seen.add(one[0] if one.lastgroup == "name" else None)
+    for hit in KIND.finditer(text):
+        again = "name, again" if hit[0] in seen else hit.lastgroup
+        kinds[hit.start():hit.end()] = ["keyword" if iskeyword(hit[0]) or hit[0] == "self" else again] * len(hit[0])
+        seen.add(hit[0] if hit.lastgroup == "name" else None)
     for token in tokenizer.encode(text):                    # its first character that is not blank decides
         piece = tokenizer.decode([token])
         yield token, kinds[at + min(len(piece) - len(piece.lstrip()), len(piece) - 1)]

@@ -74,13 +74,13 @@ for model, like in (shallow, target), (ignorant, draft):
         model.pack()
 batch = {count: costs_of(target, draft, turns=3 if count == 1 else 1, rows=count, repeats=3) for count in (1, 8, many)}
 runs, rows = {}, {}                         # rows: name -> gamma, alpha, c, v(gamma + 1), predicted, measured
-for name, one, other, how in [("T = 1", target, draft, {}), ("T = 0", target, draft, {"temperature": 0}),
+for name, big, small, how in [("T = 1", target, draft, {}), ("T = 0", target, draft, {"temperature": 0}),
                               ("T = 3", target, draft, {"temperature": 3}),
                               ("a draft that learnt nothing", target, ignorant, {}),
                               ("the target as its own draft", target, target, {}),
                               ("a target of 2 layers", shallow, draft, {"luck": 0.65})]:
-    alpha, tokens, step, seconds = runs[name] = race(one, other, **how)
-    c, v = batch[1] if (one, other) == (target, draft) else costs_of(one, other, repeats=1)
+    alpha, tokens, step, seconds = runs[name] = race(big, small, **how)
+    c, v = batch[1] if (big, small) == (target, draft) else costs_of(big, small, repeats=1)
     rows[name] = 4, alpha, c, v[5], speedup(alpha, 4, c, v[5]), tokens * step / seconds
 alpha, tokens, _, seconds = runs["T = 1"]
 for count, gamma in (8, 4), (many, 4), (many, 1):

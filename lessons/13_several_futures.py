@@ -103,7 +103,7 @@ assert max((law - alone).abs().max() for law in (laws, first.p_target)) < 1e-12 
 # %%
 target, draft, _ = pair = load_pair()
 settle(target, draft)                                               # as in lesson 9
-rounds = [done for seed, prompt in enumerate(held_out_prompts(pair, 24))
+rounds = [done for seed, prompt in enumerate(held_out_prompts(pair, 20))
           for done in speculate(target, TreeDrafter(draft, shape(4)), prompt, 20, seed=seed)]
 accepted = [sum(done.path == [child] for done in rounds) / len(rounds) for child in (1, 2, 3, 4)]
 print("\nthe first, second, third, fourth child stands:", *(f"{chance:.3f}" for chance in accepted))
@@ -113,7 +113,7 @@ tries = [[step_seconds(model, m, 128, repeats=1) for model, m in [(draft, 1), *(
 draft_step, *passes = map(min, zip(*tries))
 step, *passes = [min(passes[i:]) for i in range(len(passes))]           # never dearer than a pass over more rows
 c, columns = draft_step / step, {
-    "v(m)": [one / step for one in passes], "chain": [expected_of([*range(-1, m - 1)], accepted) for m in sizes],
+    "v(m)": [took / step for took in passes], "chain": [expected_of([*range(-1, m - 1)], accepted) for m in sizes],
     "wide": [expected_of([-1] + [row // 4 for row in range(m - 1)], accepted) for m in sizes],      # four for every row
     "best": [best_tree(accepted, m)[0] for m in sizes]}
 for where, v in ("here", columns["v(m)"]), ("free", [1] * len(sizes)):          # a draft step a level, and a pass

@@ -100,7 +100,7 @@ def test_lesson_3_one_pass_gives_the_laws_of_ten_and_no_row_sees_what_follows(le
         moved = (laws(wrong) - together).abs().sum(-1) / 2
         assert (moved < 1e-12).tolist() == [row < changed for row in range(10)]
     assert [bar.get_height() for bar in names["right"].patches] == names["moved"]
-    assert " ".join(f"{one:.2g}" for one in names["moved"]) in out
+    assert " ".join(f"{far:.2g}" for far in names["moved"]) in out
     assert [line.split() for line in out.splitlines() if line.startswith("   o")] == [
         ["o" if j <= i else "." for j in range(7)] for i in range(3, 7)]
     assert out.count("attention alone, 10 tokens, 4096 keys") == 3

@@ -89,7 +89,8 @@ HEAD = "def judge(guesses, p_target, dice):\n"
 OTHERS = {
     "draw and compare": HEAD + "    y = dice.pick(p_target)\n"
                                "    return (guesses.index(y), y) if y in guesses else (None, y)\n",
-    "in any order": RIGHT.replace("enumerate(guesses)", "sorted(enumerate(guesses), key=lambda one: p_target[one[1]])"),
+    "in any order": RIGHT.replace("enumerate(guesses)",
+                                  "sorted(enumerate(guesses), key=lambda pair: p_target[pair[1]])"),
     "weights of any total": RIGHT.replace("        left = left / left.sum()\n", "").replace(
         "dice.flip(left[x])", "dice.flip(left[x] / left.sum())")}
 

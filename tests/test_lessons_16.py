@@ -104,5 +104,5 @@ def test_the_verdicts_by_fractions():
 
 
 def left(p_target, q_draft):
-    residual = [max(Fraction(0), one - other) for one, other in zip(p_target, q_draft)]
-    return [one / sum(residual) for one in residual]
+    residual = [max(Fraction(0), p - q) for p, q in zip(p_target, q_draft)]
+    return [weight / sum(residual) for weight in residual]
