@@ -105,7 +105,8 @@ class Demo:
         self.request = self.sampling | {"max_new_tokens": new, "seed": seed, "stop": {self.tokenizer.end_of_text}}
         check_request(self.target, self.ids, new, **self.sampling, rows=self.method(longest).gamma + 1)
         settled(self.target, self.draft, dtype, None)
-        self.setting = setting_of(self.target, self.draft, [self.ids], [drafter], self.setting, longest, **self.sampling)
+        self.setting = setting_of(self.target, self.draft, [self.ids], [drafter], self.setting, longest,
+                                  **self.sampling)
         self.gamma = gamma or (self.best() if drafter == "chain" else GAMMA)
 
     def method(self, gamma: int) -> Method:

@@ -95,7 +95,7 @@ def check_request(model: GPT, ids: Sequence[int], max_new_tokens: int, temperatu
 def check_layers(model: GPT, layers: Sequence[int]) -> None:
     """Raise RequestError for a drafter that reads layers which the target does not have."""
     if not all(0 <= layer < model.config.layers for layer in layers):
-        raise RequestError(f"the drafter reads the layers {list(layers)}, the target has {model.config.layers}, from 0 on")
+        raise RequestError(f"the drafter reads layers {list(layers)}, the target has 0 to {model.config.layers - 1}")
 
 
 def check_seed(seed: int) -> None:

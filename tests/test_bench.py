@@ -115,7 +115,8 @@ def test_alpha_of_exactly_zero():
     """A draft that the target never agrees with: alpha 0, one token a call, and formulas that bear it."""
     rounds = [a_round(0, 2, 1, [1., 0, 0], [0., 1, 0])]
     assert alpha_of(rounds) == 0
-    row = numbers_of(Method("chain", "token", 2, None, None), [rounds], [[[1.0]]], [Costs(.25, {3: 1.5}, 1.0)], plain=1.0)
+    method, costs = Method("chain", "token", 2, None, None), [Costs(.25, {3: 1.5}, 1.0)]
+    row = numbers_of(method, [rounds], [[[1.0]]], costs, plain=1.0)
     assert row["alpha"] == 0 and row["accepted"] == 0 and row["tokens_per_target_call"] == 1
     assert row["predicted_speedup"] == 1 / 2 and row["overhead"] == 1
     assert alpha_of([]) == 0 and alpha_of([a_round(0, 0, 1)]) == 0

@@ -92,7 +92,7 @@ def test_the_single_checks():
         check_vocabulary(DRAFT, 4)
     check_layers(GPT, [2, 0, 1])
     for layers in ([3], [0, -1]):
-        with pytest.raises(RequestError, match="the target has 3, from 0 on"):
+        with pytest.raises(RequestError, match="the target has 0 to 2"):
             check_layers(GPT, layers)
     check_numbers(3.0)
     for total in (float("nan"), float("inf")):

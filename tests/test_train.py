@@ -1,4 +1,4 @@
-"""train_tiny.py and nanospec/training/pair.py at their smallest size: seeds, resuming, stopping, files, and what is refused.
+"""train_tiny.py and nanospec/training/pair.py at their smallest: seeds, resuming, stopping, files, what is refused.
 
 All in this process; one test runs the script as a user would.
 """

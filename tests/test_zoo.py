@@ -47,7 +47,6 @@ BLIND = {"T1": ("target-not-rolled-back", "eos-inside-block", "cross-row-write",
                      "uniform-can-be-zero", "seed-ignored", "features-of-a-rejected-row"),
          "tree caches": ("flat-at-depth-three", "elder-sibling-seen-late", "four-generations"),
          "T3 cache": ("eighty-slots-seen",), "rules agree": ("traversal-siblings-sorted", "almost-nothing-left"),
-         "uniforms: chain, token": ("private-dice-like-the-requests",),
          "reports": ("path-cut-with-the-text", "one-step-too-many", "rejected-at-the-root")}
 
 

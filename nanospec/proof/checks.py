@@ -92,7 +92,7 @@ def through_a_second_child(done) -> bool:
 
 
 CHECKS = {check.name: check for check in [
-    Check("T0", "T0", "74 pairs of distributions: zeros, equal, disjoint, one-hot, nearly equal; every rule", node),
+    Check("T0", "T0", "76 pairs of distributions: zeros, equal, disjoint, one-hot, nearly equal; every rule", node),
     Check("T1", "T1", "table V4 gamma 2, prompt of 3, T 0.7",
           lambda: first_round(TABLE4, ModelDrafter(DRAFT4, 2), [1, 3, 0], **WARM)),
     Check("T1", "T1 gamma 3", "table V3 gamma 3, prompt of 1, no zeros",
@@ -104,15 +104,15 @@ CHECKS = {check.name: check for check in [
         first_round(FULL, ModelDrafter(nearly(5, by), 2), [1, 0], rule=rule)
         for by in (1e-4, 1e-7, 1e-10) for rule in RULES.values())),
     Check("T2", "T2", "table V3 gamma 2, 4 tokens, T 0.7",
-          lambda: rounds(TABLE, chain(TABLE, DRAFT, 2), [1, 0], 4, **WARM)),
+          lambda: rounds(TABLE, chain(TABLE, DRAFT, 2), [1, 0], 4, **WARM), slow=True),
     Check("T2", "T2 no zeros", "table V3 gamma 2, 4 tokens, T 0.7, no zeros",
           lambda: rounds(FULL, chain(FULL, FULL_DRAFT, 2), [1, 0], 4, **WARM), slow=True),
     Check("T2", "T2 settings", "table V4 gamma 2, 4 tokens, T 1.3, top-k 2",
-          lambda: rounds(TABLE4, chain(TABLE4, DRAFT4, 2), [0, 1], 4, temperature=1.3, top_k=2)),
+          lambda: rounds(TABLE4, chain(TABLE4, DRAFT4, 2), [0, 1], 4, temperature=1.3, top_k=2), slow=True),
     Check("T2", "T2 top-p", "table V4 gamma 2, 4 tokens, T 1.2, top-p 0.7",
           lambda: rounds(TABLE4, chain(TABLE4, DRAFT4, 2), [3, 3], 4, temperature=1.2, top_p=0.7), slow=True),
     Check("T2", "T2 stop", "table V3 gamma 2, 4 tokens, end of text is token 0, T 0.7",
-          lambda: rounds(TABLE, chain(TABLE, DRAFT, 2), [1, 2], 4, stop={0}, **WARM)),
+          lambda: rounds(TABLE, chain(TABLE, DRAFT, 2), [1, 2], 4, stop={0}, **WARM), slow=True),
     Check("T2", "T2 by prefix", "table V4 gamma 3, 5 tokens, T 0.7, by prefix",
           lambda: rounds_by_prefix(TABLE4, ModelDrafter(DRAFT4, 3), [1, 3], 5, **WARM), slow=True),
     Check("T2", "T2 rows", "table V3 gamma 1, rows of 1 and 4, 2 tokens, T 0.7 and top-k 2",
@@ -120,24 +120,24 @@ CHECKS = {check.name: check for check in [
     Check("T2", "T2 one greedy", "table V3 gamma 1, rows of 1 and 4, 2 tokens, T 0 and T 0.7",
           lambda: ragged(TABLE, ModelDrafter(DRAFT, 1), [[1], [0, 2, 1, 1]], 2, settings=[{"temperature": 0}, WARM])),
     Check("T2", "tree", "tree 2-1, V3, 3 tokens, T 0.7, without replacement",
-          lambda: rounds(TABLE3, tree(TABLE3, DRAFT3, TWO_ONE), [1, 0], 3, **WARM)),
+          lambda: rounds(TABLE3, tree(TABLE3, DRAFT3, TWO_ONE), [1, 0], 3, **WARM), slow=True),
     Check("T2", "tree, independent", "tree 2, V3, 3 tokens, T 0.7, independent, no zeros",
-          lambda: rounds(FULL, tree(FULL, FULL_DRAFT, TWO, independent=True), [1, 0], 3, **WARM)),
-    Check("T2", "tree rows", "tree 2, rows of 1 and 3, 2 tokens, T 0.7 and top-k 2",
-          lambda: ragged(TABLE, TreeDrafter(DRAFT, TWO), [[1], [0, 2, 1]], 2, settings=[WARM, {"top_k": 2}])),
+          lambda: rounds(FULL, tree(FULL, FULL_DRAFT, TWO, independent=True), [1, 0], 3, **WARM), slow=True),
+    Check("T2", "tree rows", "tree 2, rows of 1 and 3, 2 tokens, T 0.7 and top-k 2", lambda: ragged(
+        TABLE, TreeDrafter(DRAFT, TWO), [[1], [0, 2, 1]], 2, settings=[WARM, {"top_k": 2}]), slow=True),
     Check("T2", "tree of 3", "tree 3, V4, 3 tokens, T 1.3, top-k 3", lambda: rounds(
-        TABLE4, tree(TABLE4, DRAFT4, [-1, 0, 0, 0]), [0, 1], 3, temperature=1.3, top_k=3), slow=True),
+        TABLE4, tree(TABLE4, DRAFT4, [-1, 0, 0, 0]), [0, 1], 3, temperature=1.3, top_k=3)),
     Check("T2", "block", "block verification of 2, V3, 3 tokens",
-          lambda: rounds(BLOCK, method_of(BLOCK, BLOCK_DRAFT, rule="block", gamma=2).run, [1, 0], 3)),
+          lambda: rounds(BLOCK, method_of(BLOCK, BLOCK_DRAFT, rule="block", gamma=2).run, [1, 0], 3), slow=True),
     Check("T2", "traversal", "traversal of 2-1, V3, 3 tokens",
-          lambda: rounds(DEEP, tree(DEEP, DEEP_DRAFT, TWO_ONE, rule="traversal"), [1, 0], 3)),
+          lambda: rounds(DEEP, tree(DEEP, DEEP_DRAFT, TWO_ONE, rule="traversal"), [1, 0], 3), slow=True),
     Check("T2", "dynamic", "stop behind an unlikely token, V3, 2 tokens, T 0.7", lambda: rounds(
         TABLE3, method_of(TABLE3, DRAFT3, "confidence", gamma=2).run, [1, 0, 1, 2, 1], 2, **WARM)),
     Check("T2", "merged", "two drafters that draw, joined, V3, 2 tokens, T 0.7", lambda: rounds(
         TABLE3, partial(speculate, TABLE3, MergedDrafter([ModelDrafter(DRAFT3, 1), ModelDrafter(FULL_DRAFT, 1)])),
         [1, 0], 2, **WARM)),
     Check("T3", "T3 walk", "GPT V4 gamma 2, 3 tokens, T 0.7, top-k 2",
-          lambda: rounds(GPT4, chain(GPT4, GPT_DRAFT4, 2), [1, 3, 0], 3, top_k=2, **WARM)),
+          lambda: rounds(GPT4, chain(GPT4, GPT_DRAFT4, 2), [1, 3, 0], 3, top_k=2, **WARM), slow=True),
     Check("T3", "T3 rows", "GPT V4 gamma 1, rows of 1 and 3, 2 tokens, top-k 2", lambda: ragged(
         GPT4, ModelDrafter(GPT_DRAFT4, 1), [[2], [1, 3, 0]], 2, settings=[{**WARM, "top_k": 2}] * 2), slow=True),
     Check("T3", "T3 tree", "tree 2, GPT V3, 3 tokens, T 0.7",
