@@ -6,6 +6,8 @@ import subprocess
 import sys
 from pathlib import Path
 
+import pytest
+
 import nanospec.speculate
 from nanospec.proof.tables import TableModel
 from nanospec.proof.judge import sampler_with
@@ -69,6 +71,7 @@ def test_the_zoo_is_as_large_as_said():
     assert f"{len(ALL_CONTROLS)} controls" in README
 
 
+@pytest.mark.slow
 def test_the_judges_example_prints_what_is_shown(capsys):
     """With a sampler that forgets the residual."""
     shown = next(block for kind, block in BLOCKS if kind and "my_sampler" in block)
