@@ -15,7 +15,7 @@ from torch import Tensor
 
 
 class Dice:
-    """Uniforms u in [0, 1) for B rows. Row b's come from its own seed alone, so it draws the same in any batch.
+    """Uniforms u in [0, 1) for B rows. Row b's come from its own seed alone: the same uniforms in any batch.
 
     `refill(columns)` lays out the next round's uniforms: u is (B, columns) in float64, or in float32 where the device
     has no float64. `flip` and `pick` take columns from left to right. The buffer keeps its address from round to round.

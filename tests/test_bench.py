@@ -372,7 +372,7 @@ BEFORE_LOADING = [
     (["--drafters", "tree", "--shape", "0"], "--shape"), (["--drafters", "tree", "--shape", "99", "99"], "--shape"),
     (["methods", "--shape", *["9"] * 3000], "--shape"), (["methods", "--large", "--shape", "4", "4"], "--large"),
     (["against"], "--pair"), (["against", "--pair", "nowhere"], "--pair"),
-    (["against", "--pair", "tests"], "tests/target"), (["against", "--pair", "tests", "--gamma", "0"], "--gamma"),
+    (["against", "--pair", "tests", "--gamma", "0"], "--gamma"),
     (["nonsense"], "nonsense"), (["--nonsense"], "--nonsense"), (["speed", "speed"], "speed"),
     (["--methods"], "--methods"), (["a\x1b[2J\x9b\n"], "\\x1b[2J"), (["speed", "a\x1b[2J\x9b\n\udcff"], "a␛[2J"),
     ([""], "''")]
@@ -408,9 +408,11 @@ def test_what_this_pair_cannot_do_is_one_line_before_anything_is_measured(argv, 
     refused([*argv[:options], "--weights", str(weights), *argv[options:]], words, capsys)
 
 
-def test_transformers_that_are_not_there(tmp_path, capsys, monkeypatch):
+def test_transformers_or_a_pair_that_are_not_there(tmp_path, capsys, monkeypatch):
     monkeypatch.setattr("nanospec.bench.against.find_spec", lambda name: None)
     refused(["against", "--pair", str(tmp_path)], "pip install -e '.[bench]'", capsys)
+    monkeypatch.setattr("nanospec.bench.against.find_spec", lambda name: True)
+    refused(["against", "--pair", str(tmp_path)], "target/config.json", capsys)
 
 
 def test_an_interrupt_is_no_traceback(weights, capsys, monkeypatch, held_out):

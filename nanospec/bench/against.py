@@ -31,11 +31,11 @@ PROMPT = 32                                                 # tokens
 def run(pair: Path, gamma: int = 4, temperature: float = 1.0, max_new_tokens: int = 128, seed: int = 0,
         device: str = "cpu", dtype: str = "auto", threads: int | None = None) -> list[dict]:
     """A row for each of five methods, at one gamma and one temperature."""
+    if not find_spec("transformers"):
+        raise RequestError("there is no transformers to compare with: pip install -e '.[bench]'")
     target, draft = (load_llama(pair / name, device) for name in ("target", "draft"))
     check_vocabulary(draft, target.config.vocab_size)
     check_request(target, [0] * PROMPT, max_new_tokens, temperature, None, None, gamma + 1)
-    if not find_spec("transformers"):
-        raise RequestError("there is no transformers to compare with: pip install -e '.[bench]'")
     where = settled(target, draft, dtype, threads)
     rows = compare(target, draft, pair, gamma, max_new_tokens, temperature, seed=seed)
     show_table(["method", "tokens/s", "per call", "ms a call", "sum of parts"],
