@@ -66,21 +66,20 @@ class Draft(NamedTuple):
 
     @staticmethod
     def of(trees: Sequence["Tree"], text: Text, steps: int = 0) -> "Draft":
-        """A tree for each text, padded to one size. No token in them was drawn, so every q_draft is one-hot."""
-        n, device = max(len(tree.tokens) for tree in trees), text.tokens.device
-        lacking = [n - len(tree.tokens) for tree in trees]
-        tokens = torch.tensor([tree.tokens + [0] * less for tree, less in zip(trees, lacking)], device=device)
+        """A tree for each text, padded to one size. No token was drawn, each was chosen: every q_draft is one-hot."""
+        device = text.tokens.device
+        tokens = padded([tree.tokens for tree in trees], 0, device)
         q_draft = torch.zeros(*tokens.shape, text.vocab_size, device=device)
         q_draft.scatter_(2, tokens[:, :, None], 1.0)[:, 0] = 0
-        if all(tree.parents == list(range(-1, n - 1)) for tree in trees):
+        if all(tree.parents == list(range(-1, tokens.shape[1] - 1)) for tree in trees):
             return Draft(tokens, q_draft, None, steps)
-        parents = torch.tensor([tree.parents + [-1] * less for tree, less in zip(trees, lacking)], device=device)
+        parents = padded([tree.parents for tree in trees], -1, device)
         q_draft[:, 1:] *= (parents[:, 1:, None] >= 0)
         return Draft(tokens, q_draft, parents, steps)
 
 
 class Tree:
-    """A draft of one text, built row by row, of tokens that were chosen and not drawn."""
+    """A draft of one text, built row by row."""
 
     def __init__(self, token: int):
         self.tokens, self.parents = [token], [-1]
@@ -91,11 +90,15 @@ class Tree:
         self.parents.append(parent)
         return len(self.tokens) - 1
 
+    def find(self, parent: int, token: int) -> int | None:
+        """The eldest draft token `token` behind row `parent`; None if there is none."""
+        same = (row for row, above in enumerate(self.parents) if above == parent and self.tokens[row] == token)
+        return next(same, None)
+
     def behind(self, row: int, tokens: Sequence[int]) -> int:
         """Put `tokens` one after the other behind `row`, and give back the last row. A row that is there is shared."""
         for token in tokens:
-            same = (child for child, parent in enumerate(self.parents) if parent == row and self.tokens[child] == token)
-            child = next(same, None)
+            child = self.find(row, token)
             row = self.add(row, token) if child is None else child
         return row
 
@@ -143,6 +146,12 @@ Rule = Callable[[Draft, Tensor, Dice], tuple[Tensor, Tensor]]
 """(draft, p_target (B, n, V), dice) -> accepted (B,), the last row accepted, and token (B,), which follows it.
 
 In a tree the last row determines the path; in a chain it is the number of accepted draft tokens."""
+
+
+def padded(rows: Sequence[list[int]], filling: int, device) -> Tensor:
+    """Rows of different lengths -> (B, the longest)."""
+    n = max(map(len, rows))
+    return torch.tensor([row + [filling] * (n - len(row)) for row in rows], device=device)
 
 
 def check_size(rows: int, what: str) -> int:

@@ -24,7 +24,7 @@ import torch.nn.functional as F
 from torch import Tensor
 
 from nanospec.dice import Dice
-from nanospec.draft import Draft, Drafter, check_size
+from nanospec.draft import Draft, Drafter, Tree, check_size, padded
 from nanospec.errors import RequestError
 from nanospec.probs import Sampling
 from nanospec.text import Text
@@ -62,14 +62,12 @@ class MergedDrafter(Drafter):
         """All their draft tokens behind one root."""
         self.drafts = [drafter.propose(text, sampling, dice, upto) for drafter in self.drafters]
         q_draft = torch.cat([draft.q_draft for draft in self.drafts], 1)        # in the widest of their dtypes
-        joined = [self._join(b, q_draft[b]) for b in range(len(q_draft))]
-        n = max(len(tokens) for tokens, _, _, _ in joined)
-        device = q_draft.device
-        tokens, parents, origin = (
-            torch.tensor([row + [filling] * (n - len(row)) for row in rows], device=device)
-            for rows, filling in zip(list(zip(*joined))[:3], (0, -1, 0)))
-        q_draft = q_draft.gather(1, origin[:, :, None].expand(-1, -1, q_draft.shape[-1]))
-        self.rows = [[rows[k] for _, _, _, rows in joined] for k in range(len(self.drafts))]
+        joined = [self._join(b) for b in range(len(q_draft))]
+        trees, origins, rows_of = zip(*joined)
+        tokens = padded([tree.tokens for tree in trees], 0, q_draft.device)
+        parents = padded([tree.parents for tree in trees], -1, q_draft.device)
+        q_draft = _rows(q_draft, padded(origins, 0, q_draft.device))
+        self.rows = [list(each) for each in zip(*rows_of)]
         return Draft(tokens, q_draft, parents, sum(draft.steps for draft in self.drafts))
 
     def commit(self, draft: Draft, accepted: Tensor, p_target: Tensor, features: Tensor | None) -> None:
@@ -102,30 +100,28 @@ class MergedDrafter(Drafter):
             return None
         return features[:, :, [self.layers.index(layer) for layer in drafter.layers]]
 
-    def _join(self, b: int, q_draft: Tensor) -> tuple[list[int], list[int], list[int], list[list[int]]]:
-        """One text's tree: tokens, parents, of each row which of all the drafts' rows it is, and for every drafter at
-        which row of the tree each of its own rows stands, -1 for one that the text lacks.
+    def _join(self, b: int) -> tuple[Tree, list[int], list[list[int]]]:
+        """One text's tree, of each row which of all the drafts' rows it is, and for every drafter at which row of the
+        tree each of its own rows stands, -1 for one that the text lacks.
         """
-        tokens, parents, origin, rows_of, start = [], [-1], [0], [], 0
+        tree, origin, rows_of, start = Tree(int(self.drafts[0].tokens[b, 0])), [0], [], 0
         for draft in self.drafts:
             its_tokens, its_parents, own = draft.of_text(b)
             drawn = (own.gather(1, draft.tokens[b][:, None])[:, 0] < 1).tolist()        # 1: it could be nothing else
-            tokens, rows = tokens or its_tokens[:1], [0]
+            rows = [0]
             for i in range(1, len(its_tokens)):
                 if its_parents[i] < 0:
                     rows.append(-1)
                     continue
                 parent, token = rows[its_parents[i]], its_tokens[i]
-                elder = next((row for row in range(1, len(tokens))
-                              if parents[row] == parent and tokens[row] == token), None)
-                rows.append(len(tokens) if elder is None else elder)
+                elder = tree.find(parent, token)
                 if elder is None or drawn[i]:
-                    tokens.append(token)
-                    parents.append(parent)
+                    row = tree.add(parent, token)
                     origin.append(start + i)
+                rows.append(row if elder is None else elder)
             rows_of.append(rows)
             start += len(its_tokens)
-        return tokens, parents, origin, rows_of
+        return tree, origin, rows_of
 
 
 def _rows(of_all: Tensor, at: Tensor) -> Tensor:

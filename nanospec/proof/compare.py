@@ -104,18 +104,36 @@ def rounds_by_prefix(target, drafter: Drafter, ids, new, **settings) -> Found:
     return paths, *distance(found, target_distribution(target, ids, new, **settings))
 
 
+class Batch:
+    """Texts as rows of one batch, `one_round` after `one_round`. room: tokens that each may grow by."""
+
+    def __init__(self, target, drafter: Drafter, prompts: Sequence[Sequence[int]], room: int):
+        self.target, self.drafter = target, drafter
+        self.text = Text(prompts, room, target.config.vocab_size, target.device)
+        self.cache, features = prefill(target, self.text, layers=drafter.layers)
+        drafter.begin(self.text, range(len(prompts)), features)
+
+    def begin_anew(self, b: int, ids: Sequence[int]) -> None:
+        """Row b gets a new request, while the others go on."""
+        self.text.tokens[b, :len(ids)], self.text.length[b] = torch.tensor(ids), len(ids)
+        self.cache, features = prefill(self.target, self.text, [b], self.cache, self.drafter.layers)
+        self.drafter.begin(self.text, [b], features)
+
+    def round(self, dice, sampling: Sampling, rule: Rule = verify) -> tuple[Draft, Tensor, Tensor, Tensor]:
+        """What `one_round` returns."""
+        dice.refill(self.drafter.columns + self.drafter.size)
+        return one_round(self.target, self.cache, self.drafter, rule, self.text, sampling, dice,
+                         int(self.text.length.max()) + self.drafter.size - 1)
+
+
 def together(target, drafter: Drafter, prompts, new, dice, sampling: Sampling | None = None,
              rule: Rule = verify) -> list[list[int]]:
     """The prompts as rows of one batch, `one_round` after `one_round`: of every row its first `new` tokens."""
-    text = Text(prompts, drafter.size * (new + 1), target.config.vocab_size, target.device)
-    cache, features = prefill(target, text, layers=drafter.layers)
-    drafter.begin(text, range(len(prompts)), features)
+    batch = Batch(target, drafter, prompts, drafter.size * (new + 1))
     starts = [len(ids) for ids in prompts]
-    while min(n - start for n, start in zip(text.length.tolist(), starts)) < new:
-        dice.refill(drafter.columns + drafter.size)
-        one_round(target, cache, drafter, rule, text, sampling or Sampling(), dice,
-                  int(text.length.max()) + drafter.size - 1)
-    return [row[start:start + new] for row, start in zip(text.tokens.tolist(), starts)]
+    while min(n - start for n, start in zip(batch.text.length.tolist(), starts)) < new:
+        batch.round(dice, sampling or Sampling(), rule)
+    return [row[start:start + new] for row, start in zip(batch.text.tokens.tolist(), starts)]
 
 
 def ragged(target, drafter: Drafter, prompts, new, rule: Rule = verify,

@@ -21,11 +21,11 @@ from nanospec.generate import generate
 from nanospec.methods import DRAFTERS, RULES, Setting, method_of
 from nanospec.probs import Sampling
 from nanospec.proof.checks import GPT4, GPT_DRAFT4
-from nanospec.proof.compare import Found, Ledger, caches, greedy, ragged, rounds, together
+from nanospec.proof.compare import Batch, Found, Ledger, caches, greedy, ragged, rounds, together
 from nanospec.proof.stats import goodness_of_fit
 from nanospec.proof.tables import TableModel, prompts_of, small_gpt
 from nanospec.proof.walk import target_distribution
-from nanospec.speculate import ModelDrafter, one_round, speculate, tokens_of
+from nanospec.speculate import ModelDrafter, speculate, tokens_of
 from nanospec.text import Text, prefill, until
 
 # Block verification of a tree is traversal, so by its own name traversal has only the chain to judge.
@@ -134,22 +134,16 @@ def alone(name: str, rule: str) -> Found:
     prompts, late = [[2, 1, 3], [0, 1, 0, 1, 2, 2]], [3, 3, 0, 1]
     for temperature in (0, 0.8) if DRAFTERS[name].fixed else (0,):
         drafter = drafter_of(name, GPT_DRAFT4, **SMALL)
-        text = Text([*prompts, [1] * 4], drafter.size + 60, 4)
-        cache, features = prefill(GPT4, text, layers=drafter.layers)
-        drafter.begin(text, [0, 1, 2], features)
+        batch = Batch(GPT4, drafter, [*prompts, [1] * 4], drafter.size + 60)
         dice, wrote = Dice([0, 1, 2]), [[], [], []]
         for number in range(12):
-            if number == 4:             # row 2 gets a new request
-                text.tokens[2, :len(late)], text.length[2] = torch.tensor(late), len(late)
-                cache, features = prefill(GPT4, text, [2], cache, drafter.layers)
-                drafter.begin(text, [2], features)
+            if number == 4:
+                batch.begin_anew(2, late)
                 wrote[2], dice.generators[2] = [], torch.Generator().manual_seed(2)
-            dice.refill(drafter.columns + drafter.size)
-            before = text.length.tolist()
-            one_round(GPT4, cache, drafter, RULES[rule], text, Sampling(temperature), dice,
-                      int(text.length.max()) + drafter.size - 1)
-            for b, (row, n) in enumerate(zip(text.tokens.tolist(), text.length.tolist())):
-                wrote[b].append(row[before[b]:n])
+            before = batch.text.length.tolist()
+            batch.round(dice, Sampling(temperature), RULES[rule])
+            for b, ids in enumerate(batch.text.ids()):
+                wrote[b].append(ids[before[b]:])
         for seed, (ids, rows) in enumerate(zip([*prompts, late], wrote)):
             one = list(speculate(GPT4, drafter_of(name, GPT_DRAFT4, **SMALL), ids, 60, temperature, seed=seed,
                                  rule=RULES[rule]))
@@ -176,13 +170,10 @@ def shrinking_text(name: str, rule: str) -> Found:
     error, count = 0.0, 0
     for back in range(1, 5):
         drafter, fresh = (drafter_of(name, GPT_DRAFT4, **SMALL) for _ in range(2))
-        text = Text([[2, 1, 3, 2, 1]], 60, 4)
-        cache, features = prefill(GPT4, text, layers=drafter.layers)
-        drafter.begin(text, [0], features)
-        dice, sampling = Dice([7]), Sampling(0)
+        batch, dice, sampling = Batch(GPT4, drafter, [[2, 1, 3, 2, 1]], 60), Dice([7]), Sampling(0)
         for _ in range(4):
-            dice.refill(drafter.columns + drafter.size)
-            one_round(GPT4, cache, drafter, RULES[rule], text, sampling, dice, 60)
+            batch.round(dice, sampling, RULES[rule])
+        text = batch.text
         kept = text.ids()[0][:-back]
         text.length -= back
         text.commit((text.last(1) + 1 + back) % 4, 1)

@@ -18,12 +18,12 @@ from nanospec.drafters.tree import TreeDrafter
 from nanospec.generate import generate
 from nanospec.methods import DRAFTERS, RULES, Setting
 from nanospec.probs import Sampling
-from nanospec.proof.compare import Found, Ledger
+from nanospec.proof.compare import Batch, Found, Ledger
 from nanospec.proof.tables import TableModel
 from nanospec.proof.walk import distance, walk
 from nanospec.rules.tree import verify_tree
-from nanospec.speculate import ModelDrafter, one_round, speculate, verify
-from nanospec.text import Text, prefill
+from nanospec.speculate import ModelDrafter, speculate, verify
+from nanospec.text import Text
 
 PROMPTS, LATE = [[1, 0, 1, 2, 1], [0, 2, 0, 2, 0], [2]], [1, 1, 0, 1]
 
@@ -32,20 +32,13 @@ def played(target, drafter: Drafter, rounds: int = 10) -> Iterator[tuple[Text, T
     """Three texts in one batch, round after round; before the fifth, row 1 begins anew. Yields the text, what its last
     tokens (B,) were before the round, and the draft.
     """
-    text = Text(PROMPTS, rounds * drafter.size + 5, target.config.vocab_size)
-    cache, features = prefill(target, text, layers=drafter.layers)
-    drafter.begin(text, range(len(PROMPTS)), features)
-    dice = Dice(range(len(PROMPTS)))
+    batch, dice = Batch(target, drafter, PROMPTS, rounds * drafter.size + 5), Dice(range(len(PROMPTS)))
     for number in range(rounds):
         if number == 4:
-            text.tokens[1, :len(LATE)], text.length[1] = torch.tensor(LATE), len(LATE)
-            cache, features = prefill(target, text, [1], cache, drafter.layers)
-            drafter.begin(text, [1], features)
-        dice.refill(drafter.columns + drafter.size)
-        before = text.last(1)[:, 0]
-        draft, *_ = one_round(target, cache, drafter, verify, text, Sampling(0.8), dice,
-                              int(text.length.max()) + drafter.size - 1)
-        yield text, before, draft
+            batch.begin_anew(1, LATE)
+        before = batch.text.last(1)[:, 0]
+        draft, *_ = batch.round(dice, Sampling(0.8))
+        yield batch.text, before, draft
 
 
 def drafts(target, draft) -> Found:
@@ -86,7 +79,7 @@ class Reader(Drafter):
         return self.drafter.propose(text, sampling, dice, upto)
 
     def commit(self, draft: Draft, accepted: Tensor, p_target: Tensor, features: Tensor | None) -> None:
-        path, count = draft.path(accepted, None if draft.parents is None else draft.ancestors())
+        path, count = draft.path(accepted, draft.ancestors())
         for b, its in self.held.items():
             self.held[b] = torch.cat([its, features[b, path[b, :count[b] + 1], 0]])
 

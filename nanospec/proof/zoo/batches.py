@@ -29,9 +29,9 @@ ROWS = [
 
 LACKING = [
     bug("padded-with-a-live-parent", "ours", "a row that a text lacks is a child of its root", "drafts",
-        ("tree.parents + [-1] * less", "tree.parents + [0] * less"),
+        ("padded([tree.parents for tree in trees], -1, device)", "padded([tree.parents for tree in trees], 0, device)"),
         ("q_draft[:, 1:] *= (parents[:, 1:, None] >= 0)",
-         "[q_draft[b, n - less:].zero_() for b, less in enumerate(lacking)]"), file="draft"),
+         "[q_draft[b, len(tree.parents):].zero_() for b, tree in enumerate(trees)]"), file="draft"),
     bug("stopped-rows-go-on", "ours", "a text that has stopped drafting has as many rows as the longest", "drafts",
         ("i - 1 if i <= len(sure) else -1", "i - 1"), file="drafters.dynamic"),
     bug("stopped-rows-report-q", "ours", "a text that has stopped drafting reports a q_draft all the same", "drafts",
