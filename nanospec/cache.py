@@ -58,8 +58,12 @@ class Cache:
         """Copy slots start + path to start, start + 1, and so on, in every row: of a tree that was read from `start`
         (B,) on, the accepted path (B, n) is now the text.
         """
-        to = start[:, None] + self._count[:path.shape[1]]
-        self.kv[:, :, self._row, to] = self.kv[:, :, self._row, start[:, None] + path]
+        to, path = start[:, None] + self._count[:path.shape[1]], start[:, None] + path
+        if not torch.compiler.is_compiling():
+            self.kv[:, :, self._row, to] = self.kv[:, :, self._row, path]
+            return
+        for part in (*self.k, *self.v):     # a compiler would copy whatever is written under two names, kv and k or v
+            part[self._row, to] = part[self._row, path]
 
     def put(self, rows: list[int], other: "Cache") -> None:
         """Take over what `other`, a cache of fewer rows, holds: its row i becomes row rows[i]."""

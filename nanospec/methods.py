@@ -50,7 +50,7 @@ class Way(NamedTuple):
 
     size: what says how many tokens it drafts: a gamma, a shape, or itself alone.
     dynamic: it decides its length on the way, and knows better with measured costs.
-    fixed: every draft has the same shape, so a round can be captured (fast/capture.py).
+    fixed: every draft has the same shape.
     """
 
     make: Callable[[Setting], Drafter]
@@ -82,11 +82,14 @@ RULES: dict[str, Rule] = {"token": verify, "block": verify_block, "traversal": v
 
 @dataclass
 class Method:
-    """gamma: the most draft tokens a round. make: a new drafter of this kind. run: a whole request with a new one."""
+    """gamma: the most draft tokens a round. fixed: every round does the same operations, so it can be captured.
+    make: a new drafter of this kind. run: a whole request with a new one.
+    """
 
     drafter: str
     rule: str
     gamma: int
+    fixed: bool
     make: Callable[[], Drafter]
     run: Run
 
@@ -108,4 +111,6 @@ def method_of(target: GPT, draft: GPT, drafter: str = "chain", rule: str = "toke
     def run(ids: Sequence[int], **request) -> Iterator[Round]:
         return speculate(target, make(), ids, **{"rule": RULES[rule]} | request)
 
-    return Method(drafter, rule, make().size - 1, make, run)
+    way = DRAFTERS[drafter]
+    branches = rule == "traversal" or rule == "block" and way.size == "shape"       # which is traversal, too
+    return Method(drafter, rule, make().size - 1, way.fixed and not branches, make, run)

@@ -13,6 +13,9 @@ from nanospec.errors import LogitsError, RequestError
 from nanospec.model import GPT
 
 
+WIDTH = 128             # texts are as wide as a multiple of it: what is compiled for one width serves many texts
+
+
 class Text:
     """The committed tokens of B texts of any lengths, over a vocabulary of `vocab_size`.
 
@@ -21,8 +24,8 @@ class Text:
 
     def __init__(self, prompts: Sequence[Sequence[int]], room: int, vocab_size: int,
                  device: torch.device | str = "cpu"):
-        longest = max(len(ids) for ids in prompts)
-        rows = [list(ids) + [0] * (longest + room - len(ids)) for ids in prompts]
+        width = -(-(max(len(ids) for ids in prompts) + room) // WIDTH) * WIDTH
+        rows = [list(ids) + [0] * (width - len(ids)) for ids in prompts]
         self.tokens = torch.tensor(rows, device=device)
         self.length = torch.tensor([len(ids) for ids in prompts], device=device)
         self.vocab_size = vocab_size

@@ -100,14 +100,14 @@ def test_the_numbers_of_a_method_by_hand():
     texts = [[a_round(1, 3, 2), a_round(3, 3, 2)], [a_round(2, 3, 3)]]
     took = [[[5.0, 7.0], [2.0]], [[9.0, 3.5], [1.5]]]
     costs = [Costs(.5, {4: 2.0}, 1.0)] * 2
-    row = numbers_of(Method("chain", "token", 3, None, None), texts, took, costs, plain=.4)
+    row = numbers_of(Method("chain", "token", 3, True, None, None), texts, took, costs, plain=.4)
     assert row["rounds"] == 3 and row["drafted"] == 9 and row["accepted"] == 6 and row["emitted"] == 7
     assert row["tokens_per_target_call"] == pytest.approx(7 / 3)
     assert row["tokens_per_s"] == .5 and row["speedup"] == pytest.approx(1.25)          # 7 tokens in 14 s, twice
     assert row["alpha"] == pytest.approx(.7) and row["steps"] == 3 and row["c"] == .5 and row["v"] == 2
     assert row["predicted_speedup"] == pytest.approx((1 + .7 + .49 + .343) / 3.5)
     assert row["overhead"] == pytest.approx((7 / 3.5 + 3.5 / 3.5) / 2)                  # first rounds read the prompts
-    other = numbers_of(Method("lookup", "token", 3, None, None), texts, took, costs, plain=.4)
+    other = numbers_of(Method("lookup", "token", 3, False, None, None), texts, took, costs, plain=.4)
     assert other["predicted_speedup"] == pytest.approx(7 / (3 * 3.5))
 
 
@@ -115,7 +115,7 @@ def test_alpha_of_exactly_zero():
     """A draft that the target never agrees with: alpha 0, one token a call, and formulas that bear it."""
     rounds = [a_round(0, 2, 1, [1., 0, 0], [0., 1, 0])]
     assert alpha_of(rounds) == 0
-    method, costs = Method("chain", "token", 2, None, None), [Costs(.25, {3: 1.5}, 1.0)]
+    method, costs = Method("chain", "token", 2, True, None, None), [Costs(.25, {3: 1.5}, 1.0)]
     row = numbers_of(method, [rounds], [[[1.0]]], costs, plain=1.0)
     assert row["alpha"] == 0 and row["accepted"] == 0 and row["tokens_per_target_call"] == 1
     assert row["predicted_speedup"] == 1 / 2 and row["overhead"] == 1

@@ -7,14 +7,16 @@ from nanospec.errors import LogitsError, RequestError
 from nanospec.generate import generate
 from nanospec.proof.tables import TableModel, small_gpt
 from nanospec.speculate import ModelDrafter, speculate
-from nanospec.text import Text, check_layers, check_numbers, check_seed, check_vocabulary, prefill, until
+from nanospec.text import WIDTH, Text, check_layers, check_numbers, check_seed, check_vocabulary, prefill, until
 
 TARGET, DRAFT, GPT = TableModel(5, 1), TableModel(5, 2), small_gpt(5, 3, 7)
 
 
 def test_the_last_tokens_and_what_is_committed():
     text = Text([[5], [1, 2, 3]], room=4, vocab_size=10)
-    assert text.tokens.tolist() == [[5, 0, 0, 0, 0, 0, 0], [1, 2, 3, 0, 0, 0, 0]] and text.vocab_size == 10
+    assert text.tokens.shape == (2, WIDTH) and text.tokens[:, :4].tolist() == [[5, 0, 0, 0], [1, 2, 3, 0]]
+    assert Text([[1] * (WIDTH - 4)], 4, 10).tokens.shape == (1, WIDTH) and text.vocab_size == 10
+    assert Text([[1] * (WIDTH - 4)], 5, 10).tokens.shape == (1, 2 * WIDTH)
     assert text.last(1).tolist() == [[5], [3]] and text.last(4).tolist() == [[5, 5, 5, 5], [1, 1, 2, 3]]
     text.commit(torch.tensor([[7, 8], [9, 6]]), torch.tensor([2, 1]))
     assert text.length.tolist() == [3, 4] and text.last(2).tolist() == [[7, 8], [3, 9]]
@@ -35,7 +37,7 @@ def test_prefill_reads_all_but_the_last_token_of_some_rows():
     prompts = [[3, 1, 4], [2], [0, 1, 2, 3, 4, 4]]
     text = Text(prompts, 5, 5)
     cache, features = prefill(GPT, text, layers=[2, 0])
-    assert cache.kv.shape[2:4] == (3, 11) and features.shape == (3, 5, 2, 16)
+    assert cache.kv.shape[2:4] == (3, WIDTH) and features.shape == (3, 5, 2, 16)
     assert prefill(GPT, text)[1] is None and prefill(GPT, text)[0].kv.equal(cache.kv)
 
     def same_as_alone(b, ids, features):

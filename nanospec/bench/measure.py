@@ -3,14 +3,17 @@
 from collections import Counter
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
+from functools import partial
 from statistics import median
 
 import torch
+from rich.console import Console
 
 from nanospec.draft import check_size
 from nanospec.drafters.tree import TreeDrafter
 from nanospec.fast.autotune import DTYPES, name_of, settle, way_of
 from nanospec.fast.clock import step_seconds, timed
+from nanospec.fast.compiled import compiled, why_not
 from nanospec.generate import generate
 from nanospec.methods import DRAFTERS, GAMMA, Method
 from nanospec.model import GPT
@@ -44,7 +47,7 @@ class Costs:
 
 
 def measure_costs(target: GPT, draft: GPT, sizes: Iterable[int], context: int = 256, **settings) -> Costs:
-    """settings: the sampling's, and `rows` and `repeats` of `step_seconds`."""
+    """settings: the sampling's, and `rows`, `repeats` and `capture` of `step_seconds`."""
     seconds = step_seconds(target, 1, context, **settings)
     v = {m: step_seconds(target, m, context, **settings) / seconds for m in sizes}
     return Costs(step_seconds(draft, 1, context, **settings) / seconds, v, seconds)
@@ -77,6 +80,15 @@ def settled(target: GPT, draft: GPT, dtype: str, threads: int | None) -> str:
     return f"{target.device}, {torch.get_num_threads()} threads; target in {way_of(target)}, draft in {way_of(draft)}"
 
 
+def compilers(device: str) -> list[Callable]:
+    """`compiled`, showing that it works while it does; none, and a line that says why, where nothing can be compiled."""
+    said = why_not(device)
+    if said:
+        Console(stderr=True).print(f"nothing can be compiled here, so all runs eagerly: {said}", style="yellow",
+                                   markup=False)
+    return [] if said else [partial(compiled, progress=Console(stderr=True).status)]
+
+
 def check_texts(target: GPT, prompts: Sequence[Sequence[int]], max_new_tokens: int, methods: Iterable[Method]) -> None:
     """Raise RequestError, before anything is measured, unless all methods can continue all prompts."""
     rows = 1 + max(method.gamma for method in methods)
@@ -89,12 +101,14 @@ def measure(target: GPT, draft: GPT, prompts: Sequence[Sequence[int]], methods: 
     """For each method a row of numbers, and the rounds behind it.
 
     Plain decoding and the methods take turns, prompt by prompt, so that all meet the same machine. A repeat is the
-    same seeds, and so the same rounds. Speeds are medians over repeats, prompts read included.
+    same seeds, and so the same rounds. Speeds are medians over repeats, prompts read included. capture: for methods
+    that are `fixed`; a repeat more, the first, is for the capturing.
     """
     request = sampling | {"max_new_tokens": max_new_tokens, "stop": stop, "capture": capture}
     context = max(len(ids) for ids in prompts) + max_new_tokens // 2        # half-way, where a call costs the mean
-    plain, costs, took = [], [], [[] for _ in methods]                      # took: of each method, of each repeat
-    for _ in range(repeats):
+    for repeat in range(-1 if capture else 0, repeats):
+        if repeat <= 0:
+            plain, costs, took = [], [], [[] for _ in methods]              # took: of each method, of each repeat
         count, spent = 0, 0.0
         rounds: list[list[list[Round]]] = [[] for _ in methods]             # of each method, of each prompt
         for of_method in took:
@@ -108,7 +122,7 @@ def measure(target: GPT, draft: GPT, prompts: Sequence[Sequence[int]], methods: 
                 took[i][-1].append(seconds)
         plain.append(count / spent)
         sizes = {len(done.tokens) for texts in rounds for text in texts for done in text}
-        costs.append(measure_costs(target, draft, sorted(sizes), context, repeats=12, **sampling))
+        costs.append(measure_costs(target, draft, sorted(sizes), context, repeats=12, capture=capture, **sampling))
     common = {"device": str(target.device), "dtype": name_of(target.dtype), "busy": max(plain) > BUSY * min(plain),
               "temperature": sampling.get("temperature", 1.0), "baseline_tokens_per_s": median(plain)}
     return [(common | numbers_of(method, texts, seconds, costs, median(plain)), sum(texts, []))
@@ -138,6 +152,23 @@ def numbers_of(method: Method, texts: Sequence[list[Round]], took: Sequence[Sequ
             "steps": sum(done.steps for done in rounds) / calls, "tokens_per_target_call": emitted / calls,
             "rounds": calls, "drafted": sum(parent >= 0 for done in rounds for parent in done.parents),
             "accepted": sum(len(done.path) for done in rounds), "emitted": emitted, "overhead": overhead}
+
+
+def best_of_each(found: Sequence[list[tuple[dict, list[Round]]]]) -> list[dict]:
+    """Each method's row from one `measure`; or from two, eager and compiled, the faster one, its speed-up over the
+    faster of two baselines, with the speeds of both.
+    """
+    if len(found) == 1:
+        return [row for row, _ in found[0]]
+    rows = []
+    for (eager, _), (fast, _) in zip(*found):
+        speeds = {f"{key}_{way}": row[key] for way, row in (("eager", eager), ("compiled", fast))
+                  for key in ("baseline_tokens_per_s", "tokens_per_s")}
+        best = max(eager, fast, key=lambda row: row["tokens_per_s"])
+        plain = max(eager["baseline_tokens_per_s"], fast["baseline_tokens_per_s"])
+        rows.append(best | speeds | {"baseline_tokens_per_s": plain, "speedup": best["tokens_per_s"] / plain,
+                                     "busy": eager["busy"] or fast["busy"]})
+    return rows
 
 
 def measure_accepted(target: GPT, draft: GPT, prompts: Iterable[Sequence[int]], children: int = 4,

@@ -1,9 +1,10 @@
 """Plain against speculative decoding on the pair that ships, in turns, and what a round should cost by its parts."""
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from pathlib import Path
 
-from nanospec.bench.measure import BUSY, Costs, check_texts, measure, setting_of, settled, tree_setting
+from nanospec.bench.measure import (BUSY, Costs, best_of_each, check_texts, compilers, measure, setting_of, settled,
+                                    tree_setting)
 from nanospec.bench.prompts import prompts_of
 from nanospec.errors import RequestError
 from nanospec.fast.capture import captured
@@ -25,11 +26,13 @@ def run(temperatures: Sequence[float] = (0.0, 0.8, 1.0), drafters: Sequence[str]
         rules: Sequence[str] = ("token",), gammas: Sequence[int] = (2, 3, 4, 6), shape: Sequence[int] | None = None,
         prompts: int = 8, repetitive: bool = False, max_new_tokens: int = 128, seed: int = 0, weights: Path = WEIGHTS,
         device: str = "cpu", dtype: str = "auto", threads: int | None = None, graphs: bool = False,
-        figure: Path | None = None) -> list[dict]:
-    """One row for each temperature and method; its `text` is what was written behind all prompts together."""
-    if graphs and not (device.startswith("cuda") and all(DRAFTERS[name].fixed for name in drafters)):
-        raise RequestError("--graphs needs a CUDA device, and drafters whose drafts have one shape: "
-                           + ", ".join(name for name, way in DRAFTERS.items() if way.fixed))
+        compile: bool = False, figure: Path | None = None) -> list[dict]:
+    """One row for each temperature and method; its `text` is what was written behind all prompts together.
+
+    compile: each method runs eagerly and compiled, and a row is the faster one's, over the faster baseline.
+    """
+    if graphs and not device.startswith("cuda"):
+        raise RequestError("--graphs needs a CUDA device")
     if figure and list(drafters) != ["chain"]:
         raise RequestError("--figure shows --drafters chain beside the theory, which speaks of nothing else")
     if shape and all(DRAFTERS[name].size != "shape" for name in drafters):
@@ -43,10 +46,15 @@ def run(temperatures: Sequence[float] = (0.0, 0.8, 1.0), drafters: Sequence[str]
                 for gamma in (gammas if DRAFTERS[drafter].size == "gamma" else gammas[:1]) for rule in rules]
 
     check_texts(pair.target, texts, max_new_tokens, methods(**given))
+    if (graphs or compile) and not all(method.fixed for method in methods(**given)):
+        raise RequestError("--graphs and --compile are for rounds without a branch: drafters "
+                           + ", ".join(name for name, way in DRAFTERS.items() if way.fixed)
+                           + ", by rule token, or a chain by rule block")
+    captures = [captured if graphs else None, *(compilers(device) if compile else [])]
     where, rows = settled(pair.target, pair.draft, dtype, threads), []
     for temperature in temperatures:
         setting = setting_of(pair.target, pair.draft, texts, drafters, given, max(gammas), temperature=temperature)
-        rows += measured(pair, texts, methods(**setting), temperature, max_new_tokens, seed, graphs)
+        rows += measured(pair, texts, methods(**setting), temperature, max_new_tokens, seed, captures)
     show(rows, f"{where}; {said}, {max_new_tokens} tokens each")
     if figure:
         last = [row for row in rows if row["temperature"] == temperatures[-1] and row["rule"] == rules[-1]]
@@ -58,23 +66,31 @@ def run(temperatures: Sequence[float] = (0.0, 0.8, 1.0), drafters: Sequence[str]
 
 
 def measured(pair: Pair, prompts: Sequence[list[int]], methods: Sequence[Method], temperature: float,
-             max_new_tokens: int, seed: int, graphs: bool = False, large: Costs | None = None) -> list[dict]:
-    """The methods' rows, each with the text it wrote and, given the costs of a large pair, what it would gain there."""
+             max_new_tokens: int, seed: int, captures: Sequence[Callable | None] = (None,),
+             large: Costs | None = None) -> list[dict]:
+    """The methods' rows, each with the text it wrote and, given the costs of a large pair, what it would gain there.
+
+    captures: as `speculate` takes them. Of two, a row is the best of both.
+    """
     measure(pair.target, pair.draft, prompts[:1], methods, repeats=1, max_new_tokens=min(16, max_new_tokens))  # warm up
-    both = measure(pair.target, pair.draft, prompts, methods, seed=seed, temperature=temperature,
-                   max_new_tokens=max_new_tokens, capture=captured if graphs else None)
+    found = [measure(pair.target, pair.draft, prompts, methods, seed=seed, temperature=temperature,
+                     max_new_tokens=max_new_tokens, capture=capture) for capture in captures]
     return [row | {"text": pair.tokenizer.decode(tokens_of(rounds))}
-            | ({"speedup_large": large.speedup(rounds)} if large else {}) for row, rounds in both]
+            | ({"speedup_large": large.speedup(rounds)} if large else {})
+            for row, (_, rounds) in zip(best_of_each(found), found[0])]
 
 
 def show(rows: Sequence[dict], caption: str) -> None:
     """A table; at each temperature the best row is bold."""
-    cells, best = [], []
+    cells, best, columns = [], [], {}
+    for name, (key, form) in COLUMNS.items():
+        ways = ("eager", "compiled") if key + "_compiled" in rows[0] else ()
+        columns |= {f"{name}\n{way}": (f"{key}_{way}", form) for way in ways} or {name: (key, form)}
     for row in rows:
         best.append(row["speedup"] == max(r["speedup"] for r in rows if r["temperature"] == row["temperature"]))
         cells.append([format(row[key], form) + " lost" * (key == "speedup" and row[key] < 1)
-                      for key, form in COLUMNS.values()])
-    show_table(COLUMNS, cells, caption + busy(rows), best)
+                      for key, form in columns.values()])
+    show_table(columns, cells, caption + busy(rows), best)
 
 
 def busy(rows: Sequence[dict]) -> str:

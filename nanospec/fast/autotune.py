@@ -50,10 +50,11 @@ def fastest(model: GPT, dtypes: Sequence[torch.dtype] = DTYPES, threads: Sequenc
 def settle(target: GPT, draft: GPT, dtypes: Sequence[torch.dtype] = DTYPES, threads: Sequence[int] = ()) -> None:
     """Convert target and draft, in place, each to its fastest tuning here; torch's threads are the target's.
 
-    The draft is measured in rounds, not alone: a pass of the target drives the draft's weights out of the caches, so
-    that a data type of half the size wins although a step in it, alone, takes longer.
+    The target's is the one in which a plain step and a round together take least: in some a step on one token is quick
+    and one on five is slow. The draft is measured in rounds, not alone: a pass of the target drives the draft's weights
+    out of the caches, so that a data type of half the size wins although a step in it, alone, takes longer.
     """
-    tuning = fastest(target, dtypes, threads)
+    tuning = fastest(target, dtypes, threads, lambda copy: step_seconds(copy, repeats=12) + round_seconds(copy, draft))
     set_up(target, tuning)
     set_up(draft, fastest(draft, dtypes, [tuning.threads], lambda copy: round_seconds(target, copy)))
 

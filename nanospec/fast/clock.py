@@ -4,17 +4,20 @@ All medians are taken after a warm-up. A step is what decoding repeats: the mode
 """
 
 from collections.abc import Callable, Iterable, Iterator
+from functools import partial
 from itertools import islice
 from statistics import median
 from time import perf_counter
 from typing import TypeVar
 
 import torch
+from torch import Tensor
 
+from nanospec.cache import Cache
 from nanospec.dice import Dice
 from nanospec.draft import Draft, Drafter
 from nanospec.model import GPT
-from nanospec.probs import Sampling, probs
+from nanospec.probs import Sampling
 from nanospec.speculate import ModelDrafter, speculate
 from nanospec.text import Text
 
@@ -82,17 +85,26 @@ def median_seconds(work: Callable[[], object], device: torch.device, repeats: in
 
 @torch.inference_mode()
 def step_seconds(model: GPT, tokens: int = 1, context: int = 256, rows: int = 1, repeats: int = 30,
-                 **settings) -> float:
-    """One call on `tokens` tokens behind `context` committed ones, its distribution and one pick; for each row."""
-    cache = model.new_cache(rows, context + tokens)
+                 capture: Callable | None = None, **settings) -> float:
+    """One call on `tokens` tokens behind `context` committed ones, its distribution and one pick; for each row.
+
+    capture: as `speculate` takes it.
+    """
+    text = Text([[1] * context] * rows, tokens, model.config.vocab_size, model.device)
+    cache, dice, sampling = model.new_cache(*text.tokens.shape), Dice(range(rows), model.device), Sampling(**settings)
     cache.length += context
-    dice, feed = Dice(range(rows), model.device), torch.ones(rows, tokens, dtype=torch.int64, device=model.device)
+    step = partial(_step, model, text.tokens[:, :tokens].contiguous(), cache, sampling, dice)
+    step = capture(step, text, dice) if capture else step
 
-    def step():
+    def once():
         dice.refill(1)
-        dice.pick(probs(model(feed, cache, context + tokens), **settings)[:, -1])
+        step(context + tokens)
 
-    return median_seconds(step, model.device, repeats)
+    return median_seconds(once, model.device, repeats)
+
+
+def _step(model: GPT, feed: Tensor, cache: Cache, sampling: Sampling, dice: Dice, upto: int) -> tuple[Tensor]:
+    return dice.pick(sampling(model(feed, cache, upto))[:, -1]),
 
 
 def round_seconds(target: GPT, draft: GPT, gamma: int = 4, rounds: int = 16) -> float:

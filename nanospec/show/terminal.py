@@ -127,7 +127,8 @@ class View:
                 spent, tokens = spent + drafting + rest, tokens + emitted
             line.append(" " * (width - len(line)))
             out.append(f"{name:17}").append_text(line).append(f" {tokens:3} tokens\n")
-        return out.append("' a draft step, ▬ a target call", "dim")
+        whole = self.round_seconds and not any(drafting for drafting, _ in self.round_seconds)      # compiled as one
+        return out.append("▬ a target call, or a whole round" if whole else "' a draft step, ▬ a target call", "dim")
 
 
 def table(rows: Iterable[tuple[str, str, str]]) -> Table:

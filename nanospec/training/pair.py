@@ -38,7 +38,8 @@ class Size:
     steps: tuple[int, int, int]
     rate: tuple[float, float, float]                # top learning rates
     held_out_every: int                             # steps between looks at the held-out text
-    muon: bool = False                              # Muon for the blocks' matrices, AdamW for the rest
+    short: float = 0                                # the part of the target's steps that sees twice as many windows of
+                                                    # half the length: attention to less takes less time
     sampled: int = 0                                # in `distil`, half of every batch is taken from so many texts
                                                     # that the target has written itself
 
@@ -134,23 +135,18 @@ def held_out_loss(phase: str, model: GPT, target: GPT, held: HeldOut, batch: int
     return torch.stack(losses).sum().item() / len(x)
 
 
-def new_optimizers(model: GPT, muon: bool) -> list[torch.optim.Optimizer]:
-    """AdamW; or Muon for the matrices of the blocks, its updates as large as AdamW's, and AdamW for the rest."""
-    matrices = [p for p in model.parameters() if p.dim() == 2]                  # the embedding comes first
-    gains = [p for p in model.parameters() if p.dim() != 2]
-    groups = [{"params": matrices[:1] if muon else matrices, "weight_decay": 0.1},
-              {"params": gains, "weight_decay": 0.0}]
-    optimizers = [torch.optim.AdamW(groups, betas=(0.9, 0.95), fused=True)]
-    if muon:
-        optimizers.append(torch.optim.Muon(matrices[1:], weight_decay=0.1, adjust_lr_fn="match_rms_adamw"))
-    return optimizers
+def new_optimizer(model: GPT) -> torch.optim.Optimizer:
+    """AdamW; what is no matrix does not decay. (Muon for the matrices was worse at equal minutes, at three rates.)"""
+    groups = [{"params": [p for p in model.parameters() if p.dim() == 2], "weight_decay": 0.1},
+              {"params": [p for p in model.parameters() if p.dim() != 2], "weight_decay": 0.0}]
+    return torch.optim.AdamW(groups, betas=(0.9, 0.95), fused=True)
 
 
 class Training:
     """The models, where they stand, and all that a resumed run needs."""
 
-    def __init__(self, size: Size, seed: int, ids: Tensor, tokenizer: Tokenizer, out: Path):
-        """On the device of `ids`, the text in tokens. TextError if it is too short."""
+    def __init__(self, size: Size, seed: int, ids: Tensor, tokenizer: Tokenizer, out: Path, compiled: bool = False):
+        """On the device of `ids`, the text in tokens. compiled: through torch.compile. TextError if it is too short."""
         self.size, self.seed, self.ids, self.tokenizer, self.out = size, seed, ids, tokenizer, out
         batch_at(ids, 0, size.batch, size.target.context, seed)                 # raises
         torch.manual_seed(seed)                                                 # initial weights
@@ -162,12 +158,13 @@ class Training:
         self.made_of = {"size": repr(size), "seed": seed, "text": digest}
         if ids.is_cuda:
             torch.set_float32_matmul_precision("high")
+        if compiled:
             for block in [block for model in self.models.values() for block in model.blocks]:
                 block.compile(dynamic=False)                                    # once a model: its blocks are alike
 
     def begin_phase(self, phase: int) -> None:
         self.phase, self.step = phase, 0
-        self.optimizers = new_optimizers(self.model, self.size.muon)
+        self.optimizer = new_optimizer(self.model)
 
     @property
     def name(self) -> str:
@@ -190,8 +187,7 @@ class Training:
             save_model(model, self.out / f"{name}.pt", self.tokenizer)
         state = {name: model.state_dict() for name, model in self.models.items()}
         state |= {key: getattr(self, key) for key in ("phase", "step", "history", "made_of")}
-        save_atomically(state | {"optimizers": [optimizer.state_dict() for optimizer in self.optimizers]},
-                        self.out / "training.pt")
+        save_atomically(state | {"optimizer": self.optimizer.state_dict()}, self.out / "training.pt")
 
     def load(self) -> None:
         """Go on where `save` left it. PairError if the file is not whole, TextError if it is of another training."""
@@ -209,8 +205,7 @@ class Training:
             self.history = [(int(at), int(step), float(loss), float(held)) for at, step, loss, held in saved["history"]]
             for name, model in self.models.items():
                 model.load_state_dict(saved[name])
-            for optimizer, state in zip(self.optimizers, saved["optimizers"], strict=True):
-                optimizer.load_state_dict(state)
+            self.optimizer.load_state_dict(saved["optimizer"])
         except NanospecError:
             raise
         except (LookupError, TypeError, ValueError, AttributeError, RuntimeError) as error:
@@ -219,21 +214,20 @@ class Training:
     def train_step(self) -> Tensor:
         """One step. The loss stays on its device: to read it is to wait for the step to end."""
         size = self.size
-        x, y = batch_at(self.ids, self.step, size.batch, size.target.context, self.seed + self.phase)
+        halved = 1 + (self.name == "target" and self.step < size.short * self.steps)        # 2: half as long
+        x, y = batch_at(self.ids, self.step, size.batch * halved, size.target.context // halved, self.seed + self.phase)
         if self.name == "distil" and size.sampled:
             if self.sampled is None:                    # drawn anew after --resume, the same from the same target
                 self.sampled = sample(self.models["target"], self.ids, size.sampled, self.seed)
             half = size.batch // 2
             rows = torch.arange(self.step * half, (self.step + 1) * half, device=x.device) % size.sampled
             x = torch.cat([x[half:], self.sampled[rows]])
-        for optimizer in self.optimizers:
-            for group in optimizer.param_groups:
-                group["lr"] = learning_rate(self.step, self.steps, size.rate[self.phase])
+        for group in self.optimizer.param_groups:
+            group["lr"] = learning_rate(self.step, self.steps, size.rate[self.phase])
         loss = loss_of(self.name, self.model, self.models["target"], x, y)
         self.model.zero_grad()
         loss.backward()
         torch.nn.utils.clip_grad_norm_(self.model.parameters(), 1.0)
-        for optimizer in self.optimizers:
-            optimizer.step()
+        self.optimizer.step()
         self.step += 1
         return loss.detach()
