@@ -32,7 +32,7 @@ from nanospec.training.pair import FILES, PHASES, HeldOut, Size, Training, held_
 
 SAVE_EVERY, SHOW_EVERY = 180, 0.5       # seconds
 HELD_OUT_WINDOWS = 24                   # looked at on the way; at the end, all of them
-TIMES = 4                               # the first text is read so often where the packages are read once: they are long
+TIMES = 4                               # the first text is read so often where the packages, being long, are read once
 
 SIZES = {
     "dust": Size(Config(320, 64, layers=2, channels=64, heads=2, kv_heads=1, hidden=128),

@@ -1,8 +1,9 @@
 """Every way to speculate that demo.py and the bench know by name: who drafts, and which rule decides."""
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
+from itertools import product
 from typing import NamedTuple
 
 from nanospec.draft import Drafter, Rule, check_size
@@ -80,16 +81,24 @@ DRAFTERS: dict[str, Way] = {
 RULES: dict[str, Rule] = {"token": verify, "block": verify_block, "traversal": verify_traversal}
 
 
+def check_fixed(drafters: Iterable[str], rules: Iterable[str], option: str) -> None:
+    """Raise RequestError unless every round does the same operations, whatever it finds: then it can be captured."""
+    for drafter, rule in product(drafters, rules):
+        way = DRAFTERS[drafter]
+        branches = rule == "traversal" or (rule, way.size) == ("block", "shape")        # which is traversal, too
+        if branches or not way.fixed:
+            names = ", ".join(name for name, way in DRAFTERS.items() if way.fixed)
+            raise RequestError(f"{option} is for rounds without a branch: drafters {names}, by rule token; a chain by "
+                               f"rule block, too; not for {drafter} by rule {rule}")
+
+
 @dataclass
 class Method:
-    """gamma: the most draft tokens a round. fixed: every round does the same operations, so it can be captured.
-    make: a new drafter of this kind. run: a whole request with a new one.
-    """
+    """gamma: the most draft tokens a round. make: a new drafter of this kind. run: a whole request with a new one."""
 
     drafter: str
     rule: str
     gamma: int
-    fixed: bool
     make: Callable[[], Drafter]
     run: Run
 
@@ -111,6 +120,4 @@ def method_of(target: GPT, draft: GPT, drafter: str = "chain", rule: str = "toke
     def run(ids: Sequence[int], **request) -> Iterator[Round]:
         return speculate(target, make(), ids, **{"rule": RULES[rule]} | request)
 
-    way = DRAFTERS[drafter]
-    branches = rule == "traversal" or rule == "block" and way.size == "shape"       # which is traversal, too
-    return Method(drafter, rule, make().size - 1, way.fixed and not branches, make, run)
+    return Method(drafter, rule, make().size - 1, make, run)

@@ -15,7 +15,8 @@ import torch
 from nanospec.bench import __main__ as bench
 from nanospec.bench import measure as measuring
 from nanospec.bench.large import simulated
-from nanospec.bench.measure import (BUSY, Costs, alpha_of, measure, measure_accepted, numbers_of, tree_setting)
+from nanospec.bench.measure import (BUSY, Costs, alpha_of, best_of_each, compilers, measure, measure_accepted,
+                                    numbers_of, tree_setting)
 from nanospec.bench.methods import EVERY
 from nanospec.bench.prompts import held_out_prompts
 from nanospec.bench.roofline import weight_bytes
@@ -100,14 +101,14 @@ def test_the_numbers_of_a_method_by_hand():
     texts = [[a_round(1, 3, 2), a_round(3, 3, 2)], [a_round(2, 3, 3)]]
     took = [[[5.0, 7.0], [2.0]], [[9.0, 3.5], [1.5]]]
     costs = [Costs(.5, {4: 2.0}, 1.0)] * 2
-    row = numbers_of(Method("chain", "token", 3, True, None, None), texts, took, costs, plain=.4)
+    row = numbers_of(Method("chain", "token", 3, None, None), texts, took, costs, plain=.4)
     assert row["rounds"] == 3 and row["drafted"] == 9 and row["accepted"] == 6 and row["emitted"] == 7
     assert row["tokens_per_target_call"] == pytest.approx(7 / 3)
     assert row["tokens_per_s"] == .5 and row["speedup"] == pytest.approx(1.25)          # 7 tokens in 14 s, twice
     assert row["alpha"] == pytest.approx(.7) and row["steps"] == 3 and row["c"] == .5 and row["v"] == 2
     assert row["predicted_speedup"] == pytest.approx((1 + .7 + .49 + .343) / 3.5)
     assert row["overhead"] == pytest.approx((7 / 3.5 + 3.5 / 3.5) / 2)                  # first rounds read the prompts
-    other = numbers_of(Method("lookup", "token", 3, False, None, None), texts, took, costs, plain=.4)
+    other = numbers_of(Method("lookup", "token", 3, None, None), texts, took, costs, plain=.4)
     assert other["predicted_speedup"] == pytest.approx(7 / (3 * 3.5))
 
 
@@ -115,7 +116,7 @@ def test_alpha_of_exactly_zero():
     """A draft that the target never agrees with: alpha 0, one token a call, and formulas that bear it."""
     rounds = [a_round(0, 2, 1, [1., 0, 0], [0., 1, 0])]
     assert alpha_of(rounds) == 0
-    method, costs = Method("chain", "token", 2, True, None, None), [Costs(.25, {3: 1.5}, 1.0)]
+    method, costs = Method("chain", "token", 2, None, None), [Costs(.25, {3: 1.5}, 1.0)]
     row = numbers_of(method, [rounds], [[[1.0]]], costs, plain=1.0)
     assert row["alpha"] == 0 and row["accepted"] == 0 and row["tokens_per_target_call"] == 1
     assert row["predicted_speedup"] == 1 / 2 and row["overhead"] == 1
@@ -352,6 +353,25 @@ def test_the_command_as_a_user_starts_it(weights):
     assert "1 held-out prompt," in done.stdout
 
 
+def test_of_eager_and_compiled_the_faster_one_counts_over_the_faster_baseline():
+    def row(plain, fast, **more):
+        return {"baseline_tokens_per_s": plain, "tokens_per_s": fast, "speedup": fast / plain, "busy": False} | more
+
+    eager, compiled = row(100.0, 150.0, c=.1), row(200.0, 260.0, c=.2, busy=True)
+    assert best_of_each([[(eager, [])]]) == [eager]
+    (best,) = best_of_each([[(eager, [])], [(compiled, [])]])
+    assert best["speedup"] == 1.3 and best["c"] == .2 and best["busy"] and best["tokens_per_s_eager"] == 150
+    (best,) = best_of_each([[(row(100.0, 300.0, c=.1), [])], [(compiled, [])]])        # plain compiled is the baseline
+    assert best["speedup"] == 1.5 and best["c"] == .1 and best["baseline_tokens_per_s_compiled"] == 200
+
+
+def test_without_a_compiler_all_runs_eagerly(monkeypatch, capsys):
+    monkeypatch.setattr(measuring, "why_not", lambda device: "no g++")
+    assert compilers("cpu") == []
+    out, err = capsys.readouterr()
+    assert out == "" and "no g++" in err and err.count("\n") <= 2
+
+
 # What is refused. Nothing is loaded for the first list, and nothing measured for the second.
 
 BEFORE_LOADING = [
@@ -368,6 +388,7 @@ BEFORE_LOADING = [
     (["--json", "tests"], "--json"), (["--figure", "a.svg"], ".png"), (["--figure", "nowhere/a.png"], "nowhere/a.png"),
     (["large", "--figure", "a.jpg"], ".png"), (["large", "--gammas", "1000"], "--gammas"),
     (["large", "--graphs"], "--graphs"), (["--graphs"], "--graphs"),
+    (["--compile", "--drafters", "lookup"], "--compile"), (["--compile", "--rules", "traversal"], "--compile"),
     (["--drafters", "tree", "--figure", "a.png"], "--figure"), (["--shape", "2"], "--shape"),
     (["--drafters", "tree", "--shape", "0"], "--shape"), (["--drafters", "tree", "--shape", "99", "99"], "--shape"),
     (["methods", "--shape", *["9"] * 3000], "--shape"), (["methods", "--large", "--shape", "4", "4"], "--large"),

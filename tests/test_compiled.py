@@ -14,7 +14,7 @@ from nanospec.probs import Sampling
 from nanospec.proof.tables import small_gpt
 from nanospec.proof.walk import WalkingDice, distance
 from nanospec.rules.block import verify_block
-from nanospec.speculate import ModelDrafter, one_round, speculate, tokens_of, verify
+from nanospec.speculate import ModelDrafter, one_round, speculate, verify
 from nanospec.text import Text, prefill
 
 NOTHING = why_not()
@@ -39,7 +39,8 @@ def drafters():
 
 
 @needs_a_compiler
-@pytest.mark.parametrize("name, rule", [("chain", verify), ("chain", verify_block), ("tree", verify)])
+@pytest.mark.parametrize("name, rule", [("chain", verify), pytest.param("chain", verify_block, marks=pytest.mark.slow),
+                                        pytest.param("tree", verify, marks=pytest.mark.slow)])
 def test_a_compiled_round_writes_what_an_eager_one_writes(name, rule):
     """In float64 nothing is rounded to another token; two requests of one kind are one compiled function."""
     for ids in [1, 2, 0], [2, 2, 1, 0]:
@@ -95,7 +96,7 @@ class Given(Dice):
 
 @needs_a_compiler
 @torch.inference_mode()
-@pytest.mark.parametrize("name", ["chain", "tree"])
+@pytest.mark.parametrize("name", ["chain", pytest.param("tree", marks=pytest.mark.slow)])
 def test_the_compiled_round_is_exact(name):
     """Every path of a round is walked eagerly; the compiled round, led down the same path, must end where it ends."""
     ids, drafter = [1, 2, 0], drafters()[name]

@@ -74,14 +74,17 @@ def measure_alpha(target: GPT, draft: GPT, prompts: Iterable[Sequence[int]], gam
     return alpha_of(rounds)
 
 
-def settled(target: GPT, draft: GPT, dtype: str, threads: int | None) -> str:
-    """Convert both, in place, to what is fastest here, and say what that is. dtype: "auto" or the only one to try."""
-    settle(target, draft, DTYPES if dtype == "auto" else [getattr(torch, dtype)], [threads] if threads else [])
+def settled(target: GPT, draft: GPT, dtype: str, threads: int | None, capture: Callable | None = None) -> str:
+    """Convert both, in place, to what is fastest here, and say what that is. dtype: "auto" or the only one to try.
+
+    capture: `compiled`, for a pair that will run so.
+    """
+    settle(target, draft, DTYPES if dtype == "auto" else [getattr(torch, dtype)], [threads] if threads else [], capture)
     return f"{target.device}, {torch.get_num_threads()} threads; target in {way_of(target)}, draft in {way_of(draft)}"
 
 
 def compilers(device: str) -> list[Callable]:
-    """`compiled`, showing that it works while it does; none, and a line that says why, where nothing can be compiled."""
+    """`compiled`, showing that it works; none, and a line that says why, where nothing can be compiled."""
     said = why_not(device)
     if said:
         Console(stderr=True).print(f"nothing can be compiled here, so all runs eagerly: {said}", style="yellow",

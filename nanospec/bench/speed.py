@@ -1,6 +1,8 @@
 """Plain against speculative decoding on the pair that ships, in turns, and what a round should cost by its parts."""
 
 from collections.abc import Callable, Sequence
+from copy import deepcopy
+from functools import partial
 from pathlib import Path
 
 from nanospec.bench.measure import (BUSY, Costs, best_of_each, check_texts, compilers, measure, setting_of, settled,
@@ -9,7 +11,7 @@ from nanospec.bench.prompts import prompts_of
 from nanospec.errors import RequestError
 from nanospec.fast.capture import captured
 from nanospec.files.checkpoint import WEIGHTS, Pair, load_pair
-from nanospec.methods import DRAFTERS, Method, method_of
+from nanospec.methods import DRAFTERS, Method, check_fixed, method_of
 from nanospec.show.figures import draw_speedup
 from nanospec.show.terminal import show_table
 from nanospec.speculate import tokens_of
@@ -33,6 +35,8 @@ def run(temperatures: Sequence[float] = (0.0, 0.8, 1.0), drafters: Sequence[str]
     """
     if graphs and not device.startswith("cuda"):
         raise RequestError("--graphs needs a CUDA device")
+    for option in ["--graphs"] * graphs + ["--compile"] * compile:
+        check_fixed(drafters, rules, option)
     if figure and list(drafters) != ["chain"]:
         raise RequestError("--figure shows --drafters chain beside the theory, which speaks of nothing else")
     if shape and all(DRAFTERS[name].size != "shape" for name in drafters):
@@ -41,20 +45,19 @@ def run(temperatures: Sequence[float] = (0.0, 0.8, 1.0), drafters: Sequence[str]
     pair = load_pair(weights, device)
     texts, said = prompts_of(pair, prompts, repetitive)
 
-    def methods(**setting) -> list[Method]:
+    def methods(pair: Pair, **setting) -> list[Method]:
         return [method_of(pair.target, pair.draft, drafter, rule, gamma=gamma, **setting) for drafter in drafters
                 for gamma in (gammas if DRAFTERS[drafter].size == "gamma" else gammas[:1]) for rule in rules]
 
-    check_texts(pair.target, texts, max_new_tokens, methods(**given))
-    if (graphs or compile) and not all(method.fixed for method in methods(**given)):
-        raise RequestError("--graphs and --compile are for rounds without a branch: drafters "
-                           + ", ".join(name for name, way in DRAFTERS.items() if way.fixed)
-                           + ", by rule token, or a chain by rule block")
-    captures = [captured if graphs else None, *(compilers(device) if compile else [])]
-    where, rows = settled(pair.target, pair.draft, dtype, threads), []
+    check_texts(pair.target, texts, max_new_tokens, methods(pair, **given))
+    ways, rows = [(pair, captured if graphs else None)], []
+    ways += [(deepcopy(pair), compiler) for compiler in (compilers(device) if compile else ())]
+    where = settled(pair.target, pair.draft, dtype, threads)
+    for its, compiler in ways[1:]:
+        where += "; compiled: " + settled(its.target, its.draft, dtype, threads, compiler)
     for temperature in temperatures:
         setting = setting_of(pair.target, pair.draft, texts, drafters, given, max(gammas), temperature=temperature)
-        rows += measured(pair, texts, methods(**setting), temperature, max_new_tokens, seed, captures)
+        rows += measured(ways, texts, partial(methods, **setting), temperature, max_new_tokens, seed)
     show(rows, f"{where}; {said}, {max_new_tokens} tokens each")
     if figure:
         last = [row for row in rows if row["temperature"] == temperatures[-1] and row["rule"] == rules[-1]]
@@ -65,17 +68,20 @@ def run(temperatures: Sequence[float] = (0.0, 0.8, 1.0), drafters: Sequence[str]
     return rows
 
 
-def measured(pair: Pair, prompts: Sequence[list[int]], methods: Sequence[Method], temperature: float,
-             max_new_tokens: int, seed: int, captures: Sequence[Callable | None] = (None,),
+def measured(ways: Sequence[tuple[Pair, Callable | None]], prompts: Sequence[list[int]],
+             methods: Callable[[Pair], list[Method]], temperature: float, max_new_tokens: int, seed: int,
              large: Costs | None = None) -> list[dict]:
     """The methods' rows, each with the text it wrote and, given the costs of a large pair, what it would gain there.
 
-    captures: as `speculate` takes them. Of two, a row is the best of both.
+    ways: a pair and the capture it runs by, as `speculate` takes it. Of two, a row is the best of both.
     """
-    measure(pair.target, pair.draft, prompts[:1], methods, repeats=1, max_new_tokens=min(16, max_new_tokens))  # warm up
-    found = [measure(pair.target, pair.draft, prompts, methods, seed=seed, temperature=temperature,
-                     max_new_tokens=max_new_tokens, capture=capture) for capture in captures]
-    return [row | {"text": pair.tokenizer.decode(tokens_of(rounds))}
+    found = []
+    for pair, capture in ways:
+        run = partial(measure, pair.target, pair.draft, methods=methods(pair))
+        run(prompts=prompts[:1], repeats=1, max_new_tokens=min(16, max_new_tokens))                     # warm up
+        found.append(run(prompts=prompts, seed=seed, temperature=temperature, max_new_tokens=max_new_tokens,
+                         capture=capture))
+    return [row | {"text": ways[0][0].tokenizer.decode(tokens_of(rounds))}
             | ({"speedup_large": large.speedup(rounds)} if large else {})
             for row, (_, rounds) in zip(best_of_each(found), found[0])]
 

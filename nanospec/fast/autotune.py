@@ -26,19 +26,20 @@ def set_up(model: GPT, tuning: Tuning) -> GPT:
 
 
 def fastest(model: GPT, dtypes: Sequence[torch.dtype] = DTYPES, threads: Sequence[int] = (),
-            seconds: Callable[[GPT], float] = partial(step_seconds, repeats=12)) -> Tuning:
+            seconds: Callable[[GPT], float] = partial(step_seconds, repeats=12), packed: bool = True) -> Tuning:
     """The tuning in which `seconds(model)`, by default a plain step, is least; the model is left as it is.
 
     threads: the counts to try; by default 1 and as many as torch has now. They make no difference on CUDA.
+    packed: whether to try oneDNN's layout, too.
     """
     before = torch.get_num_threads()
     candidates = []
     for dtype in dtypes:
         copy = GPT(model.config).to(model.device, dtype).requires_grad_(False)
         copy.load_state_dict(model.state_dict())
-        layouts = (False, True) if can_pack(copy.embedding.weight) else (False,)
-        candidates += [(Tuning(dtype, count, packed), copy)
-                       for packed in layouts for count in threads or sorted({1, before})]
+        layouts = (False, True) if packed and can_pack(copy.embedding.weight) else (False,)
+        candidates += [(Tuning(dtype, count, layout), copy)
+                       for layout in layouts for count in threads or sorted({1, before})]
     tried = {}
     for tuning, copy in candidates * 2:             # in two turns, since a machine has its moods: the better counts
         took = seconds(set_up(copy, tuning))
@@ -47,13 +48,21 @@ def fastest(model: GPT, dtypes: Sequence[torch.dtype] = DTYPES, threads: Sequenc
     return min(tried, key=tried.get)
 
 
-def settle(target: GPT, draft: GPT, dtypes: Sequence[torch.dtype] = DTYPES, threads: Sequence[int] = ()) -> None:
+def settle(target: GPT, draft: GPT, dtypes: Sequence[torch.dtype] = DTYPES, threads: Sequence[int] = (),
+           capture: Callable | None = None) -> None:
     """Convert target and draft, in place, each to its fastest tuning here; torch's threads are the target's.
 
     The target's is the one in which a plain step and a round together take least: in some a step on one token is quick
     and one on five is slow. The draft is measured in rounds, not alone: a pass of the target drives the draft's weights
     out of the caches, so that a data type of half the size wins although a step in it, alone, takes longer.
+    capture: `compiled`, and models that will run compiled: their steps are. A compiler has layouts of its own.
     """
+    if capture:
+        step = partial(step_seconds, repeats=12, capture=capture)
+        tuning = fastest(target, dtypes, threads or [torch.get_num_threads()], step, packed=False)
+        set_up(target, tuning)
+        set_up(draft, fastest(draft, dtypes, [tuning.threads], step, packed=False))
+        return
     tuning = fastest(target, dtypes, threads, lambda copy: step_seconds(copy, repeats=12) + round_seconds(copy, draft))
     set_up(target, tuning)
     set_up(draft, fastest(draft, dtypes, [tuning.threads], lambda copy: round_seconds(target, copy)))

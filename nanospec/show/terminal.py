@@ -127,7 +127,7 @@ class View:
                 spent, tokens = spent + drafting + rest, tokens + emitted
             line.append(" " * (width - len(line)))
             out.append(f"{name:17}").append_text(line).append(f" {tokens:3} tokens\n")
-        whole = self.round_seconds and not any(drafting for drafting, _ in self.round_seconds)      # compiled as one
+        whole = self.round_seconds and not any(drafting for drafting, _ in self.round_seconds)  # compiled
         return out.append("▬ a target call, or a whole round" if whole else "' a draft step, ▬ a target call", "dim")
 
 
