@@ -41,9 +41,9 @@ SIZES = {
     "nano": Size(Config(1024, 256, layers=4, channels=192, heads=3, kv_heads=1, hidden=512),
                  Config(1024, 256, layers=1, channels=128, heads=2, kv_heads=1, hidden=352),
                  batch=8, steps=(600, 400, 200), rate=(2e-3, 3e-3, 1e-3), held_out_every=100),
-    "tiny": Size(Config(1024, 512, layers=10, channels=384, heads=6, kv_heads=1, hidden=1024),
+    "tiny": Size(Config(1024, 512, layers=8, channels=384, heads=6, kv_heads=1, hidden=1216),
                  Config(1024, 512, layers=1, channels=320, heads=5, kv_heads=1, hidden=1024),
-                 batch=8, steps=(10000, 1500, 6000), rate=(1e-3, 3e-3, 3e-3), held_out_every=250, short=0.75,
+                 batch=8, steps=(8000, 1500, 6000), rate=(1e-3, 3e-3, 3e-3), held_out_every=250, short=0.75,
                  sampled=4096),
 }
 SIZES["long"] = replace(SIZES["tiny"], batch=64, rate=(2e-3, 4e-3, 4e-3), sampled=16384)    # for a GPU, not tried
@@ -153,7 +153,7 @@ def main(argv: list[str] | None = None) -> int:
     parser.add_argument("--text", type=Path, nargs="+", default=[], metavar="PATH",
                         help="files or folders; default: Python's standard library")
     parser.add_argument("--packages", action="store_true", help="also the sources of the packages this one needs")
-    parser.add_argument("--compile", action="store_true", help="through torch.compile: a fifth faster on a CPU")
+    parser.add_argument("--compile", action="store_true", help="through torch.compile: a third faster on a CPU")
     parser.add_argument("--tokenizer", type=Path, help="ranks to use; default: learnt from the first text")
     parser.add_argument("--out", type=Path, help="folder to write to; default: out/SIZE")
     parser.add_argument("--device", default="cuda" if torch.cuda.is_available() else "cpu")
