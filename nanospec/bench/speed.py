@@ -89,7 +89,10 @@ def measured(ways: Sequence[tuple[Pair, Callable | None]], prompts: Sequence[lis
 def show(rows: Sequence[dict], caption: str) -> None:
     """A table; at each temperature the best row is bold."""
     cells, best, columns = [], [], {}
+    both = "tokens_per_s_compiled" in rows[0]
     for name, (key, form) in COLUMNS.items():
+        if both and name in ("formula", "overhead"):                            # they would not fit
+            continue
         ways = ("eager", "compiled") if key + "_compiled" in rows[0] else ()
         columns |= {f"{name}\n{way}": (f"{key}_{way}", form) for way in ways} or {name: (key, form)}
     for row in rows:

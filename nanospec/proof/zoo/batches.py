@@ -18,7 +18,7 @@ ROWS = [
         "alone: suffix-tree, token", ("sees, tree = draft.ancestors(), {}", "sees, tree = draft.ancestors(), {}; "
                                       "sees = None if sees is None else sees[:1].expand_as(sees)")),
     bug("path-of-another-row", "ours", "the first text's path is committed in every text's cache",
-        "alone: tree, token", ("start[:, None] + path]", "start[:, None] + path[:1]]"), file="cache"),
+        "alone: tree, token", ("], start[:, None] + path", "], start[:, None] + path[:1]"), file="cache"),
     bug("settings-of-another-row", "ours", "the first text's temperature is used for every text", "T2 rows",
         ("if len(self.rows_of) == 1:", "if self.rows_of:"), file="probs"),
     bug("dice-of-another-row", "ours", "a rule for one text gets the first text's dice, for every text",
