@@ -12,8 +12,7 @@ import argparse
 import json
 import math
 import sys
-from collections.abc import Callable, Sequence
-from copy import deepcopy
+from collections.abc import Sequence
 from pathlib import Path
 from statistics import mean, median
 from time import perf_counter
@@ -23,15 +22,16 @@ from rich.console import Console, Group
 from rich.live import Live
 from rich.text import Text
 
-from nanospec.bench.measure import (alpha_of, best_of_each, compilers, measure, measure_costs, setting_of, settled,
-                                    tree_setting)
+from nanospec.bench.measure import (alpha_of, best_of_each, measure, measure_costs, setting_of, tree_setting,
+                                    ways_of)
 from nanospec.bench.speed import busy
 from nanospec.errors import NanospecError
 from nanospec.fast.autotune import name_of, way_of
 from nanospec.fast.clock import ClockedDrafter, clocked
-from nanospec.files.checkpoint import WEIGHTS, Pair, load_pair
+from nanospec.files.checkpoint import WEIGHTS, load_pair
 from nanospec.generate import generate
 from nanospec.methods import DRAFTERS, GAMMA, RULES, Method, check_fixed, method_of
+from nanospec.model import GPT
 from nanospec.show import options
 from nanospec.show.figures import draw_speedup
 from nanospec.show.steps import WatchedDice, step_text
@@ -112,19 +112,14 @@ class Demo:
         self.sampling = {"temperature": temperature, "top_k": top_k, "top_p": top_p}
         self.request = self.sampling | {"max_new_tokens": new, "seed": seed, "stop": {self.tokenizer.end_of_text}}
         check_request(self.target, self.ids, new, **self.sampling, rows=self.method(longest).gamma + 1)
-        pair = Pair(self.target, self.draft, self.tokenizer)
-        settled(self.target, self.draft, dtype, None)
-        self.runs: list[tuple[Pair, Callable | None]] = [(pair, None)]          # and, if it is asked for, compiled
-        for compiler in compilers(device) if compile else ():
-            self.runs.append((deepcopy(pair), compiler))
-            settled(*self.runs[1][0][:2], dtype, None, compiler)
+        self.runs, _ = ways_of(self.target, self.draft, dtype, None, compile)
         self.setting = setting_of(self.target, self.draft, [self.ids], [drafter], self.setting, longest,
                                   **self.sampling)
         self.gamma = gamma or (self.best() if drafter == "chain" else GAMMA)
 
-    def method(self, gamma: int, pair: Pair | None = None) -> Method:
-        target, draft = pair[:2] if pair else (self.target, self.draft)
-        return method_of(target, draft, self.drafter, self.rule, gamma=gamma, **self.setting)
+    def method(self, gamma: int, target: GPT | None = None, draft: GPT | None = None) -> Method:
+        return method_of(target or self.target, draft or self.draft, self.drafter, self.rule, gamma=gamma,
+                         **self.setting)
 
     def best(self) -> int:
         """The best gamma by the formula, with alpha and the costs measured in a short run."""
@@ -137,7 +132,7 @@ class Demo:
 
     def ways(self) -> str:
         """How both models run, in words."""
-        threads, ways = torch.get_num_threads(), [way_of(model) for model in self.runs[-1][0][:2]]
+        threads, ways = torch.get_num_threads(), [way_of(model) for model in self.runs[-1][:2]]
         return f"{self.device}, {ways[0]}" + f", draft in {ways[1]}" * (ways[0] != ways[1]) + (
             f", {threads} thread{'s' * (threads > 1)}")
 
@@ -145,11 +140,11 @@ class Demo:
         """Both runs, live where there is a terminal to watch."""
         view, seen = View(self.prompt, self.decode), perf_counter()
         lines = max(3, console.height - 4 if side_by_side(console) else console.height // 2 - 4)
-        pair, capture = self.runs[-1]
-        drafter = self.method(self.gamma, pair).make()
+        target, draft, capture = self.runs[-1]
+        drafter = self.method(self.gamma, target, draft).make()
         drafter = drafter if capture else ClockedDrafter(drafter)               # no clock can be compiled
-        plain = clocked(generate(pair.target, self.ids, **self.request, capture=capture))
-        fast = clocked(speculate(pair.target, drafter, self.ids, rule=RULES[self.rule], **self.request,
+        plain = clocked(generate(target, self.ids, **self.request, capture=capture))
+        fast = clocked(speculate(target, drafter, self.ids, rule=RULES[self.rule], **self.request,
                                  capture=capture))
         with Live(console=console, auto_refresh=False, transient=True) as live:
             for steps in plain, fast:
@@ -176,8 +171,8 @@ class Demo:
 
     def measure(self, gammas: Sequence[int]) -> list[dict]:
         """A row of numbers for each gamma."""
-        found = [measure(*pair[:2], [self.ids], [self.method(gamma, pair) for gamma in gammas], **self.request,
-                         capture=capture) for pair, capture in self.runs]
+        found = [measure(target, draft, [self.ids], [self.method(gamma, target, draft) for gamma in gammas],
+                         **self.request, capture=capture) for target, draft, capture in self.runs]
         return [row | {"text": self.tokenizer.decode(tokens_of(rounds))}
                 for row, (_, rounds) in zip(best_of_each(found), found[0])]
 
@@ -244,9 +239,9 @@ def run(console: Console, step: bool, save: Path | None, figure: Path | None, js
     demo = Demo(**asked, longest=max(asked["gamma"] or GAMMA, GAMMAS[-1] if asked["drafter"] == "chain" else 0))
     if step:
         return demo.step(console)
-    pair, capture = demo.runs[-1]
-    for steps in (demo.method(demo.gamma, pair).run(demo.ids, **demo.request, capture=capture),
-                  generate(pair.target, demo.ids, **demo.request, capture=capture)):
+    target, draft, capture = demo.runs[-1]
+    for steps in (demo.method(demo.gamma, target, draft).run(demo.ids, **demo.request, capture=capture),
+                  generate(target, demo.ids, **demo.request, capture=capture)):
         list(steps)                                         # warm up
     view = demo.show(console)
     row, = demo.measure([demo.gamma])

@@ -324,7 +324,8 @@ def test_side_by_side_with_transformers(model, tmp_path):
     for name in ("target", "draft"):
         (tmp_path / name).mkdir()
         write(tmp_path / name, taken_apart(model))
-    rows = compare(load_llama(tmp_path / "target"), load_llama(tmp_path / "draft"), tmp_path, 2, 9, 1.0, 1, 1)
+    ways = [(load_llama(tmp_path / "target"), load_llama(tmp_path / "draft"), None)]
+    rows = compare(ways, tmp_path, 2, 9, 1.0, 1, 1)
     assert [row["method"] for row in rows] == ["plain", "speculative", "hf generate", "hf assisted",
                                                "hf assisted defaults"]
     assert rows[0]["tokens_per_target_call"] == rows[2]["tokens_per_target_call"] == 1.0

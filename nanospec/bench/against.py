@@ -14,7 +14,7 @@ from time import perf_counter
 
 import torch
 
-from nanospec.bench.measure import measure_costs, settled
+from nanospec.bench.measure import Way, measure_costs, ways_of
 from nanospec.errors import RequestError
 from nanospec.fast.autotune import name_of
 from nanospec.files.huggingface import load_llama
@@ -29,15 +29,15 @@ PROMPT = 32                                                 # tokens
 
 
 def run(pair: Path, gamma: int = 4, temperature: float = 1.0, max_new_tokens: int = 128, seed: int = 0,
-        device: str = "cpu", dtype: str = "auto", threads: int | None = None) -> list[dict]:
-    """A row for each of five methods, at one gamma and one temperature."""
+        device: str = "cpu", dtype: str = "auto", threads: int | None = None, compile: bool = False) -> list[dict]:
+    """A row for each of five methods, at one gamma and one temperature; compile: ours compiled, too."""
     if not find_spec("transformers"):
         raise RequestError("there is no transformers to compare with: pip install -e '.[bench]'")
     target, draft = (load_llama(pair / name, device) for name in ("target", "draft"))
     check_vocabulary(draft, target.config.vocab_size)
     check_request(target, [0] * PROMPT, max_new_tokens, temperature, None, None, gamma + 1)
-    where = settled(target, draft, dtype, threads)
-    rows = compare(target, draft, pair, gamma, max_new_tokens, temperature, seed=seed)
+    ways, where = ways_of(target, draft, dtype, threads, compile)
+    rows = compare(ways, pair, gamma, max_new_tokens, temperature, seed=seed)
     show_table(["method", "tokens/s", "per call", "ms a call", "sum of parts"],
                [[row["method"], f"{row['tokens_per_s']:.0f}", f"{row['tokens_per_target_call']:.2f}",
                  f"{row['ms_per_call']:.2f}", f"{row['parts_ms']:.2f}" if "parts_ms" in row else ""] for row in rows],
@@ -45,16 +45,18 @@ def run(pair: Path, gamma: int = 4, temperature: float = 1.0, max_new_tokens: in
     return rows
 
 
-def our_runs(target: GPT, draft: GPT, gamma: int, new: int, temperature: float) -> dict[str, Run]:
+def our_runs(target: GPT, draft: GPT, gamma: int, new: int, temperature: float,
+             capture: Callable | None = None) -> dict[str, Run]:
     def plain(ids, seed):
-        tokens = list(generate(target, ids, new, temperature, seed=seed))
+        tokens = list(generate(target, ids, new, temperature, seed=seed, capture=capture))
         return len(tokens), len(tokens)
 
     def speculative(ids, seed):
-        rounds = list(speculate(target, ModelDrafter(draft, gamma), ids, new, temperature, seed=seed))
+        rounds = list(speculate(target, ModelDrafter(draft, gamma), ids, new, temperature, seed=seed, capture=capture))
         return len(tokens_of(rounds)), len(rounds)
 
-    return {"plain": plain, "speculative": speculative}
+    how = ", compiled" * bool(capture)
+    return {"plain" + how: plain, "speculative" + how: speculative}
 
 
 def hf_runs(folder: Path, gamma: int, new: int, temperature: float, dtype: torch.dtype,
@@ -113,13 +115,16 @@ def in_turns(runs: dict[str, Run], prompts: Sequence[list[int]], repeats: int, s
              "ms_per_call": 1e3 * seconds / calls} for name, (tokens, calls, seconds) in totals.items()]
 
 
-def compare(target: GPT, draft: GPT, folder: Path, gamma: int = 4, new: int = 128, temperature: float = 1.0,
+def compare(ways: Sequence[Way], folder: Path, gamma: int = 4, new: int = 128, temperature: float = 1.0,
             prompts: int = 4, repeats: int = 5, seed: int = 0) -> list[dict]:
-    """Rows of all five methods. A row's `parts_ms`: what its round takes by its parts, each measured alone in our
-    models: one target step, or gamma draft steps and one verification."""
+    """Rows of all methods. A row's `parts_ms`: what its round takes by its parts, each measured alone in the models of
+    the first way, which runs eagerly: one target step, or gamma draft steps and one verification.
+    """
+    target, draft, _ = ways[0]
     some = torch.arange(PROMPT) * 37
     texts = [((some + 101 * i) % (target.config.vocab_size - 1) + 1).tolist() for i in range(prompts)]
-    runs = our_runs(target, draft, gamma, new, temperature)
+    runs = {name: run for its_target, its_draft, capture in ways
+            for name, run in our_runs(its_target, its_draft, gamma, new, temperature, capture).items()}
     runs |= hf_runs(folder, gamma, new, temperature, target.dtype, target.device)
     rows = in_turns(runs, texts, repeats, seed)
     costs = measure_costs(target, draft, [gamma + 1], PROMPT + new // 2, temperature=temperature)

@@ -2,6 +2,7 @@
 
 from collections import Counter
 from collections.abc import Callable, Iterable, Sequence
+from copy import deepcopy
 from dataclasses import dataclass
 from functools import partial
 from statistics import median
@@ -22,6 +23,7 @@ from nanospec.text import check_request
 from nanospec.theory import acceptance, speedup
 from nanospec.topology import Topology, best_size, shape
 
+Way = tuple[GPT, GPT, Callable | None]      # target, draft, and the capture they run by, as `speculate` takes it
 BUSY = 1.5              # times: if plain decoding's speed differs by so much between repeats, others use the machine
 
 
@@ -83,13 +85,23 @@ def settled(target: GPT, draft: GPT, dtype: str, threads: int | None, capture: C
     return f"{target.device}, {torch.get_num_threads()} threads; target in {way_of(target)}, draft in {way_of(draft)}"
 
 
-def compilers(device: str) -> list[Callable]:
+def compilers(device: torch.device) -> list[Callable]:
     """`compiled`, showing that it works; none, and a line that says why, where nothing can be compiled."""
     said = why_not(device)
     if said:
         Console(stderr=True).print(f"nothing can be compiled here, so all runs eagerly: {said}", style="yellow",
                                    markup=False)
     return [] if said else [partial(compiled, progress=Console(stderr=True).status)]
+
+
+def ways_of(target: GPT, draft: GPT, dtype: str, threads: int | None, compile: bool) -> tuple[list[Way], str]:
+    """How the models run: converted to what is fastest here, eagerly; with compile also copies of them, to what is
+    fastest compiled. And what that is, in words.
+    """
+    found = compilers(target.device) if compile else []
+    copies = [(deepcopy(target), deepcopy(draft), compiler) for compiler in found]      # a packed model has no copy
+    said = [settled(target, draft, dtype, threads), *(settled(*way[:2], dtype, threads, way[2]) for way in copies)]
+    return [(target, draft, None), *copies], "; compiled: ".join(said)
 
 
 def check_texts(target: GPT, prompts: Sequence[Sequence[int]], max_new_tokens: int, methods: Iterable[Method]) -> None:

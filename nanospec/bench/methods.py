@@ -37,8 +37,8 @@ def run(temperatures: Sequence[float] = (0.0, 0.8, 1.0), large: bool = False, sh
     costs = measure_costs(*large_pair(device), range(1, LARGEST + 1), repeats=5) if large else None
     for temperature in temperatures:
         setting = setting_of(pair.target, pair.draft, texts, DRAFTERS, given, temperature=temperature)
-        rows += measured([(pair, None)], texts, lambda pair: methods(**setting), temperature, max_new_tokens, seed,
-                         costs)
+        rows += measured([(pair.target, pair.draft, None)], pair.tokenizer, texts, lambda *_: methods(**setting),
+                         temperature, max_new_tokens, seed, costs)
     at_large = f"; large: at c = {costs.c:.2f}, v(5) = {costs.v[5]:.2f}, v(9) = {costs.v[9]:.2f}" if large else ""
     show(rows, temperatures, f"{where}; {said}, {max_new_tokens} tokens each{at_large}")
     return rows

@@ -1,17 +1,18 @@
 """Plain against speculative decoding on the pair that ships, in turns, and what a round should cost by its parts."""
 
 from collections.abc import Callable, Sequence
-from copy import deepcopy
 from functools import partial
 from pathlib import Path
 
-from nanospec.bench.measure import (BUSY, Costs, best_of_each, check_texts, compilers, measure, setting_of, settled,
-                                    tree_setting)
+from nanospec.bench.measure import (BUSY, Costs, Way, best_of_each, check_texts, measure, setting_of, tree_setting,
+                                    ways_of)
 from nanospec.bench.prompts import prompts_of
 from nanospec.errors import RequestError
 from nanospec.fast.capture import captured
-from nanospec.files.checkpoint import WEIGHTS, Pair, load_pair
+from nanospec.files.checkpoint import WEIGHTS, load_pair
+from nanospec.files.tokenizer import Tokenizer
 from nanospec.methods import DRAFTERS, Method, check_fixed, method_of
+from nanospec.model import GPT
 from nanospec.show.figures import draw_speedup
 from nanospec.show.terminal import show_table
 from nanospec.speculate import tokens_of
@@ -45,19 +46,18 @@ def run(temperatures: Sequence[float] = (0.0, 0.8, 1.0), drafters: Sequence[str]
     pair = load_pair(weights, device)
     texts, said = prompts_of(pair, prompts, repetitive)
 
-    def methods(pair: Pair, **setting) -> list[Method]:
-        return [method_of(pair.target, pair.draft, drafter, rule, gamma=gamma, **setting) for drafter in drafters
+    def methods(target: GPT, draft: GPT, **setting) -> list[Method]:
+        return [method_of(target, draft, drafter, rule, gamma=gamma, **setting) for drafter in drafters
                 for gamma in (gammas if DRAFTERS[drafter].size == "gamma" else gammas[:1]) for rule in rules]
 
-    check_texts(pair.target, texts, max_new_tokens, methods(pair, **given))
-    ways, rows = [(pair, captured if graphs else None)], []
-    ways += [(deepcopy(pair), compiler) for compiler in (compilers(device) if compile else ())]
-    where = settled(pair.target, pair.draft, dtype, threads)
-    for its, compiler in ways[1:]:
-        where += "; compiled: " + settled(its.target, its.draft, dtype, threads, compiler)
+    check_texts(pair.target, texts, max_new_tokens, methods(pair.target, pair.draft, **given))
+    ways, where = ways_of(pair.target, pair.draft, dtype, threads, compile)
+    if graphs:
+        ways[0] = pair.target, pair.draft, captured
+    rows = []
     for temperature in temperatures:
         setting = setting_of(pair.target, pair.draft, texts, drafters, given, max(gammas), temperature=temperature)
-        rows += measured(ways, texts, partial(methods, **setting), temperature, max_new_tokens, seed)
+        rows += measured(ways, pair.tokenizer, texts, partial(methods, **setting), temperature, max_new_tokens, seed)
     show(rows, f"{where}; {said}, {max_new_tokens} tokens each")
     if figure:
         last = [row for row in rows if row["temperature"] == temperatures[-1] and row["rule"] == rules[-1]]
@@ -68,20 +68,20 @@ def run(temperatures: Sequence[float] = (0.0, 0.8, 1.0), drafters: Sequence[str]
     return rows
 
 
-def measured(ways: Sequence[tuple[Pair, Callable | None]], prompts: Sequence[list[int]],
-             methods: Callable[[Pair], list[Method]], temperature: float, max_new_tokens: int, seed: int,
+def measured(ways: Sequence[Way], tokenizer: Tokenizer, prompts: Sequence[list[int]],
+             methods: Callable[[GPT, GPT], list[Method]], temperature: float, max_new_tokens: int, seed: int,
              large: Costs | None = None) -> list[dict]:
     """The methods' rows, each with the text it wrote and, given the costs of a large pair, what it would gain there.
 
-    ways: a pair and the capture it runs by, as `speculate` takes it. Of two, a row is the best of both.
+    Of two ways, a row is the best of both.
     """
     found = []
-    for pair, capture in ways:
-        run = partial(measure, pair.target, pair.draft, methods=methods(pair))
+    for target, draft, capture in ways:
+        run = partial(measure, target, draft, methods=methods(target, draft))
         run(prompts=prompts[:1], repeats=1, max_new_tokens=min(16, max_new_tokens))                     # warm up
         found.append(run(prompts=prompts, seed=seed, temperature=temperature, max_new_tokens=max_new_tokens,
                          capture=capture))
-    return [row | {"text": ways[0][0].tokenizer.decode(tokens_of(rounds))}
+    return [row | {"text": tokenizer.decode(tokens_of(rounds))}
             | ({"speedup_large": large.speedup(rounds)} if large else {})
             for row, (_, rounds) in zip(best_of_each(found), found[0])]
 
