@@ -19,7 +19,7 @@ import torch
 from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
 
-from nanospec.bench.measure import measure_alpha
+from nanospec.bench.measure import compilers, measure_alpha
 from nanospec.errors import NanospecError, PairError, RequestError
 from nanospec.files.checkpoint import available, load_pair, load_saved
 from nanospec.files.corpus import packages, read_packages, read_texts, to_ids
@@ -91,7 +91,8 @@ def prepared(args: argparse.Namespace, console: Console) -> tuple[Training, list
     to_train_on = [text for number, (read, _) in enumerate(texts.values())
                    for text in read * (TIMES if args.packages and not number else 1)]
     ids = to_ids(to_train_on, tokenizer).to(args.device)
-    training = Training(size, args.seed, ids, tokenizer, out, args.compile)
+    compiled = args.compile and bool(compilers(torch.device(args.device)))
+    training = Training(size, args.seed, ids, tokenizer, out, compiled)
     if args.resume:
         training.load()
     console.print(f"{sum(len(read) for read, _ in texts.values())} files, {len(ids):,} tokens to train on")

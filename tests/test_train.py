@@ -275,6 +275,12 @@ def test_the_whole_command(finished):
     assert load_pair(finished).tokenizer.vocab_size == 320
 
 
+def test_without_a_compiler_it_trains_all_the_same(tmp_path, monkeypatch, capsys):
+    monkeypatch.setattr("nanospec.bench.measure.why_not", lambda device: "no g++")
+    assert command("--compile", "--steps", 1, 1, 1, "--minutes", 0, "--out", tmp_path / "pair") == 0
+    assert "no g++" in capsys.readouterr().err
+
+
 def test_what_the_end_reports(finished, capsys):
     assert command("--out", finished, "--steps", 12, 4, 4, "--resume") == 0
     said = " ".join(capsys.readouterr().out.split())
