@@ -8,6 +8,7 @@ that varies, and no read-back. So this is for drafters whose drafts have one sha
 
 The first call of a kind compiles, which takes a minute; the compiler keeps its work on disk, and the next process has
 it in seconds. Kinds differ in model, drafter, rule, sampling, and the width of the text, which text.py rounds up.
+Weights that change behind the first call may be seen or not, as with GPT.pack.
 On CUDA, `captured` records what is compiled here. That has not run on a GPU so far.
 """
 
