@@ -10,6 +10,7 @@ from nanospec.drafters.tree import TreeDrafter
 from nanospec.fast import compiled as compiling
 from nanospec.fast.compiled import compiled, why_not
 from nanospec.generate import generate
+from nanospec.model import Linear, can_pack
 from nanospec.probs import Sampling
 from nanospec.proof.tables import small_gpt
 from nanospec.proof.walk import WalkingDice, distance
@@ -61,6 +62,32 @@ def test_a_compiled_plain_step():
     assert list(generate(TARGET, [1, 2, 0], 40, temperature=0.8, seed=5,
                          capture=partial(compiled, progress=watched))) == plain
     assert watched.said == ["compiling for texts of up to 128 tokens"]
+
+
+def product(layer, x, upto):
+    return layer(x),
+
+
+@needs_a_compiler
+@torch.inference_mode()
+def test_weights_of_one_shape_are_told_apart():
+    """What the compiler keeps on disk holds weights, where they are float32. The second layer's used to be the first's.
+    """
+    x = torch.ones(1, 64)
+    for scale in 1.0, 2.0:
+        layer = Linear(64, 64)
+        layer.weight.fill_(scale)
+        (found,) = compiled(partial(product, layer, x), Text([[0]], 1, 3), Dice([0]))(1)
+        assert torch.allclose(found, 64 * scale * x)
+
+
+@needs_a_compiler
+@pytest.mark.slow
+@pytest.mark.skipif(not can_pack(torch.zeros(1)), reason="this build of torch cannot pack weights")
+def test_a_packed_model_is_compiled_from_its_plain_weights():
+    packed = small_gpt(11, 2, 1).float().requires_grad_(False).pack()
+    plain = list(generate(packed, [1, 2, 0], 40, temperature=0.8, seed=5))
+    assert list(generate(packed, [1, 2, 0], 40, temperature=0.8, seed=5, capture=compiled)) == plain
 
 
 class Midpoints(WalkingDice):

@@ -12,6 +12,7 @@ Weights that change behind the first call may be seen or not, as with GPT.pack.
 On CUDA, `captured` records what is compiled here. That has not run on a GPU so far.
 """
 
+import hashlib
 import warnings
 from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager, contextmanager, nullcontext
@@ -42,14 +43,28 @@ def _compiler(device: torch.device) -> Iterator[None]:
             yield
 
 
+def _inductor(graph: torch.fx.GraphModule, inputs: list) -> Callable:
+    """torch's compiler, with all weights in the key under which it keeps its work on disk.
+
+    Its own key holds only the shapes of weights that it packs, and its work holds the packed weights. So a second model
+    of one shape would run with the weights of the first (torch 2.13).
+    """
+    from torch._inductor.compile_fx import compile_fx
+    digest = hashlib.sha256()
+    for weight in graph.parameters():
+        digest.update(weight.detach().contiguous().view(torch.uint8).cpu().numpy())
+    with torch.compiler.config.patch(cache_key_tag=digest.hexdigest()):
+        return compile_fx(graph, inputs)
+
+
 def compiled(step: Step, text: Text, dice: Dice,
              progress: Callable[[str], AbstractContextManager] = lambda what: nullcontext()) -> Step:
     """`step(upto)`, compiled. It reads all slots, however few are asked for, so that one function serves them all.
 
     progress: what is shown while the compiler works, a context manager made from a few words.
     """
-    device, slots, run = text.tokens.device, text.tokens.shape[1], torch.compile(_step, fullgraph=True, dynamic=False)
-    compiles = True
+    device, slots, compiles = text.tokens.device, text.tokens.shape[1], True
+    run = torch.compile(_step, backend=_inductor, fullgraph=True, dynamic=False)
 
     def stepped(upto: int) -> tuple:
         nonlocal compiles
