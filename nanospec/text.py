@@ -12,7 +12,6 @@ from nanospec.cache import Cache
 from nanospec.errors import LogitsError, RequestError
 from nanospec.model import GPT
 
-
 WIDTH = 128             # texts are as wide as a multiple of it: what is compiled for one width serves many texts
 
 

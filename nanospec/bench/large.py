@@ -79,10 +79,10 @@ class Coins(Dice):
         return self._take(prob.shape[1]) < self.alpha
 
 
-def pace(step: Callable[[int], object], text: Text, dice: Dice, columns: int, repeats: int,
+def pace(step: Callable[[int], object], upto: int, text: Text, dice: Dice, columns: int, repeats: int,
          capture: Callable | None) -> tuple[float, float]:
     """Seconds that step(upto) takes, and the tokens it adds to each row of `text`."""
-    step, upto, before = capture(step, text, dice) if capture else step, text.tokens.shape[1], text.length.clone()
+    step, before = capture(step, text, dice) if capture else step, text.length.clone()
 
     def once():
         dice.refill(columns)
@@ -101,10 +101,10 @@ def simulated(target: GPT, draft: GPT, alphas: Sequence[float] = (0.5, 0.6, 0.7,
     Rounds and plain steps are run in turns. The target's cache holds zeros instead of a prompt. A round has no branch
     and takes as long whatever is accepted, so that its cost in plain steps is one median.
     """
-    out = []
+    out, room = [], (repeats + 4) * (max(gammas) + 1)
 
     def begin(count: int, alpha: float = 0.0) -> tuple:
-        text = Text([[0] * context] * count, (repeats + 4) * (max(gammas) + 1), target.config.vocab_size, target.device)
+        text = Text([[0] * context] * count, room, target.config.vocab_size, target.device)
         return target.new_cache(*text.tokens.shape), text, Coins(range(count), target.device, alpha)
 
     for count, gamma in product(rows, gammas):
@@ -112,11 +112,11 @@ def simulated(target: GPT, draft: GPT, alphas: Sequence[float] = (0.5, 0.6, 0.7,
         for alpha in alphas:
             cache, text, dice = begin(count)
             step = partial(plain_step, target, cache, text, Sampling(), dice)
-            plain.append(pace(step, text, dice, 1, repeats, capture)[0])
+            plain.append(pace(step, context + room, text, dice, 1, repeats, capture)[0])
             (cache, text, dice), drafter = begin(count, alpha), ModelDrafter(draft, gamma)
             drafter.begin(text, range(count), None)
             step = partial(one_round, target, cache, drafter, verify, text, Sampling(), dice)
-            seconds, written = pace(step, text, dice, drafter.columns + drafter.size, repeats, capture)
+            seconds, written = pace(step, context + room, text, dice, drafter.columns + drafter.size, repeats, capture)
             took.append(seconds)
             tokens.append(written)
         cost = median(seconds / alone for seconds, alone in zip(took, plain))

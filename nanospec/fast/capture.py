@@ -4,7 +4,7 @@
 
 That a whole round can be recorded is decision, not luck: no branch, no shape that varies, no read-back in it; all that
 it carries from one round to the next (the text, the caches, the dice's uniforms) is written in place. `upto`, the
-only plain number in it, is rounded up to a multiple of BUCKET, one recording each.
+only plain number in it, is rounded up to a multiple of BUCKET, one recording each. (A text's width is one, too.)
 
 Not run on a GPU so far. Everything but the recording itself is tested on a CPU, with a stand-in for `Recording`.
 """
@@ -52,10 +52,10 @@ def captured(step: Step, text: Text, dice: Dice, recording: type = Recording) ->
 
     dice: refilled outside, before every call; the recording reads the columns of its buffer in the order of the first.
     """
-    recorded, slots = {}, text.tokens.shape[1]
+    recorded = {}
 
     def replayed(upto: int) -> tuple:
-        upto = min(-(-upto // BUCKET) * BUCKET, slots)
+        upto = -(-upto // BUCKET) * BUCKET
         if upto not in recorded:
             recorded[upto] = recording(lambda: rewound(upto), lambda: undone(upto))
         recorded[upto].replay()
