@@ -173,8 +173,7 @@ class Demo:
         """A row of numbers for each gamma."""
         found = [measure(target, draft, [self.ids], [self.method(gamma, target, draft) for gamma in gammas],
                          **self.request, capture=capture) for target, draft, capture in self.runs]
-        return [row | {"text": self.tokenizer.decode(tokens_of(rounds))}
-                for row, (_, rounds) in zip(best_of_each(found), found[0])]
+        return [row | {"text": self.tokenizer.decode(tokens_of(rounds))} for row, rounds in best_of_each(found)]
 
     def difference(self, plain: list[int], fast: list[int]) -> Text:
         """Why the two texts differ, or that they do not. At temperature 0 they must agree up to rounding; where they
@@ -187,12 +186,13 @@ class Demo:
         if temperature:
             return Text("The two texts differ because each was drawn with coins of its own. Their distribution is the "
                         "same.", "dim")
+        target = self.runs[-1][0]                           # who wrote them
         with torch.inference_mode():
-            logits = self.target(torch.tensor([self.ids + plain[:at]], device=self.device))[0, -1].float()
+            logits = target(torch.tensor([self.ids + plain[:at]], device=self.device))[0, -1].float()
         top = logits.topk(2)
         first, second = (repr(self.decode([token])) for token in top.indices.tolist())
-        gap, name = (top.values[0] - top.values[1]).item(), name_of(self.target.dtype)
-        step = torch.finfo(self.target.dtype).eps * 2.0 ** (math.frexp(top.values[0].item())[1] - 1)
+        gap, name = (top.values[0] - top.values[1]).item(), name_of(target.dtype)
+        step = torch.finfo(target.dtype).eps * 2.0 ** (math.frexp(top.values[0].item())[1] - 1)
         verdict = "rounding decides there" if gap <= 4 * step else "more than rounding explains: please report"
         return Text(f"Temperature 0: the texts part at new token {at}, {self.decode([plain[at]])!r} alone and "
                     f"{self.decode([fast[at]])!r} speculating. The target's two best there, {first} and {second}, lie "

@@ -59,11 +59,11 @@ class Cache:
         (B,) on, the accepted path (B, n) is now the text.
         """
         to, path = start[:, None] + self._count[:path.shape[1]], start[:, None] + path
-        if not torch.compiler.is_compiling():
+        if torch.compiler.is_compiling():       # it would copy whatever is written under two names, kv and k or v
+            for part in (*self.k, *self.v):
+                part[self._row, to] = part[self._row, path]
+        else:
             self.kv[:, :, self._row, to] = self.kv[:, :, self._row, path]
-            return
-        for part in (*self.k, *self.v):     # a compiler would copy whatever is written under two names, kv and k or v
-            part[self._row, to] = part[self._row, path]
 
     def put(self, rows: list[int], other: "Cache") -> None:
         """Take over what `other`, a cache of fewer rows, holds: its row i becomes row rows[i]."""

@@ -38,9 +38,16 @@ def once(work, device, repeats=1, warm_up=0) -> float:
     return 1e-3
 
 
-def unmeasured(model, dtypes=autotune.DTYPES, threads=(), seconds=None) -> autotune.Tuning:
+def unmeasured(model, dtypes=autotune.DTYPES, threads=(), seconds=None, packed=True) -> autotune.Tuning:
     """The first data type, without trying any: the same texts on every machine."""
     return autotune.Tuning(dtypes[0], 1, can_pack(model.embedding.weight))
+
+
+@pytest.fixture
+def stand_in(monkeypatch):
+    """What is said to be compiled runs eagerly: the way there is tested where nothing can be compiled, too."""
+    monkeypatch.setattr(measure, "why_not", lambda device: "")
+    monkeypatch.setattr(measure, "compiled", lambda step, text, dice, progress: step)
 
 
 @pytest.fixture

@@ -97,6 +97,17 @@ def test_settled_models_decode():
         torch.set_num_threads(threads)
 
 
+def test_models_that_will_be_compiled_are_measured_so_and_not_packed():
+    """A compiler has layouts of its own."""
+    threads, captured = torch.get_num_threads(), []
+    try:
+        target, draft = small_gpt(11, 2, 1), small_gpt(11, 1, 2)
+        settle(target, draft, [torch.float32, torch.bfloat16], capture=lambda step, *_: captured.append(1) or step)
+        assert len(captured) == 8 and "packed" not in way_of(target) + way_of(draft)    # 2 models, 2 types, 2 turns
+    finally:
+        torch.set_num_threads(threads)
+
+
 def test_set_up_sets_what_it_is_told(model):
     threads = torch.get_num_threads()
     try:

@@ -15,7 +15,7 @@ import torch
 from nanospec.bench import __main__ as bench
 from nanospec.bench import measure as measuring
 from nanospec.bench.large import simulated
-from nanospec.bench.measure import (BUSY, Costs, alpha_of, best_of_each, compilers, measure, measure_accepted,
+from nanospec.bench.measure import (BUSY, Costs, alpha_of, best_of_each, compiler_for, measure, measure_accepted,
                                     numbers_of, tree_setting)
 from nanospec.bench.methods import EVERY
 from nanospec.bench.prompts import held_out_prompts
@@ -267,6 +267,15 @@ def test_speed_with_all_it_writes(rows_of, quick, tmp_path):
     assert ("busy" in out) == any(row["busy"] for row in rows)
 
 
+def test_speed_eagerly_and_compiled(rows_of, quick, stand_in):
+    rows, out = rows_of("speed", "--compile", "--temperatures", "0.8", "--gammas", "3", "--prompts", "1",
+                        "--max-new-tokens", "12")
+    both = [rows[0][f"{key}_{way}"] for key in ("baseline_tokens_per_s", "tokens_per_s")
+            for way in ("eager", "compiled")]
+    assert rows[0]["baseline_tokens_per_s"] == max(both[:2]) and rows[0]["tokens_per_s"] == max(both[2:])
+    assert all(f"{speed:,.0f}" in out for speed in both) and out.count("compiled") == 3     # two columns, the caption
+
+
 def test_speed_of_several_drafters_on_repetitive_texts(rows_of, quick):
     rows, out = rows_of("speed", "--repetitive", "--drafters", "lookup", "tree", "lookahead", "--gammas", "4", "6",
                         "--shape", "2", "1", "--temperatures", "0", "--max-new-tokens", "10")
@@ -358,16 +367,18 @@ def test_of_eager_and_compiled_the_faster_one_counts_over_the_faster_baseline():
         return {"baseline_tokens_per_s": plain, "tokens_per_s": fast, "speedup": fast / plain, "busy": False} | more
 
     eager, compiled = row(100.0, 150.0, c=.1), row(200.0, 260.0, c=.2, busy=True)
-    assert best_of_each([[(eager, [])]]) == [eager]
-    (best,) = best_of_each([[(eager, [])], [(compiled, [])]])
+    assert best_of_each([[(eager, [1])]]) == [(eager, [1])]
+    ((best, rounds),) = best_of_each([[(eager, [1])], [(compiled, [2])]])
+    assert rounds == [2]                                # the text is that of the run whose numbers these are
     assert best["speedup"] == 1.3 and best["c"] == .2 and best["busy"] and best["tokens_per_s_eager"] == 150
-    (best,) = best_of_each([[(row(100.0, 300.0, c=.1), [])], [(compiled, [])]])        # plain compiled is the baseline
-    assert best["speedup"] == 1.5 and best["c"] == .1 and best["baseline_tokens_per_s_compiled"] == 200
+    ((best, rounds),) = best_of_each([[(row(100.0, 300.0, c=.1), [1])], [(compiled, [2])]])     # over plain compiled
+    assert rounds == [1] and best["speedup"] == 1.5 and best["c"] == .1
+    assert best["baseline_tokens_per_s_compiled"] == 200
 
 
 def test_without_a_compiler_all_runs_eagerly(monkeypatch, capsys):
     monkeypatch.setattr(measuring, "why_not", lambda device: "no g++")
-    assert compilers("cpu") == []
+    assert compiler_for(torch.device("cpu")) is None
     out, err = capsys.readouterr()
     assert out == "" and "no g++" in err and err.count("\n") <= 2
 

@@ -73,6 +73,14 @@ def test_what_it_writes(run, tmp_path, weights):
     assert row["tokens_per_target_call"] == pytest.approx(row["emitted"] / row["rounds"])
 
 
+def test_eagerly_and_compiled(run, stand_in, tmp_path):
+    status, out, err = run("--compile", "--gamma", "3", "--json", str(tmp_path / "a.json"))
+    row = json.loads((tmp_path / "a.json").read_text())
+    assert status == 0 and err == "" and set(row) == KEYS | {
+        f"{key}_{way}" for key in ("baseline_tokens_per_s", "tokens_per_s") for way in ("eager", "compiled")}
+    assert " ".join(out.split()).count("; compiled, and") == 2
+
+
 def test_temperature_zero_says_whether_the_texts_agree(run):
     status, out, _ = run("--temperature", "0", "--gamma", "4")
     assert status == 0 and "token for token" in " ".join(out.split())
@@ -84,7 +92,7 @@ def test_temperature_zero_says_how_close_the_call_was():
         return torch.tensor([[[1.0, 1 - 2.0 ** -8]]])
 
     target.dtype = torch.bfloat16
-    asked = SimpleNamespace(sampling={"temperature": 0}, ids=[0], device="cpu", target=target,
+    asked = SimpleNamespace(sampling={"temperature": 0}, ids=[0], device="cpu", runs=[(target, None, None)],
                             decode=lambda ids: "ab"[ids[0]])
     text = demo.Demo.difference(asked, [0], [1]).plain
     assert "part at new token 0, 'a' alone and 'b' speculating" in text and "rounding decides" in text

@@ -85,23 +85,25 @@ def settled(target: GPT, draft: GPT, dtype: str, threads: int | None, capture: C
     return f"{target.device}, {torch.get_num_threads()} threads; target in {way_of(target)}, draft in {way_of(draft)}"
 
 
-def compilers(device: torch.device) -> list[Callable]:
-    """`compiled`, showing that it works; none, and a line that says why, where nothing can be compiled."""
+def compiler_for(device: torch.device) -> Callable | None:
+    """`compiled`, showing that it works; None, and a line that says why, where nothing can be compiled."""
     said = why_not(device)
-    if said:
-        Console(stderr=True).print(f"nothing can be compiled here, so all runs eagerly: {said}", style="yellow",
-                                   markup=False)
-    return [] if said else [partial(compiled, progress=Console(stderr=True).status)]
+    if not said:
+        return partial(compiled, progress=Console(stderr=True).status)
+    Console(stderr=True).print(f"nothing can be compiled here, so all runs eagerly: {said}", style="yellow",
+                               markup=False)
+    return None
 
 
 def ways_of(target: GPT, draft: GPT, dtype: str, threads: int | None, compile: bool) -> tuple[list[Way], str]:
     """How the models run: converted to what is fastest here, eagerly; with compile also copies of them, to what is
     fastest compiled. And what that is, in words.
     """
-    found = compilers(target.device) if compile else []
-    copies = [(deepcopy(target), deepcopy(draft), compiler) for compiler in found]      # a packed model has no copy
-    said = [settled(target, draft, dtype, threads), *(settled(*way[:2], dtype, threads, way[2]) for way in copies)]
-    return [(target, draft, None), *copies], "; compiled: ".join(said)
+    compiler = compiler_for(target.device) if compile else None
+    ways = [(target, draft, None)]
+    if compiler:                                            # copied before anything is packed: then it has no copy
+        ways.append((deepcopy(target), deepcopy(draft), compiler))
+    return ways, "; compiled: ".join(settled(*models, dtype, threads, capture) for *models, capture in ways)
 
 
 def check_texts(target: GPT, prompts: Sequence[Sequence[int]], max_new_tokens: int, methods: Iterable[Method]) -> None:
@@ -116,32 +118,39 @@ def measure(target: GPT, draft: GPT, prompts: Sequence[Sequence[int]], methods: 
     """For each method a row of numbers, and the rounds behind it.
 
     Plain decoding and the methods take turns, prompt by prompt, so that all meet the same machine. A repeat is the
-    same seeds, and so the same rounds. Speeds are medians over repeats, prompts read included. capture: for methods
-    that are `fixed`; a repeat more, the first, is for the capturing.
+    same seeds, and so the same rounds. Speeds are medians over repeats, prompts read included. capture: of methods
+    that `check_fixed` allows; a turn more, the first, is for the capturing.
     """
     request = sampling | {"max_new_tokens": max_new_tokens, "stop": stop, "capture": capture}
     context = max(len(ids) for ids in prompts) + max_new_tokens // 2        # half-way, where a call costs the mean
-    for repeat in range(-1 if capture else 0, repeats):
-        if repeat <= 0:
-            plain, costs, took = [], [], [[] for _ in methods]              # took: of each method, of each repeat
+
+    def turn() -> tuple[float, list[list[list[Round]]], list[list[list[float]]]]:
+        """Plain decoding's tokens per second; of each method, of each prompt, the rounds, and each round's seconds."""
         count, spent = 0, 0.0
-        rounds: list[list[list[Round]]] = [[] for _ in methods]             # of each method, of each prompt
-        for of_method in took:
-            of_method.append([])                                            # each prompt's, one number for each round
+        rounds: list[list[list[Round]]] = [[] for _ in methods]
+        took: list[list[list[float]]] = [[] for _ in methods]
         for number, ids in enumerate(prompts):
             tokens, seconds = timed(generate(target, ids, seed=seed + number, **request))
             count, spent = count + len(tokens), spent + sum(seconds)
             for i, method in enumerate(methods):
                 done, seconds = timed(method.run(ids, seed=seed + number, **request))
                 rounds[i].append(done)
-                took[i][-1].append(seconds)
-        plain.append(count / spent)
+                took[i].append(seconds)
+        return count / spent, rounds, took
+
+    if capture:
+        turn()
+    plain, of_repeats, costs = [], [], []
+    for _ in range(repeats):
+        pace, rounds, took = turn()
+        plain.append(pace)
+        of_repeats.append(took)
         sizes = {len(done.tokens) for texts in rounds for text in texts for done in text}
         costs.append(measure_costs(target, draft, sorted(sizes), context, repeats=12, capture=capture, **sampling))
     common = {"device": str(target.device), "dtype": name_of(target.dtype), "busy": max(plain) > BUSY * min(plain),
               "temperature": sampling.get("temperature", 1.0), "baseline_tokens_per_s": median(plain)}
     return [(common | numbers_of(method, texts, seconds, costs, median(plain)), sum(texts, []))
-            for method, texts, seconds in zip(methods, rounds, took)]
+            for method, texts, seconds in zip(methods, rounds, zip(*of_repeats))]
 
 
 def numbers_of(method: Method, texts: Sequence[list[Round]], took: Sequence[Sequence[list[float]]],
@@ -169,21 +178,22 @@ def numbers_of(method: Method, texts: Sequence[list[Round]], took: Sequence[Sequ
             "accepted": sum(len(done.path) for done in rounds), "emitted": emitted, "overhead": overhead}
 
 
-def best_of_each(found: Sequence[list[tuple[dict, list[Round]]]]) -> list[dict]:
-    """Each method's row from one `measure`; or from two, eager and compiled, the faster one, its speed-up over the
-    faster of two baselines, with the speeds of both.
+def best_of_each(found: Sequence[list[tuple[dict, list[Round]]]]) -> list[tuple[dict, list[Round]]]:
+    """Each method's row and rounds from one `measure`; or from two, eager and compiled, those of the faster one, its
+    speed-up over the faster of two baselines, with the speeds of both.
     """
     if len(found) == 1:
-        return [row for row, _ in found[0]]
-    rows = []
-    for (eager, _), (fast, _) in zip(*found):
-        speeds = {f"{key}_{way}": row[key] for way, row in (("eager", eager), ("compiled", fast))
+        return found[0]
+    best = []
+    for both in zip(*found):
+        rows = [row for row, _ in both]
+        speeds = {f"{key}_{way}": row[key] for way, row in zip(("eager", "compiled"), rows)
                   for key in ("baseline_tokens_per_s", "tokens_per_s")}
-        best = max(eager, fast, key=lambda row: row["tokens_per_s"])
-        plain = max(eager["baseline_tokens_per_s"], fast["baseline_tokens_per_s"])
-        rows.append(best | speeds | {"baseline_tokens_per_s": plain, "speedup": best["tokens_per_s"] / plain,
-                                     "busy": eager["busy"] or fast["busy"]})
-    return rows
+        row, rounds = max(both, key=lambda found: found[0]["tokens_per_s"])
+        plain = max(row["baseline_tokens_per_s"] for row in rows)
+        best.append((row | speeds | {"baseline_tokens_per_s": plain, "speedup": row["tokens_per_s"] / plain,
+                                     "busy": any(row["busy"] for row in rows)}, rounds))
+    return best
 
 
 def measure_accepted(target: GPT, draft: GPT, prompts: Iterable[Sequence[int]], children: int = 4,

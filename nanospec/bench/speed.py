@@ -78,12 +78,13 @@ def measured(ways: Sequence[Way], tokenizer: Tokenizer, prompts: Sequence[list[i
     found = []
     for target, draft, capture in ways:
         run = partial(measure, target, draft, methods=methods(target, draft))
-        run(prompts=prompts[:1], repeats=1, max_new_tokens=min(16, max_new_tokens))                     # warm up
+        if not capture:                                                         # else there is a turn for it
+            run(prompts=prompts[:1], repeats=1, max_new_tokens=min(16, max_new_tokens))                 # warm up
         found.append(run(prompts=prompts, seed=seed, temperature=temperature, max_new_tokens=max_new_tokens,
                          capture=capture))
     return [row | {"text": tokenizer.decode(tokens_of(rounds))}
             | ({"speedup_large": large.speedup(rounds)} if large else {})
-            for row, (_, rounds) in zip(best_of_each(found), found[0])]
+            for row, rounds in best_of_each(found)]
 
 
 def show(rows: Sequence[dict], caption: str) -> None:

@@ -214,8 +214,8 @@ class Training:
     def train_step(self) -> Tensor:
         """One step. The loss stays on its device: to read it is to wait for the step to end."""
         size = self.size
-        halved = 1 + (self.name == "target" and self.step < size.short * self.steps)        # 2: half as long
-        x, y = batch_at(self.ids, self.step, size.batch * halved, size.target.context // halved, self.seed + self.phase)
+        cut = 2 if self.name == "target" and self.step < size.short * self.steps else 1
+        x, y = batch_at(self.ids, self.step, size.batch * cut, size.target.context // cut, self.seed + self.phase)
         if self.name == "distil" and size.sampled:
             if self.sampled is None:                    # drawn anew after --resume, the same from the same target
                 self.sampled = sample(self.models["target"], self.ids, size.sampled, self.seed)
