@@ -32,7 +32,8 @@ from nanospec.training.pair import FILES, PHASES, HeldOut, Size, Training, held_
 
 SAVE_EVERY, SHOW_EVERY = 180, 0.5       # seconds
 HELD_OUT_WINDOWS = 24                   # looked at on the way; at the end, all of them
-TIMES = 4                               # the first text is read so often where the packages, being long, are read once
+TIMES = 4                               # the first text is read so often where the packages, being long, are read once;
+                                        # and it alone while the target's learning rate falls
 
 SIZES = {
     "dust": Size(Config(320, 64, layers=2, channels=64, heads=2, kv_heads=1, hidden=128),
@@ -90,9 +91,11 @@ def prepared(args: argparse.Namespace, console: Console) -> tuple[Training, list
         text.windows(size.target.context)               # raises where there is not one
     to_train_on = [text for number, (read, _) in enumerate(texts.values())
                    for text in read * (TIMES if args.packages and not number else 1)]
-    ids = to_ids(to_train_on, tokenizer).to(args.device)
+    ids, last = to_ids(to_train_on, tokenizer).to(args.device), None
+    if args.packages:                                   # much text first, in the end what the model is to write
+        last = to_ids(next(iter(texts.values()))[0], tokenizer).to(args.device)
     compiler = compiler_for(torch.device(args.device)) if args.compile or ids.is_cuda else None
-    training = Training(size, args.seed, ids, tokenizer, out, compiled=compiler is not None)
+    training = Training(size, args.seed, ids, tokenizer, out, compiler is not None, last)
     if args.resume:
         training.load()
     console.print(f"{sum(len(read) for read, _ in texts.values())} files, {len(ids):,} tokens to train on")

@@ -125,6 +125,18 @@ def test_held_out_windows_follow_one_another():
         HeldOut("text", torch.arange(30), 30).windows(30)
 
 
+def test_the_targets_last_steps_see_the_last_text_alone(text, tmp_path, monkeypatch):
+    """While its learning rate falls; the draft sees all of the text again."""
+    seen, deal = [], pair.batch_at
+    monkeypatch.setattr(pair, "batch_at", lambda ids, *of: seen.append(len(ids)) or deal(ids, *of))
+    ids, small = text[0], text[0][:3000]
+    training = Training(replace(DUST, steps=(5, 1, 1)), 0, ids, text[2], tmp_path, last=small)
+    seen.clear()
+    run(training, text)
+    assert seen == [len(ids)] * 3 + [len(small)] * 2 + [len(ids)] * 2
+    assert training.made_of["text"] != training_in(tmp_path, text).made_of["text"]
+
+
 def test_sampled_texts_have_the_targets_distribution():
     """E[-log p(token)] is the entropy of p, if the token was drawn from p. The mean of their difference over 16,000
     tokens lies within 6 standard errors of 0 (false alarm: 2e-9; the seed is fixed). Drawn with a cache that is not

@@ -145,16 +145,22 @@ def new_optimizer(model: GPT) -> torch.optim.Optimizer:
 class Training:
     """The models, where they stand, and all that a resumed run needs."""
 
-    def __init__(self, size: Size, seed: int, ids: Tensor, tokenizer: Tokenizer, out: Path, compiled: bool = False):
-        """On the device of `ids`, the text in tokens. compiled: through torch.compile. TextError if it is too short."""
+    def __init__(self, size: Size, seed: int, ids: Tensor, tokenizer: Tokenizer, out: Path, compiled: bool = False,
+                 last: Tensor | None = None):
+        """On the device of `ids`, the text in tokens. compiled: through torch.compile. TextError if it is too short.
+
+        last: the text that the target sees while its learning rate falls; by default `ids`, as before.
+        """
         self.size, self.seed, self.ids, self.tokenizer, self.out = size, seed, ids, tokenizer, out
-        batch_at(ids, 0, size.batch, size.target.context, seed)                 # raises
+        self.last = ids if last is None else last
+        for text in ids, self.last:
+            batch_at(text, 0, size.batch, size.target.context, seed)            # raises
         torch.manual_seed(seed)                                                 # initial weights
         self.models = {"target": GPT(size.target).to(ids.device), "draft": GPT(size.draft).to(ids.device)}
         self.history: list[tuple[int, int, float, float]] = []                  # (phase, step, loss, held-out loss)
         self.sampled: Tensor | None = None
         self.begin_phase(0)
-        digest = hashlib.sha256(ids.cpu().numpy().tobytes()).hexdigest()[:16]
+        digest = hashlib.sha256(ids.cpu().numpy().tobytes() + self.last.cpu().numpy().tobytes()).hexdigest()[:16]
         self.made_of = {"size": repr(size), "seed": seed, "text": digest}
         if ids.is_cuda:
             torch.set_float32_matmul_precision("high")
@@ -214,8 +220,11 @@ class Training:
     def train_step(self) -> Tensor:
         """One step. The loss stays on its device: to read it is to wait for the step to end."""
         size = self.size
-        cut = 2 if self.name == "target" and self.step < size.short * self.steps else 1
-        x, y = batch_at(self.ids, self.step, size.batch * cut, size.target.context // cut, self.seed + self.phase)
+        cut, ids = 1, self.ids
+        if self.name == "target":
+            cut = 2 if self.step < size.short * self.steps else 1
+            ids = self.last if self.step >= (1 - COOL_DOWN) * self.steps else self.ids
+        x, y = batch_at(ids, self.step, size.batch * cut, size.target.context // cut, self.seed + self.phase)
         if self.name == "distil" and size.sampled:
             if self.sampled is None:                    # drawn anew after --resume, the same from the same target
                 self.sampled = sample(self.models["target"], self.ids, size.sampled, self.seed)
