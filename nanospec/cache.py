@@ -1,10 +1,11 @@
-"""The KV cache: what attention has already computed for the committed text, kept so that it is never redone.
+"""The KV cache: what attention has computed for the committed text is kept, and never computed again.
 
-Everything is allocated once. Writing goes by slot, reading takes the first `upto` slots, and rolling back is
-lowering `length`: what lies above it is stale, is never looked at, and is written over by the next call.
+All memory is allocated once. A call writes to the slots that it is told, and reads the first `upto` slots.
+To roll back is to lower `length`. What lies above `length` is stale. Nobody looks at it, and the next call writes over
+it.
 
-Left out: paging and eviction; one cache serves one batch of texts up to a fixed number of slots. Gradients: a cache is
-written in place.
+Left out: paging and eviction. One cache serves one batch of texts, up to a fixed number of slots.
+Left out: gradients, because a cache is written in place.
 """
 
 import torch
@@ -32,18 +33,19 @@ class Cache:
     def next_slots(self, tokens: int) -> Tensor:
         """(B, T): the slots of the next T tokens, those right above `length`.
 
-        A negative length is allowed: a text of one token has no "last two", so its only token is fed twice, both times
-        into slot 0.
+        A negative length is allowed. A drafter feeds the last two tokens of a text, and a text may have only one. That
+        token is then fed twice, both times into slot 0.
         """
         return (self.length[:, None] + self._count[:tokens]).clamp(min=0)
 
     def sees(self, slots: Tensor, upto: int) -> Tensor:
-        """(B, T, upto) bool: a token sees every slot up to and including its own. Whatever is stale lies above."""
+        """(B, T, upto) bool: a token sees every slot up to and including its own. All stale slots lie above."""
         return self._count[:upto] <= slots[:, :, None]
 
     def sees_tree(self, start: Tensor, own: Tensor, upto: int) -> Tensor:
-        """(B, T, upto) bool for the rows of a tree: all slots below `start` (B,), and from there on those that
-        `own` (B, T, W) says, slot start + j by its column j.
+        """(B, T, upto) bool for the rows of a tree. Every row sees all slots below `start` (B,).
+
+        From there on, own (B, T, W) says what a row sees: its column j speaks of slot start + j.
         """
         B, T, W = own.shape
         slots = (start[:, None] + self._count[:W])[:, None].expand(B, T, W)
@@ -51,12 +53,13 @@ class Cache:
         return below.scatter(2, slots, own)
 
     def as_mask(self, sees: Tensor) -> Tensor:
-        """What is added to attention's scores: 0 where it is seen, minus infinity where it is not."""
+        """What is added to the scores of attention: 0 where a slot is seen, minus infinity where it is not."""
         return torch.where(sees, self._seen, self._unseen)
 
     def commit(self, start: Tensor, path: Tensor) -> None:
-        """Copy slots start + path to start, start + 1, and so on, in every row: of a tree that was read from `start`
-        (B,) on, the accepted path (B, n) is now the text.
+        """Copy slots start + path to start, start + 1, and so on, in every row.
+
+        The tree was read into the slots from `start` (B,) on. Its accepted path (B, n) is now the text.
         """
         to, path = start[:, None] + self._count[:path.shape[1]], start[:, None] + path
         if torch.compiler.is_compiling():       # it would copy whatever is written under two names, kv and k or v
@@ -66,11 +69,11 @@ class Cache:
             self.kv[:, :, self._row, to] = self.kv[:, :, self._row, path]
 
     def put(self, rows: list[int], other: "Cache") -> None:
-        """Take over what `other`, a cache of fewer rows, holds: its row i becomes row rows[i]."""
+        """Take over the contents of `other`, a cache of fewer rows. Its row i becomes row rows[i]."""
         self.kv[:, :, rows, :other.kv.shape[3]] = other.kv
 
     def write(self, layer: int, slots: Tensor, k: Tensor, v: Tensor, upto: int) -> tuple[Tensor, Tensor]:
-        """Put k, v (B, H_kv, T, D) into `slots` (B, T); give back the layer's first `upto` slots of both."""
+        """Put k, v (B, H_kv, T, D) into `slots` (B, T). Return the layer's first `upto` slots of both."""
         self.k[layer][self._row, slots] = k.transpose(1, 2)
         self.v[layer][self._row, slots] = v.transpose(1, 2)
         return self.k[layer][:, :upto].transpose(1, 2), self.v[layer][:, :upto].transpose(1, 2)

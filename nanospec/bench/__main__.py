@@ -6,8 +6,8 @@
 
 The README's pictures, made anew:
 
-    python -m nanospec.bench --temperatures 0.8 --gammas 1 2 3 4 5 6 8 --prompts 6 --figure pictures/speedup.png
-    python -m nanospec.bench large --figure pictures/large.png
+    python -m nanospec.bench --temperatures 0.8 --gammas 1 2 3 4 5 6 8 --prompts 6 --figure docs/speedup.png
+    python -m nanospec.bench large --figure docs/large.png
 
 Plain decoding, the baseline, runs in the data type, with the threads and the weight layout in which it is fastest here.
 """

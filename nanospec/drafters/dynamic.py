@@ -1,14 +1,19 @@
 """A chain whose length is decided while it grows: how many tokens to draft, here and now.
 
-What may a stopping rule look at? Everything but the draft token of the place it decides about, and that token's coin:
-the text, the draft tokens and coins before it, the draft's distribution there, earlier rounds.
-Claim: whether there is a draft token at a place may depend on all of these, and the text has the target's distribution.
-Proof. Given whatever was looked at, the place gets its token by accept or reject if there is a draft token, and from
-p_target if there is none. Either way the token is distributed as p_target. So it does not matter which of the two it
-was, and this holds place after place.
+A stopping rule decides whether a place of the text gets a draft token. It may look at the text, at earlier rounds, at
+the draft tokens and coins before this place, and at the draft's distribution at this place. It may not look at the
+draft token of this place, or at that token's coin.
 
-A draft token that the rule dislikes is therefore kept, and drafting ends behind it. Were it thrown away, whether there
-is a draft token would depend on what it is, and tokens that the rule likes would come out too often.
+Claim: the text has the target's distribution.
+Proof.
+1. Fix all that the rule has looked at. Then its decision is fixed: yes or no.
+2. Yes: the draft token and its coin are still to come. Accepted or replaced, the token is distributed as p_target.
+3. No: the place gets its token from p_target.
+4. Both times the token is distributed as p_target. So it does not matter what was decided.
+5. Append the token. The same holds for the next place.
+
+So a draft token that the rule dislikes stays in the draft, and drafting ends behind it. If such tokens were thrown
+away, tokens that the rule likes would come out too often. Lesson 19 shows how much too often.
 Left out: CUDA graphs, since a length that is decided on the way has no fixed shape.
 """
 
@@ -29,8 +34,9 @@ from nanospec.theory import acceptance
 
 
 class DynamicDrafter(ModelDrafter):
-    """The drafter of speculate.py with at most gamma tokens a round. `when`, one of drafters/stopping.py, says when to
-    stop; every row has a copy of its own.
+    """The drafter of speculate.py, with at most gamma draft tokens a round.
+
+    when: the rule that says when to stop, one of drafters/stopping.py. Every text has a copy of its own.
     """
 
     def __init__(self, draft: GPT, when: Fixed, gamma: int = 8):
@@ -38,7 +44,7 @@ class DynamicDrafter(ModelDrafter):
         self.when, self.of = when, {}
 
     def begin(self, text: Text, rows: Sequence[int], features: Tensor | None) -> None:
-        """New requests: read the prompts, forget what the last requests taught."""
+        """New requests: read the prompts, and forget what the last requests taught."""
         super().begin(text, rows, features)
         for b in rows:
             self.of[b] = copy(self.when)

@@ -1,20 +1,33 @@
-"""Several drafters behind one text, their drafts joined into one tree: a target pass verifies the tokens of all.
+"""Several drafters behind one text: their drafts are joined into one tree, and one target call verifies all of it.
 
 Miao et al. 2023, SpecInfer (arXiv 2305.09781): the merged token tree of several small models. Here any drafters may
-join: a draft model and a copier, say, of which one is good at prose and the other at what was said before.
+join. A draft model may be good at prose, for example, and a copier is good at what was said before.
 
-A token that two of them share has one row, with both their subtrees behind it. That is allowed: a row's children are
-drawn given its path alone, so whose path it was does not matter. Siblings stand in the order in which they were drawn,
-the first drafter's first, and each keeps the q_draft of its own drafter. That is all the node rule asks for, so the
-text is lossless.
+A token that two drafters share has one row, and the subtrees of both stand behind that row.
+Siblings stand in the order in which they were drawn, the first drafter's first.
+Every row keeps the q_draft of its own drafter.
+If both drafters have drawn the shared token, it has a second row, with the second q_draft and nothing behind it.
 
-What two of them have drawn keeps a coin for each. The second coin is a row of its own, with nothing behind it.
-Claim: it always falls. The first fell, so p_target(x) < q_draft(x) and nothing is left of x.
-Claim: it is needed all the same. When it falls, its q_draft is taken from what is left, as for any other token that its
-drafter could have drawn. Without it the text is wrong: whether a draw is counted would depend on what was drawn.
-A one-hot q_draft takes away x alone, which is gone, so a token that was not drawn needs no second row.
+Claim: the text is lossless.
+Proof.
+1. The children of a row are drawn given the path to that row. Which drafter drew the path does not matter.
+2. So each row's token was drawn from the row's q_draft, and no draw is missing among the siblings.
+3. The node rule of rules/tree.py asks for no more than this.
 
-Left out: drawing from the second q_draft without what the first has drawn, which would spare those rows.
+Claim: the second row of a token x is always rejected.
+Proof.
+1. The second row is tried only when the first was rejected. So less was left of x than the first q_draft(x).
+2. That q_draft was then taken away from what was left. Of x this leaves max(0, a negative number) = 0.
+3. No later rejection adds to x. So the second row is accepted with probability 0.
+
+Claim: the second row is needed all the same.
+Proof.
+1. When the second row is rejected, the second q_draft is taken away from what is left, like that of any other draw.
+2. Without the row, the second q_draft would be taken away after some draws and not after others.
+3. Then it would depend on the drawn token whether the draw is counted, and the text would be wrong.
+A one-hot q_draft takes away x alone, and nothing is left of x. So a token that was not drawn needs no second row.
+
+Left out: drawing from the second q_draft without what the first has drawn. This would save the second rows.
 """
 
 from collections.abc import Sequence
@@ -33,10 +46,10 @@ from nanospec.text import Text
 class MergedDrafter(Drafter):
     """A drafter made of others, each an object of its own.
 
-    Those that copy stand best behind those that draw: what they share then takes no row. A round may accept what one
-    drafted and another did not, so each is told how many of the last tokens may be new to it.
-    Example: of a chain 5 6, drawn, and a chain 5 7, copied, the tree is 5, and 6 and 7 behind it. Were 5 7 drawn too,
-    it would have a fourth row, the second coin for 5.
+    Put drafters that copy behind drafters that draw: then a shared token takes no second row.
+    A round may accept what one drafted and another did not. So each is told how many of the last tokens may be new.
+    Example: the chain 5 6 was drawn, and the chain 5 7 was copied. The tree is 5, and 6 and 7 behind it. If 5 7 was
+    drawn too, there is a fourth row, the second one of 5.
     """
 
     def __init__(self, drafters: Sequence[Drafter]):
@@ -71,9 +84,9 @@ class MergedDrafter(Drafter):
         return Draft(tokens, q_draft, parents, sum(draft.steps for draft in self.drafts))
 
     def commit(self, draft: Draft, accepted: Tensor, p_target: Tensor, features: Tensor | None) -> None:
-        """Tell each of them how the round ended, as if the draft had been its own.
+        """Tell each drafter how the round ended, as if the draft had been its own.
 
-        Its own rows come first. Behind them stand the accepted tokens that others drafted: it has to know them, too.
+        The drafter's own rows come first. Behind them stand the accepted tokens of others, which it has to know, too.
         """
         device, paths = p_target.device, draft.path(accepted, draft.ancestors())
         paths = [path[:count + 1] for path, count in zip(paths[0].tolist(), paths[1].tolist())]
@@ -95,14 +108,16 @@ class MergedDrafter(Drafter):
                            None if its_features is None else _rows(its_features, at))
 
     def _features_of(self, drafter: Drafter, features: Tensor | None) -> Tensor | None:
-        """Of all layers' features those that this drafter reads."""
+        """The features of those layers that this drafter reads."""
         if features is None or not drafter.layers:
             return None
         return features[:, :, [self.layers.index(layer) for layer in drafter.layers]]
 
     def _join(self, b: int) -> tuple[Tree, list[int], list[list[int]]]:
-        """One text's tree, of each row which of all the drafts' rows it is, and for every drafter at which row of the
-        tree each of its own rows stands, -1 for one that the text lacks.
+        """The tree of text b, and two maps.
+
+        origin: for each row of the tree, its number among the rows of all drafts, one draft behind the other.
+        rows_of: for each drafter, where in the tree each of its own rows stands; -1 for a row that the text lacks.
         """
         tree, origin, rows_of, start = Tree(int(self.drafts[0].tokens[b, 0])), [0], [], 0
         for draft in self.drafts:

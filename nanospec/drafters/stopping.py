@@ -1,8 +1,8 @@
-"""When to stop drafting: rules for drafters/dynamic.py, which says what they may look at.
+"""When to stop drafting: rules for drafters/dynamic.py, which says what a rule may look at.
 
-None keeps anything from one request to the next, and none has a clock: the same request makes the same decisions.
-Left out: rules that are trained (SpecDec++, DISCO), and thresholds that adapt: AdaEDL's, made to follow the acceptance,
-gained a little at temperature 0 and stayed behind a fixed length.
+No rule keeps anything from one request to the next, and no rule has a clock. The same request makes the same decisions.
+Left out: rules that are trained (SpecDec++, DISCO), and thresholds that adapt. AdaEDL's threshold can be made to follow
+the acceptance. It gained a little at temperature 0, and stayed behind a fixed length.
 """
 
 from bisect import bisect
@@ -19,8 +19,8 @@ from nanospec.theory import expected_tokens, speedup
 class Fixed:
     """Goes on for as long as it may: the chain of speculate.py. The other rules say where they differ.
 
-    sure: the probability that the draft gave to each draft token of the round so far, before temperature, top-k and
-    top-p. The q_draft that a token was drawn from says less: at temperature 0 it is one-hot.
+    sure: a number for each draft token of the round so far: the probability that the draft gave to it, before
+    temperature, top-k and top-p. The q_draft behind these settings says less: at temperature 0 it is one-hot.
     """
 
     def begin(self) -> None:
@@ -31,11 +31,11 @@ class Fixed:
         return True
 
     def draws(self, own: Tensor) -> bool:
-        """Between call and draw: own (V,) is the draft's distribution there, before temperature. False: stop."""
+        """Between call and draw: shall a token be drawn? own (V,): the draft's distribution, before temperature."""
         return True
 
     def learn(self, sure: list[float], accepted: int, betas: list[float]) -> None:
-        """The round is over: how many were accepted, and sum min(p_target, q_draft) at the places that were judged."""
+        """The round is over. accepted: how many. betas: sum min(p_target, q_draft) at each judged place."""
 
 
 class Heuristic(Fixed):
@@ -55,8 +55,10 @@ class Heuristic(Fixed):
 
 
 class Confidence(Fixed):
-    """Stops behind a token that the draft held for less likely than `least`, and keeps it: Draft & Verify, Zhang et al.
-    2023 (arXiv 2309.08168); assistant_confidence_threshold in transformers."""
+    """Stops behind a draft token to which the draft gave less than `least`. That token stays in the draft.
+
+    Draft & Verify, Zhang et al. 2023 (arXiv 2309.08168); assistant_confidence_threshold in transformers.
+    """
 
     def __init__(self, least: float = 0.2):
         self.least = least
@@ -66,10 +68,10 @@ class Confidence(Fixed):
 
 
 class Entropy(Fixed):
-    """Draws no token where the draft is undecided: where 1 - sqrt(g H) < least, H being its entropy in nats.
+    """Draws no token where the draft is undecided: where 1 - sqrt(g H) < least. H is the draft's entropy in nats.
 
-    AdaEDL, Agrawal et al. 2024 (arXiv 2410.18351). The call that told H is paid for and yields nothing. Example: if
-    four tokens are alike, H = 1.39 and 1 - sqrt(.2 H) = .47.
+    AdaEDL, Agrawal et al. 2024 (arXiv 2410.18351). The call that told H is paid for, and brings no draft token.
+    Example: if four tokens are alike, H = 1.39 and 1 - sqrt(.2 H) = .47.
     """
 
     def __init__(self, least: float = 0.1, g: float = 0.2):
@@ -80,17 +82,19 @@ class Entropy(Fixed):
 
 
 class Goodput(Fixed):
-    """Goes on while further draft tokens bring more than their time would bring if spent on other rounds.
+    """Goes on while further draft tokens bring more than their time would bring in other rounds.
 
-    Expected tokens per second decide, as in SmartSpec (Liu et al. 2024, arXiv 2406.14066), but token by token. One more
-    counts as often as all before it are accepted, as in SpecDec++ (Huang et al. 2024, arXiv 2405.19715). How often that
-    is comes from the acceptance seen so far, in eight classes of sureness, older rounds weighing less.
-    c, v: a draft step, and a call on 2, 3, ... tokens, in target steps, as measured beforehand (measure.py). It looks
-    ahead as far as v goes. The first token is always drafted: without one there is nothing to learn from.
+    Expected tokens per second decide, as in SmartSpec (Liu et al. 2024, arXiv 2406.14066), but token by token.
+    One more draft token counts only if all before it are accepted, as in SpecDec++ (Huang et al. 2024, arXiv
+    2405.19715). That chance comes from earlier rounds of the request: the acceptance in each of eight classes of
+    sureness. Older rounds weigh less.
+    c, v: a draft step, and a call on 2, 3, ... tokens, in target steps, as measured beforehand (measure.py). The rule
+    looks ahead as far as v goes. It always drafts the first token: without one there is nothing to learn from.
 
-    Example: c = .1, v[m] = 1 + .05 (m - 1), alpha = .75. Rounds of 4 are best and make 1.91 tokens a step; one draft
-    token more costs .15 steps, worth .29 tokens, and brings .75 if all before it are accepted: if that is likelier than
-    .38, go on.
+    Example: c = .1, v[m] = 1 + .05 (m - 1), alpha = .75.
+    1. The best gamma is 4, and makes 1.91 tokens of a target step.
+    2. One more draft token costs .15 steps. In other rounds they would bring .15 x 1.91 = .29 tokens.
+    3. It brings .75 tokens if all before it are accepted. If that chance is above .29 / .75 = .38, go on.
     """
 
     EDGES = [i / 8 for i in range(1, 8)]        # of the classes
@@ -126,6 +130,6 @@ class Goodput(Fixed):
         return [bisect(self.EDGES, own) for own in sure]
 
     def _settle(self) -> None:
-        """alpha, and the tokens that rounds of the best fixed length would then make of a target step."""
+        """alpha, and rate: the tokens that rounds of the best fixed length make of a target step with that alpha."""
         self.alpha = sum(self.accepted) / sum(self.judged)
         self.rate = max(speedup(self.alpha, tokens - 1, self.c, self.v[tokens]) for tokens in self.v if tokens > 1)

@@ -1,8 +1,10 @@
-"""What is handed over in a round is what draft.py promises: drafts to a rule, features to a drafter, uniforms to
-whoever comes next, a Round to whoever reads it. Each function is a check, and counts violations.
+"""Is what the parts of a round hand to each other what draft.py promises? Each function is a check, and counts
+violations.
 
-A walk sees none of this while nobody looks: a q_draft in a row that a text lacks, features of another row, a column of
-the dice that is handed out once more behind a rule. Left out: what follows from it, which the other checks see.
+A drafter hands a draft to a rule. The target's features go to a drafter. The dice hand uniforms to everybody. A Round
+goes to its reader. A wrong thing may be handed over and never used. It may be a q_draft in a row that the text lacks,
+the features of another row, or a column of the dice that comes twice. A walk cannot see that, and these checks do.
+Left out: what follows when the wrong thing is used. The other checks see that.
 """
 
 from collections.abc import Iterator, Sequence
@@ -29,8 +31,9 @@ PROMPTS, LATE = [[1, 0, 1, 2, 1], [0, 2, 0, 2, 0], [2]], [1, 1, 0, 1]
 
 
 def played(target, drafter: Drafter, rounds: int = 10) -> Iterator[tuple[Text, Tensor, Draft]]:
-    """Three texts in one batch, round after round; before the fifth, row 1 begins anew. Yields the text, what its last
-    tokens (B,) were before the round, and the draft.
+    """Three texts in one batch, round after round. Before the fifth round, row 1 begins anew.
+
+    Yields the text, its last tokens (B,) before the round, and the draft.
     """
     batch, dice = Batch(target, drafter, PROMPTS, rounds * drafter.size + 5), Dice(range(len(PROMPTS)))
     for number in range(rounds):
@@ -42,8 +45,10 @@ def played(target, drafter: Drafter, rounds: int = 10) -> Iterator[tuple[Text, T
 
 
 def drafts(target, draft) -> Found:
-    """Of every drafter by its name: row 0 is the last committed token, a parent stands before its child and is there, a
-    text's row has a distribution of its own in which its token is possible, and a row that it lacks has none.
+    """The drafts of every drafter that has a name, row by row.
+
+    Row 0 is the last committed token. A parent stands before its child, and is there. A row of a text has a
+    distribution, in which its token is possible. A row that a text lacks has no distribution.
     """
     wrong = count = 0
     for way in DRAFTERS.values():
@@ -85,8 +90,9 @@ class Reader(Drafter):
 
 
 def features(target, draft) -> Found:
-    """A drafter is handed the target's own features of every committed token but the last: alone and joined with
-    others, in a batch, and when a row begins anew.
+    """A drafter is handed the target's own features of every committed token but the last.
+
+    This holds for a drafter alone and joined with others, in a batch, and when a row begins anew.
     """
     wrong = count = 0
     for readers, others in (([Reader(ModelDrafter(draft, 2))], []),
@@ -111,7 +117,7 @@ def chain_of(n: int, seed: int) -> tuple[Draft, Tensor]:
 
 
 def one_after_the_other() -> Found:
-    """Behind a rule the dice go on: a rule that runs twice between two refills is handed no uniform twice."""
+    """Behind a rule the dice go on. A rule that runs twice between two refills is handed no uniform twice."""
     wrong = count = 0
     for rule in RULES.values():
         for seed in range(20):
@@ -125,8 +131,10 @@ def one_after_the_other() -> Found:
 
 
 def rules_agree() -> Found:
-    """On a chain the scan accepts what `verify` accepts, and traversal what block verification accepts: the same
-    distribution of (last row, token), draft by draft. A rule that gives up early is exact, and only slower.
+    """On a chain the node rule accepts what `verify` accepts, and traversal what block verification accepts.
+
+    Compared is the distribution of (last row, token), draft by draft. A rule that gives up early would pass the other
+    checks: it is exact, and only slower.
     """
     count, error, tv = 0, 0.0, 0.0
     for seed in range(5):
@@ -139,8 +147,10 @@ def rules_agree() -> Found:
 
 
 def by_hand() -> Found:
-    """At temperature 0 a draft that is the target is always right, and one that thinks the opposite never: every field
-    of the rounds that write 6 tokens with gamma 3 is known. Of 8 tokens the last 2 are cut off, and yet reported.
+    """Every field of a Round, known by hand, for 6 tokens with gamma 3 at temperature 0.
+
+    A draft that is the target is always right. A draft with the opposite logits is never right. The rounds of the first
+    write 8 tokens: the last 2 are cut off, and still reported.
     """
     target, opposite = (TableModel(3, 1, zeros=0) for _ in range(2))
     opposite.logits = -opposite.logits
@@ -154,5 +164,5 @@ def by_hand() -> Found:
     off = 0
     for draft, known in ((target, right), (opposite, wrong)):
         done = list(speculate(target, ModelDrafter(draft, 3), [1, 0], 6, 0))
-        off += [(one.tokens, one.path, one.token, one.emitted, one.rejected, one.steps) for one in done] != known
+        off += [(r.tokens, r.path, r.token, r.emitted, r.rejected, r.steps) for r in done] != known
     return len(right) + len(wrong), float(off), float(off)

@@ -1,7 +1,7 @@
 """What samples can tell about a distribution, and what they cannot: Pearson's chi-square with both of its error rates.
 
-A walk knows a distribution; samples only suggest one. So every verdict here says how often it accuses the innocent, and
-how far off a distribution must be before it is seen.
+A walk knows a distribution. Samples only suggest one. So every verdict here comes with two numbers: how often it calls
+a right sampler wrong, and how far off a distribution must be before the test sees it.
 """
 
 import math
@@ -27,7 +27,10 @@ def chi_square_bar(df: int, false_alarm: float) -> float:
 
 
 def miss_rate(noncentrality: float, df: int, bar: float) -> float:
-    """P(a noncentral chi-square stays below `bar`): central ones of df + 2j, j a Poisson of mean noncentrality / 2."""
+    """P(a noncentral chi-square stays below `bar`).
+
+    It is a mixture of central chi-squares of df + 2j degrees of freedom; j is Poisson, of mean noncentrality / 2.
+    """
     half = noncentrality / 2
     j = torch.arange(int(half + 12 * math.sqrt(half + 1)) + 20, dtype=torch.float64)
     poisson = (j * math.log(half) - half - torch.lgamma(j + 1)).exp() if half > 0 else (j == 0).double()
@@ -35,10 +38,15 @@ def miss_rate(noncentrality: float, df: int, bar: float) -> float:
 
 
 def smallest_visible(df: int, samples: int, false_alarm: float, miss: float) -> float:
-    """The total variation from which on a wrong distribution of df + 1 cells is missed with probability `miss` at most.
+    """The least total variation d such that a distribution at d or further is missed with probability `miss` at most.
 
-    For any distribution at distance d the noncentrality N sum (p' - p)^2 / p is at least 4 N d^2 (Cauchy-Schwarz), so
-    this holds whatever it is. With df = 0 every deviation is an impossible outcome, and one is enough.
+    Claim: this holds for every wrong distribution p' of df + 1 cells at distance d from p.
+    Proof.
+    1. The noncentrality of N samples from p' is N sum (p' - p)^2 / p.
+    2. It is at least N (sum |p' - p|)^2, by Cauchy-Schwarz, because p adds up to 1.
+    3. The sum is 2 d. So the noncentrality is at least 4 N d^2, whatever p' is.
+    4. The miss rate falls when the noncentrality grows. So solve for the noncentrality, and d follows.
+    With df = 0 every deviation is an impossible outcome, and one such sample is enough.
     """
     if df == 0:
         return 1 - miss ** (1 / samples)
@@ -48,8 +56,13 @@ def smallest_visible(df: int, samples: int, false_alarm: float, miss: float) -> 
 
 @dataclass
 class Fit:
-    """p_value: how often right samples look at least so strange;  df: cells - 1;  pooled: the probability of all
-    outcomes too rare to be counted one by one;  samples: their number."""
+    """The verdict of `goodness_of_fit`.
+
+    p_value: how often right samples look at least so strange
+    df: cells - 1
+    pooled: the probability of all outcomes that are too rare to be counted one by one
+    samples: how many there were
+    """
 
     p_value: float
     df: int
@@ -57,15 +70,17 @@ class Fit:
     samples: int
 
     def visible(self, false_alarm: float, miss: float) -> float:
-        """The smallest total variation that is missed with probability `miss` at most: pooled outcomes may hide as
-        much as they hold."""
+        """The smallest total variation that is missed with probability `miss` at most.
+
+        A change among pooled outcomes is not seen at all. So all of their probability is added.
+        """
         return min(1.0, smallest_visible(self.df, self.samples, false_alarm, miss) + self.pooled)
 
 
 def goodness_of_fit(counts: Mapping[Hashable, int], truth: Mapping[Hashable, float]) -> Fit:
-    """Do samples, counted by outcome, follow the distribution `truth`? An outcome that it forbids gives p_value 0.
+    """Do samples, counted by outcome, follow the distribution `truth`? An outcome that `truth` forbids gives p_value 0.
 
-    RequestError if there are none.
+    Raises RequestError if there are no samples.
     """
     samples = sum(counts.values())
     if not samples:
@@ -88,12 +103,16 @@ def goodness_of_fit(counts: Mapping[Hashable, int], truth: Mapping[Hashable, flo
 
 
 def pit(token: Tensor, p_target: Tensor, score: Tensor, u: Tensor) -> Tensor:
-    """Randomised probability integral transform (Smith 1985): uniform on [0, 1), independently, if each token was
-    drawn from its row.
+    """Randomised probability integral transform (Smith 1985): one number for each token, all comparable.
 
-    token (N,), p_target (N, V), score (N, V), u (N,) uniform -> (N,): the mass of all tokens of a lower score than
-    this one, plus u times its own (with those that tie). The order decides what can be seen: a bug that favours what
-    the draft favours stands out in the order of q_draft - p_target, and is invisible in the order of the ids.
+    token (N,), p_target (N, V), score (N, V), u (N,) uniform -> (N,).
+    Order the tokens of a row by their score. The number is the probability of all tokens below the drawn one, plus u
+    times its own probability (together with tokens of the same score).
+    Claim: if each token was drawn from its row, the numbers are uniform on [0, 1), and independent.
+    Proof. Lay the probabilities end to end, in the order of the scores. The draw takes a piece of the line with the
+    probability of its length. Then u takes a point of that piece. So every point of the line is equally likely.
+    The order decides what can be seen. Take a bug that favours what the draft favours. It stands out in the order of
+    q_draft - p_target, and may hide in the order of the ids.
     """
     own = score.gather(-1, token[:, None])
     below, tied = (p_target.double().masked_fill(~where, 0).sum(-1) for where in (score < own, score == own))

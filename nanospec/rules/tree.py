@@ -1,8 +1,16 @@
 """The node rule: a draft tree is verified row by row, each draft token against what its elder siblings have left.
 
-SpecInfer (Miao et al. 2023, arXiv 2305.09781, Algorithm 2) for children drawn independently, Sequoia (Chen et al. 2024,
-arXiv 2402.12374, Algorithm 2) for children without replacement, and `verify` of speculate.py for a single child are all
-this one rule. The difference is in the q_draft that the drafter reports.
+Three rules of the papers are this one rule. The difference is in the q_draft that the drafter reports.
+    children drawn independently    SpecInfer, Miao et al. 2023 (arXiv 2305.09781, Algorithm 2)
+    children without replacement    Sequoia, Chen et al. 2024 (arXiv 2402.12374, Algorithm 2)
+    a single child                  `verify` of speculate.py
+
+Claim: behind an accepted row, the next token of the text is distributed as p_target.
+Proof.
+1. Accept or replace turns a draw from any q_draft into a draw from any p_target.
+2. "Replace" means: draw from the residual distribution. We may draw from it by accept or replace as well.
+3. So try the next child in the same way, against the residual distribution. And so on, child after child.
+4. When no child is left to try, draw from what is left.
 """
 
 import torch
@@ -16,13 +24,14 @@ from nanospec.probs import residual
 def verify_tree(draft: Draft, p_target: Tensor, dice: Dice) -> tuple[Tensor, Tensor]:
     """Walk every text's tree from its root: accept a child and go on from it, or reject it and try its next sibling.
 
-    draft: n rows; p_target (B, n, V), the target's distribution behind every row
+    draft: n rows. p_target (B, n, V): the target's distribution behind every row.
     -> accepted (B,), the last row accepted, 0 for none; token (B,), which follows it.
 
-    Children stand behind their parent and in the order in which they were drawn, so one scan over the rows meets every
-    child at its turn. `left` is what the next child is tried against: p_target behind the last accepted row, less what
-    its rejected children could have drawn. Example: two children 0 and 1 of the root, drawn independently from q_draft
-    [.5, .5], p_target [.2, .8]: 0 is accepted with probability .4; if it is rejected, [0, 1] is left, and 1 is sure.
+    Children stand behind their parent, in the order in which they were drawn. So one scan over the rows meets every
+    child at its turn. left (B, V): what the next child is tried against. At first it is p_target behind the last
+    accepted row. Each rejected child turns it into the residual distribution of `left` and the child's q_draft.
+    Example: two children 0 and 1 of the root, drawn independently from q_draft [.5, .5], and p_target [.2, .8]. The 0
+    is accepted with probability .4. If it is rejected, [0, 1] is left, and the 1 is accepted for certain.
     """
     B, n, _ = p_target.shape
     accepted, left = torch.zeros(B, dtype=torch.int64, device=p_target.device), p_target[:, 0]

@@ -22,7 +22,7 @@ ACCEPTANCE = [
     bug("only-first-test-counts", "lucidrains/speculative-decoding@a536030",
         "the search for the first rejection runs along an axis of size 1", "T1",
         ("stands" + COUNT, "stands[:, :1].expand_as(stands).long().sum(-1)")),
-    bug("keep-after-a-refusal", "generic", "draft tokens behind a rejected one are counted too", "T1",
+    bug("accept-after-a-rejection", "generic", "draft tokens behind a rejected one are counted too", "T1",
         (COUNT, ".long().sum(-1)")),
     bug("uniform-can-be-zero", "the comment in vLLM's sampler; Sequoia", "u <= prob accepts a forbidden token at u = 0",
         "support", ("self._take(prob.shape[1]) < prob", "self._take(prob.shape[1]) <= prob"), file="dice"),

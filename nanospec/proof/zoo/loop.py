@@ -31,7 +31,7 @@ STOPPING = [
     bug("overshoot", "litgpt#2308", "up to gamma tokens more than asked for", "reports",
         ("emitted = emitted[:left]", "emitted = emitted"),
         ("left = 0 if stopped else left - len(emitted)", "left = 0 if stopped else max(0, left - len(emitted))")),
-    bug("counted-after-the-refusal", "vllm#2658, sglang#11572", "coins behind the rejection count as accepted",
+    bug("counted-after-the-rejection", "vllm#2658, sglang#11572", "coins behind the rejection count as accepted",
         "reports", ("yield Round(tokens, parents, path,", "yield Round(tokens, parents, path + [row for row in "
                                                           "range(len(path) + 2, n) if tokens[row] == tokens[-1]],")),
 ]

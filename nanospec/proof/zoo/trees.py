@@ -21,7 +21,7 @@ BUGS = [
         file="rules.tree"),
     bug("token-0-is-padding", "SafeAILab/EAGLE@b09a256", "a real token 0 is skipped", "exact: tree, token",
         (TRIED, f"{TRIED}; tried = tried & (x[:, i] != 0)"), file="rules.tree"),
-    bug("refused-sibling-forgotten", "generic", "the next sibling is tried as if none had been rejected",
+    bug("rejected-sibling-forgotten", "generic", "the next sibling is tried as if none had been rejected",
         "exact: tree, token", (REJECTED, "left"), file="rules.tree"),
     bug("sibling-residual-not-normalised", "generic", "what is left is no distribution, and the next coin takes it for "
         "one", "exact: tree, token", (REJECTED, "(left - draft.q_draft[:, i]).clamp(min=0)"), file="rules.tree"),
