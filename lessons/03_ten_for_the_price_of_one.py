@@ -3,138 +3,259 @@
 #
 # **What does it cost to ask a model about ten tokens at once, and are the answers the same?**
 #
-# In lesson 2 each token cost a pass, and a pass fetched every weight to do half an operation with each of its bytes. If
-# somebody guessed the next ten tokens, one pass could give the laws behind all of them. What would such a pass cost?
+# In lesson 2 each token took a call. A call fetched all weights, and did little with them.
+# Suppose that somebody proposes the next ten tokens. These are *draft tokens*.
+# The target can read all ten in one call, and give the distribution behind each of them.
+# These distributions are what it takes to accept or reject a draft token (lesson 6).
+# This lesson asks for the price of such a call, and whether its answers can be trusted.
 
 # %%
+from math import log
 from statistics import median
 from time import perf_counter
 
 import torch
 
-from kit import BLUE, GREEN, RED, picture, save, table
+import figures
+from kit import Quiet, table
 from nanospec import load_pair
-from nanospec.fast.clock import median_seconds
+from nanospec.fast.clock import median_seconds, step_seconds
 from nanospec.probs import probs
 
-torch.set_num_threads(1)                                            # as in lesson 2
+torch.set_num_threads(1)                                        # as in lesson 2
 target, draft, tokenizer = load_pair()
-context, sizes = 256, [1, 2, 4, 6, 8, 10, 12, 16, 32, 64]           # NEW
-
-
-def a_pass(m):                                                      # NEW
-    """A pass over m tokens behind 256 others, ready to run: a_pass(10)() gives logits (1, 10, V)."""
-    cache = target.new_cache(1, context + m)
-    cache.length += context                                         # what the slots hold does not change the time
-    return lambda: target(torch.zeros(1, m, dtype=torch.int64), cache, context + m)
-
-
-taken, passes = {m: [] for m in sizes}, {m: a_pass(m) for m in sizes}
-with torch.inference_mode():
-    for turn in range(8):           # sizes in turns: when the machine is slow for a while, it is slow for all of them
-        for m in sizes:
-            began = perf_counter()
-            passes[m]()
-            taken[m].append(perf_counter() - began)
-seconds = {m: median(taken[m][2:]) for m in sizes}                  # the first two turns warm up
-v = {m: seconds[m] / seconds[1] for m in sizes}                     # v(m): a pass over m tokens / over one
 
 # %% [markdown]
-# v(m) is what we call it from here on. It stays well below m, because weights fetched once serve all the tokens: a
-# matrix times one vector, ten times, becomes a matrix times a matrix, once. In the end it begins to rise like m,
-# when no longer the fetching but the arithmetic sets the pace: the flat part of the roofline.
+# ## The price: v(m)
+#
+# We time calls on m tokens, behind a text of 256 others.
+# The text is in the cache already. So a call reads the m new tokens only.
+# What these tokens are does not change the time. We take zeros.
+# (`cache.length` says how many tokens the cache holds. Lesson 4 explains it.)
+#
+# v(m) is the time of a call on m tokens, divided by the time of a call on one.
+# If m tokens cost m calls, v(m) is m. If further tokens are free, v(m) is 1.
+#
+# *Guess first:* is v(10) nearer to 1 or nearer to 10?
+
 
 # %%
-weight, x = target.head.weight, torch.linspace(-1, 1, 10 * 320).view(10, 320)
-assert torch.allclose(torch.stack([weight @ row for row in x]), x @ weight.T, atol=1e-4)
+def call_on(m, context=256):
+    """A call on m tokens behind `context` others, ready to run: call_on(10)() gives (1, 10, V)."""
+    cache = target.new_cache(1, context + m)
+    cache.length += context                                     # as if the text had been read
+    new = torch.zeros(1, m, dtype=torch.int64)
+    return lambda: target(new, cache, context + m)              # looks at context + m tokens
+
+
+context, sizes = 256, [1, 2, 4, 6, 8, 10, 12, 16, 32, 64]
+calls = {m: call_on(m, context) for m in sizes}
+taken = {m: [] for m in sizes}
+quiet = Quiet(lambda: step_seconds(target, repeats=3))          # is the machine busy? It says so
+with torch.inference_mode():
+    for turn in range(8):       # in turns: when the machine is slow, it is slow for all sizes
+        for m in sizes:
+            began = perf_counter()
+            calls[m]()
+            taken[m].append(perf_counter() - began)
+
+# %%
+seconds = {m: median(taken[m][2:]) for m in sizes}              # the first two turns warm up
+v = {m: seconds[m] / seconds[1] for m in sizes}
+table(["m, tokens in the call", "ms", "v(m)", "ms, m calls", "ms a token"],
+      [[m, f"{1e3 * seconds[m]:.2f}", f"{v[m]:.2f}", f"{1e3 * seconds[1] * m:.2f}",
+        f"{1e3 * seconds[m] / m:.2f}"] for m in sizes],
+      f"behind {context} tokens; threads: {torch.get_num_threads()}, {target.dtype}")
+print(f"a call on ten tokens takes {v[10]:.2f} times as long as a call on one; "
+      f"ten calls take 10 times as long")
+
+# %% [markdown]
+# ## Where does the gain come from?
+#
+# Ten calls multiply each matrix by a vector, ten times. Each time the matrix is fetched.
+# One call multiplies the matrix by a matrix of ten columns. The matrix is fetched once.
+# The numbers are the same. With more and more tokens v(m) begins to rise like m.
+# Then arithmetic is the limit: the flat part of lesson 2's roofline.
+#
+# (v(2) may come out a little below 1. For one vector and for two, torch runs different programs.)
+
+# %%
+weight = target.head.weight                                     # (V, C)
+x = torch.linspace(-1, 1, 10 * weight.shape[1]).view(10, -1)    # ten vectors
+ten_times = torch.stack([weight @ row for row in x])
+at_once = x @ weight.T
+assert torch.allclose(ten_times, at_once, atol=1e-4)
 
 # %% [markdown]
 # ## Are the answers the same?
 #
-# Ten tokens of a text, in one pass and one at a time, in float64: what differs should be rounding and nothing else.
+# Now ten tokens of a real text. We compare one call on ten tokens with ten calls on one token.
+# Each row of the answer is the distribution behind one of the ten tokens.
+# Here row 0 belongs to the first of the ten, and row 9 to the last.
+# We use float64 again. So a difference above 1e-12 would be a mistake, not rounding.
 
 # %%
 exact = load_pair(dtype=torch.float64).target
-ids = tokenizer.encode("import os\n\ndef walk(top):\n    for name in os.listdir(top):\n        yield os.path.join(top)")
-prompt, block = ids[:-10], ids[-10:]
+ids = tokenizer.encode("import os\n\ndef walk(top):\n    for name in os.listdir(top):\n"
+                       "        yield os.path.join(top)")
+prompt, ten = ids[:-10], ids[-10:]
 
 
 @torch.inference_mode()
-def laws(*parts):
-    """The laws behind each token of the parts, which follow the prompt: one pass a part, (10, V) for 10 tokens."""
-    cache, out = exact.new_cache(1, len(ids)), []
+def distributions(*parts):
+    """The parts follow the prompt. Read each in one call -> (10, V): a row behind each token."""
+    cache = exact.new_cache(1, len(ids))
+    rows = []
     for part in (prompt, *parts):
-        out.append(probs(exact(torch.tensor([part]), cache)[0]))
-        cache.length += len(part)
-    return torch.cat(out[1:])
+        rows.append(probs(exact(torch.tensor([part]), cache)[0]))
+        cache.length += len(part)                               # lesson 4 says why
+    return torch.cat(rows[1:])                                  # without the prompt's own rows
 
 
-one_pass, ten_passes = laws(block), laws(*[[token] for token in block])
-gap = (one_pass - ten_passes).abs().max().item()
-print(f"largest difference of a probability, one pass over ten tokens against ten passes over one: {gap:.1e}\n")
+one_call = distributions(ten)
+ones = [[token] for token in ten]
+ten_calls = distributions(*ones)
+gap = (one_call - ten_calls).abs().max().item()
+print(f"\nlargest difference of a probability, one call on ten tokens against ten calls on one: "
+      f"{gap:.1e}")
 assert gap < 1e-12
 
 # %% [markdown]
-# ## Why they are
+# ## Why are they the same? Attention, with a mask
 #
-# Only attention lets tokens look at one another, and it has a *mask*: a token sees itself and what stands before it.
-# Its row cannot know whether the tokens behind it are right, or wrong, or not there yet. Here is the mask of four
-# tokens behind three (o: sees), and then what moves if one token of the ten is replaced by another.
+# In a model only *attention* lets one token look at others.
+# Each token asks with a *query*. Each token offers a *key* and a *value*. All three are vectors.
+# Query times key is a score. `softmax` turns the scores of one query into shares that add up to 1.
+# The answer is the mean of the values, in these shares.
+# (Each score is divided by the square root of D: longer vectors shall not make greater scores.)
+#
+# A worked number: two keys, with scores 0 and log 3. The shares are 1/4 and 3/4.
+# Values 0 and 8 give 1/4 * 0 + 3/4 * 8 = 6.
+#
+# A *mask* says which keys a query may see. A token sees itself and the tokens before it.
+# What it does not see gets the score minus infinity, and so the share 0.
+
+
+# %%
+def attend(queries, keys, values, sees=None):
+    """queries (..., n, D), keys and values (..., S, D) -> (..., n, D): means of the values."""
+    scores = queries @ keys.transpose(-1, -2) / queries.shape[-1] ** 0.5        # (..., n, S)
+    if sees is not None:                                                        # (n, S) bool
+        scores = scores.masked_fill(~sees, float("-inf"))
+    return scores.softmax(-1) @ values
+
+
+query, two_keys = torch.tensor([[1.0]]), torch.tensor([[0.0], [log(3)]])
+answer = attend(query, two_keys, torch.tensor([[0.0], [8.0]]))
+assert abs(answer.item() - 6) < 1e-6
+
+# %% [markdown]
+# ## The mask of the library
+#
+# Here are four tokens in one call, behind three tokens of a text.
+# The cache has a *slot* for each token: a place for its key and value.
+#
+# *Guess first:* how many of the 7 tokens does the first of the four see?
 
 # %%
 cache = exact.new_cache(1, 7)
 cache.length += 3
-print("tokens 3 to 6, and which of the tokens 0 to 6 each of them sees:")
-for row in cache.sees(cache.next_slots(4), 7)[0].tolist():          # nanospec/cache.py
+mask = cache.sees(cache.next_slots(4), 7)[0]                    # (4, 7), nanospec/cache.py
+print("\ntokens 3 to 6, and which of the tokens 0 to 6 each of them sees (o):")
+for row in mask.tolist():
     print("  ", " ".join("o" if seen else "." for seen in row))
 
-place = 6                                                           # from 0
-wrong = block[:place] + [(block[place] + 1) % 1024] + block[place + 1:]
-moved = ((laws(wrong) - one_pass).abs().sum(-1) / 2).tolist()       # total variation (lesson 1), for each row
-print(f"\ntoken {place} of the ten replaced; the laws of rows 0 to 9 moved by:", *[f"{far:.2g}" for far in moved], "\n")
+# %% [markdown]
+# With this mask, one call gives each token what it would get in a call of its own.
+# That call would have only the tokens that it sees.
+# We check it with `attend`, on random vectors: one call with the mask against four calls without.
+
+# %%
+chance = torch.Generator().manual_seed(3)
+keys, values = torch.randn(2, 7, 8, generator=chance, dtype=torch.float64)      # of all seven
+queries = torch.randn(4, 8, generator=chance, dtype=torch.float64)              # of the last four
+together = attend(queries, keys, values, mask)
+for i in range(4):
+    seen = 4 + i                                                # tokens 0 to 3 + i
+    alone = attend(queries[i:i + 1], keys[:seen], values[:seen])
+    assert (alone - together[i]).abs().max() < 1e-12
+
+# %% [markdown]
+# ## What if one of the ten is wrong?
+#
+# The row of a token cannot know what stands behind the token.
+# Other tokens may stand there, or none at all.
+# So we replace one of the ten tokens, and ask again in one call.
+# Total variation (lesson 1) says how far each row's distribution moves.
+#
+# *Guess first:* token 6 of the tokens 0 to 9 is replaced. Which rows move?
+
+# %%
+place = 6
+other = (ten[place] + 1) % exact.config.vocab_size              # any other token
+wrong = ten[:place] + [other] + ten[place + 1:]
+moved = ((distributions(wrong) - one_call).abs().sum(-1) / 2).tolist()
+table(["row", *map(str, range(10))], [["moved by", *[f"{far:.2g}" for far in moved]]],
+      f"total variation; token {place} was replaced")
 assert max(moved[:place], default=0) < 1e-12 < min(moved[place:])
 
 # %% [markdown]
-# ## Checking is attention
+# So a wrong draft token does no harm to the rows before it. Those answers can be used.
+# The rows from the wrong token on belong to another text. They must be thrown away.
+# That is all that speculative decoding needs from the target.
 #
-# A pass over guesses is attention with ten rows of *queries* where writing has one, over the same *keys* and *values*
-# of the text. What makes attention cheaper makes checking cheaper. Two such things, on attention alone: a *fused*
-# kernel, which does not carry its scores to memory and back (on a GPU that is a long way; look whether it matters
-# here), and fewer heads of keys and values, so fewer bytes to read (our target has one for its five heads of queries).
+# ## Verifying is attention, with more queries
+#
+# A call on ten draft tokens has ten rows of queries. Writing has one.
+# Keys and values of the text are the same. They must be fetched from memory, as weights are.
+# So what makes attention faster makes verifying faster. Two such things:
+#
+# - A *fused* kernel: one program for all of attention. It does not write its scores to memory.
+#   (On a GPU that gains a lot. Look whether it gains here.)
+# - Fewer heads of keys and values. Attention runs several times side by side, in *heads*.
+#   Several heads of queries can share one head of keys and values. That is fewer bytes.
+#
+# *Guess first:* 16 heads of queries share 2 heads of keys and values in place of 16.
+# That is an eighth of the bytes. Does it take an eighth of the time?
 
 # %%
-def attend(q, k, v):
-    """q (..., n, D), k and v (..., S, D) -> (..., n, D): each query's mean of the values; of a single one, that one."""
-    return (q @ k.transpose(-1, -2) / q.shape[-1] ** 0.5).softmax(-1) @ v
-
-
-fused, text = torch.nn.functional.scaled_dot_product_attention, 4096
+fused, slots = torch.nn.functional.scaled_dot_product_attention, 4096
+rows = []
 for name, kernel, kv_heads in [("by hand", attend, 16), ("fused", fused, 16), ("fused", fused, 2)]:
-    keys, values = torch.linspace(-1, 1, 2 * kv_heads * text * 64).view(2, 1, kv_heads, text, 64)
-    queries = torch.linspace(-1, 1, 16 * 10 * 64).view(1, kv_heads, -1, 64)     # heads that share keys: more queries
-    assert torch.allclose(attend(queries, keys, values), fused(queries, keys, values), atol=1e-5)
+    keys, values = torch.linspace(-1, 1, 2 * kv_heads * slots * 64).view(2, 1, kv_heads, slots, 64)
+    # Heads that share keys: to the program they are more queries of one head.
+    queries = torch.linspace(-1, 1, 16 * 10 * 64).view(1, kv_heads, -1, 64)
+    gap_here = (attend(queries, keys, values) - fused(queries, keys, values)).abs().max()
+    assert gap_here < 1e-5
     took = median_seconds(lambda: kernel(queries, keys, values), keys.device, repeats=9)
-    print(f"attention alone, 10 tokens, {text} keys, {kv_heads:2} heads of them, {name:7} {1e3 * took:6.2f} ms")
-
-table(["m, tokens in the pass", "ms", "v(m)", "ms, m passes", "ms a token"],
-      [[m, f"{1e3 * seconds[m]:.2f}", f"{v[m]:.2f}", f"{1e3 * seconds[1] * m:.2f}", f"{1e3 * seconds[m] / m:.2f}"]
-       for m in sizes], f"behind {context} tokens; threads: {torch.get_num_threads()}, {target.dtype}")
-
-# %%
-figure, (left, right) = picture("3. ten for the price of one", 2)
-left.loglog(sizes, sizes, color=RED, linestyle="--", linewidth=2, label="v = m: one pass each")
-left.loglog(sizes, [v[m] for m in sizes], color=GREEN, marker="o", linewidth=2, label="v(m), measured")
-left.axhline(1, color=BLUE, linestyle="--", linewidth=2, label="v = 1: the price of one")
-left.set(xlabel="m, tokens in one pass", ylabel="v(m), in passes over one token")
-left.yaxis.set_major_formatter("{x:g}")
-left.set_xticks(sizes, [m if m != 8 else "" for m in sizes])
-right.bar(range(10), moved, color=GREEN)
-right.set(xlabel=f"row of the block; token {place} was replaced", ylabel="total variation of its law", xticks=range(10))
-left.legend(frameon=False)
-save(figure, "03_ten_for_the_price_of_one")
+    megabytes = 2 * 4 * keys.numel() / 1e6                      # keys and values, float32
+    rows.append([f"{name}, {kv_heads} heads of keys", f"{megabytes:.0f}", f"{1e3 * took:.2f}"])
+table([f"attention alone, 10 tokens, {slots} keys", "MB of keys and values", "ms"], rows)
 
 # %% [markdown]
-# **Change this and run again.** `context = 4096`: a longer text, the same weights; does v(10) fall or rise?
-# `target = draft` after loading: has a small model a better v, or a worse one? `place = 0`, then 9: how many rows move?
+# ## The picture
 #
-# Next: lesson 4 opens the cache that this one used. Exercises: none yet.
+# Left: v(m) lies between "a call for each token" and "further tokens are free".
+# Right: what a replaced token moves.
+
+# %%
+figures.ten_in_one_call(v, moved, place)
+quiet.tell("v(2) 0.96, v(10) 1.36, v(64) 3.0 (one core, 13 million weights)")
+
+# %% [markdown]
+# ## Three things to know
+#
+# 1. v(m) is the time of a call on m tokens, over that of a call on one. It stays well below m.
+# 2. One call on ten tokens gives the same distributions as ten calls on one.
+# 3. A row sees only what stands before it. A wrong token spoils its own row and the rows behind.
+#
+# ## Change this and run again
+#
+# 1. Write `context = 4096`: a longer text, the same weights. Does v(10) fall or rise?
+# 2. Write `target = draft` right below the line with `load_pair()`.
+#    Is the v(m) of a small model better, worse, or about the same?
+# 3. Write `place = 0`, then `place = 9`. How many rows move?
+#
+# The answers are in `lessons/answers/03_ten_for_the_price_of_one.md`.
+#
+# Next: lesson 4 builds the cache that this lesson has used. Exercises: none yet.

@@ -3,17 +3,18 @@
 #
 # **What may a model keep of the text it has read, and what if part of that text is taken back?**
 #
-# Lesson 2 was fast with a cache, and lesson 3 put ten tokens into one. If those are guesses, some will be refused, and
-# the cache has read what is not in the text. Here we build a cache, then take tokens back, in the right way and in
-# wrong ones; in float64, so that a difference is a mistake and not rounding, and on one core.
+# Lesson 2 was fast with a cache, and lesson 3 put ten draft tokens into one call.
+# Some draft tokens will be rejected. Then the cache has read tokens that are not in the text.
+# This lesson builds a cache by hand. Then it takes tokens back, in the right way and in wrong ways.
+# All numbers are float64. So a difference above 1e-12 is a mistake and not rounding.
 
 # %%
 import torch
 
-from kit import BLUE, GREEN, INK, RED, picture, save, table
-from nanospec import ModelDrafter, load_pair
+import figures
+from kit import table
+from nanospec import load_pair
 from nanospec.probs import probs
-from nanospec.speculate import speculate
 
 torch.set_num_threads(1)
 target, draft, tokenizer = load_pair(dtype=torch.float64)
@@ -21,120 +22,252 @@ target, draft, tokenizer = load_pair(dtype=torch.float64)
 # %% [markdown]
 # ## By hand: one head of attention
 #
-# A token asks with its *query*; itself and all before it offer a *key* and a *value*. How well query and key agree says
-# how much of the value is taken. Key and value depend on nothing behind the token (lesson 3: the mask), so they stay
-# as they are while the text grows; old queries are never asked again. So keep keys and values.
+# Lesson 3: a token asks with its *query*. It sees the *keys* of itself and of all tokens before it.
+# Its answer is a mean of their *values*.
+#
+# A token's key and value depend on nothing behind the token: the mask hides that.
+# So they do not change while the text grows. We can keep them.
+# Old queries are never asked again. So we keep keys and values, and no queries. That is the cache.
+#
+# Twelve random vectors of 8 numbers stand for twelve tokens.
+# Three matrices make the query, the key and the value of a token.
+# The tokens come one by one, and we answer each query in two ways:
+# with all keys computed again, and with the kept ones.
+#
+# *Guess first:* how many keys does each way compute? The first: 1, then 2, and so on up to 12.
 
 # %%
 chance = torch.Generator().manual_seed(4)
 w_query, w_key, w_value = torch.randn(3, 8, 8, generator=chance, dtype=torch.float64)
-tokens = torch.randn(12, 8, generator=chance, dtype=torch.float64)             # twelve tokens, as vectors
+tokens = torch.randn(12, 8, generator=chance, dtype=torch.float64)
 
 
-def attention(query, keys, values):
-    """What a query (8,) takes from T values (T, 8), by the keys beside them; of a single one it takes all."""
+def attend(query, keys, values):
+    """query (8,), keys and values (T, 8) -> (8,): of a single value, that value."""
     return (keys @ query / 8 ** 0.5).softmax(0) @ values
 
 
-keys, values = [], []
-for t, newest in enumerate(tokens, 1):
-    anew = attention(newest @ w_query, tokens[:t] @ w_key, tokens[:t] @ w_value)
-    keys, values = keys + [newest @ w_key], values + [newest @ w_value]
-    cached = attention(newest @ w_query, torch.stack(keys), torch.stack(values))
-    assert (cached - anew).abs().max() < 1e-12
-print(f"by hand, {t} tokens: {sum(range(t + 1))} keys computed if always anew, {len(keys)} if kept; the same answers")
+keys, values = [], []                                           # the cache
+computed_again = 0
+for t in range(1, 13):
+    newest = tokens[t - 1]
+    query = newest @ w_query
+    without = attend(query, tokens[:t] @ w_key, tokens[:t] @ w_value)
+    computed_again += t
+
+    keys.append(newest @ w_key)                                 # one new key, one new value
+    values.append(newest @ w_value)
+    cached = attend(query, torch.stack(keys), torch.stack(values))
+    assert (cached - without).abs().max() < 1e-12
+print(f"{t} tokens: {computed_again} keys computed without a cache, {len(keys)} with one; "
+      f"the same answers")
 
 # %% [markdown]
-# ## The library's: slots and a number
+# ## The library's cache: slots, and one number
 #
-# `nanospec/cache.py` has a row of *slots*, one a token, and `length`, how many of them hold the text. New tokens go
-# into the slots right above `length`, and see nothing above their own. Taking back is lowering that number: nothing is
-# erased, what lies above it is *stale*, and what is read next is written over it. Forget it, and the model answers for
-# a text that still holds the guesses; nothing complains, and what comes out looks like a text.
+# The cache of `nanospec/cache.py` has a row of *slots*.
+# A slot is the place for the keys and values of one token.
+# The number `length` says how many slots hold the text.
+# (It is a tensor with one number for each text. We have one text.) Three rules:
+#
+# - New tokens go into the slots from `length` on, whatever was there before.
+# - A token sees its own slot and all slots below it. It sees nothing above.
+# - The model does not move `length`. Whoever calls the model does.
+#
+# The function `read` makes one call on some tokens, and moves `length`.
+# `again` is what it is compared with: a call without a cache, on the whole text.
+
 
 # %%
-prompt, guesses, others = map(tokenizer.encode, ["import os\nfor i in", " range(10):\n", " sys.argv"])
-gaps = {}                                                           # situation: (largest difference, total variation)
-
-
 def read(model, cache, ids):
-    """Read ids into the slots above `length` and move it; the law behind the last one, (V,)."""
-    law = probs(model(torch.tensor([ids]), cache)[0, -1])
+    """One call on ids, into the slots from `length` on -> (T, V), a distribution behind each."""
+    rows = probs(model(torch.tensor([ids]), cache)[0])
     cache.length += len(ids)
-    return law
+    return rows
 
 
-def compare(situation, model, cache, ids, text):
-    """Read ids; how far is the law from the one that the model gives without a cache, reading the whole text anew?"""
-    gap = (read(model, cache, ids) - probs(model(torch.tensor([text]))[0, -1])).abs()
-    gaps[situation] = gap.max().item(), gap.sum().item() / 2        # total variation: lesson 1
+def again(model, text):
+    """The distribution behind the whole text, (V,), without a cache."""
+    return probs(model(torch.tensor([text]))[0, -1])
 
 
-for situation, back in [("all", len(guesses)), ("all but one", len(guesses) - 1), ("none", 0)]:
+prompt = tokenizer.encode("import os\nfor i in")
+drafted = tokenizer.encode(" range(10):\n")                     # the draft tokens
+others = tokenizer.encode(" sys.argv")                          # what the text goes on with instead
+cache = target.new_cache(1, 40)                                 # one text, 40 slots, all empty
+print(f"\nlength {int(cache.length)}")
+read(target, cache, prompt)
+print(f"length {int(cache.length)}: the prompt is read")
+after_draft = read(target, cache, drafted)[-1]
+print(f"length {int(cache.length)}: {len(drafted)} draft tokens are read, too")
+assert (after_draft - again(target, prompt + drafted)).abs().max() < 1e-12
+
+# %% [markdown]
+# ## Taking back is lowering a number
+#
+# All draft tokens are rejected, say, and the text goes on with other tokens.
+# Then `length` goes back by the number of draft tokens. That is all. Nothing is erased.
+# The slots from `length` on are now *stale*: they hold tokens that are no longer in the text.
+# No token sees them, and the next tokens are written over them.
+#
+# What if we forget it? Then the model answers for a text that still holds the draft tokens.
+# Nothing complains, and what comes out looks like a text.
+#
+# Three times the same: the prompt, the draft, then `length` lowered, then the other tokens.
+# The first is right. The second takes back one too few. The third takes back none.
+#
+# *Guess first:* which of the two mistakes makes the greater difference?
+
+
+# %%
+differences = {}                        # situation: (largest difference, total variation)
+
+
+def compare(situation, found, right):
+    """Note how far the distribution `found` is from the right one."""
+    gap = (found - right).abs()
+    differences[situation] = gap.max().item(), gap.sum().item() / 2
+
+
+compare("draft tokens read behind the prompt", after_draft, again(target, prompt + drafted))
+for name, back in [("all", len(drafted)), ("all but one", len(drafted) - 1), ("none", 0)]:
     cache = target.new_cache(1, 40)
     read(target, cache, prompt)
-    compare("guesses read behind the prompt", target, cache, guesses, prompt + guesses)
+    read(target, cache, drafted)
     cache.length -= back
-    compare(f"{situation} taken back, others read", target, cache, others, prompt + others)
+    answer = read(target, cache, others)[-1]
+    compare(f"{name} taken back, others read", answer, again(target, prompt + others))
+
+table(["situation of the target", "largest difference to reading again", "total variation"],
+      [[name, f"{most:.0e}", f"{far:.3f}"] for name, (most, far) in differences.items()])
+assert [most < 1e-12 for most, _ in differences.values()] == [True, True, False, False]
 
 # %% [markdown]
-# ## The draft's last guess
+# ## The last draft token
 #
-# The draft has a cache too. It draws its last guess and never reads it, for there is nothing left to guess. If all
-# guesses stand and the target adds a token, two tokens are new to the draft: fed only the last, it looks back at a slot
-# that nobody has written. So `ModelDrafter` always feeds two. (The text would be right even so, as lesson 6 shows: a
-# draft may be wrong. It would be wrong more often, and the only trace is on the clock.)
+# The draft model writes the draft one token per call, with a cache of its own.
+# It draws its last draft token, and never reads it: no further draft token is needed behind it.
+#
+# Suppose that the target accepts all draft tokens. It adds one token of its own, the bonus token.
+# (Lesson 8 says why it can.) Now two tokens of the text are new to the draft model:
+#
+# | token of the text | who drew it | read by the draft model? |
+# |---|---|---|
+# | the last draft token but one | the draft model | yes |
+# | the last draft token | the draft model | no |
+# | the bonus token | the target | no |
+#
+# If the draft model now reads the bonus token only, it looks at a slot that was never written.
+# So it must always read the last two. (`ModelDrafter` in `nanospec/speculate.py` does.)
+# A mistake here does not even make the text wrong, as lesson 7 shows: a draft may be bad.
+# More draft tokens are rejected, and only the clock tells.
+#
+# *Guess first:* how far off is the draft model if it reads only the last token?
 
 # %%
-text = prompt + guesses + others[:1]
+text = prompt + drafted + others[:1]                            # others[:1]: the bonus token
 for fed in (1, 2):
     cache = draft.new_cache(1, 40)
-    read(draft, cache, prompt + guesses[:-1])
-    cache.length[:] = len(text) - fed
-    compare(f"draft, all guesses stand, fed the last {fed}", draft, cache, text[-fed:], text)
+    read(draft, cache, prompt + drafted[:-1])                   # all draft tokens but the last
+    cache.length[:] = len(text) - fed                           # as if all before were read
+    compare(f"it reads the last {fed}", read(draft, cache, text[-fed:])[-1], again(draft, text))
 
-slot, group = target.new_cache(1, 1), target.config.heads // target.config.kv_heads
-size = sum(4e-3 * kept.numel() for kept in slot.k + slot.v)         # four bytes a number in float32
-print(f"a slot of the target: {size:.1f} kB in float32; {group * size:.1f} kB if its {group} heads did not share keys")
-table(["situation", "largest difference to reading anew", "total variation"],
-      [[name, f"{most:.0e}", f"{moved:.3f}"] for name, (most, moved) in gaps.items()], "probabilities of all tokens")
-assert [gap < 1e-12 for gap, _ in gaps.values()] == [True, True, False, False, False, True]
+names = ["it reads the last 1", "it reads the last 2"]
+table(["all accepted; the draft model", "largest difference to reading again", "total variation"],
+      [[name, f"{differences[name][0]:.0e}", f"{differences[name][1]:.3f}"] for name in names])
+assert [differences[name][0] < 1e-12 for name in names] == [False, True]
 
 # %% [markdown]
-# ## Three rounds of the real thing
+# ## Three rounds by hand
 #
-# A hook notes what every pass of the target is given: `length`, and tokens. First the prompt without its last token,
-# then in each round the newest token of the text and four guesses. The picture shows `length` as each round leaves it.
+# A *round* has three steps: draft, verify in one target call, commit.
+# To *commit* is to make tokens part of the text. Here is the target's part of it.
+#
+# At the start of a round the text's last token is not in the cache yet. Nobody has read it:
+# it was drawn from the distribution behind the token before it.
+# So the call of a round reads 1 + gamma tokens: the last token, and gamma draft tokens.
+# Then `length` goes back by the number of rejected draft tokens.
+# Last, one token of the target's own is appended: a replacement or the bonus token.
+#
+# Lessons 6 and 8 decide which draft tokens are accepted.
+# Here we choose: the first 2 of 4, then all 4, then none.
+#
+# A worked number: 7 tokens of text, 6 slots in use. The call fills 1 + 4 slots: length 11.
+# 2 of 4 are accepted, so 2 are taken back: length 9. The text has 7 + 2 + 1 = 10 tokens.
+#
+# *Guess first:* behind each round, by how much is `length` smaller than the number of tokens?
+
 
 # %%
-passes = []
-with target.register_forward_pre_hook(lambda _, given: passes.append((int(given[1].length), given[0][0].tolist()))):
-    rounds = list(speculate(target, ModelDrafter(draft, 4), prompt, max_new_tokens=12, seed=12))
-for (length, fed), done, (after, _) in zip(passes[1:], rounds, passes[2:]):
-    assert fed == done.tokens and after == length + 1 + len(done.path)          # a number moves, and that is all
+def round_by_hand(cache, text, drafted, accepted, token):
+    """One round of the target. `accepted` draft tokens are accepted -> the longer text."""
+    rows = read(target, cache, [text[-1], *drafted])            # 1 + gamma tokens, in one call
+    assert (rows[0] - again(target, text)).abs().max() < 1e-12  # row 0: behind the text so far
+    cache.length -= len(drafted) - accepted                     # take back what is rejected
+    return [*text, *drafted[:accepted], token]
 
-figure, (axes,) = picture("4. the cache: slots of the target in three rounds", 1)
-figure.set_size_inches(11.6, 3.6)
-slots, labels = passes[0][1], {BLUE: "read before", GREEN: "written, accepted", RED: "written, rejected: stale"}
-shown = range(len(slots) - 4, passes[3][0] + 5)                     # the older ones are not drawn
-for number, ((length, fed), done) in enumerate(zip(passes[1:4], rounds)):
-    slots, newest = slots[:length] + fed, length + len(done.path)
-    for slot in range(shown[0], len(slots)):
-        colour = BLUE if slot < length else GREEN if slot <= newest else RED
-        axes.barh(number, 1, 0.62, left=slot - 0.5, color=colour, edgecolor="white", hatch="//" * (colour == RED),
-                  label=labels.pop(colour, None))
-        axes.text(slot, number, repr(tokenizer.decode([slots[slot]])), ha="center", va="center", fontsize=8,
-                  color="white", fontweight="bold", bbox={"color": colour, "pad": 1})
-    axes.vlines(newest + 0.5, number - 0.4, number + 0.4, INK, linewidth=3, label="length" * (not number))
-axes.set(xticks=shown, xlabel="slot", ylim=(2.6, -0.6), yticks=range(3),
-         yticklabels=[f"round {i + 1}: accepted {len(done.path)} of 4" for i, done in enumerate(rounds[:3])])
-axes.grid(False)
-axes.legend(frameon=False, ncols=4, loc="upper center", bbox_to_anchor=(0.5, 1.16))
-save(figure, "04_the_cache")
+
+story = tokenizer.encode(" range(10):\n    print(i)\n    print(i * i)\n")       # to be written
+no_story = tokenizer.encode(" sys.argv[1:]\n")                  # for draft tokens that are rejected
+written = prompt
+cache = target.new_cache(1, 40)
+read(target, cache, prompt[:-1])                                # all but the last token
+slots = prompt[:-1]                                             # the tokens that the slots hold
+rounds = []                                                     # for the table and the picture
+for accepted in (2, 4, 0):
+    begin = len(written) - len(prompt)                          # so much of the story is written
+    right = story[begin:begin + accepted]
+    drafted_now = right + no_story[accepted:4]
+    before = int(cache.length)
+    slots = slots[:before] + [written[-1], *drafted_now]
+    written = round_by_hand(cache, written, drafted_now, accepted, story[begin + accepted])
+    rounds.append((before, int(cache.length), slots, len(written)))
+
+# %%
+table(["round", "length before", "slots after the call", "length behind", "tokens of the text"],
+      [[number, before, len(slots), behind, tokens]
+       for number, (before, behind, slots, tokens) in enumerate(rounds, 1)])
+assert all(behind == tokens - 1 for _, behind, _, tokens in rounds)
+assert written == prompt + story[:len(written) - len(prompt)]
 
 # %% [markdown]
-# **Change this and run again.** Take back one too *many* (`len(guesses) + 1`; the assert complains): is it worse? Fill
-# the stale slots with rubbish, `cache.k[0][:, len(prompt):] = 1e9`, before `others` are read: who notices? `seed=0`:
-# what does a round leave behind that keeps none of its guesses?
+# ## How big is a slot?
 #
-# Next: lesson 5 decides which guesses stand. Exercises: 7 (cache rollback), after lesson 7.
+# A slot holds a key and a value for every layer of the model.
+# In float32 each number has 4 bytes.
+# In our target several heads of queries share one head of keys and values (lesson 3).
+# So its slots are smaller, and a call fetches fewer bytes.
+#
+# The picture shows the three rounds. A bar is a slot, and the thick line is `length`.
+# The first slots are not drawn.
+
+# %%
+one_slot = target.new_cache(1, 1)
+numbers = sum(layer.numel() for layer in one_slot.k + one_slot.v)
+group = target.config.heads // target.config.kv_heads           # heads of queries that share keys
+print(f"\na slot of the target: {4e-3 * numbers:.1f} kB in float32; "
+      f"{4e-3 * group * numbers:.1f} kB if its {group} heads did not share keys")
+
+named = [(before, behind, [tokenizer.decode([token]) for token in slots])
+         for before, behind, slots, _ in rounds]
+figures.slots(named, first=len(prompt) - 4)
+
+# %% [markdown]
+# ## Three things to know
+#
+# 1. A cache keeps the keys and values of the tokens that were read. They never change.
+# 2. To take tokens back, lower `length`. What lies above it is never seen.
+# 3. Behind every round the cache holds all of the text but its last token.
+#
+# ## Change this and run again
+#
+# 1. Take back one too *many*: write `len(drafted) + 1` in the row named "all". An assert complains.
+#    Is it better or worse than one too few?
+# 2. Fill the stale slots with rubbish: below `cache.length -= back`, write
+#    `cache.k[0][:, int(cache.length):] = 1e9`. Which rows of the table change?
+# 3. Write `(0, 0, 0)` in place of `(2, 4, 0)`. What does a round leave behind that accepts nothing?
+#
+# The answers are in `lessons/answers/04_the_cache.md`.
+#
+# Next: lesson 5 begins with the question that this lesson has left open: which draft tokens are
+# accepted? Exercises: 7 (roll back two caches), after lesson 8.

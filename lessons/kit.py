@@ -1,23 +1,18 @@
-"""What every lesson uses: dice for a single text, a table to print, a picture to draw."""
+"""What every lesson uses: dice for a single text, a table, and a word about a busy machine."""
 
-from collections.abc import Sequence
-from pathlib import Path
+from collections.abc import Callable, Sequence
 
 import torch
-from matplotlib.axes import Axes
-from matplotlib.figure import Figure
 from rich.console import Console
 from rich.table import Table
 
+from nanospec.bench.measure import BUSY
 from nanospec.dice import Dice
-from nanospec.show.figures import AMBER, BLUE, FAINT, GREEN, INK, blank as picture  # noqa: F401, for the lessons
-
-RED = "#c8463f"
 
 
 class OneRow:
-    """Dice for one text. The library's are for B rows at once and take (B, ...) tensors; here a law is (V,), a
-    probability a number, and the answers are plain Python. Real dice by default; the walking ones do as well.
+    """Dice for one text. The library's are for B rows at once and take (B, ...) tensors. Here a distribution is (V,),
+    a probability is a number, and the answers are plain Python. Real dice by default; the walking ones do as well.
     """
 
     def __init__(self, dice=None, seed: int = 0):
@@ -39,7 +34,7 @@ def table(columns: Sequence[str], rows: Sequence[Sequence], note: str = "") -> N
     shown = Table(box=None, header_style="bold", padding=(0, 3, 0, 0), caption=note or None, caption_justify="left",
                   caption_style="dim")
     for number, name in enumerate(columns):
-        shown.add_column(name, justify="left" if number == 0 else "right", no_wrap=True)
+        shown.add_column(str(name), justify="left" if number == 0 else "right", no_wrap=True)
     for row in rows:
         shown.add_row(*map(str, row))
     console = Console(markup=False)
@@ -48,19 +43,23 @@ def table(columns: Sequence[str], rows: Sequence[Sequence], note: str = "") -> N
     console.print(shown)
 
 
-def save(figure: Figure, name: str) -> None:
-    """Write the picture to lessons/out/NAME.png and say where it lies."""
-    out = Path("lessons/out") if Path("lessons").is_dir() else Path("out")      # run from the top, or from lessons/
-    out.mkdir(parents=True, exist_ok=True)
-    figure.savefig(out / f"{name}.png", dpi=140)
-    print(f"\npicture: {out / name}.png")
+class Quiet:
+    """Did others use the machine while a lesson measured? The same work is timed at the beginning, at the end, and
+    whenever the lesson calls `look`.
 
+    quiet = Quiet(lambda: step_seconds(target, repeats=3)); ...; quiet.tell("v(2) 1.04, v(10) 1.21")
+    """
 
-def bars(axes: Axes, names: Sequence[str], *series: tuple[Sequence[float], str, str]) -> None:
-    """Bars side by side for each name; every series is (heights, colour, label)."""
-    width = 0.8 / len(series)
-    for number, (heights, colour, label) in enumerate(series):
-        left = [i - 0.4 + width * (number + 0.5) for i in range(len(names))]
-        axes.bar(left, [float(height) for height in heights], width, color=colour, label=label)
-    axes.set_xticks(range(len(names)), names)
-    axes.legend(frameon=False)
+    def __init__(self, seconds: Callable[[], float]):
+        self.seconds, self.took = seconds, []
+        self.look(3)
+
+    def look(self, times: int = 1) -> None:
+        self.took += [self.seconds() for _ in range(times)]
+
+    def tell(self, recorded: str) -> None:
+        """Nothing, or a warning with the figures of a machine that did nothing else."""
+        self.look(3)
+        if max(self.took) > BUSY * min(self.took):
+            print(f"\nThis machine is busy: one and the same step took {1e3 * min(self.took):.2f} to "
+                  f"{1e3 * max(self.took):.2f} ms. Run this lesson again. On a quiet machine: {recorded}.")

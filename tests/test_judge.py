@@ -42,10 +42,10 @@ def test_speculation_is_right_by_both_witnesses():
     assert verdict.samples == 400 and 0 < verdict.visible < .2 and "every path walked" in str(verdict)
 
 
-@pytest.mark.parametrize("name", ["draft-dtype-mismatch", "keep-after-a-refusal"])
+@pytest.mark.parametrize("name", ["draft-dtype-mismatch", "accept-after-a-rejection"])
 def test_a_bug_is_named(name, monkeypatch):
     """By its distribution, to the walk's precision: draft-dtype-mismatch is 2e-5 off, which no samples show."""
-    few = ("ratio-flipped", "row-before", "draft-dtype-mismatch", "keep-after-a-refusal", "overshoot")
+    few = ("ratio-flipped", "row-before", "draft-dtype-mismatch", "accept-after-a-rejection", "overshoot")
     monkeypatch.setattr(samplers, "OF_A_CHAIN", [bug for bug in OF_A_CHAIN if bug.name in few])
     verdict = judge(sampler_with(bugs[name], **TASK), samples=50, **TASK)
     assert verdict.wrong and verdict.distance > 1e-6 and verdict.bugs == [name]

@@ -1,123 +1,152 @@
-"""Lesson 15, the laws behind what it prints; exercise 15, what it lets pass."""
+"""Lesson 15: its distributions walked again, its mask, a table that adds up; and what exercise 13 expects, by another
+road."""
 
+import math
 import re
+from math import prod
 
 import pytest
+import torch
 
-from lessons.check.ex15_certain_guesses import EXERCISE
-from lessons.check.engine import ANSWERS, check, stub
-from nanospec.drafters.suffix import SuffixDrafter
+from lessons.check.ex13_node_rule import FORBIDS, FOUR, SURE, drawn_from, stands, without_replacement
+from nanospec.draft import Draft
+from nanospec.drafters.tree import TreeDrafter
+from nanospec.probs import probs
 from nanospec.proof.tables import TableModel
-from nanospec.proof.walk import distance, target_distribution, walk
-from nanospec.speculate import speculate, tokens_of
-from nanospec.text import Text
+from nanospec.proof.walk import distance, target_distribution, walk_by_prefix
+from nanospec.rules.kseq import sequential_acceptance
+from nanospec.speculate import speculate
+from nanospec.theory import expected_tokens, speedup
+
+pytestmark = pytest.mark.xdist_group("held-out texts")      # which one process then reads once
 
 
-def rows_of(out: str, columns: int) -> dict[str, list[str]]:
-    """The printed table: its first column -> the others, of lines that end in `columns` words after two spaces."""
-    cells = (re.split(r"\s{2,}", line.strip()) for line in out.splitlines())
-    return {row[0]: row[1:] for row in cells if len(row) == columns + 1}
+def greedy_tokens(accepted, rows):
+    """The likeliest rows first: no tree brings more tokens where `accepted` falls."""
+    chances, tokens = [1.0], 0.0
+    for _ in range(rows):
+        best = max(chances)
+        chances.remove(best)
+        chances += [best * chance for chance in accepted]
+        tokens += best
+    return tokens
 
 
-def test_lesson_15_a_guess_nobody_drew_is_kept_with_what_the_target_gives_it(lesson):
+def test_lesson_15_several_futures(lesson):
     names, out = lesson("15")
-    p_target, OneRow, rules = names["p_target"], names["OneRow"], names["RULES"]
-    truth = dict(enumerate(p_target.tolist()))
-
-    # one guess: the two right rules are one, and the two wrong ones are off by what is printed
-    laws = {name: walk(lambda dice: rule(OneRow(dice)))[0] for name, rule in rules.items()}
-    assert distance(laws["certain"], laws["draw and compare"])[1] < 1e-12
-    assert laws["certain"][True, 0] == pytest.approx(p_target[0].item(), abs=1e-12)
-    off = {}
-    for name, law in laws.items():
-        written = {y: law.get((True, y), 0) + law.get((False, y), 0) for y in truth}
-        off[name] = distance(written, truth)[1]
-        assert f"{name:16} keeps token 0 with {law[True, 0]:.3f}" in out and f"off by {off[name]:.3f}" in out
-    assert off["certain"] < 1e-12 and off["draw and compare"] < 1e-12
-    assert off["draw again"] == pytest.approx(0.25) and off["judge by counts"] == pytest.approx(0.3)
-
-    # counts: the shares by hand, the promise of the tree above that of the path, the library's guesses the same
-    shares = {kind: {" ".join(path): share for share, path in list(names["best_first"](names["words"], kind))[1:5]}
-              for kind in (False, True)}
-    assert shares[False] == pytest.approx({"cat": .6, "cat ate": .2, "cat ate .": .2, "cat ate . the": .2})
-    assert shares[True] == pytest.approx({"cat": .6, "dog": .4, "dog ran": .4, "dog ran .": .4})
-    assert "-> 1.20 promised" in out and "-> 1.80 promised" in out
-    ids = [names["names"].index(word) for word in names["words"]]
-    drafter = SuffixDrafter(6, tree=True, longest=1)
-    drafter.begin(text := Text([ids], 1, 99), [0], None)
-    tokens, parents, _ = drafter.propose(text, None, None, 0).of_text(0)
-    paths = [[]]
-    for token, parent in zip(tokens[1:], parents[1:]):
-        paths.append(paths[parent] + [token])
-    assert paths[1:] == [path for _, path in list(names["best_first"](ids, True))[1:7]]
-
-    # the table: more where there is more to copy, everything where the very text is in the past, exact everywhere
-    table = rows_of(out, 6)
-    assert [*table][1:] == [*names["copiers"], "draft"]
-    rates = {name: [float(cell) for cell in row[:4]] for name, row in [*table.items()][1:]}
-    assert rates == {name: [float(f"{rate:.2f}") for rate in found] for name, found in names["rates"].items()}
-    for name in names["copiers"]:
-        assert min(rates[name]) >= 1 and max(rates[name]) <= 9 and float(table[name][5]) < 1e-12
-        assert rates[name][1] > rates[name][3] and rates[name][0] > rates["draft"][0]
-        assert float(table[name][4]) > 0
-    assert rates["lookup"][2] < rates["draft"][2] and rates["lookup"][3] < rates["draft"][3]
-    assert rates["tree, past"][2] > 6 > 2 * rates["suffix, tree"][2]
-
-    # a replay of the text that the loop wrote: its guesses, its kept ones, its tokens; at any temperature
-    for temperature in (0, 0.7):
-        for copier in names["copiers"].values():
-            drafter, target = copier([[0, 1, 2, 0, 0, 1]]), TableModel(3, 5, zeros=0)
-            rounds = list(speculate(target, drafter, [0, 1, 2, 0], 20, temperature, seed=3))
-            calls = list(names["replay"](drafter, [0, 1, 2, 0], tokens_of(rounds)))
-            assert [(done.tokens[1:], len(done.path), [done.token]) for done in rounds[:-1]] == calls[:-1]
-            assert rounds[-1].tokens[1:] == calls[-1][0] and len(rounds) == len(calls) > 3
-
-    # "change this": a past drawn with the seed of the request knows how the dice fall, and the law is another
-    target, ids = TableModel(3, 5, zeros=0), [0, 1, 2]
-    law, seen = target_distribution(target, ids, 1), {}
-    for seed in range(300):
-        past = [ids + list(names["generate"](target, ids, 1, seed=seed))]
-        token = tuple(tokens_of(speculate(target, names["copiers"]["tree, past"](past), ids, 1, seed=seed)))
-        seen[token] = seen.get(token, 0) + 1 / 300
-    assert distance(seen, law)[1] > 0.2
+    the_rules_of_one_place(names, out)
+    all_ways_are_listed(names, out)
+    the_rule_for_trees_is_exact(names)
+    the_mask_is_the_librarys(names, out)
+    the_table_adds_up(names, out)
 
 
-# exercise 15; that its stub fails, its answer passes and every mistake is named alone is in test_check.py
-
-RIGHT = (ANSWERS / EXERCISE.file).read_text()
-HEAD = "def judge(guesses, p_target, dice):\n"
-OTHERS = {
-    "draw and compare": HEAD + "    y = dice.pick(p_target)\n"
-                               "    return (guesses.index(y), y) if y in guesses else (None, y)\n",
-    "in any order": RIGHT.replace("enumerate(guesses)",
-                                  "sorted(enumerate(guesses), key=lambda pair: p_target[pair[1]])"),
-    "weights of any total": RIGHT.replace("        left = left / left.sum()\n", "").replace(
-        "dice.flip(left[x])", "dice.flip(left[x] / left.sum())")}
-
-
-@pytest.mark.parametrize("name", OTHERS)
-def test_another_right_way_passes(tmp_path, name):
-    path = tmp_path / EXERCISE.file
-    path.write_text(OTHERS[name])
-    assert check(EXERCISE, path).failure is None
+def the_rules_of_one_place(names, out):
+    p_target, q_draft, walked = names["p_target"], names["q_draft"], names["walked"]
+    lines = {name.strip(): (float(one), float(off)) for name, one, off in re.findall(
+        r"^(\S.*?)  +(0\.\d{3}) +(0\.\d{3}) *$", out, re.MULTILINE)}
+    assert lines.keys() == walked.keys() and len(lines) == 5
+    right = {"one child": (1, True), "two, independent": (2, True), "two, without replacement": (2, False)}
+    for name, (count, independent) in right.items():
+        assert lines[name] == (round(sequential_acceptance(p_target, q_draft, count, independent), 3), 0)
+    chances = [lines[name][0] for name in right]
+    assert chances == sorted(set(chances)) and chances[:2] == [.5, .7]
+    for name in lines.keys() - right:                                   # they seem to be better, and are not lossless
+        assert lines[name][0] > max(chances) and lines[name][1] > 0.03
+    for name, found in walked.items():                                  # and the lines say what was walked
+        one = sum(weight for (child, _), weight in found.items() if child is not None)
+        tokens = torch.tensor([sum(weight for (_, token), weight in found.items() if token == y) for y in range(4)])
+        assert lines[name] == (round(one, 3), round((tokens - p_target).abs().sum().item() / 2, 3))
 
 
-@pytest.mark.parametrize("text, words", [
-    (RIGHT.replace("dice.pick(left)", "dice.pick(p_target)"), ["redraw-after-mismatch", "0.16", "line 25"]),
-    (HEAD + "    return None, dice.pick(p_target)\n", ["guesses-ignored", "not truth"]),
-    (HEAD + "    return dice.pick(p_target)\n", ["must return a pair"]),
-    (HEAD + "    return 0, 2 if guesses else dice.pick(p_target)\n", ["what is kept is what is written"]),
-    (HEAD + "    return len(guesses), dice.pick(p_target)\n", ["the number of a guess, or None"]),
-    (stub(RIGHT), ["NotImplementedError"])])
-def test_what_is_wrong_is_told(tmp_path, text, words):
-    path = tmp_path / EXERCISE.file
-    path.write_text(text)
-    said = check(EXERCISE, path).failure[1]
-    assert all(word in said for word in words), said
+def all_ways_are_listed(names, out):
+    """Eleven ways; together they are what is walked, and what is printed."""
+    ways, listed = names["ways"], {}
+    for child, token, _, odds in ways:
+        listed[child, token] = listed.get((child, token), 0) + float(prod(odds))
+    assert distance(listed, names["walked"]["two, independent"])[1] < 1e-12
+    printed = re.findall(r"^  (\w.*?(?:accepted|drawn)) +([\d. x]+) += ([\d.]+)$", out, re.MULTILINE)
+    assert len(printed) == len(ways) == 11 and sum(float(product) for *_, product in printed) == pytest.approx(1)
+    for told, odds, product in printed:
+        assert prod(map(float, odds.split(" x "))) == pytest.approx(float(product), abs=1e-9)
+        assert told in {way[2] for way in ways}
+    ends = re.findall(r"^(\w+) comes out with ([\d.]+); p_target says ([\d.]+)$", out, re.MULTILINE)
+    assert [(name, float(p)) for name, p, _ in ends] == list(zip(names["names"], names["p_target"].tolist()))
+    assert all(found == wanted for _, found, wanted in ends) and "one of the two is accepted with 0.70" in out
 
 
-def test_every_mistake_changes_a_law_or_what_is_kept():
-    """Two of them lose nothing but speed."""
-    slow = [mistake.name for mistake in EXERCISE.wrongs
-            if not any(seen.differences() for seen in EXERCISE.seen_of(mistake, "exact distribution"))]
-    assert slow == ["first-guess-only", "guesses-ignored"]
+def the_rule_for_trees_is_exact(names):
+    """By hand, round by round, in requests of three tokens."""
+    def by_hand(tree, p_target, dice):
+        row, token = names["verify_by_hand"](tree, p_target[0], names["OneRow"](dice))
+        return torch.tensor([row]), torch.tensor([token])
+    for vocab, topology, independent in (3, [-1, 0, 0], False), (2, [-1, 0, 0, 1], True):
+        big, small = TableModel(vocab, 5, zeros=0), TableModel(vocab, 6, zeros=0)
+        def one_round(prefix, new, dice):
+            return tuple(next(speculate(big, TreeDrafter(small, topology, independent), [1, 0, *prefix], new,
+                                        temperature=0.7, dice=dice, rule=by_hand)).emitted)
+        found, _ = walk_by_prefix(one_round, 3)
+        assert distance(found, target_distribution(big, [1, 0], 3, temperature=0.7))[1] < 1e-12
+
+
+def the_mask_is_the_librarys(names, out):
+    """With any other, or with row numbers for depths, the distributions are not those of the paths."""
+    sees, root, tokens, first = names["sees"], names["root"], names["tokens"], names["first"]
+    assert first.path[0] == 2                               # the picture's round: row 1 rejected, its sibling accepted
+    ancestors = Draft(tokens[:, root:], first.q_draft[None], torch.tensor([first.parents])).ancestors()[0]
+    assert torch.equal(sees[root:, root:], ancestors) and sees[:, :root].tril().equal(sees[:, :root])
+    assert (names["positions"][root:] - root).tolist() == [0, 1, 1, 2, 2, 2, 3]
+    chain, slots = torch.ones_like(sees).tril(), torch.arange(len(sees))
+    for mask, positions, wrong in (sees, names["positions"], []), (chain, names["positions"], [2, 3, 4, 5, 6]), \
+            (sees, slots, [2, 3, 4, 5, 6]):
+        rows = probs(names["exact"](tokens, names["exact"].new_cache(1, len(sees)), len(sees), positions[None],
+                                    mask[None])[0, root:])
+        off = (rows - names["alone"]).abs().sum(1) / 2
+        assert [row for row in range(7) if off[row] > 1e-12] == wrong and all(off[row] > 1e-6 for row in wrong)
+    words = names["words"]
+    assert re.findall(r"^  row \d, parent +-?\d: (.+)$", out, re.MULTILINE) == words
+    assert words[3].startswith(words[1][:-1]) and len(set(words)) == 7
+
+
+def the_table_adds_up(names, out):
+    """What was counted, and what follows from it; of what was measured, only that one thing fits the other."""
+    accepted, sizes, c, columns = (names[name] for name in ("accepted", "sizes", "c", "columns"))
+    stood = [done.path[0] if done.path else 0 for done in names["rounds"]]
+    assert accepted == [stood.count(child) / len(stood) for child in (1, 2, 3, 4)] and len(stood) > 200
+    assert 0.5 < accepted[0] < 0.8 and 0.03 < accepted[1] < 0.2 and sum(accepted) < 1
+    v = columns["v(m)"]
+    eldest, three = accepted[0], sum(accepted[:3])          # the root's four children first, then the eldest's three
+    assert sizes[:4] == [2, 4, 6, 8]
+    assert columns["wide"][:2] + columns["wide"][3:4] == pytest.approx(
+        [1 + eldest, 1 + three, 1 + sum(accepted) + eldest * three])
+    assert math.isfinite(c) and c > 0 and v == sorted(v) and v[0] >= 1
+    for i, m in enumerate(sizes):
+        chain, wide, best = (columns[name][i] for name in ("chain", "wide", "best"))
+        assert chain == pytest.approx(expected_tokens(accepted[0], m - 1))
+        assert max(chain, wide) <= best + 1e-12
+        assert best >= greedy_tokens(accepted, m) - 1e-12
+        for where, price in ("here", v[i]), ("free", 1):
+            assert columns[f"chain, {where}"][i] == pytest.approx(speedup(accepted[0], m - 1, c, price))
+            assert columns[f"best, {where}"][i] >= columns[f"chain, {where}"][i] - 1e-12
+        gain = [columns[f"best, {where}"][i] / columns[f"chain, {where}"][i] for where in ("here", "free")]
+        assert gain[0] <= gain[1] + 1e-12                   # the picture's title
+        row = [str(m), *(f"{column[i]:.2f}" for column in columns.values())]
+        assert row in [re.split(r"\s{2,}", line.strip()) for line in out.splitlines()]
+    free = columns["best, free"]
+    assert free == sorted(free) and free[-1] > max(columns["chain, free"])
+    assert columns["best"][-1] > columns["chain"][-1]
+    assert columns["best"][:2] == pytest.approx(columns["chain"][:2])       # few rows: it is the chain
+    for where in "here", "free":
+        fastest = [max(columns[f"{tree}, {where}"]) for tree in ("chain", "best")]
+        assert f"{where}: the fastest chain {fastest[0]:.2f}, the fastest tree {fastest[1]:.2f} times" in out
+
+
+@pytest.mark.parametrize("p_target, q_draft", [FOUR, FORBIDS, SURE])
+@pytest.mark.parametrize("count", [1, 2, 3])
+def test_exercise_13_expects_what_the_rule_of_trees_accepts(p_target, q_draft, count):
+    for again, distributions in (True, drawn_from(*[q_draft] * count)), (False, without_replacement(q_draft, count)):
+        found = stands(p_target, distributions)
+        assert sum(found.values()) == pytest.approx(1, abs=1e-12)
+        accepted = sequential_acceptance(p_target, q_draft, count, again)
+        assert 1 - found.get(None, 0) == pytest.approx(accepted, abs=1e-12)
+        assert found[0] == pytest.approx(p_target.minimum(q_draft).sum().item(), abs=1e-12)

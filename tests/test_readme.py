@@ -1,4 +1,4 @@
-"""What the README says is held to the files."""
+"""What README.md and docs/ say is held to the files."""
 
 import inspect
 import re
@@ -7,15 +7,50 @@ import sys
 from pathlib import Path
 
 import pytest
+import torch
 
 import nanospec.speculate
+from nanospec.methods import DRAFTERS, RULES
 from nanospec.proof.tables import TableModel
+from nanospec.proof.walk import distance, target_distribution, walk
 from nanospec.proof.judge import sampler_with
 from nanospec.proof.zoo import ALL_BUGS, ALL_CONTROLS
 
 ROOT = Path(__file__).parent.parent
 README = (ROOT / "README.md").read_text()
-BLOCKS = re.findall(r"```(python)?\n(.*?)```", README, re.S)
+DOCS = {path.name: path.read_text() for path in sorted((ROOT / "docs").glob("*.md"))}
+PAGES = README + "".join(DOCS.values())
+BLOCKS = re.findall(r"```(python)?\n(.*?)```", README + DOCS["METHODS.md"], re.S)
+
+
+class OneText:
+    """Dice for one text, as the README's round takes them."""
+
+    def __init__(self, dice):
+        self.dice = dice
+
+    def pick(self, weights):
+        return int(self.dice.pick(weights[None]))
+
+    def flip(self, prob):
+        return bool(self.dice.flip(prob.view(1, 1)))
+
+
+def test_the_idea_in_plain_lines_is_exact():
+    """The README's round, walked over three tokens."""
+    shown, = (block for kind, block in BLOCKS if kind and "def one_round" in block)
+    assert len(shown.splitlines()) <= 12
+    exec(shown, found := {})
+    models = [TableModel(3, seed=1, zeros=0.3), TableModel(3, seed=2, zeros=0.3)]
+    ways = [lambda text, model=model: model(torch.tensor([text]))[0].softmax(-1) for model in models]
+
+    def three_tokens(dice):
+        text = [0]
+        while len(text) < 4:
+            text = found["one_round"](*ways, text, 2, OneText(dice))
+        return tuple(text[1:4])
+
+    assert distance(walk(three_tokens)[0], target_distribution(models[0], [0], 3))[1] < 1e-12
 
 
 def test_the_lines_that_are_the_algorithm_are_those_of_the_file():
@@ -32,9 +67,24 @@ def test_the_examples_run():
     assert "of 4 accepted" in done.stdout and "\n" in done.stdout
 
 
-def test_both_commands_are_on_the_first_screen():
+def test_a_page_of_its_own_kind():
+    """A stranger's screen with one command; then no more than can be read at once."""
     first = README.split("## ")[0]
-    assert "pip install -e . && python demo.py" in first and "pip install -e '.[test]' && pytest" in first
+    assert first.count("```") == 2 and "pip install -e . && python demo.py" in first
+    assert len(README.splitlines()) <= 150 and len(re.findall(r"^\| [\d.]+ \|", first, re.M)) <= 6
+    assert len(re.findall(r"^\| `", README, re.M)) <= 15
+
+
+def test_every_link_leads_somewhere():
+    for name, text in {"README.md": README, "lessons/README.md": (ROOT / "lessons" / "README.md").read_text(),
+                       **{f"docs/{name}": text for name, text in DOCS.items()}}.items():
+        for link in re.findall(r"\]\(((?!http)[^)#]+)", text):
+            assert ((ROOT / name).parent / link).exists(), (name, link)
+
+
+def test_every_method_is_named():
+    for name in [*DRAFTERS, *RULES]:
+        assert f"| `{name}` |" in DOCS["METHODS.md"]
 
 
 def test_ci_runs_the_readmes_test_command():
@@ -46,8 +96,9 @@ def test_ci_runs_the_readmes_test_command():
 
 
 def test_every_picture_is_there_and_every_file_is_on_the_map():
-    for path in re.findall(r"!\[.*?\]\((.*?)\)", README):
-        assert (ROOT / path).stat().st_size > 5_000
+    for folder, page in ((ROOT, README), (ROOT / "docs", "".join(DOCS.values()))):
+        for path in re.findall(r"!\[.*?\]\((.*?)\)", page):
+            assert (folder / path).stat().st_size > 5_000
     on_map = set(re.findall(r"`(nanospec/[\w.]+/?)`", README))
     for path in (ROOT / "nanospec").iterdir():
         if path.name not in ("__init__.py", "__pycache__"):
@@ -57,18 +108,18 @@ def test_every_picture_is_there_and_every_file_is_on_the_map():
 def test_every_option_named_exists():
     for script in ("demo.py", "train_tiny.py"):
         source = (ROOT / script).read_text()
-        for option in re.findall(rf"{script}`? (--[\w-]+)", README):
-            assert f'"{option}"' in source
+        for option in re.findall(rf"{script}`? (--[\w-]+)", PAGES):
+            assert f'"{option}"' in source or option == "--help"
 
 
 def test_nothing_is_left_to_fill_in():
-    assert not re.search(r"@@|@[A-Z]+@", README)
+    assert not re.search(r"@@|@[A-Z]+@", PAGES)
 
 
 def test_the_zoo_is_as_large_as_said():
     shipped = sum(not bug.source.startswith(("generic", "ours")) for bug in ALL_BUGS)
-    assert f"{len(ALL_BUGS)} bugs, {shipped} of them from public implementations" in README
-    assert f"{len(ALL_CONTROLS)} controls" in README
+    assert f"{len(ALL_BUGS)} bugs, {shipped} of them from public implementations" in DOCS["PROOF.md"]
+    assert f"{len(ALL_CONTROLS)} controls" in DOCS["PROOF.md"] and f"plant {len(ALL_BUGS)} bugs" in README
 
 
 @pytest.mark.slow

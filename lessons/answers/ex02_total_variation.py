@@ -1,4 +1,4 @@
-"""Exercise 2: how far apart are two laws?
+"""Exercise 2: how far apart are two distributions?
 
 difficulty 1 of 5, about 5 minutes, about 1 line; lesson 1
 check: python -m lessons.check 2
@@ -6,10 +6,10 @@ check: python -m lessons.check 2
 
 
 def total_variation(one, other):
-    """The probability that would have to be moved to turn one law into the other.
+    """The probability that would have to be moved to turn one distribution into the other.
 
     one, other: (V,) float64 tensors that add up to 1.  Returns a float in 0..1.
 
-    Worked: [.5, .5] and [.8, .2] give .3. Equal laws give 0, laws without a token in common 1.
+    Worked: [.5, .5] and [.8, .2] give .3. Equal distributions give 0. Those without a token in common give 1.
     """
     return (one - other).abs().sum().item() / 2

@@ -1,16 +1,16 @@
 """Exercise 4: the residual, for many texts at once.
 
-difficulty 2 of 5, about 15 minutes, about 4 lines; lesson 6
+difficulty 2 of 5, about 15 minutes, about 4 lines; lesson 7
 check: python -m lessons.check 4
 """
 
 
 def residual(p_target, q_draft):
-    """What must be drawn from after a refusal: what the target has and the draft did not cover.
+    """What must be drawn from after a rejection: what the target has and the draft did not cover.
 
-    p_target, q_draft: (B, V) float64 tensors, each row a law.  Returns (B, V): row b is max(0, p_target - q_draft),
-    divided by its sum. Where nothing is left (both laws are the same; nothing is ever refused there) the row is
-    p_target, so that no nan gets into a batch.
+    p_target, q_draft: (B, V) float64 tensors, each row a distribution.
+    Returns (B, V): row b is max(0, p_target - q_draft), divided by its sum. Where both distributions are the same,
+    nothing is left, and nothing is ever rejected there. Such a row is p_target, so that no nan gets into a batch.
 
     Worked: rows [.5, .5] and [.8, .2] give [0, 1]; rows [.5, .5] and [.5, .5] give [.5, .5].
     """

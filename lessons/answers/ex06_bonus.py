@@ -1,19 +1,22 @@
-"""Exercise 6: which law does the token after the kept ones have?
+"""Exercise 6: which distribution does the token behind the accepted ones have?
 
-difficulty 3 of 5, about 15 minutes, about 3 lines; lesson 7
+difficulty 3 of 5, about 15 minutes, about 3 lines; lesson 8
 check: python -m lessons.check 6
 """
 
 
-def next_weights(kept, p_target, q_draft):
-    """What to draw the token behind the kept guesses from.
+def next_weights(accepted, p_target, q_draft):
+    """What to draw the token behind the accepted draft tokens from.
 
-    kept: int in 0..gamma.  q_draft: (gamma, V) float64, row i the law of guess i.  p_target: (gamma + 1, V), row i the
-    target's law at the place of guess i; the last row is one place further.  Returns (V,) weights of any total: the
-    residual at the first refused guess, or, if all were kept, the bonus token's law.
+    accepted: int in 0..gamma.  q_draft: (gamma, V) float64; row i is the distribution of draft token i.
+    p_target: (gamma + 1, V); row i is the target's distribution at the place of draft token i, and the last row is one
+    place further.
+    Returns (V,) weights of any total: the residual at the first rejected draft token. If all were accepted, it is the
+    distribution of the bonus token.
 
-    Worked: gamma = 1, p_target [[.5, .5], [.9, .1]], q_draft [[.8, .2]]: kept 0 gives [0, .3], kept 1 gives [.9, .1].
+    Worked: gamma = 1, p_target [[.5, .5], [.9, .1]], q_draft [[.8, .2]]: accepted 0 gives [0, .3], and accepted 1
+    gives [.9, .1].
     """
-    if kept == len(q_draft):
-        return p_target[kept]
-    return (p_target[kept] - q_draft[kept]).clamp(min=0)
+    if accepted == len(q_draft):
+        return p_target[accepted]
+    return (p_target[accepted] - q_draft[accepted]).clamp(min=0)

@@ -1,6 +1,6 @@
 """Exercise 11: spot the bug: six rules, who is honest, and how far off are the others?
 
-difficulty 3 of 5, about 30 minutes, 6 verdicts; lesson 11
+difficulty 3 of 5, about 30 minutes, 6 verdicts; lesson 13
 check: python -m lessons.check 11
 """
 
@@ -46,11 +46,13 @@ def rule_f(x, p_target, q_draft, dice):
 
 
 def verdicts():
-    """What each rule is, for a guess x drawn from Q_DRAFT, with the target's law P_TARGET.
+    """What each rule is, for a draft token x drawn from Q_DRAFT, with the target's distribution P_TARGET.
 
-    Returns {"rule_a": (verdict, distance), ...} for all six: verdict is "exact" (the target's law, and the guess is
-    kept as often as can be), "slow" (the target's law, but the guess is kept less often than it could be) or "wrong";
-    distance is the total variation between the rule's law and P_TARGET, to three decimals, 0 for the honest ones.
+    Returns {"rule_a": (verdict, distance), ...} for all six. The verdict is one of three words.
+    "exact": the target's distribution, and the draft token is accepted as often as can be.
+    "slow": the target's distribution, but the draft token is accepted less often than it could be.
+    "wrong": another distribution.
+    distance: the total variation between the rule's distribution and P_TARGET, to three decimals, 0 for the honest.
     By hand, or with nanospec.proof.walk.walk and lessons.kit.OneRow, which turns its dice into pick and flip for one
     text: how you find out is yours.
     """

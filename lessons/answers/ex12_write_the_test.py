@@ -1,6 +1,6 @@
 """Exercise 12: write the test that everybody should have had.
 
-difficulty 4 of 5, about 30 minutes, about 2 lines; lesson 11
+difficulty 4 of 5, about 30 minutes, about 2 lines; lesson 13
 check: python -m lessons.check 12
 """
 
@@ -8,14 +8,14 @@ from nanospec.proof.walk import distance, walk
 
 
 def is_exact(sampler, truth):
-    """Does this sampler have the law `truth`?
+    """Does this sampler have the distribution `truth`?
 
     sampler: a function of dice that returns a tuple of tokens and leaves all chance to dice.flip and dice.pick.
     truth: {tuple of tokens: probability}.  Returns a bool.
 
-    nanospec.proof.walk has walk(sampler) -> (its law, number of paths), and distance(law, truth) -> (greatest error,
-    total variation); nanospec.dice.Dice([seed]) are real dice, should you prefer to sample. You will be given three
-    bugs that shipped and two honest samplers; then others, of which the smallest is 1e-5 off.
+    nanospec.proof.walk has walk(sampler) -> (its distribution, number of paths), and distance(found, truth) ->
+    (greatest error, total variation). nanospec.dice.Dice([seed]) are real dice, should you prefer to sample. You will
+    be given three bugs that shipped and two honest samplers; then others, of which the smallest is 1e-5 off.
     """
-    law, _ = walk(sampler)
-    return distance(law, truth)[0] < 1e-9
+    found, _ = walk(sampler)
+    return distance(found, truth)[0] < 1e-9

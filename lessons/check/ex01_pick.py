@@ -1,32 +1,39 @@
 """Exercise 1: throw the die."""
 
+from lessons.check.answered import token
 from lessons.check.engine import Exercise, wrong
 from lessons.check.pairs import vector
-from lessons.check.seen import Seen, token, values
+from lessons.check.seen import Failure, Seen, values
 
 WEIGHTS = {"[2, 0, 6]": vector(2, 0, 6), "[.1, .2, .3, .4]": vector(.1, .2, .3, .4), "[0, 0, 5]": vector(0, 0, 5),
-           "[3, 1, 4, 1, 5, 10]": vector(3, 1, 4, 1, 5, 10)}
+           "[3, 1, 4, 1, 10, 5]": vector(3, 1, 4, 1, 10, 5)}
 STEPS = 240             # places of u between 0 and 1: the ends of all pieces above fall between two of them
+IGNORED = "u changes nothing: the token must be the one whose piece of the line u hits, and all chance is in u"
+
+
+def picked(f, weights, u: float) -> int:
+    return token(f.pick(weights, u), len(weights), f"pick, for weights {weights.tolist()} and u = {u:g},")
 
 
 def contract(f) -> None:
-    token(f.pick(vector(1, 1), 0.25), 2, "pick, for weights [1, 1] and u = 0.25,")
+    if len({picked(f, vector(1, 1), 0.25) for _ in range(40)}) > 1:
+        raise Failure("the same weights and the same u give now one token, now another: you ignore u and draw a random "
+                      "number of your own; the token must follow from weights and u (u-ignored)", "u-ignored")
 
 
 def worked(f) -> list[Seen]:
-    return [values("weights [2, 0, 6], u = 0.25", lambda: {"index": f.pick(vector(2, 0, 6), 0.25)}, {"index": 2})]
+    return [values("weights [2, 0, 6], u = 0.25", lambda: {"index": picked(f, vector(2, 0, 6), 0.25)}, {"index": 2})]
 
 
 def exact(f) -> list[Seen]:
     found = []
     for name, weights in WEIGHTS.items():
         def shares(weights=weights):
-            share: dict = {}
+            share = dict.fromkeys(range(len(weights)), 0)
             for step in range(STEPS):
-                chosen = int(f.pick(weights.clone(), (step + 0.5) / STEPS))
-                share[chosen] = share.get(chosen, 0) + 1
+                share[picked(f, weights, (step + 0.5) / STEPS)] += 1
             return {key: count / STEPS for key, count in share.items()}         # exact: no piece ends inside a step
-        right = {i: w for i, w in enumerate((weights / weights.sum()).tolist()) if w}
+        right = dict(enumerate((weights / weights.sum()).tolist()))
         found.append(values(f"weights {name}, u all over 0..1: share of u that gives each index", shares, right))
     return found
 
@@ -46,7 +53,7 @@ EXERCISE = Exercise(
     "ex01_pick.py", ("pick",), contract,
     {"worked number": worked, "exact distribution": exact, "edges": edges},
     [wrong("zero-weight-at-zero", "an end exactly at u * total must not be taken: at u = 0 you take a token that has "
-          "no weight at all",
+           "no weight at all",
            pick=lambda w, u: first(w.cumsum(0) >= u * w.sum())),
      wrong("total-forgotten", "you compare u with the pieces' ends without multiplying it by the total",
            pick=lambda w, u: first(w.cumsum(0) > u)),
@@ -54,6 +61,9 @@ EXERCISE = Exercise(
            pick=lambda w, u: first(w > u * w.sum())),
      wrong("always-the-likeliest", "you always take the likeliest token: that is greedy decoding, not a die",
            pick=lambda w, u: int(w.argmax())),
+     wrong("u-ignored", IGNORED, pick=lambda w, u: first(w > 0)),
+     wrong("u-ignored", IGNORED, pick=lambda w, u: 0),
+     wrong("u-ignored", IGNORED, pick=lambda w, u: len(w) - 1),
      wrong("all-alike", "you give every token the same chance, whatever its weight",
            pick=lambda w, u: int(u * len(w))),
      wrong("one-too-early", "you return the piece before the one that u hits",

@@ -2,27 +2,43 @@
 
 import torch
 
+from lessons.check.answered import number
 from lessons.check.engine import Exercise, wrong
 from lessons.check.pairs import PAIRS, vector
-from lessons.check.seen import Failure, Seen, values
+from lessons.check.seen import Seen, values
+
+KL = ("that is the Kullback-Leibler divergence, which adds p log(p / q): it is no distance, and it is infinite where q "
+      "is 0; total variation adds |p - q|")
+
+
+def distance_of(f, one, other) -> float:
+    return number(f.total_variation(one, other), "total_variation")
 
 
 def contract(f) -> None:
-    found = f.total_variation(vector(.5, .5), vector(.5, .5))
-    if not isinstance(found, (float, int)) and not (isinstance(found, torch.Tensor) and found.numel() == 1):
-        raise Failure(f"total_variation must return a number; it returned {found!r:.80}")
+    distance_of(f, vector(.5, .5), vector(.5, .5))
 
 
 def worked(f) -> list[Seen]:
-    return [values("[.5, .5] and [.8, .2]", lambda: {"distance": f.total_variation(*PAIRS["worked example"])},
+    return [values("[.5, .5] and [.8, .2]", lambda: {"distance": distance_of(f, *PAIRS["worked example"])},
                    {"distance": .3})]
 
 
 def exact(f) -> list[Seen]:
     cases = PAIRS | {"equal": (vector(.2, .3, .5), vector(.2, .3, .5))}
-    return [values("pairs of laws", lambda: {name: f.total_variation(*pair) for name, pair in cases.items()},
+    return [values("pairs of distributions", lambda: {name: distance_of(f, *pair) for name, pair in cases.items()},
                    {name: float(1 - a.minimum(b).sum()) for name, (a, b) in cases.items()})]
 
+
+def terms(a, b):
+    """p log p / q of every token, 0 where p is 0."""
+    return torch.special.xlogy(a, a) - torch.special.xlogy(a, b)
+
+
+DIVERGENCES = [lambda a, b: terms(a, b).sum(), lambda a, b: terms(b, a).sum(),
+               lambda a, b: (a * (a / b).log()).sum(), lambda a, b: (b * (b / a).log()).sum(),
+               lambda a, b: terms(a, b).sum() / torch.tensor(2.0).log(), lambda a, b: torch.where(
+                   (a > 0) & (b > 0), a * (a / b).log(), 0).sum()]
 
 EXERCISE = Exercise(
     "ex02_total_variation.py", ("total_variation",), contract,
@@ -31,14 +47,17 @@ EXERCISE = Exercise(
            total_variation=lambda a, b: (a - b).abs().sum()),
      wrong("greatest-difference", "you take the greatest difference; all of them count",
            total_variation=lambda a, b: (a - b).abs().max()),
+     wrong("greatest-difference", "you take half of the greatest difference; all of them count",
+           total_variation=lambda a, b: (a - b).abs().max() / 2),
      wrong("signs-kept", "you add differences with their signs, and they cancel",
            total_variation=lambda a, b: (a - b).sum() / 2),
      wrong("squares", "you take the Euclidean distance; total variation adds absolute differences",
            total_variation=lambda a, b: (a - b).square().sum().sqrt()),
      wrong("mean", "you take the mean of the differences; it is a sum",
            total_variation=lambda a, b: (a - b).abs().mean()),
-     wrong("overlap", "that is what the laws have in common, 1 minus their distance",
-           total_variation=lambda a, b: a.minimum(b).sum())],
+     wrong("overlap", "that is what the distributions have in common, 1 minus their distance",
+           total_variation=lambda a, b: a.minimum(b).sum()),
+     *(wrong("kullback-leibler", KL, total_variation=divergence) for divergence in DIVERGENCES)],
     ("If you pour one bar chart into the other, how much must be moved?",
      "Every unit that is moved makes two differences smaller.",
      "half of the sum of |one - other|"),

@@ -2,25 +2,32 @@
 
 import torch
 
+from lessons.check.answered import weights_like
 from lessons.check.engine import Exercise, wrong
-from lessons.check.pairs import PAIRS, vector
-from lessons.check.seen import Seen, look, values, weights_like
+from lessons.check.pairs import EPSILONS, PAIRS, vector
+from lessons.check.seen import Seen, look, values
 
 ROWS = {name: pair for name, pair in PAIRS.items() if len(pair[0]) == 4}
 BATCH = (torch.stack([p for p, _ in ROWS.values()] + [vector(.1, .2, .3, .4)]),
          torch.stack([q for _, q in ROWS.values()] + [vector(.1, .2, .3, .4)]))
 NAMES = [*ROWS, "both the same"]
+EPSILON = ("you add a little number so as not to divide by 0: no row is right then, and where nothing is left it does "
+           "not become p_target; choose with where(), or divide by 1 there")
+
+
+def rows_of(f, p_target, q_draft) -> torch.Tensor:
+    return weights_like(f.residual(p_target, q_draft), tuple(p_target.shape), "residual")
 
 
 def contract(f) -> None:
     for rows in (1, len(NAMES)):
-        weights_like(f.residual(BATCH[0][:rows].clone(), BATCH[1][:rows].clone()), (rows, 4), "residual")
+        rows_of(f, BATCH[0][:rows], BATCH[1][:rows])
 
 
 def worked(f) -> list[Seen]:
     rows = torch.stack([vector(.5, .5), vector(.5, .5)]), torch.stack([vector(.8, .2), vector(.5, .5)])
     return [values("[.5, .5] and [.8, .2]; [.5, .5] and [.5, .5]", lambda: {
-        f"row {b}, token {i}": weight for b, row in enumerate(f.residual(*rows).tolist())
+        f"row {b}, token {i}": weight for b, row in enumerate(rows_of(f, *rows).tolist())
         for i, weight in enumerate(row)},
         {"row 0, token 0": 0.0, "row 0, token 1": 1.0, "row 1, token 0": .5, "row 1, token 1": .5})]
 
@@ -30,13 +37,10 @@ def row_values(f) -> list[Seen]:
     for p, q in zip(*(side.tolist() for side in BATCH)):
         over = [max(0.0, a - b) for a, b in zip(p, q)]
         expected.append([weight / sum(over) for weight in over] if sum(over) else p)
-
-    def got() -> dict:
-        rows = weights_like(f.residual(BATCH[0].clone(), BATCH[1].clone()), (len(NAMES), 4), "residual").tolist()
-        return {f"{name}, token {i}": weight for name, row in zip(NAMES, rows) for i, weight in enumerate(row)}
-
-    return [values("five rows at once", got, {f"{name}, token {i}": weight for name, row in zip(NAMES, expected)
-                                              for i, weight in enumerate(row)})]
+    return [values("five rows at once", lambda: {
+        f"{name}, token {i}": weight for name, row in zip(NAMES, rows_of(f, *BATCH).tolist())
+        for i, weight in enumerate(row)},
+        {f"{name}, token {i}": weight for name, row in zip(NAMES, expected) for i, weight in enumerate(row)})]
 
 
 def exact(f) -> list[Seen]:
@@ -44,8 +48,8 @@ def exact(f) -> list[Seen]:
         x = dice.pick(q_draft)
         if dice.flip(min(1, p_target[x] / q_draft[x])):
             return x
-        return dice.pick(weights_like(f.residual(p_target[None], q_draft[None]), (1, len(p_target)), "residual")[0])
-    return [look(f"{name}: keep or replace, with your residual",
+        return dice.pick(rows_of(f, p_target[None], q_draft[None])[0])
+    return [look(f"{name}: accept or replace, with your residual",
                  lambda dice, pair=pair: token_with(*pair, dice), dict(enumerate(pair[0].tolist())))
             for name, pair in PAIRS.items()]
 
@@ -65,10 +69,14 @@ def guarded(p, q, weights):
 EXERCISE = Exercise(
     "ex04_residual.py", ("residual",), contract,
     {"worked number": worked, "values": row_values, "exact distribution": exact},
-    [wrong("zero-residual-nan", "where both laws are the same nothing is left, and you divide 0 by 0",
+    [wrong("zero-residual-nan", "where both distributions are the same nothing is left, and you divide 0 by 0",
            residual=lambda p, q: normal(over(p, q))),
-     wrong("zero-row", "where both laws are the same nothing is left, and your row is all zeros: it must be p_target",
-           residual=lambda p, q: normal(over(p, q)).nan_to_num(0)),
+     wrong("zero-row", "where both distributions are the same nothing is left, and your row is all zeros: it must be "
+           "p_target", residual=lambda p, q: normal(over(p, q)).nan_to_num(0)),
+     *(wrong("epsilon-in-the-residual", EPSILON, residual=lambda p, q, epsilon=epsilon: over(p, q) / (
+         over(p, q).sum(-1, keepdim=True) + epsilon)) for epsilon in EPSILONS),
+     *(wrong("epsilon-in-the-residual", EPSILON, residual=lambda p, q, epsilon=epsilon: normal(over(p, q) + epsilon))
+       for epsilon in EPSILONS),
      wrong("residual-not-normalised", "your rows do not add up to 1: divide each by its sum, and where that is 0 take "
            "p_target", residual=over),
      wrong("one-sum-for-all", "you divide by the sum over the whole batch: every row has its own",
@@ -89,13 +97,13 @@ EXERCISE = Exercise(
      wrong("residual-softmaxed", "you softmaxed the residual: it holds weights, not logits, and its zeros must stay "
            "zeros",
            residual=lambda p, q: over(p, q).softmax(-1).where(over(p, q).sum(-1, keepdim=True) > 0, p)),
-     wrong("residual-is-target", "you return the target's own law: what the draft covered already is drawn again",
-           residual=lambda p, q: p),
+     wrong("residual-is-target", "you return the target's own distribution: what the draft covered already is drawn "
+           "again", residual=lambda p, q: p),
      wrong("wrong-dimension", "you divide by sums over the rows of the batch: texts must not mix; sum over the tokens",
            residual=lambda p, q: normal(over(p, q), 0).nan_to_num(0).where(over(p, q).sum(-1, keepdim=True) > 0, p)),
      wrong("one-sum-for-all", "you divide by the sum over the whole batch: every row has its own",
            residual=lambda p, q: (over(p, q) / over(p, q).sum()).where(over(p, q).sum(-1, keepdim=True) > 0, p))],
-    ("After a refusal, which tokens has the draft proposed too rarely, and by how much?",
+    ("After a rejection, which tokens has the draft proposed too rarely, and by how much?",
      "`clamp(min=0)` cuts off what is negative; `sum(-1, keepdim=True)` gives each row's own sum. What if that is 0?",
      "left = (p_target - q_draft).clamp(min=0); total = left.sum(-1, keepdim=True); left / total where total > 0, else "
      "p_target: tensor.where(condition, other) chooses, but the division must not see the zeros"),

@@ -6,8 +6,9 @@ from functools import lru_cache
 
 import torch
 
-from lessons.check.block import GAMMA, IDS, block, coin, count, distribution_of, next_weights
+from lessons.check.answered import pair, whole
 from lessons.check.engine import Exercise, wrong
+from lessons.check.rounds import GAMMA, IDS, coin, count, distribution_of, next_weights, play_round
 from lessons.check.seen import Failure, Seen, values
 from lessons.kit import OneRow
 from nanospec.proof.compare import expected_accepted
@@ -55,11 +56,13 @@ def two_rounds(valid_slots: Callable, dice) -> tuple[tuple[int, ...], int, tuple
     return tuple(text[len(IDS):len(IDS) + NEW]), accepted, first
 
 
-def slots_of(valid_slots: Callable, length: int, gamma: int, kept: int) -> tuple[int, int]:
-    found = valid_slots(length, gamma, kept)
-    if not isinstance(found, (tuple, list)) or len(found) != 2 or not all(type(n) is int and n >= 0 for n in found):
-        raise Failure(f"valid_slots must return two ints, 0 or more; it returned {found!r:.80}")
-    return tuple(found)
+def slots_of(valid_slots: Callable, length: int, gamma: int, accepted: int) -> tuple[int, int]:
+    returns = "two ints, 0 or more"
+    found = valid_slots(length, gamma, accepted)
+    target, draft = (whole(n, "valid_slots", returns) for n in pair(found, f"valid_slots must return {returns}"))
+    if min(target, draft) < 0:
+        raise Failure(f"valid_slots must return {returns}; it returned {found!r:.80}")
+    return target, draft
 
 
 def contract(f) -> None:
@@ -69,7 +72,7 @@ def contract(f) -> None:
 def worked(f) -> list[Seen]:
     def slots() -> dict:
         return dict(zip(("target", "draft"), slots_of(f.valid_slots, 10, 4, 2)))
-    return [values("length 10, gamma 4, kept 2", slots, {"target": 12, "draft": 12})]
+    return [values("length 10, gamma 4, accepted 2", slots, {"target": 12, "draft": 12})]
 
 
 @lru_cache(maxsize=1)
@@ -84,15 +87,16 @@ def exact(f) -> list[Seen]:
         for (tokens, _, _), weight in walked(f.valid_slots)[0].items():
             found[tokens] = found.get(tokens, 0.0) + weight
         return found
-    seen = values(f"two rounds with caches: the law of {NEW} tokens", texts, target_distribution(TARGET, IDS, NEW))
+    right = target_distribution(TARGET, IDS, NEW)
+    seen = values(f"two rounds with caches: the distribution of {NEW} tokens", texts, right)
     return [seen if seen.error else replace(seen, paths=walked(f.valid_slots)[1])]
 
 
 def pace(f) -> list[Seen]:
     """A draft that reads a stale slot drafts for another text: nothing is wrong but how many tokens are accepted."""
-    def kept() -> dict:
-        return {"guesses kept": sum(weight * n for (_, n, _), weight in walked(f.valid_slots)[0].items())}
-    return [values("the second round, on average", kept, {"guesses kept": accepted_at_best()})]
+    def accepted() -> dict:
+        return {"draft tokens accepted": sum(weight * n for (_, n, _), weight in walked(f.valid_slots)[0].items())}
+    return [values("the second round, on average", accepted, {"draft tokens accepted": accepted_at_best()})]
 
 
 @lru_cache(maxsize=None)
@@ -108,44 +112,44 @@ def first_of(dice) -> tuple[int, ...]:
     def next_of(count, p_target, q_draft):
         accepted.append(count)
         return next_weights(count, p_target, q_draft)
-    new = block(dice, TARGET, DRAFT, next_of=next_of)
+    new = play_round(dice, TARGET, DRAFT, next_of=next_of)
     return new[:accepted[0] + 1]
 
 
 def nothing_twice(f) -> list[Seen]:
-    cases = {f"length {length}, gamma {gamma}, kept {kept}": (length, gamma, kept)
-             for length, gamma in ((10, 4), (7, 1), (3, 3)) for kept in range(gamma + 1)}
+    cases = {f"length {length}, gamma {gamma}, accepted {k}": (length, gamma, k)
+             for length, gamma in ((10, 4), (7, 1), (3, 3)) for k in range(gamma + 1)}
     return [values(f"slots of the {whose}'s cache that need not be read again",
                    lambda side=side: {name: slots_of(f.valid_slots, *case)[side] for name, case in cases.items()},
-                   {name: length + min(kept, gamma - side) for name, (length, gamma, kept) in cases.items()})
+                   {name: length + min(k, gamma - side) for name, (length, gamma, k) in cases.items()})
             for side, whose in enumerate(("target", "draft"))]
 
 
 EXERCISE = Exercise(
     "ex07_rollback.py", ("valid_slots",), contract,
-    {"worked number": worked, "exact distribution": exact, "guesses kept in the next round": pace,
+    {"worked number": worked, "exact distribution": exact, "accepted in the next round": pace,
      "nothing read twice": nothing_twice},
-    [wrong("target-not-rolled-back", "the target's cache still holds the refused guesses",
+    [wrong("target-not-rolled-back", "the target's cache still holds rejected draft tokens",
            valid_slots=lambda n, g, k: (n + g, n + min(k, g - 1))),
      wrong("rolled-back-one-too-few", "you count the new token as read; it was drawn after the pass, nobody has read "
            "it",
            valid_slots=lambda n, g, k: (n + k + 1, n + min(k, g - 1))),
      wrong("new-token-counted-in-both", "you count the new token as read, by both; it was drawn after the pass",
            valid_slots=lambda n, g, k: (n + k + 1, n + k + 1)),
-     wrong("draft-missing-last-accepted", "where all guesses stood the draft has made the last one and never read it: "
-           "its cache lacks a token, the text stays exact, and fewer guesses are kept",
+     wrong("draft-missing-last-accepted", "where all draft tokens were accepted the draft model has made the last one "
+           "and never read it: its cache lacks a token, the text stays exact, and fewer draft tokens are accepted",
            valid_slots=lambda n, g, k: (n + k, n + k)),
-     wrong("draft-not-rolled-back", "the draft's cache still holds refused guesses: it guesses for another text; "
-           "nothing is wrong but the speed", valid_slots=lambda n, g, k: (n + k, n + g - 1)),
-     wrong("neither-rolled-back", "both caches still hold refused guesses",
+     wrong("draft-not-rolled-back", "the draft model's cache still holds rejected draft tokens: it drafts for another "
+           "text; nothing is wrong but the speed", valid_slots=lambda n, g, k: (n + k, n + g - 1)),
+     wrong("neither-rolled-back", "both caches still hold rejected draft tokens",
            valid_slots=lambda n, g, k: (n + g, n + g - 1)),
      wrong("everything-again", "you give up all that the round has read, and it must be read again",
            valid_slots=lambda n, g, k: (n - 1, n - 1)),
-     wrong("kept-guesses-again", "you give up the kept guesses, which are text and have been read",
+     wrong("accepted-again", "you give up the accepted draft tokens, which are text and have been read",
            valid_slots=lambda n, g, k: (n, n))],
     ("Write down the text after the round. Which of its tokens has each model seen as input?",
-     "The target has read all guesses, of which `kept` are text. The draft has read one guess fewer. Neither has read "
-     "the new token.",
-     "target: length + kept. draft: the same, but never more than length + gamma - 1"),
+     "The target has read all draft tokens, of which `accepted` are text. The draft model has read one fewer. Neither "
+     "has read the new token.",
+     "target: length + accepted. draft: the same, but never more than length + gamma - 1"),
     [("nanospec.speculate", "ModelDrafter.propose", "feed, tokens", "self.cache.length"),
      ("nanospec.speculate", "one_round", "cache.length = text", "cache.length = text")], slow_is_right=True)

@@ -2,8 +2,9 @@
 
 from functools import partial
 
+from lessons.check.answered import number, whole
 from lessons.check.engine import Exercise, wrong
-from lessons.check.seen import Failure, Seen, values
+from lessons.check.seen import Seen, values
 from nanospec import theory
 
 
@@ -23,33 +24,38 @@ def steps(m: int) -> float:
 CURVES = {"v(m) = 1": flat, "v(m) = 1 + .15 (m - 1)": growing, "v in steps of four": steps}
 
 
+def tokens_of(f, *case) -> float:
+    return number(f.expected_tokens(*case), "expected_tokens")
+
+
+def gamma_of(f, *case) -> int:
+    return whole(f.best_gamma(*case), "best_gamma")
+
+
 def contract(f) -> None:
-    tokens, gamma = f.expected_tokens(0.5, 2), f.best_gamma(0.5, 0.1, flat, 3)
-    if not isinstance(tokens, (int, float)):
-        raise Failure(f"expected_tokens must return a number; it returned {tokens!r:.80}")
-    if type(gamma) is not int:
-        raise Failure(f"best_gamma must return an int; it returned {gamma!r:.80}")
+    tokens_of(f, 0.5, 2)
+    gamma_of(f, 0.5, 0.1, flat, 3)
 
 
 def worked(f) -> list[Seen]:
     right = {"alpha .8, gamma 5": 3.68928, "alpha 1, gamma 4": 5}
     return [values("expected_tokens",
-                   lambda: dict(zip(right, (f.expected_tokens(.8, 5), f.expected_tokens(1, 4)))), right),
+                   lambda: dict(zip(right, (tokens_of(f, .8, 5), tokens_of(f, 1, 4)))), right),
             values("best_gamma, alpha .8, c .1",
-                   lambda: {name: f.best_gamma(.8, .1, CURVES[name], 12) for name in list(CURVES)[:2]},
+                   lambda: {name: gamma_of(f, .8, .1, CURVES[name], 12) for name in list(CURVES)[:2]},
                    dict(zip(CURVES, (6, 3))))]
 
 
 def tokens(f) -> list[Seen]:
     cases = {f"alpha {alpha}, gamma {gamma}": (alpha, gamma) for alpha in (0.0, 0.3, 0.75, 1.0) for gamma in (1, 2, 7)}
-    return [values("expected_tokens", lambda: {name: f.expected_tokens(*case) for name, case in cases.items()},
+    return [values("expected_tokens", lambda: {name: tokens_of(f, *case) for name, case in cases.items()},
                    {name: float(theory.expected_tokens(*case)) for name, case in cases.items()})]
 
 
 def gammas(f) -> list[Seen]:
     cases = {f"alpha {alpha}, c {c}": (alpha, c) for alpha in (0.2, 0.5, 0.7, 0.9) for c in (0.02, 0.1, 0.3)}
     return [values(f"best_gamma up to 16, {name}",
-                   lambda v=v: {case: f.best_gamma(*pair, v, 16) for case, pair in cases.items()},
+                   lambda v=v: {case: gamma_of(f, *pair, v, 16) for case, pair in cases.items()},
                    {case: theory.best_gamma(*pair, v, 16) for case, pair in cases.items()})
             for name, v in CURVES.items()]
 
@@ -69,15 +75,18 @@ def cost_wrong(cost) -> dict:
 EXERCISE = Exercise(
     "ex09_how_fast.py", ("expected_tokens", "best_gamma"), contract,
     {"worked number": worked, "expected tokens": tokens, "best gamma": gammas},
-    [wrong("bonus-forgotten", "you count the kept guesses only; every round also brings a replacement or a bonus token",
+    [wrong("bonus-forgotten", "you count the accepted draft tokens only; every round also brings a replacement or a "
+           "bonus token",
            **tokens_wrong(lambda alpha, gamma: sum(alpha ** i for i in range(1, gamma + 1)))),
-     wrong("last-guess-forgotten", "your sum ends one guess early: all gamma of them can be kept, and a bonus follows",
+     wrong("last-draft-token-forgotten", "your sum ends one draft token early: all gamma of them can be accepted, "
+           "and a bonus token follows",
            **tokens_wrong(lambda alpha, gamma: sum(alpha ** i for i in range(gamma)))),
-     wrong("one-guess-too-many", "your sum goes one guess too far: gamma guesses and one token make gamma + 1 terms",
+     wrong("one-draft-token-too-many", "your sum goes one too far: gamma draft tokens and one more make gamma + 1 "
+           "terms",
            **tokens_wrong(lambda alpha, gamma: sum(alpha ** i for i in range(gamma + 2)))),
-     wrong("guesses-independent", "1 + gamma alpha counts guesses behind a refusal; a guess counts only if all "
-           "before it were kept", **tokens_wrong(lambda alpha, gamma: 1 + gamma * alpha)),
-     wrong("all-or-nothing", "you count all guesses or none: the prefix before the first refusal is kept",
+     wrong("draft-tokens-independent", "1 + gamma alpha counts draft tokens behind a rejection; one counts only if "
+           "all before it were accepted", **tokens_wrong(lambda alpha, gamma: 1 + gamma * alpha)),
+     wrong("all-or-nothing", "you count all draft tokens or none: the prefix before the first rejection is accepted",
            **tokens_wrong(lambda alpha, gamma: 1 + gamma * alpha ** gamma)),
      wrong("zero-over-zero", "the closed form divides 0 by 0 at alpha = 1: sum the powers, or treat 1 apart",
            **tokens_wrong(lambda alpha, gamma: (1 - alpha ** (gamma + 1)) / (1 - alpha))),
@@ -85,14 +94,14 @@ EXERCISE = Exercise(
            **cost_wrong(lambda gamma, c, v: gamma * c + 1)),
      wrong("v-of-gamma", "the target scores gamma + 1 tokens, not gamma: v(gamma + 1)",
            **cost_wrong(lambda gamma, c, v: gamma * c + v(gamma))),
-     wrong("one-draft-step", "a round has gamma draft steps, one after the other: gamma * c",
+     wrong("one-draft-step", "a round has gamma calls of the draft model, one after the other: gamma * c",
            **cost_wrong(lambda gamma, c, v: c + v(gamma + 1))),
      wrong("cost-forgotten", "you maximise tokens per call; a round's cost grows with gamma too",
            **cost_wrong(lambda gamma, c, v: 1)),
-     wrong("draft-is-free", "you leave the draft's own steps out of the cost",
+     wrong("draft-is-free", "you leave the draft model's own calls out of the cost",
            **cost_wrong(lambda gamma, c, v: v(gamma + 1)))],
-    ("With which probability does guess i count? It needs all guesses before it.",
-     "1 + alpha + alpha^2 + ... : which is the last power? And what does one round cost, in target steps?",
+    ("With which probability does draft token i count? It needs all those before it.",
+     "1 + alpha + alpha^2 + ... : which is the last power? And what does one round cost, in calls of the target?",
      "sum(alpha ** i for i in range(gamma + 1)); the best gamma is max(range(1, most + 1), key=...) of tokens over "
      "gamma * c + v(gamma + 1)"),
     [("nanospec.theory", "expected_tokens", "", ""), ("nanospec.theory", "best_gamma", "", "")])

@@ -2,6 +2,7 @@
 
 from functools import partial
 
+from lessons.check.answered import wholes
 from lessons.check.engine import Exercise, wrong
 from lessons.check.seen import Failure, Seen, values
 
@@ -23,16 +24,19 @@ def copied(text: list[int], gamma: int, longest: int, latest=True, own_place=0, 
     return []
 
 
+def proposed(f, text: list[int], gamma: int, longest: int) -> list[int]:
+    return wholes(f.propose(text, gamma, longest), f"propose, for text {text},")
+
+
 def contract(f) -> None:
     for text in ([1, 2, 1], [1, 2, 3]):
-        found = f.propose(list(text), 2, 2)
-        if not isinstance(found, list) or not all(type(token) is int for token in found):
-            raise Failure(f"propose must return a list of ints; for text {text} it returned {found!r:.80}")
+        proposed(f, text, 2, 2)
 
 
 def worked(f) -> list[Seen]:
-    return [values("the text of the docstring", lambda: dict(enumerate(f.propose([7, 8, 9, 7, 8, 5, 7, 8], 2, 2))),
-                   {0: 5, 1: 7})]
+    return [values("the text of the docstring", lambda: {
+        f"draft token {i}": token for i, token in enumerate(proposed(f, [7, 8, 9, 7, 8, 5, 7, 8], 2, 2))},
+        {"draft token 0": 5, "draft token 1": 7})]
 
 
 def texts(f) -> list[Seen]:
@@ -41,9 +45,9 @@ def texts(f) -> list[Seen]:
         for name, text in TEXTS.items():
             right = copied(text, gamma, longest)
             found.append(values(f"{name}: text {text}, gamma {gamma}, longest {longest}; right is {right}", lambda: {
-                "number of guesses": len(answer := f.propose(list(text), gamma, longest)),
-                **{f"guess {i}": token for i, token in enumerate(answer)}},
-                {"number of guesses": len(right), **{f"guess {i}": token for i, token in enumerate(right)}}))
+                "draft tokens": len(answer := proposed(f, text, gamma, longest)),
+                **{f"draft token {i}": token for i, token in enumerate(answer)}},
+                {"draft tokens": len(right), **{f"draft token {i}": token for i, token in enumerate(right)}}))
     return found
 
 
@@ -51,19 +55,19 @@ def tokens_per_call(propose, text: list[int], start: int = 60, gamma: int = 8, l
     """Greedy decoding of a target that writes this very text."""
     at, calls = start, 0
     while at < len(text):
-        guesses, kept = propose(text[:at], gamma, longest), 0
-        while kept < len(guesses) and at + kept < len(text) and guesses[kept] == text[at + kept]:
-            kept += 1
-        at, calls = at + kept + 1, calls + 1
+        drafted, accepted = propose(text[:at], gamma, longest), 0
+        while accepted < len(drafted) and at + accepted < len(text) and drafted[accepted] == text[at + accepted]:
+            accepted += 1
+        at, calls = at + accepted + 1, calls + 1
     return (at - start) / calls
 
 
 def pace(f) -> str:
     text = list(TABLE.encode())
-    yours, ours = (tokens_per_call(propose, text) for propose in (f.propose, copied))
+    yours, ours = (tokens_per_call(propose, text) for propose in (partial(proposed, f), copied))
     if yours < ours - 1e-9:
         raise Failure(f"{yours:.2f} tokens per target call on a table of assertions, byte by byte; {ours:.2f} can be "
-              f"had")
+                      "had")
     return f"{yours:.2f} tokens per target call on a table of assertions; to reach: {ours:.2f}"
 
 

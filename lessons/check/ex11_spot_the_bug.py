@@ -13,7 +13,7 @@ VERDICTS = ("exact", "slow", "wrong")
 
 @lru_cache(maxsize=None)
 def shown() -> dict[str, tuple[str, float, float]]:
-    """What the six rules are, walked: verdict, distance, how often the guess stands."""
+    """What the six rules are, walked: verdict, distance, how often the draft token is accepted."""
     names: dict = {}
     exec((ANSWERS / "ex11_spot_the_bug.py").read_text(encoding="utf-8"), names)
     p_target, q_draft, found = names["P_TARGET"], names["Q_DRAFT"], {}
@@ -27,13 +27,14 @@ def shown() -> dict[str, tuple[str, float, float]]:
         for (_, y), weight in pairs.items():
             tokens[y] = tokens.get(y, 0.0) + weight
         off = distance(tokens, dict(enumerate(p_target.tolist())))[1]
-        stands = sum(weight for (x, y), weight in pairs.items() if x == y)
-        found[name] = ("wrong" if off > 1e-9 else "exact" if stands > at_best - 1e-9 else "slow"), round(off, 3), stands
+        accepted = sum(weight for (x, y), weight in pairs.items() if x == y)
+        verdict = "wrong" if off > 1e-9 else "exact" if accepted > at_best - 1e-9 else "slow"
+        found[name] = verdict, round(off, 3), accepted
     return found
 
 
 def distances(f) -> list[Seen]:
-    return verdict_distances(f, {name: found[1] for name, found in shown().items()})
+    return verdict_distances(f, shown, VERDICTS, of=RULES)
 
 
 def relabelled(change) -> dict:
@@ -43,19 +44,21 @@ def relabelled(change) -> dict:
 EXERCISE = Exercise(
     "ex11_spot_the_bug.py", ("verdicts",), partial(contract, rules=RULES, verdicts=VERDICTS),
     {"verdicts": partial(verdict_values, shown=shown, verdicts=VERDICTS), "distances": distances},
-    [wrong("slow-called-wrong", "you call a rule wrong because it keeps too few guesses; that costs speed, the law "
-          "is right",
+    [wrong("slow-called-wrong", "you call a rule wrong because it accepts too few draft tokens; that costs speed, "
+           "the distribution is right",
            **relabelled(lambda verdict, off, _: ("wrong" if verdict == "slow" else verdict, off))),
-     wrong("slow-called-exact", "you call every honest rule exact: compare how often the guess stands with "
+     wrong("slow-called-exact", "you call every honest rule exact: compare how often the draft token is accepted "
+           "with "
            "sum min(P_TARGET, Q_DRAFT)",
            **relabelled(lambda verdict, off, _: ("exact" if verdict == "slow" else verdict, off))),
-     wrong("judged-by-acceptance", "you judge by how often the guess stands; a kind coin keeps most and is wrong",
-           **relabelled(lambda verdict, off, stands: ("slow" if stands < .5 else "exact", 0.0))),
+     wrong("judged-by-acceptance", "you judge by how often the draft token is accepted; a kind coin accepts most and "
+           "is wrong", **relabelled(lambda verdict, off, accepted: ("slow" if accepted < .5 else "exact", 0.0))),
      wrong("not-halved", "your distances are twice too large: total variation is half the sum of the differences",
            **relabelled(lambda verdict, off, _: (verdict, 2 * off)))],
-    ("Take one rule and one guess x. Write down what comes out with which probability, times Q_DRAFT[x]; add over x.",
+    ("Take one rule and one draft token x. Write down what comes out with which probability, times Q_DRAFT[x]; add "
+     "over x.",
      "walk(play) does that for you: play(dice) draws x from Q_DRAFT, then calls the rule. lessons.kit.OneRow(dice) has "
      "pick and flip for one text.",
-     "law, paths = walk(lambda dice: rule_a(x := OneRow(dice).pick(Q_DRAFT), P_TARGET, Q_DRAFT, OneRow(dice))); then "
-     "distance(law, dict(enumerate(P_TARGET.tolist()))). Do the same for (x, token) to see how often the guess stands"),
+     "found, paths = walk(lambda dice: rule_a(x := OneRow(dice).pick(Q_DRAFT), P_TARGET, Q_DRAFT, OneRow(dice))); then "
+     "distance(found, dict(enumerate(P_TARGET.tolist()))). Do the same for (x, token) to see how often x is accepted"),
     [("nanospec.proof.walk", "walk", "", "")])

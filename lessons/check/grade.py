@@ -1,140 +1,169 @@
-"""A class at once: every student's folder, every exercise in a process of its own, a table.
+"""A class at once: every student's folder, a row for each as it is done, and at the end what the class found hard.
 
-Nothing that one file does reaches the next: it runs in another process, in a copy of its own, with its output thrown
-away and a time limit, after which its whole process group is killed. A file that changes the library or the checks has
-failed. This is no wall against malice: whoever runs strangers' code should do so in a container.
+Nothing that one file does reaches the next: workers.py gives each a process. This is no wall against malice: whoever
+runs strangers' code should do so in a container.
 """
 
+import csv
 import json
-import os
-import shutil
 import signal
-import subprocess
 import sys
-import tempfile
+from collections import Counter
+from contextlib import ExitStack
 from pathlib import Path
 
-import torch
 from rich.console import Console
-from rich.table import Table
+from rich.text import Text
 
 from lessons.check import EXERCISES
-from lessons.check.engine import Exercise, check, stub
+from lessons.check.catalogue import untouched
+from lessons.check.engine import Exercise
+from lessons.check.workers import Job, found, run
 
-ROOT = Path(__file__).parent.parent.parent
 NOT_TRIED = ("missing", "untouched")
+WORTH_IT = 2            # files that fail an exercise; from then on its known mistakes are worked out here, for all
+COMMONEST = 3           # mistakes named for an exercise
 
 
-def grade(folder: Path, seconds: float, console: Console) -> int:
-    """Print what every student has solved; 0 if all could be looked at."""
-    students = sorted(path for path in folder.iterdir() if path.is_dir())
-    if not students:
+class Class:
+    """What is known of everybody. results: student -> number -> what was found."""
+
+    def __init__(self, folder: Path):
+        self.folders = {name_of(path): path for path in sorted(folder.iterdir())
+                        if path.is_dir() and not path.name.startswith(".")}
+        self.results: dict[str, dict[int, dict]] = {name: {} for name in self.folders}
+
+    def jobs(self) -> list[Job]:
+        """The files that somebody has worked on; of the others it is known at once what they are."""
+        to_judge = []
+        for student, folder in self.folders.items():
+            inside = folder / "lessons" / "exercises"               # a clone of this repository
+            for number, exercise in EXERCISES.items():
+                path = (inside if inside.is_dir() else folder) / exercise.file
+                part = not_to_be_judged(path, exercise)
+                if part:
+                    self.results[student][number] = found(False, part)
+                else:
+                    to_judge.append(Job(student, exercise, path))
+        return to_judge
+
+    def done(self) -> list[str]:
+        return [student for student, results in self.results.items() if len(results) == len(EXERCISES)]
+
+    def solved(self, student: str) -> int:
+        return sum(result["solved"] for result in self.results[student].values())
+
+    def of_exercise(self, number: int) -> list[dict]:
+        return [results[number] for results in self.results.values() if number in results]
+
+    def mistakes(self, number: int) -> Counter:
+        """How often each mistake of an exercise was made, by its name, or by the part that failed."""
+        return Counter(result["label"] for result in self.of_exercise(number)
+                       if not result["solved"] and result["part"] not in NOT_TRIED)
+
+
+def grade(folder: Path, seconds: float, at_once: int, csv_path: Path | None, json_path: Path | None,
+          console: Console) -> int:
+    """Print and write down what every student has solved; 0 if all could be looked at."""
+    everybody = Class(folder)
+    if not everybody.folders:
         print(f"lessons.check: no folders in {folder}: one for each student, with files such as "
               f"{EXERCISES[1].file}", file=sys.stderr)
         return 2
-    rows = []
-    for student in students:
-        results = {number: run(exercise, student / exercise.file, seconds) for number, exercise in EXERCISES.items()}
-        rows.append((student.name, results))
-        console.print(f"{student.name}: {solved(results)} of {len(results)}",
-                      style="dim", markup=False)
-    shown = Table(box=None, padding=(0, 1, 0, 0), header_style="bold")
-    shown.add_column("student")
-    for number in EXERCISES:
-        shown.add_column(str(number), justify="center")
-    shown.add_column("solved", justify="right")
-    for name, results in rows:
-        marks = ["[green]✓[/]" if found["solved"] else "[dim]·[/]" if found["part"] in NOT_TRIED else "[red]✗[/]"
-                 for found in results.values()]
-        shown.add_row(name, *marks, str(solved(results)))
-    console.print(shown)
-    for name, results in rows:
-        for number, found in results.items():
-            if not found["solved"] and found["part"] not in NOT_TRIED:
-                console.print(f"{name}, {number}: {found['part']}: {found['why']}", markup=False)
-    return 0
-
-
-def solved(results: dict[int, dict]) -> int:
-    return sum(found["solved"] for found in results.values())
-
-
-def run(exercise: Exercise, path: Path, seconds: float) -> dict:
-    """One exercise of one student: {"solved", "part", "why"}; part is where it failed."""
-    if not path.is_file():
-        return {"solved": False, "part": "missing", "why": ""}
-    if path.read_bytes() == stub(exercise.answer).encode():
-        return {"solved": False, "part": "untouched", "why": ""}
-    with tempfile.TemporaryDirectory() as folder:
-        copy, out = Path(folder) / exercise.file, Path(folder) / "result.json"
-        shutil.copyfile(path, copy)
-        command = [sys.executable, "-m", "lessons.check", str(exercise.number), "--result", str(copy), str(out)]
-        environment = os.environ | {"PYTHONPATH": os.pathsep.join([str(ROOT), os.environ.get("PYTHONPATH", "")])}
-        process = subprocess.Popen(command, cwd=folder, env=environment, start_new_session=True,
-                                   stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
+    with ExitStack() as files:
         try:
-            process.wait(seconds)
-        except subprocess.TimeoutExpired:
-            return {"solved": False, "part": "time", "why": f"not done after {seconds:g} seconds"}
+            sheet = files.enter_context(csv_path.open("w", newline="", encoding="utf-8")) if csv_path else None
+            record = files.enter_context(json_path.open("w", encoding="utf-8")) if json_path else None
+        except OSError as error:
+            print(f"lessons.check: {error.filename}: {error.strerror}", file=sys.stderr)
+            return 2
+        try:
+            code = look_at_all(everybody, seconds, at_once, sheet, console)
         finally:
-            stop(process)
-        try:
-            return json.loads(out.read_text(encoding="utf-8"))
-        except (OSError, ValueError):
-            return {"solved": False, "part": "crash", "why": f"its process ended by itself, with {process.returncode}"}
+            if record:
+                json.dump({"results": everybody.results,
+                           "mistakes": {number: everybody.mistakes(number) for number in EXERCISES}}, record, indent=1)
+    return code
 
 
-def stop(process: subprocess.Popen) -> None:
-    """The process and all it has started."""
-    if hasattr(os, "killpg"):
-        try:
-            os.killpg(process.pid, signal.SIGKILL)
-        except ProcessLookupError:
-            pass
-    else:
-        process.kill()
-    process.wait()
+def look_at_all(everybody: Class, seconds: float, at_once: int, sheet, console: Console) -> int:
+    """Rows as they come; then the sums, also of what an interruption has left."""
+    write = csv.writer(sheet).writerow if sheet else lambda row: None
+    width = max(map(len, [*everybody.folders, "student"]))
+    console.print(Text(line("student", map(str, EXERCISES), "solved", width), "bold"), soft_wrap=True)
+    write(["student", *EXERCISES, "solved"])
+    shown: set[str] = set()
+
+    def show_rows() -> None:
+        for student in everybody.done():
+            if student not in shown:
+                shown.add(student)
+                results = [everybody.results[student][number] for number in EXERCISES]
+                marks = [mark(result) for result in results]
+                console.print(line(student, marks, everybody.solved(student), width), markup=False, soft_wrap=True)
+                write([student, *(result["label"] for result in results), everybody.solved(student)])
+                if sheet:
+                    sheet.flush()
+    before = signal.signal(signal.SIGTERM, lambda *_: sys.exit(143))
+    runs, code = run(everybody.jobs(), at_once, seconds), 0
+    try:
+        for job, result in runs:
+            everybody.results[job.student][job.exercise.number] = result
+            if everybody.mistakes(job.exercise.number).total() == WORTH_IT:
+                prepare(job.exercise)
+            show_rows()
+        show_rows()
+    except KeyboardInterrupt:
+        code = 130
+    finally:
+        runs.close()
+        signal.signal(signal.SIGTERM, before)
+    if code:
+        console.print(f"interrupted: {len(shown)} of {len(everybody.folders)} students are done", style="red")
+    sums(everybody, width, console)
+    return code
 
 
-def write_result(exercise: Exercise, path: Path, out: Path) -> int:
-    """What `run` starts: look at one file, and write down what was found."""
-    out.write_text(json.dumps(found_in(exercise, path)), encoding="utf-8")
-    os._exit(0)                                         # nothing a student's file has left to run at the end is run
+def prepare(exercise: Exercise) -> None:
+    """What its known mistakes look like, for all processes that are forked from now on."""
+    for mistake in exercise.wrongs:
+        for part in exercise.looks:
+            exercise.seen_of(mistake, part)
 
 
-def found_in(exercise: Exercise, path: Path) -> dict:
-    """As `run`, without a process and a clock of its own."""
-    before = fingerprint()
-    result = check(exercise, path, seconds=0)
-    if changed(before, fingerprint()):
-        return {"solved": False, "part": "library", "why": "it changes the library or the checks"}
-    if result.failure:
-        part, why = result.failure
-        return {"solved": False, "part": part, "why": ", ".join(result.named) or why.splitlines()[0][:100]}
-    return {"solved": True, "part": "", "why": ""}
+def sums(everybody: Class, width: int, console: Console) -> None:
+    """Failures, a line each; how many have solved each exercise; the commonest mistakes of each."""
+    for student, results in everybody.results.items():
+        for number in sorted(results):
+            result = results[number]
+            if not result["solved"] and result["part"] not in NOT_TRIED:
+                console.print(f"{student}, {number}: {result['part']}: {result['why']}", markup=False, soft_wrap=True)
+    solved = [sum(result["solved"] for result in everybody.of_exercise(number)) for number in EXERCISES]
+    console.print(Text(line("solved by", map(str, solved), sum(solved), width), "bold"), soft_wrap=True)
+    for number in EXERCISES:
+        mistakes = everybody.mistakes(number)
+        if mistakes:
+            said = ", ".join(f"{name} ({times})" for name, times in mistakes.most_common(COMMONEST))
+            console.print(f"exercise {number}, {mistakes.total()} not yet: {said}", markup=False, soft_wrap=True)
 
 
-def fingerprint() -> dict:
-    """Every name of the library, the checks, torch and the built-ins: what it stands for, and a function's code."""
-    found: dict = {}
-    for name, module in list(sys.modules.items()):
-        ours = name.split(".")[0] in ("nanospec", "lessons")
-        if module is None or not (ours or name in ("torch", "builtins")):
-            continue
-        for key, thing in list(vars(module).items()):
-            if key.startswith("__"):
-                continue
-            found[name, key] = thing, getattr(thing, "__code__", None)
-            if isinstance(thing, type) and ours or thing is torch.Tensor:
-                found.update({(name, key, method): (function, getattr(function, "__code__", None))
-                              for method, function in list(vars(thing).items()) if callable(function)})
-    for number, exercise in EXERCISES.items():
-        found["parts", number] = exercise.contract, (*exercise.looks.items(), *exercise.tests.items())
-    return found
+def line(name: str, cells, last, width: int) -> str:
+    return f"{name:<{width}} {' '.join(f'{cell:>2}' for cell in cells)}  {last:>6}"
 
 
-def changed(before: dict, now: dict) -> bool:
-    """A name that stands for something else, or a method that was not there. (Modules may have been imported since.)"""
-    return any(key not in now or now[key][0] is not thing or now[key][1] != more
-               for key, (thing, more) in before.items()) or any(
-        len(key) == 3 and key not in before and key[:2] in before for key in now)
+def mark(result: dict) -> str:
+    if result["solved"]:
+        return "✓"
+    return "·" if result["part"] in NOT_TRIED else "?" if result["part"] == "busy" else "✗"
+
+
+def not_to_be_judged(path: Path, exercise: Exercise) -> str:
+    """"missing", "untouched", or "" for a file that is to be judged."""
+    try:
+        return "untouched" if untouched(path.read_bytes(), exercise) else ""
+    except OSError:                                     # it is not there, is a folder, or may not be read
+        return "missing"
+
+
+def name_of(path: Path) -> str:
+    return path.name.encode("utf-8", "replace").decode()

@@ -1,11 +1,21 @@
 """Pairs of distributions, p_target and q_draft, that several exercises ask about."""
 
-from torch import Tensor, float64, tensor
+from torch import Tensor, float64, int64, tensor
 
 
 def vector(*numbers: float) -> Tensor:
     """(V,), float64: a distribution, or weights of any total."""
     return tensor(numbers, dtype=float64)
+
+
+def normal(weights: Tensor) -> Tensor:
+    """Weights that add up to 1."""
+    return weights / weights.sum()
+
+
+def without(weights: Tensor, tokens: list[int]) -> Tensor:
+    """Weights, 0 at those tokens."""
+    return weights.index_fill(0, tensor(tokens, dtype=int64), 0)
 
 
 PAIRS = {       # p_target, q_draft
@@ -18,3 +28,5 @@ PAIRS = {       # p_target, q_draft
     "a certain draft": (vector(.2, .3, .5), vector(0, 0, 1)),
     "a certain target": (vector(0, 1, 0), vector(.3, .3, .4)),
 }
+
+EPSILONS = (1e-3, 1e-4, 1e-5, 1e-6, 1.1920929e-07, 1e-7, 1e-8, 1e-9, 1e-10)       # which people add to what may be 0

@@ -1,5 +1,6 @@
 """Looking: what a learner's function did, as numbers beside the right ones. Paths are walked, values compared."""
 
+import math
 import sys
 from collections.abc import Callable, Hashable
 from dataclasses import dataclass
@@ -13,11 +14,17 @@ from nanospec.proof.walk import walk
 
 TOLERANCE = 1e-12       # of right and wrong
 SAME = 1e-9             # of one wrong distribution and another
+SHARE = 0.05            # and they are not the same if they differ by more than this share of the error
+NOISE = 1e-6            # rows that are off by less are not printed beside one that is off by a hundred times as much
 ROWS = 10               # of a table of differences
 
 
 class Failure(Exception):
-    """What is wrong, in words for the learner."""
+    """What is wrong, in words for the learner. name: of a known mistake, if it is one."""
+
+    def __init__(self, said: str, name: str = ""):
+        super().__init__(said)
+        self.name = name
 
 
 @dataclass
@@ -32,28 +39,42 @@ class Seen:
     secret: bool = False        # what is right is for the learner to find
 
     def differences(self) -> dict[Hashable, float]:
+        """Outcome -> yours - right, where these are not the same; in the order of the tokens."""
         found = {}
         for key in [*self.expected, *(key for key in self.got if key not in self.expected)]:
-            off = self.got.get(key, 0.0) - self.expected.get(key, 0.0)
+            off = difference(self.got.get(key, 0.0), self.expected.get(key, 0.0))
             if not abs(off) <= TOLERANCE:               # a nan is a difference
                 found[key] = off
         return found
 
+    def greatest(self) -> float:
+        """The greatest difference that is a number; 0 if there is none."""
+        return max((abs(off) for off in self.differences().values() if math.isfinite(off)), default=0.0)
+
     def __str__(self) -> str:
         if self.error is not None:
-            return f"{self.title}: it fell over\n    {next(iter(self.got))}"
+            return f"{self.title}: it fell over\n    {told(self.error)}"
         off = self.differences()
         if self.secret:
             return f"{self.title}\n    not so: {', '.join(map(str, off))}"
-        lines = [self.title, f"    {'outcome' * bool(self.paths):<28} {'right':>12} {'yours':>12} {'difference':>12}"]
-        for key in sorted(off, key=lambda key: -abs(off[key]))[:ROWS]:
-            right, yours = (value if value != value or abs(value) > TOLERANCE else 0.0
+        finite = {key: value for key, value in off.items() if math.isfinite(value)}
+        loud = {key: value for key, value in finite.items() if abs(value) >= NOISE or self.greatest() < 100 * NOISE}
+        greatest_first = sorted(loud, key=lambda key: -abs(loud[key]))
+        rows = [key for key in off if key in greatest_first[:ROWS]]
+        lines = [self.title]
+        if rows:
+            lines.append(f"    {'outcome' * bool(self.paths):<28} {'right':>12} {'yours':>12} {'difference':>12}")
+        for key in rows:
+            right, yours = (value if abs(value) > TOLERANCE else 0.0
                             for value in (self.expected.get(key, 0.0), self.got.get(key, 0.0)))
             lines.append(f"    {str(key):<28} {right:>12.6g} {yours:>12.6g} {off[key]:>+12.3g}")
-        if len(off) > ROWS:
-            lines.append(f"    ... and {len(off) - ROWS} more")
+        if len(loud) > len(rows):
+            lines.append(f"    ... and {len(loud) - len(rows)} more")
+        if len(off) > len(finite):
+            lost = [str(key) for key in off if key not in finite]
+            lines.append(f"    no number (nan, inf): {', '.join(lost[:ROWS // 2])}{', ...' * (len(lost) > ROWS // 2)}")
         if self.paths:
-            lines.append(f"    total variation {sum(map(abs, off.values())) / 2:.3g}, {self.paths:,} "
+            lines.append(f"    total variation {sum(map(abs, finite.values())) / 2:.3g}, {self.paths:,} "
                          f"path{'s' * (self.paths > 1)} walked")
         return "\n".join(lines)
 
@@ -89,7 +110,7 @@ def look(title: str, play: Callable, expected: dict) -> Seen:
         raise
     except Exception as error:
         return fell_over(title, error)
-    return Seen(title, found, {key: p for key, p in expected.items() if p > 0}, paths)
+    return Seen(title, found, expected, paths)
 
 
 def values(title: str, got: Callable[[], dict], expected: dict) -> Seen:
@@ -104,25 +125,17 @@ def values(title: str, got: Callable[[], dict], expected: dict) -> Seen:
 
 def fell_over(title: str, error: Exception) -> Seen:
     """An error is an outcome like any other: a known mistake may fall over in the same way."""
-    kind = "" if isinstance(error, Failure) else f"{type(error).__name__}: "
-    return Seen(title, {(kind + (str(error).splitlines() or [""])[0])[:160]: 1.0}, {"no error": 1.0}, error=error)
+    kind = str(error)[:160] if isinstance(error, Failure) else type(error).__name__
+    return Seen(title, {kind: 1.0}, {"no error": 1.0}, error=error)
 
 
-def token(value, vocab_size: int, what: str) -> int:
-    """The learner's answer as an int in 0..vocab_size - 1."""
-    if isinstance(value, torch.Tensor) and value.numel() == 1 and not value.is_floating_point():
-        value = value.item()
-    if isinstance(value, bool) or not isinstance(value, int) or not 0 <= value < vocab_size:
-        raise Failure(f"{what} must return a token, an int in 0..{vocab_size - 1}; it returned {value!r:.80}")
-    return value
-
-
-def weights_like(value, shape: tuple[int, ...], what: str) -> torch.Tensor:
-    """The learner's answer as weights of that shape."""
-    if not isinstance(value, torch.Tensor) or tuple(value.shape) != shape:
-        got = f"a tensor {tuple(value.shape)}" if isinstance(value, torch.Tensor) else f"{value!r:.80}"
-        raise Failure(f"{what} must return a tensor {shape}; it returned {got}")
-    return value.double()
+def told(error: Exception) -> str:
+    """An error in a line or two, with the call of the learner's function that raised it."""
+    said = (str(error).splitlines() or [""])[0][:160]
+    if isinstance(error, Failure):
+        return said
+    call = getattr(error, "call", "")
+    return f"{type(error).__name__}: {said}" + (f"\n    in {call}" if call else "")
 
 
 def fits(draw: Callable[[Row], Hashable], expected: dict, samples: int = 3_000) -> str:
@@ -138,7 +151,20 @@ def fits(draw: Callable[[Row], Hashable], expected: dict, samples: int = 3_000) 
     return f"{samples:,} samples, p = {fit.p_value:.2g}"
 
 
-def same(one: dict, other: dict) -> bool:
-    def close(a: float, b: float) -> bool:
-        return abs(a - b) <= SAME or a != a and b != b or a == b
-    return all(close(one.get(key, 0.0), other.get(key, 0.0)) for key in one.keys() | other.keys())
+def difference(a: float, b: float) -> float:
+    """a - b; 0 also where both are the same infinity."""
+    return 0.0 if a == b else a - b
+
+
+def same(one: Seen, other: Seen) -> bool:
+    """Wrong in the same places, and by the same numbers: to SAME, and to a share of how wrong it is, so that an epsilon
+    of 1e-9 is told from one of 1e-10.
+    """
+    off = one.differences()
+
+    def close(key: Hashable) -> bool:
+        a, b = one.got.get(key, 0.0), other.got.get(key, 0.0)
+        if a == b or a != a and b != b:
+            return True
+        return abs(a - b) <= min(SAME, max(TOLERANCE, SHARE * abs(off.get(key, 0.0))))
+    return all(close(key) for key in one.got.keys() | other.got.keys())

@@ -4,6 +4,8 @@ difficulty 1 of 5, about 10 minutes, about 2 lines; lesson 1
 check: python -m lessons.check 1
 """
 
+import torch
+
 
 def pick(weights, u):
     """The token that the number u stands for.

@@ -1,20 +1,23 @@
 """Exercise 7: roll two caches back.
 
-difficulty 4 of 5, about 25 minutes, about 2 lines; lesson 7
+difficulty 4 of 5, about 25 minutes, about 2 lines; lesson 8
 check: python -m lessons.check 7
 """
 
+import torch
 
-def valid_slots(length, gamma, kept):
+
+def valid_slots(length, gamma, accepted):
     """How many slots of each cache still hold the text, after a round.
 
-    length: committed tokens before the round.  gamma: guesses.  kept: how many stood; behind them one more token,
-    replacement or bonus, was committed.  Returns (target_slots, draft_slots), two ints.
+    length: committed tokens before the round.  gamma: draft tokens.  accepted: how many of them were accepted. Behind
+    these one more token was committed, a replacement or a bonus.  Returns (target_slots, draft_slots), two ints.
 
-    In the round the target read up to the last committed token, then all gamma guesses. The draft read up to the last
-    committed token, then each guess but its last: that one it made and never read. Refused guesses are no text. The
-    new token is text, but nobody has read it. As many slots as possible: what you give up must be read again.
+    In the round the target read up to the last committed token, then all gamma draft tokens. The draft model read up
+    to the last committed token, then each draft token but its last: that one it made and never read. Rejected draft
+    tokens are no text. The new token is text, but nobody has read it. As many slots as possible: what you give up must
+    be read again.
 
-    Worked: length 10, gamma 4, kept 2: the text is now 13 long, and both caches hold 12 tokens of it: (12, 12).
+    Worked: length 10, gamma 4, accepted 2: the text is now 13 long, and both caches hold 12 tokens of it: (12, 12).
     """
     raise NotImplementedError

@@ -1,13 +1,13 @@
 """Exercise 8: temperature and top-k, the same for both models.
 
-difficulty 3 of 5, about 20 minutes, about 8 lines; lesson 8
+difficulty 3 of 5, about 20 minutes, about 8 lines; lesson 10
 check: python -m lessons.check 8
 """
 
 import torch
 
 
-def law(logits, temperature, top_k):
+def distribution(logits, temperature, top_k):
     """Logits to probabilities. What is sampled from and what is reported both come from here.
 
     logits: (V,) float64 tensor, may hold -inf.  temperature: >= 0, divides the logits; 0 is an exact one-hot at the

@@ -1,0 +1,255 @@
+# %% [markdown]
+# # 7. Why it is lossless
+#
+# **The draft model decides what is proposed. Why does it leave no trace in the text?**
+#
+# Lesson 6 gave a rule, and a walk showed that it is exact. This lesson says why.
+#
+# *Lossless* means: every token comes out with the very probability that the target gives it.
+# Nothing is lost, whatever the draft proposes. Only the speed depends on the draft.
+#
+# We look at it three times: as a picture, as a list of all ways, and in the library's own code.
+#
+# It builds on lesson 6: a draft token is accepted with probability min(1, p_target / q_draft).
+# A rejected one is replaced by a draw from the residual, max(0, p_target - q_draft).
+
+# %%
+from collections import defaultdict
+from math import prod
+
+import torch
+
+import figures
+from kit import OneRow, table
+from nanospec import load_pair
+from nanospec.draft import Draft
+from nanospec.probs import probs
+from nanospec.proof.walk import distance, walk
+from nanospec.speculate import verify
+
+# %% [markdown]
+# ## Four tokens, four drafts
+#
+# The text is "for x in". Four tokens may come next.
+# The target never writes "def" there: its probability is 0.
+#
+# Four draft models propose a token. One is perfect, one is good, one is bad.
+# The hopeless one always proposes "def".
+
+# %%
+names = ["range", "items", "zip", "def"]
+p_target = torch.tensor([.6, .3, .1, 0], dtype=torch.float64)
+drafts = {
+    "perfect": torch.tensor([.6, .3, .1, 0], dtype=torch.float64),
+    "good": torch.tensor([.55, .25, .2, 0], dtype=torch.float64),
+    "bad": torch.tensor([.2, .2, .5, .1], dtype=torch.float64),
+    "hopeless": torch.tensor([0, 0, 0, 1], dtype=torch.float64),
+}
+
+
+def accept_or_replace(p_target, q_draft, dice):
+    """Lesson 6's rule -> (was the draft token accepted, the token that comes out)."""
+    x = dice.pick(q_draft)
+    if dice.flip(p_target[x] / q_draft[x]):
+        return True, x                                          # NEW: says that it was accepted
+    residual = (p_target - q_draft).clamp(min=0)
+    return False, dice.pick(residual)                           # NEW: says that it was not
+
+
+# %% [markdown]
+# ## Lay one distribution over the other
+#
+# Draw both distributions as bars, one over the other. You can do it with a pencil.
+# There are three kinds of pieces:
+#
+# - The *overlap*: what both have, min(p_target, q_draft).
+# - The *residual*: what only the target has, max(0, p_target - q_draft).
+# - The *excess*: what only the draft has, max(0, q_draft - p_target).
+#
+# Overlap + residual = p_target. Overlap + excess = q_draft.
+#
+# Each of the two distributions adds up to 1.
+# So the whole residual and the whole excess are equally large: 1 - overlap.
+# (This is the total variation of the two, from lesson 1.)
+#
+# *Guess first:* the bad draft is [.2, .2, .5, .1]. How large is the overlap, in all?
+
+# %%
+def pieces(p_target, q_draft):
+    """Overlap, residual, excess: [.5, .5] and [.8, .2] give [.5, .2], [0, .3], [.3, 0]."""
+    overlap = p_target.minimum(q_draft)
+    return overlap, p_target - overlap, q_draft - overlap
+
+
+rows = []
+overlap, residual, excess = pieces(p_target, drafts["bad"])
+columns = [overlap, residual, excess, overlap + residual, overlap + excess]
+assert torch.equal(columns[3], p_target) and torch.equal(columns[4], drafts["bad"])
+for y, name in enumerate(names):
+    rows.append([name, *[f"{column[y]:.2f}" for column in columns]])
+rows.append(["all", *[f"{column.sum():.2f}" for column in columns]])
+table(["the bad draft", "overlap", "residual", "excess", "overlap + residual", "overlap + excess"],
+      rows, "overlap + residual is p_target; overlap + excess is q_draft")
+
+figures.laid_over(names, p_target, {kind: drafts[kind] for kind in ("good", "bad")})
+
+# %% [markdown]
+# ## The proof, read from the picture
+#
+# Open `lessons/out/07_why_it_is_lossless.png`.
+# Green is the overlap, orange the residual, red the excess. The dark frame is p_target.
+#
+# **Claim.** The token y comes out with probability p_target(y).
+#
+# **Proof.**
+#
+# 1. y is drafted with probability q_draft(y), and accepted with min(1, p_target(y) / q_draft(y)).
+# 2. The product is min(q_draft(y), p_target(y)). So the overlap is accepted: the green piece.
+# 3. What is drafted and not accepted is the excess: the red piece. In all it is 1 - overlap.
+# 4. So a replacement is drawn with probability 1 - overlap.
+#    That is also the size of the residual: of the orange pieces together.
+# 5. It is drawn in proportion to the orange pieces. So each orange piece is filled exactly.
+#    (The bad draft, "range": a replacement with .50, times its share .40 / .50, is .40.)
+# 6. Green + orange = p_target(y).
+#
+# The draft decides how large the green part is. The sum does not depend on it.
+#
+# ## Everything that can happen
+#
+# The same in numbers. There are few ways to a token: a draft token, a coin, perhaps a replacement.
+# We can write them all down.
+# The probability of a way is the product of the probabilities along it.
+# The probability of a token is the sum over all ways that end in it.
+
+# %%
+def ways(p_target, q_draft):
+    """Every way to a token -> [(draft token, accepted, token, probabilities along the way), ...].
+    [.5, .5] and [.8, .2] have three: 0 is accepted; 0 is rejected and 1 drawn; 1 is accepted.
+    """
+    residual = pieces(p_target, q_draft)[1]
+    share = (residual / residual.sum()).tolist()                # the residual distribution
+    found = []
+    for x, (wanted, drafted) in enumerate(zip(p_target.tolist(), q_draft.tolist())):
+        if wanted > 0 and drafted > 0:
+            found.append((x, True, x, (drafted, min(1, wanted / drafted))))
+        if drafted > wanted:                                    # only then can x be rejected
+            for y, part in enumerate(share):
+                if part > 0:
+                    found.append((x, False, y, (drafted, 1 - wanted / drafted, part)))
+    return found
+
+
+# %% [markdown]
+# Here are all ways of the bad draft. Every line is: probability of the draft token, times the coin,
+# times (after a rejection) the replacement.
+#
+# *Guess first:* the draft proposes "zip" most often. How often does "zip" come out? And "def"?
+
+# %%
+print()
+for y, name in enumerate(names):
+    total = 0
+    for x, accepted, token, along in ways(p_target, drafts["bad"]):
+        if token == y:
+            end = "accepted" if accepted else f"rejected, {name} drawn"
+            product = " x ".join(f"{number:.2f}" for number in along)
+            print(f"  {names[x] + ' drafted, ' + end:36} {product:18} = {prod(along):.2f}")
+            total += prod(along)
+    print(f"{name} comes out with {total:.2f}; p_target says {p_target[y]:.2f}")
+
+# %% [markdown]
+# ## The same in the code that ships
+#
+# `walk` (lesson 5) finds the ways without our help. It calls them paths.
+# It must find as many as our list has, with the same probabilities.
+#
+# We let it walk two functions: `accept_or_replace` above, and `verify` in `nanospec/speculate.py`.
+# The function `library` hands `verify` a draft of one token.
+# Behind an accepted draft token, `verify` draws one more token (a bonus token, lesson 8).
+# It is not part of this question. So we make it certain, and it adds no path.
+
+# %%
+def library(p_target, q_draft, dice):
+    """One draft token through `verify` -> (was it accepted, the token that comes out)."""
+    x = dice.dice.pick(q_draft[None])               # dice.dice: the library's own, for many texts
+    no_draft = torch.zeros_like(q_draft)            # row 0, the text's last token: not drafted
+    certain = torch.zeros_like(p_target)
+    certain[0] = 1.0                                # behind an accepted draft token: always token 0
+    draft = Draft(x.expand(1, 2), torch.stack([no_draft, q_draft])[None])
+    accepted, token = verify(draft, torch.stack([p_target, certain])[None], dice.dice)
+    return bool(accepted), int(x if accepted else token)
+
+
+# %% [markdown]
+# The next function adds up our list, and walks the rules.
+# Its assert says: as many paths as ways, and the same probability for every end.
+# An end is a pair: was the draft token accepted, and which token comes out.
+
+# %%
+def compare(p_target, q_draft, rules):
+    """-> (P(accepted), overlap, number of ways, total variation from p_target)."""
+    found, ends = ways(p_target, q_draft), defaultdict(float)
+    for _, accepted, token, along in found:
+        ends[accepted, token] += prod(along)
+    for rule in rules:
+        walked, paths = walk(lambda dice: rule(p_target, q_draft, OneRow(dice)))
+        assert paths == len(found) and distance(walked, ends)[1] < 1e-15
+        ends.update(walked)                             # the table shows what was walked last
+    comes_out = {y: ends[True, y] + ends[False, y] for y in range(len(p_target))}
+    p_accepted = sum(ends[True, y] for y in range(len(p_target)))
+    off = distance(comes_out, dict(enumerate(p_target.tolist())))[1]
+    return p_accepted, pieces(p_target, q_draft)[0].sum().item(), len(found), off
+
+
+# %% [markdown]
+# Four drafts, and our own pair of models behind two prompts.
+# The pair has 1,024 tokens: too many to walk `verify` in a lesson. There we add up our list alone.
+# We also walk the pair with the target's 6 likeliest tokens only.
+#
+# Two drafts are special:
+#
+# - The hopeless draft: nothing is accepted. The residual is p_target, as if there were no draft.
+# - The perfect draft: everything is accepted. The residual is empty, and nobody ever draws from it.
+#
+# *Guess first:* is any row off? How often is the good draft's token accepted?
+
+# %%
+target, draft, tokenizer = load_pair()
+cases = [(kind, p_target, q_draft) for kind, q_draft in drafts.items()]
+for prompt in "for x in", "import os\n\ndef":
+    ids = torch.tensor([tokenizer.encode(prompt)])
+    with torch.inference_mode():
+        of_target, of_draft = target(ids)[0, -1].double(), draft(ids)[0, -1].double()
+    six = of_target.topk(6).indices
+    cases.append((f"the pair, {prompt!r}, top 6", probs(of_target[six]), probs(of_draft[six])))
+    cases.append((f"the pair, {prompt!r}, all", probs(of_target), probs(of_draft)))
+
+rows = []
+for name, wanted, proposed in cases:
+    rules = [accept_or_replace, library] if len(wanted) < 10 else []
+    p_accepted, overlap, count, off = compare(wanted, proposed, rules)
+    assert off < 1e-12 and abs(p_accepted - overlap) < 1e-12
+    rows.append([name, f"{p_accepted:.4f}", f"{overlap:.4f}", f"{count:,}", f"{off:.1g}"])
+table(["draft", "P(accepted)", "overlap", "ways", "off by"], rows,
+      "off by: total variation from p_target (1e-16 is rounding)")
+
+# %% [markdown]
+# ## Three things to know
+#
+# 1. The overlap is accepted, the excess is rejected, the residual is filled by replacements.
+# 2. Excess and residual are equally large. So the sum is p_target, exactly, with any draft.
+# 3. A bad draft costs speed. It never costs quality.
+#
+# ## Change this and run again
+#
+# 1. In the last cell, write `compare(proposed, wanted, rules)`: target and draft change places.
+#    Which columns change?
+# 2. In `accept_or_replace`, write `dice.flip(0.9 * p_target[x] / q_draft[x])`.
+#    It accepts less. Is it safer? (It stops at the perfect draft. Why?)
+# 3. Put `drafts["hair"] = p_target.nextafter(p_target + 1)` before the line `cases = ...`.
+#    It is p_target, but a hair greater.
+#    Which rule stops with an error? What saves `verify`?
+#
+# The answers are in `lessons/answers/07_why_it_is_lossless.md`.
+#
+# Next: lesson 8 drafts several tokens at once. Exercises: 3 (accept or replace), 4 (the residual).

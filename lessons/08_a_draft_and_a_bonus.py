@@ -1,0 +1,342 @@
+# %% [markdown]
+# # 8. A draft and a bonus
+#
+# **One draft token still costs one call of the target. How do we verify several in one call?**
+#
+# Lessons 6 and 7 know what to do with one draft token.
+# But there is still one target call for each token of the text.
+#
+# Now the draft model proposes gamma tokens, one after the other. Together they are a *draft*.
+# The target scores all of them in one call.
+# This takes little more time than scoring one token (lesson 3).
+# Then the coins of lesson 6 are thrown, from left to right.
+#
+#     draft tokens       x1         x2         x3         x4              gamma = 4
+#     p_target           p1         p2         p3         p4        p5    one call of the target
+#     coins              accepted   accepted   rejected   -         -
+#     written            x1         x2         replacement
+#
+# This is a *round*: draft, verify, write. Two things are new, and this lesson is about them:
+#
+# - The round ends at the first rejection.
+# - If nothing is rejected, the target's last distribution, p5, gives one more token.
+#   This is the *bonus token*.
+
+# %%
+import inspect
+from collections import defaultdict
+from functools import cache
+
+import torch
+
+import figures
+from kit import OneRow, table
+from nanospec import ModelDrafter, load_pair
+from nanospec.probs import probs
+from nanospec.proof.tables import TableModel
+from nanospec.proof.walk import distance, target_distribution, walk
+from nanospec.speculate import one_round, speculate, verify
+
+torch.set_num_threads(1)        # thousands of tiny calls: threads would only wait for each other
+
+# %% [markdown]
+# ## One round, with numbers
+#
+# Four draft tokens a, b, c, d. For each we know q_draft and p_target of that token.
+# The coin is min(1, p_target / q_draft), and u is the uniform number that decides it (lesson 1).
+#
+# - a: p_target is greater than q_draft, so it is accepted whatever u is.
+# - b: the coin is .60 / .80 = .75, and u = .40 is below. Accepted.
+# - c: the coin is .10 / .40 = .25, and u = .62 is not below. Rejected.
+#
+# *Guess first:* what becomes of d? How many tokens does this round write?
+
+# %%
+example = [("a", .50, .60, .71), ("b", .80, .60, .40), ("c", .40, .10, .62), ("d", .30, .30, .18)]
+verdict, rows = "accepted", []
+for token, drafted, wanted, u in example:
+    coin = min(1, wanted / drafted)
+    if verdict != "accepted":
+        verdict = "never judged"                    # there was a rejection before
+    elif u >= coin:
+        verdict = "rejected"
+    rows.append([token, f"{drafted:.2f}", f"{wanted:.2f}", f"{coin:.2f}", f"{u:.2f}", verdict])
+table(["draft token", "q_draft", "p_target", "coin", "u", "verdict"], rows)
+assert [row[-1] for row in rows] == ["accepted", "accepted", "rejected", "never judged"]
+
+# %% [markdown]
+# It writes three tokens: a, b, and a replacement for c. All three in one call of the target.
+#
+# **Why is d never judged?** d was drafted behind c, and the target scored it behind c.
+# But c is not in the text. Its replacement is.
+# So q_draft and p_target of d belong to a text that does not exist. They say nothing about ours.
+#
+# **Why a bonus token?** To judge four draft tokens, the target reads all four.
+# So its call also gives the distribution behind the fourth.
+# If all four are accepted, the text goes on at that place.
+# Nobody has proposed a token there, so nothing must be judged. Draw the token from p_target.
+#
+# So a round writes 1 to gamma + 1 tokens.
+#
+# ## Draft and score
+#
+# `distributions` asks a model for the distribution behind every token of a text.
+# It reads the whole text at each call. That is slow, but no cache can go wrong (lesson 4).
+# `@cache` is Python's own: it remembers answers.
+# The walk below asks for the same few texts thousands of times.
+
+# %%
+@cache
+def distributions(model, *ids):
+    """(len(ids), V): the distribution behind every token of ids."""
+    return probs(model(torch.tensor([ids]))[0]).double()
+
+
+def draft_and_score(target, draft, ids, gamma, dice):
+    """-> gamma draft tokens; q_draft, gamma distributions; p_target, gamma + 1 of them."""
+    tokens, q_draft = [], []
+    for _ in range(gamma):                                          # NEW: gamma draft tokens
+        q_draft.append(distributions(draft, *ids, *tokens)[-1])     # each sees those before it
+        tokens.append(dice.pick(q_draft[-1]))
+    p_target = distributions(target, *ids, *tokens)[-gamma - 1:]    # NEW: one call, gamma + 1 rows
+    return tokens, q_draft, p_target
+
+
+# %% [markdown]
+# Row i of p_target belongs to the place of draft token i (counted from 0).
+# The last row, p_target[gamma], belongs to the place behind the last draft token.
+#
+# ## The round
+#
+# It is lesson 7's function in a loop.
+
+# %%
+def round_by_hand(target, draft, ids, gamma, dice):
+    """-> draft tokens, how many are accepted, and the token that follows those.
+    ([4, 7], 1, 5): 4 was accepted, 7 was rejected, 5 is its replacement. So 4, 5 are written.
+    """
+    tokens, q_draft, p_target = draft_and_score(target, draft, ids, gamma, dice)
+    for i, x in enumerate(tokens):                                      # NEW: from left to right
+        if not dice.flip(p_target[i, x] / q_draft[i][x]):
+            residual = (p_target[i] - q_draft[i]).clamp(min=0)
+            return tokens, i, dice.pick(residual)                       # NEW: the round ends here
+    return tokens, gamma, dice.pick(p_target[gamma])                    # NEW: the bonus token
+
+
+def write(play_round, target, draft, ids, gamma, new, dice):
+    """Rounds until `new` tokens or more are written: ((4, 5), (0,)) is two rounds, three tokens."""
+    rounds, text = [], list(ids)
+    while len(text) < len(ids) + new:
+        tokens, accepted, token = play_round(target, draft, text, gamma, dice)
+        rounds.append((*tokens[:accepted], token))
+        text += rounds[-1]
+    return tuple(rounds)
+
+
+# %% [markdown]
+# ## Three tempting mistakes
+#
+# Each of these rounds differs from ours in one line. All three have the right coins.
+#
+# - *Goes on behind a rejection.* It replaces the rejected token, and judges the next one. No draft
+#   token is wasted. But the next one was drafted behind another text.
+# - *Bonus from the draft.* The draft model adds the last token. Nobody verifies it.
+# - *Replacement from the last row.* It takes p_target from the wrong row, `-1` in place of `i`.
+
+# %%
+def goes_on_behind_a_rejection(target, draft, ids, gamma, dice):
+    tokens, q_draft, p_target = draft_and_score(target, draft, ids, gamma, dice)
+    for i, x in enumerate(tokens):
+        if not dice.flip(p_target[i, x] / q_draft[i][x]):
+            tokens[i] = dice.pick((p_target[i] - q_draft[i]).clamp(min=0))      # WRONG: and goes on
+    return tokens, gamma, dice.pick(p_target[gamma])
+
+
+def bonus_from_the_draft(target, draft, ids, gamma, dice):
+    tokens, q_draft, p_target = draft_and_score(target, draft, ids, gamma, dice)
+    for i, x in enumerate(tokens):
+        if not dice.flip(p_target[i, x] / q_draft[i][x]):
+            return tokens, i, dice.pick((p_target[i] - q_draft[i]).clamp(min=0))
+    return tokens, gamma, dice.pick(distributions(draft, *ids, *tokens)[-1])    # WRONG: the draft's
+
+
+def replacement_from_the_last_row(target, draft, ids, gamma, dice):
+    tokens, q_draft, p_target = draft_and_score(target, draft, ids, gamma, dice)
+    for i, x in enumerate(tokens):
+        if not dice.flip(p_target[i, x] / q_draft[i][x]):
+            return tokens, i, dice.pick((p_target[-1] - q_draft[i]).clamp(min=0))   # WRONG: the row
+    return tokens, gamma, dice.pick(p_target[gamma])
+
+
+# %% [markdown]
+# ## A rewriting that is right
+#
+# The library handles many texts at once, and avoids the `if`. It uses a small trick.
+# Put one more row behind the last row of q_draft, full of zeros: nobody proposes a token there.
+# The residual at that place is max(0, p_target - 0), which is p_target itself.
+# So the bonus token is a draw from a residual, too. One line makes both.
+
+# %%
+def bonus_as_a_residual(target, draft, ids, gamma, dice):
+    tokens, q_draft, p_target = draft_and_score(target, draft, ids, gamma, dice)
+    q_draft.append(torch.zeros_like(q_draft[0]))                        # the row of zeros
+    accepted = 0
+    for i, x in enumerate(tokens):
+        if not dice.flip(p_target[i, x] / q_draft[i][x]):
+            break
+        accepted += 1
+    residual = (p_target[accepted] - q_draft[accepted]).clamp(min=0)    # all accepted: p_target
+    return tokens, accepted, dice.pick(residual)
+
+
+# %% [markdown]
+# ## Every path, over several rounds
+#
+# Lesson 7 walked one token. Now we walk four tokens, written in two to four rounds with gamma = 2.
+# (A walk tries every outcome of every decision, and adds up the probabilities.
+# Each series of outcomes is a path.)
+#
+# The models must be tiny for that. A `TableModel` is a language model that is a table of random
+# distributions, here over 3 tokens. `big` is the target and `small` is the draft model.
+#
+# The library's `speculate` is walked as well.
+# After each target call it hands out a `Round`. We use three things of it:
+#
+# - `tokens`: row 0 is the last token of the text. The other rows are the draft tokens.
+# - `path`: the rows that were accepted.
+# - `token`: the replacement or the bonus token.
+
+# %%
+big, small, start = TableModel(3, seed=49, zeros=0.4), TableModel(3, seed=99, zeros=0.4), [1]
+
+
+def library(dice):
+    """The rounds of nanospec/speculate.py, as `write` returns them."""
+    rounds = []
+    for done in speculate(big, ModelDrafter(small, 2), start, 4, dice=dice):
+        rounds.append((*done.tokens[1:len(done.path) + 1], done.token))     # row 0 is the text's
+    return tuple(rounds)
+
+
+def measure(play):
+    """Walk it -> paths, tokens per target call, first token off by, first four tokens off by."""
+    outcomes, paths = walk(play)
+    first, four, written, calls = defaultdict(float), defaultdict(float), 0, 0
+    for rounds, probability in outcomes.items():
+        tokens = sum(rounds, ())                    # one text, whichever rounds it came in
+        first[tokens[:1]] += probability
+        four[tokens[:4]] += probability
+        written += probability * len(tokens)
+        calls += probability * len(rounds)
+    off_first = distance(first, target_distribution(big, start, 1))[1]
+    off_four = distance(four, target_distribution(big, start, 4))[1]
+    return paths, written / calls, off_first, off_four
+
+
+# %% [markdown]
+# "Off by" is the total variation (lesson 1) from what the target writes alone.
+# The table shows it for the first token alone, and for the first four tokens together.
+#
+# *Guess first:* which of the three mistakes does the first token alone show?
+# And which version writes the most tokens per target call?
+
+# %%
+by_hand = [("a round, by hand", round_by_hand), ("bonus as a residual", bonus_as_a_residual),
+           ("goes on behind a rejection", goes_on_behind_a_rejection),
+           ("bonus from the draft", bonus_from_the_draft),
+           ("replacement from the last row", replacement_from_the_last_row)]
+found = {"nanospec/speculate.py": measure(library)}
+for name, play_round in by_hand:
+    found[name] = measure(lambda dice: write(play_round, big, small, start, 2, 4, OneRow(dice)))
+
+rows = []
+for name, (paths, per_call, *offs) in found.items():
+    shown = ["< 1e-12" if off < 1e-12 else f"{off:.3f}" for off in offs]
+    rows.append([name, f"{paths:,}", f"{per_call:.2f}", *shown])
+table(["version", "paths", "tokens per target call", "first token off by", "four tokens off by"],
+      rows)
+
+# %% [markdown]
+# Two of the three mistakes have a perfect first token.
+# A test of the first token alone would not find them.
+# And the version that looks fastest is fast because it never stops. Its text is wrong.
+#
+# ## The same steps in the library
+#
+# With this lesson you can read `nanospec/speculate.py` from top to bottom.
+# Below is each step of ours, and under it the library's line for many texts.
+#
+# The library throws all coins at once, and then counts those before the first rejection:
+# `cumprod` multiplies from left to right, so everything behind the first 0 becomes 0.
+# (So it throws coins that we never throw. It has more paths in the table above, and the same text.)
+#
+# The row of zeros is row 0 there. `% n` leads from behind the last row to row 0 (n rows in all).
+
+# %%
+coins = torch.tensor([1, 1, 0, 1])                  # accepted, accepted, rejected, accepted
+assert coins.cumprod(0).tolist() == [1, 1, 0, 0] and coins.cumprod(0).sum() == 2
+
+STEPS = [(draft_and_score, "tokens.append(", ModelDrafter.propose, "tokens.append("),
+         (draft_and_score, "p_target = ", one_round, "out = target("),
+         (round_by_hand, "if not dice.flip(", verify, "stands = "),
+         (round_by_hand, "return tokens, i", verify, "accepted = "),
+         (round_by_hand, "residual = ", verify, "return accepted, "),
+         (round_by_hand, "return tokens, gamma", verify, "row, behind = ")]
+
+
+def line_of(function, begins):
+    """The line of its source that begins so, without its comment."""
+    for line in inspect.getsource(function).splitlines():
+        if line.strip().startswith(begins):
+            return line.split("  #")[0].strip()
+
+
+print()
+for ours, our_line, theirs, their_line in STEPS:
+    print(f"{ours.__name__:16} {line_of(ours, our_line)}")
+    print(f"{theirs.__name__:16} {line_of(theirs, their_line)}\n")
+
+# %% [markdown]
+# ## On a real text
+#
+# Now our pair of models writes 33 tokens, with gamma = 4.
+# Each line is a round, and costs one target call.
+#
+# *Guess first:* with one token per call it would take 33 calls. How many rounds are there?
+
+# %%
+target, draft, tokenizer = load_pair()
+ids = tokenizer.encode("def area(radius):\n")
+shown = []
+for done in speculate(target, ModelDrafter(draft, 4), ids, 33, seed=4):
+    kinds = ["accepted"] * len(done.path)
+    if done.rejected:
+        kinds += ["rejected"] + ["never judged"] * (3 - len(done.path)) + ["replacement"]
+    else:
+        kinds += ["bonus"]
+    words = [repr(tokenizer.decode([token])) for token in [*done.tokens[1:], done.token]]
+    shown.append(list(zip(kinds, words)))
+
+for number, row in enumerate(shown[:4], start=1):
+    print(f"round {number}:", "  ".join(f"{kind} {word}" for kind, word in row))
+print(f"33 tokens in {len(shown)} target calls")
+figures.round_by_round(shown)
+
+# %% [markdown]
+# ## Three things to know
+#
+# 1. A round drafts gamma tokens, and one call of the target scores all of them.
+# 2. It ends at the first rejection. What was drafted behind is never judged.
+# 3. If nothing is rejected, the bonus token comes free. A round writes 1 to gamma + 1 tokens.
+#
+# ## Change this and run again
+#
+# 1. Give the draft the target's own table: `seed=49` twice. Which mistakes can you still see?
+# 2. Write the seeds 5 and 55, in place of 49 and 99. Which mistake does this pair not show?
+# 3. In `round_by_hand`, leave out the bonus: the last line becomes
+#    `return tokens, gamma - 1, tokens[-1]`. What changes, the text or the speed?
+#
+# The answers are in `lessons/answers/08_a_draft_and_a_bonus.md`.
+#
+# Next: lesson 9 turns the temperature. Exercises: 5 (the first rejection), 6 (the bonus token),
+# 7 (two caches).

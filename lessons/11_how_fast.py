@@ -1,0 +1,239 @@
+# %% [markdown]
+# # 11. How fast
+#
+# **How much time does speculative decoding save, and how many draft tokens should a round have?**
+#
+# Lessons 6 to 10 have shown that the text is the target's, whatever the draft proposes.
+# What is left is time. Four numbers decide it:
+#
+# - *gamma*: draft tokens in a round. We choose it.
+# - *alpha*: how often a draft token that is judged is accepted, on average.
+# - *c*: the time of a call of the draft model, in target steps.
+#   A *target step* is one call of the target on one token: what plain decoding does for each token.
+# - *v(m)*: the time of a target call on m tokens, in target steps (lesson 3).
+#
+# We measure the last three. A formula of two lines then says how fast it should be.
+# In the end we look at the clock.
+# This lesson builds on lesson 3 (v), lesson 7 (sum min) and lesson 8 (the round).
+
+# %%
+from itertools import islice
+from statistics import mean, median, stdev
+
+import torch
+
+import figures
+from kit import Quiet, table
+from nanospec import ModelDrafter, load_pair
+from nanospec.bench.measure import alpha_of, measure_costs
+from nanospec.bench.prompts import held_out_prompts
+from nanospec.fast.autotune import settle, way_of
+from nanospec.fast.clock import step_seconds, timed
+from nanospec.generate import generate
+from nanospec.speculate import speculate
+from nanospec.theory import acceptance, speedup, sure_gain
+
+torch.set_num_threads(1)        # one core: then no call waits for another core that is busy
+target, draft, _ = pair = load_pair()
+settle(target, draft)           # tries data types and layouts of the weights, keeps the fastest
+print(f"on one core, target in {way_of(target)}, draft in {way_of(draft)}")
+quiet = Quiet(lambda: step_seconds(target, repeats=3))          # is the machine busy? See the end
+
+# %% [markdown]
+# ## The formula, with alpha .8
+#
+# Let all places be alike: each draft token that is judged is accepted with probability alpha.
+# How many tokens does a round bring, if gamma is 2 and alpha is .8?
+#
+# | token | it comes if | probability |
+# |---|---|---|
+# | 1st | always: a draft token or its replacement | 1 |
+# | 2nd | the first draft token was accepted | .8 |
+# | 3rd | both draft tokens were accepted: the bonus token | .8 * .8 = .64 |
+#
+# Together that is 2.44 tokens in a round, and so in a target call.
+# In general it is 1 + alpha + alpha^2 + ... + alpha^gamma. (Leviathan et al. 2022, Eq. 1)
+#
+# What does the round cost? gamma draft calls, and one target call on gamma + 1 tokens.
+# In target steps: gamma c + v(gamma + 1). With c = .1 and v(3) = 1.1 that is .2 + 1.1 = 1.3.
+# In 1.3 target steps plain decoding writes 1.3 tokens. We write 2.44.
+# So the speed-up is 2.44 / 1.3 = 1.88.
+#
+# The paper takes v to be 1: a call on several tokens is as fast as a call on one.
+# Then verification is free, and the formula is its Theorem 3.8.
+
+
+# %%
+def tokens_per_call(alpha, gamma):
+    """1 + alpha + alpha^2 + ... + alpha^gamma. .8 and 2 give 1 + .8 + .64 = 2.44."""
+    return sum(alpha ** i for i in range(gamma + 1))
+
+
+def predicted(alpha, gamma, c, v_there):
+    """Tokens over cost. .8, 2, .1 and 1.1 give 2.44 / 1.3 = 1.88."""
+    return tokens_per_call(alpha, gamma) / (gamma * c + v_there)
+
+
+assert abs(tokens_per_call(.8, 2) - 2.44) < 1e-9
+assert round(predicted(.8, 2, .1, 1.1), 2) == 1.88
+
+# %% [markdown]
+# ## Run both, in turns
+#
+# Now we measure, with the pair. The prompts are from files that neither model was trained on.
+# Plain decoding and rounds run by turns, so that both meet the same machine.
+# `timed` notes the seconds of every step. The first step reads the prompt, so it is left out.
+# A disturbance makes a step longer, never shorter.
+# So the quickest of many steps is nearest to what the work itself costs.
+
+# %%
+gammas, at = [1, 2, 3, 5, 8], {"temperature": 1.0}
+plain, costs = [], []
+rounds = {gamma: [] for gamma in gammas}
+seconds = {gamma: [] for gamma in gammas}
+for turn, ids in enumerate(held_out_prompts(pair, 4)):
+    plain += timed(generate(target, ids, 16, seed=turn, **at))[1][1:]
+    for gamma in gammas:
+        running = speculate(target, ModelDrafter(draft, gamma), ids, 256, seed=turn, **at)
+        done, took = timed(islice(running, 12))                         # twelve rounds
+        rounds[gamma] += done
+        seconds[gamma] += took[1:]
+    for _ in range(2):
+        sizes = [gamma + 1 for gamma in gammas]
+        costs.append(measure_costs(target, draft, sizes, len(ids) + 20, repeats=1, **at))
+    quiet.look()
+
+# %% [markdown]
+# ## alpha, c and v
+#
+# At one place a draft token is accepted with probability beta = sum min(p_target, q_draft):
+# what the two distributions have in common (lesson 7).
+# alpha is the mean of beta over all places that were judged.
+# Nothing behind the first rejection of a round was judged.
+
+
+# %%
+def judged(done):
+    """beta at each judged place of a round: 2 of 4 accepted gives 3 of them, 4 of 4 gives 4."""
+    betas = acceptance(done.p_target[:-1], done.q_draft[1:])
+    return betas[:len(done.path) + 1].tolist()
+
+
+betas = [judged(done) for gamma in gammas for done in rounds[gamma]]
+alpha = mean(sum(betas, []))
+assert abs(alpha - alpha_of(sum(rounds.values(), []))) < 1e-6           # nanospec/bench/measure.py
+
+step = min(cost.seconds for cost in costs)                              # of the target
+c = min(cost.c * cost.seconds for cost in costs) / step
+v = {m: min(cost.v[m] * cost.seconds for cost in costs) / step for m in costs[0].v}
+print(f"\nalpha {alpha:.3f} over {len(betas)} rounds; c {c:.3f}")
+print(f"a target step takes {1000 * step:.2f} ms")
+print("v:", ", ".join(f"v({m}) {v[m]:.2f}" for m in v))
+
+# %% [markdown]
+# ## What the formula says
+#
+# If verification is free, one draft token alone gains (1 + alpha) / (1 + c).
+# That is more than 1 wherever alpha is greater than c (Corollary 3.9).
+# With a longer draft more tokens come, but each one less likely than the one before.
+# And each costs the same c. So somewhere there is a best gamma.
+#
+# *Guess first:* which of our gammas is the best, if verification is free? Is it greater or smaller
+# with the v that was measured?
+
+# %%
+for gamma in gammas:                    # the paper's closed form, and nanospec/theory.py
+    closed = (1 - alpha ** (gamma + 1)) / (1 - alpha)
+    assert abs(tokens_per_call(alpha, gamma) - closed) < 1e-9
+    assert predicted(alpha, gamma, c, v[gamma + 1]) == speedup(alpha, gamma, c, v[gamma + 1])
+
+eq1 = [tokens_per_call(alpha, gamma) for gamma in gammas]
+free = [predicted(alpha, gamma, c, 1) for gamma in gammas]
+real = [predicted(alpha, gamma, c, v[gamma + 1]) for gamma in gammas]
+assert abs(free[0] - sure_gain(alpha, c)) < 1e-9
+rows = []
+for gamma, *row in zip(gammas, eq1, free, real):
+    rows.append([gamma, *(f"{number:.2f}" for number in row)])
+table(["gamma", "tokens per call, Eq. 1", "speed-up if v = 1", "speed-up with v"], rows)
+
+best_free = gammas[free.index(max(free))]
+best_real = gammas[real.index(max(real))]
+print(f"best gamma: {best_free} if verification is free, {best_real} with the v measured here")
+
+# %% [markdown]
+# ## What the clock says
+#
+# We count the tokens that the rounds really brought, and we take the seconds of a round.
+# Twelve rounds for each of four prompts are few. So the mean of their tokens is uncertain.
+# "+-" is the *standard error*: how far off such a mean typically is.
+#
+# *Guess first:* is the speed-up by the clock greater or smaller than the formula's?
+
+
+# %%
+def uncertain(numbers):
+    """The standard error of their mean: 1 and 3 give 1."""
+    return stdev(numbers) / len(numbers) ** 0.5
+
+
+counted = [[len(done.emitted) for done in rounds[gamma]] for gamma in gammas]
+errors = [uncertain(counts) for counts in counted]
+measured = []
+for gamma, counts in zip(gammas, counted):
+    plain_seconds = mean(counts) * min(plain)           # for as many tokens, one at a time
+    measured.append(plain_seconds / min(seconds[gamma]))
+
+rows = []
+for gamma, counts, error, *rest in zip(gammas, counted, errors, eq1, real, measured):
+    rows.append([gamma, *(f"{number:.2f}" for number in (mean(counts), error, *rest))])
+table(["gamma", "tokens per call", "+-", "Eq. 1", "speed-up with v", "by the clock"], rows)
+best_clock = gammas[measured.index(max(measured))]
+print(f"best gamma by the clock: {best_clock} (mind the +-)")
+
+# %% [markdown]
+# ## What the formula leaves out
+#
+# - *A round is more than its parts.* There are coins to flip and numbers to copy.
+#   And the two models drive each other's weights out of the processor's fast memory.
+# - *Places differ.* A round begins behind a rejection, and that is often a hard place.
+#   A round that comes to its fourth draft token is in an easy stretch of the text.
+#   The formula has one alpha for all of them.
+
+# %%
+overheads = []
+for gamma in gammas:
+    parts = gamma * c + v[gamma + 1]                    # each measured alone, in target steps
+    overheads.append(min(seconds[gamma]) / step / parts)
+overhead = median(overheads)
+print(f"\na round takes {overhead:.2f} times as long as its calls, each measured alone")
+
+by_place = [[places[i] for places in betas if len(places) > i] for i in range(4)]
+table(["draft token of the round", "1st", "2nd", "3rd", "4th"],
+      [["mean beta, if it was judged", *(f"{mean(place):.2f}" for place in by_place)],
+       ["+-", *(f"{uncertain(place):.2f}" for place in by_place)]])
+
+spread = [error / mean(counts) * speed for error, counts, speed in zip(errors, counted, measured)]
+figures.how_fast(gammas, free, real, measured, spread, alpha,
+                 [mean(place) for place in by_place], [uncertain(place) for place in by_place])
+quiet.tell("c 0.12, v(4) 1.17, and 1.5 times as fast by the clock at gamma 3")
+
+# %% [markdown]
+# ## Three things to know
+#
+# 1. The speed-up is tokens over cost: (1 + alpha + ... + alpha^gamma) / (gamma c + v(gamma + 1)).
+# 2. Each further draft token is less likely to be of use, and costs the same. So there is a best
+#    gamma. It grows with alpha, and it shrinks with c and with v.
+# 3. A formula is no clock. A bench should print both, and alpha, c and v beside them.
+#
+# ## Change this and run again
+#
+# 1. Write `{"temperature": 0}`. Which way does alpha move, and which way the best gamma?
+# 2. Take `settle(...)` out. All is slower now. What becomes of the speed-up by the clock?
+#    And what of the formula?
+# 3. Write `draft = target` below `settle(...)`. Nearly nothing is rejected now. Is it worth it?
+#    (Why *nearly*? Think of rounding: lesson 9.)
+#
+# The answers are in `lessons/answers/11_how_fast.md`.
+#
+# Next: lesson 12 asks where the draft is right.
+# Exercises: 9 (expected tokens and the best gamma).

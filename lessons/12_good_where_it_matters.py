@@ -1,0 +1,268 @@
+# %% [markdown]
+# # 12. Good where it matters
+#
+# **Where is the draft right, and does it have to be right everywhere?**
+#
+# Lesson 11 had one alpha for a whole text. But places differ.
+# At each place a draft token is accepted with probability beta = sum min(p_target, q_draft)
+# (lesson 7). To know beta we need no dice.
+# We let both models read a text that is finished, and compare what each expected at each place.
+
+# %%
+import re
+from keyword import iskeyword
+
+import torch
+
+import figures
+from kit import table
+from nanospec import ModelDrafter, load_pair
+from nanospec.files.corpus import read_texts
+from nanospec.probs import probs
+from nanospec.proof.tables import TableModel
+from nanospec.proof.walk import distance, target_distribution, walk
+from nanospec.speculate import speculate, tokens_of
+from nanospec.theory import acceptance
+
+torch.set_num_threads(1)        # nothing is timed here
+target, draft, tokenizer = load_pair()
+SNIPPET = '''class Thermometer:
+    """Keeps the last readings of one sensor."""
+
+    def __init__(self, limit=100):
+        self.limit = limit
+        self.readings = []
+
+    def add(self, reading):
+        # Forget the oldest one when there is no room.
+        if len(self.readings) == self.limit:
+            self.readings.pop(0)
+        self.readings.append(reading)
+'''
+
+# %% [markdown]
+# ## A map of one text
+#
+# First a short text that is in no training file. We print the eight places with the smallest beta.
+#
+# *Guess first:* look at the code above. Where will the draft be lost?
+
+
+# %%
+def distributions(model, ids):
+    """(B, T) tokens -> (B, T - 1, V): what the model expects behind each token but the last."""
+    return probs(model(ids)[:, :-1])
+
+
+ids = torch.tensor([[tokenizer.end_of_text] + tokenizer.encode(SNIPPET)])
+pieces = [tokenizer.decode([token]) for token in ids[0, 1:]]
+p_target, q_draft = distributions(target, ids), distributions(draft, ids)
+beta = acceptance(p_target, q_draft)[0]                 # one number for each piece of SNIPPET
+
+rows = []
+for i in beta.argsort()[:8].tolist():
+    token = ids[0, i + 1]                               # what really comes there
+    behind = "".join(pieces[:i])[-12:]
+    rows.append([repr(behind), repr(pieces[i]), f"{p_target[0, i, token]:.2f}",
+                 f"{q_draft[0, i, token]:.2f}", f"{beta[i]:.2f}"])
+table(["behind", "comes", "p_target of it", "q_draft of it", "beta"], rows)
+
+# %% [markdown]
+# The picture of this lesson, on the left, shows beta at every place of this text. Green is near 1.
+# The draft knows by heart what is in every program: `def __init__(self`, the blanks of a new line.
+#
+# In `self.limit = limit` the last word only has to be copied.
+# The target is nearly sure of it. The draft is not: it gives other words most of the probability.
+# To copy, a model must find where the word stood before, and look at what followed there.
+# That takes two layers, one for each step (Olsson et al. 2022, arXiv 2209.11895).
+# A draft with a single layer cannot do it.
+
+# %%
+print(f"\nlayers: target {target.config.layers}, draft {draft.config.layers}")
+
+# %% [markdown]
+# ## What stands there?
+#
+# One short text is not enough. We take many texts that are new to both models, and sort their
+# places: is there a keyword, a name, a comment? A name that has come before is `name, again`.
+# `PATTERNS` says how to tell them apart: a *regular expression* for each kind.
+#
+# A token may have characters of several kinds. Its first character that is not blank decides.
+
+# %%
+PATTERNS = {"docstring": r'"""[\s\S]*?"""', "comment": r"\#.*", "name": r"[^\W\d]\w*",
+            "sign": r"""[^\w\s"']""",
+            "literal": r"""\d[\w.]*|"(?:\\.|[^"\n])*"|'(?:\\.|[^'\n])*'"""}
+KIND = re.compile("|".join(f"(?P<{kind}>{pattern})" for kind, pattern in PATTERNS.items()))
+CODE = ["blank", "keyword", "sign", "literal", "name", "name, again"]
+PROSE = ["comment", "docstring"]
+
+
+def kinds_of(text):
+    """A kind for each character of a text: "x = x" has a name, a sign, and that name again."""
+    kinds, seen = ["blank"] * len(text), set()
+    for hit in KIND.finditer(text):
+        word, kind = hit[0], hit.lastgroup
+        if iskeyword(word) or word == "self":
+            kind = "keyword"
+        elif kind == "name":
+            kind = "name, again" if word in seen else "name"
+            seen.add(word)
+        kinds[hit.start():hit.end()] = [kind] * len(word)
+    return kinds
+
+
+# %%
+def labelled(text):
+    """[(token, what stands there), ...] of a text."""
+    kinds, at, found = kinds_of(text), 0, []
+    for token in tokenizer.encode(text):
+        piece = tokenizer.decode([token])
+        blanks = len(piece) - len(piece.lstrip())
+        first = min(blanks, len(piece) - 1)             # of a piece that is all blank: its last
+        found.append((token, kinds[at + first]))
+        at += len(piece)
+    return found
+
+
+print("\nx = x  # y\n", labelled("x = x  # y"))
+
+# %% [markdown]
+# ## Ten windows of code
+#
+# `read_texts` gives the texts that our models were trained on, and texts that were held out.
+# From ten of the held-out files we take 300 tokens each, from the start of a method.
+
+# %%
+train, held_out = read_texts()
+train = [text for text in train if text.isascii()]              # there a byte is a character
+windows = []
+for text in held_out:
+    at = text.find("\n    def ", len(text) // 3)
+    if text.isascii() and 0 <= at < len(text) - 2000 and len(windows) < 10:
+        windows.append(labelled(text[at:at + 2000])[:300])
+texts = torch.tensor([[token for token, _ in window] for window in windows])    # (10, 300)
+labels = [kind for window in windows for _, kind in window[1:]]                 # of 10 * 299 places
+
+places = {}                         # a kind -> True where it stands
+for kind in CODE + PROSE:
+    places[kind] = torch.tensor([label == kind for label in labels])
+places["ALL CODE"] = torch.tensor([label in CODE for label in labels])
+places["ALL PROSE"] = torch.tensor([label in PROSE for label in labels])
+
+# %% [markdown]
+# ## Drafts that know one thing
+#
+# To compare, we make two drafts that are as cheap as can be: *bigrams*.
+# A bigram is a pair of tokens, one behind the other. We count all pairs of the training texts.
+# Behind each token, the draft proposes what followed it there, in proportion to the counts.
+#
+# One draft counts only where code stands. The other counts only in comments and docstrings.
+#
+# *Guess first:* how good will each be in code, and how good in prose?
+
+# %%
+seen = [pair for text in train[::40] for pair in labelled(text)]
+tokens_seen = torch.tensor([token for token, _ in seen])
+is_prose = torch.tensor([kind in PROSE for _, kind in seen])
+V = tokenizer.vocab_size
+
+
+def bigrams(where):
+    """(V, V): row x is the distribution behind token x. A pair never seen counts 0.01.
+
+    where: for each token seen, whether the pair that ends in it counts.
+    """
+    pairs = (tokens_seen[:-1] * V + tokens_seen[1:])[where[1:]]         # a number for each pair
+    counts = torch.bincount(pairs, minlength=V * V).view(V, V) + 0.01
+    return counts / counts.sum(1, keepdim=True)
+
+
+behind = texts[:, :-1]
+drafts = {"shipped draft": distributions(draft, texts),
+          "bigrams of code": bigrams(~is_prose)[behind],
+          "bigrams of prose": bigrams(is_prose)[behind]}
+
+# %%
+p_target = distributions(target, texts)
+alpha = {}                          # a draft -> its mean beta at each kind of place
+for name, q_draft in drafts.items():
+    betas = acceptance(p_target, q_draft).flatten()
+    alpha[name] = [betas[here].mean().item() for here in places.values()]
+
+rows = []
+for i, (kind, here) in enumerate(places.items()):
+    means_here = [f"{means[i]:.2f}" for means in alpha.values()]
+    rows.append([kind, f"{here.double().mean():.1%}", *means_here])
+table(["what stands there", "share", *drafts], rows, f"mean beta over {len(labels)} places")
+
+# %% [markdown]
+# Read the table in three steps.
+#
+# - *A column.* The shipped draft is better at some kinds than at others.
+#   Compare `name` with `name, again`: the second could be copied.
+# - *The two bigrams.* Each is the better one in its own field, and the worse one in the other.
+# - *The share.* alpha of a text is the mean over its places.
+#   A kind with beta .9 that fills 5% of the text adds .045. One with .6 that fills 30% adds .18.
+#
+# So a draft does not have to be good everywhere. It should be good at what fills *your* texts.
+# Where it is bad it costs time.
+#
+# ## Does it cost anything else?
+#
+# No. We walk every path (lesson 7) with three drafts, on tables over 3 tokens.
+# One is right everywhere, one in half of its contexts, one nowhere.
+#
+# *Guess first:* how far off is the text of each?
+
+# %%
+model, half, stranger = TableModel(3, seed=1), TableModel(3, seed=2), TableModel(3, seed=2)
+half.logits[::2] = model.logits[::2]            # every other row of its table is the target's
+truth = target_distribution(model, [0], 3)
+
+rows = []
+for name, drafting in [("everywhere", model), ("in half of its contexts", half),
+                       ("nowhere", stranger)]:
+    found, paths = walk(lambda dice: tuple(
+        tokens_of(speculate(model, ModelDrafter(drafting, 1), [0], 3, dice=dice))))
+    off, _ = distance(found, truth)             # the greatest error of any text's probability
+    assert off < 1e-12
+    rows.append([name, paths, f"{off:.0e}"])
+table(["the draft is right", "paths", "off by at most"], rows)
+
+# %% [markdown]
+# A bad draft makes more paths: more draft tokens are rejected. All of them lead to the same texts,
+# with the same probabilities. What is left is rounding.
+# Here is the map, with the table as bars beside it.
+
+# %%
+lines = SNIPPET.splitlines(keepends=True)
+of_characters = []                              # beta of each character's token
+for piece, number in zip(pieces, beta.tolist()):
+    of_characters += [number] * len(piece)
+grid, at = [], 0
+for line in lines:
+    grid.append(of_characters[at:at + len(line)])
+    at += len(line)
+figures.code_map(lines, grid, CODE + PROSE, {name: means[:-2] for name, means in alpha.items()})
+
+# %% [markdown]
+# ## Three things to know
+#
+# 1. beta can be measured without dice: both models read the same text.
+# 2. A draft is good at what it knows. alpha is a mean over all places, weighted by their share.
+# 3. A bad draft costs time, never truth.
+#
+# ## Change this and run again
+#
+# 1. Call the `limit` of the snippet `zorb`, everywhere.
+#    Is the draft lost in the name, or behind it?
+# 2. Write `probs(..., temperature=0)` in `distributions`, and then 3.
+#    How does alpha change in code, and how in prose?
+# 3. Mix two drafts: add to `drafts` the entry
+#    `"mixed": 0.9 * distributions(draft, texts) + 0.1 * bigrams(is_prose)[behind]`.
+#    Is prose, at least, better off?
+#
+# The answers are in `lessons/answers/12_good_where_it_matters.md`.
+#
+# Next: lesson 13 asks how one would notice a wrong distribution. Exercises: 10 (n-gram drafting).

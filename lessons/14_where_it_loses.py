@@ -1,0 +1,357 @@
+# %% [markdown]
+# # 14. Where it loses
+#
+# **When is it better not to speculate? And when is a benchmark wrong that says otherwise?**
+#
+# Lesson 11 counted what a round brings and what it costs. All costs are in target calls on one
+# token, the steps of plain decoding.
+#
+# - tokens of a round: 1 + alpha + alpha^2 + ... + alpha^gamma
+# - cost of a round: gamma c + v(gamma + 1)
+#
+# Here *gamma* is the number of draft tokens in a round, and *alpha* is the mean probability that
+# one of them is accepted. *c* is the time of a call of the draft model.
+# *v(m)* is the time of a target call on m tokens.
+# The predicted speed-up is tokens divided by cost. A round wins if it is above 1.
+#
+# So there are three ways to lose: a small alpha, a large c, a large v.
+
+# %%
+from dataclasses import replace
+
+import torch
+
+import figures
+from kit import Quiet, table
+from nanospec import GPT, Dice, ModelDrafter, Sampling, load_pair
+from nanospec.bench.large import Coins
+from nanospec.bench.measure import alpha_of, measure_costs
+from nanospec.bench.prompts import held_out_prompts
+from nanospec.bench.roofline import weight_bytes
+from nanospec.fast.autotune import settle
+from nanospec.fast.clock import median_seconds, step_seconds, timed
+from nanospec.generate import generate, plain_step
+from nanospec.probs import probs
+from nanospec.speculate import one_round, speculate, verify
+from nanospec.text import Text, prefill
+from nanospec.theory import acceptance, expected_tokens, speedup
+
+# %% [markdown]
+# ## Three ways to lose
+#
+# The next table has one good round, and then spoils one number at a time. Gamma is 4.
+#
+# *Guess first:* the good round gains 2.10. Which of the three spoils it most?
+
+# %%
+rows_by_hand = []
+for what, alpha, c, v in [("a good round", 0.8, 0.1, 1.2), ("alpha small", 0.2, 0.1, 1.2),
+                          ("c large", 0.8, 0.6, 1.2), ("v large", 0.8, 0.1, 4)]:
+    tokens, cost = expected_tokens(alpha, 4), 4 * c + v
+    rows_by_hand.append([what, alpha, c, v, f"{tokens:.2f}", f"{cost:.2f}", f"{tokens / cost:.2f}"])
+table(["", "alpha", "c", "v(5)", "tokens", "cost", "speed-up"], rows_by_hand)
+
+# %% [markdown]
+# Each of them alone is enough to lose. Now we look for all three on this machine.
+#
+# ## The pair, and its fairest form
+#
+# `settle` tries data types and layouts of the weights. It keeps the fastest of both models.
+# Without this, plain decoding would be slower than it has to be, and the race unfair.
+# `Quiet` times one step now and at the end. It warns if others used the machine in between.
+
+# %%
+torch.set_num_threads(1)                            # one core: no call waits for a second one
+target, draft, _ = pair = load_pair()
+settle(target, draft)
+prompts, gammas, context = held_out_prompts(pair, 3), (1, 4), 96
+quiet = Quiet(lambda: step_seconds(target, context=context, repeats=3))
+
+# %% [markdown]
+# ## Costs, and a race
+#
+# `costs_of` measures c and v as lesson 11 did: the quickest of some tries.
+# What disturbs a call only makes it longer. So the quickest is nearest to the truth.
+
+# %%
+def costs_of(big, small, turns, **how):
+    """c, and v(m) for m = 2 and 5, what gamma 1 and 4 need."""
+    sizes = [gamma + 1 for gamma in gammas]
+    tries = [measure_costs(big, small, sizes, context, **how) for _ in range(turns)]
+    step = min(costs.seconds for costs in tries)
+    c = min(costs.c * costs.seconds for costs in tries) / step
+    v = {m: min(costs.v[m] * costs.seconds for costs in tries) / step for m in sizes}
+    return c, v
+
+
+# %% [markdown]
+# `race` runs plain decoding and speculation by turns on the same prompts.
+# `timed` notes the seconds of each step or round. The first is left out: it also reads the prompt.
+# Then the quickest step and the quickest round are compared.
+#
+# One of our targets has only two of its layers left. It writes nonsense, and no draft model can
+# be right about that.
+# For that race we load the *coins*, the decisions to accept or to reject.
+# With `luck` 0.65 each draft token is accepted with probability 0.65, whatever the models say.
+# The text is nonsense then, but the speed is that of a pair with alpha 0.65.
+
+# %%
+def race(big, small, temperature=1.0, luck=None, gamma=4):
+    """alpha, tokens of a round, seconds of a plain step, seconds of a round."""
+    plain, took, rounds = [], [], []
+    for turn, ids in enumerate(prompts):
+        _, seconds = timed(generate(big, ids, 8, temperature, seed=turn))
+        plain += seconds[1:]
+        dice = Coins([turn], big.device, luck) if luck else Dice([turn])
+        work = speculate(big, ModelDrafter(small, gamma), ids, 24, temperature, dice=dice)
+        done, seconds = timed(work)
+        rounds, took = rounds + done, took + seconds[1:]
+    tokens = 1 + sum(len(done.path) for done in rounds) / len(rounds)
+    return luck or alpha_of(rounds), tokens, min(plain), min(took)
+
+
+# %% [markdown]
+# ## Six races
+#
+# The pair that ships runs at temperature 1, 0 and 3. Then come three pairs made to lose:
+#
+# - *a draft that learnt nothing*: random weights. Its alpha is small.
+# - *the target as its own draft*: its alpha is about 1. And its c?
+# - *a target of 2 layers*: so fast that the draft is slow beside it. (Coins loaded with 0.65.)
+#
+# The next cell makes the two new models. `pack` puts weights into the layout that `settle` chose.
+
+# %%
+torch.manual_seed(0)
+ignorant = GPT(draft.config).to(draft.dtype).requires_grad_(False)
+two_layers = replace(target.config, layers=2)
+shallow = GPT(two_layers).to(target.dtype).requires_grad_(False)
+shallow.load_state_dict(target.state_dict(), strict=False)          # its first two layers
+for model, like in (shallow, target), (ignorant, draft):
+    if like.head.packed is not None:
+        model.pack()
+
+races = {"T = 1": (target, draft, {}), "T = 0": (target, draft, {"temperature": 0}),
+         "T = 3": (target, draft, {"temperature": 3}),
+         "a draft that learnt nothing": (target, ignorant, {}),
+         "the target as its own draft": (target, target, {}),
+         "a target of 2 layers": (shallow, draft, {"luck": 0.65})}
+
+# %% [markdown]
+# A verdict needs both numbers: what the formula predicts, and what the clock measures.
+# If one is above 1 and the other below, the verdict is "unclear".
+#
+# *Guess first:* which of the six lose?
+
+# %%
+def verdict(predicted, measured):
+    """wins or loses where the formula and the clock agree."""
+    if min(predicted, measured) > 1:
+        return "wins"
+    return "loses" if max(predicted, measured) < 1 else "unclear"
+
+
+def show(names):
+    """Print these rows: name -> gamma, alpha, c, v(gamma + 1), predicted, measured."""
+    table(["situation", "gamma", "alpha", "c", "v(gamma + 1)", "predicted", "measured", "verdict"],
+          [[name, rows[name][0], *(f"{number:.2f}" for number in rows[name][1:]), verdicts[name]]
+           for name in names])
+
+
+costs, runs, rows, verdicts = {1: costs_of(target, draft, 3, repeats=2)}, {}, {}, {}
+for name, (big, small, how) in races.items():
+    alpha, tokens, step, seconds = runs[name] = race(big, small, **how)
+    same_pair = big is target and small is draft
+    c, v = costs[1] if same_pair else costs_of(big, small, 1, repeats=2)
+    predicted, measured = speedup(alpha, 4, c, v[5]), tokens * step / seconds
+    rows[name] = 4, alpha, c, v[5], predicted, measured
+    verdicts[name] = verdict(predicted, measured)
+show(races)
+
+# %% [markdown]
+# On a quiet machine the first three win. The draft that learnt nothing loses: alpha is too small.
+# The target of 2 layers loses: c is too large.
+# The target as its own draft is near 1. Its round brings 5 tokens and costs about 5 target calls,
+# so all the work was for nothing.
+#
+# ## Temperature: a contradiction with lesson 10?
+#
+# Above, alpha is *higher* at T = 0 than at T = 1. In the first table of lesson 10 it was *lower*.
+# Both are right. They judge different texts.
+#
+# - That table took a text of a human, the same for every temperature.
+#   Only the two distributions changed.
+# - Here the target writes the text, and T decides which.
+#   At T = 0 it writes its own likeliest text. That is easy for the draft, too.
+#
+# At T = 3 both are high, for a bad reason: distributions that are heated enough become flat, and
+# two flat ones are alike. The draft is right about nonsense.
+#
+# The next table has both texts. *Guess first:* in which column does alpha only rise with T?
+
+# %%
+written = torch.tensor(held_out_prompts(pair, 4, 128))              # what humans wrote, (4, 128)
+with torch.inference_mode():
+    of_target, of_draft = target(written), draft(written)           # logits (4, 128, V)
+human = {T: acceptance(probs(of_target, T), probs(of_draft, T)).mean().item() for T in (0, 1, 3)}
+table(["temperature", "alpha on a human's text", "alpha on the target's own text"],
+      [[T, f"{human[T]:.2f}", f"{rows[f'T = {T}'][1]:.2f}"] for T in human])
+
+# %% [markdown]
+# Which one counts? When you speculate, the target writes. So the right column counts.
+#
+# ## Many texts at once
+#
+# A server writes many texts at the same time. Each target call then has a row for every text.
+# Lesson 3 showed why several tokens in a call are nearly free: the weights are read once for all.
+# But 32 texts have already used that up. A plain step computes 32 tokens in a call.
+# A round of gamma 4 computes 32 x 5 = 160. Now the arithmetic takes the time, so v(5) grows.
+#
+# This is a real run of plain steps and of rounds. `plain_step` and `one_round` of the library take
+# B texts at once. Every text has dice of its own, and moves on at its own pace.
+
+# %%
+STEPS = 6
+
+
+def begin(ids, room=64):
+    """The texts, the target's cache after reading them, and dice for each text."""
+    text = Text(ids, room, target.config.vocab_size)
+    return text, prefill(target, text)[0], Dice(range(len(ids)))
+
+
+@torch.inference_mode()
+def plain_steps(ids):
+    """Each step gives every text one token."""
+    text, cache, dice = begin(ids)
+    upto = text.tokens.shape[1]                     # slots of the cache to read
+    for _ in range(STEPS):
+        dice.refill(1)                              # one random number for each text
+        yield plain_step(target, cache, text, Sampling(), dice, upto)
+
+
+@torch.inference_mode()
+def rounds_of_many(ids, gamma):
+    """Each round gives every text 1 to gamma + 1 tokens."""
+    (text, cache, dice), drafter = begin(ids), ModelDrafter(draft, gamma)
+    drafter.begin(text, range(len(ids)), None)
+    upto = text.tokens.shape[1]
+    for _ in range(STEPS):
+        dice.refill(drafter.columns + drafter.size)
+        yield one_round(target, cache, drafter, verify, text, Sampling(), dice, upto)
+
+
+# %% [markdown]
+# alpha is the mean of sum min(p_target, q_draft) over the judged places. A place is judged if all
+# draft tokens before it were accepted.
+#
+# *Guess first:* does 32 texts at gamma 4 gain more than one text, or less?
+
+# %%
+many = 32
+costs |= {count: costs_of(target, draft, 1, rows=count, repeats=2) for count in (8, many)}
+starts, tokens_of_many = [ids[:16] for ids in held_out_prompts(pair, many)], {}
+for count, gamma in (8, 4), (many, 4), (many, 1):
+    plain = timed(plain_steps(starts[:count]))[1]
+    done, took = timed(rounds_of_many(starts[:count], gamma))
+    betas, lengths = [], []
+    for draft_of, p_target, accepted, _ in done:
+        beta = acceptance(p_target[:, :-1], draft_of.q_draft[:, 1:])            # (B, gamma)
+        betas.append(beta[torch.arange(gamma) <= accepted[:, None]])
+        lengths.append(accepted + 1.0)
+    alpha, tokens = torch.cat(betas).mean().item(), torch.cat(lengths).mean().item()
+    c, v = costs[count]
+    predicted = speedup(alpha, gamma, c, v[gamma + 1])
+    measured = tokens * min(plain[1:]) / min(took[1:])              # the first reads the prompts
+    name = f"{count} texts, gamma {gamma}"
+    tokens_of_many[name], rows[name] = tokens, (gamma, alpha, c, v[gamma + 1], predicted, measured)
+    verdicts[name] = verdict(predicted, measured)
+show(["T = 1", *(name for name in rows if name not in races)])
+
+# %% [markdown]
+# Compare v(gamma + 1) in the first row and in the row of 32 texts with gamma 4.
+# When every token in a call has to be paid for, a shorter draft becomes the better one.
+# With still more texts even one draft token hardly pays.
+#
+# ## The picture
+#
+# Each panel shows the predicted speed-up for every alpha and every c, with the v measured here.
+# The thick line is the break-even line. Above it speculation wins.
+# The dots are the rows from above, in the colour of their verdict.
+#
+# *Guess first:* what do 32 texts do to the line?
+
+# %%
+of_alpha, of_c = torch.linspace(0, 1, 101), torch.linspace(0, 1.2, 101)
+panels = []
+for count, gamma in (1, 4), (many, 4), (many, 1):
+    v_here = costs[count][1][gamma + 1]
+    labels = {name: name for name in races}
+    if count > 1:
+        labels = {f"{count} texts, gamma {gamma}": "T = 1"}
+    dots = [(label, *rows[name][1:3], verdicts[name]) for name, label in labels.items()]
+    title = f"{count} text{'s at once' * (count > 1)}, gamma {gamma}, v({gamma + 1}) = {v_here:.1f}"
+    panels.append((title, speedup(of_alpha[:, None], gamma, of_c, v_here), dots))
+figures.where_it_loses(of_alpha, of_c, panels)
+
+# %% [markdown]
+# ## Memory
+#
+# A draft also takes room: its weights, and a cache of its own.
+# For each token of a text, a cache holds a key and a value in every layer.
+
+# %%
+for name, model in ("target", target), ("draft", draft):
+    cache = model.new_cache(rows=1, slots=1)
+    held = sum(tensor.nbytes for tensor in cache.k + cache.v)
+    print(f"{name}: {weight_bytes(model) / 1e6:.1f} MB of weights, "
+          f"and the cache holds {held:,} bytes for each token of a text")
+
+# %% [markdown]
+# ## How to read a benchmark
+#
+# Before you believe a speed-up, ask three questions.
+#
+# - *Over which baseline?* Plain decoding without a cache, or in a slow data type, is slow.
+#   Anything looks fast beside it.
+# - *Is alpha printed beside it?* Also the temperature, gamma, and the number of texts.
+#   Without them nobody can check the number with a formula.
+# - *Were both sides warmed up, run by turns, and run many times?*
+#   One run each measures who else used the machine.
+#
+# Below is our first race again: the same rounds, the same seconds. Only the baseline is another.
+# *Guess first:* does the speed-up look better or worse?
+
+# %%
+as_loaded, whole = load_pair().target, torch.ones(1, context, dtype=torch.int64)
+with torch.inference_mode():
+    slow = {"T = 1 over float32 as loaded":
+            min(step_seconds(as_loaded, 1, context, repeats=2) for _ in range(3)),
+            "T = 1 over no cache":
+            median_seconds(lambda: target(whole), target.device, repeats=5, warm_up=2)}
+_, tokens, _, seconds = runs["T = 1"]
+for name, baseline in slow.items():
+    rows[name] = *rows["T = 1"][:5], tokens * baseline / seconds
+    verdicts[name] = "no fair race"
+show(["T = 1", *slow])
+quiet.tell("c 0.07, v(5) 1.0 for one text and 1.9 for 32 (one core, bfloat16)")
+
+# %% [markdown]
+# ## Three things to know
+#
+# 1. Speculation loses if alpha is small, if c is large, or if v is large. One is enough.
+# 2. Many texts at once make v large. Then a shorter draft is better, and at last none.
+# 3. A speed-up means something only with its baseline, its alpha, its gamma, its temperature
+#    and its number of texts.
+#
+# ## Change this and run again
+#
+# 1. Write 128 for `many`. Does gamma 1 still win?
+# 2. Write 0.95 for the `luck` of the target of 2 layers. Guess from the picture first.
+# 3. Take `settle(...)` out. Everything is slower now. Compare the row "T = 1" with the row
+#    "T = 1 over float32 as loaded". What is the same now? What does that say about the baseline?
+#
+# The answers are in `lessons/answers/14_where_it_loses.md`.
+#
+# Next: lesson 15 asks why one should draft only one future.
+# Exercises: 11 (spot the bug), 12 (write the test).

@@ -1,0 +1,461 @@
+# %% [markdown]
+# # 15. Several futures
+#
+# **One call verifies many tokens. Why draft only one future?**
+#
+# So far a draft was a chain: each draft token stood behind the one before it.
+# One rejection then costs all draft tokens behind it (lesson 8).
+# But a few more rows in a call cost little (lesson 3).
+# So let the draft model propose two tokens for the same place.
+# If the first is rejected, the second may be accepted.
+# Is that still lossless? And does it pay?
+#
+# Two things return: accept or replace (lesson 6), and the list of all ways (lesson 7).
+
+# %%
+from fractions import Fraction
+from math import prod
+
+import torch
+
+import figures
+from kit import OneRow, Quiet, table
+from nanospec import Draft, load_pair
+from nanospec.bench.prompts import held_out_prompts
+from nanospec.drafters.tree import TreeDrafter
+from nanospec.fast.autotune import settle
+from nanospec.fast.clock import step_seconds
+from nanospec.probs import probs
+from nanospec.proof.tables import TableModel
+from nanospec.proof.walk import distance, target_distribution, walk
+from nanospec.rules.tree import verify_tree
+from nanospec.speculate import speculate, tokens_of
+from nanospec.topology import best_size, best_tree, expected_of, shape
+
+torch.set_num_threads(1)                                    # as in lessons 11 and 14
+
+names = ["range", "items", "zip", "def"]                    # lesson 7: what may follow "for x in"
+p_target = torch.tensor([.6, .3, .1, 0], dtype=torch.float64)
+q_draft = torch.tensor([.2, .2, .5, .1], dtype=torch.float64)           # lesson 7's bad draft
+
+# %% [markdown]
+# ## A second try
+#
+# Lesson 7 had this table. One draft token is accepted with probability .5:
+#
+# | first try                         | range | items | zip | def | all |
+# |-----------------------------------|-------|-------|-----|-----|-----|
+# | p_target                          | .6    | .3    | .1  | 0   | 1   |
+# | q_draft                           | .2    | .2    | .5  | .1  | 1   |
+# | accepted: min(p_target, q_draft)  | .2    | .2    | .1  | 0   | .5  |
+# | missing: p_target - accepted      | .4    | .1    | 0   | 0   | .5  |
+#
+# After a rejection, lesson 6 drew the replacement from what is missing, made to add up to 1.
+# That is the residual distribution. Here it is [.8, .2, 0, 0].
+#
+# But accept or replace makes a token of *any* distribution from a draft token.
+# So do not draw the replacement yet. Try a second draft token.
+# For this try, the residual distribution stands in the place of p_target:
+#
+# | second try                        | range | items | zip | def | all |
+# |-----------------------------------|-------|-------|-----|-----|-----|
+# | residual distribution             | .8    | .2    | 0   | 0   | 1   |
+# | q_draft                           | .2    | .2    | .5  | .1  | 1   |
+# | accepted: min of the two          | .2    | .2    | 0   | 0   | .4  |
+# | missing: residual - accepted      | .6    | 0     | 0   | 0   | .6  |
+#
+# The second draft token is accepted with probability .4.
+# Only if it is rejected too, a replacement is drawn. Here it is always "range".
+#
+# Draft tokens for the same place are called *children* of the token before that place.
+# The code below takes any number of them. It is lesson 6 in a loop.
+
+# %%
+def accept_one(children, p_target, dice):
+    """children: [(token, q_draft that it was drawn from), ...], in the order of drawing
+    -> (number of the accepted child, its token), or (None, the replacement)."""
+    left = p_target
+    for number, (x, q) in enumerate(children):                                  # NEW: a loop
+        if dice.flip(left[x] / q[x]):
+            return number, x
+        left = (left - q).clamp(min=0)
+        left = left / left.sum()        # NEW: the residual distribution is the next child's target
+    return None, dice.pick(left)
+
+
+half, wanted = torch.tensor([[.5, .5], [.2, .8]], dtype=torch.float64)
+found, _ = walk(lambda dice: accept_one([(0, half), (1, half)], wanted, OneRow(dice)))
+assert abs(found[0, 0] - .4) < 1e-12 and abs(found[1, 1] - .6) < 1e-12  # child 0, or else child 1
+
+# %% [markdown]
+# ## Everything that can happen
+#
+# A first draft token, a coin, perhaps a second draft token, a coin, perhaps a replacement.
+# A *coin* is a decision with two outcomes: accepted or rejected.
+# Here are all ways, with fractions, which are exact.
+# (A program draws both draft tokens before the target is called, because one call scores both.
+# If the first is accepted, nobody looks at the second. So such a way needs no line for it.)
+#
+# *Guess first:* one draft token is accepted with .5. How often is one of two accepted?
+
+# %%
+def one_try(left, q_draft):
+    """-> [(token, is it accepted?, probability of the draw, of the coin)]: all that may happen."""
+    outcomes = []
+    for x, (wanted, drawn) in enumerate(zip(left, q_draft)):
+        coin = min(1, wanted / drawn)
+        outcomes += [(x, True, drawn, coin), (x, False, drawn, 1 - coin)]
+    return [outcome for outcome in outcomes if outcome[3] > 0]
+
+
+def residual(left, q_draft):
+    """The residual distribution: [.6, .3, .1, 0] and [.2, .2, .5, .1] give [.8, .2, 0, 0]."""
+    missing = [max(Fraction(0), wanted - drawn) for wanted, drawn in zip(left, q_draft)]
+    return [part / sum(missing) for part in missing]
+
+
+p_exact, q_exact = [Fraction(n, 10) for n in (6, 3, 1, 0)], [Fraction(n, 10) for n in (2, 2, 5, 1)]
+left_1 = residual(p_exact, q_exact)
+left_2 = residual(left_1, q_exact)
+assert left_1 == [Fraction(8, 10), Fraction(2, 10), 0, 0] and left_2 == [1, 0, 0, 0]
+
+# %% [markdown]
+# A way has a probability: the product of the probabilities along it.
+# A token has one too: the sum over all ways that end in it.
+
+# %%
+ways = []                               # (the accepted child or None, token, what happened, odds)
+for x, accepted, *first in one_try(p_exact, q_exact):
+    if accepted:
+        ways.append((0, x, f"{names[x]} accepted", first))
+        continue
+    for y, accepted, *second in one_try(left_1, q_exact):
+        told, odds = f"{names[x]} rejected, {names[y]}", first + second
+        if accepted:
+            ways.append((1, y, f"{told} accepted", odds))
+            continue
+        for z, share in enumerate(left_2):
+            if share > 0:
+                ways.append((None, z, f"{told} rejected, {names[z]} drawn", [*odds, share]))
+
+# %%
+for token, name in enumerate(names):
+    ending = [way for way in ways if way[1] == token]
+    for _, _, told, odds in ending:
+        product = " x ".join(f"{float(odd):.1f}" for odd in odds)
+        print(f"  {told:41}{product:29} = {float(prod(odds)):.2f}")
+    comes_out = sum(prod(odds) for *_, odds in ending)
+    print(f"{name} comes out with {float(comes_out):.2f}; p_target says {p_target[token]:.2f}")
+    assert comes_out == p_exact[token]
+
+helped = sum(prod(odds) for child, _, _, odds in ways if child is not None)
+print(f"one of the two is accepted with {float(helped):.2f}")
+assert helped == Fraction(5, 10) + Fraction(5, 10) * Fraction(4, 10)    # .5 + .5 x .4 = .7
+
+# %% [markdown]
+# ## No token twice
+#
+# In the list, "zip rejected, zip rejected" is a wasted try.
+# So draw the second draft token *without replacement*: take the first one out of q_draft, and make
+# the rest add up to 1 again. After a drawn "zip", [.2, .2, .5, .1] becomes [.4, .4, 0, .2].
+# (*Independent* means: both are drawn from the same q_draft.)
+#
+# The rule stays as it is. It asks only which distribution each child was drawn from.
+# `accept_one` divides by just that distribution. Lesson 10 said it: report what you sample.
+
+# %%
+def draw_children(q_draft, count, dice, independent=False):
+    """Draft tokens for one place -> [(token, the distribution that it was drawn from), ...]."""
+    children, left = [], q_draft
+    for _ in range(count):
+        x = dice.pick(left)
+        children.append((x, left))
+        if not independent:
+            left = left.clone()
+            left[x] = 0
+            left = left / left.sum()
+    return children
+
+
+def by_library(children, p_target, dice):
+    """The same place as a draft for `verify_tree`, in nanospec/rules/tree.py."""
+    count = len(children)
+    tokens = torch.tensor([[0] + [x for x, _ in children]])             # row 0: the token before
+    q_draft = torch.stack([0 * p_target] + [q for _, q in children])[None]
+    parents = torch.tensor([[-1] + [0] * count])                        # all are children of row 0
+    draft, p_rows = Draft(tokens, q_draft, parents), p_target.expand(1, count + 1, -1)
+    row, token = verify_tree(draft, p_rows, dice.dice)
+    return (int(row) - 1, int(tokens[0, row])) if row > 0 else (None, int(token))
+
+# %% [markdown]
+# ## Two wrong rules
+#
+# Both look sensible. Both accept more than the right rule does. That should make you suspicious.
+
+# %%
+def forget_the_rejection(children, p_target, dice):
+    """The second child is tried as if the first had never been rejected."""
+    for number, (x, q) in enumerate(children):
+        if dice.flip(p_target[x] / q[x]):           # WRONG: p_target in place of what is left of it
+            return number, x
+    return None, dice.pick(p_target)                # WRONG: the same
+
+
+def try_the_likeliest_first(children, p_target, dice):
+    """The child that the target likes best is tried first, and may be the one drawn last."""
+    left = p_target
+    # WRONG: the second child's q depends on which token was drawn before it.
+    by_taste = sorted(children, key=lambda child: -p_target[child[0]])
+    for number, (x, q) in enumerate(by_taste):
+        if dice.flip(left[x] / q[x]):
+            return number, x
+        left = (left - q).clamp(min=0)
+        left = left / left.sum()
+    return None, dice.pick(left)
+
+# %% [markdown]
+# ## Which of them is exact?
+#
+# `walk` tries every outcome of every decision and adds up the probabilities (lesson 6).
+# The last column is the total variation between the distribution of the token and p_target.
+#
+# *Guess first:* two children, drawn independently: .7. Is it more or less without replacement?
+
+# %%
+def walk_place(rule, count, independent=False):
+    """-> {(the accepted child or None, token): probability}."""
+    def play(dice):
+        children = draw_children(q_draft, count, OneRow(dice), independent)
+        return rule(children, p_target, OneRow(dice))
+    return walk(play)[0]
+
+
+cases = {"one child": (accept_one, 1),
+         "two, independent": (accept_one, 2, True),
+         "two, without replacement": (accept_one, 2),
+         "WRONG: forget the rejection": (forget_the_rejection, 2),
+         "WRONG: try the likeliest first": (try_the_likeliest_first, 2)}
+walked = {name: walk_place(*case) for name, case in cases.items()}
+for name, (rule, *how) in cases.items():
+    if rule is accept_one:
+        assert distance(walked[name], walk_place(by_library, *how))[1] < 1e-12
+
+# %%
+rows = []
+for name, found in walked.items():
+    one_accepted = sum(weight for (child, _), weight in found.items() if child is not None)
+    comes_out = {}
+    for (_, token), weight in found.items():
+        comes_out[token] = comes_out.get(token, 0) + weight
+    off = distance(comes_out, dict(enumerate(p_target.tolist())))[1]
+    rows.append([name, f"{one_accepted:.3f}", f"{off:.3f}"])
+table(["rule", "one is accepted", "distribution off by"], rows)
+
+# %% [markdown]
+# ## A tree
+#
+# Behind an accepted child, the same begins again: it may have children of its own.
+# All these tokens form a *tree* of rows. A *row* is a place in the draft.
+# Row 0 is the last token of the text. Every other row has a parent.
+# A list of parents says it all: [-1, 0, 0, 1] are two children of row 0, and one child of row 1.
+#
+# The rule for a tree: accept a child of row 0, then a child of that child, and so on.
+
+# %%
+def verify_by_hand(draft, p_target, dice):
+    """p_target (n, V), a distribution for each row -> the last accepted row, the token after it."""
+    tokens, parents, q_draft = draft.of_text(0)             # nanospec/draft.py: of the first text
+    row = 0
+    while True:
+        rows = [child for child in range(len(tokens)) if parents[child] == row]
+        children = [(tokens[child], q_draft[child]) for child in rows]
+        number, token = accept_one(children, p_target[row], dice)
+        if number is None:                                  # all rejected, or there were none
+            return row, token
+        row = rows[number]
+
+# %% [markdown]
+# Is it lossless? Walk it, in the library's loop, on models that are tables of two tokens.
+
+# %%
+def by_hand(draft, p_target, dice):
+    """Our rule, as `speculate` calls a rule: tensors for one text."""
+    row, token = verify_by_hand(draft, p_target[0], OneRow(dice))
+    return torch.tensor([row]), torch.tensor([token])
+
+
+def one_text(dice):
+    """Two tokens behind token 0, with a tree of two children and one grandchild."""
+    drafter = TreeDrafter(small, [-1, 0, 0, 1], independent=True)
+    return tuple(tokens_of(speculate(big, drafter, [0], 2, dice=dice, rule=by_hand)))
+
+
+big, small = TableModel(2, seed=5, zeros=0), TableModel(2, seed=6, zeros=0)
+found, paths = walk(one_text)
+off = distance(found, target_distribution(big, [0], 2))[1]
+print(f"\na tree, by hand: {paths} paths walked, the distribution of the text is off by {off:.0e}")
+assert off < 1e-12
+
+# %% [markdown]
+# Now a tree of seven rows on the real pair. We look for a round that shows what a tree is for:
+# the first child of row 0 is rejected, its sibling is accepted.
+# (`TreeDrafter` numbers the rows in the order of drawing. So two of them change their places.)
+
+# %%
+exact, exact_draft, tokenizer = load_pair(dtype=torch.float64)
+ids = tokenizer.encode("import os\n\ndef walk(top):\n    for name in")
+drafter = TreeDrafter(exact_draft, [-1, 0, 0, 1, 1, 2, 3])
+for seed in range(200):
+    first = next(speculate(exact, drafter, ids, 9, seed=seed))
+    if first.path[:1] == [2]:               # the accepted rows begin with row 2
+        break
+print(f"\nseed {seed}: parents {first.parents}, accepted rows {first.path}")
+
+# %% [markdown]
+# ## Who sees whom
+#
+# One call of the target has to score all rows of the tree.
+# A row must get the distribution that it would get behind its own path alone.
+# A *path* is what leads from the text to a row. Two things make that come true:
+#
+# 1. The *mask*: a row sees the text, its ancestors and itself. It does not see the other branches.
+# 2. The *position*: a row's depth counts, not its number. Siblings have the same position.
+#
+# *Guess first:* seven rows in one call, or each path in a call of its own.
+# How far apart are the distributions, in float64?
+
+# %%
+tokens = torch.tensor([ids + first.tokens[1:]])             # row 0 is the last token of the text
+root, slots = len(ids) - 1, tokens.shape[1]                 # a slot is a place in the cache
+sees = torch.ones(slots, slots).tril() > 0                  # the text: a token sees all before it
+for row, parent in enumerate(first.parents[1:], root + 1):
+    sees[row, :row] = sees[root + parent, :row]             # what its parent sees, and itself
+positions = sees.sum(1) - 1                                 # as many as it sees before it
+
+cache = exact.new_cache(1, slots)
+together = probs(exact(tokens, cache, slots, positions[None], sees[None])[0, root:])
+alone = torch.stack([probs(exact(tokens[:, seen])[0, -1]) for seen in sees[root:]])
+gap = (together - alone).abs().max().item()
+print(f"\nall rows in one call, or each path in its own: the distributions differ by {gap:.0e}")
+assert gap < 1e-12
+assert (first.p_target - alone).abs().max() < 1e-12         # `one_round`, in nanospec/speculate.py
+
+words = []
+for row, seen in enumerate(sees[root:]):
+    words.append(repr(tokenizer.decode(tokens[0, root:][seen[root:]].tolist())))
+    print(f"  row {row}, parent {first.parents[row]:2}: {words[-1]}")
+labels = [repr(tokenizer.decode([token])) for token in first.tokens]
+figures.a_tree(labels, first.parents, first.path, repr(tokenizer.decode([first.token])),
+               sees[root:, root - 2:].tolist())
+
+# %% [markdown]
+# ## Which tree?
+#
+# A tree of m rows may be long, or wide. Which one brings most tokens?
+# First count on real texts: of four children, which one is accepted?
+#
+# *Guess first:* the first is accepted in more than half of the rounds. And the second?
+
+# %%
+target, draft, _ = pair = load_pair()
+settle(target, draft)                                       # as in lesson 11
+rounds = []
+for seed, prompt in enumerate(held_out_prompts(pair, 20)):
+    rounds += speculate(target, TreeDrafter(draft, shape(4)), prompt, 20, seed=seed)
+paths = [done.path for done in rounds]
+accepted = [paths.count([child]) / len(paths) for child in (1, 2, 3, 4)]
+shares = " ".join(f"{chance:.3f}" for chance in accepted)
+print(f"\nthe first, second, third, fourth child is accepted: {shares}")
+
+# %% [markdown]
+# A row is accepted if its parent is, and if it is the accepted child there.
+# So multiply along the path. Then add up all rows, and 1 for the replacement or the bonus token.
+# That is the number of tokens of a round. (It takes every place to be like the average place.)
+#
+# By hand, with accepted = [.6, .2], two children, and one child behind each of them:
+# 1 + .6 + .2 + .6 x .6 + .2 x .6 = 2.28.
+#
+# Three kinds of trees of m rows:
+# - *chain*: each row has one child. That is lesson 8.
+# - *wide*: each row has four children.
+# - *best*: the tree with most tokens (nanospec/topology.py, from arXiv 2402.12374).
+
+# %%
+assert abs(expected_of(shape(2, 1), [.6, .2]) - 2.28) < 1e-12
+sizes = [2, 4, 6, 8, 16, 32]
+a_round = {"chain": [], "wide": [], "best": []}             # tokens of a round, for each size
+for m in sizes:
+    a_round["chain"].append(expected_of([row - 1 for row in range(m)], accepted))
+    a_round["wide"].append(expected_of([-1] + [row // 4 for row in range(m - 1)], accepted))
+    a_round["best"].append(best_tree(accepted, m)[0])
+
+# %% [markdown]
+# ## What rows cost
+#
+# v(m) is the time of a call on m tokens, in calls on one token (lesson 3).
+# c is the time of a draft step, in the same unit.
+# A round with a tree takes one draft step for each level of the tree, and one call on m tokens.
+
+# %%
+quiet = Quiet(lambda: step_seconds(target, repeats=3))
+best_of = {m: float("inf") for m in [1, *sizes]}            # the shortest of four times
+draft_step = float("inf")
+for turn in range(4):
+    draft_step = min(draft_step, step_seconds(draft, 1, 128, repeats=1))
+    for m in best_of:
+        best_of[m] = min(best_of[m], step_seconds(target, m, 128, repeats=1))
+step = min(best_of.values())
+c = draft_step / step
+v = [min(best_of[more] for more in sizes if more >= m) / step for m in sizes]   # v(m) never falls
+
+# %% [markdown]
+# Now the speed: tokens of a round / time of a round, in units of the target alone.
+# Twice: with v(m) as measured *here*, and as if rows were *free*, v(m) = 1.
+# (On a GPU, rows are nearly free while the call waits for the weights of a large target.)
+# For "best", size m is given, and the depth is chosen for speed.
+#
+# *Guess first:* rows are free, m goes from 8 to 32. What happens to the chain? And to the tree?
+
+# %%
+columns = {"v(m)": v} | a_round
+for where, prices in ("here", v), ("free", [1] * len(sizes)):
+    chain, best = [], []
+    for m, emitted, price in zip(sizes, a_round["chain"], prices):
+        chain.append(emitted / ((m - 1) * c + price))               # m - 1 draft steps, one call
+        best.append(best_size(accepted, {m: price}, c, range(2, m + 1))[1])
+    columns[f"chain, {where}"], columns[f"best, {where}"] = chain, best
+
+# %%
+rows = [[m, *(f"{column[i]:.2f}" for column in columns.values())] for i, m in enumerate(sizes)]
+table(["m, rows", *columns], rows,
+      f"chain, wide, best: tokens a round. then: times as fast as the target alone. c = {c:.2f}")
+speeds = {name: column for name, column in columns.items() if "," in name}
+for where in "here", "free":
+    chain, best = max(speeds[f"chain, {where}"]), max(speeds[f"best, {where}"])
+    print(f"{where}: the fastest chain {chain:.2f}, the fastest tree {best:.2f} times")
+figures.trees_against_chains(sizes, speeds)
+quiet.tell("v(8) 1.04, v(32) 1.23, c 0.06; the fastest chain 1.84, the fastest tree 2.13")
+
+# %% [markdown]
+# A chain is a tree too. So the best tree is never slower than the chain of the same size.
+# With few rows it *is* the chain: one more token at its end is worth more than a second child.
+# The end of a long chain is hardly ever reached. From there on, second children bring more.
+# Whether that pays depends on what rows cost.
+#
+# ## Three things to know
+#
+# 1. After a rejection, the residual distribution is the target of the next child. That is lossless.
+# 2. In one call, each row sees the text, its ancestors and itself, and its position is its depth.
+# 3. Long is better with few rows. With many rows, a tree is better. It pays where rows are cheap.
+#
+# ## Change this and run again
+#
+# 1. Write `temperature=0` in the call of `speculate` that fills `rounds`. Which children are still
+#    accepted? Why?
+# 2. Write `c = 0.5` behind the line that computes c: a dear draft. Where is the tree ahead now?
+# 3. Does the best tree keep the table's promise? Add a cell at the end. Fill `rounds` as before,
+#    with `TreeDrafter(draft, best_tree(accepted, 16)[1])`. Print the mean of `len(done.path) + 1`.
+#
+# The answers are in `lessons/answers/15_several_futures.md`.
+#
+# Next: lesson 16 judges all draft tokens of a chain together. Exercises: 13 (the node rule).

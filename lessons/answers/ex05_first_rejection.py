@@ -1,0 +1,17 @@
+"""Exercise 5: how many draft tokens are accepted?
+
+difficulty 2 of 5, about 10 minutes, about 1 line; lesson 8
+check: python -m lessons.check 5
+"""
+
+
+def accepted(coins):
+    """The number of draft tokens before the first rejection, for every row.
+
+    coins: (B, gamma) bool tensor, how each draft token's coin fell; True is accept.
+    Returns (B,) int64, each in 0..gamma. What stands behind the first rejection was drafted for a text that no longer
+    exists. It does not count.
+
+    Worked: [True, False, True] gives 1; [False, True, True] gives 0; [True, True, True] gives 3.
+    """
+    return coins.long().cumprod(-1).sum(-1)

@@ -1,0 +1,47 @@
+"""Exercise 14: block verification: judge a draft as a whole.
+
+difficulty 4 of 5, about 35 minutes, about 12 lines; lesson 16
+check: python -m lessons.check 14
+"""
+
+
+def weights(ratios):
+    """For i = 0, 1, ..., gamma, how likely the first i draft tokens are to be accepted, all of them, whatever is
+    drafted behind.
+
+    ratios: gamma numbers, p_target(x) / q_draft(x) of each draft token x in its place.  Returns a list of gamma + 1
+    numbers: w_0 = 1, and then w_i = min(1, w_(i-1) ratio_i). The minimum is taken at every step, not once at the end.
+
+    Worked: [.5, 2] gives [1, .5, 1]; [4, .25] gives [1, 1, .25]; [] gives [1].
+    """
+    found = [1.0]
+    for ratio in ratios:
+        found.append(min(1.0, found[-1] * ratio))
+    return found
+
+
+def verify_block(drafted, q_draft, p_target, dice):
+    """How many of the draft tokens are accepted, and which token follows them: a tuple of two ints.
+
+    drafted: gamma tokens, each drawn from its row of q_draft (gamma, V), float64.  p_target: (gamma + 1, V), the
+    target's distribution at the place of each draft token and one further.
+    dice: dice.flip(prob) -> bool, dice.pick(weights) -> int.
+
+    The draft may be cut behind any token. Each cut has a coin of its own. The longest cut whose coin says accept is
+    made; the cut before the first token can always be made. With the weights w above, let owed be max(0, w_i p_target -
+    q_draft), of the distributions one place further, and Z its sum. The coin behind token i is Z / (Z + 1 - w_i), and 1
+    where that is 0 / 0. Behind the last token it is w. The next token is drawn from what is owed at the cut. Behind the
+    last token nothing was drafted, and all of p_target is owed.
+
+    Worked: p_target [1/3, 2/3] and q_draft [2/3, 1/3] at every place, drafted [0, 1]: w is 1, .5, 1, so both are
+    accepted, always. Drafted [0, 0]: w is 1, .5, .25; both are accepted with .25, never one alone, and if none is, the
+    next token is 1.
+    """
+    w = weights([p[x] / q[x] for x, p, q in zip(drafted, p_target, q_draft)])
+    gamma = len(drafted)
+    if dice.flip(w[gamma]):
+        return gamma, dice.pick(p_target[gamma])
+    for i in range(gamma - 1, -1, -1):
+        owed = (w[i] * p_target[i] - q_draft[i]).clamp(min=0)
+        if i == 0 or dice.flip(owed.sum() / (owed.sum() + 1 - w[i])):
+            return i, dice.pick(owed)

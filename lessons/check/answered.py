@@ -1,0 +1,83 @@
+"""What a learner's function returned, as plain numbers. An int, a numpy number and a tensor of one number are the same;
+so are a list, a tuple, an array and a tensor. Only what is no such thing is told to the learner.
+"""
+
+import numbers
+
+import torch
+
+from lessons.check.seen import Failure
+
+
+def number(value, what: str) -> float:
+    """Any one number as a float."""
+    value = _plain(value)
+    if isinstance(value, list) and len(value) == 1:
+        value = value[0]
+    if isinstance(value, bool) or not isinstance(value, numbers.Real):
+        raise Failure(f"{what} must return a number; it returned {value!r:.80}")
+    return float(value)
+
+
+def whole(value, what: str, returns: str = "an int") -> int:
+    """One whole number. 2 is one, and so are np.int64(2) and torch.tensor(2); 2.0 is none, nor is True."""
+    plain = _plain(value)
+    if isinstance(plain, list) and len(plain) == 1:
+        plain = plain[0]
+    if isinstance(plain, bool) or not isinstance(plain, numbers.Integral):
+        raise Failure(f"{what} must return {returns}; it returned {value!r:.80}")
+    return int(plain)
+
+
+def token(value, vocab_size: int, what: str) -> int:
+    """One token, an int in 0..vocab_size - 1."""
+    returns = f"a token, an int in 0..{vocab_size - 1}"
+    found = whole(value, what, returns)
+    if not 0 <= found < vocab_size:
+        raise Failure(f"{what} must return {returns}; it returned {found}")
+    return found
+
+
+def wholes(value, what: str) -> list[int]:
+    """A row of whole numbers: a list, a tuple, an array or a tensor of one dimension."""
+    plain = _plain(value)
+    if not isinstance(plain, list):
+        raise Failure(f"{what} must return a list of ints; it returned {value!r:.80}")
+    return [whole(part, what, "a list of ints") for part in plain]
+
+
+def truth(value, what: str) -> bool:
+    """True or False, from Python, numpy or torch."""
+    plain = _plain(value)
+    if not isinstance(plain, bool):
+        raise Failure(f"{what} must return True or False; it returned {value!r:.80}")
+    return plain
+
+
+def pair(value, what: str) -> tuple:
+    """Two things: a tuple, a list, an array or a tensor of length 2."""
+    if isinstance(value, torch.Tensor) or hasattr(value, "tolist"):
+        value = value.tolist()
+    if not isinstance(value, (tuple, list)) or len(value) != 2:
+        raise Failure(f"{what}; it returned {value!r:.80}")
+    return tuple(value)
+
+
+def weights_like(value, shape: tuple[int, ...], what: str) -> torch.Tensor:
+    """Weights of that shape, float64: a tensor, an array, or lists of numbers."""
+    try:
+        is_tensor = isinstance(value, torch.Tensor)
+        found = value.detach().double() if is_tensor else torch.tensor(_plain(value), dtype=torch.float64)
+    except (TypeError, ValueError, RuntimeError):
+        found = None
+    if found is None or tuple(found.shape) != shape:
+        got = f"a tensor {tuple(found.shape)}" if found is not None and found.dim() else f"{value!r:.80}"
+        raise Failure(f"{what} must return a tensor {shape}; it returned {got}")
+    return found
+
+
+def _plain(value):
+    """Tensors and numpy's things as Python's; a tuple as a list; what stands in them as well."""
+    if isinstance(value, torch.Tensor) or type(value).__module__ == "numpy":
+        return value.tolist()
+    return [_plain(part) for part in value] if isinstance(value, (list, tuple)) else value

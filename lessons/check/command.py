@@ -1,0 +1,125 @@
+"""Exercises, one idea each: you write a function in lessons/exercises, this says whether it is right.
+
+    python -m lessons.check                 # the first that is not solved yet
+    python -m lessons.check 3               # number 3
+    python -m lessons.check 3 --watch       # again whenever you save, and then the next one
+"""
+
+import argparse
+import os
+import sys
+from collections.abc import Sequence
+from itertools import count
+from pathlib import Path
+
+from rich.console import Console
+
+from lessons.check import progress
+from lessons.check.catalogue import ENTRIES, Entry, command, stub
+
+WIDTH = 96
+COLOURS = {progress.SOLVED: "green", progress.TRIED: "yellow", progress.UNTOUCHED: "dim", progress.MISSING: "red"}
+
+
+def main(argv: Sequence[str] | None = None) -> int:
+    args = arguments(argv)
+    console = Console(width=max(Console().width, WIDTH), highlight=False)
+    if args.grade:
+        return graded(args, console)
+    if args.reset is not None:
+        return reset(ENTRIES[args.reset], console)
+    if args.list:
+        return list_all(console)
+    number = args.number or first_unsolved()
+    if number is None:
+        console.print(f"All solved. {progress.bar()}", style="bold green")
+        return 0
+    if args.answer and progress.state_of(ENTRIES[number]) == progress.SOLVED:
+        console.print(ENTRIES[number].answer, markup=False)
+        return 0
+    return at_the_desk(args, number, console)
+
+
+def arguments(argv: Sequence[str] | None) -> argparse.Namespace:
+    parser = argparse.ArgumentParser(prog=command(), description=__doc__.splitlines()[0])
+    parser.add_argument("number", type=int, nargs="?", choices=sorted(ENTRIES), metavar="n",
+                        help=f"1 to {max(ENTRIES)}")
+    what = parser.add_mutually_exclusive_group()
+    what.add_argument("--list", action="store_true", help="all exercises: solved, tried or untouched")
+    what.add_argument("--hint", action="store_true", help="the next hint: say it again for one more")
+    what.add_argument("--watch", action="store_true", help="check whenever the file is saved; after a pass, the next")
+    what.add_argument("--answer", action="store_true", help="a solution, once yours has passed")
+    what.add_argument("--reset", type=int, nargs="?", const=0, choices=[0, *ENTRIES], metavar="N",
+                      help="exercise N as it was; yours is kept beside it")
+    what.add_argument("--grade", type=Path, metavar="FOLDER", help="every folder in it is a student's: a table")
+    grading = parser.add_argument_group("with --grade")
+    grading.add_argument("--jobs", type=int, metavar="N", help="exercises looked at side by side (default: one a CPU)")
+    grading.add_argument("--seconds", type=float, metavar="S", help="of CPU time for one exercise (default: 20)")
+    grading.add_argument("--csv", type=Path, metavar="FILE", help="a row for each student, as a spreadsheet reads it")
+    grading.add_argument("--json", type=Path, metavar="FILE", help="everything that was found")
+    args = parser.parse_args(argv)
+    if args.reset == 0:
+        if not args.number:
+            parser.error("--reset: which one?")
+        args.reset = args.number
+    if not args.grade and any(given is not None for given in (args.jobs, args.seconds, args.csv, args.json)):
+        parser.error("--jobs, --seconds, --csv and --json go with --grade FOLDER")
+    if args.jobs is not None and args.jobs < 1 or args.seconds is not None and not args.seconds > 0:
+        parser.error("--jobs and --seconds must be greater than 0")
+    return args
+
+
+def first_unsolved() -> int | None:
+    return next((number for number, state in progress.states().items() if state != progress.SOLVED), None)
+
+
+def list_all(console: Console) -> int:
+    for number, state in progress.states().items():
+        entry = ENTRIES[number]
+        console.print(f"{number:>3}  [{COLOURS[state]}]{state:<9}[/]  {entry.title}", soft_wrap=True)
+        console.print(f"                {entry.size}", style="dim")
+    console.print(f"{progress.bar()}  (# solved, - tried)")
+    return 0
+
+
+def reset(entry: Entry, console: Console) -> int:
+    """The exercise as it was before anybody wrote in it; what is there now is kept beside it, under the next number."""
+    path, fresh = entry.path, stub(entry.answer)
+    if path.exists() and path.read_bytes() != fresh.encode():
+        mine = next(to for n in count(1) if not (to := path.with_suffix(f".mine{n}.py")).exists())
+        path.replace(mine)
+        console.print(f"yours is now {mine}")
+    path.write_text(fresh, encoding="utf-8")
+    console.print(f"{path} is as it was")
+    return 0
+
+
+def at_the_desk(args: argparse.Namespace, number: int, console: Console) -> int:
+    """What needs torch."""
+    one_thread()
+    from lessons.check import EXERCISES, desk
+    exercise = EXERCISES[number]
+    if args.hint:
+        return desk.hint(exercise, console)
+    if args.answer:
+        return desk.answer(exercise, console)
+    return desk.watch(exercise, console) if args.watch else desk.tell(exercise, console)
+
+
+def one_thread() -> None:
+    """Before any table is made. Small tensors gain nothing from more, and in a forked process no other would run."""
+    import torch
+    torch.set_num_threads(1)
+
+
+def graded(args: argparse.Namespace, console: Console) -> int:
+    if not args.grade.is_dir():
+        print(f"lessons.check: {args.grade} is no folder", file=sys.stderr)
+        return 2
+    if not hasattr(os, "fork"):
+        print("lessons.check: --grade needs a system with fork: Linux, macOS, or WSL under Windows", file=sys.stderr)
+        return 2
+    one_thread()
+    from lessons.check.engine import SECONDS
+    from lessons.check.grade import grade
+    return grade(args.grade, args.seconds or SECONDS, args.jobs or os.cpu_count() or 1, args.csv, args.json, console)

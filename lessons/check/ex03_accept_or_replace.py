@@ -1,0 +1,134 @@
+"""Exercise 3: one draft token, accepted or replaced."""
+
+import torch
+import torch.nn.functional as F
+
+from lessons.check.answered import token
+from lessons.check.engine import Exercise, wrong
+from lessons.check.pairs import EPSILONS, PAIRS
+from lessons.check.seen import Row, Seen, fits, look
+
+
+def answered(f, x: int, p_target, q_draft, dice) -> int:
+    return token(f.accept_or_replace(x, p_target, q_draft, dice), len(p_target), "accept_or_replace")
+
+
+def token_of(f, pair, dice) -> tuple[int, int]:
+    p_target, q_draft = pair
+    x = dice.pick(q_draft)
+    return x, answered(f, x, p_target, q_draft, dice)
+
+
+def contract(f) -> None:
+    for seed in range(3):                               # a token that the target likes better is always accepted
+        answered(f, 0, *PAIRS["four tokens"], Row(seed=seed))
+
+
+def worked(f) -> list[Seen]:
+    return [look("p_target [.5, .5], q_draft [.8, .2], x = 0",
+                 lambda dice: answered(f, 0, *PAIRS["worked example"], dice), {0: .625, 1: .375})]
+
+
+def exact(f) -> list[Seen]:
+    return [look(f"{name}: p_target {pair[0].tolist()}, q_draft {pair[1].tolist()}",
+                 lambda dice, pair=pair: token_of(f, pair, dice)[1], dict(enumerate(pair[0].tolist())))
+            for name, pair in PAIRS.items()]
+
+
+def pace(f) -> list[Seen]:
+    """A replacement is never the draft token itself, so that token comes out as often as it is accepted."""
+    return [look(f"{name}: is the draft token accepted as often as it can be?",
+                 lambda dice, pair=pair: "accepted" if len(set(token_of(f, pair, dice))) == 1 else "replaced",
+                 {"accepted": (both := float(pair[0].minimum(pair[1]).sum())), "replaced": 1 - both})
+            for name, pair in PAIRS.items()]
+
+
+def real(f) -> str:
+    pair = PAIRS["four tokens"]
+    return fits(lambda dice: token_of(f, pair, dice)[1], dict(enumerate(pair[0].tolist())))
+
+
+def rule(coin, replacement):
+    """accept_or_replace with another coin, or another distribution to replace from."""
+    def accept_or_replace(x, p_target, q_draft, dice):
+        return x if dice.flip(coin(x, p_target, q_draft)) else dice.pick(replacement(x, p_target, q_draft))
+    return accept_or_replace
+
+
+def ratio(x, p, q):
+    return min(1, p[x] / q[x])
+
+
+def left(x, p, q):
+    return (p - q).clamp(min=0)
+
+
+def without(x, p, q):
+    return p * (1 - F.one_hot(torch.tensor(x), len(p)))
+
+
+def weights(name: str, said: str, replacement):
+    """A mistake in what is drawn from."""
+    return wrong(name, said, accept_or_replace=rule(ratio, replacement))
+
+
+def coin(name: str, said: str, probability):
+    """A mistake in the coin."""
+    return wrong(name, said, "flip", accept_or_replace=rule(probability, left))
+
+
+EXERCISE = Exercise(
+    "ex03_accept_or_replace.py", ("accept_or_replace",), contract,
+    {"worked number": worked, "exact distribution": exact, "accepted as often as it can be": pace},
+    [weights("residual-is-target", "after a rejection you draw from p_target, so that what the draft covered already "
+             "is drawn a second time; draw from max(0, p_target - q_draft)", lambda x, p, q: p),
+     weights("residual-pointwise", "after a rejection you leave out the draft token only, or take q_draft away there "
+             "only; take it away from every token", without),
+     weights("residual-softmaxed", "you softmax the residual: it holds weights, not logits, and its zeros must stay "
+             "zeros", lambda x, p, q: left(x, p, q).softmax(0)),
+     weights("residual-absolute", "you draw from |p_target - q_draft|: where the draft has more, nothing is left, not "
+             "more", lambda x, p, q: (p - q).abs()),
+     weights("residual-reversed", "you draw from max(0, q_draft - p_target): the letters are the wrong way round",
+             lambda x, p, q: (q - p).clamp(min=0)),
+     weights("residual-unclamped", "you draw from p_target - q_draft, negative weights and all: cut them off at 0",
+             lambda x, p, q: p - q),
+     weights("residual-argmax", "you replace by the likeliest token of the residual; draw from it",
+             lambda x, p, q: F.one_hot(left(x, p, q).argmax(), len(p))),
+     weights("replaced-from-draft", "you replace by a new draw from the draft; the target must decide",
+             lambda x, p, q: q),
+     *(weights("epsilon-in-the-residual", "you add a little number to the residual: tokens that must never replace "
+               "now do, if rarely; its total is never 0 where something was rejected, so leave it as it is",
+               lambda x, p, q, epsilon=epsilon: left(x, p, q) + epsilon) for epsilon in EPSILONS),
+     *(coin("epsilon-in-the-coin", "you add a little number to q_draft(x) in the coin; x was drawn from it, so it is "
+            "never 0 there", lambda x, p, q, epsilon=epsilon: min(1, p[x] / (q[x] + epsilon))) for epsilon in EPSILONS),
+     coin("ratio-flipped", "you accept with q_draft / p_target; it is p_target / q_draft",
+          lambda x, p, q: min(1, q[x] / p[x]) if p[x] else 1),
+     wrong("accept-everything", "you accept every draft token: the text is the draft's",
+           accept_or_replace=lambda x, p, q, dice: x),
+     coin("coin-is-target", "you accept with probability p_target(x) and replace from the residual; the coin is min(1, "
+          "p_target(x) / q_draft(x))", lambda x, p, q: p[x]),
+     coin("lenience", "your coin is kinder than the ratio, min(1, p / (0.8 q)): faster, and no longer lossless",
+          lambda x, p, q: min(1, p[x] / (.8 * q[x]))),
+     coin("threshold-acceptance", "you accept a draft token whenever the target gives it more than a half: faster, and "
+          "no longer lossless", lambda x, p, q: ratio(x, p, q) + float(p[x] > .5)),
+     coin("coin-too-strict", "your coin is stricter than the ratio, 0.9 p / q: rejections then outnumber what is left "
+          "to replace them from", lambda x, p, q: .9 * ratio(x, p, q)),
+     wrong("accepted-if-likelier-else-redrawn", "you accept a draft token that the target finds likelier and otherwise "
+           "ask the target; throw the coin, and draw from the residual",
+           accept_or_replace=lambda x, p, q, dice: x if p[x] >= q[x] else dice.pick(p)),
+     wrong("greedy-acceptance", "you accept the draft token only where it is the target's likeliest: that is the rule "
+           "of temperature 0, for distributions that are one-hot",
+           accept_or_replace=lambda x, p, q, dice: x if x == int(p.argmax()) else dice.pick(left(x, p, q))),
+     coin("accepted-if-likelier", "you accept a draft token that the target finds likelier, and no other; where the "
+          "draft has more, throw the coin", lambda x, p, q: float(p[x] >= q[x])),
+     wrong("sample-and-match", "the draft token has no say: you draw from p_target, or accept with p_target(x) alone, "
+           "and it is accepted with probability sum p q instead of sum min(p, q)",
+           accept_or_replace=lambda x, p, q, dice: dice.pick(p))],
+    ("The draft proposed x more often than the target would. Which share of its proposals may be accepted?",
+     "A coin with min(1, p_target[x] / q_draft[x]); if it rejects, something must make up for the tokens that the "
+     "draft proposes too rarely. Which, and by how much?",
+     "if dice.flip(min(1, p_target[x] / q_draft[x])): return x; otherwise dice.pick(...) from what p_target has above "
+     "q_draft, token by token, and 0 elsewhere"),
+    [("nanospec.speculate", "verify", "x = draft.tokens", "stands ="),
+     ("nanospec.speculate", "verify", "# What is replaced", "return accepted")],
+    {"real dice": real}, slow_is_right=True)

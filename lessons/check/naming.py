@@ -1,0 +1,111 @@
+"""Which known mistake is it, in which line? And is anything but speed lost?"""
+
+from __future__ import annotations
+
+import ast
+import contextlib
+import inspect
+import traceback
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from lessons.check.clock import TooLong
+from lessons.check.seen import NOISE, Row, Seen, same
+
+if TYPE_CHECKING:
+    from lessons.check.engine import Exercise, Functions, Result, Wrong
+
+
+def tell_apart(exercise: Exercise, path: Path, functions: Functions, part: str, theirs: dict[str, list[Seen]],
+               result: Result) -> str:
+    """The numbers, the mistake by name or where to look, and whether anything but speed is lost.
+
+    part: the first that failed.  theirs: what it and those before it have seen; the others are looked at here.
+    """
+    off = next(seen for seen in theirs[part] if seen.differences())
+    thrown = dict(Row.thrown_at)
+    look_further(exercise, functions, theirs)
+    mistakes = named(exercise, theirs)
+    further = "" if mistakes else "; it is not the only mistake"
+    mistakes = mistakes or named_in_case(exercise, theirs, part, off)
+    result.named = list(dict.fromkeys(mistake.name for mistake in mistakes))
+    lines = [str(off)]
+    lines += [f"{mistake.said} ({mistake.name}; {place(exercise, path, off.error, mistake.throw, off.title)}{further})"
+              for mistake in mistakes]
+    if not mistakes:
+        lines.append(f"not a mistake known here; look at {place(exercise, path, off.error, title=off.title)}")
+        if 0 < max(seen.greatest() for found in theirs.values() for seen in found) < NOISE:
+            result.named = ["nearly-right"]
+            lines.append("Nearly right: a little number added somewhere, such as 1e-8, does that, or a float32. Leave "
+                         "it out. What would be divided by 0 needs an answer of its own. (nearly-right)")
+    asks = any("dice" in inspect.signature(function).parameters for function in vars(functions).values())
+    if asks and not any(file == str(path) for _, file in thrown):
+        lines.append("it never throws the dice it is given: all chance must come from dice.flip and dice.pick")
+    lossless = theirs.get("exact distribution")
+    if exercise.slow_is_right and part != "exact distribution" and lossless and not any(
+            seen.differences() for seen in lossless):
+        lines.append("Averaged over all draft tokens, the distribution of the text is right all the same: what is lost "
+                     "is speed, not truth.")
+    return "\n".join(lines)
+
+
+def look_further(exercise: Exercise, functions: Functions, theirs: dict[str, list[Seen]]) -> None:
+    """What the other parts see of these functions. One may be unwritten, fall or not end: the rest must do."""
+    with contextlib.suppress(TooLong):
+        for part, test in exercise.looks.items():
+            if part not in theirs:
+                with contextlib.suppress(Exception):
+                    theirs[part] = test(functions)
+
+
+def named(exercise: Exercise, theirs: dict[str, list[Seen]]) -> list[Wrong]:
+    """The known mistakes that look, number for number, like what was seen, wherever that is wrong; of several, the one
+    that does so everywhere, if there is one.
+    """
+    cheap_first = sorted(theirs, key=lambda part: sum(seen.paths for seen in theirs[part]))
+    wrong_in = [part for part in cheap_first if any(seen.differences() for seen in theirs[part])]
+    left = [mistake for mistake in exercise.wrongs
+            if all(alike(exercise, theirs, part, mistake) for part in wrong_in)]
+    if len(left) > 1:
+        left = [mistake for mistake in left
+                if all(alike(exercise, theirs, part, mistake) for part in cheap_first)] or left
+    return left
+
+
+def named_in_case(exercise: Exercise, theirs: dict[str, list[Seen]], part: str, off: Seen) -> list[Wrong]:
+    """Of two mistakes at once: the one that explains the first case that is wrong, if it is the only one that does.
+
+    Not by whole numbers: small ones are alike by accident.
+    """
+    telling = [value for key in off.differences() if (value := off.got.get(key, 0.0)) % 1 or value != value]
+    if off.error is not None or not telling:
+        return []
+    at = theirs[part].index(off)
+    left = [mistake for mistake in exercise.wrongs if same(off, exercise.seen_of(mistake, part)[at])]
+    return left[:1] if len({mistake.name for mistake in left}) == 1 else []
+
+
+def alike(exercise: Exercise, theirs: dict[str, list[Seen]], part: str, mistake: Wrong) -> bool:
+    return all(same(a, b) for a, b in zip(theirs[part], exercise.seen_of(mistake, part)))
+
+
+def place(exercise: Exercise, path: Path, error: BaseException | None = None, throw: str = "pick",
+          title: str = "") -> str:
+    """The line of the learner's file to look at: where it fell, where it last threw the dice, or what it returns."""
+    if error is not None:
+        lines = [frame.lineno for frame in traceback.extract_tb(error.__traceback__) if frame.filename == str(path)]
+        if lines:
+            return f"{path.name}, line {lines[-1]}"
+    try:
+        tree = ast.parse(path.read_text(encoding="utf-8"))
+    except (SyntaxError, ValueError):                   # bytes that are no text
+        return path.name
+    about = [name for name in exercise.functions if title.startswith(name)] or exercise.functions
+    functions = [node for node in ast.walk(tree)
+                 if isinstance(node, ast.FunctionDef) and node.name in about]
+    throws = any(argument.arg == "dice" for function in functions for argument in function.args.args)
+    for kind in (throw, "pick", "flip") if throws else ():
+        if (kind, str(path)) in Row.thrown_at:
+            return f"{path.name}, line {Row.thrown_at[kind, str(path)]}"
+    returns = [node.lineno for function in functions for node in ast.walk(function) if isinstance(node, ast.Return)]
+    return f"{path.name}, line {max(returns, default=1)}"

@@ -1,0 +1,565 @@
+"""The pictures of the lessons. A lesson computes, and hands its numbers to the function that draws them."""
+
+from collections.abc import Sequence
+from pathlib import Path
+
+from matplotlib.axes import Axes
+from matplotlib.figure import Figure
+
+from nanospec.show.figures import AMBER, BLUE, FAINT, GREEN, INK, blank  # noqa: F401
+
+RED = "#c8463f"
+
+
+def bars(axes: Axes, names: Sequence[str], *series: tuple[Sequence[float], str, str]) -> None:
+    """Bars side by side for each name; every series is (heights, colour, label)."""
+    width = 0.8 / len(series)
+    for number, (heights, colour, label) in enumerate(series):
+        left = [i - 0.4 + width * (number + 0.5) for i in range(len(names))]
+        axes.bar(left, [float(height) for height in heights], width, color=colour, label=label)
+    axes.set_xticks(range(len(names)), names)
+    axes.legend(frameon=False)
+
+
+def save(figure: Figure, name: str) -> None:
+    """Write the picture to lessons/out/NAME.png, or to out/NAME.png where there is no lessons/, and say so."""
+    out = Path("lessons/out") if Path("lessons").is_dir() else Path("out")
+    out.mkdir(parents=True, exist_ok=True)
+    figure.savefig(out / f"{name}.png", dpi=140)
+    print(f"\npicture: {out / name}.png")
+
+
+# Lesson 0
+
+def one_round(text: str, words: Sequence[str], chances: Sequence[float], accepted: int, replacement: str) -> None:
+    """A round in three lines: what is drafted, what the target makes of it, the text behind it. accepted < gamma."""
+    figure, (axes,) = blank("the draft model proposes, the target decides: one round", 1)
+    figure.set_size_inches(10.4, 3.8)
+    gamma = len(words)
+    lines = [[(text, BLUE, "")] + [(word, FAINT, "drafted") for word in words],
+             [(f"min(1, p/q) = {chance:.2f}", GREEN if i < accepted else RED if i == accepted else FAINT,
+               "accepted" if i < accepted else "rejected" if i == accepted else "never judged")
+              for i, chance in enumerate(chances)],
+             [(text, BLUE, "")] + [(word, GREEN, "") for word in words[:accepted]]
+             + [(replacement, AMBER, "replacement")]]
+    for height, line in zip((2, 1, 0), lines):
+        first = gamma + 1 - len(line) if height == 1 else 0
+        for place, (word, colour, mark) in enumerate(line, first):
+            axes.barh(height, 0.94, 0.5, left=place, color=colour, hatch="//" * (mark == "rejected"), edgecolor="white")
+            axes.text(place + 0.47, height, word, ha="center", va="center", color="white", fontsize=9,
+                      fontweight="bold", bbox={"color": colour, "pad": 1})
+            axes.text(place + 0.47, height - 0.37, mark, ha="center", va="center", color=INK, fontsize=8)
+    axes.set(xlim=(0, gamma + 1), ylim=(-0.6, 2.5), xticks=[], yticks=[0, 1, 2],
+             yticklabels=["the text after it", "one call of the target", f"{gamma} calls of the draft model"])
+    axes.grid(False)
+    axes.spines[["left", "bottom"]].set_visible(False)
+    axes.tick_params(length=0)
+    save(figure, "00_overview")
+
+
+# Lesson 1
+
+def draws(names: Sequence[str], probabilities: Sequence[float], shares: Sequence[float], sizes: Sequence[int],
+          distances: Sequence[float]) -> None:
+    """A distribution beside the shares of its draws; and how their distance shrinks with the number of draws."""
+    figure, (left, right) = blank("a hundred times as many draws bring one digit more", 2)
+    bars(left, names, (probabilities, BLUE, "the distribution"), (shares, GREEN, f"{sizes[-1]:,} draws"))
+    left.set_ylabel("probability")
+    right.loglog(sizes, distances, color=GREEN, marker="o", linewidth=2, label="draws against the distribution")
+    right.loglog(sizes, [distances[0] * (sizes[0] / n) ** 0.5 for n in sizes], color=FAINT, linestyle=":",
+                 linewidth=2, label="1 / sqrt(draws)")
+    right.set(xlabel="number of draws", ylabel="total variation")
+    right.legend(frameon=False)
+    save(figure, "01_a_distribution_is_a_die")
+
+
+# Lessons 2 to 4
+
+def one_token_per_call(lengths: Sequence[float], without: Sequence[float], cached: Sequence[float], floor: float,
+                       rate: float, most: float, points: Sequence[tuple[int, float, float]],
+                       big: tuple[float, float]) -> None:
+    """Milliseconds for the next token against the length of the text; and the roofline.
+
+    floor: ms. rate: bytes a second. most: operations a second. points: (m, operations per byte, operations a second).
+    big: a big matrix's bytes a second, and the operations a second that it reached with one token.
+    """
+    figure, (left, right) = blank("one token per call uses a small part of what a core can compute", 2)
+    for taken, colour, label in [(without, RED, "reading everything again"), (cached, GREEN, "with a cache")]:
+        left.plot(lengths, taken, color=colour, marker="o", linewidth=2, label=label)
+    left.axhline(floor, color=BLUE, linestyle="--", linewidth=2, label="floor: bytes / bandwidth")
+    left.set(xlabel="length of the text, tokens", ylabel="ms for the next token")
+    left.set_ylim(0, 1.3 * max(*without, *cached, floor))
+    x = [0.1 * 10 ** (i / 20) for i in range(51)]                       # operations per byte, 0.1 to 32
+    for memory, colour, line, label in [(rate, BLUE, "-", "both limits, for the target"),
+                                        (big[0], FAINT, ":", "both limits, for the big matrix")]:
+        right.loglog(x, [min(most, memory * at) / 1e9 for at in x], color=colour, linestyle=line, linewidth=2,
+                     label=label)
+    right.loglog([at for _, at, _ in points], [high / 1e9 for _, _, high in points], color=GREEN, marker="o",
+                 linewidth=2, label="the target, m tokens in a call")
+    right.loglog([0.5], [big[1] / 1e9], color=INK, marker="s", linestyle="", label="the big matrix, one token")
+    for m, at, high in points:
+        right.annotate(f"m = {m}", (at, high / 1e9), xytext=(7, -12), textcoords="offset points", color=GREEN)
+    lowest = min(0.1 * rate, 0.1 * big[0], *[high for _, _, high in points])
+    right.set(xlabel="operations per byte", ylabel="billion operations per second",
+              ylim=(0.5 * lowest / 1e9, 30 * most / 1e9))               # room for the legend
+    for axis in (right.xaxis, right.yaxis):
+        axis.set_major_formatter("{x:g}")
+    for axes in (left, right):
+        axes.legend(frameon=False, loc="upper left")
+    save(figure, "02_one_token_per_call")
+
+
+def ten_in_one_call(v: dict[int, float], moved: Sequence[float], place: int) -> None:
+    """v(m) between its two limits; and how far each row's distribution moved when token `place` was replaced."""
+    figure, (left, right) = blank("many tokens in one call cost less than a call each; no row sees what follows it", 2)
+    sizes = list(v)
+    left.loglog(sizes, sizes, color=RED, linestyle="--", linewidth=2, label="v = m: a call for each token")
+    left.loglog(sizes, list(v.values()), color=GREEN, marker="o", linewidth=2, label="v(m), measured")
+    left.axhline(1, color=BLUE, linestyle="--", linewidth=2, label="v = 1: further tokens are free")
+    left.set(xlabel="m, tokens in one call", ylabel="v(m): time of the call / of a call on one token")
+    left.yaxis.set_major_formatter("{x:g}")
+    left.set_xticks(sizes, [m if m != 12 else "" for m in sizes])       # 10 and 12 stand too close
+    left.minorticks_off()
+    left.legend(frameon=False)
+    right.bar(range(len(moved)), moved, color=[RED if row == place else AMBER for row in range(len(moved))])
+    right.set(xlabel=f"row; token {place} was replaced", ylabel="total variation: old and new distribution",
+              xticks=range(len(moved)), ylim=(0, 1.05))
+    right.text(place / 2 - 0.5, 0.03, "rows before it:\nnot changed" if place else "", ha="center", color=INK)
+    save(figure, "03_ten_for_the_price_of_one")
+
+
+def slots(rounds: Sequence[tuple[int, int, Sequence[str]]], first: int) -> None:
+    """The target's slots as each round leaves them: (length before, length behind, the tokens of all slots).
+
+    first: the slots before this one are not drawn.
+    """
+    figure, (axes,) = blank("taking tokens back lowers one number: the rejected ones stay, and are written over", 1)
+    figure.set_size_inches(11.6, 3.8)
+    labels = {BLUE: "read in an earlier round", GREEN: "read now, part of the text", RED: "read now, rejected: stale"}
+    for number, (before, behind, names) in enumerate(rounds):
+        for slot in range(first, len(names)):
+            colour = BLUE if slot < before else GREEN if slot < behind else RED
+            axes.barh(number, 1, 0.62, left=slot - 0.5, color=colour, edgecolor="white", label=labels.pop(colour, None),
+                      hatch="//" * (colour == RED))
+            axes.text(slot, number, repr(names[slot]), ha="center", va="center", fontsize=8, color="white",
+                      fontweight="bold", bbox={"color": colour, "pad": 1})
+        axes.vlines(behind - 0.5, number - 0.4, number + 0.4, INK, linewidth=3, label="length" * (not number))
+    axes.set(xticks=range(first, max(len(names) for _, _, names in rounds)), xlabel="slot", ylim=(2.6, -0.6),
+             yticks=range(len(rounds)),
+             yticklabels=[f"round {number}: {behind - before - 1} of {len(names) - before - 1} accepted"
+                          for number, (before, behind, names) in enumerate(rounds, 1)])
+    axes.grid(False)
+    axes.legend(frameon=False, ncols=4, loc="upper center", bbox_to_anchor=(0.5, 1.16))
+    save(figure, "04_the_cache")
+
+
+# Lessons 5 to 8
+
+def tries(p_target: Sequence[float], q_draft: Sequence[float], C: float, overlaps: Sequence[float],
+          Cs: Sequence[float]) -> None:
+    """What rejection sampling throws away of four tokens; and C against the overlap, a dot for each place of a text."""
+    figure, (left, right) = blank("one token that the draft hardly knows makes all tokens try again", 2)
+    names = [f"token {x}" for x in range(len(p_target))]
+    drafted = [C * float(q) for q in q_draft]
+    left.bar(names, drafted, 0.7, color="white", edgecolor=RED, hatch="///", label="drafted and rejected")
+    left.bar(names, [float(p) for p in p_target], 0.7, color=GREEN, edgecolor=RED, label="drafted and accepted")
+    left.hlines([float(q) for q in q_draft], [x - 0.35 for x in range(len(names))],
+                [x + 0.35 for x in range(len(names))], color=AMBER, linewidth=4, label="q_draft: drafted in one try")
+    left.set(ylabel="draft tokens for one that is accepted", ylim=(0, 1.4 * max(drafted)))
+    left.set_title(f"four tokens: {C:.0f} tries each", loc="left", fontsize=10)
+    right.scatter(overlaps, Cs, color=RED, s=16, label="C, a dot for each place of the text")
+    grid = [0.1 + 0.9 * i / 50 for i in range(51)]
+    right.plot(grid, [1 / x for x in grid], ":", color=FAINT, linewidth=2, label="1 / overlap: C is never below")
+    right.set(yscale="log", ylim=(0.7, 1e6), ylabel="C, tries per token", xlabel="overlap of p_target and q_draft")
+    right.set_title("a real text: a vocabulary of 1,024 tokens", loc="left", fontsize=10)
+    for axes in left, right:
+        axes.legend(frameon=False, loc="upper left")
+    save(figure, "05_rejection_sampling")
+
+
+def replacements(p_target: Sequence[float], q_draft: Sequence[float]) -> None:
+    """Accepted draft tokens and replacements, stacked: replaced from the residual distribution, and from p_target."""
+    figure, panels = blank("draw the replacement from what is missing, not from everything", 2)
+    p_target, q_draft = [float(p) for p in p_target], [float(q) for q in q_draft]
+    names = [f"token {x}" for x in range(len(p_target))]
+    accepted = [min(pair) for pair in zip(p_target, q_draft)]
+    rejected = 1 - sum(accepted)
+    missing = [p - part for p, part in zip(p_target, accepted)]
+    redrawn = [rejected * p for p in p_target]
+    for axes, added, title in [(panels[0], missing, "accept or replace: every bar is filled, none overflows"),
+                               (panels[1], redrawn, "accept or redraw (wrong): too much here, too little there")]:
+        axes.bar(names, accepted, 0.7, color=GREEN, label="draft token accepted")
+        axes.bar(names, added, 0.7, accepted, color=AMBER, label="replacement")
+        axes.bar(names, p_target, 0.7, fill=False, edgecolor=INK, linewidth=2, label="p_target")
+        axes.set(ylabel="probability", ylim=(0, 1.25 * max(p_target)))
+        axes.set_title(title, loc="left", fontsize=10)
+    panels[0].legend(frameon=False)
+    save(figure, "06_accept_or_replace")
+
+
+def laid_over(names: Sequence[str], p_target: Sequence[float], drafts: dict[str, Sequence[float]]) -> None:
+    """For each draft: overlap, residual and excess of every token, stacked, and p_target as a frame."""
+    figure, panels = blank("overlap + residual = p_target, whatever the draft proposes", len(drafts))
+    p_target = [float(p) for p in p_target]
+    for axes, (kind, q_draft) in zip(panels, drafts.items()):
+        pairs = [(p, float(q)) for p, q in zip(p_target, q_draft)]
+        overlap = [min(p, q) for p, q in pairs]
+        residual = [max(0.0, p - q) for p, q in pairs]
+        excess = [max(0.0, q - p) for p, q in pairs]
+        parts = [(overlap, [0.0] * len(names), GREEN, "overlap: drafted and accepted"),
+                 (residual, overlap, AMBER, "residual: drawn after a rejection"),
+                 (excess, overlap, RED, "excess: drafted and rejected")]
+        for heights, floor, colour, label in parts:
+            drawn = axes.bar(names, heights, 0.7, floor, color=colour, label=label)
+            axes.bar_label(drawn, [f"{mass:.2f}" if mass > 1e-9 else "" for mass in heights], label_type="center",
+                           color="white")
+        axes.bar(names, p_target, 0.7, fill=False, edgecolor=INK, linewidth=2, label="frame: p_target")
+        axes.set(ylim=(0, 0.75), ylabel="probability", xlabel="green + red = q_draft")
+        axes.set_title(f"a {kind} draft: {sum(overlap):.2f} accepted, {sum(excess):.2f} replaced", loc="left",
+                       fontsize=10)
+    panels[0].legend(frameon=False)
+    save(figure, "07_why_it_is_lossless")
+
+
+def round_by_round(rounds: Sequence[Sequence[tuple[str, str]]]) -> None:
+    """Every round as a row of (kind, word): draft tokens that were accepted, rejected or never judged, and the
+    target's own token behind them.
+    """
+    look = {"accepted": GREEN, "rejected": RED, "never judged": "white", "replacement": AMBER, "bonus": BLUE}
+    figure, (axes,) = blank("a round ends at the first rejection, or with a bonus token", 1)
+    gamma = len(rounds[0]) - 1
+    for number, row in enumerate(rounds, start=1):
+        for column, (kind, word) in enumerate(row):
+            axes.barh(number, 0.95, left=column - 0.475, color=look[kind], edgecolor="#e6e9ed", label=kind,
+                      hatch="///" if kind == "rejected" else "")
+            axes.text(column, number, word, color=FAINT if kind == "never judged" else "white", ha="center",
+                      va="center", bbox={"facecolor": look[kind], "edgecolor": "none", "pad": 2}, parse_math=False)
+    axes.set(ylabel="round (one target call each)", yticks=range(1, len(rounds) + 1), ylim=(len(rounds) + 0.5, 0.5),
+             xlim=(-0.5, gamma + 0.5), xticks=range(gamma + 1),
+             xticklabels=[*(f"draft token {i + 1}" for i in range(gamma)), "target's token"])
+    axes.grid(False)
+    seen = dict(zip(*reversed(axes.get_legend_handles_labels())))
+    shown = [kind for kind in look if kind in seen]
+    axes.legend([seen[kind] for kind in shown], shown, ncols=5, frameon=False, loc="lower center",
+                bbox_to_anchor=(0.5, 1))
+    save(figure, "08_a_draft_and_a_bonus")
+
+
+# Lessons 9 to 12
+
+def settings(words: Sequence[str], heights: dict[str, Sequence[float]], behind: str, names: Sequence[str],
+             as_it_is: Sequence[float], top_k: Sequence[float], top_p: Sequence[float]) -> None:
+    """heights: "T = 0" and so on -> the probabilities of `words`, behind the text `behind`. Then four tokens, cut."""
+    figure, (left, right) = blank("temperature reshapes a distribution; top-k and top-p cut it off", 2)
+    shades = BLUE, "#7b9dd9", "#b0c5e9", "#d2def2"
+    series = [([*high, 1 - sum(high)], shade, name) for (name, high), shade in zip(heights.items(), shades)]
+    bars(left, [*words, "all others"], *series)
+    left.tick_params(axis="x", labelsize=8)
+    left.set(ylabel="probability", xlabel=f"behind {behind!r}")
+    bars(right, names, (as_it_is, FAINT, "as it is"), (top_k, GREEN, "top-k 2"), (top_p, AMBER, "top-p 0.9"))
+    right.set(xlabel="the four tokens of the tables")
+    for axes in left, right:
+        axes.set_ylim(0, 1.15)
+        axes.legend(frameon=False, ncols=4, loc="upper center")
+    save(figure, "09_temperature_and_greedy")
+
+
+def reported(ways: Sequence[str], off_asked: Sequence[float], off_raw: Sequence[float], temperatures: Sequence[float],
+             both: Sequence[float], only: Sequence[float], own: dict[float, float]) -> None:
+    """How far each way is off; and alpha against temperature. own: temperature -> alpha on the target's own text."""
+    figure, (left, right) = blank("report what you sample, and say on whose text alpha was measured", 2)
+    bars(left, [way.replace(", ", ",\n").replace(" left", "\nleft") for way in ways],
+         (off_asked, RED, "from what was asked"), (off_raw, FAINT, "from the raw target"))
+    left.set_title("no red bar: the text is what was asked for", loc="left", fontsize=10)
+    right.set_title("alpha against temperature: it matters who wrote the text", loc="left", fontsize=10)
+    left.set(ylabel="off by (total variation)", ylim=(0, 1.4 * max(*off_asked, *off_raw)))
+    left.legend(frameon=False, loc="upper center", ncols=2)
+    right.plot(temperatures, both, color=GREEN, marker="o", linewidth=2, label="human's text, both models at T")
+    right.plot(temperatures, only, color=AMBER, marker="s", linestyle="--", linewidth=2,
+               label="human's text, target at T, draft at 1")
+    right.plot(list(own), list(own.values()), color=BLUE, marker="^", linestyle=":", linewidth=2,
+               label="the target's own text, both at T")
+    right.set(xlabel="temperature T", ylabel="alpha", ylim=(0, 1.3), yticks=[0, 0.2, 0.4, 0.6, 0.8, 1])
+    right.legend(frameon=False, loc="upper left")
+    save(figure, "10_report_what_you_sample")
+
+
+def how_fast(gammas: Sequence[int], free: Sequence[float], real: Sequence[float], measured: Sequence[float],
+             spread: Sequence[float], alpha: float, by_place: Sequence[float], errors: Sequence[float]) -> None:
+    """Speed-ups against gamma: with v = 1, with v, by the clock +- spread; and beta of a round's 1st, 2nd, ... draft
+    token.
+    """
+    figure, (left, right) = blank("each further draft token brings less: there is a best gamma", 2)
+    left.plot(gammas, free, color=FAINT, linestyle=":", linewidth=2, label="formula, v = 1: verification is free")
+    left.plot(gammas, real, color=BLUE, linestyle="--", linewidth=2, label="formula, with the v measured here")
+    left.errorbar(gammas, measured, spread, color=GREEN, marker="o", linewidth=2,
+                  label="by the clock, +- standard error")
+    left.axhline(1, color=INK, linewidth=1)
+    left.set(ylim=(0, 1.45 * max(*free, *real, *measured)), xticks=gammas, xlabel="gamma, draft tokens in a round",
+             ylabel="times as fast as the target alone")
+    left.legend(frameon=False, loc="upper left")
+    names = ["1st", "2nd", "3rd", "4th"][:len(by_place)]
+    right.errorbar(names, by_place, errors, color=GREEN, marker="o", linewidth=2, label="mean beta, +- standard error")
+    right.axhline(alpha, color=BLUE, linestyle="--", linewidth=2, label="alpha: the formula has one for all")
+    right.set(ylim=(max(0, min(by_place) - 0.2), min(1.05, max(by_place) + 0.2)), ylabel="beta",
+              xlabel="draft token of the round, if it was judged")
+    right.legend(frameon=False, loc="upper left")
+    save(figure, "11_how_fast")
+
+
+def code_map(lines: Sequence[str], grid: Sequence[Sequence[float]], kinds: Sequence[str],
+             alpha: dict[str, Sequence[float]]) -> None:
+    """lines: of a text; grid: beta of every character. alpha: a draft -> its mean beta at each kind of place."""
+    figure, (left, right) = blank("a draft is right at some places and lost at others", 2)
+    widest = max(map(len, lines))
+    padded = [[*row, *[float("nan")] * (widest - len(row))] for row in grid]
+    for y, line in enumerate(lines):
+        for x, character in enumerate(line):
+            left.text(x, y, character.strip(), family="monospace", fontsize=8.5, ha="center", va="center", color=INK,
+                      parse_math=False)
+    shown = left.imshow(padded, cmap="RdYlGn", vmin=0, vmax=1, aspect="auto", alpha=0.6)
+    left.set_axis_off()
+    figure.colorbar(shown, ax=left, location="bottom", aspect=50, pad=0.02,
+                    label="beta: how often a draft token is accepted there")
+    colours = GREEN, FAINT, AMBER, BLUE
+    bars(right, [kind.replace(" ", "\n") for kind in kinds],
+         *((means, colour, name) for (name, means), colour in zip(alpha.items(), colours)))
+    right.tick_params(axis="x", labelsize=8)
+    right.set(ylim=(0, 1.25), yticks=[0, 0.2, 0.4, 0.6, 0.8, 1], ylabel="mean beta, by what stands there")
+    right.legend(frameon=False, loc="upper left", ncols=2)
+    save(figure, "12_good_where_it_matters")
+
+
+# Lessons 13, 14 and 18
+
+def two_error_rates(p_right: Sequence[float], p_wrong: Sequence[float], n: int, sizes: Sequence[int],
+                    power: dict[str, Sequence[float]], promised: dict[str, tuple[int, float]],
+                    off: dict[str, float]) -> None:
+    """p-values of a right sampler and a wrong one; and how often bugs are caught (power) by so many samples.
+
+    promised: name -> (samples, share caught) where 99% are promised.
+    """
+    figure, (left, right) = blank("false alarms are chosen; a bug half as far off needs four times the samples", 2)
+    left.hist([p_right, p_wrong], bins=20, range=(0, 1), color=[GREEN, RED],
+              label=["as it ships", "target-not-rolled-back"])
+    left.axhline(len(p_right) / 20, color=BLUE, linestyle="--", label="expected of a correct sampler")
+    left.set(xlabel=f"p-value of {n} samples", ylabel=f"how many of {len(p_right):,} runs")
+    left.legend(frameon=False)
+    for (name, shares), colour in zip(power.items(), (RED, AMBER, INK)):
+        right.semilogx(sizes, shares, color=colour, marker="o", linewidth=2, label=f"{name}: {off[name]:.2f} off")
+    right.plot(*zip(*promised.values()), "D", color=BLUE, markersize=10, fillstyle="none", linestyle="none",
+               label="here 99% were promised")
+    right.set(xlabel="samples (texts of three tokens)", ylabel="share of 200 runs that catch the bug",
+              ylim=(-0.03, 1.62), yticks=[0, .25, .5, .75, 1])
+    right.legend(frameon=False, loc="upper left")
+    save(figure, "13_how_to_test_a_sampler")
+
+
+def from_token_to_u(bins: dict[tuple[str, str], Sequence[int]], places: int) -> None:
+    """(which sampler, in which order) -> how many of `places` tokens fall into each part of the line from 0 to 1."""
+    figure, panels = blank("the same wrong tokens: one order hides the bug, another one shows it", len(bins))
+    top = 1.15 * max(max(counts) for counts in bins.values())
+    for axes, ((which, order), counts) in zip(panels, bins.items()):
+        middle = [(i + 0.5) / len(counts) for i in range(len(counts))]
+        axes.bar(middle, counts, 0.9 / len(counts), color=GREEN if which == "correct" else RED)
+        axes.axhline(places / len(counts), color=BLUE, linestyle="--", label="expected")
+        axes.set_title(f"{which}, in the order of {order}", loc="left", color=INK, fontsize=10)
+        axes.set(xlabel="the token, turned back into u", ylim=(0, top), xticks=[0, .5, 1])
+    panels[0].set_ylabel(f"how many of {places:,} tokens")
+    panels[0].legend(frameon=False, loc="upper left")
+    save(figure, "13_one_long_text")
+
+
+def where_it_loses(alpha: Sequence[float], c: Sequence[float],
+                   panels: Sequence[tuple[str, Sequence[Sequence[float]], Sequence[tuple]]]) -> None:
+    """Predicted speed-up for each alpha and c, with the break-even line; a panel for each v.
+
+    panels: (title, speed-up, a row for each alpha, dots); a dot is (name, alpha, c, verdict).
+    """
+    figure, places = blank("speculation loses below the line, and many texts at once raise the line", len(panels))
+    colours = {"wins": GREEN, "loses": RED, "unclear": AMBER}
+    for axes, (title, speed, dots) in zip(places, panels):
+        filled = axes.contourf(c, alpha, speed, levels=[0, 0.5, 0.75, 1, 1.5, 2, 3, 6], colors=[
+            "#e9b9b5", "#f1d2cf", "#f9ebe9", "#e3f2ea", "#bfe2cf", "#93cdae", "#5fb488"])
+        axes.contour(c, alpha, speed, levels=[1], colors=INK, linewidths=2)
+        axes.set_title(title, loc="left", color=INK, fontsize=10)
+        axes.set_xlabel("c (a draft call in target calls)")
+        placed: list[tuple[float, float]] = []      # of the labels, so that none is written over another
+        for name, high, right, verdict in sorted(dots, key=lambda dot: dot[1]):
+            axes.plot(right, high, "o", color=colours[verdict], markeredgecolor=INK, markersize=8, clip_on=False)
+            side, at = -1 if right > 0.5 else 1, min(high, 0.94)
+            while any(abs(at - y) < 0.055 and abs(right - x) < 0.3 for x, y in placed):
+                at += 0.01
+            placed.append((right, at))
+            axes.annotate(name, (right + 0.03 * side, at), fontsize=9, va="center", ha="left" if side > 0 else "right",
+                          bbox={"facecolor": "white", "edgecolor": "none", "alpha": 0.6, "pad": 1})
+    for verdict, colour in colours.items():
+        places[0].plot([], [], "o", color=colour, markeredgecolor=INK, label=verdict)
+    places[0].plot([], [], color=INK, linewidth=2, label="break even")
+    places[0].legend(frameon=False, loc="lower right")
+    places[0].set_ylabel("alpha (mean acceptance)")
+    figure.colorbar(filled, ax=places, label="predicted speed-up")
+    save(figure, "14_where_it_loses")
+
+
+def copying(calls: Sequence[tuple[Sequence[str], int]], places: Sequence[str],
+            rates: dict[str, Sequence[float]]) -> None:
+    """calls: the tokens of each round, and how many were copied. rates: drafter -> tokens per call, for each place."""
+    figure, (left, right) = blank("where a text repeats itself, one call writes many copied tokens", 2)
+    for y, (pieces, accepted) in enumerate(calls, start=1):
+        for x, piece in enumerate(pieces):
+            left.barh(y, 0.95, left=x - 0.475, color=GREEN if x < accepted else BLUE,
+                      label="copied" if x < accepted else "the target's own")
+            left.text(x, y, piece, color="white", ha="center", va="center", fontsize=7, parse_math=False)
+    left.set(ylim=(len(calls) + 0.5, 0.5), yticks=range(1, len(calls) + 1), xticks=[], ylabel="target call",
+             xlabel="tokens written by a call")
+    left.grid(False)
+    seen = dict(zip(*reversed(left.get_legend_handles_labels())))
+    left.legend(seen.values(), seen, frameon=False, ncols=2, loc="lower center", bbox_to_anchor=(0.5, 1))
+    bars(right, places, *zip(rates.values(), (GREEN, FAINT, INK, BLUE, AMBER), rates))
+    right.axhline(1, color=INK, linewidth=1)
+    right.set_ylabel("tokens per target call (the target alone: 1)")
+    save(figure, "18_copying_from_the_past")
+
+
+# Lessons 15 to 17
+
+def a_tree(labels: Sequence[str], parents: Sequence[int], path: Sequence[int], token: str,
+           sees: Sequence[Sequence[bool]]) -> None:
+    """A round's tree, with what became of every row; beside it, which slots each row sees: the text's last two tokens
+    before row 0, and the rows. token: what was drawn behind the last accepted row."""
+    figure, (left, right) = blank("one rejection does not end the draft: another child of that place was accepted", 2)
+    depth, heights, leaves = [0] * len(labels), [0.0] * len(labels), 0
+    children = [[row for row, parent in enumerate(parents) if parent == above] for above in range(len(labels))]
+    for row in range(1, len(labels)):
+        depth[row] = depth[parents[row]] + 1
+    stack = [0]                                             # from the top down; leaves get a line of their own each
+    while stack:
+        row = stack.pop()
+        if not children[row]:
+            heights[row], leaves = -float(leaves), leaves + 1
+        stack += reversed(children[row])
+    for row in reversed(range(len(labels))):
+        if children[row]:
+            heights[row] = sum(heights[child] for child in children[row]) / len(children[row])
+    last = [0, *path][-1]
+    for row, label in enumerate(labels):
+        elder = children[parents[row]] if row else []
+        taken = next((child for child in elder if child in path), None)
+        if row == 0 or row in path:
+            colour, what = GREEN, "accepted" if row else "the text"
+        elif parents[row] in (0, *path) and (taken is None or row < taken):
+            colour, what = RED, "rejected"
+        else:
+            colour, what = FAINT, "not looked at"
+        if row:
+            left.plot([depth[parents[row]], depth[row]], [heights[parents[row]], heights[row]], color=colour, zorder=1)
+        left.text(depth[row], heights[row], f"{row}: {label}\n{what}", color=colour, ha="center", va="center", zorder=2,
+                  fontsize=9, fontweight="bold" if colour == GREEN else "normal",
+                  bbox={"facecolor": "white", "edgecolor": colour, "boxstyle": "round"})
+    new = -float(leaves)
+    left.plot([depth[last], depth[last] + 1], [heights[last], new], color=BLUE, linestyle=":", zorder=1)
+    left.text(depth[last] + 1, new, f"{token}\n" + ("replacement" if children[last] else "bonus token"), color=BLUE,
+              ha="center", va="center", fontsize=9, zorder=2,
+              bbox={"facecolor": "white", "edgecolor": BLUE, "boxstyle": "round"})
+    left.set(xlim=(-0.5, max(depth) + 0.6 + (depth[last] == max(depth))), ylim=(new - 0.6, 0.6), xticks=[], yticks=[])
+    left.spines[["left", "bottom"]].set_visible(False)
+    left.grid(False)
+    right.imshow(sees, cmap="Greens", vmax=1.5, aspect="auto", zorder=3)
+    right.set_yticks(range(len(labels)), [f"{row}: {label}" for row, label in enumerate(labels)])
+    right.set_xticks(range(len(sees[0])), ["...", "text", *range(len(labels))])
+    right.set(xlabel="green: the row sees it (itself, its ancestors, the text)")
+    save(figure, "15_several_futures_tree")
+
+
+def trees_against_chains(sizes: Sequence[int], speeds: dict[str, Sequence[float]]) -> None:
+    """Times as fast as the target alone against the rows of a call: "chain, here", "best, here", and both "free"."""
+    figure, (axes,) = blank("the cheaper the rows, the more a tree gains on a chain", 1)
+    for name, found in speeds.items():
+        axes.semilogx(sizes, found, base=2, color=AMBER if name.startswith("chain") else GREEN, marker="o", linewidth=2,
+                      linestyle="-" if name.endswith("here") else ":", label=name)
+    axes.axhline(1, color=INK, linewidth=1)
+    axes.set_xticks(sizes, sizes)
+    axes.set(xlabel="m, rows in a call", ylabel="times as fast as the target alone")
+    axes.legend(frameon=False)
+    save(figure, "15_several_futures")
+
+
+def block_verification(drafts: Sequence[str], parts: dict[str, Sequence[float]],
+                       accepted_of: dict[str, Sequence[float]]) -> None:
+    """parts: for every draft of two tokens, how often it is drafted, and accepted by either rule. accepted_of: of each
+    rule, draft tokens accepted on average for gamma = 1, 2, ..."""
+    figure, (left, right) = blank("judged as a whole, more tokens of the same drafts are accepted", 2)
+    named = zip(parts, parts.values(), (FAINT, GREEN, BLUE))
+    bars(left, drafts, *((heights, colour, name) for name, heights, colour in named))
+    left.set(xlabel="draft of two tokens", ylabel="probability")
+    for (name, means), colour in zip(accepted_of.items(), (BLUE, GREEN)):
+        right.plot(range(1, len(means) + 1), means, color=colour, marker="o", linewidth=2, label=name)
+    right.set(xlabel="gamma, draft tokens in a round", ylabel="accepted, on average")
+    right.legend(frameon=False)
+    save(figure, "16_block_verification")
+
+
+def ceilings(chain: dict[str, Sequence[float]], place: dict[str, Sequence[float]]) -> None:
+    """chain: draft tokens accepted on average for gamma = 1, 2, ...; place: how often one of k draft tokens of a place
+    is accepted. A name that ends in "ceiling" is the most that any rule accepts."""
+    figure, (left, right) = blank("the better rule comes nearer to its ceiling; none passes it", 2)
+    kinds = {"without replacement": (INK, GREEN), "independent": (RED, BLUE, AMBER), "": (INK, GREEN, BLUE)}
+    for axes, means in (left, chain), (right, place):
+        colours = {}
+        for name in reversed(means):                        # a ceiling first, then the rules below it
+            kind = name.rpartition(", ")[0]
+            colour = next(colours.setdefault(kind, iter(kinds.get(kind, (FAINT,)))))
+            axes.plot(range(1, len(means[name]) + 1), means[name], ":" if name.endswith("ceiling") else "o-",
+                      linewidth=2, color=colour, label=name)
+        axes.legend(frameon=False)
+    left.set(xlabel="gamma, draft tokens in a round", ylabel="accepted, on average")
+    right.set(xlabel="k, draft tokens for one place", ylabel="probability that one is accepted", xticks=range(1, 6))
+    save(figure, "17_how_close_a_rule_can_come")
+
+
+# Lessons 19 and 20
+
+def thrown_away(names: Sequence[str], p_target: Sequence[float], kept: dict[str, Sequence[float]],
+                thrown: dict[str, Sequence[float]]) -> None:
+    """What each token is made of: {what became of the draft token: a height for each token}, without and with a token
+    that is thrown away."""
+    figure, panels = blank("throw a draft token away for what it is, and it comes out too seldom", 2)
+    colours = {"accepted": GREEN, "rejected": AMBER, "thrown away": BLUE}
+    labels = {"accepted": "draft token accepted", "rejected": "rejected: from the residual distribution",
+              "thrown away": "thrown away: from p_target"}
+    for axes, parts in zip(panels, (kept, thrown)):
+        floor = [0.0] * len(names)
+        for case, heights in parts.items():
+            drawn = axes.bar(names, heights, 0.7, floor, color=colours[case], label=labels[case])
+            axes.bar_label(drawn, [f"{height:.2f}" if height > 0.04 else "" for height in heights],
+                           label_type="center", color="white")
+            floor = [below + height for below, height in zip(floor, heights)]
+        axes.bar(names, p_target, 0.7, fill=False, edgecolor=INK, linewidth=2, label="p_target")
+        for x, (height, wanted) in enumerate(zip(floor, p_target)):
+            right = abs(height - wanted) < 0.005
+            axes.annotate(f"{height:.2f}" if right else f"{height:.2f}, not {wanted:.2f}",
+                          (x, max(height, wanted)), xytext=(0, 4), textcoords="offset points",
+                          ha="center", color=INK, fontweight="bold")
+        axes.set(ylim=(0, 1.5 * max(p_target)), ylabel="probability that it comes out")
+    panels[0].set_title("nothing is thrown away: every bar fills its frame", loc="left", fontsize=10)
+    panels[1].set_title(f"\"{names[0]}\" is thrown away", loc="left", fontsize=10)
+    panels[1].legend(frameon=False, loc="upper right")
+    save(figure, "19_what_a_stopping_rule_may_see")
+
+
+def when_to_stop(fixed: Sequence[tuple[float, float]], rules: dict[str, tuple[float, float]]) -> None:
+    """(cost, tokens) of a mean round with gamma = 1, 2, 3, ..., and by each stopping rule; goodput among them."""
+    figure, (axes,) = blank("a longer round writes more tokens, and costs more", 1)
+    axes.plot(*zip(*fixed), color=FAINT, marker="o", linewidth=1, label=f"gamma 1 to {len(fixed)}")
+    for gamma, point in enumerate(fixed, 1):
+        axes.annotate(str(gamma), point, xytext=(0, -14), textcoords="offset points", ha="center", color=FAINT)
+    for (name, point), colour in zip(rules.items(), (AMBER, BLUE, INK, GREEN)):
+        axes.plot(*point, color=colour, marker="D", markersize=9, linestyle="", label=name)
+    cost, tokens = rules["goodput"]
+    costs = [0.9 * min(at for at, _ in fixed), 1.03 * max(at for at, _ in fixed)]
+    axes.plot(costs, [at * tokens / cost for at in costs], color=GREEN, linestyle=":", label="as fast as goodput")
+    axes.margins(y=0.12)
+    axes.set(xlabel="cost of a round, in target steps", ylabel="tokens of a round")
+    axes.legend(frameon=False, loc="lower right")
+    save(figure, "20_when_to_stop")
