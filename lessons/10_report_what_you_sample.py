@@ -279,11 +279,11 @@ def continued(beginnings, temperature, new):
     return text
 
 
-beginnings = torch.tensor([human[at:at + 32] for at in range(0, 960, 60)])      # 16 pieces
+beginnings = torch.tensor([human[at:at + 32] for at in range(0, 960, 96)])      # 10 pieces
 own = {}
 with torch.inference_mode():
     for T in (0, 1, 2):
-        text = continued(beginnings, T, 120)
+        text = continued(beginnings, T, 100)
         p_target, q_draft = probs(target(text), T), probs(draft(text), T)
         own[T] = acceptance(p_target, q_draft)[:, 31:-1].mean().item()          # what was written
 table(["T =", *map(str, own)],
