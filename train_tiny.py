@@ -28,6 +28,7 @@ from nanospec.generate import generate
 from nanospec.model import Config
 from nanospec.show.figures import draw_losses
 from nanospec.show.terminal import refuse
+from nanospec.training.losses import LOSSES
 from nanospec.training.pair import FILES, PHASES, HeldOut, Size, Training, held_out_loss
 
 SAVE_EVERY, SHOW_EVERY = 180, 0.5       # seconds
@@ -95,7 +96,7 @@ def prepared(args: argparse.Namespace, console: Console) -> tuple[Training, list
     if args.packages:                                   # much text first, in the end what the model is to write
         last = to_ids(next(iter(texts.values()))[0], tokenizer).to(args.device)
     compiler = compiler_for(torch.device(args.device)) if args.compile or ids.is_cuda else None
-    training = Training(size, args.seed, ids, tokenizer, out, compiler is not None, last)
+    training = Training(size, args.seed, ids, tokenizer, out, compiler is not None, last, args.loss)
     if args.resume:
         training.load()
     console.print(f"{sum(len(read) for read, _ in texts.values())} files, {len(ids):,} tokens to train on")
@@ -157,6 +158,8 @@ def main(argv: list[str] | None = None) -> int:
     parser.add_argument("--text", type=Path, nargs="+", default=[], metavar="PATH",
                         help="files or folders; default: Python's standard library")
     parser.add_argument("--packages", action="store_true", help="also the sources of the packages this one needs")
+    parser.add_argument("--loss", choices=LOSSES, default="forward-kl",
+                        help="what the draft learns the target's probabilities by (default: forward-kl)")
     parser.add_argument("--compile", action="store_true",
                         help="through torch.compile: a third faster on a CPU (on CUDA always)")
     parser.add_argument("--tokenizer", type=Path, help="ranks to use; default: learnt from the first text")

@@ -25,7 +25,8 @@ from nanospec.files.checkpoint import load_pair
 from nanospec.files.corpus import held_out, read_texts, to_ids
 from nanospec.files.tokenizer import Tokenizer, train
 from nanospec.model import GPT, Config
-from nanospec.training.pair import FILES, HeldOut, Training, batch_at, learning_rate, sample
+from nanospec.theory import acceptance
+from nanospec.training.pair import FILES, HeldOut, Training, batch_at, held_out_loss, learning_rate, sample
 
 ROOT = Path(__file__).parent.parent
 TEXT = Path(argparse.__file__)
@@ -165,11 +166,27 @@ def test_half_of_a_distillation_batch_is_sampled_text(text, tmp_path, monkeypatc
     training.begin_phase(2)
     training.sampled = torch.full((8, 64), 7)
     seen = []
-    monkeypatch.setattr(pair, "loss_of", lambda phase, model, target, x, y:
+    monkeypatch.setattr(pair, "loss_of", lambda phase, model, target, x, y, loss="":
                         seen.append(x) or model(x).mean())
     training.train_step()
     rows = (seen[0] == 7).all(1)
     assert len(rows) == FULL.batch and rows.sum() == FULL.batch // 2
+
+
+def test_the_draft_is_distilled_by_the_loss_that_was_asked_for(text, tmp_path, monkeypatch):
+    """And looked at by forward KL, so that losses can be compared."""
+    training = Training(DUST, 0, text[0], text[2], tmp_path, loss="total-variation")
+    training.begin_phase(2)
+    x, y = batch_at(text[0], 0, 2, 64, 0)
+    models = training.models["draft"], training.models["target"]
+    p_target, q_draft = (model(x).softmax(-1) for model in reversed(models))
+    found = pair.loss_of("distil", *models, x, y, "total-variation")
+    assert found.item() == pytest.approx(1 - acceptance(p_target, q_draft).mean().item(), abs=2e-3)     # bfloat16
+    asked = []
+    monkeypatch.setattr(pair, "loss_of", lambda *of: asked.append(of[5:]) or found)
+    held_out_loss("distil", *models, text[1], 2, 2)
+    training.train_step()
+    assert asked == [(), ("total-variation",)]
 
 
 # --- files: killed, full, resumed
@@ -227,10 +244,11 @@ def test_a_full_disk_stops_no_training_and_the_end_says_so(tmp_path, text, monke
     assert training.phase == 2 and contents(tmp_path) == before
 
 
-def test_another_text_seed_or_size_cannot_be_resumed(whole, text):
+def test_another_text_seed_size_or_loss_cannot_be_resumed(whole, text):
     for changed, word in ((training_in(whole.out, (text[0] + 1, *text[1:])), "text"),
                           (training_in(whole.out, text, seed=3), "seed"),
-                          (training_in(whole.out, text, size=replace(FULL, steps=(1, 2, 3))), "size")):
+                          (training_in(whole.out, text, size=replace(FULL, steps=(1, 2, 3))), "size"),
+                          (Training(FULL, 0, text[0], text[2], whole.out, loss="reverse-kl"), "loss")):
         with pytest.raises(TextError, match=word):
             changed.load()
 
@@ -244,7 +262,8 @@ def cut(saved, *keys):
 @pytest.mark.parametrize("damage", [
     *(lambda saved, key=key: cut(saved, key)
       for key in ("target", "draft", "phase", "step", "history", "optimizer", "made_of")),
-    lambda saved: cut(saved, "made_of", "text"), lambda saved: cut(saved, "target", "embedding.weight"),
+    lambda saved: cut(saved, "made_of", "text"), lambda saved: cut(saved, "made_of", "loss"),
+    lambda saved: cut(saved, "target", "embedding.weight"),
     lambda saved: cut(saved, "optimizer", "state"),
     lambda saved: cut(saved, "optimizer", "param_groups", 1), lambda saved: saved.update(phase=3),
     lambda saved: saved.update(step=-1), lambda saved: saved.update(step="7"), lambda saved: saved.update(history=[1]),

@@ -21,6 +21,7 @@ from nanospec.files.checkpoint import load_saved, save_atomically, save_model
 from nanospec.files.corpus import to_ids
 from nanospec.files.tokenizer import Tokenizer
 from nanospec.model import GPT, Config
+from nanospec.training.losses import LOSSES
 
 PHASES = ("target", "draft", "distil")
 FILES = ("ranks.tiktoken", "target.pt", "draft.pt", "training.pt")
@@ -113,22 +114,23 @@ def learning_rate(step: int, steps: int, top: float) -> float:
     return top * min(1.0, (step + 1) / WARM_UP, (steps - step) / (COOL_DOWN * steps))
 
 
-def loss_of(phase: str, model: GPT, target: GPT, x: Tensor, y: Tensor) -> Tensor:
-    """Nats per token. `distil`: KL(p_target || q_draft), DistillSpec's forward KL (Zhou et al., arXiv 2310.08461)."""
+def loss_of(phase: str, model: GPT, target: GPT, x: Tensor, y: Tensor, loss: str = "forward-kl") -> Tensor:
+    """Cross-entropy, nats per token; `distil`: one of LOSSES."""
     with torch.autocast(x.device.type, torch.bfloat16):
         logits = model(x)
         if phase == "distil":
             with torch.no_grad():
                 p_target = target(x).float().log_softmax(-1)
     if phase == "distil":
-        return F.kl_div(logits.float().log_softmax(-1).flatten(0, 1), p_target.flatten(0, 1),
-                        reduction="batchmean", log_target=True)
+        return LOSSES[loss](p_target, logits.float().log_softmax(-1)).mean()
     return F.cross_entropy(logits.float().flatten(0, 1), y.flatten())
 
 
 @torch.no_grad()
 def held_out_loss(phase: str, model: GPT, target: GPT, held: HeldOut, batch: int, most: int | None = None) -> float:
-    """The mean over a held-out text, or its first `most` windows; not compiled, since the last batch is a short one."""
+    """The mean over a held-out text, or its first `most` windows; `distil`: forward KL, whatever the draft learns by.
+    Not compiled, since the last batch is a short one.
+    """
     x, y = held.windows(target.config.context, most)
     with torch.compiler.set_stance("force_eager"):
         losses = [len(a) * loss_of(phase, model, target, a, b) for a, b in zip(x.split(batch), y.split(batch))]
@@ -146,12 +148,13 @@ class Training:
     """The models, where they stand, and all that a resumed run needs."""
 
     def __init__(self, size: Size, seed: int, ids: Tensor, tokenizer: Tokenizer, out: Path, compiled: bool = False,
-                 last: Tensor | None = None):
+                 last: Tensor | None = None, loss: str = "forward-kl"):
         """On the device of `ids`, the text in tokens. compiled: through torch.compile. TextError if it is too short.
 
         last: the text that the target sees while its learning rate falls; by default `ids`, as before.
+        loss: one of LOSSES, for `distil`.
         """
-        self.size, self.seed, self.ids, self.tokenizer, self.out = size, seed, ids, tokenizer, out
+        self.size, self.seed, self.ids, self.tokenizer, self.out, self.loss = size, seed, ids, tokenizer, out, loss
         self.last = ids if last is None else last
         for text in ids, self.last:
             batch_at(text, 0, size.batch, size.target.context, seed)            # raises
@@ -161,7 +164,7 @@ class Training:
         self.sampled: Tensor | None = None
         self.begin_phase(0)
         digest = hashlib.sha256(ids.cpu().numpy().tobytes() + self.last.cpu().numpy().tobytes()).hexdigest()[:16]
-        self.made_of = {"size": repr(size), "seed": seed, "text": digest}
+        self.made_of = {"size": repr(size), "seed": seed, "text": digest, "loss": loss}
         if ids.is_cuda:
             torch.set_float32_matmul_precision("high")
         if compiled:
@@ -233,7 +236,7 @@ class Training:
             x = torch.cat([x[half:], self.sampled[rows]])
         for group in self.optimizer.param_groups:
             group["lr"] = learning_rate(self.step, self.steps, size.rate[self.phase])
-        loss = loss_of(self.name, self.model, self.models["target"], x, y)
+        loss = loss_of(self.name, self.model, self.models["target"], x, y, self.loss)
         self.model.zero_grad()
         loss.backward()
         torch.nn.utils.clip_grad_norm_(self.model.parameters(), 1.0)

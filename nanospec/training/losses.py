@@ -1,0 +1,53 @@
+"""What a draft is trained on: how far q_draft is from p_target, in six ways.
+
+A draft token is accepted with probability alpha = sum min(p_target, q_draft) = 1 - TV(p_target, q_draft). So total
+variation is what speculation pays for. It is hard to begin with: only tokens with q_draft < p_target change it. The
+Kullback-Leibler divergences are easier, and bound it: TV <= sqrt(KL / 2), Pinsker's inequality.
+
+DistillSpec (Zhou et al. 2023, arXiv 2310.08461): the first four. LK losses (arXiv 2602.23881): the last two.
+
+Each takes log-probabilities, p_target and q_draft (..., V), and gives a number for every place, (...). It is 0 where
+the two are equal, and above 0 elsewhere.
+Example: p_target [.5, .5], q_draft [.8, .2] give .223, .193, .051, .3, .357, and .3 - .122 (.3 - .223) = .291.
+"""
+
+import math
+
+from torch import Tensor
+
+
+def forward_kl(p_target: Tensor, q_draft: Tensor) -> Tensor:
+    """KL(p_target || q_draft), in nats: the draft has to cover all that the target writes."""
+    return (p_target.exp() * (p_target - q_draft)).sum(-1)
+
+
+def reverse_kl(p_target: Tensor, q_draft: Tensor) -> Tensor:
+    """KL(q_draft || p_target), in nats: the draft must not write what the target would not."""
+    return forward_kl(q_draft, p_target)
+
+
+def jensen_shannon(p_target: Tensor, q_draft: Tensor) -> Tensor:
+    """The mean of both distributions' KL from their mixture, in nats; at most log 2."""
+    mixture = p_target.logaddexp(q_draft) - math.log(2)
+    return (forward_kl(p_target, mixture) + forward_kl(q_draft, mixture)) / 2
+
+
+def total_variation(p_target: Tensor, q_draft: Tensor) -> Tensor:
+    """1 - alpha: how often a draft token is rejected."""
+    return (p_target.exp() - q_draft.exp()).abs().sum(-1) / 2
+
+
+def minus_log_alpha(p_target: Tensor, q_draft: Tensor) -> Tensor:
+    """Total variation's gradient, divided by alpha: places where nothing is accepted yet push hardest."""
+    return -p_target.exp().minimum(q_draft.exp()).sum(-1).log()
+
+
+def lk_hybrid(p_target: Tensor, q_draft: Tensor) -> Tensor:
+    """Forward KL where the draft is far off, total variation where it is near: the weight of KL is exp(-3 alpha)."""
+    off = total_variation(p_target, q_draft)
+    weight = (-3 * (1 - off.detach())).exp()
+    return weight * forward_kl(p_target, q_draft) + (1 - weight) * off
+
+
+LOSSES = {"forward-kl": forward_kl, "reverse-kl": reverse_kl, "jensen-shannon": jensen_shannon,
+          "total-variation": total_variation, "minus-log-alpha": minus_log_alpha, "lk-hybrid": lk_hybrid}
