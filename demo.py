@@ -5,7 +5,7 @@
     python demo.py --step                       # one round at a time, with every coin
     python demo.py --drafter tree --rule traversal
     python demo.py --compile                    # several times as fast, after a minute or two of compiling
-    python demo.py --save docs/demo.svg     # this is how the README's picture is made
+    python demo.py --save docs/demo.svg         # this is how the README's picture is made
 """
 
 import argparse

@@ -90,11 +90,10 @@ def prepared(args: argparse.Namespace, console: Console) -> tuple[Training, list
     held = [HeldOut.of(name, held, tokenizer, args.device) for name, (_, held) in texts.items()]
     for text in held:
         text.windows(size.target.context)               # raises where there is not one
-    to_train_on = [text for number, (read, _) in enumerate(texts.values())
-                   for text in read * (TIMES if args.packages and not number else 1)]
-    ids, last = to_ids(to_train_on, tokenizer).to(args.device), None
+    parts, last = [to_ids(read, tokenizer).to(args.device) for read, _ in texts.values()], None
     if args.packages:                                   # much text first, in the end what the model is to write
-        last = to_ids(next(iter(texts.values()))[0], tokenizer).to(args.device)
+        last, parts = parts[0], parts[:1] * TIMES + parts[1:]
+    ids = torch.cat([parts[0][:1], *(part[1:] for part in parts)])      # each begins with an end of text
     compiler = compiler_for(torch.device(args.device)) if args.compile or ids.is_cuda else None
     training = Training(size, args.seed, ids, tokenizer, out, compiler is not None, last, args.loss)
     if args.resume:

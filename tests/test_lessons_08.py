@@ -2,6 +2,8 @@
 
 import re
 
+from printed import rows
+
 from nanospec import ModelDrafter
 from nanospec.proof.tables import TableModel
 from nanospec.proof.walk import distance, target_distribution, walk, walk_by_prefix
@@ -10,19 +12,6 @@ from nanospec.speculate import speculate
 
 EXACT = "< 1e-12"
 KINDS = {"accepted": "a", "rejected": "x", "never judged": "n", "replacement": "r", "bonus": "b"}
-
-
-def rows(out: str, heading: str) -> dict[str, list[str]]:
-    """The printed table whose first heading that is: first cell -> the other cells."""
-    lines = iter(out.splitlines())
-    assert any(line.startswith(heading) for line in lines), f"no table {heading!r} was printed"
-    table = {}
-    for line in lines:
-        if not line.strip():
-            break
-        name, *cells = re.split(r" {2,}", line.strip())
-        table[name] = cells
-    return table
 
 
 def test_a_draft_and_a_bonus(lesson):

@@ -4,24 +4,12 @@ import re
 
 import pytest
 import torch
+from printed import rows
 
 from nanospec.probs import probs
 from nanospec.proof.walk import distance
 
 EXACT = "< 1e-12"
-
-
-def rows(out: str, heading: str) -> dict[str, list[str]]:
-    """The printed table whose first heading that is: first cell -> the other cells."""
-    lines = iter(out.splitlines())
-    assert any(line.startswith(heading) for line in lines), f"no table {heading!r} was printed"
-    table = {}
-    for line in lines:
-        if not line.strip():
-            break
-        name, *cells = re.split(r" {2,}", line.strip())
-        table[name] = cells
-    return table
 
 
 def test_temperature_and_greedy(lesson):

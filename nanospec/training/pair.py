@@ -163,8 +163,10 @@ class Training:
         self.history: list[tuple[int, int, float, float]] = []                  # (phase, step, loss, held-out loss)
         self.sampled: Tensor | None = None
         self.begin_phase(0)
-        digest = hashlib.sha256(ids.cpu().numpy().tobytes() + self.last.cpu().numpy().tobytes()).hexdigest()[:16]
-        self.made_of = {"size": repr(size), "seed": seed, "text": digest, "loss": loss}
+        digest = hashlib.sha256()
+        for text in ids, self.last:
+            digest.update(text.cpu().numpy())
+        self.made_of = {"size": repr(size), "seed": seed, "text": digest.hexdigest()[:16], "loss": loss}
         if ids.is_cuda:
             torch.set_float32_matmul_precision("high")
         if compiled:
