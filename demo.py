@@ -25,6 +25,7 @@ from rich.text import Text
 from nanospec.bench.measure import (alpha_of, best_of_each, measure, measure_costs, setting_of, tree_setting,
                                     ways_of)
 from nanospec.bench.speed import busy
+from nanospec.draft_models import LEARNED
 from nanospec.errors import NanospecError
 from nanospec.fast.autotune import name_of, way_of
 from nanospec.fast.clock import ClockedDrafter, clocked
@@ -57,6 +58,8 @@ def options_of(argv: Sequence[str] | None) -> dict:
     parser = options.Parser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     add = parser.add_argument
     add("--prompt", type=options.TEXT, default=PROMPT, help="the text to continue")
+    add("--draft", choices=["gpt", *LEARNED], default="gpt", metavar="NAME",
+        help="the draft model: " + ", ".join(["gpt", *LEARNED]) + "; default: gpt, the small GPT")
     add("--drafter", choices=DRAFTERS, default="chain", metavar="NAME", help="who drafts: " + ", ".join(DRAFTERS))
     add("--rule", choices=RULES, default="token", metavar="NAME",
         help="who decides what is accepted: " + ", ".join(RULES))
@@ -100,13 +103,13 @@ def options_of(argv: Sequence[str] | None) -> dict:
 class Demo:
     """One prompt, one pair, one drafter and rule. What cannot be done is refused before anything is measured."""
 
-    def __init__(self, prompt: str, drafter: str, rule: str, gamma: int | None, shape: Sequence[int] | None,
+    def __init__(self, prompt: str, draft: str, drafter: str, rule: str, gamma: int | None, shape: Sequence[int] | None,
                  temperature: float, top_k: int | None, top_p: float | None, seed: int, max_new_tokens: int | None,
                  weights: Path, device: str, dtype: str, compile: bool, longest: int):
         """longest: the most draft tokens of a chain in what is to be shown."""
         self.prompt, self.drafter, self.rule, self.device, self.seed = prompt, drafter, rule, device, seed
         self.setting = tree_setting(shape)
-        self.target, self.draft, self.tokenizer = load_pair(weights, device)
+        self.target, self.draft, self.tokenizer = load_pair(weights, device, draft=draft)
         self.ids = [self.tokenizer.end_of_text] + self.tokenizer.encode(prompt)
         new = max_new_tokens or max(1, min(256, self.target.config.context - len(self.ids)))
         self.sampling = {"temperature": temperature, "top_k": top_k, "top_p": top_p}

@@ -2,10 +2,13 @@
 
     python train_tiny.py --packages --compile       # the next pair: some hours on two CPU cores
     python train_tiny.py --size nano                # a minute and a half on two CPU cores, on the standard library
+    python train_tiny.py --what mlp                 # a draft model on the shipped target's features
     python train_tiny.py --resume                   # go on where Ctrl-C, SIGTERM, --minutes or a power cut left it
 
 Writes into --out: target.pt, draft.pt, ranks.tiktoken (what `load_pair` reads, usable at any moment), training.pt
-(what --resume reads) and loss.png. The training itself is in nanospec/training/pair.py.
+(what --resume reads), sampled.pt (texts that the target wrote) and loss.png. With --what NAME it trains that draft
+model for the target in --out; if there is none, for the one that ships, whose pair is copied there. It writes NAME.pt
+and NAME.training.pt. The training itself is in nanospec/training/.
 """
 
 import argparse
@@ -21,13 +24,16 @@ from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, T
 
 from nanospec.bench.measure import compiler_for, measure_alpha
 from nanospec.errors import NanospecError, PairError, RequestError
-from nanospec.files.checkpoint import available, load_pair, load_saved
+from nanospec.draft_models import LEARNED
+from nanospec.files.checkpoint import WEIGHTS, Pair, available, load_pair, load_saved
 from nanospec.files.corpus import packages, read_packages, read_texts, to_ids
 from nanospec.files.tokenizer import Tokenizer, train
 from nanospec.generate import generate
-from nanospec.model import Config
+from nanospec.files.whole import write_whole
+from nanospec.model import GPT, Config
 from nanospec.show.figures import draw_losses
 from nanospec.show.terminal import refuse
+from nanospec.training.learned import LearnedTraining, Plan
 from nanospec.training.losses import LOSSES
 from nanospec.training.pair import FILES, PHASES, HeldOut, Size, Training, held_out_loss
 
@@ -48,13 +54,22 @@ SIZES = {
                  batch=8, steps=(8000, 1500, 6000), rate=(1e-3, 3e-3, 3e-3), held_out_every=250, short=0.75,
                  sampled=4096),
 }
+LEARNED_SIZES = {"medusa": {}, "hydra": {}, "mlp": {"width": 640}}             # of draft models on a target's features
+LEARNED_RATE = 2e-3
 SIZES["long"] = replace(SIZES["tiny"], batch=64, rate=(2e-3, 4e-3, 4e-3), sampled=16384)    # for a GPU, not tried
 
 
-def checked(args: argparse.Namespace) -> tuple[Size, Path]:
+def checked(args: argparse.Namespace) -> tuple[Size | Plan, Path]:
     """The size and the folder. What can be refused before the text is read is refused here."""
-    size, out = SIZES[args.size], args.out or Path("out") / args.size
+    size, name = SIZES[args.size], args.what
+    out = args.out or Path("out") / (args.size if name == "pair" else name)
+    if name != "pair":
+        size = plan_of(name, load_pair(pair_of(out)).target, size)
+        if args.tokenizer:
+            raise RequestError("--tokenizer: a draft model has the tokenizer of its pair")
     if args.steps:
+        if len(args.steps) != len(size.steps):
+            raise RequestError(f"--steps: {len(size.steps)} numbers are wanted, got {len(args.steps)}")
         size = replace(size, steps=tuple(args.steps))
     if min(size.steps) < 1:
         raise RequestError(f"--steps must be 1 or more, got {min(size.steps)}")
@@ -63,13 +78,27 @@ def checked(args: argparse.Namespace) -> tuple[Size, Path]:
     if not args.minutes >= 0:
         raise RequestError(f"--minutes must be 0 or more, got {args.minutes}")
     available(args.device)
-    there = [name for name in FILES if (out / name).exists()]
+    state = "training.pt" if name == "pair" else f"{name}.training.pt"
+    there = [file for file in (FILES if name == "pair" else (f"{name}.pt", state)) if (out / file).exists()]
     if there and not args.resume:
         raise PairError(f"{out} already holds {', '.join(there)}: name another folder with --out"
-                        + ", or go on with --resume" * ("training.pt" in there))
+                        + ", or go on with --resume" * (state in there))
     if args.resume:
-        load_saved(out / "training.pt")
+        load_saved(out / state)
     return size, out
+
+
+def pair_of(out: Path) -> Path:
+    """The folder with the pair that a learned draft model is trained for."""
+    return out if (out / "target.pt").exists() else WEIGHTS
+
+
+def plan_of(name: str, target: GPT, size: Size) -> Plan:
+    """How a learned draft model is trained, in batches as of that size. It reads a low, a middle and the last layer."""
+    depth = target.config.layers
+    layers = sorted({depth // 4, depth // 2, depth - 1})
+    return Plan(target.config, {"layers": layers} | LEARNED_SIZES[name], size.batch, size.steps[-1:], (LEARNED_RATE,),
+                size.held_out_every, size.sampled)
 
 
 def prepared(args: argparse.Namespace, console: Console) -> tuple[Training, list[HeldOut]]:
@@ -80,7 +109,8 @@ def prepared(args: argparse.Namespace, console: Console) -> tuple[Training, list
         texts["packages"] = read_packages()
         for package in packages():
             console.print(f"{package.name} {package.version}, {package.licence}", style="dim", markup=False)
-    known = out / "ranks.tiktoken" if args.resume else args.tokenizer
+    learns = args.what != "pair"
+    known = (pair_of(out) if learns else out) / "ranks.tiktoken" if args.resume or learns else args.tokenizer
     if known:
         tokenizer = Tokenizer.load(known)
     else:                                               # learnt from the first source, whatever else is read
@@ -95,7 +125,11 @@ def prepared(args: argparse.Namespace, console: Console) -> tuple[Training, list
         last, parts = parts[0], parts[:1] * TIMES + parts[1:]
     ids = torch.cat([parts[0][:1], *(part[1:] for part in parts)])      # each begins with an end of text
     compiler = compiler_for(torch.device(args.device)) if args.compile or ids.is_cuda else None
-    training = Training(size, args.seed, ids, tokenizer, out, compiler is not None, last, args.loss)
+    more = args.seed, ids, tokenizer, out, compiler is not None
+    if learns:
+        training = LearnedTraining(args.what, load_pair(pair_of(out), args.device).target, size, *more, args.loss)
+    else:
+        training = Training(size, *more, last, args.loss)
     if args.resume:
         training.load()
     console.print(f"{sum(len(read) for read, _ in texts.values())} files, {len(ids):,} tokens to train on")
@@ -110,7 +144,7 @@ def prepared(args: argparse.Namespace, console: Console) -> tuple[Training, list
 def run(training: Training, held: HeldOut, seconds: float, progress: Progress, stopped=lambda: False) -> bool:
     """Train to the end of the last phase. False if `seconds` or `stopped` ended it before; saved either way."""
     began = saved_at = time.monotonic()
-    size, target = training.size, training.models["target"]
+    size = training.size
 
     def save_if_it_can() -> None:                       # a disk that is full now need not be full at the end
         try:
@@ -134,15 +168,14 @@ def run(training: Training, held: HeldOut, seconds: float, progress: Progress, s
                 progress.update(bar, completed=training.step, loss=loss, speed=tokens / (now - shown_at))
                 shown, shown_at = training.step, now
             if look:
-                missed = held_out_loss(name, training.model, target, held, size.batch, HELD_OUT_WINDOWS)
+                missed, said = training.look(held, HELD_OUT_WINDOWS)
                 training.history.append((training.phase, training.step, loss, missed))
-                progress.console.print(
-                    f"{name:6} step {training.step:5}/{steps}  loss {loss:.3f}  held out {missed:.3f}, "
-                    f"{held.bits(missed):.3f} bits a byte  {(time.monotonic() - began) / 60:5.1f} min")
+                progress.console.print(f"{name:6} step {training.step:5}/{steps}  loss {loss:.3f}  {said}  "
+                                       f"{(time.monotonic() - began) / 60:5.1f} min")
             if time.monotonic() - saved_at > SAVE_EVERY:
                 saved_at = time.monotonic()
                 save_if_it_can()
-        if training.phase == len(PHASES) - 1:
+        if training.phase == len(training.phases) - 1:
             training.save()
             return True
         training.begin_phase(training.phase + 1)
@@ -151,8 +184,10 @@ def run(training: Training, held: HeldOut, seconds: float, progress: Progress, s
 
 def main(argv: list[str] | None = None) -> int:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("--what", choices=["pair", *LEARNED], default="pair", help="the pair, or a draft model for it")
     parser.add_argument("--size", choices=SIZES, default="tiny", help="sets widths, depths, batch and steps")
-    parser.add_argument("--steps", type=int, nargs=3, metavar="N", help="of the target, the draft, the distillation")
+    parser.add_argument("--steps", type=int, nargs="+", metavar="N",
+                        help="of the target, the draft, the distillation; of what --what names")
     parser.add_argument("--minutes", type=float, default=float("inf"), help="stop after so many minutes")
     parser.add_argument("--text", type=Path, nargs="+", default=[], metavar="PATH",
                         help="files or folders; default: Python's standard library")
@@ -162,7 +197,7 @@ def main(argv: list[str] | None = None) -> int:
     parser.add_argument("--compile", action="store_true",
                         help="through torch.compile: a third faster on a CPU (on CUDA always)")
     parser.add_argument("--tokenizer", type=Path, help="ranks to use; default: learnt from the first text")
-    parser.add_argument("--out", type=Path, help="folder to write to; default: out/SIZE")
+    parser.add_argument("--out", type=Path, help="folder to write to; default: out/SIZE, or out/NAME of --what")
     parser.add_argument("--device", default="cuda" if torch.cuda.is_available() else "cpu")
     parser.add_argument("--seed", type=int, default=0)
     parser.add_argument("--resume", action="store_true", help="go on from --out")
@@ -177,8 +212,11 @@ def main(argv: list[str] | None = None) -> int:
         training, held = prepared(args, console)
         out = training.out
         out.mkdir(parents=True, exist_ok=True)
-        for name in FILES:                              # what a run that was killed while it wrote has left
-            (out / name).with_suffix(".partial").unlink(missing_ok=True)
+        for left in out.glob("*.partial"):              # by a run that was killed while it wrote
+            left.unlink()
+        for name in FILES[:3]:
+            if args.what != "pair" and not (out / name).exists():
+                write_whole(out / name, lambda file, name=name: file.write((WEIGHTS / name).read_bytes()))
         training.save()                                 # a folder that cannot be written to is found now
         with Progress(*columns, console=console) as progress:
             finished = run(training, held[0], args.minutes * 60, progress, lambda: signals)
@@ -187,17 +225,29 @@ def main(argv: list[str] | None = None) -> int:
     finally:
         for number, handler in before.items():
             signal.signal(number, handler)
-    draw_losses(training.history, PHASES, out / "loss.png")
+    draw_losses(training.history, training.phases, out / ("loss.png" if args.what == "pair" else f"{args.what}.png"))
     if not finished:
         console.print(f"stopped; everything is in {out}. Go on with --resume.")
         return 128 + signals[0] if signals else 0
-    report(console, out, held, args.device)
+    report(console, out, held, args.device, args.what)
     return 0
 
 
-def report(console: Console, out: Path, held: list[HeldOut], device: str) -> None:
-    """A sample of text, the loss on all that is held out, and how often the draft is right."""
-    pair = load_pair(out, device)
+def report(console: Console, out: Path, held: list[HeldOut], device: str, what: str) -> None:
+    """A sample of text, the loss on all that is held out, and how often the draft is right; of a learned draft model,
+    that alone.
+    """
+    pair = load_pair(out, device, draft="gpt" if what == "pair" else what)
+    if what == "pair":
+        tell_of_pair(console, pair, held)
+    context, ids = pair.target.config.context, held[0].ids
+    prompts = [ids[i:i + context // 4].tolist() for i in range(0, len(ids) - context, len(ids) // 8)]
+    for temperature in (1.0, 0.8, 0.0):
+        alpha = measure_alpha(pair.target, pair.draft, prompts, temperature=temperature, max_new_tokens=context // 4)
+        console.print(f"alpha at T = {temperature}: {alpha:.3f}")
+
+
+def tell_of_pair(console: Console, pair: Pair, held: list[HeldOut]) -> None:
     context = pair.target.config.context
     ids = pair.tokenizer.encode("def ")
     text = pair.tokenizer.decode(ids + list(generate(pair.target, ids, max_new_tokens=context // 2, temperature=0.8)))
@@ -206,11 +256,6 @@ def report(console: Console, out: Path, held: list[HeldOut], device: str) -> Non
         loss, draft, kl = (held_out_loss(phase, pair[phase != "target"], pair.target, text, 16) for phase in PHASES)
         console.print(f"held out of {text.name}: target {loss:.4f} nats a token, {text.bits(loss):.4f} bits a byte; "
                       f"draft {draft:.4f} nats a token, KL {kl:.4f}", markup=False)
-    ids = held[0].ids
-    prompts = [ids[i:i + context // 4].tolist() for i in range(0, len(ids) - context, len(ids) // 8)]
-    for temperature in (1.0, 0.8, 0.0):
-        alpha = measure_alpha(pair.target, pair.draft, prompts, temperature=temperature, max_new_tokens=context // 4)
-        console.print(f"alpha at T = {temperature}: {alpha:.3f}")
 
 
 if __name__ == "__main__":

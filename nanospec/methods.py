@@ -8,11 +8,13 @@ from typing import NamedTuple
 
 from nanospec.draft import Drafter, Rule, check_size
 from nanospec.drafters.dynamic import DynamicDrafter
+from nanospec.drafters.dynamic_tree import DynamicTree
 from nanospec.drafters.lookahead import Lookahead
 from nanospec.drafters.lookup import PromptLookup
 from nanospec.drafters.merged import MergedDrafter
 from nanospec.drafters.stopping import Confidence, Entropy, Fixed, Goodput, Heuristic
 from nanospec.drafters.suffix import SuffixDrafter
+from nanospec.drafters.top import TopTree
 from nanospec.drafters.tree import TreeDrafter
 from nanospec.errors import RequestError
 from nanospec.model import GPT
@@ -72,6 +74,8 @@ DRAFTERS: dict[str, Way] = {
     "goodput": _dynamic(Setting.goodput),
     "tree": Way(lambda s: TreeDrafter(s.draft, s.topology), "shape", fixed=True),
     "independent": Way(lambda s: TreeDrafter(s.draft, s.topology, independent=True), "shape", fixed=True),
+    "top": Way(lambda s: TopTree(s.draft, s.topology), "shape", fixed=True),
+    "dynamic-tree": Way(lambda s: DynamicTree(s.draft, s.gamma), fixed=True),
     "lookup": Way(lambda s: PromptLookup(s.gamma)),
     "suffix": Way(lambda s: SuffixDrafter(s.gamma)),
     "suffix-tree": Way(lambda s: SuffixDrafter(s.gamma, tree=True)),

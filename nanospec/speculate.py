@@ -11,16 +11,16 @@ from dataclasses import dataclass
 from functools import partial
 
 import torch
-from torch import Tensor
+from torch import Tensor, nn
 
 from nanospec.cache import Cache
 from nanospec.dice import Dice
-from nanospec.draft import Draft, Drafter, Rule, check_size
+from nanospec.draft import Draft, Drafter, Rule, check_depth, check_size
+from nanospec.draft_models.gpt import reader_of
 from nanospec.model import GPT
 from nanospec.probs import Sampling, residual
 from nanospec.rules.tree import verify_tree
-from nanospec.text import (Text, check_layers, check_numbers, check_request, check_seed, check_vocabulary, prefill,
-                           until)
+from nanospec.text import Text, check_layers, check_numbers, check_request, check_seed, prefill, until
 
 
 def verify(draft: Draft, p_target: Tensor, dice: Dice) -> tuple[Tensor, Tensor]:
@@ -48,33 +48,32 @@ def verify(draft: Draft, p_target: Tensor, dice: Dice) -> tuple[Tensor, Tensor]:
 
 
 class ModelDrafter(Drafter):
-    """Drafts a chain of gamma tokens with a small model."""
+    """Drafts a chain of gamma tokens with a draft model: a small GPT, or one of draft_models/."""
 
-    text = cache = None
-
-    def __init__(self, draft: GPT, gamma: int = 4):
-        self.draft, self.size = draft, check_size(gamma + 1, "gamma")
+    def __init__(self, draft: nn.Module, gamma: int = 4):
+        self.draft, self.size, self.reader = draft, check_size(gamma + 1, "gamma"), reader_of(draft)
+        self.layers = self.reader.layers
+        check_depth(self.reader, gamma)
 
     def begin(self, text: Text, rows: Sequence[int], features: Tensor | None) -> None:
-        """Read the prompts. Of a text that it does not know yet, in a new cache."""
-        check_vocabulary(self.draft, text.vocab_size)
-        self.cache, _ = prefill(self.draft, text, rows, self.cache if text is self.text else None)
+        """Read the prompts."""
         self.text = text
+        self.reader.begin(text, rows, features)
 
     def propose(self, text: Text, sampling: Sampling, dice: Dice, upto: int) -> Draft:
         """gamma draft tokens for every row, and the distribution that each was drawn from."""
-        feed, tokens, q_draft = text.last(self.unread), [text.last(1)[:, 0]], []
-        self.cache.length = text.length - self.unread       # this is also the roll-back of whatever was rejected
-        for _ in range(self.size - 1):
-            q_draft.append(sampling(self.draft(feed, self.cache, upto)[:, -1]))             # (B, V)
+        tokens, q_draft = [text.last(1)[:, 0]], []
+        for drawn in range(self.size - 1):
+            logits = (self.reader.behind(tokens[-1][:, None], upto) if drawn else
+                      self.reader.root(text, self.unread, upto))                            # (B, 1, V)
+            q_draft.append(sampling(logits[:, 0]))
             tokens.append(dice.pick(q_draft[-1]))
-            self.cache.length = self.cache.length + feed.shape[1]
-            feed = tokens[-1][:, None]
         return Draft(torch.stack(tokens, 1), torch.stack([torch.zeros_like(q_draft[0]), *q_draft], 1),
                      steps=self.size - 1)
 
     def commit(self, draft: Draft, accepted: Tensor, p_target: Tensor, features: Tensor | None) -> None:
-        """Nothing to do: the next proposal rolls back, and a model is what it is."""
+        """Tell the draft model, which may keep features of what was accepted."""
+        self.reader.commit(self.text, draft, accepted, features)
 
 
 def one_round(target: GPT, cache: Cache, drafter: Drafter, rule: Rule, text: Text, sampling: Sampling, dice: Dice,

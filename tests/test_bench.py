@@ -64,6 +64,7 @@ def quick(monkeypatch, held_out):
     """Nothing is measured longer than needed: what a call costs does not matter here."""
     monkeypatch.setattr(measuring, "settle", lambda *_: None)
     monkeypatch.setattr(measuring, "step_seconds", lambda model, tokens=1, *_, **__: 1e-3 * tokens)
+    monkeypatch.setattr(measuring, "draft_seconds", lambda *_, **__: 1e-3)
     monkeypatch.setattr("nanospec.bench.speed.measure", partial(measure, repeats=1))
 
 

@@ -128,7 +128,7 @@ def test_what_a_round_carries_is_written_in_place():
     def watch(step, text, dice):
         def watched(upto):
             addresses = [text.tokens.data_ptr(), text.length.data_ptr(), dice.u.data_ptr(),
-                         *(k.data_ptr() for k in drafter.cache.k)]
+                         *(k.data_ptr() for k in drafter.reader.cache.k)]
             assert seen.setdefault("at", addresses) == addresses
             return step(upto)
         return watched

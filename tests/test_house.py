@@ -9,7 +9,7 @@ import pytest
 ROOT = Path(__file__).parent.parent
 # A file or room imports from those that stand before it, on its own floor or below.
 FLOORS = [["errors", "dice", "probs", "cache", "theory", "topology"],
-          ["model", "text", "generate", "draft", "rules", "speculate"],
+          ["model", "text", "generate", "draft", "draft_models", "rules", "speculate"],
           ["files", "drafters", "methods", "training"],
           ["fast", "proof", "show", "bench"]]
 FILES = sorted((ROOT / "nanospec").rglob("*.py"))

@@ -60,7 +60,7 @@ def test_a_round_is_branch_free_and_stays_on_its_device(way, rule, monkeypatch):
     config, rows = Config(11, context=32, layers=2, channels=16, heads=4, kv_heads=2, hidden=24), 3
     with torch.device("meta"):
         target, model = GPT(config).eval(), GPT(config).eval()
-    monkeypatch.setattr("nanospec.speculate.prefill", lambda *_: (model.new_cache(rows, 23), None))
+    monkeypatch.setattr("nanospec.draft_models.gpt.prefill", lambda *_: (model.new_cache(rows, 23), None))
     text = Text([[1, 2, 3], [4], [5, 6]], 20, 11, "meta")
     drafter = ModelDrafter(model, 5) if way == "chain" else TreeDrafter(model, TOPOLOGY)
     drafter.begin(text, range(rows), None)

@@ -241,6 +241,7 @@ def test_a_full_disk_stops_no_training_and_the_end_says_so(tmp_path, text, monke
     with pytest.raises(OSError, match="no space left"):
         run(training, text, console=console)
     assert "no space left; training goes on" in console.export_text()
+    (tmp_path / "sampled.pt").unlink()                      # drawn for the last phase, and kept
     assert training.phase == 2 and contents(tmp_path) == before
 
 
@@ -367,6 +368,9 @@ def test_a_new_run_touches_no_folder_that_holds_a_pair_or_a_part_of_one(finished
     (["--device", ""], "device"),
     (["--seed", 2 ** 64], "--seed must be 0 to"), (["--seed", -1], "--seed must be"), (["--seed", 2 ** 32], "--seed"),
     (["--minutes", "nan"], "--minutes must be"), (["--minutes", -1], "--minutes"), (["--minutes=-inf"], "--minutes"),
+    (["--steps", 1, 2], "--steps: 3 numbers are wanted, got 2"),
+    (["--what", "mlp", "--steps", 1, 2], "1 numbers are"),
+    (["--what", "mlp", "--tokenizer", TEXT], "the tokenizer of its pair"),
     (["--steps", 1, 0, 1], "--steps must be"), (["--steps", 1, 1, -5], "--steps must be"),
     (["--tokenizer", "none"], "none"), (["--tokenizer", "binary"], "no tokenizer's file"),
     (["--tokenizer", ROOT / "nanospec" / "weights" / "ranks.tiktoken"], "1024 tokens, these models 320"),
@@ -393,7 +397,7 @@ def test_bad_input_is_one_clear_line_and_nothing_is_written(tmp_path, monkeypatc
     assert sorted(tmp_path.rglob("*")) == before
 
 
-@pytest.mark.parametrize("options", [["--seed", "x"], ["--size", "vast"], ["--steps", 1, 2], ["--what"]])
+@pytest.mark.parametrize("options", [["--seed", "x"], ["--size", "vast"], ["--steps", "few"], ["--what"]])
 def test_options_that_are_none_are_argparses_business(options, capsys):
     with pytest.raises(SystemExit) as stopped:
         command(*options)

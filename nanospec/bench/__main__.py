@@ -19,6 +19,7 @@ from collections.abc import Sequence
 from inspect import Parameter, signature
 
 from nanospec.bench import against, growth, large, methods, roofline, speed, stopping
+from nanospec.draft_models import LEARNED
 from nanospec.errors import NanospecError
 from nanospec.fast.autotune import DTYPES, name_of
 from nanospec.methods import DRAFTERS, RULES
@@ -30,6 +31,8 @@ SUBCOMMANDS = (speed, methods, stopping, roofline, growth, large, against)
 OPTIONS = {
     "temperatures": dict(type=TEMPERATURE, nargs="+", metavar="T"),
     "temperature": dict(type=TEMPERATURE, metavar="T"),
+    "draft": dict(choices=["gpt", *LEARNED], metavar="NAME",
+                  help="the draft model: " + ", ".join(["gpt", *LEARNED])),
     "drafters": dict(choices=DRAFTERS, nargs="+", metavar="NAME", help="who drafts: " + ", ".join(DRAFTERS)),
     "rules": dict(choices=RULES, nargs="+", metavar="NAME", help="who decides what is accepted: " + ", ".join(RULES)),
     "gammas": dict(type=GAMMA, nargs="+", metavar="N", help="draft tokens a round"),

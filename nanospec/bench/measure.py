@@ -13,7 +13,7 @@ from rich.console import Console
 from nanospec.draft import check_size
 from nanospec.drafters.tree import TreeDrafter
 from nanospec.fast.autotune import DTYPES, name_of, settle, way_of
-from nanospec.fast.clock import step_seconds, timed
+from nanospec.fast.clock import draft_seconds, step_seconds, timed
 from nanospec.fast.compiled import compiled, why_not
 from nanospec.generate import generate
 from nanospec.methods import DRAFTERS, GAMMA, Method
@@ -52,7 +52,7 @@ def measure_costs(target: GPT, draft: GPT, sizes: Iterable[int], context: int = 
     """settings: the sampling's, and `rows`, `repeats` and `capture` of `step_seconds`."""
     seconds = step_seconds(target, 1, context, **settings)
     v = {m: step_seconds(target, m, context, **settings) / seconds for m in sizes}
-    return Costs(step_seconds(draft, 1, context, **settings) / seconds, v, seconds)
+    return Costs(draft_seconds(draft, context, **settings) / seconds, v, seconds)
 
 
 def alpha_of(rounds: Iterable[Round]) -> float:
@@ -102,7 +102,7 @@ def ways_of(target: GPT, draft: GPT, dtype: str, threads: int | None, compile: b
     compiler = compiler_for(target.device) if compile else None
     ways = [(target, draft, None)]
     if compiler:                                            # copied before anything is packed: then it has no copy
-        ways.append((deepcopy(target), deepcopy(draft), compiler))
+        ways.append((*deepcopy((target, draft)), compiler))    # together: a draft model may use the target's parts
     return ways, "; compiled: ".join(settled(*models, dtype, threads, capture) for *models, capture in ways)
 
 

@@ -20,12 +20,12 @@ EVERY = [("chain", "token", 3), ("chain", "token", 4), ("chain", "block", 4), ("
 
 def run(temperatures: Sequence[float] = (0.0, 0.8, 1.0), large: bool = False, shape: Sequence[int] | None = None,
         prompts: int = 8, repetitive: bool = False, max_new_tokens: int = 128, seed: int = 0, weights: Path = WEIGHTS,
-        device: str = "cpu", dtype: str = "auto", threads: int | None = None) -> list[dict]:
+        draft: str = "gpt", device: str = "cpu", dtype: str = "auto", threads: int | None = None) -> list[dict]:
     """EVERY method at every temperature. large: also what the same rounds would gain at the costs of a large pair."""
     given = tree_setting(shape)
     if large and len(given.get("topology", [])) > LARGEST:
         raise RequestError(f"--large goes with a --shape of at most {LARGEST - 1} draft tokens")
-    pair = load_pair(weights, device)
+    pair = load_pair(weights, device, draft=draft)
     texts, said = prompts_of(pair, prompts, repetitive)
 
     def methods(**setting) -> list[Method]:

@@ -28,7 +28,7 @@ COLUMNS = {"T": ("temperature", "g"), "drafter": ("drafter", "s"), "gamma": ("ga
 def run(temperatures: Sequence[float] = (0.0, 0.8, 1.0), drafters: Sequence[str] = ("chain",),
         rules: Sequence[str] = ("token",), gammas: Sequence[int] = (2, 3, 4, 6), shape: Sequence[int] | None = None,
         prompts: int = 8, repetitive: bool = False, max_new_tokens: int = 128, seed: int = 0, weights: Path = WEIGHTS,
-        device: str = "cpu", dtype: str = "auto", threads: int | None = None, graphs: bool = False,
+        draft: str = "gpt", device: str = "cpu", dtype: str = "auto", threads: int | None = None, graphs: bool = False,
         compile: bool = False, figure: Path | None = None) -> list[dict]:
     """One row for each temperature and method; its `text` is what was written behind all prompts together.
 
@@ -43,7 +43,7 @@ def run(temperatures: Sequence[float] = (0.0, 0.8, 1.0), drafters: Sequence[str]
     if shape and all(DRAFTERS[name].size != "shape" for name in drafters):
         raise RequestError("--shape is a tree's, and none of --drafters drafts one of a given shape")
     given = tree_setting(shape)
-    pair = load_pair(weights, device)
+    pair = load_pair(weights, device, draft=draft)
     texts, said = prompts_of(pair, prompts, repetitive)
 
     def methods(target: GPT, draft: GPT, **setting) -> list[Method]:

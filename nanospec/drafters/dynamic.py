@@ -53,15 +53,15 @@ class DynamicDrafter(ModelDrafter):
     def propose(self, text: Text, sampling: Sampling, dice: Dice, upto: int) -> Draft:
         """Up to gamma draft tokens for every row. Rows that stop earlier than others lack the rest."""
         B, device = len(text.tokens), text.tokens.device
-        feed, tokens, q_draft, steps = text.last(self.unread), [text.last(1)[:, 0]], [], 0
-        self.cache.length = text.length - self.unread
+        tokens, q_draft, steps = [text.last(1)[:, 0]], [], 0
         self.sure, grows = [[] for _ in range(B)], [True] * B       # sure: the draft's own probability of every token
         certain = torch.eye(1, text.vocab_size, device=device)
         while len(tokens) < self.size:
             grows = [on and self.of[b].goes_on(self.sure[b]) for b, on in enumerate(grows)]
             if not any(grows):
                 break
-            logits = self.draft(feed, self.cache, upto)[:, -1]                                      # (B, V)
+            logits = (self.reader.behind(tokens[-1][:, None], upto) if steps else
+                      self.reader.root(text, self.unread, upto))[:, 0]                              # (B, V)
             steps += 1
             own, q = probs(logits), sampling(logits)
             grows = [on and self.of[b].draws(own[b]) for b, on in enumerate(grows)]
@@ -72,14 +72,13 @@ class DynamicDrafter(ModelDrafter):
             q_draft.append(torch.where(on, q, 0.0))
             for b, probability in enumerate(own.gather(1, tokens[-1][:, None])[:, 0].tolist()):
                 self.sure[b] += [probability] * grows[b]
-            self.cache.length = self.cache.length + feed.shape[1]
-            feed = tokens[-1][:, None]
         zeros = torch.zeros(B, text.vocab_size, device=device)
         q_draft = torch.stack([zeros.to(q_draft[0]) if q_draft else zeros, *q_draft], 1)
         return Draft(torch.stack(tokens, 1), q_draft, self._parents(len(tokens), device), steps)
 
     def commit(self, draft: Draft, accepted: Tensor, p_target: Tensor, features: Tensor | None) -> None:
         """Every row's rule learns how many of its draft tokens were accepted."""
+        super().commit(draft, accepted, p_target, features)
         betas = acceptance(p_target[:, :-1], draft.q_draft[:, 1:]).tolist()
         for b, row in enumerate(accepted.tolist()):
             while row > len(self.sure[b]):                  # in a merged draft, tokens of others stand behind its own

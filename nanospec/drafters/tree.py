@@ -9,12 +9,12 @@ from collections.abc import Sequence
 from typing import NamedTuple
 
 import torch
-from torch import Tensor
+from torch import Tensor, nn
 
 from nanospec.dice import Dice
-from nanospec.draft import Draft, check_size
+from nanospec.draft import Draft, check_depth, check_size
+from nanospec.draft_models.gpt import reader_of
 from nanospec.errors import RequestError
-from nanospec.model import GPT
 from nanospec.probs import Sampling
 from nanospec.speculate import ModelDrafter
 from nanospec.text import Text
@@ -24,7 +24,7 @@ class Level(NamedTuple):
     """The rows of one depth that have children: all that the draft model reads there, and who is drawn behind them."""
 
     rows: Tensor            # (m,), rows of the tree
-    sees: Tensor            # (m, k) bool: of the k rows read so far, itself and its ancestors
+    parents: Tensor         # (m,), their parents' places among the rows of the level above
     draws: list[Tensor]     # for the eldest children, then for the next, and so on: whose they are, places in `rows`
 
 
@@ -38,15 +38,16 @@ class TreeDrafter(ModelDrafter):
     Example: topology [-1, 0, 0, 1] drafts two tokens, and one more behind the first of them.
     """
 
-    def __init__(self, draft: GPT, topology: Sequence[int], independent: bool = False):
-        self.draft, self.independent = draft, independent
-        self.size = check_size(len(topology), "the rows of a topology but its root")
+    def __init__(self, draft: nn.Module, topology: Sequence[int], independent: bool = False):
+        self.draft, self.reader, self.independent = draft, reader_of(draft), independent
+        self.size, self.layers = check_size(len(topology), "the rows of a topology but its root"), self.reader.layers
         if topology[0] != -1 or any(not 0 <= parent < row for row, parent in enumerate(topology[1:], 1)):
             raise RequestError(f"a topology has -1 for its root and an earlier row for every other, got {topology}")
         self.topology = in_drawing_order(topology)
         self.ancestors = [[0]]                                              # of every row, from the root down to itself
         for row, parent in enumerate(self.topology[1:], 1):
             self.ancestors.append([*self.ancestors[parent], row])
+        check_depth(self.reader, len(self.ancestors[-1]) - 1)
         self.unread = len(self.ancestors[-1])       # the accepted path lies scattered in the cache: it is read again
 
     def begin(self, text: Text, rows: Sequence[int], features: Tensor | None) -> None:
@@ -54,34 +55,33 @@ class TreeDrafter(ModelDrafter):
         super().begin(text, rows, features)
         device = text.tokens.device
         self.parents = torch.tensor(self.topology, device=device).repeat(len(text.tokens), 1)           # (B, n)
-        self.levels, read = [], []
+        self.levels, above = [], []
         for depth in range(len(self.ancestors[-1]) - 1):
             inner = sorted({path[depth] for path in self.ancestors if len(path) > depth + 1})
-            read += inner if depth else []                                  # the root is read with the text
-            sees = [[other in seen for other in read] for seen in (set(self.ancestors[row]) for row in inner)]
+            parents = [above.index(self.topology[row]) for row in inner] if depth else []
+            above = inner
             count = [self.topology.count(row) for row in inner]             # children
             draws = [[i for i in range(len(inner)) if count[i] > rank] for rank in range(max(count))]
-            self.levels.append(Level(torch.tensor(inner, device=device), torch.tensor(sees, device=device),
+            self.levels.append(Level(torch.tensor(inner, device=device), torch.tensor(parents, device=device),
                                      [torch.tensor(whose, device=device) for whose in draws]))
 
     def propose(self, text: Text, sampling: Sampling, dice: Dice, upto: int) -> Draft:
         """Draft tokens behind the committed text, and the distribution that each was drawn from."""
-        feed, self.cache.length = text.last(self.unread), text.length - self.unread
-        left = sampling(self.draft(feed, self.cache, upto)[:, -1:])                                     # (B, 1, V)
+        left = self.odds(self.reader.root(text, self.unread, upto), sampling)                           # (B, 1, V)
         tokens, q_draft = text.last(1), torch.zeros_like(left)
         for depth, level in enumerate(self.levels):
             if depth:
-                m, k = level.sees.shape
-                self.cache.length = text.length + (k - m)                   # behind the rows that were read before
-                sees = self.cache.sees_tree(text.length, level.sees.expand(len(tokens), m, k), upto)
-                positions = (text.length[:, None] + (depth - 1)).expand(-1, m)
-                left = sampling(self.draft(tokens[:, level.rows], self.cache, upto, positions, sees))   # (B, m, V)
+                left = self.odds(self.reader.behind(tokens[:, level.rows], upto, level.parents), sampling)  # (B, m, V)
                 left *= q_draft[:, level.rows].sum(-1, keepdim=True) > 0    # behind a row that is lacking there is none
             for whose in level.draws:
                 drawn, q = self._draw(left, whose, dice)
                 tokens, q_draft = torch.cat([tokens, drawn], 1), torch.cat([q_draft, q], 1)
         parents = torch.where(q_draft.sum(-1) > 0, self.parents, -1)        # the root's is -1, too
         return Draft(tokens, q_draft, parents, len(self.levels))
+
+    def odds(self, logits: Tensor, sampling: Sampling) -> Tensor:
+        """What children are drawn from."""
+        return sampling(logits)
 
     def _draw(self, left: Tensor, whose: Tensor, dice: Dice) -> tuple[Tensor, Tensor]:
         """A child for some rows of a level: tokens (B, m), and q_draft (B, m, V), zeros where nothing is left to draw.

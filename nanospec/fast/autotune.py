@@ -6,8 +6,9 @@ from typing import NamedTuple
 
 import torch
 
-from nanospec.fast.clock import round_seconds, step_seconds
-from nanospec.model import GPT, can_pack
+from nanospec.draft_models.learned import Learned
+from nanospec.fast.clock import draft_seconds, round_seconds, step_seconds
+from nanospec.model import GPT, Linear, can_pack
 
 DTYPES = (torch.float32, torch.bfloat16)
 
@@ -18,14 +19,14 @@ class Tuning(NamedTuple):
     packed: bool
 
 
-def set_up(model: GPT, tuning: Tuning) -> GPT:
+def set_up(model: GPT | Learned, tuning: Tuning) -> GPT | Learned:
     """The model itself, converted in place, and torch's threads."""
     torch.set_num_threads(tuning.threads)
     model.to(tuning.dtype)
     return model.pack() if tuning.packed else model
 
 
-def fastest(model: GPT, dtypes: Sequence[torch.dtype] = DTYPES, threads: Sequence[int] = (),
+def fastest(model: GPT | Learned, dtypes: Sequence[torch.dtype] = DTYPES, threads: Sequence[int] = (),
             seconds: Callable[[GPT], float] = partial(step_seconds, repeats=12), packed: bool = True) -> Tuning:
     """The tuning in which `seconds(model)`, by default a plain step, is least; the model is left as it is.
 
@@ -35,9 +36,10 @@ def fastest(model: GPT, dtypes: Sequence[torch.dtype] = DTYPES, threads: Sequenc
     before = torch.get_num_threads()
     candidates = []
     for dtype in dtypes:
-        copy = GPT(model.config).to(model.device, dtype).requires_grad_(False)
+        copy = (GPT(model.config) if isinstance(model, GPT) else type(model)(**model.sizes).attach(model.target))
+        copy = copy.to(model.device, dtype).requires_grad_(False)
         copy.load_state_dict(model.state_dict())
-        layouts = (False, True) if packed and can_pack(copy.embedding.weight) else (False,)
+        layouts = (False, True) if packed and can_pack(next(copy.parameters())) else (False,)
         candidates += [(Tuning(dtype, count, layout), copy)
                        for layout in layouts for count in threads or sorted({1, before})]
     tried = {}
@@ -48,7 +50,7 @@ def fastest(model: GPT, dtypes: Sequence[torch.dtype] = DTYPES, threads: Sequenc
     return min(tried, key=tried.get)
 
 
-def settle(target: GPT, draft: GPT, dtypes: Sequence[torch.dtype] = DTYPES, threads: Sequence[int] = (),
+def settle(target: GPT, draft: GPT | Learned, dtypes: Sequence[torch.dtype] = DTYPES, threads: Sequence[int] = (),
            capture: Callable | None = None) -> None:
     """Convert target and draft, in place, each to its fastest tuning here; torch's threads are the target's.
 
@@ -58,10 +60,10 @@ def settle(target: GPT, draft: GPT, dtypes: Sequence[torch.dtype] = DTYPES, thre
     capture: `compiled`, and models that will run compiled: their steps are. A compiler has layouts of its own.
     """
     if capture:
-        step = partial(step_seconds, repeats=12, capture=capture)
-        tuning = fastest(target, dtypes, threads or [torch.get_num_threads()], step, packed=False)
+        timing = {"repeats": 12, "capture": capture}
+        tuning = fastest(target, dtypes, threads or [torch.get_num_threads()], partial(step_seconds, **timing), False)
         set_up(target, tuning)
-        set_up(draft, fastest(draft, dtypes, [tuning.threads], step, packed=False))
+        set_up(draft, fastest(draft, dtypes, [tuning.threads], partial(draft_seconds, **timing), False))
         return
     tuning = fastest(target, dtypes, threads, lambda copy: step_seconds(copy, repeats=12) + round_seconds(copy, draft))
     set_up(target, tuning)
@@ -72,6 +74,7 @@ def name_of(dtype: torch.dtype) -> str:
     return str(dtype).removeprefix("torch.")
 
 
-def way_of(model: GPT) -> str:
+def way_of(model: GPT | Learned) -> str:
     """Data type and layout, in words."""
-    return name_of(model.dtype) + " packed" * (model.head.packed is not None)
+    packed = any(isinstance(part, Linear) and part.packed is not None for part in model.modules())
+    return name_of(model.dtype) + " packed" * packed

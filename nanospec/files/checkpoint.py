@@ -4,6 +4,7 @@ Written whole or not at all. Read with `weights_only`, so that a checkpoint from
 through before it is used: what is no GPT of ours is refused in one line.
 """
 
+import hashlib
 from dataclasses import asdict
 from io import BytesIO
 from pathlib import Path
@@ -12,7 +13,9 @@ from typing import NamedTuple
 import torch
 from torch import Tensor
 
-from nanospec.errors import DeviceError, PairError, one_line
+from nanospec.draft_models import LEARNED
+from nanospec.draft_models.learned import Learned
+from nanospec.errors import DeviceError, NanospecError, PairError, one_line
 from nanospec.files.tokenizer import Tokenizer
 from nanospec.files.whole import write_whole
 from nanospec.model import GPT, Config
@@ -22,7 +25,7 @@ WEIGHTS = Path(__file__).parent.parent / "weights"
 
 class Pair(NamedTuple):
     target: GPT
-    draft: GPT
+    draft: GPT | Learned
     tokenizer: Tokenizer
 
 
@@ -32,6 +35,23 @@ def save_model(model: GPT, path: Path, tokenizer: Tokenizer) -> None:
     if model.config.tied:
         del state["head.weight"]
     save_atomically({"config": asdict(model.config), "state": state, "tokenizer": tokenizer.fingerprint()}, path)
+
+
+def save_learned(name: str, model: Learned, path: Path, target: GPT) -> None:
+    """Write a learned draft model in bfloat16, what it was made of, and which target it is for; whole or not at all.
+
+    name: one of LEARNED.
+    """
+    state = {name: tensor.to(torch.bfloat16) for name, tensor in model.state_dict().items()}
+    save_atomically({"learned": name, "sizes": model.sizes, "state": state, "target": fingerprint(target)}, path)
+
+
+def fingerprint(model: GPT) -> str:
+    """Two targets have the same one if their weights in bfloat16 are the same."""
+    digest = hashlib.sha256()
+    for weight in model.parameters():
+        digest.update(weight.detach().to(torch.bfloat16).contiguous().view(torch.uint8).cpu().numpy())
+    return digest.hexdigest()[:16]
 
 
 def save_atomically(what: dict, path: Path) -> None:
@@ -79,6 +99,28 @@ def load_model(path: Path, device="cpu", dtype: torch.dtype = torch.float32, tok
         raise PairError(f"{path} is a checkpoint, but not of this GPT: {one_line(error)}") from error
 
 
+def load_learned(path: Path, target: GPT, name: str) -> Learned:
+    """A draft model as `save_learned` wrote it, on the target's device and in its dtype, ready to draft.
+
+    FileNotFoundError, or PairError if the file holds anything else, or one for another target.
+    """
+    saved = load_saved(path)
+    try:
+        if saved["learned"] != name:
+            raise PairError(f"{path} is a draft model of another kind: {saved['learned']}")
+        if saved["target"] != fingerprint(target):
+            raise PairError(f"{path} was trained for another target than the one beside it")
+        model = LEARNED[name](**saved["sizes"]).attach(target)
+        model.load_state_dict(saved["state"])
+        model = model.to(target.device, target.dtype).requires_grad_(False).eval()
+        check_finite(model)
+    except NanospecError:
+        raise
+    except (LookupError, TypeError, ValueError, AttributeError, RuntimeError) as error:
+        raise PairError(f"{path} is no draft model of ours: {one_line(error)}") from error
+    return model
+
+
 def ready(config: Config, state: dict[str, Tensor], device: torch.device, dtype: torch.dtype) -> GPT:
     """A GPT with the weights in `state`, where head.weight is left out if it is tied; ready to decode.
 
@@ -99,21 +141,31 @@ def ready(config: Config, state: dict[str, Tensor], device: torch.device, dtype:
     if config.tied:
         model.head.weight = model.embedding.weight
     model = model.to(device=device, dtype=dtype).requires_grad_(False).eval()
-    for name, weight in model.named_parameters():
-        if not weight.isfinite().all():
-            raise ValueError(f"{name} is not finite everywhere in {dtype}")
+    check_finite(model)
     return model
 
 
-def load_pair(folder: Path = WEIGHTS, device="cpu", dtype: torch.dtype = torch.float32) -> Pair:
+def check_finite(model: GPT | Learned) -> None:
+    """ValueError if a weight is NaN or infinite."""
+    for name, weight in model.named_parameters():
+        if not weight.isfinite().all():
+            raise ValueError(f"{name} is not finite everywhere in {model.dtype}")
+
+
+def load_pair(folder: Path = WEIGHTS, device="cpu", dtype: torch.dtype = torch.float32, draft: str = "gpt") -> Pair:
     """The target, the draft and their tokenizer: the shipped pair, or one that train_tiny.py wrote into `folder`.
 
+    draft: "gpt", the small GPT; or one of LEARNED.
     FileNotFoundError or PairError if they are not there, not whole, or not made for one another.
     """
     folder = Path(folder)
     tokenizer = Tokenizer.load(folder / "ranks.tiktoken")
-    pair = Pair(load_model(folder / "target.pt", device, dtype, tokenizer),
-                load_model(folder / "draft.pt", device, dtype, tokenizer), tokenizer)
+    target = load_model(folder / "target.pt", device, dtype, tokenizer)
+    if draft in LEARNED:
+        if not (folder / f"{draft}.pt").exists():
+            raise PairError(f"{folder} holds no {draft}.pt: python train_tiny.py --what {draft} trains it")
+        return Pair(target, load_learned(folder / f"{draft}.pt", target, draft), tokenizer)
+    pair = Pair(target, load_model(folder / "draft.pt", device, dtype, tokenizer), tokenizer)
     sizes = [model.config.vocab_size for model in pair[:2]]
     if sizes[0] != sizes[1] or sizes[0] < tokenizer.vocab_size:
         raise PairError(f"{folder}: vocabularies of {sizes[0]} and {sizes[1]} tokens and a tokenizer of "

@@ -17,10 +17,12 @@ from collections.abc import Callable, Iterator, Sequence
 from itertools import cycle, islice
 
 import torch
+import torch.nn.functional as F
 from torch import Tensor
 
 from nanospec.dice import Dice
 from nanospec.draft import Draft, Drafter, Rule
+from nanospec.draft_models.learned import Learned, before_tokens
 from nanospec.generate import generate
 from nanospec.methods import RULES, Run
 from nanospec.probs import Sampling, probs
@@ -154,12 +156,25 @@ def ragged(target, drafter: Drafter, prompts, new, rule: Rule = verify,
 
 # T3
 
+def recomputed(draft, target, whole: Tensor, length: int) -> Tensor:
+    """A draft model's logits behind the first `length` tokens of (B, T), and behind every later one, without a cache:
+    (B, T - length + 1, V). A learned one knows the target's features of the first `length` - 1 tokens, no more.
+    """
+    if not isinstance(draft, Learned):
+        return draft(whole)[:, length - 1:]
+    before = before_tokens(target(whole, layers=draft.layers)[1])
+    before[:, length:] = float("nan")
+    return draft(whole, before, whole.shape[1] - length + 1)[:, :, -1].transpose(0, 1)
+
+
 def caches(target, draft, drafter: Drafter, prompts, new, rule: Rule = verify, copies: bool = False,
-           must_see: Callable = lambda done: len(done.path) == len(done.tokens) - 1, **settings) -> Found:
+           best: bool = False, must_see: Callable = lambda done: len(done.path) == len(done.tokens) - 1,
+           **settings) -> Found:
     """T3. In every round of long runs, the target's distribution behind every row, and the draft's for every first
     child, against those recomputed without a cache from the row's own path: what a mask, a position, a slot or a
     roll-back could spoil. The only check that sees a draft cache which misses a token: the text stays right, only
-    speed is lost. copies: some rows were copied, their q_draft is one-hot. must_see: a round that has to occur.
+    speed is lost. copies: some rows were copied, their q_draft is one-hot. best: a first child is
+    not drawn, but the draft model's best token. must_see: a round that has to occur.
     """
     count, error, seen = 0, 0.0, False
     for seed, ids in enumerate(prompts):
@@ -172,14 +187,18 @@ def caches(target, draft, drafter: Drafter, prompts, new, rule: Rule = verify, c
             longest = max(map(len, leaves))
             whole = torch.tensor([text + [done.tokens[row] for row in path[1:]] + [0] * (longest - len(path))
                                   for path in leaves])
-            behind = [probs(model(whole)[:, len(text) - 1:], **settings) for model in (target, draft) if model]
+            behind = [probs(logits, **settings) for logits in (target(whole)[:, len(text) - 1:],
+                                                                draft and recomputed(draft, target, whole, len(text)))
+                      if logits is not None]
             for leaf, path in enumerate(leaves):
                 for depth, row in enumerate(path):
                     error = max(error, (behind[0][leaf, depth] - done.p_target[row]).abs().max().item())
                     parent = path[depth - 1]
                     first_child = row and draft and done.parents.index(parent) == row
                     if first_child and not (copies and done.q_draft[row, done.tokens[row]] == 1):
-                        error = max(error, (behind[1][leaf, depth - 1] - done.q_draft[row]).abs().max().item())
+                        own = behind[1][leaf, depth - 1]
+                        own = F.one_hot(own.argmax(), len(own)) if best else own
+                        error = max(error, (own - done.q_draft[row]).abs().max().item())
             text, count, seen = text + done.emitted, count + 1, seen or must_see(done)
     if not seen:
         raise LookupError("no round was of the kind that this check is for: what it leaves behind was not seen")

@@ -16,20 +16,25 @@ from torch.overrides import TorchFunctionMode
 
 from nanospec.dice import Dice
 from nanospec.draft import Drafter
+from nanospec.draft_models import LEARNED
+from nanospec.drafters.dynamic_tree import DynamicTree
+from nanospec.drafters.top import TopTree
 from nanospec.errors import RequestError
 from nanospec.generate import generate
-from nanospec.methods import DRAFTERS, RULES, Setting, method_of
+from nanospec.methods import DRAFTERS, RULES, Method, Setting, Way, method_of
 from nanospec.probs import Sampling
 from nanospec.proof.checks import GPT4, GPT_DRAFT4
 from nanospec.proof.compare import Batch, Found, Ledger, caches, greedy, ragged, rounds, together
 from nanospec.proof.stats import goodness_of_fit
-from nanospec.proof.tables import TableModel, prompts_of, small_gpt
+from nanospec.proof.tables import TableModel, prompts_of, small_gpt, small_learned
 from nanospec.proof.walk import target_distribution
 from nanospec.speculate import ModelDrafter, speculate, tokens_of
 from nanospec.text import Text, prefill, until
 
-# Block verification of a tree is traversal, so by its own name traversal has only the chain to judge.
+# Block verification of a tree is traversal, so by its own name traversal has only the chain to judge. Drafters draft
+# with a GPT, and these two with every learned draft model, too.
 PAIRS = [(name, rule) for name, rule in product(DRAFTERS, RULES) if rule != "traversal" or name == "chain"]
+PAIRS += [(f"{name} of {model}", "token") for model in LEARNED for name in ("chain", "tree")]
 TABLE, DRAFT = TableModel(3, 8, zeros=0.4), TableModel(3, 58, zeros=0.4)
 TIED, TIED_DRAFT = TableModel(3, 3, ties=True), TableModel(3, 4, ties=True)
 LONG, LONG_DRAFT = small_gpt(4, 3, 5, context=128), small_gpt(4, 1, 6, context=128)
@@ -40,22 +45,37 @@ SMALL = {"gamma": 2, "topology": [-1, 0, 0, 1], "costs": (0.3, {2: 1.1, 3: 1.2})
 LARGE = {"gamma": 7, "topology": [-1, 0, 0, 0, 1, 1, 2, 4, 4, 5, 7, 7, 8, 10, 10, 13]}
 
 
-def drafter_of(name: str, draft, **setting) -> Drafter:
-    return DRAFTERS[name].make(Setting(draft, **setting))
+def way_of(name: str) -> Way:
+    return DRAFTERS[name.split(" of ")[0]]
+
+
+def draft_of(name: str, target, draft):
+    """What this name drafts with: "tree of mlp", a small MLP speculator for that target; "tree", `draft`."""
+    model = name.partition(" of ")[2]
+    return small_learned(model, target) if model else draft
+
+
+def drafter_of(name: str, target, draft, **setting) -> Drafter:
+    return way_of(name).make(Setting(draft_of(name, target, draft), **setting))
+
+
+def method_by(name: str, rule: str, target, draft, **setting) -> Method:
+    return method_of(target, draft_of(name, target, draft), name.split(" of ")[0], rule, **setting)
 
 
 def exact(name: str, rule: str) -> Found:
     """Two rounds or more, walked: the distribution of the text is the target's."""
-    return rounds(TABLE, method_of(TABLE, DRAFT, name, rule, **SMALL).run, [1, 0, 1, 2, 1],
-                  3 if DRAFTERS[name].size != "itself" else 2, temperature=0.7)
+    fewer = {"top_k": 2} if " of " in name else {}          # nothing is impossible in a learned one: more paths
+    return rounds(TABLE, method_by(name, rule, TABLE, DRAFT, **SMALL).run, [1, 0, 1, 2, 1],
+                  3 if way_of(name).size != "itself" else 2, temperature=0.7, **fewer)
 
 
 def batch(name: str, rule: str) -> Found:
     """Two texts of different lengths, each with a draft and settings of its own, walked together."""
     small = SMALL | {"gamma": 1, "topology": [-1, 0, 0]}
-    other = {"top_k": 2} if DRAFTERS[name].size != "itself" else {"temperature": 0}     # a large tree has many paths
-    return ragged(TABLE, drafter_of(name, DRAFT, **small), [[1, 2, 1], [0, 2, 1, 1, 0]], 2, RULES[rule],
-                  [{"temperature": 0.7}, other])
+    other = {"top_k": 2} if way_of(name).size != "itself" else {"temperature": 0}     # a large tree has many paths
+    return ragged(TABLE, drafter_of(name, TABLE, DRAFT, **small), [[1, 2, 1], [0, 2, 1, 1, 0]], 2, RULES[rule],
+                  [{"temperature": 0.7} | other if " of " in name else {"temperature": 0.7}, other])
 
 
 def settings(name: str, rule: str) -> Found:
@@ -64,7 +84,7 @@ def settings(name: str, rule: str) -> Found:
     some = [(0, None, None, (0, 2)), (0, 2, 0.6, ()), (0.7, 2, 0.6, ()), (1.3, None, 0.8, (0,))]
     worst = [0, 0.0, 0.0]
     for temperature, top_k, top_p, stop in every if (name, rule) == ("chain", "token") else some:
-        found = rounds(TIED, method_of(TIED, TIED_DRAFT, name, rule, **SMALL).run, [1, 0, 1], 2,
+        found = rounds(TIED, method_by(name, rule, TIED, TIED_DRAFT, **SMALL).run, [1, 0, 1], 2,
                        temperature=temperature, top_k=top_k, top_p=top_p, stop=stop)
         worst = [worst[0] + found[0], max(worst[1], found[1]), max(worst[2], found[2])]
     return tuple(worst)
@@ -72,7 +92,7 @@ def settings(name: str, rule: str) -> Found:
 
 def same_greedy(name: str, rule: str) -> Found:
     """Temperature 0, a GPT in float64: token for token what greedy decoding writes."""
-    runs = [method_of(GPT4, GPT_DRAFT4, name, rule, **setting).run for setting in (SMALL, {"gamma": 5})]
+    runs = [method_by(name, rule, GPT4, GPT_DRAFT4, **setting).run for setting in (SMALL, {"gamma": 5})]
     return greedy(GPT4, runs, prompts_of(4, 4, 8), 40)
 
 
@@ -80,7 +100,7 @@ def stops(name: str, rule: str) -> Found:
     """A stop token, a limit, and both on the same token: they cut the text and change nothing before."""
     wrong = count = 0
     for seed, temperature in enumerate((0, 0.7, 1.3)):
-        run = method_of(GPT4, GPT_DRAFT4, name, rule, **SMALL).run
+        run = method_by(name, rule, GPT4, GPT_DRAFT4, **SMALL).run
         request = {"ids": [2, 1, 2, 1], "temperature": temperature, "seed": seed}
         whole = tokens_of(run(max_new_tokens=24, **request))
         for stop in ((0,), (1,), (3, 2)):
@@ -95,7 +115,8 @@ def stops(name: str, rule: str) -> Found:
 def uniforms(name: str, rule: str) -> Found:
     """No uniform is handed out twice, no round takes more than it may, and all chance comes from the dice."""
     wrong = count = 0
-    for drafter, target in ((drafter_of(name, DRAFT, **SMALL), TABLE), (drafter_of(name, GPT_DRAFT4, **LARGE), GPT4)):
+    for target, draft, setting in ((TABLE, DRAFT, SMALL), (GPT4, GPT_DRAFT4, LARGE)):
+        drafter = drafter_of(name, target, draft, **setting)
         dice = Ledger([5])
         with only_these_are_random(dice):
             done = list(speculate(target, drafter, [1, 0, 1], 30, dice=dice, rule=RULES[rule], temperature=0.9))
@@ -110,7 +131,7 @@ def real_dice(name: str, rule: str, texts: int = 1_000) -> Found:
     """Seeds 0 to `texts`, as rows of one batch: the joint distribution of 3 tokens, by chi-square. A right pair fails
     once in 100,000 sets of seeds, and the seeds are fixed. It sees what is .14 off in total variation, 99 times of 100.
     """
-    drawn = together(TABLE, drafter_of(name, DRAFT, **SMALL), [[1, 0, 1]] * texts, 3, Dice(range(texts)),
+    drawn = together(TABLE, drafter_of(name, TABLE, DRAFT, **SMALL), [[1, 0, 1]] * texts, 3, Dice(range(texts)),
                      Sampling(1.2), RULES[rule])
     fit = goodness_of_fit(Counter(map(tuple, drawn)), target_distribution(TABLE, [1, 0, 1], 3, temperature=1.2))
     bad = float(fit.p_value < FALSE_ALARM)
@@ -119,11 +140,13 @@ def real_dice(name: str, rule: str, texts: int = 1_000) -> Found:
 
 def long_caches(name: str, rule: str) -> Found:
     """Deep and wide drafts up to the end of the context: p_target and q_draft of every row = recomputed ones."""
-    drafter, prompts = drafter_of(name, LONG_DRAFT, **LARGE), prompts_of(4, 2, 9)
+    drafter, prompts = drafter_of(name, LONG, LONG_DRAFT, **LARGE), prompts_of(4, 2, 9)
     parts = getattr(drafter, "drafters", [drafter])                 # of a merged one
     reads = [isinstance(part, ModelDrafter) for part in parts]
-    return caches(LONG, LONG_DRAFT if any(reads) else None, drafter, prompts, 128 - max(map(len, prompts)), RULES[rule],
-                  copies=not all(reads), must_see=lambda done: len(done.path) > 1, temperature=0.8)
+    draft = draft_of(name, LONG, LONG_DRAFT) if any(reads) else None
+    return caches(LONG, draft, drafter, prompts, 128 - max(map(len, prompts)), RULES[rule],
+                  copies=not all(reads), best=isinstance(drafter, TopTree | DynamicTree),
+                  must_see=lambda done: len(done.path) > 1, temperature=0.8)
 
 
 def alone(name: str, rule: str) -> Found:
@@ -132,8 +155,8 @@ def alone(name: str, rule: str) -> Found:
     """
     wrong = count = 0
     prompts, late = [[2, 1, 3], [0, 1, 0, 1, 2, 2]], [3, 3, 0, 1]
-    for temperature in (0, 0.8) if DRAFTERS[name].fixed else (0,):
-        drafter = drafter_of(name, GPT_DRAFT4, **SMALL)
+    for temperature in (0, 0.8) if way_of(name).fixed else (0,):
+        drafter = drafter_of(name, GPT4, GPT_DRAFT4, **SMALL)
         batch = Batch(GPT4, drafter, [*prompts, [1] * 4], drafter.size + 60)
         dice, wrote = Dice([0, 1, 2]), [[], [], []]
         for number in range(12):
@@ -145,7 +168,7 @@ def alone(name: str, rule: str) -> Found:
             for b, ids in enumerate(batch.text.ids()):
                 wrote[b].append(ids[before[b]:])
         for seed, (ids, rows) in enumerate(zip([*prompts, late], wrote)):
-            one = list(speculate(GPT4, drafter_of(name, GPT_DRAFT4, **SMALL), ids, 60, temperature, seed=seed,
+            one = list(speculate(GPT4, drafter_of(name, GPT4, GPT_DRAFT4, **SMALL), ids, 60, temperature, seed=seed,
                                  rule=RULES[rule]))
             wrong += [done.emitted for done in one[:len(rows)]] != rows
             count += 1
@@ -154,7 +177,7 @@ def alone(name: str, rule: str) -> Found:
 
 def second_request(name: str, rule: str) -> Found:
     """The same drafter writes a second text as a new one would."""
-    run, used = method_of(GPT4, GPT_DRAFT4, name, rule, **SMALL).run, drafter_of(name, GPT_DRAFT4, **SMALL)
+    run, used = method_by(name, rule, GPT4, GPT_DRAFT4, **SMALL).run, drafter_of(name, GPT4, GPT_DRAFT4, **SMALL)
     wrong = 0
     for ids, seed in (([0, 1, 2, 0, 1], 0), ([2], 1), ([1, 2, 3, 0, 1, 2, 2, 3], 2)):
         mine = list(speculate(GPT4, used, ids, 30, 0.8, seed=seed, rule=RULES[rule]))
@@ -169,7 +192,7 @@ def shrinking_text(name: str, rule: str) -> Found:
     """
     error, count = 0.0, 0
     for back in range(1, 5):
-        drafter, fresh = (drafter_of(name, GPT_DRAFT4, **SMALL) for _ in range(2))
+        drafter, fresh = (drafter_of(name, GPT4, GPT_DRAFT4, **SMALL) for _ in range(2))
         batch, dice, sampling = Batch(GPT4, drafter, [[2, 1, 3, 2, 1]], 60), Dice([7]), Sampling(0)
         for _ in range(4):
             batch.round(dice, sampling, RULES[rule])
@@ -186,9 +209,9 @@ def shrinking_text(name: str, rule: str) -> Found:
         ours, theirs = drafts
         n = min(ours.tokens.shape[1], theirs.tokens.shape[1])
         error += int(ours.tokens[0, 0] != theirs.tokens[0, 0])
-        if DRAFTERS[name].size != "itself":
+        if way_of(name).size != "itself":
             error += (ours.q_draft[:, :n] - theirs.q_draft[:, :n]).abs().max().item()
-            error += not DRAFTERS[name].dynamic and ours.tokens.shape != theirs.tokens.shape
+            error += not way_of(name).dynamic and ours.tokens.shape != theirs.tokens.shape
         count += 1
     return count, error, error
 
@@ -197,7 +220,8 @@ def foreign_vocabulary(name: str, rule: str) -> Found:
     """A draft model of another vocabulary is refused before it drafts; a drafter without one does not mind."""
     other = small_gpt(7, 1, 1)
     try:
-        done = tokens_of(method_of(GPT4, other, name, rule, **SMALL).run([1, 2], max_new_tokens=6, temperature=0))
+        method = method_of(GPT4, draft_of(name, other, other), name.split(" of ")[0], rule, **SMALL)
+        done = tokens_of(method.run([1, 2], max_new_tokens=6, temperature=0))
     except RequestError as error:
         wrong = "vocabulary" not in str(error)
     else:

@@ -1,12 +1,18 @@
 """Models small enough to walk: language models that are tables, and a tiny GPT."""
 
 from collections.abc import Sequence
+from functools import lru_cache, partial
 
 import torch
-from torch import Tensor
+import torch.nn.functional as F
+from torch import Tensor, nn
 
 from nanospec.cache import Cache
+from nanospec.draft_models import LEARNED
+from nanospec.draft_models.learned import Learned
 from nanospec.model import GPT, Config
+
+SMALL = {"medusa": {"heads": 8}, "hydra": {"heads": 8}, "mlp": {"width": 12}}          # sizes of learned draft models
 
 
 class TableModel:
@@ -32,6 +38,10 @@ class TableModel:
             tied[::2] = False
             table = torch.where(tied, table.amax(-1, keepdim=True), table)
         self.logits = table.log().masked_fill(gone, float("-inf"))
+        # What learned draft models use of a target. Its only feature is a large number: made a small one.
+        weights = torch.randn(2, vocab_size, 1, generator=made, dtype=self.dtype)
+        self.norm, self.embedding, self.head = torch.sin, partial(F.embedding, weight=weights[0]), partial(
+            F.linear, weight=weights[1])
 
     def new_cache(self, rows: int, slots: int) -> Cache:
         return Cache(rows, layers=1, kv_heads=1, rope=torch.zeros(2, slots, 1, dtype=self.dtype))
@@ -69,6 +79,19 @@ def small_gpt(vocab_size: int, layers: int, seed: int, context: int = 96) -> GPT
     for weight in model.parameters():
         weight.data *= 12.0 if weight.dim() == 2 else 1.0
     return model.double().requires_grad_(False).eval()
+
+
+@lru_cache(maxsize=None)
+def small_learned(name: str, target, seed: int = 1) -> Learned:
+    """A random draft model of this name for a small target, in float64, on the features of its outermost layers."""
+    config = target.config
+    layers = sorted({0, config.layers - 1})
+    with torch.random.fork_rng(devices=[]):
+        torch.manual_seed(seed)
+        model = LEARNED[name](config.vocab_size, config.channels, layers, **SMALL[name])
+        for weight in model.parameters():
+            nn.init.normal_(weight, std=0.5) if weight.dim() == 2 else None
+    return model.double().requires_grad_(False).eval().attach(target)
 
 
 def prompts_of(vocab_size: int, count: int, longest: int) -> list[list[int]]:

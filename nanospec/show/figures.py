@@ -52,22 +52,25 @@ def draw_simulated(found: Sequence[dict], title: str, path: Path) -> None:
 
 
 def draw_losses(history: Sequence[tuple[int, int, float, float]], phases: Sequence[str], path: Path) -> None:
-    """Loss curves from (phase, step, loss, held-out loss): cross-entropy of both models, then the distillation's KL."""
-    figure, panels = blank("training", 2)
+    """Curves from (phase, step, loss, held-out loss): cross-entropy of a pair's models, then the distillation's KL; or,
+    of a learned draft model, whose only phase has its name, how many draft tokens are rejected.
+    """
     labels = {"target": GREEN, "draft": AMBER, "distil": BLUE}
+    titles = (["cross-entropy, nats per token", "KL(p_target || q_draft), nats per token"] if len(phases) > 1 else
+              ["rejected draft tokens (thin: the loss)"])
+    figure, panels = blank("training", len(titles))
     for number, phase in enumerate(phases):
-        axes = panels[phase == "distil"]
+        axes, colour = panels[phase == "distil"], labels.get(phase, BLUE)
         rows = [row for row in history if row[0] == number]
         if not rows:
             continue
         steps = [row[1] for row in rows]
-        axes.plot(steps, [row[2] for row in rows], color=labels[phase], linewidth=1, alpha=0.5)
-        axes.plot(steps, [row[3] for row in rows], color=labels[phase], linewidth=2)
+        axes.plot(steps, [row[2] for row in rows], color=colour, linewidth=1, alpha=0.5)
+        axes.plot(steps, [row[3] for row in rows], color=colour, linewidth=2)
         axes.annotate(f"{phase} {rows[-1][3]:.2f}", (steps[-1], rows[-1][3]), xytext=(0, 16), ha="right",
-                      textcoords="offset points", color=labels[phase], fontweight="bold")
-    panels[0].set_ylabel("cross-entropy, nats per token")
-    panels[1].set_ylabel("KL(p_target || q_draft), nats per token")
-    for axes in panels:
+                      textcoords="offset points", color=colour, fontweight="bold")
+    for axes, title in zip(panels, titles):
+        axes.set_ylabel(title)
         axes.set_xlabel("step (thick: held out, thin: one training batch)")
     figure.savefig(path, format="png", dpi=160)
 

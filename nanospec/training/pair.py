@@ -8,16 +8,17 @@ last bits differ.) Left out: more than one device, dropout, averages of weights.
 import copy
 import hashlib
 import math
+from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import NamedTuple
 
 import torch
 import torch.nn.functional as F
-from torch import Tensor
+from torch import Tensor, nn
 
 from nanospec.errors import NanospecError, PairError, TextError, one_line
-from nanospec.files.checkpoint import load_saved, save_atomically, save_model
+from nanospec.files.checkpoint import fingerprint, load_saved, save_atomically, save_model
 from nanospec.files.corpus import to_ids
 from nanospec.files.tokenizer import Tokenizer
 from nanospec.model import GPT, Config
@@ -109,6 +110,23 @@ def sample(target: GPT, ids: Tensor, rows: int, seed: int) -> Tensor:
     return tokens
 
 
+def sampled(target: GPT, ids: Tensor, rows: int, seed: int, path: Path) -> Tensor:
+    """`sample`, from the file where an earlier call has put it; if it is not there, or of another target, drawn anew
+    and put there.
+    """
+    made_of = {"target": fingerprint(target), "rows": rows, "seed": seed, "tokens": len(ids)}
+    try:
+        saved = load_saved(path)
+        if saved["made_of"] == made_of:
+            return saved["texts"].to(ids)
+    except (OSError, PairError, LookupError, AttributeError):
+        pass
+    texts = sample(target, ids, rows, seed)
+    with suppress(OSError):                             # a full disk costs the drawing, not the training
+        save_atomically({"made_of": made_of, "texts": texts.int()}, path)
+    return texts
+
+
 def learning_rate(step: int, steps: int, top: float) -> float:
     """Up in a straight line, level, down in a straight line."""
     return top * min(1.0, (step + 1) / WARM_UP, (steps - step) / (COOL_DOWN * steps))
@@ -137,7 +155,7 @@ def held_out_loss(phase: str, model: GPT, target: GPT, held: HeldOut, batch: int
     return torch.stack(losses).sum().item() / len(x)
 
 
-def new_optimizer(model: GPT) -> torch.optim.Optimizer:
+def new_optimizer(model: nn.Module) -> torch.optim.Optimizer:
     """AdamW; what is no matrix does not decay. (Muon for the matrices was worse at equal minutes, at three rates.)"""
     groups = [{"params": [p for p in model.parameters() if p.dim() == 2], "weight_decay": 0.1},
               {"params": [p for p in model.parameters() if p.dim() != 2], "weight_decay": 0.0}]
@@ -146,6 +164,8 @@ def new_optimizer(model: GPT) -> torch.optim.Optimizer:
 
 class Training:
     """The models, where they stand, and all that a resumed run needs."""
+
+    phases, state_file = PHASES, "training.pt"
 
     def __init__(self, size: Size, seed: int, ids: Tensor, tokenizer: Tokenizer, out: Path, compiled: bool = False,
                  last: Tensor | None = None, loss: str = "forward-kl"):
@@ -159,7 +179,7 @@ class Training:
         for text in ids, self.last:
             batch_at(text, 0, size.batch, size.target.context, seed)            # raises
         torch.manual_seed(seed)                                                 # initial weights
-        self.models = {"target": GPT(size.target).to(ids.device), "draft": GPT(size.draft).to(ids.device)}
+        self.models = self.new_models()
         self.history: list[tuple[int, int, float, float]] = []                  # (phase, step, loss, held-out loss)
         self.sampled: Tensor | None = None
         self.begin_phase(0)
@@ -170,8 +190,14 @@ class Training:
         if ids.is_cuda:
             torch.set_float32_matmul_precision("high")
         if compiled:
-            for block in [block for model in self.models.values() for block in model.blocks]:
-                block.compile(dynamic=False)                                    # once a model: its blocks are alike
+            self.compile()
+
+    def new_models(self) -> dict[str, nn.Module]:
+        return {"target": GPT(self.size.target).to(self.ids.device), "draft": GPT(self.size.draft).to(self.ids.device)}
+
+    def compile(self) -> None:
+        for block in [block for model in self.models.values() for block in model.blocks]:
+            block.compile(dynamic=False)                                        # once a model: its blocks are alike
 
     def begin_phase(self, phase: int) -> None:
         self.phase, self.step = phase, 0
@@ -179,14 +205,18 @@ class Training:
 
     @property
     def name(self) -> str:
-        return PHASES[self.phase]
+        return self.phases[self.phase]
 
     @property
     def steps(self) -> int:
         return self.size.steps[self.phase]
 
     @property
-    def model(self) -> GPT:
+    def target(self) -> GPT:
+        return self.models["target"]
+
+    @property
+    def model(self) -> nn.Module:
         return self.models["target" if self.name == "target" else "draft"]
 
     def save(self) -> None:
@@ -194,22 +224,25 @@ class Training:
         ranks = self.out / "ranks.tiktoken"
         if not ranks.exists():
             self.tokenizer.save(ranks)
-        for name, model in self.models.items():
-            save_model(model, self.out / f"{name}.pt", self.tokenizer)
+        self.save_models()
         state = {name: model.state_dict() for name, model in self.models.items()}
         state |= {key: getattr(self, key) for key in ("phase", "step", "history", "made_of")}
-        save_atomically(state | {"optimizer": self.optimizer.state_dict()}, self.out / "training.pt")
+        save_atomically(state | {"optimizer": self.optimizer.state_dict()}, self.out / self.state_file)
+
+    def save_models(self) -> None:
+        for name, model in self.models.items():
+            save_model(model, self.out / f"{name}.pt", self.tokenizer)
 
     def load(self) -> None:
         """Go on where `save` left it. PairError if the file is not whole, TextError if it is of another training."""
-        path = self.out / "training.pt"
+        path = self.out / self.state_file
         saved = load_saved(path)
         try:
             for key, mine in self.made_of.items():
                 if saved["made_of"][key] != mine:
                     raise TextError(f"--resume: {path} was begun with another {key}")
             phase, step = saved["phase"], saved["step"]
-            if phase not in range(len(PHASES)) or step not in range(self.size.steps[phase] + 1):
+            if phase not in range(len(self.phases)) or step not in range(self.size.steps[phase] + 1):
                 raise ValueError(f"phase {phase}, step {step}")
             self.begin_phase(phase)
             self.step = step
@@ -224,24 +257,38 @@ class Training:
 
     def train_step(self) -> Tensor:
         """One step. The loss stays on its device: to read it is to wait for the step to end."""
-        size = self.size
-        cut, ids = 1, self.ids
-        if self.name == "target":
-            cut = 2 if self.step < size.short * self.steps else 1
-            ids = self.last if self.step >= (1 - COOL_DOWN) * self.steps else self.ids
-        x, y = batch_at(ids, self.step, size.batch * cut, size.target.context // cut, self.seed + self.phase)
-        if self.name == "distil" and size.sampled:
-            if self.sampled is None:                    # drawn anew after --resume, the same from the same target
-                self.sampled = sample(self.models["target"], self.ids, size.sampled, self.seed)
-            half = size.batch // 2
-            rows = torch.arange(self.step * half, (self.step + 1) * half, device=x.device) % size.sampled
-            x = torch.cat([x[half:], self.sampled[rows]])
         for group in self.optimizer.param_groups:
-            group["lr"] = learning_rate(self.step, self.steps, size.rate[self.phase])
-        loss = loss_of(self.name, self.model, self.models["target"], x, y, self.loss)
+            group["lr"] = learning_rate(self.step, self.steps, self.size.rate[self.phase])
+        loss = self.loss_now()
         self.model.zero_grad()
         loss.backward()
         torch.nn.utils.clip_grad_norm_(self.model.parameters(), 1.0)
         self.optimizer.step()
         self.step += 1
         return loss.detach()
+
+    def loss_now(self) -> Tensor:
+        """Of this step's batch."""
+        size, cut, ids = self.size, 1, self.ids
+        if self.name == "target":
+            cut = 2 if self.step < size.short * self.steps else 1
+            ids = self.last if self.step >= (1 - COOL_DOWN) * self.steps else self.ids
+        x, y = batch_at(ids, self.step, size.batch * cut, size.target.context // cut, self.seed + self.phase)
+        if self.name == "distil":
+            x = self.half_sampled(x)
+        return loss_of(self.name, self.model, self.models["target"], x, y, self.loss)
+
+    def half_sampled(self, x: Tensor) -> Tensor:
+        """A batch, half of it exchanged for texts that the target has written, if there are such."""
+        size, half = self.size, self.size.batch // 2
+        if not size.sampled:
+            return x
+        if self.sampled is None:
+            self.sampled = sampled(self.target, self.ids, size.sampled, self.seed, self.out / "sampled.pt")
+        rows = torch.arange(self.step * half, (self.step + 1) * half, device=x.device) % size.sampled
+        return torch.cat([x[half:], self.sampled[rows]])
+
+    def look(self, held: HeldOut, most: int) -> tuple[float, str]:
+        """The held-out loss of the first `most` windows, and what to say of it."""
+        loss = held_out_loss(self.name, self.model, self.target, held, self.size.batch, most)
+        return loss, f"held out {loss:.3f}, {held.bits(loss):.3f} bits a byte"

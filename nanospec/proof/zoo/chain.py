@@ -9,7 +9,7 @@ LEFT = "residual(p_target[row, accepted], draft.q_draft[row, behind])"
 RESIDUAL = "left = (p_target - q_draft).clamp(min=0)"           # of probs.py
 SCORE = "p_target = sampling(logits)"
 DRAW = "tokens.append(dice.pick(q_draft[-1]))"
-REPORT = "q_draft.append(sampling(self.draft(feed, self.cache, upto)[:, -1]))"
+REPORT = "q_draft.append(sampling(logits[:, 0]))"
 ONE_HOT = "torch.nn.functional.one_hot"
 
 ACCEPTANCE = [
@@ -54,7 +54,7 @@ DISTRIBUTIONS = [
     bug("greedy-draft-soft-q", "jaymody/speculative-sampling@ffa233e, transformers#33534",
         "the draft takes its argmax and reports a softmax", "T1", (DRAW, "tokens.append(q_draft[-1].argmax(-1))")),
     bug("draft-warped-q-raw", "transformers#47932", "drawn with top-k, reported without", "T1 together",
-        (REPORT, "q_draft.append(Sampling()(self.draft(feed, self.cache, upto)[:, -1]))"),
+        (REPORT, "q_draft.append(Sampling()(logits[:, 0]))"),
         (DRAW, "tokens.append(dice.pick(sampling(q_draft[-1].log())))")),
     bug("target-unwarped", "vllm#9834", "temperature and top-k are applied to the draft only", "T1",
         (SCORE, "p_target = Sampling()(logits)")),

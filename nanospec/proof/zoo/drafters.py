@@ -5,7 +5,7 @@ from nanospec.proof.zoo.plant import bug
 DRAWN = "tokens.append(dice.pick(torch.where(on, q, certain)))"
 GO_BACK = ":\n                tokens.pop()\n                break"
 MODELS = "own, q = probs(logits), sampling(logits)"
-FEED = "feed = tokens[-1][:, None]"
+SURE = "self.sure[b] += [probability] * grows[b]"
 
 STOPPING = [
     bug("drop-the-unlikely-sample", "generic; llama.cpp#22506 does it to argmax drafts, where it is exact",
@@ -23,7 +23,7 @@ STOPPING = [
 # What looks like it and is exact.
 CONTROLS = [
     bug("stop-behind-an-end-of-text", "generic", "a drafted end of text is kept, and drafting ends behind it", "",
-        (FEED, f"{FEED}\n            if tokens[-1][0] == 0:\n                break"), file="drafters.dynamic"),
+        (SURE, f"{SURE}\n            if tokens[-1][0] == 0:\n                break"), file="drafters.dynamic"),
     bug("stop-before-an-undecided-draw", "generic", "no draft token where none is likely", "",
         ("on and self.of[b].draws(own[b])", "on and own[b].max() >= 0.6"), file="drafters.dynamic"),
     bug("drop-it-for-the-guess-before", "generic", "a draft token is thrown away because the one before it was "

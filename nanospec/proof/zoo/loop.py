@@ -14,8 +14,7 @@ CACHES = [
         (ROLL_BACK, "cache.length = text.length     ")),
     bug("draft-missing-last-accepted", "xllm#960, vllm#5765, vllm-metal#716",
         "after a round in which all was accepted the draft never read its own last token", "T3 cache",
-        ("feed, tokens, q_draft = text.last(self.unread)", "feed, tokens, q_draft = text.last(1)"),
-        ("self.cache.length = text.length - self.unread", "self.cache.length = text.length - 1")),
+        ("text.last(unread)", "text.last(1)"), ("text.length - unread", "text.length - 1"), file="draft_models.gpt"),
     bug("prefix-fed-again", "feifeibear@81f7c13, romsto#1", "the last token is fed to a cache that has it", "T1",
         ("target(draft.tokens, cache", "target(torch.cat([text.last(2)[:, :1], draft.tokens[:, 1:]], 1), cache")),
 ]

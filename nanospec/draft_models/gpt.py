@@ -1,0 +1,77 @@
+"""A GPT as a draft model: it reads every token once, and a cache keeps what it has read.
+
+    1 - 2 - 4       Of this tree a GPT reads row 1, then rows 2 and 3, then row 4. The rows stand in the cache's slots
+        3           in this order, behind the text. A row's position is its depth, and it sees its ancestors alone.
+"""
+
+from collections.abc import Sequence
+
+import torch
+from torch import Tensor
+
+from nanospec.draft import Draft, Reader
+from nanospec.model import GPT
+from nanospec.text import Text, check_vocabulary, prefill
+
+
+def reader_of(draft) -> Reader:
+    """A new reader for a draft model: its own kind, if it has one."""
+    return draft.reader() if hasattr(draft, "reader") else GPTReader(draft)
+
+
+class Branches:
+    """What every row of a tree sees of the rows that were read behind the text, level by level."""
+
+    def __init__(self, rows: int, device: torch.device):
+        self.sees = torch.zeros(rows, 1, 0, dtype=torch.bool, device=device)        # the root sees the text alone
+
+    def grow(self, parents: Tensor) -> Tensor:
+        """The next level. parents (m,) or (B, m): behind which row of the last level each of its rows stands.
+
+        Returns (B, m, k) bool: which of the k rows, its own level's included, each row of this level sees.
+        """
+        B, m = len(self.sees), parents.shape[-1]
+        rows = torch.arange(B, device=parents.device)[:, None]
+        own = torch.eye(m, dtype=torch.bool, device=parents.device).expand(B, m, m)
+        self.sees = torch.cat([self.sees[rows, parents.expand(B, m)], own], 2)
+        return self.sees
+
+
+class GPTReader(Reader):
+    """Reads with a GPT, or with whatever answers as one."""
+
+    text = cache = None
+
+    def __init__(self, model: GPT):
+        self.model = model
+
+    def begin(self, text: Text, rows: Sequence[int], features: Tensor | None) -> None:
+        """Read the prompts. Of a text that it does not know yet, in a new cache."""
+        check_vocabulary(self.model, text.vocab_size)
+        self.cache, _ = prefill(self.model, text, rows, self.cache if text is self.text else None)
+        self.text = text
+
+    def root(self, text: Text, unread: int, upto: int) -> Tensor:
+        """Read the last `unread` tokens of every text."""
+        self.cache.length = text.length - unread            # this is also the roll-back of whatever was rejected
+        self.depth, self.branches = 0, None
+        return self._read(text.last(unread), upto)[:, -1:]
+
+    def behind(self, tokens: Tensor, upto: int, parents: Tensor | None = None) -> Tensor:
+        """Read draft tokens, each into a slot of its own."""
+        if parents is None:                                 # a chain: position = slot, and all before it is seen
+            return self._read(tokens, upto)
+        if self.branches is None:
+            self.branches, self.start = Branches(len(tokens), tokens.device), self.cache.length
+        sees = self.cache.sees_tree(self.start, self.branches.grow(parents), upto)
+        positions = (self.start[:, None] + self.depth).expand_as(tokens)
+        self.depth += 1
+        return self._read(tokens, upto, positions, sees)
+
+    def _read(self, tokens: Tensor, upto: int, *tree: Tensor) -> Tensor:
+        logits = self.model(tokens, self.cache, upto, *tree)
+        self.cache.length = self.cache.length + tokens.shape[1]
+        return logits
+
+    def commit(self, text: Text, draft: Draft, accepted: Tensor, features: Tensor | None) -> None:
+        """Nothing to do: the next proposal rolls back, and a model is what it is."""

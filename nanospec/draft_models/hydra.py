@@ -1,0 +1,43 @@
+"""Hydra: Medusa's heads, each of which also reads the tokens between the text and its own place.
+
+Ankner et al. 2024 (arXiv 2402.05109).
+
+    h = norm(features before the last token)
+    head k:  logits = output head of the target (h + silu(block_k([h, e_0, ..., e_k])))
+    e_0: the embedding of the last token; e_1, ..., e_k: of the draft tokens behind it
+
+So a head knows the whole path that it stands behind. Its distribution is a true conditional one, and may be sampled and
+reported as q_draft. A step costs one product more than Medusa's.
+At first every block is zero, as in medusa.py.
+
+Left out: the prefix attention and the deeper heads of Hydra++.
+"""
+
+from collections.abc import Sequence
+
+import torch
+import torch.nn.functional as F
+from torch import Tensor, nn
+
+from nanospec.draft_models.learned import Recurrent
+from nanospec.model import Linear
+
+
+class Hydra(Recurrent):
+    """heads: so many tokens can be drafted behind one another."""
+
+    def __init__(self, vocab_size: int, channels: int, layers: Sequence[int], heads: int = 5):
+        super().__init__(vocab_size, channels, layers, heads=heads)
+        self.blocks = nn.ModuleList(Linear((k + 2) * channels, channels) for k in range(heads))
+        for block in self.blocks:
+            nn.init.zeros_(block.weight)
+        self.steps = self.deepest = heads
+
+    def begin(self, before: Tensor) -> Tensor:
+        return self.last_hidden(before)
+
+    def step(self, state: Tensor, tokens: Tensor) -> tuple[Tensor, Tensor]:
+        """The state is h and the embeddings so far (..., k C); it gets longer."""
+        state = torch.cat([state, self.target.embedding(tokens).to(self.dtype)], -1)
+        h, block = state[..., :self.channels], self.blocks[state.shape[-1] // self.channels - 2]
+        return state, self.said_by(h + F.silu(block(state)))

@@ -1,0 +1,166 @@
+"""What all learned draft models share. They read what the target's layers put out, its features.
+
+Token i of a text is always paired with the features of token i - 1. So a draft model knows two things at place i: what
+the target thought before it wrote token i, and which token it wrote. Before token 0 the features are zeros.
+
+    tokens      x_0   x_1   x_2   x_3       x_3 is the last token of the text. The target has not read it, so its
+    before       0    f_0   f_1   f_2       features are not there; those of x_2 are.
+"""
+
+from collections.abc import Sequence
+
+import torch
+import torch.nn.functional as F
+from torch import Tensor, nn
+
+from nanospec.draft import Draft, Reader
+from nanospec.errors import RequestError
+from nanospec.model import GPT, Linear
+from nanospec.text import Text
+
+
+class Learned(nn.Module):
+    """A draft model on the features of a target. A subclass says how it answers, and has a reader of its own.
+
+    sizes: what it was made of, to be saved with its weights: vocab_size and channels, which are the target's, layers,
+        whose features it reads, and more of its own.
+    steps: so many draft tokens behind one another it is trained to draft; it may draft more.
+    decay: in training, each counts so much less than the one before it.
+    deepest: as Reader has it.
+    """
+
+    steps, decay, deepest = 5, 1.0, None
+
+    def __init__(self, vocab_size: int, channels: int, layers: Sequence[int], **sizes: int):
+        super().__init__()
+        whole = {"vocab_size": vocab_size, "channels": channels} | sizes
+        for name, size in whole.items():
+            if type(size) is not int or size < 1:
+                raise ValueError(f"{name} must be a whole number of 1 or more, got {size!r}")
+        if not layers or any(type(layer) is not int or layer < 0 for layer in layers):
+            raise ValueError(f"layers must be the numbers of some of the target's, got {layers!r}")
+        self.sizes, self.vocab_size, self.channels = whole | {"layers": list(layers)}, vocab_size, channels
+        self.layers = tuple(layers)
+
+    def forward(self, tokens: Tensor, before: Tensor, steps: int) -> Tensor:
+        """Whole texts at once, for training: tokens (B, T), before (B, T, len(layers), C) -> logits
+        (steps, B, T - steps + 1, V).
+
+        Logits [k, b, i] are for token i + k + 1. They know the features before token i, and tokens up to i + k.
+        """
+        raise NotImplementedError
+
+    def reader(self) -> "FeatureReader":
+        raise NotImplementedError
+
+    def last_hidden(self, before: Tensor) -> Tensor:
+        """Features (..., len(layers), C), the last layer's among them -> what the target's output head was given."""
+        return self.target.norm(before[..., -1, :].to(self.target.dtype)).to(self.dtype)
+
+    def said_by(self, hidden: Tensor) -> Tensor:
+        """Logits (..., V): the target's own output head, frozen, on `hidden` (..., C)."""
+        return self.target.head(hidden.to(self.target.dtype))
+
+    @property
+    def device(self) -> torch.device:
+        return next(self.parameters()).device
+
+    @property
+    def dtype(self) -> torch.dtype:
+        return next(self.parameters()).dtype
+
+    def attach(self, target: GPT) -> "Learned":
+        """Use the parts of the target that it shares, frozen: they are no weights of its own.
+
+        RequestError if it was made for a target of other sizes.
+        """
+        config = target.config
+        theirs = config.vocab_size, config.channels
+        if theirs != (self.vocab_size, self.channels) or max(self.layers) >= config.layers:
+            raise RequestError(f"the draft model was made for a target with {self.vocab_size} tokens, {self.channels} "
+                               f"channels and more than {max(self.layers)} layers, this one has {theirs[0]}, "
+                               f"{theirs[1]} and {config.layers}")
+        object.__setattr__(self, "target", target)          # not as a module: it is not trained, saved or counted
+        return self
+
+    def pack(self) -> "Learned":
+        """As GPT.pack."""
+        for module in self.modules():
+            if isinstance(module, Linear):
+                module.pack()
+        return self
+
+
+def before_tokens(features: Tensor) -> Tensor:
+    """Features (B, T, ...) of each token -> of the token before each, zeros before the first."""
+    return F.pad(features[:, :-1], [0, 0] * (features.dim() - 2) + [1, 0])
+
+
+class FeatureReader(Reader):
+    """Keeps the target's features for every place of the text: a text may shrink, and what was rejected must go.
+
+    kept: (B, N, len(layers), C); kept[:, i] are the features before token i.
+    """
+
+    text = None
+
+    def __init__(self, model: Learned):
+        self.model, self.layers, self.deepest = model, model.layers, model.deepest
+
+    def begin(self, text: Text, rows: Sequence[int], features: Tensor | None) -> None:
+        if text.vocab_size != self.model.vocab_size or features.shape[3] != self.model.channels:
+            raise RequestError(f"the draft model has a vocabulary of {self.model.vocab_size} tokens and reads features "
+                               f"of {self.model.channels} channels, the target has {text.vocab_size} and "
+                               f"{features.shape[3]}")
+        if text is not self.text:
+            self.text, self.row = text, torch.arange(len(text.tokens), device=features.device)
+            self.kept = features.new_zeros(*text.tokens.shape, *features.shape[2:], dtype=self.model.dtype)
+        self.kept[list(rows), 1:features.shape[1] + 1] = features.to(self.kept)
+
+    def before_last(self, text: Text) -> Tensor:
+        """(B, len(layers), C): the features before the last token of every text."""
+        return self.kept[self.row, text.length - 1]
+
+    def commit(self, text: Text, draft: Draft, accepted: Tensor, features: Tensor | None) -> None:
+        """Keep the features of the accepted path. Row 0 of the draft stood one place before its first token."""
+        path, count = draft.path(accepted, draft.ancestors())
+        first = text.length - count - 1                     # the place of the path's first token
+        places = first[:, None] + torch.arange(path.shape[1], device=path.device)
+        self.kept[self.row[:, None], places] = features[self.row[:, None], path].to(self.kept)
+
+
+class Recurrent(Learned):
+    """A learned draft model that has a state, which every token changes."""
+
+    def begin(self, before: Tensor) -> Tensor:
+        """The features before a token (..., len(layers), C) -> the state before it is read (..., width)."""
+        raise NotImplementedError
+
+    def step(self, state: Tensor, tokens: Tensor) -> tuple[Tensor, Tensor]:
+        """A state and the token to read (...) -> the next state, and logits (..., V) of the token behind."""
+        raise NotImplementedError
+
+    def forward(self, tokens: Tensor, before: Tensor, steps: int) -> Tensor:
+        places, logits = tokens.shape[1] - steps + 1, []
+        state = self.begin(before[:, :places])
+        for k in range(steps):
+            state, behind = self.step(state, tokens[:, k:k + places])
+            logits.append(behind)
+        return torch.stack(logits)
+
+    def reader(self) -> "RecurrentReader":
+        return RecurrentReader(self)
+
+
+class RecurrentReader(FeatureReader):
+    """state: (B, m, width), behind every token of the last call."""
+
+    def root(self, text: Text, unread: int, upto: int) -> Tensor:
+        self.state, logits = self.model.step(self.model.begin(self.before_last(text))[:, None], text.last(1))
+        return logits
+
+    def behind(self, tokens: Tensor, upto: int, parents: Tensor | None = None) -> Tensor:
+        if parents is not None:
+            self.state = self.state[self.row[:, None], parents.expand_as(tokens)]
+        self.state, logits = self.model.step(self.state, tokens)
+        return logits

@@ -1,0 +1,39 @@
+"""The MLP speculator: a state that every draft token changes, and nothing else. It has no attention and no cache.
+
+Wertheimer et al. 2024 (arXiv 2404.19124); a recurrent drafter of this kind is ReDrafter (arXiv 2403.09919).
+
+    z = start(features before the last token)
+    for the last token of the text, then for each draft token x:
+        z = silu(norm(carry(z) + embedding(x)))
+        logits of the next token = head(z)
+
+The state has read every token that it stands behind. So q_draft is exact, and hardly worse for the last draft token
+than for the first. A step is two products and a row of a table.
+
+Left out: other weights for every step. One set of weights drafts as many tokens as one likes.
+"""
+
+from collections.abc import Sequence
+
+import torch.nn.functional as F
+from torch import Tensor, nn
+
+from nanospec.draft_models.learned import Recurrent
+from nanospec.model import Embedding, Linear
+
+
+class MLPSpeculator(Recurrent):
+    """width: channels of the state."""
+
+    def __init__(self, vocab_size: int, channels: int, layers: Sequence[int], width: int):
+        super().__init__(vocab_size, channels, layers, width=width)
+        self.start, self.carry = Linear(len(layers) * channels, width), Linear(width, width)
+        self.embedding, self.head = Embedding(vocab_size, width), Linear(width, vocab_size)
+        self.norm = nn.RMSNorm(width, 1e-5)
+
+    def begin(self, before: Tensor) -> Tensor:
+        return self.start(before.flatten(-2))
+
+    def step(self, state: Tensor, tokens: Tensor) -> tuple[Tensor, Tensor]:
+        state = F.silu(self.norm(self.carry(state) + self.embedding(tokens)))
+        return state, self.head(state)

@@ -1,0 +1,90 @@
+"""How a learned draft model is trained: the target is frozen, and says for every place what it would write there.
+
+Half of every batch is real text, the other half was written by the target: there the draft model will be used.
+A step runs the target once, without gradients, for its features and its distributions. The draft model then drafts
+`steps` tokens behind every token of the text, given the true tokens before. One loss of losses.py compares each of its
+distributions with the target's.
+"""
+
+from dataclasses import dataclass
+from pathlib import Path
+
+import torch
+from torch import Tensor
+
+from nanospec.draft_models import LEARNED
+from nanospec.draft_models.learned import Learned, before_tokens
+from nanospec.files.checkpoint import fingerprint, save_learned
+from nanospec.files.tokenizer import Tokenizer
+from nanospec.model import GPT, Config
+from nanospec.training.losses import LOSSES, total_variation
+from nanospec.training.pair import HeldOut, Training, batch_at
+
+
+@dataclass
+class Plan:
+    """As Size, for one phase. sizes: what the draft model is made of, besides its vocabulary and its channels."""
+
+    target: Config
+    sizes: dict
+    batch: int
+    steps: tuple[int]
+    rate: tuple[float]
+    held_out_every: int
+    sampled: int = 0
+
+
+class LearnedTraining(Training):
+    """name: one of LEARNED."""
+
+    def __init__(self, name: str, target: GPT, plan: Plan, seed: int, ids: Tensor, tokenizer: Tokenizer, out: Path,
+                 compiled: bool = False, loss: str = "forward-kl"):
+        self.phases, self.state_file, self.frozen = (name,), f"{name}.training.pt", target
+        super().__init__(plan, seed, ids, tokenizer, out, compiled, loss=loss)
+        self.made_of["target"] = fingerprint(target)
+
+    def new_models(self) -> dict[str, Learned]:
+        config = self.size.target
+        model = LEARNED[self.phases[0]](config.vocab_size, config.channels, **self.size.sizes)
+        return {self.phases[0]: model.to(self.ids.device).attach(self.frozen)}
+
+    def compile(self) -> None:
+        for block in self.frozen.blocks:
+            block.compile(dynamic=False)
+
+    @property
+    def target(self) -> GPT:
+        return self.frozen
+
+    @property
+    def model(self) -> Learned:
+        return self.models[self.name]
+
+    def save_models(self) -> None:
+        save_learned(self.name, self.model, self.out / f"{self.name}.pt", self.frozen)
+
+    def loss_now(self) -> Tensor:
+        """Of this step's batch: the mean over all places, and over the draft tokens behind each."""
+        x, _ = batch_at(self.ids, self.step, self.size.batch, self.size.target.context, self.seed)
+        weights = [self.model.decay ** k for k in range(self.model.steps)]
+        losses = [LOSSES[self.loss](p_target, q_draft).mean() for p_target, q_draft in self.pairs(self.half_sampled(x))]
+        return sum(weight * loss for weight, loss in zip(weights, losses)) / sum(weights)
+
+    def pairs(self, x: Tensor) -> list[tuple[Tensor, Tensor]]:
+        """Texts (B, T) -> for each draft token the target's and the draft's log-probabilities, each (B, places, V)."""
+        with torch.autocast(x.device.type, torch.bfloat16):
+            with torch.no_grad():
+                logits, features = self.frozen(x, layers=self.model.layers)
+                p_target = logits.float().log_softmax(-1)
+            q_draft = self.model(x, before_tokens(features), self.model.steps)
+        places = q_draft.shape[2]
+        return [(p_target[:, k:k + places], of_step.float().log_softmax(-1)) for k, of_step in enumerate(q_draft)]
+
+    @torch.no_grad()
+    def look(self, held: HeldOut, most: int) -> tuple[float, str]:
+        """The held-out total variation, a mean over the draft tokens; and how often each is accepted."""
+        x, _ = held.windows(self.size.target.context, most)
+        with torch.compiler.set_stance("force_eager"):
+            found = torch.stack([torch.stack([total_variation(*pair).mean() for pair in self.pairs(part)]) * len(part)
+                                 for part in x.split(self.size.batch)]).sum(0) / len(x)
+        return found.mean().item(), "accepted " + " ".join(f"{1 - each:.3f}" for each in found.tolist())

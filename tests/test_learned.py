@@ -1,0 +1,118 @@
+"""Draft models that read a target's features: what they know when they answer, what is kept, how they are trained."""
+
+import argparse
+from pathlib import Path
+
+import pytest
+import torch
+
+import train_tiny
+from nanospec.draft_models import LEARNED
+from nanospec.draft_models.learned import before_tokens
+from nanospec.errors import PairError, RequestError
+from nanospec.files.checkpoint import load_learned, load_pair, save_learned
+from nanospec.proof.tables import small_gpt, small_learned
+from nanospec.speculate import ModelDrafter, speculate, tokens_of
+from nanospec.text import Text, prefill
+
+TARGET = small_gpt(11, 3, 5)
+TEXT = Path(argparse.__file__)
+models = pytest.mark.parametrize("name", LEARNED)
+
+
+def features_of(tokens, layers):
+    return TARGET(tokens, layers=layers)[1]
+
+
+@models
+def test_whole_texts_and_one_token_at_a_time_say_the_same(name):
+    """Training reads whole texts, drafting reads token by token: the same logits, at every place, for every step."""
+    model, steps = small_learned(name, TARGET), 4
+    tokens = torch.randint(11, (2, 12), generator=torch.Generator().manual_seed(1))
+    whole = model(tokens, before_tokens(features_of(tokens, model.layers)), steps)
+    for length in range(1, 12 - steps + 2):
+        text = Text(tokens[:, :length].tolist(), 16, 11)
+        _, features = prefill(TARGET, text, layers=model.layers)
+        reader = model.reader()
+        reader.begin(text, [0, 1], features)
+        for k in range(steps):
+            logits = (reader.behind(tokens[:, length + k - 1, None], length + k) if k else
+                      reader.root(text, 2, length + k))
+            assert (logits[:, 0] - whole[k, :, length - 1]).abs().max() < 1e-10, (length, k)
+
+
+@models
+def test_it_knows_nothing_from_behind_its_place(name):
+    """Other tokens and features behind a place change nothing that is said at this place."""
+    model, steps, place = small_learned(name, TARGET), 3, 5
+    tokens = torch.randint(11, (1, 12), generator=torch.Generator().manual_seed(2))
+    before = before_tokens(features_of(tokens, model.layers))
+    said = model(tokens, before, steps)
+    for k in range(steps):
+        others, unknown = tokens.clone(), before.clone()
+        others[:, place + k + 1:] = (others[:, place + k + 1:] + 1) % 11
+        unknown[:, place + 1:] = float("nan")
+        assert torch.equal(model(others, unknown, steps)[k, :, place], said[k, :, place])
+
+
+@models
+def test_features_of_another_place_are_seen(name):
+    """What it says depends on the features before its place, so that one late is not the same."""
+    model = small_learned(name, TARGET)
+    tokens = torch.randint(11, (1, 9), generator=torch.Generator().manual_seed(3))
+    features = features_of(tokens, model.layers)
+    assert (model(tokens, before_tokens(features), 2) - model(tokens, features, 2)).abs().max() > 0.1
+
+
+@models
+def test_a_file_keeps_it_and_knows_its_target(name, tmp_path):
+    model, path = small_learned(name, TARGET), tmp_path / f"{name}.pt"
+    save_learned(name, model, path, TARGET)
+    again = load_learned(path, TARGET, name)
+    assert again.sizes == model.sizes and again.layers == model.layers and again.target is TARGET
+    assert all(torch.equal(weight.to(torch.bfloat16).to(weight), kept)
+               for weight, kept in zip(model.parameters(), again.parameters()))
+    with pytest.raises(PairError, match="another target"):
+        load_learned(path, small_gpt(11, 3, 6), name)
+    saved = torch.load(path, weights_only=True)
+    for damage in ({"sizes": {}}, {"sizes": saved["sizes"] | {"layers": [9]}}, {"state": {}}, {"learned": "other"},
+                   {"sizes": saved["sizes"] | {"vocab_size": 0}}, {"sizes": None},
+                   {"state": {key: weight * float("nan") for key, weight in saved["state"].items()}}):
+        torch.save(saved | damage, path)
+        with pytest.raises((PairError, RequestError)):
+            load_learned(path, TARGET, name)
+
+
+@models
+def test_a_foreign_target_is_refused(name):
+    for target in (small_gpt(7, 3, 5), small_gpt(11, 2, 5)):
+        with pytest.raises(RequestError):
+            next(speculate(target, ModelDrafter(small_learned(name, TARGET), 2), [1, 2], 4))
+
+
+# Training
+
+def train(folder, *options):
+    return train_tiny.main(["--size", "dust", "--text", str(TEXT), "--out", str(folder), *map(str, options)])
+
+
+@pytest.fixture(scope="module")
+def pair_folder(tmp_path_factory):
+    torch.set_num_threads(1)
+    folder = tmp_path_factory.mktemp("pair")
+    assert train(folder, "--steps", 40, 1, 1) == 0
+    return folder
+
+
+@models
+def test_it_learns_and_goes_on_where_it_was_stopped(name, pair_folder, tmp_path, capsys):
+    for file in ("target.pt", "draft.pt", "ranks.tiktoken"):
+        (tmp_path / file).write_bytes((pair_folder / file).read_bytes())
+    assert train(tmp_path, "--what", name, "--steps", 30, "--minutes", 0) == 0
+    assert train(tmp_path, "--what", name, "--steps", 30, "--minutes", 0) == 2              # it is there already
+    assert train(tmp_path, "--what", name, "--steps", 30, "--resume") == 0
+    pair = load_pair(tmp_path, draft=name)
+    assert len(tokens_of(speculate(pair.target, ModelDrafter(pair.draft, 3), [1, 2], 40))) == 40
+    history = torch.load(tmp_path / f"{name}.training.pt", weights_only=True)["history"]
+    assert [row[1] for row in history] == [10, 20, 30] and history[-1][3] < 0.25            # rejected, held out
+    assert "alpha at T = 1.0" in capsys.readouterr().out
