@@ -54,8 +54,7 @@ SIZES = {
                  batch=8, steps=(8000, 1500, 6000), rate=(1e-3, 3e-3, 3e-3), held_out_every=250, short=0.75,
                  sampled=4096),
 }
-LEARNED_SIZES = {"medusa": {}, "hydra": {}, "mlp": {"width": 640}}             # of draft models on a target's features
-LEARNED_RATE = 2e-3
+LEARNED_RATE = 2e-3     # of draft models on a target's features
 SIZES["long"] = replace(SIZES["tiny"], batch=64, rate=(2e-3, 4e-3, 4e-3), sampled=16384)    # for a GPU, not tried
 
 
@@ -94,11 +93,15 @@ def pair_of(out: Path) -> Path:
 
 
 def plan_of(name: str, target: GPT, size: Size) -> Plan:
-    """How a learned draft model is trained, in batches as of that size. It reads a low, a middle and the last layer."""
-    depth = target.config.layers
-    layers = sorted({depth // 4, depth // 2, depth - 1})
-    return Plan(target.config, {"layers": layers} | LEARNED_SIZES[name], size.batch, size.steps[-1:], (LEARNED_RATE,),
-                size.held_out_every, size.sampled)
+    """How a learned draft model is trained, in batches as of that size. If it has a decoder layer, that is as the
+    target's.
+    """
+    config = target.config
+    three, last = sorted({config.layers // 4, config.layers // 2, config.layers - 1}), [config.layers - 1]
+    layer = {"heads": config.heads, "kv_heads": config.kv_heads, "hidden": config.hidden}
+    sizes = {"medusa": {"layers": last}, "hydra": {"layers": last}, "mlp": {"layers": three, "width": 640},
+             "eagle": {"layers": last} | layer, "eagle3": {"layers": three} | layer | {"spoken": config.vocab_size}}
+    return Plan(config, sizes[name], size.batch, size.steps[-1:], (LEARNED_RATE,), size.held_out_every, size.sampled)
 
 
 def prepared(args: argparse.Namespace, console: Console) -> tuple[Training, list[HeldOut]]:

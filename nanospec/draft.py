@@ -108,10 +108,12 @@ class Reader(Protocol):
 
     layers: the target's layers whose features it reads; () for none.
     deepest: the most tokens that it drafts behind one another; None if it does not mind.
+    rereads: whether it reads its own draft tokens again when they were accepted, with the target's features of them.
     """
 
     layers: Sequence[int] = ()
     deepest: int | None = None
+    rereads: bool = False
 
     def begin(self, text: Text, rows: Sequence[int], features: Tensor | None) -> None:
         """New requests, as for Drafter."""

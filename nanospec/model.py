@@ -99,6 +99,17 @@ def can_pack(weight: Tensor) -> bool:
                  or weight.dtype == torch.bfloat16 and mkldnn._is_mkldnn_bf16_supported()))
 
 
+def cached_call(config: Config, T: int, cache: Cache, upto: int | None = None, positions: Tensor | None = None,
+                sees: Tensor | None = None) -> Call:
+    """A call on T tokens a row, as GPT.forward describes it."""
+    if upto is None:
+        upto = int(cache.length.max()) + T
+    slots, group = cache.next_slots(T), config.heads // config.kv_heads
+    rope = cache.rope[:, slots if positions is None else positions]
+    sees = cache.sees(slots.repeat(1, group), upto) if sees is None else sees.repeat(1, group, 1)
+    return Call(rope[:, :, None], cache, slots, cache.as_mask(sees)[:, None], upto)
+
+
 class Linear(nn.Linear):
     """x (..., in) @ weight (out, in).T; from `packed`, the same weight in oneDNN's own order, once there is one."""
 
@@ -128,17 +139,23 @@ class Embedding(nn.Embedding):
 
 
 class Attention(nn.Module):
-    def __init__(self, config: Config):
+    """inputs: channels that it reads, by default as many as it writes."""
+
+    def __init__(self, config: Config, inputs: int | None = None):
         super().__init__()
         self.heads, self.kv_heads, self.head_size = config.heads, config.kv_heads, config.head_size
-        self.qkv = Linear(config.channels, (self.heads + 2 * self.kv_heads) * self.head_size)
+        self.qkv = Linear(inputs or config.channels, (self.heads + 2 * self.kv_heads) * self.head_size)
         self.out = Linear(config.channels, config.channels)
 
+    def turned(self, x: Tensor, rope: Tensor) -> tuple[Tensor, Tensor, Tensor]:
+        """Queries (B, H, T, D), keys and values (B, H_kv, T, D) of x (B, T, inputs)."""
+        heads = self.qkv(x).view(*x.shape[:2], -1, self.head_size).transpose(1, 2)      # (B, H + 2 H_kv, T, D)
+        turned = rotate(heads[:, :-self.kv_heads], rope)                                # queries and keys, not values
+        return turned[:, :self.heads], turned[:, self.heads:], heads[:, -self.kv_heads:]
+
     def forward(self, x: Tensor, call: Call, layer: int) -> Tensor:
-        B, T, C = x.shape
-        heads = self.qkv(x).view(B, T, -1, self.head_size).transpose(1, 2)      # (B, H + 2 H_kv, T, D)
-        turned = rotate(heads[:, :-self.kv_heads], call.rope)                   # queries and keys, not values
-        q, k, v = turned[:, :self.heads], turned[:, self.heads:], heads[:, -self.kv_heads:]
+        B, T, _ = x.shape
+        q, k, v = self.turned(x, call.rope)
         if call.cache is None:                                                  # training: the whole text at once
             y = F.scaled_dot_product_attention(q, k, v, is_causal=True, enable_gqa=True)
         else:
@@ -147,7 +164,7 @@ class Attention(nn.Module):
             # the same, four times slower here: one token, bfloat16, CPU.)
             q = q.reshape(B, self.kv_heads, -1, self.head_size)                 # (B, H_kv, H / H_kv * T, D)
             y = F.scaled_dot_product_attention(q, k, v, attn_mask=call.mask).view(B, self.heads, T, -1)
-        return self.out(y.transpose(1, 2).reshape(B, T, C))
+        return self.out(y.transpose(1, 2).reshape(B, T, -1))
 
 
 class MLP(nn.Module):
@@ -234,7 +251,7 @@ class GPT(nn.Module):
         if cache is None:
             call = Call(self._rope(tokens.shape[1]))
         else:
-            call = self._cached_call(tokens.shape[1], cache, upto, positions, sees)
+            call = cached_call(self.config, tokens.shape[1], cache, upto, positions, sees)
         x, features = self.embedding(tokens), {}                                # (B, T, C)
         for layer, block in enumerate(self.blocks):
             x = block(x, call, layer)
@@ -245,15 +262,3 @@ class GPT(nn.Module):
 
     def _rope(self, positions: int) -> Tensor:
         return rope_table(positions, self.config.head_size, self.config.rope_theta, self.dtype, self.device)
-
-    def _cached_call(self, T: int, cache: Cache, upto: int | None, positions: Tensor | None,
-                     sees: Tensor | None) -> Call:
-        if upto is None:
-            upto = int(cache.length.max()) + T
-        slots, group = cache.next_slots(T), self.config.heads // self.config.kv_heads
-        rope = cache.rope[:, slots if positions is None else positions]
-        if sees is None:
-            sees = cache.sees(slots.repeat(1, group), upto)
-        else:
-            sees = sees.repeat(1, group, 1)
-        return Call(rope[:, :, None], cache, slots, cache.as_mask(sees)[:, None], upto)

@@ -54,6 +54,7 @@ class ModelDrafter(Drafter):
         self.draft, self.size, self.reader = draft, check_size(gamma + 1, "gamma"), reader_of(draft)
         self.layers = self.reader.layers
         check_depth(self.reader, gamma)
+        self.unread = self.size if self.reader.rereads else 2
 
     def begin(self, text: Text, rows: Sequence[int], features: Tensor | None) -> None:
         """Read the prompts."""

@@ -1,8 +1,10 @@
 """Draft models: what says which token may come next, one file each. drafters/ decides how many are drawn, and where."""
 
+from nanospec.draft_models.eagle import Eagle
+from nanospec.draft_models.eagle3 import Eagle3
 from nanospec.draft_models.hydra import Hydra
 from nanospec.draft_models.medusa import Medusa
 from nanospec.draft_models.mlp import MLPSpeculator
 
 # Those that are trained on a target's features. A name is also its file's.
-LEARNED = {"medusa": Medusa, "hydra": Hydra, "mlp": MLPSpeculator}
+LEARNED = {"medusa": Medusa, "hydra": Hydra, "mlp": MLPSpeculator, "eagle": Eagle, "eagle3": Eagle3}

@@ -9,6 +9,7 @@ from collections.abc import Sequence
 import torch
 from torch import Tensor
 
+from nanospec.cache import Cache
 from nanospec.draft import Draft, Reader
 from nanospec.model import GPT
 from nanospec.text import Text, check_vocabulary, prefill
@@ -20,21 +21,25 @@ def reader_of(draft) -> Reader:
 
 
 class Branches:
-    """What every row of a tree sees of the rows that were read behind the text, level by level."""
+    """Where the rows of a tree stand in a cache, behind the text, level by level, and what they see."""
 
-    def __init__(self, rows: int, device: torch.device):
-        self.sees = torch.zeros(rows, 1, 0, dtype=torch.bool, device=device)        # the root sees the text alone
+    def __init__(self, cache: Cache):
+        """The root is the last token in the cache."""
+        self.cache, self.start, self.depth = cache, cache.length, 0
+        self.sees = torch.zeros(len(cache.length), 1, 0, dtype=torch.bool, device=cache.length.device)
 
-    def grow(self, parents: Tensor) -> Tensor:
+    def grow(self, parents: Tensor, upto: int) -> tuple[Tensor, Tensor]:
         """The next level. parents (m,) or (B, m): behind which row of the last level each of its rows stands.
 
-        Returns (B, m, k) bool: which of the k rows, its own level's included, each row of this level sees.
+        Returns positions (B, m), and what is seen (B, m, upto), for a GPT's forward: all the text and one's ancestors.
         """
-        B, m = len(self.sees), parents.shape[-1]
+        B, m = len(self.start), parents.shape[-1]
         rows = torch.arange(B, device=parents.device)[:, None]
         own = torch.eye(m, dtype=torch.bool, device=parents.device).expand(B, m, m)
-        self.sees = torch.cat([self.sees[rows, parents.expand(B, m)], own], 2)
-        return self.sees
+        self.sees = torch.cat([self.sees[rows, parents.expand(B, m)], own], 2)      # (B, m, rows read so far)
+        positions = (self.start[:, None] + self.depth).expand(B, m)
+        self.depth += 1
+        return positions, self.cache.sees_tree(self.start, self.sees, upto)
 
 
 class GPTReader(Reader):
@@ -54,19 +59,14 @@ class GPTReader(Reader):
     def root(self, text: Text, unread: int, upto: int) -> Tensor:
         """Read the last `unread` tokens of every text."""
         self.cache.length = text.length - unread            # this is also the roll-back of whatever was rejected
-        self.depth, self.branches = 0, None
-        return self._read(text.last(unread), upto)[:, -1:]
+        logits = self._read(text.last(unread), upto)[:, -1:]
+        self.branches = Branches(self.cache)
+        return logits
 
     def behind(self, tokens: Tensor, upto: int, parents: Tensor | None = None) -> Tensor:
         """Read draft tokens, each into a slot of its own."""
-        if parents is None:                                 # a chain: position = slot, and all before it is seen
-            return self._read(tokens, upto)
-        if self.branches is None:
-            self.branches, self.start = Branches(len(tokens), tokens.device), self.cache.length
-        sees = self.cache.sees_tree(self.start, self.branches.grow(parents), upto)
-        positions = (self.start[:, None] + self.depth).expand_as(tokens)
-        self.depth += 1
-        return self._read(tokens, upto, positions, sees)
+        # Of a chain, position = slot, and all before it is seen.
+        return self._read(tokens, upto, *(() if parents is None else self.branches.grow(parents, upto)))
 
     def _read(self, tokens: Tensor, upto: int, *tree: Tensor) -> Tensor:
         logits = self.model(tokens, self.cache, upto, *tree)

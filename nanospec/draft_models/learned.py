@@ -7,7 +7,7 @@ the target thought before it wrote token i, and which token it wrote. Before tok
     before       0    f_0   f_1   f_2       features are not there; those of x_2 are.
 """
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 
 import torch
 import torch.nn.functional as F
@@ -35,7 +35,7 @@ class Learned(nn.Module):
         super().__init__()
         whole = {"vocab_size": vocab_size, "channels": channels} | sizes
         for name, size in whole.items():
-            if type(size) is not int or size < 1:
+            if type(size) is not bool and (type(size) is not int or size < 1):
                 raise ValueError(f"{name} must be a whole number of 1 or more, got {size!r}")
         if not layers or any(type(layer) is not int or layer < 0 for layer in layers):
             raise ValueError(f"layers must be the numbers of some of the target's, got {layers!r}")
@@ -52,6 +52,23 @@ class Learned(nn.Module):
 
     def reader(self) -> "FeatureReader":
         raise NotImplementedError
+
+    def prepare(self, ids: Tensor) -> None:
+        """What is to be known of the training text before training begins."""
+
+    def loss(self, tokens: Tensor, features: Tensor, p_target: Tensor,
+             divergence: Callable[[Tensor, Tensor], Tensor]) -> Tensor:
+        """Of texts (B, T), given the target's features of each token and its log-probabilities behind each (B, T, V):
+        the mean over all places, and over the draft tokens behind each. divergence: one of training/losses.py.
+        """
+        q_draft = self(tokens, before_tokens(features), self.steps)
+        places, weights = q_draft.shape[2], [self.decay ** k for k in range(self.steps)]
+        losses = [divergence(*self.compared(p_target[:, k:k + places], q_draft[k])).mean() for k in range(self.steps)]
+        return sum(weight * loss for weight, loss in zip(weights, losses)) / sum(weights)
+
+    def compared(self, p_target: Tensor, logits: Tensor) -> tuple[Tensor, Tensor]:
+        """What the loss compares: log-probabilities."""
+        return p_target, logits.float().log_softmax(-1)
 
     def last_hidden(self, before: Tensor) -> Tensor:
         """Features (..., len(layers), C), the last layer's among them -> what the target's output head was given."""

@@ -42,7 +42,8 @@ def save_learned(name: str, model: Learned, path: Path, target: GPT) -> None:
 
     name: one of LEARNED.
     """
-    state = {name: tensor.to(torch.bfloat16) for name, tensor in model.state_dict().items()}
+    state = {name: tensor.to(torch.bfloat16) if tensor.is_floating_point() else tensor
+             for name, tensor in model.state_dict().items()}
     save_atomically({"learned": name, "sizes": model.sizes, "state": state, "target": fingerprint(target)}, path)
 
 

@@ -12,7 +12,9 @@ from nanospec.draft_models import LEARNED
 from nanospec.draft_models.learned import Learned
 from nanospec.model import GPT, Config
 
-SMALL = {"medusa": {"heads": 8}, "hydra": {"heads": 8}, "mlp": {"width": 12}}          # sizes of learned draft models
+LAYER = {"heads": 1, "kv_heads": 1, "hidden": 8}
+SMALL = {"medusa": {"heads": 8}, "hydra": {"heads": 8}, "mlp": {"width": 12}, "eagle": LAYER,
+         "eagle3": LAYER | {"spoken": 3}}         # sizes of learned draft models
 
 
 class TableModel:
@@ -27,7 +29,7 @@ class TableModel:
     CONTEXTS = 9973     # rows of the table; a context is hashed to one
 
     def __init__(self, vocab_size: int, seed: int, zeros: float = 0.25, ties: bool = False, context: int = 64):
-        self.config = Config(vocab_size, context=context, layers=1, channels=1, heads=1, kv_heads=1, hidden=1)
+        self.config = Config(vocab_size, context=context, layers=1, channels=2, heads=1, kv_heads=1, hidden=1)
         self.device, self.dtype = torch.device("cpu"), torch.float64
         made = torch.Generator().manual_seed(seed)
         table = torch.rand(self.CONTEXTS, vocab_size, generator=made, dtype=self.dtype)
@@ -39,7 +41,7 @@ class TableModel:
             table = torch.where(tied, table.amax(-1, keepdim=True), table)
         self.logits = table.log().masked_fill(gone, float("-inf"))
         # What learned draft models use of a target. Its only feature is a large number: made a small one.
-        weights = torch.randn(2, vocab_size, 1, generator=made, dtype=self.dtype)
+        weights = torch.randn(2, vocab_size, 2, generator=made, dtype=self.dtype)
         self.norm, self.embedding, self.head = torch.sin, partial(F.embedding, weight=weights[0]), partial(
             F.linear, weight=weights[1])
 
@@ -62,7 +64,8 @@ class TableModel:
             seen = [[[token for token, visible in zip(row, mask) if visible] for mask in masks]
                     for row, masks in zip(kept, sees.tolist())]
         number = torch.tensor([[self._hash(context) for context in contexts] for contexts in seen])
-        return (self.logits[number], number[:, :, None, None].to(self.dtype)) if layers else self.logits[number]
+        return (self.logits[number], number[:, :, None, None].to(self.dtype).expand(
+            *number.shape, len(layers), 2)) if layers else self.logits[number]
 
     def _hash(self, context: list[int]) -> int:
         h = 1
@@ -90,7 +93,7 @@ def small_learned(name: str, target, seed: int = 1) -> Learned:
         torch.manual_seed(seed)
         model = LEARNED[name](config.vocab_size, config.channels, layers, **SMALL[name])
         for weight in model.parameters():
-            nn.init.normal_(weight, std=0.5) if weight.dim() == 2 else None
+            nn.init.normal_(weight, std=0.3) if weight.dim() == 2 else None
     return model.double().requires_grad_(False).eval().attach(target)
 
 

@@ -21,6 +21,9 @@ from nanospec.training.losses import LOSSES, total_variation
 from nanospec.training.pair import HeldOut, Training, batch_at
 
 
+STEPS_SHOWN = 5         # draft tokens behind one another whose acceptance is looked at
+
+
 @dataclass
 class Plan:
     """As Size, for one phase. sizes: what the draft model is made of, besides its vocabulary and its channels."""
@@ -46,6 +49,7 @@ class LearnedTraining(Training):
     def new_models(self) -> dict[str, Learned]:
         config = self.size.target
         model = LEARNED[self.phases[0]](config.vocab_size, config.channels, **self.size.sizes)
+        model.prepare(self.ids)
         return {self.phases[0]: model.to(self.ids.device).attach(self.frozen)}
 
     def compile(self) -> None:
@@ -64,27 +68,30 @@ class LearnedTraining(Training):
         save_learned(self.name, self.model, self.out / f"{self.name}.pt", self.frozen)
 
     def loss_now(self) -> Tensor:
-        """Of this step's batch: the mean over all places, and over the draft tokens behind each."""
+        """Of this step's batch."""
         x, _ = batch_at(self.ids, self.step, self.size.batch, self.size.target.context, self.seed)
-        weights = [self.model.decay ** k for k in range(self.model.steps)]
-        losses = [LOSSES[self.loss](p_target, q_draft).mean() for p_target, q_draft in self.pairs(self.half_sampled(x))]
-        return sum(weight * loss for weight, loss in zip(weights, losses)) / sum(weights)
-
-    def pairs(self, x: Tensor) -> list[tuple[Tensor, Tensor]]:
-        """Texts (B, T) -> for each draft token the target's and the draft's log-probabilities, each (B, places, V)."""
+        x = self.half_sampled(x)
+        features, p_target = self.of_target(x)
         with torch.autocast(x.device.type, torch.bfloat16):
-            with torch.no_grad():
-                logits, features = self.frozen(x, layers=self.model.layers)
-                p_target = logits.float().log_softmax(-1)
-            q_draft = self.model(x, before_tokens(features), self.model.steps)
-        places = q_draft.shape[2]
-        return [(p_target[:, k:k + places], of_step.float().log_softmax(-1)) for k, of_step in enumerate(q_draft)]
+            return self.model.loss(x, features, p_target, LOSSES[self.loss])
+
+    @torch.no_grad()
+    def of_target(self, x: Tensor) -> tuple[Tensor, Tensor]:
+        """Texts (B, T) -> the target's features of every token, and its log-probabilities behind each (B, T, V)."""
+        with torch.autocast(x.device.type, torch.bfloat16):
+            logits, features = self.frozen(x, layers=self.model.layers)
+        return features, logits.float().log_softmax(-1)
 
     @torch.no_grad()
     def look(self, held: HeldOut, most: int) -> tuple[float, str]:
         """The held-out total variation, a mean over the draft tokens; and how often each is accepted."""
         x, _ = held.windows(self.size.target.context, most)
-        with torch.compiler.set_stance("force_eager"):
-            found = torch.stack([torch.stack([total_variation(*pair).mean() for pair in self.pairs(part)]) * len(part)
-                                 for part in x.split(self.size.batch)]).sum(0) / len(x)
+        found = torch.zeros(STEPS_SHOWN, device=x.device)
+        for part in x.split(self.size.batch):
+            with torch.compiler.set_stance("force_eager"), torch.autocast(x.device.type, torch.bfloat16):
+                features, p_target = self.of_target(part)
+                q_draft = self.model(part, before_tokens(features), STEPS_SHOWN).float().log_softmax(-1)
+            places = q_draft.shape[2]
+            found += torch.stack([total_variation(p_target[:, k:k + places], q_draft[k]).mean()
+                                  for k in range(STEPS_SHOWN)]) * len(part) / len(x)
         return found.mean().item(), "accepted " + " ".join(f"{1 - each:.3f}" for each in found.tolist())

@@ -1,0 +1,156 @@
+"""EAGLE: one decoder layer that goes on with the target's features, and says by the target's own output head what they
+mean.
+
+Li et al. 2024 (arXiv 2401.15077).
+
+    features  f_0  f_1  f_2  ?          f_i: what the target's output head is given for token i
+    tokens    x_1  x_2  x_3             one ahead: f_2 alone does not say which x_3 was drawn, and the next feature
+                                        depends on it
+    layer([f_(i-1), x_i])  =  a guess of f_i;  output head(guess)  =  logits of token i + 1
+
+For the committed text the features are the target's. Behind it the layer reads its own guesses. When draft tokens are
+accepted, the target's features of them are there, and the layer reads these tokens again: no guess stays in the cache.
+
+`Eagle` has all that EAGLE-1 and EAGLE-3 (eagle3.py) share. Left out: noise on the features while it is trained.
+"""
+
+from collections.abc import Sequence
+
+import torch
+import torch.nn.functional as F
+from torch import Tensor, nn
+
+from nanospec.cache import Cache
+from nanospec.draft_models.gpt import Branches
+from nanospec.draft_models.learned import FeatureReader, Learned, before_tokens
+from nanospec.model import MLP, Attention, Config, Linear, cached_call, rope_table
+from nanospec.text import Text
+
+
+class Eagle(Learned):
+    """heads, kv_heads, hidden: of its layer, as in Config."""
+
+    feature_loss, token_loss = 1.0, 0.1         # the weights of both parts, as in the paper
+
+    def __init__(self, vocab_size: int, channels: int, layers: Sequence[int], heads: int, kv_heads: int, hidden: int):
+        super().__init__(vocab_size, channels, layers, heads=heads, kv_heads=kv_heads, hidden=hidden)
+        self.config = Config(vocab_size, 1, 1, channels, heads, kv_heads, hidden)
+        self.steps = 1                          # it is trained on the target's features alone
+        self.fuse, self.attention_norm = Linear(2 * channels, channels), nn.RMSNorm(channels, 1e-5)
+        self.attention = Attention(self.config)
+        self.mlp_norm, self.mlp = nn.RMSNorm(channels, 1e-5), MLP(self.config)
+
+    def begin(self, before: Tensor) -> Tensor:
+        """The target's features (..., len(layers), C) -> a state (..., C) to go on from."""
+        return self.last_hidden(before)
+
+    def entrance(self, state: Tensor, tokens: Tensor) -> tuple[Tensor, Tensor]:
+        """A state and the token that stands one ahead -> what attention reads, and what its result is added to."""
+        x = self.fuse(torch.cat([self.target.embedding(tokens).to(self.dtype), state], -1))
+        return self.attention_norm(x), x
+
+    def exit(self, x: Tensor) -> tuple[Tensor, Tensor]:
+        """What the layer puts out -> the next state, and logits (..., V)."""
+        return x, self.said_by(x)
+
+    def step(self, state: Tensor, tokens: Tensor, attend) -> tuple[Tensor, Tensor]:
+        """attend: what attention reads -> what it answers, each (B, T, ...). -> the next state, and logits."""
+        read, x = self.entrance(state, tokens)
+        x = x + attend(read)
+        return self.exit(x + self.mlp(self.mlp_norm(x)))
+
+    def forward(self, tokens: Tensor, before: Tensor, steps: int) -> Tensor:
+        return torch.stack([logits for _, logits in self.unroll(tokens, before, steps)])
+
+    def unroll(self, tokens: Tensor, before: Tensor, steps: int) -> list[tuple[Tensor, Tensor]]:
+        """Of every step the states (B, places, C) and logits; each place reads its own guesses from step to step."""
+        places = tokens.shape[1] - steps + 1
+        attend, state, found = Unrolled(self, tokens.shape[1]), self.begin(before[:, :places]), []
+        for k in range(steps):
+            state, logits = self.step(state, tokens[:, k:k + places], attend)
+            found.append((state, logits))
+        return found
+
+    def loss(self, tokens: Tensor, features: Tensor, p_target: Tensor, divergence) -> Tensor:
+        """How far the guessed features are from the target's, and a little of how far the distributions are."""
+        (guess, logits), = self.unroll(tokens, before_tokens(features), 1)
+        of_tokens = divergence(p_target, logits.float().log_softmax(-1)).mean()
+        of_features = F.smooth_l1_loss(guess.float(), self.last_hidden(features).float())
+        return self.feature_loss * of_features + self.token_loss * of_tokens
+
+    def rope(self, positions: int) -> Tensor:
+        """The layer's rotations, as rope_table."""
+        return rope_table(positions, self.config.head_size, self.config.rope_theta, self.dtype, self.device)
+
+    def reader(self) -> "EagleReader":
+        return EagleReader(self)
+
+
+class Unrolled:
+    """Attention for whole texts, several steps ahead. EAGLE-3 calls it training-time test.
+
+    At step k, place i stands at position i + k. It sees all places up to its own as they were at step 0, where they
+    read the target's features, and itself at steps 1 to k, where it read its own guesses. It sees no other's guesses.
+    """
+
+    def __init__(self, model: Eagle, positions: int):
+        self.attention, self.keys, self.values = model.attention, [], []
+        self.rope = model.rope(positions)
+
+    def __call__(self, x: Tensor) -> Tensor:
+        (B, T, _), D, k = x.shape, self.attention.head_size, len(self.keys)
+        q, key, value = self.attention.turned(x, self.rope[:, k:k + T])
+        self.keys.append(key)
+        self.values.append(value)
+        unseen = torch.ones(T, T, dtype=torch.bool, device=x.device).triu(1)
+        scores = [(q @ self.keys[0].transpose(2, 3)).masked_fill(unseen, float("-inf"))]            # (B, H, T, T)
+        scores += [(q * own).sum(-1, keepdim=True) for own in self.keys[1:]]                        # (B, H, T, 1) each
+        wide = torch.promote_types(value.dtype, torch.float32)
+        weights = (torch.cat(scores, -1).to(wide) * D ** -0.5).softmax(-1).to(value)
+        out = weights[..., :T] @ self.values[0]
+        for j, own in enumerate(self.values[1:]):
+            out = out + weights[..., T + j, None] * own
+        return self.attention.out(out.transpose(1, 2).reshape(B, T, -1))
+
+
+class EagleReader(FeatureReader):
+    """state: (B, m, C), behind every token of the last call. cache: what the layer has read, a slot for each token."""
+
+    rereads, cache = True, None
+
+    def begin(self, text: Text, rows: Sequence[int], features: Tensor | None) -> None:
+        """Read the prompts, all but their last tokens."""
+        if text is not self.text:
+            self.cache = self._new_cache(*text.tokens.shape)
+        super().begin(text, rows, features)
+        rows, width = list(rows), features.shape[1]
+        if width:
+            fresh = self._new_cache(len(rows), width)
+            self._read(fresh, text.tokens[rows, :width], self.model.begin(self.kept[rows, :width]), width)
+            self.cache.put(rows, fresh)
+
+    def root(self, text: Text, unread: int, upto: int) -> Tensor:
+        """Read the last `unread` tokens of every text, with the target's features."""
+        self.cache.length = text.length - unread
+        before = self.kept[self.row[:, None], self.cache.next_slots(unread)]
+        state, logits = self._read(self.cache, text.last(unread), self.model.begin(before), upto)
+        self.cache.length = self.cache.length + unread
+        self.state, self.branches = state[:, -1:], Branches(self.cache)
+        return logits[:, -1:]
+
+    def behind(self, tokens: Tensor, upto: int, parents: Tensor | None = None) -> Tensor:
+        """Read draft tokens, with the guesses that stand behind their parents."""
+        tree = ()
+        if parents is not None:
+            tree = self.branches.grow(parents, upto)
+            self.state = self.state[self.row[:, None], parents.expand_as(tokens)]
+        self.state, logits = self._read(self.cache, tokens, self.state, upto, *tree)
+        self.cache.length = self.cache.length + tokens.shape[1]
+        return logits
+
+    def _read(self, cache: Cache, tokens: Tensor, state: Tensor, upto: int, *tree: Tensor) -> tuple[Tensor, Tensor]:
+        call = cached_call(self.model.config, tokens.shape[1], cache, upto, *tree)
+        return self.model.step(state, tokens, lambda x: self.model.attention(x, call, 0))
+
+    def _new_cache(self, rows: int, slots: int) -> Cache:
+        return Cache(rows, 1, self.model.config.kv_heads, self.model.rope(slots))
