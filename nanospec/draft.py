@@ -103,38 +103,6 @@ class Tree:
         return row
 
 
-class Reader(Protocol):
-    """A draft model, and what it keeps of the B texts that it reads. A drafter asks it what may come next.
-
-    layers: the target's layers whose features it reads; () for none.
-    deepest: the most tokens that it drafts behind one another; None if it does not mind.
-    rereads: whether it reads its own draft tokens again when they were accepted, with the target's features of them.
-    """
-
-    layers: Sequence[int] = ()
-    deepest: int | None = None
-    rereads: bool = False
-
-    def begin(self, text: Text, rows: Sequence[int], features: Tensor | None) -> None:
-        """New requests, as for Drafter."""
-
-    def root(self, text: Text, unread: int, upto: int) -> Tensor:
-        """Logits (B, 1, V) of what follows the committed text. Whatever else was read is forgotten.
-
-        unread, upto: as in Drafter.
-        """
-
-    def behind(self, tokens: Tensor, upto: int, parents: Tensor | None = None) -> Tensor:
-        """Read draft tokens (B, m), one level of a tree at a time: logits (B, m, V) of what follows each.
-
-        parents: (m,) or (B, m), behind which of the tokens of the call before each stands. None: a chain, whose token
-        stands behind the one before it.
-        """
-
-    def commit(self, text: Text, draft: Draft, accepted: Tensor, features: Tensor | None) -> None:
-        """How the round ended, as for Drafter. What was accepted stands in `text` already."""
-
-
 class Drafter(Protocol):
     """Who proposes. It may keep what it likes from round to round, for every row, but never a random number.
 
@@ -193,13 +161,6 @@ def check_size(rows: int, what: str) -> int:
     if rows > MOST_ROWS:
         raise RequestError(f"{what}: a draft has at most {MOST_ROWS - 1} tokens, asked for {rows - 1}")
     return rows
-
-
-def check_depth(reader: Reader, tokens: int) -> None:
-    """RequestError if so many draft tokens behind one another are more than this draft model can say."""
-    if reader.deepest and tokens > reader.deepest:
-        raise RequestError(f"this draft model drafts at most {reader.deepest} tokens behind one another, asked for "
-                           f"{tokens}")
 
 
 def each_text(rule: Callable[[list[int], list[int], Tensor, Tensor, Dice], tuple[int, Tensor]]) -> Rule:

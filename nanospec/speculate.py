@@ -15,8 +15,9 @@ from torch import Tensor, nn
 
 from nanospec.cache import Cache
 from nanospec.dice import Dice
-from nanospec.draft import Draft, Drafter, Rule, check_depth, check_size
+from nanospec.draft import Draft, Drafter, Rule, check_size
 from nanospec.draft_models.gpt import reader_of
+from nanospec.draft_models.reader import check_depth
 from nanospec.model import GPT
 from nanospec.probs import Sampling, residual
 from nanospec.rules.tree import verify_tree

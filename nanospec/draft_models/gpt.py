@@ -10,7 +10,8 @@ import torch
 from torch import Tensor
 
 from nanospec.cache import Cache
-from nanospec.draft import Draft, Reader
+from nanospec.draft import Draft
+from nanospec.draft_models.reader import Reader
 from nanospec.model import GPT
 from nanospec.text import Text, check_vocabulary, prefill
 

@@ -13,7 +13,8 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
-from nanospec.draft import Draft, Reader
+from nanospec.draft import Draft
+from nanospec.draft_models.reader import Reader
 from nanospec.errors import RequestError
 from nanospec.model import GPT, Linear
 from nanospec.text import Text

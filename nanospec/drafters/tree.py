@@ -12,8 +12,9 @@ import torch
 from torch import Tensor, nn
 
 from nanospec.dice import Dice
-from nanospec.draft import Draft, check_depth, check_size
+from nanospec.draft import Draft, check_size
 from nanospec.draft_models.gpt import reader_of
+from nanospec.draft_models.reader import check_depth
 from nanospec.errors import RequestError
 from nanospec.probs import Sampling
 from nanospec.speculate import ModelDrafter
