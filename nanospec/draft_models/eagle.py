@@ -22,7 +22,7 @@ from torch import Tensor, nn
 
 from nanospec.cache import Cache
 from nanospec.draft_models.gpt import Branches
-from nanospec.draft_models.learned import FeatureReader, Learned, before_tokens
+from nanospec.draft_models.learned import FeatureReader, Learned, before_tokens, log_probs
 from nanospec.model import MLP, Attention, Config, Linear, cached_call, rope_table
 from nanospec.text import Text
 
@@ -74,7 +74,7 @@ class Eagle(Learned):
     def loss(self, tokens: Tensor, features: Tensor, p_target: Tensor, divergence) -> Tensor:
         """How far the guessed features are from the target's, and a little of how far the distributions are."""
         (guess, logits), = self.unroll(tokens, before_tokens(features), 1)
-        of_tokens = divergence(p_target, logits.float().log_softmax(-1)).mean()
+        of_tokens = divergence(p_target, log_probs(logits)).mean()
         of_features = F.smooth_l1_loss(guess.float(), self.last_hidden(features).float())
         return self.feature_loss * of_features + self.token_loss * of_tokens
 

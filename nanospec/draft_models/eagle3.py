@@ -19,7 +19,7 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 
 from nanospec.draft_models.eagle import Eagle
-from nanospec.draft_models.learned import Learned
+from nanospec.draft_models.learned import Learned, log_probs
 from nanospec.model import MLP, Attention, Config, Linear
 
 
@@ -69,6 +69,6 @@ class Eagle3(Eagle):
 
     def compared(self, p_target: Tensor, logits: Tensor) -> tuple[Tensor, Tensor]:
         """On the tokens that it can draft alone, made distributions again."""
-        return p_target[..., self.ids].log_softmax(-1), logits[..., self.ids].float().log_softmax(-1)
+        return p_target[..., self.ids].log_softmax(-1), log_probs(logits[..., self.ids])
 
     loss = Learned.loss

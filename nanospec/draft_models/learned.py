@@ -69,7 +69,7 @@ class Learned(nn.Module):
 
     def compared(self, p_target: Tensor, logits: Tensor) -> tuple[Tensor, Tensor]:
         """What the loss compares: log-probabilities."""
-        return p_target, logits.float().log_softmax(-1)
+        return p_target, log_probs(logits)
 
     def last_hidden(self, before: Tensor) -> Tensor:
         """Features (..., len(layers), C), the last layer's among them -> what the target's output head was given."""
@@ -107,6 +107,11 @@ class Learned(nn.Module):
             if isinstance(module, Linear):
                 module.pack()
         return self
+
+
+def log_probs(logits: Tensor) -> Tensor:
+    """Of logits (..., V), in float32 or wider."""
+    return logits.to(torch.promote_types(logits.dtype, torch.float32)).log_softmax(-1)
 
 
 def before_tokens(features: Tensor) -> Tensor:

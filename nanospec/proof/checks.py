@@ -13,6 +13,7 @@ from nanospec.methods import RULES, Run, method_of
 from nanospec.proof.compare import (Found, caches, first_round, greedy, ledger, node, ragged, reports, rounds,
                                     rounds_by_prefix, speed, support)
 from nanospec.proof.handover import by_hand, drafts, features, one_after_the_other, rules_agree
+from nanospec.proof.learning import heads, labels, vocabulary
 from nanospec.proof.tables import TableModel, prompts_of, small_gpt
 from nanospec.speculate import ModelDrafter, speculate
 
@@ -155,6 +156,9 @@ CHECKS = {check.name: check for check in [
     Check("T5", "by hand", "every field of the rounds of a draft that is always right, and of one never", by_hand),
     Check("T5", "drafts", "the drafts of every drafter, three texts in a batch", partial(drafts, TABLE, DRAFT)),
     Check("T5", "features", "what a drafter is told of every committed token", partial(features, TABLE, DRAFT)),
+    Check("T5", "labels", "a draft model that says what the target says has a loss of 0", partial(labels, GPT4)),
+    Check("T5", "vocabulary", "a draft model of three tokens drafts these three", partial(vocabulary, GPT4)),
+    Check("T5", "heads", "every head has weights of its own", partial(heads, GPT4)),
     Check("T5", "one after the other", "every rule twice between two refills: no uniform twice", one_after_the_other),
     Check("T5", "rules agree", "on 5 chains the rules of trees accept what those of chains accept", rules_agree),
     Check("T6", "T6 greedy", "10 texts of a GPT in float64, gamma 1, 2, 4, 7", lambda: greedy(

@@ -41,8 +41,8 @@ LONG, LONG_DRAFT = small_gpt(4, 3, 5, context=128), small_gpt(4, 1, 6, context=1
 FALSE_ALARM = 1e-5              # of `real_dice`, of which there is one for every pair
 
 SMALL = {"gamma": 2, "topology": [-1, 0, 0, 1], "costs": (0.3, {2: 1.1, 3: 1.2})}       # goodput stops early at times
-# Rows at depth 5, a tenth sibling's child, more rows than any default.
-LARGE = {"gamma": 7, "topology": [-1, 0, 0, 0, 1, 1, 2, 4, 4, 5, 7, 7, 8, 10, 10, 13]}
+# Rows at depth 6, children of a younger sibling's child, more rows than any default.
+LARGE = {"gamma": 7, "topology": [-1, 0, 0, 0, 1, 1, 2, 4, 4, 5, 7, 7, 9, 10, 10, 13]}
 
 
 def way_of(name: str) -> Way:

@@ -13,7 +13,7 @@ import torch
 from torch import Tensor
 
 from nanospec.draft_models import LEARNED
-from nanospec.draft_models.learned import Learned, before_tokens
+from nanospec.draft_models.learned import Learned, before_tokens, log_probs
 from nanospec.files.checkpoint import fingerprint, save_learned
 from nanospec.files.tokenizer import Tokenizer
 from nanospec.model import GPT, Config
@@ -80,7 +80,7 @@ class LearnedTraining(Training):
         """Texts (B, T) -> the target's features of every token, and its log-probabilities behind each (B, T, V)."""
         with torch.autocast(x.device.type, torch.bfloat16):
             logits, features = self.frozen(x, layers=self.model.layers)
-        return features, logits.float().log_softmax(-1)
+        return features, log_probs(logits)
 
     @torch.no_grad()
     def look(self, held: HeldOut, most: int) -> tuple[float, str]:
@@ -90,7 +90,7 @@ class LearnedTraining(Training):
         for part in x.split(self.size.batch):
             with torch.compiler.set_stance("force_eager"), torch.autocast(x.device.type, torch.bfloat16):
                 features, p_target = self.of_target(part)
-                q_draft = self.model(part, before_tokens(features), STEPS_SHOWN).float().log_softmax(-1)
+                q_draft = log_probs(self.model(part, before_tokens(features), STEPS_SHOWN))
             places = q_draft.shape[2]
             found += torch.stack([total_variation(p_target[:, k:k + places], q_draft[k]).mean()
                                   for k in range(STEPS_SHOWN)]) * len(part) / len(x)

@@ -1,0 +1,59 @@
+"""Do learned draft models learn what they will draft? Each function is a check, and counts violations.
+
+What is learnt wrongly leaves the text right: it is verified. It costs speed alone, and no walk of the text shows it.
+Left out: whether what is drafted is what was learnt. `caches` of compare.py sees that, for every learned draft model.
+"""
+
+import torch
+from torch import Tensor
+
+from nanospec.draft_models.eagle3 import Eagle3
+from nanospec.draft_models.hydra import Hydra
+from nanospec.draft_models.learned import Learned
+from nanospec.draft_models.medusa import Medusa
+from nanospec.proof.compare import Found
+from nanospec.training.losses import forward_kl
+
+
+class Knowing(Learned):
+    """A draft model that says behind every token what the target says."""
+
+    def forward(self, tokens: Tensor, before: Tensor, steps: int) -> Tensor:
+        logits, places = self.target(tokens), tokens.shape[1] - steps + 1
+        return torch.stack([logits[:, k:k + places] for k in range(steps)])
+
+
+def labels(target) -> Found:
+    """Whoever says what the target says behind the same tokens has nothing to learn: a loss of 0."""
+    config = target.config
+    knowing = Knowing(config.vocab_size, config.channels, [0]).attach(target)
+    texts = torch.arange(24).view(2, 12) * 5 % config.vocab_size
+    logits, features = target(texts, layers=[0])
+    loss = knowing.loss(texts, features, logits.log_softmax(-1), forward_kl).item()
+    return texts.numel(), abs(loss), abs(loss)
+
+
+def vocabulary(target) -> Found:
+    """A draft model of three tokens drafts the three that are most frequent, with the probabilities that it learnt."""
+    config = target.config
+    torch.manual_seed(0)
+    model = Eagle3(config.vocab_size, config.channels, [0], 1, 1, 8, spoken=3).double().attach(target)
+    often = [config.vocab_size - 1, 0, config.vocab_size - 2]
+    model.prepare(torch.tensor(often * 3 + [1]))
+    _, logits = model.exit(torch.randn(5, config.channels, dtype=torch.float64))
+    _, learnt = model.compared(logits, logits)
+    wrong = int(((logits > float("-inf")).nonzero()[:, 1].view(5, 3) != torch.tensor(sorted(often))).sum())
+    error = (logits.softmax(-1)[:, sorted(often)] - learnt.exp()).abs().max().item()
+    return 5, error + wrong, error + wrong
+
+
+def heads(target) -> Found:
+    """Each head has weights of its own: what one learns, the others do not."""
+    config, wrong = target.config, 0
+    for kind in Medusa, Hydra:
+        model = kind(config.vocab_size, config.channels, [0], heads=4)
+        for block in model.blocks:
+            before = [other.weight.clone() for other in model.blocks]
+            block.weight.data += 1
+            wrong += sum(not torch.equal(own.weight, old) for own, old in zip(model.blocks, before)) != 1
+    return 8, float(wrong), float(wrong)

@@ -1,0 +1,49 @@
+"""Bugs of learned draft models. The text stays right with all of them: what is lost is speed."""
+
+from nanospec.proof.zoo.plant import bug
+
+STATE = "self.state[self.row[:, None], parents.expand_as(tokens)]"
+ELDEST = "self.state[:, :1].expand(-1, tokens.shape[1], -1)"
+LEARNED, MEDUSA, EAGLE3 = "draft_models.learned", "draft_models.medusa", "draft_models.eagle3"
+
+FEATURES = [
+    bug("feature-of-the-wrong-position", "generic; EAGLE's one-ahead shift", "the features before the last token but "
+        "one", "long_caches: chain of mlp, token", ("text.length - 1]", "(text.length - 2).clamp(min=0)]"),
+        file=LEARNED),
+    bug("features-of-rejected-rows-kept", "generic", "the features of the first rows are kept, accepted or not",
+        "long_caches: tree of mlp, token", ("features[self.row[:, None], path]", "features"), file=LEARNED),
+    bug("features-one-late", "generic", "accepted tokens are paired with their own features",
+        "long_caches: chain of hydra, token", ("first = text.length - count - 1", "first = text.length - count - 2"),
+        file=LEARNED),
+    bug("own-features-left-in-the-cache", "generic; vllm#14649", "accepted draft tokens are not read again with the "
+        "target's features", "long_caches: chain of eagle, token",
+        ("self.size if self.reader.rereads else 2", "2")),
+    bug("a-sibling-s-state", "ours", "a draft token goes on from the first row of the level above",
+        "long_caches: tree of mlp, token",
+        (STATE, ELDEST),
+        file=LEARNED),
+    bug("a-sibling-s-guess", "ours", "the same, of EAGLE's layer", "long_caches: tree of eagle3, token",
+        (STATE, ELDEST),
+        file="draft_models.eagle"),
+]
+
+HEADS = [
+    bug("labels-one-off", "generic; Medusa's shift", "head k learns what stands one place behind its own", "labels",
+        ("p_target[:, k:k + places]", "p_target.roll(-1, 1)[:, k:k + places]"), file=LEARNED),
+    bug("one-head-for-all", "FasterDecoding/Medusa; SpecDec++", "a list of one head, repeated", "heads",
+        ("nn.ModuleList(Linear(channels, channels) for _ in range(heads))",
+         "nn.ModuleList([Linear(channels, channels)] * heads)"), file=MEDUSA),
+    bug("the-next-head-too-early", "ours", "every head is asked one place early", "long_caches: chain of medusa, token",
+        ("self.depth - 1, self.h", "self.depth, self.h"), file=MEDUSA),
+]
+
+VOCABULARY = [
+    bug("vocabulary-map-missing", "generic; EAGLE-3's d2t", "the number of a token in the draft's head is taken for "
+        "the token", "vocabulary", ("index_copy(-1, self.ids,", "index_copy(-1, torch.arange(len(self.offsets)),"),
+        file=EAGLE3),
+    bug("offsets-taken-for-tokens", "generic; EAGLE-3's d2t", "the map holds offsets, and is read as if it held tokens",
+        "vocabulary", ("self.offsets + torch.arange(len(self.offsets), device=self.offsets.device)", "self.offsets"),
+        file=EAGLE3),
+]
+
+BUGS = FEATURES + HEADS + VOCABULARY
