@@ -10,6 +10,7 @@ in the order in which they will be drawn. Left out: the tokens. A drafter draws 
 
 from collections import Counter
 from collections.abc import Iterable, Sequence
+from heapq import heappop, heappush
 from itertools import product
 
 Topology = list[int]
@@ -55,6 +56,29 @@ def best_tree(accepted: Sequence[float], size: int, depth: int | None = None) ->
         trees = {rows + 1: (1 + expected, behind) for rows, (expected, behind) in forests.items()}
     expected, behind = trees[max(trees)]
     return expected, _breadth_first(behind)
+
+
+def grown_tree(accuracies: Sequence[Sequence[float]], size: int) -> tuple[float, Topology]:
+    """(expected tokens, topology) of the best tree of `size` rows where each depth has chances of its own: Medusa's.
+
+    accuracies[d][i]: how often the i-th best draft token at depth d is the right one, falling with i. A row is worth
+    the product along its path. No row is worth more than its parent or an elder sibling. So taking the most valuable
+    row, again and again, is best (Cai et al. 2024, arXiv 2401.10774, appendix C).
+    Example: grown_tree([[.6, .2], [.5, .1]], 4) takes .6, .6 * .5 and .2: [-1, 0, 0, 1], 2.1 tokens.
+    """
+    paths, heap = [], [(-accuracies[0][0], (0,))]           # a path: at every depth, the how manieth child
+    while heap and len(paths) < size - 1:
+        value, path = heappop(heap)
+        paths.append((path, -value))
+        depth, rank = len(path), path[-1]
+        if rank + 1 < len(accuracies[depth - 1]) and accuracies[depth - 1][rank]:
+            heappush(heap, (value / accuracies[depth - 1][rank] * accuracies[depth - 1][rank + 1],
+                            (*path[:-1], rank + 1)))
+        if depth < len(accuracies):
+            heappush(heap, (value * accuracies[depth][0], (*path, 0)))
+    number = {(): 0} | {path: row for row, path in enumerate(sorted((path for path, _ in paths), key=lambda path: (
+        len(path), path)), 1)}
+    return 1 + sum(value for _, value in paths), [-1, *(number[path[:-1]] for path in list(number)[1:])]
 
 
 def _one_child_more(chance: float, trees: dict, forests: dict, most: int) -> dict:

@@ -14,7 +14,7 @@ from nanospec.proof.walk import walk
 from nanospec.rules.traversal import verify_traversal
 from nanospec.rules.tree import verify_tree
 from nanospec.theory import expected_tokens
-from nanospec.topology import Topology, best_size, best_tree, expected_of, shape
+from nanospec.topology import Topology, best_size, best_tree, expected_of, grown_tree, shape
 
 FALLING = [(.6, .2, .1), (.5, .5, .5), (.8, .1, .05, .01), (.9,), (.4, .3, 0)]
 RISING = [(.3, .05, .9), (.1, .7), (0, .6, .3), (.2, .1, .1, .8)]
@@ -169,3 +169,19 @@ def test_expected_tokens_are_what_a_round_emits(size, depth, rule):
     depths = depths_of(topology)
     found, _ = walk(lambda dice: depths[int(rule(draft, p_target.expand(1, size, 4), dice)[0])])
     assert sum(tokens * weight for tokens, weight in found.items()) == pytest.approx(expected, abs=1e-12)
+
+
+# Medusa's tree
+
+def test_the_tree_that_is_grown_by_hand():
+    assert grown_tree([[.6, .2], [.5, .1]], 4) == (pytest.approx(2.1), [-1, 0, 0, 1])
+    assert grown_tree([[.5, .25, 0]], 9) == (1.75, [-1, 0, 0, 0])               # there is no more
+    assert grown_tree([[.9], [.8], [.1]], 3) == (pytest.approx(1 + .9 + .72), [-1, 0, 1])
+
+
+@pytest.mark.parametrize("accepted", FALLING)
+@pytest.mark.parametrize("size", range(2, 9))
+def test_where_all_depths_are_alike_it_is_as_good_as_the_best(accepted, size):
+    expected, topology = grown_tree([accepted] * 5, size)
+    assert expected == pytest.approx(expected_of(topology, accepted))
+    assert expected == pytest.approx(best_tree(accepted, size, 6)[0])

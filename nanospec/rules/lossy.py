@@ -1,0 +1,77 @@
+"""Rules that are not lossless: faster, and the text is no longer the target's.
+
+All of them throw no coins. A draft token passes, or it does not; the longest path of tokens that pass is accepted, and
+of several the likeliest; the next token is drawn from the target behind it.
+
+    typical     Medusa's typical acceptance (Cai et al. 2024, arXiv 2401.10774, section 2.3.1): the target finds the
+                token likely enough. "Enough" is less where the target itself is undecided.
+    top_k       Stern et al. 2018 (arXiv 1811.03115, section 5.1): it is one of the target's k best tokens.
+    at_least    the same, section 5.3: the target's best token; but so many draft tokens pass whatever they are.
+
+How far from the target: a token x that passes is written for certain, where the target would write it with probability
+p_target(x). So at this place the total variation is 1 - p_target(x).
+At temperature 0 p_target is 1 for the best token. Then `typical` and `top_k` are exact.
+"""
+
+from functools import partial
+
+import torch
+from torch import Tensor
+
+from nanospec.dice import Dice
+from nanospec.draft import Draft, Rule
+
+
+def typical(draft: Draft, p_target: Tensor, dice: Dice, most: float = 0.09, part: float = 0.3) -> tuple[Tensor, Tensor]:
+    """A token x passes where p_target(x) > min(most, part * exp(-entropy of p_target)). The defaults are the authors'.
+
+    Example: p_target [.5, .3, .2] has exp(-entropy) = .36; .3 > min(.09, .11), so token 1 passes.
+    """
+    p_of_x, parent = _of_parents(draft, p_target)
+    entropy = -torch.special.xlogy(p_target, p_target).sum(-1)                                  # (B, n)
+    enough = (part * (-entropy).exp()).clamp(max=most)
+    return _longest(draft, p_target, p_of_x, p_of_x > enough.gather(1, parent), dice)
+
+
+def top_k(draft: Draft, p_target: Tensor, dice: Dice, k: int = 2) -> tuple[Tensor, Tensor]:
+    """A token passes if fewer than k tokens are likelier, and it is possible at all."""
+    p_of_x, parent = _of_parents(draft, p_target)
+    likelier = (p_target.gather(1, parent[:, :, None].expand_as(p_target)) > p_of_x[:, :, None]).sum(-1)
+    return _longest(draft, p_target, p_of_x, (likelier < k) & (p_of_x > 0), dice)
+
+
+def at_least(draft: Draft, p_target: Tensor, dice: Dice, tokens: int = 1) -> tuple[Tensor, Tensor]:
+    """The target's best token passes; and every draft token at depth `tokens` or less."""
+    p_of_x, parent = _of_parents(draft, p_target)
+    depth = torch.zeros_like(parent)
+    for i in range(1, depth.shape[1]):
+        depth[:, i] = depth.gather(1, parent[:, i, None])[:, 0] + 1
+    best = p_of_x == p_target.amax(-1).gather(1, parent)
+    return _longest(draft, p_target, p_of_x, best | (depth <= tokens), dice)
+
+
+def _of_parents(draft: Draft, p_target: Tensor) -> tuple[Tensor, Tensor]:
+    """What the target gives each row's token behind its parent (B, n), and every row's parent, 0 where it has none."""
+    B, n, _ = p_target.shape
+    chain = torch.arange(-1, n - 1, device=p_target.device).expand(B, n)
+    parent = (chain if draft.parents is None else draft.parents).clamp(min=0)
+    row = torch.arange(B, device=p_target.device)[:, None]
+    return p_target[row, parent, draft.tokens], parent
+
+
+def _longest(draft: Draft, p_target: Tensor, p_of_x: Tensor, passes: Tensor, dice: Dice) -> tuple[Tensor, Tensor]:
+    """The end of the longest path of rows that pass, the likeliest if there are several; and the token behind it."""
+    B, n, _ = p_target.shape
+    depth, likely = p_of_x.new_full((B, n), float("-inf")), torch.zeros_like(p_of_x)
+    depth[:, 0] = 0
+    for i in range(1, n):
+        parent = torch.full_like(draft.tokens[:, i], i - 1) if draft.parents is None else draft.parents[:, i]
+        above = parent.clamp(min=0)[:, None]
+        depth[:, i] = torch.where(passes[:, i] & (parent >= 0), depth.gather(1, above)[:, 0] + 1, float("-inf"))
+        likely[:, i] = likely.gather(1, above)[:, 0] + p_of_x[:, i].log()
+    longest = depth == depth.amax(-1, keepdim=True)
+    accepted = torch.where(longest, likely, float("-inf")).argmax(-1)
+    return accepted, dice.pick(p_target[torch.arange(B, device=p_target.device), accepted])
+
+
+LOSSY: dict[str, Rule] = {"typical": typical, "top-2": partial(top_k, k=2), "at-least-1": partial(at_least, tokens=1)}
