@@ -21,10 +21,11 @@ P = torch.tensor([[[.5, .3, .2], [.05, .9, .05], [1., 0, 0], [.4, .4, .2]]], dty
 
 def decided(rule, drafted, parents=None, **settings):
     """(last accepted row, token that follows) with u = .99, for one text whose first row is token 0."""
-    draft = Draft(torch.tensor([[0, *drafted]]), torch.zeros(1, 1 + len(drafted), 3), parents and torch.tensor([parents]))
+    n = 1 + len(drafted)
+    draft = Draft(torch.tensor([[0, *drafted]]), torch.zeros(1, n, 3), parents and torch.tensor([parents]))
     dice = Dice([0])
     dice.u = torch.full((1, 1), 0.99, dtype=torch.float64)
-    accepted, token = rule(draft, P[:, :1 + len(drafted)], dice, **settings)
+    accepted, token = rule(draft, P[:, :n], dice, **settings)
     return int(accepted), int(token)
 
 
