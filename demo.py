@@ -22,8 +22,8 @@ from rich.console import Console, Group
 from rich.live import Live
 from rich.text import Text
 
-from nanospec.bench.measure import (alpha_of, best_of_each, measure, measure_costs, setting_of, tree_setting,
-                                    ways_of)
+from nanospec.bench.measure import alpha_of, best_of_each, measure, measure_costs, ways_of
+from nanospec.bench.setting import setting_of, tree_setting
 from nanospec.bench.speed import busy
 from nanospec.draft_models import LEARNED
 from nanospec.errors import NanospecError

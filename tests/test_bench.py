@@ -15,11 +15,12 @@ import torch
 from nanospec.bench import __main__ as bench
 from nanospec.bench import measure as measuring
 from nanospec.bench.large import simulated
-from nanospec.bench.measure import (BUSY, Costs, alpha_of, best_of_each, compiler_for, measure, measure_accepted,
-                                    numbers_of, tree_setting)
+from nanospec.bench.measure import BUSY, Costs, alpha_of, best_of_each, compiler_for, measure, numbers_of
 from nanospec.bench.methods import EVERY
 from nanospec.bench.prompts import held_out_prompts
 from nanospec.bench.roofline import weight_bytes
+from nanospec.bench.setting import best_topology, measure_accepted, measure_ranks, tree_setting
+from nanospec.draft_models.medusa import Medusa
 from nanospec.drafters.merged import MergedDrafter
 from nanospec.drafters.tree import TreeDrafter
 from nanospec.errors import RequestError
@@ -29,6 +30,7 @@ from nanospec.files.tokenizer import Tokenizer
 from nanospec.generate import generate
 from nanospec.methods import DRAFTERS, Method, Setting, method_of
 from nanospec.model import GPT, Config
+from nanospec.proof.learning import Knowing
 from nanospec.proof.tables import TableModel, small_gpt
 from nanospec.show.figures import draw_simulated
 from nanospec.speculate import ModelDrafter, Round, speculate, tokens_of
@@ -228,6 +230,20 @@ def test_clocks():
     assert items == ["a", "b", "c"] and len(seconds) == 3 and all(s >= .002 for s in seconds)
     assert [item for item, _ in clocked("ab")] == ["a", "b"]
     assert median_seconds(lambda: sleep(.002), torch.device("cpu"), repeats=3, warm_up=0) >= .002
+
+
+def test_ranks_of_heads_and_the_tree_made_from_them(monkeypatch):
+    """Who says what the target says is right with its best token; the tree goes deep where heads are right."""
+    target = small_gpt(11, 2, 5)
+    knowing = Knowing(11, 16, [0]).attach(target)
+    knowing.weight = torch.nn.Parameter(torch.zeros(1, dtype=torch.float64))
+    ranks = measure_ranks(target, knowing, [[1, 2], [3]], max_new_tokens=20, temperature=0)
+    assert ranks == [[1, 0, 0, 0]] * 5
+    monkeypatch.setattr("nanospec.bench.setting.measure_ranks", lambda *_, **__: ranks)
+    costs = Costs(0.01, dict.fromkeys(range(2, 13), 1.0), 1.0)
+    monkeypatch.setattr("nanospec.bench.setting.measure_costs", lambda *_, **__: costs)
+    heads = Medusa(11, 16, [1], heads=5).double().requires_grad_(False).attach(target)
+    assert best_topology(target, heads, [[1, 2], [3]], temperature=0) == [-1, 0, 1, 2, 3, 4]
 
 
 def test_a_clock_around_a_drafter_changes_nothing_but_knows_its_time(pair):

@@ -6,13 +6,15 @@ import pytest
 import torch
 
 from nanospec.dice import Dice
+from nanospec.draft_models import LEARNED
+from nanospec.drafters.dynamic_tree import DynamicTree
 from nanospec.drafters.tree import TreeDrafter
 from nanospec.fast import compiled as compiling
 from nanospec.fast.compiled import compiled, why_not
 from nanospec.generate import generate
 from nanospec.model import Linear, can_pack
 from nanospec.probs import Sampling
-from nanospec.proof.tables import small_gpt
+from nanospec.proof.tables import small_gpt, small_learned
 from nanospec.proof.walk import WalkingDice, distance
 from nanospec.rules.block import verify_block
 from nanospec.speculate import ModelDrafter, one_round, speculate, verify
@@ -36,12 +38,15 @@ class Watched:
 
 
 def drafters():
-    return {"chain": ModelDrafter(DRAFT, 2), "tree": TreeDrafter(DRAFT, [-1, 0, 0, 1])}
+    return {"chain": ModelDrafter(DRAFT, 2), "tree": TreeDrafter(DRAFT, [-1, 0, 0, 1]),
+            **{f"chain of {name}": ModelDrafter(small_learned(name, TARGET), 2) for name in LEARNED},
+            "dynamic tree of eagle3": DynamicTree(small_learned("eagle3", TARGET), 4)}
 
 
 @needs_a_compiler
 @pytest.mark.parametrize("name, rule", [("chain", verify), pytest.param("chain", verify_block, marks=pytest.mark.slow),
-                                        pytest.param("tree", verify, marks=pytest.mark.slow)])
+                                        *(pytest.param(name, verify, marks=pytest.mark.slow)
+                                          for name in drafters() if name != "chain")])
 def test_a_compiled_round_writes_what_an_eager_one_writes(name, rule):
     """In float64 nothing is rounded to another token; two requests of one kind are one compiled function."""
     for ids in [1, 2, 0], [2, 2, 1, 0]:

@@ -1,6 +1,5 @@
 """Numbers about a pair on this machine: what calls cost, how often the draft is right, what speculation gains."""
 
-from collections import Counter
 from collections.abc import Callable, Iterable, Sequence
 from copy import deepcopy
 from dataclasses import dataclass
@@ -10,18 +9,15 @@ from statistics import median
 import torch
 from rich.console import Console
 
-from nanospec.draft import check_size
-from nanospec.drafters.tree import TreeDrafter
 from nanospec.fast.autotune import DTYPES, name_of, settle, way_of
 from nanospec.fast.clock import draft_seconds, step_seconds, timed
 from nanospec.fast.compiled import compiled, why_not
 from nanospec.generate import generate
-from nanospec.methods import DRAFTERS, GAMMA, Method
+from nanospec.methods import Method
 from nanospec.model import GPT
 from nanospec.speculate import ModelDrafter, Round, speculate, tokens_of
 from nanospec.text import check_request
 from nanospec.theory import acceptance, speedup
-from nanospec.topology import Topology, best_size, shape
 
 Way = tuple[GPT, GPT, Callable | None]      # target, draft, and the capture they run by, as `speculate` takes it
 BUSY = 1.5              # times: if plain decoding's speed differs by so much between repeats, others use the machine
@@ -194,48 +190,3 @@ def best_of_each(found: Sequence[list[tuple[dict, list[Round]]]]) -> list[tuple[
         best.append((row | speeds | {"baseline_tokens_per_s": plain, "speedup": row["tokens_per_s"] / plain,
                                      "busy": any(row["busy"] for row in rows)}, rounds))
     return best
-
-
-def measure_accepted(target: GPT, draft: GPT, prompts: Iterable[Sequence[int]], children: int = 4,
-                     **settings) -> list[float]:
-    """How often the i-th of so many children is the one that is accepted: what Sequoia makes its tree from."""
-    drafter, accepted, rounds = TreeDrafter(draft, shape(children)), Counter(), 0
-    for seed, ids in enumerate(prompts):
-        for done in speculate(target, drafter, ids, seed=seed, **settings):
-            accepted.update(done.path)
-            rounds += 1
-    return [accepted[row] / rounds for row in range(1, children + 1)]
-
-
-def best_topology(target: GPT, draft: GPT, prompts: Sequence[Sequence[int]], sizes: Sequence[int] = range(2, 13),
-                  **sampling) -> Topology:
-    """Sequoia's tree for this pair on this machine: acceptances counted, seconds measured."""
-    room = target.config.context - max(map(len, prompts))
-    accepted = measure_accepted(target, draft, prompts, max_new_tokens=max(1, min(96, room)), **sampling)
-    costs = measure_costs(target, draft, sizes, len(prompts[0]), **sampling)
-    seconds = {size: costs.seconds * costs.v[size] for size in sizes}
-    return best_size(accepted, seconds, costs.seconds * costs.c, range(2, 8))[0]
-
-
-def setting_of(target: GPT, draft: GPT, prompts: Sequence[Sequence[int]], drafters: Iterable[str],
-               given: dict, most: int = GAMMA, **sampling) -> dict:
-    """What drafters of these names are made of besides a gamma, for `method_of`: what is given, and what is not is
-    measured if one of them wants it. most: draft tokens a round, up to which calls are timed.
-    """
-    setting = dict(given)
-    if "topology" not in given and any(DRAFTERS[name].size == "shape" for name in drafters):
-        setting["topology"] = best_topology(target, draft, prompts, **sampling)
-    if "goodput" in drafters:
-        costs = measure_costs(target, draft, range(1, most + 2), max(map(len, prompts)), **sampling)
-        setting["costs"] = costs.c, costs.v
-    return setting
-
-
-def tree_setting(branches: Sequence[int] | None) -> dict:
-    """Of a tree whose rows at depth d have branches[d] children, counted before they are built; {} where none is given.
-    """
-    level = rows = 1
-    for branch in branches or ():
-        level *= branch
-        rows = check_size(rows + level, "--shape")
-    return {"topology": shape(*branches)} if branches else {}

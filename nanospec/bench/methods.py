@@ -4,8 +4,9 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from nanospec.bench.large import large_pair
-from nanospec.bench.measure import check_texts, measure_costs, setting_of, settled, tree_setting
+from nanospec.bench.measure import check_texts, measure_costs, settled
 from nanospec.bench.prompts import prompts_of
+from nanospec.bench.setting import setting_of, tree_setting
 from nanospec.bench.speed import busy, measured
 from nanospec.errors import RequestError
 from nanospec.files.checkpoint import WEIGHTS, load_pair

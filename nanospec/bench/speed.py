@@ -4,9 +4,9 @@ from collections.abc import Callable, Sequence
 from functools import partial
 from pathlib import Path
 
-from nanospec.bench.measure import (BUSY, Costs, Way, best_of_each, check_texts, measure, setting_of, tree_setting,
-                                    ways_of)
+from nanospec.bench.measure import BUSY, Costs, Way, best_of_each, check_texts, measure, ways_of
 from nanospec.bench.prompts import prompts_of
+from nanospec.bench.setting import setting_of, tree_setting
 from nanospec.errors import RequestError
 from nanospec.fast.capture import captured
 from nanospec.files.checkpoint import WEIGHTS, load_pair

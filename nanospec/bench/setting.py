@@ -1,0 +1,87 @@
+"""What a method is made of, where nobody says: the shape of a tree, and the costs of calls, measured here."""
+
+from collections import Counter
+from collections.abc import Iterable, Sequence
+
+import torch
+
+from nanospec.bench.measure import measure_costs
+from nanospec.draft import check_size
+from nanospec.draft_models.gpt import reader_of
+from nanospec.draft_models.learned import Learned, before_tokens
+from nanospec.draft_models.medusa import Medusa
+from nanospec.drafters.tree import TreeDrafter
+from nanospec.generate import generate
+from nanospec.methods import DRAFTERS, GAMMA
+from nanospec.model import GPT
+from nanospec.speculate import speculate
+from nanospec.topology import Topology, best_size, grown_tree, shape
+
+
+def measure_accepted(target: GPT, draft: GPT, prompts: Iterable[Sequence[int]], children: int = 4,
+                     **settings) -> list[float]:
+    """How often the i-th of so many children is the one that is accepted: what Sequoia makes its tree from."""
+    drafter, accepted, rounds = TreeDrafter(draft, shape(children)), Counter(), 0
+    for seed, ids in enumerate(prompts):
+        for done in speculate(target, drafter, ids, seed=seed, **settings):
+            accepted.update(done.path)
+            rounds += 1
+    return [accepted[row] / rounds for row in range(1, children + 1)]
+
+
+@torch.inference_mode()
+def measure_ranks(target: GPT, draft: Learned, prompts: Iterable[Sequence[int]], best: int = 4,
+                  **settings) -> list[list[float]]:
+    """How often the i-th best draft token of each depth is the right one, in what the target writes: what Medusa makes
+    its tree from. The tokens before it are taken to be right.
+    """
+    hits, count = torch.zeros(draft.steps, best), 0
+    for seed, ids in enumerate(prompts):
+        text = torch.tensor([[*ids, *generate(target, ids, seed=seed, **settings)]], device=target.device)
+        before = before_tokens(target(text, layers=draft.layers)[1]).to(draft.dtype)
+        for k, logits in enumerate(draft(text, before, draft.steps)[:, 0, len(ids) - 1:-1]):        # (places, V)
+            right = text[0, len(ids) + k:][:len(logits), None]
+            hits[k] += (logits.topk(best).indices == right).sum(0).cpu()
+        count += len(logits)
+    return (hits / count).tolist()
+
+
+def best_topology(target: GPT, draft: GPT | Learned, prompts: Sequence[Sequence[int]],
+                  sizes: Sequence[int] = range(2, 13), **sampling) -> Topology:
+    """The best tree for this pair on this machine: Sequoia's, or for Medusa's heads, which know less the farther they
+    look, Medusa's. Acceptances counted, seconds measured.
+    """
+    settings = {"max_new_tokens": max(8, min(96, target.config.context - max(map(len, prompts))))} | sampling
+    costs = measure_costs(target, draft, sizes, len(prompts[0]), **sampling)
+    seconds = {size: costs.seconds * costs.v[size] for size in sizes}
+    if isinstance(draft, Medusa):
+        ranks, step = measure_ranks(target, draft, prompts, **settings), costs.seconds * costs.c
+        grown = {size: grown_tree(ranks, size) for size in sizes}
+        return max(grown.items(), key=lambda of: of[1][0] / (draft.steps * step + seconds[of[0]]))[1][1]
+    accepted = measure_accepted(target, draft, prompts, **settings)
+    depths = range(2, min(8, 2 + (reader_of(draft).deepest or 6)))
+    return best_size(accepted, seconds, costs.seconds * costs.c, depths)[0]
+
+
+def setting_of(target: GPT, draft: GPT, prompts: Sequence[Sequence[int]], drafters: Iterable[str],
+               given: dict, most: int = GAMMA, **sampling) -> dict:
+    """What drafters of these names are made of besides a gamma, for `method_of`: what is given, and what is not is
+    measured if one of them wants it. most: draft tokens a round, up to which calls are timed.
+    """
+    setting = dict(given)
+    if "topology" not in given and any(DRAFTERS[name].size == "shape" for name in drafters):
+        setting["topology"] = best_topology(target, draft, prompts, **sampling)
+    if "goodput" in drafters:
+        costs = measure_costs(target, draft, range(1, most + 2), max(map(len, prompts)), **sampling)
+        setting["costs"] = costs.c, costs.v
+    return setting
+
+
+def tree_setting(branches: Sequence[int] | None) -> dict:
+    """Of a tree whose rows at depth d have branches[d] children, counted before they are built; {} where none is given.
+    """
+    level = rows = 1
+    for branch in branches or ():
+        level *= branch
+        rows = check_size(rows + level, "--shape")
+    return {"topology": shape(*branches)} if branches else {}
