@@ -278,7 +278,7 @@ assert coins.cumprod(0).tolist() == [1, 1, 0, 0] and coins.cumprod(0).sum() == 2
 
 STEPS = [(draft_and_score, "tokens.append(", ModelDrafter.propose, "tokens.append("),
          (draft_and_score, "p_target = ", one_round, "out = target("),
-         (round_by_hand, "if not dice.flip(", verify, "stands = "),
+         (round_by_hand, "if not dice.flip(", verify, "coins = "),
          (round_by_hand, "return tokens, i", verify, "accepted = "),
          (round_by_hand, "residual = ", verify, "return accepted, "),
          (round_by_hand, "return tokens, gamma", verify, "row, behind = ")]

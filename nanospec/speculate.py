@@ -40,8 +40,8 @@ def verify(draft: Draft, p_target: Tensor, dice: Dice) -> tuple[Tensor, Tensor]:
         return verify_tree(draft, p_target, dice)
     x = draft.tokens[:, 1:, None]
     ratio = p_target[:, :-1].gather(-1, x) / draft.q_draft[:, 1:].gather(-1, x)             # (B, gamma, 1)
-    stands = dice.flip(ratio[:, :, 0])                                                      # (B, gamma)
-    accepted = stands.long().cumprod(-1).sum(-1)                                            # (B,)
+    coins = dice.flip(ratio[:, :, 0])                                                       # (B, gamma)
+    accepted = coins.long().cumprod(-1).sum(-1)                                             # (B,)
     # What is replaced was drawn from the next row's q_draft. Behind the last row comes row 0, whose q_draft is zeros:
     # its residual is p_target itself, and that is the bonus.
     row, behind = torch.arange(len(accepted), device=accepted.device), (accepted + 1) % draft.tokens.shape[1]

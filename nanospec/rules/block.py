@@ -65,8 +65,8 @@ def verify_block(draft: Draft, p_target: Tensor, dice: Dice) -> tuple[Tensor, Te
     covered = (w[:, :, None] * p_target - q_behind).clamp(min=0).sum(-1)                    # Z; of the last row, w
     reached = covered + 1 - w       # how often no longer cut is made; 0 where w = 1 and p = q: a longer one always is
     h = torch.where(reached == 0, 1.0, covered / reached)
-    stands = dice.flip(h[:, 1:])                # (B, gamma); the cut at the front, length 0, may always be made
-    accepted = F.pad(stands * torch.arange(1, w.shape[1], device=w.device), (1, 0)).amax(-1)
+    coins = dice.flip(h[:, 1:])                 # (B, gamma); the cut at the front, length 0, may always be made
+    accepted = F.pad(coins * torch.arange(1, w.shape[1], device=w.device), (1, 0)).amax(-1)
 
     row = torch.arange(len(accepted), device=accepted.device)
     weight = w[row, accepted, None]

@@ -41,8 +41,8 @@ def verify_tree(draft: Draft, p_target: Tensor, dice: Dice) -> tuple[Tensor, Ten
         parent = i - 1 if draft.parents is None else draft.parents[:, i, None]
         tried = parent == accepted[:, None]                                                 # (B, 1)
         ratio = left.gather(-1, x[:, i]) / q_of_x[:, i]
-        stands = dice.flip(torch.where(tried, ratio, 0.0))                                  # (B, 1)
+        coin = dice.flip(torch.where(tried, ratio, 0.0))                                    # (B, 1)
         rejected = torch.where(tried, residual(left, draft.q_draft[:, i]), left)
-        left = torch.where(stands, p_target[:, i], rejected)
-        accepted = torch.where(stands[:, 0], i, accepted)
+        left = torch.where(coin, p_target[:, i], rejected)
+        accepted = torch.where(coin[:, 0], i, accepted)
     return accepted, dice.pick(left)

@@ -2,7 +2,7 @@
 
 from nanospec.proof.zoo.plant import bug
 
-LONGEST = "F.pad(stands * torch.arange(1, w.shape[1], device=w.device), (1, 0)).amax(-1)"
+LONGEST = "F.pad(coins * torch.arange(1, w.shape[1], device=w.device), (1, 0)).amax(-1)"
 COVERED = "covered = (w[:, :, None] * p_target - q_behind).clamp(min=0).sum(-1)"
 WEIGHT, LEFT = "weight = w[row, accepted, None]", "residual(weight * p_target[row, accepted], q_behind[row, accepted])"
 CHANCE, MISSING = "chance[row] * left[row][x] / q_draft[child][x]", "(chance[row] * left[row] - q_draft[fell])"
@@ -20,9 +20,9 @@ def traversal(name: str, source: str, what: str, *edits: tuple[str, str], by: st
 
 BUGS = [
     block("first-failure-ends-it", "vllm-ascend#11985, a review", "the first coin that falls ends the draft, though a "
-          "later one may stand", (LONGEST, "stands.long().cumprod(-1).sum(-1)")),
+          "later one may stand", (LONGEST, "coins.long().cumprod(-1).sum(-1)")),
     block("shortest-cut", "generic", "the shortest length whose coin stands is accepted, not the longest",
-          (LONGEST, "(stands.long().argmax(-1) + 1) * stands.any(-1)"), by="exact: chain, block"),
+          (LONGEST, "(coins.long().argmax(-1) + 1) * coins.any(-1)"), by="exact: chain, block"),
     block("coin-is-the-weight", "generic", "the coin of every length is its weight, as the last one's is",
           ("covered / reached)", "w)")),
     block("coin-is-the-total", "generic", "the coin forgets how often no later one stands",
@@ -39,7 +39,7 @@ BUGS = [
     block("draft-behind-the-last", "generic", "behind the last draft token its q_draft is taken away once more",
           ("draft.q_draft.roll(-1, 1)", "torch.cat([draft.q_draft[:, 1:], draft.q_draft[:, -1:]], 1)")),
     block("row-before", "generic", "the replacement comes from the row before the cut",
-          (WEIGHT, "at = torch.where(accepted < stands.shape[1], (accepted - 1).clamp(min=0), accepted); "
+          (WEIGHT, "at = torch.where(accepted < coins.shape[1], (accepted - 1).clamp(min=0), accepted); "
                    + WEIGHT.replace("accepted", "at")), (LEFT, LEFT.replace("accepted", "at"))),
     traversal("chance-not-inherited", "generic", "a child's chance is its own ratio, whatever its parent's is",
               (CHANCE, CHANCE.replace("chance[row] * ", ""))),

@@ -6,7 +6,7 @@ DRAWN = "drawn, q = self._draw(left, whose, dice)"
 TRIED = "tried = parent == accepted[:, None]"
 SCAN = "for i in range(1, n):"
 REJECTED = "residual(left, draft.q_draft[:, i])"
-STANDS = "left = torch.where(stands, p_target[:, i], rejected)"
+STANDS = "left = torch.where(coin, p_target[:, i], rejected)"
 MASK = "cache.sees_tree(cache.length, sees, upto)"
 DEPTH = "sees.sum(-1) - 1"
 
@@ -17,7 +17,7 @@ BUGS = [
         file="drafters.tree"),
     bug("bonus-from-parent-residual", "SafeAILab/EAGLE#47",
         "behind a leaf the token is drawn from what its rejected siblings left", "exact: tree, token",
-        (STANDS, "left = torch.where(stands, p_target[:, i] if i in draft.parents else left, rejected)"),
+        (STANDS, "left = torch.where(coin, p_target[:, i] if i in draft.parents else left, rejected)"),
         file="rules.tree"),
     bug("token-0-is-padding", "SafeAILab/EAGLE@b09a256", "a real token 0 is skipped", "exact: tree, token",
         (TRIED, f"{TRIED}; tried = tried & (x[:, i] != 0)"), file="rules.tree"),
