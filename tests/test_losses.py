@@ -1,10 +1,15 @@
 """What a draft is distilled by: the numbers by hand, the gradients, and what total variation has to do with alpha."""
 
 from math import exp, log
+from pathlib import Path
 
 import pytest
 import torch
 
+from nanospec.bench import losses as bench_losses
+from nanospec.files.checkpoint import save_model
+from nanospec.files.tokenizer import Tokenizer
+from nanospec.model import GPT, Config
 from nanospec.theory import acceptance
 from nanospec.training.losses import (LOSSES, forward_kl, jensen_shannon, lk_hybrid, minus_log_alpha, reverse_kl,
                                       total_variation)
@@ -77,3 +82,22 @@ def test_kl_bounds_total_variation():
     """Pinsker."""
     p, q = random(10, 500, 6).mul(3).log_softmax(-1), random(11, 500, 6).mul(3).log_softmax(-1)
     assert (total_variation(p, q) <= (forward_kl(p, q) / 2).sqrt() + 1e-12).all()
+
+
+# python -m nanospec.bench losses
+
+def test_the_table_of_losses_and_texts(tmp_path, monkeypatch, capsys):
+    """Every loss on every kind of text, from the same draft, judged on the same text; training makes it better."""
+    torch.manual_seed(0)
+    tokenizer = Tokenizer({bytes([b]): b for b in range(256)})
+    for name in "target", "draft":
+        model = GPT(Config(257, context=32, layers=1, channels=16, heads=2, kv_heads=1, hidden=24))
+        model.head.weight.data *= 8 if name == "target" else 1
+        save_model(model, tmp_path / f"{name}.pt", tokenizer)
+    tokenizer.save(tmp_path / "ranks.tiktoken")
+    source = [Path(__file__).read_text()]
+    monkeypatch.setattr(bench_losses, "read_texts", lambda: (source, source))
+    rows = bench_losses.run(["forward-kl", "total-variation"], steps=21, batch=2, weights=tmp_path)
+    assert [(row["texts"], row["loss"]) for row in rows] == [("", "as it is")] + [
+        (kind, loss) for kind in bench_losses.TEXTS for loss in ("forward-kl", "total-variation")]
+    assert min(row["alpha"] for row in rows[1:]) > rows[0]["alpha"] and "+0." in capsys.readouterr().out

@@ -18,15 +18,16 @@ import sys
 from collections.abc import Sequence
 from inspect import Parameter, signature
 
-from nanospec.bench import against, growth, large, methods, roofline, speed, stopping
+from nanospec.bench import against, growth, large, losses, methods, roofline, speed, stopping
 from nanospec.draft_models import LEARNED
 from nanospec.errors import NanospecError
 from nanospec.fast.autotune import DTYPES, name_of
 from nanospec.methods import DRAFTERS, RULES
 from nanospec.show.options import COUNT, FOLDER, GAMMA, HERE, SEED, TEMPERATURE, THREADS, Parser, device, file
 from nanospec.show.terminal import refuse
+from nanospec.training.losses import LOSSES
 
-SUBCOMMANDS = (speed, methods, stopping, roofline, growth, large, against)
+SUBCOMMANDS = (speed, methods, stopping, losses, roofline, growth, large, against)
 # A subcommand's options are the parameters of its `run`, and so are their defaults.
 OPTIONS = {
     "temperatures": dict(type=TEMPERATURE, nargs="+", metavar="T"),
@@ -45,6 +46,10 @@ OPTIONS = {
     "seed": dict(type=SEED, metavar="N"),
     "weights": dict(type=FOLDER, metavar="FOLDER", help="a pair that train_tiny.py wrote"),
     "pair": dict(type=FOLDER, metavar="FOLDER", help="Llama checkpoints FOLDER/target and FOLDER/draft"),
+    "losses": dict(choices=LOSSES, nargs="+", metavar="NAME", help="of training/losses.py: " + ", ".join(LOSSES)),
+    "texts": dict(choices=losses.TEXTS, nargs="+", metavar="NAME", help="who wrote them: " + ", ".join(losses.TEXTS)),
+    "steps": dict(type=COUNT, metavar="N", help="for each loss and kind of text"),
+    "batch": dict(type=COUNT, metavar="N", help="texts in a step"),
     "device": dict(type=device, default=HERE),
     "dtype": dict(choices=["auto", *map(name_of, DTYPES)], help="auto: the fastest"),
     "threads": dict(type=THREADS, metavar="N", help="default: as many as are fastest"),

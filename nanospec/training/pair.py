@@ -111,10 +111,10 @@ def sample(target: GPT, ids: Tensor, rows: int, seed: int) -> Tensor:
 
 
 def sampled(target: GPT, ids: Tensor, rows: int, seed: int, path: Path) -> Tensor:
-    """`sample`, from the file where an earlier call has put it; if it is not there, or of another target, drawn anew
-    and put there.
+    """`sample`, from the file where an earlier call has put it, for whatever was to be trained then; if it is not there,
+    or of another target, drawn anew and put there.
     """
-    made_of = {"target": fingerprint(target), "rows": rows, "seed": seed, "tokens": len(ids)}
+    made_of = {"target": fingerprint(target), "rows": rows, "seed": seed}
     try:
         saved = load_saved(path)
         if saved["made_of"] == made_of:
