@@ -111,8 +111,8 @@ def sample(target: GPT, ids: Tensor, rows: int, seed: int) -> Tensor:
 
 
 def sampled(target: GPT, ids: Tensor, rows: int, seed: int, path: Path) -> Tensor:
-    """`sample`, from the file where an earlier call has put it, for whatever was to be trained then; if it is not there,
-    or of another target, drawn anew and put there.
+    """`sample`, from the file where an earlier call has put it, whatever it was for; if it is not there, or of another
+    target, drawn anew and put there.
     """
     made_of = {"target": fingerprint(target), "rows": rows, "seed": seed}
     try:
