@@ -3,11 +3,11 @@
 import pytest
 
 from nanospec.proof.checks import CHECKS, TOLERANCE, result_of
-from nanospec.proof.contract import CONTRACT, PAIRS
+from nanospec.proof.contract import CONTRACT, pairs_of
 
 
-@pytest.mark.parametrize("name, rule", PAIRS, ids=[f"{name}, {rule}" for name, rule in PAIRS])
-@pytest.mark.parametrize("part", CONTRACT)
+@pytest.mark.parametrize("part, name, rule", [pytest.param(part, *pair, id=f"{part}-{', '.join(pair)}")
+                                              for part in CONTRACT for pair in pairs_of(part)])
 def test_contract(part, name, rule):
     count, error, tv = CONTRACT[part](name, rule)
     assert count and error <= TOLERANCE and tv <= TOLERANCE, f"error {error:.2g}, total variation {tv:.2g}"

@@ -8,7 +8,7 @@ import pytest
 from nanospec.draft import Draft
 from nanospec.drafters.tree import TreeDrafter
 from nanospec.proof.checks import CHECKS, OF_THE_DISTRIBUTION, TABLE
-from nanospec.proof.contract import CONTRACT, PAIRS
+from nanospec.proof.contract import CONTRACT, pairs_of
 from nanospec.proof.walk import distance, target_distribution
 from nanospec.proof.zoo import ALL_BUGS, ALL_CONTROLS, ENOUGH, Bug, changed, look, planted
 from nanospec.rules.traversal import verify_traversal
@@ -117,7 +117,7 @@ def test_a_plant_that_no_longer_fits_is_an_error():
 
 
 def test_every_entry_says_what_was_wrong_where_and_who_sees_it():
-    checks = {*CHECKS, *(f"{part}: {name}, {rule}" for part in CONTRACT for name, rule in PAIRS)}
+    checks = {*CHECKS, *(f"{part}: {name}, {rule}" for part in CONTRACT for name, rule in pairs_of(part))}
     assert len(NAMED) == len(ALL_BUGS) + len(ALL_CONTROLS)
     for bug in NAMED.values():
         assert bug.what and bug.source and bug.edits

@@ -11,7 +11,7 @@ from nanospec.errors import one_line
 from nanospec.files.checkpoint import load_pair
 from nanospec.proof.checks import CHECKS, OF_THE_DISTRIBUTION, TOLERANCE, result_of
 from nanospec.proof.command import Parser, command
-from nanospec.proof.contract import CONTRACT, PAIRS
+from nanospec.proof.contract import CONTRACT, OF_MODELS, PAIRS, pairs_of
 from nanospec.proof.judge import long_run
 from nanospec.proof.zoo import ALL_BUGS, ALL_CONTROLS, ENOUGH, look
 from nanospec.proof.zoo.plant import FALLS
@@ -33,12 +33,12 @@ def walk_checks(quick: bool) -> int:
 
 def walk_contract() -> int:
     """Print every part of the contract, for all drafters and rules together, and say how many pairs break it."""
-    print(f"\nthe contract: {len(PAIRS)} pairs of a drafter and a rule\n"
+    print(f"\nthe contract: {len(PAIRS)} pairs of a drafter and a rule, {len(OF_MODELS)} with a learned model\n"
           f"{'part':20} {'paths, texts, ...':>18} {'greatest error':>15} {'seconds':>8}")
     broken = 0
     for name, part in CONTRACT.items():
         began, total, worst, wrong = time.perf_counter(), 0, 0.0, []
-        for drafter, rule in PAIRS:
+        for drafter, rule in pairs_of(name):
             try:
                 count, error, tv = part(drafter, rule)
             except FALLS as fell:

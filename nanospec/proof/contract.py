@@ -31,10 +31,11 @@ from nanospec.proof.walk import target_distribution
 from nanospec.speculate import ModelDrafter, speculate, tokens_of
 from nanospec.text import Text, prefill, until
 
-# Block verification of a tree is traversal, so by its own name traversal has only the chain to judge. Drafters draft
-# with a GPT, and these two with every learned draft model, too.
+# Block verification of a tree is traversal, so by its own name traversal has only the chain to judge.
 PAIRS = [(name, rule) for name, rule in product(DRAFTERS, RULES) if rule != "traversal" or name == "chain"]
-PAIRS += [(f"{name} of {model}", "token") for model in LEARNED for name in ("chain", "tree")]
+# They draft with a GPT. A chain and a tree of every learned draft model go through those parts that depend on who says
+# what may come next.
+OF_MODELS = [(f"{name} of {model}", "token") for model in LEARNED for name in ("chain", "tree")]
 TABLE, DRAFT = TableModel(3, 8, zeros=0.4), TableModel(3, 58, zeros=0.4)
 TIED, TIED_DRAFT = TableModel(3, 3, ties=True), TableModel(3, 4, ties=True)
 LONG, LONG_DRAFT = small_gpt(4, 3, 5, context=128), small_gpt(4, 1, 6, context=128)
@@ -227,6 +228,11 @@ def foreign_vocabulary(name: str, rule: str) -> Found:
     else:
         wrong = done != list(generate(GPT4, [1, 2], 6, 0))
     return 1, float(wrong), float(wrong)
+
+
+def pairs_of(part: str) -> list[tuple[str, str]]:
+    """Who goes through this part: (drafter, rule)."""
+    return PAIRS + OF_MODELS * (part not in ("settings", "stops", "uniforms", "real_dice"))
 
 
 CONTRACT: dict[str, Callable[[str, str], Found]] = {part.__name__: part for part in (
