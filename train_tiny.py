@@ -15,6 +15,7 @@ import argparse
 import signal
 import sys
 import time
+from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
 
@@ -33,9 +34,10 @@ from nanospec.files.whole import write_whole
 from nanospec.model import GPT, Config
 from nanospec.show.figures import draw_losses
 from nanospec.show.terminal import refuse
+from nanospec.training.batches import HeldOut
 from nanospec.training.learned import LearnedTraining, Plan
 from nanospec.training.losses import LOSSES
-from nanospec.training.pair import FILES, PHASES, HeldOut, Size, Training, held_out_loss
+from nanospec.training.pair import FILES, PHASES, Size, Training, held_out_loss
 
 SAVE_EVERY, SHOW_EVERY = 180, 0.5       # seconds
 HELD_OUT_WINDOWS = 24                   # looked at on the way; at the end, all of them
@@ -60,10 +62,12 @@ SIZES["long"] = replace(SIZES["tiny"], batch=64, rate=(2e-3, 4e-3, 4e-3), sample
 
 def checked(args: argparse.Namespace) -> tuple[Size | Plan, Path]:
     """The size and the folder. What can be refused before the text is read is refused here."""
-    size, name = SIZES[args.size], args.what
-    out = args.out or Path("out") / (args.size if name == "pair" else name)
-    if name != "pair":
-        size = plan_of(name, load_pair(pair_of(out)).target, size)
+    size, learned = SIZES[args.size], args.what != ["pair"]
+    if learned and "pair" in args.what:
+        raise RequestError("--what: the pair is trained alone, before draft models for it")
+    out = args.out or Path("out") / ("_".join(args.what) if learned else args.size)
+    if learned:
+        size = plan_of(args.what, load_pair(pair_of(out)).target, size)
         if args.tokenizer:
             raise RequestError("--tokenizer: a draft model has the tokenizer of its pair")
     if args.steps:
@@ -77,8 +81,9 @@ def checked(args: argparse.Namespace) -> tuple[Size | Plan, Path]:
     if not args.minutes >= 0:
         raise RequestError(f"--minutes must be 0 or more, got {args.minutes}")
     available(args.device)
-    state = "training.pt" if name == "pair" else f"{name}.training.pt"
-    there = [file for file in (FILES if name == "pair" else (f"{name}.pt", state)) if (out / file).exists()]
+    state = f"{'_'.join(args.what)}.training.pt" if learned else "training.pt"
+    names = [*(f"{name}.pt" for name in args.what), state] if learned else FILES
+    there = [name for name in names if (out / name).exists()]
     if there and not args.resume:
         raise PairError(f"{out} already holds {', '.join(there)}: name another folder with --out"
                         + ", or go on with --resume" * (state in there))
@@ -92,8 +97,8 @@ def pair_of(out: Path) -> Path:
     return out if (out / "target.pt").exists() else WEIGHTS
 
 
-def plan_of(name: str, target: GPT, size: Size) -> Plan:
-    """How a learned draft model is trained, in batches as of that size. If it has a decoder layer, that is as the
+def plan_of(names: Sequence[str], target: GPT, size: Size) -> Plan:
+    """How learned draft models are trained, in batches as of that size. If one has a decoder layer, that is as the
     target's.
     """
     config = target.config
@@ -101,7 +106,8 @@ def plan_of(name: str, target: GPT, size: Size) -> Plan:
     layer = {"heads": config.heads, "kv_heads": config.kv_heads, "hidden": config.hidden}
     sizes = {"medusa": {"layers": last}, "hydra": {"layers": last}, "mlp": {"layers": three, "width": 640},
              "eagle": {"layers": last} | layer, "eagle3": {"layers": three} | layer | {"spoken": config.vocab_size}}
-    return Plan(config, sizes[name], size.batch, size.steps[-1:], (LEARNED_RATE,), size.held_out_every, size.sampled)
+    return Plan(config, {name: sizes[name] for name in names}, size.batch, size.steps[-1:], (LEARNED_RATE,),
+                size.held_out_every, size.sampled)
 
 
 def prepared(args: argparse.Namespace, console: Console) -> tuple[Training, list[HeldOut]]:
@@ -112,7 +118,7 @@ def prepared(args: argparse.Namespace, console: Console) -> tuple[Training, list
         texts["packages"] = read_packages()
         for package in packages():
             console.print(f"{package.name} {package.version}, {package.licence}", style="dim", markup=False)
-    learns = args.what != "pair"
+    learns = args.what != ["pair"]
     known = (pair_of(out) if learns else out) / "ranks.tiktoken" if args.resume or learns else args.tokenizer
     if known:
         tokenizer = Tokenizer.load(known)
@@ -130,7 +136,7 @@ def prepared(args: argparse.Namespace, console: Console) -> tuple[Training, list
     compiler = compiler_for(torch.device(args.device)) if args.compile or ids.is_cuda else None
     more = args.seed, ids, tokenizer, out, compiler is not None
     if learns:
-        training = LearnedTraining(args.what, load_pair(pair_of(out), args.device).target, size, *more, args.loss)
+        training = LearnedTraining(load_pair(pair_of(out), args.device).target, size, *more, args.loss)
     else:
         training = Training(size, *more, last, args.loss)
     if args.resume:
@@ -187,7 +193,8 @@ def run(training: Training, held: HeldOut, seconds: float, progress: Progress, s
 
 def main(argv: list[str] | None = None) -> int:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    parser.add_argument("--what", choices=["pair", *LEARNED], default="pair", help="the pair, or a draft model for it")
+    parser.add_argument("--what", choices=["pair", *LEARNED], default=["pair"], nargs="+", metavar="NAME",
+                        help="the pair, or draft models for it: " + ", ".join(LEARNED))
     parser.add_argument("--size", choices=SIZES, default="tiny", help="sets widths, depths, batch and steps")
     parser.add_argument("--steps", type=int, nargs="+", metavar="N",
                         help="of the target, the draft, the distillation; of what --what names")
@@ -218,7 +225,7 @@ def main(argv: list[str] | None = None) -> int:
         for left in out.glob("*.partial"):              # by a run that was killed while it wrote
             left.unlink()
         for name in FILES[:3]:
-            if args.what != "pair" and not (out / name).exists():
+            if args.what != ["pair"] and not (out / name).exists():
                 write_whole(out / name, lambda file, name=name: file.write((WEIGHTS / name).read_bytes()))
         training.save()                                 # a folder that cannot be written to is found now
         with Progress(*columns, console=console) as progress:
@@ -228,11 +235,13 @@ def main(argv: list[str] | None = None) -> int:
     finally:
         for number, handler in before.items():
             signal.signal(number, handler)
-    draw_losses(training.history, training.phases, out / ("loss.png" if args.what == "pair" else f"{args.what}.png"))
+    picture = training.state_file.replace("training.pt", "loss.png")
+    draw_losses(training.history, training.phases, out / picture)
     if not finished:
         console.print(f"stopped; everything is in {out}. Go on with --resume.")
         return 128 + signals[0] if signals else 0
-    report(console, out, held, args.device, args.what)
+    for what in args.what:
+        report(console, out, held, args.device, what)
     return 0
 
 
@@ -247,7 +256,7 @@ def report(console: Console, out: Path, held: list[HeldOut], device: str, what: 
     prompts = [ids[i:i + context // 4].tolist() for i in range(0, len(ids) - context, len(ids) // 8)]
     for temperature in (1.0, 0.8, 0.0):
         alpha = measure_alpha(pair.target, pair.draft, prompts, temperature=temperature, max_new_tokens=context // 4)
-        console.print(f"alpha at T = {temperature}: {alpha:.3f}")
+        console.print(f"alpha of {what} at T = {temperature}: {alpha:.3f}")
 
 
 def tell_of_pair(console: Console, pair: Pair, held: list[HeldOut]) -> None:

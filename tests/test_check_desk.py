@@ -59,7 +59,7 @@ def test_the_command_tells_a_wrong_distribution_with_numbers_a_sentence_and_the_
     assert done.returncode == 1 and "Traceback" not in done.stdout + done.stderr
     for words in ("not yet worked number", "right        yours", "0.8125", "total variation", "paths walked",
                   "you draw from p_target", "residual-is-target", "ex03_accept_or_replace.py, line 20",
-                  "python ../check 3 --hint", "0 of 16 solved  ..-............."):
+                  "python ../check 3 --hint", "0 of 18 solved  ..-..............."):
         assert words in done.stdout
 
 
@@ -67,10 +67,10 @@ def test_a_list_is_there_at_once(classroom):
     """Without torch. From the top, from the folder of the lessons, from anywhere."""
     folder, python = classroom
     found = python("-c", "import sys; from lessons.check.command import main; main(['--list']); print(*sys.modules)")
-    assert "0 of 16 solved" in found.stdout and "torch" not in found.stdout.split()
+    assert "0 of 18 solved" in found.stdout and "torch" not in found.stdout.split()
     assert "nanospec" not in found.stdout.split() and "rich" in found.stdout.split()
     for at, *what in (".", "-m", "lessons.check"), ("lessons", "-m", "check"), ("..", f"{folder}/lessons/check"):
-        assert "0 of 16 solved" in python(*what, "--list", at=at).stdout
+        assert "0 of 18 solved" in python(*what, "--list", at=at).stdout
 
 
 def test_states_are_of_a_text(at_the_desk):
@@ -85,15 +85,15 @@ def test_states_are_of_a_text(at_the_desk):
     path.write_text(EXERCISES[2].answer)
     (folder / EXERCISES[5].file).unlink()
     out = say("--list")[1]
-    assert out.count("untouched") == 14 and "  2  solved" in out and "  5  missing" in out
-    assert "1 of 16 solved  .#.............." in out
+    assert out.count("untouched") == 16 and "  2  solved" in out and "  5  missing" in out
+    assert "1 of 18 solved  .#................" in out
 
 
 @pytest.mark.parametrize("text", ["", "[]", "{\"1\": 3}", "\x00", "{\"2\": {\"solved\": 7}}"])
 def test_a_spoilt_state_is_no_state(at_the_desk, text):
     folder, say = at_the_desk
     (folder / ".progress").write_text(text)
-    assert "0 of 16 solved" in say("--list")[1]
+    assert "0 of 18 solved" in say("--list")[1]
     solve(folder, 2)
     assert say("2")[0] == 0 and json.loads((folder / ".progress").read_text())["2"]["solved"]
 
@@ -109,7 +109,7 @@ def test_from_the_stub_to_the_answer(at_the_desk):
     path = solve(folder, 1)
     code, out = say("1")
     assert code == 0 and "solved." in out and "nanospec/dice.py, line" in out
-    assert "1 of 16 solved" in out
+    assert "1 of 18 solved" in out
     assert "cumsum" in say("1", "--answer")[1]
     assert "exercise 2" in say()[1]
     assert say("--reset", "1")[0] == 0
@@ -148,7 +148,7 @@ def test_watch_ends_when_all_is_solved(at_the_desk, monkeypatch):
         path = solve(folder, number)
         progress.remember(EXERCISES[number], path.read_bytes(), number != 2)
     code, out = say("2", "--watch")
-    assert code == 0 and "All solved." in out and "16 of 16 solved" in out
+    assert code == 0 and "All solved." in out and "18 of 18 solved" in out
     assert "All solved" in say()[1]
 
 

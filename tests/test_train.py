@@ -26,7 +26,8 @@ from nanospec.files.corpus import held_out, read_texts, to_ids
 from nanospec.files.tokenizer import Tokenizer, train
 from nanospec.model import GPT, Config
 from nanospec.theory import acceptance
-from nanospec.training.pair import FILES, HeldOut, Training, batch_at, held_out_loss, learning_rate, sample
+from nanospec.training.batches import HeldOut, batch_at, sample
+from nanospec.training.pair import FILES, Training, held_out_loss, learning_rate
 
 ROOT = Path(__file__).parent.parent
 TEXT = Path(argparse.__file__)
@@ -318,7 +319,7 @@ def test_what_the_end_reports(finished, capsys):
     said = " ".join(capsys.readouterr().out.split())
     assert "nats a token" in said and "bits a byte" in said
     for temperature in ("1.0", "0.8", "0.0"):
-        assert f"alpha at T = {temperature}: " in said
+        assert f"alpha of pair at T = {temperature}: " in said
 
 
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])

@@ -22,8 +22,9 @@ from nanospec.files.corpus import read_texts, to_ids
 from nanospec.model import GPT
 from nanospec.show.terminal import show_table
 from nanospec.theory import acceptance
+from nanospec.training.batches import PROMPT, batch_at, sample
 from nanospec.training.losses import LOSSES
-from nanospec.training.pair import PROMPT, batch_at, learning_rate, loss_of, new_optimizer, sample
+from nanospec.training.pair import learning_rate, loss_of, new_optimizer
 
 TEXTS = ("data", "target", "draft")
 RATE, RENEW, HELD_OUT = 5e-4, 20, 64        # top learning rate; steps; texts that alpha is measured on

@@ -6,10 +6,11 @@ Li et al. 2024 (arXiv 2401.15077).
     features  f_0  f_1  f_2  ?          f_i: what the target's output head is given for token i
     tokens    x_1  x_2  x_3             one ahead: f_2 alone does not say which x_3 was drawn, and the next feature
                                         depends on it
-    layer([f_(i-1), x_i])  =  a guess of f_i;  output head(guess)  =  logits of token i + 1
+    layer([f_(i-1), x_i])  =  f_i as predicted;  its output head  =  logits of token i + 1
 
-For the committed text the features are the target's. Behind it the layer reads its own guesses. When draft tokens are
-accepted, the target's features of them are there, and the layer reads these tokens again: no guess stays in the cache.
+For the committed text the features are the target's. Behind it the layer reads what it has predicted. When draft tokens
+are accepted, the target's features of them are there, and the layer reads these tokens again: nothing that was
+predicted stays in the cache.
 
 `Eagle` has all that EAGLE-1 and EAGLE-3 (eagle3.py) share. Left out: noise on the features while it is trained.
 """
@@ -63,7 +64,7 @@ class Eagle(Learned):
         return torch.stack([logits for _, logits in self.unroll(tokens, before, steps)])
 
     def unroll(self, tokens: Tensor, before: Tensor, steps: int) -> list[tuple[Tensor, Tensor]]:
-        """Of every step the states (B, places, C) and logits; each place reads its own guesses from step to step."""
+        """Of every step the states (B, places, C) and logits; each place reads what it has predicted, step by step."""
         places = tokens.shape[1] - steps + 1
         attend, state, found = Unrolled(self, tokens.shape[1]), self.begin(before[:, :places]), []
         for k in range(steps):
@@ -72,10 +73,10 @@ class Eagle(Learned):
         return found
 
     def loss(self, tokens: Tensor, features: Tensor, p_target: Tensor, divergence) -> Tensor:
-        """How far the guessed features are from the target's, and a little of how far the distributions are."""
-        (guess, logits), = self.unroll(tokens, before_tokens(features), 1)
+        """How far the predicted features are from the target's, and a little of how far the distributions are."""
+        (predicted, logits), = self.unroll(tokens, before_tokens(features), 1)
         of_tokens = divergence(p_target, log_probs(logits)).mean()
-        of_features = F.smooth_l1_loss(guess.float(), self.last_hidden(features).float())
+        of_features = F.smooth_l1_loss(predicted.float(), self.last_hidden(features).float())
         return self.feature_loss * of_features + self.token_loss * of_tokens
 
     def rope(self, positions: int) -> Tensor:
@@ -90,7 +91,8 @@ class Unrolled:
     """Attention for whole texts, several steps ahead. EAGLE-3 calls it training-time test.
 
     At step k, place i stands at position i + k. It sees all places up to its own as they were at step 0, where they
-    read the target's features, and itself at steps 1 to k, where it read its own guesses. It sees no other's guesses.
+    read the target's features, and itself at steps 1 to k, where it read what it had predicted. It sees nothing that
+    another place has predicted.
     """
 
     def __init__(self, model: Eagle, positions: int):
@@ -139,7 +141,7 @@ class EagleReader(FeatureReader):
         return logits[:, -1:]
 
     def behind(self, tokens: Tensor, upto: int, parents: Tensor | None = None) -> Tensor:
-        """Read draft tokens, with the guesses that stand behind their parents."""
+        """Read draft tokens, with the features that were predicted behind their parents."""
         tree = ()
         if parents is not None:
             tree = self.branches.grow(parents, upto)

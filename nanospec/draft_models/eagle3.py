@@ -1,4 +1,4 @@
-"""EAGLE-3: the layer may pass on what it likes, and learns to draft behind its own guesses.
+"""EAGLE-3: the layer may pass on what it likes, and learns to draft behind its own states.
 
 Li et al. 2025 (arXiv 2503.01840). What differs from EAGLE-1 (eagle.py):
 

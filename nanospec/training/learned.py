@@ -1,7 +1,7 @@
-"""How a learned draft model is trained: the target is frozen, and says for every place what it would write there.
+"""How learned draft models are trained: the target is frozen, and says for every place what it would write there.
 
 Half of every batch is real text, the other half was written by the target: there the draft model will be used.
-A step runs the target once, without gradients, for its features and its distributions. The draft model then drafts
+A step runs the target once, without gradients, for its features and its distributions. A draft model then drafts
 `steps` tokens behind every token of the text, given the true tokens before. One loss of losses.py compares each of its
 distributions with the target's.
 """
@@ -10,26 +10,26 @@ from dataclasses import dataclass
 from pathlib import Path
 
 import torch
-from torch import Tensor
+from torch import Tensor, nn
 
 from nanospec.draft_models import LEARNED
 from nanospec.draft_models.learned import Learned, before_tokens, log_probs
 from nanospec.files.checkpoint import fingerprint, save_learned
 from nanospec.files.tokenizer import Tokenizer
 from nanospec.model import GPT, Config
+from nanospec.training.batches import HeldOut, batch_at
 from nanospec.training.losses import LOSSES, total_variation
-from nanospec.training.pair import HeldOut, Training, batch_at
-
+from nanospec.training.pair import Training
 
 STEPS_SHOWN = 5         # draft tokens behind one another whose acceptance is looked at
 
 
 @dataclass
 class Plan:
-    """As Size, for one phase. sizes: what the draft model is made of, besides its vocabulary and its channels."""
+    """As Size, for one phase. sizes: of each draft model, what it is made of besides its vocabulary and channels."""
 
     target: Config
-    sizes: dict
+    sizes: dict[str, dict]
     batch: int
     steps: tuple[int]
     rate: tuple[float]
@@ -38,19 +38,24 @@ class Plan:
 
 
 class LearnedTraining(Training):
-    """name: one of LEARNED."""
+    """Draft models for one target, side by side: each learns as if alone, and the target runs once for all."""
 
-    def __init__(self, name: str, target: GPT, plan: Plan, seed: int, ids: Tensor, tokenizer: Tokenizer, out: Path,
+    def __init__(self, target: GPT, plan: Plan, seed: int, ids: Tensor, tokenizer: Tokenizer, out: Path,
                  compiled: bool = False, loss: str = "forward-kl"):
-        self.phases, self.state_file, self.frozen = (name,), f"{name}.training.pt", target
+        self.phases, self.frozen = (" ".join(plan.sizes),), target
+        self.state_file = f"{'_'.join(plan.sizes)}.training.pt"
         super().__init__(plan, seed, ids, tokenizer, out, compiled, loss=loss)
         self.made_of["target"] = fingerprint(target)
+        self.layers = sorted({layer for model in self.trained for layer in model.layers})
 
     def new_models(self) -> dict[str, Learned]:
-        config = self.size.target
-        model = LEARNED[self.phases[0]](config.vocab_size, config.channels, **self.size.sizes)
-        model.prepare(self.ids)
-        return {self.phases[0]: model.to(self.ids.device).attach(self.frozen)}
+        config, models = self.size.target, {}
+        for name, sizes in self.size.sizes.items():
+            torch.manual_seed(self.seed)                                        # as if alone
+            models[name] = LEARNED[name](config.vocab_size, config.channels, **sizes).to(self.ids.device)
+            models[name].prepare(self.ids)
+            models[name].attach(self.frozen)
+        return models
 
     def compile(self) -> None:
         for block in self.frozen.blocks:
@@ -61,37 +66,52 @@ class LearnedTraining(Training):
         return self.frozen
 
     @property
-    def model(self) -> Learned:
-        return self.models[self.name]
+    def trained(self) -> list[Learned]:
+        return list(self.models.values())
+
+    @property
+    def model(self) -> nn.ModuleList:
+        return nn.ModuleList(self.trained)
 
     def save_models(self) -> None:
-        save_learned(self.name, self.model, self.out / f"{self.name}.pt", self.frozen)
+        for name, model in self.models.items():
+            save_learned(name, model, self.out / f"{name}.pt", self.frozen)
 
     def loss_now(self) -> Tensor:
-        """Of this step's batch."""
+        """Of this step's batch: the mean over the draft models."""
         x, _ = batch_at(self.ids, self.step, self.size.batch, self.size.target.context, self.seed)
         x = self.half_sampled(x)
         features, p_target = self.of_target(x)
         with torch.autocast(x.device.type, torch.bfloat16):
-            return self.model.loss(x, features, p_target, LOSSES[self.loss])
+            losses = [model.loss(x, self.features_of(model, features), p_target, LOSSES[self.loss])
+                      for model in self.trained]
+        return torch.stack(losses).sum()
 
     @torch.no_grad()
     def of_target(self, x: Tensor) -> tuple[Tensor, Tensor]:
         """Texts (B, T) -> the target's features of every token, and its log-probabilities behind each (B, T, V)."""
         with torch.autocast(x.device.type, torch.bfloat16):
-            logits, features = self.frozen(x, layers=self.model.layers)
+            logits, features = self.frozen(x, layers=self.layers)
         return features, log_probs(logits)
+
+    def features_of(self, model: Learned, features: Tensor) -> Tensor:
+        """Those of the layers that it reads."""
+        return features[:, :, [self.layers.index(layer) for layer in model.layers]]
 
     @torch.no_grad()
     def look(self, held: HeldOut, most: int) -> tuple[float, str]:
-        """The held-out total variation, a mean over the draft tokens; and how often each is accepted."""
+        """The held-out total variation, a mean over models and draft tokens; and how often each token is accepted."""
         x, _ = held.windows(self.size.target.context, most)
-        found = torch.zeros(STEPS_SHOWN, device=x.device)
-        for part in x.split(self.size.batch):
-            with torch.compiler.set_stance("force_eager"), torch.autocast(x.device.type, torch.bfloat16):
+        found = torch.zeros(len(self.models), STEPS_SHOWN, device=x.device)
+        with torch.compiler.set_stance("force_eager"):
+            for part in x.split(self.size.batch):
                 features, p_target = self.of_target(part)
-                q_draft = log_probs(self.model(part, before_tokens(features), STEPS_SHOWN))
-            places = q_draft.shape[2]
-            found += torch.stack([total_variation(p_target[:, k:k + places], q_draft[k]).mean()
-                                  for k in range(STEPS_SHOWN)]) * len(part) / len(x)
-        return found.mean().item(), "accepted " + " ".join(f"{1 - each:.3f}" for each in found.tolist())
+                for i, model in enumerate(self.trained):
+                    with torch.autocast(x.device.type, torch.bfloat16):
+                        before = before_tokens(self.features_of(model, features))
+                        q_draft = log_probs(model(part, before, STEPS_SHOWN))
+                    for k, q in enumerate(q_draft):
+                        off = total_variation(p_target[:, k:k + q.shape[1]], q).mean()
+                        found[i, k] += off * len(part) / len(x)
+        said = ["accepted " + " ".join(f"{1 - off:.3f}" for off in row.tolist()) for row in found]
+        return found.mean().item(), ", ".join(said)

@@ -1,33 +1,27 @@
-"""How the pair is trained: batches dealt out by seed and step, three losses, and a state that can be put aside.
+"""How the pair is trained: three phases with a loss each, and a state that can be put aside.
 
-Step s sees a batch that is a function of the seed and s alone, and nothing else is random, so the same seed and steps
-give the same model on the same machine, resumed or not. (On CUDA, kernels that add in no fixed order can make the
-last bits differ.) Left out: more than one device, dropout, averages of weights.
+The same seed and steps give the same model on the same machine, resumed or not. (On CUDA, kernels that add in no fixed
+order can make the last bits differ.) Left out: more than one device, dropout, averages of weights.
 """
 
-import copy
 import hashlib
-import math
-from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
-from typing import NamedTuple
 
 import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
 from nanospec.errors import NanospecError, PairError, TextError, one_line
-from nanospec.files.checkpoint import fingerprint, load_saved, save_atomically, save_model
-from nanospec.files.corpus import to_ids
+from nanospec.files.checkpoint import load_saved, save_atomically, save_model
 from nanospec.files.tokenizer import Tokenizer
 from nanospec.model import GPT, Config
+from nanospec.training.batches import HeldOut, batch_at, sampled
 from nanospec.training.losses import LOSSES
 
 PHASES = ("target", "draft", "distil")
 FILES = ("ranks.tiktoken", "target.pt", "draft.pt", "training.pt")
 WARM_UP, COOL_DOWN = 100, 0.4       # steps of rising learning rate; the fraction of the steps over which it falls to 0
-PROMPT, AT_ONCE = 64, 4096          # tokens of real text before what the target samples; texts it samples at once
 
 
 @dataclass
@@ -44,87 +38,6 @@ class Size:
                                                     # half the length: attention to less takes less time
     sampled: int = 0                                # in `distil`, half of every batch is taken from so many texts
                                                     # that the target has written itself
-
-
-class HeldOut(NamedTuple):
-    """A held-out text, all its files in a row."""
-
-    name: str
-    ids: Tensor
-    bytes: int
-
-    @classmethod
-    def of(cls, name: str, texts: list[str], tokenizer: Tokenizer, device) -> "HeldOut":
-        return cls(name, to_ids(texts, tokenizer).to(device), sum(len(text.encode()) for text in texts))
-
-    def bits(self, loss: float) -> float:
-        """Nats per token -> bits per byte, which can be compared between tokenizers."""
-        return loss * len(self.ids) / self.bytes / math.log(2)
-
-    def windows(self, context: int, most: int | None = None) -> tuple[Tensor, Tensor]:
-        """Inputs and their next tokens, each (windows, context): cut one behind the other, from the beginning."""
-        count = min(most or len(self.ids), (len(self.ids) - 1) // context)
-        if count < 1:
-            raise TextError(f"too little text is held out of {self.name}: {len(self.ids):,} tokens "
-                            f"do not fill one window of {context}")
-        rows = self.ids[:count * context + 1]
-        return rows[:-1].view(count, context), rows[1:].view(count, context)
-
-
-def batch_at(ids: Tensor, step: int, batch: int, context: int, seed: int) -> tuple[Tensor, Tensor]:
-    """Inputs and their next tokens, each (batch, context): step `step` of an endless shuffle, drawn from seed and step.
-
-    Every pass over the text cuts it into windows at a fresh offset and deals them out in a fresh order.
-    """
-    windows = (len(ids) - 1 - context) // context
-    steps = windows // batch
-    if steps < 1:
-        raise TextError(f"too little text: {len(ids):,} tokens do not fill one batch of {batch} x {context}")
-    shuffle = torch.Generator().manual_seed(seed * 1_000_003 + step // steps)
-    offset = torch.randint(context, (1,), generator=shuffle)
-    dealt = torch.randperm(windows, generator=shuffle)[step % steps * batch:][:batch]
-    first = (offset + dealt * context)[:, None].to(ids.device)
-    rows = ids[first + torch.arange(context + 1, device=ids.device)]
-    return rows[:, :-1], rows[:, 1:]
-
-
-@torch.no_grad()
-def sample(target: GPT, ids: Tensor, rows: int, seed: int) -> Tensor:
-    """(rows, context): some tokens from anywhere in `ids`, and how the target goes on, at temperature 1, in bfloat16.
-
-    What a draft meets when it is used is text of the target's, so it learns from such text too.
-    """
-    context, device = target.config.context, ids.device
-    prompt, chance = min(PROMPT, context // 2), torch.Generator(device).manual_seed(seed)
-    first = torch.randint(len(ids) - prompt, (rows, 1), generator=chance, device=device)
-    tokens = ids.new_zeros(rows, context)
-    tokens[:, :prompt] = ids[first + torch.arange(prompt, device=device)]
-    target = copy.deepcopy(target).to(torch.bfloat16)               # the copy is not a compiled one
-    for part in tokens.split(AT_ONCE):
-        cache, new = target.new_cache(len(part), context), part[:, :prompt]
-        for length in range(prompt, context):
-            p_target = target(new, cache, upto=length)[:, -1].float().softmax(-1)
-            cache.length += new.shape[1]
-            new = torch.multinomial(p_target, 1, generator=chance)
-            part[:, length:length + 1] = new
-    return tokens
-
-
-def sampled(target: GPT, ids: Tensor, rows: int, seed: int, path: Path) -> Tensor:
-    """`sample`, from the file where an earlier call has put it, whatever it was for; if it is not there, or of another
-    target, drawn anew and put there.
-    """
-    made_of = {"target": fingerprint(target), "rows": rows, "seed": seed}
-    try:
-        saved = load_saved(path)
-        if saved["made_of"] == made_of:
-            return saved["texts"].to(ids)
-    except (OSError, PairError, LookupError, AttributeError):
-        pass
-    texts = sample(target, ids, rows, seed)
-    with suppress(OSError):                             # a full disk costs the drawing, not the training
-        save_atomically({"made_of": made_of, "texts": texts.int()}, path)
-    return texts
 
 
 def learning_rate(step: int, steps: int, top: float) -> float:
@@ -216,6 +129,11 @@ class Training:
         return self.models["target"]
 
     @property
+    def trained(self) -> list[nn.Module]:
+        """What learns now."""
+        return [self.model]
+
+    @property
     def model(self) -> nn.Module:
         return self.models["target" if self.name == "target" else "draft"]
 
@@ -262,7 +180,8 @@ class Training:
         loss = self.loss_now()
         self.model.zero_grad()
         loss.backward()
-        torch.nn.utils.clip_grad_norm_(self.model.parameters(), 1.0)
+        for model in self.trained:
+            torch.nn.utils.clip_grad_norm_(model.parameters(), 1.0)
         self.optimizer.step()
         self.step += 1
         return loss.detach()

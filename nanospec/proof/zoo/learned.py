@@ -22,7 +22,7 @@ FEATURES = [
         "long_caches: tree of mlp, token",
         (STATE, ELDEST),
         file=LEARNED),
-    bug("a-sibling-s-guess", "ours", "the same, of EAGLE's layer", "long_caches: tree of eagle3, token",
+    bug("a-sibling-s-feature", "ours", "the same, of EAGLE's layer", "long_caches: tree of eagle3, token",
         (STATE, ELDEST),
         file="draft_models.eagle"),
 ]

@@ -1,0 +1,174 @@
+"""Exercise 17: the best tree for heads of known accuracies. Held to every tree there is."""
+
+from collections.abc import Callable, Sequence
+from functools import lru_cache, partial
+from itertools import product
+from math import prod
+
+from lessons.check.answered import wholes
+from lessons.check.engine import Exercise, wrong
+from lessons.check.seen import Failure, Seen, values
+from nanospec.topology import grown_tree
+
+Path = tuple[int, ...]
+Accuracies = Sequence[Sequence[float]]
+
+CASES = {       # accuracies, size
+    "worked example": ([[.6, .2], [.5, .1]], 4),
+    "the root alone": ([[.6, .2], [.5, .1]], 1),
+    "one head": ([[.5, .3, .1]], 3),
+    "heads that are sure of themselves": ([[.9, .06], [.8, .1], [.8, .1]], 4),
+    "heads that are not so sure": ([[.3, .25, .2], [.2, .1, .05]], 4),
+    "a second head that is the better one": ([[.4, .35, .05], [.9, .08, .01]], 5),
+    "two rows worth the same": ([[.5, .25], [.5, .2]], 3),
+    "a head that is always right": ([[1., 0.], [.6, .3], [.5, .2]], 5),
+    "a head that is never right": ([[.5, .2, .1], [0., 0., 0.]], 5),
+    "three heads": ([[.5, .3, .1], [.4, .3, .1], [.4, .2, .1]], 6),
+    "other accuracies at other depths": ([[.7, .1, .05], [.5, .3, .1], [.3, .25, .2]], 6),
+}
+HEADS = [[.62, .14, .07, .04], [.44, .13, .07, .05], [.31, .11, .07, .05], [.24, .10, .06, .04], [.19, .09, .06, .04]]
+SIZE = 16
+
+
+def rows_of(f, accuracies: Accuracies, size: int) -> list[Path]:
+    """The paths that grow returned. Whether they are a tree, and how large, is seen elsewhere."""
+    found = f.grow(accuracies, size)
+    if not isinstance(found, (list, tuple, set, frozenset)):
+        raise Failure(f"grow must return a list of paths; it returned {found!r:.80}")
+    rows = [tuple(wholes(path, "grow, for each row,")) for path in found]
+    for path in rows:
+        if len(path) > len(accuracies):
+            raise Failure(f"grow returned the path {path}, and there are only {len(accuracies)} heads")
+        if any(not 0 <= i < len(head) for i, head in zip(path, accuracies)):
+            raise Failure(f"grow returned the path {path}, and a head on it has fewer draft tokens")
+    if len(set(rows)) < len(rows):
+        raise Failure(f"grow returned a row twice: {next(path for path in rows if rows.count(path) > 1)}")
+    if () not in rows:
+        raise Failure("grow must return the root as well, the path ()")
+    return rows
+
+
+def has_its_parents(path: Path, rows: Sequence[Path]) -> bool:
+    return all(path[:depth] in rows for depth in range(len(path)))
+
+
+def worth(accuracies: Accuracies, path: Path) -> float:
+    """How often that row is accepted."""
+    return prod(head[i] for head, i in zip(accuracies, path))
+
+
+def tokens_of(accuracies: Accuracies, rows: Sequence[Path]) -> float:
+    """Tokens per target call. A row that lacks a parent is never reached."""
+    return sum(worth(accuracies, path) for path in rows if has_its_parents(path, rows))
+
+
+@lru_cache(maxsize=None)
+def best_of_all(name: str) -> float:
+    """The most tokens that any tree has: all are listed."""
+    accuracies, size = CASES[name]
+    every, trees = every_path(accuracies), {frozenset({()})}
+    for _ in range(size - 1):
+        trees = {tree | {path} for tree in trees for path in every if path not in tree and path[:-1] in tree}
+    return max(tokens_of(accuracies, tree) for tree in trees)
+
+
+def every_path(accuracies: Accuracies) -> list[Path]:
+    """Shallow ones first, and of one depth those of low ranks."""
+    return [path for depth in range(len(accuracies) + 1) for path in product(*map(range, map(len, accuracies[:depth])))]
+
+
+def contract(f) -> None:
+    rows_of(f, *CASES["worked example"])
+
+
+def seen_in(f, name: str) -> Seen:
+    accuracies, size = CASES[name]
+
+    def found() -> dict:
+        rows = rows_of(f, accuracies, size)
+        return {"rows": len(rows), "rows without their parent": sum(not has_its_parents(path, rows) for path in rows),
+                "tokens per target call": tokens_of(accuracies, rows)}
+    return values(f"{name}: accuracies {accuracies}, size {size}", found,
+                  {"rows": size, "rows without their parent": 0, "tokens per target call": best_of_all(name)})
+
+
+def worked(f) -> list[Seen]:
+    return [seen_in(f, "worked example")]
+
+
+def best(f) -> list[Seen]:
+    return [seen_in(f, name) for name in CASES]
+
+
+def number_to_reach(f) -> str:
+    """A larger tree, beside two that look at no accuracy."""
+    rows, most = rows_of(f, HEADS, SIZE), grown_tree(HEADS, SIZE)[0]
+    yours = tokens_of(HEADS, rows)
+    if len(rows) != SIZE or yours < most - 1e-9:
+        raise Failure(f"five heads, {SIZE} rows: {len(rows)} rows with {yours:.3f} tokens per target call; {most:.3f} "
+                      "can be had")
+    full = every_path([head[:2] for head in HEADS[:3]])
+    chain = [(0,) * depth for depth in range(len(HEADS) + 1)]
+    return (f"{yours:.2f} tokens per target call with {SIZE} rows of {len(HEADS)} heads; to reach: {most:.2f}. A full "
+            f"2-2-2 tree has {tokens_of(HEADS, full):.2f} with {len(full)} rows, a chain of all heads "
+            f"{tokens_of(HEADS, chain):.2f} with {len(chain)}")
+
+
+def grown(accuracies: Accuracies, size: int, value: Callable = worth, choose: Callable = max,
+          siblings: bool = True) -> list[Path]:
+    """grow with another value of a row, with another row chosen, or without siblings."""
+    tree, waiting = [], [()]
+    while waiting and len(tree) < size:
+        one = choose(waiting, key=partial(value, accuracies))
+        waiting.remove(one)
+        tree.append(one)
+        if len(one) < len(accuracies):
+            waiting.append((*one, 0))
+        if siblings and one and one[-1] + 1 < len(accuracies[len(one) - 1]):
+            waiting.append((*one[:-1], one[-1] + 1))
+    return tree
+
+
+def own(accuracies: Accuracies, path: Path) -> float:
+    """The accuracy of its last draft token alone."""
+    return accuracies[len(path) - 1][path[-1]] if path else 1.0
+
+
+def after_elder_siblings(accuracies: Accuracies, path: Path) -> float:
+    return prod(head[i] * prod(1 - elder for elder in head[:i]) for head, i in zip(accuracies, path))
+
+
+def by(value: Callable) -> dict:
+    return {"grow": partial(grown, value=value)}
+
+
+EXERCISE = Exercise(
+    "ex17_medusas_tree.py", ("grow",), contract, {"worked number": worked, "the best of all trees": best},
+    [wrong("own-accuracy-only", "you choose a row by its own accuracy; it is accepted only if its whole path is: take "
+           "the product", **by(own)),
+     wrong("rows-without-their-parents", "you take the best draft tokens of all heads, and the target never comes to a "
+           "row whose parent is missing. With the product along the path no row is worth more than its parent",
+           grow=lambda accuracies, size: sorted(every_path(accuracies), key=partial(own, accuracies),
+                                                reverse=True)[:size]),
+     wrong("added-along-the-path", "you add the accuracies along the path, so that a longer one is always worth more: "
+           "multiply them", **by(lambda accuracies, path: sum(head[i] for head, i in zip(accuracies, path)))),
+     wrong("first-head-everywhere", "you use the accuracies of the first head at every depth; each depth has a head "
+           "of its own", **by(lambda accuracies, path: prod(accuracies[0][i] for i in path))),
+     wrong("elder-siblings-counted-twice", "you multiply by the chance that the elder siblings are wrong; the accuracy "
+           "of the i-th best draft token says already how often that one is right", **by(after_elder_siblings)),
+     wrong("one-row-too-many", "the root is one of the rows: beside it there are size - 1",
+           grow=lambda accuracies, size: grown(accuracies, size + 1)),
+     wrong("breadth-first-only", "you fill one depth before you begin the next; the best child of the best row is "
+           "often worth more than the third best row beside it",
+           grow=lambda accuracies, size: every_path(accuracies)[:size]),
+     wrong("a-chain-only", "you take the best draft token of every head and no other: a tree has siblings",
+           grow=partial(grown, siblings=False)),
+     wrong("least-first", "you take the row that is worth least; a heap hands out its smallest, so put in minus the "
+           "worth", grow=partial(grown, choose=min))],
+    ("What is row (0, 1) worth? And (0,)? Can a row be worth more than its parent, or more than a sibling with a lower "
+     "rank?",
+     "Begin with the root. Again and again take the row that is worth most, of all that could be the next. Taking it "
+     "opens two more: its best child, and its next sibling.",
+     "waiting = {(): 1.0}; best = max(waiting, key=waiting.get). Behind it wait (*best, 0), if there is a head for it, "
+     "and (*best[:-1], best[-1] + 1), if its head has one. Each is worth its parent's worth times its own accuracy"),
+    [("nanospec.topology", "grown_tree", "paths, heap", "(*path, 0)))")], {"number to reach": number_to_reach})

@@ -1,0 +1,102 @@
+"""The texts that models learn from and are judged on: windows of real text, and what a target writes itself.
+
+Step s sees a batch that is a function of the seed and s alone, and nothing else is random.
+"""
+
+import copy
+import math
+from contextlib import suppress
+from pathlib import Path
+from typing import NamedTuple
+
+import torch
+from torch import Tensor
+
+from nanospec.errors import PairError, TextError
+from nanospec.files.checkpoint import fingerprint, load_saved, save_atomically
+from nanospec.files.corpus import to_ids
+from nanospec.files.tokenizer import Tokenizer
+from nanospec.model import GPT
+
+PROMPT, AT_ONCE = 64, 4096          # tokens of real text before what the target samples; texts it samples at once
+
+
+class HeldOut(NamedTuple):
+    """A held-out text, all its files in a row."""
+
+    name: str
+    ids: Tensor
+    bytes: int
+
+    @classmethod
+    def of(cls, name: str, texts: list[str], tokenizer: Tokenizer, device) -> "HeldOut":
+        return cls(name, to_ids(texts, tokenizer).to(device), sum(len(text.encode()) for text in texts))
+
+    def bits(self, loss: float) -> float:
+        """Nats per token -> bits per byte, which can be compared between tokenizers."""
+        return loss * len(self.ids) / self.bytes / math.log(2)
+
+    def windows(self, context: int, most: int | None = None) -> tuple[Tensor, Tensor]:
+        """Inputs and their next tokens, each (windows, context): cut one behind the other, from the beginning."""
+        count = min(most or len(self.ids), (len(self.ids) - 1) // context)
+        if count < 1:
+            raise TextError(f"too little text is held out of {self.name}: {len(self.ids):,} tokens "
+                            f"do not fill one window of {context}")
+        rows = self.ids[:count * context + 1]
+        return rows[:-1].view(count, context), rows[1:].view(count, context)
+
+
+def batch_at(ids: Tensor, step: int, batch: int, context: int, seed: int) -> tuple[Tensor, Tensor]:
+    """Inputs and their next tokens, each (batch, context): step `step` of an endless shuffle, drawn from seed and step.
+
+    Every pass over the text cuts it into windows at a fresh offset and deals them out in a fresh order.
+    """
+    windows = (len(ids) - 1 - context) // context
+    steps = windows // batch
+    if steps < 1:
+        raise TextError(f"too little text: {len(ids):,} tokens do not fill one batch of {batch} x {context}")
+    shuffle = torch.Generator().manual_seed(seed * 1_000_003 + step // steps)
+    offset = torch.randint(context, (1,), generator=shuffle)
+    dealt = torch.randperm(windows, generator=shuffle)[step % steps * batch:][:batch]
+    first = (offset + dealt * context)[:, None].to(ids.device)
+    rows = ids[first + torch.arange(context + 1, device=ids.device)]
+    return rows[:, :-1], rows[:, 1:]
+
+
+@torch.no_grad()
+def sample(target: GPT, ids: Tensor, rows: int, seed: int) -> Tensor:
+    """(rows, context): some tokens from anywhere in `ids`, and how the target goes on, at temperature 1, in bfloat16.
+
+    What a draft meets when it is used is text of the target's, so it learns from such text too.
+    """
+    context, device = target.config.context, ids.device
+    prompt, chance = min(PROMPT, context // 2), torch.Generator(device).manual_seed(seed)
+    first = torch.randint(len(ids) - prompt, (rows, 1), generator=chance, device=device)
+    tokens = ids.new_zeros(rows, context)
+    tokens[:, :prompt] = ids[first + torch.arange(prompt, device=device)]
+    target = copy.deepcopy(target).to(torch.bfloat16)               # the copy is not a compiled one
+    for part in tokens.split(AT_ONCE):
+        cache, new = target.new_cache(len(part), context), part[:, :prompt]
+        for length in range(prompt, context):
+            p_target = target(new, cache, upto=length)[:, -1].float().softmax(-1)
+            cache.length += new.shape[1]
+            new = torch.multinomial(p_target, 1, generator=chance)
+            part[:, length:length + 1] = new
+    return tokens
+
+
+def sampled(target: GPT, ids: Tensor, rows: int, seed: int, path: Path) -> Tensor:
+    """`sample`, from the file where an earlier call has put it, whatever it was for; if it is not there, or of another
+    target, drawn anew and put there.
+    """
+    made_of = {"target": fingerprint(target), "rows": rows, "seed": seed}
+    try:
+        saved = load_saved(path)
+        if saved["made_of"] == made_of:
+            return saved["texts"].to(ids)
+    except (OSError, PairError, LookupError, AttributeError):
+        pass
+    texts = sample(target, ids, rows, seed)
+    with suppress(OSError):                             # a full disk costs the drawing, not the training
+        save_atomically({"made_of": made_of, "texts": texts.int()}, path)
+    return texts
