@@ -14,6 +14,7 @@ import torch
 
 from nanospec.bench import __main__ as bench
 from nanospec.bench import measure as measuring
+from nanospec.bench.drafts import HOW
 from nanospec.bench.large import simulated
 from nanospec.bench.measure import BUSY, Costs, alpha_of, best_of_each, compiler_for, measure, numbers_of
 from nanospec.bench.methods import EVERY
@@ -25,13 +26,13 @@ from nanospec.drafters.merged import MergedDrafter
 from nanospec.drafters.tree import TreeDrafter
 from nanospec.errors import RequestError
 from nanospec.fast.clock import ClockedDrafter, clocked, median_seconds, timed
-from nanospec.files.checkpoint import Pair, save_model
+from nanospec.files.checkpoint import Pair, load_pair, save_learned, save_model
 from nanospec.files.tokenizer import Tokenizer
 from nanospec.generate import generate
 from nanospec.methods import DRAFTERS, Method, Setting, method_of
 from nanospec.model import GPT, Config
 from nanospec.proof.learning import Knowing
-from nanospec.proof.tables import TableModel, small_gpt
+from nanospec.proof.tables import TableModel, small_gpt, small_learned
 from nanospec.show.figures import draw_simulated
 from nanospec.speculate import ModelDrafter, Round, speculate, tokens_of
 from nanospec.theory import expected_tokens
@@ -327,6 +328,22 @@ def test_the_table_of_stopping_rules(rows_of, quick):
         fixed = [row["pace"][f"chain {gamma}"] for gamma in range(1, 9)]
         assert fixed[row["best_gamma"] - 1] == max(fixed)
         assert f"{row['pace']['goodput 8'] / max(fixed) - 1:+.1%}" in out
+
+
+def test_draft_models_side_by_side(rows_of, quick, weights):
+    target = load_pair(weights).target
+    for name in "mlp", "eagle3":
+        save_learned(name, small_learned(name, target), weights / f"{name}.pt", target)
+    rows, out = rows_of("drafts", "--prompts", "1", "--max-new-tokens", "8", "--gammas", "2", "--temperatures", "1")
+    assert [row["draft"] for row in rows[::3]] == ["gpt", "mlp", "eagle3"]
+    assert [(row["drafter"], row["rule"]) for row in rows[:3]] == HOW
+    for row in rows:
+        assert f"{row['alpha']:.2f}" in out and f"{row['tokens_per_target_call']:.2f}" in out
+
+
+def test_a_draft_model_that_is_not_there(weights, capsys):
+    refused(["drafts", "--weights", str(weights), "--drafts", "hydra"], "train_tiny.py --what hydra", capsys)
+    refused(["speed", "--weights", str(weights), "--draft", "hydra"], "train_tiny.py --what hydra", capsys)
 
 
 def test_growth_and_roofline_print_what_they_measured(rows_of, quick, monkeypatch):

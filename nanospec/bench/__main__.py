@@ -18,7 +18,7 @@ import sys
 from collections.abc import Sequence
 from inspect import Parameter, signature
 
-from nanospec.bench import against, growth, large, losses, methods, roofline, speed, stopping
+from nanospec.bench import against, drafts, growth, large, losses, methods, roofline, speed, stopping
 from nanospec.draft_models import LEARNED
 from nanospec.errors import NanospecError
 from nanospec.fast.autotune import DTYPES, name_of
@@ -27,13 +27,15 @@ from nanospec.show.options import COUNT, FOLDER, GAMMA, HERE, SEED, TEMPERATURE,
 from nanospec.show.terminal import refuse
 from nanospec.training.losses import LOSSES
 
-SUBCOMMANDS = (speed, methods, stopping, losses, roofline, growth, large, against)
+SUBCOMMANDS = (speed, methods, drafts, stopping, losses, roofline, growth, large, against)
 # A subcommand's options are the parameters of its `run`, and so are their defaults.
 OPTIONS = {
     "temperatures": dict(type=TEMPERATURE, nargs="+", metavar="T"),
     "temperature": dict(type=TEMPERATURE, metavar="T"),
     "draft": dict(choices=["gpt", *LEARNED], metavar="NAME",
                   help="the draft model: " + ", ".join(["gpt", *LEARNED])),
+    "drafts": dict(choices=["gpt", *LEARNED], nargs="+", metavar="NAME",
+                   help="draft models: " + ", ".join(["gpt", *LEARNED]) + "; default: all that are there"),
     "drafters": dict(choices=DRAFTERS, nargs="+", metavar="NAME", help="who drafts: " + ", ".join(DRAFTERS)),
     "rules": dict(choices=RULES, nargs="+", metavar="NAME", help="who decides what is accepted: " + ", ".join(RULES)),
     "gammas": dict(type=GAMMA, nargs="+", metavar="N", help="draft tokens a round"),
