@@ -8,10 +8,17 @@ import torch
 
 import train_tiny
 from nanospec.draft_models import LEARNED
+from nanospec.draft_models.eagle import Eagle
 from nanospec.draft_models.learned import before_tokens
+from nanospec.draft_models.mlp import MLPSpeculator
+from nanospec.drafters.dynamic import DynamicDrafter
+from nanospec.drafters.lookup import PromptLookup
+from nanospec.drafters.merged import MergedDrafter
+from nanospec.drafters.stopping import Fixed
+from nanospec.drafters.tree import TreeDrafter
 from nanospec.errors import PairError, RequestError
 from nanospec.files.checkpoint import load_learned, load_pair, save_learned
-from nanospec.proof.tables import small_gpt, small_learned
+from nanospec.proof.tables import TableModel, small_gpt, small_learned
 from nanospec.speculate import ModelDrafter, speculate, tokens_of
 from nanospec.text import Text, prefill
 
@@ -90,6 +97,54 @@ def test_a_foreign_target_is_refused(name):
     for target in (small_gpt(7, 3, 5), small_gpt(11, 2, 5)):
         with pytest.raises(RequestError):
             next(speculate(target, ModelDrafter(small_learned(name, TARGET), 2), [1, 2], 4))
+
+
+# Oracles: a table's feature is the number of the context, and the next number follows from it and the next token.
+
+TABLE = TableModel(5, 3, zeros=0)
+
+
+def next_number(state, tokens):
+    """(the next state, the table's own logits there)"""
+    number = (state[..., 0].long() * 31 + tokens + 1) % TABLE.CONTEXTS
+    return number[..., None].to(state).expand(*number.shape, 2), TABLE.logits[number]
+
+
+class KnowsTheState(MLPSpeculator):
+    def begin(self, before):
+        return before[..., -1, :]
+
+    def step(self, state, tokens):
+        return next_number(state, tokens)
+
+
+class KnowsTheFeature(Eagle):
+    def begin(self, before):
+        return before[..., -1, :]
+
+    def step(self, state, tokens, attend):
+        return next_number(state, tokens)
+
+
+ORACLES = {"state": lambda: KnowsTheState(5, 2, [0], 1), "feature": lambda: KnowsTheFeature(5, 2, [0], 1, 1, 4)}
+SHAPES = {"chain": lambda model: ModelDrafter(model, 3), "tree": lambda model: TreeDrafter(model, [-1, 0, 0, 1, 2, 3]),
+          "dynamic": lambda model: DynamicDrafter(model, Fixed(), 3),
+          "merged": lambda model: MergedDrafter([ModelDrafter(model, 2), PromptLookup(2)])}
+
+
+@pytest.mark.parametrize("shape", SHAPES)
+@pytest.mark.parametrize("oracle", ORACLES)
+def test_whoever_knows_the_next_feature_is_always_right(oracle, shape):
+    """Each feature meets the token that follows it: q_draft = p_target at every row, and no draft is rejected."""
+    model = ORACLES[oracle]().double().attach(TABLE)
+    for ids in ([3, 1], [1, 2, 0, 4, 1, 2]):
+        for done in speculate(TABLE, SHAPES[shape](model), ids, 30, 0.8, seed=1):
+            parents = torch.tensor(done.parents[1:])
+            firsts = [row for row, parent in enumerate(done.parents) if row and done.parents.index(parent) == row]
+            drawn = [row for row in firsts if done.q_draft[row, done.tokens[row]] < 1]
+            behind = parents[[row - 1 for row in drawn]]
+            assert drawn and (done.p_target[behind] - done.q_draft[drawn]).abs().max() < 1e-12
+            assert 1 in done.path
 
 
 # Training
