@@ -4,7 +4,9 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from matplotlib.axes import Axes
+from matplotlib.colors import ListedColormap
 from matplotlib.figure import Figure
+from matplotlib.patches import Rectangle
 
 from nanospec.show.figures import AMBER, BLUE, FAINT, GREEN, INK, blank  # noqa: F401
 
@@ -563,3 +565,91 @@ def when_to_stop(fixed: Sequence[tuple[float, float]], rules: dict[str, tuple[fl
     axes.set(xlabel="cost of a round, in target steps", ylabel="tokens of a round")
     axes.legend(frameon=False, loc="lower right")
     save(figure, "20_when_to_stop")
+
+
+# Lessons 23 and 24
+
+def drafting_features(sees: Sequence[Sequence[bool]], places: int, alphas: dict[str, Sequence[float]]) -> None:
+    """sees: row (step, place) sees column (step, place), so many places a step. alphas: draft model -> its acceptance
+    at draft token 1, 2, ..."""
+    figure, (left, right) = blank("whoever reads its own guesses should have practised it", 2)
+    steps = len(sees) // places
+    shades = [[(1 if column < places else 2) * seen for column, seen in enumerate(row)] for row in sees]
+    left.imshow(shades, cmap=ListedColormap(["#f3f4f6", BLUE, GREEN]), vmin=0, vmax=2, aspect="equal", zorder=3)
+    for edge in range(steps * places + 1):
+        for draw in (left.axhline, left.axvline):
+            draw(edge - 0.5, color="white" if edge % places else INK, linewidth=1, zorder=4)
+    middles = [places * step + (places - 1) / 2 for step in range(steps)]
+    left.set_xticks(middles, [f"step {step}" for step in range(steps)])
+    left.set_yticks(middles, [f"step {step}\nplaces 0 to {places - 1}" for step in range(steps)])
+    left.tick_params(length=0)
+    left.set_title("who sees whom in unrolled training", loc="left", color=INK, fontsize=10)
+    left.set_xlabel("blue: the text's features; green: its own states")
+    left.grid(False)
+    for (name, row), colour in zip(alphas.items(), (BLUE, RED, GREEN)):
+        right.plot(range(1, len(row) + 1), row, color=colour, marker="o", linewidth=2, label=name)
+    right.set(xlabel="draft token", ylabel="alpha (acceptance)", xticks=range(1, len(row) + 1))
+    right.set_ylim(0, 1.25 * max(max(row) for row in alphas.values()))
+    right.legend(frameon=False, loc="upper right")
+    save(figure, "23_drafting_features")
+
+
+def confident_tree(rows: Sequence[tuple[Sequence[int], float, str, bool]]) -> None:
+    """All rows that were made: (path of tokens, confidence, the last token, is the row part of the draft?)."""
+    figure, (axes,) = blank("the tree grows where the draft model is sure", 1)
+    figure.set_size_inches(10.4, 4.6)
+    below = {(): [path for path, *_ in rows if len(path) == 1]}
+    for above, *_ in rows:
+        below[above] = [path for path, *_ in rows if path[:-1] == above and path]
+    heights, stack, leaves = {}, [()], 0
+    while stack:                                            # from the top down; leaves get a line of their own each
+        path = stack.pop()
+        if not below[path]:
+            heights[path], leaves = -float(leaves), leaves + 1
+        stack += reversed(below[path])
+    for path in sorted(below, key=len, reverse=True):
+        if below[path]:
+            heights[path] = sum(heights[child] for child in below[path]) / len(below[path])
+    for path, sure, word, chosen in [((), 1.0, "the text", True), *rows]:
+        colour = GREEN if chosen else FAINT
+        if path:
+            axes.plot([len(path) - 1, len(path)], [heights[path[:-1]], heights[path]], color=colour, zorder=1)
+        axes.text(len(path), heights[path], f"{word}  {sure:.3f}" if path else word, color=colour, ha="center",
+                  va="center", fontsize=9, fontweight="bold" if chosen else "normal", zorder=2, parse_math=False,
+                  bbox={"facecolor": "white", "edgecolor": colour, "boxstyle": "round"})
+    axes.set(xlim=(-0.5, max(map(len, below)) + 0.5), yticks=[], xticks=range(1, max(map(len, below)) + 1))
+    axes.set_xlabel("level; each row has its confidence; green: the most confident rows are the draft")
+    axes.spines["left"].set_visible(False)
+    axes.grid(False)
+    save(figure, "23_drafting_features_tree")
+
+
+# Lessons 21 and 22
+
+def heads(betas: dict[str, Sequence[float]]) -> None:
+    """What each head of Medusa and of Hydra sees; and drafter -> beta of head 1, 2, ..."""
+    figure, (left, right) = blank("what lies in between must be read: Medusa's heads fall faster than Hydra's", 2)
+    count = len(next(iter(betas.values())))
+    columns = ["features\nbefore x", "x", *(f"draft\ntoken {k}" for k in range(1, count + 1))]
+    for line in range(2 * count):
+        kind, k = ("Medusa", "Hydra")[line // count], line % count + 1
+        for column in range(len(columns)):
+            seen = column == 0 or kind == "Hydra" and column <= k
+            says = column == k + 1
+            colour = GREEN if seen else AMBER if says else FAINT
+            left.add_patch(Rectangle((column - 0.46, line - 0.4), 0.92, 0.8, color=colour,
+                                     alpha=1.0 if seen or says else 0.2))
+            left.text(column, line, "reads" if seen else "says" if says else "", color="white", ha="center",
+                      va="center", fontsize=9)
+    left.axhline(count - 0.5, color=INK, linewidth=1)
+    left.set(xlim=(-0.5, len(columns) - 0.5), ylim=(2 * count - 0.5, -0.5), xticks=range(len(columns)),
+             yticks=range(2 * count),
+             yticklabels=[f"{kind}, head {k}" for kind in ("Medusa", "Hydra") for k in range(1, count + 1)])
+    left.set_xticklabels(columns, fontsize=8)
+    left.grid(False)
+    for name, colour, line in zip(sorted(betas), (GREEN, BLUE, FAINT), ("-", "-", ":")):
+        right.plot(range(1, count + 1), betas[name], color=colour, linestyle=line, marker="o", linewidth=2, label=name)
+    right.set(xlabel="head", ylabel="beta on held-out text", xticks=range(1, count + 1),
+              ylim=(0, 1.25 * max(map(max, betas.values()))))
+    right.legend(frameon=False)
+    save(figure, "21_what_the_target_knows_ahead")

@@ -10,6 +10,9 @@ SHAPES, one alphabet everywhere
 GLOSSARY: our word, what it means, and in brackets what papers call it
     target                  the big model, whose text we want [target model, verifier, M_p]
     draft model             the small model, which is fast and less good [approximation model, M_q, drafter, SSM]
+    features                what the target's layers put out for a token; some draft models learn from them [hidden
+                            states]
+    reader                  what runs a draft model, and keeps what it has read of a text; see draft_models/
     distribution            a probability for every token; together they are 1
     p_target, q_draft       the target's distribution, and the one that a draft token was drawn from [Leviathan et al.:
                             p and q; Chen et al.: q and p, the other way round]
