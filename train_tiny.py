@@ -105,7 +105,8 @@ def plan_of(names: Sequence[str], target: GPT, size: Size) -> Plan:
     three, last = sorted({config.layers // 4, config.layers // 2, config.layers - 1}), [config.layers - 1]
     layer = {"heads": config.heads, "kv_heads": config.kv_heads, "hidden": config.hidden}
     sizes = {"medusa": {"layers": last}, "hydra": {"layers": last}, "mlp": {"layers": three, "width": 640},
-             "eagle": {"layers": last} | layer, "eagle3": {"layers": three} | layer | {"spoken": config.vocab_size}}
+             "eagle": {"layers": last} | layer, "eagle3": {"layers": three} | layer | {"spoken": config.vocab_size},
+             "dflash": {"layers": three} | layer, "dspark": {"layers": three} | layer}
     return Plan(config, {name: sizes[name] for name in names}, size.batch, size.steps[-1:], (LEARNED_RATE,),
                 size.held_out_every, size.sampled)
 

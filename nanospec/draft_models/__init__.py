@@ -1,5 +1,6 @@
 """Draft models: what says which token may come next, one file each. drafters/ decides how many are drawn, and where."""
 
+from nanospec.draft_models.dflash import DFlash, DSpark
 from nanospec.draft_models.eagle import Eagle
 from nanospec.draft_models.eagle3 import Eagle3
 from nanospec.draft_models.hydra import Hydra
@@ -7,4 +8,5 @@ from nanospec.draft_models.medusa import Medusa
 from nanospec.draft_models.mlp import MLPSpeculator
 
 # Those that are trained on a target's features. A name is also its file's.
-LEARNED = {"medusa": Medusa, "hydra": Hydra, "mlp": MLPSpeculator, "eagle": Eagle, "eagle3": Eagle3}
+LEARNED = {"medusa": Medusa, "hydra": Hydra, "mlp": MLPSpeculator, "eagle": Eagle, "eagle3": Eagle3,
+           "dflash": DFlash, "dspark": DSpark}
