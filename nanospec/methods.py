@@ -8,7 +8,7 @@ from typing import NamedTuple
 
 from nanospec.draft import Drafter, Rule, check_size
 from nanospec.drafters.dynamic import DynamicDrafter
-from nanospec.drafters.dynamic_tree import DynamicTree
+from nanospec.drafters.dynamic_tree import BudgetTree, DynamicTree
 from nanospec.drafters.lookahead import Lookahead
 from nanospec.drafters.lookup import PromptLookup
 from nanospec.drafters.merged import MergedDrafter
@@ -40,12 +40,13 @@ class Setting:
     topology: Sequence[int] = tuple(shape(2, 1, 1))
     costs: tuple[float, Mapping[int, float]] | None = None
 
-    def goodput(self) -> Goodput:
+    def measured(self) -> tuple[float, dict[int, float]]:
+        """c, and v(m) of every call that a draft of gamma tokens may lead to."""
         tokens = range(2, check_size(self.gamma + 1, "gamma") + 1)
         c, v = self.costs or (0.1, {m: 1 + 0.05 * (m - 1) for m in tokens})
         if any(m not in v for m in tokens):
             raise RequestError(f"the costs of calls on 2 to {self.gamma + 1} tokens are wanted, got {sorted(v)}")
-        return Goodput(c, {m: v[m] for m in tokens})
+        return c, {m: v[m] for m in tokens}
 
 
 class Way(NamedTuple):
@@ -71,11 +72,12 @@ DRAFTERS: dict[str, Way] = {
     "heuristic": _dynamic(lambda s: Heuristic()),
     "confidence": _dynamic(lambda s: Confidence()),
     "entropy": _dynamic(lambda s: Entropy()),
-    "goodput": _dynamic(Setting.goodput),
+    "goodput": _dynamic(lambda s: Goodput(*s.measured())),
     "tree": Way(lambda s: TreeDrafter(s.draft, s.topology), "shape", fixed=True),
     "independent": Way(lambda s: TreeDrafter(s.draft, s.topology, independent=True), "shape", fixed=True),
     "top": Way(lambda s: TopTree(s.draft, s.topology), "shape", fixed=True),
     "dynamic-tree": Way(lambda s: DynamicTree(s.draft, s.gamma), fixed=True),
+    "budget-tree": Way(lambda s: BudgetTree(s.draft, s.measured(), s.gamma)),
     "lookup": Way(lambda s: PromptLookup(s.gamma)),
     "suffix": Way(lambda s: SuffixDrafter(s.gamma)),
     "suffix-tree": Way(lambda s: SuffixDrafter(s.gamma, tree=True)),

@@ -67,5 +67,5 @@ def test_what_cannot_be_made_is_refused_at_once(name, setting, words):
 def test_goodput_looks_no_further_than_gamma():
     """Costs of larger calls are known and not used: it could not draft so many."""
     costs = 0.1, {m: 1.0 for m in range(2, 30)}
-    assert sorted(Setting(DRAFT, gamma=3, costs=costs).goodput().v) == [2, 3, 4]
-    assert sorted(Setting(DRAFT, gamma=3).goodput().v) == [2, 3, 4]
+    assert sorted(Setting(DRAFT, gamma=3, costs=costs).measured()[1]) == [2, 3, 4]
+    assert sorted(Setting(DRAFT, gamma=3).measured()[1]) == [2, 3, 4]

@@ -11,6 +11,8 @@ No token is drawn: which rows there are follows from the text alone. So every q_
 rules/tree.py is exact.
 """
 
+from collections.abc import Mapping
+
 import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
@@ -31,6 +33,7 @@ class DynamicTree(ModelDrafter):
     """
 
     columns = 0                                             # no uniform is taken
+    counts = False                                          # whether a text may have fewer rows than another
 
     def __init__(self, draft: nn.Module, count: int = 8, width: int = 2):
         self.draft, self.reader, self.width = draft, reader_of(draft), width
@@ -61,12 +64,36 @@ class DynamicTree(ModelDrafter):
 
     def _chosen(self, text: Text, tokens: Tensor, parents: Tensor, sures: Tensor) -> Draft:
         """The most confident of all rows, in the order in which they were made."""
-        n = min(self.size - 1, tokens.shape[1])
-        chosen = sures.sort(descending=True, stable=True).indices[:, :n].sort().values          # (B, n)
-        number = F.one_hot(chosen, tokens.shape[1]).sum(1).cumsum(1)            # a chosen row's number in the draft
-        number = F.pad(number, (1, 0))                                          # the root's is 0
+        order = sures.sort(descending=True, stable=True).indices                                # (B, rows)
+        keep = self._how_many(sures.gather(1, order)[:, :self.size - 1].exp())                  # of every text
+        n = int(keep.max()) if self.counts else min(self.size - 1, tokens.shape[1])
+        chosen, number = order[:, :n].sort()                # number: how many rows are more confident
+        there = F.pad(number < keep[:, None], (1, 0))                                           # (B, n + 1)
+        row = F.pad(F.one_hot(chosen, tokens.shape[1]).sum(1).cumsum(1), (1, 0))    # a row's number in the draft
+        parents = F.pad(row.gather(1, parents.gather(1, chosen)), (1, 0)).where(there, -1)
         tokens = torch.cat([text.last(1), tokens.gather(1, chosen)], 1)
-        parents = F.pad(number.gather(1, parents.gather(1, chosen)), (1, 0), value=-1)
         q_draft = F.one_hot(tokens, text.vocab_size).to(torch.promote_types(sures.dtype, torch.float32))
-        q_draft[:, 0] = 0
-        return Draft(tokens, q_draft, parents, self.depth)
+        return Draft(tokens, q_draft * there[:, :, None], parents, self.depth)
+
+    def _how_many(self, sure: Tensor) -> Tensor:
+        """(B,): how many of the rows, whose confidence is sure (B, count), falling, are drafted."""
+        return torch.full_like(sure[:, 0], sure.shape[1])
+
+
+class BudgetTree(DynamicTree):
+    """Takes rows only while one more raises the expected tokens a second.
+
+    CaDDTree (arXiv 2606.01813). costs: c, and v[m] for 2 to count + 1 tokens, as for Goodput. With n draft tokens a
+    round is expected to bring 1 and the sum of their confidences, in depth * c + v[n + 1] target steps.
+    """
+
+    counts = True
+
+    def __init__(self, draft: nn.Module, costs: tuple[float, Mapping[int, float]], count: int = 8, width: int = 2):
+        super().__init__(draft, count, width)
+        c, v = costs
+        self.steps = [self.depth * c + v[n + 1] for n in range(1, count + 1)]
+
+    def _how_many(self, sure: Tensor) -> Tensor:
+        rate = (1 + sure.cumsum(1)) / torch.tensor(self.steps, device=sure.device)[:sure.shape[1]]
+        return 1 + (rate[:, 1:] > rate[:, :-1]).cumprod(1).sum(1)
