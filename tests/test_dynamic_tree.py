@@ -51,6 +51,28 @@ def test_where_every_row_is_expanded_it_is_the_most_confident_of_all_trees(count
         assert paths_of(draft, b) == set(every[:count])
 
 
+def grown(ids, count, width, depth):
+    """Expand and rerank, in plain lists."""
+    beam, made = [()], []
+    for _ in range(depth):
+        level = []
+        for path in beam:
+            children = sorted(((*path, token) for token in range(5)), key=lambda path: -confidence(ids, path))
+            level += children[:width]
+        made += level
+        beam = sorted(level, key=lambda path: -confidence(ids, path))[:width]
+    return set(sorted(made, key=lambda path: -confidence(ids, path))[:count])
+
+
+@pytest.mark.parametrize("count, width", [(4, 1), (8, 2), (12, 3), (12, 2)])
+def test_a_row_goes_on_from_its_own_parent_level_after_level(count, width):
+    drafter = DynamicTree(DRAFT, count, width)
+    draft = proposed(drafter)
+    assert drafter.depth > 3
+    for b, ids in enumerate(TEXTS):
+        assert paths_of(draft, b) == grown(ids, count, width, drafter.depth)
+
+
 def test_it_reads_no_more_rows_than_it_drafts():
     for count, width, depth in ((8, 2, 5), (8, 4, 3), (2, 2, 2), (1, 2, 1), (7, 3, 3)):
         drafter = DynamicTree(DRAFT, count, width)

@@ -46,4 +46,22 @@ VOCABULARY = [
         file=EAGLE3),
 ]
 
-BUGS = FEATURES + HEADS + VOCABULARY
+BLOCKS = [
+    bug("an-anchor-s-own-features", "SpecForge#470", "in training, a block "
+        "sees the features of its anchor, which nobody has when it drafts", "long_caches: chain of dflash, token",
+        ("places <= anchors[:, None]", "places <= anchors[:, None] + 1"), file="draft_models.dflash"),
+    bug("context-one-position-late", "generic", "the context is turned by its slot, not by its position",
+        "long_caches: chain of dspark, token", ("cache.rope[:, (slots - 1).clamp(min=0)]", "cache.rope[:, slots]"),
+        file="draft_models.dflash"),
+    bug("a-smaller-block", "generic", "fewer rows are drafted at once than in training, and each row sees all of them",
+        "long_caches: tree of dflash, token",
+        ("n, anchor = self.model.deepest,", "n, anchor = self.model.deepest - 1,"), file="draft_models.dflash"),
+]
+
+TREES = [
+    bug("children-of-the-row-before", "ours", "a row hangs from the row before its parent",
+        "long_caches: dynamic-tree, token", ("numbers = made + 1 + best", "numbers = made + best"),
+        file="drafters.dynamic_tree"),
+]
+
+BUGS = FEATURES + HEADS + VOCABULARY + BLOCKS + TREES
