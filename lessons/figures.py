@@ -653,3 +653,42 @@ def heads(betas: dict[str, Sequence[float]]) -> None:
               ylim=(0, 1.25 * max(map(max, betas.values()))))
     right.legend(frameon=False)
     save(figure, "21_what_the_target_knows_ahead")
+
+
+def the_state(betas: dict[str, Sequence[float]], costs: Sequence[float], lines: dict[float, Sequence[float]],
+              points: dict[str, tuple[float, float]]) -> None:
+    """Draft model -> beta of its 1st, 2nd, ... draft token; alpha -> speed-up for each c; draft model -> c, speed-up."""
+    figure, (left, right) = blank("a draft model that reads its draft hardly falls; a cheap one may be wrong more often",
+                                  2)
+    for (name, found), colour in zip(betas.items(), (GREEN, AMBER, BLUE)):
+        left.plot(range(1, len(found) + 1), found, color=colour, marker="o", linewidth=2, label=name)
+    left.set(xlabel="draft token", ylabel="beta on held-out text", xticks=range(1, 1 + max(map(len, betas.values()))),
+             ylim=(0, 1))
+    left.legend(frameon=False, loc="upper right")
+    for alpha, speeds in lines.items():
+        right.plot(costs, speeds, color=FAINT, linewidth=2)
+        right.annotate(f"alpha {alpha}", (costs[-1], speeds[-1]), xytext=(4, 0), textcoords="offset points", fontsize=8,
+                       va="center", color=INK)
+    for (name, point), colour, fill in zip(points.items(), (GREEN, AMBER, GREEN), ("full", "full", "none")):
+        right.plot(*point, "o", color=colour, markersize=9, fillstyle=fill, markeredgewidth=2, label=name, clip_on=False)
+    right.axhline(1, color=INK, linewidth=1)
+    right.set(xlabel="c (a draft step in target steps)", ylabel="speed-up by the formula, best gamma",
+              xlim=(0, 1.18 * max(*costs, *(cost for cost, _ in points.values()))))
+    right.legend(frameon=False, loc="upper right")
+    save(figure, "22_a_state_that_reads_its_draft")
+
+
+def what_to_train_on(p_target: Sequence[float], fits: dict[str, Sequence[float]]) -> None:
+    """A target with two humps; for each loss, the best student that has only one."""
+    figure, panels = blank("a student that is too small must choose, and each loss chooses differently", len(fits))
+    figure.set_size_inches(12, 4.2)
+    for axes, (name, q_draft), colour in zip(panels, fits.items(), (AMBER, BLUE, RED)):
+        both = [min(p, q) for p, q in zip(p_target, q_draft)]
+        axes.fill_between(range(len(both)), both, color=GREEN, alpha=0.35, label=f"both: alpha = {sum(both):.2f}")
+        axes.plot(p_target, color=INK, linewidth=2, label="p_target")
+        axes.plot(q_draft, color=colour, linewidth=2, linestyle="--", label="q_draft")
+        axes.set_title(name, loc="left", color=INK, fontsize=10)
+        axes.set(xlabel="token", ylim=(0, 1.7 * max(max(p_target), *map(max, fits.values()))))
+        axes.legend(frameon=False, loc="upper right")
+    panels[0].set_ylabel("probability")
+    save(figure, "24_what_to_train_on")

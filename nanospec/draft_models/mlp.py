@@ -5,6 +5,7 @@ Wertheimer et al. 2024 (arXiv 2404.19124); a recurrent drafter of this kind is R
     z = start(features before the last token)
     for the last token of the text, then for each draft token x:
         z = silu(norm(carry(z) + embedding(x)))
+        z = z + silu(norm(layer(z)))                for further layers, if there are any
         logits of the next token = head(z)
 
 The state has read every token that it stands behind. So q_draft is exact, and hardly worse for the last draft token
@@ -23,17 +24,21 @@ from nanospec.model import Embedding, Linear
 
 
 class MLPSpeculator(Recurrent):
-    """width: channels of the state."""
+    """width: channels of the state. depth: layers of a step."""
 
-    def __init__(self, vocab_size: int, channels: int, layers: Sequence[int], width: int):
-        super().__init__(vocab_size, channels, layers, width=width)
+    def __init__(self, vocab_size: int, channels: int, layers: Sequence[int], width: int, depth: int = 1):
+        super().__init__(vocab_size, channels, layers, width=width, depth=depth)
         self.start, self.carry = Linear(len(layers) * channels, width), Linear(width, width)
         self.embedding, self.head = Embedding(vocab_size, width), Linear(width, vocab_size)
         self.norm = nn.RMSNorm(width, 1e-5)
+        self.further = nn.ModuleList(nn.Sequential(Linear(width, width), nn.RMSNorm(width, 1e-5), nn.SiLU())
+                                     for _ in range(depth - 1))
 
     def begin(self, before: Tensor) -> Tensor:
         return self.start(before.flatten(-2))
 
     def step(self, state: Tensor, tokens: Tensor) -> tuple[Tensor, Tensor]:
         state = F.silu(self.norm(self.carry(state) + self.embedding(tokens)))
+        for layer in self.further:
+            state = state + layer(state)
         return state, self.head(state)
