@@ -24,12 +24,9 @@ import torch
 from torch import Tensor, nn
 
 from nanospec.cache import Cache
-from nanospec.draft_models.learned import FeatureReader, Learned, before_tokens
+from nanospec.draft_models.learned import FeatureReader, Learned, all_anchors
 from nanospec.model import MLP, Config, Linear, rope_table, rotate
 from nanospec.text import Text
-
-ANCHORS = 32            # of a text, in a training step
-
 
 class BlockLayer(nn.Module):
     """Attention from the rows of a block to the context and to the block, then an MLP."""
@@ -68,6 +65,8 @@ class BlockLayer(nn.Module):
 class DFlash(Learned):
     """block: rows, and so the most draft tokens. depth: layers. heads, kv_heads, hidden: of each, as in Config."""
 
+    anchors = 32
+
     def __init__(self, vocab_size: int, channels: int, layers: Sequence[int], heads: int, kv_heads: int, hidden: int,
                  block: int = 8, depth: int = 1):
         super().__init__(vocab_size, channels, layers, heads=heads, kv_heads=kv_heads, hidden=hidden, block=block,
@@ -75,7 +74,8 @@ class DFlash(Learned):
         self.config = Config(vocab_size, 1, depth, channels, heads, kv_heads, hidden)
         self.steps, self.deepest, self.table = block, block, None
         self.fuse, self.context_norm = Linear(len(layers) * channels, channels), nn.RMSNorm(channels, 1e-5)
-        self.mask = nn.Parameter(torch.randn(channels) * 0.02)              # stands where a token is not known yet
+        self.mask = nn.Parameter(torch.empty(channels))                     # stands where a token is not known yet
+        nn.init.normal_(self.mask, std=0.02)
         self.blocks = nn.ModuleList(BlockLayer(self.config) for _ in range(depth))
         self.norm = nn.RMSNorm(channels, 1e-5)
 
@@ -100,10 +100,9 @@ class DFlash(Learned):
         return logits if self.table is None else logits + self.table(tokens)
 
     def forward(self, tokens: Tensor, before: Tensor, steps: int, anchors: Tensor | None = None) -> Tensor:
-        """anchors (N,): at which places blocks begin; by default at all. -> logits (steps, B, N, V)."""
         (B, T), device = tokens.shape, tokens.device
         places = torch.arange(T, device=device)
-        anchors = places[:T - steps + 1] if anchors is None else anchors
+        anchors = all_anchors(tokens, steps) if anchors is None else anchors
         rope, n = self.rope(T + self.deepest), self.deepest
         # Place p of the context has the features of token p - 1, and its position. Before token 0 there are none.
         context, of_context = self.context(before), rope[:, (places - 1).clamp(min=0)]
@@ -114,16 +113,6 @@ class DFlash(Learned):
             x = layer(x, of_rows, *layer.keys_values(context, of_context), sees)
         logits = self.said(x[:, :, :steps])                                                     # (B, N, steps, V)
         return torch.stack([self.corrected(logits[:, :, k], tokens[:, anchors + k]) for k in range(steps)])
-
-    def loss(self, tokens: Tensor, features: Tensor, p_target: Tensor, divergence) -> Tensor:
-        """At ANCHORS places of each text, spread evenly; where they begin follows from the text."""
-        last = tokens.shape[1] - self.steps
-        stride = max(1, last // ANCHORS)
-        anchors = torch.arange(int(tokens.sum()) % stride, last + 1, stride, device=tokens.device)
-        q_draft = self(tokens, before_tokens(features), self.steps, anchors)
-        losses = [divergence(*self.compared(p_target[:, anchors + k], q_draft[k])).mean() for k in range(self.steps)]
-        return sum(self.decay ** k * loss for k, loss in enumerate(losses)) / sum(
-            self.decay ** k for k in range(self.steps))
 
     def reader(self) -> "BlockReader":
         return BlockReader(self)

@@ -23,7 +23,7 @@ from torch import Tensor, nn
 
 from nanospec.cache import Cache
 from nanospec.draft_models.gpt import Branches
-from nanospec.draft_models.learned import FeatureReader, Learned, before_tokens, log_probs
+from nanospec.draft_models.learned import FeatureReader, Learned, all_anchors, before_tokens, log_probs
 from nanospec.model import MLP, Attention, Config, Linear, cached_call, rope_table
 from nanospec.text import Text
 
@@ -56,27 +56,34 @@ class Eagle(Learned):
 
     def step(self, state: Tensor, tokens: Tensor, attend) -> tuple[Tensor, Tensor]:
         """attend: what attention reads -> what it answers, each (B, T, ...). -> the next state, and logits."""
-        read, x = self.entrance(state, tokens)
+        return self.through(*self.entrance(state, tokens), attend)
+
+    def through(self, read: Tensor, x: Tensor, attend) -> tuple[Tensor, Tensor]:
+        """The layer behind its entrance."""
         x = x + attend(read)
         return self.exit(x + self.mlp(self.mlp_norm(x)))
 
-    def forward(self, tokens: Tensor, before: Tensor, steps: int) -> Tensor:
-        return torch.stack([logits for _, logits in self.unroll(tokens, before, steps)])
+    def forward(self, tokens: Tensor, before: Tensor, steps: int, anchors: Tensor | None = None) -> Tensor:
+        anchors = all_anchors(tokens, steps) if anchors is None else anchors
+        return torch.stack([logits for _, logits in self.unroll(tokens, before, steps, anchors)])
 
-    def unroll(self, tokens: Tensor, before: Tensor, steps: int) -> list[tuple[Tensor, Tensor]]:
-        """Of every step the states (B, places, C) and logits; each place reads what it has predicted, step by step."""
-        places = tokens.shape[1] - steps + 1
-        attend, state, found = Unrolled(self, tokens.shape[1]), self.begin(before[:, :places]), []
-        for k in range(steps):
-            state, logits = self.step(state, tokens[:, k:k + places], attend)
+    def unroll(self, tokens: Tensor, before: Tensor, steps: int, anchors: Tensor) -> list[tuple[Tensor, Tensor]]:
+        """Of every step the states (B, N, C) and logits; each anchor reads what it has predicted, step by step."""
+        read, x = self.entrance(self.begin(before), tokens)                     # with the target's features, all
+        attend, found = Unrolled(self, read, anchors), []
+        state, logits = self.through(read[:, anchors], x[:, anchors], attend)
+        found.append((state, logits))
+        for k in range(1, steps):
+            state, logits = self.step(state, tokens[:, anchors + k], attend)
             found.append((state, logits))
         return found
 
     def loss(self, tokens: Tensor, features: Tensor, p_target: Tensor, divergence) -> Tensor:
         """How far the predicted features are from the target's, and a little of how far the distributions are."""
-        (predicted, logits), = self.unroll(tokens, before_tokens(features), 1)
-        of_tokens = divergence(p_target, log_probs(logits)).mean()
-        of_features = F.smooth_l1_loss(predicted.float(), self.last_hidden(features).float())
+        anchors = self.some_anchors(tokens, 1)
+        (predicted, logits), = self.unroll(tokens, before_tokens(features), 1, anchors)
+        of_tokens = divergence(p_target[:, anchors], log_probs(logits)).mean()
+        of_features = F.smooth_l1_loss(predicted.float(), self.last_hidden(features[:, anchors]).float())
         return self.feature_loss * of_features + self.token_loss * of_tokens
 
     def rope(self, positions: int) -> Tensor:
@@ -90,29 +97,34 @@ class Eagle(Learned):
 class Unrolled:
     """Attention for whole texts, several steps ahead. EAGLE-3 calls it training-time test.
 
-    At step k, place i stands at position i + k. It sees all places up to its own as they were at step 0, where they
-    read the target's features, and itself at steps 1 to k, where it read what it had predicted. It sees nothing that
-    another place has predicted.
+    At step k, anchor a stands at position a + k. It sees all places up to a as they were at step 0, where they read the
+    target's features, and itself at steps 1 to k, where it read what it had predicted. It sees nothing that another
+    anchor has predicted.
     """
 
-    def __init__(self, model: Eagle, positions: int):
-        self.attention, self.keys, self.values = model.attention, [], []
-        self.rope = model.rope(positions)
+    def __init__(self, model: Eagle, read: Tensor, anchors: Tensor):
+        """read (B, T, inputs): what all places read at step 0. anchors (N,)."""
+        self.attention, self.anchors, self.rope, self.k = model.attention, anchors, model.rope(2 * read.shape[1]), 0
+        _, self.keys, self.values = self.attention.turned(read, self.rope[:, :read.shape[1]])       # (B, H_kv, T, D)
+        self.unseen = torch.arange(read.shape[1], device=anchors.device) > anchors[:, None]         # (N, T)
+        self.own: list[tuple[Tensor, Tensor]] = []          # keys and values of steps 1 to k
 
     def __call__(self, x: Tensor) -> Tensor:
-        (B, T, _), D, k = x.shape, self.attention.head_size, len(self.keys)
-        q, key, value = self.attention.turned(x, self.rope[:, k:k + T])
-        self.keys.append(key)
-        self.values.append(value)
-        unseen = torch.ones(T, T, dtype=torch.bool, device=x.device).triu(1)
-        scores = [(q @ self.keys[0].transpose(2, 3)).masked_fill(unseen, float("-inf"))]            # (B, H, T, T)
-        scores += [(q * own).sum(-1, keepdim=True) for own in self.keys[1:]]                        # (B, H, T, 1) each
+        """x (B, N, inputs), what the anchors read at the next step."""
+        B, N, _ = x.shape
+        q, key, value = self.attention.turned(x, self.rope[:, self.anchors + self.k])
+        if self.k:
+            self.own.append((key, value))
+        self.k += 1
+        scores = [(q @ self.keys.transpose(2, 3)).masked_fill(self.unseen, float("-inf"))]          # (B, H, N, T)
+        scores += [(q * own).sum(-1, keepdim=True) for own, _ in self.own]                          # (B, H, N, 1) each
         wide = torch.promote_types(value.dtype, torch.float32)
-        weights = (torch.cat(scores, -1).to(wide) * D ** -0.5).softmax(-1).to(value)
-        out = weights[..., :T] @ self.values[0]
-        for j, own in enumerate(self.values[1:]):
+        weights = (torch.cat(scores, -1).to(wide) * self.attention.head_size ** -0.5).softmax(-1).to(value)
+        T = self.keys.shape[2]
+        out = weights[..., :T] @ self.values
+        for j, (_, own) in enumerate(self.own):
             out = out + weights[..., T + j, None] * own
-        return self.attention.out(out.transpose(1, 2).reshape(B, T, -1))
+        return self.attention.out(out.transpose(1, 2).reshape(B, N, -1))
 
 
 class EagleReader(FeatureReader):

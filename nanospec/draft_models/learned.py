@@ -28,9 +28,10 @@ class Learned(nn.Module):
     steps: so many draft tokens behind one another it is trained to draft; it may draft more.
     decay: in training, each counts so much less than the one before it.
     deepest: as Reader has it.
+    anchors: behind so many tokens of every text it drafts in a training step.
     """
 
-    steps, decay, deepest = 5, 1.0, None
+    steps, decay, deepest, anchors = 5, 1.0, None, 128
 
     def __init__(self, vocab_size: int, channels: int, layers: Sequence[int], **sizes: int):
         super().__init__()
@@ -43,11 +44,11 @@ class Learned(nn.Module):
         self.sizes, self.vocab_size, self.channels = whole | {"layers": list(layers)}, vocab_size, channels
         self.layers = tuple(layers)
 
-    def forward(self, tokens: Tensor, before: Tensor, steps: int) -> Tensor:
-        """Whole texts at once, for training: tokens (B, T), before (B, T, len(layers), C) -> logits
-        (steps, B, T - steps + 1, V).
+    def forward(self, tokens: Tensor, before: Tensor, steps: int, anchors: Tensor | None = None) -> Tensor:
+        """Whole texts at once, for training: tokens (B, T), before (B, T, len(layers), C) -> logits (steps, B, N, V).
 
-        Logits [k, b, i] are for token i + k + 1. They know the features before token i, and tokens up to i + k.
+        anchors (N,): the tokens behind which it drafts, at most T - steps; by default all of these. Logits [k, b, i]
+        are for token a + k + 1, a = anchors[i]. They know the features before token a, and tokens up to a + k.
         """
         raise NotImplementedError
 
@@ -60,12 +61,19 @@ class Learned(nn.Module):
     def loss(self, tokens: Tensor, features: Tensor, p_target: Tensor,
              divergence: Callable[[Tensor, Tensor], Tensor]) -> Tensor:
         """Of texts (B, T), given the target's features of each token and its log-probabilities behind each (B, T, V):
-        the mean over all places, and over the draft tokens behind each. divergence: one of training/losses.py.
+        the mean over the anchors, and over the draft tokens behind each. divergence: one of training/losses.py.
         """
-        q_draft = self(tokens, before_tokens(features), self.steps)
-        places, weights = q_draft.shape[2], [self.decay ** k for k in range(self.steps)]
-        losses = [divergence(*self.compared(p_target[:, k:k + places], q_draft[k])).mean() for k in range(self.steps)]
+        anchors = self.some_anchors(tokens, self.steps)
+        q_draft = self(tokens, before_tokens(features), self.steps, anchors)
+        losses = [divergence(*self.compared(p_target[:, anchors + k], q_draft[k])).mean() for k in range(self.steps)]
+        weights = [self.decay ** k for k in range(self.steps)]
         return sum(weight * loss for weight, loss in zip(weights, losses)) / sum(weights)
+
+    def some_anchors(self, tokens: Tensor, steps: int) -> Tensor:
+        """About self.anchors tokens, spread evenly; where they begin follows from the texts (B, T)."""
+        count = tokens.shape[1] - steps + 1
+        stride = max(1, count // self.anchors)
+        return torch.arange(int(tokens.sum()) % stride, count, stride, device=tokens.device)
 
     def compared(self, p_target: Tensor, logits: Tensor) -> tuple[Tensor, Tensor]:
         """What the loss compares: log-probabilities."""
@@ -112,6 +120,11 @@ class Learned(nn.Module):
 def log_probs(logits: Tensor) -> Tensor:
     """Of logits (..., V), in float32 or wider."""
     return logits.to(torch.promote_types(logits.dtype, torch.float32)).log_softmax(-1)
+
+
+def all_anchors(tokens: Tensor, steps: int) -> Tensor:
+    """Every token of texts (B, T) behind which there are `steps` - 1 more."""
+    return torch.arange(tokens.shape[1] - steps + 1, device=tokens.device)
 
 
 def before_tokens(features: Tensor) -> Tensor:
@@ -163,11 +176,11 @@ class Recurrent(Learned):
         """A state and the token to read (...) -> the next state, and logits (..., V) of the token behind."""
         raise NotImplementedError
 
-    def forward(self, tokens: Tensor, before: Tensor, steps: int) -> Tensor:
-        places, logits = tokens.shape[1] - steps + 1, []
-        state = self.begin(before[:, :places])
+    def forward(self, tokens: Tensor, before: Tensor, steps: int, anchors: Tensor | None = None) -> Tensor:
+        anchors, logits = all_anchors(tokens, steps) if anchors is None else anchors, []
+        state = self.begin(before[:, anchors])
         for k in range(steps):
-            state, behind = self.step(state, tokens[:, k:k + places])
+            state, behind = self.step(state, tokens[:, anchors + k])
             logits.append(behind)
         return torch.stack(logits)
 

@@ -19,7 +19,7 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
-from nanospec.draft_models.learned import FeatureReader, Learned
+from nanospec.draft_models.learned import FeatureReader, Learned, all_anchors
 from nanospec.model import Linear
 from nanospec.text import Text
 
@@ -38,8 +38,8 @@ class Medusa(Learned):
         """Logits (..., V) of the k-th token behind the last one."""
         return self.said_by(h + F.silu(self.blocks[k](h)))
 
-    def forward(self, tokens: Tensor, before: Tensor, steps: int) -> Tensor:
-        h = self.last_hidden(before[:, :tokens.shape[1] - steps + 1])
+    def forward(self, tokens: Tensor, before: Tensor, steps: int, anchors: Tensor | None = None) -> Tensor:
+        h = self.last_hidden(before[:, all_anchors(tokens, steps) if anchors is None else anchors])
         return torch.stack([self.head(k, h) for k in range(steps)])
 
     def reader(self) -> "MedusaReader":

@@ -2,7 +2,7 @@
 
 Wertheimer et al. 2024 (arXiv 2404.19124); a recurrent drafter of this kind is ReDrafter (arXiv 2403.09919).
 
-    z = start(features before the last token)
+    z = start(normed features before the last token)
     for the last token of the text, then for each draft token x:
         z = silu(norm(carry(z) + embedding(x)))
         z = z + silu(norm(layer(z)))                for further layers, if there are any
@@ -35,7 +35,7 @@ class MLPSpeculator(Recurrent):
                                      for _ in range(depth - 1))
 
     def begin(self, before: Tensor) -> Tensor:
-        return self.start(before.flatten(-2))
+        return self.start(F.rms_norm(before, before.shape[-1:], eps=1e-5).flatten(-2))     # each layer's on its own
 
     def step(self, state: Tensor, tokens: Tensor) -> tuple[Tensor, Tensor]:
         state = F.silu(self.norm(self.carry(state) + self.embedding(tokens)))

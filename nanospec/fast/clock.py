@@ -103,7 +103,7 @@ def draft_seconds(draft: GPT | Learned, context: int = 256, rows: int = 1, repea
                   capture: Callable | None = None, **settings) -> float:
     """One draft token: a step of a GPT; of a learned draft model, a quarter of a chain of four."""
     if isinstance(draft, GPT):
-        return step_seconds(draft, 1, context, rows, repeats, capture, **settings)
+        return step_seconds(draft, 1, context, rows, repeats, capture=capture, **settings)
     drafter, gamma = ModelDrafter(draft, 4), 4
     text, dice = Text([[1] * context] * rows, gamma, draft.vocab_size, draft.device), Dice(range(rows), draft.device)
     drafter.begin(text, range(rows), torch.zeros(rows, context - 1, len(draft.layers), draft.channels,

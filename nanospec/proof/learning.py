@@ -9,7 +9,7 @@ from torch import Tensor
 
 from nanospec.draft_models.eagle3 import Eagle3
 from nanospec.draft_models.hydra import Hydra
-from nanospec.draft_models.learned import Learned
+from nanospec.draft_models.learned import Learned, all_anchors
 from nanospec.draft_models.medusa import Medusa
 from nanospec.proof.compare import Found
 from nanospec.training.losses import forward_kl
@@ -18,9 +18,9 @@ from nanospec.training.losses import forward_kl
 class Knowing(Learned):
     """A draft model that says behind every token what the target says."""
 
-    def forward(self, tokens: Tensor, before: Tensor, steps: int) -> Tensor:
-        logits, places = self.target(tokens), tokens.shape[1] - steps + 1
-        return torch.stack([logits[:, k:k + places] for k in range(steps)])
+    def forward(self, tokens: Tensor, before: Tensor, steps: int, anchors: Tensor | None = None) -> Tensor:
+        logits, anchors = self.target(tokens), all_anchors(tokens, steps) if anchors is None else anchors
+        return torch.stack([logits[:, anchors + k] for k in range(steps)])
 
 
 def labels(target) -> Found:

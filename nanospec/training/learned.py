@@ -109,9 +109,10 @@ class LearnedTraining(Training):
                 for i, model in enumerate(self.trained):
                     with torch.autocast(x.device.type, torch.bfloat16):
                         before = before_tokens(self.features_of(model, features))
-                        q_draft = log_probs(model(part, before, STEPS_SHOWN))
+                        anchors = model.some_anchors(part, STEPS_SHOWN)
+                        q_draft = log_probs(model(part, before, STEPS_SHOWN, anchors))
                     for k, q in enumerate(q_draft):
-                        off = total_variation(p_target[:, k:k + q.shape[1]], q).mean()
+                        off = total_variation(p_target[:, anchors + k], q).mean()
                         found[i, k] += off * len(part) / len(x)
         said = ["accepted " + " ".join(f"{1 - off:.3f}" for off in row.tolist()) for row in found]
         return found.mean().item(), ", ".join(said)

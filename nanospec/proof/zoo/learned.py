@@ -29,7 +29,7 @@ FEATURES = [
 
 HEADS = [
     bug("labels-one-off", "generic; Medusa's shift", "head k learns what stands one place behind its own", "labels",
-        ("p_target[:, k:k + places]", "p_target.roll(-1, 1)[:, k:k + places]"), file=LEARNED),
+        ("p_target[:, anchors + k]", "p_target.roll(-1, 1)[:, anchors + k]"), file=LEARNED),
     bug("one-head-for-all", "FasterDecoding/Medusa; SpecDec++", "a list of one head, repeated", "heads",
         ("nn.ModuleList(Linear(channels, channels) for _ in range(heads))",
          "nn.ModuleList([Linear(channels, channels)] * heads)"), file=MEDUSA),
