@@ -572,7 +572,7 @@ def when_to_stop(fixed: Sequence[tuple[float, float]], rules: dict[str, tuple[fl
 def drafting_features(sees: Sequence[Sequence[bool]], places: int, alphas: dict[str, Sequence[float]]) -> None:
     """sees: row (step, place) sees column (step, place), so many places a step. alphas: draft model -> its acceptance
     at draft token 1, 2, ..."""
-    figure, (left, right) = blank("whoever reads its own guesses should have practised it", 2)
+    figure, (left, right) = blank("a layer that has practised to read its own predictions falls less", 2)
     steps = len(sees) // places
     shades = [[(1 if column < places else 2) * seen for column, seen in enumerate(row)] for row in sees]
     left.imshow(shades, cmap=ListedColormap(["#f3f4f6", BLUE, GREEN]), vmin=0, vmax=2, aspect="equal", zorder=3)
@@ -587,10 +587,11 @@ def drafting_features(sees: Sequence[Sequence[bool]], places: int, alphas: dict[
     left.set_xlabel("blue: the text's features; green: its own states")
     left.grid(False)
     for (name, row), colour in zip(alphas.items(), (BLUE, RED, GREEN)):
-        right.plot(range(1, len(row) + 1), row, color=colour, marker="o", linewidth=2, label=name)
-    right.set(xlabel="draft token", ylabel="alpha (acceptance)", xticks=range(1, len(row) + 1))
-    right.set_ylim(0, 1.25 * max(max(row) for row in alphas.values()))
-    right.legend(frameon=False, loc="upper right")
+        right.plot(range(1, len(row) + 1), [alpha / row[0] for alpha in row], color=colour, marker="o", linewidth=2,
+                   label=f"{name}: alpha {row[0]:.2f} at first")
+    right.set(xlabel="draft token", ylabel="alpha / alpha of draft token 1", xticks=range(1, len(row) + 1))
+    right.set_ylim(0, 1.05)
+    right.legend(frameon=False, loc="lower left")
     save(figure, "23_drafting_features")
 
 
@@ -657,9 +658,9 @@ def heads(betas: dict[str, Sequence[float]]) -> None:
 
 def the_state(betas: dict[str, Sequence[float]], costs: Sequence[float], lines: dict[float, Sequence[float]],
               points: dict[str, tuple[float, float]]) -> None:
-    """Draft model -> beta of its 1st, 2nd, ... draft token; alpha -> speed-up for each c; draft model -> c, speed-up."""
-    figure, (left, right) = blank("a draft model that reads its draft hardly falls; a cheap one may be wrong more often",
-                                  2)
+    """betas: draft model -> of its 1st, 2nd, ... draft token. lines: alpha -> speed-up for each cost c. points: draft
+    model -> its c and speed-up."""
+    figure, (left, right) = blank("who reads the draft hardly falls; who is cheap may be wrong more often", 2)
     for (name, found), colour in zip(betas.items(), (GREEN, AMBER, BLUE)):
         left.plot(range(1, len(found) + 1), found, color=colour, marker="o", linewidth=2, label=name)
     left.set(xlabel="draft token", ylabel="beta on held-out text", xticks=range(1, 1 + max(map(len, betas.values()))),
@@ -670,7 +671,8 @@ def the_state(betas: dict[str, Sequence[float]], costs: Sequence[float], lines: 
         right.annotate(f"alpha {alpha}", (costs[-1], speeds[-1]), xytext=(4, 0), textcoords="offset points", fontsize=8,
                        va="center", color=INK)
     for (name, point), colour, fill in zip(points.items(), (GREEN, AMBER, GREEN), ("full", "full", "none")):
-        right.plot(*point, "o", color=colour, markersize=9, fillstyle=fill, markeredgewidth=2, label=name, clip_on=False)
+        right.plot(*point, "o", color=colour, markersize=9, fillstyle=fill, markeredgewidth=2, label=name,
+                   clip_on=False)
     right.axhline(1, color=INK, linewidth=1)
     right.set(xlabel="c (a draft step in target steps)", ylabel="speed-up by the formula, best gamma",
               xlim=(0, 1.18 * max(*costs, *(cost for cost, _ in points.values()))))

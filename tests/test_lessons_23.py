@@ -1,0 +1,78 @@
+"""Lesson 23: what the tables of EAGLE say, and that the mask, the pairing and the tree are what they are said to be."""
+
+import re
+
+import torch
+
+from nanospec.drafters.dynamic_tree import DynamicTree
+from nanospec.proof.tables import TableModel, small_learned
+from nanospec.proof.walk import distance, target_distribution, walk
+from nanospec.speculate import speculate, tokens_of
+
+
+def rows_of(out: str, columns: int) -> list[list[str]]:
+    """The printed lines that have so many cells, two blanks or more apart."""
+    cells = (re.split(r"\s{2,}", line.strip()) for line in out.splitlines())
+    return [row for row in cells if len(row) == columns]
+
+
+def test_lesson_23_the_token_decides_and_a_draft_falls_along_its_own_predictions(lesson):
+    names, out = lesson("23")
+
+    # the target alone: one feature, two futures; a straight line needs the token
+    assert names["first"] != names["second"] and names["apart"] > 0.3
+    alone, both = names["lines_alpha"].values()
+    assert ["feature alone", "feature and token"] == [row[0] for row in names["rows"][:2]]
+    assert both > 1.2 * alone and f"{both:.2f}" in [row[2] for row in rows_of(out, 3)]
+
+    # along the draft; the layer begins as the straight line, whose alpha it was given
+    fall, eagle = names["fall"], names["eagle"]
+    for name in names["shown"]:
+        assert [name, *(f"{a:.3f}" for a in fall[name])] in [row[:6] for row in rows_of(out, 7)]
+    assert abs(fall["the straight line"][0] - both) < 0.03
+    assert all(fall[name][0] > fall[name][4] > 0.02 for name in names["shown"])
+    assert names["left_at_5"]["EAGLE-3, unrolled"] > names["left_at_5"]["EAGLE-3"] + 0.05
+    assert fall["EAGLE-3"][0] > fall["EAGLE-3, unrolled"][0]
+    assert all(weight.isfinite().all() for weight in eagle.parameters())
+
+    # the wrong pairing and the predictions left in the cache cost speed and never the text
+    assert fall["one late"][0] < fall["EAGLE"][0] - 0.05
+    assert len(names["off"]) == 3 and max(names["off"].values()) < 1e-12
+    (none, slots), (some, _) = names["left_over"].values()
+    assert none == 0 < some < slots and f"{some} of {slots} slots hold a prediction" in out
+
+    # the mask: a row of text, then diagonals; with another place's predictions it is another attention
+    grid, sees = names["grid"], names["sees_unrolled"]
+    assert torch.equal(grid, sees(4, 3)) and grid.shape == (12, 12)
+    assert torch.equal(grid[:4, :4], torch.ones(4, 4).tril() > 0)
+    for k in range(3):
+        assert torch.equal(grid[4 * k:4 * k + 4, :4], grid[:4, :4])
+        for step in range(1, 3):
+            block = grid[4 * k:4 * k + 4, 4 * step:4 * step + 4]
+            assert torch.equal(block, torch.eye(4) > 0) if step <= k else not block.any()
+    wrong = grid.clone()
+    wrong[9, 4] = True                                      # place 1 at step 2 sees what place 0 predicted
+    read = names["small"], names["some_tokens"], names["noise"]
+    gap = (names["by_mask"](*read, wrong) - names["by_mask"](*read, grid)).abs().amax((1, 2, 3)).tolist()
+    assert gap[0] == gap[1] == 0 and gap[2] > 1e-6
+
+    # the vocabulary: a number of the head plus its offset is a token, most frequent ones first chosen
+    short, tokens = names["short"], names["tokens"]
+    frequent = set(tokens.flatten().bincount(minlength=names["V"]).argsort(descending=True)[:20].tolist())
+    assert frequent <= set(short.ids.tolist()) and 0.3 < names["ceiling"] < 1
+
+    # the tree: no row without its parent, eight rows, none left out that is more confident
+    chosen, made = names["chosen"], names["made"]
+    assert len(made) == 18 and len(chosen) == 8 and all(path[:-1] in chosen or len(path) == 1 for path in chosen)
+    sure = dict((path, share) for share, path in made)
+    assert min(sure[path] for path in chosen) >= max(sure[path] for path in sure if path not in chosen)
+    assert names["tree_off"] < 1e-12 and out.count("  * ") == 9
+
+
+def test_a_tree_by_confidence_is_exact_where_probabilities_are_nought():
+    target = TableModel(2, seed=6, zeros=0.5)
+    for temperature in 0.7, 1.0:
+        drafter = DynamicTree(small_learned("eagle", target), 4, 2)
+        found, _ = walk(lambda dice: tuple(
+            tokens_of(speculate(target, drafter, [0, 1], 4, temperature, dice=dice))))
+        assert distance(found, target_distribution(target, [0, 1], 4, temperature=temperature))[1] < 1e-12
