@@ -368,8 +368,7 @@ def train(name, steps=100, rate=1e-2):
 trained = {"untrained": alpha_on_target_text(Student())}
 for name in "forward-kl", "total-variation", "minus-log-alpha":
     trained[name] = train(name)
-table(["trained with", "alpha"], [[name, f"{alpha:.3f}"] for name, alpha in trained.items()],
-      "on text that the target has written")
+table(["trained with", "alpha"], [[name, f"{alpha:.3f}"] for name, alpha in trained.items()])
 worst, *_, best = sorted(list(trained.values())[1:])
 print(f"training brings {worst - trained['untrained']:.3f} or more, "
       f"the choice of the loss {best - worst:.3f}")

@@ -36,7 +36,7 @@ def test_lesson_23_the_token_decides_and_a_draft_falls_along_its_own_predictions
     assert all(weight.isfinite().all() for weight in eagle.parameters())
 
     # the wrong pairing and the predictions left in the cache cost speed and never the text
-    assert fall["one late"][0] < fall["EAGLE"][0] - 0.05
+    assert fall["one late"][0] < fall["EAGLE"][0] - 0.03
     assert len(names["off"]) == 3 and max(names["off"].values()) < 1e-12
     (none, slots), (some, _) = names["left_over"].values()
     assert none == 0 < some < slots and f"{some} of {slots} slots hold a prediction" in out
