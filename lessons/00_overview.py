@@ -120,6 +120,8 @@ figures.one_round(repr(text[-12:]), words, [chance for _, _, chance in chances],
 # | 15, 16, 17 | Trees of draft tokens; better rules; how good can a rule be? |
 # | 18 | Where do draft tokens come from when there is no draft model? |
 # | 19, 20 | How long should a draft be, at this place? |
+# | 21, 22, 23 | What can a draft model learn from what the target's layers put out? |
+# | 24 | What should a draft model be taught, and on which text? |
 #
 # ## Three things to know
 #
