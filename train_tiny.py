@@ -18,14 +18,15 @@ import time
 from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
+from typing import NamedTuple
 
 import torch
 from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
 
 from nanospec.bench.measure import compiler_for, measure_alpha
-from nanospec.errors import NanospecError, PairError, RequestError
 from nanospec.draft_models import LEARNED
+from nanospec.errors import NanospecError, PairError, RequestError
 from nanospec.files.checkpoint import WEIGHTS, Pair, available, load_pair, load_saved
 from nanospec.files.corpus import packages, read_packages, read_texts, to_ids
 from nanospec.files.tokenizer import Tokenizer, train
@@ -35,7 +36,7 @@ from nanospec.model import GPT, Config
 from nanospec.show.figures import draw_losses
 from nanospec.show.terminal import refuse
 from nanospec.training.batches import HeldOut
-from nanospec.training.learned import LearnedTraining, Plan
+from nanospec.training.learned import LearnedTraining, Plan, files_of
 from nanospec.training.losses import LOSSES
 from nanospec.training.pair import FILES, PHASES, Size, Training, held_out_loss
 
@@ -56,20 +57,31 @@ SIZES = {
                  batch=8, steps=(8000, 1500, 6000), rate=(1e-3, 3e-3, 3e-3), held_out_every=250, short=0.75,
                  sampled=4096),
 }
-LEARNED_RATE = 2e-3     # of draft models on a target's features
+LEARNED_RATE = 5e-3     # of draft models on a target's features
 SIZES["long"] = replace(SIZES["tiny"], batch=64, rate=(2e-3, 4e-3, 4e-3), sampled=16384)    # for a GPU, not tried
 
 
-def checked(args: argparse.Namespace) -> tuple[Size | Plan, Path]:
-    """The size and the folder. What can be refused before the text is read is refused here."""
-    size, learned = SIZES[args.size], args.what != ["pair"]
-    if learned and "pair" in args.what:
-        raise RequestError("--what: the pair is trained alone, before draft models for it")
-    out = args.out or Path("out") / ("_".join(args.what) if learned else args.size)
-    if learned:
-        size = plan_of(args.what, load_pair(pair_of(out)).target, size)
+class Job(NamedTuple):
+    """What is to be trained, and where. pair: the one that draft models are trained for, None for a pair's training."""
+
+    size: Size | Plan
+    out: Path
+    pair: Pair | None
+    files: Sequence[str]                                # what it will write, the training's state last
+
+
+def checked(args: argparse.Namespace) -> Job:
+    """What can be refused before the text is read is refused here."""
+    available(args.device)
+    size, out, pair, files = SIZES[args.size], args.out or Path("out") / args.size, None, FILES
+    if args.what != ["pair"]:
+        if "pair" in args.what:
+            raise RequestError("--what: the pair is trained alone, before draft models for it")
         if args.tokenizer:
             raise RequestError("--tokenizer: a draft model has the tokenizer of its pair")
+        out, files = args.out or Path("out") / "_".join(args.what), files_of(args.what)
+        pair = load_pair(pair_of(out), args.device)
+        size = plan_of(args.what, pair.target, size)
     if args.steps:
         if len(args.steps) != len(size.steps):
             raise RequestError(f"--steps: {len(size.steps)} numbers are wanted, got {len(args.steps)}")
@@ -80,16 +92,13 @@ def checked(args: argparse.Namespace) -> tuple[Size | Plan, Path]:
         raise RequestError(f"--seed must be 0 to {2 ** 32 - 1}, got {args.seed}")
     if not args.minutes >= 0:
         raise RequestError(f"--minutes must be 0 or more, got {args.minutes}")
-    available(args.device)
-    state = f"{'_'.join(args.what)}.training.pt" if learned else "training.pt"
-    names = [*(f"{name}.pt" for name in args.what), state] if learned else FILES
-    there = [name for name in names if (out / name).exists()]
+    there = [name for name in files if (out / name).exists()]
     if there and not args.resume:
         raise PairError(f"{out} already holds {', '.join(there)}: name another folder with --out"
-                        + ", or go on with --resume" * (state in there))
+                        + ", or go on with --resume" * (files[-1] in there))
     if args.resume:
-        load_saved(out / state)
-    return size, out
+        load_saved(out / files[-1])
+    return Job(size, out, pair, files)
 
 
 def pair_of(out: Path) -> Path:
@@ -104,24 +113,26 @@ def plan_of(names: Sequence[str], target: GPT, size: Size) -> Plan:
     config = target.config
     three, last = sorted({config.layers // 4, config.layers // 2, config.layers - 1}), [config.layers - 1]
     layer = {"heads": config.heads, "kv_heads": config.kv_heads, "hidden": config.hidden}
-    sizes = {"medusa": {"layers": last}, "hydra": {"layers": last}, "mlp": {"layers": three, "width": 640},
-             "eagle": {"layers": last} | layer, "eagle3": {"layers": three} | layer | {"spoken": config.vocab_size},
+    sizes = {"medusa": {"layers": last}, "hydra": {"layers": last}, "mlp": {"layers": three, "width": 512},
+             "prefix": {"layers": three, "width": 512} | layer, "eagle": {"layers": last} | layer,
+             "eagle3": {"layers": three} | layer | {"spoken": config.vocab_size},
              "dflash": {"layers": three} | layer, "dspark": {"layers": three} | layer}
     return Plan(config, {name: sizes[name] for name in names}, size.batch, size.steps[-1:], (LEARNED_RATE,),
                 size.held_out_every, size.sampled)
 
 
-def prepared(args: argparse.Namespace, console: Console) -> tuple[Training, list[HeldOut]]:
+def prepared(args: argparse.Namespace, job: Job, console: Console) -> tuple[Training, list[HeldOut]]:
     """The training, and what is held out of each source. Nothing has been written yet."""
-    size, out = checked(args)
+    size, out, pair, _ = job
     texts = {str(path): read_texts(path) for path in args.text} or {"the standard library": read_texts()}
     if args.packages:
         texts["packages"] = read_packages()
         for package in packages():
             console.print(f"{package.name} {package.version}, {package.licence}", style="dim", markup=False)
-    learns = args.what != ["pair"]
-    known = (pair_of(out) if learns else out) / "ranks.tiktoken" if args.resume or learns else args.tokenizer
-    if known:
+    known = out / "ranks.tiktoken" if args.resume else args.tokenizer
+    if pair:
+        tokenizer = pair.tokenizer
+    elif known:
         tokenizer = Tokenizer.load(known)
     else:                                               # learnt from the first source, whatever else is read
         tokenizer = Tokenizer(train("\n".join(next(iter(texts.values()))[0]), size.target.vocab_size - 1))
@@ -136,8 +147,8 @@ def prepared(args: argparse.Namespace, console: Console) -> tuple[Training, list
     ids = torch.cat([parts[0][:1], *(part[1:] for part in parts)])      # each begins with an end of text
     compiler = compiler_for(torch.device(args.device)) if args.compile or ids.is_cuda else None
     more = args.seed, ids, tokenizer, out, compiler is not None
-    if learns:
-        training = LearnedTraining(load_pair(pair_of(out), args.device).target, size, *more, args.loss)
+    if pair:
+        training = LearnedTraining(pair.target, size, *more, args.loss)
     else:
         training = Training(size, *more, last, args.loss)
     if args.resume:
@@ -220,13 +231,14 @@ def main(argv: list[str] | None = None) -> int:
     before = {number: signal.signal(number, lambda got, frame: signals.append(got))
               for number in (signal.SIGINT, signal.SIGTERM)}
     try:
-        training, held = prepared(args, console)
-        out = training.out
+        job = checked(args)
+        training, held = prepared(args, job, console)
+        out = job.out
         out.mkdir(parents=True, exist_ok=True)
         for left in out.glob("*.partial"):              # by a run that was killed while it wrote
             left.unlink()
-        for name in FILES[:3]:
-            if args.what != ["pair"] and not (out / name).exists():
+        for name in FILES[:3]:                          # draft models lie beside the pair that they are for
+            if job.pair and not (out / name).exists():
                 write_whole(out / name, lambda file, name=name: file.write((WEIGHTS / name).read_bytes()))
         training.save()                                 # a folder that cannot be written to is found now
         with Progress(*columns, console=console) as progress:

@@ -6,7 +6,8 @@ from nanospec.draft_models.eagle3 import Eagle3
 from nanospec.draft_models.hydra import Hydra
 from nanospec.draft_models.medusa import Medusa
 from nanospec.draft_models.mlp import MLPSpeculator
+from nanospec.draft_models.prefix import Prefix
 
 # Those that are trained on a target's features. A name is also its file's.
-LEARNED = {"medusa": Medusa, "hydra": Hydra, "mlp": MLPSpeculator, "eagle": Eagle, "eagle3": Eagle3,
-           "dflash": DFlash, "dspark": DSpark}
+LEARNED = {"medusa": Medusa, "hydra": Hydra, "mlp": MLPSpeculator, "prefix": Prefix,
+           "eagle": Eagle, "eagle3": Eagle3, "dflash": DFlash, "dspark": DSpark}

@@ -32,6 +32,7 @@ class Eagle(Learned):
     """heads, kv_heads, hidden: of its layer, as in Config."""
 
     feature_loss, token_loss = 1.0, 0.1         # the weights of both parts, as in the paper
+    anchors = 128                               # each attends anew at every step
 
     def __init__(self, vocab_size: int, channels: int, layers: Sequence[int], heads: int, kv_heads: int, hidden: int):
         super().__init__(vocab_size, channels, layers, heads=heads, kv_heads=kv_heads, hidden=hidden)
@@ -78,9 +79,10 @@ class Eagle(Learned):
             found.append((state, logits))
         return found
 
-    def loss(self, tokens: Tensor, features: Tensor, p_target: Tensor, divergence) -> Tensor:
+    def loss(self, tokens: Tensor, features: Tensor, p_target: Tensor, divergence,
+             anchors: Tensor | None = None) -> Tensor:
         """How far the predicted features are from the target's, and a little of how far the distributions are."""
-        anchors = self.some_anchors(tokens, 1)
+        anchors = all_anchors(tokens, 1) if anchors is None else anchors
         (predicted, logits), = self.unroll(tokens, before_tokens(features), 1, anchors)
         of_tokens = divergence(p_target[:, anchors], log_probs(logits)).mean()
         of_features = F.smooth_l1_loss(predicted.float(), self.last_hidden(features[:, anchors]).float())

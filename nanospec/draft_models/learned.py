@@ -31,7 +31,7 @@ class Learned(nn.Module):
     anchors: behind so many tokens of every text it drafts in a training step.
     """
 
-    steps, decay, deepest, anchors = 5, 1.0, None, 128
+    steps, decay, deepest, anchors = 5, 1.0, None, 512
 
     def __init__(self, vocab_size: int, channels: int, layers: Sequence[int], **sizes: int):
         super().__init__()
@@ -58,22 +58,22 @@ class Learned(nn.Module):
     def prepare(self, ids: Tensor) -> None:
         """What is to be known of the training text before training begins."""
 
-    def loss(self, tokens: Tensor, features: Tensor, p_target: Tensor,
-             divergence: Callable[[Tensor, Tensor], Tensor]) -> Tensor:
+    def loss(self, tokens: Tensor, features: Tensor, p_target: Tensor, divergence: Callable[[Tensor, Tensor], Tensor],
+             anchors: Tensor | None = None) -> Tensor:
         """Of texts (B, T), given the target's features of each token and its log-probabilities behind each (B, T, V):
         the mean over the anchors, and over the draft tokens behind each. divergence: one of training/losses.py.
         """
-        anchors = self.some_anchors(tokens, self.steps)
+        anchors = all_anchors(tokens, self.steps) if anchors is None else anchors
         q_draft = self(tokens, before_tokens(features), self.steps, anchors)
         losses = [divergence(*self.compared(p_target[:, anchors + k], q_draft[k])).mean() for k in range(self.steps)]
         weights = [self.decay ** k for k in range(self.steps)]
         return sum(weight * loss for weight, loss in zip(weights, losses)) / sum(weights)
 
     def some_anchors(self, tokens: Tensor, steps: int) -> Tensor:
-        """About self.anchors tokens, spread evenly; where they begin follows from the texts (B, T)."""
+        """About self.anchors tokens, always as many, spread evenly; where they begin follows from the texts (B, T)."""
         count = tokens.shape[1] - steps + 1
         stride = max(1, count // self.anchors)
-        return torch.arange(int(tokens.sum()) % stride, count, stride, device=tokens.device)
+        return int(tokens.sum()) % stride + stride * torch.arange(count // stride, device=tokens.device)
 
     def compared(self, p_target: Tensor, logits: Tensor) -> tuple[Tensor, Tensor]:
         """What the loss compares: log-probabilities."""

@@ -6,6 +6,7 @@ A step runs the target once, without gradients, for its features and its distrib
 distributions with the target's.
 """
 
+from collections.abc import Collection
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -37,13 +38,18 @@ class Plan:
     sampled: int = 0
 
 
+def files_of(names: Collection[str]) -> list[str]:
+    """What the training of these draft models writes: each one's weights, and in the end the training's own state."""
+    return [*(f"{name}.pt" for name in names), f"{'_'.join(names)}.training.pt"]
+
+
 class LearnedTraining(Training):
     """Draft models for one target, side by side: each learns as if alone, and the target runs once for all."""
 
     def __init__(self, target: GPT, plan: Plan, seed: int, ids: Tensor, tokenizer: Tokenizer, out: Path,
                  compiled: bool = False, loss: str = "forward-kl"):
         self.phases, self.frozen = (" ".join(plan.sizes),), target
-        self.state_file = f"{'_'.join(plan.sizes)}.training.pt"
+        *self.weights_files, self.state_file = files_of(plan.sizes)
         super().__init__(plan, seed, ids, tokenizer, out, compiled, loss=loss)
         self.made_of["target"] = fingerprint(target)
         self.layers = sorted({layer for model in self.trained for layer in model.layers})
@@ -55,11 +61,13 @@ class LearnedTraining(Training):
             models[name] = LEARNED[name](config.vocab_size, config.channels, **sizes).to(self.ids.device)
             models[name].prepare(self.ids)
             models[name].attach(self.frozen)
+        self.losses = [model.loss for model in models.values()]
         return models
 
     def compile(self) -> None:
         for block in self.frozen.blocks:
             block.compile(dynamic=False)
+        self.losses = [torch.compile(loss, dynamic=False) for loss in self.losses]
 
     @property
     def target(self) -> GPT:
@@ -74,8 +82,8 @@ class LearnedTraining(Training):
         return nn.ModuleList(self.trained)
 
     def save_models(self) -> None:
-        for name, model in self.models.items():
-            save_learned(name, model, self.out / f"{name}.pt", self.frozen)
+        for (name, model), file in zip(self.models.items(), self.weights_files):
+            save_learned(name, model, self.out / file, self.frozen)
 
     def loss_now(self) -> Tensor:
         """Of this step's batch: the mean over the draft models."""
@@ -83,8 +91,8 @@ class LearnedTraining(Training):
         x = self.half_sampled(x)
         features, p_target = self.of_target(x)
         with torch.autocast(x.device.type, torch.bfloat16):
-            losses = [model.loss(x, self.features_of(model, features), p_target, LOSSES[self.loss])
-                      for model in self.trained]
+            losses = [loss_of(x, self.features_of(model, features), p_target, LOSSES[self.loss],
+                              model.some_anchors(x, model.steps)) for model, loss_of in zip(self.trained, self.losses)]
         return torch.stack(losses).sum()
 
     @torch.no_grad()
