@@ -70,7 +70,12 @@ class Cache:
 
     def put(self, rows: list[int], other: "Cache") -> None:
         """Take over the contents of `other`, a cache of fewer rows. Its row i becomes row rows[i]."""
+        self.clear(rows)
         self.kv[:, :, rows, :other.kv.shape[3]] = other.kv
+
+    def clear(self, rows: list[int]) -> None:
+        """For another text. A mask hides every stale number but NaN, which attention would hand on."""
+        self.kv[:, :, rows] = 0
 
     def write(self, layer: int, slots: Tensor, k: Tensor, v: Tensor, upto: int) -> tuple[Tensor, Tensor]:
         """Put k, v (B, H_kv, T, D) into `slots` (B, T). Return the layer's first `upto` slots of both."""

@@ -36,6 +36,10 @@ class Dice:
         self.u.copy_(fresh)
         self.column = 0
 
+    def reseed(self, row: int, seed: int) -> None:
+        """Row `row` begins anew: its next uniforms are those of a Dice with this seed."""
+        self.generators[row] = torch.Generator().manual_seed(seed)
+
     def flip(self, prob: Tensor) -> Tensor:
         """prob (B, n) -> (B, n) bool, True with probability min(1, prob): u < prob, strictly, so never at 0."""
         return self._take(prob.shape[1]) < prob

@@ -36,7 +36,8 @@ class Prefix(Eagle):
         self.fuse = Linear(len(layers) * channels, channels)
         self.token_norm, self.state_norm = nn.RMSNorm(channels, 1e-5), nn.RMSNorm(channels, 1e-5)
         self.attention = Attention(self.config, 2 * channels)
-        self.mlp_norm, self.mlp, self.read_norm = nn.RMSNorm(channels, 1e-5), MLP(self.config), nn.RMSNorm(channels, 1e-5)
+        self.mlp_norm, self.mlp = nn.RMSNorm(channels, 1e-5), MLP(self.config)
+        self.read_norm = nn.RMSNorm(channels, 1e-5)
         self.start, self.carry, self.norm = Linear(channels, width), Linear(width, width), nn.RMSNorm(width, 1e-5)
         self.embedding, self.head = Embedding(vocab_size, width), Linear(width, vocab_size)
 

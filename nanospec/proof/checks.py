@@ -14,7 +14,8 @@ from nanospec.proof.compare import (Found, caches, first_round, greedy, ledger, 
                                     rounds_by_prefix, speed, support)
 from nanospec.proof.handover import by_hand, drafts, features, one_after_the_other, rules_agree
 from nanospec.proof.learning import heads, labels, vocabulary
-from nanospec.proof.tables import TableModel, prompts_of, small_gpt
+from nanospec.proof.serving import joint, schedules
+from nanospec.proof.tables import TableModel, prompts_of, small_gpt, small_learned
 from nanospec.speculate import ModelDrafter, speculate
 
 TOLERANCE = 1e-12
@@ -156,6 +157,17 @@ CHECKS = {check.name: check for check in [
     Check("T5", "by hand", "every field of the rounds of a draft that is always right, and of one never", by_hand),
     Check("T5", "drafts", "the drafts of every drafter, three texts in a batch", partial(drafts, TABLE, DRAFT)),
     Check("T5", "features", "what a drafter is told of every committed token", partial(features, TABLE, DRAFT)),
+    Check("T2", "served", "three requests in two rows, one read in pieces, V3 gamma 1, T 0.7 and top-k 2",
+          lambda: joint(TABLE, lambda: ModelDrafter(DRAFT, 1), WARM)),
+    Check("T2", "served, tree", "the same with tree 2", lambda: joint(TABLE, lambda: TreeDrafter(DRAFT, TWO), WARM),
+          slow=True),
+    Check("T5", "schedules", "3 schedules of 6 requests, some cancelled: as if each were alone",
+          lambda: schedules(GPT4, lambda: ModelDrafter(small_learned("mlp", GPT4), 2), range(3))),
+    Check("T5", "1,000 schedules", "1,000 schedules of 6 requests, chains and trees of draft models on features",
+          lambda: worst(schedules(GPT4, drafter, range(number, 1_000, 4)) for number, drafter in enumerate([
+              lambda: ModelDrafter(GPT_DRAFT4, 3), lambda: TreeDrafter(GPT_DRAFT4, TWO_TWO),
+              lambda: ModelDrafter(small_learned("mlp", GPT4), 2),
+              lambda: TreeDrafter(small_learned("eagle3", GPT4), TWO_ONE)])), slow=True),
     Check("T5", "labels", "a draft model that says what the target says has a loss of 0", partial(labels, GPT4)),
     Check("T5", "vocabulary", "a draft model of three tokens drafts these three", partial(vocabulary, GPT4)),
     Check("T5", "heads", "every head has weights of its own", partial(heads, GPT4)),

@@ -11,7 +11,6 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from itertools import product
 
-import torch
 from torch.overrides import TorchFunctionMode
 
 from nanospec.dice import Dice
@@ -28,6 +27,7 @@ from nanospec.proof.compare import Batch, Found, Ledger, caches, greedy, ragged,
 from nanospec.proof.stats import goodness_of_fit
 from nanospec.proof.tables import TableModel, prompts_of, small_gpt, small_learned
 from nanospec.proof.walk import target_distribution
+from nanospec.serve import Server
 from nanospec.speculate import ModelDrafter, speculate, tokens_of
 from nanospec.text import Text, prefill, until
 
@@ -151,27 +151,26 @@ def long_caches(name: str, rule: str) -> Found:
 
 
 def alone(name: str, rule: str) -> Found:
-    """A text in a batch, and one whose row begins anew while the others go on, is written as if it were alone: the same
-    drafts accepted, round by round. At temperature 0; where drafts have one shape, with real dice too.
+    """Requests that come and go in the rows of a server, one of them read in pieces while another writes, are written
+    as if each were alone: the same tokens, round by round. At temperature 0; where drafts have one shape, with real
+    dice too.
     """
     wrong = count = 0
-    prompts, late = [[2, 1, 3], [0, 1, 0, 1, 2, 2]], [3, 3, 0, 1]
+    asked = [([2, 1, 3], 12), ([0, 1, 0, 1, 2, 2], 4), ([3, 3, 0, 1] * 5, 8), ([1], 5)]
     for temperature in (0, 0.8) if way_of(name).fixed else (0,):
-        drafter = drafter_of(name, GPT4, GPT_DRAFT4, **SMALL)
-        batch = Batch(GPT4, drafter, [*prompts, [1] * 4], drafter.size + 60)
-        dice, wrote = Dice([0, 1, 2]), [[], [], []]
-        for number in range(12):
-            if number == 4:
-                batch.begin_anew(2, late)
-                wrote[2], dice.generators[2] = [], torch.Generator().manual_seed(2)
-            before = batch.text.length.tolist()
-            batch.round(dice, Sampling(temperature), RULES[rule])
-            for b, ids in enumerate(batch.text.ids()):
-                wrote[b].append(ids[before[b]:])
-        for seed, (ids, rows) in enumerate(zip([*prompts, late], wrote)):
-            one = list(speculate(GPT4, drafter_of(name, GPT4, GPT_DRAFT4, **SMALL), ids, 60, temperature, seed=seed,
-                                 rule=RULES[rule]))
-            wrong += [done.emitted for done in one[:len(rows)]] != rows
+        server = Server(GPT4, drafter_of(name, GPT4, GPT_DRAFT4, **SMALL), rows=2, rule=RULES[rule])
+        requests = [server.submit(ids, max_new_tokens=new, temperature=temperature, seed=seed)
+                    for seed, (ids, new) in enumerate(asked)]
+        wrote: list[list[list[int]]] = [[] for _ in requests]
+        while not all(request.done for request in requests):
+            before = [len(request.tokens) for request in requests]
+            server.step()
+            for rounds_, request, start in zip(wrote, requests, before):
+                rounds_ += [request.tokens[start:]] * (len(request.tokens) > start)
+        for seed, ((ids, new), rounds_) in enumerate(zip(asked, wrote)):
+            one = speculate(GPT4, drafter_of(name, GPT4, GPT_DRAFT4, **SMALL), ids, new, temperature, seed=seed,
+                            rule=RULES[rule])
+            wrong += [done.emitted for done in one] != rounds_
             count += 1
     return count, float(wrong), float(wrong)
 

@@ -13,8 +13,10 @@ from nanospec.draft_models.learned import Learned
 from nanospec.model import GPT, Config
 
 LAYER = {"heads": 1, "kv_heads": 1, "hidden": 8}
+# Sizes of learned draft models.
 SMALL = {"medusa": {"heads": 8}, "hydra": {"heads": 8}, "mlp": {"width": 12, "depth": 2},
-         "prefix": LAYER | {"width": 12}, "eagle": LAYER, "eagle3": LAYER | {"spoken": 3}, "dflash": LAYER, "dspark": LAYER}         # sizes of learned draft models
+         "prefix": LAYER | {"width": 12}, "eagle": LAYER, "eagle3": LAYER | {"spoken": 3}, "dflash": LAYER,
+         "dspark": LAYER}
 
 
 class TableModel:

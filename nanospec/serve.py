@@ -1,0 +1,233 @@
+"""Many requests at once: continuous batching, in which every request keeps as many draft tokens as it accepts.
+
+    server = Server(target, ModelDrafter(draft, 4), rows=8)
+    request = server.submit(ids, max_new_tokens=100, temperature=0.8, seed=1)
+    while not request.done:
+        server.step()                       # one draft and one target call for all that are running
+    request.tokens
+
+Requests join and leave between steps (Orca, Yu et al. 2022). A long prompt is read in pieces, beside those that write
+already (Sarathi, arXiv 2308.16369). Here a piece of a prompt is a draft that is certainly accepted, so the round of
+speculate.py serves those that read and those that write:
+
+    row 0   writes    its last token   x  x  x  x   its draft tokens, which the rule judges
+    row 1   reads     its last token   y  y  y  y   the next tokens of its prompt, which all stand
+    row 2   is free   whatever comes is forgotten
+
+A request has dice of its own. With drafts of one size its tokens do not depend on who else is there.
+Left out: paged caches, priorities, prompts in common, HTTP. Rows that are free are computed like all others.
+"""
+
+from collections import deque
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, field
+
+import torch
+import torch.nn.functional as F
+from torch import Tensor
+
+from nanospec.dice import Dice
+from nanospec.draft import Draft, Drafter, Rule
+from nanospec.errors import NanospecError, RequestError
+from nanospec.model import GPT
+from nanospec.probs import Sampling
+from nanospec.speculate import one_round, verify
+from nanospec.text import Text, check_layers, check_numbers, check_request, check_seed, until
+
+PIECE = 16              # tokens of a prompt that are read in a step, or a whole draft if that is more
+
+
+@dataclass(eq=False)
+class Request:
+    """What was asked for, and what has become of it. error: why it failed; the others go on."""
+
+    ids: list[int]
+    max_new_tokens: int = 128
+    temperature: float = 1.0
+    top_k: int | None = None
+    top_p: float | None = None
+    seed: int = 0
+    stop: Sequence[int] = ()
+    tokens: list[int] = field(default_factory=list, init=False)
+    done: bool = field(default=False, init=False)
+    error: NanospecError | None = field(default=None, init=False)
+
+    @property
+    def sampling(self) -> tuple:
+        return self.temperature, self.top_k, self.top_p
+
+    def end(self, error: NanospecError | None = None) -> None:
+        self.done, self.error = True, error
+
+
+class Pieces(Drafter):
+    """A drafter for those that write; those that read are given the next piece of their prompt, and it is accepted.
+
+    reading: row -> the piece.  features: row -> the target's, of what it has read of the prompt.
+    """
+
+    def __init__(self, drafter: Drafter, rule: Rule):
+        self.drafter, self.judge, self.layers = drafter, rule, drafter.layers
+        self.size = max(PIECE, drafter.size)
+        self.reading: dict[int, list[int]] = {}
+        self.features: dict[int, list[Tensor]] = {}
+
+    @property
+    def columns(self) -> int:
+        return self.drafter.columns
+
+    def begin(self, text: Text, rows: Sequence[int], features: Tensor | None) -> None:
+        self.drafter.begin(text, rows, features)
+
+    def propose(self, text: Text, sampling: Sampling, dice: Dice, upto: int) -> Draft:
+        self.own = own = self.drafter.propose(text, sampling, dice, upto)
+        n = own.tokens.shape[1]
+        more = max([n, *map(len, self.reading.values())]) - n
+        tokens, parents = F.pad(own.tokens, (0, more)).clone(), own.parents
+        if parents is not None:
+            parents = F.pad(parents, (0, more), value=-1).clone()
+        for b, piece in self.reading.items():           # its last token stands behind the last row, as any round's does
+            tokens[b, 1:len(piece)] = tokens.new_tensor(piece[:-1])
+            if parents is not None:
+                parents[b] = -1
+                parents[b, 1:len(piece)] = torch.arange(len(piece) - 1, device=parents.device)
+        return Draft(tokens, F.pad(own.q_draft, (0, 0, 0, more)), parents, own.steps)
+
+    def rule(self, draft: Draft, p_target: Tensor, dice: Dice) -> tuple[Tensor, Tensor]:
+        """Judges the drafter's own rows. It takes the same uniforms whoever reads beside them."""
+        dice.column = self.columns
+        accepted, token = self.judge(self.own, p_target[:, :self.own.tokens.shape[1]], dice)
+        for b, piece in self.reading.items():
+            accepted[b], token[b] = len(piece) - 1, piece[-1]
+        return accepted, token
+
+    def commit(self, draft: Draft, accepted: Tensor, p_target: Tensor, features: Tensor | None) -> None:
+        n, accepted = self.own.tokens.shape[1], accepted.clone()
+        for b, piece in self.reading.items():           # the drafter meets this request when its prompt is read
+            accepted[b] = 0
+            if features is not None:
+                self.features[b].append(features[b, :len(piece)])
+        self.drafter.commit(self.own, accepted, p_target[:, :n], None if features is None else features[:, :n])
+
+
+class Server:
+    """rows: requests that run at once. most_waiting: requests that may wait for a row.
+
+    drafter: for this server alone. dice: to decide instead of the requests' seeds.
+    """
+
+    def __init__(self, target: GPT, drafter: Drafter, rows: int = 8, most_waiting: int = 64, rule: Rule = verify,
+                 dice: Dice | None = None):
+        if rows < 1 or most_waiting < 0:
+            raise RequestError(f"a server has rows, and room for those who wait: got {rows} and {most_waiting}")
+        check_layers(target, drafter.layers)
+        self.target, self.rows, self.most_waiting, self.pieces = target, rows, most_waiting, Pieces(drafter, rule)
+        self.text = Text([[0]] * rows, target.config.context + self.pieces.size, target.config.vocab_size,
+                         target.device)
+        self.cache, self.dice = target.new_cache(*self.text.tokens.shape), dice or Dice([0] * rows, target.device)
+        self.pieces.begin(self.text, range(rows), self._features([], rows))
+        self.waiting: deque[Request] = deque()
+        self.running: dict[int, Request] = {}           # row -> its request
+        self.length = [1] * rows                        # committed tokens of every row, known without asking the device
+
+    # For whoever has requests
+
+    def submit(self, ids: Sequence[int], **settings) -> Request:
+        """A new request, settings as for `speculate`. RequestError if it cannot be answered, or if too many wait."""
+        request = Request(list(ids), **settings)
+        check_request(self.target, request.ids, request.max_new_tokens, *request.sampling, self.pieces.size)
+        check_seed(request.seed)
+        free = self.rows - sum(not running.done for running in self.running.values())
+        if len(self.waiting) >= self.most_waiting + free:
+            raise RequestError(f"{self.most_waiting} requests are waiting: try again later")
+        self.waiting.append(request)
+        return request
+
+    def cancel(self, request: Request) -> None:
+        """It gets no more tokens. Its row is free from the next step on."""
+        request.end()
+
+    def stream(self, request: Request) -> Iterator[int]:
+        """Its tokens as they come; every step serves the others, too. Raises what made it fail."""
+        sent = 0
+        while True:
+            yield from request.tokens[sent:]
+            sent = len(request.tokens)
+            if request.error:
+                raise request.error
+            if request.done:
+                return
+            self.step()
+
+    # What a step does
+
+    @torch.inference_mode()
+    def step(self) -> None:
+        """One draft and one target call for all rows."""
+        self._leave_and_join()
+        if not self.running:
+            return
+        unread = {b: request.ids[self.length[b]:] for b, request in self.running.items()}
+        self.pieces.reading = reading = {b: ids[:self.pieces.size] for b, ids in unread.items() if ids}
+        for b in set(range(self.rows)) - set(self.running):
+            self.length[b] = self.text.length[b] = 1
+        settings = [self.running[b].sampling if b in self.running and b not in reading else (0.0, None, None)
+                    for b in range(self.rows)]
+        self.dice.refill(self.pieces.columns + self.pieces.drafter.size)
+        rows = max([self.pieces.drafter.size, *map(len, reading.values())])
+        draft, p_target, _, _ = one_round(self.target, self.cache, self.pieces, self.pieces.rule, self.text,
+                                          Sampling(*map(list, zip(*settings))), self.dice, max(self.length) + rows - 1)
+        first = torch.tensor(self.length, device=self.text.length.device)
+        places = first[:, None] + torch.arange(draft.tokens.shape[1], device=first.device)
+        total = p_target.sum((1, 2)) + draft.q_draft.sum((1, 2))
+        read = torch.cat([self.text.length[:, None], self.text.tokens.gather(1, places)], 1)
+        read = torch.cat([total[:, None].double(), read.double()], 1).tolist()          # the one read-back
+        for b, request in self.running.items():
+            total, length, *new = read[b]
+            new, self.length[b] = [*map(int, new[:int(length) - self.length[b]])], int(length)
+            if b not in reading:
+                self._take(request, new, total)
+            elif self.length[b] == len(request.ids):
+                self._begin(b)
+
+    def _leave_and_join(self) -> None:
+        """Rows whose requests are done become free; those that have waited longest get them."""
+        self.running = {b: request for b, request in self.running.items() if not request.done}
+        self.pieces.features = {b: parts for b, parts in self.pieces.features.items() if b in self.running}
+        self.waiting = deque(request for request in self.waiting if not request.done)
+        for b in range(self.rows):
+            if b not in self.running and self.waiting:
+                request = self.running[b] = self.waiting.popleft()
+                self.length[b] = self.text.length[b] = 1
+                self.text.tokens[b, 0] = request.ids[0]
+                self.cache.clear([b])
+                self.pieces.features[b] = []
+                if len(request.ids) == 1:
+                    self._begin(b)
+
+    def _begin(self, b: int) -> None:
+        """The prompt in row b has been read, but for its last token. From now on it writes, with dice of its own."""
+        self.dice.reseed(b, self.running[b].seed)
+        try:
+            self.pieces.begin(self.text, [b], self._features(self.pieces.features.pop(b), 1))
+        except NanospecError as error:
+            self.running[b].end(error)
+
+    def _take(self, request: Request, written: list[int], total: float) -> None:
+        """What a step has written for a request."""
+        try:
+            check_numbers(total)
+        except NanospecError as error:
+            return request.end(error)
+        new, stopped = until(written, request.stop)
+        request.tokens += new[:request.max_new_tokens - len(request.tokens)]
+        if stopped or len(request.tokens) == request.max_new_tokens:
+            request.end()
+
+    def _features(self, parts: Sequence[Tensor], rows: int) -> Tensor | None:
+        """(rows, T, len(layers), C) of pieces that were read one behind the other, (T_i, len(layers), C) each."""
+        if not self.pieces.layers:
+            return None
+        none = torch.empty(0, len(self.pieces.layers), self.target.config.channels, dtype=self.target.dtype,
+                           device=self.target.device)
+        return torch.cat([none, *parts])[None].expand(rows, -1, -1, -1)
