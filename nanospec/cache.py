@@ -8,6 +8,8 @@ Left out: paging and eviction. One cache serves one batch of texts, up to a fixe
 Left out: gradients, because a cache is written in place.
 """
 
+from collections.abc import Sequence
+
 import torch
 from torch import Tensor
 
@@ -77,8 +79,22 @@ class Cache:
         """For another text. A mask hides every stale number but NaN, which attention would hand on."""
         self.kv[:, :, rows] = 0
 
+    def move(self, rows: Sequence[int], count: int) -> None:
+        """A batch of `count` rows: what stood in row rows[i] stands in row i. The others are empty."""
+        self.kv, self.length = moved(self.kv, rows, count, 2), moved(self.length, rows, count)
+        self.k, self.v = self.kv[:, 0].unbind(), self.kv[:, 1].unbind()
+        self._row = torch.arange(count, device=self.kv.device)[:, None]
+
     def write(self, layer: int, slots: Tensor, k: Tensor, v: Tensor, upto: int) -> tuple[Tensor, Tensor]:
         """Put k, v (B, H_kv, T, D) into `slots` (B, T). Return the layer's first `upto` slots of both."""
         self.k[layer][self._row, slots] = k.transpose(1, 2)
         self.v[layer][self._row, slots] = v.transpose(1, 2)
         return self.k[layer][:, :upto].transpose(1, 2), self.v[layer][:, :upto].transpose(1, 2)
+
+
+def moved(of_rows: Tensor, rows: Sequence[int], count: int, dim: int = 0) -> Tensor:
+    """A tensor of `count` rows (dimension `dim`): row rows[i] of `of_rows` becomes row i. The others are zeros."""
+    out = of_rows.new_zeros(*of_rows.shape[:dim], count, *of_rows.shape[dim + 1:])
+    out.narrow(dim, 0, len(rows)).copy_(of_rows.index_select(dim, torch.tensor(rows, dtype=torch.int64,
+                                                                               device=of_rows.device)))
+    return out

@@ -40,6 +40,11 @@ class Dice:
         """Row `row` begins anew: its next uniforms are those of a Dice with this seed."""
         self.generators[row] = torch.Generator().manual_seed(seed)
 
+    def move(self, rows: Sequence[int], count: int) -> None:
+        """A batch of `count` rows: row rows[i] becomes row i, and keeps its uniforms to come."""
+        self.generators = [self.generators[b] for b in rows] + [torch.Generator() for _ in range(count - len(rows))]
+        self.u = self.u.new_empty(count, 0)
+
     def flip(self, prob: Tensor) -> Tensor:
         """prob (B, n) -> (B, n) bool, True with probability min(1, prob): u < prob, strictly, so never at 0."""
         return self._take(prob.shape[1]) < prob

@@ -128,6 +128,11 @@ class Drafter(Protocol):
         Raises RequestError where it cannot draft for this text.
         """
 
+    def move(self, rows: Sequence[int], count: int) -> None:
+        """The text has `count` rows from now on: what stood in row rows[i] stands in row i. `begin` says what stands in
+        the others. Who keeps nothing for each row has nothing to do.
+        """
+
     def propose(self, text: Text, sampling: Sampling, dice: Dice, upto: int) -> Draft:
         """A draft for every row of `text`. upto: slots of a cache to read, at least length + size - 1 of every row.
 

@@ -10,12 +10,11 @@ Requests join and leave between steps (Orca, Yu et al. 2022). A long prompt is r
 already (Sarathi, arXiv 2308.16369). Here a piece of a prompt is a draft that is certainly accepted, so the round of
 speculate.py serves those that read and those that write:
 
-    row 0   writes    its last token   x  x  x  x   its draft tokens, which the rule judges
-    row 1   reads     its last token   y  y  y  y   the next tokens of its prompt, which all stand
-    row 2   is free   whatever comes is forgotten
+    row 0   writes   its last token   x  x  x  x   its draft tokens, which the rule judges
+    row 1   reads    its last token   y  y  y  y   the next tokens of its prompt, which all stand
 
 A request has dice of its own. With drafts of one size its tokens do not depend on who else is there.
-Left out: paged caches, priorities, prompts in common, HTTP. Rows that are free are computed like all others.
+Left out: paged caches (when a request comes or leaves, all rows are copied), priorities, prompts in common, HTTP.
 """
 
 from collections import deque
@@ -79,6 +78,10 @@ class Pieces(Drafter):
     def begin(self, text: Text, rows: Sequence[int], features: Tensor | None) -> None:
         self.drafter.begin(text, rows, features)
 
+    def move(self, rows: Sequence[int], count: int) -> None:
+        self.drafter.move(rows, count)
+        self.features = {i: self.features[b] for i, b in enumerate(rows) if b in self.features}
+
     def propose(self, text: Text, sampling: Sampling, dice: Dice, upto: int) -> Draft:
         self.own = own = self.drafter.propose(text, sampling, dice, upto)
         n = own.tokens.shape[1]
@@ -111,7 +114,7 @@ class Pieces(Drafter):
 
 
 class Server:
-    """rows: requests that run at once. most_waiting: requests that may wait for a row.
+    """rows: the most requests that run at once. most_waiting: requests that may wait for a row.
 
     drafter: for this server alone. dice: to decide instead of the requests' seeds.
     """
@@ -122,13 +125,12 @@ class Server:
             raise RequestError(f"a server has rows, and room for those who wait: got {rows} and {most_waiting}")
         check_layers(target, drafter.layers)
         self.target, self.rows, self.most_waiting, self.pieces = target, rows, most_waiting, Pieces(drafter, rule)
-        self.text = Text([[0]] * rows, target.config.context + self.pieces.size, target.config.vocab_size,
-                         target.device)
-        self.cache, self.dice = target.new_cache(*self.text.tokens.shape), dice or Dice([0] * rows, target.device)
-        self.pieces.begin(self.text, range(rows), self._features([], rows))
+        self.text = Text([[0]], target.config.context + self.pieces.size, target.config.vocab_size, target.device)
+        self.cache, self.dice = target.new_cache(*self.text.tokens.shape), dice or Dice([0], target.device)
+        self.pieces.begin(self.text, [0], self._features([]))
         self.waiting: deque[Request] = deque()
-        self.running: dict[int, Request] = {}           # row -> its request
-        self.length = [1] * rows                        # committed tokens of every row, known without asking the device
+        self.running: list[Request] = []                # in the order of their rows
+        self.length: list[int] = []                     # committed tokens of every row, known without asking the device
 
     # For whoever has requests
 
@@ -137,7 +139,7 @@ class Server:
         request = Request(list(ids), **settings)
         check_request(self.target, request.ids, request.max_new_tokens, *request.sampling, self.pieces.size)
         check_seed(request.seed)
-        free = self.rows - sum(not running.done for running in self.running.values())
+        free = self.rows - sum(not running.done for running in self.running)
         if len(self.waiting) >= self.most_waiting + free:
             raise RequestError(f"{self.most_waiting} requests are waiting: try again later")
         self.waiting.append(request)
@@ -163,16 +165,13 @@ class Server:
 
     @torch.inference_mode()
     def step(self) -> None:
-        """One draft and one target call for all rows."""
+        """One draft and one target call for all that are running."""
         self._leave_and_join()
         if not self.running:
             return
-        unread = {b: request.ids[self.length[b]:] for b, request in self.running.items()}
-        self.pieces.reading = reading = {b: ids[:self.pieces.size] for b, ids in unread.items() if ids}
-        for b in set(range(self.rows)) - set(self.running):
-            self.length[b] = self.text.length[b] = 1
-        settings = [self.running[b].sampling if b in self.running and b not in reading else (0.0, None, None)
-                    for b in range(self.rows)]
+        unread = [request.ids[length:] for request, length in zip(self.running, self.length)]
+        self.pieces.reading = reading = {b: ids[:self.pieces.size] for b, ids in enumerate(unread) if ids}
+        settings = [(0.0, None, None) if b in reading else request.sampling for b, request in enumerate(self.running)]
         self.dice.refill(self.pieces.columns + self.pieces.drafter.size)
         rows = max([self.pieces.drafter.size, *map(len, reading.values())])
         draft, p_target, _, _ = one_round(self.target, self.cache, self.pieces, self.pieces.rule, self.text,
@@ -182,7 +181,7 @@ class Server:
         total = p_target.sum((1, 2)) + draft.q_draft.sum((1, 2))
         read = torch.cat([self.text.length[:, None], self.text.tokens.gather(1, places)], 1)
         read = torch.cat([total[:, None].double(), read.double()], 1).tolist()          # the one read-back
-        for b, request in self.running.items():
+        for b, request in enumerate(self.running):
             total, length, *new = read[b]
             new, self.length[b] = [*map(int, new[:int(length) - self.length[b]])], int(length)
             if b not in reading:
@@ -191,25 +190,29 @@ class Server:
                 self._begin(b)
 
     def _leave_and_join(self) -> None:
-        """Rows whose requests are done become free; those that have waited longest get them."""
-        self.running = {b: request for b, request in self.running.items() if not request.done}
-        self.pieces.features = {b: parts for b, parts in self.pieces.features.items() if b in self.running}
+        """Those that are done leave, and those that have waited longest come into the batch."""
         self.waiting = deque(request for request in self.waiting if not request.done)
-        for b in range(self.rows):
-            if b not in self.running and self.waiting:
-                request = self.running[b] = self.waiting.popleft()
-                self.length[b] = self.text.length[b] = 1
-                self.text.tokens[b, 0] = request.ids[0]
-                self.cache.clear([b])
-                self.pieces.features[b] = []
-                if len(request.ids) == 1:
-                    self._begin(b)
+        stay = [b for b, request in enumerate(self.running) if not request.done]
+        come = [self.waiting.popleft() for _ in range(min(self.rows - len(stay), len(self.waiting)))]
+        if len(stay) == len(self.running) and not come:
+            return
+        self.running = [self.running[b] for b in stay] + come
+        self.length = [self.length[b] for b in stay] + [1] * len(come)
+        if not self.running:
+            return
+        for part in self.text, self.cache, self.dice, self.pieces:
+            part.move(stay, len(self.running))
+        for b, request in enumerate(come, len(stay)):
+            self.text.tokens[b, 0], self.pieces.features[b] = request.ids[0], []
+            self.pieces.begin(self.text, [b], self._features([]))
+            if len(request.ids) == 1:
+                self._begin(b)
 
     def _begin(self, b: int) -> None:
         """The prompt in row b has been read, but for its last token. From now on it writes, with dice of its own."""
         self.dice.reseed(b, self.running[b].seed)
         try:
-            self.pieces.begin(self.text, [b], self._features(self.pieces.features.pop(b), 1))
+            self.pieces.begin(self.text, [b], self._features(self.pieces.features.pop(b)))
         except NanospecError as error:
             self.running[b].end(error)
 
@@ -224,10 +227,10 @@ class Server:
         if stopped or len(request.tokens) == request.max_new_tokens:
             request.end()
 
-    def _features(self, parts: Sequence[Tensor], rows: int) -> Tensor | None:
-        """(rows, T, len(layers), C) of pieces that were read one behind the other, (T_i, len(layers), C) each."""
+    def _features(self, parts: Sequence[Tensor]) -> Tensor | None:
+        """(1, T, len(layers), C) of pieces that were read one behind the other, (T_i, len(layers), C) each."""
         if not self.pieces.layers:
             return None
         none = torch.empty(0, len(self.pieces.layers), self.target.config.channels, dtype=self.target.dtype,
                            device=self.target.device)
-        return torch.cat([none, *parts])[None].expand(rows, -1, -1, -1)
+        return torch.cat([none, *parts])[None]

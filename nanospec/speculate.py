@@ -62,6 +62,10 @@ class ModelDrafter(Drafter):
         self.text = text
         self.reader.begin(text, rows, features)
 
+    def move(self, rows: Sequence[int], count: int) -> None:
+        """The draft model's texts move with the target's."""
+        self.reader.move(rows, count)
+
     def propose(self, text: Text, sampling: Sampling, dice: Dice, upto: int) -> Draft:
         """gamma draft tokens for every row, and the distribution that each was drawn from."""
         tokens, q_draft = [text.last(1)[:, 0]], []

@@ -8,7 +8,7 @@ from collections.abc import Sequence
 import torch
 from torch import Tensor
 
-from nanospec.cache import Cache
+from nanospec.cache import Cache, moved
 from nanospec.errors import LogitsError, RequestError
 from nanospec.model import GPT
 
@@ -38,6 +38,11 @@ class Text:
         """Append the first `count` (B,) of `tokens` (B, T); the rest is written too and never looked at."""
         self.tokens.scatter_(1, self.length[:, None] + self._count[:tokens.shape[1]], tokens)
         self.length += count
+
+    def move(self, rows: Sequence[int], count: int) -> None:
+        """A batch of `count` texts: text rows[i] becomes text i. The others are one token, 0."""
+        self.tokens, self.length = moved(self.tokens, rows, count), moved(self.length, rows, count)
+        self.length[len(rows):] = 1
 
     def ids(self) -> list[list[int]]:
         """Every row's committed tokens, for drafters that work on lists. Waits for the device."""

@@ -130,7 +130,7 @@ class DSpark(DFlash):
 class BlockReader(FeatureReader):
     """cache: the context's keys and values, in the slot of the token behind them. logits (B, block, V): of all rows."""
 
-    rereads, cache = True, None             # not its draft tokens: the features of the accepted ones come after them
+    rereads = True                          # not its draft tokens: the features of the accepted ones come after them
 
     def begin(self, text: Text, rows: Sequence[int], features: Tensor | None) -> None:
         if text is not self.text:

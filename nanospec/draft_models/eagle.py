@@ -132,7 +132,7 @@ class Unrolled:
 class EagleReader(FeatureReader):
     """state: (B, m, C), behind every token of the last call. cache: what the layer has read, a slot for each token."""
 
-    rereads, cache = True, None
+    rereads = True
 
     def begin(self, text: Text, rows: Sequence[int], features: Tensor | None) -> None:
         """Read the prompts, all but their last tokens."""

@@ -57,6 +57,9 @@ class GPTReader(Reader):
         self.cache, _ = prefill(self.model, text, rows, self.cache if text is self.text else None)
         self.text = text
 
+    def move(self, rows: Sequence[int], count: int) -> None:
+        self.cache.move(rows, count)
+
     def root(self, text: Text, unread: int, upto: int) -> Tensor:
         """Read the last `unread` tokens of every text."""
         self.cache.length = text.length - unread            # this is also the roll-back of whatever was rejected

@@ -13,6 +13,7 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
+from nanospec.cache import moved
 from nanospec.draft import Draft
 from nanospec.draft_models.reader import Reader
 from nanospec.errors import RequestError
@@ -136,9 +137,10 @@ class FeatureReader(Reader):
     """Keeps the target's features for every place of the text: a text may shrink, and what was rejected must go.
 
     kept: (B, N, len(layers), C); kept[:, i] are the features before token i.
+    cache: of those that have attention.
     """
 
-    text = None
+    text = cache = None
 
     def __init__(self, model: Learned):
         self.model, self.layers, self.deepest = model, model.layers, model.deepest
@@ -152,6 +154,11 @@ class FeatureReader(Reader):
             self.text, self.row = text, torch.arange(len(text.tokens), device=features.device)
             self.kept = features.new_zeros(*text.tokens.shape, *features.shape[2:], dtype=self.model.dtype)
         self.kept[list(rows), 1:features.shape[1] + 1] = features.to(self.kept)
+
+    def move(self, rows: Sequence[int], count: int) -> None:
+        self.kept, self.row = moved(self.kept, rows, count), torch.arange(count, device=self.kept.device)
+        if self.cache:
+            self.cache.move(rows, count)
 
     def before_last(self, text: Text) -> Tensor:
         """(B, len(layers), C): the features before the last token of every text."""

@@ -28,6 +28,9 @@ class Reader(Protocol):
     def begin(self, text: Text, rows: Sequence[int], features: Tensor | None) -> None:
         """New requests, as for Drafter."""
 
+    def move(self, rows: Sequence[int], count: int) -> None:
+        """As for Drafter."""
+
     def root(self, text: Text, unread: int, upto: int) -> Tensor:
         """Logits (B, 1, V) of what follows the committed text. Whatever else was read is forgotten.
 

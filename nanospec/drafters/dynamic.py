@@ -50,6 +50,10 @@ class DynamicDrafter(ModelDrafter):
             self.of[b] = copy(self.when)
             self.of[b].begin()
 
+    def move(self, rows: Sequence[int], count: int) -> None:
+        super().move(rows, count)
+        self.of = {i: self.of[b] for i, b in enumerate(rows)}
+
     def propose(self, text: Text, sampling: Sampling, dice: Dice, upto: int) -> Draft:
         """Up to gamma draft tokens for every row. Rows that stop earlier than others lack the rest."""
         B, device = len(text.tokens), text.tokens.device

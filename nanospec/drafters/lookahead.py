@@ -56,6 +56,9 @@ class Lookahead(Drafter):
         for b in rows:
             self.of[b] = Columns([end[b][level:level + self.window] for level in range(self.ngram - 1)], self.guesses)
 
+    def move(self, rows: Sequence[int], count: int) -> None:
+        self.of = {i: self.of[b] for i, b in enumerate(rows)}
+
     def propose(self, text: Text, sampling: Sampling, dice: Dice, upto: int) -> Draft:
         """Behind every row of the text, its window and its pool's n-grams."""
         return Draft.of([self.of[b].tree(last) for b, (last,) in enumerate(text.last(1).tolist())], text)

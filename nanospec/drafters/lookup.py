@@ -37,6 +37,9 @@ class PromptLookup(Drafter):
         for b in rows:
             self.seen[b] = Seen(self.longest, self.earliest)
 
+    def move(self, rows: Sequence[int], count: int) -> None:
+        self.seen = {i: self.seen[b] for i, b in enumerate(rows)}
+
     def propose(self, text: Text, sampling: Sampling, dice: Dice, upto: int) -> Draft:
         """What followed the longest match, in every row; row 0 alone where there is none."""
         return Draft.of([self._tree(self.seen[b], ids) for b, ids in enumerate(text.ids())], text)

@@ -71,6 +71,10 @@ class MergedDrafter(Drafter):
             drafter.unread = max(drafter.unread, self.unread, self.deepest)
             drafter.begin(text, rows, self._features_of(drafter, features))
 
+    def move(self, rows: Sequence[int], count: int) -> None:
+        for drafter in self.drafters:
+            drafter.move(rows, count)
+
     def propose(self, text: Text, sampling: Sampling, dice: Dice, upto: int) -> Draft:
         """All their draft tokens behind one root."""
         self.drafts = [drafter.propose(text, sampling, dice, upto) for drafter in self.drafters]

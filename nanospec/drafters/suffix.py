@@ -65,6 +65,9 @@ class SuffixDrafter(Drafter):
         for b in rows:
             self.own[b] = [], defaultdict(list)
 
+    def move(self, rows: Sequence[int], count: int) -> None:
+        self.own = {i: self.own[b] for i, b in enumerate(rows)}
+
     def propose(self, text: Text, sampling: Sampling, dice: Dice, upto: int) -> Draft:
         """The best candidate of every row; of equals the longest match, and this text before the past."""
         return Draft.of([self._tree(*self._read(b, ids)) for b, ids in enumerate(text.ids())], text)

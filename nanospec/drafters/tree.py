@@ -66,6 +66,10 @@ class TreeDrafter(ModelDrafter):
             self.levels.append(Level(torch.tensor(inner, device=device), torch.tensor(parents, device=device),
                                      [torch.tensor(whose, device=device) for whose in draws]))
 
+    def move(self, rows: Sequence[int], count: int) -> None:
+        super().move(rows, count)
+        self.parents = self.parents[:1].repeat(count, 1)
+
     def propose(self, text: Text, sampling: Sampling, dice: Dice, upto: int) -> Draft:
         """Draft tokens behind the committed text, and the distribution that each was drawn from."""
         left = self.odds(self.reader.root(text, self.unread, upto), sampling)                           # (B, 1, V)

@@ -46,7 +46,7 @@ def schedules(target, drafter: Callable[[], Drafter], seeds: range, rule: Rule =
             return things[int(torch.randint(len(things), (), generator=chance))]
 
         server = Server(target, drafter(), one_of([1, 2, 3]), rule=rule)
-        memory, coming, known = server.cache.kv.data_ptr(), 6, []
+        coming, known = 6, []
         for now in range(SOME_STEPS):
             if coming and one_of([True, True, False, False, False]):
                 coming -= 1
@@ -65,8 +65,7 @@ def schedules(target, drafter: Callable[[], Drafter], seeds: range, rule: Rule =
                 if until == now and not request.done:
                     server.cancel(request)
         server.step()
-        wrong += len(server.running) + len(server.waiting) + len(server.pieces.features)
-        wrong += server.cache.kv.data_ptr() != memory
+        wrong += len(server.running) + len(server.waiting)
         for request, ids, settings, until in known:
             whole = tokens_of(speculate(target, drafter(), ids, rule=rule, **settings))
             cut = len(request.tokens) if until < SOME_STEPS else None

@@ -61,16 +61,19 @@ SERVED = [
          "accepted = accepted.clamp(max=accepted.min())\n        for b, piece in self.reading.items():\n"
          "            accepted[b], token[b]"), file="serve"),
     bug("a-busy-row-is-given-away", "generic", "a newcomer gets a row in which a request is running", "schedules",
-        ("b not in self.running and self.waiting", "self.waiting"), file="serve"),
+        ("stay = [b for b, request in enumerate(self.running) if not request.done]",
+         "stay = [b for b, request in enumerate(self.running) if not request.done][:self.rows - len(self.waiting)]"),
+        file="serve"),
     bug("a-request-goes-on-with-the-row-s-dice", "vllm#6038", "whoever had the row before has used up some of its "
         "uniforms", "alone: chain, token", ("self.dice.reseed(b, self.running[b].seed)", "pass"), file="serve"),
     bug("features-of-who-was-cancelled", "generic", "a prompt that was half read leaves its features to the next",
-        "schedules", ("self.pieces.features[b] = []", "self.pieces.features.setdefault(b, [])"),
-        ("parts in self.pieces.features.items() if b in self.running}", "parts in self.pieces.features.items()}"),
+        "schedules", ("self.pieces.features[b] = request.ids[0], []",
+                      "_ = request.ids[0], self.pieces.features.setdefault(b, [])"),
+        ("enumerate(rows) if b in self.features}", "enumerate([*rows, *self.features]) if b in self.features}"),
         file="serve"),
     bug("the-last-piece-alone", "ours", "the drafter gets the features of the last piece of a prompt, from its "
         "beginning on", "alone: chain of mlp, token",
-        ("self._features(self.pieces.features.pop(b), 1)", "self._features(self.pieces.features.pop(b)[-1:], 1)"),
+        ("self._features(self.pieces.features.pop(b))", "self._features(self.pieces.features.pop(b)[-1:])"),
         file="serve"),
     bug("uniforms-by-the-longest-draft", "ours", "the rule's coins lie behind those of the widest draft of the batch",
         "alone: chain, token", ("dice.column = self.columns", "dice.column = len(self.reading)"), file="serve"),
