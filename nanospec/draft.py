@@ -65,6 +65,11 @@ class Draft(NamedTuple):
         return self.tokens[b].tolist(), parents, self.q_draft[b]
 
     @staticmethod
+    def nothing(text: Text) -> "Draft":
+        """Row 0 alone: the round is a step of plain decoding."""
+        return Draft(text.last(1), torch.zeros(len(text.tokens), 1, text.vocab_size, device=text.tokens.device))
+
+    @staticmethod
     def of(trees: Sequence["Tree"], text: Text, steps: int = 0) -> "Draft":
         """A tree for each text, padded to one size. No token was drawn, each was chosen: every q_draft is one-hot."""
         device = text.tokens.device

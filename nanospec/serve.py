@@ -86,6 +86,7 @@ class Pieces(Drafter):
         self.own = own = self.drafter.propose(text, sampling, dice, upto)
         n = own.tokens.shape[1]
         more = max([n, *map(len, self.reading.values())]) - n
+        own.q_draft[list(self.reading)] = 0             # they have no draft
         tokens, parents = F.pad(own.tokens, (0, more)).clone(), own.parents
         if parents is not None:
             parents = F.pad(parents, (0, more), value=-1).clone()

@@ -346,6 +346,23 @@ def test_a_draft_model_that_is_not_there(weights, capsys):
     refused(["speed", "--weights", str(weights), "--draft", "hydra"], "train_tiny.py --what hydra", capsys)
 
 
+@pytest.mark.parametrize("rate", ["0", "200"])
+def test_many_requests_at_once(rows_of, quick, monkeypatch, tmp_path, rate):
+    monkeypatch.setattr("nanospec.bench.serve.step_seconds", lambda model, tokens, **_: 1e-3 * (1 + 0.1 * tokens))
+    monkeypatch.setattr("nanospec.bench.serve.draft_seconds", lambda *_, **__: 1e-4)
+    picture = tmp_path / "batches.png"
+    rows, out = rows_of("serve", "--rows", "1", "2", "--max-new-tokens", "6", "--gamma", "2", "--rate", rate,
+                        "--figure", str(picture))
+    assert [(row["rows"], row["way"]) for row in rows] == [(count, way) for count in (1, 2)
+                                                           for way in ("plain", "chain 2", "by-load")]
+    assert all(f"{row['tokens_per_s']:.0f}" in out and row["first_p50"] <= row["first_p99"] for row in rows)
+    assert picture.stat().st_size > 5_000 and all((row["way"] == "chain 2") == ("predicted" in row) for row in rows)
+
+
+def test_a_served_draft_that_nobody_has_timed(weights, capsys):
+    refused(["serve", "--weights", str(weights), "--gamma", "9"], "1 to 6 draft tokens, got 9", capsys)
+
+
 def test_growth_and_roofline_print_what_they_measured(rows_of, quick, monkeypatch):
     monkeypatch.setattr("nanospec.bench.roofline.median_seconds", lambda *_: 1e-3)
     rows, out = rows_of("growth")

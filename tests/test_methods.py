@@ -2,6 +2,7 @@
 
 import pytest
 
+from nanospec.drafters.by_load import ByLoad
 from nanospec.drafters.dynamic import DynamicDrafter
 from nanospec.errors import RequestError
 from nanospec.methods import DRAFTERS, GAMMA, RULES, Setting, method_of
@@ -17,7 +18,8 @@ def test_every_name_makes_a_drafter_of_the_size_that_was_asked_for():
         size = way.make(Setting(DRAFT, gamma=3, topology=topology)).size
         expected = {"gamma": 4, "shape": 6, "itself": 16}[way.size]
         assert size == (expected + 3 if name == "merged" else expected)         # two drafters, of 3 tokens each
-        assert way.dynamic == isinstance(way.make(Setting(DRAFT)), DynamicDrafter) and not (way.dynamic and way.fixed)
+        assert way.dynamic == isinstance(way.make(Setting(DRAFT)), DynamicDrafter | ByLoad)
+        assert not (way.dynamic and way.fixed)
     assert list(RULES) == ["token", "block", "traversal"] and RULES["token"] is verify
 
 

@@ -18,7 +18,7 @@ import sys
 from collections.abc import Sequence
 from inspect import Parameter, signature
 
-from nanospec.bench import against, drafts, growth, large, losses, methods, roofline, speed, stopping
+from nanospec.bench import against, drafts, growth, large, losses, methods, roofline, serve, speed, stopping
 from nanospec.draft_models import LEARNED
 from nanospec.errors import NanospecError
 from nanospec.fast.autotune import DTYPES, name_of
@@ -27,7 +27,7 @@ from nanospec.show.options import COUNT, FOLDER, GAMMA, HERE, SEED, TEMPERATURE,
 from nanospec.show.terminal import refuse
 from nanospec.training.losses import LOSSES
 
-SUBCOMMANDS = (speed, methods, drafts, stopping, losses, roofline, growth, large, against)
+SUBCOMMANDS = (speed, methods, drafts, stopping, losses, roofline, growth, serve, large, against)
 # A subcommand's options are the parameters of its `run`, and so are their defaults.
 OPTIONS = {
     "temperatures": dict(type=TEMPERATURE, nargs="+", metavar="T"),
@@ -42,6 +42,8 @@ OPTIONS = {
     "gamma": dict(type=GAMMA, metavar="N", help="draft tokens a round"),
     "shape": dict(type=GAMMA, nargs="+", metavar="N",
                   help="children at every depth of a tree; default: the best for this pair here, measured"),
+    "rows": dict(type=COUNT, nargs="+", metavar="N", help="the most requests that run at once"),
+    "rate": dict(type=TEMPERATURE, metavar="R", help="requests that come in a second, at random; 0: all at once"),
     "prompts": dict(type=COUNT, metavar="N", help="how many held-out texts to continue"),
     "repetitive": dict(action="store_true", help="continue a table of assertions and a dispatch dictionary instead"),
     "max_new_tokens": dict(type=COUNT, metavar="N", help="for each text"),

@@ -51,6 +51,25 @@ def draw_simulated(found: Sequence[dict], title: str, path: Path) -> None:
     figure.savefig(path, format="png", dpi=160)
 
 
+def draw_batches(rows: Sequence[int], gains: dict[str, Sequence[float]], predicted: Sequence[float], title: str,
+                 path: Path) -> None:
+    """Gain over plain decoding against the number of texts at once: a line for each way to draft, and the first one's
+    by its parts.
+    """
+    figure, (axes,) = blank(title, 1)
+    places = range(len(rows))
+    for (name, gain), colour in zip(gains.items(), (GREEN, BLUE)):
+        axes.plot(places, gain, color=colour, marker="o", linewidth=2, markersize=6, label=name)
+    axes.plot(places, predicted, color=GREEN, linestyle="--", linewidth=2, label=f"{[*gains][0]}, by its parts")
+    axes.axhline(1, color=INK, linewidth=1)
+    axes.set_xticks(places, [str(count) for count in rows])
+    axes.set_xlabel("texts at once")
+    axes.set_ylabel("tokens a second over those of plain decoding")
+    axes.set_ylim(0, 1.08 * max(1.0, *predicted, *sum(map(list, gains.values()), [])))
+    axes.legend(frameon=False, loc="lower left")
+    figure.savefig(path, format="png", dpi=160)
+
+
 def draw_losses(history: Sequence[tuple[int, int, float, float]], phases: Sequence[str], path: Path) -> None:
     """Curves from (phase, step, loss, held-out loss): cross-entropy of a pair's models, then the distillation's KL; or,
     of a learned draft model, whose only phase has its name, how many draft tokens are rejected.

@@ -1,0 +1,160 @@
+"""Many requests at once: what speculation gains against how many there are, and how long they wait.
+
+Without --rate all requests come at the beginning: twice as many as run at once. With it they come at random, so many a
+second on average (a Poisson process); each way of decoding meets the same arrivals.
+"""
+
+import time
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from statistics import median
+
+import torch
+from torch import Tensor
+
+from nanospec.bench.measure import settled
+from nanospec.bench.prompts import held_out_prompts
+from nanospec.dice import Dice
+from nanospec.draft import Draft, Drafter
+from nanospec.drafters.by_load import ByLoad
+from nanospec.errors import RequestError
+from nanospec.fast.clock import draft_seconds, step_seconds
+from nanospec.files.checkpoint import WEIGHTS, Pair, load_pair
+from nanospec.model import GPT
+from nanospec.probs import Sampling
+from nanospec.serve import Request, Server
+from nanospec.show.figures import draw_batches
+from nanospec.show.terminal import show_table
+from nanospec.speculate import ModelDrafter
+from nanospec.text import Text
+from nanospec.theory import expected_tokens
+
+MOST = 6                # draft tokens a round that costs are measured for
+
+
+class NoDraft(Drafter):
+    """Plain decoding."""
+
+    size = 1
+
+    def propose(self, text: Text, sampling: Sampling, dice: Dice, upto: int) -> Draft:
+        return Draft.nothing(text)
+
+
+def run(rows: Sequence[int] = (1, 4, 16), rate: float = 0.0, gamma: int = 4, max_new_tokens: int = 64,
+        temperature: float = 1.0, seed: int = 0, draft: str = "gpt", weights: Path = WEIGHTS, device: str = "cpu",
+        dtype: str = "auto", threads: int | None = None, figure: Path | None = None) -> list[dict]:
+    """A row for each number of rows and each of plain, chain, and a chain as long as pays at this load (by-load)."""
+    if gamma > MOST:
+        raise RequestError(f"--gamma: costs are measured for 1 to {MOST} draft tokens, got {gamma}")
+    pair = load_pair(weights, device, draft=draft)
+    where = settled(pair.target, pair.draft, dtype, threads)
+    prompts = held_out_prompts(pair, 2 * max(rows))
+    seconds = round_seconds(pair.target, pair.draft, sorted({1, *rows}))
+    ways: dict[str, Callable[[], Drafter]] = {
+        "plain": NoDraft, f"chain {gamma}": lambda: ModelDrafter(pair.draft, gamma),
+        "by-load": lambda: ByLoad(pair.draft, seconds, MOST)}
+    settings = {"max_new_tokens": max_new_tokens, "temperature": temperature}
+    found = []
+    for count in rows:
+        arrivals = arrivals_of(2 * count, rate, seed)
+        turns: dict[str, list[dict[str, float]]] = {name: [] for name in ways}
+        for _ in range(3):                                                      # in turns
+            for name, make in ways.items():
+                drafter = make()
+                turns[name].append(served(pair, drafter, count, prompts, arrivals, settings))
+        alpha = drafter.alpha                                                   # by-load's, the last
+        for name, its in turns.items():
+            found.append({"rows": count, "rate": rate, "way": name}
+                         | {key: median(turn[key] for turn in its) for key in its[0]})
+        found[-2]["predicted"] = expected_tokens(alpha, gamma) * seconds(count, 0) / seconds(count, gamma)
+    show(found, f"{where}; {2 * max(rows)} held-out prompts, {max_new_tokens} tokens each, "
+                + (f"{rate:g} requests a second" if rate else "all at once"))
+    if figure:
+        gains = {name: [gain_of(found, count, name) for count in rows] for name in [*ways][1:]}
+        draw_batches(rows, gains, [row["predicted"] for row in found if "predicted" in row],
+                     f"What speculation gains in a batch, gamma {gamma}", figure)
+    return found
+
+
+def round_seconds(target: GPT, draft, rows: Sequence[int]) -> Callable[[int, int], float]:
+    """seconds(rows, gamma) of a round's parts, as measured for these numbers of rows; between them on a line."""
+    table = {}
+    for count in rows:
+        step = draft_seconds(draft, rows=count, repeats=8)
+        table[count] = [step_seconds(target, tokens, rows=count, repeats=8) + (tokens - 1) * step
+                        for tokens in range(1, MOST + 2)]
+
+    def seconds(count: int, gamma: int) -> float:
+        if count in table:
+            return table[count][gamma]
+        below = max((known for known in table if known < count), default=min(table))
+        above = min((known for known in table if known > count), default=max(table))
+        part = (count - below) / (above - below) if above > below else 0.0
+        return table[below][gamma] + part * (table[above][gamma] - table[below][gamma])
+
+    return seconds
+
+
+def arrivals_of(count: int, rate: float, seed: int) -> list[float]:
+    """Seconds at which requests come: a Poisson process; all at 0 without a rate."""
+    if not rate:
+        return [0.0] * count
+    dice = Dice([seed])
+    dice.refill(count)
+    waits: Tensor = -(1 - dice.u[0]).log() / rate
+    return waits.cumsum(0).tolist()
+
+
+def served(pair: Pair, drafter: Drafter, rows: int, prompts: Sequence[list[int]], arrivals: Sequence[float],
+           settings: dict) -> dict[str, float]:
+    """Serve requests that come at `arrivals`, and say how long they took."""
+    server = Server(pair.target, drafter, rows, most_waiting=len(arrivals))
+    first, last, requests = {}, {}, []
+    began = time.perf_counter()
+    while len(last) < len(arrivals):
+        now = time.perf_counter() - began
+        while len(requests) < len(arrivals) and arrivals[len(requests)] <= now:
+            number = len(requests)
+            requests.append(server.submit(prompts[number], seed=number, **settings))
+        if all(request.done for request in requests):
+            time.sleep(max(0.0, arrivals[len(requests)] - now))         # nobody is there
+            continue
+        server.step()
+        now = time.perf_counter() - began
+        for number, request in enumerate(requests):
+            raise_error(request)
+            if request.tokens:
+                first.setdefault(number, now)
+            if request.done:
+                last.setdefault(number, now)
+    to_first = [first[number] - come for number, come in enumerate(arrivals)]
+    each = [(last[number] - first[number]) / max(1, len(request.tokens) - 1)
+            for number, request in enumerate(requests)]
+    return {"tokens_per_s": sum(len(request.tokens) for request in requests) / (now - arrivals[0]),
+            "first_p50": quantile(to_first, 0.5), "first_p99": quantile(to_first, 0.99),
+            "each_p50": quantile(each, 0.5), "each_p99": quantile(each, 0.99)}
+
+
+def raise_error(request: Request) -> None:
+    if request.error:
+        raise request.error
+
+
+def quantile(values: Sequence[float], part: float) -> float:
+    return torch.tensor(values, dtype=torch.float64).quantile(part).item()
+
+
+def gain_of(found: Sequence[dict], rows: int, way: str) -> float:
+    """Tokens a second over those of plain decoding in as many rows."""
+    pace = {row["way"]: row["tokens_per_s"] for row in found if row["rows"] == rows}
+    return pace[way] / pace["plain"]
+
+
+def show(found: Sequence[dict], caption: str) -> None:
+    cells = [[str(row["rows"]), row["way"], f"{row['tokens_per_s']:.0f}",
+              f"{gain_of(found, row['rows'], row['way']):.2f}",
+              *(f"{1e3 * row[key]:.0f}" for key in ("first_p50", "first_p99")),
+              *(f"{1e3 * row[key]:.1f}" for key in ("each_p50", "each_p99"))] for row in found]
+    show_table(["rows", "", "tokens/s", "over\nplain", "first token, ms\nmedian", "\np99", "each token, ms\nmedian",
+                "\np99"], cells, caption)

@@ -1,0 +1,97 @@
+"""The chain whose length follows the load. That it is lossless: contract.py, by its name."""
+
+import pytest
+import torch
+
+from nanospec.bench.serve import arrivals_of, quantile, round_seconds
+from nanospec.dice import Dice
+from nanospec.drafters.by_load import ByLoad
+from nanospec.probs import Sampling
+from nanospec.proof.compare import Batch
+from nanospec.proof.tables import small_gpt, small_learned
+from nanospec.speculate import ModelDrafter
+from nanospec.theory import expected_tokens
+
+TARGET, DRAFT = small_gpt(5, 2, 1), small_gpt(5, 1, 2)
+
+
+def machine(rows: int, gamma: int) -> float:
+    """A call costs 1 for up to 16 tokens, then in proportion; a draft step costs .1."""
+    return max(1.0, rows * (gamma + 1) / 16) + 0.1 * gamma
+
+
+def drafter_at(alpha: float, gamma: int = 6) -> ByLoad:
+    """As after many rounds in which so many draft tokens were accepted."""
+    drafter = ByLoad(DRAFT, machine, gamma)
+    drafter.begin(Batch(TARGET, ModelDrafter(DRAFT, 1), [[1, 2]], 40).text, [0], None)
+    drafter.judged, drafter.accepted = 1e6, alpha * 1e6
+    return drafter
+
+
+@pytest.mark.parametrize("alpha", [0.2, 0.5, 0.7, 0.9])
+def test_it_chooses_as_well_as_the_best_length_for_every_number_of_texts(alpha):
+    drafter = drafter_at(alpha)
+    for rows in (1, 2, 3, 4, 8, 16, 32, 16, 8, 4, 2, 1):
+        drafter.gamma = drafter.best(rows)
+        goodput = [expected_tokens(alpha, gamma) / machine(rows, gamma) for gamma in range(7)]
+        assert goodput[drafter.gamma] >= 0.97 * max(goodput)
+
+
+def test_it_is_long_for_one_text_and_silent_in_a_full_batch():
+    drafter = drafter_at(0.7)
+    assert drafter.best(1) >= 3 and drafter.best(32) == 0
+
+
+def test_what_is_hardly_better_changes_nothing():
+    drafter = drafter_at(0.7)
+    drafter.gamma = 4
+    drafter.seconds = lambda rows, gamma: expected_tokens(drafter.alpha, gamma) / (1.02 if gamma == 5 else 1.0)
+    assert drafter.best(1) == 4
+    drafter.seconds = lambda rows, gamma: expected_tokens(drafter.alpha, gamma) / (1.1 if gamma == 5 else 1.0)
+    assert drafter.best(1) == 5
+
+
+@pytest.mark.parametrize("draft", [DRAFT, small_learned("mlp", TARGET), small_learned("eagle3", TARGET),
+                                   small_learned("prefix", TARGET)], ids=["gpt", "mlp", "eagle3", "prefix"])
+def test_after_a_silence_it_drafts_as_one_that_has_read_everything(draft):
+    silent = [3, 3, 0, 0, 0, 0, 0, 3, 0, 3]
+    drafter = ByLoad(draft, lambda rows, gamma: 0.01 if gamma == silent[0] else 1.0, 3)
+    batch, dice = Batch(TARGET, drafter, [[1, 2, 3], [4, 0, 1, 1, 2]], 60), Dice([1, 2])
+    while silent:
+        fresh = Batch(TARGET, ModelDrafter(draft, 3), batch.text.ids(), 60)
+        drawn, *_ = batch.round(dice, Sampling())
+        if silent[0]:
+            dice.column = 0                             # the same uniforms once more
+            again = fresh.drafter.propose(fresh.text, Sampling(), dice, int(fresh.text.length.max()) + 3)
+            assert torch.equal(drawn.tokens, again.tokens)
+            assert (drawn.q_draft - again.q_draft).abs().max() < 1e-12
+        else:
+            assert drawn.tokens.shape[1] == 1
+        silent.pop(0)
+
+
+def test_it_learns_how_much_is_accepted_and_forgets_in_silence():
+    drafter = ByLoad(TARGET, lambda rows, gamma: 1.0, 3)                # the target drafts for itself
+    batch, dice = Batch(TARGET, drafter, [[1, 2, 3]], 60), Dice([1])
+    begins = drafter.alpha
+    for _ in range(10):
+        batch.round(dice, Sampling())
+    assert begins == ByLoad.PRIOR and drafter.alpha > 0.8
+    drafter.seconds = lambda rows, gamma: 1.0 if gamma else 0.01
+    known = drafter.alpha
+    for _ in range(20):
+        batch.round(dice, Sampling())
+    assert ByLoad.PRIOR < drafter.alpha < known
+
+
+def test_costs_between_measured_numbers_of_texts_lie_on_a_line(monkeypatch):
+    monkeypatch.setattr("nanospec.bench.serve.step_seconds", lambda model, tokens, rows, repeats: float(rows * tokens))
+    monkeypatch.setattr("nanospec.bench.serve.draft_seconds", lambda draft, rows, repeats: 0.5)
+    seconds = round_seconds(TARGET, DRAFT, [1, 4])
+    assert [seconds(rows, 2) for rows in (1, 2, 3, 4, 9)] == [4, 7, 10, 13, 13]
+
+
+def test_arrivals_are_a_poisson_process():
+    come = torch.tensor(arrivals_of(4000, 5.0, 1))
+    assert (come.diff() >= 0).all() and abs(come[-1].item() / 4000 - 0.2) < 0.015
+    assert arrivals_of(3, 0.0, 1) == [0, 0, 0] and quantile([1.0, 3.0], 0.5) == 2
