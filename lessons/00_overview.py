@@ -122,6 +122,7 @@ figures.one_round(repr(text[-12:]), words, [chance for _, _, chance in chances],
 # | 19, 20 | How long should a draft be, at this place? |
 # | 21, 22, 23 | What can a draft model learn from what the target's layers put out? |
 # | 24 | What should a draft model be taught, and on which text? |
+# | 25 | How does one target call serve many people, each at their own pace? |
 #
 # ## Three things to know
 #

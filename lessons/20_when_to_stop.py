@@ -284,5 +284,5 @@ quiet.tell("c 0.12, v(4) 1.10; goodput makes about 4% more than the best gamma")
 #
 # The answers are in `lessons/answers/20_when_to_stop.md`.
 #
-# This was the last lesson. Your own pair is next: `train_tiny.py`.
+# Next: what the target knows ahead, lesson 21.
 # Exercises: 16 (which stopping rules are lossless).

@@ -468,4 +468,4 @@ assert max(off) < 1e-12
 #
 # The answers are in `lessons/answers/24_what_to_train_on.md`.
 #
-# This is the last lesson.
+# Next: lesson 25 serves many requests at once.

@@ -694,3 +694,33 @@ def what_to_train_on(p_target: Sequence[float], fits: dict[str, Sequence[float]]
         axes.legend(frameon=False, loc="upper right")
     panels[0].set_ylabel("probability")
     save(figure, "24_what_to_train_on")
+
+
+# Lesson 25
+
+def many_requests(rows: Sequence[int], lockstep: dict[float, Sequence[float]], own_pace: dict[float, float],
+                  names: Sequence[str], timetable: Sequence[Sequence[tuple[str, int]]]) -> None:
+    """alpha -> tokens of a row in a round, for each number of rows, and at its own pace. timetable: for each step, for
+    each name: ("reads", "writes", "waits" or "has left", how many tokens)."""
+    figure, (left, right) = blank("who waits for the slowest row loses what the draft has brought", 2)
+    figure.set_size_inches(12.4, 4.6)
+    for alpha, colour in zip(lockstep, (AMBER, BLUE, GREEN)):
+        left.plot(rows, lockstep[alpha], color=colour, marker="o", markersize=4, linewidth=2,
+                  label=f"alpha {alpha}, in lockstep")
+        left.axhline(own_pace[alpha], color=colour, linestyle=":", linewidth=2, label=f"alpha {alpha}, own pace")
+    left.set(xlabel="rows in the batch", ylabel="tokens of a row in a round", ylim=(0, 1.45 * max(own_pace.values())))
+    left.legend(frameon=False, ncols=2, fontsize=8, loc="upper right")
+    for step, line in enumerate(timetable, 1):
+        for height, (what, count) in enumerate(line):
+            colour = {"reads": BLUE, "writes": GREEN}.get(what)
+            if colour:
+                right.barh(height, 0.94, 0.8, left=step - 0.47, color=colour)
+            right.text(step, height, f"{what}\n{count}" if count else what.replace(" ", "\n"), ha="center",
+                       va="center", fontsize=8, color="white" if colour else INK, fontweight="bold")
+    right.set_title("one goes on writing while another's long prompt is read in pieces", loc="left", color=INK,
+                    fontsize=10)
+    right.set(xlabel="step", xlim=(0.4, len(timetable) + 0.6), ylim=(len(names) - 0.4, -0.6), yticks=range(len(names)),
+              xticks=range(1, len(timetable) + 1), yticklabels=names)
+    right.grid(False)
+    right.tick_params(length=0)
+    save(figure, "25_many_requests")

@@ -86,7 +86,6 @@ class Pieces(Drafter):
         self.own = own = self.drafter.propose(text, sampling, dice, upto)
         n = own.tokens.shape[1]
         more = max([n, *map(len, self.reading.values())]) - n
-        own.q_draft[list(self.reading)] = 0             # they have no draft
         tokens, parents = F.pad(own.tokens, (0, more)).clone(), own.parents
         if parents is not None:
             parents = F.pad(parents, (0, more), value=-1).clone()
@@ -95,7 +94,9 @@ class Pieces(Drafter):
             if parents is not None:
                 parents[b] = -1
                 parents[b, 1:len(piece)] = torch.arange(len(piece) - 1, device=parents.device)
-        return Draft(tokens, F.pad(own.q_draft, (0, 0, 0, more)), parents, own.steps)
+        q_draft = F.pad(own.q_draft, (0, 0, 0, more)).clone()
+        q_draft[list(self.reading)] = 0                 # those that read have no draft
+        return Draft(tokens, q_draft, parents, own.steps)
 
     def rule(self, draft: Draft, p_target: Tensor, dice: Dice) -> tuple[Tensor, Tensor]:
         """Judges the drafter's own rows. It takes the same uniforms whoever reads beside them."""
@@ -111,7 +112,8 @@ class Pieces(Drafter):
             accepted[b] = 0
             if features is not None:
                 self.features[b].append(features[b, :len(piece)])
-        self.drafter.commit(self.own, accepted, p_target[:, :n], None if features is None else features[:, :n])
+        own = self.own._replace(q_draft=draft.q_draft[:, :n])
+        self.drafter.commit(own, accepted, p_target[:, :n], None if features is None else features[:, :n])
 
 
 class Server:

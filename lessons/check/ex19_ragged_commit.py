@@ -1,0 +1,215 @@
+"""Exercise 19: every text of a batch commits what it has accepted, and no more. Held to plain lists, and walked."""
+
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import replace
+from functools import lru_cache
+from itertools import product
+
+import torch
+from torch import Tensor, arange, tensor
+
+from lessons.check.answered import pair, wholes
+from lessons.check.engine import Exercise, wrong
+from lessons.check.rounds import coin, count, distribution_of, next_weights
+from lessons.check.seen import Failure, Row, Seen, values
+from nanospec.proof.tables import TableModel
+from nanospec.proof.walk import completed, product_of, target_distribution, walk
+
+# For the walk: two tokens, two texts, and two calls. The second one reads what the first has left in the caches.
+TARGET, DRAFT = TableModel(2, 3, zeros=0), TableModel(2, 4, zeros=0)
+IDS, GAMMAS, NEW = ((1, 0, 1), (0,)), (2, 0), 3
+N = 16                  # as wide as all texts and caches here
+NOTHING = 99            # stands behind a text in the small cases; in the walk, a 0
+
+Case = tuple[list[list[int]], list[list[int]], list[int], list[int]]        # texts, drafts, accepted, token
+
+
+def committed(f, texts: Tensor, length: Tensor, drafts: Sequence, accepted: Sequence, token: Sequence) -> tuple:
+    """The texts (B, N) as lists, and their lengths, as the learner's commit has them."""
+    found = f.commit(texts, length, tensor(drafts), tensor(accepted), tensor(token))
+    tokens, length = pair(found, "commit must return a pair, the new tokens and the new length")
+    tokens, length = whole_rows(tokens, len(drafts), N, "commit, the tokens,"), wholes(length, "commit, the length,")
+    if len(length) != len(drafts) or not all(0 < n <= N for n in length):
+        raise Failure(f"commit must return a length for each of {len(drafts)} texts, 1 to {N}; it returned {length}")
+    return tokens, length
+
+
+def slots_of(f, length: Tensor, n: int) -> list[list[int]]:
+    found = whole_rows(f.slots(length, n), len(length), n, "slots")
+    if not all(0 <= slot < N for row in found for slot in row):
+        raise Failure(f"slots must return slots from 0 on; length {length.tolist()}, n {n}: it returned {found}")
+    return found
+
+
+def whole_rows(value, rows: int, columns: int, what: str) -> list[list[int]]:
+    plain = value.tolist() if hasattr(value, "tolist") else value
+    if not isinstance(plain, (list, tuple)) or len(plain) != rows:
+        raise Failure(f"{what} must return a tensor ({rows}, {columns}); it returned {value!r:.80}")
+    found = [wholes(row, what) for row in plain]
+    if any(len(row) != columns for row in found):
+        raise Failure(f"{what} must return a tensor ({rows}, {columns}); it returned rows of "
+                      f"{', '.join(str(len(row)) for row in found)}")
+    return found
+
+
+def padded(texts: Sequence[Sequence[int]], filling: int = NOTHING) -> tuple[Tensor, Tensor]:
+    return tensor([[*text] + [filling] * (N - len(text)) for text in texts]), tensor([len(text) for text in texts])
+
+
+WORKED: Case = [[5, 6], [7, 8, 9]], [[6, 1, 2], [9, 3, 4]], [2, 0], [11, 12]
+
+
+def contract(f) -> None:
+    texts, drafts, accepted, token = WORKED
+    committed(f, *padded(texts), drafts, accepted, token)
+    slots_of(f, tensor([5, 4]), 3)
+
+
+def worked(f) -> list[Seen]:
+    return [seen_commit(f, *WORKED), seen_slots(f, (5, 4), 3)]
+
+
+def seen_commit(f, texts, drafts, accepted, token) -> Seen:
+    def numbered(tokens, length) -> dict:
+        places = {f"text {b}, token {i}": row[i] for b, row in enumerate(tokens) for i in range(length[b])}
+        return {f"text {b}, length": n for b, n in enumerate(length)} | places
+
+    right = [text + draft[1:1 + k] + [last] for text, draft, k, last in zip(texts, drafts, accepted, token)]
+    return values(f"commit, texts {texts}, draft {drafts}, accepted {accepted}, token {token}: right are {right}",
+                  lambda: numbered(*committed(f, *padded(texts), drafts, accepted, token)),
+                  numbered(right, [*map(len, right)]))
+
+
+def seen_slots(f, length: tuple[int, ...], n: int) -> Seen:
+    def numbered(slots) -> dict:
+        return {f"text {b}, token {i}": slot for b, row in enumerate(slots) for i, slot in enumerate(row)}
+
+    right = [[one - 1 + i for i in range(n)] for one in length]
+    return values(f"slots, length {[*length]}, n {n}: right is {right}",
+                  lambda: numbered(slots_of(f, tensor(length), n)), numbered(right))
+
+
+def small_cases() -> Iterator[Case]:
+    """One to three texts of any small lengths, and all that can be accepted."""
+    for lengths in [(2,), *product((1, 2, 4), repeat=2), (3, 1, 2)]:
+        texts = [[10 * b + i for i in range(1, n + 1)] for b, n in enumerate(lengths)]
+        for gamma in range(3):
+            drafts = [[text[-1], *range(100 * b + 101, 100 * b + 101 + gamma)] for b, text in enumerate(texts)]
+            token = [100 * b + 109 for b in range(len(texts))]
+            for accepted in product(range(gamma + 1), repeat=len(texts)):
+                yield texts, drafts, [*accepted], token
+
+
+def every_case(f) -> list[Seen]:
+    return [*(seen_commit(f, *case) for case in small_cases()),
+            *(seen_slots(f, length, n) for length in [(1,), (3, 1), (2, 2), (1, 4, 2)] for n in (1, 2, 4))]
+
+
+def play(f, dice) -> tuple[tuple[int, ...], ...]:
+    """A round of two drafts and a step of plain decoding, in one batch: what both texts have at most NEW tokens of."""
+    tokens, length = padded(IDS, 0)
+    caches = [[*ids[:-1]] + [0] * (N - len(ids) + 1) for ids in IDS]
+    for gamma in GAMMAS:
+        drafts, accepted, token, at = [], [], [], slots_of(f, length, gamma + 1)
+        for b, cache in enumerate(caches):
+            text, drafted, q_draft, p_target = tokens[b, :length[b]].tolist(), [], [], []
+            for _ in range(gamma):
+                q_draft.append(distribution_of(DRAFT, (*text, *drafted)))
+                drafted.append(dice.pick(q_draft[-1]))
+            for slot, read in zip(at[b], [text[-1], *drafted]):
+                cache[slot] = read
+            for slot in at[b]:                          # each token sees its own slot and all below
+                p_target.append(distribution_of(TARGET, tuple(cache[:slot + 1])))
+            accepted.append(count([dice.flip(coin(x, p, q)) for x, p, q in zip(drafted, p_target, q_draft)]))
+            drafts.append([text[-1], *drafted])
+            enough = len(text) - len(IDS[b]) >= NEW     # then any token will do
+            token.append(0 if enough else dice.pick(next_weights(accepted[b], p_target, q_draft)))
+        tokens, length = map(tensor, committed(f, tokens, length, drafts, accepted, token))
+    return tuple(tuple(tokens[b, len(ids):length[b]].tolist()[:NEW]) for b, ids in enumerate(IDS))
+
+
+@lru_cache(maxsize=None)
+def behind(b: int, new: tuple[int, ...]) -> dict:
+    """The target completes what a text has to NEW tokens."""
+    return completed({new: 1.0}, TARGET, IDS[b], NEW)
+
+
+def exact(f) -> list[Seen]:
+    paths = 0
+
+    def texts() -> dict:
+        nonlocal paths
+        (found, paths), whole = walk(lambda dice: play(f, Row(dice))), {}
+        for new, weight in found.items():
+            for both, probability in product_of(*(behind(b, one) for b, one in enumerate(new))).items():
+                whole[both] = whole.get(both, 0.0) + weight * probability
+        return whole
+    seen = values(f"two texts in one batch: the distribution of {NEW} tokens of both", texts,
+                  product_of(*(target_distribution(TARGET, ids, NEW) for ids in IDS)))
+    return [replace(seen, paths=paths)]
+
+
+def committing(accepted: Callable = lambda accepted: accepted, place: Callable = lambda length: length,
+               at: Callable = lambda accepted, gamma: accepted,
+               grown: Callable = lambda length, accepted, gamma: length + accepted + 1, again: int = 0) -> dict:
+    """commit with others accepted, written to other places, its token at another one, or with another length. again:
+    column 0 is written, too.
+    """
+    def commit(tokens, length, draft, its, token):
+        its, gamma = accepted(its), draft.shape[1] - 1
+        written = torch.cat([draft[:, 1 - again:], token[:, None]], 1)
+        written = written.scatter(1, again + at(its, gamma)[:, None], token[:, None])
+        places = place(length)[:, None] + arange(written.shape[1])
+        return tokens.scatter(1, places, written), grown(length, its, gamma)
+    return {"commit": commit}
+
+
+def token_too_early(tokens, length, draft, accepted, token):
+    tokens = tokens.scatter(1, length[:, None] + arange(draft.shape[1] - 1), draft[:, 1:])
+    return tokens.scatter(1, (length + accepted - 1)[:, None], token[:, None]), length + accepted
+
+
+def longest(length: Tensor) -> Tensor:
+    return length.max().expand_as(length)
+
+
+EXERCISE = Exercise(
+    "ex19_ragged_commit.py", ("commit", "slots"), contract,
+    {"worked number": worked, "every small case": every_case, "exact distribution": exact},
+    [wrong("lockstep-with-its-own-token", "you cut every text to the fewest accepted, and append its own token; that "
+           "one was drawn for another place", **committing(lambda accepted: accepted.min().expand_as(accepted))),
+     wrong("longest-for-all", "you commit as many draft tokens of each text as the best text has accepted: some of "
+           "them were rejected", **committing(longest)),
+     wrong("first-text-for-all", "you use what text 0 has accepted for all texts",
+           **committing(lambda accepted: accepted[:1].expand_as(accepted))),
+     wrong("one-length-for-all", "you give all texts the length of the longest: behind a shorter text stands nothing",
+           **committing(grown=lambda length, accepted, gamma: longest(length + accepted + 1))),
+     wrong("behind-the-longest", "you write behind the longest text of the batch, not behind each one's own end",
+           **committing(place=longest)),
+     wrong("token-behind-the-whole-draft", "you put the token behind the whole draft; its place is behind the accepted "
+           "draft tokens, over the first that was rejected", **committing(at=lambda k, gamma: k * 0 + gamma)),
+     wrong("rejected-committed", "you commit the whole draft: the rejected draft tokens are no text",
+           **committing(at=lambda k, gamma: k * 0 + gamma, grown=lambda length, k, gamma: length + gamma + 1)),
+     wrong("last-token-twice", "column 0 of the draft is the last committed token: it is in the text already, and you "
+           "write it once more", **committing(grown=lambda length, k, gamma: length + k + 2, again=1)),
+     wrong("last-token-twice", "column 0 of the draft is the last committed token: it is in the text already. You "
+           "write it once more, and the new length leaves out the new one", **committing(again=1)),
+     wrong("token-not-counted", "your new length leaves out the replacement or bonus token",
+           **committing(grown=lambda length, k, gamma: length + k)),
+     wrong("token-too-early", "you write the token over the last accepted draft token: it comes one place behind",
+           commit=token_too_early),
+     wrong("slots-behind-the-text", "you begin at slot `length`. Nobody has read the last committed token, and its own "
+           "slot is length - 1", slots=lambda length, n: length[:, None] + arange(n)),
+     wrong("slots-of-the-longest", "you give all texts the slots of the longest: the shorter ones get holes",
+           slots=lambda length, n: longest(length)[:, None] - 1 + arange(n)),
+     wrong("slots-from-0", "you begin at slot 0, where the text's first token has been kept",
+           slots=lambda length, n: length[:, None] * 0 + arange(n))],
+    ("Do it for one text with plain lists first: text + draft[1:1 + accepted] + [token]. How long is it now? Which of "
+     "its tokens has the target read?",
+     "Write gamma + 1 tokens behind each text, whatever was accepted. What comes behind the new length means nothing. "
+     "So only one of them must be put right: the token at place `accepted`.",
+     "written = torch.cat([draft[:, 1:], token[:, None]], 1), then written.scatter(1, accepted[:, None], "
+     "token[:, None]). The places are length[:, None] + torch.arange(gamma + 1): tokens.scatter(1, places, written)"),
+    [("nanospec.speculate", "one_round", "written = torch.cat", "text.commit("),
+     ("nanospec.text", "Text.commit", "self.tokens.scatter_", "self.length += count"),
+     ("nanospec.cache", "Cache.next_slots", "return", "clamp(min=0)")])
