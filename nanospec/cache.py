@@ -71,13 +71,12 @@ class Cache:
             self.kv[:, :, self._row, to] = self.kv[:, :, self._row, path]
 
     def put(self, rows: list[int], other: "Cache") -> None:
-        """Take over the contents of `other`, a cache of fewer rows. Its row i becomes row rows[i]."""
-        self.clear(rows)
-        self.kv[:, :, rows, :other.kv.shape[3]] = other.kv
+        """Take over the contents of `other`, a cache of fewer rows. Its row i becomes row rows[i].
 
-    def clear(self, rows: list[int]) -> None:
-        """For another text. A mask hides every stale number but NaN, which attention would hand on."""
+        What stood there goes: a mask hides every stale number but NaN, which attention would hand on.
+        """
         self.kv[:, :, rows] = 0
+        self.kv[:, :, rows, :other.kv.shape[3]] = other.kv
 
     def move(self, rows: Sequence[int], count: int) -> None:
         """A batch of `count` rows: what stood in row rows[i] stands in row i. The others are empty."""

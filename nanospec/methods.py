@@ -49,10 +49,10 @@ class Setting:
             raise RequestError(f"the costs of calls on 2 to {self.gamma + 1} tokens are wanted, got {sorted(v)}")
         return c, {m: v[m] for m in tokens}
 
-    def seconds(self, rows: int, gamma: int) -> float:
-        """Of a round, in target steps; of any number of texts as of one."""
+    def seconds(self) -> Callable[[int, int], float]:
+        """(rows, gamma) -> a round's, in target steps; of any number of texts as of one."""
         c, v = self.measured()
-        return gamma * c + (v[gamma + 1] if gamma else 1.0)
+        return lambda rows, gamma: gamma * c + (v[gamma + 1] if gamma else 1.0)
 
 
 class Way(NamedTuple):
@@ -79,7 +79,7 @@ DRAFTERS: dict[str, Way] = {
     "confidence": _dynamic(lambda s: Confidence()),
     "entropy": _dynamic(lambda s: Entropy()),
     "goodput": _dynamic(lambda s: Goodput(*s.measured())),
-    "by-load": Way(lambda s: ByLoad(s.draft, s.seconds, s.gamma), dynamic=True),
+    "by-load": Way(lambda s: ByLoad(s.draft, s.seconds(), s.gamma), dynamic=True),
     "tree": Way(lambda s: TreeDrafter(s.draft, s.topology), "shape", fixed=True),
     "independent": Way(lambda s: TreeDrafter(s.draft, s.topology, independent=True), "shape", fixed=True),
     "top": Way(lambda s: TopTree(s.draft, s.topology), "shape", fixed=True),

@@ -14,6 +14,7 @@ from lessons.check.command import main
 
 ROOT = Path(__file__).parent.parent
 STUBS = ROOT / "lessons" / "exercises"
+ALL = len(EXERCISES)
 WRONG = (ANSWERS / "ex03_accept_or_replace.py").read_text().replace("(p_target - q_draft).clamp(min=0))", "p_target)")
 
 
@@ -59,7 +60,7 @@ def test_the_command_tells_a_wrong_distribution_with_numbers_a_sentence_and_the_
     assert done.returncode == 1 and "Traceback" not in done.stdout + done.stderr
     for words in ("not yet worked number", "right        yours", "0.8125", "total variation", "paths walked",
                   "you draw from p_target", "residual-is-target", "ex03_accept_or_replace.py, line 20",
-                  "python ../check 3 --hint", "0 of 18 solved  ..-..............."):
+                  "python ../check 3 --hint", f"0 of {ALL} solved  ..-{'.' * (ALL - 3)}"):
         assert words in done.stdout
 
 
@@ -67,10 +68,10 @@ def test_a_list_is_there_at_once(classroom):
     """Without torch. From the top, from the folder of the lessons, from anywhere."""
     folder, python = classroom
     found = python("-c", "import sys; from lessons.check.command import main; main(['--list']); print(*sys.modules)")
-    assert "0 of 18 solved" in found.stdout and "torch" not in found.stdout.split()
+    assert f"0 of {ALL} solved" in found.stdout and "torch" not in found.stdout.split()
     assert "nanospec" not in found.stdout.split() and "rich" in found.stdout.split()
     for at, *what in (".", "-m", "lessons.check"), ("lessons", "-m", "check"), ("..", f"{folder}/lessons/check"):
-        assert "0 of 18 solved" in python(*what, "--list", at=at).stdout
+        assert f"0 of {ALL} solved" in python(*what, "--list", at=at).stdout
 
 
 def test_states_are_of_a_text(at_the_desk):
@@ -85,15 +86,15 @@ def test_states_are_of_a_text(at_the_desk):
     path.write_text(EXERCISES[2].answer)
     (folder / EXERCISES[5].file).unlink()
     out = say("--list")[1]
-    assert out.count("untouched") == 16 and "  2  solved" in out and "  5  missing" in out
-    assert "1 of 18 solved  .#................" in out
+    assert out.count("untouched") == ALL - 2 and "  2  solved" in out and "  5  missing" in out
+    assert f"1 of {ALL} solved  .#{'.' * (ALL - 2)}" in out
 
 
 @pytest.mark.parametrize("text", ["", "[]", "{\"1\": 3}", "\x00", "{\"2\": {\"solved\": 7}}"])
 def test_a_spoilt_state_is_no_state(at_the_desk, text):
     folder, say = at_the_desk
     (folder / ".progress").write_text(text)
-    assert "0 of 18 solved" in say("--list")[1]
+    assert f"0 of {ALL} solved" in say("--list")[1]
     solve(folder, 2)
     assert say("2")[0] == 0 and json.loads((folder / ".progress").read_text())["2"]["solved"]
 
@@ -101,7 +102,7 @@ def test_a_spoilt_state_is_no_state(at_the_desk, text):
 def test_from_the_stub_to_the_answer(at_the_desk):
     """List, first unsolved, hints one by one, no answer before a pass, lines to compare after it, reset keeps yours."""
     folder, say = at_the_desk
-    assert say("--list")[1].count("untouched") == len(EXERCISES)
+    assert say("--list")[1].count("untouched") == ALL
     code, out = say()
     assert code == 1 and "exercise 1" in out and "nothing there yet" in out
     assert [say("1", "--hint")[1].count("hint ") for _ in range(4)] == [1, 2, 3, 3]
@@ -109,7 +110,7 @@ def test_from_the_stub_to_the_answer(at_the_desk):
     path = solve(folder, 1)
     code, out = say("1")
     assert code == 0 and "solved." in out and "nanospec/dice.py, line" in out
-    assert "1 of 18 solved" in out
+    assert f"1 of {ALL} solved" in out
     assert "cumsum" in say("1", "--answer")[1]
     assert "exercise 2" in say()[1]
     assert say("--reset", "1")[0] == 0
@@ -148,7 +149,7 @@ def test_watch_ends_when_all_is_solved(at_the_desk, monkeypatch):
         path = solve(folder, number)
         progress.remember(EXERCISES[number], path.read_bytes(), number != 2)
     code, out = say("2", "--watch")
-    assert code == 0 and "All solved." in out and "18 of 18 solved" in out
+    assert code == 0 and "All solved." in out and f"{ALL} of {ALL} solved" in out
     assert "All solved" in say()[1]
 
 

@@ -22,7 +22,7 @@ from nanospec.fast.clock import draft_seconds, step_seconds
 from nanospec.files.checkpoint import WEIGHTS, Pair, load_pair
 from nanospec.model import GPT
 from nanospec.probs import Sampling
-from nanospec.serve import Request, Server
+from nanospec.serve import Server
 from nanospec.show.figures import draw_batches
 from nanospec.show.terminal import show_table
 from nanospec.speculate import ModelDrafter
@@ -65,9 +65,10 @@ def run(rows: Sequence[int] = (1, 4, 16), rate: float = 0.0, gamma: int = 4, max
                 turns[name].append(served(pair, drafter, count, prompts, arrivals, settings))
         alpha = drafter.alpha                                                   # by-load's, the last
         for name, its in turns.items():
+            by_parts = expected_tokens(alpha, gamma) * seconds(count, 0) / seconds(count, gamma)
             found.append({"rows": count, "rate": rate, "way": name}
-                         | {key: median(turn[key] for turn in its) for key in its[0]})
-        found[-2]["predicted"] = expected_tokens(alpha, gamma) * seconds(count, 0) / seconds(count, gamma)
+                         | {key: median(turn[key] for turn in its) for key in its[0]}
+                         | ({"predicted": by_parts} if name == f"chain {gamma}" else {}))
     show(found, f"{where}; {2 * max(rows)} held-out prompts, {max_new_tokens} tokens each, "
                 + (f"{rate:g} requests a second" if rate else "all at once"))
     if figure:
@@ -123,7 +124,8 @@ def served(pair: Pair, drafter: Drafter, rows: int, prompts: Sequence[list[int]]
         server.step()
         now = time.perf_counter() - began
         for number, request in enumerate(requests):
-            raise_error(request)
+            if request.error:
+                raise request.error
             if request.tokens:
                 first.setdefault(number, now)
             if request.done:
@@ -134,11 +136,6 @@ def served(pair: Pair, drafter: Drafter, rows: int, prompts: Sequence[list[int]]
     return {"tokens_per_s": sum(len(request.tokens) for request in requests) / (now - arrivals[0]),
             "first_p50": quantile(to_first, 0.5), "first_p99": quantile(to_first, 0.99),
             "each_p50": quantile(each, 0.5), "each_p99": quantile(each, 0.99)}
-
-
-def raise_error(request: Request) -> None:
-    if request.error:
-        raise request.error
 
 
 def quantile(values: Sequence[float], part: float) -> float:

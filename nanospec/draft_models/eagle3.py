@@ -15,7 +15,6 @@ As in EAGLE-3.1 (arXiv 2605.09992) the next step may read the normed state: `pos
 from collections.abc import Sequence
 
 import torch
-import torch.nn.functional as F
 from torch import Tensor, nn
 
 from nanospec.draft_models.eagle import Eagle
@@ -52,8 +51,7 @@ class Eagle3(Eagle):
         return self.offsets + torch.arange(len(self.offsets), device=self.offsets.device)
 
     def begin(self, before: Tensor) -> Tensor:
-        before = F.rms_norm(before, before.shape[-1:], eps=1e-5) if self.post_norm else before
-        return self.fuse(before.flatten(-2))
+        return self.fuse(self.normed(before) if self.post_norm else before.flatten(-2))
 
     def entrance(self, state: Tensor, tokens: Tensor) -> tuple[Tensor, Tensor]:
         embedded = self.target.embedding(tokens).to(self.dtype)

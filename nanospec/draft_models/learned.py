@@ -80,6 +80,10 @@ class Learned(nn.Module):
         """What the loss compares: log-probabilities."""
         return p_target, log_probs(logits)
 
+    def normed(self, before: Tensor) -> Tensor:
+        """Features (..., len(layers), C), each layer's normed on its own -> (..., len(layers) * C)."""
+        return F.rms_norm(before, before.shape[-1:], eps=1e-5).flatten(-2)
+
     def last_hidden(self, before: Tensor) -> Tensor:
         """Features (..., len(layers), C), the last layer's among them -> what the target's output head was given."""
         return self.target.norm(before[..., -1, :].to(self.target.dtype)).to(self.dtype)

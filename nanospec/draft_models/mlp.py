@@ -35,7 +35,7 @@ class MLPSpeculator(Recurrent):
                                      for _ in range(depth - 1))
 
     def begin(self, before: Tensor) -> Tensor:
-        return self.start(F.rms_norm(before, before.shape[-1:], eps=1e-5).flatten(-2))     # each layer's on its own
+        return self.start(self.normed(before))
 
     def step(self, state: Tensor, tokens: Tensor) -> tuple[Tensor, Tensor]:
         state = F.silu(self.norm(self.carry(state) + self.embedding(tokens)))

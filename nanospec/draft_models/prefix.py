@@ -19,6 +19,7 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 
 from nanospec.draft_models.eagle import Eagle, EagleReader
+from nanospec.draft_models.eagle3 import Eagle3
 from nanospec.draft_models.learned import Learned, all_anchors
 from nanospec.model import MLP, Attention, Call, Config, Embedding, Linear
 
@@ -42,11 +43,7 @@ class Prefix(Eagle):
         self.embedding, self.head = Embedding(vocab_size, width), Linear(width, vocab_size)
 
     def begin(self, before: Tensor) -> Tensor:
-        return self.fuse(F.rms_norm(before, before.shape[-1:], eps=1e-5).flatten(-2))
-
-    def entrance(self, state: Tensor, tokens: Tensor) -> tuple[Tensor, Tensor]:
-        embedded = self.target.embedding(tokens).to(self.dtype)
-        return torch.cat([self.token_norm(embedded), self.state_norm(state)], -1), state
+        return self.fuse(self.normed(before))
 
     def exit(self, x: Tensor) -> tuple[Tensor, Tensor]:
         return self.said(self.start(self.read_norm(x)))
@@ -69,7 +66,7 @@ class Prefix(Eagle):
             logits.append(behind)
         return torch.stack(logits)
 
-    compared, loss = Learned.compared, Learned.loss
+    entrance, compared, loss = Eagle3.entrance, Learned.compared, Learned.loss
 
     def reader(self) -> "PrefixReader":
         return PrefixReader(self)

@@ -86,7 +86,7 @@ class LearnedTraining(Training):
             save_learned(name, model, self.out / file, self.frozen)
 
     def loss_now(self) -> Tensor:
-        """Of this step's batch: the mean over the draft models."""
+        """Of this step's batch: the sum over the draft models."""
         x, _ = batch_at(self.ids, self.step, self.size.batch, self.size.target.context, self.seed)
         x = self.half_sampled(x)
         features, p_target = self.of_target(x)

@@ -82,7 +82,8 @@ RANDOMNESS = [
     bug("reseed-per-draw", "feifeibear", "every round starts the generator anew", "ledger",
         ("torch.rand(columns, generator=g", "torch.rand(columns, generator=g.manual_seed(0)"), file="dice"),
     bug("seed-ignored", "vllm#6038, vllm#10863", "the seed is not handed on", "reports",
-        ("torch.Generator().manual_seed(seed)", "torch.Generator().manual_seed(torch.seed() % 2 ** 31)"), file="dice"),
+        ("torch.Generator().manual_seed(seed) for", "torch.Generator().manual_seed(torch.seed() % 2 ** 31) for"),
+        file="dice"),
 ]
 
 CONTROLS = [
