@@ -6,8 +6,11 @@ from nanospec.proof.checks import CHECKS, TOLERANCE, result_of
 from nanospec.proof.contract import CONTRACT, pairs_of
 
 
-@pytest.mark.parametrize("part, name, rule", [pytest.param(part, *pair, id=f"{part}-{', '.join(pair)}")
-                                              for part in CONTRACT for pair in pairs_of(part)])
+ALL = [pytest.param(part, *pair, id=f"{part}-{', '.join(pair)}", marks=[pytest.mark.slow] * (pair not in quick))
+       for part in CONTRACT for quick in [pairs_of(part, quick=True)] for pair in pairs_of(part)]
+
+
+@pytest.mark.parametrize("part, name, rule", ALL)
 def test_contract(part, name, rule):
     count, error, tv = CONTRACT[part](name, rule)
     assert count and error <= TOLERANCE and tv <= TOLERANCE, f"error {error:.2g}, total variation {tv:.2g}"

@@ -105,7 +105,7 @@ def small(monkeypatch):
     def put(checks=(), contract=(), bugs=(), controls=(), verdict=RIGHT):
         monkeypatch.setattr(proof, "CHECKS", {check.name: check for check in checks})
         monkeypatch.setattr(proof, "CONTRACT", dict(contract))
-        monkeypatch.setattr(proof, "pairs_of", lambda part: [("chain", "token"), ("tree", "block")])
+        monkeypatch.setattr(proof, "pairs_of", lambda part, quick: [("chain", "token"), ("tree", "block")])
         monkeypatch.setattr(proof, "ALL_BUGS", list(bugs))
         monkeypatch.setattr(proof, "ALL_CONTROLS", list(controls))
         monkeypatch.setattr(proof, "load_pair", lambda: None)

@@ -31,14 +31,14 @@ def walk_checks(quick: bool) -> int:
     return wrong
 
 
-def walk_contract() -> int:
+def walk_contract(quick: bool) -> int:
     """Print every part of the contract, for all drafters and rules together, and say how many pairs break it."""
     print(f"\nthe contract: {len(PAIRS)} pairs of a drafter and a rule, {len(OF_MODELS)} with a learned model\n"
           f"{'part':20} {'paths, texts, ...':>18} {'greatest error':>15} {'seconds':>8}")
     broken = 0
     for name, part in CONTRACT.items():
         began, total, worst, wrong = time.perf_counter(), 0, 0.0, []
-        for drafter, rule in pairs_of(name):
+        for drafter, rule in pairs_of(name, quick):
             try:
                 count, error, tv = part(drafter, rule)
             except FALLS as fell:
@@ -78,7 +78,7 @@ def main(argv: Sequence[str] | None = None) -> int:
     parser.add_argument("--quick", action="store_true", help="only what the tests run: no check that is marked slow, "
                                                              "fewer checks of a control, a shorter run")
     quick = parser.parse_args(argv).quick
-    wrong = walk_checks(quick) + walk_contract() + walk_zoo(quick)
+    wrong = walk_checks(quick) + walk_contract(quick) + walk_zoo(quick)
     print("\nT8: real dice on the pair that ships")
     verdict = long_run(load_pair(), samples=30 if quick else 60)
     print(verdict)
