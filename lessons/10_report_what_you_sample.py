@@ -21,7 +21,7 @@ from pathlib import Path
 import torch
 
 import figures
-import kit
+import nanospec.text
 from kit import OneRow, table
 from nanospec import Dice, ModelDrafter, load_pair
 from nanospec.probs import probs
@@ -229,7 +229,7 @@ table(["beta at T =", "0", "1", "10"],
 # ## Temperature and alpha, on a human's text
 #
 # alpha is the mean of beta over many places.
-# First we take a text that a human has written: a file of this course.
+# First we take a text that a human has written: a file of nanospec.
 # Both models read it. At each place we compare what they expect next.
 # *The text stays the same. Only the temperature changes.*
 # This text is new to the models, and they are unsure at many places.
@@ -239,7 +239,7 @@ table(["beta at T =", "0", "1", "10"],
 
 # %%
 target, draft, tokenizer = load_pair()
-human = tokenizer.encode(Path(kit.__file__).read_text())
+human = tokenizer.encode(Path(nanospec.text.__file__).read_text())
 ids = human[:500]
 with torch.inference_mode():
     of_target = target(torch.tensor([ids]))[0]                  # logits (500, V)
@@ -253,6 +253,9 @@ table(["a human's text, T =", *map(str, temperatures)],
        ["alpha, target at T, draft at 1", *(f"{number:.2f}" for number in only)]])
 
 # %% [markdown]
+# A draft model that stays at 1 fits a target somewhere between 1 and 1.5 best, and no other.
+# It is the smaller model, so it is less sure than the target: like a target that is a bit warmer.
+#
 # ## Temperature and alpha, on the model's own text
 #
 # Who uses a language model does not read a human's text with it. The model writes.

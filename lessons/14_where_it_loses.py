@@ -96,14 +96,14 @@ def costs_of(big, small, turns, **how):
 # The text is nonsense then, but the speed is that of a pair with alpha 0.65.
 
 # %%
-def race(big, small, temperature=1.0, luck=None, gamma=4):
+def race(big, small, temperature=1.0, luck=None, gamma=4, new=24):
     """alpha, tokens of a round, seconds of a plain step, seconds of a round."""
     plain, took, rounds = [], [], []
     for turn, ids in enumerate(prompts):
         _, seconds = timed(generate(big, ids, 8, temperature, seed=turn))
         plain += seconds[1:]
         dice = Coins([turn], big.device, luck) if luck else Dice([turn])
-        work = speculate(big, ModelDrafter(small, gamma), ids, 24, temperature, dice=dice)
+        work = speculate(big, ModelDrafter(small, gamma), ids, new, temperature, dice=dice)
         done, seconds = timed(work)
         rounds, took = rounds + done, took + seconds[1:]
     tokens = 1 + sum(len(done.path) for done in rounds) / len(rounds)
@@ -131,11 +131,10 @@ for model, like in (shallow, target), (ignorant, draft):
     if like.head.packed is not None:
         model.pack()
 
-races = {"T = 1": (target, draft, {}), "T = 0": (target, draft, {"temperature": 0}),
-         "T = 3": (target, draft, {"temperature": 3}),
-         "a draft that learnt nothing": (target, ignorant, {}),
-         "the target as its own draft": (target, target, {}),
-         "a target of 2 layers": (shallow, draft, {"luck": 0.65})}
+races = {f"T = {T}": (target, draft, {"temperature": T, "new": 96}) for T in (1, 0, 3)}
+races |= {"a draft that learnt nothing": (target, ignorant, {}),
+          "the target as its own draft": (target, target, {}),
+          "a target of 2 layers": (shallow, draft, {"luck": 0.65})}
 
 # %% [markdown]
 # A verdict needs both numbers: what the formula predicts, and what the clock measures.
