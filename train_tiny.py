@@ -1,8 +1,8 @@
 """Train the pair: a target, then a draft that learns the same text and, for a while, the target's own probabilities.
 
-    python train_tiny.py --packages --compile       # the next pair: some hours on two CPU cores
+    python train_tiny.py --packages --compile       # the pair that ships: some hours on two CPU cores
     python train_tiny.py --size nano                # a minute and a half on two CPU cores, on the standard library
-    python train_tiny.py --what mlp                 # a draft model on the shipped target's features
+    python train_tiny.py --what prefix --steps 8000 --loss lk-hybrid --compile      # its second draft model: two hours
     python train_tiny.py --resume                   # go on where Ctrl-C, SIGTERM, --minutes or a power cut left it
 
 Writes into --out: target.pt, draft.pt, ranks.tiktoken (what `load_pair` reads, usable at any moment), training.pt

@@ -60,8 +60,7 @@ OPTIONS = {
     "large": dict(action="store_true", help="also what each would gain at the costs of 1.1 billion weights"),
     "graphs": dict(action="store_true", help="both sides as CUDA graphs; not run on a GPU so far"),
     "compile": dict(action="store_true", help="both sides through torch.compile, too: minutes, the first time"),
-    "figure": dict(type=file(".png"), metavar="FILE.png", help="speed-up against gamma, at the last temperature and "
-                                                               "rule; of `large`, against alpha"),
+    "figure": dict(type=file(".png"), metavar="FILE.png", help="the speed-up as a picture"),
 }
 
 
