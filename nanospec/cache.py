@@ -92,8 +92,15 @@ class Cache:
 
 
 def moved(of_rows: Tensor, rows: Sequence[int], count: int, dim: int = 0) -> Tensor:
-    """A tensor of `count` rows (dimension `dim`): row rows[i] of `of_rows` becomes row i. The others are zeros."""
-    out = of_rows.new_zeros(*of_rows.shape[:dim], count, *of_rows.shape[dim + 1:])
-    out.narrow(dim, 0, len(rows)).copy_(of_rows.index_select(dim, torch.tensor(rows, dtype=torch.int64,
-                                                                               device=of_rows.device)))
+    """A tensor of `count` rows (dimension `dim`): row rows[i] of `of_rows` becomes row i. The others are zeros.
+
+    In place where there is room, so that a row that stays where it is costs nothing. Then rows[i] >= i for every i.
+    """
+    there = of_rows.shape[dim]
+    out = (of_rows.narrow(dim, 0, count) if count <= there else
+           of_rows.new_zeros(*of_rows.shape[:dim], count, *of_rows.shape[dim + 1:]))
+    for i, b in enumerate(rows):                # none moves up, so no row is written before it was read
+        if i != b or count > there:
+            out.select(dim, i).copy_(of_rows.select(dim, b))
+    out.narrow(dim, len(rows), count - len(rows)).zero_()
     return out

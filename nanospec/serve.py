@@ -14,7 +14,8 @@ speculate.py serves those that read and those that write:
     row 1   reads    its last token   y  y  y  y   the next tokens of its prompt, which all stand
 
 A request has dice of its own. With drafts of one size its tokens do not depend on who else is there.
-Left out: paged caches (when a request comes or leaves, all rows are copied), priorities, prompts in common, HTTP.
+Left out: paged caches (where a request leaves, another row is copied into its place), priorities, prompts in common,
+HTTP.
 """
 
 from collections import deque
@@ -195,7 +196,9 @@ class Server:
     def _leave_and_join(self) -> None:
         """Those that are done leave, and those that have waited longest come into the batch."""
         self.waiting = deque(request for request in self.waiting if not request.done)
-        stay = [b for b, request in enumerate(self.running) if not request.done]
+        alive = [b for b, request in enumerate(self.running) if not request.done]
+        late = [b for b in alive if b >= len(alive)]            # they take the rows that have become free
+        stay = [b if b in alive else late.pop() for b in range(len(alive))]
         come = [self.waiting.popleft() for _ in range(min(self.rows - len(stay), len(self.waiting)))]
         if len(stay) == len(self.running) and not come:
             return

@@ -348,8 +348,7 @@ def test_a_draft_model_that_is_not_there(weights, capsys):
 
 @pytest.mark.parametrize("rate", ["0", "200"])
 def test_many_requests_at_once(rows_of, quick, monkeypatch, tmp_path, rate):
-    monkeypatch.setattr("nanospec.bench.serve.step_seconds", lambda model, tokens, **_: 1e-3 * (1 + 0.1 * tokens))
-    monkeypatch.setattr("nanospec.bench.serve.draft_seconds", lambda *_, **__: 1e-4)
+    monkeypatch.setattr("nanospec.bench.serve.step_of_server", lambda _, drafter, *__: 1e-3 * (1 + 0.1 * drafter.size))
     picture = tmp_path / "batches.png"
     rows, out = rows_of("serve", "--rows", "1", "2", "--max-new-tokens", "6", "--gamma", "2", "--rate", rate,
                         "--figure", str(picture))

@@ -3,7 +3,7 @@
 import pytest
 import torch
 
-from nanospec.bench.serve import arrivals_of, quantile, round_seconds
+from nanospec.bench.serve import arrivals_of, quantile, round_seconds, step_of_server
 from nanospec.dice import Dice
 from nanospec.drafters.by_load import ByLoad
 from nanospec.probs import Sampling
@@ -85,10 +85,26 @@ def test_it_learns_how_much_is_accepted_and_forgets_in_silence():
 
 
 def test_costs_between_measured_numbers_of_texts_lie_on_a_line(monkeypatch):
-    monkeypatch.setattr("nanospec.bench.serve.step_seconds", lambda model, tokens, rows, repeats: float(rows * tokens))
-    monkeypatch.setattr("nanospec.bench.serve.draft_seconds", lambda draft, rows, repeats: 0.5)
-    seconds = round_seconds(TARGET, DRAFT, [1, 4])
+    monkeypatch.setattr("nanospec.bench.serve.step_of_server", lambda _, drafter, rows, ids: rows * drafter.size + 1)
+    seconds = round_seconds(TARGET, DRAFT, [1, 4], [1])
     assert [seconds(rows, 2) for rows in (1, 2, 3, 4, 9)] == [4, 7, 10, 13, 13]
+
+
+def test_a_step_is_timed_while_all_write(monkeypatch):
+    seen = []
+
+    def watched(step, device, repeats, warm_up):
+        for _ in range(warm_up):
+            step()
+        server = step.__self__
+        for _ in range(repeats):
+            assert not any(request.done for request in server.running) and len(server.running) == 3
+            before = [len(request.tokens) for request in server.running]
+            step()
+            seen.append(all(len(request.tokens) > n for request, n in zip(server.running, before)))
+        return 0.5
+    monkeypatch.setattr("nanospec.bench.serve.median_seconds", watched)
+    assert step_of_server(TARGET, ModelDrafter(DRAFT, 3), 3, [1, 2] * 20) == 0.5 and all(seen) and len(seen) == 8
 
 
 def test_arrivals_are_a_poisson_process():

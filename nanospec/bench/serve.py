@@ -18,7 +18,7 @@ from nanospec.dice import Dice
 from nanospec.draft import Draft, Drafter
 from nanospec.drafters.by_load import ByLoad
 from nanospec.errors import RequestError
-from nanospec.fast.clock import draft_seconds, step_seconds
+from nanospec.fast.clock import median_seconds
 from nanospec.files.checkpoint import WEIGHTS, Pair, load_pair
 from nanospec.model import GPT
 from nanospec.probs import Sampling
@@ -50,7 +50,7 @@ def run(rows: Sequence[int] = (1, 4, 16), rate: float = 0.0, gamma: int = 4, max
     pair = load_pair(weights, device, draft=draft)
     where = settled(pair.target, pair.draft, dtype, threads)
     prompts = held_out_prompts(pair, 2 * max(rows))
-    seconds = round_seconds(pair.target, pair.draft, sorted({1, *rows}))
+    seconds = round_seconds(pair.target, pair.draft, sorted({1, *rows}), prompts[0])
     ways: dict[str, Callable[[], Drafter]] = {
         "plain": NoDraft, f"chain {gamma}": lambda: ModelDrafter(pair.draft, gamma),
         "by-load": lambda: ByLoad(pair.draft, seconds, MOST)}
@@ -65,10 +65,10 @@ def run(rows: Sequence[int] = (1, 4, 16), rate: float = 0.0, gamma: int = 4, max
                 turns[name].append(served(pair, drafter, count, prompts, arrivals, settings))
         alpha = drafter.alpha                                                   # by-load's, the last
         for name, its in turns.items():
-            by_parts = expected_tokens(alpha, gamma) * seconds(count, 0) / seconds(count, gamma)
+            by_steps = expected_tokens(alpha, gamma) * seconds(count, 0) / seconds(count, gamma)
             found.append({"rows": count, "rate": rate, "way": name}
                          | {key: median(turn[key] for turn in its) for key in its[0]}
-                         | ({"predicted": by_parts} if name == f"chain {gamma}" else {}))
+                         | ({"predicted": by_steps} if name == f"chain {gamma}" else {}))
     show(found, f"{where}; {2 * max(rows)} held-out prompts, {max_new_tokens} tokens each, "
                 + (f"{rate:g} requests a second" if rate else "all at once"))
     if figure:
@@ -78,13 +78,15 @@ def run(rows: Sequence[int] = (1, 4, 16), rate: float = 0.0, gamma: int = 4, max
     return found
 
 
-def round_seconds(target: GPT, draft, rows: Sequence[int]) -> Callable[[int, int], float]:
-    """seconds(rows, gamma) of a round's parts, as measured for these numbers of rows; between them on a line."""
-    table = {}
-    for count in rows:
-        step = draft_seconds(draft, rows=count, repeats=8)
-        table[count] = [step_seconds(target, tokens, rows=count, repeats=8) + (tokens - 1) * step
-                        for tokens in range(1, MOST + 2)]
+def round_seconds(target: GPT, draft, rows: Sequence[int], ids: list[int]) -> Callable[[int, int], float]:
+    """seconds(rows, gamma): a server's step behind `ids`, as measured with these numbers of requests; between them on a
+    line. Of two turns the better counts: a machine has its moods.
+    """
+    def turn(count: int) -> list[float]:
+        return [step_of_server(target, ModelDrafter(draft, gamma) if gamma else NoDraft(), count, ids)
+                for gamma in range(MOST + 1)]
+
+    table = {count: list(map(min, turn(count), turn(count))) for count in rows}
 
     def seconds(count: int, gamma: int) -> float:
         if count in table:
@@ -95,6 +97,15 @@ def round_seconds(target: GPT, draft, rows: Sequence[int]) -> Callable[[int, int
         return table[below][gamma] + part * (table[above][gamma] - table[below][gamma])
 
     return seconds
+
+
+def step_of_server(target: GPT, drafter: Drafter, rows: int, ids: list[int]) -> float:
+    """Seconds of a step in which so many requests write."""
+    server, steps = Server(target, drafter, rows), 8
+    reading = -(-len(ids) // server.pieces.size)
+    for seed in range(rows):
+        server.submit(ids, max_new_tokens=(steps + 2) * drafter.size, seed=seed)
+    return median_seconds(server.step, target.device, repeats=steps, warm_up=reading + 1)
 
 
 def arrivals_of(count: int, rate: float, seed: int) -> list[float]:

@@ -53,14 +53,14 @@ def draw_simulated(found: Sequence[dict], title: str, path: Path) -> None:
 
 def draw_batches(rows: Sequence[int], gains: dict[str, Sequence[float]], predicted: Sequence[float], title: str,
                  path: Path) -> None:
-    """Gain over plain decoding against the number of texts at once: a line for each way to draft, and the first one's
-    by its parts.
+    """Gain over plain decoding against the number of texts at once: a line for each way to draft, and what the first
+    one should gain.
     """
     figure, (axes,) = blank(title, 1)
     places = range(len(rows))
     for (name, gain), colour in zip(gains.items(), (GREEN, BLUE)):
         axes.plot(places, gain, color=colour, marker="o", linewidth=2, markersize=6, label=name)
-    axes.plot(places, predicted, color=GREEN, linestyle="--", linewidth=2, label=f"{[*gains][0]}, by its parts")
+    axes.plot(places, predicted, color=GREEN, linestyle="--", linewidth=2, label=f"{[*gains][0]}, by alpha and its steps")
     axes.axhline(1, color=INK, linewidth=1)
     axes.set_xticks(places, [str(count) for count in rows])
     axes.set_xlabel("texts at once")

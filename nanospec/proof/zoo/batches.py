@@ -61,8 +61,8 @@ SERVED = [
          "accepted = accepted.clamp(max=accepted.min())\n        for b, piece in self.reading.items():\n"
          "            accepted[b], token[b]"), file="serve"),
     bug("a-busy-row-is-given-away", "generic", "a newcomer gets a row in which a request is running", "schedules",
-        ("stay = [b for b, request in enumerate(self.running) if not request.done]",
-         "stay = [b for b, request in enumerate(self.running) if not request.done][:self.rows - len(self.waiting)]"),
+        ("alive = [b for b, request in enumerate(self.running) if not request.done]",
+         "alive = [b for b, request in enumerate(self.running) if not request.done][:self.rows - len(self.waiting)]"),
         file="serve"),
     bug("a-request-goes-on-with-the-row-s-dice", "vllm#6038", "whoever had the row before has used up some of its "
         "uniforms", "alone: chain, token", ("self.dice.reseed(b, self.running[b].seed)", "pass"), file="serve"),
