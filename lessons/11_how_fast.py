@@ -215,7 +215,7 @@ table(["draft token of the round", "1st", "2nd", "3rd", "4th"],
 spread = [error / mean(counts) * speed for error, counts, speed in zip(errors, counted, measured)]
 figures.how_fast(gammas, free, real, measured, spread, alpha,
                  [mean(place) for place in by_place], [uncertain(place) for place in by_place])
-quiet.tell("c 0.12, v(4) 1.17, and 1.5 times as fast by the clock at gamma 3")
+quiet.tell("c 0.13, v(4) 1.04, and 1.4 times as fast by the clock at gamma 3")
 
 # %% [markdown]
 # ## Three things to know

@@ -290,7 +290,7 @@ for percent in range(100):                              # how good would the sta
 table(["draft model", "c", "alpha", "best gamma", "speed-up by the formula"],
       [[name, f"{cost:.3f}", f"{alpha:.2f}", gamma, f"{speed:.2f}"]
        for name, (cost, alpha, gamma, speed) in points.items()])
-quiet.tell("c 0.015 for the state, and 0.09 for the draft GPT")
+quiet.tell("c 0.03 for the state, and 0.16 for the draft GPT")
 
 # %% [markdown]
 # Read the last line: the state may accept less often than the GPT, and still be as fast.

@@ -60,7 +60,7 @@ def draw_batches(rows: Sequence[int], gains: dict[str, Sequence[float]], predict
     places = range(len(rows))
     for (name, gain), colour in zip(gains.items(), (GREEN, BLUE)):
         axes.plot(places, gain, color=colour, marker="o", linewidth=2, markersize=6, label=name)
-    axes.plot(places, predicted, color=GREEN, linestyle="--", linewidth=2, label=f"{[*gains][0]}, by alpha and its steps")
+    axes.plot(places, predicted, color=GREEN, linestyle="--", linewidth=2, label=f"{[*gains][0]}, by formula")
     axes.axhline(1, color=INK, linewidth=1)
     axes.set_xticks(places, [str(count) for count in rows])
     axes.set_xlabel("texts at once")
