@@ -205,6 +205,7 @@ class Server:
         self.running = [self.running[b] for b in stay] + come
         self.length = [self.length[b] for b in stay] + [1] * len(come)
         if not self.running:
+            self.pieces.features = {}
             return
         for part in self.text, self.cache, self.dice, self.pieces:
             part.move(stay, len(self.running))

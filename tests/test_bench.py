@@ -362,6 +362,13 @@ def test_a_served_draft_that_nobody_has_timed(weights, capsys):
     refused(["serve", "--weights", str(weights), "--gamma", "9"], "1 to 6 draft tokens, got 9", capsys)
 
 
+@pytest.mark.parametrize("options, words", [(["--max-new-tokens", "100000"], "exceed the context"),
+                                            (["--rows", "100000"], "too few for 200000 prompts")])
+def test_what_cannot_be_served_is_refused_before_anything_is_timed(weights, monkeypatch, capsys, options, words):
+    monkeypatch.setattr("nanospec.bench.serve.settled", None)
+    refused(["serve", "--weights", str(weights), *options], words, capsys)
+
+
 def test_growth_and_roofline_print_what_they_measured(rows_of, quick, monkeypatch):
     monkeypatch.setattr("nanospec.bench.roofline.median_seconds", lambda *_: 1e-3)
     rows, out = rows_of("growth")

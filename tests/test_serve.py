@@ -105,6 +105,16 @@ def test_who_is_cancelled_gets_no_more_and_the_row_is_free():
                                                                                               seed=3)
 
 
+def test_nothing_is_kept_of_who_was_cancelled_while_its_prompt_was_read():
+    server = Server(TARGET, ModelDrafter(small_learned("mlp", TARGET), 2), rows=2)
+    request = server.submit([1, 2] * 25, max_new_tokens=5)
+    server.step()
+    assert server.pieces.features[0]
+    server.cancel(request)
+    server.step()
+    assert not server.running and not server.pieces.features
+
+
 class Poisoned(torch.nn.Module):
     """A target whose logits are NaN wherever token 4 is read."""
 

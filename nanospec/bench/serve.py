@@ -26,10 +26,11 @@ from nanospec.serve import Server
 from nanospec.show.figures import draw_batches
 from nanospec.show.terminal import show_table
 from nanospec.speculate import ModelDrafter
-from nanospec.text import Text
+from nanospec.text import Text, check_request
 from nanospec.theory import expected_tokens
 
 MOST = 6                # draft tokens a round that costs are measured for
+STEPS = 8               # of a server, that are timed
 
 
 class NoDraft(Drafter):
@@ -48,8 +49,10 @@ def run(rows: Sequence[int] = (1, 4, 16), rate: float = 0.0, gamma: int = 4, max
     if gamma > MOST:
         raise RequestError(f"--gamma: costs are measured for 1 to {MOST} draft tokens, got {gamma}")
     pair = load_pair(weights, device, draft=draft)
-    where = settled(pair.target, pair.draft, dtype, threads)
     prompts = held_out_prompts(pair, 2 * max(rows))
+    for new in max_new_tokens, (STEPS + 2) * (MOST + 1):
+        check_request(pair.target, prompts[0], new, temperature, None, None, MOST + 1)
+    where = settled(pair.target, pair.draft, dtype, threads)
     seconds = round_seconds(pair.target, pair.draft, sorted({1, *rows}), prompts[0])
     ways: dict[str, Callable[[], Drafter]] = {
         "plain": NoDraft, f"chain {gamma}": lambda: ModelDrafter(pair.draft, gamma),
@@ -101,11 +104,11 @@ def round_seconds(target: GPT, draft, rows: Sequence[int], ids: list[int]) -> Ca
 
 def step_of_server(target: GPT, drafter: Drafter, rows: int, ids: list[int]) -> float:
     """Seconds of a step in which so many requests write."""
-    server, steps = Server(target, drafter, rows), 8
+    server = Server(target, drafter, rows)
     reading = -(-len(ids) // server.pieces.size)
     for seed in range(rows):
-        server.submit(ids, max_new_tokens=(steps + 2) * drafter.size, seed=seed)
-    return median_seconds(server.step, target.device, repeats=steps, warm_up=reading + 1)
+        server.submit(ids, max_new_tokens=(STEPS + 2) * drafter.size, seed=seed)
+    return median_seconds(server.step, target.device, repeats=STEPS, warm_up=reading + 1)
 
 
 def arrivals_of(count: int, rate: float, seed: int) -> list[float]:

@@ -59,8 +59,9 @@ def schedules(target, drafter: Callable[[], Drafter], seeds: range, rule: Rule =
             if not coming and all(request.done for request, *_ in known):
                 break
             server.step()
-            read = {b: sum(map(len, parts)) for b, parts in server.pieces.features.items()}
-            wrong += sum(count != server.length[b] - 1 for b, count in read.items())
+            for b, parts in server.pieces.features.items():                      # of prompts that are half read
+                wrong += b >= len(server.running) or server.pieces.layers != () and (
+                    sum(map(len, parts)) != server.length[b] - 1)
             for request, *_, until in known:
                 if until == now and not request.done:
                     server.cancel(request)
