@@ -107,8 +107,7 @@ class Demo:
                  temperature: float, top_k: int | None, top_p: float | None, seed: int, max_new_tokens: int | None,
                  weights: Path, device: str, dtype: str, compile: bool, longest: int):
         """longest: the most draft tokens of a chain in what is to be shown."""
-        self.prompt, self.named, self.drafter, self.rule = prompt, draft, drafter, rule
-        self.device, self.seed = device, seed
+        self.prompt, self.drafter, self.rule, self.device, self.seed = prompt, drafter, rule, device, seed
         self.setting = tree_setting(shape)
         self.target, self.draft, self.tokenizer = load_pair(weights, device, draft=draft)
         self.ids = [self.tokenizer.end_of_text] + self.tokenizer.encode(prompt)
@@ -257,7 +256,8 @@ def run(console: Console, step: bool, save: Path | None, figure: Path | None, js
 
     console.print(final(console))
     if save:
-        save_picture(final, PICTURE_WIDTH, "python demo.py" + f" --draft {demo.named}" * (demo.named != "gpt"), save)
+        named = f" --draft {asked['draft']}" * (asked["draft"] != "gpt")
+        save_picture(final, PICTURE_WIDTH, "python demo.py" + named, save)
     if figure:
         demo.figure(figure)
     if json_file:

@@ -134,8 +134,8 @@ class Drafter(Protocol):
         """
 
     def move(self, rows: Sequence[int], count: int) -> None:
-        """The text has `count` rows from now on: what stood in row rows[i] stands in row i. `begin` says what stands in
-        the others. Who keeps nothing for each row has nothing to do.
+        """The text has `count` rows from now on: what stood in row rows[i] stands in row i. rows[i] >= i.
+        `begin` says what stands in the others. Who keeps nothing for each row has nothing to do.
         """
 
     def propose(self, text: Text, sampling: Sampling, dice: Dice, upto: int) -> Draft:

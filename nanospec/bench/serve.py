@@ -67,11 +67,11 @@ def run(rows: Sequence[int] = (1, 4, 16), rate: float = 0.0, gamma: int = 4, max
                 drafter = make()
                 turns[name].append(served(pair, drafter, count, prompts, arrivals, settings))
         alpha = drafter.alpha                                                   # by-load's, the last
+        predicted = expected_tokens(alpha, gamma) * seconds(count, 0) / seconds(count, gamma)
         for name, its in turns.items():
-            by_steps = expected_tokens(alpha, gamma) * seconds(count, 0) / seconds(count, gamma)
             found.append({"rows": count, "rate": rate, "way": name}
                          | {key: median(turn[key] for turn in its) for key in its[0]}
-                         | ({"predicted": by_steps} if name == f"chain {gamma}" else {}))
+                         | ({"predicted": predicted} if name == f"chain {gamma}" else {}))
     show(found, f"{where}; {2 * max(rows)} held-out prompts, {max_new_tokens} tokens each, "
                 + (f"{rate:g} requests a second" if rate else "all at once"))
     if figure:
