@@ -67,6 +67,9 @@ def test_after_a_silence_it_drafts_as_one_that_has_read_everything(draft):
             assert (drawn.q_draft - again.q_draft).abs().max() < 1e-12
         else:
             assert drawn.tokens.shape[1] == 1
+            drafter.new += 1000                         # as after a thousand rounds more
+            if len(silent) == 6:
+                batch.begin_anew(0, [3, 3, 0, 2, 1, 0, 2])          # a request that comes while it is silent
         silent.pop(0)
 
 

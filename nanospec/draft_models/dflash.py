@@ -132,17 +132,20 @@ class BlockReader(FeatureReader):
 
     rereads = True                          # not its draft tokens: the features of the accepted ones come after them
 
-    def begin(self, text: Text, rows: Sequence[int], features: Tensor | None) -> None:
+    def meet(self, text: Text, rows: Sequence[int], features: Tensor | None) -> None:
         if text is not self.text:
             slots = text.tokens.shape[1] + self.model.deepest
             self.cache = Cache(len(text.tokens), len(self.model.blocks), self.model.config.kv_heads,
                                self.model.rope(slots))
-        super().begin(text, rows, features)
-        width = features.shape[1] + 1
+        super().meet(text, rows, features)
+
+    def read_prompts(self, rows: Sequence[int]) -> None:
+        rows = list(rows)
+        width = int(self.text.length[rows].max())
         if width > 1:
             fresh = Cache(len(rows), len(self.model.blocks), self.model.config.kv_heads, self.cache.rope[:, :width])
-            self._write(fresh, self.kept[list(rows), :width], fresh.next_slots(width))
-            self.cache.put(list(rows), fresh)
+            self._write(fresh, self.kept[rows, :width], fresh.next_slots(width))
+            self.cache.put(rows, fresh)
 
     def _write(self, cache: Cache, before: Tensor, slots: Tensor) -> None:
         """The keys and values of the features before these places."""

@@ -134,15 +134,17 @@ class EagleReader(FeatureReader):
 
     rereads = True
 
-    def begin(self, text: Text, rows: Sequence[int], features: Tensor | None) -> None:
-        """Read the prompts, all but their last tokens."""
+    def meet(self, text: Text, rows: Sequence[int], features: Tensor | None) -> None:
         if text is not self.text:
             self.cache = self._new_cache(*text.tokens.shape)
-        super().begin(text, rows, features)
-        rows, width = list(rows), features.shape[1]
+        super().meet(text, rows, features)
+
+    def read_prompts(self, rows: Sequence[int]) -> None:
+        rows = list(rows)
+        width = int(self.text.length[rows].max()) - 1
         if width:
             fresh = self._new_cache(len(rows), width)
-            self._read(fresh, text.tokens[rows, :width], self.model.begin(self.kept[rows, :width]), width)
+            self._read(fresh, self.text.tokens[rows, :width], self.model.begin(self.kept[rows, :width]), width)
             self.cache.put(rows, fresh)
 
     def root(self, text: Text, unread: int, upto: int) -> Tensor:

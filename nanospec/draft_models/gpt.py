@@ -51,11 +51,14 @@ class GPTReader(Reader):
     def __init__(self, model: GPT):
         self.model = model
 
-    def begin(self, text: Text, rows: Sequence[int], features: Tensor | None) -> None:
-        """Read the prompts. Of a text that it does not know yet, in a new cache."""
+    def meet(self, text: Text, rows: Sequence[int], features: Tensor | None) -> None:
+        """A text that it does not know yet gets a new cache."""
         check_vocabulary(self.model, text.vocab_size)
-        self.cache, _ = prefill(self.model, text, rows, self.cache if text is self.text else None)
-        self.text = text
+        if text is not self.text:
+            self.text, self.cache = text, self.model.new_cache(*text.tokens.shape)
+
+    def read_prompts(self, rows: Sequence[int]) -> None:
+        prefill(self.model, self.text, rows, self.cache)
 
     def move(self, rows: Sequence[int], count: int) -> None:
         self.cache.move(rows, count)

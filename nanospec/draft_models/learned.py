@@ -149,7 +149,7 @@ class FeatureReader(Reader):
     def __init__(self, model: Learned):
         self.model, self.layers, self.deepest = model, model.layers, model.deepest
 
-    def begin(self, text: Text, rows: Sequence[int], features: Tensor | None) -> None:
+    def meet(self, text: Text, rows: Sequence[int], features: Tensor | None) -> None:
         if text.vocab_size != self.model.vocab_size or features.shape[3] != self.model.channels:
             raise RequestError(f"the draft model has a vocabulary of {self.model.vocab_size} tokens and reads features "
                                f"of {self.model.channels} channels, the target has {text.vocab_size} and "

@@ -26,7 +26,15 @@ class Reader(Protocol):
     rereads: bool = False
 
     def begin(self, text: Text, rows: Sequence[int], features: Tensor | None) -> None:
-        """New requests, as for Drafter."""
+        """New requests, as for Drafter: meet them and read their prompts."""
+        self.meet(text, rows, features)
+        self.read_prompts(rows)
+
+    def meet(self, text: Text, rows: Sequence[int], features: Tensor | None) -> None:
+        """New requests. Keep what is needed to read them, and read nothing. They are unread, the whole of them."""
+
+    def read_prompts(self, rows: Sequence[int]) -> None:
+        """Read the texts in these rows but for their last token."""
 
     def move(self, rows: Sequence[int], count: int) -> None:
         """As for Drafter."""

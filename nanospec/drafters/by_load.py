@@ -30,7 +30,10 @@ from nanospec.theory import expected_tokens
 
 
 class ByLoad(Drafter):
-    """At most gamma draft tokens. seconds(rows, gamma): of a round of so many texts and draft tokens, in any unit."""
+    """At most gamma draft tokens. seconds(rows, gamma): of a round of so many texts and draft tokens, in any unit.
+
+    new: so many of a text's last tokens the draft model has not read, more than `unread`, because it was silent.
+    """
 
     TRUST, PRIOR = 16.0, 0.6            # it begins as if so many draft tokens had been judged, and so many accepted
     MEMORY, MARGIN = 0.98, 1.03         # what a round still weighs when the next one is over; when to change
@@ -43,10 +46,13 @@ class ByLoad(Drafter):
         self.layers, self.unread, self.text = self.reader.layers, self.chains[-1].unread, None
 
     def begin(self, text: Text, rows: Sequence[int], features: Tensor | None) -> None:
-        """Read the prompts. What is known of acceptance holds for one batch of texts."""
+        """Read the prompts, or leave that for later. What is known of acceptance holds for one batch of texts."""
         if text is not self.text:
-            self.text, self.judged, self.accepted, self.gamma, self.silent = text, 0.0, 0.0, 0, 0
-        self.reader.begin(text, rows, features)
+            self.text, self.judged, self.accepted, self.gamma, self.new = text, 0.0, 0.0, 0, 0
+        if self.best(len(text.tokens)):
+            return self.reader.begin(text, rows, features)
+        self.reader.meet(text, rows, features)
+        self.new = max(self.new, int(text.length[list(rows)].max()))
 
     def move(self, rows: Sequence[int], count: int) -> None:
         self.reader.move(rows, count)
@@ -57,13 +63,14 @@ class ByLoad(Drafter):
         return (self.TRUST * self.PRIOR + self.accepted) / (self.TRUST + self.judged)
 
     def propose(self, text: Text, sampling: Sampling, dice: Dice, upto: int) -> Draft:
-        """A draft of as many tokens as pay. A draft model that was silent for some rounds has their tokens to read."""
+        """A draft of as many tokens as pay. After a silence the draft model reads what has been written meanwhile."""
         self.gamma = self.best(len(text.tokens))
         if not self.gamma:
-            self.silent += 1
+            self.new += 1
             return Draft.nothing(text)
         chain = self.chains[self.gamma - 1]
-        chain.unread, self.silent = self.unread + self.silent, 0
+        chain.unread = min(self.unread + self.new, int(text.length.max())) if self.new else self.unread
+        self.new = 0
         return chain.propose(text, sampling, dice, upto)
 
     def best(self, rows: int) -> int:
