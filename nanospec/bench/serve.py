@@ -123,9 +123,11 @@ def arrivals_of(count: int, rate: float, seed: int) -> list[float]:
 
 def served(pair: Pair, drafter: Drafter, rows: int, prompts: Sequence[list[int]], arrivals: Sequence[float],
            settings: dict) -> dict[str, float]:
-    """Serve requests that come at `arrivals`, and say how long they took."""
+    """Serve requests that come at `arrivals`, and say how long they took. Tokens a second count as long as there are
+    requests for every row: in the end rows stand empty, and how many is a matter of how many requests there were.
+    """
     server = Server(pair.target, drafter, rows, most_waiting=len(arrivals))
-    first, last, requests = {}, {}, []
+    first, last, requests, pace = {}, {}, [], 0.0
     began = time.perf_counter()
     while len(last) < len(arrivals):
         now = time.perf_counter() - began
@@ -144,10 +146,12 @@ def served(pair: Pair, drafter: Drafter, rows: int, prompts: Sequence[list[int]]
                 first.setdefault(number, now)
             if request.done:
                 last.setdefault(number, now)
+        if len(arrivals) - len(last) >= rows or not pace:
+            pace = sum(len(request.tokens) for request in requests) / (now - arrivals[0])
     to_first = [first[number] - come for number, come in enumerate(arrivals)]
     each = [(last[number] - first[number]) / max(1, len(request.tokens) - 1)
             for number, request in enumerate(requests)]
-    return {"tokens_per_s": sum(len(request.tokens) for request in requests) / (now - arrivals[0]),
+    return {"tokens_per_s": pace,
             "first_p50": quantile(to_first, 0.5), "first_p99": quantile(to_first, 0.99),
             "each_p50": quantile(each, 0.5), "each_p99": quantile(each, 0.99)}
 

@@ -153,7 +153,8 @@ class EagleReader(FeatureReader):
         before = self.kept[self.row[:, None], self.cache.next_slots(unread)]
         state, logits = self._read(self.cache, text.last(unread), self.model.begin(before), upto)
         self.cache.length = self.cache.length + unread
-        self.state, self.branches = state[:, -1:], Branches(self.cache)
+        # Not a view: behind one, torch multiplies each text with a copy of the weights of its own.
+        self.state, self.branches = state[:, -1:].contiguous(), Branches(self.cache)
         return logits[:, -1:]
 
     def behind(self, tokens: Tensor, upto: int, parents: Tensor | None = None) -> Tensor:
