@@ -2,7 +2,7 @@
 
     python train_tiny.py --packages --compile       # the pair that ships: some hours on two CPU cores
     python train_tiny.py --size nano                # a minute and a half on two CPU cores, on the standard library
-    python train_tiny.py --what prefix --steps 8000 --loss lk-hybrid --compile      # its second draft model: two hours
+    python train_tiny.py --what prefix --steps 4500 --loss lk-hybrid --compile      # its second draft model: 40 minutes
     python train_tiny.py --resume                   # go on where Ctrl-C, SIGTERM, --minutes or a power cut left it
 
 Writes into --out: target.pt, draft.pt, ranks.tiktoken (what `load_pair` reads, usable at any moment), training.pt

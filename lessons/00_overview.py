@@ -123,6 +123,7 @@ figures.one_round(repr(text[-12:]), words, [chance for _, _, chance in chances],
 # | 21, 22, 23 | What can a draft model learn from what the target's layers put out? |
 # | 24 | What should a draft model be taught, and on which text? |
 # | 25 | How does one target call serve many people, each at their own pace? |
+# | 26 | Can a cheap draft model copy a name from far back in the text? |
 #
 # ## Three things to know
 #

@@ -372,7 +372,8 @@ def by_mask(model, tokens, before, seen, places=4, steps=3):
         scores = q @ keys.transpose(2, 3) * q.shape[-1] ** -0.5
         weights = scores.masked_fill(~here, float("-inf")).softmax(-1)
         x = x + model.attention.out((weights @ values).transpose(1, 2).flatten(2))
-        state, logits = model.exit(x + model.mlp(model.mlp_norm(x)))
+        x = x + model.mlp(model.mlp_norm(x))
+        state, logits = model.exit(x, tokens[:, k:k + places])
         said.append(logits)
     return torch.stack(said)
 

@@ -398,5 +398,5 @@ figures.many_requests(batches, lines, paces, list(requests), timetable)
 #
 # The answers are in `lessons/answers/25_many_requests.md`.
 #
-# This is the last lesson.
+# Next: lesson 26 goes back to draft models, and opens the one that ships.
 # Exercises: 19 (ragged commit).

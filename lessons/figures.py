@@ -724,3 +724,30 @@ def many_requests(rows: Sequence[int], lockstep: dict[float, Sequence[float]], o
     right.grid(False)
     right.tick_params(length=0)
     save(figure, "25_many_requests")
+
+
+# Lesson 26
+
+def a_look_back(seen: Sequence[Sequence[float]], places: Sequence[str], draft_tokens: Sequence[str],
+                betas: dict[str, dict[bool, Sequence[float]]]) -> None:
+    """seen: for each draft token, how much it looks at each place of the text. betas: draft model -> of places where
+    the next token can be copied, and of others -> of its 1st, 2nd, ... draft token."""
+    figure, (left, right) = blank("a draft token that looks back can copy", 2)
+    figure.set_size_inches(12.4, 4.6)
+    most = max(map(max, seen))
+    for row, weights in enumerate(seen):
+        for place, weight in enumerate(weights):
+            left.barh(row, 1, 0.9, left=place - 0.5, color=GREEN, alpha=weight / most)
+    left.set(xlabel="place in the text", xlim=(-0.5, len(places) - 0.5), ylim=(len(seen) - 0.5, -0.5),
+             yticks=range(len(seen)), yticklabels=draft_tokens)
+    left.grid(False)
+    left.set_title("where each draft token looks (the text's tokens below)", loc="left", color=INK, fontsize=10)
+    left.set_xticks(range(len(places)), [name.strip() or "␣" for name in places], rotation=90, fontsize=6)
+    for (name, found), colour in zip(betas.items(), (GREEN, AMBER)):
+        for kind, line, where in (True, "-", "can be copied"), (False, ":", "other places"):
+            right.plot(range(1, len(found[kind]) + 1), found[kind], color=colour, linestyle=line, marker="o",
+                       linewidth=2, label=f"{name}, {where}")
+    right.set(xlabel="draft token", ylabel="beta on held-out text", ylim=(0, 1.05),
+              xticks=range(1, 1 + len(found[kind])))
+    right.legend(frameon=False, fontsize=8, loc="lower left")
+    save(figure, "26_a_look_back")

@@ -122,8 +122,11 @@ class KnowsTheFeature(Eagle):
     def begin(self, before):
         return before[..., -1, :]
 
-    def step(self, state, tokens, attend):
-        return next_number(state, tokens)
+    def entrance(self, state, tokens):
+        return state, state
+
+    def through(self, read, x, tokens, attend):
+        return next_number(x, tokens)
 
 
 ORACLES = {"state": lambda: KnowsTheState(5, 2, [0], 1), "feature": lambda: KnowsTheFeature(5, 2, [0], 1, 1, 4)}

@@ -51,18 +51,18 @@ class Eagle(Learned):
         x = self.fuse(torch.cat([self.target.embedding(tokens).to(self.dtype), state], -1))
         return self.attention_norm(x), x
 
-    def exit(self, x: Tensor) -> tuple[Tensor, Tensor]:
-        """What the layer puts out -> the next state, and logits (..., V)."""
+    def exit(self, x: Tensor, tokens: Tensor) -> tuple[Tensor, Tensor]:
+        """What the layer puts out, and the tokens that it has read -> the next state, and logits (..., V)."""
         return x, self.said_by(x)
 
     def step(self, state: Tensor, tokens: Tensor, attend) -> tuple[Tensor, Tensor]:
         """attend: what attention reads -> what it answers, each (B, T, ...). -> the next state, and logits."""
-        return self.through(*self.entrance(state, tokens), attend)
+        return self.through(*self.entrance(state, tokens), tokens, attend)
 
-    def through(self, read: Tensor, x: Tensor, attend) -> tuple[Tensor, Tensor]:
+    def through(self, read: Tensor, x: Tensor, tokens: Tensor, attend) -> tuple[Tensor, Tensor]:
         """The layer behind its entrance."""
         x = x + attend(read)
-        return self.exit(x + self.mlp(self.mlp_norm(x)))
+        return self.exit(x + self.mlp(self.mlp_norm(x)), tokens)
 
     def forward(self, tokens: Tensor, before: Tensor, steps: int, anchors: Tensor | None = None) -> Tensor:
         anchors = all_anchors(tokens, steps) if anchors is None else anchors
@@ -72,7 +72,7 @@ class Eagle(Learned):
         """Of every step the states (B, N, C) and logits; each anchor reads what it has predicted, step by step."""
         read, x = self.entrance(self.begin(before), tokens)                     # with the target's features, all
         attend, found = Unrolled(self, read, anchors), []
-        state, logits = self.through(read[:, anchors], x[:, anchors], attend)
+        state, logits = self.through(read[:, anchors], x[:, anchors], tokens[:, anchors], attend)
         found.append((state, logits))
         for k in range(1, steps):
             state, logits = self.step(state, tokens[:, anchors + k], attend)
@@ -113,20 +113,24 @@ class Unrolled:
 
     def __call__(self, x: Tensor) -> Tensor:
         """x (B, N, inputs), what the anchors read at the next step."""
-        B, N, _ = x.shape
         q, key, value = self.attention.turned(x, self.rope[:, self.anchors + self.k])
         if self.k:
             self.own.append((key, value))
         self.k += 1
+        return self.attention.out(self.answer(q))
+
+    def answer(self, q: Tensor) -> Tensor:
+        """What queries (B, H, N, D) of the anchors find in all that they see: (B, N, H * D)."""
+        B, _, N, _ = q.shape
         scores = [(q @ self.keys.transpose(2, 3)).masked_fill(self.unseen, float("-inf"))]          # (B, H, N, T)
         scores += [(q * own).sum(-1, keepdim=True) for own, _ in self.own]                          # (B, H, N, 1) each
-        wide = torch.promote_types(value.dtype, torch.float32)
-        weights = (torch.cat(scores, -1).to(wide) * self.attention.head_size ** -0.5).softmax(-1).to(value)
+        wide = torch.promote_types(q.dtype, torch.float32)
+        weights = (torch.cat(scores, -1).to(wide) * self.attention.head_size ** -0.5).softmax(-1).to(q)
         T = self.keys.shape[2]
         out = weights[..., :T] @ self.values
         for j, (_, own) in enumerate(self.own):
             out = out + weights[..., T + j, None] * own
-        return self.attention.out(out.transpose(1, 2).reshape(B, N, -1))
+        return out.transpose(1, 2).reshape(B, N, -1)
 
 
 class EagleReader(FeatureReader):
@@ -144,18 +148,28 @@ class EagleReader(FeatureReader):
         width = int(self.text.length[rows].max()) - 1
         if width:
             fresh = self._new_cache(len(rows), width)
-            self._read(fresh, self.text.tokens[rows, :width], self.model.begin(self.kept[rows, :width]), width)
+            self._keep(fresh, self.text.tokens[rows, :width], self.kept[rows, :width], fresh.next_slots(width))
             self.cache.put(rows, fresh)
 
     def root(self, text: Text, unread: int, upto: int) -> Tensor:
-        """Read the last `unread` tokens of every text, with the target's features."""
-        self.cache.length = text.length - unread
-        before = self.kept[self.row[:, None], self.cache.next_slots(unread)]
-        state, logits = self._read(self.cache, text.last(unread), self.model.begin(before), upto)
-        self.cache.length = self.cache.length + unread
-        # Not a view: behind one, torch multiplies each text with a copy of the weights of its own.
-        self.state, self.branches = state[:, -1:].contiguous(), Branches(self.cache)
-        return logits[:, -1:]
+        """Read the last `unread` tokens of every text, with the target's features. Only the last one has to answer."""
+        model, self.cache.length = self.model, text.length - unread
+        slots, tokens = self.cache.next_slots(unread), text.last(unread)
+        read, x, q = self._keep(self.cache, tokens, self.kept[self.row[:, None], slots], slots)
+        self.cache.length = self.cache.length + unread      # not text.length itself, which moves on
+        self.branches = Branches(self.cache)
+        self.sees = self.cache.as_mask(self.cache.sees((text.length - 1)[:, None], upto))[:, None]
+        # Not views: behind one, torch would multiply each text with a copy of the weights of its own.
+        self.state, logits = model.through(read[:, -1:].contiguous(), x[:, -1:].contiguous(), tokens[:, -1:],
+                                           lambda _: model.attention.out(self.look(q[:, :, -1:])))
+        return logits
+
+    def look(self, q: Tensor) -> Tensor:
+        """What queries (B, H, m, D) find in the committed text: (B, m, H * D). sees: that text, as a mask."""
+        (B, H, m, D), upto = q.shape, self.sees.shape[-1]
+        keys, values = (kept[0][:, :upto].transpose(1, 2) for kept in (self.cache.k, self.cache.v))
+        y = F.scaled_dot_product_attention(q.reshape(B, keys.shape[1], -1, D), keys, values, self.sees)
+        return y.view(B, H, m, D).transpose(1, 2).reshape(B, m, H * D)
 
     def behind(self, tokens: Tensor, upto: int, parents: Tensor | None = None) -> Tensor:
         """Read draft tokens, with the features that were predicted behind their parents."""
@@ -166,6 +180,13 @@ class EagleReader(FeatureReader):
         self.state, logits = self._read(self.cache, tokens, self.state, upto, *tree)
         self.cache.length = self.cache.length + tokens.shape[1]
         return logits
+
+    def _keep(self, cache: Cache, tokens: Tensor, before: Tensor, slots: Tensor) -> tuple[Tensor, Tensor, Tensor]:
+        """Keep the keys and values of committed tokens (B, T). What stands at the entrance, and queries."""
+        read, x = self.model.entrance(self.model.begin(before), tokens)
+        q, keys, values = self.model.attention.turned(read, cache.rope[:, slots][:, :, None])
+        cache.write(0, slots, keys, values, 0)
+        return read, x, q
 
     def _read(self, cache: Cache, tokens: Tensor, state: Tensor, upto: int, *tree: Tensor) -> tuple[Tensor, Tensor]:
         call = cached_call(self.model.config, tokens.shape[1], cache, upto, *tree)

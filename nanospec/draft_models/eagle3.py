@@ -57,7 +57,7 @@ class Eagle3(Eagle):
         embedded = self.target.embedding(tokens).to(self.dtype)
         return torch.cat([self.token_norm(embedded), self.state_norm(state)], -1), state
 
-    def exit(self, x: Tensor) -> tuple[Tensor, Tensor]:
+    def exit(self, x: Tensor, tokens: Tensor) -> tuple[Tensor, Tensor]:
         normed = self.norm(x)
         logits = self.head(normed)
         if len(self.offsets) < self.vocab_size:

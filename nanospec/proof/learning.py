@@ -40,7 +40,7 @@ def vocabulary(target) -> Found:
     model = Eagle3(config.vocab_size, config.channels, [0], 1, 1, 8, spoken=3).double().attach(target)
     often = [config.vocab_size - 1, 0, config.vocab_size - 2]
     model.prepare(torch.tensor(often * 3 + [1]))
-    _, logits = model.exit(torch.randn(5, config.channels, dtype=torch.float64))
+    _, logits = model.exit(torch.randn(5, config.channels, dtype=torch.float64), torch.zeros(5, dtype=torch.int64))
     _, learnt = model.compared(logits, logits)
     wrong = int(((logits > float("-inf")).nonzero()[:, 1].view(5, 3) != torch.tensor(sorted(often))).sum())
     error = (logits.softmax(-1)[:, sorted(often)] - learnt.exp()).abs().max().item()

@@ -27,6 +27,17 @@ FEATURES = [
         file="draft_models.eagle"),
 ]
 
+LOOK = [
+    bug("a-look-from-the-root", "ours", "every draft token asks the text as if it were the first",
+        "long_caches: chain of prefix, token", ("self.place = self.place + 1", "pass"),
+        file="draft_models.prefix"),
+    bug("a-look-ahead", "ours", "a draft token sees a slot that holds no token of the text",
+        "long_caches: chain of prefix, token", ("(text.length - 1)[:, None]", "text.length[:, None]"),
+        file="draft_models.eagle"),
+    bug("an-uncle-s-state", "ours", "a draft token goes on from the first row of the level above",
+        "long_caches: tree of prefix, token", (STATE, ELDEST), file="draft_models.prefix"),
+]
+
 HEADS = [
     bug("labels-one-off", "generic; Medusa's shift", "head k learns what stands one place behind its own", "labels",
         ("p_target[:, anchors + k]", "p_target.roll(-1, 1)[:, anchors + k]"), file=LEARNED),
@@ -64,4 +75,4 @@ TREES = [
         file="drafters.dynamic_tree"),
 ]
 
-BUGS = FEATURES + HEADS + VOCABULARY + BLOCKS + TREES
+BUGS = FEATURES + LOOK + HEADS + VOCABULARY + BLOCKS + TREES

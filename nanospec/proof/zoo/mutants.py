@@ -137,8 +137,10 @@ SPEED = [
            ("for i in range(1, n):", "for i in range(1, min(n, 4)):"), file="rules.tree"),
     mutant("prompt-of-the-first-request", "a drafter's second prompt is not read: exact, and slower",
            "second_request: chain, token",
-           ("self.cache, _ = prefill(self.model, text, rows, self.cache if text is self.text else None)",
-            "self.cache = self.cache or prefill(self.model, text, rows)[0]"), file="draft_models.gpt"),
+           ("prefill(self.model, self.text, rows, self.cache)",
+            "vars(self).setdefault('first', self.text) is self.text and "
+            "prefill(self.model, self.text, rows, self.cache)"),
+           file="draft_models.gpt"),
     mutant("stopping-rules-are-shared", "all rows of a batch share one stopping rule", "alone: heuristic, token",
            ("copy(self.when)", "self.when"), file="drafters.dynamic"),
     mutant("what-was-taken-back-stays", "a copier does not see that tokens were taken back",
