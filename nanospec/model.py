@@ -138,6 +138,17 @@ class Embedding(nn.Embedding):
             super().reset_parameters()
 
 
+def grouped_attention(q: Tensor, k: Tensor, v: Tensor, mask: Tensor) -> Tensor:
+    """What queries (B, H, T, D) find in keys and values (B, H_kv, S, D): (B, H, T, D).
+
+    mask: as in Call, or (B, 1, 1, S) where every query sees the same.
+    Heads of one group read the same keys, so to the kernel they are just more queries. (enable_gqa says the same, four
+    times slower here: one token, bfloat16, CPU.)
+    """
+    grouped = q.reshape(q.shape[0], k.shape[1], -1, q.shape[3])                 # (B, H_kv, H / H_kv * T, D)
+    return F.scaled_dot_product_attention(grouped, k, v, attn_mask=mask).view(q.shape)
+
+
 class Attention(nn.Module):
     """inputs: channels that it reads, by default as many as it writes."""
 
@@ -160,10 +171,7 @@ class Attention(nn.Module):
             y = F.scaled_dot_product_attention(q, k, v, is_causal=True, enable_gqa=True)
         else:
             k, v = call.cache.write(layer, call.slots, k, v, call.upto)         # (B, H_kv, upto, D)
-            # Heads of one group read the same keys, so to the kernel they are just more queries. (enable_gqa says
-            # the same, four times slower here: one token, bfloat16, CPU.)
-            q = q.reshape(B, self.kv_heads, -1, self.head_size)                 # (B, H_kv, H / H_kv * T, D)
-            y = F.scaled_dot_product_attention(q, k, v, attn_mask=call.mask).view(B, self.heads, T, -1)
+            y = grouped_attention(q, k, v, call.mask)
         return self.out(y.transpose(1, 2).reshape(B, T, -1))
 
 

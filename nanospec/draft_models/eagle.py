@@ -24,7 +24,7 @@ from torch import Tensor, nn
 from nanospec.cache import Cache
 from nanospec.draft_models.gpt import Branches
 from nanospec.draft_models.learned import FeatureReader, Learned, all_anchors, before_tokens, log_probs
-from nanospec.model import MLP, Attention, Config, Linear, cached_call, rope_table
+from nanospec.model import MLP, Attention, Config, Linear, cached_call, grouped_attention, rope_table
 from nanospec.text import Text
 
 
@@ -166,18 +166,18 @@ class EagleReader(FeatureReader):
 
     def look(self, q: Tensor) -> Tensor:
         """What queries (B, H, m, D) find in the committed text: (B, m, H * D). sees: that text, as a mask."""
-        (B, H, m, D), upto = q.shape, self.sees.shape[-1]
+        upto = self.sees.shape[-1]
         keys, values = (kept[0][:, :upto].transpose(1, 2) for kept in (self.cache.k, self.cache.v))
-        y = F.scaled_dot_product_attention(q.reshape(B, keys.shape[1], -1, D), keys, values, self.sees)
-        return y.view(B, H, m, D).transpose(1, 2).reshape(B, m, H * D)
+        return grouped_attention(q, keys, values, self.sees).transpose(1, 2).flatten(2)
 
     def behind(self, tokens: Tensor, upto: int, parents: Tensor | None = None) -> Tensor:
         """Read draft tokens, with the features that were predicted behind their parents."""
-        tree = ()
+        model, tree = self.model, ()
         if parents is not None:
             tree = self.branches.grow(parents, upto)
             self.state = self.state[self.row[:, None], parents.expand_as(tokens)]
-        self.state, logits = self._read(self.cache, tokens, self.state, upto, *tree)
+        call = cached_call(model.config, tokens.shape[1], self.cache, upto, *tree)
+        self.state, logits = model.step(self.state, tokens, lambda x: model.attention(x, call, 0))
         self.cache.length = self.cache.length + tokens.shape[1]
         return logits
 
@@ -187,10 +187,6 @@ class EagleReader(FeatureReader):
         q, keys, values = self.model.attention.turned(read, cache.rope[:, slots][:, :, None])
         cache.write(0, slots, keys, values, 0)
         return read, x, q
-
-    def _read(self, cache: Cache, tokens: Tensor, state: Tensor, upto: int, *tree: Tensor) -> tuple[Tensor, Tensor]:
-        call = cached_call(self.model.config, tokens.shape[1], cache, upto, *tree)
-        return self.model.step(state, tokens, lambda x: self.model.attention(x, call, 0))
 
     def _new_cache(self, rows: int, slots: int) -> Cache:
         return Cache(rows, 1, self.model.config.kv_heads, self.model.rope(slots))
