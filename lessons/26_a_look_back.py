@@ -240,7 +240,7 @@ assert min(lost[True][1:]) > 0 and max(map(abs, (lost[True][0], lost[False][0]))
 #
 # Is this fair? Not quite. This state has learned that it can look, and keeps less in mind.
 # A state that is trained blind from the beginning does better than one whose eyes are shut.
-# docs/RESULTS.md has both, trained for as long.
+# docs/RESULTS.md shows both on their way through the training.
 #
 # ## What it costs
 #
@@ -299,8 +299,8 @@ figures.a_look_back([row.tolist() for row in seen], names, [row[0] for row in ro
 #
 # ## Change this and run again
 #
-# 1. Write a text of your own for `SOURCE`, in which no name comes twice. (Keep `self.number`
-#    somewhere in it.) Where does it look now?
+# 1. Write a text of your own for `SOURCE`, in which no name comes twice. Let it end with
+#    `self.number_of_eggs = 0`. Where does it look now?
 # 2. In the cell of the first table write `text_keys = 0 * text_keys` behind the line that makes it.
 #    Now every place is looked at equally. What does it say next?
 # 3. In the cell of the costs, take a text of 20 tokens instead of 200. What becomes cheaper?

@@ -29,9 +29,10 @@ def test_a_look_back(lesson):
     assert betas["it looks"][True][0] == pytest.approx(betas["eyes shut"][True][0])
     assert all(copy > other for copy, other in zip(lost[True][1:], lost[False][1:]))
     assert sum(lost[True]) > 0.1
-    for found in betas.values():
+    printed = [line.split() for line in out.splitlines()]
+    for name, found in betas.items():
         for row in found.values():
-            assert "  ".join(f"{beta:.2f}" for beta in row).split()[0] in out
+            assert [*name.split(), *(f"{beta:.2f}" for beta in row)] in printed
     assert all(torch.equal(a, b) for name, a in model.state_dict().items()
                for b in [names["blind"].state_dict()[name]] if name != "answer.weight")
 

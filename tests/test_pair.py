@@ -57,12 +57,11 @@ def test_the_pairs_cached_distributions_are_the_recomputed_ones(pair, prompts):
     assert error < 1e-12
 
 
-@pytest.mark.parametrize("name, least", [("gpt", {1.0: 0.45, 0.0: 0.55}), ("prefix", {1.0: 0.55, 0.0: 0.55})])
-def test_a_draft_is_worth_having(prompts, name, least):
-    """No bound on luck: these texts are seeded and in float64, so alpha is one number, and it lies above these.
-    They are short: there is little to copy.
-    """
+@pytest.mark.parametrize("name, least", [("gpt", {1.0: 0.53, 0.0: 0.52}), ("prefix", {1.0: 0.60, 0.0: 0.64})])
+def test_a_draft_is_worth_having(pair, name, least):
+    """No bound on luck: these texts are seeded and in float64, so alpha is one number. It lies .05 above these."""
     target, draft, _ = load_pair(dtype=torch.float64, draft=name)
+    prompts = [pair.tokenizer.encode(text[len(text) // 2:][:600])[:64] for text in read_texts()[1][:6]]
     for temperature, bound in least.items():
         betas = []
         for seed, ids in enumerate(prompts):
