@@ -116,7 +116,8 @@ def plan_of(names: Sequence[str], target: GPT, size: Size) -> Plan:
     sizes = {"medusa": {"layers": last}, "hydra": {"layers": last}, "mlp": {"layers": three, "width": 512},
              "prefix": {"layers": three, "width": 512} | layer, "eagle": {"layers": last} | layer,
              "eagle3": {"layers": three} | layer | {"spoken": config.vocab_size},
-             "dflash": {"layers": three} | layer, "dspark": {"layers": three} | layer}
+             "dflash": {"layers": three} | layer, "dspark": {"layers": three} | layer,
+             "early_exit": {"layers": [config.layers // 4 - 1 if config.layers > 4 else 0], "hidden": config.hidden}}
     return Plan(config, {name: sizes[name] for name in names}, size.batch, size.steps[-1:], (LEARNED_RATE,),
                 size.held_out_every, size.sampled)
 

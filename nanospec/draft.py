@@ -13,8 +13,10 @@ from typing import NamedTuple, Protocol
 import torch
 from torch import Tensor
 
+from nanospec.cache import Cache
 from nanospec.dice import Dice
 from nanospec.errors import RequestError
+from nanospec.model import GPT
 from nanospec.probs import Sampling
 from nanospec.text import Text
 
@@ -125,6 +127,12 @@ class Drafter(Protocol):
     @property
     def columns(self) -> int:
         return self.size - 1
+
+    def share(self, target: GPT, cache: Cache) -> Callable:
+        """The target of a new text, and its cache: for a drafter made of the target's layers, which may write there
+        behind the committed text. What it returns is called in the target's place, and answers as the target would.
+        """
+        return target
 
     def begin(self, text: Text, rows: Sequence[int], features: Tensor | None) -> None:
         """These rows of `text` hold new requests, whose prompts have been read but for their last token.

@@ -256,13 +256,32 @@ class GPT(nn.Module):
         its ancestors; by default position = slot, and every slot up to one's own is seen.
         layers: returns logits and also what these blocks put out, (B, T, len(layers), C): a drafter's features.
         """
+        call = self._call(tokens.shape[1], cache, upto, positions, sees)
+        return self._go_on(self.embedding(tokens), 0, call, layers)
+
+    def first(self, depth: int, tokens: Tensor, cache: Cache | None = None, upto: int | None = None,
+              positions: Tensor | None = None, sees: Tensor | None = None) -> Tensor:
+        """What the first `depth` blocks put out, and nothing further: (B, T, C). Arguments as in `forward`."""
+        call, x = self._call(tokens.shape[1], cache, upto, positions, sees), self.embedding(tokens)
+        for layer in range(depth):
+            x = self.blocks[layer](x, call, layer)
+        return x
+
+    def rest(self, depth: int, x: Tensor, cache: Cache, upto: int, layers: Sequence[int] = ()
+             ) -> Tensor | tuple[Tensor, Tensor]:
+        """Go on from what the first `depth` blocks have put out for the next T tokens. Returns as `forward` does."""
+        return self._go_on(x, depth, self._call(x.shape[1], cache, upto), layers)
+
+    def _call(self, T: int, cache: Cache | None, upto: int | None, positions: Tensor | None = None,
+              sees: Tensor | None = None) -> Call:
         if cache is None:
-            call = Call(self._rope(tokens.shape[1]))
-        else:
-            call = cached_call(self.config, tokens.shape[1], cache, upto, positions, sees)
-        x, features = self.embedding(tokens), {}                                # (B, T, C)
-        for layer, block in enumerate(self.blocks):
-            x = block(x, call, layer)
+            return Call(self._rope(T))
+        return cached_call(self.config, T, cache, upto, positions, sees)
+
+    def _go_on(self, x: Tensor, depth: int, call: Call, layers: Sequence[int]) -> Tensor | tuple[Tensor, Tensor]:
+        features = {}
+        for layer in range(depth, len(self.blocks)):
+            x = self.blocks[layer](x, call, layer)
             if layer in layers:
                 features[layer] = x
         logits = self.head(self.norm(x))                                        # (B, T, V)

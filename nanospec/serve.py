@@ -131,6 +131,7 @@ class Server:
         self.target, self.rows, self.most_waiting, self.pieces = target, rows, most_waiting, Pieces(drafter, rule)
         self.text = Text([[0]], target.config.context + self.pieces.size, target.config.vocab_size, target.device)
         self.cache, self.dice = target.new_cache(*self.text.tokens.shape), dice or Dice([0], target.device)
+        drafter.share(target, self.cache)               # rows of prompts are read whole, so the target stays as it is
         self.pieces.begin(self.text, [0], self._features([]))
         self.waiting: deque[Request] = deque()
         self.running: list[Request] = []                # in the order of their rows

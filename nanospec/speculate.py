@@ -57,6 +57,9 @@ class ModelDrafter(Drafter):
         check_depth(self.reader, gamma)
         self.unread = self.size if self.reader.rereads else 2
 
+    def share(self, target: GPT, cache: Cache) -> Callable:
+        return self.reader.share(target, cache)
+
     def begin(self, text: Text, rows: Sequence[int], features: Tensor | None) -> None:
         """Read the prompts."""
         self.text = text
@@ -150,6 +153,7 @@ def speculate(target: GPT, drafter: Drafter, ids: Sequence[int], max_new_tokens:
     text = Text([ids], max_new_tokens + drafter.size, target.config.vocab_size, target.device)
     dice = dice or Dice([seed], target.device)
     cache, features = prefill(target, text, layers=drafter.layers)
+    target = drafter.share(target, cache)
     drafter.begin(text, [0], features)
     run = partial(one_round, target, cache, drafter, rule, text, Sampling(temperature, top_k, top_p), dice)
     run = capture(run, text, dice) if capture else run

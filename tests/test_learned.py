@@ -25,6 +25,7 @@ from nanospec.text import Text, prefill
 TARGET = small_gpt(11, 3, 5)
 TEXT = Path(argparse.__file__)
 models = pytest.mark.parametrize("name", LEARNED)
+readers = pytest.mark.parametrize("name", [name for name in LEARNED if name != "early_exit"])    # it reads no features
 
 
 def features_of(tokens, layers):
@@ -63,7 +64,7 @@ def test_it_knows_nothing_from_behind_its_place(name):
         assert (again.softmax(-1) - said[k, :, place].softmax(-1)).abs().max() < 1e-12
 
 
-@models
+@readers
 def test_features_of_another_place_are_seen(name):
     """What it says depends on the features before its place, so that one late is not the same."""
     model = small_learned(name, TARGET)
@@ -92,7 +93,7 @@ def test_a_file_keeps_it_and_knows_its_target(name, tmp_path):
             load_learned(path, TARGET, name)
 
 
-@models
+@readers
 def test_a_foreign_target_is_refused(name):
     for target in (small_gpt(7, 3, 5), small_gpt(11, 2, 5)):
         with pytest.raises(RequestError):

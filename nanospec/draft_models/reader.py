@@ -3,13 +3,15 @@
 A draft model is a network. A reader is what runs it: it keeps what the network has read of B texts.
 """
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Protocol
 
 from torch import Tensor
 
+from nanospec.cache import Cache
 from nanospec.draft import Draft
 from nanospec.errors import RequestError
+from nanospec.model import GPT
 from nanospec.text import Text
 
 
@@ -24,6 +26,10 @@ class Reader(Protocol):
     layers: Sequence[int] = ()
     deepest: int | None = None
     rereads: bool = False
+
+    def share(self, target: GPT, cache: Cache) -> Callable:
+        """As for Drafter."""
+        return target
 
     def begin(self, text: Text, rows: Sequence[int], features: Tensor | None) -> None:
         """New requests, as for Drafter: meet them and read their prompts."""

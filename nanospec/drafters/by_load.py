@@ -20,9 +20,11 @@ from collections.abc import Callable, Sequence
 import torch
 from torch import Tensor, nn
 
+from nanospec.cache import Cache
 from nanospec.dice import Dice
 from nanospec.draft import Draft, Drafter, check_size
 from nanospec.draft_models.gpt import reader_of
+from nanospec.model import GPT
 from nanospec.probs import Sampling
 from nanospec.speculate import ModelDrafter
 from nanospec.text import Text
@@ -44,6 +46,9 @@ class ByLoad(Drafter):
         for chain in self.chains:
             chain.reader = self.reader                      # one text, read once
         self.layers, self.unread, self.text = self.reader.layers, self.chains[-1].unread, None
+
+    def share(self, target: GPT, cache: Cache) -> Callable:
+        return self.reader.share(target, cache)
 
     def begin(self, text: Text, rows: Sequence[int], features: Tensor | None) -> None:
         """Read the prompts, or leave that for later. What is known of acceptance holds for one batch of texts."""

@@ -30,15 +30,17 @@ A one-hot q_draft takes away x alone, and nothing is left of x. So a token that 
 Left out: drawing from the second q_draft without what the first has drawn. This would save the second rows.
 """
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 
 import torch
 import torch.nn.functional as F
 from torch import Tensor
 
+from nanospec.cache import Cache
 from nanospec.dice import Dice
 from nanospec.draft import Draft, Drafter, Tree, check_size, padded
 from nanospec.errors import RequestError
+from nanospec.model import GPT
 from nanospec.probs import Sampling
 from nanospec.text import Text
 
@@ -64,6 +66,12 @@ class MergedDrafter(Drafter):
     @property
     def columns(self) -> int:
         return sum(drafter.columns for drafter in self.drafters)
+
+    def share(self, target: GPT, cache: Cache) -> Callable:
+        """Its draft is a tree, so the target itself reads all of it."""
+        for drafter in self.drafters:
+            drafter.share(target, cache)
+        return target
 
     def begin(self, text: Text, rows: Sequence[int], features: Tensor | None) -> None:
         """New requests, for all of them."""

@@ -113,6 +113,7 @@ class Batch:
         self.target, self.drafter = target, drafter
         self.text = Text(prompts, room, target.config.vocab_size, target.device)
         self.cache, features = prefill(target, self.text, layers=drafter.layers)
+        self.verifies = drafter.share(target, self.cache)
         drafter.begin(self.text, range(len(prompts)), features)
 
     def begin_anew(self, b: int, ids: Sequence[int]) -> None:
@@ -124,7 +125,7 @@ class Batch:
     def round(self, dice, sampling: Sampling, rule: Rule = verify) -> tuple[Draft, Tensor, Tensor, Tensor]:
         """What `one_round` returns."""
         dice.refill(self.drafter.columns + self.drafter.size)
-        return one_round(self.target, self.cache, self.drafter, rule, self.text, sampling, dice,
+        return one_round(self.verifies, self.cache, self.drafter, rule, self.text, sampling, dice,
                          int(self.text.length.max()) + self.drafter.size - 1)
 
 

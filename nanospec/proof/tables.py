@@ -16,7 +16,7 @@ LAYER = {"heads": 1, "kv_heads": 1, "hidden": 8}
 # Sizes of learned draft models.
 SMALL = {"medusa": {"heads": 8}, "hydra": {"heads": 8}, "mlp": {"width": 12, "depth": 2},
          "prefix": LAYER | {"width": 12}, "eagle": LAYER, "eagle3": LAYER | {"spoken": 3}, "dflash": LAYER,
-         "dspark": LAYER}
+         "dspark": LAYER, "early_exit": {"layers": [0], "hidden": 8}}
 
 
 class TableModel:
@@ -69,6 +69,10 @@ class TableModel:
         return (self.logits[number], number[:, :, None, None].to(self.dtype).expand(
             *number.shape, len(layers), 2)) if layers else self.logits[number]
 
+    def first(self, depth: int, *call) -> Tensor:
+        """Of its one layer, (B, T, 2): as GPT.first."""
+        return self(*call, layers=(0,))[1][:, :, 0]
+
     def _hash(self, context: list[int]) -> int:
         h = 1
         for token in context:
@@ -88,12 +92,14 @@ def small_gpt(vocab_size: int, layers: int, seed: int, context: int = 96) -> GPT
 
 @lru_cache(maxsize=None)
 def small_learned(name: str, target, seed: int = 1) -> Learned:
-    """A random draft model of this name for a small target, in float64, on the features of its outermost layers."""
+    """A random draft model of this name for a small target, in float64, on the features of its outermost layers;
+    early_exit leaves behind the first.
+    """
     config = target.config
-    layers = sorted({0, config.layers - 1})
+    sizes = {"layers": sorted({0, config.layers - 1})} | SMALL[name]
     with torch.random.fork_rng(devices=[]):
         torch.manual_seed(seed)
-        model = LEARNED[name](config.vocab_size, config.channels, layers, **SMALL[name])
+        model = LEARNED[name](config.vocab_size, config.channels, **sizes)
         for weight in model.parameters():
             nn.init.normal_(weight, std=0.3) if weight.dim() == 2 else None
     return model.double().requires_grad_(False).eval().attach(target)

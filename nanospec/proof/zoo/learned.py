@@ -5,6 +5,7 @@ from nanospec.proof.zoo.plant import bug
 STATE = "self.state[self.row[:, None], parents.expand_as(tokens)]"
 ELDEST = "self.state[:, :1].expand(-1, tokens.shape[1], -1)"
 LEARNED, MEDUSA, EAGLE3 = "draft_models.learned", "draft_models.medusa", "draft_models.eagle3"
+EXIT = "draft_models.early_exit"
 
 FEATURES = [
     bug("feature-of-the-wrong-position", "generic; EAGLE's one-ahead shift", "the features before the last token but "
@@ -69,10 +70,22 @@ BLOCKS = [
         ("n, anchor = self.model.deepest,", "n, anchor = self.model.deepest - 1,"), file="draft_models.dflash"),
 ]
 
+EXITS = [
+    bug("a-layer-left-out", "ours", "the target goes on one layer behind the exit",
+        "same_greedy: chain of early_exit, token", ("self.target.rest(self.depth,", "self.target.rest(self.depth + 1,"),
+        file=EXIT),
+    bug("the-last-row-in-the-first-slot", "ours", "what the draft has not read goes through the first layers in the "
+        "place of the draft's first row", "same_greedy: chain of early_exit, token",
+        ("cache.length = start + h.shape[1]", "cache.length = start"), file=EXIT),
+    bug("a-shared-cache-moved-twice", "ours", "the owner moves its rows, and so does the draft",
+        "alone: chain of early_exit, token",
+        ("if not self.shared:\n            super().move(rows, count)", "super().move(rows, count)"), file=EXIT),
+]
+
 TREES = [
     bug("children-of-the-row-before", "ours", "a row hangs from the row before its parent",
         "long_caches: dynamic-tree, token", ("numbers = made + 1 + best", "numbers = made + best"),
         file="drafters.dynamic_tree"),
 ]
 
-BUGS = FEATURES + LOOK + HEADS + VOCABULARY + BLOCKS + TREES
+BUGS = FEATURES + LOOK + HEADS + VOCABULARY + BLOCKS + EXITS + TREES
