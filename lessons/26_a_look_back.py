@@ -307,4 +307,4 @@ figures.a_look_back([row.tolist() for row in seen], names, [row[0] for row in ro
 #
 # The answers are in `lessons/answers/26_a_look_back.md`.
 #
-# This is the last lesson.
+# Next: lesson 27. Can all draft tokens be drafted in one pass?

@@ -751,3 +751,39 @@ def a_look_back(seen: Sequence[Sequence[float]], places: Sequence[str], draft_to
               xticks=range(1, 1 + len(found[kind])))
     right.legend(frameon=False, fontsize=8, loc="lower left")
     save(figure, "26_a_look_back")
+
+
+# Lesson 27
+
+def a_block_at_once(best: dict[float, Sequence[float]], betas: dict[str, Sequence[float]]) -> None:
+    """best: temperature -> beta of the best possible block drafter at each place. betas: the same at T = 1, of three
+    draft models."""
+    figure, panels = blank("what can be known of a place when the places before it are not known", 2)
+    figure.set_size_inches(12, 4.4)
+    for axes, lines, title in zip(panels, ({f"T = {t}": row for t, row in best.items()}, betas),
+                                  ("the best possible block drafter", "T = 1")):
+        for (name, row), colour in zip(lines.items(), (AMBER, GREEN, BLUE)):
+            axes.plot(range(1, len(row) + 1), row, color=colour, marker="o", linewidth=2, label=name)
+        axes.set_title(title, loc="left", color=INK, fontsize=10)
+        axes.set(xlabel="place in the block", ylabel="beta", ylim=(0, 1.05), xticks=range(1, len(row) + 1))
+        axes.legend(frameon=False, loc="lower left")
+    save(figure, "27_a_block_at_once")
+
+
+# Lesson 28
+
+def leaving_early(untrained: Sequence[float], trained: dict[int, float], of_gpt: float,
+                  speed: dict[str, float]) -> None:
+    """Beta behind each number of layers; of trained exits; of the draft GPT. speed: who drafts -> by the formula."""
+    figure, (left, right) = blank("the target's own first layers draft", 2)
+    figure.set_size_inches(12, 4.4)
+    left.plot(range(1, len(untrained) + 1), untrained, color=AMBER, marker="o", linewidth=2, label="nothing trained")
+    left.plot(list(trained), list(trained.values()), color=GREEN, marker="o", linewidth=2, label="a trained exit")
+    left.axhline(of_gpt, color=BLUE, linestyle=":", linewidth=2, label="the draft GPT")
+    left.set(xlabel="layers that a draft token goes through", ylabel="beta on held-out text", ylim=(0, 1.05))
+    left.legend(frameon=False, loc="upper left")
+    right.barh(list(speed), list(speed.values()), 0.6, color=[GREEN] * len(trained) + [BLUE])
+    right.axvline(1, color=INK, linewidth=1)
+    right.invert_yaxis()
+    right.set(xlabel="times as fast as plain decoding, by the formula")
+    save(figure, "28_leaving_early")

@@ -1,0 +1,45 @@
+"""Lesson 27: the fork by hand, the best block against a marginal by another road, and every number in its table."""
+
+import pytest
+import torch
+
+from printed import rows
+
+pytestmark = pytest.mark.xdist_group("held-out texts")      # which one process then reads once
+
+
+def test_a_block_at_once(lesson):
+    names, out = lesson("27")
+    best, betas, speed = (names[name] for name in ("best", "betas", "speed"))
+
+    # the fork
+    fork = rows(out, "draft  ")
+    assert fork["of problem"] == ["0.25", "0.00"] and fork["of course"] == ["0.25", "0.50"]
+    assert "beta: 1.00 at the first place, 0.50 at the second" in out
+    assert "with the table, beta at the second place is 1.00" in out and names["off"] < 1e-12
+
+    # the best possible block drafter: the first place is known, then it falls; a warmer text falls faster
+    printed = rows(out, "place  ")
+    for temperature, row in best.items():
+        assert printed[f"T = {temperature}"] == [f"{beta:.2f}" for beta in row] and row[0] > 1 - 1e-9
+    for place in range(1, names["PLACES"]):
+        assert best[1.0][place] < best[0.7][place] < best[0.4][place]
+    tokens, p_target = names["futures"][1.0][0]
+    mean = torch.stack([p_target[3, i] for i in range(names["FUTURES"]) if i != 5]).mean(0)
+    assert torch.allclose(mean, names["marginals"](p_target)[3, 5])
+    assert tokens.shape == (names["FUTURES"], names["PLACES"] + 1)
+    ids = torch.tensor([names["texts"][0] + tokens[7, 1:3].tolist()])           # a future's p, without a cache
+    with torch.no_grad():
+        assert (names["target"](ids)[0, -1].softmax(-1) - p_target[2, 7]).abs().max() < 1e-3
+
+    # the table gives much of it back, and the draft GPT does not fall
+    printed = rows(out, "place, T = 1")
+    for name, row in betas.items():
+        assert printed[name] == [f"{beta:.2f}" for beta in row]
+    assert all(a > b + 0.05 for a, b in zip(betas["best block and table"][1:], betas["best block"][1:]))
+    assert min(betas["the draft GPT"]) > betas["best block"][2]
+
+    printed = rows(out, "gamma")
+    assert all(printed[name] == [f"{value:.2f}" for value in row] for name, row in speed.items())
+    assert speed["the draft GPT"][0] == pytest.approx((1 + betas["the draft GPT"][0]) / 1.12)
+    assert speed["best block"][1] == pytest.approx((1 + 1 + betas["best block"][1]) / 1.2, abs=1e-6)
