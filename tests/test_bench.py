@@ -14,7 +14,7 @@ import torch
 
 from nanospec.bench import __main__ as bench
 from nanospec.bench import measure as measuring
-from nanospec.bench.drafts import HOW
+from nanospec.bench.drafts import HOW, WITHOUT
 from nanospec.bench.large import simulated
 from nanospec.bench.measure import BUSY, Costs, alpha_of, best_of_each, compiler_for, measure, numbers_of
 from nanospec.bench.methods import EVERY
@@ -330,13 +330,16 @@ def test_the_table_of_stopping_rules(rows_of, quick):
         assert f"{row['pace']['goodput 8'] / max(fixed) - 1:+.1%}" in out
 
 
-def test_draft_models_side_by_side(rows_of, quick, weights):
+def test_draft_models_side_by_side(rows_of, quick, weights, tmp_path):
     target = load_pair(weights).target
     for name in "mlp", "eagle3":
         save_learned(name, small_learned(name, target), weights / f"{name}.pt", target)
-    rows, out = rows_of("drafts", "--prompts", "1", "--max-new-tokens", "8", "--gammas", "2", "--temperatures", "1")
-    assert [row["draft"] for row in rows[::3]] == ["gpt", "mlp", "eagle3"]
+    picture = tmp_path / "field.png"
+    rows, out = rows_of("drafts", "--prompts", "1", "--max-new-tokens", "8", "--gammas", "2", "--temperatures", "1",
+                        "--figure", str(picture))
+    assert [row["draft"] for row in rows] == ["gpt"] * 3 + ["none"] * 3 + ["mlp"] * 3 + ["eagle3"] * 3
     assert [(row["drafter"], row["rule"]) for row in rows[:3]] == HOW
+    assert [row["drafter"] for row in rows[3:6]] == WITHOUT and picture.stat().st_size > 20_000
     for row in rows:
         assert f"{row['alpha']:.2f}" in out and f"{row['tokens_per_target_call']:.2f}" in out
 

@@ -70,6 +70,40 @@ def draw_batches(rows: Sequence[int], gains: dict[str, Sequence[float]], predict
     figure.savefig(path, format="png", dpi=160)
 
 
+def draw_field(rows: Sequence[dict], title: str, path: Path) -> None:
+    """Every method as a point: what a round costs beyond a plain step, and the tokens that it writes. So each stands on
+    the line of its own speed-up. A panel for each temperature.
+    """
+    temperatures = [*dict.fromkeys(row["temperature"] for row in rows)]
+    figure, panels = blank(title, len(temperatures))
+    figure.set_size_inches(6.4 * len(temperatures), 5.6)
+    shown = [row | {"cost": row["tokens_per_target_call"] / row["speedup"] - 1} for row in rows
+             if row["rule"] == "token"]
+    right, top = (1.1 * max(row[key] for row in shown) for key in ("cost", "tokens_per_target_call"))
+    for axes, temperature in zip(panels, temperatures):
+        for times in (0.5, 1, 1.5, 2, 2.5, 3, 4):
+            axes.plot([0, right], [times, times * (1 + right)], color=FAINT, linewidth=2 if times == 1 else 0.8)
+            end = min(right, top / times - 1)
+            if end > 0:
+                axes.annotate(f"{times:g} times", (end, times * (1 + end)), color=FAINT, fontsize=8, ha="right",
+                              va="top")
+        for row in shown:
+            if row["temperature"] != temperature:
+                continue
+            colour = AMBER if row["draft"] == "none" else GREEN if row["drafter"] == "chain" else BLUE
+            name = row["drafter"] if row["draft"] == "none" else row["draft"]
+            axes.plot(row["cost"], row["tokens_per_target_call"], color=colour, marker="o", markersize=6)
+            axes.annotate(name, (row["cost"], row["tokens_per_target_call"]), xytext=(5, 4), color=colour,
+                          textcoords="offset points", fontsize=8)
+        axes.set(xlim=(0, right), ylim=(0.8, top), xlabel="a round's cost beyond one plain step, in plain steps")
+        axes.set_title(f"T = {temperature:g}", loc="left", color=INK, fontsize=10)
+    panels[0].set_ylabel("tokens for each target call")
+    for label, colour in ("chain", GREEN), ("dynamic tree", BLUE), ("without a draft model", AMBER):
+        panels[0].plot([], [], color=colour, marker="o", linestyle="", label=label)
+    panels[0].legend(frameon=False, loc="lower right")
+    figure.savefig(path, format="png", dpi=160)
+
+
 def draw_losses(history: Sequence[tuple[int, int, float, float]], phases: Sequence[str], path: Path) -> None:
     """Curves from (phase, step, loss, held-out loss): cross-entropy of a pair's models, then the distillation's KL; or,
     of a learned draft model, whose only phase has its name, how many draft tokens are rejected.
