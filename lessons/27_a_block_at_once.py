@@ -241,3 +241,4 @@ figures.a_block_at_once(best, betas)
 # The answers are in `lessons/answers/27_a_block_at_once.md`.
 #
 # Next: lesson 28. Can the target draft for itself?
+# Exercises: 20 (a block, drawn).

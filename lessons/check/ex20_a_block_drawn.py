@@ -1,0 +1,199 @@
+"""Exercise 20: a block drawn from left to right, with a table of which token follows which. In a round, and alone."""
+
+from collections.abc import Callable
+from functools import lru_cache
+from itertools import product
+
+import torch
+
+from lessons.check.answered import pair, token, weights_like
+from lessons.check.engine import Exercise, Functions, wrong
+from lessons.check.pairs import vector
+from lessons.check.rounds import IDS, TARGET, coin, count, distribution_of, next_weights
+from lessons.check.seen import Failure, Row, Seen, look, values
+from nanospec.proof.walk import target_distribution, walk
+
+V = 3
+WORKED = 0, torch.zeros(2, 2, dtype=torch.float64), torch.tensor([[0., 1], [0, 0]], dtype=torch.float64)
+
+
+def fork() -> tuple[int, torch.Tensor, torch.Tensor]:
+    """The best block for the target behind IDS: the logits of both marginals, and who follows whom at the second place.
+    What the table adds at the first place is taken from its row, as a trained block would have it.
+    """
+    first = distribution_of(TARGET, IDS)
+    behind = torch.stack([distribution_of(TARGET, (*IDS, x)) for x in range(V)])
+    second = first @ behind
+    table = behind.log() - second.log()
+    return IDS[-1], torch.stack([first.log() - table[IDS[-1]], second.log()]), table
+
+
+CASES = {       # last, rows, table
+    "worked example": WORKED,
+    "two places": (1, torch.stack([vector(.5, .3, .2), vector(.2, .2, .6)]).log(),
+                   torch.tensor([[0., 1, 2], [2, 0, 1], [-1, 1, 0]], dtype=torch.float64)),
+    "three places": (1, torch.stack([vector(.6, .4), vector(.3, .7), vector(.5, .5)]).log(),
+                     torch.tensor([[.5, -2], [1, 0]], dtype=torch.float64)),
+    "an empty table": (0, torch.stack([vector(.5, .3, .2), vector(.1, .1, .8)]).log(),
+                       torch.zeros(3, 3, dtype=torch.float64)),
+}
+
+
+def drawn(f, case: tuple, dice) -> tuple[tuple[int, ...], list[torch.Tensor]]:
+    last, rows, table = case
+    found = pair(f.draw(last, rows.clone(), table.clone(), dice), "draw must return two things, tokens and q_draft")
+    parts = []
+    for what, part in zip(("tokens", "distributions"), found):
+        part = list(part) if isinstance(part, (list, tuple, torch.Tensor)) else None
+        if part is None or len(part) != len(rows):
+            raise Failure(f"draw must return {len(rows)} {what}, one for each place; it returned {part!r:.80}")
+        parts.append(part)
+    size = rows.shape[1]
+    return (tuple(token(x, size, "draw, for each place,") for x in parts[0]),
+            [weights_like(q, (size,), "draw, for each place, second,") for q in parts[1]])
+
+
+def contract(f) -> None:
+    drawn(f, WORKED, Row(seed=0))
+
+
+def right_blocks(case: tuple) -> dict[tuple[int, ...], float]:
+    """Every block, and how often it is drawn."""
+    last, rows, table = case
+    found = {}
+    for block in product(range(rows.shape[1]), repeat=len(rows)):
+        q = [(row + table[before]).softmax(-1)[x] for row, before, x in zip(rows, (last, *block), block)]
+        found[block] = float(torch.stack(q).prod())
+    return found
+
+
+def worked(f) -> list[Seen]:
+    return [blocks(f, "worked example")]
+
+
+def blocks(f, name: str) -> Seen:
+    return look(f"{name}: how often each block is drawn", lambda dice: drawn(f, CASES[name], dice)[0],
+                right_blocks(CASES[name]))
+
+
+def reports(f, name: str) -> Seen:
+    """For each block that can be drawn: what is reported of each of its tokens, beside how often it was drawn."""
+    last, rows, table = CASES[name]
+
+    def reported() -> dict:
+        found, _ = walk(play)
+        return {f"block {block}, place {place}": q for (block, qs) in found for place, q in enumerate(qs, 1)}
+
+    def play(dice) -> tuple:
+        block, q_draft = drawn(f, CASES[name], Row(dice))
+        return block, tuple(float(q[x]) for q, x in zip(q_draft, block))
+
+    right = {f"block {block}, place {place}": float((row + table[before]).softmax(-1)[x])
+             for block in right_blocks(CASES[name])
+             for place, (row, before, x) in enumerate(zip(rows, (last, *block), block), 1)}
+    return values(f"{name}: q_draft of the tokens drawn", reported, right)
+
+
+def drawing(f) -> list[Seen]:
+    return [blocks(f, name) for name in CASES]
+
+
+def reporting(f) -> list[Seen]:
+    return [reports(f, name) for name in CASES]
+
+
+def play_round(f, dice) -> tuple[tuple[int, ...], int]:
+    """A round on the target with the best block: three tokens of text, and how many draft tokens were accepted."""
+    drafted, q_draft = drawn(f, fork(), dice)
+    p_target = [distribution_of(TARGET, (*IDS, *drafted[:i])) for i in range(3)]
+    accepted = count([dice.flip(coin(x, p, q)) for x, p, q in zip(drafted, p_target, q_draft)])
+    new = (*drafted[:accepted], dice.pick(next_weights(accepted, p_target, q_draft)))
+    while len(new) < 3:
+        new += (dice.pick(distribution_of(TARGET, (*IDS, *new))),)
+    return new, accepted
+
+
+def exact(f) -> list[Seen]:
+    return [look("a round: the distribution of three tokens", lambda dice: play_round(f, dice)[0],
+                 target_distribution(TARGET, IDS, 3))]
+
+
+@lru_cache(maxsize=None)
+def accepted_by(draw: Callable) -> float:
+    found, _ = walk(lambda dice: play_round(Functions(draw=draw), Row(dice))[1])
+    return sum(weight * accepted for accepted, weight in found.items())
+
+
+def number_to_reach(f) -> str:
+    return (f"{accepted_by(f.draw):.2f} of 2 draft tokens accepted; to reach: {accepted_by(drawing_by()['draw']):.2f}. "
+            f"Without the table: {accepted_by(NO_TABLE['draw']):.2f}, and the same distribution of the text")
+
+
+def drawing_by(logits: Callable = lambda row, table, before, last, k: row + table[before],
+               said: Callable | None = None, weigh: Callable = lambda logits: logits.softmax(-1),
+               choose: Callable = lambda dice, q: dice.pick(q)) -> dict:
+    """draw with other logits, with others reported than drawn from, or another choice."""
+    def draw(last, rows, table, dice):
+        tokens, q_draft, before = [], [], last
+        for k, row in enumerate(rows):
+            q = weigh(logits(row, table, before, last, k))
+            q_draft.append(q if said is None else weigh(said(row, table, before, last, k)))
+            before = choose(dice, q)
+            tokens.append(before)
+        return tokens, q_draft
+    return {"draw": draw}
+
+
+def row_alone(row, table, before, last, k):
+    return row
+
+
+NO_TABLE = drawing_by(row_alone)
+
+
+def table_after(last, rows, table, dice):
+    """All drawn first, corrected then."""
+    tokens = [dice.pick(row.softmax(-1)) for row in rows]
+    return tokens, [(row + table[before]).softmax(-1) for row, before in zip(rows, [last, *tokens])]
+
+
+def own_row(last, rows, table, dice):
+    tokens, q_draft = [], []
+    for row in rows:
+        tokens.append(dice.pick((row + table[last]).softmax(-1)))
+        q_draft.append((row + table[tokens[-1]]).softmax(-1))
+        last = tokens[-1]
+    return tokens, q_draft
+
+
+EXERCISE = Exercise(
+    "ex20_a_block_drawn.py", ("draw",), contract,
+    {"worked number": worked, "exact distribution": exact, "what is drawn": drawing, "what is reported": reporting},
+    [wrong("block-marginals-reported", "you draw with the table and report the rows without it: the rule must be told "
+           "what each token was really drawn from", **drawing_by(said=row_alone)),
+     wrong("table-after-the-draw", "you draw all places first and add the table's rows to what you report: add them "
+           "before you draw", draw=table_after),
+     wrong("table-forgotten", "you draw every place on its own: the text is exact, and fewer draft tokens are accepted "
+           "than the table allows", **NO_TABLE),
+     wrong("row-of-the-last-token", "you add the row of the text's last token at every place; take that of the token "
+           "drawn just before", **drawing_by(lambda row, table, before, last, k: row + table[last])),
+     wrong("first-place-alone", "you leave the first place without its row: in front of it stands the text's last token",
+           **drawing_by(lambda row, table, before, last, k: row + table[before] if k else row)),
+     wrong("table-by-columns", "you add a column: table[a] is what is added behind token a",
+           **drawing_by(lambda row, table, before, last, k: row + table[:, before])),
+     wrong("row-of-its-own-token", "you report each token with its own row of the table, not with that of the token in "
+           "front of it", draw=own_row),
+     wrong("table-times-weights", "you multiply the probabilities by the table: it is added to logits, so it would be "
+           "its exp that multiplies",
+           **drawing_by(lambda row, table, before, last, k: (row.softmax(-1) * table[before]))),
+     wrong("logits-taken-for-weights", "you hand out exp of the logits without dividing by their sum: q_draft must add "
+           "up to 1", **drawing_by(weigh=torch.exp)),
+     wrong("likeliest-token", "you take the likeliest token; it must be drawn, or q_draft is not what it came from",
+           **drawing_by(choose=lambda dice, q: int(q.argmax())))],
+    ("Which token stands in front of the first place? And in front of the second?",
+     "Keep a variable for the token in front. At every place: add its row of the table, softmax, draw, and then this "
+     "token is the one in front.",
+     "q = (row + table[before]).softmax(-1); before = dice.pick(q); append before to the tokens and q to q_draft"),
+    [("nanospec.draft_models.dflash", "DFlash.corrected", "return", "return"),
+     ("nanospec.speculate", "ModelDrafter.propose", "q_draft.append", "tokens.append")],
+    {"number to reach": number_to_reach}, slow_is_right=True)
