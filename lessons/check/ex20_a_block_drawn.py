@@ -177,7 +177,7 @@ EXERCISE = Exercise(
            "than the table allows", **NO_TABLE),
      wrong("row-of-the-last-token", "you add the row of the text's last token at every place; take that of the token "
            "drawn just before", **drawing_by(lambda row, table, before, last, k: row + table[last])),
-     wrong("first-place-alone", "you leave the first place without its row: in front of it stands the text's last token",
+     wrong("first-place-alone", "you leave the first place without its row: the text's last token is in front of it",
            **drawing_by(lambda row, table, before, last, k: row + table[before] if k else row)),
      wrong("table-by-columns", "you add a column: table[a] is what is added behind token a",
            **drawing_by(lambda row, table, before, last, k: row + table[:, before])),
