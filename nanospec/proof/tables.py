@@ -1,6 +1,6 @@
 """Models small enough to walk: language models that are tables, and a tiny GPT."""
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from functools import lru_cache, partial
 
 import torch
@@ -78,6 +78,19 @@ class TableModel:
         for token in context:
             h = (h * 31 + token + 1) % self.CONTEXTS
         return h
+
+
+class Mixture:
+    """The language model of a mixture of two tables. mix: (q_draft (..., V), p_target (..., V)) -> pi (..., V)."""
+
+    def __init__(self, target: TableModel, draft: TableModel, mix: Callable[[Tensor, Tensor], Tensor]):
+        self.target, self.draft, self.mix = target, draft, mix
+        self.config, self.device, self.dtype, self.new_cache = (target.config, target.device, target.dtype,
+                                                                target.new_cache)
+
+    def __call__(self, *call, layers: Sequence[int] = ()) -> Tensor:
+        p_target, q_draft = (model(*call).softmax(-1) for model in (self.target, self.draft))
+        return self.mix(q_draft, p_target).log()
 
 
 def small_gpt(vocab_size: int, layers: int, seed: int, context: int = 96) -> GPT:
