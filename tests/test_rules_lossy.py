@@ -7,11 +7,14 @@ from nanospec.dice import Dice
 from nanospec.draft import Draft
 from nanospec.drafters.top import TopTree
 from nanospec.drafters.tree import TreeDrafter
+from nanospec.errors import RequestError
 from nanospec.generate import generate
+from nanospec.probs import residual
 from nanospec.proof.compare import rounds
 from nanospec.proof.tables import TableModel, small_gpt
-from nanospec.rules.lossy import LOSSY, at_least, top_k, typical
-from nanospec.speculate import ModelDrafter, speculate, tokens_of
+from nanospec.proof.walk import walk
+from nanospec.rules.lossy import LOSSY, at_least, lenient, top_k, typical
+from nanospec.speculate import ModelDrafter, speculate, tokens_of, verify
 from nanospec.topology import shape
 
 TABLE, DRAFT = TableModel(3, 8, zeros=0), TableModel(3, 58, zeros=0)
@@ -75,3 +78,26 @@ def test_at_temperature_0_only_the_best_token_passes(rule, drafter):
     for ids in ([1], [3, 4, 5]):
         found = tokens_of(speculate(TARGET, drafter, ids, 30, temperature=0, rule=rule))
         assert found == list(generate(TARGET, ids, 30, temperature=0))
+
+
+@pytest.mark.parametrize("lenience", [0.5, 0.8])
+@pytest.mark.parametrize("drafter", [ModelDrafter(DRAFT, 2), TreeDrafter(DRAFT, [-1, 0, 0])], ids=["chain", "tree"])
+def test_lenience_makes_no_token_likelier_than_it_may(drafter, lenience):
+    """The first token's distribution, walked: at most p / lenience, not the target's, and for a chain the formula's."""
+    found, _ = walk(lambda dice: next(speculate(
+        TABLE, drafter, [1, 0], 1, rule=lenient(lenience, verify), dice=dice)).emitted[0])
+    p, q = (model(torch.tensor([[1, 0]]))[0, -1].softmax(-1) for model in (TABLE, DRAFT))
+    law = torch.tensor([found.get(x, 0.0) for x in range(3)], dtype=torch.float64)
+    assert (law - p / lenience).max() < 1e-12 and (law - p).abs().sum() > 0.01
+    if not isinstance(drafter, TreeDrafter):
+        kept = torch.minimum(q, p / lenience)
+        assert (law - kept - (1 - kept.sum()) * residual(p[None], q[None])[0]).abs().max() < 1e-12
+
+
+def test_lenience_1_is_lossless_and_others_are_refused():
+    def run(ids, **request):
+        return speculate(TABLE, ModelDrafter(DRAFT, 2), ids, rule=lenient(1.0, verify), **request)
+    assert rounds(TABLE, run, [1, 0], 2)[2] < 1e-12
+    for wrong in (0.0, -1.0, 1.5):
+        with pytest.raises(RequestError, match="above 0 and at most 1"):
+            lenient(wrong, verify)

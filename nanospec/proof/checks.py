@@ -15,8 +15,9 @@ from nanospec.proof.compare import (Found, caches, first_round, greedy, ledger, 
 from nanospec.proof.handover import by_hand, drafts, features, one_after_the_other, rules_agree
 from nanospec.proof.learning import heads, labels, vocabulary
 from nanospec.proof.serving import joint, schedules
-from nanospec.proof.tables import TableModel, prompts_of, small_gpt, small_learned
-from nanospec.speculate import ModelDrafter, speculate
+from nanospec.proof.tables import Mixture, TableModel, prompts_of, small_gpt, small_learned
+from nanospec.rules.cascade import DEFERRALS, cascade
+from nanospec.speculate import ModelDrafter, speculate, verify
 
 TOLERANCE = 1e-12
 
@@ -138,6 +139,11 @@ CHECKS = {check.name: check for check in [
     Check("T2", "merged", "two drafters that draw, joined, V3, 2 tokens, T 0.7", lambda: rounds(
         TABLE3, partial(speculate, TABLE3, MergedDrafter([ModelDrafter(DRAFT3, 1), ModelDrafter(FULL_DRAFT, 1)])),
         [1, 0], 2, **WARM)),
+    Check("T2", "cascade", "a chain and a tree, V3, 2 tokens, against mixtures of four deferral rules",
+          lambda: worst(rounds(Mixture(TABLE, DRAFT, partial(DEFERRALS[name], a=a)),
+                               partial(speculate, TABLE, drafter, rule=cascade(name, a, verify)), [1, 0, 1], 2)
+                        for drafter in (ModelDrafter(DRAFT, 2), TreeDrafter(DRAFT, TWO_ONE))
+                        for name, a in (("chow", 0.4), ("opt", 0.6), ("v1", 0.3), ("v3", 0.6)))),
     Check("T3", "T3 walk", "GPT V4 gamma 2, 3 tokens, T 0.7, top-k 2",
           lambda: rounds(GPT4, chain(GPT4, GPT_DRAFT4, 2), [1, 3, 0], 3, top_k=2, **WARM), slow=True),
     Check("T3", "T3 rows", "GPT V4 gamma 1, rows of 1 and 3, 2 tokens, top-k 2", lambda: ragged(

@@ -1,7 +1,7 @@
 """Rules that are not lossless: faster, and the text is no longer the target's.
 
-All of them throw no coins. A draft token passes, or it does not; the longest path of tokens that pass is accepted, and
-of several the likeliest; the next token is drawn from the target behind it.
+Three of them throw no coins. A draft token passes, or it does not; the longest path of tokens that pass is accepted,
+and of several the likeliest; the next token is drawn from the target behind it.
 
     typical     Medusa's typical acceptance (Cai et al. 2024, arXiv 2401.10774, section 2.3.1): the target finds the
                 token likely enough. "Enough" is less where the target itself is undecided.
@@ -11,6 +11,9 @@ of several the likeliest; the next token is drawn from the target behind it.
 How far from the target: a token x that passes is written for certain, where the target would write it with probability
 p_target(x). So at this place the total variation is 1 - p_target(x).
 At temperature 0 p_target is 1 for the best token. Then `typical` and `top_k` are exact.
+
+    lenient     Leviathan et al. 2022 (arXiv 2211.17192, Appendix A.5), lenience l: a draft token is accepted with
+                probability min(1, p_target(x) / (l q_draft(x))). No token becomes likelier than p_target(x) / l.
 """
 
 from functools import partial
@@ -20,6 +23,7 @@ from torch import Tensor
 
 from nanospec.dice import Dice
 from nanospec.draft import Draft, Rule
+from nanospec.errors import RequestError
 
 
 def typical(draft: Draft, p_target: Tensor, dice: Dice, most: float = 0.09, part: float = 0.3) -> tuple[Tensor, Tensor]:
@@ -48,6 +52,27 @@ def at_least(draft: Draft, p_target: Tensor, dice: Dice, tokens: int = 1) -> tup
         depth[:, i] = depth.gather(1, parent[:, i, None])[:, 0] + 1
     best = p_of_x == p_target.amax(-1).gather(1, parent)
     return _longest(draft, p_target, p_of_x, best | (depth <= tokens), dice)
+
+
+class _Lenient:
+    """Dice whose coins stand 1 / lenience times as often."""
+
+    def __init__(self, dice: Dice, lenience: float):
+        self.dice, self.lenience, self.pick = dice, lenience, dice.pick
+
+    def flip(self, prob: Tensor) -> Tensor:
+        return self.dice.flip(prob / self.lenience)
+
+
+def lenient(lenience: float, rule: Rule) -> Rule:
+    """The token rule with a lenience above 0 and at most 1; with 1 it is `rule`. RequestError for another one.
+
+    What is rejected is replaced as ever, from the residual of p_target and q_draft.
+    Example: p_target [.5, .5], q_draft [.8, .2], draft token 0, lenience .8: accepted with probability .78, not .625.
+    """
+    if not 0 < lenience <= 1:
+        raise RequestError(f"lenience is above 0 and at most 1, got {lenience}")
+    return lambda draft, p_target, dice: rule(draft, p_target, _Lenient(dice, lenience))
 
 
 def _of_parents(draft: Draft, p_target: Tensor) -> tuple[Tensor, Tensor]:
