@@ -14,6 +14,7 @@ import torch
 
 from nanospec.bench import __main__ as bench
 from nanospec.bench import measure as measuring
+from nanospec.bench.cascades import contenders, of_lenience, of_typical
 from nanospec.bench.drafts import HOW, WITHOUT
 from nanospec.bench.large import simulated
 from nanospec.bench.measure import BUSY, Costs, alpha_of, best_of_each, compiler_for, measure, numbers_of
@@ -342,6 +343,26 @@ def test_draft_models_side_by_side(rows_of, quick, weights, tmp_path):
     assert [row["drafter"] for row in rows[3:6]] == WITHOUT and picture.stat().st_size > 20_000
     for row in rows:
         assert f"{row['alpha']:.2f}" in out and f"{row['tokens_per_target_call']:.2f}" in out
+
+
+def test_cascades_beside_what_is_lossless(rows_of, quick, monkeypatch, tmp_path):
+    monkeypatch.setattr("nanospec.bench.cascades.WINDOWS", 2)
+    picture = tmp_path / "cascades.png"
+    rows, out = rows_of("cascades", "--prompts", "1", "--max-new-tokens", "6", "--gamma", "2", "--figure", str(picture))
+    assert [row["name"] for row in rows] == [one.name for one in contenders()] + ["draft alone"]
+    by_name = {row["name"]: row for row in rows}
+    assert max(by_name[name]["off"] for name in ("target alone", "speculation")) < 1e-12 < by_name["draft alone"]["off"]
+    assert all(f"{row['right']:.3f}" in out and f"{row['speedup']:.2f}" in out for row in rows)
+    assert picture.stat().st_size > 20_000
+
+
+@pytest.mark.parametrize("lenience", [1.0, 0.5])
+def test_what_lenience_and_typical_acceptance_write_is_a_distribution(lenience):
+    q, p = torch.tensor([[.6, .3, .1], [.2, .2, .6]]), torch.tensor([[.2, .7, .1], [.05, .9, .05]])
+    found = of_lenience(lenience, q, p)
+    assert torch.allclose(found.sum(-1), torch.ones(2)) and (found <= p / lenience + 1e-6).all()
+    assert lenience < 1 or torch.allclose(found, p)
+    assert torch.allclose(of_typical(q, p)[1], torch.tensor([.8 * .05, .2 + .8 * .9, .8 * .05]))   # only .9 is enough
 
 
 def test_a_draft_model_that_is_not_there(weights, capsys):

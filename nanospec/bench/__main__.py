@@ -18,7 +18,7 @@ import sys
 from collections.abc import Sequence
 from inspect import Parameter, signature
 
-from nanospec.bench import against, drafts, growth, large, losses, methods, roofline, serve, speed, stopping
+from nanospec.bench import against, cascades, drafts, growth, large, losses, methods, roofline, serve, speed, stopping
 from nanospec.draft_models import LEARNED
 from nanospec.errors import NanospecError
 from nanospec.fast.autotune import DTYPES, name_of
@@ -27,7 +27,7 @@ from nanospec.show.options import COUNT, FOLDER, GAMMA, HERE, SEED, TEMPERATURE,
 from nanospec.show.terminal import refuse
 from nanospec.training.losses import LOSSES
 
-SUBCOMMANDS = (speed, methods, drafts, stopping, losses, roofline, growth, serve, large, against)
+SUBCOMMANDS = (speed, methods, drafts, stopping, losses, roofline, growth, serve, cascades, large, against)
 # A subcommand's options are the parameters of its `run`, and so are their defaults.
 OPTIONS = {
     "temperatures": dict(type=TEMPERATURE, nargs="+", metavar="T"),
