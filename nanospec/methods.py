@@ -13,6 +13,7 @@ from nanospec.drafters.dynamic_tree import BudgetTree, DynamicTree
 from nanospec.drafters.lookahead import Lookahead
 from nanospec.drafters.lookup import PromptLookup
 from nanospec.drafters.merged import MergedDrafter
+from nanospec.drafters.stack import Stack
 from nanospec.drafters.stopping import Confidence, Entropy, Fixed, Goodput, Heuristic
 from nanospec.drafters.suffix import SuffixDrafter
 from nanospec.drafters.top import TopTree
@@ -89,6 +90,7 @@ DRAFTERS: dict[str, Way] = {
     "suffix": Way(lambda s: SuffixDrafter(s.gamma)),
     "suffix-tree": Way(lambda s: SuffixDrafter(s.gamma, tree=True)),
     "lookahead": Way(lambda s: Lookahead(), "itself"),
+    "stack": Way(lambda s: Stack(s.draft, PromptLookup(s.gamma), s.gamma)),
     "merged": Way(lambda s: MergedDrafter([ModelDrafter(s.draft, min(s.gamma, 4)), PromptLookup(s.gamma)])),
 }
 RULES: dict[str, Rule] = {"token": verify, "block": verify_block, "traversal": verify_traversal}

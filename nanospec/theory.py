@@ -5,7 +5,8 @@ gamma + 1 tokens / one on a single token. The formulas take every position's acc
 others. Real text has easy and hard stretches, so a measured number lies beside the formula, not on it.
 """
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
+from itertools import product
 
 from torch import Tensor
 
@@ -56,3 +57,25 @@ def best_gamma(alpha: float, c: float, v: Callable[[int], float] = lambda tokens
     Example: best_gamma(.8, .1) = 6, and 3 where v(m) = 1 + .15 (m - 1).
     """
     return max(range(1, most + 1), key=lambda gamma: speedup(alpha, gamma, c, v(gamma + 1)))
+
+
+def best_stack(steps: Sequence[float], alpha: Callable[[int, int], float],
+               v: Callable[[int], float] = lambda tokens: 1.0, most: int = 16) -> tuple[float, list[tuple[int, int]]]:
+    """Of models from the cheapest to the target: which should draft for which, and what a token costs then.
+
+    steps[i]: what a step of model i costs.  alpha(i, j): how often i accepts what j drafts.  v, most: as in best_gamma.
+    Returns that cost, and (model, gamma) from the target's drafter down; nothing if the target is better off alone.
+
+    A token of model i costs steps[i] alone, or (gamma tokens of j and one call of i) / expected_tokens. What j's tokens
+    cost does not depend on i. So the best stack below each model is found once: n^2 pairs for n models, not 2^n stacks.
+    Example: steps [.01, .2, 1], acceptance .7 and .8 by the next larger one, .4 of the first by the last: a token costs
+    .38 with both below, .54 with the middle one alone, .63 with the first alone.
+    """
+    best: list[tuple[float, list[tuple[int, int]]]] = []
+    for i, step in enumerate(steps):
+        found = [(step, [])]
+        for j, gamma in product(range(i), range(1, most + 1)):
+            cost = (gamma * best[j][0] + step * v(gamma + 1)) / expected_tokens(alpha(i, j), gamma)
+            found.append((cost, [(j, gamma), *best[j][1]]))
+        best.append(min(found, key=lambda one: one[0]))
+    return best[-1]

@@ -34,7 +34,7 @@ from nanospec.show.figures import draw_cascades
 from nanospec.show.terminal import show_table
 from nanospec.speculate import verify
 
-Law = Callable[[Tensor, Tensor], Tensor]        # (q_draft (N, V), p_target (N, V)) -> what is written (N, V)
+Writes = Callable[[Tensor, Tensor], Tensor]        # (q_draft (N, V), p_target (N, V)) -> what is written (N, V)
 WINDOWS, PLACES = 32, 256                       # held-out text that is judged
 THRESHOLDS = {"chow": (0.2, 0.4, 0.6), "diff": (0.1, 0.3), "opt": (0.3, 0.6, 1.0), "v1": (0.1, 0.3, 0.6),
               "v2": (0.1, 0.3, 0.6), "v3": (0.6, 0.9, 0.97)}
@@ -46,7 +46,7 @@ class Contender:
 
     family: str
     name: str
-    law: Law
+    writes: Writes
     rule: Rule | None = None
     top_p: float | None = None
 
@@ -55,9 +55,9 @@ def contenders() -> list[Contender]:
     found = []
     for top_p in (None, 0.9, 0.8):
         cut, said = Sampling(1.0, top_p=top_p), f" top-p {top_p}" if top_p else ""
-        law = partial(lambda cut, q, p: cut(p.log()), cut)
-        found += [Contender("target alone", "target alone" + said, law, None, top_p),
-                  Contender("speculation", "speculation" + said, law, verify, top_p)]
+        writes = partial(lambda cut, q, p: cut(p.log()), cut)
+        found += [Contender("target alone", "target alone" + said, writes, None, top_p),
+                  Contender("speculation", "speculation" + said, writes, verify, top_p)]
     found += [Contender(deferral, f"{deferral} {a:g}", partial(DEFERRALS[deferral], a=a), cascade(deferral, a, verify))
               for deferral, some in THRESHOLDS.items() for a in some]
     found += [Contender("lenience", f"lenience {lenience:g}", partial(of_lenience, lenience), lenient(lenience, verify))
@@ -94,10 +94,10 @@ def held_out(pair: Pair) -> tuple[Tensor, Tensor, Tensor]:
     return q, p, text[:, 1:].flatten()
 
 
-def quality(law: Tensor, p: Tensor, true: Tensor) -> dict:
-    of_true = law.gather(1, true[:, None])[:, 0]
+def quality(written: Tensor, p: Tensor, true: Tensor) -> dict:
+    of_true = written.gather(1, true[:, None])[:, 0]
     return {"right": of_true.mean().item(), "nats": -of_true.clamp(min=0).log().mean().item(),
-            "off": (law - p).abs().sum(-1).mean().item() / 2}
+            "off": (written - p).abs().sum(-1).mean().item() / 2}
 
 
 def run(draft: str = "gpt", gamma: int = 4, prompts: int = 6, max_new_tokens: int = 128, seed: int = 0,
@@ -118,7 +118,7 @@ def run(draft: str = "gpt", gamma: int = 4, prompts: int = 6, max_new_tokens: in
                               temperature=1.0, top_p=top_p):
             speeds[row["rule"]] = row
     plain = speeds["speculation"]
-    rows = [{"family": one.family, "name": one.name, **quality(one.law(q, p), p, true),
+    rows = [{"family": one.family, "name": one.name, **quality(one.writes(q, p), p, true),
              "speedup": speeds[one.name]["tokens_per_s"] / plain["baseline_tokens_per_s"] if one.rule else 1.0,
              "busy": plain["busy"]} for one in every]
     rows.append({"family": "draft alone", "name": "draft alone", **quality(q, p, true), "speedup": 1 / plain["c"],

@@ -42,6 +42,7 @@ LONG, LONG_DRAFT = small_gpt(4, 3, 5, context=128), small_gpt(4, 1, 6, context=1
 OF_THE_DRAFTER = {"same_greedy", "stops", "real_dice", "long_caches", "alone", "second_request", "shrinking_text",
                   "foreign_vocabulary"}
 BY_COMPANY = {"by-load"}        # how long a draft is depends on who else is there
+MANY_PATHS = {"lookahead", "stack"}
 FALSE_ALARM = 1e-5              # of `real_dice`, of which there is one for every pair
 
 SMALL = {"gamma": 2, "topology": [-1, 0, 0, 1], "costs": (0.3, {2: 1.1, 3: 1.2})}       # goodput stops early at times
@@ -71,7 +72,7 @@ def exact(name: str, rule: str) -> Found:
     """Two rounds or more, walked: the distribution of the text is the target's."""
     fewer = {"top_k": 2} if " of " in name else {}          # nothing is impossible in a learned one: more paths
     return rounds(TABLE, method_by(name, rule, TABLE, DRAFT, **SMALL).run, [1, 0, 1, 2, 1],
-                  3 if way_of(name).size != "itself" else 2, temperature=0.7, **fewer)
+                  2 if name in MANY_PATHS else 3, temperature=0.7, **fewer)
 
 
 def batch(name: str, rule: str) -> Found:

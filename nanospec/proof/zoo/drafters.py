@@ -1,4 +1,4 @@
-"""Bugs of drafters: knowing when to stop, and joining the drafts of several."""
+"""Bugs of drafters: knowing when to stop, and drafting for the one who drafts."""
 
 from nanospec.proof.zoo.plant import bug
 
@@ -20,6 +20,18 @@ STOPPING = [
         (DRAWN, f"{DRAWN}\n            if tokens[-1][0] == 0{GO_BACK}"), file="drafters.dynamic"),
 ]
 
+STACKS = [
+    bug("the-lowest-q-passed-upward", "generic", "what the lowest drafter drew from is reported, not what the middle "
+        "model writes by", "exact: stack, token",
+        ("written = p_middle.gather(1, path", "written = draft.q_draft.roll(-1, 1).clamp(min=1e-9).gather(1, path"),
+        file="drafters.stack"),
+    bug("the-middle-does-not-catch-up", "ours", "the middle model never reads what was new to it when the round ended",
+        "long_caches: stack, token", ("if new > 0", "if new > 99"), file="drafters.stack"),
+    bug("a-place-late-in-a-stack", "ours", "each token of a stack's draft is reported with its neighbour's "
+        "distribution", "long_caches: stack, token",
+        ("gamma).clamp(max=gamma) + 1", "gamma - 1).clamp(max=gamma - 1) + 2"), file="drafters.stack"),
+]
+
 # What looks like it and is exact.
 CONTROLS = [
     bug("stop-behind-an-end-of-text", "generic", "a drafted end of text is kept, and drafting ends behind it", "",
@@ -34,4 +46,4 @@ CONTROLS = [
         (DRAWN, f"{DRAWN}\n            if own[0, tokens[-1][0]] < 0.6{GO_BACK}"), file="drafters.dynamic"),
 ]
 
-BUGS = STOPPING
+BUGS = STOPPING + STACKS
