@@ -17,7 +17,9 @@ Coin = tuple[float, float]          # u, and the probability that it had to stay
 
 
 class WatchedDice(Dice):
-    """Dice that remember a round's coins, the first row's: one for every draft token, whether it was judged or not."""
+    """Dice that remember a round's coins, the first row's. The last ones are the rule's: one for every draft token,
+    whether it was judged or not. A stack has thrown some before, for its middle model.
+    """
 
     coins: list[Coin] = []
 
@@ -76,7 +78,7 @@ def tree_text(done: Round, coins: Sequence[Coin], decode: Decode) -> Branches:
 def row_text(name: str, done: Round, row: int, by: dict[int, Tensor], coins: Sequence[Coin]) -> Text:
     if row not in by:
         return Text(f"{name} never judged", "dim")
-    token, accepted, (u, prob) = done.tokens[row], row in done.path, coins[row - 1]
+    token, accepted, (u, prob) = done.tokens[row], row in done.path, coins[row - len(done.tokens)]
     what = "p_target" if done.parents.index(done.parents[row]) == row else "residual"       # of an elder sibling
     return Text.assemble((name, ACCEPTED if accepted else REJECTED),
                          f" {what} {by[row][token]:.3f}  q_draft {done.q_draft[row, token]:.3f}  "
