@@ -223,4 +223,4 @@ figures.leaving_early(untrained, {depth: beta for depth, (_, beta) in exits.item
 #
 # The answers are in `lessons/answers/28_leaving_early.md`.
 #
-# This is the last lesson.
+# Next: lesson 29. Must every token be the target's?

@@ -787,3 +787,18 @@ def leaving_early(untrained: Sequence[float], trained: dict[int, float], of_gpt:
     right.invert_yaxis()
     right.set(xlabel="times as fast as plain decoding, by the formula")
     save(figure, "28_leaving_early")
+
+
+# Lesson 29
+
+def mixing_on_purpose(cascades: dict[str, Sequence[tuple[float, float]]], cuts: Sequence[tuple[float, float]]) -> None:
+    """Of each deferral rule at its thresholds, and of the target at several top-p: (right, accepted)."""
+    figure, (axes,) = blank("how good the next token is, and how often a draft token is accepted", 1)
+    for (name, some), colour in zip(cascades.items(), (AMBER, BLUE, RED)):
+        axes.plot([accepted for _, accepted in some], [right for right, _ in some], color=colour, marker="o",
+                  linewidth=2, label=f"cascade, {name}")
+    axes.plot([accepted for _, accepted in cuts], [right for right, _ in cuts], color=GREEN, marker="o", linewidth=3,
+              label="the target, top-p 1 to 0.7")
+    axes.set(xlabel="how often a draft token is accepted", ylabel="how often the next token is the author's")
+    axes.legend(frameon=False)
+    save(figure, "29_mixing_on_purpose")

@@ -93,8 +93,8 @@ def draw_field(rows: Sequence[dict], title: str, path: Path) -> None:
             colour = AMBER if row["draft"] == "none" else GREEN if row["drafter"] == "chain" else BLUE
             name = row["drafter"] if row["draft"] == "none" else row["draft"]
             axes.plot(row["cost"], row["tokens_per_target_call"], color=colour, marker="o", markersize=6)
-            axes.annotate(name, (row["cost"], row["tokens_per_target_call"]), xytext=(5, 4), color=colour,
-                          textcoords="offset points", fontsize=8)
+            axes.annotate(name, (row["cost"], row["tokens_per_target_call"]), color=colour, fontsize=8,
+                          xytext=(5, -10 if colour == BLUE else 4), textcoords="offset points")
         axes.set(xlim=(0, right), ylim=(0.8, top), xlabel="a round's cost beyond one plain step, in plain steps")
         axes.set_title(f"T = {temperature:g}", loc="left", color=INK, fontsize=10)
     panels[0].set_ylabel("tokens for each target call")
