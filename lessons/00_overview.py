@@ -124,6 +124,8 @@ figures.one_round(repr(text[-12:]), words, [chance for _, _, chance in chances],
 # | 24 | What should a draft model be taught, and on which text? |
 # | 25 | How does one target call serve many people, each at their own pace? |
 # | 26 | Can a cheap draft model copy a name from far back in the text? |
+# | 27, 28 | Can all draft tokens come from one pass? Can the target draft for itself? |
+# | 29 | Must every token be the target's? |
 #
 # ## Three things to know
 #

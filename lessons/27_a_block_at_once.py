@@ -117,10 +117,11 @@ PLACES, FUTURES = 6, 64
 def futures_of(ids, temperature, seed):
     """N texts behind `ids`: tokens (N, PLACES + 1), the last of `ids` first; p (places, N, V)."""
     N, T, dice = FUTURES, len(ids), torch.Generator().manual_seed(seed)
-    cache, text = target.new_cache(N, T + PLACES), torch.tensor([ids]).expand(N, -1)
-    target(text[:, :-1], cache, T - 1)
+    cache, read = target.new_cache(N, T + PLACES), target.new_cache(1, T - 1)
+    target(torch.tensor([ids[:-1]]), read, T - 1)
+    cache.put(list(range(N)), read)                         # the text is read once, for all futures
     cache.length += T - 1
-    tokens, found = [text[:, -1]], []
+    tokens, found = [torch.tensor([ids[-1]] * N)], []
     for k in range(PLACES):
         found.append(Sampling(temperature)(target(tokens[-1][:, None], cache, T + k)[:, 0]))
         cache.length += 1
@@ -163,7 +164,7 @@ assert all(row == sorted(row, reverse=True) for row in best.values())
 # We count pairs of tokens in the training text. That is a table M which nobody has trained.
 
 # %%
-counted = torch.tensor(tokenizer.encode("".join(read_texts()[0])))
+counted = torch.tensor(tokenizer.encode("".join(read_texts()[0])[:4_000_000]))
 pairs = torch.bincount(counted[:-1] * V + counted[1:], minlength=V * V).view(V, V).float()
 alone = (pairs.sum(0) + 0.1) / (pairs.sum() + 0.1 * V)      # nothing is impossible
 behind = (pairs + alone) / (pairs.sum(1, keepdim=True) + 1)

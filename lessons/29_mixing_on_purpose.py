@@ -59,8 +59,8 @@ assert torch.equal(pi, DEFERRALS["chow"](q_draft, p_target, 0.3))
 
 # %% [markdown]
 # At the first place nothing is lost. At the third the draft is sure, and it is wrong: Chow's rule
-# looks at the draft alone. Other rules look at both (`nanospec/rules/cascade.py` has six). They can,
-# because the target's call gives p_target anyway.
+# looks at the draft alone. Other rules look at both (`nanospec/rules/cascade.py` has six).
+# They can, because the target's call gives p_target anyway.
 #
 # ## Speculation towards the mixture
 #

@@ -21,7 +21,7 @@ def test_a_block_at_once(lesson):
     # the best possible block drafter: the first place is known, then it falls; a warmer text falls faster
     printed = rows(out, "place  ")
     for temperature, row in best.items():
-        assert printed[f"T = {temperature}"] == [f"{beta:.2f}" for beta in row] and row[0] > 1 - 1e-9
+        assert printed[f"T = {temperature}"] == [f"{beta:.2f}" for beta in row] and row[0] > 1 - 1e-6
     for place in range(1, names["PLACES"]):
         assert best[1.0][place] < best[0.7][place] < best[0.4][place]
     tokens, p_target = names["futures"][1.0][0]
