@@ -67,7 +67,8 @@ def best_stack(steps: Sequence[float], alpha: Callable[[int, int], float],
     Returns that cost, and (model, gamma) from the target's drafter down; nothing if the target is better off alone.
 
     A token of model i costs steps[i] alone, or (gamma tokens of j and one call of i) / expected_tokens. What j's tokens
-    cost does not depend on i. So the best stack below each model is found once: n^2 pairs for n models, not 2^n stacks.
+    cost does not depend on i. So the best stack below each model is found once: n^2 pairs for n models, not 2^n stacks
+    (arXiv 2510.19705 has a closed form of this kind).
     Example: steps [.01, .2, 1], acceptance .7 and .8 by the next larger one, .4 of the first by the last: a token costs
     .38 with both below, .54 with the middle one alone, .63 with the first alone.
     """

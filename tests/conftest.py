@@ -6,6 +6,9 @@ from pathlib import Path
 import pytest
 import torch
 
+from lessons import check as classroom
+from lessons.check import clock as patience
+from lessons.check import engine
 from nanospec.bench import measure, prompts, roofline
 from nanospec.fast import autotune, clock
 from nanospec.files import corpus
@@ -69,3 +72,16 @@ def lesson(tmp_path, monkeypatch, capsys):
         assert (tmp_path / "out" / f"{path.stem}.png").read_bytes().startswith(b"\x89PNG")
         return names, capsys.readouterr().out
     return run
+
+
+@pytest.fixture
+def told(tmp_path, monkeypatch):
+    """told(3, source) -> what is found in that text, as exercise 3. No busy machine decides a test."""
+    monkeypatch.setattr(patience, "PATIENCE", 1_000)
+
+    def judge(number: int, source: str, seconds: float = 20):
+        exercise = classroom.EXERCISES[number]              # made when first asked for
+        path = tmp_path / exercise.file
+        path.write_text(source, errors="surrogateescape")
+        return engine.check(exercise, path, patience.Clock(seconds))
+    return judge

@@ -3,7 +3,7 @@
 import pytest
 
 from lessons.check import EXERCISES
-from lessons.check.engine import Functions, check
+from lessons.check.engine import Functions
 from lessons.check.ex17_medusas_tree import CASES, HEADS, SIZE, best_of_all, has_its_parents, tokens_of
 from lessons.check.ex18_one_ahead import play
 from lessons.check.seen import Row
@@ -50,15 +50,6 @@ def keep(features, predicted, verified, accepted):
     new_length = len(features) + 1 + accepted + 1
     return [*features, *verified][:new_length - 1]
 '''
-
-
-@pytest.fixture
-def told(tmp_path):
-    def judge(number: int, source: str):
-        path = tmp_path / EXERCISES[number].file
-        path.write_text(source)
-        return check(EXERCISES[number], path)
-    return judge
 
 
 @pytest.mark.parametrize("number, source", [(17, SORTED), (17, BACKWARDS), (17, AS_A_SET), (18, BY_INDEX)])

@@ -8,24 +8,10 @@ import pytest
 
 from lessons.check import EXERCISES, clock, seen
 from lessons.check.catalogue import ANSWERS
-from lessons.check.clock import Clock
-from lessons.check.engine import check
 from lessons.check.pairs import vector
 
 WRONG = (ANSWERS / "ex03_accept_or_replace.py").read_text().replace("(p_target - q_draft).clamp(min=0))", "p_target)")
 HEAD3 = "def accept_or_replace(x, p_target, q_draft, dice):\n"
-
-
-@pytest.fixture
-def told(tmp_path, monkeypatch):
-    """told(3, source) -> what is found in that text, as exercise 3. No busy machine decides a test."""
-    monkeypatch.setattr(clock, "PATIENCE", 1_000)
-
-    def judge(number: int, source: str, seconds: float = 20):
-        path = tmp_path / EXERCISES[number].file
-        path.write_text(source, errors="surrogateescape")
-        return check(EXERCISES[number], path, Clock(seconds))
-    return judge
 
 
 def changed(number: int, *changes: tuple[str, str]) -> str:

@@ -19,22 +19,22 @@ from pathlib import Path
 import torch
 from torch import Tensor
 
-from nanospec.bench.measure import check_texts, measure, ways_of
+from nanospec.bench.measure import check_texts, measure, settled
 from nanospec.bench.prompts import held_out_prompts
 from nanospec.bench.speed import busy
 from nanospec.draft import Rule
 from nanospec.draft_models.learned import Learned, before_tokens
 from nanospec.files.checkpoint import WEIGHTS, Pair, load_pair
-from nanospec.files.corpus import read_texts, to_ids
 from nanospec.methods import method_of
 from nanospec.probs import Sampling, residual
 from nanospec.rules.cascade import DEFERRALS, cascade
-from nanospec.rules.lossy import lenient, typical
+from nanospec.rules.lossy import enough, lenient, typical
 from nanospec.show.figures import draw_cascades
 from nanospec.show.terminal import show_table
 from nanospec.speculate import verify
+from nanospec.theory import acceptance
 
-Writes = Callable[[Tensor, Tensor], Tensor]        # (q_draft (N, V), p_target (N, V)) -> what is written (N, V)
+Writes = Callable[[Tensor, Tensor], Tensor]     # (q_draft (N, V), p_target (N, V)) -> what is written (N, V)
 WINDOWS, PLACES = 32, 256                       # held-out text that is judged
 THRESHOLDS = {"chow": (0.2, 0.4, 0.6), "diff": (0.1, 0.3), "opt": (0.3, 0.6, 1.0), "v1": (0.1, 0.3, 0.6),
               "v2": (0.1, 0.3, 0.6), "v3": (0.6, 0.9, 0.97)}
@@ -71,19 +71,16 @@ def of_lenience(lenience: float, q: Tensor, p: Tensor) -> Tensor:
     return kept + (1 - kept.sum(-1, keepdim=True)) * residual(p, q)
 
 
-def of_typical(q: Tensor, p: Tensor, most: float = 0.09, part: float = 0.3) -> Tensor:
+def of_typical(q: Tensor, p: Tensor) -> Tensor:
     """The same of typical acceptance: a token that passes is the draft's, any other is drawn from the target."""
-    entropy = -torch.special.xlogy(p, p).sum(-1, keepdim=True)
-    kept = torch.where(p > (part * (-entropy).exp()).clamp(max=most), q, 0.0)
+    kept = torch.where(p > enough(p)[..., None], q, 0.0)
     return kept + (1 - kept.sum(-1, keepdim=True)) * p
 
 
 @torch.inference_mode()
 def held_out(pair: Pair) -> tuple[Tensor, Tensor, Tensor]:
     """Of held-out text q_draft and p_target (N, V) at every place, and the token that follows (N,)."""
-    ids = to_ids(read_texts()[1], pair.tokenizer).to(pair.target.device)
-    starts = range(0, len(ids) - PLACES - 1, max(1, len(ids) // WINDOWS))
-    text = torch.stack([ids[i:i + PLACES + 1] for i in starts][:WINDOWS])
+    text = torch.tensor(held_out_prompts(pair, WINDOWS, PLACES + 1), device=pair.target.device)
     tokens = text[:, :-1]
     if isinstance(pair.draft, Learned):
         logits, features = pair.target(tokens, layers=pair.draft.layers)
@@ -97,7 +94,7 @@ def held_out(pair: Pair) -> tuple[Tensor, Tensor, Tensor]:
 def quality(written: Tensor, p: Tensor, true: Tensor) -> dict:
     of_true = written.gather(1, true[:, None])[:, 0]
     return {"right": of_true.mean().item(), "nats": -of_true.clamp(min=0).log().mean().item(),
-            "off": (written - p).abs().sum(-1).mean().item() / 2}
+            "off": 1 - acceptance(written, p).mean().item()}
 
 
 def run(draft: str = "gpt", gamma: int = 4, prompts: int = 6, max_new_tokens: int = 128, seed: int = 0,
@@ -105,11 +102,11 @@ def run(draft: str = "gpt", gamma: int = 4, prompts: int = 6, max_new_tokens: in
         figure: Path | None = None) -> list[dict]:
     """One row for each contender; the last is the draft model alone, at its own step."""
     pair, every = load_pair(weights, device, draft=draft), contenders()
-    q, p, true = held_out(pair)
     texts = held_out_prompts(pair, prompts)
     chain = method_of(pair.target, pair.draft, gamma=gamma)
     check_texts(pair.target, texts, max_new_tokens, [chain])
-    _, where = ways_of(pair.target, pair.draft, dtype, threads, False)
+    q, p, true = held_out(pair)
+    where = settled(pair.target, pair.draft, dtype, threads)
     speeds: dict[str, dict] = {}
     for top_p in dict.fromkeys(one.top_p for one in every):
         some = [one for one in every if one.top_p == top_p and one.rule]

@@ -39,10 +39,10 @@ def run(drafts: Sequence[str] = (), temperatures: Sequence[float] = (0.0, 1.0), 
     rows, where = [], ""
     for name, pair in pairs.items():
         texts, said = prompts_of(pair, prompts, repetitive)
-        check_texts(pair.target, texts, max_new_tokens, methods(pair.target, pair.draft))
+        these = with_copiers if name == drafts[0] and not compile else methods             # theirs have many shapes
+        check_texts(pair.target, texts, max_new_tokens, these(pair.target, pair.draft))
         ways, where = ways_of(pair.target, pair.draft, dtype, threads, compile)
         for temperature in temperatures:
-            these = with_copiers if name == drafts[0] and not compile else methods         # theirs have many shapes
             rows += [row | {"draft": "none" if row["drafter"] in WITHOUT else name}
                      for row in measured(ways, pair.tokenizer, texts, these, temperature, max_new_tokens, seed)]
     if figure:

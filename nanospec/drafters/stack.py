@@ -107,12 +107,12 @@ class Stack(ModelDrafter):
         same = self.inner.tokens[:, :text.tokens.shape[1]] == text.tokens
         known = torch.minimum(self.read, same.long().cumprod(1).sum(1))
         new = int((text.length - 1 - known).max())
-        self._take(text, list(range(len(text.tokens))))
+        self._take(text, slice(None))
         if new > 0:
             self.cache.length = text.length - 1 - new
             self.draft(text.last(new + 1)[:, :-1], self.cache, upto)
 
-    def _take(self, text: Text, rows: list[int]) -> None:
+    def _take(self, text: Text, rows: list[int] | slice) -> None:
         """What is committed in these rows."""
         self.inner.tokens[rows, :text.tokens.shape[1]] = text.tokens[rows]
         self.inner.length[rows] = text.length[rows]

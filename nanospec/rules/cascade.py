@@ -30,6 +30,7 @@ from torch import Tensor
 from nanospec.dice import Dice
 from nanospec.draft import Draft, Rule
 from nanospec.errors import RequestError
+from nanospec.theory import acceptance
 
 Deferral = Callable[[Tensor, Tensor, float], Tensor]
 
@@ -57,7 +58,7 @@ def _best(p: Tensor) -> Tensor:
 DEFERRALS: dict[str, Deferral] = {
     "chow": _place(lambda q, p, a: _best(q) < 1 - a),
     "diff": _place(lambda q, p, a: _best(q) < _best(p) - a),
-    "opt": _place(lambda q, p, a: _best(q) < _best(p) - a * (p - q).abs().sum(-1) / 2),
+    "opt": _place(lambda q, p, a: _best(q) < _best(p) - a * (1 - acceptance(p, q))),
     "v1": _token(lambda q, p, a: q < _best(p)[..., None] - a),
     "v2": _token(lambda q, p, a: p < _best(p)[..., None] - a),
     "v3": _token(lambda q, p, a: p < (1 - a) * _best(p)[..., None]),

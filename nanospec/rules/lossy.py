@@ -26,15 +26,19 @@ from nanospec.draft import Draft, Rule
 from nanospec.errors import RequestError
 
 
-def typical(draft: Draft, p_target: Tensor, dice: Dice, most: float = 0.09, part: float = 0.3) -> tuple[Tensor, Tensor]:
-    """A token x passes where p_target(x) > min(most, part * exp(-entropy of p_target)). The defaults are the authors'.
+def enough(p_target: Tensor, most: float = 0.09, part: float = 0.3) -> Tensor:
+    """What typical acceptance asks of a token, min(most, part * exp(-entropy of p_target)): (..., V) -> (...).
 
-    Example: p_target [.5, .3, .2] has exp(-entropy) = .36; .3 > min(.09, .11), so token 1 passes.
+    The defaults are the authors'. Example: [.5, .3, .2] has exp(-entropy) = .36, so it is min(.09, .11) = .09.
     """
+    entropy = -torch.special.xlogy(p_target, p_target).sum(-1)
+    return (part * (-entropy).exp()).clamp(max=most)
+
+
+def typical(draft: Draft, p_target: Tensor, dice: Dice, most: float = 0.09, part: float = 0.3) -> tuple[Tensor, Tensor]:
+    """A token x passes where p_target(x) > enough(p_target, most, part)."""
     p_of_x, parent = _of_parents(draft, p_target)
-    entropy = -torch.special.xlogy(p_target, p_target).sum(-1)                                  # (B, n)
-    enough = (part * (-entropy).exp()).clamp(max=most)
-    return _longest(draft, p_target, p_of_x, p_of_x > enough.gather(1, parent), dice)
+    return _longest(draft, p_target, p_of_x, p_of_x > enough(p_target, most, part).gather(1, parent), dice)
 
 
 def top_k(draft: Draft, p_target: Tensor, dice: Dice, k: int = 2) -> tuple[Tensor, Tensor]:
