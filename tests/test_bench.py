@@ -315,6 +315,16 @@ def test_every_method_in_one_table(rows_of, quick):
                                      for key in ("tokens_per_target_call", "speedup")]
 
 
+def test_methods_of_a_draft_model_that_reads_features(rows_of, quick, monkeypatch, weights):
+    """All but the stack: its middle model is a GPT."""
+    target = load_pair(weights).target
+    save_learned("prefix", small_learned("prefix", target), weights / "prefix.pt", target)
+    monkeypatch.setattr("nanospec.bench.methods.EVERY", EVERY[:1] + [method for method in EVERY if method[0] == "stack"])
+    rows, _ = rows_of("methods", "--draft", "prefix", "--prompts", "1", "--max-new-tokens", "6", "--temperatures", "0")
+    (weights / "prefix.pt").unlink()                    # other tests list what is there
+    assert [row["drafter"] for row in rows] == ["chain"]
+
+
 def test_methods_at_the_costs_of_a_large_pair(rows_of, quick, monkeypatch, pair):
     monkeypatch.setattr("nanospec.bench.methods.large_pair", lambda device: pair)
     monkeypatch.setattr("nanospec.bench.methods.EVERY", EVERY[:2])

@@ -22,16 +22,20 @@ EVERY = [("chain", "token", 3), ("chain", "token", 4), ("chain", "block", 4), ("
 def run(temperatures: Sequence[float] = (0.0, 0.8, 1.0), large: bool = False, shape: Sequence[int] | None = None,
         prompts: int = 8, repetitive: bool = False, max_new_tokens: int = 128, seed: int = 0, weights: Path = WEIGHTS,
         draft: str = "gpt", device: str = "cpu", dtype: str = "auto", threads: int | None = None) -> list[dict]:
-    """EVERY method at every temperature. large: also what the same rounds would gain at the costs of a large pair."""
+    """EVERY method that goes with the draft model, at every temperature.
+
+    large: also what the same rounds would gain at the costs of a large pair.
+    """
     given = tree_setting(shape)
     if large and len(given.get("topology", [])) > LARGEST:
         raise RequestError(f"--large goes with a --shape of at most {LARGEST - 1} draft tokens")
     pair = load_pair(weights, device, draft=draft)
+    every = [method for method in EVERY if draft == "gpt" or method[0] != "stack"]      # its middle model is a GPT
     texts, said = prompts_of(pair, prompts, repetitive)
 
     def methods(**setting) -> list[Method]:
         return [method_of(pair.target, pair.draft, drafter, rule, gamma=gamma, **setting)
-                for drafter, rule, gamma in EVERY]
+                for drafter, rule, gamma in every]
 
     check_texts(pair.target, texts, max_new_tokens, methods(**given))
     where, rows = settled(pair.target, pair.draft, dtype, threads), []
@@ -41,17 +45,17 @@ def run(temperatures: Sequence[float] = (0.0, 0.8, 1.0), large: bool = False, sh
         rows += measured([(pair.target, pair.draft, None)], pair.tokenizer, texts, lambda *_: methods(**setting),
                          temperature, max_new_tokens, seed, costs)
     at_large = f"; large: at c = {costs.c:.2f}, v(5) = {costs.v[5]:.2f}, v(9) = {costs.v[9]:.2f}" if large else ""
-    show(rows, temperatures, f"{where}; {said}, {max_new_tokens} tokens each{at_large}")
+    show(rows, every, temperatures, f"{where}; {said}, {max_new_tokens} tokens each{at_large}")
     return rows
 
 
-def show(rows: Sequence[dict], temperatures: Sequence[float], caption: str) -> None:
+def show(rows: Sequence[dict], every: Sequence[tuple], temperatures: Sequence[float], caption: str) -> None:
     """A line for each method, a group of columns for each temperature."""
     keys = {"per call": "tokens_per_target_call", "speed-up": "speedup"}
     keys |= {"large": "speedup_large"} if "speedup_large" in rows[0] else {}
     cells = []
-    for i, (drafter, rule, _) in enumerate(EVERY):
-        of_method = rows[i::len(EVERY)]
+    for i, (drafter, rule, _) in enumerate(every):
+        of_method = rows[i::len(every)]
         gammas = "/".join(str(gamma) for gamma in dict.fromkeys(row["gamma"] for row in of_method))
         cells.append([f"{drafter} {gammas}" + f", {rule}" * (rule != "token"),
                       *(f"{row[key]:.2f}" for row in of_method for key in keys.values())])
