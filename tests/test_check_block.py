@@ -2,7 +2,6 @@
 
 import pytest
 
-from lessons.check import EXERCISES
 
 HEAD = "import torch\n\n\ndef draw(last, rows, table, dice):\n"
 BY_WEIGHTS = HEAD + '''
