@@ -72,7 +72,8 @@ def options_of(argv: Sequence[str] | None) -> dict:
     add("--top-p", type=options.TOP_P, metavar="P")
     add("--seed", type=options.SEED, default=0, metavar="N")
     add("--max-new-tokens", type=options.COUNT, metavar="N", help="default: 256, or what the context leaves")
-    add("--weights", type=options.FOLDER, default=WEIGHTS, metavar="FOLDER", help="a pair that train_tiny.py wrote")
+    add("--weights", type=options.FOLDER, default=WEIGHTS, metavar="FOLDER",
+        help="a pair that train_tiny.py wrote, or Hugging Face folders FOLDER/target and FOLDER/draft")
     add("--device", type=options.device, default=options.HERE)
     add("--dtype", choices=["auto", "float32", "bfloat16", "float64"], default="auto",
         help="auto: each model's fastest here, measured")
@@ -110,10 +111,10 @@ class Demo:
         self.prompt, self.drafter, self.rule, self.device, self.seed = prompt, drafter, rule, device, seed
         self.setting = tree_setting(shape)
         self.target, self.draft, self.tokenizer = load_pair(weights, device, draft=draft)
-        self.ids = [self.tokenizer.end_of_text] + self.tokenizer.encode(prompt)
+        self.ids = self.tokenizer.begin + self.tokenizer.encode(prompt)
         new = max_new_tokens or max(1, min(256, self.target.config.context - len(self.ids)))
         self.sampling = {"temperature": temperature, "top_k": top_k, "top_p": top_p}
-        self.request = self.sampling | {"max_new_tokens": new, "seed": seed, "stop": {self.tokenizer.end_of_text}}
+        self.request = self.sampling | {"max_new_tokens": new, "seed": seed, "stop": self.tokenizer.ends}
         check_request(self.target, self.ids, new, **self.sampling, rows=self.method(longest).gamma + 1)
         self.runs, _ = ways_of(self.target, self.draft, dtype, None, compile)
         self.setting = setting_of(self.target, self.draft, [self.ids], [drafter], self.setting, longest,

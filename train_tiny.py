@@ -27,8 +27,9 @@ from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, T
 from nanospec.bench.measure import compiler_for, measure_alpha
 from nanospec.draft_models import LEARNED
 from nanospec.errors import NanospecError, PairError, RequestError
-from nanospec.files.checkpoint import WEIGHTS, Pair, available, load_pair, load_saved
+from nanospec.files.checkpoint import WEIGHTS, Pair, load_pair, load_saved
 from nanospec.files.corpus import packages, read_packages, read_texts, to_ids
+from nanospec.files.ready import available
 from nanospec.files.tokenizer import Tokenizer, train
 from nanospec.generate import generate
 from nanospec.files.whole import write_whole

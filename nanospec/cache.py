@@ -9,6 +9,7 @@ Left out: gradients, because a cache is written in place.
 """
 
 from collections.abc import Sequence
+from dataclasses import dataclass
 
 import torch
 from torch import Tensor
@@ -89,6 +90,17 @@ class Cache:
         self.k[layer][self._row, slots] = k.transpose(1, 2)
         self.v[layer][self._row, slots] = v.transpose(1, 2)
         return self.k[layer][:, :upto].transpose(1, 2), self.v[layer][:, :upto].transpose(1, 2)
+
+
+@dataclass
+class Call:
+    """What one forward call tells every layer: where its tokens stand, where they are kept, what they see."""
+
+    rope: Tensor                    # (2, B, 1, T, D): cos and sin; (2, T, D) without a cache
+    cache: Cache | None = None
+    slots: Tensor | None = None     # (B, T)
+    mask: Tensor | None = None      # (B, 1, H / H_kv * T, upto), added to the scores
+    upto: int = 0
 
 
 def moved(of_rows: Tensor, rows: Sequence[int], count: int, dim: int = 0) -> Tensor:

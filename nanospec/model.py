@@ -3,9 +3,10 @@ for the way in and the way out (Touvron et al. 2023, arXiv 2302.13971; Su et al.
 2020, arXiv 2002.05202; Ainslie et al. 2023, arXiv 2305.13245).
 
 One forward serves training (no cache), plain decoding (one token a row), drafting, and verification (several).
-Left out: dropout, biases, and every fused kernel that torch does not already have.
+By its Config it is a Llama 3, a Qwen2 or a Qwen3, too. Left out: dropout, and every fused kernel that torch has not.
 """
 
+import math
 import sys
 from collections.abc import Sequence
 from contextlib import nullcontext
@@ -15,7 +16,7 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
-from nanospec.cache import Cache
+from nanospec.cache import Cache, Call
 from nanospec.errors import DeviceError
 
 LARGEST = 2 ** 31 - 1   # of any size
@@ -24,7 +25,7 @@ PACKED_FOR = 8          # tokens a call; oneDNN has one layout for a single row,
 
 @dataclass
 class Config:
-    """Sizes of a GPT. `heads` divides `channels`, into heads of an even size; `kv_heads` divides `heads`.
+    """Sizes of a GPT. `heads` divides `channels`, or there is a `head_dim`; `kv_heads` divides `heads`.
 
     ValueError, with what is wrong, for sizes that make no GPT.
     """
@@ -39,46 +40,49 @@ class Config:
     tied: bool = True       # one matrix for the way in and the way out
     eps: float = 1e-5       # of RMSNorm
     rope_theta: float = 10_000.0
+    rope_llama3: tuple[float, ...] = ()     # Llama 3's scaling, see `rope_table`
+    head_dim: int | None = None     # channels of a head; None: channels / heads
+    qkv_bias: bool = False          # as in Qwen2
+    qk_norm: bool = False           # queries and keys are normed before they are turned, as in Qwen3
 
     def __post_init__(self):
-        for name in ("vocab_size", "context", "layers", "channels", "heads", "kv_heads", "hidden"):
+        for name in ("vocab_size", "context", "layers", "channels", "heads", "kv_heads", "hidden", "head_dim"):
             size = getattr(self, name)
-            if type(size) is not int or not 0 < size <= LARGEST:            # a bool is no size
+            if (name, size) != ("head_dim", None) and (type(size) is not int or not 0 < size <= LARGEST):   # no bool
                 raise ValueError(f"{name} must be a whole number from 1 to {LARGEST}, got {size!r}")
-        for name in ("eps", "rope_theta"):
-            value = getattr(self, name)
+        scaled = [("rope_llama3", value) for value in self.rope_llama3]
+        for name, value in [("eps", self.eps), ("rope_theta", self.rope_theta), *scaled]:
             if type(value) not in (int, float) or not 0 < value <= sys.float_info.max:
                 raise ValueError(f"{name} must be a finite number above 0, got {value!r}")
-        if type(self.tied) is not bool:
-            raise ValueError(f"tied must be True or False, got {self.tied!r}")
-        if self.channels % self.heads or self.heads % self.kv_heads:
+        if scaled and (len(scaled) != 4 or self.rope_llama3[1] >= self.rope_llama3[2]):
+            raise ValueError(f"rope_llama3 must be (factor, low, high, context), low below high: {self.rope_llama3!r}")
+        for name in ("tied", "qkv_bias", "qk_norm"):
+            if type(getattr(self, name)) is not bool:
+                raise ValueError(f"{name} must be True or False, got {getattr(self, name)!r}")
+        if not self.head_dim and self.channels % self.heads or self.heads % self.kv_heads:
             raise ValueError(f"{self.channels} channels, {self.heads} heads, {self.kv_heads} heads of keys and values: "
                              "each must be a multiple of the next")
 
     @property
     def head_size(self) -> int:
-        return self.channels // self.heads
+        return self.head_dim or self.channels // self.heads
 
 
-@dataclass
-class Call:
-    """What one forward call tells every layer: where its tokens stand, where they are kept, what they see."""
-
-    rope: Tensor                    # (2, B, 1, T, D): cos and sin; (2, T, D) without a cache
-    cache: Cache | None = None
-    slots: Tensor | None = None     # (B, T)
-    mask: Tensor | None = None      # (B, 1, H / H_kv * T, upto), added to the scores
-    upto: int = 0
-
-
-def rope_table(positions: int, head_size: int, theta: float, dtype: torch.dtype, device) -> Tensor:
+def rope_table(positions: int, head_size: int, theta: float, dtype: torch.dtype, device,
+               llama3: tuple[float, ...] = ()) -> Tensor:
     """(2, positions, D), cos and sin: position t turns the pair (i, i + D/2) by the angle t * theta^(-2i/D).
 
+    llama3 (factor, low, high, context): a pair that turns fewer than `low` times in `context` positions turns `factor`
+    times slower, one of more than `high` times as ever, and between it goes evenly (Llama 3's rope_scaling).
     The minus sign of the rotation lives in the first half of the sines, so that turning x is
     x * cos + x.roll(D/2) * sin. Angles are float32 or wider, whatever the model's dtype.
     """
     wide = torch.promote_types(dtype, torch.float32)
     frequency = theta ** (-torch.arange(0, head_size, 2, dtype=wide, device=device) / head_size)
+    if llama3:
+        factor, low, high, context = llama3
+        kept = ((context * frequency / (2 * math.pi) - low) / (high - low)).clamp(0, 1)
+        frequency = frequency * (kept + (1 - kept) / factor)
     angle = torch.arange(positions, dtype=wide, device=device)[:, None] * frequency
     cos, sin = angle.cos(), angle.sin()
     return torch.stack([torch.cat([cos, cos], -1), torch.cat([-sin, sin], -1)]).to(dtype)
@@ -94,9 +98,8 @@ def can_pack(weight: Tensor) -> bool:
     """Whether this machine has oneDNN kernels for a layout of their own, for this weight's dtype and device."""
     mkldnn = torch.ops.mkldnn
     return (weight.device.type == "cpu" and torch.backends.mkldnn.is_available()
-            and hasattr(mkldnn, "_linear_pointwise")
-            and (weight.dtype == torch.float32
-                 or weight.dtype == torch.bfloat16 and mkldnn._is_mkldnn_bf16_supported()))
+            and hasattr(mkldnn, "_linear_pointwise") and (
+                weight.dtype == torch.float32 or weight.dtype == torch.bfloat16 and mkldnn._is_mkldnn_bf16_supported()))
 
 
 def cached_call(config: Config, T: int, cache: Cache, upto: int | None = None, positions: Tensor | None = None,
@@ -115,13 +118,13 @@ class Linear(nn.Linear):
 
     packed: Tensor | None = None
 
-    def __init__(self, inputs: int, outputs: int):
-        super().__init__(inputs, outputs, bias=False)
+    def __init__(self, inputs: int, outputs: int, bias: bool = False):
+        super().__init__(inputs, outputs, bias)
 
     def forward(self, x: Tensor) -> Tensor:
         if self.packed is None or torch.compiler.is_compiling():                # a compiler packs for itself
-            return F.linear(x, self.weight)
-        return torch.ops.mkldnn._linear_pointwise(x, self.packed, None, "none", [], "")
+            return F.linear(x, self.weight, self.bias)
+        return torch.ops.mkldnn._linear_pointwise(x, self.packed, self.bias, "none", [], "")
 
     def pack(self) -> None:
         self.packed = torch.ops.mkldnn._reorder_linear_weight(self.weight.detach(), PACKED_FOR)
@@ -155,13 +158,17 @@ class Attention(nn.Module):
     def __init__(self, config: Config, inputs: int | None = None):
         super().__init__()
         self.heads, self.kv_heads, self.head_size = config.heads, config.kv_heads, config.head_size
-        self.qkv = Linear(inputs or config.channels, (self.heads + 2 * self.kv_heads) * self.head_size)
-        self.out = Linear(config.channels, config.channels)
+        self.qkv = Linear(inputs or config.channels, (self.heads + 2 * self.kv_heads) * self.head_size, config.qkv_bias)
+        self.out = Linear(self.heads * self.head_size, config.channels)
+        self.q_norm, self.k_norm = (nn.RMSNorm(self.head_size, config.eps) if config.qk_norm else None for _ in "qk")
 
     def turned(self, x: Tensor, rope: Tensor) -> tuple[Tensor, Tensor, Tensor]:
         """Queries (B, H, T, D), keys and values (B, H_kv, T, D) of x (B, T, inputs)."""
         heads = self.qkv(x).view(*x.shape[:2], -1, self.head_size).transpose(1, 2)      # (B, H + 2 H_kv, T, D)
-        turned = rotate(heads[:, :-self.kv_heads], rope)                                # queries and keys, not values
+        q_and_k = heads[:, :-self.kv_heads]
+        if self.q_norm:
+            q_and_k = torch.cat([self.q_norm(q_and_k[:, :self.heads]), self.k_norm(q_and_k[:, self.heads:])], 1)
+        turned = rotate(q_and_k, rope)
         return turned[:, :self.heads], turned[:, self.heads:], heads[:, -self.kv_heads:]
 
     def forward(self, x: Tensor, call: Call, layer: int) -> Tensor:
@@ -288,4 +295,5 @@ class GPT(nn.Module):
         return (logits, torch.stack([features[layer] for layer in layers], 2)) if layers else logits
 
     def _rope(self, positions: int) -> Tensor:
-        return rope_table(positions, self.config.head_size, self.config.rope_theta, self.dtype, self.device)
+        c = self.config
+        return rope_table(positions, c.head_size, c.rope_theta, self.dtype, self.device, c.rope_llama3)

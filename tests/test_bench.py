@@ -534,7 +534,7 @@ def test_what_this_pair_cannot_do_is_one_line_before_anything_is_measured(argv, 
 
 def test_transformers_or_a_pair_that_are_not_there(tmp_path, capsys, monkeypatch):
     monkeypatch.setattr("nanospec.bench.against.find_spec", lambda name: None)
-    refused(["against", "--pair", str(tmp_path)], "pip install -e '.[bench]'", capsys)
+    refused(["against", "--pair", str(tmp_path)], "pip install -e '.[hf]'", capsys)
     monkeypatch.setattr("nanospec.bench.against.find_spec", lambda name: True)
     refused(["against", "--pair", str(tmp_path)], "target/config.json", capsys)
 

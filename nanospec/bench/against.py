@@ -1,6 +1,6 @@
 """Beside transformers' `generate` and its assisted generation: the same weights, the same prompts, in turns.
 
-    pip install -e '.[bench]'
+    pip install -e '.[hf]'
     python -m nanospec.bench against --pair FOLDER          # FOLDER/target and FOLDER/draft, Llama checkpoints
 
 Left out: other engines. Whoever serves many requests uses one, and none of them is made for one request on one core.
@@ -17,7 +17,7 @@ import torch
 from nanospec.bench.measure import Way, measure_costs, ways_of
 from nanospec.errors import RequestError
 from nanospec.fast.autotune import name_of
-from nanospec.files.huggingface import load_llama
+from nanospec.files.huggingface import load_folder
 from nanospec.generate import generate
 from nanospec.model import GPT
 from nanospec.show.terminal import show_table
@@ -32,8 +32,8 @@ def run(pair: Path, gamma: int = 4, temperature: float = 1.0, max_new_tokens: in
         device: str = "cpu", dtype: str = "auto", threads: int | None = None, compile: bool = False) -> list[dict]:
     """A row for each of five methods, at one gamma and one temperature; compile: ours compiled, too."""
     if not find_spec("transformers"):
-        raise RequestError("there is no transformers to compare with: pip install -e '.[bench]'")
-    target, draft = (load_llama(pair / name, device) for name in ("target", "draft"))
+        raise RequestError("there is no transformers to compare with: pip install -e '.[hf]'")
+    target, draft = (load_folder(pair / name, device) for name in ("target", "draft"))
     check_vocabulary(draft, target.config.vocab_size)
     check_request(target, [0] * PROMPT, max_new_tokens, temperature, None, None, gamma + 1)
     ways, where = ways_of(target, draft, dtype, threads, compile)

@@ -21,7 +21,7 @@ def held_out_prompts(pair: Pair, count: int, tokens: int = 64) -> list[list[int]
 
 
 def repetitive_prompts(pair: Pair) -> list[list[int]]:
-    return [[pair.tokenizer.end_of_text] + pair.tokenizer.encode(text) for text in REPETITIVE.values()]
+    return [pair.tokenizer.begin + pair.tokenizer.encode(text) for text in REPETITIVE.values()]
 
 
 def prompts_of(pair: Pair, count: int, repetitive: bool) -> tuple[list[list[int]], str]:

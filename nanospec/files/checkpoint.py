@@ -11,12 +11,14 @@ from pathlib import Path
 from typing import NamedTuple
 
 import torch
-from torch import Tensor
 
 from nanospec.draft_models import LEARNED
 from nanospec.draft_models.learned import Learned
-from nanospec.errors import DeviceError, NanospecError, PairError, one_line
+from nanospec.errors import NanospecError, PairError, one_line
+from nanospec.files.huggingface import load_folder
+from nanospec.files.ready import available, check_finite, ready
 from nanospec.files.tokenizer import Tokenizer
+from nanospec.files.tokenizer_json import FolderTokenizer
 from nanospec.files.whole import write_whole
 from nanospec.model import GPT, Config
 
@@ -26,7 +28,7 @@ WEIGHTS = Path(__file__).parent.parent / "weights"
 class Pair(NamedTuple):
     target: GPT
     draft: GPT | Learned
-    tokenizer: Tokenizer
+    tokenizer: Tokenizer | FolderTokenizer
 
 
 def save_model(model: GPT, path: Path, tokenizer: Tokenizer) -> None:
@@ -72,16 +74,6 @@ def load_saved(path: Path) -> dict:
     return saved
 
 
-def available(device) -> torch.device:
-    """That device, if torch can compute on it here. DeviceError if not."""
-    try:
-        one = torch.ones(1, device=device)
-        one.add(1).item()                               # a "meta" tensor holds no number
-        return one.device
-    except (RuntimeError, AssertionError, ImportError, TypeError) as error:
-        raise DeviceError(f"no device {str(device)!r} to compute on here: {one_line(error)}") from error
-
-
 def load_model(path: Path, device="cpu", dtype: torch.dtype = torch.float32, tokenizer: Tokenizer | None = None) -> GPT:
     """A model as `save_model` wrote it, ready to decode (no gradients).
 
@@ -122,53 +114,31 @@ def load_learned(path: Path, target: GPT, name: str) -> Learned:
     return model
 
 
-def ready(config: Config, state: dict[str, Tensor], device: torch.device, dtype: torch.dtype) -> GPT:
-    """A GPT with the weights in `state`, where head.weight is left out if it is tied; ready to decode.
-
-    ValueError or RuntimeError if they are not the weights of such a GPT, or not all finite in `dtype`.
-    """
-    if not isinstance(state, dict) or not all(isinstance(name, str) and isinstance(weight, Tensor)
-                                              and weight.is_floating_point() for name, weight in state.items()):
-        raise ValueError("its state is no dict of names and tensors of floats")
-    if config.layers > len(state):                      # said before so many layers are made
-        raise ValueError(f"{len(state)} weights are not those of {config.layers} layers")
-    with torch.device("meta"):                          # nothing is drawn that would be thrown away
-        model = GPT(config)
-    if config.tied:
-        if "head.weight" in state:
-            raise ValueError("it is tied, and has a head.weight all the same")
-        state = state | {"head.weight": state.get("embedding.weight", torch.empty(0))}
-    model.load_state_dict(state, assign=True)
-    if config.tied:
-        model.head.weight = model.embedding.weight
-    model = model.to(device=device, dtype=dtype).requires_grad_(False).eval()
-    check_finite(model)
-    return model
-
-
-def check_finite(model: GPT | Learned) -> None:
-    """ValueError if a weight is NaN or infinite."""
-    for name, weight in model.named_parameters():
-        if not weight.isfinite().all():
-            raise ValueError(f"{name} is not finite everywhere in {model.dtype}")
-
-
 def load_pair(folder: Path = WEIGHTS, device="cpu", dtype: torch.dtype = torch.float32, draft: str = "gpt") -> Pair:
-    """The target, the draft and their tokenizer: the shipped pair, or one that train_tiny.py wrote into `folder`.
+    """The target, the draft and their tokenizer: the shipped pair, or one that train_tiny.py wrote into `folder`, or
+    Hugging Face folders, `folder`/target and `folder`/draft.
 
     draft: "gpt", the small GPT; or one of LEARNED.
     FileNotFoundError or PairError if they are not there, not whole, or not made for one another.
     """
     folder = Path(folder)
-    tokenizer = Tokenizer.load(folder / "ranks.tiktoken")
-    target = load_model(folder / "target.pt", device, dtype, tokenizer)
+    foreign = (folder / "target").is_dir()
+    tokenizer = FolderTokenizer.load(folder / "target") if foreign else Tokenizer.load(folder / "ranks.tiktoken")
+
+    def load(name: str) -> GPT:
+        return (load_folder(folder / name, device, dtype) if foreign else
+                load_model(folder / f"{name}.pt", device, dtype, tokenizer))
+
+    target = load("target")
     if draft in LEARNED:
         if not (folder / f"{draft}.pt").exists():
             raise PairError(f"{folder} holds no {draft}.pt: python train_tiny.py --what {draft} trains it")
         return Pair(target, load_learned(folder / f"{draft}.pt", target, draft), tokenizer)
-    pair = Pair(target, load_model(folder / "draft.pt", device, dtype, tokenizer), tokenizer)
+    pair = Pair(target, load("draft"), tokenizer)
     sizes = [model.config.vocab_size for model in pair[:2]]
     if sizes[0] != sizes[1] or sizes[0] < tokenizer.vocab_size:
         raise PairError(f"{folder}: vocabularies of {sizes[0]} and {sizes[1]} tokens and a tokenizer of "
                         f"{tokenizer.vocab_size} are no pair")
+    if foreign and FolderTokenizer.load(folder / "draft").fingerprint() != tokenizer.fingerprint():
+        raise PairError(f"{folder}: target and draft have different tokenizers, and are no pair")
     return pair

@@ -1,32 +1,41 @@
-"""Llama checkpoints in the Hugging Face layout (a folder with config.json and *.safetensors), read into our GPT.
+"""Checkpoints in the Hugging Face layout, a folder with config.json and *.safetensors: into our GPT, and back.
 
-The two are the same network under other names; here three matrices of attention are stacked into one, and two of the
-MLP. Left out: scaled rotary positions, biases, windows, quantised weights, and every architecture but Llama's. Such a
-folder is refused, not misread: what config.json asks for, and every tensor, must have its place in this GPT.
+Llama's network is our own under other names, and so are Qwen2's and Qwen3's. Three matrices of attention are stacked
+into one here, and two of the MLP. Left out: windows, quantised weights, other rotary positions than the plain ones and
+Llama 3's, and every other architecture. Such a folder is refused, not misread: what config.json asks for, and every
+tensor, must have its place in this GPT. JSON and numbers are read; nothing in a folder is executed.
 """
 
 import json
-import math
 from collections.abc import Iterator
+from dataclasses import replace
 from pathlib import Path
 
 import torch
 from torch import Tensor
 
 from nanospec.errors import PairError, one_line
-from nanospec.files.checkpoint import available, ready
+from nanospec.files.extra import extra
+from nanospec.files.ready import available, ready
+from nanospec.files.whole import write_whole
 from nanospec.model import GPT, Config
 
-DTYPES = {"F64": torch.float64, "F32": torch.float32, "F16": torch.float16, "BF16": torch.bfloat16}
+# Each architecture, and which switches of a Config make it.
+KINDS = {"llama": {}, "qwen2": {"qkv_bias": True}, "qwen3": {"qk_norm": True}}
+# What transformers fills in where config.json says nothing would be another number than ours.
+MUST_SAY = {"qwen2": ("num_key_value_heads", "rope_theta"), "qwen3": ("num_key_value_heads", "rope_theta", "head_dim")}
+DTYPES = {"F64", "F32", "F16", "BF16"}
 # What config.json may say of things that this GPT does not have. It may always say nothing, or null.
 ONLY: dict[str, list] = {
-    "model_type": ["llama"], "hidden_act": ["silu", "swish"], "attention_bias": [False], "mlp_bias": [False],
-    "rope_type": ["default"], "type": ["default"], "partial_rotary_factor": [1], "use_sliding_window": [False],
-    "sliding_window": [], "quantization_config": [], "attn_logit_softcapping": [], "final_logit_softcapping": [],
-    "embedding_multiplier": [1], "residual_multiplier": [1], "logits_scaling": [1],
+    "model_type": [*KINDS], "hidden_act": ["silu", "swish"], "attention_bias": [False], "mlp_bias": [False],
+    "rope_type": ["default", "llama3"], "type": ["default", "llama3"], "partial_rotary_factor": [1],
+    "use_sliding_window": [False], "sliding_window": [], "quantization_config": [], "attn_logit_softcapping": [],
+    "final_logit_softcapping": [], "embedding_multiplier": [1], "residual_multiplier": [1], "logits_scaling": [1],
 }
 ROTARY = ("rope_parameters", "rope_scaling")        # newer and older files say there what they do with positions
+LLAMA3 = ("factor", "low_freq_factor", "high_freq_factor", "original_max_position_embeddings")
 BUFFER = ".rotary_emb.inv_freq"                     # in older files; it follows from the config, and nobody reads it
+INDEX = "model.safetensors.index.json"              # which tensor is in which file, where there are several
 
 
 def read_config(path: Path) -> Config:
@@ -34,16 +43,20 @@ def read_config(path: Path) -> Config:
     try:
         said = json.loads(Path(path).read_bytes())
         tables = [said] + [said[name] for name in ROTARY if said.get(name) is not None]
+        kind = said.get("model_type") or "llama"
         asked = unknown(tables)
         if not asked:
+            for key in MUST_SAY.get(kind, ()):
+                if all(table.get(key) is None for table in tables):
+                    raise KeyError(key)
             rope_theta = {table["rope_theta"] for table in tables if table.get("rope_theta") is not None}
             heads, kv_heads = said["num_attention_heads"], said.get("num_key_value_heads")
             config = Config(said["vocab_size"], said["max_position_embeddings"], said["num_hidden_layers"],
                             said["hidden_size"], heads, heads if kv_heads is None else kv_heads,
                             said["intermediate_size"], said.get("tie_word_embeddings", False), said["rms_norm_eps"],
-                            *rope_theta)
-            if said.get("head_dim") not in (None, config.head_size):
-                asked = f"{heads} heads of {said['head_dim']}, which do not make {config.channels} channels"
+                            *rope_theta or [10_000.0], *scalings(tables) or [()], said.get("head_dim"), **KINDS[kind])
+            if config.head_size * config.heads == config.channels:
+                config = replace(config, head_dim=None)
     except (KeyError, TypeError, ValueError, AttributeError, RecursionError) as error:
         missing = "there is no " if isinstance(error, KeyError) else ""
         raise PairError(f"{path} is not the config of a Llama: {missing}{one_line(error)}") from error
@@ -56,21 +69,37 @@ def unknown(tables: list[dict]) -> str:
     """What config.json and its tables of rotary positions ask for and this GPT does not have; "" if nothing."""
     for table in tables:
         for key, allowed in ONLY.items():
-            if table.get(key) is not None and table[key] not in allowed:
+            # A Qwen names the window that it would have if it had one.
+            window = key == "sliding_window" and table.get("model_type") in ("qwen2", "qwen3")
+            if table.get(key) is not None and table[key] not in allowed and not window:
                 return f"{key} {table[key]!r}"
-    for key in {key for table in tables[1:] for key in table} - {"rope_theta", *ONLY}:
-        return f"rotary positions with a {key!r}"
+    for table in tables[1:]:
+        for key in table.keys() - {"rope_theta", *ONLY, *(LLAMA3 if scaled(table) else ())}:
+            return f"rotary positions with a {key!r}"
     if set(tables[0].get("layer_types") or ()) - {"full_attention"}:
         return f"layer_types {tables[0]['layer_types']!r}"
     if len({table["rope_theta"] for table in tables if table.get("rope_theta") is not None}) > 1:
         return "more than one rope_theta"
+    if len(scalings(tables)) > 1:
+        return "more than one scaling of rotary positions"
     return ""
 
 
-def load_llama(folder: Path, device="cpu", dtype: torch.dtype = torch.float32) -> GPT:
+def scaled(table: dict) -> bool:
+    """Whether a table of rotary positions asks for Llama 3's."""
+    return "llama3" in (table.get("rope_type"), table.get("type"))
+
+
+def scalings(tables: list[dict]) -> set[tuple[float, ...]]:
+    """What the tables of rotary positions that say something say of `Config.rope_llama3`."""
+    return {tuple(table[key] for key in LLAMA3) if scaled(table) else () for table in tables[1:]
+            if table.keys() & {"rope_type", "type"}}
+
+
+def load_folder(folder: Path, device="cpu", dtype: torch.dtype = torch.float32) -> GPT:
     """The model in `folder`, ready to decode. FileNotFoundError or PairError if it is not there or not one of these."""
     device, folder = available(device), Path(folder)
-    config, theirs = read_config(folder / "config.json"), read_folder(folder)
+    config, theirs = read_config(folder / "config.json"), read_tensors(folder)
     state = {}
     for ours, parts in names(config):                   # stops at the first that is missing, however many there may be
         for name, shape in parts.items():
@@ -80,19 +109,29 @@ def load_llama(folder: Path, device="cpu", dtype: torch.dtype = torch.float32) -
         state[ours] = torch.cat([theirs.pop(name) for name in parts])
     if config.tied and "lm_head.weight" in theirs and torch.equal(theirs["lm_head.weight"], state["embedding.weight"]):
         del theirs["lm_head.weight"]
-    extra = sorted(name for name in theirs if not name.endswith(BUFFER))
-    if extra:
-        raise PairError(f"{folder} has weights that its config.json does not speak of: {one_line(', '.join(extra))}")
+    left = sorted(name for name in theirs if not name.endswith(BUFFER))
+    if left:
+        raise PairError(f"{folder} has weights that its config.json does not speak of: {one_line(', '.join(left))}")
     try:
         return ready(config, state, device, dtype)
     except (ValueError, RuntimeError) as error:
         raise PairError(f"{folder} is no model that can be used: {one_line(error)}") from error
 
 
-def read_folder(folder: Path) -> dict[str, Tensor]:
-    """The tensors of all *.safetensors in `folder`. PairError if there is none, or one is in two files."""
+def read_tensors(folder: Path) -> dict[str, Tensor]:
+    """The tensors of the files that the index of `folder` names, or of all *.safetensors in it.
+
+    FileNotFoundError where one of the index is not there. PairError if there is none, or one is in two files.
+    """
+    paths, index = sorted(folder.glob("*.safetensors")), folder / INDEX
+    if index.exists():
+        try:
+            files = set(json.loads(index.read_bytes())["weight_map"].values())
+            paths = [folder / file for file in sorted(files) if Path(file).name == file]
+        except (KeyError, TypeError, ValueError, AttributeError, RecursionError) as error:
+            raise PairError(f"{index} is no index of safetensors files: {one_line(error)}") from error
     found: dict[str, Tensor] = {}
-    for path in sorted(folder.glob("*.safetensors")):
+    for path in paths:
         tensors = read_safetensors(path)
         twice = found.keys() & tensors.keys()
         if twice:
@@ -104,53 +143,75 @@ def read_folder(folder: Path) -> dict[str, Tensor]:
 
 
 def read_safetensors(path: Path) -> dict[str, Tensor]:
-    """Eight bytes of length, so much JSON, then the numbers: {name: tensor}. PairError if the file is not that.
-
-    The tensors lie one behind the other, and fill the file to its end.
-    """
-    data = bytearray(Path(path).read_bytes())
-    begin = 8 + int.from_bytes(data[:8], "little")
+    """{name: tensor}. FileNotFoundError, or PairError if it is no such file, not whole, or not of floats."""
+    safetensors = extra("safetensors")
     try:
-        header = json.loads(data[8:begin], object_pairs_hook=_once)
-        header.pop("__metadata__", None)
-        out, at = {}, begin
-        for name, entry in sorted(header.items(), key=lambda item: item[1]["data_offsets"]):
-            dtype, shape, offsets = DTYPES[entry["dtype"]], entry["shape"], entry["data_offsets"]
-            end = at + math.prod(shape) * dtype.itemsize
-            if list(map(type, offsets)) != [int, int] or offsets != [at - begin, end - begin]:
-                raise ValueError(f"{name} lies at {offsets}, and should at {[at - begin, end - begin]}")
-            out[name] = torch.frombuffer(data[at:end], dtype=dtype).reshape(shape)      # raises behind the end
-            at = end
-        if at != len(data):
-            raise ValueError(f"{len(data) - at} bytes belong to no tensor")
-        return out
-    except (ValueError, KeyError, TypeError, AttributeError, RuntimeError) as error:
-        raise PairError(f"{path} is cut short, or is no safetensors file of floats: {one_line(error)}") from error
+        with safetensors.safe_open(path, "pt") as file:
+            for name in file.keys():
+                dtype = file.get_slice(name).get_dtype()
+                if dtype not in DTYPES:
+                    raise PairError(f"{path} is no safetensors file of floats: {one_line(name)} is {dtype}")
+            return {name: file.get_tensor(name) for name in file.keys()}
+    except safetensors.SafetensorError as error:
+        raise PairError(f"{path} is cut short, or is no safetensors file: {one_line(error)}") from error
 
 
 def names(config: Config) -> Iterator[tuple[str, dict[str, tuple[int, ...]]]]:
     """Our name of every weight, and theirs with their shapes, to be stacked in this order. A tied head has none."""
-    channels, hidden, keys = config.channels, config.hidden, config.kv_heads * config.head_size
+    channels, hidden, size = config.channels, config.hidden, config.head_size
+    rows = {"q": config.heads * size, "k": config.kv_heads * size, "v": config.kv_heads * size}
     yield "embedding.weight", {"model.embed_tokens.weight": (config.vocab_size, channels)}
     if not config.tied:
         yield "head.weight", {"lm_head.weight": (config.vocab_size, channels)}
     yield "norm.weight", {"model.norm.weight": (channels,)}
     layer: dict[str, dict[str, tuple[int, ...]]] = {
-        "attention_norm": {"input_layernorm": (channels,)},
-        "attention.qkv": {"self_attn.q_proj": (channels, channels), "self_attn.k_proj": (keys, channels),
-                          "self_attn.v_proj": (keys, channels)},
-        "attention.out": {"self_attn.o_proj": (channels, channels)},
-        "mlp_norm": {"post_attention_layernorm": (channels,)},
-        "mlp.gate_up": {"mlp.gate_proj": (hidden, channels), "mlp.up_proj": (hidden, channels)},
-        "mlp.down": {"mlp.down_proj": (channels, hidden)}}
+        "attention_norm.weight": {"input_layernorm.weight": (channels,)},
+        "attention.qkv.weight": {f"self_attn.{part}_proj.weight": (rows[part], channels) for part in "qkv"},
+        "attention.out.weight": {"self_attn.o_proj.weight": (channels, rows["q"])},
+        "mlp_norm.weight": {"post_attention_layernorm.weight": (channels,)},
+        "mlp.gate_up.weight": {"mlp.gate_proj.weight": (hidden, channels), "mlp.up_proj.weight": (hidden, channels)},
+        "mlp.down.weight": {"mlp.down_proj.weight": (channels, hidden)}}
+    if config.qkv_bias:
+        layer["attention.qkv.bias"] = {f"self_attn.{part}_proj.bias": (rows[part],) for part in "qkv"}
+    if config.qk_norm:
+        layer |= {f"attention.{part}_norm.weight": {f"self_attn.{part}_norm.weight": (size,)} for part in "qk"}
     for i in range(config.layers):
         for ours, parts in layer.items():
-            yield (f"blocks.{i}.{ours}.weight",
-                   {f"model.layers.{i}.{theirs}.weight": shape for theirs, shape in parts.items()})
+            yield f"blocks.{i}.{ours}", {f"model.layers.{i}.{theirs}": shape for theirs, shape in parts.items()}
 
 
-def _once(pairs: list[tuple]) -> dict:
-    """What JSON makes of an object, if no name stands in it twice."""
-    if len(dict(pairs)) < len(pairs):
-        raise ValueError("a name stands in its header twice")
-    return dict(pairs)
+def taken_apart(model: GPT) -> dict[str, Tensor]:
+    """A model's weights under their names: what is stacked here is cut where its parts end."""
+    state, out = model.state_dict(), {}
+    for ours, parts in names(model.config):
+        cut = state[ours].split([shape[0] for shape in parts.values()])
+        out |= {name: part.contiguous().cpu() for name, part in zip(parts, cut)}
+    return out
+
+
+def said_of(config: Config) -> dict:
+    """config.json of a model of these sizes. PairError for a mixture that nobody has."""
+    if config.qkv_bias and config.qk_norm:
+        raise PairError("no architecture that others open has biases and also normed queries and keys")
+    kind = "qwen2" if config.qkv_bias else "qwen3" if config.qk_norm else "llama"
+    scaling = {"rope_type": "llama3"} | dict(zip(LLAMA3, config.rope_llama3)) if config.rope_llama3 else None
+    return {"architectures": [f"{kind.capitalize()}ForCausalLM"], "model_type": kind, "vocab_size": config.vocab_size,
+            "max_position_embeddings": config.context, "num_hidden_layers": config.layers,
+            "hidden_size": config.channels, "num_attention_heads": config.heads,
+            "num_key_value_heads": config.kv_heads, "head_dim": config.head_size, "intermediate_size": config.hidden,
+            "hidden_act": "silu", "rms_norm_eps": config.eps, "rope_theta": config.rope_theta,
+            "rope_scaling": scaling, "tie_word_embeddings": config.tied}
+
+
+def save_folder(model: GPT, folder: Path, end_of_text: int) -> None:
+    """Write the model, in its own data type, as transformers, vLLM and SGLang open it. config.json comes last.
+
+    OSError when it cannot be written. PairError as `said_of`.
+    """
+    said = said_of(model.config) | {"dtype": str(model.dtype).removeprefix("torch.")}
+    ends = {"bos_token_id": end_of_text, "eos_token_id": end_of_text}
+    weights = extra("safetensors.torch").save(taken_apart(model), {"format": "pt"})
+    folder.mkdir(parents=True, exist_ok=True)
+    write_whole(folder / "model.safetensors", lambda file: file.write(weights))
+    for name, what in ("generation_config.json", ends | {"pad_token_id": end_of_text}), ("config.json", said | ends):
+        write_whole(folder / name, lambda file, what=what: file.write(json.dumps(what, indent=1).encode() + b"\n"))

@@ -78,12 +78,16 @@ def merge(word: list[bytes], new: bytes) -> list[bytes]:
 
 
 class Tokenizer:
-    """Text <-> token ids. The ranks are ids 0 .. n-1; `end_of_text` is id n, and `vocab_size` is n + 1."""
+    """Text <-> token ids. The ranks are ids 0 .. n-1; `end_of_text` is id n, and `vocab_size` is n + 1.
+
+    begin: what stands before a text. ends: what ends it.
+    """
 
     def __init__(self, ranks: dict[bytes, int]):
         self.ranks = ranks
         self.end_of_text = len(ranks)
         self.vocab_size = len(ranks) + 1
+        self.begin, self.ends = [self.end_of_text], {self.end_of_text}
         self.pieces = [*sorted(ranks, key=ranks.__getitem__), END_OF_TEXT.encode()]     # the bytes of every id
         self.encoding = tiktoken.Encoding("nanospec", pat_str=PATTERN, mergeable_ranks=ranks,
                                           special_tokens={END_OF_TEXT: self.end_of_text})

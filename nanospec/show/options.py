@@ -14,7 +14,7 @@ import torch
 
 from nanospec.draft import MOST_ROWS
 from nanospec.errors import DeviceError, RequestError
-from nanospec.files.checkpoint import available
+from nanospec.files.ready import available
 
 T = TypeVar("T")
 HERE = "cuda" if torch.cuda.is_available() else "cpu"       # scripts choose a device, the library touches none

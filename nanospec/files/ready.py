@@ -1,0 +1,49 @@
+"""From a config and weights, whoever wrote them, to a model that is ready to decode."""
+
+import torch
+from torch import Tensor
+
+from nanospec.draft_models.learned import Learned
+from nanospec.errors import DeviceError, one_line
+from nanospec.model import GPT, Config
+
+
+def available(device) -> torch.device:
+    """That device, if torch can compute on it here. DeviceError if not."""
+    try:
+        one = torch.ones(1, device=device)
+        one.add(1).item()                               # a "meta" tensor holds no number
+        return one.device
+    except (RuntimeError, AssertionError, ImportError, TypeError) as error:
+        raise DeviceError(f"no device {str(device)!r} to compute on here: {one_line(error)}") from error
+
+
+def ready(config: Config, state: dict[str, Tensor], device: torch.device, dtype: torch.dtype) -> GPT:
+    """A GPT with the weights in `state`, where head.weight is left out if it is tied; ready to decode.
+
+    ValueError or RuntimeError if they are not the weights of such a GPT, or not all finite in `dtype`.
+    """
+    if not isinstance(state, dict) or not all(isinstance(name, str) and isinstance(weight, Tensor)
+                                              and weight.is_floating_point() for name, weight in state.items()):
+        raise ValueError("its state is no dict of names and tensors of floats")
+    if config.layers > len(state):                      # said before so many layers are made
+        raise ValueError(f"{len(state)} weights are not those of {config.layers} layers")
+    with torch.device("meta"):                          # nothing is drawn that would be thrown away
+        model = GPT(config)
+    if config.tied:
+        if "head.weight" in state:
+            raise ValueError("it is tied, and has a head.weight all the same")
+        state = state | {"head.weight": state.get("embedding.weight", torch.empty(0))}
+    model.load_state_dict(state, assign=True)
+    if config.tied:
+        model.head.weight = model.embedding.weight
+    model = model.to(device=device, dtype=dtype).requires_grad_(False).eval()
+    check_finite(model)
+    return model
+
+
+def check_finite(model: GPT | Learned) -> None:
+    """ValueError if a weight is NaN or infinite."""
+    for name, weight in model.named_parameters():
+        if not weight.isfinite().all():
+            raise ValueError(f"{name} is not finite everywhere in {model.dtype}")

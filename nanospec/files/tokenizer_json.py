@@ -1,0 +1,121 @@
+"""Tokenizers as others keep them, in a file tokenizer.json: ours written so, and anybody's behind our interface.
+
+The library `tokenizers` encodes. Two things must be said in its words. Its byte-pair encoding has pairs with an order,
+where tiktoken's has ranks of what they become. And its engine for patterns has another \\w.
+"""
+
+import hashlib
+import json
+from collections.abc import Sequence
+from itertools import groupby
+from pathlib import Path
+
+from nanospec.errors import PairError, one_line
+from nanospec.files.extra import extra
+from nanospec.files.tokenizer import END_OF_TEXT, PATTERN, Tokenizer
+from nanospec.files.whole import write_whole
+
+# tiktoken's \w, character by character: Unicode's definition, which has also a few marks that join words.
+WORD = r"\p{Alphabetic}\p{M}\p{Nd}\p{Pc}\x{200c}\x{200d}"
+# Bytes as printable characters, GPT-2's way: those that can be printed stand for themselves.
+PRINTED = [*range(33, 127), *range(161, 173), *range(174, 256)]
+LETTERS = {byte: chr(byte) for byte in PRINTED}
+LETTERS |= {byte: chr(256 + i) for i, byte in enumerate(sorted(set(range(256)) - set(PRINTED)))}
+
+
+def spelled(piece: bytes) -> str:
+    return "".join(LETTERS[byte] for byte in piece)
+
+
+def pairs_of(ranks: dict[bytes, int]) -> list[tuple[str, str]]:
+    """Every two tokens that together are one, in the order of what they become."""
+    found = [(rank, piece[:i], piece[i:]) for piece, rank in ranks.items() for i in range(1, len(piece))
+             if piece[:i] in ranks and piece[i:] in ranks]
+    return [(spelled(left), spelled(right)) for _, left, right in
+            sorted(found, key=lambda pair: (pair[0], ranks[pair[1]], ranks[pair[2]]))]
+
+
+def save_tokenizer(tokenizer: Tokenizer, folder: Path) -> None:
+    """Write tokenizer.json and tokenizer_config.json. OSError when they cannot be written.
+
+    Any text gets the ids it has here. Before it stands end of text, as Llama's begin of text does; and what looks like
+    it in a text is ordinary text.
+    """
+    tokenizers = extra("tokenizers")
+    pattern = PATTERN.replace(r"[^\W\d_]", rf"[{WORD}&&[^\d_]]").replace(r"\w", WORD)
+    byte_level = tokenizers.pre_tokenizers.ByteLevel(add_prefix_space=False, use_regex=False)
+    theirs = tokenizers.Tokenizer(tokenizers.models.BPE(
+        {spelled(piece): rank for piece, rank in tokenizer.ranks.items()}, pairs_of(tokenizer.ranks),
+        ignore_merges=True))                            # a word that is a token is taken whole, as tiktoken does
+    theirs.pre_tokenizer = tokenizers.pre_tokenizers.Sequence([
+        tokenizers.pre_tokenizers.Split(tokenizers.Regex(pattern), "isolated"), byte_level])
+    theirs.decoder = tokenizers.decoders.ByteLevel()
+    theirs.add_special_tokens([END_OF_TEXT])
+    theirs.post_processor = tokenizers.processors.TemplateProcessing(
+        single=[END_OF_TEXT, "$A"], special_tokens=[(END_OF_TEXT, tokenizer.end_of_text)])
+    said = {"tokenizer_class": "PreTrainedTokenizerFast", "bos_token": END_OF_TEXT, "eos_token": END_OF_TEXT,
+            "pad_token": END_OF_TEXT, "clean_up_tokenization_spaces": False, "split_special_tokens": True}
+    folder.mkdir(parents=True, exist_ok=True)
+    for name, text in ("tokenizer.json", theirs.to_str()), ("tokenizer_config.json", json.dumps(said, indent=1)):
+        write_whole(folder / name, lambda file, text=text: file.write(text.encode() + b"\n"))
+
+
+class FolderTokenizer:
+    """The tokenizer of a Hugging Face folder: text <-> token ids, as `Tokenizer`.
+
+    begin: what stands before a text. ends: what ends it, by generation_config.json or config.json; end_of_text is the
+    first of these.
+    """
+
+    def __init__(self, theirs, ends: Sequence[int]):
+        """theirs: of the library `tokenizers`."""
+        theirs.no_truncation()
+        theirs.no_padding()
+        theirs.encode_special_tokens = True             # what looks like a special token in a text is ordinary text
+        self.theirs, self.end_of_text, self.ends = theirs, ends[0], set(ends)
+        self.vocab = theirs.get_vocab(with_added_tokens=True)
+        self.vocab_size = max(self.vocab.values(), default=-1) + 1
+        self.begin = theirs.encode("", add_special_tokens=True).ids
+        self.before = self.encode("a")
+
+    def encode(self, text: str) -> list[int]:
+        """As Tokenizer.encode."""
+        text = text.encode("utf-16", "surrogatepass").decode("utf-16", "replace")
+        return self.theirs.encode(text, add_special_tokens=False).ids
+
+    def decode(self, ids: Sequence[int]) -> str:
+        """As Tokenizer.decode: the text that `ids` add to one that is there. (Alone, a first blank may be left out.)"""
+        text = "".join(self._decoded(list(some)) if known else "\ufffd" * len(list(some))
+                       for known, some in groupby([*self.before, *ids], lambda i: 0 <= i < self.vocab_size))
+        return text[len(self._decoded(self.before)):]
+
+    def _decoded(self, ids: list[int]) -> str:
+        return self.theirs.decode(ids, skip_special_tokens=False)
+
+    def fingerprint(self) -> str:
+        """Two tokenizers have different ones if a token of one has another id in the other."""
+        return hashlib.sha256(json.dumps(sorted(self.vocab.items())).encode()).hexdigest()[:16]
+
+    @classmethod
+    def load(cls, folder: Path) -> "FolderTokenizer":
+        """FileNotFoundError, or PairError if tokenizer.json is none, or nothing says what ends a text."""
+        tokenizers, path = extra("tokenizers"), folder / "tokenizer.json"
+        data = path.read_bytes()
+        try:
+            theirs = tokenizers.Tokenizer.from_buffer(data)
+        except Exception as error:                      # the library has no type of its own for what it refuses
+            raise PairError(f"{path} is cut short, or is no tokenizer: {one_line(error)}") from error
+        return cls(theirs, ends_of(folder))
+
+
+def ends_of(folder: Path) -> list[int]:
+    """The ids that end a text. PairError if no file says so."""
+    for path in folder / "generation_config.json", folder / "config.json":
+        try:
+            ends = json.loads(path.read_bytes()).get("eos_token_id") if path.exists() else None
+        except (ValueError, AttributeError, RecursionError) as error:
+            raise PairError(f"{path} is no config: {one_line(error)}") from error
+        ends = [ends] if type(ends) is int else ends
+        if ends and isinstance(ends, list) and all(type(end) is int and end >= 0 for end in ends):
+            return ends
+    raise PairError(f"{folder} does not say which token ends a text: no eos_token_id in its config.json")
