@@ -15,6 +15,7 @@ import torch
 
 from nanospec.errors import NanospecError, PairError, one_line
 from nanospec.files.checkpoint import WEIGHTS, Pair, load_pair
+from nanospec.files.extra import extra
 from nanospec.files.huggingface import save_folder
 from nanospec.files.tokenizer import Tokenizer
 from nanospec.files.tokenizer_json import save_tokenizer
@@ -33,6 +34,8 @@ def export(pair: Pair, out: Path) -> None:
             raise PairError(f"the {name} is no GPT: nobody else opens it")
         if (out / name).exists():
             raise PairError(f"{out / name} is there already")
+    for library in "tokenizers", "safetensors":         # before anything is written
+        extra(library)
     for name, model in models.items():
         save_tokenizer(pair.tokenizer, out / name)
         save_folder(model, out / name, pair.tokenizer.end_of_text)
