@@ -802,3 +802,17 @@ def mixing_on_purpose(cascades: dict[str, Sequence[tuple[float, float]]], cuts: 
     axes.set(xlabel="how often a draft token is accepted", ylabel="how often the next token is the author's")
     axes.legend(frameon=False)
     save(figure, "29_mixing_on_purpose")
+
+
+# Lesson 31
+
+def into_the_world(found: dict[str, Sequence[int]]) -> None:
+    """Of each way to write a text: how many tokens stood there after each call of the target."""
+    figure, (axes,) = blank("one text, written in four ways", 1)
+    styles = (FAINT, "-", 3), (AMBER, "-", 3), (GREEN, "-", 5), (BLUE, ":", 3)
+    for (name, grown), (colour, line, width) in zip(found.items(), styles):
+        axes.step(range(len(grown) + 1), [0, *grown], where="post", color=colour, linestyle=line, linewidth=width,
+                  label=name)
+    axes.set(xlabel="calls of the target", ylabel="tokens written")
+    axes.legend(frameon=False)
+    save(figure, "31_into_the_world")

@@ -54,7 +54,8 @@ def save_tokenizer(tokenizer: Tokenizer, folder: Path) -> None:
     theirs.post_processor = tokenizers.processors.TemplateProcessing(
         single=[END_OF_TEXT, "$A"], special_tokens=[(END_OF_TEXT, tokenizer.end_of_text)])
     said = {"tokenizer_class": "PreTrainedTokenizerFast", "bos_token": END_OF_TEXT, "eos_token": END_OF_TEXT,
-            "pad_token": END_OF_TEXT, "clean_up_tokenization_spaces": False, "split_special_tokens": True}
+            "pad_token": END_OF_TEXT, "model_input_names": ["input_ids", "attention_mask"],
+            "clean_up_tokenization_spaces": False, "split_special_tokens": True}
     folder.mkdir(parents=True, exist_ok=True)
     for name, text in ("tokenizer.json", theirs.to_str()), ("tokenizer_config.json", json.dumps(said, indent=1)):
         write_whole(folder / name, lambda file, text=text: file.write(text.encode() + b"\n"))
