@@ -141,7 +141,7 @@ found = {"plain": (list(range(1, NEW + 1)), 0), "transformers, its defaults": as
          "transformers, gamma = 4": assisted(num_assistant_tokens=4,
                                              assistant_confidence_threshold=0.0,
                                              num_assistant_tokens_schedule="constant")}
-table(["", "calls of the target", "tokens per call", "calls of the draft"],
+table(["way", "calls of the target", "tokens per call", "calls of the draft"],
       [[name, len(grown), f"{NEW / len(grown):.2f}", steps]
        for name, (grown, steps) in found.items()])
 figures.into_the_world({name: grown for name, (grown, _) in found.items()})

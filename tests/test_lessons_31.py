@@ -16,7 +16,7 @@ def test_into_the_world(lesson):
     names, out = lesson("31")
     assert "6 tensors here, 9 there" in out and not names["folder"].exists()
     assert names["off"] < 1e-4 and names["written"] == names["plain"]
-    found, printed = names["found"], rows(out, "calls of the target")
+    found, printed = names["found"], rows(out, "way")
     for name, (grown, steps) in found.items():
         assert grown[-1] == names["NEW"] and grown == sorted(set(grown))
         assert printed[name] == [str(len(grown)), f"{names['NEW'] / len(grown):.2f}", str(steps)]

@@ -5,7 +5,7 @@ from contextlib import contextmanager
 import pytest
 import torch
 
-from nanospec.model import GPT, Config, rope_table, rotate
+from nanospec.model import GPT, Config, can_pack, rope_table, rotate
 from nanospec.proof.tables import small_gpt
 
 
@@ -154,3 +154,50 @@ def test_grouped_heads_are_the_same_with_and_without_a_cache():
     gpt = GPT(Config(11, 32, layers=2, channels=32, heads=4, kv_heads=2, hidden=48)).double().requires_grad_(False)
     text, cache = tokens(2, 7), gpt.new_cache(2, 8)
     assert (gpt(text, cache) - gpt(text)).abs().max() < 1e-12
+
+
+def test_llama_3s_positions():
+    """By the words: fewer turns than `low` in the context, `factor` times slower; more than `high`, as ever."""
+    factor, low, high, context, D = 8.0, 2.0, 6.0, 64, 32
+    plain, scaled = (rope_table(2, D, 100.0, torch.float64, "cpu", llama3) for llama3 in (
+        (), (factor, low, high, context)))
+    angles = [torch.atan2(table[1, 1, D // 2:], table[0, 1, D // 2:]) for table in (plain, scaled)]
+    kinds = set()
+    for before, after in zip(*(angle.tolist() for angle in angles)):
+        turns = before * context / (2 * torch.pi)
+        kept = 0 if turns < low else 1 if turns > high else (turns - low) / (high - low)
+        assert after == pytest.approx(kept * before + (1 - kept) * before / factor)
+        kinds.add((kept > 0) + (kept == 1))
+    assert kinds == {0, 1, 2}
+
+
+@pytest.mark.parametrize("switches", [
+    {"head_dim": 12}, {"qkv_bias": True}, {"qk_norm": True}, {"rope_llama3": (4.0, 1.0, 4.0, 8)},
+    {"head_dim": 4, "qkv_bias": True, "qk_norm": True}])
+def test_every_switch_with_a_cache_and_packed(switches):
+    """The same logits by every way; and each switch changes them."""
+    def made(**switches):
+        torch.manual_seed(0)
+        gpt = GPT(Config(11, 32, layers=2, channels=32, heads=4, kv_heads=2, hidden=48, **switches))
+        for name, weight in gpt.named_parameters():
+            weight.data = torch.sin(torch.arange(weight.numel()) * 0.7 + len(name)).view(weight.shape)
+        return gpt.requires_grad_(False)
+
+    gpt, text = made(**switches).double(), tokens(2, 9)
+    cache = gpt.new_cache(2, 10)
+    assert (gpt(text, cache) - gpt(text)).abs().max() < 1e-9
+    assert gpt(text).shape == (2, 9, 11) and (made().double()(text) - gpt(text)).abs().max() > 0.01
+    gpt = gpt.float()
+    if can_pack(gpt.embedding.weight):
+        plain = gpt(text)
+        assert (gpt.pack()(text) - plain).abs().max() < 1e-4 * plain.abs().max()
+
+
+@pytest.mark.parametrize("wrong", [
+    {"head_dim": 0}, {"head_dim": 4.0}, {"head_dim": True}, {"qkv_bias": 1}, {"qk_norm": None}, {"rope_llama3": (8.0,)},
+    {"rope_llama3": (8.0, 4.0, 4.0, 64)}, {"rope_llama3": (8.0, 1.0, 4.0, float("inf"))},
+    {"rope_llama3": (8.0, 0, 4.0, 64)}, {"channels": 30}])
+def test_switches_that_are_none(wrong):
+    with pytest.raises(ValueError):
+        Config(**{"vocab_size": 11, "context": 32, "layers": 1, "channels": 32, "heads": 4, "kv_heads": 2,
+                  "hidden": 8} | wrong)
