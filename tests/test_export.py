@@ -59,7 +59,7 @@ def texts():
     every = [chr(c) for c in range(0x110000) if not 0xD800 <= c < 0xE000]
     blanks = [character for character in every if character.isspace()]
     yield from (text[:10_000] for text in read_texts()[1][:4])
-    many = every[:0x3100] + every[0x3100::97]
+    many = every[:0x3100:2] + every[0x3100::197]
     yield from ("".join(f"a{character}1" for character in many[i:i + 500]) for i in range(0, len(many), 500))
     yield from ("".join(chance.choice(every if chance.random() < 0.7 else blanks) for _ in range(60))
                 for _ in range(100))
