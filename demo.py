@@ -6,11 +6,13 @@
     python demo.py --drafter tree --rule traversal
     python demo.py --compile                    # several times as fast, after a minute or two of compiling
     python demo.py --save docs/demo.svg         # this is how the README's picture is made
+    python demo.py --html page.html             # the run, its formulas and one node, to play with in a browser
 """
 
 import argparse
 import json
 import math
+import shlex
 import sys
 from collections.abc import Sequence
 from pathlib import Path
@@ -35,6 +37,7 @@ from nanospec.methods import DRAFTERS, GAMMA, RULES, Method, check_fixed, method
 from nanospec.model import GPT
 from nanospec.show import options
 from nanospec.show.figures import draw_speedup
+from nanospec.show.page import Played, page_of, run_of
 from nanospec.show.steps import WatchedDice, step_text
 from nanospec.show.terminal import View, legend, printable, refuse, save_picture, side_by_side, table
 from nanospec.speculate import speculate, tokens_of
@@ -82,15 +85,17 @@ def options_of(argv: Sequence[str] | None) -> dict:
     add("--save", type=options.file(".svg"), metavar="FILE.svg", help="the final view as a picture")
     add("--figure", type=options.file(".png"), metavar="FILE.png", help="speed-up against gamma, beside the theory")
     add("--json", type=options.file(), metavar="FILE", help="the numbers")
+    add("--html", type=options.file(".html"), metavar="FILE.html", help="a page that replays the run, in a browser")
     asked = vars(parser.parse_args(argv))
-    if asked["step"] and asked["rule"] != "token":
-        parser.error("--step shows the coins of --rule token: one for each draft token that is tried")
-    if asked["step"] and (asked["save"] or asked["figure"] or asked["json"]):
-        parser.error("--step measures nothing and draws no picture: it goes without --save, --figure and --json")
+    coins = "--step" * asked["step"] or "--html" * bool(asked["html"])
+    if coins and asked["rule"] != "token":
+        parser.error(f"{coins} shows the coins of --rule token: one for each draft token that is tried")
+    if asked["step"] and (asked["save"] or asked["figure"] or asked["json"] or asked["html"]):
+        parser.error("--step measures nothing and draws nothing: it goes without --save, --figure, --json and --html")
     if asked["compile"]:
         check_fixed([asked["drafter"]], [asked["rule"]], "--compile")
-        if asked["step"]:
-            parser.error("--step looks at every coin; with --compile nobody sees them")
+        if coins:
+            parser.error(f"{coins} looks at every coin; with --compile nobody sees them")
     if asked["figure"] and asked["drafter"] != "chain":
         parser.error("--figure shows --drafter chain beside the theory, which speaks of nothing else")
     size = DRAFTERS[asked["drafter"]].size
@@ -173,6 +178,13 @@ class Demo:
                 except EOFError:
                     return
 
+    def page(self, plain_seconds: Sequence[float], numbers: dict) -> str:
+        """The same run once more, with every coin and the seconds of both models, as a page for a browser."""
+        dice, drafter = WatchedDice([self.seed], self.device), ClockedDrafter(self.method(self.gamma).make())
+        run = speculate(self.target, drafter, self.ids, **self.request, dice=dice)
+        rounds = [Played(done, dice.coins, drafter.seconds, seconds - drafter.seconds) for done, seconds in clocked(run)]
+        return page_of(run_of(self.prompt, plain_seconds, rounds, self.decode, numbers | {"ways": self.ways()}))
+
     def measure(self, gammas: Sequence[int]) -> list[dict]:
         """A row of numbers for each gamma."""
         found = [measure(target, draft, [self.ids], [self.method(gamma, target, draft) for gamma in gammas],
@@ -239,7 +251,7 @@ def describe(row: dict, name: str, ways: str) -> Group:
 
 
 def run(console: Console, step: bool, save: Path | None, figure: Path | None, json_file: Path | None,
-        **asked) -> None:
+        html: Path | None, command: str, **asked) -> None:
     demo = Demo(**asked, longest=max(asked["gamma"] or GAMMA, GAMMAS[-1] if asked["drafter"] == "chain" else 0))
     if step:
         return demo.step(console)
@@ -263,12 +275,15 @@ def run(console: Console, step: bool, save: Path | None, figure: Path | None, js
         demo.figure(figure)
     if json_file:
         json_file.write_text(json.dumps(row, indent=1) + "\n")
+    if html:
+        numbers = row | {"method": demo.method(demo.gamma).name, "command": command}
+        html.write_text(demo.page(view.plain_seconds, numbers), encoding="utf-8")
 
 
 def main(argv: Sequence[str] | None = None) -> int:
     try:
-        asked = options_of(argv)
-        run(Console(), json_file=asked.pop("json"), **asked)
+        asked, words = options_of(argv), sys.argv[1:] if argv is None else argv
+        run(Console(), json_file=asked.pop("json"), command=shlex.join(["python", "demo.py", *words]), **asked)
     except (NanospecError, OSError) as error:
         return refuse("demo", error)
     except KeyboardInterrupt:
