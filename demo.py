@@ -182,8 +182,8 @@ class Demo:
         """The same run once more, with every coin and the seconds of both models, as a page for a browser."""
         dice, drafter = WatchedDice([self.seed], self.device), ClockedDrafter(self.method(self.gamma).make())
         run = speculate(self.target, drafter, self.ids, **self.request, dice=dice)
-        rounds = [Played(done, dice.coins, drafter.seconds, seconds - drafter.seconds) for done, seconds in clocked(run)]
-        return page_of(run_of(self.prompt, plain_seconds, rounds, self.decode, numbers | {"ways": self.ways()}))
+        played = [Played(done, dice.coins, drafter.seconds, whole - drafter.seconds) for done, whole in clocked(run)]
+        return page_of(run_of(self.prompt, plain_seconds, played, self.decode, numbers | {"ways": self.ways()}))
 
     def measure(self, gammas: Sequence[int]) -> list[dict]:
         """A row of numbers for each gamma."""

@@ -25,8 +25,8 @@ WEB = Path(__file__).parent / "web"
 SCRIPTS = ("base.js", "replay.js", "formulas.js", "node.js")
 BARS = 6                            # tokens of a distribution that are shown; the others are one bar together
 DIGITS = 4                          # of a probability
-NUMBERS = ("alpha", "gamma", "c", "v", "speedup", "tokens_per_target_call", "drafter", "method", "temperature", "ways",
-           "command")
+NUMBERS = ("alpha", "gamma", "c", "v", "speedup", "tokens_per_target_call", "busy", "drafter", "method", "temperature",
+           "ways", "command")
 
 
 class Played(NamedTuple):
@@ -51,8 +51,8 @@ def run_of(prompt: str, plain_seconds: Sequence[float], rounds: Sequence[Played]
     tokens |= {token for data in played for place in (*data["judged"].values(), data["last"])
                for token, *_ in place["bars"]}
     return {"prompt": printable(prompt), "names": {token: visible(decode([token])) for token in sorted(tokens)},
-            "vocabulary": rounds[0].done.p_target.shape[-1], "numbers": {name: numbers[name] for name in NUMBERS}, "rounds": played,
-            "plain": [_ms(seconds) for seconds in plain_seconds]}
+            "vocabulary": rounds[0].done.p_target.shape[-1], "numbers": {name: numbers[name] for name in NUMBERS},
+            "rounds": played, "plain": [_ms(seconds) for seconds in plain_seconds]}
 
 
 def _round(it: Played, decode: Decode) -> dict:

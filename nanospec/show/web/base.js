@@ -23,7 +23,7 @@ function draw(tag, attributes, text) {
   return element;
 }
 
-// Places as parts of a whole, 0 to 1. (The page's policy allows no style attributes in markup; this is no markup.)
+// Sets sides of an element as parts of the whole, 0 to 1.
 function place(element, sides) {
   for (const [side, part] of Object.entries(sides)) element.style[side] = 100 * part + "%";
   return element;
@@ -52,7 +52,8 @@ function showSummary() {
   const speed = found.speedup > 1 ? `${fixed(found.speedup)} times as fast as the target alone`
                                   : `${fixed(1 / found.speedup)} times slower than the target alone`;
   byId("summary").textContent = `This run: ${count(written, "token")} in ${count(RUN.rounds.length, "target call")}, ` +
-    `${speed} (${found.method}, temperature ${found.temperature}; ${found.ways}).`;
+    `${speed} (${found.method}, temperature ${found.temperature}; ${found.ways}).` +
+    (found.busy ? " The machine was busy then, so its times are rough." : "");
   byId("command").textContent = found.command;
 }
 

@@ -61,7 +61,8 @@ function showFormulas() {
 
 function drawByAlpha(alpha, gamma, c, v) {
   const found = RUN.numbers, alphas = Array.from({ length: 101 }, (_, i) => i / 100);
-  const tokens = alphas.map((x) => [x, expectedTokens(x, gamma)]), gains = alphas.map((x) => [x, speedUp(x, gamma, c, v)]);
+  const tokens = alphas.map((x) => [x, expectedTokens(x, gamma)]);
+  const gains = alphas.map((x) => [x, speedUp(x, gamma, c, v)]);
   const top = 1.06 * Math.max(2, found.speedup, found.tokens_per_target_call, ...tokens.map(([, y]) => y));
   const at = scale(0, 1, top), picture = blank("by-alpha", at, [0, 0.2, 0.4, 0.6, 0.8, 1], top, "alpha");
   picture.append(curve(at, tokens, "tokens"), curve(at, gains, "speed"));
@@ -69,10 +70,10 @@ function drawByAlpha(alpha, gamma, c, v) {
   point(picture, at, alpha, speedUp(alpha, gamma, c, v), "speed");
   measured(picture, at, found.alpha, found.tokens_per_target_call, "tokens");
   measured(picture, at, found.alpha, found.speedup, "speed");
-  legend(picture, ["tokens", "tokens per target call"], ["speed", "speed-up"], ["measured", "◆ measured in this run"]);
   picture.setAttribute("aria-label", `Against alpha, at gamma ${gamma}: tokens per target call rise from 1 to ` +
     `${gamma + 1}, the speed-up from ${fixed(gains[0][1])} to ${fixed(gains[100][1])}. Measured in this run: alpha ` +
-    `${fixed(found.alpha)}, ${fixed(found.tokens_per_target_call)} tokens per target call, speed-up ${fixed(found.speedup)}.`);
+    `${fixed(found.alpha)}, ${fixed(found.tokens_per_target_call)} tokens per target call, speed-up ` +
+    `${fixed(found.speedup)}.`);
   byId("measured-note").textContent = "Real text has easy and hard stretches, so a measured point lies beside the " +
     "line, not on it. The run is measured on a clock, which counts what stands in no formula." +
     (found.drafter === "chain" ? "" : ` This run drafted by “${found.drafter}”; the formulas speak of chains.`);
@@ -90,7 +91,6 @@ function drawByGamma(alpha, gamma, c, v, best) {
   point(picture, at, gamma, gain(gamma), "speed");
   const [x, y] = at(best, gain(best));
   picture.append(draw("line", { x1: x, x2: x, y1: y + 8, y2: BOX.bottom, class: "best" }));
-  legend(picture, ["tokens", "tokens per target call"], ["speed", `speed-up, best at gamma = ${best}`]);
   picture.setAttribute("aria-label", `Against gamma, at alpha ${fixed(alpha)}: the speed-up is greatest, ` +
     `${fixed(gain(best))}, at gamma ${best}.`);
 }
@@ -109,7 +109,9 @@ function blank(id, at, ticks, top, name) {
     picture.append(draw("line", { x1: BOX.left, x2: BOX.right, y1: height, y2: height, class: "grid" }),
       draw("text", { x: BOX.left - 6, y: height + 4, class: "end" }, String(y)));
   }
-  for (const x of ticks) picture.append(draw("text", { x: at(x, 0)[0], y: BOX.bottom + 18, class: "middle" }, String(x)));
+  for (const x of ticks) {
+    picture.append(draw("text", { x: at(x, 0)[0], y: BOX.bottom + 18, class: "middle" }, String(x)));
+  }
   picture.append(draw("text", { x: (BOX.left + BOX.right) / 2, y: BOX.bottom + 36, class: "middle" }, name));
   const [, one] = at(ticks[0], 1);
   picture.append(draw("line", { x1: BOX.left, x2: BOX.right, y1: one, y2: one, class: "one" }),
@@ -130,14 +132,6 @@ function point(picture, at, x, y, kind) {
 function measured(picture, at, x, y, kind) {
   const [cx, cy] = at(x, y);
   picture.append(draw("path", { d: `M${cx - 7},${cy} l7,-7 l7,7 l-7,7 z`, class: "measured " + kind }));
-}
-
-function legend(picture, ...lines) {
-  lines.forEach(([kind, words], i) => {
-    const y = BOX.top + 10 + 19 * i;
-    if (kind !== "measured") picture.append(draw("line", { x1: 58, x2: 82, y1: y - 4, y2: y - 4, class: "curve " + kind }));
-    picture.append(draw("text", { x: kind === "measured" ? 64 : 90, y }, words));
-  });
 }
 
 for (const name of SLIDERS) {

@@ -6,7 +6,7 @@ const NAMES = { p: "p_target", q: "q_draft" };
 let dists = { p: [...START.p], q: [...START.q] };
 
 // What the rule of speculate.py does at one place. beta: how often the draft token is accepted.
-// Where q_draft = p_target nothing is left, and nothing is ever rejected: then the residual is p_target, as in probs.py.
+// Where q_draft = p_target nothing is left, and nothing is rejected: then the residual is p_target, as in probs.py.
 function verifyNode(p, q, mistaken) {
   const accept = p.map((prob, i) => Math.min(prob, q[i]));
   const left = p.map((prob, i) => Math.max(0, prob - q[i])), total = sum(left);
@@ -95,12 +95,13 @@ function showNode() {
     place(column.line, { bottom: p[i] });
   });
   byId("left-note").textContent = mistaken ? "p_target, by mistake"
-    : rejected < 1e-9 ? "nothing is left, and nothing is rejected" : "max(0, p_target − q_draft), made to add up to 1";
+    : rejected < 1e-9 ? "nothing is left, and nothing is rejected" : "max(0, p_target − q_draft) over its sum";
   byId("output-note").textContent = `accepted + ${fixed(rejected)} · ${mistaken ? "p_target" : "residual"}; ` +
     "the line is p_target";
   for (const [id, name, probs] of [["accept-bars", "Drafted and accepted", found.accept],
     ["left-bars", "Residual", found.residual], ["output-bars", "Output", found.output]]) {
-    byId(id).setAttribute("aria-label", `${name}: ` + TOKENS.map((token, i) => `${token} ${fixed(probs[i])}`).join(", "));
+    const said = TOKENS.map((token, i) => `${token} ${fixed(probs[i])}`);
+    byId(id).setAttribute("aria-label", `${name}: ${said.join(", ")}`);
   }
   byId("proof").classList.toggle("wrong", off > 0.0005);
   say("proof", `The draft token is accepted with probability beta = ${fixed(found.beta)}, and replaced with ` +

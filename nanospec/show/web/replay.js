@@ -34,8 +34,8 @@ function showRound(number) {
   byId("round").value = now + 1;
   byId("round").setAttribute("aria-valuetext", `round ${now + 1} of ${RUN.rounds.length}`);
   byId("place").textContent = `${now + 1} of ${RUN.rounds.length}`;
-  byId("back").disabled = now === 0;
-  byId("next").disabled = now === RUN.rounds.length - 1;
+  byId("back").setAttribute("aria-disabled", now === 0);       // a button that is disabled would lose the focus
+  byId("next").setAttribute("aria-disabled", now === RUN.rounds.length - 1);
   say("said", sentence(round, now + 1));
   showText();
   showCounts();
@@ -49,8 +49,8 @@ function sentence(round, number) {
   const drafted = round.parents.filter((parent) => parent >= 0).length;
   const words = [`Round ${number}: ${count(drafted, "draft token")}, ${round.path.length} accepted.`];
   for (const row of replacedRows(round)) {
-    const { u, threshold } = round.judged[row];
-    words.push(`“${nameOf(round.tokens[row])}” is rejected: its coin ${fixed(u)} is not below ${fixed(threshold)}.`);
+    const { u, threshold } = round.judged[row], name = nameOf(round.tokens[row]);
+    words.push(`“${name}” is rejected: its coin ${fixed(u)} is not below ${fixed(threshold)}.`);
   }
   const last = nameOf(round.last.token);
   words.push(lastKind(round) === "bonus" ? `The bonus token is “${last}”.` : `The replacement is “${last}”.`);
@@ -122,11 +122,11 @@ function showRows(round) {
 
 // A draft token with its coin, as a button that shows its bars. Row 0 stands for the replacement or bonus token.
 function rowButton(round, row) {
-  const kind = kindOf(round, row), button = make("button", "row " + kind), place_ = round.judged[row];
+  const kind = kindOf(round, row), button = make("button", "row " + kind), judged = round.judged[row];
   button.type = "button";
   button.dataset.row = row;
   button.append(make("code", "token " + kind, nameOf(row ? round.tokens[row] : round.last.token)), " ");
-  if (place_) button.append(gauge(place_), " ");
+  if (judged) button.append(gauge(judged), " ");
   button.append(make("span", "outcome", outcome(round, row)));
   button.disabled = kind === "unjudged";
   button.setAttribute("aria-pressed", row === chosen);
@@ -138,7 +138,7 @@ function outcome(round, row) {
   const kind = kindOf(round, row);
   if (kind === "unjudged") return "never judged";
   if (kind === "bonus") return "bonus, drawn from p_target";
-  if (kind === "replacement") return "replacement, drawn from the residual distribution";
+  if (kind === "replacement") return "replacement, drawn from the residual";
   const { u, threshold } = round.judged[row];
   return `coin ${fixed(u)} ${kind === "accepted" ? "<" : "≥"} ${fixed(threshold)} ${kind}`;
 }
@@ -166,8 +166,8 @@ function showBars(round) {
     (chosen ? "judged by" : "drawn from");
   byId("bars-note").textContent = explanation(round, kind, bars);
   const head = make("tr");
-  for (const name of ["token", ...columns]) {
-    const cell = make("th", name.split(" ")[0], name);
+  for (const name of ["", ...columns]) {
+    const cell = make("th", name.split(" ")[0], name || "token");
     cell.scope = "col";
     head.append(cell);
   }
@@ -176,7 +176,7 @@ function showBars(round) {
   const rest = RUN.vocabulary - bars.length;
   byId("bars").replaceChildren(
     ...bars.map(([token, ...probs]) => barRow(nameOf(token), markOf(round, token), columns, probs)),
-    ...(rest ? [barRow(`${rest.toLocaleString("en")} others`, "", columns, others)] : []));
+    ...(rest ? [barRow(`${rest.toLocaleString("en")} others`, null, columns, others)] : []));
 }
 
 function columnsOf(round, kind) {
@@ -194,7 +194,7 @@ function markOf(round, token) {
 
 function explanation(round, kind, bars) {
   if (kind === "bonus") return "All before it was accepted. The target has scored this place too, at no cost.";
-  if (kind === "replacement") return "Drawn from what rejection leaves: max(0, p_target − q_draft), made to add up to 1.";
+  if (kind === "replacement") return "Drawn from what rejection leaves: max(0, p_target − q_draft) over its sum.";
   const [, p, q] = bars.find(([token]) => token === round.tokens[chosen]), { u, threshold } = round.judged[chosen];
   const elder = columnsOf(round, kind)[0] === "p_target left"
     ? " p_target left is what its elder siblings, rejected before it, have left of p_target." : "";
@@ -205,7 +205,7 @@ function explanation(round, kind, bars) {
 function barRow(name, mark, columns, probs) {
   const row = make("tr"), head = make("th");
   head.scope = "row";
-  head.append(make("code", "token " + mark, name));
+  head.append(mark === null ? make("span", "note", name) : make("code", "token " + mark, name));
   row.append(head);
   probs.forEach((prob, i) => {
     const cell = make("td"), track = make("span", "track");
@@ -217,9 +217,10 @@ function barRow(name, mark, columns, probs) {
 }
 
 // Some rounds on one axis of time: drafting, then a call of the target; and what the target alone did meanwhile.
+// The first round is left out, and so is the first token of plain decoding: they read the prompt, too.
 function showLanes() {
-  const first = now - now % ROUNDS_IN_TIME, rounds = RUN.rounds.slice(first, first + ROUNDS_IN_TIME);
-  const span = sum(rounds.flatMap((round) => round.ms));
+  const before = Math.max(0, now - 1), first = 1 + before - before % ROUNDS_IN_TIME;
+  const rounds = RUN.rounds.slice(first, first + ROUNDS_IN_TIME), span = sum(rounds.flatMap((round) => round.ms));
   const draft = lane("draft"), target = lane("target"), alone = lane("target alone");
   let at = 0;
   rounds.forEach((round, i) => {
@@ -232,13 +233,14 @@ function showLanes() {
     segment(target, at + drafting, rest, "p_target" + when, `+${round.written}`);
     at += drafting + rest;
   });
-  const plain = plainMeanwhile(first ? 1 : 0, span);            // its first token's time holds reading the prompt, too
+  const plain = plainMeanwhile(span);
   plain.forEach(([start, took]) => segment(alone, start, took, "plain", ""));
   byId("lanes").replaceChildren(draft.row, target.row, alone.row);
   const tokens = sum(rounds.map((round) => round.written));
-  const words = `${rounds.length > 1 ? `Rounds ${first + 1} to ${first + rounds.length}` : `Round ${first + 1}`}, ` +
-    `${fixed(span, 0)} ms: ${count(tokens, "token")}. The target alone writes ${plain.length} in this time.` +
-    (first ? "" : " The first of each holds reading the prompt, too.");
+  const words = !rounds.length ? "Nothing to compare: this run is one round, which reads the prompt, too."
+    : `Rounds ${first + 1} to ${first + rounds.length}, ${fixed(span, 0)} ms: ${count(tokens, "token")}. ` +
+    `The target alone writes ${plain.length} in this time.` +
+    (now ? "" : " Round 1 reads the prompt, too, and is left out.");
   byId("lanes").setAttribute("aria-label", words);
   byId("lanes-note").textContent = words;
 
@@ -253,11 +255,11 @@ function lane(name) {
   return { row, track };
 }
 
-// [start, milliseconds] of the steps of plain decoding that fit into a time; a long run's later steps are like these.
-function plainMeanwhile(first, span) {
+// [start, milliseconds] of the first steps of plain decoding that fit into a time.
+function plainMeanwhile(span) {
   const steps = [];
   let at = 0;
-  for (const took of RUN.plain.slice(first)) {
+  for (const took of RUN.plain.slice(1)) {
     if (at + took > span) break;
     steps.push([at, took]);
     at += took;
