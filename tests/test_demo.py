@@ -3,6 +3,7 @@
 import json
 import os
 import re
+import shlex
 import subprocess
 import sys
 import xml.etree.ElementTree as ElementTree
@@ -52,7 +53,7 @@ def run(weights, capsys):
 
 def test_what_it_writes(run, tmp_path, weights):
     status, out, err = run("--gamma", "3", "--save", str(tmp_path / "a.svg"), "--json", str(tmp_path / "a.json"),
-                           "--figure", str(tmp_path / "a.png"))
+                           "--figure", str(tmp_path / "a.png"), "--html", str(tmp_path / "a.html"))
     assert status == 0 and err == ""
     row, svg = json.loads((tmp_path / "a.json").read_text()), (tmp_path / "a.svg").read_text()
     assert set(row) == KEYS
@@ -71,6 +72,13 @@ def test_what_it_writes(run, tmp_path, weights):
     tokens = tokens_of(rounds)
     assert tokenizer.decode(tokens) == row["text"] and len(tokens) == row["emitted"]
     assert row["tokens_per_target_call"] == pytest.approx(row["emitted"] / row["rounds"])
+    page = re.search('id="run">(.*?)</script>', (tmp_path / "a.html").read_text())
+    played = json.loads(page[1])
+    assert len(played["rounds"]) == row["rounds"] and played["prompt"] == PROMPT
+    assert sum(shown["written"] for shown in played["rounds"]) == row["emitted"] and 0 < len(played["plain"]) <= 24
+    assert all(min(shown["ms"]) > 0 for shown in played["rounds"])
+    assert {name: played["numbers"][name] for name in played["numbers"] if name in row}.items() <= row.items()
+    assert shlex.split(played["numbers"]["command"])[2:4] == ["--weights", str(weights)]
 
 
 def test_eagerly_and_compiled(run, stand_in, tmp_path):
@@ -162,6 +170,9 @@ BEFORE_LOADING = [
     (["--step", "--rule", "block"], "--rule token"), (["--step", "--json", "a"], "--step"),
     (["--step", "--save", "a.svg"], "--step"), (["--step", "--figure", "a.png"], "--step"),
     (["--compile", "--drafter", "lookup"], "--compile"), (["--compile", "--step"], "--step"),
+    (["--step", "--html", "a.html"], "--html"), (["--html", "a.html", "--rule", "block"], "--html shows"),
+    (["--html", "a.html", "--compile"], "--html looks"), (["--html", "a.svg"], ".html"),
+    (["--html", "nowhere/a.html"], "nowhere/a.html"), (["--html", "tests"], "--html"),
     (["--compile", "--rule", "traversal"], "--compile"), (["--save", "a.png"], ".svg"),
     (["--figure", "a.svg"], ".png"), (["--save", "svg"], ".svg"),
     (["--json", "nowhere/a.json"], "nowhere/a.json"), (["--json", "tests"], "--json"), (["--json", ""], "--json"),

@@ -163,10 +163,12 @@ def test_every_control_has_a_name_and_every_id_is_there_once():
 
 
 def test_a_page_of_256_tokens_is_small():
-    """With a vocabulary as large as ours, hardly any acceptance, and trees: many rounds, each with many rows."""
-    played, run = a_run("tree", tokens=256, vocabulary=1024, topology=demo.tree_setting([2, 2, 1, 1])["topology"],
+    """With a vocabulary as large as ours, hardly any acceptance, and trees: many rounds, each with many rows. A quarter
+    of the tokens, and so at most a quarter of a megabyte.
+    """
+    played, run = a_run("tree", tokens=64, vocabulary=1024, topology=demo.tree_setting([2, 2, 1, 1])["topology"],
                         decode=lambda ids: "\u20ac\u20ac\u20ac" * len(ids))
-    assert len(played) > 150 and len(page_of(run)) < 600_000
+    assert len(played) > 24 and len(page_of(run)) < 250_000
 
 
 def test_the_page_in_the_repository_is_of_these_files():
@@ -204,6 +206,7 @@ def opened(browser, tmp_path):
     def of(run: dict, **context):
         (tmp_path / "page.html").write_text(page_of(run), encoding="utf-8")
         tab = browser.new_page(**{"reduced_motion": "reduce"} | context)
+        tab.set_default_timeout(5_000)
         tab.on("console", lambda message: told.append(message.text))
         tab.on("pageerror", lambda error: told.append(str(error)))
         tab.on("request", lambda request: asked.append(request.url))
@@ -217,6 +220,11 @@ def opened(browser, tmp_path):
     assert told == [] and asked == [(tmp_path / "page.html").as_uri()] * len(pages)
 
 
+def press(tab, selector: str, key: str = "Enter") -> None:
+    tab.focus(selector)
+    tab.keyboard.press(key)
+
+
 def words(tab, selector: str) -> str:
     return " ".join(tab.locator(selector).inner_text().split())
 
@@ -227,7 +235,7 @@ def numbers_in(tab, selector: str) -> list[float]:
 
 @pytest.mark.parametrize("drafter", ["chain", "tree"])
 def test_going_round_by_round(opened, drafter):
-    played, run = a_run(drafter, topology=[-1, 0, 0, 1, 1, 2])
+    played, run = a_run(drafter, tokens=14, topology=[-1, 0, 0, 1, 1, 2])
     tab, text = opened(run), "abc"
     for number, (done, coins, *_) in enumerate(played, 1):
         drafted = len(done.tokens) - 1
@@ -256,30 +264,26 @@ def test_going_round_by_round(opened, drafter):
             assert numbers_in(tab, "#bars .number")[:len(judged["bars"][0]) - 1] == pytest.approx(
                 judged["bars"][0][1:], abs=0.00051)
             assert f"{min(1, threshold):.3f}"[:4] in words(tab, "#bars-note")
-        tab.click("#next")
-    tab.click("#next")                                          # behind the last there is none
+        press(tab, "#next")                                     # behind the last there is none
     assert words(tab, "#place") == f"{len(played)} of {len(played)}"
     tab.click("#back")
     assert words(tab, "#place") == f"{len(played) - 1} of {len(played)}"
-    if drafter == "tree":
-        assert tab.locator("#rows > li > ol > li > ol button").count() or tab.locator("#rows ol button").count()
+    assert tab.locator("#rows ol ol").count() == (drafter == "tree")
 
 
 def test_play_and_pause_by_the_keyboard(opened):
     _, run = a_run()
     tab = opened(run)
     tab.clock.install()
-    tab.focus("#play")
-    tab.keyboard.press("Enter")
+    press(tab, "#play")
     assert words(tab, "#play") == "Pause"
     for number in (2, 3):
         tab.clock.run_for(900 + 350 * len(run["rounds"][number - 2]["judged"]))
         assert words(tab, "#place").startswith(f"{number} of")
-    tab.keyboard.press("Space")
+    press(tab, "#play", "Space")
     tab.clock.run_for(60_000)
     assert words(tab, "#play") == "Play" and words(tab, "#place").startswith("3 of")
-    tab.focus("#round")
-    tab.keyboard.press("End")
+    press(tab, "#round", "End")
     assert words(tab, "#place") == f"{len(run['rounds'])} of {len(run['rounds'])}"
 
 
@@ -311,8 +315,7 @@ def test_the_formulas_are_those_of_python(opened):
         gain = speedup(alpha, gamma, c, v)
         assert words(tab, "#speedup") == f"{gain:.2f}"
         assert ("wins" if gain > 1 else "loses") in words(tab, "#verdict")
-    tab.focus("#gamma")
-    tab.keyboard.press("ArrowRight")
+    press(tab, "#gamma", "ArrowRight")
     assert words(tab, "#expected") == f"{expected_tokens(0.2, 4):.2f}"
     tab.click("#as-measured")
     assert words(tab, "#expected") == f"{expected_tokens(found['alpha'], found['gamma']):.2f}"
@@ -322,22 +325,18 @@ def test_the_measured_point_stands_where_it_was_measured(opened):
     """From its own axis: heights of the marks against those of the grid's numbers 0 and 1."""
     tab = opened(a_run()[1])
     zero, half, *_ = tab.evaluate("[...document.querySelectorAll('#by-alpha .grid')].map(x => +x.getAttribute('y1'))")
-    unit = 2 * (zero - half) if tab.locator("#by-alpha text.end").nth(1).inner_text() == "0.5" else zero - half
+    unit = 2 * (zero - half) if tab.locator("#by-alpha text.end").nth(1).text_content() == "0.5" else zero - half
     marks = tab.evaluate("[...document.querySelectorAll('#by-alpha .measured')].map(x => x.getAttribute('d'))")
     for mark, value in zip(marks, (NUMBERS["tokens_per_target_call"], NUMBERS["speedup"]), strict=True):
         x, y = map(float, re.match(r"M([-\d.]+),([-\d.]+)", mark).groups())
         assert (zero - y) / unit == pytest.approx(value) and (x + 7 - 44) / 380 == pytest.approx(NUMBERS["alpha"])
 
 
-def bars_of(tab, chart: str) -> torch.Tensor:
-    return torch.tensor(numbers_in(tab, f"#{chart}-bars .number"))
-
-
 def judge_node(tab, p_target: torch.Tensor, q_draft: torch.Tensor) -> None:
     """All that the third view shows, against Python's."""
-    for chart, probs in (("p", p_target), ("q", q_draft), ("accept", p_target.minimum(q_draft)),
-                         ("left", residual(p_target, q_draft)), ("output", p_target)):
-        assert bars_of(tab, chart).tolist() == pytest.approx(probs.tolist(), abs=0.0051), chart
+    wanted = [p_target, q_draft, p_target.minimum(q_draft), residual(p_target, q_draft), p_target]
+    shown = numbers_in(tab, "#node .number")                    # of the five charts, as they stand
+    assert shown == pytest.approx(torch.cat(wanted).tolist(), abs=0.0051)
     assert f"beta = {acceptance(p_target, q_draft):.2f}" in words(tab, "#proof")
     assert "The output is p_target" in words(tab, "#proof")
 
@@ -381,7 +380,7 @@ def test_the_common_mistake_is_seen(opened):
     tab.check("#mistake")
     p_target, q_draft = torch.tensor([.4, .25, .2, .1, .05]), torch.tensor([.15, .5, .1, .2, .05])
     output = p_target.minimum(q_draft) + (1 - acceptance(p_target, q_draft)) * p_target
-    assert bars_of(tab, "output").tolist() == pytest.approx(output.tolist(), abs=0.0051)
+    assert numbers_in(tab, "#output-bars .number") == pytest.approx(output.tolist(), abs=0.0051)
     assert f"{(output - p_target).abs().sum() / 2:.3f} away from p_target" in words(tab, "#proof")
     tab.click("#again")
     judge_node(tab, p_target, q_draft)
@@ -393,16 +392,22 @@ def test_what_a_model_wrote_is_shown_and_never_run(opened):
     for _ in run["rounds"]:
         for button in tab.locator("#rows button:enabled").all():
             button.click()
-        tab.click("#next")
+        press(tab, "#next")
     assert tab.evaluate("window.ran") is None and tab.evaluate("document.scripts.length") == 2
     for selector in ("#text", "#rows", "#bars", "#bars-title", "#said", "#summary", "#command"):
         assert "<script>window.ran = 1</script><img src=x onerror=" in words(tab, selector), selector
     assert tab.evaluate("document.images.length") == 0 and tab.evaluate("byId('text').textContent").startswith(
         run["prompt"])
-    # And were somebody to put it in place as markup: the browser obeys no script but the page's own.
+
+
+def test_the_browser_obeys_no_script_but_the_pages_own(browser, tmp_path):
+    """Even were somebody to put a model's text in place as markup."""
+    (tmp_path / "page.html").write_text(page_of(hostile_run()), encoding="utf-8")
+    tab = browser.new_page()
+    tab.goto((tmp_path / "page.html").as_uri())
     tab.evaluate("document.body.append(Object.assign(document.createElement('script'), {textContent: 'ran = 4'}))")
-    assert tab.evaluate("window.ran") is None
-    tab.context.close()
+    assert tab.evaluate("[window.ran, document.scripts.length]") == [None, 3]
+    tab.close()
 
 
 def test_nothing_is_built_before_its_round(opened):
@@ -417,7 +422,7 @@ def test_nothing_is_built_before_its_round(opened):
     assert tab.locator("#text .round").count() == 2 and tab.evaluate(built) < 600
 
 
-@pytest.mark.parametrize("scheme, width", product(["light", "dark"], [320, 375, 1200]))
+@pytest.mark.parametrize("scheme, width", [*product(["light", "dark"], [320, 1200])])
 def test_readable_in_every_window(opened, scheme, width):
     """No window is scrolled sideways, and letters stand out: 4.5 times from what is behind them (WCAG 2.2, 1.4.3)."""
     tab = opened(a_run("tree", topology=[-1, 0, 0, 1, 3])[1], viewport={"width": width, "height": 700},
@@ -468,6 +473,4 @@ def test_the_keyboard_reaches_every_control(opened):
         assert name and outline == "solid"
         reached.add(place)
     assert len(reached) == wanted
-    sliders = tab.get_by_role("slider").all()
-    assert len(sliders) == 5 + 10 and all(slider.evaluate("x => x.ariaLabel || x.labels[0].textContent.trim()")
-                                          for slider in sliders)
+    assert tab.get_by_role("slider").count() == 5 + 10
