@@ -115,7 +115,7 @@ function blank(id, at, ticks, top, name) {
   picture.append(draw("text", { x: (BOX.left + BOX.right) / 2, y: BOX.bottom + 36, class: "middle" }, name));
   const [, one] = at(ticks[0], 1);
   picture.append(draw("line", { x1: BOX.left, x2: BOX.right, y1: one, y2: one, class: "one" }),
-    draw("text", { x: BOX.right, y: one + 15, class: "end" }, "the target alone"));
+    draw("text", { x: BOX.right, y: one + (one > BOX.bottom - 20 ? -6 : 15), class: "end" }, "the target alone"));
   return picture;
 }
 

@@ -54,7 +54,7 @@ function sentence(round, number) {
   }
   const last = nameOf(round.last.token);
   words.push(lastKind(round) === "bonus" ? `The bonus token is “${last}”.` : `The replacement is “${last}”.`);
-  if (round.written <= round.path.length) words.push("It is not written: the text is as long as was asked for.");
+  if (round.written <= round.path.length) words.push("It is not written: the text ends before it.");
   return words.join(" ");
 }
 
