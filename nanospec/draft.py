@@ -148,6 +148,7 @@ class Drafter(Protocol):
 
     def propose(self, text: Text, sampling: Sampling, dice: Dice, upto: int) -> Draft:
         """A draft for every row of `text`. upto: slots of a cache to read, at least length + size - 1 of every row.
+        With fewer a draft token would not see itself. Nobody looks, because a look would wait for the device.
 
         The text may have shrunk since the last round: what is committed is `text`, and nothing else.
         """

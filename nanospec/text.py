@@ -31,7 +31,9 @@ class Text:
         self._count = torch.arange(self.tokens.shape[1], device=device)
 
     def last(self, n: int) -> Tensor:
-        """(B, n): the last n tokens of every row; in a row of fewer the first one repeats."""
+        """(B, n): the last n tokens of every row; in a row of fewer the first one repeats. RequestError for n > N."""
+        if n > self.tokens.shape[1]:
+            raise RequestError(f"asked for the last {n} tokens of texts with room for {self.tokens.shape[1]}")
         return self.tokens.gather(1, (self.length[:, None] - n + self._count[:n]).clamp(min=0))
 
     def commit(self, tokens: Tensor, count: Tensor | int) -> None:
