@@ -126,6 +126,7 @@ figures.one_round(repr(text[-12:]), words, [chance for _, _, chance in chances],
 # | 26 | Can a cheap draft model copy a name from far back in the text? |
 # | 27, 28 | Can all draft tokens come from one pass? Can the target draft for itself? |
 # | 29 | Must every token be the target's? |
+# | 30 | When does a third level pay? |
 # | 31 | Does it hold for models that others made, and in programs that others wrote? |
 #
 # ## Three things to know

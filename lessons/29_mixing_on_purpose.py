@@ -141,12 +141,12 @@ table(["who writes", "right", "accepted"],
 right, accepted = found["the target, top-p 0.9"]
 better = [name for name, row in found.items() if row[0] > right and row[1] > accepted]
 print(f"\nbetter than top-p 0.9 in both: {', '.join(better) or 'none'}")
-chosen = {rule: [judged(DEFERRALS[rule](q_all, p_all, a), q_all) for a in some] for rule, some in (
+chosen = {rule: {a: judged(DEFERRALS[rule](q_all, p_all, a), q_all) for a in some} for rule, some in (
     ("chow", (0.2, 0.4, 0.6, 0.8)), ("opt", (0.0, 0.3, 0.6, 1.0)), ("v3", (0.5, 0.8, 0.9, 0.97)))}
-cuts = []
+cuts = {}
 for top_p in (1.0, 0.95, 0.9, 0.8, 0.7):
     cut = Sampling(1.0, top_p=top_p)
-    cuts.append(judged(*(cut(of.log().flatten(0, 1)).view_as(of) for of in (p_all, q_all))))
+    cuts[top_p] = judged(*(cut(of.log().flatten(0, 1)).view_as(of) for of in (p_all, q_all)))
 figures.mixing_on_purpose(chosen, cuts)
 
 # %% [markdown]
@@ -169,4 +169,4 @@ figures.mixing_on_purpose(chosen, cuts)
 #
 # The answers are in `lessons/answers/29_mixing_on_purpose.md`.
 #
-# This is the last lesson.
+# Next: lesson 30. Can the draft model be drafted for?

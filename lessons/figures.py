@@ -758,14 +758,15 @@ def a_look_back(seen: Sequence[Sequence[float]], places: Sequence[str], draft_to
 def a_block_at_once(best: dict[float, Sequence[float]], betas: dict[str, Sequence[float]]) -> None:
     """best: temperature -> beta of the best possible block drafter at each place. betas: the same at T = 1, of three
     draft models."""
-    figure, panels = blank("what can be known of a place when the places before it are not known", 2)
+    figure, panels = blank("a block knows less and less of its later places; a chain, which sees its own tokens, does not", 2)
     figure.set_size_inches(12, 4.4)
     for axes, lines, title in zip(panels, ({f"T = {t}": row for t, row in best.items()}, betas),
-                                  ("the best possible block drafter", "T = 1")):
+                                  ("the best possible block drafter", "beside a table, and beside a chain, T = 1")):
         for (name, row), colour in zip(lines.items(), (AMBER, GREEN, BLUE)):
             axes.plot(range(1, len(row) + 1), row, color=colour, marker="o", linewidth=2, label=name)
         axes.set_title(title, loc="left", color=INK, fontsize=10)
-        axes.set(xlabel="place in the block", ylabel="beta", ylim=(0, 1.05), xticks=range(1, len(row) + 1))
+        axes.set(xlabel="place in the block", ylabel="beta: how often it is accepted", ylim=(0, 1.05),
+                 xticks=range(1, len(row) + 1))
         axes.legend(frameon=False, loc="lower left")
     save(figure, "27_a_block_at_once")
 
@@ -775,13 +776,16 @@ def a_block_at_once(best: dict[float, Sequence[float]], betas: dict[str, Sequenc
 def leaving_early(untrained: Sequence[float], trained: dict[int, float], of_gpt: float,
                   speed: dict[str, float]) -> None:
     """Beta behind each number of layers; of trained exits; of the draft GPT. speed: who drafts -> by the formula."""
-    figure, (left, right) = blank("the target's own first layers draft", 2)
+    figure, (left, right) = blank("few layers draft badly, and many cost too much", 2)
     figure.set_size_inches(12, 4.4)
     left.plot(range(1, len(untrained) + 1), untrained, color=AMBER, marker="o", linewidth=2, label="nothing trained")
     left.plot(list(trained), list(trained.values()), color=GREEN, marker="o", linewidth=2, label="a trained exit")
     left.axhline(of_gpt, color=BLUE, linestyle=":", linewidth=2, label="the draft GPT")
-    left.set(xlabel="layers that a draft token goes through", ylabel="beta on held-out text", ylim=(0, 1.05))
+    left.set(xlabel="layers that a draft token goes through", ylabel="beta on held-out text: how often it is accepted",
+             ylim=(0, 1.05))
     left.legend(frameon=False, loc="upper left")
+    left.set_title("a draft token that leaves early", loc="left", color=INK, fontsize=10)
+    right.set_title("what it gains (black line: plain decoding)", loc="left", color=INK, fontsize=10)
     right.barh(list(speed), list(speed.values()), 0.6, color=[GREEN] * len(trained) + [BLUE])
     right.axvline(1, color=INK, linewidth=1)
     right.invert_yaxis()
@@ -791,17 +795,38 @@ def leaving_early(untrained: Sequence[float], trained: dict[int, float], of_gpt:
 
 # Lesson 29
 
-def mixing_on_purpose(cascades: dict[str, Sequence[tuple[float, float]]], cuts: Sequence[tuple[float, float]]) -> None:
-    """Of each deferral rule at its thresholds, and of the target at several top-p: (right, accepted)."""
-    figure, (axes,) = blank("how good the next token is, and how often a draft token is accepted", 1)
-    for (name, some), colour in zip(cascades.items(), (AMBER, BLUE, RED)):
-        axes.plot([accepted for _, accepted in some], [right for right, _ in some], color=colour, marker="o",
-                  linewidth=2, label=f"cascade, {name}")
-    axes.plot([accepted for _, accepted in cuts], [right for right, _ in cuts], color=GREEN, marker="o", linewidth=3,
-              label="the target, top-p 1 to 0.7")
+def mixing_on_purpose(cascades: dict[str, dict[float, tuple[float, float]]],
+                      cuts: dict[float, tuple[float, float]]) -> None:
+    """Deferral rule -> threshold -> (right, accepted); and the target's, by its top-p."""
+    figure, (axes,) = blank("a cascade buys accepted draft tokens with worse ones", 1)
+    figure.set_size_inches(9, 5)
+    lines = {**{f"cascade {name}, a =": some for name, some in cascades.items()}, "the target, top-p": cuts}
+    for (name, some), colour in zip(lines.items(), (AMBER, BLUE, RED, GREEN)):
+        right, accepted = zip(*some.values())
+        axes.plot(accepted, right, color=colour, marker="o", linewidth=2, label=f"{name} {', '.join(map(str, some))}")
+        for setting, place in (min(some), (-4, -14)), (max(some), (5, 5)):
+            axes.annotate(f"{setting:g}", some[setting][::-1], xytext=place, textcoords="offset points", color=colour,
+                          fontsize=9)
     axes.set(xlabel="how often a draft token is accepted", ylabel="how often the next token is the author's")
     axes.legend(frameon=False)
     save(figure, "29_mixing_on_purpose")
+
+
+# Lesson 30
+
+def a_draft_for_the_draft(costs: Sequence[float], gains: dict[str, Sequence[float]], here: float) -> None:
+    """Who is at the bottom -> at each c of the middle model, what the third level gains, 0.1 for a tenth. here: a c."""
+    figure, (axes,) = blank("a third level helps little: a cheap middle model needs none, a dear one is left out", 1)
+    figure.set_size_inches(9.4, 5)
+    for (name, some), colour in zip(gains.items(), (AMBER, BLUE, GREEN)):
+        axes.plot(costs, [100 * gain for gain in some], color=colour, linewidth=2, label=name)
+    axes.axvline(here, color=INK, linestyle=":", linewidth=1)
+    top = 145 * max(map(max, gains.values()))
+    axes.annotate("our draft GPT", (here, 0.94 * top), xytext=(3, 0), textcoords="offset points", color=INK)
+    axes.set(xlabel="c of the middle model (its step in target steps)", xlim=(0, costs[-1]), ylim=(0, top),
+             ylabel="gain over the best two levels, %, by the formula")
+    axes.legend(title="who is at the bottom", alignment="left", frameon=False, loc="upper right")
+    save(figure, "30_a_draft_for_the_draft")
 
 
 # Lesson 31

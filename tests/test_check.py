@@ -22,7 +22,7 @@ numbers = pytest.mark.parametrize("exercise", EXERCISES.values(), ids=lambda exe
 def test_one_file_for_each_exercise():
     """The same names here, where one writes, and where the answers are."""
     files = [exercise.file for exercise in EXERCISES.values()]
-    assert [*EXERCISES] == [*ENTRIES] == list(range(1, 21)) and [path.name for path in FILES] == files
+    assert [*EXERCISES] == [*ENTRIES] == list(range(1, 22)) and [path.name for path in FILES] == files
     for folder in STUBS, ANSWERS:
         assert sorted(path.name for path in folder.glob("ex*.py") if ".mine" not in path.name) == files
 
