@@ -758,7 +758,7 @@ def a_look_back(seen: Sequence[Sequence[float]], places: Sequence[str], draft_to
 def a_block_at_once(best: dict[float, Sequence[float]], betas: dict[str, Sequence[float]]) -> None:
     """best: temperature -> beta of the best possible block drafter at each place. betas: the same at T = 1, of three
     draft models."""
-    figure, panels = blank("a block knows less and less of its later places; a chain, which sees its own tokens, does not", 2)
+    figure, panels = blank("a block knows little of its later places; a chain sees its own tokens", 2)
     figure.set_size_inches(12, 4.4)
     for axes, lines, title in zip(panels, ({f"T = {t}": row for t, row in best.items()}, betas),
                                   ("the best possible block drafter", "beside a table, and beside a chain, T = 1")):

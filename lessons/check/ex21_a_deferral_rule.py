@@ -175,8 +175,8 @@ EXERCISE = Exercise(
     [wrong("mixture-not-normalised", "you take p_target for the deferred tokens and q_draft for the others: this does "
            "not add up to 1; where the draft's token is deferred the target may write any token",
            **mixing(each_token_alone)),
-     wrong("mixture-renormalised", "you take p_target for the deferred tokens and q_draft for the others, and divide by "
-           "the sum: this adds up to 1 and is another distribution",
+     wrong("mixture-renormalised", "you take p_target for the deferred tokens and q_draft for the others, and divide "
+           "by the sum: this adds up to 1 and is another distribution",
            **mixing(lambda p, q, a: normal(each_token_alone(p, q, a)))),
      wrong("deferred-weight-lost", "you cut the deferred tokens off and share their weight among the others: it goes "
            "to the target, to all tokens by p_target",
