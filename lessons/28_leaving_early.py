@@ -215,7 +215,7 @@ figures.leaving_early(untrained, {depth: beta for depth, (_, beta) in exits.item
 #
 # ## Change this and run again
 #
-# 1. Train for 10 steps, then for 300 (`trained_exit(depth, 240)`). Which exit gains most?
+# 1. Train for 10 steps, then for 240 (`trained_exit(depth, 240)`). Which exit gains most?
 # 2. In `kept`, leave out layer 3 alone: `[0, 1, 3, 4, 5, 6, 7]`. Which keys are still right?
 # 3. Let it draft a tree: `TreeDrafter(model, shape(2, 2))` instead of `ModelDrafter(model, 4)` in
 #    the cell that counts (imports: nanospec.drafters.tree, nanospec.topology), and take out its
