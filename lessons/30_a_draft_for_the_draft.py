@@ -61,7 +61,7 @@ def says(model, text):
 
 
 def draft_token(text, dice, report):
-    """One token of the middle model, for which the lowest one drafts, and the q that is reported."""
+    """A token of the middle model, for which the lowest drafts, and the q that is reported."""
     q_lowest, q_middle = says(LOWEST, text), says(MIDDLE, text)
     x = dice.pick(q_lowest)
     coin = min(1.0, float(q_middle[x] / q_lowest[x]))
@@ -82,7 +82,7 @@ def draft_token(text, dice, report):
 
 # %%
 def again(chance, coin, stands):
-    """u lies below `coin` if the middle's coin stands, else above. How often is it below `chance`?"""
+    """u is below `coin` if the middle's coin stands, else above. How often is it below `chance`?"""
     return min(1.0, chance / coin) if stands else max(0.0, chance - coin) / (1 - coin)
 
 
@@ -122,8 +122,8 @@ assert off["the middle model's"] < 1e-12 < 0.01 < min([*off.values()][1:])
 # the *middle* model says. Who has proposed it leaves no trace. So the target must be told what the
 # token is distributed as, and not who was asked first.
 #
-# The last row reports the right q, and uses u twice. A token that has just been accepted had a small
-# u, so it is accepted again too often.
+# The last row reports the right q, and uses u twice. A token that has just been accepted had a
+# small u, so it is accepted again too often.
 #
 # | | between the levels |
 # |---|---|
@@ -135,8 +135,8 @@ assert off["the middle model's"] < 1e-12 < 0.01 < min([*off.values()][1:])
 #
 # Say that plain decoding costs 1 for a token. A token of the middle model costs c alone.
 # If the lowest model drafts g tokens for it, the middle model needs one call for all of them,
-# and by Eq. 1 that call brings 1 + alpha + ... + alpha^g tokens. So the third level makes c smaller.
-# Nothing else changes for the target.
+# and by Eq. 1 that call brings 1 + alpha + ... + alpha^g tokens. So the third level makes c
+# smaller. Nothing else changes for the target.
 #
 # We take the draft GPT as the middle model. The lowest one is a table: how often has token b
 # followed token a in the training text? It costs next to nothing (exercise 10 has its like).
@@ -179,7 +179,7 @@ def v(tokens):
 
 
 def ways(c, alpha):
-    """Speed-ups: the middle model alone, the lowest alone, the best of all; and the best's levels."""
+    """Speed-ups: the middle model alone, the lowest alone, the best of all; and its levels."""
     two = [best_stack([cost, 1], lambda i, j: alpha[2, j_of], v)[0]
            for j_of, cost in ((1, c), (0, FREE))]
     cost, levels = best_stack([FREE, c, 1], lambda i, j: alpha[i, j], v)
@@ -260,8 +260,8 @@ figures.a_draft_for_the_draft(costs, gains, 0.12)
 # 1. A draft may be written in any way, if it is reported what its tokens are distributed as.
 #    In a stack this is the middle model's distribution.
 # 2. The levels share the committed text. They share neither caches nor random numbers.
-# 3. A third level makes c smaller. It pays where c is neither small nor near 1, and where a round of
-#    the middle model brings more tokens than it takes steps.
+# 3. A third level makes c smaller. It pays where c is neither small nor large, and where a round
+#    of the middle model brings more tokens than it takes steps.
 #
 # ## Change this and run again
 #

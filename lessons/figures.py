@@ -798,15 +798,13 @@ def leaving_early(untrained: Sequence[float], trained: dict[int, float], of_gpt:
 def mixing_on_purpose(cascades: dict[str, dict[float, tuple[float, float]]],
                       cuts: dict[float, tuple[float, float]]) -> None:
     """Deferral rule -> threshold -> (right, accepted); and the target's, by its top-p."""
-    figure, (axes,) = blank("a cascade buys accepted draft tokens with worse ones", 1)
+    figure, (axes,) = blank("a cascade buys acceptance with quality", 1)
     figure.set_size_inches(9, 5)
-    lines = {**{f"cascade {name}, a =": some for name, some in cascades.items()}, "the target, top-p": cuts}
+    lines = {**{f"cascade {name}, from the left a =": some for name, some in cascades.items()},
+             "the target, from below top-p": cuts}
     for (name, some), colour in zip(lines.items(), (AMBER, BLUE, RED, GREEN)):
         right, accepted = zip(*some.values())
         axes.plot(accepted, right, color=colour, marker="o", linewidth=2, label=f"{name} {', '.join(map(str, some))}")
-        for setting, place in (min(some), (-4, -14)), (max(some), (5, 5)):
-            axes.annotate(f"{setting:g}", some[setting][::-1], xytext=place, textcoords="offset points", color=colour,
-                          fontsize=9)
     axes.set(xlabel="how often a draft token is accepted", ylabel="how often the next token is the author's")
     axes.legend(frameon=False)
     save(figure, "29_mixing_on_purpose")
