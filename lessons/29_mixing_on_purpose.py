@@ -141,7 +141,8 @@ table(["who writes", "right", "accepted"],
 right, accepted = found["the target, top-p 0.9"]
 better = [name for name, row in found.items() if row[0] > right and row[1] > accepted]
 print(f"\nbetter than top-p 0.9 in both: {', '.join(better) or 'none'}")
-thresholds = {"chow": (0.2, 0.4, 0.6, 0.8), "opt": (0.0, 0.3, 0.6, 1.0), "v3": (0.5, 0.8, 0.9, 0.97)}
+thresholds = {"chow": (0.2, 0.4, 0.6, 0.8), "opt": (0.0, 0.3, 0.6, 1.0),
+              "v3": (0.5, 0.8, 0.9, 0.97)}
 chosen = {rule: {a: judged(DEFERRALS[rule](q_all, p_all, a), q_all) for a in some}
           for rule, some in thresholds.items()}
 cuts = {}
