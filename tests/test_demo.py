@@ -15,8 +15,8 @@ import pytest
 import torch
 from rich.console import Console, Group
 
-import demo
 from nanospec.bench import measure
+from nanospec.commands import demo
 from nanospec.files.checkpoint import save_model
 from nanospec.files.tokenizer import Tokenizer
 from nanospec.methods import DRAFTERS, RULES

@@ -10,9 +10,9 @@ from pathlib import Path
 import pytest
 import torch
 
-import demo
 from nanospec.bench import measure as measuring
 from nanospec.bench.__main__ import main as bench
+from nanospec.commands import demo
 from nanospec.errors import PairError, RequestError
 from nanospec.files.checkpoint import WEIGHTS, Pair, load_pair, save_model
 from nanospec.files.corpus import read_texts

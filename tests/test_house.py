@@ -11,7 +11,7 @@ ROOT = Path(__file__).parent.parent
 FLOORS = [["errors", "dice", "probs", "cache", "theory", "topology"],
           ["model", "text", "generate", "draft", "draft_models", "rules", "speculate", "serve"],
           ["files", "drafters", "methods", "training"],
-          ["fast", "proof", "show", "bench"]]
+          ["fast", "proof", "show", "bench", "commands"]]
 FILES = sorted((ROOT / "nanospec").rglob("*.py"))
 SCRIPTS = [ROOT / "train_tiny.py", ROOT / "demo.py"]
 LESSONS = sorted((ROOT / "lessons").glob("[0-9]*.py"))
@@ -103,7 +103,7 @@ def test_the_idea_alone_is_an_evenings_reading():
 
 @pytest.mark.parametrize("path", FILES, ids=names)
 def test_pictures_and_colours_stay_upstairs(path):
-    if not {"show", "bench"} & set(path.parts):
+    if not {"show", "bench", "commands"} & set(path.parts):
         assert not {name.split(".")[0] for name in imports(path)} & {"rich", "matplotlib"}
 
 

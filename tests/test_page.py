@@ -13,7 +13,7 @@ from pathlib import Path
 import pytest
 import torch
 
-import demo
+from nanospec.commands import demo
 from nanospec.methods import method_of
 from nanospec.probs import residual
 from nanospec.proof.tables import small_gpt
