@@ -57,10 +57,10 @@ class _Unwalkable(Exception):
 
 
 def walked(sampler: Sampler, seconds: float = MOST_SECONDS, again: int = AGAIN,
-           like: Distribution | None = None) -> Distribution | None:
+           like: Distribution | None = None, same: float = SAME) -> Distribution | None:
     """The sampler's exact distribution; None if its chance does not all come from the dice it is given, or if the walk
     is too long. again: so many paths are walked a second time, to see whether the same comes out. like: None too as
-    soon as it cannot be this distribution.
+    soon as it cannot be this distribution, up to `same`.
     """
     until, runs, say, found = perf_counter() + seconds, 0, Progress(), Counter()
 
@@ -72,7 +72,7 @@ def walked(sampler: Sampler, seconds: float = MOST_SECONDS, again: int = AGAIN,
             raise _Unwalkable
         if like is not None:
             found[tokens] += dice.weight
-            if found[tokens] > like.get(tokens, 0.0) + SAME:
+            if found[tokens] > like.get(tokens, 0.0) + same:
                 raise _Unwalkable
         else:
             say(f"walking: {runs:,} paths")

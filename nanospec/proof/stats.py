@@ -6,7 +6,8 @@ a right sampler wrong, and how far off a distribution must be before the test se
 
 import math
 from collections.abc import Hashable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
+from typing import NamedTuple
 
 import torch
 from torch import Tensor
@@ -54,6 +55,14 @@ def smallest_visible(df: int, samples: int, false_alarm: float, miss: float) -> 
     return math.sqrt(_solve(lambda lam: miss_rate(lam, df, bar) - miss) / (4 * samples))
 
 
+class Off(NamedTuple):
+    """An outcome, the probability that it should have, and the one that was found."""
+
+    outcome: Hashable
+    expected: float
+    found: float
+
+
 @dataclass
 class Fit:
     """The verdict of `goodness_of_fit`.
@@ -62,12 +71,14 @@ class Fit:
     df: cells - 1
     pooled: the probability of all outcomes that are too rare to be counted one by one
     samples: how many there were
+    worst: the outcome that is most off, for its probability; a forbidden one before all others
     """
 
     p_value: float
     df: int
     pooled: float
-    samples: int
+    samples: float
+    worst: Off | None = field(default=None, compare=False)
 
     def visible(self, false_alarm: float, miss: float) -> float:
         """The smallest total variation that is missed with probability `miss` at most.
@@ -86,6 +97,8 @@ def goodness_of_fit(counts: Mapping[Hashable, int], truth: Mapping[Hashable, flo
     if not samples:
         raise RequestError("no samples: nothing can be said")
     impossible = any(not truth.get(outcome, 0.0) > 0 for outcome, count in counts.items() if count)
+    offs = [Off(outcome, truth.get(outcome, 0.0), counts.get(outcome, 0) / samples) for outcome in {**truth, **counts}]
+    worst = max(offs, key=lambda off: _strangeness(off.found, off.expected))
     cells, rest = [], [0.0, 0]
     for outcome, probability in sorted(truth.items(), key=lambda item: item[1]):
         expected, seen = samples * probability, counts.get(outcome, 0)
@@ -99,7 +112,36 @@ def goodness_of_fit(counts: Mapping[Hashable, int], truth: Mapping[Hashable, flo
     statistic = sum((seen - expected) ** 2 / expected for expected, seen in cells)
     df = len(cells) - 1
     p_value = 0.0 if impossible else chi_square_tail(statistic, df) if df else 1.0
-    return Fit(p_value, df, pooled, samples)
+    return Fit(p_value, df, pooled, samples, worst)
+
+
+def _strangeness(found: float, expected: float) -> float:
+    """An outcome's part in the chi-square, for its samples."""
+    return (found - expected) ** 2 / expected if expected > 0 else math.inf if found > 0 else 0.0
+
+
+def two_samples(counts: Mapping[Hashable, int], others: Mapping[Hashable, int]) -> Fit:
+    """Are two samples of N each from one distribution? Pearson's chi-square of homogeneity.
+
+    Outcomes with fewer than 2 * FEWEST in both together are pooled. worst: expected is the share among `others`.
+    Claim: it sees what `goodness_of_fit` sees with N / 2 samples. So Fit.samples is N / 2.
+    Proof. Let them come from p and p', at distance d. The noncentrality is N sum (p - p')^2 / (p + p'). It is at least
+    N (sum |p - p'|)^2 / 2, by Cauchy-Schwarz, because p + p' adds up to 2. That is 4 (N / 2) d^2.
+    RequestError if there are no samples, or not as many of both.
+    """
+    samples = sum(counts.values())
+    if not samples or samples != sum(others.values()):
+        raise RequestError(f"two samples of one size are compared, got {samples} and {sum(others.values())}")
+    pairs = {outcome: (counts.get(outcome, 0), others.get(outcome, 0)) for outcome in {**counts, **others}
+             if counts.get(outcome) or others.get(outcome)}
+    cells = {outcome: pair for outcome, pair in pairs.items() if sum(pair) >= 2 * FEWEST}
+    rest = [sum(pair[i] for outcome, pair in pairs.items() if outcome not in cells) for i in range(2)]
+    tested = [*cells.values(), *([rest] if sum(rest) >= 2 * FEWEST else [])]
+    statistic = sum((a - b) ** 2 / (a + b) for a, b in tested)
+    outcome, (a, b) = max(pairs.items(), key=lambda item: (item[1][0] - item[1][1]) ** 2 / sum(item[1]))
+    df = max(len(tested) - 1, 1)                            # where all are the same, a second outcome would be a cell
+    return Fit(chi_square_tail(statistic, df), df, sum(rest) / samples / 2, samples / 2,
+               Off(outcome, b / samples, a / samples))
 
 
 def pit(token: Tensor, p_target: Tensor, score: Tensor, u: Tensor) -> Tensor:

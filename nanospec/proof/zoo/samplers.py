@@ -32,12 +32,12 @@ def beginnings(distribution: Distribution, new: int) -> Distribution:
     return dict(shorter)
 
 
-def named(fits: Callable[[Distribution], bool], like: Distribution | None, seconds: float, new: int,
-          **task) -> Iterator[tuple[str, bool]]:
+def named(fits: Callable[[Distribution], bool], like: Distribution | None, seconds: float,
+          tolerance: float, new: int, **task) -> Iterator[tuple[str, bool]]:
     """(name, is it that) of every bug that a chain can have, for as long as there is time; each is walked.
 
-    like: what it must be; its first tokens are compared first, because few paths tell them. Or None, and
-    fits(distribution of the bug) says whether it is.
+    like: what it must be, up to tolerance; its first tokens are compared first, because few paths tell them. Or None,
+    and fits(distribution of the bug) says whether it is.
     """
     until = perf_counter() + seconds
     for bug in OF_A_CHAIN:
@@ -47,7 +47,7 @@ def named(fits: Callable[[Distribution], bool], like: Distribution | None, secon
                 return
             try:
                 found = walked(sampler_with(bug, new=length, **task), left, again=0,
-                               like=like and beginnings(like, length))
+                               like=like and beginnings(like, length), same=tolerance)
             except FALLS:           # some write past the cache, or make NaN
                 found = None
             if found is None:

@@ -5,11 +5,14 @@
 Two witnesses. If the sampler leaves all chance to the dice it is given, it is walked: its distribution is then known,
 and no luck is in the verdict. And it is run with real dice, many times: that also sees chance used twice, and does for
 samplers that bring their own.
+
+abroad.py has samplers of other projects, endpoint.py servers, __main__.py the command that judges both, and itself.py
+says how often the judge errs.
 """
 
 import sys
 from collections import Counter
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import partial
 from math import isfinite
@@ -21,12 +24,11 @@ from nanospec.draft import check_size
 from nanospec.errors import RequestError
 from nanospec.files.checkpoint import Pair, load_pair
 from nanospec.probs import probs
-from nanospec.proof.checks import DRAFT, TABLE, TOLERANCE
-from nanospec.proof.command import Parser, command
+from nanospec.proof.checks import TABLE, TOLERANCE
 from nanospec.proof.foreign import MOST_SECONDS, Progress, Sampler, tokens_from, walked
-from nanospec.proof.stats import Fit, goodness_of_fit, pit
+from nanospec.proof.stats import Fit, Off, goodness_of_fit, pit
 from nanospec.proof.walk import Distribution, distance, target_distribution
-from nanospec.proof.zoo.plant import FALLS, Bug
+from nanospec.proof.zoo.plant import Bug
 from nanospec.proof.zoo.samplers import AS_IT_SHIPS, OF_A_CHAIN, beginnings, named, sampler_with
 from nanospec.text import check_request, check_seed
 
@@ -46,7 +48,7 @@ class Verdict:
     exact, if the sampler could be walked.  bugs: those of the zoo that make this very distribution.
     p_value, samples: of the runs with real dice.  A right sampler is called wrong with probability `false_alarm`; one
     further off than `visible`, in `unit`, is missed with probability `miss` at most.
-    note: what else there is to say.
+    note: what else there is to say.  most_off: the outcome that is most off, from the walk if that is what decides.
     """
 
     wrong: bool
@@ -60,6 +62,7 @@ class Verdict:
     miss: float = MISS
     unit: str = "total variation"
     note: str = ""
+    most_off: Off | None = None
 
     @property
     def decided(self) -> bool:
@@ -79,13 +82,14 @@ class Verdict:
 
 
 def judge(sampler: Sampler, target, draft=None, ids: Sequence[int] = (0,), new: int = 3, gamma: int = 2,
-          samples: int = 2_000, seed: int = 0, **settings) -> Verdict:
+          samples: int = 2_000, seed: int = 0, tolerance: float = TOLERANCE, **settings) -> Verdict:
     """Is `sampler(dice)`, which returns `new` tokens, distributed as `target` continues `ids`?
 
     dice: with pick and flip, see nanospec.dice; a sampler that brings its own randomness may ignore it.
     target: a model, or the distribution itself, {tuple of tokens: probability}.  settings: temperature, top_k, top_p.
     draft, gamma: what the sampler speculates with. Given them, a wrong distribution is looked up among the zoo's; and
     tokens too many for an exact distribution are judged in the order of q_draft - p_target.
+    tolerance: what a walked distribution may be off, in total variation; of a sampler in single precision, 1e-5.
     RequestError for what cannot be judged. Whoever waits is told on stderr what is being done, and of a wrong sampler
     the verdict before its name.
     """
@@ -104,30 +108,40 @@ def judge(sampler: Sampler, target, draft=None, ids: Sequence[int] = (0,), new: 
         return verdict
     fit, theirs, note = goodness_of_fit(Counter(drawn), truth), walked(sampler), ""
     if theirs is not None and goodness_of_fit(Counter(drawn), theirs).p_value < FALSE_ALARM:
-        if distance(theirs, truth)[1] > TOLERANCE:              # then it has more chance than a walk can see
+        if distance(theirs, truth)[1] > tolerance:              # then it has more chance than a walk can see
             theirs, note = None, "Walked, it does something else than with real dice: is there chance of its own in it?"
     if theirs is None:
         verdict = _verdict(fit, "its samples fit the target's distribution (it could not be walked)")
         verdict.note = note or (_where(drawn, truth) if verdict.wrong else "")
     else:
         verdict = _verdict(fit, "every path walked, its distribution is the target's, and its samples fit it",
-                           distance(theirs, truth)[1])
+                           distance(theirs, truth)[1], tolerance)
+        if verdict.distance > tolerance:
+            verdict.most_off = max((Off(tokens, truth.get(tokens, 0.0), theirs.get(tokens, 0.0))
+                                    for tokens in {**truth, **theirs}), key=lambda off: abs(off.found - off.expected))
     if verdict.wrong and draft is not None and not isinstance(target, Mapping):
-        _name(verdict, drawn, theirs, truth, target=target, draft=draft, ids=ids, new=new, gamma=gamma, **settings)
+        _name(verdict, drawn, theirs, truth, tolerance, target=target, draft=draft, ids=ids, new=new, gamma=gamma,
+              **settings)
     return verdict
 
 
-def _truth(target, ids, new: int, gamma: int, samples: int, seed: int,
-           settings: dict) -> tuple[Distribution | None, int]:
-    """What is compared with, None where it has too many outcomes, and of how many tokens; RequestError if it cannot."""
+def check_task(new: int, gamma: int, samples: int, seed: int, settings: dict) -> None:
+    """RequestError for what cannot be judged, whatever the target is."""
     for name, number in ("samples", samples), ("new", new):
         if not isinstance(number, int) or number < 1:
             raise RequestError(f"{name} must be a whole number, 1 or more, got {number!r}")
     check_size(gamma + 1, "gamma")
     check_seed(seed)
-    check_seed(seed + samples)
+    check_seed(seed + 2 * samples)
     if settings.keys() - SETTINGS.keys():
         raise RequestError(f"settings are {', '.join(SETTINGS)}, got {', '.join(settings)}")
+    check_request(TABLE, [0], 0, **SETTINGS | settings)             # of any model
+
+
+def _truth(target, ids, new: int, gamma: int, samples: int, seed: int,
+           settings: dict) -> tuple[Distribution | None, int]:
+    """What is compared with, None where it has too many outcomes, and of how many tokens; RequestError if it cannot."""
+    check_task(new, gamma, samples, seed, settings)
     if isinstance(target, Mapping):
         lengths, weights = {len(tokens) for tokens in target}, list(target.values())
         if len(lengths) != 1 or not all(isfinite(w) and w >= 0 for w in weights) or abs(sum(weights) - 1) > 1e-6:
@@ -141,8 +155,8 @@ def _truth(target, ids, new: int, gamma: int, samples: int, seed: int,
     return target_distribution(target, ids, new, **settings) if few else None, new
 
 
-def _verdict(fit: Fit, right: str, off: float | None = None) -> Verdict:
-    if off is not None and off > TOLERANCE:
+def _verdict(fit: Fit, right: str, off: float | None = None, tolerance: float = TOLERANCE) -> Verdict:
+    if off is not None and off > tolerance:
         wrong, why = True, f"its distribution, walked, is {off:.3g} from the target's in total variation"
     elif fit.p_value < FALSE_ALARM:
         wrong, why = True, "its samples do not fit the target's distribution"
@@ -150,7 +164,7 @@ def _verdict(fit: Fit, right: str, off: float | None = None) -> Verdict:
             why += ", although its walked distribution is: is chance used twice, or a state kept between runs?"
     else:
         wrong, why = False, right
-    return Verdict(wrong, why, fit.p_value, fit.samples, fit.visible(FALSE_ALARM, MISS), off)
+    return Verdict(wrong, why, fit.p_value, fit.samples, fit.visible(FALSE_ALARM, MISS), off, most_off=fit.worst)
 
 
 def _where(drawn: list[tuple], truth: Distribution) -> str:
@@ -162,15 +176,16 @@ def _where(drawn: list[tuple], truth: Distribution) -> str:
     return "Its first token is right, what follows is not: is chance used twice, or a wrong row or text looked at?"
 
 
-def _name(verdict: Verdict, drawn: list[tuple], theirs: Distribution | None, truth: Distribution, **task) -> None:
+def _name(verdict: Verdict, drawn: list[tuple], theirs: Distribution | None, truth: Distribution,
+          tolerance: float, **task) -> None:
     """Look for the bugs of the zoo that make this very distribution, for a limited time. The verdict is known."""
     def fits(known: Distribution) -> bool:
         if theirs is not None:
-            return distance(theirs, known)[1] <= TOLERANCE
-        return distance(known, truth)[1] > TOLERANCE and goodness_of_fit(Counter(drawn), known).p_value > MISS
+            return distance(theirs, known)[1] <= tolerance
+        return distance(known, truth)[1] > tolerance and goodness_of_fit(Counter(drawn), known).p_value > MISS
 
     say, told, number = Progress(), False, 0
-    for number, (name, same) in enumerate(named(fits, theirs, MOST_SECONDS, **task), 1):
+    for number, (name, same) in enumerate(named(fits, theirs, MOST_SECONDS, tolerance, **task), 1):
         verdict.bugs += [name] * same
         if say.long and not told:
             print(f"{verdict}\nWhich bug of the zoo is it? Looking for {MOST_SECONDS:.0f} seconds at most.",
@@ -206,46 +221,3 @@ def long_run(pair: Pair, bug: Bug = AS_IT_SHIPS, temperature: float = 0.8, sampl
             "new": 50, "gamma": 4, "temperature": temperature}
     return judge(sampler_with(bug, **task), samples=samples, **task)
 
-
-@command
-def main(argv: Sequence[str] | None = None) -> int:
-    """How often the judge accuses the correct sampler, and what it misses of the zoo."""
-    parser = Parser(prog="python -m nanospec.proof.judge", description=main.__doc__)
-    parser.add_argument("--runs", type=int, default=1000, metavar="N",
-                        help="of the correct sampler, with other seeds each time; default: 1000")
-    parser.add_argument("--quick", action="store_true", help="20 runs, and nothing on the pair that ships")
-    options = parser.parse_args(argv)
-    runs = 20 if options.quick else options.runs
-    if runs < 1:
-        parser.error(f"--runs must be 1 or more, got {runs}")
-    small = {"target": TABLE, "draft": DRAFT, "ids": [1], "new": 3, "gamma": 2, "temperature": 0.7}
-    pair = None if options.quick else load_pair()
-
-    p_values = [judge(sampler_with(AS_IT_SHIPS, **small), samples=500, seed=500 * run, **small).p_value
-                for run in range(runs)]
-    below = ", ".join(f"{sum(p < bar for p in p_values)} times below {bar:g}" for bar in (.05, .01, FALSE_ALARM))
-    print(f"{runs:,} runs of the correct sampler, 500 samples each: p {below}; below that it is called wrong")
-
-    print(f"\n{'':30} {'walked: TV, named':>24} {'2,000 samples of 3 tokens':>26}"
-          + f" {'3,000 tokens, real pair':>24}" * (not options.quick))
-    for bug in [AS_IT_SHIPS, *OF_A_CHAIN]:
-        said = list(_tried(bug, lambda: judge(sampler_with(bug, **small), **small)))
-        said += [] if pair is None else _tried(bug, lambda: long_run(pair, bug, temperature=0.7))[1:]
-        print(f"{bug.name:30} {said[0]:>24} {said[1]:>26} " + "".join(f"{last:>24}" for last in said[2:]), flush=True)
-    return 0
-
-
-def _tried(bug: Bug, verdict_on: Callable[[], Verdict]) -> tuple[str, str]:
-    """What the walk and what the samples say of a bug, in a few words each."""
-    try:
-        verdict = verdict_on()
-    except FALLS:               # it writes past the cache, or makes NaN
-        return "falls over", "falls over"
-    named = "" if not verdict.bugs else "named" if verdict.bugs == [bug.name] else "two names"
-    missed = " missed" * (verdict.p_value >= FALSE_ALARM and bug is not AS_IT_SHIPS)
-    return ("not walked" if verdict.distance is None else f"{verdict.distance:.2g} {named}",
-            f"p = {verdict.p_value:.2g}{missed}")
-
-
-if __name__ == "__main__":
-    sys.exit(main())

@@ -1,0 +1,186 @@
+"""Samplers of other people, as the judge takes them: transformers' `generate`, and any function.
+
+    pip install -e '.[hf]'
+    python -m nanospec.proof.judge transformers TARGET --assistant DRAFT
+    python -m nanospec.proof.judge function my_file:sampler --target my_file:target
+
+What their text is compared with comes from their target's own logits: a plain call on the whole text, without a cache.
+Left out: an end of text, penalties, several texts at once.
+"""
+
+import traceback
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from copy import copy
+from importlib import import_module
+from importlib.util import find_spec
+from pathlib import Path
+from unittest.mock import patch
+
+import torch
+from torch import Tensor
+
+from nanospec.cache import Cache
+from nanospec.dice import Dice
+from nanospec.errors import PairError, RequestError, one_line
+from nanospec.model import Config
+from nanospec.proof.foreign import Sampler
+from nanospec.proof.tables import TableModel
+from nanospec.proof.walk import WalkingDice
+
+SINGLE = 1e-5       # what a walked distribution may be off, in total variation, where they compute in single precision
+
+
+class Recomputed(TableModel):
+    """Somebody's model where a GPT of ours stands: a table that is filled when it is asked.
+
+    logits_of: tokens (B, T) -> logits (B, T, V), or something that has such `logits`. Our cache holds the tokens alone,
+    so every new context is read from its beginning. Nothing of a cache of theirs is in the truth.
+    """
+
+    def __init__(self, logits_of: Callable, vocab_size: int, context: int = 2 ** 20, device="cpu"):
+        self.config = Config(vocab_size, context=context, layers=1, channels=2, heads=1, kv_heads=1, hidden=1)
+        self.logits_of, self.device, self.dtype = logits_of, torch.device(device), torch.float64
+        self.rows: dict[tuple, int] = {}
+        self.logits = torch.empty(0, vocab_size, dtype=self.dtype)
+
+    def __call__(self, tokens: Tensor, cache: Cache | None = None, *more, **options):
+        return self._read(tokens) if cache is None else super().__call__(tokens, cache, *more, **options)
+
+    @torch.inference_mode()
+    def _read(self, tokens: Tensor) -> Tensor:
+        said = self.logits_of(tokens)
+        return getattr(said, "logits", said).to(self.dtype)
+
+    def _hash(self, context: list[int]) -> int:
+        """The row of the table: written when it is first asked for."""
+        if tuple(context) not in self.rows:
+            self.rows[tuple(context)] = len(self.rows)
+            self.logits = torch.cat([self.logits, self._read(torch.tensor([context], device=self.device))[0, -1:].cpu()])
+        return self.rows[tuple(context)]
+
+
+# transformers
+
+class Later:
+    """A uniform number that is thrown when it is compared: `u <= prob` is a coin of the dice. (A walk knows no number,
+    only outcomes; so it cannot see whether < or <= stands there.)"""
+
+    def __init__(self, dice):
+        self.dice = dice
+
+    def __le__(self, prob: Tensor) -> Tensor:
+        return self.dice.flip(prob)
+
+    __lt__ = __le__
+
+
+@contextmanager
+def decided_by(dice: Dice | WalkingDice) -> Iterator[None]:
+    """Within it, torch's chance comes from the dice: walked if these are walking dice, else from their seed."""
+    if not isinstance(dice, WalkingDice):
+        with torch.random.fork_rng(devices=[]):
+            torch.manual_seed(dice.generators[0].initial_seed())
+            yield
+        return
+
+    def picked(weights: Tensor, num_samples: int) -> Tensor:
+        assert num_samples == 1, "each row is one decision"
+        return dice.pick(weights)[:, None]
+
+    with patch.object(torch, "multinomial", picked), patch.object(torch, "rand_like", lambda like: Later(dice)):
+        yield
+
+
+def of_transformers(target, ids: Sequence[int], new: int, assistant=None, gamma: int = 2, lookup: int | None = None,
+                    temperature: float = 1.0, top_k: int | None = None, top_p: float | None = None) -> Sampler:
+    """transformers' `generate` on two of its models: plain; with an assistant model that drafts `gamma` tokens a round;
+    or with `lookup` tokens a round copied from the text (its prompt_lookup_num_tokens).
+
+    Walked, every draw of torch.multinomial and every coin is a decision of the dice. With real dice it draws as it
+    always does, behind torch.manual_seed(seed).
+    """
+    from transformers import GenerationConfig
+    target, assistant = copy(target), copy(assistant)       # what they were configured with stays theirs
+    target.generation_config = GenerationConfig()
+    if assistant is not None:
+        assistant.generation_config = GenerationConfig(num_assistant_tokens=gamma, assistant_confidence_threshold=0.0,
+                                                       num_assistant_tokens_schedule="constant")
+    how = {"temperature": temperature, "top_k": top_k or 0, "top_p": top_p or 1.0} if temperature else {}
+    prompt = torch.tensor([ids], device=target.device)
+
+    @torch.inference_mode()
+    def sampler(dice):
+        settings = GenerationConfig(do_sample=temperature > 0, max_new_tokens=new, pad_token_id=0, **how,
+                                    prompt_lookup_num_tokens=lookup)
+        with decided_by(dice):
+            text = target.generate(prompt, attention_mask=torch.ones_like(prompt), generation_config=settings,
+                                   assistant_model=assistant)
+        return text[0, len(ids):]
+    return sampler
+
+
+def load_theirs(folder: Path, device: str = "cpu"):
+    """The model in `folder`, in single precision, as transformers reads it. RequestError, or PairError, if it cannot."""
+    if not find_spec("transformers"):
+        raise RequestError("there is no transformers: pip install -e '.[hf]'")
+    from transformers import AutoModelForCausalLM, logging
+    logging.set_verbosity_error()
+    logging.disable_progress_bar()
+    if not (folder / "config.json").is_file():
+        raise PairError(f"{folder} has no config.json: a folder of a model that transformers can read is wanted")
+    try:
+        return AutoModelForCausalLM.from_pretrained(folder, dtype=torch.float32, local_files_only=True).to(device).eval()
+    except Exception as error:          # each architecture has its own
+        raise PairError(f"transformers cannot read {folder}: {one_line(error)}") from error
+
+
+def recomputed(model) -> Recomputed:
+    """A model of transformers as the judge's target, or draft."""
+    config = model.config
+    return Recomputed(lambda tokens: model(tokens, use_cache=False), config.vocab_size,
+                      getattr(config, "max_position_embeddings", 2 ** 20), model.device)
+
+
+# Functions
+
+def found(name: str) -> object:
+    """What "module:function" names. RequestError if it is not there."""
+    module, colon, attribute = name.partition(":")
+    if not colon or not module or not attribute:
+        raise RequestError(f"{name!r} names no function: module:function is wanted, as in my_file:sampler")
+    try:
+        return getattr(import_module(module), attribute)
+    except Exception as error:          # a module may do anything when it is imported
+        raise RequestError(f"{name} cannot be had: {fell(error)}") from error
+
+
+def of_function(name: str) -> Sampler:
+    """The sampler "module:function": called with dice, it returns tokens. RequestError if it is none."""
+    sampler = found(name)
+    if not callable(sampler):
+        raise RequestError(f"{name} is no function: a sampler takes dice and returns tokens")
+    return sampler
+
+
+def model_of(name: str, ids: Sequence[int]):
+    """The target or draft "module:name": {tuple of tokens: probability}, a model of ours, or anything that takes tokens
+    (1, T) and returns logits (1, T, V), or an object that has `logits`.
+    """
+    model = found(name)
+    if isinstance(model, Mapping) or hasattr(model, "new_cache"):
+        return model
+    try:
+        said = model(torch.tensor([list(ids)]))
+        rows, tokens, vocab_size = getattr(said, "logits", said).shape
+        assert (rows, tokens) == (1, len(ids)), f"of shape {(rows, tokens, vocab_size)}"
+    except Exception as error:
+        raise RequestError(f"{name} gives no logits (1, T, V) for tokens (1, T): {fell(error)}") from error
+    return Recomputed(model, vocab_size)
+
+
+def fell(error: BaseException) -> str:
+    """Somebody else's error in one line, and where it rose."""
+    frames = traceback.extract_tb(error.__traceback__)
+    where = f" ({Path(frames[-1].filename).name}, line {frames[-1].lineno})" if frames else ""
+    return f"{type(error).__name__}: {one_line(error)}{where}"
