@@ -23,6 +23,10 @@ class DeviceError(NanospecError, RuntimeError):
     """A device that is not here, or on which nothing can be computed."""
 
 
+class EndpointError(NanospecError, OSError):
+    """A server that does not answer, or not so that it can be judged."""
+
+
 class LogitsError(NanospecError, ArithmeticError):
     """Logits that are not numbers. What was yielded before stands."""
 

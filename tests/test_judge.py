@@ -16,7 +16,7 @@ from nanospec.probs import Sampling
 from nanospec.proof import foreign, judge as judge_file
 from nanospec.proof.checks import DRAFT, GPT4, GPT_DRAFT4, TABLE
 from nanospec.proof.foreign import tokens_from, walked
-from nanospec.proof.judge import FALSE_ALARM, Verdict, judge, main
+from nanospec.proof.judge import FALSE_ALARM, Verdict, itself, judge
 from nanospec.proof.walk import distance, target_distribution
 from nanospec.proof.zoo import ALL_BUGS, ALL_CONTROLS, samplers
 from nanospec.proof.zoo.samplers import AS_IT_SHIPS, OF_A_CHAIN, beginnings, sampler_with
@@ -230,21 +230,21 @@ def test_a_walk_that_takes_too_long_is_given_up():
 
 def test_the_command_line(monkeypatch, capsys):
     with pytest.raises(SystemExit) as left:
-        main(["--help"])
+        itself.main(["--help"])
     assert left.value.code == 0 and "--quick" in capsys.readouterr().out
     for argv in (["--junk"], ["--runs", "0"], ["--runs", "x"], ["more"]):
         with pytest.raises(SystemExit) as left:
-            main(argv)
+            itself.main(argv)
         err = capsys.readouterr().err
         assert left.value.code == 2 and err.count("\n") == 1 and "Traceback" not in err
-    monkeypatch.setattr(judge_file, "judge", lambda *args, **kwargs: (_ for _ in ()).throw(KeyboardInterrupt))
-    assert main(["--quick"]) == 130
+    monkeypatch.setattr(itself, "judge", lambda *args, **kwargs: (_ for _ in ()).throw(KeyboardInterrupt))
+    assert itself.main(["--quick"]) == 130
     assert capsys.readouterr().err.strip().count("\n") == 0
 
 
 def test_the_table_of_the_command(monkeypatch, capsys):
     kept = [bug for bug in OF_A_CHAIN if bug.name in ("residual-is-target", "logits-as-probabilities")]
-    monkeypatch.setattr(judge_file, "OF_A_CHAIN", kept)
+    monkeypatch.setattr(itself, "OF_A_CHAIN", kept)
     verdicts = iter([Verdict(False, "", 0.02, 500, 0.1, 0.0)] * 21
                     + [Verdict(True, "", 0.2, 500, 0.1, 0.25, ["residual-is-target"]), IndexError()][::-1])
 
@@ -254,8 +254,8 @@ def test_the_table_of_the_command(monkeypatch, capsys):
             raise verdict
         return verdict
 
-    monkeypatch.setattr(judge_file, "judge", judged)
-    assert main(["--quick"]) == 0
+    monkeypatch.setattr(itself, "judge", judged)
+    assert itself.main(["--quick"]) == 0
     out = capsys.readouterr().out
     assert "20 runs" in out and "20 times below 0.05, 0 times below 0.01" in out
     assert "falls over" in out and "0.25 named" in out and "p = 0.2 missed" in out

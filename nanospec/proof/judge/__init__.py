@@ -103,7 +103,7 @@ def judge(sampler: Sampler, target, draft=None, ids: Sequence[int] = (0,), new: 
         prompt = ": the prompt in front of them?" * (len(other) == len(ids) + new and other[:len(ids)] == tuple(ids))
         return Verdict(True, f"it returned {len(other)} tokens where {new} were asked for{prompt}", 0.0, samples, 0.0)
     if truth is None:
-        verdict = _verdict(transformed(drawn, target, draft, ids, seed, **settings), "token by token, its samples fit")
+        verdict = verdict_of(transformed(drawn, target, draft, ids, seed, **settings), "token by token, its samples fit")
         verdict.unit = "of the tokens moved, in the order of " + ("p_target" if draft is None else "q_draft - p_target")
         return verdict
     fit, theirs, note = goodness_of_fit(Counter(drawn), truth), walked(sampler), ""
@@ -111,10 +111,10 @@ def judge(sampler: Sampler, target, draft=None, ids: Sequence[int] = (0,), new: 
         if distance(theirs, truth)[1] > tolerance:              # then it has more chance than a walk can see
             theirs, note = None, "Walked, it does something else than with real dice: is there chance of its own in it?"
     if theirs is None:
-        verdict = _verdict(fit, "its samples fit the target's distribution (it could not be walked)")
+        verdict = verdict_of(fit, "its samples fit the target's distribution (it could not be walked)")
         verdict.note = note or (_where(drawn, truth) if verdict.wrong else "")
     else:
-        verdict = _verdict(fit, "every path walked, its distribution is the target's, and its samples fit it",
+        verdict = verdict_of(fit, "every path walked, its distribution is the target's, and its samples fit it",
                            distance(theirs, truth)[1], tolerance)
         if verdict.distance > tolerance:
             verdict.most_off = max((Off(tokens, truth.get(tokens, 0.0), theirs.get(tokens, 0.0))
@@ -155,7 +155,8 @@ def _truth(target, ids, new: int, gamma: int, samples: int, seed: int,
     return target_distribution(target, ids, new, **settings) if few else None, new
 
 
-def _verdict(fit: Fit, right: str, off: float | None = None, tolerance: float = TOLERANCE) -> Verdict:
+def verdict_of(fit: Fit, right: str, off: float | None = None, tolerance: float = TOLERANCE) -> Verdict:
+    """What a fit says, and what is said if it is `right`. off: the distance that was walked, if it was."""
     if off is not None and off > tolerance:
         wrong, why = True, f"its distribution, walked, is {off:.3g} from the target's in total variation"
     elif fit.p_value < FALSE_ALARM:

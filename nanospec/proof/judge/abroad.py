@@ -181,6 +181,6 @@ def model_of(name: str, ids: Sequence[int]):
 
 def fell(error: BaseException) -> str:
     """Somebody else's error in one line, and where it rose."""
-    frames = traceback.extract_tb(error.__traceback__)
+    frames = [frame for frame in traceback.extract_tb(error.__traceback__) if not frame.filename.startswith("<")]
     where = f" ({Path(frames[-1].filename).name}, line {frames[-1].lineno})" if frames else ""
     return f"{type(error).__name__}: {one_line(error)}{where}"

@@ -14,7 +14,7 @@ from nanospec.proof.zoo.samplers import AS_IT_SHIPS, OF_A_CHAIN, sampler_with
 @command
 def main(argv: Sequence[str] | None = None) -> int:
     """How often the judge accuses the correct sampler, and what it misses of the zoo."""
-    parser = Parser(prog="python -m nanospec.proof.judge", description=main.__doc__)
+    parser = Parser(prog="python -m nanospec.proof.judge.itself", description=main.__doc__)
     parser.add_argument("--runs", type=int, default=1000, metavar="N",
                         help="of the correct sampler, with other seeds each time; default: 1000")
     parser.add_argument("--quick", action="store_true", help="20 runs, and nothing on the pair that ships")
