@@ -18,7 +18,6 @@ from pathlib import Path
 import torch
 
 from nanospec.errors import NanospecError, RequestError, one_line
-from nanospec.proof.checks import TOLERANCE
 from nanospec.proof.command import Parser, command
 from nanospec.proof.judge import BINS, SETTINGS, Verdict, check_task, judge
 from nanospec.proof.judge.abroad import (SINGLE, fell, load_theirs, model_of, of_function, of_transformers, recomputed)
@@ -121,7 +120,7 @@ def judge_function(options, task: dict, settings: dict) -> tuple[Verdict, str]:
     ids, sampler = options.ids or PROMPT, of_function(options.sampler)
     target, draft = (name and model_of(name, ids) for name in (options.target, options.draft))
     try:
-        verdict = judge(sampler, target, draft, ids, gamma=options.gamma, tolerance=TOLERANCE, **task, **settings)
+        verdict = judge(sampler, target, draft, ids, gamma=options.gamma, tolerance=SINGLE, **task, **settings)
     except NanospecError:
         raise
     except Exception as error:          # of the sampler, or of its models

@@ -5,7 +5,7 @@
     python -m nanospec.proof.judge function my_file:sampler --target my_file:target
 
 What their text is compared with comes from their target's own logits: a plain call on the whole text, without a cache.
-Left out: an end of text, penalties, several texts at once.
+Left out: an end of text, the length limit, penalties, several texts at once.
 """
 
 import traceback
@@ -98,9 +98,10 @@ def of_transformers(target, ids: Sequence[int], new: int, assistant=None, gamma:
     or with `lookup` tokens a round copied from the text (its prompt_lookup_num_tokens).
 
     Walked, every draw of torch.multinomial and every coin is a decision of the dice. With real dice it draws as it
-    always does, behind torch.manual_seed(seed).
+    always does, behind torch.manual_seed(seed). It may write a round more than `new` tokens, which are then cut: no
+    round drafts less because the end is near, and a bug has the distribution that it has in the zoo.
     """
-    from transformers import GenerationConfig
+    from transformers import GenerationConfig, StoppingCriteriaList
     target, assistant = copy(target), copy(assistant)       # what they were configured with stays theirs
     target.generation_config = GenerationConfig()
     if assistant is not None:
@@ -108,15 +109,18 @@ def of_transformers(target, ids: Sequence[int], new: int, assistant=None, gamma:
                                                        num_assistant_tokens_schedule="constant")
     how = {"temperature": temperature, "top_k": top_k or 0, "top_p": top_p or 1.0} if temperature else {}
     prompt = torch.tensor([ids], device=target.device)
+    room = gamma if assistant is not None else lookup or 0
+    enough = StoppingCriteriaList([lambda text, scores, **more: torch.full(
+        (len(text),), text.shape[1] >= len(ids) + new, device=text.device)])
 
     @torch.inference_mode()
     def sampler(dice):
-        settings = GenerationConfig(do_sample=temperature > 0, max_new_tokens=new, pad_token_id=0, **how,
-                                    prompt_lookup_num_tokens=lookup)
+        settings = GenerationConfig(do_sample=temperature > 0, max_new_tokens=new + room, pad_token_id=0,
+                                    prompt_lookup_num_tokens=lookup, **how)
         with decided_by(dice):
             text = target.generate(prompt, attention_mask=torch.ones_like(prompt), generation_config=settings,
-                                   assistant_model=assistant)
-        return text[0, len(ids):]
+                                   assistant_model=assistant, stopping_criteria=enough)
+        return text[0, len(ids):len(ids) + new]
     return sampler
 
 

@@ -30,7 +30,6 @@ from nanospec.proof.foreign import Progress
 from nanospec.proof.judge import ANOTHER_SEED, BINS, Verdict, check_task, verdict_of
 from nanospec.proof.stats import goodness_of_fit, pit, two_samples
 
-MOST_BYTES = 10 ** 7    # of a reply
 TOP = 5                 # so many of the most likely tokens are asked for: OpenAI's limit, and within that of the others
 ROUNDING = 1e-2         # what reported probabilities may add up to above 1
 BY_ID = "token_id:"     # how vLLM writes a token that it was asked to name by its id
@@ -59,7 +58,7 @@ class Endpoint:
         try:
             request = Request(where, json.dumps(body).encode(), {"Content-Type": "application/json"})
             with urlopen(request, timeout=self.timeout) as reply:
-                said = reply.read(MOST_BYTES)
+                said = reply.read()
         except HTTPError as error:
             raise EndpointError(f"{where} answered {error.code}: {one_line(error.read(1000).decode(errors='replace'))}"
                                 ) from error
@@ -74,7 +73,7 @@ class Endpoint:
             if not isinstance(choice["text"], str):
                 raise TypeError("no text")
             return choice
-        except (ValueError, KeyError, IndexError, TypeError) as error:
+        except (ValueError, KeyError, IndexError, TypeError, RecursionError) as error:
             raise EndpointError(f"{where} answered something else than a completion: "
                                 f"{one_line(said.decode(errors='replace'))}") from error
 
