@@ -1,7 +1,6 @@
 """The judge abroad: transformers' own speculation as it is, and with bugs planted in it; functions by their names."""
 
 from copy import deepcopy
-from functools import partial
 
 import pytest
 import torch
@@ -25,12 +24,12 @@ FEW = ("accept-everything", "residual-is-target", "ratio-flipped", "bonus-unwarp
 @pytest.fixture(autouse=True)
 def patient(monkeypatch):
     """No walk is given up because the machine is busy; one is walked a second time, and no more."""
-    monkeypatch.setattr(judge_file, "walked", partial(walked, seconds=1e9, again=1))
+    monkeypatch.setattr(judge_file, "walked", lambda sampler, seconds: walked(sampler, 1e9, again=1))
 
 
 @pytest.fixture(scope="module")
 def hf():
-    """A target and a draft of 8 tokens, another pair of 32: random Llamas in double precision, the draft a noisy copy."""
+    """A target and a draft of 8 tokens, another pair of 32: random Llamas in float64, the draft a noisy copy."""
     transformers = pytest.importorskip("transformers", reason=MISSING)
     transformers.logging.set_verbosity_error()
     pairs = []

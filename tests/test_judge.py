@@ -139,7 +139,7 @@ def test_a_coin_of_its_own_is_not_walked():
 
 def test_a_walk_that_disagrees_with_the_samples_decides_nothing(monkeypatch):
     """Had the second walk been lucky: what was walked does not fit the samples, and these fit the target."""
-    monkeypatch.setattr(judge_file, "walked", lambda sampler: {(0, 0, 0): 1.0})
+    monkeypatch.setattr(judge_file, "walked", lambda sampler, seconds: {(0, 0, 0): 1.0})
     verdict = judge(ours, samples=600, **ALONE)
     assert not verdict.wrong and verdict.distance is None and "chance of its own" in str(verdict)
 
@@ -213,7 +213,7 @@ def test_the_search_for_a_name_ends_and_the_verdict_comes_first(monkeypatch, cap
     """A wrong sampler on a GPT, of which even the shortest walk takes long."""
     monkeypatch.setattr(foreign, "PATIENCE", 0.05)
     monkeypatch.setattr(judge_file, "MOST_SECONDS", 1.0)
-    monkeypatch.setattr(judge_file, "walked", lambda sampler: None)
+    monkeypatch.setattr(judge_file, "walked", lambda sampler, seconds: None)
     task = {"target": GPT4, "draft": GPT_DRAFT4, "ids": [1, 2], "new": 2, "gamma": 3}
     began = time.perf_counter()
     verdict = judge(lambda dice: generate(GPT4, [1, 2], 2, 9.0, dice=dice), samples=100, **task)

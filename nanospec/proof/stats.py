@@ -38,7 +38,7 @@ def miss_rate(noncentrality: float, df: int, bar: float) -> float:
     return (poisson * torch.special.gammainc(df / 2 + j, _double(bar / 2))).sum().item()
 
 
-def smallest_visible(df: int, samples: int, false_alarm: float, miss: float) -> float:
+def smallest_visible(df: int, samples: float, false_alarm: float, miss: float) -> float:
     """The least total variation d such that a distribution at d or further is missed with probability `miss` at most.
 
     Claim: this holds for every wrong distribution p' of df + 1 cells at distance d from p.

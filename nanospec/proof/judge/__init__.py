@@ -22,7 +22,7 @@ import torch
 from nanospec.dice import Dice
 from nanospec.draft import check_size
 from nanospec.errors import RequestError
-from nanospec.files.checkpoint import Pair, load_pair
+from nanospec.files.checkpoint import Pair
 from nanospec.probs import probs
 from nanospec.proof.checks import TABLE, TOLERANCE
 from nanospec.proof.foreign import MOST_SECONDS, Progress, Sampler, tokens_from, walked
@@ -82,7 +82,8 @@ class Verdict:
 
 
 def judge(sampler: Sampler, target, draft=None, ids: Sequence[int] = (0,), new: int = 3, gamma: int = 2,
-          samples: int = 2_000, seed: int = 0, tolerance: float = TOLERANCE, **settings) -> Verdict:
+          samples: int = 2_000, seed: int = 0, tolerance: float = TOLERANCE,
+          seconds: float = MOST_SECONDS, **settings) -> Verdict:
     """Is `sampler(dice)`, which returns `new` tokens, distributed as `target` continues `ids`?
 
     dice: with pick and flip, see nanospec.dice; a sampler that brings its own randomness may ignore it.
@@ -90,6 +91,7 @@ def judge(sampler: Sampler, target, draft=None, ids: Sequence[int] = (0,), new: 
     draft, gamma: what the sampler speculates with. Given them, a wrong distribution is looked up among the zoo's; and
     tokens too many for an exact distribution are judged in the order of q_draft - p_target.
     tolerance: what a walked distribution may be off, in total variation; of a sampler in single precision, 1e-5.
+    seconds: for the walk.
     RequestError for what cannot be judged. Whoever waits is told on stderr what is being done, and of a wrong sampler
     the verdict before its name.
     """
@@ -103,10 +105,11 @@ def judge(sampler: Sampler, target, draft=None, ids: Sequence[int] = (0,), new: 
         prompt = ": the prompt in front of them?" * (len(other) == len(ids) + new and other[:len(ids)] == tuple(ids))
         return Verdict(True, f"it returned {len(other)} tokens where {new} were asked for{prompt}", 0.0, samples, 0.0)
     if truth is None:
-        verdict = verdict_of(transformed(drawn, target, draft, ids, seed, **settings), "token by token, its samples fit")
+        fit = transformed(drawn, target, draft, ids, seed, **settings)
+        verdict = verdict_of(fit, "token by token, its samples fit")
         verdict.unit = "of the tokens moved, in the order of " + ("p_target" if draft is None else "q_draft - p_target")
         return verdict
-    fit, theirs, note = goodness_of_fit(Counter(drawn), truth), walked(sampler), ""
+    fit, theirs, note = goodness_of_fit(Counter(drawn), truth), walked(sampler, seconds), ""
     if theirs is not None and goodness_of_fit(Counter(drawn), theirs).p_value < FALSE_ALARM:
         if distance(theirs, truth)[1] > tolerance:              # then it has more chance than a walk can see
             theirs, note = None, "Walked, it does something else than with real dice: is there chance of its own in it?"
@@ -114,9 +117,10 @@ def judge(sampler: Sampler, target, draft=None, ids: Sequence[int] = (0,), new: 
         verdict = verdict_of(fit, "its samples fit the target's distribution (it could not be walked)")
         verdict.note = note or (_where(drawn, truth) if verdict.wrong else "")
     else:
-        verdict = verdict_of(fit, "every path walked, its distribution is the target's, and its samples fit it",
-                           distance(theirs, truth)[1], tolerance)
-        if verdict.distance > tolerance:
+        off = distance(theirs, truth)[1]
+        verdict = verdict_of(fit, "every path walked, its distribution is the target's, and its samples fit it", off,
+                             tolerance)
+        if off > tolerance:
             verdict.most_off = max((Off(tokens, truth.get(tokens, 0.0), theirs.get(tokens, 0.0))
                                     for tokens in {**truth, **theirs}), key=lambda off: abs(off.found - off.expected))
     if verdict.wrong and draft is not None and not isinstance(target, Mapping):
@@ -165,7 +169,7 @@ def verdict_of(fit: Fit, right: str, off: float | None = None, tolerance: float 
             why += ", although its walked distribution is: is chance used twice, or a state kept between runs?"
     else:
         wrong, why = False, right
-    return Verdict(wrong, why, fit.p_value, fit.samples, fit.visible(FALSE_ALARM, MISS), off, most_off=fit.worst)
+    return Verdict(wrong, why, fit.p_value, round(fit.samples), fit.visible(FALSE_ALARM, MISS), off, most_off=fit.worst)
 
 
 def _where(drawn: list[tuple], truth: Distribution) -> str:

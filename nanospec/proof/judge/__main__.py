@@ -20,7 +20,8 @@ import torch
 from nanospec.errors import NanospecError, RequestError, one_line
 from nanospec.proof.command import Parser, command
 from nanospec.proof.judge import BINS, SETTINGS, Verdict, check_task, judge
-from nanospec.proof.judge.abroad import (SINGLE, fell, load_theirs, model_of, of_function, of_transformers, recomputed)
+from nanospec.proof.judge.abroad import (SECONDS, SINGLE, fell, load_theirs, model_of, of_function,
+                                          of_transformers, recomputed)
 from nanospec.proof.judge.endpoint import Endpoint, against_logprobs, against_plain
 
 PROMPT = [0]
@@ -91,7 +92,7 @@ def judge_transformers(options, task: dict, settings: dict) -> tuple[Verdict, st
     assistant = options.assistant and load_theirs(options.assistant)
     sampler = of_transformers(target, ids, options.new, assistant, options.gamma, options.lookup, **settings)
     verdict = judge(sampler, recomputed(target), assistant and recomputed(assistant), ids, gamma=options.gamma,
-                    tolerance=SINGLE, **task, **settings)
+                    tolerance=SINGLE, seconds=SECONDS, **task, **settings)
     return verdict, (f"transformers {version('transformers')}, torch {torch.__version__}, {type(target).__name__}: "
                      "generate" + f", assistant_model of {options.gamma} draft tokens a round" * bool(assistant)
                      + f", prompt_lookup_num_tokens={options.lookup}" * bool(options.lookup))
@@ -120,7 +121,8 @@ def judge_function(options, task: dict, settings: dict) -> tuple[Verdict, str]:
     ids, sampler = options.ids or PROMPT, of_function(options.sampler)
     target, draft = (name and model_of(name, ids) for name in (options.target, options.draft))
     try:
-        verdict = judge(sampler, target, draft, ids, gamma=options.gamma, tolerance=SINGLE, **task, **settings)
+        verdict = judge(sampler, target, draft, ids, gamma=options.gamma, tolerance=SINGLE, seconds=SECONDS, **task,
+                        **settings)
     except NanospecError:
         raise
     except Exception as error:          # of the sampler, or of its models

@@ -15,6 +15,7 @@ from copy import copy
 from importlib import import_module
 from importlib.util import find_spec
 from pathlib import Path
+from typing import Any
 from unittest.mock import patch
 
 import torch
@@ -29,6 +30,7 @@ from nanospec.proof.tables import TableModel
 from nanospec.proof.walk import WalkingDice
 
 SINGLE = 1e-5       # what a walked distribution may be off, in total variation, where they compute in single precision
+SECONDS = 120.0     # for a walk: a path of theirs is a call of generate, and knows more than any number of samples
 
 
 class Recomputed(TableModel):
@@ -56,7 +58,8 @@ class Recomputed(TableModel):
         """The row of the table: written when it is first asked for."""
         if tuple(context) not in self.rows:
             self.rows[tuple(context)] = len(self.rows)
-            self.logits = torch.cat([self.logits, self._read(torch.tensor([context], device=self.device))[0, -1:].cpu()])
+            said = self._read(torch.tensor([context], device=self.device))
+            self.logits = torch.cat([self.logits, said[0, -1:].cpu()])
         return self.rows[tuple(context)]
 
 
@@ -99,7 +102,8 @@ def of_transformers(target, ids: Sequence[int], new: int, assistant=None, gamma:
 
     Walked, every draw of torch.multinomial and every coin is a decision of the dice. With real dice it draws as it
     always does, behind torch.manual_seed(seed). It may write a round more than `new` tokens, which are then cut: no
-    round drafts less because the end is near, and a bug has the distribution that it has in the zoo.
+    round drafts less because the end is near, and a bug has the distribution that it has in the zoo. (At temperature 1:
+    transformers 5.23 applies temperature, top-k and top-p to the assistant's logits twice.)
     """
     from transformers import GenerationConfig, StoppingCriteriaList
     target, assistant = copy(target), copy(assistant)       # what they were configured with stays theirs
@@ -125,7 +129,7 @@ def of_transformers(target, ids: Sequence[int], new: int, assistant=None, gamma:
 
 
 def load_theirs(folder: Path, device: str = "cpu"):
-    """The model in `folder`, in single precision, as transformers reads it. RequestError, or PairError, if it cannot."""
+    """The model in `folder`, in single precision, as transformers reads it. RequestError or PairError if it cannot."""
     if not find_spec("transformers"):
         raise RequestError("there is no transformers: pip install -e '.[hf]'")
     from transformers import AutoModelForCausalLM, logging
@@ -134,7 +138,8 @@ def load_theirs(folder: Path, device: str = "cpu"):
     if not (folder / "config.json").is_file():
         raise PairError(f"{folder} has no config.json: a folder of a model that transformers can read is wanted")
     try:
-        return AutoModelForCausalLM.from_pretrained(folder, dtype=torch.float32, local_files_only=True).to(device).eval()
+        model = AutoModelForCausalLM.from_pretrained(folder, dtype=torch.float32, local_files_only=True)
+        return model.to(torch.device(device)).eval()
     except Exception as error:          # each architecture has its own
         raise PairError(f"transformers cannot read {folder}: {one_line(error)}") from error
 
@@ -148,7 +153,7 @@ def recomputed(model) -> Recomputed:
 
 # Functions
 
-def found(name: str) -> object:
+def found(name: str) -> Any:
     """What "module:function" names. RequestError if it is not there."""
     module, colon, attribute = name.partition(":")
     if not colon or not module or not attribute:

@@ -10,7 +10,7 @@ What is true of its text? It depends on what there is to compare with.
   And what lies below the most likely tokens that it reports is one lump.
 
 Left out: what happens when requests are answered together, and whoever asks for a key. The requests are sent one after
-the other, each with a seed of its own. `ignore_eos` is asked for, because a draw that ends the text is not in the reply.
+the other, each with a seed of its own. `ignore_eos` is asked for: a draw that ends the text is not in the reply.
 """
 
 import json
