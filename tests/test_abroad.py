@@ -200,7 +200,6 @@ def test_without_transformers_it_says_what_to_install(monkeypatch, capsys, tmp_p
 
 MODULE = """
 import torch
-from nanospec.probs import residual
 
 WEIGHTS = torch.tensor([[[.5, .3, .2], [.2, .2, .6], [.1, .8, .1]], [[.2, .5, .3], [.4, .4, .2], [.3, .3, .4]]])
 made = torch.Generator().manual_seed(1)
@@ -237,8 +236,11 @@ def replaced_from_the_target(dice):
             dice.refill(3)
         p, q = WEIGHTS[:, tokens[-1:]]
         x = dice.pick(q)
-        tokens.append(int(x) if dice.flip((p / q)[:, x]) else int(dice.pick(p)))
-    return tokens[1:]
+        if dice.flip((p / q)[:, x]):
+            tokens += [int(x), int(dice.pick(WEIGHTS[0][x]))]
+        else:
+            tokens.append(int(dice.pick(p)))
+    return tokens[1:3]
 
 
 def broken(dice):
@@ -280,7 +282,7 @@ def test_a_bug_of_a_function_is_named(mine, capsys, monkeypatch):
                   "--new", "1") == 1
     assert "2 tokens where 1 were asked" in capsys.readouterr().out
     assert judged(mine, "replaced_from_the_target", "target", "--draft", f"{mine}:draft", "--gamma", "1") == 1
-    assert "walked" in capsys.readouterr().out
+    assert "It has the distribution of residual-is-target." in capsys.readouterr().out
 
 
 @pytest.mark.parametrize("sampler, target, said", [
