@@ -271,4 +271,4 @@ figures.a_draft_for_the_draft(costs, gains, 0.12)
 #
 # The answers are in `lessons/answers/30_a_draft_for_the_draft.md`.
 #
-# This is the last lesson.
+# Next: lesson 31 takes the models to other programs, and back.
