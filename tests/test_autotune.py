@@ -85,6 +85,21 @@ def test_the_quickest_of_all_ways_is_taken(model):
     assert len(set(tried)) == half and tried[half:] == tried[:half]        # two turns
 
 
+def test_what_a_glance_shows_to_be_hopeless_is_not_measured(model):
+    """Two threads take three times as long as one; what takes less than twice the least is measured."""
+    tried = []
+
+    def seconds(model):
+        tried.append(torch.get_num_threads())
+        return 1.0
+
+    def glance(model):
+        return 3.0 if torch.get_num_threads() == 2 else 1.9 if model.dtype == torch.float64 else 1.0
+
+    assert fastest(model, [torch.float64, torch.float32], [1, 2], seconds, False, glance).threads == 1
+    assert tried == [1] * 4
+
+
 def test_settled_models_decode():
     threads = torch.get_num_threads()
     try:

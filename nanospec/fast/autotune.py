@@ -11,6 +11,8 @@ from nanospec.fast.clock import draft_seconds, round_seconds, step_seconds
 from nanospec.model import GPT, Linear, can_pack
 
 DTYPES = (torch.float32, torch.bfloat16)
+GLANCE = partial(draft_seconds, repeats=1)
+HOPELESS = 2.0          # times the least of a glance: not worth a measurement
 
 
 class Tuning(NamedTuple):
@@ -27,11 +29,13 @@ def set_up(model: GPT | Learned, tuning: Tuning) -> GPT | Learned:
 
 
 def fastest(model: GPT | Learned, dtypes: Sequence[torch.dtype] = DTYPES, threads: Sequence[int] = (),
-            seconds: Callable[[GPT], float] = partial(step_seconds, repeats=12), packed: bool = True) -> Tuning:
+            seconds: Callable[[GPT], float] = partial(step_seconds, repeats=12), packed: bool = True,
+            glance: Callable[[GPT], float] | None = None) -> Tuning:
     """The tuning in which `seconds(model)`, by default a plain step, is least; the model is left as it is.
 
     threads: the counts to try; by default 1 and as many as torch has now. They make no difference on CUDA.
-    packed: whether to try oneDNN's layout, too.
+    packed: whether to try oneDNN's layout, too. glance: looks at each first, so that no time goes into a hopeless one:
+    on a busy machine two threads can take twenty times as long as one.
     """
     before = torch.get_num_threads()
     candidates = []
@@ -42,6 +46,9 @@ def fastest(model: GPT | Learned, dtypes: Sequence[torch.dtype] = DTYPES, thread
         layouts = (False, True) if packed and can_pack(next(copy.parameters())) else (False,)
         candidates += [(Tuning(dtype, count, layout), copy)
                        for layout in layouts for count in threads or sorted({1, before})]
+    if glance:
+        seen = [glance(set_up(copy, tuning)) for tuning, copy in candidates]
+        candidates = [candidate for candidate, took in zip(candidates, seen) if took <= HOPELESS * min(seen)]
     tried = {}
     for tuning, copy in candidates * 2:             # in two turns, since a machine has its moods: the better counts
         took = seconds(set_up(copy, tuning))
@@ -65,9 +72,10 @@ def settle(target: GPT, draft: GPT | Learned, dtypes: Sequence[torch.dtype] = DT
         set_up(target, tuning)
         set_up(draft, fastest(draft, dtypes, [tuning.threads], partial(draft_seconds, **timing), False))
         return
-    tuning = fastest(target, dtypes, threads, lambda copy: step_seconds(copy, repeats=12) + round_seconds(copy, draft))
+    tuning = fastest(target, dtypes, threads, lambda copy: step_seconds(copy, repeats=12) + round_seconds(copy, draft),
+                     glance=GLANCE)
     set_up(target, tuning)
-    set_up(draft, fastest(draft, dtypes, [tuning.threads], lambda copy: round_seconds(target, copy)))
+    set_up(draft, fastest(draft, dtypes, [tuning.threads], lambda copy: round_seconds(target, copy), glance=GLANCE))
 
 
 def name_of(dtype: torch.dtype) -> str:
