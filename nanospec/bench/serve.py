@@ -1,7 +1,8 @@
 """Many requests at once: what speculation gains against how many there are, and how long they wait.
 
-Without --rate all requests come at the beginning: twice as many as run at once. With it they come at random, so many a
-second on average (a Poisson process); each way of decoding meets the same arrivals.
+There are twice as many requests as run at once, eight at least. Without --rate all come at the beginning. With it they
+come at random, so many a second on average (a Poisson process); each way of decoding meets the same arrivals. At
+temperature 0 all ways write the same texts, so that none is accepted more often by luck.
 """
 
 import time
@@ -31,6 +32,7 @@ from nanospec.theory import expected_tokens
 
 MOST = 6                # draft tokens a round that costs are measured for
 STEPS = 8               # of a server, that are timed
+FEWEST = 8              # requests: of a single one much is luck
 
 
 class NoDraft(Drafter):
@@ -49,7 +51,7 @@ def run(rows: Sequence[int] = (1, 4, 16), rate: float = 0.0, gamma: int = 4, max
     if gamma > MOST:
         raise RequestError(f"--gamma: costs are measured for 1 to {MOST} draft tokens, got {gamma}")
     pair = load_pair(weights, device, draft=draft)
-    prompts = held_out_prompts(pair, 2 * max(rows))
+    prompts = held_out_prompts(pair, max(FEWEST, 2 * max(rows)))
     for new in max_new_tokens, (STEPS + 2) * (MOST + 1):
         check_request(pair.target, prompts[0], new, temperature, None, None, MOST + 1)
     where = settled(pair.target, pair.draft, dtype, threads)
@@ -60,7 +62,7 @@ def run(rows: Sequence[int] = (1, 4, 16), rate: float = 0.0, gamma: int = 4, max
     settings = {"max_new_tokens": max_new_tokens, "temperature": temperature}
     found = []
     for count in rows:
-        arrivals = arrivals_of(2 * count, rate, seed)
+        arrivals = arrivals_of(max(FEWEST, 2 * count), rate, seed)
         turns: dict[str, list[dict[str, float]]] = {name: [] for name in ways}
         for _ in range(3):                                                      # in turns
             for name, make in ways.items():
@@ -72,7 +74,7 @@ def run(rows: Sequence[int] = (1, 4, 16), rate: float = 0.0, gamma: int = 4, max
             found.append({"rows": count, "rate": rate, "way": name}
                          | {key: median(turn[key] for turn in its) for key in its[0]}
                          | ({"predicted": predicted} if name == f"chain {gamma}" else {}))
-    show(found, f"{where}; {2 * max(rows)} held-out prompts, {max_new_tokens} tokens each, "
+    show(found, f"{where}; {len(prompts)} held-out prompts, {max_new_tokens} tokens each, "
                 + (f"{rate:g} requests a second" if rate else "all at once"))
     if figure:
         gains = {name: [gain_of(found, count, name) for count in rows] for name in [*ways][1:]}
