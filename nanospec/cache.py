@@ -10,6 +10,7 @@ Left out: gradients, because a cache is written in place.
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import Any, Protocol
 
 import torch
 from torch import Tensor
@@ -98,9 +99,28 @@ class Call:
 
     rope: Tensor                    # (2, B, 1, T, D): cos and sin; (2, T, D) without a cache
     cache: Cache | None = None
-    slots: Tensor | None = None     # (B, T)
-    mask: Tensor | None = None      # (B, 1, H / H_kv * T, upto), added to the scores
+    slots: Tensor | Any = None      # (B, T); with a cache there is one, and a mask
+    mask: Tensor | Any = None       # (B, 1, H / H_kv * T, upto), added to the scores
     upto: int = 0
+
+
+class LanguageModel(Protocol):
+    """What says which token may come next: a GPT, or whatever stands in its place and answers as `GPT.forward` does.
+
+    config: as a GPT's.
+    """
+
+    config: Any
+
+    @property
+    def device(self) -> torch.device: ...
+
+    @property
+    def dtype(self) -> torch.dtype: ...
+
+    def new_cache(self, rows: int, slots: int) -> Cache: ...
+
+    def __call__(self, *call: Any, **more: Any) -> Any: ...
 
 
 def moved(of_rows: Tensor, rows: Sequence[int], count: int, dim: int = 0) -> Tensor:

@@ -13,10 +13,9 @@ from typing import NamedTuple, Protocol
 import torch
 from torch import Tensor
 
-from nanospec.cache import Cache
+from nanospec.cache import Cache, LanguageModel
 from nanospec.dice import Dice
 from nanospec.errors import RequestError
-from nanospec.model import GPT
 from nanospec.probs import Sampling
 from nanospec.text import Text
 
@@ -128,7 +127,7 @@ class Drafter(Protocol):
     def columns(self) -> int:
         return self.size - 1
 
-    def share(self, target: GPT, cache: Cache) -> Callable:
+    def share(self, target: LanguageModel, cache: Cache) -> Callable:
         """The target of a new text, and its cache: for a drafter made of the target's layers, which may write there
         behind the committed text. What it returns is called in the target's place, and answers as the target would.
         """
@@ -140,11 +139,13 @@ class Drafter(Protocol):
         features: (len(rows), T, len(layers), C), the target's own for every token it has read of them.
         Raises RequestError where it cannot draft for this text.
         """
+        return          # said aloud, this is a default: who has nothing to do here may leave the method out
 
     def move(self, rows: Sequence[int], count: int) -> None:
         """The text has `count` rows from now on: what stood in row rows[i] stands in row i. rows[i] >= i.
         `begin` says what stands in the others. Who keeps nothing for each row has nothing to do.
         """
+        return
 
     def propose(self, text: Text, sampling: Sampling, dice: Dice, upto: int) -> Draft:
         """A draft for every row of `text`. upto: slots of a cache to read, at least length + size - 1 of every row.
@@ -159,6 +160,7 @@ class Drafter(Protocol):
         features (B, n, len(layers), C): what the target put out for every row of the draft. In a merged drafter, rows
         of others that were accepted stand behind its own, so these may be more than it has proposed.
         """
+        return
 
 
 Rule = Callable[[Draft, Tensor, Dice], tuple[Tensor, Tensor]]

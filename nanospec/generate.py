@@ -6,14 +6,13 @@ from functools import partial
 import torch
 from torch import Tensor
 
-from nanospec.cache import Cache
+from nanospec.cache import Cache, LanguageModel
 from nanospec.dice import Dice
-from nanospec.model import GPT
 from nanospec.probs import Sampling
 from nanospec.text import Text, check_numbers, check_request, check_seed, prefill
 
 
-def plain_step(target: GPT, cache: Cache, text: Text, sampling: Sampling, dice: Dice,
+def plain_step(target: LanguageModel, cache: Cache, text: Text, sampling: Sampling, dice: Dice,
                upto: int) -> tuple[Tensor, Tensor]:
     """One token for every row, committed: the token (B,) and the distribution (B, V) it was drawn from."""
     cache.length = text.length - 1                          # the last token is committed but not cached yet
@@ -24,7 +23,7 @@ def plain_step(target: GPT, cache: Cache, text: Text, sampling: Sampling, dice: 
 
 
 @torch.inference_mode()
-def generate(target: GPT, ids: Sequence[int], max_new_tokens: int = 128, temperature: float = 1.0,
+def generate(target: LanguageModel, ids: Sequence[int], max_new_tokens: int = 128, temperature: float = 1.0,
              top_k: int | None = None, top_p: float | None = None, seed: int = 0, stop: Sequence[int] = (),
              dice: Dice | None = None, capture: Callable | None = None) -> Iterator[int]:
     """Continue `ids`: yields at most `max_new_tokens` tokens, the last one being the first that is in `stop`, if any.

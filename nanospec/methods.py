@@ -6,7 +6,9 @@ from functools import partial
 from itertools import product
 from typing import NamedTuple
 
+from nanospec.cache import LanguageModel
 from nanospec.draft import Drafter, Rule, check_size
+from nanospec.draft_models import DraftModel
 from nanospec.drafters.by_load import ByLoad
 from nanospec.drafters.dynamic import DynamicDrafter
 from nanospec.drafters.dynamic_tree import BudgetTree, DynamicTree
@@ -19,7 +21,6 @@ from nanospec.drafters.suffix import SuffixDrafter
 from nanospec.drafters.top import TopTree
 from nanospec.drafters.tree import TreeDrafter
 from nanospec.errors import RequestError
-from nanospec.model import GPT
 from nanospec.rules.block import verify_block
 from nanospec.rules.traversal import verify_traversal
 from nanospec.speculate import ModelDrafter, Round, speculate, verify
@@ -37,7 +38,7 @@ class Setting:
     gamma + 1; by default a plausible machine's.
     """
 
-    draft: GPT
+    draft: DraftModel
     gamma: int = GAMMA
     topology: Sequence[int] = tuple(shape(2, 1, 1))
     costs: tuple[float, Mapping[int, float]] | None = None
@@ -122,7 +123,8 @@ class Method:
         return f"{self.drafter} {self.gamma}" + f", {self.rule}" * (self.rule != "token")
 
 
-def method_of(target: GPT, draft: GPT, drafter: str = "chain", rule: str = "token", **setting) -> Method:
+def method_of(target: LanguageModel, draft: DraftModel, drafter: str = "chain", rule: str = "token",
+              **setting) -> Method:
     """A drafter and a rule by their names; setting: gamma, topology, costs, as in Setting.
 
     Raises RequestError for a name that is not known, and for a size that cannot be.

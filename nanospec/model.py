@@ -166,7 +166,7 @@ class Attention(nn.Module):
         """Queries (B, H, T, D), keys and values (B, H_kv, T, D) of x (B, T, inputs)."""
         heads = self.qkv(x).view(*x.shape[:2], -1, self.head_size).transpose(1, 2)      # (B, H + 2 H_kv, T, D)
         q_and_k = heads[:, :-self.kv_heads]
-        if self.q_norm:
+        if self.q_norm and self.k_norm:
             q_and_k = torch.cat([self.q_norm(q_and_k[:, :self.heads]), self.k_norm(q_and_k[:, self.heads:])], 1)
         turned = rotate(q_and_k, rope)
         return turned[:, :self.heads], turned[:, self.heads:], heads[:, -self.kv_heads:]

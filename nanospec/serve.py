@@ -26,10 +26,10 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
+from nanospec.cache import LanguageModel
 from nanospec.dice import Dice
 from nanospec.draft import Draft, Drafter, Rule
 from nanospec.errors import NanospecError, RequestError
-from nanospec.model import GPT
 from nanospec.probs import Sampling
 from nanospec.speculate import one_round, verify
 from nanospec.text import Text, check_layers, check_numbers, check_request, check_seed, until
@@ -53,7 +53,7 @@ class Request:
     error: NanospecError | None = field(default=None, init=False)
 
     @property
-    def sampling(self) -> tuple:
+    def sampling(self) -> tuple[float, int | None, float | None]:
         return self.temperature, self.top_k, self.top_p
 
     def end(self, error: NanospecError | None = None) -> None:
@@ -123,8 +123,8 @@ class Server:
     drafter: for this server alone. dice: to decide instead of the requests' seeds.
     """
 
-    def __init__(self, target: GPT, drafter: Drafter, rows: int = 8, most_waiting: int = 64, rule: Rule = verify,
-                 dice: Dice | None = None):
+    def __init__(self, target: LanguageModel, drafter: Drafter, rows: int = 8, most_waiting: int = 64,
+                 rule: Rule = verify, dice: Dice | None = None):
         if rows < 1 or most_waiting < 0:
             raise RequestError(f"a server has rows, and room for those who wait: got {rows} and {most_waiting}")
         check_layers(target, drafter.layers)
@@ -183,9 +183,9 @@ class Server:
                                           Sampling(*map(list, zip(*settings))), self.dice, max(self.length) + rows - 1)
         first = torch.tensor(self.length, device=self.text.length.device)
         places = first[:, None] + torch.arange(draft.tokens.shape[1], device=first.device)
-        total = p_target.sum((1, 2)) + draft.q_draft.sum((1, 2))
-        read = torch.cat([self.text.length[:, None], self.text.tokens.gather(1, places)], 1)
-        read = torch.cat([total[:, None].double(), read.double()], 1).tolist()          # the one read-back
+        totals = p_target.sum((1, 2)) + draft.q_draft.sum((1, 2))
+        written = torch.cat([self.text.length[:, None], self.text.tokens.gather(1, places)], 1)
+        read = torch.cat([totals[:, None].double(), written.double()], 1).tolist()      # the one read-back
         for b, request in enumerate(self.running):
             total, length, *new = read[b]
             new, self.length[b] = [*map(int, new[:int(length) - self.length[b]])], int(length)

@@ -11,14 +11,14 @@ from dataclasses import dataclass
 from functools import partial
 
 import torch
-from torch import Tensor, nn
+from torch import Tensor
 
-from nanospec.cache import Cache
+from nanospec.cache import Cache, LanguageModel
 from nanospec.dice import Dice
 from nanospec.draft import Draft, Drafter, Rule, check_size
+from nanospec.draft_models import DraftModel
 from nanospec.draft_models.gpt import reader_of
 from nanospec.draft_models.reader import check_depth
-from nanospec.model import GPT
 from nanospec.probs import Sampling, residual
 from nanospec.rules.tree import verify_tree
 from nanospec.text import Text, check_layers, check_numbers, check_request, check_seed, prefill, until
@@ -51,13 +51,13 @@ def verify(draft: Draft, p_target: Tensor, dice: Dice) -> tuple[Tensor, Tensor]:
 class ModelDrafter(Drafter):
     """Drafts a chain of gamma tokens with a draft model: a small GPT, or one of draft_models/."""
 
-    def __init__(self, draft: nn.Module, gamma: int = 4):
+    def __init__(self, draft: DraftModel, gamma: int = 4):
         self.draft, self.size, self.reader = draft, check_size(gamma + 1, "gamma"), reader_of(draft)
         self.layers = self.reader.layers
         check_depth(self.reader, gamma)
         self.unread = self.size if self.reader.rereads else 2
 
-    def share(self, target: GPT, cache: Cache) -> Callable:
+    def share(self, target: LanguageModel, cache: Cache) -> Callable:
         return self.reader.share(target, cache)
 
     def begin(self, text: Text, rows: Sequence[int], features: Tensor | None) -> None:
@@ -85,7 +85,7 @@ class ModelDrafter(Drafter):
         self.reader.commit(self.text, draft, accepted, features)
 
 
-def one_round(target: GPT, cache: Cache, drafter: Drafter, rule: Rule, text: Text, sampling: Sampling, dice: Dice,
+def one_round(target: Callable, cache: Cache, drafter: Drafter, rule: Rule, text: Text, sampling: Sampling, dice: Dice,
               upto: int) -> tuple[Draft, Tensor, Tensor, Tensor]:
     """Draft, verify in one pass of the target, commit: for B texts, and without a branch on what they say.
 
@@ -137,9 +137,10 @@ def tokens_of(rounds: Iterable[Round]) -> list[int]:
 
 
 @torch.inference_mode()
-def speculate(target: GPT, drafter: Drafter, ids: Sequence[int], max_new_tokens: int = 128, temperature: float = 1.0,
-              top_k: int | None = None, top_p: float | None = None, seed: int = 0, stop: Sequence[int] = (),
-              dice: Dice | None = None, rule: Rule = verify, capture: Callable | None = None) -> Iterator[Round]:
+def speculate(target: LanguageModel, drafter: Drafter, ids: Sequence[int], max_new_tokens: int = 128,
+              temperature: float = 1.0, top_k: int | None = None, top_p: float | None = None, seed: int = 0,
+              stop: Sequence[int] = (), dice: Dice | None = None, rule: Rule = verify,
+              capture: Callable | None = None) -> Iterator[Round]:
     """Continue `ids` by at most `max_new_tokens` tokens, or up to the first token in `stop`, which is emitted.
 
     Yields a Round after every target pass; the text is the rounds' `emitted`, one after the other. It is distributed
@@ -153,9 +154,9 @@ def speculate(target: GPT, drafter: Drafter, ids: Sequence[int], max_new_tokens:
     text = Text([ids], max_new_tokens + drafter.size, target.config.vocab_size, target.device)
     dice = dice or Dice([seed], target.device)
     cache, features = prefill(target, text, layers=drafter.layers)
-    target = drafter.share(target, cache)
+    verifies = drafter.share(target, cache)
     drafter.begin(text, [0], features)
-    run = partial(one_round, target, cache, drafter, rule, text, Sampling(temperature, top_k, top_p), dice)
+    run = partial(one_round, verifies, cache, drafter, rule, text, Sampling(temperature, top_k, top_p), dice)
     run = capture(run, text, dice) if capture else run
     length, left = len(ids), max_new_tokens
     while left:

@@ -8,9 +8,8 @@ from collections.abc import Sequence
 import torch
 from torch import Tensor
 
-from nanospec.cache import Cache, moved
+from nanospec.cache import Cache, LanguageModel, moved
 from nanospec.errors import LogitsError, RequestError
-from nanospec.model import GPT
 
 WIDTH = 128             # texts are as wide as a multiple of it: what is compiled for one width serves many texts
 
@@ -51,7 +50,7 @@ class Text:
         return [row[:n] for row, n in zip(self.tokens.tolist(), self.length.tolist())]
 
 
-def prefill(model: GPT, text: Text, rows: Sequence[int] | None = None, cache: Cache | None = None,
+def prefill(model: LanguageModel, text: Text, rows: Sequence[int] | None = None, cache: Cache | None = None,
             layers: Sequence[int] = ()) -> tuple[Cache, Tensor | None]:
     """Read all but the last token of the prompts in `rows`, by default of all.
 
@@ -79,7 +78,7 @@ def until(tokens: list[int], stop: Sequence[int]) -> tuple[list[int], bool]:
     return tokens, False
 
 
-def check_request(model: GPT, ids: Sequence[int], max_new_tokens: int, temperature: float, top_k: int | None,
+def check_request(model: LanguageModel, ids: Sequence[int], max_new_tokens: int, temperature: float, top_k: int | None,
                   top_p: float | None, rows: int = 1) -> None:
     """Raise RequestError, saying what is wrong, unless `model` can answer with drafts of at most `rows` rows."""
     vocab_size, context = model.config.vocab_size, model.config.context
@@ -101,7 +100,7 @@ def check_request(model: GPT, ids: Sequence[int], max_new_tokens: int, temperatu
         raise RequestError(f"top_p must lie in (0, 1], got {top_p}")
 
 
-def check_layers(model: GPT, layers: Sequence[int]) -> None:
+def check_layers(model: LanguageModel, layers: Sequence[int]) -> None:
     """Raise RequestError for a drafter that reads layers which the target does not have."""
     if not all(0 <= layer < model.config.layers for layer in layers):
         raise RequestError(f"the drafter reads layers {list(layers)}, the target has 0 to {model.config.layers - 1}")
@@ -113,7 +112,7 @@ def check_seed(seed: int) -> None:
         raise RequestError(f"a seed has 64 bits, got {seed}")
 
 
-def check_vocabulary(draft: GPT, vocab_size: int) -> None:
+def check_vocabulary(draft: LanguageModel, vocab_size: int) -> None:
     """Raise RequestError unless `draft` drafts from the target's `vocab_size` tokens."""
     if draft.config.vocab_size != vocab_size:
         raise RequestError(f"the draft has a vocabulary of {draft.config.vocab_size} tokens, the target of "

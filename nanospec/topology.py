@@ -66,7 +66,8 @@ def grown_tree(accuracies: Sequence[Sequence[float]], size: int) -> tuple[float,
     row, again and again, is best (Cai et al. 2024, arXiv 2401.10774, appendix C).
     Example: grown_tree([[.6, .2], [.5, .1]], 4) takes .6, .6 * .5 and .2: [-1, 0, 0, 1], 2.1 tokens.
     """
-    paths, heap = [], [(-accuracies[0][0], (0,))]           # a path: at every depth, the how manieth child
+    paths = []                                              # a path: at every depth, the how manieth child
+    heap: list[tuple[float, tuple[int, ...]]] = [(-accuracies[0][0], (0,))]
     while heap and len(paths) < size - 1:
         value, path = heappop(heap)
         paths.append((path, -value))

@@ -19,6 +19,7 @@ Left out: more than one kind of layer mix, confidence heads, tables of a low ran
 """
 
 from collections.abc import Sequence
+from typing import Any
 
 import torch
 from torch import Tensor, nn
@@ -66,6 +67,9 @@ class DFlash(Learned):
     """block: rows, and so the most draft tokens. depth: layers. heads, kv_heads, hidden: of each, as in Config."""
 
     anchors = 32
+    deepest: int
+    table: nn.Embedding | None
+    blocks: Any             # an nn.ModuleList, whose parts are any Module
 
     def __init__(self, vocab_size: int, channels: int, layers: Sequence[int], heads: int, kv_heads: int, hidden: int,
                  block: int = 8, depth: int = 1):
@@ -130,6 +134,9 @@ class DSpark(DFlash):
 class BlockReader(FeatureReader):
     """cache: the context's keys and values, in the slot of the token behind them. logits (B, block, V): of all rows."""
 
+    model: DFlash
+    text: Text
+    cache: Cache
     rereads = True                          # not its draft tokens: the features of the accepted ones come after them
 
     def meet(self, text: Text, rows: Sequence[int], features: Tensor | None) -> None:
@@ -151,7 +158,8 @@ class BlockReader(FeatureReader):
         """The keys and values of the features before these places."""
         context, rope = self.model.context(before), cache.rope[:, (slots - 1).clamp(min=0)][:, :, None]
         for number, layer in enumerate(self.model.blocks):
-            cache.write(number, slots, *layer.keys_values(context, rope), 1)
+            keys, values = layer.keys_values(context, rope)
+            cache.write(number, slots, keys, values, 1)
 
     def root(self, text: Text, unread: int, upto: int) -> Tensor:
         """Take in the features that have come since, and draft the whole block."""

@@ -136,6 +136,9 @@ class Unrolled:
 class EagleReader(FeatureReader):
     """state: (B, m, C), behind every token of the last call. cache: what the layer has read, a slot for each token."""
 
+    model: Eagle
+    text: Text
+    cache: Cache
     rereads = True
 
     def meet(self, text: Text, rows: Sequence[int], features: Tensor | None) -> None:
@@ -172,7 +175,8 @@ class EagleReader(FeatureReader):
 
     def behind(self, tokens: Tensor, upto: int, parents: Tensor | None = None) -> Tensor:
         """Read draft tokens, with the features that were predicted behind their parents."""
-        model, tree = self.model, ()
+        model = self.model
+        tree: tuple[Tensor, ...] = ()
         if parents is not None:
             tree = self.branches.grow(parents, upto)
             self.state = self.state[self.row[:, None], parents.expand_as(tokens)]

@@ -25,6 +25,8 @@ from nanospec.model import MLP, Attention, Config, Linear
 class Eagle3(Eagle):
     """spoken: how many tokens it can draft. post_norm: whether it is EAGLE-3.1, which norms what it reads, too."""
 
+    offsets: Tensor
+
     def __init__(self, vocab_size: int, channels: int, layers: Sequence[int], heads: int, kv_heads: int, hidden: int,
                  spoken: int, post_norm: bool = True):
         Learned.__init__(self, vocab_size, channels, layers, heads=heads, kv_heads=kv_heads, hidden=hidden,

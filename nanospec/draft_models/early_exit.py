@@ -24,10 +24,10 @@ from collections.abc import Callable, Sequence
 import torch
 from torch import Tensor, nn
 
-from nanospec.cache import Cache
+from nanospec.cache import Cache, LanguageModel
 from nanospec.draft_models.gpt import GPTReader
 from nanospec.draft_models.learned import Learned, all_anchors
-from nanospec.model import GPT, MLP, Config
+from nanospec.model import MLP, Config
 from nanospec.text import Text
 
 
@@ -79,12 +79,14 @@ class FirstLayers:
 class ExitReader(GPTReader):
     """shared: whether the cache is the target's. Then all committed tokens but the last one are in it."""
 
-    handed, shared = None, False
+    model: FirstLayers
+    handed: Cache | None = None
+    shared = False
 
     def __init__(self, model: EarlyExit):
         super().__init__(FirstLayers(model))
 
-    def share(self, target: GPT, cache: Cache) -> Callable:
+    def share(self, target: LanguageModel, cache: Cache) -> Callable:
         """The next text is read in this cache."""
         first = self.model
         if target is not first.target:

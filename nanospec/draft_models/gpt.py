@@ -5,14 +5,14 @@
 """
 
 from collections.abc import Sequence
+from typing import Any
 
 import torch
 from torch import Tensor
 
-from nanospec.cache import Cache
+from nanospec.cache import Cache, LanguageModel
 from nanospec.draft import Draft
 from nanospec.draft_models.reader import Reader
-from nanospec.model import GPT
 from nanospec.text import Text, check_vocabulary, prefill
 
 
@@ -46,9 +46,10 @@ class Branches:
 class GPTReader(Reader):
     """Reads with a GPT, or with whatever answers as one."""
 
-    text = cache = None
+    text: Any = None                                        # a Text, once there is one
+    cache: Cache
 
-    def __init__(self, model: GPT):
+    def __init__(self, model: LanguageModel):
         self.model = model
 
     def meet(self, text: Text, rows: Sequence[int], features: Tensor | None) -> None:

@@ -14,6 +14,7 @@ Left out: the prefix attention and the deeper heads of Hydra++.
 """
 
 from collections.abc import Sequence
+from typing import Any
 
 import torch
 import torch.nn.functional as F
@@ -25,6 +26,8 @@ from nanospec.model import Linear
 
 class Hydra(Recurrent):
     """heads: so many tokens can be drafted behind one another."""
+
+    blocks: Any             # an nn.ModuleList, whose parts are any Module
 
     def __init__(self, vocab_size: int, channels: int, layers: Sequence[int], heads: int = 5):
         super().__init__(vocab_size, channels, layers, heads=heads)

@@ -8,12 +8,13 @@ the target thought before it wrote token i, and which token it wrote. Before tok
 """
 
 from collections.abc import Callable, Sequence
+from typing import Any
 
 import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
-from nanospec.cache import moved
+from nanospec.cache import Cache, moved
 from nanospec.draft import Draft
 from nanospec.draft_models.reader import Reader
 from nanospec.errors import RequestError
@@ -32,7 +33,10 @@ class Learned(nn.Module):
     anchors: behind so many tokens of every text it drafts in a training step.
     """
 
-    steps, decay, deepest, anchors = 5, 1.0, None, 512
+    steps, decay, anchors = 5, 1.0, 512
+    deepest: int | None = None
+    target: GPT
+    sizes: dict[str, Any]
 
     def __init__(self, vocab_size: int, channels: int, layers: Sequence[int], **sizes: int):
         super().__init__()
@@ -53,13 +57,13 @@ class Learned(nn.Module):
         """
         raise NotImplementedError
 
-    def reader(self) -> "FeatureReader":
+    def reader(self) -> Reader:
         raise NotImplementedError
 
     def prepare(self, ids: Tensor) -> None:
         """What is to be known of the training text before training begins."""
 
-    def loss(self, tokens: Tensor, features: Tensor, p_target: Tensor, divergence: Callable[[Tensor, Tensor], Tensor],
+    def loss(self, tokens: Tensor, features: Tensor, p_target: Tensor, divergence: Callable,
              anchors: Tensor | None = None) -> Tensor:
         """Of texts (B, T), given the target's features of each token and its log-probabilities behind each (B, T, V):
         the mean over the anchors, and over the draft tokens behind each. divergence: one of training/losses.py.
@@ -144,12 +148,13 @@ class FeatureReader(Reader):
     cache: of those that have attention.
     """
 
-    text = cache = None
+    text: Text | None = None
+    cache: Cache | None = None
 
     def __init__(self, model: Learned):
         self.model, self.layers, self.deepest = model, model.layers, model.deepest
 
-    def meet(self, text: Text, rows: Sequence[int], features: Tensor | None) -> None:
+    def meet(self, text: Text, rows: Sequence[int], features: Tensor | Any) -> None:
         if text.vocab_size != self.model.vocab_size or features.shape[3] != self.model.channels:
             raise RequestError(f"the draft model has a vocabulary of {self.model.vocab_size} tokens and reads features "
                                f"of {self.model.channels} channels, the target has {text.vocab_size} and "
@@ -168,7 +173,7 @@ class FeatureReader(Reader):
         """(B, len(layers), C): the features before the last token of every text."""
         return self.kept[self.row, text.length - 1]
 
-    def commit(self, text: Text, draft: Draft, accepted: Tensor, features: Tensor | None) -> None:
+    def commit(self, text: Text, draft: Draft, accepted: Tensor, features: Tensor | Any) -> None:
         """Keep the features of the accepted path. Row 0 of the draft stood one place before its first token."""
         path, count = draft.path(accepted, draft.ancestors())
         first = text.length - count - 1                     # the place of the path's first token
@@ -201,6 +206,8 @@ class Recurrent(Learned):
 
 class RecurrentReader(FeatureReader):
     """state: (B, m, width), behind every token of the last call."""
+
+    model: Recurrent
 
     def root(self, text: Text, unread: int, upto: int) -> Tensor:
         self.state, logits = self.model.step(self.model.begin(self.before_last(text))[:, None], text.last(1))

@@ -14,6 +14,7 @@ Left out: output heads of their own, as in later versions; training the target w
 """
 
 from collections.abc import Sequence
+from typing import Any
 
 import torch
 import torch.nn.functional as F
@@ -26,6 +27,8 @@ from nanospec.text import Text
 
 class Medusa(Learned):
     """heads: so many tokens can be drafted behind one another."""
+
+    blocks: Any             # an nn.ModuleList, whose parts are any Module
 
     def __init__(self, vocab_size: int, channels: int, layers: Sequence[int], heads: int = 5):
         super().__init__(vocab_size, channels, layers, heads=heads)
@@ -48,6 +51,8 @@ class Medusa(Learned):
 
 class MedusaReader(FeatureReader):
     """h: (B, 1, C).  depth: the head that speaks next."""
+
+    model: Medusa
 
     def root(self, text: Text, unread: int, upto: int) -> Tensor:
         self.h, self.depth = self.model.last_hidden(self.before_last(text))[:, None], 0

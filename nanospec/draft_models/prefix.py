@@ -16,6 +16,7 @@ and no value of its own.
 """
 
 from collections.abc import Sequence
+from typing import Any
 
 import torch
 import torch.nn.functional as F
@@ -78,7 +79,8 @@ class Prefix(Eagle):
             logits.append(behind)
         return torch.stack(logits)
 
-    entrance, compared, loss = Eagle3.entrance, Learned.compared, Learned.loss
+    entrance: Any = Eagle3.entrance         # all that it needs of an Eagle3 is here
+    compared, loss = Learned.compared, Learned.loss
 
     def reader(self) -> "PrefixReader":
         return PrefixReader(self)
@@ -89,6 +91,8 @@ class PrefixReader(EagleReader):
 
     place (B,): of the next draft token.
     """
+
+    model: Prefix
 
     def root(self, text: Text, unread: int, upto: int) -> Tensor:
         logits = super().root(text, unread, upto)

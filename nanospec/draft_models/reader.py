@@ -8,10 +8,9 @@ from typing import Protocol
 
 from torch import Tensor
 
-from nanospec.cache import Cache
+from nanospec.cache import Cache, LanguageModel
 from nanospec.draft import Draft
 from nanospec.errors import RequestError
-from nanospec.model import GPT
 from nanospec.text import Text
 
 
@@ -27,7 +26,7 @@ class Reader(Protocol):
     deepest: int | None = None
     rereads: bool = False
 
-    def share(self, target: GPT, cache: Cache) -> Callable:
+    def share(self, target: LanguageModel, cache: Cache) -> Callable:
         """As for Drafter."""
         return target
 
@@ -41,6 +40,7 @@ class Reader(Protocol):
 
     def read_prompts(self, rows: Sequence[int]) -> None:
         """Read the texts in these rows but for their last token."""
+        return
 
     def move(self, rows: Sequence[int], count: int) -> None:
         """As for Drafter."""

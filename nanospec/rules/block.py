@@ -31,6 +31,8 @@ A draft tree is judged by traversal.py, which is the same idea. Of tokens that w
 it accepts what `verify` accepts. Lesson 16 goes through all of this by hand.
 """
 
+from typing import Any
+
 import torch
 import torch.nn.functional as F
 from torch import Tensor
@@ -56,7 +58,7 @@ def verify_block(draft: Draft, p_target: Tensor, dice: Dice) -> tuple[Tensor, Te
         return verify_traversal(draft, p_target, dice)
     x = draft.tokens[:, 1:, None]
     p_of_x, q_of_x = p_target[:, :-1].gather(-1, x)[:, :, 0], draft.q_draft[:, 1:].gather(-1, x)[:, :, 0]
-    w = [p_target.new_ones(len(p_target))]
+    w: Any = [p_target.new_ones(len(p_target))]
     for i in range(x.shape[1]):             # no cumprod: the minimum is taken at every step
         w.append((w[i] * p_of_x[:, i] / q_of_x[:, i]).clamp(max=1))
     w = torch.stack(w, 1)                                                                   # (B, n)

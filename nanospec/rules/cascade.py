@@ -32,7 +32,7 @@ from nanospec.draft import Draft, Rule
 from nanospec.errors import RequestError
 from nanospec.theory import acceptance
 
-Deferral = Callable[[Tensor, Tensor, float], Tensor]
+Deferral = Callable[..., Tensor]            # (q_draft, p_target, a)
 
 
 def _place(defers: Deferral) -> Deferral:

@@ -76,7 +76,8 @@ def lenient(lenience: float, rule: Rule) -> Rule:
     """
     if not 0 < lenience <= 1:
         raise RequestError(f"lenience is above 0 and at most 1, got {lenience}")
-    return lambda draft, p_target, dice: rule(draft, p_target, _Lenient(dice, lenience))
+    # To flip and to pick is all that a rule asks of dice.
+    return lambda draft, p_target, dice: rule(draft, p_target, _Lenient(dice, lenience))    # type: ignore[arg-type]
 
 
 def _of_parents(draft: Draft, p_target: Tensor) -> tuple[Tensor, Tensor]:

@@ -39,7 +39,7 @@ def verify_tree(draft: Draft, p_target: Tensor, dice: Dice) -> tuple[Tensor, Ten
     q_of_x = draft.q_draft.gather(-1, x)                                                    # (B, n, 1)
     for i in range(1, n):
         parent = i - 1 if draft.parents is None else draft.parents[:, i, None]
-        tried = parent == accepted[:, None]                                                 # (B, 1)
+        tried = accepted[:, None] == parent                                                 # (B, 1)
         ratio = left.gather(-1, x[:, i]) / q_of_x[:, i]
         coin = dice.flip(torch.where(tried, ratio, 0.0))                                    # (B, 1)
         rejected = torch.where(tried, residual(left, draft.q_draft[:, i]), left)

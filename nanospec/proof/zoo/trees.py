@@ -3,7 +3,7 @@
 from nanospec.proof.zoo.plant import bug
 
 DRAWN = "drawn, q = self._draw(left, whose, dice)"
-TRIED = "tried = parent == accepted[:, None]"
+TRIED = "tried = accepted[:, None] == parent"
 SCAN = "for i in range(1, n):"
 REJECTED = "residual(left, draft.q_draft[:, i])"
 STANDS = "left = torch.where(coin, p_target[:, i], rejected)"
