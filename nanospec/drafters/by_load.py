@@ -16,15 +16,16 @@ Left out: another gamma for every text.
 """
 
 from collections.abc import Callable, Sequence
+from typing import Any
 
 import torch
-from torch import Tensor, nn
+from torch import Tensor
 
-from nanospec.cache import Cache
+from nanospec.cache import Cache, LanguageModel
 from nanospec.dice import Dice
 from nanospec.draft import Draft, Drafter, check_size
+from nanospec.draft_models import DraftModel
 from nanospec.draft_models.gpt import reader_of
-from nanospec.model import GPT
 from nanospec.probs import Sampling
 from nanospec.speculate import ModelDrafter
 from nanospec.text import Text
@@ -40,14 +41,16 @@ class ByLoad(Drafter):
     TRUST, PRIOR = 16.0, 0.6            # it begins as if so many draft tokens had been judged, and so many accepted
     MEMORY, MARGIN = 0.98, 1.03         # what a round still weighs when the next one is over; when to change
 
-    def __init__(self, draft: nn.Module, seconds: Callable[[int, int], float], gamma: int = 8):
+    text: Any = None                    # a Text, once there is one
+
+    def __init__(self, draft: DraftModel, seconds: Callable[[int, int], float], gamma: int = 8):
         self.size, self.reader, self.seconds = check_size(gamma + 1, "gamma"), reader_of(draft), seconds
         self.chains = [ModelDrafter(draft, length) for length in range(1, gamma + 1)]
         for chain in self.chains:
             chain.reader = self.reader                      # one text, read once
-        self.layers, self.unread, self.text = self.reader.layers, self.chains[-1].unread, None
+        self.layers, self.unread = self.reader.layers, self.chains[-1].unread
 
-    def share(self, target: GPT, cache: Cache) -> Callable:
+    def share(self, target: LanguageModel, cache: Cache) -> Callable:
         return self.reader.share(target, cache)
 
     def begin(self, text: Text, rows: Sequence[int], features: Tensor | None) -> None:

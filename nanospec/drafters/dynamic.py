@@ -25,8 +25,8 @@ from torch import Tensor
 
 from nanospec.dice import Dice
 from nanospec.draft import Draft
+from nanospec.draft_models import DraftModel
 from nanospec.drafters.stopping import Fixed
-from nanospec.model import GPT
 from nanospec.probs import Sampling, probs
 from nanospec.speculate import ModelDrafter
 from nanospec.text import Text
@@ -39,7 +39,7 @@ class DynamicDrafter(ModelDrafter):
     when: the rule that says when to stop, one of drafters/stopping.py. Every text has a copy of its own.
     """
 
-    def __init__(self, draft: GPT, when: Fixed, gamma: int = 8):
+    def __init__(self, draft: DraftModel, when: Fixed, gamma: int = 8):
         super().__init__(draft, gamma)
         self.when, self.of = when, {}
 
@@ -77,8 +77,8 @@ class DynamicDrafter(ModelDrafter):
             for b, probability in enumerate(own.gather(1, tokens[-1][:, None])[:, 0].tolist()):
                 self.sure[b] += [probability] * grows[b]
         zeros = torch.zeros(B, text.vocab_size, device=device)
-        q_draft = torch.stack([zeros.to(q_draft[0]) if q_draft else zeros, *q_draft], 1)
-        return Draft(torch.stack(tokens, 1), q_draft, self._parents(len(tokens), device), steps)
+        q_rows = torch.stack([zeros.to(q_draft[0]) if q_draft else zeros, *q_draft], 1)
+        return Draft(torch.stack(tokens, 1), q_rows, self._parents(len(tokens), device), steps)
 
     def commit(self, draft: Draft, accepted: Tensor, p_target: Tensor, features: Tensor | None) -> None:
         """Every row's rule learns how many of its draft tokens were accepted."""

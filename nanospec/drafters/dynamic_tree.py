@@ -15,10 +15,11 @@ from collections.abc import Mapping
 
 import torch
 import torch.nn.functional as F
-from torch import Tensor, nn
+from torch import Tensor
 
 from nanospec.dice import Dice
 from nanospec.draft import Draft, check_size
+from nanospec.draft_models import DraftModel
 from nanospec.draft_models.gpt import reader_of
 from nanospec.errors import RequestError
 from nanospec.probs import Sampling
@@ -35,7 +36,7 @@ class DynamicTree(ModelDrafter):
     columns = 0                                             # no uniform is taken
     counts = False                                          # whether a text may have fewer rows than another
 
-    def __init__(self, draft: nn.Module, count: int = 8, width: int = 2):
+    def __init__(self, draft: DraftModel, count: int = 8, width: int = 2):
         self.draft, self.reader, self.width = draft, reader_of(draft), width
         self.size, self.layers = check_size(count + 1, "the draft tokens of a tree"), self.reader.layers
         if width < 1:
@@ -89,7 +90,7 @@ class BudgetTree(DynamicTree):
 
     counts = True
 
-    def __init__(self, draft: nn.Module, costs: tuple[float, Mapping[int, float]], count: int = 8, width: int = 2):
+    def __init__(self, draft: DraftModel, costs: tuple[float, Mapping[int, float]], count: int = 8, width: int = 2):
         super().__init__(draft, count, width)
         c, v = costs
         self.steps = [self.depth * c + v[n + 1] for n in range(1, count + 1)]

@@ -36,11 +36,10 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
-from nanospec.cache import Cache
+from nanospec.cache import Cache, LanguageModel
 from nanospec.dice import Dice
 from nanospec.draft import Draft, Drafter, Tree, check_size, padded
 from nanospec.errors import RequestError
-from nanospec.model import GPT
 from nanospec.probs import Sampling
 from nanospec.text import Text
 
@@ -67,7 +66,7 @@ class MergedDrafter(Drafter):
     def columns(self) -> int:
         return sum(drafter.columns for drafter in self.drafters)
 
-    def share(self, target: GPT, cache: Cache) -> Callable:
+    def share(self, target: LanguageModel, cache: Cache) -> Callable:
         """Its draft is a tree, so the target itself reads all of it."""
         for drafter in self.drafters:
             drafter.share(target, cache)
@@ -100,8 +99,8 @@ class MergedDrafter(Drafter):
 
         The drafter's own rows come first. Behind them stand the accepted tokens of others, which it has to know, too.
         """
-        device, paths = p_target.device, draft.path(accepted, draft.ancestors())
-        paths = [path[:count + 1] for path, count in zip(paths[0].tolist(), paths[1].tolist())]
+        device, (rows, counts) = p_target.device, draft.path(accepted, draft.ancestors())
+        paths = [path[:count + 1] for path, count in zip(rows.tolist(), counts.tolist())]
         for drafter, own, rows_of in zip(self.drafters, self.drafts, self.rows):
             n, parents, ends = own.tokens.shape[1], [], []
             others = [[row for row in path if row not in rows] for rows, path in zip(rows_of, paths)]

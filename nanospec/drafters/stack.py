@@ -19,15 +19,15 @@ Of what the middle model writes beyond gamma tokens the rest is thrown away.
 """
 
 from collections.abc import Callable, Sequence
+from typing import Any
 
 import torch
 from torch import Tensor
 
-from nanospec.cache import Cache, moved
+from nanospec.cache import Cache, LanguageModel, moved
 from nanospec.dice import Dice
 from nanospec.draft import Draft, Drafter, check_size
 from nanospec.errors import RequestError
-from nanospec.model import GPT
 from nanospec.probs import Sampling
 from nanospec.speculate import ModelDrafter, one_round, verify
 from nanospec.text import Text, check_vocabulary, prefill
@@ -40,17 +40,20 @@ class Stack(ModelDrafter):
     RequestError if `lowest` reads features: it would need the middle model's.
     """
 
-    def __init__(self, middle: GPT, lowest: Drafter, gamma: int = 4):
+    draft: LanguageModel
+    text: Any = None                        # a Text, once there is one
+
+    def __init__(self, middle: Any, lowest: Drafter, gamma: int = 4):
         if lowest.layers or not hasattr(middle, "new_cache"):
             raise RequestError("in a stack the middle model is a GPT, and whoever drafts for it reads tokens alone")
-        self.draft, self.lowest, self.size, self.text = middle, lowest, check_size(gamma + 1, "gamma"), None
+        self.draft, self.lowest, self.size = middle, lowest, check_size(gamma + 1, "gamma")
 
     @property
     def columns(self) -> int:
         """A round of the middle model writes one token or more, so there are gamma rounds at most."""
         return (self.size - 1) * (self.lowest.columns + self.lowest.size)
 
-    def share(self, target: GPT, cache: Cache) -> Callable:
+    def share(self, target: LanguageModel, cache: Cache) -> Callable:
         """Nothing of the target's."""
         return target
 
@@ -80,7 +83,8 @@ class Stack(ModelDrafter):
     def propose(self, text: Text, sampling: Sampling, dice: Dice, upto: int) -> Draft:
         """Rounds of the middle model, until every text has gamma tokens. Waits for the device in every round."""
         self._catch_up(text, upto)
-        gamma, first, q_draft, rounds = self.size - 1, text.length.clone(), None, 0
+        gamma, first, rounds = self.size - 1, text.length.clone(), 0
+        q_draft: Any = None
         while int((self.inner.length - first).min()) < gamma:
             begun, upto = self.inner.length - first, int(self.inner.length.max()) + self.lowest.size - 1
             draft, p_middle, accepted, _ = one_round(self.draft, self.cache, self.lowest, verify, self.inner, sampling,

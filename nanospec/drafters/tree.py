@@ -9,10 +9,11 @@ from collections.abc import Sequence
 from typing import NamedTuple
 
 import torch
-from torch import Tensor, nn
+from torch import Tensor
 
 from nanospec.dice import Dice
 from nanospec.draft import Draft, check_size
+from nanospec.draft_models import DraftModel
 from nanospec.draft_models.gpt import reader_of
 from nanospec.draft_models.reader import check_depth
 from nanospec.errors import RequestError
@@ -39,7 +40,7 @@ class TreeDrafter(ModelDrafter):
     Example: topology [-1, 0, 0, 1] drafts two tokens, and one more behind the first of them.
     """
 
-    def __init__(self, draft: nn.Module, topology: Sequence[int], independent: bool = False):
+    def __init__(self, draft: DraftModel, topology: Sequence[int], independent: bool = False):
         self.draft, self.reader, self.independent = draft, reader_of(draft), independent
         self.size, self.layers = check_size(len(topology), "the rows of a topology but its root"), self.reader.layers
         if topology[0] != -1 or any(not 0 <= parent < row for row, parent in enumerate(topology[1:], 1)):
