@@ -2,7 +2,7 @@
 
 from collections.abc import Callable, Sequence
 from functools import partial
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import torch
 
@@ -29,8 +29,8 @@ def set_up(model: GPT | Learned, tuning: Tuning) -> GPT | Learned:
 
 
 def fastest(model: GPT | Learned, dtypes: Sequence[torch.dtype] = DTYPES, threads: Sequence[int] = (),
-            seconds: Callable[[GPT], float] = partial(step_seconds, repeats=12), packed: bool = True,
-            glance: Callable[[GPT], float] | None = None) -> Tuning:
+            seconds: Callable[[Any], float] = partial(step_seconds, repeats=12), packed: bool = True,
+            glance: Callable[[Any], float] | None = None) -> Tuning:
     """The tuning in which `seconds(model)`, by default a plain step, is least; the model is left as it is.
 
     threads: the counts to try; by default 1 and as many as torch has now. They make no difference on CUDA.
@@ -54,7 +54,7 @@ def fastest(model: GPT | Learned, dtypes: Sequence[torch.dtype] = DTYPES, thread
         took = seconds(set_up(copy, tuning))
         tried[tuning] = min(took, tried.get(tuning, took))
     torch.set_num_threads(before)
-    return min(tried, key=tried.get)
+    return min(tried, key=tried.__getitem__)
 
 
 def settle(target: GPT, draft: GPT | Learned, dtypes: Sequence[torch.dtype] = DTYPES, threads: Sequence[int] = (),
@@ -67,7 +67,7 @@ def settle(target: GPT, draft: GPT | Learned, dtypes: Sequence[torch.dtype] = DT
     capture: `compiled`, and models that will run compiled: their steps are. A compiler has layouts of its own.
     """
     if capture:
-        timing = {"repeats": 12, "capture": capture}
+        timing: dict = {"repeats": 12, "capture": capture}
         tuning = fastest(target, dtypes, threads or [torch.get_num_threads()], partial(step_seconds, **timing), False)
         set_up(target, tuning)
         set_up(draft, fastest(draft, dtypes, [tuning.threads], partial(draft_seconds, **timing), False))

@@ -16,6 +16,7 @@ from torch import Tensor
 from nanospec.cache import Cache
 from nanospec.dice import Dice
 from nanospec.draft import Draft, Drafter
+from nanospec.draft_models import DraftModel
 from nanospec.draft_models.learned import Learned
 from nanospec.model import GPT
 from nanospec.probs import Sampling
@@ -127,7 +128,7 @@ def _step(model: GPT, feed: Tensor, cache: Cache, sampling: Sampling, dice: Dice
     return dice.pick(sampling(model(feed, cache, upto))[:, -1]),
 
 
-def round_seconds(target: GPT, draft: GPT, gamma: int = 4, rounds: int = 16) -> float:
+def round_seconds(target: GPT, draft: DraftModel, gamma: int = 4, rounds: int = 16) -> float:
     """One round of speculation in the middle of a text; its first rounds are the warm-up."""
     half = min(target.config.context, 512) // 2
     _, seconds = timed(islice(speculate(target, ModelDrafter(draft, gamma), [0] * half, half), rounds))

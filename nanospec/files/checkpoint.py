@@ -18,7 +18,7 @@ from nanospec.errors import NanospecError, PairError, one_line
 from nanospec.files.huggingface import load_folder
 from nanospec.files.ready import available, check_finite, ready
 from nanospec.files.tokenizer import Tokenizer
-from nanospec.files.tokenizer_json import FolderTokenizer
+from nanospec.files.tokenizer_json import AnyTokenizer, FolderTokenizer
 from nanospec.files.whole import write_whole
 from nanospec.model import GPT, Config
 
@@ -28,7 +28,7 @@ WEIGHTS = Path(__file__).parent.parent / "weights"
 class Pair(NamedTuple):
     target: GPT
     draft: GPT | Learned
-    tokenizer: Tokenizer | FolderTokenizer
+    tokenizer: AnyTokenizer
 
 
 def save_model(model: GPT, path: Path, tokenizer: Tokenizer) -> None:
@@ -74,7 +74,8 @@ def load_saved(path: Path) -> dict:
     return saved
 
 
-def load_model(path: Path, device="cpu", dtype: torch.dtype = torch.float32, tokenizer: Tokenizer | None = None) -> GPT:
+def load_model(path: Path, device="cpu", dtype: torch.dtype = torch.float32,
+               tokenizer: AnyTokenizer | None = None) -> GPT:
     """A model as `save_model` wrote it, ready to decode (no gradients).
 
     FileNotFoundError, or PairError if the file holds anything else, a model made for another tokenizer, or a weight
@@ -134,11 +135,11 @@ def load_pair(folder: Path = WEIGHTS, device="cpu", dtype: torch.dtype = torch.f
         if not (folder / f"{draft}.pt").exists():
             raise PairError(f"{folder} holds no {draft}.pt: python train_tiny.py --what {draft} trains it")
         return Pair(target, load_learned(folder / f"{draft}.pt", target, draft), tokenizer)
-    pair = Pair(target, load("draft"), tokenizer)
-    sizes = [model.config.vocab_size for model in pair[:2]]
+    small = load("draft")
+    sizes = [model.config.vocab_size for model in (target, small)]
     if sizes[0] != sizes[1] or sizes[0] < tokenizer.vocab_size:
         raise PairError(f"{folder}: vocabularies of {sizes[0]} and {sizes[1]} tokens and a tokenizer of "
                         f"{tokenizer.vocab_size} are no pair")
     if foreign and FolderTokenizer.load(folder / "draft").fingerprint() != tokenizer.fingerprint():
         raise PairError(f"{folder}: target and draft have different tokenizers, and are no pair")
-    return pair
+    return Pair(target, small, tokenizer)

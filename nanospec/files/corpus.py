@@ -17,7 +17,7 @@ from typing import NamedTuple
 import torch
 
 from nanospec.errors import TextError
-from nanospec.files.tokenizer import Tokenizer
+from nanospec.files.tokenizer_json import AnyTokenizer
 
 SKIPPED_FOLDERS = {"test", "tests", "idle_test", "encodings", "site-packages", "dist-packages", "__pycache__",
                    "lib2to3", "_bundled", "turtledemo", "pydoc_data"}
@@ -74,7 +74,7 @@ def packages(names: Iterable[str] = DEPENDENCIES) -> list[Package]:
             continue
         files = {Path(file): Path(file.locate()) for file in about.files or [] if file.suffix == ".py"}
         found[name] = Package(name, about.version, _licence(about.metadata), files)
-        wanted += [re.match(r"[\w.-]+", line)[0] for line in about.requires or [] if not re.search(r"extra\s*==", line)]
+        wanted += [re.split(r"[^\w.-]", line)[0] for line in about.requires or [] if not re.search(r"extra\s*==", line)]
     return [found[name] for name in sorted(found)]
 
 
@@ -84,7 +84,7 @@ def held_out(relative_path: str) -> bool:
     return int(digest, 16) % HELD_OUT_ONE_IN == 0
 
 
-def to_ids(texts: list[str], tokenizer: Tokenizer) -> torch.Tensor:
+def to_ids(texts: list[str], tokenizer: AnyTokenizer) -> torch.Tensor:
     """All texts as one row of ids (N,), int64, an end-of-text token before each and after the last."""
     ids = [tokenizer.end_of_text]
     for text in texts:
@@ -120,7 +120,7 @@ def _is_table(text: str) -> bool:
             or sum(map(text.count, "0123456789")) > len(text) / 10)
 
 
-def _licence(about: metadata.PackageMetadata) -> str:
+def _licence(about) -> str:
     """By its SPDX expression, else by its classifier, else the first line of what it says itself."""
     classifiers = [line.split(" :: ")[-1] for line in about.get_all("Classifier", []) if line.startswith("License ::")]
     words = (about.get("License") or "").strip().splitlines()

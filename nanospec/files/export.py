@@ -10,6 +10,7 @@ import argparse
 import sys
 from collections.abc import Sequence
 from pathlib import Path
+from typing import Any
 
 import torch
 
@@ -26,7 +27,7 @@ def export(pair: Pair, out: Path) -> None:
     """Write out/target and out/draft, each with the tokenizer. PairError if the pair is none of ours, or one of the two
     folders is there already; OSError when they cannot be written.
     """
-    models = {"target": pair.target, "draft": pair.draft}
+    models: dict[str, Any] = {"target": pair.target, "draft": pair.draft}
     if not isinstance(pair.tokenizer, Tokenizer):
         raise PairError("the pair is one of Hugging Face folders already")
     for name, model in models.items():

@@ -21,7 +21,7 @@ from nanospec.files.whole import write_whole
 from nanospec.model import GPT, Config
 
 # Each architecture, and which switches of a Config make it.
-KINDS = {"llama": {}, "qwen2": {"qkv_bias": True}, "qwen3": {"qk_norm": True}}
+KINDS: dict[str, dict] = {"llama": {}, "qwen2": {"qkv_bias": True}, "qwen3": {"qk_norm": True}}
 # What transformers fills in where config.json says nothing would be another number than ours.
 MUST_SAY = {"qwen2": ("num_key_value_heads", "rope_theta"), "qwen3": ("num_key_value_heads", "rope_theta", "head_dim")}
 DTYPES = {"F64", "F32", "F16", "BF16"}
@@ -54,7 +54,8 @@ def read_config(path: Path) -> Config:
             config = Config(said["vocab_size"], said["max_position_embeddings"], said["num_hidden_layers"],
                             said["hidden_size"], heads, heads if kv_heads is None else kv_heads,
                             said["intermediate_size"], said.get("tie_word_embeddings", False), said["rms_norm_eps"],
-                            *rope_theta or [10_000.0], *scalings(tables) or [()], said.get("head_dim"), **KINDS[kind])
+                            next(iter(rope_theta), 10_000.0), next(iter(scalings(tables)), ()), said.get("head_dim"),
+                            **KINDS[kind])
             if config.head_size * config.heads == config.channels:
                 config = replace(config, head_dim=None)
     except (KeyError, TypeError, ValueError, AttributeError, RecursionError) as error:
@@ -214,4 +215,4 @@ def save_folder(model: GPT, folder: Path, end_of_text: int) -> None:
     folder.mkdir(parents=True, exist_ok=True)
     write_whole(folder / "model.safetensors", lambda file: file.write(weights))
     for name, what in ("generation_config.json", ends | {"pad_token_id": end_of_text}), ("config.json", said | ends):
-        write_whole(folder / name, lambda file, what=what: file.write(json.dumps(what, indent=1).encode() + b"\n"))
+        write_whole(folder / name, lambda file: file.write(json.dumps(what, indent=1).encode() + b"\n"))

@@ -58,7 +58,7 @@ def save_tokenizer(tokenizer: Tokenizer, folder: Path) -> None:
             "clean_up_tokenization_spaces": False, "split_special_tokens": True}
     folder.mkdir(parents=True, exist_ok=True)
     for name, text in ("tokenizer.json", theirs.to_str()), ("tokenizer_config.json", json.dumps(said, indent=1)):
-        write_whole(folder / name, lambda file, text=text: file.write(text.encode() + b"\n"))
+        write_whole(folder / name, lambda file: file.write(text.encode() + b"\n"))
 
 
 class FolderTokenizer:
@@ -107,6 +107,9 @@ class FolderTokenizer:
         except Exception as error:                      # the library has no type of its own for what it refuses
             raise PairError(f"{path} is cut short, or is no tokenizer: {one_line(error)}") from error
         return cls(theirs, ends_of(folder))
+
+
+AnyTokenizer = Tokenizer | FolderTokenizer
 
 
 def ends_of(folder: Path) -> list[int]:

@@ -15,7 +15,7 @@ from torch import Tensor
 from nanospec.errors import PairError, TextError
 from nanospec.files.checkpoint import fingerprint, load_saved, save_atomically
 from nanospec.files.corpus import to_ids
-from nanospec.files.tokenizer import Tokenizer
+from nanospec.files.tokenizer_json import AnyTokenizer
 from nanospec.model import GPT
 
 PROMPT, AT_ONCE = 64, 4096          # tokens of real text before what the target samples; texts it samples at once
@@ -29,7 +29,7 @@ class HeldOut(NamedTuple):
     bytes: int
 
     @classmethod
-    def of(cls, name: str, texts: list[str], tokenizer: Tokenizer, device) -> "HeldOut":
+    def of(cls, name: str, texts: list[str], tokenizer: AnyTokenizer, device) -> "HeldOut":
         return cls(name, to_ids(texts, tokenizer).to(device), sum(len(text.encode()) for text in texts))
 
     def bits(self, loss: float) -> float:

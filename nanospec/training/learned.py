@@ -46,6 +46,8 @@ def files_of(names: Collection[str]) -> list[str]:
 class LearnedTraining(Training):
     """Draft models for one target, side by side: each learns as if alone, and the target runs once for all."""
 
+    size: Plan
+
     def __init__(self, target: GPT, plan: Plan, seed: int, ids: Tensor, tokenizer: Tokenizer, out: Path,
                  compiled: bool = False, loss: str = "forward-kl"):
         self.phases, self.frozen = (" ".join(plan.sizes),), target

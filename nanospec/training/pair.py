@@ -5,8 +5,10 @@ order can make the last bits differ.) Left out: more than one device, dropout, a
 """
 
 import hashlib
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 import torch
 import torch.nn.functional as F
@@ -45,7 +47,7 @@ def learning_rate(step: int, steps: int, top: float) -> float:
     return top * min(1.0, (step + 1) / WARM_UP, (steps - step) / (COOL_DOWN * steps))
 
 
-def loss_of(phase: str, model: GPT, target: GPT, x: Tensor, y: Tensor, loss: str = "forward-kl") -> Tensor:
+def loss_of(phase: str, model: Callable, target: GPT, x: Tensor, y: Tensor, loss: str = "forward-kl") -> Tensor:
     """Cross-entropy, nats per token; `distil`: one of LOSSES."""
     with torch.autocast(x.device.type, torch.bfloat16):
         logits = model(x)
@@ -58,7 +60,8 @@ def loss_of(phase: str, model: GPT, target: GPT, x: Tensor, y: Tensor, loss: str
 
 
 @torch.no_grad()
-def held_out_loss(phase: str, model: GPT, target: GPT, held: HeldOut, batch: int, most: int | None = None) -> float:
+def held_out_loss(phase: str, model: Callable, target: GPT, held: HeldOut, batch: int, most: int | None = None
+                  ) -> float:
     """The mean over a held-out text, or its first `most` windows; `distil`: forward KL, whatever the draft learns by.
     Not compiled, since the last batch is a short one.
     """
@@ -78,10 +81,11 @@ def new_optimizer(model: nn.Module) -> torch.optim.Optimizer:
 class Training:
     """The models, where they stand, and all that a resumed run needs."""
 
-    phases, state_file = PHASES, "training.pt"
+    phases: Sequence[str] = PHASES
+    state_file = "training.pt"
 
-    def __init__(self, size: Size, seed: int, ids: Tensor, tokenizer: Tokenizer, out: Path, compiled: bool = False,
-                 last: Tensor | None = None, loss: str = "forward-kl"):
+    def __init__(self, size: Size | Any, seed: int, ids: Tensor, tokenizer: Tokenizer, out: Path,
+                 compiled: bool = False, last: Tensor | None = None, loss: str = "forward-kl"):
         """On the device of `ids`, the text in tokens. compiled: through torch.compile. TextError if it is too short.
 
         last: the text that the target sees while its learning rate falls; by default `ids`, as before.
@@ -105,7 +109,7 @@ class Training:
         if compiled:
             self.compile()
 
-    def new_models(self) -> dict[str, nn.Module]:
+    def new_models(self) -> dict[str, Any]:
         return {"target": GPT(self.size.target).to(self.ids.device), "draft": GPT(self.size.draft).to(self.ids.device)}
 
     def compile(self) -> None:
@@ -129,7 +133,7 @@ class Training:
         return self.models["target"]
 
     @property
-    def trained(self) -> list[nn.Module]:
+    def trained(self) -> Sequence[nn.Module]:
         """What learns now."""
         return [self.model]
 
