@@ -7,7 +7,7 @@ from functools import wraps
 
 import torch
 
-Main = Callable[[Sequence[str] | None], int]
+Main = Callable[..., int]               # of argv, or of nothing: then it is the command line's
 
 
 class Parser(argparse.ArgumentParser):

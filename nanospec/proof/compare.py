@@ -144,7 +144,7 @@ def ragged(target, drafter: Drafter, prompts, new, rule: Rule = verify,
     """T2, T3. Prompts of different lengths as rows of one batch, each with settings of its own: the joint distribution
     is the product of the rows' own.
     """
-    keys = {"temperature": 1.0, "top_k": None, "top_p": None}
+    keys: dict = {"temperature": 1.0, "top_k": None, "top_p": None}
     sampling = Sampling(**{key: [row.get(key, default) for row in settings] for key, default in keys.items()})
 
     def play(dice):

@@ -10,6 +10,7 @@ from collections import Counter
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from itertools import product
+from unittest.mock import patch
 
 from torch.overrides import TorchFunctionMode
 
@@ -22,7 +23,7 @@ from nanospec.errors import RequestError
 from nanospec.generate import generate
 from nanospec.methods import DRAFTERS, RULES, Method, Setting, Way, method_of
 from nanospec.probs import Sampling
-from nanospec.proof.checks import GPT4, GPT_DRAFT4
+from nanospec.proof.checks import GPT4, GPT_DRAFT4, worst
 from nanospec.proof.compare import Batch, Found, Ledger, caches, greedy, ragged, rounds, together
 from nanospec.proof.stats import goodness_of_fit
 from nanospec.proof.tables import TableModel, prompts_of, small_gpt, small_learned
@@ -87,12 +88,9 @@ def settings(name: str, rule: str) -> Found:
     """Temperature, top-k, top-p and stop together, on tables with ties, walked. The chain goes through all of them."""
     every = list(product((0, 0.7, 1.3), (None, 2), (None, 0.6), ((), (0, 2))))
     some = [(0, None, None, (0, 2)), (0, 2, 0.6, ()), (0.7, 2, 0.6, ()), (1.3, None, 0.8, (0,))]
-    worst = [0, 0.0, 0.0]
-    for temperature, top_k, top_p, stop in every if (name, rule) == ("chain", "token") else some:
-        found = rounds(TIED, method_by(name, rule, TIED, TIED_DRAFT, **SMALL).run, [1, 0, 1], 2,
-                       temperature=temperature, top_k=top_k, top_p=top_p, stop=stop)
-        worst = [worst[0] + found[0], max(worst[1], found[1]), max(worst[2], found[2])]
-    return tuple(worst)
+    return worst(rounds(TIED, method_by(name, rule, TIED, TIED_DRAFT, **SMALL).run, [1, 0, 1], 2,
+                        temperature=temperature, top_k=top_k, top_p=top_p, stop=stop)
+                 for temperature, top_k, top_p, stop in (every if (name, rule) == ("chain", "token") else some))
 
 
 def same_greedy(name: str, rule: str) -> Found:
@@ -250,6 +248,8 @@ CONTRACT: dict[str, Callable[[str, str], Found]] = {part.__name__: part for part
 class _Watch(TorchFunctionMode):
     """Raises where a random function of torch is called outside the dice."""
 
+    inside = False
+
     CHANCE = {"rand", "rand_like", "randn", "randn_like", "randint", "randperm", "multinomial", "bernoulli", "normal",
               "poisson", "uniform_", "normal_", "random_", "bernoulli_", "exponential_"}
 
@@ -263,7 +263,6 @@ class _Watch(TorchFunctionMode):
 def only_these_are_random(dice: Dice) -> Iterator[None]:
     """Within it, an AssertionError where anything else draws: a function of torch, or other dice."""
     watch, refill = _Watch(), Dice.refill
-    watch.inside = False
 
     def refill_inside(self, columns):
         if self is not dice:
@@ -272,9 +271,5 @@ def only_these_are_random(dice: Dice) -> Iterator[None]:
         refill(self, columns)
         watch.inside = False
 
-    Dice.refill = refill_inside
-    try:
-        with watch:
-            yield
-    finally:
-        Dice.refill = refill
+    with patch.object(Dice, "refill", refill_inside), watch:
+        yield

@@ -5,7 +5,7 @@ besides betrays himself: on the same path he does not write the same tokens agai
 """
 
 import sys
-from collections import Counter
+from collections import defaultdict
 from collections.abc import Callable, Iterator
 from time import perf_counter
 
@@ -13,7 +13,7 @@ import torch
 
 from nanospec.dice import Dice
 from nanospec.errors import RequestError, one_line
-from nanospec.proof.walk import Distribution, WalkingDice, distance, walk
+from nanospec.proof.walk import Distribution, distance, walk
 
 Sampler = Callable[[Dice], object]
 MOST_PATHS = 20_000     # a sampler that takes more is not walked
@@ -62,9 +62,9 @@ def walked(sampler: Sampler, seconds: float = MOST_SECONDS, again: int = AGAIN,
     is too long. again: so many paths are walked a second time, to see whether the same comes out. like: None too as
     soon as it cannot be this distribution, up to `same`.
     """
-    until, runs, say, found = perf_counter() + seconds, 0, Progress(), Counter()
+    until, runs, say, found = perf_counter() + seconds, 0, Progress(), defaultdict(float)
 
-    def play(dice: WalkingDice) -> tuple:
+    def play(dice) -> tuple:
         nonlocal runs
         runs += 1
         tokens = tokens_from(sampler(dice))

@@ -8,6 +8,7 @@ Left out: what follows when the wrong thing is used. The other checks see that.
 """
 
 from collections.abc import Iterator, Sequence
+from typing import Any
 
 import torch
 from torch import Tensor
@@ -74,7 +75,7 @@ class Reader(Drafter):
     def __init__(self, drafter: Drafter):
         self.drafter, self.size, self.held = drafter, drafter.size, {}
 
-    def begin(self, text: Text, rows: Sequence[int], features: Tensor | None) -> None:
+    def begin(self, text: Text, rows: Sequence[int], features: Tensor | Any) -> None:
         self.drafter.unread = max(self.drafter.unread, self.unread)
         self.drafter.begin(text, rows, None)
         for b, its in zip(rows, features):
@@ -83,7 +84,7 @@ class Reader(Drafter):
     def propose(self, text: Text, sampling: Sampling, dice: Dice, upto: int) -> Draft:
         return self.drafter.propose(text, sampling, dice, upto)
 
-    def commit(self, draft: Draft, accepted: Tensor, p_target: Tensor, features: Tensor | None) -> None:
+    def commit(self, draft: Draft, accepted: Tensor, p_target: Tensor, features: Tensor | Any) -> None:
         path, count = draft.path(accepted, draft.ancestors())
         for b, its in self.held.items():
             self.held[b] = torch.cat([its, features[b, path[b, :count[b] + 1], 0]])

@@ -37,7 +37,8 @@ def vocabulary(target) -> Found:
     """A draft model of three tokens drafts the three that are most frequent, with the probabilities that it learnt."""
     config = target.config
     torch.manual_seed(0)
-    model = Eagle3(config.vocab_size, config.channels, [0], 1, 1, 8, spoken=3).double().attach(target)
+    model = Eagle3(config.vocab_size, config.channels, [0], 1, 1, 8, spoken=3).double()
+    model.attach(target)
     often = [config.vocab_size - 1, 0, config.vocab_size - 2]
     model.prepare(torch.tensor(often * 3 + [1]))
     _, logits = model.exit(torch.randn(5, config.channels, dtype=torch.float64), torch.zeros(5, dtype=torch.int64))

@@ -7,7 +7,7 @@ a right sampler wrong, and how far off a distribution must be before the test se
 import math
 from collections.abc import Hashable, Mapping
 from dataclasses import dataclass, field
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import torch
 from torch import Tensor
@@ -88,7 +88,7 @@ class Fit:
         return min(1.0, smallest_visible(self.df, self.samples, false_alarm, miss) + self.pooled)
 
 
-def goodness_of_fit(counts: Mapping[Hashable, int], truth: Mapping[Hashable, float]) -> Fit:
+def goodness_of_fit(counts: Mapping[Any, int], truth: Mapping[Any, float]) -> Fit:
     """Do samples, counted by outcome, follow the distribution `truth`? An outcome that `truth` forbids gives p_value 0.
 
     Raises RequestError if there are no samples.
@@ -99,7 +99,8 @@ def goodness_of_fit(counts: Mapping[Hashable, int], truth: Mapping[Hashable, flo
     impossible = any(not truth.get(outcome, 0.0) > 0 for outcome, count in counts.items() if count)
     offs = [Off(outcome, truth.get(outcome, 0.0), counts.get(outcome, 0) / samples) for outcome in {**truth, **counts}]
     worst = max(offs, key=lambda off: _strangeness(off.found, off.expected))
-    cells, rest = [], [0.0, 0]
+    cells: list[tuple] = []
+    rest = [0.0, 0]
     for outcome, probability in sorted(truth.items(), key=lambda item: item[1]):
         expected, seen = samples * probability, counts.get(outcome, 0)
         if expected < FEWEST or 0 < rest[0] < FEWEST:      # what is pooled must fill a cell itself
@@ -120,7 +121,7 @@ def _strangeness(found: float, expected: float) -> float:
     return (found - expected) ** 2 / expected if expected > 0 else math.inf if found > 0 else 0.0
 
 
-def two_samples(counts: Mapping[Hashable, int], others: Mapping[Hashable, int]) -> Fit:
+def two_samples(counts: Mapping[Any, int], others: Mapping[Any, int]) -> Fit:
     """Are two samples of N each from one distribution? Pearson's chi-square of homogeneity.
 
     Outcomes with fewer than 2 * FEWEST in both together are pooled. worst: expected is the share among `others`.

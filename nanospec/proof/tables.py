@@ -2,6 +2,7 @@
 
 from collections.abc import Callable, Sequence
 from functools import lru_cache, partial
+from typing import Any
 
 import torch
 import torch.nn.functional as F
@@ -14,7 +15,7 @@ from nanospec.model import GPT, Config
 
 LAYER = {"heads": 1, "kv_heads": 1, "hidden": 8}
 # Sizes of learned draft models.
-SMALL = {"medusa": {"heads": 8}, "hydra": {"heads": 8}, "mlp": {"width": 12, "depth": 2},
+SMALL: dict[str, dict] = {"medusa": {"heads": 8}, "hydra": {"heads": 8}, "mlp": {"width": 12, "depth": 2},
          "prefix": LAYER | {"width": 12}, "eagle": LAYER, "eagle3": LAYER | {"spoken": 3}, "dflash": LAYER,
          "dspark": LAYER, "early_exit": {"layers": [0], "hidden": 8}}
 
@@ -52,14 +53,14 @@ class TableModel:
 
     def __call__(self, tokens: Tensor, cache: Cache | None = None, upto: int | None = None,
                  positions: Tensor | None = None, sees: Tensor | None = None,
-                 layers: Sequence[int] = ()) -> Tensor | tuple[Tensor, Tensor]:
+                 layers: Sequence[int] = ()) -> Any:
         """tokens (B, T) -> logits (B, T, V), by the contract of GPT.forward; it has no use for positions."""
         rows, T = tokens.shape
         cache = cache or self.new_cache(rows, T)
         slots = cache.next_slots(T)
         key = tokens.to(self.dtype)[:, None, :, None]
-        kept, _ = cache.write(0, slots, key, key, int(slots.max()) + 1 if upto is None else upto)
-        kept = kept[:, 0, :, 0].long().tolist()
+        keys, _ = cache.write(0, slots, key, key, int(slots.max()) + 1 if upto is None else upto)
+        kept = keys[:, 0, :, 0].long().tolist()
         if sees is None:
             seen = [[row[:slot + 1] for slot in at] for row, at in zip(kept, slots.tolist())]
         else:                               # a token's context is what it sees, in the order of the slots
@@ -69,9 +70,10 @@ class TableModel:
         return (self.logits[number], number[:, :, None, None].to(self.dtype).expand(
             *number.shape, len(layers), 2)) if layers else self.logits[number]
 
-    def first(self, depth: int, *call) -> Tensor:
+    def first(self, depth: int, tokens: Tensor, cache: Cache | None = None, upto: int | None = None,
+              positions: Tensor | None = None, sees: Tensor | None = None) -> Tensor:
         """Of its one layer, (B, T, 2): as GPT.first."""
-        return self(*call, layers=(0,))[1][:, :, 0]
+        return self(tokens, cache, upto, positions, sees, (0,))[1][:, :, 0]
 
     def _hash(self, context: list[int]) -> int:
         h = 1

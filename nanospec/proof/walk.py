@@ -8,16 +8,17 @@ Left out: what has no outcome to walk, such as re-used randomness (contract.py k
 """
 
 from collections import defaultdict
-from collections.abc import Callable, Hashable, Sequence
+from collections.abc import Callable, Sequence
 from itertools import product
 from math import prod
+from typing import Any
 
 import torch
 from torch import Tensor
 
 from nanospec.generate import generate
 
-Outcome = Hashable
+Outcome = Any           # that can be a key
 Distribution = dict[Outcome, float]
 
 
@@ -81,7 +82,7 @@ class WalkingDice:
         return possible[which]
 
 
-def walk(play: Callable[[WalkingDice], Outcome]) -> tuple[Distribution, int]:
+def walk(play: Callable[[Any], Outcome]) -> tuple[Distribution, int]:
     """The exact distribution of what `play(dice)` returns, and how many paths there are."""
     dice, found, paths = WalkingDice(), defaultdict(float), 0
     while True:
@@ -95,13 +96,14 @@ def walk(play: Callable[[WalkingDice], Outcome]) -> tuple[Distribution, int]:
     return dict(found), paths
 
 
-def walk_by_prefix(play: Callable[[tuple, int, WalkingDice], tuple], new: int) -> tuple[Distribution, int]:
+def walk_by_prefix(play: Callable[[tuple, int, Any], tuple], new: int) -> tuple[Distribution, int]:
     """The exact distribution of `new` tokens written round by round, by dynamic programming over the committed text.
 
     play(prefix, left, dice) -> the 1 to `left` tokens one fresh round adds behind `prefix`. Far fewer paths than
     `walk`, and blind to whatever is carried from one round to the next: both are used.
     """
-    found, paths = {(): 1.0}, 0
+    found: Distribution = {(): 1.0}
+    paths = 0
     while any(len(prefix) < new for prefix in found):
         longer = defaultdict(float)
         for prefix, weight in found.items():
@@ -125,7 +127,7 @@ def completed(found: Distribution, target, ids: Sequence[int], new: int, **setti
     """Every shorter outcome in `found` continued to `new` tokens by the target itself."""
     whole = defaultdict(float)
     for tokens, weight in found.items():
-        rest = {(): 1.0}
+        rest: Distribution = {(): 1.0}
         if len(tokens) < new:
             rest = target_distribution(target, [*ids, *tokens], new - len(tokens), **settings)
         for more, probability in rest.items():
@@ -135,7 +137,7 @@ def completed(found: Distribution, target, ids: Sequence[int], new: int, **setti
 
 def product_of(*parts: Distribution) -> Distribution:
     """The joint distribution of independent outcomes."""
-    joint = {}
+    joint: Distribution = {}
     for outcomes in product(*(part.items() for part in parts)):
         joint[tuple(outcome for outcome, _ in outcomes)] = prod(probability for _, probability in outcomes)
     return joint

@@ -14,7 +14,6 @@ import sys
 from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
-from functools import partial
 from math import isfinite
 
 import torch
@@ -23,7 +22,7 @@ from nanospec.dice import Dice
 from nanospec.draft import check_size
 from nanospec.errors import RequestError
 from nanospec.files.checkpoint import Pair
-from nanospec.probs import probs
+from nanospec.probs import Sampling
 from nanospec.proof.checks import TABLE, TOLERANCE
 from nanospec.proof.foreign import MOST_SECONDS, Progress, Sampler, tokens_from, walked
 from nanospec.proof.stats import Fit, Off, goodness_of_fit, pit
@@ -206,7 +205,7 @@ def transformed(drawn: Sequence[Sequence[int]], target, draft, ids: Sequence[int
     """The fit of every token's probability integral transform to the uniform distribution; tokens ordered by
     q_draft - p_target, both recomputed over the finished text without a cache, or by p_target where there is no draft.
     """
-    sampling, values = partial(probs, **settings), []
+    sampling, values = Sampling(**settings), []
     for number, tokens in enumerate(drawn):
         text = torch.tensor([[*ids, *tokens]], device=target.device)
         p_target = sampling(target(text)[0, len(ids) - 1:-1])
@@ -222,7 +221,7 @@ def long_run(pair: Pair, bug: Bug = AS_IT_SHIPS, temperature: float = 0.8, sampl
     """T8. Real dice on a trained pair: `samples` texts of 50 tokens, every token judged under the target's own
     distribution.
     """
-    task = {"target": pair.target, "draft": pair.draft, "ids": pair.tokenizer.encode("class Queue:\n    def"),
-            "new": 50, "gamma": 4, "temperature": temperature}
+    task: dict = {"target": pair.target, "draft": pair.draft, "ids": pair.tokenizer.encode("class Queue:\n    def"),
+                  "new": 50, "gamma": 4, "temperature": temperature}
     return judge(sampler_with(bug, **task), samples=samples, **task)
 

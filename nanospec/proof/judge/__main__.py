@@ -31,7 +31,7 @@ def parser() -> Parser:
     main = Parser(prog="python -m nanospec.proof.judge", description=__doc__,
                   formatter_class=argparse.RawDescriptionHelpFormatter)
     kinds = main.add_subparsers(dest="kind", required=True, metavar="{transformers,endpoint,function}")
-    common = argparse.ArgumentParser(add_help=False)
+    common = Parser(add_help=False)
     common.add_argument("--ids", type=int, nargs="+", metavar="ID", help="the prompt, as token ids; default: 0")
     common.add_argument("--new", type=int, default=3, metavar="N", help="tokens of every sample; default: 3")
     common.add_argument("--samples", type=int, default=2_000, metavar="N", help="default: 2,000")

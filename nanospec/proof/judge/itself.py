@@ -22,7 +22,7 @@ def main(argv: Sequence[str] | None = None) -> int:
     runs = 20 if options.quick else options.runs
     if runs < 1:
         parser.error(f"--runs must be 1 or more, got {runs}")
-    small = {"target": TABLE, "draft": DRAFT, "ids": [1], "new": 3, "gamma": 2, "temperature": 0.7}
+    small: dict = {"target": TABLE, "draft": DRAFT, "ids": [1], "new": 3, "gamma": 2, "temperature": 0.7}
     pair = None if options.quick else load_pair()
 
     p_values = [judge(sampler_with(AS_IT_SHIPS, **small), samples=500, seed=500 * run, **small).p_value

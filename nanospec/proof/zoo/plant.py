@@ -103,7 +103,7 @@ def changed(bug: Bug) -> dict:
 
 
 def _source(bug: Bug) -> str:
-    source = Path(import_module(f"nanospec.{bug.file}").__file__).read_text()
+    source = Path(str(import_module(f"nanospec.{bug.file}").__file__)).read_text()
     for old, new in bug.edits:
         if source.count(old) != 1:
             raise LookupError(f"{bug.name}: the line it changes is no longer there, or not alone: {old!r}")
