@@ -18,7 +18,7 @@ import time
 from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import torch
 from rich.console import Console
@@ -65,7 +65,7 @@ SIZES["long"] = replace(SIZES["tiny"], batch=64, rate=(2e-3, 4e-3, 4e-3), sample
 class Job(NamedTuple):
     """What is to be trained, and where. pair: the one that draft models are trained for, None for a pair's training."""
 
-    size: Size | Plan
+    size: Any                                           # a Size; of draft models, a Plan
     out: Path
     pair: Pair | None
     files: Sequence[str]                                # what it will write, the training's state last
@@ -74,7 +74,9 @@ class Job(NamedTuple):
 def checked(args: argparse.Namespace) -> Job:
     """What can be refused before the text is read is refused here."""
     available(args.device)
-    size, out, pair, files = SIZES[args.size], args.out or Path("out") / args.size, None, FILES
+    size: Any = SIZES[args.size]
+    files: Sequence[str] = FILES
+    out, pair = args.out or Path("out") / args.size, None
     if args.what != ["pair"]:
         if "pair" in args.what:
             raise RequestError("--what: the pair is trained alone, before draft models for it")
@@ -114,6 +116,7 @@ def plan_of(names: Sequence[str], target: GPT, size: Size) -> Plan:
     config = target.config
     three, last = sorted({config.layers // 4, config.layers // 2, config.layers - 1}), [config.layers - 1]
     layer = {"heads": config.heads, "kv_heads": config.kv_heads, "hidden": config.hidden}
+    sizes: dict[str, dict]
     sizes = {"medusa": {"layers": last}, "hydra": {"layers": last}, "mlp": {"layers": three, "width": 512},
              "prefix": {"layers": three, "width": 512} | layer, "eagle": {"layers": last} | layer,
              "eagle3": {"layers": three} | layer | {"spoken": config.vocab_size},
@@ -148,11 +151,9 @@ def prepared(args: argparse.Namespace, job: Job, console: Console) -> tuple[Trai
         last, parts = parts[0], parts[:1] * TIMES + parts[1:]
     ids = torch.cat([parts[0][:1], *(part[1:] for part in parts)])      # each begins with an end of text
     compiler = compiler_for(torch.device(args.device)) if args.compile or ids.is_cuda else None
-    more = args.seed, ids, tokenizer, out, compiler is not None
-    if pair:
-        training = LearnedTraining(pair.target, size, *more, args.loss)
-    else:
-        training = Training(size, *more, last, args.loss)
+    more: tuple[int, torch.Tensor, Any, Path, bool] = args.seed, ids, tokenizer, out, compiler is not None
+    training = (LearnedTraining(pair.target, size, *more, args.loss) if pair else
+                Training(size, *more, last, args.loss))
     if args.resume:
         training.load()
     console.print(f"{sum(len(read) for read, _ in texts.values())} files, {len(ids):,} tokens to train on")
@@ -183,10 +184,10 @@ def run(training: Training, held: HeldOut, seconds: float, progress: Progress, s
             if stopped() or time.monotonic() - began > seconds:
                 training.save()
                 return False
-            loss = training.train_step()
+            of_step = training.train_step()
             look = training.step % size.held_out_every == 0 or training.step == steps
             if look or time.monotonic() - shown_at > SHOW_EVERY:
-                loss, now = loss.item(), time.monotonic()
+                loss, now = of_step.item(), time.monotonic()
                 tokens = (training.step - shown) * size.batch * size.target.context
                 progress.update(bar, completed=training.step, loss=loss, speed=tokens / (now - shown_at))
                 shown, shown_at = training.step, now
@@ -241,7 +242,7 @@ def main(argv: list[str] | None = None) -> int:
             left.unlink()
         for name in FILES[:3]:                          # draft models lie beside the pair that they are for
             if job.pair and not (out / name).exists():
-                write_whole(out / name, lambda file, name=name: file.write((WEIGHTS / name).read_bytes()))
+                write_whole(out / name, lambda file: file.write((WEIGHTS / name).read_bytes()))
         training.save()                                 # a folder that cannot be written to is found now
         with Progress(*columns, console=console) as progress:
             finished = run(training, held[0], args.minutes * 60, progress, lambda: signals)
@@ -279,9 +280,10 @@ def tell_of_pair(console: Console, pair: Pair, held: list[HeldOut]) -> None:
     ids = pair.tokenizer.encode("def ")
     text = pair.tokenizer.decode(ids + list(generate(pair.target, ids, max_new_tokens=context // 2, temperature=0.8)))
     console.print(text, style="dim", markup=False)
-    for text in held:
-        loss, draft, kl = (held_out_loss(phase, pair[phase != "target"], pair.target, text, 16) for phase in PHASES)
-        console.print(f"held out of {text.name}: target {loss:.4f} nats a token, {text.bits(loss):.4f} bits a byte; "
+    for part in held:
+        loss, draft, kl = (held_out_loss(phase, pair.target if phase == "target" else pair.draft, pair.target, part, 16)
+                           for phase in PHASES)
+        console.print(f"held out of {part.name}: target {loss:.4f} nats a token, {part.bits(loss):.4f} bits a byte; "
                       f"draft {draft:.4f} nats a token, KL {kl:.4f}", markup=False)
 
 

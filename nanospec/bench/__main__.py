@@ -29,7 +29,7 @@ from nanospec.training.losses import LOSSES
 
 SUBCOMMANDS = (speed, methods, drafts, stopping, losses, roofline, growth, serve, cascades, large, against)
 # A subcommand's options are the parameters of its `run`, and so are their defaults.
-OPTIONS = {
+OPTIONS: dict[str, dict] = {
     "temperatures": dict(type=TEMPERATURE, nargs="+", metavar="T"),
     "temperature": dict(type=TEMPERATURE, metavar="T"),
     "draft": dict(choices=["gpt", *LEARNED], metavar="NAME",
@@ -71,10 +71,10 @@ def parser() -> Parser:
     subcommands = top.add_subparsers(required=True, metavar="SUBCOMMAND")
     for module in SUBCOMMANDS:
         command = subcommands.add_parser(module.__name__.split(".")[-1], description=module.__doc__,
-                                         help=module.__doc__.splitlines()[0],
+                                         help=str(module.__doc__).splitlines()[0],
                                          formatter_class=argparse.RawDescriptionHelpFormatter)
         for name, parameter in signature(module.run).parameters.items():
-            must = {"required": True} if parameter.default is Parameter.empty else {"default": parameter.default}
+            must: dict = {"required": True} if parameter.default is Parameter.empty else {"default": parameter.default}
             command.add_argument("--" + name.replace("_", "-"), **must | OPTIONS[name] | help_of(name, **must))
         command.add_argument("--json", type=file(), metavar="FILE", help="the rows")
         command.set_defaults(run=module.run)

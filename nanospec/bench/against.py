@@ -16,6 +16,7 @@ import torch
 
 from nanospec.bench.measure import Way, measure_costs, ways_of
 from nanospec.errors import RequestError
+from nanospec.draft_models import DraftModel
 from nanospec.fast.autotune import name_of
 from nanospec.files.huggingface import load_folder
 from nanospec.generate import generate
@@ -45,7 +46,7 @@ def run(pair: Path, gamma: int = 4, temperature: float = 1.0, max_new_tokens: in
     return rows
 
 
-def our_runs(target: GPT, draft: GPT, gamma: int, new: int, temperature: float,
+def our_runs(target: GPT, draft: DraftModel, gamma: int, new: int, temperature: float,
              capture: Callable | None = None) -> dict[str, Run]:
     def plain(ids, seed):
         tokens = list(generate(target, ids, new, temperature, seed=seed, capture=capture))

@@ -63,7 +63,8 @@ def large_pair(device: torch.device | str) -> tuple[GPT, GPT]:
     """A pair of sizes LARGE with random weights, in bfloat16 and the fastest layout."""
     with torch.device(device):
         pair = [GPT(config).to(torch.bfloat16).requires_grad_(False) for config in LARGE]
-    return tuple(model.pack() if can_pack(model.embedding.weight) else model for model in pair)
+    target, draft = (model.pack() if can_pack(model.embedding.weight) else model for model in pair)
+    return target, draft
 
 
 class Coins(Dice):
@@ -111,7 +112,7 @@ def simulated(target: GPT, draft: GPT, alphas: Sequence[float] = (0.5, 0.6, 0.7,
         plain, took, tokens = [], [], []
         for alpha in alphas:
             cache, text, dice = begin(count)
-            step = partial(plain_step, target, cache, text, Sampling(), dice)
+            step: Callable = partial(plain_step, target, cache, text, Sampling(), dice)
             plain.append(pace(step, context + room, text, dice, 1, repeats, capture)[0])
             (cache, text, dice), drafter = begin(count, alpha), ModelDrafter(draft, gamma)
             drafter.begin(text, range(count), None)

@@ -9,10 +9,11 @@ something. (DistillSpec, Zhou et al. 2023, arXiv 2310.08461, compares losses and
     draft       written by the draft itself, anew every RENEW steps: what it will have to go on from
 """
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from copy import deepcopy
 from itertools import product
 from pathlib import Path
+from typing import Any
 
 import torch
 from torch import Tensor
@@ -36,9 +37,9 @@ def run(losses: Sequence[str] = tuple(LOSSES), texts: Sequence[str] = TEXTS, ste
     target, draft, tokenizer = load_pair(weights, device)
     ids, held = (to_ids(part, tokenizer).to(device) for part in read_texts())
     judged = sample(target, held, HELD_OUT, seed)
-    rows = [{"texts": "", "loss": "as it is", "alpha": alpha_on(judged, target, draft)}]
+    rows: list[dict] = [{"texts": "", "loss": "as it is", "alpha": alpha_on(judged, target, draft)}]
     for kind, loss in product(texts, losses):
-        student = deepcopy(draft).requires_grad_(True)
+        student: Any = deepcopy(draft).requires_grad_(True)                     # the pair's own draft is a GPT
         train(student, target, batches_of(kind, ids, student, target, batch, seed), loss, steps)
         rows.append({"texts": kind, "loss": loss, "alpha": alpha_on(judged, target, student)})
     gains = [[row["texts"], row["loss"], f"{row['alpha']:.4f}", f"{row['alpha'] - rows[0]['alpha']:+.4f}"]
@@ -75,7 +76,7 @@ def train(student: GPT, target: GPT, batches: Iterator[Tensor], loss: str, steps
 
 
 @torch.no_grad()
-def alpha_on(texts: Tensor, target: GPT, draft: GPT) -> float:
+def alpha_on(texts: Tensor, target: GPT, draft: Callable) -> float:
     """The mean over all places that the target has written, at temperature 1, in float32."""
     prompt = min(PROMPT, texts.shape[1] // 2)
     betas = [acceptance(target(part)[:, prompt - 1:].softmax(-1), draft(part)[:, prompt - 1:].softmax(-1))

@@ -9,6 +9,8 @@ from statistics import median
 import torch
 from rich.console import Console
 
+from nanospec.draft_models import DraftModel
+from nanospec.draft_models.learned import Learned
 from nanospec.fast.autotune import DTYPES, name_of, settle, way_of
 from nanospec.fast.clock import draft_seconds, step_seconds, timed
 from nanospec.fast.compiled import compiled, why_not
@@ -19,7 +21,7 @@ from nanospec.speculate import ModelDrafter, Round, speculate, tokens_of
 from nanospec.text import check_request
 from nanospec.theory import acceptance, speedup
 
-Way = tuple[GPT, GPT, Callable | None]      # target, draft, and the capture they run by, as `speculate` takes it
+Way = tuple[GPT, GPT | Learned, Callable | None]    # target, draft, and the capture that they run by
 BUSY = 1.5              # times: if plain decoding's speed differs by so much between repeats, others use the machine
 
 
@@ -44,7 +46,7 @@ class Costs:
         return len(tokens_of(rounds)) / sum(map(self.of, rounds))
 
 
-def measure_costs(target: GPT, draft: GPT, sizes: Iterable[int], context: int = 256, **settings) -> Costs:
+def measure_costs(target: GPT, draft: GPT | Learned, sizes: Iterable[int], context: int = 256, **settings) -> Costs:
     """settings: the sampling's, and `rows`, `repeats` and `capture` of `step_seconds`."""
     seconds = step_seconds(target, 1, context, **settings)
     v = {m: step_seconds(target, m, context, **settings) / seconds for m in sizes}
@@ -64,7 +66,8 @@ def alpha_of(rounds: Iterable[Round]) -> float:
     return sum(betas) / max(1, len(betas))
 
 
-def measure_alpha(target: GPT, draft: GPT, prompts: Iterable[Sequence[int]], gamma: int = 4, **settings) -> float:
+def measure_alpha(target: GPT, draft: DraftModel, prompts: Iterable[Sequence[int]], gamma: int = 4,
+                  **settings) -> float:
     """alpha along speculative texts that continue `prompts`, one seed each."""
     rounds = []
     for seed, ids in enumerate(prompts):
@@ -72,7 +75,8 @@ def measure_alpha(target: GPT, draft: GPT, prompts: Iterable[Sequence[int]], gam
     return alpha_of(rounds)
 
 
-def settled(target: GPT, draft: GPT, dtype: str, threads: int | None, capture: Callable | None = None) -> str:
+def settled(target: GPT, draft: GPT | Learned, dtype: str, threads: int | None,
+            capture: Callable | None = None) -> str:
     """Convert both, in place, to what is fastest here, and say what that is. dtype: "auto" or the only one to try.
 
     capture: `compiled`, for a pair that will run so.
@@ -91,15 +95,16 @@ def compiler_for(device: torch.device) -> Callable | None:
     return None
 
 
-def ways_of(target: GPT, draft: GPT, dtype: str, threads: int | None, compile: bool) -> tuple[list[Way], str]:
+def ways_of(target: GPT, draft: GPT | Learned, dtype: str, threads: int | None,
+            compile: bool) -> tuple[list[Way], str]:
     """How the models run: converted to what is fastest here, eagerly; with compile also copies of them, to what is
     fastest compiled. And what that is, in words.
     """
     compiler = compiler_for(target.device) if compile else None
-    ways = [(target, draft, None)]
+    ways: list[Way] = [(target, draft, None)]
     if compiler:                                            # copied before anything is packed: then it has no copy
         ways.append((*deepcopy((target, draft)), compiler))    # together: a draft model may use the target's parts
-    return ways, "; compiled: ".join(settled(*models, dtype, threads, capture) for *models, capture in ways)
+    return ways, "; compiled: ".join(settled(big, small, dtype, threads, capture) for big, small, capture in ways)
 
 
 def check_texts(target: GPT, prompts: Sequence[Sequence[int]], max_new_tokens: int, methods: Iterable[Method]) -> None:
@@ -108,9 +113,9 @@ def check_texts(target: GPT, prompts: Sequence[Sequence[int]], max_new_tokens: i
     check_request(target, max(prompts, key=len), max_new_tokens, 1.0, None, None, rows)
 
 
-def measure(target: GPT, draft: GPT, prompts: Sequence[Sequence[int]], methods: Sequence[Method], repeats: int = 3,
-            seed: int = 0, max_new_tokens: int = 128, stop: Sequence[int] = (), capture: Callable | None = None,
-            **sampling) -> list[tuple[dict, list[Round]]]:
+def measure(target: GPT, draft: GPT | Learned, prompts: Sequence[Sequence[int]], methods: Sequence[Method],
+            repeats: int = 3, seed: int = 0, max_new_tokens: int = 128, stop: Sequence[int] = (),
+            capture: Callable | None = None, **sampling) -> list[tuple[dict, list[Round]]]:
     """For each method a row of numbers, and the rounds behind it.
 
     Plain decoding and the methods take turns, prompt by prompt, so that all meet the same machine. A repeat is the

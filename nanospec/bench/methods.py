@@ -44,7 +44,7 @@ def run(temperatures: Sequence[float] = (0.0, 0.8, 1.0), large: bool = False, sh
         setting = setting_of(pair.target, pair.draft, texts, DRAFTERS, given, temperature=temperature)
         rows += measured([(pair.target, pair.draft, None)], pair.tokenizer, texts, lambda *_: methods(**setting),
                          temperature, max_new_tokens, seed, costs)
-    at_large = f"; large: at c = {costs.c:.2f}, v(5) = {costs.v[5]:.2f}, v(9) = {costs.v[9]:.2f}" if large else ""
+    at_large = f"; large: at c = {costs.c:.2f}, v(5) = {costs.v[5]:.2f}, v(9) = {costs.v[9]:.2f}" if costs else ""
     show(rows, every, temperatures, f"{where}; {said}, {max_new_tokens} tokens each{at_large}")
     return rows
 

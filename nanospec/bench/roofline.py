@@ -6,6 +6,7 @@ two sizes are measured, the model's own and one far beyond all of them.
 """
 
 from pathlib import Path
+from typing import Any
 
 import torch
 
@@ -18,6 +19,7 @@ from nanospec.show.terminal import show_table
 
 def run(weights: Path = WEIGHTS, device: str = "cpu", dtype: str = "auto", threads: int | None = None) -> list[dict]:
     """One row: the rates of this machine, and each step's seconds beside its floor."""
+    draft: Any                              # a GPT, where nobody asks for another
     target, draft, _ = load_pair(weights, device)
     where = settled(target, draft, dtype, threads)
     found = roofline(target, draft)

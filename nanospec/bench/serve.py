@@ -9,6 +9,7 @@ import time
 from collections.abc import Callable, Sequence
 from pathlib import Path
 from statistics import median
+from typing import Any
 
 import torch
 from torch import Tensor
@@ -56,11 +57,11 @@ def run(rows: Sequence[int] = (1, 4, 16), rate: float = 0.0, gamma: int = 4, max
         check_request(pair.target, prompts[0], new, temperature, None, None, MOST + 1)
     where = settled(pair.target, pair.draft, dtype, threads)
     seconds = round_seconds(pair.target, pair.draft, sorted({1, *rows}), prompts[0])
-    ways: dict[str, Callable[[], Drafter]] = {
+    ways: dict[str, Callable[[], Any]] = {
         "plain": NoDraft, f"chain {gamma}": lambda: ModelDrafter(pair.draft, gamma),
         "by-load": lambda: ByLoad(pair.draft, seconds, MOST)}
     settings = {"max_new_tokens": max_new_tokens, "temperature": temperature}
-    found = []
+    found: list[dict] = []
     for count in rows:
         arrivals = arrivals_of(max(FEWEST, 2 * count), rate, seed)
         turns: dict[str, list[dict[str, float]]] = {name: [] for name in ways}

@@ -7,6 +7,7 @@ import torch
 
 from nanospec.bench.measure import measure_costs
 from nanospec.draft import check_size
+from nanospec.draft_models import DraftModel
 from nanospec.draft_models.gpt import reader_of
 from nanospec.draft_models.learned import Learned, before_tokens
 from nanospec.draft_models.medusa import Medusa
@@ -18,7 +19,7 @@ from nanospec.speculate import speculate
 from nanospec.topology import Topology, best_size, grown_tree, shape
 
 
-def measure_accepted(target: GPT, draft: GPT, prompts: Iterable[Sequence[int]], children: int = 4,
+def measure_accepted(target: GPT, draft: DraftModel, prompts: Iterable[Sequence[int]], children: int = 4,
                      **settings) -> list[float]:
     """How often the i-th of so many children is the one that is accepted: what Sequoia makes its tree from."""
     drafter, accepted, rounds = TreeDrafter(draft, shape(children)), Counter(), 0
@@ -63,7 +64,7 @@ def best_topology(target: GPT, draft: GPT | Learned, prompts: Sequence[Sequence[
     return best_size(accepted, seconds, costs.seconds * costs.c, depths)[0]
 
 
-def setting_of(target: GPT, draft: GPT, prompts: Sequence[Sequence[int]], drafters: Iterable[str],
+def setting_of(target: GPT, draft: GPT | Learned, prompts: Sequence[Sequence[int]], drafters: Iterable[str],
                given: dict, most: int = GAMMA, **sampling) -> dict:
     """What drafters of these names are made of besides a gamma, for `method_of`: what is given, and what is not is
     measured if one of them wants it. most: draft tokens a round, up to which calls are timed.

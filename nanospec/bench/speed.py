@@ -7,10 +7,11 @@ from pathlib import Path
 from nanospec.bench.measure import BUSY, Costs, Way, best_of_each, check_texts, measure, ways_of
 from nanospec.bench.prompts import prompts_of
 from nanospec.bench.setting import setting_of, tree_setting
+from nanospec.draft_models import DraftModel
 from nanospec.errors import RequestError
 from nanospec.fast.capture import captured
 from nanospec.files.checkpoint import WEIGHTS, load_pair
-from nanospec.files.tokenizer import Tokenizer
+from nanospec.files.tokenizer_json import AnyTokenizer
 from nanospec.methods import DRAFTERS, Method, check_fixed, method_of
 from nanospec.model import GPT
 from nanospec.show.figures import draw_speedup
@@ -46,7 +47,7 @@ def run(temperatures: Sequence[float] = (0.0, 0.8, 1.0), drafters: Sequence[str]
     pair = load_pair(weights, device, draft=draft)
     texts, said = prompts_of(pair, prompts, repetitive)
 
-    def methods(target: GPT, draft: GPT, **setting) -> list[Method]:
+    def methods(target: GPT, draft: DraftModel, **setting) -> list[Method]:
         return [method_of(target, draft, drafter, rule, gamma=gamma, **setting) for drafter in drafters
                 for gamma in (gammas if DRAFTERS[drafter].size == "gamma" else gammas[:1]) for rule in rules]
 
@@ -68,8 +69,8 @@ def run(temperatures: Sequence[float] = (0.0, 0.8, 1.0), drafters: Sequence[str]
     return rows
 
 
-def measured(ways: Sequence[Way], tokenizer: Tokenizer, prompts: Sequence[list[int]],
-             methods: Callable[[GPT, GPT], list[Method]], temperature: float, max_new_tokens: int, seed: int,
+def measured(ways: Sequence[Way], tokenizer: AnyTokenizer, prompts: Sequence[list[int]],
+             methods: Callable[..., list[Method]], temperature: float, max_new_tokens: int, seed: int,
              large: Costs | None = None) -> list[dict]:
     """The methods' rows, each with the text it wrote and, given the costs of a large pair, what it would gain there.
 
@@ -89,7 +90,8 @@ def measured(ways: Sequence[Way], tokenizer: Tokenizer, prompts: Sequence[list[i
 
 def show(rows: Sequence[dict], caption: str) -> None:
     """A table; at each temperature the best row is bold."""
-    cells, best, columns = [], [], {}
+    cells, best = [], []
+    columns: dict[str, tuple[str, str]] = {}
     both = "tokens_per_s_compiled" in rows[0]
     for name, (key, form) in COLUMNS.items():
         if both and name in ("formula", "overhead"):                            # they would not fit

@@ -1,6 +1,6 @@
 """Draft lengths decided on the way against every fixed one, prompt by prompt, on the same texts with the same luck."""
 
-from collections import Counter
+from collections import Counter, defaultdict
 from collections.abc import Sequence
 from itertools import product
 from pathlib import Path
@@ -32,7 +32,7 @@ def run(temperatures: Sequence[float] = (0.0, 0.8, 1.0), prompts: int = 8, max_n
     methods = fixed + [method_of(target, draft, name, costs=(costs.c, costs.v)) for name in DYNAMIC]
     rows, cells = [], []
     for temperature in temperatures:
-        tokens, steps = Counter(), Counter()                        # of each prompt and method; steps: of the target
+        tokens, steps = Counter(), defaultdict(float)              # of each prompt and method; steps: of the target
         for name, ids in texts.items():
             for number in range(TEXTS if temperature else 1):
                 runs = replay(target, ids, methods, max_new_tokens, seed + number, temperature=temperature)

@@ -14,10 +14,11 @@ import json
 import math
 import shlex
 import sys
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 from statistics import mean, median
 from time import perf_counter
+from typing import Any
 
 import torch
 from rich.console import Console, Group
@@ -27,7 +28,7 @@ from rich.text import Text
 from nanospec.bench.measure import alpha_of, best_of_each, measure, measure_costs, ways_of
 from nanospec.bench.setting import setting_of, tree_setting
 from nanospec.bench.speed import busy
-from nanospec.draft_models import LEARNED
+from nanospec.draft_models import LEARNED, DraftModel
 from nanospec.errors import NanospecError
 from nanospec.fast.autotune import name_of, way_of
 from nanospec.fast.clock import ClockedDrafter, clocked
@@ -118,15 +119,15 @@ class Demo:
         self.target, self.draft, self.tokenizer = load_pair(weights, device, draft=draft)
         self.ids = self.tokenizer.begin + self.tokenizer.encode(prompt)
         new = max_new_tokens or max(1, min(256, self.target.config.context - len(self.ids)))
-        self.sampling = {"temperature": temperature, "top_k": top_k, "top_p": top_p}
-        self.request = self.sampling | {"max_new_tokens": new, "seed": seed, "stop": self.tokenizer.ends}
+        self.sampling: dict = {"temperature": temperature, "top_k": top_k, "top_p": top_p}
+        self.request: dict = self.sampling | {"max_new_tokens": new, "seed": seed, "stop": self.tokenizer.ends}
         check_request(self.target, self.ids, new, **self.sampling, rows=self.method(longest).gamma + 1)
         self.runs, _ = ways_of(self.target, self.draft, dtype, None, compile)
         self.setting = setting_of(self.target, self.draft, [self.ids], [drafter], self.setting, longest,
                                   **self.sampling)
         self.gamma = gamma or (self.best() if drafter == "chain" else GAMMA)
 
-    def method(self, gamma: int, target: GPT | None = None, draft: GPT | None = None) -> Method:
+    def method(self, gamma: int, target: GPT | None = None, draft: DraftModel | None = None) -> Method:
         return method_of(target or self.target, draft or self.draft, self.drafter, self.rule, gamma=gamma,
                          **self.setting)
 
@@ -150,10 +151,10 @@ class Demo:
         view, seen = View(self.prompt, self.decode), perf_counter()
         lines = max(3, console.height - 4 if side_by_side(console) else console.height // 2 - 4)
         target, draft, capture = self.runs[-1]
-        drafter = self.method(self.gamma, target, draft).make()
+        drafter: Any = self.method(self.gamma, target, draft).make()
         drafter = drafter if capture else ClockedDrafter(drafter)               # no clock can be compiled
-        plain = clocked(generate(target, self.ids, **self.request, capture=capture))
-        fast = clocked(speculate(target, drafter, self.ids, rule=RULES[self.rule], **self.request,
+        plain: Iterator = clocked(generate(target, self.ids, **self.request, capture=capture))
+        fast: Iterator = clocked(speculate(target, drafter, self.ids, rule=RULES[self.rule], **self.request,
                                  capture=capture))
         with Live(console=console, auto_refresh=False, transient=True) as live:
             for steps in plain, fast:

@@ -1,6 +1,6 @@
 """Pictures, drawn with matplotlib from numbers that somebody else measured."""
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 from matplotlib.axes import Axes
@@ -51,7 +51,7 @@ def draw_simulated(found: Sequence[dict], title: str, path: Path) -> None:
     figure.savefig(path, format="png", dpi=160)
 
 
-def draw_batches(rows: Sequence[int], gains: dict[str, Sequence[float]], predicted: Sequence[float], title: str,
+def draw_batches(rows: Sequence[int], gains: Mapping[str, Sequence[float]], predicted: Sequence[float], title: str,
                  path: Path) -> None:
     """Gain over plain decoding against the number of texts at once: a line for each way to draft, and what the first
     one should gain.
