@@ -31,8 +31,6 @@ A draft tree is judged by traversal.py, which is the same idea. Of tokens that w
 it accepts what `verify` accepts. Lesson 16 goes through all of this by hand.
 """
 
-from typing import Any
-
 import torch
 import torch.nn.functional as F
 from torch import Tensor
@@ -58,10 +56,10 @@ def verify_block(draft: Draft, p_target: Tensor, dice: Dice) -> tuple[Tensor, Te
         return verify_traversal(draft, p_target, dice)
     x = draft.tokens[:, 1:, None]
     p_of_x, q_of_x = p_target[:, :-1].gather(-1, x)[:, :, 0], draft.q_draft[:, 1:].gather(-1, x)[:, :, 0]
-    w: Any = [p_target.new_ones(len(p_target))]
+    ws = [p_target.new_ones(len(p_target))]
     for i in range(x.shape[1]):             # no cumprod: the minimum is taken at every step
-        w.append((w[i] * p_of_x[:, i] / q_of_x[:, i]).clamp(max=1))
-    w = torch.stack(w, 1)                                                                   # (B, n)
+        ws.append((ws[i] * p_of_x[:, i] / q_of_x[:, i]).clamp(max=1))
+    w = torch.stack(ws, 1)                                                                  # (B, n)
 
     q_behind = draft.q_draft.roll(-1, 1)    # of every row, what the token behind it was drawn from; zeros for the last
     covered = (w[:, :, None] * p_target - q_behind).clamp(min=0).sum(-1)                    # Z; of the last row, w

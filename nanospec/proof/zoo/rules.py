@@ -44,7 +44,7 @@ BUGS = [
           "covered = torch.where(q_behind.sum(-1) > 0, (p_target - q_behind).clamp(min=0).sum(-1), w)")),
     block("no-inner-minimum", "generic", "the product of the ratios is cut at 1 once, at the end",
           ("q_of_x[:, i]).clamp(max=1))", "q_of_x[:, i]))"),
-          ("w = torch.stack(w, 1)", "w = torch.stack(w, 1).clamp(max=1)")),
+          ("w = torch.stack(ws, 1)", "w = torch.stack(ws, 1).clamp(max=1)")),
     block("residual-unweighted", "vllm-ascend#7807", "the replacement is drawn from max(0, p - q), without the weight",
           (LEFT, LEFT.replace("weight * ", ""))),
     block("weight-of-the-last", "generic", "the replacement is drawn with the weight of the whole draft",
