@@ -155,7 +155,7 @@ class Demo:
         drafter = drafter if capture else ClockedDrafter(drafter)               # no clock can be compiled
         plain: Iterator = clocked(generate(target, self.ids, **self.request, capture=capture))
         fast: Iterator = clocked(speculate(target, drafter, self.ids, rule=RULES[self.rule], **self.request,
-                                 capture=capture))
+                                           capture=capture))
         with Live(console=console, auto_refresh=False, transient=True) as live:
             for steps in plain, fast:
                 for step, seconds in steps:
