@@ -19,6 +19,15 @@ LESSONS = Path(__file__).parent.parent / "lessons"
 read_once = lru_cache(corpus.read_texts)
 
 
+@pytest.fixture(scope="session")
+def transformers():
+    """The library, quiet; a test that asks for it is skipped where it is not installed."""
+    found = pytest.importorskip("transformers", reason="transformers is not installed (the extra 'hf')")
+    found.logging.set_verbosity_error()
+    found.logging.disable_progress_bar()
+    return found
+
+
 @pytest.fixture(autouse=True)
 def one_thread():
     """Small tensors gain nothing from threads, and two test runs at once lose much."""

@@ -1,5 +1,6 @@
 """The judge abroad: transformers' own speculation as it is, and with bugs planted in it; functions by their names."""
 
+import sys
 from copy import deepcopy
 
 import pytest
@@ -9,7 +10,7 @@ from nanospec.dice import Dice
 from nanospec.probs import residual
 from nanospec.proof import judge as judge_file
 from nanospec.proof.foreign import walked
-from nanospec.proof.judge import abroad, judge
+from nanospec.proof.judge import judge
 from nanospec.proof.judge.__main__ import main
 from nanospec.proof.judge.abroad import SINGLE, of_transformers, recomputed
 from nanospec.proof.walk import distance, target_distribution
@@ -17,7 +18,6 @@ from nanospec.proof.zoo import samplers
 from nanospec.proof.zoo.samplers import OF_A_CHAIN
 
 COOL = {"temperature": 0.7, "top_k": 2}
-MISSING = "transformers is not installed (the extra 'hf')"
 FEW = ("accept-everything", "residual-is-target", "ratio-flipped", "bonus-unwarped")
 
 
@@ -28,10 +28,8 @@ def patient(monkeypatch):
 
 
 @pytest.fixture(scope="module")
-def hf():
+def hf(transformers):
     """A target and a draft of 8 tokens, another pair of 32: random Llamas in float64, the draft a noisy copy."""
-    transformers = pytest.importorskip("transformers", reason=MISSING)
-    transformers.logging.set_verbosity_error()
     pairs = []
     with torch.random.fork_rng(devices=[]):
         for vocab_size in 8, 32:
@@ -175,8 +173,7 @@ def test_a_bug_that_cannot_be_walked_is_seen_by_its_samples(hf, monkeypatch):
     (["FOLDER", "--top-p", "2"], "top_p must"), (["FOLDER", "--lookup", "0"], "--lookup must be"),
     (["FOLDER", "--lookup", "1", "--assistant", "FOLDER"], "not allowed with"), (["FOLDER"], "no config.json"), ([],
      "required")], ids=str)
-def test_what_transformers_cannot_be_asked_is_refused_in_one_line(argv, said, tmp_path, capsys):
-    pytest.importorskip("transformers", reason=MISSING)
+def test_what_transformers_cannot_be_asked_is_refused_in_one_line(argv, said, transformers, tmp_path, capsys):
     assert refused(["transformers", *(str(tmp_path) if part == "FOLDER" else part for part in argv)]) == 2
     err = capsys.readouterr().err
     assert said in err and err.count("\n") == 1
@@ -191,7 +188,7 @@ def refused(argv) -> int:
 
 
 def test_without_transformers_it_says_what_to_install(monkeypatch, capsys, tmp_path):
-    monkeypatch.setattr(abroad, "find_spec", lambda name: None)
+    monkeypatch.setitem(sys.modules, "transformers", None)
     assert main(["transformers", str(tmp_path)]) == 2
     assert "pip install -e '.[hf]'" in capsys.readouterr().err
 

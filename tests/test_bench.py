@@ -8,6 +8,7 @@ from dataclasses import replace
 from functools import partial
 from pathlib import Path
 from time import sleep
+from types import ModuleType
 
 import pytest
 import torch
@@ -533,9 +534,9 @@ def test_what_this_pair_cannot_do_is_one_line_before_anything_is_measured(argv, 
 
 
 def test_transformers_or_a_pair_that_are_not_there(tmp_path, capsys, monkeypatch):
-    monkeypatch.setattr("nanospec.bench.against.find_spec", lambda name: None)
+    monkeypatch.setitem(sys.modules, "transformers", None)
     refused(["against", "--pair", str(tmp_path)], "pip install -e '.[hf]'", capsys)
-    monkeypatch.setattr("nanospec.bench.against.find_spec", lambda name: True)
+    monkeypatch.setitem(sys.modules, "transformers", ModuleType("transformers"))
     refused(["against", "--pair", str(tmp_path)], "target/config.json", capsys)
 
 

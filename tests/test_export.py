@@ -29,14 +29,6 @@ BYTES = Tokenizer({bytes([b]): b for b in range(256)})
 
 
 @pytest.fixture(scope="module")
-def transformers():
-    found = pytest.importorskip("transformers", reason="transformers is not installed (the extra 'hf')")
-    found.logging.set_verbosity_error()
-    found.logging.disable_progress_bar()
-    return found
-
-
-@pytest.fixture(scope="module")
 def shipped(tmp_path_factory):
     """The pair that ships, exported by the command."""
     folder = tmp_path_factory.mktemp("shipped")

@@ -85,14 +85,6 @@ def test_several_files_and_a_tied_head(tmp_path):
     assert again.head.weight is again.embedding.weight and torch.equal(again(x), model(x))
 
 
-@pytest.fixture(scope="module")
-def transformers():
-    found = pytest.importorskip("transformers", reason="transformers is not installed (the extra 'hf')")
-    found.logging.set_verbosity_error()
-    found.logging.disable_progress_bar()
-    return found
-
-
 LLAMA3 = {"rope_type": "llama3", "factor": 4.0, "low_freq_factor": 1.0, "high_freq_factor": 4.0,
           "original_max_position_embeddings": 16, "rope_theta": 5_000.0}
 # A checkpoint of each shape: which class, and what its config says besides CONFIG.
@@ -432,8 +424,7 @@ def test_whatever_the_bytes_it_is_read_or_refused(tmp_path):
     assert 150 < refusals < 300
 
 
-def test_the_bench_names_what_is_missing(tmp_path, capsys):
-    pytest.importorskip("transformers", reason="transformers is not installed (the extra 'hf')")
+def test_the_bench_names_what_is_missing(transformers, tmp_path, capsys):
     assert bench(["against", "--pair", str(tmp_path)]) == 2
     assert "config.json" in capsys.readouterr().err
 
@@ -450,8 +441,7 @@ def test_methods_take_turns_and_are_counted():
     assert all(row["tokens_per_s"] > 0 and row["ms_per_call"] > 0 for row in rows)
 
 
-def test_side_by_side_with_transformers(model, tmp_path):
-    pytest.importorskip("transformers", reason="transformers is not installed (the extra 'hf')")
+def test_side_by_side_with_transformers(transformers, model, tmp_path):
     for name in ("target", "draft"):
         (tmp_path / name).mkdir()
         write(tmp_path / name, taken_apart(model))

@@ -11,8 +11,7 @@ pytestmark = pytest.mark.xdist_group("transformers")        # one process import
 LESSON = Path(__file__).parent.parent / "lessons" / "31_into_the_world.py"
 
 
-def test_into_the_world(lesson):
-    pytest.importorskip("transformers", reason="transformers is not installed (the extra 'hf')")
+def test_into_the_world(transformers, lesson):
     names, out = lesson("31")
     assert "6 tensors here, 9 there" in out and not names["folder"].exists()
     assert names["off"] < 1e-4 and names["written"] == names["plain"]

@@ -7,7 +7,6 @@ Left out: other engines. Whoever serves many requests uses one, and none of them
 """
 
 from collections.abc import Callable, Sequence
-from importlib.util import find_spec
 from pathlib import Path
 from statistics import median
 from time import perf_counter
@@ -15,9 +14,9 @@ from time import perf_counter
 import torch
 
 from nanospec.bench.measure import Way, measure_costs, ways_of
-from nanospec.errors import RequestError
 from nanospec.draft_models import DraftModel
 from nanospec.fast.autotune import name_of
+from nanospec.files.extra import extra
 from nanospec.files.huggingface import load_folder
 from nanospec.generate import generate
 from nanospec.model import GPT
@@ -32,8 +31,7 @@ PROMPT = 32                                                 # tokens
 def run(pair: Path, gamma: int = 4, temperature: float = 1.0, max_new_tokens: int = 128, seed: int = 0,
         device: str = "cpu", dtype: str = "auto", threads: int | None = None, compile: bool = False) -> list[dict]:
     """A row for each of five methods, at one gamma and one temperature; compile: ours compiled, too."""
-    if not find_spec("transformers"):
-        raise RequestError("there is no transformers to compare with: pip install -e '.[hf]'")
+    extra("transformers")                               # said before anything is read
     target, draft = (load_folder(pair / name, device) for name in ("target", "draft"))
     check_vocabulary(draft, target.config.vocab_size)
     check_request(target, [0] * PROMPT, max_new_tokens, temperature, None, None, gamma + 1)

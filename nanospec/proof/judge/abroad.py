@@ -13,7 +13,6 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from copy import copy
 from importlib import import_module
-from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
 from unittest.mock import patch
@@ -24,6 +23,7 @@ from torch import Tensor
 from nanospec.cache import Cache
 from nanospec.dice import Dice
 from nanospec.errors import PairError, RequestError, one_line
+from nanospec.files.extra import extra
 from nanospec.model import Config
 from nanospec.proof.foreign import Sampler
 from nanospec.proof.tables import TableModel
@@ -130,15 +130,13 @@ def of_transformers(target, ids: Sequence[int], new: int, assistant=None, gamma:
 
 def load_theirs(folder: Path, device: str = "cpu"):
     """The model in `folder`, in single precision, as transformers reads it. RequestError or PairError if it cannot."""
-    if not find_spec("transformers"):
-        raise RequestError("there is no transformers: pip install -e '.[hf]'")
-    from transformers import AutoModelForCausalLM, logging
-    logging.set_verbosity_error()
-    logging.disable_progress_bar()
+    transformers = extra("transformers")
+    transformers.logging.set_verbosity_error()
+    transformers.logging.disable_progress_bar()
     if not (folder / "config.json").is_file():
         raise PairError(f"{folder} has no config.json: a folder of a model that transformers can read is wanted")
     try:
-        model = AutoModelForCausalLM.from_pretrained(folder, dtype=torch.float32, local_files_only=True)
+        model = transformers.AutoModelForCausalLM.from_pretrained(folder, dtype=torch.float32, local_files_only=True)
         return model.to(torch.device(device)).eval()
     except Exception as error:          # each architecture has its own
         raise PairError(f"transformers cannot read {folder}: {one_line(error)}") from error
