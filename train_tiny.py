@@ -33,11 +33,12 @@ from nanospec.files.ready import available
 from nanospec.files.tokenizer import Tokenizer, train
 from nanospec.generate import generate
 from nanospec.files.whole import write_whole
-from nanospec.model import GPT, Config
+from nanospec.model import Config
 from nanospec.show.figures import draw_losses
 from nanospec.show.terminal import refuse
 from nanospec.training.batches import HeldOut
-from nanospec.training.learned import LearnedTraining, Plan, files_of
+from nanospec.training.distil import Distillation, further
+from nanospec.training.learned import LearnedTraining, files_of, plan_of
 from nanospec.training.losses import LOSSES
 from nanospec.training.pair import FILES, PHASES, Size, Training, held_out_loss
 
@@ -58,7 +59,7 @@ SIZES = {
                  batch=8, steps=(8000, 1500, 6000), rate=(1e-3, 3e-3, 3e-3), held_out_every=250, short=0.75,
                  sampled=4096),
 }
-LEARNED_RATE = 5e-3     # of draft models on a target's features
+PHASED = ("pair", "distil")             # what --what trains besides LEARNED
 SIZES["long"] = replace(SIZES["tiny"], batch=64, rate=(2e-3, 4e-3, 4e-3), sampled=16384)    # for a GPU, not tried
 
 
@@ -78,13 +79,18 @@ def checked(args: argparse.Namespace) -> Job:
     files: Sequence[str] = FILES
     out, pair = args.out or Path("out") / args.size, None
     if args.what != ["pair"]:
-        if "pair" in args.what:
-            raise RequestError("--what: the pair is trained alone, before draft models for it")
+        for name in PHASED:
+            if name in args.what and len(args.what) > 1:
+                raise RequestError(f"--what: {name} is trained alone")
         if args.tokenizer:
             raise RequestError("--tokenizer: a draft model has the tokenizer of its pair")
-        out, files = args.out or Path("out") / "_".join(args.what), files_of(args.what)
+        out = args.out or Path("out") / "_".join(args.what)
         pair = load_pair(pair_of(out), args.device)
-        size = plan_of(args.what, pair.target, size)
+        if args.what == ["distil"]:
+            files = (Distillation.state_file,)
+            size = further(size, pair)
+        else:
+            files, size = files_of(args.what), plan_of(args.what, pair.target, size)
     if args.steps:
         if len(args.steps) != len(size.steps):
             raise RequestError(f"--steps: {len(size.steps)} numbers are wanted, got {len(args.steps)}")
@@ -107,23 +113,6 @@ def checked(args: argparse.Namespace) -> Job:
 def pair_of(out: Path) -> Path:
     """The folder with the pair that a learned draft model is trained for."""
     return out if (out / "target.pt").exists() else WEIGHTS
-
-
-def plan_of(names: Sequence[str], target: GPT, size: Size) -> Plan:
-    """How learned draft models are trained, in batches as of that size. If one has a decoder layer, that is as the
-    target's.
-    """
-    config = target.config
-    three, last = sorted({config.layers // 4, config.layers // 2, config.layers - 1}), [config.layers - 1]
-    layer = {"heads": config.heads, "kv_heads": config.kv_heads, "hidden": config.hidden}
-    sizes: dict[str, dict]
-    sizes = {"medusa": {"layers": last}, "hydra": {"layers": last}, "mlp": {"layers": three, "width": 512},
-             "prefix": {"layers": three, "width": 512} | layer, "eagle": {"layers": last} | layer,
-             "eagle3": {"layers": three} | layer | {"spoken": config.vocab_size},
-             "dflash": {"layers": three} | layer, "dspark": {"layers": three} | layer,
-             "early_exit": {"layers": [config.layers // 4 - 1 if config.layers > 4 else 0], "hidden": config.hidden}}
-    return Plan(config, {name: sizes[name] for name in names}, size.batch, size.steps[-1:], (LEARNED_RATE,),
-                size.held_out_every, size.sampled)
 
 
 def prepared(args: argparse.Namespace, job: Job, console: Console) -> tuple[Training, list[HeldOut]]:
@@ -152,8 +141,13 @@ def prepared(args: argparse.Namespace, job: Job, console: Console) -> tuple[Trai
     ids = torch.cat([parts[0][:1], *(part[1:] for part in parts)])      # each begins with an end of text
     compiler = compiler_for(torch.device(args.device)) if args.compile or ids.is_cuda else None
     more: tuple[int, torch.Tensor, Any, Path, bool] = args.seed, ids, tokenizer, out, compiler is not None
-    training = (LearnedTraining(pair.target, size, *more, args.loss) if pair else
-                Training(size, *more, last, args.loss))
+    training: Training
+    if pair is None:
+        training = Training(size, *more, last, args.loss)
+    elif args.what == ["distil"]:
+        training = Distillation(pair, size, *more, args.loss)
+    else:
+        training = LearnedTraining(pair.target, size, *more, args.loss)
     if args.resume:
         training.load()
     console.print(f"{sum(len(read) for read, _ in texts.values())} files, {len(ids):,} tokens to train on")
@@ -208,8 +202,8 @@ def run(training: Training, held: HeldOut, seconds: float, progress: Progress, s
 
 def main(argv: list[str] | None = None) -> int:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    parser.add_argument("--what", choices=["pair", *LEARNED], default=["pair"], nargs="+", metavar="NAME",
-                        help="the pair, or draft models for it: " + ", ".join(LEARNED))
+    parser.add_argument("--what", choices=[*PHASED, *LEARNED], default=["pair"], nargs="+", metavar="NAME",
+                        help="the pair; distil, its draft once more; or draft models for it: " + ", ".join(LEARNED))
     parser.add_argument("--size", choices=SIZES, default="tiny", help="sets widths, depths, batch and steps")
     parser.add_argument("--steps", type=int, nargs="+", metavar="N",
                         help="of the target, the draft, the distillation; of what --what names")
@@ -265,8 +259,8 @@ def report(console: Console, out: Path, held: list[HeldOut], device: str, what: 
     """A sample of text, the loss on all that is held out, and how often the draft is right; of a learned draft model,
     that alone.
     """
-    pair = load_pair(out, device, draft="gpt" if what == "pair" else what)
-    if what == "pair":
+    pair = load_pair(out, device, draft="gpt" if what in PHASED else what)
+    if what in PHASED:
         tell_of_pair(console, pair, held)
     context, ids = pair.target.config.context, held[0].ids
     prompts = [ids[i:i + context // 4].tolist() for i in range(0, len(ids) - context, len(ids) // 8)]

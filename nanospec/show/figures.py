@@ -123,14 +123,14 @@ def draw_cascades(rows: Sequence[dict], title: str, path: Path) -> None:
 
 def draw_losses(history: Sequence[tuple[int, int, float, float]], phases: Sequence[str], path: Path) -> None:
     """Curves from (phase, step, loss, held-out loss): cross-entropy of a pair's models, then the distillation's KL; or,
-    of a learned draft model, whose only phase has its name, how many draft tokens are rejected.
+    where there is one phase, of a draft model, how many draft tokens are rejected.
     """
     labels = {"target": GREEN, "draft": AMBER, "distil": BLUE}
     titles = (["cross-entropy, nats per token", "KL(p_target || q_draft), nats per token"] if len(phases) > 1 else
               ["rejected draft tokens (thin: the loss)"])
     figure, panels = blank("training", len(titles))
     for number, phase in enumerate(phases):
-        axes, colour = panels[phase == "distil"], labels.get(phase, BLUE)
+        axes, colour = panels[phase == "distil" and len(phases) > 1], labels.get(phase, BLUE)
         rows = [row for row in history if row[0] == number]
         if not rows:
             continue

@@ -17,8 +17,9 @@ from nanospec.files.checkpoint import fingerprint, load_saved, save_atomically
 from nanospec.files.corpus import to_ids
 from nanospec.files.tokenizer_json import AnyTokenizer
 from nanospec.model import GPT
+from nanospec.training.mixed import bfloat16_is_faster
 
-PROMPT, AT_ONCE = 64, 4096          # tokens of real text before what the target samples; texts it samples at once
+PROMPT, AT_ONCE = 64, 256           # tokens of real text before what the target samples; texts it samples at once
 
 
 class HeldOut(NamedTuple):
@@ -65,7 +66,7 @@ def batch_at(ids: Tensor, step: int, batch: int, context: int, seed: int) -> tup
 
 @torch.no_grad()
 def sample(target: GPT, ids: Tensor, rows: int, seed: int) -> Tensor:
-    """(rows, context): some tokens from anywhere in `ids`, and how the target goes on, at temperature 1, in bfloat16.
+    """(rows, context): some tokens from anywhere in `ids`, and how the target goes on, at temperature 1.
 
     What a draft meets when it is used is text of the target's, so it learns from such text too.
     """
@@ -74,29 +75,44 @@ def sample(target: GPT, ids: Tensor, rows: int, seed: int) -> Tensor:
     first = torch.randint(len(ids) - prompt, (rows, 1), generator=chance, device=device)
     tokens = ids.new_zeros(rows, context)
     tokens[:, :prompt] = ids[first + torch.arange(prompt, device=device)]
-    target = copy.deepcopy(target).to(torch.bfloat16)               # the copy is not a compiled one
-    for part in tokens.split(AT_ONCE):
-        cache, new = target.new_cache(len(part), context), part[:, :prompt]
-        for length in range(prompt, context):
-            p_target = target(new, cache, upto=length)[:, -1].float().softmax(-1)
-            cache.length += new.shape[1]
-            new = torch.multinomial(p_target, 1, generator=chance)
-            part[:, length:length + 1] = new
+    target = copy.deepcopy(target)                                  # the copy is not a compiled one
+    if bfloat16_is_faster(device.type):
+        target = target.to(torch.bfloat16)
+    cache, new = target.new_cache(rows, context), tokens[:, :prompt]
+    for length in range(prompt, context):
+        p_target = target(new, cache, upto=length)[:, -1].float().softmax(-1)
+        cache.length += new.shape[1]
+        new = torch.multinomial(p_target, 1, generator=chance)
+        tokens[:, length:length + 1] = new
     return tokens
 
 
-def sampled(target: GPT, ids: Tensor, rows: int, seed: int, path: Path) -> Tensor:
-    """`sample`, from the file where an earlier call has put it, whatever it was for; if it is not there, or of another
-    target, drawn anew and put there.
+class Sampled:
+    """So many texts that the target has written, AT_ONCE together when one of them is first asked for.
+
+    They are kept in the file `path`, for the next training too. If it holds texts of another target, they are drawn
+    anew.
     """
-    made_of = {"target": fingerprint(target), "rows": rows, "seed": seed}
-    try:
-        saved = load_saved(path)
-        if saved["made_of"] == made_of:
-            return saved["texts"].to(ids)
-    except (OSError, PairError, LookupError, AttributeError):
-        pass
-    texts = sample(target, ids, rows, seed)
-    with suppress(OSError):                             # a full disk costs the drawing, not the training
-        save_atomically({"made_of": made_of, "texts": texts.int()}, path)
-    return texts
+
+    def __init__(self, target: GPT, ids: Tensor, rows: int, seed: int, path: Path):
+        self.target, self.ids, self.rows, self.seed, self.path = target, ids, rows, seed, path
+        self.made_of = {"target": fingerprint(target), "rows": rows, "seed": seed}
+        self.parts: dict[int, Tensor] = {}
+        with suppress(OSError, PairError, LookupError, AttributeError):
+            saved = load_saved(path)
+            if saved["made_of"] == self.made_of:
+                self.parts = {number: texts.to(ids) for number, texts in saved["parts"].items()}
+
+    def texts(self, first: int, count: int) -> Tensor:
+        """(count, context): those from number `first` on; behind the last comes the first again."""
+        numbers = [number % self.rows for number in range(first, first + count)]
+        return torch.stack([self.part(number // AT_ONCE)[number % AT_ONCE] for number in numbers])
+
+    def part(self, number: int) -> Tensor:
+        if number not in self.parts:
+            rows = min(AT_ONCE, self.rows - number * AT_ONCE)
+            self.parts[number] = sample(self.target, self.ids, rows, self.seed * 1_000_003 + number)
+            kept = {number: texts.int() for number, texts in self.parts.items()}
+            with suppress(OSError):                     # a full disk costs the drawing, not the training
+                save_atomically({"made_of": self.made_of, "parts": kept}, self.path)
+        return self.parts[number]

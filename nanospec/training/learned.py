@@ -6,7 +6,7 @@ A step runs the target once, without gradients, for its features and its distrib
 distributions with the target's.
 """
 
-from collections.abc import Collection
+from collections.abc import Collection, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -20,9 +20,11 @@ from nanospec.files.tokenizer import Tokenizer
 from nanospec.model import GPT, Config
 from nanospec.training.batches import HeldOut, batch_at
 from nanospec.training.losses import LOSSES, total_variation
-from nanospec.training.pair import Training
+from nanospec.training.mixed import mixed
+from nanospec.training.pair import Size, Training
 
 STEPS_SHOWN = 5         # draft tokens behind one another whose acceptance is looked at
+RATE = 5e-3             # top learning rate
 
 
 @dataclass
@@ -32,10 +34,27 @@ class Plan:
     target: Config
     sizes: dict[str, dict]
     batch: int
-    steps: tuple[int]
-    rate: tuple[float]
+    steps: tuple[int, ...]
+    rate: tuple[float, ...]
     held_out_every: int
     sampled: int = 0
+
+
+def plan_of(names: Sequence[str], target: GPT, size: Size) -> Plan:
+    """How learned draft models are trained, in batches as of that size. If one has a decoder layer, that is as the
+    target's.
+    """
+    config = target.config
+    three, last = sorted({config.layers // 4, config.layers // 2, config.layers - 1}), [config.layers - 1]
+    layer = {"heads": config.heads, "kv_heads": config.kv_heads, "hidden": config.hidden}
+    sizes: dict[str, dict]
+    sizes = {"medusa": {"layers": last}, "hydra": {"layers": last}, "mlp": {"layers": three, "width": 512},
+             "prefix": {"layers": three, "width": 512} | layer, "eagle": {"layers": last} | layer,
+             "eagle3": {"layers": three} | layer | {"spoken": config.vocab_size},
+             "dflash": {"layers": three} | layer, "dspark": {"layers": three} | layer,
+             "early_exit": {"layers": [config.layers // 4 - 1 if config.layers > 4 else 0], "hidden": config.hidden}}
+    return Plan(config, {name: sizes[name] for name in names}, size.batch, size.steps[-1:], (RATE,),
+                size.held_out_every, size.sampled)
 
 
 def files_of(names: Collection[str]) -> list[str]:
@@ -92,7 +111,7 @@ class LearnedTraining(Training):
         x, _ = batch_at(self.ids, self.step, self.size.batch, self.size.target.context, self.seed)
         x = self.half_sampled(x)
         features, p_target = self.of_target(x)
-        with torch.autocast(x.device.type, torch.bfloat16):
+        with mixed(x):
             losses = [loss_of(x, self.features_of(model, features), p_target, LOSSES[self.loss],
                               model.some_anchors(x, model.steps)) for model, loss_of in zip(self.trained, self.losses)]
         return torch.stack(losses).sum()
@@ -100,7 +119,7 @@ class LearnedTraining(Training):
     @torch.no_grad()
     def of_target(self, x: Tensor) -> tuple[Tensor, Tensor]:
         """Texts (B, T) -> the target's features of every token, and its log-probabilities behind each (B, T, V)."""
-        with torch.autocast(x.device.type, torch.bfloat16):
+        with mixed(x):
             logits, features = self.frozen(x, layers=self.layers)
         return features, log_probs(logits)
 
@@ -117,7 +136,7 @@ class LearnedTraining(Training):
             for part in x.split(self.size.batch):
                 features, p_target = self.of_target(part)
                 for i, model in enumerate(self.trained):
-                    with torch.autocast(x.device.type, torch.bfloat16):
+                    with mixed(x):
                         before = before_tokens(self.features_of(model, features))
                         anchors = model.some_anchors(part, STEPS_SHOWN)
                         q_draft = log_probs(model(part, before, STEPS_SHOWN, anchors))

@@ -18,8 +18,9 @@ from nanospec.errors import NanospecError, PairError, TextError, one_line
 from nanospec.files.checkpoint import load_saved, save_atomically, save_model
 from nanospec.files.tokenizer import Tokenizer
 from nanospec.model import GPT, Config
-from nanospec.training.batches import HeldOut, batch_at, sampled
+from nanospec.training.batches import HeldOut, Sampled, batch_at
 from nanospec.training.losses import LOSSES
+from nanospec.training.mixed import mixed
 
 PHASES = ("target", "draft", "distil")
 FILES = ("ranks.tiktoken", "target.pt", "draft.pt", "training.pt")
@@ -33,8 +34,8 @@ class Size:
     target: Config
     draft: Config
     batch: int                                      # texts of `context` tokens in a step
-    steps: tuple[int, int, int]
-    rate: tuple[float, float, float]                # top learning rates
+    steps: tuple[int, ...]
+    rate: tuple[float, ...]                # top learning rates
     held_out_every: int                             # steps between looks at the held-out text
     short: float = 0                                # the part of the target's steps that sees twice as many windows of
                                                     # half the length: attention to less takes less time
@@ -49,7 +50,7 @@ def learning_rate(step: int, steps: int, top: float) -> float:
 
 def loss_of(phase: str, model: Callable, target: GPT, x: Tensor, y: Tensor, loss: str = "forward-kl") -> Tensor:
     """Cross-entropy, nats per token; `distil`: one of LOSSES."""
-    with torch.autocast(x.device.type, torch.bfloat16):
+    with mixed(x):
         logits = model(x)
         if phase == "distil":
             with torch.no_grad():
@@ -60,14 +61,14 @@ def loss_of(phase: str, model: Callable, target: GPT, x: Tensor, y: Tensor, loss
 
 
 @torch.no_grad()
-def held_out_loss(phase: str, model: Callable, target: GPT, held: HeldOut, batch: int, most: int | None = None
-                  ) -> float:
-    """The mean over a held-out text, or its first `most` windows; `distil`: forward KL, whatever the draft learns by.
+def held_out_loss(phase: str, model: Callable, target: GPT, held: HeldOut, batch: int, most: int | None = None,
+                  loss: str = "forward-kl") -> float:
+    """The mean over a held-out text, or its first `most` windows; `distil`: of `loss`, whatever the draft learns by.
     Not compiled, since the last batch is a short one.
     """
     x, y = held.windows(target.config.context, most)
     with torch.compiler.set_stance("force_eager"):
-        losses = [len(a) * loss_of(phase, model, target, a, b) for a, b in zip(x.split(batch), y.split(batch))]
+        losses = [len(a) * loss_of(phase, model, target, a, b, loss) for a, b in zip(x.split(batch), y.split(batch))]
     return torch.stack(losses).sum().item() / len(x)
 
 
@@ -98,7 +99,7 @@ class Training:
         torch.manual_seed(seed)                                                 # initial weights
         self.models = self.new_models()
         self.history: list[tuple[int, int, float, float]] = []                  # (phase, step, loss, held-out loss)
-        self.sampled: Tensor | None = None
+        self.sampled: Sampled | None = None
         self.begin_phase(0)
         digest = hashlib.sha256()
         for text in ids, self.last:
@@ -207,9 +208,8 @@ class Training:
         if not size.sampled:
             return x
         if self.sampled is None:
-            self.sampled = sampled(self.target, self.ids, size.sampled, self.seed, self.out / "sampled.pt")
-        rows = torch.arange(self.step * half, (self.step + 1) * half, device=x.device) % size.sampled
-        return torch.cat([x[half:], self.sampled[rows]])
+            self.sampled = Sampled(self.target, self.ids, size.sampled, self.seed, self.out / "sampled.pt")
+        return torch.cat([x[half:], self.sampled.texts(self.step * half, half)])
 
     def look(self, held: HeldOut, most: int) -> tuple[float, str]:
         """The held-out loss of the first `most` windows, and what to say of it."""
