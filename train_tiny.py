@@ -34,7 +34,7 @@ from nanospec.files.tokenizer import Tokenizer, train
 from nanospec.generate import generate
 from nanospec.files.whole import write_whole
 from nanospec.model import Config
-from nanospec.show.figures import draw_losses
+from nanospec.show.figures import draw_accepted, draw_losses
 from nanospec.show.terminal import refuse
 from nanospec.training.batches import HeldOut
 from nanospec.training.distil import Distillation, further
@@ -186,8 +186,8 @@ def run(training: Training, held: HeldOut, seconds: float, progress: Progress, s
                 progress.update(bar, completed=training.step, loss=loss, speed=tokens / (now - shown_at))
                 shown, shown_at = training.step, now
             if look:
-                missed, said = training.look(held, HELD_OUT_WINDOWS)
-                training.history.append((training.phase, training.step, loss, missed))
+                found, said = training.look(held, HELD_OUT_WINDOWS)
+                training.history.append((training.phase, training.step, loss, *found))
                 progress.console.print(f"{name:6} step {training.step:5}/{steps}  loss {loss:.3f}  {said}  "
                                        f"{(time.monotonic() - began) / 60:5.1f} min")
             if time.monotonic() - saved_at > SAVE_EVERY:
@@ -246,7 +246,12 @@ def main(argv: list[str] | None = None) -> int:
         for number, handler in before.items():
             signal.signal(number, handler)
     picture = training.state_file.replace("training.pt", "loss.png")
-    draw_losses(training.history, training.phases, out / picture)
+    if isinstance(training, LearnedTraining) and job.pair:
+        missed = held_out_loss("distil", job.pair.draft, training.target, held[0], training.size.batch,
+                               HELD_OUT_WINDOWS, "total-variation")
+        draw_accepted(training.history, args.what, 1 - missed, out / picture)
+    else:
+        draw_losses(training.history, training.phases, out / picture)
     if not finished:
         console.print(f"stopped; everything is in {out}. Go on with --resume.")
         return 128 + signals[0] if signals else 0

@@ -303,34 +303,32 @@ print(f"\none die for two rows: {paths} paths, off by {one_die_off:.0e}")
 # This is called *continuous batching*.
 # But a long prompt must be read first. If it were read in one call, all others would wait for it.
 #
-# So it is read in *pieces* of 16 tokens, in the same calls in which the others write.
-# A piece is a draft that is certainly accepted: the next tokens of the prompt are known.
-# No coin judges it. `length` grows by the piece, as after a round.
+# So it is read in *pieces* of 32 tokens, one before each round of those who write.
+# It is read in a cache of its own. When it has been read, it gets a row of the batch.
 #
-# A server with room for two. A has a short prompt, B has one of 40 tokens. C must wait.
+# Why not in the rounds of the others? A call is a rectangle. Beside a piece of 32 tokens, every row
+# would be 32 tokens wide. What is padding is thrown away, but it is computed.
+#
+# A server with room for two. A has a short prompt, B has one of 80 tokens. C must wait.
 #
 # *Guess first:* how many steps does B read? And does A wait in the meantime?
 
 # %%
 server = Server(target, ModelDrafter(helper, 3), rows=2)
 requests = {"A": server.submit([1, 2, 3], max_new_tokens=9, seed=1),
-            "B": server.submit([1, 2, 4, 0] * 10, max_new_tokens=9, seed=2),
+            "B": server.submit([1, 2, 4, 0] * 20, max_new_tokens=9, seed=2),
             "C": server.submit([3, 1], max_new_tokens=6, seed=3)}
-timetable = []                              # for each step, for each person: what, how many tokens
+timetable = []          # for each step, for each person: what, and how many tokens
 while not all(request.done for request in requests.values()):
     before = {name: len(request.tokens) for name, request in requests.items()}
     ended = [name for name, request in requests.items() if request.done]
     server.step()
-    rows = {request: b for b, request in enumerate(server.running)}
     line = []
     for name, request in requests.items():
-        piece = server.pieces.reading.get(rows.get(request))    # of a prompt, if it is read
-        if request not in rows:
-            line.append(("has left" if name in ended else "waits", 0))
-        elif piece:
-            line.append(("reads", len(piece)))
-        else:
-            line.append(("writes", len(request.tokens) - before[name]))
+        wrote = len(request.tokens) - before[name]
+        has_read = {prompt.request: prompt.length for prompt in server.waiting}.get(request, 0)
+        line.append(("has left", 0) if name in ended else ("writes", wrote) if wrote
+                    else ("reads", has_read) if has_read else ("waits", 0))
     timetable.append(line)
 
 # %%
@@ -341,7 +339,11 @@ for request in requests.values():           # each has written what it writes al
         target, ModelDrafter(helper, 3), request.ids, request.max_new_tokens, seed=request.seed))
 
 # %% [markdown]
-# A is not stopped by B's long prompt. C comes in the step after A's last one.
+# The number after *reads* says how much of the prompt has been read by then. The last token of a
+# prompt is not read before the first round. It is that round's first row.
+#
+# A is not stopped by B's long prompt. C comes in the step after A's last one. Its prompt has been
+# read beforehand.
 #
 # ## What it costs
 #
@@ -385,8 +387,8 @@ figures.many_requests(batches, lines, paces, list(requests), timetable)
 #    Its stale slots are written over.
 # 2. Lockstep is exact if every row commits the first k + 1 tokens of its own output. It wastes
 #    nearly all that drafts bring. With dice of its own, a text does not depend on the company.
-# 3. A piece of a prompt is a draft that is certainly accepted. So one kind of round serves those
-#    who read and those who write. In a large batch, draft tokens are no longer free.
+# 3. A long prompt is read in pieces between the rounds, so that nobody waits for the whole of it.
+#    In a large batch, draft tokens are no longer free.
 #
 # ## Change this and run again
 #

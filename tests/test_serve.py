@@ -53,7 +53,7 @@ def test_who_writes_is_not_stalled_by_a_long_prompt():
         server.step()
         assert writer.done or len(writer.tokens) > before
         steps += 1
-    assert steps == -(-49 // PIECE) + 1
+    assert steps == -(-49 // PIECE)
 
 
 def test_they_come_to_their_turn_in_the_order_in_which_they_asked():
@@ -109,10 +109,10 @@ def test_nothing_is_kept_of_who_was_cancelled_while_its_prompt_was_read():
     server = Server(TARGET, ModelDrafter(small_learned("mlp", TARGET), 2), rows=2)
     request = server.submit([1, 2] * 25, max_new_tokens=5)
     server.step()
-    assert server.pieces.features[0]
+    assert server.waiting[0].features
     server.cancel(request)
     server.step()
-    assert not server.running and not server.pieces.features
+    assert not server.running and not server.waiting
 
 
 class Poisoned(torch.nn.Module):

@@ -24,7 +24,7 @@ from nanospec.fast.clock import median_seconds
 from nanospec.files.checkpoint import WEIGHTS, Pair, load_pair
 from nanospec.model import GPT
 from nanospec.probs import Sampling
-from nanospec.serve import Server
+from nanospec.serve import PIECE, Server
 from nanospec.show.figures import draw_batches
 from nanospec.show.terminal import show_table
 from nanospec.speculate import ModelDrafter
@@ -108,7 +108,7 @@ def round_seconds(target: GPT, draft, rows: Sequence[int], ids: list[int]) -> Ca
 def step_of_server(target: GPT, drafter: Drafter, rows: int, ids: list[int]) -> float:
     """Seconds of a step in which so many requests write."""
     server = Server(target, drafter, rows)
-    reading = -(-len(ids) // server.pieces.size)
+    reading = -(-len(ids) // PIECE)
     for seed in range(rows):
         server.submit(ids, max_new_tokens=(STEPS + 2) * drafter.size, seed=seed)
     return median_seconds(server.step, target.device, repeats=STEPS, warm_up=reading + 1)

@@ -121,16 +121,15 @@ def draw_cascades(rows: Sequence[dict], title: str, path: Path) -> None:
     figure.savefig(path, format="png", dpi=160)
 
 
-def draw_losses(history: Sequence[tuple[int, int, float, float]], phases: Sequence[str], path: Path) -> None:
-    """Curves from (phase, step, loss, held-out loss): cross-entropy of a pair's models, then the distillation's KL; or,
-    where there is one phase, of a draft model, how many draft tokens are rejected.
-    """
+def draw_losses(history: Sequence[tuple], phases: Sequence[str], path: Path) -> None:
+    """Curves from (phase, step, loss, held-out loss): cross-entropy of a pair's models, then the distillation's KL."""
     labels = {"target": GREEN, "draft": AMBER, "distil": BLUE}
-    titles = (["cross-entropy, nats per token", "KL(p_target || q_draft), nats per token"] if len(phases) > 1 else
-              ["rejected draft tokens (thin: the loss)"])
+    titles = ["cross-entropy, nats per token", "KL(p_target || q_draft), nats per token"]
+    if len(phases) == 1:
+        titles = ["rejected draft tokens (thin: the loss)"]
     figure, panels = blank("training", len(titles))
     for number, phase in enumerate(phases):
-        axes, colour = panels[phase == "distil" and len(phases) > 1], labels.get(phase, BLUE)
+        axes, colour = panels[phase == "distil" and len(phases) > 1], labels[phase]
         rows = [row for row in history if row[0] == number]
         if not rows:
             continue
@@ -142,6 +141,27 @@ def draw_losses(history: Sequence[tuple[int, int, float, float]], phases: Sequen
     for axes, title in zip(panels, titles):
         axes.set_ylabel(title)
         axes.set_xlabel("step (thick: held out, thin: one training batch)")
+    figure.savefig(path, format="png", dpi=160)
+
+
+def draw_accepted(history: Sequence[tuple], names: Sequence[str], of_draft: float, path: Path) -> None:
+    """Learned draft models on held-out text, a panel each: how often their first, second, ... draft token is accepted
+    against steps of training, from (phase, step, loss, held-out loss, *accepted). of_draft: the pair's draft GPT there.
+    """
+    figure, panels = blank("accepted draft tokens, held-out text", len(names))
+    steps, each = [row[1] for row in history], (len(history[0]) - 4) // len(names) if history else 0
+    for number, (name, axes) in enumerate(zip(names, panels)):
+        axes.axhline(of_draft, color=FAINT, linestyle="--", linewidth=1)
+        axes.annotate(f"the draft GPT {of_draft:.2f}", (0, of_draft), xytext=(4, 4), color=FAINT, fontsize=8,
+                      textcoords="offset points")
+        for k in range(each):
+            accepted = [row[4 + number * each + k] for row in history]
+            axes.plot(steps, accepted, color=BLUE, linewidth=2.4 - 0.4 * k)
+            axes.annotate(f"{k + 1}", (steps[-1], accepted[-1]), xytext=(4, -3), color=BLUE, fontsize=8,
+                          textcoords="offset points")
+        axes.set_ylim(0, 1)
+        axes.set_ylabel(f"{name}: accepted, by place in the draft")
+        axes.set_xlabel("step")
     figure.savefig(path, format="png", dpi=160)
 
 

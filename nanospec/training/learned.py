@@ -128,8 +128,10 @@ class LearnedTraining(Training):
         return features[:, :, [self.layers.index(layer) for layer in model.layers]]
 
     @torch.no_grad()
-    def look(self, held: HeldOut, most: int) -> tuple[float, str]:
-        """The held-out total variation, a mean over models and draft tokens; and how often each token is accepted."""
+    def look(self, held: HeldOut, most: int) -> tuple[list[float], str]:
+        """The held-out total variation, a mean over models and draft tokens, and how often each token is accepted,
+        STEPS_SHOWN of each model; and what to say of it.
+        """
         x, _ = held.windows(self.size.target.context, most)
         found = torch.zeros(len(self.models), STEPS_SHOWN, device=x.device)
         with torch.compiler.set_stance("force_eager"):
@@ -143,5 +145,6 @@ class LearnedTraining(Training):
                     for k, q in enumerate(q_draft):
                         off = total_variation(p_target[:, anchors + k], q).mean()
                         found[i, k] += off * len(part) / len(x)
-        said = ["accepted " + " ".join(f"{1 - off:.3f}" for off in row.tolist()) for row in found]
-        return found.mean().item(), ", ".join(said)
+        accepted = (1 - found).tolist()
+        said = ["accepted " + " ".join(f"{part:.3f}" for part in row) for row in accepted]
+        return [found.mean().item(), *sum(accepted, [])], ", ".join(said)

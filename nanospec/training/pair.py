@@ -98,7 +98,7 @@ class Training:
             batch_at(text, 0, size.batch, size.target.context, seed)            # raises
         torch.manual_seed(seed)                                                 # initial weights
         self.models = self.new_models()
-        self.history: list[tuple[int, int, float, float]] = []                  # (phase, step, loss, held-out loss)
+        self.history: list[tuple] = []                          # (phase, step, loss, *what a look has found)
         self.sampled: Sampled | None = None
         self.begin_phase(0)
         digest = hashlib.sha256()
@@ -169,7 +169,7 @@ class Training:
                 raise ValueError(f"phase {phase}, step {step}")
             self.begin_phase(phase)
             self.step = step
-            self.history = [(int(at), int(step), float(loss), float(held)) for at, step, loss, held in saved["history"]]
+            self.history = [(int(at), int(step), *map(float, found)) for at, step, *found in saved["history"]]
             for name, model in self.models.items():
                 model.load_state_dict(saved[name])
             self.optimizer.load_state_dict(saved["optimizer"])
@@ -211,7 +211,7 @@ class Training:
             self.sampled = Sampled(self.target, self.ids, size.sampled, self.seed, self.out / "sampled.pt")
         return torch.cat([x[half:], self.sampled.texts(self.step * half, half)])
 
-    def look(self, held: HeldOut, most: int) -> tuple[float, str]:
-        """The held-out loss of the first `most` windows, and what to say of it."""
+    def look(self, held: HeldOut, most: int) -> tuple[list[float], str]:
+        """The held-out loss of the first `most` windows, first of what is kept; and what to say of it."""
         loss = held_out_loss(self.name, self.model, self.target, held, self.size.batch, most)
-        return loss, f"held out {loss:.3f}, {held.bits(loss):.3f} bits a byte"
+        return [loss], f"held out {loss:.3f}, {held.bits(loss):.3f} bits a byte"

@@ -55,28 +55,25 @@ TOLD = [
         ("origin.append(start + i)", "origin.append(i)"), file="drafters.merged"),
 ]
 
+RULE = "self.verifies, self.cache, self.drafter, self.rule,"
+KEPT = "(lambda kept, token: (kept.clamp(max=kept.min()), token))(*self.rule(*of))"
+
 SERVED = [
     bug("lockstep", "generic", "every row keeps as many draft tokens as the row that keeps fewest", "served",
-        ("for b, piece in self.reading.items():\n            accepted[b], token[b]",
-         "accepted = accepted.clamp(max=accepted.min())\n        for b, piece in self.reading.items():\n"
-         "            accepted[b], token[b]"), file="serve"),
+        (RULE, RULE.replace("self.rule", f"lambda *of: {KEPT}")), file="serve"),
     bug("a-busy-row-is-given-away", "generic", "a newcomer gets a row in which a request is running", "schedules",
         ("alive = [b for b, request in enumerate(self.running) if not request.done]",
          "alive = [b for b, request in enumerate(self.running) if not request.done][:self.rows - len(self.waiting)]"),
         file="serve"),
     bug("a-request-goes-on-with-the-row-s-dice", "vllm#6038", "whoever had the row before has used up some of its "
-        "uniforms", "alone: chain, token", ("self.dice.reseed(b, self.running[b].seed)", "pass"), file="serve"),
-    bug("features-of-who-was-cancelled", "generic", "a prompt that was half read leaves its features to the next",
-        "schedules", ("self.pieces.features[b] = request.ids[0], []",
-                      "_ = request.ids[0], self.pieces.features.setdefault(b, [])"),
-        ("enumerate(rows) if b in self.features}", "enumerate([*rows, *self.features]) if b in self.features}"),
-        file="serve"),
+        "uniforms", "alone: chain, token", ("self.dice.reseed(b, prompt.request.seed)", "pass"), file="serve"),
+    bug("a-prompt-in-another-row", "generic", "a newcomer's keys and values are put into the first row",
+        "served", ("self.cache.put([b], prompt.cache)", "self.cache.put([0], prompt.cache)"), file="serve"),
     bug("the-last-piece-alone", "ours", "the drafter gets the features of the last piece of a prompt, from its "
         "beginning on", "alone: chain of mlp, token",
-        ("self._features(self.pieces.features.pop(b))", "self._features(self.pieces.features.pop(b)[-1:])"),
-        file="serve"),
-    bug("uniforms-by-the-longest-draft", "ours", "the rule's coins lie behind those of the widest draft of the batch",
-        "alone: chain, token", ("dice.column = self.columns", "dice.column = len(self.reading)"), file="serve"),
+        ("self._features(prompt.features)", "self._features(prompt.features[-1:])"), file="serve"),
+    bug("a-piece-over-the-first", "ours", "every piece of a prompt is written where the first one stands",
+        "served", ("self.cache.length += piece.shape[1]", "pass"), file="serve"),
 ]
 
 BUGS = ROWS + LACKING + TOLD + SERVED
