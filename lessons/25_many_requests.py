@@ -303,11 +303,11 @@ print(f"\none die for two rows: {paths} paths, off by {one_die_off:.0e}")
 # This is called *continuous batching*.
 # But a long prompt must be read first. If it were read in one call, all others would wait for it.
 #
-# So it is read in *pieces* of 32 tokens, one before each round of those who write.
+# So it is read in *pieces* of 64 tokens, one before each round of those who write.
 # It is read in a cache of its own. When it has been read, it gets a row of the batch.
 #
-# Why not in the rounds of the others? A call is a rectangle. Beside a piece of 32 tokens, every row
-# would be 32 tokens wide. What is padding is thrown away, but it is computed.
+# Why not in the rounds of the others? A call is a rectangle. Beside a piece of 64 tokens, every row
+# would be 64 tokens wide. What is padding is thrown away, but it is computed.
 #
 # A server with room for two. A has a short prompt, B has one of 80 tokens. C must wait.
 #

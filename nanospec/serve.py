@@ -10,7 +10,7 @@ Requests join and leave between steps (Orca, Yu et al. 2022). A prompt is read i
 those that write need not wait for the whole of a long one (Sarathi, arXiv 2308.16369). It is read in a cache of its
 own, and then put into a row of the batch:
 
-    prompts     y y y y y y y y         8 tokens in a call of their own
+    prompts     y y y y y y y y         64 tokens in a call of their own
     rows        x x x                   a draft in each row, judged in one call
                 x x x
 
@@ -37,7 +37,7 @@ from nanospec.probs import Sampling
 from nanospec.speculate import one_round, verify
 from nanospec.text import Text, check_layers, check_numbers, check_request, check_seed, until
 
-PIECE = 32              # tokens of a prompt that are read in a step
+PIECE = 64              # tokens of a prompt that are read in a step
 
 
 @dataclass(eq=False)

@@ -47,13 +47,13 @@ def test_who_writes_is_not_stalled_by_a_long_prompt():
     server = server_of()
     writer = server.submit([1], max_new_tokens=40)
     server.step()
-    reader, steps = server.submit([1, 2] * 25, max_new_tokens=1), 0
+    reader, steps = server.submit([1, 2] * 45, max_new_tokens=1), 0
     while not reader.tokens:
         before = len(writer.tokens)
         server.step()
         assert writer.done or len(writer.tokens) > before
         steps += 1
-    assert steps == -(-49 // PIECE)
+    assert steps == -(-89 // PIECE)
 
 
 def test_they_come_to_their_turn_in_the_order_in_which_they_asked():
@@ -107,7 +107,7 @@ def test_who_is_cancelled_gets_no_more_and_the_row_is_free():
 
 def test_nothing_is_kept_of_who_was_cancelled_while_its_prompt_was_read():
     server = Server(TARGET, ModelDrafter(small_learned("mlp", TARGET), 2), rows=2)
-    request = server.submit([1, 2] * 25, max_new_tokens=5)
+    request = server.submit([1, 2] * 40, max_new_tokens=5)
     server.step()
     assert server.waiting[0].features
     server.cancel(request)

@@ -158,7 +158,7 @@ def alone(name: str, rule: str) -> Found:
     have one shape, with real dice too.
     """
     wrong = count = 0
-    asked = [([2, 1, 3], 16), ([0, 1, 0, 1, 2, 2], 12), ([3, 3, 0, 1] * 9, 16), ([1], 12)]
+    asked = [([2, 1, 3], 16), ([0, 1, 0, 1, 2, 2], 12), ([3, 3, 0, 1] * 17, 16), ([1], 12)]
     for temperature in (0, 0.8) if way_of(name).fixed else (0,):
         server = Server(GPT4, drafter_of(name, GPT4, GPT_DRAFT4, **SMALL), rows=2, rule=RULES[rule])
         requests = [server.submit(ids, max_new_tokens=new, temperature=temperature, seed=seed)

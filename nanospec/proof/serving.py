@@ -20,7 +20,7 @@ def joint(target, drafter: Callable[[], Drafter], settings: dict) -> Found:
     """Three requests in two rows, walked: one is read in pieces while another writes, and one takes a row that has
     become free. Their joint distribution is the product of their own.
     """
-    asked = [([1, 0], 2, settings), ([0, 2, 1, 1] * 9, 1, settings), ([2, 1], 1, {"top_k": 2})]
+    asked = [([1, 0], 2, settings), ([0, 2, 1, 1] * 17, 1, settings), ([2, 1], 1, {"top_k": 2})]
 
     def play(dice):
         server = Server(target, drafter(), rows=2, dice=dice)
@@ -50,7 +50,7 @@ def schedules(target, drafter: Callable[[], Drafter], seeds: range, rule: Rule =
         for now in range(SOME_STEPS):
             if coming and one_of([True, True, False, False, False]):
                 coming -= 1
-                ids = [one_of(range(target.config.vocab_size)) for _ in range(one_of([1, 2, 5, 34, 60]))]
+                ids = [one_of(range(target.config.vocab_size)) for _ in range(one_of([1, 2, 5, 60, 70]))]
                 settings = {"max_new_tokens": one_of([0, 1, 7, 20]), "temperature": one_of([0, 0.7, 1]),
                             "top_k": one_of([None, 2]), "seed": one_of(range(100)),
                             "stop": one_of([(), (0,)])}
