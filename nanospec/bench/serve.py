@@ -18,9 +18,9 @@ from nanospec.bench.measure import settled
 from nanospec.bench.prompts import held_out_prompts
 from nanospec.dice import Dice
 from nanospec.draft import Draft, Drafter
-from nanospec.drafters.by_load import ByLoad
 from nanospec.errors import RequestError
 from nanospec.fast.clock import median_seconds
+from nanospec.fast.costs import Costs, WatchedByLoad
 from nanospec.files.checkpoint import WEIGHTS, Pair, load_pair
 from nanospec.model import GPT
 from nanospec.probs import Sampling
@@ -59,7 +59,7 @@ def run(rows: Sequence[int] = (1, 4, 16), rate: float = 0.0, gamma: int = 4, max
     seconds = round_seconds(pair.target, pair.draft, sorted({1, *rows}), prompts[0])
     ways: dict[str, Callable[[], Any]] = {
         "plain": NoDraft, f"chain {gamma}": lambda: ModelDrafter(pair.draft, gamma),
-        "by-load": lambda: ByLoad(pair.draft, seconds, MOST)}
+        "by-load": lambda: WatchedByLoad(pair.draft, Costs(seconds.table), MOST)}
     settings = {"max_new_tokens": max_new_tokens, "temperature": temperature}
     found: list[dict] = []
     for count in rows:
@@ -84,25 +84,15 @@ def run(rows: Sequence[int] = (1, 4, 16), rate: float = 0.0, gamma: int = 4, max
     return found
 
 
-def round_seconds(target: GPT, draft, rows: Sequence[int], ids: list[int]) -> Callable[[int, int], float]:
-    """seconds(rows, gamma): a server's step behind `ids`, as measured with these numbers of requests; between them on a
-    line. Of two turns the better counts: a machine has its moods.
+def round_seconds(target: GPT, draft, rows: Sequence[int], ids: list[int]) -> Costs:
+    """Of a server's steps behind `ids`, as measured with these numbers of requests. Of two turns the better counts: a
+    machine has its moods.
     """
     def turn(count: int) -> list[float]:
         return [step_of_server(target, ModelDrafter(draft, gamma) if gamma else NoDraft(), count, ids)
                 for gamma in range(MOST + 1)]
 
-    table = {count: list(map(min, turn(count), turn(count))) for count in rows}
-
-    def seconds(count: int, gamma: int) -> float:
-        if count in table:
-            return table[count][gamma]
-        below = max((known for known in table if known < count), default=min(table))
-        above = min((known for known in table if known > count), default=max(table))
-        part = (count - below) / (above - below) if above > below else 0.0
-        return table[below][gamma] + part * (table[above][gamma] - table[below][gamma])
-
-    return seconds
+    return Costs({count: list(map(min, turn(count), turn(count))) for count in rows})
 
 
 def step_of_server(target: GPT, drafter: Drafter, rows: int, ids: list[int]) -> float:

@@ -1,0 +1,56 @@
+"""What a round costs, by how many texts there are and how many tokens are drafted: measured once, then again and again.
+
+A table that was measured in the seconds before is soon wrong: prompts are as long as they are, and others use the
+machine. Whoever decides by costs should look at what the rounds really take.
+"""
+
+from time import perf_counter
+
+from torch import Tensor
+
+from nanospec.dice import Dice
+from nanospec.draft import Draft
+from nanospec.drafters.by_load import ByLoad
+from nanospec.probs import Sampling
+from nanospec.text import Text
+
+NEWS, WORST = 0.2, 2.0      # what the last round weighs; a round counts as so many times what is known, at most
+
+
+class Costs:
+    """costs(rows, gamma): seconds of a round. table: rows -> of 0, 1, 2, ... draft tokens; between them on a line."""
+
+    def __init__(self, table: dict[int, list[float]]):
+        self.table = {rows: list(seconds) for rows, seconds in table.items()}
+
+    def __call__(self, rows: int, gamma: int) -> float:
+        if rows in self.table:
+            return self.table[rows][gamma]
+        below = max((known for known in self.table if known < rows), default=min(self.table))
+        above = min((known for known in self.table if known > rows), default=max(self.table))
+        part = (rows - below) / (above - below) if above > below else 0.0
+        return self.table[below][gamma] + part * (self.table[above][gamma] - self.table[below][gamma])
+
+    def saw(self, rows: int, gamma: int, seconds: float) -> None:
+        """A round took so long."""
+        if rows not in self.table:
+            self.table[rows] = [self(rows, other) for other in range(len(next(iter(self.table.values()))))]
+        known = self.table[rows][gamma]
+        self.table[rows][gamma] = known + NEWS * (min(seconds, WORST * known) - known)
+
+
+class WatchedByLoad(ByLoad):
+    """Times its rounds, from the draft to what is told of its end. Not those in which it reads what it has missed."""
+
+    seconds: Costs
+
+    def propose(self, text: Text, sampling: Sampling, dice: Dice, upto: int) -> Draft:
+        missed, self.began = self.new, perf_counter()
+        draft = super().propose(text, sampling, dice, upto)
+        self.usual = not missed or not self.gamma
+        return draft
+
+    def commit(self, draft: Draft, accepted: Tensor, p_target: Tensor, features: Tensor | None) -> None:
+        super().commit(draft, accepted, p_target, features)     # waits for the device
+        if self.usual:
+            self.seconds.saw(len(accepted), self.gamma, perf_counter() - self.began)
