@@ -235,10 +235,12 @@ assert written == prompt + story[:len(written) - len(prompt)]
 #
 # A slot holds a key and a value for every layer of the model.
 # In float32 each number has 4 bytes.
-# In our target several heads of queries share one head of keys and values (lesson 3).
+# A layer asks with several queries for each token, side by side: with several *heads*.
+# In our target, heads of queries share one head of keys and values.
 # So its slots are smaller, and a call fetches fewer bytes.
 #
-# The picture shows the three rounds. A bar is a slot, and the thick line is `length`.
+# The picture shows the three rounds. A bar is a slot. The thick lines are `length`: dotted before
+# the round, whole behind it.
 # The first slots are not drawn.
 
 # %%

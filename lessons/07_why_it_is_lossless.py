@@ -97,7 +97,7 @@ figures.laid_over(names, p_target, {kind: drafts[kind] for kind in ("good", "bad
 # ## The proof, read from the picture
 #
 # Open `lessons/out/07_why_it_is_lossless.png`.
-# Green is the overlap, orange the residual, red the excess. The dark frame is p_target.
+# Green is the overlap, orange the residual, red (hatched) the excess. The dark frame is p_target.
 #
 # **Claim.** The token y comes out with probability p_target(y).
 #

@@ -15,10 +15,11 @@ RED = "#c8463f"
 
 def bars(axes: Axes, names: Sequence[str], *series: tuple[Sequence[float], str, str]) -> None:
     """Bars side by side for each name; every series is (heights, colour, label)."""
-    width = 0.8 / len(series)
+    width, hatches = 0.8 / len(series), ("", "//", "..", "\\\\", "xx")              # for a reader without colours
     for number, (heights, colour, label) in enumerate(series):
         left = [i - 0.4 + width * (number + 0.5) for i in range(len(names))]
-        axes.bar(left, [float(height) for height in heights], width, color=colour, label=label)
+        axes.bar(left, [float(height) for height in heights], width, color=colour, label=label, edgecolor="white",
+                 linewidth=0, hatch=hatches[number % len(hatches)])
     axes.set_xticks(range(len(names)), names)
     axes.legend(frameon=False)
 
@@ -86,8 +87,9 @@ def one_token_per_call(lengths: Sequence[float], without: Sequence[float], cache
     big: a big matrix's bytes a second, and the operations a second that it reached with one token.
     """
     figure, (left, right) = blank("one token per call uses a small part of what a core can compute", 2)
-    for taken, colour, label in [(without, RED, "reading everything again"), (cached, GREEN, "with a cache")]:
-        left.plot(lengths, taken, color=colour, marker="o", linewidth=2, label=label)
+    for taken, colour, mark, label in [(without, RED, "s", "reading everything again"),
+                                       (cached, GREEN, "o", "with a cache")]:
+        left.plot(lengths, taken, color=colour, marker=mark, linewidth=2, label=label)
     left.axhline(floor, color=BLUE, linestyle="--", linewidth=2, label="floor: bytes / bandwidth")
     left.set(xlabel="length of the text, tokens", ylabel="ms for the next token")
     left.set_ylim(0, 1.3 * max(*without, *cached, floor))
@@ -145,13 +147,14 @@ def slots(rounds: Sequence[tuple[int, int, Sequence[str]]], first: int) -> None:
                       hatch="//" * (colour == RED))
             axes.text(slot, number, repr(names[slot]), ha="center", va="center", fontsize=8, color="white",
                       fontweight="bold", bbox={"color": colour, "pad": 1})
-        axes.vlines(behind - 0.5, number - 0.4, number + 0.4, INK, linewidth=3, label="length" * (not number))
+        for at, line, label in (before, ":", "length before"), (behind, "-", "length behind"):
+            axes.vlines(at - 0.5, number - 0.4, number + 0.4, INK, line, linewidth=3, label=label * (not number))
     axes.set(xticks=range(first, max(len(names) for _, _, names in rounds)), xlabel="slot", ylim=(2.6, -0.6),
              yticks=range(len(rounds)),
              yticklabels=[f"round {number}: {behind - before - 1} of {len(names) - before - 1} accepted"
                           for number, (before, behind, names) in enumerate(rounds, 1)])
     axes.grid(False)
-    axes.legend(frameon=False, ncols=4, loc="upper center", bbox_to_anchor=(0.5, 1.16))
+    axes.legend(frameon=False, ncols=5, loc="upper center", bbox_to_anchor=(0.46, 1.16))
     save(figure, "04_the_cache")
 
 
@@ -212,11 +215,14 @@ def laid_over(names: Sequence[str], p_target: Sequence[float], drafts: dict[str,
                  (residual, overlap, AMBER, "residual: drawn after a rejection"),
                  (excess, overlap, RED, "excess: drafted and rejected")]
         for heights, floor, colour, label in parts:
-            drawn = axes.bar(names, heights, 0.7, floor, color=colour, label=label)
-            axes.bar_label(drawn, [f"{mass:.2f}" if mass > 1e-9 else "" for mass in heights], label_type="center",
-                           color="white")
+            drawn = axes.bar(names, heights, 0.7, floor, color=colour, label=label, edgecolor="white", linewidth=0,
+                             hatch="//" * (colour == RED))
+            numbers = axes.bar_label(drawn, [f"{mass:.2f}" if mass > 1e-9 else "" for mass in heights],
+                                     label_type="center", color="white")
+            for number in numbers:
+                number.set_bbox({"color": colour, "pad": 1} if number.get_text() else None)
         axes.bar(names, p_target, 0.7, fill=False, edgecolor=INK, linewidth=2, label="frame: p_target")
-        axes.set(ylim=(0, 0.75), ylabel="probability", xlabel="green + red = q_draft")
+        axes.set(ylim=(0, 0.75), ylabel="probability", xlabel="overlap + excess = q_draft")
         axes.set_title(f"a {kind} draft: {sum(overlap):.2f} accepted, {sum(excess):.2f} replaced", loc="left",
                        fontsize=10)
     panels[0].legend(frameon=False)
@@ -319,10 +325,11 @@ def code_map(lines: Sequence[str], grid: Sequence[Sequence[float]], kinds: Seque
         for x, character in enumerate(line):
             left.text(x, y, character.strip(), family="monospace", fontsize=8.5, ha="center", va="center", color=INK,
                       parse_math=False)
-    shown = left.imshow(padded, cmap="RdYlGn", vmin=0, vmax=1, aspect="auto", alpha=0.6)
+    shown = left.imshow(padded, cmap="Oranges_r", vmin=-0.6, vmax=1, aspect="auto")
     left.set_axis_off()
-    figure.colorbar(shown, ax=left, location="bottom", aspect=50, pad=0.02,
-                    label="beta: how often a draft token is accepted there")
+    scale = figure.colorbar(shown, ax=left, location="bottom", aspect=50, pad=0.02,
+                            label="beta: how often a draft token is accepted there")
+    scale.ax.set_xlim(0, 1)
     colours = GREEN, FAINT, AMBER, BLUE
     bars(right, [kind.replace(" ", "\n") for kind in kinds],
          *((means, colour, name) for (name, means), colour in zip(alpha.items(), colours)))
@@ -342,13 +349,15 @@ def two_error_rates(p_right: Sequence[float], p_wrong: Sequence[float], n: int, 
     promised: name -> (samples, share caught) where 99% are promised.
     """
     figure, (left, right) = blank("false alarms are chosen; a bug half as far off needs four times the samples", 2)
-    left.hist([p_right, p_wrong], bins=20, range=(0, 1), color=[GREEN, RED],
-              label=["as it ships", "target-not-rolled-back"])
+    *_, (_, wrong) = left.hist([p_right, p_wrong], bins=20, range=(0, 1), color=[GREEN, RED], edgecolor="white",
+                               linewidth=0, label=["as it ships", "target-not-rolled-back"])
+    for bar in wrong:
+        bar.set_hatch("////")
     left.axhline(len(p_right) / 20, color=BLUE, linestyle="--", label="expected of a correct sampler")
     left.set(xlabel=f"p-value of {n} samples", ylabel=f"how many of {len(p_right):,} runs")
     left.legend(frameon=False)
-    for (name, shares), colour in zip(power.items(), (RED, AMBER, INK)):
-        right.semilogx(sizes, shares, color=colour, marker="o", linewidth=2, label=f"{name}: {off[name]:.2f} off")
+    for (name, shares), colour, mark in zip(power.items(), (RED, AMBER, INK), "os^"):
+        right.semilogx(sizes, shares, color=colour, marker=mark, linewidth=2, label=f"{name}: {off[name]:.2f} off")
     right.plot(*zip(*promised.values()), "D", color=BLUE, markersize=10, fillstyle="none", linestyle="none",
                label="here 99% were promised")
     right.set(xlabel="samples (texts of three tokens)", ylabel="share of 200 runs that catch the bug",
@@ -379,26 +388,28 @@ def where_it_loses(alpha: Sequence[float], c: Sequence[float],
     panels: (title, speed-up, a row for each alpha, dots); a dot is (name, alpha, c, verdict).
     """
     figure, places = blank("speculation loses below the line, and many texts at once raise the line", len(panels))
-    colours = {"wins": GREEN, "loses": RED, "unclear": AMBER}
+    look = {"wins": ("o", GREEN), "loses": ("X", RED), "unclear": ("s", AMBER)}
     for axes, (title, speed, dots) in zip(places, panels):
         filled = axes.contourf(c, alpha, speed, levels=[0, 0.5, 0.75, 1, 1.5, 2, 3, 6], colors=[
             "#e9b9b5", "#f1d2cf", "#f9ebe9", "#e3f2ea", "#bfe2cf", "#93cdae", "#5fb488"])
         axes.contour(c, alpha, speed, levels=[1], colors=INK, linewidths=2)
         axes.set_title(title, loc="left", color=INK, fontsize=10)
         axes.set_xlabel("c (a draft call in target calls)")
-        placed: list[tuple[float, float]] = []      # of the labels, so that none is written over another
+        taken = [(high, right - 0.02, right + 0.02) for _, high, right, _ in dots]      # nothing is written over these
         for name, high, right, verdict in sorted(dots, key=lambda dot: dot[1]):
-            axes.plot(right, high, "o", color=colours[verdict], markeredgecolor=INK, markersize=8, clip_on=False)
-            side, at = -1 if right > 0.5 else 1, min(high, 0.94)
-            while any(abs(at - y) < 0.055 and abs(right - x) < 0.3 for x, y in placed):
+            mark, colour = look[verdict]
+            axes.plot(right, high, mark, color=colour, markeredgecolor=INK, markersize=9, clip_on=False)
+            at, width = min(high, 0.94), 0.019 * len(name)
+            begin = right + 0.03 if right + 0.03 + width < c[-1] else right - 0.03 - width
+            while any(abs(at - y) < 0.055 and begin < end and start < begin + width for y, start, end in taken):
                 at += 0.01
-            placed.append((right, at))
-            axes.annotate(name, (right + 0.03 * side, at), fontsize=9, va="center", ha="left" if side > 0 else "right",
+            taken.append((at, begin, begin + width))
+            axes.annotate(name, (begin, at), fontsize=9, va="center",
                           bbox={"facecolor": "white", "edgecolor": "none", "alpha": 0.6, "pad": 1})
-    for verdict, colour in colours.items():
-        places[0].plot([], [], "o", color=colour, markeredgecolor=INK, label=verdict)
-    places[0].plot([], [], color=INK, linewidth=2, label="break even")
-    places[0].legend(frameon=False, loc="lower right")
+    for verdict, (mark, colour) in look.items():
+        places[-1].plot([], [], mark, color=colour, markeredgecolor=INK, label=verdict)
+    places[-1].plot([], [], color=INK, linewidth=2, label="break even")
+    places[-1].legend(frameon=False, loc="lower right")
     places[0].set_ylabel("alpha (mean acceptance)")
     figure.colorbar(filled, ax=places, label="predicted speed-up")
     save(figure, "14_where_it_loses")
@@ -470,7 +481,7 @@ def a_tree(labels: Sequence[str], parents: Sequence[int], path: Sequence[int], t
     right.imshow(sees, cmap="Greens", vmax=1.5, aspect="auto", zorder=3)
     right.set_yticks(range(len(labels)), [f"{row}: {label}" for row, label in enumerate(labels)])
     right.set_xticks(range(len(sees[0])), ["...", "text", *range(len(labels))])
-    right.set(xlabel="green: the row sees it (itself, its ancestors, the text)")
+    right.set(xlabel="the end of the text, and the rows; filled: the row on the left sees it")
     save(figure, "15_several_futures_tree")
 
 

@@ -6,8 +6,6 @@ import re
 import pytest
 import torch
 
-from nanospec.proof.walk import distance, target_distribution
-
 pytestmark = pytest.mark.xdist_group("held-out texts")      # which one process then reads once
 
 
@@ -71,6 +69,8 @@ def test_good_where_it_matters(lesson):
     shipped, of_code, of_prose = alpha.values()
     assert of_code[code] > 1.2 * of_prose[code] and of_prose[prose] > 1.2 * of_code[prose], "no draft has a home"
     assert min(shipped) > max(*of_code, *of_prose)
+    kinds = list(places)
+    assert abs(shipped[kinds.index("name, again")] - shipped[kinds.index("name")]) < 0.1, "it cannot copy: hardly a gain"
     assert not torch.allclose(names["bigrams"](names["is_prose"]), names["bigrams"](~names["is_prose"]))
 
     beta, pieces = names["beta"], names["pieces"]           # of the snippet: the picture's colours
@@ -93,12 +93,3 @@ def test_good_where_it_matters(lesson):
     p, q = (names["distributions"](model, ids)[0, at, ids[0, at + 1]].item()
             for model in (names["target"], names["draft"]))
     assert p > 0.5 > 2 * q, "the lesson says that the target copies `limit`, and that the draft does not"
-
-    walked = rows_of(out, "the draft is right", 3)
-    assert [row[0] for row in walked] == ["everywhere", "in half of its contexts", "nowhere"]
-    assert all(float(off) < 1e-12 for _, _, off in walked)
-    paths = [int(count) for _, count, _ in walked]
-    assert paths == sorted(set(paths)), "the three drafts are not three"
-    model, stranger = names["model"], names["stranger"]
-    theirs, ours = (target_distribution(table, [0], 3) for table in (stranger, model))
-    assert distance(theirs, ours)[1] > 0.1, "the stranger is no stranger"
