@@ -50,7 +50,7 @@ def tell(exercise: Exercise, console: Console) -> int:
         return 1
     tell_more(result, console)
     console.print("solved.", style="bold green", end=" ")
-    console.print("Compare with the library:" if exercise.like else "The library has nothing of the kind yet.")
+    console.print("Compare with the library:")
     for where in exercise.like:
         show_lines(*where, console)
     console.print(f"another solution: {command()} {exercise.number} --answer", style="dim", soft_wrap=True)

@@ -98,6 +98,8 @@ EXERCISE = Exercise(
            **cost_wrong(lambda gamma, c, v: c + v(gamma + 1))),
      wrong("cost-forgotten", "you maximise tokens per call; a round's cost grows with gamma too",
            **cost_wrong(lambda gamma, c, v: 1)),
+     wrong("last-gamma-left-out", "you never try the last gamma: range(1, most) ends before `most`",
+           best_gamma=lambda alpha, c, v, most: best(alpha, c, v, most - 1)),
      wrong("draft-is-free", "you leave the draft model's own calls out of the cost",
            **cost_wrong(lambda gamma, c, v: v(gamma + 1)))],
     ("With which probability does draft token i count? It needs all those before it.",
