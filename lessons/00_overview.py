@@ -61,7 +61,7 @@ for done in speculate(target, ModelDrafter(draft, 4), tokenizer.encode(prompt), 
 accepted = len(done.path)
 *words, replacement = map(repr, words)
 chances = []
-for place, x in enumerate(done.tokens[1:]):
+for place, x in enumerate(done.tokens[1:]):     # row 0 is the text's last token: see "row", below
     p, q = done.p_target[place, x].item(), done.q_draft[place + 1, x].item()
     chances.append((p, q, min(1, p / q)))
 

@@ -19,7 +19,7 @@ import torch
 import figures
 from kit import Quiet, table
 from nanospec import load_pair
-from nanospec.fast.clock import median_seconds, step_seconds
+from nanospec.fast.clock import step_seconds
 from nanospec.probs import probs
 
 torch.set_num_threads(1)                                        # as in lesson 2
@@ -204,35 +204,6 @@ assert max(moved[:place], default=0) < 1e-12 < min(moved[place:])
 # The rows from the wrong token on belong to another text. They must be thrown away.
 # That is all that speculative decoding needs from the target.
 #
-# ## Verifying is attention, with more queries
-#
-# A call on ten draft tokens has ten rows of queries. Writing has one.
-# Keys and values of the text are the same. They must be fetched from memory, as weights are.
-# So what makes attention faster makes verifying faster. Two such things:
-#
-# - A *fused* kernel: one program for all of attention. It does not write its scores to memory.
-#   (On a GPU that gains a lot. Look whether it gains here.)
-# - Fewer heads of keys and values. Attention runs several times side by side, in *heads*.
-#   Several heads of queries can share one head of keys and values. That is fewer bytes.
-#
-# *Guess first:* 16 heads of queries share 2 heads of keys and values in place of 16.
-# That is an eighth of the bytes. Does it take an eighth of the time?
-
-# %%
-fused, slots = torch.nn.functional.scaled_dot_product_attention, 4096
-rows = []
-for name, kernel, kv_heads in [("by hand", attend, 16), ("fused", fused, 16), ("fused", fused, 2)]:
-    keys, values = torch.linspace(-1, 1, 2 * kv_heads * slots * 64).view(2, 1, kv_heads, slots, 64)
-    # Heads that share keys: to the program they are more queries of one head.
-    queries = torch.linspace(-1, 1, 16 * 10 * 64).view(1, kv_heads, -1, 64)
-    gap_here = (attend(queries, keys, values) - fused(queries, keys, values)).abs().max()
-    assert gap_here < 1e-5
-    took = median_seconds(lambda: kernel(queries, keys, values), keys.device, repeats=9)
-    megabytes = 2 * 4 * keys.numel() / 1e6                      # keys and values, float32
-    rows.append([f"{name}, {kv_heads} heads of keys", f"{megabytes:.0f}", f"{1e3 * took:.2f}"])
-table([f"attention alone, 10 tokens, {slots} keys", "MB of keys and values", "ms"], rows)
-
-# %% [markdown]
 # ## The picture
 #
 # Left: v(m) lies between "a call for each token" and "further tokens are free".
@@ -240,14 +211,14 @@ table([f"attention alone, 10 tokens, {slots} keys", "MB of keys and values", "ms
 
 # %%
 figures.ten_in_one_call(v, moved, place)
-quiet.tell("v(2) 0.96, v(10) 1.36, v(64) 3.0 (one core, 13 million weights)")
+quiet.tell("v(2) 0.96, v(10) 1.36, v(64) 3.0 (one core)")
 
 # %% [markdown]
 # ## Three things to know
 #
 # 1. v(m) is the time of a call on m tokens, over that of a call on one. It stays well below m.
 # 2. One call on ten tokens gives the same distributions as ten calls on one.
-# 3. A row sees only what stands before it. A wrong token spoils its own row and the rows behind.
+# 3. A row sees its own token and those before it. A wrong token spoils its own and those behind.
 #
 # ## Change this and run again
 #

@@ -204,7 +204,7 @@ def write(target, draft, ids, gamma, new, dice, warp):
 
 
 # %% [markdown]
-# Is the rule still exact? As in lesson 7 we *walk*: we try every outcome of every decision, and add
+# Is the rule still exact? As in lesson 5 we *walk*: we try every outcome of every decision, and add
 # up the probabilities. Two small tables over 4 tokens stand in for the models.
 # They write three tokens, with one draft token a round.
 # "Off by" is the total variation from what the target writes alone, with the same settings.

@@ -253,7 +253,7 @@ table(["a human's text, T =", *map(str, temperatures)],
        ["alpha, target at T, draft at 1", *(f"{number:.2f}" for number in only)]])
 
 # %% [markdown]
-# A draft model that stays at 1 fits a target somewhere between 1 and 1.5 best, and no other.
+# A draft model that stays at 1 fits best where the target is at 1, or a bit above.
 # It is the smaller model, so it is less sure than the target: like a target that is a bit warmer.
 #
 # ## Temperature and alpha, on the model's own text
@@ -304,9 +304,8 @@ figures.reported(list(ways), [off[name][0] for name in ways], [off[name][1] for 
 #   So alpha is high. With a greater T the text gets harder, and alpha falls.
 #   At a high T the distributions are flat, and alpha rises again.
 #
-# *Lesson 14 seems to say the opposite of our first table: alpha falls from T = 0 to T = 1.*
-# There the text is the model's own. Here, in the first table, it is a human's.
-# Both are right. Whoever reports an alpha must say at which temperature, and on whose text.
+# Which of them counts? When you speculate, the target writes. So its own text counts.
+# Whoever reports an alpha must say at which temperature, and on whose text.
 #
 # ## Three things to know
 #

@@ -195,9 +195,11 @@ print(f"best gamma by the clock: {best_clock} (mind the +-)")
 #
 # - *A round is more than its parts.* There are coins to flip and numbers to copy.
 #   And the two models drive each other's weights out of the processor's fast memory.
-# - *Places differ.* A round begins behind a rejection, and that is often a hard place.
-#   A round that comes to its fourth draft token is in an easy stretch of the text.
-#   The formula has one alpha for all of them.
+# - *Places differ.* The formula has one alpha for all of them.
+#   But a round that comes to its fourth draft token may be in an easy stretch of the text.
+#   Then the mean beta rises from the 1st draft token to the 4th.
+#
+# *Guess first:* does it rise here, and by more than the +-?
 
 # %%
 overheads = []

@@ -31,7 +31,6 @@ from nanospec.bench.roofline import weight_bytes
 from nanospec.fast.autotune import settle
 from nanospec.fast.clock import median_seconds, step_seconds, timed
 from nanospec.generate import generate, plain_step
-from nanospec.probs import probs
 from nanospec.speculate import one_round, speculate, verify
 from nanospec.text import Text, prefill
 from nanospec.theory import acceptance, expected_tokens, speedup
@@ -105,7 +104,8 @@ def race(big, small, temperature=1.0, luck=None, gamma=4, new=24):
         dice = Coins([turn], big.device, luck) if luck else Dice([turn])
         work = speculate(big, ModelDrafter(small, gamma), ids, new, temperature, dice=dice)
         done, seconds = timed(work)
-        rounds, took = rounds + done, took + seconds[1:]
+        rounds += done
+        took += seconds[1:]
     tokens = 1 + sum(len(done.path) for done in rounds) / len(rounds)
     return luck or alpha_of(rounds), tokens, min(plain), min(took)
 
@@ -159,7 +159,7 @@ def show(names):
 
 costs, runs, rows, verdicts = {1: costs_of(target, draft, 3, repeats=2)}, {}, {}, {}
 for name, (big, small, how) in races.items():
-    alpha, tokens, step, seconds = runs[name] = race(big, small, **how)
+    runs[name] = alpha, tokens, step, seconds = race(big, small, **how)
     same_pair = big is target and small is draft
     c, v = costs[1] if same_pair else costs_of(big, small, 1, repeats=2)
     predicted, measured = speedup(alpha, 4, c, v[5]), tokens * step / seconds
@@ -173,31 +173,10 @@ show(races)
 # The target as its own draft is near 1. Its round brings 5 tokens and costs about 5 target calls,
 # so all the work was for nothing.
 #
-# ## Temperature: a contradiction with lesson 10?
-#
-# Above, alpha is *higher* at T = 0 than at T = 1. In the first table of lesson 10 it was *lower*.
-# Both are right. They judge different texts.
-#
-# - That table took a text of a human, the same for every temperature.
-#   Only the two distributions changed.
-# - Here the target writes the text, and T decides which.
-#   At T = 0 it writes its own likeliest text. That is easy for the draft, too.
-#
-# At T = 3 both are high, for a bad reason: distributions that are heated enough become flat, and
-# two flat ones are alike. The draft is right about nonsense.
-#
-# The next table has both texts. *Guess first:* in which column does alpha only rise with T?
-
-# %%
-written = torch.tensor(held_out_prompts(pair, 4, 128))              # what humans wrote, (4, 128)
-with torch.inference_mode():
-    of_target, of_draft = target(written), draft(written)           # logits (4, 128, V)
-human = {T: acceptance(probs(of_target, T), probs(of_draft, T)).mean().item() for T in (0, 1, 3)}
-table(["temperature", "alpha on a human's text", "alpha on the target's own text"],
-      [[T, f"{human[T]:.2f}", f"{rows[f'T = {T}'][1]:.2f}"] for T in human])
-
-# %% [markdown]
-# Which one counts? When you speculate, the target writes. So the right column counts.
+# At T = 0 alpha is higher than at T = 1. Lesson 10 has shown why: the target writes this text.
+# At T = 0 it writes its own likeliest text, and that is easy for the draft, too.
+# At T = 3 alpha is high for a bad reason: distributions that are heated enough become flat, and
+# flat ones are alike. The draft is right about nonsense.
 #
 # ## Many texts at once
 #
@@ -206,8 +185,11 @@ table(["temperature", "alpha on a human's text", "alpha on the target's own text
 # But 32 texts have already used that up. A plain step computes 32 tokens in a call.
 # A round of gamma 4 computes 32 x 5 = 160. Now the arithmetic takes the time, so v(5) grows.
 #
-# This is a real run of plain steps and of rounds. `plain_step` and `one_round` of the library take
-# B texts at once. Every text has dice of its own, and moves on at its own pace.
+# This is a real run of plain steps and of rounds, with the library's parts:
+#
+# - `Text` holds the tokens of B texts. `prefill` lets the target read them.
+# - `plain_step` and `one_round` take all B texts at once.
+# - Every text has dice of its own. `refill` gives each as many random numbers as a round may need.
 
 # %%
 STEPS = 6
@@ -276,7 +258,7 @@ show(["T = 1", *(name for name in rows if name not in races)])
 #
 # Each panel shows the predicted speed-up for every alpha and every c, with the v measured here.
 # The thick line is the break-even line. Above it speculation wins.
-# The dots are the rows from above, in the colour of their verdict.
+# The marks are the rows from above, and they say the verdict.
 #
 # *Guess first:* what do 32 texts do to the line?
 
@@ -289,7 +271,7 @@ for count, gamma in (1, 4), (many, 4), (many, 1):
     if count > 1:
         labels = {f"{count} texts, gamma {gamma}": "T = 1"}
     dots = [(label, *rows[name][1:3], verdicts[name]) for name, label in labels.items()]
-    title = f"{count} text{'s at once' * (count > 1)}, gamma {gamma}, v({gamma + 1}) = {v_here:.1f}"
+    title = f"texts at once: {count}, gamma {gamma}, v({gamma + 1}) = {v_here:.1f}"
     panels.append((title, speedup(of_alpha[:, None], gamma, of_c, v_here), dots))
 figures.where_it_loses(of_alpha, of_c, panels)
 
@@ -300,6 +282,7 @@ figures.where_it_loses(of_alpha, of_c, panels)
 # For each token of a text, a cache holds a key and a value in every layer.
 
 # %%
+print()
 for name, model in ("target", target), ("draft", draft):
     cache = model.new_cache(rows=1, slots=1)
     held = sum(tensor.nbytes for tensor in cache.k + cache.v)

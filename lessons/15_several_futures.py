@@ -10,12 +10,9 @@
 # If the first is rejected, the second may be accepted.
 # Is that still lossless? And does it pay?
 #
-# Two things return: accept or replace (lesson 6), and the list of all ways (lesson 7).
+# Two things return: accept or replace (lesson 6), and the walk (lesson 5).
 
 # %%
-from fractions import Fraction
-from math import prod
-
 import torch
 
 import figures
@@ -66,6 +63,10 @@ q_draft = torch.tensor([.2, .2, .5, .1], dtype=torch.float64)           # lesson
 #
 # The second draft token is accepted with probability .4.
 # Only if it is rejected too, a replacement is drawn. Here it is always "range".
+# So one of the two is accepted with probability .5 + .5 x .4 = .7.
+#
+# A program draws both draft tokens before the target is called, because one call scores both.
+# If the first is accepted, nobody looks at the second.
 #
 # Draft tokens for the same place are called *children* of the token before that place.
 # The code below takes any number of them. It is lesson 6 in a loop.
@@ -88,74 +89,10 @@ found, _ = walk(lambda dice: accept_one([(0, half), (1, half)], wanted, OneRow(d
 assert abs(found[0, 0] - .4) < 1e-12 and abs(found[1, 1] - .6) < 1e-12  # child 0, or else child 1
 
 # %% [markdown]
-# ## Everything that can happen
-#
-# A first draft token, a coin, perhaps a second draft token, a coin, perhaps a replacement.
-# A *coin* is a decision with two outcomes: accepted or rejected.
-# Here are all ways, with fractions, which are exact.
-# (A program draws both draft tokens before the target is called, because one call scores both.
-# If the first is accepted, nobody looks at the second. So such a way needs no line for it.)
-#
-# *Guess first:* one draft token is accepted with .5. How often is one of two accepted?
-
-# %%
-def one_try(left, q_draft):
-    """-> [(token, is it accepted?, probability of the draw, of the coin)]: all that may happen."""
-    outcomes = []
-    for x, (wanted, drawn) in enumerate(zip(left, q_draft)):
-        coin = min(1, wanted / drawn)
-        outcomes += [(x, True, drawn, coin), (x, False, drawn, 1 - coin)]
-    return [outcome for outcome in outcomes if outcome[3] > 0]
-
-
-def residual(left, q_draft):
-    """The residual distribution: [.6, .3, .1, 0] and [.2, .2, .5, .1] give [.8, .2, 0, 0]."""
-    missing = [max(Fraction(0), wanted - drawn) for wanted, drawn in zip(left, q_draft)]
-    return [part / sum(missing) for part in missing]
-
-
-p_exact, q_exact = [Fraction(n, 10) for n in (6, 3, 1, 0)], [Fraction(n, 10) for n in (2, 2, 5, 1)]
-left_1 = residual(p_exact, q_exact)
-left_2 = residual(left_1, q_exact)
-assert left_1 == [Fraction(8, 10), Fraction(2, 10), 0, 0] and left_2 == [1, 0, 0, 0]
-
-# %% [markdown]
-# A way has a probability: the product of the probabilities along it.
-# A token has one too: the sum over all ways that end in it.
-
-# %%
-ways = []                               # (the accepted child or None, token, what happened, odds)
-for x, accepted, *first in one_try(p_exact, q_exact):
-    if accepted:
-        ways.append((0, x, f"{names[x]} accepted", first))
-        continue
-    for y, accepted, *second in one_try(left_1, q_exact):
-        told, odds = f"{names[x]} rejected, {names[y]}", first + second
-        if accepted:
-            ways.append((1, y, f"{told} accepted", odds))
-            continue
-        for z, share in enumerate(left_2):
-            if share > 0:
-                ways.append((None, z, f"{told} rejected, {names[z]} drawn", [*odds, share]))
-
-# %%
-for token, name in enumerate(names):
-    ending = [way for way in ways if way[1] == token]
-    for _, _, told, odds in ending:
-        product = " x ".join(f"{float(odd):.1f}" for odd in odds)
-        print(f"  {told:41}{product:29} = {float(prod(odds)):.2f}")
-    comes_out = sum(prod(odds) for *_, odds in ending)
-    print(f"{name} comes out with {float(comes_out):.2f}; p_target says {p_target[token]:.2f}")
-    assert comes_out == p_exact[token]
-
-helped = sum(prod(odds) for child, _, _, odds in ways if child is not None)
-print(f"one of the two is accepted with {float(helped):.2f}")
-assert helped == Fraction(5, 10) + Fraction(5, 10) * Fraction(4, 10)    # .5 + .5 x .4 = .7
-
-# %% [markdown]
 # ## No token twice
 #
-# In the list, "zip rejected, zip rejected" is a wasted try.
+# In the second table, "zip" has a residual probability of 0: a second "zip" is a wasted try.
+# The same is true of any draft token that was rejected before.
 # So draw the second draft token *without replacement*: take the first one out of q_draft, and make
 # the rest add up to 1 again. After a drawn "zip", [.2, .2, .5, .1] becomes [.4, .4, 0, .2].
 # (*Independent* means: both are drawn from the same q_draft.)
@@ -216,10 +153,10 @@ def try_the_likeliest_first(children, p_target, dice):
 # %% [markdown]
 # ## Which of them is exact?
 #
-# `walk` tries every outcome of every decision and adds up the probabilities (lesson 6).
+# `walk` tries every outcome of every decision and adds up the probabilities.
 # The last column is the total variation between the distribution of the token and p_target.
 #
-# *Guess first:* two children, drawn independently: .7. Is it more or less without replacement?
+# *Guess first:* of two independent children one is accepted with .7. And without replacement?
 
 # %%
 def walk_place(rule, count, independent=False):
@@ -422,7 +359,8 @@ for where, prices in ("here", v), ("free", [1] * len(sizes)):
     chain, best = [], []
     for m, emitted, price in zip(sizes, a_round["chain"], prices):
         chain.append(emitted / ((m - 1) * c + price))               # m - 1 draft steps, one call
-        best.append(best_size(accepted, {m: price}, c, range(2, m + 1))[1])
+        _, speed = best_size(accepted, {m: price}, c, range(2, m + 1))      # tries all these depths
+        best.append(speed)
     columns[f"chain, {where}"], columns[f"best, {where}"] = chain, best
 
 # %%
