@@ -12,9 +12,9 @@ from nanospec.errors import RequestError
 from nanospec.probs import Sampling
 from nanospec.proof.compare import node_cases
 from nanospec.proof.tables import TableModel, small_gpt
-from nanospec.proof.walk import distance, walk
+from nanospec.proof.walk import distance, target_distribution, walk
 from nanospec.rules.tree import verify_tree
-from nanospec.speculate import ModelDrafter, speculate
+from nanospec.speculate import ModelDrafter, speculate, tokens_of
 from nanospec.text import Text
 
 TABLE, DRAFT, FULL, FULL_DRAFT = (TableModel(3, seed, zeros) for seed, zeros in ((8, .4), (58, .4), (5, 0), (6, 0)))
@@ -80,6 +80,18 @@ def test_a_node_has_the_targets_distribution_whatever_the_two_distributions(coun
         tokens = {x: sum(weight for (token, _), weight in found.items() if token == x) for x in range(5)}
         assert distance(tokens, dict(enumerate(p_target.tolist())))[0] < 1e-12, name
     assert independent or drawn_out
+
+
+def test_a_child_of_less_than_the_smallest_normal_number():
+    """All that the elder child leaves may be subnormal, as of logits that lie 90 apart, in single precision. It is a
+    distribution all the same: the younger child is drawn from it, and its q_draft must say so.
+    """
+    target, draft = TableModel(3, 1), TableModel(3, 2)
+    for model, logits in ((target, torch.tensor([.5, .3, .2]).log()), (draft, torch.tensor([0., -90, -91]))):
+        model.logits = logits.expand_as(model.logits)
+    assert 0 < draft.logits[0].softmax(-1)[1] < torch.finfo(torch.float32).tiny
+    found, _ = walk(lambda dice: tuple(tokens_of(speculate(target, TreeDrafter(draft, [-1, 0, 0]), [1], 1, dice=dice))))
+    assert distance(found, target_distribution(target, [1], 1))[0] < 1e-6
 
 
 def test_a_tree_that_is_a_chain_is_the_chain():

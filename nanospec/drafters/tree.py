@@ -96,9 +96,10 @@ class TreeDrafter(ModelDrafter):
         """
         q = left[:, whose]
         total = q.sum(-1, keepdim=True)
-        q = q / total.clamp(min=torch.finfo(q.dtype).tiny)
+        nothing = total == 0                    # exactly: however little is left, it is a distribution
+        q = q / (total + nothing)
         weights = q.clone()
-        weights[:, :, :1] += total == 0                                     # something has to be drawn: a certain 0
+        weights[:, :, :1] += nothing                                        # something has to be drawn: a certain 0
         token = dice.pick(weights)
         if not self.independent:
             left[:, whose] = q.scatter(2, token[:, :, None], 0.0)
