@@ -47,6 +47,11 @@ def test_top_k_and_at_least_by_hand():
     assert decided(at_least, [2, 1, 0], tokens=1) == (3, 2) and decided(at_least, [2, 1, 0], tokens=0) == (0, 2)
 
 
+def test_at_least_so_many_pass_even_if_the_target_cannot_write_them():
+    """Its third row writes a 0 and nothing else."""
+    assert decided(at_least, [1, 1, 2], tokens=3) == (3, 2) and decided(at_least, [1, 1, 2], tokens=2) == (2, 0)
+
+
 def test_of_two_long_paths_the_likelier_one():
     assert decided(typical, [0, 1], [-1, 0, 0], most=0) == (1, 2)
     assert decided(typical, [1, 0], [-1, 0, 0], most=0) == (2, 0)

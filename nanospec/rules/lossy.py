@@ -100,6 +100,7 @@ def _longest(draft: Draft, p_target: Tensor, p_of_x: Tensor, passes: Tensor, dic
         depth[:, i] = torch.where(passes[:, i] & (parent >= 0), depth.gather(1, above)[:, 0] + 1, float("-inf"))
         likely[:, i] = likely.gather(1, above)[:, 0] + p_of_x[:, i].log()
     longest = depth == depth.amax(-1, keepdim=True)
+    likely = likely.clamp(min=torch.finfo(likely.dtype).min)        # the longest path may be of probability 0
     accepted = torch.where(longest, likely, float("-inf")).argmax(-1)
     return accepted, dice.pick(p_target[torch.arange(B, device=p_target.device), accepted])
 
