@@ -53,7 +53,8 @@ class Handler(BaseHTTPRequestHandler):
             said = json.dumps({"choices": [said]}).encode()
         status, said = said if isinstance(said, tuple) else (200, said)
         self.send_response(status)
-        self.send_header("Content-Length", str(len(said) + (said == b"cut short")))
+        self.send_header(*(("Transfer-Encoding", "chunked") if said == b"no chunk\n" else
+                           ("Content-Length", str(len(said) + (said == b"cut short")))))
         self.end_headers()
         self.wfile.write(said)
 
@@ -140,7 +141,7 @@ def logprobs(change):
 
 @pytest.mark.parametrize("answer, said", [
     (lambda body: (404, b"no such\nmodel \x1b[2J"), "answered 404: no such model"),
-    (lambda body: (500, b""), "answered 500"),
+    (lambda body: (500, b""), "answered 500"), (lambda body: (500, b"no chunk\n"), "broke off"),
     (lambda body: b"<html>", "something else than a completion: <html>"), (lambda body: b"{}", "something else"),
     (lambda body: b'{"choices": []}', "something else"), (lambda body: b'{"choices": [{"text": 3}]}', "something else"),
     (lambda body: b"[" * 100_000, "something else"), (lambda body: b"\xff\xfe", "something else"),

@@ -57,17 +57,19 @@ class Endpoint:
         where = self.url.rstrip("/").removesuffix("/v1") + "/v1/completions"
         try:
             request = Request(where, json.dumps(body).encode(), {"Content-Type": "application/json"})
-            with urlopen(request, timeout=self.timeout) as reply:
-                said = reply.read()
-        except HTTPError as error:
-            raise EndpointError(f"{where} answered {error.code}: {one_line(error.read(1000).decode(errors='replace'))}"
-                                ) from error
+            try:
+                with urlopen(request, timeout=self.timeout) as reply:
+                    failed, said = "", reply.read()
+            except HTTPError as error:                          # what it says may break off, too
+                failed, said = f"{where} answered {error.code}", error.read(1000)
         except TimeoutError as error:
             raise EndpointError(f"{where} did not answer within {self.timeout:g} seconds") from error
         except URLError as error:
             raise EndpointError(f"nobody answers at {where}: {one_line(error.reason)}") from error
         except (OSError, HTTPException, ValueError) as error:
             raise EndpointError(f"{where} broke off: {one_line(error)}") from error
+        if failed:
+            raise EndpointError(f"{failed}: {one_line(said.decode(errors='replace'))}")
         try:
             choice = json.loads(said)["choices"][0]
             if not isinstance(choice["text"], str):
