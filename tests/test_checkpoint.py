@@ -13,12 +13,13 @@ from pathlib import Path
 import pytest
 import torch
 
-from nanospec.errors import DeviceError, NanospecError, PairError, one_line
+from nanospec.errors import DeviceError, NanospecError, PairError, RequestError, one_line
 from nanospec.files import whole
 from nanospec.files.checkpoint import (WEIGHTS, available, load_model, load_pair, load_saved, save_atomically,
-                                       save_model)
+                                       save_learned, save_model)
 from nanospec.files.tokenizer import Tokenizer
 from nanospec.model import GPT, Config
+from nanospec.proof.tables import small_learned
 
 BYTES = Tokenizer({bytes([b]): b for b in range(256)})
 SIZES = dict(vocab_size=257, context=32, layers=1, channels=8, heads=2, kv_heads=1, hidden=8)
@@ -78,6 +79,12 @@ def test_loading_takes_no_random_numbers(folder, monkeypatch):
 def test_a_pair_is_loaded(folder):
     pair = load_pair(folder)
     assert pair.target.config == pair.draft.config and pair.tokenizer.vocab_size == 257
+
+
+def test_a_draft_model_that_nobody_knows(folder):
+    """Not the small GPT in its place."""
+    with pytest.raises(RequestError, match="no draft model 'eagel' here: there is gpt, medusa"):
+        load_pair(folder, draft="eagel")
 
 
 @pytest.mark.parametrize("name", ["target.pt", "draft.pt", "ranks.tiktoken"])
@@ -220,6 +227,11 @@ def test_vocabularies_that_do_not_fit(folder, target, draft):
     save_model(small(vocab_size=draft), folder / "draft.pt", BYTES)
     with pytest.raises(PairError, match="no pair"):
         load_pair(folder)
+    learned_for = load_model(folder / "target.pt")
+    save_learned("mlp", small_learned("mlp", learned_for), folder / "mlp.pt", learned_for)
+    if target < BYTES.vocab_size:                       # else this pair is one
+        with pytest.raises(PairError, match="no pair"):
+            load_pair(folder, draft="mlp")
 
 
 def test_models_may_have_more_tokens_than_their_tokenizer(folder):

@@ -14,7 +14,7 @@ import torch
 
 from nanospec.draft_models import LEARNED
 from nanospec.draft_models.learned import Learned
-from nanospec.errors import NanospecError, PairError, one_line
+from nanospec.errors import NanospecError, PairError, RequestError, one_line
 from nanospec.files.huggingface import load_folder
 from nanospec.files.ready import available, check_finite, ready
 from nanospec.files.tokenizer import Tokenizer
@@ -120,9 +120,12 @@ def load_pair(folder: Path = WEIGHTS, device="cpu", dtype: torch.dtype = torch.f
     Hugging Face folders, `folder`/target and `folder`/draft.
 
     draft: "gpt", the small GPT; or one of LEARNED.
-    FileNotFoundError or PairError if they are not there, not whole, or not made for one another.
+    RequestError for another draft. FileNotFoundError or PairError if they are not there, not whole, or not made for one
+    another.
     """
     folder = Path(folder)
+    if draft not in ("gpt", *LEARNED):
+        raise RequestError(f"no draft model {draft!r} here: there is gpt, {', '.join(LEARNED)}")
     foreign = (folder / "target").is_dir()
     tokenizer = FolderTokenizer.load(folder / "target") if foreign else Tokenizer.load(folder / "ranks.tiktoken")
 
@@ -130,16 +133,14 @@ def load_pair(folder: Path = WEIGHTS, device="cpu", dtype: torch.dtype = torch.f
         return (load_folder(folder / name, device, dtype) if foreign else
                 load_model(folder / f"{name}.pt", device, dtype, tokenizer))
 
-    target = load("target")
-    if draft in LEARNED:
-        if not (folder / f"{draft}.pt").exists():
-            raise PairError(f"{folder} holds no {draft}.pt: python train_tiny.py --what {draft} trains it")
-        return Pair(target, load_learned(folder / f"{draft}.pt", target, draft), tokenizer)
-    small = load("draft")
-    sizes = [model.config.vocab_size for model in (target, small)]
+    target, learned = load("target"), folder / f"{draft}.pt"
+    if draft != "gpt" and not learned.exists():
+        raise PairError(f"{folder} holds no {draft}.pt: python train_tiny.py --what {draft} trains it")
+    small = load("draft") if draft == "gpt" else load_learned(learned, target, draft)
+    sizes = [target.config.vocab_size, small.vocab_size if isinstance(small, Learned) else small.config.vocab_size]
     if sizes[0] != sizes[1] or sizes[0] < tokenizer.vocab_size:
         raise PairError(f"{folder}: vocabularies of {sizes[0]} and {sizes[1]} tokens and a tokenizer of "
                         f"{tokenizer.vocab_size} are no pair")
-    if foreign and FolderTokenizer.load(folder / "draft").fingerprint() != tokenizer.fingerprint():
+    if foreign and draft == "gpt" and FolderTokenizer.load(folder / "draft").fingerprint() != tokenizer.fingerprint():
         raise PairError(f"{folder}: target and draft have different tokenizers, and are no pair")
     return Pair(target, small, tokenizer)
