@@ -10,7 +10,7 @@ import pytest
 import torch
 
 from nanospec.bench.__main__ import main as bench
-from nanospec.bench.against import compare, in_turns
+from nanospec.bench.against import compare, hf_runs, in_turns
 from nanospec.errors import PairError
 from nanospec.files.huggingface import load_folder, names, read_config, read_safetensors, save_folder, taken_apart
 from nanospec.generate import generate
@@ -451,3 +451,15 @@ def test_side_by_side_with_transformers(transformers, model, tmp_path):
                                                "hf assisted defaults"]
     assert rows[0]["tokens_per_target_call"] == rows[2]["tokens_per_target_call"] == 1.0
     assert rows[1]["tokens_per_target_call"] > 1.5 and rows[3]["tokens_per_target_call"] > 1.5      # draft = target
+
+
+@pytest.mark.parametrize("theirs", ["qwen2", "llama"], indirect=True)
+def test_a_checkpoint_is_compared_with_itself(theirs, transformers, tmp_path, monkeypatch):
+    """Opened as a Llama, a Qwen would be another model: without its biases."""
+    for name in ("target", "draft"):
+        theirs.save_pretrained(tmp_path / name)
+    seen = []
+    monkeypatch.setattr(type(theirs), "generate", lambda self, prompt, **_: seen.append(self) or prompt)
+    hf_runs(tmp_path, 2, 3, 1.0, torch.float32, "cpu")["hf generate"]([1, 2], 0)
+    x = torch.arange(20)[None]
+    assert torch.equal(seen[0](x).logits, theirs(x).logits)

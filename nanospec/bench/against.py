@@ -61,10 +61,10 @@ def our_runs(target: GPT, draft: DraftModel, gamma: int, new: int, temperature: 
 def hf_runs(folder: Path, gamma: int, new: int, temperature: float, dtype: torch.dtype,
             device: torch.device) -> dict[str, Run]:
     """generate; assisted with gamma draft tokens every round; assisted as the library sets it."""
-    from transformers import LlamaForCausalLM, logging
+    from transformers import AutoModelForCausalLM, logging
     logging.set_verbosity_error()
     logging.disable_progress_bar()
-    target, constant, default = (LlamaForCausalLM.from_pretrained(Path(folder) / name, dtype=dtype).to(device).eval()
+    target, constant, default = (AutoModelForCausalLM.from_pretrained(folder / name, dtype=dtype).to(device).eval()
                                  for name in ("target", "draft", "draft"))
     settings = constant.generation_config
     settings.num_assistant_tokens, settings.num_assistant_tokens_schedule = gamma, "constant"
