@@ -9,6 +9,8 @@ from typing import NamedTuple
 from nanospec.cache import LanguageModel
 from nanospec.draft import Drafter, Rule, check_size
 from nanospec.draft_models import DraftModel
+from nanospec.draft_models.gpt import reader_of
+from nanospec.draft_models.reader import longest_chain
 from nanospec.drafters.by_load import ByLoad
 from nanospec.drafters.dynamic import DynamicDrafter
 from nanospec.drafters.dynamic_tree import BudgetTree, DynamicTree
@@ -106,6 +108,12 @@ def check_fixed(drafters: Iterable[str], rules: Iterable[str], option: str) -> N
             names = ", ".join(name for name, way in DRAFTERS.items() if way.fixed)
             raise RequestError(f"{option} is for rounds without a branch: drafters {names}, by rule token; a chain by "
                                f"rule block, too; not for {drafter} by rule {rule}")
+
+
+def most_drafted(drafter: str, draft: DraftModel, most: int = GAMMA) -> int:
+    """`most` draft tokens a round, or as many as the draft model can say, if this drafter makes a chain of them."""
+    chain = drafter == "chain" or DRAFTERS[drafter].dynamic
+    return longest_chain(reader_of(draft), most) if chain else most
 
 
 @dataclass

@@ -5,7 +5,9 @@ for these.
 import pytest
 import torch
 
+from nanospec.draft_models.medusa import Medusa
 from nanospec.fast.autotune import DTYPES, Tuning, fastest, set_up, settle, way_of
+from nanospec.fast.clock import draft_seconds, round_seconds
 from nanospec.generate import generate
 from nanospec.model import GPT, can_pack
 from nanospec.proof.tables import small_gpt
@@ -110,6 +112,14 @@ def test_settled_models_decode():
         assert tokens_of(rounds) == list(generate(target, [1, 2], 10, temperature=0))
     finally:
         torch.set_num_threads(threads)
+
+
+def test_a_round_is_timed_in_a_short_context_and_with_a_draft_model_of_a_few_draft_tokens():
+    """A text of 8 tokens may be written in a single round. Two heads draft no four tokens."""
+    target = small_gpt(11, 2, 1, context=16)
+    heads = Medusa(11, 16, [1], heads=2).double().attach(target)
+    assert all(seconds > 0 for seconds in (round_seconds(target, target), round_seconds(target, heads),
+                                           draft_seconds(heads, context=8, repeats=1)))
 
 
 def test_models_that_will_be_compiled_are_measured_so_and_not_packed():

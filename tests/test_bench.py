@@ -327,6 +327,17 @@ def test_methods_of_a_draft_model_that_reads_features(rows_of, quick, monkeypatc
     assert [row["drafter"] for row in rows] == ["chain"]
 
 
+def test_methods_of_a_draft_model_of_a_few_draft_tokens(rows_of, quick, monkeypatch, weights):
+    """Chains are no longer than it can draft. The draft tokens of a tree stand beside one another."""
+    target = load_pair(weights).target
+    save_learned("medusa", Medusa(257, 16, [1], heads=3).attach(target), weights / "medusa.pt", target)
+    some = [("chain", "block", 4), ("chain", "block", 5), ("entropy", "token", GAMMA), ("dynamic-tree", "token", GAMMA)]
+    monkeypatch.setattr("nanospec.bench.methods.EVERY", some)
+    rows, _ = rows_of("methods", "--draft", "medusa", "--prompts", "1", "--max-new-tokens", "6", "--temperatures", "0")
+    (weights / "medusa.pt").unlink()
+    assert [(row["drafter"], row["gamma"]) for row in rows] == [("chain", 3), ("entropy", 3), ("dynamic-tree", GAMMA)]
+
+
 def test_methods_at_the_costs_of_a_large_pair(rows_of, quick, monkeypatch, pair):
     monkeypatch.setattr("nanospec.bench.methods.large_pair", lambda device: pair)
     monkeypatch.setattr("nanospec.bench.methods.EVERY", EVERY[:2])

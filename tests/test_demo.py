@@ -17,7 +17,8 @@ from rich.console import Console, Group
 
 from nanospec.bench import measure
 from nanospec.commands import demo
-from nanospec.files.checkpoint import save_model
+from nanospec.draft_models.medusa import Medusa
+from nanospec.files.checkpoint import load_pair, save_learned, save_model
 from nanospec.files.tokenizer import Tokenizer
 from nanospec.methods import DRAFTERS, RULES
 from nanospec.proof.tables import small_gpt
@@ -120,6 +121,18 @@ def test_the_steps_of_every_drafter(run, drafter):
     assert out.count("bonus, drawn") + out.count("replacement, drawn") == len(re.findall("^round", out, re.M))
 
 
+@pytest.mark.parametrize("drafter", ["chain", "confidence"])
+def test_a_draft_model_of_a_few_draft_tokens(run, weights, drafter, tmp_path):
+    """Without a --gamma no more are tried than it can draft; who asks for more is refused."""
+    target = load_pair(weights).target
+    save_learned("medusa", Medusa(257, 16, [1], heads=3).attach(target), weights / "medusa.pt", target)
+    status, out, err = run("--draft", "medusa", "--drafter", drafter, "--json", str(tmp_path / "a.json"),
+                           *["--figure", str(tmp_path / "a.png")] * (drafter == "chain"))
+    assert (status, err) == (0, "") and json.loads((tmp_path / "a.json").read_text())["gamma"] <= 3
+    status, _, err = run("--draft", "medusa", "--drafter", drafter, "--gamma", "4")
+    assert status == 2 and "at most 3 tokens behind one another, asked for 4" in err
+
+
 @pytest.mark.parametrize("rule", RULES)
 def test_every_rule_by_its_name(run, tmp_path, rule):
     status, out, _ = run("--rule", rule, "--drafter", "tree", "--shape", "2", "1", "--json", str(tmp_path / "a.json"))
@@ -136,6 +149,11 @@ def test_the_edges_of_what_can_be_asked(run, options):
 def test_the_default_length_fits_a_small_context(weights, capsys):
     long = "x = 1\n" * 20                                           # 121 tokens with end of text, of 128
     assert demo.main(["--weights", str(weights), "--dtype", "float64", "--device", "cpu", "--prompt", long]) == 0
+
+
+def test_a_tree_is_measured_within_what_the_context_leaves(run):
+    """123 tokens of 128."""
+    assert run("--drafter", "tree", "--prompt", "a" * 122, "--max-new-tokens", "3")[0] == 0
 
 
 def test_the_shipped_pair_through_a_pipe(tmp_path):

@@ -10,7 +10,7 @@ from nanospec.bench.setting import setting_of, tree_setting
 from nanospec.bench.speed import busy, measured
 from nanospec.errors import RequestError
 from nanospec.files.checkpoint import WEIGHTS, load_pair
-from nanospec.methods import DRAFTERS, GAMMA, Method, method_of
+from nanospec.methods import DRAFTERS, GAMMA, Method, method_of, most_drafted
 from nanospec.show.terminal import show_table
 
 LARGEST = 17            # rows of a call of the large pair
@@ -30,7 +30,8 @@ def run(temperatures: Sequence[float] = (0.0, 0.8, 1.0), large: bool = False, sh
     if large and len(given.get("topology", [])) > LARGEST:
         raise RequestError(f"--large goes with a --shape of at most {LARGEST - 1} draft tokens")
     pair = load_pair(weights, device, draft=draft)
-    every = [method for method in EVERY if draft == "gpt" or method[0] != "stack"]      # its middle model is a GPT
+    every = list(dict.fromkeys((drafter, rule, most_drafted(drafter, pair.draft, gamma)) for drafter, rule, gamma
+                               in EVERY if draft == "gpt" or drafter != "stack"))       # its middle model is a GPT
     texts, said = prompts_of(pair, prompts, repetitive)
 
     def methods(**setting) -> list[Method]:

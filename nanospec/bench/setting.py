@@ -11,6 +11,7 @@ from nanospec.draft_models import DraftModel
 from nanospec.draft_models.gpt import reader_of
 from nanospec.draft_models.learned import Learned, before_tokens
 from nanospec.draft_models.medusa import Medusa
+from nanospec.draft_models.reader import longest_chain
 from nanospec.drafters.tree import TreeDrafter
 from nanospec.generate import generate
 from nanospec.methods import DRAFTERS, GAMMA
@@ -52,7 +53,8 @@ def best_topology(target: GPT, draft: GPT | Learned, prompts: Sequence[Sequence[
     """The best tree for this pair on this machine: Sequoia's, or for Medusa's heads, which know less the farther they
     look, Medusa's. Acceptances counted, seconds measured.
     """
-    settings = {"max_new_tokens": max(8, min(96, target.config.context - max(map(len, prompts))))} | sampling
+    room = target.config.context - max(map(len, prompts))
+    settings = {"max_new_tokens": min(96, max(room, draft.steps if isinstance(draft, Medusa) else 1))} | sampling
     costs = measure_costs(target, draft, sizes, len(prompts[0]), **sampling)
     seconds = {size: costs.seconds * costs.v[size] for size in sizes}
     if isinstance(draft, Medusa):
@@ -60,7 +62,7 @@ def best_topology(target: GPT, draft: GPT | Learned, prompts: Sequence[Sequence[
         grown = {size: grown_tree(ranks, size) for size in sizes}
         return max(grown.items(), key=lambda of: of[1][0] / (draft.steps * step + seconds[of[0]]))[1][1]
     accepted = measure_accepted(target, draft, prompts, **settings)
-    depths = range(2, min(8, 2 + (reader_of(draft).deepest or 6)))
+    depths = range(2, 2 + longest_chain(reader_of(draft), 6))
     return best_size(accepted, seconds, costs.seconds * costs.c, depths)[0]
 
 

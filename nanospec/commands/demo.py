@@ -34,7 +34,7 @@ from nanospec.fast.autotune import name_of, way_of
 from nanospec.fast.clock import ClockedDrafter, clocked
 from nanospec.files.checkpoint import WEIGHTS, load_pair
 from nanospec.generate import generate
-from nanospec.methods import DRAFTERS, GAMMA, RULES, Method, check_fixed, method_of
+from nanospec.methods import DRAFTERS, GAMMA, RULES, Method, check_fixed, method_of, most_drafted
 from nanospec.model import GPT
 from nanospec.show import options
 from nanospec.show.figures import draw_speedup
@@ -112,8 +112,7 @@ class Demo:
 
     def __init__(self, prompt: str, draft: str, drafter: str, rule: str, gamma: int | None, shape: Sequence[int] | None,
                  temperature: float, top_k: int | None, top_p: float | None, seed: int, max_new_tokens: int | None,
-                 weights: Path, device: str, dtype: str, compile: bool, longest: int):
-        """longest: the most draft tokens of a chain in what is to be shown."""
+                 weights: Path, device: str, dtype: str, compile: bool):
         self.prompt, self.drafter, self.rule, self.device, self.seed = prompt, drafter, rule, device, seed
         self.setting = tree_setting(shape)
         self.target, self.draft, self.tokenizer = load_pair(weights, device, draft=draft)
@@ -121,11 +120,14 @@ class Demo:
         new = max_new_tokens or max(1, min(256, self.target.config.context - len(self.ids)))
         self.sampling: dict = {"temperature": temperature, "top_k": top_k, "top_p": top_p}
         self.request: dict = self.sampling | {"max_new_tokens": new, "seed": seed, "stop": self.tokenizer.ends}
+        most = most_drafted(drafter, self.draft, GAMMAS[-1] if drafter == "chain" else GAMMA)
+        self.gammas = GAMMAS[:most]
+        longest = max(gamma or most, most if drafter == "chain" else 1)         # --figure shows all of them
         check_request(self.target, self.ids, new, **self.sampling, rows=self.method(longest).gamma + 1)
         self.runs, _ = ways_of(self.target, self.draft, dtype, None, compile)
         self.setting = setting_of(self.target, self.draft, [self.ids], [drafter], self.setting, longest,
                                   **self.sampling)
-        self.gamma = gamma or (self.best() if drafter == "chain" else GAMMA)
+        self.gamma = gamma or (self.best() if drafter == "chain" else most)
 
     def method(self, gamma: int, target: GPT | None = None, draft: DraftModel | None = None) -> Method:
         return method_of(target or self.target, draft or self.draft, self.drafter, self.rule, gamma=gamma,
@@ -133,9 +135,10 @@ class Demo:
 
     def best(self) -> int:
         """The best gamma by the formula, with alpha and the costs measured in a short run."""
-        rounds = list(self.method(4).run(self.ids, **self.request))
-        costs = measure_costs(self.target, self.draft, range(2, GAMMAS[-1] + 2), len(self.ids), **self.sampling)
-        return best_gamma(alpha_of(rounds), costs.c, costs.v.__getitem__, GAMMAS[-1])
+        most = self.gammas[-1]
+        rounds = list(self.method(min(4, most)).run(self.ids, **self.request))
+        costs = measure_costs(self.target, self.draft, range(2, most + 2), len(self.ids), **self.sampling)
+        return best_gamma(alpha_of(rounds), costs.c, costs.v.__getitem__, most)
 
     def decode(self, ids: list[int]) -> str:
         return printable(self.tokenizer.decode(ids))
@@ -216,8 +219,8 @@ class Demo:
                     f"{gap:.2g} apart in logits, where {name} has steps of {step:.2g}: {verdict}.", "yellow")
 
     def figure(self, path: Path) -> None:
-        rows = self.measure(GAMMAS)
-        draw_speedup(GAMMAS, measured=[row["speedup"] for row in rows],
+        rows = self.measure(self.gammas)
+        draw_speedup(self.gammas, measured=[row["speedup"] for row in rows],
                      predicted=[row["predicted_speedup"] for row in rows],
                      ideal=[speedup(row["alpha"], row["gamma"], row["c"]) for row in rows], path=path,
                      title=f"{self.device}, T = {self.sampling['temperature']:g}: "
@@ -253,7 +256,7 @@ def describe(row: dict, name: str, ways: str) -> Group:
 
 def run(console: Console, step: bool, save: Path | None, figure: Path | None, json_file: Path | None,
         html: Path | None, command: str, **asked) -> None:
-    demo = Demo(**asked, longest=max(asked["gamma"] or GAMMA, GAMMAS[-1] if asked["drafter"] == "chain" else 0))
+    demo = Demo(**asked)
     if step:
         return demo.step(console)
     target, draft, capture = demo.runs[-1]

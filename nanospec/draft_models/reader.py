@@ -62,8 +62,13 @@ class Reader(Protocol):
         """How the round ended, as for Drafter. What was accepted stands in `text` already."""
 
 
+def longest_chain(reader: Reader, most: int) -> int:
+    """`most` draft tokens behind one another, or as many as this draft model can say, if they are fewer."""
+    return min(most, reader.deepest or most)
+
+
 def check_depth(reader: Reader, tokens: int) -> None:
     """RequestError if so many draft tokens behind one another are more than this draft model can say."""
-    if reader.deepest and tokens > reader.deepest:
+    if tokens > longest_chain(reader, tokens):
         raise RequestError(f"this draft model drafts at most {reader.deepest} tokens behind one another, asked for "
                            f"{tokens}")

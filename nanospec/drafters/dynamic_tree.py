@@ -21,6 +21,7 @@ from nanospec.dice import Dice
 from nanospec.draft import Draft, check_size
 from nanospec.draft_models import DraftModel
 from nanospec.draft_models.gpt import reader_of
+from nanospec.draft_models.reader import longest_chain
 from nanospec.errors import RequestError
 from nanospec.probs import Sampling
 from nanospec.speculate import ModelDrafter
@@ -41,7 +42,7 @@ class DynamicTree(ModelDrafter):
         self.size, self.layers = check_size(count + 1, "the draft tokens of a tree"), self.reader.layers
         if width < 1:
             raise RequestError(f"a tree's width must be 1 or more, got {width}")
-        self.depth = min(1 + count // width, self.reader.deepest or count)
+        self.depth = longest_chain(self.reader, min(1 + count // width, count))
         self.unread = self.depth + 1                        # the accepted path lies scattered in a draft's cache
 
     def propose(self, text: Text, sampling: Sampling, dice: Dice, upto: int) -> Draft:

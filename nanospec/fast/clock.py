@@ -17,12 +17,15 @@ from nanospec.cache import Cache
 from nanospec.dice import Dice
 from nanospec.draft import Draft, Drafter
 from nanospec.draft_models import DraftModel
+from nanospec.draft_models.gpt import reader_of
 from nanospec.draft_models.learned import Learned
+from nanospec.draft_models.reader import longest_chain
 from nanospec.model import GPT
 from nanospec.probs import Sampling
 from nanospec.speculate import ModelDrafter, speculate
 from nanospec.text import Text
 
+DRAFTED, ROUNDS = 4, 16     # draft tokens of a round that is timed; rounds
 T = TypeVar("T")
 
 
@@ -102,10 +105,11 @@ def step_seconds(model: GPT, tokens: int = 1, context: int = 256, rows: int = 1,
 @torch.inference_mode()
 def draft_seconds(draft: GPT | Learned, context: int = 256, rows: int = 1, repeats: int = 30,
                   capture: Callable | None = None, **settings) -> float:
-    """One draft token: a step of a GPT; of a learned draft model, a quarter of a chain of four."""
+    """One draft token: a step of a GPT; of a learned draft model, its part of a chain of DRAFTED."""
     if isinstance(draft, GPT):
         return step_seconds(draft, 1, context, rows, repeats, capture=capture, **settings)
-    drafter, gamma = ModelDrafter(draft, 4), 4
+    gamma = longest_chain(reader_of(draft), DRAFTED)
+    drafter = ModelDrafter(draft, gamma)
     text, dice = Text([[1] * context] * rows, gamma, draft.vocab_size, draft.device), Dice(range(rows), draft.device)
     drafter.begin(text, range(rows), torch.zeros(rows, context - 1, len(draft.layers), draft.channels,
                                                  dtype=draft.dtype, device=draft.device))
@@ -128,8 +132,9 @@ def _step(model: GPT, feed: Tensor, cache: Cache, sampling: Sampling, dice: Dice
     return dice.pick(sampling(model(feed, cache, upto))[:, -1]),
 
 
-def round_seconds(target: GPT, draft: DraftModel, gamma: int = 4, rounds: int = 16) -> float:
-    """One round of speculation in the middle of a text; its first rounds are the warm-up."""
+def round_seconds(target: GPT, draft: DraftModel) -> float:
+    """One round of speculation in the middle of a text; its first rounds are the warm-up, if there are others."""
     half = min(target.config.context, 512) // 2
-    _, seconds = timed(islice(speculate(target, ModelDrafter(draft, gamma), [0] * half, half), rounds))
-    return median(seconds[2:])
+    drafter = ModelDrafter(draft, longest_chain(reader_of(draft), DRAFTED))
+    _, seconds = timed(islice(speculate(target, drafter, [0] * half, half), ROUNDS))
+    return median(seconds[2:] or seconds)
