@@ -145,6 +145,7 @@ def speculate(target: LanguageModel, drafter: Drafter, ids: Sequence[int], max_n
 
     Yields a Round after every target pass; the text is the rounds' `emitted`, one after the other. It is distributed
     as `generate` with the same settings would write it, exactly, up to the arithmetic of the device.
+    drafter: for one request at a time; serve.py has many.
     dice: to decide instead of the seed. rule: see rules/. capture: makes the round one launch, see fast/capture.py.
     Raises RequestError for a request that cannot be answered, LogitsError when a model answers with NaN.
     """

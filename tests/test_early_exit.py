@@ -6,6 +6,7 @@ import torch
 from nanospec.draft_models.early_exit import EarlyExit, FirstLayers, GoOn
 from nanospec.drafters.dynamic import DynamicDrafter
 from nanospec.drafters.stopping import Fixed
+from nanospec.errors import RequestError
 from nanospec.generate import generate
 from nanospec.proof.tables import small_gpt, small_learned
 from nanospec.speculate import ModelDrafter, speculate, tokens_of
@@ -75,6 +76,16 @@ def test_another_target_reads_everything_and_is_drafted_for_all_the_same(exit_mo
     for drafter in ModelDrafter(exit_model, 3), DynamicDrafter(exit_model, Fixed(), 3):
         mine, theirs = (tokens_of(speculate(model, drafter, [1, 2, 3], 30, 0)) for model in (TARGET, twin))
         assert mine == theirs == list(generate(TARGET, [1, 2, 3], 30, 0))
+
+
+def test_two_requests_by_turns_are_refused(exit_model):
+    """The draft is read in the target's cache, of the request that began last. In another's it would spoil the text."""
+    drafter = ModelDrafter(exit_model, 3)
+    first, second = (speculate(TARGET, drafter, ids, 20, 0) for ids in ([1, 2, 3], [4]))
+    began = [next(first), next(second)]
+    with pytest.raises(RequestError, match="one request at a time"):
+        next(first)
+    assert tokens_of([began[1], *second]) == list(generate(TARGET, [4], 20, 0))
 
 
 def test_there_is_one_exit():

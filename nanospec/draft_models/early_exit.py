@@ -27,6 +27,7 @@ from torch import Tensor, nn
 from nanospec.cache import Cache, LanguageModel
 from nanospec.draft_models.gpt import GPTReader
 from nanospec.draft_models.learned import Learned, all_anchors
+from nanospec.errors import RequestError
 from nanospec.model import MLP, Config
 from nanospec.text import Text
 
@@ -109,6 +110,9 @@ class ExitReader(GPTReader):
             super().move(rows, count)
 
     def root(self, text: Text, unread: int, upto: int) -> Tensor:
+        if self.shared and text is not self.text:
+            raise RequestError("a draft model made of the target's own layers drafts for one request at a time, in the "
+                               "target's cache")
         self.model.left = []
         return super().root(text, 1 if self.shared else unread, upto)
 
