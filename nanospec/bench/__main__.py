@@ -4,10 +4,7 @@
     python -m nanospec.bench methods --large    # every drafter and rule; also what each would gain at a large pair
     python -m nanospec.bench SUBCOMMAND --help
 
-The README's pictures, made anew:
-
-    python -m nanospec.bench --temperatures 0.8 --gammas 1 2 3 4 5 6 8 --prompts 6 --figure docs/speedup.png
-    python -m nanospec.bench large --figure docs/large.png
+Every table of docs/RESULTS.md stands there with the command that made it. Most take some minutes.
 
 Plain decoding, the baseline, runs in the data type, with the threads and the weight layout in which it is fastest here.
 """
@@ -84,7 +81,7 @@ def parser() -> Parser:
 def help_of(name: str, default=None, required: bool = False) -> dict:
     """The help of an option, with its default where a number or a word is one."""
     words = " ".join(map(str, default)) if isinstance(default, tuple) else str(default)
-    said = [f"default: {words}"] if type(default) in (tuple, int, float, str) and name != "device" else []
+    said = [f"default: {words}"] if type(default) in (tuple, int, float, str) and words and name != "device" else []
     return {"help": "; ".join([*filter(None, [OPTIONS[name].get("help")]), *said])}
 
 
@@ -95,6 +92,8 @@ def main(argv: Sequence[str] | None = None) -> int:
     try:
         options = vars(parser().parse_args(argv))
         run, json_file = options.pop("run"), options.pop("json")
+        if sys.stderr.isatty():
+            print("measuring; this can take minutes, and Ctrl-C ends it", file=sys.stderr)
         rows = run(**options)
         if json_file:
             json_file.write_text(json.dumps(rows, indent=1) + "\n")

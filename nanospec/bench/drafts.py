@@ -1,6 +1,4 @@
-"""Every draft model of a pair beside every other, and who drafts without one: what a token costs, how often it is
-accepted, what is gained.
-"""
+"""Every draft model of a pair beside every other, and the ways to draft without one: costs, acceptance, gains."""
 
 from collections.abc import Sequence
 from pathlib import Path

@@ -82,7 +82,9 @@ def settled(target: GPT, draft: GPT | Learned, dtype: str, threads: int | None,
     capture: `compiled`, for a pair that will run so.
     """
     settle(target, draft, DTYPES if dtype == "auto" else [getattr(torch, dtype)], [threads] if threads else [], capture)
-    return f"{target.device}, {torch.get_num_threads()} threads; target in {way_of(target)}, draft in {way_of(draft)}"
+    threads = torch.get_num_threads()
+    return (f"{target.device}, {threads} thread{'s' * (threads > 1)}; target in {way_of(target)}, "
+            f"draft in {way_of(draft)}")
 
 
 def compiler_for(device: torch.device) -> Callable | None:

@@ -1,4 +1,16 @@
-"""Plain against speculative decoding on the pair that ships, in turns, and what a round should cost by its parts."""
+"""Plain against speculative decoding on the pair that ships, in turns, and what a round should cost by its parts.
+
+What stands in the columns of the table:
+
+    alpha           how often a draft token is accepted
+    c               the time of a draft step / of a target call on one token
+    v               the time of a target call on a whole draft / on one token
+    per call        tokens for each target call
+    plain, fast     tokens a second: the target alone, and speculation
+    speed-up        the second over the first; below 1, speculation has lost
+    theory          the speed-up that alpha, c and v predict
+    overhead        the time of a round / the sum of its parts, each measured alone
+"""
 
 from collections.abc import Callable, Sequence
 from functools import partial
@@ -21,9 +33,9 @@ from nanospec.theory import speedup
 
 COLUMNS = {"T": ("temperature", "g"), "drafter": ("drafter", "s"), "gamma": ("gamma", "d"), "rule": ("rule", "s"),
            "alpha": ("alpha", ".2f"), "c": ("c", ".3f"), "v": ("v", ".2f"),
-           "per call": ("tokens_per_target_call", ".2f"), "plain/s": ("baseline_tokens_per_s", ",.0f"),
-           "fast/s": ("tokens_per_s", ",.0f"), "speed-up": ("speedup", ".2f"),
-           "formula": ("predicted_speedup", ".2f"), "overhead": ("overhead", ".2f")}
+           "per\ncall": ("tokens_per_target_call", ".2f"), "plain\nper s": ("baseline_tokens_per_s", ",.0f"),
+           "fast\nper s": ("tokens_per_s", ",.0f"), "speed-up": ("speedup", ".2f"),
+           "theory": ("predicted_speedup", ".2f"), "over-\nhead": ("overhead", ".2f")}      # 80 characters
 
 
 def run(temperatures: Sequence[float] = (0.0, 0.8, 1.0), drafters: Sequence[str] = ("chain",),
@@ -94,7 +106,7 @@ def show(rows: Sequence[dict], caption: str) -> None:
     columns: dict[str, tuple[str, str]] = {}
     both = "tokens_per_s_compiled" in rows[0]
     for name, (key, form) in COLUMNS.items():
-        if both and name in ("formula", "overhead"):                            # they would not fit
+        if both and key in ("predicted_speedup", "overhead"):                            # they would not fit
             continue
         ways = ("eager", "compiled") if key + "_compiled" in rows[0] else ()
         columns |= {f"{name}\n{way}": (f"{key}_{way}", form) for way in ways} or {name: (key, form)}

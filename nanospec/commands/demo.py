@@ -40,7 +40,7 @@ from nanospec.show import options
 from nanospec.show.figures import draw_speedup
 from nanospec.show.page import Played, page_of, run_of
 from nanospec.show.steps import WatchedDice, step_text
-from nanospec.show.terminal import View, legend, printable, refuse, save_picture, side_by_side, table
+from nanospec.show.terminal import View, legend, printable, refuse, save_picture, side_by_side, table, waiting
 from nanospec.speculate import speculate, tokens_of
 from nanospec.text import check_request
 from nanospec.theory import best_gamma, expected_tokens, speedup
@@ -71,14 +71,14 @@ def options_of(argv: Sequence[str] | None) -> dict:
         help=f"draft tokens a round; default: of the chain the best by the formula, else {GAMMA}")
     add("--shape", type=options.GAMMA, nargs="+", metavar="N",
         help="children at every depth of a tree; default: the best for this pair here, measured")
-    add("--temperature", type=options.TEMPERATURE, default=0.8, metavar="T", help="0 is greedy; 1 the model as it is")
-    add("--top-k", type=options.COUNT, metavar="N")
-    add("--top-p", type=options.TOP_P, metavar="P")
-    add("--seed", type=options.SEED, default=0, metavar="N")
+    add("--temperature", type=options.TEMPERATURE, default=0.8, metavar="T", help="0 is greedy; default: 0.8")
+    add("--top-k", type=options.COUNT, metavar="N", help="only the N likeliest tokens")
+    add("--top-p", type=options.TOP_P, metavar="P", help="only the likeliest tokens, up to a probability of P")
+    add("--seed", type=options.SEED, default=0, metavar="N", help="of all random numbers; default: 0")
     add("--max-new-tokens", type=options.COUNT, metavar="N", help="default: 256, or what the context leaves")
     add("--weights", type=options.FOLDER, default=WEIGHTS, metavar="FOLDER",
         help="a pair that train_tiny.py wrote, or Hugging Face folders FOLDER/target and FOLDER/draft")
-    add("--device", type=options.device, default=options.HERE)
+    add("--device", type=options.device, default=options.HERE, help=f"default: {options.HERE}")
     add("--dtype", choices=["auto", "float32", "bfloat16", "float64"], default="auto",
         help="auto: each model's fastest here, measured")
     add("--compile", action="store_true", help="through torch.compile, where a drafter's drafts have one shape")
@@ -149,8 +149,13 @@ class Demo:
         return f"{self.device}, {ways[0]}" + f", draft in {ways[1]}" * (ways[0] != ways[1]) + (
             f", {threads} thread{'s' * (threads > 1)}")
 
-    def show(self, console: Console) -> View:
-        """Both runs, live where there is a terminal to watch."""
+    def warm_up(self) -> None:
+        target, draft, capture = self.runs[-1]
+        list(self.method(self.gamma, target, draft).run(self.ids, **self.request, capture=capture))
+        list(generate(target, self.ids, **self.request, capture=capture))
+
+    def show(self, console: Console) -> tuple[View, dict]:
+        """Both runs, live where there is a terminal to watch; and the row of numbers that is measured behind them."""
         view, seen = View(self.prompt, self.decode), perf_counter()
         lines = max(3, console.height - 4 if side_by_side(console) else console.height // 2 - 4)
         target, draft, capture = self.runs[-1]
@@ -169,7 +174,10 @@ class Demo:
                     if console.is_terminal and perf_counter() - seen > 0.04:
                         live.update(view.panels(console, lines), refresh=True)
                         seen = perf_counter()
-        return view
+            live.update(Group(view.panels(console, lines), Text("measuring both, three times more", "dim")),
+                        refresh=console.is_terminal)
+            row, = self.measure([self.gamma])
+        return view, row
 
     def step(self, console: Console) -> None:
         """Round by round; waits for the Enter key where there is a keyboard."""
@@ -256,15 +264,13 @@ def describe(row: dict, name: str, ways: str) -> Group:
 
 def run(console: Console, step: bool, save: Path | None, figure: Path | None, json_file: Path | None,
         html: Path | None, command: str, **asked) -> None:
-    demo = Demo(**asked)
+    with waiting(console, "measuring what is fastest here"):
+        demo = Demo(**asked)
+        if not step:
+            demo.warm_up()
     if step:
         return demo.step(console)
-    target, draft, capture = demo.runs[-1]
-    for steps in (demo.method(demo.gamma, target, draft).run(demo.ids, **demo.request, capture=capture),
-                  generate(target, demo.ids, **demo.request, capture=capture)):
-        list(steps)                                         # warm up
-    view = demo.show(console)
-    row, = demo.measure([demo.gamma])
+    view, row = demo.show(console)
     rest = Group(Text(), describe(row, demo.method(demo.gamma).name, demo.ways()),
                  demo.difference(view.plain, tokens_of(view.rounds)))
 

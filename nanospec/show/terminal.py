@@ -11,6 +11,7 @@ from pathlib import Path
 
 from rich.columns import Columns
 from rich.console import CONSOLE_SVG_FORMAT, Console, Group, RenderableType
+from rich.live import Live
 from rich.panel import Panel
 from rich.table import Table
 from rich.text import Text
@@ -144,12 +145,20 @@ def table(rows: Iterable[tuple[str, str, str]]) -> Table:
 
 def show_table(columns: Iterable[str], cells: Sequence[Sequence[str]], caption: str, bold: Sequence[bool] = ()) -> None:
     """Numbers under the names of their columns; the first column is words if it is "" or "method"."""
-    table = Table(box=None, header_style="dim", padding=(0, 1, 0, 0), caption=caption, caption_justify="left")
+    table, console = Table(box=None, header_style="dim", padding=(0, 1, 0, 0), pad_edge=False), Console()
     for name in columns:
         table.add_column(name, justify="left" if name in ("", "method") else "right")
     for i, row in enumerate(cells):
         table.add_row(*row, style="bold" if bold and bold[i] else "")
-    Console(width=max(Console().width, TABLE_WIDTH)).print(table)
+    Console(width=max(console.width, TABLE_WIDTH)).print(table)
+    console.print(Text(caption, "table.caption"))
+
+
+def waiting(console: Console, what: str) -> Live:
+    """`what` stands in the terminal while something is measured, and is gone afterwards. Nothing redraws it meanwhile:
+    a thread that did would be measured, too.
+    """
+    return Live(Text(what, "dim"), console=console, auto_refresh=False, transient=True)
 
 
 def save_picture(draw: Callable[[Console], RenderableType], width: int, title: str, path: Path) -> None:
