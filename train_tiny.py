@@ -35,6 +35,7 @@ from nanospec.generate import generate
 from nanospec.files.whole import write_whole
 from nanospec.model import Config
 from nanospec.show.figures import draw_accepted, draw_losses
+from nanospec.show.options import NEW_FOLDER, Parser
 from nanospec.show.terminal import refuse
 from nanospec.training.batches import HeldOut
 from nanospec.training.distil import Distillation, further
@@ -93,7 +94,7 @@ def checked(args: argparse.Namespace) -> Job:
             files, size = files_of(args.what), plan_of(args.what, pair.target, size)
     if args.steps:
         if len(args.steps) != len(size.steps):
-            raise RequestError(f"--steps: {len(size.steps)} numbers are wanted, got {len(args.steps)}")
+            raise RequestError(f"--steps: wants {len(size.steps)} of them, got {len(args.steps)}")
         size = replace(size, steps=tuple(args.steps))
     if min(size.steps) < 1:
         raise RequestError(f"--steps must be 1 or more, got {min(size.steps)}")
@@ -101,6 +102,8 @@ def checked(args: argparse.Namespace) -> Job:
         raise RequestError(f"--seed must be 0 to {2 ** 32 - 1}, got {args.seed}")
     if not args.minutes >= 0:
         raise RequestError(f"--minutes must be 0 or more, got {args.minutes}")
+    if args.tokenizer:
+        Tokenizer.load(args.tokenizer)
     there = [name for name in files if (out / name).exists()]
     if there and not args.resume:
         raise PairError(f"{out} already holds {', '.join(there)}: name another folder with --out"
@@ -201,7 +204,7 @@ def run(training: Training, held: HeldOut, seconds: float, progress: Progress, s
 
 
 def main(argv: list[str] | None = None) -> int:
-    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser, console, signals = Parser(description=__doc__.splitlines()[0]), Console(), []
     parser.add_argument("--what", choices=[*PHASED, *LEARNED], default=["pair"], nargs="+", metavar="NAME",
                         help="the pair; distil, its draft once more; or draft models for it: " + ", ".join(LEARNED))
     parser.add_argument("--size", choices=SIZES, default="tiny", help="sets widths, depths, batch and steps")
@@ -216,18 +219,15 @@ def main(argv: list[str] | None = None) -> int:
     parser.add_argument("--compile", action="store_true",
                         help="through torch.compile: a third faster on a CPU (on CUDA always)")
     parser.add_argument("--tokenizer", type=Path, help="ranks to use; default: learnt from the first text")
-    parser.add_argument("--out", type=Path, help="folder to write to; default: out/SIZE, or out/NAME of --what")
+    parser.add_argument("--out", type=NEW_FOLDER, help="folder to write to; default: out/SIZE, or out/NAME of --what")
     parser.add_argument("--device", default="cuda" if torch.cuda.is_available() else "cpu")
     parser.add_argument("--seed", type=int, default=0)
     parser.add_argument("--resume", action="store_true", help="go on from --out")
-    args = parser.parse_args(argv)
-    console, signals = Console(), []
     columns = (TextColumn("{task.description:6}"), BarColumn(), MofNCompleteColumn(),
                TextColumn("loss {task.fields[loss]:.3f}"),
                TextColumn("{task.fields[speed]:,.0f} tokens/s"), TimeRemainingColumn())
-    before = {number: signal.signal(number, lambda got, frame: signals.append(got))
-              for number in (signal.SIGINT, signal.SIGTERM)}
     try:
+        args = parser.parse_args(argv)
         job = checked(args)
         training, held = prepared(args, job, console)
         out = job.out
@@ -238,25 +238,30 @@ def main(argv: list[str] | None = None) -> int:
             if job.pair and not (out / name).exists():
                 write_whole(out / name, lambda file: file.write((WEIGHTS / name).read_bytes()))
         training.save()                                 # a folder that cannot be written to is found now
-        with Progress(*columns, console=console) as progress:
-            finished = run(training, held[0], args.minutes * 60, progress, lambda: signals)
+        before = {number: signal.signal(number, lambda got, frame: signals.append(got))
+                  for number in (signal.SIGINT, signal.SIGTERM)}
+        try:
+            with Progress(*columns, console=console) as progress:
+                finished = run(training, held[0], args.minutes * 60, progress, lambda: signals)
+        finally:
+            for number, handler in before.items():
+                signal.signal(number, handler)
+        picture = training.state_file.replace("training.pt", "loss.png")
+        if isinstance(training, LearnedTraining) and job.pair:
+            missed = held_out_loss("distil", job.pair.draft, training.target, held[0], training.size.batch,
+                                   HELD_OUT_WINDOWS, "total-variation")
+            draw_accepted(training.history, args.what, 1 - missed, out / picture)
+        else:
+            draw_losses(training.history, training.phases, out / picture)
+        if not finished:
+            console.print(f"stopped; everything is in {out}. Go on with --resume.")
+            return 128 + signals[0] if signals else 0
+        for what in args.what:
+            report(console, out, held, args.device, what)
     except (NanospecError, OSError) as error:
         return refuse("train_tiny", error)
-    finally:
-        for number, handler in before.items():
-            signal.signal(number, handler)
-    picture = training.state_file.replace("training.pt", "loss.png")
-    if isinstance(training, LearnedTraining) and job.pair:
-        missed = held_out_loss("distil", job.pair.draft, training.target, held[0], training.size.batch,
-                               HELD_OUT_WINDOWS, "total-variation")
-        draw_accepted(training.history, args.what, 1 - missed, out / picture)
-    else:
-        draw_losses(training.history, training.phases, out / picture)
-    if not finished:
-        console.print(f"stopped; everything is in {out}. Go on with --resume.")
-        return 128 + signals[0] if signals else 0
-    for what in args.what:
-        report(console, out, held, args.device, what)
+    except KeyboardInterrupt:                           # before the training, when nothing has been made, or behind it
+        return 130
     return 0
 
 

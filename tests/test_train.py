@@ -385,13 +385,14 @@ def test_a_new_run_touches_no_folder_that_holds_a_pair_or_a_part_of_one(finished
     (["--device", ""], "device"),
     (["--seed", 2 ** 64], "--seed must be 0 to"), (["--seed", -1], "--seed must be"), (["--seed", 2 ** 32], "--seed"),
     (["--minutes", "nan"], "--minutes must be"), (["--minutes", -1], "--minutes"), (["--minutes=-inf"], "--minutes"),
-    (["--steps", 1, 2], "--steps: 3 numbers are wanted, got 2"),
-    (["--what", "mlp", "--steps", 1, 2], "1 numbers are"),
+    (["--steps", 1, 2], "--steps: wants 3 of them, got 2"),
+    (["--what", "mlp", "--steps", 1, 2], "wants 1 of them"),
     (["--what", "mlp", "--tokenizer", TEXT], "the tokenizer of its pair"),
     (["--steps", 1, 0, 1], "--steps must be"), (["--steps", 1, 1, -5], "--steps must be"),
     (["--tokenizer", "none"], "none"), (["--tokenizer", "binary"], "no tokenizer's file"),
     (["--tokenizer", ROOT / "nanospec" / "weights" / "ranks.tiktoken"], "1024 tokens, these models 320"),
-    (["--out", "short"], "File exists"), (["--out", "short/below"], "Not a directory"),
+    (["--out", "short"], "--out"), (["--out", "short/below"], "--out"), (["--seed", "x"], "--seed"),
+    (["--size", "vast"], "vast"), (["--steps", "few"], "few"), (["--what"], "--what"), (["--nonsense"], "--nonsense"),
     (["--resume"], "No such file"), (["--resume", "--out", "torn"], "training.pt is cut short"),
     (["--resume", "--out", "empty"], "No such file")])
 def test_bad_input_is_one_clear_line_and_nothing_is_written(tmp_path, monkeypatch, capsys, options, words):
@@ -414,11 +415,29 @@ def test_bad_input_is_one_clear_line_and_nothing_is_written(tmp_path, monkeypatc
     assert sorted(tmp_path.rglob("*")) == before
 
 
-@pytest.mark.parametrize("options", [["--seed", "x"], ["--size", "vast"], ["--steps", "few"], ["--what"]])
-def test_options_that_are_none_are_argparses_business(options, capsys):
-    with pytest.raises(SystemExit) as stopped:
-        command(*options)
-    assert stopped.value.code == 2 and "usage:" in capsys.readouterr().err
+@pytest.mark.parametrize("options", [["--out", "short"], ["--out", "short/below"], ["--tokenizer", "none"]])
+def test_what_can_be_refused_is_refused_before_the_text_is_read(tmp_path, monkeypatch, capsys, options):
+    (tmp_path / "short").write_text("x = 1\n")
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setattr(train_tiny, "read_texts", lambda *_: pytest.fail("it began to read"))
+    assert command(*options) == 2 and capsys.readouterr().err.count("\n") == 1
+
+
+def test_a_folder_that_cannot_be_written_to(tmp_path, monkeypatch, capsys):
+    """A superuser may write anywhere, so the system's answer is made up here."""
+    monkeypatch.setattr(os, "access", lambda path, mode: False)
+    monkeypatch.setattr(train_tiny, "read_texts", lambda *_: pytest.fail("it began to read"))
+    assert command("--out", tmp_path / "it") == 2 and "--out" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize("when", ["prepared", "report"])
+def test_an_interrupt_before_or_behind_the_training_is_no_traceback(tmp_path, monkeypatch, capsys, when):
+    def interrupted(*_):
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(train_tiny, when, interrupted)
+    assert command("--out", tmp_path / "it", "--steps", 1, 1, 1) == 130 and capsys.readouterr().err == ""
+    assert (tmp_path / "it").exists() == (when == "report")
 
 
 def test_the_script_as_a_user_runs_it(tmp_path):

@@ -53,6 +53,12 @@ def file(suffix: str = "") -> Callable[[str], Path]:
     return option(f"a {suffix} file in a folder that can be written to".replace("  ", " "), Path, can_be_written)
 
 
+def can_be_made(folder: Path) -> bool:
+    """It is there, or it can be: then all that is there above it is a folder that can be written to."""
+    there = next(path for path in (folder, *folder.absolute().parents) if path.exists())
+    return there.is_dir() and os.access(there, os.W_OK)
+
+
 def device(name: str) -> str:
     try:
         available(name)
@@ -69,3 +75,4 @@ TEMPERATURE = option("a number, 0 or more", float, lambda number: 0 <= number < 
 TOP_P = option("more than 0 and at most 1", float, lambda number: 0 < number <= 1)
 TEXT = option("UTF-8", lambda text: text.encode().decode())  # argv holds other bytes as half characters
 FOLDER = option("a folder that is there", Path, Path.is_dir)
+NEW_FOLDER = option("a folder that can be written to, there or not", Path, can_be_made)
