@@ -7,6 +7,7 @@ import pytest
 import torch
 
 from nanospec.bench import losses as bench_losses
+from nanospec.errors import TextError
 from nanospec.files.checkpoint import save_model
 from nanospec.files.tokenizer import Tokenizer
 from nanospec.model import GPT, Config
@@ -101,3 +102,6 @@ def test_the_table_of_losses_and_texts(tmp_path, monkeypatch, capsys):
     assert [(row["texts"], row["loss"]) for row in rows] == [("", "as it is")] + [
         (kind, loss) for kind in bench_losses.TEXTS for loss in ("forward-kl", "total-variation")]
     assert min(row["alpha"] for row in rows[1:]) > rows[0]["alpha"] and "+0." in capsys.readouterr().out
+    monkeypatch.setattr(bench_losses, "sample", None)                   # nothing is written before it is refused
+    with pytest.raises(TextError, match="too little text"):
+        bench_losses.run(batch=10 ** 6, weights=tmp_path)

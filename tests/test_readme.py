@@ -11,6 +11,8 @@ import torch
 
 import nanospec.speculate
 from nanospec.methods import DRAFTERS, RULES
+from nanospec.proof.checks import CHECKS
+from nanospec.proof.compare import node_cases
 from nanospec.proof.tables import TableModel
 from nanospec.proof.walk import distance, target_distribution, walk
 from nanospec.proof.judge import sampler_with
@@ -120,6 +122,16 @@ def test_the_zoo_is_as_large_as_said():
     shipped = sum(not bug.source.startswith(("generic", "ours")) for bug in ALL_BUGS)
     assert f"{len(ALL_BUGS)} bugs, {shipped} of them from public implementations" in DOCS["PROOF.md"]
     assert f"{len(ALL_CONTROLS)} controls" in DOCS["PROOF.md"] and f"plant {len(ALL_BUGS)} bugs" in README
+
+
+def test_as_many_pairs_are_walked_as_said():
+    pairs = f"{len(list(node_cases()))} pairs of distributions"
+    assert pairs in DOCS["PROOF.md"] and pairs in CHECKS["T0"].setting
+
+
+def test_the_licence_names_all_that_the_weights_were_trained_on():
+    command, licence = re.search(r"The pair that ships: `(.*?)`", DOCS["RESULTS.md"])[1], README.splitlines()[-1]
+    assert "standard library" in licence and ("--packages" in licence) == ("--packages" in command)
 
 
 @pytest.mark.slow

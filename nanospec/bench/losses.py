@@ -36,6 +36,7 @@ def run(losses: Sequence[str] = tuple(LOSSES), texts: Sequence[str] = TEXTS, ste
     """One row for each kind of text and loss; the first is the draft as it is."""
     target, draft, tokenizer = load_pair(weights, device)
     ids, held = (to_ids(part, tokenizer).to(device) for part in read_texts())
+    batch_at(ids, 0, batch, target.config.context, seed)                        # raises where there is not one
     judged = sample(target, held, HELD_OUT, seed)
     rows: list[dict] = [{"texts": "", "loss": "as it is", "alpha": alpha_on(judged, target, draft)}]
     for kind, loss in product(texts, losses):

@@ -95,7 +95,7 @@ def through_a_second_child(done) -> bool:
 
 
 CHECKS = {check.name: check for check in [
-    Check("T0", "T0", "76 pairs of distributions: zeros, equal, disjoint, one-hot, nearly equal; every rule", node),
+    Check("T0", "T0", "77 pairs of distributions: zeros, equal, disjoint, one-hot, nearly equal; every rule", node),
     Check("T1", "T1", "table V4 gamma 2, prompt of 3, T 0.7",
           lambda: first_round(TABLE4, ModelDrafter(DRAFT4, 2), [1, 3, 0], **WARM)),
     Check("T1", "T1 gamma 3", "table V3 gamma 3, prompt of 1, no zeros",
