@@ -18,8 +18,8 @@ import torch
 import torch.nn.functional as F
 
 import figures
-from kit import OneRow, table
-from nanospec import Draft, ModelDrafter, load_pair
+from kit import table
+from nanospec import ModelDrafter, load_pair
 from nanospec.draft_models.hydra import Hydra
 from nanospec.draft_models.medusa import Medusa
 from nanospec.drafters.top import TopTree
@@ -27,8 +27,6 @@ from nanospec.files.corpus import read_texts
 from nanospec.generate import generate
 from nanospec.proof.tables import TableModel, small_gpt, small_learned
 from nanospec.proof.walk import distance, target_distribution, walk
-from nanospec.rules.lossy import typical
-from nanospec.rules.tree import verify_tree
 from nanospec.speculate import speculate, tokens_of
 from nanospec.theory import acceptance
 from nanospec.topology import grown_tree
@@ -404,7 +402,7 @@ assert counted(tree) > counted(chain)
 # The promise is not far off. And the tree is ahead of the chain in both columns.
 #
 # `TopTree` (nanospec/drafters/top.py) drafts such a tree. Here is a round with it.
-# Compare the lines below `behind row 1` and `behind row 2`, if your tree has both.
+# *Guess first:* rows 1 and 2 hold different tokens. What stands behind each of them?
 
 # %%
 drafter = TopTree(in_exact, tree)
@@ -433,76 +431,19 @@ assert tokens_of(speculate(exact, drafter, ids, 24, temperature=0)) == greedy
 # | both are rejected; only token 2 is left | .7 x .2 / .7 = .2 |
 #
 # Each token comes out as often as p_target says.
-# Now walk: try every outcome of every decision, and add up the probabilities (lesson 7).
-# First a table of three tokens as the target, then a small GPT with real features.
+# Now walk (lesson 5). First a table of three tokens is the target, then a small GPT with real
+# features.
 
 # %%
-def off_by(small, model, tokens, rule, temperature=1.0):
-    """Total variation of so many tokens, with a tree of best tokens: from the target's own."""
-    topology, settings = [-1, 0, 0, 1], {"temperature": temperature}
-    found, _ = walk(lambda dice: tuple(tokens_of(speculate(
-        small, TopTree(model, topology), [0, 1], tokens, dice=dice, rule=rule, **settings))))
-    return distance(found, target_distribution(small, [0, 1], tokens, **settings))[1]
-
-
 print()
-smalls = {"a table": (TableModel(3, seed=5, zeros=0), 3), "a small GPT": (small_gpt(3, 2, 5), 3)}
-for name, (small, tokens) in smalls.items():
-    off = off_by(small, small_learned("medusa", small), tokens, verify_tree)
-    print(f"{name}: the distribution of {tokens} tokens is off by {off:.0e}")
+for name, small in ("a table", TableModel(3, seed=5, zeros=0)), ("a small GPT", small_gpt(3, 2, 5)):
+    drafter = TopTree(small_learned("medusa", small), [-1, 0, 0, 1])
+    found, _ = walk(lambda dice: tuple(tokens_of(speculate(small, drafter, [0, 1], 3, dice=dice))))
+    off = distance(found, target_distribution(small, [0, 1], 3))[1]
+    print(f"{name}: the distribution of three tokens is off by {off:.0e}")
     assert off < 1e-12
 
 # %% [markdown]
-# ## A rule that is not lossless
-#
-# Medusa's authors went on to a rule with no coins, *typical acceptance*:
-# a draft token is accepted if the target finds it likely enough. The bar is
-# min(.09, .3 x exp(-entropy of p_target)). The entropy is -sum p log p: it is large where many
-# tokens are about as likely. So the bar is lower where the target itself is unsure.
-#
-# If the draft token passes, it is written for certain. The target would write it only with
-# probability p_target(x). So at this place the distribution is off by 1 - p_target(x).
-#
-# *Guess first:* p_target is [.70, .20, .06, .04]. Which draft token does the greatest harm?
-
-# %%
-p_target = torch.tensor([.70, .20, .06, .04], dtype=torch.float64)
-bar = min(0.09, 0.3 * float((p_target * p_target.log()).sum().exp()))
-
-
-def one_place(x, dice):
-    """Draft token x, judged by the library's rule -> the token written."""
-    draft = Draft(torch.tensor([[0, x]]), torch.zeros(1, 2, 4, dtype=torch.float64))
-    accepted, token = typical(draft, p_target.expand(1, 2, 4), dice.dice)
-    return x if int(accepted) else int(token)
-
-
-rows = []
-for x in range(4):
-    written, _ = walk(lambda dice: one_place(x, OneRow(dice)))
-    off = distance(written, dict(enumerate(p_target.tolist())))[1]
-    passes = bool(p_target[x] > bar)
-    assert abs(off - passes * (1 - p_target[x])) < 1e-12
-    rows.append([x, f"{p_target[x]:.2f}", "yes" if passes else "no", f"{off:.2f}"])
-table(["draft token", "p_target of it", f"passes {bar:.2f}", "off by"], rows)
-
-# %% [markdown]
-# The token that just passes does the greatest harm. If no token passes, one is drawn from p_target,
-# and nothing is lost. And the whole text? Walk it, as before, with both rules.
-
-# %%
-small, model = smalls["a table"][0], small_learned("medusa", smalls["a table"][0])
-rows = []
-for temperature in (1.0, 0.5, 0):
-    rows.append([temperature, *(f"{off_by(small, model, 2, rule, temperature):.1e}"
-                                for rule in (verify_tree, typical))])
-table(["temperature", "the rule of lesson 15", "typical"], rows, "off by, for two tokens; walked")
-assert off_by(small, model, 2, typical) > 0.05
-
-# %% [markdown]
-# At temperature 0, p_target is 1 for one token. Then 1 - p_target(x) is 0: typical is exact.
-# At temperature 1 it is another text. It is faster, and it must not be called lossless.
-#
 # ## Three things to know
 #
 # 1. The features of the target's last layer say a little about tokens further on. A head makes
@@ -510,7 +451,6 @@ assert off_by(small, model, 2, typical) > 0.05
 # 2. A head that does not read the tokens in between falls fast with depth. All rows of one depth
 #    have the same children.
 # 3. A tree of best tokens is lossless: nothing was drawn, so each q_draft is one-hot.
-#    Typical acceptance is not lossless: it is off by 1 - p_target(x) where x passes.
 #
 # ## Change this and run again
 #
@@ -519,8 +459,6 @@ assert off_by(small, model, 2, typical) > 0.05
 #    Which columns of the table tell you? Does the greedy text change?
 # 2. Write `grown_tree(accuracies, 33)`. Where do the new rows go: to the side, or further down?
 #    How many tokens more does a round bring?
-# 3. Write `typical(draft, p_target.expand(1, 2, 4), dice.dice, most=0)` in `one_place`, and
-#    `bar = 0`. Which draft tokens pass now? Which text would a drafter write with this rule?
 #
 # The answers are in `lessons/answers/21_what_the_target_knows_ahead.md`.
 #

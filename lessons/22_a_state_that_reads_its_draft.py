@@ -27,7 +27,6 @@ from nanospec import ModelDrafter, load_pair
 from nanospec.draft_models.learned import RecurrentReader
 from nanospec.draft_models.medusa import Medusa
 from nanospec.draft_models.mlp import MLPSpeculator
-from nanospec.drafters.top import TopTree
 from nanospec.fast.clock import draft_seconds, step_seconds
 from nanospec.files.corpus import read_texts
 from nanospec.proof.tables import small_gpt, small_learned
@@ -35,7 +34,6 @@ from nanospec.proof.walk import distance, target_distribution, walk
 from nanospec.speculate import speculate, tokens_of
 from nanospec.text import Text, prefill
 from nanospec.theory import acceptance, best_gamma, speedup
-from nanospec.topology import best_tree
 
 # %% [markdown]
 # ## The whole network
@@ -50,7 +48,7 @@ from nanospec.topology import best_tree
 # `norm` divides by the size of the numbers, so that they neither grow nor vanish on the way.
 # `silu` bends. Without it, many steps would be no more than one matrix.
 #
-# That is all. It fits in ten lines.
+# That is all.
 
 # %%
 class Speculator(nn.Module):
@@ -71,7 +69,6 @@ torch.set_num_threads(1)
 target, gpt, tokenizer = pair = load_pair()
 target.requires_grad_(False)
 V, C, last, width = target.config.vocab_size, target.config.channels, target.config.layers - 1, 128
-three = sorted({target.config.layers // 4, target.config.layers // 2, last})    # three layers
 
 # %% [markdown]
 # The library has the same network as `MLPSpeculator` (nanospec/draft_models/mlp.py).
@@ -99,7 +96,7 @@ assert gap < 1e-3
 # %% [markdown]
 # ## The texts, read once
 #
-# As in lesson 21, with the features of three layers instead of one.
+# As in lesson 21.
 
 # %%
 def pieces_of(texts, count):
@@ -115,8 +112,8 @@ def pieces_of(texts, count):
 
 @torch.no_grad()
 def read(tokens):
-    """-> features before each token (B, T, 3, C), the distribution behind each (B, T, V)."""
-    logits, features = target(tokens, layers=three)                                     # NEW
+    """-> features before each token (B, T, 1, C), the distribution behind each (B, T, V)."""
+    logits, features = target(tokens, layers=[last])
     before = F.pad(features[:, :-1], (0, 0, 0, 0, 1, 0))
     return before, logits.softmax(-1)
 
@@ -149,8 +146,7 @@ def train(model, steps, ahead):
         rows = torch.randint(len(learn), (8,), generator=chance)
         at = int(torch.randint(256 - 63, (1,), generator=chance))
         part = slice(at, at + 64)
-        before = before_learn[rows, part][:, :, -len(model.layers):]            # NEW: one or three
-        log_q = model(learn[rows, part], before, ahead).log_softmax(-1)
+        log_q = model(learn[rows, part], before_learn[rows, part], ahead).log_softmax(-1)
         labels, places, loss = p_learn[rows, part], log_q.shape[2], 0
         for k in range(ahead):
             loss = loss - (labels[:, k:k + places] * log_q[k]).sum(-1).mean() / ahead
@@ -161,14 +157,14 @@ def train(model, steps, ahead):
 
 
 # %%
-def new_speculator(layers):
+def new_speculator():
     torch.manual_seed(0)
-    model = MLPSpeculator(V, C, layers, width=width).attach(target)
+    model = MLPSpeculator(V, C, [last], width=width).attach(target)
     nn.init.zeros_(model.start.weight)
     return model
 
 
-mlp = train(new_speculator([last]), 90, ahead=4)
+mlp = train(new_speculator(), 90, ahead=4)
 medusa = train(Medusa(V, C, [last], heads=2).attach(target), 50, ahead=2)
 
 # %% [markdown]
@@ -185,7 +181,7 @@ medusa = train(Medusa(V, C, [last], heads=2).attach(target), 50, ahead=2)
 # %%
 def betas_of(model, ahead):
     """The mean of beta for the first, second, ... draft token."""
-    q_draft = model(test, before_test[:, :, -len(model.layers):], ahead).softmax(-1)
+    q_draft = model(test, before_test, ahead).softmax(-1)
     places = q_draft.shape[2]
     return [acceptance(p_test[:, k:k + places], q_draft[k]).mean().item() for k in range(ahead)]
 
@@ -201,33 +197,17 @@ table(["draft token", "1st", "2nd", "3rd", "4th"],
 # %% [markdown]
 # The state hardly falls. It has read every token before its place, so each step is as easy as the
 # first. What it loses slowly is the features: they get older.
-# The GPT is better, after a training of hours. Read the slopes here, not the heights.
+# The GPT is better, after a training of hours. So look at the slopes here, not at the heights.
 #
-# ## Which features help?
-#
-# One layer of the target or three: the same training, the same number of steps.
-# Papers take three (EAGLE-3, and others): an early layer, a middle one, the last one.
-# The early ones may know things that the last one has forgotten.
-#
-# *Guess first:* which is better after so short a training?
+# Does the state need the features at all? Give it zeros instead.
 
 # %%
-mlp_three = train(new_speculator(three), 90, ahead=4)
-betas_three = betas_of(mlp_three, 4)
-nothing = mlp(test, 0 * before_test[:, :, -1:], 1)[0].softmax(-1)               # features: zeros
+nothing = mlp(test, 0 * before_test, 1)[0].softmax(-1)
 without = acceptance(p_test[:, :nothing.shape[1]], nothing).mean().item()
-table(["features of", "1st", "2nd", "3rd", "4th"],
-      [[name, *(f"{beta:.3f}" for beta in found)] for name, found in (
-          ("the last layer", betas["the state"]), (f"layers {three}", betas_three))])
-better = "three layers" if sum(betas_three) > sum(betas["the state"]) else "the last layer alone"
-print(f"better here: {better}")
-print(f"and with zeros in place of the features, the 1st has beta {without:.3f}")
+print(f"\nbeta of the first draft token: {betas['the state'][0]:.3f}; "
+      f"with zeros for features: {without:.3f}")
 
 # %% [markdown]
-# Three layers have three times as many weights in `start`, and learn from the same few texts.
-# So after some seconds they need not be better. A short training cannot decide such a question.
-# But features do help: without them beta falls.
-#
 # ## What a step costs
 #
 # Count multiplications by hand. A product of a vector with a matrix takes one for each weight.
@@ -414,73 +394,16 @@ assert gaps["one place off"][1] > 1e-3 and min(found[2] for found in list(gaps.v
 # The text sees neither. What the mistake costs is acceptance:
 
 # %%
-late = F.pad(before_test[:, :-1], (0, 0, 0, 0, 1, 0))[:, :, -1:]
+late = F.pad(before_test[:, :-1], (0, 0, 0, 0, 1, 0))
 q_late = mlp(test, late, 1)[0].softmax(-1)
 of_late = acceptance(p_test, q_late).mean().item()
 print(f"\nbeta of the first draft token: {betas['the state'][0]:.3f}; "
       f"with features one place off: {of_late:.3f}")
 
 # %% [markdown]
-# Compare with the beta for zeros in place of the features, above. Features of the wrong token are
-# hardly better than none. Would you have noticed that from the speed alone? Hardly.
+# Compare with the beta for zeros, above. Features of the wrong token are hardly better than none.
+# Would you have noticed that from the speed alone? Hardly.
 #
-# ## Drawn, or the best?
-#
-# Temperature 1, one place. The draft token may be drawn from q_draft, or it may be the best one:
-#
-# | p_target | q_draft | drawn: sum min(p, q) | the best of q: p_target of it | the best two |
-# |---|---|---|---|---|
-# | [.4, .3, .3] | [.4, .3, .3] | 1 | .4 | .7 |
-# | [.9, .1, 0] | [.5, .3, .2] | .5 + .1 = .6 | .9 | 1 |
-#
-# If q_draft is like p_target, drawing is better. A drawn token can be accepted in every case.
-# If the target is sure and the draft model is not, the best token is better.
-# And several best tokens cover more of p_target: their p_targets are added up.
-#
-# *Guess first:* the state, which is weak, and the GPT. For which of them is drawing better?
-
-# %%
-q_of = {"the state": mlp(test, before_test[:, :, -1:], 1)[0].softmax(-1), "the draft GPT": None}
-with torch.no_grad():
-    q_of["the draft GPT"] = gpt(test).softmax(-1)
-drawn, of_rank = {}, {}
-for name, q_draft in q_of.items():
-    drawn[name] = acceptance(p_test, q_draft).mean().item()
-    best = q_draft.topk(16).indices
-    of_rank[name] = p_test.gather(-1, best).mean((0, 1)).tolist()       # of the best, the 2nd, ...
-table(["draft tokens of", "one drawn", *(f"best {k}" for k in (1, 2, 3, 4))],
-      [[name, f"{drawn[name]:.2f}", *(f"{sum(of_rank[name][:k]):.2f}" for k in (1, 2, 3, 4))]
-       for name in q_of], "probability that one of them is accepted, temperature 1")
-
-# %% [markdown]
-# Now with the same number m of draft tokens: a chain that is drawn, or the best tree of best tokens
-# (`best_tree`, lesson 15). The state hardly falls, so we take each place to be like the first.
-
-# %%
-sizes, tokens_in_a_round = [1, 2, 4, 8, 16], {}
-for name in q_of:
-    chain = [sum(drawn[name] ** i for i in range(m + 1)) for m in sizes]
-    tree = [best_tree(of_rank[name], m + 1)[0] for m in sizes]
-    tokens_in_a_round[name + ", chain drawn"] = chain
-    tokens_in_a_round[name + ", tree of best"] = tree
-table(["m", *sizes], [[name, *(f"{tokens:.2f}" for tokens in found)]
-                      for name, found in tokens_in_a_round.items()], "tokens in a round")
-
-# %% [markdown]
-# Which of the two is better depends on the draft model, and on m.
-# A chain that is drawn suits a good draft model: alpha is high, so long drafts are accepted.
-# For a weak one the chain ends soon. With enough draft tokens, several tries at the first place
-# bring more. So the tree of best tokens overtakes the chain.
-# Both are lossless (lessons 8 and 21). Here is the walk for the state, with the tree:
-
-# %%
-found, _ = walk(lambda dice: tuple(tokens_of(speculate(
-    small, TopTree(model, [-1, 0, 0, 1]), [0, 1], 2, dice=dice))))
-off = distance(found, target_distribution(small, [0, 1], 2))[1]
-print(f"\nthe state, a tree of best tokens: the distribution of two tokens is off by {off:.0e}")
-assert off < 1e-12
-
-# %% [markdown]
 # ## Three things to know
 #
 # 1. A state that each draft token changes knows what stands before its place. So acceptance hardly
@@ -495,8 +418,8 @@ assert off < 1e-12
 # 1. Take the special treatment of `start` away: write `0.01` for `0.001`, and take the line with
 #    `nn.init.zeros_` out. What becomes of the first draft token, and what of the fourth?
 # 2. Write `width = 512`. How do c, the multiplications and alpha change?
-# 3. Write `mlp(test, 0 * before_test[:, :, -1:], 4)` in a line of your own, and measure all four
-#    betas. At which draft token do zeros in place of the features cost least, and why?
+# 3. Write `mlp(test, 0 * before_test, 4)` in a line of your own, and measure all four betas.
+#    At which draft token do zeros in place of the features cost least, and why?
 #
 # The answers are in `lessons/answers/22_a_state_that_reads_its_draft.md`.
 #

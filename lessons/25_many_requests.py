@@ -349,27 +349,8 @@ for request in requests.values():           # each has written what it writes al
 #
 # All rows share the reading of the weights. That is why a batch is cheap (lesson 3).
 # But a round of B rows has B (gamma + 1) tokens in one call, and they must be computed.
-#
-# Take a machine that computes 64 tokens in the time in which it reads the weights.
-# Then a call on m tokens costs max(1, m / 64). The draft model costs nothing here, and alpha is .7.
-#
-# *Guess first:* from how many rows on is it better not to speculate?
-
-# %%
-def cost(tokens):
-    return max(1, tokens / 64)
-
-
-gains = {}
-for B in (1, 8, 16, 32, 64, 128):
-    gains[B] = [expected_tokens(.7, gamma) * cost(B) / cost(B * (gamma + 1)) for gamma in (1, 4)]
-table(["rows", "tokens in a call, gamma 4", "speed-up, gamma 1", "speed-up, gamma 4"],
-      [[B, B * 5, *(f"{gain:.2f}" for gain in gains[B])] for B in gains],
-      "by formula; every row at its own pace")
-
-# %% [markdown]
-# While reading the weights takes longer, draft tokens are free. In a larger batch they cost as much
-# as any other token, and the rejected ones are lost. Lesson 14 measured it on your machine.
+# In a large batch each draft token costs as much as any other token, and the rejected ones are lost.
+# Lesson 14 measured this on your machine, with 32 texts.
 # (`ByLoad` in nanospec/drafters/by_load.py chooses gamma before each round by the number of texts.)
 #
 # The picture shows lockstep beside each row at its own pace, and the time table from above.

@@ -6,10 +6,10 @@
 # Until now the text was the target's, exactly. That is a strong promise, and sometimes too strong.
 # Where the small model is sure of itself, its token may be good enough.
 # Then fewer draft tokens are rejected, and the text comes faster. But it is another text.
+# A rule that gives the promise up is called *lossy*.
 #
-# A *cascade* asks at every place: may the draft write here, or must the target? The rule that
-# decides is called a deferral rule (Narasimhan et al. 2024). This lesson builds one, makes it exact
-# for what it wants to be, and asks whether it is worth it.
+# This lesson has two of them. The first accepts what is likely enough. Nobody can say how its text
+# is distributed. The second, a *cascade*, says so beforehand, and keeps to it.
 #
 # You need lesson 6 (accept or replace), lesson 8 (the bonus) and lesson 10 (top-p).
 
@@ -17,13 +17,14 @@
 import torch
 
 import figures
-from kit import table
-from nanospec import ModelDrafter, load_pair
+from kit import OneRow, table
+from nanospec import Draft, ModelDrafter, load_pair
 from nanospec.files.corpus import read_texts
 from nanospec.probs import Sampling
 from nanospec.proof.tables import Mixture, TableModel
 from nanospec.proof.walk import distance, target_distribution, walk
 from nanospec.rules.cascade import DEFERRALS, cascade
+from nanospec.rules.lossy import typical
 from nanospec.speculate import speculate, tokens_of, verify
 from nanospec.theory import acceptance
 
@@ -31,9 +32,51 @@ torch.set_num_threads(1)
 target, draft, tokenizer = load_pair()
 
 # %% [markdown]
+# ## Likely enough
+#
+# Medusa's authors (lesson 21) went on to a rule with no coins, *typical acceptance*:
+# a draft token is accepted if the target finds it likely enough. The bar is
+# min(.09, .3 x exp(-entropy of p_target)). The entropy is -sum p log p: it is large where many
+# tokens are about as likely. So the bar is lower where the target itself is unsure.
+#
+# A draft token that passes is written for certain. The target would write it only with
+# probability p_target(x). So at this place the distribution is off by 1 - p_target(x).
+#
+# *Guess first:* p_target is [.70, .20, .06, .04]. Which draft token does the greatest harm?
+
+# %%
+p_four = torch.tensor([.70, .20, .06, .04], dtype=torch.float64)
+bar = min(0.09, 0.3 * float((p_four * p_four.log()).sum().exp()))
+
+
+def one_place(x, dice):
+    """Draft token x, judged by the library's rule -> the token written."""
+    drafted = Draft(torch.tensor([[0, x]]), torch.zeros(1, 2, 4, dtype=torch.float64))
+    accepted, token = typical(drafted, p_four.expand(1, 2, 4), dice.dice)
+    return x if int(accepted) else int(token)
+
+
+rows = []
+for x in range(4):
+    written, _ = walk(lambda dice: one_place(x, OneRow(dice)))
+    far = distance(written, dict(enumerate(p_four.tolist())))[1]
+    passes = bool(p_four[x] > bar)
+    assert abs(far - passes * (1 - p_four[x])) < 1e-12
+    rows.append([x, f"{p_four[x]:.2f}", "yes" if passes else "no", f"{far:.2f}"])
+table(["draft token", "p_target of it", f"passes {bar:.2f}", "off by"], rows)
+
+# %% [markdown]
+# The token that just passes does the greatest harm. Where none passes, the token is drawn from
+# p_target, and nothing is lost. (At temperature 0, p_target is 1 for one token, and 1 - p_target(x)
+# is 0. There the rule is exact.)
+#
+# So the text depends on what happens to be drafted. Another draft model, another text.
+#
 # ## A rule that defers
 #
-# The simplest one is Chow's: where the draft's best token has less than 1 - a, the target writes.
+# A cascade asks at every place: may the draft write here, or must the target? The rule that decides
+# is called a deferral rule (Narasimhan et al. 2024). The simplest one is Chow's: where the draft's
+# best token has less than 1 - a, the target writes.
 # At any other place the draft writes, and the target is not asked.
 # So at every place there is a new distribution, the *mixture* pi: either q_draft or p_target.
 #
@@ -59,8 +102,20 @@ assert torch.equal(pi, DEFERRALS["chow"](q_draft, p_target, 0.3))
 
 # %% [markdown]
 # At the first place nothing is lost. At the third the draft is sure, and it is wrong: Chow's rule
-# looks at the draft alone. Other rules look at both (`nanospec/rules/cascade.py` has six).
-# They can, because the target's call gives p_target anyway.
+# looks at the draft alone. Other rules look at both. They can, because the target's call gives
+# p_target anyway. These are in nanospec/rules/cascade.py, with one more:
+#
+# | rule | the target writes |
+# |---|---|
+# | chow | where max q_draft < 1 - a |
+# | diff | where max q_draft < max p_target - a |
+# | opt | where max q_draft < max p_target - a x (1 - overlap of the two) |
+# | v1 | in place of each token x with q_draft(x) < max p_target - a |
+# | v3 | in place of each token x with p_target(x) < (1 - a) max p_target |
+#
+# The last two decide token by token. Take p_target [.2, .7, .1], q_draft [.6, .3, .1], v1, a = .2.
+# Tokens 1 and 2 are below .7 - .2 = .5. The draft has .4 on them, and hands this weight to the
+# target. So pi = [.6, 0, 0] + .4 x [.2, .7, .1] = [.68, .28, .04]. Exercise 21 writes it.
 #
 # ## Speculation towards the mixture
 #
@@ -93,9 +148,8 @@ table(["rule", "off from the mixture"], [[name, f"{tv:.1e}"] for name, tv in off
 assert off["no bonus"] < 1e-12 < off["bonus from the target"]
 
 # %% [markdown]
-# With the target's bonus the text is neither the target's nor the mixture's. Nobody can say what
-# it is. The library leaves the bonus out: when the last draft token is accepted, the round ends
-# with it.
+# With the target's bonus the text is neither the target's nor the mixture's.
+# The library leaves the bonus out. When the last draft token is accepted, the round ends with it.
 #
 # ## What is the text worth?
 #
@@ -135,7 +189,7 @@ table(["who writes", "right", "accepted"],
 # But so is plain top-p, and it is exact for what it says. Both forbid unlikely tokens. Whoever
 # compares a cascade at T = 1 with the target at T = 1 mistakes this for a gain.
 #
-# *Guess first:* is there a row here that beats "the target, top-p 0.9" in both columns?
+# Is there a row that beats "the target, top-p 0.9" in both columns?
 
 # %%
 right, accepted = found["the target, top-p 0.9"]
@@ -156,17 +210,21 @@ figures.mixing_on_purpose(chosen, cuts)
 #
 # ## Three things to know
 #
-# 1. A cascade is ordinary speculation towards a mixture. It is exact for the mixture, and not the
-#    target's text.
-# 2. The bonus must come from the mixture, too. Or there is none.
-# 3. Compare it with the target under top-p, not with the target alone.
+# 1. Typical acceptance is off by 1 - p_target(x) wherever x passes. What its text is depends on
+#    what is drafted.
+# 2. A cascade is ordinary speculation towards a mixture. It is exact for the mixture, and not the
+#    target's text. The bonus must come from the mixture, too. Or there is none.
+# 3. Compare a lossy rule with the target under top-p, not with the target alone.
 #
 # ## Change this and run again
 #
-# 1. In the first table take a = 0.05, then a = 0.6. At which places does it change who writes?
-# 2. Write `from the draft` into `naive`: `torch.where(known, chow(q, p, 0.4), q)`. Why does it fall
-#    over?
-# 3. Take T = 0.7 instead of 1: divide both logits by 0.7 before the softmax. What happens to the
+# 1. Write `typical(drafted, p_four.expand(1, 2, 4), dice.dice, most=0)` in `one_place`, and
+#    `bar = 0`. Which draft tokens pass now? Which text would a drafter write with this rule?
+# 2. In the table of three places take a = 0.05, then a = 0.6. At which places does it change who
+#    writes?
+# 3. Draw the bonus from the draft: write `torch.where(known, chow(q, p, 0.4), q)` in `naive`.
+#    Why does it fall over?
+# 4. Take T = 0.7 instead of 1: divide both logits by 0.7 before the softmax. What happens to the
 #    distance between top-p 0.9 and the others?
 #
 # The answers are in `lessons/answers/29_mixing_on_purpose.md`.

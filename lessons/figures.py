@@ -595,7 +595,7 @@ def drafting_features(sees: Sequence[Sequence[bool]], places: int, alphas: dict[
     left.set_yticks(middles, [f"step {step}\nplaces 0 to {places - 1}" for step in range(steps)])
     left.tick_params(length=0)
     left.set_title("who sees whom in unrolled training", loc="left", color=INK, fontsize=10)
-    left.set_xlabel("blue: the text's features; green: its own states")
+    left.set_xlabel("step 0: the text, with the target's features; the diagonals: its own states")
     left.grid(False)
     for (name, row), colour in zip(alphas.items(), (BLUE, RED, GREEN)):
         right.plot(range(1, len(row) + 1), [alpha / row[0] for alpha in row], color=colour, marker="o", linewidth=2,

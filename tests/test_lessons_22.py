@@ -23,13 +23,13 @@ def test_a_state_that_reads_its_draft(lesson):
     names, out = lesson("22")
     test, before, p_test, mlp, gpt, target = (names[name] for name in (
         "test", "before_test", "p_test", "mlp", "gpt", "target"))
-    betas, three = names["betas"], names["three"]
+    betas = names["betas"]
 
-    # the features of three layers, and beta by the other road: 1 - total variation
+    # the features before a token, and beta by the other road: 1 - total variation
     with torch.no_grad():
-        features = target(test[:1], layers=three)[1]
-    assert len(three) == 3 and (before[:1, 1:] - features[:, :-1]).abs().max() < 1e-3
-    q_draft = mlp(test, before[:, :, -1:], 4).log_softmax(-1)
+        features = target(test[:1], layers=[names["last"]])[1]
+    assert (before[:1, 1:] - features[:, :-1]).abs().max() < 1e-3
+    q_draft = mlp(test, before, 4).log_softmax(-1)
     places = test.shape[1] - 3
     for k in range(4):
         off = total_variation(p_test[:, k:k + places].log(), q_draft[k]).mean().item()
@@ -41,10 +41,7 @@ def test_a_state_that_reads_its_draft(lesson):
     state, medusa = betas["the state"], betas["Medusa"]
     assert isinstance(mlp, MLPSpeculator) and min(state) > 0.85 * max(state) and medusa[1] < 0.8 * medusa[0]
     assert state[1] > 1.5 * medusa[1] and betas["the draft GPT"][0] > state[0] + 0.1
-    assert names["without"] < 0.93 * state[0] and f"the 1st has beta {names['without']:.3f}" in out
-    ours, theirs = sum(state), sum(names["betas_three"])
-    assert abs(ours - theirs) < 0.2 * ours                  # neither is far ahead after seconds
-    assert f"better here: {'three layers' if theirs > ours else 'the last layer alone'}" in out
+    assert names["without"] < 0.93 * state[0] and f"with zeros for features: {names['without']:.3f}" in out
 
     # what a step costs: the matrices that it multiplies with
     used = [weight for name, weight in mlp.named_parameters() if name.startswith(("carry", "head"))]
@@ -66,23 +63,4 @@ def test_a_state_that_reads_its_draft(lesson):
     assert gaps["rejected stay"][1] < 1e-12 < 1e-3 < gaps["rejected stay"][2]
     assert all([name, *(f"{gap:.0e}" for gap in found)] in rows_of(out, name) for name, found in gaps.items())
     assert names["of_late"] < 0.97 * state[0] and f"one place off: {names['of_late']:.3f}" in out
-
-    # drawn or the best, by hand
-    for p, q, drawn, best, two in (([.4, .3, .3], [.4, .3, .3], 1, .4, .7), ([.9, .1, 0], [.5, .3, .2], .6, .9, 1)):
-        p, q = torch.tensor(p), torch.tensor(q)
-        covered = p[q.argsort(descending=True, stable=True)].cumsum(-1)
-        assert p.minimum(q).sum().item() == pytest.approx(drawn)
-        assert covered[:2].tolist() == pytest.approx([best, two])
-    found = names["tokens_in_a_round"]
-    for name in "the state", "the draft GPT":
-        drawn, of_rank = names["drawn"][name], names["of_rank"][name]
-        shown = [f"{drawn:.2f}", *(f"{sum(of_rank[:k]):.2f}" for k in (1, 2, 3, 4))]
-        assert [name, *shown] in rows_of(out, name)
-        assert drawn > of_rank[0] > of_rank[1] > of_rank[3]
-        chain, tree = found[name + ", chain drawn"], found[name + ", tree of best"]
-        assert chain[-1] == pytest.approx((1 - drawn ** 17) / (1 - drawn)) and tree[0] == pytest.approx(1 + of_rank[0])
-    ahead = {name: found[name + ", tree of best"][-1] - found[name + ", chain drawn"][-1]
-             for name in ("the state", "the draft GPT")}
-    assert ahead["the state"] > 0.05 > -0.05 > ahead["the draft GPT"]
-    assert names["off"] < 1e-12
     assert "This machine is busy" not in out                # the clocks are stubs, and as quick at the end

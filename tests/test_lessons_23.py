@@ -50,11 +50,6 @@ def test_lesson_23_the_token_decides_and_a_draft_falls_along_its_own_predictions
         for step in range(1, 3):
             block = grid[4 * k:4 * k + 4, 4 * step:4 * step + 4]
             assert torch.equal(block, torch.eye(4) > 0) if step <= k else not block.any()
-    wrong = grid.clone()
-    wrong[9, 4] = True                                      # place 1 at step 2 sees what place 0 predicted
-    read = names["small"], names["some_tokens"], names["noise"]
-    gap = (names["by_mask"](*read, wrong) - names["by_mask"](*read, grid)).abs().amax((1, 2, 3)).tolist()
-    assert gap[0] == gap[1] == 0 and gap[2] > 1e-6
 
     # the vocabulary: a number of the head plus its offset is a token, most frequent ones first chosen
     short, tokens = names["short"], names["tokens"]

@@ -65,9 +65,8 @@ def test_lesson_24_what_each_loss_wants_and_where_a_draft_is_asked(lesson):
         [name, f"{alpha:.3f}"] for name, alpha in trained.items()]
     assert min(list(trained.values())[1:]) > trained["untrained"] + .05
 
-    # what is drafted is not what is judged behind; the text is the target's
+    # what is drafted is not what is judged behind
     assert names["accepted"] == pytest.approx([.2, .3, 0]) and names["in_text"] == pytest.approx([.6, .4, 0])
-    assert max(names["off"]) < 1e-12
 
 
 def test_a_path_is_accepted_as_often_as_the_lesson_claims():

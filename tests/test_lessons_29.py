@@ -11,11 +11,24 @@ pytestmark = pytest.mark.xdist_group("held-out texts")      # which one process 
 def test_mixing_on_purpose(lesson):
     names, out = lesson("29")
 
+    # typical: off by 1 - p_target(x) where x passes
+    assert list(rows(out, "draft token").values()) == [["0.70", "yes", "0.30"], ["0.20", "yes", "0.80"],
+                                                       ["0.06", "no", "0.00"], ["0.04", "no", "0.00"]]
+
     # three places: who writes, and the overlaps
     printed = rows(out, "place")
     assert [row[1] for row in printed.values()] == ["draft", "target", "draft"]
     assert [row[2] for row in printed.values()] == ["0.90", "0.60", "0.25"]
     assert [row[3] for row in printed.values()] == ["1.00", "0.60", "1.00"]
+
+    # the rules as the lesson's table has them: v1 by hand, and at every place of the text
+    p, q, overlap = (torch.tensor(row, dtype=torch.float64) for row in ([.2, .7, .1], [.6, .3, .1], .6))
+    assert names["DEFERRALS"]["v1"](q, p, .2).tolist() == pytest.approx([.68, .28, .04])
+    assert torch.equal(names["DEFERRALS"]["opt"](q, p, .3), q if q.max() >= p.max() - .3 * (1 - overlap) else p)
+    p, q = names["p_all"], names["q_all"]
+    deferred = p < (1 - .9) * p.amax(-1, keepdim=True)
+    pi = torch.where(deferred, 0, q) + p * (q * deferred).sum(-1, keepdim=True)
+    assert torch.allclose(names["DEFERRALS"]["v3"](q, p, .9), pi)
 
     # a bonus from the target is nobody's text
     assert names["off"]["no bonus"] < 1e-12 and names["off"]["bonus from the target"] > 0.01
