@@ -34,13 +34,13 @@ q_draft = [Fraction(2, 3), Fraction(1, 3)]
 # %% [markdown]
 # ## What is lost, token by token
 #
-# The target says A with 1/3 and B with 2/3. The draft says A with 2/3 and B with 1/3.
+# The target says A with 1/3 and B with 2/3. The draft model says A with 2/3 and B with 1/3.
 # The *ratio* of a token is p_target / q_draft: 1/2 for A, 2 for B.
 # Token by token, A is accepted with probability 1/2, and B with min(1, 2) = 1.
 #
 # Now look at the draft "A B". The draft model writes it with 2/3 x 1/3 = 2/9.
 # The target writes it with 1/3 x 2/3 = 2/9. They agree! There is nothing to correct.
-# But token by token, A is rejected every other time. B has a ratio of 2, and only 1 of it is used.
+# But token by token, A is rejected every other time. B has a ratio of 2, and only 1 of it counts.
 #
 # *Guess first:* see the drafts as four big tokens, AA, AB, BA and BB.
 # As lesson 7 says, such a big token could be accepted with min(p_target, q_draft).
@@ -69,6 +69,9 @@ rows.append(["all", sum(drafted), 1, sum(by_token), sum(as_one)])
 table(["draft", "q_draft", "p_target", "accepted token by token", "min(p_target, q_draft)"], rows)
 
 # %% [markdown]
+# In all, the big tokens overlap by 2/3. Token by token, both are accepted with 4/9.
+# The rule of this lesson comes to 5/9. (Can a rule reach 2/3? Lesson 17 answers that.)
+#
 # ## The new weight
 #
 # Token by token, both draft tokens are accepted with min(1, ratio_1) x min(1, ratio_2).
@@ -98,7 +101,7 @@ for tokens in drafts:
 table(["draft", "ratio 1", "ratio 2", "w_1", "w_2", "both, token by token"], rows)
 
 # %% [markdown]
-# "A B" is now accepted always. The draft proposes A too often and B too seldom.
+# "A B" is now accepted always. The draft model proposes A too often and B too seldom.
 # A ratio of 2 behind a ratio of 1/2 evens that out.
 # "B A" gains nothing: w_1 is limited to 1 before the A is seen.
 # A later token can help an earlier one, not the other way round.
@@ -141,7 +144,7 @@ table(["draft", "ratio 1", "ratio 2", "w_1", "w_2", "both, token by token"], row
 #    Behind A: [1/6, 1/3]. Behind B: [1/3, 1/3].
 # 3. *Missing:* wanted - brought = max(0, w_i p_target - q_draft). Call its total Z.
 #    Behind A: [0, 0], so Z = 0. Behind B: [0, 1/3], so Z = 1/3.
-# 4. The total of wanted is w_i. So the total of brought is w_i - Z: so often a later cut wins.
+# 4. The total of wanted is w_i. So the total of brought is w_i - Z. A later cut wins that often.
 #    Behind A: 1/2. Behind B: 2/3.
 # 5. In the other 1 - w_i + Z of all cases, the coin behind token i is flipped.
 #    Behind A: 1/2. Behind B: 1/3.
@@ -252,7 +255,7 @@ for text, _, _, together, wanted in rows:
 # %% [markdown]
 # ## The same, walked, in the library's loop
 #
-# `walk` tries every outcome of every decision (lesson 6).
+# `walk` tries every outcome of every decision (lesson 5).
 # It runs `speculate` with three rules, on models that say 1/3 and 2/3 everywhere.
 # The third rule is the library's, in nanospec/rules/block.py.
 
@@ -338,7 +341,8 @@ figures.block_verification([word(tokens) for tokens in drafts], parts, accepted_
 #
 # 1. In `weights`, write `w[-1] * ratio` without `min(1, ...)`. How many draft tokens are accepted
 #    on average now? Which assert complains, and why?
-# 2. Take a better draft: `q_draft = [Fraction(1, 2), Fraction(1, 2)]`. Who gains, and how much?
+# 2. Take a better draft model: `q_draft = [Fraction(1, 2), Fraction(1, 2)]`.
+#    Who gains, and how much?
 # 3. Make the draft perfect: `q_draft = p_target`. Which coins are flipped, and what do they say?
 #
 # The answers are in `lessons/answers/16_block_verification.md`.

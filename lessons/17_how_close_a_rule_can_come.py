@@ -85,7 +85,7 @@ assert abs(min(bounds.values()) - overlap) < 1e-12 and min(bounds, key=bounds.ge
 # The ceiling would accept it always. Why does block verification not do it?
 # It must decide with the distributions on the drafted path. For more, a rule would have to know the
 # distributions behind tokens that were not drafted. That takes more calls of the target.
-# Of all rules that know only the path, none beats block verification: the paper proves it.
+# Of all rules that know only the path, none beats block verification (Sun et al. 2024 prove it).
 
 # %%
 def three_ways(ratios):
@@ -210,10 +210,9 @@ table(["two draft tokens, p_target [.5, .5], q_draft [.8, .2]", "one is accepted
       [[name, f"{chance:.3f}"] for name, chance in example.items()])
 
 # %% [markdown]
-# Is the formula of `by_k_seq` what the rule does? `walk` tries every outcome (lesson 6).
+# Is the formula of `by_k_seq` what the rule does? `walk` tries every outcome (lesson 5).
 
 # %%
-
 def two_drawn(dice):
     """k-SEQ, with its two draft tokens."""
     return k_seq([int(dice.pick(q_two[None])) for _ in range(2)], p_two, q_two, dice)
@@ -280,4 +279,4 @@ figures.ceilings(chain, place)
 #
 # The answers are in `lessons/answers/17_how_close_a_rule_can_come.md`.
 #
-# Next: lesson 18 drafts without a draft model. Exercises: 14 (block verification).
+# Next: lesson 18 drafts without a draft model.

@@ -5,14 +5,14 @@
 #
 # From the text itself. Names come again, and so do the lines of a table and whole sentences.
 # Look for an earlier place of the last few tokens, and copy what followed them there.
-# That takes microseconds and no second model. It is called *prompt lookup* (Saxena 2023).
+# That takes hardly any time and no second model. It is called *prompt lookup* (Saxena 2023).
 # Exercise 10 writes it.
 #
 # But nobody drew such a draft token from a distribution.
 # Which q_draft shall the rule of lesson 6 use for it?
 #
 # This lesson builds on lesson 6 (accept or replace) and on lesson 15 (trees).
-# It uses the walk of lesson 7: try every outcome of every decision, and add up the probabilities.
+# It uses the walk of lesson 5: try every outcome of every decision, and add up the probabilities.
 
 # %%
 from collections import Counter
@@ -136,7 +136,7 @@ RULES = {"certain": certain, "draw and compare": draw_and_compare,
          "draw again": draw_again, "judge by counts": judge_by_counts}
 rows = []
 for name, rule in RULES.items():
-    found, _ = walk(lambda dice: rule(OneRow(dice)))            # every outcome: lesson 7
+    found, _ = walk(lambda dice: rule(OneRow(dice)))            # every outcome: lesson 5
     written = {y: found.get((True, y), 0.0) + found.get((False, y), 0.0) for y in range(3)}
     off = distance(written, dict(enumerate(p_target.tolist())))[1]
     rows.append([name, *(f"{number:.3f}" for number in (found[True, 0], *written.values(), off))])

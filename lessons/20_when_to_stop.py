@@ -284,5 +284,4 @@ quiet.tell("c 0.13, v(4) 1.04; goodput makes what the best gamma makes, or a lit
 #
 # The answers are in `lessons/answers/20_when_to_stop.md`.
 #
-# Next: what the target knows ahead, lesson 21.
-# Exercises: 16 (which stopping rules are lossless).
+# Next: lesson 21 asks what the target knows ahead.

@@ -357,9 +357,9 @@ for row, marks in enumerate(grid.tolist()):
     print(f"step {row // 4}, place {row % 4}: ", "".join(".#"[mark] for mark in marks))
 
 # %% [markdown]
-# `Unrolled` in eagle.py computes attention under this mask. Is it what a draft will see? As in lesson
-# 22: a reader that drafts token by token must say the same as the unrolled layer says of a whole
-# text. The reader's cache holds one draft only, so it cannot see another.
+# `Unrolled` in eagle.py computes attention under this mask. Is it what a draft will see?
+# As in lesson 22: a reader that drafts token by token must say the same as the unrolled layer says
+# of a whole text. The reader's cache holds one draft only, so it cannot see another.
 
 # %%
 table_model = TableModel(3, seed=5)
@@ -526,4 +526,5 @@ figures.confident_tree([(path, sure, word, path in chosen)
 #
 # The answers are in `lessons/answers/23_drafting_features.md`.
 #
-# Next: lesson 24 asks what a draft model should be taught, and on which text. Exercises: 18.
+# Next: lesson 24 asks what a draft model should be taught, and on which text.
+# Exercises: 18 (one ahead).

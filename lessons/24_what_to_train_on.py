@@ -389,8 +389,9 @@ assert worst > trained["untrained"] + .05 and best - worst < .1
 # - The third one stands behind the first two. The draft model drew these.
 #   But if one of them is rejected, nobody looks at the third.
 #
-# So only accepted prefixes count. Let the first token be "range", "items" or "zip". The target never
-# writes "zip", but the draft model often does: p_target = [.6, .4, 0], q_draft = [.2, .3, .5].
+# So only accepted prefixes count. Let the first token be "range", "items" or "zip".
+# The target never writes "zip", but the draft model often does:
+# p_target = [.6, .4, 0], q_draft = [.2, .3, .5].
 # We walk this place (lesson 5).
 #
 # *Guess first:* behind which first tokens is the second draft token ever judged?

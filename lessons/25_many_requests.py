@@ -10,7 +10,7 @@
 #
 # In this lesson a *row* is the place of one text in the batch.
 # (In the other lessons a row is a place in a draft.)
-# You need lesson 4 (`length` and stale slots), lesson 7 (the walk) and lesson 8 (a round).
+# You need lesson 4 (`length` and stale slots), lesson 5 (the walk) and lesson 8 (a round).
 # The *walk* tries every outcome of every decision, and adds up the probabilities.
 # Most models here are tiny and random, in float64. So everything is exact and takes no time.
 
@@ -349,7 +349,7 @@ for request in requests.values():           # each has written what it writes al
 #
 # All rows share the reading of the weights. That is why a batch is cheap (lesson 3).
 # But a round of B rows has B (gamma + 1) tokens in one call, and they must be computed.
-# In a large batch each draft token costs as much as any other token, and the rejected ones are lost.
+# In a large batch a draft token costs as much as any other token, and the rejected ones are lost.
 # Lesson 14 measured this on your machine, with 32 texts.
 # (`ByLoad` in nanospec/drafters/by_load.py chooses gamma before each round by the number of texts.)
 #

@@ -271,7 +271,7 @@ quiet.tell("0.18 for the first, 0.08 for each other, 0.12 for the draft GPT")
 # ## Lossless, as always
 #
 # Who drafts, and from what, does not matter, as long as q_draft is what was drawn from.
-# A walk (lesson 7) over a small model of this kind: all texts of two tokens, in up to two rounds.
+# A walk (lesson 5) over a small model of this kind: all texts of two tokens, in up to two rounds.
 
 # %%
 big = TableModel(3, seed=5)

@@ -10,9 +10,10 @@
 # (DFlash, Chen, Liang, Liu 2026).
 #
 # The price: no place knows what was drawn at the place before it. This lesson asks what that costs,
-# and what can be done. It trains nothing. It asks what the *best possible* block drafter could do.
+# and what can be done. It trains nothing. It asks what a *perfect* block drafter would say.
 #
-# You need lesson 6 (min and residual), lesson 12 (beta without dice) and lesson 21.
+# You need lesson 6 (min and residual), lesson 12 (beta without dice), lesson 18 (a draft token that
+# nobody drew) and lesson 24 (losses).
 
 # %%
 from itertools import product
@@ -67,7 +68,7 @@ print(f"\nbeta: {beta_1:.2f} at the first place, {beta_2:.2f} at the second")
 #
 # The text stays exact. The target sees "of" in front of the second place, and the rule compares
 # p(. | of) with what was really drawn from. A block drafter loses speed, never the distribution.
-# A walk (lesson 7) with a small block drafter:
+# A walk (lesson 5) with a small block drafter:
 
 # %%
 big = TableModel(3, seed=5)
@@ -80,9 +81,10 @@ assert off < 1e-12
 # %% [markdown]
 # ## A table of who follows whom
 #
-# Draw from left to right. Before the second place is drawn, add to its logits one row of a table:
-# the row of the word that was drawn in front of it. DSpark (2026) does this, with a table M of
-# V x V numbers. Its row says how much likelier each word is behind this one than elsewhere:
+# Draw from left to right. Before the second place is drawn, add to its logits one row of a table M:
+# the row of the word that was drawn in front of it. DSpark (2026) does this, with a product of two
+# thin matrices as its table. A row says how much likelier each word is behind this one than
+# elsewhere:
 #
 #     M[a, b] = log p(b behind a) - log p(b)
 #
@@ -99,15 +101,16 @@ assert beta_2 > 1 - 1e-6
 # %% [markdown]
 # Now q_draft of the second word depends on the first one. So this q_draft goes into the rule.
 #
-# ## The best possible block drafter
+# ## A perfect marginal
 #
-# Back to the target that ships. What would a perfect marginal be?
+# Back to the target that ships. Which marginals would a block drafter say that has learnt all there
+# is to learn?
 # Let the target itself write many futures of one text. At place k, take the mean of its
 # distributions over all futures. This is the marginal: all that can be known about place k when
 # the places before it are unknown. (For each future we leave it out of its own mean.)
 #
-# No block drafter can do better, however large it is, and however long it was trained.
-# Its first row is then the target's own distribution, so its beta is 1.
+# A block drafter that is trained with cross-entropy (lesson 24) comes nearer and nearer to it.
+# The first row of it is the target's own distribution, so its beta is 1.
 
 # %%
 PLACES, FUTURES = 6, 64
@@ -135,29 +138,44 @@ def marginals(p_target):
 
 
 # %% [markdown]
-# *Guess first:* the second place at T = 1. How often is the best possible draft token accepted?
-# And the sixth?
+# What to do with a marginal? A token may be drawn from it. Or its likeliest token may be taken.
+# Nobody drew that one, so it is accepted with p_target of it (lesson 18). DFlash does this.
+#
+# *Guess first:* a token is drawn from a perfect marginal, at the second place, at T = 1.
+# How often is it accepted? And at the sixth place?
 
 # %%
 texts = [tokenizer.encode(text[len(text) // 3:][:800])[:64] for text in read_texts()[1][:12]]
-futures, best = {}, {}
+futures, drawn_of, likeliest_of = {}, {}, {}
 for temperature in (1.0, 0.7, 0.4):
     futures[temperature] = [futures_of(ids, temperature, seed) for seed, ids in enumerate(texts)]
-    betas = [acceptance(p_target, marginals(p_target)).mean(1)
-             for _, p_target in futures[temperature]]
-    best[temperature] = torch.stack(betas).mean(0).tolist()
-table(["place", *range(1, PLACES + 1)],
-      [[f"T = {warm}", *(f"{beta:.2f}" for beta in row)] for warm, row in best.items()],
-      "beta of the best possible block drafter")
-assert all(row == sorted(row, reverse=True) for row in best.values())
+    drawn, likeliest = [], []                               # of each text, beta at each place
+    for _, p_target in futures[temperature]:
+        q_draft = marginals(p_target)
+        best = q_draft.argmax(-1, keepdim=True)
+        drawn.append(acceptance(p_target, q_draft).mean(1))
+        likeliest.append(p_target.gather(-1, best)[..., 0].mean(1))
+    drawn_of[temperature] = torch.stack(drawn).mean(0).tolist()
+    likeliest_of[temperature] = torch.stack(likeliest).mean(0).tolist()
+for what, found in ("drawn", drawn_of), ("the likeliest", likeliest_of):
+    table([what, *range(1, PLACES + 1)],
+          [[f"T = {warm}", *(f"{beta:.2f}" for beta in row)] for warm, row in found.items()],
+          "beta of a perfect marginal, at each place")
+assert all(row == sorted(row, reverse=True) for row in drawn_of.values())
 
 # %% [markdown]
-# The first draft token costs it nothing. Then it falls, and faster the warmer the text is.
+# Drawn, the first draft token is always accepted. Then beta falls, faster in a warmer text.
 # At T = 1 the futures part ways at once, and the marginal is a mean of many roads.
 # At T = 0 there is one future only. There a perfect block drafter would always be right.
 #
-# This is why block drafters shine where texts are easy to foresee: low temperature, code, answers
-# to questions of school mathematics. There, and behind a large target that knows its text ahead.
+# So block drafters shine where texts are easy to foresee: low temperature, code, answers to
+# questions of school mathematics. There, and behind a large target that knows its text ahead.
+#
+# The likeliest token is worse at the first places, and falls less. At low temperatures it is ahead
+# in the end. So the marginal is not the best row for acceptance. Say that the target answers "of
+# course" nine times of ten. At the second place the marginal [.9, .1] is accepted with
+# .9 x .9 + .1 x .1 = .82, and the row [1, 0] with .9. A loss that aims at acceptance (lesson 24)
+# finds such rows. But no row knows which road was taken.
 #
 # ## How much does the table bring here?
 #
@@ -186,15 +204,16 @@ for (tokens, p_target), ids in zip(futures[1.0], texts):
         whole = torch.cat([torch.tensor([ids[:-1]]).expand(some, -1), tokens[:some, :-1]], 1)
         q_gpt = gpt(whole)[:, -PLACES:].double().softmax(-1).transpose(0, 1)
     of_gpt.append(acceptance(p_target[:, :some], q_gpt).mean(1))
-betas = {"best block": best[1.0], "best block and table": torch.stack(with_table).mean(0).tolist(),
+betas = {"perfect marginal": drawn_of[1.0],
+         "the same and table": torch.stack(with_table).mean(0).tolist(),
          "the draft GPT": torch.stack(of_gpt).mean(0).tolist()}
 table(["place, T = 1", *range(1, PLACES + 1)],
       [[name, *(f"{beta:.2f}" for beta in row)] for name, row in betas.items()])
 
 # %% [markdown]
-# The draft GPT reads every token that it has drafted. It is no better at the first place than at
-# the sixth, and no worse. The best block begins at 1 and falls below it at the third place.
-# A table of counts, one row lookup a token, keeps it above or near it.
+# The draft GPT reads every token that it has drafted. So its places are about alike.
+# The marginal begins at 1, and is far below the GPT at the third place.
+# With a table of counts, one row lookup a token, it falls more slowly.
 #
 # ## Does it pay?
 #
@@ -213,7 +232,7 @@ table(["gamma", *range(1, PLACES + 1)],
       "times as fast as plain decoding, if a target call on 7 tokens costs what one on one costs")
 
 # %% [markdown]
-# So one pass could win, even at T = 1. But these are bounds: the rows of a *perfect* block drafter.
+# So one pass could win, even at T = 1. But these are the rows of a *perfect* drafter.
 # A trained one does not know the target's own distribution at the first place.
 # docs/RESULTS.md says how far a real one came here.
 #
@@ -222,7 +241,7 @@ table(["gamma", *range(1, PLACES + 1)],
 # `python train_tiny.py --what dspark` trains one.
 
 # %%
-figures.a_block_at_once(best, betas)
+figures.a_block_at_once(drawn_of, betas)
 
 # %% [markdown]
 # ## Three things to know
@@ -234,9 +253,9 @@ figures.a_block_at_once(best, betas)
 #
 # ## Change this and run again
 #
-# 1. Let the target answer "of course" nine times of ten. What is beta at the second place, without
-#    the table?
-# 2. Set FUTURES = 4. Why does beta become smaller? Has the best possible drafter become worse?
+# 1. Let the target answer "of course" nine times of ten, as above. What is beta at the second place
+#    with the marginal? Then write `row_2 = torch.tensor([1.0, 0.0]).double()`.
+# 2. Set FUTURES = 4. Why does beta become smaller? Has the perfect drafter become worse?
 # 3. In the table, write 0.0 instead of 0.75, then 2.0. What happens, and is the text still exact?
 #
 # The answers are in `lessons/answers/27_a_block_at_once.md`.

@@ -35,7 +35,7 @@ L, C = target.config.layers, target.config.channels
 # ## What does the target think after two layers?
 #
 # Every layer reads x, C numbers for each token, and adds something to it: x = x + layer(x).
-# At the end come a norm and the output head. Nobody forbids to take them earlier.
+# At the end come a norm and the output head. They can be taken earlier, too.
 # `target.first(depth, tokens)` gives x behind the first `depth` layers.
 #
 # We leave after 1, 2, ... 8 layers, train nothing, and compare with the target's own distribution:
@@ -59,11 +59,11 @@ table(["layers", *range(1, L + 1)], [["beta", *(f"{beta:.2f}" for beta in untrai
 assert untrained[-1] > 0.999
 
 # %% [markdown]
-# The first layers do not speak the language of the output head. They write for the next layer.
+# The first layers say little by themselves: what they put out is made for the next layer.
 #
 # ## An exit of its own
 #
-# So give the exit a translator: a small network between layer and head. The head is the target's.
+# So give the exit a *translator*: a small network between layer and head. The head is the target's.
 #
 #     logits = output head(norm(h + mlp(norm(h))))
 #
@@ -138,17 +138,22 @@ assert gap["first two layers, the rest left out"] < 1e-4 < gap["layers 7 and 8, 
 # We count: how many rows goes each layer through in a round with gamma = 4?
 
 # %%
-rows = [0] * L
-hooks = [block.register_forward_hook(
-    lambda _, inputs, out, layer=layer: rows.__setitem__(layer, rows[layer] + inputs[0].shape[1]))
-    for layer, block in enumerate(target.blocks)]
-model, prompt = exits[2][0], test[0, :32].tolist()
-counts = {}
+rows, model, prompt, counts = [0] * L, exits[2][0], test[0, :32].tolist(), {}
+
+
+def counting(layer):
+    """What torch calls behind each call of a layer."""
+    def add(block, inputs, out):
+        rows[layer] += inputs[0].shape[1]
+    return add
+
+
+hooks = [block.register_forward_hook(counting(i)) for i, block in enumerate(target.blocks)]
 for name, drafter in (("leaves after two layers", ModelDrafter(model, 4)),
                       ("draft GPT", ModelDrafter(gpt, 4))):
     rows[:] = [0] * L
     rounds = list(speculate(target, drafter, prompt, 40, seed=1))
-    counts[name] = [(count - len(prompt) + 1) / len(rounds) for count in rows]
+    counts[name] = [(count - len(prompt) + 1) / len(rounds) for count in rows]      # no prompt
 for hook in hooks:
     hook.remove()
 table(["rows of the target in a round", *range(1, L + 1)],
@@ -195,7 +200,7 @@ table(["who drafts", "alpha", "c", "best gamma", "speed-up by the formula"],
        for name, (alpha, c, gamma, times) in speed.items()])
 
 # %% [markdown]
-# Eight layers are few. Each is an eighth of the target, so even one of them is a dear draft.
+# Eight layers are few. Each is an eighth of the target, so even one of them is dear for a draft.
 # A model of 80 layers may leave after 8, for a tenth of its time.
 # And it can be trained to be left early: LayerSkip does this, and then no translator is needed.
 # The target that ships was not. docs/RESULTS.md has what was measured.

@@ -230,3 +230,4 @@ figures.mixing_on_purpose(chosen, cuts)
 # The answers are in `lessons/answers/29_mixing_on_purpose.md`.
 #
 # Next: lesson 30. Can the draft model be drafted for?
+# Exercises: 21 (a deferral rule).

@@ -75,14 +75,14 @@ def draft_token(text, dice, report):
 # Above that stands the round that we know: coins from left to right, and then a replacement or a
 # bonus token.
 #
-# There is one more way to be wrong. The middle model has thrown a random number u between 0 and 1,
-# and its coin stood if u was below its chance. Why not use this u for the target's coin, too?
-# `again` says how often that coin stands then.
+# There is one more way to be wrong: to use a random number twice. The middle model has drawn u
+# between 0 and 1. Its coin accepted if u was below its chance. Let the target's coin look at the
+# same u. `again` says how often it accepts then.
 
 
 # %%
 def again(chance, coin, stands):
-    """u is below `coin` if the middle's coin stands, else above. How often is it below `chance`?"""
+    """u is below `coin` if the middle's coin accepted, else above. How often below `chance`?"""
     return min(1.0, chance / coin) if stands else max(0.0, chance - coin) / (1 - coin)
 
 
@@ -96,6 +96,7 @@ def three_levels(dice, report="middle", same_u=False):
             ahead += draft[-1][:1]
         for x, q, below in draft:
             p = says(TARGET, text)
+            # min(1, p / q); a wrong report may have q = 0 at x
             chance = float(p[x] / q[x]) if p[x] < q[x] else float(p[x] > 0)
             if not dice.flip(again(chance, *below) if same_u else chance):
                 text += (dice.pick(residual(p, q)),)
@@ -118,9 +119,9 @@ table(["q_draft that is reported", "off from the target"],
 assert off["the middle model's"] < 1e-12 < 0.01 < min([*off.values()][1:])
 
 # %% [markdown]
-# Only the first is exact. Lesson 6 says why: behind accept or replace, a token is distributed as
-# the *middle* model says. Who has proposed it leaves no trace. So the target must be told what the
-# token is distributed as, and not who was asked first.
+# Only the first is exact. Lesson 6 says why: behind accept or replace, a token has the distribution
+# of the *middle* model. Who has proposed it leaves no trace. So the target must be told this
+# distribution, and not who was asked first.
 #
 # The last row reports the right q, and uses u twice. A token that has just been accepted had a
 # small u, so it is accepted again too often.
@@ -196,8 +197,8 @@ table(["c", "middle drafts", "lowest drafts", "best", "gain", "the best draft"],
       "times as fast as plain decoding, by the formula")
 
 # %% [markdown]
-# Where the middle model is cheap there is nothing left to save. Where it is as dear as half a
-# target, nobody needs it: the lowest model drafts for the target, and there are two levels again.
+# Where the middle model is cheap there is nothing left to save. Where it costs half a target step,
+# nobody needs it: the lowest model drafts for the target, and there are two levels again.
 # A third level pays in between, and not much.
 #
 # ## What the formula leaves out
@@ -257,7 +258,7 @@ figures.a_draft_for_the_draft(costs, gains, 0.12)
 #
 # ## Three things to know
 #
-# 1. A draft may be written in any way, if it is reported what its tokens are distributed as.
+# 1. A draft may be written in any way, if the distribution of its tokens is reported.
 #    In a stack this is the middle model's distribution.
 # 2. The levels share the committed text. They share neither caches nor random numbers.
 # 3. A third level makes c smaller. It pays where c is neither small nor large, and where a round

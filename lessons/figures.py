@@ -11,6 +11,9 @@ from matplotlib.patches import Rectangle
 from nanospec.show.figures import AMBER, BLUE, FAINT, GREEN, INK, blank  # noqa: F401
 
 RED = "#c8463f"
+# A second sign beside each colour: on grey paper green, blue and red are one shade, and amber and faint another.
+MARK = {GREEN: "o", BLUE: "s", AMBER: "^", RED: "D", INK: "v", FAINT: "o"}
+HATCH = {BLUE: "///", AMBER: "..."}
 
 
 def bars(axes: Axes, names: Sequence[str], *series: tuple[Sequence[float], str, str]) -> None:
@@ -421,9 +424,11 @@ def copying(calls: Sequence[tuple[Sequence[str], int]], places: Sequence[str],
     figure, (left, right) = blank("where a text repeats itself, one call writes many copied tokens", 2)
     for y, (pieces, accepted) in enumerate(calls, start=1):
         for x, piece in enumerate(pieces):
-            left.barh(y, 0.95, left=x - 0.475, color=GREEN if x < accepted else BLUE,
-                      label="copied" if x < accepted else "the target's own")
-            left.text(x, y, piece, color="white", ha="center", va="center", fontsize=7, parse_math=False)
+            own = x >= accepted
+            left.barh(y, 0.95, left=x - 0.475, color=BLUE if own else GREEN, edgecolor="white",
+                      hatch=HATCH[BLUE] if own else None, label="the target's own" if own else "copied")
+            left.text(x, y, piece, color="white", ha="center", va="center", fontsize=7, parse_math=False,
+                      bbox={"facecolor": BLUE if own else GREEN, "edgecolor": "none", "pad": 1.5})
     left.set(ylim=(len(calls) + 0.5, 0.5), yticks=range(1, len(calls) + 1), xticks=[], ylabel="target call",
              xlabel="tokens written by a call")
     left.grid(False)
@@ -507,7 +512,7 @@ def block_verification(drafts: Sequence[str], parts: dict[str, Sequence[float]],
     bars(left, drafts, *((heights, colour, name) for name, heights, colour in named))
     left.set(xlabel="draft of two tokens", ylabel="probability")
     for (name, means), colour in zip(accepted_of.items(), (BLUE, GREEN)):
-        right.plot(range(1, len(means) + 1), means, color=colour, marker="o", linewidth=2, label=name)
+        right.plot(range(1, len(means) + 1), means, color=colour, marker=MARK[colour], linewidth=2, label=name)
     right.set(xlabel="gamma, draft tokens in a round", ylabel="accepted, on average")
     right.legend(frameon=False)
     save(figure, "16_block_verification")
@@ -523,8 +528,8 @@ def ceilings(chain: dict[str, Sequence[float]], place: dict[str, Sequence[float]
         for name in reversed(means):                        # a ceiling first, then the rules below it
             kind = name.rpartition(", ")[0]
             colour = next(colours.setdefault(kind, iter(kinds.get(kind, (FAINT,)))))
-            axes.plot(range(1, len(means[name]) + 1), means[name], ":" if name.endswith("ceiling") else "o-",
-                      linewidth=2, color=colour, label=name)
+            axes.plot(range(1, len(means[name]) + 1), means[name], ":" if name.endswith("ceiling") else "-",
+                      marker=MARK[colour], linewidth=2, color=colour, label=name)
         axes.legend(frameon=False)
     left.set(xlabel="gamma, draft tokens in a round", ylabel="accepted, on average")
     right.set(xlabel="k, draft tokens for one place", ylabel="probability that one is accepted", xticks=range(1, 6))
@@ -544,9 +549,12 @@ def thrown_away(names: Sequence[str], p_target: Sequence[float], kept: dict[str,
     for axes, parts in zip(panels, (kept, thrown)):
         floor = [0.0] * len(names)
         for case, heights in parts.items():
-            drawn = axes.bar(names, heights, 0.7, floor, color=colours[case], label=labels[case])
-            axes.bar_label(drawn, [f"{height:.2f}" if height > 0.04 else "" for height in heights],
-                           label_type="center", color="white")
+            drawn = axes.bar(names, heights, 0.7, floor, color=colours[case], label=labels[case], edgecolor="white",
+                             hatch=HATCH[BLUE] if case == "thrown away" else None)
+            for label in axes.bar_label(drawn, [f"{height:.2f}" if height > 0.04 else "" for height in heights],
+                                        label_type="center", color="white"):
+                if label.get_text():                        # readable on the hatches
+                    label.set_bbox({"facecolor": colours[case], "edgecolor": "none", "pad": 1.5})
             floor = [below + height for below, height in zip(floor, heights)]
         axes.bar(names, p_target, 0.7, fill=False, edgecolor=INK, linewidth=2, label="p_target")
         for x, (height, wanted) in enumerate(zip(floor, p_target)):
@@ -568,7 +576,7 @@ def when_to_stop(fixed: Sequence[tuple[float, float]], rules: dict[str, tuple[fl
     for gamma, point in enumerate(fixed, 1):
         axes.annotate(str(gamma), point, xytext=(0, -14), textcoords="offset points", ha="center", color=FAINT)
     for (name, point), colour in zip(rules.items(), (AMBER, BLUE, INK, GREEN)):
-        axes.plot(*point, color=colour, marker="D", markersize=9, linestyle="", label=name)
+        axes.plot(*point, color=colour, marker=MARK[colour], markersize=10, linestyle="", label=name)
     cost, tokens = rules["goodput"]
     costs = [0.9 * min(at for at, _ in fixed), 1.03 * max(at for at, _ in fixed)]
     axes.plot(costs, [at * tokens / cost for at in costs], color=GREEN, linestyle=":", label="as fast as goodput")
@@ -598,8 +606,8 @@ def drafting_features(sees: Sequence[Sequence[bool]], places: int, alphas: dict[
     left.set_xlabel("step 0: the text, with the target's features; the diagonals: its own states")
     left.grid(False)
     for (name, row), colour in zip(alphas.items(), (BLUE, RED, GREEN)):
-        right.plot(range(1, len(row) + 1), [alpha / row[0] for alpha in row], color=colour, marker="o", linewidth=2,
-                   label=f"{name}: alpha {row[0]:.2f} at first")
+        right.plot(range(1, len(row) + 1), [alpha / row[0] for alpha in row], color=colour, marker=MARK[colour],
+                   linewidth=2, label=f"{name}: alpha {row[0]:.2f} at first")
     right.set(xlabel="draft token", ylabel="alpha / alpha of draft token 1", xticks=range(1, len(row) + 1))
     right.set_ylim(0, 1.05)
     right.legend(frameon=False, loc="lower left")
@@ -660,7 +668,8 @@ def heads(betas: dict[str, Sequence[float]]) -> None:
     left.set_xticklabels(columns, fontsize=8)
     left.grid(False)
     for name, colour, line in zip(sorted(betas), (GREEN, BLUE, FAINT), ("-", "-", ":")):
-        right.plot(range(1, count + 1), betas[name], color=colour, linestyle=line, marker="o", linewidth=2, label=name)
+        right.plot(range(1, count + 1), betas[name], color=colour, linestyle=line, marker=MARK[colour], linewidth=2,
+                   label=name)
     right.set(xlabel="head", ylabel="beta on held-out text", xticks=range(1, count + 1),
               ylim=(0, 1.25 * max(map(max, betas.values()))))
     right.legend(frameon=False)
@@ -673,7 +682,7 @@ def the_state(betas: dict[str, Sequence[float]], costs: Sequence[float], lines: 
     model -> its c and speed-up."""
     figure, (left, right) = blank("who reads the draft hardly falls; who is cheap may be wrong more often", 2)
     for (name, found), colour in zip(betas.items(), (GREEN, AMBER, BLUE)):
-        left.plot(range(1, len(found) + 1), found, color=colour, marker="o", linewidth=2, label=name)
+        left.plot(range(1, len(found) + 1), found, color=colour, marker=MARK[colour], linewidth=2, label=name)
     left.set(xlabel="draft token", ylabel="beta on held-out text", xticks=range(1, 1 + max(map(len, betas.values()))),
              ylim=(0, 1))
     left.legend(frameon=False, loc="upper right")
@@ -682,7 +691,7 @@ def the_state(betas: dict[str, Sequence[float]], costs: Sequence[float], lines: 
         right.annotate(f"alpha {alpha}", (costs[-1], speeds[-1]), xytext=(4, 0), textcoords="offset points", fontsize=8,
                        va="center", color=INK)
     for (name, point), colour, fill in zip(points.items(), (GREEN, AMBER, GREEN), ("full", "full", "none")):
-        right.plot(*point, "o", color=colour, markersize=9, fillstyle=fill, markeredgewidth=2, label=name,
+        right.plot(*point, MARK[colour], color=colour, markersize=9, fillstyle=fill, markeredgewidth=2, label=name,
                    clip_on=False)
     right.axhline(1, color=INK, linewidth=1)
     right.set(xlabel="c (a draft step in target steps)", ylabel="speed-up by the formula, best gamma",
@@ -716,11 +725,12 @@ def many_requests(rows: Sequence[int], lockstep: dict[float, Sequence[float]], o
     figure, (left, right) = blank("who waits for the slowest row loses what the draft has brought", 2)
     figure.set_size_inches(12.4, 4.6)
     for alpha, colour in zip(lockstep, (AMBER, BLUE, GREEN)):
-        left.plot(rows, lockstep[alpha], color=colour, marker="o", markersize=4, linewidth=2,
+        left.plot(rows, lockstep[alpha], color=colour, marker=MARK[colour], markersize=5, linewidth=2,
                   label=f"alpha {alpha}, in lockstep")
-        left.axhline(own_pace[alpha], color=colour, linestyle=":", linewidth=2, label=f"alpha {alpha}, own pace")
+        left.axhline(own_pace[alpha], color=colour, linestyle=":", linewidth=2)
+    left.plot([], [], color=INK, linestyle=":", linewidth=2, label="each row at its own pace")
     left.set(xlabel="rows in the batch", ylabel="tokens of a row in a round", ylim=(0, 1.45 * max(own_pace.values())))
-    left.legend(frameon=False, ncols=2, fontsize=8, loc="upper right")
+    left.legend(frameon=False, ncols=2, loc="upper right")
     for step, line in enumerate(timetable, 1):
         for height, (what, count) in enumerate(line):
             colour = {"reads": BLUE, "writes": GREEN}.get(what)
@@ -749,32 +759,32 @@ def a_look_back(seen: Sequence[Sequence[float]], places: Sequence[str], draft_to
     for row, weights in enumerate(seen):
         for place, weight in enumerate(weights):
             left.barh(row, 1, 0.9, left=place - 0.5, color=GREEN, alpha=weight / most)
-    left.set(xlabel="place in the text", xlim=(-0.5, len(places) - 0.5), ylim=(len(seen) - 0.5, -0.5),
-             yticks=range(len(seen)), yticklabels=draft_tokens)
+    named = [place for place, weights in enumerate(zip(*seen)) if max(weights) > most / 3]
+    left.set(xlabel=f"places 0 to {len(places) - 1} of the text", xlim=(-0.5, len(places) - 0.5),
+             ylim=(len(seen) - 0.5, -0.5), yticks=range(len(seen)), yticklabels=draft_tokens, ylabel="draft token")
     left.grid(False)
-    left.set_title("where each draft token looks (the text's tokens below)", loc="left", color=INK, fontsize=10)
-    left.set_xticks(range(len(places)), [name.strip() or "␣" for name in places], rotation=90, fontsize=6)
+    left.set_title("where each draft token looks, and what stands there", loc="left", color=INK, fontsize=10)
+    left.set_xticks(named, [repr(places[place]) for place in named], rotation=90, fontsize=8, parse_math=False)
     for (name, found), colour in zip(betas.items(), (GREEN, AMBER)):
         for kind, line, where in (True, "-", "can be copied"), (False, ":", "other places"):
-            right.plot(range(1, len(found[kind]) + 1), found[kind], color=colour, linestyle=line, marker="o",
-                       linewidth=2, label=f"{name}, {where}")
+            right.plot(range(1, len(found[kind]) + 1), found[kind], color=colour, linestyle=line,
+                       marker=MARK[colour], linewidth=2, label=f"{name}, {where}")
     right.set(xlabel="draft token", ylabel="beta on held-out text", ylim=(0, 1.05),
               xticks=range(1, 1 + len(found[kind])))
-    right.legend(frameon=False, fontsize=8, loc="lower left")
+    right.legend(frameon=False, loc="lower left")
     save(figure, "26_a_look_back")
 
 
 # Lesson 27
 
 def a_block_at_once(best: dict[float, Sequence[float]], betas: dict[str, Sequence[float]]) -> None:
-    """best: temperature -> beta of the best possible block drafter at each place. betas: the same at T = 1, of three
-    draft models."""
+    """best: temperature -> beta of a perfect marginal, drawn from, at each place. betas: at T = 1, of three."""
     figure, panels = blank("a block knows little of its later places; a chain sees its own tokens", 2)
     figure.set_size_inches(12, 4.4)
     for axes, lines, title in zip(panels, ({f"T = {t}": row for t, row in best.items()}, betas),
-                                  ("the best possible block drafter", "beside a table, and beside a chain, T = 1")):
+                                  ("drawn from a perfect marginal", "beside a table, and beside a chain, T = 1")):
         for (name, row), colour in zip(lines.items(), (AMBER, GREEN, BLUE)):
-            axes.plot(range(1, len(row) + 1), row, color=colour, marker="o", linewidth=2, label=name)
+            axes.plot(range(1, len(row) + 1), row, color=colour, marker=MARK[colour], linewidth=2, label=name)
         axes.set_title(title, loc="left", color=INK, fontsize=10)
         axes.set(xlabel="place in the block", ylabel="beta: how often it is accepted", ylim=(0, 1.05),
                  xticks=range(1, len(row) + 1))
@@ -789,7 +799,8 @@ def leaving_early(untrained: Sequence[float], trained: dict[int, float], of_gpt:
     """Beta behind each number of layers; of trained exits; of the draft GPT. speed: who drafts -> by the formula."""
     figure, (left, right) = blank("few layers draft badly, and many cost too much", 2)
     figure.set_size_inches(12, 4.4)
-    left.plot(range(1, len(untrained) + 1), untrained, color=AMBER, marker="o", linewidth=2, label="nothing trained")
+    left.plot(range(1, len(untrained) + 1), untrained, color=AMBER, marker=MARK[AMBER], linewidth=2,
+              label="nothing trained")
     left.plot(list(trained), list(trained.values()), color=GREEN, marker="o", linewidth=2, label="a trained exit")
     left.axhline(of_gpt, color=BLUE, linestyle=":", linewidth=2, label="the draft GPT")
     left.set(xlabel="layers that a draft token goes through", ylabel="beta on held-out text: how often it is accepted",
@@ -815,7 +826,8 @@ def mixing_on_purpose(cascades: dict[str, dict[float, tuple[float, float]]],
              "the target, from below top-p": cuts}
     for (name, some), colour in zip(lines.items(), (AMBER, BLUE, RED, GREEN)):
         right, accepted = zip(*some.values())
-        axes.plot(accepted, right, color=colour, marker="o", linewidth=2, label=f"{name} {', '.join(map(str, some))}")
+        axes.plot(accepted, right, color=colour, marker=MARK[colour], linewidth=2,
+                  label=f"{name} {', '.join(map(str, some))}")
     axes.set(xlabel="how often a draft token is accepted", ylabel="how often the next token is the author's")
     axes.legend(frameon=False)
     save(figure, "29_mixing_on_purpose")
@@ -827,8 +839,8 @@ def a_draft_for_the_draft(costs: Sequence[float], gains: dict[str, Sequence[floa
     """Who is at the bottom -> at each c of the middle model, what the third level gains, 0.1 for a tenth. here: a c."""
     figure, (axes,) = blank("a third level helps little: a cheap middle model needs none, a dear one is left out", 1)
     figure.set_size_inches(9.4, 5)
-    for (name, some), colour in zip(gains.items(), (AMBER, BLUE, GREEN)):
-        axes.plot(costs, [100 * gain for gain in some], color=colour, linewidth=2, label=name)
+    for (name, some), colour, line in zip(gains.items(), (AMBER, BLUE, GREEN), ("-", "--", "-.")):
+        axes.plot(costs, [100 * gain for gain in some], color=colour, linestyle=line, linewidth=2, label=name)
     axes.axvline(here, color=INK, linestyle=":", linewidth=1)
     top = 145 * max(map(max, gains.values()))
     axes.annotate("our draft GPT", (here, 0.94 * top), xytext=(3, 0), textcoords="offset points", color=INK)
@@ -842,7 +854,7 @@ def a_draft_for_the_draft(costs: Sequence[float], gains: dict[str, Sequence[floa
 
 def into_the_world(found: dict[str, Sequence[int]]) -> None:
     """Of each way to write a text: how many tokens stood there after each call of the target."""
-    figure, (axes,) = blank("one text, written in four ways", 1)
+    figure, (axes,) = blank("the same gamma, the same rounds: two programs agree call by call", 1)
     styles = (FAINT, "-", 3), (AMBER, "-", 3), (GREEN, "-", 5), (BLUE, ":", 3)
     for (name, grown), (colour, line, width) in zip(found.items(), styles):
         axes.step(range(len(grown) + 1), [0, *grown], where="post", color=colour, linestyle=line, linewidth=width,

@@ -119,7 +119,7 @@ def equal(f) -> None:
     seen = look("both models have the same distributions, drafted [1, 2]: how many accepted, the token",
                 lambda dice: judged_by(f, [1, 2], both[:2], both, dice), {(2, 0): .5, (2, 2): .5})
     if seen.differences():
-        raise Failure(f"{seen}\nwhere w is 1 and both distributions are the same nothing is owed, and the coin is "
+        raise Failure(f"{seen}\nwhere w is 1 and both distributions are the same nothing is missing, and the coin is "
                       "0 / 0: if you throw it, let it accept")
 
 
@@ -132,8 +132,8 @@ EXERCISE = Exercise(
      "Which running product says so, and may it ever exceed 1?",
      "Go from the longest cut to the shortest and make the first whose coin says accept: no other coin is needed then. "
      "Behind the last draft token there is no distribution of the draft.",
-     "w = weights(...); if dice.flip(w[gamma]) all are accepted; then for i from gamma - 1 down to 0 owed = (w[i] * "
-     "p_target[i] - q_draft[i]).clamp(min=0), and the coin is owed.sum() / (owed.sum() + 1 - w[i]), at 0 none"),
+     "w = weights(...); if dice.flip(w[gamma]) all are accepted; then for i from gamma - 1 down to 0 missing = (w[i] * "
+     "p_target[i] - q_draft[i]).clamp(min=0), and the coin is missing.sum() / (missing.sum() + 1 - w[i]), at 0 none"),
     [("nanospec.rules.block", "verify_block", "ws = [", "w = torch.stack"),
      ("nanospec.rules.block", "verify_block", "q_behind =", "accepted =")],
     {"equal distributions": equal, "number to reach": number_to_reach}, slow_is_right=True)

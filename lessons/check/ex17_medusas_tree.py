@@ -129,6 +129,14 @@ def grown(accuracies: Accuracies, size: int, value: Callable = worth, choose: Ca
     return tree
 
 
+def whole_paths(accuracies: Accuracies, size: int) -> list[Path]:
+    """Paths from the root down to the last head, the likeliest first, as far as there are rows for them."""
+    tree, heads = [()], len(accuracies)
+    for path in sorted(product(*map(range, map(len, accuracies))), key=partial(worth, accuracies), reverse=True):
+        tree += [path[:depth] for depth in range(1, heads + 1) if path[:depth] not in tree]
+    return tree[:size]
+
+
 def own(accuracies: Accuracies, path: Path) -> float:
     """The accuracy of its last draft token alone."""
     return accuracies[len(path) - 1][path[-1]] if path else 1.0
@@ -163,6 +171,8 @@ EXERCISE = Exercise(
            grow=lambda accuracies, size: every_path(accuracies)[:size]),
      wrong("a-chain-only", "you take the best draft token of every head and no other: a tree has siblings",
            grow=partial(grown, siblings=False)),
+     wrong("whole-paths-first", "you take whole paths, down to the last head, the likeliest first; each row counts for "
+           "itself, and a short path may be worth more than the end of a long one", grow=whole_paths),
      wrong("least-first", "you take the row that is worth least; a heap hands out its smallest, so put in minus the "
            "worth", grow=partial(grown, choose=min))],
     ("What is row (0, 1) worth? And (0,)? Can a row be worth more than its parent, or more than a sibling with a lower "

@@ -158,6 +158,9 @@ EXERCISE = Exercise(
            **proposing(then=lambda pairs, features, predicted, token: [*pairs, (features[-1], token)])),
      wrong("predicted-kept", "you keep what the layer predicted; the target has read these tokens since, so take its "
            "own features", keep=lambda features, predicted, verified, accepted: features + predicted[:accepted + 1]),
+     wrong("predicted-kept", "for the accepted draft tokens you keep what the layer predicted; the target has read "
+           "them since, so take its own features", keep=lambda features, predicted, verified, accepted:
+           features + predicted[:accepted] + verified[accepted:accepted + 1]),
      wrong("rejected-kept", "you keep the features of rejected draft tokens, too: they are no text",
            keep=lambda features, predicted, verified, accepted: features + verified),
      wrong("row-0-forgotten", "row 0 of the target's call is x_n, the last token of the text before: now its features "

@@ -13,16 +13,16 @@ def right_weights(ratios) -> list[float]:
     return list(accumulate(map(float, ratios), lambda w, ratio: min(1.0, w * ratio), initial=1.0))
 
 
-def owed(i, w, p, q):
+def missing(i, w, p, q):
     return (w[i] * p[i] - q[i]).clamp(min=0) if i < len(q) else p[i]
 
 
-def plain_owed(i, w, p, q):
-    return owed(i, [1.0] * len(p), p, q)
+def plain_missing(i, w, p, q):
+    return missing(i, [1.0] * len(p), p, q)
 
 
 def coin_of(of: Callable) -> Callable:
-    """Z / (Z + 1 - w) of what is owed by that function; behind the last draft token w."""
+    """Z / (Z + 1 - w) of what is missing by that function; behind the last draft token w."""
     def coin(i, w, p, q):
         total = of(i, w, p, q).sum()
         return w[i] if i == len(q) else total / (total + 1 - w[i])
@@ -37,8 +37,8 @@ def before_the_first_rejection(accepts: Callable, gamma: int) -> int:
     return next((i - 1 for i in range(1, gamma + 1) if not accepts(i)), gamma)
 
 
-def judged(drafted, q, p, dice, weigh: Callable = right_weights, coin: Callable = coin_of(owed),
-           choose: Callable = longest, of: Callable = owed) -> tuple[int, int]:
+def judged(drafted, q, p, dice, weigh: Callable = right_weights, coin: Callable = coin_of(missing),
+           choose: Callable = longest, of: Callable = missing) -> tuple[int, int]:
     w = weigh([p[i, x] / q[i, x] for i, x in enumerate(drafted)])
     accepted = choose(lambda i: dice.flip(coin(i, w, p, q)), len(drafted))
     return accepted, dice.pick(of(accepted, w, p, q))
@@ -48,7 +48,7 @@ def token_by_token(drafted, q, p, dice):
     def accepts(i: int) -> bool:
         return dice.flip(p[i - 1, drafted[i - 1]] / q[i - 1, drafted[i - 1]])
     accepted = before_the_first_rejection(accepts, len(q))
-    return accepted, dice.pick(plain_owed(accepted, None, p, q))
+    return accepted, dice.pick(plain_missing(accepted, None, p, q))
 
 
 def decides(**changes: Callable) -> dict:
@@ -57,7 +57,7 @@ def decides(**changes: Callable) -> dict:
 
 def coin(of_others: Callable) -> dict:
     """Another coin, but behind the last draft token."""
-    return decides(coin=lambda i, w, p, q: w[i] if i == len(q) else of_others(w[i], owed(i, w, p, q).sum()))
+    return decides(coin=lambda i, w, p, q: w[i] if i == len(q) else of_others(w[i], missing(i, w, p, q).sum()))
 
 
 def weighs(weigh: Callable) -> dict:
@@ -97,21 +97,21 @@ WRONGS = [
           **coin(lambda w, total: total / (1 - w))),
     wrong("last-coin-as-the-others", "you take the draft's last distribution away behind the last token too, where "
           "nothing was drafted: the coin there is w", "flip",
-          **decides(coin=lambda i, w, p, q: coin_of(owed)(i, w, p, torch.cat([q, q[-1:]])))),
+          **decides(coin=lambda i, w, p, q: coin_of(missing)(i, w, p, torch.cat([q, q[-1:]])))),
     wrong("coin-unweighted", "the Z of your coin is the total of max(0, p_target - q_draft): multiply p_target by w "
-          "first", "flip", **decides(coin=coin_of(plain_owed))),
+          "first", "flip", **decides(coin=coin_of(plain_missing))),
     wrong("residual-unweighted", "at a cut you draw from max(0, p_target - q_draft): multiply p_target by w first",
-          **decides(of=plain_owed)),
+          **decides(of=plain_missing)),
     wrong("both-unweighted", "you multiply p_target by w neither for the coin nor for the draw",
-          **decides(coin=coin_of(plain_owed), of=plain_owed)),
+          **decides(coin=coin_of(plain_missing), of=plain_missing)),
     wrong("weight-of-the-last", "you draw with the weight of the whole draft; the one at the cut belongs there",
-          **decides(of=lambda i, w, p, q: owed(i, w[-1:] * len(w), p, q))),
+          **decides(of=lambda i, w, p, q: missing(i, w[-1:] * len(w), p, q))),
     wrong("residual-is-target", "at a cut you draw from p_target; what the draft has covered must go",
           **decides(of=lambda i, w, p, q: p[i])),
     wrong("row-before", "at a cut you draw from the row before; the token comes behind the last one that is accepted",
-          **decides(of=lambda i, w, p, q: owed(i if i == len(q) else max(0, i - 1), w, p, q))),
+          **decides(of=lambda i, w, p, q: missing(i if i == len(q) else max(0, i - 1), w, p, q))),
     wrong("bonus-one-row-early", "where all are accepted you draw from the row of the last one; the bonus comes behind",
-          **decides(of=lambda i, w, p, q: owed(i, w, p, q) if i < len(q) else p[i - 1])),
+          **decides(of=lambda i, w, p, q: missing(i, w, p, q) if i < len(q) else p[i - 1])),
     wrong("bonus-from-draft", "where all are accepted you take the draft's last distribution away; nothing was "
           "drafted there",
-          **decides(of=lambda i, w, p, q: owed(i, w, p, torch.cat([q, q[-1:]]))))]
+          **decides(of=lambda i, w, p, q: missing(i, w, p, torch.cat([q, q[-1:]]))))]

@@ -27,10 +27,10 @@ def verify_block(drafted, q_draft, p_target, dice):
     dice: dice.flip(prob) -> bool, dice.pick(weights) -> int.
 
     The draft may be cut behind any token. Each cut has a coin of its own. The longest cut whose coin says accept is
-    made; the cut before the first token can always be made. With the weights w above, let owed be max(0, w_i p_target -
-    q_draft), of the distributions one place further, and Z its sum. The coin behind token i is Z / (Z + 1 - w_i), and 1
-    where that is 0 / 0. Behind the last token it is w. The next token is drawn from what is owed at the cut. Behind the
-    last token nothing was drafted, and all of p_target is owed.
+    made; the cut before the first token can always be made. With the weights w above, what is missing at cut i is
+    max(0, w_i p_target - q_draft), of the distributions one place further. Z is its sum. The coin behind token i is
+    Z / (Z + 1 - w_i), and 1 where that is 0 / 0. Behind the last token it is w. The next token is drawn from what is
+    missing at the cut. Behind the last token nothing was drafted, and all of p_target is missing.
 
     Worked: p_target [1/3, 2/3] and q_draft [2/3, 1/3] at every place, drafted [0, 1]: w is 1, .5, 1, so both are
     accepted, always. Drafted [0, 0]: w is 1, .5, .25; both are accepted with .25, never one alone, and if none is, the
