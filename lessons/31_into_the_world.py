@@ -190,5 +190,5 @@ room.cleanup()
 #
 # The answers are in `lessons/answers/31_into_the_world.md`.
 #
-# This is the last lesson. Where now? Read `nanospec/speculate.py` from top to bottom. Judge somebody
-# else's sampler (docs/PROOF.md). Write a drafter of your own (docs/CONTRIBUTING.md).
+# This is the last lesson. Where now? Read `nanospec/speculate.py` from top to bottom. Judge a
+# sampler of somebody else (docs/PROOF.md). Write a drafter of your own (docs/CONTRIBUTING.md).
