@@ -303,7 +303,7 @@ table(["drafter", "ms for a draft", "off by"],
 
 # %% [markdown]
 # The picture: on the left, the rounds of `PromptLookup` in the table at temperature 1.
-# Green tokens were copied. Blue tokens came from the target. On the right, the rates from above.
+# Full boxes were copied. Empty boxes came from the target. On the right, the rates from above.
 
 # %%
 calls = []

@@ -438,8 +438,8 @@ assert tokens_of(speculate(exact, drafter, ids, 24, temperature=0)) == greedy
 print()
 for name, small in ("a table", TableModel(3, seed=5, zeros=0)), ("a small GPT", small_gpt(3, 2, 5)):
     drafter = TopTree(small_learned("medusa", small), [-1, 0, 0, 1])
-    found, _ = walk(lambda dice: tuple(tokens_of(speculate(small, drafter, [0, 1], 3, dice=dice))))
-    off = distance(found, target_distribution(small, [0, 1], 3))[1]
+    walked, _ = walk(lambda dice: tuple(tokens_of(speculate(small, drafter, [0, 1], 3, dice=dice))))
+    off = distance(walked, target_distribution(small, [0, 1], 3))[1]
     print(f"{name}: the distribution of three tokens is off by {off:.0e}")
     assert off < 1e-12
 

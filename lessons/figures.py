@@ -425,10 +425,10 @@ def copying(calls: Sequence[tuple[Sequence[str], int]], places: Sequence[str],
     for y, (pieces, accepted) in enumerate(calls, start=1):
         for x, piece in enumerate(pieces):
             own = x >= accepted
-            left.barh(y, 0.95, left=x - 0.475, color=BLUE if own else GREEN, edgecolor="white",
-                      hatch=HATCH[BLUE] if own else None, label="the target's own" if own else "copied")
-            left.text(x, y, piece, color="white", ha="center", va="center", fontsize=7, parse_math=False,
-                      bbox={"facecolor": BLUE if own else GREEN, "edgecolor": "none", "pad": 1.5})
+            left.barh(y, 0.9, left=x - 0.45, color="white" if own else GREEN, edgecolor=BLUE if own else GREEN,
+                      label="the target's own" if own else "copied")
+            left.text(x, y, piece, color=BLUE if own else "white", ha="center", va="center", fontsize=8,
+                      parse_math=False)
     left.set(ylim=(len(calls) + 0.5, 0.5), yticks=range(1, len(calls) + 1), xticks=[], ylabel="target call",
              xlabel="tokens written by a call")
     left.grid(False)
@@ -513,7 +513,7 @@ def block_verification(drafts: Sequence[str], parts: dict[str, Sequence[float]],
     left.set(xlabel="draft of two tokens", ylabel="probability")
     for (name, means), colour in zip(accepted_of.items(), (BLUE, GREEN)):
         right.plot(range(1, len(means) + 1), means, color=colour, marker=MARK[colour], linewidth=2, label=name)
-    right.set(xlabel="gamma, draft tokens in a round", ylabel="accepted, on average")
+    right.set(xlabel="gamma, draft tokens in a round", ylabel="draft tokens accepted, on average")
     right.legend(frameon=False)
     save(figure, "16_block_verification")
 
@@ -531,7 +531,7 @@ def ceilings(chain: dict[str, Sequence[float]], place: dict[str, Sequence[float]
             axes.plot(range(1, len(means[name]) + 1), means[name], ":" if name.endswith("ceiling") else "-",
                       marker=MARK[colour], linewidth=2, color=colour, label=name)
         axes.legend(frameon=False)
-    left.set(xlabel="gamma, draft tokens in a round", ylabel="accepted, on average")
+    left.set(xlabel="gamma, draft tokens in a round", ylabel="draft tokens accepted, on average")
     right.set(xlabel="k, draft tokens for one place", ylabel="probability that one is accepted", xticks=range(1, 6))
     save(figure, "17_how_close_a_rule_can_come")
 
