@@ -7,6 +7,7 @@ import pytest
 
 from nanospec.draft import Draft
 from nanospec.drafters.tree import TreeDrafter
+from nanospec.methods import DRAFTERS, RULES
 from nanospec.proof.checks import CHECKS, OF_THE_DISTRIBUTION, TABLE
 from nanospec.proof.contract import CONTRACT, pairs_of
 from nanospec.proof.walk import distance, target_distribution
@@ -125,5 +126,14 @@ def test_every_entry_says_what_was_wrong_where_and_who_sees_it():
 
 
 def test_what_is_slow_catches_nothing_alone():
-    slow = {name for name, check in CHECKS.items() if check.slow} - {"tree of 3"}
+    slow = {name for name, check in CHECKS.items() if check.slow}
+    slow |= {f"{part}: {name}, {rule}" for part in CONTRACT
+             for name, rule in set(pairs_of(part)) - set(pairs_of(part, quick=True))}
     assert not slow & {bug.caught_by for bug in ALL_BUGS}
+
+
+@pytest.mark.parametrize("part", CONTRACT)
+def test_nobody_and_no_rule_is_left_out_of_a_part_in_the_tests(part):
+    every, quick = pairs_of(part), pairs_of(part, quick=True)
+    assert {name for name, _ in quick} == {name for name, _ in every} >= {*DRAFTERS}
+    assert {rule for _, rule in quick} == {*RULES}

@@ -157,15 +157,18 @@ def ragged(target, drafter: Drafter, prompts, new, rule: Rule = verify,
 
 # T3
 
-def recomputed(draft, target, whole: Tensor, length: int) -> Tensor:
-    """A draft model's logits behind the first `length` tokens of (B, T), and behind every later one, without a cache:
-    (B, T - length + 1, V). A learned one knows the target's features of the first `length` - 1 tokens, no more.
+def recomputed(target, draft, whole: Tensor, length: int) -> list[Tensor]:
+    """The logits of both models, of the target alone if `draft` is None, behind the first `length` tokens of (B, T),
+    and behind every later one, without a cache: (B, T - length + 1, V). A learned draft model knows the target's
+    features of the first `length` - 1 tokens, no more.
     """
     if not isinstance(draft, Learned):
-        return draft(whole)[:, length - 1:]
-    before = before_tokens(target(whole, layers=draft.layers)[1])
+        return [model(whole)[:, length - 1:] for model in (target, draft) if model]
+    logits, features = target(whole, layers=draft.layers)
+    before = before_tokens(features)
     before[:, length:] = 99.0                           # whoever reads it says something else
-    return draft(whole, before, whole.shape[1] - length + 1)[:, :, -1].transpose(0, 1)
+    own = draft(whole, before, whole.shape[1] - length + 1)[:, :, -1].transpose(0, 1)
+    return [logits[:, length - 1:], own]
 
 
 def caches(target, draft, drafter: Drafter, prompts, new, rule: Rule = verify, copies: bool = False,
@@ -188,9 +191,7 @@ def caches(target, draft, drafter: Drafter, prompts, new, rule: Rule = verify, c
             longest = max(map(len, leaves))
             whole = torch.tensor([text + [done.tokens[row] for row in path[1:]] + [0] * (longest - len(path))
                                   for path in leaves])
-            behind = [probs(logits, **settings) for logits in (target(whole)[:, len(text) - 1:],
-                                                                draft and recomputed(draft, target, whole, len(text)))
-                      if logits is not None]
+            behind = [probs(logits, **settings) for logits in recomputed(target, draft, whole, len(text))]
             for leaf, path in enumerate(leaves):
                 for depth, row in enumerate(path):
                     error = max(error, (behind[0][leaf, depth] - done.p_target[row]).abs().max().item())
