@@ -193,7 +193,7 @@ C_text, scarcest = ratio.max(-1)                    # C, and the token that is t
 #
 # But may C be large where the distributions are nearly equal?
 #
-# *Guess first:* take places with an overlap above 0.9. How large is C there, at worst? 2, 30, 1,000?
+# *Guess first:* take places with an overlap above 0.9. How large is C there at worst: 2, 30, 1,000?
 
 # %%
 assert (C_text * overlap_text >= 1 - 1e-6).all()
