@@ -759,12 +759,12 @@ def a_look_back(seen: Sequence[Sequence[float]], places: Sequence[str], draft_to
     for row, weights in enumerate(seen):
         for place, weight in enumerate(weights):
             left.barh(row, 1, 0.9, left=place - 0.5, color=GREEN, alpha=weight / most)
-    named = [place for place, weights in enumerate(zip(*seen)) if max(weights) > most / 3]
-    left.set(xlabel=f"places 0 to {len(places) - 1} of the text", xlim=(-0.5, len(places) - 0.5),
+        place = weights.index(max(weights))
+        left.text(place + 0.9, row, repr(places[place]), color=INK, va="center", fontsize=11, parse_math=False)
+    left.set(xlabel="place in the text", xlim=(-0.5, len(places) - 0.5),
              ylim=(len(seen) - 0.5, -0.5), yticks=range(len(seen)), yticklabels=draft_tokens, ylabel="draft token")
     left.grid(False)
-    left.set_title("where each draft token looks, and what stands there", loc="left", color=INK, fontsize=10)
-    left.set_xticks(named, [repr(places[place]) for place in named], rotation=90, fontsize=8, parse_math=False)
+    left.set_title("where each draft token looks; what stands at the darkest place", loc="left", color=INK, fontsize=10)
     for (name, found), colour in zip(betas.items(), (GREEN, AMBER)):
         for kind, line, where in (True, "-", "can be copied"), (False, ":", "other places"):
             right.plot(range(1, len(found[kind]) + 1), found[kind], color=colour, linestyle=line,
