@@ -71,17 +71,17 @@ class Draft(NamedTuple):
         return Draft(text.last(1), torch.zeros(len(text.tokens), 1, text.vocab_size, device=text.tokens.device))
 
     @staticmethod
-    def of(trees: Sequence["Tree"], text: Text, steps: int = 0) -> "Draft":
+    def of(trees: Sequence["Tree"], text: Text) -> "Draft":
         """A tree for each text, padded to one size. No token was drawn, each was chosen: every q_draft is one-hot."""
         device = text.tokens.device
         tokens = padded([tree.tokens for tree in trees], 0, device)
         q_draft = torch.zeros(*tokens.shape, text.vocab_size, device=device)
         q_draft.scatter_(2, tokens[:, :, None], 1.0)[:, 0] = 0
         if all(tree.parents == list(range(-1, tokens.shape[1] - 1)) for tree in trees):
-            return Draft(tokens, q_draft, None, steps)
+            return Draft(tokens, q_draft)
         parents = padded([tree.parents for tree in trees], -1, device)
         q_draft[:, 1:] *= (parents[:, 1:, None] >= 0)
-        return Draft(tokens, q_draft, parents, steps)
+        return Draft(tokens, q_draft, parents)
 
 
 class Tree:

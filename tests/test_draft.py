@@ -78,9 +78,9 @@ def test_trees_are_padded_to_one_draft_and_come_back():
         for tree in trees:
             for _ in range(made.randrange(6)):
                 tree.add(made.randrange(len(tree.tokens)), made.randrange(9))
-        draft = Draft.of(trees, text, steps=2)
+        draft = Draft.of(trees, text)
         n = max(len(tree.tokens) for tree in trees)
-        assert draft.tokens.shape == (4, n) and draft.q_draft.shape == (4, n, 9) and draft.steps == 2
+        assert draft.tokens.shape == (4, n) and draft.q_draft.shape == (4, n, 9) and draft.steps == 0
         assert (draft.parents is None) == all(tree.parents == list(range(-1, n - 1)) for tree in trees)
         for b, tree in enumerate(trees):
             tokens, parents, q_draft = draft.of_text(b)

@@ -29,6 +29,7 @@ from nanospec.draft_models.learned import FeatureReader, Learned, all_anchors
 from nanospec.model import MLP, Config, Linear, rope_table, rotate
 from nanospec.text import Text
 
+
 class BlockLayer(nn.Module):
     """Attention from the rows of a block to the context and to the block, then an MLP."""
 

@@ -9,7 +9,7 @@ Li et al. 2025 (arXiv 2503.01840). What differs from EAGLE-1 (eagle.py):
                 steps, reads its own states, and every step has a loss on its distribution; the next one counts .8 of it
 
 A token that the draft's vocabulary lacks is never drafted. That costs speed and never exactness: q_draft is 0 there.
-As in EAGLE-3.1 (arXiv 2605.09992) the next step may read the normed state: `post_norm`.
+As in EAGLE-3.1 (arXiv 2605.09992) the target's features are normed, and the next step reads the normed state.
 """
 
 from collections.abc import Sequence
@@ -23,18 +23,18 @@ from nanospec.model import MLP, Attention, Config, Linear
 
 
 class Eagle3(Eagle):
-    """spoken: how many tokens it can draft. post_norm: whether it is EAGLE-3.1, which norms what it reads, too."""
+    """spoken: how many tokens it can draft."""
 
     offsets: Tensor
 
     def __init__(self, vocab_size: int, channels: int, layers: Sequence[int], heads: int, kv_heads: int, hidden: int,
-                 spoken: int, post_norm: bool = True):
+                 spoken: int):
         Learned.__init__(self, vocab_size, channels, layers, heads=heads, kv_heads=kv_heads, hidden=hidden,
-                         spoken=spoken, post_norm=post_norm)
+                         spoken=spoken)
         if spoken > vocab_size:
             raise ValueError(f"it cannot draft {spoken} of {vocab_size} tokens")
         self.config = Config(vocab_size, 1, 1, channels, heads, kv_heads, hidden)
-        self.steps, self.decay, self.post_norm = 5, 0.8, post_norm
+        self.steps, self.decay = 5, 0.8
         self.fuse = Linear(len(layers) * channels, channels)
         self.token_norm, self.state_norm = nn.RMSNorm(channels, 1e-5), nn.RMSNorm(channels, 1e-5)
         self.attention = Attention(self.config, 2 * channels)
@@ -53,19 +53,19 @@ class Eagle3(Eagle):
         return self.offsets + torch.arange(len(self.offsets), device=self.offsets.device)
 
     def begin(self, before: Tensor) -> Tensor:
-        return self.fuse(self.normed(before) if self.post_norm else before.flatten(-2))
+        return self.fuse(self.normed(before))
 
     def entrance(self, state: Tensor, tokens: Tensor) -> tuple[Tensor, Tensor]:
         embedded = self.target.embedding(tokens).to(self.dtype)
         return torch.cat([self.token_norm(embedded), self.state_norm(state)], -1), state
 
     def exit(self, x: Tensor, tokens: Tensor) -> tuple[Tensor, Tensor]:
-        normed = self.norm(x)
-        logits = self.head(normed)
+        state = self.norm(x)
+        logits = self.head(state)
         if len(self.offsets) < self.vocab_size:
             never = logits.new_full((*logits.shape[:-1], self.vocab_size), float("-inf"))
             logits = never.index_copy(-1, self.ids, logits)
-        return normed if self.post_norm else x, logits
+        return state, logits
 
     def compared(self, p_target: Tensor, logits: Tensor) -> tuple[Tensor, Tensor]:
         """On the tokens that it can draft alone, made distributions again."""

@@ -42,7 +42,7 @@ class Learned(nn.Module):
         super().__init__()
         whole = {"vocab_size": vocab_size, "channels": channels} | sizes
         for name, size in whole.items():
-            if type(size) is not bool and (type(size) is not int or size < 1):
+            if type(size) is not int or size < 1:                               # no bool
                 raise ValueError(f"{name} must be a whole number of 1 or more, got {size!r}")
         if not layers or any(type(layer) is not int or layer < 0 for layer in layers):
             raise ValueError(f"layers must be the numbers of some of the target's, got {layers!r}")

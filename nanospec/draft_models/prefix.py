@@ -32,8 +32,6 @@ from nanospec.text import Text
 class Prefix(Eagle):
     """heads, kv_heads, hidden: of the layer, as in Config. width: channels of the state behind it."""
 
-    anchors = 128
-
     def __init__(self, vocab_size: int, channels: int, layers: Sequence[int], heads: int, kv_heads: int, hidden: int,
                  width: int):
         Learned.__init__(self, vocab_size, channels, layers, heads=heads, kv_heads=kv_heads, hidden=hidden, width=width)
@@ -80,7 +78,7 @@ class Prefix(Eagle):
         return torch.stack(logits)
 
     entrance: Any = Eagle3.entrance         # all that it needs of an Eagle3 is here
-    compared, loss = Learned.compared, Learned.loss
+    loss = Learned.loss
 
     def reader(self) -> "PrefixReader":
         return PrefixReader(self)

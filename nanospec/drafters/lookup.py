@@ -44,9 +44,6 @@ class PromptLookup(Drafter):
         """What followed the longest match, in every row; row 0 alone where there is none."""
         return Draft.of([self._tree(self.seen[b], ids) for b, ids in enumerate(text.ids())], text)
 
-    def commit(self, draft: Draft, accepted: Tensor, p_target: Tensor, features: Tensor | None) -> None:
-        """What was accepted is read from the text, in the next round."""
-
     def _tree(self, seen: "Seen", ids: list[int]) -> Tree:
         seen.read(ids)
         tree, start, end = Tree(ids[-1]), seen.place(), len(ids)

@@ -72,9 +72,6 @@ class SuffixDrafter(Drafter):
         """The best candidate of every row; of equals the longest match, and this text before the past."""
         return Draft.of([self._tree(*self._read(b, ids)) for b, ids in enumerate(text.ids())], text)
 
-    def commit(self, draft: Draft, accepted: Tensor, p_target: Tensor, features: Tensor | None) -> None:
-        """What was accepted is read from the text, in the next round."""
-
     def _read(self, b: int, ids: list[int]) -> tuple[list[int], Index]:
         """Up to the end of the committed text. A text that has changed is read anew."""
         read, own = self.own[b]
