@@ -152,16 +152,17 @@ def draw_accepted(history: Sequence[tuple], names: Sequence[str], of_draft: floa
     steps, each = [row[1] for row in history], (len(history[0]) - 4) // len(names) if history else 0
     for number, (name, axes) in enumerate(zip(names, panels)):
         axes.axhline(of_draft, color=FAINT, linestyle="--", linewidth=1)
-        axes.annotate(f"the draft GPT {of_draft:.2f}", (0, of_draft), xytext=(4, 4), color=FAINT, fontsize=8,
-                      textcoords="offset points")
+        axes.annotate(f"any token of the draft GPT: {of_draft:.2f}", (0.02, of_draft), (0, 4),
+                      axes.get_yaxis_transform(), "offset points", color=INK, fontsize=8)
         for k in range(each):
             accepted = [row[4 + number * each + k] for row in history]
             axes.plot(steps, accepted, color=BLUE, linewidth=2.4 - 0.4 * k)
-            axes.annotate(f"{k + 1}", (steps[-1], accepted[-1]), xytext=(4, -3), color=BLUE, fontsize=8,
-                          textcoords="offset points")
+            if k in (0, each - 1):
+                axes.annotate(f"token {k + 1}", (steps[-1], accepted[-1]), xytext=(0, -14 if k else 6), color=BLUE,
+                              fontsize=8, ha="right", textcoords="offset points")
         axes.set_ylim(0, 1)
-        axes.set_ylabel(f"{name}: accepted, by place in the draft")
-        axes.set_xlabel("step")
+        axes.set_ylabel(f"{name}: how often a draft token is accepted")
+        axes.set_xlabel("steps of training")
     figure.savefig(path, format="png", dpi=160)
 
 
