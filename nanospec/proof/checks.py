@@ -10,9 +10,10 @@ from functools import partial
 from nanospec.drafters.merged import MergedDrafter
 from nanospec.drafters.tree import TreeDrafter
 from nanospec.methods import RULES, Run, method_of
-from nanospec.proof.compare import (Found, caches, first_round, greedy, ledger, node, ragged, reports, rounds,
-                                    rounds_by_prefix, speed, support)
-from nanospec.proof.handover import by_hand, drafts, features, one_after_the_other, rules_agree
+from nanospec.proof.compare import (Found, caches, first_round, greedy, node, ragged, rounds, rounds_by_prefix,
+                                    speed)
+from nanospec.proof.handover import (by_hand, drafts, features, ledger, one_after_the_other, reports, rules_agree,
+                                     support)
 from nanospec.proof.learning import heads, labels, vocabulary
 from nanospec.proof.serving import joint, schedules
 from nanospec.proof.tables import Mixture, TableModel, prompts_of, small_gpt, small_learned

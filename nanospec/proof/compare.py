@@ -4,13 +4,11 @@ T0  one node: whatever the two distributions, the token that comes out has the t
 T1  one round, completed by the target: the distribution of gamma + 1 tokens
 T2  several rounds with the loop itself, settings on: what is carried from round to round, stops, rows of a batch
 T3  the real GPT with its real cache and masks; cached distributions against recomputed ones
-T5  what leaves the text right and costs only speed: accepted tokens against their expectation; reports
+T5  what leaves the text right and costs only speed: accepted tokens against their expectation
 T6  temperature 0: token for token what greedy decoding writes
 
-Every function returns (paths, texts or samples; greatest error; total variation). Where identities are checked, the
-error counts violations.
+Every function returns (paths, texts or samples; greatest error; total variation).
 """
-
 
 from collections import defaultdict
 from collections.abc import Callable, Iterator, Sequence
@@ -20,18 +18,18 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
-from nanospec.dice import Dice
 from nanospec.draft import Draft, Drafter, Rule
 from nanospec.draft_models.learned import Learned, before_tokens
 from nanospec.generate import generate
 from nanospec.methods import RULES, Run
 from nanospec.probs import Sampling, probs
-from nanospec.proof.walk import (completed, distance, product_of, target_distribution, walk, walk_by_prefix)
+from nanospec.proof.walk import completed, distance, product_of, target_distribution, walk, walk_by_prefix
 from nanospec.rules.tree import verify_tree
 from nanospec.speculate import ModelDrafter, one_round, speculate, tokens_of, verify
 from nanospec.text import Text, prefill
 
 Found = tuple[int, float, float]
+EVERY_RULE: tuple[Rule, ...] = (verify_tree, *RULES.values())
 
 
 # T0
@@ -60,13 +58,13 @@ def node_cases() -> Iterator[tuple[str, Tensor, Tensor]]:
         yield f"1e-{power} apart", even, even + 10.0 ** -power * torch.tensor([1.0, 1, -1, 2, -3], dtype=torch.float64)
 
 
-def node(rules: Sequence[Rule] = (verify_tree, *RULES.values())) -> Found:
+def node() -> Found:
     """T0. Behind the draft token a one-hot bonus, so that its acceptance can be seen."""
     count, error, tv = 0, 0.0, 0.0
     for _, p_target, q_draft in node_cases():
         rows = torch.stack([p_target, torch.eye(5, dtype=torch.float64)[0]])[None]
         q_rows = torch.stack([torch.zeros_like(q_draft), q_draft])[None]
-        for rule in rules:
+        for rule in EVERY_RULE:
             def play(dice):
                 x = int(dice.pick(q_draft[None]))
                 accepted, token = rule(Draft(torch.tensor([[0, x]]), q_rows), rows, dice)
@@ -207,7 +205,7 @@ def caches(target, draft, drafter: Drafter, prompts, new, rule: Rule = verify, c
     return count, error, error
 
 
-# T5, and what the walk cannot see
+# T5
 
 def expected_accepted(target, draft, prefix, gamma: int, **settings) -> float:
     """How many of gamma draft tokens are accepted on average behind `prefix`, recomputed without a cache."""
@@ -219,9 +217,12 @@ def expected_accepted(target, draft, prefix, gamma: int, **settings) -> float:
                for x, weight in enumerate(both) if weight > 0)
 
 
-def speed(target, draft, ids=(1, 0), gamma=2, **settings) -> Found:
+def speed(target, draft, **settings) -> Found:
     """T5. Draft tokens accepted in the second round, behind every text the first can leave, against their exact
-    expectation."""
+    expectation.
+    """
+    ids, gamma = [1, 0], 2
+
     def play(dice):
         run = speculate(target, ModelDrafter(draft, gamma), ids, 4 * gamma, dice=dice, **settings)
         first, second = islice(run, 2)
@@ -235,58 +236,6 @@ def speed(target, draft, ids=(1, 0), gamma=2, **settings) -> Found:
     error = max(abs(accepted[text] / weight[text] - expected_accepted(target, draft, [*ids, *text], gamma, **settings))
                 for text in weight)
     return paths, error, error
-
-
-def support(rules: Sequence[Rule] = (verify_tree, *RULES.values())) -> Found:
-    """At the smallest uniform there is, 0.0, no token comes out that the target forbids."""
-    p_target = torch.tensor([[[0.0, 0.5, 0.5], [0.0, 0.0, 1.0]]])
-    q_draft = torch.tensor([[[0.0, 0.0, 0.0], [0.5, 0.5, 0.0]]])
-    wrong = 0
-    for rule in rules:
-        for x in (0, 1):
-            dice = Dice([0])
-            dice.u = torch.zeros(1, 2, dtype=torch.float64)
-            accepted, token = rule(Draft(torch.tensor([[2, x]]), q_draft), p_target, dice)
-            wrong += int(p_target[0, 0, x if accepted else int(token)] == 0)
-    return 2 * len(rules), float(wrong), float(wrong)
-
-
-class Ledger(Dice):
-    """Dice that write down every uniform they hand out, row by row."""
-
-    def __init__(self, seeds):
-        super().__init__(seeds)
-        self.handed: list[float] = []
-
-    def _take(self, n):
-        taken = super()._take(n)
-        self.handed += taken.flatten().tolist()
-        return taken
-
-
-def ledger(target, draft, gamma: int = 3, **settings) -> Found:
-    """Every decision takes one uniform, and none is handed out twice, within a round or across rounds."""
-    dice = Ledger([5])
-    count = sum(1 for _ in speculate(target, ModelDrafter(draft, gamma), [1, 0], 40, dice=dice, **settings))
-    wrong = abs(len(dice.handed) - count * (2 * gamma + 1)) + len(dice.handed) - len(set(dice.handed))
-    return len(dice.handed), float(wrong), float(wrong)
-
-
-def reports(target, draft) -> Found:
-    """The lengths asked for, every round's identities, the same text from the same seed, another from another."""
-    wrong = seen = 0
-    for seed in range(12):
-        new = 5 + seed
-        written = list(speculate(target, ModelDrafter(draft, 3), [1, 2], new, seed=seed))
-        again = tokens_of(speculate(target, ModelDrafter(draft, 3), [1, 2], new, seed=seed))
-        wrong += (len(tokens_of(written)) != new) + (tokens_of(written) != again)
-        for done in written:
-            whole = [done.tokens[row] for row in done.path] + [done.token]
-            wrong += done.emitted != whole[:len(done.emitted)] or done.path != list(range(1, len(done.path) + 1))
-            wrong += done is not written[-1] and len(done.emitted) != len(done.path) + 1
-            seen += 1
-    wrong += len({tuple(generate(target, [1], 30, seed=seed)) for seed in range(5)}) != 5
-    return seen, float(wrong), float(wrong)
 
 
 # T6

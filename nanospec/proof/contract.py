@@ -24,7 +24,8 @@ from nanospec.generate import generate
 from nanospec.methods import DRAFTERS, RULES, Method, Setting, Way, method_of
 from nanospec.probs import Sampling
 from nanospec.proof.checks import GPT4, GPT_DRAFT4, worst
-from nanospec.proof.compare import Batch, Found, Ledger, caches, greedy, ragged, rounds, together
+from nanospec.proof.compare import Batch, Found, caches, greedy, ragged, rounds, together
+from nanospec.proof.handover import Ledger
 from nanospec.proof.stats import goodness_of_fit
 from nanospec.proof.tables import TableModel, prompts_of, small_gpt, small_learned
 from nanospec.proof.walk import target_distribution

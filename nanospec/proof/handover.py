@@ -21,11 +21,11 @@ from nanospec.drafters.tree import TreeDrafter
 from nanospec.generate import generate
 from nanospec.methods import DRAFTERS, RULES, Setting
 from nanospec.probs import Sampling
-from nanospec.proof.compare import Batch, Found, Ledger
+from nanospec.proof.compare import EVERY_RULE, Batch, Found
 from nanospec.proof.tables import TableModel
 from nanospec.proof.walk import distance, walk
 from nanospec.rules.tree import verify_tree
-from nanospec.speculate import ModelDrafter, speculate, verify
+from nanospec.speculate import ModelDrafter, speculate, tokens_of, verify
 from nanospec.text import Text
 
 PROMPTS, LATE = [[1, 0, 1, 2, 1], [0, 2, 0, 2, 0], [2]], [1, 1, 0, 1]
@@ -67,7 +67,7 @@ def drafts(target, draft) -> Found:
     return count, float(wrong), float(wrong)
 
 
-class Reader(Drafter):
+class Holder(Drafter):
     """Another drafter, which holds on to the features of every committed token that the target has read."""
 
     layers = (0,)
@@ -96,15 +96,15 @@ def features(target, draft) -> Found:
     This holds for a drafter alone and joined with others, in a batch, and when a row begins anew.
     """
     wrong = count = 0
-    for readers, others in (([Reader(ModelDrafter(draft, 2))], []),
-                            ([Reader(TreeDrafter(draft, [-1, 0, 0, 1, 1, 2]))], []),
-                            ([Reader(ModelDrafter(draft, 2)), Reader(TreeDrafter(draft, [-1, 0, 0, 1]))],
+    for holders, others in (([Holder(ModelDrafter(draft, 2))], []),
+                            ([Holder(TreeDrafter(draft, [-1, 0, 0, 1, 1, 2]))], []),
+                            ([Holder(ModelDrafter(draft, 2)), Holder(TreeDrafter(draft, [-1, 0, 0, 1]))],
                              [PromptLookup(3)])):
-        for text, *_ in played(target, MergedDrafter([*readers, *others]) if others else readers[0]):
+        for text, *_ in played(target, MergedDrafter([*holders, *others]) if others else holders[0]):
             for b, ids in enumerate(text.ids()):
                 real = target(torch.tensor([ids[:-1]]), layers=(0,))[1][0, :, 0] if ids[:-1] else torch.empty(0, 1)
-                for reader in readers:
-                    same = reader.held[b].shape == real.shape and bool((reader.held[b] == real).all())
+                for holder in holders:
+                    same = holder.held[b].shape == real.shape and bool((holder.held[b] == real).all())
                     wrong, count = wrong + (not same), count + 1
     return count, float(wrong), float(wrong)
 
@@ -115,6 +115,41 @@ def chain_of(n: int, seed: int) -> tuple[Draft, Tensor]:
     dice = Dice([seed])
     dice.refill(n)
     return Draft(dice.pick(q_draft), q_draft.masked_fill((torch.arange(n) == 0)[:, None], 0.0)), p_target
+
+
+def support() -> Found:
+    """At the smallest uniform there is, 0.0, no token comes out that the target forbids."""
+    p_target = torch.tensor([[[0.0, 0.5, 0.5], [0.0, 0.0, 1.0]]])
+    q_draft = torch.tensor([[[0.0, 0.0, 0.0], [0.5, 0.5, 0.0]]])
+    wrong = 0
+    for rule in EVERY_RULE:
+        for x in (0, 1):
+            dice = Dice([0])
+            dice.u = torch.zeros(1, 2, dtype=torch.float64)
+            accepted, token = rule(Draft(torch.tensor([[2, x]]), q_draft), p_target, dice)
+            wrong += int(p_target[0, 0, x if accepted else int(token)] == 0)
+    return 2 * len(EVERY_RULE), float(wrong), float(wrong)
+
+
+class Ledger(Dice):
+    """Dice that write down every uniform they hand out, row by row."""
+
+    def __init__(self, seeds):
+        super().__init__(seeds)
+        self.handed: list[float] = []
+
+    def _take(self, n):
+        taken = super()._take(n)
+        self.handed += taken.flatten().tolist()
+        return taken
+
+
+def ledger(target, draft, **settings) -> Found:
+    """Every decision takes one uniform, and none is handed out twice, within a round or across rounds."""
+    dice, gamma = Ledger([5]), 3
+    count = sum(1 for _ in speculate(target, ModelDrafter(draft, gamma), [1, 0], 40, dice=dice, **settings))
+    wrong = abs(len(dice.handed) - count * (2 * gamma + 1)) + len(dice.handed) - len(set(dice.handed))
+    return len(dice.handed), float(wrong), float(wrong)
 
 
 def one_after_the_other() -> Found:
@@ -145,6 +180,23 @@ def rules_agree() -> Found:
             off = distance(one[0], other[0])
             count, error, tv = count + one[1] + other[1], max(error, off[0]), max(tv, off[1])
     return count, error, tv
+
+
+def reports(target, draft) -> Found:
+    """The lengths asked for, every round's identities, the same text from the same seed, another from another."""
+    wrong = seen = 0
+    for seed in range(12):
+        new = 5 + seed
+        written = list(speculate(target, ModelDrafter(draft, 3), [1, 2], new, seed=seed))
+        again = tokens_of(speculate(target, ModelDrafter(draft, 3), [1, 2], new, seed=seed))
+        wrong += (len(tokens_of(written)) != new) + (tokens_of(written) != again)
+        for done in written:
+            whole = [done.tokens[row] for row in done.path] + [done.token]
+            wrong += done.emitted != whole[:len(done.emitted)] or done.path != list(range(1, len(done.path) + 1))
+            wrong += done is not written[-1] and len(done.emitted) != len(done.path) + 1
+            seen += 1
+    wrong += len({tuple(generate(target, [1], 30, seed=seed)) for seed in range(5)}) != 5
+    return seen, float(wrong), float(wrong)
 
 
 def by_hand() -> Found:

@@ -7,11 +7,11 @@ from collections.abc import Callable, Sequence
 
 import torch
 
-from nanospec.draft import Drafter, Rule
+from nanospec.draft import Drafter
 from nanospec.proof.compare import Found
 from nanospec.proof.walk import distance, product_of, target_distribution, walk
 from nanospec.serve import Server
-from nanospec.speculate import speculate, tokens_of, verify
+from nanospec.speculate import speculate, tokens_of
 
 SOME_STEPS = 300        # more than any schedule takes
 
@@ -34,7 +34,7 @@ def joint(target, drafter: Callable[[], Drafter], settings: dict) -> Found:
                                                 for ids, new, its in asked)))
 
 
-def schedules(target, drafter: Callable[[], Drafter], seeds: range, rule: Rule = verify) -> Found:
+def schedules(target, drafter: Callable[[], Drafter], seeds: range) -> Found:
     """Requests of all lengths and settings come at any time, some are cancelled. Each has the tokens that it has alone,
     or the first of them; in the end every row is free, and nothing is kept of anyone.
     """
@@ -45,7 +45,7 @@ def schedules(target, drafter: Callable[[], Drafter], seeds: range, rule: Rule =
         def one_of(things: Sequence):
             return things[int(torch.randint(len(things), (), generator=chance))]
 
-        server = Server(target, drafter(), one_of([1, 2, 3]), rule=rule)
+        server = Server(target, drafter(), one_of([1, 2, 3]))
         coming, known = 6, []
         for now in range(SOME_STEPS):
             if coming and one_of([True, True, False, False, False]):
@@ -65,7 +65,7 @@ def schedules(target, drafter: Callable[[], Drafter], seeds: range, rule: Rule =
         server.step()
         wrong += len(server.running) + len(server.waiting)
         for request, ids, settings, until in known:
-            whole = tokens_of(speculate(target, drafter(), ids, rule=rule, **settings))
+            whole = tokens_of(speculate(target, drafter(), ids, **settings))
             cut = len(request.tokens) if until < SOME_STEPS else None
             wrong += not request.done or request.tokens != whole[:cut]
             served += 1

@@ -128,7 +128,7 @@ def of_transformers(target, ids: Sequence[int], new: int, assistant=None, gamma:
     return sampler
 
 
-def load_theirs(folder: Path, device: str = "cpu"):
+def load_theirs(folder: Path):
     """The model in `folder`, in single precision, as transformers reads it. RequestError or PairError if it cannot."""
     transformers = extra("transformers")
     transformers.logging.set_verbosity_error()
@@ -136,8 +136,8 @@ def load_theirs(folder: Path, device: str = "cpu"):
     if not (folder / "config.json").is_file():
         raise PairError(f"{folder} has no config.json: a folder of a model that transformers can read is wanted")
     try:
-        model = transformers.AutoModelForCausalLM.from_pretrained(folder, dtype=torch.float32, local_files_only=True)
-        return model.to(torch.device(device)).eval()
+        return transformers.AutoModelForCausalLM.from_pretrained(folder, dtype=torch.float32,
+                                                                 local_files_only=True).eval()
     except Exception as error:          # each architecture has its own
         raise PairError(f"transformers cannot read {folder}: {one_line(error)}") from error
 
