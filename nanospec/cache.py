@@ -104,6 +104,17 @@ class Call:
     upto: int = 0
 
 
+def cached_call(config: Any, T: int, cache: Cache, upto: int | None = None, positions: Tensor | None = None,
+                sees: Tensor | None = None) -> Call:
+    """A call on T tokens a row of a GPT with this `config`. upto, positions, sees: as GPT.forward describes them."""
+    if upto is None:
+        upto = int(cache.length.max()) + T
+    slots, group = cache.next_slots(T), config.heads // config.kv_heads
+    rope = cache.rope[:, slots if positions is None else positions]
+    sees = cache.sees(slots.repeat(1, group), upto) if sees is None else sees.repeat(1, group, 1)
+    return Call(rope[:, :, None], cache, slots, cache.as_mask(sees)[:, None], upto)
+
+
 class LanguageModel(Protocol):
     """What says which token may come next: a GPT, or whatever stands in its place and answers as `GPT.forward` does.
 

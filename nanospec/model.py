@@ -16,7 +16,7 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
-from nanospec.cache import Cache, Call
+from nanospec.cache import Cache, Call, cached_call
 from nanospec.errors import DeviceError
 
 LARGEST = 2 ** 31 - 1   # of any size
@@ -102,17 +102,6 @@ def can_pack(weight: Tensor) -> bool:
                 weight.dtype == torch.float32 or weight.dtype == torch.bfloat16 and mkldnn._is_mkldnn_bf16_supported()))
 
 
-def cached_call(config: Config, T: int, cache: Cache, upto: int | None = None, positions: Tensor | None = None,
-                sees: Tensor | None = None) -> Call:
-    """A call on T tokens a row, as GPT.forward describes it."""
-    if upto is None:
-        upto = int(cache.length.max()) + T
-    slots, group = cache.next_slots(T), config.heads // config.kv_heads
-    rope = cache.rope[:, slots if positions is None else positions]
-    sees = cache.sees(slots.repeat(1, group), upto) if sees is None else sees.repeat(1, group, 1)
-    return Call(rope[:, :, None], cache, slots, cache.as_mask(sees)[:, None], upto)
-
-
 class Linear(nn.Linear):
     """x (..., in) @ weight (out, in).T; from `packed`, the same weight in oneDNN's own order, once there is one."""
 
@@ -153,7 +142,7 @@ def grouped_attention(q: Tensor, k: Tensor, v: Tensor, mask: Tensor) -> Tensor:
 
 
 class Attention(nn.Module):
-    """inputs: channels that it reads, by default as many as it writes."""
+    """Grouped-query, with rotary positions. inputs: channels that it reads, by default as many as it writes."""
 
     def __init__(self, config: Config, inputs: int | None = None):
         super().__init__()
@@ -172,6 +161,7 @@ class Attention(nn.Module):
         return turned[:, :self.heads], turned[:, self.heads:], heads[:, -self.kv_heads:]
 
     def forward(self, x: Tensor, call: Call, layer: int) -> Tensor:
+        """x (B, T, inputs) -> (B, T, C). With a cache, its keys and values are written first, and then all are read."""
         B, T, _ = x.shape
         q, k, v = self.turned(x, call.rope)
         if call.cache is None:                                                  # training: the whole text at once
@@ -183,6 +173,8 @@ class Attention(nn.Module):
 
 
 class MLP(nn.Module):
+    """SwiGLU: down(silu(gate(x)) * up(x)), (..., C) -> (..., C)."""
+
     def __init__(self, config: Config):
         super().__init__()
         self.gate_up = Linear(config.channels, 2 * config.hidden)
@@ -194,6 +186,8 @@ class MLP(nn.Module):
 
 
 class Block(nn.Module):
+    """One layer: what attention and the MLP answer is added to the residual stream, (B, T, C) -> (B, T, C)."""
+
     def __init__(self, config: Config):
         super().__init__()
         self.attention_norm = nn.RMSNorm(config.channels, config.eps)
