@@ -78,5 +78,5 @@ def best_stack(steps: Sequence[float], alpha: Callable[[int, int], float],
         for j, gamma in product(range(i), range(1, most + 1)):
             cost = (gamma * best[j][0] + step * v(gamma + 1)) / expected_tokens(alpha(i, j), gamma)
             found.append((cost, [(j, gamma), *best[j][1]]))
-        best.append(min(found, key=lambda one: one[0]))
+        best.append(min(found, key=lambda stack: stack[0]))
     return best[-1]

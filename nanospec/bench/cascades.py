@@ -108,17 +108,17 @@ def run(draft: str = "gpt", gamma: int = 4, prompts: int = 6, max_new_tokens: in
     q, p, true = held_out(pair)
     where = settled(pair.target, pair.draft, dtype, threads)
     speeds: dict[str, dict] = {}
-    for top_p in dict.fromkeys(one.top_p for one in every):
-        some = [one for one in every if one.top_p == top_p and one.rule]
-        methods = [replace(chain, rule=one.name, run=partial(chain.run, rule=one.rule)) for one in some]
+    for top_p in dict.fromkeys(entry.top_p for entry in every):
+        some = [entry for entry in every if entry.top_p == top_p and entry.rule]
+        methods = [replace(chain, rule=entry.name, run=partial(chain.run, rule=entry.rule)) for entry in some]
         for row, _ in measure(pair.target, pair.draft, texts, methods, seed=seed, max_new_tokens=max_new_tokens,
                               temperature=1.0, top_p=top_p):
             speeds[row["rule"]] = row
     plain = speeds["speculation"]
-    rows = [{"family": one.family, "name": one.name, **quality(one.writes(q, p), p, true),
-             "speedup": speeds[one.name]["speedup"] if one.rule else 1.0,
-             "per_call": speeds[one.name]["tokens_per_target_call"] if one.rule else 1.0, "busy": plain["busy"]}
-            for one in every]
+    rows = [{"family": entry.family, "name": entry.name, **quality(entry.writes(q, p), p, true),
+             "speedup": speeds[entry.name]["speedup"] if entry.rule else 1.0,
+             "per_call": speeds[entry.name]["tokens_per_target_call"] if entry.rule else 1.0, "busy": plain["busy"]}
+            for entry in every]
     rows.append({"family": "draft alone", "name": "draft alone", **quality(q, p, true), "speedup": 1 / plain["c"],
                  "per_call": float("inf"), "busy": plain["busy"]})
     cells = [[row["name"], f"{row['right']:.3f}", f"{row['nats']:.2f}", f"{row['off']:.2f}", f"{row['per_call']:.2f}",

@@ -66,12 +66,11 @@ def alpha_of(rounds: Iterable[Round]) -> float:
     return sum(betas) / max(1, len(betas))
 
 
-def measure_alpha(target: GPT, draft: DraftModel, prompts: Iterable[Sequence[int]], gamma: int = 4,
-                  **settings) -> float:
+def measure_alpha(target: GPT, draft: DraftModel, prompts: Iterable[Sequence[int]], **settings) -> float:
     """alpha along speculative texts that continue `prompts`, one seed each."""
     rounds = []
     for seed, ids in enumerate(prompts):
-        rounds += speculate(target, ModelDrafter(draft, gamma), ids, seed=seed, **settings)
+        rounds += speculate(target, ModelDrafter(draft), ids, seed=seed, **settings)
     return alpha_of(rounds)
 
 

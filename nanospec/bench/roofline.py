@@ -16,6 +16,8 @@ from nanospec.files.checkpoint import WEIGHTS, load_pair
 from nanospec.model import GPT
 from nanospec.show.terminal import show_table
 
+GAMMA = 4               # draft tokens of a round
+
 
 def run(weights: Path = WEIGHTS, device: str = "cpu", dtype: str = "auto", threads: int | None = None) -> list[dict]:
     """One row: the rates of this machine, and each step's seconds beside its floor."""
@@ -33,17 +35,17 @@ def run(weights: Path = WEIGHTS, device: str = "cpu", dtype: str = "auto", threa
     return [found]
 
 
-def roofline(target: GPT, draft: GPT, gamma: int = 4, context: int = 256) -> dict:
+def roofline(target: GPT, draft: GPT) -> dict:
     """Rates of this machine, and each step's seconds beside its floor. A round's floor is that of its parts."""
     device, size = target.device, weight_bytes(target)
     near, far = bandwidth(size, device), bandwidth(512 * 2 ** 20, device)
     floors = {"target step": size / near, "draft step": weight_bytes(draft) / near, "verification": size / near}
-    floors["round"] = gamma * floors["draft step"] + floors["verification"]
-    costs = measure_costs(target, draft, [gamma + 1], context)
+    floors["round"] = GAMMA * floors["draft step"] + floors["verification"]
+    costs = measure_costs(target, draft, [GAMMA + 1])
     took = {"target step": costs.seconds, "draft step": costs.c * costs.seconds,
-            "verification": costs.v[gamma + 1] * costs.seconds, "round": costs.parts(gamma)}
+            "verification": costs.v[GAMMA + 1] * costs.seconds, "round": costs.parts(GAMMA)}
     return {"bytes": size, "bandwidth": near, "bandwidth_of_512_MiB": far,
-            "matrix_rate": matrix_rate(target.dtype, device), "gamma": gamma, "floor_seconds": floors, "seconds": took}
+            "matrix_rate": matrix_rate(target.dtype, device), "gamma": GAMMA, "floor_seconds": floors, "seconds": took}
 
 
 def bandwidth(size: int, device: torch.device) -> float:
