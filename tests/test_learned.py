@@ -93,6 +93,18 @@ def test_a_file_keeps_it_and_knows_its_target(name, tmp_path):
             load_learned(path, TARGET, name)
 
 
+@pytest.mark.parametrize("name, size", [("medusa", "heads"), ("mlp", "depth"), ("mlp", "width"), ("dflash", "block")])
+def test_sizes_that_the_weights_do_not_have_are_refused_before_anything_is_made(name, size, tmp_path, monkeypatch):
+    """A file may ask for a thousand million heads."""
+    path = tmp_path / f"{name}.pt"
+    save_learned(name, small_learned(name, TARGET), path, TARGET)
+    saved = torch.load(path, weights_only=True)
+    torch.save(saved | {"sizes": saved["sizes"] | {size: 10 ** 9}}, path)
+    monkeypatch.setitem(LEARNED, name, None)
+    with pytest.raises(PairError, match=f"no draft model of ours: its weights are not those of {size} = 1000000000"):
+        load_learned(path, TARGET, name)
+
+
 @readers
 def test_a_foreign_target_is_refused(name):
     for target in (small_gpt(7, 3, 5), small_gpt(11, 2, 5)):

@@ -104,8 +104,14 @@ def load_learned(path: Path, target: GPT, name: str) -> Learned:
             raise PairError(f"{path} is a draft model of another kind: {saved['learned']}")
         if saved["target"] != fingerprint(target):
             raise PairError(f"{path} was trained for another target than the one beside it")
-        model = LEARNED[name](**saved["sizes"]).attach(target)
-        model.load_state_dict(saved["state"])
+        state, sizes = saved["state"], saved["sizes"]
+        sides = [side for weight in state.values() for side in weight.shape]
+        largest = max([len(state), target.config.vocab_size, *sides])
+        for size, number in sizes.items():              # said before so much is made
+            if type(number) is int and number > largest:
+                raise PairError(f"{path} is no draft model of ours: its weights are not those of {size} = {number}")
+        model = LEARNED[name](**sizes).attach(target)
+        model.load_state_dict(state)
         model = model.to(target.device, target.dtype).requires_grad_(False).eval()
         check_finite(model)
     except NanospecError:
