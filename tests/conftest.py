@@ -66,8 +66,11 @@ def stand_in(monkeypatch):
 def lesson(tmp_path, monkeypatch, capsys):
     """lesson("03"): that script, run as it is but for the clocks -> (what it has defined, what it has printed), with
     its picture. A lesson belongs to one test, so that none is run twice.
+
+    lesson("21", ("train(medusa, 120)", "train(medusa, 60)")): with these words exchanged, for a training that takes
+    longer than a test may. Each must stand there, once.
     """
-    def run(number: str) -> tuple[dict, str]:
+    def run(number: str, *exchanged: tuple[str, str]) -> tuple[dict, str]:
         monkeypatch.chdir(tmp_path)
         monkeypatch.setattr(autotune, "fastest", unmeasured)
         for module in clock, measure:
@@ -77,6 +80,13 @@ def lesson(tmp_path, monkeypatch, capsys):
         for module in corpus, prompts:
             monkeypatch.setattr(module, "read_texts", read_once)
         path, = LESSONS.glob(f"{number}_*.py")
+        if exchanged:
+            source = path.read_text()
+            for old, new in exchanged:
+                assert source.count(old) == 1, f"lesson {number} has no longer, or not once: {old!r}"
+                source = source.replace(old, new)
+            path = tmp_path / path.name
+            path.write_text(source)
         names = runpy.run_path(str(path))
         assert (tmp_path / "out" / f"{path.stem}.png").read_bytes().startswith(b"\x89PNG")
         return names, capsys.readouterr().out

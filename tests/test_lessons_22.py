@@ -19,8 +19,15 @@ def rows_of(out, first):
     return [re.split(r"\s{2,}", line.strip()) for line in out.splitlines() if line.startswith(first + "  ")]
 
 
-def test_a_state_that_reads_its_draft(lesson):
-    names, out = lesson("22")
+# Less is learnt from less, and every claim is still true. `pytest -m slow` runs the lesson as it is.
+SHORTER = [("train_texts[::7], 40", "train_texts[::7], 16"), ("new_speculator(), 90", "new_speculator(), 45"),
+           ("attach(target), 50", "attach(target), 25")]
+
+
+@pytest.mark.parametrize("exchanged", [pytest.param(SHORTER, id="shorter"),
+                                       pytest.param([], id="whole", marks=pytest.mark.slow)])
+def test_a_state_that_reads_its_draft(lesson, exchanged):
+    names, out = lesson("22", *exchanged)
     test, before, p_test, mlp, gpt, target = (names[name] for name in (
         "test", "before_test", "p_test", "mlp", "gpt", "target"))
     betas = names["betas"]
