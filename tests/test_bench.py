@@ -15,6 +15,7 @@ import torch
 
 from nanospec.bench import __main__ as bench
 from nanospec.bench import measure as measuring
+from nanospec.bench import speed
 from nanospec.bench.cascades import contenders, of_lenience, of_typical
 from nanospec.bench.drafts import HOW, WITHOUT
 from nanospec.bench.large import simulated
@@ -564,4 +565,33 @@ def test_an_interrupt_is_no_traceback(weights, capsys, monkeypatch, held_out):
 def test_help(argv, capsys):
     with pytest.raises(SystemExit) as left:
         bench.main([*argv, "--help"])
-    assert left.value.code == 0 and "usage" in capsys.readouterr().out
+    said = capsys.readouterr().out
+    assert left.value.code == 0 and "usage" in said and not re.search(r"default:\s*(;|$|--)", said)
+
+
+def test_a_subcommand_is_said_in_one_line_which_ends():
+    """It is all that `--help` shows of it, beside the others."""
+    assert all(str(module.__doc__).splitlines()[0].endswith(".") for module in bench.SUBCOMMANDS)
+
+
+def test_the_table_of_speeds_fits_eighty_columns(monkeypatch, capsys):
+    """And each of its columns is explained by --help."""
+    monkeypatch.setenv("COLUMNS", "80")
+    row = dict.fromkeys((key for key, _ in speed.COLUMNS.values()), 0.999) | {
+        "temperature": 0.8, "drafter": "chain", "rule": "token", "gamma": 64, "baseline_tokens_per_s": 9_999,
+        "tokens_per_s": 9_999, "busy": True}
+    caption = "a caption of some fifteen words, so long that it has to be broken: in the window, between words"
+    speed.show([row], caption)
+    lines = capsys.readouterr().out.splitlines()
+    assert max(map(len, lines)) <= 80 and "0.999" in lines[2]
+    assert " ".join(lines[3:5]).split() == caption.split()
+    for name in "alpha", "per call", "plain, fast", "speed-up", "theory", "overhead", *"cv":
+        assert f"\n    {name} " in speed.__doc__
+
+
+def test_a_user_is_told_that_it_takes_a_while(weights, capsys, monkeypatch):
+    """Where somebody looks: not through a pipe."""
+    for watched in True, False:
+        monkeypatch.setattr(sys.stderr, "isatty", lambda: watched)
+        assert bench.main(["--weights", str(weights), "--max-new-tokens", "9999", "--repetitive"]) == 2
+        assert ("minutes" in capsys.readouterr().err) == watched

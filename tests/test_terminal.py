@@ -11,7 +11,7 @@ from rich.console import Console, Group
 from nanospec.methods import DRAFTERS, method_of
 from nanospec.proof.tables import small_gpt
 from nanospec.show.steps import WatchedDice, judged, step_text
-from nanospec.show.terminal import View, legend, printable, refuse, round_text, save_picture, visible
+from nanospec.show.terminal import View, legend, printable, refuse, round_text, save_picture, visible, waiting
 from nanospec.speculate import Round
 
 COLOUR = re.compile(r"\x1b\[[0-9;]*(?:3[0-7]|38;|9[0-7])[0-9;]*m")
@@ -112,6 +112,16 @@ def test_nothing_hostile_reaches_the_terminal_or_breaks_the_picture(tmp_path, ca
     assert refuse("demo", ValueError(HOSTILE + "\n[red]:smile:[/red]" + "x" * 300)) == 2
     out, err = capsys.readouterr()
     assert out == "" and err.count("\n") == 1 and "[red]:smile:[/red]xxx" in err and not set(err) & set(HOSTILE)
+
+
+def test_who_waits_is_told_so_in_a_terminal_alone():
+    """The line is taken back: the cursor returns, and the line is erased."""
+    for watched in True, False:
+        console = Console(file=StringIO(), width=80, force_terminal=watched)
+        with waiting(console, "measuring"):
+            assert ("measuring" in console.file.getvalue()) == watched
+        assert console.file.getvalue().endswith("\r\x1b[2K" if watched else "")
+        assert watched or console.file.getvalue() == ""
 
 
 def test_the_picture_loads_nothing(tmp_path):
