@@ -591,7 +591,7 @@ def when_to_stop(fixed: Sequence[tuple[float, float]], rules: dict[str, tuple[fl
 def drafting_features(sees: Sequence[Sequence[bool]], places: int, alphas: dict[str, Sequence[float]]) -> None:
     """sees: row (step, place) sees column (step, place), so many places a step. alphas: draft model -> its acceptance
     at draft token 1, 2, ..."""
-    figure, (left, right) = blank("a layer that has practised to read its own predictions falls less", 2)
+    figure, (left, right) = blank("a loss on features, or practice on its own states: with either, a draft falls less", 2)
     steps = len(sees) // places
     shades = [[(1 if column < places else 2) * seen for column, seen in enumerate(row)] for row in sees]
     left.imshow(shades, cmap=ListedColormap(["#f3f4f6", BLUE, GREEN]), vmin=0, vmax=2, aspect="equal", zorder=3)
@@ -638,7 +638,7 @@ def confident_tree(rows: Sequence[tuple[Sequence[int], float, str, bool]]) -> No
                   va="center", fontsize=9, fontweight="bold" if chosen else "normal", zorder=2, parse_math=False,
                   bbox={"facecolor": "white", "edgecolor": colour, "boxstyle": "round"})
     axes.set(xlim=(-0.5, max(map(len, below)) + 0.5), yticks=[], xticks=range(1, max(map(len, below)) + 1))
-    axes.set_xlabel("level; each row has its confidence; green: the most confident rows are the draft")
+    axes.set_xlabel("level; each row has its confidence; in bold: the most confident rows are the draft")
     axes.spines["left"].set_visible(False)
     axes.grid(False)
     save(figure, "23_drafting_features_tree")
