@@ -1,7 +1,6 @@
 """The same prompt twice: the target alone, then speculation. Watch what is accepted, rejected, replaced, and how fast.
 
     python demo.py                              # on the pair that ships
-    python demo.py --temperature 0 --gamma 6
     python demo.py --step                       # one round at a time, with every coin
     python demo.py --drafter tree --rule traversal
     python demo.py --compile                    # several times as fast, after a minute or two of compiling
@@ -122,11 +121,10 @@ class Demo:
         self.request: dict = self.sampling | {"max_new_tokens": new, "seed": seed, "stop": self.tokenizer.ends}
         most = most_drafted(drafter, self.draft, GAMMAS[-1] if drafter == "chain" else GAMMA)
         self.gammas = GAMMAS[:most]
-        longest = max(gamma or most, most if drafter == "chain" else 1)         # --figure shows all of them
-        check_request(self.target, self.ids, new, **self.sampling, rows=self.method(longest).gamma + 1)
+        widest = max(gamma or most, most if drafter == "chain" else 1)         # --figure shows all of them
+        check_request(self.target, self.ids, new, **self.sampling, rows=self.method(widest).gamma + 1)
         self.runs, _ = ways_of(self.target, self.draft, dtype, None, compile)
-        self.setting = setting_of(self.target, self.draft, [self.ids], [drafter], self.setting, longest,
-                                  **self.sampling)
+        self.setting = setting_of(self.target, self.draft, [self.ids], [drafter], self.setting, widest, **self.sampling)
         self.gamma = gamma or (self.best() if drafter == "chain" else most)
 
     def method(self, gamma: int, target: GPT | None = None, draft: DraftModel | None = None) -> Method:

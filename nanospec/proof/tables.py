@@ -32,7 +32,7 @@ class TableModel:
     CONTEXTS = 9973     # rows of the table; a context is hashed to one
 
     def __init__(self, vocab_size: int, seed: int, zeros: float = 0.25, ties: bool = False):
-        self.config = Config(vocab_size, context=64, layers=1, channels=2, heads=1, kv_heads=1, hidden=1)
+        self.config = Config(vocab_size, context=96, layers=1, channels=2, heads=1, kv_heads=1, hidden=1)
         self.device, self.dtype = torch.device("cpu"), torch.float64
         made = torch.Generator().manual_seed(seed)
         table = torch.rand(self.CONTEXTS, vocab_size, generator=made, dtype=self.dtype)
