@@ -18,7 +18,7 @@ from nanospec.drafters.lookahead import Lookahead
 from nanospec.drafters.lookup import PromptLookup
 from nanospec.drafters.merged import MergedDrafter
 from nanospec.drafters.stack import Stack
-from nanospec.drafters.stopping import Confidence, Entropy, Fixed, Goodput, Heuristic
+from nanospec.drafters.stopping import Confidence, Entropy, Goodput, Heuristic, StoppingRule
 from nanospec.drafters.suffix import SuffixDrafter
 from nanospec.drafters.top import TopTree
 from nanospec.drafters.tree import TreeDrafter
@@ -73,7 +73,7 @@ class Way(NamedTuple):
     fixed: bool = False
 
 
-def _dynamic(rule: Callable[[Setting], Fixed]) -> Way:
+def _dynamic(rule: Callable[[Setting], StoppingRule]) -> Way:
     return Way(lambda s: DynamicDrafter(s.draft, rule(s), s.gamma), dynamic=True)
 
 

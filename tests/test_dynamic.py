@@ -8,7 +8,7 @@ from nanospec.dice import Dice
 from nanospec.drafters.dynamic import DynamicDrafter
 from nanospec.drafters.lookup import PromptLookup
 from nanospec.drafters.merged import MergedDrafter
-from nanospec.drafters.stopping import Confidence, Entropy, Fixed, Goodput, Heuristic
+from nanospec.drafters.stopping import Confidence, Entropy, Goodput, Heuristic, StoppingRule
 from nanospec.errors import RequestError
 from nanospec.probs import Sampling, probs
 from nanospec.proof.compare import ragged
@@ -46,7 +46,7 @@ def test_with_a_fixed_length_it_is_the_chain():
     """The same distribution of draft tokens, text and rounds: each is the other's oracle."""
     found = [walk(lambda dice: tuple((*done.tokens, *done.emitted, len(done.path), done.steps) for done in speculate(
         TABLE, drafter, [1, 0], 3, dice=dice, **WARM)))[0]
-        for drafter in (DynamicDrafter(DRAFT, Fixed(), 2), ModelDrafter(DRAFT, 2))]
+        for drafter in (DynamicDrafter(DRAFT, StoppingRule(), 2), ModelDrafter(DRAFT, 2))]
     assert distance(*found)[1] < 1e-12
 
 
@@ -66,7 +66,7 @@ def test_two_texts_of_a_batch_stop_where_each_of_them_will(when, rule, prompts, 
     assert max(error, tv) < 1e-12 and all(way in lacking for way in ways)
 
 
-class Until(Fixed):
+class Until(StoppingRule):
     """Drafts so many tokens, and notes what it is told."""
 
     def __init__(self, length):
@@ -80,7 +80,8 @@ class Until(Fixed):
 
 
 def test_the_shorter_draft_of_two_lacks_the_rest():
-    text, drafter, dice = Text([[1, 2], [3, 1, 4], [7]], 9, 11), DynamicDrafter(GPT_DRAFT, Fixed(), 5), Dice([0, 1, 2])
+    text, dice = Text([[1, 2], [3, 1, 4], [7]], 9, 11), Dice([0, 1, 2])
+    drafter = DynamicDrafter(GPT_DRAFT, StoppingRule(), 5)
     drafter.begin(text, [0, 1, 2], None)
     assert len(set(map(id, drafter.of.values()))) == 3
     for b, length in enumerate((3, 1, 0)):
@@ -100,7 +101,7 @@ def test_the_shorter_draft_of_two_lacks_the_rest():
     dice.refill(5)
     assert drafter.propose(text, Sampling(), dice, 10).parents is None          # all as long: a chain
     drafter.begin(text, [1], None)
-    assert type(drafter.of[1]) is Fixed and type(drafter.of[0]) is Until        # a new request begins anew, alone
+    assert type(drafter.of[1]) is StoppingRule and type(drafter.of[0]) is Until    # a new request begins anew, alone
 
 
 # What each rule decides.
@@ -169,7 +170,7 @@ def test_costs_with_a_gap_are_refused():
 
 # What a rule is told.
 
-class Told(Fixed):
+class Told(StoppingRule):
     """Notes what it is told, and stops behind an odd number of tokens at times."""
 
     def begin(self):

@@ -5,7 +5,7 @@ import torch
 
 from nanospec.draft_models.early_exit import EarlyExit, FirstLayers, GoOn
 from nanospec.drafters.dynamic import DynamicDrafter
-from nanospec.drafters.stopping import Fixed
+from nanospec.drafters.stopping import StoppingRule
 from nanospec.errors import RequestError
 from nanospec.generate import generate
 from nanospec.proof.tables import small_gpt, small_learned
@@ -73,7 +73,7 @@ def test_an_exit_behind_the_last_layer_is_the_target():
 def test_another_target_reads_everything_and_is_drafted_for_all_the_same(exit_model):
     """The same weights in another object, as a conversion makes it: a cache of its own, the same text."""
     twin = small_gpt(11, 3, 5)
-    for drafter in ModelDrafter(exit_model, 3), DynamicDrafter(exit_model, Fixed(), 3):
+    for drafter in ModelDrafter(exit_model, 3), DynamicDrafter(exit_model, StoppingRule(), 3):
         mine, theirs = (tokens_of(speculate(model, drafter, [1, 2, 3], 30, 0)) for model in (TARGET, twin))
         assert mine == theirs == list(generate(TARGET, [1, 2, 3], 30, 0))
 

@@ -14,7 +14,7 @@ from nanospec.draft_models.mlp import MLPSpeculator
 from nanospec.drafters.dynamic import DynamicDrafter
 from nanospec.drafters.lookup import PromptLookup
 from nanospec.drafters.merged import MergedDrafter
-from nanospec.drafters.stopping import Fixed
+from nanospec.drafters.stopping import StoppingRule
 from nanospec.drafters.tree import TreeDrafter
 from nanospec.errors import PairError, RequestError
 from nanospec.files.checkpoint import load_learned, load_pair, save_learned
@@ -144,7 +144,7 @@ class KnowsTheFeature(Eagle):
 
 ORACLES = {"state": lambda: KnowsTheState(5, 2, [0], 1), "feature": lambda: KnowsTheFeature(5, 2, [0], 1, 1, 4)}
 SHAPES = {"chain": lambda model: ModelDrafter(model, 3), "tree": lambda model: TreeDrafter(model, [-1, 0, 0, 1, 2, 3]),
-          "dynamic": lambda model: DynamicDrafter(model, Fixed(), 3),
+          "dynamic": lambda model: DynamicDrafter(model, StoppingRule(), 3),
           "merged": lambda model: MergedDrafter([ModelDrafter(model, 2), PromptLookup(2)])}
 
 

@@ -9,7 +9,7 @@ import pytest
 
 from lessons.check.ex16_when_to_stop import RULES, shown
 from nanospec.drafters.dynamic import DynamicDrafter
-from nanospec.drafters.stopping import Confidence, Fixed
+from nanospec.drafters.stopping import Confidence, StoppingRule
 from nanospec.proof.walk import distance, target_distribution, walk, walk_by_prefix
 from nanospec.proof.zoo import ALL_BUGS, planted
 from nanospec.proof.zoo.plant import bug
@@ -59,7 +59,7 @@ def test_what_a_stopping_rule_may_see(lesson):
     # two places: what is thrown away by hand is as far off as in the library, made to throw it away
     big, small = names["target"], names["draft"]
 
-    def library(when=Fixed()):
+    def library(when=StoppingRule()):
         def one_round(prefix, new, dice):
             return tuple(next(speculate(big, DynamicDrafter(small, when, 2), [0, 1, *prefix], new, dice=dice)).emitted)
         return distance(walk_by_prefix(one_round, 3)[0], target_distribution(big, [0, 1], 3))[1]

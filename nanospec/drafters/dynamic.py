@@ -26,7 +26,7 @@ from torch import Tensor
 from nanospec.dice import Dice
 from nanospec.draft import Draft
 from nanospec.draft_models import DraftModel
-from nanospec.drafters.stopping import Fixed
+from nanospec.drafters.stopping import StoppingRule
 from nanospec.probs import Sampling, probs
 from nanospec.speculate import ModelDrafter
 from nanospec.text import Text
@@ -39,7 +39,7 @@ class DynamicDrafter(ModelDrafter):
     when: the rule that says when to stop, one of drafters/stopping.py. Every text has a copy of its own.
     """
 
-    def __init__(self, draft: DraftModel, when: Fixed, gamma: int = 8):
+    def __init__(self, draft: DraftModel, when: StoppingRule, gamma: int = 8):
         super().__init__(draft, gamma)
         self.when, self.of = when, {}
 

@@ -16,8 +16,8 @@ from nanospec.errors import RequestError
 from nanospec.theory import expected_tokens, speedup
 
 
-class Fixed:
-    """Goes on for as long as it may: the chain of speculate.py. The other rules say where they differ.
+class StoppingRule:
+    """Goes on for as long as it may: then it is the chain of speculate.py. A rule of its own says where it differs.
 
     sure: a number for each draft token of the round so far: the probability that the draft gave to it, before
     temperature, top-k and top-p. The q_draft behind these settings says less: at temperature 0 it is one-hot.
@@ -38,7 +38,7 @@ class Fixed:
         """The round is over. accepted: how many. betas: sum min(p_target, q_draft) at each judged place."""
 
 
-class Heuristic(Fixed):
+class Heuristic(StoppingRule):
     """Two more than last time if all were accepted, else one fewer: the schedule of that name in transformers."""
 
     def __init__(self, start: int = 4):
@@ -54,7 +54,7 @@ class Heuristic(Fixed):
         self.length = len(sure) + 2 if accepted == len(sure) else max(1, len(sure) - 1)
 
 
-class Confidence(Fixed):
+class Confidence(StoppingRule):
     """Stops behind a draft token to which the draft gave less than `least`. That token stays in the draft.
 
     Draft & Verify, Zhang et al. 2023 (arXiv 2309.08168); assistant_confidence_threshold in transformers.
@@ -67,7 +67,7 @@ class Confidence(Fixed):
         return not sure or sure[-1] >= self.least
 
 
-class Entropy(Fixed):
+class Entropy(StoppingRule):
     """Draws no token where the draft is undecided: where 1 - sqrt(g H) < least. H is the draft's entropy in nats.
 
     AdaEDL, Agrawal et al. 2024 (arXiv 2410.18351). The call that told H is paid for, and brings no draft token.
@@ -81,7 +81,7 @@ class Entropy(Fixed):
         return 1 - (self.g * torch.special.entr(own).sum().item()) ** 0.5 >= self.least
 
 
-class Goodput(Fixed):
+class Goodput(StoppingRule):
     """Goes on while further draft tokens bring more than their time would bring in other rounds.
 
     Expected tokens per second decide, as in SmartSpec (Liu et al. 2024, arXiv 2406.14066), but token by token.
