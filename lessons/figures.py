@@ -591,7 +591,7 @@ def when_to_stop(fixed: Sequence[tuple[float, float]], rules: dict[str, tuple[fl
 def drafting_features(sees: Sequence[Sequence[bool]], places: int, alphas: dict[str, Sequence[float]]) -> None:
     """sees: row (step, place) sees column (step, place), so many places a step. alphas: draft model -> its acceptance
     at draft token 1, 2, ..."""
-    figure, (left, right) = blank("a loss on features, or practice on its own states: with either, a draft falls less", 2)
+    figure, (left, right) = blank("with a loss on features, or with practice on its own states, a draft falls less", 2)
     steps = len(sees) // places
     shades = [[(1 if column < places else 2) * seen for column, seen in enumerate(row)] for row in sees]
     left.imshow(shades, cmap=ListedColormap(["#f3f4f6", BLUE, GREEN]), vmin=0, vmax=2, aspect="equal", zorder=3)

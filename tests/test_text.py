@@ -70,7 +70,7 @@ def test_prompts_of_one_token_leave_nothing_to_read():
 
 
 BAD = [({"ids": []}, "empty"), ({"ids": [9]}, "outside 0..4"), ({"ids": [-1]}, "outside"),
-       ({"max_new_tokens": -1}, "negative"), ({"max_new_tokens": 63}, "exceed the context of 64"),
+       ({"max_new_tokens": -1}, "negative"), ({"max_new_tokens": 95}, "exceed the context of 96"),
        ({"temperature": -0.1}, "temperature"), ({"temperature": float("nan")}, "temperature"),
        ({"temperature": float("inf")}, "temperature"), ({"top_k": 0}, "top_k"), ({"top_p": 0.0}, "top_p"),
        ({"top_p": 1.1}, "top_p"), ({"top_p": float("nan")}, "top_p"), ({"seed": 2 ** 64}, "64 bits")]
@@ -106,6 +106,6 @@ def test_the_single_checks():
 
 
 def test_the_context_can_be_filled_and_no_more():
-    assert len(list(generate(TARGET, [1] * 60, 4))) == 4
+    assert len(list(generate(TARGET, [1] * 92, 4))) == 4
     with pytest.raises(RequestError, match="context"):
-        next(generate(TARGET, [1] * 60, 5))
+        next(generate(TARGET, [1] * 92, 5))
