@@ -115,12 +115,12 @@ def test_nothing_hostile_reaches_the_terminal_or_breaks_the_picture(tmp_path, ca
 
 
 def test_who_waits_is_told_so_in_a_terminal_alone():
-    """The line is taken back: the cursor returns, and the line is erased."""
+    """The line is taken back: what comes last erases it."""
     for watched in True, False:
         console = Console(file=StringIO(), width=80, force_terminal=watched)
         with waiting(console, "measuring"):
             assert ("measuring" in console.file.getvalue()) == watched
-        assert console.file.getvalue().endswith("\r\x1b[2K" if watched else "")
+        assert console.file.getvalue().endswith("\x1b[2K" if watched else "")
         assert watched or console.file.getvalue() == ""
 
 
