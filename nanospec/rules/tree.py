@@ -34,15 +34,16 @@ def verify_tree(draft: Draft, p_target: Tensor, dice: Dice) -> tuple[Tensor, Ten
     is accepted with probability .4. If it is rejected, [0, 1] is left, and the 1 is accepted for certain.
     """
     B, n, _ = p_target.shape
-    accepted, left = torch.zeros(B, dtype=torch.int64, device=p_target.device), p_target[:, 0]
+    accepted, left = torch.zeros(B, 1, dtype=torch.int64, device=p_target.device), p_target[:, 0]
     x = draft.tokens[:, :, None]
-    q_of_x = draft.q_draft.gather(-1, x)                                                    # (B, n, 1)
+    q_of_x = draft.q_draft.gather(-1, x).unbind(1)                  # (B, 1) of each row: cut at once, which is faster
+    x, q, p = x.unbind(1), draft.q_draft.unbind(1), p_target.unbind(1)
+    parents = range(-1, n - 1) if draft.parents is None else draft.parents[:, :, None].unbind(1)
     for i in range(1, n):
-        parent = i - 1 if draft.parents is None else draft.parents[:, i, None]
-        tried = accepted[:, None] == parent                                                 # (B, 1)
-        ratio = left.gather(-1, x[:, i]) / q_of_x[:, i]
-        coin = dice.flip(torch.where(tried, ratio, 0.0))                                    # (B, 1)
-        rejected = torch.where(tried, residual(left, draft.q_draft[:, i]), left)
-        left = torch.where(coin, p_target[:, i], rejected)
-        accepted = torch.where(coin[:, 0], i, accepted)
-    return accepted, dice.pick(left)
+        tried = accepted == parents[i]
+        ratio = left.gather(-1, x[i]) / q_of_x[i]
+        coin = dice.flip(torch.where(tried, ratio, 0.0))
+        rejected = torch.where(tried, residual(left, q[i]), left)
+        left = torch.where(coin, p[i], rejected)
+        accepted = torch.where(coin, i, accepted)
+    return accepted[:, 0], dice.pick(left)

@@ -11,7 +11,7 @@ ROWS = [
         (WRITE, WRITE.replace("self.length[:, None]", "self.length[:1, None].expand(len(self.length), 1)")),
         file="text"),
     bug("parents-of-another-row", "ours", "every text's tree is verified with the first text's parents",
-        "alone: suffix-tree, token", ("draft.parents[:, i, None]", "draft.parents[:1, i, None]"), file="rules.tree"),
+        "alone: suffix-tree, token", ("draft.parents[:, :, None]", "draft.parents[:1, :, None]"), file="rules.tree"),
     bug("draft-of-another-row", "ours", "a rule for one text gets the first text's draft, for every text",
         "batch: chain, traversal", ("rule(*draft.of_text(b)", "rule(*draft.of_text(0)"), file="draft"),
     bug("ancestors-of-another-row", "ours", "every text's rows see what the first text's rows see",

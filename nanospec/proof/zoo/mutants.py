@@ -100,7 +100,7 @@ CLOSE = [
     mutant("traversal-almost-nothing", "what is missing is forgotten below 1e-6", "T1 nearly equal",
            ("total > 0", "total > 1e-6"), file="rules.traversal"),
     mutant("single-precision-on-the-way", "what a rejection leaves goes through float32", "T0",
-           ("p_target[:, i], rejected)", "p_target[:, i], rejected.float().to(rejected))"), file="rules.tree"),
+           ("p[i], rejected)", "p[i], rejected.float().to(rejected))"), file="rules.tree"),
 ]
 
 STOPS = [

@@ -3,10 +3,10 @@
 from nanospec.proof.zoo.plant import bug
 
 DRAWN = "drawn, q = self._draw(left, whose, dice)"
-TRIED = "tried = accepted[:, None] == parent"
+TRIED = "tried = accepted == parents[i]"
 SCAN = "for i in range(1, n):"
-REJECTED = "residual(left, draft.q_draft[:, i])"
-STANDS = "left = torch.where(coin, p_target[:, i], rejected)"
+REJECTED = "residual(left, q[i])"
+STANDS = "left = torch.where(coin, p[i], rejected)"
 MASK = "cache.sees_tree(cache.length, sees, upto)"
 DEPTH = "sees.sum(-1) - 1"
 
@@ -17,21 +17,21 @@ BUGS = [
         file="drafters.tree"),
     bug("bonus-from-parent-residual", "SafeAILab/EAGLE#47",
         "behind a leaf the token is drawn from what its rejected siblings left", "exact: tree, token",
-        (STANDS, "left = torch.where(coin, p_target[:, i] if i in draft.parents else left, rejected)"),
+        (STANDS, "left = torch.where(coin, p[i] if i in draft.parents else left, rejected)"),
         file="rules.tree"),
     bug("token-0-is-padding", "SafeAILab/EAGLE@b09a256", "a real token 0 is skipped", "exact: tree, token",
-        (TRIED, f"{TRIED}; tried = tried & (x[:, i] != 0)"), file="rules.tree"),
+        (TRIED, f"{TRIED}; tried = tried & (x[i] != 0)"), file="rules.tree"),
     bug("rejected-sibling-forgotten", "generic", "the next sibling is tried as if none had been rejected",
         "exact: tree, token", (REJECTED, "left"), file="rules.tree"),
     bug("sibling-residual-not-normalised", "generic", "what is left is no distribution, and the next coin takes it for "
-        "one", "exact: tree, token", (REJECTED, "(left - draft.q_draft[:, i]).clamp(min=0)"), file="rules.tree"),
+        "one", "exact: tree, token", (REJECTED, "(left - q[i]).clamp(min=0)"), file="rules.tree"),
     bug("siblings-sorted", "generic", "siblings are tried by their probability, not as they were drawn",
         "settings: independent, token",
         (SCAN, "for i in sorted(range(1, n), key=lambda row: (int(draft.parents[0, row]), -float(p_target[0, "
                "int(draft.parents[0, row]), draft.tokens[0, row]]))):"),
         file="rules.tree"),
     bug("duplicates-dropped", "generic", "a token that two siblings drew is tried once", "settings: independent, token",
-        (TRIED, f"{TRIED}; tried = tried & ~((draft.parents[:, 1:i] == parent) & (draft.tokens[:, 1:i] == x[:, i]))"
+        (TRIED, f"{TRIED}; tried = tried & ~((draft.parents[:, 1:i] == parents[i]) & (draft.tokens[:, 1:i] == x[i]))"
                 ".any(-1, keepdim=True)"), file="rules.tree"),
     bug("siblings-see-each-other", "generic", "the mask of a chain on a tree", "exact: tree, token",
         (MASK, MASK.replace("sees,", "torch.ones_like(sees).tril(),"))),
