@@ -13,6 +13,7 @@ from dataclasses import dataclass
 from typing import Any, Protocol
 
 import torch
+import torch.nn.functional as F
 from torch import Tensor
 
 
@@ -93,6 +94,17 @@ class Cache:
         return self.k[layer][:, :upto].transpose(1, 2), self.v[layer][:, :upto].transpose(1, 2)
 
 
+def grouped_attention(q: Tensor, k: Tensor, v: Tensor, mask: Tensor) -> Tensor:
+    """What queries (B, H, T, D) find in keys and values (B, H_kv, S, D): (B, H, T, D).
+
+    mask: as in Call, or (B, 1, 1, S) where every query sees the same.
+    Heads of one group read the same keys, so to the kernel they are just more queries. (enable_gqa says the same, four
+    times slower here: one token, bfloat16, CPU.)
+    """
+    grouped = q.reshape(q.shape[0], k.shape[1], -1, q.shape[3])                 # (B, H_kv, H / H_kv * T, D)
+    return F.scaled_dot_product_attention(grouped, k, v, attn_mask=mask).view(q.shape)
+
+
 @dataclass
 class Call:
     """What one forward call tells every layer: where its tokens stand, where they are kept, what they see."""
@@ -102,6 +114,39 @@ class Call:
     slots: Tensor | Any = None      # (B, T); with a cache there is one, and a mask
     mask: Tensor | Any = None       # (B, 1, H / H_kv * T, upto), added to the scores
     upto: int = 0
+
+    def attend(self, layer: int, q: Tensor, k: Tensor, v: Tensor) -> Tensor:
+        """What queries (B, H, T, D) find: (B, H, T, D). With a cache, keys and values (B, H_kv, T, D) are written
+        first, and then all are read.
+        """
+        if self.cache is None:                                                  # training: the whole text at once
+            return F.scaled_dot_product_attention(q, k, v, is_causal=True, enable_gqa=True)
+        k, v = self.cache.write(layer, self.slots, k, v, self.upto)             # (B, H_kv, upto, D)
+        return grouped_attention(q, k, v, self.mask)
+
+
+class RaggedCall(Call):
+    """A call on some of the B T tokens, one behind the other: everything but attention takes them as one row of N.
+
+    there (N,): which, counted row by row. What is read of the others is never looked at.
+    """
+
+    def __init__(self, call: Call, there: Tensor):
+        super().__init__(**vars(call))
+        self.there, self.rope = there, call.rope[:, :, 0].flatten(1, 2)[:, there]           # (2, N, D)
+
+    def packed(self, x: Tensor) -> Tensor:
+        """(B, T, ...) -> (1, N, ...)."""
+        return x.flatten(0, 1)[self.there][None]
+
+    def spread(self, x: Tensor) -> Tensor:
+        """(1, N, ...) -> (B, T, ...), zeros where nothing is."""
+        B, T = self.slots.shape
+        return x.new_zeros(B * T, *x.shape[2:]).index_copy_(0, self.there, x[0]).unflatten(0, (B, T))
+
+    def attend(self, layer: int, q: Tensor, k: Tensor, v: Tensor) -> Tensor:
+        q, k, v = (self.spread(part.transpose(1, 2)).transpose(1, 2) for part in (q, k, v))
+        return self.packed(super().attend(layer, q, k, v).transpose(1, 2)).transpose(1, 2)
 
 
 def cached_call(config: Any, T: int, cache: Cache, upto: int | None = None, positions: Tensor | None = None,

@@ -28,12 +28,14 @@ class Draft(NamedTuple):
         one-hot where nothing was drawn, and zeros in row 0 and in rows that a text lacks.
     parents: (B, n) int64, parents[b, i] < i, and -1 for row 0 and for rows that text b lacks. None: a chain.
     steps: calls of a draft model that it took.
+    there: (N,) int64, the rows that no text lacks, as b n + i: the target reads no others. None: it reads all.
     """
 
     tokens: Tensor
     q_draft: Tensor
     parents: Tensor | None = None
     steps: int = 0
+    there: Tensor | None = None
 
     def ancestors(self) -> Tensor | None:
         """(B, n, n) bool: [b, i, j] says that row j is row i or an ancestor of it. A target's row sees just these.
@@ -81,7 +83,7 @@ class Draft(NamedTuple):
             return Draft(tokens, q_draft)
         parents = padded([tree.parents for tree in trees], -1, device)
         q_draft[:, 1:] *= (parents[:, 1:, None] >= 0)
-        return Draft(tokens, q_draft, parents)
+        return Draft(tokens, q_draft, parents, there=rows_there([len(tree.tokens) for tree in trees], device))
 
 
 class Tree:
@@ -175,6 +177,14 @@ def padded(rows: Sequence[list[int]], filling: int, device) -> Tensor:
     return torch.tensor([row + [filling] * (n - len(row)) for row in rows], device=device)
 
 
+def rows_there(counts: Sequence[int], device) -> Tensor | None:
+    """`there` of drafts in which text b has the first counts[b] rows of as many as the longest."""
+    n = max(counts)
+    if n == min(counts):
+        return None
+    return torch.tensor([b * n + i for b, count in enumerate(counts) for i in range(count)], device=device)
+
+
 def check_size(rows: int, what: str) -> int:
     """The rows of a draft; RequestError if there are no draft tokens, or more than anyone could verify."""
     if rows < 2:
@@ -182,17 +192,3 @@ def check_size(rows: int, what: str) -> int:
     if rows > MOST_ROWS:
         raise RequestError(f"{what}: a draft has at most {MOST_ROWS - 1} tokens, asked for {rows - 1}")
     return rows
-
-
-def each_text(rule: Callable[[list[int], list[int], Tensor, Tensor, Dice], tuple[int, Tensor]]) -> Rule:
-    """A rule for one text, (tokens, parents, q_draft (n, V), p_target (n, V), dice) -> (row, what is left (V,)), as a
-    rule for B.
-    """
-    def rule_for_all(draft: Draft, p_target: Tensor, dice: Dice) -> tuple[Tensor, Tensor]:
-        alone = [dice.of_row(b) for b in range(len(p_target))]
-        ends = [rule(*draft.of_text(b), p_target[b], die) for b, die in enumerate(alone)]
-        accepted = torch.tensor([row for row, _ in ends], device=p_target.device)
-        token = torch.cat([die.pick(left[None]) for die, (_, left) in zip(alone, ends)])
-        dice.column = max(die.column for die in alone)      # behind all that was handed out
-        return accepted, token
-    return rule_for_all

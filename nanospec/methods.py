@@ -12,6 +12,7 @@ from nanospec.draft_models import DraftModel
 from nanospec.draft_models.gpt import reader_of
 from nanospec.draft_models.reader import longest_chain
 from nanospec.drafters.by_load import ByLoad
+from nanospec.drafters.by_survival import BySurvival
 from nanospec.drafters.dynamic import DynamicDrafter
 from nanospec.drafters.dynamic_tree import BudgetTree, DynamicTree
 from nanospec.drafters.lookahead import Lookahead
@@ -84,6 +85,7 @@ DRAFTERS: dict[str, Way] = {
     "entropy": _dynamic(lambda s: Entropy()),
     "goodput": _dynamic(lambda s: Goodput(*s.measured())),
     "by-load": Way(lambda s: ByLoad(s.draft, s.seconds(), s.gamma), dynamic=True),
+    "by-survival": Way(lambda s: BySurvival(s.draft, s.gamma)),
     "tree": Way(lambda s: TreeDrafter(s.draft, s.topology), "shape", fixed=True),
     "independent": Way(lambda s: TreeDrafter(s.draft, s.topology, independent=True), "shape", fixed=True),
     "top": Way(lambda s: TopTree(s.draft, s.topology), "shape", fixed=True),

@@ -16,7 +16,7 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
-from nanospec.cache import Cache, Call, cached_call
+from nanospec.cache import Cache, Call, RaggedCall, cached_call
 from nanospec.errors import DeviceError
 
 LARGEST = 2 ** 31 - 1   # of any size
@@ -130,17 +130,6 @@ class Embedding(nn.Embedding):
             super().reset_parameters()
 
 
-def grouped_attention(q: Tensor, k: Tensor, v: Tensor, mask: Tensor) -> Tensor:
-    """What queries (B, H, T, D) find in keys and values (B, H_kv, S, D): (B, H, T, D).
-
-    mask: as in Call, or (B, 1, 1, S) where every query sees the same.
-    Heads of one group read the same keys, so to the kernel they are just more queries. (enable_gqa says the same, four
-    times slower here: one token, bfloat16, CPU.)
-    """
-    grouped = q.reshape(q.shape[0], k.shape[1], -1, q.shape[3])                 # (B, H_kv, H / H_kv * T, D)
-    return F.scaled_dot_product_attention(grouped, k, v, attn_mask=mask).view(q.shape)
-
-
 class Attention(nn.Module):
     """Grouped-query, with rotary positions. inputs: channels that it reads, by default as many as it writes."""
 
@@ -161,15 +150,9 @@ class Attention(nn.Module):
         return turned[:, :self.heads], turned[:, self.heads:], heads[:, -self.kv_heads:]
 
     def forward(self, x: Tensor, call: Call, layer: int) -> Tensor:
-        """x (B, T, inputs) -> (B, T, C). With a cache, its keys and values are written first, and then all are read."""
-        B, T, _ = x.shape
-        q, k, v = self.turned(x, call.rope)
-        if call.cache is None:                                                  # training: the whole text at once
-            y = F.scaled_dot_product_attention(q, k, v, is_causal=True, enable_gqa=True)
-        else:
-            k, v = call.cache.write(layer, call.slots, k, v, call.upto)         # (B, H_kv, upto, D)
-            y = grouped_attention(q, k, v, call.mask)
-        return self.out(y.transpose(1, 2).reshape(B, T, -1))
+        """x (B, T, inputs) -> (B, T, C)."""
+        y = call.attend(layer, *self.turned(x, call.rope))                              # (B, H, T, D)
+        return self.out(y.transpose(1, 2).reshape(*x.shape[:2], -1))
 
 
 class MLP(nn.Module):
@@ -246,8 +229,8 @@ class GPT(nn.Module):
         return Cache(rows, c.layers, c.kv_heads, self._rope(slots))
 
     def forward(self, tokens: Tensor, cache: Cache | None = None, upto: int | None = None,
-                positions: Tensor | None = None, sees: Tensor | None = None,
-                layers: Sequence[int] = ()) -> Tensor | tuple[Tensor, Tensor]:
+                positions: Tensor | None = None, sees: Tensor | None = None, layers: Sequence[int] = (),
+                there: Tensor | None = None) -> Tensor | tuple[Tensor, Tensor]:
         """Score tokens (B, T): logits (B, T, V), row t for the token after t.
 
         Without a cache: B whole texts from position 0, causal. With one, the T tokens of row b go into the slots
@@ -256,9 +239,15 @@ class GPT(nn.Module):
         positions (B, T), sees (B, T, upto): for token trees, where a token's position is its depth and it sees
         its ancestors; by default position = slot, and every slot up to one's own is seen.
         layers: returns logits and also what these blocks put out, (B, T, len(layers), C): a drafter's features.
+        there (N,), with a cache: only these tokens of all B T are computed, counted row by row (b T + t). The others
+        get zeros.
         """
-        call = self._call(tokens.shape[1], cache, upto, positions, sees)
-        return self._go_on(self.embedding(tokens), 0, call, layers)
+        call, x = self._call(tokens.shape[1], cache, upto, positions, sees), self.embedding(tokens)
+        if there is None:
+            return self._go_on(x, 0, call, layers)
+        ragged = RaggedCall(call, there)
+        out = self._go_on(ragged.packed(x), 0, ragged, layers)
+        return (ragged.spread(out[0]), ragged.spread(out[1])) if isinstance(out, tuple) else ragged.spread(out)
 
     def first(self, depth: int, tokens: Tensor, cache: Cache | None = None, upto: int | None = None,
               positions: Tensor | None = None, sees: Tensor | None = None) -> Tensor:

@@ -97,7 +97,7 @@ def one_round(target: Callable, cache: Cache, drafter: Drafter, rule: Rule, text
     sees, tree = draft.ancestors(), {}                      # a chain needs no mask of its own
     if sees is not None:                                    # a row's position is its depth, and it sees its ancestors
         tree = {"positions": cache.length[:, None] + sees.sum(-1) - 1,
-                "sees": cache.sees_tree(cache.length, sees, upto)}
+                "sees": cache.sees_tree(cache.length, sees, upto), "there": draft.there}
     out = target(draft.tokens, cache, upto, layers=drafter.layers, **tree)
     logits, features = out if drafter.layers else (out, None)
     p_target = sampling(logits)

@@ -406,6 +406,14 @@ def test_many_requests_at_once(rows_of, quick, monkeypatch, tmp_path, rate):
     assert picture.stat().st_size > 5_000 and all((row["way"] == "chain 2") == ("predicted" in row) for row in rows)
 
 
+def test_other_drafters_are_served_without_timing_rounds_first(rows_of, quick, monkeypatch, tmp_path):
+    monkeypatch.setattr("nanospec.bench.serve.step_of_server", None)
+    rows, out = rows_of("serve", "--rows", "2", "--max-new-tokens", "6", "--gamma", "9", "--drafters", "lookup",
+                        "by-survival", "--figure", str(tmp_path / "batches.png"))
+    assert [row["way"] for row in rows] == ["plain", "lookup 9", "by-survival 9"]
+    assert not any("predicted" in row for row in rows) and "by-survival 9" in out
+
+
 def test_a_served_draft_that_nobody_has_timed(weights, capsys):
     refused(["serve", "--weights", str(weights), "--gamma", "9"], "1 to 6 draft tokens, got 9", capsys)
 

@@ -7,7 +7,7 @@ import pytest
 import torch
 
 from nanospec.dice import Dice
-from nanospec.draft import MOST_ROWS, Draft, Tree, check_size, each_text
+from nanospec.draft import MOST_ROWS, Draft, Tree, check_size
 from nanospec.drafters.lookahead import Lookahead
 from nanospec.drafters.lookup import PromptLookup
 from nanospec.drafters.suffix import SuffixDrafter
@@ -16,6 +16,7 @@ from nanospec.errors import RequestError
 from nanospec.methods import RULES
 from nanospec.proof.tables import small_gpt
 from nanospec.proof.walk import distance, walk
+from nanospec.rules.traversal import each_text
 from nanospec.rules.tree import verify_tree
 from nanospec.speculate import ModelDrafter, speculate, verify
 from nanospec.text import Text

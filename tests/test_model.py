@@ -148,6 +148,21 @@ def test_rotation_turns_pairs_half_a_head_apart():
     assert torch.equal(rope_table(9, 4, 1e4, torch.bfloat16, "cpu"), exact.bfloat16())
 
 
+@pytest.mark.parametrize("there", [[0, 1, 2, 4, 5, 8, 9, 10, 11], [0, 4, 8]], ids=["1 to 4 of 4", "one each"])
+def test_a_call_on_some_tokens_says_of_them_what_a_call_on_all_says(gpt, there):
+    whole, some, feed = gpt.new_cache(3, 16), gpt.new_cache(3, 16), tokens(3, 9)
+    there = torch.tensor(there)
+    out = {}
+    for cache, of in (whole, None), (some, there):
+        gpt(feed[:, :5], cache)
+        cache.length = torch.tensor([5, 3, 1])
+        out[cache] = gpt(feed[:, 5:], cache, 9, layers=[0, 1], there=of)
+    for of_all, of_some in zip(out[whole], out[some]):
+        lacking = torch.ones(12, dtype=torch.bool).index_fill(0, there, False)
+        assert (of_all - of_some).flatten(0, 1)[there].abs().max() < 1e-12
+        assert (of_some.flatten(0, 1)[lacking] == 0).all()
+
+
 def test_grouped_heads_are_the_same_with_and_without_a_cache():
     """Folding a group's heads into the queries must not mix them up: 4 heads, 2 of keys."""
     torch.manual_seed(0)

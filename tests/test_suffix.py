@@ -8,13 +8,13 @@ from functools import partial
 import pytest
 import torch
 
-from nanospec.draft import each_text
 from nanospec.drafters.lookup import PromptLookup
 from nanospec.drafters.suffix import SuffixDrafter
 from nanospec.errors import RequestError
 from nanospec.generate import generate
 from nanospec.proof.tables import TableModel, small_gpt
 from nanospec.proof.walk import distance, target_distribution, walk
+from nanospec.rules.traversal import each_text
 from nanospec.speculate import speculate, tokens_of, verify
 from nanospec.text import Text
 

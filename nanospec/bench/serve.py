@@ -18,10 +18,13 @@ from nanospec.bench.measure import settled
 from nanospec.bench.prompts import held_out_prompts
 from nanospec.dice import Dice
 from nanospec.draft import Draft, Drafter
+from nanospec.draft_models.gpt import reader_of
+from nanospec.draft_models.reader import longest_chain
 from nanospec.errors import RequestError
 from nanospec.fast.clock import median_seconds
 from nanospec.fast.costs import Costs, WatchedByLoad
 from nanospec.files.checkpoint import WEIGHTS, Pair, load_pair
+from nanospec.methods import method_of
 from nanospec.model import GPT
 from nanospec.probs import Sampling
 from nanospec.serve import PIECE, Server
@@ -31,7 +34,7 @@ from nanospec.speculate import ModelDrafter
 from nanospec.text import Text, check_request
 from nanospec.theory import expected_tokens
 
-MOST = 6                # draft tokens a round that costs are measured for
+MOST = 6                # draft tokens a round that by-load may choose, and that are timed for it
 STEPS = 8               # of a server, that are timed
 FEWEST = 8              # requests: of a single one much is luck
 
@@ -45,21 +48,27 @@ class NoDraft(Drafter):
         return Draft.nothing(text)
 
 
-def run(rows: Sequence[int] = (1, 4, 16), rate: float = 0.0, gamma: int = 4, max_new_tokens: int = 64,
-        temperature: float = 1.0, seed: int = 0, draft: str = "gpt", weights: Path = WEIGHTS, device: str = "cpu",
-        dtype: str = "auto", threads: int | None = None, figure: Path | None = None) -> list[dict]:
-    """A row for each number of rows and each of plain, chain, and a chain as long as pays at this load (by-load)."""
-    if gamma > MOST:
-        raise RequestError(f"--gamma: costs are measured for 1 to {MOST} draft tokens, got {gamma}")
+def run(rows: Sequence[int] = (1, 4, 16), rate: float = 0.0, drafters: Sequence[str] = ("chain", "by-load"),
+        gamma: int = 4, max_new_tokens: int = 64, temperature: float = 1.0, seed: int = 0, draft: str = "gpt",
+        weights: Path = WEIGHTS, device: str = "cpu", dtype: str = "auto", threads: int | None = None,
+        figure: Path | None = None) -> list[dict]:
+    """A row for each number of rows and each way: plain decoding, and these drafters. by-load measures beforehand what
+    rounds cost, and goes on measuring.
+    """
     pair = load_pair(weights, device, draft=draft)
+    most = longest_chain(reader_of(pair.draft), MOST)
+    if "by-load" in drafters and gamma > most:
+        raise RequestError(f"--gamma: costs are measured for 1 to {most} draft tokens, got {gamma}")
+    methods = [method_of(pair.target, pair.draft, name, gamma=gamma) for name in drafters if name != "by-load"]
     prompts = held_out_prompts(pair, max(FEWEST, 2 * max(rows)))
-    for new in max_new_tokens, (STEPS + 2) * (MOST + 1):
-        check_request(pair.target, prompts[0], new, temperature, None, None, MOST + 1)
+    for new in max_new_tokens, (STEPS + 2) * (most + 1):
+        check_request(pair.target, prompts[0], new, temperature, None, None,
+                      1 + max([most, *(method.gamma for method in methods)]))
     where = settled(pair.target, pair.draft, dtype, threads)
-    seconds = round_seconds(pair.target, pair.draft, sorted({1, *rows}), prompts[0])
-    ways: dict[str, Callable[[], Any]] = {
-        "plain": NoDraft, f"chain {gamma}": lambda: ModelDrafter(pair.draft, gamma),
-        "by-load": lambda: WatchedByLoad(pair.draft, Costs(seconds.table), MOST)}
+    ways: dict[str, Callable[[], Any]] = {"plain": NoDraft} | {method.name: method.make for method in methods}
+    if "by-load" in drafters:
+        seconds = round_seconds(pair.target, pair.draft, sorted({1, *rows}), prompts[0], most)
+        ways["by-load"] = lambda: WatchedByLoad(pair.draft, Costs(seconds.table), most)
     settings = {"max_new_tokens": max_new_tokens, "temperature": temperature}
     found: list[dict] = []
     for count in rows:
@@ -69,12 +78,14 @@ def run(rows: Sequence[int] = (1, 4, 16), rate: float = 0.0, gamma: int = 4, max
             for name, make in ways.items():
                 drafter = make()
                 turns[name].append(served(pair, drafter, count, prompts, arrivals, settings))
-        alpha = drafter.alpha                                                   # by-load's, the last
-        predicted = expected_tokens(alpha, gamma) * seconds(count, 0) / seconds(count, gamma)
+        predicted = {}
+        if isinstance(drafter, WatchedByLoad):                                  # the last one knows what is accepted
+            tokens = expected_tokens(drafter.alpha, gamma)
+            predicted = {"predicted": tokens * seconds(count, 0) / seconds(count, gamma)}
         for name, its in turns.items():
             found.append({"rows": count, "rate": rate, "way": name}
                          | {key: median(turn[key] for turn in its) for key in its[0]}
-                         | ({"predicted": predicted} if name == f"chain {gamma}" else {}))
+                         | (predicted if name == f"chain {gamma}" else {}))
     show(found, f"{where}; {len(prompts)} held-out prompts, {max_new_tokens} tokens each, "
                 + (f"{rate:g} requests a second" if rate else "all at once"))
     if figure:
@@ -84,13 +95,13 @@ def run(rows: Sequence[int] = (1, 4, 16), rate: float = 0.0, gamma: int = 4, max
     return found
 
 
-def round_seconds(target: GPT, draft, rows: Sequence[int], ids: list[int]) -> Costs:
+def round_seconds(target: GPT, draft, rows: Sequence[int], ids: list[int], most: int) -> Costs:
     """Of a server's steps behind `ids`, as measured with these numbers of requests. Of two turns the better counts: a
     machine has its moods.
     """
     def turn(count: int) -> list[float]:
         return [step_of_server(target, ModelDrafter(draft, gamma) if gamma else NoDraft(), count, ids)
-                for gamma in range(MOST + 1)]
+                for gamma in range(most + 1)]
 
     return Costs({count: list(map(min, turn(count), turn(count))) for count in rows})
 

@@ -21,10 +21,10 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
-from nanospec.cache import Cache, cached_call
+from nanospec.cache import Cache, cached_call, grouped_attention
 from nanospec.draft_models.gpt import Branches
 from nanospec.draft_models.learned import FeatureReader, Learned, all_anchors, before_tokens, log_probs
-from nanospec.model import MLP, Attention, Config, Linear, grouped_attention, rope_table
+from nanospec.model import MLP, Attention, Config, Linear, rope_table
 from nanospec.text import Text
 
 

@@ -124,11 +124,12 @@ class GoOn:
         self.first, self.target, self.depth = first, first.target, first.model.depth
 
     def __call__(self, tokens: Tensor, cache: Cache, upto: int, positions: Tensor | None = None,
-                 sees: Tensor | None = None, layers: Sequence[int] = ()) -> Tensor | tuple[Tensor, Tensor]:
+                 sees: Tensor | None = None, layers: Sequence[int] = (), there: Tensor | None = None
+                 ) -> Tensor | tuple[Tensor, Tensor]:
         """As GPT.forward with a cache."""
         left, self.first.left = self.first.left, []
         if not left or sees is not None or min(layers, default=self.depth) < self.depth:
-            return self.target(tokens, cache, upto, positions, sees, layers)
+            return self.target(tokens, cache, upto, positions, sees, layers, there)
         h, start = torch.cat(left, 1), cache.length                             # (B, r, C): of rows 0 to r - 1
         if h.shape[1] < tokens.shape[1]:
             cache.length = start + h.shape[1]

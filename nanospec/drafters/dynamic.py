@@ -24,7 +24,7 @@ import torch
 from torch import Tensor
 
 from nanospec.dice import Dice
-from nanospec.draft import Draft
+from nanospec.draft import Draft, rows_there
 from nanospec.draft_models import DraftModel
 from nanospec.drafters.stopping import StoppingRule
 from nanospec.probs import Sampling, probs
@@ -78,7 +78,8 @@ class DynamicDrafter(ModelDrafter):
                 self.sure[b] += [probability] * grows[b]
         zeros = torch.zeros(B, text.vocab_size, device=device)
         q_rows = torch.stack([zeros.to(q_draft[0]) if q_draft else zeros, *q_draft], 1)
-        return Draft(torch.stack(tokens, 1), q_rows, self._parents(len(tokens), device), steps)
+        return Draft(torch.stack(tokens, 1), q_rows, self._parents(len(tokens), device), steps,
+                     rows_there([1 + len(sure) for sure in self.sure], device))
 
     def commit(self, draft: Draft, accepted: Tensor, p_target: Tensor, features: Tensor | None) -> None:
         """Every row's rule learns how many of its draft tokens were accepted."""

@@ -38,7 +38,7 @@ from torch import Tensor
 
 from nanospec.cache import Cache, LanguageModel
 from nanospec.dice import Dice
-from nanospec.draft import Draft, Drafter, Tree, check_size, padded
+from nanospec.draft import Draft, Drafter, Tree, check_size, padded, rows_there
 from nanospec.errors import RequestError
 from nanospec.probs import Sampling
 from nanospec.text import Text
@@ -92,7 +92,8 @@ class MergedDrafter(Drafter):
         parents = padded([tree.parents for tree in trees], -1, q_draft.device)
         q_draft = _rows(q_draft, padded(origins, 0, q_draft.device))
         self.rows = [list(each) for each in zip(*rows_of)]
-        return Draft(tokens, q_draft, parents, sum(draft.steps for draft in self.drafts))
+        return Draft(tokens, q_draft, parents, sum(draft.steps for draft in self.drafts),
+                     rows_there([len(tree.tokens) for tree in trees], q_draft.device))
 
     def commit(self, draft: Draft, accepted: Tensor, p_target: Tensor, features: Tensor | None) -> None:
         """Tell each drafter how the round ended, as if the draft had been its own.

@@ -7,6 +7,7 @@ from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from functools import partial
 
+from nanospec.drafters.by_survival import BySurvival
 from nanospec.drafters.merged import MergedDrafter
 from nanospec.drafters.tree import TreeDrafter
 from nanospec.methods import RULES, Run, method_of
@@ -166,6 +167,8 @@ CHECKS = {check.name: check for check in [
     Check("T5", "features", "what a drafter is told of every committed token", partial(features, TABLE, DRAFT)),
     Check("T2", "served", "three requests in two rows, one read in pieces, V3 gamma 1, T 0.7 and top-k 2",
           lambda: joint(TABLE, lambda: ModelDrafter(DRAFT, 1), WARM)),
+    Check("T2", "served, by survival", "the same with 1 draft token for each on average, 2 at most",
+          lambda: joint(TABLE, lambda: BySurvival(DRAFT, 2), WARM)),
     Check("T2", "served, tree", "the same with tree 2", lambda: joint(TABLE, lambda: TreeDrafter(DRAFT, TWO), WARM),
           slow=True),
     Check("T5", "schedules", "3 schedules of 6 requests, some cancelled: as if each were alone",

@@ -53,7 +53,7 @@ class TableModel:
 
     def __call__(self, tokens: Tensor, cache: Cache | None = None, upto: int | None = None,
                  positions: Tensor | None = None, sees: Tensor | None = None,
-                 layers: Sequence[int] = ()) -> Any:
+                 layers: Sequence[int] = (), there: Tensor | None = None) -> Any:
         """tokens (B, T) -> logits (B, T, V), by the contract of GPT.forward; it has no use for positions."""
         rows, T = tokens.shape
         cache = cache or self.new_cache(rows, T)
@@ -67,8 +67,12 @@ class TableModel:
             seen = [[[token for token, visible in zip(row, mask) if visible] for mask in masks]
                     for row, masks in zip(kept, sees.tolist())]
         number = torch.tensor([[self._hash(context) for context in contexts] for contexts in seen])
-        return (self.logits[number], number[:, :, None, None].to(self.dtype).expand(
-            *number.shape, len(layers), 2)) if layers else self.logits[number]
+        logits = self.logits[number]
+        if there is not None:               # the others get zeros, so that whoever needs one of them is found out
+            is_there = torch.zeros(rows * T, 1, dtype=torch.bool).index_fill(0, there, True).view(rows, T, 1)
+            logits = logits.where(is_there, 0.0)
+        return (logits, number[:, :, None, None].to(self.dtype).expand(
+            *number.shape, len(layers), 2)) if layers else logits
 
     def first(self, depth: int, tokens: Tensor, cache: Cache | None = None, upto: int | None = None,
               positions: Tensor | None = None, sees: Tensor | None = None) -> Tensor:
@@ -90,8 +94,8 @@ class Mixture:
         self.config, self.device, self.dtype, self.new_cache = (target.config, target.device, target.dtype,
                                                                 target.new_cache)
 
-    def __call__(self, *call, layers: Sequence[int] = ()) -> Tensor:
-        p_target, q_draft = (model(*call).softmax(-1) for model in (self.target, self.draft))
+    def __call__(self, *call, layers: Sequence[int] = (), **more) -> Tensor:
+        p_target, q_draft = (model(*call, **more).softmax(-1) for model in (self.target, self.draft))
         return self.mix(q_draft, p_target).log()
 
 

@@ -23,10 +23,27 @@ The root's `chance` stays 1, so the text has the target's distribution.
 Left out: batches, a branch for every decision. `each_text` runs it text by text.
 """
 
+from collections.abc import Callable
+
+import torch
 from torch import Tensor
 
 from nanospec.dice import Dice
-from nanospec.draft import each_text
+from nanospec.draft import Draft, Rule
+
+
+def each_text(rule: Callable[[list[int], list[int], Tensor, Tensor, Dice], tuple[int, Tensor]]) -> Rule:
+    """A rule for one text, (tokens, parents, q_draft (n, V), p_target (n, V), dice) -> (row, what is left (V,)), as a
+    rule for B.
+    """
+    def rule_for_all(draft: Draft, p_target: Tensor, dice: Dice) -> tuple[Tensor, Tensor]:
+        alone = [dice.of_row(b) for b in range(len(p_target))]
+        ends = [rule(*draft.of_text(b), p_target[b], die) for b, die in enumerate(alone)]
+        accepted = torch.tensor([row for row, _ in ends], device=p_target.device)
+        token = torch.cat([die.pick(left[None]) for die, (_, left) in zip(alone, ends)])
+        dice.column = max(die.column for die in alone)      # behind all that was handed out
+        return accepted, token
+    return rule_for_all
 
 
 @each_text

@@ -35,9 +35,10 @@ def verify_tree(draft: Draft, p_target: Tensor, dice: Dice) -> tuple[Tensor, Ten
     """
     B, n, _ = p_target.shape
     accepted, left = torch.zeros(B, 1, dtype=torch.int64, device=p_target.device), p_target[:, 0]
-    x = draft.tokens[:, :, None]
-    q_of_x = draft.q_draft.gather(-1, x).unbind(1)                  # (B, 1) of each row: cut at once, which is faster
-    x, q, p = x.unbind(1), draft.q_draft.unbind(1), p_target.unbind(1)
+    tokens = draft.tokens[:, :, None]
+    # Each row's token and q_draft of it, (B, 1), and its distributions, (B, V). It is faster to cut all rows at once.
+    x, q_of_x = tokens.unbind(1), draft.q_draft.gather(-1, tokens).unbind(1)
+    q, p = draft.q_draft.unbind(1), p_target.unbind(1)
     parents = range(-1, n - 1) if draft.parents is None else draft.parents[:, :, None].unbind(1)
     for i in range(1, n):
         tried = accepted == parents[i]

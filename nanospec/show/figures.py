@@ -1,6 +1,7 @@
 """Pictures, drawn with matplotlib from numbers that somebody else measured."""
 
 from collections.abc import Mapping, Sequence
+from itertools import cycle
 from pathlib import Path
 
 from matplotlib.axes import Axes
@@ -54,13 +55,14 @@ def draw_simulated(found: Sequence[dict], title: str, path: Path) -> None:
 def draw_batches(rows: Sequence[int], gains: Mapping[str, Sequence[float]], predicted: Sequence[float], title: str,
                  path: Path) -> None:
     """Gain over plain decoding against the number of texts at once: a line for each way to draft, and what the first
-    one should gain.
+    one should gain, if that is known.
     """
     figure, (axes,) = blank(title, 1)
     places = range(len(rows))
-    for (name, gain), colour in zip(gains.items(), (GREEN, BLUE)):
+    for (name, gain), colour in zip(gains.items(), cycle((GREEN, BLUE, AMBER, INK))):
         axes.plot(places, gain, color=colour, marker="o", linewidth=2, markersize=6, label=name)
-    axes.plot(places, predicted, color=GREEN, linestyle="--", linewidth=2, label=f"{[*gains][0]}, by formula")
+    if predicted:
+        axes.plot(places, predicted, color=GREEN, linestyle="--", linewidth=2, label=f"{[*gains][0]}, by formula")
     axes.axhline(1, color=INK, linewidth=1)
     axes.set_xticks(places, [str(count) for count in rows])
     axes.set_xlabel("texts at once")

@@ -4,6 +4,7 @@ from nanospec.proof.zoo.plant import bug
 
 PARENTS = "torch.where(q_draft.sum(-1) > 0, self.parents, -1)"
 WRITE = "self.length[:, None] + self._count[:tokens.shape[1]]"
+BUDGET = "order[:self.budget * len(survival[0])]"
 HANDED, THEIRS = "drafter.commit(draft, accepted, p_target, features)", "_rows(its_features, at)"
 
 ROWS = [
@@ -13,7 +14,7 @@ ROWS = [
     bug("parents-of-another-row", "ours", "every text's tree is verified with the first text's parents",
         "alone: suffix-tree, token", ("draft.parents[:, :, None]", "draft.parents[:1, :, None]"), file="rules.tree"),
     bug("draft-of-another-row", "ours", "a rule for one text gets the first text's draft, for every text",
-        "batch: chain, traversal", ("rule(*draft.of_text(b)", "rule(*draft.of_text(0)"), file="draft"),
+        "batch: chain, traversal", ("rule(*draft.of_text(b)", "rule(*draft.of_text(0)"), file="rules.traversal"),
     bug("ancestors-of-another-row", "ours", "every text's rows see what the first text's rows see",
         "alone: suffix-tree, token", ("sees, tree = draft.ancestors(), {}", "sees, tree = draft.ancestors(), {}; "
                                       "sees = None if sees is None else sees[:1].expand_as(sees)")),
@@ -36,8 +37,22 @@ LACKING = [
         ("i - 1 if i <= len(sure) else -1", "i - 1"), file="drafters.dynamic"),
     bug("stopped-rows-report-q", "ours", "a text that has stopped drafting reports a q_draft all the same", "drafts",
         ("torch.where(on, q, 0.0)", "q"), file="drafters.dynamic"),
+    bug("there-of-another-width", "ours", "which rows are there is counted as if every text had as many as this one",
+        "served, by survival", ("[b * n + i for", "[b * count + i for"), file="draft"),
     bug("nothing-left-is-a-child", "ours", "a child for which nothing was left keeps its parent", "drafts",
         (PARENTS, "self.parents.clone()"), file="drafters.tree"),
+]
+
+SURVIVAL = [
+    bug("survival-of-its-own-token", "generic", "whether a draft token is sent depends on how likely it "
+        "is itself", "served, by survival",
+        ("stands = stands * chance[classes[-1]]\n            survival.append(stands)", "pass"),
+        ("tokens.append(dice.pick(q_draft[-1]))", "tokens.append(dice.pick(q_draft[-1])); stands = stands * q_draft[-1]"
+         ".gather(1, tokens[-1][:, None])[:, 0]; survival.append(stands)"), file="drafters.by_survival"),
+    bug("budget-of-this-round", "generic", "the budget is the best one for what this round has drafted",
+        "served, by survival", (BUDGET, "order[:int(((torch.cat([*survival])[order].cumsum(0) + 2) / "
+                                        "torch.tensor([1, 1.49, 1.49, 1.8])[:len(order)]).argmax()) + 1]"),
+        file="drafters.by_survival"),
 ]
 
 TOLD = [
@@ -76,4 +91,4 @@ SERVED = [
         "served", ("self.cache.length += piece.shape[1]", "pass"), file="serve"),
 ]
 
-BUGS = ROWS + LACKING + TOLD + SERVED
+BUGS = ROWS + LACKING + SURVIVAL + TOLD + SERVED
