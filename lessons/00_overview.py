@@ -123,11 +123,12 @@ figures.one_round(repr(text[-12:]), words, [chance for _, _, chance in chances],
 # | 21, 22, 23 | What can a draft model learn from what the target's layers put out? |
 # | 24 | What should a draft model be taught, and on which text? |
 # | 25 | How does one target call serve many people, each at their own pace? |
-# | 26 | Can a cheap draft model copy a name from far back in the text? |
-# | 27, 28 | Can all draft tokens come from one pass? Can the target draft for itself? |
-# | 29 | Must every token be the target's? |
-# | 30 | When does a third level pay? |
-# | 31 | Does it hold for models that others made, and in programs that others wrote? |
+# | 26 | From how many texts on is a draft token no longer free, and who gets it then? |
+# | 27 | Can a cheap draft model copy a name from far back in the text? |
+# | 28, 29 | Can all draft tokens come from one pass? Can the target draft for itself? |
+# | 30 | Must every token be the target's? |
+# | 31 | When does a third level pay? |
+# | 32 | Does it hold for models that others made, and in programs that others wrote? |
 #
 # ## Three things to know
 #

@@ -23,17 +23,16 @@ import torch
 
 import figures
 from kit import Quiet, table
-from nanospec import GPT, Dice, ModelDrafter, Sampling, load_pair
+from nanospec import GPT, Dice, ModelDrafter, load_pair
 from nanospec.bench.large import Coins
 from nanospec.bench.measure import alpha_of, measure_costs
 from nanospec.bench.prompts import held_out_prompts
 from nanospec.bench.roofline import weight_bytes
 from nanospec.fast.autotune import settle
 from nanospec.fast.clock import median_seconds, step_seconds, timed
-from nanospec.generate import generate, plain_step
-from nanospec.speculate import one_round, speculate, verify
-from nanospec.text import Text, prefill
-from nanospec.theory import acceptance, expected_tokens, speedup
+from nanospec.generate import generate
+from nanospec.speculate import speculate
+from nanospec.theory import expected_tokens, speedup
 
 # %% [markdown]
 # ## Three ways to lose
@@ -63,7 +62,7 @@ table(["", "alpha", "c", "v(5)", "tokens", "cost", "speed-up"], rows_by_hand)
 torch.set_num_threads(1)                            # one core: no call waits for a second one
 target, draft, _ = pair = load_pair()
 settle(target, draft)
-prompts, gammas, context = held_out_prompts(pair, 3), (1, 4), 96
+prompts, context = held_out_prompts(pair, 3), 96
 quiet = Quiet(lambda: step_seconds(target, context=context, repeats=3))
 
 # %% [markdown]
@@ -73,14 +72,12 @@ quiet = Quiet(lambda: step_seconds(target, context=context, repeats=3))
 # What disturbs a call only makes it longer. So the quickest is nearest to the truth.
 
 # %%
-def costs_of(big, small, turns, **how):
-    """c, and v(m) for m = 2 and 5, what gamma 1 and 4 need."""
-    sizes = [gamma + 1 for gamma in gammas]
-    tries = [measure_costs(big, small, sizes, context, **how) for _ in range(turns)]
+def costs_of(big, small, turns):
+    """c and v(5), what gamma 4 needs."""
+    tries = [measure_costs(big, small, [5], context, repeats=2) for _ in range(turns)]
     step = min(costs.seconds for costs in tries)
     c = min(costs.c * costs.seconds for costs in tries) / step
-    v = {m: min(costs.v[m] * costs.seconds for costs in tries) / step for m in sizes}
-    return c, v
+    return c, min(costs.v[5] * costs.seconds for costs in tries) / step
 
 
 # %% [markdown]
@@ -151,19 +148,18 @@ def verdict(predicted, measured):
 
 
 def show(names):
-    """Print these rows: name -> gamma, alpha, c, v(gamma + 1), predicted, measured."""
-    table(["situation", "gamma", "alpha", "c", "v(gamma + 1)", "predicted", "measured", "verdict"],
-          [[name, rows[name][0], *(f"{number:.2f}" for number in rows[name][1:]), verdicts[name]]
-           for name in names])
+    """Print these rows: name -> alpha, c, v(5), predicted, measured."""
+    table(["situation", "alpha", "c", "v(5)", "predicted", "measured", "verdict"],
+          [[name, *(f"{number:.2f}" for number in rows[name]), verdicts[name]] for name in names])
 
 
-costs, runs, rows, verdicts = {1: costs_of(target, draft, 3, repeats=2)}, {}, {}, {}
+costs, runs, rows, verdicts = costs_of(target, draft, 3), {}, {}, {}
 for name, (big, small, how) in races.items():
     runs[name] = alpha, tokens, step, seconds = race(big, small, **how)
     same_pair = big is target and small is draft
-    c, v = costs[1] if same_pair else costs_of(big, small, 1, repeats=2)
-    predicted, measured = speedup(alpha, 4, c, v[5]), tokens * step / seconds
-    rows[name] = 4, alpha, c, v[5], predicted, measured
+    c, v = costs if same_pair else costs_of(big, small, 1)
+    predicted, measured = speedup(alpha, 4, c, v), tokens * step / seconds
+    rows[name] = alpha, c, v, predicted, measured
     verdicts[name] = verdict(predicted, measured)
 show(races)
 
@@ -178,101 +174,23 @@ show(races)
 # At T = 3 alpha is high for a bad reason: distributions that are heated enough become flat, and
 # flat ones are alike. The draft is right about nonsense.
 #
-# ## Many texts at once
-#
-# A server writes many texts at the same time. Each target call then has a row for every text.
-# Lesson 3 showed why several tokens in a call are nearly free: the weights are read once for all.
-# But 32 texts have already used that up. A plain step computes 32 tokens in a call.
-# A round of gamma 4 computes 32 x 5 = 160. Now the arithmetic takes the time, so v(5) grows.
-#
-# This is a real run of plain steps and of rounds, with the library's parts:
-#
-# - `Text` holds the tokens of B texts. `prefill` lets the target read them.
-# - `plain_step` and `one_round` take all B texts at once.
-# - Every text has dice of its own. `refill` gives each as many random numbers as a round may need.
-
-# %%
-STEPS = 6
-
-
-def begin(ids, room=64):
-    """The texts, the target's cache after reading them, and dice for each text."""
-    text = Text(ids, room, target.config.vocab_size)
-    return text, prefill(target, text)[0], Dice(range(len(ids)))
-
-
-@torch.inference_mode()
-def plain_steps(ids):
-    """Each step gives every text one token."""
-    text, cache, dice = begin(ids)
-    upto = text.tokens.shape[1]                     # slots of the cache to read
-    for _ in range(STEPS):
-        dice.refill(1)                              # one random number for each text
-        yield plain_step(target, cache, text, Sampling(), dice, upto)
-
-
-@torch.inference_mode()
-def rounds_of_many(ids, gamma):
-    """Each round gives every text 1 to gamma + 1 tokens."""
-    (text, cache, dice), drafter = begin(ids), ModelDrafter(draft, gamma)
-    drafter.begin(text, range(len(ids)), None)
-    upto = text.tokens.shape[1]
-    for _ in range(STEPS):
-        dice.refill(drafter.columns + drafter.size)
-        yield one_round(target, cache, drafter, verify, text, Sampling(), dice, upto)
-
-
-# %% [markdown]
-# alpha is the mean of sum min(p_target, q_draft) over the judged places. A place is judged if all
-# draft tokens before it were accepted.
-#
-# *Guess first:* does 32 texts at gamma 4 gain more than one text, or less?
-
-# %%
-many = 32
-costs |= {count: costs_of(target, draft, 1, rows=count, repeats=2) for count in (8, many)}
-starts, tokens_of_many = [ids[:16] for ids in held_out_prompts(pair, many)], {}
-for count, gamma in (8, 4), (many, 4), (many, 1):
-    plain = timed(plain_steps(starts[:count]))[1]
-    done, took = timed(rounds_of_many(starts[:count], gamma))
-    betas, lengths = [], []
-    for draft_of, p_target, accepted, _ in done:
-        beta = acceptance(p_target[:, :-1], draft_of.q_draft[:, 1:])            # (B, gamma)
-        betas.append(beta[torch.arange(gamma) <= accepted[:, None]])
-        lengths.append(accepted + 1.0)
-    alpha, tokens = torch.cat(betas).mean().item(), torch.cat(lengths).mean().item()
-    c, v = costs[count]
-    predicted = speedup(alpha, gamma, c, v[gamma + 1])
-    measured = tokens * min(plain[1:]) / min(took[1:])              # the first reads the prompts
-    name = f"{count} texts, gamma {gamma}"
-    tokens_of_many[name], rows[name] = tokens, (gamma, alpha, c, v[gamma + 1], predicted, measured)
-    verdicts[name] = verdict(predicted, measured)
-show(["T = 1", *(name for name in rows if name not in races)])
-
-# %% [markdown]
-# Compare v(gamma + 1) in the first row and in the row of 32 texts with gamma 4.
-# When every token in a call has to be paid for, a shorter draft becomes the better one.
-# With still more texts even one draft token hardly pays.
+# None of the six has a large v. That needs many texts in one call: lesson 26 measures it.
 #
 # ## The picture
 #
-# Each panel shows the predicted speed-up for every alpha and every c, with the v measured here.
+# Each panel shows the predicted speed-up for every alpha and every c. The left one has the v(5)
+# measured here, the right one a v(5) of 3, as with many texts at once.
 # The thick line is the break-even line. Above it speculation wins.
 # The marks are the rows from above, and they say the verdict.
 #
-# *Guess first:* what do 32 texts do to the line?
+# *Guess first:* what does a v(5) of 3 do to the line?
 
 # %%
 of_alpha, of_c = torch.linspace(0, 1, 101), torch.linspace(0, 1.2, 101)
 panels = []
-for count, gamma in (1, 4), (many, 4), (many, 1):
-    v_here = costs[count][1][gamma + 1]
-    labels = {name: name for name in races}
-    if count > 1:
-        labels = {f"{count} texts, gamma {gamma}": "T = 1"}
-    dots = [(label, *rows[name][1:3], verdicts[name]) for name, label in labels.items()]
-    title = f"texts at once: {count}, gamma {gamma}, v({gamma + 1}) = {v_here:.1f}"
-    panels.append((title, speedup(of_alpha[:, None], gamma, of_c, v_here), dots))
+dots = [(name, *rows[name][:2], verdicts[name]) for name in races]
+for v, marks in (costs[1], dots), (3.0, []):
+    panels.append((f"gamma 4, v(5) = {v:.1f}", speedup(of_alpha[:, None], 4, of_c, v), marks))
 figures.where_it_loses(of_alpha, of_c, panels)
 
 # %% [markdown]
@@ -313,22 +231,22 @@ with torch.inference_mode():
             median_seconds(lambda: target(whole), target.device, repeats=5, warm_up=2)}
 _, tokens, _, seconds = runs["T = 1"]
 for name, baseline in slow.items():
-    rows[name] = *rows["T = 1"][:5], tokens * baseline / seconds
+    rows[name] = *rows["T = 1"][:4], tokens * baseline / seconds
     verdicts[name] = "no fair race"
 show(["T = 1", *slow])
-quiet.tell("c 0.07, v(5) 1.0 for one text and 1.9 for 32 (one core, bfloat16)")
+quiet.tell("c 0.07, v(5) 1.0 (one core, bfloat16)")
 
 # %% [markdown]
 # ## Three things to know
 #
 # 1. Speculation loses if alpha is small, if c is large, or if v is large. One is enough.
-# 2. Many texts at once make v large. Then a shorter draft is better, and at last none.
+# 2. Where v is large, no draft model is good enough for long drafts.
 # 3. A speed-up means something only with its baseline, its alpha, its gamma, its temperature
 #    and its number of texts.
 #
 # ## Change this and run again
 #
-# 1. Write 128 for `many`. Does gamma 1 still win?
+# 1. Write 5.0 for the 3.0 in the cell of the picture. How good must a draft model be now?
 # 2. Write 0.95 for the `luck` of the target of 2 layers. Guess from the picture first.
 # 3. Take `settle(...)` out. Everything is slower now. Compare the row "T = 1" with the row
 #    "T = 1 over float32 as loaded". What is the same now? What does that say about the baseline?

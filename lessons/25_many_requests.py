@@ -350,8 +350,7 @@ for request in requests.values():           # each has written what it writes al
 # All rows share the reading of the weights. That is why a batch is cheap (lesson 3).
 # But a round of B rows has B (gamma + 1) tokens in one call, and they must be computed.
 # In a large batch a draft token costs as much as any other token, and the rejected ones are lost.
-# Lesson 14 measured this on your machine, with 32 texts.
-# (`ByLoad` in nanospec/drafters/by_load.py chooses gamma before each round by the number of texts.)
+# Lesson 26 measures this on your machine, with up to 32 texts.
 #
 # The picture shows lockstep beside each row at its own pace, and the time table from above.
 
@@ -381,5 +380,5 @@ figures.many_requests(batches, lines, paces, list(requests), timetable)
 #
 # The answers are in `lessons/answers/25_many_requests.md`.
 #
-# Next: lesson 26 goes back to draft models, and opens the one that ships.
+# Next: lesson 26 fills the batch, until draft tokens are no longer free.
 # Exercises: 19 (ragged commit).

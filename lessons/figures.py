@@ -390,7 +390,7 @@ def where_it_loses(alpha: Sequence[float], c: Sequence[float],
 
     panels: (title, speed-up, a row for each alpha, dots); a dot is (name, alpha, c, verdict).
     """
-    figure, places = blank("speculation loses below the line, and many texts at once raise the line", len(panels))
+    figure, places = blank("speculation loses below the line, and dear calls raise the line", len(panels))
     look = {"wins": ("o", GREEN), "loses": ("X", RED), "unclear": ("s", AMBER)}
     for axes, (title, speed, dots) in zip(places, panels):
         filled = axes.contourf(c, alpha, speed, levels=[0, 0.5, 0.75, 1, 1.5, 2, 3, 6], colors=[
@@ -749,6 +749,34 @@ def many_requests(rows: Sequence[int], lockstep: dict[float, Sequence[float]], o
 
 # Lesson 26
 
+def full_batch(calls: dict[str, Sequence[tuple[int, float]]], roof: dict[int, float],
+               gains: dict[int, Sequence[tuple[int, float, float]]]) -> None:
+    """calls: name -> (tokens in a call, its seconds). roof: tokens in a call -> the fewest seconds. gains: gamma -> (rows,
+    predicted, measured)."""
+    figure, (left, right) = blank("draft tokens are free until the batch is full", 2)
+    figure.set_size_inches(12.4, 4.6)
+    left.loglog(list(roof), [tokens / seconds for tokens, seconds in roof.items()], color=INK, linewidth=2,
+                label="the roof: reading, then multiplying")
+    for (name, points), colour in zip(calls.items(), (BLUE, GREEN, AMBER)):
+        left.loglog([tokens for tokens, _ in points], [tokens / seconds for tokens, seconds in points], color=colour,
+                    marker=MARK[colour], linewidth=1.5, label=name)
+    left.set(xlabel="tokens in a call", ylabel="tokens computed in a second")
+    left.legend(frameon=False, loc="lower right")
+    for (gamma, points), colour in zip(gains.items(), (GREEN, AMBER)):
+        rows, predicted, measured = zip(*points)
+        places = range(len(rows))
+        right.plot(places, measured, color=colour, marker=MARK[colour], linewidth=2, label=f"gamma {gamma}, measured")
+        right.plot(places, predicted, color=colour, linestyle="--", linewidth=2, label=f"gamma {gamma}, by the formula")
+        right.set_xticks(places, [str(count) for count in rows])
+    right.axhline(1, color=INK, linewidth=1)
+    right.set(xlabel="texts at once", ylabel="tokens a second over those of plain decoding")
+    right.set_ylim(bottom=0)
+    right.legend(frameon=False, loc="lower left")
+    save(figure, "26_a_full_batch")
+
+
+# Lesson 27
+
 def a_look_back(seen: Sequence[Sequence[float]], places: Sequence[str], draft_tokens: Sequence[str],
                 betas: dict[str, dict[bool, Sequence[float]]]) -> None:
     """seen: for each draft token, how much it looks at each place of the text. betas: draft model -> of places where
@@ -772,10 +800,10 @@ def a_look_back(seen: Sequence[Sequence[float]], places: Sequence[str], draft_to
     right.set(xlabel="draft token", ylabel="beta on held-out text", ylim=(0, 1.05),
               xticks=range(1, 1 + len(found[kind])))
     right.legend(frameon=False, loc="lower left")
-    save(figure, "26_a_look_back")
+    save(figure, "27_a_look_back")
 
 
-# Lesson 27
+# Lesson 28
 
 def a_block_at_once(best: dict[float, Sequence[float]], betas: dict[str, Sequence[float]]) -> None:
     """best: temperature -> beta of a perfect marginal, drawn from, at each place. betas: at T = 1, of three."""
@@ -789,10 +817,10 @@ def a_block_at_once(best: dict[float, Sequence[float]], betas: dict[str, Sequenc
         axes.set(xlabel="place in the block", ylabel="beta: how often it is accepted", ylim=(0, 1.05),
                  xticks=range(1, len(row) + 1))
         axes.legend(frameon=False, loc="lower left")
-    save(figure, "27_a_block_at_once")
+    save(figure, "28_a_block_at_once")
 
 
-# Lesson 28
+# Lesson 29
 
 def leaving_early(untrained: Sequence[float], trained: dict[int, float], of_gpt: float,
                   speed: dict[str, float]) -> None:
@@ -812,10 +840,10 @@ def leaving_early(untrained: Sequence[float], trained: dict[int, float], of_gpt:
     right.axvline(1, color=INK, linewidth=1)
     right.invert_yaxis()
     right.set(xlabel="times as fast as plain decoding, by the formula")
-    save(figure, "28_leaving_early")
+    save(figure, "29_leaving_early")
 
 
-# Lesson 29
+# Lesson 30
 
 def mixing_on_purpose(cascades: dict[str, dict[float, tuple[float, float]]],
                       cuts: dict[float, tuple[float, float]]) -> None:
@@ -830,10 +858,10 @@ def mixing_on_purpose(cascades: dict[str, dict[float, tuple[float, float]]],
                   label=f"{name} {', '.join(map(str, some))}")
     axes.set(xlabel="how often a draft token is accepted", ylabel="how often the next token is the author's")
     axes.legend(frameon=False)
-    save(figure, "29_mixing_on_purpose")
+    save(figure, "30_mixing_on_purpose")
 
 
-# Lesson 30
+# Lesson 31
 
 def a_draft_for_the_draft(costs: Sequence[float], gains: dict[str, Sequence[float]], here: float) -> None:
     """Who is at the bottom -> at each c of the middle model, what the third level gains, 0.1 for a tenth. here: a c."""
@@ -847,10 +875,10 @@ def a_draft_for_the_draft(costs: Sequence[float], gains: dict[str, Sequence[floa
     axes.set(xlabel="c of the middle model (its step in target steps)", xlim=(0, costs[-1]), ylim=(0, top),
              ylabel="gain over the best two levels, %, by the formula")
     axes.legend(title="who is at the bottom", alignment="left", frameon=False, loc="upper right")
-    save(figure, "30_a_draft_for_the_draft")
+    save(figure, "31_a_draft_for_the_draft")
 
 
-# Lesson 31
+# Lesson 32
 
 def into_the_world(found: dict[str, Sequence[int]]) -> None:
     """Of each way to write a text: how many tokens stood there after each call of the target."""
@@ -861,4 +889,4 @@ def into_the_world(found: dict[str, Sequence[int]]) -> None:
                   label=name)
     axes.set(xlabel="calls of the target", ylabel="tokens written")
     axes.legend(frameon=False)
-    save(figure, "31_into_the_world")
+    save(figure, "32_into_the_world")

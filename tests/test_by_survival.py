@@ -35,8 +35,8 @@ def test_the_batch_has_its_budget_and_no_text_more_than_gamma(gamma, each):
 def test_they_go_where_survival_is_greatest_and_of_equals_to_the_earlier_place():
     drafter = BySurvival(DRAFT, 4)                                          # two for each text
     of_places = [torch.tensor(row) for row in ([0.9, 0.6, 0.4], [0.8, 0.2, 0.4], [0.7, 0.1, 0.1])]
-    assert drafter._counts(of_places).tolist() == [3, 1, 2]
-    assert drafter._counts([torch.tensor([0.5, 0.5])] * 3).tolist() == [2, 2]
+    assert drafter.counts_of(of_places).tolist() == [3, 1, 2]
+    assert drafter.counts_of([torch.tensor([0.5, 0.5])] * 3).tolist() == [2, 2]
 
 
 def test_one_text_gets_its_budget_and_not_a_draft_step_more():

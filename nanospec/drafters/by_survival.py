@@ -77,7 +77,7 @@ class BySurvival(ModelDrafter):
             tokens.append(dice.pick(q_draft[-1]))
             if len(survival) >= self.budget and self._least(survival) >= stands.max():
                 break
-        self.classes, self.counts = torch.stack(classes, 1), self._counts(survival)
+        self.classes, self.counts = torch.stack(classes, 1), self.counts_of(survival)
         n = 1 + int(self.counts.max())
         place = torch.arange(n, device=device)
         drawn = place <= self.counts[:, None]                                               # (B, n)
@@ -90,7 +90,7 @@ class BySurvival(ModelDrafter):
         """That of the last draft token which the budget allows."""
         return torch.cat([*survival]).topk(self.budget * len(survival[0])).values[-1]
 
-    def _counts(self, survival: Sequence[Tensor]) -> Tensor:
+    def counts_of(self, survival: Sequence[Tensor]) -> Tensor:
         """(B,), how many draft tokens each text gets."""
         order = torch.cat([*survival]).sort(descending=True, stable=True).indices           # place by place
         whose = order[:self.budget * len(survival[0])] % len(survival[0])

@@ -15,6 +15,7 @@ from nanospec.probs import Sampling
 from nanospec.text import Text
 
 NEWS, WORST = 0.2, 2.0      # what the last round weighs; a round counts as so many times what is known, at most
+FADE = 0.005                # what is not tried seems to get cheaper with every round, so that it is tried again
 
 
 class Costs:
@@ -32,11 +33,14 @@ class Costs:
         return self.table[below][gamma] + part * (self.table[above][gamma] - self.table[below][gamma])
 
     def saw(self, rows: int, gamma: int, seconds: float) -> None:
-        """A round took so long."""
+        """A round took so long. What drafts less than it is believed a little less: nobody has looked for a while. (What
+        drafts more is not tried for trying's sake: after a silence a draft model has much to read.)
+        """
         if rows not in self.table:
             self.table[rows] = [self(rows, other) for other in range(len(next(iter(self.table.values()))))]
         known = self.table[rows][gamma]
         self.table[rows][gamma] = known + NEWS * (min(seconds, WORST * known) - known)
+        self.table[rows][:gamma] = [(1 - FADE) * less for less in self.table[rows][:gamma]]
 
 
 class WatchedByLoad(ByLoad):

@@ -1,5 +1,5 @@
 # %% [markdown]
-# # 28. Leaving early
+# # 29. Leaving early
 #
 # **Can the target draft for itself?**
 #
@@ -226,6 +226,6 @@ figures.leaving_early(untrained, {depth: beta for depth, (_, beta) in exits.item
 #    the cell that counts (imports: nanospec.drafters.tree, nanospec.topology), and take out its
 #    `assert`. What do layers 1 and 2 do now, and why?
 #
-# The answers are in `lessons/answers/28_leaving_early.md`.
+# The answers are in `lessons/answers/29_leaving_early.md`.
 #
-# Next: lesson 29. Must every token be the target's?
+# Next: lesson 30. Must every token be the target's?
