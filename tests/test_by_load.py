@@ -121,9 +121,9 @@ def lengths_chosen(costs: Costs, seconds: float, rounds: int, monkeypatch) -> li
 
 
 def test_plain_decoding_that_seemed_too_dear_is_tried_again(monkeypatch):
-    """It was timed in a bad moment, and seems four times as slow as it is."""
-    drafted = lengths_chosen(Costs({2: [4.0] + [10.0] * 3}), 10.0, 200, monkeypatch)
-    assert drafted[0] == 3 and not any(drafted[-20:])
+    """It was timed in a bad moment, and seems six times as slow as it is."""
+    drafted = lengths_chosen(Costs({2: [6.0] + [10.0] * 3}), 10.0, 260, monkeypatch)
+    assert all(drafted[:50]) and not any(drafted[-20:])
 
 
 def test_a_table_that_was_wrong_is_soon_found_out(monkeypatch):

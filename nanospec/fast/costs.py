@@ -33,8 +33,8 @@ class Costs:
         return self.table[below][gamma] + part * (self.table[above][gamma] - self.table[below][gamma])
 
     def saw(self, rows: int, gamma: int, seconds: float) -> None:
-        """A round took so long. What drafts less than it is believed a little less: nobody has looked for a while. (What
-        drafts more is not tried for trying's sake: after a silence a draft model has much to read.)
+        """A round took so long. What drafts less is now believed to be a little cheaper: nobody has looked for a while.
+        (What drafts more is not tried for trying's sake: after a silence a draft model has much to read.)
         """
         if rows not in self.table:
             self.table[rows] = [self(rows, other) for other in range(len(next(iter(self.table.values()))))]

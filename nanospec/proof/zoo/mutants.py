@@ -55,7 +55,8 @@ RANDOMNESS = [
            ("token = dice.pick(weights)", "at = dice.column; token = dice.pick(weights); dice.column = at + 1"),
            file="drafters.tree"),
     mutant("column-before-the-pick", "the dice go on at the uniform by which a rule for one text drew its token",
-           "one after the other", ("dice.column = max(die.column", "dice.column = max(die.column - 1"), file="rules.traversal"),
+           "one after the other", ("dice.column = max(die.column", "dice.column = max(die.column - 1"),
+           file="rules.traversal"),
     mutant("private-dice-like-the-requests", "the draft throws dice of its own, seeded as the request's are",
            "real_dice: chain, token",
            (DRAW, "own = Dice([g.initial_seed() for g in dice.generators]) if hasattr(dice, 'u') else dice; "
