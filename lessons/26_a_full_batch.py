@@ -225,8 +225,8 @@ print(f"\naccepted on average: {two_each:.2f} with two for each text, "
 # 3. This is a stopping rule as in lesson 19. Whatever it decides, the token at this place has the
 #    distribution p_target.
 #
-# It is tempting to look at this round's draft: "the draft model is sure, so send it", or else "it is
-# not sure, so send nothing". But how sure it is *behind* a place depends on the draft token at this place.
+# It is tempting to look at this round's draft: "the draft model is sure, so send it. It is not, so
+# send nothing." But how sure it is *behind* a place depends on the draft token at this place.
 # So the decision has seen the token that it decides about.
 #
 # Two tiny models, two texts, at most two draft tokens for each. `BySurvival` is the library's

@@ -751,8 +751,8 @@ def many_requests(rows: Sequence[int], lockstep: dict[float, Sequence[float]], o
 
 def full_batch(calls: dict[str, Sequence[tuple[int, float]]], roof: dict[int, float],
                gains: dict[int, Sequence[tuple[int, float, float]]]) -> None:
-    """calls: name -> (tokens in a call, its seconds). roof: tokens in a call -> the fewest seconds. gains: gamma -> (rows,
-    predicted, measured)."""
+    """calls: name -> (tokens in a call, its seconds). roof: tokens in a call -> the fewest seconds. gains: gamma ->
+    (rows, predicted, measured)."""
     figure, (left, right) = blank("draft tokens are free until the batch is full", 2)
     figure.set_size_inches(12.4, 4.6)
     left.loglog(list(roof), [tokens / seconds for tokens, seconds in roof.items()], color=INK, linewidth=2,
