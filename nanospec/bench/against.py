@@ -13,7 +13,7 @@ from time import perf_counter
 
 import torch
 
-from nanospec.bench.measure import Way, measure_costs, ways_of
+from nanospec.bench.measure import Setup, measure_costs, setups_of
 from nanospec.draft_models import DraftModel
 from nanospec.fast.autotune import name_of
 from nanospec.files.extra import extra
@@ -35,7 +35,7 @@ def run(pair: Path, gamma: int = 4, temperature: float = 1.0, max_new_tokens: in
     target, draft = (load_folder(pair / name, device) for name in ("target", "draft"))
     check_vocabulary(draft, target.config.vocab_size)
     check_request(target, [0] * PROMPT, max_new_tokens, temperature, None, None, gamma + 1)
-    ways, where = ways_of(target, draft, dtype, threads, compile)
+    ways, where = setups_of(target, draft, dtype, threads, compile)
     rows = compare(ways, pair, gamma, max_new_tokens, temperature, seed=seed)
     show_table(["method", "tokens/s", "per call", "ms a call", "sum of parts"],
                [[row["method"], f"{row['tokens_per_s']:.0f}", f"{row['tokens_per_target_call']:.2f}",
@@ -114,7 +114,7 @@ def in_turns(runs: dict[str, Run], prompts: Sequence[list[int]], repeats: int, s
              "ms_per_call": 1e3 * seconds / calls} for name, (tokens, calls, seconds) in totals.items()]
 
 
-def compare(ways: Sequence[Way], folder: Path, gamma: int = 4, new: int = 128, temperature: float = 1.0,
+def compare(ways: Sequence[Setup], folder: Path, gamma: int = 4, new: int = 128, temperature: float = 1.0,
             prompts: int = 4, repeats: int = 5, seed: int = 0) -> list[dict]:
     """Rows of all methods. A row's `parts_ms`: what its round takes by its parts, each measured alone in the models of
     the first way, which runs eagerly: one target step, or gamma draft steps and one verification.

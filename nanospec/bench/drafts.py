@@ -3,7 +3,7 @@
 from collections.abc import Sequence
 from pathlib import Path
 
-from nanospec.bench.measure import check_texts, ways_of
+from nanospec.bench.measure import check_texts, setups_of
 from nanospec.bench.prompts import prompts_of
 from nanospec.bench.speed import busy, measured
 from nanospec.draft_models import LEARNED
@@ -39,7 +39,7 @@ def run(drafts: Sequence[str] = (), temperatures: Sequence[float] = (0.0, 1.0), 
         texts, said = prompts_of(pair, prompts, repetitive)
         these = with_copiers if name == drafts[0] and not compile else methods             # theirs have many shapes
         check_texts(pair.target, texts, max_new_tokens, these(pair.target, pair.draft))
-        ways, where = ways_of(pair.target, pair.draft, dtype, threads, compile)
+        ways, where = setups_of(pair.target, pair.draft, dtype, threads, compile)
         for temperature in temperatures:
             rows += [row | {"draft": "none" if row["drafter"] in WITHOUT else name}
                      for row in measured(ways, pair.tokenizer, texts, these, temperature, max_new_tokens, seed)]

@@ -21,7 +21,7 @@ from nanospec.speculate import ModelDrafter, Round, speculate, tokens_of
 from nanospec.text import check_request
 from nanospec.theory import acceptance, speedup
 
-Way = tuple[GPT, GPT | Learned, Callable | None]    # target, draft, and the capture that they run by
+Setup = tuple[GPT, GPT | Learned, Callable | None]    # target, draft, and the capture that they run by
 BUSY = 1.5              # times: if plain decoding's speed differs by so much between repeats, others use the machine
 
 
@@ -96,13 +96,13 @@ def compiler_for(device: torch.device) -> Callable | None:
     return None
 
 
-def ways_of(target: GPT, draft: GPT | Learned, dtype: str, threads: int | None,
-            compile: bool) -> tuple[list[Way], str]:
+def setups_of(target: GPT, draft: GPT | Learned, dtype: str, threads: int | None,
+            compile: bool) -> tuple[list[Setup], str]:
     """How the models run: converted to what is fastest here, eagerly; with compile also copies of them, to what is
     fastest compiled. And what that is, in words.
     """
     compiler = compiler_for(target.device) if compile else None
-    ways: list[Way] = [(target, draft, None)]
+    ways: list[Setup] = [(target, draft, None)]
     if compiler:                                            # copied before anything is packed: then it has no copy
         ways.append((*deepcopy((target, draft)), compiler))    # together: a draft model may use the target's parts
     return ways, "; compiled: ".join(settled(big, small, dtype, threads, capture) for big, small, capture in ways)

@@ -16,7 +16,7 @@ from collections.abc import Callable, Sequence
 from functools import partial
 from pathlib import Path
 
-from nanospec.bench.measure import BUSY, Costs, Way, best_of_each, check_texts, measure, ways_of
+from nanospec.bench.measure import BUSY, Costs, Setup, best_of_each, check_texts, measure, setups_of
 from nanospec.bench.prompts import prompts_of
 from nanospec.bench.setting import setting_of, tree_setting
 from nanospec.draft_models import DraftModel
@@ -64,7 +64,7 @@ def run(temperatures: Sequence[float] = (0.0, 0.8, 1.0), drafters: Sequence[str]
                 for gamma in (gammas if DRAFTERS[drafter].size == "gamma" else gammas[:1]) for rule in rules]
 
     check_texts(pair.target, texts, max_new_tokens, methods(pair.target, pair.draft, **given))
-    ways, where = ways_of(pair.target, pair.draft, dtype, threads, compile)
+    ways, where = setups_of(pair.target, pair.draft, dtype, threads, compile)
     if graphs:
         ways[0] = pair.target, pair.draft, captured
     rows = []
@@ -81,7 +81,7 @@ def run(temperatures: Sequence[float] = (0.0, 0.8, 1.0), drafters: Sequence[str]
     return rows
 
 
-def measured(ways: Sequence[Way], tokenizer: AnyTokenizer, prompts: Sequence[list[int]],
+def measured(ways: Sequence[Setup], tokenizer: AnyTokenizer, prompts: Sequence[list[int]],
              methods: Callable[..., list[Method]], temperature: float, max_new_tokens: int, seed: int,
              large: Costs | None = None) -> list[dict]:
     """The methods' rows, each with the text it wrote and, given the costs of a large pair, what it would gain there.
