@@ -24,7 +24,7 @@ from rich.console import Console, Group
 from rich.live import Live
 from rich.text import Text
 
-from nanospec.bench.measure import alpha_of, best_of_each, measure, measure_costs, ways_of
+from nanospec.bench.measure import alpha_of, best_of_each, measure, measure_costs, setups_of
 from nanospec.bench.setting import setting_of, tree_setting
 from nanospec.bench.speed import busy
 from nanospec.draft_models import LEARNED, DraftModel
@@ -123,7 +123,7 @@ class Demo:
         self.gammas = GAMMAS[:most]
         widest = max(gamma or most, most if drafter == "chain" else 1)         # --figure shows all of them
         check_request(self.target, self.ids, new, **self.sampling, rows=self.method(widest).gamma + 1)
-        self.runs, _ = ways_of(self.target, self.draft, dtype, None, compile)
+        self.runs, _ = setups_of(self.target, self.draft, dtype, None, compile)
         self.setting = setting_of(self.target, self.draft, [self.ids], [drafter], self.setting, widest, **self.sampling)
         self.gamma = gamma or (self.best() if drafter == "chain" else most)
 
