@@ -150,7 +150,7 @@ figures.into_the_world({name: grown for name, (grown, _) in found.items()})
 # At temperature 0 a round has no chance in it: the same draft, the same target, the same gamma,
 # so the same rounds. Two programs that share no line of code agree call by call. (Only the last
 # round differs: what nobody asked for is not drafted there.) Its defaults save calls of the draft
-# model, and pay with calls of the target. Lesson 11 says which of the two is dear.
+# model. That may cost calls of the target. Lesson 11 says which of the two is dear.
 #
 # The texts agree as well. At other temperatures there is nothing to compare token by token. There
 # one needs a walk (lesson 13), and docs/PROOF.md judges samplers of others by their samples.
