@@ -220,7 +220,8 @@ def test_goodput_beats_every_fixed_length_on_texts_that_differ():
     c, v = .11, {tokens: 1 + .05 * (tokens - 1) for tokens in range(1, 10)}
     drafter, ours, fixed = DynamicDrafter(draft, Goodput(c, v), 8), [0, 0.], {gamma: [0, 0.] for gamma in range(1, 9)}
     for prompt in ["def area(radius):\n", "class Stack:\n    def __init__(self):\n", '"""Read a file and',
-                   "    assert square(1) == 1\n" * 3]:
+                   "    assert square(1) == 1\n" * 3, "import os\n\nfor name in os.listdir(",
+                   "    x = [1, 2, 3]\n" * 3, "try:\n    import", "def main(argv):\n    parser = "]:
         ids = tokenizer.encode(prompt)
         rounds = list(speculate(target, drafter, ids, 64, temperature=0))
         ours[0] += sum(len(done.path) + 1 for done in rounds)

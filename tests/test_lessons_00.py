@@ -12,7 +12,8 @@ LESSONS = sorted((ROOT / "lessons").glob("[0-9]*.py"))
 def test_one_real_round(lesson):
     names, out = lesson("00")
     done, accepted = names["done"], names["accepted"]
-    rows = re.findall(r"^'.*'\s+([\d.]+)\s+([\d.]+)\s+([\d.]+)\s+(accepted|rejected|never judged)\s*$", out, re.M)
+    ends = r"(accepted|rejected|never judged)"
+    rows = re.findall(r"^['\"].*['\"]" + r"\s+([\d.]+)" * 3 + rf"\s+{ends}\s*$", out, re.M)
     assert 0 < accepted < 4 and [row[3] for row in rows] == (
         ["accepted"] * accepted + ["rejected"] + ["never judged"] * (3 - accepted))
     for (p, q, chance), row, x, place in zip(names["chances"], rows, done.tokens[1:], range(4)):

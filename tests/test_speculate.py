@@ -90,7 +90,7 @@ class Broken:
         self.model, self.at = model, at
         self.config, self.device, self.new_cache = model.config, model.device, model.new_cache
 
-    def __call__(self, tokens, cache=None, upto=None, positions=None, sees=None, layers=()):
+    def __call__(self, tokens, cache=None, upto=None, positions=None, sees=None, layers=(), there=None):
         logits = self.model(tokens, cache, upto, positions, sees).clone()
         slots = cache.next_slots(tokens.shape[1])
         return logits.masked_fill((slots == self.at)[:, :, None], float("nan"))
