@@ -14,8 +14,8 @@ own, and then put into a row of the batch:
     rows        x x x                   a draft in each row, judged in one call
                 x x x
 
-Sarathi reads a piece and the drafts in one call. Here a call is a rectangle: one prompt beside seven drafts would make
-every row as wide as the piece, and what is padding is computed, too.
+Sarathi reads a piece and the drafts in one call. Here attention takes a call as a rectangle: one prompt beside seven
+drafts would make every row as wide as the piece.
 
 A request has dice of its own. With drafts of one size its tokens do not depend on who else is there.
 Left out: paged caches (where a request leaves, another row is copied into its place), priorities, prompts in common,

@@ -68,7 +68,8 @@ def run(rows: Sequence[int] = (1, 4, 16), rate: float = 0.0, drafters: Sequence[
     ways: dict[str, Callable[[], Any]] = {"plain": NoDraft} | {method.name: method.make for method in methods}
     if "by-load" in drafters:
         seconds = round_seconds(pair.target, pair.draft, sorted({1, *rows}), prompts[0], most)
-        ways["by-load"] = lambda: WatchedByLoad(pair.draft, seconds, most)      # it goes on learning, turn after turn
+        believed = Costs(seconds.table)                                         # it goes on learning, turn after turn
+        ways["by-load"] = lambda: WatchedByLoad(pair.draft, believed, most)
     settings = {"max_new_tokens": max_new_tokens, "temperature": temperature}
     found: list[dict] = []
     for count in rows:
