@@ -21,7 +21,7 @@ from nanospec.speculate import ModelDrafter, Round, speculate, tokens_of
 from nanospec.text import check_request
 from nanospec.theory import acceptance, speedup
 
-Setup = tuple[GPT, GPT | Learned, Callable | None]    # target, draft, and the capture that they run by
+Setup = tuple[GPT, GPT | Learned, Callable | None]      # target, draft, and the capture that they run by
 BUSY = 1.5              # times: if plain decoding's speed differs by so much between repeats, others use the machine
 
 
@@ -97,7 +97,7 @@ def compiler_for(device: torch.device) -> Callable | None:
 
 
 def setups_of(target: GPT, draft: GPT | Learned, dtype: str, threads: int | None,
-            compile: bool) -> tuple[list[Setup], str]:
+              compile: bool) -> tuple[list[Setup], str]:
     """How the models run: converted to what is fastest here, eagerly; with compile also copies of them, to what is
     fastest compiled. And what that is, in words.
     """

@@ -77,8 +77,9 @@ class BySurvival(ModelDrafter):
             tokens.append(dice.pick(q_draft[-1]))
             if len(survival) >= self.budget and self._least(survival) >= stands.max():
                 break
-        self.classes, self.counts = torch.stack(classes, 1), self.counts_of(survival)
+        self.counts = self.counts_of(survival)
         n = 1 + int(self.counts.max())
+        self.classes = torch.stack(classes, 1)[:, :n - 1]                                   # of what is verified
         place = torch.arange(n, device=device)
         drawn = place <= self.counts[:, None]                                               # (B, n)
         q_rows = torch.stack([torch.zeros_like(q_draft[0]), *q_draft], 1)[:, :n] * drawn[:, :, None]
@@ -99,9 +100,9 @@ class BySurvival(ModelDrafter):
     def commit(self, draft: Draft, accepted: Tensor, p_target: Tensor, features: Tensor | None) -> None:
         """Learn how often draft tokens of each class are accepted."""
         super().commit(draft, accepted, p_target, features)
-        most = int(self.counts.max())
+        most = self.classes.shape[1]
         betas = acceptance(p_target[:, :most], draft.q_draft[:, 1:most + 1]).clamp(max=1)   # (B, most)
         judged = torch.arange(most, device=betas.device) < torch.minimum(accepted + 1, self.counts)[:, None]
-        classes, betas = self.classes[:, :most][judged], betas[judged].to(self.judged)
+        classes, betas = self.classes[judged], betas[judged].to(self.judged)
         self.judged = (self.MEMORY * self.judged).index_add(0, classes, torch.ones_like(betas))
         self.accepted = (self.MEMORY * self.accepted).index_add(0, classes, betas)
