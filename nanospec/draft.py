@@ -185,6 +185,14 @@ def rows_there(counts: Sequence[int], device) -> Tensor | None:
     return torch.tensor([b * n + i for b, count in enumerate(counts) for i in range(count)], device=device)
 
 
+def chain_parents(counts: Sequence[int], device) -> Tensor | None:
+    """`parents` of the same drafts, if they are chains."""
+    n = max(counts)
+    if n == min(counts):
+        return None
+    return torch.tensor([[i - 1 if i < count else -1 for i in range(n)] for count in counts], device=device)
+
+
 def check_size(rows: int, what: str) -> int:
     """The rows of a draft; RequestError if there are no draft tokens, or more than anyone could verify."""
     if rows < 2:

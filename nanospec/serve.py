@@ -123,8 +123,9 @@ class Server:
         return request
 
     def cancel(self, request: Request) -> None:
-        """It gets no more tokens. Its row is free from the next step on."""
-        request.end()
+        """It gets no more tokens. Its row is free from the next step on. If it has ended, nothing changes."""
+        if not request.done:
+            request.end()
 
     def stream(self, request: Request) -> Iterator[int]:
         """Its tokens as they come; every step serves the others, too. Raises what made it fail."""

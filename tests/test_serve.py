@@ -140,6 +140,8 @@ def test_a_request_fails_alone_and_its_row_serves_the_next():
         list(server.stream(bad))
     assert good.error is None or 4 in good.tokens
     assert later.error is None or 4 in later.tokens
+    server.cancel(bad)                                  # too late: it stays a request that has failed
+    assert isinstance(bad.error, LogitsError)
 
 
 def test_what_a_row_has_kept_is_no_longer_there_when_it_is_free():

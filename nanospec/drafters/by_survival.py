@@ -33,7 +33,7 @@ import torch
 from torch import Tensor
 
 from nanospec.dice import Dice
-from nanospec.draft import Draft, rows_there
+from nanospec.draft import Draft, chain_parents, rows_there
 from nanospec.draft_models import DraftModel
 from nanospec.probs import Sampling, probs
 from nanospec.speculate import ModelDrafter
@@ -80,12 +80,11 @@ class BySurvival(ModelDrafter):
         self.counts = self.counts_of(survival)
         n = 1 + int(self.counts.max())
         self.classes = torch.stack(classes, 1)[:, :n - 1]                                   # of what is verified
-        place = torch.arange(n, device=device)
-        drawn = place <= self.counts[:, None]                                               # (B, n)
+        drawn = torch.arange(n, device=device) <= self.counts[:, None]                      # (B, n)
         q_rows = torch.stack([torch.zeros_like(q_draft[0]), *q_draft], 1)[:, :n] * drawn[:, :, None]
-        there = rows_there((1 + self.counts).tolist(), device)
-        return Draft(torch.stack(tokens, 1)[:, :n], q_rows, None if there is None else (place - 1).where(drawn, -1),
-                     len(q_draft), there)
+        rows = (1 + self.counts).tolist()
+        return Draft(torch.stack(tokens, 1)[:, :n], q_rows, chain_parents(rows, device), len(q_draft),
+                     rows_there(rows, device))
 
     def _least(self, survival: Sequence[Tensor]) -> Tensor:
         """That of the last draft token which the budget allows."""

@@ -24,7 +24,7 @@ import torch
 from torch import Tensor
 
 from nanospec.dice import Dice
-from nanospec.draft import Draft, rows_there
+from nanospec.draft import Draft, chain_parents, rows_there
 from nanospec.draft_models import DraftModel
 from nanospec.drafters.stopping import StoppingRule
 from nanospec.probs import Sampling, probs
@@ -78,8 +78,8 @@ class DynamicDrafter(ModelDrafter):
                 self.sure[b] += [probability] * grows[b]
         zeros = torch.zeros(B, text.vocab_size, device=device)
         q_rows = torch.stack([zeros.to(q_draft[0]) if q_draft else zeros, *q_draft], 1)
-        return Draft(torch.stack(tokens, 1), q_rows, self._parents(len(tokens), device), steps,
-                     rows_there([1 + len(sure) for sure in self.sure], device))
+        rows = [1 + len(sure) for sure in self.sure]
+        return Draft(torch.stack(tokens, 1), q_rows, chain_parents(rows, device), steps, rows_there(rows, device))
 
     def commit(self, draft: Draft, accepted: Tensor, p_target: Tensor, features: Tensor | None) -> None:
         """Every row's rule learns how many of its draft tokens were accepted."""
@@ -90,9 +90,3 @@ class DynamicDrafter(ModelDrafter):
                 row = draft.of_text(b)[1][row]
             judged = min(row + 1, len(self.sure[b]))        # what was accepted, and the first that was rejected
             self.of[b].learn(self.sure[b], row, betas[b][:judged])
-
-    def _parents(self, n: int, device: torch.device) -> Tensor | None:
-        """None where every row has n - 1 draft tokens."""
-        if all(len(sure) == n - 1 for sure in self.sure):
-            return None
-        return torch.tensor([[i - 1 if i <= len(sure) else -1 for i in range(n)] for sure in self.sure], device=device)

@@ -34,7 +34,7 @@ LACKING = [
         ("q_draft[:, 1:] *= (parents[:, 1:, None] >= 0)",
          "[q_draft[b, len(tree.parents):].zero_() for b, tree in enumerate(trees)]"), file="draft"),
     bug("stopped-rows-go-on", "ours", "a text that has stopped drafting has as many rows as the longest", "drafts",
-        ("i - 1 if i <= len(sure) else -1", "i - 1"), file="drafters.dynamic"),
+        ("i - 1 if i < count else -1", "i - 1"), file="draft"),
     bug("stopped-rows-report-q", "ours", "a text that has stopped drafting reports a q_draft all the same", "drafts",
         ("torch.where(on, q, 0.0)", "q"), file="drafters.dynamic"),
     bug("there-of-another-width", "ours", "which rows are there is counted as if every text had as many as this one",
