@@ -126,7 +126,7 @@ shallow = GPT(two_layers).to(target.dtype).requires_grad_(False)
 shallow.load_state_dict(target.state_dict(), strict=False)          # its first two layers
 for model, like in (shallow, target), (ignorant, draft):
     if like.head.packed is not None:
-        model.pack()
+        model.pack(like.head.fewest)
 
 races = {f"T = {T}": (target, draft, {"temperature": T, "new": 96}) for T in (1, 0, 3)}
 races |= {"a draft that learnt nothing": (target, ignorant, {}),

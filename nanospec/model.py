@@ -103,20 +103,25 @@ def can_pack(weight: Tensor) -> bool:
 
 
 class Linear(nn.Linear):
-    """x (..., in) @ weight (out, in).T; from `packed`, the same weight in oneDNN's own order, once there is one."""
+    """x (..., in) @ weight (out, in).T.
+
+    packed: the same weight in oneDNN's own order, once there is one; calls on `fewest` tokens and more read it.
+    """
 
     packed: Tensor | None = None
+    fewest = 1
 
     def __init__(self, inputs: int, outputs: int, bias: bool = False):
         super().__init__(inputs, outputs, bias)
 
     def forward(self, x: Tensor) -> Tensor:
-        if self.packed is None or torch.compiler.is_compiling():                # a compiler packs for itself
+        if (self.packed is None or x.numel() < self.fewest * self.in_features
+                or torch.compiler.is_compiling()):                              # a compiler packs for itself
             return F.linear(x, self.weight, self.bias)
         return torch.ops.mkldnn._linear_pointwise(x, self.packed, self.bias, "none", [], "")
 
-    def pack(self) -> None:
-        self.packed = torch.ops.mkldnn._reorder_linear_weight(self.weight.detach(), PACKED_FOR)
+    def pack(self, fewest: int = 1) -> None:
+        self.packed, self.fewest = torch.ops.mkldnn._reorder_linear_weight(self.weight.detach(), PACKED_FOR), fewest
 
     def _apply(self, *args, **kwargs):
         """What `.to` and its kin go through: a packed copy would be of the old weight."""
@@ -212,15 +217,16 @@ class GPT(nn.Module):
     def dtype(self) -> torch.dtype:
         return self.embedding.weight.dtype
 
-    def pack(self) -> "GPT":
-        """Lay out every matrix a second time, in the order in which oneDNN's kernels read it. For decoding: weights
-        that change afterwards are not seen. DeviceError where `can_pack` says no.
+    def pack(self, fewest: int = 1) -> "GPT":
+        """Lay out every matrix a second time, in the order in which oneDNN's kernels read it, for calls on `fewest`
+        tokens and more. For decoding: weights that change afterwards are not seen. DeviceError where `can_pack` says
+        no.
         """
         if not can_pack(self.embedding.weight):
             raise DeviceError(f"no packed layout for {self.dtype} on {self.device}")
         for module in self.modules():
             if isinstance(module, Linear):
-                module.pack()
+                module.pack(fewest)
         return self
 
     def new_cache(self, rows: int, slots: int) -> Cache:

@@ -44,6 +44,17 @@ def test_a_packed_model_is_the_same_model(model, dtype):
 
 
 @packing
+def test_packed_from_some_tokens_on(model):
+    """What is packed is kept; the weight as it lies is set to zero, so that one sees which of them a call has read."""
+    model.pack(3)
+    assert way_of(model) == "float32, packed from 3 tokens on"
+    model.head.weight.data.zero_()
+    few, many = torch.ones(1, 2, 16), torch.ones(1, 3, 16)
+    assert not model.head(few).any() and not model.head(few[:, :1]).any()
+    assert model.head(many).all() and model.head(many.view(3, 1, 16)).all()
+
+
+@packing
 def test_packed_weights_are_really_what_is_read(model):
     """Else the test above would compare a thing with itself."""
     before = logits(model.pack())
@@ -77,12 +88,13 @@ def test_the_quickest_of_all_ways_is_taken(model):
     tried = []
 
     def seconds(model):
-        tried.append((model.dtype, torch.get_num_threads(), model.head.packed is not None))
+        tried.append((model.dtype, torch.get_num_threads(), 0 if model.head.packed is None else model.head.fewest))
         return -len(tried)
 
     last = fastest(model, [torch.float64, torch.float32], [1, 2], seconds)
     assert last == Tuning(*tried[-1])
-    assert tried[:3] == [(torch.float64, 1, False), (torch.float64, 2, False), (torch.float32, 1, False)]
+    first = int(can_pack(torch.zeros(1)))                                          # packed for every call, at first
+    assert tried[:3] == [(torch.float64, 1, 0), (torch.float64, 2, 0), (torch.float32, 1, first)]
     half = 6 if can_pack(torch.zeros(1)) else 4
     assert len(set(tried)) == half and tried[half:] == tried[:half]        # two turns
 
@@ -136,7 +148,7 @@ def test_models_that_will_be_compiled_are_measured_so_and_not_packed():
 def test_set_up_sets_what_it_is_told(model):
     threads = torch.get_num_threads()
     try:
-        set_up(model, Tuning(torch.bfloat16, 1, False))
+        set_up(model, Tuning(torch.bfloat16, 1, 0))
         assert way_of(model) == "bfloat16" and torch.get_num_threads() == 1
     finally:
         torch.set_num_threads(threads)

@@ -266,6 +266,6 @@ def test_the_readmes_picture_says_what_the_program_says():
     last = demo.Demo.difference(SimpleNamespace(sampling={"temperature": 0.8}), [1], [2])
     console.print(Group(view.panels(console), legend(), view.lanes(console), demo.describe(row, "chain 3", ""), last))
     said = words_of(console.file.getvalue().splitlines()) - {"waiting"}
-    machine = words_of(["cpu cuda float32 bfloat16 float64 packed draft in threads thread"])
+    machine = words_of(["cpu cuda float32 bfloat16 float64 packed from 4 tokens on draft in threads thread"])
     assert said - words_of(lines) == set()
     assert words_of(lines[below:]) - said - machine == set()

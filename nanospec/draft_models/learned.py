@@ -118,11 +118,11 @@ class Learned(nn.Module):
         object.__setattr__(self, "target", target)          # not as a module: it is not trained, saved or counted
         return self
 
-    def pack(self) -> "Learned":
+    def pack(self, fewest: int = 1) -> "Learned":
         """As GPT.pack."""
         for module in self.modules():
             if isinstance(module, Linear):
-                module.pack()
+                module.pack(fewest)
         return self
 
 

@@ -13,19 +13,22 @@ from nanospec.model import GPT, Linear, can_pack
 DTYPES = (torch.float32, torch.bfloat16)
 GLANCE = partial(draft_seconds, repeats=1)
 HOPELESS = 2.0          # times the least of a glance: not worth a measurement
+SEVERAL = 4             # tokens. oneDNN's layout is the quicker one for so many; for fewer it depends on the machine
 
 
 class Tuning(NamedTuple):
+    """packed: oneDNN's layout is for calls on so many tokens and more; 0: for none."""
+
     dtype: torch.dtype
     threads: int
-    packed: bool
+    packed: int
 
 
 def set_up(model: GPT | Learned, tuning: Tuning) -> GPT | Learned:
     """The model itself, converted in place, and torch's threads."""
     torch.set_num_threads(tuning.threads)
     model.to(tuning.dtype)
-    return model.pack() if tuning.packed else model
+    return model.pack(tuning.packed) if tuning.packed else model
 
 
 def fastest(model: GPT | Learned, dtypes: Sequence[torch.dtype] = DTYPES, threads: Sequence[int] = (),
@@ -43,7 +46,7 @@ def fastest(model: GPT | Learned, dtypes: Sequence[torch.dtype] = DTYPES, thread
         copy = (GPT(model.config) if isinstance(model, GPT) else type(model)(**model.sizes).attach(model.target))
         copy = copy.to(model.device, dtype).requires_grad_(False)
         copy.load_state_dict(model.state_dict())
-        layouts = (False, True) if packed and can_pack(next(copy.parameters())) else (False,)
+        layouts = (1, SEVERAL) if packed and can_pack(next(copy.parameters())) else (0,)
         candidates += [(Tuning(dtype, count, layout), copy)
                        for layout in layouts for count in threads or sorted({1, before})]
     if glance:
@@ -84,5 +87,5 @@ def name_of(dtype: torch.dtype) -> str:
 
 def way_of(model: GPT | Learned) -> str:
     """Data type and layout, in words."""
-    packed = any(isinstance(part, Linear) and part.packed is not None for part in model.modules())
-    return name_of(model.dtype) + " packed" * packed
+    fewest = {part.fewest for part in model.modules() if isinstance(part, Linear) and part.packed is not None}
+    return name_of(model.dtype) + "".join(" packed" if few == 1 else f", packed from {few} tokens on" for few in fewest)
