@@ -18,7 +18,7 @@ import torch
 
 PRINTED = 1_000         # characters of what they print
 TICK = 0.05             # CPU seconds between two looks at the clock
-PATIENCE = 5            # wall seconds for each CPU second that is allowed
+PATIENCE = 5            # wall seconds in the learner's code for each CPU second that is allowed
 COMPARED = 20           # calls of a function after which its arguments are looked at
 SHOWN = 60              # characters of an argument
 
@@ -41,10 +41,14 @@ class TooLong(BaseException):
 
 
 class Clock:
-    """CPU seconds that the learner's code has had; from `seconds` on it raises TooLong. 0 is never."""
+    """CPU seconds that the learner's code has had; from `seconds` on it raises TooLong. 0 is never.
+
+    passed: by the clock on the wall.
+    """
 
     def __init__(self, seconds: float = 0):
-        self.seconds, self.spent, self.began, self.depth = seconds, 0.0, 0.0, 0
+        self.seconds, self.spent, self.passed, self.depth = seconds, 0.0, 0.0, 0
+        self.began, self.began_on_wall = 0.0, 0.0
         self.inside = False                     # the learner's code is being run, on the clock or off it
         self.imported: list[str] = []           # by the learner's code
         self.changed: set[str] = set()          # arguments that were changed in place: "p_target of residual"
@@ -53,27 +57,38 @@ class Clock:
     def now(self) -> float:
         return self.spent + (time.process_time() - self.began if self.depth else 0.0)
 
+    def start(self) -> None:
+        self.began, self.began_on_wall = time.process_time(), time.monotonic()
+
+    def halt(self) -> None:
+        self.spent += time.process_time() - self.began
+        self.passed += time.monotonic() - self.began_on_wall
+
     def __enter__(self) -> None:
         if self.seconds and self.spent > self.seconds:
             raise TooLong
         if self.depth == 0:
-            self.began, self.inside = time.process_time(), True
+            self.start()
+            self.inside = True
         self.depth += 1
 
     def __exit__(self, *_) -> None:
         self.depth -= 1
         if self.depth == 0:
-            self.spent += time.process_time() - self.began
+            self.halt()
             self.inside = False
 
     @contextlib.contextmanager
     def stopped(self):
         """Off the clock for a while, inside the learner's code."""
-        depth, self.spent, self.depth = self.depth, self.now, 0
+        depth, self.depth = self.depth, 0
+        if depth:
+            self.halt()
         try:
             yield
         finally:
-            self.depth, self.began = depth, time.process_time()
+            self.start()
+            self.depth = depth
 
     @contextlib.contextmanager
     def limits(self):
@@ -88,7 +103,8 @@ class Clock:
                 raise TooLong
 
         def ring(*_):
-            if self.depth:
+            passed = self.passed + time.monotonic() - self.began_on_wall
+            if self.depth and passed > PATIENCE * self.seconds + 1:
                 raise TooLong(waited=True)
         before = signal.signal(signal.SIGPROF, tick), signal.signal(signal.SIGALRM, ring)
         signal.setitimer(signal.ITIMER_PROF, TICK, TICK)
