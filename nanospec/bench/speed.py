@@ -39,7 +39,7 @@ COLUMNS = {"T": ("temperature", "g"), "drafter": ("drafter", "s"), "gamma": ("ga
 
 
 def run(temperatures: Sequence[float] = (0.0, 0.8, 1.0), drafters: Sequence[str] = ("chain",),
-        rules: Sequence[str] = ("token",), gammas: Sequence[int] = (2, 3, 4, 6), shape: Sequence[int] | None = None,
+        rules: Sequence[str] = ("token",), gammas: Sequence[int] = (2, 3, 4), shape: Sequence[int] | None = None,
         prompts: int = 8, repetitive: bool = False, max_new_tokens: int = 128, seed: int = 0, weights: Path = WEIGHTS,
         draft: str = "gpt", device: str = "cpu", dtype: str = "auto", threads: int | None = None, graphs: bool = False,
         compile: bool = False, figure: Path | None = None) -> list[dict]:
