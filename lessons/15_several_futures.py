@@ -8,7 +8,7 @@
 # But a few more rows in a call cost little (lesson 3).
 # So let the draft model propose two tokens for the same place.
 # If the first is rejected, the second may be accepted.
-# Is that still lossless? And does it pay?
+# Is that still lossless? And how can one call score two futures?
 #
 # Two things return: accept or replace (lesson 6), and the walk (lesson 5).
 
@@ -16,20 +16,14 @@
 import torch
 
 import figures
-from kit import OneRow, Quiet, table
+from kit import OneRow, table
 from nanospec import Draft, load_pair
-from nanospec.bench.prompts import held_out_prompts
 from nanospec.drafters.tree import TreeDrafter
-from nanospec.fast.autotune import settle
-from nanospec.fast.clock import step_seconds
 from nanospec.probs import probs
 from nanospec.proof.tables import TableModel
 from nanospec.proof.walk import distance, target_distribution, walk
 from nanospec.rules.tree import verify_tree
 from nanospec.speculate import speculate, tokens_of
-from nanospec.topology import best_size, best_tree, expected_of, shape
-
-torch.set_num_threads(1)                                    # as in lessons 11 and 14
 
 names = ["range", "items", "zip", "def"]                    # lesson 7: what may follow "for x in"
 p_target = torch.tensor([.6, .3, .1, 0], dtype=torch.float64)
@@ -286,114 +280,21 @@ figures.a_tree(labels, first.parents, first.path, repr(tokenizer.decode([first.t
                sees[root:, root - 2:].tolist())
 
 # %% [markdown]
-# ## Which tree?
-#
-# A tree of m rows may be long, or wide. Which one brings most tokens?
-# First count on real texts: of four children, which one is accepted?
-#
-# *Guess first:* the first is accepted in more than half of the rounds. And the second?
-
-# %%
-target, draft, _ = pair = load_pair()
-settle(target, draft)                                       # as in lesson 11
-rounds = []
-for seed, prompt in enumerate(held_out_prompts(pair, 20)):
-    rounds += speculate(target, TreeDrafter(draft, shape(4)), prompt, 20, seed=seed)
-paths = [done.path for done in rounds]
-accepted = [paths.count([child]) / len(paths) for child in (1, 2, 3, 4)]
-shares = " ".join(f"{chance:.3f}" for chance in accepted)
-print(f"\nthe first, second, third, fourth child is accepted: {shares}")
-
-# %% [markdown]
-# A row is accepted if its parent is, and if it is the accepted child there.
-# So multiply along the path. Then add up all rows, and 1 for the replacement or the bonus token.
-# That is the number of tokens of a round. (It takes every place to be like the average place.)
-#
-# By hand, with accepted = [.6, .2], two children, and one child behind each of them:
-# 1 + .6 + .2 + .6 x .6 + .2 x .6 = 2.28.
-#
-# Three kinds of trees of m rows:
-# - *chain*: each row has one child. That is lesson 8.
-# - *wide*: each row has four children.
-# - *best*: the tree with most tokens (nanospec/topology.py, from arXiv 2402.12374).
-
-# %%
-assert abs(expected_of(shape(2, 1), [.6, .2]) - 2.28) < 1e-12
-sizes = [2, 4, 6, 8, 16, 32]
-a_round = {"chain": [], "wide": [], "best": []}             # tokens of a round, for each size
-for m in sizes:
-    a_round["chain"].append(expected_of([row - 1 for row in range(m)], accepted))
-    a_round["wide"].append(expected_of([-1] + [row // 4 for row in range(m - 1)], accepted))
-    a_round["best"].append(best_tree(accepted, m)[0])
-
-# %% [markdown]
-# ## What rows cost
-#
-# v(m) is the time of a call on m tokens, in calls on one token (lesson 3).
-# c is the time of a draft step, in the same unit.
-# A round with a tree takes one draft step for each level of the tree, and one call on m tokens.
-
-# %%
-quiet = Quiet(lambda: step_seconds(target, repeats=3))
-best_of = {m: float("inf") for m in [1, *sizes]}            # the shortest of four times
-draft_step = float("inf")
-for turn in range(4):
-    draft_step = min(draft_step, step_seconds(draft, 1, 128, repeats=1))
-    for m in best_of:
-        best_of[m] = min(best_of[m], step_seconds(target, m, 128, repeats=1))
-step = min(best_of.values())
-c = draft_step / step
-v = [min(best_of[more] for more in sizes if more >= m) / step for m in sizes]   # v(m) never falls
-
-# %% [markdown]
-# Now the speed: tokens of a round / time of a round, in units of the target alone.
-# Twice: with v(m) as measured *here*, and as if rows were *free*, v(m) = 1.
-# (On a GPU, rows are nearly free while the call waits for the weights of a large target.)
-# For "best", size m is given, and the depth is chosen for speed.
-#
-# *Guess first:* rows are free, m goes from 8 to 32. What happens to the chain? And to the tree?
-
-# %%
-columns = {"v(m)": v} | a_round
-for where, prices in ("here", v), ("free", [1] * len(sizes)):
-    chain, best = [], []
-    for m, emitted, price in zip(sizes, a_round["chain"], prices):
-        chain.append(emitted / ((m - 1) * c + price))               # m - 1 draft steps, one call
-        _, speed = best_size(accepted, {m: price}, c, range(2, m + 1))      # tries all these depths
-        best.append(speed)
-    columns[f"chain, {where}"], columns[f"best, {where}"] = chain, best
-
-# %%
-rows = [[m, *(f"{column[i]:.2f}" for column in columns.values())] for i, m in enumerate(sizes)]
-table(["m, rows", *columns], rows,
-      f"chain, wide, best: tokens a round. then: times as fast as the target alone. c = {c:.2f}")
-speeds = {name: column for name, column in columns.items() if "," in name}
-for where in "here", "free":
-    chain, best = max(speeds[f"chain, {where}"]), max(speeds[f"best, {where}"])
-    print(f"{where}: the fastest chain {chain:.2f}, the fastest tree {best:.2f} times")
-figures.trees_against_chains(sizes, speeds)
-quiet.tell("v(8) 1.20, v(32) 1.56, c 0.17; the fastest chain 1.30, the fastest tree 1.47")
-
-# %% [markdown]
-# A chain is a tree too. So the best tree is never slower than the chain of the same size.
-# With few rows it *is* the chain: one more token at its end is worth more than a second child.
-# The end of a long chain is hardly ever reached. From there on, second children bring more.
-# Whether that pays depends on what rows cost.
-#
 # ## Three things to know
 #
 # 1. After a rejection, the residual distribution is the target of the next child. That is lossless.
-# 2. In one call, each row sees the text, its ancestors and itself, and its position is its depth.
-# 3. Long is better with few rows. With many rows, a tree is better. It pays where rows are cheap.
+# 2. Drawn without replacement, no token is tried twice. The rule divides by what each child was
+#    drawn from.
+# 3. In one call, each row sees the text, its ancestors and itself, and its position is its depth.
 #
 # ## Change this and run again
 #
-# 1. Write `temperature=0` in the call of `speculate` that fills `rounds`. Which children are still
-#    accepted? Why?
-# 2. Write `c = 0.5` behind the line that computes c: a dear draft. Where is the tree ahead now?
-# 3. Does the best tree keep the table's promise? Add a cell at the end. Fill `rounds` as before,
-#    with `TreeDrafter(draft, best_tree(accepted, 16)[1])`. Print the mean of `len(done.path) + 1`.
+# 1. Add `"four, without replacement": (accept_one, 4)` to `cases`. How often is one accepted?
+#    Guess first: there are four tokens, and all of them are tried.
+# 2. Write `positions = torch.arange(slots)`, as if the rows were a chain, and take out
+#    `assert gap < 1e-12`. How far apart are the distributions now? Which rows are still right?
+# 3. Write `q_draft = p_target`. What is left for a second child to do? Which rule is still wrong?
 #
 # The answers are in `lessons/answers/15_several_futures.md`.
 #
-# Next: lesson 16 judges all draft tokens of a chain together. Exercises: 13 (the node rule).
+# Next: lesson 16 asks which tree is the best. Exercises: 13 (the node rule).

@@ -342,7 +342,7 @@ def code_map(lines: Sequence[str], grid: Sequence[Sequence[float]], kinds: Seque
     save(figure, "12_good_where_it_matters")
 
 
-# Lessons 13, 14 and 18
+# Lessons 13, 14 and 19
 
 def two_error_rates(p_right: Sequence[float], p_wrong: Sequence[float], n: int, sizes: Sequence[int],
                     power: dict[str, Sequence[float]], promised: dict[str, tuple[int, float]],
@@ -437,10 +437,10 @@ def copying(calls: Sequence[tuple[Sequence[str], int]], places: Sequence[str],
     bars(right, places, *zip(rates.values(), (GREEN, FAINT, INK, BLUE, AMBER), rates))
     right.axhline(1, color=INK, linewidth=1)
     right.set_ylabel("tokens per target call (the target alone: 1)")
-    save(figure, "18_copying_from_the_past")
+    save(figure, "19_copying_from_the_past")
 
 
-# Lessons 15 to 17
+# Lessons 15 to 18
 
 def a_tree(labels: Sequence[str], parents: Sequence[int], path: Sequence[int], token: str,
            sees: Sequence[Sequence[bool]]) -> None:
@@ -487,7 +487,7 @@ def a_tree(labels: Sequence[str], parents: Sequence[int], path: Sequence[int], t
     right.set_yticks(range(len(labels)), [f"{row}: {label}" for row, label in enumerate(labels)])
     right.set_xticks(range(len(sees[0])), ["...", "text", *range(len(labels))])
     right.set(xlabel="the end of the text, and the rows; filled: the row on the left sees it")
-    save(figure, "15_several_futures_tree")
+    save(figure, "15_several_futures")
 
 
 def trees_against_chains(sizes: Sequence[int], speeds: dict[str, Sequence[float]]) -> None:
@@ -500,7 +500,7 @@ def trees_against_chains(sizes: Sequence[int], speeds: dict[str, Sequence[float]
     axes.set_xticks(sizes, sizes)
     axes.set(xlabel="m, rows in a call", ylabel="times as fast as the target alone")
     axes.legend(frameon=False)
-    save(figure, "15_several_futures")
+    save(figure, "16_which_tree")
 
 
 def block_verification(drafts: Sequence[str], parts: dict[str, Sequence[float]],
@@ -515,7 +515,7 @@ def block_verification(drafts: Sequence[str], parts: dict[str, Sequence[float]],
         right.plot(range(1, len(means) + 1), means, color=colour, marker=MARK[colour], linewidth=2, label=name)
     right.set(xlabel="gamma, draft tokens in a round", ylabel="draft tokens accepted, on average")
     right.legend(frameon=False)
-    save(figure, "16_block_verification")
+    save(figure, "17_block_verification")
 
 
 def ceilings(chain: dict[str, Sequence[float]], place: dict[str, Sequence[float]]) -> None:
@@ -533,10 +533,10 @@ def ceilings(chain: dict[str, Sequence[float]], place: dict[str, Sequence[float]
         axes.legend(frameon=False)
     left.set(xlabel="gamma, draft tokens in a round", ylabel="draft tokens accepted, on average")
     right.set(xlabel="k, draft tokens for one place", ylabel="probability that one is accepted", xticks=range(1, 6))
-    save(figure, "17_how_close_a_rule_can_come")
+    save(figure, "18_how_close_a_rule_can_come")
 
 
-# Lessons 19 and 20
+# Lessons 20 and 21
 
 def thrown_away(names: Sequence[str], p_target: Sequence[float], kept: dict[str, Sequence[float]],
                 thrown: dict[str, Sequence[float]]) -> None:
@@ -566,7 +566,7 @@ def thrown_away(names: Sequence[str], p_target: Sequence[float], kept: dict[str,
     panels[0].set_title("nothing is thrown away: every bar fills its frame", loc="left", fontsize=10)
     panels[1].set_title(f"\"{names[0]}\" is thrown away", loc="left", fontsize=10)
     panels[1].legend(frameon=False, loc="upper right")
-    save(figure, "19_what_a_stopping_rule_may_see")
+    save(figure, "20_what_a_stopping_rule_may_see")
 
 
 def when_to_stop(fixed: Sequence[tuple[float, float]], rules: dict[str, tuple[float, float]]) -> None:
@@ -583,10 +583,10 @@ def when_to_stop(fixed: Sequence[tuple[float, float]], rules: dict[str, tuple[fl
     axes.margins(y=0.12)
     axes.set(xlabel="cost of a round, in target steps", ylabel="tokens of a round")
     axes.legend(frameon=False, loc="lower right")
-    save(figure, "20_when_to_stop")
+    save(figure, "21_when_to_stop")
 
 
-# Lessons 23 and 24
+# Lessons 24 and 25
 
 def drafting_features(sees: Sequence[Sequence[bool]], places: int, alphas: dict[str, Sequence[float]]) -> None:
     """sees: row (step, place) sees column (step, place), so many places a step. alphas: draft model -> its acceptance
@@ -611,7 +611,7 @@ def drafting_features(sees: Sequence[Sequence[bool]], places: int, alphas: dict[
     right.set(xlabel="draft token", ylabel="alpha / alpha of draft token 1", xticks=range(1, len(row) + 1))
     right.set_ylim(0, 1.05)
     right.legend(frameon=False, loc="lower left")
-    save(figure, "23_drafting_features")
+    save(figure, "24_drafting_features")
 
 
 def confident_tree(rows: Sequence[tuple[Sequence[int], float, str, bool]]) -> None:
@@ -641,10 +641,10 @@ def confident_tree(rows: Sequence[tuple[Sequence[int], float, str, bool]]) -> No
     axes.set_xlabel("level; each row has its confidence; in bold: the most confident rows are the draft")
     axes.spines["left"].set_visible(False)
     axes.grid(False)
-    save(figure, "23_drafting_features_tree")
+    save(figure, "24_drafting_features_tree")
 
 
-# Lessons 21 and 22
+# Lessons 22 and 23
 
 def heads(betas: dict[str, Sequence[float]]) -> None:
     """What each head of Medusa and of Hydra sees; and drafter -> beta of head 1, 2, ..."""
@@ -673,7 +673,7 @@ def heads(betas: dict[str, Sequence[float]]) -> None:
     right.set(xlabel="head", ylabel="beta on held-out text", xticks=range(1, count + 1),
               ylim=(0, 1.25 * max(map(max, betas.values()))))
     right.legend(frameon=False)
-    save(figure, "21_what_the_target_knows_ahead")
+    save(figure, "22_what_the_target_knows_ahead")
 
 
 def the_state(betas: dict[str, Sequence[float]], costs: Sequence[float], lines: dict[float, Sequence[float]],
@@ -697,7 +697,7 @@ def the_state(betas: dict[str, Sequence[float]], costs: Sequence[float], lines: 
     right.set(xlabel="c (a draft step in target steps)", ylabel="speed-up by the formula, best gamma",
               xlim=(0, 1.18 * max(*costs, *(cost for cost, _ in points.values()))))
     right.legend(frameon=False, loc="upper right")
-    save(figure, "22_a_state_that_reads_its_draft")
+    save(figure, "23_a_state_that_reads_its_draft")
 
 
 def what_to_train_on(p_target: Sequence[float], fits: dict[str, Sequence[float]]) -> None:
@@ -713,10 +713,10 @@ def what_to_train_on(p_target: Sequence[float], fits: dict[str, Sequence[float]]
         axes.set(xlabel="token", ylim=(0, 1.7 * max(max(p_target), *map(max, fits.values()))))
         axes.legend(frameon=False, loc="upper right")
     panels[0].set_ylabel("probability")
-    save(figure, "24_what_to_train_on")
+    save(figure, "25_what_to_train_on")
 
 
-# Lesson 25
+# Lesson 26
 
 def many_requests(rows: Sequence[int], lockstep: dict[float, Sequence[float]], own_pace: dict[float, float],
                   names: Sequence[str], timetable: Sequence[Sequence[tuple[str, int]]]) -> None:
@@ -744,10 +744,10 @@ def many_requests(rows: Sequence[int], lockstep: dict[float, Sequence[float]], o
               xticks=range(1, len(timetable) + 1), yticklabels=names)
     right.grid(False)
     right.tick_params(length=0)
-    save(figure, "25_many_requests")
+    save(figure, "26_many_requests")
 
 
-# Lesson 26
+# Lesson 27
 
 def full_batch(calls: dict[str, Sequence[tuple[int, float]]], roof: dict[int, float],
                gains: dict[int, Sequence[tuple[int, float, float]]]) -> None:
@@ -772,10 +772,10 @@ def full_batch(calls: dict[str, Sequence[tuple[int, float]]], roof: dict[int, fl
     right.set(xlabel="texts at once", ylabel="tokens a second over those of plain decoding")
     right.set_ylim(bottom=0)
     right.legend(frameon=False, loc="lower left")
-    save(figure, "26_a_full_batch")
+    save(figure, "27_a_full_batch")
 
 
-# Lesson 27
+# Lesson 28
 
 def a_look_back(seen: Sequence[Sequence[float]], places: Sequence[str], draft_tokens: Sequence[str],
                 betas: dict[str, dict[bool, Sequence[float]]]) -> None:
@@ -800,10 +800,10 @@ def a_look_back(seen: Sequence[Sequence[float]], places: Sequence[str], draft_to
     right.set(xlabel="draft token", ylabel="beta on held-out text", ylim=(0, 1.05),
               xticks=range(1, 1 + len(found[kind])))
     right.legend(frameon=False, loc="lower left")
-    save(figure, "27_a_look_back")
+    save(figure, "28_a_look_back")
 
 
-# Lesson 28
+# Lesson 29
 
 def a_block_at_once(best: dict[float, Sequence[float]], betas: dict[str, Sequence[float]]) -> None:
     """best: temperature -> beta of a perfect marginal, drawn from, at each place. betas: at T = 1, of three."""
@@ -817,10 +817,10 @@ def a_block_at_once(best: dict[float, Sequence[float]], betas: dict[str, Sequenc
         axes.set(xlabel="place in the block", ylabel="beta: how often it is accepted", ylim=(0, 1.05),
                  xticks=range(1, len(row) + 1))
         axes.legend(frameon=False, loc="lower left")
-    save(figure, "28_a_block_at_once")
+    save(figure, "29_a_block_at_once")
 
 
-# Lesson 29
+# Lesson 30
 
 def leaving_early(untrained: Sequence[float], trained: dict[int, float], of_gpt: float,
                   speed: dict[str, float]) -> None:
@@ -840,10 +840,10 @@ def leaving_early(untrained: Sequence[float], trained: dict[int, float], of_gpt:
     right.axvline(1, color=INK, linewidth=1)
     right.invert_yaxis()
     right.set(xlabel="times as fast as plain decoding, by the formula")
-    save(figure, "29_leaving_early")
+    save(figure, "30_leaving_early")
 
 
-# Lesson 30
+# Lesson 31
 
 def mixing_on_purpose(cascades: dict[str, dict[float, tuple[float, float]]],
                       cuts: dict[float, tuple[float, float]]) -> None:
@@ -858,10 +858,10 @@ def mixing_on_purpose(cascades: dict[str, dict[float, tuple[float, float]]],
                   label=f"{name} {', '.join(map(str, some))}")
     axes.set(xlabel="how often a draft token is accepted", ylabel="how often the next token is the author's")
     axes.legend(frameon=False)
-    save(figure, "30_mixing_on_purpose")
+    save(figure, "31_mixing_on_purpose")
 
 
-# Lesson 31
+# Lesson 32
 
 def a_draft_for_the_draft(costs: Sequence[float], gains: dict[str, Sequence[float]], here: float) -> None:
     """Who is at the bottom -> at each c of the middle model, what the third level gains, 0.1 for a tenth. here: a c."""
@@ -875,10 +875,10 @@ def a_draft_for_the_draft(costs: Sequence[float], gains: dict[str, Sequence[floa
     axes.set(xlabel="c of the middle model (its step in target steps)", xlim=(0, costs[-1]), ylim=(0, top),
              ylabel="gain over the best two levels, %, by the formula")
     axes.legend(title="who is at the bottom", alignment="left", frameon=False, loc="upper right")
-    save(figure, "31_a_draft_for_the_draft")
+    save(figure, "32_a_draft_for_the_draft")
 
 
-# Lesson 32
+# Lesson 33
 
 def into_the_world(found: dict[str, Sequence[int]]) -> None:
     """Of each way to write a text: how many tokens stood there after each call of the target."""
@@ -889,4 +889,4 @@ def into_the_world(found: dict[str, Sequence[int]]) -> None:
                   label=name)
     axes.set(xlabel="calls of the target", ylabel="tokens written")
     axes.legend(frameon=False)
-    save(figure, "32_into_the_world")
+    save(figure, "33_into_the_world")

@@ -179,18 +179,14 @@ def padded(rows: Sequence[list[int]], filling: int, device) -> Tensor:
 
 def rows_there(counts: Sequence[int], device) -> Tensor | None:
     """`there` of drafts in which text b has the first counts[b] rows of as many as the longest."""
-    n = max(counts)
-    if n == min(counts):
-        return None
-    return torch.tensor([b * n + i for b, count in enumerate(counts) for i in range(count)], device=device)
+    there = [b * max(counts) + i for b, count in enumerate(counts) for i in range(count)]
+    return torch.tensor(there, device=device) if max(counts) > min(counts) else None
 
 
 def chain_parents(counts: Sequence[int], device) -> Tensor | None:
     """`parents` of the same drafts, if they are chains."""
-    n = max(counts)
-    if n == min(counts):
-        return None
-    return torch.tensor([[i - 1 if i < count else -1 for i in range(n)] for count in counts], device=device)
+    rows = [[i - 1 if i < count else -1 for i in range(max(counts))] for count in counts]
+    return torch.tensor(rows, device=device) if max(counts) > min(counts) else None
 
 
 def check_size(rows: int, what: str) -> int:

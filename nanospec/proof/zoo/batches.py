@@ -38,7 +38,7 @@ LACKING = [
     bug("stopped-rows-report-q", "ours", "a text that has stopped drafting reports a q_draft all the same", "drafts",
         ("torch.where(on, q, 0.0)", "q"), file="drafters.dynamic"),
     bug("there-of-another-width", "ours", "which rows are there is counted as if every text had as many as this one",
-        "served, by survival", ("[b * n + i for", "[b * count + i for"), file="draft"),
+        "served, by survival", ("[b * max(counts) + i for", "[b * count + i for"), file="draft"),
     bug("nothing-left-is-a-child", "ours", "a child for which nothing was left keeps its parent", "drafts",
         (PARENTS, "self.parents.clone()"), file="drafters.tree"),
 ]

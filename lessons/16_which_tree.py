@@ -1,0 +1,142 @@
+# %% [markdown]
+# # 16. Which tree?
+#
+# **A draft may be long, or wide. Which one is faster?**
+#
+# In lesson 15 a draft was a tree: several draft tokens for the same place, and more behind each.
+# With m rows there are many trees. The chain of lesson 8 is one of them.
+# A long tree reaches far if all goes well. A wide one has a second child where the first is
+# rejected.
+# This lesson counts which child is accepted, adds up what a tree brings, and divides by its cost.
+#
+# You need lesson 11 (the formula, and what c and v(m) are) and lesson 15.
+
+# %%
+import torch
+
+import figures
+from kit import Quiet, table
+from nanospec import load_pair
+from nanospec.bench.prompts import held_out_prompts
+from nanospec.drafters.tree import TreeDrafter
+from nanospec.fast.autotune import settle
+from nanospec.fast.clock import step_seconds
+from nanospec.speculate import speculate
+from nanospec.topology import best_size, best_tree, expected_of, shape
+
+torch.set_num_threads(1)                                    # as in lessons 11 and 14
+
+# %% [markdown]
+# ## Which child is accepted?
+#
+# First count on real texts: of four children, which one is accepted?
+#
+# *Guess first:* the first is accepted in more than half of the rounds. And the second?
+
+# %%
+target, draft, _ = pair = load_pair()
+settle(target, draft)                                       # as in lesson 11
+rounds = []
+for seed, prompt in enumerate(held_out_prompts(pair, 20)):
+    rounds += speculate(target, TreeDrafter(draft, shape(4)), prompt, 20, seed=seed)
+paths = [done.path for done in rounds]
+accepted = [paths.count([child]) / len(paths) for child in (1, 2, 3, 4)]
+shares = " ".join(f"{chance:.3f}" for chance in accepted)
+print(f"\nthe first, second, third, fourth child is accepted: {shares}")
+
+# %% [markdown]
+# ## Tokens of a round
+#
+# A row is accepted if its parent is, and if it is the accepted child there.
+# So multiply along the path. Then add up all rows, and 1 for the replacement or the bonus token.
+# That is the number of tokens of a round. (It takes every place to be like the average place.)
+#
+# By hand, with accepted = [.6, .2], two children, and one child behind each of them:
+# 1 + .6 + .2 + .6 x .6 + .2 x .6 = 2.28.
+#
+# Three kinds of trees of m rows:
+# - *chain*: each row has one child. That is lesson 8.
+# - *wide*: each row has four children.
+# - *best*: the tree with most tokens (nanospec/topology.py, from arXiv 2402.12374).
+
+# %%
+assert abs(expected_of(shape(2, 1), [.6, .2]) - 2.28) < 1e-12
+sizes = [2, 4, 6, 8, 16, 32]
+a_round = {"chain": [], "wide": [], "best": []}             # tokens of a round, for each size
+for m in sizes:
+    a_round["chain"].append(expected_of([row - 1 for row in range(m)], accepted))
+    a_round["wide"].append(expected_of([-1] + [row // 4 for row in range(m - 1)], accepted))
+    a_round["best"].append(best_tree(accepted, m)[0])
+
+# %% [markdown]
+# ## What rows cost
+#
+# v(m) is the time of a call on m tokens, in calls on one token (lesson 3).
+# c is the time of a draft step, in the same unit.
+# A round with a tree takes one draft step for each level of the tree, and one call on m tokens.
+
+# %%
+quiet = Quiet(lambda: step_seconds(target, repeats=3))
+best_of = {m: float("inf") for m in [1, *sizes]}            # the shortest of four times
+draft_step = float("inf")
+for turn in range(4):
+    draft_step = min(draft_step, step_seconds(draft, 1, 128, repeats=1))
+    for m in best_of:
+        best_of[m] = min(best_of[m], step_seconds(target, m, 128, repeats=1))
+step = min(best_of.values())
+c = draft_step / step
+v = [min(best_of[more] for more in sizes if more >= m) / step for m in sizes]   # v(m) never falls
+
+# %% [markdown]
+# Now the speed: tokens of a round / time of a round, in units of the target alone.
+# Twice: with v(m) as measured *here*, and as if rows were *free*, v(m) = 1.
+# (On a GPU, rows are nearly free while the call waits for the weights of a large target.)
+# For "best", size m is given, and the depth is chosen for speed.
+#
+# *Guess first:* rows are free, m goes from 8 to 32. What happens to the chain? And to the tree?
+
+# %%
+columns = {"v(m)": v} | a_round
+for where, prices in ("here", v), ("free", [1] * len(sizes)):
+    chain, best = [], []
+    for m, emitted, price in zip(sizes, a_round["chain"], prices):
+        chain.append(emitted / ((m - 1) * c + price))               # m - 1 draft steps, one call
+        _, speed = best_size(accepted, {m: price}, c, range(2, m + 1))      # tries all these depths
+        best.append(speed)
+    columns[f"chain, {where}"], columns[f"best, {where}"] = chain, best
+
+# %%
+rows = [[m, *(f"{column[i]:.2f}" for column in columns.values())] for i, m in enumerate(sizes)]
+table(["m, rows", *columns], rows,
+      f"chain, wide, best: tokens a round. then: times as fast as the target alone. c = {c:.2f}")
+speeds = {name: column for name, column in columns.items() if "," in name}
+for where in "here", "free":
+    chain, best = max(speeds[f"chain, {where}"]), max(speeds[f"best, {where}"])
+    print(f"{where}: the fastest chain {chain:.2f}, the fastest tree {best:.2f} times")
+figures.trees_against_chains(sizes, speeds)
+quiet.tell("v(8) 1.20, v(32) 1.56, c 0.17; the fastest chain 1.30, the fastest tree 1.47")
+
+# %% [markdown]
+# A chain is a tree too. So the best tree is never slower than the chain of the same size.
+# With few rows it *is* the chain: one more token at its end is worth more than a second child.
+# The end of a long chain is hardly ever reached. From there on, second children bring more.
+# Whether that pays depends on what rows cost.
+#
+# ## Three things to know
+#
+# 1. What a tree brings: multiply along each row's path, then add up all rows, and 1.
+# 2. Long is better with few rows. With many rows, a tree is better.
+# 3. Each level of the tree costs a draft step, each of its tokens a row in the target's call.
+#    So a tree pays where rows are cheap, or where the draft is dear.
+#
+# ## Change this and run again
+#
+# 1. Write `temperature=0` in the call of `speculate` that fills `rounds`. Which children are still
+#    accepted? Why?
+# 2. Write `c = 0.5` behind the line that computes c: a dear draft. Where is the tree ahead now?
+# 3. Does the best tree keep the table's promise? Add a cell at the end. Fill `rounds` as before,
+#    with `TreeDrafter(draft, best_tree(accepted, 16)[1])`. Print the mean of `len(done.path) + 1`.
+#
+# The answers are in `lessons/answers/16_which_tree.md`.
+#
+# Next: lesson 17 judges all draft tokens of a chain together.

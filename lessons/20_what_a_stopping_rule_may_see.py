@@ -1,0 +1,296 @@
+# %% [markdown]
+# # 20. What a stopping rule may see
+#
+# **A draft should be long where it is good. What may decide where it ends?**
+#
+# Lesson 12 showed that places differ.
+# At some places the draft model is nearly always right. At others it is lost.
+# Where it is lost, we want to stop drafting.
+# A *stopping rule* decides that. It looks at what is going on, and says: no more draft tokens.
+#
+# That looks harmless. A place without a draft token gets its token from the target alone.
+# How could that spoil the text? It can. This lesson shows when, and when not.
+#
+# A reminder: a draft token x is drawn from q_draft.
+# It is accepted with probability min(1, p_target(x) / q_draft(x)).
+# If it is rejected, its replacement is drawn from the residual distribution.
+# The token that comes out has the distribution p_target (lessons 6 and 7).
+
+# %%
+from functools import cache
+from math import prod
+
+import torch
+
+import figures
+from kit import OneRow, table
+from nanospec.probs import probs, residual
+from nanospec.proof.tables import TableModel
+from nanospec.proof.walk import distance, target_distribution, walk
+
+names = ["range", "items", "zip"]               # one place in a text, and three tokens
+p_target = torch.tensor([.5, .4, .1], dtype=torch.float64)
+q_draft = torch.tensor([.2, .4, .4], dtype=torch.float64)
+
+# %% [markdown]
+# ## One place, and a rule that dislikes a token
+#
+# Our rule dislikes "range". Whenever "range" is drawn, the rule *throws it away*.
+# The place then has no draft token, and its token is drawn from p_target.
+#
+# Let us write down everything that can happen at this place, as in lesson 7.
+# The probability of a way is the product of its odds.
+
+# %%
+def ways(p_target, q_draft, disliked=None):
+    """Every way to a token: (what becomes of the draft token x, x, the token y, odds)."""
+    share, found = residual(p_target, q_draft).tolist(), []
+    for x, (p, q) in enumerate(zip(p_target.tolist(), q_draft.tolist())):
+        if x == disliked:                                                           # NEW
+            for y, part in enumerate(p_target.tolist()):                            # NEW
+                found.append(("thrown away", x, y, [q, part]))                      # NEW
+            continue                                                                # NEW
+        accepts = min(1, p / q)
+        found.append(("accepted", x, x, [q, accepts]))
+        for y, part in enumerate(share):
+            if accepts < 1 and part > 0:
+                found.append(("rejected", x, y, [q, 1 - accepts, part]))
+    return found
+
+
+def comes_out(found):
+    """The probability of each token: the sum over all ways that end in it."""
+    heights = [0.0] * len(names)
+    for *_, y, odds in found:
+        heights[y] += prod(odds)
+    return heights
+
+
+# %% [markdown]
+# First all draft tokens are accepted or replaced, as ever. Then "range" is thrown away.
+#
+# *Guess first:* "range" is drawn with probability 0.2, and thrown away.
+# Which tokens come out too often then? Which one comes too seldom?
+
+# %%
+for disliked in None, 0:
+    found = ways(p_target, q_draft, disliked)
+    print("\nall are accepted or replaced" if disliked is None else "\n'range' is thrown away")
+    for y, name in enumerate(names):
+        for what, x, token, odds in found:
+            if token == y:
+                way = f"{names[x]} {what}" + (f", then {name}" if what != "accepted" else "")
+                product = " x ".join(f"{odd:.2f}" for odd in odds)
+                print(f"    {way:32} {product:19} = {prod(odds):.2f}")
+        print(f"{name:6} comes out with {comes_out(found)[y]:.2f}; p_target says {p_target[y]:.2f}")
+
+assert torch.allclose(torch.tensor(comes_out(ways(p_target, q_draft))).double(), p_target)
+
+# %% [markdown]
+# "range" was drawn with 0.20, and would always have been accepted.
+# Now these 0.20 are dealt out to all three tokens, as p_target says.
+# Only half of them comes back to "range". The rest goes to the tokens that the rule likes.
+#
+# The picture shows it. A frame is what p_target wants, and a bar is what comes out.
+# On the left nothing is thrown away, and every bar fills its frame.
+# On the right "range" is thrown away. Its bar is too short, and the other two are too high.
+
+# %%
+def heights(found):
+    """{what becomes of the draft token: the part of each token's probability that comes so}."""
+    parts = {}
+    for case in "accepted", "rejected", "thrown away":
+        parts[case] = comes_out([way for way in found if way[0] == case])
+    return parts
+
+
+figures.thrown_away(names, p_target.tolist(), heights(ways(p_target, q_draft)),
+                    heights(ways(p_target, q_draft, disliked=0)))
+
+# %% [markdown]
+# ## Why? No single draft token is right. Only their mean is.
+#
+# Take each draft token alone: *if* this one is drawn, what comes out?
+# That is a row of the table below. The column "drawn" says how often it is drawn.
+# Not one of the rows is p_target. But their mean, weighted by "drawn", is p_target exactly.
+#
+# *Guess first:* "zip" is drawn far too often. What comes out when it is drawn?
+
+# %%
+def row_of(x, p_target, q_draft):
+    """(V,): the distribution of what comes out if x is drawn: accepted, or replaced."""
+    accepts = min(1, (p_target[x] / q_draft[x]).item())
+    row = (1 - accepts) * residual(p_target, q_draft)
+    row[x] += accepts
+    return row
+
+
+rows = torch.stack([row_of(x, p_target, q_draft) for x in range(len(names))])        # (V, V)
+mean = q_draft @ rows                                       # each row times q_draft, added up
+cells = [[name, f"{q:.2f}", *(f"{share:.2f}" for share in row)]
+         for name, q, row in zip(names, q_draft, rows)]
+cells.append(["mean", "1.00", *(f"{share:.2f}" for share in mean)])
+table(["draft token", "drawn", *names], cells)
+
+# %% [markdown]
+# To throw a draft token away is to put another row in its place: the row p_target itself.
+# That new row would be right alone. Among the other two rows it is wrong:
+# the mean is no longer p_target.
+#
+# *Guess first:* which draft token of the three does most harm when it is thrown away?
+
+# %%
+cells = []
+for x, name in enumerate(names):
+    others = rows.clone()
+    others[x] = p_target                                    # x is thrown away
+    mean = q_draft @ others
+    off = (mean - p_target).abs().sum() / 2                 # total variation, lesson 1
+    cells.append([f"{name} is thrown away", *(f"{share:.2f}" for share in mean), f"{off:.2f}"])
+table(["the mean, if", *names, "off by"], cells)
+
+# %% [markdown]
+# ## What a rule may look at
+#
+# Now ask *before* the draft token is drawn.
+# "No draft token here" then replaces all rows at once, by p_target.
+# "A draft token here" keeps all rows, and their mean is p_target.
+# Both are right. So any mixture of the two is right, whatever the rule looked at to choose.
+#
+# **Claim.** A rule decides whether a place gets a draft token.
+# It decides before that draft token and its coin are thrown.
+# Then the token at this place has the distribution p_target.
+# (The *coin* is the decision "accepted or rejected?". `dice.flip` makes it.)
+#
+# **Proof.**
+# 1. Fix all that the rule has looked at. Then its decision is fixed: yes or no.
+# 2. "Yes": the draft token is drawn from q_draft, and then its coin is thrown. Both are fresh.
+# 3. So accept-or-replace gives a token from p_target (lesson 7).
+# 4. "No": the token is drawn from p_target.
+# 5. Both answers give p_target. So it does not matter which answer it was.
+# 6. Append the token, and go on to the next place with the same argument. That ends the proof.
+#
+# Step 2 is the step that breaks when a rule has seen x. Where it says "yes", x is not "range".
+# So the draft tokens that it leaves in place do not have the distribution q_draft.
+#
+# | a rule may look at | a rule may not look at |
+# |---|---|
+# | the text, and earlier rounds | the draft token at this place |
+# | q_draft at this place, even p_target | the coin of that draft token |
+# | draft tokens before this place, and their coins | |
+# | dice of its own | |
+#
+# So what to do with a draft token that one dislikes? Keep it, and *stop behind it*.
+# It is accepted or replaced as ever. The rule decides about the *next* place only.
+# For the next place, this draft token stands before it. There it may be looked at.
+
+# %% [markdown]
+# ## Two rounds to compare
+#
+# This is the round of lesson 8 with at most two draft tokens, for two small tables as models.
+# (It asks the target place by place. A real round asks once for all: that changes no probability.)
+# The first function stops behind a draft token that it dislikes. The second throws it away.
+
+# %%
+target, draft = TableModel(3, seed=3), TableModel(3, seed=4)
+
+
+@cache                                          # of Python: a walk asks for the same texts again
+def behind(model, text):
+    """The model's distribution behind a text, a tuple of tokens: (V,)."""
+    return probs(model(torch.tensor([text]))[0, -1])
+
+
+def round_stopping(text, dislikes, dice):
+    """The text with what a round adds to it. It stops behind a draft token that it dislikes."""
+    for place in range(2):
+        p_target, q_draft = behind(target, text), behind(draft, text)
+        x = dice.pick(q_draft)
+        accepted = dice.flip(p_target[x] / q_draft[x])
+        if not accepted:
+            return text + (dice.pick((p_target - q_draft).clamp(min=0)),)
+        text = text + (x,)
+        if dislikes(q_draft, x, accepted):                                          # NEW
+            break                                                                   # NEW
+    return text + (dice.pick(behind(target, text)),)
+
+
+# %%
+def round_throwing(text, dislikes, dice):
+    """The text with what a round adds to it. It throws away a draft token that it dislikes."""
+    for place in range(2):
+        p_target, q_draft = behind(target, text), behind(draft, text)
+        x = dice.pick(q_draft)
+        accepted = dice.flip(p_target[x] / q_draft[x])
+        if dislikes(q_draft, x, accepted):
+            break                       # WRONG: this place has lost its draft token
+        if not accepted:
+            return text + (dice.pick((p_target - q_draft).clamp(min=0)),)
+        text = text + (x,)
+    return text + (dice.pick(behind(target, text)),)
+
+
+def three_tokens(play_round, dislikes, dice):
+    """The first three tokens behind the text (0, 1), in as many rounds as they take."""
+    text = (0, 1)
+    while len(text) < 5:
+        text = play_round(text, dislikes, dice)
+    return text[2:5]
+
+
+# %% [markdown]
+# ## Four reasons to dislike a draft token
+#
+# `walk` tries every outcome of every decision, and adds up the probabilities (lesson 5).
+# So the numbers below are exact. "Off by" is the total variation from what the target writes alone.
+#
+# *Guess first:* four rules, each in two versions. That is eight numbers. Which of them are 0?
+
+# %%
+reasons = {"the draft gave it less than 0.35": lambda q_draft, x, accepted: q_draft[x] < 0.35,
+           "it is token 0": lambda q_draft, x, accepted: x == 0,
+           "its coin rejected it": lambda q_draft, x, accepted: not accepted,
+           "no token there had 0.5": lambda q_draft, x, accepted: q_draft.max() < 0.5}
+
+
+def off_by(play_round, dislikes):
+    """Total variation between three tokens written by these rounds and by the target alone."""
+    found, _ = walk(lambda dice: three_tokens(play_round, dislikes, OneRow(dice)))
+    return distance(found, target_distribution(target, [0, 1], 3))[1]
+
+
+walked, cells = {}, []
+for reason, dislikes in reasons.items():
+    walked[reason] = off_by(round_stopping, dislikes), off_by(round_throwing, dislikes)
+    cells.append([reason, *("nothing" if far < 1e-12 else f"{far:.3f}" for far in walked[reason])])
+table(["a draft token is disliked, because", "stop behind it: off by", "throw it away: off by"],
+      cells)
+assert all(stopping < 1e-12 for stopping, _ in walked.values())
+
+# %% [markdown]
+# Stop behind it, and the text is exact, for every reason.
+# Throw it away for what it is, and the text is wrong.
+#
+# Two rows deserve a second look.
+# - *Its coin rejected it.* The replacement of a rejected draft token must come from the residual
+#   distribution. Thrown away, it comes from all of p_target. That is the wrong rule of lesson 6.
+# - *No token there had 0.5.* This reason looks at q_draft, and never at x.
+#   It was known before x was drawn. So throwing x away does no harm: x was never needed.
+#
+# ## Three things to know
+#
+# 1. Only all draft tokens of a place together come out as p_target. None may go for what it is.
+# 2. Whether a place has a draft token may depend on all that is known before it is drawn.
+# 3. So accept or replace a draft token that you dislike, and stop behind it.
+#
+# ## Change this and run again
+#
+# 1. A perfect draft: `q_draft = p_target.clone()`. Does throwing "range" away do less harm now?
+# 2. Add a reason: `x != q_draft.argmax()`. What is left are the draft's best tokens.
+#    Is the text exact?
+# 3. Add a reason: `q_draft.max() < 0.5 and x == 0`. Its first half is harmless. Is the whole?
+# 4. Add a reason: `accepted`. Which draft tokens are thrown away now, and how far off is the text?
+#
+# The answers are in `lessons/answers/20_what_a_stopping_rule_may_see.md`.
+#
+# Next: lesson 21 asks which stopping rule pays. Exercises: 16 (which stopping rules are lossless).

@@ -1,0 +1,310 @@
+# %% [markdown]
+# # 28. A look back
+#
+# **Can a cheap state copy a name that stands far back in the text?**
+#
+# Lesson 23 had a *state*: a list of numbers that every draft token changes. It costs little.
+# But all that it knows of the text must fit into these numbers.
+# Lesson 24 had EAGLE: a whole decoder layer for every draft token. It sees all the text, and it
+# costs more.
+#
+# This lesson puts the two together. Its draft model is the one that ships beside the GPT:
+# `python demo.py --draft prefix`, in nanospec/draft_models/prefix.py.
+#
+# | | reads the committed text | reads each draft token |
+# |---|---|---|
+# | MLP speculator (lesson 23) | with nothing: its state begins from features | changes the state |
+# | EAGLE (lesson 24) | with its layer | with its layer |
+# | this one | with a layer, once a round | changes the state, and looks back with attention |
+#
+# You need attention as in lesson 4 (queries, keys, values), and lessons 23 and 24.
+
+# %%
+from copy import deepcopy
+
+import torch
+import torch.nn.functional as F
+
+import figures
+from kit import Quiet, table
+from nanospec import ModelDrafter, load_pair
+from nanospec.draft_models.learned import before_tokens
+from nanospec.fast.clock import median_seconds, step_seconds
+from nanospec.files.corpus import read_texts
+from nanospec.model import rotate
+from nanospec.proof.tables import TableModel, small_learned
+from nanospec.proof.walk import distance, target_distribution, walk
+from nanospec.speculate import speculate, tokens_of
+from nanospec.text import Text, prefill
+from nanospec.theory import acceptance
+
+torch.set_num_threads(1)
+target, model, tokenizer = load_pair(draft="prefix")
+gpt = load_pair().draft
+STEPS, V = 5, target.config.vocab_size
+
+# %% [markdown]
+# ## What a draft token does
+#
+# Once a round the layer reads the new tokens of the text. It is attention as always.
+# So it keeps a key and a value for every token of the text.
+#
+# Then each draft token x is read in four steps. z is the state before it.
+#
+# 1. y = carry z + embedding of x. This is lesson 23.
+# 2. A query, made from y, is compared with all keys *that the layer has kept anyway*.
+# 3. y = y + answer: a matrix times the values, weighted by what the query likes. This is new.
+# 4. z = silu(norm y). The output head turns z into logits.
+#
+# So a draft token asks the text a question. It adds no key and no value of its own.
+# What the draft has said so far is in the state.
+#
+# First the layer, for a text, and what it keeps.
+
+# %%
+SOURCE = '''class Fridge:
+    def __init__(self, temperature_inside, number_of_eggs):
+        self.temperature_inside = temperature_inside
+        self.number_of_eggs = number_of_eggs
+'''
+ids = torch.tensor([tokenizer.encode(SOURCE)])
+length = ids.shape[1]
+
+
+@torch.no_grad()
+def features_before(tokens):
+    """The target's features before each token, (B, T, layers, C)."""
+    return before_tokens(target(tokens, layers=model.layers)[1])
+
+
+@torch.no_grad()
+def kept_of(tokens):
+    """What the layer keeps of a text: keys and values, (B, 1, T, D) each."""
+    read, _ = model.entrance(model.begin(features_before(tokens)), tokens)
+    _, keys, values = model.attention.turned(read, model.rope(tokens.shape[1]))
+    return keys, values
+
+
+keys, values = kept_of(ids)
+print(f"\n{length} tokens, and for each a key and a value of {keys.shape[-1]} numbers")
+
+# %% [markdown]
+# Now a draft token, by hand. `first` is the place of the text's last token. The text ends there.
+
+# %%
+@torch.no_grad()
+def look(y, position, keys, values):
+    """What y (width,) finds: the answer (width,), and how much of it is each place's (heads, T)."""
+    D = keys.shape[-1]
+    q = model.query(y).view(1, -1, 1, D)                            # a query for each head
+    q = rotate(q, model.rope(position + 1)[:, position:])           # it knows its position
+    weights = (q @ keys.transpose(2, 3) / D ** 0.5).softmax(-1)     # (1, heads, 1, T)
+    return model.answer((weights @ values).flatten()), weights[0, :, 0]
+
+
+@torch.no_grad()
+def one_token(z, x, position, keys, values):
+    """State and draft token -> the next state, logits, and where it looked."""
+    y = model.carry(z) + model.embedding(x)
+    answer, weights = look(y, position, keys, values)               # NEW
+    z = F.silu(model.norm(y + answer))
+    return z, model.head(z), weights
+
+
+# %% [markdown]
+# And the state behind a text that ends at `place`: the layer's attention, its MLP, and the last
+# token once more.
+
+# %%
+@torch.no_grad()
+def attend(read, place):
+    """The layer's own attention at one place: what it finds in the places up to it."""
+    q, keys, values = model.attention.turned(read, model.rope(read.shape[1]))
+    seen = slice(place + 1)
+    scores = q[0, :, place] @ keys[0, 0, seen].T / keys.shape[-1] ** 0.5
+    return model.attention.out((scores.softmax(-1) @ values[0, 0, seen]).flatten())
+
+
+@torch.no_grad()
+def state_at(tokens, place):
+    """The state behind a text that ends at `place` (width,)."""
+    read, x = model.entrance(model.begin(features_before(tokens)), tokens)
+    x = x[0, place] + attend(read, place)
+    x = x + model.mlp(model.mlp_norm(x))
+    y = model.start(model.read_norm(x)) + model.embedding(tokens[0, place])
+    return F.silu(model.norm(y))
+
+
+# %% [markdown]
+# The library does all places at once: `model(tokens, before, steps)`.
+# Let the text end in the middle, and draft the true tokens behind it.
+
+# %%
+first, gap = length // 2, 0.0
+with torch.no_grad():
+    whole = model(ids, features_before(ids), STEPS)                 # (STEPS, 1, places, V)
+z = state_at(ids, first)
+gap = (model.head(z) - whole[0, 0, first]).abs().max().item()
+text_keys, text_values = keys[:, :, :first + 1], values[:, :, :first + 1]
+for k in range(1, STEPS):
+    z, logits, _ = one_token(z, ids[0, first + k], first + k, text_keys, text_values)
+    gap = max(gap, (logits - whole[k, 0, first]).abs().max().item())
+print(f"by hand and the library: the logits differ by at most {gap:.0e}")
+assert gap < 1e-2
+
+# %% [markdown]
+# ## Where does it look?
+#
+# The text ends behind the last "self.number". What follows is in the text already.
+# We read the true tokens as draft tokens. For each we print the three places that it looks at most
+# (a mean over the heads), and the token before each place.
+#
+# *Guess first:* a draft token wants to know what comes next. Which places could tell it?
+
+# %%
+begin = next(i for i in range(length - 1, 0, -1)
+             if tokenizer.decode(ids[0, :i].tolist()).endswith("self.number")) - 1
+text_keys, text_values = keys[:, :, :begin + 1], values[:, :, :begin + 1]
+z, rows, seen = state_at(ids, begin), [], []
+for k in range(1, STEPS):
+    x = ids[0, begin + k]
+    z, logits, weights = one_token(z, x, begin + k, text_keys, text_values)
+    seen.append(weights.mean(0))
+    best = seen[-1].topk(3).indices.tolist()
+    told = ["{!r} {:.2f}".format(tokenizer.decode(ids[0, max(0, i - 1):i + 1].tolist()),
+                                 seen[-1][i].item()) for i in best]
+    says = repr(tokenizer.decode([int(logits.argmax())]))
+    rows.append([repr(tokenizer.decode([x])), *told, says])
+table(["draft token", "looks at", "", "", "says next"], rows,
+      "two tokens each: the one before the place, and the one there")
+
+# %% [markdown]
+# A place of the layer knows two things: its own token, and the features before it.
+# The features know which token came before. So a place says "behind *this* came *that*".
+# A query can ask: where did the token that I have just read stand before? And what came then?
+#
+# ## What it brings
+#
+# The same draft model with its eyes shut: `answer` is a matrix of zeros.
+# beta is sum min(p_target, q_draft): how often a draft token is accepted (lesson 7).
+# We take held-out files, and two kinds of places. At a place of the first kind, the draft token
+# and the next true token have stood side by side before in the text. The next one can be copied.
+# At the other places it cannot.
+#
+# *Guess first:* where does it lose more without a look? At which draft token?
+
+# %%
+held = [tokenizer.encode(text[len(text) // 3:][:2400])[:256] for text in read_texts()[1]]
+held = torch.tensor([piece for piece in held if len(piece) == 256][:10])
+
+
+def can_be_copied(tokens):
+    """(B, T - 1): whether this token and the next one stood side by side, far enough before."""
+    pairs = tokens[:, :-1] * V + tokens[:, 1:]
+    places = torch.arange(pairs.shape[1])
+    earlier = places < places[:, None] - STEPS                      # (T - 1, T - 1)
+    return ((pairs[:, :, None] == pairs[:, None]) & earlier).any(-1)
+
+
+@torch.no_grad()
+def betas_of(draft_model, before, p_target, copied):
+    """kind -> the mean of beta for the first, second, ... draft token."""
+    q_draft = draft_model(held, before, STEPS).softmax(-1)
+    places, found = q_draft.shape[2], {True: [], False: []}
+    for k in range(STEPS):
+        beta = acceptance(p_target[:, k:k + places], q_draft[k])
+        for kind in found:
+            found[kind].append(beta[copied[:, k:k + places] == kind].mean().item())
+    return found
+
+
+# %%
+blind = deepcopy(model)
+torch.nn.init.zeros_(blind.answer.weight)
+before, copied = features_before(held), can_be_copied(F.pad(held, (0, 1)))
+with torch.no_grad():
+    p_target = target(held).softmax(-1)
+betas = {"it looks": betas_of(model, before, p_target, copied),
+         "eyes shut": betas_of(blind, before, p_target, copied)}
+for kind, words in (True, "where it can be copied"), (False, "at other places"):
+    table(["draft token", *range(1, STEPS + 1)],
+          [[name, *(f"{beta:.2f}" for beta in found[kind])] for name, found in betas.items()],
+          f"mean beta {words} ({(copied == kind).float().mean():.0%})")
+lost = {kind: [a - b for a, b in zip(betas["it looks"][kind], betas["eyes shut"][kind])]
+        for kind in (True, False)}
+assert min(lost[True][1:]) > 0 and max(map(abs, (lost[True][0], lost[False][0]))) < 1e-6
+
+# %% [markdown]
+# The first draft token loses nothing: it does not look back. The layer has looked for it.
+# All others lose, most of all where something could be copied.
+#
+# Is this fair? Not quite. This state has learned that it can look, and keeps less in mind.
+# A state that is trained blind from the beginning does better than one whose eyes are shut.
+# docs/RESULTS.md shows both on their way through the training.
+#
+# ## What it costs
+#
+# A reader (lesson 23) has `root` for the first draft token, and `behind` for each of the others.
+# *Guess first:* in target steps, what does each cost? EAGLE pays for `root` at every token.
+
+# %%
+quiet = Quiet(lambda: step_seconds(target, repeats=3))
+step = step_seconds(target)
+text = Text([held[0, :200].tolist()], 56, V)
+reader = model.reader()
+with torch.inference_mode():
+    reader.begin(text, [0], prefill(target, text, layers=model.layers)[1])
+    some = text.last(1)
+    seconds = {"the first": median_seconds(lambda: reader.root(text, 2, 200), target.device),
+               "each other": median_seconds(lambda: reader.behind(some, 200), target.device)}
+seconds["the draft GPT, each"] = step_seconds(gpt)
+quiet.look()
+c = {name: took / step for name, took in seconds.items()}
+of_four = {"this one": c["the first"] + 3 * c["each other"], "an EAGLE": 4 * c["the first"],
+           "the draft GPT": 4 * c["the draft GPT, each"]}
+table(["draft token", "target steps"], [[name, f"{cost:.3f}"] for name, cost in c.items()])
+table(["four draft tokens of", "target steps"],
+      [[name, f"{cost:.2f}"] for name, cost in of_four.items()])
+quiet.tell("0.18 for the first, 0.08 for each other, 0.12 for the draft GPT")
+
+# %% [markdown]
+# ## Lossless, as always
+#
+# Who drafts, and from what, does not matter, as long as q_draft is what was drawn from.
+# A walk (lesson 5) over a small model of this kind: all texts of two tokens, in up to two rounds.
+
+# %%
+big = TableModel(3, seed=5)
+found, paths = walk(lambda dice: tuple(tokens_of(speculate(
+    big, ModelDrafter(small_learned("prefix", big), 2), [0, 1], 2, dice=dice))))
+off = distance(found, target_distribution(big, [0, 1], 2))[1]
+print(f"\n{paths} paths walked, the text is off by {off:.0e}")
+assert off < 1e-12
+
+# %% [markdown]
+# The picture: on the left, where the draft tokens look. On the right, beta with and without.
+
+# %%
+names = [tokenizer.decode([token]) for token in ids[0, :begin + 1].tolist()]
+figures.a_look_back([row.tolist() for row in seen], names, [row[0] for row in rows], betas)
+
+# %% [markdown]
+# ## Three things to know
+#
+# 1. A layer that reads the text once a round keeps keys and values. A draft token may ask them,
+#    for the price of one query.
+# 2. A look back helps most where something can be copied. Program text repeats its names.
+# 3. The first draft token is the dear one, and all others stand behind it.
+#    So it is worth most to be right there.
+#
+# ## Change this and run again
+#
+# 1. Write a text of your own for `SOURCE`, in which no name comes twice. Let it end with
+#    `self.number_of_eggs = 0`. Where does it look now?
+# 2. In the cell of the first table write `text_keys = 0 * text_keys` behind the line that makes it.
+#    Now every place is looked at equally. What does it say next?
+# 3. In the cell of the costs, take a text of 20 tokens instead of 200. What becomes cheaper?
+#
+# The answers are in `lessons/answers/28_a_look_back.md`.
+#
+# Next: lesson 29. Can all draft tokens be drafted in one pass?
