@@ -174,7 +174,7 @@ show(races)
 # At T = 3 alpha is high for a bad reason: distributions that are heated enough become flat, and
 # flat ones are alike. The draft is right about nonsense.
 #
-# None of the six has a large v. That needs many texts in one call: lesson 27 measures it.
+# None of the six has a large v. That needs many texts in one call: lesson 28 measures it.
 #
 # ## The picture
 #

@@ -331,5 +331,5 @@ figures.copying(calls, [f"{kind}\nT = {T}" for kind, T in texts], rates)
 #
 # The answers are in `lessons/answers/19_copying_from_the_past.md`.
 #
-# Next: lesson 20 asks what a rule that stops a draft early may look at.
+# Next: lesson 20 grows another tree at every place.
 # Exercises: 15 (certain drafts).

@@ -536,7 +536,39 @@ def ceilings(chain: dict[str, Sequence[float]], place: dict[str, Sequence[float]
     save(figure, "18_how_close_a_rule_can_come")
 
 
-# Lessons 20 and 21
+# Lesson 20
+
+def confident_tree(rows: Sequence[tuple[Sequence[int], float, str, bool]]) -> None:
+    """All rows that were made: (path of tokens, confidence, the last token, is the row part of the draft?)."""
+    figure, (axes,) = blank("the tree grows where the draft model is sure", 1)
+    figure.set_size_inches(10.4, 4.6)
+    below = {(): [path for path, *_ in rows if len(path) == 1]}
+    for above, *_ in rows:
+        below[above] = [path for path, *_ in rows if path[:-1] == above and path]
+    heights, stack, leaves = {}, [()], 0
+    while stack:                                            # from the top down; leaves get a line of their own each
+        path = stack.pop()
+        if not below[path]:
+            heights[path], leaves = -float(leaves), leaves + 1
+        stack += reversed(below[path])
+    for path in sorted(below, key=len, reverse=True):
+        if below[path]:
+            heights[path] = sum(heights[child] for child in below[path]) / len(below[path])
+    for path, sure, word, chosen in [((), 1.0, "the text", True), *rows]:
+        colour = GREEN if chosen else FAINT
+        if path:
+            axes.plot([len(path) - 1, len(path)], [heights[path[:-1]], heights[path]], color=colour, zorder=1)
+        axes.text(len(path), heights[path], f"{word}  {sure:.3f}" if path else word, color=colour, ha="center",
+                  va="center", fontsize=9, fontweight="bold" if chosen else "normal", zorder=2, parse_math=False,
+                  bbox={"facecolor": "white", "edgecolor": colour, "boxstyle": "round"})
+    axes.set(xlim=(-0.5, max(map(len, below)) + 0.5), yticks=[], xticks=range(1, max(map(len, below)) + 1))
+    axes.set_xlabel("level; each row has its confidence; in bold: the most confident rows are the draft")
+    axes.spines["left"].set_visible(False)
+    axes.grid(False)
+    save(figure, "20_a_tree_where_it_is_sure")
+
+
+# Lessons 21 and 22
 
 def thrown_away(names: Sequence[str], p_target: Sequence[float], kept: dict[str, Sequence[float]],
                 thrown: dict[str, Sequence[float]]) -> None:
@@ -566,7 +598,7 @@ def thrown_away(names: Sequence[str], p_target: Sequence[float], kept: dict[str,
     panels[0].set_title("nothing is thrown away: every bar fills its frame", loc="left", fontsize=10)
     panels[1].set_title(f"\"{names[0]}\" is thrown away", loc="left", fontsize=10)
     panels[1].legend(frameon=False, loc="upper right")
-    save(figure, "20_what_a_stopping_rule_may_see")
+    save(figure, "21_what_a_stopping_rule_may_see")
 
 
 def when_to_stop(fixed: Sequence[tuple[float, float]], rules: dict[str, tuple[float, float]]) -> None:
@@ -583,10 +615,10 @@ def when_to_stop(fixed: Sequence[tuple[float, float]], rules: dict[str, tuple[fl
     axes.margins(y=0.12)
     axes.set(xlabel="cost of a round, in target steps", ylabel="tokens of a round")
     axes.legend(frameon=False, loc="lower right")
-    save(figure, "21_when_to_stop")
+    save(figure, "22_when_to_stop")
 
 
-# Lessons 24 and 25
+# Lessons 25 and 26
 
 def drafting_features(sees: Sequence[Sequence[bool]], places: int, alphas: dict[str, Sequence[float]]) -> None:
     """sees: row (step, place) sees column (step, place), so many places a step. alphas: draft model -> its acceptance
@@ -611,40 +643,10 @@ def drafting_features(sees: Sequence[Sequence[bool]], places: int, alphas: dict[
     right.set(xlabel="draft token", ylabel="alpha / alpha of draft token 1", xticks=range(1, len(row) + 1))
     right.set_ylim(0, 1.05)
     right.legend(frameon=False, loc="lower left")
-    save(figure, "24_drafting_features")
+    save(figure, "25_drafting_features")
 
 
-def confident_tree(rows: Sequence[tuple[Sequence[int], float, str, bool]]) -> None:
-    """All rows that were made: (path of tokens, confidence, the last token, is the row part of the draft?)."""
-    figure, (axes,) = blank("the tree grows where the draft model is sure", 1)
-    figure.set_size_inches(10.4, 4.6)
-    below = {(): [path for path, *_ in rows if len(path) == 1]}
-    for above, *_ in rows:
-        below[above] = [path for path, *_ in rows if path[:-1] == above and path]
-    heights, stack, leaves = {}, [()], 0
-    while stack:                                            # from the top down; leaves get a line of their own each
-        path = stack.pop()
-        if not below[path]:
-            heights[path], leaves = -float(leaves), leaves + 1
-        stack += reversed(below[path])
-    for path in sorted(below, key=len, reverse=True):
-        if below[path]:
-            heights[path] = sum(heights[child] for child in below[path]) / len(below[path])
-    for path, sure, word, chosen in [((), 1.0, "the text", True), *rows]:
-        colour = GREEN if chosen else FAINT
-        if path:
-            axes.plot([len(path) - 1, len(path)], [heights[path[:-1]], heights[path]], color=colour, zorder=1)
-        axes.text(len(path), heights[path], f"{word}  {sure:.3f}" if path else word, color=colour, ha="center",
-                  va="center", fontsize=9, fontweight="bold" if chosen else "normal", zorder=2, parse_math=False,
-                  bbox={"facecolor": "white", "edgecolor": colour, "boxstyle": "round"})
-    axes.set(xlim=(-0.5, max(map(len, below)) + 0.5), yticks=[], xticks=range(1, max(map(len, below)) + 1))
-    axes.set_xlabel("level; each row has its confidence; in bold: the most confident rows are the draft")
-    axes.spines["left"].set_visible(False)
-    axes.grid(False)
-    save(figure, "24_drafting_features_tree")
-
-
-# Lessons 22 and 23
+# Lessons 23 and 24
 
 def heads(betas: dict[str, Sequence[float]]) -> None:
     """What each head of Medusa and of Hydra sees; and drafter -> beta of head 1, 2, ..."""
@@ -673,7 +675,7 @@ def heads(betas: dict[str, Sequence[float]]) -> None:
     right.set(xlabel="head", ylabel="beta on held-out text", xticks=range(1, count + 1),
               ylim=(0, 1.25 * max(map(max, betas.values()))))
     right.legend(frameon=False)
-    save(figure, "22_what_the_target_knows_ahead")
+    save(figure, "23_what_the_target_knows_ahead")
 
 
 def the_state(betas: dict[str, Sequence[float]], costs: Sequence[float], lines: dict[float, Sequence[float]],
@@ -697,7 +699,7 @@ def the_state(betas: dict[str, Sequence[float]], costs: Sequence[float], lines: 
     right.set(xlabel="c (a draft step in target steps)", ylabel="speed-up by the formula, best gamma",
               xlim=(0, 1.18 * max(*costs, *(cost for cost, _ in points.values()))))
     right.legend(frameon=False, loc="upper right")
-    save(figure, "23_a_state_that_reads_its_draft")
+    save(figure, "24_a_state_that_reads_its_draft")
 
 
 def what_to_train_on(p_target: Sequence[float], fits: dict[str, Sequence[float]]) -> None:
@@ -713,10 +715,10 @@ def what_to_train_on(p_target: Sequence[float], fits: dict[str, Sequence[float]]
         axes.set(xlabel="token", ylim=(0, 1.7 * max(max(p_target), *map(max, fits.values()))))
         axes.legend(frameon=False, loc="upper right")
     panels[0].set_ylabel("probability")
-    save(figure, "25_what_to_train_on")
+    save(figure, "26_what_to_train_on")
 
 
-# Lesson 26
+# Lesson 27
 
 def many_requests(rows: Sequence[int], lockstep: dict[float, Sequence[float]], own_pace: dict[float, float],
                   names: Sequence[str], timetable: Sequence[Sequence[tuple[str, int]]]) -> None:
@@ -744,10 +746,10 @@ def many_requests(rows: Sequence[int], lockstep: dict[float, Sequence[float]], o
               xticks=range(1, len(timetable) + 1), yticklabels=names)
     right.grid(False)
     right.tick_params(length=0)
-    save(figure, "26_many_requests")
+    save(figure, "27_many_requests")
 
 
-# Lesson 27
+# Lesson 28
 
 def full_batch(calls: dict[str, Sequence[tuple[int, float]]], roof: dict[int, float],
                gains: dict[int, Sequence[tuple[int, float, float]]]) -> None:
@@ -772,10 +774,10 @@ def full_batch(calls: dict[str, Sequence[tuple[int, float]]], roof: dict[int, fl
     right.set(xlabel="texts at once", ylabel="tokens a second over those of plain decoding")
     right.set_ylim(bottom=0)
     right.legend(frameon=False, loc="lower left")
-    save(figure, "27_a_full_batch")
+    save(figure, "28_a_full_batch")
 
 
-# Lesson 28
+# Lesson 29
 
 def a_look_back(seen: Sequence[Sequence[float]], places: Sequence[str], draft_tokens: Sequence[str],
                 betas: dict[str, dict[bool, Sequence[float]]]) -> None:
@@ -800,10 +802,10 @@ def a_look_back(seen: Sequence[Sequence[float]], places: Sequence[str], draft_to
     right.set(xlabel="draft token", ylabel="beta on held-out text", ylim=(0, 1.05),
               xticks=range(1, 1 + len(found[kind])))
     right.legend(frameon=False, loc="lower left")
-    save(figure, "28_a_look_back")
+    save(figure, "29_a_look_back")
 
 
-# Lesson 29
+# Lesson 30
 
 def a_block_at_once(best: dict[float, Sequence[float]], betas: dict[str, Sequence[float]]) -> None:
     """best: temperature -> beta of a perfect marginal, drawn from, at each place. betas: at T = 1, of three."""
@@ -817,10 +819,10 @@ def a_block_at_once(best: dict[float, Sequence[float]], betas: dict[str, Sequenc
         axes.set(xlabel="place in the block", ylabel="beta: how often it is accepted", ylim=(0, 1.05),
                  xticks=range(1, len(row) + 1))
         axes.legend(frameon=False, loc="lower left")
-    save(figure, "29_a_block_at_once")
+    save(figure, "30_a_block_at_once")
 
 
-# Lesson 30
+# Lesson 31
 
 def leaving_early(untrained: Sequence[float], trained: dict[int, float], of_gpt: float,
                   speed: dict[str, float]) -> None:
@@ -840,10 +842,10 @@ def leaving_early(untrained: Sequence[float], trained: dict[int, float], of_gpt:
     right.axvline(1, color=INK, linewidth=1)
     right.invert_yaxis()
     right.set(xlabel="times as fast as plain decoding, by the formula")
-    save(figure, "30_leaving_early")
+    save(figure, "31_leaving_early")
 
 
-# Lesson 31
+# Lesson 32
 
 def mixing_on_purpose(cascades: dict[str, dict[float, tuple[float, float]]],
                       cuts: dict[float, tuple[float, float]]) -> None:
@@ -858,10 +860,10 @@ def mixing_on_purpose(cascades: dict[str, dict[float, tuple[float, float]]],
                   label=f"{name} {', '.join(map(str, some))}")
     axes.set(xlabel="how often a draft token is accepted", ylabel="how often the next token is the author's")
     axes.legend(frameon=False)
-    save(figure, "31_mixing_on_purpose")
+    save(figure, "32_mixing_on_purpose")
 
 
-# Lesson 32
+# Lesson 33
 
 def a_draft_for_the_draft(costs: Sequence[float], gains: dict[str, Sequence[float]], here: float) -> None:
     """Who is at the bottom -> at each c of the middle model, what the third level gains, 0.1 for a tenth. here: a c."""
@@ -875,10 +877,10 @@ def a_draft_for_the_draft(costs: Sequence[float], gains: dict[str, Sequence[floa
     axes.set(xlabel="c of the middle model (its step in target steps)", xlim=(0, costs[-1]), ylim=(0, top),
              ylabel="gain over the best two levels, %, by the formula")
     axes.legend(title="who is at the bottom", alignment="left", frameon=False, loc="upper right")
-    save(figure, "32_a_draft_for_the_draft")
+    save(figure, "33_a_draft_for_the_draft")
 
 
-# Lesson 33
+# Lesson 34
 
 def into_the_world(found: dict[str, Sequence[int]]) -> None:
     """Of each way to write a text: how many tokens stood there after each call of the target."""
@@ -889,4 +891,4 @@ def into_the_world(found: dict[str, Sequence[int]]) -> None:
                   label=name)
     axes.set(xlabel="calls of the target", ylabel="tokens written")
     axes.legend(frameon=False)
-    save(figure, "33_into_the_world")
+    save(figure, "34_into_the_world")

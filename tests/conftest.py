@@ -67,7 +67,7 @@ def lesson(tmp_path, monkeypatch, capsys):
     """lesson("03"): that script, run as it is but for the clocks -> (what it has defined, what it has printed), with
     its picture. A lesson belongs to one test, so that none is run twice.
 
-    lesson("22", ("train(medusa, 120)", "train(medusa, 60)")): with these words exchanged, for a training that takes
+    lesson("23", ("train(medusa, 120)", "train(medusa, 60)")): with these words exchanged, for a training that takes
     longer than a test may. Each must stand there, once.
     """
     def run(number: str, *exchanged: tuple[str, str]) -> tuple[dict, str]:

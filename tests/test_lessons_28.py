@@ -1,42 +1,47 @@
-"""Lesson 28: by hand as the library does, and the look back helps where something can be copied. No clock is judged."""
+"""Lesson 28: its tables say what its calls, rounds and rules add up to; a budget is exact, and the wrong one is not.
+
+No clock is judged.
+"""
 
 import pytest
-import torch
+
+from nanospec.theory import expected_tokens
+from tests.printed import rows
 
 pytestmark = pytest.mark.xdist_group("held-out texts")      # which one process then reads once
 
 
-def test_a_look_back(lesson):
+def test_a_full_batch(lesson):
     names, out = lesson("28")
-    ids, keys, model, betas = (names[name] for name in ("ids", "keys", "model", "betas"))
+    took, gains, counts = names["took"], names["gains"], names["counts"]
 
-    # the layer keeps one key and one value for each token; what is seen of them is a distribution
-    assert keys.shape[:3] == (1, 1, names["length"]) and f"{names['length']} tokens, and for each" in out
-    assert len(names["seen"]) == names["STEPS"] - 1
-    for row in names["seen"]:
-        assert row.shape == (names["begin"] + 1,) and abs(row.sum().item() - 1) < 1e-4
-    assert names["gap"] < 1e-2 and names["off"] < 1e-12
+    # the roof: reading, or multiplying where that takes longer; the seconds are what is printed
+    for (count, m), seconds in took.items():
+        roof = max(names["reading"], count * m * names["multiplying"](1))
+        assert names["roof"][count * m] == pytest.approx(roof)
+        assert f"{1e3 * roof:.2f}" in out and f"{1e3 * seconds:.2f}" in out
+    assert names["size"] == names["weights"] * names["target"].embedding.weight.element_size()
 
-    # who can copy: by another road
-    copied, held = names["copied"], names["held"]
-    for b, i in (0, 40), (3, 100), (7, 200):
-        pairs = [(held[b, j].item(), held[b, j + 1].item()) for j in range(i - names["STEPS"])]
-        assert copied[b, i].item() == ((held[b, i].item(), held[b, i + 1].item()) in pairs)
-    assert 0.2 < copied.float().mean() < 0.9
+    # gains: by the formula, and from the rounds' own tokens
+    for (count, gamma), (alpha, c, v, tokens, predicted, measured) in gains.items():
+        assert v == took[count, gamma + 1] / took[count, 1] and 0.2 < alpha < 1
+        assert predicted == pytest.approx(expected_tokens(alpha, gamma) / (gamma * c + v))
+        assert 1 <= tokens <= gamma + 1 and all(f"{number:.2f}" in out for number in (predicted, measured))
+    assert [*gains] == [(count, gamma) for count in counts for gamma in (1, 4)]
 
-    # the first draft token does not look; all others do, and lose more where something could be copied
-    lost = names["lost"]
-    assert betas["it looks"][True][0] == pytest.approx(betas["eyes shut"][True][0])
-    assert all(copy > other for copy, other in zip(lost[True][1:], lost[False][1:]))
-    assert sum(lost[True]) > 0.1
-    printed = [line.split() for line in out.splitlines()]
-    for name, found in betas.items():
-        for row in found.values():
-            assert [*name.split(), *(f"{beta:.2f}" for beta in row)] in printed
-    assert all(torch.equal(a, b) for name, a in model.state_dict().items()
-               for b in [names["blind"].state_dict()[name]] if name != "answer.weight")
+    # by load: of gamma 0 to 6, none has a goodput that is better by more than the margin
+    for texts, gamma in names["chosen"].items():
+        goodput = [expected_tokens(names["mean_alpha"], g) / names["round_takes"](texts, g) for g in range(7)]
+        assert goodput[gamma] >= max(goodput) / 1.03 - 1e-9
 
-    # costs: a chain of four
-    c = names["c"]
-    assert names["of_four"]["this one"] == c["the first"] + 3 * c["each other"]
-    assert names["of_four"]["an EAGLE"] == 4 * c["the first"]
+    # the budget by hand: three texts, and what two for each would bring
+    verified = {name: sum(its == name for _, _, its in names["sent"]) for name in "ABC"}
+    assert verified == {"A": 4, "B": 1, "C": 1}
+    assert [row[-1] for row in rows(out, "text   survival").values()][:3] == ["4", "1", "1"]
+    two_each = .9 + .81 + .6 + .24 + .4 + .32
+    by_survival = .9 + .81 + .729 + .5832 + .6 + .4
+    assert f"{two_each:.2f} with two for each text, {by_survival:.2f} by survival" in out
+
+    # exact, and not
+    assert names["off"]["BySurvival"] < 1e-12 < 1e-3 < names["off"]["IfItIsSure"]
+    assert len(names["there"]) == 2 * 16 + 3 and all(ms > 0 for ms in names["saved"].values())

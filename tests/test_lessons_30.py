@@ -1,4 +1,4 @@
-"""Lesson 30: the numbers of its tables, by another road where there is one."""
+"""Lesson 30: the fork by hand, the marginal by another road, and every number in its table."""
 
 import pytest
 import torch
@@ -8,34 +8,45 @@ from printed import rows
 pytestmark = pytest.mark.xdist_group("held-out texts")      # which one process then reads once
 
 
-# Less is learnt from less, and every claim is still true. `pytest -m slow` runs the lesson as it is.
-SHORTER = [("train_texts, 96", "train_texts, 32"), ("step % 12", "step % 4"), ("steps=60", "steps=24"),
-           ("depth - 1] + 0.04", "depth - 1] + 0.01")]
+def test_a_block_at_once(lesson):
+    names, out = lesson("30")
+    drawn, likeliest, betas, speed = (names[name] for name in ("drawn_of", "likeliest_of", "betas", "speed"))
 
+    # the fork
+    fork = rows(out, "draft  ")
+    assert fork["of problem"] == ["0.25", "0.00"] and fork["of course"] == ["0.25", "0.50"]
+    assert "beta: 1.00 at the first place, 0.50 at the second" in out
+    assert "with the table, beta at the second place is 1.00" in out and names["off"] < 1e-12
 
-@pytest.mark.parametrize("exchanged", [pytest.param(SHORTER, id="shorter"),
-                                       pytest.param([], id="whole", marks=pytest.mark.slow)])
-def test_leaving_early(lesson, exchanged):
-    names, out = lesson("30", *exchanged)
-    untrained, exits, target = names["untrained"], names["exits"], names["target"]
-    assert rows(out, "layers  ")["beta"] == [f"{beta:.2f}" for beta in untrained]
-    assert untrained == sorted(untrained) and untrained[1] < 0.4
-
-    # a layer's output, by another road: the features
+    # a perfect marginal, drawn from: the first place is known, then it falls; a warmer text falls faster. Its likeliest
+    # token is worse at first, and ahead in the end where the text is cool
+    for what, found in ("drawn", drawn), ("the likeliest", likeliest):
+        printed = rows(out, what + "  ")
+        for temperature, row in found.items():
+            assert printed[f"T = {temperature}"] == [f"{beta:.2f}" for beta in row]
+        assert found[1.0][1] < found[0.7][1] < found[0.4][1]
+    assert all(row[0] > 1 - 1e-6 for row in drawn.values())
+    assert all(likeliest[t][0] < drawn[t][0] and likeliest[t][1] < drawn[t][1] for t in drawn)
+    assert likeliest[0.4][-1] > drawn[0.4][-1] + 0.02
+    for place in range(1, names["PLACES"]):
+        assert drawn[1.0][place] < drawn[0.7][place] < drawn[0.4][place]
+    assert torch.tensor([.9, .1]) @ torch.tensor([.9, .1]) == pytest.approx(.82)
+    tokens, p_target = names["futures"][1.0][0]
+    mean = torch.stack([p_target[3, i] for i in range(names["FUTURES"]) if i != 5]).mean(0)
+    assert torch.allclose(mean, names["marginals"](p_target)[3, 5])
+    assert tokens.shape == (names["FUTURES"], names["PLACES"] + 1)
+    ids = torch.tensor([names["texts"][0] + tokens[7, 1:3].tolist()])           # a future's p, without a cache
     with torch.no_grad():
-        h = target(names["test"], layers=(1,))[1][:, :, 0]
-        beta = target.head(target.norm(h)).softmax(-1).minimum(names["p_test"]).sum(-1).mean().item()
-        assert beta == pytest.approx(untrained[1], abs=1e-4)
-    assert all(f"{beta:.2f}" in out for _, beta in exits.values())
-    assert exits[1][1] < exits[2][1] < exits[4][1] < names["of_gpt"]
+        assert (names["target"](ids)[0, -1].softmax(-1) - p_target[2, 7]).abs().max() < 1e-3
 
-    # whose keys may stay, and who reads what
-    gap = names["gap"]
-    assert gap["the same, with layers 7 and 8 behind them"] < 1e-4 < 1 < gap["layers 7 and 8, fed by layer 2"]
-    assert all(row == [5.0] * 8 for row in names["counts"].values()) and names["off"] < 1e-12
+    # the table gives much of it back, and the draft GPT does not fall
+    printed = rows(out, "place, T = 1")
+    for name, row in betas.items():
+        assert printed[name] == [f"{beta:.2f}" for beta in row]
+    assert all(a > b + 0.05 for a, b in zip(betas["the same and table"][1:], betas["perfect marginal"][1:]))
+    assert min(betas["the draft GPT"]) > betas["perfect marginal"][2]
 
-    # speed by the formula
-    printed = rows(out, "who drafts")
-    for name, (alpha, c, gamma, times) in names["speed"].items():
-        assert printed[name] == [f"{alpha:.2f}", f"{c:.2f}", str(gamma), f"{times:.2f}"]
-        assert times == pytest.approx(sum(alpha ** k for k in range(gamma + 1)) / (gamma * c + 1))
+    printed = rows(out, "gamma")
+    assert all(printed[name] == [f"{value:.2f}" for value in row] for name, row in speed.items())
+    assert speed["the draft GPT"][0] == pytest.approx((1 + betas["the draft GPT"][0]) / 1.12)
+    assert speed["perfect marginal"][1] == pytest.approx((1 + 1 + betas["perfect marginal"][1]) / 1.2, abs=1e-6)

@@ -1,6 +1,6 @@
 """Exercise 21: a cascade: the text is written by a mixture of draft and target, exactly.
 
-difficulty 3 of 5, about 25 minutes, about 12 lines; lesson 31
+difficulty 3 of 5, about 25 minutes, about 12 lines; lesson 32
 check: python -m lessons.check 21
 """
 

@@ -1,6 +1,6 @@
 """Exercise 18: one ahead: each token goes with the features of the token before it.
 
-difficulty 2 of 5, about 15 minutes, about 7 lines; lesson 24
+difficulty 2 of 5, about 15 minutes, about 7 lines; lesson 25
 check: python -m lessons.check 18
 """
 

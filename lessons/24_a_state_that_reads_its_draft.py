@@ -1,9 +1,9 @@
 # %% [markdown]
-# # 23. A state that reads its draft
+# # 24. A state that reads its draft
 #
 # **How can a draft model look far ahead for almost nothing?**
 #
-# In lesson 22, Medusa's heads cost little. But they fall fast with depth.
+# In lesson 23, Medusa's heads cost little. But they fall fast with depth.
 # They do not know the tokens in between.
 # A GPT as a draft model knows them. But for each token it runs attention over the whole text.
 #
@@ -12,7 +12,7 @@
 # The state begins with the target's features. Each draft token changes it.
 # It has no attention and no cache.
 #
-# You need lesson 11 (alpha, c and the formula) and lesson 22 (features, before and behind a token).
+# You need lesson 11 (alpha, c and the formula) and lesson 23 (features, before and behind a token).
 # As there, the training takes seconds, so this draft model stays weak.
 # `python train_tiny.py --what mlp` trains a good one.
 
@@ -83,7 +83,7 @@ library.load_state_dict(by_hand.state_dict())
 tokens = torch.randint(V, (1, 12))
 with torch.no_grad():
     features = target(tokens, layers=[last])[1]                     # (1, 12, 1, C)
-    before = F.pad(features[:, :-1], (0, 0, 0, 0, 1, 0))            # lesson 22: before each token
+    before = F.pad(features[:, :-1], (0, 0, 0, 0, 1, 0))            # lesson 23: before each token
     whole = library(tokens, before, 4)                              # (4, 1, 9, V)
     place, gap = 5, 0.0
     z = by_hand.start(F.rms_norm(before[0, place, 0], (C,), eps=1e-5))
@@ -96,7 +96,7 @@ assert gap < 1e-3
 # %% [markdown]
 # ## The texts, read once
 #
-# As in lesson 22.
+# As in lesson 23.
 
 # %%
 def pieces_of(texts, count):
@@ -126,7 +126,7 @@ before_test, p_test = read(test)
 # %% [markdown]
 # ## Training
 #
-# The labels are those of lesson 22: step k + 1 at place i learns the distribution of token
+# The labels are those of lesson 23: step k + 1 at place i learns the distribution of token
 # i + k + 1. New: on its way the model reads the true tokens i, i + 1, ..., i + k.
 #
 # One detail matters in a short training. Features are many numbers.
@@ -421,6 +421,6 @@ print(f"\nbeta of the first draft token: {betas['the state'][0]:.3f}; "
 # 3. Write `mlp(test, 0 * before_test, 4)` in a line of your own, and measure all four betas.
 #    At which draft token do zeros in place of the features cost least, and why?
 #
-# The answers are in `lessons/answers/23_a_state_that_reads_its_draft.md`.
+# The answers are in `lessons/answers/24_a_state_that_reads_its_draft.md`.
 #
-# Next: lesson 24 drafts the target's features themselves.
+# Next: lesson 25 drafts the target's features themselves.

@@ -1,13 +1,13 @@
 # %% [markdown]
-# # 27. A full batch
+# # 28. A full batch
 #
 # **From how many texts on is a draft token no longer free? And which text should get it then?**
 #
 # Lesson 3 showed why ten tokens in one call cost little more than one: the weights are read once
-# for all of them. Lesson 26 put many texts into one call. So the same gift is taken twice.
+# for all of them. Lesson 27 put many texts into one call. So the same gift is taken twice.
 # This lesson measures where it ends, and what a server does about it.
 #
-# As in lesson 26, a *row* is the place of one text in the batch.
+# As in lesson 27, a *row* is the place of one text in the batch.
 # *gamma* is the number of draft tokens in a round, *alpha* how often one is accepted.
 
 # %%
@@ -222,7 +222,7 @@ print(f"\naccepted on average: {two_each:.2f} with two for each text, "
 #    next place of every text, and take the one with the greatest survival.
 # 2. So it is decided that a place gets a draft token *before* that token is drawn. The decision
 #    looks at draft tokens that were taken earlier, and at no coin.
-# 3. This is a stopping rule as in lesson 20. Whatever it decides, the token at this place has the
+# 3. This is a stopping rule as in lesson 21. Whatever it decides, the token at this place has the
 #    distribution p_target.
 #
 # It is tempting to look at this round's draft: "the draft model is sure, so send it. It is not, so
@@ -293,7 +293,7 @@ table(["the target computes", "ms"], [[name, f"{ms:.2f}"] for name, ms in saved.
 # Does a budget by survival pay? To choose K of B x gamma draft tokens, they must be drafted first.
 # Our draft models take 0.1 to 0.2 of a target step for each. So on this pair it does not pay:
 # a short draft for everybody is faster (docs/RESULTS.md). It pays where drafting costs nearly
-# nothing and verifying is dear: block drafters (lesson 29), copies (lesson 19), large targets.
+# nothing and verifying is dear: block drafters (lesson 30), copies (lesson 19), large targets.
 #
 # The picture: on the left, the calls from above, along the roofline. A round stands to the right
 # of a plain step. Where the roof is flat, that is dear. On the right, what speculation gains.
@@ -320,6 +320,6 @@ quiet.tell("for 32 texts gamma 1 gains more than gamma 4, for one text less")
 # 2. Write `LEAST = 0.7`. Why is nothing wrong now?
 # 3. In the cell of `chances`, write 3 and then 12 for `K`. Who gets what?
 #
-# The answers are in `lessons/answers/27_a_full_batch.md`.
+# The answers are in `lessons/answers/28_a_full_batch.md`.
 #
-# Next: lesson 28 goes back to draft models, and opens the one that ships.
+# Next: lesson 29 goes back to draft models, and opens the one that ships.

@@ -1,5 +1,5 @@
 # %% [markdown]
-# # 30. Leaving early
+# # 31. Leaving early
 #
 # **Can the target draft for itself?**
 #
@@ -9,7 +9,7 @@
 # This is *early exit* (LayerSkip, Elhoushi et al. 2024). It drafts badly, and nearly everything
 # that it computes is used again.
 #
-# You need lesson 4 (the cache), lesson 11 (how fast) and lesson 22 (features and heads).
+# You need lesson 4 (the cache), lesson 11 (how fast) and lesson 23 (features and heads).
 
 # %%
 import torch
@@ -67,7 +67,7 @@ assert untrained[-1] > 0.999
 #
 #     logits = output head(norm(h + mlp(norm(h))))
 #
-# `EarlyExit` is just that. It learns as in lesson 25: the cross-entropy with the target's own
+# `EarlyExit` is just that. It learns as in lesson 26: the cross-entropy with the target's own
 # distribution. The layers are frozen, so h is computed once.
 
 # %%
@@ -226,6 +226,6 @@ figures.leaving_early(untrained, {depth: beta for depth, (_, beta) in exits.item
 #    the cell that counts (imports: nanospec.drafters.tree, nanospec.topology), and take out its
 #    `assert`. What do layers 1 and 2 do now, and why?
 #
-# The answers are in `lessons/answers/30_leaving_early.md`.
+# The answers are in `lessons/answers/31_leaving_early.md`.
 #
-# Next: lesson 31. Must every token be the target's?
+# Next: lesson 32. Must every token be the target's?

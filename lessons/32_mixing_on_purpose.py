@@ -1,5 +1,5 @@
 # %% [markdown]
-# # 31. Mixing on purpose
+# # 32. Mixing on purpose
 #
 # **Must every token be the target's?**
 #
@@ -34,7 +34,7 @@ target, draft, tokenizer = load_pair()
 # %% [markdown]
 # ## Likely enough
 #
-# Medusa's authors (lesson 22) went on to a rule with no coins, *typical acceptance*:
+# Medusa's authors (lesson 23) went on to a rule with no coins, *typical acceptance*:
 # a draft token is accepted if the target finds it likely enough. The bar is
 # min(.09, .3 x exp(-entropy of p_target)). The entropy is -sum p log p: it is large where many
 # tokens are about as likely. So the bar is lower where the target itself is unsure.
@@ -227,7 +227,7 @@ figures.mixing_on_purpose(chosen, cuts)
 # 4. Take T = 0.7 instead of 1: divide both logits by 0.7 before the softmax. What happens to the
 #    distance between top-p 0.9 and the others?
 #
-# The answers are in `lessons/answers/31_mixing_on_purpose.md`.
+# The answers are in `lessons/answers/32_mixing_on_purpose.md`.
 #
-# Next: lesson 32. Can the draft model be drafted for?
+# Next: lesson 33. Can the draft model be drafted for?
 # Exercises: 21 (a deferral rule).

@@ -1,5 +1,5 @@
 # %% [markdown]
-# # 33. Into the world
+# # 34. Into the world
 #
 # **Does it hold for models that others made, and in programs that others wrote?**
 #
@@ -96,7 +96,7 @@ assert same_ids and off < 1e-4 and written == plain
 #
 # transformers calls it *assisted generation*: `generate(assistant_model=...)`. In version 5.23 it
 # drafts up to 20 tokens. It stops earlier where the draft model is not sure of its token: where
-# that has less than 0.4 (lesson 21; our drafter `confidence`). Both can be set. With gamma tokens
+# that has less than 0.4 (lesson 22; our drafter `confidence`). Both can be set. With gamma tokens
 # and a threshold of 0 it drafts as we do.
 #
 # We count calls at temperature 0. *Guess first:* with gamma = 4 on both sides, who needs fewer
@@ -157,7 +157,7 @@ figures.into_the_world({name: grown for name, (grown, _) in found.items()})
 #
 # ## What it would take to serve it
 #
-# Many people at once (lesson 26), on a GPU: that is vLLM's and SGLang's trade, and they open the
+# Many people at once (lesson 27), on a GPU: that is vLLM's and SGLang's trade, and they open the
 # same folders. With vLLM it is one command:
 #
 #     vllm serve FOLDER/target --speculative-config
@@ -188,7 +188,7 @@ room.cleanup()
 #    the greedy tokens still the same?
 # 3. Exchange target and draft, before `export`. What happens to the text, and to the calls?
 #
-# The answers are in `lessons/answers/33_into_the_world.md`.
+# The answers are in `lessons/answers/34_into_the_world.md`.
 #
 # This is the last lesson. Where now? Read `nanospec/speculate.py` from top to bottom. Judge a
 # sampler of somebody else (docs/PROOF.md). Write a drafter of your own (docs/CONTRIBUTING.md).

@@ -1,10 +1,10 @@
 # %% [markdown]
-# # 21. When to stop
+# # 22. When to stop
 #
 # **How many tokens should one draft, at this place of the text?**
 #
 # Lesson 11 had one gamma for all places. Lesson 12 found that places differ.
-# Lesson 20 allows us to end a draft where we like, if we decide before the next token is drawn.
+# Lesson 21 allows us to end a draft where we like, if we decide before the next token is drawn.
 # So the length can be decided place by place. It changes the speed, and never the text.
 #
 # We need two things: how likely the next draft token is to be accepted, and what it costs.
@@ -74,7 +74,7 @@ table(["how sure the draft was", "places", "share that is right"], rows)
 
 # %% [markdown]
 # So sureness tells something, before the target has seen the token.
-# We may use it: it belongs to draft tokens that were drawn already (lesson 20).
+# We may use it: it belongs to draft tokens that were drawn already (lesson 21).
 #
 # ## What does one more draft token cost?
 #
@@ -184,7 +184,7 @@ for pattern in [.95] * 8, [.6] * 8, [.9, .2, .9, .7, .4, .99, .1, .5]:
 #
 # (The paper of the entropy rule is arXiv 2410.18351. The library's docstrings name the others.)
 #
-# None of them asks what the next draft token *is*. So all of them are lossless (lesson 20).
+# None of them asks what the next draft token *is*. So all of them are lossless (lesson 21).
 # At temperature 0 they all write the same text, and differ only in what it costs.
 
 # %%
@@ -282,6 +282,6 @@ quiet.tell("c 0.13, v(4) 1.04; goodput makes what the best gamma makes, or a lit
 # 3. Keep only the third prompt: write `prompts = prompts[2:]` behind the line of `prompts`.
 #    Which gamma is best now? Does goodput find out?
 #
-# The answers are in `lessons/answers/21_when_to_stop.md`.
+# The answers are in `lessons/answers/22_when_to_stop.md`.
 #
-# Next: lesson 22 asks what the target knows ahead.
+# Next: lesson 23 asks what the target knows ahead.

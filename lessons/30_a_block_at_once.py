@@ -1,5 +1,5 @@
 # %% [markdown]
-# # 29. A block at once
+# # 30. A block at once
 #
 # **Can all draft tokens be drafted in one pass?**
 #
@@ -13,7 +13,7 @@
 # and what can be done. It trains nothing. It asks what a *perfect* block drafter would say.
 #
 # You need lesson 6 (min and residual), lesson 12 (beta without dice), lesson 19 (a draft token that
-# nobody drew) and lesson 25 (losses).
+# nobody drew) and lesson 26 (losses).
 
 # %%
 from itertools import product
@@ -109,7 +109,7 @@ assert beta_2 > 1 - 1e-6
 # distributions over all futures. This is the marginal: all that can be known about place k when
 # the places before it are unknown. (For each future we leave it out of its own mean.)
 #
-# A block drafter that is trained with cross-entropy (lesson 25) comes nearer and nearer to it.
+# A block drafter that is trained with cross-entropy (lesson 26) comes nearer and nearer to it.
 # The first row of it is the target's own distribution, so its beta is 1.
 
 # %%
@@ -174,7 +174,7 @@ assert all(row == sorted(row, reverse=True) for row in drawn_of.values())
 # The likeliest token is worse at the first places, and falls less. At low temperatures it is ahead
 # in the end. So the marginal is not the best row for acceptance. Say that the target answers "of
 # course" nine times of ten. At the second place the marginal [.9, .1] is accepted with
-# .9 x .9 + .1 x .1 = .82, and the row [1, 0] with .9. A loss that aims at acceptance (lesson 25)
+# .9 x .9 + .1 x .1 = .82, and the row [1, 0] with .9. A loss that aims at acceptance (lesson 26)
 # finds such rows. But no row knows which road was taken.
 #
 # ## How much does the table bring here?
@@ -258,7 +258,7 @@ figures.a_block_at_once(drawn_of, betas)
 # 2. Set FUTURES = 4. Why does beta become smaller? Has the perfect drafter become worse?
 # 3. In the table, write 0.0 instead of 0.75, then 2.0. What happens, and is the text still exact?
 #
-# The answers are in `lessons/answers/29_a_block_at_once.md`.
+# The answers are in `lessons/answers/30_a_block_at_once.md`.
 #
-# Next: lesson 30. Can the target draft for itself?
+# Next: lesson 31. Can the target draft for itself?
 # Exercises: 20 (a block, drawn).

@@ -1,5 +1,5 @@
 # %% [markdown]
-# # 26. Many requests at once
+# # 27. Many requests at once
 #
 # **Eight people ask at once. Must the one whose draft was accepted wait for the one whose draft was
 # rejected?**
@@ -350,7 +350,7 @@ for request in requests.values():           # each has written what it writes al
 # All rows share the reading of the weights. That is why a batch is cheap (lesson 3).
 # But a round of B rows has B (gamma + 1) tokens in one call, and they must be computed.
 # In a large batch a draft token costs as much as any other token, and the rejected ones are lost.
-# Lesson 27 measures this on your machine, with up to 32 texts.
+# Lesson 28 measures this on your machine, with up to 32 texts.
 #
 # The picture shows lockstep beside each row at its own pace, and the time table from above.
 
@@ -378,7 +378,7 @@ figures.many_requests(batches, lines, paces, list(requests), timetable)
 # 3. In the cell of the time table write `rows=1`, and then `rows=3`. What changes, and what does
 #    not?
 #
-# The answers are in `lessons/answers/26_many_requests.md`.
+# The answers are in `lessons/answers/27_many_requests.md`.
 #
-# Next: lesson 27 fills the batch, until draft tokens are no longer free.
+# Next: lesson 28 fills the batch, until draft tokens are no longer free.
 # Exercises: 19 (ragged commit).

@@ -1,11 +1,11 @@
 # %% [markdown]
-# # 28. A look back
+# # 29. A look back
 #
 # **Can a cheap state copy a name that stands far back in the text?**
 #
-# Lesson 23 had a *state*: a list of numbers that every draft token changes. It costs little.
+# Lesson 24 had a *state*: a list of numbers that every draft token changes. It costs little.
 # But all that it knows of the text must fit into these numbers.
-# Lesson 24 had EAGLE: a whole decoder layer for every draft token. It sees all the text, and it
+# Lesson 25 had EAGLE: a whole decoder layer for every draft token. It sees all the text, and it
 # costs more.
 #
 # This lesson puts the two together. Its draft model is the one that ships beside the GPT:
@@ -13,11 +13,11 @@
 #
 # | | reads the committed text | reads each draft token |
 # |---|---|---|
-# | MLP speculator (lesson 23) | with nothing: its state begins from features | changes the state |
-# | EAGLE (lesson 24) | with its layer | with its layer |
+# | MLP speculator (lesson 24) | with nothing: its state begins from features | changes the state |
+# | EAGLE (lesson 25) | with its layer | with its layer |
 # | this one | with a layer, once a round | changes the state, and looks back with attention |
 #
-# You need attention as in lesson 4 (queries, keys, values), and lessons 23 and 24.
+# You need attention as in lesson 4 (queries, keys, values), and lessons 24 and 25.
 
 # %%
 from copy import deepcopy
@@ -51,7 +51,7 @@ STEPS, V = 5, target.config.vocab_size
 #
 # Then each draft token x is read in four steps. z is the state before it.
 #
-# 1. y = carry z + embedding of x. This is lesson 23.
+# 1. y = carry z + embedding of x. This is lesson 24.
 # 2. A query, made from y, is compared with all keys *that the layer has kept anyway*.
 # 3. y = y + answer: a matrix times the values, weighted by what the query likes. This is new.
 # 4. z = silu(norm y). The output head turns z into logits.
@@ -244,7 +244,7 @@ assert min(lost[True][1:]) > 0 and max(map(abs, (lost[True][0], lost[False][0]))
 #
 # ## What it costs
 #
-# A reader (lesson 23) has `root` for the first draft token, and `behind` for each of the others.
+# A reader (lesson 24) has `root` for the first draft token, and `behind` for each of the others.
 # *Guess first:* in target steps, what does each cost? EAGLE pays for `root` at every token.
 
 # %%
@@ -305,6 +305,6 @@ figures.a_look_back([row.tolist() for row in seen], names, [row[0] for row in ro
 #    Now every place is looked at equally. What does it say next?
 # 3. In the cell of the costs, take a text of 20 tokens instead of 200. What becomes cheaper?
 #
-# The answers are in `lessons/answers/28_a_look_back.md`.
+# The answers are in `lessons/answers/29_a_look_back.md`.
 #
-# Next: lesson 29. Can all draft tokens be drafted in one pass?
+# Next: lesson 30. Can all draft tokens be drafted in one pass?

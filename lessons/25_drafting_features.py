@@ -1,16 +1,16 @@
 # %% [markdown]
-# # 24. Drafting features
+# # 25. Drafting features
 #
 # **Can a draft model go on thinking where the target stopped?**
 #
-# The target's last layer puts out a vector for every token that it reads: a *feature* (lesson 22).
+# The target's last layer puts out a vector for every token that it reads: a *feature* (lesson 23).
 # The target's output head turns this vector into a distribution.
 # So whoever can predict the next feature can predict the next distribution.
 # One small layer may be enough, because the target has done most of the work.
 # This is EAGLE (Li et al. 2024, arXiv 2401.15077).
 #
-# This lesson builds on lesson 22 (features), lesson 23 (a state that reads draft tokens) and
-# lesson 15 (trees). All training here takes some ten seconds on a few thousand tokens.
+# This lesson builds on lesson 23 (features) and lesson 24 (a state that reads draft tokens).
+# All training here takes some ten seconds on a few thousand tokens.
 # `python train_tiny.py --what eagle` makes a better one, in hours.
 
 # %%
@@ -23,7 +23,6 @@ from nanospec import ModelDrafter, load_pair
 from nanospec.draft_models.eagle import Eagle, EagleReader
 from nanospec.draft_models.eagle3 import Eagle3
 from nanospec.draft_models.learned import before_tokens, log_probs
-from nanospec.drafters.dynamic_tree import DynamicTree
 from nanospec.files.corpus import read_texts
 from nanospec.model import Call
 from nanospec.proof.tables import TableModel, small_learned
@@ -247,7 +246,7 @@ assert fall["EAGLE"][4] < fall["EAGLE"][0] - .02
 #
 # *Guess first:* two numbers. alpha at draft token 1, and how far off the text's distribution is.
 #
-# `reader` is what runs a draft model (lesson 22). `kept` are the features before each token.
+# `reader` is what runs a draft model (lesson 23). `kept` are the features before each token.
 
 # %%
 class OneLate(EagleReader):
@@ -358,7 +357,7 @@ for row, marks in enumerate(grid.tolist()):
 
 # %% [markdown]
 # `Unrolled` in eagle.py computes attention under this mask. Is it what a draft will see?
-# As in lesson 23: a reader that drafts token by token must say the same as the unrolled layer says
+# As in lesson 24: a reader that drafts token by token must say the same as the unrolled layer says
 # of a whole text. The reader's cache holds one draft only, so it cannot see another.
 
 # %%
@@ -420,89 +419,7 @@ short.prepare(tokens.flatten())                         # the most frequent toke
 ceiling = held_p.exp()[..., short.ids].sum(-1).mean().item()
 print(f"\n{V // 4} of {V} tokens: alpha can be {ceiling:.2f} at most")
 
-# %% [markdown]
-# ## EAGLE-2: a tree where the layer is sure
-#
-# Lesson 16 had one tree for all places. EAGLE-2 (arXiv 2406.16858) grows another tree behind every
-# text. The *confidence* of a row is the product of the draft model's probabilities along its path.
-# It is about the chance that the whole path is accepted. Two phases:
-#
-# 1. *Expand.* On every level, the 2 most confident rows get 2 children each, the likeliest tokens.
-# 2. *Rerank.* Of all rows that were made, the 8 most confident are the draft.
-#
-# By hand, with our ten-second EAGLE. `said(path)` reads a path of draft tokens behind the text.
-
-# %%
-ids = tokenizer.encode("class Stack:\n    def __init__(self, items):\n        self")
-text = Text([ids], 8, V)
-reader, (_, read) = eagle.reader(), prefill(target, text, layers=eagle.layers)
-reader.begin(text, [0], read)
-
-
-@torch.no_grad()
-def said(path):
-    """What the layer expects behind the text and these draft tokens: (V,)."""
-    logits = reader.root(text, 1, len(ids))
-    for number, token in enumerate(path, 1):
-        logits = reader.behind(torch.tensor([[token]]), len(ids) + number)
-    return logits[0, 0].softmax(-1)
-
-
-def expand(width, depth):
-    """[(confidence, path)] of all rows that are made, level by level."""
-    made, level = [], [(1.0, ())]
-    for _ in range(depth):
-        children = []
-        for sure, path in level:
-            best = said(path).topk(width)
-            for share, token in zip(best.values.tolist(), best.indices.tolist()):
-                children.append((sure * share, (*path, token)))
-        made += children
-        level = sorted(children, reverse=True)[:width]
-    return made
-
-
-# %% [markdown]
-# *Guess first:* will the tree be long or wide?
-
-# %%
-made = expand(width=2, depth=5)
-chosen = [path for _, path in sorted(made, reverse=True)[:8]]
-for sure, path in made:
-    mark = "*" if path in chosen else " "
-    print(f"  {mark} {sure:.3f} {'    ' * (len(path) - 1)}{tokenizer.decode(path[-1:])!r}")
-print("  * the draft: the 8 most confident rows")
-
-drafter = DynamicTree(eagle, 8, 2)                      # nanospec/drafters/dynamic_tree.py
-drafter.begin(text, [0], read)
-draft_tokens, parents, q_draft = drafter.propose(text, None, None, len(ids) + 8).of_text(0)
-paths = [()]
-for token, parent in zip(draft_tokens[1:], parents[1:]):
-    paths.append((*paths[parent], token))
-assert sorted(paths[1:]) == sorted(chosen)
-
-# %% [markdown]
-# A child is never more confident than its parent. So with a row its whole path is chosen: the
-# choice is a tree. Where the layer is sure, the tree is long. Where it is not, the tree is wide.
-#
-# No token was drawn. Which tokens are proposed follows from the text alone.
-# So every q_draft is one-hot, and the rule is that of lesson 19: accept x with what is left of
-# p_target(x). The confidence chooses. It must not judge. We walk it.
-
-# %%
-assert all(sorted(row.tolist())[-2:] == [0, 1] for row in q_draft[1:])
-big = TableModel(3, seed=5)
-grown = DynamicTree(small_learned("eagle", big), 4, 2)
-found, paths_walked = walk(lambda dice: tuple(
-    tokens_of(speculate(big, grown, [0, 1], 3, dice=dice))))
-tree_off = distance(found, target_distribution(big, [0, 1], 3))[1]
-print(f"\ntrees by confidence: {paths_walked} paths walked, the text is off by {tree_off:.0e}")
-assert tree_off < 1e-12
-
 figures.drafting_features(grid.tolist(), 4, {name: fall[name] for name in shown[1:]})
-words = [repr(tokenizer.decode(path[-1:])) for _, path in made]
-figures.confident_tree([(path, sure, word, path in chosen)
-                        for (sure, path), word in zip(made, words)])
 
 # %% [markdown]
 # ## Three things to know
@@ -511,8 +428,8 @@ figures.confident_tree([(path, sure, word, path in chosen)
 # 2. Behind the text the layer reads its own predictions, and gets worse from token to token.
 #    A loss on features or unrolled training lessens that.
 #    After acceptance it reads the target's features.
-# 3. Wrong pairing, old predictions in the cache, a small vocabulary, a confident tree: all of them
-#    change the speed. None of them changes the text.
+# 3. Wrong pairing, old predictions in the cache, a small vocabulary: all of them change the speed.
+#    None of them changes the text.
 #
 # ## Change this and run again
 #
@@ -521,10 +438,10 @@ figures.confident_tree([(path, sure, word, path in chosen)
 # 2. Write `before * 0` in place of `before` in the last line of `inputs_of`.
 #    Now the second row is a straight line from the token alone. What is the feature worth?
 #    (Look at this table only. What comes behind it was made for the better line.)
-# 3. Grow the tree with `expand(width=4, depth=3)` and `DynamicTree(eagle, 8, 4)`.
-#    How does it change? How often is the layer asked, in both cases?
+# 3. Write `spoken=V // 16` for `spoken=V // 4`. What is the ceiling now?
+#    Why may so small a head pay all the same?
 #
-# The answers are in `lessons/answers/24_drafting_features.md`.
+# The answers are in `lessons/answers/25_drafting_features.md`.
 #
-# Next: lesson 25 asks what a draft model should be taught, and on which text.
+# Next: lesson 26 asks what a draft model should be taught, and on which text.
 # Exercises: 18 (one ahead).
