@@ -117,18 +117,20 @@ figures.one_round(repr(text[-12:]), words, [chance for _, _, chance in chances],
 # | 11, 12 | How fast is it? Where is a small draft model good enough? |
 # | 13 | How would you know that a sampler is wrong? |
 # | 14 | When is it slower than plain decoding? |
-# | 15, 16, 17 | Trees of draft tokens; better rules; how good can a rule be? |
-# | 18 | Where do draft tokens come from when there is no draft model? |
-# | 19, 20 | How long should a draft be, at this place? |
-# | 21, 22, 23 | What can a draft model learn from what the target's layers put out? |
-# | 24 | What should a draft model be taught, and on which text? |
-# | 25 | How does one target call serve many people, each at their own pace? |
-# | 26 | From how many texts on is a draft token no longer free, and who gets it then? |
-# | 27 | Can a cheap draft model copy a name from far back in the text? |
-# | 28, 29 | Can all draft tokens come from one pass? Can the target draft for itself? |
-# | 30 | Must every token be the target's? |
-# | 31 | When does a third level pay? |
-# | 32 | Does it hold for models that others made, and in programs that others wrote? |
+# | 15, 16 | Why draft only one future? And which tree of draft tokens is the fastest? |
+# | 17, 18 | Can a better rule accept more? How good can a rule be? |
+# | 19 | Where do draft tokens come from when there is no draft model? |
+# | 20 | Must the draft tree be the same at every place? |
+# | 21, 22 | How long should a draft be, at this place? |
+# | 23, 24, 25 | What can a draft model learn from what the target's layers put out? |
+# | 26 | What should a draft model be taught, and on which text? |
+# | 27 | How does one target call serve many people, each at their own pace? |
+# | 28 | From how many texts on is a draft token no longer free, and who gets it then? |
+# | 29 | Can a cheap draft model copy a name from far back in the text? |
+# | 30, 31 | Can all draft tokens come from one pass? Can the target draft for itself? |
+# | 32 | Must every token be the target's? |
+# | 33 | When does a third level pay? |
+# | 34 | Does it hold for models that others made, and in programs that others wrote? |
 #
 # ## Three things to know
 #
