@@ -179,14 +179,14 @@ def padded(rows: Sequence[list[int]], filling: int, device) -> Tensor:
 
 def rows_there(counts: Sequence[int], device) -> Tensor | None:
     """`there` of drafts in which text b has the first counts[b] rows of as many as the longest."""
-    there = [b * max(counts) + i for b, count in enumerate(counts) for i in range(count)]
-    return torch.tensor(there, device=device) if max(counts) > min(counts) else None
+    n = max(counts)
+    return None if n == min(counts) else torch.tensor(
+        [b * n + i for b, count in enumerate(counts) for i in range(count)], device=device)
 
 
 def chain_parents(counts: Sequence[int], device) -> Tensor | None:
     """`parents` of the same drafts, if they are chains."""
-    rows = [[i - 1 if i < count else -1 for i in range(max(counts))] for count in counts]
-    return torch.tensor(rows, device=device) if max(counts) > min(counts) else None
+    return None if max(counts) == min(counts) else padded([[*range(-1, count - 1)] for count in counts], -1, device)
 
 
 def check_size(rows: int, what: str) -> int:

@@ -78,11 +78,11 @@ class BySurvival(ModelDrafter):
             if len(survival) >= self.budget and self._least(survival) >= stands.max():
                 break
         self.counts = self.counts_of(survival)
-        n = 1 + int(self.counts.max())
+        rows = (1 + self.counts).tolist()
+        n = max(rows)
         self.classes = torch.stack(classes, 1)[:, :n - 1]                                   # of what is verified
         drawn = torch.arange(n, device=device) <= self.counts[:, None]                      # (B, n)
         q_rows = torch.stack([torch.zeros_like(q_draft[0]), *q_draft], 1)[:, :n] * drawn[:, :, None]
-        rows = (1 + self.counts).tolist()
         return Draft(torch.stack(tokens, 1)[:, :n], q_rows, chain_parents(rows, device), len(q_draft),
                      rows_there(rows, device))
 

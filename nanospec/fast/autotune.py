@@ -13,7 +13,7 @@ from nanospec.model import GPT, Linear, can_pack
 DTYPES = (torch.float32, torch.bfloat16)
 GLANCE = partial(draft_seconds, repeats=1)
 HOPELESS = 2.0          # times the least of a glance: not worth a measurement
-SEVERAL = 4             # tokens. oneDNN's layout is the quicker one for so many; for fewer it depends on the machine
+SEVERAL = 4             # tokens. For so many oneDNN's layout was quicker in float32; for fewer that is the machine's
 
 
 class Tuning(NamedTuple):

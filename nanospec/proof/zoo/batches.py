@@ -34,11 +34,11 @@ LACKING = [
         ("q_draft[:, 1:] *= (parents[:, 1:, None] >= 0)",
          "[q_draft[b, len(tree.parents):].zero_() for b, tree in enumerate(trees)]"), file="draft"),
     bug("stopped-rows-go-on", "ours", "a text that has stopped drafting has as many rows as the longest", "drafts",
-        ("i - 1 if i < count else -1", "i - 1"), file="draft"),
+        ("[*range(-1, count - 1)]", "[*range(-1, max(counts) - 1)]"), file="draft"),
     bug("stopped-rows-report-q", "ours", "a text that has stopped drafting reports a q_draft all the same", "drafts",
         ("torch.where(on, q, 0.0)", "q"), file="drafters.dynamic"),
     bug("there-of-another-width", "ours", "which rows are there is counted as if every text had as many as this one",
-        "served, by survival", ("[b * max(counts) + i for", "[b * count + i for"), file="draft"),
+        "served, by survival", ("[b * n + i for", "[b * count + i for"), file="draft"),
     bug("nothing-left-is-a-child", "ours", "a child for which nothing was left keeps its parent", "drafts",
         (PARENTS, "self.parents.clone()"), file="drafters.tree"),
 ]
