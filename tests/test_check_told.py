@@ -3,6 +3,7 @@
 import signal
 import time
 from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
 
@@ -167,13 +168,20 @@ def test_a_busy_machine_is_told_so(told, monkeypatch):
 
 def test_on_the_wall_too_only_the_learners_own_time_counts(monkeypatch):
     """On a busy machine the checker's own work takes long. A right answer is judged all the same."""
-    monkeypatch.setattr(clock, "PATIENCE", -50)                     # at .01 seconds of CPU half a second of wall
-    own = clock.Clock(0.01)
-    with own.limits():
-        time.sleep(0.7)
+    wall = [0.0]
+    monkeypatch.setattr(clock, "time", SimpleNamespace(process_time=lambda: 0.0, monotonic=lambda: wall[0]))
+    own = clock.Clock(1)
+    with own.limits(), pytest.raises(clock.TooLong) as end:         # at 1 second of CPU 6 of wall
+        wall[0] += 1_000
         with own:
-            time.sleep(0.2)
-    assert 0.2 <= own.passed < 0.7
+            wall[0] += 5
+            signal.raise_signal(signal.SIGALRM)
+        wall[0] += 1_000
+        with own:
+            signal.raise_signal(signal.SIGALRM)
+            wall[0] += 2
+            signal.raise_signal(signal.SIGALRM)
+    assert end.value.waited and own.passed == 7 and wall[0] == 2_007
 
 
 def test_only_the_learners_own_work_counts(told, tmp_path, monkeypatch):
