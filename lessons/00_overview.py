@@ -130,7 +130,8 @@ figures.one_round(repr(text[-12:]), words, [chance for _, _, chance in chances],
 # | 30, 31 | Can all draft tokens come from one pass? Can the target draft for itself? |
 # | 32 | Must every token be the target's? |
 # | 33 | When does a third level pay? |
-# | 34 | Does it hold for models that others made, and in programs that others wrote? |
+# | 34 | When is a copy worth more than the draft model's word? |
+# | 35 | Does it hold for models that others made, and in programs that others wrote? |
 #
 # ## Three things to know
 #

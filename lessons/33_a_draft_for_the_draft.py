@@ -272,4 +272,4 @@ figures.a_draft_for_the_draft(costs, gains, 0.12)
 #
 # The answers are in `lessons/answers/33_a_draft_for_the_draft.md`.
 #
-# Next: lesson 34 takes the models to other programs, and back.
+# Next: lesson 34 lets whoever knows more draft: the copier or the draft model.

@@ -882,6 +882,21 @@ def a_draft_for_the_draft(costs: Sequence[float], gains: dict[str, Sequence[floa
 
 # Lesson 34
 
+def copy_or_ask(matches: Sequence[int], copies: dict[float, Sequence[float]], chains: dict[float, float]) -> None:
+    """At each T, tokens for a target step's time: of a copy behind each match, and of the draft model's chain."""
+    figure, (axes,) = blank("a long match beats the draft model's word, where texts repeat themselves", 1)
+    figure.set_size_inches(9.4, 5)
+    for (T, some), colour in zip(copies.items(), (GREEN, AMBER)):
+        axes.plot(matches, some, color=colour, linewidth=2, label=f"a copy, T = {T:g}")
+        axes.axhline(chains[T], color=colour, linestyle="--", linewidth=1.5, label=f"the chain, T = {T:g}")
+    axes.axhline(1, color=INK, linestyle=":", linewidth=1, label="plain decoding")
+    axes.set(xlabel="tokens that agree", ylabel="tokens for a target step's time", ylim=(0, None))
+    axes.legend(frameon=False, loc="center right")
+    save(figure, "34_copy_or_ask")
+
+
+# Lesson 35
+
 def into_the_world(found: dict[str, Sequence[int]]) -> None:
     """Of each way to write a text: how many tokens stood there after each call of the target."""
     figure, (axes,) = blank("the same gamma, the same rounds: two programs agree call by call", 1)
@@ -891,4 +906,4 @@ def into_the_world(found: dict[str, Sequence[int]]) -> None:
                   label=name)
     axes.set(xlabel="calls of the target", ylabel="tokens written")
     axes.legend(frameon=False)
-    save(figure, "34_into_the_world")
+    save(figure, "35_into_the_world")

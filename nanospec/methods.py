@@ -15,6 +15,7 @@ from nanospec.drafters.by_load import ByLoad
 from nanospec.drafters.by_survival import BySurvival
 from nanospec.drafters.dynamic import DynamicDrafter
 from nanospec.drafters.dynamic_tree import BudgetTree, DynamicTree
+from nanospec.drafters.hybrid import Hybrid
 from nanospec.drafters.lookahead import Lookahead
 from nanospec.drafters.lookup import PromptLookup
 from nanospec.drafters.merged import MergedDrafter
@@ -64,18 +65,25 @@ class Way(NamedTuple):
     """How a drafter is made, and what can be said of it beforehand.
 
     size: what says how many tokens it drafts: a gamma, a shape, or itself alone.
-    dynamic: it decides its length on the way, and knows better with measured costs.
+    dynamic: it is a chain that decides its length on the way.
+    costs: it decides by what calls cost.
     fixed: every draft has the same shape.
     """
 
     make: Callable[[Setting], Drafter]
     size: str = "gamma"
     dynamic: bool = False
+    costs: bool = False
     fixed: bool = False
 
 
-def _dynamic(rule: Callable[[Setting], StoppingRule]) -> Way:
-    return Way(lambda s: DynamicDrafter(s.draft, rule(s), s.gamma), dynamic=True)
+def _dynamic(rule: Callable[[Setting], StoppingRule], costs: bool = False) -> Way:
+    return Way(lambda s: DynamicDrafter(s.draft, rule(s), s.gamma), dynamic=True, costs=costs)
+
+
+def _hybrid(s: Setting) -> Drafter:
+    chain = longest_chain(reader_of(s.draft), min(s.gamma, GAMMA))
+    return Hybrid(ByLoad(s.draft, s.seconds(), chain), s.measured()[1])
 
 
 DRAFTERS: dict[str, Way] = {
@@ -83,19 +91,20 @@ DRAFTERS: dict[str, Way] = {
     "heuristic": _dynamic(lambda s: Heuristic()),
     "confidence": _dynamic(lambda s: Confidence()),
     "entropy": _dynamic(lambda s: Entropy()),
-    "goodput": _dynamic(lambda s: Goodput(*s.measured())),
-    "by-load": Way(lambda s: ByLoad(s.draft, s.seconds(), s.gamma), dynamic=True),
+    "goodput": _dynamic(lambda s: Goodput(*s.measured()), costs=True),
+    "by-load": Way(lambda s: ByLoad(s.draft, s.seconds(), s.gamma), dynamic=True, costs=True),
     "by-survival": Way(lambda s: BySurvival(s.draft, s.gamma)),
     "tree": Way(lambda s: TreeDrafter(s.draft, s.topology), "shape", fixed=True),
     "independent": Way(lambda s: TreeDrafter(s.draft, s.topology, independent=True), "shape", fixed=True),
     "top": Way(lambda s: TopTree(s.draft, s.topology), "shape", fixed=True),
     "dynamic-tree": Way(lambda s: DynamicTree(s.draft, s.gamma), fixed=True),
-    "budget-tree": Way(lambda s: BudgetTree(s.draft, s.measured(), s.gamma)),
+    "budget-tree": Way(lambda s: BudgetTree(s.draft, s.measured(), s.gamma), costs=True),
     "lookup": Way(lambda s: PromptLookup(s.gamma)),
     "suffix": Way(lambda s: SuffixDrafter(s.gamma)),
     "suffix-tree": Way(lambda s: SuffixDrafter(s.gamma, tree=True)),
     "lookahead": Way(lambda s: Lookahead(), "itself"),
     "stack": Way(lambda s: Stack(s.draft, PromptLookup(s.gamma), s.gamma)),
+    "hybrid": Way(_hybrid, costs=True),
     "merged": Way(lambda s: MergedDrafter([ModelDrafter(s.draft, min(s.gamma, 4)), PromptLookup(s.gamma)])),
 }
 RULES: dict[str, Rule] = {"token": verify, "block": verify_block, "traversal": verify_traversal}

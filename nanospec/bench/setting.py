@@ -74,7 +74,7 @@ def setting_of(target: GPT, draft: GPT | Learned, prompts: Sequence[Sequence[int
     setting = dict(given)
     if "topology" not in given and any(DRAFTERS[name].size == "shape" for name in drafters):
         setting["topology"] = best_topology(target, draft, prompts, **sampling)
-    if {"goodput", "budget-tree", "by-load"} & set(drafters):
+    if any(DRAFTERS[name].costs for name in drafters):
         costs = measure_costs(target, draft, range(1, most + 2), max(map(len, prompts)), **sampling)
         setting["costs"] = costs.c, costs.v
     return setting

@@ -74,7 +74,7 @@ class ByLoad(Drafter):
         """A draft of as many tokens as pay. After a silence the draft model reads what has been written meanwhile."""
         self.gamma = self.best(len(text.tokens))
         if not self.gamma:
-            self.new += 1
+            self.skip(1)
             return Draft.nothing(text)
         chain = self.chains[self.gamma - 1]
         chain.unread = min(self.unread + self.new, int(text.length.max())) if self.new else self.unread
@@ -83,9 +83,17 @@ class ByLoad(Drafter):
 
     def best(self, rows: int) -> int:
         """The gamma of the greatest goodput, or the one before where that is about as good."""
-        goodput = [expected_tokens(self.alpha, gamma) / self.seconds(rows, gamma) for gamma in range(self.size)]
+        goodput = self.goodput(rows)
         best = max(range(self.size), key=goodput.__getitem__)
         return best if goodput[best] > self.MARGIN * goodput[self.gamma] else self.gamma
+
+    def goodput(self, rows: int) -> list[float]:
+        """Of 0, 1, ... draft tokens: expected tokens of a text a second."""
+        return [expected_tokens(self.alpha, gamma) / self.seconds(rows, gamma) for gamma in range(self.size)]
+
+    def skip(self, tokens: int) -> None:
+        """So many tokens more have been written in rounds in which the draft model read nothing."""
+        self.new += tokens
 
     def commit(self, draft: Draft, accepted: Tensor, p_target: Tensor, features: Tensor | None) -> None:
         """Learn how often draft tokens are accepted. Rounds without a draft forget, so that it is tried again."""

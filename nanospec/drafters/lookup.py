@@ -46,11 +46,8 @@ class PromptLookup(Drafter):
 
     def _tree(self, seen: "Seen", ids: list[int]) -> Tree:
         seen.read(ids)
-        tree, start, end = Tree(ids[-1]), seen.place(), len(ids)
-        if start is not None:
-            row = 0
-            for i in range(self.size - 1):
-                row = tree.add(row, ids[start + i % (end - start)])
+        tree = Tree(ids[-1])
+        tree.behind(0, seen.copy(self.size - 1)[1])
         return tree
 
 
@@ -79,7 +76,12 @@ class Seen:
                     self.behind[tokens] = at
             self.ids.append(token)
 
-    def place(self) -> int | None:
-        """The place behind an earlier copy of the last tokens, as many of them as possible."""
-        runs = (tuple(self.ids[-n:]) for n in range(min(self.longest, len(self.ids)), 0, -1))
-        return next((self.behind[run] for run in runs if run in self.behind), None)
+    def copy(self, count: int) -> tuple[int, list[int]]:
+        """How many of the last tokens, at most `longest`, stand somewhere earlier, and `count` tokens from behind them
+        there; 0 and none if the last token stands nowhere else.
+        """
+        for n in range(min(self.longest, len(self.ids)), 0, -1):
+            start, end = self.behind.get(tuple(self.ids[-n:])), len(self.ids)
+            if start is not None:
+                return n, [self.ids[start + i % (end - start)] for i in range(count)]
+        return 0, []

@@ -102,9 +102,7 @@ class Goodput(StoppingRule):
     MEMORY = 0.98                               # what a round still weighs when the next one is over
 
     def __init__(self, c: float, v: Mapping[int, float]):
-        if max(v, default=1) < 2 or any(tokens not in v for tokens in range(2, max(v) + 1)):
-            raise RequestError(f"v must say what calls on 2, 3, 4 and so on tokens cost, got {sorted(v)}")
-        self.c, self.v = c, v
+        self.c, self.v = c, check_calls(v)
 
     def begin(self) -> None:
         self.judged = [self.TRUST] * 8
@@ -133,3 +131,10 @@ class Goodput(StoppingRule):
         """alpha, and rate: the tokens that rounds of the best fixed length make of a target step with that alpha."""
         self.alpha = sum(self.accepted) / sum(self.judged)
         self.rate = max(speedup(self.alpha, tokens - 1, self.c, self.v[tokens]) for tokens in self.v if tokens > 1)
+
+
+def check_calls(v: Mapping[int, float]) -> Mapping[int, float]:
+    """What calls on 2, 3, ... tokens cost; RequestError if one of them is missing."""
+    if max(v, default=1) < 2 or any(tokens not in v for tokens in range(2, max(v) + 1)):
+        raise RequestError(f"v must say what calls on 2, 3, 4 and so on tokens cost, got {sorted(v)}")
+    return v

@@ -76,6 +76,8 @@ GPT4, GPT_DRAFT4 = small_gpt(4, 2, 3), small_gpt(4, 1, 4)
 GPT11 = [(small_gpt(11, 2, seed), small_gpt(11, 1, seed + 1)) for seed in (10, 20)]
 TIED, TIED_DRAFT = (TableModel(4, seed, zeros=0, ties=True) for seed in (4, 104))
 WARM: dict = {"temperature": 0.7}
+# At these costs it copies behind some texts and drafts behind others.
+HYBRID = method_of(TABLE, DRAFT, "hybrid", gamma=2, costs=(0.12, {2: 1.1, 3: 1.2}))
 TOGETHER = [(0, None, None), (0.2, None, None), (0.7, 1, None), (0.7, None, 0.5), (0.7, 3, 0.6), (1.3, 3, 0.7)]
 
 
@@ -141,6 +143,10 @@ CHECKS = {check.name: check for check in [
     Check("T2", "merged", "two drafters that draw, joined, V3, 2 tokens, T 0.7", lambda: rounds(
         TABLE3, partial(speculate, TABLE3, MergedDrafter([ModelDrafter(DRAFT3, 1), ModelDrafter(FULL_DRAFT, 1)])),
         [1, 0], 2, **WARM)),
+    Check("T2", "hybrid", "copies and chains of 2, V3, 3 tokens, T 0.7; rows of 3 and 4, 2 tokens, T 0.7 and T 0",
+          lambda: worst([rounds(TABLE, HYBRID.run, [1, 0, 1, 2, 1], 3, **WARM), *[
+              ragged(TABLE, HYBRID.make(), [[1, 0, 2], [0, 2, 0, 2]], 2, settings=settings)
+              for settings in ([WARM | {"top_k": 2}, {"temperature": 0}], [{"temperature": 0}, {"top_k": 2}])]])),
     Check("T2", "cascade", "a chain and a tree, V3, 2 tokens, against mixtures of four deferral rules",
           lambda: worst(rounds(Mixture(TABLE, DRAFT, partial(DEFERRALS[name], a=a)),
                                partial(speculate, TABLE, drafter, rule=cascade(name, a, verify)), [1, 0, 1], 2)

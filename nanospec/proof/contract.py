@@ -17,7 +17,9 @@ from torch.overrides import TorchFunctionMode
 from nanospec.dice import Dice
 from nanospec.draft import Drafter
 from nanospec.draft_models import LEARNED
+from nanospec.drafters.by_load import ByLoad
 from nanospec.drafters.dynamic_tree import DynamicTree
+from nanospec.drafters.hybrid import Hybrid
 from nanospec.drafters.top import TopTree
 from nanospec.errors import RequestError
 from nanospec.generate import generate
@@ -46,7 +48,7 @@ OF_THE_DRAFTER = {"same_greedy", "stops", "real_dice", "long_caches", "alone", "
                   "foreign_vocabulary"}
 # A rule sees the draft alone. One drafter for each kind: drawn, a tree, at times nothing, copied and a tree, all of it.
 SHAPES = ("chain", "tree", "goodput", "suffix-tree", "merged")
-BY_COMPANY = {"by-load", "by-survival"}     # how long a draft is depends on who else is there
+BY_COMPANY = {"by-load", "by-survival", "hybrid"}       # how long a draft is depends on who else is there
 MANY_PATHS = {"independent", "lookahead", "stack"}
 FALSE_ALARM = 1e-5              # of `real_dice`, of which there is one for every pair
 
@@ -153,10 +155,10 @@ def long_caches(name: str, rule: str) -> Found:
     target, gpt = (LONG, LONG_DRAFT) if name in ("chain", "tree") else (SHORT, SHORT_DRAFT)
     drafter, prompts = drafter_of(name, target, gpt, **LARGE), prompts_of(4, 1, 9)
     parts = getattr(drafter, "drafters", [drafter])                 # of a merged one
-    reads = [isinstance(part, ModelDrafter) for part in parts]
+    reads = [isinstance(part, ModelDrafter | ByLoad | Hybrid) for part in parts]
     draft = draft_of(name, target, gpt) if any(reads) else None
     return caches(target, draft, drafter, prompts, target.config.context - max(map(len, prompts)), RULES[rule],
-                  copies=not all(reads), best=isinstance(drafter, TopTree | DynamicTree),
+                  copies=not all(reads) or isinstance(drafter, Hybrid), best=isinstance(drafter, TopTree | DynamicTree),
                   must_see=lambda done: len(done.path) > 1, temperature=0.8)
 
 

@@ -70,6 +70,23 @@ TOLD = [
         ("origin.append(start + i)", "origin.append(i)"), file="drafters.merged"),
 ]
 
+CHOICE = "rate, texts = max(self.chain.goodput(len(text.tokens))), text.ids()"
+ASKED = "self._chain(texts, text, sampling, dice, upto)"
+
+CHOSEN = [
+    bug("chosen-by-the-draw", "generic", "a chain whose first token was drawn with little probability is thrown away "
+        "for a copy", "hybrid",
+        (CHOICE, f"{CHOICE}; chain = {ASKED}; rate *= 0.5 + float(chain.q_draft[0, 1, chain.tokens[0, 1]])"),
+        (f"chain = Draft.nothing(text) if all(lengths) else {ASKED}", "pass"), file="drafters.hybrid"),
+    bug("chance-reported-as-q", "generic", "a copied token is reported with the chance that it is accepted", "hybrid",
+        ("copy] = 1", "copy] = self.accepted[0] / self.judged[0]"), file="drafters.hybrid"),
+    bug("what-was-copied-is-not-read", "ours", "the draft model is not told that copied tokens are new to it: exact, "
+        "and slower", "long_caches: hybrid, token", ("self.since.setdefault(b, len(texts[b]))", "pass"),
+        file="drafters.hybrid"),
+    bug("copied-rows-keep-the-chain", "ours", "where a copy is shorter than the chain beside it, the chain's last "
+        "tokens stay", "hybrid", ("tokens[b, 1:], q_draft[b] = 0, 0", "pass"), file="drafters.hybrid"),
+]
+
 RULE = "self.verifies, self.cache, self.drafter, self.rule,"
 KEPT = "(lambda kept, token: (kept.clamp(max=kept.min()), token))(*self.rule(*of))"
 
@@ -91,4 +108,4 @@ SERVED = [
         "served", ("self.cache.length += piece.shape[1]", "pass"), file="serve"),
 ]
 
-BUGS = ROWS + LACKING + SURVIVAL + TOLD + SERVED
+BUGS = ROWS + LACKING + SURVIVAL + TOLD + CHOSEN + SERVED
