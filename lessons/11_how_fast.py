@@ -100,7 +100,7 @@ for turn, ids in enumerate(held_out_prompts(pair, 4)):
         seconds[gamma] += took[1:]
     for _ in range(2):
         sizes = [gamma + 1 for gamma in gammas]
-        costs.append(measure_costs(target, draft, sizes, len(ids) + 20, repeats=1, **at))
+        costs.append(measure_costs(target, draft, sizes, len(ids) + 20, turns=1, **at))
     quiet.look()
 
 # %% [markdown]

@@ -39,7 +39,7 @@ def one_thread():
 
 # What stands in for the clocks while a lesson is tested: no test may pass or fail because of the time it takes.
 
-def priced(model, tokens=1, context=256, rows=1, repeats=1, **settings) -> float:
+def priced(model, tokens=1, context=256, rows=1, *_, **settings) -> float:
     """A plausible machine's: in proportion to the weights, and a twentieth more for every token more."""
     return 1e-9 * sum(weight.numel() for weight in model.parameters()) * (1 + 0.05 * (tokens * rows - 1))
 

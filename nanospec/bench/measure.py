@@ -46,11 +46,24 @@ class Costs:
         return len(tokens_of(rounds)) / sum(map(self.of, rounds))
 
 
-def measure_costs(target: GPT, draft: GPT | Learned, sizes: Iterable[int], context: int = 256, **settings) -> Costs:
-    """settings: the sampling's, and `rows`, `repeats` and `capture` of `step_seconds`."""
-    seconds = step_seconds(target, 1, context, **settings)
-    v = {m: step_seconds(target, m, context, **settings) / seconds for m in sizes}
-    return Costs(draft_seconds(draft, context, **settings) / seconds, v, seconds)
+def measure_costs(target: GPT, draft: GPT | Learned, sizes: Iterable[int], context: int = 256, turns: int = 10,
+                  **settings) -> Costs:
+    """settings: the sampling's, and `rows` and `capture` of `step_seconds`.
+
+    The steps take turns, and are compared with one another within a turn: a machine that others use, too, is faster in
+    one second than in the next. What is captured has one turn of many repeats, for capturing takes longer than that.
+    """
+    sizes, found, timing = list(sizes), [], settings | {"context": context}
+    if settings.get("capture"):
+        turns = 1
+    else:
+        timing |= {"repeats": 1, "warm_up": 1}
+    for _ in range(turns):
+        seconds = step_seconds(target, 1, **timing)
+        v = {m: step_seconds(target, m, **timing) / seconds for m in sizes}
+        found.append(Costs(draft_seconds(draft, **timing) / seconds, v, seconds))
+    return Costs(median(cost.c for cost in found), {m: median(cost.v[m] for cost in found) for m in sizes},
+                 median(cost.seconds for cost in found))
 
 
 def alpha_of(rounds: Iterable[Round]) -> float:
@@ -148,7 +161,7 @@ def measure(target: GPT, draft: GPT | Learned, prompts: Sequence[Sequence[int]],
         plain.append(pace)
         of_repeats.append(took)
         sizes = {len(done.tokens) for texts in rounds for text in texts for done in text}
-        costs.append(measure_costs(target, draft, sorted(sizes), context, repeats=12, capture=capture, **sampling))
+        costs.append(measure_costs(target, draft, sorted(sizes), context, capture=capture, **sampling))
     common = {"device": str(target.device), "dtype": name_of(target.dtype), "busy": max(plain) > BUSY * min(plain),
               "temperature": sampling.get("temperature", 1.0), "baseline_tokens_per_s": median(plain)}
     return [(common | numbers_of(method, texts, seconds, costs, median(plain)), sum(texts, []))

@@ -40,7 +40,7 @@ def run(temperatures: Sequence[float] = (0.0, 0.8, 1.0), large: bool = False, sh
 
     check_texts(pair.target, texts, max_new_tokens, methods(**given))
     where, rows = settled(pair.target, pair.draft, dtype, threads), []
-    costs = measure_costs(*large_pair(device), range(1, LARGEST + 1), repeats=5) if large else None
+    costs = measure_costs(*large_pair(device), range(1, LARGEST + 1), turns=5) if large else None
     for temperature in temperatures:
         setting = setting_of(pair.target, pair.draft, texts, DRAFTERS, given, temperature=temperature)
         rows += measured([(pair.target, pair.draft, None)], pair.tokenizer, texts, lambda *_: methods(**setting),

@@ -2,6 +2,7 @@
 
 from collections.abc import Callable, Sequence
 from functools import partial
+from statistics import median
 from typing import Any, NamedTuple
 
 import torch
@@ -12,6 +13,7 @@ from nanospec.model import GPT, Linear, can_pack
 
 DTYPES = (torch.float32, torch.bfloat16)
 GLANCE = partial(draft_seconds, repeats=1)
+TURNS = 6               # of measuring each; one in which the machine changed its mind decides nothing
 HOPELESS = 2.0          # times the least of a glance: not worth a measurement
 SEVERAL = 4             # tokens. For so many oneDNN's layout was quicker in float32; for fewer that is the machine's
 
@@ -33,9 +35,11 @@ def set_up(model: GPT | Learned, tuning: Tuning) -> GPT | Learned:
 
 def fastest(model: GPT | Learned, dtypes: Sequence[torch.dtype] = DTYPES, threads: Sequence[int] = (),
             seconds: Callable[[Any], float] = partial(step_seconds, repeats=12), packed: bool = True,
-            glance: Callable[[Any], float] | None = None) -> Tuning:
+            glance: Callable[[Any], float] | None = None, turns: int = 2) -> Tuning:
     """The tuning in which `seconds(model)`, by default a plain step, is least; the model is left as it is.
 
+    The tunings take turns, and what counts is one's part of a turn's time: a machine that others use, too, is slow for
+    a while, and then quick.
     threads: the counts to try; by default 1 and as many as torch has now. They make no difference on CUDA.
     packed: whether to try oneDNN's layout, too. glance: looks at each first, so that no time goes into a hopeless one:
     on a busy machine two threads can take twenty times as long as one.
@@ -52,12 +56,13 @@ def fastest(model: GPT | Learned, dtypes: Sequence[torch.dtype] = DTYPES, thread
     if glance:
         seen = [glance(set_up(copy, tuning)) for tuning, copy in candidates]
         candidates = [candidate for candidate, took in zip(candidates, seen) if took <= HOPELESS * min(seen)]
-    tried = {}
-    for tuning, copy in candidates * 2:             # in two turns, since a machine has its moods: the better counts
-        took = seconds(set_up(copy, tuning))
-        tried[tuning] = min(took, tried.get(tuning, took))
+    parts: dict[Tuning, list[float]] = {tuning: [] for tuning, _ in candidates}
+    for _ in range(turns):
+        took = {tuning: seconds(set_up(copy, tuning)) for tuning, copy in candidates}
+        for tuning in took:
+            parts[tuning].append(took[tuning] / sum(took.values()))
     torch.set_num_threads(before)
-    return min(tried, key=tried.__getitem__)
+    return min(parts, key=lambda tuning: median(parts[tuning]))
 
 
 def settle(target: GPT, draft: GPT | Learned, dtypes: Sequence[torch.dtype] = DTYPES, threads: Sequence[int] = (),
@@ -75,10 +80,16 @@ def settle(target: GPT, draft: GPT | Learned, dtypes: Sequence[torch.dtype] = DT
         set_up(target, tuning)
         set_up(draft, fastest(draft, dtypes, [tuning.threads], partial(draft_seconds, **timing), False))
         return
-    tuning = fastest(target, dtypes, threads, lambda copy: step_seconds(copy, repeats=12) + round_seconds(copy, draft),
-                     glance=GLANCE)
+    tuning = fastest(target, dtypes, threads, lambda copy: step_seconds(copy, repeats=3, warm_up=1)
+                     + round_seconds(copy, draft), glance=GLANCE, turns=TURNS)
     set_up(target, tuning)
-    set_up(draft, fastest(draft, dtypes, [tuning.threads], lambda copy: round_seconds(target, copy), glance=GLANCE))
+    settle_draft(target, draft, dtypes)
+
+
+def settle_draft(target: GPT, draft: GPT | Learned, dtypes: Sequence[torch.dtype] = DTYPES) -> None:
+    """The draft alone, to what is fastest beside this target, which has been settled."""
+    set_up(draft, fastest(draft, dtypes, [torch.get_num_threads()], lambda copy: round_seconds(target, copy),
+                          glance=GLANCE, turns=TURNS))
 
 
 def name_of(dtype: torch.dtype) -> str:

@@ -25,7 +25,7 @@ from nanospec.probs import Sampling
 from nanospec.speculate import ModelDrafter, speculate
 from nanospec.text import Text
 
-DRAFTED, ROUNDS = 4, 16     # draft tokens of a round that is timed; rounds
+PROMPT, DRAFTED, ROUNDS = 48, 4, 7      # tokens; draft tokens of a round that is timed; rounds
 T = TypeVar("T")
 
 
@@ -90,7 +90,7 @@ def median_seconds(work: Callable[[], object], device: torch.device, repeats: in
 
 @torch.inference_mode()
 def step_seconds(model: GPT, tokens: int = 1, context: int = 256, rows: int = 1, repeats: int = 30,
-                 capture: Callable | None = None, **settings) -> float:
+                 warm_up: int = 5, capture: Callable | None = None, **settings) -> float:
     """One call on `tokens` tokens behind `context` committed ones, its distribution and one pick; for each row.
 
     capture: as `speculate` takes it.
@@ -99,33 +99,33 @@ def step_seconds(model: GPT, tokens: int = 1, context: int = 256, rows: int = 1,
     cache, dice, sampling = model.new_cache(*text.tokens.shape), Dice(range(rows), model.device), Sampling(**settings)
     cache.length += context
     step = partial(_step, model, text.tokens[:, :tokens].contiguous(), cache, sampling, dice)
-    return _repeated(step, text, dice, 1, context + tokens, repeats, capture)
+    return _repeated(step, text, dice, 1, context + tokens, repeats, warm_up, capture)
 
 
 @torch.inference_mode()
 def draft_seconds(draft: GPT | Learned, context: int = 256, rows: int = 1, repeats: int = 30,
-                  capture: Callable | None = None, **settings) -> float:
+                  warm_up: int = 5, capture: Callable | None = None, **settings) -> float:
     """One draft token: a step of a GPT; of a learned draft model, its part of a chain of DRAFTED."""
     if isinstance(draft, GPT):
-        return step_seconds(draft, 1, context, rows, repeats, capture=capture, **settings)
+        return step_seconds(draft, 1, context, rows, repeats, warm_up, capture, **settings)
     gamma = longest_chain(reader_of(draft), DRAFTED)
     drafter = ModelDrafter(draft, gamma)
     text, dice = Text([[1] * context] * rows, gamma, draft.vocab_size, draft.device), Dice(range(rows), draft.device)
     drafter.begin(text, range(rows), torch.zeros(rows, context - 1, len(draft.layers), draft.channels,
                                                  dtype=draft.dtype, device=draft.device))
     step = partial(drafter.propose, text, Sampling(**settings), dice)
-    return _repeated(step, text, dice, gamma, context + gamma, repeats, capture) / gamma
+    return _repeated(step, text, dice, gamma, context + gamma, repeats, warm_up, capture) / gamma
 
 
 def _repeated(step: Callable, text: Text, dice: Dice, columns: int, upto: int, repeats: int,
-              capture: Callable | None) -> float:
+              warm_up: int, capture: Callable | None) -> float:
     step = capture(step, text, dice) if capture else step
 
     def once():
         dice.refill(columns)
         step(upto)
 
-    return median_seconds(once, text.tokens.device, repeats)
+    return median_seconds(once, text.tokens.device, repeats, warm_up)
 
 
 def _step(model: GPT, feed: Tensor, cache: Cache, sampling: Sampling, dice: Dice, upto: int) -> tuple[Tensor]:
@@ -133,8 +133,8 @@ def _step(model: GPT, feed: Tensor, cache: Cache, sampling: Sampling, dice: Dice
 
 
 def round_seconds(target: GPT, draft: DraftModel) -> float:
-    """One round of speculation in the middle of a text; its first rounds are the warm-up, if there are others."""
-    half = min(target.config.context, 512) // 2
+    """One round of speculation; a text's first rounds are the warm-up, if there are others."""
+    prompt = min(target.config.context // 2, PROMPT)
     drafter = ModelDrafter(draft, longest_chain(reader_of(draft), DRAFTED))
-    _, seconds = timed(islice(speculate(target, drafter, [0] * half, half), ROUNDS))
+    _, seconds = timed(islice(speculate(target, drafter, [0] * prompt, prompt), ROUNDS))
     return median(seconds[2:] or seconds)
