@@ -24,14 +24,14 @@ import torch
 from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
 
-from nanospec.bench.measure import compiler_for, measure_alpha
+from nanospec.bench.measure import compiler_for
+from nanospec.bench.trained import needed, report
 from nanospec.draft_models import LEARNED
 from nanospec.errors import NanospecError, PairError, RequestError
 from nanospec.files.checkpoint import WEIGHTS, Pair, load_pair, load_saved
 from nanospec.files.corpus import packages, read_packages, read_texts, to_ids
 from nanospec.files.ready import available
 from nanospec.files.tokenizer import Tokenizer, train
-from nanospec.generate import generate
 from nanospec.files.whole import write_whole
 from nanospec.model import Config
 from nanospec.show.figures import draw_accepted, draw_losses
@@ -41,7 +41,7 @@ from nanospec.training.batches import HeldOut
 from nanospec.training.distil import Distillation, further
 from nanospec.training.learned import LearnedTraining, files_of, plan_of
 from nanospec.training.losses import LOSSES
-from nanospec.training.pair import FILES, PHASES, Size, Training, held_out_loss
+from nanospec.training.pair import FILES, Size, Training, held_out_loss
 
 SAVE_EVERY, SHOW_EVERY = 180, 0.5       # seconds
 HELD_OUT_WINDOWS = 24                   # looked at on the way; at the end, all of them
@@ -250,7 +250,10 @@ def main(argv: list[str] | None = None) -> int:
         if isinstance(training, LearnedTraining) and job.pair:
             missed = held_out_loss("distil", job.pair.draft, training.target, held[0], training.size.batch,
                                    HELD_OUT_WINDOWS, "total-variation")
-            draw_accepted(training.history, args.what, 1 - missed, out / picture)
+            levels = needed(out, args.what, args.device, 1 - missed) if finished else [{} for _ in args.what]
+            for level in levels:
+                level["any token of the draft GPT"] = 1 - missed
+            draw_accepted(training.history, args.what, levels, out / picture)
         else:
             draw_losses(training.history, training.phases, out / picture)
         if not finished:
@@ -263,32 +266,6 @@ def main(argv: list[str] | None = None) -> int:
     except KeyboardInterrupt:                           # before the training, when nothing has been made, or behind it
         return 130
     return 0
-
-
-def report(console: Console, out: Path, held: list[HeldOut], device: str, what: str) -> None:
-    """A sample of text, the loss on all that is held out, and how often the draft is right; of a learned draft model,
-    that alone.
-    """
-    pair = load_pair(out, device, draft="gpt" if what in PHASED else what)
-    if what in PHASED:
-        tell_of_pair(console, pair, held)
-    context, ids = pair.target.config.context, held[0].ids
-    prompts = [ids[i:i + context // 4].tolist() for i in range(0, len(ids) - context, len(ids) // 8)]
-    for temperature in (1.0, 0.8, 0.0):
-        alpha = measure_alpha(pair.target, pair.draft, prompts, temperature=temperature, max_new_tokens=context // 4)
-        console.print(f"alpha of {what} at T = {temperature}: {alpha:.3f}")
-
-
-def tell_of_pair(console: Console, pair: Pair, held: list[HeldOut]) -> None:
-    context = pair.target.config.context
-    ids = pair.tokenizer.encode("def ")
-    text = pair.tokenizer.decode(ids + list(generate(pair.target, ids, max_new_tokens=context // 2, temperature=0.8)))
-    console.print(text, style="dim", markup=False)
-    for part in held:
-        loss, draft, kl = (held_out_loss(phase, pair.target if phase == "target" else pair.draft, pair.target, part, 16)
-                           for phase in PHASES)
-        console.print(f"held out of {part.name}: target {loss:.4f} nats a token, {part.bits(loss):.4f} bits a byte; "
-                      f"draft {draft:.4f} nats a token, KL {kl:.4f}", markup=False)
 
 
 if __name__ == "__main__":

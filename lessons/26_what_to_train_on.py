@@ -77,11 +77,11 @@ assert abs(after_looks(p_four, 1) - .365) < .02 and abs(alpha_of(p_four, people)
 # One look at the probabilities tells all. So draft models are trained on p_target.
 # Tokens still say behind which texts it is asked. We come back to that.
 #
-# ## Six losses at one place
+# ## Seven losses at one place
 #
 # A *loss* is a number that says how wrong the student is. Training makes it small.
-# nanospec/training/losses.py has six. Here they are by hand, for one place.
-# All six are 0 where the two distributions are equal.
+# nanospec/training/losses.py has seven. Here they are by hand, for one place.
+# All are 0 where the two distributions are equal.
 
 # %%
 def forward_kl(p, q):
@@ -115,6 +115,11 @@ def lk_hybrid(p, q):
     return weight * forward_kl(p, q) + (1 - weight) * total_variation(p, q)
 
 
+def kl_and_tv(p, q):
+    """Both, always in the same parts (DSpark, arXiv 2607.05147)."""
+    return .1 * forward_kl(p, q) + 1.8 * total_variation(p, q)
+
+
 # %% [markdown]
 # Now two students, A and B, for the target [.6, .3, .1]:
 #
@@ -131,7 +136,7 @@ def lk_hybrid(p, q):
 # %%
 BY_HAND = {"forward-kl": forward_kl, "reverse-kl": reverse_kl, "jensen-shannon": jensen_shannon,
            "total-variation": total_variation, "minus-log-alpha": minus_log_alpha,
-           "lk-hybrid": lk_hybrid}
+           "lk-hybrid": lk_hybrid, "kl-and-tv": kl_and_tv}
 p_three, students = [.6, .3, .1], {"A": [.6, .399, .001], "B": [.4, .4, .2]}
 logs = {name: torch.tensor(q, dtype=torch.float64).log() for name, q in students.items()}
 log_p, rows, prefers = torch.tensor(p_three, dtype=torch.float64).log(), [], {}
@@ -218,7 +223,7 @@ assert pull["far off"]["total-variation"] < .01 < 1 < pull["far off"]["forward-k
 # A new student is far off everywhere. It would learn very little for a long time.
 # Where no token has q < p, the pull is 0: then q equals p, and nothing is to be gained.
 # Minus log alpha divides by alpha. So it pulls harder where little is accepted.
-# The hybrid uses forward KL far off, and total variation near.
+# The hybrid uses forward KL far off, and total variation near. The last loss adds the two.
 #
 # Let the student at the third place learn, with plain steps: logits - gradient.
 # (AdamW, which trains real models, divides every pull by the size it usually has.)
@@ -380,7 +385,7 @@ assert worst > trained["untrained"] + .05 and best - worst < .1
 # Total variation was not slow here, for two reasons. AdamW makes up for a weak pull.
 # And a new student is flat: it is not yet sure of wrong tokens.
 # A common recipe: begin with forward KL, end with total variation; the hybrid does so by itself.
-# `python -m nanospec.bench losses` compares all six at length, on three kinds of text.
+# `python -m nanospec.bench losses` compares all of them at length, on three kinds of text.
 #
 # ## Which text?
 #

@@ -7,6 +7,7 @@ others. Real text has easy and hard stretches, so a measured number lies beside 
 
 from collections.abc import Callable, Sequence
 from itertools import product
+from math import inf
 
 from torch import Tensor
 
@@ -57,6 +58,20 @@ def best_gamma(alpha: float, c: float, v: Callable[[int], float] = lambda tokens
     Example: best_gamma(.8, .1) = 6, and 3 where v(m) = 1 + .15 (m - 1).
     """
     return max(range(1, most + 1), key=lambda gamma: speedup(alpha, gamma, c, v(gamma + 1)))
+
+
+def break_even(gain: float, gamma: int, c: float, v: float = 1.0) -> float:
+    """The alpha at which gamma draft tokens gain so much, v being of a call on gamma + 1; inf if no alpha is enough.
+
+    Example: break_even(1, 4, .1, 1.1) = .34.
+    """
+    low, high = 0.0, 1.0
+    if speedup(high, gamma, c, v) < gain:
+        return inf
+    for _ in range(50):                                     # the gain grows with alpha: halve what is left
+        middle = (low + high) / 2
+        low, high = (middle, high) if speedup(middle, gamma, c, v) < gain else (low, middle)
+    return high
 
 
 def best_stack(steps: Sequence[float], alpha: Callable[[int, int], float],

@@ -30,7 +30,8 @@ def test_lesson_26_what_each_loss_wants_and_where_a_draft_is_asked(lesson):
 
     # two students: who prefers whom, and the example of losses.py
     prefers, by_hand = names["prefers"], names["BY_HAND"]
-    assert {name for name in prefers if prefers[name] == "A"} == {"total-variation", "minus-log-alpha", "lk-hybrid"}
+    assert {name for name in prefers if prefers[name] == "A"} == {"total-variation", "minus-log-alpha", "lk-hybrid",
+                                                                        "kl-and-tv"}
     assert by_hand["forward-kl"]([.5, .5], [.8, .2]) == pytest.approx(.223, abs=1e-3)
     assert by_hand["total-variation"]([.5, .5], [.8, .2]) == pytest.approx(.3)
 

@@ -3,7 +3,7 @@
 import pytest
 import torch
 
-from nanospec.theory import acceptance, best_gamma, expected_tokens, operations, speedup, sure_gain
+from nanospec.theory import acceptance, best_gamma, break_even, expected_tokens, operations, speedup, sure_gain
 
 
 @pytest.mark.parametrize("alpha, gamma, ops, times", [(.6, 2, 1.53, 1.96), (.7, 3, 1.58, 2.53), (.8, 2, 1.23, 2.44),
@@ -42,6 +42,17 @@ def test_best_gamma(c, alpha, gamma, times, gamma_v, times_v):
     assert best_gamma(alpha, c) == gamma and round(speedup(alpha, gamma, c), 2) == times
     assert best_gamma(alpha, c, rising) == gamma_v
     assert round(speedup(alpha, gamma_v, c, rising(gamma_v + 1)), 2) == times_v
+
+
+@pytest.mark.parametrize("gain, gamma, c, v", [(1, 4, .1, 1.1), (1.5, 3, .2, 1.2), (1, 1, .1, 1.5), (2.5, 8, .02, 1)])
+def test_at_break_even_the_gain_is_just_so_much(gain, gamma, c, v):
+    alpha = break_even(gain, gamma, c, v)
+    assert 0 < alpha < 1 and speedup(alpha, gamma, c, v) == pytest.approx(gain)
+    assert break_even(1, 4, .1, 1.1) == pytest.approx(.34, abs=.005)
+
+
+def test_where_no_draft_model_is_good_enough_nothing_breaks_even():
+    assert break_even(3, 1, .1, 1.1) == float("inf") and break_even(1, 4, .1, .2) < 1e-9
 
 
 def test_acceptance_is_one_minus_total_variation():

@@ -146,16 +146,19 @@ def draw_losses(history: Sequence[tuple], phases: Sequence[str], path: Path) -> 
     figure.savefig(path, format="png", dpi=160)
 
 
-def draw_accepted(history: Sequence[tuple], names: Sequence[str], of_draft: float, path: Path) -> None:
+def draw_accepted(history: Sequence[tuple], names: Sequence[str], levels: Sequence[Mapping[str, float]],
+                  path: Path) -> None:
     """Learned draft models on held-out text, a panel each: how often their first, second, ... draft token is accepted
-    against steps of training, from (phase, step, loss, held-out loss, *accepted). of_draft: the pair's draft GPT there.
+    against steps of training, from (phase, step, loss, held-out loss, *accepted). levels: what to compare each with.
     """
     figure, panels = blank("accepted draft tokens, held-out text", len(names))
     steps, each = [row[1] for row in history], (len(history[0]) - 4) // len(names) if history else 0
     for number, (name, axes) in enumerate(zip(names, panels)):
-        axes.axhline(of_draft, color=FAINT, linestyle="--", linewidth=1)
-        axes.annotate(f"any token of the draft GPT: {of_draft:.2f}", (0.02, of_draft), (0, 4),
-                      axes.get_yaxis_transform(), "offset points", color=INK, fontsize=8)
+        for i, (said, level) in enumerate(sorted(levels[number].items(), key=lambda pair: pair[1])):
+            axes.axhline(level, color=FAINT, linestyle="--", linewidth=1)
+            left, above = ((0.02, 4), (0.48, -11))[i % 2]           # the words of neighbours keep apart
+            axes.annotate(f"{said}: {level:.2f}", (left, level), (0, above), axes.get_yaxis_transform(),
+                          "offset points", color=INK, fontsize=8)
         for k in range(each):
             accepted = [row[4 + number * each + k] for row in history]
             axes.plot(steps, accepted, color=BLUE, linewidth=2.4 - 0.4 * k)
