@@ -226,7 +226,7 @@ for name, model in ("target", target), ("draft", draft):
 as_loaded, whole = load_pair().target, torch.ones(1, context, dtype=torch.int64)
 with torch.inference_mode():
     slow = {"T = 1 over float32 as loaded":
-            min(step_seconds(as_loaded, 1, context, turns=2) for _ in range(3)),
+            min(step_seconds(as_loaded, 1, context, repeats=2) for _ in range(3)),
             "T = 1 over no cache":
             median_seconds(lambda: target(whole), target.device, repeats=5, warm_up=2)}
 _, tokens, _, seconds = runs["T = 1"]

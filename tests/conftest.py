@@ -13,6 +13,7 @@ from nanospec.bench import measure, prompts, roofline
 from nanospec.fast import autotune, clock
 from nanospec.files import corpus
 from nanospec.model import can_pack
+from nanospec.probs import Sampling
 
 os.environ.setdefault("OMP_NUM_THREADS", "1")       # of the processes that tests start; beside others two only wait
 LESSONS = Path(__file__).parent.parent / "lessons"
@@ -39,8 +40,9 @@ def one_thread():
 
 # What stands in for the clocks while a lesson is tested: no test may pass or fail because of the time it takes.
 
-def priced(model, tokens=1, context=256, rows=1, *_, **settings) -> float:
+def priced(model, tokens=1, context=256, rows=1, repeats=1, warm_up=1, capture=None, **sampling) -> float:
     """A plausible machine's: in proportion to the weights, and a twentieth more for every token more."""
+    Sampling(**sampling)                                    # what `step_seconds` would not take is refused here, too
     return 1e-9 * sum(weight.numel() for weight in model.parameters()) * (1 + 0.05 * (tokens * rows - 1))
 
 
@@ -50,7 +52,8 @@ def once(work, device, repeats=1, warm_up=0) -> float:
     return 1e-3
 
 
-def unmeasured(model, dtypes=autotune.DTYPES, *_, **__) -> autotune.Tuning:
+def unmeasured(model, dtypes=autotune.DTYPES, threads=(), seconds=None, packed=True, glance=None,
+               turns=2) -> autotune.Tuning:
     """The first data type, without trying any: the same texts on every machine."""
     return autotune.Tuning(dtypes[0], 1, int(can_pack(model.embedding.weight)))
 
