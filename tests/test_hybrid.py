@@ -17,16 +17,8 @@ TARGET, DRAFT = small_gpt(5, 2, 1), small_gpt(5, 1, 2)
 V = {m: 1 + 0.05 * (m - 1) for m in range(2, 10)}
 
 
-def chain(c: float = 0.1, gamma: int = 4) -> ByLoad:
-    return ByLoad(DRAFT, lambda rows, gamma: gamma * c + (V[gamma + 1] if gamma else 1.0), gamma)
-
-
-def begun(ids: list[int], c: float = 0.1, **known) -> Hybrid:
-    """A hybrid behind one text, `known` of it changed."""
-    drafter = Hybrid(chain(c), V)
-    drafter.begin(Text([ids], 20, 10), [0], None) if ids else None
-    vars(drafter).update(known)
-    return drafter
+def chain() -> ByLoad:
+    return ByLoad(DRAFT, lambda rows, gamma: gamma * 0.1 + (V[gamma + 1] if gamma else 1.0), 4)
 
 
 SAID = [7, 1, 2, 3, 4, 5, 6, 8, 1, 2, 3, 4]         # 1 2 3 4 stood there before, and 5 6 8 1 2 3 4 behind it

@@ -2,16 +2,15 @@
 
 from collections.abc import Sequence
 from pathlib import Path
-from typing import Any
 
 from rich.console import Console
 
 from nanospec.bench.measure import measure_alpha, measure_costs
 from nanospec.draft_models import LEARNED
 from nanospec.fast.autotune import settle, settle_draft
-from nanospec.files.checkpoint import Pair, load_pair
+from nanospec.files.checkpoint import Pair, load_learned, load_pair
 from nanospec.generate import generate
-from nanospec.theory import break_even, speedup
+from nanospec.theory import best_gamma, break_even, speedup
 from nanospec.training.batches import HeldOut
 from nanospec.training.pair import PHASES, held_out_loss
 
@@ -47,12 +46,13 @@ def needed(out: Path, names: Sequence[str], device: str, of_draft: float, gamma:
     pair's draft GPT, which drafts as many tokens, at most gamma, as are best for it.
     """
     target, gpt, _ = load_pair(out, device)
-    models: list[Any] = [load_pair(out, device, draft=name).draft for name in names]
+    models = [load_learned(out / f"{name}.pt", target, name) for name in names]
     settle(target, gpt)
     for model in models:
-        settle_draft(target, model.attach(target))
+        settle_draft(target, model)
     its, *others = (measure_costs(target, model, range(2, gamma + 2)) for model in (gpt, *models))
-    best = max(speedup(of_draft, count, its.c, its.v[count + 1]) for count in range(1, gamma + 1))
+    count = best_gamma(of_draft, its.c, its.v.__getitem__, gamma)
+    best = speedup(of_draft, count, its.c, its.v[count + 1])
     levels = []
     for own in others:
         of = {said: break_even(gain, gamma, own.c, own.v[gamma + 1])
