@@ -5,7 +5,9 @@ The code is in nanospec/commands/demo.py, so that an installed nanospec has it t
 
 import sys
 
-from nanospec.commands.demo import main
-
 if __name__ == "__main__":
-    sys.exit(main())
+    try:                                                # Ctrl-C may come while torch is being imported
+        from nanospec.commands.demo import main
+        sys.exit(main())
+    except KeyboardInterrupt:
+        sys.exit(130)

@@ -19,7 +19,7 @@
 # 2. The target scores all of them in one call.
 # 3. From left to right, a draft token is *accepted* or *rejected*, by a coin.
 #    The coin depends on both models' probabilities.
-# 4. Behind the last accepted token comes one more token, from the target's side.
+# 4. After the last accepted token comes one more token, from the target's side.
 #    So every call of the target brings at least one token, and at most gamma + 1.
 #
 # These four steps are one *round*. The text that comes out has exactly the target's distribution.
@@ -28,7 +28,8 @@
 # %%
 import figures
 from kit import table
-from nanospec import ModelDrafter, load_pair
+from nanospec import ModelDrafter
+from nanospec.files import load_pair
 from nanospec.speculate import speculate
 
 target, draft, tokenizer = load_pair()
@@ -101,6 +102,14 @@ figures.one_round(repr(text[-12:]), words, [chance for _, _, chance in chances],
 # | zoo | bugs of other projects, planted on purpose to test the tests |
 #
 # `nanospec/__init__.py` has the same list with the papers' other words.
+#
+# ## The code
+#
+# The folder nanospec/ has a small *core*: ten files that need nothing else of the project.
+# They are best read in this order: `generate.py` (lesson 2), `dice.py` (lesson 1), `probs.py`
+# (lesson 9), `draft.py` and `speculate.py` (lesson 8), `cache.py` and `model.py` (lessons 3 and 4).
+# Then `proof/walk.py` (lesson 5) shows how we know that they are right.
+# All other methods stand in folders beside the core, each with a lesson of its own.
 #
 # ## What each lesson answers
 #

@@ -16,7 +16,7 @@ import torch
 
 import figures
 from kit import table
-from nanospec import load_pair
+from nanospec.files import load_pair
 from nanospec.probs import probs
 
 target, draft, tokenizer = load_pair()      # this lesson uses the target only: the big model

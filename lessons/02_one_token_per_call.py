@@ -20,9 +20,10 @@ import torch
 
 import figures
 from kit import OneRow, Quiet, table
-from nanospec import GPT, load_pair
+from nanospec import GPT
 from nanospec.bench.roofline import bandwidth, matrix_rate, weight_bytes
 from nanospec.fast.clock import median_seconds, step_seconds, timed
+from nanospec.files import load_pair
 from nanospec.generate import generate
 from nanospec.probs import probs
 

@@ -18,8 +18,8 @@ import torch
 
 import figures
 from kit import Quiet, table
-from nanospec import load_pair
 from nanospec.fast.clock import step_seconds
+from nanospec.files import load_pair
 from nanospec.probs import probs
 
 torch.set_num_threads(1)                                        # as in lesson 2
@@ -132,16 +132,16 @@ assert gap < 1e-12
 # A worked number: two keys, with scores 0 and log 3. The shares are 1/4 and 3/4.
 # Values 0 and 8 give 1/4 * 0 + 3/4 * 8 = 6.
 #
-# A *mask* says which keys a query may see. A token sees itself and the tokens before it.
-# What it does not see gets the score minus infinity, and so the share 0.
+# An *attention mask* says which tokens a token attends to: itself and those before it.
+# Every other token gets the score minus infinity, and so the share 0.
 
 
 # %%
-def attend(queries, keys, values, sees=None):
+def attend(queries, keys, values, attention_mask=None):
     """queries (..., n, D), keys and values (..., S, D) -> (..., n, D): means of the values."""
     scores = queries @ keys.transpose(-1, -2) / queries.shape[-1] ** 0.5        # (..., n, S)
-    if sees is not None:                                                        # (n, S) bool
-        scores = scores.masked_fill(~sees, float("-inf"))
+    if attention_mask is not None:                                              # (n, S) bool
+        scores = scores.masked_fill(~attention_mask, float("-inf"))
     return scores.softmax(-1) @ values
 
 
@@ -155,19 +155,19 @@ assert abs(answer.item() - 6) < 1e-6
 # Here are four tokens in one call, behind three tokens of a text.
 # The cache has a *slot* for each token: a place for its key and value.
 #
-# *Guess first:* how many of the 7 tokens does the first of the four see?
+# *Guess first:* to how many of the 7 tokens does the first of the four attend?
 
 # %%
 cache = exact.new_cache(1, 7)
 cache.length += 3
-mask = cache.sees(cache.next_slots(4), 7)[0]                    # (4, 7), nanospec/cache.py
-print("\ntokens 3 to 6, and which of the tokens 0 to 6 each of them sees (o):")
+mask = cache.causal_mask(cache.next_slots(4), 7)[0]             # (4, 7), nanospec/cache.py
+print("\ntokens 3 to 6, and to which of the tokens 0 to 6 each of them attends (o):")
 for row in mask.tolist():
     print("  ", " ".join("o" if seen else "." for seen in row))
 
 # %% [markdown]
 # With this mask, one call gives each token what it would get in a call of its own.
-# That call would have only the tokens that it sees.
+# That call would have only the tokens that it attends to.
 # We check it with `attend`, on random vectors: one call with the mask against four calls without.
 
 # %%

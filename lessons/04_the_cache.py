@@ -13,7 +13,7 @@ import torch
 
 import figures
 from kit import table
-from nanospec import load_pair
+from nanospec.files import load_pair
 from nanospec.probs import probs
 
 torch.set_num_threads(1)
@@ -158,7 +158,8 @@ assert [most < 1e-12 for most, _ in differences.values()] == [True, True, False,
 # | the bonus token | the target | no |
 #
 # If the draft model now reads the bonus token only, it looks at a slot that was never written.
-# So it must always read the last two. (`GPTReader` in `nanospec/draft_models/gpt.py` does.)
+# So it must always read the last two. (`GPTReader` in `nanospec/reader.py` does. It calls them
+# its `lag`.)
 # A mistake here does not even make the text wrong, as lesson 7 shows: a draft may be bad.
 # More draft tokens are rejected, and only the clock tells.
 #

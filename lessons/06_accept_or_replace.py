@@ -19,7 +19,7 @@ import torch
 
 import figures
 from kit import OneRow, table
-from nanospec import load_pair
+from nanospec.files import load_pair
 from nanospec.probs import probs
 from nanospec.proof.walk import distance, walk
 

@@ -21,8 +21,8 @@ import torch
 
 import figures
 from kit import OneRow, table
-from nanospec import load_pair
 from nanospec.draft import Draft
+from nanospec.files import load_pair
 from nanospec.probs import probs
 from nanospec.proof.walk import distance, walk
 from nanospec.speculate import verify

@@ -31,7 +31,8 @@ import torch
 
 import figures
 from kit import OneRow, table
-from nanospec import ModelDrafter, load_pair
+from nanospec import ModelDrafter
+from nanospec.files import load_pair
 from nanospec.probs import probs
 from nanospec.proof.tables import TableModel
 from nanospec.proof.walk import distance, target_distribution, walk
@@ -267,10 +268,11 @@ table(["version", "paths", "tokens per target call", "first token off by", "four
 # Below is each step of ours, and under it the library's line for many texts.
 #
 # The library throws all coins at once, and then counts those before the first rejection:
-# `cumprod` multiplies from left to right, so everything behind the first 0 becomes 0.
+# `cumprod` multiplies from left to right, so everything after the first 0 becomes 0.
 # (So it throws coins that we never throw. It has more paths in the table above, and the same text.)
 #
-# The row of zeros is row 0 there. `% n` leads from behind the last row to row 0 (n rows in all).
+# There the row of zeros is row 0. A draft token was drawn from the row that `following` names.
+# After the last row, the `%` leads back to row 0.
 
 # %%
 coins = torch.tensor([1, 1, 0, 1])                  # accepted, accepted, rejected, accepted
@@ -280,8 +282,8 @@ STEPS = [(draft_and_score, "tokens.append(", ModelDrafter.propose, "tokens.appen
          (draft_and_score, "p_target = ", one_round, "out = target("),
          (round_by_hand, "if not dice.flip(", verify, "coins = "),
          (round_by_hand, "return tokens, i", verify, "accepted = "),
-         (round_by_hand, "residual = ", verify, "return accepted, "),
-         (round_by_hand, "return tokens, gamma", verify, "row, behind = ")]
+         (round_by_hand, "residual = ", verify, "left = residual("),
+         (round_by_hand, "return tokens, gamma", verify, "following = ")]
 
 
 def line_of(function, begins):

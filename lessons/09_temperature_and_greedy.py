@@ -21,7 +21,8 @@ import torch
 import figures
 import kit
 from kit import OneRow, table
-from nanospec import ModelDrafter, load_pair
+from nanospec import ModelDrafter
+from nanospec.files import load_pair
 from nanospec.generate import generate
 from nanospec.probs import probs
 from nanospec.proof.tables import TableModel

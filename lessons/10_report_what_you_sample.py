@@ -23,7 +23,8 @@ import torch
 import figures
 import nanospec.text
 from kit import OneRow, table
-from nanospec import Dice, ModelDrafter, load_pair
+from nanospec import Dice, ModelDrafter
+from nanospec.files import load_pair
 from nanospec.probs import probs
 from nanospec.proof.tables import TableModel
 from nanospec.proof.walk import distance, target_distribution, walk

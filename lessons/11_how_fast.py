@@ -24,19 +24,20 @@ import torch
 
 import figures
 from kit import Quiet, table
-from nanospec import ModelDrafter, load_pair
+from nanospec import ModelDrafter
 from nanospec.bench.measure import alpha_of, measure_costs
 from nanospec.bench.prompts import held_out_prompts
-from nanospec.fast.autotune import settle, way_of
+from nanospec.fast.autotune import autotune, described
 from nanospec.fast.clock import step_seconds, timed
+from nanospec.files import load_pair
 from nanospec.generate import generate
 from nanospec.speculate import speculate
 from nanospec.theory import acceptance, speedup, sure_gain
 
 torch.set_num_threads(1)        # one core: then no call waits for another core that is busy
 target, draft, _ = pair = load_pair()
-settle(target, draft)           # tries data types and layouts of the weights, keeps the fastest
-print(f"on one core, target in {way_of(target)}, draft in {way_of(draft)}")
+autotune(target, draft)         # tries data types and layouts of the weights, keeps the fastest
+print(f"on one core, target in {described(target)}, draft in {described(draft)}")
 quiet = Quiet(lambda: step_seconds(target, repeats=3))          # is the machine busy? See the end
 
 # %% [markdown]
@@ -230,9 +231,9 @@ quiet.tell("c 0.13, v(4) 1.04, and 1.4 times as fast by the clock at gamma 3")
 # ## Change this and run again
 #
 # 1. Write `{"temperature": 0}`. Which way does alpha move, and which way the best gamma?
-# 2. Take `settle(...)` out. All is slower now. What becomes of the speed-up by the clock?
+# 2. Take `autotune(...)` out. All is slower now. What becomes of the speed-up by the clock?
 #    And what of the formula?
-# 3. Write `draft = target` below `settle(...)`. Nearly nothing is rejected now. Is it worth it?
+# 3. Write `draft = target` below `autotune(...)`. Nearly nothing is rejected now. Is it worth it?
 #    (Why *nearly*? Think of rounding: lesson 9.)
 #
 # The answers are in `lessons/answers/11_how_fast.md`.

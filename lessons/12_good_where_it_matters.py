@@ -16,7 +16,7 @@ import torch
 
 import figures
 from kit import table
-from nanospec import load_pair
+from nanospec.files import load_pair
 from nanospec.files.corpus import read_texts
 from nanospec.probs import probs
 from nanospec.theory import acceptance

@@ -23,13 +23,15 @@ import torch
 
 import figures
 from kit import Quiet, table
-from nanospec import GPT, Dice, ModelDrafter, load_pair
+from nanospec import GPT, Dice, ModelDrafter
 from nanospec.bench.large import Coins
 from nanospec.bench.measure import alpha_of, measure_costs
 from nanospec.bench.prompts import held_out_prompts
 from nanospec.bench.roofline import weight_bytes
-from nanospec.fast.autotune import settle
+from nanospec.fast.autotune import autotune
 from nanospec.fast.clock import median_seconds, step_seconds, timed
+from nanospec.fast.packed import PackedLinear, pack
+from nanospec.files import load_pair
 from nanospec.generate import generate
 from nanospec.speculate import speculate
 from nanospec.theory import expected_tokens, speedup
@@ -54,14 +56,14 @@ table(["", "alpha", "c", "v(5)", "tokens", "cost", "speed-up"], rows_by_hand)
 #
 # ## The pair, and its fairest form
 #
-# `settle` tries data types and layouts of the weights. It keeps the fastest of both models.
+# `autotune` tries data types and layouts of the weights. It keeps the fastest of both models.
 # Without this, plain decoding would be slower than it has to be, and the race unfair.
 # `Quiet` times one step now and at the end. It warns if others used the machine in between.
 
 # %%
 torch.set_num_threads(1)                            # one core: no call waits for a second one
 target, draft, _ = pair = load_pair()
-settle(target, draft)
+autotune(target, draft)
 prompts, context = held_out_prompts(pair, 3), 96
 quiet = Quiet(lambda: step_seconds(target, context=context, repeats=3))
 
@@ -116,7 +118,8 @@ def race(big, small, temperature=1.0, luck=None, gamma=4, new=24):
 # - *the target as its own draft*: its alpha is about 1. And its c?
 # - *a target of 2 layers*: so fast that the draft is slow beside it. (Coins loaded with 0.65.)
 #
-# The next cell makes the two new models. `pack` puts weights into the layout that `settle` chose.
+# The next cell makes the two new models. If `autotune` chose another layout of the weights, `pack`
+# (nanospec/fast/packed.py) gives it to them, too. It exchanges the layers that multiply.
 
 # %%
 torch.manual_seed(0)
@@ -125,8 +128,8 @@ two_layers = replace(target.config, layers=2)
 shallow = GPT(two_layers).to(target.dtype).requires_grad_(False)
 shallow.load_state_dict(target.state_dict(), strict=False)          # its first two layers
 for model, like in (shallow, target), (ignorant, draft):
-    if like.head.packed is not None:
-        model.pack(like.head.fewest)
+    if isinstance(like.head, PackedLinear):
+        pack(model, like.head.fewest)
 
 races = {f"T = {T}": (target, draft, {"temperature": T, "new": 96}) for T in (1, 0, 3)}
 races |= {"a draft that learnt nothing": (target, ignorant, {}),
@@ -248,7 +251,7 @@ quiet.tell("c 0.07, v(5) 1.0 (one core, bfloat16)")
 #
 # 1. Write 5.0 for the 3.0 in the cell of the picture. How good must a draft model be now?
 # 2. Write 0.95 for the `luck` of the target of 2 layers. Guess from the picture first.
-# 3. Take `settle(...)` out. Everything is slower now. Compare the row "T = 1" with the row
+# 3. Take `autotune(...)` out. Everything is slower now. Compare the row "T = 1" with the row
 #    "T = 1 over float32 as loaded". What is the same now? What does that say about the baseline?
 #
 # The answers are in `lessons/answers/14_where_it_loses.md`.

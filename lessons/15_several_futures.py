@@ -17,13 +17,14 @@ import torch
 
 import figures
 from kit import OneRow, table
-from nanospec import Draft, load_pair
-from nanospec.drafters.tree import TreeDrafter
+from nanospec.files import load_pair
 from nanospec.probs import probs
 from nanospec.proof.tables import TableModel
 from nanospec.proof.walk import distance, target_distribution, walk
-from nanospec.rules.tree import verify_tree
 from nanospec.speculate import speculate, tokens_of
+from nanospec.trees.draft import TreeDraft, of_text
+from nanospec.trees.drawn import TreeDrafter
+from nanospec.trees.node_rule import verify_tree
 
 names = ["range", "items", "zip", "def"]                    # lesson 7: what may follow "for x in"
 p_target = torch.tensor([.6, .3, .1, 0], dtype=torch.float64)
@@ -109,12 +110,12 @@ def draw_children(q_draft, count, dice, independent=False):
 
 
 def by_library(children, p_target, dice):
-    """The same place as a draft for `verify_tree`, in nanospec/rules/tree.py."""
+    """The same place as a draft for `verify_tree`, in nanospec/trees/node_rule.py."""
     count = len(children)
     tokens = torch.tensor([[0] + [x for x, _ in children]])             # row 0: the token before
     q_draft = torch.stack([0 * p_target] + [q for _, q in children])[None]
     parents = torch.tensor([[-1] + [0] * count])                        # all are children of row 0
-    draft, p_rows = Draft(tokens, q_draft, parents), p_target.expand(1, count + 1, -1)
+    draft, p_rows = TreeDraft(tokens, q_draft, parents), p_target.expand(1, count + 1, -1)
     row, token = verify_tree(draft, p_rows, dice.dice)
     return (int(row) - 1, int(tokens[0, row])) if row > 0 else (None, int(token))
 
@@ -195,7 +196,7 @@ table(["rule", "one is accepted", "distribution off by"], rows)
 # %%
 def verify_by_hand(draft, p_target, dice):
     """p_target (n, V), a distribution for each row -> the last accepted row, the token after it."""
-    tokens, parents, q_draft = draft.of_text(0)             # nanospec/draft.py: of the first text
+    tokens, parents, q_draft = of_text(draft, 0)            # of the first text: trees/draft.py
     row = 0
     while True:
         rows = [child for child in range(len(tokens)) if parents[child] == row]
@@ -243,13 +244,14 @@ for seed in range(200):
 print(f"\nseed {seed}: parents {first.parents}, accepted rows {first.path}")
 
 # %% [markdown]
-# ## Who sees whom
+# ## Which row attends to which
 #
 # One call of the target has to score all rows of the tree.
-# A row must get the distribution that it would get behind its own path alone.
+# A row must get the distribution that it would get after its own path alone.
 # A *path* is what leads from the text to a row. Two things make that come true:
 #
-# 1. The *mask*: a row sees the text, its ancestors and itself. It does not see the other branches.
+# 1. The *attention mask*: a row attends to the text, its ancestors and itself, and to no other
+#    branch.
 # 2. The *position*: a row's depth counts, not its number. Siblings have the same position.
 #
 # *Guess first:* seven rows in one call, or each path in a call of its own.
@@ -258,26 +260,26 @@ print(f"\nseed {seed}: parents {first.parents}, accepted rows {first.path}")
 # %%
 tokens = torch.tensor([ids + first.tokens[1:]])             # row 0 is the last token of the text
 root, slots = len(ids) - 1, tokens.shape[1]                 # a slot is a place in the cache
-sees = torch.ones(slots, slots).tril() > 0                  # the text: a token sees all before it
+mask = torch.ones(slots, slots).tril() > 0                  # of the text: up to its own token
 for row, parent in enumerate(first.parents[1:], root + 1):
-    sees[row, :row] = sees[root + parent, :row]             # what its parent sees, and itself
-positions = sees.sum(1) - 1                                 # as many as it sees before it
+    mask[row, :row] = mask[root + parent, :row]             # what its parent attends to, and itself
+positions = mask.sum(1) - 1                                 # how many stand before it on its path
 
 cache = exact.new_cache(1, slots)
-together = probs(exact(tokens, cache, slots, positions[None], sees[None])[0, root:])
-alone = torch.stack([probs(exact(tokens[:, seen])[0, -1]) for seen in sees[root:]])
+together = probs(exact(tokens, cache, slots, positions[None], mask[None])[0, root:])
+alone = torch.stack([probs(exact(tokens[:, seen])[0, -1]) for seen in mask[root:]])
 gap = (together - alone).abs().max().item()
 print(f"\nall rows in one call, or each path in its own: the distributions differ by {gap:.0e}")
 assert gap < 1e-12
 assert (first.p_target - alone).abs().max() < 1e-12         # `one_round`, in nanospec/speculate.py
 
 words = []
-for row, seen in enumerate(sees[root:]):
+for row, seen in enumerate(mask[root:]):
     words.append(repr(tokenizer.decode(tokens[0, root:][seen[root:]].tolist())))
     print(f"  row {row}, parent {first.parents[row]:2}: {words[-1]}")
 labels = [repr(tokenizer.decode([token])) for token in first.tokens]
 figures.a_tree(labels, first.parents, first.path, repr(tokenizer.decode([first.token])),
-               sees[root:, root - 2:].tolist())
+               mask[root:, root - 2:].tolist())
 
 # %% [markdown]
 # ## Three things to know
@@ -285,7 +287,7 @@ figures.a_tree(labels, first.parents, first.path, repr(tokenizer.decode([first.t
 # 1. After a rejection, the residual distribution is the target of the next child. That is lossless.
 # 2. Drawn without replacement, no token is tried twice. The rule divides by what each child was
 #    drawn from.
-# 3. In one call, each row sees the text, its ancestors and itself, and its position is its depth.
+# 3. In one call, each row attends to the text, its ancestors and itself. Its position is its depth.
 #
 # ## Change this and run again
 #

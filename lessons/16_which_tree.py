@@ -16,13 +16,13 @@ import torch
 
 import figures
 from kit import Quiet, table
-from nanospec import load_pair
 from nanospec.bench.prompts import held_out_prompts
-from nanospec.drafters.tree import TreeDrafter
-from nanospec.fast.autotune import settle
+from nanospec.fast.autotune import autotune
 from nanospec.fast.clock import step_seconds
+from nanospec.files import load_pair
 from nanospec.speculate import speculate
-from nanospec.topology import best_size, best_tree, expected_of, shape
+from nanospec.trees.drawn import TreeDrafter
+from nanospec.trees.shapes import best_size, best_tree, expected_of, shape
 
 torch.set_num_threads(1)                                    # as in lessons 11 and 14
 
@@ -35,7 +35,7 @@ torch.set_num_threads(1)                                    # as in lessons 11 a
 
 # %%
 target, draft, _ = pair = load_pair()
-settle(target, draft)                                       # as in lesson 11
+autotune(target, draft)                                     # as in lesson 11
 rounds = []
 for seed, prompt in enumerate(held_out_prompts(pair, 20)):
     rounds += speculate(target, TreeDrafter(draft, shape(4)), prompt, 20, seed=seed)
@@ -57,7 +57,7 @@ print(f"\nthe first, second, third, fourth child is accepted: {shares}")
 # Three kinds of trees of m rows:
 # - *chain*: each row has one child. That is lesson 8.
 # - *wide*: each row has four children.
-# - *best*: the tree with most tokens (nanospec/topology.py, from arXiv 2402.12374).
+# - *best*: the tree with most tokens (nanospec/trees/shapes.py, from arXiv 2402.12374).
 
 # %%
 assert abs(expected_of(shape(2, 1), [.6, .2]) - 2.28) < 1e-12

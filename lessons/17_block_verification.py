@@ -19,11 +19,15 @@ import torch
 
 import figures
 from kit import OneRow, table
-from nanospec import ModelDrafter, load_pair
+from nanospec import ModelDrafter
+from nanospec.files import load_pair
 from nanospec.proof.tables import TableModel
 from nanospec.proof.walk import distance, target_distribution, walk
 from nanospec.rules.block import verify_block
 from nanospec.speculate import speculate, tokens_of, verify
+from nanospec.trees.drawn import TreeDrafter
+from nanospec.trees.node_rule import verify_tree
+from nanospec.trees.traversal import verify_traversal
 
 torch.set_num_threads(1)                # thousands of tiny sums: threads would only wait
 
@@ -291,6 +295,41 @@ for name, rule in rules.items():
 assert distance(walked["as a whole"], walked["rules/block.py"])[1] < 1e-12
 
 # %% [markdown]
+# ## A tree, from its leaves
+#
+# A draft tree (lesson 15) can be judged in the same way, from its leaves to its root.
+# This is *traversal verification* (Weng et al. 2025; nanospec/trees/traversal.py).
+# Lesson 15's rule judges a token as soon as it comes to it, and never looks further.
+# The new rule goes down to the first leaf, and keeps two things for every row: how probable it is
+# that the row will be accepted, and what is left for the token after it.
+# At a leaf it throws a coin. A yes accepts the whole path. A no goes back to the parent, whose next
+# child is tried. A row without further children throws a coin of its own.
+# So a likely token at the end of a branch can save an unlikely one before it.
+# On a chain, this is block verification.
+#
+# We walk both rules on the same two models. The tree has two children, and one more token after
+# the first of them. *Guess first:* how many ninths of a draft token does it gain?
+
+# %%
+def one_tree(rule, dice):
+    """As `one_text`, with a tree."""
+    drafter = TreeDrafter(small, [-1, 0, 0, 1])
+    rounds = list(speculate(big, drafter, [0], 3, dice=dice, rule=rule))
+    return len(rounds[0].path), tuple(tokens_of(rounds))
+
+
+tree_rules = {"lesson 15's rule": verify_tree, "traversal": verify_traversal}
+walked_trees, tree_accepts = {}, {}
+for name, rule in tree_rules.items():
+    walked_trees[name], texts = walk(lambda dice: one_tree(rule, dice))[0], {}
+    for (_, text), weight in walked_trees[name].items():
+        texts[text] = texts.get(text, 0) + weight
+    off = distance(texts, truth)[1]
+    tree_accepts[name] = sum(count * weight for (count, _), weight in walked_trees[name].items())
+    print(f"{name:17} accepts {9 * tree_accepts[name]:.4g}/9, distribution off by {off:.0e}")
+    assert off < 1e-12
+
+# %% [markdown]
 # ## On the pair that ships
 #
 # Drafts of eight tokens, on real text. No coin is flipped here: w says the probabilities.
@@ -335,6 +374,7 @@ figures.block_verification([word(tokens) for tokens in drafts], parts, accepted_
 # 1. Token by token, what a ratio has above 1 is lost. In block verification it helps the tokens
 #    before it.
 # 2. The rule goes from the end to the front. Each coin adds what is still missing at its place.
+#    In a tree it goes from the leaves to the root.
 # 3. The text has the same distribution, and never fewer draft tokens are accepted, on average.
 #
 # ## Change this and run again

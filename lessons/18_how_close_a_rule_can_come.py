@@ -17,7 +17,8 @@ import torch
 
 import figures
 from kit import table
-from nanospec import ModelDrafter, load_pair
+from nanospec import ModelDrafter
+from nanospec.files import load_pair
 from nanospec.proof.walk import walk
 from nanospec.rules.kseq import best_acceptance, k_seq, least_rho, sequential_acceptance
 from nanospec.speculate import speculate

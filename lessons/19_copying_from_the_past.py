@@ -21,16 +21,19 @@ import torch
 
 import figures
 from kit import OneRow, table
-from nanospec import ModelDrafter, load_pair
-from nanospec.drafters.lookup import PromptLookup
-from nanospec.drafters.suffix import SuffixDrafter
+from nanospec import ModelDrafter
+from nanospec.copies.lookahead import Lookahead
+from nanospec.copies.lookup import PromptLookup
+from nanospec.copies.suffix import SuffixDrafter
 from nanospec.fast.clock import step_seconds, timed
+from nanospec.files import load_pair
 from nanospec.generate import generate
 from nanospec.proof.tables import TableModel
 from nanospec.proof.walk import distance, target_distribution, walk
-from nanospec.rules.tree import verify_tree
 from nanospec.speculate import speculate, tokens_of
 from nanospec.text import Text
+from nanospec.trees.draft import of_text
+from nanospec.trees.node_rule import verify_tree
 
 # %% [markdown]
 # ## A copy of what followed
@@ -194,7 +197,7 @@ for kind in "path", "tree":
     forecast[kind] = sum(share for share, _ in found)
     rows.append([kind, *(f"{' '.join(path)!r} {share:.1f}" for share, path in found),
                  f"{forecast[kind]:.1f}"])
-    theirs = SuffixDrafter(4, longest=1, tree=kind == "tree")       # nanospec/drafters/suffix.py
+    theirs = SuffixDrafter(4, longest=1, tree=kind == "tree")       # nanospec/copies/suffix.py
     assert drafted(theirs) == [path[-1] for _, path in found]
 table(["", "first", "second", "third", "fourth", "forecast"], rows)
 
@@ -219,7 +222,7 @@ def replay(drafter, ids, new):
     drafter.begin(text, [0], None)
     future = new
     while future:
-        rows, parents, _ = drafter.propose(text, None, None, 0).of_text(0)
+        rows, parents, _ = of_text(drafter.propose(text, None, None, 0), 0)
         tokens, paths = rows[1:], [[]]              # paths: of each row, the draft tokens up to it
         for token, parent in zip(tokens, parents[1:]):
             paths.append(paths[parent] + [token])
@@ -271,6 +274,38 @@ table(["drafter", *(f"{kind}, T = {T}" for kind, T in texts)],
 # %% [markdown]
 # Where the text repeats itself, copies bring more than the draft model.
 # Where it does not, they bring little. The past helps most where the very same text comes again.
+#
+# ## Asking the target itself
+#
+# Can one draft without a second model where the text does *not* repeat itself?
+# In *lookahead decoding* (Fu et al. 2024) the target drafts for itself.
+# A few guessed tokens ride along in each of its calls. The target says what it would write after
+# them, and its answers are the guesses of the next call. In this way short pieces of text grow
+# which the target has written itself, though after a guessed beginning.
+# They are collected. When the text comes to the first token of such a piece, the rest is drafted.
+# Nobody drew these tokens either: each q_draft is one-hot, and the rule is the same.
+#
+# The price is rows: the guesses make every call of the target longer.
+#
+# *Guess first:* does it bring more than the copies, and more than the draft model?
+
+# %%
+ahead = {}                          # of each text: tokens per target call, rows in a call
+for kind, T in texts:
+    rounds = list(speculate(target, Lookahead(), ids[kind], 40, T, seed=1))
+    rows_in_all = sum(len(done.tokens) for done in rounds)
+    ahead[kind, T] = 40 / len(rounds), rows_in_all / len(rounds)
+table(["lookahead", *(f"{kind}, T = {T}" for kind, T in texts)],
+      [["tokens per target call", *(f"{tokens:.2f}" for tokens, _ in ahead.values())],
+       ["rows in a call", *(f"{rows:.1f}" for _, rows in ahead.values())]])
+for i, (tokens, _) in enumerate(ahead.values()):
+    assert tokens < max(row[i] for row in rates.values())
+
+# %% [markdown]
+# Here it loses. In each column a copy or the draft model brings more tokens, and with fewer rows.
+# At temperature 1 it hardly drafts anything right: what it has collected are the target's likeliest
+# tokens, and the text goes another way. Its authors report gains for large targets on GPUs,
+# where some more rows cost nothing.
 #
 # ## What it costs, and that it is exact
 #

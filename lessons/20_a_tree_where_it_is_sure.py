@@ -15,13 +15,15 @@ import torch
 
 import figures
 from kit import table
-from nanospec import ModelDrafter, load_pair
+from nanospec import ModelDrafter
 from nanospec.bench.prompts import held_out_prompts
-from nanospec.drafters.dynamic_tree import DynamicTree
+from nanospec.files import load_pair
 from nanospec.proof.tables import TableModel
 from nanospec.proof.walk import distance, target_distribution, walk
 from nanospec.speculate import speculate, tokens_of
 from nanospec.text import Text
+from nanospec.trees.draft import of_text
+from nanospec.trees.dynamic import DynamicTree
 
 torch.set_num_threads(1)                                    # nothing is timed here
 target, draft, tokenizer = pair = load_pair()
@@ -78,7 +80,7 @@ print("  * the draft: the 8 most confident rows")
 # A child is never more confident than its parent. So with a row its whole path is chosen.
 # The choice is always a tree.
 #
-# The library's drafter, nanospec/drafters/dynamic_tree.py, proposes the same tree.
+# The library's drafter, nanospec/trees/dynamic.py, proposes the same tree.
 # It reads a whole level in one call of the draft model.
 
 # %%
@@ -94,7 +96,7 @@ text, drafter = Text([ids], 9, draft.config.vocab_size), DynamicTree(draft, 8, 2
 drafter.begin(text, [0], None)
 with torch.no_grad():
     proposal = drafter.propose(text, None, None, len(ids) + 8)
-draft_tokens, parents, q_draft = proposal.of_text(0)
+draft_tokens, parents, q_draft = of_text(proposal, 0)
 assert sorted(paths_of(draft_tokens, parents)) == sorted(chosen)
 
 # %% [markdown]

@@ -21,19 +21,19 @@ import torch
 
 import figures
 from kit import Quiet, table
-from nanospec import load_pair
-from nanospec.drafters.dynamic import DynamicDrafter
-from nanospec.drafters.stopping import Confidence, Entropy, Goodput, Heuristic
-from nanospec.fast.autotune import settle
+from nanospec.fast.autotune import autotune
 from nanospec.fast.clock import step_seconds
+from nanospec.files import load_pair
 from nanospec.generate import generate
+from nanospec.lengths.dynamic import DynamicDrafter
+from nanospec.lengths.stopping import Confidence, Entropy, Goodput, Heuristic
 from nanospec.probs import probs
 from nanospec.speculate import speculate, tokens_of
 from nanospec.theory import expected_tokens, speedup
 
 torch.set_num_threads(1)            # one core, as in lessons 11 and 14
 target, draft, tokenizer = load_pair()
-settle(target, draft, [torch.float32])      # the fastest layout; float32, so that all texts agree
+autotune(target, draft, "float32")      # the fastest layout; float32, so that all texts agree
 prompts = [tokenizer.encode(text) for text in ("import os\nfor i in", "class Stack:\n    def ",
                                                "    assert square(1) == 1\n" * 3)]
 
@@ -154,7 +154,7 @@ table(["each is accepted with", *(f"{n}." for n in range(1, 9)), "stops behind"]
       "what the 1st, 2nd, ... draft token brings")
 
 # %% [markdown]
-# The library's rule is `Goodput`, in nanospec/drafters/stopping.py.
+# The library's rule is `Goodput`, in nanospec/lengths/stopping.py.
 # It learns the chances while it runs. It sorts draft tokens into eight classes by sureness.
 # Of each class it counts how many were judged, and how many were accepted.
 # (Earlier rounds may be looked at.)

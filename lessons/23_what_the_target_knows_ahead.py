@@ -19,17 +19,19 @@ import torch.nn.functional as F
 
 import figures
 from kit import table
-from nanospec import ModelDrafter, load_pair
+from nanospec import ModelDrafter
 from nanospec.draft_models.hydra import Hydra
 from nanospec.draft_models.medusa import Medusa
-from nanospec.drafters.top import TopTree
+from nanospec.files import load_pair
 from nanospec.files.corpus import read_texts
 from nanospec.generate import generate
 from nanospec.proof.tables import TableModel, small_gpt, small_learned
 from nanospec.proof.walk import distance, target_distribution, walk
 from nanospec.speculate import speculate, tokens_of
 from nanospec.theory import acceptance
-from nanospec.topology import grown_tree
+from nanospec.training.whole import before_tokens, whole_texts
+from nanospec.trees.shapes import grown_tree
+from nanospec.trees.top import TopTree
 
 torch.set_num_threads(1)
 target, _, tokenizer = load_pair()
@@ -39,21 +41,22 @@ target.requires_grad_(False)                    # the target is frozen: only the
 # ## What a layer puts out
 #
 # The target is a stack of layers (`GPT.forward`, in nanospec/model.py).
-# For each token, each layer puts out C numbers. We call them *features* of this token.
+# For each token, each layer puts out C numbers: the token's *hidden state* after this layer.
+# (Papers on drafting often call them *features*.)
 # After the last layer come two more steps: a norm, and the *output head*.
 # The output head is one matrix. It makes V logits out of C numbers.
 #
-# `target(..., layers=[...])` also hands back the features of these layers.
+# `target(..., layers=[...])` also hands back the hidden states of these layers.
 # Let us do the last two steps by hand.
 
 # %%
 last = target.config.layers - 1                 # the number of the last layer
 ids = torch.tensor([tokenizer.encode("for name in names:\n    print(name")])
 with torch.no_grad():
-    logits, features = target(ids, layers=[last])
-    by_hand = target.head(target.norm(features[:, :, 0]))
+    logits, hidden = target(ids, layers=[last])
+    by_hand = target.head(target.norm(hidden[:, :, 0]))
 gap = (by_hand - logits).abs().max().item()
-print(f"\n{ids.shape[1]} tokens; features {tuple(features.shape)}: texts, tokens, layers, C")
+print(f"\n{ids.shape[1]} tokens; hidden states {tuple(hidden.shape)}: texts, tokens, layers, C")
 print(f"the output head on them, by hand: the logits differ by at most {gap:.0e}")
 assert gap < 1e-3
 
@@ -61,8 +64,8 @@ assert gap < 1e-3
 # ## A head for the token after next
 #
 # Think of a round. The last token of the text is x. It is new: the target has chosen it in the
-# round before, and has not read it yet. So there are no features of x.
-# There are features of the token *before* x. Let h be these features after the norm.
+# round before, and has not read it yet. So x has no hidden state.
+# The token *before* x has one. Let h be this hidden state after the norm.
 #
 # - The output head on h has said what x may be. That is known already.
 # - *Head 1* shall say what comes behind x: the token after next, as seen from h.
@@ -86,7 +89,7 @@ def head(W, h):
 
 
 C = target.config.channels
-zero, h = torch.zeros(C, C), target.norm(features[:, :, 0])
+zero, h = torch.zeros(C, C), target.norm(hidden[:, :, 0])
 assert torch.equal(head(zero, h), target.head(h))
 says = head(zero, h)[0].argmax(-1).tolist()
 print("\nW = 0: the head's best guess is the target's guess of the very next token")
@@ -105,7 +108,7 @@ with torch.no_grad():
 #
 # The target is frozen, so it has to read each training text only once.
 # We take forty pieces of the standard library, of 256 tokens each.
-# We keep the features of the last layer, and the target's distribution behind each token.
+# We keep the hidden states of the last layer, and the target's distribution behind each token.
 # Six more pieces come from files that the target was not trained on. They are for the measuring.
 
 # %%
@@ -122,10 +125,9 @@ def pieces_of(texts, count):
 
 @torch.no_grad()
 def read(tokens):
-    """-> features before each token (B, T, 1, C), the distribution behind each (B, T, V)."""
-    logits, features = target(tokens, layers=[last])
-    before = F.pad(features[:, :-1], (0, 0, 0, 0, 1, 0))            # before the first token: zeros
-    return before, logits.softmax(-1)
+    """-> hidden states before each token (B, T, 1, C), the distribution behind each (B, T, V)."""
+    logits, hidden = target(tokens, layers=[last])
+    return before_tokens(hidden), logits.softmax(-1)        # before the first token: zeros
 
 
 train_texts, held_out = read_texts()
@@ -137,7 +139,7 @@ print(f"\n{learn.numel():,} tokens to learn from, {test.numel():,} to measure wi
 # %% [markdown]
 # ## Which token is the label?
 #
-# `before[:, i]` are the features before token i. So token i is our x.
+# `before[:, i]` is the hidden state before token i. So token i is our x.
 # `p_learn[:, i]` is the target's distribution behind token i: of token i + 1.
 #
 # | place i = 2 | what it is |
@@ -175,7 +177,8 @@ assert wrong_label > 0.999 > right_label
 # It is smallest where q_draft is p_target. AdamW then moves each weight a little downhill.
 # The steps grow at first, and get smaller in the second half.
 #
-# `model(tokens, before, 3)` answers for all places and for three heads at once.
+# `whole_texts(model, tokens, before, 3)` answers for all places and for three heads at once.
+# (nanospec/training/whole.py)
 
 # %%
 def train(model, steps):
@@ -187,7 +190,7 @@ def train(model, steps):
         at = int(torch.randint(256 - 63, (1,), generator=chance))
         part = slice(at, at + 64)
         labels = p_learn[rows, part]
-        log_q = model(learn[rows, part], before_learn[rows, part], 3).log_softmax(-1)
+        log_q = whole_texts(model, learn[rows, part], before_learn[rows, part], 3).log_softmax(-1)
         places, loss = log_q.shape[2], 0
         for k in range(3):                                  # head k + 1: the label is k places on
             loss = loss - (labels[:, k:k + places] * log_q[k]).sum(-1).mean() / 3
@@ -222,7 +225,7 @@ def measure(q_draft):
 
 
 def said_of(model):
-    return model(test, before_test, 3).softmax(-1)
+    return whole_texts(model, test, before_test, 3).softmax(-1)
 
 
 drafts = {"Medusa's heads": said_of(medusa)}
@@ -279,7 +282,7 @@ figures.heads({name: beta for name, (_, beta) in found.items()})
 #
 # 1. Each head says its best guess. Together they are a draft.
 # 2. The target reads the draft in one call. It accepts as long as each draft token is its own best.
-# 3. The same call has made the features for the next draft.
+# 3. The same call has made the hidden state for the next draft.
 
 # %%
 exact = load_pair(dtype=torch.float64).target           # float64: no ties by rounding (lesson 9)
@@ -291,7 +294,7 @@ def blockwise(ids, count):
     """-> the greedy text behind ids, how many draft tokens were accepted in each call."""
     text, draft, accepted = list(ids), [], []
     while len(text) < len(ids) + count:
-        logits, features = exact(torch.tensor([text + draft]), layers=[last])
+        logits, hidden = exact(torch.tensor([text + draft]), layers=[last])
         best = logits[0].argmax(-1).tolist()                # best[i]: the token behind token i
         end = len(text) - 1                                 # the place of the last token
         for token in draft:
@@ -300,7 +303,7 @@ def blockwise(ids, count):
             end += 1
         accepted.append(end - len(text) + 1)
         text += draft[:accepted[-1]] + [best[end]]
-        h = target.norm(features[0, end, 0].float())        # the features before the last token
+        h = target.norm(hidden[0, end, 0].float())          # that of the token before the last one
         draft = [int(medusa.head(k, h).argmax()) for k in range(3)]
     return text[len(ids):len(ids) + count], accepted
 
@@ -360,7 +363,7 @@ table(["p_target of the", "best", "2nd", "3rd", "4th"],
 # Take the rows with the greatest chance, one after the other.
 # No row has a greater chance than its parent. So the rows that were taken are always a tree.
 # Three rows give 1 + .6 + .3 + .2 = 2.1 tokens in a round. (The 1 is the token that always comes.)
-# `grown_tree` (nanospec/topology.py) does that.
+# `grown_tree` (nanospec/trees/shapes.py) does that.
 
 # %%
 expected, example = grown_tree([[.6, .2], [.5, .1]], 4)     # 4 rows: three, and row 0
@@ -401,7 +404,7 @@ assert counted(tree) > counted(chain)
 # %% [markdown]
 # The promise is not far off. And the tree is ahead of the chain in both columns.
 #
-# `TopTree` (nanospec/drafters/top.py) drafts such a tree. Here is a round with it.
+# `TopTree` (nanospec/trees/top.py) drafts such a tree. Here is a round with it.
 # *Guess first:* rows 1 and 2 hold different tokens. What stands behind each of them?
 
 # %%
@@ -432,7 +435,7 @@ assert tokens_of(speculate(exact, drafter, ids, 24, temperature=0)) == greedy
 #
 # Each token comes out as often as p_target says.
 # Now walk (lesson 5). First a table of three tokens is the target, then a small GPT with real
-# features.
+# hidden states.
 
 # %%
 print()
@@ -446,7 +449,7 @@ for name, small in ("a table", TableModel(3, seed=5, zeros=0)), ("a small GPT", 
 # %% [markdown]
 # ## Three things to know
 #
-# 1. The features of the target's last layer say a little about tokens further on. A head makes
+# 1. The hidden states of the target's last layer say a little about tokens further on. A head makes
 #    draft tokens of it, with two products. The label of head 1 is the token behind x, not x.
 # 2. A head that does not read the tokens in between falls fast with depth. All rows of one depth
 #    have the same children.

@@ -9,10 +9,10 @@
 #
 # The *MLP speculator* (Wertheimer et al. 2024) stands between the two.
 # It has a *state*, a list of numbers, and nothing else.
-# The state begins with the target's features. Each draft token changes it.
+# The state begins with the target's hidden states. Each draft token changes it.
 # It has no attention and no cache.
 #
-# You need lesson 11 (alpha, c and the formula) and lesson 23 (features, before and behind a token).
+# You need lesson 11 (alpha, c and the formula) and lesson 23 (hidden states before a token).
 # As there, the training takes seconds, so this draft model stays weak.
 # `python train_tiny.py --what mlp` trains a good one.
 
@@ -23,24 +23,27 @@ from torch import nn
 
 import figures
 from kit import Quiet, table
-from nanospec import ModelDrafter, load_pair
-from nanospec.draft_models.learned import RecurrentReader
+from nanospec import ModelDrafter
 from nanospec.draft_models.medusa import Medusa
 from nanospec.draft_models.mlp import MLPSpeculator
+from nanospec.draft_models.reader import LearnedReader
 from nanospec.fast.clock import draft_seconds, step_seconds
+from nanospec.files import load_pair
 from nanospec.files.corpus import read_texts
 from nanospec.proof.tables import small_gpt, small_learned
 from nanospec.proof.walk import distance, target_distribution, walk
 from nanospec.speculate import speculate, tokens_of
 from nanospec.text import Text, prefill
 from nanospec.theory import acceptance, best_gamma, speedup
+from nanospec.training.whole import before_tokens, whole_texts
 
 # %% [markdown]
 # ## The whole network
 #
 # x is a token, z is the state.
 #
-# - Begin: z = start(norm of the features before the last token of the text). `start` is a matrix.
+# - Begin: z = start(norm of the hidden states before the last token of the text).
+#   `start` is a matrix.
 # - Read the last token of the text, and later each draft token x:
 #   z = silu(norm(carry z + embedding of x)). `carry` is a matrix, `embedding` has a row for each x.
 # - Say the next token: logits = head z. `head` is a matrix.
@@ -52,9 +55,9 @@ from nanospec.theory import acceptance, best_gamma, speedup
 
 # %%
 class Speculator(nn.Module):
-    def __init__(self, V, features, width):
+    def __init__(self, V, hidden, width):
         super().__init__()
-        self.start = nn.Linear(features, width, bias=False)
+        self.start = nn.Linear(hidden, width, bias=False)
         self.carry = nn.Linear(width, width, bias=False)
         self.embedding, self.norm = nn.Embedding(V, width), nn.RMSNorm(width, 1e-5)
         self.head = nn.Linear(width, V, bias=False)
@@ -73,7 +76,7 @@ V, C, last, width = target.config.vocab_size, target.config.channels, target.con
 # %% [markdown]
 # The library has the same network as `MLPSpeculator` (nanospec/draft_models/mlp.py).
 # Give both the same weights. Let both draft four tokens behind one text, and compare the logits.
-# `model(tokens, before, steps)` of the library does all places of a text at once.
+# The library's `whole_texts(model, tokens, before, steps)` does all places of a text at once.
 # For step k + 1 at place i it reads token i + k.
 
 # %%
@@ -82,9 +85,9 @@ by_hand, library = Speculator(V, C, width), MLPSpeculator(V, C, [last], width=wi
 library.load_state_dict(by_hand.state_dict())
 tokens = torch.randint(V, (1, 12))
 with torch.no_grad():
-    features = target(tokens, layers=[last])[1]                     # (1, 12, 1, C)
-    before = F.pad(features[:, :-1], (0, 0, 0, 0, 1, 0))            # lesson 23: before each token
-    whole = library(tokens, before, 4)                              # (4, 1, 9, V)
+    hidden = target(tokens, layers=[last])[1]                     # (1, 12, 1, C)
+    before = before_tokens(hidden)                                  # lesson 23: before each token
+    whole = whole_texts(library, tokens, before, 4)                 # (4, 1, 9, V)
     place, gap = 5, 0.0
     z = by_hand.start(F.rms_norm(before[0, place, 0], (C,), eps=1e-5))
     for k in range(4):
@@ -112,10 +115,9 @@ def pieces_of(texts, count):
 
 @torch.no_grad()
 def read(tokens):
-    """-> features before each token (B, T, 1, C), the distribution behind each (B, T, V)."""
-    logits, features = target(tokens, layers=[last])
-    before = F.pad(features[:, :-1], (0, 0, 0, 0, 1, 0))
-    return before, logits.softmax(-1)
+    """-> hidden states before each token (B, T, 1, C), the distribution behind each (B, T, V)."""
+    logits, hidden = target(tokens, layers=[last])
+    return before_tokens(hidden), logits.softmax(-1)
 
 
 train_texts, held_out = read_texts()
@@ -129,7 +131,7 @@ before_test, p_test = read(test)
 # The labels are those of lesson 23: step k + 1 at place i learns the distribution of token
 # i + k + 1. New: on its way the model reads the true tokens i, i + 1, ..., i + k.
 #
-# One detail matters in a short training. Features are many numbers.
+# One detail matters in a short training. Hidden states are many numbers.
 # A small change of `start` moves the state far. So `start` begins at zero, and takes steps that are
 # ten times smaller.
 
@@ -146,7 +148,8 @@ def train(model, steps, ahead):
         rows = torch.randint(len(learn), (8,), generator=chance)
         at = int(torch.randint(256 - 63, (1,), generator=chance))
         part = slice(at, at + 64)
-        log_q = model(learn[rows, part], before_learn[rows, part], ahead).log_softmax(-1)
+        log_q = whole_texts(model, learn[rows, part], before_learn[rows, part], ahead)
+        log_q = log_q.log_softmax(-1)
         labels, places, loss = p_learn[rows, part], log_q.shape[2], 0
         for k in range(ahead):
             loss = loss - (labels[:, k:k + places] * log_q[k]).sum(-1).mean() / ahead
@@ -181,7 +184,7 @@ medusa = train(Medusa(V, C, [last], heads=2).attach(target), 50, ahead=2)
 # %%
 def betas_of(model, ahead):
     """The mean of beta for the first, second, ... draft token."""
-    q_draft = model(test, before_test, ahead).softmax(-1)
+    q_draft = whole_texts(model, test, before_test, ahead).softmax(-1)
     places = q_draft.shape[2]
     return [acceptance(p_test[:, k:k + places], q_draft[k]).mean().item() for k in range(ahead)]
 
@@ -196,16 +199,16 @@ table(["draft token", "1st", "2nd", "3rd", "4th"],
 
 # %% [markdown]
 # The state hardly falls. It has read every token before its place, so each step is as easy as the
-# first. What it loses slowly is the features: they get older.
+# first. What it loses slowly is the hidden states: they get older.
 # The GPT is better, after a training of hours. So look at the slopes here, not at the heights.
 #
-# Does the state need the features at all? Give it zeros instead.
+# Does the state need the hidden states at all? Give it zeros instead.
 
 # %%
-nothing = mlp(test, 0 * before_test, 1)[0].softmax(-1)
+nothing = whole_texts(mlp, test, 0 * before_test, 1)[0].softmax(-1)
 without = acceptance(p_test[:, :nothing.shape[1]], nothing).mean().item()
 print(f"\nbeta of the first draft token: {betas['the state'][0]:.3f}; "
-      f"with zeros for features: {without:.3f}")
+      f"with zeros for hidden states: {without:.3f}")
 
 # %% [markdown]
 # ## What a step costs
@@ -290,36 +293,33 @@ figures.the_state(betas, costs, lines,
 #
 # A draft model may be wrong in any way, and the text stays the target's. So look elsewhere.
 #
-# - *One place off.* The reader (it runs the network while drafting) hands over the features of the
-#   token before the right one.
-# - *What was rejected stays.* The reader puts the features of all draft tokens behind what it has.
-#   After the first rejection, everything it has is shifted.
+# - *One place off.* The reader (it runs the network while drafting) hands over the hidden states of
+#   the token before the right one.
+# - *Rejected tokens count.* The reader puts the hidden states of a round where they would belong if
+#   all draft tokens had been accepted. After a rejection they stand at the wrong places.
 #
-# The right reader keeps the features by place: `kept[:, i]` are those before token i.
-# What was rejected is written over. So it also works for a text that shrinks, if somebody takes
-# tokens back. (`before_last`: what the state begins with. `commit`: what is kept of a round.)
+# The right reader keeps the hidden states by place: `kept[:, i]` are those before token i.
+# What was rejected is written over. So it also works for a text that shrinks, if tokens are taken
+# back. (`start` reads the end of the text. `commit` hears which rows of a round were accepted,
+# `path`, and how many draft tokens these are, `count`.)
 
 # %%
-class OneOff(RecurrentReader):
-    def before_last(self, text):
-        return self.kept[self.row, text.length - 2]             # WRONG: it is text.length - 1
+class OneOff(LearnedReader):
+    def start(self, text, lag, kv_length):
+        right = self.kept
+        self.kept = before_tokens(right)                        # WRONG: all one place later
+        logits = super().start(text, lag, kv_length)
+        self.kept = right
+        return logits
 
 
-class KeepsRejected(RecurrentReader):
-    def begin(self, text, rows, features):
-        super().begin(text, rows, features)
-        self.end = features.shape[1] + 1                        # so many places are filled
-
-    def before_last(self, text):
-        return self.kept[self.row, self.end - 1]
-
-    def commit(self, text, draft, accepted, features):
-        n = features.shape[1]
-        self.kept[:, self.end:self.end + n] = features          # WRONG: accepted or not
-        self.end += n
+class CountsRejected(LearnedReader):
+    def commit(self, path, count, hidden):
+        gamma = path.shape[1] - 1
+        super().commit(path, 0 * count + gamma, hidden)         # WRONG: accepted or not
 
 
-readers = {"right": RecurrentReader, "one place off": OneOff, "rejected stay": KeepsRejected}
+readers = {"right": LearnedReader, "one place off": OneOff, "rejected count": CountsRejected}
 small = small_gpt(3, 2, 5)                                      # float64, 3 tokens
 model = small_learned("mlp", small)
 
@@ -329,20 +329,20 @@ model = small_learned("mlp", small)
 # 1. *The text.* Walk two tokens (two rounds, if the first one ends with a rejection), and compare
 #    with the target's own distribution.
 # 2. *Token by token.* Training reads whole texts, drafting reads one token after the other.
-#    Both must say the same, at every place and for every step. (tests/test_learned.py does that.)
+#    Both must say the same, at every place and for every step.
+#    (tests/models/test_learned.py does that.)
 # 3. *After some rounds.* Let it draft for a while. What does it say behind this text?
 #    A call on the whole text must say the same.
 #
-# A reader's `root` says what follows the text. Its `behind` reads one draft token more.
+# A reader's `start` says what follows the text. Its `step` reads one draft token more.
 #
 # *Guess first:* which check sees which mistake?
 
 # %%
 def whole_text(tokens, ahead):
-    """What the network says of whole texts, given the true features."""
-    features = small(tokens, layers=model.layers)[1]
-    before = F.pad(features[:, :-1], (0, 0, 0, 0, 1, 0))
-    return model(tokens, before, ahead).softmax(-1)
+    """What the network says of whole texts, given the true hidden states."""
+    hidden = small(tokens, layers=model.layers)[1]
+    return whole_texts(model, tokens, before_tokens(hidden), ahead).softmax(-1)
 
 
 def token_by_token(reader):
@@ -351,10 +351,10 @@ def token_by_token(reader):
     for length in range(2, 10):
         text = Text(tokens[:, :length].tolist(), 8, 3)
         reader.begin(text, [0], prefill(small, text, layers=model.layers)[1])
-        said = reader.root(text, 2, 0)
+        said = reader.start(text, reader.lag, 0)
         for k in range(3):
             gap = max(gap, (said[0, 0].softmax(-1) - whole[k, 0, length - 1]).abs().max().item())
-            said = reader.behind(tokens[:, length + k, None], 0)
+            said = reader.step(tokens[:, length + k, None], 0)
     return gap
 
 
@@ -370,8 +370,8 @@ def after_rounds(reader):
     for seed in range(6):                           # not every last round has a rejection
         drafter = drafter_with(reader, 3)
         list(speculate(small, drafter, [0, 1], 20, seed=seed))
-        said = reader.root(drafter.text, 2, 0)[0, 0].softmax(-1)
-        whole = whole_text(torch.tensor(drafter.text.ids()), 1)
+        said = reader.start(reader.text, reader.lag, 0)[0, 0].softmax(-1)
+        whole = whole_text(torch.tensor(reader.text.ids()), 1)
         worst = max(worst, (said - whole[0, 0, -1]).abs().max().item())
     return worst
 
@@ -384,7 +384,7 @@ def off_by(reader):
 
 rows, gaps = [], {}
 for name, reader in readers.items():
-    gaps[name] = [check(reader(model)) for check in (off_by, token_by_token, after_rounds)]
+    gaps[name] = [check(reader(model, 3)) for check in (off_by, token_by_token, after_rounds)]
     rows.append([name, *(f"{gap:.0e}" for gap in gaps[name])])
 table(["reader", "the text", "token by token", "after some rounds"], rows, "greatest difference")
 assert max(gaps["right"]) < 1e-12 and max(found[0] for found in gaps.values()) < 1e-12
@@ -394,14 +394,13 @@ assert gaps["one place off"][1] > 1e-3 and min(found[2] for found in list(gaps.v
 # The text sees neither. What the mistake costs is acceptance:
 
 # %%
-late = F.pad(before_test[:, :-1], (0, 0, 0, 0, 1, 0))
-q_late = mlp(test, late, 1)[0].softmax(-1)
+q_late = whole_texts(mlp, test, before_tokens(before_test), 1)[0].softmax(-1)
 of_late = acceptance(p_test, q_late).mean().item()
 print(f"\nbeta of the first draft token: {betas['the state'][0]:.3f}; "
-      f"with features one place off: {of_late:.3f}")
+      f"with hidden states one place off: {of_late:.3f}")
 
 # %% [markdown]
-# Compare with the beta for zeros, above. Features of the wrong token are hardly better than none.
+# Compare with the beta for zeros, above. Those of the wrong token are hardly better than none.
 # Would you have noticed that from the speed alone? Hardly.
 #
 # ## Three things to know
@@ -410,17 +409,18 @@ print(f"\nbeta of the first draft token: {betas['the state'][0]:.3f}; "
 #    falls along the draft. A step is two products and a row of a table.
 # 2. A cheaper step allows a lower alpha, and pays for a longer draft. The formula of lesson 11 says
 #    how much lower.
-# 3. Wrong features cost acceptance, and the text does not show it. Compare what is said of a whole
-#    text with what is said token by token, and again after some rounds.
+# 3. Wrong hidden states cost acceptance, and the text does not show it. Compare what is predicted
+#    for a whole text with what is predicted token by token, and again after some rounds.
 #
 # ## Change this and run again
 #
 # 1. Take the special treatment of `start` away: write `0.01` for `0.001`, and take the line with
 #    `nn.init.zeros_` out. What becomes of the first draft token, and what of the fourth?
 # 2. Write `width = 512`. How do c, the multiplications and alpha change?
-# 3. Write `mlp(test, 0 * before_test, 4)` in a line of your own, and measure all four betas.
-#    At which draft token do zeros in place of the features cost least, and why?
+# 3. Write `whole_texts(mlp, test, 0 * before_test, 4)` in a line of your own, and measure all four
+#    betas.
+#    At which draft token do zeros in place of the hidden states cost least, and why?
 #
 # The answers are in `lessons/answers/24_a_state_that_reads_its_draft.md`.
 #
-# Next: lesson 25 drafts the target's features themselves.
+# Next: lesson 25 drafts the target's hidden states themselves.

@@ -20,7 +20,8 @@ from torch import nn
 
 import figures
 from kit import OneRow, table
-from nanospec import Draft, load_pair
+from nanospec import Draft
+from nanospec.files import load_pair
 from nanospec.files.corpus import read_texts
 from nanospec.proof.walk import walk
 from nanospec.speculate import verify
@@ -313,12 +314,12 @@ def written_by_target(prompts, new):
     """(B, T) tokens -> the same texts with `new` more, at temperature 1."""
     cache, chance = target.new_cache(len(prompts), prompts.shape[1] + new), torch.Generator()
     chance.manual_seed(0)
-    texts, unread = prompts, prompts
+    texts, newest = prompts, prompts
     for _ in range(new):
-        p_target = target(unread, cache, texts.shape[1])[:, -1].softmax(-1)
-        cache.length += unread.shape[1]
-        unread = torch.multinomial(p_target, 1, generator=chance)
-        texts = torch.cat([texts, unread], 1)
+        p_target = target(newest, cache, texts.shape[1])[:, -1].softmax(-1)
+        cache.length += newest.shape[1]
+        newest = torch.multinomial(p_target, 1, generator=chance)
+        texts = torch.cat([texts, newest], 1)
     return texts
 
 
@@ -385,7 +386,7 @@ assert worst > trained["untrained"] + .05 and best - worst < .1
 # Total variation was not slow here, for two reasons. AdamW makes up for a weak pull.
 # And a new student is flat: it is not yet sure of wrong tokens.
 # A common recipe: begin with forward KL, end with total variation; the hybrid does so by itself.
-# `python -m nanospec.bench losses` compares all of them at length, on three kinds of text.
+# `train_tiny.py --what distil --loss NAME` trains the shipped draft once more by any of them.
 #
 # ## Which text?
 #

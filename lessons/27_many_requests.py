@@ -19,11 +19,12 @@ import torch
 
 import figures
 from kit import table
-from nanospec import Dice, ModelDrafter, Sampling, load_pair
+from nanospec import Dice, ModelDrafter, Sampling
+from nanospec.files import load_pair
 from nanospec.generate import generate
 from nanospec.proof.tables import TableModel, small_gpt
 from nanospec.proof.walk import completed, distance, product_of, target_distribution, walk
-from nanospec.serve import Server
+from nanospec.serving.server import Server
 from nanospec.speculate import one_round, speculate, tokens_of, verify
 from nanospec.text import Text, prefill
 from nanospec.theory import expected_tokens
@@ -31,7 +32,7 @@ from nanospec.theory import expected_tokens
 # %% [markdown]
 # ## Eight people, six steps
 #
-# The library's `Server` (nanospec/serve.py) does what this lesson explains.
+# The library's `Server` (nanospec/serving/server.py) does what this lesson explains.
 # A request is handed in with `submit`. A *step* is one draft and one target call for all rows.
 # The first step reads the prompts. The next five steps write.
 #
@@ -64,19 +65,19 @@ table(["prompt", "tokens", "text so far"],
 # The shorter one is filled up with zeros. Nobody will ever look at their slots.
 
 # %%
-target, upto = small_gpt(5, layers=2, seed=1), 24               # upto: slots of the cache to read
+target, kv_length = small_gpt(5, layers=2, seed=1), 24      # kv_length: slots of the cache to read
 prompts = [[1, 2, 3, 4], [2, 0]]
 alone = [list(generate(target, ids, 12, 0)) for ids in prompts]         # what each one must write
 texts = [list(ids) for ids in prompts]
-cache = target.new_cache(rows=2, slots=upto)
-target(torch.tensor([[1, 2, 3], [2, 0, 0]]), cache, upto)       # row 1: one token, and two fillings
+cache = target.new_cache(rows=2, slots=kv_length)
+target(torch.tensor([[1, 2, 3], [2, 0, 0]]), cache, kv_length)      # row 1: one token, two fillings
 
 
 def one_call(texts, drafts):
     """One target call for all rows -> for each row, the likeliest token behind all its places."""
     tokens = torch.tensor([text[-1:] + draft for text, draft in zip(texts, drafts)])
     cache.length = torch.tensor([len(text) - 1 for text in texts])      # NEW: one for each row
-    return target(tokens, cache, upto).argmax(-1).tolist()
+    return target(tokens, cache, kv_length).argmax(-1).tolist()
 
 
 def ragged_round(texts, drafts):
@@ -209,8 +210,8 @@ def row_1(rule, dice):
     text, drafter = Text(ids, 8, vocab_size=2), ModelDrafter(q_model, 2)
     cache, _ = prefill(p_model, text)
     drafter.begin(text, [0, 1], None)
-    draft, p_target, accepted, token = one_round(p_model, cache, drafter, verify, text,
-                                                 Sampling(), dice, upto=8)
+    draft, p_target, _, accepted, token = one_round(p_model, cache, drafter, verify, text,
+                                                    Sampling(), dice, kv_length=8)
     k = int(accepted.min())
     x = draft.tokens[1, 1:].tolist()                        # row 0 of a draft is no draft token
     return tuple(rule(x, int(accepted[1]), int(token[1]), k, p_target[1], dice))
@@ -244,9 +245,9 @@ class OneDie(Dice):
 
     die = torch.Generator()
 
-    def refill(self, columns):
+    def refill(self, uniforms):
         rows = len(self.generators)
-        self.u = torch.rand(rows, columns, generator=self.die, dtype=self.dtype)
+        self.u = torch.rand(rows, uniforms, generator=self.die, dtype=self.dtype)
         self.column = 0
 
 

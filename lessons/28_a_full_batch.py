@@ -15,17 +15,19 @@ import torch
 
 import figures
 from kit import Quiet, table
-from nanospec import Dice, ModelDrafter, Sampling, load_pair
+from nanospec import Dice, ModelDrafter, Sampling
 from nanospec.bench.prompts import held_out_prompts
 from nanospec.bench.roofline import bandwidth, matrix_rate, weight_bytes
-from nanospec.drafters.by_load import ByLoad
-from nanospec.drafters.by_survival import BySurvival
-from nanospec.fast.autotune import settle
+from nanospec.fast.autotune import autotune
 from nanospec.fast.clock import draft_seconds, step_seconds, timed
+from nanospec.files import load_pair
 from nanospec.generate import plain_step
 from nanospec.proof.tables import TableModel
 from nanospec.proof.walk import distance, product_of, target_distribution, walk
-from nanospec.serve import Server
+from nanospec.serving.by_load import ByLoad
+from nanospec.serving.by_survival import BySurvival
+from nanospec.serving.ragged import Ragged
+from nanospec.serving.server import Server
 from nanospec.speculate import one_round, verify
 from nanospec.text import Text, prefill
 from nanospec.theory import acceptance, expected_tokens
@@ -46,7 +48,7 @@ from nanospec.theory import acceptance, expected_tokens
 # %%
 torch.set_num_threads(1)
 target, draft, _ = pair = load_pair()
-settle(target, draft)                               # the fastest data type and layout of both
+autotune(target, draft)                             # the fastest data type and layout of both
 quiet = Quiet(lambda: step_seconds(target, context=96, repeats=3))
 
 size, weights = weight_bytes(target), weight_bytes(target) // target.embedding.weight.element_size()
@@ -117,10 +119,10 @@ def rounds_of_many(ids, gamma):
     """Each round gives every text 1 to gamma + 1 tokens."""
     (text, cache, dice), drafter = begin(ids), ModelDrafter(draft, gamma)
     drafter.begin(text, range(len(ids)), None)
-    upto = text.tokens.shape[1]                     # slots of the cache to read
+    kv_length = text.tokens.shape[1]                # slots of the cache to read
     for _ in range(STEPS):
-        dice.refill(drafter.columns + drafter.size)
-        yield one_round(target, cache, drafter, verify, text, Sampling(), dice, upto)
+        dice.refill(drafter.uniforms + drafter.size)
+        yield one_round(target, cache, drafter, verify, text, Sampling(), dice, kv_length)
 
 
 # %% [markdown]
@@ -137,7 +139,7 @@ for rows in counts:
     for gamma in gammas:
         done, seconds = timed(rounds_of_many(starts[:rows], gamma))
         betas, lengths = [], []
-        for draft_of, p_target, accepted, _ in done:
+        for draft_of, p_target, _, accepted, _ in done:
             beta = acceptance(p_target[:, :-1], draft_of.q_draft[:, 1:])        # (B, gamma)
             betas.append(beta[torch.arange(gamma) <= accepted[:, None]])
             lengths.append(accepted + 1.0)
@@ -158,7 +160,7 @@ table(["rows", "gamma", "alpha", "c", "v(gamma + 1)", "tokens a round", "predict
 # are, how often draft tokens were accepted so far, and what rounds take here.
 # The number to make large is called *goodput*: expected tokens a second.
 #
-# `ByLoad` in nanospec/drafters/by_load.py does this. We hand it our times, and look what it says.
+# `ByLoad` in nanospec/serving/by_load.py does this. We hand it our times, and look what it says.
 
 # %%
 def round_takes(rows, gamma):
@@ -176,7 +178,7 @@ def round_takes(rows, gamma):
 mean_alpha = sum(row[0] for row in gains.values()) / len(gains)
 chosen = {}
 for rows in 1, 2, 4, 8, 16, 24, 32:
-    drafter = ByLoad(draft, round_takes, gamma=6)
+    drafter = ByLoad(draft, round_takes, most=6)
     drafter.judged, drafter.accepted, drafter.gamma = 1e6, 1e6 * mean_alpha, 0
     chosen[rows] = drafter.best(rows)
 print(f"\nalpha {mean_alpha:.2f}")
@@ -230,7 +232,7 @@ print(f"\naccepted on average: {two_each:.2f} with two for each text, "
 # So the decision has seen the token that it decides about.
 #
 # Two tiny models, two texts, at most two draft tokens for each. `BySurvival` is the library's
-# (nanospec/drafters/by_survival.py). The other class sends all or nothing.
+# (nanospec/serving/by_survival.py). The other class sends all or nothing.
 #
 # *Guess first:* how far off is it? (The unit is total variation: 0 is exact, 1 is hopeless.)
 
@@ -271,8 +273,9 @@ table(["walked: both texts together", "off by"],
 # ## No padding
 #
 # A call is a rectangle, and now the rows have different lengths. If the target computed the whole
-# rectangle, nothing would be saved. So it computes the tokens that are there, one behind the other.
-# Attention alone needs the rectangle. This is `RaggedCall` in nanospec/cache.py.
+# rectangle, nothing would be saved. So it computes only the tokens that exist, as one long row.
+# Attention alone needs the rectangle. The library's `Ragged` (nanospec/serving/ragged.py) stands in
+# the target's place and does that.
 #
 # *Guess first:* 16 texts, four draft tokens for one, and one for each of the others. How much
 # longer does the rectangle take?
@@ -281,11 +284,11 @@ table(["walked: both texts together", "off by"],
 B, n = 16, 5
 text, cache, dice = begin(starts[:B])
 drafted = torch.zeros(B, n, dtype=torch.int64)
-there = torch.tensor([b * n + i for b in range(B) for i in range(n if b == 0 else 2)])
-saved = {}
+exist = torch.tensor([b * n + i for b in range(B) for i in range(n if b == 0 else 2)])
+ragged, saved = Ragged(target, ModelDrafter(draft, n - 1)), {}
 with torch.inference_mode():
-    for name, some in (f"{B} x {n} tokens", None), (f"the {len(there)} that are there", there):
-        calls = timed(target(drafted, cache, 32, there=some) for _ in range(8))[1]
+    for name, ragged.exist in (f"{B} x {n} tokens", None), (f"the {len(exist)} that exist", exist):
+        calls = timed(ragged(drafted, cache, 32) for _ in range(8))[1]
         saved[name] = 1e3 * min(calls)
 table(["the target computes", "ms"], [[name, f"{ms:.2f}"] for name, ms in saved.items()])
 

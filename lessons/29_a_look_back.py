@@ -13,7 +13,7 @@
 #
 # | | reads the committed text | reads each draft token |
 # |---|---|---|
-# | MLP speculator (lesson 24) | with nothing: its state begins from features | changes the state |
+# | MLP speculator (lesson 24) | with nothing: it begins with hidden states | changes the state |
 # | EAGLE (lesson 25) | with its layer | with its layer |
 # | this one | with a layer, once a round | changes the state, and looks back with attention |
 #
@@ -27,9 +27,9 @@ import torch.nn.functional as F
 
 import figures
 from kit import Quiet, table
-from nanospec import ModelDrafter, load_pair
-from nanospec.draft_models.learned import before_tokens
+from nanospec import ModelDrafter
 from nanospec.fast.clock import median_seconds, step_seconds
+from nanospec.files import load_pair
 from nanospec.files.corpus import read_texts
 from nanospec.model import rotate
 from nanospec.proof.tables import TableModel, small_learned
@@ -37,6 +37,7 @@ from nanospec.proof.walk import distance, target_distribution, walk
 from nanospec.speculate import speculate, tokens_of
 from nanospec.text import Text, prefill
 from nanospec.theory import acceptance
+from nanospec.training.whole import before_tokens, whole_texts
 
 torch.set_num_threads(1)
 target, model, tokenizer = load_pair(draft="prefix")
@@ -72,16 +73,24 @@ length = ids.shape[1]
 
 
 @torch.no_grad()
-def features_before(tokens):
-    """The target's features before each token, (B, T, layers, C)."""
+def hidden_before(tokens):
+    """The target's hidden states before each token, (B, T, layers, C)."""
     return before_tokens(target(tokens, layers=model.layers)[1])
+
+
+@torch.no_grad()
+def entrance(tokens):
+    """What attention reads of each token; and the states before, made of hidden states."""
+    state = model.fuse(model.normed(hidden_before(tokens)))
+    embedded = target.embedding(tokens)
+    return torch.cat([model.layer.token_norm(embedded), model.layer.state_norm(state)], -1), state
 
 
 @torch.no_grad()
 def kept_of(tokens):
     """What the layer keeps of a text: keys and values, (B, 1, T, D) each."""
-    read, _ = model.entrance(model.begin(features_before(tokens)), tokens)
-    _, keys, values = model.attention.turned(read, model.rope(tokens.shape[1]))
+    read, _ = entrance(tokens)
+    _, keys, values = model.layer.attention.turned(read, model.rope(tokens.shape[1]))
     return keys, values
 
 
@@ -119,30 +128,30 @@ def one_token(z, x, position, keys, values):
 @torch.no_grad()
 def attend(read, place):
     """The layer's own attention at one place: what it finds in the places up to it."""
-    q, keys, values = model.attention.turned(read, model.rope(read.shape[1]))
+    q, keys, values = model.layer.attention.turned(read, model.rope(read.shape[1]))
     seen = slice(place + 1)
     scores = q[0, :, place] @ keys[0, 0, seen].T / keys.shape[-1] ** 0.5
-    return model.attention.out((scores.softmax(-1) @ values[0, 0, seen]).flatten())
+    return model.layer.attention.out((scores.softmax(-1) @ values[0, 0, seen]).flatten())
 
 
 @torch.no_grad()
 def state_at(tokens, place):
     """The state behind a text that ends at `place` (width,)."""
-    read, x = model.entrance(model.begin(features_before(tokens)), tokens)
-    x = x[0, place] + attend(read, place)
-    x = x + model.mlp(model.mlp_norm(x))
+    read, state = entrance(tokens)
+    x = state[0, place] + attend(read, place)
+    x = x + model.layer.mlp(model.layer.mlp_norm(x))
     y = model.start(model.read_norm(x)) + model.embedding(tokens[0, place])
     return F.silu(model.norm(y))
 
 
 # %% [markdown]
-# The library does all places at once: `model(tokens, before, steps)`.
+# The library does all places at once: `whole_texts(model, tokens, before, steps)`.
 # Let the text end in the middle, and draft the true tokens behind it.
 
 # %%
 first, gap = length // 2, 0.0
 with torch.no_grad():
-    whole = model(ids, features_before(ids), STEPS)                 # (STEPS, 1, places, V)
+    whole = whole_texts(model, ids, hidden_before(ids), STEPS)      # (STEPS, 1, places, V)
 z = state_at(ids, first)
 gap = (model.head(z) - whole[0, 0, first]).abs().max().item()
 text_keys, text_values = keys[:, :, :first + 1], values[:, :, :first + 1]
@@ -179,8 +188,8 @@ table(["draft token", "looks at", "", "", "says next"], rows,
       "two tokens each: the one before the place, and the one there")
 
 # %% [markdown]
-# A place of the layer knows two things: its own token, and the features before it.
-# The features know which token came before. So a place says "behind *this* came *that*".
+# A place of the layer knows two things: its own token, and the hidden states before it.
+# The hidden states know which token came before. So a place says "behind *this* came *that*".
 # A query can ask: where did the token that I have just read stand before? And what came then?
 #
 # ## What it brings
@@ -209,7 +218,7 @@ def can_be_copied(tokens):
 @torch.no_grad()
 def betas_of(draft_model, before, p_target, copied):
     """kind -> the mean of beta for the first, second, ... draft token."""
-    q_draft = draft_model(held, before, STEPS).softmax(-1)
+    q_draft = whole_texts(draft_model, held, before, STEPS).softmax(-1)
     places, found = q_draft.shape[2], {True: [], False: []}
     for k in range(STEPS):
         beta = acceptance(p_target[:, k:k + places], q_draft[k])
@@ -221,7 +230,7 @@ def betas_of(draft_model, before, p_target, copied):
 # %%
 blind = deepcopy(model)
 torch.nn.init.zeros_(blind.answer.weight)
-before, copied = features_before(held), can_be_copied(F.pad(held, (0, 1)))
+before, copied = hidden_before(held), can_be_copied(F.pad(held, (0, 1)))
 with torch.no_grad():
     p_target = target(held).softmax(-1)
 betas = {"it looks": betas_of(model, before, p_target, copied),
@@ -244,19 +253,19 @@ assert min(lost[True][1:]) > 0 and max(map(abs, (lost[True][0], lost[False][0]))
 #
 # ## What it costs
 #
-# A reader (lesson 24) has `root` for the first draft token, and `behind` for each of the others.
-# *Guess first:* in target steps, what does each cost? EAGLE pays for `root` at every token.
+# A reader (lesson 24) has `start` for the first draft token, and `step` for each of the others.
+# *Guess first:* in target steps, what does each cost? EAGLE pays for `start` at every token.
 
 # %%
 quiet = Quiet(lambda: step_seconds(target, repeats=3))
 step = step_seconds(target)
 text = Text([held[0, :200].tolist()], 56, V)
-reader = model.reader()
+reader = model.reader(4)
 with torch.inference_mode():
     reader.begin(text, [0], prefill(target, text, layers=model.layers)[1])
     some = text.last(1)
-    seconds = {"the first": median_seconds(lambda: reader.root(text, 2, 200), target.device),
-               "each other": median_seconds(lambda: reader.behind(some, 200), target.device)}
+    seconds = {"the first": median_seconds(lambda: reader.start(text, 2, 200), target.device),
+               "each other": median_seconds(lambda: reader.step(some, 200), target.device)}
 seconds["the draft GPT, each"] = step_seconds(gpt)
 quiet.look()
 c = {name: took / step for name, took in seconds.items()}

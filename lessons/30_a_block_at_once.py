@@ -22,7 +22,8 @@ import torch
 
 import figures
 from kit import table
-from nanospec import ModelDrafter, load_pair
+from nanospec import ModelDrafter
+from nanospec.files import load_pair
 from nanospec.files.corpus import read_texts
 from nanospec.probs import Sampling
 from nanospec.proof.tables import TableModel, small_learned
@@ -237,7 +238,7 @@ table(["gamma", *range(1, PLACES + 1)],
 # docs/RESULTS.md says how far a real one came here.
 #
 # The library: `DFlash` and `DSpark` in nanospec/draft_models/dflash.py.
-# All rows of a block see each other, and the target's features of the text before it.
+# All rows of a block attend to each other, and to the target's hidden states of the text before it.
 # `python train_tiny.py --what dspark` trains one.
 
 # %%

@@ -9,15 +9,16 @@
 # This is *early exit* (LayerSkip, Elhoushi et al. 2024). It drafts badly, and nearly everything
 # that it computes is used again.
 #
-# You need lesson 4 (the cache), lesson 11 (how fast) and lesson 23 (features and heads).
+# You need lesson 4 (the cache), lesson 11 (how fast) and lesson 23 (hidden states and heads).
 
 # %%
 import torch
 
 import figures
 from kit import table
-from nanospec import ModelDrafter, load_pair
-from nanospec.draft_models.early_exit import EarlyExit
+from nanospec import ModelDrafter
+from nanospec.draft_models.early_exit import EarlyExit, first_blocks, target_for
+from nanospec.files import load_pair
 from nanospec.files.corpus import read_texts
 from nanospec.generate import generate
 from nanospec.model import cached_call
@@ -36,7 +37,7 @@ L, C = target.config.layers, target.config.channels
 #
 # Every layer reads x, C numbers for each token, and adds something to it: x = x + layer(x).
 # At the end come a norm and the output head. They can be taken earlier, too.
-# `target.first(depth, tokens)` gives x behind the first `depth` layers.
+# `first_blocks(target, depth, tokens)` gives x after the first `depth` layers.
 #
 # We leave after 1, 2, ... 8 layers, train nothing, and compare with the target's own distribution:
 # beta = sum min(p_target, q_draft), a mean over held-out text.
@@ -53,8 +54,10 @@ train_texts, held_out = read_texts()
 learn, test = pieces_of(train_texts, 96), pieces_of(held_out, 12)
 with torch.no_grad():
     p_learn, p_test = target(learn).softmax(-1), target(test).softmax(-1)
-    untrained = [acceptance(p_test, target.head(target.norm(target.first(depth, test))).softmax(-1))
-                 .mean().item() for depth in range(1, L + 1)]
+    untrained = []
+    for depth in range(1, L + 1):
+        early = target.head(target.norm(first_blocks(target, depth, test))).softmax(-1)
+        untrained.append(acceptance(p_test, early).mean().item())
 table(["layers", *range(1, L + 1)], [["beta", *(f"{beta:.2f}" for beta in untrained)]])
 assert untrained[-1] > 0.999
 
@@ -72,11 +75,11 @@ assert untrained[-1] > 0.999
 
 # %%
 def trained_exit(depth, steps=60):
-    """An exit behind `depth` layers, and beta on held-out text."""
+    """An exit after `depth` layers, and beta on held-out text."""
     torch.manual_seed(0)
     model = EarlyExit(target.config.vocab_size, C, [depth - 1], hidden=C).attach(target)
     with torch.no_grad():
-        h_learn, h_test = target.first(depth, learn), target.first(depth, test)
+        h_learn, h_test = (first_blocks(target, depth, some) for some in (learn, test))
     optimizer = torch.optim.Adam(model.parameters(), lr=3e-3)
     for step in range(steps):
         some = torch.arange(8) + 8 * (step % 12)                    # 8 of the 96 pieces
@@ -134,15 +137,17 @@ assert gap["first two layers, the rest left out"] < 1e-4 < gap["layers 7 and 8, 
 # ## Going on instead of starting again
 #
 # More than that: the target need not read the draft tokens with its first layers at all.
-# What they have put out is there. `target.rest(depth, x, cache, upto)` goes on from it.
-# We count: how many rows goes each layer through in a round with gamma = 4?
+# What they have put out is there, and the other layers can go on from it.
+# `target_for(target, drafter)` makes an object that does so. It stands in the target's place and
+# answers as the target does. (For a drafter of another kind it is the target itself.)
+# We count: how many rows go through each layer in a round with gamma = 4?
 
 # %%
 rows, model, prompt, counts = [0] * L, exits[2][0], test[0, :32].tolist(), {}
 
 
 def counting(layer):
-    """What torch calls behind each call of a layer."""
+    """What torch calls after each call of a layer."""
     def add(block, inputs, out):
         rows[layer] += inputs[0].shape[1]
     return add
@@ -152,7 +157,7 @@ hooks = [block.register_forward_hook(counting(i)) for i, block in enumerate(targ
 for name, drafter in (("leaves after two layers", ModelDrafter(model, 4)),
                       ("draft GPT", ModelDrafter(gpt, 4))):
     rows[:] = [0] * L
-    rounds = list(speculate(target, drafter, prompt, 40, seed=1))
+    rounds = list(speculate(target_for(target, drafter), drafter, prompt, 40, seed=1))
     counts[name] = [(count - len(prompt) + 1) / len(rounds) for count in rows]      # no prompt
 for hook in hooks:
     hook.remove()
@@ -169,11 +174,15 @@ assert all(row == [5.0] * L for row in counts.values())
 # The text is what the target writes alone, of course.
 
 # %%
-greedy = tokens_of(speculate(target, ModelDrafter(model, 4), prompt, 40, temperature=0))
+drafter = ModelDrafter(model, 4)
+goes_on = target_for(target, drafter)
+greedy = tokens_of(speculate(goes_on, drafter, prompt, 40, temperature=0))
 assert greedy == list(generate(target, prompt, 40, temperature=0))
 small = small_gpt(3, 2, 5)
+drafter = ModelDrafter(small_learned("early_exit", small), 2)
+goes_on = target_for(small, drafter)
 found, paths = walk(lambda dice: tuple(tokens_of(speculate(
-    small, ModelDrafter(small_learned("early_exit", small), 2), [0, 1], 2, dice=dice, top_k=2))))
+    goes_on, drafter, [0, 1], 2, dice=dice, top_k=2))))
 off = distance(found, target_distribution(small, [0, 1], 2, top_k=2))[1]
 print(f"\ngreedy: the same {len(greedy)} tokens; {paths} paths, the text is off by {off:.0e}")
 assert off < 1e-12
@@ -223,7 +232,7 @@ figures.leaving_early(untrained, {depth: beta for depth, (_, beta) in exits.item
 # 1. Train for 10 steps, then for 240 (`trained_exit(depth, 240)`). Which exit gains most?
 # 2. In `kept`, leave out layer 3 alone: `[0, 1, 3, 4, 5, 6, 7]`. Which keys are still right?
 # 3. Let it draft a tree: `TreeDrafter(model, shape(2, 2))` instead of `ModelDrafter(model, 4)` in
-#    the cell that counts (imports: nanospec.drafters.tree, nanospec.topology), and take out its
+#    the cell that counts (imports: nanospec.trees.drawn, nanospec.trees.shapes), and take out its
 #    `assert`. What do layers 1 and 2 do now, and why?
 #
 # The answers are in `lessons/answers/31_leaving_early.md`.

@@ -18,7 +18,8 @@ import torch
 
 import figures
 from kit import OneRow, table
-from nanospec import Draft, ModelDrafter, load_pair
+from nanospec import Draft, ModelDrafter
+from nanospec.files import load_pair
 from nanospec.files.corpus import read_texts
 from nanospec.probs import Sampling
 from nanospec.proof.tables import Mixture, TableModel
@@ -51,7 +52,8 @@ bar = min(0.09, 0.3 * float((p_four * p_four.log()).sum().exp()))
 
 def one_place(x, dice):
     """Draft token x, judged by the library's rule -> the token written."""
-    drafted = Draft(torch.tensor([[0, x]]), torch.zeros(1, 2, 4, dtype=torch.float64))
+    certain = torch.eye(4, dtype=torch.float64)[x]          # its q_draft: nobody drew x
+    drafted = Draft(torch.tensor([[0, x]]), torch.stack([0 * certain, certain])[None])
     accepted, token = typical(drafted, p_four.expand(1, 2, 4), dice.dice)
     return x if int(accepted) else int(token)
 

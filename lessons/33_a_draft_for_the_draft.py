@@ -22,11 +22,12 @@ import torch
 
 import figures
 from kit import OneRow, table
-from nanospec import ModelDrafter, load_pair
+from nanospec import ModelDrafter
 from nanospec.bench.prompts import repetitive_prompts
-from nanospec.drafters.lookup import PromptLookup
-from nanospec.drafters.stack import Stack
+from nanospec.copies.lookup import PromptLookup
+from nanospec.draft_models.stack import Stack
 from nanospec.fast.clock import step_seconds
+from nanospec.files import load_pair
 from nanospec.files.corpus import read_texts, to_ids
 from nanospec.probs import residual
 from nanospec.proof.tables import TableModel
@@ -129,7 +130,7 @@ assert off["the middle model's"] < 1e-12 < 0.01 < min([*off.values()][1:])
 # | | between the levels |
 # |---|---|
 # | the committed text | shared: nobody may go on from a token that the target has rejected |
-# | random numbers | one for each decision, on every level (columns of their own in our dice) |
+# | random numbers | one for each decision, on every level (uniforms of their own in our dice) |
 # | caches | each model has its own: keys and values are made with its own weights |
 #
 # ## What a token costs

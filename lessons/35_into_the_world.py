@@ -20,7 +20,8 @@ import torch
 
 import figures
 from kit import table
-from nanospec import ModelDrafter, load_pair
+from nanospec import ModelDrafter
+from nanospec.files import load_pair
 from nanospec.files.export import export
 from nanospec.files.huggingface import names
 from nanospec.generate import generate

@@ -443,9 +443,9 @@ def copying(calls: Sequence[tuple[Sequence[str], int]], places: Sequence[str],
 # Lessons 15 to 18
 
 def a_tree(labels: Sequence[str], parents: Sequence[int], path: Sequence[int], token: str,
-           sees: Sequence[Sequence[bool]]) -> None:
-    """A round's tree, with what became of every row; beside it, which slots each row sees: the text's last two tokens
-    before row 0, and the rows. token: what was drawn behind the last accepted row."""
+           mask: Sequence[Sequence[bool]]) -> None:
+    """A round's tree, with what became of every row; beside it, which slots each row attends to: the text's last two
+    tokens before row 0, and the rows. token: what was drawn after the last accepted row."""
     figure, (left, right) = blank("one rejection does not end the draft: another child of that place was accepted", 2)
     depth, heights, leaves = [0] * len(labels), [0.0] * len(labels), 0
     children = [[row for row, parent in enumerate(parents) if parent == above] for above in range(len(labels))]
@@ -483,10 +483,10 @@ def a_tree(labels: Sequence[str], parents: Sequence[int], path: Sequence[int], t
     left.set(xlim=(-0.5, max(depth) + 0.6 + (depth[last] == max(depth))), ylim=(new - 0.6, 0.6), xticks=[], yticks=[])
     left.spines[["left", "bottom"]].set_visible(False)
     left.grid(False)
-    right.imshow(sees, cmap="Greens", vmax=1.5, aspect="auto", zorder=3)
+    right.imshow(mask, cmap="Greens", vmax=1.5, aspect="auto", zorder=3)
     right.set_yticks(range(len(labels)), [f"{row}: {label}" for row, label in enumerate(labels)])
-    right.set_xticks(range(len(sees[0])), ["...", "text", *range(len(labels))])
-    right.set(xlabel="the end of the text, and the rows; filled: the row on the left sees it")
+    right.set_xticks(range(len(mask[0])), ["...", "text", *range(len(labels))])
+    right.set(xlabel="the end of the text, and the rows; filled: the row on the left attends to it")
     save(figure, "15_several_futures")
 
 
@@ -620,12 +620,12 @@ def when_to_stop(fixed: Sequence[tuple[float, float]], rules: dict[str, tuple[fl
 
 # Lessons 25 and 26
 
-def drafting_features(sees: Sequence[Sequence[bool]], places: int, alphas: dict[str, Sequence[float]]) -> None:
-    """sees: row (step, place) sees column (step, place), so many places a step. alphas: draft model -> its acceptance
-    at draft token 1, 2, ..."""
-    figure, (left, right) = blank("with a loss on features, or with practice on its own states, a draft falls less", 2)
-    steps = len(sees) // places
-    shades = [[(1 if column < places else 2) * seen for column, seen in enumerate(row)] for row in sees]
+def drafting_hidden_states(mask: Sequence[Sequence[bool]], places: int, alphas: dict[str, Sequence[float]]) -> None:
+    """mask: whether row (step, place) attends to column (step, place), `places` of each step. alphas: draft model ->
+    its acceptance at draft token 1, 2, ..."""
+    figure, (left, right) = blank("with a loss on hidden states, or with practice on its own, a draft falls less", 2)
+    steps = len(mask) // places
+    shades = [[(1 if column < places else 2) * seen for column, seen in enumerate(row)] for row in mask]
     left.imshow(shades, cmap=ListedColormap(["#f3f4f6", BLUE, GREEN]), vmin=0, vmax=2, aspect="equal", zorder=3)
     for edge in range(steps * places + 1):
         for draw in (left.axhline, left.axvline):
@@ -634,8 +634,8 @@ def drafting_features(sees: Sequence[Sequence[bool]], places: int, alphas: dict[
     left.set_xticks(middles, [f"step {step}" for step in range(steps)])
     left.set_yticks(middles, [f"step {step}\nplaces 0 to {places - 1}" for step in range(steps)])
     left.tick_params(length=0)
-    left.set_title("who sees whom in unrolled training", loc="left", color=INK, fontsize=10)
-    left.set_xlabel("step 0: the text, with the target's features; the diagonals: its own states")
+    left.set_title("what each row attends to in unrolled training", loc="left", color=INK, fontsize=10)
+    left.set_xlabel("step 0: the text, with the target's hidden states; the diagonals: its own states")
     left.grid(False)
     for (name, row), colour in zip(alphas.items(), (BLUE, RED, GREEN)):
         right.plot(range(1, len(row) + 1), [alpha / row[0] for alpha in row], color=colour, marker=MARK[colour],
@@ -643,7 +643,7 @@ def drafting_features(sees: Sequence[Sequence[bool]], places: int, alphas: dict[
     right.set(xlabel="draft token", ylabel="alpha / alpha of draft token 1", xticks=range(1, len(row) + 1))
     right.set_ylim(0, 1.05)
     right.legend(frameon=False, loc="lower left")
-    save(figure, "25_drafting_features")
+    save(figure, "25_drafting_hidden_states")
 
 
 # Lessons 23 and 24
@@ -652,7 +652,7 @@ def heads(betas: dict[str, Sequence[float]]) -> None:
     """What each head of Medusa and of Hydra sees; and drafter -> beta of head 1, 2, ..."""
     figure, (left, right) = blank("what lies in between must be read: Medusa's heads fall faster than Hydra's", 2)
     count = len(next(iter(betas.values())))
-    columns = ["features\nbefore x", "x", *(f"draft\ntoken {k}" for k in range(1, count + 1))]
+    columns = ["hidden states\nbefore x", "x", *(f"draft\ntoken {k}" for k in range(1, count + 1))]
     for line in range(2 * count):
         kind, k = ("Medusa", "Hydra")[line // count], line % count + 1
         for column in range(len(columns)):

@@ -1,10 +1,8 @@
 """All chance in decoding goes through here, and one decision consumes one uniform.
 
-`flip` is a biased coin, `pick` a loaded die. Nobody else ever holds a random number, so nobody can use one twice.
-A test that replaces the dice sees every decision there is. The other kinds of dice: proof/walk.py tries every outcome,
-proof/checks.py keeps a ledger, show/steps.py remembers the coins, bench/replay.py and bench/large.py load them.
-
-Left out: initial weights and training shuffles, which decide nothing about the text.
+`flip` is a biased coin, `pick` a loaded die. No other code ever holds a random number, so none can
+be used twice, and a test that replaces the dice sees every decision there is (proof/walk.py tries
+every outcome). Left out: initial weights and training shuffles, which decide nothing about a text.
 """
 
 from collections.abc import Sequence
@@ -15,10 +13,11 @@ from torch import Tensor
 
 
 class Dice:
-    """Uniforms u in [0, 1) for B rows. Row b's come from its own seed alone: the same uniforms in any batch.
+    """Uniforms u in [0, 1) for B rows. Row b's come from its own seed alone, in any batch.
 
-    `refill(columns)` lays out the next round's uniforms: u is (B, columns) in float64, or in float32 where the device
-    has no float64. `flip` and `pick` take columns from left to right. The buffer keeps its address from round to round.
+    `refill` lays out the next round's uniforms: u is (B, uniforms) in float64, or in float32 where
+    the device has no float64. `flip` and `pick` take them from left to right, so `column` is the
+    next to be used. The buffer keeps its address from round to round.
     """
 
     def __init__(self, seeds: Sequence[int], device: torch.device | str = "cpu"):
@@ -28,37 +27,29 @@ class Dice:
         self.u = torch.empty(len(self.generators), 0, dtype=self.dtype, device=self.device)
         self.column = 0
 
-    def refill(self, columns: int) -> None:
-        """Fresh uniforms for one round. Whatever the last round left over is thrown away."""
-        fresh = torch.stack([torch.rand(columns, generator=g, dtype=self.dtype) for g in self.generators])
-        if self.u.shape[1] != columns:
+    def refill(self, uniforms: int) -> None:
+        """Fresh uniforms for one round of every row. What the last round left over is dropped."""
+        fresh = torch.stack([torch.rand(uniforms, generator=generator, dtype=self.dtype)
+                             for generator in self.generators])
+        if self.u.shape[1] != uniforms:
             self.u = torch.empty_like(fresh, device=self.device)
         self.u.copy_(fresh)
         self.column = 0
 
-    def reseed(self, row: int, seed: int) -> None:
-        """Row `row` begins anew: its next uniforms are those of a Dice with this seed."""
-        self.generators[row] = torch.Generator().manual_seed(seed)
-
-    def move(self, rows: Sequence[int], count: int) -> None:
-        """A batch of `count` rows: row rows[i] becomes row i, and keeps its uniforms to come."""
-        self.generators = [self.generators[b] for b in rows] + [torch.Generator() for _ in range(count - len(rows))]
-        self.u = self.u.new_empty(count, 0)
-
     def flip(self, prob: Tensor) -> Tensor:
-        """prob (B, n) -> (B, n) bool, True with probability min(1, prob): u < prob, strictly, so never at 0."""
+        """prob (B, n) -> (B, n) bool, True with probability min(1, prob): u < prob, never at 0."""
         return self._take(prob.shape[1]) < prob
 
     def pick(self, weights: Tensor) -> Tensor:
-        """weights (B, V) -> (B,) indices, or (B, n, V) -> (B, n). Weights are not negative, their total is positive.
+        """weights (B, V) -> (B,) indices, or (B, n, V) -> (B, n). No weight is negative.
 
-        An index is drawn in proportion to its weight: the first whose cumulative weight exceeds u * total.
-        Example: weights [2, 0, 6] and u = 0.25 give index 2.
+        An index is drawn in proportion to its weight: the first one whose cumulative weight
+        exceeds u * total. Example: weights [2, 0, 6] and u = 0.25 give index 2.
         """
         cumulative = weights.cumsum(-1, dtype=self.dtype)
         u = self._take(1) if weights.dim() == 2 else self._take(weights.shape[1])[:, :, None]
         at = torch.searchsorted(cumulative, u * cumulative[..., -1:], right=True)[..., 0]
-        return at.clamp(max=weights.shape[-1] - 1)              # where a weight is NaN there is no index
+        return at.clamp(max=weights.shape[-1] - 1)      # where a weight is NaN there is no index
 
     def of_row(self, b: int) -> "Dice":
         """The dice of row b alone, at the same column: for a rule that takes one text at a time."""
@@ -68,6 +59,7 @@ class Dice:
 
     def _take(self, n: int) -> Tensor:
         if self.column + n > self.u.shape[1]:
-            raise RuntimeError(f"{self.column + n} uniforms asked for, {self.u.shape[1]} laid out: refill more columns")
+            raise RuntimeError(f"{self.column + n} uniforms asked for, {self.u.shape[1]} laid out: "
+                               "refill more")
         self.column += n
         return self.u[:, self.column - n:self.column]

@@ -1,59 +1,60 @@
-"""Every way to speculate that demo.py and the bench know by name: who drafts, and which rule decides."""
+"""The index of the rooms: every drafter and every rule that demo.py and the bench know by name.
+
+Not part of the core: nothing that stands below imports it. A new drafter is one file and one row here.
+"""
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
 from itertools import product
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 from nanospec.cache import LanguageModel
-from nanospec.draft import Drafter, Rule, check_size
-from nanospec.draft_models import DraftModel
-from nanospec.draft_models.gpt import reader_of
-from nanospec.draft_models.reader import longest_chain
-from nanospec.drafters.by_load import ByLoad
-from nanospec.drafters.by_survival import BySurvival
-from nanospec.drafters.dynamic import DynamicDrafter
-from nanospec.drafters.dynamic_tree import BudgetTree, DynamicTree
-from nanospec.drafters.hybrid import Hybrid
-from nanospec.drafters.lookahead import Lookahead
-from nanospec.drafters.lookup import PromptLookup
-from nanospec.drafters.merged import MergedDrafter
-from nanospec.drafters.stack import Stack
-from nanospec.drafters.stopping import Confidence, Entropy, Goodput, Heuristic, StoppingRule
-from nanospec.drafters.suffix import SuffixDrafter
-from nanospec.drafters.top import TopTree
-from nanospec.drafters.tree import TreeDrafter
-from nanospec.errors import RequestError
+from nanospec.copies.hybrid import Hybrid
+from nanospec.copies.lookahead import Lookahead
+from nanospec.copies.lookup import PromptLookup
+from nanospec.copies.suffix import SuffixDrafter
+from nanospec.draft import Drafter, Rule
+from nanospec.draft_models.early_exit import target_for
+from nanospec.draft_models.stack import Stack
+from nanospec.errors import RequestError, check_rows
+from nanospec.lengths.dynamic import DynamicDrafter
+from nanospec.lengths.stopping import Confidence, Entropy, Goodput, Heuristic
 from nanospec.rules.block import verify_block
-from nanospec.rules.traversal import verify_traversal
-from nanospec.speculate import ModelDrafter, Round, speculate, verify
-from nanospec.topology import shape
+from nanospec.serving.by_load import ByLoad
+from nanospec.serving.by_survival import BySurvival
+from nanospec.speculate import ModelDrafter, Round, speculate
+from nanospec.trees.drawn import TreeDrafter
+from nanospec.trees.dynamic import DynamicTree
+from nanospec.trees.merged import MergedDrafter
+from nanospec.trees.reader import longest_chain
+from nanospec.trees.shapes import shape
+from nanospec.trees.top import TopTree
+from nanospec.trees.traversal import verify_traversal
 
-Run = Callable[..., Iterator[Round]]        # (ids, **request), the request as `speculate` takes it
-GAMMA = 8                                   # draft tokens a round, where nobody says how many and no formula does
+GAMMA = 8                                   # draft tokens a round, where neither the user nor a formula decides
 
 
 @dataclass
-class Setting:
-    """What a drafter can be made of.
+class Options:
+    """What the user may choose.
 
     gamma: the most draft tokens a round. topology: the shape of a tree. costs: c, and v(m) for every m from 2 to
-    gamma + 1; by default a plausible machine's.
+    gamma + 1, or a function that measures them when a drafter asks; None: those of a plausible machine.
     """
 
-    draft: DraftModel
     gamma: int = GAMMA
     topology: Sequence[int] = tuple(shape(2, 1, 1))
-    costs: tuple[float, Mapping[int, float]] | None = None
+    costs: tuple[float, Mapping[int, float]] | Callable[[], tuple[float, Mapping[int, float]]] | None = None
 
     def measured(self) -> tuple[float, dict[int, float]]:
         """c, and v(m) of every call that a draft of gamma tokens may lead to."""
-        tokens = range(2, check_size(self.gamma + 1, "gamma") + 1)
-        c, v = self.costs or (0.1, {m: 1 + 0.05 * (m - 1) for m in tokens})
-        if any(m not in v for m in tokens):
-            raise RequestError(f"the costs of calls on 2 to {self.gamma + 1} tokens are wanted, got {sorted(v)}")
-        return c, {m: v[m] for m in tokens}
+        calls = range(2, check_rows(self.gamma + 1, "gamma") + 1)
+        costs = self.costs() if callable(self.costs) else self.costs
+        c, v = costs or (0.1, {m: 1 + 0.05 * (m - 1) for m in calls})
+        if any(m not in v for m in calls):
+            raise RequestError(f"the costs of calls on 2 to {self.gamma + 1} tokens are needed, got {sorted(v)}")
+        return c, {m: v[m] for m in calls}
 
     def seconds(self) -> Callable[[int, int], float]:
         """(rows, gamma) -> a round's, in target steps; of any number of texts as of one."""
@@ -61,99 +62,113 @@ class Setting:
         return lambda rows, gamma: gamma * c + (v[gamma + 1] if gamma else 1.0)
 
 
-class Way(NamedTuple):
-    """How a drafter is made, and what can be said of it beforehand.
+class Entry(NamedTuple):
+    """A drafter's class, which knows the facts (`fixed`, `sized_by`), and how one is made of a draft model.
 
-    size: what says how many tokens it drafts: a gamma, a shape, or itself alone.
-    dynamic: it is a chain that decides its length on the way.
-    costs: it decides by what calls cost.
-    fixed: every draft has the same shape.
+    needs_draft: False for one that is made without a draft model.
     """
 
-    make: Callable[[Setting], Drafter]
-    size: str = "gamma"
-    dynamic: bool = False
-    costs: bool = False
-    fixed: bool = False
+    kind: Any
+    make: Callable[[Any, Options], Drafter]
+    needs_draft: bool = True
+
+    @property
+    def sized_by(self) -> str:
+        """What says how many tokens it drafts: "gamma", a "topology", or "itself" alone."""
+        return getattr(self.kind, "sized_by", "gamma")
 
 
-def _dynamic(rule: Callable[[Setting], StoppingRule], costs: bool = False) -> Way:
-    return Way(lambda s: DynamicDrafter(s.draft, rule(s), s.gamma), dynamic=True, costs=costs)
+def _dynamic(rule: Callable[[Options], Any]) -> Entry:
+    return Entry(DynamicDrafter, lambda draft, o: DynamicDrafter(draft, rule(o), o.gamma))
 
 
-def _hybrid(s: Setting) -> Drafter:
-    chain = longest_chain(reader_of(s.draft), min(s.gamma, GAMMA))
-    return Hybrid(ByLoad(s.draft, s.seconds(), chain), s.measured()[1])
+def _hybrid(draft: Any, o: Options) -> Drafter:
+    return Hybrid(ByLoad(draft, o.seconds(), longest_chain(draft, min(o.gamma, GAMMA))), o.measured()[1])
 
 
-DRAFTERS: dict[str, Way] = {
-    "chain": Way(lambda s: ModelDrafter(s.draft, s.gamma), fixed=True),
-    "heuristic": _dynamic(lambda s: Heuristic()),
-    "confidence": _dynamic(lambda s: Confidence()),
-    "entropy": _dynamic(lambda s: Entropy()),
-    "goodput": _dynamic(lambda s: Goodput(*s.measured()), costs=True),
-    "by-load": Way(lambda s: ByLoad(s.draft, s.seconds(), s.gamma), dynamic=True, costs=True),
-    "by-survival": Way(lambda s: BySurvival(s.draft, s.gamma)),
-    "tree": Way(lambda s: TreeDrafter(s.draft, s.topology), "shape", fixed=True),
-    "independent": Way(lambda s: TreeDrafter(s.draft, s.topology, independent=True), "shape", fixed=True),
-    "top": Way(lambda s: TopTree(s.draft, s.topology), "shape", fixed=True),
-    "dynamic-tree": Way(lambda s: DynamicTree(s.draft, s.gamma), fixed=True),
-    "budget-tree": Way(lambda s: BudgetTree(s.draft, s.measured(), s.gamma), costs=True),
-    "lookup": Way(lambda s: PromptLookup(s.gamma)),
-    "suffix": Way(lambda s: SuffixDrafter(s.gamma)),
-    "suffix-tree": Way(lambda s: SuffixDrafter(s.gamma, tree=True)),
-    "lookahead": Way(lambda s: Lookahead(), "itself"),
-    "stack": Way(lambda s: Stack(s.draft, PromptLookup(s.gamma), s.gamma)),
-    "hybrid": Way(_hybrid, costs=True),
-    "merged": Way(lambda s: MergedDrafter([ModelDrafter(s.draft, min(s.gamma, 4)), PromptLookup(s.gamma)])),
+DRAFTERS: dict[str, Entry] = {
+    "chain": Entry(ModelDrafter, lambda draft, o: ModelDrafter(draft, o.gamma)),
+    "heuristic": _dynamic(lambda o: Heuristic()),
+    "confidence": _dynamic(lambda o: Confidence()),
+    "entropy": _dynamic(lambda o: Entropy()),
+    "goodput": _dynamic(lambda o: Goodput(*o.measured())),
+    "by-load": Entry(ByLoad, lambda draft, o: ByLoad(draft, o.seconds(), o.gamma)),
+    "by-survival": Entry(BySurvival, lambda draft, o: BySurvival(draft, o.gamma)),
+    "tree": Entry(TreeDrafter, lambda draft, o: TreeDrafter(draft, o.topology)),
+    "independent": Entry(TreeDrafter, lambda draft, o: TreeDrafter(draft, o.topology, independent=True)),
+    "top": Entry(TopTree, lambda draft, o: TopTree(draft, o.topology)),
+    "dynamic-tree": Entry(DynamicTree, lambda draft, o: DynamicTree(draft, o.gamma)),
+    "lookup": Entry(PromptLookup, lambda draft, o: PromptLookup(o.gamma), needs_draft=False),
+    "suffix": Entry(SuffixDrafter, lambda draft, o: SuffixDrafter(o.gamma), needs_draft=False),
+    "suffix-tree": Entry(SuffixDrafter, lambda draft, o: SuffixDrafter(o.gamma, tree=True), needs_draft=False),
+    "lookahead": Entry(Lookahead, lambda draft, o: Lookahead(), needs_draft=False),
+    "stack": Entry(Stack, lambda draft, o: Stack(draft, PromptLookup(o.gamma), o.gamma)),
+    "hybrid": Entry(Hybrid, _hybrid),
+    "merged": Entry(MergedDrafter, lambda draft, o: MergedDrafter([
+        ModelDrafter(draft, longest_chain(draft, min(o.gamma, 4))), PromptLookup(o.gamma)])),
 }
-RULES: dict[str, Rule] = {"token": verify, "block": verify_block, "traversal": verify_traversal}
+WITHOUT_DRAFT = [name for name, entry in DRAFTERS.items() if not entry.needs_draft]
+RULES: dict[str, Rule | None] = {"token": None, "block": verify_block, "traversal": verify_traversal}
+"""None: the drafter's own, which judges token by token."""
 
 
 def check_fixed(drafters: Iterable[str], rules: Iterable[str], option: str) -> None:
-    """Raise RequestError unless every round does the same operations, whatever it finds: then it can be captured."""
+    """RequestError unless every round has the same operations and shapes: then it can be compiled."""
     for drafter, rule in product(drafters, rules):
-        way = DRAFTERS[drafter]
-        branches = rule == "traversal" or (rule, way.size) == ("block", "shape")        # which is traversal, too
-        if branches or not way.fixed:
-            names = ", ".join(name for name, way in DRAFTERS.items() if way.fixed)
+        entry = DRAFTERS[drafter]
+        branches = rule == "traversal" or rule == "block" and drafter != "chain"        # of a tree it is traversal
+        if branches or not entry.kind.fixed:
+            names = ", ".join(name for name, entry in DRAFTERS.items() if entry.kind.fixed)
             raise RequestError(f"{option} is for rounds without a branch: drafters {names}, by rule token; a chain by "
                                f"rule block, too; not for {drafter} by rule {rule}")
 
 
-def most_drafted(drafter: str, draft: DraftModel, most: int = GAMMA) -> int:
-    """`most` draft tokens a round, or as many as the draft model can say, if this drafter makes a chain of them."""
-    chain = drafter == "chain" or DRAFTERS[drafter].dynamic
-    return longest_chain(reader_of(draft), most) if chain else most
+def drafters_for(names: Sequence[str], has_draft: bool, option: str = "--drafter") -> list[str]:
+    """These drafters; where none is named "chain", or "suffix" for a target without a draft model.
+
+    RequestError if one of them needs a draft model and there is none.
+    """
+    for name in names:
+        if not has_draft and name in DRAFTERS and DRAFTERS[name].needs_draft:
+            raise RequestError(f"{option} {name} needs a draft model, and there is none beside this target: "
+                               f"{', '.join(WITHOUT_DRAFT)} need none")
+    return list(names) or ["chain" if has_draft else "suffix"]
+
+
+def most_drafted(drafter: str, draft: Any, most: int = GAMMA) -> int:
+    """`most` draft tokens a round, or as many as the draft model can draft, if this drafter makes a chain of them."""
+    return longest_chain(draft, most) if issubclass(DRAFTERS[drafter].kind, ModelDrafter) else most
 
 
 @dataclass
 class Method:
-    """gamma: the most draft tokens a round. make: a new drafter of this kind. run: a whole request with a new one."""
+    """gamma: the most draft tokens a round. make: a new drafter of this kind. run: (ids, **request), the request as
+    `speculate` takes it: its rounds, by a new drafter.
+    """
 
     drafter: str
     rule: str
     gamma: int
     make: Callable[[], Drafter]
-    run: Run
+    run: Callable[..., Iterator[Round]]
 
     @property
     def name(self) -> str:
         return f"{self.drafter} {self.gamma}" + f", {self.rule}" * (self.rule != "token")
 
 
-def method_of(target: LanguageModel, draft: DraftModel, drafter: str = "chain", rule: str = "token",
-              **setting) -> Method:
-    """A drafter and a rule by their names; setting: gamma, topology, costs, as in Setting.
+def method_of(target: LanguageModel, draft: Any, drafter: str = "chain", rule: str = "token", **options) -> Method:
+    """A drafter and a rule by their names; options: gamma, topology, costs, as in Options.
 
-    Raises RequestError for a name that is not known, and for a size that cannot be.
+    RequestError for a name that is not known, and for a size that cannot be.
     """
     for name, names in (drafter, DRAFTERS), (rule, RULES):
         if name not in names:
             raise RequestError(f"no {name!r} here: there is {', '.join(names)}")
-    make = partial(DRAFTERS[drafter].make, Setting(draft, **setting))
+    make = partial(DRAFTERS[drafter].make, draft, Options(**options))
 
     def run(ids: Sequence[int], **request) -> Iterator[Round]:
-        return speculate(target, make(), ids, **{"rule": RULES[rule]} | request)
+        used = make()
+        return speculate(target_for(target, used), used, ids, **{"rule": RULES[rule]} | request)
 
     return Method(drafter, rule, make().size - 1, make, run)

@@ -1,132 +1,149 @@
-"""Speculative decoding: a small draft model proposes gamma tokens, the target verifies them in one pass, and the text
-is distributed exactly as if the target had written it alone.
+"""Speculative decoding: a small draft model proposes gamma tokens, the target verifies them in one
+call, and the text is distributed exactly as if the target had written it alone.
 
-Leviathan, Kalman, Matias 2022 (arXiv 2211.17192, Algorithm 1); Chen et al. 2023 (arXiv 2302.01318, Algorithm 2).
-`verify` is the idea, `ModelDrafter` drafts, `one_round` does both once for B texts and without a branch, `speculate`
-repeats it. Other drafters and rules live in files of their own, and use the same round.
+Leviathan, Kalman, Matias 2022 (arXiv 2211.17192, Algorithm 1); Chen et al. 2023 (arXiv 2302.01318,
+Algorithm 2). `verify` is the idea, `ModelDrafter` drafts, `one_round` does both once for B texts
+and without a branch, `speculate` repeats it. Other drafters and rules stand in rooms of their own
+and go through the same round.
 """
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from functools import partial
+from typing import Any
 
 import torch
 from torch import Tensor
 
 from nanospec.cache import Cache, LanguageModel
 from nanospec.dice import Dice
-from nanospec.draft import Draft, Drafter, Rule, check_size
-from nanospec.draft_models import DraftModel
-from nanospec.draft_models.gpt import reader_of
-from nanospec.draft_models.reader import check_depth
+from nanospec.draft import Draft, Drafter, Rule
+from nanospec.errors import check_finite, check_layers, check_request, check_rows
 from nanospec.probs import Sampling, residual
-from nanospec.rules.tree import verify_tree
-from nanospec.text import Text, check_layers, check_numbers, check_request, check_seed, prefill, until
+from nanospec.reader import reader_of
+from nanospec.text import Text, prefill, until
 
 
 def verify(draft: Draft, p_target: Tensor, dice: Dice) -> tuple[Tensor, Tensor]:
-    """Accept the longest prefix of the draft whose coins all stand, and say which token follows it.
+    """Accept the longest prefix in which every token is accepted, and draw the token that follows.
 
-    draft: n = gamma + 1 rows; p_target (B, n, V), the target's distribution behind every row
-    -> accepted (B,) in 0..gamma, token (B,).
+    draft: a chain of n = gamma + 1 rows; p_target (B, n, V), the target's distribution after every
+    row -> accepted (B,) in 0..gamma, token (B,).
 
-    A draft token x is accepted with probability min(1, p_target(x) / q_draft(x)). The first that is rejected is
-    replaced by a draw from the residual distribution, max(0, p_target - q_draft) over its sum, and whatever came after
-    it is forgotten. If none is rejected, the bonus token is drawn from the target's last row.
-    Example: p_target [.5, .5], q_draft [.8, .2], draft token 0: accepted with probability .625; if it is rejected, the
-    residual is [0, 1], so always token 1.
+    A draft token x is accepted with probability min(1, p_target(x) / q_draft(x)). The first one
+    that is rejected is replaced by a draw from the residual distribution, max(0, p_target -
+    q_draft) over its sum, and all that came after it is dropped. If none is rejected, the bonus
+    token is drawn from the target's last row.
+    Example: p_target [.5, .5], q_draft [.8, .2], draft token 0: accepted with probability .625; if
+    it is rejected, the residual is [0, 1], so always token 1.
     """
-    if draft.parents is not None:                           # a tree: the same rule, row by row
-        return verify_tree(draft, p_target, dice)
-    x = draft.tokens[:, 1:, None]
-    ratio = p_target[:, :-1].gather(-1, x) / draft.q_draft[:, 1:].gather(-1, x)             # (B, gamma, 1)
-    coins = dice.flip(ratio[:, :, 0])                                                       # (B, gamma)
-    accepted = coins.long().cumprod(-1).sum(-1)                                             # (B,)
-    # What is replaced was drawn from the next row's q_draft. Behind the last row comes row 0, whose q_draft is zeros:
-    # its residual is p_target itself, and that is the bonus.
-    row, behind = torch.arange(len(accepted), device=accepted.device), (accepted + 1) % draft.tokens.shape[1]
-    return accepted, dice.pick(residual(p_target[row, accepted], draft.q_draft[row, behind]))
+    x = draft.tokens[:, 1:, None]                                               # (B, gamma, 1)
+    p_of_x = p_target[:, :-1].gather(-1, x)[:, :, 0]                            # (B, gamma)
+    q_of_x = draft.q_draft[:, 1:].gather(-1, x)[:, :, 0]
+    # A row that a text lacks has a q_draft of zeros. It is never accepted.
+    coins = dice.flip(torch.where(q_of_x > 0, p_of_x / q_of_x, 0.0))            # (B, gamma)
+    accepted = coins.long().cumprod(-1).sum(-1)                                 # (B,)
+    # The rejected token was drawn from the next row's q_draft. After a text's last row comes one
+    # that it lacks, or row 0: zeros, whose residual is p_target itself, and that is the bonus.
+    row = torch.arange(len(accepted), device=accepted.device)
+    following = (accepted + 1) % draft.tokens.shape[1]
+    left = residual(p_target[row, accepted], draft.q_draft[row, following])     # (B, V)
+    return accepted, dice.pick(left)
 
 
 class ModelDrafter(Drafter):
     """Drafts a chain of gamma tokens with a draft model: a small GPT, or one of draft_models/."""
 
-    def __init__(self, draft: DraftModel, gamma: int = 4):
-        self.draft, self.size, self.reader = draft, check_size(gamma + 1, "gamma"), reader_of(draft)
+    fixed = True
+
+    def __init__(self, draft: Any, gamma: int = 4):
+        self.size = check_rows(gamma + 1, "gamma")
+        self.draft, self.gamma, self.reader = draft, gamma, reader_of(draft, gamma)
         self.layers = self.reader.layers
-        check_depth(self.reader, gamma)
-        self.unread = self.size if self.reader.rereads else 2
 
-    def share(self, target: LanguageModel, cache: Cache) -> Callable:
-        return self.reader.share(target, cache)
-
-    def begin(self, text: Text, rows: Sequence[int], features: Tensor | None) -> None:
+    def begin(self, text: Text, rows: Sequence[int], hidden: Tensor | None) -> None:
         """Read the prompts."""
-        self.text = text
-        self.reader.begin(text, rows, features)
+        self.reader.begin(text, rows, hidden)
 
-    def move(self, rows: Sequence[int], count: int) -> None:
-        """The draft model's texts move with the target's."""
-        self.reader.move(rows, count)
-
-    def propose(self, text: Text, sampling: Sampling, dice: Dice, upto: int) -> Draft:
-        """gamma draft tokens for every row, and the distribution that each was drawn from."""
+    def propose(self, text: Text, sampling: Callable[[Tensor], Tensor], dice: Dice, kv_length: int,
+                lag: int = 0) -> Draft:
+        """gamma draft tokens for every text, and the distribution that each was drawn from."""
         tokens, q_draft = [text.last(1)[:, 0]], []
-        for drawn in range(self.size - 1):
-            logits = (self.reader.behind(tokens[-1][:, None], upto) if drawn else
-                      self.reader.root(text, self.unread, upto))                            # (B, 1, V)
+        for _ in range(self.gamma):
+            if q_draft:
+                logits = self.reader.step(tokens[-1][:, None], kv_length)       # (B, 1, V)
+            else:
+                logits = self.reader.start(text, max(lag, self.reader.lag), kv_length)
             q_draft.append(sampling(logits[:, 0]))
             tokens.append(dice.pick(q_draft[-1]))
-        return Draft(torch.stack(tokens, 1), torch.stack([torch.zeros_like(q_draft[0]), *q_draft], 1),
-                     steps=self.size - 1)
+        row_0 = torch.zeros_like(q_draft[0])
+        return Draft(torch.stack(tokens, 1), torch.stack([row_0, *q_draft], 1), self.gamma)
 
-    def commit(self, draft: Draft, accepted: Tensor, p_target: Tensor, features: Tensor | None) -> None:
-        """Tell the draft model, which may keep features of what was accepted."""
-        self.reader.commit(self.text, draft, accepted, features)
+    def commit(self, draft: Draft, path: Tensor, count: Tensor, p_target: Tensor,
+               hidden: Tensor | None) -> None:
+        """Tell the reader, which may keep hidden states of what was accepted."""
+        self.reader.commit(path, count, hidden)
 
 
-def one_round(target: Callable, cache: Cache, drafter: Drafter, rule: Rule, text: Text, sampling: Sampling, dice: Dice,
-              upto: int) -> tuple[Draft, Tensor, Tensor, Tensor]:
-    """Draft, verify in one pass of the target, commit: for B texts, and without a branch on what they say.
+def one_round(target: Callable, cache: Cache, drafter: Drafter, rule: Rule, text: Text,
+              sampling: Callable[[Tensor], Tensor], dice: Dice, kv_length: int,
+              lag: int = 0) -> tuple[Draft, Tensor, Tensor, Tensor, Tensor]:
+    """Draft, verify in one call of the target, commit: for B texts, and branch-free.
 
-    cache: the target's. upto: slots to read, a plain int, at least length + size - 1 of every row.
-    Returns the draft, p_target (B, n, V), accepted (B,), the last row accepted, and token (B,), which follows it.
+    cache: the target's. kv_length: slots to read, a plain int, at least length + size - 1 of every
+    text. lag: as in Drafter.propose. Returns the draft, p_target (B, n, V), path (B, n) and count
+    (B,), the accepted rows, and token (B,), which follows the last of them.
     """
-    draft = drafter.propose(text, sampling, dice, upto)
-    cache.length = text.length - 1                          # roll back: whatever was rejected is forgotten
-    sees, tree = draft.ancestors(), {}                      # a chain needs no mask of its own
-    if sees is not None:                                    # a row's position is its depth, and it sees its ancestors
-        tree = {"positions": cache.length[:, None] + sees.sum(-1) - 1,
-                "sees": cache.sees_tree(cache.length, sees, upto), "there": draft.there}
-    out = target(draft.tokens, cache, upto, layers=drafter.layers, **tree)
-    logits, features = out if drafter.layers else (out, None)
-    p_target = sampling(logits)
+    draft = drafter.propose(text, sampling, dice, kv_length, lag)
+    cache.length = text.length - 1                  # roll back: what was rejected is forgotten
+    out = target(draft.tokens, cache, kv_length, layers=drafter.layers,
+                 **draft.placing(cache, kv_length))
+    logits, hidden = out if drafter.layers else (out, None)
+    p_target = sampling(logits)                                                 # (B, n, V)
     accepted, token = rule(draft, p_target, dice)
-    path, count = draft.path(accepted, sees)
-    if tree:                                                # a chain's path stands in place already
-        cache.commit(cache.length, path)
+    path, count = draft.path(accepted)
+    draft.keep(cache, path)
     written = torch.cat([draft.tokens.gather(1, path)[:, 1:], token[:, None]], 1)
     text.commit(written.scatter_(1, count[:, None], token[:, None]), count + 1)
-    drafter.commit(draft, accepted, p_target, features)
-    return draft, p_target, accepted, token
+    drafter.commit(draft, path, count, p_target, hidden)
+    return draft, p_target, path, count, token
 
 
 @dataclass
 class Round:
-    """What one round did to one text, for whoever prints, plots, times or tests it. Row 0 is the text's last token."""
+    """What one round did to one text: to be printed, plotted, timed or tested."""
 
-    tokens: list[int]                   # of all n rows
+    tokens: list[int]                   # of all n rows; row 0 is the text's last token
     parents: list[int]                  # of all n rows, row 0's -1 first
-    path: list[int]                     # the rows that were accepted, from the root's child down
-    token: int                          # the replacement of what was rejected; the bonus token if nothing was
-    emitted: list[int]                  # the accepted tokens and `token`, cut at a stop token and at the limit
-    p_target: Tensor                    # (n, V), the target's distribution behind every row
+    path: list[int]                     # the accepted rows, without row 0
+    token: int                          # the replacement of what was rejected, or the bonus token
+    emitted: list[int]                  # the accepted tokens and `token`, up to the end
+    p_target: Tensor                    # (n, V), the target's distribution after every row
     q_draft: Tensor                     # (n, V), what every row was drawn from; zeros in row 0
     steps: int                          # calls of a draft model
 
+    @classmethod
+    def read(cls, draft: Draft, p_target: Tensor, path: Tensor, count: Tensor,
+             token: Tensor) -> "Round":
+        """Of the first text of a batch, with all that was written as `emitted`.
+
+        The one place in a round where the CPU waits for the device: one tensor, one transfer.
+        LogitsError if a probability is not a number.
+        """
+        finite = torch.isfinite(p_target.sum() + draft.q_draft.sum())
+        numbers = torch.cat([draft.tokens[0], draft.parents[0], path[0], count[:1], token[:1],
+                             finite[None]]).tolist()
+        *rows, accepted, following, is_finite = numbers
+        check_finite(0.0 if is_finite else float("nan"))
+        n = draft.tokens.shape[1]
+        tokens, parents, way = rows[:n], rows[n:2 * n], rows[2 * n + 1:2 * n + 1 + accepted]
+        written = [tokens[row] for row in way] + [following]
+        return cls(tokens, parents, way, following, written, p_target[0], draft.q_draft[0],
+                   draft.steps)
+
     @property
     def rejected(self) -> list[int]:
-        """The tokens in whose place `token` stands: all draft tokens behind the last accepted row."""
+        """The tokens in whose place `token` stands: all children of the last accepted row."""
         last = [0, *self.path][-1]
         return [self.tokens[row] for row, parent in enumerate(self.parents) if parent == last]
 
@@ -136,45 +153,46 @@ def tokens_of(rounds: Iterable[Round]) -> list[int]:
     return [token for done in rounds for token in done.emitted]
 
 
-@torch.inference_mode()
-def speculate(target: LanguageModel, drafter: Drafter, ids: Sequence[int], max_new_tokens: int = 128,
-              temperature: float = 1.0, top_k: int | None = None, top_p: float | None = None, seed: int = 0,
-              stop: Sequence[int] = (), dice: Dice | None = None, rule: Rule = verify,
-              capture: Callable | None = None) -> Iterator[Round]:
-    """Continue `ids` by at most `max_new_tokens` tokens, or up to the first token in `stop`, which is emitted.
+def repeated(run: Callable, drafter: Drafter, dice: Dice, length: int, max_new_tokens: int,
+             stop: Sequence[int]) -> Iterator[Round]:
+    """One round after the other, for a text of `length` tokens, until it has what was asked for.
 
-    Yields a Round after every target pass; the text is the rounds' `emitted`, one after the other. It is distributed
-    as `generate` with the same settings would write it, exactly, up to the arithmetic of the device.
-    drafter: for one request at a time; serve.py has many.
-    dice: to decide instead of the seed. rule: see rules/. capture: makes the round one launch, see fast/capture.py.
-    Raises RequestError for a request that cannot be answered, LogitsError when a model answers with NaN.
+    run: `one_round` but for its last argument, the KV length.
     """
-    check_request(target, ids, max_new_tokens, temperature, top_k, top_p, drafter.size)
-    check_layers(target, drafter.layers)
-    check_seed(seed)
-    text = Text([ids], max_new_tokens + drafter.size, target.config.vocab_size, target.device)
-    dice = dice or Dice([seed], target.device)
-    cache, features = prefill(target, text, layers=drafter.layers)
-    verifies = drafter.share(target, cache)
-    drafter.begin(text, [0], features)
-    run = partial(one_round, verifies, cache, drafter, rule, text, Sampling(temperature, top_k, top_p), dice)
-    run = capture(run, text, dice) if capture else run
-    length, left = len(ids), max_new_tokens
+    left = max_new_tokens
     while left:
-        dice.refill(drafter.columns + drafter.size)         # the rule flips a coin for every draft token, and picks
-        draft, p_target, accepted, token = run(length + drafter.size - 1)
-        parts = [accepted, token, draft.tokens[0], *([] if draft.parents is None else [draft.parents[0]])]
-        numbers = torch.stack([draft.q_draft.sum(), p_target.sum()])
-        *read, q_total, p_total = torch.cat([torch.cat(parts).to(numbers), numbers]).tolist()      # the one read-back
-        check_numbers(q_total + p_total)
-        last, token, *rest = map(int, read)
-        n = draft.tokens.shape[1]
-        tokens, parents, path = rest[:n], rest[n:] or list(range(-1, n - 1)), []
-        while last > 0:
-            path, last = [last, *path], parents[last]
-        written = [tokens[row] for row in path] + [token]
-        length += len(written)
-        emitted, stopped = until(written, stop)
-        emitted = emitted[:left]
-        left = 0 if stopped else left - len(emitted)
-        yield Round(tokens, parents, path, token, emitted, p_target[0], draft.q_draft[0], draft.steps)
+        dice.refill(drafter.uniforms + drafter.size)    # for the rule: coins, and one pick
+        done = Round.read(*run(length + drafter.size - 1))
+        length += len(done.emitted)
+        emitted, stopped = until(done.emitted, stop)
+        done.emitted = emitted[:left]
+        left = 0 if stopped else left - len(done.emitted)
+        yield done
+
+
+@torch.inference_mode()
+def speculate(target: LanguageModel, drafter: Drafter, ids: Sequence[int],
+              max_new_tokens: int = 128, temperature: float = 1.0, top_k: int | None = None,
+              top_p: float | None = None, seed: int = 0, stop: Sequence[int] = (),
+              dice: Dice | None = None, rule: Rule | None = None,
+              compiler: Callable | None = None) -> Iterator[Round]:
+    """Continue `ids` by at most `max_new_tokens` tokens. The first one in `stop` is the last.
+
+    Yields a Round after every target call; the text is the rounds' `emitted`, one after the other.
+    It is distributed as `generate` with the same settings would write it, exactly, up to the
+    arithmetic of the device.
+    drafter: for one request at a time; serving/ has many. dice: decides instead of the seed.
+    rule: instead of the drafter's own. compiler: makes the round one function (fast/compiled.py).
+    Raises RequestError where the request cannot be answered, LogitsError where a model gives NaN.
+    """
+    check_request(target, ids, max_new_tokens, temperature, top_k, top_p, seed, drafter.size)
+    check_layers(target, drafter.layers)
+    text = Text([ids], max_new_tokens + drafter.size, target.config.vocab_size, target.device)
+    sampling = Sampling(temperature, top_k, top_p)
+    dice = dice or Dice([seed], target.device)
+    cache, hidden = prefill(target, text, drafter.layers)
+    drafter.begin(text, [0], hidden)
+    rule = rule or drafter.rule or verify
+    run = partial(one_round, target, cache, drafter, rule, text, sampling, dice)
+    run = compiler(run, text, dice) if compiler else run
+    yield from repeated(run, drafter, dice, len(ids), max_new_tokens, stop)

@@ -1,23 +1,15 @@
+"""What tests share. Each fixture imports what it needs itself: the tests of the core load nothing but the core."""
+
 import os
 import runpy
-from functools import lru_cache
+from functools import cache, lru_cache
 from pathlib import Path
 
 import pytest
 import torch
 
-from lessons import check as classroom
-from lessons.check import clock as patience
-from lessons.check import engine
-from nanospec.bench import measure, prompts, roofline
-from nanospec.fast import autotune, clock
-from nanospec.files import corpus
-from nanospec.model import can_pack
-from nanospec.probs import Sampling
-
 os.environ.setdefault("OMP_NUM_THREADS", "1")       # of the processes that tests start; beside others two only wait
 LESSONS = Path(__file__).parent.parent / "lessons"
-read_once = lru_cache(corpus.read_texts)
 
 
 @pytest.fixture(scope="session")
@@ -40,8 +32,9 @@ def one_thread():
 
 # What stands in for the clocks while a lesson is tested: no test may pass or fail because of the time it takes.
 
-def priced(model, tokens=1, context=256, rows=1, repeats=1, warm_up=1, capture=None, **sampling) -> float:
+def priced(model, tokens=1, context=256, rows=1, repeats=1, warm_up=1, compiler=None, **sampling) -> float:
     """A plausible machine's: in proportion to the weights, and a twentieth more for every token more."""
+    from nanospec.probs import Sampling
     Sampling(**sampling)                                    # what `step_seconds` would not take is refused here, too
     return 1e-9 * sum(weight.numel() for weight in model.parameters()) * (1 + 0.05 * (tokens * rows - 1))
 
@@ -52,17 +45,25 @@ def once(work, device, repeats=1, warm_up=0) -> float:
     return 1e-3
 
 
-def unmeasured(model, dtypes=autotune.DTYPES, threads=(), seconds=None, packed=True, glance=None,
-               turns=2) -> autotune.Tuning:
+def unmeasured(model, dtypes=(torch.float32,), threads=(), seconds=None, packed=True, glance=None, turns=2):
     """The first data type, without trying any: the same texts on every machine."""
-    return autotune.Tuning(dtypes[0], 1, int(can_pack(model.embedding.weight)))
+    from nanospec.fast.autotune import Tuning
+    from nanospec.fast.packed import can_pack
+    return Tuning(dtypes[0], 1, int(can_pack(model.embedding.weight)))
+
+
+@cache
+def read_once():
+    """The standard library is read once, for all lessons of a process."""
+    from nanospec.files import corpus
+    return lru_cache(corpus.read_texts)
 
 
 @pytest.fixture
 def stand_in(monkeypatch):
     """What is said to be compiled runs eagerly: the way there is tested where nothing can be compiled, too."""
-    monkeypatch.setattr(measure, "why_not", lambda device: "")
-    monkeypatch.setattr(measure, "compiled", lambda step, text, dice, progress: step)
+    monkeypatch.setattr("nanospec.fast.compiled.why_not", lambda device: "")
+    monkeypatch.setattr("nanospec.fast.compiled.compiled", lambda step, text, dice: step)
 
 
 @pytest.fixture
@@ -73,15 +74,17 @@ def lesson(tmp_path, monkeypatch, capsys):
     lesson("23", ("train(medusa, 120)", "train(medusa, 60)")): with these words exchanged, for a training that takes
     longer than a test may. Each must stand there, once.
     """
+    read_texts = read_once()
+
     def run(number: str, *exchanged: tuple[str, str]) -> tuple[dict, str]:
         monkeypatch.chdir(tmp_path)
-        monkeypatch.setattr(autotune, "fastest", unmeasured)
-        for module in clock, measure:
-            monkeypatch.setattr(module, "step_seconds", priced)
-        for module in clock, roofline:
-            monkeypatch.setattr(module, "median_seconds", once)
-        for module in corpus, prompts:
-            monkeypatch.setattr(module, "read_texts", read_once)
+        monkeypatch.setattr("nanospec.fast.autotune.fastest", unmeasured)
+        for module in "nanospec.fast.clock", "nanospec.bench.measure":
+            monkeypatch.setattr(f"{module}.step_seconds", priced)
+        for module in "nanospec.fast.clock", "nanospec.bench.roofline":
+            monkeypatch.setattr(f"{module}.median_seconds", once)
+        for module in "nanospec.files.corpus", "nanospec.bench.prompts":
+            monkeypatch.setattr(f"{module}.read_texts", read_texts)
         path, = LESSONS.glob(f"{number}_*.py")
         if exchanged:
             source = path.read_text()
@@ -99,6 +102,9 @@ def lesson(tmp_path, monkeypatch, capsys):
 @pytest.fixture
 def told(tmp_path, monkeypatch):
     """told(3, source) -> what is found in that text, as exercise 3. No busy machine decides a test."""
+    from lessons import check as classroom
+    from lessons.check import clock as patience
+    from lessons.check import engine
     monkeypatch.setattr(patience, "PATIENCE", 1_000)
 
     def judge(number: int, source: str, seconds: float = 20):

@@ -11,6 +11,8 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from types import SimpleNamespace
 
+import torch
+
 from lessons.check import naming
 from lessons.check.catalogue import ANSWERS, Entry
 from lessons.check.clock import PATIENCE, Beginning, Clock, TooLong
@@ -65,7 +67,8 @@ class Exercise(Entry):
         """What that part sees of a known mistake. It is always the same, and so looked at once."""
         key = id(mistake), part
         if key not in self._of_mistakes:
-            self._of_mistakes[key] = self.looks[part](self.with_mistake(mistake))
+            with float64_of_lists():                        # as a learner's functions are looked at
+                self._of_mistakes[key] = self.looks[part](self.with_mistake(mistake))
         return self._of_mistakes[key]
 
 
@@ -103,7 +106,7 @@ def check(exercise: Exercise, path: Path, clock: Clock | None = None) -> Result:
     part, theirs = "contract", {}
     Row.thrown_at.clear()
     try:
-        with clock.limits(), contextlib.redirect_stdout(heard):
+        with clock.limits(), contextlib.redirect_stdout(heard), float64_of_lists():
             functions = load(path, exercise, clock)
             for part, test in {"contract": exercise.contract, **exercise.looks, **exercise.tests}.items():
                 found = test(functions)
@@ -136,6 +139,17 @@ def check(exercise: Exercise, path: Path, clock: Clock | None = None) -> Result:
         result.notes.append(f"It changes in place what it is given: {', '.join(sorted(clock.changed))}. That is no "
                             "mistake here, for it is given copies. Elsewhere its caller would lose the old values.")
     return result
+
+
+@contextlib.contextmanager
+def float64_of_lists():
+    """torch.tensor([.5]) is float64, as what a learner is given: whoever computes with lists is exact, too."""
+    before = torch.get_default_dtype()
+    torch.set_default_dtype(torch.float64)
+    try:
+        yield
+    finally:
+        torch.set_default_dtype(before)
 
 
 def stopped(end: TooLong, clock: Clock, exercise: Exercise, where: str) -> tuple[str, str]:

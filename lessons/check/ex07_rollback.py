@@ -151,5 +151,5 @@ EXERCISE = Exercise(
      "The target has read all draft tokens, of which `accepted` are text. The draft model has read one fewer. Neither "
      "has read the new token.",
      "target: length + accepted. draft: the same, but never more than length + gamma - 1"),
-    [("nanospec.draft_models.gpt", "GPTReader.root", "self.cache.length", "self.cache.length"),
+    [("nanospec.reader", "GPTReader.start", "self.cache.length", "self.cache.length"),
      ("nanospec.speculate", "one_round", "cache.length = text", "cache.length = text")], slow_is_right=True)

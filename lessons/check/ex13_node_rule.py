@@ -116,7 +116,7 @@ EXERCISE = Exercise(
      "next coin.",
      "if dice.flip(min(1, p_target[x] / q_draft[x])): return i, x; or else let p_target be max(0, p_target - q_draft) "
      "divided by its sum, for the next child, or for dice.pick where there is no more"),
-    [("nanospec.rules.tree", "verify_tree", "for i in", "return accepted"),
+    [("nanospec.trees.node_rule", "verify_tree", "for i in", "return accepted"),
      ("nanospec.probs", "residual", "left =", "return")],
     {"real dice": lambda f: fits(lambda dice: play(f, CASES["two children, no token twice"], dice)[1],
                                  dict(enumerate(FOUR[0].tolist()))), "number to reach": number_to_reach},

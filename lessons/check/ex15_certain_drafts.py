@@ -24,20 +24,20 @@ CASES = {       # draft tokens, p_target
 }
 
 
-def judged(f, case: tuple, dice) -> tuple[bool, int]:
-    """(is a draft token accepted, the token written)."""
+def judged(f, case: tuple, dice) -> tuple[int | None, int]:
+    """(which draft token is accepted, None if none is; the token written)."""
     drafted, p_target = case
     i, last = pair(f.judge(drafted, p_target, dice), "judge must return a pair, (i, drafted[i]) or (None, token)")
     written = token(last, len(p_target), "judge, second,")
     if i is None:
-        return False, written
+        return None, written
     i = whole(i, "judge, first,", "the number of a draft token, or None")
     if not 0 <= i < len(drafted):
         raise Failure(f"judge must return the number of a draft token, or None, first; for {drafted} it returned {i}")
     if drafted[i] != written:
         raise Failure(f"judge accepts draft token {i} of {drafted} and writes {written}: what is accepted is what is "
                       "written")
-    return True, written
+    return i, written
 
 
 def contract(f) -> None:
@@ -51,8 +51,8 @@ def worked(f) -> list[Seen]:
                  {"0, accepted": .5, "1, accepted": .3, "2, drawn": .2})]
 
 
-def outcome(accepted: bool, written: int) -> str:
-    return f"{written}, {'accepted' if accepted else 'drawn'}"
+def outcome(i: int | None, written: int) -> str:
+    return f"{written}, {'drawn' if i is None else 'accepted'}"
 
 
 def title(name: str) -> str:
@@ -69,7 +69,23 @@ def pace(f) -> list[Seen]:
     """A token that was drafted never has to be drawn."""
     return [look(f"{title(name)}: is every draft token accepted as often as it can be?",
                  lambda dice, case=case: outcome(*judged(f, case, dice)),
-                 {outcome(x in case[0], x): p for x, p in enumerate(case[1].tolist())}) for name, case in CASES.items()]
+                 {outcome(0 if x in case[0] else None, x): p for x, p in enumerate(case[1].tolist())})
+            for name, case in CASES.items()]
+
+
+def first_copy(f) -> str:
+    """Which of several copies of a token is accepted: the draft tokens are tried in their order."""
+    repeated = [case for case in CASES.values() if len({*case[0]}) < len(case[0])]
+    for case in repeated:
+        drafted = case[0]
+        for i in filter(None, walk(lambda dice: judged(f, case, Row(dice))[0])[0]):
+            if drafted.index(drafted[i]) != i:
+                first = drafted.index(drafted[i])
+                raise Failure(
+                    f"of drafted {drafted} you say that draft token {i} is accepted. Token {drafted[i]} stands at "
+                    f"{first} already, and there it had its coin: if that coin rejects it, nothing of it is left for "
+                    f"the copy at {i}. So the accepted one is draft token {first} (a-later-copy)", "a-later-copy")
+    return f"{len(repeated)} cases with a token that is there twice"
 
 
 def number_to_reach(f) -> str:
@@ -78,7 +94,7 @@ def number_to_reach(f) -> str:
     for name in "one draft token", "two, the likelier one last", "three draft tokens":
         found, _ = walk(lambda dice: judged(f, CASES[name], Row(dice))[0])
         drafted, p_target = CASES[name]
-        said.append(f"{1 + found.get(True, 0.0):.2f} (to reach: {1 + float(p_target[drafted].sum()):.2f}) with "
+        said.append(f"{2 - found.get(None, 0.0):.2f} (to reach: {1 + float(p_target[drafted].sum()):.2f}) with "
                     f"{len(drafted)}")
     return f"tokens per target call: {', '.join(said)}"
 
@@ -127,7 +143,7 @@ def left_out(left, x, p):
 
 
 def not_drafted(left, p, drafted):
-    return normal(p * torch.tensor([x not in drafted for x in range(len(p))]), p)
+    return p * torch.tensor([x not in drafted for x in range(len(p))])
 
 
 EXERCISE = Exercise(
@@ -143,7 +159,7 @@ EXERCISE = Exercise(
      wrong("left-out-but-not-renormalised", "you leave the rejected token out, but what is left no longer adds up to "
            "1, and the next coin is too small: divide by its sum", throw="flip", **rule(after=left_out)),
      wrong("rejected-forgotten", "every coin is p_target(x): after a rejection the other tokens have become likelier, "
-           "and a token that was rejected must not come again",
+           "so divide what is left by its sum; and a token that was rejected must not come again",
            throw="flip", **rule(coin=lambda left, x, p, tried: p[x], last=not_drafted)),
      wrong("repeated-tried-again-with-p", "a draft token that is there twice gets a second coin: it was "
            "rejected already, nothing of it is left",
@@ -175,8 +191,9 @@ EXERCISE = Exercise(
      "1 again.",
      "for i, x in enumerate(drafted): if dice.flip(left[x]): return i, x; otherwise left[x] = 0, left = left / "
      "left.sum(). Behind the loop: return None, dice.pick(left)"),
-    [("nanospec.rules.tree", "verify_tree", "for i in", "return accepted"),
+    [("nanospec.trees.node_rule", "verify_tree", "for i in", "return accepted"),
      ("nanospec.probs", "residual", "left =", "return")],
-    {"real dice": lambda f: fits(lambda dice: judged(f, CASES["one of them twice"], dice)[1],
+    {"the first of equal tokens": first_copy,
+     "real dice": lambda f: fits(lambda dice: judged(f, CASES["one of them twice"], dice)[1],
                                  dict(enumerate(CASES["one of them twice"][1].tolist()))),
      "number to reach": number_to_reach}, slow_is_right=True)

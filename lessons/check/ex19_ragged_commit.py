@@ -194,6 +194,9 @@ EXERCISE = Exercise(
            "write it once more", **committing(grown=lambda length, k, gamma: length + k + 2, again=1)),
      wrong("last-token-twice", "column 0 of the draft is the last committed token: it is in the text already. You "
            "write it once more, and the new length leaves out the new one", **committing(again=1)),
+     wrong("last-token-taken-for-a-draft-token", "column 0 of the draft is the last committed token, and you count it "
+           "among the draft tokens: the accepted ones are columns 1 to `accepted`",
+           **committing(at=lambda k, gamma: k - 1, again=1)),
      wrong("token-not-counted", "your new length leaves out the replacement or bonus token",
            **committing(grown=lambda length, k, gamma: length + k)),
      wrong("token-too-early", "you write the token over the last accepted draft token: it comes one place behind",

@@ -149,6 +149,8 @@ def row_alone(row, table, before, last, k):
 
 
 NO_TABLE = drawing_by(row_alone)
+ADDED = (lambda sums: sums, lambda sums: sums.clamp(min=0), lambda sums: sums / sums.sum(),     # what people do then
+         lambda sums: sums.clamp(min=0) / sums.clamp(min=0).sum(), lambda sums: sums.softmax(-1))
 
 
 def table_after(last, rows, table, dice):
@@ -186,6 +188,9 @@ EXERCISE = Exercise(
      wrong("table-times-weights", "you multiply the probabilities by the table: it is added to logits, so it would be "
            "its exp that multiplies",
            **drawing_by(lambda row, table, before, last, k: (row.softmax(-1) * table[before]))),
+     *(wrong("table-added-to-probabilities", "you add the table to probabilities: it is added to the logits, and the "
+             "softmax comes after", **drawing_by(weigh=weigh, logits=lambda row, table, before, last, k: (
+                 row.softmax(-1) + table[before]))) for weigh in ADDED),
      wrong("logits-taken-for-weights", "you hand out exp of the logits without dividing by their sum: q_draft must add "
            "up to 1", **drawing_by(weigh=torch.exp)),
      wrong("likeliest-token", "you take the likeliest token; it must be drawn, or q_draft is not what it came from",
@@ -194,6 +199,6 @@ EXERCISE = Exercise(
      "Keep a variable for the token in front. At every place: add its row of the table, softmax, draw, and then this "
      "token is the one in front.",
      "q = (row + table[before]).softmax(-1); before = dice.pick(q); append before to the tokens and q to q_draft"),
-    [("nanospec.draft_models.dflash", "DFlash.corrected", "return", "return"),
+    [("nanospec.draft_models.dflash", "DSpark.given", "return", "return"),
      ("nanospec.speculate", "ModelDrafter.propose", "q_draft.append", "tokens.append")],
     {"number to reach": number_to_reach}, slow_is_right=True)

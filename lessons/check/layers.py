@@ -13,26 +13,26 @@ TARGET = TableModel(2, 8, zeros=0)      # two tokens are enough: every text has 
 
 
 @lru_cache(maxsize=None)
-def features_of(text: tuple[int, ...]) -> tuple[int, ...]:
-    """The target's features of every token: here, the number of its context."""
-    _, features = TARGET(torch.tensor([text]), layers=(0,))
-    return tuple(int(number) for number in features[0, :, 0, 0])
+def hidden_of(text: tuple[int, ...]) -> tuple[int, ...]:
+    """The target's hidden states of every token: here, the number of its context."""
+    _, hidden = TARGET(torch.tensor([text]), layers=(0,))
+    return tuple(int(number) for number in hidden[0, :, 0, 0])
 
 
 class Layer:
-    """A draft layer that predicts the target's features. Every pair that is wrong or missing puts it off.
+    """A draft layer that predicts the target's hidden states. Every pair that is wrong or missing puts it off.
 
     off: so far it is off in any case.
     """
 
     def __init__(self, text: tuple[int, ...], off: int, dice):
         self.text, self.off, self.dice = text, off, dice
-        self.right = list(zip(features_of(text), text[1:]))             # the pairs to be read
+        self.right = list(zip(hidden_of(text), text[1:]))             # the pairs to be read
         self.predicted, self.drafted, self.q_draft = [], [], []
 
     def __call__(self, pairs):
         off = self.off + sum(pair != right for pair, right in zip_longest(pairs_in(pairs), self.right))
-        predicted = (features_of((*self.text, *self.drafted))[-1] + off) % TARGET.CONTEXTS
+        predicted = (hidden_of((*self.text, *self.drafted))[-1] + off) % TARGET.CONTEXTS
         q_draft = probs(TARGET.logits[predicted])
         token = self.dice.pick(q_draft)
         self.right.append((predicted, token))
@@ -56,6 +56,6 @@ class Scripted:
 
 def pairs_in(pairs) -> list[tuple[int, int]]:
     try:
-        return [(int(features), int(token)) for features, token in pairs]
+        return [(int(hidden), int(token)) for hidden, token in pairs]
     except (TypeError, ValueError):
-        raise Failure(f"layer takes a list of pairs (features, token), got {pairs!r:.80}") from None
+        raise Failure(f"layer takes a list of pairs (hidden state, token), got {pairs!r:.80}") from None

@@ -27,7 +27,7 @@ def tell_apart(exercise: Exercise, path: Path, functions: Functions, part: str, 
     look_further(exercise, functions, theirs)
     mistakes = named(exercise, theirs)
     further = "" if mistakes else "; it is not the only mistake"
-    mistakes = mistakes or named_in_case(exercise, theirs, part, off)
+    mistakes = mistakes or named_in_case(exercise, theirs, part, off) or named_by_verdict(exercise, theirs, part, off)
     result.named = list(dict.fromkeys(mistake.name for mistake in mistakes))
     lines = [str(off)]
     lines += [f"{mistake.said} ({mistake.name}; {place(exercise, path, off.error, mistake.throw, off.title)}{further})"
@@ -83,6 +83,21 @@ def named_in_case(exercise: Exercise, theirs: dict[str, list[Seen]], part: str, 
     at = theirs[part].index(off)
     left = [mistake for mistake in exercise.wrongs if same(off, exercise.seen_of(mistake, part)[at])]
     return left[:1] if len({mistake.name for mistake in left}) == 1 else []
+
+
+def named_by_verdict(exercise: Exercise, theirs: dict[str, list[Seen]], part: str, off: Seen) -> list[Wrong]:
+    """Of several wrong verdicts: the mistakes that explain some of them each. Of two that explain the same verdict the
+    one that explains more.
+    """
+    if not off.secret:
+        return []
+    at, found = theirs[part].index(off), {}
+    for mistake in exercise.wrongs:
+        case = exercise.seen_of(mistake, part)[at]
+        keys = frozenset(case.differences())
+        if keys and all(case.got.get(key) == off.got.get(key) for key in keys):
+            found[keys] = mistake
+    return [mistake for keys, mistake in found.items() if not any(keys < more for more in found)]
 
 
 def alike(exercise: Exercise, theirs: dict[str, list[Seen]], part: str, mistake: Wrong) -> bool:

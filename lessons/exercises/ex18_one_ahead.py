@@ -1,4 +1,4 @@
-"""Exercise 18: one ahead: each token goes with the features of the token before it.
+"""Exercise 18: one ahead: each token goes with the hidden state of the token before it.
 
 difficulty 2 of 5, about 15 minutes, about 7 lines; lesson 25
 check: python -m lessons.check 18
@@ -7,20 +7,20 @@ check: python -m lessons.check 18
 import torch
 
 
-def propose(layer, tokens, features, gamma):
+def propose(layer, tokens, hidden, gamma):
     """Draft gamma tokens with EAGLE's draft layer.
 
-    tokens: the text x_0 ... x_n, a list of ints, two or more.  features: f_0 ... f_(n-1), a list. f_i is what the
-    target has made of the text up to x_i. Here a number stands for it. The target has not read x_n: there is no f_n.
+    tokens: the text x_0 ... x_n, a list of ints, two or more.  hidden: h_0 ... h_(n-1), a list. h_i is the hidden state
+    that the target has made of the text up to x_i. Here it is a number. The target has not read x_n: there is no h_n.
 
-    f_2 says what may stand behind x_2, and not which token was drawn there. So the layer reads pairs: each token with
-    the features of the token before it. x_0 has none before it, and is left out.
-    layer(pairs) takes all pairs in order, a list of (features, token). It returns two things: the features that it
-    predicts for the last token in the list, and a draft token for the place behind. Then this draft token must be read
-    in its turn, with the features before it. Call the layer once for each draft token.
+    h_2 says what may come after x_2, and not which token was drawn there. So the layer reads pairs: each token with the
+    hidden state of the token before it. x_0 has none before it, and is left out.
+    layer(pairs) takes all pairs in order, a list of (hidden state, token). It returns two things: the hidden state that
+    it predicts for the last token in the list, and a draft token for the next place. This draft token must then be read
+    in its turn, with the hidden state before it. Call the layer once for each draft token.
     Returns the draft tokens, a list.
 
-    Worked: tokens [5, 7, 2], features [40, 41], gamma 2. The layer reads [(40, 7), (41, 2)] and returns (42, 6): 42 is
+    Worked: tokens [5, 7, 2], hidden [40, 41], gamma 2. The layer reads [(40, 7), (41, 2)] and returns (42, 6): 42 is
     predicted for token 2, and 6 is drafted. Then it reads [(40, 7), (41, 2), (42, 6)] and returns (43, 9). The draft is
     [6, 9].
 
@@ -30,16 +30,16 @@ def propose(layer, tokens, features, gamma):
     raise NotImplementedError
 
 
-def keep(features, predicted, verified, accepted):
-    """The features of the text after a round: what propose is given in the next one.
+def keep(hidden, predicted, verified, accepted):
+    """The hidden states of the text after a round: what propose is given in the next one.
 
-    features: f_0 ... f_(n-1), as before the round.  predicted: what the layer predicted in it: gamma numbers, for x_n
+    hidden: h_0 ... h_(n-1), as before the round.  predicted: what the layer predicted in it: gamma numbers, for x_n
     and for all draft tokens but the last.  verified: what the target's call gave: gamma + 1 numbers, for x_n and for
-    all draft tokens.  accepted: how many draft tokens were accepted. Behind them stands one more new token, a
-    replacement or a bonus. Nobody has read it.
-    Returns the target's features of every token of the new text but its last, a list.
+    all draft tokens.  accepted: how many draft tokens were accepted. One more new token comes after them, a
+    replacement or a bonus token. The target has not read it yet.
+    Returns the target's hidden states of every token of the new text but its last, a list.
 
-    Worked: features [40, 41], predicted [42, 43], verified [45, 46, 47], accepted 1: two tokens are new, an accepted
-    one and a replacement. Kept are [40, 41, 45, 46].
+    Worked: hidden [40, 41], predicted [42, 43], verified [45, 46, 47], accepted 1: two tokens are new, an accepted one
+    and a replacement. Kept are [40, 41, 45, 46].
     """
     raise NotImplementedError

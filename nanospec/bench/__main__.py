@@ -1,7 +1,7 @@
 """What speculation gains, measured: plain decoding beside it, in turns, and what a round should cost by its parts.
 
     python -m nanospec.bench                    # speed: the pair that ships, on texts it was not trained on
-    python -m nanospec.bench methods --large    # every drafter and rule; also what each would gain at a large pair
+    python -m nanospec.bench speed --drafters all --gammas 8
     python -m nanospec.bench SUBCOMMAND --help
 
 Every table of docs/RESULTS.md stands there with the command that made it. Most take some minutes.
@@ -15,26 +15,28 @@ import sys
 from collections.abc import Sequence
 from inspect import Parameter, signature
 
-from nanospec.bench import against, cascades, drafts, growth, large, losses, methods, roofline, serve, speed, stopping
+from nanospec.bench import against, cascades, large, roofline, serve, speed
 from nanospec.draft_models import LEARNED
 from nanospec.errors import NanospecError
 from nanospec.fast.autotune import DTYPES, name_of
 from nanospec.methods import DRAFTERS, RULES
-from nanospec.show.options import COUNT, FOLDER, GAMMA, HERE, SEED, TEMPERATURE, THREADS, Parser, device, file
+from nanospec.show.options import (COUNT, FOLDER, GAMMA, HERE, MODEL, MODEL_HELP, SEED, TEMPERATURE, THREADS, Parser,
+                                   device, file)
 from nanospec.show.terminal import refuse
-from nanospec.training.losses import LOSSES
 
-SUBCOMMANDS = (speed, methods, drafts, stopping, losses, roofline, growth, serve, cascades, large, against)
+SUBCOMMANDS = (speed, serve, cascades, roofline, large, against)
 # A subcommand's options are the parameters of its `run`, and so are their defaults.
 OPTIONS: dict[str, dict] = {
     "temperatures": dict(type=TEMPERATURE, nargs="+", metavar="T"),
     "temperature": dict(type=TEMPERATURE, metavar="T"),
     "draft": dict(choices=["gpt", *LEARNED], metavar="NAME",
                   help="the draft model: " + ", ".join(["gpt", *LEARNED])),
-    "drafts": dict(choices=["gpt", *LEARNED], nargs="+", metavar="NAME",
-                   help="draft models: " + ", ".join(["gpt", *LEARNED]) + "; default: all that are there"),
-    "drafters": dict(choices=DRAFTERS, nargs="+", metavar="NAME", help="who drafts: " + ", ".join(DRAFTERS)),
-    "rules": dict(choices=RULES, nargs="+", metavar="NAME", help="who decides what is accepted: " + ", ".join(RULES)),
+    "drafts": dict(choices=["gpt", *LEARNED, "all"], nargs="+", metavar="NAME",
+                   help="draft models: " + ", ".join(["gpt", *LEARNED, "all"])),
+    "drafters": dict(choices=[*DRAFTERS, "all"], nargs="+", metavar="NAME",
+                     help="drafters: " + ", ".join([*DRAFTERS, "all"]) + "; speed takes chain if none is named, or "
+                          "suffix where there is no draft model"),
+    "rules": dict(choices=RULES, nargs="+", metavar="NAME", help="rules of verification: " + ", ".join(RULES)),
     "gammas": dict(type=GAMMA, nargs="+", metavar="N", help="draft tokens a round"),
     "gamma": dict(type=GAMMA, metavar="N", help="draft tokens a round"),
     "shape": dict(type=GAMMA, nargs="+", metavar="N",
@@ -45,20 +47,13 @@ OPTIONS: dict[str, dict] = {
     "repetitive": dict(action="store_true", help="continue a table of assertions and a dispatch dictionary instead"),
     "max_new_tokens": dict(type=COUNT, metavar="N", help="for each text"),
     "seed": dict(type=SEED, metavar="N"),
-    "weights": dict(type=FOLDER, metavar="FOLDER",
-                    help="a pair that train_tiny.py wrote, or Hugging Face folders FOLDER/target and FOLDER/draft"),
+    "weights": dict(type=MODEL, metavar="MODEL", help=MODEL_HELP + "; default: the pair that ships"),
     "pair": dict(type=FOLDER, metavar="FOLDER", help="Llama checkpoints FOLDER/target and FOLDER/draft"),
-    "losses": dict(choices=LOSSES, nargs="+", metavar="NAME", help="of training/losses.py: " + ", ".join(LOSSES)),
-    "texts": dict(choices=losses.TEXTS, nargs="+", metavar="NAME", help="who wrote them: " + ", ".join(losses.TEXTS)),
-    "steps": dict(type=COUNT, metavar="N", help="for each loss and kind of text"),
-    "batch": dict(type=COUNT, metavar="N", help="texts in a step"),
     "device": dict(type=device, default=HERE),
     "dtype": dict(choices=["auto", *map(name_of, DTYPES)], help="auto: the fastest"),
     "threads": dict(type=THREADS, metavar="N", help="default: as many as are fastest"),
-    "large": dict(action="store_true", help="also what each would gain at the costs of 1.1 billion weights"),
-    "graphs": dict(action="store_true", help="both sides as CUDA graphs; not run on a GPU so far"),
     "compile": dict(action="store_true", help="both sides through torch.compile, too: minutes, the first time"),
-    "figure": dict(type=file(".png"), metavar="FILE.png", help="the speed-up as a picture"),
+    "figure": dict(type=file(".png"), metavar="FILE.png", help="the table as a picture"),
 }
 
 
@@ -81,8 +76,8 @@ def parser() -> Parser:
 def help_of(name: str, default=None, required: bool = False) -> dict:
     """The help of an option, with its default where a number or a word is one."""
     words = " ".join(map(str, default)) if isinstance(default, tuple) else str(default)
-    said = [f"default: {words}"] if type(default) in (tuple, int, float, str) and words and name != "device" else []
-    return {"help": "; ".join([*filter(None, [OPTIONS[name].get("help")]), *said])}
+    shown = [f"default: {words}"] if type(default) in (tuple, int, float, str) and words and name != "device" else []
+    return {"help": "; ".join([*filter(None, [OPTIONS[name].get("help")]), *shown])}
 
 
 def main(argv: Sequence[str] | None = None) -> int:

@@ -3,7 +3,7 @@
     pip install -e '.[hf]'
     python -m nanospec.bench against --pair FOLDER          # FOLDER/target and FOLDER/draft, Llama checkpoints
 
-Left out: other engines. Whoever serves many requests uses one, and none of them is made for one request on one core.
+Left out: other engines. They are for many requests, and none of them is made for one request on one core.
 """
 
 from collections.abc import Callable, Sequence
@@ -13,18 +13,17 @@ from time import perf_counter
 
 import torch
 
-from nanospec.bench.measure import Setup, measure_costs, setups_of
-from nanospec.draft_models import DraftModel
-from nanospec.fast.autotune import name_of
+from nanospec.bench.measure import measure_costs
+from nanospec.errors import check_request, check_vocabulary
+from nanospec.fast.autotune import Setup, name_of, setups_of
+from nanospec.fast.clock import announced
 from nanospec.files.extra import extra
 from nanospec.files.huggingface import load_folder
 from nanospec.generate import generate
-from nanospec.model import GPT
 from nanospec.show.terminal import show_table
 from nanospec.speculate import ModelDrafter, speculate, tokens_of
-from nanospec.text import check_request, check_vocabulary
 
-Run = Callable[[list[int], int], tuple[int, int]]           # prompt, seed -> new tokens, calls of the target
+Writer = Callable[[list[int], int], tuple[int, int]]        # prompt, seed -> new tokens, calls of the target
 PROMPT = 32                                                 # tokens
 
 
@@ -34,9 +33,10 @@ def run(pair: Path, gamma: int = 4, temperature: float = 1.0, max_new_tokens: in
     extra("transformers")                               # said before anything is read
     target, draft = (load_folder(pair / name, device) for name in ("target", "draft"))
     check_vocabulary(draft, target.config.vocab_size)
-    check_request(target, [0] * PROMPT, max_new_tokens, temperature, None, None, gamma + 1)
-    ways, where = setups_of(target, draft, dtype, threads, compile)
-    rows = compare(ways, pair, gamma, max_new_tokens, temperature, seed=seed)
+    check_request(target, [0] * PROMPT, max_new_tokens, temperature, None, None, seed, gamma + 1)
+    setups, where = setups_of(target, draft, dtype, threads, compile)
+    with announced("measuring all methods, in turns"):
+        rows = compare(setups, pair, gamma, max_new_tokens, temperature, seed=seed)
     show_table(["method", "tokens/s", "per call", "ms a call", "sum of parts"],
                [[row["method"], f"{row['tokens_per_s']:.0f}", f"{row['tokens_per_target_call']:.2f}",
                  f"{row['ms_per_call']:.2f}", f"{row['parts_ms']:.2f}" if "parts_ms" in row else ""] for row in rows],
@@ -44,22 +44,25 @@ def run(pair: Path, gamma: int = 4, temperature: float = 1.0, max_new_tokens: in
     return rows
 
 
-def our_runs(target: GPT, draft: DraftModel, gamma: int, new: int, temperature: float,
-             capture: Callable | None = None) -> dict[str, Run]:
+def ours(setup: Setup, gamma: int, new: int, temperature: float) -> dict[str, Writer]:
+    """Plain decoding and speculation."""
+    target, draft, compiler = setup
+
     def plain(ids, seed):
-        tokens = list(generate(target, ids, new, temperature, seed=seed, capture=capture))
+        tokens = list(generate(target, ids, new, temperature, seed=seed, compiler=compiler))
         return len(tokens), len(tokens)
 
     def speculative(ids, seed):
-        rounds = list(speculate(target, ModelDrafter(draft, gamma), ids, new, temperature, seed=seed, capture=capture))
+        drafter = ModelDrafter(draft, gamma)
+        rounds = list(speculate(target, drafter, ids, new, temperature, seed=seed, compiler=compiler))
         return len(tokens_of(rounds)), len(rounds)
 
-    how = ", compiled" * bool(capture)
+    how = ", compiled" * bool(compiler)
     return {"plain" + how: plain, "speculative" + how: speculative}
 
 
 def hf_runs(folder: Path, gamma: int, new: int, temperature: float, dtype: torch.dtype,
-            device: torch.device) -> dict[str, Run]:
+            device: torch.device) -> dict[str, Writer]:
     """generate; assisted with gamma draft tokens every round; assisted as the library sets it."""
     from transformers import AutoModelForCausalLM, logging
     logging.set_verbosity_error()
@@ -79,7 +82,7 @@ def hf_runs(folder: Path, gamma: int, new: int, temperature: float, dtype: torch
 
     target.register_forward_pre_hook(count)
 
-    def method(**assistant) -> Run:
+    def method(**assistant) -> Writer:
         def run(ids, seed):
             nonlocal calls
             calls = 0
@@ -95,16 +98,16 @@ def hf_runs(folder: Path, gamma: int, new: int, temperature: float, dtype: torch
             "hf assisted defaults": method(assistant_model=default)}
 
 
-def in_turns(runs: dict[str, Run], prompts: Sequence[list[int]], repeats: int, seed: int) -> list[dict]:
+def in_turns(writers: dict[str, Writer], prompts: Sequence[list[int]], repeats: int, seed: int) -> list[dict]:
     """One row a method: medians over repeats, every method once in each, after a warm-up."""
-    speeds = {name: [] for name in runs}
-    totals = {name: [0, 0, 0.0] for name in runs}
+    speeds = {name: [] for name in writers}
+    totals = {name: [0, 0, 0.0] for name in writers}
     for repeat in range(-1, repeats):
-        for name, run in runs.items():
+        for name, write in writers.items():
             tokens = calls = 0
             began = perf_counter()
             for number, ids in enumerate(prompts):
-                wrote, called = run(ids, seed + number)
+                wrote, called = write(ids, seed + number)
                 tokens, calls = tokens + wrote, calls + called
             seconds = perf_counter() - began
             if repeat >= 0:
@@ -114,18 +117,17 @@ def in_turns(runs: dict[str, Run], prompts: Sequence[list[int]], repeats: int, s
              "ms_per_call": 1e3 * seconds / calls} for name, (tokens, calls, seconds) in totals.items()]
 
 
-def compare(ways: Sequence[Setup], folder: Path, gamma: int = 4, new: int = 128, temperature: float = 1.0,
+def compare(setups: Sequence[Setup], folder: Path, gamma: int = 4, new: int = 128, temperature: float = 1.0,
             prompts: int = 4, repeats: int = 5, seed: int = 0) -> list[dict]:
     """Rows of all methods. A row's `parts_ms`: what its round takes by its parts, each measured alone in the models of
-    the first way, which runs eagerly: one target step, or gamma draft steps and one verification.
+    the first setup, which runs eagerly: one target step, or gamma draft steps and one verification.
     """
-    target, draft, _ = ways[0]
+    target, draft, _ = setups[0]
     some = torch.arange(PROMPT) * 37
     texts = [((some + 101 * i) % (target.config.vocab_size - 1) + 1).tolist() for i in range(prompts)]
-    runs = {name: run for its_target, its_draft, capture in ways
-            for name, run in our_runs(its_target, its_draft, gamma, new, temperature, capture).items()}
-    runs |= hf_runs(folder, gamma, new, temperature, target.dtype, target.device)
-    rows = in_turns(runs, texts, repeats, seed)
+    writers = {name: write for setup in setups for name, write in ours(setup, gamma, new, temperature).items()}
+    writers |= hf_runs(folder, gamma, new, temperature, target.dtype, target.device)
+    rows = in_turns(writers, texts, repeats, seed)
     costs = measure_costs(target, draft, [gamma + 1], PROMPT + new // 2, temperature=temperature)
     parts = {"plain": costs.seconds, "speculative": costs.parts(gamma)}
     common = {"dtype": name_of(target.dtype), "threads": torch.get_num_threads(), "gamma": gamma,

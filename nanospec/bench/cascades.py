@@ -7,8 +7,8 @@ without dice, what it gives to the token that really follows:
     nats    the mean of minus its logarithm; inf where the author's token was impossible
     TV      the total variation from the target's distribution
 
-Whoever cuts off unlikely tokens is right more often, and so is plain decoding with a top-p: that is what it has to be
-compared with. Speeds are measured in turns with plain decoding of the same top-p.
+What cuts off unlikely tokens is right more often, and so is plain decoding with a top-p: that is the fair comparison.
+Speeds are measured in turns with plain decoding of the same top-p.
 """
 
 from collections.abc import Callable
@@ -19,13 +19,15 @@ from pathlib import Path
 import torch
 from torch import Tensor
 
-from nanospec.bench.measure import check_texts, measure, settled
+from nanospec.bench.measure import busy, check_texts, measure
 from nanospec.bench.prompts import held_out_prompts
-from nanospec.bench.speed import busy
 from nanospec.draft import Rule
-from nanospec.draft_models.learned import Learned, before_tokens
-from nanospec.files.checkpoint import WEIGHTS, Pair, load_pair
-from nanospec.methods import method_of
+from nanospec.draft_models.learned import Learned
+from nanospec.fast.autotune import autotune
+from nanospec.fast.clock import announced
+from nanospec.files.checkpoint import WEIGHTS, Pair, draft_of, load_pair
+from nanospec.files.sources import source_of
+from nanospec.methods import drafters_for, method_of
 from nanospec.probs import Sampling, residual
 from nanospec.rules.cascade import DEFERRALS, cascade
 from nanospec.rules.lossy import enough, lenient, typical
@@ -33,6 +35,7 @@ from nanospec.show.figures import draw_cascades
 from nanospec.show.terminal import show_table
 from nanospec.speculate import verify
 from nanospec.theory import acceptance
+from nanospec.training.whole import before_tokens, whole_texts
 
 Writes = Callable[[Tensor, Tensor], Tensor]     # (q_draft (N, V), p_target (N, V)) -> what is written (N, V)
 WINDOWS, PLACES = 32, 256                       # held-out text that is judged
@@ -54,10 +57,10 @@ class Contender:
 def contenders() -> list[Contender]:
     found = []
     for top_p in (None, 0.9, 0.8):
-        cut, said = Sampling(1.0, top_p=top_p), f" top-p {top_p}" if top_p else ""
+        cut, named = Sampling(1.0, top_p=top_p), f" top-p {top_p}" if top_p else ""
         writes = partial(lambda cut, q, p: cut(p.log()), cut)
-        found += [Contender("target alone", "target alone" + said, writes, None, top_p),
-                  Contender("speculation", "speculation" + said, writes, verify, top_p)]
+        found += [Contender("target alone", "target alone" + named, writes, None, top_p),
+                  Contender("speculation", "speculation" + named, writes, verify, top_p)]
     found += [Contender(deferral, f"{deferral} {a:g}", partial(DEFERRALS[deferral], a=a), cascade(deferral, a, verify))
               for deferral, some in THRESHOLDS.items() for a in some]
     found += [Contender("lenience", f"lenience {lenience:g}", partial(of_lenience, lenience), lenient(lenience, verify))
@@ -83,8 +86,8 @@ def held_out(pair: Pair) -> tuple[Tensor, Tensor, Tensor]:
     text = torch.tensor(held_out_prompts(pair, WINDOWS, PLACES + 1), device=pair.target.device)
     tokens = text[:, :-1]
     if isinstance(pair.draft, Learned):
-        logits, features = pair.target(tokens, layers=pair.draft.layers)
-        draft = pair.draft(tokens, before_tokens(features), 1)[0]
+        logits, hidden = pair.target(tokens, layers=pair.draft.layers)
+        draft = whole_texts(pair.draft, tokens, before_tokens(hidden), 1)[0]
     else:
         logits, draft = pair.target(tokens), pair.draft(tokens)
     q, p = (of.double().softmax(-1).flatten(0, 1) for of in (draft, logits))
@@ -98,22 +101,25 @@ def quality(written: Tensor, p: Tensor, true: Tensor) -> dict:
 
 
 def run(draft: str = "gpt", gamma: int = 4, prompts: int = 6, max_new_tokens: int = 128, seed: int = 0,
-        weights: Path = WEIGHTS, device: str = "cpu", dtype: str = "auto", threads: int | None = None,
+        weights: Path | str = WEIGHTS, device: str = "cpu", dtype: str = "auto", threads: int | None = None,
         figure: Path | None = None) -> list[dict]:
     """One row for each contender; the last is the draft model alone, at its own step."""
-    pair, every = load_pair(weights, device, draft=draft), contenders()
+    source = source_of(weights)
+    drafters_for(["chain"], draft != "gpt" or draft_of(source) is not None)
+    pair, every = load_pair(source, device, draft=draft), contenders()
     texts = held_out_prompts(pair, prompts)
     chain = method_of(pair.target, pair.draft, gamma=gamma)
     check_texts(pair.target, texts, max_new_tokens, [chain])
     q, p, true = held_out(pair)
-    where = settled(pair.target, pair.draft, dtype, threads)
+    where = autotune(pair.target, pair.draft, dtype, threads)
     speeds: dict[str, dict] = {}
     for top_p in dict.fromkeys(entry.top_p for entry in every):
         some = [entry for entry in every if entry.top_p == top_p and entry.rule]
         methods = [replace(chain, rule=entry.name, run=partial(chain.run, rule=entry.rule)) for entry in some]
-        for row, _ in measure(pair.target, pair.draft, texts, methods, seed=seed, max_new_tokens=max_new_tokens,
-                              temperature=1.0, top_p=top_p):
-            speeds[row["rule"]] = row
+        with announced(f"measuring {len(some)} rules at top-p {top_p or 1:g}"):
+            for row, _ in measure(pair.target, pair.draft, texts, methods, seed=seed, max_new_tokens=max_new_tokens,
+                                  temperature=1.0, top_p=top_p):
+                speeds[row["rule"]] = row
     plain = speeds["speculation"]
     rows = [{"family": entry.family, "name": entry.name, **quality(entry.writes(q, p), p, true),
              "speedup": speeds[entry.name]["speedup"] if entry.rule else 1.0,

@@ -15,11 +15,12 @@ from torch import Tensor
 from nanospec.bench.roofline import roofline
 from nanospec.dice import Dice
 from nanospec.errors import RequestError
-from nanospec.fast.autotune import way_of
-from nanospec.fast.capture import captured
-from nanospec.fast.clock import median_seconds
+from nanospec.fast.autotune import described
+from nanospec.fast.clock import announced, median_seconds
+from nanospec.fast.compiled import compiler_for
+from nanospec.fast.packed import can_pack, pack
 from nanospec.generate import plain_step
-from nanospec.model import GPT, Config, can_pack
+from nanospec.model import GPT, Config
 from nanospec.probs import Sampling
 from nanospec.show.figures import draw_simulated
 from nanospec.show.terminal import show_table
@@ -33,26 +34,25 @@ LARGE = (Config(32_000, 2048, layers=24, channels=2048, heads=32, kv_heads=8, hi
 MOST = 64               # draft tokens; the distributions of more, for 32 texts, take gigabytes
 
 
-def run(gammas: Sequence[int] = (2, 4, 8), device: str = "cpu", threads: int | None = None, graphs: bool = False,
+def run(gammas: Sequence[int] = (2, 4, 8), device: str = "cpu", threads: int | None = None, compile: bool = False,
         figure: Path | None = None) -> list[dict]:
     """The machine's limits, and a row for each number of texts, gamma and alpha."""
-    if graphs and not device.startswith("cuda"):
-        raise RequestError("--graphs needs a CUDA device")
     if max(gammas) > MOST:
         raise RequestError(f"--gammas: at most {MOST} here, got {max(gammas)}")
     torch.set_num_threads(threads or torch.get_num_threads())
     target, draft = large_pair(device)
-    near = roofline(target, draft)
-    rows = simulated(target, draft, gammas=gammas, capture=captured if graphs else None)
+    with announced("measuring this machine's limits"):
+        near = roofline(target, draft)
+    rows = simulated(target, draft, gammas=gammas, compiler=compiler_for(target.device) if compile else None)
     alphas = sorted({row["alpha"] for row in rows})
     gains = {(row["rows"], row["gamma"], row["alpha"]): f"{row['speedup']:.2f}" for row in rows}
     show_table(["rows", "gamma", "plain, ms", "round, ms", *(f"alpha {alpha:g}" for alpha in alphas)],
                [[str(row["rows"]), str(row["gamma"]), f"{1e3 * row['plain']:.1f}", f"{1e3 * row['round']:.1f}",
                  *(gains[row["rows"], row["gamma"], alpha] for alpha in alphas)]
                 for row in rows if row["alpha"] == alphas[-1]],
-               f"{device}, {torch.get_num_threads()} threads, {way_of(target)}; speed-up over plain decoding. A plain "
-               f"step reads {near['bytes'] / 1e9:.2f} GB, "
-               f"{near['bytes'] / near['seconds']['target step'] / 1e9:.0f} GB/s; measured for so many bytes: "
+               f"{device}, {torch.get_num_threads()} threads, {described(target)}; speed-up over plain decoding. A "
+               f"plain step reads {near['bytes'] / 1e9:.2f} GB, "
+               f"{near['bytes'] / near['seconds']['target step'] / 1e9:.0f} GB/s; measured for that many bytes: "
                f"{near['bandwidth'] / 1e9:.0f}")
     if figure:
         draw_simulated(rows, f"{device}: 1.1 billion random weights, simulated acceptance", figure)
@@ -63,14 +63,12 @@ def large_pair(device: torch.device | str) -> tuple[GPT, GPT]:
     """A pair of sizes LARGE with random weights, in bfloat16 and the fastest layout."""
     with torch.device(device):
         pair = [GPT(config).to(torch.bfloat16).requires_grad_(False) for config in LARGE]
-    target, draft = (model.pack() if can_pack(model.embedding.weight) else model for model in pair)
+    target, draft = (pack(model) if can_pack(model.embedding.weight) else model for model in pair)
     return target, draft
 
 
 class Coins(Dice):
-    """Accepts every draft token with probability alpha, whatever the distributions say: the pace of a pair that nobody
-    has trained.
-    """
+    """Accepts every draft token with probability alpha, whatever the distributions: the pace of an untrained pair."""
 
     def __init__(self, seeds: Sequence[int], device: torch.device, alpha: float):
         super().__init__(seeds, device)
@@ -80,14 +78,14 @@ class Coins(Dice):
         return self._take(prob.shape[1]) < self.alpha
 
 
-def pace(step: Callable[[int], object], upto: int, text: Text, dice: Dice, columns: int, repeats: int,
-         capture: Callable | None) -> tuple[float, float]:
-    """Seconds that step(upto) takes, and the tokens it adds to each row of `text`."""
-    step, before = capture(step, text, dice) if capture else step, text.length.clone()
+def pace(step: Callable[[int], object], kv_length: int, text: Text, dice: Dice, uniforms: int, repeats: int,
+         compiler: Callable | None) -> tuple[float, float]:
+    """Seconds that step(kv_length) takes, and the tokens it adds to each row of `text`."""
+    before, step = text.length.clone(), compiler(step, text, dice) if compiler else step
 
     def once():
-        dice.refill(columns)
-        step(upto)
+        dice.refill(uniforms)
+        step(kv_length)
 
     seconds = median_seconds(once, dice.device, repeats, warm_up=3)
     return seconds, (text.length - before).double().mean().item() / (repeats + 3)
@@ -96,7 +94,7 @@ def pace(step: Callable[[int], object], upto: int, text: Text, dice: Dice, colum
 @torch.inference_mode()
 def simulated(target: GPT, draft: GPT, alphas: Sequence[float] = (0.5, 0.6, 0.7, 0.8, 0.9),
               gammas: Sequence[int] = (2, 4, 8), rows: Sequence[int] = (1, 8, 32), context: int = 256,
-              repeats: int = 5, capture: Callable | None = None) -> list[dict]:
+              repeats: int = 5, compiler: Callable | None = None) -> list[dict]:
     """Speed-up over plain decoding if draft tokens were accepted with probability alpha.
 
     Rounds and plain steps are run in turns. The target's cache holds zeros instead of a prompt. A round has no branch
@@ -111,13 +109,15 @@ def simulated(target: GPT, draft: GPT, alphas: Sequence[float] = (0.5, 0.6, 0.7,
     for count, gamma in product(rows, gammas):
         plain, took, tokens = [], [], []
         for alpha in alphas:
-            cache, text, dice = begin(count)
-            step: Callable = partial(plain_step, target, cache, text, Sampling(), dice)
-            plain.append(pace(step, context + room, text, dice, 1, repeats, capture)[0])
-            (cache, text, dice), drafter = begin(count, alpha), ModelDrafter(draft, gamma)
-            drafter.begin(text, range(count), None)
-            step = partial(one_round, target, cache, drafter, verify, text, Sampling(), dice)
-            seconds, written = pace(step, context + room, text, dice, drafter.columns + drafter.size, repeats, capture)
+            with announced(f"measuring {count} texts, gamma {gamma}, alpha {alpha:g}"):
+                cache, text, dice = begin(count)
+                step: Callable = partial(plain_step, target, cache, text, Sampling(), dice)
+                plain.append(pace(step, context + room, text, dice, 1, repeats, compiler)[0])
+                (cache, text, dice), drafter = begin(count, alpha), ModelDrafter(draft, gamma)
+                drafter.begin(text, range(count), None)
+                step = partial(one_round, target, cache, drafter, verify, text, Sampling(), dice)
+                uniforms = drafter.uniforms + drafter.size
+                seconds, written = pace(step, context + room, text, dice, uniforms, repeats, compiler)
             took.append(seconds)
             tokens.append(written)
         cost = median(seconds / alone for seconds, alone in zip(took, plain))

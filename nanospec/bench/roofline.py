@@ -6,29 +6,35 @@ two sizes are measured, the model's own and one far beyond all of them.
 """
 
 from pathlib import Path
-from typing import Any
 
 import torch
 
-from nanospec.bench.measure import measure_costs, settled
-from nanospec.fast.clock import median_seconds
-from nanospec.files.checkpoint import WEIGHTS, load_pair
+from nanospec.bench.measure import measure_costs
+from nanospec.errors import RequestError
+from nanospec.fast.autotune import autotune
+from nanospec.fast.clock import announced, median_seconds
+from nanospec.files.checkpoint import WEIGHTS, draft_of, load_pair
+from nanospec.files.sources import source_of
 from nanospec.model import GPT
 from nanospec.show.terminal import show_table
 
 GAMMA = 4               # draft tokens of a round
 
 
-def run(weights: Path = WEIGHTS, device: str = "cpu", dtype: str = "auto", threads: int | None = None) -> list[dict]:
+def run(weights: Path | str = WEIGHTS, device: str = "cpu", dtype: str = "auto",
+        threads: int | None = None) -> list[dict]:
     """One row: the rates of this machine, and each step's seconds beside its floor."""
-    draft: Any                              # a GPT, where nobody asks for another
-    target, draft, _ = load_pair(weights, device)
-    where = settled(target, draft, dtype, threads)
-    found = roofline(target, draft)
+    source = source_of(weights)
+    if (draft_of(source) or ("", ""))[1] != "gpt":
+        raise RequestError(f"{source.path} has no draft GPT: these figures are those of a pair")
+    target, draft, _ = load_pair(source, device)
+    where = autotune(target, draft, dtype, threads)
+    with announced("measuring this machine's limits"):
+        found = roofline(target, draft)
     cells = [[name, f"{1e3 * floor:.2f}", f"{1e3 * took:.2f}", f"{took / floor:.1f}"]
              for (name, floor), took in zip(found["floor_seconds"].items(), found["seconds"].values())]
     show_table(["", "floor, ms", "takes, ms", "times the floor"], cells,
-               f"{where}; gamma {found['gamma']}. The target's weights are {found['bytes'] / 1e6:.1f} MB; so many "
+               f"{where}; gamma {found['gamma']}. The target's weights are {found['bytes'] / 1e6:.1f} MB; that many "
                f"bytes are read at {found['bandwidth'] / 1e9:.0f} GB/s, 512 MiB at "
                f"{found['bandwidth_of_512_MiB'] / 1e9:.0f}; matrices are multiplied at "
                f"{found['matrix_rate'] / 1e12:.2f} TFLOP/s")
@@ -63,5 +69,5 @@ def matrix_rate(dtype: torch.dtype, device: torch.device) -> float:
 
 def weight_bytes(model: GPT) -> int:
     """What one token reads of the weights: all but an embedding table that is not also the head."""
-    unread = 0 if model.config.tied else model.embedding.weight.numel()
-    return (sum(weight.numel() for weight in model.parameters()) - unread) * model.embedding.weight.element_size()
+    looked_up = 0 if model.config.tied else model.embedding.weight.numel()
+    return (sum(weight.numel() for weight in model.parameters()) - looked_up) * model.embedding.weight.element_size()

@@ -1,8 +1,8 @@
 """Many requests at once: what speculation gains against how many there are, and how long they wait.
 
 There are twice as many requests as run at once, eight at least. Without --rate all come at the beginning. With it they
-come at random, so many a second on average (a Poisson process); each way of decoding meets the same arrivals. At
-temperature 0 all ways write the same texts, so that none is accepted more often by luck.
+come at random, RATE a second on average (a Poisson process), and each method meets the same arrivals. At temperature
+0 all methods write the same texts, so that no draft is accepted more often by luck.
 """
 
 import time
@@ -14,91 +14,95 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from nanospec.bench.measure import settled
 from nanospec.bench.prompts import held_out_prompts
 from nanospec.dice import Dice
 from nanospec.draft import Draft, Drafter
-from nanospec.draft_models.gpt import reader_of
-from nanospec.draft_models.reader import longest_chain
-from nanospec.errors import RequestError
-from nanospec.fast.clock import median_seconds
-from nanospec.fast.costs import Costs, WatchedByLoad
-from nanospec.files.checkpoint import WEIGHTS, Pair, load_pair
-from nanospec.methods import method_of
+from nanospec.errors import RequestError, check_request
+from nanospec.fast.autotune import autotune
+from nanospec.fast.clock import announced, median_seconds
+from nanospec.files.checkpoint import WEIGHTS, Pair, draft_of, load_pair
+from nanospec.files.sources import source_of
+from nanospec.methods import drafters_for, method_of
 from nanospec.model import GPT
-from nanospec.probs import Sampling
-from nanospec.serve import PIECE, Server
+from nanospec.serving.costs import Costs, WatchedByLoad
+from nanospec.serving.server import PIECE, Server
 from nanospec.show.figures import draw_batches
 from nanospec.show.terminal import show_table
 from nanospec.speculate import ModelDrafter
-from nanospec.text import Text, check_request
+from nanospec.text import Text
 from nanospec.theory import expected_tokens
+from nanospec.trees.reader import longest_chain
 
 MOST = 6                # draft tokens a round that by-load may choose, and that are timed for it
 STEPS = 8               # of a server, that are timed
-FEWEST = 8              # requests: of a single one much is luck
+FEWEST = 8              # requests: what a single one takes is much luck
 
 
 class NoDraft(Drafter):
     """Plain decoding."""
 
-    size = 1
+    size, fixed = 1, True
 
-    def propose(self, text: Text, sampling: Sampling, dice: Dice, upto: int) -> Draft:
+    def propose(self, text: Text, sampling: Callable[[Tensor], Tensor], dice: Dice, kv_length: int,
+                lag: int = 0) -> Draft:
         return Draft.nothing(text)
 
 
 def run(rows: Sequence[int] = (1, 4, 16), rate: float = 0.0, drafters: Sequence[str] = ("chain", "by-load"),
         gamma: int = 4, max_new_tokens: int = 64, temperature: float = 1.0, seed: int = 0, draft: str = "gpt",
-        weights: Path = WEIGHTS, device: str = "cpu", dtype: str = "auto", threads: int | None = None,
+        weights: Path | str = WEIGHTS, device: str = "cpu", dtype: str = "auto", threads: int | None = None,
         figure: Path | None = None) -> list[dict]:
-    """A row for each number of rows and each way: plain decoding, and these drafters. by-load measures beforehand what
-    rounds cost, and goes on measuring.
+    """A row for each number of rows and each method: plain decoding, and these drafters. by-load measures beforehand
+    what rounds cost, and goes on measuring.
     """
-    pair = load_pair(weights, device, draft=draft)
-    most = longest_chain(reader_of(pair.draft), MOST)
+    source = source_of(weights)
+    drafters_for(drafters, draft != "gpt" or draft_of(source) is not None, "--drafters")
+    pair = load_pair(source, device, draft=draft)
+    most = longest_chain(pair.draft, MOST)
     if "by-load" in drafters and gamma > most:
         raise RequestError(f"--gamma: costs are measured for 1 to {most} draft tokens, got {gamma}")
     methods = [method_of(pair.target, pair.draft, name, gamma=gamma) for name in drafters if name != "by-load"]
     prompts = held_out_prompts(pair, max(FEWEST, 2 * max(rows)))
     for new in max_new_tokens, (STEPS + 2) * (most + 1):
-        check_request(pair.target, prompts[0], new, temperature, None, None,
+        check_request(pair.target, prompts[0], new, temperature, None, None, seed,
                       1 + max([most, *(method.gamma for method in methods)]))
-    where = settled(pair.target, pair.draft, dtype, threads)
-    ways: dict[str, Callable[[], Any]] = {"plain": NoDraft} | {method.name: method.make for method in methods}
+    where = autotune(pair.target, pair.draft, dtype, threads)
+    makers: dict[str, Callable[[], Any]] = {"plain": NoDraft} | {method.name: method.make for method in methods}
     if "by-load" in drafters:
-        seconds = round_seconds(pair.target, pair.draft, sorted({1, *rows}), prompts[0], most)
+        with announced("measuring what rounds cost"):
+            seconds = round_seconds(pair.target, pair.draft, sorted({1, *rows}), prompts[0], most)
         believed = Costs(seconds.table)                                         # it goes on learning, turn after turn
-        ways["by-load"] = lambda: WatchedByLoad(pair.draft, believed, most)
+        makers["by-load"] = lambda: WatchedByLoad(pair.draft, believed, most)
     settings = {"max_new_tokens": max_new_tokens, "temperature": temperature}
     found: list[dict] = []
     for count in rows:
         arrivals = arrivals_of(max(FEWEST, 2 * count), rate, seed)
-        turns: dict[str, list[dict[str, float]]] = {name: [] for name in ways}
-        for _ in range(3):                                                      # in turns
-            for name, make in ways.items():
-                drafter = make()
-                turns[name].append(served(pair, drafter, count, prompts, arrivals, settings))
+        turns: dict[str, list[dict[str, float]]] = {name: [] for name in makers}
+        for turn in range(3):
+            with announced(f"serving {len(arrivals)} requests, {count} at once, turn {turn + 1} of 3"):
+                for name, make in makers.items():
+                    drafter = make()
+                    turns[name].append(served(pair, drafter, count, prompts, arrivals, settings))
         predicted = {}
         if isinstance(drafter, WatchedByLoad):                                  # the last one knows what is accepted
             tokens = expected_tokens(drafter.alpha, gamma)
             predicted = {"predicted": tokens * seconds(count, 0) / seconds(count, gamma)}
         for name, its in turns.items():
-            found.append({"rows": count, "rate": rate, "way": name}
-                         | {key: median(turn[key] for turn in its) for key in its[0]}
+            found.append({"rows": count, "rate": rate, "method": name}
+                         | {key: median(one[key] for one in its) for key in its[0]}
                          | (predicted if name == f"chain {gamma}" else {}))
     show(found, f"{where}; {len(prompts)} held-out prompts, {max_new_tokens} tokens each, "
                 + (f"{rate:g} requests a second" if rate else "all at once"))
     if figure:
-        gains = {name: [gain_of(found, count, name) for count in rows] for name in [*ways][1:]}
+        gains = {name: [gain_of(found, count, name) for count in rows] for name in [*makers][1:]}
         draw_batches(rows, gains, [row["predicted"] for row in found if "predicted" in row],
                      f"What speculation gains in a batch, gamma {gamma}", figure)
     return found
 
 
 def round_seconds(target: GPT, draft, rows: Sequence[int], ids: list[int], most: int) -> Costs:
-    """Of a server's steps behind `ids`, as measured with these numbers of requests. Of two turns the better counts: a
-    machine has its moods.
+    """Of a server's steps after `ids`, as measured with these numbers of requests. Of two turns the better counts:
+    what disturbs a step only makes it longer.
     """
     def turn(count: int) -> list[float]:
         return [step_of_server(target, ModelDrafter(draft, gamma) if gamma else NoDraft(), count, ids)
@@ -108,7 +112,7 @@ def round_seconds(target: GPT, draft, rows: Sequence[int], ids: list[int], most:
 
 
 def step_of_server(target: GPT, drafter: Drafter, rows: int, ids: list[int]) -> float:
-    """Seconds of a step in which so many requests write."""
+    """Seconds of a step in which `rows` requests write."""
     server = Server(target, drafter, rows)
     reading = -(-len(ids) // PIECE)
     for seed in range(rows):
@@ -140,7 +144,7 @@ def served(pair: Pair, drafter: Drafter, rows: int, prompts: Sequence[list[int]]
             number = len(requests)
             requests.append(server.submit(prompts[number], seed=number, **settings))
         if all(request.done for request in requests):
-            time.sleep(max(0.0, arrivals[len(requests)] - now))         # nobody is there
+            time.sleep(max(0.0, arrivals[len(requests)] - now))         # until the next one comes
             continue
         server.step()
         now = time.perf_counter() - began
@@ -165,15 +169,15 @@ def quantile(values: Sequence[float], part: float) -> float:
     return torch.tensor(values, dtype=torch.float64).quantile(part).item()
 
 
-def gain_of(found: Sequence[dict], rows: int, way: str) -> float:
+def gain_of(found: Sequence[dict], rows: int, method: str) -> float:
     """Tokens a second over those of plain decoding in as many rows."""
-    pace = {row["way"]: row["tokens_per_s"] for row in found if row["rows"] == rows}
-    return pace[way] / pace["plain"]
+    pace = {row["method"]: row["tokens_per_s"] for row in found if row["rows"] == rows}
+    return pace[method] / pace["plain"]
 
 
 def show(found: Sequence[dict], caption: str) -> None:
-    cells = [[str(row["rows"]), row["way"], f"{row['tokens_per_s']:.0f}",
-              f"{gain_of(found, row['rows'], row['way']):.2f}",
+    cells = [[str(row["rows"]), row["method"], f"{row['tokens_per_s']:.0f}",
+              f"{gain_of(found, row['rows'], row['method']):.2f}",
               *(f"{1e3 * row[key]:.0f}" for key in ("first_p50", "first_p99")),
               *(f"{1e3 * row[key]:.1f}" for key in ("each_p50", "each_p99"))] for row in found]
     show_table(["rows", "", "tokens/s", "over\nplain", "first token, ms\nmedian", "\np99", "each token, ms\nmedian",

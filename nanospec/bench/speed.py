@@ -1,6 +1,6 @@
-"""Plain against speculative decoding on the pair that ships, in turns, and what a round should cost by its parts.
+"""Plain decoding against speculation in turns: any drafters, draft models, rules and draft lengths, in one table.
 
-What stands in the columns of the table:
+What stands in the columns:
 
     alpha           how often a draft token is accepted
     c               the time of a draft step / of a target call on one token
@@ -10,106 +10,109 @@ What stands in the columns of the table:
     speed-up        the second over the first; below 1, speculation has lost
     theory          the speed-up that alpha, c and v predict
     overhead        the time of a round / the sum of its parts, each measured alone
+
+`--drafters all` takes every drafter that goes with the draft model, `--drafts all` every draft model beside the target
+of --weights. Drafters that copy need no draft model: they run once, beside the first one.
 """
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from functools import partial
 from pathlib import Path
+from typing import Any
 
-from nanospec.bench.measure import BUSY, Costs, Setup, best_of_each, check_texts, measure, setups_of
+from nanospec.bench.measure import busy, check_texts, measure, measure_setups
+from nanospec.bench.options import chosen_drafters, options_of, topology_of
 from nanospec.bench.prompts import prompts_of
-from nanospec.bench.setting import setting_of, tree_setting
-from nanospec.draft_models import DraftModel
+from nanospec.draft_models import LEARNED
 from nanospec.errors import RequestError
-from nanospec.fast.capture import captured
-from nanospec.files.checkpoint import WEIGHTS, load_pair
-from nanospec.files.tokenizer_json import AnyTokenizer
-from nanospec.methods import DRAFTERS, Method, check_fixed, method_of
-from nanospec.model import GPT
-from nanospec.show.figures import draw_speedup
-from nanospec.show.terminal import show_table
-from nanospec.speculate import tokens_of
+from nanospec.fast.autotune import setups_of
+from nanospec.fast.clock import announced
+from nanospec.files.checkpoint import WEIGHTS, draft_of, load_pair
+from nanospec.files.sources import source_of
+from nanospec.methods import DRAFTERS, WITHOUT_DRAFT, Method, check_fixed, method_of, most_drafted
+from nanospec.show.figures import draw_field, draw_speedup
+from nanospec.show.terminal import note, show_table
 from nanospec.theory import speedup
 
-COLUMNS = {"T": ("temperature", "g"), "drafter": ("drafter", "s"), "gamma": ("gamma", "d"), "rule": ("rule", "s"),
-           "alpha": ("alpha", ".2f"), "c": ("c", ".3f"), "v": ("v", ".2f"),
+COLUMNS = {"T": ("temperature", "g"), "draft": ("draft", "s"), "drafter": ("drafter", "s"), "gamma": ("gamma", "d"),
+           "rule": ("rule", "s"), "alpha": ("alpha", ".2f"), "c": ("c", ".3f"), "v": ("v", ".2f"),
            "per\ncall": ("tokens_per_target_call", ".2f"), "plain\nper s": ("baseline_tokens_per_s", ",.0f"),
            "fast\nper s": ("tokens_per_s", ",.0f"), "speed-up": ("speedup", ".2f"),
-           "theory": ("predicted_speedup", ".2f"), "over-\nhead": ("overhead", ".2f")}      # 80 characters
+           "theory": ("predicted_speedup", ".2f"), "over-\nhead": ("overhead", ".2f")}
+SPARE = ("predicted_speedup", "overhead")       # left out where other columns need the room: 80 characters
 
 
-def run(temperatures: Sequence[float] = (0.0, 0.8, 1.0), drafters: Sequence[str] = ("chain",),
-        rules: Sequence[str] = ("token",), gammas: Sequence[int] = (2, 3, 4), shape: Sequence[int] | None = None,
-        prompts: int = 8, repetitive: bool = False, max_new_tokens: int = 128, seed: int = 0, weights: Path = WEIGHTS,
-        draft: str = "gpt", device: str = "cpu", dtype: str = "auto", threads: int | None = None, graphs: bool = False,
-        compile: bool = False, figure: Path | None = None) -> list[dict]:
-    """One row for each temperature and method; its `text` is what was written behind all prompts together.
+def run(temperatures: Sequence[float] = (0.0, 0.8, 1.0), drafters: Sequence[str] = (),
+        drafts: Sequence[str] = ("gpt",), rules: Sequence[str] = ("token",), gammas: Sequence[int] = (2, 3, 4),
+        shape: Sequence[int] | None = None, prompts: int = 8, repetitive: bool = False, max_new_tokens: int = 128,
+        seed: int = 0, weights: Path | str = WEIGHTS, device: str = "cpu", dtype: str = "auto",
+        threads: int | None = None, compile: bool = False, figure: Path | None = None) -> list[dict]:
+    """One row for each draft model, temperature and method; its `text` is what was written after all prompts together.
 
-    compile: each method runs eagerly and compiled, and a row is the faster one's, over the faster baseline.
+    drafters: none is "chain", or "suffix" where there is no draft model. compile: each method runs eagerly and
+    compiled, and a row is the faster one's, over the faster baseline.
     """
-    if graphs and not device.startswith("cuda"):
-        raise RequestError("--graphs needs a CUDA device")
-    for option in ["--graphs"] * graphs + ["--compile"] * compile:
-        check_fixed(drafters, rules, option)
-    if figure and list(drafters) != ["chain"]:
-        raise RequestError("--figure shows --drafters chain beside the theory, which speaks of nothing else")
-    if shape and all(DRAFTERS[name].size != "shape" for name in drafters):
+    source = source_of(weights)
+    if "all" in drafts:
+        found = {draft_of(source, name): name for name in ("gpt", *LEARNED)}        # none twice
+        drafts = [name for file, name in found.items() if file] or ["gpt"]
+    named = chosen_drafters(drafters, source, drafts, "--drafters")
+    if compile:
+        check_fixed(named, rules, "--compile")
+    if shape and all(DRAFTERS[drafter].sized_by != "topology" for drafter in named):
         raise RequestError("--shape is a tree's, and none of --drafters drafts one of a given shape")
-    given = tree_setting(shape)
-    pair = load_pair(weights, device, draft=draft)
-    texts, said = prompts_of(pair, prompts, repetitive)
+    given = topology_of(shape)
+    pairs = {name: load_pair(source, device, draft=name) for name in drafts}
+    for line in filter(None, (pair.note for pair in pairs.values())):
+        note(line)
+    texts, what = prompts_of(pairs[drafts[0]], prompts, repetitive)
+    drafters_of = {name: [drafter for drafter in named if drafter not in WITHOUT_DRAFT or name == drafts[0]]
+                   for name in pairs}
 
-    def methods(target: GPT, draft: DraftModel, **setting) -> list[Method]:
-        return [method_of(target, draft, drafter, rule, gamma=gamma, **setting) for drafter in drafters
-                for gamma in (gammas if DRAFTERS[drafter].size == "gamma" else gammas[:1]) for rule in rules]
+    def methods(name: str, options: dict, target: Any, draft: Any) -> list[Method]:
+        wanted = dict.fromkeys((drafter, rule, most_drafted(drafter, draft, gamma)) for drafter in drafters_of[name]
+                               for gamma in (gammas if DRAFTERS[drafter].sized_by == "gamma" else gammas[:1])
+                               for rule in rules)
+        found = []
+        for drafter, rule, gamma in wanted:
+            try:
+                found.append(method_of(target, draft, drafter, rule, gamma=gamma, **options))
+            except RequestError:
+                if "all" not in drafters:               # a stack, for one, goes with no learned draft model
+                    raise
+        return found
 
-    check_texts(pair.target, texts, max_new_tokens, methods(pair.target, pair.draft, **given))
-    ways, where = setups_of(pair.target, pair.draft, dtype, threads, compile)
-    if graphs:
-        ways[0] = pair.target, pair.draft, captured
-    rows = []
-    for temperature in temperatures:
-        setting = setting_of(pair.target, pair.draft, texts, drafters, given, max(gammas), temperature=temperature)
-        rows += measured(ways, pair.tokenizer, texts, partial(methods, **setting), temperature, max_new_tokens, seed)
-    show(rows, f"{where}; {said}, {max_new_tokens} tokens each")
+    for name, pair in pairs.items():
+        check_texts(pair.target, texts, max_new_tokens, methods(name, given, pair.target, pair.draft))
+    rows, where = [], ""
+    for name, pair in pairs.items():
+        setups, where = setups_of(pair.target, pair.draft, dtype, threads, compile)
+        for temperature in temperatures:
+            options = options_of(pair.target, pair.draft, texts, drafters_of[name], given, max(gammas),
+                                 temperature=temperature)
+            made = partial(methods, name, options)
+            with announced(f"measuring {name} and plain decoding at T = {temperature:g}, in turns"):
+                measure(pair.target, pair.draft, texts[:1], made(pair.target, pair.draft), repeats=1,      # warm up
+                        max_new_tokens=min(16, max_new_tokens))
+                rows += [row | {"draft": "none" if row["drafter"] in WITHOUT_DRAFT else name} for row in measure_setups(
+                    setups, pair.tokenizer, texts, made, seed=seed, temperature=temperature,
+                    max_new_tokens=max_new_tokens)]
+    show(rows, f"{where}; {what}, {max_new_tokens} tokens each", len(pairs) > 1)
     if figure:
-        last = [row for row in rows if row["temperature"] == temperatures[-1] and row["rule"] == rules[-1]]
-        draw_speedup(gammas, measured=[row["speedup"] for row in last],
-                     predicted=[row["predicted_speedup"] for row in last],
-                     ideal=[speedup(row["alpha"], row["gamma"], row["c"]) for row in last], path=figure,
-                     title=f"{device}, T = {temperatures[-1]:g}, {said}")
+        draw(rows, f"{where.split(';')[0]}; {what}", figure)
     return rows
 
 
-def measured(ways: Sequence[Setup], tokenizer: AnyTokenizer, prompts: Sequence[list[int]],
-             methods: Callable[..., list[Method]], temperature: float, max_new_tokens: int, seed: int,
-             large: Costs | None = None) -> list[dict]:
-    """The methods' rows, each with the text it wrote and, given the costs of a large pair, what it would gain there.
-
-    Of two ways, a row is the best of both.
-    """
-    found = []
-    for target, draft, capture in ways:
-        run = partial(measure, target, draft, methods=methods(target, draft))
-        if not capture:                                                         # else there is a turn for it
-            run(prompts=prompts[:1], repeats=1, max_new_tokens=min(16, max_new_tokens))                 # warm up
-        found.append(run(prompts=prompts, seed=seed, temperature=temperature, max_new_tokens=max_new_tokens,
-                         capture=capture))
-    return [row | {"text": tokenizer.decode(tokens_of(rounds))}
-            | ({"speedup_large": large.speedup(rounds)} if large else {})
-            for row, rounds in best_of_each(found)]
-
-
-def show(rows: Sequence[dict], caption: str) -> None:
-    """A table; at each temperature the best row is bold."""
+def show(rows: Sequence[dict], caption: str, several: bool = False) -> None:
+    """A table; at each temperature the best row is bold. several: there is more than one draft model."""
     cells, best = [], []
     columns: dict[str, tuple[str, str]] = {}
     both = "tokens_per_s_compiled" in rows[0]
     for name, (key, form) in COLUMNS.items():
-        if both and key in ("predicted_speedup", "overhead"):                            # they would not fit
+        if key in SPARE and (both or several) or key == "draft" and not several:
             continue
-        ways = ("eager", "compiled") if key + "_compiled" in rows[0] else ()
-        columns |= {f"{name}\n{way}": (f"{key}_{way}", form) for way in ways} or {name: (key, form)}
+        twice = ("eager", "compiled") if key + "_compiled" in rows[0] else ()
+        columns |= {f"{name}\n{how}": (f"{key}_{how}", form) for how in twice} or {name: (key, form)}
     for row in rows:
         best.append(row["speedup"] == max(r["speedup"] for r in rows if r["temperature"] == row["temperature"]))
         cells.append([format(row[key], form) + " lost" * (key == "speedup" and row[key] < 1)
@@ -117,8 +120,12 @@ def show(rows: Sequence[dict], caption: str) -> None:
     show_table(columns, cells, caption + busy(rows), best)
 
 
-def busy(rows: Sequence[dict]) -> str:
-    """A warning, where other work on the machine has spoilt the figures."""
-    return any(row["busy"] for row in rows) * (
-        f"\nThis machine is busy: plain decoding's speed differed more than {BUSY:g} times between repeats. Measure "
-        "again.")
+def draw(rows: Sequence[dict], title: str, path: Path) -> None:
+    """Chains of one draft model against gamma, at the last temperature and rule; anything else as points in a field."""
+    if {(row["drafter"], row["draft"]) for row in rows} != {("chain", rows[0]["draft"])}:
+        return draw_field(rows, title, path)
+    last = [row for row in rows if (row["temperature"], row["rule"]) == (rows[-1]["temperature"], rows[-1]["rule"])]
+    draw_speedup([row["gamma"] for row in last], measured=[row["speedup"] for row in last],
+                 predicted=[row["predicted_speedup"] for row in last],
+                 ideal=[speedup(row["alpha"], row["gamma"], row["c"]) for row in last], path=path,
+                 title=f"{title}, T = {rows[-1]['temperature']:g}")

@@ -1,4 +1,9 @@
-"""Draft models: what says which token may come next, one file each. drafters/ decides how many are drawn, and where."""
+"""Learned draft models, one file each: small networks on the target's hidden states. A GPT needs
+nothing from here.
+
+What tells the core of them is `draft.reader(depth)`. stack.py lets a draft model speculate in its
+turn.
+"""
 
 from nanospec.cache import LanguageModel
 from nanospec.draft_models.dflash import DFlash, DSpark
@@ -11,7 +16,8 @@ from nanospec.draft_models.medusa import Medusa
 from nanospec.draft_models.mlp import MLPSpeculator
 from nanospec.draft_models.prefix import Prefix
 
-DraftModel = LanguageModel | Learned         # whatever a drafter may draft with
-# Those that are trained on a target's features. A name is also its file's.
-LEARNED = {"medusa": Medusa, "hydra": Hydra, "mlp": MLPSpeculator, "prefix": Prefix,
-           "eagle": Eagle, "eagle3": Eagle3, "dflash": DFlash, "dspark": DSpark, "early_exit": EarlyExit}
+DraftModel = LanguageModel | Learned        # whatever a drafter may draft with
+# A name is also its file's.
+LEARNED: dict[str, type[Learned]] = {
+    "medusa": Medusa, "hydra": Hydra, "mlp": MLPSpeculator, "prefix": Prefix, "eagle": Eagle,
+    "eagle3": Eagle3, "dflash": DFlash, "dspark": DSpark, "early_exit": EarlyExit}

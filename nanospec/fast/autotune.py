@@ -1,6 +1,9 @@
-"""How a model runs fastest on this machine: data type, threads and the layout of its weights, chosen by measuring."""
+"""How a pair runs fastest on this machine, chosen by measuring: data type, threads, layout of the weights, compiled
+or not.
+"""
 
 from collections.abc import Callable, Sequence
+from copy import deepcopy
 from functools import partial
 from statistics import median
 from typing import Any, NamedTuple
@@ -8,48 +11,60 @@ from typing import Any, NamedTuple
 import torch
 
 from nanospec.draft_models.learned import Learned
-from nanospec.fast.clock import draft_seconds, round_seconds, step_seconds
-from nanospec.model import GPT, Linear, can_pack
+from nanospec.fast.clock import announced, draft_seconds, round_seconds, step_seconds
+from nanospec.fast.compiled import compiler_for
+from nanospec.fast.packed import PackedLinear, can_pack, pack
+from nanospec.files.ready import ready
+from nanospec.model import GPT
 
 DTYPES = (torch.float32, torch.bfloat16)
 GLANCE = partial(draft_seconds, repeats=1)
 TURNS = 6               # of measuring each; one in which the machine changed its mind decides nothing
 HOPELESS = 2.0          # times the least of a glance: not worth a measurement
-SEVERAL = 4             # tokens. For so many oneDNN's layout was quicker in float32; for fewer that is the machine's
+SEVERAL = 4             # tokens, from which on oneDNN's layout was quicker in float32; for fewer it depends
 
 
 class Tuning(NamedTuple):
-    """packed: oneDNN's layout is for calls on so many tokens and more; 0: for none."""
+    """packed: oneDNN's layout is for calls on that many tokens and more; 0: for none."""
 
     dtype: torch.dtype
     threads: int
     packed: int
 
 
+class Setup(NamedTuple):
+    """A pair as it runs: eagerly where there is no compiler, as `speculate` takes it, or compiled.
+
+    draft: None where there is no draft model.
+    """
+
+    target: GPT
+    draft: GPT | Learned | None
+    compiler: Callable | None
+
+
 def set_up(model: GPT | Learned, tuning: Tuning) -> GPT | Learned:
     """The model itself, converted in place, and torch's threads."""
     torch.set_num_threads(tuning.threads)
     model.to(tuning.dtype)
-    return model.pack(tuning.packed) if tuning.packed else model
+    return pack(model, tuning.packed) if tuning.packed else model
 
 
 def fastest(model: GPT | Learned, dtypes: Sequence[torch.dtype] = DTYPES, threads: Sequence[int] = (),
             seconds: Callable[[Any], float] = partial(step_seconds, repeats=12), packed: bool = True,
             glance: Callable[[Any], float] | None = None, turns: int = 2) -> Tuning:
-    """The tuning in which `seconds(model)`, by default a plain step, is least; the model is left as it is.
+    """The tuning in which `seconds(model)`, by default a plain step, is least. The model stays as it is.
 
-    The tunings take turns, and what counts is one's part of a turn's time: a machine that others use, too, is slow for
-    a while, and then quick.
-    threads: the counts to try; by default 1 and as many as torch has now. They make no difference on CUDA.
-    packed: whether to try oneDNN's layout, too. glance: looks at each first, so that no time goes into a hopeless one:
-    on a busy machine two threads can take twenty times as long as one.
+    The tunings take turns, and what counts is one's part of a turn's time: a machine that others use,
+    too, is slow for a while, and then quick.
+    threads: the counts to try; by default 1 and as many as torch has now. On CUDA they make no difference.
+    packed: whether to try oneDNN's layout, too. glance: looks at each first, so that no time goes into a
+    hopeless one: on a busy machine two threads can take twenty times as long as one.
     """
     before = torch.get_num_threads()
     candidates = []
     for dtype in dtypes:
-        copy = (GPT(model.config) if isinstance(model, GPT) else type(model)(**model.sizes).attach(model.target))
-        copy = copy.to(model.device, dtype).requires_grad_(False)
-        copy.load_state_dict(model.state_dict())
+        copy = copy_of(model, dtype)
         layouts = (1, SEVERAL) if packed and can_pack(next(copy.parameters())) else (0,)
         candidates += [(Tuning(dtype, count, layout), copy)
                        for layout in layouts for count in threads or sorted({1, before})]
@@ -65,38 +80,85 @@ def fastest(model: GPT | Learned, dtypes: Sequence[torch.dtype] = DTYPES, thread
     return min(parts, key=lambda tuning: median(parts[tuning]))
 
 
-def settle(target: GPT, draft: GPT | Learned, dtypes: Sequence[torch.dtype] = DTYPES, threads: Sequence[int] = (),
-           capture: Callable | None = None) -> None:
-    """Convert target and draft, in place, each to its fastest tuning here; torch's threads are the target's.
+def copy_of(model: GPT | Learned, dtype: torch.dtype) -> Any:
+    """The same weights in this data type, in no layout. Those of a GPT in its own type are not copied."""
+    state = model.state_dict()
+    if isinstance(model, GPT):
+        if model.config.tied:
+            del state["head.weight"]
+        return ready(model.config, state, model.device, dtype)
+    copy = type(model)(**model.sizes).attach(model.target).to(model.device, dtype).requires_grad_(False)
+    copy.load_state_dict(state)
+    return copy
 
-    The target's is the one in which a plain step and a round together take least: in some a step on one token is quick
-    and one on five is slow. The draft is measured in rounds, not alone: a pass of the target drives the draft's weights
-    out of the caches, so that a data type of half the size wins although a step in it, alone, takes longer.
-    capture: `compiled`, and models that will run compiled: their steps are. A compiler has layouts of its own.
+
+def autotune(target: GPT, draft: GPT | Learned | None, dtype: str = "auto", threads: int | None = None,
+             compiler: Callable | None = None) -> str:
+    """Convert both, in place, each to its fastest tuning here, and say what that is; threads are the target's.
+
+    The target's tuning is the one in which a plain step and a round together take least: in some a step
+    on one token is quick and one on five is slow.
+    dtype, threads: "auto" and None, or the only ones to try.
+    compiler: of a pair that will run compiled. Its steps are measured so, and it is not packed: a
+    compiler has layouts of its own.
     """
-    if capture:
-        timing: dict = {"repeats": 12, "capture": capture}
-        tuning = fastest(target, dtypes, threads or [torch.get_num_threads()], partial(step_seconds, **timing), False)
-        set_up(target, tuning)
-        set_up(draft, fastest(draft, dtypes, [tuning.threads], partial(draft_seconds, **timing), False))
-        return
-    tuning = fastest(target, dtypes, threads, lambda copy: step_seconds(copy, repeats=3, warm_up=1)
-                     + round_seconds(copy, draft), glance=GLANCE, turns=TURNS)
+    dtypes, counts = dtypes_of(dtype), [threads] if threads else []
+    with announced("measuring which data type, threads and weight layout are fastest here"):
+        if compiler:
+            tuning = fastest(target, dtypes, counts or [torch.get_num_threads()],
+                             partial(step_seconds, repeats=12, compiler=compiler), packed=False)
+        else:
+            tuning = fastest(target, dtypes, counts, lambda copy: step_seconds(copy, repeats=3, warm_up=1)
+                             + round_seconds(copy, draft), glance=GLANCE, turns=TURNS)
     set_up(target, tuning)
-    settle_draft(target, draft, dtypes)
+    count = torch.get_num_threads()
+    words = f"{target.device}, {count} thread{'s' * (count > 1)}; target in {described(target)}"
+    if draft is None:
+        return words
+    autotune_draft(target, draft, dtype, compiler)
+    return f"{words}, draft in {described(draft)}"
 
 
-def settle_draft(target: GPT, draft: GPT | Learned, dtypes: Sequence[torch.dtype] = DTYPES) -> None:
-    """The draft alone, to what is fastest beside this target, which has been settled."""
-    set_up(draft, fastest(draft, dtypes, [torch.get_num_threads()], lambda copy: round_seconds(target, copy),
-                          glance=GLANCE, turns=TURNS))
+def autotune_draft(target: GPT, draft: GPT | Learned, dtype: str = "auto", compiler: Callable | None = None) -> None:
+    """Convert the draft model alone, in place, to what is fastest beside this target, which is tuned.
+
+    It is measured in rounds, not alone: a pass of the target drives the draft's weights out of the
+    processor's caches. So a data type of half the size wins although a step in it, alone, takes longer.
+    """
+    dtypes, threads = dtypes_of(dtype), [torch.get_num_threads()]
+    with announced("the same for the draft model"):
+        if compiler:
+            tuning = fastest(draft, dtypes, threads, partial(draft_seconds, repeats=12, compiler=compiler),
+                             packed=False)
+        else:
+            tuning = fastest(draft, dtypes, threads, lambda copy: round_seconds(target, copy),
+                             glance=GLANCE, turns=TURNS)
+    set_up(draft, tuning)
+
+
+def setups_of(target: GPT, draft: GPT | Learned | None, dtype: str = "auto", threads: int | None = None,
+              compile: bool = False) -> tuple[list[Setup], str]:
+    """The pair, converted to what is fastest here eagerly; with `compile`, where anything can be compiled,
+    also copies of both, converted to what is fastest compiled. And what that is, in words.
+    """
+    compiler = compiler_for(target.device) if compile else None
+    setups = [Setup(target, draft, None)]
+    if compiler:                            # copied together: a draft model may use the target's parts
+        setups.append(Setup(*deepcopy((target, draft)), compiler))
+    return setups, "; compiled: ".join(autotune(*setup[:2], dtype, threads, setup.compiler) for setup in setups)
+
+
+def dtypes_of(name: str) -> Sequence[torch.dtype]:
+    """DTYPES for "auto", else the one of this name."""
+    return DTYPES if name == "auto" else [getattr(torch, name)]
 
 
 def name_of(dtype: torch.dtype) -> str:
+    """Example: "float32"."""
     return str(dtype).removeprefix("torch.")
 
 
-def way_of(model: GPT | Learned) -> str:
-    """Data type and layout, in words."""
-    fewest = {part.fewest for part in model.modules() if isinstance(part, Linear) and part.packed is not None}
+def described(model: GPT | Learned) -> str:
+    """Data type and layout, in words. Example: "float32, packed from 4 tokens on"."""
+    fewest = {part.fewest for part in model.modules() if isinstance(part, PackedLinear) and part.packed is not None}
     return name_of(model.dtype) + "".join(" packed" if few == 1 else f", packed from {few} tokens on" for few in fewest)

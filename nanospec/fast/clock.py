@@ -1,14 +1,17 @@
 """Clocks. All of them stand outside what they time: the algorithms know of none.
 
-All medians are taken after a warm-up. A step is what decoding repeats: the model call, its distribution, and the pick.
+All medians are taken after a warm-up. A step is what decoding repeats: the model call, its
+distribution, and the pick.
 """
 
+import sys
 from collections.abc import Callable, Iterable, Iterator
+from contextlib import contextmanager
 from functools import partial
 from itertools import islice
 from statistics import median
 from time import perf_counter
-from typing import TypeVar
+from typing import Any, TypeVar
 
 import torch
 from torch import Tensor
@@ -16,17 +19,31 @@ from torch import Tensor
 from nanospec.cache import Cache
 from nanospec.dice import Dice
 from nanospec.draft import Draft, Drafter
-from nanospec.draft_models import DraftModel
-from nanospec.draft_models.gpt import reader_of
+from nanospec.draft_models.early_exit import target_for
 from nanospec.draft_models.learned import Learned
-from nanospec.draft_models.reader import longest_chain
 from nanospec.model import GPT
 from nanospec.probs import Sampling
 from nanospec.speculate import ModelDrafter, speculate
 from nanospec.text import Text
+from nanospec.trees.reader import longest_chain
 
 PROMPT, DRAFTED, ROUNDS = 48, 4, 7      # tokens; draft tokens of a round that is timed; rounds
 T = TypeVar("T")
+
+
+@contextmanager
+def announced(what: str) -> Iterator[None]:
+    """Say on stderr what takes a while, before it begins. A terminal takes the line back at the end.
+
+    Nothing redraws it meanwhile: a thread that did would be timed, too.
+    """
+    terminal = sys.stderr.isatty()
+    clear = "\r\033[K" if terminal else ""
+    print(f"{clear}{what} ...", end="" if terminal else "\n", file=sys.stderr, flush=True)
+    try:
+        yield
+    finally:
+        print(clear, end="", file=sys.stderr, flush=True)
 
 
 def wait_for(device: torch.device) -> None:
@@ -36,7 +53,7 @@ def wait_for(device: torch.device) -> None:
 
 
 def clocked(steps: Iterable[T]) -> Iterator[tuple[T, float]]:
-    """Each item with the seconds that it took. The first item's include what comes before it: reading the prompt."""
+    """Each item with the seconds that it took. The first one's include what comes before it: reading the prompt."""
     began = perf_counter()
     for item in steps:
         yield item, perf_counter() - began
@@ -60,19 +77,13 @@ class ClockedDrafter:
     def __getattr__(self, name: str):
         return getattr(self.drafter, name)              # all that is not timed is the drafter's own
 
-    @property
-    def unread(self) -> int:
-        return self.drafter.unread
-
-    @unread.setter
-    def unread(self, tokens: int) -> None:
-        self.drafter.unread = tokens
-
-    def propose(self, text: Text, sampling: Sampling, dice: Dice, upto: int) -> Draft:
+    def propose(self, text: Text, sampling: Callable[[Tensor], Tensor], dice: Dice, kv_length: int,
+                lag: int = 0) -> Draft:
+        """As the drafter."""
         device = text.tokens.device
         wait_for(device)
         began = perf_counter()
-        draft = self.drafter.propose(text, sampling, dice, upto)
+        draft = self.drafter.propose(text, sampling, dice, kv_length, lag)
         wait_for(device)
         self.seconds = perf_counter() - began
         return draft
@@ -90,51 +101,58 @@ def median_seconds(work: Callable[[], object], device: torch.device, repeats: in
 
 @torch.inference_mode()
 def step_seconds(model: GPT, tokens: int = 1, context: int = 256, rows: int = 1, repeats: int = 30,
-                 warm_up: int = 5, capture: Callable | None = None, **settings) -> float:
-    """One call on `tokens` tokens behind `context` committed ones, its distribution and one pick; for each row.
+                 warm_up: int = 5, compiler: Callable | None = None, **settings) -> float:
+    """One call on `tokens` tokens after `context` committed ones, its distribution and one pick; for each row.
 
-    capture: as `speculate` takes it.
+    compiler: as `speculate` takes it. settings: as Sampling takes them.
     """
     text = Text([[1] * context] * rows, tokens, model.config.vocab_size, model.device)
     cache, dice, sampling = model.new_cache(*text.tokens.shape), Dice(range(rows), model.device), Sampling(**settings)
     cache.length += context
     step = partial(_step, model, text.tokens[:, :tokens].contiguous(), cache, sampling, dice)
-    return _repeated(step, text, dice, 1, context + tokens, repeats, warm_up, capture)
+    return _repeated(step, text, dice, 1, context + tokens, repeats, warm_up, compiler)
 
 
 @torch.inference_mode()
-def draft_seconds(draft: GPT | Learned, context: int = 256, rows: int = 1, repeats: int = 30,
-                  warm_up: int = 5, capture: Callable | None = None, **settings) -> float:
-    """One draft token: a step of a GPT; of a learned draft model, its part of a chain of DRAFTED."""
+def draft_seconds(draft: GPT | Learned | None, context: int = 256, rows: int = 1, repeats: int = 30,
+                  warm_up: int = 5, compiler: Callable | None = None, **settings) -> float:
+    """One draft token: a step of a GPT; of a learned draft model, its part of a chain of DRAFTED; of none, 0."""
+    if draft is None:
+        return 0.0
     if isinstance(draft, GPT):
-        return step_seconds(draft, 1, context, rows, repeats, warm_up, capture, **settings)
-    gamma = longest_chain(reader_of(draft), DRAFTED)
+        return step_seconds(draft, 1, context, rows, repeats, warm_up, compiler, **settings)
+    gamma = longest_chain(draft, DRAFTED)
     drafter = ModelDrafter(draft, gamma)
     text, dice = Text([[1] * context] * rows, gamma, draft.vocab_size, draft.device), Dice(range(rows), draft.device)
     drafter.begin(text, range(rows), torch.zeros(rows, context - 1, len(draft.layers), draft.channels,
                                                  dtype=draft.dtype, device=draft.device))
     step = partial(drafter.propose, text, Sampling(**settings), dice)
-    return _repeated(step, text, dice, gamma, context + gamma, repeats, warm_up, capture) / gamma
+    return _repeated(step, text, dice, gamma, context + gamma, repeats, warm_up, compiler) / gamma
 
 
-def _repeated(step: Callable, text: Text, dice: Dice, columns: int, upto: int, repeats: int,
-              warm_up: int, capture: Callable | None) -> float:
-    step = capture(step, text, dice) if capture else step
+def _repeated(step: Callable, text: Text, dice: Dice, uniforms: int, kv_length: int, repeats: int,
+              warm_up: int, compiler: Callable | None) -> float:
+    step = compiler(step, text, dice) if compiler else step
 
     def once():
-        dice.refill(columns)
-        step(upto)
+        dice.refill(uniforms)
+        step(kv_length)
 
     return median_seconds(once, text.tokens.device, repeats, warm_up)
 
 
-def _step(model: GPT, feed: Tensor, cache: Cache, sampling: Sampling, dice: Dice, upto: int) -> tuple[Tensor]:
-    return dice.pick(sampling(model(feed, cache, upto))[:, -1]),
+def _step(model: GPT, feed: Tensor, cache: Cache, sampling: Sampling, dice: Dice, kv_length: int) -> tuple[Tensor]:
+    return dice.pick(sampling(model(feed, cache, kv_length))[:, -1]),
 
 
-def round_seconds(target: GPT, draft: DraftModel) -> float:
-    """One round of speculation; a text's first rounds are the warm-up, if there are others."""
+def round_seconds(target: GPT, draft: Any) -> float:
+    """One round of speculation. A text's first two rounds are the warm-up, if there are others.
+
+    Without a draft model it is the target's call on as many tokens.
+    """
     prompt = min(target.config.context // 2, PROMPT)
-    drafter = ModelDrafter(draft, longest_chain(reader_of(draft), DRAFTED))
-    _, seconds = timed(islice(speculate(target, drafter, [0] * prompt, prompt), ROUNDS))
+    if draft is None:
+        return step_seconds(target, DRAFTED + 1, prompt, repeats=ROUNDS - 2, warm_up=2)
+    drafter = ModelDrafter(draft, longest_chain(draft, DRAFTED))
+    _, seconds = timed(islice(speculate(target_for(target, drafter), drafter, [0] * prompt, prompt), ROUNDS))
     return median(seconds[2:] or seconds)

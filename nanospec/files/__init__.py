@@ -1,1 +1,6 @@
-"""What is read and written: tokenizers, checkpoints, the text to train on."""
+"""What comes from files and goes to files: models, tokenizers and text, ours and those of Hugging Face."""
+
+from nanospec.files.checkpoint import Pair, load_pair
+from nanospec.files.tokenizer import Tokenizer
+
+__all__ = ["Pair", "Tokenizer", "load_pair"]

@@ -8,7 +8,7 @@ import hashlib
 from dataclasses import asdict
 from io import BytesIO
 from pathlib import Path
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import torch
 
@@ -17,18 +17,29 @@ from nanospec.draft_models.learned import Learned
 from nanospec.errors import NanospecError, PairError, RequestError, one_line
 from nanospec.files.huggingface import load_folder
 from nanospec.files.ready import available, check_finite, ready
+from nanospec.files.sources import Source, Target, source_of
 from nanospec.files.tokenizer import Tokenizer
 from nanospec.files.tokenizer_json import AnyTokenizer, FolderTokenizer
 from nanospec.files.whole import write_whole
 from nanospec.model import GPT, Config
 
 WEIGHTS = Path(__file__).parent.parent / "weights"
+OTHER_WEIGHTS = ("the draft model {} was trained beside other weights of this shape: fewer of its tokens may be "
+                 "accepted, and the text is exact all the same")
+LAYER = "layer."        # how the parts of a draft model's DecoderLayer are named
 
 
 class Pair(NamedTuple):
+    """draft: a GPT or a Learned; None for a target that has no draft model beside it."""
+
     target: GPT
-    draft: GPT | Learned
+    draft: Any
     tokenizer: AnyTokenizer
+
+    @property
+    def note(self) -> str:
+        """What the user should know of the draft model, or ""."""
+        return getattr(self.draft, "note", "")
 
 
 def save_model(model: GPT, path: Path, tokenizer: Tokenizer) -> None:
@@ -39,14 +50,17 @@ def save_model(model: GPT, path: Path, tokenizer: Tokenizer) -> None:
     save_atomically({"config": asdict(model.config), "state": state, "tokenizer": tokenizer.fingerprint()}, path)
 
 
-def save_learned(name: str, model: Learned, path: Path, target: GPT) -> None:
+def save_learned(name: str, model: Learned, path: Path, target: GPT, tokenizer: AnyTokenizer | None = None) -> None:
     """Write a learned draft model in bfloat16, what it was made of, and which target it is for; whole or not at all.
 
-    name: one of LEARNED.
+    name: one of LEARNED. In the file the parts of its decoder layer have names without "layer.".
+    tokenizer: the target's. With it the file is found, among the weights that ship, by a target of these sizes.
     """
-    state = {name: tensor.to(torch.bfloat16) if tensor.is_floating_point() else tensor
+    state = {name.removeprefix(LAYER): tensor.to(torch.bfloat16) if tensor.is_floating_point() else tensor
              for name, tensor in model.state_dict().items()}
-    save_atomically({"learned": name, "sizes": model.sizes, "state": state, "target": fingerprint(target)}, path)
+    found_by = {"found_by": key_of(target.config, tokenizer)} if tokenizer else {}
+    save_atomically({"learned": name, "sizes": model.sizes, "state": state, "target": fingerprint(target)} | found_by,
+                    path)
 
 
 def fingerprint(model: GPT) -> str:
@@ -55,6 +69,13 @@ def fingerprint(model: GPT) -> str:
     for weight in model.parameters():
         digest.update(weight.detach().to(torch.bfloat16).contiguous().view(torch.uint8).cpu().numpy())
     return digest.hexdigest()[:16]
+
+
+def key_of(config: Config, tokenizer: AnyTokenizer) -> str:
+    """Two targets have the same one if their weights have the same shapes, and their tokens the same ids."""
+    shape = [config.vocab_size, config.layers, config.channels, config.heads, config.kv_heads, config.head_size,
+             config.hidden]
+    return " ".join([*map(str, shape), tokenizer.fingerprint()])
 
 
 def save_atomically(what: dict, path: Path) -> None:
@@ -93,16 +114,18 @@ def load_model(path: Path, device="cpu", dtype: torch.dtype = torch.float32,
         raise PairError(f"{path} is a checkpoint, but not of this GPT: {one_line(error)}") from error
 
 
-def load_learned(path: Path, target: GPT, name: str) -> Learned:
+def load_learned(path: Path, target: GPT, name: str, same_weights: bool = True) -> Learned:
     """A draft model as `save_learned` wrote it, on the target's device and in its dtype, ready to draft.
 
-    FileNotFoundError, or PairError if the file holds anything else, or one for another target.
+    FileNotFoundError, or PairError if the file holds anything else, or one for another target. With same_weights=False
+    it may have been trained on other weights of these shapes: then its `note` says so.
     """
     saved = load_saved(path)
     try:
         if saved["learned"] != name:
             raise PairError(f"{path} is a draft model of another kind: {saved['learned']}")
-        if saved["target"] != fingerprint(target):
+        same = saved["target"] == fingerprint(target)
+        if same_weights and not same:
             raise PairError(f"{path} was trained for another target than the one beside it")
         state, sizes = saved["state"], saved["sizes"]
         sides = [side for weight in state.values() for side in weight.shape]
@@ -111,9 +134,11 @@ def load_learned(path: Path, target: GPT, name: str) -> Learned:
             if type(number) is int and number > largest:
                 raise PairError(f"{path} is no draft model of ours: its weights are not those of {size} = {number}")
         model = LEARNED[name](**sizes).attach(target)
-        model.load_state_dict(state)
+        names = {name.removeprefix(LAYER): name for name in model.state_dict()}
+        model.load_state_dict({names[name]: tensor for name, tensor in state.items()})
         model = model.to(target.device, target.dtype).requires_grad_(False).eval()
         check_finite(model)
+        setattr(model, "note", "" if same else OTHER_WEIGHTS.format(path.name))
     except NanospecError:
         raise
     except (LookupError, TypeError, ValueError, AttributeError, RuntimeError) as error:
@@ -121,32 +146,59 @@ def load_learned(path: Path, target: GPT, name: str) -> Learned:
     return model
 
 
-def load_pair(folder: Path = WEIGHTS, device="cpu", dtype: torch.dtype = torch.float32, draft: str = "gpt") -> Pair:
-    """The target, the draft and their tokenizer: the shipped pair, or one that train_tiny.py wrote into `folder`, or
-    Hugging Face folders, `folder`/target and `folder`/draft.
+def draft_of(source: Source, name: str = "gpt") -> tuple[Path, str] | None:
+    """Where a draft model of this name is to be read, and which it is; None if there is none for this target.
 
-    draft: "gpt", the small GPT; or one of LEARNED.
+    name: as for `load_pair`.
+    """
+    path, target = source.path / f"{name}.pt", source.target
+    if not target:
+        return (source.path / "draft.pt" if name == "gpt" else path, name) if name == "gpt" or path.exists() else None
+    if name == "gpt" and source.draft:
+        return source.draft, name
+    return (path, name) if name != "gpt" and path.exists() else shipped_for(target, name)
+
+
+def shipped_for(target: Target, name: str) -> tuple[Path, str] | None:
+    """The draft model of this name, or with "gpt" of any, among those that ship for targets of others."""
+    key = key_of(target.config, target.tokenizer)
+    for path in sorted(WEIGHTS.glob("*_*.pt")):
+        saved = load_saved(path)
+        if saved.get("found_by") == key and name in ("gpt", saved["learned"]):
+            return path, saved["learned"]
+    return None
+
+
+def load_pair(source: Path | str | Source = WEIGHTS, device="cpu", dtype: torch.dtype = torch.float32,
+              draft: str = "gpt") -> Pair:
+    """The target, the draft and their tokenizer: the shipped pair, or what `source` names (files/sources.py).
+
+    draft: "gpt", the small GPT, or where there is none a draft model that ships for this target; or one of LEARNED.
+    Pair.draft is None for a target alone, if "gpt" finds nothing.
     RequestError for another draft. FileNotFoundError or PairError if they are not there, not whole, or not made for one
     another.
     """
-    folder = Path(folder)
     if draft not in ("gpt", *LEARNED):
         raise RequestError(f"no draft model {draft!r} here: there is gpt, {', '.join(LEARNED)}")
-    foreign = (folder / "target").is_dir()
-    tokenizer = FolderTokenizer.load(folder / "target") if foreign else Tokenizer.load(folder / "ranks.tiktoken")
-
-    def load(name: str) -> GPT:
-        return (load_folder(folder / name, device, dtype) if foreign else
-                load_model(folder / f"{name}.pt", device, dtype, tokenizer))
-
-    target, learned = load("target"), folder / f"{draft}.pt"
-    if draft != "gpt" and not learned.exists():
+    source = source if isinstance(source, Source) else source_of(source)
+    folder, theirs, found = source.path, source.target, draft_of(source, draft)
+    if not found and draft != "gpt":
         raise PairError(f"{folder} holds no {draft}.pt: python train_tiny.py --what {draft} trains it")
-    small = load("draft") if draft == "gpt" else load_learned(learned, target, draft)
-    sizes = [target.config.vocab_size, small.vocab_size if isinstance(small, Learned) else small.config.vocab_size]
-    if sizes[0] != sizes[1] or sizes[0] < tokenizer.vocab_size:
-        raise PairError(f"{folder}: vocabularies of {sizes[0]} and {sizes[1]} tokens and a tokenizer of "
+    tokenizer: AnyTokenizer = theirs.tokenizer if theirs else Tokenizer.load(folder / "ranks.tiktoken")
+    target = theirs.load(device, dtype) if theirs else load_model(folder / "target.pt", device, dtype, tokenizer)
+    small: Any = None
+    tokens = target.config.vocab_size
+    if found:
+        file, kind = found
+        if kind != "gpt":
+            small = load_learned(file, target, kind, same_weights=file.parent == folder)
+        else:
+            small = load_folder(file, device, dtype) if theirs else load_model(file, device, dtype, tokenizer)
+        tokens = small.vocab_size if isinstance(small, Learned) else small.config.vocab_size
+    if target.config.vocab_size != tokens or tokens < tokenizer.vocab_size:
+        raise PairError(f"{folder}: vocabularies of {target.config.vocab_size} and {tokens} tokens and a tokenizer of "
                         f"{tokenizer.vocab_size} are no pair")
-    if foreign and draft == "gpt" and FolderTokenizer.load(folder / "draft").fingerprint() != tokenizer.fingerprint():
-        raise PairError(f"{folder}: target and draft have different tokenizers, and are no pair")
+    if theirs and found == (source.draft, "gpt"):
+        if FolderTokenizer.load(found[0]).fingerprint() != tokenizer.fingerprint():
+            raise PairError(f"{folder}: target and draft have different tokenizers, and are no pair")
     return Pair(target, small, tokenizer)

@@ -99,24 +99,32 @@ def scalings(tables: list[dict]) -> set[tuple[float, ...]]:
 
 def load_folder(folder: Path, device="cpu", dtype: torch.dtype = torch.float32) -> GPT:
     """The model in `folder`, ready to decode. FileNotFoundError or PairError if it is not there or not one of these."""
-    device, folder = available(device), Path(folder)
-    config, theirs = read_config(folder / "config.json"), read_tensors(folder)
-    state = {}
+    folder = Path(folder)
+    return assemble(read_config(folder / "config.json"), read_tensors(folder), str(folder), device, dtype)
+
+
+def assemble(config: Config, theirs: dict[str, Tensor], source: str, device="cpu",
+             dtype: torch.dtype = torch.float32) -> GPT:
+    """A GPT from weights under the names of a Hugging Face folder, ready to decode. `theirs` is emptied.
+
+    source: where they come from, for a message. PairError unless they are what the config speaks of, all and no other.
+    """
+    device, state = available(device), {}
     for ours, parts in names(config):                   # stops at the first that is missing, however many there may be
         for name, shape in parts.items():
             if name not in theirs or theirs[name].shape != shape:
                 there = f"of shape {tuple(theirs[name].shape)}" if name in theirs else "not there"
-                raise PairError(f"{folder} has not the weights its config.json speaks of: {name} is {there}")
+                raise PairError(f"{source} has not the weights its config speaks of: {name} is {there}")
         state[ours] = torch.cat([theirs.pop(name) for name in parts])
     if config.tied and "lm_head.weight" in theirs and torch.equal(theirs["lm_head.weight"], state["embedding.weight"]):
         del theirs["lm_head.weight"]
     left = sorted(name for name in theirs if not name.endswith(BUFFER))
     if left:
-        raise PairError(f"{folder} has weights that its config.json does not speak of: {one_line(', '.join(left))}")
+        raise PairError(f"{source} has weights that its config does not speak of: {one_line(', '.join(left))}")
     try:
         return ready(config, state, device, dtype)
     except (ValueError, RuntimeError) as error:
-        raise PairError(f"{folder} is no model that can be used: {one_line(error)}") from error
+        raise PairError(f"{source} is no model that can be used: {one_line(error)}") from error
 
 
 def read_tensors(folder: Path) -> dict[str, Tensor]:

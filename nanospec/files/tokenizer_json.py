@@ -1,4 +1,4 @@
-"""Tokenizers as others keep them, in a file tokenizer.json: ours written so, and anybody's behind our interface.
+"""Tokenizers as others keep them, in a file tokenizer.json: ours written so, and theirs with our interface.
 
 The library `tokenizers` encodes. Two things must be said in its words. Its byte-pair encoding has pairs with an order,
 where tiktoken's has ranks of what they become. And its engine for patterns has another \\w.
@@ -10,7 +10,8 @@ from collections.abc import Sequence
 from itertools import groupby
 from pathlib import Path
 
-from nanospec.errors import PairError, one_line
+from nanospec.errors import PairError, RequestError, one_line
+from nanospec.files.chat_template import ChatTemplate, Message
 from nanospec.files.extra import extra
 from nanospec.files.tokenizer import END_OF_TEXT, PATTERN, Tokenizer
 from nanospec.files.whole import write_whole
@@ -65,15 +66,15 @@ class FolderTokenizer:
     """The tokenizer of a Hugging Face folder: text <-> token ids, as `Tokenizer`.
 
     begin: what stands before a text. ends: what ends it, by generation_config.json or config.json; end_of_text is the
-    first of these.
+    first of these. template: of a chat, where the model knows what that is.
     """
 
-    def __init__(self, theirs, ends: Sequence[int]):
+    def __init__(self, theirs, ends: Sequence[int], template: ChatTemplate | None = None):
         """theirs: of the library `tokenizers`."""
         theirs.no_truncation()
         theirs.no_padding()
         theirs.encode_special_tokens = True             # what looks like a special token in a text is ordinary text
-        self.theirs, self.end_of_text, self.ends = theirs, ends[0], set(ends)
+        self.theirs, self.end_of_text, self.ends, self.template = theirs, ends[0], set(ends), template
         self.vocab = theirs.get_vocab(with_added_tokens=True)
         self.vocab_size = max(self.vocab.values(), default=-1) + 1
         self.begin = theirs.encode("", add_special_tokens=True).ids
@@ -83,6 +84,24 @@ class FolderTokenizer:
         """As Tokenizer.encode."""
         text = text.encode("utf-16", "surrogatepass").decode("utf-16", "replace")
         return self.theirs.encode(text, add_special_tokens=False).ids
+
+    def encode_special(self, text: str) -> list[int]:
+        """Ids of a text in which special tokens are what they look like, as a chat template writes it."""
+        self.theirs.encode_special_tokens = False
+        try:
+            return self.encode(text)
+        finally:
+            self.theirs.encode_special_tokens = True
+
+    def chat(self, messages: Sequence[Message], answer: bool = True) -> list[int]:
+        """Ids of a conversation, by the model's chat template; with `answer`, up to where the assistant's begins.
+
+        RequestError where the model has no template, or it does not take these messages.
+        Example: chat([{"role": "user", "content": "Hello"}]).
+        """
+        if self.template is None:
+            raise RequestError("this model has no chat template: it was not made for conversations")
+        return self.encode_special(self.template(messages, answer))
 
     def decode(self, ids: Sequence[int]) -> str:
         """As Tokenizer.decode: the text that `ids` add to one that is there. (Alone, a first blank may be left out.)"""
@@ -106,7 +125,7 @@ class FolderTokenizer:
             theirs = tokenizers.Tokenizer.from_buffer(data)
         except Exception as error:                      # the library has no type of its own for what it refuses
             raise PairError(f"{path} is cut short, or is no tokenizer: {one_line(error)}") from error
-        return cls(theirs, ends_of(folder))
+        return cls(theirs, ends_of(folder), template_of(folder))
 
 
 AnyTokenizer = Tokenizer | FolderTokenizer
@@ -123,3 +142,25 @@ def ends_of(folder: Path) -> list[int]:
         if ends and isinstance(ends, list) and all(type(end) is int and end >= 0 for end in ends):
             return ends
     raise PairError(f"{folder} does not say which token ends a text: no eos_token_id in its config.json")
+
+
+def template_of(folder: Path) -> ChatTemplate | None:
+    """The chat template of a folder, from chat_template.jinja or tokenizer_config.json, or None.
+
+    PairError if one of them, or special_tokens_map.json, cannot be read.
+    """
+    tables: list[dict] = []
+    for path in folder / "tokenizer_config.json", folder / "special_tokens_map.json":
+        try:
+            tables.append(dict(json.loads(path.read_bytes())) if path.exists() else {})
+        except (ValueError, TypeError, RecursionError) as error:
+            raise PairError(f"{path} is no table of a tokenizer: {one_line(error)}") from error
+    config, alone = tables[0], folder / "chat_template.jinja"
+    found = alone.read_bytes().decode(errors="replace") if alone.exists() else config.get("chat_template")
+    if isinstance(found, list):                         # several, each with a name
+        named = {one.get("name"): one.get("template") for one in found if isinstance(one, dict)}
+        found = named.get("default")
+    special = {name: token.get("content") if isinstance(token, dict) else token
+               for table in (tables[1], config) for name, token in table.items() if name.endswith("_token")}
+    known = {name: token for name, token in special.items() if isinstance(token, str)}
+    return ChatTemplate(found, known) if isinstance(found, str) else None

@@ -19,17 +19,22 @@ import torch.nn.functional as F
 from torch import Tensor
 
 from nanospec.draft import Draft, Drafter, Rule
-from nanospec.draft_models.learned import Learned, before_tokens
+from nanospec.draft_models.learned import Learned
 from nanospec.generate import generate
-from nanospec.methods import RULES, Run
+from nanospec.draft_models.early_exit import target_for
+from nanospec.serving import rows as batch_rows
+from nanospec.rules.block import verify_block
 from nanospec.probs import Sampling, probs
 from nanospec.proof.walk import completed, distance, product_of, target_distribution, walk, walk_by_prefix
-from nanospec.rules.tree import verify_tree
-from nanospec.speculate import ModelDrafter, one_round, speculate, tokens_of, verify
+from nanospec.speculate import ModelDrafter, Round, one_round, speculate, tokens_of, verify
 from nanospec.text import Text, prefill
+from nanospec.training.whole import before_tokens, whole_texts
+from nanospec.trees.node_rule import verify_tree
+from nanospec.trees.traversal import verify_traversal
 
 Found = tuple[int, float, float]
-EVERY_RULE: tuple[Rule, ...] = (verify_tree, *RULES.values())
+Run = Callable[..., Iterator[Round]]         # (ids, **request), the request as `speculate` takes it
+EVERY_RULE: tuple[Rule, ...] = (verify, verify_tree, verify_block, verify_traversal)
 
 
 # T0
@@ -108,27 +113,26 @@ class Batch:
     """Texts as rows of one batch, `one_round` after `one_round`. room: tokens that each may grow by."""
 
     def __init__(self, target, drafter: Drafter, prompts: Sequence[Sequence[int]], room: int):
-        self.target, self.drafter = target, drafter
+        self.target, self.drafter = target_for(target, drafter), drafter
         self.text = Text(prompts, room, target.config.vocab_size, target.device)
-        self.cache, features = prefill(target, self.text, layers=drafter.layers)
-        self.verifies = drafter.share(target, self.cache)
-        drafter.begin(self.text, range(len(prompts)), features)
+        self.cache, hidden = prefill(self.target, self.text, drafter.layers)
+        drafter.begin(self.text, range(len(prompts)), hidden)
 
     def begin_anew(self, b: int, ids: Sequence[int]) -> None:
         """Row b gets a new request, while the others go on."""
         self.text.tokens[b, :len(ids)], self.text.length[b] = torch.tensor(ids), len(ids)
-        self.cache, features = prefill(self.target, self.text, [b], self.cache, self.drafter.layers)
-        self.drafter.begin(self.text, [b], features)
+        self.cache, hidden = prefill(self.target, self.text, self.drafter.layers, self.cache, [b])
+        self.drafter.begin(self.text, [b], hidden)
 
-    def round(self, dice, sampling: Sampling, rule: Rule = verify) -> tuple[Draft, Tensor, Tensor, Tensor]:
+    def round(self, dice, sampling: Callable, rule: Rule | None = None) -> tuple[Draft, Tensor, Tensor, Tensor, Tensor]:
         """What `one_round` returns."""
-        dice.refill(self.drafter.columns + self.drafter.size)
-        return one_round(self.verifies, self.cache, self.drafter, rule, self.text, sampling, dice,
-                         int(self.text.length.max()) + self.drafter.size - 1)
+        dice.refill(self.drafter.uniforms + self.drafter.size)
+        return one_round(self.target, self.cache, self.drafter, rule or self.drafter.rule or verify, self.text,
+                         sampling, dice, int(self.text.length.max()) + self.drafter.size - 1)
 
 
-def together(target, drafter: Drafter, prompts, new, dice, sampling: Sampling | None = None,
-             rule: Rule = verify) -> list[list[int]]:
+def together(target, drafter: Drafter, prompts, new, dice, sampling: Callable | None = None,
+             rule: Rule | None = None) -> list[list[int]]:
     """The prompts as rows of one batch, `one_round` after `one_round`: of every row its first `new` tokens."""
     batch = Batch(target, drafter, prompts, drafter.size * (new + 1))
     starts = [len(ids) for ids in prompts]
@@ -137,13 +141,12 @@ def together(target, drafter: Drafter, prompts, new, dice, sampling: Sampling | 
     return [row[start:start + new] for row, start in zip(batch.text.tokens.tolist(), starts)]
 
 
-def ragged(target, drafter: Drafter, prompts, new, rule: Rule = verify,
+def ragged(target, drafter: Drafter, prompts, new, rule: Rule | None = None,
            settings: Sequence[dict] = ({}, {})) -> Found:
     """T2, T3. Prompts of different lengths as rows of one batch, each with settings of its own: the joint distribution
     is the product of the rows' own.
     """
-    keys: dict = {"temperature": 1.0, "top_k": None, "top_p": None}
-    sampling = Sampling(**{key: [row.get(key, default) for row in settings] for key, default in keys.items()})
+    sampling = batch_rows.SamplingByRow([Sampling(**row) for row in settings])
 
     def play(dice):
         return tuple(map(tuple, together(target, drafter, prompts, new, dice, sampling, rule)))
@@ -156,23 +159,23 @@ def ragged(target, drafter: Drafter, prompts, new, rule: Rule = verify,
 # T3
 
 def recomputed(target, draft, whole: Tensor, length: int) -> list[Tensor]:
-    """The logits of both models, of the target alone if `draft` is None, behind the first `length` tokens of (B, T),
-    and behind every later one, without a cache: (B, T - length + 1, V). A learned draft model knows the target's
-    features of the first `length` - 1 tokens, no more.
+    """The logits of both models, of the target alone if `draft` is None, after the first `length` tokens of (B, T),
+    and after every later one, without a cache: (B, T - length + 1, V). A learned draft model knows the target's
+    hidden states of the first `length` - 1 tokens, no more.
     """
     if not isinstance(draft, Learned):
         return [model(whole)[:, length - 1:] for model in (target, draft) if model]
-    logits, features = target(whole, layers=draft.layers)
-    before = before_tokens(features)
-    before[:, length:] = 99.0                           # whoever reads it says something else
-    own = draft(whole, before, whole.shape[1] - length + 1)[:, :, -1].transpose(0, 1)
+    logits, hidden = target(whole, layers=draft.layers)
+    before = before_tokens(hidden)
+    before[:, length:] = 99.0                           # a model that reads it predicts something else
+    own = whole_texts(draft, whole, before, whole.shape[1] - length + 1)[:, :, -1].transpose(0, 1)
     return [logits[:, length - 1:], own]
 
 
-def caches(target, draft, drafter: Drafter, prompts, new, rule: Rule = verify, copies: bool = False,
+def caches(target, draft, drafter: Drafter, prompts, new, rule: Rule | None = None, copies: bool = False,
            best: bool = False, must_see: Callable = lambda done: len(done.path) == len(done.tokens) - 1,
            **settings) -> Found:
-    """T3. In every round of long runs, the target's distribution behind every row, and the draft's for every first
+    """T3. In every round of long runs, the target's distribution after every row, and the draft's for every first
     child, against those recomputed without a cache from the row's own path: what a mask, a position, a slot or a
     roll-back could spoil. The only check that sees a draft cache which misses a token: the text stays right, only
     speed is lost. copies: some rows were copied, their q_draft is one-hot. best: a first child is
@@ -181,7 +184,7 @@ def caches(target, draft, drafter: Drafter, prompts, new, rule: Rule = verify, c
     count, error, seen = 0, 0.0, False
     for seed, ids in enumerate(prompts):
         text = list(ids)
-        for done in speculate(target, drafter, ids, new, seed=seed, rule=rule, **settings):
+        for done in speculate(target_for(target, drafter), drafter, ids, new, seed=seed, rule=rule, **settings):
             paths = [[0]]                               # of every row, the rows from the root to it
             for row, parent in enumerate(done.parents[1:], 1):
                 paths.append([*paths[parent], row] if parent >= 0 else [])
@@ -189,26 +192,26 @@ def caches(target, draft, drafter: Drafter, prompts, new, rule: Rule = verify, c
             longest = max(map(len, leaves))
             whole = torch.tensor([text + [done.tokens[row] for row in path[1:]] + [0] * (longest - len(path))
                                   for path in leaves])
-            behind = [probs(logits, **settings) for logits in recomputed(target, draft, whole, len(text))]
+            after = [probs(logits, **settings) for logits in recomputed(target, draft, whole, len(text))]
             for leaf, path in enumerate(leaves):
                 for depth, row in enumerate(path):
-                    error = max(error, (behind[0][leaf, depth] - done.p_target[row]).abs().max().item())
+                    error = max(error, (after[0][leaf, depth] - done.p_target[row]).abs().max().item())
                     parent = path[depth - 1]
                     first_child = row and draft and done.parents.index(parent) == row
                     if first_child and not (copies and done.q_draft[row, done.tokens[row]] == 1):
-                        own = behind[1][leaf, depth - 1]
+                        own = after[1][leaf, depth - 1]
                         own = F.one_hot(own.argmax(), len(own)) if best else own
                         error = max(error, (own - done.q_draft[row]).abs().max().item())
             text, count, seen = text + done.emitted, count + 1, seen or must_see(done)
     if not seen:
-        raise LookupError("no round was of the kind that this check is for: what it leaves behind was not seen")
+        raise LookupError("no round was of the kind that this check is for: what it leaves was not seen")
     return count, error, error
 
 
 # T5
 
 def expected_accepted(target, draft, prefix, gamma: int, **settings) -> float:
-    """How many of gamma draft tokens are accepted on average behind `prefix`, recomputed without a cache."""
+    """How many of gamma draft tokens are accepted on average after `prefix`, recomputed without a cache."""
     if gamma == 0:
         return 0.0
     p_target, q_draft = (probs(model(torch.tensor([prefix]))[0, -1], **settings) for model in (target, draft))
@@ -218,7 +221,7 @@ def expected_accepted(target, draft, prefix, gamma: int, **settings) -> float:
 
 
 def speed(target, draft, **settings) -> Found:
-    """T5. Draft tokens accepted in the second round, behind every text the first can leave, against their exact
+    """T5. Draft tokens accepted in the second round, after every text the first can leave, against their exact
     expectation.
     """
     ids, gamma = [1, 0], 2

@@ -1,7 +1,7 @@
 """A sampler that somebody else wrote: what it returns, as a tuple of tokens, and its distribution, if it can be walked.
 
-A sampler can be walked if all of its chance goes through the dice that it is given. Whoever keeps chance of his own
-besides betrays himself: on the same path he does not write the same tokens again.
+A sampler can be walked if all of its chance goes through the dice that it is given. One that has chance of
+its own besides betrays itself: on the same path it does not write the same tokens again.
 """
 
 import sys
@@ -18,7 +18,7 @@ from nanospec.proof.walk import Distribution, distance, walk
 Sampler = Callable[[Dice], object]
 MOST_PATHS = 20_000     # a sampler that takes more is not walked
 MOST_SECONDS = 30.0     # nor one that takes longer
-AGAIN = 200             # so many paths are walked a second time, at least: all of them, over and over if there are few
+AGAIN = 200             # paths that are walked a second time, at least: all of them, over and over if there are few
 SAME = 1e-12            # what two walks may differ by
 PATIENCE = 2.0          # seconds before anything is said of progress
 
@@ -36,7 +36,7 @@ def tokens_from(said: object) -> tuple:
 
 
 class Progress:
-    """Tells whoever has waited for a while what is being done, in a line on stderr; a terminal writes over it."""
+    """Tells a user who has waited for a while what is being done, in a line on stderr; a terminal writes over it."""
 
     def __init__(self):
         self.terminal = sys.stderr.isatty()
@@ -59,7 +59,7 @@ class _Unwalkable(Exception):
 def walked(sampler: Sampler, seconds: float = MOST_SECONDS, again: int = AGAIN,
            like: Distribution | None = None, same: float = SAME) -> Distribution | None:
     """The sampler's exact distribution; None if its chance does not all come from the dice it is given, or if the walk
-    is too long. again: so many paths are walked a second time, to see whether the same comes out. like: None too as
+    is too long. again: how many paths are walked a second time, to see whether the same comes out. like: None too as
     soon as it cannot be this distribution, up to `same`.
     """
     until, runs, say, found = perf_counter() + seconds, 0, Progress(), defaultdict(float)

@@ -1,13 +1,13 @@
 """Is what the parts of a round hand to each other what draft.py promises? Each function is a check, and counts
 violations.
 
-A drafter hands a draft to a rule. The target's features go to a drafter. The dice hand uniforms to everybody. A Round
+A drafter hands a draft to a rule. The target's hidden states go to a drafter. The dice hand out uniforms. A Round
 goes to its reader. A wrong thing may be handed over and never used. It may be a q_draft in a row that the text lacks,
-the features of another row, or a column of the dice that comes twice. A walk cannot see that, and these checks do.
+the hidden states of another row, or a uniform that comes twice. A walk cannot see that, and these checks do.
 Left out: what follows when the wrong thing is used. The other checks see that.
 """
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from typing import Any
 
 import torch
@@ -15,18 +15,20 @@ from torch import Tensor
 
 from nanospec.dice import Dice
 from nanospec.draft import Draft, Drafter
-from nanospec.drafters.lookup import PromptLookup
-from nanospec.drafters.merged import MergedDrafter
-from nanospec.drafters.tree import TreeDrafter
+from nanospec.copies.lookup import PromptLookup
 from nanospec.generate import generate
-from nanospec.methods import DRAFTERS, RULES, Setting
+from nanospec.methods import DRAFTERS, Options
 from nanospec.probs import Sampling
 from nanospec.proof.compare import EVERY_RULE, Batch, Found
 from nanospec.proof.tables import TableModel
 from nanospec.proof.walk import distance, walk
-from nanospec.rules.tree import verify_tree
+from nanospec.rules.block import verify_block
 from nanospec.speculate import ModelDrafter, speculate, tokens_of, verify
 from nanospec.text import Text
+from nanospec.trees.drawn import TreeDrafter
+from nanospec.trees.merged import MergedDrafter
+from nanospec.trees.node_rule import verify_tree
+from nanospec.trees.traversal import verify_traversal
 
 PROMPTS, LATE = [[1, 0, 1, 2, 1], [0, 2, 0, 2, 0], [2]], [1, 1, 0, 1]
 
@@ -48,50 +50,49 @@ def played(target, drafter: Drafter, rounds: int = 10) -> Iterator[tuple[Text, T
 def drafts(target, draft) -> Found:
     """The drafts of every drafter that has a name, row by row.
 
-    Row 0 is the last committed token. A parent stands before its child, and is there. A row of a text has a
+    Row 0 is the last committed token. A parent stands before its child, and the text has it. A row of a text has a
     distribution, in which its token is possible. A row that a text lacks has no distribution.
     """
     wrong = count = 0
-    for way in DRAFTERS.values():
-        drafter = way.make(Setting(draft, gamma=3, topology=[-1, 0, 0, 1, 1, 2]))
+    for entry in DRAFTERS.values():
+        drafter = entry.make(draft, Options(gamma=3, topology=[-1, 0, 0, 1, 1, 2]))
         for _, last, done in played(target, drafter):
             n = done.tokens.shape[1]
-            parents = torch.arange(-1, n - 1).expand(len(last), n) if done.parents is None else done.parents
-            there, total = parents >= 0, done.q_draft.sum(-1)
-            wrong += int((done.tokens[:, 0] != last).sum()) + int(there[:, 0].sum()) + (n > drafter.size)
+            parents, total = done.parents, done.q_draft.sum(-1)
+            exist = parents >= 0
+            wrong += int((done.tokens[:, 0] != last).sum()) + int(exist[:, 0].sum()) + (n > drafter.size)
             wrong += int((parents >= torch.arange(n)).sum())
-            wrong += int((there & (parents > 0) & ~there.gather(1, parents.clamp(min=0))).sum())
-            wrong += int(((total - there.to(total)).abs() > 1e-9).sum())
-            wrong += int((there & (done.q_draft.gather(2, done.tokens[:, :, None])[:, :, 0] <= 0)).sum())
-            count += there.numel()
+            wrong += int((exist & (parents > 0) & ~exist.gather(1, parents.clamp(min=0))).sum())
+            wrong += int(((total - exist.to(total)).abs() > 1e-9).sum())
+            wrong += int((exist & (done.q_draft.gather(2, done.tokens[:, :, None])[:, :, 0] <= 0)).sum())
+            count += exist.numel()
     return count, float(wrong), float(wrong)
 
 
 class Holder(Drafter):
-    """Another drafter, which holds on to the features of every committed token that the target has read."""
+    """Another drafter, which holds on to the hidden states of every committed token that the target has read."""
 
     layers = (0,)
 
     def __init__(self, drafter: Drafter):
-        self.drafter, self.size, self.held = drafter, drafter.size, {}
+        self.drafter, self.size, self.rule, self.held = drafter, drafter.size, drafter.rule, {}
 
-    def begin(self, text: Text, rows: Sequence[int], features: Tensor | Any) -> None:
-        self.drafter.unread = max(self.drafter.unread, self.unread)
+    def begin(self, text: Text, rows: Sequence[int], hidden: Tensor | Any) -> None:
         self.drafter.begin(text, rows, None)
-        for b, its in zip(rows, features):
+        for b, its in zip(rows, hidden):
             self.held[b] = its[:int(text.length[b]) - 1, 0]
 
-    def propose(self, text: Text, sampling: Sampling, dice: Dice, upto: int) -> Draft:
-        return self.drafter.propose(text, sampling, dice, upto)
+    def propose(self, text: Text, sampling: Callable[[Tensor], Tensor], dice: Dice, kv_length: int,
+                lag: int = 0) -> Draft:
+        return self.drafter.propose(text, sampling, dice, kv_length, lag)
 
-    def commit(self, draft: Draft, accepted: Tensor, p_target: Tensor, features: Tensor | Any) -> None:
-        path, count = draft.path(accepted, draft.ancestors())
+    def commit(self, draft: Draft, path: Tensor, count: Tensor, p_target: Tensor, hidden: Tensor | Any) -> None:
         for b, its in self.held.items():
-            self.held[b] = torch.cat([its, features[b, path[b, :count[b] + 1], 0]])
+            self.held[b] = torch.cat([its, hidden[b, path[b, :count[b] + 1], 0]])
 
 
-def features(target, draft) -> Found:
-    """A drafter is handed the target's own features of every committed token but the last.
+def hidden_states(target, draft) -> Found:
+    """A drafter is handed the target's own hidden states of every committed token but the last.
 
     This holds for a drafter alone and joined with others, in a batch, and when a row begins anew.
     """
@@ -110,7 +111,7 @@ def features(target, draft) -> Found:
 
 
 def chain_of(n: int, seed: int) -> tuple[Draft, Tensor]:
-    """A chain of n rows of 3 tokens, drawn, and p_target behind them."""
+    """A chain of n rows of 3 tokens, drawn, and p_target after them."""
     p_target, q_draft = (TableModel(3, seed + of, zeros=0).logits[None, :n].softmax(-1) for of in (0, 1))
     dice = Dice([seed])
     dice.refill(n)
@@ -155,7 +156,7 @@ def ledger(target, draft, **settings) -> Found:
 def one_after_the_other() -> Found:
     """Behind a rule the dice go on. A rule that runs twice between two refills is handed no uniform twice."""
     wrong = count = 0
-    for rule in RULES.values():
+    for rule in EVERY_RULE:
         for seed in range(20):
             dice = Ledger([seed])
             dice.refill(8)
@@ -175,7 +176,7 @@ def rules_agree() -> Found:
     count, error, tv = 0, 0.0, 0.0
     for seed in range(5):
         draft, p_target = chain_of(6, seed)
-        for pair in ((verify, verify_tree), (RULES["block"], RULES["traversal"])):
+        for pair in ((verify, verify_tree), (verify_block, verify_traversal)):
             one, other = (walk(lambda dice: tuple(map(int, rule(draft, p_target, dice)))) for rule in pair)
             off = distance(one[0], other[0])
             count, error, tv = count + one[1] + other[1], max(error, off[0]), max(tv, off[1])

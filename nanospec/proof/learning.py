@@ -1,50 +1,62 @@
-"""Do learned draft models learn what they will draft? Each function is a check, and counts violations.
+"""Do learned draft models learn what they will draft? Each function is a check, and counts
+violations.
 
-What is learnt wrongly leaves the text right: it is verified. It costs speed alone, and no walk of the text shows it.
-Left out: whether what is drafted is what was learnt. `caches` of compare.py sees that, for every learned draft model.
+What is learned wrongly leaves the text right: it is verified. It costs speed alone, and no walk of
+the text shows it.
+Left out: whether what is drafted is what was learned. `caches` of compare.py sees that, for every
+learned draft model.
 """
+
+from typing import Any
 
 import torch
 from torch import Tensor
 
 from nanospec.draft_models.eagle3 import Eagle3
 from nanospec.draft_models.hydra import Hydra
-from nanospec.draft_models.learned import Learned, all_anchors
+from nanospec.draft_models.layer import Reading
+from nanospec.draft_models.learned import AtOnce
 from nanospec.draft_models.medusa import Medusa
 from nanospec.proof.compare import Found
+from nanospec.training.learned import compared, learned_loss
 from nanospec.training.losses import forward_kl
 
 
-class Knowing(Learned):
-    """A draft model that says behind every token what the target says."""
+class Knowing(AtOnce):
+    """A draft model of whole texts that predicts after every token what the target predicts."""
 
-    def forward(self, tokens: Tensor, before: Tensor, steps: int, anchors: Tensor | None = None) -> Tensor:
-        logits, anchors = self.target(tokens), all_anchors(tokens, steps) if anchors is None else anchors
-        return torch.stack([logits[:, anchors + k] for k in range(steps)])
+    def rows(self, tokens: Tensor, before: Tensor, call: Reading) -> Tensor:
+        anchors: Any = call.asks
+        return self.target(tokens)[:, anchors[:, None] + torch.arange(call.steps)]
 
 
 def labels(target) -> Found:
-    """Whoever says what the target says behind the same tokens has nothing to learn: a loss of 0."""
+    """What predicts what the target predicts after the same tokens has nothing to learn: a loss of
+    0.
+    """
     config = target.config
     knowing = Knowing(config.vocab_size, config.channels, [0]).attach(target)
     texts = torch.arange(24).view(2, 12) * 5 % config.vocab_size
-    logits, features = target(texts, layers=[0])
-    loss = knowing.loss(texts, features, logits.log_softmax(-1), forward_kl).item()
+    logits, hidden = target(texts, layers=[0])
+    loss = learned_loss(knowing, texts, hidden, logits.log_softmax(-1), forward_kl).item()
     return texts.numel(), abs(loss), abs(loss)
 
 
 def vocabulary(target) -> Found:
-    """A draft model of three tokens drafts the three that are most frequent, with the probabilities that it learnt."""
+    """A draft model of three tokens drafts the three that are most frequent, with the probabilities
+    that it learned.
+    """
     config = target.config
     torch.manual_seed(0)
     model = Eagle3(config.vocab_size, config.channels, [0], 1, 1, 8, spoken=3).double()
     model.attach(target)
     often = [config.vocab_size - 1, 0, config.vocab_size - 2]
     model.prepare(torch.tensor(often * 3 + [1]))
-    _, logits = model.exit(torch.randn(5, config.channels, dtype=torch.float64), torch.zeros(5, dtype=torch.int64))
-    _, learnt = model.compared(logits, logits)
-    wrong = int(((logits > float("-inf")).nonzero()[:, 1].view(5, 3) != torch.tensor(sorted(often))).sum())
-    error = (logits.softmax(-1)[:, sorted(often)] - learnt.exp()).abs().max().item()
+    logits = model.logits(torch.randn(5, config.channels, dtype=torch.float64))
+    _, learned = compared(model, logits, logits)
+    drafted = (logits > float("-inf")).nonzero()[:, 1].view(5, 3)
+    wrong = int((drafted != torch.tensor(sorted(often))).sum())
+    error = (logits.softmax(-1)[:, sorted(often)] - learned.exp()).abs().max().item()
     return 5, error + wrong, error + wrong
 
 
@@ -56,5 +68,6 @@ def heads(target) -> Found:
         for block in model.blocks:
             before = [other.weight.clone() for other in model.blocks]
             block.weight.data += 1
-            wrong += sum(not torch.equal(own.weight, old) for own, old in zip(model.blocks, before)) != 1
+            changed = [not torch.equal(own.weight, old) for own, old in zip(model.blocks, before)]
+            wrong += sum(changed) != 1
     return 8, float(wrong), float(wrong)

@@ -10,7 +10,7 @@ import torch
 from nanospec.draft import Drafter
 from nanospec.proof.compare import Found
 from nanospec.proof.walk import distance, product_of, target_distribution, walk
-from nanospec.serve import Server
+from nanospec.serving.server import Server
 from nanospec.speculate import speculate, tokens_of
 
 SOME_STEPS = 300        # more than any schedule takes

@@ -14,70 +14,70 @@ from nanospec.draft_models.learned import Learned
 from nanospec.model import GPT, Config
 
 LAYER = {"heads": 1, "kv_heads": 1, "hidden": 8}
-# Sizes of learned draft models.
-SMALL: dict[str, dict] = {"medusa": {"heads": 8}, "hydra": {"heads": 8}, "mlp": {"width": 12, "depth": 2},
-         "prefix": LAYER | {"width": 12}, "eagle": LAYER, "eagle3": LAYER | {"spoken": 3}, "dflash": LAYER,
-         "dspark": LAYER, "early_exit": {"layers": [0], "hidden": 8}}
+# Sizes of small learned draft models, where those of their classes would be too large to walk.
+SMALL: dict[str, dict] = {
+    "medusa": {"heads": 8}, "hydra": {"heads": 8}, "mlp": {"width": 12, "depth": 2},
+    "prefix": LAYER | {"width": 12}, "eagle": LAYER, "eagle3": LAYER | {"spoken": 3},
+    "dflash": LAYER, "dspark": LAYER, "early_exit": {"layers": [0], "hidden": 8}}
 
 
 class TableModel:
-    """A language model that is a table: every context, whole and in order, has a distribution of its own.
+    """A language model that is a table: every context, whole and in order, has a distribution of
+    its own.
 
-    It stands where a GPT stands and keeps its context in a real `Cache`: its keys are the tokens themselves. Feed it
-    from a cache that was not rolled back, or that misses a token, and it answers for another context. Thousands of
-    paths a second. zeros: about that share of the probabilities is 0. ties: every second context has likeliest tokens
-    that tie. Its only layer puts out the context's number: the feature that a drafter may ask for.
+    It stands where a GPT stands and keeps its context in a real `Cache`: its keys are the tokens
+    themselves. Feed it from a cache that was not rolled back, or that misses a token, and it
+    answers for another context. Thousands of paths a second. zeros: about that share of the
+    probabilities is 0. ties: every second context has likeliest tokens that tie. The hidden state
+    of its only layer is the context's number.
     """
 
     CONTEXTS = 9973     # rows of the table; a context is hashed to one
 
     def __init__(self, vocab_size: int, seed: int, zeros: float = 0.25, ties: bool = False):
-        self.config = Config(vocab_size, context=96, layers=1, channels=2, heads=1, kv_heads=1, hidden=1)
+        self.config = Config(vocab_size, context=96, layers=1, channels=2, heads=1, kv_heads=1,
+                             hidden=1)
         self.device, self.dtype = torch.device("cpu"), torch.float64
         made = torch.Generator().manual_seed(seed)
         table = torch.rand(self.CONTEXTS, vocab_size, generator=made, dtype=self.dtype)
         gone = torch.rand(self.CONTEXTS, vocab_size, generator=made) < zeros
-        gone[torch.arange(self.CONTEXTS), table.argmax(-1)] = False                        # somebody must be left
+        gone[torch.arange(self.CONTEXTS), table.argmax(-1)] = False         # one must be left
         if ties:
             tied = (torch.rand(self.CONTEXTS, vocab_size, generator=made) < 0.5) & ~gone
             tied[::2] = False
             table = torch.where(tied, table.amax(-1, keepdim=True), table)
         self.logits = table.log().masked_fill(gone, float("-inf"))
-        # What learned draft models use of a target. Its only feature is a large number: made a small one.
+        # What learned draft models use of a target. Its hidden state is a large number, which the
+        # norm makes a small one.
         weights = torch.randn(2, vocab_size, 2, generator=made, dtype=self.dtype)
-        self.norm, self.embedding, self.head = torch.sin, partial(F.embedding, weight=weights[0]), partial(
-            F.linear, weight=weights[1])
+        self.embedding = partial(F.embedding, weight=weights[0])
+        self.norm, self.head = torch.sin, partial(F.linear, weight=weights[1])
 
     def new_cache(self, rows: int, slots: int) -> Cache:
         return Cache(rows, layers=1, kv_heads=1, rope=torch.zeros(2, slots, 1, dtype=self.dtype))
 
-    def __call__(self, tokens: Tensor, cache: Cache | None = None, upto: int | None = None,
-                 positions: Tensor | None = None, sees: Tensor | None = None,
-                 layers: Sequence[int] = (), there: Tensor | None = None) -> Any:
-        """tokens (B, T) -> logits (B, T, V), by the contract of GPT.forward; it has no use for positions."""
+    def __call__(self, tokens: Tensor, cache: Cache | None = None, kv_length: int | None = None,
+                 positions: Tensor | None = None, attention_mask: Tensor | None = None,
+                 layers: Sequence[int] = ()) -> Any:
+        """tokens (B, T) -> logits (B, T, V), by the contract of GPT.forward; it has no use for
+        positions.
+        """
         rows, T = tokens.shape
         cache = cache or self.new_cache(rows, T)
         slots = cache.next_slots(T)
         key = tokens.to(self.dtype)[:, None, :, None]
-        keys, _ = cache.write(0, slots, key, key, int(slots.max()) + 1 if upto is None else upto)
+        kv_length = int(slots.max()) + 1 if kv_length is None else kv_length
+        keys, _ = cache.write(0, slots, key, key, kv_length)
         kept = keys[:, 0, :, 0].long().tolist()
-        if sees is None:
+        if attention_mask is None:
             seen = [[row[:slot + 1] for slot in at] for row, at in zip(kept, slots.tolist())]
-        else:                               # a token's context is what it sees, in the order of the slots
+        else:               # a token's context is what it attends to, in the order of the slots
             seen = [[[token for token, visible in zip(row, mask) if visible] for mask in masks]
-                    for row, masks in zip(kept, sees.tolist())]
+                    for row, masks in zip(kept, attention_mask.tolist())]
         number = torch.tensor([[self._hash(context) for context in contexts] for contexts in seen])
         logits = self.logits[number]
-        if there is not None:               # the others get zeros, so that whoever needs one of them is found out
-            is_there = torch.zeros(rows * T, 1, dtype=torch.bool).index_fill(0, there, True).view(rows, T, 1)
-            logits = logits.where(is_there, 0.0)
-        return (logits, number[:, :, None, None].to(self.dtype).expand(
-            *number.shape, len(layers), 2)) if layers else logits
-
-    def first(self, depth: int, tokens: Tensor, cache: Cache | None = None, upto: int | None = None,
-              positions: Tensor | None = None, sees: Tensor | None = None) -> Tensor:
-        """Of its one layer, (B, T, 2): as GPT.first."""
-        return self(tokens, cache, upto, positions, sees, (0,))[1][:, :, 0]
+        hidden = number[:, :, None, None].to(self.dtype).expand(*number.shape, len(layers), 2)
+        return (logits, hidden) if layers else logits
 
     def _hash(self, context: list[int]) -> int:
         h = 1
@@ -87,23 +87,30 @@ class TableModel:
 
 
 class Mixture:
-    """The language model of a mixture of two tables. mix: (q_draft (..., V), p_target (..., V)) -> pi (..., V)."""
+    """The language model of a mixture of two tables. mix: (q_draft (..., V), p_target (..., V)) ->
+    pi (..., V).
+    """
 
-    def __init__(self, target: TableModel, draft: TableModel, mix: Callable[[Tensor, Tensor], Tensor]):
+    def __init__(self, target: TableModel, draft: TableModel,
+                 mix: Callable[[Tensor, Tensor], Tensor]):
         self.target, self.draft, self.mix = target, draft, mix
-        self.config, self.device, self.dtype, self.new_cache = (target.config, target.device, target.dtype,
-                                                                target.new_cache)
+        self.config, self.new_cache = target.config, target.new_cache
+        self.device, self.dtype = target.device, target.dtype
 
     def __call__(self, *call, layers: Sequence[int] = (), **more) -> Tensor:
-        p_target, q_draft = (model(*call, **more).softmax(-1) for model in (self.target, self.draft))
+        models = self.target, self.draft
+        p_target, q_draft = (model(*call, **more).softmax(-1) for model in models)
         return self.mix(q_draft, p_target).log()
 
 
 def small_gpt(vocab_size: int, layers: int, seed: int, context: int = 96) -> GPT:
-    """A random GPT in float64 whose distributions are far from uniform, and from those of another seed."""
+    """A random GPT in float64 whose distributions are far from uniform, and from those of another
+    seed.
+    """
     with torch.random.fork_rng(devices=[]):
         torch.manual_seed(seed)
-        model = GPT(Config(vocab_size, context=context, layers=layers, channels=16, heads=2, kv_heads=1, hidden=24))
+        model = GPT(Config(vocab_size, context=context, layers=layers, channels=16, heads=2,
+                           kv_heads=1, hidden=24))
     for weight in model.parameters():
         weight.data *= 12.0 if weight.dim() == 2 else 1.0
     return model.double().requires_grad_(False).eval()
@@ -111,11 +118,12 @@ def small_gpt(vocab_size: int, layers: int, seed: int, context: int = 96) -> GPT
 
 @lru_cache(maxsize=None)
 def small_learned(name: str, target) -> Learned:
-    """A random draft model of this name for a small target, in float64, on the features of its outermost layers;
-    early_exit leaves behind the first.
+    """A random draft model of this name for a small target, in float64, on the hidden states of its
+    outermost layers; early_exit leaves after the first.
     """
     config = target.config
-    sizes = {"layers": sorted({0, config.layers - 1})} | SMALL[name]
+    outermost = {"layers": sorted({0, config.layers - 1})}
+    sizes = LEARNED[name].sizes_for(config) | outermost | SMALL.get(name, {})
     with torch.random.fork_rng(devices=[]):
         torch.manual_seed(1)
         model = LEARNED[name](config.vocab_size, config.channels, **sizes)
@@ -127,4 +135,5 @@ def small_learned(name: str, target) -> Learned:
 def prompts_of(vocab_size: int, count: int, longest: int) -> list[list[int]]:
     """Random prompts of 1 to `longest` tokens."""
     made = torch.Generator().manual_seed(count)
-    return [torch.randint(vocab_size, (1 + i % longest,), generator=made).tolist() for i in range(count)]
+    return [torch.randint(vocab_size, (1 + i % longest,), generator=made).tolist()
+            for i in range(count)]

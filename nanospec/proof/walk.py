@@ -99,7 +99,7 @@ def walk(play: Callable[[Any], Outcome]) -> tuple[Distribution, int]:
 def walk_by_prefix(play: Callable[[tuple, int, Any], tuple], new: int) -> tuple[Distribution, int]:
     """The exact distribution of `new` tokens written round by round, by dynamic programming over the committed text.
 
-    play(prefix, left, dice) -> the 1 to `left` tokens one fresh round adds behind `prefix`. Far fewer paths than
+    play(prefix, left, dice) -> the 1 to `left` tokens one fresh round adds after `prefix`. Far fewer paths than
     `walk`, and blind to whatever is carried from one round to the next: both are used.
     """
     found: Distribution = {(): 1.0}

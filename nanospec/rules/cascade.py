@@ -17,7 +17,7 @@ instead. pi(x) = q_draft(x) (1 - r(x)) + p_target(x) sum over y of r(y) q_draft(
     v2      r(x) = 1 where p_target(x) < max p_target - a
     v3      r(x) = 1 where p_target(x) < (1 - a) max p_target
 
-The bonus token is the trap: it must be drawn from pi as well, and behind the last draft token nobody knows q_draft. So
+The bonus token is the trap: it must be drawn from pi as well, and after the last draft token no q_draft is known. So
 there is no bonus here. The last draft token, when it is accepted, is the round's last token. A round writes 1 to gamma
 tokens. Where nothing was drafted, there is no q_draft, and the target writes.
 """
@@ -89,7 +89,5 @@ def cascade(deferral: str, a: float, rule: Rule) -> Rule:
 
 def _family(draft: Draft) -> tuple[Tensor, Tensor]:
     """Of every row its parent, and its eldest child, 0 if it has none: (B, n) each."""
-    B, n = draft.tokens.shape
-    count = torch.arange(n, device=draft.tokens.device)
-    parents = (count - 1).expand(B, n) if draft.parents is None else draft.parents
-    return parents, (parents[:, None] == count[:, None]).long().argmax(-1)      # nobody's child is row 0
+    parents, count = draft.parents, torch.arange(draft.tokens.shape[1], device=draft.tokens.device)
+    return parents, (parents[:, None] == count[:, None]).long().argmax(-1)      # no row has row 0 as a child

@@ -6,7 +6,7 @@ what the node rule reaches, which tries one draft token after the other, each ag
 Example: p_target [.5, .5], q_draft [.8, .2]. One draft token is accepted with .7. One of two is accepted with:
     one after the other  .76     k_seq  .79     at the very best  .86     without replacement  1
 
-Left out: the rule that reaches the optimum (a linear program over all V^k draws), and draft tokens behind these.
+Left out: the rule that reaches the optimum (a linear program over all V^k draws), and draft tokens after these.
 """
 
 import torch

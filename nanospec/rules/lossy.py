@@ -1,12 +1,12 @@
 """Rules that are not lossless: faster, and the text is no longer the target's.
 
 Three of them throw no coins. A draft token passes, or it does not; the longest path of tokens that pass is accepted,
-and of several the likeliest; the next token is drawn from the target behind it.
+and of several the likeliest; the next token is drawn from the target after it.
 
     typical     Medusa's typical acceptance (Cai et al. 2024, arXiv 2401.10774, section 2.3.1): the target finds the
                 token likely enough. "Enough" is less where the target itself is undecided.
     top_k       Stern et al. 2018 (arXiv 1811.03115, section 5.1): it is one of the target's k best tokens.
-    at_least    the same, section 5.3: the target's best token; but so many draft tokens pass whatever they are.
+    at_least    the same, section 5.3: the target's best token; but the first few draft tokens pass whatever they are.
 
 How far from the target: a token x that passes is written for certain, where the target would write it with probability
 p_target(x). So at this place the total variation is 1 - p_target(x).
@@ -81,21 +81,19 @@ def lenient(lenience: float, rule: Rule) -> Rule:
 
 
 def _of_parents(draft: Draft, p_target: Tensor) -> tuple[Tensor, Tensor]:
-    """What the target gives each row's token behind its parent (B, n), and every row's parent, 0 where it has none."""
-    B, n, _ = p_target.shape
-    chain = torch.arange(-1, n - 1, device=p_target.device).expand(B, n)
-    parent = (chain if draft.parents is None else draft.parents).clamp(min=0)
-    row = torch.arange(B, device=p_target.device)[:, None]
+    """What the target gives each row's token after its parent (B, n), and every row's parent, 0 where it has none."""
+    parent = draft.parents.clamp(min=0)
+    row = torch.arange(len(parent), device=p_target.device)[:, None]
     return p_target[row, parent, draft.tokens], parent
 
 
 def _longest(draft: Draft, p_target: Tensor, p_of_x: Tensor, passes: Tensor, dice: Dice) -> tuple[Tensor, Tensor]:
-    """The end of the longest path of rows that pass, the likeliest if there are several; and the token behind it."""
-    B, n, _ = p_target.shape
+    """The end of the longest path of rows that pass, the likeliest if there are several; and the token after it."""
+    (B, n, _), parents = p_target.shape, draft.parents
     depth, likely = p_of_x.new_full((B, n), float("-inf")), torch.zeros_like(p_of_x)
     depth[:, 0] = 0
     for i in range(1, n):
-        parent = torch.full_like(draft.tokens[:, i], i - 1) if draft.parents is None else draft.parents[:, i]
+        parent = parents[:, i]
         above = parent.clamp(min=0)[:, None]
         depth[:, i] = torch.where(passes[:, i] & (parent >= 0), depth.gather(1, above)[:, 0] + 1, float("-inf"))
         likely[:, i] = likely.gather(1, above)[:, 0] + p_of_x[:, i].log()

@@ -1,4 +1,4 @@
-"""Pictures, drawn with matplotlib from numbers that somebody else measured."""
+"""Pictures, drawn with matplotlib from numbers that others measured."""
 
 from collections.abc import Mapping, Sequence
 from itertools import cycle
@@ -54,8 +54,8 @@ def draw_simulated(found: Sequence[dict], title: str, path: Path) -> None:
 
 def draw_batches(rows: Sequence[int], gains: Mapping[str, Sequence[float]], predicted: Sequence[float], title: str,
                  path: Path) -> None:
-    """Gain over plain decoding against the number of texts at once: a line for each way to draft, and what the first
-    one should gain, if that is known.
+    """Gain over plain decoding against the number of texts at once: a line for each method, and what the first one
+    should gain, if that is known.
     """
     figure, (axes,) = blank(title, 1)
     places = range(len(rows))
@@ -77,10 +77,11 @@ def draw_field(rows: Sequence[dict], title: str, path: Path) -> None:
     the line of its own speed-up. A panel for each temperature.
     """
     temperatures = [*dict.fromkeys(row["temperature"] for row in rows)]
+    several = len({row["draft"] for row in rows} - {"none"}) > 1        # then a point bears its draft model's name
     figure, panels = blank(title, len(temperatures))
     figure.set_size_inches(6.4 * len(temperatures), 5.6)
     shown = [row | {"cost": row["tokens_per_target_call"] / row["speedup"] - 1} for row in rows
-             if row["rule"] == "token"]
+             if row["rule"] == rows[0]["rule"]]
     right, top = (1.1 * max(row[key] for row in shown) for key in ("cost", "tokens_per_target_call"))
     for axes, temperature in zip(panels, temperatures):
         for times in (0.5, 1, 1.5, 2, 2.5, 3, 4):
@@ -93,14 +94,14 @@ def draw_field(rows: Sequence[dict], title: str, path: Path) -> None:
             if row["temperature"] != temperature:
                 continue
             colour = AMBER if row["draft"] == "none" else GREEN if row["drafter"] == "chain" else BLUE
-            name = row["drafter"] if row["draft"] == "none" else row["draft"]
+            name = row["draft"] if several and row["draft"] != "none" else row["drafter"]
             axes.plot(row["cost"], row["tokens_per_target_call"], color=colour, marker="o", markersize=6)
             axes.annotate(name, (row["cost"], row["tokens_per_target_call"]), color=colour, fontsize=8,
                           xytext=(5, -10 if colour == BLUE else 4), textcoords="offset points")
         axes.set(xlim=(0, right), ylim=(0.8, top), xlabel="a round's cost beyond one plain step, in plain steps")
         axes.set_title(f"T = {temperature:g}", loc="left", color=INK, fontsize=10)
     panels[0].set_ylabel("tokens for each target call")
-    for label, colour in ("chain", GREEN), ("dynamic tree", BLUE), ("without a draft model", AMBER):
+    for label, colour in ("chain", GREEN), ("other drafters", BLUE), ("without a draft model", AMBER):
         panels[0].plot([], [], color=colour, marker="o", linestyle="", label=label)
     panels[0].legend(frameon=False, loc="lower right")
     figure.savefig(path, format="png", dpi=160)
@@ -172,7 +173,7 @@ def draw_accepted(history: Sequence[tuple], names: Sequence[str], levels: Sequen
 
 
 def blank(title: str, panels: int) -> tuple[Figure, list[Axes]]:
-    """A figure with so many empty panels, side by side, in the house style."""
+    """A figure with empty panels, side by side, in the house style."""
     figure = Figure(figsize=(4.4 + 3.6 * panels, 4.6), layout="constrained")
     figure.suptitle(title, x=0.02, ha="left", color=INK, fontsize=12, fontweight="bold")
     axes = list(figure.subplots(1, panels, squeeze=False)[0])

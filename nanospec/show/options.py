@@ -12,9 +12,9 @@ from typing import TypeVar
 
 import torch
 
-from nanospec.draft import MOST_ROWS
-from nanospec.errors import DeviceError, RequestError
+from nanospec.errors import MOST_ROWS, DeviceError, RequestError
 from nanospec.files.ready import available
+from nanospec.files.sources import PACKAGED, can_be_a_name
 
 T = TypeVar("T")
 HERE = "cuda" if torch.cuda.is_available() else "cpu"       # scripts choose a device, the library touches none
@@ -47,16 +47,16 @@ def whole(least: int, most: int) -> Callable[[str], int]:
 def file(suffix: str = "") -> Callable[[str], Path]:
     """A file that can be written, or written over."""
     def can_be_written(path: Path) -> bool:
-        there = path if path.exists() else path.parent
-        fits = not path.is_dir() if path.exists() else there.is_dir()
-        return fits and path.suffix.endswith(suffix) and os.access(there, os.W_OK)
+        written = path if path.exists() else path.parent
+        fits = not path.is_dir() if path.exists() else written.is_dir()
+        return fits and path.suffix.endswith(suffix) and os.access(written, os.W_OK)
     return option(f"a {suffix} file in a folder that can be written to".replace("  ", " "), Path, can_be_written)
 
 
 def can_be_made(folder: Path) -> bool:
-    """It is there, or it can be: then all that is there above it is a folder that can be written to."""
-    there = next(path for path in (folder, *folder.absolute().parents) if path.exists())
-    return there.is_dir() and os.access(there, os.W_OK)
+    """The folder, or the nearest one above it that exists, is a folder that can be written to."""
+    nearest = next(path for path in (folder, *folder.absolute().parents) if path.exists())
+    return nearest.is_dir() and os.access(nearest, os.W_OK)
 
 
 def device(name: str) -> str:
@@ -75,4 +75,8 @@ TEMPERATURE = option("a number, 0 or more", float, lambda number: 0 <= number < 
 TOP_P = option("more than 0 and at most 1", float, lambda number: 0 < number <= 1)
 TEXT = option("UTF-8", lambda text: text.encode().decode())  # argv holds other bytes as half characters
 FOLDER = option("a folder that is there", Path, Path.is_dir)
+MODEL = option(f"a folder or a .gguf file that is there, {', '.join(PACKAGED)}, or a repository on the hub, OWNER/NAME",
+               str, can_be_a_name)
+MODEL_HELP = ("a pair that train_tiny.py wrote; Hugging Face folders MODEL/target and MODEL/draft; one with a target "
+              f"alone; a .gguf file; {', '.join(PACKAGED)}; or a repository on the hub")
 NEW_FOLDER = option("a folder that can be written to, there or not", Path, can_be_made)

@@ -57,7 +57,7 @@ def run_of(prompt: str, plain_seconds: Sequence[float], rounds: Sequence[Played]
 
 def _round(it: Played, decode: Decode) -> dict:
     """judged: of every row that was, its coin u, the threshold, and bars [token, what it was judged by, q_draft], with
-    the residual of the two behind them where it was rejected. last: the replacement or bonus token, and what it was
+    the residual of the two after them where it was rejected. last: the replacement or bonus token, and what it was
     drawn from. text: what was written, the accepted tokens and the last one, which is "" where the limit cut it off.
     """
     done, rows, left, accepted = it.done, {}, it.done.p_target[0], len(it.done.path)

@@ -63,7 +63,7 @@ def tree_text(done: Round, coins: Sequence[Coin], decode: Decode) -> Branches:
     """Siblings under their parent, in the order in which they were drawn; the accepted path is marked, and so is every
     draft token that was tried and rejected.
     """
-    by, branches, depth = judged(done), {0: Branches("behind the text", guide_style="dim")}, {0: 0}
+    by, branches, depth = judged(done), {0: Branches("after the text", guide_style="dim")}, {0: 0}
     for row, (token, parent) in enumerate(zip(done.tokens, done.parents)):
         if parent < 0:                                      # the root, or a row that this text lacks
             continue

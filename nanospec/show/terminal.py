@@ -11,7 +11,6 @@ from pathlib import Path
 
 from rich.columns import Columns
 from rich.console import CONSOLE_SVG_FORMAT, Console, Group, RenderableType
-from rich.live import Live
 from rich.panel import Panel
 from rich.table import Table
 from rich.text import Text
@@ -22,7 +21,7 @@ ACCEPTED, REJECTED, REPLACEMENT, BONUS = "green", "red strike", "yellow underlin
 TABLE_WIDTH = 100       # of numbers: one cut short would be a wrong one, so in a narrower window lines wrap
 Decode = Callable[[list[int]], str]
 
-# A model may write any byte, and so may whoever calls. These move the cursor, colour the screen, turn the direction of
+# A model may write any byte, and so may a user. These move the cursor, colour the screen, turn the direction of
 # writing, or are forbidden in XML: the controls but newline and tab, overrides of direction, half characters, no
 # characters.
 UNSAFE = re.compile("[\0-\x08\x0b-\x1f\x7f-\x9f\u202a-\u202e\u2066-\u2069\ud800-\udfff\ufffe\uffff]")
@@ -42,7 +41,7 @@ def visible(text: str) -> str:
 
 
 def round_text(done: Round, decode: Decode, marked: bool = True) -> Text:
-    """One round's tokens in place. What was drafted behind a rejected token was never judged, and is not shown.
+    """One round's tokens in place. What was drafted after a rejected token was never judged, and is not shown.
 
     marked: False where no style can be shown (a pipe, a file): then the text alone, without the rejected tokens.
     """
@@ -51,7 +50,7 @@ def round_text(done: Round, decode: Decode, marked: bool = True) -> Text:
     accepted = len(done.path)
     out = Text().append(printable(decode(done.emitted[:accepted])), ACCEPTED)
     if len(done.emitted) > accepted:
-        for i, token in enumerate(done.rejected):           # several in a tree: all that stood behind the last accepted
+        for i, token in enumerate(done.rejected):           # several in a tree: all that followed the last accepted one
             out.append("|" * (i > 0), "dim").append(visible(decode([token])), REJECTED)
         out.append(printable(decode([done.token])), REPLACEMENT if done.rejected else BONUS)
     return out
@@ -85,7 +84,7 @@ class View:
         self.round_seconds.append((drafting, seconds - drafting))
 
     def panels(self, console: Console, lines: int | None = None) -> RenderableType:
-        """Both panels for this console; `lines` cuts each to its last so many, for a window of limited height."""
+        """Both panels for this console; `lines` cuts each to its last lines, for a window of limited height."""
         wide = side_by_side(console)
         width = console.width // 2 if wide else console.width
         fast, slow = Text().append(self.prompt, "dim"), Text().append(self.prompt, "dim")
@@ -99,10 +98,10 @@ class View:
                 ("speculative", fast, written, len(self.rounds), sum(map(sum, self.round_seconds)))):
             if lines:
                 text = Text("\n").join(text.wrap(console, width - 4)[-lines:])
-            said = "waiting"
+            subtitle = "waiting"
             if calls:
-                said = f"{tokens / calls:.2f} tokens per target call · {tokens / seconds:,.0f} tokens/s"
-            both.append(Panel(text, title=title, subtitle=said, width=width, border_style="dim"))
+                subtitle = f"{tokens / calls:.2f} tokens per target call · {tokens / seconds:,.0f} tokens/s"
+            both.append(Panel(text, title=title, subtitle=subtitle, width=width, border_style="dim"))
         return Columns(both, padding=0, expand=True) if wide else Group(*both)
 
     def lanes(self, console: Console, calls: int = 8) -> Text:
@@ -154,19 +153,18 @@ def show_table(columns: Iterable[str], cells: Sequence[Sequence[str]], caption: 
     console.print(Text(caption, "table.caption"))
 
 
-def waiting(console: Console, what: str) -> Live:
-    """`what` stands in the terminal while something is measured, and is gone afterwards. Nothing redraws it meanwhile:
-    a thread that did would be measured, too.
-    """
-    return Live(Text(what, "dim"), console=console, auto_refresh=False, transient=True)
-
-
 def save_picture(draw: Callable[[Console], RenderableType], width: int, title: str, path: Path) -> None:
-    """What `draw` makes of a console of so many columns, as an SVG that needs nothing but itself."""
+    """What `draw` makes of a console of `width` columns, as an SVG that needs nothing but itself."""
     console = Console(record=True, width=width, file=StringIO(), force_terminal=True, color_system="truecolor",
                       no_color=False)
     console.print(draw(console))
     console.save_svg(str(path), title=title, code_format=SVG)
+
+
+def note(line: str) -> None:
+    """What the user should know, on the error stream; a line where that is no terminal."""
+    console = Console(stderr=True)
+    console.print(Text(printable(line), "dim"), soft_wrap=not console.is_terminal)
 
 
 def refuse(script: str, error: Exception) -> int:

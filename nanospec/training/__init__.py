@@ -1,1 +1,3 @@
-"""How models are trained: losses, batches, and a state that can be put aside. train_tiny.py is the script."""
+"""How models are trained: a pair from scratch, learned draft models on a target's hidden states,
+and a draft once more on the target's own text. Any of them can be stopped and resumed.
+"""

@@ -1,4 +1,5 @@
-"""The texts that models learn from and are judged on: windows of real text, and what a target writes itself.
+"""The texts that models learn from and are judged on: windows of real text, and what a target
+writes itself.
 
 Step s sees a batch that is a function of the seed and s alone, and nothing else is random.
 """
@@ -19,7 +20,8 @@ from nanospec.files.tokenizer_json import AnyTokenizer
 from nanospec.model import GPT
 from nanospec.training.mixed import bfloat16_is_faster
 
-PROMPT, AT_ONCE = 64, 256           # tokens of real text before what the target samples; texts it samples at once
+PROMPT = 64             # tokens of real text before what the target samples
+AT_ONCE = 256           # texts that it samples at once
 
 
 class HeldOut(NamedTuple):
@@ -31,14 +33,17 @@ class HeldOut(NamedTuple):
 
     @classmethod
     def of(cls, name: str, texts: list[str], tokenizer: AnyTokenizer, device) -> "HeldOut":
-        return cls(name, to_ids(texts, tokenizer).to(device), sum(len(text.encode()) for text in texts))
+        size = sum(len(text.encode()) for text in texts)
+        return cls(name, to_ids(texts, tokenizer).to(device), size)
 
     def bits(self, loss: float) -> float:
         """Nats per token -> bits per byte, which can be compared between tokenizers."""
         return loss * len(self.ids) / self.bytes / math.log(2)
 
     def windows(self, context: int, most: int | None = None) -> tuple[Tensor, Tensor]:
-        """Inputs and their next tokens, each (windows, context): cut one behind the other, from the beginning."""
+        """Inputs and their next tokens, each (windows, context): cut one after the other, from the
+        beginning.
+        """
         count = min(most or len(self.ids), (len(self.ids) - 1) // context)
         if count < 1:
             raise TextError(f"too little text is held out of {self.name}: {len(self.ids):,} tokens "
@@ -48,14 +53,17 @@ class HeldOut(NamedTuple):
 
 
 def batch_at(ids: Tensor, step: int, batch: int, context: int, seed: int) -> tuple[Tensor, Tensor]:
-    """Inputs and their next tokens, each (batch, context): step `step` of an endless shuffle, drawn from seed and step.
+    """Inputs and their next tokens, each (batch, context): step `step` of an endless shuffle, drawn
+    from seed and step.
 
-    Every pass over the text cuts it into windows at a fresh offset and deals them out in a fresh order.
+    Every pass over the text cuts it into windows at a fresh offset and deals them out in a fresh
+    order.
     """
     windows = (len(ids) - 1 - context) // context
     steps = windows // batch
     if steps < 1:
-        raise TextError(f"too little text: {len(ids):,} tokens do not fill one batch of {batch} x {context}")
+        raise TextError(f"too little text: {len(ids):,} tokens do not fill one batch of {batch} x "
+                        f"{context}")
     shuffle = torch.Generator().manual_seed(seed * 1_000_003 + step // steps)
     offset = torch.randint(context, (1,), generator=shuffle)
     dealt = torch.randperm(windows, generator=shuffle)[step % steps * batch:][:batch]
@@ -66,9 +74,10 @@ def batch_at(ids: Tensor, step: int, batch: int, context: int, seed: int) -> tup
 
 @torch.no_grad()
 def sample(target: GPT, ids: Tensor, rows: int, seed: int) -> Tensor:
-    """(rows, context): some tokens from anywhere in `ids`, and how the target goes on, at temperature 1.
+    """(rows, context): some tokens from anywhere in `ids`, and how the target goes on, at
+    temperature 1.
 
-    What a draft meets when it is used is text of the target's, so it learns from such text too.
+    A draft is used on text of the target's, so it learns from such text, too.
     """
     context, device = target.config.context, ids.device
     prompt, chance = min(PROMPT, context // 2), torch.Generator(device).manual_seed(seed)
@@ -80,7 +89,7 @@ def sample(target: GPT, ids: Tensor, rows: int, seed: int) -> Tensor:
         target = target.to(torch.bfloat16)
     cache, new = target.new_cache(rows, context), tokens[:, :prompt]
     for length in range(prompt, context):
-        p_target = target(new, cache, upto=length)[:, -1].float().softmax(-1)
+        p_target = target(new, cache, kv_length=length)[:, -1].float().softmax(-1)
         cache.length += new.shape[1]
         new = torch.multinomial(p_target, 1, generator=chance)
         tokens[:, length:length + 1] = new
@@ -88,10 +97,11 @@ def sample(target: GPT, ids: Tensor, rows: int, seed: int) -> Tensor:
 
 
 class Sampled:
-    """So many texts that the target has written, AT_ONCE together when one of them is first asked for.
+    """`rows` texts that the target has written, AT_ONCE together when one of them is first asked
+    for.
 
-    They are kept in the file `path`, for the next training too. If it holds texts of another target, they are drawn
-    anew.
+    They are kept in the file `path`, for the next training too. If it holds texts of another
+    target, they are drawn anew.
     """
 
     def __init__(self, target: GPT, ids: Tensor, rows: int, seed: int, path: Path):
@@ -104,7 +114,7 @@ class Sampled:
                 self.parts = {number: texts.to(ids) for number, texts in saved["parts"].items()}
 
     def texts(self, first: int, count: int) -> Tensor:
-        """(count, context): those from number `first` on; behind the last comes the first again."""
+        """(count, context): those from number `first` on; after the last comes the first again."""
         numbers = [number % self.rows for number in range(first, first + count)]
         return torch.stack([self.part(number // AT_ONCE)[number % AT_ONCE] for number in numbers])
 
@@ -113,6 +123,6 @@ class Sampled:
             rows = min(AT_ONCE, self.rows - number * AT_ONCE)
             self.parts[number] = sample(self.target, self.ids, rows, self.seed * 1_000_003 + number)
             kept = {number: texts.int() for number, texts in self.parts.items()}
-            with suppress(OSError):                     # a full disk costs the drawing, not the training
+            with suppress(OSError):             # a full disk costs the drawing, not the training
                 save_atomically({"made_of": self.made_of, "parts": kept}, self.path)
         return self.parts[number]

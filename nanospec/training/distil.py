@@ -1,7 +1,8 @@
-"""A pair's draft GPT, trained further: the last phase of pair.py alone, from the draft as it stands.
+"""A pair's draft GPT, trained further: the last phase of pair.py alone, from the draft as it
+stands.
 
-By total variation it ends with just what counts, since alpha = 1 - TV (DistillSpec, Zhou et al. 2023,
-arXiv 2310.08461).
+By total variation it ends with just what counts, since alpha = 1 - TV (DistillSpec, Zhou et al.
+2023, arXiv 2310.08461).
 """
 
 from dataclasses import replace
@@ -20,7 +21,8 @@ RATE = 5e-4             # top learning rate: a tenth of what a new model takes
 def further(size: Size, pair: Pair) -> Size:
     """A Size of one phase, for models that are there already."""
     draft: Any = pair.draft                                     # a GPT
-    return replace(size, target=pair.target.config, draft=draft.config, steps=size.steps[-1:], rate=(RATE,))
+    return replace(size, target=pair.target.config, draft=draft.config, steps=size.steps[-1:],
+                   rate=(RATE,))
 
 
 class Distillation(Training):
@@ -29,8 +31,8 @@ class Distillation(Training):
     phases = ("distil",)
     state_file = "distil.training.pt"
 
-    def __init__(self, pair: Pair, size: Size | Any, seed: int, ids: Tensor, tokenizer: Any, out: Path,
-                 compiled: bool = False, loss: str = "forward-kl"):
+    def __init__(self, pair: Pair, size: Size | Any, seed: int, ids: Tensor, tokenizer: Any,
+                 out: Path, compiled: bool = False, loss: str = "forward-kl"):
         self.pair = pair
         super().__init__(size, seed, ids, tokenizer, out, compiled, loss=loss)
         self.made_of["target"] = fingerprint(pair.target)
@@ -43,6 +45,9 @@ class Distillation(Training):
         save_model(self.models["draft"], self.out / "draft.pt", self.tokenizer)
 
     def look(self, held: HeldOut, most: int) -> tuple[list[float], str]:
-        """The held-out total variation, whatever the draft learns by, and how often a draft token is accepted."""
-        off = held_out_loss(self.name, self.model, self.target, held, self.size.batch, most, "total-variation")
+        """The held-out total variation, whatever the draft learns by, and how often a draft token
+        is accepted.
+        """
+        off = held_out_loss(self.name, self.model, self.target, held, self.size.batch, most,
+                            "total-variation")
         return [off], f"accepted {1 - off:.4f}"

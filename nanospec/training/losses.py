@@ -1,21 +1,29 @@
 """What a draft is trained on: how far q_draft is from p_target, in seven ways.
 
-A draft token is accepted with probability alpha = sum min(p_target, q_draft) = 1 - TV(p_target, q_draft). So total
-variation is what speculation pays for. It is hard to begin with: only tokens with q_draft < p_target change it. The
-Kullback-Leibler divergences are easier, and bound it: TV <= sqrt(KL / 2), Pinsker's inequality.
+A draft token is accepted with probability alpha = sum min(p_target, q_draft) = 1 - TV(p_target,
+q_draft). So total variation is what speculation pays for. It is hard to begin with: only tokens
+with q_draft < p_target change it. The Kullback-Leibler divergences are easier, and bound it: TV <=
+sqrt(KL / 2), Pinsker's inequality.
 
-DistillSpec (Zhou et al. 2023, arXiv 2310.08461): the first four. LK losses (arXiv 2602.23881): the next two.
+DistillSpec (Zhou et al. 2023, arXiv 2310.08461): the first four. LK losses (arXiv 2602.23881): the
+next two.
 DSpark (arXiv 2607.05147): the last.
 
-Each takes log-probabilities, p_target and q_draft (..., V), and gives a number for every place, (...). It is 0 where
-the two are equal, and above 0 elsewhere.
-Example: p_target [.5, .5], q_draft [.8, .2] give .223, .193, .051, .3, .357, .3 - .122 (.3 - .223) = .291, and
-.1 x .223 + .9 x .6 = .562.
+Each takes log-probabilities, p_target and q_draft (..., V), and gives a number for every place,
+(...). It is 0 where the two are equal, and above 0 elsewhere.
+Example: p_target [.5, .5], q_draft [.8, .2] give .223, .193, .051, .3, .357, .3 - .122 (.3 - .223)
+= .291, and .1 x .223 + .9 x .6 = .562.
 """
 
 import math
 
+import torch
 from torch import Tensor
+
+
+def log_probs(logits: Tensor) -> Tensor:
+    """Of logits (..., V), in float32 or wider: what a loss takes."""
+    return logits.to(torch.promote_types(logits.dtype, torch.float32)).log_softmax(-1)
 
 
 def forward_kl(p_target: Tensor, q_draft: Tensor) -> Tensor:
@@ -40,22 +48,28 @@ def total_variation(p_target: Tensor, q_draft: Tensor) -> Tensor:
 
 
 def minus_log_alpha(p_target: Tensor, q_draft: Tensor) -> Tensor:
-    """Total variation's gradient, divided by alpha: places where nothing is accepted yet push hardest."""
+    """Total variation's gradient, divided by alpha: places where nothing is accepted yet push
+    hardest.
+    """
     return -p_target.exp().minimum(q_draft.exp()).sum(-1).log()
 
 
 def lk_hybrid(p_target: Tensor, q_draft: Tensor) -> Tensor:
-    """Forward KL where the draft is far off, total variation where it is near: the weight of KL is exp(-3 alpha)."""
+    """Forward KL where the draft is far off, total variation where it is near: the weight of KL is
+    exp(-3 alpha).
+    """
     off = total_variation(p_target, q_draft)
     weight = (-3 * (1 - off.detach())).exp()
     return weight * forward_kl(p_target, q_draft) + (1 - weight) * off
 
 
 def kl_and_tv(p_target: Tensor, q_draft: Tensor) -> Tensor:
-    """A tenth of forward KL, and nine tenths of sum |p_target - q_draft|, which is twice the total variation."""
+    """A tenth of forward KL, and nine tenths of sum |p_target - q_draft|, which is twice the total
+    variation.
+    """
     return 0.1 * forward_kl(p_target, q_draft) + 0.9 * 2 * total_variation(p_target, q_draft)
 
 
 LOSSES = {"forward-kl": forward_kl, "reverse-kl": reverse_kl, "jensen-shannon": jensen_shannon,
-          "total-variation": total_variation, "minus-log-alpha": minus_log_alpha, "lk-hybrid": lk_hybrid,
-          "kl-and-tv": kl_and_tv}
+          "total-variation": total_variation, "minus-log-alpha": minus_log_alpha,
+          "lk-hybrid": lk_hybrid, "kl-and-tv": kl_and_tv}

@@ -1,7 +1,8 @@
-"""Products in bfloat16 where the machine has units for them. Weights, losses and their sums stay in float32.
+"""Products in bfloat16 where the machine has units for them. Weights, losses and their sums stay in
+float32.
 
-A processor without such units converts every number on the way: three times as slow as float32 on an Intel Xeon that
-has AVX-512 but no AMX.
+A processor without such units converts every number on the way: three times as slow as float32 on
+an Intel Xeon that has AVX-512 but no AMX.
 """
 
 import time
@@ -16,8 +17,8 @@ TRIES = 5
 
 @cache
 def bfloat16_is_faster(device: str) -> bool:
-    """Whether a product of matrices in bfloat16 takes less time than in float32 there: measured once, CUDA taken for
-    granted.
+    """Whether a product of matrices in bfloat16 takes less time than in float32 there: measured
+    once, CUDA taken for granted.
     """
     if device != "cpu":
         return True

@@ -1,7 +1,9 @@
-"""How the pair is trained: three phases with a loss each, and a state that can be put aside.
+"""What the pair is trained on: three phases with a loss each, and a state that can be put aside.
+train_tiny.py has the loop.
 
-The same seed and steps give the same model on the same machine, resumed or not. (On CUDA, kernels that add in no fixed
-order can make the last bits differ.) Left out: more than one device, dropout, averages of weights.
+The same seed and steps give the same model on the same machine, resumed or not. (On CUDA, kernels
+that add in no fixed order can make the last bits differ.) Left out: more than one device, dropout,
+averages of weights.
 """
 
 import hashlib
@@ -24,23 +26,29 @@ from nanospec.training.mixed import mixed
 
 PHASES = ("target", "draft", "distil")
 FILES = ("ranks.tiktoken", "target.pt", "draft.pt", "training.pt")
-WARM_UP, COOL_DOWN = 100, 0.4       # steps of rising learning rate; the fraction of the steps over which it falls to 0
+WARM_UP = 100           # steps of rising learning rate
+COOL_DOWN = 0.4         # the part of the steps over which it falls to 0
 
 
 @dataclass
 class Size:
-    """The one dial. Steps are for: the target on text, the draft on text, the draft on the target's probabilities."""
+    """The one dial. Steps are for: the target on text, the draft on text, the draft on the target's
+    probabilities.
+
+    batch: texts of `context` tokens in a step. rate: top learning rates. held_out_every: steps
+    between looks at the held-out text. short: the part of the target's steps that sees twice as
+    many windows of half the length: attention to less takes less time. sampled: how many texts the
+    target writes for `distil`; half of every batch is such text.
+    """
 
     target: Config
     draft: Config
-    batch: int                                      # texts of `context` tokens in a step
+    batch: int
     steps: tuple[int, ...]
-    rate: tuple[float, ...]                # top learning rates
-    held_out_every: int                             # steps between looks at the held-out text
-    short: float = 0                                # the part of the target's steps that sees twice as many windows of
-                                                    # half the length: attention to less takes less time
-    sampled: int = 0                                # in `distil`, half of every batch is taken from so many texts
-                                                    # that the target has written itself
+    rate: tuple[float, ...]
+    held_out_every: int
+    short: float = 0
+    sampled: int = 0
 
 
 def learning_rate(step: int, steps: int, top: float) -> float:
@@ -48,7 +56,8 @@ def learning_rate(step: int, steps: int, top: float) -> float:
     return top * min(1.0, (step + 1) / WARM_UP, (steps - step) / (COOL_DOWN * steps))
 
 
-def loss_of(phase: str, model: Callable, target: GPT, x: Tensor, y: Tensor, loss: str = "forward-kl") -> Tensor:
+def loss_of(phase: str, model: Callable, target: GPT, x: Tensor, y: Tensor,
+            loss: str = "forward-kl") -> Tensor:
     """Cross-entropy, nats per token; `distil`: one of LOSSES."""
     with mixed(x):
         logits = model(x)
@@ -61,19 +70,22 @@ def loss_of(phase: str, model: Callable, target: GPT, x: Tensor, y: Tensor, loss
 
 
 @torch.no_grad()
-def held_out_loss(phase: str, model: Callable, target: GPT, held: HeldOut, batch: int, most: int | None = None,
-                  loss: str = "forward-kl") -> float:
-    """The mean over a held-out text, or its first `most` windows; `distil`: of `loss`, whatever the draft learns by.
-    Not compiled, since the last batch is a short one.
+def held_out_loss(phase: str, model: Callable, target: GPT, held: HeldOut, batch: int,
+                  most: int | None = None, loss: str = "forward-kl") -> float:
+    """The mean over a held-out text, or its first `most` windows; `distil`: of `loss`, whatever the
+    draft learns by. Not compiled, since the last batch is a short one.
     """
     x, y = held.windows(target.config.context, most)
     with torch.compiler.set_stance("force_eager"):
-        losses = [len(a) * loss_of(phase, model, target, a, b, loss) for a, b in zip(x.split(batch), y.split(batch))]
+        losses = [len(a) * loss_of(phase, model, target, a, b, loss)
+                  for a, b in zip(x.split(batch), y.split(batch))]
     return torch.stack(losses).sum().item() / len(x)
 
 
 def new_optimizer(model: nn.Module) -> torch.optim.Optimizer:
-    """AdamW; what is no matrix does not decay. (Muon for the matrices was worse at equal minutes, at three rates.)"""
+    """AdamW; what is no matrix does not decay. (Muon for the matrices was worse at equal minutes,
+    at three rates.)
+    """
     groups = [{"params": [p for p in model.parameters() if p.dim() == 2], "weight_decay": 0.1},
               {"params": [p for p in model.parameters() if p.dim() != 2], "weight_decay": 0.0}]
     return torch.optim.AdamW(groups, betas=(0.9, 0.95), fused=True)
@@ -87,35 +99,40 @@ class Training:
 
     def __init__(self, size: Size | Any, seed: int, ids: Tensor, tokenizer: Tokenizer, out: Path,
                  compiled: bool = False, last: Tensor | None = None, loss: str = "forward-kl"):
-        """On the device of `ids`, the text in tokens. compiled: through torch.compile. TextError if it is too short.
+        """On the device of `ids`, the text in tokens. compiled: through torch.compile. TextError if
+        it is too short.
 
-        last: the text that the target sees while its learning rate falls; by default `ids`, as before.
+        last: the text that the target sees while its learning rate falls; by default `ids`, as
+        before.
         loss: one of LOSSES, for `distil`.
         """
-        self.size, self.seed, self.ids, self.tokenizer, self.out, self.loss = size, seed, ids, tokenizer, out, loss
+        self.size, self.seed, self.ids, self.loss = size, seed, ids, loss
+        self.tokenizer, self.out = tokenizer, out
         self.last = ids if last is None else last
         for text in ids, self.last:
             batch_at(text, 0, size.batch, size.target.context, seed)            # raises
         torch.manual_seed(seed)                                                 # initial weights
         self.models = self.new_models()
-        self.history: list[tuple] = []                          # (phase, step, loss, *what a look has found)
+        self.history: list[tuple] = []          # (phase, step, loss, *what a look has found)
         self.sampled: Sampled | None = None
         self.begin_phase(0)
         digest = hashlib.sha256()
         for text in ids, self.last:
             digest.update(text.cpu().numpy())
-        self.made_of = {"size": repr(size), "seed": seed, "text": digest.hexdigest()[:16], "loss": loss}
+        self.made_of = {"size": repr(size), "seed": seed, "text": digest.hexdigest()[:16],
+                        "loss": loss}
         if ids.is_cuda:
             torch.set_float32_matmul_precision("high")
         if compiled:
             self.compile()
 
     def new_models(self) -> dict[str, Any]:
-        return {"target": GPT(self.size.target).to(self.ids.device), "draft": GPT(self.size.draft).to(self.ids.device)}
+        configs = {"target": self.size.target, "draft": self.size.draft}
+        return {name: GPT(config).to(self.ids.device) for name, config in configs.items()}
 
     def compile(self) -> None:
         for block in [block for model in self.models.values() for block in model.blocks]:
-            block.compile(dynamic=False)                                        # once a model: its blocks are alike
+            block.compile(dynamic=False)        # once a model: its blocks are alike
 
     def begin_phase(self, phase: int) -> None:
         self.phase, self.step = phase, 0
@@ -127,7 +144,13 @@ class Training:
 
     @property
     def steps(self) -> int:
+        """Of this phase."""
         return self.size.steps[self.phase]
+
+    @property
+    def rate(self) -> float:
+        """Its top learning rate."""
+        return self.size.rate[self.phase]
 
     @property
     def target(self) -> GPT:
@@ -143,21 +166,26 @@ class Training:
         return self.models["target" if self.name == "target" else "draft"]
 
     def save(self) -> None:
-        """Whole files only, and the ranks first: no model ever lies beside a tokenizer that is not its own."""
+        """Whole files only, and the ranks first: no model ever lies beside a tokenizer that is not
+        its own.
+        """
         ranks = self.out / "ranks.tiktoken"
         if not ranks.exists():
             self.tokenizer.save(ranks)
         self.save_models()
         state = {name: model.state_dict() for name, model in self.models.items()}
         state |= {key: getattr(self, key) for key in ("phase", "step", "history", "made_of")}
-        save_atomically(state | {"optimizer": self.optimizer.state_dict()}, self.out / self.state_file)
+        state |= {"optimizer": self.optimizer.state_dict()}
+        save_atomically(state, self.out / self.state_file)
 
     def save_models(self) -> None:
         for name, model in self.models.items():
             save_model(model, self.out / f"{name}.pt", self.tokenizer)
 
     def load(self) -> None:
-        """Go on where `save` left it. PairError if the file is not whole, TextError if it is of another training."""
+        """Go on where `save` left it. PairError if the file is not whole, TextError if it is of
+        another training.
+        """
         path = self.out / self.state_file
         saved = load_saved(path)
         try:
@@ -165,31 +193,22 @@ class Training:
                 if saved["made_of"][key] != mine:
                     raise TextError(f"--resume: {path} was begun with another {key}")
             phase, step = saved["phase"], saved["step"]
-            if phase not in range(len(self.phases)) or step not in range(self.size.steps[phase] + 1):
-                raise ValueError(f"phase {phase}, step {step}")
+            if phase not in range(len(self.phases)):
+                raise ValueError(f"phase {phase}")
+            if step not in range(self.size.steps[phase] + 1):
+                raise ValueError(f"step {step}")
             self.begin_phase(phase)
             self.step = step
-            self.history = [(int(at), int(step), *map(float, found)) for at, step, *found in saved["history"]]
+            self.history = [(int(at), int(step), *map(float, found))
+                            for at, step, *found in saved["history"]]
             for name, model in self.models.items():
                 model.load_state_dict(saved[name])
             self.optimizer.load_state_dict(saved["optimizer"])
         except NanospecError:
             raise
         except (LookupError, TypeError, ValueError, AttributeError, RuntimeError) as error:
-            raise PairError(f"{path} is not a training that can be resumed: {one_line(error)}") from error
-
-    def train_step(self) -> Tensor:
-        """One step. The loss stays on its device: to read it is to wait for the step to end."""
-        for group in self.optimizer.param_groups:
-            group["lr"] = learning_rate(self.step, self.steps, self.size.rate[self.phase])
-        loss = self.loss_now()
-        self.model.zero_grad()
-        loss.backward()
-        for model in self.trained:
-            torch.nn.utils.clip_grad_norm_(model.parameters(), 1.0)
-        self.optimizer.step()
-        self.step += 1
-        return loss.detach()
+            raise PairError(f"{path} is not a training that can be resumed: "
+                            f"{one_line(error)}") from error
 
     def loss_now(self) -> Tensor:
         """Of this step's batch."""
@@ -197,21 +216,25 @@ class Training:
         if self.name == "target":
             cut = 2 if self.step < size.short * self.steps else 1
             ids = self.last if self.step >= (1 - COOL_DOWN) * self.steps else self.ids
-        x, y = batch_at(ids, self.step, size.batch * cut, size.target.context // cut, self.seed + self.phase)
+        x, y = batch_at(ids, self.step, size.batch * cut, size.target.context // cut,
+                        self.seed + self.phase)
         if self.name == "distil":
             x = self.half_sampled(x)
         return loss_of(self.name, self.model, self.models["target"], x, y, self.loss)
 
     def half_sampled(self, x: Tensor) -> Tensor:
-        """A batch, half of it exchanged for texts that the target has written, if there are such."""
+        """A batch, half of it exchanged for texts that the target has written, if there are any."""
         size, half = self.size, self.size.batch // 2
         if not size.sampled:
             return x
         if self.sampled is None:
-            self.sampled = Sampled(self.target, self.ids, size.sampled, self.seed, self.out / "sampled.pt")
+            self.sampled = Sampled(self.target, self.ids, size.sampled, self.seed,
+                                   self.out / "sampled.pt")
         return torch.cat([x[half:], self.sampled.texts(self.step * half, half)])
 
     def look(self, held: HeldOut, most: int) -> tuple[list[float], str]:
-        """The held-out loss of the first `most` windows, first of what is kept; and what to say of it."""
+        """The held-out loss of the first `most` windows, first of what is kept; and the same in
+        words.
+        """
         loss = held_out_loss(self.name, self.model, self.target, held, self.size.batch, most)
         return [loss], f"held out {loss:.3f}, {held.bits(loss):.3f} bits a byte"

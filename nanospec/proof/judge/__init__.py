@@ -19,8 +19,7 @@ from math import isfinite
 import torch
 
 from nanospec.dice import Dice
-from nanospec.draft import check_size
-from nanospec.errors import RequestError
+from nanospec.errors import RequestError, check_request, check_rows
 from nanospec.files.checkpoint import Pair
 from nanospec.probs import Sampling
 from nanospec.proof.checks import TABLE, TOLERANCE
@@ -29,7 +28,6 @@ from nanospec.proof.stats import Fit, Off, goodness_of_fit, pit
 from nanospec.proof.walk import Distribution, distance, target_distribution
 from nanospec.proof.zoo.plant import Bug
 from nanospec.proof.zoo.samplers import AS_IT_SHIPS, OF_A_CHAIN, beginnings, named, sampler_with
-from nanospec.text import check_request, check_seed
 
 FALSE_ALARM, MISS = 0.001, 0.01
 MOST_OUTCOMES = 5_000   # of an exact distribution; beyond that tokens are judged one by one
@@ -133,12 +131,11 @@ def check_task(new: int, gamma: int, samples: int, seed: int, settings: dict) ->
     for name, number in ("samples", samples), ("new", new):
         if not isinstance(number, int) or number < 1:
             raise RequestError(f"{name} must be a whole number, 1 or more, got {number!r}")
-    check_size(gamma + 1, "gamma")
-    check_seed(seed)
-    check_seed(seed + 2 * samples)
+    check_rows(gamma + 1, "gamma")
     if settings.keys() - SETTINGS.keys():
         raise RequestError(f"settings are {', '.join(SETTINGS)}, got {', '.join(settings)}")
-    check_request(TABLE, [0], 0, **SETTINGS | settings)             # of any model
+    for one in seed, seed + 2 * samples:
+        check_request(TABLE, [0], 0, **SETTINGS | settings, seed=one)           # of any model
 
 
 def _truth(target, ids, new: int, gamma: int, samples: int, seed: int,
@@ -153,7 +150,7 @@ def _truth(target, ids, new: int, gamma: int, samples: int, seed: int,
         if settings:
             raise RequestError("a distribution is judged as it is: temperature, top_k and top_p are of a model")
         return dict(target), lengths.pop()
-    check_request(target, ids, new, **SETTINGS | settings)
+    check_request(target, ids, new, **SETTINGS | settings, seed=seed)
     few = target.config.vocab_size ** new <= MOST_OUTCOMES
     return target_distribution(target, ids, new, **settings) if few else None, new
 

@@ -134,7 +134,7 @@ JUDGES = {"transformers": judge_transformers, "endpoint": judge_endpoint, "funct
 
 
 def report(verdict: Verdict, what: str, argv: Sequence[str], options) -> str:
-    """What to send to whoever wrote it: how it was sampled, and what was found."""
+    """What to send to its authors: how it was sampled, and what was found."""
     lines = ["To send upstream:", f"  judged       {what}",
              f"  settings     temperature {options.temperature:g}, top_k {options.top_k}, top_p {options.top_p}, "
              f"{options.new} new tokens, seeds from {options.seed}",

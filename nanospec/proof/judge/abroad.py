@@ -101,7 +101,7 @@ def of_transformers(target, ids: Sequence[int], new: int, assistant=None, gamma:
     or with `lookup` tokens a round copied from the text (its prompt_lookup_num_tokens).
 
     Walked, every draw of torch.multinomial and every coin is a decision of the dice. With real dice it draws as it
-    always does, behind torch.manual_seed(seed). It may write a round more than `new` tokens, which are then cut: no
+    always does, after torch.manual_seed(seed). It may write a round more than `new` tokens, which are then cut: no
     round drafts less because the end is near, and a bug has the distribution that it has in the zoo. (At temperature 1:
     transformers 5.23 applies temperature, top-k and top-p to the assistant's logits twice.)
     """

@@ -9,8 +9,8 @@ What is true of its text? It depends on what there is to compare with.
   from what it reports. It cannot see a report that is wrong itself: a stale cache, a wrong row, another temperature.
   And what lies below the most likely tokens that it reports is one lump.
 
-Left out: what happens when requests are answered together, and whoever asks for a key. The requests are sent one after
-the other, each with a seed of its own. `ignore_eos` is asked for: a draw that ends the text is not in the reply.
+Left out: what happens when requests are answered together, and servers that ask for a key. The requests are sent one
+after the other, each with a seed of its own. `ignore_eos` is asked for: a draw that ends the text is not in the reply.
 """
 
 import json
@@ -30,7 +30,7 @@ from nanospec.proof.foreign import Progress
 from nanospec.proof.judge import ANOTHER_SEED, BINS, Verdict, check_task, verdict_of
 from nanospec.proof.stats import goodness_of_fit, pit, two_samples
 
-TOP = 5                 # so many of the most likely tokens are asked for: OpenAI's limit, and within that of the others
+TOP = 5                 # of the most likely tokens that are asked for: OpenAI's limit, and within that of the others
 ROUNDING = 1e-2         # what reported probabilities may add up to above 1
 BY_ID = "token_id:"     # how vLLM writes a token that it was asked to name by its id
 

@@ -11,8 +11,9 @@ from nanospec.proof.zoo.plant import Bug, Sighting, changed, look, planted
 
 ALL_BUGS = chain.BUGS + loop.BUGS + trees.BUGS + rules.BUGS + drafters.BUGS + batches.BUGS + learned.BUGS + mutants.BUGS
 ALL_CONTROLS = chain.CONTROLS + drafters.CONTROLS
+CORE_BUGS = [bug for bug in ALL_BUGS if "." not in bug.file]        # in a file at the top of nanospec/, not in a room
 # A control changes the chain, or a drafter that stops. What it must pass is OF_THE_DISTRIBUTION in checks.py; this is
 # quicker, and enough for the tests.
-ENOUGH = {"speculate": ("T1", "T2 rows", "T6 greedy"), "drafters.dynamic": ("exact: confidence, token",)}
+ENOUGH = {"speculate": ("T1", "T2 rows", "same_greedy: chain, token"), "lengths.dynamic": ("exact: confidence, token",)}
 
-__all__ = ["ALL_BUGS", "ALL_CONTROLS", "ENOUGH", "Bug", "Sighting", "changed", "look", "planted"]
+__all__ = ["ALL_BUGS", "ALL_CONTROLS", "CORE_BUGS", "ENOUGH", "Bug", "Sighting", "changed", "look", "planted"]

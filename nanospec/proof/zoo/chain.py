@@ -2,10 +2,10 @@
 
 from nanospec.proof.zoo.plant import bug
 
-RATIO = "p_target[:, :-1].gather(-1, x) / draft.q_draft[:, 1:].gather(-1, x)"
-COIN = "dice.flip(ratio[:, :, 0])"
+RATIO = "p_of_x / q_of_x"
+COIN = "dice.flip(torch.where(q_of_x > 0, p_of_x / q_of_x, 0.0))"
 COUNT = ".long().cumprod(-1).sum(-1)"
-LEFT = "residual(p_target[row, accepted], draft.q_draft[row, behind])"
+LEFT = "residual(p_target[row, accepted], draft.q_draft[row, following])"
 RESIDUAL = "left = (p_target - q_draft).clamp(min=0)"           # of probs.py
 SCORE = "p_target = sampling(logits)"
 DRAW = "tokens.append(dice.pick(q_draft[-1]))"
@@ -14,22 +14,22 @@ ONE_HOT = "torch.nn.functional.one_hot"
 
 ACCEPTANCE = [
     bug("ratio-flipped", "feifeibear/LLMSpeculativeSampling@9f5d2e5", "the coin's odds are q_draft / p_target", "T0",
-        (RATIO, "draft.q_draft[:, 1:].gather(-1, x) / p_target[:, :-1].gather(-1, x)")),
+        (RATIO, "q_of_x / p_of_x")),
     bug("accept-everything", "huggingface/transformers#28508, vllm-ascend#13730", "every draft token is accepted", "T1",
-        (COIN, "dice.flip(torch.ones_like(ratio[:, :, 0]))")),
+        (COIN, "dice.flip(torch.ones_like(p_of_x))")),
     bug("logits-as-probabilities", "dust-tt/llama-ssp@b9c92d4", "the target's softmax is missing", "T1",
         (SCORE, "p_target = logits")),
     bug("only-first-test-counts", "lucidrains/speculative-decoding@a536030",
         "the search for the first rejection runs along an axis of size 1", "T1",
         ("coins" + COUNT, "coins[:, :1].expand_as(coins).long().sum(-1)")),
-    bug("accept-after-a-rejection", "generic", "draft tokens behind a rejected one are counted too", "T1",
+    bug("accept-after-a-rejection", "generic", "draft tokens after a rejected one are counted too", "T1",
         (COUNT, ".long().sum(-1)")),
     bug("uniform-can-be-zero", "the comment in vLLM's sampler; Sequoia", "u <= prob accepts a forbidden token at u = 0",
         "support", ("self._take(prob.shape[1]) < prob", "self._take(prob.shape[1]) <= prob"), file="dice"),
     bug("lenience", "Leviathan et al. A.5; lossy by design", "the coin's odds are min(1, p / (0.8 q))", "T1",
-        (COIN, "dice.flip(ratio[:, :, 0] / 0.8)")),
+        (COIN, "dice.flip(p_of_x / q_of_x / 0.8)")),
     bug("threshold-acceptance", "sglang's threshold_acc; lossy by design", "a draft token of p_target above 0.5 is "
-        "accepted", "T0", (COIN, "dice.flip(ratio[:, :, 0] + (p_target[:, :-1].gather(-1, x)[:, :, 0] > 0.5))")),
+        "accepted", "T0", (COIN, "dice.flip(p_of_x / q_of_x + (p_of_x > 0.5))")),
 ]
 
 RESIDUALS = [
@@ -38,8 +38,8 @@ RESIDUALS = [
     bug("residual-softmaxed", "transformers#28508, feifeibear@3505d00", "softmax of the residual, not its sum", "T1",
         (RESIDUAL, RESIDUAL + ".softmax(-1)"), file="probs"),
     bug("residual-pointwise", "SafeAILab/EAGLE@2f982e2, xllm#2175", "q_draft is subtracted at the draft token only",
-        "T1", (LEFT, "residual(p_target[row, accepted], draft.q_draft[row, behind] * "
-                     f"{ONE_HOT}(draft.tokens[row, behind], p_target.shape[2]))")),
+        "T1", (LEFT, "residual(p_target[row, accepted], draft.q_draft[row, following] * "
+                     f"{ONE_HOT}(draft.tokens[row, following], p_target.shape[2]))")),
     bug("residual-absolute", "generic", "|p_target - q_draft|", "T1",
         (RESIDUAL, "left = (p_target - q_draft).abs()"), file="probs"),
     bug("residual-argmax", "generic", "the replacement is the residual's likeliest token", "T1",
@@ -80,7 +80,8 @@ RANDOMNESS = [
         "the draw from the residual takes the uniform by which its coin fell", "ledger",
         ("cumulative = weights", "self.column -= min(1, self.column); cumulative = weights"), file="dice"),
     bug("reseed-per-draw", "feifeibear", "every round starts the generator anew", "ledger",
-        ("torch.rand(columns, generator=g", "torch.rand(columns, generator=g.manual_seed(0)"), file="dice"),
+        ("torch.rand(uniforms, generator=generator", "torch.rand(uniforms, generator=generator.manual_seed(0)"),
+        file="dice"),
     bug("seed-ignored", "vllm#6038, vllm#10863", "the seed is not handed on", "reports",
         ("torch.Generator().manual_seed(seed) for", "torch.Generator().manual_seed(torch.seed() % 2 ** 31) for"),
         file="dice"),
@@ -92,7 +93,7 @@ CONTROLS = [
     bug("soft-draft-judged-as-one-hot", "vLLM without draft probabilities",
         "drawn from q_draft, accepted with p_target(x), replaced from p_target without x", "",
         ("x = draft.tokens[:, 1:, None]", "x, q_sum = draft.tokens[:, 1:, None], draft.q_draft.sum(-1, keepdim=True); "
-         f"draft = draft._replace(q_draft={ONE_HOT}(draft.tokens, p_target.shape[2]) * (q_sum > 0).to(p_target))")),
+         f"draft = Draft(draft.tokens, {ONE_HOT}(draft.tokens, p_target.shape[2]) * (q_sum > 0).to(p_target))")),
     bug("no-bonus", "some trees", "where all draft tokens were accepted, nothing follows the last", "",
         (COUNT, COUNT + ".clamp(max=coins.shape[1] - 1)"),
         (LEFT, f"torch.where(coins.all(-1)[:, None], {ONE_HOT}(draft.tokens[:, -1], p_target.shape[2]), {LEFT})")),

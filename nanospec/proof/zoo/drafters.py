@@ -11,39 +11,40 @@ STOPPING = [
     bug("drop-the-unlikely-sample", "generic; llama.cpp#22506 does it to argmax drafts, where it is exact",
         "a draft token that the rule dislikes is thrown away", "exact: confidence, token",
         (DRAWN, f"{DRAWN}\n            if not self.of[0].goes_on([own[0, tokens[-1][0]].item()]){GO_BACK}"),
-        file="drafters.dynamic"),
+        file="lengths.dynamic"),
     bug("draw-until-it-is-likely", "generic", "an unlikely draft token is drawn once more, and reported as if it were "
         "not", "exact: heuristic, token", (DRAWN, f"{DRAWN}\n            if own[0, tokens[-1][0]] < 0.3:\n"
-                                  "                tokens[-1] = dice.pick(q)"), file="drafters.dynamic"),
+                                  "                tokens[-1] = dice.pick(q)"), file="lengths.dynamic"),
     bug("end-of-text-not-guessed", "generic", "a drafted end of text is thrown away: nothing follows it",
         "exact: confidence, token",
-        (DRAWN, f"{DRAWN}\n            if tokens[-1][0] == 0{GO_BACK}"), file="drafters.dynamic"),
+        (DRAWN, f"{DRAWN}\n            if tokens[-1][0] == 0{GO_BACK}"), file="lengths.dynamic"),
 ]
 
 STACKS = [
     bug("the-lowest-q-passed-upward", "generic", "what the lowest drafter drew from is reported, not what the middle "
         "model writes by", "exact: stack, token",
-        ("written = p_middle.gather(1, path", "written = draft.q_draft.roll(-1, 1).clamp(min=1e-9).gather(1, path"),
-        file="drafters.stack"),
+        ("_, p_middle, path", "lower, p_middle, path"),
+        ("written = p_middle.gather(1, path", "written = lower.q_draft.roll(-1, 1).clamp(min=1e-9).gather(1, path"),
+        file="draft_models.stack"),
     bug("the-middle-does-not-catch-up", "ours", "the middle model never reads what was new to it when the round ended",
-        "long_caches: stack, token", ("if new > 0", "if new > 99"), file="drafters.stack"),
+        "long_caches: stack, token", ("if new > 0", "if new > 99"), file="draft_models.stack"),
     bug("a-place-late-in-a-stack", "ours", "each token of a stack's draft is reported with its neighbour's "
         "distribution", "long_caches: stack, token",
-        ("gamma).clamp(max=gamma) + 1", "gamma - 1).clamp(max=gamma - 1) + 2"), file="drafters.stack"),
+        ("gamma).clamp(max=gamma) + 1", "gamma - 1).clamp(max=gamma - 1) + 2"), file="draft_models.stack"),
 ]
 
 # What looks like it and is exact.
 CONTROLS = [
-    bug("stop-behind-an-end-of-text", "generic", "a drafted end of text is kept, and drafting ends behind it", "",
-        (SURE, f"{SURE}\n            if tokens[-1][0] == 0:\n                break"), file="drafters.dynamic"),
+    bug("stop-after-an-end-of-text", "generic", "a drafted end of text is kept, and drafting ends after it", "",
+        (SURE, f"{SURE}\n            if tokens[-1][0] == 0:\n                break"), file="lengths.dynamic"),
     bug("stop-before-an-undecided-draw", "generic", "no draft token where none is likely", "",
-        ("on and self.of[b].draws(own[b])", "on and own[b].max() >= 0.6"), file="drafters.dynamic"),
+        ("on and self.of[b].draws(own[b])", "on and own[b].max() >= 0.6"), file="lengths.dynamic"),
     bug("drop-it-for-the-guess-before", "generic", "a draft token is thrown away because the one before it was "
         "unlikely", "", (DRAWN, f"{DRAWN}\n            if self.sure[0] and self.sure[0][-1] < 0.3{GO_BACK}"),
-        file="drafters.dynamic"),
+        file="lengths.dynamic"),
     bug("drop-the-unlikely-argmax", "llama.cpp#22506", "a draft token without chance in it is thrown away if it is "
         "unlikely", "", (MODELS, "own = probs(logits); q = (own == own.max()).to(own); q = q / q.sum()"),
-        (DRAWN, f"{DRAWN}\n            if own[0, tokens[-1][0]] < 0.6{GO_BACK}"), file="drafters.dynamic"),
+        (DRAWN, f"{DRAWN}\n            if own[0, tokens[-1][0]] < 0.6{GO_BACK}"), file="lengths.dynamic"),
 ]
 
 BUGS = STOPPING + STACKS

@@ -1,9 +1,10 @@
 """How a bug is planted: a few words of source are exchanged for others, and the compiled code of the functions that
-they touch is swapped in place. So every check runs the very functions that it always runs, whoever calls them.
+they touch is swapped in place. So every check runs the very functions that it always runs, whatever calls them.
 """
 
 import gc
 import inspect
+from collections import defaultdict
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -87,11 +88,16 @@ def exchanges(bug: Bug) -> list[tuple[FunctionType, CodeType]]:
     methods, what decorators have wrapped, and closures too, wherever they are kept.
     """
     module = import_module(f"nanospec.{bug.file}")
-    with_the_bug = dict(_codes(compile(_source(bug), f"<{bug.name}>", "exec")))
-    # By their module first: to ask for a code is an audited event, and slow where somebody listens.
-    ours = [thing for thing in gc.get_objects() if type(thing) is FunctionType
-            and thing.__module__ == module.__name__ and thing.__code__.co_filename == module.__file__]
-    pairs = [(function, with_the_bug.get(function.__qualname__, function.__code__)) for function in ours]
+    ships, has_the_bug = (_codes(source, f"<{bug.name}>") for source in (_source_of(bug.file), _source(bug)))
+    ours = [thing for thing in gc.get_referrers(vars(module)) if type(thing) is FunctionType     # its globals are these
+            and thing.__code__.co_filename == module.__file__]
+    pairs = []
+    for function in ours:
+        old, new = (codes.get(function.__qualname__, []) for codes in (ships, has_the_bug))
+        if len(old) == len(new) == 1:
+            pairs.append((function, new[0]))
+        elif len(old) == len(new) and function.__code__ in old:         # several lambdas, told apart by their code
+            pairs.append((function, new[old.index(function.__code__)]))
     return [(function, code) for function, code in pairs if code != function.__code__]
 
 
@@ -102,8 +108,12 @@ def changed(bug: Bug) -> dict:
     return names
 
 
+def _source_of(file: str) -> str:
+    return Path(str(import_module(f"nanospec.{file}").__file__)).read_text()
+
+
 def _source(bug: Bug) -> str:
-    source = Path(str(import_module(f"nanospec.{bug.file}").__file__)).read_text()
+    source = _source_of(bug.file)
     for old, new in bug.edits:
         if source.count(old) != 1:
             raise LookupError(f"{bug.name}: the line it changes is no longer there, or not alone: {old!r}")
@@ -111,12 +121,18 @@ def _source(bug: Bug) -> str:
     return source
 
 
-def _codes(code: CodeType, path: str = "") -> Iterator[tuple[str, CodeType]]:
-    """(qualified name, code) of every function within."""
-    for inner in code.co_consts:
-        if isinstance(inner, CodeType):
-            name = path + inner.co_name
-            if inner.co_flags & inspect.CO_OPTIMIZED:           # a function's; a class body's is not
-                yield name, inner
-                name += ".<locals>"
-            yield from _codes(inner, name + ".")
+def _codes(source: str, name: str) -> dict[str, list[CodeType]]:
+    """Qualified name -> the codes of the functions of that name, in their order."""
+    codes = defaultdict(list)
+
+    def collect(code: CodeType, path: str) -> None:
+        for inner in code.co_consts:
+            if isinstance(inner, CodeType):
+                name = path + inner.co_name
+                if inner.co_flags & inspect.CO_OPTIMIZED:       # a function's; a class body's is not
+                    codes[name].append(inner)
+                    name += ".<locals>"
+                collect(inner, name + ".")
+
+    collect(compile(source, name, "exec"), "")
+    return codes

@@ -3,8 +3,8 @@
 from nanospec.proof.zoo.plant import bug
 
 LONGEST = "F.pad(coins * torch.arange(1, w.shape[1], device=w.device), (1, 0)).amax(-1)"
-COVERED = "covered = (w[:, :, None] * p_target - q_behind).clamp(min=0).sum(-1)"
-WEIGHT, LEFT = "weight = w[row, accepted, None]", "residual(weight * p_target[row, accepted], q_behind[row, accepted])"
+COVERED = "covered = (w[:, :, None] * p_target - q_after).clamp(min=0).sum(-1)"
+WEIGHT, LEFT = "weight = w[row, accepted, None]", "residual(weight * p_target[row, accepted], q_after[row, accepted])"
 CHANCE, MISSING = "chance[row] * left[row][x] / q_draft[child][x]", "(chance[row] * left[row] - q_draft[fell])"
 LEFT_OVER, CHANCE_LEFT = "left[row] = missing / total", "(total / (total + (1 - chance[row]))).nan_to_num(1.0)"
 CHILDREN = "[child for child, parent in enumerate(parents) if parent == old]"
@@ -15,7 +15,7 @@ def block(name: str, source: str, what: str, *edits: tuple[str, str], by: str = 
 
 
 def traversal(name: str, source: str, what: str, *edits: tuple[str, str], by: str = "rules agree"):
-    return bug(f"traversal-{name}", source, what, by, *edits, file="rules.traversal")
+    return bug(f"traversal-{name}", source, what, by, *edits, file="trees.traversal")
 
 
 def cascade(name: str, source: str, what: str, *edits: tuple[str, str]):
@@ -23,7 +23,7 @@ def cascade(name: str, source: str, what: str, *edits: tuple[str, str]):
 
 
 BUGS = [
-    cascade("bonus-from-the-target", "generic", "behind the last draft token a bonus is drawn from p_target, not from "
+    cascade("bonus-from-the-target", "generic", "after the last draft token a bonus is drawn from p_target, not from "
             "the mixture", ("leaf = (child.gather(1, at) == 0) & (at > 0)", "leaf = at < 0")),
     cascade("replaced-from-the-target", "generic", "the mixture is accepted against, and p_target is what is left",
             ("rule(draft, pi, dice)", "rule(draft, torch.where(pi == draft.q_draft[row, child], pi, p_target), dice)")),
@@ -41,15 +41,15 @@ BUGS = [
     block("coin-is-the-total", "generic", "the coin forgets how often no later one stands",
           ("covered / reached)", "covered)")),
     block("coin-unweighted", "generic", "the coin's total is that of max(0, p - q), without the weight", (COVERED,
-          "covered = torch.where(q_behind.sum(-1) > 0, (p_target - q_behind).clamp(min=0).sum(-1), w)")),
+          "covered = torch.where(q_after.sum(-1) > 0, (p_target - q_after).clamp(min=0).sum(-1), w)")),
     block("no-inner-minimum", "generic", "the product of the ratios is cut at 1 once, at the end",
-          ("q_of_x[:, i]).clamp(max=1))", "q_of_x[:, i]))"),
+          ("0.0).clamp(max=1))", "0.0))"),
           ("w = torch.stack(ws, 1)", "w = torch.stack(ws, 1).clamp(max=1)")),
     block("residual-unweighted", "vllm-ascend#7807", "the replacement is drawn from max(0, p - q), without the weight",
           (LEFT, LEFT.replace("weight * ", ""))),
     block("weight-of-the-last", "generic", "the replacement is drawn with the weight of the whole draft",
           (WEIGHT, "weight = w[:, -1:]")),
-    block("draft-behind-the-last", "generic", "behind the last draft token its q_draft is taken away once more",
+    block("draft-after-the-last", "generic", "after the last draft token its q_draft is taken away once more",
           ("draft.q_draft.roll(-1, 1)", "torch.cat([draft.q_draft[:, 1:], draft.q_draft[:, -1:]], 1)")),
     block("row-before", "generic", "the replacement comes from the row before the cut",
           (WEIGHT, "at = torch.where(accepted < coins.shape[1], (accepted - 1).clamp(min=0), accepted); "
@@ -70,7 +70,7 @@ BUGS = [
               (LEFT_OVER, "pass")),
     traversal("coins-for-leaves-only", "generic", "a row whose children all fell stands for sure",
               ("row == 0 or", "row == 0 or row in parents or"), by="exact: tree, block"),
-    traversal("bonus-from-the-parent", "SafeAILab/EAGLE#47, with another rule", "the token behind a row is drawn from "
+    traversal("bonus-from-the-parent", "SafeAILab/EAGLE#47, with another rule", "the token after a row is drawn from "
               "its parent's distribution", ("return row, left[row]", "return row, left[max(parents[row], 0)]")),
     traversal("siblings-sorted", "generic", "siblings are tried by their probability, not as they were drawn",
               (CHILDREN, f"sorted({CHILDREN}, key=lambda child: -float(p_target[old][tokens[child]]))"),

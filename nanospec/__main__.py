@@ -1,0 +1,7 @@
+"""`python -m nanospec NAME` is `nanospec NAME`."""
+
+import sys
+
+from nanospec.commands.__main__ import main
+
+sys.exit(main())

@@ -1,0 +1,77 @@
+"""What demo.py can be asked for, and which options do not go together."""
+
+import argparse
+from collections.abc import Sequence
+
+from nanospec.bench.options import chosen_drafters
+from nanospec.draft_models import LEARNED
+from nanospec.errors import RequestError
+from nanospec.files.checkpoint import WEIGHTS
+from nanospec.files.sources import source_of
+from nanospec.methods import DRAFTERS, GAMMA, RULES, check_fixed
+from nanospec.show import options
+
+PROMPT = '''class Stack:
+    """A last-in, first-out stack."""
+
+    def __init__(self):
+        self.items = []
+
+    def push(self, item):
+'''
+SIZES = {"gamma": "--gamma, not --shape", "topology": "--shape, not --gamma", "itself": "neither --gamma nor --shape"}
+
+
+def parsed(argv: Sequence[str] | None, description: str) -> argparse.Namespace:
+    """What was asked for. RequestError for what cannot be."""
+    parser = options.Parser(description=description, formatter_class=argparse.RawDescriptionHelpFormatter)
+    add = parser.add_argument
+    add("--prompt", type=options.TEXT, default=PROMPT, help="the text to continue")
+    add("--draft", choices=["gpt", *LEARNED], default="gpt", metavar="NAME",
+        help="the draft model: " + ", ".join(["gpt", *LEARNED]) + "; default: gpt, the small GPT")
+    add("--drafter", choices=DRAFTERS, metavar="NAME",
+        help="how it drafts: " + ", ".join(DRAFTERS) + "; default: chain, or suffix where there is no draft model")
+    add("--rule", choices=RULES, default="token", metavar="NAME",
+        help="what decides which draft tokens are accepted: " + ", ".join(RULES))
+    add("--gamma", type=options.GAMMA, metavar="N",
+        help=f"draft tokens a round; default: of the chain the best by the formula, else {GAMMA}")
+    add("--shape", type=options.GAMMA, nargs="+", metavar="N",
+        help="children at every depth of a tree; default: the best for this pair here, measured")
+    add("--temperature", type=options.TEMPERATURE, default=0.8, metavar="T", help="0 is greedy; default: 0.8")
+    add("--top-k", type=options.COUNT, metavar="N", help="only the N likeliest tokens")
+    add("--top-p", type=options.TOP_P, metavar="P", help="only the likeliest tokens, up to a probability of P")
+    add("--seed", type=options.SEED, default=0, metavar="N", help="of all random numbers; default: 0")
+    add("--max-new-tokens", type=options.COUNT, metavar="N", help="default: 256, or what the context leaves")
+    add("--weights", type=options.MODEL, default=WEIGHTS, metavar="MODEL", help=options.MODEL_HELP)
+    add("--device", type=options.device, default=options.HERE, help=f"default: {options.HERE}")
+    add("--dtype", choices=["auto", "float32", "bfloat16", "float64"], default="auto",
+        help="auto: each model's fastest here, measured")
+    add("--compile", action="store_true", help="through torch.compile, where a drafter's drafts have one shape")
+    add("--step", action="store_true", help="one round at a time, with every coin")
+    add("--save", type=options.file(".svg"), metavar="FILE.svg", help="the final view as a picture")
+    add("--json", type=options.file(), metavar="FILE", help="the numbers")
+    add("--html", type=options.file(".html"), metavar="FILE.html", help="a page that replays the run, in a browser")
+    asked = parser.parse_args(argv)
+    if asked.drafter:
+        check(asked)                                    # before anything is downloaded
+    asked.weights = source_of(asked.weights)
+    named = [asked.drafter] if asked.drafter else []
+    asked.drafter, = chosen_drafters(named, asked.weights, [asked.draft], "--drafter")
+    check(asked)
+    return asked
+
+
+def check(asked: argparse.Namespace) -> None:
+    """RequestError for options that do not go together."""
+    if asked.step and (asked.save or asked.json or asked.html):
+        raise RequestError("--step measures nothing and draws nothing: it goes without --save, --json and --html")
+    for option, given in ("--step", asked.step), ("--html", asked.html):
+        if given and asked.rule != "token":
+            raise RequestError(f"{option} shows the coins of --rule token: one for each draft token that is tried")
+        if given and asked.compile:
+            raise RequestError(f"{option} looks at every coin, and in a compiled round there is nothing to look at")
+    if asked.compile:
+        check_fixed([asked.drafter], [asked.rule], "--compile")
+    sized_by = DRAFTERS[asked.drafter].sized_by
+    if asked.gamma and sized_by != "gamma" or asked.shape and sized_by != "topology":
+        raise RequestError(f"--drafter {asked.drafter} takes {SIZES[sized_by]}")

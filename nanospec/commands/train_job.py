@@ -1,0 +1,144 @@
+"""What train_tiny.py is asked to train: what can be refused at once, and what is read before the
+training begins.
+"""
+
+import argparse
+from collections.abc import Sequence
+from dataclasses import replace
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import torch
+from rich.console import Console
+from torch import Tensor
+
+from nanospec.errors import PairError, RequestError
+from nanospec.fast.compiled import compiler_for
+from nanospec.files.checkpoint import WEIGHTS, Pair, load_pair, load_saved
+from nanospec.files.corpus import packages, read_packages, read_texts, to_ids
+from nanospec.files.ready import available
+from nanospec.files.tokenizer import Tokenizer, train
+from nanospec.files.whole import write_whole
+from nanospec.training.batches import HeldOut
+from nanospec.training.distil import Distillation, further
+from nanospec.training.learned import LearnedTraining, files_of, plan_of
+from nanospec.training.pair import FILES, Size, Training
+
+PHASED = ("pair", "distil")             # what can be trained besides LEARNED
+# How often the first text is read where the packages, being long, are read once. It alone is read
+# while the target's learning rate falls.
+TIMES = 4
+
+
+class Job(NamedTuple):
+    """What is to be trained, and where. pair: the one that draft models are trained for, None for a
+    pair's training.
+    """
+
+    size: Any                       # a Size; of draft models, a Plan
+    out: Path
+    pair: Pair | None
+    files: Sequence[str]            # what it will write, the training's state last
+
+
+def checked(args: argparse.Namespace, size: Size | Any) -> Job:
+    """What can be refused before the text is read is refused here."""
+    available(args.device)
+    files: Sequence[str] = FILES
+    out, pair = args.out or Path("out") / args.size, None
+    if args.what != ["pair"]:
+        for name in PHASED:
+            if name in args.what and len(args.what) > 1:
+                raise RequestError(f"--what: {name} is trained alone")
+        if args.tokenizer:
+            raise RequestError("--tokenizer: a draft model has the tokenizer of its pair")
+        out = args.out or Path("out") / "_".join(args.what)
+        pair = load_pair(out if (out / "target.pt").exists() else WEIGHTS, args.device)
+        if args.what == ["distil"]:
+            files = (Distillation.state_file,)
+            size = further(size, pair)
+        else:
+            files, size = files_of(args.what), plan_of(args.what, pair.target, size)
+    if args.steps:
+        if len(args.steps) != len(size.steps):
+            raise RequestError(f"--steps: wants {len(size.steps)} of them, got {len(args.steps)}")
+        size = replace(size, steps=tuple(args.steps))
+    if min(size.steps) < 1:
+        raise RequestError(f"--steps must be 1 or more, got {min(size.steps)}")
+    if not 0 <= args.seed < 2 ** 32:
+        raise RequestError(f"--seed must be 0 to {2 ** 32 - 1}, got {args.seed}")
+    if not args.minutes >= 0:
+        raise RequestError(f"--minutes must be 0 or more, got {args.minutes}")
+    if args.tokenizer:
+        Tokenizer.load(args.tokenizer)
+    old = [name for name in files if (out / name).exists()]
+    if old and not args.resume:
+        raise PairError(f"{out} already holds {', '.join(old)}: name another folder with --out"
+                        + ", or go on with --resume" * (files[-1] in old))
+    if args.resume:
+        load_saved(out / files[-1])
+    return Job(size, out, pair, files)
+
+
+def prepared(args: argparse.Namespace, job: Job,
+             console: Console) -> tuple[Training, list[HeldOut]]:
+    """The training, and what is held out of each source. Nothing has been written yet."""
+    size, out, pair, _ = job
+    texts = {str(path): read_texts(path) for path in args.text}
+    texts = texts or {"the standard library": read_texts()}
+    if args.packages:
+        texts["packages"] = read_packages()
+        for package in packages():
+            console.print(f"{package.name} {package.version}, {package.licence}", style="dim",
+                          markup=False)
+    known = out / "ranks.tiktoken" if args.resume else args.tokenizer
+    if pair:
+        tokenizer = pair.tokenizer
+    elif known:
+        tokenizer = Tokenizer.load(known)
+    else:                           # learned from the first source, whatever else is read
+        first, _ = next(iter(texts.values()))
+        tokenizer = Tokenizer(train("\n".join(first), size.target.vocab_size - 1))
+    if tokenizer.vocab_size > size.target.vocab_size:
+        raise PairError(f"{known} has {tokenizer.vocab_size} tokens, these models "
+                        f"{size.target.vocab_size}")
+    held = [HeldOut.of(name, held, tokenizer, args.device) for name, (_, held) in texts.items()]
+    for text in held:
+        text.windows(size.target.context)           # raises where there is not one
+    parts, last = [to_ids(read, tokenizer).to(args.device) for read, _ in texts.values()], None
+    if args.packages:               # much text first, in the end what the model is to write
+        last, parts = parts[0], parts[:1] * TIMES + parts[1:]
+    ids = torch.cat([parts[0][:1], *(part[1:] for part in parts)])  # each begins with end of text
+    compiler = compiler_for(torch.device(args.device)) if args.compile or ids.is_cuda else None
+    more: tuple[int, Tensor, Any, Path, bool] = args.seed, ids, tokenizer, out, compiler is not None
+    training: Training
+    if pair is None:
+        training = Training(size, *more, last, args.loss)
+    elif args.what == ["distil"]:
+        training = Distillation(pair, size, *more, args.loss)
+    else:
+        training = LearnedTraining(pair.target, size, *more, args.loss)
+    if args.resume:
+        training.load()
+    files = sum(len(read) for read, _ in texts.values())
+    console.print(f"{files} files, {len(ids):,} tokens to train on")
+    for text in held:
+        files = len(texts[text.name][1])
+        console.print(f"{files} files, {len(text.ids):,} tokens of {text.name} held out",
+                      markup=False)
+    for name, model in training.models.items():
+        console.print(f"{name}: {sum(p.numel() for p in model.parameters()):,} parameters")
+    return training, held
+
+
+def opened(job: Job, training: Training) -> None:
+    """The folder, with the pair that draft models lie beside. One that cannot be written to is
+    found now.
+    """
+    job.out.mkdir(parents=True, exist_ok=True)
+    for left in job.out.glob("*.partial"):              # by a run that was killed while it wrote
+        left.unlink()
+    for name in FILES[:3]:
+        if job.pair and not (job.out / name).exists():
+            write_whole(job.out / name, lambda file: file.write((WEIGHTS / name).read_bytes()))
+    training.save()

@@ -1,0 +1,134 @@
+"""Copy where the text repeats itself, ask the draft model elsewhere: the one expected to write more a second drafts.
+
+Oliaro et al. 2024, SuffixDecoding (arXiv 2411.04975): in its hybrid a draft model drafts where the copy's score is
+below a threshold. Here the two are compared in tokens a second, and both sides learn from the rounds before.
+
+A copied token costs no draft step, but the target has to verify it. How often is it accepted? That depends most on how
+many tokens before it agree with the place that it is copied from:
+
+    ... for i in range(n):  ...  for i in range(        `n` is copied, and the tokens before it agree. If it is right,
+                                                        one token more agrees for what is copied after it.
+
+So the matches are put into classes: 1, 2, 3-4, 5-8, 9-16 tokens, and more. chance(class) is how often such tokens were
+accepted in this request. m copied tokens after a match of n tokens are expected to bring
+
+    1 + chance(n) + chance(n) chance(n + 1) + ...     (m + 1 terms)
+
+tokens, and cost v(m + 1). The draft model's chain is expected to bring theory.py's expected_tokens, and costs
+gamma c + v(gamma + 1). The better m and the better gamma are compared.
+
+Claim: the text is lossless.
+Proof.
+1. Who drafts, and how much, follows from the committed text and from how earlier rounds ended. No token of this round
+   was drawn before.
+2. A copied token is not drawn: its q_draft is one-hot. The chain is speculate.py's, with its own q_draft.
+3. Both are lossless. So it does not matter which of them was chosen.
+
+Step 1 is needed. Who drafts first and then throws away a chain that the copy contradicts has chosen by the draw.
+merged.py is the other way to have both: one tree, and one call on all of it.
+Left out: trees of copies; other texts to copy from.
+"""
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
+from typing import Any
+
+import torch
+import torch.nn.functional as F
+from torch import Tensor
+
+from nanospec.copies.lookup import Seen
+from nanospec.dice import Dice
+from nanospec.draft import Draft, Drafter
+from nanospec.lengths.stopping import check_calls
+from nanospec.serving.by_load import ByLoad
+from nanospec.text import Text
+from nanospec.theory import acceptance
+
+
+class Hybrid(Drafter):
+    """A copy, as long as it pays, or what `chain` drafts.
+
+    v: a call on 2, 3, ... tokens, in the chain's unit of seconds; a copy is no longer than v goes.
+    copied: of every text, how many tokens before the copy agree, and the copy; 0 and none where the chain drafts.
+    since: of texts that have copied since the draft model last read them, how many tokens they had then.
+    """
+
+    LONGEST, CLASSES = 16, 6                    # how many tokens are compared; classes of matches
+    TRUST, PRIOR = 4.0, 0.8                     # each begins as if TRUST had been judged, PRIOR n / (n + 1) accepted
+    MEMORY = 0.98                               # what a round still weighs when the next one is over
+
+    per_row = ("chain", "seen", "since")
+    text: Any = None                            # a Text, once there is one
+
+    def __init__(self, chain: ByLoad, v: Mapping[int, float]):
+        self.chain, self.v, self.layers = chain, check_calls(v), chain.layers
+        self.size = max(*v, chain.size)
+        self.seen: dict[int, Seen] = {}
+        self.since: dict[int, int] = {}
+
+    def begin(self, text: Text, rows: Sequence[int], hidden: Tensor | None) -> None:
+        """New requests. What is known of acceptance holds for one batch of texts."""
+        if text is not self.text:
+            self.text, self.judged = text, [self.TRUST] * self.CLASSES
+            self.accepted = [self.TRUST * self.PRIOR * 2 ** i / (2 ** i + 1) for i in range(self.CLASSES)]
+        self.chain.begin(text, rows, hidden)
+        for b in rows:
+            self.seen[b] = Seen(self.LONGEST, earliest=False)
+            self.since.pop(b, None)
+
+    def propose(self, text: Text, sampling: Callable[[Tensor], Tensor], dice: Dice, kv_length: int,
+                lag: int = 0) -> Draft:
+        """A copy or a chain for each text. Where one text wants a chain, the draft model drafts for all."""
+        rate, texts = max(self.chain.goodput(len(text.tokens))), text.ids()
+        self.copied = [self._copy(b, ids, rate) for b, ids in enumerate(texts)]
+        lengths = [len(copy) for _, copy in self.copied]
+        chain = Draft.nothing(text) if all(lengths) else self._chain(texts, text, sampling, dice, kv_length, lag)
+        if not any(lengths):
+            return chain
+        longer = max(0, max(lengths) + 1 - chain.tokens.shape[1])
+        tokens, q_draft = F.pad(chain.tokens, (0, longer)), F.pad(chain.q_draft, (0, 0, 0, longer))
+        for b, (_, copy) in enumerate(self.copied):
+            if copy:
+                self.since.setdefault(b, len(texts[b]))
+                tokens[b, 1:], q_draft[b] = 0, 0
+                tokens[b, 1:len(copy) + 1] = torch.tensor(copy, device=tokens.device)
+                q_draft[b, range(1, len(copy) + 1), copy] = 1
+        return Draft(tokens, q_draft, chain.steps)
+
+    def _chain(self, texts: list[list[int]], *of) -> Draft:
+        """The draft model first reads what was copied since it last drafted."""
+        self.chain.skip(max((len(texts[b]) - length for b, length in self.since.items()), default=0))
+        self.since.clear()
+        return self.chain.propose(*of)
+
+    def _copy(self, b: int, ids: list[int], rate: float) -> tuple[int, list[int]]:
+        """Of text b: how many tokens before the copy agree, and as many copied tokens as pay best, if that is better
+        than `rate`.
+        """
+        self.seen[b].read(ids)
+        n, copy = self.seen[b].copy(max(self.v) - 1)
+        expected, stands, best = 1.0, 1.0, 0
+        for length in range(1, len(copy) + 1):
+            i = self._class(n + length - 1)
+            stands *= self.accepted[i] / self.judged[i]
+            expected += stands
+            if expected / self.v[length + 1] > rate:
+                rate, best = expected / self.v[length + 1], length
+        return (n, copy[:best]) if best else (0, [])
+
+    def _class(self, n: int) -> int:
+        """Of a match of n tokens: 1, 2, 3-4, 5-8, 9-16, more."""
+        return min((n - 1).bit_length(), self.CLASSES - 1)
+
+    def commit(self, draft: Draft, path: Tensor, count: Tensor, p_target: Tensor, hidden: Tensor | None) -> None:
+        """Both learn how often their tokens are accepted."""
+        drafts = torch.tensor([not copy for _, copy in self.copied], device=count.device)
+        of_the_chain = replace(draft, q_draft=draft.q_draft * drafts[:, None, None])
+        self.chain.commit(of_the_chain, path, count, p_target, hidden)
+        self.judged, self.accepted = ([self.MEMORY * part for part in sums] for sums in (self.judged, self.accepted))
+        betas = acceptance(p_target[:, :-1], draft.q_draft[:, 1:]).tolist()
+        for (n, copy), row, beta in zip(self.copied, count.tolist(), betas):
+            for k in range(min(row + 1, len(copy))):        # what was accepted, and the first that was rejected
+                self.judged[self._class(n + k)] += 1
+                self.accepted[self._class(n + k)] += beta[k]

@@ -1,0 +1,105 @@
+"""A stack: a middle model drafts, and it writes its draft by speculation of its own.
+
+Chen et al. 2023, cascade speculative drafting (arXiv 2312.11462); Sun et al. 2024, TriForce (arXiv 2404.11912).
+
+    lowest drafter      drafts for the middle model: a smaller one, or whoever copies
+    middle model        verifies that, round after round, until it has gamma tokens
+    target              verifies these gamma tokens
+
+Claim: the text is lossless.
+Proof.
+1. The middle model's text is distributed as it alone would write it, whoever drafts for it.
+2. So each token was drawn from the middle model's own distribution behind the tokens before it.
+3. This distribution is reported as q_draft. What the lowest drafter said is forgotten.
+
+What the levels share: the committed text. What they must not share: caches, which hold what each one's own weights have
+made of it, and random numbers. So the middle model's rounds take uniforms of their own.
+
+Of what the middle model writes beyond gamma tokens the rest is thrown away.
+"""
+
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from nanospec.dice import Dice
+from nanospec.draft import Draft, Drafter
+from nanospec.errors import RequestError, check_rows, check_vocabulary
+from nanospec.speculate import one_round, verify
+from nanospec.text import Text, prefill
+
+
+class Stack(Drafter):
+    """gamma draft tokens of `middle`, a GPT, for which `lowest` drafts.
+
+    inner: the text as the middle model goes on with it. read (B,): how many of its tokens are in the middle model's
+    cache. RequestError if `lowest` reads hidden states: it would need the middle model's.
+    """
+
+    per_row = ("inner", "cache", "read", "lowest")
+    text: Any = None                        # a Text, once there is one
+
+    def __init__(self, middle: Any, lowest: Drafter, gamma: int = 4):
+        if lowest.layers or not hasattr(middle, "new_cache"):
+            raise RequestError("in a stack the middle model is a GPT, and the drafter below it reads tokens alone")
+        self.middle, self.lowest, self.size = middle, lowest, check_rows(gamma + 1, "gamma")
+
+    @property
+    def uniforms(self) -> int:
+        """A round of the middle model writes one token or more, so there are gamma rounds at most."""
+        return (self.size - 1) * (self.lowest.uniforms + self.lowest.size)
+
+    def begin(self, text: Text, rows: Sequence[int], hidden: Tensor | None) -> None:
+        """Both levels read the prompts."""
+        check_vocabulary(self.middle, text.vocab_size)
+        rows = list(rows)
+        if text is not self.text:
+            B, N = text.tokens.shape
+            room = (self.size - 1) * self.lowest.size       # a text may have to wait for a slower one, and goes on
+            self.text, self.inner = text, Text([[0]] * B, N + room, text.vocab_size, text.tokens.device)
+            self.cache = self.middle.new_cache(*self.inner.tokens.shape)
+            self.read = torch.zeros_like(text.length)
+        self._take(text, rows)
+        prefill(self.middle, self.inner, cache=self.cache, rows=rows)
+        self.read[rows] = text.length[rows] - 1
+        self.lowest.begin(self.inner, rows, None)
+
+    def propose(self, text: Text, sampling: Callable[[Tensor], Tensor], dice: Dice, kv_length: int,
+                lag: int = 0) -> Draft:
+        """Rounds of the middle model, until every text has gamma tokens. Waits for the device in every round."""
+        self._catch_up(text, kv_length)
+        gamma, first, rounds = self.size - 1, text.length.clone(), 0
+        lag = self.lowest.size + 1          # a whole path of its own may be new, and a token that the target wrote
+        q_draft: Any = None
+        while int((self.inner.length - first).min()) < gamma:
+            begun, room = self.inner.length - first, int(self.inner.length.max()) + self.lowest.size - 1
+            _, p_middle, path, count, _ = one_round(self.middle, self.cache, self.lowest, self.lowest.rule or verify,
+                                                    self.inner, sampling, dice, room, lag)
+            j = torch.arange(path.shape[1], device=path.device)
+            # Token j of this round was drawn after row j of the path. Those beyond gamma go to a place never read.
+            place = torch.where(j <= count[:, None], begun[:, None] + j, gamma).clamp(max=gamma) + 1
+            written = p_middle.gather(1, path[:, :, None].expand_as(p_middle))
+            if q_draft is None:
+                q_draft = written.new_zeros(len(written), self.size + 1, text.vocab_size)
+            q_draft.scatter_(1, place[:, :, None].expand_as(written), written)
+            rounds += 1
+        self.read = self.inner.length - 1
+        places = first[:, None] - 1 + torch.arange(self.size, device=first.device)
+        return Draft(self.inner.tokens.gather(1, places), q_draft[:, :self.size], steps=rounds)
+
+    def _catch_up(self, text: Text, kv_length: int) -> None:
+        """Go back to the committed text, and let the middle model read what is new to it but the last token."""
+        same = self.inner.tokens[:, :text.tokens.shape[1]] == text.tokens
+        known = torch.minimum(self.read, same.long().cumprod(1).sum(1))
+        new = int((text.length - 1 - known).max())
+        self._take(text, slice(None))
+        if new > 0:
+            self.cache.length = text.length - 1 - new
+            self.middle(text.last(new + 1)[:, :-1], self.cache, kv_length)
+
+    def _take(self, text: Text, rows: list[int] | slice) -> None:
+        """What is committed in these rows."""
+        self.inner.tokens[rows, :text.tokens.shape[1]] = text.tokens[rows]
+        self.inner.length[rows] = text.length[rows]

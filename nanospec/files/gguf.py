@@ -1,0 +1,180 @@
+"""GGUF files, in which llama.cpp keeps a model: weights, sizes, tokenizer and chat template, all in one.
+
+The package `gguf` reads them and undoes the quantisation. The weights then get the names that they have in a Hugging
+Face folder and are put together as those are (huggingface.py). One thing is undone besides: GGUF keeps the rows of a
+Llama's queries and keys so that the two channels of a rotary pair stand side by side; in a folder, and here, they
+stand half a head apart.
+
+Left out, and refused rather than misread: architectures and rotary positions that this GPT does not have, and
+tokenizers other than byte-level BPE with one of the pretokenizers below.
+"""
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from nanospec.errors import NanospecError, PairError, one_line
+from nanospec.files.chat_template import ChatTemplate
+from nanospec.files.extra import extra
+from nanospec.files.huggingface import KINDS, assemble
+from nanospec.files.tokenizer_json import FolderTokenizer
+from nanospec.model import GPT, Config
+
+OUTSIDE = {"token_embd": "embed_tokens", "output_norm": "norm"}         # GGUF's names, and a folder's
+INSIDE = {"attn_norm": "input_layernorm", "ffn_norm": "post_attention_layernorm", "attn_output": "self_attn.o_proj",
+          "ffn_gate": "mlp.gate_proj", "ffn_up": "mlp.up_proj", "ffn_down": "mlp.down_proj",
+          **{f"attn_{part}": f"self_attn.{part}_proj" for part in "qkv"},
+          **{f"attn_{part}_norm": f"self_attn.{part}_norm" for part in "qk"}}
+CONTROL, ADDED = 3, 4                   # in tokenizer.ggml.token_type: special tokens, and other added ones
+QWEN = (r"(?i:'s|'t|'re|'ve|'m|'ll|'d)|[^\r\n\p{L}\p{N}]?\p{L}+|\p{N}| ?[^\s\p{L}\p{N}]+[\r\n]*|\s*[\r\n]+"
+        r"|\s+(?!\S)|\s+")
+# tokenizer.ggml.pre -> the pattern by which a text is cut into words first; None is GPT-2's own.
+PATTERNS: dict[str, str | None] = {"default": None, "gpt-2": None, "smollm": None, "qwen2": QWEN,
+                                   "llama-bpe": QWEN.replace(r"|\p{N}|", r"|\p{N}{1,3}|")}
+SINGLE_DIGITS = {"smollm"}              # those that first cut out every digit
+ENDS = ("eos", "eot", "eom")            # end of text, of a turn, of a message: each ends what a model writes
+# Special tokens by GGUF's names, and as chat templates call them.
+NAMED = {"bos": "bos_token", "eos": "eos_token", "unknown": "unk_token", "padding": "pad_token"}
+
+
+@contextmanager
+def reading(path: Path) -> Iterator[None]:
+    """PairError for whatever the package says of a file that it cannot read; it has no type of its own for that."""
+    try:
+        yield
+    except (NanospecError, OSError):
+        raise
+    except Exception as error:
+        raise PairError(f"{path} is cut short, or is no GGUF file: {one_line(error)}") from error
+
+
+def load_gguf(path: Path, device="cpu", dtype: torch.dtype = torch.float32) -> tuple[GPT, FolderTokenizer]:
+    """The model, ready to decode, and its tokenizer. As File, and PairError where the weights are not what it needs."""
+    file = File(path)
+    return file.load(device, dtype), file.tokenizer
+
+
+class File:
+    """A GGUF file of which all has been read but the weights.
+
+    FileNotFoundError; PairError if the file is no GGUF file, not whole, or holds what this GPT does not have.
+    """
+
+    def __init__(self, path: Path):
+        self.path = Path(path)
+        with open(path, "rb"):                          # raises
+            pass
+        with reading(self.path):
+            self.reader, self.kind = reader_of(self.path), ""
+            self.kind = str(self.value("general.architecture"))
+            self.config, self.tokenizer = config_of(self), tokenizer_of(self)
+
+    def load(self, device="cpu", dtype: torch.dtype = torch.float32) -> GPT:
+        with reading(self.path):
+            return assemble(self.config, weights_of(self), str(self.path), device, dtype)
+
+    def value(self, key: str, *default: Any) -> Any:
+        """What the file has under this key, where {} is the name of its architecture.
+
+        PairError if there is no such key and no default.
+        """
+        key = key.replace("{}", self.kind)
+        field = self.reader.get_field(key)
+        if field is None and not default:
+            raise PairError(f"{self.path} does not say {key}")
+        return default[0] if field is None else field.contents()
+
+    def allow(self, key: str, *allowed: Any) -> None:
+        """PairError if what stands under this key is not one of these. It may always be missing."""
+        found = self.value(key, None)
+        if found is not None and found not in allowed:
+            raise PairError(f"{self.path} asks for what is not here: {key.replace('{}', self.kind)} {one_line(found)}")
+
+
+def reader_of(path: Path) -> Any:
+    """The package's reader. It cuts the file in a hundred thousand pieces, and numpy is slow in cutting a memmap."""
+    class Quick(extra("gguf").GGUFReader):              # type: ignore[misc]
+        data: Any
+
+        def _get(self, *of, **more):
+            self.data = np.asarray(self.data)           # the same bytes, still on the disk, as a plain array
+            return super()._get(*of, **more)
+
+    return Quick(path)
+
+
+def config_of(file: File) -> Config:
+    file.allow("general.architecture", *KINDS)
+    file.allow("{}.rope.scaling.type", "none")
+    channels, heads = file.value("{}.embedding_length"), file.value("{}.attention.head_count")
+    size = file.value("{}.attention.key_length", None)
+    size = None if size and size * heads == channels else size
+    tied = all(tensor.name != "output.weight" for tensor in file.reader.tensors)
+    return Config(len(file.value("tokenizer.ggml.tokens")), file.value("{}.context_length"),
+                  file.value("{}.block_count"), channels, heads, file.value("{}.attention.head_count_kv", heads),
+                  file.value("{}.feed_forward_length"), tied, file.value("{}.attention.layer_norm_rms_epsilon"),
+                  file.value("{}.rope.freq_base", 10_000.0), head_dim=size, **KINDS[file.kind])
+
+
+def weights_of(file: File) -> dict[str, Tensor]:
+    """In float32, under the names that they have in a Hugging Face folder."""
+    dequantize, found = extra("gguf").quants.dequantize, {}
+    for tensor in file.reader.tensors:
+        weight = torch.from_numpy(np.array(dequantize(tensor.data, tensor.tensor_type), dtype=np.float32))
+        if file.kind == "llama" and tensor.name.endswith(("attn_q.weight", "attn_k.weight")):
+            weight = half_apart(weight, file.config.head_size)
+        found[folder_name(tensor.name)] = weight
+    return found
+
+
+def folder_name(name: str) -> str:
+    """Example: blk.3.attn_q.weight is model.layers.3.self_attn.q_proj.weight."""
+    if name.startswith("blk."):
+        _, layer, part, *kind = name.split(".")
+        return ".".join(["model.layers", layer, INSIDE.get(part, part), *kind])
+    part, *kind = name.split(".")
+    return ".".join(["lm_head" if part == "output" else f"model.{OUTSIDE.get(part, part)}", *kind])
+
+
+def half_apart(weight: Tensor, head_size: int) -> Tensor:
+    """Rows (H * D, in), the two of a pair side by side -> half a head apart. Example: of D = 4, 0 1 2 3 -> 0 2 1 3."""
+    return weight.view(-1, head_size // 2, 2, weight.shape[-1]).transpose(1, 2).reshape(weight.shape)
+
+
+def tokenizer_of(file: File) -> FolderTokenizer:
+    """With the ids that the tokenizer of the model's Hugging Face folder would give."""
+    file.allow("tokenizer.ggml.model", "gpt2")
+    file.allow("tokenizer.ggml.pre", *PATTERNS)
+    tokenizers, pre = extra("tokenizers"), file.value("tokenizer.ggml.pre", "default")
+    pieces, kinds = file.value("tokenizer.ggml.tokens"), file.value("tokenizer.ggml.token_type")
+    merges = [tuple(pair.split(" ")) for pair in file.value("tokenizer.ggml.merges")]
+    made = tokenizers.Tokenizer(tokenizers.models.BPE({piece: i for i, piece in enumerate(pieces)}, merges,
+                                                      ignore_merges=pre == "llama-bpe"))
+    first, pattern = [], PATTERNS[pre]
+    if pre in SINGLE_DIGITS:
+        first = [tokenizers.pre_tokenizers.Digits(individual_digits=True)]
+    elif pattern:
+        first = [tokenizers.pre_tokenizers.Split(tokenizers.Regex(pattern), "isolated")]
+    if pre == "qwen2":
+        made.normalizer = tokenizers.normalizers.NFC()
+    made.pre_tokenizer = tokenizers.pre_tokenizers.Sequence(
+        [*first, tokenizers.pre_tokenizers.ByteLevel(add_prefix_space=False, use_regex=pattern is None)])
+    made.decoder = tokenizers.decoders.ByteLevel()
+    made.add_special_tokens([piece for piece, kind in zip(pieces, kinds) if kind == CONTROL])
+    made.add_tokens([piece for piece, kind in zip(pieces, kinds) if kind == ADDED])
+    special = {name: file.value(f"tokenizer.ggml.{name}_token_id", None) for name in (*NAMED, *ENDS)}
+    if file.value("tokenizer.ggml.add_bos_token", pre == "llama-bpe"):         # llama.cpp's default
+        begin = special["bos"]
+        made.post_processor = tokenizers.processors.TemplateProcessing(
+            single=[pieces[begin], "$A"], special_tokens=[(pieces[begin], begin)])
+    ends = [special[name] for name in ENDS if special[name] is not None]
+    if not ends:
+        raise PairError(f"{file.path} does not say which token ends a text: no tokenizer.ggml.eos_token_id")
+    named = {theirs: pieces[special[ours]] for ours, theirs in NAMED.items() if special[ours] is not None}
+    template = file.value("tokenizer.chat_template", None)
+    return FolderTokenizer(made, ends, None if template is None else ChatTemplate(template, named))

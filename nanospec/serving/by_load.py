@@ -1,0 +1,91 @@
+"""A chain whose length depends on how many texts there are: long for a few, none where the batch is full.
+
+A target call on one token of one text costs nearly what a call on five costs, because the time goes into reading the
+weights. In a batch the texts share that reading. There arithmetic counts, and a draft token that is rejected has cost
+as much as a token of another text. So in a large batch it pays to draft little, or nothing.
+
+Goodput is expected tokens a second (SmartSpec, Liu et al. 2024, arXiv 2406.14066). Before every round:
+
+    goodput(gamma) = rows * expected_tokens(alpha, gamma) / seconds(rows, gamma)
+
+alpha comes from the rounds before, seconds from measuring beforehand. A new gamma has to be better by a margin, or it
+would change in every round.
+
+Claim: the text is lossless. Proof: dynamic.py's. What decides gamma happened before the round's first draft token.
+Left out: another gamma for every text.
+"""
+
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from nanospec.dice import Dice
+from nanospec.draft import Draft
+from nanospec.speculate import ModelDrafter
+from nanospec.text import Text
+from nanospec.theory import expected_tokens
+
+
+class ByLoad(ModelDrafter):
+    """At most `most` draft tokens for each text; gamma: how many in this round.
+
+    seconds(rows, gamma): of a round with this number of texts and draft tokens, in any unit.
+    new: how many of a text's last tokens were written while the draft model was not asked.
+    """
+
+    TRUST, PRIOR = 16.0, 0.6            # it begins as if TRUST draft tokens had been judged, and PRIOR of them accepted
+    MEMORY, MARGIN = 0.98, 1.03         # what a round still weighs when the next one is over; when to change gamma
+
+    fixed, per_row = False, ("reader",)
+    text: Any = None                    # a Text, once there is one
+
+    def __init__(self, draft: Any, seconds: Callable[[int, int], float], most: int = 8):
+        super().__init__(draft, most)
+        self.seconds = seconds
+
+    def begin(self, text: Text, rows: Sequence[int], hidden: Tensor | None) -> None:
+        """Read the prompts. What is known of acceptance holds for one batch of texts."""
+        if text is not self.text:
+            self.text, self.judged, self.accepted, self.gamma, self.new = text, 0.0, 0.0, 0, 0
+        super().begin(text, rows, hidden)
+
+    @property
+    def alpha(self) -> float:
+        """Accepted draft tokens, of those that were judged."""
+        return (self.TRUST * self.PRIOR + self.accepted) / (self.TRUST + self.judged)
+
+    def propose(self, text: Text, sampling: Callable[[Tensor], Tensor], dice: Dice, kv_length: int,
+                lag: int = 0) -> Draft:
+        """As many draft tokens as pay. After a silence the draft model reads what was written meanwhile."""
+        self.gamma = self.best(len(text.tokens))
+        if not self.gamma:
+            self.skip(1)
+            return Draft.nothing(text)
+        if self.new:
+            lag = min(max(lag, self.reader.lag) + self.new, int(text.length.max()))
+        self.new = 0
+        return super().propose(text, sampling, dice, kv_length, lag)
+
+    def best(self, rows: int) -> int:
+        """The gamma of the greatest goodput, or the one before where that is about as good."""
+        goodput = self.goodput(rows)
+        best = max(range(self.size), key=goodput.__getitem__)
+        return best if goodput[best] > self.MARGIN * goodput[self.gamma] else self.gamma
+
+    def goodput(self, rows: int) -> list[float]:
+        """Of 0, 1, ... draft tokens: expected tokens of a text a second."""
+        return [expected_tokens(self.alpha, gamma) / self.seconds(rows, gamma) for gamma in range(self.size)]
+
+    def skip(self, tokens: int) -> None:
+        """This many more tokens have been written in rounds in which the draft model read nothing."""
+        self.new += tokens
+
+    def commit(self, draft: Draft, path: Tensor, count: Tensor, p_target: Tensor, hidden: Tensor | None) -> None:
+        """Learn how often draft tokens are accepted. Rounds without a draft forget, so that it is tried again."""
+        super().commit(draft, path, count, p_target, hidden)
+        drafted = (draft.q_draft.sum(-1) > 0).sum(-1)                           # (B,), draft tokens of each text
+        judged = torch.minimum(count + 1, drafted).sum().item()
+        self.judged = self.MEMORY * self.judged + judged
+        self.accepted = self.MEMORY * self.accepted + torch.minimum(count, drafted).sum().item()

@@ -1,0 +1,108 @@
+"""A budget of draft tokens for the whole batch, which go to the texts where they are likeliest to count.
+
+A draft token counts only if all before it are accepted. The chance of that is called its survival:
+
+    survival(b, k) = chance(b, 1) * chance(b, 2) * ... * chance(b, k)
+
+chance(b, k) is how often draft tokens were accepted of which the draft model was as sure. All texts draft. Of all their
+draft tokens the K of the greatest survival are verified, and K was fixed beforehand:
+
+    text 1      .9  .8  .7  .5          K = 6: from text 1 four draft tokens,
+    text 2      .6  .2                  from text 2 one,
+    text 3      .4  .3                  and from text 3 one
+
+DSpark's scheduler (arXiv 2607.05147); vLLM's adaptive verification guesses the chance from the draft's margin.
+
+Claim: all texts together are distributed as if each had been written by the target alone.
+Proof.
+1. Along a text survival falls, and of two equals the earlier one goes first. So the K of the greatest survival can be
+   found one by one: each time, of the next place of every text, take the greatest.
+2. So whether a place gets a draft token is decided before that token is drawn. The decision looks at draft tokens that
+   were taken before, and at no coins.
+3. That is a stopping rule of dynamic.py, for all texts at once: whatever it decides, this place's token is distributed
+   as p_target.
+4. If K depended on how sure this round's draft is, 2 would not hold: nor if a chance looked at its own draft token.
+
+Left out: K from what calls cost, as by_load.py has gamma.
+"""
+
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from nanospec.dice import Dice
+from nanospec.draft import Draft
+from nanospec.probs import probs
+from nanospec.speculate import ModelDrafter
+from nanospec.text import Text
+from nanospec.theory import acceptance
+
+
+class BySurvival(ModelDrafter):
+    """At most gamma draft tokens for a text, and half as many for each on average."""
+
+    CLASSES = 8                         # of sureness, the draft's greatest probability
+    TRUST, MEMORY = 4.0, 0.98           # as in stopping.py's Goodput
+
+    fixed, per_row = False, ("reader",)
+    text: Any = None                    # a Text, once there is one
+
+    def __init__(self, draft: Any, gamma: int = 8):
+        super().__init__(draft, gamma)
+        self.budget = (gamma + 1) // 2
+
+    def begin(self, text: Text, rows: Sequence[int], hidden: Tensor | None) -> None:
+        """Read the prompts. What is known of acceptance holds for one batch of texts."""
+        if text is not self.text:
+            middle = (torch.arange(self.CLASSES, device=text.tokens.device) + 0.5) / self.CLASSES
+            self.judged = torch.full_like(middle, self.TRUST)
+            self.accepted = self.TRUST * (1 + middle) / 2
+        super().begin(text, rows, hidden)
+
+    def propose(self, text: Text, sampling: Callable[[Tensor], Tensor], dice: Dice, kv_length: int,
+                lag: int = 0) -> Draft:
+        """Drafts go on until no further place could be among the K."""
+        B, device = len(text.tokens), text.tokens.device
+        tokens, q_draft, classes, survival = [text.last(1)[:, 0]], [], [], []
+        chance, stands = self.accepted / self.judged, torch.ones(B, device=device)
+        while len(tokens) < self.size:
+            if q_draft:
+                logits = self.reader.step(tokens[-1][:, None], kv_length)[:, 0]             # (B, V)
+            else:
+                logits = self.reader.start(text, max(lag, self.reader.lag), kv_length)[:, 0]
+            sure = probs(logits).amax(-1)
+            classes.append((sure * self.CLASSES).long().clamp(max=self.CLASSES - 1))
+            stands = stands * chance[classes[-1]]
+            survival.append(stands)
+            q_draft.append(sampling(logits))
+            tokens.append(dice.pick(q_draft[-1]))
+            if len(survival) >= self.budget and self._least(survival) >= stands.max():
+                break
+        self.counts = self.counts_of(survival)
+        n = 1 + int(self.counts.max())
+        self.classes = torch.stack(classes, 1)[:, :n - 1]                                   # of what is verified
+        drawn = torch.arange(n, device=device) <= self.counts[:, None]                      # (B, n)
+        q_rows = torch.stack([torch.zeros_like(q_draft[0]), *q_draft], 1)[:, :n] * drawn[:, :, None]
+        return Draft(torch.stack(tokens, 1)[:, :n], q_rows, len(q_draft))
+
+    def _least(self, survival: Sequence[Tensor]) -> Tensor:
+        """That of the last draft token which the budget allows."""
+        return torch.cat([*survival]).topk(self.budget * len(survival[0])).values[-1]
+
+    def counts_of(self, survival: Sequence[Tensor]) -> Tensor:
+        """(B,), how many draft tokens each text gets."""
+        order = torch.cat([*survival]).sort(descending=True, stable=True).indices           # place by place
+        whose = order[:self.budget * len(survival[0])] % len(survival[0])
+        return whose.bincount(minlength=len(survival[0]))
+
+    def commit(self, draft: Draft, path: Tensor, count: Tensor, p_target: Tensor, hidden: Tensor | None) -> None:
+        """Learn how often draft tokens of each class are accepted."""
+        super().commit(draft, path, count, p_target, hidden)
+        most = self.classes.shape[1]
+        betas = acceptance(p_target[:, :most], draft.q_draft[:, 1:most + 1]).clamp(max=1)   # (B, most)
+        judged = torch.arange(most, device=betas.device) < torch.minimum(count + 1, self.counts)[:, None]
+        classes, betas = self.classes[judged], betas[judged].to(self.judged)
+        self.judged = (self.MEMORY * self.judged).index_add(0, classes, torch.ones_like(betas))
+        self.accepted = (self.MEMORY * self.accepted).index_add(0, classes, betas)

@@ -1,0 +1,140 @@
+"""A conversation: one text that two sides continue in turn, and that the target reads once.
+
+    talk = Conversation(target, ModelDrafter(draft, 4))
+    for done in talk.reply(ids, max_new_tokens=200, temperature=0.7, stop=ends): ...        # rounds, as `speculate`
+    for done in talk.reply(more, ...): ...                  # the target reads `more`, and nothing a second time
+
+The target's cache and hidden states of all earlier turns are kept. A drafter gets the whole text as its prompt at every
+turn, so that every drafter works here as it is. An answer may be abandoned after any round; what it had written stays.
+"""
+
+from collections.abc import Iterator, Sequence
+from functools import partial
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from nanospec.cache import LanguageModel
+from nanospec.dice import Dice
+from nanospec.draft import Draft, Drafter, Rule
+from nanospec.errors import RequestError, check_layers, check_request
+from nanospec.generate import plain_step
+from nanospec.probs import Sampling
+from nanospec.speculate import Round, one_round, repeated, verify
+from nanospec.text import Text
+
+
+class Conversation:
+    """ids: all tokens so far, of both sides. read: how many the target read in the last `reply`, before it wrote.
+
+    target: wrapped already where the drafter needs that. drafter: for this conversation alone. context: the most tokens
+    of both sides together; by default as many as the target can read.
+    """
+
+    def __init__(self, target: LanguageModel, drafter: Drafter, context: int | None = None):
+        check_layers(target, drafter.layers)
+        self.target, self.drafter = target, Listening(drafter)
+        config = target.config
+        self.context = min(context or config.context, config.context)
+        self.text = Text([[0]], self.context + drafter.size, config.vocab_size, target.device)
+        self.cache = target.new_cache(*self.text.tokens.shape)
+        self.ids: list[int] = []
+        self.read = 0
+
+    @property
+    def left(self) -> int:
+        """How many more tokens there is room for."""
+        return self.context - len(self.ids)
+
+    def go_back(self, tokens: int) -> None:
+        """To the first `tokens` tokens. What followed them is forgotten."""
+        self.ids = self.ids[:tokens]
+
+    @torch.inference_mode()
+    def reply(self, ids: Sequence[int], max_new_tokens: int = 128, temperature: float = 1.0, top_k: int | None = None,
+              top_p: float | None = None, seed: int = 0, stop: Sequence[int] = (),
+              rule: Rule | None = None) -> Iterator[Round]:
+        """Append `ids`, and continue, as `speculate`. Yields rounds; their `emitted` are appended as they come.
+
+        RequestError where the whole text and the answer exceed the context; then nothing was appended.
+        """
+        whole, drafter = [*self.ids, *ids], self.drafter
+        if len(whole) + max_new_tokens > self.context:
+            raise RequestError(f"{len(whole)} tokens and an answer of up to {max_new_tokens} exceed the context of "
+                               f"{self.context}")
+        check_request(self.target, whole, max_new_tokens, temperature, top_k, top_p, seed, drafter.size)
+        self._read(whole)
+        drafter.begin(self.text, [0], drafter.heard())
+        dice = Dice([seed], self.target.device)
+        run = partial(one_round, self.target, self.cache, drafter, rule or drafter.rule or verify, self.text,
+                      Sampling(temperature, top_k, top_p), dice)
+        for done in repeated(run, drafter, dice, len(whole), max_new_tokens, stop):
+            self.ids += done.emitted
+            yield done
+
+    @torch.inference_mode()
+    def plain_steps(self, steps: int, temperature: float = 1.0, top_k: int | None = None,
+                    top_p: float | None = None) -> Iterator[int]:
+        """What plain decoding would write now, a token a step: for a clock. Nothing of it is kept."""
+        sampling, dice = Sampling(temperature, top_k, top_p), Dice([0], self.target.device)
+        self.text.length[0] = len(self.ids)
+        for length in range(len(self.ids), len(self.ids) + min(steps, self.drafter.size)):
+            dice.refill(1)
+            token, _ = plain_step(self.target, self.cache, self.text, sampling, dice, length)
+            yield int(token)
+
+    def _read(self, whole: list[int]) -> None:
+        """Let the target read all of the text but its last token, as far as its cache lacks it."""
+        known = max(len(self.ids) - 1, 0)               # the last token of a text has never been read
+        new, layers = whole[known:-1], self.drafter.layers
+        self.text.tokens[0, :len(whole)] = torch.tensor(whole, device=self.text.tokens.device)
+        self.text.length[0], self.cache.length[0] = len(whole), known
+        self.drafter.forget_after(known)
+        if new:
+            tokens = torch.tensor([new], device=self.target.device)
+            out = self.target(tokens, self.cache, known + len(new), layers=layers)
+            self.drafter.hear(out[1] if layers else None)
+        elif layers and not known:
+            channels = self.target.config.channels
+            self.drafter.hear(torch.empty(1, 0, len(layers), channels, dtype=self.target.dtype,
+                                          device=self.target.device))
+        self.ids, self.read = whole, len(new)
+
+
+class Listening:
+    """Another drafter. It also keeps the target's hidden states of all committed tokens but the last.
+
+    parts: each (1, T, len(layers), C), and the path and the count of a round whose accepted rows are meant; or None.
+    """
+
+    def __init__(self, drafter: Drafter):
+        self.drafter = drafter
+        self.parts: list[tuple[Tensor, Tensor | None, Tensor | None]] = []
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self.drafter, name)              # all that is not listened to is the drafter's own
+
+    def hear(self, hidden: Tensor | None, path: Tensor | None = None, count: Tensor | None = None) -> None:
+        """More of them, after those that are here."""
+        if hidden is not None:
+            self.parts.append((hidden, path, count))
+
+    def heard(self) -> Tensor | None:
+        """All of them, (1, T, len(layers), C); None for a drafter that reads none."""
+        if not self.parts:
+            return None
+        rows = [hidden if path is None or count is None else hidden[:, path[0, :int(count) + 1]]
+                for hidden, path, count in self.parts]
+        self.parts = [(torch.cat(rows, 1), None, None)]
+        return self.parts[0][0]
+
+    def forget_after(self, tokens: int) -> None:
+        """Those of the first `tokens` tokens remain."""
+        heard = self.heard()
+        self.parts = [] if heard is None else [(heard[:, :tokens], None, None)]
+
+    def commit(self, draft: Draft, path: Tensor, count: Tensor, p_target: Tensor, hidden: Tensor | None) -> None:
+        # Joined when the next turn needs them: to look at the count now would wait for the device.
+        self.hear(hidden, path, count)
+        self.drafter.commit(draft, path, count, p_target, hidden)

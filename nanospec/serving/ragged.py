@@ -1,0 +1,81 @@
+"""Drafts of different lengths in one batch, without computing the rows that a text lacks.
+
+    x x x x x       text 1 has four draft tokens, text 2 one, text 3 none: 8 rows of 15 exist
+    x x . . .       everything but attention takes these 8 as one row of 8 tokens; attention takes the
+    x . . . .       rectangle, and what it gives for the dots is dropped
+
+One object stands in the place of both the target and the drafter in `one_round`: as a drafter it notes which rows
+exist, as a target it computes no others (their logits are zeros). For GPTs; any other target is called as it is.
+"""
+
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from nanospec.cache import Cache, Call, LanguageModel, cached_call
+from nanospec.dice import Dice
+from nanospec.draft import Draft, Drafter
+from nanospec.model import GPT
+from nanospec.text import Text
+
+
+class Ragged:
+    """A target and a drafter; what is not defined here is the drafter's. exist: (N,), rows b n + i, or None: all."""
+
+    def __init__(self, target: LanguageModel, drafter: Drafter):
+        self.target, self.drafter = target, drafter
+        self.exist: Tensor | None = None
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self.drafter, name)
+
+    def propose(self, text: Text, sampling: Callable[[Tensor], Tensor], dice: Dice, kv_length: int,
+                lag: int = 0) -> Draft:
+        draft = self.drafter.propose(text, sampling, dice, kv_length, lag)
+        exist = draft.q_draft.sum(-1) > 0                                       # (B, n)
+        exist[:, 0] = True
+        places = exist.flatten().nonzero()[:, 0]                                # waits for the device
+        self.exist = places if len(places) < exist.numel() else None
+        return draft
+
+    def __call__(self, tokens: Tensor, cache: Cache, kv_length: int, positions: Tensor | None = None,
+                 attention_mask: Tensor | None = None, layers: Sequence[int] = ()) -> Any:
+        """As GPT.forward with a cache."""
+        gpt = self.target
+        if self.exist is None or not isinstance(gpt, GPT):
+            return gpt(tokens, cache, kv_length, positions, attention_mask, layers)
+        call = cached_call(gpt.config, tokens.shape[1], cache, kv_length, positions, attention_mask)
+        ragged, hidden = RaggedCall(call, self.exist), {}
+        x = ragged.packed(gpt.embedding(tokens))
+        for layer, block in enumerate(gpt.blocks):
+            x = block(x, ragged, layer)
+            if layer in layers:
+                hidden[layer] = x
+        logits = ragged.spread(gpt.head(gpt.norm(x)))
+        return (logits, ragged.spread(torch.stack([hidden[layer] for layer in layers], 2))) if layers else logits
+
+
+class RaggedCall(Call):
+    """A call on some of the B T tokens: all but attention takes them as one row of N.
+
+    exist (N,): which, counted row by row.
+    """
+
+    def __init__(self, call: Call, exist: Tensor):
+        super().__init__(**vars(call))
+        self.exist, self.rope = exist, call.rope[:, :, 0].flatten(1, 2)[:, exist]           # (2, N, D)
+
+    def packed(self, x: Tensor) -> Tensor:
+        """(B, T, ...) -> (1, N, ...)."""
+        return x.flatten(0, 1)[self.exist][None]
+
+    def spread(self, x: Tensor) -> Tensor:
+        """(1, N, ...) -> (B, T, ...), zeros where no row exists."""
+        B, T = self.slots.shape
+        return x.new_zeros(B * T, *x.shape[2:]).index_copy_(0, self.exist, x[0]).unflatten(0, (B, T))
+
+    def attend(self, layer: int, q: Tensor, k: Tensor, v: Tensor) -> Tensor:
+        q, k, v = (self.spread(part.transpose(1, 2)).transpose(1, 2) for part in (q, k, v))
+        return self.packed(super().attend(layer, q, k, v).transpose(1, 2)).transpose(1, 2)

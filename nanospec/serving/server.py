@@ -1,0 +1,225 @@
+"""Many requests at once: continuous batching, in which every request keeps as many draft tokens as it accepts.
+
+    server = Server(target, ModelDrafter(draft, 4), rows=8)
+    request = server.submit(ids, max_new_tokens=100, temperature=0.8, seed=1)
+    while not request.done:
+        server.step()                       # one draft and one target call for all that are running
+    request.tokens
+
+Requests join and leave between steps (Orca, Yu et al. 2022). A prompt is read in pieces, one in each step, so that
+those that write need not wait for the whole of a long one (Sarathi, arXiv 2308.16369). It is read in a cache of its
+own, and then put into a row of the batch:
+
+    prompts     y y y y y y y y         64 tokens in a call of their own
+    rows        x x x                   a draft in each row, verified in one call
+                x x x
+
+Sarathi reads a piece and the drafts in one call. Here attention takes a call as a rectangle: one prompt beside seven
+drafts would make every row as wide as the piece.
+
+A request has dice of its own. With drafts of one size its tokens do not depend on who else is there.
+Left out: paged caches (where a request leaves, another row is copied into its place), priorities, prompts in common,
+HTTP.
+"""
+
+from collections import deque
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from nanospec.cache import Cache, LanguageModel
+from nanospec.dice import Dice
+from nanospec.draft import Drafter, Rule
+from nanospec.errors import NanospecError, RequestError, check_finite, check_layers, check_request
+from nanospec.probs import Sampling
+from nanospec.serving import rows as batch
+from nanospec.serving.ragged import Ragged
+from nanospec.speculate import one_round, verify
+from nanospec.text import Text, until
+
+PIECE = 64              # tokens of a prompt that are read in a step
+
+
+@dataclass(eq=False)
+class Request:
+    """What was asked for, and what has become of it. error: why it failed; the others go on."""
+
+    ids: list[int]
+    max_new_tokens: int = 128
+    temperature: float = 1.0
+    top_k: int | None = None
+    top_p: float | None = None
+    seed: int = 0
+    stop: Sequence[int] = ()
+    tokens: list[int] = field(default_factory=list, init=False)
+    done: bool = field(default=False, init=False)
+    error: NanospecError | None = field(default=None, init=False)
+
+    @property
+    def sampling(self) -> Sampling:
+        return Sampling(self.temperature, self.top_k, self.top_p)
+
+    def end(self, error: NanospecError | None = None) -> None:
+        self.done, self.error = True, error
+
+
+class Prompt:
+    """A request that waits for a row, and how much of it has been read: all but its last token is to be.
+
+    cache: the target's, of what has been read.  hidden: its hidden states, (1, T, len(layers), C) for each piece.
+    """
+
+    def __init__(self, request: Request):
+        self.request, self.length, self.hidden = request, 0, list[Tensor]()
+        self.cache: Cache | None = None
+
+    @property
+    def read(self) -> bool:
+        return self.length == len(self.request.ids) - 1
+
+    def read_piece(self, target: LanguageModel, layers: Sequence[int]) -> None:
+        """Read the next PIECE tokens, if there are any."""
+        if self.read:
+            return
+        whole = len(self.request.ids) - 1
+        self.cache = self.cache or target.new_cache(1, whole)
+        piece = torch.tensor([self.request.ids[self.length:whole][:PIECE]], device=target.device)
+        self.length += piece.shape[1]
+        out = target(piece, self.cache, self.length, layers=layers)
+        self.hidden += [out[1]] if layers else []
+        self.cache.length += piece.shape[1]
+
+
+class Server:
+    """rows: the most requests that run at once. most_waiting: requests that may wait for a row.
+
+    drafter: for this server alone. rule: instead of the drafter's own. dice: decides instead of the requests' seeds.
+    """
+
+    def __init__(self, target: LanguageModel, drafter: Drafter, rows: int = 8, most_waiting: int = 64,
+                 rule: Rule | None = None, dice: Dice | None = None):
+        if rows < 1 or most_waiting < 0:
+            raise RequestError(f"a server has rows, and room for those who wait: got {rows} and {most_waiting}")
+        check_layers(target, drafter.layers)
+        self.target, self.drafter, self.rows, self.most_waiting = target, drafter, rows, most_waiting
+        self.rule = rule or drafter.rule or verify
+        # What stands in the place of both in a round, where a text may lack some of the rows of a draft.
+        self.round_of: tuple[Any, Any] = (target, drafter) if drafter.fixed else (Ragged(target, drafter),) * 2
+        self.text = Text([[0]], target.config.context + drafter.size, target.config.vocab_size, target.device)
+        self.cache, self.dice = target.new_cache(*self.text.tokens.shape), dice or Dice([0], target.device)
+        drafter.begin(self.text, [0], self._hidden([]))
+        self.waiting: deque[Prompt] = deque()
+        self.running: list[Request] = []                # in the order of their rows
+        self.length: list[int] = []                     # committed tokens of every row, known without asking the device
+
+    # For those who have requests
+
+    def submit(self, ids: Sequence[int], **settings) -> Request:
+        """A new request, settings as for `speculate`. RequestError if it cannot be answered, or if too many wait."""
+        request = Request(list(ids), **settings)
+        check_request(self.target, request.ids, request.max_new_tokens, request.temperature, request.top_k,
+                      request.top_p, request.seed, self.drafter.size)
+        if len(self.waiting) >= self.most_waiting + self._free():
+            raise RequestError(f"{self.most_waiting} requests are waiting: try again later")
+        self.waiting.append(Prompt(request))
+        return request
+
+    def cancel(self, request: Request) -> None:
+        """It gets no more tokens. Its row is free from the next step on. If it has ended, nothing changes."""
+        if not request.done:
+            request.end()
+
+    def stream(self, request: Request) -> Iterator[int]:
+        """Its tokens as they come; every step serves the others, too. Raises what made it fail."""
+        sent = 0
+        while True:
+            yield from request.tokens[sent:]
+            sent = len(request.tokens)
+            if request.error:
+                raise request.error
+            if request.done:
+                return
+            self.step()
+
+    # What a step does
+
+    @torch.inference_mode()
+    def step(self) -> None:
+        """A piece of every prompt that there is a row for. Then one draft and one target call for all that write."""
+        self.waiting = deque(prompt for prompt in self.waiting if not prompt.request.done)
+        for prompt in [*self.waiting][:max(1, self._free())]:           # one is read ahead, for the next row to be free
+            prompt.read_piece(self.target, self.drafter.layers)
+        self._leave_and_join()
+        if not self.running:
+            return
+        self.dice.refill(self.drafter.uniforms + self.drafter.size)
+        target, drafter = self.round_of
+        sampling = batch.SamplingByRow([request.sampling for request in self.running])
+        draft, p_target, *_ = one_round(target, self.cache, drafter, self.rule, self.text, sampling, self.dice,
+                                        max(self.length) + drafter.size - 1)
+        first = torch.tensor(self.length, device=self.text.length.device)
+        places = first[:, None] + torch.arange(draft.tokens.shape[1], device=first.device)
+        totals = p_target.sum((1, 2)) + draft.q_draft.sum((1, 2))
+        written = torch.cat([self.text.length[:, None], self.text.tokens.gather(1, places)], 1)
+        read = torch.cat([totals[:, None].double(), written.double()], 1).tolist()      # the one read-back
+        for b, (request, (total, length, *new)) in enumerate(zip(self.running, read)):
+            before, self.length[b] = self.length[b], int(length)
+            self._take(request, [*map(int, new[:self.length[b] - before])], total)
+
+    def _free(self) -> int:
+        """How many rows are free."""
+        return self.rows - sum(not request.done for request in self.running)
+
+    def _leave_and_join(self) -> None:
+        """Those that are done leave. Those whose prompts have been read come into the batch, in the order in which they
+        asked.
+        """
+        alive = [b for b, request in enumerate(self.running) if not request.done]
+        late = [b for b in alive if b >= len(alive)]            # they take the rows that have become free
+        stay = [b if b in alive else late.pop() for b in range(len(alive))]
+        come = [prompt for prompt in self.waiting if prompt.read][:self.rows - len(stay)]
+        if len(stay) == len(self.running) and not come:
+            return
+        self.waiting = deque(prompt for prompt in self.waiting if prompt not in come)
+        self.running = [self.running[b] for b in stay] + [prompt.request for prompt in come]
+        self.length = [self.length[b] for b in stay] + [len(prompt.request.ids) for prompt in come]
+        if not self.running:
+            return
+        for part in self.text, self.cache, self.dice, self.drafter:
+            batch.move(part, stay, len(self.running))
+        for b, prompt in enumerate(come, len(stay)):
+            self._begin(b, prompt)
+        if any(prompt.request.done for prompt in come):
+            self._leave_and_join()
+
+    def _begin(self, b: int, prompt: Prompt) -> None:
+        """A request whose prompt has been read writes in row b from now on, with dice of its own."""
+        batch.begin(self.text, self.dice, b, prompt.request.ids, prompt.request.seed)
+        if prompt.cache:
+            self.cache.put([b], prompt.cache)
+        try:
+            self.drafter.begin(self.text, [b], self._hidden(prompt.hidden))
+        except NanospecError as error:
+            prompt.request.end(error)
+
+    def _take(self, request: Request, written: list[int], total: float) -> None:
+        """What a step has written for a request."""
+        try:
+            check_finite(total)
+        except NanospecError as error:
+            return request.end(error)
+        new, stopped = until(written, request.stop)
+        request.tokens += new[:request.max_new_tokens - len(request.tokens)]
+        if stopped or len(request.tokens) == request.max_new_tokens:
+            request.end()
+
+    def _hidden(self, parts: Sequence[Tensor]) -> Tensor | None:
+        """(1, T, len(layers), C) of pieces that were read one after the other."""
+        if not self.drafter.layers:
+            return None
+        none = torch.empty(1, 0, len(self.drafter.layers), self.target.config.channels, dtype=self.target.dtype,
+                           device=self.target.device)
+        return torch.cat([none, *parts], 1)

@@ -1,0 +1,75 @@
+"""Somebody at a keyboard: lines that are typed, Ctrl-C while something runs. Or a pipe, which has only lines."""
+
+import signal
+import sys
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
+from typing import Any
+
+termios: Any = None
+with suppress(ImportError):                             # not on every system
+    import termios
+
+
+def lines(prompt: str) -> Iterator[str]:
+    """The lines that are typed after `prompt`, or those of a pipe, without blanks around them; none that is empty.
+
+    Ctrl-C throws away what was typed so far, Ctrl-D ends the lines.
+    """
+    if hasattr(sys.stdin, "reconfigure"):
+        sys.stdin.reconfigure(errors="replace")         # bytes that are no UTF-8
+    if not sys.stdin.isatty():
+        yield from filter(None, map(str.strip, sys.stdin))
+        return
+    with suppress(ImportError):
+        import readline                                 # noqa: F401  lines can be edited, and earlier ones come back
+    while True:
+        try:
+            line = input(prompt).strip()
+        except EOFError:
+            print()
+            return
+        except KeyboardInterrupt:
+            print()
+            continue
+        if line:
+            yield line
+
+
+@contextmanager
+def interrupts() -> Iterator[list[int]]:
+    """Ctrl-C is put on a list, so that nothing is torn apart. Pressed a second time it is a KeyboardInterrupt.
+
+    Only where somebody sits at a keyboard: in a pipe it is one at once.
+    """
+    pressed: list[int] = []
+    if not sys.stdin.isatty():
+        yield pressed
+        return
+
+    def press(number: int, frame: object) -> None:
+        if pressed:
+            raise KeyboardInterrupt
+        pressed.append(number)
+
+    before = signal.signal(signal.SIGINT, press)
+    try:
+        with keys_unseen():
+            yield pressed
+    finally:
+        signal.signal(signal.SIGINT, before)
+
+
+@contextmanager
+def keys_unseen() -> Iterator[None]:
+    """What is typed meanwhile is not shown. It waits for the next prompt."""
+    try:
+        before = termios.tcgetattr(sys.stdin)
+    except Exception:                                   # no terminal of this kind: its own type of error, or another
+        yield
+        return
+    try:
+        termios.tcsetattr(sys.stdin, termios.TCSANOW, [*before[:3], before[3] & ~termios.ECHO, *before[4:]])
+        yield
+    finally:
+        termios.tcsetattr(sys.stdin, termios.TCSANOW, before)

@@ -1,0 +1,121 @@
+"""A draft tree: its rows follow other rows than the one before them, and several may follow one.
+
+    1 - 2 - 4       parents [-1, 0, 1, 1, 2]: rows 2 and 3 both follow row 1, and row 4 follows row 2.
+        3           Siblings stand in the order in which they were drawn.
+
+The target reads all rows in one call: a row's position is its depth, its slot is its number, and it
+attends to the committed text, its ancestors and itself (Miao et al. 2023, SpecInfer, arXiv
+2305.09781, section 4). The accepted path lies scattered in the cache and is moved together.
+"""
+
+from collections.abc import Sequence
+
+import torch
+from torch import Tensor
+
+from nanospec.cache import Cache
+from nanospec.draft import Draft
+from nanospec.text import Text
+
+
+class TreeDraft(Draft):
+    """As Draft, and parents (B, n) int64: parents[b, i] < i; -1 for row 0 and rows that text b lacks."""
+
+    def __init__(self, tokens: Tensor, q_draft: Tensor, parents: Tensor, steps: int = 0):
+        super().__init__(tokens, q_draft, steps)
+        self._parents, self.ancestors = parents, ancestors_of(parents)
+
+    @property
+    def parents(self) -> Tensor:
+        return self._parents
+
+    def placing(self, cache: Cache, kv_length: int) -> dict[str, Tensor]:
+        """Positions (B, n) and the attention mask (B, n, kv_length)."""
+        return {"positions": cache.length[:, None] + self.ancestors.sum(-1) - 1,
+                "attention_mask": tree_mask(cache, cache.length, self.ancestors, kv_length)}
+
+    def path(self, accepted: Tensor) -> tuple[Tensor, Tensor]:
+        """The ancestors of the last accepted row, from the root on, and how many draft tokens they are."""
+        row = torch.arange(len(accepted), device=accepted.device)
+        on_path = self.ancestors[row, accepted]                                     # (B, n)
+        # A parent stands before its children, so the rows of the path are in order as they stand.
+        return (~on_path).long().argsort(dim=-1, stable=True), on_path.sum(-1) - 1
+
+    def keep(self, cache: Cache, path: Tensor) -> None:
+        """Copy slots length + path to length, length + 1, and so on, in every text."""
+        row, count = torch.arange(len(path), device=path.device), torch.arange(path.shape[1], device=path.device)
+        to, source, row = cache.length[:, None] + count, cache.length[:, None] + path, row[:, None]
+        if torch.compiler.is_compiling():       # it would copy whatever is written under two names, kv and k or v
+            for part in (*cache.k, *cache.v):
+                part[row, to] = part[row, source]
+        else:
+            cache.kv[:, :, row, to] = cache.kv[:, :, row, source]
+
+
+def ancestors_of(parents: Tensor) -> Tensor:
+    """parents (B, n) -> (B, n, n) bool: [b, i, j] says that row j is row i or an ancestor of it."""
+    n, device = parents.shape[1], parents.device
+    reach = torch.eye(n, device=device) + (parents[:, :, None] == torch.arange(n, device=device))
+    for _ in range((n - 1).bit_length()):
+        reach = (reach @ reach).clamp(max=1)                    # ancestors twice as far up
+    return reach.bool()
+
+
+def tree_mask(cache: Cache, start: Tensor, own: Tensor, kv_length: int) -> Tensor:
+    """(B, T, kv_length) bool for rows of a tree. Every row attends to all slots below `start` (B,).
+
+    From there on, own (B, T, W) says what a row attends to: its column j is slot start + j.
+    """
+    B, T, W = own.shape
+    count = torch.arange(max(W, kv_length), device=own.device)
+    slots = (start[:, None] + count[:W])[:, None].expand(B, T, W)
+    below = (count[:kv_length] < start[:, None])[:, None].expand(B, T, kv_length)
+    return below.scatter(2, slots, own)
+
+
+def of_text(draft: Draft, b: int) -> tuple[list[int], list[int], Tensor]:
+    """Tokens, parents (-1 for rows that it lacks) and q_draft (n, V) of text b. Waits for the device."""
+    return draft.tokens[b].tolist(), draft.parents[b].tolist(), draft.q_draft[b]
+
+
+class Tree:
+    """The draft of one text while it grows, in plain lists: tokens and parents of its rows."""
+
+    def __init__(self, root: int):
+        self.tokens, self.parents = [root], [-1]
+
+    def add(self, parent: int, token: int) -> int:
+        """A draft token that follows row `parent`; its own row."""
+        self.tokens.append(token)
+        self.parents.append(parent)
+        return len(self.tokens) - 1
+
+    def find(self, parent: int, token: int) -> int | None:
+        """The eldest child of row `parent` that is `token`; None if there is none."""
+        same = (row for row, above in enumerate(self.parents) if above == parent and self.tokens[row] == token)
+        return next(same, None)
+
+    def extend(self, row: int, tokens: Sequence[int]) -> int:
+        """Let `tokens` follow `row`, one after the other; the last one's row. A row that is there is shared."""
+        for token in tokens:
+            child = self.find(row, token)
+            row = self.add(row, token) if child is None else child
+        return row
+
+
+def drafts_of(trees: Sequence[Tree], text: Text) -> Draft:
+    """A tree for each text, padded to one size. No token was drawn, each was chosen: q_draft is one-hot."""
+    device = text.tokens.device
+    tokens = padded([tree.tokens for tree in trees], 0, device)
+    exist = padded([[0.0] + [1.0] * (len(tree.tokens) - 1) for tree in trees], 0.0, device)        # all but row 0
+    q_draft = torch.zeros(*tokens.shape, text.vocab_size, device=device)
+    q_draft.scatter_(2, tokens[:, :, None], exist[:, :, None])
+    if all(tree.parents == list(range(-1, len(tree.parents) - 1)) for tree in trees):
+        return Draft(tokens, q_draft)
+    return TreeDraft(tokens, q_draft, padded([tree.parents for tree in trees], -1, device))
+
+
+def padded(rows: Sequence[list], filling: float, device: torch.device) -> Tensor:
+    """Rows of different lengths -> (B, the longest)."""
+    n = max(map(len, rows))
+    return torch.tensor([row + [filling] * (n - len(row)) for row in rows], device=device)

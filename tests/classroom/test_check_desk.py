@@ -1,0 +1,173 @@
+"""The command at a learner's desk: a list at once, hints, an answer after a pass, watching, starting anew, anywhere."""
+
+import json
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from lessons.check import EXERCISES, progress
+from lessons.check.catalogue import ANSWERS
+from lessons.check.command import main
+
+ROOT = Path(__file__).parents[2]
+STUBS = ROOT / "lessons" / "exercises"
+ALL = len(EXERCISES)
+WRONG = (ANSWERS / "ex03_accept_or_replace.py").read_text().replace("(p_target - q_draft).clamp(min=0))", "p_target)")
+
+
+@pytest.fixture
+def at_the_desk(tmp_path, monkeypatch, capsys):
+    """A folder of exercises to write in, and the command, run on it -> (what it returns, what it prints)."""
+    for exercise in EXERCISES.values():
+        (tmp_path / exercise.file).write_bytes((STUBS / exercise.file).read_bytes())
+    for module in "catalogue", "progress":
+        monkeypatch.setattr(f"lessons.check.{module}.folder_of_exercises", lambda: tmp_path)
+
+    def say(*options):
+        return main(options), capsys.readouterr().out
+    return tmp_path, say
+
+
+def solve(folder: Path, number: int) -> Path:
+    path = folder / EXERCISES[number].file
+    path.write_text(EXERCISES[number].answer)
+    return path
+
+
+@pytest.fixture
+def classroom(tmp_path):
+    """A copy of the classroom, as a learner has it, and Python started in a folder of it."""
+    for path in (ROOT / "lessons").rglob("*.py"):
+        (to := tmp_path / path.relative_to(ROOT)).parent.mkdir(parents=True, exist_ok=True)
+        to.write_bytes(path.read_bytes())
+    (tmp_path / "nanospec").symlink_to(ROOT / "nanospec")
+
+    def python(*options, at="."):
+        environment = {key: value for key, value in os.environ.items() if key != "PYTHONPATH"}
+        return subprocess.run([sys.executable, *options], cwd=tmp_path / at, capture_output=True, text=True,
+                              env=environment, stdin=subprocess.DEVNULL)
+    return tmp_path, python
+
+
+def test_the_command_tells_a_wrong_distribution_with_numbers_a_sentence_and_the_line(classroom):
+    """Also from another folder than the top, and what it says to type next can be typed there."""
+    folder, python = classroom
+    (folder / "lessons/exercises/ex03_accept_or_replace.py").write_text(WRONG)
+    done = python("../check", "3", at="lessons/exercises")
+    assert done.returncode == 1 and "Traceback" not in done.stdout + done.stderr
+    for words in ("not yet worked number", "right        yours", "0.8125", "total variation", "paths walked",
+                  "you draw from p_target", "residual-is-target", "ex03_accept_or_replace.py, line 20",
+                  "python ../check 3 --hint", f"0 of {ALL} solved  ..-{'.' * (ALL - 3)}"):
+        assert words in done.stdout
+
+
+def test_a_list_is_there_at_once(classroom):
+    """Without torch. From the top, from the folder of the lessons, from anywhere."""
+    folder, python = classroom
+    found = python("-c", "import sys; from lessons.check.command import main; main(['--list']); print(*sys.modules)")
+    assert f"0 of {ALL} solved" in found.stdout and "torch" not in found.stdout.split()
+    assert "nanospec" not in found.stdout.split() and "rich" in found.stdout.split()
+    for at, *what in (".", "-m", "lessons.check"), ("lessons", "-m", "check"), ("..", f"{folder}/lessons/check"):
+        assert f"0 of {ALL} solved" in python(*what, "--list", at=at).stdout
+
+
+def test_states_are_of_a_text(at_the_desk):
+    """Solved, tried, untouched, missing. Who changes a solved file has tried it; who changes it back has solved it."""
+    folder, say = at_the_desk
+    assert set(progress.states().values()) == {"untouched"}
+    path = solve(folder, 2)
+    assert progress.states()[2] == "tried"                      # nobody has looked at it
+    assert say("2")[0] == 0 and progress.states()[2] == "solved"
+    path.write_text(path.read_text() + "\n# a remark\n")
+    assert progress.states()[2] == "tried"
+    path.write_text(EXERCISES[2].answer)
+    (folder / EXERCISES[5].file).unlink()
+    out = say("--list")[1]
+    assert out.count("untouched") == ALL - 2 and "  2  solved" in out and "  5  missing" in out
+    assert f"1 of {ALL} solved  .#{'.' * (ALL - 2)}" in out
+
+
+@pytest.mark.parametrize("text", ["", "[]", "{\"1\": 3}", "\x00", "{\"2\": {\"solved\": 7}}"])
+def test_a_spoilt_state_is_no_state(at_the_desk, text):
+    folder, say = at_the_desk
+    (folder / ".progress").write_text(text)
+    assert f"0 of {ALL} solved" in say("--list")[1]
+    solve(folder, 2)
+    assert say("2")[0] == 0 and json.loads((folder / ".progress").read_text())["2"]["solved"]
+
+
+def test_from_the_stub_to_the_answer(at_the_desk):
+    """List, first unsolved, hints one by one, no answer before a pass, lines to compare after it, reset keeps yours."""
+    folder, say = at_the_desk
+    assert say("--list")[1].count("untouched") == ALL
+    code, out = say()
+    assert code == 1 and "exercise 1" in out and "nothing there yet" in out
+    assert [say("1", "--hint")[1].count("hint ") for _ in range(4)] == [1, 2, 3, 3]
+    assert say("1", "--answer")[0] == 1
+    path = solve(folder, 1)
+    code, out = say("1")
+    assert code == 0 and "solved." in out and "nanospec/dice.py, line" in out
+    assert f"1 of {ALL} solved" in out
+    assert "cumsum" in say("1", "--answer")[1]
+    assert "exercise 2" in say()[1]
+    assert say("--reset", "1")[0] == 0
+    assert "NotImplementedError" in path.read_text() and "cumsum" in path.with_suffix(".mine1.py").read_text()
+    path.write_text("another = 1")
+    assert say("1", "--reset")[0] == 0 and "another" in path.with_suffix(".mine2.py").read_text()
+    assert "cumsum" in path.with_suffix(".mine1.py").read_text()
+
+
+def test_an_answer_that_was_not_looked_at_is_looked_at_first(at_the_desk):
+    folder, say = at_the_desk
+    solve(folder, 2)
+    assert "abs().sum()" in say("2", "--answer")[1] and progress.states()[2] == "solved"
+
+
+def test_watch_looks_again_when_the_file_is_saved_and_goes_on_to_the_next(at_the_desk, monkeypatch):
+    folder, say = at_the_desk
+    waits = []
+
+    def save_now_and_then(seconds):
+        waits.append(seconds)
+        if len(waits) in (3, 5):
+            path = solve(folder, 2 if len(waits) == 3 else 3)
+            os.utime(path, (1, 1))                          # another time than before, however coarse the clock
+        if len(waits) == 7:
+            raise KeyboardInterrupt
+    monkeypatch.setattr("lessons.check.desk.time.sleep", save_now_and_then)
+    code, out = say("2", "--watch")
+    assert code == 130 and out.count("solved.") == 2 and out.count("nothing there yet") == 3
+    assert [int(line.split()[1][:-1]) for line in out.splitlines() if line.startswith("exercise ")] == [2, 2, 3, 3, 4]
+
+
+def test_watch_ends_when_all_is_solved(at_the_desk, monkeypatch):
+    folder, say = at_the_desk
+    for number in EXERCISES:
+        path = solve(folder, number)
+        progress.remember(EXERCISES[number], path.read_bytes(), number != 2)
+    code, out = say("2", "--watch")
+    assert code == 0 and "All solved." in out and f"{ALL} of {ALL} solved" in out
+    assert "All solved" in say()[1]
+
+
+@pytest.mark.parametrize("options, words", [
+    (["99"], "13"), (["--grade", "nowhere"], "nowhere"), (["--reset", "99"], "99"), (["--reset"], "which one"),
+    (["--jobs", "2"], "--grade"), (["--grade", ".", "--jobs", "0"], "--jobs"),
+    (["--grade", ".", "--seconds", "nan"], "--seconds"), (["--grade", ".", "--csv", "no/where.csv"], "no/where.csv")])
+def test_bad_requests_are_one_clear_line(options, words, tmp_path, monkeypatch, capsys):
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "student").mkdir()
+    try:
+        code = main(options)
+    except SystemExit as end:
+        code = end.code
+    said = capsys.readouterr().err
+    assert code == 2 and words in said.splitlines()[-1] and "Traceback" not in said
+
+
+def test_where_there_is_no_fork_grading_says_so(tmp_path, monkeypatch, capsys):
+    monkeypatch.delattr(os, "fork")
+    assert main(["--grade", str(tmp_path)]) == 2 and "fork" in capsys.readouterr().err

@@ -1,0 +1,206 @@
+"""A class can be graded: whatever one file does, the next is looked at as if nothing had happened."""
+
+import csv
+import json
+import os
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import pytest
+import torch
+
+import nanospec.theory
+from lessons.check import EXERCISES, seen
+from lessons.check.catalogue import ANSWERS
+from lessons.check.command import main
+from lessons.check.workers import Job, found_in, run
+
+ROOT = Path(__file__).parents[2]
+STUBS = ROOT / "lessons" / "exercises"
+pytestmark = [pytest.mark.skipif(not hasattr(os, "fork"), reason="grading forks"),
+              pytest.mark.filterwarnings("ignore:.*multi-threaded.*fork:DeprecationWarning")]
+
+
+@pytest.fixture(autouse=True)
+def patient(monkeypatch):
+    """No busy machine decides a test."""
+    for module in "clock", "workers":
+        monkeypatch.setattr(f"lessons.check.{module}.PATIENCE", 1_000)
+
+
+FILE = "ex02_total_variation.py"
+RIGHT = EXERCISES[2].answer
+HARM = {
+    "wrong types": ("def total_variation(one, other):\n    return 'far'\n", "contract"),
+    "huge output": ("def total_variation(one, other):\n    print('x' * 10 ** 7)\n    return 2.0\n", "worked number"),
+    "a changed library": ("import nanospec.theory\nnanospec.theory.acceptance = lambda a, b: 0\n" + RIGHT, "library"),
+    "changed checks": ("import lessons.check.seen as e\ne.TOLERANCE = 9\ndef total_variation(a, b):\n    return .5\n",
+                       "library"),
+    "parts removed": ("from lessons.check import EXERCISES\nEXERCISES[2].looks.clear()\n"
+                      "def total_variation(a, b):\n    return .5\n", "library"),
+    "a changed tensor": ("import torch\ntorch.Tensor.abs = lambda x: x\n" + RIGHT, "library"),
+    "no text": ("\x00\x01", "contract"),
+}
+
+
+@pytest.mark.parametrize("name", HARM)
+def test_what_a_students_file_may_do(name, tmp_path, monkeypatch):
+    """Each is put back here; in earnest each has a process of its own."""
+    for thing, part in (nanospec.theory, "acceptance"), (seen, "TOLERANCE"), (torch.Tensor, "abs"):
+        monkeypatch.setattr(thing, part, getattr(thing, part))
+    monkeypatch.setattr(EXERCISES[2], "looks", dict(EXERCISES[2].looks))
+    monkeypatch.setattr(EXERCISES[2], "_of_mistakes", {})       # what is seen with a changed library is not kept
+    text, part = HARM[name]
+    path = tmp_path / FILE
+    path.write_text(text)
+    assert found_in(EXERCISES[2], path)["part"] == part
+
+
+def judged(folder: Path, texts: dict[str, str], seconds: float = 20, number: int = 2) -> dict[str, dict]:
+    """What is found in each of those texts, side by side, each in a process of its own."""
+    jobs = []
+    for name, text in texts.items():
+        (folder / name).mkdir(parents=True)
+        jobs.append(Job(name, EXERCISES[number], folder / name / EXERCISES[number].file))
+        jobs[-1].path.write_text(text)
+    return {job.student: result for job, result in run(jobs, 2, seconds)}
+
+
+LIES = {        # what people try, and what becomes of it
+    "its own result": ("import json, os\nfor fd in range(3, 60):\n    try:\n        os.write(fd, json.dumps({'solved': "
+                       "True, 'part': '', 'why': '', 'label': 'solved'}).encode())\n    except OSError:\n        pass\n"
+                       "os._exit(0)\n", "crash"),
+    "the answer, run": (f"exec(open({str(ANSWERS / FILE)!r}).read())\n", "answers"),
+    "the answer, run later": (f"def total_variation(a, b):\n    names = {{}}\n    exec(open({str(ANSWERS / FILE)!r})"
+                              ".read(), names)\n    return names['total_variation'](a, b)\n", "answers"),
+    "the answer, read and caught": (f"try:\n    open({str(ANSWERS / FILE)!r})\nexcept Exception:\n    pass\n" + RIGHT,
+                                    "answers"),
+    "the answer, imported": (f"import sys\nsys.path.insert(0, {str(ANSWERS)!r})\n"
+                             "from ex02_total_variation import total_variation\n", "answers"),
+    "the checks, asked": ("from lessons.check import EXERCISES\nexec(EXERCISES[2].answer)\n", "answers"),
+    "the answer, through a program": (f"import subprocess\nexec(subprocess.check_output(['cat', "
+                                      f"{str(ANSWERS / FILE)!r}]))\n", "process"),
+    "the grader, sent a signal": ("import os\nos.kill(os.getppid(), 0)\n" + RIGHT, "process"),
+    "an early end": ("import os\nos._exit(0)\n", "crash"),
+    "nothing of the kind": (RIGHT, ""),
+}
+
+
+def test_who_did_not_solve_it_has_no_tick(tmp_path):
+    found = judged(tmp_path, {name: text for name, (text, _) in LIES.items()})
+    assert {name: result["part"] for name, result in found.items()} == {name: part for name, (_, part) in LIES.items()}
+    assert [name for name, result in found.items() if result["solved"]] == ["nothing of the kind"]
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="the only system here that bounds memory")
+def test_memory_is_bounded(tmp_path):
+    found = judged(tmp_path, {
+        "lists": "kept = []\nwhile True:\n    kept.append(bytearray(10 ** 8))\n",
+        "tensors": "import torch\ndef total_variation(a, b):\n    return torch.empty(10 ** 10)[0]\n",
+        "a file": "with open('big', 'wb') as file:\n    while True:\n        file.write(bytes(10 ** 6))\n"})
+    assert "memory" in found["lists"]["why"] and "allocate" in found["tensors"]["why"]
+    assert "too large" in found["a file"]["why"]
+
+
+def test_an_endless_loop_ends(tmp_path):
+    found = judged(tmp_path, {"loops": "while True:\n    pass\n"}, 0.1)["loops"]
+    assert found["part"] == "time" and "endless" in found["why"]
+
+
+def test_who_waits_is_not_judged(tmp_path, monkeypatch):
+    monkeypatch.setattr("lessons.check.clock.PATIENCE", 1)
+    found = judged(tmp_path, {"sleeps": "import time\ntime.sleep(1000)\n"}, 0.1)["sleeps"]
+    assert found["part"] == "busy" and "not judged" in found["why"]
+
+
+def test_a_call_that_python_cannot_interrupt_ends(tmp_path, monkeypatch):
+    monkeypatch.setattr("lessons.check.workers.OWN_WORK", 1)
+    found = judged(tmp_path, {"a sum": "import torch\ntorch.zeros(()).expand(10 ** 13).sum()\n"}, 0.1)["a sum"]
+    assert found["part"] == "time" and "cannot be interrupted" in found["why"]
+
+
+def test_the_bug_is_named_to_the_teacher(tmp_path):
+    path = tmp_path / "ex03_accept_or_replace.py"
+    path.write_text(EXERCISES[3].answer.replace("(p_target - q_draft).clamp(min=0))", "p_target)"))
+    assert found_in(EXERCISES[3], path) == {"solved": False, "part": "worked number", "why": "residual-is-target",
+                                            "label": "residual-is-target"}
+
+
+def test_grading_a_class(tmp_path, capsys):
+    """Folders of files, and clones; a row for each; who has failed why; what the class got wrong; two files."""
+    folder, sheet, record = tmp_path / "class", tmp_path / "sheet.csv", tmp_path / "found.json"
+    wrong = RIGHT.replace(" / 2", "")
+    texts = {"one": LIES["its own result"][0], "two": HARM["a changed library"][0], "three": RIGHT, "four": wrong,
+             "five/lessons/exercises": wrong, "six/lessons/exercises": RIGHT, ".git": RIGHT}
+    for name, text in texts.items():
+        (folder / name).mkdir(parents=True)
+        (folder / name / FILE).write_text(text)
+    (folder / "three" / "ex01_pick.py").write_bytes((STUBS / "ex01_pick.py").read_bytes().replace(b"\n", b"\r\n"))
+    assert main(["--grade", str(folder), "--jobs", "3", "--csv", str(sheet), "--json", str(record)]) == 0
+    out = capsys.readouterr().out
+    assert "one, 2: crash: " in out and "two, 2: library: " in out and "five, 2: worked number: not-halved" in out
+    assert "exercise 2, 4 not yet: not-halved (2), " in out and "three, " not in out
+    rows = {line.split()[0]: line.split()[1:] for line in out.splitlines() if line.split()[-1:] != []}
+    others = len(EXERCISES) - 2
+    assert rows["three"] == [*"·✓" + "·" * others, "1"] and rows["four"] == [*"·✗" + "·" * others, "0"]
+    assert rows["solved"][:3] == ["by", "0", "2"]
+    written = {row["student"]: row for row in csv.DictReader(sheet.open())}
+    assert list(written["six"].values()) == ["six", "missing", "solved", *["missing"] * others, "1"]
+    assert written["three"]["1"] == "untouched" and written["four"]["2"] == "not-halved" and len(written) == 6
+    found = json.loads(record.read_text())
+    assert found["results"]["two"]["2"]["part"] == "library" and found["mistakes"]["2"]["not-halved"] == 2
+
+
+def test_a_folder_without_students_is_one_clear_line(tmp_path, capsys):
+    (tmp_path / FILE).write_text(RIGHT)
+    assert main(["--grade", str(tmp_path)]) == 2
+    said = capsys.readouterr().err
+    assert "one for each student" in said and len(said.splitlines()) == 1
+
+
+def runs(pid: int) -> bool:
+    state = subprocess.run(["ps", "-o", "stat=", "-p", str(pid)], capture_output=True, text=True).stdout.strip()
+    return bool(state) and not state.startswith("Z")
+
+
+def wait_for(what) -> None:
+    """Not a clock that decides: it only ends a test that has failed."""
+    end = time.monotonic() + 120
+    while not what():
+        assert time.monotonic() < end
+        time.sleep(0.05)
+
+
+@pytest.mark.parametrize("how", [signal.SIGTERM, signal.SIGINT,
+                                 pytest.param(signal.SIGKILL, marks=pytest.mark.skipif(
+                                     sys.platform != "linux", reason="elsewhere nobody tells the child"))])
+def test_a_stopped_grader_leaves_no_process_and_what_it_knew(tmp_path, how):
+    """One student is done, the other's file does not end."""
+    pid, sheet = tmp_path / "pid", tmp_path / "sheet.csv"
+    for name, text in {"a": RIGHT, "b": f"import os\nopen({str(pid)!r}, 'w').write(str(os.getpid()))\n"
+                                        "while True:\n    pass\n"}.items():
+        (tmp_path / "class" / name).mkdir(parents=True)
+        (tmp_path / "class" / name / FILE).write_text(text)
+    def hears_ctrl_c():                                     # in a job that a shell runs behind others nobody does
+        signal.signal(signal.SIGINT, signal.SIG_DFL)
+
+    grader = subprocess.Popen([sys.executable, str(ROOT / "lessons" / "check"), "--grade", str(tmp_path / "class"),
+                               "--jobs", "1", "--seconds", "600", "--csv", str(sheet)], cwd=tmp_path,
+                              stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True,
+                              preexec_fn=hears_ctrl_c)
+    try:
+        wait_for(lambda: pid.exists() and pid.read_text())
+        theirs = int(pid.read_text())
+        assert runs(theirs)
+        grader.send_signal(how)
+        out, err = grader.communicate(timeout=120)
+        wait_for(lambda: not runs(theirs))
+    finally:
+        grader.kill()
+        grader.wait()
+    assert "a        ·  ✓" in out and "Traceback" not in err and sheet.read_text().count("solved") == 2
+    assert grader.returncode == {signal.SIGTERM: 143, signal.SIGINT: 130, signal.SIGKILL: -9}[how]
+    assert ("interrupted: 1 of 2 students" in out) == (how == signal.SIGINT)

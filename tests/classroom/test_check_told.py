@@ -1,0 +1,257 @@
+"""What a learner is told: numbers, the mistake's name, the line; and why something was stopped."""
+
+import signal
+import time
+from pathlib import Path
+from types import SimpleNamespace
+
+import pytest
+import torch
+
+from lessons.check import EXERCISES, clock, seen
+from lessons.check.catalogue import ANSWERS
+from lessons.check.ex16_when_to_stop import shown
+from lessons.check.pairs import vector
+
+WRONG = (ANSWERS / "ex03_accept_or_replace.py").read_text().replace("(p_target - q_draft).clamp(min=0))", "p_target)")
+RENORMALISED = "        left = left / left.sum()\n"
+HEAD3 = "def accept_or_replace(x, p_target, q_draft, dice):\n"
+
+
+def changed(number: int, *changes: tuple[str, str]) -> str:
+    """The answer with some words replaced; each must be there."""
+    source = EXERCISES[number].answer
+    for old, new in changes:
+        assert old in source
+        source = source.replace(old, new)
+    return source
+
+
+def test_slow_but_lossless_is_told_apart_from_wrong(told):
+    """Exercise 7's own classic mistake: named, with what it costs, and the answer to the question that is wrong."""
+    found = told(7, "def valid_slots(length, gamma, accepted):\n    return length + accepted, length + accepted\n")
+    assert "exact distribution" in dict(found.passed)
+    part, said = found.failure
+    assert part == "accepted in the next round" and found.named == ["draft-missing-last-accepted"]
+    assert "draft-missing-last-accepted" in said and "speed, not truth" in said
+
+
+def test_a_mistake_that_is_not_known_is_shown_all_the_same(told):
+    found = told(3, WRONG.replace("p_target)\n", "p_target ** 3)\n"))
+    assert not found.named
+    assert "not a mistake known here; look at ex03_accept_or_replace.py, line 20" in found.failure[1]
+
+
+@pytest.mark.parametrize("text, words", [
+    (HEAD3 + "    return 1.5\n", "must return a token"),
+    (HEAD3 + "    return 1 / 0\n", "ZeroDivisionError"),
+    (HEAD3.replace(":", "") + "    return x\n", "line 1"),
+    ("def accept_or_replace(x):\n    return x\n", "TypeError"),
+    ("def another():\n    return 1\n", "no function accept_or_replace"),
+    ("import sys\nsys.exit()\n", "ended the program"),
+    ("\udcff", "UnicodeDecodeError"),
+    ("import random\n" + HEAD3 + "    return random.choice([0, 1])\n", "never throws")])
+def test_what_is_no_solution_is_told_in_a_line(told, text, words):
+    found = told(3, text)
+    assert found.failure is not None and words in found.failure[1]
+
+
+# Classic mistakes have names.
+
+@pytest.mark.parametrize("number, source, name", [
+    (1, "import torch\ndef pick(weights, u):\n    return torch.multinomial(weights, 1)\n", "u-ignored"),
+    (1, "def pick(weights, u):\n    return int(weights.nonzero()[0])\n", "u-ignored"),
+    (2, "def total_variation(one, other):\n    return (one * (one / other).log()).sum()\n", "kullback-leibler"),
+    (2, "import torch.nn.functional as F\ndef total_variation(one, other):\n"
+        "    return F.kl_div(other.log(), one, reduction='sum')\n", "kullback-leibler"),
+    (3, changed(3, (".clamp(min=0))", ".clamp(min=0) + 1e-8)")), "epsilon-in-the-residual"),
+    (3, changed(3, ("/ q_draft[x]", "/ (q_draft[x] + 1e-10)")), "epsilon-in-the-coin"),
+    (4, "def residual(p, q):\n    r = (p - q).clamp(min=0)\n    return r / (r.sum(-1, keepdim=True) + 1e-9)\n",
+     "epsilon-in-the-residual"),
+    (4, "def residual(p, q):\n    r = (p - q).clamp(min=0) + 1e-6\n    return r / r.sum(-1, keepdim=True)\n",
+     "epsilon-in-the-residual"),
+    (6, "def next_weights(accepted, p_target, q_draft):\n"
+        "    return (p_target[accepted] - q_draft[accepted]).clamp(min=0)\n", "bonus-forgotten"),
+    (8, changed(8, ("    if temperature == 0:", "    if False:"), ("/ temperature", "/ (temperature + 1e-6)")),
+     "epsilon-in-the-temperature"),
+    (8, "def distribution(logits, temperature, top_k):\n    p = (logits / temperature).softmax(-1)\n"
+        "    return p if top_k is None else p * (p >= p.topk(top_k).values[-1])\n", "zero-temperature-nan"),
+    (8, changed(8, ("    if top_k is not None and top_k", "    p = logits.softmax(-1)\n"
+                    "    return p if top_k is None else p * (p >= p.topk(top_k).values[-1])\n"
+                    "    if top_k is not None and top_k")), "top-k-not-renormalised"),
+    (15, changed(15, (RENORMALISED, "")), "left-out-but-not-renormalised"),
+    (15, changed(15, (RENORMALISED, ""), ("dice.flip(left[x])", "dice.flip(p_target[x])")), "rejected-forgotten"),
+    (15, changed(15, ("return i, x\n", "return len(drafted) - 1 - drafted[::-1].index(x), x\n")), "a-later-copy"),
+    (19, changed(19, ("draft[:, 1:]", "draft")), "last-token-taken-for-a-draft-token"),
+    (19, changed(19, ("draft[:, 1:]", "draft[:, :-1]")), "last-token-taken-for-a-draft-token"),
+    *((20, changed(20, ("(row + table[before]).softmax(-1)", sums)), "table-added-to-probabilities") for sums in (
+        "row.softmax(-1) + table[before]", "(row.softmax(-1) + table[before]).clamp(min=0)",
+        "(row.softmax(-1) + table[before]).softmax(-1)"))])
+def test_classic_mistakes_have_names(told, number, source, name):
+    """The last two of exercise 8 make two mistakes: the one that is seen first has its name all the same."""
+    found = told(number, source)
+    assert found.named == [name] and name in found.failure[1]
+
+
+@pytest.mark.parametrize("temperature", ["max(temperature, 1e-8)", "temperature or 1e-10"])
+def test_a_small_temperature_is_not_temperature_zero(told, temperature):
+    found = told(8, changed(8, ("    if temperature == 0:", "    if False:"),
+                            ("logits / temperature", f"logits / ({temperature})")))
+    assert found.failure and found.named == ["epsilon-in-the-temperature"]
+
+
+def test_what_is_nearly_right_is_told_so(told):
+    found = told(13, changed(13, (".clamp(min=0)", ".clamp(min=0) + 3e-9")))
+    assert found.named == ["nearly-right"] and "float32" in found.failure[1]
+
+
+def test_numbers_from_a_list_are_exact(told):
+    """A learner who computes with lists gets float64 from torch.tensor, in the checks and there alone."""
+    residual = "[max(0, float(p - q)) for p, q in zip(p_target, q_draft)]"
+    found = told(13, changed(13, ("(p_target - q_draft).clamp(min=0)", f"torch.tensor({residual})"),
+                             ("def node_rule", "import torch\n\n\ndef node_rule")))
+    assert found.failure is None and torch.get_default_dtype() == torch.float32
+
+
+@pytest.mark.parametrize("verdicts, names", [
+    ({"c": "exact"}, ["unlikely-dropped-called-harmless"]),
+    ({"b": "wrong", "d": "wrong", "h": "exact"}, ["hand-on-then-stop-called-wrong", "end-of-text-called-harmless"]),
+    ({"a": "wrong", "f": "wrong"}, ["asking-the-target-called-wrong", "every-drop-called-wrong"])])
+def test_every_wrong_verdict_has_its_misconception(told, verdicts, names):
+    """Exercise 16, without any distance: each of several misconceptions is named, and no other."""
+    right = {name[-1]: found[0] for name, found in shown().items()}
+    said = {f"rule_{letter}": (verdict, 0.0) for letter, verdict in (right | verdicts).items()}
+    found = told(16, EXERCISES[16].answer + f"\n\ndef verdicts():\n    return {said}\n")
+    assert found.failure[0] == "verdicts" and found.named == names and all(name in found.failure[1] for name in names)
+
+
+def test_an_error_shows_the_call(told):
+    said = told(6, "def next_weights(accepted, p_target, q_draft):\n"
+                    "    return (p_target[accepted] - q_draft[accepted]).clamp(min=0)\n")
+    assert "IndexError" in said.failure[1]
+    assert "in next_weights(1, [[0.5, 0.5], [0.9, 0.1]], [[0.8, 0.2]])" in said.failure[1]
+    said = told(1, "def pick(weights, u):\n    return None + u\n").failure[1]
+    assert "in pick([1.0, 1.0], 0.25)" in said and "line 2" in said
+
+
+@pytest.mark.parametrize("number, text", [
+    (1, "def pick(weights, u):\n    return int((weights.cumsum(0) >= u * weights.sum()).nonzero()[0])\n"),
+    (4, "def residual(p_target, q_draft):\n    r = (p_target - q_draft).clamp(min=0)\n    return r / r.sum()\n"),
+    (4, "def residual(p_target, q_draft):\n    r = (p_target - q_draft).clamp(min=0)\n"
+        "    return r / (r.sum(-1, keepdim=True) + 1e-9)\n"),
+    (8, "def distribution(logits, temperature, top_k):\n    return (logits / temperature).softmax(-1)\n")])
+def test_speed_is_not_said_to_be_lost_where_something_else_is(told, number, text):
+    assert "not truth" not in told(number, text).failure[1]
+
+
+def test_an_unfinished_second_function_does_not_hide_the_mistake_in_the_first(told):
+    found = told(9, "def expected_tokens(alpha, gamma):\n    return sum(alpha ** i for i in range(gamma))\n\n\n"
+                    "def best_gamma(alpha, c, v, most):\n    return 1\n")
+    assert "last-draft-token-forgotten" in found.named or "line 2" in found.failure[1]
+
+
+# Tables
+
+def test_a_table_keeps_the_order_of_the_tokens():
+    rows = str(seen.Seen("", {0: .5, 1: .1, 2: .1, 3: .3}, {0: .4, 1: .4, 2: .15, 3: .05})).splitlines()[2:]
+    assert [row.split()[0] for row in rows] == ["0", "1", "2", "3"]
+    many = seen.Seen("", {i: 0.0 for i in range(20)}, {i: i / 100 for i in range(20)})
+    rows = str(many).splitlines()[2:]
+    assert [int(row.split()[0]) for row in rows[:-1]] == list(range(10, 20)) and "9 more" in rows[-1]
+
+
+def test_noise_and_nan_are_no_rows():
+    nan = float("nan")
+    found = str(seen.Seen("", {"a": 1e-8, "b": .5, "c": nan}, {"a": 0.0, "b": .1, "c": .9}))
+    assert [line.split()[0] for line in found.splitlines()[2:]] == ["b", "no"] and "no number (nan, inf): c" in found
+    assert "a" in str(seen.Seen("", {"a": 1e-8}, {"a": 0.0})).split()           # alone it is what there is to see
+
+
+# What does not end
+
+LOOP = ("    while True:\n        x = dice.pick(q_draft)\n"
+        "        if dice.flip(p_target[x] / q_draft[x]):\n            return x\n")
+SLOW = ("from nanospec.dice import Dice\ndef is_exact(sampler, truth):\n"
+        "    return len({sampler(Dice([seed])) for seed in range(10 ** 9)}) > 1\n")
+
+
+def test_what_does_not_end_is_ended(told):
+    found = told(3, HEAD3 + LOOP, seconds=0.3)
+    assert found.stopped == "time" and "stopped after 0.3 seconds of processor time" in found.failure[1]
+    assert "endless loop" in found.failure[1] and "ex03_accept_or_replace.py, line " in found.failure[1]
+    assert told(3, "while True:\n    pass\n", seconds=0.1).stopped == "time"
+
+
+def test_a_slow_test_is_told_so(told, monkeypatch):
+    monkeypatch.setattr("lessons.check.ex12_write_the_test.MANY", 1)
+    found = told(12, SLOW, seconds=0.3)
+    assert found.stopped == "time" and "samples from one sampler" in found.failure[1]
+    assert "endless" in told(12, "def is_exact(sampler, truth):\n    while True:\n        pass\n", .1).failure[1]
+
+
+def test_a_busy_machine_is_told_so(told, monkeypatch):
+    """The wall clock passes, and the code has had little of the processor: here it sleeps."""
+    monkeypatch.setattr(clock, "PATIENCE", -1 / 3)                  # at 2 seconds of CPU a third of a second of wall
+    began = time.monotonic()
+    found = told(2, "import time\ntime.sleep(60)\n", seconds=2)
+    assert found.stopped == "busy" and "not judged" in found.failure[1] and time.monotonic() - began < 30
+
+
+def test_on_the_wall_too_only_the_learners_own_time_counts(monkeypatch):
+    """On a busy machine the checker's own work takes long. A right answer is judged all the same."""
+    wall = [0.0]
+    monkeypatch.setattr(clock, "time", SimpleNamespace(process_time=lambda: 0.0, monotonic=lambda: wall[0]))
+    own = clock.Clock(1)
+    with own.limits(), pytest.raises(clock.TooLong) as end:         # at 1 second of CPU 6 of wall
+        wall[0] += 1_000
+        with own:
+            wall[0] += 5
+            signal.raise_signal(signal.SIGALRM)
+        wall[0] += 1_000
+        with own:
+            signal.raise_signal(signal.SIGALRM)
+            wall[0] += 2
+            signal.raise_signal(signal.SIGALRM)
+    assert end.value.waited and own.passed == 7 and wall[0] == 2_007
+
+
+def test_only_the_learners_own_work_counts(told, tmp_path, monkeypatch):
+    """Neither the checker's, nor an import's; and the clock is put away."""
+    (tmp_path / "slow_to_import.py").write_text("import time\nend = time.process_time() + .4\n"
+                                                "while time.process_time() < end:\n    pass\n")
+    monkeypatch.syspath_prepend(tmp_path)
+    exercise, contract = EXERCISES[2], EXERCISES[2].contract
+
+    def slow(functions):
+        end = time.process_time() + .4
+        while time.process_time() < end:
+            pass
+        contract(functions)
+    monkeypatch.setattr(exercise, "contract", slow)
+    assert told(2, "import slow_to_import\n" + exercise.answer, seconds=0.3).failure is None
+    assert signal.getitimer(signal.ITIMER_PROF) == signal.getitimer(signal.ITIMER_REAL) == (0, 0)
+
+
+def test_what_it_prints_is_shown_and_not_all_of_it(told):
+    found = told(2, "def total_variation(one, other):\n    print('looking at', one)\n    return 2.0\n")
+    assert found.printed.startswith("looking at") and len(found.printed) < 2_000
+
+
+# Numbers to beat
+
+def test_a_rule_of_ones_own_can_beat_the_number(told):
+    """Exercise 16: go on behind a token that will be accepted, where the next two distributions overlap."""
+    own = ("\n\ndef rule_i(distributions, draw):\n    first = draw([])\n"
+           "    go_on = first.accepted and torch.minimum(*distributions([first])).sum() > 0.55\n"
+           "    return [first, draw([first])] if go_on else [first]\n")
+    part, said = told(16, EXERCISES[16].answer + own).passed[-1]
+    yours, best = float(said.split("has ")[1].split(";")[0]), float(said.split("to beat: ")[1].split()[0])
+    assert part == "number to beat" and yours > best
+    spoilt = own.replace("    return [first, ", "    return [] if first.x else [first, ")
+    assert "your rule_i is wrong" in told(16, EXERCISES[16].answer + spoilt).passed[-1][1]
+
+
+def test_the_argument_is_printed_as_one_would_type_it():
+    assert clock.shown(vector(.5, 1 / 3)) == "[0.5, 0.3333]" and clock.shown([(1, vector(1))]) == "[(1, [1.0])]"
+    assert clock.shown(seen.Row()) == "dice" and len(clock.shown(list(range(1000)))) < 200
+    assert clock.shown(Path) == "Path"

@@ -1,0 +1,87 @@
+"""A draft: which row follows which, what a round asks of it, and how `verify` judges a chain that is shorter than
+others of its batch. Trees are in tests/methods/test_tree_draft.py.
+"""
+
+import pytest
+import torch
+
+from nanospec.dice import Dice
+from nanospec.draft import Draft
+from nanospec.errors import MOST_ROWS, RequestError, check_rows
+from nanospec.proof.tables import small_gpt
+from nanospec.speculate import ModelDrafter, speculate, verify
+from nanospec.text import Text
+
+GPT = small_gpt(4, 1, 3)
+
+
+def chains(*lengths, V=5):
+    """Chains of these numbers of draft tokens, all drawn from the same distribution."""
+    n = 1 + max(lengths)
+    exists = (torch.arange(n) <= torch.tensor(lengths)[:, None]) & (torch.arange(n) > 0)
+    return Draft(torch.zeros(len(lengths), n, dtype=torch.int64), exists[:, :, None] * torch.full((V,), 1 / V))
+
+
+def test_the_parents_of_a_chain():
+    """Of a row that a text lacks, none: -1, as of row 0."""
+    assert chains(3, 1, 0).parents.tolist() == [[-1, 0, 1, 2], [-1, 0, -1, -1], [-1] * 4]
+    assert chains(0).parents.tolist() == [[-1]]
+    rare = chains(2, V=3)
+    rare.q_draft *= 1e-40                                   # little probability is some
+    assert rare.parents.tolist() == [[-1, 0, 1]]
+
+
+def test_a_chains_path_is_its_first_rows():
+    path, count = chains(3, 3).path(torch.tensor([0, 3]))
+    assert path.tolist() == [[0, 1, 2, 3]] * 2 and count.tolist() == [0, 3]
+
+
+def test_a_chain_tells_the_target_nothing_and_is_in_its_place_already():
+    draft, cache = chains(3, 1), GPT.new_cache(2, 8)
+    cache.kv[:] = torch.randn(cache.kv.shape, generator=torch.Generator().manual_seed(0))
+    before = cache.kv.clone()
+    assert draft.placing(cache, 8) == {}
+    draft.keep(cache, draft.path(torch.tensor([2, 1]))[0])
+    assert cache.kv.equal(before)
+
+
+def test_nothing_drafted_is_row_0_alone():
+    draft = Draft.nothing(Text([[1, 2], [3]], 4, 7))
+    assert draft.tokens.tolist() == [[2], [3]] and draft.q_draft.shape == (2, 1, 7) and not draft.q_draft.any()
+    assert draft.steps == 0 and draft.parents.tolist() == [[-1], [-1]]
+
+
+def judged(draft, p_target, *columns):
+    """(accepted, token) of every text, with these uniforms."""
+    dice = Dice(range(len(p_target)))
+    dice.u = torch.tensor(columns, dtype=torch.float64).expand(len(p_target), -1)
+    accepted, token = verify(draft, p_target, dice)
+    assert dice.column == len(columns)                      # coins are flipped for missing rows, too
+    return list(zip(accepted.tolist(), token.tolist()))
+
+
+def test_a_row_that_a_text_lacks_is_never_accepted_and_takes_nothing_from_the_bonus():
+    """Three texts of one batch, with drafts of 2, 1 and 0 tokens. Where all of a text's own tokens are accepted, the
+    bonus comes from p_target after the last of them, whole.
+    """
+    draft = Draft(torch.tensor([[9, 0, 0], [9, 0, 1], [9, 1, 1]]), torch.zeros(3, 3, 2))
+    draft.q_draft[0, 1:] = draft.q_draft[1, 1] = torch.tensor([0.8, 0.2])
+    p_target = torch.tensor([[[0.4, 0.6]] * 3] * 3)         # a coin of 0.5 for each token 0
+    assert judged(draft, p_target, 0.0, 0.0, 0.39) == [(2, 0), (1, 0), (0, 0)]
+    assert judged(draft, p_target, 0.0, 0.0, 0.41) == [(2, 1), (1, 1), (0, 1)]
+    assert judged(draft, p_target, 0.0, 0.51, 0.39) == [(1, 1), (1, 0), (0, 0)]     # the first is rejected: residual
+    assert judged(draft, p_target, 0.51, 0.0, 0.39) == [(0, 1), (0, 1), (0, 0)]
+
+
+@pytest.mark.parametrize("gamma", [0, -1, MOST_ROWS])
+def test_a_draft_of_no_tokens_or_of_too_many_is_refused_before_anything_is_laid_out(gamma):
+    with pytest.raises(RequestError, match=f"gamma.* at least 1, got {gamma}" if gamma < 1 else "at most 4095 tokens"):
+        ModelDrafter(GPT, gamma)
+
+
+def test_as_many_rows_as_may_be_and_a_draft_longer_than_the_context():
+    assert check_rows(MOST_ROWS, "gamma") == MOST_ROWS
+    for gamma in (96, 4000):
+        with pytest.raises(RequestError, match=f"of up to {gamma} tokens is longer than the context of 96"):
+            next(speculate(GPT, ModelDrafter(GPT, gamma), [1], 10))
+    assert sum(len(done.emitted) for done in speculate(GPT, ModelDrafter(GPT, 95), [1], 95)) == 95

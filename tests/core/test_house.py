@@ -1,0 +1,186 @@
+"""The house rules: the core is sealed, files stay small, arrows point downward, chance and pictures stay where they
+belong.
+"""
+
+import ast
+import sys
+from graphlib import TopologicalSorter
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).parents[2]
+# The core is every file at the top of nanospec/ but these.
+NOT_CORE = {"__init__", "__main__", "methods", "theory"}
+CORE = {path.stem for path in (ROOT / "nanospec").glob("*.py")} - NOT_CORE
+# What stands around it. Each imports from the core and from those that stand before it here.
+ROOMS = ["theory", "trees", "lengths", "serving", "copies", "draft_models", "rules", "files", "methods", "training",
+         "fast", "proof", "show", "bench", "commands", "__main__"]
+FILES = sorted((ROOT / "nanospec").rglob("*.py"))
+SCRIPTS = [ROOT / "train_tiny.py", ROOT / "demo.py"]
+LESSONS = sorted((ROOT / "lessons").glob("[0-9]*.py"))
+CLASSROOM = sorted((ROOT / "lessons").rglob("*.py"))
+TESTS = sorted((ROOT / "tests").rglob("*.py"))
+names = [str(path.relative_to(ROOT)) for path in FILES]
+
+
+def imports(path):
+    """Dotted names, `from a import b` as a.b, so that a module is told from a name in one."""
+    for node in ast.walk(ast.parse(path.read_text())):
+        if isinstance(node, ast.ImportFrom):
+            yield from (f"{node.module}.{alias.name}" for alias in node.names)
+        elif isinstance(node, ast.Import):
+            yield from (alias.name for alias in node.names)
+
+
+def module_of(path):
+    return ".".join(path.relative_to(ROOT).with_suffix("").parts).removesuffix(".__init__")
+
+
+def part(module):
+    """Of nanospec: "nanospec.trees.draft.Tree" is of "trees"."""
+    return module.split(".")[1]
+
+
+def tops(path):
+    return {name.split(".")[0] for name in imports(path)}
+
+
+@pytest.mark.parametrize("path", FILES, ids=names)
+def test_arrows_point_downward(path):
+    module = module_of(path)
+    if module == "nanospec" or part(module) in CORE:
+        return                                              # see below
+    for name in imports(path):
+        if name.startswith("nanospec.") and part(name) != part(module) and part(name) not in CORE:
+            assert ROOMS.index(part(name)) < ROOMS.index(part(module)), f"{module} imports {name}"
+
+
+def test_every_room_has_a_place():
+    rooms = {path.name for path in (ROOT / "nanospec").iterdir() if list(path.glob("*.py"))}
+    assert {*ROOMS} == rooms | NOT_CORE - {"__init__"}
+
+
+@pytest.mark.parametrize("name", sorted(CORE | {"__init__"}))
+def test_the_core_imports_torch_and_itself(name):
+    path = ROOT / "nanospec" / f"{name}.py"
+    assert tops(path) <= {"torch", "nanospec"} | sys.stdlib_module_names
+    for imported in imports(path):
+        if imported.split(".")[0] == "nanospec":
+            assert imported != "nanospec" and part(imported) in CORE, f"{name} imports {imported}"
+
+
+def closure(name):
+    """A file of nanospec, all that it imports of nanospec, and what these import."""
+    found, left = set(), [name]
+    while left:
+        module = left.pop()
+        found.add(module)
+        path = ROOT / "nanospec" / f"{module}.py"
+        left += {part(name) for name in imports(path) if name.startswith("nanospec.")} - found
+    return found
+
+
+def lines_of(*modules):
+    return sum(len((ROOT / "nanospec" / f"{name}.py").read_text().splitlines()) for name in modules)
+
+
+def test_speculative_decoding_whole_is_a_small_core():
+    """All that `import nanospec.speculate` needs."""
+    found = closure("speculate")
+    assert found >= {"speculate", "draft", "dice", "probs", "cache", "text"} and found <= CORE
+    assert lines_of(*found) < 900
+
+
+def test_there_is_no_circle():
+    modules = {module_of(path) for path in FILES}
+    graph = {}
+    for path in FILES:
+        found = (name if name in modules else name.rpartition(".")[0] for name in imports(path))
+        graph[module_of(path)] = {name for name in found if name in modules} - {"nanospec"}
+    TopologicalSorter(graph).prepare()                      # raises CycleError
+
+
+def test_at_most_fourteen_files_at_the_top():
+    assert len(list((ROOT / "nanospec").glob("*.py"))) <= 14
+
+
+@pytest.mark.parametrize("path", FILES + SCRIPTS, ids=names + ["train_tiny.py", "demo.py"])
+def test_no_file_is_too_long(path):
+    lines = len(path.read_text().splitlines())
+    assert lines < (200 if path == ROOT / "nanospec" / "speculate.py" else 300), "which second idea is in it?"
+
+
+def test_checks_stay_small():
+    assert all(len(path.read_text().splitlines()) <= 220 for path in CLASSROOM
+               if path not in LESSONS and path.name != "figures.py")      # one function for each picture
+
+
+@pytest.mark.parametrize("path", LESSONS, ids=[path.name for path in LESSONS])
+def test_a_lessons_cells_are_one_claim_each_and_its_questions_have_answers(path):
+    text = path.read_text()
+    assert all(len(line) <= 100 for line in text.splitlines())
+    cells = text.split("# %%")[1:]
+    assert cells[0].startswith(" [markdown]") and "[markdown]" in cells[-1]
+    for cell in cells:
+        if not cell.startswith(" [markdown]"):
+            assert sum(bool(line.strip()) for line in cell.splitlines()) <= 25, cell
+    if "Change this" in text:
+        assert (ROOT / "lessons" / "answers" / f"{path.stem}.md").exists()
+
+
+def test_lessons_are_numbered():
+    assert [int(path.name[:2]) for path in LESSONS] == list(range(len(LESSONS)))
+
+
+def test_no_line_is_too_long():
+    for path in FILES + SCRIPTS + CLASSROOM + TESTS:
+        long = [number for number, line in enumerate(path.read_text().splitlines(), 1) if len(line) > 120]
+        assert not long, f"{path.relative_to(ROOT)}, lines {long}"
+
+
+def test_no_line_of_the_core_is_wider_than_a_page():
+    for name in CORE | {"__init__"}:
+        long = [number for number, line in enumerate((ROOT / "nanospec" / f"{name}.py").read_text().splitlines(), 1)
+                if len(line) > 100]
+        assert not long, f"{name}.py, lines {long}"
+
+
+def test_the_idea_alone_is_an_evenings_reading():
+    assert lines_of("dice", "probs", "text", "generate", "draft", "reader", "speculate") < 710
+
+
+@pytest.mark.parametrize("path", FILES, ids=names)
+def test_pictures_and_colours_stay_upstairs(path):
+    if not {"show", "bench", "commands"} & set(path.parts):
+        assert not tops(path) & {"rich", "matplotlib"}
+
+
+@pytest.mark.parametrize("path", FILES + SCRIPTS, ids=names + ["train_tiny.py", "demo.py"])
+def test_chance_stays_in_the_dice(path):
+    """Random weights, tables and training come from elsewhere; no decision about the text does."""
+    allowed = {"dice.py", "rows.py", "tables.py", "compare.py", "contract.py", "learning.py", "batches.py",
+               "serving.py"}
+    drawing = {"rand", "randn", "randint", "randperm", "multinomial", "bernoulli", "Categorical", "Generator"}
+    used = {node.attr for node in ast.walk(ast.parse(path.read_text())) if isinstance(node, ast.Attribute)}
+    assert path.name in allowed or not used & drawing
+    assert not tops(path) & {"random", "secrets"}
+
+
+@pytest.mark.parametrize("path", FILES, ids=names)
+def test_one_word_one_meaning(path):
+    """A distribution is no law, and what is rejected is not refused. Hidden states, an attention mask, a KV length and
+    a lag have no other names.
+    """
+    tree = ast.parse(path.read_text())
+    defined = {node.name for node in ast.walk(tree) if isinstance(node, (ast.FunctionDef, ast.ClassDef))}
+    defined |= {node.arg for node in ast.walk(tree) if isinstance(node, ast.arg)}
+    defined |= {node.id for node in ast.walk(tree) if isinstance(node, ast.Name) and isinstance(node.ctx, ast.Store)}
+    words = {word for name in defined for word in name.lower().split("_")}
+    assert not words & {"law", "laws", "refused", "feature", "features", "sees", "upto", "unread"}
+
+
+def test_a_function_that_bears_its_files_name_is_not_shadowed():
+    import nanospec.generate
+    import nanospec.speculate
+    assert callable(nanospec.speculate.speculate) and callable(nanospec.generate.generate)

@@ -1,0 +1,24 @@
+"""The plain chain, walked: what ships passes the checks of the core and every part of the contract. All other drafters
+and rules are in tests/methods/test_contract.py.
+"""
+
+import pytest
+
+from nanospec.proof.checks import CHECKS, OF_THE_CORE, TOLERANCE, result_of
+from nanospec.proof.contract import CONTRACT
+
+
+@pytest.mark.parametrize("name", OF_THE_CORE)
+def test_check(name):
+    result = result_of(CHECKS[name])
+    assert result.passed and result.count, f"error {result.error:.2g}, total variation {result.tv:.2g}"
+
+
+@pytest.mark.parametrize("part", CONTRACT)
+def test_contract(part):
+    count, error, tv = CONTRACT[part]("chain", "token")
+    assert count and error <= TOLERANCE and tv <= TOLERANCE, f"error {error:.2g}, total variation {tv:.2g}"
+
+
+def test_no_check_of_the_core_is_slow():
+    assert not any(CHECKS[name].slow for name in OF_THE_CORE)

@@ -1,0 +1,89 @@
+"""Chat templates: what transformers writes by them, and what a stranger's program cannot do."""
+
+import json
+
+import pytest
+
+from nanospec.errors import PairError, RequestError
+from nanospec.files.chat_template import ChatTemplate
+from nanospec.files.huggingface import save_folder
+from nanospec.files.tokenizer import Tokenizer
+from nanospec.files.tokenizer_json import FolderTokenizer, save_tokenizer
+from nanospec.proof.tables import small_gpt
+
+pytestmark = pytest.mark.xdist_group("transformers")        # one process imports it
+CHAT = [{"role": "system", "content": "Be <brief> & \"kind\"."}, {"role": "user", "content": " Hello\n\nthere "},
+        {"role": "assistant", "content": "Hi! <|endoftext|>"}, {"role": "user", "content": "é?"}]
+# What templates of known models use: a namespace, filters, tojson, the end of a loop, a block that marks the answer.
+TEMPLATE = """{{- bos_token }}
+{%- set found = namespace(system='') %}
+{%- for message in messages %}
+    {%- if message.role == 'system' %}{% set found.system = message.content | trim %}{% continue %}{% endif %}
+    {% generation %}{{ message['role'] | upper }}: {{ message | tojson }}{% endgeneration %}
+
+    {{ eos_token if loop.last else '' }}
+{%- endfor %}
+{%- if tools is none and found.system %}[{{ found.system }}]{% endif %}
+{%- if add_generation_prompt %}{{ '<assistant>' }}{% endif %}"""
+
+
+@pytest.fixture
+def folder(tmp_path):
+    """A small model of bytes, with that template."""
+    save_tokenizer(Tokenizer({bytes([b]): b for b in range(256)}), tmp_path)
+    save_folder(small_gpt(257, 1, 1), tmp_path, 256)
+    (tmp_path / "chat_template.jinja").write_text(TEMPLATE)
+    return tmp_path
+
+
+def configured(folder, **more) -> None:
+    path = folder / "tokenizer_config.json"
+    path.write_text(json.dumps(json.loads(path.read_text()) | more))
+
+
+def test_the_same_ids_as_transformers(folder, transformers):
+    # save_tokenizer asks transformers to take special tokens in a text as text; a chat has them.
+    configured(folder, split_special_tokens=False)
+    ours, theirs = FolderTokenizer.load(folder), transformers.AutoTokenizer.from_pretrained(folder)
+    for answer in (True, False):
+        ids = theirs.apply_chat_template(CHAT, add_generation_prompt=answer, return_dict=False)
+        assert ours.chat(CHAT, answer) == ids and ids.count(256) == 3
+    assert ours.decode(ids).startswith("<|endoftext|>")
+    assert 256 not in ours.encode("<|endoftext|>")          # in a prompt it stays text
+
+
+def test_where_a_template_stands(folder):
+    """A file of its own goes before tokenizer_config.json, and there it may be one of several."""
+    assert FolderTokenizer.load(folder).chat([]) == [256, *b"<assistant>"]
+    (folder / "chat_template.jinja").unlink()
+    assert FolderTokenizer.load(folder).template is None
+    configured(folder, chat_template=[{"name": "tools", "template": "t"}, {"name": "default", "template": "d"}])
+    assert FolderTokenizer.load(folder).chat([]) == [*b"d"]
+    configured(folder, chat_template="{{ eos_token }}{{ x_token }}", eos_token={"content": "e"})
+    (folder / "special_tokens_map.json").write_text('{"x_token": "x", "eos_token": "y"}')
+    assert FolderTokenizer.load(folder).chat([]) == [*b"ex"]
+    (folder / "special_tokens_map.json").write_text("[1]")
+    with pytest.raises(PairError, match="special_tokens_map.json is no table"):
+        FolderTokenizer.load(folder)
+
+
+def test_today():
+    assert ChatTemplate("{{ strftime_now('%Y') }}", {})([]).isdigit()
+
+
+@pytest.mark.parametrize("source", ["{% for %}", "{{", "{% generation %}"])
+def test_what_is_no_template(source):
+    with pytest.raises(PairError, match="chat template is none") as raised:
+        ChatTemplate(source, {})
+    assert str(raised.value).isprintable()
+
+
+@pytest.mark.parametrize("source, words", [
+    ("{{ raise_exception('roles\nmust alternate\x1b[2J') }}", "roles must alternate\ufffd"),
+    ("{{ messages[0].role.nothing.here }}", "undefined|no attribute"), ("{{ 1 / 0 }}", "division"),
+    ("{{ ''.__class__.__mro__ }}", "unsafe"), ("{{ messages.append(1) }}", "not safely callable|unsafe"),
+    ("{{ raise_exception.__globals__['json'] }}", "unsafe")])
+def test_what_a_template_cannot_do(source, words):
+    with pytest.raises(RequestError, match=words) as raised:
+        ChatTemplate(source, {})([{"role": "user", "content": "x"}])
+    assert str(raised.value).isprintable()

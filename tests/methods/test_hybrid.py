@@ -1,0 +1,128 @@
+"""Copy or chain, whichever is expected to write more a second. That it is lossless: contract.py, by its name."""
+
+import pytest
+import torch
+
+from nanospec.copies.hybrid import Hybrid
+from nanospec.dice import Dice
+from nanospec.errors import RequestError
+from nanospec.probs import Sampling
+from nanospec.proof.compare import Batch
+from nanospec.proof.tables import small_gpt, small_learned
+from nanospec.serving.by_load import ByLoad
+from nanospec.serving.rows import move
+from nanospec.speculate import ModelDrafter
+from nanospec.text import Text
+from nanospec.trees.draft import of_text
+
+TARGET, DRAFT = small_gpt(5, 2, 1), small_gpt(5, 1, 2)
+V = {m: 1 + 0.05 * (m - 1) for m in range(2, 10)}
+
+
+def chain() -> ByLoad:
+    return ByLoad(DRAFT, lambda rows, gamma: gamma * 0.1 + (V[gamma + 1] if gamma else 1.0), 4)
+
+
+SAID = [7, 1, 2, 3, 4, 5, 6, 8, 1, 2, 3, 4]         # 1 2 3 4 stood there before, and 5 6 8 1 2 3 4 after it
+
+
+def copied(ids: list[int], rate: float, chances: list[float]) -> tuple[int, list[int]]:
+    drafter = Hybrid(chain(), V)
+    drafter.chain.begin = lambda *of: None                  # the small draft model knows five tokens only
+    drafter.begin(Text([ids], 20, 10), [0], None)
+    drafter.judged, drafter.accepted = [1.0] * 6, chances
+    return drafter._copy(0, ids, rate)
+
+
+@pytest.mark.parametrize("chance", [0.05, 0.3, 0.5, 0.7, 0.9, 1.0])
+def test_a_copy_is_as_long_as_pays_best(chance):
+    """All lengths are tried, with the chances of the matches, which grow."""
+    chances = [chance ** (6 - i) for i in range(6)]
+    class_of = {4: 2, 5: 3, 6: 3, 7: 3, 8: 3, 9: 4, 10: 4, 11: 4}
+    goodput = {}
+    for length in range(1, 9):
+        stands = [chances[class_of[n]] for n in range(4, 4 + length)]
+        expected = 1 + sum(torch.tensor(stands).cumprod(0).tolist())
+        goodput[length] = expected / V[length + 1]
+    best = max(goodput, key=goodput.__getitem__)
+    n, copy = copied(SAID, goodput[best] - 1e-4, chances)
+    assert (n, copy) == (4, [5, 6, 8, 1, 2, 3, 4, 5][:best])
+    assert copied(SAID, goodput[best] + 1e-4, chances) == (0, [])
+
+
+def test_where_nothing_was_said_before_there_is_nothing_to_copy():
+    assert copied([1, 2, 3, 4], 0.0, [1.0] * 6) == (0, [])
+
+
+def test_matches_are_put_into_classes_by_the_tokens_that_agree():
+    drafter = Hybrid(chain(), V)
+    assert [drafter._class(n) for n in (1, 2, 3, 4, 5, 8, 9, 16, 17, 99)] == [0, 1, 2, 2, 3, 3, 4, 4, 5, 5]
+
+
+def test_it_learns_from_what_the_target_says_of_a_copy_and_turns_to_the_chain():
+    """A target that never goes on as it did. What is learnt is p_target of each copied token that was judged."""
+    drafter = Hybrid(chain(), V)
+    batch, dice = Batch(TARGET, drafter, [[1, 2, 3, 4, 1, 2, 3, 4, 1, 2]], 60), Dice([1])
+    begins = [accepted / judged for accepted, judged in zip(drafter.accepted, drafter.judged)]
+    assert begins == pytest.approx([0.8 * n / (n + 1) for n in (1, 2, 4, 8, 16, 32)])
+    draft, p_target, _, count, _ = batch.round(dice, Sampling())
+    (n, copy), judged = drafter.copied[0], min(int(count[0]) + 1, draft.tokens.shape[1] - 1)
+    assert n == 6 and copy and drafter.judged[3] == pytest.approx(0.98 * 4 + min(judged, 3))
+    said = sum(p_target[0, k, copy[k]].item() for k in range(min(judged, 3)))
+    assert drafter.accepted[3] == pytest.approx(0.98 * 4 * 0.8 * 8 / 9 + said)
+    drafter.accepted = [0.0] * 6
+    draft, *_ = batch.round(dice, Sampling())
+    assert drafter.copied == [(0, [])] and draft.steps > 0
+
+
+def test_what_the_chain_learns_is_of_its_own_rounds():
+    drafter = Hybrid(chain(), V)
+    batch, dice = Batch(TARGET, drafter, [[1, 2, 3, 4, 1, 2, 3, 4, 1, 2]], 60), Dice([1])
+    batch.round(dice, Sampling())
+    assert drafter.copied[0][1] and drafter.chain.judged == drafter.chain.accepted == 0
+    drafter.accepted = [0.0] * 6
+    batch.round(dice, Sampling())
+    assert drafter.chain.judged >= 1
+
+
+@pytest.mark.parametrize("draft", [DRAFT, small_learned("mlp", TARGET), small_learned("eagle3", TARGET),
+                                   small_learned("prefix", TARGET)], ids=["gpt", "mlp", "eagle3", "prefix"])
+def test_after_copies_the_chain_is_drafted_as_by_one_that_has_read_everything(draft):
+    """Two texts; now and then one of them copies, or both, or none."""
+    inner = ByLoad(draft, lambda rows, gamma: 1.0 if gamma == 3 else 9.0, 3)
+    drafter, fixed = Hybrid(inner, V), [(True, False), (True, True), (False, True), (False, False)] * 5
+    batch, dice, seen = Batch(TARGET, drafter, [[1, 2, 3], [4, 0, 1, 1, 2]], 90), Dice([1, 2]), 0
+    for which in fixed:
+        drafter._copy = lambda b, ids, rate: (1, [ids[0], ids[1], ids[-1], 0][:2 + 2 * b]) if which[b] else (0, [])
+        fresh = Batch(TARGET, ModelDrafter(draft, 3), batch.text.ids(), 90)
+        drawn, *_ = batch.round(dice, Sampling())
+        if all(which):
+            assert drawn.steps == 0
+            continue
+        dice.column = 0                                     # the same uniforms once more
+        again = fresh.drafter.propose(fresh.text, Sampling(), dice, int(fresh.text.length.max()) + 4)
+        for b, copies in enumerate(which):
+            tokens, parents, q_draft = of_text(drawn, b)
+            if copies:
+                own = [token for token, parent in zip(tokens, parents) if parent >= 0]
+                assert own == drafter.copied[b][1] and q_draft.sum() == len(own)
+                assert q_draft[1:len(own) + 1, own].diagonal().tolist() == [1] * len(own)
+            else:
+                assert tokens[:4] == again.tokens[b].tolist() and parents[:4] == [-1, 0, 1, 2]
+                assert (q_draft[:4] - again.q_draft[b]).abs().max() < 1e-12 and not q_draft[4:].any()
+                seen += 1
+    assert seen == 20
+
+
+def test_a_row_that_moves_takes_its_text_along():
+    drafter = Hybrid(chain(), V)
+    batch = Batch(TARGET, drafter, [[1, 2, 3], [4, 0, 1, 1, 2]], 90)
+    seen = drafter.seen[1]
+    move(batch.text, [1], 1)
+    move(drafter, [1], 1)
+    assert drafter.seen == {0: seen}
+
+
+def test_costs_with_a_gap_are_refused():
+    with pytest.raises(RequestError, match="v must say"):
+        Hybrid(chain(), {2: 1.0, 4: 1.2})

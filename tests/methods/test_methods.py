@@ -1,0 +1,115 @@
+"""The index of the rooms: what each name makes, what is refused, what a method is called."""
+
+import pytest
+
+from nanospec.errors import RequestError
+from nanospec.methods import DRAFTERS, GAMMA, RULES, Options, check_fixed, method_of, most_drafted
+from nanospec.proof.tables import TableModel, small_gpt, small_learned
+from nanospec.speculate import ModelDrafter, tokens_of, verify
+from nanospec.trees.node_rule import verify_tree
+
+TARGET, DRAFT = TableModel(5, 1), TableModel(5, 2)
+CHAINS = {"chain", "heuristic", "confidence", "entropy", "goodput", "by-load", "by-survival"}
+FIXED = {"chain", "tree", "independent", "top", "dynamic-tree"}
+
+
+def test_every_name_makes_a_drafter_of_the_size_that_was_asked_for():
+    topology = [-1, 0, 0, 1, 1, 1]
+    for name, entry in DRAFTERS.items():
+        drafter = entry.make(DRAFT, Options(gamma=3, topology=topology))
+        expected = {"gamma": 4, "topology": 6, "itself": 16}[entry.sized_by]
+        assert drafter.size == (expected + 3 if name == "merged" else expected)         # two drafters, of 3 tokens each
+        assert type(drafter) is entry.kind                  # whose facts are the drafter's
+    assert list(RULES) == ["token", "block", "traversal"] and RULES["token"] is None
+
+
+def test_what_is_known_of_a_drafter_before_it_is_made():
+    assert {name for name, entry in DRAFTERS.items() if entry.kind.fixed} == FIXED
+    assert {name for name, entry in DRAFTERS.items() if issubclass(entry.kind, ModelDrafter)} == CHAINS
+    ruled = {name for name, entry in DRAFTERS.items() if entry.kind.rule is not None}
+    assert ruled == {"tree", "independent", "top", "dynamic-tree", "lookahead", "merged"}
+    assert all(DRAFTERS[name].kind.rule is verify_tree for name in ruled)
+
+
+def test_what_can_be_compiled_and_what_is_refused():
+    """Rounds without a branch: drafts of one shape, by a rule without a branch."""
+    for name in DRAFTERS:
+        for rule in RULES:
+            if name in FIXED and rule == "token" or (name, rule) == ("chain", "block"):
+                check_fixed([name], [rule], "--fast")
+            else:
+                with pytest.raises(RequestError, match=rf"--fast is for .* drafters chain, tree.* not for {name} by "
+                                                       rf"rule {rule}"):
+                    check_fixed([name], [rule], "--fast")
+
+
+def test_a_chain_is_no_longer_than_its_draft_model_can_draft():
+    model = small_learned("dflash", small_gpt(5, 2, 1))
+    deepest = most_drafted("chain", model, 10 ** 3)
+    assert 1 < deepest < 10 ** 3 and most_drafted("chain", DRAFT, 7) == 7 and most_drafted("chain", DRAFT) == GAMMA
+    for name in DRAFTERS:
+        assert most_drafted(name, model, 10 ** 3) == (deepest if name in CHAINS else 10 ** 3)
+
+
+def test_a_methods_name_says_how_many_tokens_it_drafts_and_which_rule_is_not_the_usual():
+    names = [method_of(TARGET, DRAFT, *pair, gamma=5).name for pair in (("chain",), ("tree", "block"), ("lookahead",),
+                                                                        ("merged", "traversal"))]
+    assert names == ["chain 5", "tree 6, block", "lookahead 15", "merged 9, traversal"]
+    method = method_of(TARGET, DRAFT)
+    assert method.gamma == GAMMA == method.make().size - 1 and method.make() is not method.make()
+
+
+def test_every_run_begins_with_a_drafter_of_its_own_and_a_request_may_name_another_rule():
+    """Two runs side by side do not disturb each other."""
+    method, seen = method_of(TARGET, DRAFT, "heuristic", gamma=3), []
+    runs = [method.run([1, 2], max_new_tokens=20, seed=seed) for seed in (0, 1)]
+    beside = [[], []]
+    for both in zip(*runs):
+        for written, done in zip(beside, both):
+            written += done.emitted
+    for seed, written in enumerate(beside):
+        assert tokens_of(method.run([1, 2], max_new_tokens=20, seed=seed))[:len(written)] == written
+
+    def watched(draft, p_target, dice):
+        seen.append(draft)
+        return verify(draft, p_target, dice)
+
+    list(method.run([1, 2], max_new_tokens=5, rule=watched))
+    assert seen
+
+
+COSTS = 0.1, {2: 1.1, 3: 1.2, 5: 1.4, 9: 1.6}
+
+
+@pytest.mark.parametrize("name, setting, words", [
+    (("nobody",), {}, "no 'nobody' here: there is chain, heuristic"), (("chain", "coin"), {}, "there is token, block"),
+    *[((name,), {"gamma": gamma}, "at least 1|at most 4095") for gamma in (0, -3, 10 ** 4)
+      for name, entry in DRAFTERS.items() if entry.sized_by == "gamma"],
+    (("tree",), {"topology": [0]}, "topology"), (("independent",), {"topology": [-1]}, "at least 1"),
+    (("goodput",), {"gamma": 4, "costs": COSTS}, r"calls on 2 to 5 tokens are needed, got \[2, 3, 5, 9\]"),
+    (("goodput",), {"gamma": 100, "costs": (0.1, {m: 1.0 for m in range(2, 65)})}, "2 to 101 tokens are needed")],
+    ids=lambda value: str(value)[:40])
+def test_what_cannot_be_made_is_refused_at_once(name, setting, words):
+    with pytest.raises(RequestError, match=words):
+        method_of(TARGET, DRAFT, *name, **setting)
+
+
+def test_goodput_looks_no_further_than_gamma():
+    """Costs of larger calls are known and not used: it could not draft so many."""
+    costs = 0.1, {m: 1.0 for m in range(2, 30)}
+    assert sorted(Options(gamma=3, costs=costs).measured()[1]) == [2, 3, 4]
+    assert sorted(Options(gamma=3).measured()[1]) == [2, 3, 4]
+
+
+def test_costs_are_measured_when_a_drafter_asks_for_them_and_not_before():
+    asked = []
+
+    def costs():
+        asked.append(1)
+        return 0.1, {m: 1.0 for m in range(2, 10)}
+
+    for name in DRAFTERS:
+        asked.clear()
+        method_of(TARGET, DRAFT, name, gamma=3, costs=costs)
+        assert bool(asked) == (name in ("goodput", "by-load", "hybrid")), name
+    assert Options(costs=costs).seconds()(5, 2) == pytest.approx(1.2) and Options(costs=costs).seconds()(1, 0) == 1.0

@@ -1,0 +1,113 @@
+"""Lossy rules: what each promises, and how far from the target each is, walked. None of them is lossless."""
+
+import pytest
+import torch
+
+from nanospec.dice import Dice
+from nanospec.draft import Draft
+from nanospec.errors import RequestError
+from nanospec.generate import generate
+from nanospec.probs import residual
+from nanospec.proof.compare import rounds
+from nanospec.proof.tables import TableModel, small_gpt
+from nanospec.proof.walk import walk
+from nanospec.rules.lossy import LOSSY, at_least, lenient, top_k, typical
+from nanospec.speculate import ModelDrafter, speculate, tokens_of, verify
+from nanospec.trees.draft import TreeDraft
+from nanospec.trees.drawn import TreeDrafter
+from nanospec.trees.node_rule import verify_tree
+from nanospec.trees.shapes import shape
+from nanospec.trees.top import TopTree
+
+TABLE, DRAFT = TableModel(3, 8, zeros=0), TableModel(3, 58, zeros=0)
+TARGET, GPT_DRAFT = small_gpt(11, 2, 5), small_gpt(11, 1, 6)
+P = torch.tensor([[[.5, .3, .2], [.05, .9, .05], [1., 0, 0], [.4, .4, .2]]], dtype=torch.float64)
+
+
+def decided(rule, drafted, parents=None, **settings):
+    """(last accepted row, token that follows) with u = .99, for one text whose first row is token 0."""
+    n = 1 + len(drafted)
+    exist = torch.tensor([parents or range(-1, n - 1)]) >= 0
+    of = torch.tensor([[0, *drafted]]), exist[:, :, None] * torch.full((3,), 1 / 3)
+    draft = TreeDraft(*of, torch.tensor([parents])) if parents else Draft(*of)
+    dice = Dice([0])
+    dice.u = torch.full((1, 1), 0.99, dtype=torch.float64)
+    accepted, token = rule(draft, P[:, :n], dice, **settings)
+    return int(accepted), int(token)
+
+
+def test_typical_acceptance_by_hand():
+    assert decided(typical, [1, 1, 0]) == (3, 2)            # .3, .9 and 1 are enough
+    assert decided(typical, [1, 2, 0]) == (1, 2)            # .05 is not: exp(-entropy) is .67, and .09 < .2
+    assert decided(typical, [1, 2, 0], most=0.04) == (3, 2)
+    assert decided(typical, [2], most=0.2) == (1, 2)        # .2 > .3 * .36
+    assert decided(typical, [2], most=0.2, part=0.6) == (0, 2)
+
+
+def test_top_k_and_at_least_by_hand():
+    assert decided(top_k, [1, 1, 0], k=2) == (3, 2) and decided(top_k, [1, 1, 0], k=1) == (0, 2)
+    assert decided(top_k, [0, 1, 1], k=2) == (2, 0)         # the target cannot write a 1 there
+    assert decided(at_least, [2, 0, 1], tokens=2) == (2, 0)
+    assert decided(at_least, [2, 1, 0], tokens=1) == (3, 2) and decided(at_least, [2, 1, 0], tokens=0) == (0, 2)
+
+
+def test_at_least_so_many_pass_even_if_the_target_cannot_write_them():
+    """Its third row writes a 0 and nothing else."""
+    assert decided(at_least, [1, 1, 2], tokens=3) == (3, 2) and decided(at_least, [1, 1, 2], tokens=2) == (2, 0)
+
+
+def test_of_two_long_paths_the_likelier_one():
+    assert decided(typical, [0, 1], [-1, 0, 0], most=0) == (1, 2)
+    assert decided(typical, [1, 0], [-1, 0, 0], most=0) == (2, 0)
+    assert decided(typical, [1, 1, 0], [-1, 0, 1, -1], most=0) == (2, 0)        # a row that the text lacks is none
+
+
+@pytest.mark.parametrize("name", LOSSY)
+def test_none_is_lossless(name):
+    """The distance of two tokens of text from the target's, walked: far above rounding."""
+    def run(ids, **request):
+        return speculate(TABLE, ModelDrafter(DRAFT, 2), ids, rule=LOSSY[name], **request)
+    _, _, tv = rounds(TABLE, run, [1, 0], 2)
+    assert tv > 0.05
+
+
+def test_a_token_that_passes_is_written_for_certain():
+    """So the text is 1 - p_target(x) away at that place."""
+    def run(ids, **request):
+        return speculate(TABLE, TopTree(DRAFT, [-1, 0]), ids, rule=typical, **request)
+    p_target = TABLE(torch.tensor([[2, 0]]))[0, -1].softmax(-1)
+    x = DRAFT(torch.tensor([[2, 0]]))[0, -1].argmax()
+    assert 0.9 > p_target[x] > 0.09 and abs(rounds(TABLE, run, [2, 0], 1)[2] - (1 - p_target[x])) < 1e-12
+
+
+@pytest.mark.parametrize("rule", [typical, top_k, lambda *request: at_least(*request, tokens=0)])
+@pytest.mark.parametrize("drafter", [ModelDrafter(GPT_DRAFT, 4), TreeDrafter(GPT_DRAFT, shape(2, 1)),
+                                     TopTree(GPT_DRAFT, shape(2, 2))])
+def test_at_temperature_0_only_the_best_token_passes(rule, drafter):
+    for ids in ([1], [3, 4, 5]):
+        found = tokens_of(speculate(TARGET, drafter, ids, 30, temperature=0, rule=rule))
+        assert found == list(generate(TARGET, ids, 30, temperature=0))
+
+
+@pytest.mark.parametrize("lenience", [0.5, 0.8])
+@pytest.mark.parametrize("drafter, rule", [
+    (ModelDrafter(DRAFT, 2), verify), (TreeDrafter(DRAFT, [-1, 0, 0]), verify_tree)], ids=["chain", "tree"])
+def test_lenience_makes_no_token_likelier_than_it_may(drafter, rule, lenience):
+    """The first token's distribution, walked: at most p / lenience, not the target's, and for a chain the formula's."""
+    found, _ = walk(lambda dice: next(speculate(
+        TABLE, drafter, [1, 0], 1, rule=lenient(lenience, rule), dice=dice)).emitted[0])
+    p, q = (model(torch.tensor([[1, 0]]))[0, -1].softmax(-1) for model in (TABLE, DRAFT))
+    law = torch.tensor([found.get(x, 0.0) for x in range(3)], dtype=torch.float64)
+    assert (law - p / lenience).max() < 1e-12 and (law - p).abs().sum() > 0.01
+    if not isinstance(drafter, TreeDrafter):
+        kept = torch.minimum(q, p / lenience)
+        assert (law - kept - (1 - kept.sum()) * residual(p[None], q[None])[0]).abs().max() < 1e-12
+
+
+def test_lenience_1_is_lossless_and_others_are_refused():
+    def run(ids, **request):
+        return speculate(TABLE, ModelDrafter(DRAFT, 2), ids, rule=lenient(1.0, verify), **request)
+    assert rounds(TABLE, run, [1, 0], 2)[2] < 1e-12
+    for wrong in (0.0, -1.0, 1.5):
+        with pytest.raises(RequestError, match="above 0 and at most 1"):
+            lenient(wrong, verify)

@@ -1,0 +1,98 @@
+"""A stack: exact whatever drafts at the bottom; it reports the middle model's distribution, and no cache is stale."""
+
+import pytest
+import torch
+
+from nanospec.copies.lookup import PromptLookup
+from nanospec.draft_models.stack import Stack
+from nanospec.errors import RequestError
+from nanospec.generate import generate
+from nanospec.proof.compare import ragged, rounds
+from nanospec.proof.tables import TableModel, small_gpt, small_learned
+from nanospec.speculate import ModelDrafter, speculate, tokens_of
+from nanospec.theory import best_stack, expected_tokens, speedup
+from nanospec.trees.drawn import TreeDrafter
+from nanospec.trees.merged import MergedDrafter
+
+TABLE, MIDDLE, LOWEST = (TableModel(3, seed, zeros=0.4) for seed in (8, 58, 108))
+TARGET, TARGET_TWIN, GPT_MIDDLE, GPT_LOWEST = (small_gpt(11, layers, seed)
+                                               for layers, seed in ((3, 5), (3, 5), (2, 6), (1, 7)))
+
+
+@pytest.mark.parametrize("lowest", [ModelDrafter(LOWEST, 1), TreeDrafter(LOWEST, [-1, 0, 0])], ids=["chain", "tree"])
+def test_three_levels_write_the_targets_text(lowest):
+    def run(ids, **request):
+        return speculate(TABLE, Stack(MIDDLE, lowest, 2), ids, **request)
+    _, error, tv = rounds(TABLE, run, [1, 0, 1], 2, temperature=0.7)
+    assert error < 1e-12 and tv < 1e-12
+
+
+def test_two_texts_of_which_one_is_drafted_faster():
+    _, error, tv = ragged(TABLE, Stack(MIDDLE, ModelDrafter(LOWEST, 1), 2), [[1], [0, 2, 1]], 1,
+                          settings=[{"top_k": 2}, {"temperature": 0.7, "top_k": 2}])
+    assert error < 1e-12 and tv < 1e-12
+
+
+@pytest.mark.parametrize("lowest", [lambda: ModelDrafter(GPT_LOWEST, 2), lambda: TreeDrafter(GPT_LOWEST, [-1, 0, 0, 1]),
+                                    lambda: PromptLookup(3), lambda: Stack(GPT_LOWEST, PromptLookup(2), 2)],
+                         ids=["chain", "tree", "lookup", "stack"])
+def test_what_is_reported_is_the_middle_models_distribution(lowest):
+    ids, length = [1, 2, 1, 2], 4
+    for done in speculate(TARGET, Stack(GPT_MIDDLE, lowest(), 4), ids, 60, 0.8, seed=2):
+        q = GPT_MIDDLE(torch.tensor([[*ids, *done.tokens[1:]]]))[0, length - 1:-1] / 0.8
+        assert (q.softmax(-1) - done.q_draft[1:]).abs().max() < 1e-12
+        ids = ids + done.emitted
+        length = len(ids)
+    wrote = tokens_of(speculate(TARGET, Stack(GPT_MIDDLE, lowest(), 4), [3, 1], 60, 0))
+    assert wrote == list(generate(TARGET, [3, 1], 60, 0))
+
+
+@pytest.mark.parametrize("lowest", [lambda twin: ModelDrafter(twin, 2), lambda twin: TreeDrafter(twin, [-1, 0, 1])],
+                         ids=["chain", "tree"])
+def test_a_twin_at_the_bottom_is_never_rejected(lowest):
+    """The lowest model is what the middle one is: each of its rounds writes 3 tokens, so four take two rounds. It
+    would be rejected if it had missed a token, or kept one that the target has rejected.
+    """
+    stack, seen = Stack(GPT_MIDDLE, lowest(small_gpt(11, 2, 6)), 4), 0
+    for done in speculate(TARGET, stack, [1, 2, 3], 80, 0.8, seed=3):
+        assert done.steps == 2
+        seen += len(done.path) in (0, 4)
+    assert seen > 3                                         # the text has shrunk, and the whole draft was accepted
+
+
+def test_in_a_merged_drafter_others_may_have_written_what_it_has_not_read():
+    """Row 1 is the stack's first draft token, whichever drafter wrote the text before it."""
+    ids, others = [1, 2], 0
+    merged = MergedDrafter([Stack(GPT_MIDDLE, PromptLookup(2), 2), ModelDrafter(TARGET_TWIN, 3)])
+    for done in speculate(TARGET, merged, ids, 60, 0.8, seed=4):
+        q = (GPT_MIDDLE(torch.tensor([ids]))[0, -1] / 0.8).softmax(-1)
+        assert (q - done.q_draft[1]).abs().max() < 1e-12
+        ids, others = ids + done.emitted, others + (len(done.path) == 3)
+    assert others > 3
+
+
+def test_who_cannot_be_in_a_stack():
+    for middle, lowest in ((GPT_MIDDLE, ModelDrafter(small_learned("mlp", TARGET), 2)),
+                           (small_learned("mlp", TARGET), PromptLookup(2))):
+        with pytest.raises(RequestError, match="in a stack"):
+            Stack(middle, lowest)
+
+
+def test_the_best_stack_is_the_best_of_all():
+    """Against every subset of three models under a target, with every gamma."""
+    steps, v = [0.02, 0.06, 0.2, 1.0], lambda tokens: 1 + 0.05 * (tokens - 1)
+    table = {(1, 0): 0.6, (2, 0): 0.5, (3, 0): 0.3, (2, 1): 0.7, (3, 1): 0.5, (3, 2): 0.8}
+
+    def every(i):
+        """All costs of a token of model i, whichever model drafts for it."""
+        yield steps[i]
+        for j in range(i):
+            for below in every(j):
+                yield from ((gamma * below + steps[i] * v(gamma + 1)) / expected_tokens(table[i, j], gamma)
+                            for gamma in range(1, 5))
+
+    cost, plan = best_stack(steps, lambda i, j: table[i, j], v, most=4)
+    assert cost == pytest.approx(min(every(3))) and plan[0][0] == 2
+    alone, (only,) = best_stack([0.1, 1.0], lambda i, j: 0.8)
+    assert 1 / alone == pytest.approx(max(speedup(0.8, gamma, 0.1) for gamma in range(1, 17))) and only == (0, 6)
+    assert best_stack([0.9, 1.0], lambda i, j: 0.1) == (1.0, [])

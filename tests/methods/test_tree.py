@@ -1,0 +1,131 @@
+"""Trees that a draft model drafts: in which order, which rows a text lacks, and what several children are good for."""
+
+import random
+
+import pytest
+import torch
+
+from nanospec.dice import Dice
+from nanospec.errors import MOST_ROWS, RequestError
+from nanospec.probs import Sampling
+from nanospec.proof.compare import node_cases
+from nanospec.proof.tables import TableModel, small_gpt
+from nanospec.proof.walk import distance, target_distribution, walk
+from nanospec.serving.rows import SamplingByRow
+from nanospec.speculate import ModelDrafter, speculate, tokens_of
+from nanospec.text import Text
+from nanospec.trees.draft import TreeDraft
+from nanospec.trees.drawn import TreeDrafter, in_drawing_order
+from nanospec.trees.node_rule import verify_tree
+
+TABLE, DRAFT, FULL, FULL_DRAFT = (TableModel(3, seed, zeros) for seed, zeros in ((8, .4), (58, .4), (5, 0), (6, 0)))
+GPT_DRAFT, WARM = small_gpt(11, 1, 2), {"temperature": 0.7}
+
+
+def test_rows_stand_in_the_order_in_which_they_are_drawn():
+    """Level by level, in a level by rank among siblings; in a rank as their parents stand, which were drawn before."""
+    assert in_drawing_order([-1, 0, 0, 1, 1, 2]) == [-1, 0, 0, 1, 2, 1]
+    made = random.Random(1)
+    for _ in range(200):
+        deep = made.choice([1, 2, 30])
+        topology = [-1] + [made.randrange(max(0, row - deep), row) for row in range(1, made.randint(2, 25))]
+
+        def birth(row):
+            """The ranks on the way to a row: two trees are the same if they have the same of these."""
+            return (*birth(topology[row]), topology[1:row].count(topology[row])) if row else ()
+
+        def turn(row):
+            """When it is drawn: its depth, its rank, its parent's turn."""
+            return (len(birth(row)), birth(row)[-1], turn(topology[row])) if row else ()
+
+        expected = sorted(range(1, len(topology)), key=turn)
+        ours = in_drawing_order(topology)
+        assert [topology[row] and 1 + expected.index(topology[row]) for row in expected] == ours[1:]
+
+
+def test_the_rows_that_a_text_lacks():
+    """A certain draft has one child only: the second is lacking, and all that would follow it. The other text has all.
+    """
+    text = Text([[1, 2], [3, 1, 4]], 9, 11)
+    drafter, dice = TreeDrafter(GPT_DRAFT, [-1, 0, 0, 1, 2, 2, 3]), Dice([0, 1])
+    drafter.begin(text, [0, 1], None)
+    dice.refill(6)
+    draft = drafter.propose(text, SamplingByRow([Sampling(0), Sampling(1.0)]), dice, 10)
+    assert draft.parents.tolist() == [[-1, 0, -1, 1, -1, -1, 3], [-1, 0, 0, 1, 2, 2, 3]] and draft.steps == 3
+    assert draft.q_draft.sum(-1).round(decimals=9).tolist() == [[0, 1, 0, 1, 0, 0, 1], [0, 1, 1, 1, 1, 1, 1]]
+    assert dice.column == 6                             # a uniform for every row, there or not
+    first, second = draft.q_draft[1, 1:3]               # without replacement: the first one's token is gone
+    again = first.index_fill(0, draft.tokens[1, 1], 0.0)
+    assert torch.allclose(second, again / again.sum())
+
+
+@pytest.mark.parametrize("count, independent", [(2, True), (2, False), (3, False)])
+def test_a_node_has_the_targets_distribution_whatever_the_two_distributions(count, independent):
+    """T0 for several children: zeros, equal, disjoint, one-hot. A distribution may run out of tokens to draw."""
+    drawn_out, cases, bonus = 0, list(node_cases()), torch.eye(5, dtype=torch.float64)[0]
+    for name, p_target, q_draft in cases[:60:6] + cases[60:]:
+        rows = torch.stack([p_target] + [bonus] * count)[None]
+
+        def play(dice):
+            tokens, q_rows, left = [0], [q_draft * 0], q_draft
+            while len(tokens) <= count and left.sum() > 0:
+                tokens.append(int(dice.pick(left[None])))
+                q_rows.append(left / left.sum())
+                left = left if independent else left.index_fill(0, torch.tensor(tokens[-1]), 0.0)
+            n = len(tokens)
+            draft = TreeDraft(torch.tensor([tokens]), torch.stack(q_rows)[None], torch.tensor([[-1] + [0] * (n - 1)]))
+            accepted, token = verify_tree(draft, rows[:, :n], dice)
+            return tokens[accepted] if accepted else int(token), n
+
+        found = walk(play)[0]
+        drawn_out += any(n <= count for _, n in found)
+        tokens = {x: sum(weight for (token, _), weight in found.items() if token == x) for x in range(5)}
+        assert distance(tokens, dict(enumerate(p_target.tolist())))[0] < 1e-12, name
+    assert independent or drawn_out
+
+
+def test_a_child_of_less_than_the_smallest_normal_number():
+    """All that the elder child leaves may be subnormal, as of logits that lie 90 apart, in single precision. It is a
+    distribution all the same: the younger child is drawn from it, and its q_draft must say so.
+    """
+    target, draft = TableModel(3, 1), TableModel(3, 2)
+    for model, logits in ((target, torch.tensor([.5, .3, .2]).log()), (draft, torch.tensor([0., -90, -91]))):
+        model.logits = logits.expand_as(model.logits)
+    assert 0 < draft.logits[0].softmax(-1)[1] < torch.finfo(torch.float32).tiny
+    found, _ = walk(lambda dice: tuple(tokens_of(speculate(target, TreeDrafter(draft, [-1, 0, 0]), [1], 1, dice=dice))))
+    assert distance(found, target_distribution(target, [1], 1))[0] < 1e-6
+
+
+def test_a_tree_that_is_a_chain_is_the_chain():
+    """The same distribution of text and rounds, path for path: each is the other's oracle."""
+    found = [walk(lambda dice: tuple((tuple(done.emitted), len(done.path)) for done in speculate(
+        TABLE, drafter, [1, 0], 3, dice=dice, **WARM)))[0]
+        for drafter in (TreeDrafter(DRAFT, [-1, 0, 1]), ModelDrafter(DRAFT, 2))]
+    assert distance(*found)[1] < 1e-12
+
+
+def test_more_children_are_accepted_more_often_and_without_replacement_best():
+    """Expected tokens of the first round, exact."""
+    def expected(topology, independent=False):
+        found = walk(lambda dice: len(next(speculate(FULL, TreeDrafter(FULL_DRAFT, topology, independent), [1, 0], 9,
+                                                     dice=dice, **WARM)).path))[0]
+        return 1 + sum(accepted * weight for accepted, weight in found.items())
+    assert expected([-1, 0]) < expected([-1, 0, 0], True) < expected([-1, 0, 0])
+    assert expected([-1, 0, 0, 0]) == pytest.approx(2)              # every token is drafted: one of them must stand
+
+
+@pytest.mark.parametrize("topology", [[], [0, 0], [-1, 1], [-1, 0, 5], [0, -1], [-1, 0, -1]])
+def test_what_is_no_topology_is_refused(topology):
+    with pytest.raises(RequestError, match="topology"):
+        TreeDrafter(GPT_DRAFT, topology)
+
+
+@pytest.mark.parametrize("topology", [[-1], [-1] + [0] * MOST_ROWS], ids=["none", "too many"])
+def test_a_tree_of_no_draft_tokens_or_of_too_many_is_refused(topology):
+    with pytest.raises(RequestError, match="at least 1|at most 4095"):
+        TreeDrafter(GPT_DRAFT, topology)
+
+
+def test_a_tree_longer_than_the_context_is_refused():
+    with pytest.raises(RequestError, match="longer than the context of 96"):
+        next(speculate(GPT_DRAFT, TreeDrafter(GPT_DRAFT, [-1] + [0] * 96), [1], 10))

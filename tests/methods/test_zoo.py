@@ -1,0 +1,134 @@
+"""Mutation tests of the rooms: every bug that is planted in one is caught by the check that claims it, what looks like
+a bug and is exact passes, and the surgery itself is clean. Bugs of the core are in tests/core/test_mutations.py.
+"""
+
+import gc
+from types import FunctionType
+
+import pytest
+
+from nanospec.methods import DRAFTERS, RULES
+from nanospec.proof.checks import CHECKS, OF_THE_DISTRIBUTION
+from nanospec.proof.contract import CONTRACT, pairs_of
+from nanospec.proof.zoo import ALL_BUGS, ALL_CONTROLS, CORE_BUGS, ENOUGH, Bug, changed, look, planted
+from nanospec.proof.zoo.plant import exchanges
+from nanospec.rules.cascade import DEFERRALS, cascade
+from nanospec.speculate import one_round, repeated, speculate, verify
+from nanospec.trees.draft import ancestors_of, drafts_of
+from nanospec.trees.drawn import TreeDrafter
+from nanospec.trees.reader import GPTTreeReader
+from nanospec.trees.traversal import verify_traversal
+
+NAMED = {bug.name: bug for bug in ALL_BUGS + ALL_CONTROLS}
+SEEN = 1e-11            # a total variation that no rounding makes: ten times what a check forgives
+
+
+@pytest.mark.parametrize("bug", [bug for bug in ALL_BUGS if bug not in CORE_BUGS], ids=lambda bug: bug.name)
+def test_a_bug_is_caught_by_the_check_that_claims_it(bug):
+    sighting = look(bug, bug.caught_by)
+    assert sighting.caught, f"{bug.name}: {bug.caught_by} saw nothing"
+    assert sighting.tv is None or sighting.tv > SEEN, f"{bug.name}: only {sighting.tv} off"
+
+
+@pytest.mark.parametrize("control", [control for control in ALL_CONTROLS if "." in control.file],
+                         ids=lambda control: control.name)
+def test_a_control_passes(control):
+    for check in ENOUGH[control.file]:
+        sighting = look(control, check)
+        assert not sighting.caught, f"{control.name}: {check} found {sighting.found}"
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("control", ALL_CONTROLS, ids=lambda control: control.name)
+@pytest.mark.parametrize("check", OF_THE_DISTRIBUTION)
+def test_a_control_passes_every_check_of_the_distribution(control, check):
+    assert not look(control, check).caught
+
+
+# Why there is more than one check: what small trees and chains cannot see.
+BLIND = {"T2 rows": ("greedy-for-all-if-one-is",), "rules agree": ("traversal-siblings-sorted",),
+         "tree caches": ("flat-at-depth-three", "elder-sibling-seen-late", "four-generations")}
+
+
+@pytest.mark.parametrize("check, name", [(check, name) for check, names in BLIND.items() for name in names])
+def test_each_check_has_its_reason(check, name):
+    assert not look(NAMED[name], check).caught, f"{check} sees {name} too"
+
+
+def codes() -> dict:
+    functions = (thing for thing in gc.get_objects() if type(thing) is FunctionType)
+    return {id(function): function.__code__ for function in functions if "nanospec" in function.__code__.co_filename}
+
+
+def test_everything_is_put_back():
+    before = codes()
+    for bug in {bug.file: bug for bug in NAMED.values()}.values():
+        with pytest.raises(KeyError), planted(bug):
+            raise KeyError("on the way")
+    after = codes()
+    assert all(after[number] is code for number, code in before.items() if number in after)
+
+
+@pytest.mark.parametrize("name, function", [
+    ("four-generations", ancestors_of), ("copied-with-a-half", drafts_of), ("draft-of-another-row", verify_traversal),
+    ("sibling-q-not-updated", TreeDrafter.propose), ("greedy-does-not-stop", speculate.__wrapped__),
+    ("draft-path-not-gathered", GPTTreeReader.__init__)])
+def test_the_surgery_reaches_methods_and_what_decorators_wrap(name, function):
+    before = function.__code__
+    with planted(NAMED[name]):
+        assert function.__code__.co_filename == f"<{name}>"
+    assert function.__code__ is before
+
+
+def test_the_surgery_leaves_alone_what_has_the_same_name():
+    """The lambdas of a file bear one name, and so do the list comprehensions of a function."""
+    for name, changed_ in (("cascade-bonus-from-the-target", {"cascade", "cascade.<locals>.judge"}),
+                           ("merged-q-of-another", {"MergedDrafter._join"})):
+        rule = cascade("v1", 0.3, verify)                   # a closure, alive
+        assert {function.__qualname__ for function, _ in exchanges(NAMED[name])} == changed_ and rule
+    keep, = (function for function, _ in exchanges(Bug("one", "", "", "", "rules.cascade", (
+        ('"v1": _token(lambda q, p, a: q <', '"v1": _token(lambda q, p, a: p <'),))))
+    assert keep is DEFERRALS["v1"].__closure__[0].cell_contents
+
+
+def test_two_bugs_one_within_the_other():
+    truth = codes()
+    with planted(NAMED["overshoot"]):
+        with planted(NAMED["target-unwarped"]):
+            assert one_round.__code__.co_filename == "<target-unwarped>"
+        assert repeated.__code__.co_filename == "<overshoot>"
+    assert all(codes()[id(function)] is truth[id(function)] for function in (repeated, one_round))
+
+
+def test_a_changed_copy_leaves_what_ships_alone():
+    before = codes()
+    assert changed(NAMED["ratio-flipped"])["verify"].__code__.co_filename == "<ratio-flipped>"
+    assert codes()[id(speculate.__wrapped__)] is before[id(speculate.__wrapped__)]
+
+
+def test_a_plant_that_no_longer_fits_is_an_error():
+    with pytest.raises(LookupError, match="no longer there"):
+        with planted(Bug("gone", "", "", "T0", "speculate", (("no such words", ""),))):
+            pass
+
+
+def test_every_entry_says_what_was_wrong_where_and_who_sees_it():
+    checks = {*CHECKS, *(f"{part}: {name}, {rule}" for part in CONTRACT for name, rule in pairs_of(part))}
+    assert len(NAMED) == len(ALL_BUGS) + len(ALL_CONTROLS)
+    for bug in NAMED.values():
+        assert bug.what and bug.source and bug.edits
+        assert bug.caught_by in checks if bug in ALL_BUGS else not bug.caught_by
+
+
+def test_what_is_slow_catches_nothing_alone():
+    slow = {name for name, check in CHECKS.items() if check.slow}
+    slow |= {f"{part}: {name}, {rule}" for part in CONTRACT
+             for name, rule in set(pairs_of(part)) - set(pairs_of(part, quick=True))}
+    assert not slow & {bug.caught_by for bug in ALL_BUGS}
+
+
+@pytest.mark.parametrize("part", CONTRACT)
+def test_nobody_and_no_rule_is_left_out_of_a_part_in_the_tests(part):
+    every, quick = pairs_of(part), pairs_of(part, quick=True)
+    assert {name for name, _ in quick} == {name for name, _ in every} >= {*DRAFTERS}
+    assert {rule for _, rule in quick} == {*RULES}

@@ -1,0 +1,251 @@
+"""Draft models that read hidden states of a target: what they know, what is kept, how they are trained."""
+
+import argparse
+from pathlib import Path
+
+import pytest
+import torch
+
+import train_tiny
+from nanospec.copies.lookup import PromptLookup
+from nanospec.draft_models import LEARNED
+from nanospec.draft_models.eagle import Eagle
+from nanospec.draft_models.mlp import MLPSpeculator
+from nanospec.errors import PairError, RequestError
+from nanospec.files.checkpoint import load_learned, load_pair, save_learned
+from nanospec.lengths.dynamic import DynamicDrafter
+from nanospec.lengths.stopping import StoppingRule
+from nanospec.proof.tables import TableModel, small_gpt, small_learned
+from nanospec.speculate import ModelDrafter, speculate, tokens_of
+from nanospec.text import Text, prefill
+from nanospec.training.learned import learned_loss
+from nanospec.training.losses import forward_kl
+from nanospec.training.whole import before_tokens, some_anchors, unrolled, whole_texts
+from nanospec.trees.drawn import TreeDrafter
+from nanospec.trees.merged import MergedDrafter
+from nanospec.trees.reader import longest_chain
+
+TARGET = small_gpt(11, 3, 5)
+TEXT = Path(argparse.__file__)
+models = pytest.mark.parametrize("name", LEARNED)
+readers = pytest.mark.parametrize("name", [name for name in LEARNED if name != "early_exit"])    # it reads no states
+
+
+def hidden_of(tokens, layers):
+    return TARGET(tokens, layers=layers)[1]
+
+
+@models
+def test_whole_texts_and_one_token_at_a_time_are_the_same(name):
+    """Training reads whole texts, drafting reads token by token: the same logits, at every place, for every step."""
+    model, steps = small_learned(name, TARGET), 4
+    tokens = torch.randint(11, (2, 12), generator=torch.Generator().manual_seed(1))
+    whole = whole_texts(model, tokens, before_tokens(hidden_of(tokens, model.layers)), steps)
+    for length in range(1, 12 - steps + 2):
+        text = Text(tokens[:, :length].tolist(), 16, 11)
+        _, hidden = prefill(TARGET, text, layers=model.layers)
+        reader = model.reader(steps)
+        reader.begin(text, [0, 1], hidden)
+        for k in range(steps):
+            logits = (reader.step(tokens[:, length + k - 1, None], length + k) if k else
+                      reader.start(text, 2, length + k))
+            assert (logits[:, 0].softmax(-1) - whole[k, :, length - 1].softmax(-1)).abs().max() < 1e-10, (length, k)
+
+
+@models
+def test_it_knows_nothing_that_comes_later(name):
+    """Other tokens and hidden states after a place change nothing that is predicted at this place."""
+    model, steps, place = small_learned(name, TARGET), 3, 5
+    tokens = torch.randint(11, (1, 12), generator=torch.Generator().manual_seed(2))
+    before = before_tokens(hidden_of(tokens, model.layers))
+    predicted = whole_texts(model, tokens, before, steps)
+    for k in range(steps):
+        others, unknown = tokens.clone(), before.clone()
+        others[:, place + k + 1:] = (others[:, place + k + 1:] + 1) % 11
+        unknown[:, place + 1:] = 99.0
+        again = whole_texts(model, others, unknown, steps)[k, :, place]
+        assert (again.softmax(-1) - predicted[k, :, place].softmax(-1)).abs().max() < 1e-12
+
+
+@readers
+def test_hidden_states_of_another_place_are_seen(name):
+    """What it predicts depends on the hidden states before its place, so that one late is not the same."""
+    model = small_learned(name, TARGET)
+    tokens = torch.randint(11, (1, 9), generator=torch.Generator().manual_seed(3))
+    hidden = hidden_of(tokens, model.layers)
+    late, right = (whole_texts(model, tokens, before, 2).softmax(-1) for before in (before_tokens(hidden), hidden))
+    assert (late - right).abs().max() > 0.1
+
+
+@models
+def test_some_anchors_are_some_of_all(name):
+    """Drafts after some tokens alone are the same as among those after all of them."""
+    model, steps = small_learned(name, TARGET), 3
+    tokens = torch.randint(11, (2, 12), generator=torch.Generator().manual_seed(4))
+    before, anchors = before_tokens(hidden_of(tokens, model.layers)), some_anchors(tokens, steps, 4)
+    every, some = whole_texts(model, tokens, before, steps), whole_texts(model, tokens, before, steps, anchors)
+    assert len(anchors) == 5 and (every[:, :, anchors].softmax(-1) - some.softmax(-1)).abs().max() < 1e-12
+
+
+@models
+def test_no_more_tokens_than_it_can_draft(name):
+    model = small_learned(name, TARGET)
+    most = longest_chain(model, 9)
+    assert most == (8 if name in ("medusa", "hydra", "dflash", "dspark") else 9) and ModelDrafter(model, most)
+    if most < 9:
+        with pytest.raises(RequestError, match="at most 8 tokens one after the other, asked for 9"):
+            ModelDrafter(model, 9)
+
+
+def test_the_losses_by_hand():
+    """EAGLE's has a part for its states. EAGLE-3's draft tokens count .8 of the one before, and it is judged by what it
+    can draft.
+    """
+    tokens = torch.randint(11, (2, 9), generator=torch.Generator().manual_seed(5))
+    for name in "eagle", "eagle3":
+        model = small_learned(name, TARGET)
+        logits, hidden = TARGET(tokens, layers=model.layers)
+        p_target = logits.log_softmax(-1)
+        found = learned_loss(model, tokens, hidden, p_target, forward_kl).item()
+        drafted, places = unrolled(model, tokens, before_tokens(hidden), model.steps), 9 - model.steps + 1
+        losses = []
+        for k, (_, q_draft) in enumerate(drafted):
+            p = p_target[:, k:k + places].softmax(-1)
+            if name == "eagle3":
+                p, q_draft = p[..., model.ids] / p[..., model.ids].sum(-1, keepdim=True), q_draft[..., model.ids]
+            losses.append((p * (p.log() - q_draft.log_softmax(-1))).sum(-1).mean().item())
+        if name == "eagle":
+            states = torch.nn.functional.smooth_l1_loss(drafted[0][0], TARGET.norm(hidden[:, :, -1])).item()
+            assert found == pytest.approx(states + 0.1 * losses[0], rel=1e-6)
+        else:
+            weights = [0.8 ** k for k in range(5)]
+            expected = sum(weight * loss for weight, loss in zip(weights, losses)) / sum(weights)
+            assert found == pytest.approx(expected, rel=1e-9)
+
+
+@models
+def test_a_file_keeps_it_and_knows_its_target(name, tmp_path):
+    model, path = small_learned(name, TARGET), tmp_path / f"{name}.pt"
+    save_learned(name, model, path, TARGET)
+    again = load_learned(path, TARGET, name)
+    assert again.sizes == model.sizes and again.layers == model.layers and again.target is TARGET
+    assert all(torch.equal(weight.to(torch.bfloat16).to(weight), kept)
+               for weight, kept in zip(model.parameters(), again.parameters()))
+    with pytest.raises(PairError, match="another target"):
+        load_learned(path, small_gpt(11, 3, 6), name)
+    saved = torch.load(path, weights_only=True)
+    assert not any(part.startswith("layer.") for part in saved["state"])
+    for damage in ({"sizes": {}}, {"sizes": saved["sizes"] | {"layers": [9]}}, {"state": {}}, {"learned": "other"},
+                   {"sizes": saved["sizes"] | {"vocab_size": 0}}, {"sizes": None},
+                   {"state": saved["state"] | {"more": torch.zeros(1)}},
+                   {"state": {key: weight * float("nan") for key, weight in saved["state"].items()}}):
+        torch.save(saved | damage, path)
+        with pytest.raises((PairError, RequestError)):
+            load_learned(path, TARGET, name)
+
+
+@pytest.mark.parametrize("name, size", [("medusa", "heads"), ("mlp", "depth"), ("mlp", "width"), ("dflash", "block")])
+def test_sizes_that_the_weights_do_not_have_are_refused_before_anything_is_made(name, size, tmp_path, monkeypatch):
+    """A file may ask for a thousand million heads."""
+    path = tmp_path / f"{name}.pt"
+    save_learned(name, small_learned(name, TARGET), path, TARGET)
+    saved = torch.load(path, weights_only=True)
+    torch.save(saved | {"sizes": saved["sizes"] | {size: 10 ** 9}}, path)
+    monkeypatch.setitem(LEARNED, name, None)
+    with pytest.raises(PairError, match=f"no draft model of ours: its weights are not those of {size} = 1000000000"):
+        load_learned(path, TARGET, name)
+
+
+@readers
+def test_a_foreign_target_is_refused(name):
+    for target in (small_gpt(7, 3, 5), small_gpt(11, 2, 5)):
+        with pytest.raises(RequestError):
+            next(speculate(target, ModelDrafter(small_learned(name, TARGET), 2), [1, 2], 4))
+
+
+# Oracles: a table's hidden state is the number of the context, and the next one follows from it and the next token.
+
+TABLE = TableModel(5, 3, zeros=0)
+
+
+def next_number(state, tokens):
+    """(the next state, the table's own logits there)"""
+    number = (state[..., 0].long() * 31 + tokens + 1) % TABLE.CONTEXTS
+    return number[..., None].to(state).expand(*number.shape, 2), TABLE.logits[number]
+
+
+class KnowsTheState(MLPSpeculator):
+    def read(self, tokens, before, call):
+        return next_number(call.asking(before)[..., -1, :], call.asking(tokens))
+
+    def step(self, state, tokens, call):
+        return next_number(state, tokens)
+
+
+class KnowsTheHiddenState(Eagle):
+    """With a reader that gives draft tokens slots of their own."""
+
+    read, step = KnowsTheState.read, KnowsTheState.step
+
+
+ORACLES = {"state": lambda: KnowsTheState(5, 2, [0], 1),
+           "hidden state": lambda: KnowsTheHiddenState(5, 2, [0], 1, 1, 4)}
+SHAPES = {"chain": lambda model: ModelDrafter(model, 3), "tree": lambda model: TreeDrafter(model, [-1, 0, 0, 1, 2, 3]),
+          "dynamic": lambda model: DynamicDrafter(model, StoppingRule(), 3),
+          "merged": lambda model: MergedDrafter([ModelDrafter(model, 2), PromptLookup(2)])}
+
+
+@pytest.mark.parametrize("shape", SHAPES)
+@pytest.mark.parametrize("oracle", ORACLES)
+def test_what_knows_the_next_hidden_state_is_always_right(oracle, shape):
+    """Each hidden state meets the token that follows it: q_draft = p_target at every row, and no draft is rejected."""
+    model = ORACLES[oracle]().double().attach(TABLE)
+    for ids in ([3, 1], [1, 2, 0, 4, 1, 2]):
+        for done in speculate(TABLE, SHAPES[shape](model), ids, 30, 0.8, seed=1):
+            parents = torch.tensor(done.parents[1:])
+            firsts = [row for row, parent in enumerate(done.parents) if row and done.parents.index(parent) == row]
+            drawn = [row for row in firsts if done.q_draft[row, done.tokens[row]] < 1]
+            after = parents[[row - 1 for row in drawn]]
+            assert drawn and (done.p_target[after] - done.q_draft[drawn]).abs().max() < 1e-12
+            assert 1 in done.path
+
+
+# Training
+
+def train(folder, *options):
+    return train_tiny.main(["--size", "dust", "--text", str(TEXT), "--out", str(folder), *map(str, options)])
+
+
+@pytest.fixture(scope="module")
+def pair_folder(tmp_path_factory):
+    torch.set_num_threads(1)
+    folder = tmp_path_factory.mktemp("pair")
+    assert train(folder, "--steps", 40, 1, 1) == 0
+    return folder
+
+
+@models
+def test_it_learns_and_goes_on_where_it_was_stopped(name, pair_folder, tmp_path, capsys):
+    for file in ("target.pt", "draft.pt", "ranks.tiktoken"):
+        (tmp_path / file).write_bytes((pair_folder / file).read_bytes())
+    assert train(tmp_path, "--what", name, "--steps", 30, "--minutes", 0) == 0
+    assert train(tmp_path, "--what", name, "--steps", 30, "--minutes", 0) == 2              # it is there already
+    assert train(tmp_path, "--what", name, "--steps", 30, "--resume") == 0
+    pair = load_pair(tmp_path, draft=name)
+    assert len(tokens_of(speculate(pair.target, ModelDrafter(pair.draft, 3), [1, 2], 40))) == 40
+    history = torch.load(tmp_path / f"{name}.training.pt", weights_only=True)["history"]
+    assert [row[1] for row in history] == [10, 20, 30] and history[-1][3] < 0.25            # rejected, held out
+    assert f"alpha of {name} at T = 1.0" in capsys.readouterr().out
+
+
+def test_side_by_side_each_learns_as_if_alone(pair_folder, tmp_path):
+    """Another model at its side changes nothing of what it becomes."""
+    found = []
+    for names in (["mlp"], ["eagle3", "mlp"]):
+        folder = tmp_path / "_".join(names)
+        folder.mkdir()
+        for file in ("target.pt", "draft.pt", "ranks.tiktoken"):
+            (folder / file).write_bytes((pair_folder / file).read_bytes())
+        assert train(folder, "--what", *names, "--steps", 4) == 0
+        found.append(load_pair(folder, draft="mlp").draft.state_dict())
+    assert all(torch.equal(found[0][name], found[1][name]) for name in found[0])

@@ -1,0 +1,53 @@
+"""The budget of draft tokens for a whole batch. That it is lossless: contract.py, by its name, and "served, by
+survival" of checks.py, where two texts share a budget. What the target computes of such drafts: test_ragged.py.
+"""
+
+import pytest
+import torch
+
+from nanospec.dice import Dice
+from nanospec.probs import Sampling
+from nanospec.proof.compare import Batch
+from nanospec.proof.tables import small_gpt
+from nanospec.serving.by_survival import BySurvival
+
+TARGET, DRAFT = small_gpt(5, 2, 1), small_gpt(5, 1, 2)
+PROMPTS = [[1, 2, 3], [4, 0, 1, 1, 2], [0]]
+
+
+def drafts(gamma: int, rounds: int = 12):
+    """The drafter, and its drafts of some rounds."""
+    drafter, dice = BySurvival(DRAFT, gamma), Dice([1, 2, 3])
+    batch = Batch(TARGET, drafter, PROMPTS, 90)
+    return drafter, [batch.round(dice, Sampling())[0] for _ in range(rounds)]
+
+
+@pytest.mark.parametrize("gamma, each", [(1, 1), (2, 1), (3, 2), (8, 4)])
+def test_the_batch_has_its_budget_and_no_text_more_than_gamma(gamma, each):
+    _, done = drafts(gamma)
+    counts = [(draft.q_draft.sum(-1) > 0).sum(-1).tolist() for draft in done]
+    assert all(sum(its) == 3 * each and max(its) <= gamma for its in counts)
+    assert gamma < 2 or len({tuple(its) for its in counts}) > 1            # some texts get more than others
+
+
+def test_they_go_where_survival_is_greatest_and_of_equals_to_the_earlier_place():
+    drafter = BySurvival(DRAFT, 4)                                          # two for each text
+    of_places = [torch.tensor(row) for row in ([0.9, 0.6, 0.4], [0.8, 0.2, 0.4], [0.7, 0.1, 0.1])]
+    assert drafter.counts_of(of_places).tolist() == [3, 1, 2]
+    assert drafter.counts_of([torch.tensor([0.5, 0.5])] * 3).tolist() == [2, 2]
+
+
+def test_one_text_gets_its_budget_and_not_a_draft_step_more():
+    drafter = BySurvival(DRAFT, 8)
+    draft, *_ = Batch(TARGET, drafter, [[1, 2, 3]], 60).round(Dice([1]), Sampling())
+    assert draft.tokens.shape == (1, 5) and draft.steps == 4 and draft.parents.tolist() == [[-1, 0, 1, 2, 3]]
+
+
+def test_what_is_accepted_makes_its_class_likelier():
+    drafter = BySurvival(TARGET, 4)                                         # the target drafts for itself
+    batch, dice = Batch(TARGET, drafter, PROMPTS, 90), Dice([1, 2, 3])
+    before = drafter.accepted / drafter.judged
+    for _ in range(20):
+        batch.round(dice, Sampling())
+    after = drafter.accepted / drafter.judged
+    assert (after >= before - 1e-6).all() and (after[2:] > 0.95).all() and (after <= 1 + 1e-6).all()

@@ -1,0 +1,159 @@
+"""The server as its users see it. That what it writes is exact: "served", "schedules" in proof/checks.py, and `alone`
+in proof/contract.py, which every drafter and rule goes through.
+"""
+
+import pytest
+import torch
+
+from nanospec.cache import Cache
+from nanospec.errors import LogitsError, RequestError
+from nanospec.proof.tables import small_gpt, small_learned
+from nanospec.serving.server import PIECE, Server
+from nanospec.speculate import ModelDrafter, speculate, tokens_of
+
+TARGET, DRAFT = small_gpt(5, 2, 1), small_gpt(5, 1, 2)
+
+
+def server_of(rows: int = 2, most_waiting: int = 64, gamma: int = 3, target=TARGET) -> Server:
+    return Server(target, ModelDrafter(DRAFT, gamma), rows, most_waiting)
+
+
+def served(server: Server, *requests) -> None:
+    while not all(request.done for request in requests):
+        server.step()
+
+
+def alone(ids, **settings) -> list[int]:
+    return tokens_of(speculate(TARGET, ModelDrafter(DRAFT, 3), ids, **settings))
+
+
+def test_the_docstring_s_example():
+    server = server_of(8)
+    request = server.submit([1, 2, 3], max_new_tokens=20, temperature=0.8, seed=1)
+    while not request.done:
+        server.step()
+    assert request.tokens == alone([1, 2, 3], max_new_tokens=20, temperature=0.8, seed=1) and request.error is None
+
+
+def test_a_stream_serves_the_others_too():
+    server = server_of()
+    first, second = (server.submit([seed], max_new_tokens=20, seed=seed) for seed in (1, 2))
+    assert list(server.stream(first)) == alone([1], max_new_tokens=20, seed=1)
+    assert second.tokens and list(server.stream(second)) == alone([2], max_new_tokens=20, seed=2)
+
+
+def test_who_writes_is_not_stalled_by_a_long_prompt():
+    """Every step brings it a token at least, while the other's prompt is read."""
+    server = server_of()
+    writer = server.submit([1], max_new_tokens=40)
+    server.step()
+    reader, steps = server.submit([1, 2] * 45, max_new_tokens=1), 0
+    while not reader.tokens:
+        before = len(writer.tokens)
+        server.step()
+        assert writer.done or len(writer.tokens) > before
+        steps += 1
+    assert steps == -(-89 // PIECE)
+
+
+def test_they_come_to_their_turn_in_the_order_in_which_they_asked():
+    server = server_of(rows=1)
+    requests = [server.submit([number], max_new_tokens=4) for number in range(3)]
+    ended = []
+    while len(ended) < 3:
+        server.step()
+        ended += [request for request in requests if request.done and request not in ended]
+    assert ended == requests
+
+
+@pytest.mark.parametrize("ids, settings, what", [
+    ([], {}, "prompt is empty"), ([7], {}, "outside 0..4"), ([1], {"max_new_tokens": 200}, "context of 96"),
+    ([1], {"temperature": -1}, "temperature"), ([1], {"top_k": 0}, "top_k"), ([1], {"seed": 2 ** 70}, "64 bits")])
+def test_a_request_that_cannot_be_answered_is_refused_at_once(ids, settings, what):
+    server = server_of()
+    with pytest.raises(RequestError, match=what):
+        server.submit(ids, **{"max_new_tokens": 9} | settings)
+    assert not server.waiting
+
+
+def test_only_so_many_may_wait():
+    server = server_of(rows=2, most_waiting=1)
+    requests = [server.submit([1], max_new_tokens=4) for _ in range(3)]
+    with pytest.raises(RequestError, match="1 requests are waiting: try again later"):
+        server.submit([1], max_new_tokens=4)
+    server.step()
+    served(server, *requests)
+    assert len(server.submit([1], max_new_tokens=2).ids) == 1
+
+
+@pytest.mark.parametrize("rows, most_waiting", [(0, 1), (1, -1)])
+def test_a_server_without_rows_is_refused(rows, most_waiting):
+    with pytest.raises(RequestError, match="a server has rows"):
+        server_of(rows, most_waiting)
+
+
+def test_who_is_cancelled_gets_no_more_and_the_row_is_free():
+    server = server_of(rows=1)
+    first = server.submit([1], max_new_tokens=50)
+    waits, next_ = server.submit([2], max_new_tokens=5), server.submit([3], max_new_tokens=5, seed=3)
+    server.step()
+    server.cancel(first)
+    server.cancel(waits)
+    kept = list(first.tokens)
+    served(server, next_)
+    assert first.tokens == kept and first.done and not waits.tokens and next_.tokens == alone([3], max_new_tokens=5,
+                                                                                              seed=3)
+
+
+def test_nothing_is_kept_of_who_was_cancelled_while_its_prompt_was_read():
+    server = Server(TARGET, ModelDrafter(small_learned("mlp", TARGET), 2), rows=2)
+    request = server.submit([1, 2] * 40, max_new_tokens=5)
+    server.step()
+    assert server.waiting[0].hidden
+    server.cancel(request)
+    server.step()
+    assert not server.running and not server.waiting
+
+
+class Poisoned(torch.nn.Module):
+    """A target whose logits are NaN wherever token 4 is read."""
+
+    def __init__(self):
+        super().__init__()
+        self.config, self.device, self.dtype = TARGET.config, TARGET.device, TARGET.dtype
+
+    def new_cache(self, rows: int, slots: int) -> Cache:
+        return TARGET.new_cache(rows, slots)
+
+    def forward(self, tokens, cache=None, kv_length=None, **how):
+        logits = TARGET(tokens, cache, kv_length, **how)
+        return logits.masked_fill((tokens == 4)[:, :, None], float("nan"))
+
+
+def test_a_request_fails_alone_and_its_row_serves_the_next():
+    server = server_of(rows=2, target=Poisoned())
+    bad, good = server.submit([1, 4], max_new_tokens=9), server.submit([1], max_new_tokens=9, top_k=1)
+    later = server.submit([2], max_new_tokens=5, top_k=1)
+    served(server, bad, good, later)
+    assert isinstance(bad.error, LogitsError) and not bad.tokens
+    with pytest.raises(LogitsError, match="NaN"):
+        list(server.stream(bad))
+    assert good.error is None or 4 in good.tokens
+    assert later.error is None or 4 in later.tokens
+    server.cancel(bad)                                  # too late: it stays a request that has failed
+    assert isinstance(bad.error, LogitsError)
+
+
+def test_what_a_row_has_kept_is_no_longer_there_when_it_is_free():
+    """NaN shines through every mask, so a cache is cleared for the next text."""
+    cache = TARGET.new_cache(2, 8)
+    cache.kv.fill_(float("nan"))
+    cache.put([1], TARGET.new_cache(1, 3))
+    assert not cache.kv[:, :, 1].any() and cache.kv[:, :, 0].isnan().all()
+
+
+def test_a_drafter_that_cannot_draft_for_this_target_is_refused():
+    with pytest.raises(RequestError, match="vocabulary"):
+        Server(TARGET, ModelDrafter(small_gpt(7, 1, 1)))
+    with pytest.raises(RequestError, match="vocabulary|channels"):
+        Server(TARGET, ModelDrafter(small_learned("mlp", small_gpt(7, 2, 1))))

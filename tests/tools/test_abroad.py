@@ -1,0 +1,300 @@
+"""The judge abroad: transformers' own speculation as it is, and with bugs planted in it; functions by their names."""
+
+import sys
+from copy import deepcopy
+
+import pytest
+import torch
+
+from nanospec.dice import Dice
+from nanospec.probs import residual
+from nanospec.proof import judge as judge_file
+from nanospec.proof.foreign import walked
+from nanospec.proof.judge import judge
+from nanospec.proof.judge.__main__ import main
+from nanospec.proof.judge.abroad import SINGLE, of_transformers, recomputed
+from nanospec.proof.walk import distance, target_distribution
+from nanospec.proof.zoo import samplers
+from nanospec.proof.zoo.samplers import OF_A_CHAIN
+
+COOL = {"temperature": 0.7, "top_k": 2}
+FEW = ("accept-everything", "residual-is-target", "ratio-flipped", "bonus-unwarped")
+
+
+@pytest.fixture(autouse=True)
+def patient(monkeypatch):
+    """No walk is given up because the machine is busy; one is walked a second time, and no more."""
+    monkeypatch.setattr(judge_file, "walked", lambda sampler, seconds: walked(sampler, 1e9, again=1))
+
+
+@pytest.fixture(scope="module")
+def hf(transformers):
+    """A target and a draft of 8 tokens, another pair of 32: random Llamas in float64, the draft a noisy copy."""
+    pairs = []
+    with torch.random.fork_rng(devices=[]):
+        for vocab_size in 8, 32:
+            torch.manual_seed(2)
+            target = transformers.LlamaForCausalLM(transformers.LlamaConfig(
+                vocab_size=vocab_size, hidden_size=16, intermediate_size=24, num_hidden_layers=2,
+                num_attention_heads=2, num_key_value_heads=1, max_position_embeddings=64, bos_token_id=None,
+                eos_token_id=2))
+            for weight in target.parameters():
+                weight.data *= 20.0 if weight.dim() == 2 else 1.0
+            draft = deepcopy(target)
+            torch.manual_seed(9)
+            for weight in draft.parameters():
+                weight.data += 0.12 * torch.randn_like(weight) if weight.dim() == 2 else 0.0
+            pairs += [target.double().eval(), draft.double().eval()]
+    return pairs
+
+
+def verdict_on(target, draft=None, ids=(1, 4), new=3, gamma=2, samples=40, lookup=None, **settings):
+    sampler = of_transformers(target, ids, new, draft, gamma, lookup, **settings)
+    return judge(sampler, recomputed(target), draft and recomputed(draft), ids, new, gamma, samples,
+                 tolerance=SINGLE, **settings)
+
+
+def test_what_it_is_compared_with_is_the_models_own(hf):
+    """By hand: softmax of the two greatest logits over 0.7, a plain call for every text, multiplied."""
+    target = hf[0]
+    truth = target_distribution(recomputed(target), [1, 4], 2, **COOL)
+    by_hand = {}
+    with torch.inference_mode():
+        for a in range(8):
+            first = target(torch.tensor([[1, 4]])).logits[0, -1]
+            second = target(torch.tensor([[1, 4, a]])).logits[0, -1]
+            for b in range(8):
+                by_hand[a, b] = 1.0
+                for logits, token in (first, a), (second, b):
+                    best = logits.sort(descending=True).values[:2]
+                    by_hand[a, b] *= float(logits[token] >= best[1]) * float(
+                        (logits[token] / 0.7).exp() / (best / 0.7).exp().sum())
+    assert distance(truth, by_hand)[1] < 1e-12 and len(truth) == 4
+
+
+def test_its_assisted_generation_is_right_every_path_walked(hf):
+    verdict = verdict_on(*hf[:2], new=2, **COOL)
+    assert not verdict.wrong and verdict.distance < 1e-6 and verdict.p_value > 0.001
+
+
+def test_it_divides_the_drafts_logits_by_the_temperature_twice(hf, monkeypatch):
+    """Found in 5.23. The text stays exact, because what is drawn from is what is reported."""
+    import transformers
+    from transformers.generation import utils
+    if not transformers.__version__.startswith("5.23."):
+        pytest.skip(f"found in transformers 5.23, this is {transformers.__version__}")
+    reports = []
+    monkeypatch.setattr(utils, "_speculative_sampling", lambda ids, q_logits, *rest, real=utils._speculative_sampling,
+                        **more: reports.append(q_logits[0, 0].double()) or real(ids, q_logits, *rest, **more))
+    of_transformers(hf[0], [1, 4], 2, hf[1], temperature=0.7)(Dice([0]))
+    logits = recomputed(hf[1])(torch.tensor([[1, 4]]))[0, -1]
+    assert torch.allclose(reports[0], logits / 0.7 / 0.7, atol=1e-4)
+
+
+def test_its_assisted_generation_is_right_at_temperature_1(hf):
+    """One round walked; and texts of a larger vocabulary, token by token."""
+    verdict = verdict_on(*hf[:2], new=1, gamma=1, samples=10)
+    assert not verdict.wrong and verdict.distance < 1e-6
+    verdict = verdict_on(*hf[2:], new=16, gamma=3, samples=25)
+    assert not verdict.wrong and verdict.samples == 400 and verdict.visible < .3
+
+
+def test_its_prompt_lookup_is_right(hf, monkeypatch):
+    """Walked, after a prompt in which there is something to copy: some calls read several tokens at once."""
+    calls, prompt = [], (7, 3, 7, 3, 7)
+    hook = hf[0].register_forward_pre_hook(lambda model, args, kwargs: calls.append(
+        kwargs["input_ids"].shape[1] if kwargs.get("input_ids") is not None else 0), with_kwargs=True)
+    verdict = verdict_on(hf[0], ids=prompt, lookup=2, **COOL)
+    hook.remove()
+    assert not verdict.wrong and verdict.distance < 1e-6
+    assert calls.count(len(prompt) + 2) > 40                    # the prompt and two draft tokens, in a sampler's call
+
+
+def test_plain_generate_is_right_and_temperature_0_too(hf):
+    assert verdict_on(hf[0], **COOL).distance < 1e-6
+    greedy = verdict_on(*hf[:2], temperature=0, samples=10)
+    assert not greedy.wrong and greedy.most_off.expected == greedy.most_off.found == 1
+
+
+def test_chance_is_given_back(hf):
+    """The same seed, the same text; and torch's own generator is where it was."""
+    sampler, before = of_transformers(hf[0], [1, 4], 8), torch.get_rng_state()
+    texts = [sampler(Dice([seed])).tolist() for seed in (3, 4, 3)]
+    assert texts[0] == texts[2] != texts[1] and torch.equal(torch.get_rng_state(), before)
+    assert hf[0].generation_config.eos_token_id == 2            # what the model was configured with stays
+
+
+def with_a_bug(replacement):
+    """transformers' _speculative_sampling, short, with other odds of a replacement: (p_target, q_draft) -> (1, V)."""
+    def speculative(ids, candidate_logits, length, new_logits, **more):
+        q_draft, p_target, drafted = candidate_logits.softmax(-1), new_logits.softmax(-1), ids[0, -length:]
+        ratio = (p_target[:, :length] / q_draft)[0, torch.arange(length), drafted]
+        accepted = (torch.rand_like(ratio) <= ratio).long().cumprod(-1).sum()
+        left = replacement(p_target[:, accepted], q_draft[:, accepted]) if accepted < length else p_target[:, accepted]
+        return torch.cat([drafted[None, :accepted], torch.multinomial(left, num_samples=1)], 1), accepted
+    return speculative
+
+
+def test_a_bug_planted_in_transformers_is_named(hf, monkeypatch, tmp_path, capsys):
+    """By the command, on folders: the verdict, the name, and what to send. Without the bug it is right."""
+    from transformers.generation import utils
+    monkeypatch.setattr(samplers, "OF_A_CHAIN", [bug for bug in OF_A_CHAIN if bug.name in FEW])
+    for name, model in zip(("target", "draft"), hf):
+        model.save_pretrained(tmp_path / name)
+    argv = ["transformers", str(tmp_path / "target"), "--assistant", str(tmp_path / "draft"), "--ids", "1", "4",
+            "--new", "2", "--samples", "20", "--top-k", "2", "--gamma",
+            "1"]
+    monkeypatch.setattr(utils, "_speculative_sampling", with_a_bug(residual))
+    assert main(argv) == 0 and "every path walked" in capsys.readouterr().out
+    monkeypatch.setattr(utils, "_speculative_sampling", with_a_bug(lambda p_target, q_draft: p_target))
+    assert main(argv) == 1
+    out = capsys.readouterr().out
+    assert out.startswith("WRONG: its distribution, walked") and "the distribution of residual-is-target." in out
+    sent = out[out.index("To send upstream"):]
+    assert "transformers 5" in sent and "assistant_model of 1 draft tokens" in sent and "top_k 2" in sent
+    assert "(exact, every path walked)" in sent and "looks like   residual-is-target" in sent and "chi-square" in sent
+    assert "judge transformers " + str(tmp_path / "target") in sent
+
+
+def test_a_bug_that_cannot_be_walked_is_seen_by_its_samples(hf, monkeypatch):
+    """A larger vocabulary, token by token; the replacement is the likeliest token."""
+    from transformers.generation import utils
+    monkeypatch.setattr(utils, "_speculative_sampling", with_a_bug(
+        lambda p_target, q_draft: torch.nn.functional.one_hot(residual(p_target, q_draft).argmax(-1), 32).double()))
+    verdict = verdict_on(*hf[2:], new=16, gamma=3, samples=15)
+    assert verdict.wrong and verdict.distance is None and verdict.most_off.expected == 1 / 16
+
+
+@pytest.mark.parametrize("argv, said", [
+    (["FOLDER", "--samples", "0"], "samples must be"), (["FOLDER", "--samples", "x"], "invalid int"),
+    (["FOLDER", "--gamma", "0"], "gamma must be at least 1"), (["FOLDER", "--gamma", "100000"], "a draft has at most"),
+    (["FOLDER", "--new", "0"], "new must be"), (["FOLDER", "--seed", "-99999999999999999999"], "64 bits"),
+    (["FOLDER", "--temperature", "nan"], "temperature must be"), (["FOLDER", "--top-k", "0"], "top_k must be"),
+    (["FOLDER", "--top-p", "2"], "top_p must"), (["FOLDER", "--lookup", "0"], "--lookup must be"),
+    (["FOLDER", "--lookup", "1", "--assistant", "FOLDER"], "not allowed with"), (["FOLDER"], "no config.json"), ([],
+     "required")], ids=str)
+def test_what_transformers_cannot_be_asked_is_refused_in_one_line(argv, said, transformers, tmp_path, capsys):
+    assert refused(["transformers", *(str(tmp_path) if part == "FOLDER" else part for part in argv)]) == 2
+    err = capsys.readouterr().err
+    assert said in err and err.count("\n") == 1
+
+
+def refused(argv) -> int:
+    """The exit code."""
+    try:
+        return main(argv)
+    except SystemExit as left:
+        return left.code
+
+
+def test_without_transformers_it_says_what_to_install(monkeypatch, capsys, tmp_path):
+    monkeypatch.setitem(sys.modules, "transformers", None)
+    assert main(["transformers", str(tmp_path)]) == 2
+    assert "pip install -e '.[hf]'" in capsys.readouterr().err
+
+
+# Functions by their names
+
+MODULE = """
+import torch
+
+WEIGHTS = torch.tensor([[[.5, .3, .2], [.2, .2, .6], [.1, .8, .1]], [[.2, .5, .3], [.4, .4, .2], [.3, .3, .4]]])
+made = torch.Generator().manual_seed(1)
+
+
+def target(tokens):
+    return WEIGHTS[0].log()[tokens]
+
+
+def draft(tokens):
+    return WEIGHTS[1].log()[tokens]
+
+
+def right(dice):
+    tokens = [0]
+    for _ in range(2):
+        if hasattr(dice, "generators"):
+            dice.refill(1)
+        tokens.append(int(dice.pick(WEIGHTS[0][tokens[-1:]])))
+    return tokens[1:]
+
+
+def own_chance(dice):
+    tokens = [0]
+    for _ in range(2):
+        tokens.append(int(torch.multinomial(WEIGHTS[0][tokens[-1]], 1, generator=made)))
+    return torch.tensor([tokens[1:]])
+
+
+def replaced_from_the_target(dice):
+    tokens = [0]
+    while len(tokens) < 3:
+        if hasattr(dice, "generators"):
+            dice.refill(3)
+        p, q = WEIGHTS[:, tokens[-1:]]
+        x = dice.pick(q)
+        if dice.flip((p / q)[:, x]):
+            tokens += [int(x), int(dice.pick(WEIGHTS[0][x]))]
+        else:
+            tokens.append(int(dice.pick(p)))
+    return tokens[1:3]
+
+
+def broken(dice):
+    return 1 // 0
+
+
+DISTRIBUTION = {(0,): .5, (1,): .5}
+NUMBER = 3
+"""
+
+
+@pytest.fixture
+def mine(tmp_path, monkeypatch):
+    """The name of a fresh module."""
+    monkeypatch.syspath_prepend(tmp_path)
+    name = f"mine_{tmp_path.name}"
+    (tmp_path / f"{name}.py").write_text(MODULE)
+    return name
+
+
+def judged(mine, sampler, target="target", *more):
+    return refused(["function", f"{mine}:{sampler}", "--target", f"{mine}:{target}", "--new", "2", "--samples", "300",
+                    *more])
+
+
+def test_functions_are_judged(mine, capsys):
+    assert judged(mine, "right") == 0 and "every path walked" in capsys.readouterr().out
+    assert judged(mine, "own_chance") == 0 and "could not be walked" in capsys.readouterr().out
+    assert judged(mine, "own_chance", "target", "--samples", "10") == 3
+    assert capsys.readouterr().out.startswith("No verdict")
+    assert judged(mine, "own_chance", "target", "--temperature", "0.3") == 1
+    out = capsys.readouterr().out
+    assert out.startswith("WRONG: its samples") and "in 300 samples" in out and "function mine" in out
+
+
+def test_a_bug_of_a_function_is_named(mine, capsys, monkeypatch):
+    monkeypatch.setattr(samplers, "OF_A_CHAIN", [bug for bug in OF_A_CHAIN if bug.name in FEW])
+    assert judged(mine, "replaced_from_the_target", "target", "--draft", f"{mine}:draft", "--gamma", "1",
+                  "--new", "1") == 1
+    assert "2 tokens where 1 were asked" in capsys.readouterr().out
+    assert judged(mine, "replaced_from_the_target", "target", "--draft", f"{mine}:draft", "--gamma", "1") == 1
+    assert "It has the distribution of residual-is-target." in capsys.readouterr().out
+
+
+@pytest.mark.parametrize("sampler, target, said", [
+    ("broken", "target", "fell over: ZeroDivisionError"), ("none", "target", "cannot be had: AttributeError"),
+    ("NUMBER", "target", "is no function"), ("right", "NUMBER", "gives no logits"), ("right", "none", "cannot be had"),
+    ("right", "broken", "gives no logits"), ("own_chance", "DISTRIBUTION", "2 tokens where 1")])
+def test_what_is_no_function_is_refused_in_one_line(mine, sampler, target, said, capsys):
+    code = judged(mine, sampler, target)
+    told = capsys.readouterr()
+    assert said in told.out + told.err and code == (1 if "tokens where" in said else 2)
+    assert told.err.count("\n") == (code == 2)
+
+
+def test_a_module_that_is_not_there_is_named(capsys):
+    assert refused(["function", "no_such_module:f", "--target", "x:y"]) == 2
+    assert "no_such_module:f cannot be had" in capsys.readouterr().err
+    assert refused(["function", "nothing", "--target", "x:y"]) == 2
+    assert "module:function is wanted" in capsys.readouterr().err

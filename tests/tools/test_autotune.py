@@ -1,0 +1,151 @@
+"""How a model is set up for this machine. That the choice is the fastest is for the clock; that it is the same model,
+for these.
+"""
+
+import pytest
+import torch
+
+from nanospec.draft_models.medusa import Medusa
+from nanospec.fast import autotune as tuning
+from nanospec.fast.autotune import Tuning, autotune, autotune_draft, described, fastest, set_up, setups_of
+from nanospec.fast.clock import announced, draft_seconds, round_seconds
+from nanospec.fast.packed import PackedLinear, can_pack
+from nanospec.generate import generate
+from nanospec.model import GPT
+from nanospec.proof.tables import small_gpt, small_learned
+from nanospec.speculate import ModelDrafter, speculate, tokens_of
+
+@pytest.fixture
+def model():
+    return small_gpt(97, 3, 1).float()
+
+
+def logits(model: GPT):
+    """A prompt of 7, one token and a block of 5 after it, two rows."""
+    cache, tokens, out = model.new_cache(2, 20), torch.arange(26).view(2, 13), []
+    with torch.inference_mode():
+        for a, b in ((0, 7), (7, 8), (8, 13)):
+            out.append(model(tokens[:, a:b], cache, b))
+            cache.length += b - a
+    return torch.cat(out, 1)
+
+
+def test_fastest_leaves_everything_as_it_was(model):
+    threads, before = torch.get_num_threads(), logits(model)
+    tuning = fastest(model, threads=[1], seconds=lambda model: float(model.dtype == torch.float32))
+    assert tuning.dtype == torch.bfloat16 and tuning.threads == 1
+    assert torch.get_num_threads() == threads and torch.equal(logits(model), before)
+
+
+def test_the_quickest_of_all_tunings_is_taken(model):
+    tried = []
+
+    def seconds(model):
+        packed = isinstance(model.head, PackedLinear) and model.head.packed is not None
+        tried.append((model.dtype, torch.get_num_threads(), model.head.fewest if packed else 0))
+        return 1 / len(tried)
+
+    last = fastest(model, [torch.float64, torch.float32], [1, 2], seconds)
+    assert last == Tuning(*tried[-1])
+    first = int(can_pack(torch.zeros(1)))                                          # packed for every call, at first
+    assert tried[:3] == [(torch.float64, 1, 0), (torch.float64, 2, 0), (torch.float32, 1, first)]
+    half = 6 if can_pack(torch.zeros(1)) else 4
+    assert len(set(tried)) == half and tried[half:] == tried[:half]        # two turns
+
+
+def test_a_machine_that_others_use_too_does_not_decide(model):
+    """float64 takes 1.3 times as long as float32. In one turn the machine is quick just while float64 is measured."""
+    mood = iter([.5, 1, 1, 1, 2, 2, 1, 1, 2, 2])
+
+    def seconds(model):
+        return next(mood) * (1.3 if model.dtype == torch.float64 else 1.0)
+
+    assert fastest(model, [torch.float64, torch.float32], [1], seconds, False, turns=5).dtype == torch.float32
+
+
+def test_what_a_glance_shows_to_be_hopeless_is_not_measured(model):
+    """Two threads take three times as long as one; what takes less than twice the least is measured."""
+    tried = []
+
+    def seconds(model):
+        tried.append(torch.get_num_threads())
+        return 1.0
+
+    def glance(model):
+        return 3.0 if torch.get_num_threads() == 2 else 1.9 if model.dtype == torch.float64 else 1.0
+
+    assert fastest(model, [torch.float64, torch.float32], [1, 2], seconds, False, glance).threads == 1
+    assert tried == [1] * 4
+
+
+@pytest.fixture
+def threads():
+    before = torch.get_num_threads()
+    yield
+    torch.set_num_threads(before)
+
+
+def test_tuned_models_decode(threads, capsys):
+    target, draft = small_gpt(11, 3, 1), small_gpt(11, 1, 2)
+    words = autotune(target, draft, "float32")
+    assert target.dtype == draft.dtype == torch.float32 and described(target).startswith("float32")
+    assert words.startswith("cpu, 1 thread; ") and words.endswith(
+        f"target in {described(target)}, draft in {described(draft)}")
+    rounds = speculate(target, ModelDrafter(draft), [1, 2], 10, temperature=0)
+    assert tokens_of(rounds) == list(generate(target, [1, 2], 10, temperature=0))
+    out, err = capsys.readouterr()
+    assert out == "" and err.splitlines() == [
+        "measuring which data type, threads and weight layout are fastest here ...", "the same for the draft model ..."]
+
+
+def test_a_draft_model_is_tuned_beside_a_target_that_stays(threads, monkeypatch):
+    target, draft = small_gpt(11, 3, 1), small_gpt(11, 1, 2)
+    monkeypatch.setattr(tuning, "GLANCE", lambda copy: 1.0)
+    monkeypatch.setattr(tuning, "round_seconds", lambda big, small: 2.0 if small.dtype == torch.float32 else 1.0)
+    autotune_draft(target, draft)
+    assert target.dtype == torch.float64 and draft.dtype == torch.bfloat16
+
+
+def test_setups_are_the_pair_and_with_a_compiler_copies_of_it(threads, monkeypatch):
+    """The copies are tuned for themselves, and a draft model's target is the copy beside it."""
+    target = small_gpt(11, 3, 1)
+    draft = small_learned("prefix", target)
+    monkeypatch.setattr(tuning, "compiler_for", lambda device: lambda step, *_: step)
+    monkeypatch.setattr(tuning, "fastest", lambda model, *_, packed=True, **__: Tuning(
+        torch.float32 if packed else torch.bfloat16, 1, 0))
+    (eager,), words = setups_of(target, draft)
+    assert eager == (target, draft, None) and words.count("target in float32") == 1 and ";" not in words[20:]
+    setups, words = setups_of(target, draft, compile=True)
+    assert setups[0] == (target, draft, None) and setups[1].compiler and setups[1].draft.target is setups[1].target
+    assert setups[1].target is not target and setups[1].target.dtype == setups[1].draft.dtype == torch.bfloat16
+    assert target.dtype == torch.float32 and "; compiled: cpu, 1 thread; target in bfloat16" in words
+
+
+@pytest.mark.parametrize("terminal", [True, False])
+def test_what_takes_a_while_is_announced_and_a_terminal_takes_it_back(monkeypatch, capsys, terminal):
+    monkeypatch.setattr("sys.stderr.isatty", lambda: terminal)
+    with pytest.raises(KeyboardInterrupt), announced("working"):
+        assert "working ..." in capsys.readouterr().err
+        raise KeyboardInterrupt
+    assert capsys.readouterr().err == "\r\033[K" * terminal
+
+
+def test_a_round_is_timed_in_a_short_context_and_with_a_draft_model_of_a_few_draft_tokens():
+    """A text of 8 tokens may be written in a single round. Two heads draft no four tokens."""
+    target = small_gpt(11, 2, 1, context=16)
+    heads = Medusa(11, 16, [1], heads=2).double().attach(target)
+    assert all(seconds > 0 for seconds in (round_seconds(target, target), round_seconds(target, heads),
+                                           draft_seconds(heads, context=8, repeats=1)))
+
+
+def test_models_that_will_be_compiled_are_measured_so_and_not_packed(threads):
+    """A compiler has layouts of its own."""
+    compiled = []
+    target, draft = small_gpt(11, 2, 1), small_gpt(11, 1, 2)
+    autotune(target, draft, compiler=lambda step, *_: compiled.append(1) or step)
+    assert len(compiled) == 8 and "packed" not in described(target) + described(draft)  # 2 models, 2 types, 2 turns
+
+
+def test_set_up_sets_what_it_is_told(model, threads):
+    set_up(model, Tuning(torch.bfloat16, 1, 0))
+    assert described(model) == "bfloat16" and torch.get_num_threads() == 1

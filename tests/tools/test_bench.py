@@ -1,0 +1,631 @@
+"""What the bench counts and writes. How fast anything is decides no test."""
+
+import json
+import re
+import subprocess
+import sys
+from dataclasses import replace
+from functools import partial
+from pathlib import Path
+from time import sleep
+from types import ModuleType
+
+import pytest
+import torch
+
+from nanospec.bench import __main__ as bench
+from nanospec.bench import measure as measuring
+from nanospec.bench import speed
+from nanospec.bench.cascades import contenders, of_lenience, of_typical
+from nanospec.bench.large import simulated
+from nanospec.bench.measure import BUSY, CallCosts, alpha_of, best_of_each, measure, numbers_of
+from nanospec.bench.options import best_topology, measure_accepted, measure_ranks, options_of, topology_of
+from nanospec.bench.prompts import held_out_prompts
+from nanospec.bench.roofline import weight_bytes
+from nanospec.draft_models.medusa import Medusa
+from nanospec.errors import RequestError
+from nanospec.fast.clock import ClockedDrafter, clocked, median_seconds, timed
+from nanospec.files.checkpoint import Pair, load_pair, save_learned, save_model
+from nanospec.files.tokenizer import Tokenizer
+from nanospec.generate import generate
+from nanospec.methods import DRAFTERS, WITHOUT_DRAFT, Method, Options, method_of
+from nanospec.model import GPT, Config
+from nanospec.proof.learning import Knowing
+from nanospec.proof.tables import TableModel, small_gpt, small_learned
+from nanospec.show.figures import draw_simulated
+from nanospec.speculate import ModelDrafter, Round, speculate, tokens_of
+from nanospec.theory import expected_tokens
+from nanospec.trees.drawn import TreeDrafter
+from nanospec.trees.merged import MergedDrafter
+
+ROOT = Path(__file__).parents[2]
+BYTES = Tokenizer({bytes([b]): b for b in range(256)})
+
+
+@pytest.fixture(scope="module")
+def pair():
+    return small_gpt(11, 3, 1), small_gpt(11, 1, 2)
+
+
+@pytest.fixture(scope="module")
+def weights(tmp_path_factory):
+    """A pair of small models that write bytes, with room for the repetitive prompts."""
+    folder = tmp_path_factory.mktemp("pair")
+    BYTES.save(folder / "ranks.tiktoken")
+    for name, layers in (("target.pt", 2), ("draft.pt", 1)):
+        save_model(small_gpt(257, layers, layers, context=1024), folder / name, BYTES)
+    return folder
+
+
+@pytest.fixture
+def held_out(monkeypatch):
+    """A text that is there, instead of the standard library's."""
+    monkeypatch.setattr("nanospec.bench.prompts.read_texts", lambda: ([], [Path(__file__).read_text()]))
+
+
+AUTOTUNED = "cpu, 1 thread; target in float64, draft in float64"
+TUNERS = [f"nanospec.{name}.autotune" for name in ("fast.autotune", "bench.serve", "bench.cascades", "bench.roofline")]
+
+
+@pytest.fixture
+def quick(monkeypatch, held_out):
+    """Nothing is measured longer than needed: what a call costs does not matter here."""
+    for name in TUNERS:
+        monkeypatch.setattr(name, lambda *_: AUTOTUNED)
+    monkeypatch.setattr(measuring, "step_seconds", lambda model, tokens=1, *_, **__: 1e-3 * tokens)
+    monkeypatch.setattr(measuring, "draft_seconds", lambda *_, **__: 1e-3)
+    monkeypatch.setattr(measuring, "measure", partial(measure, repeats=1))
+
+
+@pytest.fixture
+def rows_of(weights, capsys, tmp_path):
+    """rows_of(subcommand, *options) -> (the rows it wrote, what it printed), of the small pair."""
+    def of(*argv: str) -> tuple[list[dict], str]:
+        pair_of = [] if "large" in argv[:1] else ["--weights", str(weights)]
+        status = bench.main([*argv, *pair_of, "--device", "cpu", "--threads", "1", "--json", str(tmp_path / "a.json")])
+        out, err = capsys.readouterr()
+        assert status == 0 and err and all(re.fullmatch(r"(measuring|serving) .* \.\.\.", line)
+                                           for line in err.splitlines()), err
+        return json.loads((tmp_path / "a.json").read_text()), out
+    return of
+
+
+# Numbers, by hand
+
+P, Q = [.5, .5, 0], [.8, .2, 0]         # sum min(P, Q) = .7
+
+
+def a_round(accepted: int, drafted: int, emitted: int, p_target=P, q_draft=Q) -> Round:
+    """A chain of that many draft tokens, of which some were accepted, cut at `emitted` tokens."""
+    rows = torch.tensor([p_target] * (drafted + 1))
+    q_rows = torch.tensor([[0.0] * 3] + [q_draft] * drafted)
+    return Round([0] * (drafted + 1), list(range(-1, drafted)), list(range(1, accepted + 1)), 1,
+                 ([0] * accepted + [1])[:emitted], rows, q_rows, drafted)
+
+
+def test_the_numbers_of_a_method_by_hand():
+    """Two texts in two repeats. 4 tokens were asked for, so the first text's second round is cut from 4 tokens to 2.
+
+    Accepted 1 + 3 + 2 of 3 + 3 + 3 draft tokens, before the cut. Emitted 2 + 2 + 3 in 3 calls.
+    Places judged: 2 + 3 + 3, each with .7. Costs c = .5 and v(4) = 2: a round is 3 * .5 + 2 = 3.5 steps of 1 s.
+    """
+    texts = [[a_round(1, 3, 2), a_round(3, 3, 2)], [a_round(2, 3, 3)]]
+    took = [[[5.0, 7.0], [2.0]], [[9.0, 3.5], [1.5]]]
+    costs = [CallCosts(.5, {4: 2.0}, 1.0)] * 2
+    row = numbers_of(Method("chain", "token", 3, None, None), texts, took, costs, plain=.4)
+    assert row["rounds"] == 3 and row["drafted"] == 9 and row["accepted"] == 6 and row["emitted"] == 7
+    assert row["tokens_per_target_call"] == pytest.approx(7 / 3)
+    assert row["tokens_per_s"] == .5 and row["speedup"] == pytest.approx(1.25)          # 7 tokens in 14 s, twice
+    assert row["alpha"] == pytest.approx(.7) and row["steps"] == 3 and row["c"] == .5 and row["v"] == 2
+    assert row["predicted_speedup"] == pytest.approx((1 + .7 + .49 + .343) / 3.5)
+    assert row["overhead"] == pytest.approx((7 / 3.5 + 3.5 / 3.5) / 2)                  # first rounds read the prompts
+    other = numbers_of(Method("lookup", "token", 3, None, None), texts, took, costs, plain=.4)
+    assert other["predicted_speedup"] == pytest.approx(7 / (3 * 3.5))
+
+
+def test_alpha_of_exactly_zero():
+    """A draft that the target never agrees with: alpha 0, one token a call, and formulas that bear it."""
+    rounds = [a_round(0, 2, 1, [1., 0, 0], [0., 1, 0])]
+    assert alpha_of(rounds) == 0
+    method, costs = Method("chain", "token", 2, None, None), [CallCosts(.25, {3: 1.5}, 1.0)]
+    row = numbers_of(method, [rounds], [[[1.0]]], costs, plain=1.0)
+    assert row["alpha"] == 0 and row["accepted"] == 0 and row["tokens_per_target_call"] == 1
+    assert row["predicted_speedup"] == 1 / 2 and row["overhead"] == 1
+    assert alpha_of([]) == 0 and alpha_of([a_round(0, 0, 1)]) == 0
+
+
+def test_alpha_is_that_of_judged_places_and_first_children():
+    """Rows 1 and 2 hang from the root, 3 from row 1, 4 from row 2. Row 2 was accepted, after row 1: the root's first
+    child is row 1, with .7; row 2's is row 4, with .5. Row 4 was rejected, so nothing was judged after it.
+    """
+    p_target = torch.tensor([P, P, [0, .5, .5], P, P])
+    q_draft = torch.tensor([[0.0] * 3, Q, [1., 0, 0], [1., 0, 0], [.5, 0, .5]])
+    done = Round([0, 0, 1, 0, 2], [-1, 0, 0, 1, 2], [2], 1, [1, 1], p_target, q_draft, 2)
+    assert alpha_of([done]) == pytest.approx((.7 + .5) / 2)
+    assert alpha_of([replace(done, path=[])]) == pytest.approx(.7)
+    assert alpha_of([replace(done, path=[2, 4])]) == pytest.approx((.7 + .5) / 2)               # row 4 has no child
+    assert alpha_of([replace(done, parents=[-1, 0, -1, -1, -1], path=[1])]) == pytest.approx(.7)    # rows it lacks
+
+
+def test_costs_of_rounds_by_hand():
+    """3 tokens in two rounds of 3 rows and 2 draft steps each."""
+    rounds = [a_round(1, 2, 2), a_round(0, 2, 1)]
+    assert CallCosts(0, {3: 1}, 1).speedup(rounds) == 3 / 2
+    assert CallCosts(.25, {3: 1.5}, 1).speedup(rounds) == 3 / 4 and CallCosts(.25, {3: 1.5}, .1).parts(2) == .2
+
+
+# What is measured
+
+def test_a_rows_numbers_agree_with_its_rounds(pair, quick):
+    (row, rounds), = measure(*pair, [[1, 2], [3]], [method_of(*pair, gamma=3)], repeats=2, max_new_tokens=30,
+                             temperature=0.9)
+    assert row["rounds"] == len(rounds) and row["drafted"] == 3 * row["rounds"] and row["emitted"] == 60
+    assert row["accepted"] == sum(len(done.path) for done in rounds) and row["alpha"] == alpha_of(rounds)
+    assert row["speedup"] == row["tokens_per_s"] / row["baseline_tokens_per_s"] and row["temperature"] == 0.9
+
+
+def test_methods_take_turns_and_a_repeat_is_the_same_work(pair, quick):
+    """Whatever is measured beside it, and however often, a method writes what it writes alone."""
+    methods = [method_of(*pair, gamma=2), method_of(*pair, "tree", "traversal", topology=[-1, 0, 0])]
+    once, twice = (measure(*pair, [[1, 2]], methods, repeats=n, max_new_tokens=20) for n in (1, 2))
+    for method, (row, rounds), (_, again) in zip(methods, once, twice):
+        alone = tokens_of(method.run([1, 2], max_new_tokens=20))
+        assert tokens_of(rounds) == tokens_of(again) == alone
+        assert row["gamma"] == method.gamma == 2 and row["drafter"] == method.drafter
+    assert once[1][0]["steps"] == 1 and once[1][0]["drafted"] == 2 * once[1][0]["rounds"]
+
+
+@pytest.mark.parametrize("slow, busy", [(1.0, False), (BUSY * 1.1, True)])
+def test_a_busy_machine_is_told(pair, quick, monkeypatch, slow, busy):
+    """Plain decoding at 10 ms a token, and in the last repeat slower."""
+    repeats = []
+
+    def timed_as_told(steps):
+        items = list(steps)
+        if isinstance(items[0], int):
+            repeats.append(1)
+        return items, [.01 * (slow if len(repeats) == 3 else 1)] * len(items)
+
+    monkeypatch.setattr(measuring, "timed", timed_as_told)
+    (row, _), = measure(*pair, [[1, 2]], [method_of(*pair, gamma=2)], max_new_tokens=5)
+    assert row["busy"] == busy and row["baseline_tokens_per_s"] == pytest.approx(100)
+
+
+def test_the_acceptance_vector_counts_which_child_was_accepted():
+    """A draft that is the target has its first child accepted, always; the best tree is then a chain."""
+    target = TableModel(4, 3)
+    assert measure_accepted(target, target, [[1, 2]], max_new_tokens=20) == [1, 0, 0, 0]
+    accepted = measure_accepted(target, TableModel(4, 4), [[1, 2], [0]], max_new_tokens=30, temperature=1.5)
+    assert 0 < accepted[1] < accepted[0] < 1 and sum(accepted) <= 1
+
+
+@pytest.mark.parametrize("drafter", DRAFTERS)
+def test_every_drafter_by_name_writes_the_targets_text(pair, drafter):
+    """In float64, at temperature 0; and with no more draft tokens a round than it says."""
+    for ids in [[1, 2], [3, 4, 5, 3, 4, 5, 3]]:
+        method = method_of(*pair, drafter, gamma=4)
+        rounds = list(method.run(ids, max_new_tokens=24, temperature=0))
+        assert tokens_of(rounds) == list(generate(pair[0], ids, 24, temperature=0))
+        assert max(len(done.tokens) - 1 for done in rounds) <= method.gamma
+
+
+def test_shapes_are_counted_before_they_are_built():
+    assert topology_of([2, 1]) == {"topology": [-1, 0, 0, 1, 2]} and topology_of(None) == {}
+    for branches in ([5000], [9] * 3000, [64, 64]):
+        with pytest.raises(RequestError, match="--shape"):
+            topology_of(branches)
+
+
+def test_what_a_drafter_needs_is_measured_when_it_is_needed(pair, monkeypatch):
+    """A tree before it is made, costs when a drafter asks for them, once; nothing for a chain."""
+    asked = []
+    monkeypatch.setattr("nanospec.bench.options.best_topology", lambda *_, **__: asked.append("tree") or [-1, 0])
+    monkeypatch.setattr("nanospec.bench.options.measure_costs",
+                        lambda *_, **__: asked.append("costs") or CallCosts(.1, dict.fromkeys(range(1, 6), 1.0), 1.0))
+    method_of(*pair, gamma=4, **options_of(*pair, [[1, 2]], ["chain", "lookup"], {}, 4))
+    assert asked == []
+    options = options_of(*pair, [[1, 2]], ["chain", "tree"], {}, 4)
+    assert asked == ["tree"] and method_of(*pair, "tree", **options).gamma == 1
+    assert options_of(*pair, [[1, 2]], ["tree"], {"topology": [-1, 0, 0]}, 4)["topology"] == [-1, 0, 0]
+    for _ in range(2):
+        method_of(*pair, "goodput", gamma=4, **options)
+    assert asked == ["tree", "costs"]
+
+
+def test_as_many_prompts_as_asked_for_or_none(monkeypatch):
+    monkeypatch.setattr("nanospec.bench.prompts.read_texts", lambda: ([], ["x" * 638]))     # 640 tokens with both ends
+    pair = Pair(None, None, BYTES)
+    for count in (1, 3, 7, 10):
+        assert [len(ids) for ids in held_out_prompts(pair, count)] == [64] * count
+    with pytest.raises(RequestError, match="too few for 11 prompts"):
+        held_out_prompts(pair, 11)
+
+
+# Clocks
+
+def slowly(items, seconds=0.002):
+    for item in items:
+        sleep(seconds)
+        yield item
+
+
+def test_clocks():
+    items, seconds = timed(slowly("abc"))
+    assert items == ["a", "b", "c"] and len(seconds) == 3 and all(s >= .002 for s in seconds)
+    assert [item for item, _ in clocked("ab")] == ["a", "b"]
+    assert median_seconds(lambda: sleep(.002), torch.device("cpu"), repeats=3, warm_up=0) >= .002
+
+
+def test_ranks_of_heads_and_the_tree_made_from_them(monkeypatch):
+    """A model that knows the target is right with its best token; the tree goes deep where heads are right."""
+    target = small_gpt(11, 2, 5)
+    knowing = Knowing(11, 16, [0]).attach(target)
+    knowing.weight = torch.nn.Parameter(torch.zeros(1, dtype=torch.float64))
+    ranks = measure_ranks(target, knowing, [[1, 2], [3]], max_new_tokens=20, temperature=0)
+    assert ranks == [[1, 0, 0, 0]] * 5
+    monkeypatch.setattr("nanospec.bench.options.measure_ranks", lambda *_, **__: ranks)
+    costs = CallCosts(0.01, dict.fromkeys(range(2, 13), 1.0), 1.0)
+    monkeypatch.setattr("nanospec.bench.options.measure_costs", lambda *_, **__: costs)
+    heads = Medusa(11, 16, [1], heads=5).double().requires_grad_(False).attach(target)
+    assert best_topology(target, heads, [[1, 2], [3]], temperature=0) == [-1, 0, 1, 2, 3, 4]
+
+
+def test_a_clock_around_a_drafter_changes_nothing_but_knows_its_time(pair):
+    target, draft = pair
+
+    class Slow(ModelDrafter):
+        def propose(self, *request):
+            sleep(.003)
+            return super().propose(*request)
+
+    for drafter in (Slow(draft, 2), MergedDrafter([ClockedDrafter(Slow(draft, 2)), TreeDrafter(draft, [-1, 0, 0])])):
+        drafter, rounds = ClockedDrafter(drafter), []
+        for done, seconds in clocked(speculate(target, drafter, [1, 2], 12, seed=3)):
+            assert .003 <= drafter.seconds <= seconds
+            rounds.append(done)
+        assert (drafter.size, drafter.uniforms) == (drafter.drafter.size, drafter.drafter.uniforms)
+        assert tokens_of(rounds) == tokens_of(speculate(target, drafter.drafter, [1, 2], 12, seed=3))
+
+
+def test_rounds_under_a_clock_of_every_drafter(pair):
+    """The wrapper stands where the drafter stood, whatever it asks for."""
+    for name, entry in DRAFTERS.items():
+        drafter = ClockedDrafter(entry.make(pair[1], Options(4)))
+        assert len(tokens_of(speculate(pair[0], drafter, [3, 4, 3], 10))) == 10 and drafter.seconds > 0, name
+
+
+# Subcommands
+
+def test_speed_with_all_it_writes(rows_of, quick, tmp_path):
+    rows, out = rows_of("--prompts", "2", "--max-new-tokens", "8", "--gammas", "1", "2", "--rules", "token", "block",
+                        "--temperatures", "0", "1", "--figure", str(tmp_path / "b.png"))
+    assert [(row["temperature"], row["gamma"], row["rule"], row["drafter"]) for row in rows] == [
+        (t, g, rule, "chain") for t in (0, 1) for g in (1, 2) for rule in ("token", "block")]
+    assert (tmp_path / "b.png").read_bytes().startswith(b"\x89PNG") and all(row["text"] for row in rows)
+    for row in rows:
+        assert f"{row['speedup']:.2f}" in out and (row["speedup"] >= 1 or f"{row['speedup']:.2f} lost" in out)
+    assert ("busy" in out) == any(row["busy"] for row in rows)
+
+
+def test_speed_eagerly_and_compiled(rows_of, quick, stand_in):
+    rows, out = rows_of("speed", "--compile", "--temperatures", "0.8", "--gammas", "3", "--prompts", "1",
+                        "--max-new-tokens", "12")
+    both = [rows[0][f"{key}_{way}"] for key in ("baseline_tokens_per_s", "tokens_per_s")
+            for way in ("eager", "compiled")]
+    assert rows[0]["baseline_tokens_per_s"] == max(both[:2]) and rows[0]["tokens_per_s"] == max(both[2:])
+    assert all(f"{speed:,.0f}" in out for speed in both) and out.count("compiled") == 3     # two columns, the caption
+
+
+def test_speed_of_several_drafters_on_repetitive_texts(rows_of, quick):
+    rows, out = rows_of("speed", "--repetitive", "--drafters", "lookup", "tree", "lookahead", "--gammas", "4", "6",
+                        "--shape", "2", "1", "--temperatures", "0", "--max-new-tokens", "10")
+    assert [(row["drafter"], row["gamma"]) for row in rows] == [("lookup", 4), ("lookup", 6), ("tree", 4),
+                                                                ("lookahead", 15)]
+    assert "2 repetitive prompts" in out
+
+
+def test_every_method_in_one_table(rows_of, quick):
+    rows, out = rows_of("speed", "--drafters", "all", "--rules", "token", "block", "--gammas", "4", "--shape", "2", "1",
+                        "--prompts", "1", "--max-new-tokens", "6", "--temperatures", "0", "1")
+    assert [(row["temperature"], row["drafter"], row["rule"]) for row in rows] == [
+        (temperature, drafter, rule) for temperature in (0, 1) for drafter in DRAFTERS for rule in ("token", "block")]
+    assert all((row["draft"] == "none") == (row["drafter"] in WITHOUT_DRAFT) for row in rows)
+    for row in rows:
+        line = next(line for line in out.splitlines()
+                    if line.split()[:4] == [f"{row['temperature']:g}", row["drafter"], str(row["gamma"]), row["rule"]])
+        assert f" {row['tokens_per_target_call']:.2f} " in line and f"{row['speedup']:.2f}" in line
+
+
+@pytest.fixture
+def learned(weights):
+    """learned("mlp"): that draft model stands beside the pair, until the test is over; other tests list what is there.
+    """
+    made, target = [], load_pair(weights).target
+
+    def of(name: str, model=None) -> None:
+        made.append(weights / f"{name}.pt")
+        save_learned(name, model or small_learned(name, target), made[-1], target)
+    yield of
+    for path in made:
+        path.unlink()
+
+
+def test_all_drafters_are_those_that_go_with_the_draft_model(rows_of, quick, learned):
+    """In a stack the middle model is a GPT."""
+    learned("prefix")
+    rows, _ = rows_of("--drafts", "prefix", "--drafters", "all", "--gammas", "2", "--shape", "2", "--prompts", "1",
+                      "--max-new-tokens", "4", "--temperatures", "0")
+    assert [row["drafter"] for row in rows] == [name for name in DRAFTERS if name != "stack"]
+
+
+def test_a_drafter_that_does_not_go_with_the_draft_model_is_refused_by_its_name(weights, held_out, learned, capsys):
+    learned("prefix")
+    refused(["--weights", str(weights), "--drafts", "prefix", "--drafters", "stack"], "middle model is a GPT", capsys)
+
+
+def test_a_draft_model_of_a_few_draft_tokens(rows_of, quick, learned):
+    """Chains are no longer than it can draft, and none is measured twice. A tree's draft tokens are siblings, too."""
+    learned("medusa", Medusa(257, 16, [1], heads=3).attach(small_gpt(257, 2, 2, context=1024)))
+    rows, _ = rows_of("--drafts", "medusa", "--drafters", "chain", "entropy", "dynamic-tree", "--gammas", "2", "4", "8",
+                      "--prompts", "1", "--max-new-tokens", "6", "--temperatures", "0")
+    assert [(row["drafter"], row["gamma"]) for row in rows] == [
+        ("chain", 2), ("chain", 3), ("entropy", 2), ("entropy", 3), *(("dynamic-tree", gamma) for gamma in (2, 4, 8))]
+
+
+def test_draft_models_side_by_side(rows_of, quick, learned, tmp_path):
+    """Drafters that copy run once, beside the first draft model."""
+    learned("mlp")
+    learned("eagle3")
+    picture = tmp_path / "field.png"
+    rows, out = rows_of("--drafts", "all", "--drafters", "chain", "dynamic-tree", "lookup", "--prompts", "1",
+                        "--gammas", "2", "--max-new-tokens", "8", "--temperatures", "1", "--figure", str(picture))
+    assert [(row["draft"], row["drafter"]) for row in rows] == [
+        ("gpt", "chain"), ("gpt", "dynamic-tree"), ("none", "lookup"), ("mlp", "chain"), ("mlp", "dynamic-tree"),
+        ("eagle3", "chain"), ("eagle3", "dynamic-tree")]
+    assert picture.stat().st_size > 20_000 and "draft" in out.splitlines()[0] + out.splitlines()[1]
+    for row in rows:
+        assert f"{row['alpha']:.2f}" in out and f"{row['tokens_per_target_call']:.2f}" in out
+
+
+@pytest.mark.parametrize("options", [["--drafters", "tree", "--shape", "2"],
+                                     ["--rules", "block", "--drafters", "lookup"]])
+def test_a_picture_of_whatever_was_measured(rows_of, quick, tmp_path, options):
+    rows_of("--prompts", "1", "--max-new-tokens", "6", "--gammas", "2", "--temperatures", "0", *options, "--figure",
+            str(tmp_path / "a.png"))
+    assert (tmp_path / "a.png").stat().st_size > 20_000
+
+
+def test_cascades_beside_what_is_lossless(rows_of, quick, monkeypatch, tmp_path):
+    monkeypatch.setattr("nanospec.bench.cascades.WINDOWS", 2)
+    picture = tmp_path / "cascades.png"
+    rows, out = rows_of("cascades", "--prompts", "1", "--max-new-tokens", "6", "--gamma", "2", "--figure", str(picture))
+    assert [row["name"] for row in rows] == [one.name for one in contenders()] + ["draft alone"]
+    by_name = {row["name"]: row for row in rows}
+    assert max(by_name[name]["off"] for name in ("target alone", "speculation")) < 1e-12 < by_name["draft alone"]["off"]
+    assert all(f"{row['right']:.3f}" in out and f"{row['speedup']:.2f}" in out for row in rows)
+    assert picture.stat().st_size > 20_000
+
+
+@pytest.mark.parametrize("lenience", [1.0, 0.5])
+def test_what_lenience_and_typical_acceptance_write_is_a_distribution(lenience):
+    q, p = torch.tensor([[.6, .3, .1], [.2, .2, .6]]), torch.tensor([[.2, .7, .1], [.05, .9, .05]])
+    found = of_lenience(lenience, q, p)
+    assert torch.allclose(found.sum(-1), torch.ones(2)) and (found <= p / lenience + 1e-6).all()
+    assert lenience < 1 or torch.allclose(found, p)
+    assert torch.allclose(of_typical(q, p)[1], torch.tensor([.8 * .05, .2 + .8 * .9, .8 * .05]))   # only .9 is enough
+
+
+def test_a_draft_model_that_is_not_there(weights, capsys):
+    refused(["speed", "--weights", str(weights), "--drafts", "gpt", "hydra"], "train_tiny.py --what hydra", capsys)
+    refused(["serve", "--weights", str(weights), "--draft", "hydra"], "train_tiny.py --what hydra", capsys)
+
+
+@pytest.mark.parametrize("rate", ["0", "200"])
+def test_many_requests_at_once(rows_of, quick, monkeypatch, tmp_path, rate):
+    monkeypatch.setattr("nanospec.bench.serve.step_of_server", lambda _, drafter, *__: 1e-3 * (1 + 0.1 * drafter.size))
+    picture = tmp_path / "batches.png"
+    rows, out = rows_of("serve", "--rows", "1", "2", "--max-new-tokens", "6", "--gamma", "2", "--rate", rate,
+                        "--figure", str(picture))
+    assert [(row["rows"], row["method"]) for row in rows] == [(count, way) for count in (1, 2)
+                                                           for way in ("plain", "chain 2", "by-load")]
+    assert all(f"{row['tokens_per_s']:.0f}" in out and row["first_p50"] <= row["first_p99"] for row in rows)
+    assert picture.stat().st_size > 5_000 and all((row["method"] == "chain 2") == ("predicted" in row) for row in rows)
+
+
+def test_other_drafters_are_served_without_timing_rounds_first(rows_of, quick, monkeypatch, tmp_path):
+    monkeypatch.setattr("nanospec.bench.serve.step_of_server", None)
+    rows, out = rows_of("serve", "--rows", "2", "--max-new-tokens", "6", "--gamma", "9", "--drafters", "lookup",
+                        "by-survival", "--figure", str(tmp_path / "batches.png"))
+    assert [row["method"] for row in rows] == ["plain", "lookup 9", "by-survival 9"]
+    assert not any("predicted" in row for row in rows) and "by-survival 9" in out
+
+
+def test_a_served_draft_that_has_not_been_timed(weights, capsys):
+    refused(["serve", "--weights", str(weights), "--gamma", "9"], "1 to 6 draft tokens, got 9", capsys)
+
+
+@pytest.mark.parametrize("options, words", [(["--max-new-tokens", "100000"], "exceed the context"),
+                                            (["--rows", "100000"], "too few for 200000 prompts")])
+def test_what_cannot_be_served_is_refused_before_anything_is_timed(weights, monkeypatch, capsys, options, words):
+    monkeypatch.setattr("nanospec.bench.serve.autotune", None)
+    refused(["serve", "--weights", str(weights), *options], words, capsys)
+
+
+def test_roofline_prints_what_it_measured(rows_of, quick, monkeypatch):
+    monkeypatch.setattr("nanospec.bench.roofline.median_seconds", lambda *_: 1e-3)
+    (found,), out = rows_of("roofline")
+    took, floors = found["seconds"], found["floor_seconds"]
+    assert took["round"] == pytest.approx(4 * took["draft step"] + took["verification"]) and "times the floor" in out
+    assert floors["target step"] == found["bytes"] / found["bandwidth"]
+
+
+def test_large_prints_the_gain_at_every_alpha(rows_of, monkeypatch, tmp_path):
+    config = Config(11, 32, layers=1, channels=8, heads=2, kv_heads=1, hidden=8)
+    monkeypatch.setattr("nanospec.bench.large.large_pair", lambda device: (GPT(config), GPT(config)))
+    monkeypatch.setattr("nanospec.bench.roofline.median_seconds", lambda *_: 1e-3)
+    monkeypatch.setattr("nanospec.bench.large.simulated", partial(simulated, rows=(1, 2), context=8, repeats=1))
+    rows, out = rows_of("large", "--gammas", "1", "--figure", str(tmp_path / "a.png"))
+    assert [row["alpha"] for row in rows[1:6]] == [.5, .6, .7, .8, .9] and "alpha 0.9" in out
+    assert all(f"{row['speedup']:.2f}" in out for row in rows[1:]) and (tmp_path / "a.png").exists()
+
+
+def test_simulated_acceptance_accepts_what_it_says(tmp_path):
+    """Tokens per round against Eq. 1, over enough rows that chance has no say; and the gain is theirs over the cost."""
+    config = Config(11, 32, layers=1, channels=8, heads=2, kv_heads=1, hidden=8)
+    found = simulated(GPT(config), GPT(config), alphas=(0.0, 0.6, 1.0), gammas=(1, 3), rows=(1000,), context=8,
+                      repeats=7)
+    assert [(row["alpha"], row["gamma"]) for row in found] == [(a, g) for g in (1, 3) for a in (0.0, 0.6, 1.0)]
+    for row in found:
+        assert row["tokens_per_target_call"] == pytest.approx(expected_tokens(row["alpha"], row["gamma"]), rel=0.02)
+    gains = [row["speedup"] / expected_tokens(row["alpha"], row["gamma"]) for row in found]
+    assert gains[0] == pytest.approx(gains[1]) == pytest.approx(gains[2])
+    draw_simulated(found, "title", tmp_path / "f.png")
+    assert (tmp_path / "f.png").read_bytes().startswith(b"\x89PNG")
+
+
+def test_the_bytes_of_a_token():
+    """Two bytes a weight in bfloat16; an embedding that is not the head is looked up, not read."""
+    config = Config(11, 32, layers=1, channels=8, heads=2, kv_heads=1, hidden=8)
+    one_layer = 8 * 16 + 8 * 8 + 3 * 8 * 8 + 2 * 8
+    assert weight_bytes(GPT(config).bfloat16()) == 2 * (one_layer + 8 + 11 * 8)
+    assert weight_bytes(GPT(replace(config, tied=False))) == 4 * (one_layer + 8 + 11 * 8)
+
+
+def test_the_command_as_a_user_starts_it(weights):
+    command = [sys.executable, "-m", "nanospec.bench", "--weights", str(weights), "--device", "cpu", "--prompts", "1",
+               "--max-new-tokens", "4", "--gammas", "1", "--temperatures", "0", "--threads", "1", "--dtype", "float32"]
+    done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True)
+    assert done.returncode == 0 and "speed-up" in done.stdout
+    assert done.stderr.splitlines() == ["measuring which data type, threads and weight layout are fastest here ...",
+                                        "the same for the draft model ...",
+                                        "measuring gpt and plain decoding at T = 0, in turns ..."]
+    assert "1 held-out prompt," in done.stdout
+
+
+def test_of_eager_and_compiled_the_faster_one_counts_over_the_faster_baseline():
+    def row(plain, fast, **more):
+        return {"baseline_tokens_per_s": plain, "tokens_per_s": fast, "speedup": fast / plain, "busy": False} | more
+
+    eager, compiled = row(100.0, 150.0, c=.1), row(200.0, 260.0, c=.2, busy=True)
+    assert best_of_each([[(eager, [1])]]) == [(eager, [1])]
+    ((best, rounds),) = best_of_each([[(eager, [1])], [(compiled, [2])]])
+    assert rounds == [2]                                # the text is that of the run whose numbers these are
+    assert best["speedup"] == 1.3 and best["c"] == .2 and best["busy"] and best["tokens_per_s_eager"] == 150
+    ((best, rounds),) = best_of_each([[(row(100.0, 300.0, c=.1), [1])], [(compiled, [2])]])     # over plain compiled
+    assert rounds == [1] and best["speedup"] == 1.5 and best["c"] == .1
+    assert best["baseline_tokens_per_s_compiled"] == 200
+
+
+# What is refused. Nothing is loaded for the first list, and nothing measured for the second.
+
+BEFORE_LOADING = [
+    (["speed", "--gammas", "0"], "--gammas"), (["--gammas", "2", "x"], "--gammas"), (["--gammas", "5000"], "--gammas"),
+    (["--prompts", "0"], "--prompts"), (["--prompts", "-1"], "--prompts"), (["--threads", "0"], "--threads"),
+    (["--threads", "999999"], "--threads"), (["--max-new-tokens", "0"], "--max-new-tokens"),
+    (["speed", "--temperatures", "nan"], "--temperatures"), (["--temperatures", "0", "inf"], "--temperatures"),
+    (["--temperatures=-inf"], "--temperatures"), (["serve", "--temperature", "-1"], "--temperature"),
+    (["--temperatures"], "--temperatures"), (["--seed", str(2 ** 64)], "--seed"),
+    (["roofline", "--device", "meta"], "meta"), (["--device", "cuda:99"], "cuda:99"),
+    (["roofline", "--device", "nonsense"], "nonsense"), (["--drafters", "chain", "nobody"], "nobody"),
+    (["--rules", "nothing"], "nothing"), (["--dtype", "int8"], "int8"), (["--weights", "nowhere"], "nowhere"),
+    (["roofline", "--weights", "README.md"], "README.md"), (["--json", "nowhere/a"], "nowhere/a"),
+    (["--json", "tests"], "--json"), (["--figure", "a.svg"], ".png"), (["--figure", "nowhere/a.png"], "nowhere/a.png"),
+    (["large", "--figure", "a.jpg"], ".png"), (["large", "--gammas", "1000"], "--gammas"),
+    (["--draft", "gpt"], "--draft"), (["--drafts", "nobody"], "nobody"), (["serve", "--draft", "all"], "all"),
+    (["--compile", "--drafters", "all"], "--compile"), (["--compile", "--drafters", "lookup"], "--compile"),
+    (["--compile", "--rules", "traversal"], "--compile"),
+    (["--shape", "2"], "--shape"), (["--drafters", "lookup", "chain", "--shape", "2"], "--shape"),
+    (["--drafters", "tree", "--shape", "0"], "--shape"), (["--drafters", "tree", "--shape", "99", "99"], "--shape"),
+    (["--drafters", "all", "--shape", *["9"] * 3000], "--shape"),
+    (["against"], "--pair"), (["against", "--pair", "nowhere"], "--pair"),
+    (["against", "--pair", "tests", "--gamma", "0"], "--gamma"),
+    (["nonsense"], "nonsense"), (["--nonsense"], "--nonsense"), (["speed", "speed"], "speed"),
+    (["--methods"], "--methods"), (["methods"], "methods"), 
+    (["a\x1b[2J\x9b\n"], "\\x1b[2J"), (["speed", "a\x1b[2J\x9b\n\udcff"], "a␛[2J"),
+    ([""], "''")]
+BEFORE_MEASURING = [
+    (["--max-new-tokens", "9999"], "context"), (["--gammas", "1024"], "context"),
+    (["--prompts", "999999999"], "prompts"), (["--drafters", "merged", "--gammas", "1023"], "context"),
+    (["--drafters", "all", "--max-new-tokens", "961"], "context"), (["cascades", "--max-new-tokens", "961"], "context"),
+    (["--drafters", "tree", "--shape", "32", "32"], "context"),
+    (["--repetitive", "--max-new-tokens", "900"], "context"), (["roofline", "--weights", "tests"], "tests")]
+
+
+def refused(argv, words, capsys) -> None:
+    status = bench.main(argv)
+    out, err = capsys.readouterr()
+    assert status == 2 and out == "" and err.count("\n") == 1 and words in err and len(err) < 400, (status, out, err)
+    assert "Traceback" not in err and not re.search("[\0-\x08\x0b-\x1f\x7f-\x9f\ud800-\udfff]", err)
+
+
+@pytest.mark.parametrize("argv, words", BEFORE_LOADING)
+def test_a_bad_request_is_one_line_before_anything_is_loaded(argv, words, capsys, monkeypatch):
+    for name in ("speed", "serve", "cascades", "roofline"):
+        monkeypatch.setattr(f"nanospec.bench.{name}.load_pair", None)
+    monkeypatch.setattr("nanospec.bench.large.large_pair", None)
+    refused(argv, words, capsys)
+
+
+@pytest.mark.parametrize("argv, words", BEFORE_MEASURING)
+def test_what_this_pair_cannot_do_is_one_line_before_anything_is_measured(argv, words, weights, capsys, monkeypatch,
+                                                                          held_out):
+    for name in TUNERS:
+        monkeypatch.setattr(name, None)
+    monkeypatch.setattr(measuring, "step_seconds", None)
+    options = 0 if argv[0].startswith("-") else 1                       # where they begin
+    refused([*argv[:options], "--weights", str(weights), *argv[options:]], words, capsys)
+
+
+def test_transformers_or_a_pair_that_are_not_there(tmp_path, capsys, monkeypatch):
+    monkeypatch.setitem(sys.modules, "transformers", None)
+    refused(["against", "--pair", str(tmp_path)], "pip install -e '.[hf]'", capsys)
+    monkeypatch.setitem(sys.modules, "transformers", ModuleType("transformers"))
+    refused(["against", "--pair", str(tmp_path)], "target/config.json", capsys)
+
+
+def test_an_interrupt_is_no_traceback(weights, capsys, monkeypatch, held_out):
+    def interrupted(*_, **__):
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr("nanospec.bench.speed.measure", interrupted)
+    monkeypatch.setattr("nanospec.fast.autotune.autotune", lambda *_: AUTOTUNED)
+    assert bench.main(["--weights", str(weights), "--prompts", "1"]) == 130
+    assert capsys.readouterr().err == "measuring gpt and plain decoding at T = 0, in turns ...\n"
+
+
+@pytest.mark.parametrize("argv", [[], *[[module.__name__.split(".")[-1]] for module in bench.SUBCOMMANDS]])
+def test_help(argv, capsys):
+    with pytest.raises(SystemExit) as left:
+        bench.main([*argv, "--help"])
+    said = capsys.readouterr().out
+    assert left.value.code == 0 and "usage" in said and not re.search(r"default:\s*(;|$|--)", said)
+
+
+def test_a_subcommand_is_said_in_one_line_which_ends():
+    """It is all that `--help` shows of it, beside the others."""
+    assert all(str(module.__doc__).splitlines()[0].endswith(".") for module in bench.SUBCOMMANDS)
+
+
+def test_the_table_of_speeds_fits_eighty_columns(monkeypatch, capsys):
+    """And each of its columns is explained by --help."""
+    monkeypatch.setenv("COLUMNS", "80")
+    row = dict.fromkeys((key for key, _ in speed.COLUMNS.values()), 0.999) | {
+        "temperature": 0.8, "draft": "early_exit", "drafter": "chain", "rule": "token", "gamma": 64,
+        "baseline_tokens_per_s": 9_999, "tokens_per_s": 9_999, "busy": True}
+    caption = "a caption of some fifteen words, so long that it has to be broken: in the window, between words"
+    speed.show([row], caption, several=True)
+    assert max(map(len, capsys.readouterr().out.splitlines())) <= 80
+    speed.show([row], caption)
+    lines = capsys.readouterr().out.splitlines()
+    assert max(map(len, lines)) <= 80 and "0.999" in lines[2]
+    assert " ".join(lines[3:5]).split() == caption.split()
+    for name in "alpha", "per call", "plain, fast", "speed-up", "theory", "overhead", *"cv":
+        assert f"\n    {name} " in speed.__doc__
+
+
+def test_a_user_is_told_that_it_takes_a_while(weights, capsys, monkeypatch):
+    """Where somebody looks: not through a pipe."""
+    for watched in True, False:
+        monkeypatch.setattr(sys.stderr, "isatty", lambda: watched)
+        assert bench.main(["--weights", str(weights), "--max-new-tokens", "9999", "--repetitive"]) == 2
+        assert ("minutes" in capsys.readouterr().err) == watched

@@ -1,0 +1,285 @@
+"""nanospec chat as a user meets it: small random models, that have a chat template, write bytes."""
+
+import io
+import os
+import pty
+import re
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import pytest
+
+from nanospec.commands import chat
+from nanospec.fast.autotune import Tuning
+from nanospec.files.gguf import load_gguf
+from nanospec.generate import generate
+from nanospec.methods import DRAFTERS
+from nanospec.show import keyboard
+from nanospec.show.terminal import printable
+from tests.small_gguf import TEMPLATE, write
+
+pytest.importorskip("gguf", reason="gguf is not installed (the extra 'hf')")
+pytestmark = pytest.mark.xdist_group("transformers")        # one process imports it
+ROOT = Path(__file__).parents[2]
+TOLD = re.compile(r"(cut at \d+ tokens; )?(\d+\.\d\d) tokens per target call, [\d.]+ tokens/s; "
+                  r"plain decoding writes [\d.]+ here: [\d.]+ times as fast")
+COPIES = "--drafter suffix, which copies from the text"
+
+
+@pytest.fixture(autouse=True)
+def no_tuning(monkeypatch):
+    """float64, as loaded: at temperature 0 texts are compared token for token."""
+    monkeypatch.setattr(chat, "fastest", lambda model, dtypes, *_, **__: Tuning(dtypes[0], 1, 0))
+
+
+@pytest.fixture
+def model(tmp_path):
+    write(tmp_path / "a.gguf")
+    return tmp_path / "a.gguf"
+
+
+@pytest.fixture
+def run(model, capsys, monkeypatch):
+    """run(lines, *options) -> (exit status, output, errors), of a pipe with these lines."""
+    def of(lines: str | bytes, *options: str, weights: Path = model) -> tuple[int, str, str]:
+        data = lines.encode() if isinstance(lines, str) else lines
+        monkeypatch.setattr(sys, "stdin", io.TextIOWrapper(io.BytesIO(data), encoding="utf-8"))
+        status = chat.main(["--weights", str(weights), "--device", "cpu", "--dtype", "float64", *options])
+        return status, *capsys.readouterr()
+    return of
+
+
+class Written:
+    """What the model writes, by plain decoding of the whole conversation, question by question.
+
+    What it has written stays as it is, also where the tokenizer would write the same text with other tokens.
+    """
+
+    def __init__(self, path: Path, most: int, system: str = ""):
+        self.target, self.tokenizer = load_gguf(path)
+        self.target.double()
+        self.most, self.ids, self.before = most, [], [{"role": "system", "content": system}] * bool(system)
+
+    def answer(self, question: str) -> str:
+        ids = self.tokenizer.chat([*self.before, {"role": "user", "content": question}])
+        if self.ids:                                    # what the template writes after an answer
+            ids = self.ids + [2] * (self.ids[-1] != 2) + self.tokenizer.encode("\n") + ids
+        tokens = list(generate(self.target, ids, self.most, temperature=0, stop=[2]))
+        self.ids, self.before = ids + tokens, []
+        return self.tokenizer.decode([token for token in tokens if token != 2])
+
+
+def told_of(err: str) -> list[re.Match]:
+    return [found for found in map(TOLD.fullmatch, err.splitlines()) if found]
+
+
+def same(text: str) -> str:
+    """However many replacement characters stand for bytes that are no character."""
+    return re.sub("\ufffd+", "\ufffd", text)
+
+
+def test_a_conversation_in_a_pipe(run, model):
+    """The answer is that of plain decoding, to the template's ids; all else is on the error stream."""
+    status, out, err = run("Hello the\n\n", "--temperature", "0", "--max-new-tokens", "12")
+    assert status == 0 and same(out) == same(printable(Written(model, 12).answer("Hello the")) + "\n")
+    assert err.splitlines()[0] == f"a.gguf comes without a draft model: {COPIES}" and len(told_of(err)) == 1
+    assert "\x1b" not in out + err and ">" not in err
+
+
+def after(plain: Written, *questions: str) -> str:
+    return same("".join(printable(plain.answer(question)) + "\n" for question in questions))
+
+
+@pytest.mark.parametrize("drafter", [name for name, entry in DRAFTERS.items() if not entry.needs_draft])
+def test_earlier_turns_are_remembered(run, model, drafter):
+    gamma = ["--gamma", "3"] if DRAFTERS[drafter].sized_by == "gamma" else []
+    status, out, err = run("the the\nHe\n  t t t  \n", "--temperature", "0", "--max-new-tokens", "8",
+                           "--drafter", drafter, *gamma)
+    assert status == 0 and same(out) == after(Written(model, 8), "the the", "He", "t t t") and len(told_of(err)) == 3
+    assert COPIES not in err
+
+
+def test_what_the_model_is_told_before(run, model):
+    plain = Written(model, 8, "Be the.")
+    _, out, _ = run("Hello\n", "--temperature", "0", "--max-new-tokens", "8", "--system", "Be the.")
+    assert same(out) == after(plain, "Hello") != after(Written(model, 8), "Hello")
+
+
+def test_new_begins_anew(run, model):
+    status, out, err = run("the\n/new\nthe\n/nonsense\n/quit\nthe\n", "--temperature", "0", "--max-new-tokens", "8")
+    one = after(Written(model, 8), "the")
+    assert status == 0 and same(out) == 2 * one and "no command /nonsense here: there is /new, /quit" in err
+
+
+def test_seeds(run):
+    """Each turn has its own; the same seed says the same again."""
+    texts = [run("the\nthe\n", "--max-new-tokens", "8", *seed)[1] for seed in ((), (), ("--seed", "5"))]
+    assert texts[0] == texts[1] != texts[2]
+
+
+def test_an_answer_that_is_cut_says_so(run):
+    _, _, err = run("the\n", "--temperature", "0", "--max-new-tokens", "3")
+    assert told_of(err)[0][1] == "cut at 3 tokens; "
+
+
+def test_a_full_context_is_announced(run, model):
+    """With less than a fifth left it says how much; a question that leaves no room for an answer is not taken up."""
+    questions = [f"{i} the" for i in range(9)]
+    status, out, err = run("\n".join([*questions, "/new", "the"]), "--temperature", "0", "--max-new-tokens", "8",
+                           "--context", "160")
+    assert status == 0
+    room, full, lines = "tokens are left in this conversation; /new begins", "there is no room for it", err.splitlines()
+    left = [int(line.split()[0]) for line in lines if room in line]
+    turned_away = [line for line in lines if full in line]
+    assert left and max(left) < 32 and left == sorted(left, reverse=True)
+    assert turned_away and "an answer may take 8 tokens, and of 160" in turned_away[0]
+    first = next(i for i, line in enumerate(lines) if full in line)
+    assert any(room in line for line in lines[:first]) and len(told_of("\n".join(lines[first:]))) == 1    # after /new
+    answered = len(questions) - len(turned_away)
+    plain = after(Written(model, 8), *questions[:answered])
+    assert same(out) == plain + after(Written(model, 8), "the")
+
+
+def test_a_template_that_writes_earlier_messages_differently(run, tmp_path):
+    """It counts them. What differs from what was read is read again."""
+    path = tmp_path / "b.gguf"
+    write(path, template="{{ messages | length }}" + TEMPLATE)
+    status, out, _ = run("the\nHe\n", "--temperature", "0", "--max-new-tokens", "8", weights=path)
+    first, plain = Written(path, 8), Written(path, 8)
+    answer = {"role": "assistant", "content": first.answer("the")}
+    plain.before = [{"role": "user", "content": "the"}, answer]
+    assert status == 0 and same(out) == after(Written(path, 8), "the") + after(plain, "He")
+
+
+def test_bytes_that_are_no_text(run, model):
+    status, out, _ = run(b"\xff\xfe the\n", "--temperature", "0", "--max-new-tokens", "8")
+    assert status == 0 and same(out) == after(Written(model, 8), "\ufffd\ufffd the")
+
+
+# What is refused
+
+def refused(run, words: str, *options: str, **more) -> None:
+    status, out, err = run("the\n", *options, **more)
+    assert status == 2 and out == "" and err.count("\n") == 1 and words in err and len(err) < 400, (status, out, err)
+
+
+@pytest.mark.parametrize("options, words", [
+    (["--drafter", "chain"], "--drafter chain needs a draft model"), (["--drafter", "nobody"], "nobody"),
+    (["--gamma", "0"], "--gamma"), (["--drafter", "lookahead", "--gamma", "3"], "takes no --gamma"),
+    (["--temperature", "-1"], "--temperature"), (["--context", "0"], "--context"), (["--max-new-tokens", "0"], "--max"),
+    (["--weights", "nowhere"], "nowhere"), (["--draft", "nobody"], "nobody"), (["--system", "\udcff"], "--system")])
+def test_a_bad_request_is_one_line_before_a_weight_is_read(run, monkeypatch, options, words):
+    monkeypatch.setattr(chat, "load_pair", None)
+    refused(run, words, *options)
+
+
+def test_a_model_without_a_chat_template(run, tmp_path, monkeypatch):
+    monkeypatch.setattr(chat, "load_pair", None)
+    write(tmp_path / "b.gguf", template=None)
+    refused(run, "b.gguf has no chat template", weights=tmp_path / "b.gguf")
+    refused(run, "has no chat template", weights=ROOT / "nanospec" / "weights")         # the pair that ships
+
+
+def test_a_template_that_does_not_take_it(run, tmp_path):
+    write(tmp_path / "b.gguf", template="{{ 'x' if messages | length < 2 else raise_exception('only one') }}")
+    status, _, err = run("a\nb\n", "--max-new-tokens", "2", weights=tmp_path / "b.gguf")
+    assert status == 2 and err.splitlines()[-1].endswith("does not take this: only one")
+
+
+# At a terminal
+
+class Keyboard(io.StringIO):
+    """Somebody types these lines, at a terminal."""
+
+    def isatty(self):
+        return True
+
+
+def test_lines_that_are_typed(monkeypatch, capsys):
+    typed = iter(["  one ", "", KeyboardInterrupt(), "two", EOFError(), "three"])
+
+    def type_line(prompt):
+        line = next(typed)
+        if isinstance(line, BaseException):
+            raise line
+        return line
+
+    monkeypatch.setattr(sys, "stdin", Keyboard())
+    monkeypatch.setattr("builtins.input", type_line)
+    assert list(keyboard.lines("> ")) == ["one", "two"] and capsys.readouterr().out == "\n\n"
+
+
+def test_ctrl_c_ends_an_answer_and_not_the_conversation(model, monkeypatch, capsys):
+    """It is pressed in the first round. That round stands, and the conversation goes on after it."""
+    taken = []
+
+    def interrupted(self, done):
+        taken.append(done)
+        if len(taken) == 1:
+            os.kill(os.getpid(), signal.SIGINT)
+
+    monkeypatch.setattr(chat.Stream, "take", interrupted)
+    monkeypatch.setattr(sys, "stdin", Keyboard())
+    typed = iter(["the", "He"])
+    monkeypatch.setattr("builtins.input", lambda prompt: next(typed, None) or (_ for _ in ()).throw(EOFError))
+    before = signal.getsignal(signal.SIGINT)
+    assert chat.main(["--weights", str(model), "--device", "cpu", "--dtype", "float64", "--temperature", "0",
+                      "--max-new-tokens", "8"]) == 0
+    assert signal.getsignal(signal.SIGINT) == before
+    plain = Written(model, len(taken[0].emitted))
+    assert plain.tokenizer.decode(taken[0].emitted) == plain.answer("the")
+    plain.most = 8
+    rest = plain.tokenizer.decode([token for done in taken[1:] for token in done.emitted if token != 2])
+    assert rest == plain.answer("He")
+    assert len(told_of(capsys.readouterr().err)) == 2
+
+
+def test_ctrl_c_twice_ends_it(monkeypatch):
+    monkeypatch.setattr(sys, "stdin", Keyboard())
+    with pytest.raises(KeyboardInterrupt), keyboard.interrupts() as pressed:
+        os.kill(os.getpid(), signal.SIGINT)
+        assert len(pressed) == 1
+        os.kill(os.getpid(), signal.SIGINT)
+
+
+@pytest.mark.skipif(os.name != "posix", reason="pseudo-terminals")
+def test_a_real_terminal(model):
+    """The command itself: prompt, coloured answer, and its end by Ctrl-D. What is typed meanwhile is shown once."""
+    master, slave = pty.openpty()
+    command = [sys.executable, "-m", "nanospec", "chat", "--weights", str(model), "--device", "cpu",
+               "--dtype", "float32", "--temperature", "0", "--max-new-tokens", "20"]
+    started = subprocess.Popen(command, cwd=ROOT, stdin=slave, stdout=slave, stderr=slave, close_fds=True,
+                               env={**os.environ, "TERM": "xterm-256color", "COLUMNS": "100", "LINES": "40"})
+    os.close(slave)
+    seen, end = b"", time.monotonic() + 120
+    sent = 0
+    while started.poll() is None and time.monotonic() < end:
+        try:
+            seen += os.read(master, 4096)
+        except OSError:                                 # its other side is closed
+            break
+        if seen.count(b"> ") > sent:
+            os.write(master, [b"the the the\n", b"\x04"][min(sent, 1)])
+            sent += 1
+    os.close(master)
+    assert started.wait(60) == 0
+    text = seen.decode(errors="replace")
+    assert "Ctrl-C ends an answer, /new begins anew" in text and "\x1b[" in text
+    assert "tokens per target call" in text and "Traceback" not in text
+
+
+@pytest.mark.smollm2
+def test_smollm2(capsys, monkeypatch):
+    """The model that the command takes by itself; the second answer repeats the first, and costs few calls."""
+    try:
+        chat.source_of("smollm2")
+    except chat.RequestError as error:
+        pytest.skip(str(error))
+    monkeypatch.setattr(sys, "stdin", io.StringIO("Name three colours.\nSay that again.\n"))
+    assert chat.main(["--temperature", "0", "--max-new-tokens", "30", "--dtype", "float32", "--device", "cpu"]) == 0
+    out, err = capsys.readouterr()
+    first, second = told_of(err)
+    assert float(first[2]) >= 1 and float(second[2]) > 1.5 and "red" in out.lower()

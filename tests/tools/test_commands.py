@@ -1,0 +1,99 @@
+"""The command `nanospec`: each name reaches its script, with what follows the name. Ctrl-C ends it without a word."""
+
+import ast
+import os
+import re
+import signal
+import subprocess
+import sys
+from importlib import import_module
+from pathlib import Path
+
+import pytest
+
+from nanospec.commands import __main__ as commands
+
+ROOT = Path(__file__).parents[2]
+
+
+@pytest.mark.parametrize("name", commands.MODULES)
+def test_each_name_reaches_its_script(name, monkeypatch):
+    heard = []
+    monkeypatch.setattr(import_module(commands.MODULES[name]), "main", lambda argv: heard.append(argv) or 7)
+    assert commands.main([name, "--some", "words"]) == 7 and heard == [["--some", "words"]]
+    assert f"\n    {name} " in commands.__doc__
+
+
+@pytest.mark.parametrize("argv, status", [([], 0), (["--help"], 0), (["demp"], 2), (["\x1b[2J"], 2)])
+def test_without_a_name_it_says_which_there_are(argv, status, capsys):
+    assert commands.main(argv) == status
+    said = "".join(capsys.readouterr())
+    assert all(name in said for name in commands.MODULES) and "\x1b" not in said
+    assert len(said.splitlines()) == 1 or status == 0
+
+
+def test_the_exercises_are_in_a_clone(tmp_path, monkeypatch, capsys):
+    """Found from any folder of it; without one, said in a line."""
+    monkeypatch.setattr(commands, "__file__", str(tmp_path / "site" / "nanospec" / "commands" / "__main__.py"))
+    monkeypatch.setattr(sys, "path", list(sys.path))
+    monkeypatch.chdir(tmp_path)
+    assert commands.main(["check", "--list"]) == 2 and "in the repository" in capsys.readouterr().err
+    monkeypatch.chdir(ROOT / "lessons" / "exercises")
+    assert commands.main(["check", "--list"]) == 0 and "of 21 solved" in capsys.readouterr().out
+
+
+@pytest.mark.parametrize("package", ["nanospec", "nanospec.commands"])
+def test_as_a_process(package):
+    done = subprocess.run([sys.executable, "-m", package, "bench", "--gammas", "0"], capture_output=True, text=True,
+                          cwd=ROOT)
+    assert done.returncode == 2 and "--gammas" in done.stderr and "Traceback" not in done.stderr
+
+
+def test_its_version(capsys, monkeypatch):
+    assert commands.main(["--version"]) == 0
+    assert re.fullmatch(r"nanospec \d+\.\d+\S*\n", capsys.readouterr().out)
+
+    def missing(name):
+        raise commands.PackageNotFoundError
+
+    monkeypatch.setattr(commands, "version", missing)
+    assert commands.main(["--version"]) == 0
+    assert capsys.readouterr().out == "nanospec of a clone that is not installed\n"
+
+
+def test_the_training_is_in_a_clone_too(tmp_path, monkeypatch, capsys):
+    monkeypatch.setattr(sys, "path", list(sys.path))
+    with pytest.raises(SystemExit) as left:
+        commands.main(["train", "--help"])
+    assert left.value.code == 0 and "--packages" in capsys.readouterr().out
+    monkeypatch.setattr(commands, "__file__", str(tmp_path / "site" / "nanospec" / "commands" / "__main__.py"))
+    monkeypatch.chdir(tmp_path)
+    assert commands.main(["train"]) == 2 and "train_tiny.py is in the repository" in capsys.readouterr().err
+
+
+def test_an_interrupt_while_a_command_is_being_imported_is_no_traceback(monkeypatch, capsys):
+    def interrupted(name):
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(commands, "import_module", interrupted)
+    assert commands.main(["demo"]) == 130 and capsys.readouterr() == ("", "")
+
+
+def test_the_launcher_itself_imports_nothing_heavy():
+    """Ctrl-C in the seconds in which torch is imported must be caught."""
+    source = (ROOT / "nanospec" / "commands" / "__main__.py").read_text()
+    found = [node for node in ast.parse(source).body if isinstance(node, (ast.Import, ast.ImportFrom))]
+    names = {alias.name if isinstance(node, ast.Import) else node.module for node in found for alias in node.names}
+    assert {name.split(".")[0] for name in names} <= sys.stdlib_module_names
+
+
+@pytest.mark.skipif(os.name != "posix", reason="signals")
+def test_ctrl_c_while_demo_is_starting(tmp_path):
+    """A torch that takes for ever to import stands in for the real one."""
+    (tmp_path / "torch.py").write_text("import sys, time\nprint('importing', flush=True)\ntime.sleep(60)\n")
+    started = subprocess.Popen([sys.executable, "demo.py"], cwd=ROOT, stdout=subprocess.PIPE, stderr=subprocess.PIPE,
+                               text=True, env=os.environ | {"PYTHONPATH": str(tmp_path)})
+    assert started.stdout.readline() == "importing\n"
+    started.send_signal(signal.SIGINT)
+    _, err = started.communicate(timeout=30)
+    assert started.returncode == 130 and err == ""

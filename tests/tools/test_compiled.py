@@ -1,0 +1,234 @@
+"""torch.compile: what is compiled writes what is written eagerly, and its distribution is the target's."""
+
+from functools import partial
+
+import pytest
+import torch
+
+from nanospec.dice import Dice
+from nanospec.draft_models import LEARNED
+from nanospec.fast import compiled as compiling
+from nanospec.fast.compiled import compiled, compiler_for, stay_in_place, why_not
+from nanospec.fast.packed import can_pack, pack
+from nanospec.generate import generate
+from nanospec.model import Linear
+from nanospec.probs import Sampling
+from nanospec.proof.tables import small_gpt, small_learned
+from nanospec.proof.walk import WalkingDice, distance
+from nanospec.rules.block import verify_block
+from nanospec.speculate import ModelDrafter, one_round, speculate, verify
+from nanospec.text import Text, prefill
+from nanospec.trees.drawn import TreeDrafter
+from nanospec.trees.dynamic import DynamicTree
+
+NOTHING = why_not()
+TARGET, DRAFT = (small_gpt(3, 2, seed).requires_grad_(False) for seed in (1, 2))
+needs_a_compiler = pytest.mark.skipif(bool(NOTHING), reason=f"nothing can be compiled here: {NOTHING}")
+pytestmark = pytest.mark.xdist_group("compiled")        # one process: it compiles everything once
+
+
+def drafters():
+    return {"chain": ModelDrafter(DRAFT, 2), "tree": TreeDrafter(DRAFT, [-1, 0, 0, 1]),
+            **{f"chain of {name}": ModelDrafter(small_learned(name, TARGET), 2) for name in LEARNED},
+            "dynamic tree of eagle3": DynamicTree(small_learned("eagle3", TARGET), 4)}
+
+
+@needs_a_compiler
+@pytest.mark.parametrize("name, rule", [("chain", None), pytest.param("chain", verify_block, marks=pytest.mark.slow),
+                                        *(pytest.param(name, None, marks=pytest.mark.slow)
+                                          for name in drafters() if name != "chain")])
+def test_a_compiled_round_writes_what_an_eager_one_writes(name, rule):
+    """In float64 nothing is rounded to another token; two requests of one kind are one compiled function."""
+    for ids in [1, 2, 0], [2, 2, 1, 0]:
+        request = {"max_new_tokens": 40, "temperature": 0.8, "seed": 5, "rule": rule}
+        eager = list(speculate(TARGET, drafters()[name], ids, **request))
+        with torch.compiler.set_stance("default" if len(ids) == 3 else "fail_on_recompile"):
+            fast = list(speculate(TARGET, drafters()[name], ids, compiler=compiled, **request))
+        assert [done.emitted for done in fast] == [done.emitted for done in eager]
+        for a, b in zip(fast, eager):
+            assert torch.allclose(a.p_target, b.p_target, atol=1e-12) and a.path == b.path and a.steps == b.steps
+            assert torch.allclose(a.q_draft, b.q_draft, atol=1e-12) and a.parents == b.parents
+
+
+@needs_a_compiler
+def test_a_compiled_plain_step(capsys):
+    """And a user is told, once, why it takes a while."""
+    plain = list(generate(TARGET, [1, 2, 0], 40, temperature=0.8, seed=5))
+    assert list(generate(TARGET, [1, 2, 0], 40, temperature=0.8, seed=5, compiler=compiled)) == plain
+    assert capsys.readouterr().err == "compiling for texts of up to 128 tokens ...\n"
+
+
+def product(layer, x, kv_length):
+    return layer(x),
+
+
+# CUDA graphs. The recording itself needs a GPU; the rest of that path runs here, too.
+
+@needs_a_compiler
+@pytest.mark.slow
+@pytest.mark.parametrize("name", ["chain", "tree", "chain of prefix"])
+def test_all_but_the_recording_writes_what_an_eager_round_writes(name, monkeypatch):
+    """And torch's condition for a recording holds: whatever a round writes is known to stay where it is."""
+    from torch._inductor.output_code import CompiledFxGraph
+    finish, seen = CompiledFxGraph.post_compile, []
+
+    def watched(graph, *more):
+        seen.append((set(graph.mutated_input_idxs), set(graph.fx_kwargs["static_input_idxs"])))
+        return finish(graph, *more)
+
+    monkeypatch.setattr(CompiledFxGraph, "post_compile", watched)
+    monkeypatch.setattr(compiling, "has_graphs", lambda device: True)           # torch finds that a CPU has none
+    request = {"max_new_tokens": 40, "temperature": 0.8, "seed": 5}
+    eager = list(speculate(TARGET, drafters()[name], [1, 2, 0], **request))
+    fast = list(speculate(TARGET, drafters()[name], [1, 2, 0], compiler=compiled, **request))
+    assert [done.emitted for done in fast] == [done.emitted for done in eager]
+    for a, b in zip(fast, eager):           # every round has tensors of its own, although a graph has one buffer
+        assert torch.allclose(a.p_target, b.p_target, atol=1e-12) and torch.allclose(a.q_draft, b.q_draft, atol=1e-12)
+    assert seen and all(len(written) > 5 and written <= stays for written, stays in seen)
+
+
+def test_what_leaves_a_graph_is_a_copy(monkeypatch):
+    """A graph writes its next results into the same memory."""
+    buffer = torch.zeros(3)
+    monkeypatch.setattr(compiling, "_inductor", lambda graph, inputs: lambda x: (buffer.copy_(x), None, 7))
+    run = compiling._recorded(None, [])
+    first, nothing, number = run(torch.ones(3))
+    second, *_ = run(torch.full((3,), 2.0))
+    assert first.tolist() == [1, 1, 1] and second.tolist() == [2, 2, 2] and (nothing, number) == (None, 7)
+
+
+@pytest.mark.parametrize("name", ["chain", "tree", "chain of prefix", "chain of eagle3"])
+def test_what_a_round_carries_is_marked_and_stays_where_it_is(name):
+    """A tensor that is replaced, and not written in place, would be lost on a recording, or recorded anew each time."""
+    drafter, seen = drafters()[name], {}
+
+    def watch(step, text, dice):
+        stay_in_place(step, set())
+        cache = step.args[1]
+        carried = {"tokens": text.tokens, "length": text.length, "k": cache.k[0], "v": cache.v[-1]}
+        reader = vars(drafter.reader)
+        carried |= {"kept": reader["kept"]} if "kept" in reader else {}
+        carried |= {"own k": reader["cache"].k[0]} if reader.get("cache") else {}
+        assert all(tensor._dynamo_static_input_type == "unguarded" for tensor in carried.values())
+
+        def watched(kv_length):
+            addresses = {name: tensor.data_ptr() for name, tensor in (carried | {"u": dice.u}).items()}
+            assert seen.setdefault("at", addresses) == addresses
+            assert text.tokens is carried["tokens"] and text.length is carried["length"]
+            assert cache.k[0] is carried["k"] and drafter.reader.__dict__.get("kept") is carried.get("kept")
+            return step(kv_length)
+        return watched
+
+    rounds = speculate(TARGET, drafter, [1, 2], 30, compiler=watch)
+    assert sum(len(done.emitted) for done in rounds) == 30 and len(seen["at"]) >= 5
+
+
+@pytest.mark.skipif(not torch.cuda.is_available(), reason="no CUDA device: the recording itself is not tested here")
+@pytest.mark.parametrize("settings", [{"temperature": 0}, {"temperature": 0.8, "top_k": 2, "seed": 3}, {"seed": 5}])
+@pytest.mark.parametrize("name", ["chain", "tree"])
+def test_on_cuda_token_for_token_the_eager_round(name, settings):
+    target, draft = (small_gpt(3, 2, seed).to("cuda").requires_grad_(False) for seed in (1, 2))
+    drafter = ModelDrafter(draft, 2) if name == "chain" else TreeDrafter(draft, [-1, 0, 0, 1])
+
+    def text(**more):
+        return [done.emitted for done in speculate(target, drafter, [1, 2, 0], 40, **settings, **more)]
+
+    assert text(compiler=compiled) == text()
+    assert list(generate(target, [1, 2, 0], 40, compiler=compiled, **settings)) == list(
+        generate(target, [1, 2, 0], 40, **settings))
+
+
+@needs_a_compiler
+@torch.inference_mode()
+def test_weights_of_one_shape_are_told_apart():
+    """What the compiler keeps on disk holds weights, where they are float32. The second layer's used to be the first's.
+    """
+    x = torch.ones(1, 64)
+    for scale in 1.0, 2.0:
+        layer = Linear(64, 64)
+        layer.weight.fill_(scale)
+        (found,) = compiled(partial(product, layer, x), Text([[0]], 1, 3), Dice([0]))(1)
+        assert torch.allclose(found, 64 * scale * x)
+
+
+@needs_a_compiler
+@pytest.mark.slow
+@pytest.mark.skipif(not can_pack(torch.zeros(1)), reason="this build of torch cannot pack weights")
+def test_a_packed_model_is_compiled_from_its_plain_weights():
+    packed = pack(small_gpt(11, 2, 1).float().requires_grad_(False))
+    plain = list(generate(packed, [1, 2, 0], 40, temperature=0.8, seed=5))
+    assert list(generate(packed, [1, 2, 0], 40, temperature=0.8, seed=5, compiler=compiled)) == plain
+
+
+class Midpoints(WalkingDice):
+    """Notes, on every path, uniforms that lead a `Dice` down the same path: from the middle of each outcome's range."""
+
+    def rewind(self) -> None:
+        super().rewind()
+        self.u: list[float] = []
+
+    def flip(self, prob):
+        stands = super().flip(prob)
+        for p, heads in zip(prob.clamp(max=1).flatten().tolist(), stands.flatten().tolist()):
+            self.u.append(p / 2 if heads else (1 + p) / 2)
+        return stands
+
+    def pick(self, weights):
+        at = super().pick(weights)
+        for row, i in zip(weights.flatten(0, -2).tolist(), at.flatten().tolist()):
+            self.u.append((sum(row[:i]) + row[i] / 2) / sum(row))
+        return at
+
+
+class Given(Dice):
+    """Hands out the uniforms it is given."""
+
+    def __init__(self, uniforms: int):
+        super().__init__([0])
+        self.refill(uniforms)
+
+    def give(self, u: list[float]) -> None:
+        self.u[0, :len(u)], self.column = torch.tensor(u, dtype=self.dtype), 0
+
+
+@needs_a_compiler
+@torch.inference_mode()
+@pytest.mark.parametrize("name", ["chain", pytest.param("tree", marks=pytest.mark.slow)])
+def test_the_compiled_round_is_exact(name):
+    """Every path of a round is walked eagerly; the compiled round, led down the same path, must end where it ends."""
+    ids, drafter = [1, 2, 0], drafters()[name]
+    given, dice, found, ends = Given(drafter.uniforms + drafter.size), Midpoints(), {}, []
+
+    def text_of():
+        text = Text([ids], 2 * drafter.size, 3)
+        cache, _ = prefill(TARGET, text)
+        drafter.begin(text, [0], None)
+        return text, cache
+
+    def play(text, cache, its_dice, compiler=lambda step, text, dice: step):
+        step = partial(one_round, TARGET, cache, drafter, drafter.rule or verify, text, Sampling(0.8), its_dice)
+        compiler(step, text, its_dice)(text.tokens.shape[1])
+        return tuple(text.ids()[0][len(ids):])
+
+    while True:
+        dice.rewind()
+        eager = play(*text_of(), dice)
+        given.give(dice.u)
+        assert play(*text_of(), given, compiled) == eager
+        found[eager[:1]] = found.get(eager[:1], 0) + dice.weight
+        ends.append(eager)
+        if not dice.advance():
+            break
+    p = Sampling(0.8)(TARGET(torch.tensor([ids]))[:, -1])[0].tolist()
+    assert distance(found, {(token,): weight for token, weight in enumerate(p)})[0] < 1e-12
+    assert len(ends) > 40 and len(set(ends)) > 10
+
+
+def test_without_a_compiler_there_is_one_line(monkeypatch, capsys):
+    def broken(*_, **__):
+        raise RuntimeError("no C++\n compiler")
+
+    monkeypatch.setattr(torch, "compile", broken)
+    assert why_not() == "no C++ compiler" and compiler_for(torch.device("cpu")) is None
+    last = capsys.readouterr().err.splitlines()[-1]
+    assert last == "nothing can be compiled here, so all runs eagerly: no C++ compiler"

@@ -1,0 +1,275 @@
+"""demo.py as a user runs it: what it writes, what it refuses, and its picture."""
+
+import json
+import os
+import re
+import shlex
+import subprocess
+import sys
+import xml.etree.ElementTree as ElementTree
+from io import StringIO
+from pathlib import Path
+from types import SimpleNamespace
+
+import pytest
+import torch
+from rich.console import Console, Group
+
+from nanospec.bench import measure
+from nanospec.commands import demo
+from nanospec.draft_models.medusa import Medusa
+from nanospec.fast.autotune import Setup
+from nanospec.files.checkpoint import load_pair, save_learned, save_model
+from nanospec.files.tokenizer import Tokenizer
+from nanospec.methods import DRAFTERS, RULES
+from nanospec.proof.tables import small_gpt
+from nanospec.show.terminal import View, legend
+from nanospec.speculate import ModelDrafter, speculate, tokens_of
+
+ROOT = Path(__file__).parents[2]
+PROMPT = "abcabcab"
+KEYS = {"device", "dtype", "drafter", "rule", "steps", "gamma", "temperature", "baseline_tokens_per_s", "tokens_per_s",
+        "speedup", "predicted_speedup", "alpha", "c", "v", "tokens_per_target_call", "rounds", "accepted", "drafted",
+        "emitted", "overhead", "busy", "text"}
+ANNOUNCED = ["measuring which data type, threads and weight layout are fastest here ...",
+             "the same for the draft model ...", "warming up ...",
+             "writing both texts, and measuring three times more ..."]
+
+
+@pytest.fixture(scope="module")
+def weights(tmp_path_factory):
+    """A pair of small models that write bytes."""
+    folder, tokenizer = tmp_path_factory.mktemp("pair"), Tokenizer({bytes([b]): b for b in range(256)})
+    tokenizer.save(folder / "ranks.tiktoken")
+    for name, layers in (("target.pt", 2), ("draft.pt", 1)):
+        save_model(small_gpt(257, layers, layers, context=128), folder / name, tokenizer)
+    return folder
+
+
+@pytest.fixture
+def run(weights, capsys):
+    """run(*options) -> (exit status, what was printed, errors), of the small pair."""
+    def of(*options: str) -> tuple[int, str, str]:
+        status = demo.main(["--weights", str(weights), "--prompt", PROMPT, "--device", "cpu", "--dtype", "float64",
+                            "--max-new-tokens", "24", *options])
+        return status, *capsys.readouterr()
+    return of
+
+
+def test_what_it_writes(run, tmp_path, weights):
+    status, out, err = run("--gamma", "3", "--save", str(tmp_path / "a.svg"), "--json", str(tmp_path / "a.json"),
+                           "--html", str(tmp_path / "a.html"))
+    assert status == 0 and err.splitlines() == ANNOUNCED
+    row, svg = json.loads((tmp_path / "a.json").read_text()), (tmp_path / "a.svg").read_text()
+    assert set(row) == KEYS
+    assert row["device"] == "cpu" and row["dtype"] == "float64" and row["gamma"] == 3 and row["temperature"] == 0.8
+    assert row["drafted"] == 3 * row["rounds"] and 0 < row["accepted"] <= row["drafted"]
+    assert row["speedup"] == pytest.approx(row["tokens_per_s"] / row["baseline_tokens_per_s"])
+    assert 0 < row["alpha"] < 1 and row["c"] > 0
+    for word in ("alpha", "tokens per target call", "speed-up", "predicted", f"{row['speedup']:.2f}", "chain 3"):
+        assert word in out
+    assert ("wins" in out) == (row["speedup"] > 1) and ("loses" in out) == (row["speedup"] <= 1)
+    assert "The two texts differ because each was drawn with coins of its own." in " ".join(out.split())
+    assert ElementTree.fromstring(svg) is not None and "line-through" in svg and "speculative" in svg
+    target, draft, tokenizer = demo.load_pair(weights, dtype=torch.float64)
+    rounds = speculate(target, ModelDrafter(draft, 3), [256, *PROMPT.encode()], 24, temperature=0.8, stop={256})
+    tokens = tokens_of(rounds)
+    assert tokenizer.decode(tokens) == row["text"] and len(tokens) == row["emitted"]
+    assert row["tokens_per_target_call"] == pytest.approx(row["emitted"] / row["rounds"])
+    page = re.search('id="run">(.*?)</script>', (tmp_path / "a.html").read_text())
+    played = json.loads(page[1])
+    assert len(played["rounds"]) == row["rounds"] and played["prompt"] == PROMPT
+    assert sum(shown["written"] for shown in played["rounds"]) == row["emitted"] and 0 < len(played["plain"]) <= 24
+    assert all(min(shown["ms"]) > 0 for shown in played["rounds"])
+    assert {name: played["numbers"][name] for name in played["numbers"] if name in row}.items() <= row.items()
+    assert shlex.split(played["numbers"]["command"])[2:4] == ["--weights", str(weights)]
+
+
+def test_eagerly_and_compiled(run, stand_in, tmp_path):
+    status, out, err = run("--compile", "--gamma", "3", "--json", str(tmp_path / "a.json"))
+    row = json.loads((tmp_path / "a.json").read_text())
+    assert status == 0 and err.splitlines() == ANNOUNCED[:2] + ANNOUNCED and set(row) == KEYS | {
+        f"{key}_{way}" for key in ("baseline_tokens_per_s", "tokens_per_s") for way in ("eager", "compiled")}
+    assert " ".join(out.split()).count("; compiled, and") == 2
+
+
+def test_temperature_zero_says_whether_the_texts_agree(run):
+    status, out, _ = run("--temperature", "0", "--gamma", "4")
+    assert status == 0 and "token for token" in " ".join(out.split())
+
+
+def test_temperature_zero_says_how_close_the_call_was():
+    """Logits 1 and 1 - 2^-8, in bfloat16: one step of its numbers there."""
+    def target(ids):
+        return torch.tensor([[[1.0, 1 - 2.0 ** -8]]])
+
+    target.dtype = torch.bfloat16
+    target.device = torch.device("cpu")
+    this = SimpleNamespace(asked=SimpleNamespace(temperature=0), ids=[0], setups=[Setup(target, None, None)],
+                           decode=lambda ids: "ab"[ids[0]])
+    text = demo.Demo.difference(this, [0], [1]).plain
+    assert "part at new token 0, 'a' alone and 'b' speculating" in text and "rounding decides" in text
+    assert "0.0039 apart in logits, where bfloat16 has steps of 0.0078" in text
+
+
+@pytest.mark.parametrize("drafter", DRAFTERS)
+def test_the_steps_of_every_drafter(run, drafter):
+    shape = ["--shape", "2", "1"] if DRAFTERS[drafter].sized_by == "topology" else []
+    status, out, _ = run("--step", "--drafter", drafter, *shape)
+    assert status == 0 and out.startswith("round 1\n")
+    coins = re.findall(r"u = (\d\.\d\d) ([<≥]) (\d\.\d\d)  (\w+)", out)
+    assert all((float(u) <= float(prob)) if sign == "<" else (float(u) >= float(prob)) for u, sign, prob, _ in coins)
+    assert {(sign, word) for _, sign, _, word in coins} <= {("<", "accepted"), ("≥", "rejected")}
+    # Of 257 bytes that are alike the one draws none, and for the other, by the clock, drafting may not pay.
+    assert coins or drafter in ("entropy", "by-load")
+    assert out.count("bonus, drawn") + out.count("replacement, drawn") == len(re.findall("^round", out, re.M))
+
+
+@pytest.mark.parametrize("drafter", ["chain", "confidence"])
+def test_a_draft_model_of_a_few_draft_tokens(run, weights, drafter, tmp_path):
+    """Without a --gamma no more are tried than it can draft; who asks for more is refused."""
+    target = load_pair(weights).target
+    save_learned("medusa", Medusa(257, 16, [1], heads=3).attach(target), weights / "medusa.pt", target)
+    status, out, err = run("--draft", "medusa", "--drafter", drafter, "--json", str(tmp_path / "a.json"))
+    assert status == 0 and "Traceback" not in err and json.loads((tmp_path / "a.json").read_text())["gamma"] <= 3
+    status, _, err = run("--draft", "medusa", "--drafter", drafter, "--gamma", "4")
+    assert status == 2 and "at most 3 tokens" in err
+
+
+@pytest.mark.parametrize("rule", RULES)
+def test_every_rule_by_its_name(run, tmp_path, rule):
+    status, out, _ = run("--rule", rule, "--drafter", "tree", "--shape", "2", "1", "--json", str(tmp_path / "a.json"))
+    row = json.loads((tmp_path / "a.json").read_text())
+    assert status == 0 and row["rule"] == rule and row["gamma"] == 4 and "tree 4" in out
+
+
+@pytest.mark.parametrize("options", [["--max-new-tokens", "1", "--gamma", "2"], ["--drafter", "goodput"],
+                                     ["--drafter", "lookup", "--gamma", "100"], ["--temperature", "1e-30"]])
+def test_the_edges_of_what_can_be_asked(run, options):
+    assert run(*options)[0] == 0
+
+
+def test_the_default_length_fits_a_small_context(weights, capsys):
+    long = "x = 1\n" * 20                                           # 121 tokens with end of text, of 128
+    assert demo.main(["--weights", str(weights), "--dtype", "float64", "--device", "cpu", "--prompt", long]) == 0
+
+
+def test_a_tree_is_measured_within_what_the_context_leaves(run):
+    """123 tokens of 128."""
+    assert run("--drafter", "tree", "--prompt", "a" * 122, "--max-new-tokens", "3")[0] == 0
+
+
+def test_the_shipped_pair_through_a_pipe(tmp_path):
+    """As a user starts it, with a reader who goes away, no keyboard, and a narrow window without colour."""
+    options = f"--device cpu --dtype float32 --max-new-tokens 8 --gamma 3 --json {tmp_path}/a.json"
+    command = f"{sys.executable} demo.py {options} | tee /dev/stderr | head -1"
+    environment = os.environ | {"NO_COLOR": "1", "FORCE_COLOR": "1", "COLUMNS": "30", "TERM": "dumb"}
+    done = subprocess.run(command, shell=True, cwd=ROOT, env=environment, capture_output=True, text=True,
+                          stdin=subprocess.DEVNULL)
+    assert "Traceback" not in done.stderr and not re.search(r"\x1b\[[0-9;]*3[0-7]", done.stderr)
+    assert "class Stack" in done.stderr and ANNOUNCED[0] in done.stderr
+    assert json.loads((tmp_path / "a.json").read_text())["gamma"] == 3
+
+
+# What is refused. Nothing is loaded for the first list, and nothing measured for the second.
+
+BEFORE_LOADING = [
+    (["--max-new-tokens", "0"], "--max-new-tokens"), (["--max-new-tokens", "x"], "--max-new-tokens"),
+    (["--max-new-tokens", "9" * 5000], "--max-new-tokens"), (["--gamma", "0"], "--gamma"),
+    (["--gamma", "-1"], "--gamma"), (["--gamma", "5000"], "--gamma"), (["--temperature", "-1"], "--temperature"),
+    (["--temperature=-inf"], "--temperature"), (["--temperature", "nan"], "--temperature"),
+    (["--temperature", "inf"], "--temperature"), (["--temperature", ""], "--temperature"),
+    (["--top-p", "2"], "--top-p"), (["--top-p", "nan"], "--top-p"), (["--top-p", "0"], "--top-p"),
+    (["--top-k", "0"], "--top-k"), (["--top-k", "1.5"], "--top-k"), (["--seed", str(2 ** 64)], "--seed"),
+    (["--seed", "one"], "--seed"), (["--drafter", "nobody"], "nobody"), (["--rule", "nothing"], "nothing"),
+    (["--dtype", "int8"], "int8"), (["--device", "meta"], "meta"), (["--device", "cuda:99"], "cuda:99"),
+    (["--device", "nonsense"], "nonsense"), (["--device", ""], "--device"), (["--device", "xla"], "xla"),
+    (["--device", "hpu"], "hpu"), (["--device", "cpu:-1"], "cpu:-1"), (["--weights", "nowhere"], "nowhere"),
+    (["--weights", "demo.py"], "demo.py"), (["--prompt", "\udcff\udcfe"], "--prompt"), (["--shape", "2"], "--shape"),
+    (["--drafter", "tree", "--shape", "0"], "--shape"), (["--drafter", "tree", "--shape", "5000"], "--shape"),
+    (["--drafter", "tree", "--shape", *["9"] * 3000], "--shape"), (["--drafter", "tree", "--gamma", "3"], "--shape"),
+    (["--drafter", "lookahead", "--gamma", "3"], "neither"),
+    (["--step", "--rule", "block"], "--rule token"), (["--step", "--json", "a"], "--step"),
+    (["--step", "--save", "a.svg"], "--step"),
+    (["--compile", "--drafter", "lookup"], "--compile"), (["--compile", "--step"], "--step"),
+    (["--step", "--html", "a.html"], "--html"), (["--html", "a.html", "--rule", "block"], "--html shows"),
+    (["--html", "a.html", "--compile"], "--html looks"), (["--html", "a.svg"], ".html"),
+    (["--html", "nowhere/a.html"], "nowhere/a.html"), (["--html", "tests"], "--html"),
+    (["--compile", "--rule", "traversal"], "--compile"), (["--save", "a.png"], ".svg"),
+    (["--save", "svg"], ".svg"), (["--figure", "a.png"], "--figure"),
+    (["--json", "nowhere/a.json"], "nowhere/a.json"), (["--json", "tests"], "--json"), (["--json", ""], "--json"),
+    (["--json", "demo.py/a"], "--json"), (["--json", "/proc/version/a"], "--json"),
+    (["--save", "nowhere/a.svg"], "nowhere/a.svg"),
+    (["--json", "x" * 5000], "--json"), (["--nonsense"], "--nonsense"), (["a\x1b[2Jb\x9b\n"], "a␛[2Jb"),
+    (["--gamma"], "--gamma")]
+BEFORE_MEASURING = [
+    (["--max-new-tokens", "9999"], "context"), (["--prompt", "x = 1\n" * 200], "context"),
+    (["--gamma", "200"], "context"), (["--drafter", "merged", "--gamma", "125"], "context"),
+    (["--drafter", "tree", "--shape", "20", "20"], "context"), (["--weights", "tests"], "tests"),
+    (["--max-new-tokens", "999999999"], "context")]
+
+
+def refused(status: int, out: str, err: str, words: str) -> None:
+    assert status == 2 and out == "" and err.count("\n") == 1 and words in err and len(err) < 400, (status, out, err)
+    assert "Traceback" not in err and not re.search("[\0-\x08\x0b-\x1f\x7f-\x9f\ud800-\udfff]", err)
+
+
+@pytest.mark.parametrize("options, words", BEFORE_LOADING)
+def test_a_bad_request_is_one_line_before_anything_is_loaded(run, monkeypatch, options, words):
+    monkeypatch.setattr(demo, "load_pair", None)
+    refused(*run(*options), words)
+
+
+@pytest.mark.parametrize("options, words", BEFORE_MEASURING)
+def test_a_request_that_this_pair_cannot_answer_is_one_line_before_anything_is_measured(run, monkeypatch, options,
+                                                                                        words):
+    monkeypatch.setattr("nanospec.fast.autotune.autotune", None)
+    monkeypatch.setattr(measure, "step_seconds", None)
+    refused(*run(*options), words)
+
+
+def test_a_folder_that_cannot_be_written_to(run, tmp_path, monkeypatch):
+    """A superuser may write anywhere, so the system's answer is made up here."""
+    monkeypatch.setattr(os, "access", lambda path, mode: False)
+    refused(*run("--json", str(tmp_path / "a.json")), "--json")
+
+
+def test_an_interrupt_is_no_traceback(run, monkeypatch):
+    def interrupted(*_, **__):
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(demo, "measure_setups", interrupted)
+    status, _, err = run("--gamma", "2")
+    assert status == 130 and err.splitlines() == ANNOUNCED
+
+
+# The picture
+
+def lines_of(svg: str) -> list[str]:
+    """The text of a picture that rich drew, line by line."""
+    lines: dict[float, list[tuple[float, str]]] = {}
+    for text in ElementTree.fromstring(svg).iter("{http://www.w3.org/2000/svg}text"):
+        lines.setdefault(float(text.get("y")), []).append((float(text.get("x")), text.text or ""))
+    return [" ".join(part for _, part in sorted(lines[y])).replace("\xa0", " ") for y in sorted(lines)]
+
+
+def words_of(lines: list[str]) -> set[str]:
+    return set(re.findall(r"[^\W\d]{2,}", " ".join(lines)))
+
+
+def test_the_readmes_picture_says_what_the_program_says():
+    """All words but those of the two texts, and of the machine that it was made on."""
+    lines = lines_of((ROOT / "docs" / "demo.svg").read_text())
+    below = next(i for i, line in enumerate(lines) if "replacement" in line and "bonus" in line)
+    row = dict.fromkeys(KEYS - {"text", "drafter"}, 2.0) | {"drafter": "chain", "gamma": 3, "busy": False}
+    row["speedup"] = 2.0 if "wins" in " ".join(lines) else 0.5
+    view = View("", lambda ids: "")
+    for _ in range(9):
+        view.take_token(1, 0.1)
+    console = Console(file=StringIO(), width=demo.PICTURE_WIDTH)
+    last = demo.Demo.difference(SimpleNamespace(asked=SimpleNamespace(temperature=0.8)), [1], [2])
+    console.print(Group(view.panels(console), legend(), view.lanes(console), demo.describe(row, "chain 3", ""), last))
+    said = words_of(console.file.getvalue().splitlines()) - {"waiting"}
+    machine = words_of(["cpu cuda float32 bfloat16 float64 packed from 4 tokens on draft in threads thread"])
+    assert said - words_of(lines) == set()
+    assert words_of(lines[below:]) - said - machine == set()

@@ -1,0 +1,145 @@
+"""What README.md and docs/ say is held to the files."""
+
+import inspect
+import re
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+import torch
+
+import nanospec.speculate
+from nanospec.methods import DRAFTERS, RULES
+from nanospec.proof.checks import CHECKS
+from nanospec.proof.compare import node_cases
+from nanospec.proof.tables import TableModel
+from nanospec.proof.walk import distance, target_distribution, walk
+from nanospec.proof.judge import sampler_with
+from nanospec.proof.zoo import ALL_BUGS, ALL_CONTROLS
+
+ROOT = Path(__file__).parents[2]
+README = (ROOT / "README.md").read_text()
+DOCS = {path.name: path.read_text() for path in sorted((ROOT / "docs").glob("*.md"))}
+PAGES = README + "".join(DOCS.values())
+BLOCKS = re.findall(r"```(python)?\n(.*?)```", README + DOCS["METHODS.md"], re.S)
+
+
+class OneText:
+    """Dice for one text, as the README's round takes them."""
+
+    def __init__(self, dice):
+        self.dice = dice
+
+    def pick(self, weights):
+        return int(self.dice.pick(weights[None]))
+
+    def flip(self, prob):
+        return bool(self.dice.flip(prob.view(1, 1)))
+
+
+def test_the_idea_in_plain_lines_is_exact():
+    """The README's round, walked over three tokens."""
+    shown, = (block for kind, block in BLOCKS if kind and "def one_round" in block)
+    assert len(shown.splitlines()) <= 12
+    exec(shown, found := {})
+    models = [TableModel(3, seed=1, zeros=0.3), TableModel(3, seed=2, zeros=0.3)]
+    ways = [lambda text, model=model: model(torch.tensor([text]))[0].softmax(-1) for model in models]
+
+    def three_tokens(dice):
+        text = [0]
+        while len(text) < 4:
+            text = found["one_round"](*ways, text, 2, OneText(dice))
+        return tuple(text[1:4])
+
+    assert distance(walk(three_tokens)[0], target_distribution(models[0], [0], 3))[1] < 1e-12
+
+
+def test_the_lines_that_are_the_algorithm_are_those_of_the_file():
+    source = inspect.getsource(nanospec.speculate)
+    shown = next(block for kind, block in BLOCKS if kind and "def verify" in block)
+    assert shown.strip() in source
+
+
+def test_the_examples_run():
+    first, second = (next(block for kind, block in BLOCKS if kind and words in block)
+                     for words in ("load_pair()", "SuffixDrafter("))
+    done = subprocess.run([sys.executable, "-c", first + second], cwd=ROOT, capture_output=True, text=True)
+    assert done.returncode == 0, done.stderr
+    assert "of 4 accepted" in done.stdout and "\n" in done.stdout
+
+
+def test_a_page_of_its_own_kind():
+    """A stranger's screen with one command; then no more than can be read at once."""
+    first = README.split("## ")[0]
+    assert first.count("```") == 2 and "pip install -e . && python demo.py" in first
+    assert len(README.splitlines()) <= 150 and len(re.findall(r"^\| [\d.]+ \|", first, re.M)) <= 6
+    assert len(re.findall(r"^\| `", README, re.M)) <= 15
+
+
+def test_every_link_leads_somewhere():
+    for name, text in {"README.md": README, "lessons/README.md": (ROOT / "lessons" / "README.md").read_text(),
+                       **{f"docs/{name}": text for name, text in DOCS.items()}}.items():
+        for link in re.findall(r"\]\(((?!http)[^)#]+)", text):
+            assert ((ROOT / name).parent / link).exists(), (name, link)
+
+
+def test_every_method_is_named():
+    for name in [*DRAFTERS, *RULES]:
+        assert f"| `{name}` |" in DOCS["METHODS.md"]
+
+
+def test_ci_runs_the_readmes_test_command():
+    line, = re.findall(r"^pip install -e .* && pytest.*$", README, re.M)
+    assert line == "pip install -e '.[test]' && pytest"
+    found = subprocess.run(["bash", "-c", re.search(r"\$\((grep .*)\)", (ROOT / ".ci" / "run").read_text())[1]],
+                           cwd=ROOT, capture_output=True, text=True)
+    assert found.stdout.strip() == line
+
+
+def test_every_picture_is_there_and_every_file_is_on_the_map():
+    for folder, page in ((ROOT, README), (ROOT / "docs", "".join(DOCS.values()))):
+        for path in re.findall(r"!\[.*?\]\((.*?)\)", page):
+            assert (folder / path).stat().st_size > 5_000
+    on_map = set(re.findall(r"`(nanospec/[\w.]+/?)`", README))
+    for path in (ROOT / "nanospec").iterdir():
+        if path.name not in ("__init__.py", "__main__.py", "__pycache__"):
+            assert f"nanospec/{path.name}" + "/" * path.is_dir() in on_map
+
+
+def test_every_option_named_exists():
+    for script, file in ("demo.py", "nanospec/commands/demo_options.py"), ("train_tiny.py", "train_tiny.py"):
+        source = (ROOT / file).read_text()
+        for option in re.findall(rf"{script}`? (--[\w-]+)", PAGES):
+            assert f'"{option}"' in source or option == "--help"
+
+
+def test_nothing_is_left_to_fill_in():
+    assert not re.search(r"@@|@[A-Z]+@", PAGES)
+
+
+def test_the_zoo_is_as_large_as_said():
+    shipped = sum(not bug.source.startswith(("generic", "ours")) for bug in ALL_BUGS)
+    assert f"{len(ALL_BUGS)} bugs, {shipped} of them from public implementations" in DOCS["PROOF.md"]
+    assert f"{len(ALL_CONTROLS)} controls" in DOCS["PROOF.md"] and f"plant {len(ALL_BUGS)} bugs" in README
+
+
+def test_as_many_pairs_are_walked_as_said():
+    pairs = f"{len(list(node_cases()))} pairs of distributions"
+    assert pairs in DOCS["PROOF.md"] and pairs in CHECKS["T0"].setting
+
+
+def test_the_licence_names_all_that_the_weights_were_trained_on():
+    command, licence = re.search(r"The pair that ships: `(.*?)`", DOCS["RESULTS.md"])[1], README.splitlines()[-1]
+    assert "standard library" in licence and ("--packages" in licence) == ("--packages" in command)
+
+
+@pytest.mark.slow
+def test_the_judges_example_prints_what_is_shown(capsys):
+    """With a sampler that forgets the residual."""
+    shown = next(block for kind, block in BLOCKS if kind and "my_sampler" in block)
+    printed = next(block for kind, block in BLOCKS if not kind and block.startswith("WRONG"))
+    bug = next(bug for bug in ALL_BUGS if bug.name == "residual-is-target")
+    tables = {"target": TableModel(3, 8, 0.4), "draft": TableModel(3, 58, 0.4)}
+    exec(shown, {"my_sampler": sampler_with(bug, **tables, ids=[1], new=3, gamma=2)})
+    assert capsys.readouterr().out == printed

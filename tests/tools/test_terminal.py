@@ -1,0 +1,185 @@
+"""What the scripts print: through a pipe, without colour, in narrow and wide windows, whatever the model writes."""
+
+import re
+import xml.etree.ElementTree as ElementTree
+from io import StringIO
+
+import pytest
+import torch
+from rich.console import Console, Group
+
+from nanospec.methods import DRAFTERS, method_of
+from nanospec.proof.tables import small_gpt
+from nanospec.show.steps import WatchedDice, judged, step_text
+from nanospec.show.terminal import View, legend, printable, refuse, round_text, save_picture, visible
+from nanospec.speculate import Round
+
+COLOUR = re.compile(r"\x1b\[[0-9;]*(?:3[0-7]|38;|9[0-7])[0-9;]*m")
+HOSTILE = "".join(map(chr, [*range(9), *range(11, 32), *range(127, 160), 0x202e, 0x2066, 0xd800, 0xdfff, 0xfffe,
+                            0xffff]))
+
+
+def decode(ids):
+    return "".join(chr(i) for i in ids)
+
+
+def a_round(drafted: str, path: list[int], token: str, parents: list[int] | None = None) -> Round:
+    n = len(drafted) + 1
+    even = torch.tensor(2.0 ** -16).expand(n, 2 ** 16)
+    accepted = [ord(drafted[row - 1]) for row in path]
+    return Round([0, *map(ord, drafted)], parents or list(range(-1, n - 1)), path, ord(token), accepted + [ord(token)],
+                 even, even, n - 1)
+
+
+def a_view() -> View:
+    view = View("prompt = ", decode)
+    for letter in "abcdefghij" * 8:
+        view.take_token(ord(letter), 0.003)
+    for _ in range(10):
+        view.take_round(a_round("abcd", [1, 2], "x"), 0.004, 0.001)
+        view.take_round(a_round("efgh", [1, 2, 3, 4], "y"), 0.004, 0.001)
+    return view
+
+
+def printed(thing, width: int, **options) -> str:
+    console = Console(file=StringIO(), width=width, **options)
+    console.print(thing(console))
+    return console.file.getvalue()
+
+
+@pytest.mark.parametrize("width", [24, 40, 80, 110, 240])
+def test_nothing_is_wider_than_the_window(width):
+    view = a_view()
+    text = printed(lambda console: Group(view.panels(console), legend(), view.lanes(console)), width)
+    assert max(map(len, text.splitlines())) <= width
+    assert ("▬" in text) == (width >= 48)
+    both = next(line for line in text.splitlines() if "the target alone" in line)
+    assert ("speculative" in both) == (width >= 110)
+
+
+def test_lanes_show_drafting_and_the_rest_of_each_round():
+    """8 target calls of 3 ms. A round is 1 ms of drafting, of 24 ms and 88 columns, and 3 ms of the rest."""
+    text = printed(lambda console: a_view().lanes(console), 120)
+    alone, fast = text.splitlines()[1:3]
+    assert "24 ms" in text and alone.count("▬ ") == 8 and alone.endswith("8 tokens")
+    assert [len(ticks) for ticks in re.findall("'+ *(?=▬)", fast)] == [4, 3, 4, 4, 3, 4]
+    assert fast.endswith("24 tokens")                                                       # 5, 3, 5, 3, 5, 3
+
+
+def test_without_colour_every_mark_is_still_told_apart():
+    """NO_COLOR: rejected tokens are struck through (9), replacements underlined (4), the bonus bold (1), no colour."""
+    view = a_view()
+    text = printed(lambda console: view.panels(console), 60, force_terminal=True, no_color=True)
+    assert not COLOUR.search(text)
+    assert all(f"\x1b[{mark}m" in text for mark in (9, 4, 1))
+    coloured = printed(lambda console: view.panels(console), 60, force_terminal=True, color_system="standard")
+    assert COLOUR.search(coloured)
+
+
+def test_a_pipe_gets_the_text_alone():
+    view = a_view()
+    text = printed(lambda console: view.panels(console), 200)
+    assert "\x1b" not in text and "abxefghyabx" in text.replace("\n", "")
+
+
+def test_printable_leaves_what_is_harmless():
+    assert printable("a\x1b[2Jb\rc\x7f\n\t") == "a␛[2Jb␍c\ufffd\n\t"
+    fine = "aé中🙂\u200d\n\t ␣"
+    assert printable(fine) == fine and not set(printable(HOSTILE)) & set(HOSTILE)
+    assert [visible(text) for text in ("\n", "  ", " a", "\t")] == ["⏎", "␣␣", " a", "⇥"]
+    done = a_round("\n ab", [], "z")
+    assert round_text(done, decode).plain == "⏎z" and round_text(done, decode, marked=False).plain == "z"
+
+
+def test_nothing_hostile_reaches_the_terminal_or_breaks_the_picture(tmp_path, capsys):
+    """In the prompt, in the target's text, in draft tokens accepted and rejected, in the last token, in an error."""
+    view = View(HOSTILE, decode)
+    for letter in HOSTILE:
+        view.take_token(ord(letter), 0.003)
+        view.take_round(a_round(letter + letter + "a", [1], letter), 0.004, 0.001)
+        view.take_round(a_round(letter, [1], letter), 0.004, 0.001)
+
+    def shown(console):
+        steps = [step_text(1, done, [(.4, .5)] * 3, decode) for done in view.rounds]
+        return Group(view.panels(console), view.lanes(console), *steps)
+
+    for options in ({}, {"force_terminal": True}):
+        text = re.sub(r"\x1b\[[0-9;]*m", "", printed(shown, 120, **options))        # rich's own colours
+        assert not set(text) & set(HOSTILE)
+    save_picture(shown, 120, "title", tmp_path / "a.svg")
+    svg = (tmp_path / "a.svg").read_text()
+    assert ElementTree.fromstring(svg).tag.endswith("svg") and not set(svg) & set(HOSTILE)
+    assert refuse("demo", ValueError(HOSTILE + "\n[red]:smile:[/red]" + "x" * 300)) == 2
+    out, err = capsys.readouterr()
+    assert out == "" and err.count("\n") == 1 and "[red]:smile:[/red]xxx" in err and not set(err) & set(HOSTILE)
+
+
+def test_the_picture_loads_nothing(tmp_path):
+    save_picture(lambda console: a_view().panels(console), 80, "title", tmp_path / "a.svg")
+    svg = (tmp_path / "a.svg").read_text()
+    assert "font-face" not in svg and "import" not in svg and not re.search(r"(url\(|href=)['\"]?(?!['\"]?#)", svg)
+
+
+def a_tree_round() -> Round:
+    """After the text a, b and c; after b d and e. a was rejected, b accepted, d and e rejected."""
+    return a_round("abcde", [2], "x", [-1, 0, 0, 0, 2, 2])
+
+
+def test_a_tree_shows_what_was_tried_and_what_was_rejected():
+    done = a_tree_round()
+    assert round_text(done, decode).plain == "bd|ex" and [chr(x) for x in done.rejected] == ["d", "e"]
+    coins = [(.9, .5), (.1, .5), (0., 0.), (.9, .5), (.8, .5)]
+    text = printed(lambda console: step_text(1, done, coins, decode), 100)
+    lines = text.splitlines()
+    assert lines[1] == "after the text" and max(map(len, lines)) <= 100
+    for line, words in zip(lines[2:], ["'a' p_target 0.90 ≥ 0.50 rejected", "'b' residual 0.10 < 0.50 accepted",
+                                       "'d' p_target 0.90 ≥ rejected", "'e' residual 0.80 ≥ rejected",
+                                       "'x' replacement residual", "'c' never judged"]):
+        assert all(word in line for word in words.split()), line
+    assert lines[4].startswith("│   ├──") and lines[2].startswith("├──")
+
+
+def test_a_row_that_a_text_lacks_is_not_shown():
+    done = a_round("abc", [1], "x", [-1, 0, 0, -1])
+    text = printed(lambda console: step_text(1, done, [(.1, .5)] * 3, decode), 100)
+    assert "never judged" in text and "'b'" in text and "'c'" not in text and "'x'" in text and "bonus" in text
+
+
+def test_what_a_sibling_is_judged_by():
+    """p_target [.2, .8], two children drawn from [.5, .5]: when the first, token 0, is rejected, [0, 1] is left."""
+    rows = torch.tensor([[.2, .8], [.3, .7], [.4, .6]])
+    q_draft = torch.tensor([[0, 0], [.5, .5], [.5, .5]])
+    by = judged(Round([0, 0, 1], [-1, 0, 0], [2], 0, [1, 0], rows, q_draft, 1))
+    assert torch.equal(by[1], rows[0]) and torch.equal(by[2], torch.tensor([0., 1.]))
+    assert list(judged(Round([0, 0, 1], [-1, 0, 1], [], 0, [0], rows, q_draft, 2))) == [1]
+
+
+@pytest.mark.parametrize("name", DRAFTERS)
+def test_every_coin_says_what_the_round_did(name):
+    """u < probability where a draft token was accepted, and nowhere else; of every drafter by its name."""
+    target, draft, dice, seen = small_gpt(11, 2, 1), small_gpt(11, 1, 2), WatchedDice([3]), 0
+    for done in method_of(target, draft, name, gamma=4).run([3, 4, 5, 3, 4, 5, 3], max_new_tokens=24, dice=dice):
+        text = printed(lambda console: step_text(1, done, dice.coins, decode), 200)
+        assert ("bonus, drawn" in text) != ("residual distribution" in text)
+        for row, p_target in judged(done).items():
+            u, probability = dice.coins[row - len(done.tokens)]     # the last ones: a stack has thrown some before
+            ratio = (p_target[done.tokens[row]] / done.q_draft[row, done.tokens[row]]).item()
+            assert (u < probability) == (row in done.path) and probability == pytest.approx(min(1, ratio))
+            seen += 1
+        assert text.count(" accepted") == len(done.path) and len(judged(done)) == text.count(" u = ")
+    assert seen
+
+
+@pytest.mark.parametrize("width", [40, 120])
+def test_a_step_fits_too(width):
+    done = a_round("abcd", [1], "x")
+    text = printed(lambda console: step_text(1, done, [(.2, .5)] + [(.9, .5)] * 3, decode), width)
+    assert "accepted" in text and "rejected" in text and "never judged" in text
+
+
+def test_a_rejection_shows_the_residual():
+    """p_target [.5, .5], q_draft [.8, .2]: the residual is [0, 1], where max(0, p_target - q_draft) is [0, .3]."""
+    rows, q_draft = torch.tensor([[.5, .5], [.5, .5]]), torch.tensor([[0, 0], [.8, .2]])
+    done = Round([65, 0], [-1, 0], [], 1, [1], rows, q_draft, 1)
+    text = printed(lambda console: step_text(1, done, [(.9, .625)], lambda ids: "ab"[ids[0]]), 100)
+    assert re.search(r"'b' +0.500 +█+ +0.200 +█+ +1.000", text) and "u = 0.90 ≥ 0.62  rejected" in text
