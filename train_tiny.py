@@ -30,6 +30,8 @@ import torch
 from rich.console import Console
 from torch import Tensor
 
+from nanospec.commands import for_target
+from nanospec.commands.for_target import PART, PARTS
 from nanospec.commands.train_job import PHASED, checked, opened, prepared
 from nanospec.commands.train_watch import Watch, draw, new_progress, report
 from nanospec.draft_models import LEARNED
@@ -113,8 +115,14 @@ def main(argv: Sequence[str] | None = None) -> int:
     console = Console()
     try:
         args = options().parse_args(argv)
-        job = checked(args, SIZES[args.size])
-        training, held = prepared(args, job, console)
+        training: Training
+        held: list
+        if args.weights:
+            job = for_target.checked(args, SIZES[args.size])
+            training, held = for_target.prepared(args, job, console), [None]
+        else:
+            job = checked(args, SIZES[args.size])
+            training, held = prepared(args, job, console)
         opened(job, training)
         with signals() as got, new_progress(console) as progress:
             watch, end = Watch(training, held[0], progress), time.monotonic() + args.minutes * 60
@@ -123,6 +131,9 @@ def main(argv: Sequence[str] | None = None) -> int:
         if not finished:
             console.print(f"stopped; everything is in {job.out}. Go on with --resume.")
             return 128 + got[0] if got else 0
+        if args.weights:
+            for_target.report(console, training)
+            return 0
         for what in args.what:
             report(console, job.out, held, args.device, what)
     except (NanospecError, OSError) as error:
@@ -146,6 +157,12 @@ def options() -> Parser:
     add("--minutes", type=float, default=float("inf"), help="stop after this time; default: never")
     add("--text", type=Path, nargs="+", default=[], metavar="PATH",
         help="files or folders; default: Python's standard library")
+    add("--weights", help="draft models for this target: a Hugging Face folder, a GGUF file, a name on the hub, "
+        "smollm2; by default on conversations that it writes itself")
+    add("--tokens", type=int, metavar="N",
+        help=f"how much text for --weights; default: {PARTS * PART}, or what --text holds")
+    add("--spoken", type=int, metavar="N",
+        help="the tokens that a draft model for --weights can draft: the N most frequent ones")
     add("--packages", action="store_true", help="also the sources of the packages this one needs")
     add("--loss", choices=LOSSES, default="forward-kl",
         help="what the draft learns the target's probabilities by; default: %(default)s")

@@ -58,7 +58,13 @@ def checked(args: argparse.Namespace, size: Size | Any) -> Job:
             files = (Distillation.state_file,)
             size = further(size, pair)
         else:
-            files, size = files_of(args.what), plan_of(args.what, pair.target, size)
+            files, size = files_of(args.what), plan_of(args.what, pair.target.config, size)
+    return allowed(args, Job(size, out, pair, files))
+
+
+def allowed(args: argparse.Namespace, job: Job) -> Job:
+    """The job with the steps that were asked for; what no job may have is refused."""
+    size, out, _, files = job
     if args.steps:
         if len(args.steps) != len(size.steps):
             raise RequestError(f"--steps: wants {len(size.steps)} of them, got {len(args.steps)}")
@@ -77,7 +83,7 @@ def checked(args: argparse.Namespace, size: Size | Any) -> Job:
                         + ", or go on with --resume" * (files[-1] in old))
     if args.resume:
         load_saved(out / files[-1])
-    return Job(size, out, pair, files)
+    return job._replace(size=size)
 
 
 def prepared(args: argparse.Namespace, job: Job,

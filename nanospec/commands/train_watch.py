@@ -6,6 +6,7 @@ import argparse
 import time
 from collections.abc import Sequence
 from pathlib import Path
+from typing import Any
 
 from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
@@ -39,7 +40,7 @@ class Watch:
     SAVE_EVERY seconds.
     """
 
-    def __init__(self, training: Training, held: HeldOut, progress: Progress):
+    def __init__(self, training: Training, held: HeldOut | Any, progress: Progress):
         self.training, self.held, self.progress = training, held, progress
         self.began = self.saved_at = time.monotonic()
 
@@ -82,12 +83,14 @@ class Watch:
                                         markup=False)
 
 
-def draw(args: argparse.Namespace, job: Job, training: Training, held: HeldOut,
+def draw(args: argparse.Namespace, job: Job, training: Training, held: HeldOut | Any,
          finished: bool) -> None:
     """The picture of a training, beside what it has written."""
     picture = job.out / training.state_file.replace("training.pt", "loss.png")
-    if not isinstance(training, LearnedTraining) or not job.pair:
+    if not isinstance(training, LearnedTraining):
         return draw_losses(training.history, training.phases, picture)
+    if not job.pair:                                    # a target of others: there is no draft GPT to compare with
+        return draw_accepted(training.history, args.what, [{} for _ in args.what], picture)
     of_draft = 1 - held_out_loss("distil", job.pair.draft, training.target, held,
                                  training.size.batch, HELD_OUT_WINDOWS, "total-variation")
     levels = (needed(job.out, args.what, args.device, of_draft) if finished else

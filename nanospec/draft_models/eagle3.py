@@ -10,70 +10,45 @@ Li et al. 2025 (arXiv 2503.01840). What differs from EAGLE-1 (eagle.py):
                 is unrolled several steps, reads its own states, and every step has a loss on its
                 distribution; the next one counts .8 of it
 
-A token that the draft's vocabulary lacks is never drafted. That costs speed and never exactness:
-q_draft is 0 there. As in EAGLE-3.1 (arXiv 2605.09992) the target's hidden states are normed, and
+The head is pruned.py's. As in EAGLE-3.1 (arXiv 2605.09992) the target's hidden states are normed, and
 the next step reads the normed state.
 """
 
 from collections.abc import Sequence
 from typing import Any
 
-import torch
 from torch import Tensor, nn
 
 from nanospec.draft_models.eagle import EagleReader
 from nanospec.draft_models.layer import DecoderLayer, Reading, layer_sizes
-from nanospec.draft_models.learned import Learned, three_layers
+from nanospec.draft_models.learned import three_layers
+from nanospec.draft_models.pruned import Pruned
 from nanospec.model import Config, Linear
 
 
-class Eagle3(Learned):
+class Eagle3(Pruned):
     """heads, kv_heads, hidden: of its layer, as in Config. spoken: how many tokens it can draft."""
 
     steps, decay, anchors = 5, 0.8, 128
-    offsets: Tensor
 
     def __init__(self, vocab_size: int, channels: int, layers: Sequence[int], heads: int,
                  kv_heads: int, hidden: int, spoken: int):
-        super().__init__(vocab_size, channels, layers, heads=heads, kv_heads=kv_heads,
-                         hidden=hidden, spoken=spoken)
-        if spoken > vocab_size:
-            raise ValueError(f"it cannot draft {spoken} of {vocab_size} tokens")
+        super().__init__(vocab_size, channels, layers, spoken, heads=heads, kv_heads=kv_heads,
+                         hidden=hidden)
         self.config = Config(vocab_size, 1, 1, channels, heads, kv_heads, hidden)
         self.fuse, self.layer = Linear(len(layers) * channels, channels), DecoderLayer(self.config)
-        self.norm, self.head = nn.RMSNorm(channels, 1e-5), Linear(channels, spoken)
-        # Of every row of the head: its token's id less its own number.
-        self.register_buffer("offsets", torch.zeros(spoken, dtype=torch.int64))
+        self.norm = nn.RMSNorm(channels, 1e-5)
 
     @classmethod
     def sizes_for(cls, target: Config) -> dict[str, Any]:
         return {"layers": three_layers(target), "spoken": target.vocab_size} | layer_sizes(target)
-
-    def prepare(self, ids: Tensor) -> None:
-        """Draft the tokens that are most frequent in the training text."""
-        count = ids.bincount(minlength=self.vocab_size)
-        often = count.argsort(descending=True, stable=True)[:len(self.offsets)]
-        self.offsets.copy_(often.sort().values - torch.arange(len(often), device=often.device))
-
-    @property
-    def ids(self) -> Tensor:        # type: ignore[override]
-        """(spoken,): the tokens that it can draft."""
-        return self.offsets + torch.arange(len(self.offsets), device=self.offsets.device)
 
     def read(self, tokens: Tensor, before: Tensor, call: Reading) -> tuple[Tensor, Tensor]:
         return self.step(self.fuse(self.normed(before)), tokens, call)
 
     def step(self, state: Tensor, tokens: Tensor, call: Reading) -> tuple[Tensor, Tensor]:
         state = self.norm(self.layer(self.embedded(tokens), state, call))
-        return state, self.logits(state)
-
-    def logits(self, state: Tensor) -> Tensor:
-        """(..., V), -infinity for the tokens that it cannot draft."""
-        logits = self.head(state)
-        if len(self.offsets) == self.vocab_size:
-            return logits
-        never = logits.new_full((*logits.shape[:-1], self.vocab_size), float("-inf"))
-        return never.index_copy(-1, self.ids, logits)
+        return state, self.head(state)
 
     def reader(self, depth: int) -> EagleReader:
         return EagleReader(self, depth)

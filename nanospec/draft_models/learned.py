@@ -31,7 +31,8 @@ class Learned(nn.Module):
         target's, layers, whose hidden states it reads, and more of its own.
     deepest: the most tokens that it can draft one after the other; None: any number.
     config: of its attention, if it has any.
-    ids: the tokens that it can draft, if these are not all.
+    ids: the tokens that it can draft, if these are not all: then V is their number in what `read` and
+        `step` return (pruned.py).
 
     For its training (training/learned.py):
     steps: how many draft tokens it learns to draft.  decay: what each counts of the one before it.
@@ -80,6 +81,10 @@ class Learned(nn.Module):
     def reader(self, depth: int) -> Any:
         """What runs it over drafts of at most `depth` tokens one after the other (reader.py)."""
         raise NotImplementedError
+
+    def spread(self, logits: Tensor) -> Tensor:
+        """Logits of the tokens that it can draft -> of all tokens of the target."""
+        return logits
 
     def prepare(self, ids: Tensor) -> None:
         """What is to be known of the training text before training begins."""

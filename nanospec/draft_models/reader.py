@@ -58,7 +58,7 @@ class LearnedReader:
         places = (text.length[:, None] + last).clamp(min=0)                     # (B, lag)
         before, call = self.kept[self._row, places], self._of_text(places, kv_length)
         self.state, logits = self.model.read(text.last(lag), before, call)
-        return logits
+        return self.model.spread(logits)
 
     def step(self, tokens: Tensor, kv_length: int, parents: Tensor | None = None) -> Tensor:
         """Read draft tokens (B, m): logits (B, m, V). parents: as in trees/reader.py."""
@@ -66,7 +66,7 @@ class LearnedReader:
             self.state = self.state[self._row, parents.expand_as(tokens)]
         call = self._of_draft(tokens, kv_length, parents)
         self.state, logits = self.model.step(self.state, tokens, call)
-        return logits
+        return self.model.spread(logits)
 
     def commit(self, path: Tensor, count: Tensor, hidden: Tensor | Any) -> None:
         """Keep the hidden states of the accepted path, as for Drafter.

@@ -52,8 +52,9 @@ def vocabulary(target) -> Found:
     model.attach(target)
     often = [config.vocab_size - 1, 0, config.vocab_size - 2]
     model.prepare(torch.tensor(often * 3 + [1]))
-    logits = model.logits(torch.randn(5, config.channels, dtype=torch.float64))
-    _, learned = compared(model, logits, logits)
+    spoken = model.head(torch.randn(5, config.channels, dtype=torch.float64))
+    logits = model.spread(spoken)
+    _, learned = compared(model, logits, spoken)
     drafted = (logits > float("-inf")).nonzero()[:, 1].view(5, 3)
     wrong = int((drafted != torch.tensor(sorted(often))).sum())
     error = (logits.softmax(-1)[:, sorted(often)] - learned.exp()).abs().max().item()

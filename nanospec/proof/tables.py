@@ -11,6 +11,7 @@ from torch import Tensor, nn
 from nanospec.cache import Cache
 from nanospec.draft_models import LEARNED
 from nanospec.draft_models.learned import Learned
+from nanospec.draft_models.pruned import Pruned
 from nanospec.model import GPT, Config
 
 LAYER = {"heads": 1, "kv_heads": 1, "hidden": 8}
@@ -18,6 +19,7 @@ LAYER = {"heads": 1, "kv_heads": 1, "hidden": 8}
 SMALL: dict[str, dict] = {
     "medusa": {"heads": 8}, "hydra": {"heads": 8}, "mlp": {"width": 12, "depth": 2},
     "prefix": LAYER | {"width": 12}, "eagle": LAYER, "eagle3": LAYER | {"spoken": 3},
+    "lookback": LAYER | {"spoken": 4},
     "dflash": LAYER, "dspark": LAYER, "early_exit": {"layers": [0], "hidden": 8}}
 
 
@@ -129,6 +131,9 @@ def small_learned(name: str, target) -> Learned:
         model = LEARNED[name](config.vocab_size, config.channels, **sizes)
         for weight in model.parameters():
             nn.init.normal_(weight, std=0.3) if weight.dim() == 2 else None
+        if isinstance(model, Pruned):       # from the first token to the last, with gaps
+            rows = torch.arange(len(model.offsets))
+            model.offsets.copy_(rows * (config.vocab_size - 1) // (len(rows) - 1) - rows)
     return model.double().requires_grad_(False).eval().attach(target)
 
 

@@ -8,7 +8,7 @@ given the true tokens before. One loss of losses.py compares each of its distrib
 target's.
 """
 
-from collections.abc import Callable, Collection, Sequence
+from collections.abc import Callable, Collection, Iterable, Sequence
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
@@ -26,7 +26,7 @@ from nanospec.training.batches import HeldOut, batch_at
 from nanospec.training.losses import LOSSES, log_probs, total_variation
 from nanospec.training.mixed import mixed
 from nanospec.training.pair import Size, Training
-from nanospec.training.whole import all_anchors, before_tokens, some_anchors, unrolled, whole_texts
+from nanospec.training.whole import all_anchors, before_tokens, some_anchors, unrolled
 
 STEPS_SHOWN = 5         # draft tokens, one after the other, whose acceptance is looked at
 RATE = 5e-3             # top learning rate
@@ -38,7 +38,8 @@ def learned_loss(model: Learned, tokens: Tensor, hidden: Tensor, p_target: Tenso
     """The mean over the anchors of texts (B, T), and over the draft tokens after each.
 
     hidden (B, T, len(layers), C), p_target (B, T, V): the target's hidden states of each token, and
-    its log-probabilities after each. divergence: one of losses.py.
+    its log-probabilities after each, perhaps of the tokens alone that the model can draft.
+    divergence: one of losses.py.
     """
     anchors = all_anchors(tokens, model.steps) if anchors is None else anchors
     found = unrolled(model, tokens, before_tokens(hidden), model.steps, anchors)
@@ -55,10 +56,13 @@ def learned_loss(model: Learned, tokens: Tensor, hidden: Tensor, p_target: Tenso
 
 
 def compared(model: Learned, p_target: Tensor, logits: Tensor) -> tuple[Tensor, Tensor]:
-    """The log-probabilities that a loss compares: of the tokens alone that the model can draft."""
-    if model.ids is None:
-        return p_target, log_probs(logits)
-    return p_target[..., model.ids].log_softmax(-1), log_probs(logits[..., model.ids])
+    """The log-probabilities that a loss compares: of the tokens alone that the model can draft.
+
+    p_target (..., V), or of these tokens already; logits: as `read` and `step` return them.
+    """
+    if p_target.shape[-1] != logits.shape[-1]:
+        p_target = p_target[..., model.ids].log_softmax(-1)
+    return p_target, log_probs(logits)
 
 
 @dataclass
@@ -76,10 +80,10 @@ class Plan:
     sampled: int = 0
 
 
-def plan_of(names: Sequence[str], target: GPT, size: Size) -> Plan:
-    """How the draft models of these names are trained for a target, in batches as of that size."""
-    sizes = {name: LEARNED[name].sizes_for(target.config) for name in names}
-    return Plan(target.config, sizes, size.batch, size.steps[-1:], (RATE,), size.held_out_every,
+def plan_of(names: Sequence[str], target: Config, size: Size) -> Plan:
+    """How the draft models of these names are trained for a target of these sizes, in batches as of `size`."""
+    sizes = {name: LEARNED[name].sizes_for(target) for name in names}
+    return Plan(target, sizes, size.batch, size.steps[-1:], (RATE,), size.held_out_every,
                 size.sampled)
 
 
@@ -106,8 +110,8 @@ class LearnedTraining(Training):
         for name, sizes in self.size.sizes.items():
             torch.manual_seed(self.seed)                                        # as if alone
             model = LEARNED[name](config.vocab_size, config.channels, **sizes).to(self.ids.device)
-            model.prepare(self.ids)
             models[name] = model.attach(self.frozen)
+            model.prepare(self.ids)
         self.losses: list[Callable[..., Tensor]]
         self.losses = [partial(learned_loss, model) for model in models.values()]
         return models
@@ -135,44 +139,54 @@ class LearnedTraining(Training):
 
     def loss_now(self) -> Tensor:
         """Of this step's batch: the sum over the draft models."""
-        x, _ = batch_at(self.ids, self.step, self.size.batch, self.size.target.context, self.seed)
-        x = self.half_sampled(x)
-        hidden, p_target = self.of_target(x)
+        x, hidden, p_targets = self.seen()
         with mixed(x):
             losses = [loss_of(x, self.hidden_of(model, hidden), p_target, LOSSES[self.loss],
                               some_anchors(x, model.steps, model.anchors))
-                      for model, loss_of in zip(self.trained, self.losses)]
+                      for model, loss_of, p_target in zip(self.trained, self.losses, p_targets)]
         return torch.stack(losses).sum()
 
+    def seen(self) -> tuple[Tensor, Tensor, list[Tensor]]:
+        """This step's texts (B, T); what the target knows of them, as `of_target`."""
+        x, _ = batch_at(self.ids, self.step, self.size.batch, self.size.target.context, self.seed)
+        x = self.half_sampled(x)
+        return x, *self.of_target(x)
+
     @torch.no_grad()
-    def of_target(self, x: Tensor) -> tuple[Tensor, Tensor]:
-        """Texts (B, T) -> the target's hidden states, and its log-probabilities (B, T, V)."""
+    def of_target(self, x: Tensor) -> tuple[Tensor, list[Tensor]]:
+        """Texts (B, T) -> the target's hidden states, and for each draft model the target's
+        log-probabilities (B, T, V).
+        """
         with mixed(x):
             logits, hidden = self.frozen(x, layers=self.layers)
-        return hidden, log_probs(logits)
+        return hidden, [log_probs(logits)] * len(self.trained)
 
     def hidden_of(self, model: Learned, hidden: Tensor) -> Tensor:
         """Those of the layers that it reads."""
         return hidden[:, :, [self.layers.index(layer) for layer in model.layers]]
 
-    @torch.no_grad()
     def look(self, held: HeldOut, most: int) -> tuple[list[float], str]:
         """The held-out total variation, a mean over models and draft tokens; how often each token
         is accepted, STEPS_SHOWN of each model; and the same in words.
         """
         x, _ = held.windows(self.size.target.context, most)
-        found = torch.zeros(len(self.models), STEPS_SHOWN, device=x.device)
+        return self.looked((part, *self.of_target(part)) for part in x.split(self.size.batch))
+
+    @torch.no_grad()
+    def looked(self, parts: Iterable[tuple[Tensor, Tensor, list[Tensor]]]) -> tuple[list[float], str]:
+        """As `look`, at parts as `seen` returns them."""
+        found, texts = torch.zeros(len(self.models), STEPS_SHOWN, device=self.ids.device), 0
         with torch.compiler.set_stance("force_eager"):
-            for part in x.split(self.size.batch):
-                hidden, p_target = self.of_target(part)
-                for i, model in enumerate(self.trained):
+            for x, hidden, p_targets in parts:
+                for i, (model, p_target) in enumerate(zip(self.trained, p_targets)):
                     with mixed(x):
                         before = before_tokens(self.hidden_of(model, hidden))
-                        anchors = some_anchors(part, STEPS_SHOWN, model.anchors)
-                        q_draft = log_probs(whole_texts(model, part, before, STEPS_SHOWN, anchors))
-                    for k, q in enumerate(q_draft):
-                        off = total_variation(p_target[:, anchors + k], q).mean()
-                        found[i, k] += off * len(part) / len(x)
-        accepted = (1 - found).tolist()
+                        anchors = some_anchors(x, STEPS_SHOWN, model.anchors)
+                        steps = unrolled(model, x, before, STEPS_SHOWN, anchors)
+                    for k, (_, logits) in enumerate(steps):
+                        off = total_variation(*compared(model, p_target[:, anchors + k], logits))
+                        found[i, k] += off.mean() * len(x)
+                texts += len(x)
+        accepted = (1 - found / texts).tolist()
         words = ["accepted " + " ".join(f"{part:.3f}" for part in row) for row in accepted]
-        return [found.mean().item(), *sum(accepted, [])], ", ".join(words)
+        return [(found / texts).mean().item(), *sum(accepted, [])], ", ".join(words)

@@ -169,14 +169,17 @@ class Training:
         """Whole files only, and the ranks first: no model ever lies beside a tokenizer that is not
         its own.
         """
-        ranks = self.out / "ranks.tiktoken"
-        if not ranks.exists():
-            self.tokenizer.save(ranks)
+        self.save_tokenizer()
         self.save_models()
         state = {name: model.state_dict() for name, model in self.models.items()}
         state |= {key: getattr(self, key) for key in ("phase", "step", "history", "made_of")}
         state |= {"optimizer": self.optimizer.state_dict()}
         save_atomically(state, self.out / self.state_file)
+
+    def save_tokenizer(self) -> None:
+        ranks = self.out / "ranks.tiktoken"
+        if not ranks.exists():
+            self.tokenizer.save(ranks)
 
     def save_models(self) -> None:
         for name, model in self.models.items():

@@ -92,7 +92,8 @@ def unrolled(model: Learned, tokens: Tensor, before: Tensor, steps: int,
 def whole_texts(model: Learned, tokens: Tensor, before: Tensor, steps: int,
                 anchors: Tensor | None = None) -> Tensor:
     """The logits alone of `unrolled`, (steps, B, N, V)."""
-    return torch.stack([logits for _, logits in unrolled(model, tokens, before, steps, anchors)])
+    found = unrolled(model, tokens, before, steps, anchors)
+    return torch.stack([model.spread(logits) for _, logits in found])
 
 
 def before_tokens(hidden: Tensor) -> Tensor:

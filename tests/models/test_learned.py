@@ -112,7 +112,7 @@ def test_the_losses_by_hand():
         for k, (_, q_draft) in enumerate(drafted):
             p = p_target[:, k:k + places].softmax(-1)
             if name == "eagle3":
-                p, q_draft = p[..., model.ids] / p[..., model.ids].sum(-1, keepdim=True), q_draft[..., model.ids]
+                p = p[..., model.ids] / p[..., model.ids].sum(-1, keepdim=True)
             losses.append((p * (p.log() - q_draft.log_softmax(-1))).sum(-1).mean().item())
         if name == "eagle":
             states = torch.nn.functional.smooth_l1_loss(drafted[0][0], TARGET.norm(hidden[:, :, -1])).item()

@@ -5,7 +5,7 @@ from nanospec.proof.zoo.plant import bug
 STATE = "self.state[self._row, parents.expand_as(tokens)]"
 ELDEST = "self.state[:, :1].expand(-1, tokens.shape[1], *self.state.shape[2:])"
 READER, WHOLE, EXIT = "draft_models.reader", "training.whole", "draft_models.early_exit"
-MEDUSA, EAGLE3, DFLASH = "draft_models.medusa", "draft_models.eagle3", "draft_models.dflash"
+MEDUSA, PRUNED, DFLASH = "draft_models.medusa", "draft_models.pruned", "draft_models.dflash"
 
 HIDDEN = [
     bug("hidden-states-of-the-wrong-position", "generic; EAGLE's one-ahead shift",
@@ -68,11 +68,11 @@ VOCABULARY = [
     bug("vocabulary-map-missing", "generic; EAGLE-3's d2t",
         "the number of a token in the draft's head is taken for the token", "vocabulary",
         ("index_copy(-1, self.ids,", "index_copy(-1, torch.arange(len(self.offsets)),"),
-        file=EAGLE3),
+        file=PRUNED),
     bug("offsets-taken-for-tokens", "generic; EAGLE-3's d2t",
         "the map holds offsets, and is read as if it held tokens", "vocabulary",
         ("self.offsets + torch.arange(len(self.offsets), device=self.offsets.device)",
-         "self.offsets"), file=EAGLE3),
+         "self.offsets"), file=PRUNED),
 ]
 
 BLOCKS = [

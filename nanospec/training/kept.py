@@ -1,0 +1,114 @@
+"""Draft models for a target that is not ours: its texts and hidden states are made once and read from disk.
+
+To run a target of thirty layers again at every pass over its texts would take most of the time of a training. A part is
+a file of AT_ONCE texts; the first is held out. The target's probabilities follow from its last hidden states, by its
+own norm and those rows of its head alone that a draft model has, too.
+"""
+
+from collections.abc import Callable, Sequence
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import torch
+import torch.nn.functional as F
+from torch import Tensor
+
+from nanospec.errors import PairError, TextError
+from nanospec.files.checkpoint import fingerprint, save_atomically, save_learned
+from nanospec.files.tokenizer_json import FolderTokenizer
+from nanospec.model import GPT
+from nanospec.training.batches import HeldOut
+from nanospec.training.learned import LearnedTraining, Plan
+from nanospec.training.losses import log_probs
+from nanospec.training.mixed import mixed
+from nanospec.training.own_texts import AT_ONCE, TOKENS
+
+
+class Kept:
+    """The texts of a target, in a folder: parts 0000.pt, 0001.pt, ...
+
+    layers: whose hidden states are kept, the last one among them. source: of which files; "": the target wrote them.
+    PairError if there are parts of another target or source.
+    """
+
+    def __init__(self, folder: Path, target: GPT, layers: Sequence[int], source: str = ""):
+        self.folder, self.layers = folder, sorted({*layers, target.config.layers - 1})
+        self.made_of = {"target": fingerprint(target), "layers": self.layers, "source": source}
+        self.parts: list[dict[str, Any]] = []
+        while self._path(len(self.parts)).exists():
+            self._open()
+
+    def _path(self, number: int) -> Path:
+        return self.folder / f"{number:04}.pt"
+
+    def _open(self) -> None:
+        """The next part. Its tensors stay on disk until they are read."""
+        path = self._path(len(self.parts))
+        try:
+            part = torch.load(path, mmap=True, weights_only=True)
+            made_of = part["made_of"]
+        except Exception as error:                      # there is no list of what torch makes of a stranger's bytes
+            raise PairError(f"{path} is cut short, or holds no texts") from error
+        if made_of != self.made_of:
+            raise PairError(f"{path} was made for another target, of other texts, or for other draft models")
+        self.parts.append(part)
+
+    def add(self, make: Callable[[int], tuple[Tensor, Tensor]]) -> None:
+        """One part more. make: its number -> tokens (AT_ONCE, T) and hidden states (AT_ONCE, T, len(layers), C)."""
+        tokens, hidden = make(len(self.parts))
+        self.folder.mkdir(parents=True, exist_ok=True)
+        save_atomically({"tokens": tokens.int(), "hidden": hidden.to(torch.bfloat16), "made_of": self.made_of},
+                        self._path(len(self.parts)))
+        self._open()
+
+    def tokens(self) -> Tensor:
+        """All that a training reads, (texts, tokens)."""
+        return torch.cat([part["tokens"] for part in self.parts[1:]]).long()
+
+    def rows(self, part: int, rows: Tensor | slice) -> tuple[Tensor, Tensor]:
+        """Texts (B, T) of a part, and their hidden states (B, T, len(layers), C)."""
+        found = self.parts[part]
+        return found["tokens"][rows].long(), found["hidden"][rows]
+
+
+class KeptTraining(LearnedTraining):
+    """As LearnedTraining, on kept texts."""
+
+    def __init__(self, target: GPT, plan: Plan, seed: int, kept: Kept, tokenizer: FolderTokenizer, out: Path,
+                 compiled: bool = False, loss: str = "lk-hybrid"):
+        if len(kept.parts) < 2:
+            raise TextError(f"too little text: a part of {AT_ONCE * TOKENS:,} tokens is held out, there is no other")
+        self.kept, plan = kept, replace(plan, target=replace(plan.target, context=TOKENS))
+        super().__init__(target, plan, seed, kept.tokens().flatten(), tokenizer, out, compiled, loss)
+        self.layers = kept.layers
+
+    def seen(self) -> tuple[Tensor, Tensor, list[Tensor]]:
+        batch, parts = self.size.batch, len(self.kept.parts) - 1
+        each = AT_ONCE // batch                                             # batches of a part
+        shuffle = torch.Generator().manual_seed(self.seed * 1_000_003 + self.step // (each * parts))
+        number = int(torch.randperm(each * parts, generator=shuffle)[self.step % (each * parts)])
+        rows = torch.randperm(AT_ONCE, generator=shuffle.manual_seed(int(shuffle.initial_seed()) + number // each + 1))
+        return self.known(*self.kept.rows(1 + number // each, rows[number % each * batch:][:batch]))
+
+    def known(self, x: Tensor, hidden: Tensor) -> tuple[Tensor, Tensor, list[Tensor]]:
+        """Texts (B, T) and hidden states of them -> what `seen` returns, on the device."""
+        x, hidden = x.to(self.ids.device), hidden.to(self.ids.device, torch.float32)
+        with torch.no_grad(), mixed(x):
+            last = self.frozen.norm(hidden[:, :, -1])
+            p_targets = [log_probs(F.linear(last, self.frozen.head.weight[... if model.ids is None else model.ids]))
+                         for model in self.trained]
+        return x, hidden, p_targets
+
+    def look(self, held: HeldOut | None = None, most: int = AT_ONCE) -> tuple[list[float], str]:
+        """At the part that is held out."""
+        batch = self.size.batch
+        return self.looked(self.known(*self.kept.rows(0, slice(first, first + batch)))
+                           for first in range(0, most, batch))
+
+    def save_tokenizer(self) -> None:
+        """The draft model lies apart from the target, which has its tokenizer in files of its own."""
+
+    def save_models(self) -> None:
+        for (name, model), file in zip(self.models.items(), self.weights_files):
+            save_learned(name, model, self.out / file, self.frozen, self.tokenizer)

@@ -1,0 +1,185 @@
+"""Texts that a target writes itself, what is kept of them, and a draft model that learns from them."""
+
+import pytest
+import torch
+
+import train_tiny
+from nanospec.errors import PairError, RequestError, TextError
+from nanospec.files.checkpoint import load_learned, load_pair
+from nanospec.files.gguf import load_gguf
+from nanospec.training.kept import Kept, KeptTraining
+from nanospec.training.learned import Plan
+from nanospec.training.own_texts import AT_ONCE, OPENINGS, TOKENS, Row, Turns, openings, read, written
+from tests.small_gguf import PIECES, write
+
+pytest.importorskip("gguf", reason="gguf is not installed (the extra 'hf')")
+LAYERS = [0, 1]
+ROWS, LENGTH = 6, 60
+SIZES = {"layers": LAYERS, "heads": 2, "kv_heads": 1, "hidden": 16, "spoken": 40}
+
+
+@pytest.fixture(scope="module")
+def small(tmp_path_factory):
+    """The path of a GGUF file, the model in it, and its tokenizer."""
+    path = tmp_path_factory.mktemp("model") / "small.gguf"
+    write(path)
+    return path, *load_gguf(path)
+
+
+@pytest.fixture(scope="module")
+def kept(small, tmp_path_factory):
+    """Three parts of random texts, with the hidden states of them."""
+    _, target, _ = small
+    ids = torch.randint(target.config.vocab_size, (3 * AT_ONCE * TOKENS,), generator=torch.Generator().manual_seed(1))
+    texts = Kept(tmp_path_factory.mktemp("kept"), target, LAYERS, "random")
+    for _ in range(3):
+        texts.add(lambda part: read(target, ids, LAYERS, part))
+    return texts
+
+
+def training(small, kept, out, **more):
+    _, target, tokenizer = small
+    plan = Plan(target.config, {"lookback": SIZES}, 16, (8,), (3e-3,), 4)
+    return KeptTraining(target, plan, 3, kept, tokenizer, out, **more)
+
+
+def test_turns_are_those_of_the_chat_template(small):
+    _, _, tokenizer = small
+    turns = Turns.of(tokenizer)
+    pieces = [["".join(PIECES[token] for token in part)] for part in turns]
+    assert pieces == [["<|im_start|>userĊ"], ["<|im_end|>Ċ<|im_start|>assistantĊ"], ["<|im_end|>Ċ<|im_start|>userĊ"]]
+
+
+def test_a_row_goes_from_turn_to_turn():
+    """What ends a turn is written once, and what stands between two turns is not drawn."""
+    row = Row(Turns([1, 2], [9, 3, 4], [9, 5]), [6], ends={9, 8})
+    drawn = [0, 0, 0, 7, 9, 0, 0, 7, 9, 0, 7]
+    assert [row.next(token) for token in drawn] == [1, 2, 6, 7, 9, 3, 4, 7, 9, 5, 7]
+    other = Row(Turns([1], [9, 3], [9, 5]), [], ends={9, 8})        # another token ended the turn
+    assert [other.next(token) for token in (0, 8, 0, 0, 7)] == [1, 8, 9, 3, 7]
+
+
+def test_all_kinds_of_openings_come_up(small):
+    _, _, tokenizer = small
+    found = [tokenizer.decode(ids) for ids in openings(tokenizer, 40, torch.Generator().manual_seed(0))]
+    for i, kind in enumerate(OPENINGS.values()):
+        assert set(found[i::5]) <= set(kind) and len(set(found[i::5])) > 1
+
+
+def test_what_is_written_is_the_targets(small, monkeypatch):
+    """The hidden states are those of the texts. Texts are drawn at two temperatures in turns: the cold are likelier."""
+    _, target, tokenizer = small
+    monkeypatch.setattr("nanospec.training.own_texts.TEMPERATURES", (1.0, 0.05))
+    texts, hidden = written(target, tokenizer, LAYERS, seed=5, rows=ROWS, tokens=LENGTH)
+    assert texts.shape == (ROWS, LENGTH) and hidden.shape == (ROWS, LENGTH, 2, target.config.channels)
+    logits, whole = target(texts, layers=LAYERS)
+    assert (hidden - whole).abs().max() < 1e-4
+    first = Turns.of(tokenizer).first
+    assert all(text[:len(first)] == first for text in texts.tolist())
+    nats = logits[:, 40:-1].log_softmax(-1).gather(-1, texts[:, 41:, None])[..., 0].mean(1)
+    assert nats[1::2].mean() > nats[::2].mean() + 1
+    again, _ = written(target, tokenizer, LAYERS, seed=5, rows=ROWS, tokens=LENGTH)
+    other, _ = written(target, tokenizer, LAYERS, seed=6, rows=ROWS, tokens=LENGTH)
+    assert torch.equal(again, texts) and not torch.equal(other, texts)
+
+
+def test_a_target_without_a_chat_template_writes_none(tmp_path):
+    write(tmp_path / "a.gguf", template=None)
+    target, tokenizer = load_gguf(tmp_path / "a.gguf")
+    with pytest.raises(RequestError, match="no chat template"):
+        written(target, tokenizer, LAYERS, 0, 2, 9)
+
+
+def test_texts_of_others_are_read_in_windows(small):
+    _, target, _ = small
+    ids = torch.arange(100) % target.config.vocab_size
+    texts, hidden = read(target, ids, LAYERS, part=2, rows=3, tokens=10)
+    assert torch.equal(texts, ids[60:90].view(3, 10)) and (hidden - target(texts, layers=LAYERS)[1]).abs().max() < 1e-4
+    with pytest.raises(TextError, match="100 tokens are less than 4 x 3 x 10"):
+        read(target, ids, LAYERS, part=3, rows=3, tokens=10)
+
+
+def test_parts_are_found_again_and_others_are_refused(small, kept, tmp_path):
+    _, target, _ = small
+    again = Kept(kept.folder, target, LAYERS, "random")
+    assert len(again.parts) == 3 and all(torch.equal(a, b) for a, b in zip(again.rows(1, slice(2, 5)),
+                                                                           kept.rows(1, slice(2, 5))))
+    for layers, source in ([1], "random"), (LAYERS, ""):
+        with pytest.raises(PairError, match="of other texts, or for other draft models"):
+            Kept(kept.folder, target, layers, source)
+    whole = (kept.folder / "0000.pt").read_bytes()
+    (tmp_path / "0000.pt").write_bytes(whole[:len(whole) // 2])
+    with pytest.raises(PairError, match="cut short"):
+        Kept(tmp_path, target, LAYERS, "random")
+
+
+def test_a_pass_sees_every_text_once_and_none_that_is_held_out(small, kept, tmp_path):
+    learning = training(small, kept, tmp_path)
+    every = {tuple(text) for text in kept.tokens().tolist()}
+    assert len(every) == 2 * AT_ONCE
+    for _ in range(2):
+        seen = []
+        for _ in range(2 * AT_ONCE // 16):
+            seen += [tuple(text) for text in learning.seen()[0].tolist()]
+            learning.step += 1
+        assert len(seen) == 2 * AT_ONCE and set(seen) == every
+    assert not every & {tuple(text) for text in kept.rows(0, slice(None))[0].tolist()}
+
+
+def test_probabilities_are_the_targets_own(small, kept, tmp_path):
+    """Of the tokens alone that the draft model drafts."""
+    _, target, _ = small
+    learning = training(small, kept, tmp_path)
+    model, = learning.trained
+    x, _, (p_target,) = learning.known(*kept.rows(1, slice(3, 5)))
+    expected = target(x)[..., model.ids].log_softmax(-1)
+    assert len(model.ids) == 40 and (p_target - expected).abs().max() < 0.05     # kept in bfloat16
+    assert torch.equal(model.head.weight, target.head.weight[model.ids])
+
+
+def test_one_part_alone_is_too_little(small, tmp_path):
+    _, target, _ = small
+    texts = Kept(tmp_path, target, LAYERS)
+    texts.add(lambda part: read(target, torch.zeros(AT_ONCE * TOKENS, dtype=torch.int64), LAYERS, part))
+    with pytest.raises(TextError, match="a part of 24,576 tokens is held out"):
+        training(small, texts, tmp_path)
+
+
+def test_the_command(small, tmp_path, capsys, monkeypatch):
+    """It writes its texts, learns, and is stopped; then it goes on, and its weights are found for the target."""
+    path, target, tokenizer = small
+    monkeypatch.setattr(train_tiny, "SIZES", train_tiny.SIZES | {"dust": train_tiny.Size(
+        target.config, target.config, batch=16, steps=(1, 1, 6), rate=(1.0,) * 3, held_out_every=3)})
+    command = ["--what", "lookback", "--weights", str(path), "--spoken", "40", "--size", "dust", "--out",
+               str(tmp_path / "it"), "--tokens", str(2 * AT_ONCE * TOKENS), "--loss", "lk-hybrid"]
+    assert train_tiny.main([*command, "--minutes", "0"]) == 0
+    told = capsys.readouterr().out
+    assert "24,576 tokens to train on, 24,576 held out" in told and "lookback drafts 40 tokens" in told
+    assert sorted(file.name for file in (tmp_path / "it" / "texts").iterdir()) == ["0000.pt", "0001.pt"]
+    assert train_tiny.main(command) == 2 and "already holds lookback.pt" in capsys.readouterr().err
+    assert train_tiny.main([*command, "--resume"]) == 0
+    told = capsys.readouterr().out
+    assert "step     6/6" in told and "alpha of lookback at T = 0.7: " in told
+    assert (tmp_path / "it" / "lookback.loss.png").exists()
+    draft = load_learned(tmp_path / "it" / "lookback.pt", target, "lookback")
+    assert draft.ids.tolist() != list(range(40))
+    monkeypatch.setattr("nanospec.files.checkpoint.WEIGHTS", tmp_path / "it")
+    (tmp_path / "it" / "lookback.pt").rename(tmp_path / "it" / "small_lookback.pt")
+    assert type(load_pair(path).draft) is type(draft)
+
+
+@pytest.mark.parametrize("options, words", [
+    (["--what", "pair"], "--weights is for draft models"), (["--what", "distil"], "--weights is for draft models"),
+    (["--what", "lookback", "--packages"], "--packages and --tokenizer"),
+    (["--what", "lookback", "--tokens", "99"], "--tokens must be 49152 or more"),
+    (["--what", "lookback", "--spoken", "0"], "--spoken must be 1 to"),
+    (["--what", "lookback", "--spoken", "99999"], "--spoken must be 1 to"),
+    (["--what", "mlp", "--spoken", "9"], "--spoken: mlp always drafts"),
+    (["--what", "lookback", "--steps", "0"], "--steps must be 1"),
+    (["--what", "lookback", "--text", "none"], "none"), (["--what", "lookback", "--text", "short"], "too little text")])
+def test_bad_input_is_one_clear_line(small, tmp_path, monkeypatch, capsys, options, words):
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "short").write_text("a few words")
+    assert train_tiny.main(["--weights", str(small[0]), "--out", str(tmp_path / "it"), *options]) == 2
+    told = capsys.readouterr().err
+    assert words in told and told.count("\n") == 1 and not (tmp_path / "it").exists()
