@@ -25,6 +25,7 @@ from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import torch
 from rich.console import Console
@@ -115,7 +116,7 @@ def main(argv: Sequence[str] | None = None) -> int:
     console = Console()
     try:
         args = options().parse_args(argv)
-        training: Training
+        training: Any
         held: list
         if args.weights:
             job = for_target.checked(args, SIZES[args.size])

@@ -24,6 +24,12 @@ from nanospec.show.options import (COUNT, FOLDER, GAMMA, HERE, MODEL, MODEL_HELP
                                    device, file)
 from nanospec.show.terminal import refuse
 
+
+
+def prompts(text: str) -> int | str:
+    return text if text in ("repetitive", "chat") else COUNT(text)
+
+
 SUBCOMMANDS = (speed, serve, cascades, roofline, large, against)
 # A subcommand's options are the parameters of its `run`, and so are their defaults.
 OPTIONS: dict[str, dict] = {
@@ -43,8 +49,8 @@ OPTIONS: dict[str, dict] = {
                   help="children at every depth of a tree; default: the best for this pair here, measured"),
     "rows": dict(type=COUNT, nargs="+", metavar="N", help="the most requests that run at once"),
     "rate": dict(type=TEMPERATURE, metavar="R", help="requests that come in a second, at random; 0: all at once"),
-    "prompts": dict(type=COUNT, metavar="N", help="how many held-out texts to continue"),
-    "repetitive": dict(action="store_true", help="continue a table of assertions and a dispatch dictionary instead"),
+    "prompts": dict(type=prompts, metavar="N", help="how many held-out texts to continue; repetitive: a table of "
+                    "assertions and a dispatch dictionary; chat: requests to a chat model, of five kinds"),
     "max_new_tokens": dict(type=COUNT, metavar="N", help="for each text"),
     "seed": dict(type=SEED, metavar="N"),
     "weights": dict(type=MODEL, metavar="MODEL", help=MODEL_HELP + "; default: the pair that ships"),

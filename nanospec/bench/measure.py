@@ -60,16 +60,26 @@ def measure_costs(target: GPT, draft: Any, sizes: Iterable[int], context: int = 
 
 
 def alpha_of(rounds: Iterable[Round]) -> float:
-    """Mean of sum min(p_target, q_draft) over the places that were judged; 0 if none was.
+    """Mean of sum min(p_target, q_draft) over the places that were judged; 0 if none was."""
+    betas = sum(betas_of(rounds), [])
+    return sum(betas) / max(1, len(betas))
 
-    They are row 0 and the accepted rows, those that have a child. What is judged first there is the first child.
+
+def betas_of(rounds: Iterable[Round]) -> list[list[float]]:
+    """For the first, second, ... draft token of a round: sum min(p_target, q_draft) wherever one was judged.
+
+    They are judged after row 0 and after accepted rows, those that have a child. What is judged first there is the
+    first child.
     """
-    betas = []
+    betas: list[list[float]] = []
     for done in rounds:
         places = [row for row in (0, *done.path) if row in done.parents]
         first = [done.parents.index(row) for row in places]
-        betas += acceptance(done.p_target[places], done.q_draft[first]).tolist()
-    return sum(betas) / max(1, len(betas))
+        for position, beta in enumerate(acceptance(done.p_target[places], done.q_draft[first]).tolist()):
+            if position == len(betas):
+                betas.append([])
+            betas[position].append(beta)
+    return betas
 
 
 def measure_alpha(target: GPT, draft: Any, prompts: Iterable[Sequence[int]], **settings) -> float:
@@ -147,6 +157,7 @@ def numbers_of(method: Method, texts: Sequence[list[Round]], took: Sequence[Sequ
                  median(cost.speedup(rounds) for cost in costs))
     return {"drafter": method.drafter, "rule": method.rule, "gamma": method.gamma, "tokens_per_s": pace,
             "speedup": pace / plain, "predicted_speedup": predicted, "alpha": alpha, "c": c, "v": v,
+            "alpha_by_position": [sum(betas) / len(betas) for betas in betas_of(rounds)],
             "steps": sum(done.steps for done in rounds) / calls, "tokens_per_target_call": emitted / calls,
             "rounds": calls, "drafted": sum(parent >= 0 for done in rounds for parent in done.parents),
             "accepted": sum(len(done.path) for done in rounds), "emitted": emitted, "overhead": overhead}

@@ -1,5 +1,6 @@
 """What the bench continues: texts that the shipped models were not trained on, and texts that repeat themselves."""
 
+from nanospec.bench.chat_prompts import CHAT, chat_prompts
 from nanospec.errors import RequestError
 from nanospec.files.checkpoint import Pair
 from nanospec.files.corpus import read_texts, to_ids
@@ -24,8 +25,11 @@ def repetitive_prompts(pair: Pair) -> list[list[int]]:
     return [pair.tokenizer.begin + pair.tokenizer.encode(text) for text in REPETITIVE.values()]
 
 
-def prompts_of(pair: Pair, count: int, repetitive: bool) -> tuple[list[list[int]], str]:
-    """The prompts, and what to call them."""
-    if repetitive:
-        return repetitive_prompts(pair), f"{len(REPETITIVE)} repetitive prompts"
-    return held_out_prompts(pair, count), f"{count} held-out prompt{'s' * (count > 1)}"
+def prompts_of(pair: Pair, which: int | str) -> tuple[dict[str, list[list[int]]], str]:
+    """The prompts of each kind, and what to call them. which: "repetitive", "chat", or the number of held-out texts."""
+    if which == "chat":
+        return chat_prompts(pair), f"{sum(map(len, CHAT.values()))} requests of {len(CHAT)} kinds"
+    if which == "repetitive":
+        return {"repetitive": repetitive_prompts(pair)}, f"{len(REPETITIVE)} repetitive prompts"
+    count = int(which)
+    return {"held out": held_out_prompts(pair, count)}, f"{count} held-out prompt{'s' * (count > 1)}"

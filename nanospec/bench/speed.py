@@ -15,7 +15,7 @@ What stands in the columns:
 of --weights. Drafters that copy need no draft model: they run once, beside the first one.
 """
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -44,7 +44,7 @@ SPARE = ("predicted_speedup", "overhead")       # left out where other columns n
 
 def run(temperatures: Sequence[float] = (0.0, 0.8, 1.0), drafters: Sequence[str] = (),
         drafts: Sequence[str] = ("gpt",), rules: Sequence[str] = ("token",), gammas: Sequence[int] = (2, 3, 4),
-        shape: Sequence[int] | None = None, prompts: int = 8, repetitive: bool = False, max_new_tokens: int = 128,
+        shape: Sequence[int] | None = None, prompts: int | str = 8, max_new_tokens: int = 128,
         seed: int = 0, weights: Path | str = WEIGHTS, device: str = "cpu", dtype: str = "auto",
         threads: int | None = None, compile: bool = False, figure: Path | None = None) -> list[dict]:
     """One row for each draft model, temperature and method; its `text` is what was written after all prompts together.
@@ -65,7 +65,9 @@ def run(temperatures: Sequence[float] = (0.0, 0.8, 1.0), drafters: Sequence[str]
     pairs = {name: load_pair(source, device, draft=name) for name in drafts}
     for line in filter(None, (pair.note for pair in pairs.values())):
         note(line)
-    texts, what = prompts_of(pairs[drafts[0]], prompts, repetitive)
+    tokenizer = pairs[drafts[0]].tokenizer
+    kinds, what = prompts_of(pairs[drafts[0]], prompts)
+    texts, stop = sum(kinds.values(), []), sorted(getattr(tokenizer, "ends", ())) if prompts == "chat" else []
     drafters_of = {name: [drafter for drafter in named if drafter not in WITHOUT_DRAFT or name == drafts[0]]
                    for name in pairs}
 
@@ -94,13 +96,38 @@ def run(temperatures: Sequence[float] = (0.0, 0.8, 1.0), drafters: Sequence[str]
             with announced(f"measuring {name} and plain decoding at T = {temperature:g}, in turns"):
                 measure(pair.target, pair.draft, texts[:1], made(pair.target, pair.draft), repeats=1,      # warm up
                         max_new_tokens=min(16, max_new_tokens))
-                rows += [row | {"draft": "none" if row["drafter"] in WITHOUT_DRAFT else name} for row in measure_setups(
-                    setups, pair.tokenizer, texts, made, seed=seed, temperature=temperature,
-                    max_new_tokens=max_new_tokens)]
+                done = together({kind: measure_setups(setups, tokenizer, of_kind, made, seed=seed, stop=stop,
+                                                      temperature=temperature, max_new_tokens=max_new_tokens)
+                                 for kind, of_kind in kinds.items()})
+                rows += [row | {"draft": "none" if row["drafter"] in WITHOUT_DRAFT else name} for row in done]
     show(rows, f"{where}; {what}, {max_new_tokens} tokens each", len(pairs) > 1)
     if figure:
         draw(rows, f"{where.split(';')[0]}; {what}", figure)
     return rows
+
+
+def together(of_kinds: Mapping[str, Sequence[dict]]) -> list[dict]:
+    """The rows of all kinds of texts -> one for each method, as if it had written all texts one after the other.
+
+    Of several kinds its `kinds` has the rows of each.
+    """
+    if len(of_kinds) == 1:
+        return list(next(iter(of_kinds.values())))
+    found = []
+    for rows in zip(*of_kinds.values()):
+        sums = {key: sum(row[key] for row in rows) for key in ("rounds", "drafted", "accepted", "emitted")}
+        its, plain = (sum(row["emitted"] / row[key] for row in rows)
+                      for key in ("tokens_per_s", "baseline_tokens_per_s"))
+        means = {key: sum(row[key] * row["rounds"] for row in rows) / sums["rounds"]
+                 for key in ("alpha", "c", "v", "steps", "overhead")}
+        found.append(rows[0] | sums | means | {
+            "tokens_per_s": sums["emitted"] / its, "baseline_tokens_per_s": sums["emitted"] / plain,
+            "speedup": plain / its, "tokens_per_target_call": sums["emitted"] / sums["rounds"],
+            "predicted_speedup": sums["emitted"] / sum(row["emitted"] / row["predicted_speedup"] for row in rows),
+            "text": "".join(row["text"] for row in rows), "busy": any(row["busy"] for row in rows),
+            "kinds": dict(zip(of_kinds, rows)),
+            **{f"speedup_{kind}": row["speedup"] for kind, row in zip(of_kinds, rows)}})
+    return found
 
 
 def show(rows: Sequence[dict], caption: str, several: bool = False) -> None:
@@ -109,10 +136,11 @@ def show(rows: Sequence[dict], caption: str, several: bool = False) -> None:
     columns: dict[str, tuple[str, str]] = {}
     both = "tokens_per_s_compiled" in rows[0]
     for name, (key, form) in COLUMNS.items():
-        if key in SPARE and (both or several) or key == "draft" and not several:
+        if key in SPARE and (both or several or "kinds" in rows[0]) or key == "draft" and not several:
             continue
         twice = ("eager", "compiled") if key + "_compiled" in rows[0] else ()
         columns |= {f"{name}\n{how}": (f"{key}_{how}", form) for how in twice} or {name: (key, form)}
+    columns |= {kind: (f"speedup_{kind}", ".2f") for kind in rows[0].get("kinds", ())}
     for row in rows:
         best.append(row["speedup"] == max(r["speedup"] for r in rows if r["temperature"] == row["temperature"]))
         cells.append([format(row[key], form) + " lost" * (key == "speedup" and row[key] < 1)

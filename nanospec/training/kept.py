@@ -75,7 +75,7 @@ class Kept:
 class KeptTraining(LearnedTraining):
     """As LearnedTraining, on kept texts."""
 
-    def __init__(self, target: GPT, plan: Plan, seed: int, kept: Kept, tokenizer: FolderTokenizer, out: Path,
+    def __init__(self, target: GPT, plan: Plan, seed: int, kept: Kept, tokenizer: FolderTokenizer | Any, out: Path,
                  compiled: bool = False, loss: str = "lk-hybrid"):
         if len(kept.parts) < 2:
             raise TextError(f"too little text: a part of {AT_ONCE * TOKENS:,} tokens is held out, there is no other")

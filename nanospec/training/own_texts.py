@@ -9,7 +9,7 @@ While it writes, the target's hidden states are there anyway. They are kept on d
 several draft models, or one over many passes, need not run the target again.
 """
 
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from typing import NamedTuple
 
 import torch
@@ -58,7 +58,7 @@ class Turns(NamedTuple):
 class Row:
     """A text that is being written. forced: tokens that come next, whatever the model would write."""
 
-    def __init__(self, turns: Turns, opening: list[int], ends: Sequence[int]):
+    def __init__(self, turns: Turns, opening: list[int], ends: Collection[int]):
         self.turns, self.ends, self.forced = turns, ends, turns.first + opening
         self.answering = False
 

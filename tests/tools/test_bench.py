@@ -37,6 +37,7 @@ from nanospec.speculate import ModelDrafter, Round, speculate, tokens_of
 from nanospec.theory import expected_tokens
 from nanospec.trees.drawn import TreeDrafter
 from nanospec.trees.merged import MergedDrafter
+from tests import small_gguf
 
 ROOT = Path(__file__).parents[2]
 BYTES = Tokenizer({bytes([b]): b for b in range(256)})
@@ -317,11 +318,34 @@ def test_speed_eagerly_and_compiled(rows_of, quick, stand_in):
 
 
 def test_speed_of_several_drafters_on_repetitive_texts(rows_of, quick):
-    rows, out = rows_of("speed", "--repetitive", "--drafters", "lookup", "tree", "lookahead", "--gammas", "4", "6",
-                        "--shape", "2", "1", "--temperatures", "0", "--max-new-tokens", "10")
+    rows, out = rows_of("speed", "--prompts", "repetitive", "--drafters", "lookup", "tree", "lookahead",
+                        "--gammas", "4", "6", "--shape", "2", "1", "--temperatures", "0", "--max-new-tokens", "10")
     assert [(row["drafter"], row["gamma"]) for row in rows] == [("lookup", 4), ("lookup", 6), ("tree", 4),
                                                                 ("lookahead", 15)]
     assert "2 repetitive prompts" in out
+
+
+def test_speed_of_requests_to_a_chat_model(tmp_path, quick, monkeypatch, capsys):
+    """A row for all kinds together, and in it each kind's. An answer ends where the model ends it."""
+    pytest.importorskip("gguf", reason="gguf is not installed (the extra 'hf')")
+    small_gguf.write(tmp_path / "a.gguf")
+    monkeypatch.setattr("nanospec.bench.chat_prompts.CHAT", {"talk": ["aa", "b"], "code": ["ccc"]})
+    monkeypatch.setattr("nanospec.bench.prompts.CHAT", {"talk": ["aa", "b"], "code": ["ccc"]})
+    options = ["--drafters", "lookup", "--gammas", "2", "3", "--temperatures", "1", "--max-new-tokens", "150",
+               "--device", "cpu", "--threads", "1", "--json", str(tmp_path / "a.json")]
+    assert bench.main(["--prompts", "chat", "--weights", str(tmp_path / "a.gguf"), *options]) == 0
+    rows, out = json.loads((tmp_path / "a.json").read_text()), capsys.readouterr().out
+    assert [row["gamma"] for row in rows] == [2, 3] and "3 requests of 2 kinds" in out
+    for row in rows:
+        assert list(row["kinds"]) == ["talk", "code"]
+        for key in ("emitted", "rounds", "drafted"):
+            assert row[key] == sum(of_kind[key] for of_kind in row["kinds"].values())
+        slow, fast = (sum(of_kind["emitted"] / of_kind[key] for of_kind in row["kinds"].values())
+                      for key in ("baseline_tokens_per_s", "tokens_per_s"))
+        assert row["speedup"] == pytest.approx(slow / fast) and f"{row['speedup_code']:.2f}" in out
+        assert row["emitted"] < 450                     # three answers of at most 150 tokens: one ended before
+    assert bench.main(["--prompts", "chat", "--weights", str(ROOT / "nanospec" / "weights"), *options]) == 2
+    assert "--prompts chat is for a model with a chat template" in capsys.readouterr().err
 
 
 def test_every_method_in_one_table(rows_of, quick):
@@ -499,7 +523,7 @@ def test_the_command_as_a_user_starts_it(weights):
     assert done.stderr.splitlines() == ["measuring which data type, threads and weight layout are fastest here ...",
                                         "the same for the draft model ...",
                                         "measuring gpt and plain decoding at T = 0, in turns ..."]
-    assert "1 held-out prompt," in done.stdout
+    assert "1 held-out prompt," in " ".join(done.stdout.split())
 
 
 def test_of_eager_and_compiled_the_faster_one_counts_over_the_faster_baseline():
@@ -548,7 +572,7 @@ BEFORE_MEASURING = [
     (["--prompts", "999999999"], "prompts"), (["--drafters", "merged", "--gammas", "1023"], "context"),
     (["--drafters", "all", "--max-new-tokens", "961"], "context"), (["cascades", "--max-new-tokens", "961"], "context"),
     (["--drafters", "tree", "--shape", "32", "32"], "context"),
-    (["--repetitive", "--max-new-tokens", "900"], "context"), (["roofline", "--weights", "tests"], "tests")]
+    (["--prompts", "repetitive", "--max-new-tokens", "900"], "context"), (["roofline", "--weights", "tests"], "tests")]
 
 
 def refused(argv, words, capsys) -> None:
@@ -627,5 +651,5 @@ def test_a_user_is_told_that_it_takes_a_while(weights, capsys, monkeypatch):
     """Where somebody looks: not through a pipe."""
     for watched in True, False:
         monkeypatch.setattr(sys.stderr, "isatty", lambda: watched)
-        assert bench.main(["--weights", str(weights), "--max-new-tokens", "9999", "--repetitive"]) == 2
+        assert bench.main(["--weights", str(weights), "--max-new-tokens", "9999", "--prompts", "repetitive"]) == 2
         assert ("minutes" in capsys.readouterr().err) == watched
