@@ -16,7 +16,6 @@ from torch import Tensor
 
 from nanospec.errors import PairError, TextError
 from nanospec.files.checkpoint import fingerprint, save_atomically, save_learned
-from nanospec.files.tokenizer_json import FolderTokenizer
 from nanospec.model import GPT
 from nanospec.training.batches import HeldOut
 from nanospec.training.learned import LearnedTraining, Plan
@@ -75,7 +74,7 @@ class Kept:
 class KeptTraining(LearnedTraining):
     """As LearnedTraining, on kept texts."""
 
-    def __init__(self, target: GPT, plan: Plan, seed: int, kept: Kept, tokenizer: FolderTokenizer | Any, out: Path,
+    def __init__(self, target: GPT, plan: Plan, seed: int, kept: Kept, tokenizer: Any, out: Path,
                  compiled: bool = False, loss: str = "lk-hybrid"):
         if len(kept.parts) < 2:
             raise TextError(f"too little text: a part of {AT_ONCE * TOKENS:,} tokens is held out, there is no other")

@@ -12,10 +12,12 @@ import torch
 from nanospec.bench.__main__ import main as bench
 from nanospec.bench.against import compare, hf_runs, in_turns
 from nanospec.errors import PairError
+from nanospec.files.checkpoint import WEIGHTS
 from nanospec.files.huggingface import load_folder, read_config, read_safetensors, save_folder, taken_apart
 from nanospec.generate import generate
 from nanospec.model import GPT, Config
 from nanospec.proof.tables import small_gpt
+from tests import small_gguf
 
 pytestmark = pytest.mark.xdist_group("transformers")        # one process imports it
 CONFIG = {"model_type": "llama", "vocab_size": 31, "max_position_embeddings": 64, "num_hidden_layers": 2,
@@ -448,6 +450,28 @@ def test_side_by_side_with_transformers(transformers, model, tmp_path):
                                                "hf assisted defaults"]
     assert rows[0]["tokens_per_target_call"] == rows[2]["tokens_per_target_call"] == 1.0
     assert rows[1]["tokens_per_target_call"] > 1.5 and rows[3]["tokens_per_target_call"] > 1.5      # draft = target
+
+
+def test_a_chat_model_beside_transformers(transformers, tmp_path, monkeypatch, capsys):
+    """Plain decoding at temperature 0 writes what transformers writes, request by request."""
+    pytest.importorskip("gguf", reason="gguf is not installed (the extra 'hf')")
+    target, written = small_gguf.write(tmp_path / "a.gguf"), {}
+    monkeypatch.setattr("nanospec.bench.chat_prompts.CHAT", {"talk": ["aa", "b"], "code": ["ccc"]})
+
+    def one_turn(writers, prompts, repeats, seed):
+        for name, write in writers.items():
+            written.setdefault(name, []).extend(write(ids, seed)[0] for ids in prompts)
+        return [{"method": name, "tokens_per_s": 2.0 + len(prompts)} for name in writers]
+
+    monkeypatch.setattr("nanospec.bench.beside.in_turns", one_turn)
+    options = ["--weights", str(tmp_path / "a.gguf"), "--max-new-tokens", "50", "--threads", "1", "--dtype", "float32"]
+    assert bench(["beside", *options, "--drafters", "lookup", "suffix"]) == 0
+    out = capsys.readouterr().out
+    assert list(written) == ["plain", "lookup 4", "suffix 4", "transformers", "transformers, prompt lookup"]
+    assert all(counts == written["plain"] for counts in written.values()) and len(written["plain"]) == 3
+    assert out.count(f"{2 / (1 / 4 + 1 / 3):.1f}") == 5 and target.config.context == 256
+    assert bench(["beside", "--weights", str(WEIGHTS)]) == 2
+    assert "a target in files of others is wanted" in capsys.readouterr().err
 
 
 @pytest.mark.parametrize("theirs", ["qwen2", "llama"], indirect=True)
