@@ -9,14 +9,13 @@ from pathlib import Path
 import pytest
 import torch
 
-import nanospec.speculate
 from nanospec.methods import DRAFTERS, RULES
 from nanospec.proof.checks import CHECKS
 from nanospec.proof.compare import node_cases
 from nanospec.proof.tables import TableModel
 from nanospec.proof.walk import distance, target_distribution, walk
-from nanospec.proof.judge import sampler_with
 from nanospec.proof.zoo import ALL_BUGS, ALL_CONTROLS
+from nanospec.speculate import verify
 
 ROOT = Path(__file__).parents[2]
 README = (ROOT / "README.md").read_text()
@@ -56,9 +55,9 @@ def test_the_idea_in_plain_lines_is_exact():
 
 
 def test_the_lines_that_are_the_algorithm_are_those_of_the_file():
-    source = inspect.getsource(nanospec.speculate)
+    """All of `verify` but its docstring."""
     shown = next(block for kind, block in BLOCKS if kind and "def verify" in block)
-    assert shown.strip() in source
+    assert shown == re.sub(r'    """.*?"""\n', "", inspect.getsource(verify), flags=re.S)
 
 
 def test_the_examples_run():
@@ -135,11 +134,14 @@ def test_the_licence_names_all_that_the_weights_were_trained_on():
 
 
 @pytest.mark.slow
-def test_the_judges_example_prints_what_is_shown(capsys):
-    """With a sampler that forgets the residual."""
-    shown = next(block for kind, block in BLOCKS if kind and "my_sampler" in block)
+def test_the_judges_example_runs_as_it_stands_and_prints_what_is_shown(capsys):
+    """With the page's round it finds nothing, and with the mistake that the page names it prints the page's lines."""
+    a_round, asked = (next(block for kind, block in BLOCKS if kind and words in block)
+                      for words in ("def one_round", "def my_sampler"))
     printed = next(block for kind, block in BLOCKS if not kind and block.startswith("WRONG"))
-    bug = next(bug for bug in ALL_BUGS if bug.name == "residual-is-target")
-    tables = {"target": TableModel(3, 8, 0.4), "draft": TableModel(3, 58, 0.4)}
-    exec(shown, {"my_sampler": sampler_with(bug, **tables, ids=[1], new=3, gamma=2)})
+    mistake, right = re.search(r"`(\w)` in the place of `(.*?)`", README).groups()
+    assert a_round.count(right) == 1
+    exec(a_round + asked, {})
+    assert capsys.readouterr().out.startswith("Right")
+    exec(a_round.replace(right, mistake) + asked, {})
     assert capsys.readouterr().out == printed
