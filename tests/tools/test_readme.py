@@ -19,7 +19,7 @@ from nanospec.speculate import verify
 
 ROOT = Path(__file__).parents[2]
 README = (ROOT / "README.md").read_text()
-DOCS = {path.name: path.read_text() for path in sorted((ROOT / "docs").glob("*.md"))}
+DOCS = {str(path.relative_to(ROOT / "docs")): path.read_text() for path in sorted((ROOT / "docs").rglob("*.md"))}
 PAGES = README + "".join(DOCS.values())
 BLOCKS = re.findall(r"```(python)?\n(.*?)```", README + DOCS["METHODS.md"], re.S)
 
@@ -97,7 +97,7 @@ def test_ci_runs_the_readmes_test_command():
 
 
 def test_every_picture_is_there_and_every_file_is_on_the_map():
-    for folder, page in ((ROOT, README), (ROOT / "docs", "".join(DOCS.values()))):
+    for folder, page in ((ROOT, README), *(((ROOT / "docs" / name).parent, page) for name, page in DOCS.items())):
         for path in re.findall(r"!\[.*?\]\((.*?)\)", page):
             assert (folder / path).stat().st_size > 5_000
     on_map = set(re.findall(r"`(nanospec/[\w.]+/?)`", README))
@@ -129,8 +129,33 @@ def test_as_many_pairs_are_walked_as_said():
 
 
 def test_the_licence_names_all_that_the_weights_were_trained_on():
-    command, licence = re.search(r"The pair that ships: `(.*?)`", DOCS["RESULTS.md"])[1], README.splitlines()[-1]
+    command, licence = re.search(r"The pair that ships: `(.*?)`", DOCS["results/training.md"])[1], README.splitlines()[-1]
     assert "standard library" in licence and ("--packages" in licence) == ("--packages" in command)
+
+
+def test_results_are_one_page_and_every_table_can_be_made_again():
+    """A section with a table of numbers names a command and a date; those in earlier/ need no command. What the page
+    shows of a table stands in results/, too.
+    """
+    assert len(DOCS["RESULTS.md"].split()) < 1_500
+    for name, page in DOCS.items():
+        for section in re.split(r"^## ", page, flags=re.M) if "esults/" in name or name == "RESULTS.md" else []:
+            if len(re.findall(r"^\|.*\d\.\d.*\|$", section, re.M)) > 1:
+                head = page.split("\n## ")[0] + section
+                assert re.search(r"\b20\d\d-\d\d-\d\d\b", head), (name, section[:40])
+                assert re.search(r"python -m|`python |above", head) or "earlier/" in name, (name, section[:40])
+    everywhere = "".join(page for name, page in DOCS.items() if name.startswith("results/"))
+    for row in re.findall(r"^\|.*\d\.\d.*\|$", DOCS["RESULTS.md"], re.M):
+        assert all(re.search(rf"(?<![\d.]){re.escape(number)}(?!\d)", everywhere)
+                   for number in re.findall(r"\d+\.\d+", row)), row
+
+
+def test_every_file_named_on_a_page_is_there():
+    """In backticks, by its path from the root, from nanospec/ or from lessons/."""
+    for name, page in {"README.md": README, **DOCS}.items():
+        for path in re.findall(r"`((?:\w+/)+[\w.]+\.(?:py|md|png|html)|\w+\.py)`", page):
+            assert any((ROOT / folder / path).exists() for folder in (
+                "", "nanospec", "nanospec/draft_models", "lessons", "nanospec/files")), (name, path)
 
 
 @pytest.mark.slow
