@@ -4,6 +4,7 @@ import inspect
 import re
 import subprocess
 import sys
+from collections import Counter
 from pathlib import Path
 
 import pytest
@@ -19,6 +20,7 @@ from nanospec.speculate import verify
 
 ROOT = Path(__file__).parents[2]
 README = (ROOT / "README.md").read_text()
+LESSONS = (ROOT / "lessons" / "README.md").read_text()
 DOCS = {str(path.relative_to(ROOT / "docs")): path.read_text() for path in sorted((ROOT / "docs").rglob("*.md"))}
 PAGES = README + "".join(DOCS.values())
 BLOCKS = re.findall(r"```(python)?\n(.*?)```", README + DOCS["METHODS.md"], re.S)
@@ -77,7 +79,7 @@ def test_a_page_of_its_own_kind():
 
 
 def test_every_link_leads_somewhere():
-    for name, text in {"README.md": README, "lessons/README.md": (ROOT / "lessons" / "README.md").read_text(),
+    for name, text in {"README.md": README, "lessons/README.md": LESSONS,
                        **{f"docs/{name}": text for name, text in DOCS.items()}}.items():
         for link in re.findall(r"\]\(((?!http)[^)#]+)", text):
             assert ((ROOT / name).parent / link).exists(), (name, link)
@@ -129,25 +131,37 @@ def test_as_many_pairs_are_walked_as_said():
 
 
 def test_the_licence_names_all_that_the_weights_were_trained_on():
-    command, licence = re.search(r"The pair that ships: `(.*?)`", DOCS["results/training.md"])[1], README.splitlines()[-1]
+    command = re.search(r"The pair that ships: `(.*?)`", DOCS["results/training.md"])[1]
+    licence = README.splitlines()[-1]
     assert "standard library" in licence and ("--packages" in licence) == ("--packages" in command)
 
 
+def test_the_minutes_of_a_path_are_those_of_its_lessons_and_exercises():
+    lessons = {int(number): int(minutes) for number, minutes in
+               re.findall(r"^\| (\d+) \| `\d\d_\w+.py` \| .* \| (\d+) \|[^|]*\|$", LESSONS, re.M)}
+    exercises = {int(number): int(minutes) for number, minutes in
+                 re.findall(r"^\| (\d+) \| `ex\d\d_\w+.py` \| \d of 5, (\d+), ", LESSONS, re.M)}
+    for page in README, LESSONS:
+        assert f"({sum(lessons[i] for i in (6, 7, 8))})" in page
+        assert f"({sum(lessons[i] for i in range(15))} minutes)" in page
+        assert f"exercises 1 to 12 ({sum(exercises[i] for i in range(1, 13))})" in page
+
+
 def test_results_are_one_page_and_every_table_can_be_made_again():
-    """A section with a table of numbers names a command and a date; those in earlier/ need no command. What the page
-    shows of a table stands in results/, too.
+    """A section with a table of numbers names a command and a date; those in earlier/ need no command. A row of the
+    page is one of results/, or a part of it.
     """
     assert len(DOCS["RESULTS.md"].split()) < 1_500
     for name, page in DOCS.items():
-        for section in re.split(r"^## ", page, flags=re.M) if "esults/" in name or name == "RESULTS.md" else []:
+        for section in re.split(r"^## ", page, flags=re.M) if name.startswith(("results/", "RESULTS")) else []:
             if len(re.findall(r"^\|.*\d\.\d.*\|$", section, re.M)) > 1:
                 head = page.split("\n## ")[0] + section
                 assert re.search(r"\b20\d\d-\d\d-\d\d\b", head), (name, section[:40])
                 assert re.search(r"python -m|`python |above", head) or "earlier/" in name, (name, section[:40])
-    everywhere = "".join(page for name, page in DOCS.items() if name.startswith("results/"))
-    for row in re.findall(r"^\|.*\d\.\d.*\|$", DOCS["RESULTS.md"], re.M):
-        assert all(re.search(rf"(?<![\d.]){re.escape(number)}(?!\d)", everywhere)
-                   for number in re.findall(r"\d+\.\d+", row)), row
+    whole = [Counter(re.findall(r"\d+\.\d+", row)) for name, page in DOCS.items() if name.startswith("results/")
+             for row in re.findall(r"^\|.*\|$", page, re.M)]
+    for row in re.findall(r"^\|.*\|$", DOCS["RESULTS.md"].split("## Everything else")[0], re.M):
+        assert any(Counter(re.findall(r"\d+\.\d+", row)) <= other for other in whole), row
 
 
 def test_every_file_named_on_a_page_is_there():
