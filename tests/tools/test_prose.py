@@ -42,8 +42,8 @@ def sentences(text: str) -> list[int]:
 
 def test_what_is_counted():
     text = ("# A title. Of two.\n\nOne two `three four`. Five *six* [seven eight](nine.md)! Ten v(1.5) twelve\n"
-            "thirteen. `Code` too.\n\n| a | table |\n\n- An item of five words.\n- Chen, *DFlash*, arXiv 1.\n- A second one.\n\n"
-            "```\nno words\n```\n![A picture](a.png)")
+            "thirteen. `Code` too.\n\n| a | table |\n\n- An item of five words.\n- Chen, *DFlash*, arXiv 1.\n"
+            "- A second one.\n\n```\nno words\n```\n![A picture](a.png)")
     assert sentences(text) == [3, 4, 4, 2, 5, 3]
 
 

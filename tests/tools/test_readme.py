@@ -4,6 +4,7 @@ import inspect
 import re
 import subprocess
 import sys
+from argparse import _SubParsersAction
 from collections import Counter
 from pathlib import Path
 
@@ -113,6 +114,25 @@ def test_every_option_named_exists():
         source = (ROOT / file).read_text()
         for option in re.findall(rf"{script}`? (--[\w-]+)", PAGES):
             assert f'"{option}"' in source or option == "--help"
+
+
+def test_every_option_of_a_subcommand_exists():
+    """Of the bench, the checker and the training, in backticks or in an example."""
+    from lessons.check import command as check
+    from nanospec.bench.__main__ import parser
+    subcommands, = (action.choices for action in parser()._actions if isinstance(action, _SubParsersAction))
+    pages, found = PAGES + LESSONS, 0
+    for name, words in re.findall(r"python -m nanospec\.bench ?(\w*)([^`\n]*)", pages):
+        options = set(re.findall(r"--[\w-]+", words))
+        assert options <= set(subcommands[name or "speed"]._option_string_actions), (name, words)
+        found += len(options)
+    assert found > 40
+    source = inspect.getsource(check)
+    assert all(f'"{option}"' in source for words in re.findall(r"python -m lessons\.check([^`#\n]*)", pages)
+               for option in re.findall(r"--[\w-]+", words))
+    train = (ROOT / "nanospec" / "commands" / "train_job.py").read_text() + (ROOT / "train_tiny.py").read_text()
+    for words in re.findall(r"train_tiny\.py([^`\n]*)", pages):
+        assert all(f'"{option}"' in train for option in re.findall(r"--[\w-]+", words)), words
 
 
 def test_nothing_is_left_to_fill_in():
