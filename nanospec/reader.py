@@ -53,6 +53,6 @@ class GPTReader:
 def reader_of(draft: Any, gamma: int) -> Any:
     """What runs `draft` over chains of up to gamma tokens: a reader that it brings, or GPTReader.
 
-    RequestError where the draft model cannot draft so many.
+    RequestError where the draft model cannot draft that many.
     """
     return draft.reader(gamma) if hasattr(draft, "reader") else GPTReader(draft)

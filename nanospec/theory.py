@@ -53,7 +53,7 @@ def operations(alpha: float, gamma: int, c_operations: float) -> float:
 
 
 def best_gamma(alpha: float, c: float, v: Callable[[int], float] = lambda tokens: 1.0, most: int = 64) -> int:
-    """The gamma in 1..most of the greatest speed-up; v(tokens) is what a call on so many tokens costs.
+    """The gamma in 1..most of the greatest speed-up; v(tokens) is what a call on that many tokens costs.
 
     Example: best_gamma(.8, .1) = 6, and 3 where v(m) = 1 + .15 (m - 1).
     """

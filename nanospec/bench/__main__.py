@@ -4,7 +4,8 @@
     python -m nanospec.bench speed --drafters all --gammas 8
     python -m nanospec.bench SUBCOMMAND --help
 
-Every table of docs/RESULTS.md stands there with the command that made it. Most take some minutes.
+Every table of docs/results/ stands there with the command that made it; --markdown writes such a table. Most take some
+minutes.
 
 Plain decoding, the baseline, runs in the data type, with the threads and the weight layout in which it is fastest here.
 """
@@ -15,7 +16,7 @@ import sys
 from collections.abc import Sequence
 from inspect import Parameter, signature
 
-from nanospec.bench import against, beside, cascades, large, roofline, serve, speed
+from nanospec.bench import against, beside, cascades, large, markdown, roofline, serve, speed
 from nanospec.draft_models import LEARNED
 from nanospec.errors import NanospecError
 from nanospec.fast.autotune import DTYPES, name_of
@@ -75,6 +76,8 @@ def parser() -> Parser:
             must: dict = {"required": True} if parameter.default is Parameter.empty else {"default": parameter.default}
             command.add_argument("--" + name.replace("_", "-"), **must | OPTIONS[name] | help_of(name, **must))
         command.add_argument("--json", type=file(), metavar="FILE", help="the rows")
+        command.add_argument("--markdown", type=file(".md"), metavar="FILE.md",
+                             help="the table, with the command, the machine and the date")
         command.set_defaults(run=module.run)
     return top
 
@@ -92,12 +95,14 @@ def main(argv: Sequence[str] | None = None) -> int:
         argv = ["speed", *argv]
     try:
         options = vars(parser().parse_args(argv))
-        run, json_file = options.pop("run"), options.pop("json")
+        run, json_file, markdown_file = (options.pop(name) for name in ("run", "json", "markdown"))
         if sys.stderr.isatty():
             print("measuring; this can take minutes, and Ctrl-C ends it", file=sys.stderr)
         rows = run(**options)
         if json_file:
             json_file.write_text(json.dumps(rows, indent=1) + "\n")
+        if markdown_file:
+            markdown_file.write_text(markdown.page(argv))
     except (NanospecError, OSError) as error:
         return refuse("bench", error)
     except KeyboardInterrupt:

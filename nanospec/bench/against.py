@@ -30,7 +30,7 @@ PROMPT = 32                                                 # tokens
 def run(pair: Path, gamma: int = 4, temperature: float = 1.0, max_new_tokens: int = 128, seed: int = 0,
         device: str = "cpu", dtype: str = "auto", threads: int | None = None, compile: bool = False) -> list[dict]:
     """A row for each of five methods, at one gamma and one temperature; compile: ours compiled, too."""
-    extra("transformers")                               # said before anything is read
+    extra("transformers")                               # missing: refused before anything is read
     target, draft = (load_folder(pair / name, device) for name in ("target", "draft"))
     check_vocabulary(draft, target.config.vocab_size)
     check_request(target, [0] * PROMPT, max_new_tokens, temperature, None, None, seed, gamma + 1)

@@ -130,7 +130,7 @@ def load_learned(path: Path, target: GPT, name: str, same_weights: bool = True) 
         state, sizes = saved["state"], saved["sizes"]
         sides = [side for weight in state.values() for side in weight.shape]
         largest = max([len(state), target.config.vocab_size, *sides])
-        for size, number in sizes.items():              # said before so much is made
+        for size, number in sizes.items():              # refused before the weights are made
             if type(number) is int and number > largest:
                 raise PairError(f"{path} is no draft model of ours: its weights are not those of {size} = {number}")
         model = LEARNED[name](**sizes).attach(target)

@@ -34,7 +34,7 @@ ONLY: dict[str, list] = {
 }
 ROTARY = ("rope_parameters", "rope_scaling")        # newer and older files say there what they do with positions
 LLAMA3 = ("factor", "low_freq_factor", "high_freq_factor", "original_max_position_embeddings")
-BUFFER = ".rotary_emb.inv_freq"                     # in older files; it follows from the config, and nobody reads it
+BUFFER = ".rotary_emb.inv_freq"                     # in older files; it follows from the config and is not read
 INDEX = "model.safetensors.index.json"              # which tensor is in which file, where there are several
 
 
@@ -199,7 +199,7 @@ def taken_apart(model: GPT) -> dict[str, Tensor]:
 
 
 def said_of(config: Config) -> dict:
-    """config.json of a model of these sizes. PairError for a mixture that nobody has."""
+    """config.json of a model of these sizes. PairError for a mixture that no such model has."""
     if config.qkv_bias and config.qk_norm:
         raise PairError("no architecture that others open has biases and also normed queries and keys")
     kind = "qwen2" if config.qkv_bias else "qwen3" if config.qk_norm else "llama"

@@ -1,4 +1,4 @@
-"""From a config and weights, whoever wrote them, to a model that is ready to decode."""
+"""From a config and weights, from any source, to a model that is ready to decode."""
 
 import torch
 from torch import Tensor
@@ -26,7 +26,7 @@ def ready(config: Config, state: dict[str, Tensor], device: torch.device, dtype:
     if not isinstance(state, dict) or not all(isinstance(name, str) and isinstance(weight, Tensor)
                                               and weight.is_floating_point() for name, weight in state.items()):
         raise ValueError("its state is no dict of names and tensors of floats")
-    if config.layers > len(state):                      # said before so many layers are made
+    if config.layers > len(state):                      # refused before that many layers are made
         raise ValueError(f"{len(state)} weights are not those of {config.layers} layers")
     with torch.device("meta"):                          # nothing is drawn that would be thrown away
         model = GPT(config)

@@ -93,7 +93,7 @@ class Tokenizer:
                                           special_tokens={END_OF_TEXT: self.end_of_text})
 
     def encode(self, text: str) -> list[int]:
-        """Ids of `text`. A literal "<|endoftext|>" in it is ordinary text: nobody's prompt can end a document.
+        """Ids of `text`. A literal "<|endoftext|>" in it is ordinary text: no prompt can end a document.
 
         A surrogate that stands alone, which no UTF-8 text has, is read as U+FFFD.
         """

@@ -1,6 +1,6 @@
 """Tokenizers as others keep them, in a file tokenizer.json: ours written so, and theirs with our interface.
 
-The library `tokenizers` encodes. Two things must be said in its words. Its byte-pair encoding has pairs with an order,
+The library `tokenizers` encodes, and two things must be put in its terms. Its byte-pair encoding orders its pairs,
 where tiktoken's has ranks of what they become. And its engine for patterns has another \\w.
 """
 

@@ -95,7 +95,7 @@ def goodness_of_fit(counts: Mapping[Any, int], truth: Mapping[Any, float]) -> Fi
     """
     samples = sum(counts.values())
     if not samples:
-        raise RequestError("no samples: nothing can be said")
+        raise RequestError("no samples to judge")
     impossible = any(not truth.get(outcome, 0.0) > 0 for outcome, count in counts.items() if count)
     offs = [Off(outcome, truth.get(outcome, 0.0), counts.get(outcome, 0) / samples) for outcome in {**truth, **counts}]
     worst = max(offs, key=lambda off: _strangeness(off.found, off.expected))

@@ -20,6 +20,7 @@ from nanospec.speculate import Round
 ACCEPTED, REJECTED, REPLACEMENT, BONUS = "green", "red strike", "yellow underline", "bold blue"
 TABLE_WIDTH = 100       # of numbers: one cut short would be a wrong one, so in a narrower window lines wrap
 Decode = Callable[[list[int]], str]
+SHOWN: list[tuple] = []                 # the arguments of each call of show_table, for what is written elsewhere, too
 
 # A model may write any byte, and so may a user. These move the cursor, colour the screen, turn the direction of
 # writing, or are forbidden in XML: the controls but newline and tab, overrides of direction, half characters, no
@@ -144,6 +145,8 @@ def table(rows: Iterable[tuple[str, str, str]]) -> Table:
 
 def show_table(columns: Iterable[str], cells: Sequence[Sequence[str]], caption: str, bold: Sequence[bool] = ()) -> None:
     """Numbers under the names of their columns; the first column is words if it is "" or "method"."""
+    columns = tuple(columns)
+    SHOWN.append((columns, cells, caption, bold))
     table, console = Table(box=None, header_style="dim", padding=(0, 1, 0, 0), pad_edge=False), Console()
     for name in columns:
         table.add_column(name, justify="left" if name in ("", "method") else "right")

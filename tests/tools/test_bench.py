@@ -2,9 +2,11 @@
 
 import json
 import re
+import shlex
 import subprocess
 import sys
 from dataclasses import replace
+from datetime import date
 from functools import partial
 from pathlib import Path
 from time import sleep
@@ -308,6 +310,23 @@ def test_speed_with_all_it_writes(rows_of, quick, tmp_path):
     assert ("busy" in out) == any(row["busy"] for row in rows)
 
 
+def test_a_table_as_markdown_says_how_it_was_made(rows_of, quick, tmp_path):
+    """The numbers of the rows, the best of each temperature bold, and a command that asks for the same again."""
+    page = tmp_path / "a.md"
+    rows, _ = rows_of("--prompts", "1", "--max-new-tokens", "8", "--gammas", "1", "2", "--temperatures", "0", "1",
+                      "--markdown", str(page))
+    first, blank, names, _, *lines, _, caption, end = page.read_text().split("\n")
+    again = bench.parser().parse_args(shlex.split(re.match("`python -m nanospec.bench (.*?)`", first)[1]))
+    assert again.gammas == [1, 2] and again.temperatures == [0, 1] and again.markdown == page and again.threads == 1
+    assert str(date.today()) in first and torch.__version__.split("+")[0] in first and blank == end == ""
+    assert "| per call |" in names and "| overhead |" in names and AUTOTUNED in caption
+    assert len(lines) == len(rows) == 4 and {line.count("|") for line in [names, *lines]} == {names.count("|")}
+    for row, line in zip(rows, lines):
+        best = row["speedup"] == max(other["speedup"] for other in rows if other["temperature"] == row["temperature"])
+        stars = "**" * best
+        assert f"| {stars}{row['gamma']}{stars} |" in line and f"| {stars}{row['c']:.3f}{stars} |" in line
+
+
 def test_speed_eagerly_and_compiled(rows_of, quick, stand_in):
     rows, out = rows_of("speed", "--compile", "--temperatures", "0.8", "--gammas", "3", "--prompts", "1",
                         "--max-new-tokens", "12")
@@ -553,7 +572,8 @@ BEFORE_LOADING = [
     (["roofline", "--device", "nonsense"], "nonsense"), (["--drafters", "chain", "nobody"], "nobody"),
     (["--rules", "nothing"], "nothing"), (["--dtype", "int8"], "int8"), (["--weights", "nowhere"], "nowhere"),
     (["roofline", "--weights", "README.md"], "README.md"), (["--json", "nowhere/a"], "nowhere/a"),
-    (["--json", "tests"], "--json"), (["--figure", "a.svg"], ".png"), (["--figure", "nowhere/a.png"], "nowhere/a.png"),
+    (["--json", "tests"], "--json"), (["--markdown", "a.txt"], ".md"), (["--figure", "a.svg"], ".png"),
+    (["--figure", "nowhere/a.png"], "nowhere/a.png"),
     (["large", "--figure", "a.jpg"], ".png"), (["large", "--gammas", "1000"], "--gammas"),
     (["--draft", "gpt"], "--draft"), (["--drafts", "nobody"], "nobody"), (["serve", "--draft", "all"], "all"),
     (["--compile", "--drafters", "all"], "--compile"), (["--compile", "--drafters", "lookup"], "--compile"),

@@ -4,23 +4,25 @@ import inspect
 import re
 import subprocess
 import sys
+from argparse import _SubParsersAction
+from collections import Counter
 from pathlib import Path
 
 import pytest
 import torch
 
-import nanospec.speculate
 from nanospec.methods import DRAFTERS, RULES
 from nanospec.proof.checks import CHECKS
 from nanospec.proof.compare import node_cases
 from nanospec.proof.tables import TableModel
 from nanospec.proof.walk import distance, target_distribution, walk
-from nanospec.proof.judge import sampler_with
 from nanospec.proof.zoo import ALL_BUGS, ALL_CONTROLS
+from nanospec.speculate import verify
 
 ROOT = Path(__file__).parents[2]
 README = (ROOT / "README.md").read_text()
-DOCS = {path.name: path.read_text() for path in sorted((ROOT / "docs").glob("*.md"))}
+LESSONS = (ROOT / "lessons" / "README.md").read_text()
+DOCS = {str(path.relative_to(ROOT / "docs")): path.read_text() for path in sorted((ROOT / "docs").rglob("*.md"))}
 PAGES = README + "".join(DOCS.values())
 BLOCKS = re.findall(r"```(python)?\n(.*?)```", README + DOCS["METHODS.md"], re.S)
 
@@ -56,9 +58,9 @@ def test_the_idea_in_plain_lines_is_exact():
 
 
 def test_the_lines_that_are_the_algorithm_are_those_of_the_file():
-    source = inspect.getsource(nanospec.speculate)
+    """All of `verify` but its docstring."""
     shown = next(block for kind, block in BLOCKS if kind and "def verify" in block)
-    assert shown.strip() in source
+    assert shown == re.sub(r'    """.*?"""\n', "", inspect.getsource(verify), flags=re.S)
 
 
 def test_the_examples_run():
@@ -78,7 +80,7 @@ def test_a_page_of_its_own_kind():
 
 
 def test_every_link_leads_somewhere():
-    for name, text in {"README.md": README, "lessons/README.md": (ROOT / "lessons" / "README.md").read_text(),
+    for name, text in {"README.md": README, "lessons/README.md": LESSONS,
                        **{f"docs/{name}": text for name, text in DOCS.items()}}.items():
         for link in re.findall(r"\]\(((?!http)[^)#]+)", text):
             assert ((ROOT / name).parent / link).exists(), (name, link)
@@ -98,7 +100,7 @@ def test_ci_runs_the_readmes_test_command():
 
 
 def test_every_picture_is_there_and_every_file_is_on_the_map():
-    for folder, page in ((ROOT, README), (ROOT / "docs", "".join(DOCS.values()))):
+    for folder, page in ((ROOT, README), *(((ROOT / "docs" / name).parent, page) for name, page in DOCS.items())):
         for path in re.findall(r"!\[.*?\]\((.*?)\)", page):
             assert (folder / path).stat().st_size > 5_000
     on_map = set(re.findall(r"`(nanospec/[\w.]+/?)`", README))
@@ -112,6 +114,25 @@ def test_every_option_named_exists():
         source = (ROOT / file).read_text()
         for option in re.findall(rf"{script}`? (--[\w-]+)", PAGES):
             assert f'"{option}"' in source or option == "--help"
+
+
+def test_every_option_of_a_subcommand_exists():
+    """Of the bench, the checker and the training, in backticks or in an example."""
+    from lessons.check import command as check
+    from nanospec.bench.__main__ import parser
+    subcommands, = (action.choices for action in parser()._actions if isinstance(action, _SubParsersAction))
+    pages, found = PAGES + LESSONS, 0
+    for name, words in re.findall(r"python -m nanospec\.bench ?(\w*)([^`\n]*)", pages):
+        options = set(re.findall(r"--[\w-]+", words))
+        assert options <= set(subcommands[name or "speed"]._option_string_actions), (name, words)
+        found += len(options)
+    assert found > 40
+    source = inspect.getsource(check)
+    assert all(f'"{option}"' in source for words in re.findall(r"python -m lessons\.check([^`#\n]*)", pages)
+               for option in re.findall(r"--[\w-]+", words))
+    train = (ROOT / "nanospec" / "commands" / "train_job.py").read_text() + (ROOT / "train_tiny.py").read_text()
+    for words in re.findall(r"train_tiny\.py([^`\n]*)", pages):
+        assert all(f'"{option}"' in train for option in re.findall(r"--[\w-]+", words)), words
 
 
 def test_nothing_is_left_to_fill_in():
@@ -130,16 +151,56 @@ def test_as_many_pairs_are_walked_as_said():
 
 
 def test_the_licence_names_all_that_the_weights_were_trained_on():
-    command, licence = re.search(r"The pair that ships: `(.*?)`", DOCS["RESULTS.md"])[1], README.splitlines()[-1]
+    command = re.search(r"The pair that ships: `(.*?)`", DOCS["results/training.md"])[1]
+    licence = README.splitlines()[-1]
     assert "standard library" in licence and ("--packages" in licence) == ("--packages" in command)
 
 
+def test_the_minutes_of_a_path_are_those_of_its_lessons_and_exercises():
+    lessons = {int(number): int(minutes) for number, minutes in
+               re.findall(r"^\| (\d+) \| `\d\d_\w+.py` \| .* \| (\d+) \|[^|]*\|$", LESSONS, re.M)}
+    exercises = {int(number): int(minutes) for number, minutes in
+                 re.findall(r"^\| (\d+) \| `ex\d\d_\w+.py` \| \d of 5, (\d+), ", LESSONS, re.M)}
+    for page in README, LESSONS:
+        assert f"({sum(lessons[i] for i in (6, 7, 8))})" in page
+        assert f"({sum(lessons[i] for i in range(15))} minutes)" in page
+        assert f"exercises 1 to 12 ({sum(exercises[i] for i in range(1, 13))})" in page
+
+
+def test_results_are_one_page_and_every_table_can_be_made_again():
+    """A section with a table of numbers names a command and a date; those in earlier/ need no command. A row of the
+    page is one of results/, or a part of it.
+    """
+    assert len(DOCS["RESULTS.md"].split()) < 1_500
+    for name, page in DOCS.items():
+        for section in re.split(r"^## ", page, flags=re.M) if name.startswith(("results/", "RESULTS")) else []:
+            if len(re.findall(r"^\|.*\d\.\d.*\|$", section, re.M)) > 1:
+                head = page.split("\n## ")[0] + section
+                assert re.search(r"\b20\d\d-\d\d-\d\d\b", head), (name, section[:40])
+                assert re.search(r"python -m|`python |above", head) or "earlier/" in name, (name, section[:40])
+    whole = [Counter(re.findall(r"\d+\.\d+", row)) for name, page in DOCS.items() if name.startswith("results/")
+             for row in re.findall(r"^\|.*\|$", page, re.M)]
+    for row in re.findall(r"^\|.*\|$", DOCS["RESULTS.md"].split("## Everything else")[0], re.M):
+        assert any(Counter(re.findall(r"\d+\.\d+", row)) <= other for other in whole), row
+
+
+def test_every_file_named_on_a_page_is_there():
+    """In backticks, by its path from the root, from nanospec/ or from lessons/."""
+    for name, page in {"README.md": README, **DOCS}.items():
+        for path in re.findall(r"`((?:\w+/)+[\w.]+\.(?:py|md|png|html)|\w+\.py)`", page):
+            assert any((ROOT / folder / path).exists() for folder in (
+                "", "nanospec", "nanospec/draft_models", "lessons", "nanospec/files")), (name, path)
+
+
 @pytest.mark.slow
-def test_the_judges_example_prints_what_is_shown(capsys):
-    """With a sampler that forgets the residual."""
-    shown = next(block for kind, block in BLOCKS if kind and "my_sampler" in block)
+def test_the_judges_example_runs_as_it_stands_and_prints_what_is_shown(capsys):
+    """With the page's round it finds nothing, and with the mistake that the page names it prints the page's lines."""
+    a_round, asked = (next(block for kind, block in BLOCKS if kind and words in block)
+                      for words in ("def one_round", "def my_sampler"))
     printed = next(block for kind, block in BLOCKS if not kind and block.startswith("WRONG"))
-    bug = next(bug for bug in ALL_BUGS if bug.name == "residual-is-target")
-    tables = {"target": TableModel(3, 8, 0.4), "draft": TableModel(3, 58, 0.4)}
-    exec(shown, {"my_sampler": sampler_with(bug, **tables, ids=[1], new=3, gamma=2)})
+    mistake, right = re.search(r"`(\w)` in the place of `(.*?)`", README).groups()
+    assert a_round.count(right) == 1
+    exec(a_round + asked, {})
+    assert capsys.readouterr().out.startswith("Right")
+    exec(a_round.replace(right, mistake) + asked, {})
     assert capsys.readouterr().out == printed

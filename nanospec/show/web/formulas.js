@@ -75,8 +75,8 @@ function drawByAlpha(alpha, gamma, c, v) {
     `${fixed(found.alpha)}, ${fixed(found.tokens_per_target_call)} tokens per target call, speed-up ` +
     `${fixed(found.speedup)}.`);
   byId("measured-note").textContent = "Real text has easy and hard stretches, so a measured point lies beside the " +
-    "line, not on it. The run is measured on a clock, which counts what stands in no formula." +
-    (found.drafter === "chain" ? "" : ` This run drafted by “${found.drafter}”; the formulas speak of chains.`);
+    "line, not on it. The run is measured with a clock, which also counts what no formula has." +
+    (found.drafter === "chain" ? "" : ` This run drafted by “${found.drafter}”; the formulas are about chains.`);
 }
 
 function drawByGamma(alpha, gamma, c, v, best) {

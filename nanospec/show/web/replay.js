@@ -11,7 +11,7 @@ const isTree = (round) => round.parents.some((parent, row) => parent !== row - 1
 const isAccepted = (round, row) => round.path.includes(row);
 const lastAccepted = (round) => round.path.length ? round.path[round.path.length - 1] : 0;
 const rejectedRows = (round) => Object.keys(round.judged).map(Number).filter((row) => !isAccepted(round, row));
-// The tokens in whose place the last one stands: of a tree, all behind the last accepted row.
+// The tokens in whose place the last one stands: of a tree, all children of the last accepted row.
 const replacedRows = (round) => rejectedRows(round).filter((row) => round.parents[row] === lastAccepted(round));
 const lastKind = (round) => replacedRows(round).length ? "replacement" : "bonus";
 
@@ -44,7 +44,7 @@ function showRound(number) {
   showLanes();
 }
 
-// The round in words, for who listens and for who reads.
+// The round in words, for those who listen and those who read.
 function sentence(round, number) {
   const drafted = round.parents.filter((parent) => parent >= 0).length;
   const words = [`Round ${number}: ${count(drafted, "draft token")}, ${round.path.length} accepted.`];
@@ -58,7 +58,7 @@ function sentence(round, number) {
   return words.join(" ");
 }
 
-// The text up to this round. Rounds are added behind and taken from behind, so a step costs what one round costs.
+// The text up to this round. Rounds are added and removed at the end, so a step costs what one round costs.
 function showText() {
   const text = byId("text");
   if (!text.firstChild) text.append(make("span", "prompt", RUN.prompt));
@@ -193,11 +193,11 @@ function markOf(round, token) {
 }
 
 function explanation(round, kind, bars) {
-  if (kind === "bonus") return "All before it was accepted. The target has scored this place too, at no cost.";
-  if (kind === "replacement") return "Drawn from what rejection leaves: max(0, p_target − q_draft) over its sum.";
+  if (kind === "bonus") return "Every draft token was accepted. The target has scored this place too, so the bonus costs no call.";
+  if (kind === "replacement") return "Drawn from the residual distribution: max(0, p_target − q_draft) over its sum.";
   const [, p, q] = bars.find(([token]) => token === round.tokens[chosen]), { u, threshold } = round.judged[chosen];
   const elder = columnsOf(round, kind)[0] === "p_target left"
-    ? " p_target left is what its elder siblings, rejected before it, have left of p_target." : "";
+    ? " p_target left is the residual after its elder siblings, which were rejected before it." : "";
   return `Threshold: ${fixed(p, 3)} / ${fixed(q, 3)}, at most 1, is ${fixed(threshold, 3)}. The coin fell on ` +
     `${fixed(u, 3)}: ${kind}.${elder}`;
 }
