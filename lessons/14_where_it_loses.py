@@ -1,5 +1,5 @@
 # %% [markdown]
-# # 14. Where it loses
+# # Where it loses
 #
 # **When is it better not to speculate? And when is a benchmark wrong that says otherwise?**
 #
@@ -254,7 +254,7 @@ quiet.tell("c 0.07, v(5) 1.0 (one core, bfloat16)")
 # 3. Take `autotune(...)` out. Everything is slower now. Compare the row "T = 1" with the row
 #    "T = 1 over float32 as loaded". What is the same now? What does that say about the baseline?
 #
-# The answers are in `lessons/answers/14_where_it_loses.md`.
+# The answers are in the file of the same name in `lessons/answers/`.
 #
 # Next: lesson 15 asks why one should draft only one future.
 # Exercises: 11 (spot the bug), 12 (write the test).

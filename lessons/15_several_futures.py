@@ -1,5 +1,5 @@
 # %% [markdown]
-# # 15. Several futures
+# # Several futures
 #
 # **One call verifies many tokens. Why draft only one future?**
 #
@@ -297,6 +297,6 @@ figures.a_tree(labels, first.parents, first.path, repr(tokenizer.decode([first.t
 #    `assert gap < 1e-12`. How far apart are the distributions now? Which rows are still right?
 # 3. Write `q_draft = p_target`. What is left for a second child to do? Which rule is still wrong?
 #
-# The answers are in `lessons/answers/15_several_futures.md`.
+# The answers are in the file of the same name in `lessons/answers/`.
 #
 # Next: lesson 16 asks which tree is the best. Exercises: 13 (the node rule).

@@ -1,5 +1,5 @@
 # %% [markdown]
-# # 16. Which tree?
+# # Which tree
 #
 # **A draft may be long, or wide. Which one is faster?**
 #
@@ -137,6 +137,6 @@ quiet.tell("v(8) 1.20, v(32) 1.56, c 0.17; the fastest chain 1.30, the fastest t
 # 3. Does the best tree keep the table's promise? Add a cell at the end. Fill `rounds` as before,
 #    with `TreeDrafter(draft, best_tree(accepted, 16)[1])`. Print the mean of `len(done.path) + 1`.
 #
-# The answers are in `lessons/answers/16_which_tree.md`.
+# The answers are in the file of the same name in `lessons/answers/`.
 #
 # Next: lesson 17 judges all draft tokens of a chain together.

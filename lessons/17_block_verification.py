@@ -1,5 +1,5 @@
 # %% [markdown]
-# # 17. Block verification
+# # Block verification
 #
 # **A draft has several tokens. Must each of them be judged alone?**
 #
@@ -385,6 +385,6 @@ figures.block_verification([word(tokens) for tokens in drafts], parts, accepted_
 #    Who gains, and how much?
 # 3. Make the draft perfect: `q_draft = p_target`. Which coins are flipped, and what do they say?
 #
-# The answers are in `lessons/answers/17_block_verification.md`.
+# The answers are in the file of the same name in `lessons/answers/`.
 #
 # Next: lesson 18 asks how close any rule can come. Exercises: 14 (block verification).

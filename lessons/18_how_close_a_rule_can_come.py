@@ -1,5 +1,5 @@
 # %% [markdown]
-# # 18. How close a rule can come
+# # How close a rule can come
 #
 # **Is accept or replace the best that one can do with a draft token?**
 #
@@ -278,6 +278,6 @@ figures.ceilings(chain, place)
 #    `p[q.topk(k).indices].sum().item()`. Add this to `accepted_by` as "chosen, ceiling".
 #    Is more accepted, or less?
 #
-# The answers are in `lessons/answers/18_how_close_a_rule_can_come.md`.
+# The answers are in the file of the same name in `lessons/answers/`.
 #
 # Next: lesson 19 drafts without a draft model.

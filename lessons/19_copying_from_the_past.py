@@ -1,5 +1,5 @@
 # %% [markdown]
-# # 19. Copying from the past
+# # Copying from the past
 #
 # **Where do draft tokens come from when there is no draft model?**
 #
@@ -364,7 +364,7 @@ figures.copying(calls, [f"{kind}\nT = {T}" for kind, T in texts], rates)
 #    written at temperature 1. What do these columns show now? Why must a past have been drawn
 #    with dice of its own?
 #
-# The answers are in `lessons/answers/19_copying_from_the_past.md`.
+# The answers are in the file of the same name in `lessons/answers/`.
 #
 # Next: lesson 20 grows another tree at every place.
 # Exercises: 15 (certain drafts).

@@ -1,5 +1,5 @@
 # %% [markdown]
-# # 20. A tree where it is sure
+# # A tree where it is sure
 #
 # **Must the draft tree be the same at every place?**
 #
@@ -193,6 +193,6 @@ figures.confident_tree([(path, sure, word, path in chosen)
 #    Why is the choice no tree any more? (An assert falls.)
 # 3. In the last table, write 0.5 wherever T is 1. Who is ahead now?
 #
-# The answers are in `lessons/answers/20_a_tree_where_it_is_sure.md`.
+# The answers are in the file of the same name in `lessons/answers/`.
 #
 # Next: lesson 21 asks what a rule that stops a draft early may look at.

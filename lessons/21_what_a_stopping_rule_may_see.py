@@ -1,5 +1,5 @@
 # %% [markdown]
-# # 21. What a stopping rule may see
+# # What a stopping rule may see
 #
 # **A draft should be long where it is good. What may decide where it ends?**
 #
@@ -291,6 +291,6 @@ assert all(stopping < 1e-12 for stopping, _ in walked.values())
 # 3. Add a reason: `q_draft.max() < 0.5 and x == 0`. Its first half is harmless. Is the whole?
 # 4. Add a reason: `accepted`. Which draft tokens are thrown away now, and how far off is the text?
 #
-# The answers are in `lessons/answers/21_what_a_stopping_rule_may_see.md`.
+# The answers are in the file of the same name in `lessons/answers/`.
 #
 # Next: lesson 22 asks which stopping rule pays. Exercises: 16 (which stopping rules are lossless).

@@ -1,5 +1,5 @@
 # %% [markdown]
-# # 22. When to stop
+# # When to stop
 #
 # **How many tokens should one draft, at this place of the text?**
 #
@@ -282,6 +282,6 @@ quiet.tell("c 0.13, v(4) 1.04; goodput makes what the best gamma makes, or a lit
 # 3. Keep only the third prompt: write `prompts = prompts[2:]` behind the line of `prompts`.
 #    Which gamma is best now? Does goodput find out?
 #
-# The answers are in `lessons/answers/22_when_to_stop.md`.
+# The answers are in the file of the same name in `lessons/answers/`.
 #
 # Next: lesson 23 asks what the target knows ahead.

@@ -1,5 +1,5 @@
 # %% [markdown]
-# # 23. What the target knows ahead
+# # What the target knows ahead
 #
 # **Does the target already know the token after the next one?**
 #
@@ -463,7 +463,7 @@ for name, small in ("a table", TableModel(3, seed=5, zeros=0)), ("a small GPT", 
 # 2. Write `grown_tree(accuracies, 33)`. Where do the new rows go: to the side, or further down?
 #    How many tokens more does a round bring?
 #
-# The answers are in `lessons/answers/23_what_the_target_knows_ahead.md`.
+# The answers are in the file of the same name in `lessons/answers/`.
 #
 # Next: lesson 24 builds a draft model that reads its own draft, and costs next to nothing.
 # Exercises: 17 (Medusa's tree).

@@ -1,5 +1,5 @@
 # %% [markdown]
-# # 24. A state that reads its draft
+# # A state that reads its draft
 #
 # **How can a draft model look far ahead for almost nothing?**
 #
@@ -421,6 +421,6 @@ print(f"\nbeta of the first draft token: {betas['the state'][0]:.3f}; "
 #    betas.
 #    At which draft token do zeros in place of the hidden states cost least, and why?
 #
-# The answers are in `lessons/answers/24_a_state_that_reads_its_draft.md`.
+# The answers are in the file of the same name in `lessons/answers/`.
 #
 # Next: lesson 25 drafts the target's hidden states themselves.

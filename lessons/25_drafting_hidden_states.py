@@ -1,5 +1,5 @@
 # %% [markdown]
-# # 25. Drafting hidden states
+# # Drafting hidden states
 #
 # **Can a draft model go on thinking where the target stopped?**
 #
@@ -448,7 +448,7 @@ figures.drafting_hidden_states(grid.tolist(), 4, {name: fall[name] for name in s
 # 3. Write `spoken=V // 16` for `spoken=V // 4`. What is the ceiling now?
 #    Why may so small a head pay all the same?
 #
-# The answers are in `lessons/answers/25_drafting_hidden_states.md`.
+# The answers are in the file of the same name in `lessons/answers/`.
 #
 # Next: lesson 26 asks what a draft model should be taught, and on which text.
 # Exercises: 18 (one ahead).

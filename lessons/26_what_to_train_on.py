@@ -1,5 +1,5 @@
 # %% [markdown]
-# # 26. What to train on
+# # What to train on
 #
 # **What should a draft model be taught, and on which text?**
 #
@@ -456,6 +456,6 @@ assert accepted[2] == 0 and max(abs(a - b) for a, b in zip(in_text, p_first.toli
 # 3. Let p_first be [.5, .4, .1]. How often is "zip" accepted now, and how often does it stand in
 #    the text?
 #
-# The answers are in `lessons/answers/26_what_to_train_on.md`.
+# The answers are in the file of the same name in `lessons/answers/`.
 #
 # Next: lesson 27 serves many requests at once.

@@ -1,5 +1,5 @@
 # %% [markdown]
-# # 27. Many requests at once
+# # Many requests
 #
 # **Eight people ask at once. Must the one whose draft was accepted wait for the one whose draft was
 # rejected?**
@@ -379,7 +379,7 @@ figures.many_requests(batches, lines, paces, list(requests), timetable)
 # 3. In the cell of the time table write `rows=1`, and then `rows=3`. What changes, and what does
 #    not?
 #
-# The answers are in `lessons/answers/27_many_requests.md`.
+# The answers are in the file of the same name in `lessons/answers/`.
 #
 # Next: lesson 28 fills the batch, until draft tokens are no longer free.
 # Exercises: 19 (ragged commit).

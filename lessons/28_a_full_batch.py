@@ -1,5 +1,5 @@
 # %% [markdown]
-# # 28. A full batch
+# # A full batch
 #
 # **From how many texts on is a draft token no longer free? And which text should get it then?**
 #
@@ -323,6 +323,6 @@ quiet.tell("for 32 texts gamma 1 gains more than gamma 4, for one text less")
 # 2. Write `LEAST = 0.7`. Why is nothing wrong now?
 # 3. In the cell of `chances`, write 3 and then 12 for `K`. Who gets what?
 #
-# The answers are in `lessons/answers/28_a_full_batch.md`.
+# The answers are in the file of the same name in `lessons/answers/`.
 #
 # Next: lesson 29 goes back to draft models, and opens the one that ships.

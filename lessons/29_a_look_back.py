@@ -1,5 +1,5 @@
 # %% [markdown]
-# # 29. A look back
+# # A look back
 #
 # **Can a cheap state copy a name that stands far back in the text?**
 #
@@ -314,6 +314,6 @@ figures.a_look_back([row.tolist() for row in seen], names, [row[0] for row in ro
 #    Now every place is looked at equally. What does it say next?
 # 3. In the cell of the costs, take a text of 20 tokens instead of 200. What becomes cheaper?
 #
-# The answers are in `lessons/answers/29_a_look_back.md`.
+# The answers are in the file of the same name in `lessons/answers/`.
 #
 # Next: lesson 30. Can all draft tokens be drafted in one pass?

@@ -1,5 +1,5 @@
 # %% [markdown]
-# # 30. A block at once
+# # A block at once
 #
 # **Can all draft tokens be drafted in one pass?**
 #
@@ -259,7 +259,7 @@ figures.a_block_at_once(drawn_of, betas)
 # 2. Set FUTURES = 4. Why does beta become smaller? Has the perfect drafter become worse?
 # 3. In the table, write 0.0 instead of 0.75, then 2.0. What happens, and is the text still exact?
 #
-# The answers are in `lessons/answers/30_a_block_at_once.md`.
+# The answers are in the file of the same name in `lessons/answers/`.
 #
 # Next: lesson 31. Can the target draft for itself?
 # Exercises: 20 (a block, drawn).

@@ -1,5 +1,5 @@
 # %% [markdown]
-# # 31. Leaving early
+# # Leaving early
 #
 # **Can the target draft for itself?**
 #
@@ -235,6 +235,6 @@ figures.leaving_early(untrained, {depth: beta for depth, (_, beta) in exits.item
 #    the cell that counts (imports: nanospec.trees.drawn, nanospec.trees.shapes), and take out its
 #    `assert`. What do layers 1 and 2 do now, and why?
 #
-# The answers are in `lessons/answers/31_leaving_early.md`.
+# The answers are in the file of the same name in `lessons/answers/`.
 #
 # Next: lesson 32. Must every token be the target's?

@@ -1,5 +1,5 @@
 # %% [markdown]
-# # 32. Mixing on purpose
+# # Mixing on purpose
 #
 # **Must every token be the target's?**
 #
@@ -229,7 +229,7 @@ figures.mixing_on_purpose(chosen, cuts)
 # 4. Take T = 0.7 instead of 1: divide both logits by 0.7 before the softmax. What happens to the
 #    distance between top-p 0.9 and the others?
 #
-# The answers are in `lessons/answers/32_mixing_on_purpose.md`.
+# The answers are in the file of the same name in `lessons/answers/`.
 #
 # Next: lesson 33. Can the draft model be drafted for?
 # Exercises: 21 (a deferral rule).

@@ -1,5 +1,5 @@
 # %% [markdown]
-# # 33. A draft for the draft
+# # A draft for the draft
 #
 # **When does a third level pay?**
 #
@@ -271,6 +271,6 @@ figures.a_draft_for_the_draft(costs, gains, 0.12)
 # 2. Let calls on several tokens be free: `return 1` in `v`. What does that do to the gains?
 # 3. Count at T = 1: `temperature=1`. Both columns change. Which of the two changes by luck alone?
 #
-# The answers are in `lessons/answers/33_a_draft_for_the_draft.md`.
+# The answers are in the file of the same name in `lessons/answers/`.
 #
 # Next: lesson 34 lets whoever knows more draft: the copier or the draft model.

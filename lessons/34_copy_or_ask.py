@@ -1,5 +1,5 @@
 # %% [markdown]
-# # 34. Copy, or ask?
+# # Copy or ask
 #
 # **When is a copy worth more than the draft model's word?**
 #
@@ -277,6 +277,6 @@ figures.copy_or_ask(lengths, {T: [copy_offer(n, T)[0] for n in lengths] for T in
 # 2. Take `C = 0.02`: a very cheap draft model. From which match on is a copy better at T = 0?
 # 3. Change the last rule to `copied == drawn`: the copy is taken if the draw agrees. Is it exact?
 #
-# The answers are in `lessons/answers/34_copy_or_ask.md`.
+# The answers are in the file of the same name in `lessons/answers/`.
 #
 # Next: lesson 35 takes the models to other programs, and back.

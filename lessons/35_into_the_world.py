@@ -1,5 +1,5 @@
 # %% [markdown]
-# # 35. Into the world
+# # Into the world
 #
 # **Does it hold for models that others made, and in programs that others wrote?**
 #
@@ -189,7 +189,7 @@ room.cleanup()
 #    the greedy tokens still the same?
 # 3. Exchange target and draft, before `export`. What happens to the text, and to the calls?
 #
-# The answers are in `lessons/answers/35_into_the_world.md`.
+# The answers are in the file of the same name in `lessons/answers/`.
 #
 # This is the last lesson. Where now? Read `nanospec/speculate.py` from top to bottom. Judge a
 # sampler of somebody else (docs/PROOF.md). Write a drafter of your own (docs/CONTRIBUTING.md).

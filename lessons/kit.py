@@ -1,6 +1,8 @@
-"""What every lesson uses: dice for a single text, a table, and a word about a busy machine."""
+"""What the lessons share: dice for a single text, tables, the list of lessons, a warning about a busy machine."""
 
+import re
 from collections.abc import Callable, Sequence
+from pathlib import Path
 
 import torch
 from rich.console import Console
@@ -11,15 +13,15 @@ from nanospec.dice import Dice
 
 
 class OneRow:
-    """Dice for one text. The library's are for B rows at once and take (B, ...) tensors. Here a distribution is (V,),
-    a probability is a number, and the answers are plain Python. Real dice by default; the walking ones do as well.
+    """Dice for one text. The library's dice serve B rows at once and take (B, ...) tensors. Here a distribution is (V,),
+    a probability is a number, and the results are plain Python. `dice` may also be the walking dice of a proof.
     """
 
     def __init__(self, dice=None, seed: int = 0):
         self.dice = dice or Dice([seed])
 
     def pick(self, weights) -> int:
-        """weights (V,), not negative -> an index, drawn in proportion to them."""
+        """Non-negative weights (V,) -> an index, drawn in proportion to them."""
         self.dice.refill(1)
         return int(self.dice.pick(torch.as_tensor(weights, dtype=torch.float64)[None]))
 
@@ -30,7 +32,7 @@ class OneRow:
 
 
 def table(columns: Sequence[str], rows: Sequence[Sequence], note: str = "") -> None:
-    """Print rows under their headings; numbers as they are given, so format them first."""
+    """Print rows under their headings. Cells are printed as they are, so numbers must be formatted first."""
     shown = Table(box=None, header_style="bold", padding=(0, 3, 0, 0), caption=note or None, caption_justify="left",
                   caption_style="dim")
     for number, name in enumerate(columns):
@@ -43,9 +45,23 @@ def table(columns: Sequence[str], rows: Sequence[Sequence], note: str = "") -> N
     console.print(shown)
 
 
+def title_of(lesson: Path) -> str:
+    """lessons/04_the_cache.py -> "The cache". Lessons refer to one another by title, so that numbers can change."""
+    return lesson.stem[3:].replace("_", " ").capitalize()
+
+
+def contents(folder: Path = Path(__file__).parent) -> list[tuple[str, str, str]]:
+    """(number, title, question) of every lesson. The question is the first bold text of the file."""
+    found = []
+    for lesson in sorted(folder.glob("[0-9][0-9]_*.py")):
+        question = re.search(r"\*\*(.+?)\*\*", lesson.read_text(encoding="utf-8"), re.S)[1]
+        found.append((str(int(lesson.name[:2])), title_of(lesson), question.replace("\n# ", " ")))
+    return found
+
+
 class Quiet:
-    """Did others use the machine while a lesson measured? The same work is timed at the beginning, at the end, and
-    whenever the lesson calls `look`.
+    """Was the machine busy with something else while a lesson measured? The same work is timed at the beginning, at
+    the end, and whenever the lesson calls `look`.
 
     quiet = Quiet(lambda: step_seconds(target, repeats=3)); ...; quiet.tell("v(2) 1.04, v(10) 1.21")
     """
@@ -58,8 +74,8 @@ class Quiet:
         self.took += [self.seconds() for _ in range(times)]
 
     def tell(self, recorded: str) -> None:
-        """Nothing, or a warning with the figures of a machine that did nothing else."""
+        """Print nothing, or a warning together with example figures, recorded on an idle machine."""
         self.look(3)
         if max(self.took) > BUSY * min(self.took):
-            print(f"\nThis machine is busy: one and the same step took {1e3 * min(self.took):.2f} to "
-                  f"{1e3 * max(self.took):.2f} ms. Run this lesson again. On a quiet machine: {recorded}.")
+            print(f"\nThis machine is busy: the same step took {1e3 * min(self.took):.2f} to "
+                  f"{1e3 * max(self.took):.2f} ms. Run the lesson again later. On an idle machine: {recorded}.")

@@ -41,7 +41,7 @@ def table_of(out, first, columns):
 
 
 def test_lesson_17_block_verification(lesson):
-    names, out = lesson("17")
+    names, out = lesson("block_verification")
     the_example_in_fractions(names, out)
     truth = target_distribution(names["big"], [0], 3)
 
@@ -101,7 +101,7 @@ def what_is_to_be_changed(names, truth):
 
 
 def test_lesson_18_no_rule_passes_its_ceiling(lesson):
-    names, out = lesson("18")
+    names, out = lesson("how_close_a_rule_can_come")
 
     # one draft token: the printed bounds, and the lowest is what accept or replace accepts
     bounds = re.findall(r"^  S = (.+?) +at most ([\d.]+) is accepted$", out, re.MULTILINE)

@@ -27,7 +27,7 @@ def thrown_away(name, why):
 
 
 def test_what_a_stopping_rule_may_see(lesson):
-    names, out = lesson("21")
+    names, out = lesson("what_a_stopping_rule_may_see")
 
     # one place: the ways are those of a walk, the rows' mean is p_target, and the numbers in the text
     p_target, q_draft, ways, comes_out = (names[name] for name in ("p_target", "q_draft", "ways", "comes_out"))
@@ -89,7 +89,7 @@ def the_answers_of_lesson_19(names):
 
 
 def test_when_to_stop(lesson):
-    names, out = lesson("22")
+    names, out = lesson("when_to_stop")
     lines = out.splitlines()
 
     # sureness: the classes hold all places, and the draft that is surer is right more often

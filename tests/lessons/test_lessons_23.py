@@ -21,7 +21,7 @@ def rows_of(out, first):
 @shorter(("train_texts[::7], 40", "train_texts[::7], 12"), ("train(medusa, 120)", "train(medusa, 45)"),
          ("attach(target), 80)", "attach(target), 40)"))
 def test_what_the_target_knows_ahead(lesson, exchanged):
-    names, out = lesson("23", *exchanged)
+    names, out = lesson("what_the_target_knows_ahead", *exchanged)
     medusa, hydra, test, before, p_test = (names[name] for name in (
         "medusa", "hydra", "test", "before_test", "p_test"))
     target, tokenizer, last = names["target"], names["tokenizer"], names["last"]

@@ -25,7 +25,7 @@ def rows_of(out, first):
 @shorter(("train_texts[::7], 40", "train_texts[::7], 16"), ("new_speculator(), 90", "new_speculator(), 45"),
          ("attach(target), 50", "attach(target), 25"))
 def test_a_state_that_reads_its_draft(lesson, exchanged):
-    names, out = lesson("24", *exchanged)
+    names, out = lesson("a_state_that_reads_its_draft", *exchanged)
     test, before, p_test, mlp, gpt, target = (names[name] for name in (
         "test", "before_test", "p_test", "mlp", "gpt", "target"))
     betas = names["betas"]

@@ -21,7 +21,7 @@ def rows_of(out: str, columns: int) -> list[list[str]]:
          ('"EAGLE-3", 1, 60', '"EAGLE-3", 1, 24'),
          ('"EAGLE-3, unrolled", 3, 20', '"EAGLE-3, unrolled", 3, 8'), ("new=4, lag=2", "new=3, lag=2"))
 def test_lesson_25_the_token_decides_and_a_draft_falls_along_its_own_predictions(lesson, exchanged):
-    names, out = lesson("25", *exchanged)
+    names, out = lesson("drafting_hidden_states", *exchanged)
 
     # the target alone: one hidden state, two futures; a straight line needs the token
     assert names["first"] != names["second"] and names["apart"] > 0.3

@@ -20,7 +20,7 @@ def rows_of(out: str, columns: int) -> list[list[str]]:
 
 
 def test_lesson_26_what_each_loss_wants_and_where_a_draft_is_asked(lesson):
-    names, out = lesson("26")
+    names, out = lesson("what_to_train_on")
 
     # one look at a token: sum p p; all looks at people's tokens: .8
     p_four, alpha_of = names["p_four"], names["alpha_of"]

@@ -12,7 +12,7 @@ pytestmark = pytest.mark.xdist_group("held-out texts")      # which one process 
 
 
 def test_a_full_batch(lesson):
-    names, out = lesson("28")
+    names, out = lesson("a_full_batch")
     took, gains, counts = names["took"], names["gains"], names["counts"]
 
     # the roof: reading, or multiplying where that takes longer; the seconds are what is printed

@@ -12,7 +12,7 @@ pytestmark = pytest.mark.xdist_group("held-out texts")      # which one process 
 @shorter(("train_texts, 96", "train_texts, 32"), ("step % 12", "step % 4"), ("steps=60", "steps=24"),
          ("depth - 1] + 0.04", "depth - 1] + 0.01"))
 def test_leaving_early(lesson, exchanged):
-    names, out = lesson("31", *exchanged)
+    names, out = lesson("leaving_early", *exchanged)
     untrained, exits, target = names["untrained"], names["exits"], names["target"]
     assert rows(out, "layers  ")["beta"] == [f"{beta:.2f}" for beta in untrained]
     assert untrained == sorted(untrained) and untrained[1] < 0.4

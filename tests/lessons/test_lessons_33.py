@@ -16,7 +16,7 @@ def token_cost(step, drafts, alpha, v):
 
 
 def test_a_draft_for_the_draft(lesson):
-    names, out = lesson("33")
+    names, out = lesson("a_draft_for_the_draft")
 
     # one row is exact
     off = names["off"]

@@ -10,7 +10,7 @@ pytestmark = pytest.mark.xdist_group("held-out texts")      # which one process 
 
 @shorter(("held_out_prompts(pair, 6)", "held_out_prompts(pair, 3)"), ("new=96", "new=64"))
 def test_copy_or_ask(lesson, exchanged):
-    names, out = lesson("34", *exchanged)
+    names, out = lesson("copy_or_ask", *exchanged)
 
     # the longest match, by looking at every place
     longest_match = names["longest_match"]
