@@ -28,7 +28,7 @@ import torch
 import figures
 from kit import table
 from nanospec import Dice
-from nanospec.proof.stats import chi_square_tail, goodness_of_fit, pit, smallest_visible
+from nanospec.proof.stats import chi_square_tail, goodness_of_fit, smallest_visible
 from nanospec.proof.tables import TableModel
 from nanospec.proof.walk import distance, target_distribution, walk
 from nanospec.proof.zoo import ALL_BUGS, changed

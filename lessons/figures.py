@@ -620,10 +620,27 @@ def when_to_stop(fixed: Sequence[tuple[float, float]], rules: dict[str, tuple[fl
 
 # Drafting hidden states, What to train on
 
-def drafting_hidden_states(mask: Sequence[Sequence[bool]], places: int, alphas: dict[str, Sequence[float]]) -> None:
+def fall_of(axes: Axes, alphas: dict[str, Sequence[float]]) -> None:
+    """Draft model -> its acceptance at draft token 1, 2, ..., drawn as a share of the first."""
+    for (name, row), colour in zip(alphas.items(), (BLUE, GREEN)):
+        axes.plot(range(1, len(row) + 1), [alpha / row[0] for alpha in row], color=colour, marker=MARK[colour],
+                  linewidth=2, label=f"{name}: alpha {row[0]:.2f} at first")
+    axes.set(xlabel="draft token", ylabel="alpha / alpha of draft token 1", xticks=range(1, len(row) + 1))
+    axes.set_ylim(0, 1.05)
+    axes.legend(frameon=False, loc="lower left")
+
+
+def along_a_draft(alphas: dict[str, Sequence[float]]) -> None:
+    """alphas: draft model -> its acceptance at draft token 1, 2, ..."""
+    figure, (axes,) = blank("a prediction made from predictions is worse", 1)
+    fall_of(axes, alphas)
+    save(figure, "drafting_hidden_states")
+
+
+def training_along_the_draft(mask: Sequence[Sequence[bool]], places: int, alphas: dict[str, Sequence[float]]) -> None:
     """mask: whether row (step, place) attends to column (step, place), `places` of each step. alphas: draft model ->
     its acceptance at draft token 1, 2, ..."""
-    figure, (left, right) = blank("with a loss on hidden states, or with practice on its own, a draft falls less", 2)
+    figure, (left, right) = blank("trained on its own predictions, a draft model falls less", 2)
     steps = len(mask) // places
     shades = [[(1 if column < places else 2) * seen for column, seen in enumerate(row)] for row in mask]
     left.imshow(shades, cmap=ListedColormap(["#f3f4f6", BLUE, GREEN]), vmin=0, vmax=2, aspect="equal", zorder=3)
@@ -637,69 +654,8 @@ def drafting_hidden_states(mask: Sequence[Sequence[bool]], places: int, alphas: 
     left.set_title("what each row attends to in unrolled training", loc="left", color=INK, fontsize=10)
     left.set_xlabel("step 0: the text, with the target's hidden states; the diagonals: its own states")
     left.grid(False)
-    for (name, row), colour in zip(alphas.items(), (BLUE, RED, GREEN)):
-        right.plot(range(1, len(row) + 1), [alpha / row[0] for alpha in row], color=colour, marker=MARK[colour],
-                   linewidth=2, label=f"{name}: alpha {row[0]:.2f} at first")
-    right.set(xlabel="draft token", ylabel="alpha / alpha of draft token 1", xticks=range(1, len(row) + 1))
-    right.set_ylim(0, 1.05)
-    right.legend(frameon=False, loc="lower left")
-    save(figure, "drafting_hidden_states")
-
-
-# What the target knows ahead, A state that reads its draft
-
-def heads(betas: dict[str, Sequence[float]]) -> None:
-    """What each head of Medusa and of Hydra sees; and drafter -> beta of head 1, 2, ..."""
-    figure, (left, right) = blank("what lies in between must be read: Medusa's heads fall faster than Hydra's", 2)
-    count = len(next(iter(betas.values())))
-    columns = ["hidden states\nbefore x", "x", *(f"draft\ntoken {k}" for k in range(1, count + 1))]
-    for line in range(2 * count):
-        kind, k = ("Medusa", "Hydra")[line // count], line % count + 1
-        for column in range(len(columns)):
-            seen = column == 0 or kind == "Hydra" and column <= k
-            says = column == k + 1
-            colour = GREEN if seen else AMBER if says else FAINT
-            left.add_patch(Rectangle((column - 0.46, line - 0.4), 0.92, 0.8, color=colour,
-                                     alpha=1.0 if seen or says else 0.2))
-            left.text(column, line, "reads" if seen else "says" if says else "", color="white", ha="center",
-                      va="center", fontsize=9)
-    left.axhline(count - 0.5, color=INK, linewidth=1)
-    left.set(xlim=(-0.5, len(columns) - 0.5), ylim=(2 * count - 0.5, -0.5), xticks=range(len(columns)),
-             yticks=range(2 * count),
-             yticklabels=[f"{kind}, head {k}" for kind in ("Medusa", "Hydra") for k in range(1, count + 1)])
-    left.set_xticklabels(columns, fontsize=8)
-    left.grid(False)
-    for name, colour, line in zip(sorted(betas), (GREEN, BLUE, FAINT), ("-", "-", ":")):
-        right.plot(range(1, count + 1), betas[name], color=colour, linestyle=line, marker=MARK[colour], linewidth=2,
-                   label=name)
-    right.set(xlabel="head", ylabel="beta on held-out text", xticks=range(1, count + 1),
-              ylim=(0, 1.25 * max(map(max, betas.values()))))
-    right.legend(frameon=False)
-    save(figure, "what_the_target_knows_ahead")
-
-
-def the_state(betas: dict[str, Sequence[float]], costs: Sequence[float], lines: dict[float, Sequence[float]],
-              points: dict[str, tuple[float, float]]) -> None:
-    """betas: draft model -> of its 1st, 2nd, ... draft token. lines: alpha -> speed-up for each cost c. points: draft
-    model -> its c and speed-up."""
-    figure, (left, right) = blank("who reads the draft hardly falls; who is cheap may be wrong more often", 2)
-    for (name, found), colour in zip(betas.items(), (GREEN, AMBER, BLUE)):
-        left.plot(range(1, len(found) + 1), found, color=colour, marker=MARK[colour], linewidth=2, label=name)
-    left.set(xlabel="draft token", ylabel="beta on held-out text", xticks=range(1, 1 + max(map(len, betas.values()))),
-             ylim=(0, 1))
-    left.legend(frameon=False, loc="upper right")
-    for alpha, speeds in lines.items():
-        right.plot(costs, speeds, color=FAINT, linewidth=2)
-        right.annotate(f"alpha {alpha}", (costs[-1], speeds[-1]), xytext=(4, 0), textcoords="offset points", fontsize=8,
-                       va="center", color=INK)
-    for (name, point), colour, fill in zip(points.items(), (GREEN, AMBER, GREEN), ("full", "full", "none")):
-        right.plot(*point, MARK[colour], color=colour, markersize=9, fillstyle=fill, markeredgewidth=2, label=name,
-                   clip_on=False)
-    right.axhline(1, color=INK, linewidth=1)
-    right.set(xlabel="c (a draft step in target steps)", ylabel="speed-up by the formula, best gamma",
-              xlim=(0, 1.18 * max(*costs, *(cost for cost, _ in points.values()))))
-    right.legend(frameon=False, loc="upper right")
-    save(figure, "a_state_that_reads_its_draft")
+    fall_of(right, alphas)
+    save(figure, "training_along_the_draft")
 
 
 def what_to_train_on(p_target: Sequence[float], fits: dict[str, Sequence[float]]) -> None:
@@ -716,6 +672,92 @@ def what_to_train_on(p_target: Sequence[float], fits: dict[str, Sequence[float]]
         axes.legend(frameon=False, loc="upper right")
     panels[0].set_ylabel("probability")
     save(figure, "what_to_train_on")
+
+
+# Draft models on hidden states: heads, a tree of guesses, a state, what cheap steps buy, mistakes
+
+def heads(betas: dict[str, Sequence[float]]) -> None:
+    """What each head of Medusa and of Hydra sees; and drafter -> beta of head 1, 2, ..."""
+    figure, (left, right) = blank("what lies in between must be read: Medusa's heads fall faster than Hydra's", 2)
+    count = len(next(iter(betas.values())))
+    columns = ["hidden states\nbefore x", "x", *(f"draft\ntoken {k}" for k in range(1, count + 1))]
+    for line in range(2 * count):
+        kind, k = ("Medusa", "Hydra")[line // count], line % count + 1
+        for column in range(len(columns)):
+            seen = column == 0 or kind == "Hydra" and column <= k
+            predicts = column == k + 1
+            colour = GREEN if seen else AMBER if predicts else FAINT
+            left.add_patch(Rectangle((column - 0.46, line - 0.4), 0.92, 0.8, color=colour,
+                                     alpha=1.0 if seen or predicts else 0.2))
+            left.text(column, line, "reads" if seen else "predicts" if predicts else "", color="white", ha="center",
+                      va="center", fontsize=9)
+    left.axhline(count - 0.5, color=INK, linewidth=1)
+    left.set(xlim=(-0.5, len(columns) - 0.5), ylim=(2 * count - 0.5, -0.5), xticks=range(len(columns)),
+             yticks=range(2 * count),
+             yticklabels=[f"{kind}, head {k}" for kind in ("Medusa", "Hydra") for k in range(1, count + 1)])
+    left.set_xticklabels(columns, fontsize=8)
+    left.grid(False)
+    for name, colour, line in zip(sorted(betas), (GREEN, BLUE, FAINT), ("-", "-", ":")):
+        right.plot(range(1, count + 1), betas[name], color=colour, linestyle=line, marker=MARK[colour], linewidth=2,
+                   label=name)
+    right.set(xlabel="head", ylabel="beta on held-out text", xticks=range(1, count + 1),
+              ylim=(0, 1.25 * max(map(max, betas.values()))))
+    right.legend(frameon=False)
+    save(figure, "what_the_target_knows_ahead")
+
+
+def best_guesses(accuracies: Sequence[Sequence[float]], tokens: dict[str, tuple[float, float]]) -> None:
+    """accuracies: of each head, by rank. tokens: shape of the draft -> its tokens per round, promised and counted."""
+    figure, (left, right) = blank("a second guess of an early head beats the best guess of a late one", 2)
+    ranks = [f"rank {i}" for i in range(1, len(accuracies[0]) + 1)]
+    bars(left, ranks, *((shares, colour, f"head {k}") for k, (shares, colour) in enumerate(
+        zip(accuracies, (GREEN, BLUE, AMBER)), 1)))
+    left.set_ylabel("mean p_target of the token")
+    promised, counted = zip(*tokens.values())
+    bars(right, list(tokens), (promised, FAINT, "promised"), (counted, GREEN, "counted on held-out text"))
+    right.set_ylabel("tokens per round")
+    right.set_ylim(0, 1.3 * max(*promised, *counted))
+    save(figure, "a_tree_of_best_guesses")
+
+
+def the_state(betas: dict[str, Sequence[float]]) -> None:
+    """Draft model -> beta of its 1st, 2nd, ... draft token."""
+    figure, (axes,) = blank("a draft model that reads its draft hardly gets worse along it", 1)
+    for (name, found), colour in zip(betas.items(), (GREEN, AMBER, BLUE)):
+        axes.plot(range(1, len(found) + 1), found, color=colour, marker=MARK[colour], linewidth=2, label=name)
+    axes.set(xlabel="draft token", ylabel="beta on held-out text", xticks=range(1, 1 + max(map(len, betas.values()))),
+             ylim=(0, 1))
+    axes.legend(frameon=False, loc="upper right")
+    save(figure, "a_state_that_reads_its_draft")
+
+
+def cheap_steps(costs: Sequence[float], lines: dict[float, Sequence[float]],
+                points: dict[str, tuple[float, float]]) -> None:
+    """lines: alpha -> speed-up for each cost c. points: draft model -> its c and speed-up."""
+    figure, (axes,) = blank("a draft model with cheap steps may be wrong more often", 1)
+    for alpha, speeds in lines.items():
+        axes.plot(costs, speeds, color=FAINT, linewidth=2)
+        axes.annotate(f"alpha {alpha}", (costs[-1], speeds[-1]), xytext=(4, 0), textcoords="offset points", fontsize=8,
+                      va="center", color=INK)
+    for (name, point), colour, fill in zip(points.items(), (GREEN, AMBER, GREEN), ("full", "full", "none")):
+        axes.plot(*point, MARK[colour], color=colour, markersize=9, fillstyle=fill, markeredgewidth=2, label=name,
+                  clip_on=False)
+    axes.axhline(1, color=INK, linewidth=1)
+    axes.set(xlabel="c (a draft step in target steps)", ylabel="speed-up by the formula, best gamma",
+             xlim=(0, 1.18 * max(*costs, *(cost for cost, _ in points.values()))))
+    axes.legend(frameon=False, loc="upper right")
+    save(figure, "what_a_cheap_step_buys")
+
+
+def what_shows_a_mistake(gaps: dict[str, Sequence[float]]) -> None:
+    """Reader -> the greatest difference that each of three checks finds."""
+    figure, (axes,) = blank("the text is exact with every reader; two other checks tell the wrong ones", 1)
+    checks = ["the text", "token by token", "after some rounds"]
+    bars(axes, checks, *(([max(gap, 1e-17) for gap in found], colour, name) for (name, found), colour in zip(
+        gaps.items(), (GREEN, RED, AMBER))))
+    axes.set_yscale("log")
+    axes.set_ylabel("greatest difference of a probability")
+    save(figure, "mistakes_that_no_text_shows")
 
 
 # Many requests
@@ -775,6 +817,17 @@ def full_batch(calls: dict[str, Sequence[tuple[int, float]]], roof: dict[int, fl
     right.set_ylim(bottom=0)
     right.legend(frameon=False, loc="lower left")
     save(figure, "a_full_batch")
+
+
+def budget(survivals: dict[str, Sequence[float]], least: float) -> None:
+    """survivals: text -> of its 1st, 2nd, ... draft token. least: of those that are verified."""
+    figure, (axes,) = blank("a budget goes to the draft tokens that are likeliest to survive", 1)
+    count = len(next(iter(survivals.values())))
+    bars(axes, [f"draft token {k}" for k in range(1, count + 1)], *(
+        (found, colour, f"text {name}") for (name, found), colour in zip(survivals.items(), (GREEN, BLUE, AMBER))))
+    axes.axhline(least, color=INK, linestyle="--")
+    axes.set_ylabel("survival")
+    save(figure, "a_budget_for_all")
 
 
 # A look back

@@ -10,10 +10,11 @@ from rich.table import Table
 
 from nanospec.bench.measure import BUSY
 from nanospec.dice import Dice
+from nanospec.training.whole import before_tokens, whole_texts
 
 
 class OneRow:
-    """Dice for one text. The library's dice serve B rows at once and take (B, ...) tensors. Here a distribution is (V,),
+    """Dice for one text. The library's dice serve B rows and take (B, ...) tensors. Here a distribution is (V,),
     a probability is a number, and the results are plain Python. `dice` may also be the walking dice of a proof.
     """
 
@@ -57,6 +58,50 @@ def contents(folder: Path = Path(__file__).parent) -> list[tuple[str, str, str]]
         question = re.search(r"\*\*(.+?)\*\*", lesson.read_text(encoding="utf-8"), re.S)[1]
         found.append((str(int(lesson.name[:2])), title_of(lesson), question.replace("\n# ", " ")))
     return found
+
+
+def pieces_of(tokenizer, texts: Sequence[str], count: int) -> torch.Tensor:
+    """(count, 256) tokens, each piece from the start of a method."""
+    found = []
+    for text in texts:
+        at = text.find("\n    def ", len(text) // 3)
+        ids = tokenizer.encode(text[at:at + 1500])[:256] if at >= 0 else []
+        if len(ids) == 256 and len(found) < count:
+            found.append(ids)
+    return torch.tensor(found)
+
+
+@torch.no_grad()
+def read(target, tokens: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
+    """-> the last layer's hidden states before each token (B, T, 1, C), the distributions after each (B, T, V)."""
+    logits, hidden = target(tokens, layers=[target.config.layers - 1])
+    return before_tokens(hidden), logits.softmax(-1)                # zeros before the first token
+
+
+def train(model, texts: tuple[torch.Tensor, torch.Tensor, torch.Tensor], steps: int, ahead: int, slow: str = "none"):
+    """Train a draft model for some seconds, as *What the target knows ahead* does it by hand -> the model, frozen.
+
+    texts: (tokens, *read(target, tokens)). ahead: how many tokens after each place are learned. Weights whose name
+    starts with `slow` take steps ten times smaller.
+    """
+    groups = [{"params": [weight], "most": 0.001 if name.startswith(slow) else 0.01}
+              for name, weight in model.named_parameters()]
+    optimizer = torch.optim.AdamW(groups, betas=(0.9, 0.99), weight_decay=0)
+    (tokens, before, p_target), chance = texts, torch.Generator().manual_seed(1)
+    for step in range(steps):
+        for group in optimizer.param_groups:
+            group["lr"] = group["most"] * min(1, (step + 1) / 10, 2 - 2 * step / steps)
+        rows = torch.randint(len(tokens), (8,), generator=chance)
+        at = int(torch.randint(256 - 63, (1,), generator=chance))
+        part = slice(at, at + 64)
+        log_q = whole_texts(model, tokens[rows, part], before[rows, part], ahead).log_softmax(-1)
+        labels, places, loss = p_target[rows, part], log_q.shape[2], torch.zeros(())
+        for k in range(ahead):
+            loss = loss - (labels[:, k:k + places] * log_q[k]).sum(-1).mean() / ahead
+        optimizer.zero_grad()
+        loss.backward()
+        optimizer.step()
+    return model.requires_grad_(False)
 
 
 class Quiet:

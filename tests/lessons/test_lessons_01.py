@@ -5,6 +5,7 @@ from pathlib import Path
 
 import pytest
 import torch
+from kit import contents
 
 from lessons.check import EXERCISES
 from lessons.check.engine import ANSWERS, check

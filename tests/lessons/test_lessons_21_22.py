@@ -52,8 +52,8 @@ def test_what_a_stopping_rule_may_see(lesson):
             assert row in [tuple(re.split(r"\s{2,}", line.strip())) for line in out.splitlines()]
     assert (q_draft @ names["rows"]).tolist() == pytest.approx(p_target.tolist())
     assert all((row - p_target).abs().max() > .1 for row in names["rows"]), "no row alone is p_target"
-    for line in ("range  comes out with 0.40; p_target says 0.50", "items  comes out with 0.48; p_target says 0.40",
-                 "zip    comes out with 0.12; p_target says 0.10", "range  comes out with 0.50; p_target says 0.50"):
+    for line in ("range  comes out with 0.40; its p_target is 0.50", "items  comes out with 0.48; its p_target is 0.40",
+                 "zip    comes out with 0.12; its p_target is 0.10", "range  comes out with 0.50; its p_target is 0.50"):
         assert line in out
 
     # two places: what is thrown away by hand is as far off as in the library, made to throw it away
