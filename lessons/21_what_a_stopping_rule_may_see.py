@@ -80,7 +80,8 @@ for disliked in None, 0:
                 way = f"{names[x]} {what}" + (f", then {name}" if what != "accepted" else "")
                 product = " x ".join(f"{odd:.2f}" for odd in odds)
                 print(f"    {way:32} {product:19} = {prod(odds):.2f}")
-        print(f"{name:6} comes out with {comes_out(found)[y]:.2f}; its p_target is {p_target[y]:.2f}")
+        print(f"{name:6} comes out with {comes_out(found)[y]:.2f}; "
+              f"its p_target is {p_target[y]:.2f}")
 
 assert torch.allclose(torch.tensor(comes_out(ways(p_target, q_draft))).double(), p_target)
 

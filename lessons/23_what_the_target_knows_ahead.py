@@ -265,7 +265,8 @@ figures.heads({name: beta for name, (_, beta) in found.items()})
 # 1. In `train`, write `one_less = max(0, k - 1)` above the loss, and take `labels[:,
 #    one_less:one_less + places]`. Now heads 1 and 2 share a label. Which columns of the table show
 #    it?
-# 2. Train Medusa for 30 steps, and then for 300. Which head gains most?
+# 2. In `head`, leave out `h +`. What does a head predict before any training, and how does that
+#    show in the table of the two labels?
 #
 # The answers are in the file of the same name in `lessons/answers/`.
 #

@@ -191,7 +191,7 @@ print(f"\n{V // 4} of {V} tokens: alpha can be {ceiling:.2f} at most")
 #
 # ## Change this and run again
 #
-# 1. In the loop, write `("EAGLE-3, unrolled", 2, 30)`. Where does it lie between the two rows?
+# 1. Print `mask_unrolled(5, 1)`. Where have you seen this mask before?
 # 2. Write `spoken=V // 16` for `spoken=V // 4`. What is the bound now? Why may so small a head pay
 #    all the same?
 #

@@ -26,7 +26,7 @@ from nanospec.draft_models.mlp import MLPSpeculator
 from nanospec.draft_models.reader import LearnedReader
 from nanospec.files import load_pair
 from nanospec.files.corpus import read_texts
-from nanospec.proof.tables import small_gpt, small_learned
+from nanospec.proof.tables import TableModel, small_gpt, small_learned
 from nanospec.proof.walk import distance, target_distribution, walk
 from nanospec.speculate import speculate, tokens_of
 from nanospec.text import Text, prefill
@@ -197,12 +197,14 @@ def predictions_left(lag):
 
 # %%
 def text_is_off(lag):
-    """Walk four tokens, with drafts of two."""
+    """Walk four tokens of a table of two tokens, with a random EAGLE layer and drafts of two."""
+    big = TableModel(2, seed=6, zeros=.5)
+
     def text(dice):
-        drafter = ModelDrafter(layer, 2)
+        drafter = ModelDrafter(small_learned("eagle", big), 2)
         drafter.reader.lag = lag
-        return tuple(tokens_of(speculate(small, drafter, [0, 1], 4, dice=dice)))
-    return distance(walk(text)[0], target_distribution(small, [0, 1], 4))[1]
+        return tuple(tokens_of(speculate(big, drafter, [0, 1], 4, dice=dice)))
+    return distance(walk(text)[0], target_distribution(big, [0, 1], 4))[1]
 
 
 left_over = {lag: predictions_left(lag) for lag in (5, 2)}

@@ -658,7 +658,17 @@ def training_along_the_draft(mask: Sequence[Sequence[bool]], places: int, alphas
     save(figure, "training_along_the_draft")
 
 
-def what_to_train_on(p_target: Sequence[float], fits: dict[str, Sequence[float]]) -> None:
+def what_to_train_on(names: Sequence[str], drafted: Sequence[float], accepted: Sequence[float],
+                     in_text: Sequence[float]) -> None:
+    """Of each token: how often it is drafted, drafted and accepted, and in the text."""
+    figure, (axes,) = blank("what is drafted is not what is judged further on", 1)
+    bars(axes, names, (drafted, FAINT, "drafted"), (accepted, GREEN, "drafted and accepted"),
+         (in_text, BLUE, "in the text"))
+    axes.set_ylabel("probability")
+    save(figure, "what_to_train_on")
+
+
+def losses(p_target: Sequence[float], fits: dict[str, Sequence[float]]) -> None:
     """A target with two humps; for each loss, the best student that has only one."""
     figure, panels = blank("a student that is too small must choose, and each loss chooses differently", len(fits))
     figure.set_size_inches(12, 4.2)
@@ -671,7 +681,7 @@ def what_to_train_on(p_target: Sequence[float], fits: dict[str, Sequence[float]]
         axes.set(xlabel="token", ylim=(0, 1.7 * max(max(p_target), *map(max, fits.values()))))
         axes.legend(frameon=False, loc="upper right")
     panels[0].set_ylabel("probability")
-    save(figure, "what_to_train_on")
+    save(figure, "a_loss_for_a_draft_model")
 
 
 # Draft models on hidden states: heads, a tree of guesses, a state, what cheap steps buy, mistakes
@@ -879,7 +889,7 @@ def a_block_at_once(best: dict[float, Sequence[float]], betas: dict[str, Sequenc
 
 def leaving_early(untrained: Sequence[float], trained: dict[int, float], of_gpt: float,
                   speed: dict[str, float]) -> None:
-    """Beta behind each number of layers; of trained exits; of the draft GPT. speed: who drafts -> by the formula."""
+    """Beta after each number of layers; of trained exits; of the draft GPT. speed: drafter -> by the formula."""
     figure, (left, right) = blank("few layers draft badly, and many cost too much", 2)
     figure.set_size_inches(12, 4.4)
     left.plot(range(1, len(untrained) + 1), untrained, color=AMBER, marker=MARK[AMBER], linewidth=2,
@@ -936,7 +946,7 @@ def a_draft_for_the_draft(costs: Sequence[float], gains: dict[str, Sequence[floa
 # Copy or ask
 
 def copy_or_ask(matches: Sequence[int], copies: dict[float, Sequence[float]], chains: dict[float, float]) -> None:
-    """At each T, tokens for a target step's time: of a copy behind each match, and of the draft model's chain."""
+    """At each T, tokens for a target step's time: of a copy after each match, and of the draft model's chain."""
     figure, (axes,) = blank("a long match beats the draft model's word, where texts repeat themselves", 1)
     figure.set_size_inches(9.4, 5)
     for (T, some), colour in zip(copies.items(), (GREEN, AMBER)):

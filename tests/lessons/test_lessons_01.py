@@ -47,7 +47,8 @@ def test_the_page_names_every_lesson_and_exercise():
         line = next(line for line in README.splitlines() if f"`{exercise.file}`" in line)
         size = (ANSWERS / exercise.file).read_text().splitlines()[2]
         difficulty, minutes, lines, lesson = re.fullmatch(
-            r"difficulty (\d) of 5, about (\d+) minutes, (?:about )?(\d+ ?\w*); after the lesson \*(.+)\*", size).groups()
+            r"difficulty (\d) of 5, about (\d+) minutes, (?:about )?(\d+ ?\w*); after the lesson \*(.+)\*",
+            size).groups()
         lines = lines.removesuffix(" lines").removesuffix(" line")
         number = next(number for number, title, _ in contents() if title == lesson)
         assert f"| {difficulty} of 5, {minutes}, {lines} | {number} |" in line, line

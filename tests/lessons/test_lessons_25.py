@@ -35,8 +35,9 @@ def test_drafting_hidden_states(lesson, exchanged):
     assert all(weight.isfinite().all() for weight in eagle.parameters())
 
 
-@shorter(("windows(train_texts, 64)", "windows(train_texts, 40)"), ("windows(held_texts, 12)", "windows(held_texts, 8)"),
-         ('"EAGLE-3", 1, 60', '"EAGLE-3", 1, 24'), ('"EAGLE-3, unrolled", 3, 20', '"EAGLE-3, unrolled", 3, 8'))
+@shorter(("windows(train_texts, 64)", "windows(train_texts, 40)"),
+         ("windows(held_texts, 12)", "windows(held_texts, 8)"), ('"EAGLE-3", 1, 60', '"EAGLE-3", 1, 24'),
+         ('"EAGLE-3, unrolled", 3, 20', '"EAGLE-3, unrolled", 3, 8'))
 def test_training_along_the_draft(lesson, exchanged):
     names, out = lesson("training_along_the_draft", *exchanged)
     fall, left = names["fall"], names["left_at_5"]

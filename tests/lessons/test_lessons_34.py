@@ -49,7 +49,7 @@ def test_copy_or_ask(lesson, exchanged):
     # who looks at the draw is wrong
     off = list(names["off"].values())
     assert max(off[:2]) < 1e-12 and off[2] > 0.1
-    assert [cells[-1] for name, cells in rows(out, "who drafts").items() if cells] == [f"{tv:.1e}" for tv in off]
+    assert [cells[-1] for name, cells in rows(out, "drafted is").items() if cells] == [f"{tv:.1e}" for tv in off]
 
     # both at once: exact; the most tokens, and not the greatest gain
     assert names["both_off"] < 1e-12 and "both at once: 59 paths walked" in out
