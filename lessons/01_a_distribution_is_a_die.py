@@ -1,15 +1,15 @@
 # %% [markdown]
-# # 1. A distribution is a die
+# # A distribution is a die
 #
-# **What does a language model hand us, and what do we do with it?**
+# **What does a language model give us, and what do we do with it?**
 #
-# A language model does not hand us a word.
-# It hands us a number for every token that it knows: the probability that this token comes next.
-# All these numbers together are a *distribution*. They add up to 1.
-# Somebody has to draw a token from it, as one throws a die. This lesson builds that function.
+# A language model does not give us a word. It gives us one number for every token that it knows:
+# the probability that this token comes next. Together these numbers are a *distribution*, and they
+# add up to 1. To write text, a program must draw a token from the distribution, as one throws a
+# die. This lesson builds the function that does so.
 #
-# All of speculative decoding is about one thing: to ask the big model less often, and to draw
-# tokens with the very same probabilities.
+# Speculative decoding asks the big model less often and still draws tokens with exactly these
+# probabilities.
 
 # %%
 import torch
@@ -25,7 +25,7 @@ ids = tokenizer.encode(prompt)
 with torch.inference_mode():
     p_target = probs(target(torch.tensor([ids]))[0, -1]).double()           # (V,)
 
-print(f"behind {prompt!r}, of {len(p_target)} tokens:")
+print(f"after {prompt!r}, out of {len(p_target)} tokens:")
 best = p_target.topk(6).indices.tolist()
 names = [repr(tokenizer.decode([token])) for token in best]
 for token, name in zip(best, names):        # tokens are pieces of words: " r" may become " range"
@@ -34,15 +34,18 @@ for token, name in zip(best, names):        # tokens are pieces of words: " r" m
 # %% [markdown]
 # ## One uniform number, one token
 #
-# Lay the probabilities end to end on a line from 0 to 1. Each token has its piece of the line.
-# Now take a number u, anywhere on that line with equal chance.
-# The token whose piece it hits is drawn.
-# `cumsum` finds the ends of the pieces.
+# Lay the probabilities end to end on a line from 0 to 1, so that each token owns a piece of the
+# line. Then take a number u that is uniform on that line, and draw the token whose piece it hits.
+# `cumsum` finds where the pieces end.
 #
-# The comparison is strict. A token of probability 0 has a piece of no length.
-# Not even u = 0 may hit it.
+# The comparison is strict because a token of probability 0 has a piece of length 0, and not even u
+# = 0 may hit it.
 #
-# *Guess first:* weights [2, 0, 6] and u = 0.25. The pieces end at 2, 2 and 8. Which index is drawn?
+# A decision between two outcomes needs only one comparison. We call it a *coin*, whatever its
+# probability, and everything that makes random decisions is called *dice*.
+#
+# *Guess first:* take the weights [2, 0, 6] and u = 0.25. The pieces end at 2, 2 and 8. Which index
+# is drawn?
 
 # %%
 def pick(weights, u):
@@ -52,7 +55,7 @@ def pick(weights, u):
 
 
 def flip(prob, u):
-    """True with probability prob: never at 0, always at 1. We call it a coin."""
+    """A coin: true with probability prob, so never at 0 and always at 1."""
     return u < prob
 
 
@@ -63,8 +66,8 @@ assert not flip(0, 0.0) and flip(1, 0.999)
 # %% [markdown]
 # ## Draw 10,000 times
 #
-# These are the only random numbers of this lesson.
-# Give `pick` the same numbers again, and it draws the same tokens. That is what a seed is for.
+# These are the only random numbers of this lesson. If `pick` gets the same numbers again, it draws
+# the same tokens, and that is the purpose of a seed.
 
 # %%
 draws = 10_000
@@ -76,17 +79,16 @@ shares = torch.bincount(drawn, minlength=len(p_target)) / draws
 # %% [markdown]
 # ## How far apart are two distributions?
 #
-# *Total variation* is half the sum of all differences.
-# It is the probability that has to be moved to turn one distribution into the other.
-# It is 0 when they are equal. It is 1 when they have no token in common.
-# This whole course measures with it.
+# *Total variation* is half the sum of all differences. It is the probability that must be moved to
+# turn one distribution into the other: 0 if they are equal, and 1 if they have no token in common.
+# The whole course measures with it.
 #
-# Draws never hit the distribution exactly.
-# The distance shrinks about like 1 / sqrt(number of draws).
-# (A little more slowly, while there are tokens too rare to have come at all.)
+# The shares of a sample never match the distribution exactly. The distance shrinks roughly like 1 /
+# sqrt(number of draws), and somewhat more slowly as long as the rarest tokens have not appeared at
+# all.
 #
-# *Guess first:* 100 draws are about 0.3 off. How far off are 10,000?
-# Remember the answer when somebody shows you two texts that look alike (lesson 13).
+# *Guess first:* 100 draws are about 0.3 off. How far off are 10,000? Remember the answer when
+# someone shows you two similar texts as a proof that a sampler is right (*How to test a sampler*).
 
 
 # %%
@@ -110,9 +112,9 @@ figures.draws(names, p_target[best], shares[best], sizes, distances)
 # %% [markdown]
 # ## Three things to know
 #
-# 1. A model hands us a distribution. A uniform number and `pick` make a token of it.
-# 2. One decision takes one uniform number. The same numbers give the same text.
-# 3. Total variation says how far apart two distributions are. Samples alone measure it badly.
+# 1. A model returns a distribution. A uniform number and `pick` turn it into a token.
+# 2. One decision uses one uniform number, so the same numbers give the same text.
+# 3. Total variation measures how far apart two distributions are. A sample estimates it badly.
 #
 # ## Change this and run again
 #
@@ -120,6 +122,7 @@ figures.draws(names, p_target[best], shares[best], sizes, distances)
 # 2. Write `temperature=0.5`, then `temperature=2`, inside `probs(...)`. Which way do the bars move?
 # 3. Replace `>` by `>=` in `pick`. Which assert complains? Would you have noticed without it?
 #
-# The answers are in `lessons/answers/01_a_distribution_is_a_die.md`.
+# The answers are in the file of the same name in `lessons/answers/`.
 #
-# Next: lesson 2 writes a text with this die. Exercises: 1 (pick), 2 (total variation).
+# *Next:* *One token per call* writes a text with this die. Exercises: 1 (pick), 2 (total
+# variation).

@@ -1,16 +1,15 @@
 # %% [markdown]
-# # 2. One token per call
+# # One token per call
 #
-# **Why does a model write so slowly, and what is it waiting for?**
+# **One token per call: where does the time go?**
 #
-# Lesson 1 drew one token from one distribution.
-# A text is the same again and again: ask the model, draw a token, append it, ask again.
-# To ask the model once is a *call*. A call of the target is a *target call*.
+# In *A distribution is a die* we drew one token from one distribution. To write a text, a program
+# repeats this: it asks the model, draws a token, appends it and asks again. Asking the model once
+# is a *call*, and a call of the target is a *target call*.
 #
-# Nobody can draw a token before the token in front of it is known.
-# So 100 tokens need 100 calls, one after the other.
-# This lesson writes that loop. Then it measures what a call waits for.
-# All of it runs on one core of the machine, so that the times can be compared.
+# No token can be drawn before the token to its left is known, so 100 tokens need 100 calls in
+# sequence. This lesson writes the loop and then measures what a call waits for. Everything runs on
+# one core, so that the times can be compared.
 
 # %%
 from dataclasses import replace
@@ -34,21 +33,19 @@ ids = tokenizer.encode("import os\nfor i in")
 # %% [markdown]
 # ## The loop
 #
-# The model takes a text as token numbers. It answers with *logits*: one row of scores per token.
-# Row t scores every token that could follow token t.
-# `probs` makes a distribution of a row.
-# To write on, we need only the last row: it stands behind the last token.
+# The model takes a text as token numbers and returns *logits*, one row of scores for each token of
+# the text. Row t scores every token that could follow token t, and `probs` turns a row into a
+# distribution. To continue the text we need only the last row, since it belongs to the last token.
 #
-# The function takes `dice`. All random numbers come from there.
-# `OneRow(seed=2)` of `kit.py` is such an object.
-# Its `pick` is lesson 1's `pick`, and it brings its own numbers u.
+# All random numbers come from the argument `dice`. `OneRow(seed=2)` from `kit.py` is such an
+# object: its `pick` does what our `pick` did, but supplies the numbers u itself.
 #
-# `timed` runs the loop. It gives the tokens, and the seconds that each of them took.
+# `timed` runs the loop and returns the tokens together with the seconds that each of them took.
 
 
 # %%
 def loop(model, ids, new, dice):
-    """Yield `new` tokens behind `ids`: behind 5 tokens, 3 new ones take calls on 5, 6, 7 tokens."""
+    """Yield `new` tokens after `ids`: after 5 tokens, 3 new ones take calls on 5, 6, 7 tokens."""
     ids = list(ids)                                             # NEW
     for _ in range(new):                                        # NEW
         with torch.inference_mode():
@@ -60,28 +57,29 @@ def loop(model, ids, new, dice):
 
 
 new = 48
-quiet = Quiet(lambda: step_seconds(target, repeats=3))          # is the machine busy? It says so
+quiet = Quiet(lambda: step_seconds(target, repeats=3))          # warns if the machine is busy
 text, without_cache = timed(loop(target, ids, new, OneRow(seed=2)))
-print(f"the prompt and {new} tokens behind it:\n\n{tokenizer.decode(ids + text)}")
+print(f"the prompt and {new} tokens after it:\n\n{tokenizer.decode(ids + text)}")
 
 # %% [markdown]
 # ## The loop reads everything again
 #
-# The loop gives the model the whole text for every new token.
-# Behind 5 tokens, 3 new ones make it read 5 + 6 + 7 = 18 tokens.
+# For every new token, the loop gives the model the whole text. To add 3 tokens to a text of 5, the
+# model reads 5 + 6 + 7 = 18 tokens.
 #
-# `generate` in `nanospec/generate.py` does not. It keeps what the model has computed, in a *cache*.
-# (Lesson 4 builds a cache.) It reads each token once: first the prompt but for its last token,
-# then one token per call.
-# Behind 5 tokens, 3 new ones make it read 4 + 1 + 1 + 1 = 7 tokens.
+# `generate` in `nanospec/generate.py` avoids this. It keeps what the model has computed in a
+# *cache* (built in *The cache*) and reads each token only once: first the prompt except for its
+# last token, then one token per call. To add 3 tokens to a text of 5, it reads 4 + 1 + 1 + 1 = 7
+# tokens.
 #
-# With the same dice, both must write the same text. We compare them in float64.
-# In float32 the two ways of adding up differ in the last digits.
-# A number u could fall just between, and two different tokens would be drawn.
+# With the same dice, both must write the same text. We compare them in float64, because in float32
+# the two orders of summation differ in the last digits. A number u could fall exactly into such a
+# gap, and two different tokens would be drawn.
 #
-# A *hook* counts for us: torch runs it before every call of the model.
+# To count the tokens we use a *hook*, a function that torch runs before every call of the model.
 #
-# *Guess first:* 16 new tokens. Does the loop read 2, 10 or 100 times as many tokens as `generate`?
+# *Guess first:* for 16 new tokens, does the loop read 2, 10 or 100 times as many tokens as
+# `generate`?
 
 # %%
 exact = load_pair(dtype=torch.float64).target
@@ -95,16 +93,15 @@ read_by_generate = list(read)
 hook.remove()
 
 assert by_loop == by_generate
-print(f"\n16 tokens behind {len(ids)}, the same text both times")
+print(f"\n16 tokens after {len(ids)}, the same text both times")
 for name, counts in [("the loop", read_by_loop), ("generate", read_by_generate)]:
     print(f"{name} reads {sum(counts):3} tokens:", *counts)
 
 # %% [markdown]
 # ## What does that cost?
 #
-# Now the 48 tokens once more, with `generate`, and the seconds of both ways.
-# Other programs on this machine can only add time.
-# So we take the fastest of every 8 tokens.
+# Now we generate the same 48 tokens with `generate` and compare the times of both loops. Other
+# programs on the machine can only add time, so we take the fastest of every 8 tokens.
 #
 # *Guess first:* which of the two columns grows with the text?
 
@@ -122,16 +119,16 @@ table(["new tokens", "ms for one, without a cache", "ms for one, with a cache"],
 # %% [markdown]
 # ## The floor: bytes divided by bandwidth
 #
-# With a cache, a call reads one token. Why does it still take so long?
-# It needs all *weights* of the model. These are the numbers that training has set.
-# They lie in memory. Memory hands out only so many bytes per second: its *bandwidth*.
+# With a cache, a call reads only one token. Why does it still take so long? It needs all *weights*
+# of the model, the numbers that training has set. They lie in memory, and memory delivers only a
+# limited number of bytes per second, its *bandwidth*.
 #
-# A worked number: 10 million weights of 4 bytes are 40 MB.
-# A memory with 20 GB/s hands out 40 MB in 40 / 20,000 seconds, that is 2 ms.
-# No program is faster, as long as it fetches every weight for every token.
-# We call these 2 ms the *floor*.
+# A worked number: 10 million weights of 4 bytes are 40 MB. A memory with 20 GB/s delivers them in
+# 40 / 20,000 seconds, which is 2 ms. No program that fetches every weight for every token can be
+# faster. We call these 2 ms the *floor*.
 #
-# `bandwidth` measures the memory of this machine: it adds up that many numbers, several times.
+# `bandwidth` measures the memory of this machine by summing an array of the same size several
+# times.
 #
 # *Guess first:* how many times its floor does a token of our target take?
 
@@ -156,14 +153,14 @@ print(f"a token takes {took / floor:.1f} times its floor")
 #
 # Three measurements look for the reason.
 #
-# 1. All matrices of the target, each times one vector, and nothing else.
-#    Dozens of small products do not read as fast as one long sum.
-# 2. A *thin* model: as many layers as the target, but hardly any weights.
-#    It calls the same torch functions. Its time is the price of calling them.
-# 3. One big matrix times one vector. Big models have dozens of such matrices.
-#    (`python -m nanospec.bench large` times a whole big model. That takes minutes.)
+# 1. The matrices of the target, each times one vector, and nothing else. Dozens of small products
+#    do not read memory as fast as one long sum does.
+# 2. A *thin* model with as many layers as the target but hardly any weights. It calls the same
+#    torch functions, so its time shows what the function calls cost.
+# 3. One big matrix times one vector. Big models consist of dozens of such matrices. (`python -m
+#    nanospec.bench large` times a whole big model, which takes minutes.)
 #
-# *Guess first:* which of the three is closest to its floor?
+# *Guess first:* which of the three comes closest to its floor?
 
 # %%
 matrices = [(weight, weight.new_ones(weight.shape[1]))
@@ -189,23 +186,23 @@ rows = [["a token of the target", size, took, floor],
 table(["what is timed", "MB", "ms", "floor, ms", "times its floor"],
       [[name, f"{amount / 1e6:.1f}", f"{1e3 * seconds:.2f}", f"{1e3 * least:.2f}",
         f"{seconds / least:.1f}"] for name, amount, seconds, least in rows])
-print(f"to call the torch functions, on hardly any weights, takes {called / took:.0%} "
+print(f"calling the torch functions, with hardly any weights, takes {called / took:.0%} "
       f"of a token's time")
 
 # %% [markdown]
 # ## The other limit: arithmetic
 #
-# A weight that has arrived in the core does little work there.
-# It takes part in one multiplication and one addition: 2 operations per token.
-# A weight of float32 has 4 bytes. One token per call is 2 / 4 = half an operation per byte.
+# A weight that has reached the core does little work there: one multiplication and one addition per
+# token, which we count as 2 operations. A float32 weight has 4 bytes, so one token per call means 2
+# / 4 = half an operation per byte.
 #
-# Now put m tokens into one call. Each weight is fetched once and serves all m tokens.
-# That is m / 2 operations per byte. So a call has two limits:
+# Now put m tokens into one call. Each weight is fetched once and serves all m tokens, which gives m
+# / 2 operations per byte. A call therefore has two limits:
 #
-# - bytes: no more than (operations per byte) times (bytes per second);
-# - arithmetic: no more than what the core can compute at all.
+# - memory: at most (operations per byte) times (bytes per second);
+# - arithmetic: at most what the core can compute.
 #
-# *Guess first:* one token per call. Which of the two limits is lower?
+# *Guess first:* with one token per call, which of the two limits is lower?
 
 # %%
 most = matrix_rate(target.dtype, target.device)                 # operations per second
@@ -221,33 +218,34 @@ print(f"the limits meet at {most / rate:.1f} operations per byte, "
 # %% [markdown]
 # ## The picture
 #
-# Left: the time of the next token, against the length of the text.
-# Right: both limits in one picture. It is called a *roofline*, for its shape.
-# Where the roof slopes, a call waits for bytes. Where it is flat, a call waits for arithmetic.
+# The left panel shows the time of the next token against the length of the text. The right panel
+# shows both limits together, in a plot that is called a *roofline* for its shape. Where the roof
+# slopes, a call waits for memory. Where it is flat, a call waits for arithmetic.
 
 # %%
 figures.one_token_per_call([len(ids) + at + group / 2 for at in starts], slow, cached, 1e3 * floor,
                            rate, most, list(zip(sizes, per_byte, reached)),
                            (big_rate, big_size / 2 / big_took))
-quiet.tell("a token 5.1 ms with a cache, 2.1 times its floor (one core, 14 million weights)")
+quiet.tell("a token took 5.1 ms with a cache, 2.1 times its floor (one core of an example machine)")
 
 # %% [markdown]
 # ## Three things to know
 #
-# 1. A text is a loop. Each token takes one call, and each call waits for the token before it.
-# 2. A call fetches all weights. Bytes divided by bandwidth is its floor.
+# 1. Text is generated in a loop. Each token takes one call, and each call waits for the token
+#    before it.
+# 2. A call fetches all weights. Their bytes divided by the bandwidth give its floor.
 # 3. With one token in a call, a core computes only a small part of what it could.
 #
 # ## Change this and run again
 #
-# Times need a quiet machine: nothing else should run.
+# The times mean something only while the machine runs nothing else.
 #
-# 1. Write `torch.set_num_threads(2)`. Which rows change, and which hardly?
+# 1. Write `torch.set_num_threads(2)`. Which rows change, and which hardly do?
 # 2. Write `target = draft` right below the line with `load_pair()`. How much smaller is the draft
 #    model, in weights? Is it faster by the same factor?
 # 3. Write `load_pair(dtype=torch.bfloat16)` for the pair (not for `exact`). Each weight now has two
 #    bytes. Does a token take half the time?
 #
-# The answers are in `lessons/answers/02_one_token_per_call.md`.
+# The answers are in the file of the same name in `lessons/answers/`.
 #
-# Next: lesson 3 puts ten tokens into one call and looks at the clock. Exercises: none yet.
+# *Next:* *Ten for the price of one* puts ten tokens into one call and looks at the clock.

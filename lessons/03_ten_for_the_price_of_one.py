@@ -1,13 +1,13 @@
 # %% [markdown]
-# # 3. Ten for the price of one
+# # Ten for the price of one
 #
-# **What does it cost to ask a model about ten tokens at once, and are the answers the same?**
+# **Why do ten tokens in one call cost little more than one, and are the answers the same?**
 #
-# In lesson 2 each token took a call. A call fetched all weights, and did little with them.
-# Suppose that somebody proposes the next ten tokens. These are *draft tokens*.
-# The target can read all ten in one call, and give the distribution behind each of them.
-# These distributions are what it takes to accept or reject a draft token (lesson 6).
-# This lesson asks for the price of such a call, and whether its answers can be trusted.
+# In *One token per call*, every call fetched all weights and did little with them. Suppose that
+# something proposes the next ten tokens, the *draft tokens*. The target can read all ten in one
+# call and return the distribution after each of them, and these distributions are what we need in
+# order to accept or reject a draft token. This lesson asks what such a call costs and whether its
+# answers can be trusted.
 
 # %%
 from math import log
@@ -22,26 +22,25 @@ from nanospec.fast.clock import step_seconds
 from nanospec.files import load_pair
 from nanospec.probs import probs
 
-torch.set_num_threads(1)                                        # as in lesson 2
+torch.set_num_threads(1)                                        # one core, as before
 target, draft, tokenizer = load_pair()
 
 # %% [markdown]
 # ## The price: v(m)
 #
-# We time calls on m tokens, behind a text of 256 others.
-# The text is in the cache already. So a call reads the m new tokens only.
-# What these tokens are does not change the time. We take zeros.
-# (`cache.length` says how many tokens the cache holds. Lesson 4 explains it.)
+# We time calls on m tokens that follow a text of 256 tokens. That text is already in the cache, so
+# a call reads only the m new tokens. Which tokens they are does not change the time, so we take
+# zeros. (`cache.length` tells how many tokens the cache holds. *The cache* explains it.)
 #
-# v(m) is the time of a call on m tokens, divided by the time of a call on one.
-# If m tokens cost m calls, v(m) is m. If further tokens are free, v(m) is 1.
+# v(m) is the time of a call on m tokens divided by the time of a call on one. If m tokens cost as
+# much as m calls, v(m) is m. If further tokens are free, v(m) is 1.
 #
 # *Guess first:* is v(10) nearer to 1 or nearer to 10?
 
 
 # %%
 def call_on(m, context=256):
-    """A call on m tokens behind `context` others, ready to run: call_on(10)() gives (1, 10, V)."""
+    """A call on m tokens after `context` others, ready to run: call_on(10)() gives (1, 10, V)."""
     cache = target.new_cache(1, context + m)
     cache.length += context                                     # as if the text had been read
     new = torch.zeros(1, m, dtype=torch.int64)
@@ -51,7 +50,7 @@ def call_on(m, context=256):
 context, sizes = 256, [1, 2, 4, 6, 8, 10, 12, 16, 32, 64]
 calls = {m: call_on(m, context) for m in sizes}
 taken = {m: [] for m in sizes}
-quiet = Quiet(lambda: step_seconds(target, repeats=3))          # is the machine busy? It says so
+quiet = Quiet(lambda: step_seconds(target, repeats=3))          # warns if the machine is busy
 with torch.inference_mode():
     for turn in range(8):       # in turns: when the machine is slow, it is slow for all sizes
         for m in sizes:
@@ -65,19 +64,20 @@ v = {m: seconds[m] / seconds[1] for m in sizes}
 table(["m, tokens in the call", "ms", "v(m)", "ms, m calls", "ms a token"],
       [[m, f"{1e3 * seconds[m]:.2f}", f"{v[m]:.2f}", f"{1e3 * seconds[1] * m:.2f}",
         f"{1e3 * seconds[m] / m:.2f}"] for m in sizes],
-      f"behind {context} tokens; threads: {torch.get_num_threads()}, {target.dtype}")
+      f"after {context} tokens; threads: {torch.get_num_threads()}, {target.dtype}")
 print(f"a call on ten tokens takes {v[10]:.2f} times as long as a call on one; "
       f"ten calls take 10 times as long")
 
 # %% [markdown]
 # ## Where does the gain come from?
 #
-# Ten calls multiply each matrix by a vector, ten times. Each time the matrix is fetched.
-# One call multiplies the matrix by a matrix of ten columns. The matrix is fetched once.
-# The numbers are the same. With more and more tokens v(m) begins to rise like m.
-# Then arithmetic is the limit: the flat part of lesson 2's roofline.
+# Ten calls multiply each matrix by ten vectors, one at a time, and fetch the matrix each time. One
+# call multiplies the matrix by a matrix of ten columns and fetches it only once. The results are
+# the same. As the number of tokens grows, v(m) begins to rise in proportion to m, because
+# arithmetic becomes the limit. That is the flat part of the roofline in *One token per call*.
 #
-# (v(2) may come out a little below 1. For one vector and for two, torch runs different programs.)
+# (v(2) may come out slightly below 1, because torch uses different programs for one vector and for
+# two.)
 
 # %%
 weight = target.head.weight                                     # (V, C)
@@ -89,10 +89,10 @@ assert torch.allclose(ten_times, at_once, atol=1e-4)
 # %% [markdown]
 # ## Are the answers the same?
 #
-# Now ten tokens of a real text. We compare one call on ten tokens with ten calls on one token.
-# Each row of the answer is the distribution behind one of the ten tokens.
-# Here row 0 belongs to the first of the ten, and row 9 to the last.
-# We use float64 again. So a difference above 1e-12 would be a mistake, not rounding.
+# Now we take ten tokens of a real text and compare one call on ten tokens with ten calls on one
+# token. Each row of the result is the distribution after one of the ten tokens: row 0 belongs to
+# the first of them and row 9 to the last. We use float64 again, so a difference above 1e-12 would
+# be a mistake and not rounding.
 
 # %%
 exact = load_pair(dtype=torch.float64).target
@@ -103,12 +103,12 @@ prompt, ten = ids[:-10], ids[-10:]
 
 @torch.inference_mode()
 def distributions(*parts):
-    """The parts follow the prompt. Read each in one call -> (10, V): a row behind each token."""
+    """Read each part in one call, after the prompt -> (10, V): a row for each of the ten tokens."""
     cache = exact.new_cache(1, len(ids))
     rows = []
     for part in (prompt, *parts):
         rows.append(probs(exact(torch.tensor([part]), cache)[0]))
-        cache.length += len(part)                               # lesson 4 says why
+        cache.length += len(part)                               # explained in "The cache"
     return torch.cat(rows[1:])                                  # without the prompt's own rows
 
 
@@ -123,17 +123,17 @@ assert gap < 1e-12
 # %% [markdown]
 # ## Why are they the same? Attention, with a mask
 #
-# In a model only *attention* lets one token look at others.
-# Each token asks with a *query*. Each token offers a *key* and a *value*. All three are vectors.
-# Query times key is a score. `softmax` turns the scores of one query into shares that add up to 1.
-# The answer is the mean of the values, in these shares.
-# (Each score is divided by the square root of D: longer vectors shall not make greater scores.)
+# In a transformer, only *attention* lets one token look at others. Each token asks with a *query*
+# and offers a *key* and a *value*; all three are vectors. The product of a query and a key is a
+# score. `softmax` turns the scores of one query into shares that add up to 1, and the answer is the
+# mean of the values, weighted with these shares. (Each score is divided by the square root of D, so
+# that longer vectors do not produce larger scores.)
 #
-# A worked number: two keys, with scores 0 and log 3. The shares are 1/4 and 3/4.
-# Values 0 and 8 give 1/4 * 0 + 3/4 * 8 = 6.
+# A worked number: two keys have the scores 0 and log 3, so their shares are 1/4 and 3/4. With the
+# values 0 and 8 the answer is 1/4 * 0 + 3/4 * 8 = 6.
 #
-# An *attention mask* says which tokens a token attends to: itself and those before it.
-# Every other token gets the score minus infinity, and so the share 0.
+# An *attention mask* says which tokens a token attends to: itself and those before it. Every other
+# token gets the score minus infinity and thereby the share 0.
 
 
 # %%
@@ -152,8 +152,8 @@ assert abs(answer.item() - 6) < 1e-6
 # %% [markdown]
 # ## The mask of the library
 #
-# Here are four tokens in one call, behind three tokens of a text.
-# The cache has a *slot* for each token: a place for its key and value.
+# Here are four tokens in one call, after three tokens of a text. The cache has a *slot* for each
+# token, a place for its key and its value.
 #
 # *Guess first:* to how many of the 7 tokens does the first of the four attend?
 
@@ -166,9 +166,9 @@ for row in mask.tolist():
     print("  ", " ".join("o" if seen else "." for seen in row))
 
 # %% [markdown]
-# With this mask, one call gives each token what it would get in a call of its own.
-# That call would have only the tokens that it attends to.
-# We check it with `attend`, on random vectors: one call with the mask against four calls without.
+# With this mask, one call gives each token what it would get in a call of its own, together with
+# only the tokens that it attends to. We check this with `attend` on random vectors: one call with
+# the mask against four calls without.
 
 # %%
 chance = torch.Generator().manual_seed(3)
@@ -183,12 +183,11 @@ for i in range(4):
 # %% [markdown]
 # ## What if one of the ten is wrong?
 #
-# The row of a token cannot know what stands behind the token.
-# Other tokens may stand there, or none at all.
-# So we replace one of the ten tokens, and ask again in one call.
-# Total variation (lesson 1) says how far each row's distribution moves.
+# The row of a token cannot know what follows the token. Other tokens may stand there, or none at
+# all. To see this, we replace one of the ten tokens and ask again in one call. Total variation
+# measures how far each row's distribution moves.
 #
-# *Guess first:* token 6 of the tokens 0 to 9 is replaced. Which rows move?
+# *Guess first:* we replace token 6 of the tokens 0 to 9. Which rows move?
 
 # %%
 place = 6
@@ -200,33 +199,34 @@ table(["row", *map(str, range(10))], [["moved by", *[f"{far:.2g}" for far in mov
 assert max(moved[:place], default=0) < 1e-12 < min(moved[place:])
 
 # %% [markdown]
-# So a wrong draft token does no harm to the rows before it. Those answers can be used.
-# The rows from the wrong token on belong to another text. They must be thrown away.
-# That is all that speculative decoding needs from the target.
+# A wrong draft token does no harm to the rows before it, and those answers can be used. The rows
+# from the wrong token onward belong to another text and must be thrown away. This is all that
+# speculative decoding needs from the target.
 #
 # ## The picture
 #
-# Left: v(m) lies between "a call for each token" and "further tokens are free".
-# Right: what a replaced token moves.
+# On the left, v(m) lies between the lines "a call for each token" and "further tokens are free". On
+# the right you see which rows a replaced token moves.
 
 # %%
 figures.ten_in_one_call(v, moved, place)
-quiet.tell("v(2) 0.96, v(10) 1.36, v(64) 3.0 (one core)")
+quiet.tell("v(2) was 0.96, v(10) 1.36 and v(64) 3.0 (one core of an example machine)")
 
 # %% [markdown]
 # ## Three things to know
 #
-# 1. v(m) is the time of a call on m tokens, over that of a call on one. It stays well below m.
+# 1. v(m) is the time of a call on m tokens divided by that of a call on one. It stays well below m.
 # 2. One call on ten tokens gives the same distributions as ten calls on one.
-# 3. A row sees its own token and those before it. A wrong token spoils its own and those behind.
+# 3. A row sees its own token and those before it. A wrong token spoils its own row and all later
+#    rows.
 #
 # ## Change this and run again
 #
 # 1. Write `context = 4096`: a longer text, the same weights. Does v(10) fall or rise?
-# 2. Write `target = draft` right below the line with `load_pair()`.
-#    Is the v(m) of a small model better, worse, or about the same?
+# 2. Write `target = draft` right below the line with `load_pair()`. Is the v(m) of a small model
+#    better, worse, or about the same?
 # 3. Write `place = 0`, then `place = 9`. How many rows move?
 #
-# The answers are in `lessons/answers/03_ten_for_the_price_of_one.md`.
+# The answers are in the file of the same name in `lessons/answers/`.
 #
-# Next: lesson 4 builds the cache that this lesson has used. Exercises: none yet.
+# *Next:* *The cache* builds the cache that this lesson has used.

@@ -1,25 +1,23 @@
 # %% [markdown]
-# # 5. Rejection sampling
+# # Rejection sampling
 #
-# **We can draw from one distribution, and we want draws from another. What can we do?**
+# **How can samples of one distribution become samples of another?**
 #
-# This is the problem of the whole course, for a single token.
-# The draft model is small and fast.
-# It proposes a *draft token*, drawn from its distribution q_draft.
-# The target is big and good. The text must come out with its distribution, p_target.
-# A call of the target has computed p_target by now (lesson 3). So both distributions are known.
+# This is the problem of the whole course, for a single token. The draft model is small and fast,
+# and it proposes a *draft token* drawn from its distribution q_draft. The target is big and good,
+# and the text must come out with its distribution, p_target. A call of the target has computed
+# p_target by now (*Ten for the price of one*), so both distributions are known.
 #
-# We could forget the draft token and draw from p_target.
-# The text would be right. But the draft token would be of no use.
-# So we want two things: the right distribution, and draft tokens that are *accepted* often.
+# We could forget the draft token and draw from p_target. The text would be right, but the draft
+# token would be of no use. We want both: the right distribution, and draft tokens that are
+# *accepted* often.
 #
-# Statistics has an answer since 1951 (John von Neumann).
-# Accept the draft token or reject it. After a rejection, try again.
-# This lesson builds that rule, proves it, and shows why it is too slow for us.
-# Lesson 6 changes two of its lines. The result is speculative decoding.
+# Statistics has had an answer since 1951 (John von Neumann): accept the draft token or reject it,
+# and after a rejection, try again. This lesson builds that rule, proves it, and shows why it is too
+# slow for us. In *Accept or replace* we change two of its lines, and the result is speculative
+# decoding.
 #
-# It builds on lesson 1: `pick`, `flip` and total variation.
-# A *coin* is what `flip` throws: a decision between yes and no, with a given probability of yes.
+# We use `pick`, `flip` and total variation from *A distribution is a die*.
 
 # %%
 import torch
@@ -36,22 +34,21 @@ q_draft = torch.tensor([.35, .10, .35, .20], dtype=torch.float64)
 # %% [markdown]
 # ## Throw away what is too much
 #
-# Compare the two distributions. The draft proposes tokens 2 and 3 too often.
-# It proposes tokens 0 and 1 too seldom.
+# Compare the two distributions. The draft proposes tokens 2 and 3 too often, and tokens 0 and 1 too
+# seldom. We can throw draft tokens away, but we cannot make more of them.
 #
-# We can throw draft tokens away. We cannot make more of them.
-# So look for the token that is most scarce: the greatest p_target / q_draft.
-# It is token 1: the target wants it .30 / .10 = 3 times as often as the draft proposes it.
-# We call this number C. Here C = 3.
+# So we look for the token that is scarcest among the draft tokens: the one with the greatest
+# p_target / q_draft. It is token 1, which the target wants .30 / .10 = 3 times as often as the
+# draft proposes it. We call this ratio C, so C = 3 here.
 #
-# Accept every token 1.
-# Of all other tokens, throw away so many that they become as scarce as token 1.
-# So throw a coin for each draft token x: accept it with probability p_target(x) / (C * q_draft(x)).
-# For token 0 this is .50 / (3 * .35) = .476. For token 1 it is .30 / (3 * .10) = 1: always.
+# Accept every token 1, and throw away other tokens until they are as scarce as token 1. That means
+# a coin for each draft token x: accept it with probability p_target(x) / (C * q_draft(x)). For
+# token 0 this is .50 / (3 * .35) = .476. For token 1 it is .30 / (3 * .10) = 1, so it is always
+# accepted.
 #
-# The table counts it for 300 draft tokens, as if every probability came out exactly.
+# The table counts the outcome for 300 draft tokens, as if every probability came out exactly.
 #
-# *Guess first:* how many of the 300 are accepted, all in all?
+# *Guess first:* how many of the 300 are accepted altogether?
 
 # %%
 C = (p_target / q_draft).max()
@@ -73,25 +70,26 @@ table(["token", "p_target", "q_draft", "p_target / q_draft", "coin", "drafted", 
 #
 # The last column is p_target again, times 100. That is no accident.
 #
-# **Claim.** The token that comes out has the distribution p_target. It takes C tries on average.
+# **Claim.** The token that comes out has the distribution p_target, and it takes C tries on
+# average.
 #
 # **Proof.**
 #
 # 1. One try drafts x with probability q_draft(x).
-# 2. It then accepts x with probability p_target(x) / (C * q_draft(x)).
-#    This is at most 1, because C is the greatest p_target / q_draft.
-# 3. Multiply: one try ends with x accepted with probability p_target(x) / C.
-# 4. Add this up over all x: one try accepts some token with probability 1 / C.
-# 5. So an accepted token is x with probability (p_target(x) / C) / (1 / C) = p_target(x).
-# 6. A rejected try leaves nothing behind. The next one starts afresh, and steps 1 to 5 hold for it.
-# 7. What happens with probability 1 / C takes C tries on average.
-#    (A six comes with probability 1 / 6, and takes six throws on average.)
+# 2. It then accepts x with probability p_target(x) / (C * q_draft(x)). This is at most 1, because C
+#    is the greatest p_target / q_draft.
+# 3. Multiplying the two, one try ends with x accepted with probability p_target(x) / C.
+# 4. Summed over all x, one try accepts some token with probability 1 / C.
+# 5. An accepted token is therefore x with probability (p_target(x) / C) / (1 / C) = p_target(x).
+# 6. A rejected try has no influence on the next one, so steps 1 to 5 hold for every try.
+# 7. An event of probability 1 / C takes C tries on average, just as a six, with probability 1 / 6,
+#    takes six throws of a die.
 #
 # ## The rule as a function
 #
-# `dice` makes all random decisions here. It has lesson 1's two functions.
-# `dice.pick(weights)` draws a token, and `dice.flip(prob)` throws a coin.
-# `OneRow(seed=3)` makes such dice from a seed.
+# All random decisions are made by `dice`. Its two methods are those of *A distribution is a die*:
+# `dice.pick(weights)` draws a token, and `dice.flip(prob)` throws a coin. `OneRow(seed=3)` makes
+# such dice from a seed.
 
 # %%
 def try_again(p_target, q_draft, dice, most=10_000):
@@ -123,24 +121,23 @@ for x in range(len(p_target)):
 # %% [markdown]
 # ## All ways, added up
 #
-# 1,000 draws are close, but never exact (lesson 1). A mistake could hide behind that.
-# There is a better check. The function makes few decisions, and each has few outcomes.
-# So run it once for every possible series of outcomes.
+# The shares of 1,000 draws come close but are never exact, and a mistake could hide in the
+# difference. There is a better check. The function makes few decisions, and each of them has few
+# outcomes, so we can run it once for every possible series of outcomes.
 #
-# - Such a series is a *path*. Example: token 0 is drafted, rejected, token 2 is drafted, accepted.
+# - Such a series is a *path*. One path is: token 0 is drafted and rejected, then token 2 is drafted
+#   and accepted.
 # - The probability of a path is the product of the probabilities of its outcomes.
 # - The probability of a token is the sum over all paths that end in it.
 #
-# This is a *walk*. There is no chance in it. `walk` in `nanospec/proof/walk.py` does it.
-# It calls the function again and again, with special dice that take every outcome in turn.
-# (`OneRow(dice)` gives these dice the two functions `pick` and `flip`, too.)
-# Most proofs in this course are walks.
+# This is a *walk*, and it involves no chance. `walk` in `nanospec/proof/walk.py` calls the function
+# again and again, with special dice that take every outcome in turn. (`OneRow(dice)` gives these
+# dice the methods `pick` and `flip` as well.) Most proofs in this course are walks.
 #
-# Our function may try again without end. So we stop it after k tries.
-# The token is then None: undecided.
-# One try is undecided with probability 1 - 1/C.
+# Our function might try forever, so we stop it after k tries. It then returns None, which means
+# undecided. One try is undecided with probability 1 - 1/C.
 #
-# *Guess first:* C is 3. How often is it undecided after one try? After two?
+# *Guess first:* C is 3. How often is the token undecided after one try, and after two?
 
 # %%
 truth = dict(enumerate(p_target.tolist()))
@@ -149,7 +146,7 @@ for k in 1, 2, 3, 5:
     found, paths = walk(lambda dice: try_again(p_target, q_draft, OneRow(dice), most=k)[0])
     undecided = found.pop(None)
     decided = {token: probability / (1 - undecided) for token, probability in found.items()}
-    off = distance(decided, truth)[1]           # total variation (lesson 1)
+    off = distance(decided, truth)[1]           # total variation
     assert off < 1e-12
     rows.append([k, paths, f"{undecided:.4f}", f"{(1 - 1 / C) ** k:.4f}", f"{off:.0e}"])
 table(["tries at most", "paths", "undecided", "(1 - 1/C)^k", "decided tokens off by"], rows,
@@ -158,14 +155,14 @@ table(["tries at most", "paths", "undecided", "(1 - 1/C)^k", "decided tokens off
 # %% [markdown]
 # ## On a real text
 #
-# So the rule is exact, and needs C tries. Is that many?
-# Now take our pair of models. Their vocabulary has 1,024 tokens.
-# We compute p_target and q_draft at every place of a short program, and C at every place.
+# The rule is exact and needs C tries. Is that many? We now take our pair of models, whose
+# vocabulary has 1,024 tokens, and compute p_target, q_draft and C at every place of a short
+# program.
 #
-# Beside C we compute the *overlap* of the two distributions.
-# For each token take the smaller one of p_target and q_draft. The overlap is their sum.
-# For the four tokens it is .35 + .10 + .15 + .05 = .65.
-# It is 1 where both distributions are equal. (It is 1 minus their total variation.)
+# Beside C we compute the *overlap* of the two distributions: for each token take the smaller of
+# p_target and q_draft, and add these up. For the four tokens it is .35 + .10 + .15 + .05 = .65.
+# Where both distributions are equal, the overlap is 1. (It is always 1 minus their total
+# variation.)
 
 # %%
 program = '''import os
@@ -181,27 +178,28 @@ with torch.inference_mode():
     q_text = probs(draft(torch.tensor([ids]))[0]).double()
 overlap_text = p_text.minimum(q_text).sum(-1)
 ratio = torch.where(p_text > 0, p_text / q_text, 0)
-C_text, scarcest = ratio.max(-1)                    # C, and the token that is to blame for it
+C_text, scarcest = ratio.max(-1)                    # C, and the token that causes it
 
 # %% [markdown]
-# C cannot be small where the distributions differ much. C * overlap is at least 1:
+# C cannot be small where the distributions differ much, because C * overlap is at least 1:
 #
 # 1. C * q_draft(x) is at least p_target(x), for every x.
 # 2. C is at least 1: both distributions add up to 1, so p_target is not below q_draft everywhere.
-# 3. So C times the smaller one of p_target(x) and q_draft(x) is at least p_target(x).
-# 4. Add this up over all x: C * overlap is at least 1.
+# 3. C times the smaller of p_target(x) and q_draft(x) is therefore at least p_target(x).
+# 4. Summed over all x, C * overlap is at least 1.
 #
-# But may C be large where the distributions are nearly equal?
+# But can C be large where the distributions are nearly equal?
 #
-# *Guess first:* take places with an overlap above 0.9. How large is C there at worst: 2, 30, 1,000?
+# *Guess first:* among the places with an overlap above 0.9, how large is the worst C: 2, 30 or
+# 1,000?
 
 # %%
 assert (C_text * overlap_text >= 1 - 1e-6).all()
 i = torch.where(overlap_text > 0.9, C_text, 0).argmax()
 y = scarcest[i]
-print(f"\nbehind {tokenizer.decode(ids[:i + 1])[-8:]!r} the overlap is {overlap_text[i]:.2f}, "
+print(f"\nafter {tokenizer.decode(ids[:i + 1])[-8:]!r} the overlap is {overlap_text[i]:.2f}, "
       f"and yet C = {C_text[i]:,.0f}")
-print(f"the token to blame is {tokenizer.decode([y])!r}: "
+print(f"the token that causes it is {tokenizer.decode([y])!r}: "
       f"p_target {p_text[i, y]:.4f}, q_draft {q_text[i, y]:.7f}")
 C = C.item()
 table(["", "tries per token (C)", "first try accepted (1/C)", "overlap"],
@@ -213,26 +211,25 @@ table(["", "tries per token (C)", "first try accepted (1/C)", "overlap"],
 figures.tries(p_target, q_draft, C, overlap_text, C_text)
 
 # %% [markdown]
-# Look at the picture (`lessons/out/05_rejection_sampling.png`), and at the token to blame.
-# The target wants it seldom.
-# The draft proposes it far more seldom still.
-# This one token sets C at that place, and C divides the coins of *all* tokens.
-# So all of them are rejected again and again, for the sake of one rare token.
+# Look at the picture (`lessons/out/rejection_sampling.png`) and at the token that causes the large
+# C. The target seldom wants it, and the draft proposes it far more seldom still. This one token
+# determines C at that place, and C divides the coins of *all* tokens. All of them are rejected
+# again and again for the sake of one rare token.
 #
 # ## Three things to know
 #
 # 1. Rejection sampling turns draws from q_draft into draws from p_target. It is exact.
 # 2. It takes C tries on average, where C is the greatest p_target / q_draft.
-# 3. With many tokens, C is large, even where the two distributions nearly agree.
+# 3. With many tokens C is large, even where the two distributions nearly agree.
 #
 # ## Change this and run again
 #
 # 1. Take a nearly perfect draft: `q_draft` = [.50, .30, .195, .005]. What is C now, and why?
-# 2. In `try_again`, write `C = 6` in place of the line with `max`, then `C = 1.5`.
-#    Which of them is still exact? What does it cost?
-# 3. Write `top_k=20` inside both `probs(...)`. Then only the 20 likeliest tokens stay.
-#    What becomes of C?
+# 2. In `try_again`, write `C = 6` in place of the line with `max`, then `C = 1.5`. Which of them is
+#    still exact, and what does it cost?
+# 3. Write `top_k=20` inside both `probs(...)`, so that only the 20 likeliest tokens stay. What
+#    becomes of C?
 #
-# The answers are in `lessons/answers/05_rejection_sampling.md`.
+# The answers are in the file of the same name in `lessons/answers/`.
 #
-# Next: lesson 6 rejects less often, and never tries again. Exercises: none yet.
+# *Next:* the rule of *Accept or replace* rejects less often and never tries again.

@@ -1,17 +1,16 @@
 # %% [markdown]
-# # 7. Why it is lossless
+# # Why it is lossless
 #
-# **The draft model decides what is proposed. Why does it leave no trace in the text?**
+# **Why does the draft model leave no trace in the text?**
 #
-# Lesson 6 gave a rule, and a walk showed that it is exact. This lesson says why.
+# In *Accept or replace*, a walk showed that the rule is exact. This lesson explains why.
 #
-# *Lossless* means: every token comes out with the very probability that the target gives it.
+# *Lossless* means that every token comes out with exactly the probability that the target gives it.
 # Nothing is lost, whatever the draft proposes. Only the speed depends on the draft.
 #
-# We look at it three times: as a picture, as a list of all ways, and in the library's own code.
-#
-# It builds on lesson 6: a draft token is accepted with probability min(1, p_target / q_draft).
-# A rejected one is replaced by a draw from the residual, max(0, p_target - q_draft).
+# We look at the rule in three ways: as a picture, as a list of everything that can happen, and in
+# the library's own code. To repeat it: a draft token is accepted with probability min(1, p_target /
+# q_draft), and a rejected one is replaced by a draw from the residual, max(0, p_target - q_draft).
 
 # %%
 from collections import defaultdict
@@ -30,11 +29,11 @@ from nanospec.speculate import verify
 # %% [markdown]
 # ## Four tokens, four drafts
 #
-# The text is "for x in". Four tokens may come next.
-# The target never writes "def" there: its probability is 0.
+# The text is "for x in", and four tokens may come next. The target never writes "def" there, so its
+# probability is 0.
 #
-# Four draft models propose a token. One is perfect, one is good, one is bad.
-# The hopeless one always proposes "def".
+# Four draft models propose a token. One is perfect, one is good, one is bad, and the hopeless one
+# always proposes "def".
 
 # %%
 names = ["range", "items", "zip", "def"]
@@ -48,31 +47,29 @@ drafts = {
 
 
 def accept_or_replace(p_target, q_draft, dice):
-    """Lesson 6's rule -> (was the draft token accepted, the token that comes out)."""
+    """The same rule -> (was the draft token accepted, the token that comes out)."""
     x = dice.pick(q_draft)
     if dice.flip(p_target[x] / q_draft[x]):
-        return True, x                                          # NEW: says that it was accepted
+        return True, x                                          # NEW: tells that it was accepted
     residual = (p_target - q_draft).clamp(min=0)
-    return False, dice.pick(residual)                           # NEW: says that it was not
+    return False, dice.pick(residual)                           # NEW: tells that it was not
 
 
 # %% [markdown]
 # ## Lay one distribution over the other
 #
-# Draw both distributions as bars, one over the other. You can do it with a pencil.
-# There are three kinds of pieces:
+# Draw both distributions as bars, one over the other; a pencil is enough. There are three kinds of
+# pieces:
 #
 # - The *overlap*: what both have, min(p_target, q_draft).
 # - The *residual*: what only the target has, max(0, p_target - q_draft).
 # - The *excess*: what only the draft has, max(0, q_draft - p_target).
 #
-# Overlap + residual = p_target. Overlap + excess = q_draft.
+# Overlap + residual = p_target, and overlap + excess = q_draft. Each of the two distributions adds
+# up to 1. The whole residual and the whole excess are therefore equally large: 1 - overlap. (This
+# is the total variation of the two.)
 #
-# Each of the two distributions adds up to 1.
-# So the whole residual and the whole excess are equally large: 1 - overlap.
-# (This is the total variation of the two, from lesson 1.)
-#
-# *Guess first:* the bad draft is [.2, .2, .5, .1]. How large is the overlap, in all?
+# *Guess first:* the bad draft is [.2, .2, .5, .1]. How large is its overlap with p_target in total?
 
 # %%
 def pieces(p_target, q_draft):
@@ -96,30 +93,32 @@ figures.laid_over(names, p_target, {kind: drafts[kind] for kind in ("good", "bad
 # %% [markdown]
 # ## The proof, read from the picture
 #
-# Open `lessons/out/07_why_it_is_lossless.png`.
-# Green is the overlap, orange the residual, red (hatched) the excess. The dark frame is p_target.
+# Open `lessons/out/why_it_is_lossless.png`. Green is the overlap, orange the residual, and hatched
+# red the excess. The dark frame is p_target.
 #
 # **Claim.** The token y comes out with probability p_target(y).
 #
 # **Proof.**
 #
 # 1. y is drafted with probability q_draft(y), and accepted with min(1, p_target(y) / q_draft(y)).
-# 2. The product is min(q_draft(y), p_target(y)). So the overlap is accepted: the green piece.
-# 3. What is drafted and not accepted is the excess: the red piece. In all it is 1 - overlap.
-# 4. So a replacement is drawn with probability 1 - overlap.
-#    That is also the size of the residual: of the orange pieces together.
-# 5. It is drawn in proportion to the orange pieces. So each orange piece is filled exactly.
-#    (The bad draft, "range": a replacement with .50, times its share .40 / .50, is .40.)
+# 2. The product is min(q_draft(y), p_target(y)). So exactly the overlap is accepted: the green
+#    piece.
+# 3. What is drafted and not accepted is the excess: the red pieces, which together measure 1 -
+#    overlap.
+# 4. A replacement is therefore drawn with probability 1 - overlap. That is also the total size of
+#    the residual, the orange pieces.
+# 5. It is drawn in proportion to the orange pieces, so each orange piece is filled exactly. (For
+#    "range" with the bad draft: a replacement with probability .50, times its share .40 / .50,
+#    gives .40.)
 # 6. Green + orange = p_target(y).
 #
 # The draft decides how large the green part is. The sum does not depend on it.
 #
 # ## Everything that can happen
 #
-# The same in numbers. There are few ways to a token: a draft token, a coin, perhaps a replacement.
-# We can write them all down.
-# The probability of a way is the product of the probabilities along it.
-# The probability of a token is the sum over all ways that end in it.
+# Now the same in numbers. A token comes about in few ways: a draft token, a coin, and perhaps a
+# replacement. We can write them all down. The probability of a way is the product of the
+# probabilities along it, and the probability of a token is the sum over all ways that end in it.
 
 # %%
 def ways(p_target, q_draft):
@@ -140,8 +139,8 @@ def ways(p_target, q_draft):
 
 
 # %% [markdown]
-# Here are all ways of the bad draft. Every line is: probability of the draft token, times the coin,
-# times (after a rejection) the replacement.
+# Here are all ways of the bad draft. Every line shows the probability of the draft token, times the
+# coin, times (after a rejection) the replacement.
 #
 # *Guess first:* the draft proposes "zip" most often. How often does "zip" come out? And "def"?
 
@@ -155,18 +154,18 @@ for y, name in enumerate(names):
             product = " x ".join(f"{number:.2f}" for number in along)
             print(f"  {names[x] + ' drafted, ' + end:36} {product:18} = {prod(along):.2f}")
             total += prod(along)
-    print(f"{name} comes out with {total:.2f}; p_target says {p_target[y]:.2f}")
+    print(f"{name} comes out with {total:.2f}; its p_target is {p_target[y]:.2f}")
 
 # %% [markdown]
 # ## The same in the code that ships
 #
-# `walk` (lesson 5) finds the ways without our help. It calls them paths.
-# It must find as many as our list has, with the same probabilities.
+# `walk` finds the ways without our help and calls them paths. It must find exactly the ways of our
+# list, with the same probabilities.
 #
-# We let it walk two functions: `accept_or_replace` above, and `verify` in `nanospec/speculate.py`.
-# The function `library` hands `verify` a draft of one token.
-# Behind an accepted draft token, `verify` draws one more token (a bonus token, lesson 8).
-# It is not part of this question. So we make it certain, and it adds no path.
+# We let it walk two functions: `accept_or_replace` from above, and `verify` from
+# `nanospec/speculate.py`. The function `library` hands `verify` a draft of one token. After an
+# accepted draft token, `verify` also draws a bonus token (*A draft and a bonus*). That is not part
+# of our question, so we make the bonus token certain, and it adds no path.
 
 # %%
 def library(p_target, q_draft, dice):
@@ -174,16 +173,16 @@ def library(p_target, q_draft, dice):
     x = dice.dice.pick(q_draft[None])               # dice.dice: the library's own, for many texts
     no_draft = torch.zeros_like(q_draft)            # row 0, the text's last token: not drafted
     certain = torch.zeros_like(p_target)
-    certain[0] = 1.0                                # behind an accepted draft token: always token 0
+    certain[0] = 1.0                                # after an accepted draft token: always token 0
     draft = Draft(x.expand(1, 2), torch.stack([no_draft, q_draft])[None])
     accepted, token = verify(draft, torch.stack([p_target, certain])[None], dice.dice)
     return bool(accepted), int(x if accepted else token)
 
 
 # %% [markdown]
-# The next function adds up our list, and walks the rules.
-# Its assert says: as many paths as ways, and the same probability for every end.
-# An end is a pair: was the draft token accepted, and which token comes out.
+# The next function adds up our list and walks the rules. Its assert demands one path for each way,
+# and the same probability for every end. An end is a pair: whether the draft token was accepted,
+# and which token comes out.
 
 # %%
 def compare(p_target, q_draft, rules):
@@ -202,14 +201,15 @@ def compare(p_target, q_draft, rules):
 
 
 # %% [markdown]
-# Four drafts, and our own pair of models behind two prompts.
-# The pair has 1,024 tokens: too many to walk `verify` in a lesson. There we add up our list alone.
-# We also walk the pair with the target's 6 likeliest tokens only.
+# We apply it to the four drafts, and to our own pair of models after two prompts. The pair has
+# 1,024 tokens, too many to walk `verify` in a lesson, so there we only add up our list. In addition
+# we walk the pair restricted to the target's 6 likeliest tokens.
 #
 # Two drafts are special:
 #
 # - The hopeless draft: nothing is accepted. The residual is p_target, as if there were no draft.
-# - The perfect draft: everything is accepted. The residual is empty, and nobody ever draws from it.
+# - The perfect draft: everything is accepted. The residual is empty, and nothing is ever drawn from
+#   it.
 #
 # *Guess first:* is any row off? How often is the good draft's token accepted?
 
@@ -236,20 +236,20 @@ table(["draft", "P(accepted)", "overlap", "ways", "off by"], rows,
 # %% [markdown]
 # ## Three things to know
 #
-# 1. The overlap is accepted, the excess is rejected, the residual is filled by replacements.
-# 2. Excess and residual are equally large. So the sum is p_target, exactly, with any draft.
+# 1. The overlap is accepted, the excess is rejected, and replacements fill the residual.
+# 2. Excess and residual are equally large. The sum is therefore exactly p_target, with any draft.
 # 3. A bad draft costs speed. It never costs quality.
 #
 # ## Change this and run again
 #
-# 1. In the last cell, write `compare(proposed, wanted, rules)`: target and draft change places.
-#    Which columns change?
-# 2. In `accept_or_replace`, write `dice.flip(0.9 * p_target[x] / q_draft[x])`.
-#    It accepts less. Is it safer? (It stops at the perfect draft. Why?)
-# 3. Put `drafts["hair"] = p_target.nextafter(p_target + 1)` before the line `cases = ...`.
-#    It is p_target, but a hair greater.
-#    Which rule stops with an error? What saves `verify`?
+# 1. In the last cell, write `compare(proposed, wanted, rules)`, so that target and draft change
+#    places. Which columns change?
+# 2. In `accept_or_replace`, write `dice.flip(0.9 * p_target[x] / q_draft[x])`. It accepts less. Is
+#    it safer? (It stops at the perfect draft. Why?)
+# 3. Put `drafts["hair"] = p_target.nextafter(p_target + 1)` before the line `cases = ...`. It is
+#    p_target, but greater by a hair. Which rule stops with an error? What saves `verify`?
 #
-# The answers are in `lessons/answers/07_why_it_is_lossless.md`.
+# The answers are in the file of the same name in `lessons/answers/`.
 #
-# Next: lesson 8 drafts several tokens at once. Exercises: 3 (accept or replace), 4 (the residual).
+# *Next:* *A draft and a bonus* drafts several tokens at once. Exercises: 3 (accept or replace), 4
+# (the residual).

@@ -1,15 +1,14 @@
 # %% [markdown]
-# # 8. A draft and a bonus
+# # A draft and a bonus
 #
-# **One draft token still costs one call of the target. How do we verify several in one call?**
+# **How are several draft tokens verified in one call?**
 #
-# Lessons 6 and 7 know what to do with one draft token.
-# But there is still one target call for each token of the text.
+# *Accept or replace* showed what to do with one draft token, but there is still one target call for
+# each token of the text.
 #
-# Now the draft model proposes gamma tokens, one after the other. Together they are a *draft*.
-# The target scores all of them in one call.
-# This takes little more time than scoring one token (lesson 3).
-# Then the coins of lesson 6 are thrown, from left to right.
+# Now the draft model proposes gamma tokens, one after the other, and together they are a *draft*.
+# The target scores all of them in one call, which takes little more time than scoring one token
+# (*Ten for the price of one*). Then the coins are thrown from left to right.
 #
 #     draft tokens       x1         x2         x3         x4              gamma = 4
 #     p_target           p1         p2         p3         p4        p5    one call of the target
@@ -19,8 +18,8 @@
 # This is a *round*: draft, verify, write. Two things are new, and this lesson is about them:
 #
 # - The round ends at the first rejection.
-# - If nothing is rejected, the target's last distribution, p5, gives one more token.
-#   This is the *bonus token*.
+# - If nothing is rejected, the target's last distribution, p5, gives one more token, the *bonus
+#   token*.
 
 # %%
 import inspect
@@ -43,14 +42,14 @@ torch.set_num_threads(1)        # thousands of tiny calls: threads would only wa
 # %% [markdown]
 # ## One round, with numbers
 #
-# Four draft tokens a, b, c, d. For each we know q_draft and p_target of that token.
-# The coin is min(1, p_target / q_draft), and u is the uniform number that decides it (lesson 1).
+# Take four draft tokens a, b, c, d. For each we know q_draft and p_target of that token. The coin
+# is min(1, p_target / q_draft), and u is the uniform number that decides it.
 #
-# - a: p_target is greater than q_draft, so it is accepted whatever u is.
-# - b: the coin is .60 / .80 = .75, and u = .40 is below. Accepted.
-# - c: the coin is .10 / .40 = .25, and u = .62 is not below. Rejected.
+# - a: p_target is greater than q_draft, so a is accepted whatever u is.
+# - b: the coin is .60 / .80 = .75, and u = .40 is below it. Accepted.
+# - c: the coin is .10 / .40 = .25, and u = .62 is not below it. Rejected.
 #
-# *Guess first:* what becomes of d? How many tokens does this round write?
+# *Guess first:* what becomes of d, and how many tokens does this round write?
 
 # %%
 example = [("a", .50, .60, .71), ("b", .80, .60, .40), ("c", .40, .10, .62), ("d", .30, .30, .18)]
@@ -66,30 +65,29 @@ table(["draft token", "q_draft", "p_target", "coin", "u", "verdict"], rows)
 assert [row[-1] for row in rows] == ["accepted", "accepted", "rejected", "never judged"]
 
 # %% [markdown]
-# It writes three tokens: a, b, and a replacement for c. All three in one call of the target.
+# The round writes three tokens, a, b and a replacement for c, with a single call of the target.
 #
-# **Why is d never judged?** d was drafted behind c, and the target scored it behind c.
-# But c is not in the text. Its replacement is.
-# So q_draft and p_target of d belong to a text that does not exist. They say nothing about ours.
+# **Why is d never judged?** Both models computed the probabilities of d for a text that continues
+# with c. But c is not in the text; its replacement is. So q_draft and p_target of d belong to a
+# text that does not exist, and they tell nothing about ours.
 #
-# **Why a bonus token?** To judge four draft tokens, the target reads all four.
-# So its call also gives the distribution behind the fourth.
-# If all four are accepted, the text goes on at that place.
-# Nobody has proposed a token there, so nothing must be judged. Draw the token from p_target.
+# **Why a bonus token?** To judge four draft tokens, the target reads all four, so its call also
+# returns the distribution after the fourth. If all four are accepted, the text continues at that
+# place. No token was proposed there, so there is nothing to judge, and we draw the next token from
+# p_target.
 #
-# So a round writes 1 to gamma + 1 tokens.
+# A round therefore writes 1 to gamma + 1 tokens.
 #
 # ## Draft and score
 #
-# `distributions` asks a model for the distribution behind every token of a text.
-# It reads the whole text at each call. That is slow, but no cache can go wrong (lesson 4).
-# `@cache` is Python's own: it remembers answers.
-# The walk below asks for the same few texts thousands of times.
+# `distributions` asks a model for the distribution after every token of a text. It reads the whole
+# text at each call, which is slow but leaves no cache that could go wrong. Python's own `@cache`
+# remembers its results, because the walk below asks for the same few texts thousands of times.
 
 # %%
 @cache
 def distributions(model, *ids):
-    """(len(ids), V): the distribution behind every token of ids."""
+    """(len(ids), V): the distribution after every token of ids."""
     return probs(model(torch.tensor([ids]))[0]).double()
 
 
@@ -104,12 +102,12 @@ def draft_and_score(target, draft, ids, gamma, dice):
 
 
 # %% [markdown]
-# Row i of p_target belongs to the place of draft token i (counted from 0).
-# The last row, p_target[gamma], belongs to the place behind the last draft token.
+# Row i of p_target belongs to the place of draft token i (counted from 0). The last row,
+# p_target[gamma], belongs to the place after the last draft token.
 #
 # ## The round
 #
-# It is lesson 7's function in a loop.
+# It is the function `accept_or_replace` in a loop.
 
 # %%
 def round_by_hand(target, draft, ids, gamma, dice):
@@ -137,15 +135,15 @@ def write(play_round, target, draft, ids, gamma, new, dice):
 # %% [markdown]
 # ## Three tempting mistakes
 #
-# Each of these rounds differs from ours in one line. All three have the right coins.
+# Each of these rounds differs from ours in one line, and all three throw the right coins.
 #
-# - *Goes on behind a rejection.* It replaces the rejected token, and judges the next one. No draft
-#   token is wasted. But the next one was drafted behind another text.
-# - *Bonus from the draft.* The draft model adds the last token. Nobody verifies it.
+# - *Goes on after a rejection.* It replaces the rejected token and judges the next one, so that no
+#   draft token is wasted. But the next one was drafted for another text.
+# - *Bonus from the draft.* The draft model adds the last token, and nothing verifies it.
 # - *Replacement from the last row.* It takes p_target from the wrong row, `-1` in place of `i`.
 
 # %%
-def goes_on_behind_a_rejection(target, draft, ids, gamma, dice):
+def goes_on_after_a_rejection(target, draft, ids, gamma, dice):
     tokens, q_draft, p_target = draft_and_score(target, draft, ids, gamma, dice)
     for i, x in enumerate(tokens):
         if not dice.flip(p_target[i, x] / q_draft[i][x]):
@@ -172,10 +170,10 @@ def replacement_from_the_last_row(target, draft, ids, gamma, dice):
 # %% [markdown]
 # ## A rewriting that is right
 #
-# The library handles many texts at once, and avoids the `if`. It uses a small trick.
-# Put one more row behind the last row of q_draft, full of zeros: nobody proposes a token there.
-# The residual at that place is max(0, p_target - 0), which is p_target itself.
-# So the bonus token is a draw from a residual, too. One line makes both.
+# The library handles many texts at once and avoids the `if` with a small trick. It appends one more
+# row to q_draft that is all zeros, because no token is proposed there. The residual at that place
+# is max(0, p_target - 0), which is p_target itself. The bonus token becomes a draw from a residual
+# too, and one line makes both.
 
 # %%
 def bonus_as_a_residual(target, draft, ids, gamma, dice):
@@ -193,17 +191,16 @@ def bonus_as_a_residual(target, draft, ids, gamma, dice):
 # %% [markdown]
 # ## Every path, over several rounds
 #
-# Lesson 7 walked one token. Now we walk four tokens, written in two to four rounds with gamma = 2.
-# (A walk tries every outcome of every decision, and adds up the probabilities.
-# Each series of outcomes is a path.)
+# *Why it is lossless* walked one token. Now we walk four tokens, written in two to four rounds with
+# gamma = 2. The walk tries every outcome of every decision and adds up the probabilities.
 #
-# The models must be tiny for that. A `TableModel` is a language model that is a table of random
-# distributions, here over 3 tokens. `big` is the target and `small` is the draft model.
+# The models must be tiny for that. A `TableModel` is a language model that consists of a table of
+# random distributions, here over 3 tokens. `big` is the target and `small` is the draft model.
 #
-# The library's `speculate` is walked as well.
-# After each target call it hands out a `Round`. We use three things of it:
+# We also walk the library's `speculate`, which yields a `Round` after each target call. A *row* is
+# a place in its draft, and we use three of its attributes:
 #
-# - `tokens`: row 0 is the last token of the text. The other rows are the draft tokens.
+# - `tokens`: row 0 is the last token of the text, and the other rows are the draft tokens.
 # - `path`: the rows that were accepted.
 # - `token`: the replacement or the bonus token.
 
@@ -235,15 +232,15 @@ def measure(play):
 
 
 # %% [markdown]
-# "Off by" is the total variation (lesson 1) from what the target writes alone.
-# The table shows it for the first token alone, and for the first four tokens together.
+# "Off by" is the total variation from what the target alone writes. The table shows it for the
+# first token alone, and for the first four tokens together.
 #
-# *Guess first:* which of the three mistakes does the first token alone show?
-# And which version writes the most tokens per target call?
+# *Guess first:* which of the three mistakes shows in the first token alone? And which version
+# writes the most tokens per target call?
 
 # %%
 by_hand = [("a round, by hand", round_by_hand), ("bonus as a residual", bonus_as_a_residual),
-           ("goes on behind a rejection", goes_on_behind_a_rejection),
+           ("goes on after a rejection", goes_on_after_a_rejection),
            ("bonus from the draft", bonus_from_the_draft),
            ("replacement from the last row", replacement_from_the_last_row)]
 found = {"nanospec/speculate.py": measure(library)}
@@ -258,21 +255,20 @@ table(["version", "paths", "tokens per target call", "first token off by", "four
       rows)
 
 # %% [markdown]
-# Two of the three mistakes have a perfect first token.
-# A test of the first token alone would not find them.
-# And the version that looks fastest is fast because it never stops. Its text is wrong.
+# Two of the three mistakes have a perfect first token, so a test of the first token alone would not
+# find them. The version that looks fastest is fast because it never stops, and its text is wrong.
 #
 # ## The same steps in the library
 #
-# With this lesson you can read `nanospec/speculate.py` from top to bottom.
-# Below is each step of ours, and under it the library's line for many texts.
+# After this lesson you can read `nanospec/speculate.py` from top to bottom. The next cell prints
+# each step of ours, and under it the library's line for many texts.
 #
-# The library throws all coins at once, and then counts those before the first rejection:
-# `cumprod` multiplies from left to right, so everything after the first 0 becomes 0.
-# (So it throws coins that we never throw. It has more paths in the table above, and the same text.)
+# The library throws all coins at once and then counts those before the first rejection: `cumprod`
+# multiplies from left to right, so everything after the first 0 becomes 0. (It also throws coins
+# that we never throw. That is why it has more paths in the table above, with the same text.)
 #
-# There the row of zeros is row 0. A draft token was drawn from the row that `following` names.
-# After the last row, the `%` leads back to row 0.
+# In the library the row of zeros is row 0. A draft token was drawn from the row that `following`
+# names, and after the last row, the `%` leads back to row 0.
 
 # %%
 coins = torch.tensor([1, 1, 0, 1])                  # accepted, accepted, rejected, accepted
@@ -287,7 +283,7 @@ STEPS = [(draft_and_score, "tokens.append(", ModelDrafter.propose, "tokens.appen
 
 
 def line_of(function, begins):
-    """The line of its source that begins so, without its comment."""
+    """The line of the source that begins with these characters, without its comment."""
     for line in inspect.getsource(function).splitlines():
         if line.strip().startswith(begins):
             return line.split("  #")[0].strip()
@@ -301,10 +297,10 @@ for ours, our_line, theirs, their_line in STEPS:
 # %% [markdown]
 # ## On a real text
 #
-# Now our pair of models writes 33 tokens, with gamma = 4.
-# Each line is a round, and costs one target call.
+# Finally our pair of models writes 33 tokens with gamma = 4. Each printed line is a round and costs
+# one target call.
 #
-# *Guess first:* with one token per call it would take 33 calls. How many rounds are there?
+# *Guess first:* plain decoding would take 33 calls. How many rounds are there?
 
 # %%
 target, draft, tokenizer = load_pair()
@@ -328,17 +324,18 @@ figures.round_by_round(shown)
 # ## Three things to know
 #
 # 1. A round drafts gamma tokens, and one call of the target scores all of them.
-# 2. It ends at the first rejection. What was drafted behind is never judged.
+# 2. It ends at the first rejection. Draft tokens after that one are never judged.
 # 3. If nothing is rejected, the bonus token comes free. A round writes 1 to gamma + 1 tokens.
 #
 # ## Change this and run again
 #
-# 1. Give the draft the target's own table: `seed=49` twice. Which mistakes can you still see?
-# 2. Write the seeds 5 and 55, in place of 49 and 99. Which mistake does this pair not show?
-# 3. In `round_by_hand`, leave out the bonus: the last line becomes
-#    `return tokens, gamma - 1, tokens[-1]`. What changes, the text or the speed?
+# 1. Give the draft the target's own table by writing `seed=49` twice. Which mistakes can you still
+#    see?
+# 2. Write the seeds 5 and 55 in place of 49 and 99. Which mistake does this pair not show?
+# 3. In `round_by_hand`, leave out the bonus: the last line becomes `return tokens, gamma - 1,
+#    tokens[-1]`. What changes, the text or the speed?
 #
-# The answers are in `lessons/answers/08_a_draft_and_a_bonus.md`.
+# The answers are in the file of the same name in `lessons/answers/`.
 #
-# Next: lesson 9 turns the temperature. Exercises: 5 (the first rejection), 6 (the bonus token),
-# 7 (two caches).
+# *Next:* *Temperature and greedy* changes the distributions that the tokens are drawn from.
+# Exercises: 5 (the first rejection), 6 (the bonus token), 7 (two caches).

@@ -1,17 +1,14 @@
 # %% [markdown]
-# # 9. Temperature and greedy
+# # Temperature and greedy
 #
-# **Hardly anyone draws from the model's own distribution.
-# What do people draw from, and what becomes of the rule?**
+# **What do temperature, top-k and greedy decoding do, and what becomes of the rule?**
 #
-# Three settings change it before a token is drawn: temperature, top-k and top-p.
-# To change a distribution in this way is called *warping*.
-# One function does all of it, for the target and for the draft model alike.
-# It is `probs`, in nanospec/probs.py.
+# Hardly anyone draws from the model's own distribution. Three settings change it before a token is
+# drawn: temperature, top-k and top-p. Changing a distribution in this way is called *warping*. One
+# function does all of it, for the target and the draft model alike: `probs`, in nanospec/probs.py.
 #
-# The rule of lesson 6 stays as it is.
-# It compares two distributions, and it does not ask how they were made.
-# This lesson also needs `pick` (lesson 1) and the round of lesson 8.
+# The rule of *Accept or replace* stays as it is, because it compares two distributions and does not
+# ask how they were made. We also use `pick` and the round of *A draft and a bonus*.
 
 # %%
 from pathlib import Path
@@ -37,12 +34,13 @@ logits = as_it_is.log()         # the softmax of these is as_it_is again
 # %% [markdown]
 # ## Temperature
 #
-# A model does not put out probabilities. It puts out a *logit* for each token: any number.
-# `softmax` makes a distribution of them: it takes exp of each logit, and divides by the sum.
+# A model does not return probabilities. It returns a *logit* for each token, which may be any
+# number, and `softmax` turns the logits into a distribution: it takes exp of each logit and divides
+# by the sum.
 #
-# Temperature T divides the logits first.
-# As exp(x / T) is exp(x) to the power 1 / T, this raises each probability to the power 1 / T.
-# Then all are divided by their new sum. T = 0.5 is the power 2:
+# Temperature T first divides the logits by T. Since exp(x / T) is exp(x) to the power 1 / T, this
+# raises each probability to the power 1 / T, and then divides all by their new sum. T = 0.5 is the
+# power 2:
 #
 # | token | probability | squared | divided by the sum, 0.365 |
 # |---|---|---|---|
@@ -78,16 +76,17 @@ table(["temperature", *names], rows)
 # %% [markdown]
 # ## Top-k and top-p
 #
-# Both forbid the unlikely tokens. What is left is divided by its sum.
+# Both forbid the unlikely tokens and divide what is left by its sum.
 #
-# - *Top-k* keeps the k likeliest tokens.
-#   With k = 2 these are A and B. They hold 0.80, so A gets 0.50 / 0.80 = 0.625.
-# - *Top-p* keeps the fewest tokens that together hold the share p.
-#   With p = 0.9, A and B are too few: they hold 0.80. A, B and C hold 0.95, so three are kept.
+# - *Top-k* keeps the k likeliest tokens. With k = 2 these are A and B. Together they hold 0.80, so
+#   A gets 0.50 / 0.80 = 0.625.
+# - *Top-p* keeps the fewest tokens that together hold the share p. With p = 0.9, A and B are too
+#   few, because they hold 0.80. A, B and C hold 0.95, so three tokens are kept.
 #
-# Who asks for several of them gets temperature first, then top-k, then top-p.
+# If several settings are given, temperature is applied first, then top-k, then top-p.
 #
-# *Guess first:* T = 0.5 and top-p 0.9 together. How many tokens are kept? (See the table above.)
+# *Guess first:* with T = 0.5 and top-p 0.9 together, how many tokens are kept? (See the table
+# above.)
 
 # %%
 cut = {"top-k 2": probs(logits, top_k=2),
@@ -98,26 +97,28 @@ table(["what is kept", *names], [row_of(name, p) for name, p in cut.items()])
 # %% [markdown]
 # ## Greedy is T = 0, and that is no division
 #
-# *Greedy* decoding always takes the likeliest token.
-# Ever lower temperatures come ever closer to that, as the next table shows.
-# In the end one token has probability 1 and all others have 0.
-# Such a distribution is called *one-hot*.
+# *Greedy* decoding always takes the likeliest token. As the temperature falls, the distribution
+# comes closer and closer to that, as the next table shows. In the end one token has probability 1
+# and all others have 0. Such a distribution is called *one-hot*.
 
 # %%
 rows = [row_of(f"T = {T}", probs(logits, temperature=T)) for T in (1, 0.5, 0.25, 0.1, 0)]
 table(["temperature", *names], rows)
 
 # %% [markdown]
-# No number can be divided by 0. So `probs` does not divide at T = 0: it writes down the one-hot
-# distribution itself. Many programs divide by a tiny number instead. That fails in three ways:
+# No number can be divided by 0. At T = 0, `probs` therefore does not divide but writes down the
+# one-hot distribution itself. Many programs divide by a tiny number instead, which fails in three
+# ways:
 #
 # 1. exp of a huge number is infinite, and infinity / infinity is *nan*: not a number.
-# 2. float16 ends at 65,504. The logits are infinite before `softmax` sees them.
-#    (torch's `softmax` takes the greatest logit from all logits first. Infinity - infinity is nan.)
-# 3. bfloat16 has about two decimal digits. Two logits that differ a little become the same number.
-#    Then two tokens share the first place, and each has 0.5: what was to be greedy is a coin.
+# 2. float16 ends at 65,504, so the logits are infinite before `softmax` sees them. (torch's
+#    `softmax` first subtracts the greatest logit from all logits, and infinity - infinity is nan.)
+# 3. bfloat16 has about two decimal digits, and two logits that differ a little become the same
+#    number. Then two tokens share the first place with 0.5 each, and what should be greedy is a
+#    coin.
 #
-# Let us count these over 500 places of a text that neither model has seen: a file of this course.
+# We count these failures over 500 places of a text that neither model has seen, a file of this
+# course.
 #
 # *Guess first:* at how many of the 500 places does the first way give nan?
 
@@ -160,11 +161,11 @@ for way in (by_exp, in_float16, in_bfloat16, by_probs):
 table([f"of {len(ids)} places", "are nan", "have two first places"], rows)
 
 # %% [markdown]
-# ## The round of lesson 8, with other distributions
+# ## The round, with other distributions
 #
-# Lesson 8 called `probs` without settings. Now both models go through one function, called `warp`.
-# It gets logits, and gives back a distribution with the settings that we want.
-# Two lines change.
+# In *A draft and a bonus*, the round called `probs` without settings. Now both models go through
+# one function `warp`, which turns logits into a distribution with the settings that we want. Two
+# lines change.
 
 
 # %%
@@ -180,7 +181,7 @@ def draft_and_score(target, draft, ids, gamma, dice, warp):
 
 
 # %% [markdown]
-# The rest is as it was. `warp` is only handed on.
+# The rest is as before, and `warp` is only passed along.
 
 
 # %%
@@ -205,13 +206,12 @@ def write(target, draft, ids, gamma, new, dice, warp):
 
 
 # %% [markdown]
-# Is the rule still exact? As in lesson 5 we *walk*: we try every outcome of every decision, and add
-# up the probabilities. Two small tables over 4 tokens stand in for the models.
-# They write three tokens, with one draft token a round.
-# "Off by" is the total variation from what the target writes alone, with the same settings.
+# Is the rule still exact? We *walk* again. Two small tables over 4 tokens stand in for the models,
+# and they write three tokens with one draft token per round. "Off by" is the total variation from
+# what the target alone writes with the same settings.
 #
-# *Guess first:* the fewer tokens are possible, the fewer paths there are.
-# How many are there at T = 0?
+# *Guess first:* the fewer tokens are possible, the fewer paths there are. How many are there at T =
+# 0?
 
 # %%
 big = TableModel(4, seed=33, zeros=0.5)
@@ -234,7 +234,7 @@ table(["sampling", "paths", "off by"],
 # %% [markdown]
 # ## Greedy needs no case of its own
 #
-# At T = 0 both distributions are one-hot. So the draft token is the draft model's best token.
+# At T = 0 both distributions are one-hot, so the draft token is the draft model's best token.
 #
 # | | it is also the target's best | it is not |
 # |---|---|---|
@@ -243,14 +243,14 @@ table(["sampling", "paths", "off by"],
 # | the residual distribution is | not needed | 1 at the target's best token |
 # | the token that comes out | the target's best | the target's best |
 #
-# A bonus token is the target's best token, too. So no decision is left to chance: that is why the
-# walk found one path. The text is the greedy text, token for token.
+# A bonus token is the target's best token too. No decision is left to chance, which is why the walk
+# found one path. The text is the greedy text, token for token.
 #
-# We compare in float64. With fewer digits a call on five tokens rounds differently from a call on
-# one. Where two tokens are nearly equal, that can change which of them is the best.
+# We compare in float64. With fewer digits, a call on five tokens rounds differently from a call on
+# one, and where two tokens are nearly equal, that can change which of them is the best.
 #
-# *Guess first:* we write 32 tokens, with 4 draft tokens a round.
-# How many calls are needed at least, and how many at most?
+# *Guess first:* we write 32 tokens with 4 draft tokens per round. How many calls are needed at
+# least, and how many at most?
 
 # %%
 exact = load_pair(dtype=torch.float64)
@@ -274,27 +274,29 @@ sure = probs(of_target).amax(-1)
 place = int((sure - 0.35).abs().argmin())               # where the target is neither sure nor lost
 best = of_target[place].topk(5).indices
 labels = [repr(tokenizer.decode([token])) for token in best.tolist()]
-behind = tokenizer.decode(ids[place - 7:place + 1])
+before = tokenizer.decode(ids[place - 7:place + 1])
 heights = {f"T = {T}": probs(of_target[place], T)[best].tolist() for T in (0, 0.5, 1, 2)}
-figures.settings(labels, heights, behind, names, as_it_is.tolist(),
+figures.settings(labels, heights, before, names, as_it_is.tolist(),
                  cut["top-k 2"].tolist(), cut["top-p 0.9"].tolist())
 
 # %% [markdown]
 # ## Three things to know
 #
-# 1. Temperature raises probabilities to the power 1 / T. Top-k and top-p forbid unlikely tokens.
-#    `probs` does all of it, for both models, and the rule stays as it is.
-# 2. Greedy decoding is T = 0. That is a one-hot distribution, not a division by a tiny number.
-# 3. At T = 0 nothing is left to chance. The text in rounds is the greedy text, token for token.
+# 1. Temperature raises probabilities to the power 1 / T, and top-k and top-p forbid unlikely
+#    tokens. `probs` does all of it for both models, and the rule stays as it is.
+# 2. Greedy decoding is T = 0: a one-hot distribution, and not a division by a tiny number.
+# 3. At T = 0 nothing is left to chance. The text written in rounds is the greedy text, token for
+#    token.
 #
 # ## Change this and run again
 #
-# 1. Add `"top-k 1": {"top_k": 1}` to `settings`. How many paths does it have? What is it, then?
+# 1. Add `"top-k 1": {"top_k": 1}` to `settings`. How many paths does it have, and what is it
+#    therefore?
 # 2. Write 1e-2 for 1e-10 in `by_exp`, `in_float16` and `in_bfloat16`. Is one of them right now?
-# 3. In `draft_and_score`, write `q_draft.append(probs(logits))`: the draft model stays at T = 1.
-#    Is the text at T = 0 still the greedy one? How many calls does it take now?
+# 3. In `draft_and_score`, write `q_draft.append(probs(logits))`, so that the draft model stays at T
+#    = 1. Is the text at T = 0 still the greedy one? How many calls does it take now?
 #
-# The answers are in `lessons/answers/09_temperature_and_greedy.md`.
+# The answers are in the file of the same name in `lessons/answers/`.
 #
-# Next: lesson 10 asks what happens when two distributions are mixed up.
-# Exercises: 8 (temperature and top-k).
+# *Next:* *Report what you sample* asks what happens when two distributions are mixed up. Exercises:
+# 8 (temperature and top-k).

@@ -1,18 +1,20 @@
 # %% [markdown]
-# # 10. Report what you sample
+# # Report what you sample
 #
-# **The rule believes the distributions that it is told.
-# What happens if a draft token was drawn from another one?**
+# **What may be changed on the way, and what must be reported to the rule?**
 #
-# Lesson 9 changed the distributions of both models: by temperature, by top-k, by top-p.
-# Three questions come up then, and a program can get each of them wrong:
+# The rule believes the distributions that it is given. What happens if a draft token was drawn from
+# another one?
 #
-# - Which distribution do we want the text to have? Let us say that this one is *asked* for.
+# In *Temperature and greedy* we changed the distributions of both models by temperature, top-k and
+# top-p. That raises three questions, and a program can get each of them wrong:
+#
+# - Which distribution should the text have? We call it the one that is *asked* for.
 # - Which distribution is a draft token *drawn* from?
-# - Which distribution is the rule *told*, when it asks for q_draft?
+# - Which distribution is *told* to the rule as q_draft?
 #
-# The rule cannot check the answers. It gets a token and two rows of numbers.
-# This lesson uses the rule of lesson 6 and the round of lessons 8 and 9.
+# The rule cannot check the answers, since it only gets a token and two rows of numbers. We use the
+# rule of *Accept or replace* and the round of *A draft and a bonus*.
 
 # %%
 from collections import defaultdict
@@ -36,24 +38,24 @@ torch.set_num_threads(1)        # thousands of tiny calls: threads would wait fo
 # %% [markdown]
 # ## One token, by hand
 #
-# Two tokens, 0 and 1. The target asks for [.5, .5].
-# The draft model has [.8, .2]. But the program takes its best token: always token 0.
-# So the token is drawn from [1, 0]. What is the rule told?
+# There are two tokens, 0 and 1. The target asks for [.5, .5], and the draft model has [.8, .2]. But
+# the program takes the draft model's best token, which is always token 0, so the token is drawn
+# from [1, 0]. What is the rule told?
 #
 # | the rule is told | 0 is accepted with | otherwise the residual gives | what comes out |
 # |---|---|---|---|
 # | [.8, .2], which is not true | .5 / .8 = .625 | always token 1 | [.625, .375] |
 # | [1, 0], which is true | .5 / 1 = .5 | always token 1 | [.5, .5] |
 #
-# The first row is wrong by .125. The rule expects to see token 1 in a fifth of all drafts.
-# It never does, and so it accepts token 0 too often.
+# The first row is wrong by .125. The rule expects to see token 1 in a fifth of all drafts. That
+# never happens, and so it accepts token 0 too often.
 #
-# The third way is to draw from [.8, .2], and to say so. *Guess first:* what comes out?
+# A third way is to draw from [.8, .2] and to report just that. *Guess first:* what comes out?
 
 
 # %%
 def one_token(p_target, drawn, told, dice):
-    """Lesson 6, but the draft token is drawn from `drawn`, and the rule is told `told`."""
+    """Accept or replace, but the draft token comes from `drawn`, and the rule is told `told`."""
     x = dice.pick(drawn)                                                    # NEW
     if dice.flip(p_target[x] / told[x]):                                    # NEW
         return x
@@ -74,9 +76,9 @@ table(["p_target [.5, .5]", "0 comes out", "1 comes out"],
 # %% [markdown]
 # ## Three distributions in one round
 #
-# Here is the round of lesson 9 again. There, one function `warp` had three uses:
-# it made p_target, it made what a draft token is drawn from, and it made what the rule is told.
-# Now each use has a function of its own: `asked`, `drawn` and `told`.
+# This is the round of *Temperature and greedy* again. There, the function `warp` had three uses: it
+# made p_target, the distribution that a draft token is drawn from, and the distribution that the
+# rule is told. Now each use has a function of its own: `asked`, `drawn` and `told`.
 
 
 # %%
@@ -92,7 +94,7 @@ def draft_and_score(target, draft, ids, gamma, dice, asked, drawn, told):
 
 
 # %% [markdown]
-# The rest is as in lesson 9. The three functions are only handed on, together, as `way`.
+# The rest stays the same. The three functions are passed along together, as `way`.
 
 
 # %%
@@ -119,8 +121,8 @@ def write(target, draft, ids, gamma, new, dice, *way):
 # %% [markdown]
 # ## Four ways to do it
 #
-# A user asks for temperature 0.7 and top-k 2. A distribution with these settings is *warped*.
-# One without them is *raw*. Four programs:
+# A user asks for temperature 0.7 and top-k 2. We call a distribution with these settings *warped*
+# and one without them *raw*. Four programs handle the request differently:
 #
 # | way | asked | drawn | told |
 # |---|---|---|---|
@@ -129,20 +131,20 @@ def write(target, draft, ids, gamma, new, dice, *way):
 # | target left raw | raw | warped | warped |
 # | draft left raw | warped | raw | raw |
 #
-# The second and the third have been in use. The *zoo*, nanospec/proof/zoo, is our collection of
-# mistakes that real programs had. There they are `draft-warped-q-raw` and `target-unwarped`.
-# The mistake of our first table is there too: `greedy-draft-soft-q`.
+# The second and the third have been in use. The *zoo* in nanospec/proof/zoo is our collection of
+# bugs that real programs had, each planted on purpose to test the tests. There these two are called
+# `draft-warped-q-raw` and `target-unwarped`, and the mistake of the first table is
+# `greedy-draft-soft-q`.
 #
-# We walk all paths of three tokens, on two small tables over 4 tokens.
-# The draft model's table is half the target's, so that the two agree now and then.
-# "Off from" is the total variation (lesson 1).
+# We walk all paths of three tokens, on two small tables over 4 tokens. The draft model's table is
+# half the target's, so that the two agree now and then. "Off from" is the total variation.
 #
 # *Guess first:* two of the four give the distribution that the user asked for. Which two?
 
 
 # %%
 def warped(logits):
-    """What the user asked for."""
+    """With the user's settings."""
     return probs(logits, temperature=0.7, top_k=2)
 
 
@@ -194,28 +196,29 @@ table(["way", "tokens per target call", "off from what was asked", "off from the
 # Read the table row by row.
 #
 # - *All warped* is exact.
-# - *Drawn warped, told raw* is off from both: it is nobody's distribution.
-#   And it brings the most tokens per call. A wrong rule can look fast.
-# - *Target left raw* is exact for a distribution that nobody asked for.
-# - *Draft left raw* is exact, as the last row of the first table was.
-#   The rule is told the truth. But it accepts less often here: the two are less alike.
+# - *Drawn warped, told raw* is off from both distributions, and yet it brings the most tokens per
+#   call. A wrong rule can look fast.
+# - *Target left raw* is exact for a distribution that the user did not ask for.
+# - *Draft left raw* is exact, like the last row of the first table, because the rule is told the
+#   truth. It accepts less often here, since the two distributions are less alike.
 #
-# So the draft may have any settings, as long as the rule is told of them.
-# Which settings are best for speed? As a rule the target's own. Let us look at temperature.
+# The draft may have any settings, as long as the rule is told of them. The best settings for speed
+# are usually the target's own. We look at this for temperature.
 
 # %% [markdown]
 # ## Temperature at one place
 #
-# At one place, a draft token is accepted with probability beta = sum min(p_target, q_draft)
-# (lesson 7). What does temperature do to beta, if both models have it? That depends on the place:
+# At one place, a draft token is accepted with probability beta = sum min(p_target, q_draft), the
+# overlap. What does temperature do to beta if both models have it? That depends on the place:
 #
 # | place | p_target | q_draft | beta, T = 1 | beta, T = 0 |
 # |---|---|---|---|---|
 # | both are sure of the same token | [.90, .10] | [.80, .20] | .90 | 1 |
 # | both are unsure | [.55, .45] | [.45, .55] | .90 | 0 |
 #
-# At T = 0 only the best token counts. It is the same one, and beta is 1. Or it is not: beta is 0.
-# At a high T all distributions become flat. Flat distributions are alike, and beta comes near 1.
+# At T = 0 only the best token counts. Either both models have the same one and beta is 1, or they
+# have different ones and beta is 0. At a high T all distributions become flat. Flat distributions
+# are alike, so beta comes near 1.
 
 # %%
 pairs = {"sure": ([.90, .10], [.80, .20]), "unsure": ([.55, .45], [.45, .55])}
@@ -229,14 +232,13 @@ table(["beta at T =", "0", "1", "10"],
 # %% [markdown]
 # ## Temperature and alpha, on a human's text
 #
-# alpha is the mean of beta over many places.
-# First we take a text that a human has written: a file of nanospec.
-# Both models read it. At each place we compare what they expect next.
-# *The text stays the same. Only the temperature changes.*
-# This text is new to the models, and they are unsure at many places.
+# alpha is the mean of beta over many places. First we take a text that a human has written, a file
+# of nanospec. Both models read it, and at each place we compare what they expect next. *The text
+# stays the same, and only the temperature changes.* This text is new to the models, and they are
+# unsure at many places.
 #
-# *Guess first:* does alpha rise or fall with T, when both models have it?
-# And where is alpha greatest, when the draft model stays at T = 1?
+# *Guess first:* does alpha rise or fall with T when both models have it? And where is alpha
+# greatest if the draft model stays at T = 1?
 
 # %%
 target, draft, tokenizer = load_pair()
@@ -254,29 +256,29 @@ table(["a human's text, T =", *map(str, temperatures)],
        ["alpha, target at T, draft at 1", *(f"{number:.2f}" for number in only)]])
 
 # %% [markdown]
-# A draft model that stays at 1 fits best where the target is at 1, or a bit above.
-# It is the smaller model, so it is less sure than the target: like a target that is a bit warmer.
+# A draft model that stays at 1 fits best where the target is at 1 or slightly above. It is the
+# smaller model and less sure than the target, so it resembles a target that is a little warmer.
 #
 # ## Temperature and alpha, on the model's own text
 #
-# Who uses a language model does not read a human's text with it. The model writes.
-# What it writes depends on the temperature. So now *two* things change with T: the distributions,
-# and the text. In this second table the text at each T is the one that the target writes at that T.
+# In use, a language model does not read a human's text: it writes its own, and what it writes
+# depends on the temperature. So now *two* things change with T, the distributions and the text. In
+# the second table, the text at each T is the one that the target writes at that T.
 #
-# At T = 0 the target writes what it is most sure of: often plain and repeated lines.
-# There the draft model is sure as well.
+# At T = 0 the target writes what it is most sure of, often plain and repeated lines, and there the
+# draft model is sure as well.
 #
 # *Guess first:* at T = 0, is alpha higher or lower here than on the human's text?
 
 
 # %%
 def continued(beginnings, temperature, new):
-    """(B, T) tokens -> (B, T + new): the target writes `new` tokens behind each of B texts."""
+    """(B, T) tokens -> (B, T + new): the target writes `new` tokens after each of B texts."""
     text, feed, dice = beginnings, beginnings, Dice(range(len(beginnings)))
     cache = target.new_cache(len(beginnings), beginnings.shape[1] + new)
     for _ in range(new):
         p_target = probs(target(feed, cache)[:, -1], temperature)
-        cache.length += feed.shape[1]                                           # lesson 4
+        cache.length += feed.shape[1]
         dice.refill(1)
         feed = dice.pick(p_target)[:, None]
         text = torch.cat([text, feed], 1)
@@ -299,32 +301,33 @@ figures.reported(list(ways), [off[name][0] for name in ways], [off[name][1] for 
 # %% [markdown]
 # Both tables are right, and they answer different questions.
 #
-# - *The human's text is the same at each T.* The models are unsure at many of its places.
-#   So a low T costs alpha, and alpha rises with T.
-# - *The target's own text is another one at each T.* At T = 0 it is easy: the models are sure.
-#   So alpha is high. With a greater T the text gets harder, and alpha falls.
-#   At a high T the distributions are flat, and alpha rises again.
+# - *The human's text is the same at each T.* The models are unsure at many of its places. A low T
+#   costs alpha there, and alpha rises with T.
+# - *The target's own text is another one at each T.* At T = 0 it is easy and the models are sure,
+#   so alpha is high. With a greater T the text gets harder and alpha falls. At a high T the
+#   distributions are flat, and alpha rises again.
 #
-# Which of them counts? When you speculate, the target writes. So its own text counts.
-# Whoever reports an alpha must say at which temperature, and on whose text.
+# Which of them counts? In speculative decoding the target writes, so its own text counts. A
+# reported alpha needs the temperature and the text it was measured on.
 #
 # ## Three things to know
 #
-# 1. The rule is exact for whatever it is told, if that is true: the draft token was drawn from just
-#    this q_draft, and p_target is what was asked for.
-# 2. The draft model may have other settings than the target. As a rule that costs speed.
-#    It never costs exactness, as long as it is reported.
-# 3. alpha depends on the temperature and on the text. Say both when you report one.
+# 1. The rule is exact if what it is told is true: the draft token was drawn from exactly this
+#    q_draft, and p_target is what was asked for.
+# 2. The draft model may have other settings than the target. Usually that costs speed, but never
+#    exactness, as long as it is reported.
+# 3. alpha depends on the temperature and on the text. Name both when you report one.
 #
 # ## Change this and run again
 #
-# 1. Take the seeds 15 and 65 for `big` and `small`. Which of the exact ways is the faster one now?
-#    How can that be? (Which draft tokens does top-k 2 forbid?)
-# 2. Add 5 and 10 to `temperatures`. Where does each of the two alphas go?
-#    Would you want such a text?
+# 1. Take the seeds 15 and 65 for `big` and `small`. Which of the exact ways is the faster one now,
+#    and how can that be? (Which draft tokens does top-k 2 forbid?)
+# 2. Add 5 and 10 to `temperatures`. Where does each of the two alphas go? Would you want such a
+#    text?
 # 3. Write `for T in (0, 0.5, 1, 1.5, 2)`, and print `tokenizer.decode(text[0].tolist())` below
-#    `own[T] = ...`. Where does alpha fall, and where does it rise? Do you see why, in the texts?
+#    `own[T] = ...`. Where does alpha fall, and where does it rise? Can you see the reason in the
+#    texts?
 #
-# The answers are in `lessons/answers/10_report_what_you_sample.md`.
+# The answers are in the file of the same name in `lessons/answers/`.
 #
-# Next: lesson 11 asks how fast all this is. Exercises: 8 (temperature and top-k).
+# *Next:* *How fast* asks how much time all this saves. Exercises: 8 (temperature and top-k).

@@ -1,20 +1,21 @@
 # %% [markdown]
-# # 11. How fast
+# # How fast
 #
-# **How much time does speculative decoding save, and how many draft tokens should a round have?**
+# **How much faster is it, and how long should a draft be?**
 #
-# Lessons 6 to 10 have shown that the text is the target's, whatever the draft proposes.
-# What is left is time. Four numbers decide it:
+# We have seen that the text is the target's, whatever the draft proposes. What remains is time, and
+# four numbers decide it:
 #
-# - *gamma*: draft tokens in a round. We choose it.
-# - *alpha*: how often a draft token that is judged is accepted, on average.
-# - *c*: the time of a call of the draft model, in target steps.
-#   A *target step* is one call of the target on one token: what plain decoding does for each token.
-# - *v(m)*: the time of a target call on m tokens, in target steps (lesson 3).
+# - *gamma*: the draft tokens in a round. We choose it.
+# - *alpha*: the mean probability that a draft token is accepted once it is judged.
+# - *c*: the time of a draft step, a call of the draft model on one token, in target steps. A
+#   *target step* is a call of the target on one token, which is what plain decoding does for each
+#   token.
+# - *v(m)*: the time of a target call on m tokens, also in target steps.
 #
-# We measure the last three. A formula of two lines then says how fast it should be.
-# In the end we look at the clock.
-# This lesson builds on lesson 3 (v), lesson 7 (sum min) and lesson 8 (the round).
+# We measure the last three, and a formula of two lines then predicts the speed. At the end we look
+# at the clock. This lesson uses v from *Ten for the price of one*, the overlap sum min(p_target,
+# q_draft), and the round of *A draft and a bonus*.
 
 # %%
 from itertools import islice
@@ -38,13 +39,13 @@ torch.set_num_threads(1)        # one core: then no call waits for another core 
 target, draft, _ = pair = load_pair()
 autotune(target, draft)         # tries data types and layouts of the weights, keeps the fastest
 print(f"on one core, target in {described(target)}, draft in {described(draft)}")
-quiet = Quiet(lambda: step_seconds(target, repeats=3))          # is the machine busy? See the end
+quiet = Quiet(lambda: step_seconds(target, repeats=3))          # warns at the end if it was busy
 
 # %% [markdown]
 # ## The formula, with alpha .8
 #
-# Let all places be alike: each draft token that is judged is accepted with probability alpha.
-# How many tokens does a round bring, if gamma is 2 and alpha is .8?
+# Let all places be alike: each draft token that is judged is accepted with probability alpha. How
+# many tokens does a round bring if gamma is 2 and alpha is .8?
 #
 # | token | it comes if | probability |
 # |---|---|---|
@@ -52,16 +53,16 @@ quiet = Quiet(lambda: step_seconds(target, repeats=3))          # is the machine
 # | 2nd | the first draft token was accepted | .8 |
 # | 3rd | both draft tokens were accepted: the bonus token | .8 * .8 = .64 |
 #
-# Together that is 2.44 tokens in a round, and so in a target call.
-# In general it is 1 + alpha + alpha^2 + ... + alpha^gamma. (Leviathan et al. 2022, Eq. 1)
+# Together that is 2.44 tokens per round, and hence per target call. In general it is 1 + alpha +
+# alpha^2 + ... + alpha^gamma (Leviathan et al. 2022, Eq. 1).
 #
-# What does the round cost? gamma draft calls, and one target call on gamma + 1 tokens.
-# In target steps: gamma c + v(gamma + 1). With c = .1 and v(3) = 1.1 that is .2 + 1.1 = 1.3.
-# In 1.3 target steps plain decoding writes 1.3 tokens. We write 2.44.
-# So the speed-up is 2.44 / 1.3 = 1.88.
+# What does the round cost? It takes gamma draft steps and one target call on gamma + 1 tokens, in
+# target steps gamma c + v(gamma + 1). With c = .1 and v(3) = 1.1 that is .2 + 1.1 = 1.3. In the
+# time of 1.3 target steps plain decoding writes 1.3 tokens, and we write 2.44. The speed-up is 2.44
+# / 1.3 = 1.88.
 #
-# The paper takes v to be 1: a call on several tokens is as fast as a call on one.
-# Then verification is free, and the formula is its Theorem 3.8.
+# The paper takes v to be 1, as if a call on several tokens were as fast as a call on one. Then
+# verification is free, and the formula is its Theorem 3.8.
 
 
 # %%
@@ -81,11 +82,11 @@ assert round(predicted(.8, 2, .1, 1.1), 2) == 1.88
 # %% [markdown]
 # ## Run both, in turns
 #
-# Now we measure, with the pair. The prompts are from files that neither model was trained on.
-# Plain decoding and rounds run by turns, so that both meet the same machine.
-# `timed` notes the seconds of every step. The first step reads the prompt, so it is left out.
-# A disturbance makes a step longer, never shorter.
-# So the quickest of many steps is nearest to what the work itself costs.
+# Now we measure with the pair, on prompts from files that neither model was trained on. Plain
+# decoding and rounds take turns, so that both meet the same conditions. `timed` records the seconds
+# of every step, and the first step is left out because it reads the prompt. A disturbance can make
+# a step longer but never shorter, so the quickest of many steps comes nearest to the cost of the
+# work itself.
 
 # %%
 gammas, at = [1, 2, 3, 5, 8], {"temperature": 1.0}
@@ -107,10 +108,9 @@ for turn, ids in enumerate(held_out_prompts(pair, 4)):
 # %% [markdown]
 # ## alpha, c and v
 #
-# At one place a draft token is accepted with probability beta = sum min(p_target, q_draft):
-# what the two distributions have in common (lesson 7).
-# alpha is the mean of beta over all places that were judged.
-# Nothing behind the first rejection of a round was judged.
+# At one place a draft token is accepted with probability beta = sum min(p_target, q_draft), the
+# overlap of the two distributions. alpha is the mean of beta over all places that were judged.
+# Places after the first rejection of a round were not judged.
 
 
 # %%
@@ -132,15 +132,15 @@ print(f"a target step takes {1000 * step:.2f} ms")
 print("v:", ", ".join(f"v({m}) {v[m]:.2f}" for m in v))
 
 # %% [markdown]
-# ## What the formula says
+# ## What the formula predicts
 #
-# If verification is free, one draft token alone gains (1 + alpha) / (1 + c).
-# That is more than 1 wherever alpha is greater than c (Corollary 3.9).
-# With a longer draft more tokens come, but each one less likely than the one before.
-# And each costs the same c. So somewhere there is a best gamma.
+# If verification is free, a single draft token speeds decoding up by (1 + alpha) / (1 + c), which
+# is more than 1 wherever alpha is greater than c (Corollary 3.9). With a longer draft more tokens
+# come, but each is less likely than the one before, and each costs the same c. So somewhere there
+# is a best gamma.
 #
-# *Guess first:* which of our gammas is the best, if verification is free? Is it greater or smaller
-# with the v that was measured?
+# *Guess first:* which of our gammas is best if verification is free? Is it greater or smaller with
+# the v that was measured?
 
 # %%
 for gamma in gammas:                    # the paper's closed form, and nanospec/theory.py
@@ -162,11 +162,11 @@ best_real = gammas[real.index(max(real))]
 print(f"best gamma: {best_free} if verification is free, {best_real} with the v measured here")
 
 # %% [markdown]
-# ## What the clock says
+# ## What the clock shows
 #
-# We count the tokens that the rounds really brought, and we take the seconds of a round.
-# Twelve rounds for each of four prompts are few. So the mean of their tokens is uncertain.
-# "+-" is the *standard error*: how far off such a mean typically is.
+# We count the tokens that the rounds really brought and take the seconds of a round. Twelve rounds
+# for each of four prompts are few, so the mean of their tokens is uncertain. "+-" is the *standard
+# error*, the typical distance between such a mean and the true one.
 #
 # *Guess first:* is the speed-up by the clock greater or smaller than the formula's?
 
@@ -194,11 +194,11 @@ print(f"best gamma by the clock: {best_clock} (mind the +-)")
 # %% [markdown]
 # ## What the formula leaves out
 #
-# - *A round is more than its parts.* There are coins to flip and numbers to copy.
-#   And the two models drive each other's weights out of the processor's fast memory.
-# - *Places differ.* The formula has one alpha for all of them.
-#   But a round that comes to its fourth draft token may be in an easy stretch of the text.
-#   Then the mean beta rises from the 1st draft token to the 4th.
+# - *A round is more than its parts.* It also throws coins and copies numbers, and the two models
+#   evict each other's weights from the processor's fast memory.
+# - *Places differ.* The formula has one alpha for all of them. But a round that reaches its fourth
+#   draft token may be in an easy stretch of the text, and then the mean beta rises from the 1st
+#   draft token to the 4th.
 #
 # *Guess first:* does it rise here, and by more than the +-?
 
@@ -218,25 +218,25 @@ table(["draft token of the round", "1st", "2nd", "3rd", "4th"],
 spread = [error / mean(counts) * speed for error, counts, speed in zip(errors, counted, measured)]
 figures.how_fast(gammas, free, real, measured, spread, alpha,
                  [mean(place) for place in by_place], [uncertain(place) for place in by_place])
-quiet.tell("c 0.13, v(4) 1.04, and 1.4 times as fast by the clock at gamma 3")
+quiet.tell("c was 0.13, v(4) 1.04, the speed-up at gamma 3 1.4 (one core of an example machine)")
 
 # %% [markdown]
 # ## Three things to know
 #
 # 1. The speed-up is tokens over cost: (1 + alpha + ... + alpha^gamma) / (gamma c + v(gamma + 1)).
-# 2. Each further draft token is less likely to be of use, and costs the same. So there is a best
-#    gamma. It grows with alpha, and it shrinks with c and with v.
-# 3. A formula is no clock. A bench should print both, and alpha, c and v beside them.
+# 2. Each further draft token costs the same and is less likely to be of use, so there is a best
+#    gamma. It grows with alpha and shrinks with c and v.
+# 3. A formula is no clock. A benchmark should print both, with alpha, c and v beside them.
 #
 # ## Change this and run again
 #
-# 1. Write `{"temperature": 0}`. Which way does alpha move, and which way the best gamma?
-# 2. Take `autotune(...)` out. All is slower now. What becomes of the speed-up by the clock?
-#    And what of the formula?
-# 3. Write `draft = target` below `autotune(...)`. Nearly nothing is rejected now. Is it worth it?
-#    (Why *nearly*? Think of rounding: lesson 9.)
+# 1. Write `{"temperature": 0}`. Which way does alpha move, and which way does the best gamma?
+# 2. Take out `autotune(...)`, and everything is slower. What becomes of the speed-up by the clock,
+#    and what of the formula?
+# 3. Write `draft = target` below `autotune(...)`. Almost nothing is rejected now. Is it worth it?
+#    (Why *almost*? Think of rounding, as in *Temperature and greedy*.)
 #
-# The answers are in `lessons/answers/11_how_fast.md`.
+# The answers are in the file of the same name in `lessons/answers/`.
 #
-# Next: lesson 12 asks where the draft is right.
-# Exercises: 9 (expected tokens and the best gamma).
+# *Next:* *Good where it matters* asks at which places the draft is right. Exercises: 9 (expected
+# tokens and the best gamma).

@@ -1,12 +1,11 @@
 # %% [markdown]
-# # 12. Good where it matters
+# # Good where it matters
 #
-# **Where is the draft right, and does it have to be right everywhere?**
+# **Where is a small draft model good enough?**
 #
-# Lesson 11 had one alpha for a whole text. But places differ.
-# At each place a draft token is accepted with probability beta = sum min(p_target, q_draft)
-# (lesson 7). To know beta we need no dice.
-# We let both models read a text that is finished, and compare what each expected at each place.
+# *How fast* used one alpha for a whole text, but places differ. At each place a draft token is
+# accepted with probability beta = sum min(p_target, q_draft). Computing beta needs no dice: both
+# models read a finished text, and we compare what each of them expected at each place.
 
 # %%
 import re
@@ -40,14 +39,15 @@ SNIPPET = '''class Thermometer:
 # %% [markdown]
 # ## A map of one text
 #
-# First a short text that is in no training file. We print the eight places with the smallest beta.
+# We begin with a short text that is in no training file, and print the eight places with the
+# smallest beta.
 #
 # *Guess first:* look at the code above. Where will the draft be lost?
 
 
 # %%
 def distributions(model, ids):
-    """(B, T) tokens -> (B, T - 1, V): what the model expects behind each token but the last."""
+    """(B, T) tokens -> (B, T - 1, V): what the model expects after each token but the last."""
     return probs(model(ids)[:, :-1])
 
 
@@ -59,21 +59,20 @@ beta = acceptance(p_target, q_draft)[0]                 # one number for each pi
 rows = []
 for i in beta.argsort()[:8].tolist():
     token = ids[0, i + 1]                               # what really comes there
-    behind = "".join(pieces[:i])[-12:]
-    rows.append([repr(behind), repr(pieces[i]), f"{p_target[0, i, token]:.2f}",
+    before = "".join(pieces[:i])[-12:]
+    rows.append([repr(before), repr(pieces[i]), f"{p_target[0, i, token]:.2f}",
                  f"{q_draft[0, i, token]:.2f}", f"{beta[i]:.2f}"])
-table(["behind", "comes", "p_target of it", "q_draft of it", "beta"], rows)
+table(["after", "comes", "p_target of it", "q_draft of it", "beta"], rows)
 
 # %% [markdown]
-# The picture of this lesson, on the left, shows beta at every place of this text.
-# Pale is near 1, dark is near 0.
-# The draft knows by heart what is in every program: `def __init__(self`, the blanks of a new line.
+# The left panel of this lesson's picture shows beta at every place of this text, pale near 1 and
+# dark near 0. The draft knows by heart what is in every program, such as `def __init__(self` and
+# the blanks at the start of a line.
 #
-# In `self.limit = limit` the last word only has to be copied.
-# The target is nearly sure of it. The draft is not: it gives other words most of the probability.
-# To copy, a model must find where the word stood before, and look at what followed there.
-# That takes two layers, one for each step (Olsson et al. 2022, arXiv 2209.11895).
-# A draft with a single layer cannot do it.
+# In `self.limit = limit` the last word only has to be copied. The target is nearly sure of it,
+# while the draft gives other words most of the probability. To copy, a model must find where the
+# word occurred before and look at what followed there. That takes two layers, one for each step
+# (Olsson et al. 2022, arXiv 2209.11895). Our draft model has only one.
 
 # %%
 print(f"\nlayers: target {target.config.layers}, draft {draft.config.layers}")
@@ -81,11 +80,10 @@ print(f"\nlayers: target {target.config.layers}, draft {draft.config.layers}")
 # %% [markdown]
 # ## What stands there?
 #
-# One short text is not enough. We take many texts that are new to both models, and sort their
-# places: is there a keyword, a name, a comment? A name that has come before is `name, again`.
-# `PATTERNS` says how to tell them apart: a *regular expression* for each kind.
-#
-# A token may have characters of several kinds. Its first character that is not blank decides.
+# One short text is not enough. We take many texts that are new to both models and sort their places
+# by what stands there: a keyword, a name, a comment and so on. A name that has occurred before is
+# `name, again`. `PATTERNS` has a *regular expression* for each kind. A token may contain characters
+# of several kinds, and its first non-blank character decides.
 
 # %%
 PATTERNS = {"docstring": r'"""[\s\S]*?"""', "comment": r"\#.*", "name": r"[^\W\d]\w*",
@@ -151,11 +149,11 @@ places["ALL PROSE"] = torch.tensor([label in PROSE for label in labels])
 # %% [markdown]
 # ## Drafts that know one thing
 #
-# To compare, we make two drafts that are as cheap as can be: *bigrams*.
-# A bigram is a pair of tokens, one behind the other. We count all pairs of the training texts.
-# Behind each token, the draft proposes what followed it there, in proportion to the counts.
+# For comparison we make two drafts that are as cheap as possible: *bigrams*. A bigram is a pair of
+# adjacent tokens. We count all pairs in the training texts, and after each token the draft proposes
+# what followed it there, in proportion to the counts.
 #
-# One draft counts only where code stands. The other counts only in comments and docstrings.
+# One draft counts only where code stands, and the other only in comments and docstrings.
 #
 # *Guess first:* how good will each be in code, and how good in prose?
 
@@ -167,7 +165,7 @@ V = tokenizer.vocab_size
 
 
 def bigrams(where):
-    """(V, V): row x is the distribution behind token x. A pair never seen counts 0.01.
+    """(V, V): row x is the distribution after token x. A pair never seen counts 0.01.
 
     where: for each token seen, whether the pair that ends in it counts.
     """
@@ -176,10 +174,10 @@ def bigrams(where):
     return counts / counts.sum(1, keepdim=True)
 
 
-behind = texts[:, :-1]
+before = texts[:, :-1]
 drafts = {"shipped draft": distributions(draft, texts),
-          "bigrams of code": bigrams(~is_prose)[behind],
-          "bigrams of prose": bigrams(is_prose)[behind]}
+          "bigrams of code": bigrams(~is_prose)[before],
+          "bigrams of prose": bigrams(is_prose)[before]}
 
 # %%
 p_target = distributions(target, texts)
@@ -197,14 +195,14 @@ table(["what stands there", "share", *drafts], rows, f"mean beta over {len(label
 # %% [markdown]
 # Read the table in three steps.
 #
-# - *A column.* The shipped draft is better at some kinds than at others.
-#   Compare `name` with `name, again`. The second could be copied, and the draft hardly gains there.
-# - *The two bigrams.* Each is the better one in its own field, and the worse one in the other.
-# - *The share.* alpha of a text is the mean over its places.
-#   A kind with beta .9 that fills 5% of the text adds .045. One with .6 that fills 30% adds .18.
+# - *A column.* The shipped draft is better at some kinds than at others. Compare `name` with `name,
+#   again`: the second could be copied, and the draft hardly gains there.
+# - *The two bigrams.* Each is the better one in its own field and the worse one in the other.
+# - *The share.* The alpha of a text is the mean over its places. A kind with beta .9 that fills 5%
+#   of the text adds .045, and one with .6 that fills 30% adds .18.
 #
-# So a draft does not have to be good everywhere. It should be good at what fills *your* texts.
-# Where it is bad it costs time, and nothing else (lesson 7).
+# A draft does not have to be good everywhere. It should be good at what fills *your* texts.
+# Elsewhere it costs time and nothing else.
 #
 # Here is the map, with the table as bars beside it.
 
@@ -222,21 +220,20 @@ figures.code_map(lines, grid, CODE + PROSE, {name: means[:-2] for name, means in
 # %% [markdown]
 # ## Three things to know
 #
-# 1. beta can be measured without dice: both models read the same text.
+# 1. beta can be measured without dice, by letting both models read the same text.
 # 2. A draft is good at what it knows. alpha is a mean over all places, weighted by their share.
-# 3. A bad draft costs time, never truth.
+# 3. A bad draft costs time, never correctness.
 #
 # ## Change this and run again
 #
-# 1. Call the `limit` of the snippet `zorb`, everywhere.
-#    Is the draft lost in the name, or behind it?
-# 2. Write `probs(..., temperature=0)` in `distributions`, and then 3.
-#    How does alpha change in code, and how in prose?
-# 3. Mix two drafts: add to `drafts` the entry
-#    `"mixed": 0.9 * distributions(draft, texts) + 0.1 * bigrams(is_prose)[behind]`.
-#    Is prose, at least, better off?
+# 1. Rename the `limit` of the snippet to `zorb` everywhere. Is the draft lost in the name, or after
+#    it?
+# 2. Write `probs(..., temperature=0)` in `distributions`, and then 3. How does alpha change in
+#    code, and how in prose?
+# 3. Mix two drafts: add to `drafts` the entry `"mixed": 0.9 * distributions(draft, texts) + 0.1 *
+#    bigrams(is_prose)[before]`. Is prose, at least, better off?
 #
-# The answers are in `lessons/answers/12_good_where_it_matters.md`.
+# The answers are in the file of the same name in `lessons/answers/`.
 #
-# Next: lesson 13 asks how one would notice a wrong distribution.
-# Exercises: 10 (copy from the text, which this draft cannot).
+# *Next:* *How to test a sampler* asks how one would notice a wrong distribution. Exercises: 10
+# (copy from the text, which this draft cannot).

@@ -1,20 +1,19 @@
 # %% [markdown]
-# # 14. Where it loses
+# # Where it loses
 #
-# **When is it better not to speculate? And when is a benchmark wrong that says otherwise?**
+# **When is it slower than plain decoding, and how would you recognise a benchmark that hides it?**
 #
-# Lesson 11 counted what a round brings and what it costs. All costs are in target calls on one
-# token, the steps of plain decoding.
+# In *How fast* we counted what a round brings and what it costs, in target steps:
 #
 # - tokens of a round: 1 + alpha + alpha^2 + ... + alpha^gamma
 # - cost of a round: gamma c + v(gamma + 1)
 #
 # Here *gamma* is the number of draft tokens in a round, and *alpha* is the mean probability that
-# one of them is accepted. *c* is the time of a call of the draft model.
-# *v(m)* is the time of a target call on m tokens.
-# The predicted speed-up is tokens divided by cost. A round wins if it is above 1.
+# one of them is accepted. *c* is the time of a draft step, and *v(m)* the time of a target call on
+# m tokens, both in target steps. The predicted speed-up is tokens divided by cost, and a round wins
+# if it is above 1.
 #
-# So there are three ways to lose: a small alpha, a large c, a large v.
+# There are therefore three ways to lose: a small alpha, a large c, and a large v.
 
 # %%
 from dataclasses import replace
@@ -39,7 +38,7 @@ from nanospec.theory import expected_tokens, speedup
 # %% [markdown]
 # ## Three ways to lose
 #
-# The next table has one good round, and then spoils one number at a time. Gamma is 4.
+# The next table has one good round and then spoils one number at a time. Gamma is 4.
 #
 # *Guess first:* the good round gains 2.10. Which of the three spoils it most?
 
@@ -56,9 +55,9 @@ table(["", "alpha", "c", "v(5)", "tokens", "cost", "speed-up"], rows_by_hand)
 #
 # ## The pair, and its fairest form
 #
-# `autotune` tries data types and layouts of the weights. It keeps the fastest of both models.
-# Without this, plain decoding would be slower than it has to be, and the race unfair.
-# `Quiet` times one step now and at the end. It warns if others used the machine in between.
+# `autotune` tries data types and layouts of the weights and keeps the fastest for both models.
+# Without it, plain decoding would be slower than necessary and the race unfair. `Quiet` times one
+# step now and at the end, and warns if the machine was busy in between.
 
 # %%
 torch.set_num_threads(1)                            # one core: no call waits for a second one
@@ -70,8 +69,8 @@ quiet = Quiet(lambda: step_seconds(target, context=context, repeats=3))
 # %% [markdown]
 # ## Costs, and a race
 #
-# `costs_of` measures c and v as lesson 11 did: the quickest of some tries.
-# What disturbs a call only makes it longer. So the quickest is nearest to the truth.
+# `costs_of` measures c and v as in *How fast*, by the quickest of several tries, because a
+# disturbance can only make a call longer.
 
 # %%
 def costs_of(big, small, turns):
@@ -83,15 +82,14 @@ def costs_of(big, small, turns):
 
 
 # %% [markdown]
-# `race` runs plain decoding and speculation by turns on the same prompts.
-# `timed` notes the seconds of each step or round. The first is left out: it also reads the prompt.
-# Then the quickest step and the quickest round are compared.
+# `race` runs plain decoding and speculation by turns on the same prompts. `timed` records the
+# seconds of each step or round, the first of which also reads the prompt and is left out. Then the
+# quickest step is compared with the quickest round.
 #
 # One of our targets has only two of its layers left. It writes nonsense, and no draft model can
-# be right about that.
-# For that race we load the *coins*, the decisions to accept or to reject.
-# With `luck` 0.65 each draft token is accepted with probability 0.65, whatever the models say.
-# The text is nonsense then, but the speed is that of a pair with alpha 0.65.
+# predict that. For this race we load the *coins*: with `luck` 0.65, each draft token is accepted
+# with probability 0.65, whatever the models compute. The text is nonsense, but the speed is that of
+# a pair with alpha 0.65.
 
 # %%
 def race(big, small, temperature=1.0, luck=None, gamma=4, new=24):
@@ -114,12 +112,13 @@ def race(big, small, temperature=1.0, luck=None, gamma=4, new=24):
 #
 # The pair that ships runs at temperature 1, 0 and 3. Then come three pairs made to lose:
 #
-# - *a draft that learnt nothing*: random weights. Its alpha is small.
-# - *the target as its own draft*: its alpha is about 1. And its c?
-# - *a target of 2 layers*: so fast that the draft is slow beside it. (Coins loaded with 0.65.)
+# - *A draft that learnt nothing* has random weights and a small alpha.
+# - *The target as its own draft* has an alpha of about 1. And its c?
+# - *A target of 2 layers* is so fast that the draft is slow beside it. (Its coins are loaded with
+#   0.65.)
 #
 # The next cell makes the two new models. If `autotune` chose another layout of the weights, `pack`
-# (nanospec/fast/packed.py) gives it to them, too. It exchanges the layers that multiply.
+# (nanospec/fast/packed.py) gives it to them as well, by exchanging the layers that multiply.
 
 # %%
 torch.manual_seed(0)
@@ -137,8 +136,8 @@ races |= {"a draft that learnt nothing": (target, ignorant, {}),
           "a target of 2 layers": (shallow, draft, {"luck": 0.65})}
 
 # %% [markdown]
-# A verdict needs both numbers: what the formula predicts, and what the clock measures.
-# If one is above 1 and the other below, the verdict is "unclear".
+# A verdict needs both numbers: what the formula predicts, and what the clock measures. If one is
+# above 1 and the other below, the verdict is "unclear".
 #
 # *Guess first:* which of the six lose?
 
@@ -167,24 +166,23 @@ for name, (big, small, how) in races.items():
 show(races)
 
 # %% [markdown]
-# On a quiet machine the first three win. The draft that learnt nothing loses: alpha is too small.
-# The target of 2 layers loses: c is too large.
-# The target as its own draft is near 1. Its round brings 5 tokens and costs about 5 target calls,
-# so all the work was for nothing.
+# Compare the verdicts with what theory expects. The draft that learnt nothing should lose, because
+# its alpha is too small. The target of 2 layers should lose, because c is too large. The target as
+# its own draft should come out near 1: its round brings 5 tokens and costs about 5 target calls, so
+# all the work gains nothing.
 #
-# At T = 0 alpha is higher than at T = 1. Lesson 10 has shown why: the target writes this text.
-# At T = 0 it writes its own likeliest text, and that is easy for the draft, too.
-# At T = 3 alpha is high for a bad reason: distributions that are heated enough become flat, and
-# flat ones are alike. The draft is right about nonsense.
+# At T = 0 alpha is higher than at T = 1, for the reason found in *Report what you sample*: the
+# target writes its own likeliest text, which is easy for the draft, too. At T = 3 alpha is high for
+# a bad reason. Strongly heated distributions become flat, flat distributions are alike, and the
+# draft is right about nonsense.
 #
-# None of the six has a large v. That needs many texts in one call: lesson 28 measures it.
+# None of the six has a large v. That needs many texts in one call, as in *A full batch*.
 #
 # ## The picture
 #
-# Each panel shows the predicted speed-up for every alpha and every c. The left one has the v(5)
-# measured here, the right one a v(5) of 3, as with many texts at once.
-# The thick line is the break-even line. Above it speculation wins.
-# The marks are the rows from above, and they say the verdict.
+# Each panel shows the predicted speed-up for every alpha and every c. The left panel has the v(5)
+# that was measured here, the right one a v(5) of 3, as with many texts at once. Speculation wins
+# above the thick break-even line. The marks are the rows from above with their verdicts.
 #
 # *Guess first:* what does a v(5) of 3 do to the line?
 
@@ -199,8 +197,8 @@ figures.where_it_loses(of_alpha, of_c, panels)
 # %% [markdown]
 # ## Memory
 #
-# A draft also takes room: its weights, and a cache of its own.
-# For each token of a text, a cache holds a key and a value in every layer.
+# A draft also takes memory, for its weights and for a cache of its own. For each token of a text, a
+# cache holds a key and a value in every layer.
 
 # %%
 print()
@@ -215,15 +213,15 @@ for name, model in ("target", target), ("draft", draft):
 #
 # Before you believe a speed-up, ask three questions.
 #
-# - *Over which baseline?* Plain decoding without a cache, or in a slow data type, is slow.
-#   Anything looks fast beside it.
-# - *Is alpha printed beside it?* Also the temperature, gamma, and the number of texts.
-#   Without them nobody can check the number with a formula.
-# - *Were both sides warmed up, run by turns, and run many times?*
-#   One run each measures who else used the machine.
+# - *Over which baseline?* Plain decoding without a cache, or in a slow data type, is slow, and
+#   anything looks fast beside it.
+# - *Is alpha printed beside it?* The temperature, gamma and the number of texts belong there too.
+#   Without them the number cannot be checked with a formula.
+# - *Were both sides warmed up, run by turns, and run many times?* One run each measures how busy
+#   the machine was.
 #
-# Below is our first race again: the same rounds, the same seconds. Only the baseline is another.
-# *Guess first:* does the speed-up look better or worse?
+# The next table shows our first race again, with the same rounds and the same seconds. Only the
+# baseline differs. *Guess first:* does the speed-up look better or worse?
 
 # %%
 as_loaded, whole = load_pair().target, torch.ones(1, context, dtype=torch.int64)
@@ -237,24 +235,24 @@ for name, baseline in slow.items():
     rows[name] = *rows["T = 1"][:4], tokens * baseline / seconds
     verdicts[name] = "no fair race"
 show(["T = 1", *slow])
-quiet.tell("c 0.07, v(5) 1.0 (one core, bfloat16)")
+quiet.tell("c was 0.07 and v(5) 1.0 (one core of an example machine, bfloat16)")
 
 # %% [markdown]
 # ## Three things to know
 #
-# 1. Speculation loses if alpha is small, if c is large, or if v is large. One is enough.
+# 1. Speculation loses if alpha is small, if c is large, or if v is large. One of them is enough.
 # 2. Where v is large, no draft model is good enough for long drafts.
-# 3. A speed-up means something only with its baseline, its alpha, its gamma, its temperature
-#    and its number of texts.
+# 3. A speed-up means something only together with its baseline, alpha, gamma, temperature and
+#    number of texts.
 #
 # ## Change this and run again
 #
 # 1. Write 5.0 for the 3.0 in the cell of the picture. How good must a draft model be now?
 # 2. Write 0.95 for the `luck` of the target of 2 layers. Guess from the picture first.
-# 3. Take `autotune(...)` out. Everything is slower now. Compare the row "T = 1" with the row
-#    "T = 1 over float32 as loaded". What is the same now? What does that say about the baseline?
+# 3. Take `autotune(...)` out, and everything is slower. Compare the row "T = 1" with the row "T = 1
+#    over float32 as loaded". What is the same now, and what does that tell about the baseline?
 #
-# The answers are in `lessons/answers/14_where_it_loses.md`.
+# The answers are in the file of the same name in `lessons/answers/`.
 #
-# Next: lesson 15 asks why one should draft only one future.
-# Exercises: 11 (spot the bug), 12 (write the test).
+# *Next:* *Several futures* asks why one should draft only one future. Exercises: 11 (spot the bug),
+# 12 (write the test).

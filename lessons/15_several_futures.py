@@ -1,16 +1,15 @@
 # %% [markdown]
-# # 15. Several futures
+# # Several futures
 #
-# **One call verifies many tokens. Why draft only one future?**
+# **If one call scores many tokens, why draft only one future?**
 #
-# So far a draft was a chain: each draft token stood behind the one before it.
-# One rejection then costs all draft tokens behind it (lesson 8).
-# But a few more rows in a call cost little (lesson 3).
-# So let the draft model propose two tokens for the same place.
-# If the first is rejected, the second may be accepted.
-# Is that still lossless? And how can one call score two futures?
+# So far a draft was a chain, in which each draft token follows the one before it. One rejection
+# then costs all draft tokens after it. But a few more rows in a call cost little (*Ten for the
+# price of one*). So let the draft model propose two tokens for the same place. If the first is
+# rejected, the second may be accepted.
 #
-# Two things return: accept or replace (lesson 6), and the walk (lesson 5).
+# Is that still lossless, and how can one call score two futures? The lesson builds on *Accept or
+# replace* and on the walk.
 
 # %%
 import torch
@@ -26,14 +25,14 @@ from nanospec.trees.draft import TreeDraft, of_text
 from nanospec.trees.drawn import TreeDrafter
 from nanospec.trees.node_rule import verify_tree
 
-names = ["range", "items", "zip", "def"]                    # lesson 7: what may follow "for x in"
+names = ["range", "items", "zip", "def"]                    # what may follow "for x in"
 p_target = torch.tensor([.6, .3, .1, 0], dtype=torch.float64)
-q_draft = torch.tensor([.2, .2, .5, .1], dtype=torch.float64)           # lesson 7's bad draft
+q_draft = torch.tensor([.2, .2, .5, .1], dtype=torch.float64)           # a bad draft
 
 # %% [markdown]
 # ## A second try
 #
-# Lesson 7 had this table. One draft token is accepted with probability .5:
+# Take the bad draft from *Why it is lossless*. One draft token is accepted with probability .5:
 #
 # | first try                         | range | items | zip | def | all |
 # |-----------------------------------|-------|-------|-----|-----|-----|
@@ -42,12 +41,12 @@ q_draft = torch.tensor([.2, .2, .5, .1], dtype=torch.float64)           # lesson
 # | accepted: min(p_target, q_draft)  | .2    | .2    | .1  | 0   | .5  |
 # | missing: p_target - accepted      | .4    | .1    | 0   | 0   | .5  |
 #
-# After a rejection, lesson 6 drew the replacement from what is missing, made to add up to 1.
-# That is the residual distribution. Here it is [.8, .2, 0, 0].
+# After a rejection we drew the replacement from what is missing, scaled to add up to 1. That
+# residual distribution is [.8, .2, 0, 0] here.
 #
-# But accept or replace makes a token of *any* distribution from a draft token.
-# So do not draw the replacement yet. Try a second draft token.
-# For this try, the residual distribution stands in the place of p_target:
+# But accept or replace can make a token of *any* distribution from a draft token. So instead of
+# drawing the replacement, try a second draft token. For this try, the residual distribution takes
+# the place of p_target:
 #
 # | second try                        | range | items | zip | def | all |
 # |-----------------------------------|-------|-------|-----|-----|-----|
@@ -56,15 +55,15 @@ q_draft = torch.tensor([.2, .2, .5, .1], dtype=torch.float64)           # lesson
 # | accepted: min of the two          | .2    | .2    | 0   | 0   | .4  |
 # | missing: residual - accepted      | .6    | 0     | 0   | 0   | .6  |
 #
-# The second draft token is accepted with probability .4.
-# Only if it is rejected too, a replacement is drawn. Here it is always "range".
-# So one of the two is accepted with probability .5 + .5 x .4 = .7.
+# The second draft token is accepted with probability .4. Only if it is rejected too do we draw a
+# replacement, which is always "range" here. One of the two is accepted with probability .5 + .5 x
+# .4 = .7.
 #
-# A program draws both draft tokens before the target is called, because one call scores both.
-# If the first is accepted, nobody looks at the second.
+# A program draws both draft tokens before the target is called, because one call scores both. If
+# the first is accepted, the second is ignored.
 #
-# Draft tokens for the same place are called *children* of the token before that place.
-# The code below takes any number of them. It is lesson 6 in a loop.
+# Draft tokens for the same place are called *children* of the token before that place. The code
+# below takes any number of them, and is accept-or-replace in a loop.
 
 # %%
 def accept_one(children, p_target, dice):
@@ -86,14 +85,14 @@ assert abs(found[0, 0] - .4) < 1e-12 and abs(found[1, 1] - .6) < 1e-12  # child 
 # %% [markdown]
 # ## No token twice
 #
-# In the second table, "zip" has a residual probability of 0: a second "zip" is a wasted try.
-# The same is true of any draft token that was rejected before.
-# So draw the second draft token *without replacement*: take the first one out of q_draft, and make
-# the rest add up to 1 again. After a drawn "zip", [.2, .2, .5, .1] becomes [.4, .4, 0, .2].
-# (*Independent* means: both are drawn from the same q_draft.)
+# In the second table, "zip" has a residual probability of 0, so a second "zip" is a wasted try. The
+# same holds for any draft token that was rejected before. It is better to draw the second draft
+# token *without replacement*: remove the first one from q_draft and rescale the rest to add up to
+# 1. After a drawn "zip", [.2, .2, .5, .1] becomes [.4, .4, 0, .2]. (*Independent* means that both
+# are drawn from the same q_draft.)
 #
-# The rule stays as it is. It asks only which distribution each child was drawn from.
-# `accept_one` divides by just that distribution. Lesson 10 said it: report what you sample.
+# The rule stays as it is. It only needs the distribution that each child was drawn from, and
+# `accept_one` divides by exactly that: report what you sample.
 
 # %%
 def draw_children(q_draft, count, dice, independent=False):
@@ -122,7 +121,8 @@ def by_library(children, p_target, dice):
 # %% [markdown]
 # ## Two wrong rules
 #
-# Both look sensible. Both accept more than the right rule does. That should make you suspicious.
+# Both look sensible, and both accept more than the right rule does. That should make you
+# suspicious.
 
 # %%
 def forget_the_rejection(children, p_target, dice):
@@ -148,10 +148,11 @@ def try_the_likeliest_first(children, p_target, dice):
 # %% [markdown]
 # ## Which of them is exact?
 #
-# `walk` tries every outcome of every decision and adds up the probabilities.
-# The last column is the total variation between the distribution of the token and p_target.
+# We walk every outcome. The last column is the total variation between the distribution of the
+# token and p_target.
 #
-# *Guess first:* of two independent children one is accepted with .7. And without replacement?
+# *Guess first:* with two independent children, one is accepted with probability .7. And without
+# replacement?
 
 # %%
 def walk_place(rule, count, independent=False):
@@ -186,12 +187,12 @@ table(["rule", "one is accepted", "distribution off by"], rows)
 # %% [markdown]
 # ## A tree
 #
-# Behind an accepted child, the same begins again: it may have children of its own.
-# All these tokens form a *tree* of rows. A *row* is a place in the draft.
-# Row 0 is the last token of the text. Every other row has a parent.
-# A list of parents says it all: [-1, 0, 0, 1] are two children of row 0, and one child of row 1.
+# After an accepted child the same begins again, since it may have children of its own. All these
+# tokens form a *tree* of rows. Row 0 is the last token of the text, and every other row has a
+# parent. A list of parents describes the tree: [-1, 0, 0, 1] are two children of row 0 and one
+# child of row 1.
 #
-# The rule for a tree: accept a child of row 0, then a child of that child, and so on.
+# The rule for a tree is: accept a child of row 0, then a child of that child, and so on.
 
 # %%
 def verify_by_hand(draft, p_target, dice):
@@ -207,7 +208,7 @@ def verify_by_hand(draft, p_target, dice):
         row = rows[number]
 
 # %% [markdown]
-# Is it lossless? Walk it, in the library's loop, on models that are tables of two tokens.
+# Is it lossless? We walk it in the library's loop, on models that are tables of two tokens.
 
 # %%
 def by_hand(draft, p_target, dice):
@@ -217,7 +218,7 @@ def by_hand(draft, p_target, dice):
 
 
 def one_text(dice):
-    """Two tokens behind token 0, with a tree of two children and one grandchild."""
+    """Two tokens after token 0, with a tree of two children and one grandchild."""
     drafter = TreeDrafter(small, [-1, 0, 0, 1], independent=True)
     return tuple(tokens_of(speculate(big, drafter, [0], 2, dice=dice, rule=by_hand)))
 
@@ -229,9 +230,9 @@ print(f"\na tree, by hand: {paths} paths walked, the distribution of the text is
 assert off < 1e-12
 
 # %% [markdown]
-# Now a tree of seven rows on the real pair. We look for a round that shows what a tree is for:
-# the first child of row 0 is rejected, its sibling is accepted.
-# (`TreeDrafter` numbers the rows in the order of drawing. So two of them change their places.)
+# Now we use a tree of seven rows on the real pair and look for a round that shows what a tree is
+# for: the first child of row 0 is rejected and its sibling accepted. (`TreeDrafter` numbers the
+# rows in the order of drawing, so two of them change places.)
 
 # %%
 exact, exact_draft, tokenizer = load_pair(dtype=torch.float64)
@@ -246,16 +247,16 @@ print(f"\nseed {seed}: parents {first.parents}, accepted rows {first.path}")
 # %% [markdown]
 # ## Which row attends to which
 #
-# One call of the target has to score all rows of the tree.
-# A row must get the distribution that it would get after its own path alone.
-# A *path* is what leads from the text to a row. Two things make that come true:
+# One call of the target has to score all rows of the tree. A row must get the distribution that it
+# would get after its own path alone, where the *path* is what leads from the text to the row. Two
+# things ensure this:
 #
 # 1. The *attention mask*: a row attends to the text, its ancestors and itself, and to no other
 #    branch.
-# 2. The *position*: a row's depth counts, not its number. Siblings have the same position.
+# 2. The *position*: the depth of a row counts, not its number. Siblings have the same position.
 #
-# *Guess first:* seven rows in one call, or each path in a call of its own.
-# How far apart are the distributions, in float64?
+# *Guess first:* compare seven rows in one call with each path in a call of its own. How far apart
+# are the distributions, in float64?
 
 # %%
 tokens = torch.tensor([ids + first.tokens[1:]])             # row 0 is the last token of the text
@@ -285,18 +286,18 @@ figures.a_tree(labels, first.parents, first.path, repr(tokenizer.decode([first.t
 # ## Three things to know
 #
 # 1. After a rejection, the residual distribution is the target of the next child. That is lossless.
-# 2. Drawn without replacement, no token is tried twice. The rule divides by what each child was
-#    drawn from.
+# 2. Drawn without replacement, no token is tried twice. The rule divides by the distribution that
+#    each child was drawn from.
 # 3. In one call, each row attends to the text, its ancestors and itself. Its position is its depth.
 #
 # ## Change this and run again
 #
-# 1. Add `"four, without replacement": (accept_one, 4)` to `cases`. How often is one accepted?
-#    Guess first: there are four tokens, and all of them are tried.
-# 2. Write `positions = torch.arange(slots)`, as if the rows were a chain, and take out
-#    `assert gap < 1e-12`. How far apart are the distributions now? Which rows are still right?
+# 1. Add `"four, without replacement": (accept_one, 4)` to `cases`. How often is one accepted? Guess
+#    first: there are four tokens, and all of them are tried.
+# 2. Write `positions = torch.arange(slots)`, as if the rows were a chain, and take out `assert gap
+#    < 1e-12`. How far apart are the distributions now? Which rows are still right?
 # 3. Write `q_draft = p_target`. What is left for a second child to do? Which rule is still wrong?
 #
-# The answers are in `lessons/answers/15_several_futures.md`.
+# The answers are in the file of the same name in `lessons/answers/`.
 #
-# Next: lesson 16 asks which tree is the best. Exercises: 13 (the node rule).
+# *Next:* *Which tree* asks which tree is the best. Exercises: 13 (the node rule).

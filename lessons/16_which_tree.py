@@ -1,15 +1,14 @@
 # %% [markdown]
-# # 16. Which tree?
+# # Which tree
 #
-# **A draft may be long, or wide. Which one is faster?**
+# **A draft may be long, or wide: which one is faster?**
 #
-# In lesson 15 a draft was a tree: several draft tokens for the same place, and more behind each.
-# With m rows there are many trees. The chain of lesson 8 is one of them.
-# A long tree reaches far if all goes well. A wide one has a second child where the first is
-# rejected.
-# This lesson counts which child is accepted, adds up what a tree brings, and divides by its cost.
+# In *Several futures* a draft was a tree, with several draft tokens for the same place and more
+# after each of them. There are many trees with m rows, and the chain is one of them. A long tree
+# reaches far if all goes well. A wide one has a second child where the first is rejected. This
+# lesson counts which child is accepted, computes what a tree brings, and divides by its cost.
 #
-# You need lesson 11 (the formula, and what c and v(m) are) and lesson 15.
+# The formula, c and v(m) come from *How fast*.
 
 # %%
 import torch
@@ -24,18 +23,18 @@ from nanospec.speculate import speculate
 from nanospec.trees.drawn import TreeDrafter
 from nanospec.trees.shapes import best_size, best_tree, expected_of, shape
 
-torch.set_num_threads(1)                                    # as in lessons 11 and 14
+torch.set_num_threads(1)                                    # one core, as in "How fast"
 
 # %% [markdown]
 # ## Which child is accepted?
 #
-# First count on real texts: of four children, which one is accepted?
+# First we count on real texts which of four children is accepted.
 #
 # *Guess first:* the first is accepted in more than half of the rounds. And the second?
 
 # %%
 target, draft, _ = pair = load_pair()
-autotune(target, draft)                                     # as in lesson 11
+autotune(target, draft)                                     # the fastest form of both models
 rounds = []
 for seed, prompt in enumerate(held_out_prompts(pair, 20)):
     rounds += speculate(target, TreeDrafter(draft, shape(4)), prompt, 20, seed=seed)
@@ -47,17 +46,18 @@ print(f"\nthe first, second, third, fourth child is accepted: {shares}")
 # %% [markdown]
 # ## Tokens of a round
 #
-# A row is accepted if its parent is, and if it is the accepted child there.
-# So multiply along the path. Then add up all rows, and 1 for the replacement or the bonus token.
-# That is the number of tokens of a round. (It takes every place to be like the average place.)
+# A row is accepted if its parent is, and if it is the accepted child there. So we multiply along
+# the path, add up all rows, and add 1 for the replacement or the bonus token. The result is the
+# number of tokens of a round, if every place were like the average place.
 #
-# By hand, with accepted = [.6, .2], two children, and one child behind each of them:
-# 1 + .6 + .2 + .6 x .6 + .2 x .6 = 2.28.
+# By hand, with accepted = [.6, .2], two children, and one child after each of them: 1 + .6 + .2 +
+# .6 x .6 + .2 x .6 = 2.28.
 #
-# Three kinds of trees of m rows:
-# - *chain*: each row has one child. That is lesson 8.
+# We compare three kinds of trees with m rows:
+#
+# - *chain*: each row has one child.
 # - *wide*: each row has four children.
-# - *best*: the tree with most tokens (nanospec/trees/shapes.py, from arXiv 2402.12374).
+# - *best*: the tree with the most tokens (nanospec/trees/shapes.py, from arXiv 2402.12374).
 
 # %%
 assert abs(expected_of(shape(2, 1), [.6, .2]) - 2.28) < 1e-12
@@ -71,9 +71,9 @@ for m in sizes:
 # %% [markdown]
 # ## What rows cost
 #
-# v(m) is the time of a call on m tokens, in calls on one token (lesson 3).
-# c is the time of a draft step, in the same unit.
-# A round with a tree takes one draft step for each level of the tree, and one call on m tokens.
+# v(m) is the time of a target call on m tokens, and c the time of a draft step, both in target
+# steps. A round with a tree takes one draft step for each level of the tree, and one target call on
+# m tokens.
 
 # %%
 quiet = Quiet(lambda: step_seconds(target, repeats=3))
@@ -88,12 +88,13 @@ c = draft_step / step
 v = [min(best_of[more] for more in sizes if more >= m) / step for m in sizes]   # v(m) never falls
 
 # %% [markdown]
-# Now the speed: tokens of a round / time of a round, in units of the target alone.
-# Twice: with v(m) as measured *here*, and as if rows were *free*, v(m) = 1.
-# (On a GPU, rows are nearly free while the call waits for the weights of a large target.)
-# For "best", size m is given, and the depth is chosen for speed.
+# Speed is the tokens of a round divided by its time, relative to the target alone. The table has it
+# twice: with v(m) as measured *here*, and as if rows were *free*, v(m) = 1. (On a GPU, rows are
+# nearly free while the call waits for the weights of a large target.) For "best", the size m is
+# given, and the depth is chosen for speed.
 #
-# *Guess first:* rows are free, m goes from 8 to 32. What happens to the chain? And to the tree?
+# *Guess first:* rows are free, and m goes from 8 to 32. What happens to the chain, and what to the
+# tree?
 
 # %%
 columns = {"v(m)": v} | a_round
@@ -114,29 +115,32 @@ for where in "here", "free":
     chain, best = max(speeds[f"chain, {where}"]), max(speeds[f"best, {where}"])
     print(f"{where}: the fastest chain {chain:.2f}, the fastest tree {best:.2f} times")
 figures.trees_against_chains(sizes, speeds)
-quiet.tell("v(8) 1.20, v(32) 1.56, c 0.17; the fastest chain 1.30, the fastest tree 1.47")
+quiet.tell("v(8) was 1.20, v(32) 1.56, c 0.17, the fastest chain 1.30 and the fastest tree 1.47 "
+           "(one core of an example machine)")
 
 # %% [markdown]
-# A chain is a tree too. So the best tree is never slower than the chain of the same size.
-# With few rows it *is* the chain: one more token at its end is worth more than a second child.
-# The end of a long chain is hardly ever reached. From there on, second children bring more.
-# Whether that pays depends on what rows cost.
+# A chain is a tree too, so the best tree is never slower than the chain of the same size. With few
+# rows it *is* the chain, because one more token at the end is worth more than a second child. The
+# end of a long chain is rarely reached, and from some length on second children bring more. Whether
+# that pays depends on what rows cost.
 #
 # ## Three things to know
 #
-# 1. What a tree brings: multiply along each row's path, then add up all rows, and 1.
-# 2. Long is better with few rows. With many rows, a tree is better.
-# 3. Each level of the tree costs a draft step, each of its tokens a row in the target's call.
-#    So a tree pays where rows are cheap, or where the draft is dear.
+# 1. To compute what a tree brings, multiply along each row's path, add up all rows, and add 1.
+# 2. With few rows, long is better. With many rows, a tree is better.
+# 3. Each level of the tree costs a draft step, and each token a row in the target's call. A tree
+#    pays where rows are cheap or the draft is expensive.
 #
 # ## Change this and run again
 #
 # 1. Write `temperature=0` in the call of `speculate` that fills `rounds`. Which children are still
-#    accepted? Why?
-# 2. Write `c = 0.5` behind the line that computes c: a dear draft. Where is the tree ahead now?
+#    accepted, and why?
+# 2. Write `c = 0.5` below the line that computes c, for an expensive draft. Where is the tree ahead
+#    now?
 # 3. Does the best tree keep the table's promise? Add a cell at the end. Fill `rounds` as before,
-#    with `TreeDrafter(draft, best_tree(accepted, 16)[1])`. Print the mean of `len(done.path) + 1`.
+#    with `TreeDrafter(draft, best_tree(accepted, 16)[1])`, and print the mean of `len(done.path) +
+#    1`.
 #
-# The answers are in `lessons/answers/16_which_tree.md`.
+# The answers are in the file of the same name in `lessons/answers/`.
 #
-# Next: lesson 17 judges all draft tokens of a chain together.
+# *Next:* *Block verification* judges all draft tokens of a chain together.

@@ -1,15 +1,15 @@
 # %% [markdown]
-# # 17. Block verification
+# # Block verification
 #
-# **A draft has several tokens. Must each of them be judged alone?**
+# **Does one by one accept as many draft tokens as possible?**
 #
-# Lesson 8 judges a draft token by token. The first rejection ends the round.
-# Sun et al. (2024) judge the draft as a whole: *block verification*.
-# The draft is the same, the call of the target is the same, the text has the same distribution.
-# But on average more draft tokens are accepted. How can that be?
+# So far a draft was judged token by token, and the first rejection ended the round. Sun et al.
+# (2024) judge the draft as a whole, which they call *block verification*. The draft is the same,
+# the target's call is the same, and the text has the same distribution. Yet on average more draft
+# tokens are accepted. How can that be?
 #
-# You need lesson 7 (overlap and residual) and lesson 8 (a draft of gamma tokens, a bonus token).
-# All numbers of this lesson are fractions, and small enough to check by hand.
+# We build on overlap and residual (*Why it is lossless*) and on the round (*A draft and a bonus*).
+# All numbers of this lesson are fractions, small enough to check by hand.
 
 # %%
 from fractions import Fraction
@@ -38,17 +38,17 @@ q_draft = [Fraction(2, 3), Fraction(1, 3)]
 # %% [markdown]
 # ## What is lost, token by token
 #
-# The target says A with 1/3 and B with 2/3. The draft model says A with 2/3 and B with 1/3.
-# The *ratio* of a token is p_target / q_draft: 1/2 for A, 2 for B.
-# Token by token, A is accepted with probability 1/2, and B with min(1, 2) = 1.
+# The target gives A the probability 1/3 and B 2/3. The draft model gives A 2/3 and B 1/3. The
+# *ratio* of a token is p_target / q_draft: 1/2 for A and 2 for B. Token by token, A is accepted
+# with probability 1/2 and B with min(1, 2) = 1.
 #
-# Now look at the draft "A B". The draft model writes it with 2/3 x 1/3 = 2/9.
-# The target writes it with 1/3 x 2/3 = 2/9. They agree! There is nothing to correct.
-# But token by token, A is rejected every other time. B has a ratio of 2, and only 1 of it counts.
+# Now look at the draft "A B". The draft model writes it with 2/3 x 1/3 = 2/9, and the target writes
+# it with 1/3 x 2/3 = 2/9. They agree, and there is nothing to correct. But token by token, A is
+# rejected every other time, and of B's ratio of 2 only 1 counts.
 #
-# *Guess first:* see the drafts as four big tokens, AA, AB, BA and BB.
-# As lesson 7 says, such a big token could be accepted with min(p_target, q_draft).
-# How often is that, in all? And how often are both tokens accepted, token by token?
+# *Guess first:* regard the drafts as four big tokens, AA, AB, BA and BB. As in *Why it is
+# lossless*, such a big token could be accepted with min(p_target, q_draft). How often is that in
+# total? And how often are both tokens accepted, token by token?
 
 # %%
 drafts = list(product((0, 1), repeat=2))            # AA, AB, BA, BB
@@ -73,14 +73,14 @@ rows.append(["all", sum(drafted), 1, sum(by_token), sum(as_one)])
 table(["draft", "q_draft", "p_target", "accepted token by token", "min(p_target, q_draft)"], rows)
 
 # %% [markdown]
-# In all, the big tokens overlap by 2/3. Token by token, both are accepted with 4/9.
-# The rule of this lesson comes to 5/9. (Can a rule reach 2/3? Lesson 18 answers that.)
+# In total, the big tokens overlap by 2/3. Token by token, both are accepted with 4/9. The rule of
+# this lesson reaches 5/9. (*How close a rule can come* tells whether a rule can reach 2/3.)
 #
 # ## The new weight
 #
-# Token by token, both draft tokens are accepted with min(1, ratio_1) x min(1, ratio_2).
-# Every ratio is limited to 1, and what is above 1 is lost.
-# Block verification limits the running product instead:
+# Token by token, both draft tokens are accepted with min(1, ratio_1) x min(1, ratio_2). Every ratio
+# is limited to 1, and what exceeds 1 is lost. Block verification limits the running product
+# instead:
 #
 #     w_0 = 1,    w_1 = min(1, w_0 ratio_1),    w_2 = min(1, w_1 ratio_2),    and so on
 #
@@ -105,67 +105,67 @@ for tokens in drafts:
 table(["draft", "ratio 1", "ratio 2", "w_1", "w_2", "both, token by token"], rows)
 
 # %% [markdown]
-# "A B" is now accepted always. The draft model proposes A too often and B too seldom.
-# A ratio of 2 behind a ratio of 1/2 evens that out.
-# "B A" gains nothing: w_1 is limited to 1 before the A is seen.
-# A later token can help an earlier one, not the other way round.
+# "A B" is now always accepted. The draft model proposes A too often and B too seldom, and a ratio
+# of 2 after a ratio of 1/2 evens that out. "B A" gains nothing, because w_1 is limited to 1 before
+# the A is seen. A later token can help an earlier one, but not the other way round.
 #
 # **Claim 1.** Block verification never accepts less: w_i is at least the product of min(1, ratio).
 #
 # **Proof.**
+#
 # 1. For i = 0 both are 1.
 # 2. Let w_(i-1) be at least the product so far.
-# 3. Then w_i = min(1, w_(i-1) ratio_i) is at least w_(i-1) min(1, ratio_i): w_(i-1) is at most 1.
-# 4. So w_i is at least the product so far times min(1, ratio_i). That is the next product.
+# 3. Then w_i = min(1, w_(i-1) ratio_i) is at least w_(i-1) min(1, ratio_i), because w_(i-1) is at
+#    most 1.
+# 4. So w_i is at least the product so far times min(1, ratio_i), which is the next product.
 #
 # ## What the rule must promise
 #
-# Behind any draft tokens 1 to i, the rule shall keep two promises:
+# After any draft tokens 1 to i, the rule shall keep two promises:
 #
 # - (a) Tokens 1 to i are all accepted with probability w_i.
 # - (b) If they are, the next token of the text comes from p_target.
 #
-# How does it work? Behind every draft token stands a coin (a decision with two outcomes).
-# If the coin behind token i says yes, the draft is *cut* there: tokens 1 to i are accepted.
-# The coin at the end is flipped first. So the longest cut wins.
+# How does it work? After every draft token there is a coin. If the coin after token i succeeds, the
+# draft is *cut* there: tokens 1 to i are accepted. The coin at the end is flipped first, so the
+# longest cut wins.
 #
-# At the end it is easy. The coin behind the last draft token is w. That is (a).
-# The bonus token is drawn from p_target. That is (b).
-# For all other places there is one claim.
+# At the end this is easy. The coin after the last draft token succeeds with probability w, which
+# gives (a), and the bonus token is drawn from p_target, which gives (b). For all other places there
+# is one claim.
 #
-# **Claim 2.** Let both promises hold one token later. Then the coin behind token i can be chosen so
-# that they hold there too.
+# **Claim 2.** If both promises hold one token later, the coin after token i can be chosen so that
+# they hold there too.
 #
-# **Proof.** Two examples go along, for i = 1.
-# *Behind A*: draft token 1 was an A, so w_1 = 1/2. *Behind B*: it was a B, so w_1 = 1.
-# A pair of numbers, as in [1/6, 1/3], is for the next token: an A, a B.
+# **Proof.** Two examples accompany the proof, both for i = 1. *After A*, draft token 1 was an A, so
+# w_1 = 1/2. *After B*, it was a B, so w_1 = 1. A pair of numbers such as [1/6, 1/3] is for the next
+# token being an A or a B.
 #
-# 1. *Wanted:* the tokens so far are accepted with w_i, and then the next comes from p_target.
-#    So the next token y must come with w_i p_target(y).
-#    Behind A: [1/6, 1/3]. Behind B: [1/3, 2/3].
-# 2. *Brought:* the next draft token is y with q_draft(y). By (a), it is accepted with w_(i+1).
+# 1. *Wanted:* the tokens so far are accepted with w_i, and then the next comes from p_target. So
+#    the next token y must come with w_i p_target(y). After A: [1/6, 1/3]. After B: [1/3, 2/3].
+# 2. *Brought:* the next draft token is y with q_draft(y), and by (a) it is accepted with w_(i+1).
 #    Together that is q_draft(y) min(1, w_i p_target(y) / q_draft(y)) = min(q_draft, w_i p_target).
-#    Behind A: [1/6, 1/3]. Behind B: [1/3, 1/3].
-# 3. *Missing:* wanted - brought = max(0, w_i p_target - q_draft). Call its total Z.
-#    Behind A: [0, 0], so Z = 0. Behind B: [0, 1/3], so Z = 1/3.
-# 4. The total of wanted is w_i. So the total of brought is w_i - Z. A later cut wins that often.
-#    Behind A: 1/2. Behind B: 2/3.
-# 5. In the other 1 - w_i + Z of all cases, the coin behind token i is flipped.
-#    Behind A: 1/2. Behind B: 1/3.
-# 6. Let the coin be Z / (1 - w_i + Z). Then this cut is made in just Z of all cases.
-#    Behind A: the coin is 0. Behind B: the coin is 1.
-# 7. At this cut, draw the next token from what is missing. Then y comes with brought + missing.
-#    That is what was wanted. So (a) and (b) hold behind token i.
+#    After A: [1/6, 1/3]. After B: [1/3, 1/3].
+# 3. *Missing:* wanted - brought = max(0, w_i p_target - q_draft). Call its total Z. After A: [0,
+#    0], so Z = 0. After B: [0, 1/3], so Z = 1/3.
+# 4. The total of wanted is w_i, so the total of brought is w_i - Z. That is how often a later cut
+#    wins. After A: 1/2. After B: 2/3.
+# 5. In the other 1 - w_i + Z of all cases, the coin after token i is flipped. After A: 1/2. After
+#    B: 1/3.
+# 6. Let the coin be Z / (1 - w_i + Z). Then this cut is made in exactly Z of all cases. After A the
+#    coin is 0, and after B it is 1.
+# 7. At this cut, draw the next token from what is missing. Then y comes with brought + missing,
+#    which is what was wanted. So (a) and (b) hold after token i.
 #
-# Go on like this to the front. There w_0 = 1, and (b) says: the text comes from p_target.
-# The rule is lossless.
+# Continue in this way to the front. There w_0 = 1, and (b) states that the text comes from
+# p_target. The rule is lossless.
 #
-# The same steps, computed. *Guess first:* the front is the place before draft token 1, with w = 1.
-# What is its coin?
+# The next cell computes the same steps. *Guess first:* the front is the place before draft token 1,
+# with w = 1. What is its coin?
 
 # %%
 rows = []
-for place, tokens in ("front", []), ("behind A", [0]), ("behind B", [1]):
+for place, tokens in ("front", []), ("after A", [0]), ("after B", [1]):
     w = weights([p_target[x] / q_draft[x] for x in tokens])[-1]
     wanted = [w * p for p in p_target]
     brought = [min(q, want) for q, want in zip(q_draft, wanted)]
@@ -186,12 +186,12 @@ steps = rows
 # %%
 def block_verification(tokens, q_draft, p_target, dice):
     """tokens: gamma draft tokens, q_draft (gamma, V), p_target (gamma + 1, V)
-    -> (how many are accepted, the token behind them). With ratios 1/2 and 2: both, always."""
+    -> (how many are accepted, the token after them). With ratios 1/2 and 2: both, always."""
     gamma = len(tokens)
     w = weights(p[x] / q[x] for x, p, q in zip(tokens, p_target, q_draft))
     for i in reversed(range(gamma + 1)):                                        # NEW: from the end
         if i == gamma:
-            missing = w[i] * p_target[i]                # behind the last one nothing was drafted
+            missing = w[i] * p_target[i]                # after the last one nothing was drafted
         else:
             missing = (w[i] * p_target[i] - q_draft[i]).clamp(min=0)
         Z = missing.sum()
@@ -201,18 +201,18 @@ def block_verification(tokens, q_draft, p_target, dice):
 # %% [markdown]
 # ## Everything that can happen
 #
-# All ways of a round with two draft tokens: which draft, which cut, which token behind the cut.
-# (The bonus token is left out: behind an accepted draft, it comes from p_target.)
+# The next cell lists all ways of a round with two draft tokens: which draft, which cut, and which
+# token after the cut. (The bonus token is left out. After an accepted draft it comes from
+# p_target.)
 #
 # Token by token, the first one is accepted with 1/3 + 1/3 (the overlap), and both with 4/9 (above).
-# So 2/3 + 4/9 = 10/9 draft tokens are accepted on average.
-# *Guess first:* how many are it now?
+# On average 2/3 + 4/9 = 10/9 draft tokens are accepted. *Guess first:* how many are there now?
 
 # %%
 def ways(tokens):
     """All that may happen to this draft -> [(accepted, replacement or None, probability)]."""
     w = weights([p_target[x] / q_draft[x] for x in tokens])
-    coin = min(1, w[2])                                             # behind the last draft token
+    coin = min(1, w[2])                                             # after the last draft token
     found, still = [(2, None, coin)], 1 - coin                      # still: no cut was made so far
     for i in (1, 0):
         if still > 0:
@@ -240,8 +240,8 @@ table(["draft", "drafted with", "accepted", "with", "text", "together"], rows)
 print(f"accepted on average: {accepted_on_average} of 2 draft tokens")
 
 # %% [markdown]
-# Does the text come from p_target? Add up all lines that begin with AA, AB, BA, BB.
-# A line may end behind one token. Then the next round writes the second token, from p_target.
+# Does the text come from p_target? We add up all lines that begin with AA, AB, BA or BB. A line may
+# end after one token, and then the next round writes the second token from p_target.
 #
 # *Guess first:* which two columns must agree?
 
@@ -259,8 +259,7 @@ for text, _, _, together, wanted in rows:
 # %% [markdown]
 # ## The same, walked, in the library's loop
 #
-# `walk` tries every outcome of every decision (lesson 5).
-# It runs `speculate` with three rules, on models that say 1/3 and 2/3 everywhere.
+# Now we walk `speculate` with three rules, on models with the probabilities 1/3 and 2/3 everywhere.
 # The third rule is the library's, in nanospec/rules/block.py.
 
 # %%
@@ -297,18 +296,18 @@ assert distance(walked["as a whole"], walked["rules/block.py"])[1] < 1e-12
 # %% [markdown]
 # ## A tree, from its leaves
 #
-# A draft tree (lesson 15) can be judged in the same way, from its leaves to its root.
-# This is *traversal verification* (Weng et al. 2025; nanospec/trees/traversal.py).
-# Lesson 15's rule judges a token as soon as it comes to it, and never looks further.
-# The new rule goes down to the first leaf, and keeps two things for every row: how probable it is
-# that the row will be accepted, and what is left for the token after it.
-# At a leaf it throws a coin. A yes accepts the whole path. A no goes back to the parent, whose next
-# child is tried. A row without further children throws a coin of its own.
-# So a likely token at the end of a branch can save an unlikely one before it.
-# On a chain, this is block verification.
+# A draft tree (*Several futures*) can be judged in the same way, from its leaves to its root. This
+# is *traversal verification* (Weng et al. 2025; nanospec/trees/traversal.py).
 #
-# We walk both rules on the same two models. The tree has two children, and one more token after
-# the first of them. *Guess first:* how many ninths of a draft token does it gain?
+# The node rule judges a token as soon as it reaches it and never looks further. The new rule
+# descends to the first leaf and keeps two things for every row: the probability that the row will
+# be accepted, and what is left for the token after it. At a leaf it throws a coin. If the coin
+# succeeds, the whole path is accepted. If not, the rule returns to the parent and tries the next
+# child, and a row without further children throws a coin of its own. In this way a likely token at
+# the end of a branch can save an unlikely one before it. On a chain, this is block verification.
+#
+# We walk both rules on the same two models. The tree has two children, and one more token after the
+# first of them. *Guess first:* how many ninths of a draft token does it gain?
 
 # %%
 def one_tree(rule, dice):
@@ -318,7 +317,7 @@ def one_tree(rule, dice):
     return len(rounds[0].path), tuple(tokens_of(rounds))
 
 
-tree_rules = {"lesson 15's rule": verify_tree, "traversal": verify_traversal}
+tree_rules = {"the node rule": verify_tree, "traversal": verify_traversal}
 walked_trees, tree_accepts = {}, {}
 for name, rule in tree_rules.items():
     walked_trees[name], texts = walk(lambda dice: one_tree(rule, dice))[0], {}
@@ -332,12 +331,12 @@ for name, rule in tree_rules.items():
 # %% [markdown]
 # ## On the pair that ships
 #
-# Drafts of eight tokens, on real text. No coin is flipped here: w says the probabilities.
-# The sum of w_1 to w_gamma is the number of accepted draft tokens, on average.
-# w_i does not depend on what follows. So drafts of eight tell about shorter drafts, too.
-# Both rules judge the very same drafts.
+# Finally we use drafts of eight tokens on real text. No coin is flipped, because w gives the
+# probabilities: the sum of w_1 to w_gamma is the mean number of accepted draft tokens. Since w_i
+# does not depend on what follows, drafts of eight tokens also tell about shorter drafts. Both rules
+# judge the very same drafts.
 #
-# *Guess first:* with one draft token, who is ahead? With eight?
+# *Guess first:* which rule is ahead with one draft token, and which with eight?
 
 # %%
 target, draft, tokenizer = load_pair()
@@ -371,20 +370,22 @@ figures.block_verification([word(tokens) for tokens in drafts], parts, accepted_
 # %% [markdown]
 # ## Three things to know
 #
-# 1. Token by token, what a ratio has above 1 is lost. In block verification it helps the tokens
+# 1. Token by token, the part of a ratio above 1 is lost. In block verification it helps the tokens
 #    before it.
-# 2. The rule goes from the end to the front. Each coin adds what is still missing at its place.
+# 2. The rule goes from the end to the front, and each coin adds what is still missing at its place.
 #    In a tree it goes from the leaves to the root.
-# 3. The text has the same distribution, and never fewer draft tokens are accepted, on average.
+# 3. The text has the same distribution, and on average never fewer draft tokens are accepted.
 #
 # ## Change this and run again
 #
 # 1. In `weights`, write `w[-1] * ratio` without `min(1, ...)`. How many draft tokens are accepted
 #    on average now? Which assert complains, and why?
-# 2. Take a better draft model: `q_draft = [Fraction(1, 2), Fraction(1, 2)]`.
-#    Who gains, and how much?
-# 3. Make the draft perfect: `q_draft = p_target`. Which coins are flipped, and what do they say?
+# 2. Take a better draft model: `q_draft = [Fraction(1, 2), Fraction(1, 2)]`. Which rule gains, and
+#    how much?
+# 3. Make the draft perfect: `q_draft = p_target`. Which coins are flipped, and with which
+#    probabilities?
 #
-# The answers are in `lessons/answers/17_block_verification.md`.
+# The answers are in the file of the same name in `lessons/answers/`.
 #
-# Next: lesson 18 asks how close any rule can come. Exercises: 14 (block verification).
+# *Next:* *How close a rule can come* asks for the limit of all rules. Exercises: 14 (block
+# verification).

@@ -1,13 +1,14 @@
 # %% [markdown]
-# # 18. How close a rule can come
+# # How close a rule can come
 #
-# **Is accept or replace the best that one can do with a draft token?**
+# **What is the most that any rule can accept?**
 #
-# With one draft token, yes. With a draft of several, no: lesson 17 has a rule that accepts more.
-# With several draft tokens for one place (lesson 15), it depends on how they are drawn.
+# With one draft token, accept or replace is the best possible rule. With a draft of several tokens
+# it is not, because *Block verification* accepts more. With several draft tokens for one place
+# (*Several futures*), it depends on how they are drawn.
 #
-# This lesson computes a *ceiling* for each case: the most that any lossless rule can accept.
-# Then it asks how close each rule comes.
+# This lesson computes a *ceiling* for each case, the most that any lossless rule can accept, and
+# then asks how close each rule comes.
 
 # %%
 from collections import defaultdict
@@ -26,26 +27,28 @@ from nanospec.theory import acceptance
 
 torch.set_num_threads(1)                # thousands of tiny sums: threads would only wait
 
-names = ["range", "items", "zip", "def"]                    # lesson 7: what may follow "for x in"
-p_target, q_draft = [.6, .3, .1, 0], [.2, .2, .5, .1]       # lesson 7's bad draft
+names = ["range", "items", "zip", "def"]                    # what may follow "for x in"
+p_target, q_draft = [.6, .3, .1, 0], [.2, .2, .5, .1]       # a bad draft
 
 # %% [markdown]
 # ## One draft token
 #
 # Take some tokens, for example zip and def, and call this set S.
 #
-# **Claim 1.** No lossless rule accepts a draft token more often than 1 + p_target(S) - q_draft(S).
-# (p_target(S) is the sum of p_target over the tokens in S.)
+# **Claim 1.** No lossless rule accepts a draft token more often than 1 + p_target(S) - q_draft(S),
+# where p_target(S) is the sum of p_target over the tokens in S.
 #
 # **Proof.** The numbers are for S = {zip, def}.
+#
 # 1. The draft token lies in S with probability q_draft(S) = .5 + .1 = .6.
 # 2. An accepted token of S becomes part of the text.
-# 3. The text has tokens of S at this place with p_target(S) = .1 + 0 = .1, if the rule is lossless.
-# 4. So of the .6, at most .1 is accepted. At least .6 - .1 = .5 is rejected.
+# 3. If the rule is lossless, the text has a token of S at this place with p_target(S) = .1 + 0 =
+#    .1.
+# 4. So of the .6, at most .1 is accepted, and at least .6 - .1 = .5 is rejected.
 # 5. At most 1 - .5 = .5 is accepted.
 #
-# Every S gives such a bound. The lowest of them is the ceiling.
-# Accept or replace accepts sum min(p_target, q_draft) (lesson 7).
+# Every S gives such a bound, and the lowest of them is the ceiling. Accept or replace accepts sum
+# min(p_target, q_draft), the overlap.
 #
 # *Guess first:* four tokens have 16 sets S. Which set gives the lowest bound?
 
@@ -65,28 +68,28 @@ print(f"accept or replace accepts {overlap:.2f}")
 assert abs(min(bounds.values()) - overlap) < 1e-12 and min(bounds, key=bounds.get) == (2, 3)
 
 # %% [markdown]
-# The lowest bound is at the tokens that the draft proposes too often.
-# Accept or replace reaches it. So with one draft token, no rule is better.
+# The lowest bound is at the tokens that the draft proposes too often, and accept or replace reaches
+# it. With one draft token, no rule is better.
 #
 # ## A draft of several tokens
 #
-# See draft tokens 1 to i together as one big token, as in lesson 17. Then claim 1 holds for it.
-# No lossless rule accepts all i of them more often than sum min(p_target, q_draft) of big tokens.
-# For one draft, that is min(1, ratio_1 x ... x ratio_i), on average over the drafts.
+# Regard draft tokens 1 to i as one big token, as in *Block verification*. Then claim 1 holds for
+# it: no lossless rule accepts all i of them more often than sum min(p_target, q_draft) of big
+# tokens. For one draft, that is min(1, ratio_1 x ... x ratio_i), averaged over the drafts.
 #
-# So there are three ways to judge the same ratios (p_target / q_draft of each draft token):
+# There are therefore three ways to judge the same ratios (p_target / q_draft of each draft token):
 #
 # | | tokens 1 to i are accepted with |
 # |---|---|
-# | token by token (lesson 8) | min(1, ratio_1) x ... x min(1, ratio_i) |
-# | as a whole (lesson 17) | w_i = min(1, w_(i-1) ratio_i) |
+# | token by token | min(1, ratio_1) x ... x min(1, ratio_i) |
+# | as a whole (block verification) | w_i = min(1, w_(i-1) ratio_i) |
 # | the ceiling | min(1, ratio_1 x ... x ratio_i) |
 #
-# By hand, for lesson 17's draft "B A" with ratios 2 and 1/2: 1/2, then 1/2, then 1.
-# The ceiling would accept it always. Why does block verification not do it?
-# It must decide with the distributions on the drafted path. For more, a rule would have to know the
-# distributions behind tokens that were not drafted. That takes more calls of the target.
-# Of all rules that know only the path, none beats block verification (Sun et al. 2024 prove it).
+# Take the draft "B A" with ratios 2 and 1/2 by hand: 1/2, then 1/2, then 1. The ceiling would
+# always accept it. Why does block verification not do so? It must decide with the distributions on
+# the drafted path. To do better, a rule would need the distributions after tokens that were not
+# drafted, which takes more calls of the target. Of all rules that know only the path, none beats
+# block verification (proved by Sun et al. 2024).
 
 # %%
 def three_ways(ratios):
@@ -104,9 +107,9 @@ assert three_ways([2, .5]) == [[1, 1, 1], [.5, .5, 1]]          # B A
 assert three_ways([.5, 2]) == [[.5, .5, .5], [.5, 1, 1]]        # A B
 
 # %% [markdown]
-# Now the same on the pair that ships, with drafts of eight tokens on real text.
-# No coin is flipped: the three probabilities are known.
-# Their sum over i = 1 to gamma is the number of accepted draft tokens, on average.
+# Now the same on the pair that ships, with drafts of eight tokens on real text. No coin is flipped,
+# since the three probabilities are known. Their sum over i = 1 to gamma is the mean number of
+# accepted draft tokens.
 
 # %%
 target, draft, tokenizer = load_pair()
@@ -125,21 +128,22 @@ chain = dict(zip(("token by token", "as a whole", "ceiling"), means.T.tolist()))
 # %% [markdown]
 # ## Several draft tokens for one place
 #
-# k draft tokens for one place, and one of them may be accepted (lesson 15).
+# There are k draft tokens for one place, and one of them may be accepted.
 #
-# **Claim 2.** No lossless rule accepts one of them more often than
-# 1 + p_target(S) - (the probability that *all k* lie in S).
+# **Claim 2.** No lossless rule accepts one of them more often than 1 + p_target(S) - (the
+# probability that *all k* lie in S).
 #
-# **Proof.** The numbers: p_target [.5, .5], q_draft [.8, .2], k = 2, S = {token 0}.
-# 1. If all k lie in S, then an accepted one lies in S. If one lies outside, we ask nothing.
+# **Proof.** The numbers are for p_target [.5, .5], q_draft [.8, .2], k = 2 and S = {token 0}.
+#
+# 1. If all k lie in S, then an accepted one lies in S. If one lies outside, nothing is required.
 # 2. Drawn independently, all k lie in S with q_draft(S)^k = .8 x .8 = .64.
-# 3. A token of S may come out with p_target(S) = .5 at most. So .64 - .5 = .14 must be rejected.
+# 3. A token of S may come out with p_target(S) = .5 at most, so .64 - .5 = .14 must be rejected.
 # 4. At most .86 is accepted.
-# 5. Drawn without replacement, the two are never both token 0. Step 2 gives 0, and the bound is no
-#    bound. The ceiling is 1: one of them is always the right one.
+# 5. Drawn without replacement, the two are never both token 0. Step 2 gives 0, and there is no
+#    restriction. The ceiling is 1, because one of the two is always the right one.
 #
-# Is the lowest bound ever reached? Yes: it is the theorem "max-flow = min-cut".
-# (The test of this lesson finds the same ceilings as flows.)
+# Is the lowest bound ever reached? It is, by the theorem "max-flow = min-cut". (The test of this
+# lesson finds the same ceilings as flows.)
 
 # %%
 def all_k_in(S, q_draft, k):
@@ -149,7 +153,8 @@ def all_k_in(S, q_draft, k):
 
 def drawn_sets(q_draft, k):
     """Drawn without replacement -> {k tokens, in any order: probability}. [.5, .3, .2] and k = 2:
-    {0, 1} comes as 0, 1 or as 1, 0, with .5 x .3/.5 + .3 x .5/.7 = .514."""
+    {0, 1} comes as 0, 1 or as 1, 0, with .5 x .3/.5 + .3 x .5/.7 = .514.
+    """
     chance = {frozenset(): 1.0}
     for _ in range(k):                          # one token more
         longer = defaultdict(float)
@@ -183,13 +188,13 @@ assert abs(ceiling([.5, .5], [.8, .2], 2, independent=False) - 1) < 1e-12
 # %% [markdown]
 # ## Two rules for them
 #
-# - *In turn* (lesson 15): try one after the other, each against the residual distribution.
-# - *k-SEQ* (Sun et al. 2023): the same coin for all, min(1, p_target / (rho q_draft)).
-#   The number rho holds all of them back, so that no token comes out too often.
-#   It is the least number that does so. It needs independent draws (nanospec/rules/kseq.py).
+# - *In turn* (*Several futures*): try one after the other, each against the residual distribution.
+# - *k-SEQ* (Sun et al. 2023): the same coin for all, min(1, p_target / (rho q_draft)). The number
+#   rho holds all of them back, so that no token comes out too often, and is the smallest number
+#   that does so. The rule needs independent draws (nanospec/rules/kseq.py).
 #
-# *Guess first:* one draft token is accepted with .7. Two independent ones, at most with .86.
-# Which of the two rules is nearer to .86?
+# *Guess first:* one draft token is accepted with .7, and of two independent ones, one is accepted
+# with at most .86. Which of the two rules comes nearer to .86?
 
 # %%
 def by_k_seq(p, q, k):
@@ -211,7 +216,7 @@ table(["two draft tokens, p_target [.5, .5], q_draft [.8, .2]", "one is accepted
       [[name, f"{chance:.3f}"] for name, chance in example.items()])
 
 # %% [markdown]
-# Is the formula of `by_k_seq` what the rule does? `walk` tries every outcome (lesson 5).
+# Is the formula of `by_k_seq` what the rule does? A walk tells.
 
 # %%
 def two_drawn(dice):
@@ -226,12 +231,12 @@ assert abs(one_accepted - example["independent, k-SEQ"]) < 1e-12
 # %% [markdown]
 # ## How close, on the pair that ships?
 #
-# A ceiling tries all sets S. A thousand tokens have far too many sets.
-# So take real places, and at each only its eight likeliest tokens, made to add up to 1.
+# A ceiling tries all sets S, and a thousand tokens have far too many sets. So we take real places,
+# keep only the eight likeliest tokens at each, and rescale their probabilities to add up to 1.
 # Eight tokens have 256 sets.
 #
-# *Guess first:* lesson 15's rule, five draft tokens for one place. How much is gained by draws
-# without replacement?
+# *Guess first:* take the node rule with five draft tokens for one place. How much is gained by
+# drawing without replacement?
 
 # %%
 pairs = []                                              # (p_target, q_draft) of eight tokens each
@@ -264,20 +269,20 @@ figures.ceilings(chain, place)
 # %% [markdown]
 # ## Three things to know
 #
-# 1. One draft token: accept or replace reaches the ceiling. No rule is better.
-# 2. A draft of several: block verification is better than token by token. Its ceiling is higher
-#    still, but nobody who knows only the drafted path can reach it.
-# 3. Several for one place: without replacement the ceiling is higher, and so is what lesson 15's
-#    rule accepts.
+# 1. With one draft token, accept or replace reaches the ceiling. No rule is better.
+# 2. With a draft of several, block verification is better than token by token. The ceiling is
+#    higher still, but no rule that knows only the drafted path can reach it.
+# 3. With several draft tokens for one place, drawing without replacement raises both the ceiling
+#    and what the node rule accepts.
 #
 # ## Change this and run again
 #
-# 1. Write `temperature=2` behind `seed=seed`, then `temperature=0.3`. Which rule gains? Which has
-#    nothing left to gain?
-# 2. Do not draw: choose the draft's k likeliest tokens. One of them is accepted with
-#    `p[q.topk(k).indices].sum().item()`. Add this to `accepted_by` as "chosen, ceiling".
-#    Is more accepted, or less?
+# 1. Write `temperature=2` after `seed=seed`, then `temperature=0.3`. Which rule gains, and which
+#    has nothing left to gain?
+# 2. Do not draw, but choose the draft's k likeliest tokens. One of them is accepted with
+#    `p[q.topk(k).indices].sum().item()`. Add this to `accepted_by` as "chosen, ceiling". Is more
+#    accepted, or less?
 #
-# The answers are in `lessons/answers/18_how_close_a_rule_can_come.md`.
+# The answers are in the file of the same name in `lessons/answers/`.
 #
-# Next: lesson 19 drafts without a draft model.
+# *Next:* *Copying from the past* drafts without a draft model.

@@ -1,18 +1,17 @@
 # %% [markdown]
-# # 19. Copying from the past
+# # Copying from the past
 #
 # **Where do draft tokens come from when there is no draft model?**
 #
-# From the text itself. Names come again, and so do the lines of a table and whole sentences.
-# Look for an earlier place of the last few tokens, and copy what followed them there.
-# That takes hardly any time and no second model. It is called *prompt lookup* (Saxena 2023).
-# Exercise 10 writes it.
+# They can come from the text itself. Names recur, and so do the lines of a table and whole
+# sentences. So look for an earlier occurrence of the last few tokens, and copy what followed them
+# there. This takes hardly any time and no second model. It is called *prompt lookup* (Saxena 2023),
+# and exercise 10 writes it.
 #
-# But nobody drew such a draft token from a distribution.
-# Which q_draft shall the rule of lesson 6 use for it?
+# But such a draft token was not drawn from a distribution. Which q_draft should the rule use for
+# it?
 #
-# This lesson builds on lesson 6 (accept or replace) and on lesson 15 (trees).
-# It uses the walk of lesson 5: try every outcome of every decision, and add up the probabilities.
+# The lesson builds on *Accept or replace* and on the trees of *Several futures*.
 
 # %%
 from collections import Counter
@@ -38,12 +37,12 @@ from nanospec.trees.node_rule import verify_tree
 # %% [markdown]
 # ## A copy of what followed
 #
-# Here is a text of words. Its last word is "the", and "the" stood there five times before.
-# `PromptLookup` takes the latest of these places, and copies four words from behind it.
+# Here is a text of words. Its last word is "the", which occurred five times before. `PromptLookup`
+# takes the latest of these places and copies the four words after it.
 #
-# A *drafter* of the library gets the whole text with `begin`. Its `propose` hands back a draft.
-# (`propose` also takes the temperature, the dice and a size. Who copies needs none of them.)
-# Row 0 of a draft is the last token of the text. The draft tokens are in the rows behind it.
+# A *drafter* of the library receives the whole text with `begin`, and its `propose` returns a
+# draft. (`propose` also takes the temperature, the dice and a size, which a copier does not need.)
+# Row 0 of a draft is the last token of the text, and the draft tokens are in the rows after it.
 #
 # *Guess first:* which four words are copied?
 
@@ -54,7 +53,7 @@ text = Text([[names.index(word) for word in words]], 1, len(names))
 
 
 def drafted(drafter):
-    """The words that a drafter proposes behind `words`."""
+    """The words that a drafter proposes after `words`."""
     drafter.begin(text, [0], None)
     rows = drafter.propose(text, None, None, 0).tokens[0]
     return [names[token] for token in rows[1:]]
@@ -63,11 +62,11 @@ def drafted(drafter):
 print("\ncopied:", " ".join(drafted(PromptLookup(4, longest=1))))
 
 # %% [markdown]
-# ## A draft token that nobody drew
+# ## A draft token that was not drawn
 #
-# No die was thrown. This token comes in every case: it is *certain*.
-# So q_draft is 1 at this token and 0 elsewhere. (Such a distribution is called *one-hot*.)
-# With it, the rule of lesson 6 needs no change at all. The draft token here is token 0.
+# No die was thrown: this token comes in every case and is *certain*. So q_draft is 1 at this token
+# and 0 elsewhere, a *one-hot* distribution. With it, the rule needs no change at all. In the
+# following table the draft token is token 0.
 #
 # | token | p_target | q_draft | accepted: min(1, p / q) | max(0, p - q) | residual distribution |
 # |---|---|---|---|---|---|
@@ -75,9 +74,8 @@ print("\ncopied:", " ".join(drafted(PromptLookup(4, longest=1))))
 # | 1 | .3 | 0 | | .3 | .6 |
 # | 2 | .2 | 0 | | .2 | .4 |
 #
-# Token 0 is written with probability .5. It is rejected with probability .5.
-# Then token 1 comes with .5 x .6 = .3, and token 2 with .5 x .4 = .2.
-# This is p_target.
+# Token 0 is accepted with probability .5 and rejected with probability .5. After a rejection, token
+# 1 comes with .5 x .6 = .3 and token 2 with .5 x .4 = .2. Together this is p_target.
 #
 # In words: accept a certain token x with probability p_target(x). If it is rejected, draw from
 # p_target without x.
@@ -88,7 +86,7 @@ without = torch.tensor([0, .3, .2], dtype=torch.float64)        # p_target witho
 
 
 def certain(dice):
-    """Lesson 6 for the certain draft token 0 -> (is it accepted?, the token written)."""
+    """Accept or replace the certain draft token 0 -> (is it accepted?, the token written)."""
     if dice.flip(p_target[0]):
         return True, 0
     return False, dice.pick(without)
@@ -104,18 +102,19 @@ def draw_and_compare(dice):
 # **Claim.** Both functions have the same distribution.
 #
 # **Proof.**
-# 1. `draw_and_compare` returns (True, 0) with probability p_target(0). So does `certain`.
-# 2. It returns (False, y) with probability p_target(y), for each y that is not 0.
+#
+# 1. `draw_and_compare` returns (True, 0) with probability p_target(0), and so does `certain`.
+# 2. It returns (False, y) with probability p_target(y), for each y other than 0.
 # 3. `certain` does so with probability (1 - p_target(0)) x p_target(y) / (1 - p_target(0)).
 # 4. That is p_target(y), the same as in step 2.
 #
-# So a certain draft token is accepted exactly when the target would have written it anyway.
+# A certain draft token is therefore accepted exactly when the target would have written it anyway.
 #
 # ## Two wrong rules
 #
-# The first mistake draws the replacement from all of p_target.
-# The second uses the past as q_draft. Say that token 0 followed in 2 of 3 earlier places, and
-# token 1 in one of them. The mistake takes these shares for q_draft.
+# The first mistake draws the replacement from all of p_target. The second uses the past as q_draft:
+# suppose that token 0 followed in 2 of 3 earlier places and token 1 in one of them. The mistake
+# takes these shares for q_draft.
 #
 # *Guess first:* both write one token too often. Which one?
 
@@ -139,7 +138,7 @@ RULES = {"certain": certain, "draw and compare": draw_and_compare,
          "draw again": draw_again, "judge by counts": judge_by_counts}
 rows = []
 for name, rule in RULES.items():
-    found, _ = walk(lambda dice: rule(OneRow(dice)))            # every outcome: lesson 5
+    found, _ = walk(lambda dice: rule(OneRow(dice)))            # every outcome
     written = {y: found.get((True, y), 0.0) + found.get((False, y), 0.0) for y in range(3)}
     off = distance(written, dict(enumerate(p_target.tolist())))[1]
     rows.append([name, *(f"{number:.3f}" for number in (found[True, 0], *written.values(), off))])
@@ -147,14 +146,14 @@ table(["rule", "0 is accepted", "0 written", "1 written", "2 written", "off by"]
       "walked; off by: total variation from [.5, .3, .2]")
 
 # %% [markdown]
-# The second mistake is tempting, so look again. The rule divides by q_draft because it believes
-# that token 0 is proposed with probability 2/3. But it is proposed in every case.
-# The past may *choose* a draft token. It must not *judge* it.
+# The second mistake is tempting, so look at it again. The rule divides by q_draft because it
+# believes that token 0 is proposed with probability 2/3. But token 0 is proposed in every case. The
+# past may *choose* a draft token. It must not *judge* it.
 #
 # ## From one place to all places
 #
-# `PromptLookup` looks at one earlier place. *Suffix decoding* (Oliaro et al. 2024) looks at all.
-# Behind "the" came "cat" 3 times of 5, and "dog" 2 times of 5.
+# `PromptLookup` looks at one earlier place. *Suffix decoding* (Oliaro et al. 2024) looks at all of
+# them. After "the" came "cat" 3 times of 5, and "dog" 2 times of 5.
 #
 # | words | share |
 # |---|---|
@@ -164,15 +163,15 @@ table(["rule", "0 is accepted", "0 written", "1 written", "2 written", "off by"]
 # | dog ran | .4 x 2/2 = .4 |
 # | dog ran . | .4 x 2/2 = .4 |
 #
-# The *share* of a draft token is the share of the words that lead to it, times its part of the
-# places there. Take the token of the greatest share, and then the next greatest.
-# `best_first` does so. It may go on along one path, or take a tree (lesson 15).
-# In a tree, several draft tokens may stand behind the same word.
+# The *share* of a draft token is the share of the words that lead to it, times the fraction of the
+# places there that continue with it. Take the token of the greatest share, then the next greatest,
+# and so on. `best_first` does this, along one path or as a tree, where several draft tokens may
+# follow the same word.
 
 # %%
 def best_first(text, tree):
-    """Behind the last word of text, the greatest share first: (share, the words up to here)."""
-    candidates = [(1.0, [])]                        # a share, and the words behind the text
+    """After the last word of text, the greatest share first: (share, the words up to here)."""
+    candidates = [(1.0, [])]                        # a share, and the words after the text
     while candidates:
         share, path = candidates.pop(0)
         yield share, path
@@ -185,8 +184,8 @@ def best_first(text, tree):
 
 
 # %% [markdown]
-# The sum of the shares is a forecast: how many draft tokens are accepted, if the target goes on
-# as the text did before. Four draft tokens on a path, or four in a tree?
+# The sum of the shares is a forecast: it tells how many draft tokens are accepted if the target
+# goes on as the text did before. Compare four draft tokens on a path with four in a tree.
 #
 # *Guess first:* which forecast is higher?
 
@@ -202,19 +201,18 @@ for kind in "path", "tree":
 table(["", "first", "second", "third", "fourth", "forecast"], rows)
 
 # %% [markdown]
-# The path has bet on "cat" and must go on behind it. The tree has both words.
+# The path has bet on "cat" and must continue after it, while the tree has both words.
 #
 # ## How much is there to copy?
 #
-# Now real texts. By the claim above we may draw and compare.
-# The target writes a text alone. Draft tokens are accepted as far as they agree with that text.
-# So one text is enough to judge every drafter that copies. The next function does so.
-#
-# A draft may be a tree: `parents` says behind which row each draft token stands.
+# Now we turn to real texts. By the claim above we may draw and compare: the target writes a text
+# alone, and draft tokens are accepted as far as they agree with that text. So one text is enough to
+# judge every drafter that copies, and the next function does this. A draft may be a tree, and
+# `parents` tells which row each draft token follows.
 
 # %%
 def replay(drafter, ids, new):
-    """The rounds of a target that writes `new` behind ids, if it has this drafter.
+    """The rounds of a target that writes `new` after ids, if it has this drafter.
 
     Each round: (the draft tokens, how many are accepted, [the target's own token]).
     """
@@ -233,11 +231,12 @@ def replay(drafter, ids, new):
 
 
 # %% [markdown]
-# Two prompts: a table of numbers, which repeats itself, and the beginning of a class.
-# The target continues each at temperature 0 and at temperature 1.
+# We use two prompts, a table of numbers, which repeats itself, and the beginning of a class. The
+# target continues each at temperature 0 and at temperature 1.
 #
-# Four drafters copy. The last one has a *past*: both prompts as they went on at temperature 0.
-# It may copy from these, too. And there is the draft model that ships, with gamma 4.
+# Four drafters copy. The last one also has a *past*: both prompts with their continuations at
+# temperature 0, from which it may copy, too. For comparison there is the draft model that ships,
+# with gamma 4.
 
 # %%
 torch.set_num_threads(1)        # one text, small steps: a second thread would mostly wait
@@ -272,20 +271,20 @@ table(["drafter", *(f"{kind}, T = {T}" for kind, T in texts)],
       "tokens per target call; the target alone has 1")
 
 # %% [markdown]
-# Where the text repeats itself, copies bring more than the draft model.
-# Where it does not, they bring little. The past helps most where the very same text comes again.
+# Compare the columns. Where the text repeats itself, copies should bring more than the draft model,
+# and elsewhere little. The past helps most where the very same text comes again.
 #
 # ## Asking the target itself
 #
-# Can one draft without a second model where the text does *not* repeat itself?
-# In *lookahead decoding* (Fu et al. 2024) the target drafts for itself.
-# A few guessed tokens ride along in each of its calls. The target says what it would write after
-# them, and its answers are the guesses of the next call. In this way short pieces of text grow
-# which the target has written itself, though after a guessed beginning.
-# They are collected. When the text comes to the first token of such a piece, the rest is drafted.
-# Nobody drew these tokens either: each q_draft is one-hot, and the rule is the same.
+# Can one draft without a second model where the text does *not* repeat itself? In *lookahead
+# decoding* (Fu et al. 2024) the target drafts for itself. A few guessed tokens ride along in each
+# of its calls. The target returns what it would write after them, and its answers are the guesses
+# of the next call. In this way short pieces of text grow that the target has written itself, though
+# after a guessed beginning, and they are collected. When the text reaches the first token of such a
+# piece, the rest is drafted. These tokens were not drawn either, so each q_draft is one-hot and the
+# rule is the same.
 #
-# The price is rows: the guesses make every call of the target longer.
+# The price is rows, because the guesses make every call of the target longer.
 #
 # *Guess first:* does it bring more than the copies, and more than the draft model?
 
@@ -302,17 +301,17 @@ for i, (tokens, _) in enumerate(ahead.values()):
     assert tokens < max(row[i] for row in rates.values())
 
 # %% [markdown]
-# Here it loses. In each column a copy or the draft model brings more tokens, and with fewer rows.
-# At temperature 1 it hardly drafts anything right: what it has collected are the target's likeliest
-# tokens, and the text goes another way. Its authors report gains for large targets on GPUs,
-# where some more rows cost nothing.
+# Here lookahead loses. In each column a copy or the draft model brings more tokens, and with fewer
+# rows. At temperature 1 it hardly drafts anything right: what it has collected are the target's
+# likeliest tokens, and the text goes another way. Its authors report gains for large targets on
+# GPUs, where a few more rows cost nothing.
 #
 # ## What it costs, and that it is exact
 #
-# The real rule flips coins. It is the rule of lesson 15, `verify_tree`, with one-hot q_draft.
-# Two checks for each drafter:
+# The real rule flips coins. It is the node rule, `verify_tree`, with one-hot q_draft. We make two
+# checks for each drafter:
 #
-# - `speculate` writes a text with coins. A replay of that text has just as many rounds.
+# - `speculate` writes a text with coins, and a replay of that text must have equally many rounds.
 # - The walk finds the exact distribution of four tokens, over several rounds, of a small table.
 #
 # The table also shows how long one draft takes, beside four calls of the draft model.
@@ -333,12 +332,13 @@ for name, copier in copiers.items():
     off[name] = distance(found, truth)[1]
 table(["drafter", "ms for a draft", "off by"],
       [[name, f"{cost[name]:.2f}", f"{off[name]:.0e}"] for name in copiers]
-      + [["draft model", f"{4000 * step_seconds(draft):.2f}", "lesson 8"]],
+      + [["draft model", f"{4000 * step_seconds(draft):.2f}", "-"]],
       "off by: total variation of four tokens from the target alone, walked")
 
 # %% [markdown]
-# The picture: on the left, the rounds of `PromptLookup` in the table at temperature 1.
-# Full boxes were copied. Empty boxes came from the target. On the right, the rates from above.
+# In the picture, the left panel shows the rounds of `PromptLookup` in the table at temperature 1.
+# Full boxes were copied, and empty boxes came from the target. The right panel shows the rates from
+# above.
 
 # %%
 calls = []
@@ -350,21 +350,21 @@ figures.copying(calls, [f"{kind}\nT = {T}" for kind, T in texts], rates)
 # %% [markdown]
 # ## Three things to know
 #
-# 1. A draft token may come from anywhere. If nobody drew it, its q_draft is one-hot: accept it
+# 1. A draft token may come from anywhere. If it was not drawn, its q_draft is one-hot: accept it
 #    with p_target(x), and replace it from p_target without x.
 # 2. The past chooses the draft tokens. It must not be reported as q_draft.
-# 3. Copies cost next to nothing. They gain much where a text repeats itself, and little elsewhere.
-#    All of them still have to be scored by the target (lesson 11).
+# 3. Copies cost next to nothing. They gain much where a text repeats itself and little elsewhere,
+#    and the target still has to score all of them.
 #
 # ## Change this and run again
 #
 # 1. Write `counts` = [.5, .3, .2], the target's own distribution. Is it fair to judge by that?
 # 2. Write `PromptLookup(8, earliest=True)` in `copiers`. Which column loses most?
-# 3. Write `texts[kind, 1]` for `texts[kind, 0]` in `past`. These are the very texts that are to be
-#    written at temperature 1. What do these columns show now? Why must a past have been drawn
-#    with dice of its own?
+# 3. Write `texts[kind, 1]` for `texts[kind, 0]` in `past`. These are the very texts that will be
+#    written at temperature 1. What do these columns show now? Why must a past have been drawn with
+#    dice of its own?
 #
-# The answers are in `lessons/answers/19_copying_from_the_past.md`.
+# The answers are in the file of the same name in `lessons/answers/`.
 #
-# Next: lesson 20 grows another tree at every place.
-# Exercises: 15 (certain drafts).
+# *Next:* *A tree where it is sure* grows another tree at every place. Exercises: 15 (certain
+# drafts).

@@ -1,14 +1,14 @@
 # %% [markdown]
-# # 20. A tree where it is sure
+# # A tree where it is sure
 #
 # **Must the draft tree be the same at every place?**
 #
-# Lesson 16 looked for the one tree that is best on average. But no place is average.
-# Behind "import" the draft model may be sure of five tokens in a row. A long tree is right there.
-# Behind "=" many tokens are likely. A wide tree is right there.
-# EAGLE-2 (Li et al. 2024, arXiv 2406.16858) grows another tree behind every text.
+# *Which tree* looked for the one tree that is best on average, but no place is average. After
+# "import" the draft model may be sure of five tokens in a row, and a long tree is right there.
+# After "=" many tokens are likely, and a wide tree is right. EAGLE-2 (Li et al. 2024, arXiv
+# 2406.16858) grows another tree after every text.
 #
-# You need lesson 15 (trees) and lesson 19 (draft tokens that nobody drew).
+# We use trees, and draft tokens that were not drawn (*Copying from the past*).
 
 # %%
 import torch
@@ -31,22 +31,22 @@ target, draft, tokenizer = pair = load_pair()
 # %% [markdown]
 # ## How sure?
 #
-# The *confidence* of a row is the product of the draft model's probabilities along its path.
-# It guesses how likely the whole path is to be accepted. Nobody has asked the target yet.
+# The *confidence* of a row is the product of the draft model's probabilities along its path. It
+# estimates how likely the whole path is to be accepted, before the target is asked.
 #
 # The draft is made in two phases:
 #
 # 1. *Expand.* On every level, the 2 most confident rows get 2 children each, the likeliest tokens.
 # 2. *Rerank.* Of all rows that were made, the 8 most confident are the draft.
 #
-# By hand. `said(path)` is what the draft model expects behind the text and a path.
+# We do this by hand. `expected(path)` is what the draft model expects after the text and a path.
 
 # %%
 ids = tokenizer.encode("class Stack:\n    def __init__(self, items):\n        self")
 
 
 @torch.no_grad()
-def said(path):
+def expected(path):
     return draft(torch.tensor([ids + list(path)]))[0, -1].softmax(-1)           # (V,)
 
 
@@ -56,7 +56,7 @@ def expand(width, depth):
     for _ in range(depth):
         children = []
         for sure, path in level:
-            best = said(path).topk(width)
+            best = expected(path).topk(width)
             for share, token in zip(best.values.tolist(), best.indices.tolist()):
                 children.append((sure * share, (*path, token)))
         made += children
@@ -77,11 +77,11 @@ for sure, path in sorted(made, key=lambda row: row[1]):     # a child below its 
 print("  * the draft: the 8 most confident rows")
 
 # %% [markdown]
-# A child is never more confident than its parent. So with a row its whole path is chosen.
-# The choice is always a tree.
+# A child is never more confident than its parent. With a row its whole path is therefore chosen,
+# and the choice is always a tree.
 #
-# The library's drafter, nanospec/trees/dynamic.py, proposes the same tree.
-# It reads a whole level in one call of the draft model.
+# The library's drafter, nanospec/trees/dynamic.py, proposes the same tree. It reads a whole level
+# in one call of the draft model.
 
 # %%
 def paths_of(draft_tokens, parents):
@@ -102,10 +102,9 @@ assert sorted(paths_of(draft_tokens, parents)) == sorted(chosen)
 # %% [markdown]
 # ## Is it lossless?
 #
-# No token was drawn. Which tokens are proposed follows from the text alone.
-# So every q_draft is one-hot, and the rule is that of lesson 19: accept x with what is left of
-# p_target(x).
-# The confidence chooses. It must not judge. We walk it, with tables of three tokens.
+# No token was drawn, because the proposed tokens follow from the text alone. So every q_draft is
+# one-hot, and the rule accepts x with what is left of p_target(x). The confidence chooses. It must
+# not judge. We walk it, with tables of three tokens.
 
 # %%
 assert all(sorted(row.tolist())[-2:] == [0, 1] for row in q_draft[1:])
@@ -119,8 +118,8 @@ assert off < 1e-12
 # %% [markdown]
 # ## Long here, wide there
 #
-# Four held-out texts, 40 tokens each. How long is the longest path of each draft?
-# All drafts have 8 draft tokens, and no path has more than 5.
+# Take four held-out texts with 40 tokens each. How long is the longest path of each draft? All
+# drafts have 8 draft tokens, and no path has more than 5.
 
 # %%
 prompts = held_out_prompts(pair, 4)
@@ -144,10 +143,10 @@ table(["longest path", *range(1, 6)], [["drafts", *(longest.count(n) for n in ra
 # %% [markdown]
 # ## Does it pay?
 #
-# Against a chain of 5 draft tokens: the draft model is called as often, five times a round.
-# What counts here is tokens for each call of the target.
+# We compare with a chain of 5 draft tokens, for which the draft model is called equally often, five
+# times per round. What counts here is tokens per call of the target.
 #
-# *Guess first:* who is ahead at T = 0, and who at T = 1?
+# *Guess first:* which is ahead at T = 0, and which at T = 1?
 
 # %%
 def chain_of_5():
@@ -164,14 +163,21 @@ table(["tokens per target call", "T = 0", "T = 1"],
       [[name, *(f"{count:.2f}" for count in row)] for name, row in calls.items()])
 
 # %% [markdown]
-# At T = 0 the tree is ahead. There the question is only whether the target's favourite is among the
-# draft tokens. Two guesses for a place are better than one.
+# Compare the two columns. At T = 0 the tree should be ahead, because it only matters whether the
+# target's favourite is among the draft tokens, and two guesses for a place are better than one.
 #
-# At T = 1 the chain is ahead. The reason is the coin. A draft token that was *drawn* from
-# q_draft is accepted with sum min(p_target, q_draft) on average: about .6 for this pair.
-# A token that was *chosen* is accepted with p_target of it, and that is about .5 on average.
+# At T = 1 the chain should be ahead, and the reason is the coin. A draft token that was *drawn*
+# from q_draft is accepted with sum min(p_target, q_draft). A token x that was *chosen* is accepted
+# with p_target(x). The next cell measures both at the first draft token.
 
 # %%
+drawn, chosen_best = [], []
+for done in rounds_of(chain_of_5, 1):
+    drawn.append(done.p_target[0].minimum(done.q_draft[1]).sum().item())
+    chosen_best.append(done.p_target[0, done.q_draft[1].argmax()].item())
+print(f"\nat T = 1, the first draft token is accepted with {sum(drawn) / len(drawn):.2f} if drawn, "
+      f"with {sum(chosen_best) / len(chosen_best):.2f} if chosen")
+
 words = [repr(tokenizer.decode(path[-1:])) for _, path in made]
 figures.confident_tree([(path, sure, word, path in chosen)
                         for (sure, path), word in zip(made, words)])
@@ -180,19 +186,19 @@ figures.confident_tree([(path, sure, word, path in chosen)
 # ## Three things to know
 #
 # 1. A row's confidence is the product of the draft model's probabilities along its path. The most
-#    confident rows of a text always make a tree.
-# 2. The confidence chooses, and never judges. Nothing is drawn, so every q_draft is one-hot, and
-#    the text is exact.
+#    confident rows always form a tree.
+# 2. The confidence chooses and never judges. Nothing is drawn, so every q_draft is one-hot and the
+#    text is exact.
 # 3. Chosen tokens are good at T = 0. At T = 1, drawn ones are accepted more often.
 #
 # ## Change this and run again
 #
-# 1. Grow the tree with `expand(width=4, depth=3)` and `DynamicTree(draft, 8, 4)`.
-#    How does it change? How often is the draft model asked, in both cases?
-# 2. In `expand`, write `(share, (*path, token))` in place of `(sure * share, ...)`.
-#    Why is the choice no tree any more? (An assert falls.)
-# 3. In the last table, write 0.5 wherever T is 1. Who is ahead now?
+# 1. Grow the tree with `expand(width=4, depth=3)` and `DynamicTree(draft, 8, 4)`. How does it
+#    change? How often is the draft model called, in both cases?
+# 2. In `expand`, write `(share, (*path, token))` in place of `(sure * share, ...)`. Why is the
+#    choice no longer a tree? (An assert fails.)
+# 3. In the last table, write 0.5 wherever T is 1. Which is ahead now?
 #
-# The answers are in `lessons/answers/20_a_tree_where_it_is_sure.md`.
+# The answers are in the file of the same name in `lessons/answers/`.
 #
-# Next: lesson 21 asks what a rule that stops a draft early may look at.
+# *Next:* *What a stopping rule may see* asks what a rule that stops a draft early may look at.

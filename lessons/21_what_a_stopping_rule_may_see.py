@@ -1,20 +1,18 @@
 # %% [markdown]
-# # 21. What a stopping rule may see
+# # What a stopping rule may see
 #
-# **A draft should be long where it is good. What may decide where it ends?**
+# **What may one look at before ending a draft?**
 #
-# Lesson 12 showed that places differ.
-# At some places the draft model is nearly always right. At others it is lost.
-# Where it is lost, we want to stop drafting.
-# A *stopping rule* decides that. It looks at what is going on, and says: no more draft tokens.
+# Places differ (*Good where it matters*): at some the draft model is nearly always right, and at
+# others it is lost. Where it is lost, we want to stop drafting. A *stopping rule* decides this. It
+# looks at what is going on and may end the draft.
 #
-# That looks harmless. A place without a draft token gets its token from the target alone.
-# How could that spoil the text? It can. This lesson shows when, and when not.
+# That looks harmless, since a place without a draft token gets its token from the target alone. How
+# could that spoil the text? It can, and this lesson shows when.
 #
-# A reminder: a draft token x is drawn from q_draft.
-# It is accepted with probability min(1, p_target(x) / q_draft(x)).
-# If it is rejected, its replacement is drawn from the residual distribution.
-# The token that comes out has the distribution p_target (lessons 6 and 7).
+# A reminder: a draft token x is drawn from q_draft and accepted with probability min(1, p_target(x)
+# / q_draft(x)). If it is rejected, its replacement is drawn from the residual distribution. The
+# token that comes out has the distribution p_target.
 
 # %%
 from functools import cache
@@ -35,11 +33,11 @@ q_draft = torch.tensor([.2, .4, .4], dtype=torch.float64)
 # %% [markdown]
 # ## One place, and a rule that dislikes a token
 #
-# Our rule dislikes "range". Whenever "range" is drawn, the rule *throws it away*.
-# The place then has no draft token, and its token is drawn from p_target.
+# Our rule dislikes "range". Whenever "range" is drawn, the rule *throws it away*. The place then
+# has no draft token, and its token is drawn from p_target.
 #
-# Let us write down everything that can happen at this place, as in lesson 7.
-# The probability of a way is the product of its odds.
+# We write down everything that can happen at this place, as in *Why it is lossless*. The
+# probability of a way is the product of the probabilities along it.
 
 # %%
 def ways(p_target, q_draft, disliked=None):
@@ -67,10 +65,10 @@ def comes_out(found):
 
 
 # %% [markdown]
-# First all draft tokens are accepted or replaced, as ever. Then "range" is thrown away.
+# First all draft tokens are accepted or replaced as usual. Then "range" is thrown away.
 #
-# *Guess first:* "range" is drawn with probability 0.2, and thrown away.
-# Which tokens come out too often then? Which one comes too seldom?
+# *Guess first:* "range" is drawn with probability 0.2 and thrown away. Which tokens come out too
+# often then, and which one too seldom?
 
 # %%
 for disliked in None, 0:
@@ -82,22 +80,23 @@ for disliked in None, 0:
                 way = f"{names[x]} {what}" + (f", then {name}" if what != "accepted" else "")
                 product = " x ".join(f"{odd:.2f}" for odd in odds)
                 print(f"    {way:32} {product:19} = {prod(odds):.2f}")
-        print(f"{name:6} comes out with {comes_out(found)[y]:.2f}; p_target says {p_target[y]:.2f}")
+        print(f"{name:6} comes out with {comes_out(found)[y]:.2f}; "
+              f"its p_target is {p_target[y]:.2f}")
 
 assert torch.allclose(torch.tensor(comes_out(ways(p_target, q_draft))).double(), p_target)
 
 # %% [markdown]
-# "range" was drawn with 0.20, and would always have been accepted.
-# Now these 0.20 are dealt out to all three tokens, as p_target says.
-# Only half of them comes back to "range". The rest goes to the tokens that the rule likes.
+# "range" was drawn with 0.20 and would always have been accepted. Now these 0.20 are distributed
+# over all three tokens according to p_target, and only half of them comes back to "range". The rest
+# goes to the tokens that the rule likes.
 #
-# The picture shows it. A frame is what p_target wants, and a bar is what comes out.
-# On the left nothing is thrown away, and every bar fills its frame.
-# On the right "range" is thrown away. Its bar is too short, and the other two are too high.
+# In the picture, a frame is what p_target wants and a bar is what comes out. On the left nothing is
+# thrown away, and every bar fills its frame. On the right "range" is thrown away: its bar is too
+# short, and the other two are too high.
 
 # %%
 def heights(found):
-    """{what becomes of the draft token: the part of each token's probability that comes so}."""
+    """{what becomes of the draft token: the part of each token's probability from this case}."""
     parts = {}
     for case in "accepted", "rejected", "thrown away":
         parts[case] = comes_out([way for way in found if way[0] == case])
@@ -108,11 +107,11 @@ figures.thrown_away(names, p_target.tolist(), heights(ways(p_target, q_draft)),
                     heights(ways(p_target, q_draft, disliked=0)))
 
 # %% [markdown]
-# ## Why? No single draft token is right. Only their mean is.
+# ## The reason: only the mean is right
 #
-# Take each draft token alone: *if* this one is drawn, what comes out?
-# That is a row of the table below. The column "drawn" says how often it is drawn.
-# Not one of the rows is p_target. But their mean, weighted by "drawn", is p_target exactly.
+# Take each draft token alone and ask: *if* this one is drawn, what comes out? That is a row of the
+# table below, and the column "drawn" tells how often it is drawn. None of the rows is p_target. But
+# their mean, weighted by "drawn", is exactly p_target.
 #
 # *Guess first:* "zip" is drawn far too often. What comes out when it is drawn?
 
@@ -133,11 +132,11 @@ cells.append(["mean", "1.00", *(f"{share:.2f}" for share in mean)])
 table(["draft token", "drawn", *names], cells)
 
 # %% [markdown]
-# To throw a draft token away is to put another row in its place: the row p_target itself.
-# That new row would be right alone. Among the other two rows it is wrong:
-# the mean is no longer p_target.
+# To throw a draft token away is to put another row in its place, the row p_target itself. That row
+# would be right alone. Together with the other two rows it is wrong, because the mean is no longer
+# p_target.
 #
-# *Guess first:* which draft token of the three does most harm when it is thrown away?
+# *Guess first:* which of the three draft tokens does most harm when it is thrown away?
 
 # %%
 cells = []
@@ -145,33 +144,33 @@ for x, name in enumerate(names):
     others = rows.clone()
     others[x] = p_target                                    # x is thrown away
     mean = q_draft @ others
-    off = (mean - p_target).abs().sum() / 2                 # total variation, lesson 1
+    off = (mean - p_target).abs().sum() / 2                 # total variation
     cells.append([f"{name} is thrown away", *(f"{share:.2f}" for share in mean), f"{off:.2f}"])
 table(["the mean, if", *names, "off by"], cells)
 
 # %% [markdown]
 # ## What a rule may look at
 #
-# Now ask *before* the draft token is drawn.
-# "No draft token here" then replaces all rows at once, by p_target.
-# "A draft token here" keeps all rows, and their mean is p_target.
-# Both are right. So any mixture of the two is right, whatever the rule looked at to choose.
+# Now suppose that the rule decides *before* the draft token is drawn. "No draft token here" then
+# replaces all rows at once by p_target. "A draft token here" keeps all rows, and their mean is
+# p_target. Both are right, so any mixture of the two is right, whatever the rule looked at to
+# choose.
 #
-# **Claim.** A rule decides whether a place gets a draft token.
-# It decides before that draft token and its coin are thrown.
-# Then the token at this place has the distribution p_target.
-# (The *coin* is the decision "accepted or rejected?". `dice.flip` makes it.)
+# **Claim.** A rule decides whether a place gets a draft token, and it decides before that draft
+# token and its coin are thrown. Then the token at this place has the distribution p_target.
 #
 # **Proof.**
-# 1. Fix all that the rule has looked at. Then its decision is fixed: yes or no.
-# 2. "Yes": the draft token is drawn from q_draft, and then its coin is thrown. Both are fresh.
-# 3. So accept-or-replace gives a token from p_target (lesson 7).
-# 4. "No": the token is drawn from p_target.
-# 5. Both answers give p_target. So it does not matter which answer it was.
+#
+# 1. Fix everything that the rule has looked at. Then its decision is fixed, too.
+# 2. If it is "yes", the draft token is drawn from q_draft, and then its coin is thrown. Both are
+#    fresh.
+# 3. So accept-or-replace gives a token from p_target.
+# 4. If it is "no", the token is drawn from p_target.
+# 5. Both decisions give p_target, so it does not matter which one it was.
 # 6. Append the token, and go on to the next place with the same argument. That ends the proof.
 #
-# Step 2 is the step that breaks when a rule has seen x. Where it says "yes", x is not "range".
-# So the draft tokens that it leaves in place do not have the distribution q_draft.
+# Step 2 breaks when a rule has seen x. Where it decides "yes", x is not "range", so the draft
+# tokens that it leaves in place do not have the distribution q_draft.
 #
 # | a rule may look at | a rule may not look at |
 # |---|---|
@@ -180,31 +179,32 @@ table(["the mean, if", *names, "off by"], cells)
 # | draft tokens before this place, and their coins | |
 # | dice of its own | |
 #
-# So what to do with a draft token that one dislikes? Keep it, and *stop behind it*.
-# It is accepted or replaced as ever. The rule decides about the *next* place only.
-# For the next place, this draft token stands before it. There it may be looked at.
+# What should one do with a draft token that one dislikes? Keep it, and *stop after it*. It is
+# accepted or replaced as usual, and the rule decides only about the *next* place. From there, this
+# draft token lies in the past and may be looked at.
 
 # %% [markdown]
 # ## Two rounds to compare
 #
-# This is the round of lesson 8 with at most two draft tokens, for two small tables as models.
-# (It asks the target place by place. A real round asks once for all: that changes no probability.)
-# The first function stops behind a draft token that it dislikes. The second throws it away.
+# This is the round of *A draft and a bonus* with at most two draft tokens, for two small tables as
+# models. (It asks the target place by place. A real round asks once for all, which changes no
+# probability.) The first function stops after a draft token that it dislikes. The second throws it
+# away.
 
 # %%
 target, draft = TableModel(3, seed=3), TableModel(3, seed=4)
 
 
 @cache                                          # of Python: a walk asks for the same texts again
-def behind(model, text):
-    """The model's distribution behind a text, a tuple of tokens: (V,)."""
+def after(model, text):
+    """The model's distribution after a text, a tuple of tokens: (V,)."""
     return probs(model(torch.tensor([text]))[0, -1])
 
 
 def round_stopping(text, dislikes, dice):
-    """The text with what a round adds to it. It stops behind a draft token that it dislikes."""
+    """The text with what a round adds to it. It stops after a draft token that it dislikes."""
     for place in range(2):
-        p_target, q_draft = behind(target, text), behind(draft, text)
+        p_target, q_draft = after(target, text), after(draft, text)
         x = dice.pick(q_draft)
         accepted = dice.flip(p_target[x] / q_draft[x])
         if not accepted:
@@ -212,14 +212,14 @@ def round_stopping(text, dislikes, dice):
         text = text + (x,)
         if dislikes(q_draft, x, accepted):                                          # NEW
             break                                                                   # NEW
-    return text + (dice.pick(behind(target, text)),)
+    return text + (dice.pick(after(target, text)),)
 
 
 # %%
 def round_throwing(text, dislikes, dice):
     """The text with what a round adds to it. It throws away a draft token that it dislikes."""
     for place in range(2):
-        p_target, q_draft = behind(target, text), behind(draft, text)
+        p_target, q_draft = after(target, text), after(draft, text)
         x = dice.pick(q_draft)
         accepted = dice.flip(p_target[x] / q_draft[x])
         if dislikes(q_draft, x, accepted):
@@ -227,11 +227,11 @@ def round_throwing(text, dislikes, dice):
         if not accepted:
             return text + (dice.pick((p_target - q_draft).clamp(min=0)),)
         text = text + (x,)
-    return text + (dice.pick(behind(target, text)),)
+    return text + (dice.pick(after(target, text)),)
 
 
 def three_tokens(play_round, dislikes, dice):
-    """The first three tokens behind the text (0, 1), in as many rounds as they take."""
+    """The first three tokens after the text (0, 1), in as many rounds as they take."""
     text = (0, 1)
     while len(text) < 5:
         text = play_round(text, dislikes, dice)
@@ -241,10 +241,10 @@ def three_tokens(play_round, dislikes, dice):
 # %% [markdown]
 # ## Four reasons to dislike a draft token
 #
-# `walk` tries every outcome of every decision, and adds up the probabilities (lesson 5).
-# So the numbers below are exact. "Off by" is the total variation from what the target writes alone.
+# The numbers below are walked and therefore exact. "Off by" is the total variation from what the
+# target alone writes.
 #
-# *Guess first:* four rules, each in two versions. That is eight numbers. Which of them are 0?
+# *Guess first:* four rules in two versions each make eight numbers. Which of them are 0?
 
 # %%
 reasons = {"the draft gave it less than 0.35": lambda q_draft, x, accepted: q_draft[x] < 0.35,
@@ -263,34 +263,38 @@ walked, cells = {}, []
 for reason, dislikes in reasons.items():
     walked[reason] = off_by(round_stopping, dislikes), off_by(round_throwing, dislikes)
     cells.append([reason, *("nothing" if far < 1e-12 else f"{far:.3f}" for far in walked[reason])])
-table(["a draft token is disliked, because", "stop behind it: off by", "throw it away: off by"],
+table(["a draft token is disliked, because", "stop after it: off by", "throw it away: off by"],
       cells)
 assert all(stopping < 1e-12 for stopping, _ in walked.values())
 
 # %% [markdown]
-# Stop behind it, and the text is exact, for every reason.
-# Throw it away for what it is, and the text is wrong.
+# If the rule stops after the token, the text is exact for every reason. If it throws the token away
+# for what it is, the text is wrong.
 #
 # Two rows deserve a second look.
+#
 # - *Its coin rejected it.* The replacement of a rejected draft token must come from the residual
-#   distribution. Thrown away, it comes from all of p_target. That is the wrong rule of lesson 6.
-# - *No token there had 0.5.* This reason looks at q_draft, and never at x.
-#   It was known before x was drawn. So throwing x away does no harm: x was never needed.
+#   distribution. Thrown away, it comes from all of p_target, which is the wrong rule of *Accept or
+#   replace*.
+# - *No token there had 0.5.* This reason looks at q_draft and never at x, so it was known before x
+#   was drawn. Throwing x away does no harm because x was never needed.
 #
 # ## Three things to know
 #
-# 1. Only all draft tokens of a place together come out as p_target. None may go for what it is.
-# 2. Whether a place has a draft token may depend on all that is known before it is drawn.
-# 3. So accept or replace a draft token that you dislike, and stop behind it.
+# 1. Only all draft tokens of a place together come out as p_target. None may be dropped for what it
+#    is.
+# 2. Whether a place has a draft token may depend on everything that is known before it is drawn.
+# 3. So accept or replace a draft token that you dislike, and stop after it.
 #
 # ## Change this and run again
 #
-# 1. A perfect draft: `q_draft = p_target.clone()`. Does throwing "range" away do less harm now?
-# 2. Add a reason: `x != q_draft.argmax()`. What is left are the draft's best tokens.
-#    Is the text exact?
+# 1. Take a perfect draft: `q_draft = p_target.clone()`. Does throwing "range" away do less harm
+#    now?
+# 2. Add a reason: `x != q_draft.argmax()`. Only the draft's best tokens remain. Is the text exact?
 # 3. Add a reason: `q_draft.max() < 0.5 and x == 0`. Its first half is harmless. Is the whole?
 # 4. Add a reason: `accepted`. Which draft tokens are thrown away now, and how far off is the text?
 #
-# The answers are in `lessons/answers/21_what_a_stopping_rule_may_see.md`.
+# The answers are in the file of the same name in `lessons/answers/`.
 #
-# Next: lesson 22 asks which stopping rule pays. Exercises: 16 (which stopping rules are lossless).
+# *Next:* *When to stop* asks which stopping rule pays. Exercises: 16 (which stopping rules are
+# lossless).

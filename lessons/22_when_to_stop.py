@@ -1,18 +1,18 @@
 # %% [markdown]
-# # 22. When to stop
+# # When to stop
 #
-# **How many tokens should one draft, at this place of the text?**
+# **How long should a draft be, at this place?**
 #
-# Lesson 11 had one gamma for all places. Lesson 12 found that places differ.
-# Lesson 21 allows us to end a draft where we like, if we decide before the next token is drawn.
-# So the length can be decided place by place. It changes the speed, and never the text.
+# *How fast* had one gamma for all places, and *Good where it matters* found that places differ. By
+# *What a stopping rule may see*, we may end a draft where we like if we decide before the next
+# token is drawn. So the length can be decided place by place. It changes the speed and never the
+# text.
 #
-# We need two things: how likely the next draft token is to be accepted, and what it costs.
-# We measure both, and make a rule of them. Then we compare it with three rules that are in use.
+# We need two things: how likely the next draft token is to be accepted, and what it costs. We
+# measure both and turn them into a rule. Then we compare it with three rules that are in use.
 #
-# A reminder: gamma is the number of draft tokens in a round.
-# A *target step* is the time of a target call on one token. All costs are counted in target steps:
-# c is the cost of a draft call, and v(m) is the cost of a target call on m tokens.
+# All costs are counted in target steps: c is the cost of a draft step, and v(m) the cost of a
+# target call on m tokens.
 
 # %%
 from math import prod
@@ -31,7 +31,7 @@ from nanospec.probs import probs
 from nanospec.speculate import speculate, tokens_of
 from nanospec.theory import expected_tokens, speedup
 
-torch.set_num_threads(1)            # one core, as in lessons 11 and 14
+torch.set_num_threads(1)            # one core, as in "How fast"
 target, draft, tokenizer = load_pair()
 autotune(target, draft, "float32")      # the fastest layout; float32, so that all texts agree
 prompts = [tokenizer.encode(text) for text in ("import os\nfor i in", "class Stack:\n    def ",
@@ -40,11 +40,10 @@ prompts = [tokenizer.encode(text) for text in ("import os\nfor i in", "class Sta
 # %% [markdown]
 # ## How sure is the draft, and how often is it right?
 #
-# At temperature 0 the target always takes its likeliest token. So does the draft.
-# A draft token is accepted exactly where the two agree.
-# So no dice are needed: the target writes a text, and the draft reads it.
-# At each place we note whether the draft's likeliest token is the right one.
-# We also note how *sure* it was: the probability that it gave to that token.
+# At temperature 0 the target always takes its likeliest token, and so does the draft. A draft token
+# is accepted exactly where the two agree. No dice are needed: the target writes a text, and the
+# draft reads it. At each place we note whether the draft's likeliest token is the right one, and
+# how *sure* it was, that is, the probability that it gave to this token.
 
 # %%
 texts, sure, right = [], [], []
@@ -58,8 +57,8 @@ for ids in prompts:
     right.append((best.indices == torch.tensor(text)).tolist())
 
 # %% [markdown]
-# *Guess first:* the draft gave its token less than 0.25. How often is it right?
-# And how often if it gave more than 0.75?
+# *Guess first:* where the draft gave its token less than 0.25, how often is it right? And where it
+# gave more than 0.75?
 
 # %%
 all_sure, all_right = sum(sure, []), sum(right, [])
@@ -73,16 +72,16 @@ rows.append(["all", len(all_right), f"{sum(all_right) / len(all_right):.2f}"])
 table(["how sure the draft was", "places", "share that is right"], rows)
 
 # %% [markdown]
-# So sureness tells something, before the target has seen the token.
-# We may use it: it belongs to draft tokens that were drawn already (lesson 21).
+# How sure the draft is tells something before the target has seen the token. We may use this,
+# because it belongs to draft tokens that were drawn already.
 #
 # ## What does one more draft token cost?
 #
-# One call of the draft more: c. And one token more in the target's call.
-# That is the difference of two v's, as in lesson 11. We measure both here.
+# It costs one more draft step, c, and one more token in the target's call, which is the difference
+# of two v's. We measure both here.
 
 # %%
-quiet = Quiet(lambda: step_seconds(target, repeats=3))      # were others at work meanwhile?
+quiet = Quiet(lambda: step_seconds(target, repeats=3))      # warns if the machine was busy
 draft_took, took = [], {m: [] for m in range(1, 10)}
 for turn in range(4):
     draft_took.append(step_seconds(draft, 1, 64, repeats=1))
@@ -99,19 +98,19 @@ table(["in target steps", *(f"v({m})" for m in v)], [[f"c = {c:.2f}", *(f"{v[m]:
 # %% [markdown]
 # ## Is one more draft token worth its time?
 #
-# Let us calculate once with round numbers. Let c = 0.1 and v(m) = 1 + 0.05 (m - 1).
-# Let each draft token be accepted with probability alpha = 0.75.
+# We calculate once with round numbers. Let c = 0.1 and v(m) = 1 + 0.05 (m - 1), and let each draft
+# token be accepted with probability alpha = 0.75.
 #
-# 1. *What it brings.* One more draft token brings a token if it is accepted, and all before it are.
-#    Behind two draft tokens that is 0.75 x 0.75 x 0.75 = 0.42 tokens.
-# 2. *What it takes.* It takes a draft call, c = 0.1, and one token more for the target, 0.05.
+# 1. *What it brings.* One more draft token brings a token if it and all before it are accepted.
+#    After two draft tokens that is 0.75 x 0.75 x 0.75 = 0.42 tokens.
+# 2. *What it takes.* It takes a draft step, c = 0.1, and one token more for the target, 0.05.
 #    Together that is 0.15 target steps.
-# 3. *What that time would bring elsewhere.* By the formula of lesson 11 the best gamma makes
-#    1.91 tokens of a target step. So 0.15 target steps are worth 0.15 x 1.91 = 0.29 tokens.
-# 4. 0.42 is more than 0.29: go on.
+# 3. *What that time would bring elsewhere.* By the formula of *How fast*, the best gamma makes 1.91
+#    tokens per target step. So 0.15 target steps are worth 0.15 x 1.91 = 0.29 tokens.
+# 4. Since 0.42 is more than 0.29, go on.
 #
-# Step 3 is the idea. Time spent on this draft is time taken from the next round.
-# The rule is called *goodput*. It compares tokens per second, and so it needs the prices c and v.
+# Step 3 is the idea: time spent on this draft is taken from the next round. The rule is called
+# *goodput*. It compares tokens per second, and so it needs c and v.
 
 # %%
 def best_rate(alpha, c, v):
@@ -131,11 +130,11 @@ def goes_on(chance, drafted, alpha, rate, c, v):
 
 
 # %% [markdown]
-# Why "or several"? Some machines charge for tokens in packs: four cost as much as two.
-# There a single further token does not pay, and two may.
+# Why "or several"? Some machines process tokens in groups, and four may cost as much as two. Then a
+# single further token does not pay, and two may.
 #
-# *Guess first:* each draft token is accepted with 0.75. At which length does the rule stop?
-# And if the draft is surer here, 0.90? Or if it is lost, 0.40? The best rate stays at 1.91.
+# *Guess first:* each draft token is accepted with 0.75. At which length does the rule stop? What if
+# the draft is surer here, 0.90, or lost, 0.40? The best rate stays at 1.91.
 
 # %%
 toy_c, toy_v = 0.1, {m: 1 + 0.05 * (m - 1) for m in range(1, 10)}
@@ -150,17 +149,16 @@ for each in 0.90, 0.75, 0.40:
         drafted += 1
     lengths[each] = drafted
     rows.append([f"{each:.2f}", *(f"{number:.2f}" for number in brings), drafted])
-table(["each is accepted with", *(f"{n}." for n in range(1, 9)), "stops behind"], rows,
+table(["each is accepted with", *(f"{n}." for n in range(1, 9)), "stops after"], rows,
       "what the 1st, 2nd, ... draft token brings")
 
 # %% [markdown]
-# The library's rule is `Goodput`, in nanospec/lengths/stopping.py.
-# It learns the chances while it runs. It sorts draft tokens into eight classes by sureness.
-# Of each class it counts how many were judged, and how many were accepted.
-# (Earlier rounds may be looked at.)
-# The chance that all are accepted is the product of their shares.
+# The library's rule is `Goodput`, in nanospec/lengths/stopping.py. It learns the chances while it
+# runs. It sorts draft tokens into eight classes by how sure the draft was, and counts for each
+# class how many were judged and how many accepted. (Earlier rounds may be looked at.) The chance
+# that all draft tokens are accepted is the product of their shares.
 #
-# Its decisions are ours. We compare them at every length, with three patterns of sureness.
+# Its decisions are the same as ours. We compare them at every length, with three patterns.
 
 # %%
 when = Goodput(c, v)
@@ -177,15 +175,15 @@ for pattern in [.95] * 8, [.6] * 8, [.9, .2, .9, .7, .4, .99, .1, .5]:
 #
 # | rule | it stops | it decides |
 # |---|---|---|
-# | heuristic | at a length: last time's + 2 if all were accepted, else - 1 | before a draft call |
-# | confidence | behind a draft token that the draft gave less than 0.2 | before a draft call |
-# | entropy | where the draft's distribution is spread over many tokens | between call and draw |
-# | goodput | where one more brings less than its time is worth | before a draft call |
+# | heuristic | at a length: last time's + 2 if all were accepted, else - 1 | before a draft step |
+# | confidence | after a draft token that the draft gave less than 0.2 | before a draft step |
+# | entropy | where the draft's distribution is spread over many tokens | between step and draw |
+# | goodput | where one more brings less than its time is worth | before a draft step |
 #
 # (The paper of the entropy rule is arXiv 2410.18351. The library's docstrings name the others.)
 #
-# None of them asks what the next draft token *is*. So all of them are lossless (lesson 21).
-# At temperature 0 they all write the same text, and differ only in what it costs.
+# None of them asks what the next draft token *is*, so all of them are lossless. At temperature 0
+# they all write the same text and differ only in what it costs.
 
 # %%
 rules = {"heuristic": Heuristic(), "confidence": Confidence(), "entropy": Entropy(),
@@ -205,8 +203,8 @@ for name, rule in rules.items():
 # %% [markdown]
 # ## One gamma for all places
 #
-# A fixed gamma needs no run. We know where the draft is right.
-# That is enough to count the target calls.
+# A fixed gamma needs no run. We know where the draft is right, and that is enough to count the
+# target calls.
 
 # %%
 def calls(right, gamma):
@@ -227,11 +225,11 @@ for gamma in range(1, 9):
     spent[f"gamma {gamma}"] = [(count, count * gamma, count * price) for count in counts]
 
 # %% [markdown]
-# ## Who makes most of a target step?
+# ## Which makes most of a target step?
 #
-# "tokens / cost" is the measure: the tokens that a target step's time brings. Plain decoding has 1.
-# "worst prompt" compares with the gamma that was best for each prompt alone.
-# How far behind that gamma is the rule, at worst?
+# The measure is "tokens / cost", the tokens written per target step. Plain decoding has 1. "worst
+# prompt" compares with the gamma that was best for each prompt alone, and shows how far the rule is
+# below it in the worst case.
 #
 # *Guess first:* is the best rule the one that accepts most tokens per round?
 
@@ -257,31 +255,33 @@ print(f"\nthe best single gamma is {one}: {pace[one]:.2f} tokens per target step
 print(f"goodput makes {pace['goodput']:.2f}: {abs(ahead):.0%} {'more' if ahead > 0 else 'fewer'}")
 print(f"best of all rules: {max(rules, key=pace.get)}")
 figures.when_to_stop([means[name] for name in fixed], {name: means[name] for name in rules})
-quiet.tell("c 0.13, v(4) 1.04; goodput makes what the best gamma makes, or a little more")
+quiet.tell("c was 0.13 and v(4) 1.04, and goodput was about as good as the best gamma "
+           "(one core of an example machine)")
 
 # %% [markdown]
-# In the picture each point is a way to draft. Further to the right, a round costs more.
-# Further up, it writes more tokens. A line through (0, 0) joins all points of equal speed.
-# The dotted one is goodput's. Points above it are faster, points below it are slower.
+# In the picture each point is a way to draft. Further to the right, a round costs more, and further
+# up, it writes more tokens. A line through (0, 0) joins all points of equal speed. The dotted one
+# is goodput's: points above it are faster, and points below it are slower.
 #
-# A longer draft never writes fewer tokens in a round. But it costs more.
-# `entropy` looks before it draws. It has paid for the look: the call is made, and brings no token.
-# `goodput` knows the prices. The other three do not ask what a call costs here.
+# A longer draft never writes fewer tokens in a round, but it costs more. `entropy` looks before it
+# draws and has paid for the look, because the draft step is made and brings no token. `goodput`
+# knows the costs. The other three do not ask what a step costs here.
 #
 # ## Three things to know
 #
 # 1. The draft's own probability tells how likely its token is to be accepted.
 # 2. One more draft token pays if it brings more than its time would bring in other rounds.
-# 3. Which rule wins depends on prices. A rule that does not know c and v fits one machine only.
+# 3. Which rule wins depends on c and v. A rule that does not know them fits one machine only.
 #
 # ## Change this and run again
 #
-# 1. A dear draft: write `c = 0.4` behind the line of `c`. Who still drafts far, and at what cost?
+# 1. Make the draft expensive: write `c = 0.4` below the line that computes c. Which rules still
+#    draft far, and at what cost?
 # 2. Try `Confidence(0.05)`, `Confidence(0.5)` and `Confidence(0.8)`, at the measured c and at 0.4.
-#    Is the same threshold best for both prices?
-# 3. Keep only the third prompt: write `prompts = prompts[2:]` behind the line of `prompts`.
+#    Is the same threshold best for both?
+# 3. Keep only the third prompt: write `prompts = prompts[2:]` below the definition of `prompts`.
 #    Which gamma is best now? Does goodput find out?
 #
-# The answers are in `lessons/answers/22_when_to_stop.md`.
+# The answers are in the file of the same name in `lessons/answers/`.
 #
-# Next: lesson 23 asks what the target knows ahead.
+# *Next:* *What the target knows ahead* makes draft tokens from the target's own hidden states.

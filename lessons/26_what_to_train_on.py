@@ -1,50 +1,41 @@
 # %% [markdown]
-# # 26. What to train on
+# # What to train on
 #
 # **What should a draft model be taught, and on which text?**
 #
-# Lesson 12 measured a draft that was there already. Now we make one better.
-# At each place, a draft token is accepted with probability alpha = sum min(p_target, q_draft).
-# That is 1 - total variation (lesson 6). So total variation is what we pay for.
-# Is it also what a draft model should be trained with? This is *distillation*:
-# a small model, the student, learns from a big one (DistillSpec, arXiv 2310.08461).
+# *Good where it matters* measured a draft model that already existed. Now we want to make a better
+# one. At each place, a draft token is accepted with probability alpha = sum min(p_target, q_draft),
+# which is 1 - total variation. A small model, the student, learns from a big one, the target. This
+# is called *distillation* (DistillSpec, arXiv 2310.08461).
 #
-# This lesson builds on lesson 6 (accept or replace) and lesson 12 (alpha place by place).
-# All training here takes some ten seconds.
+# Two questions come first: should the student see tokens or probabilities, and after which texts?
 
 # %%
-from math import exp, log
-
 import torch
 from torch import nn
 
 import figures
 from kit import OneRow, table
 from nanospec import Draft
-from nanospec.files import load_pair
-from nanospec.files.corpus import read_texts
 from nanospec.proof.walk import walk
 from nanospec.speculate import verify
-from nanospec.training.losses import LOSSES
-
-torch.set_num_threads(1)                                    # nothing is timed here
 
 # %% [markdown]
 # ## Tokens or probabilities?
 #
-# A language model is usually trained on tokens: here stands "range", so make "range" likelier.
-# That is *cross-entropy*. But the draft model has a teacher.
-# The target gives a probability to every token at every place. Take four tokens:
+# A language model is usually trained on tokens: "range" stands here, so make "range" likelier. That
+# is *cross-entropy*. But the draft model has a teacher, and the target gives a probability to every
+# token at every place. Take four tokens:
 #
 # | token               | range | items | zip | def |
 # |---------------------|-------|-------|-----|-----|
-# | the target says     | .5    | .3    | .15 | .05 |
-# | a text says (once)  | 0     | 1     | 0   | 0   |
-# | people wrote, often | .4    | .2    | .2  | .2  |
+# | p_target            | .5    | .3    | .15 | .05 |
+# | one text            | 0     | 1     | 0   | 0   |
+# | many texts by people | .4   | .2    | .2  | .2  |
 #
-# A student that may only count tokens learns the shares of what it has seen.
-# After one look its alpha is .5 x .5 + .3 x .3 + .15 x .15 + .05 x .05 = .365, on average.
-# After many looks it is better. But texts by people are not the target's texts.
+# A student that may only count tokens learns the shares of what it has seen. After one look its
+# alpha is .5 x .5 + .3 x .3 + .15 x .15 + .05 x .05 = .365, on average. After many looks it is
+# better. But texts by people are not the target's texts.
 #
 # *Guess first:* after infinitely many looks at each kind of text, what is alpha?
 
@@ -58,7 +49,7 @@ def alpha_of(p_target, q_draft):
 
 
 def after_looks(source, looks):
-    """Mean alpha of a student that counts so many tokens drawn from source: 4,000 students."""
+    """Mean alpha of a student that counts `looks` tokens drawn from source, over 4,000 students."""
     chance = torch.Generator().manual_seed(looks)
     seen = torch.multinomial(source, 4000 * looks, replacement=True, generator=chance)
     counts = nn.functional.one_hot(seen.view(4000, looks), 4).sum(1) / looks
@@ -75,332 +66,23 @@ table(["looks", "people's tokens", "the target's tokens", "the target's probabil
 assert abs(after_looks(p_four, 1) - .365) < .02 and abs(alpha_of(p_four, people) - .8) < 1e-6
 
 # %% [markdown]
-# One look at the probabilities tells all. So draft models are trained on p_target.
-# Tokens still say behind which texts it is asked. We come back to that.
-#
-# ## Seven losses at one place
-#
-# A *loss* is a number that says how wrong the student is. Training makes it small.
-# nanospec/training/losses.py has seven. Here they are by hand, for one place.
-# All are 0 where the two distributions are equal.
-
-# %%
-def forward_kl(p, q):
-    """The target draws, and asks the student how surprised it is: nats beyond its own surprise."""
-    return sum(a * log(a / b) for a, b in zip(p, q) if a > 0)
-
-
-def reverse_kl(p, q):
-    """The student draws, and asks the target."""
-    return forward_kl(q, p)
-
-
-def jensen_shannon(p, q):
-    """Both draw, and ask the mixture of both."""
-    mixture = [(a + b) / 2 for a, b in zip(p, q)]
-    return (forward_kl(p, mixture) + forward_kl(q, mixture)) / 2
-
-
-def total_variation(p, q):
-    """1 - alpha."""
-    return 1 - sum(min(a, b) for a, b in zip(p, q))
-
-
-def minus_log_alpha(p, q):
-    return -log(1 - total_variation(p, q))
-
-
-def lk_hybrid(p, q):
-    """KL while alpha is small, total variation later (arXiv 2602.23881)."""
-    weight = exp(-3 * (1 - total_variation(p, q)))
-    return weight * forward_kl(p, q) + (1 - weight) * total_variation(p, q)
-
-
-def kl_and_tv(p, q):
-    """Both, always in the same parts (DSpark, arXiv 2607.05147)."""
-    return .1 * forward_kl(p, q) + 1.8 * total_variation(p, q)
-
-
-# %% [markdown]
-# Now two students, A and B, for the target [.6, .3, .1]:
-#
-# | token    | 0    | 1    | 2    |
-# |----------|------|------|------|
-# | p_target | .6   | .3   | .1   |
-# | A        | .6   | .399 | .001 |
-# | B        | .4   | .4   | .2   |
-#
-# A has nearly forgotten token 2. B is a little wrong everywhere.
-#
-# *Guess first:* which one does forward KL prefer? Which one has the higher alpha?
-
-# %%
-BY_HAND = {"forward-kl": forward_kl, "reverse-kl": reverse_kl, "jensen-shannon": jensen_shannon,
-           "total-variation": total_variation, "minus-log-alpha": minus_log_alpha,
-           "lk-hybrid": lk_hybrid, "kl-and-tv": kl_and_tv}
-p_three, students = [.6, .3, .1], {"A": [.6, .399, .001], "B": [.4, .4, .2]}
-logs = {name: torch.tensor(q, dtype=torch.float64).log() for name, q in students.items()}
-log_p, rows, prefers = torch.tensor(p_three, dtype=torch.float64).log(), [], {}
-for name, loss in BY_HAND.items():
-    of = {student: loss(p_three, q) for student, q in students.items()}
-    assert all(abs(of[student] - LOSSES[name](log_p, logs[student])) < 1e-12 for student in of)
-    prefers[name] = min(of, key=of.get)
-    rows.append([name, f"{of['A']:.3f}", f"{of['B']:.3f}", prefers[name]])
-table(["loss", "of A", "of B", "prefers"], rows)
-print(f"alpha: A {1 - total_variation(p_three, students['A']):.3f}, "
-      f"B {1 - total_variation(p_three, students['B']):.3f}")
-assert prefers["forward-kl"] == "B" and prefers["total-variation"] == "A"
-
-# %% [markdown]
-# Forward KL hates to forget: a token with p_target .1 and q_draft .001 is a great surprise.
-# For speculation it is a small matter. That token comes once in ten places, and is then replaced.
-#
-# ## What pulls, and how strongly
-#
-# Training follows the *gradient*: how the loss changes if a logit grows a little.
-# Call U the tokens with q_draft < p_target: these have too little.
-#
-# **Claim.** alpha's gradient at logit j is q(j) x ([j is in U] - q(U)), with q(U) = the sum of q
-# over U. (Brackets: 1 if true, 0 if not.)
-#
-# **Proof.**
-# 1. min(p, q) is q(x) where x is in U, and p(x) elsewhere. p does not move.
-# 2. So alpha moves as q(U) does.
-# 3. Softmax moves q(x) by q(x) x ([x = j] - q(j)), if logit j grows.
-# 4. Add up over U: q(j) x [j is in U] - q(U) x q(j).
-#
-# Total variation is 1 - alpha, so its gradient is the same with the other sign.
-# Forward KL's gradient is q(j) - p(j).
-#
-# We check it with finite differences: move one logit by 0.000001, and look at alpha.
-
-# %%
-def gradient(loss, p_target, q_draft):
-    """What pulls at each logit, by torch."""
-    logits = torch.tensor(q_draft, dtype=torch.float64).log().requires_grad_(True)
-    log_p = torch.tensor(p_target, dtype=torch.float64).log()
-    LOSSES[loss](log_p, logits.log_softmax(-1)).backward()
-    return logits.grad
-
-
-def moved(p_target, q_draft, step=1e-6):
-    """alpha's gradient, by trying: each logit a little up, and a little down."""
-    logits, found = torch.tensor(q_draft, dtype=torch.float64).log(), []
-    p = torch.tensor(p_target, dtype=torch.float64)
-    for j in range(len(logits)):
-        up, down = logits.clone(), logits.clone()
-        up[j], down[j] = up[j] + step, down[j] - step
-        found.append((alpha_of(p, up.softmax(-1)) - alpha_of(p, down.softmax(-1))) / (2 * step))
-    return torch.stack(found)
-
-
-assert (moved(p_three, students["B"]) + gradient("total-variation", p_three, students["B"])
-        ).abs().max() < 1e-8
-
-# %% [markdown]
-# Three places: one where the student is near, one where it is off, one where it is far off.
-# The number is the sum of what pulls at all logits, without signs.
-#
-# *Guess first:* far off, the student should be pulled hardest. Which loss does that?
-
-# %%
-places = {"near": ([.5, .3, .2], [.45, .36, .19]), "off": ([.1, .4, .5], [.6, .2, .2]),
-          "far off": ([.01, .49, .5], [.998, .001, .001])}
-rows, pull = [], {}
-for name, (p, q) in places.items():
-    alpha = 1 - total_variation(p, q)
-    pulls = {loss: gradient(loss, p, q) for loss in LOSSES}
-    pull[name] = {loss: grads.abs().sum().item() for loss, grads in pulls.items()}
-    shown = [pull[name][loss] for loss in ("forward-kl", "total-variation", "minus-log-alpha")]
-    rows.append([name, f"{alpha:.3f}", *(f"{number:.3f}" for number in shown)])
-    assert (pulls["minus-log-alpha"] - pulls["total-variation"] / alpha).abs().max() < 1e-12
-table(["the student is", "alpha", "forward-kl", "total-variation", "minus-log-alpha"], rows,
-      "how strongly each loss pulls")
-assert pull["far off"]["total-variation"] < .01 < 1 < pull["far off"]["forward-kl"]
-
-# %% [markdown]
-# Near, total variation still pulls, and forward KL has nearly let go.
-# Far off, total variation hardly pulls at all: all tokens of U have tiny q.
-# A new student is far off everywhere. It would learn very little for a long time.
-# Where no token has q < p, the pull is 0: then q equals p, and nothing is to be gained.
-# Minus log alpha divides by alpha. So it pulls harder where little is accepted.
-# The hybrid uses forward KL far off, and total variation near. The last loss adds the two.
-#
-# Let the student at the third place learn, with plain steps: logits - gradient.
-# (AdamW, which trains real models, divides every pull by the size it usually has.)
-#
-# *Guess first:* how many steps until alpha is .9?
-
-# %%
-def steps_until(loss, p_target, q_draft, adam=False):
-    """Steps of size 1 (with Adam: of size .1) until alpha is above .9; at most 5,000."""
-    logits = torch.tensor(q_draft, dtype=torch.float64).log().requires_grad_(True)
-    log_p = torch.tensor(p_target, dtype=torch.float64).log()
-    kind = torch.optim.Adam if adam else torch.optim.SGD
-    optimizer = kind([logits], lr=.1 if adam else 1)
-    for step in range(5000):
-        log_q = logits.log_softmax(-1)
-        if alpha_of(log_p.exp(), log_q.exp()) > .9:
-            return step
-        optimizer.zero_grad()
-        LOSSES[loss](log_p, log_q).backward()
-        optimizer.step()
-    return 5000
-
-
-needed = {loss: [steps_until(loss, *places["far off"], adam) for adam in (False, True)]
-          for loss in ("forward-kl", "total-variation", "minus-log-alpha", "lk-hybrid")}
-table(["loss", "plain steps", "steps with Adam"], [[name, *row] for name, row in needed.items()])
-assert needed["total-variation"][0] > 5 * needed["forward-kl"][0]
-
-# %% [markdown]
-# With plain steps, total variation needs very many. Adam makes large steps of small pulls.
-#
-# ## A student that is too small
-#
-# If a student could be right everywhere, all losses would lead to the same place.
-# A draft model is small. It has to choose. And losses choose differently.
-#
-# The target here has two humps on 40 tokens. The student has one hump, and two numbers to choose:
-# where it stands, and how wide it is. We try them all.
-#
-# *Guess first:* where does the hump stand with forward KL, reverse KL, total variation?
-
-# %%
-def hump(middle, width):
-    """A distribution on the tokens 0 to 39, highest at `middle`: log-probabilities."""
-    x = torch.arange(40, dtype=torch.float64)
-    return (-(x - middle) ** 2 / (2 * width ** 2)).log_softmax(-1)
-
-
-two_humps = (.6 * hump(11, 2).exp() + .4 * hump(26, 2).exp()).log()
-choices = [(middle / 2, width / 4) for middle in range(80) for width in range(4, 60)]
-tried = torch.stack([hump(*choice) for choice in choices])
-fits, rows, fit_alpha = {}, [], {}
-for name in "forward-kl", "reverse-kl", "total-variation":
-    best = int(LOSSES[name](two_humps, tried).argmin())
-    fits[name] = tried[best].exp().tolist()
-    fit_alpha[name] = alpha_of(two_humps.exp(), tried[best].exp()).item()
-    rows.append([name, *choices[best], f"{fit_alpha[name]:.3f}"])
-table(["loss", "middle", "width", "alpha"], rows)
-assert fit_alpha["total-variation"] > fit_alpha["forward-kl"] + .05
-figures.what_to_train_on(two_humps.exp().tolist(), fits)
-
-# %% [markdown]
-# Forward KL *covers*: every token of the target has to get something, so the hump is wide, and much
-# of it stands in the valley. Reverse KL *picks*: it stays where the target is likely, on one hump.
-# Total variation takes what gains most overlap. Here this is the big hump, and a bit more than it.
-#
-# ## Live: a small student
-#
-# Our student looks at the last two tokens, and at nothing else. So it is much too small.
-# It is trained on windows of real code, on the target's log-probabilities, computed once.
-# We judge it on text that the target has written itself: there a draft model is used.
-
-# %%
-target, _, tokenizer = load_pair()
-V = target.config.vocab_size
-
-
-def windows(texts, count, length):
-    """(count, length) tokens, from the middle of so many files."""
-    middles = [text[len(text) // 3:][:3000] for text in texts if len(text) > 6000]
-    chosen = middles[::max(1, len(middles) // count)]
-    return torch.tensor([tokenizer.encode(text)[:length] for text in chosen[:count]])
-
-
-@torch.no_grad()
-def written_by_target(prompts, new):
-    """(B, T) tokens -> the same texts with `new` more, at temperature 1."""
-    cache, chance = target.new_cache(len(prompts), prompts.shape[1] + new), torch.Generator()
-    chance.manual_seed(0)
-    texts, newest = prompts, prompts
-    for _ in range(new):
-        p_target = target(newest, cache, texts.shape[1])[:, -1].softmax(-1)
-        cache.length += newest.shape[1]
-        newest = torch.multinomial(p_target, 1, generator=chance)
-        texts = torch.cat([texts, newest], 1)
-    return texts
-
-
-# %%
-train_texts, held_texts = read_texts()
-tokens = windows(train_texts, 48, 128)
-judged = written_by_target(windows(held_texts, 20, 40), 40)
-with torch.no_grad():
-    p_target = target(tokens).log_softmax(-1)
-    p_judged = target(judged)[:, 40:].softmax(-1)               # behind the target's own tokens
-print(f"{tokens.numel():,} tokens to train on; {p_judged.shape[0] * p_judged.shape[1]} to judge by")
-
-
-class Student(nn.Module):
-    """The last two tokens -> logits of the next one. A table for each of the two, and a head."""
-
-    def __init__(self):
-        super().__init__()
-        self.last, self.before = nn.Embedding(V, 96), nn.Embedding(V, 96)
-        self.head = nn.Linear(96, V)
-
-    def forward(self, tokens):
-        before = nn.functional.pad(tokens[:, :-1], (1, 0))
-        return self.head(torch.tanh(self.last(tokens) + self.before(before)))
-
-
-@torch.no_grad()
-def alpha_on_target_text(student):
-    return alpha_of(p_judged, student(judged)[:, 40:].softmax(-1)).mean().item()
-
-
-# %% [markdown]
-# The same steps for all, from the same weights, with the same windows, with AdamW.
-#
-# *Guess first:* does it matter much which loss is taken?
-
-# %%
-def train(name, steps=100, rate=1e-2):
-    torch.manual_seed(0)
-    student = Student()
-    optimizer = torch.optim.AdamW(student.parameters(), lr=rate)
-    for step in range(steps):
-        optimizer.param_groups[0]["lr"] = rate * min(1, 2 * (steps - step) / steps)
-        some = torch.arange(4 * step, 4 * step + 4) % len(tokens)       # four windows a step
-        optimizer.zero_grad()
-        LOSSES[name](p_target[some], student(tokens[some]).log_softmax(-1)).mean().backward()
-        optimizer.step()
-    return alpha_on_target_text(student)
-
-
-trained = {"untrained": alpha_on_target_text(Student())}
-for name in "forward-kl", "total-variation", "minus-log-alpha":
-    trained[name] = train(name)
-table(["trained with", "alpha"], [[name, f"{alpha:.3f}"] for name, alpha in trained.items()])
-worst, *_, best = sorted(list(trained.values())[1:])
-print(f"training brings {worst - trained['untrained']:.3f} or more, "
-      f"the choice of the loss {best - worst:.3f}")
-assert worst > trained["untrained"] + .05 and best - worst < .1
-
-# %% [markdown]
-# That there is training matters most. The loss matters less.
-# When this was written, both losses that aim at alpha ended a little above forward KL.
-# The student is much too small. They spend what it has where draft tokens are accepted.
-# Total variation was not slow here, for two reasons. AdamW makes up for a weak pull.
-# And a new student is flat: it is not yet sure of wrong tokens.
-# A common recipe: begin with forward KL, end with total variation; the hybrid does so by itself.
-# `train_tiny.py --what distil --loss NAME` trains the shipped draft once more by any of them.
+# A single look at the probabilities tells everything, so draft models are trained on p_target.
+# Tokens still decide after which texts the student is asked, and that is the second question.
 #
 # ## Which text?
 #
-# A draft model may read texts by people, by the target, or by itself. Where is it asked?
-# - The first draft token stands behind committed text. The target has written that text.
-# - The third one stands behind the first two. The draft model drew these.
-#   But if one of them is rejected, nobody looks at the third.
+# A draft model may read texts by people, by the target, or by itself. After which texts is it asked
+# when it drafts?
 #
-# So only accepted prefixes count. Let the first token be "range", "items" or "zip".
-# The target never writes "zip", but the draft model often does:
-# p_target = [.6, .4, 0], q_draft = [.2, .3, .5].
-# We walk this place (lesson 5).
+# - The first draft token follows committed text, which the target has written.
+# - The third one follows the first two, which the draft model drew. But if one of them is rejected,
+#   the third is never judged.
 #
-# *Guess first:* behind which first tokens is the second draft token ever judged?
+# Only accepted prefixes count. Let the first token be "range", "items" or "zip". The target never
+# writes "zip", but the draft model often does: p_target = [.6, .4, 0] and q_draft = [.2, .3, .5].
+# We walk this place.
+#
+# *Guess first:* after which first tokens is the second draft token ever judged?
 
 # %%
 p_first, q_first = torch.tensor([.6, .4, 0]), torch.tensor([.2, .3, .5])
@@ -423,39 +105,38 @@ table(["first token", "range", "items", "zip"],
           "drafted": q_first, "drafted and accepted": accepted, "in the text": in_text,
           "p_target": p_first}.items()])
 assert accepted[2] == 0 and max(abs(a - b) for a, b in zip(in_text, p_first.tolist())) < 1e-6
+figures.what_to_train_on(["range", "items", "zip"], q_first.tolist(), accepted, in_text)
 
 # %% [markdown]
-# Half of what the draft model writes goes on behind "zip". Nothing of that is ever judged.
-# What was accepted is a part of the text, and the text is the target's:
+# Half of what the draft model writes continues after "zip", and none of that is ever judged. What
+# was accepted is part of the text, and the text is the target's:
 #
-# **Claim.** A path of draft tokens is accepted with probability
-# p_target(path) x the product of min(1, q_draft / p_target) along it.
+# **Claim.** A path of draft tokens is accepted with probability p_target(path) x the product of
+# min(1, q_draft / p_target) along it.
 #
 # **Proof.** Each token is drawn with q and accepted with min(1, p / q). The product of the two is
 # min(p, q) = p x min(1, q / p). Multiply along the path.
 #
-# So accepted prefixes are the target's texts, with more weight where the draft knows them well.
-# Train on text that the target has written. People's text is a substitute that is close
-# to it, if the target was trained on such text. The draft's own text has prefixes nobody judges.
-# Papers still mix some of it in: it shows the student its own likely mistakes.
+# Accepted prefixes are therefore the target's texts, with more weight where the draft model knows
+# them well. Train on text that the target has written. Text by people is a close substitute if the
+# target was trained on such text. The draft model's own text has prefixes that are never judged.
+# (Papers still mix some of it in, because it shows the student its own likely mistakes.)
 #
-# And the text? A student good or bad, any loss, any text to learn from: accept or replace makes the
-# target's distribution of it (lesson 7).
+# The generated text does not depend on any of this. Whatever the student has learnt, accept or
+# replace gives the target's distribution.
 #
 # ## Three things to know
 #
 # 1. alpha is 1 - total variation. Teach the target's probabilities, not single tokens.
-# 2. A small student must choose. Forward KL covers everything, and helps a student that is far off.
-#    Total variation takes what is accepted most often, and helps one that is near.
-# 3. Accepted prefixes are the target's texts. Train there. Nothing of this changes the text.
+# 2. Accepted prefixes are the target's texts, so train on the target's texts.
+# 3. Training changes the speed and never the text.
 #
 # ## Change this and run again
 #
-# 1. Give the humps the weights .5 and .5, and the width 4 to both. Which fits move?
-# 2. Add "reverse-kl" to the losses of the live training. Where does it stand?
-# 3. Let p_first be [.5, .4, .1]. How often is "zip" accepted now, and how often does it stand in
+# 1. Let people write [.5, .3, .1, .1]. Which alpha do infinitely many looks reach now?
+# 2. Let p_first be [.5, .4, .1]. How often is "zip" accepted now, and how often does it stand in
 #    the text?
 #
-# The answers are in `lessons/answers/26_what_to_train_on.md`.
+# The answers are in the file of the same name in `lessons/answers/`.
 #
-# Next: lesson 27 serves many requests at once.
+# *Next:* *A loss for a draft model* asks which loss to minimise.

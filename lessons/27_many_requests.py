@@ -1,18 +1,15 @@
 # %% [markdown]
-# # 27. Many requests at once
+# # Many requests
 #
-# **Eight people ask at once. Must the one whose draft was accepted wait for the one whose draft was
-# rejected?**
+# **Must a text whose draft was accepted wait for a text whose draft was rejected?**
 #
-# A server puts many texts into one *batch*: one target call serves all of them.
-# So far one text had one round after the other. Now several texts share each round.
-# One of them accepts all its draft tokens, and another accepts none.
+# A server puts many texts into one *batch*, and one target call serves all of them. So far a single
+# text had one round after the other. Now several texts share each round. One of them accepts all
+# its draft tokens, and another accepts none.
 #
-# In this lesson a *row* is the place of one text in the batch.
-# (In the other lessons a row is a place in a draft.)
-# You need lesson 4 (`length` and stale slots), lesson 5 (the walk) and lesson 8 (a round).
-# The *walk* tries every outcome of every decision, and adds up the probabilities.
-# Most models here are tiny and random, in float64. So everything is exact and takes no time.
+# In this lesson a *row* is the place of one text in the batch. (In the other lessons a row is a
+# place in a draft.) We need `length` and stale slots (*The cache*), the walk, and the round. Most
+# models here are tiny and random, in float64, so everything is exact and takes no time.
 
 # %%
 import torch
@@ -32,11 +29,11 @@ from nanospec.theory import expected_tokens
 # %% [markdown]
 # ## Eight people, six steps
 #
-# The library's `Server` (nanospec/serving/server.py) does what this lesson explains.
-# A request is handed in with `submit`. A *step* is one draft and one target call for all rows.
-# The first step reads the prompts. The next five steps write.
+# The library's `Server` (nanospec/serving/server.py) does what this lesson explains. A request is
+# handed in with `submit`. A *step* is one draft and one target call for all rows. The first step
+# reads the prompts, and the next five steps write.
 #
-# *Guess first:* after these five steps, has everybody the same number of tokens? Gamma is 4.
+# *Guess first:* after these five steps, does everyone have the same number of tokens? Gamma is 4.
 
 # %%
 torch.set_num_threads(1)
@@ -53,16 +50,15 @@ table(["prompt", "tokens", "text so far"],
        for start, asked in zip(starts, eight)])
 
 # %% [markdown]
-# Nobody waited. Each row has gone as far as its own draft tokens were accepted.
+# No row waited. Each has gone as far as its own draft tokens were accepted.
 #
 # ## Every row has a length of its own
 #
-# Now by hand, with a tiny GPT, two rows, and gamma 3.
-# The temperature is 0: a draft token is accepted if it is the target's likeliest token.
-# (So this part needs no dice.)
+# Now we do it by hand, with a tiny GPT, two rows, and gamma 3. The temperature is 0, so a draft
+# token is accepted if it is the target's likeliest token, and no dice are needed.
 #
-# The texts have 4 and 2 tokens. Both are read in one call, but for their last token.
-# The shorter one is filled up with zeros. Nobody will ever look at their slots.
+# The texts have 4 and 2 tokens. Both are read in one call, except for their last token. The shorter
+# one is padded with zeros, and no token ever attends to the slots of the padding.
 
 # %%
 target, kv_length = small_gpt(5, layers=2, seed=1), 24      # kv_length: slots of the cache to read
@@ -74,7 +70,7 @@ target(torch.tensor([[1, 2, 3], [2, 0, 0]]), cache, kv_length)      # row 1: one
 
 
 def one_call(texts, drafts):
-    """One target call for all rows -> for each row, the likeliest token behind all its places."""
+    """One target call for all rows -> for each row, the likeliest token after each place."""
     tokens = torch.tensor([text[-1:] + draft for text, draft in zip(texts, drafts)])
     cache.length = torch.tensor([len(text) - 1 for text in texts])      # NEW: one for each row
     return target(tokens, cache, kv_length).argmax(-1).tolist()
@@ -91,14 +87,14 @@ def ragged_round(texts, drafts):
 
 
 # %% [markdown]
-# Two rounds. We make the drafts so that row 0 accepts 3 tokens and row 1 none, and then the other
-# way round. Before the second round we put rubbish into all stale slots.
-# (*Stale*: above the committed text. What stands there was rejected.)
+# We play two rounds. The drafts are made so that row 0 accepts 3 tokens and row 1 none, and then
+# the other way round. Before the second round we write rubbish into all stale slots, those above
+# the committed text.
 #
-# A call begins at slot length - 1: the last token of a text was never read.
-# It fills gamma + 1 = 4 slots.
+# A call begins at slot length - 1, because the last token of a text was never read. It fills gamma
+# + 1 = 4 slots.
 #
-# *Guess first:* behind the first round, which slots of row 1 are stale?
+# *Guess first:* after the first round, which slots of row 1 are stale?
 
 # %%
 slots = []
@@ -120,21 +116,20 @@ assert all(text == ids + new[:len(text) - len(ids)]             # each is what i
            for text, ids, new in zip(texts, prompts, alone))
 
 # %% [markdown]
-# In the second round row 1 begins at slot 2, the first stale one, and writes over the rubbish.
-# Nothing is moved, and no row looks at another one. This is called a *ragged* commit.
-# Exercise 19 writes it for tensors.
+# In the second round row 1 begins at slot 2, the first stale one, and overwrites the rubbish.
+# Nothing is moved, and no row depends on another one. This is called a *ragged* commit. Exercise 19
+# writes it for tensors.
 #
 # ## Lockstep
 #
-# Some programs have one length for the whole batch. Then all rows must go the same way.
-# This is called *lockstep*. Every row is cut to the fewest accepted tokens of any row.
+# Some programs have one length for the whole batch, and all rows must advance equally. This is
+# called *lockstep*: every row is cut to the fewest accepted tokens of any row.
 #
-# Let alpha be the same at every place, as in lesson 11. B is the number of rows.
-# All rows accept the first i draft tokens with probability alpha^(i B).
-# So a row brings 1 + alpha^B + alpha^(2B) + ... tokens.
+# Let alpha be the same at every place, and let B be the number of rows. All rows accept the first i
+# draft tokens with probability alpha^(i B), so a row brings 1 + alpha^B + alpha^(2B) + ... tokens.
 # Eight rows with alpha .7 behave like one row with alpha .7^8 = .06.
 #
-# *Guess first:* alone, a round of gamma 4 brings 2.77 tokens. With eight rows in lockstep?
+# *Guess first:* alone, a round of gamma 4 brings 2.77 tokens. And with eight rows in lockstep?
 
 # %%
 def lockstep_tokens(alpha, gamma, B):
@@ -143,7 +138,7 @@ def lockstep_tokens(alpha, gamma, B):
 
 
 counts, brought = (1, 2, 4, 8), {}
-own_pace = expected_tokens(.7, 4)                               # lesson 11
+own_pace = expected_tokens(.7, 4)                               # Eq. 1 of "How fast"
 for B in counts:
     brought[B] = lockstep_tokens(.7, 4, B)
 table(["rows", "at its own pace", "in lockstep", "accepted tokens thrown away"],
@@ -152,19 +147,20 @@ table(["rows", "at its own pace", "in lockstep", "accepted tokens thrown away"],
       "alpha .7, gamma 4")
 
 # %% [markdown]
-# With eight rows, nearly every round has somebody whose first draft token is rejected.
+# With eight rows, nearly every round has a row whose first draft token is rejected.
 #
 # ## What may be cut, and where
 #
-# Lockstep is slow. It is exact, if it is done right.
+# Lockstep is slow, but it is exact if it is done right.
 #
-# **Claim.** Let k be the fewest accepted tokens. Every row may commit the first k + 1 tokens of
-# its own output: accepted draft tokens, and then its replacement or bonus token.
+# **Claim.** Let k be the fewest accepted tokens. Every row may commit the first k + 1 tokens of its
+# own output: accepted draft tokens, and then its replacement or bonus token.
 #
 # **Proof.**
-# 1. At every place of a row's output, the token has the target's distribution (lesson 8).
+#
+# 1. At every place of a row's output, the token has the target's distribution.
 # 2. All rows go on to the next place if all have accepted the draft token at this one.
-# 3. So this decision comes after the token at this place. It does not look at what comes behind.
+# 3. So this decision is made after the token at this place, and it does not look at what follows.
 # 4. What is cut is thrown away. The next round draws it afresh, with new random numbers.
 #
 # Two mistakes are easy to make. Here are four functions for one row, which has drafted `x`.
@@ -190,13 +186,13 @@ def cut_too_much(x, accepted, token, k, p_target, dice):
 
 
 # %% [markdown]
-# The last one throws away an accepted draft token and draws for its place again.
-# But it does so only if the coin said "accepted". After a rejection it takes the replacement,
-# which makes up for all draft tokens that were accepted. These are missing now.
-# (The first mistake is in our zoo of planted bugs, under the name `lockstep`.)
+# The last one throws away an accepted draft token and draws for its place again. But it does so
+# only if the coin accepted. After a rejection it takes the replacement, and replacements make up
+# for all draft tokens that were accepted. These are missing now. (The first mistake is in our zoo
+# of planted bugs, under the name `lockstep`.)
 #
-# We walk one round of two rows, gamma 2, two tokens in the vocabulary. We look at row 1.
-# The target completes shorter outputs to 3 tokens.
+# We walk one round of two rows with gamma 2 and a vocabulary of two tokens, and look at row 1. The
+# target completes shorter outputs to 3 tokens.
 #
 # *Guess first:* which of the two mistakes is further off?
 
@@ -229,15 +225,15 @@ table(["rule", "tokens of a round", "off by"],
 # %% [markdown]
 # ## Dice of one's own
 #
-# The same seed should write the same text. Does it, if others are there?
-# In a `Server` every request has dice of its own. All drafts here have one size.
-# So each round takes as many random numbers from them, whoever else is there.
-# We compare the third of three requests among the others, and the same one alone.
+# The same seed should write the same text. Does it do so in the company of other texts? In a
+# `Server` every request has dice of its own. All drafts here have one size, so each round takes
+# equally many random numbers from them, whatever else is in the batch. We compare the third of
+# three requests with the same request alone.
 #
-# Then one die for all. Whoever throws takes the next random number.
-# The others get those that come behind it.
+# Then we use one set of dice for all. Each decision takes the next random number, whichever row it
+# belongs to.
 #
-# *Guess first:* for which dice do the tokens depend on who else is there?
+# *Guess first:* with which dice do the tokens depend on the company?
 
 # %%
 class OneDie(Dice):
@@ -276,10 +272,9 @@ table(["dice", "where", "tokens of the third request"],
 assert written["own dice"] == (by_speculate, by_speculate)
 
 # %% [markdown]
-# With one die the text changes with the company. Is it wrong then?
-# The walk knows one die only: each decision takes its turn, whichever row it is for.
-# It finds the distribution of both texts *together*. Two requests that have nothing to do with each
-# other must have the product of their own distributions.
+# With shared dice the text changes with the company. Is it wrong then? The walk uses one set of
+# dice only, and finds the distribution of both texts *together*. Two independent requests must have
+# the product of their own distributions.
 
 # %%
 def both_texts(dice):
@@ -296,21 +291,22 @@ one_die_off = distance(found, product)[1]
 print(f"\none die for two rows: {paths} paths, off by {one_die_off:.0e}")
 
 # %% [markdown]
-# So one die is not wrong. But nobody can repeat a text without the same company.
+# Shared dice are not wrong. But no text can be reproduced without the same company.
 #
 # ## Joining and leaving
 #
-# People come at any time. Between two steps, those who are done leave, and others take their place.
-# This is called *continuous batching*.
-# But a long prompt must be read first. If it were read in one call, all others would wait for it.
+# Requests arrive at any time. Between two steps, those that are done leave and others take their
+# place. This is called *continuous batching*. A long prompt must be read first, and if it were read
+# in one call, all others would wait for it.
 #
-# So it is read in *pieces* of 64 tokens, one before each round of those who write.
-# It is read in a cache of its own. When it has been read, it gets a row of the batch.
+# So it is read in *pieces* of 64 tokens, one before each round of the rows that write, and in a
+# cache of its own. When it has been read, it gets a row of the batch.
 #
-# Why not in the rounds of the others? A call is a rectangle. Beside a piece of 64 tokens, every row
-# would be 64 tokens wide. What is padding is thrown away, but it is computed.
+# Why is it not read in the rounds of the others? A call is a rectangle. Beside a piece of 64
+# tokens, every row would be 64 tokens wide, and the padding would be computed and thrown away.
 #
-# A server with room for two. A has a short prompt, B has one of 80 tokens. C must wait.
+# Consider a server with room for two. A has a short prompt, B has one of 80 tokens, and C must
+# wait.
 #
 # *Guess first:* how many steps does B read? And does A wait in the meantime?
 
@@ -340,18 +336,18 @@ for request in requests.values():           # each has written what it writes al
         target, ModelDrafter(helper, 3), request.ids, request.max_new_tokens, seed=request.seed))
 
 # %% [markdown]
-# The number after *reads* says how much of the prompt has been read by then. The last token of a
-# prompt is not read before the first round. It is that round's first row.
+# The number after *reads* tells how much of the prompt has been read by then. The last token of a
+# prompt is not read before the first round, whose first row it is.
 #
-# A is not stopped by B's long prompt. C comes in the step after A's last one. Its prompt has been
-# read beforehand.
+# A is not stopped by B's long prompt. C starts in the step after A's last one, with its prompt read
+# beforehand.
 #
 # ## What it costs
 #
-# All rows share the reading of the weights. That is why a batch is cheap (lesson 3).
-# But a round of B rows has B (gamma + 1) tokens in one call, and they must be computed.
-# In a large batch a draft token costs as much as any other token, and the rejected ones are lost.
-# Lesson 28 measures this on your machine, with up to 32 texts.
+# All rows share the reading of the weights, and that is why a batch is cheap. But a round of B rows
+# has B (gamma + 1) tokens in one call, and they must be computed. In a large batch a draft token
+# costs as much as any other token, and the rejected ones are wasted. *A full batch* measures this
+# on your machine, with up to 32 texts.
 #
 # The picture shows lockstep beside each row at its own pace, and the time table from above.
 
@@ -364,12 +360,12 @@ figures.many_requests(batches, lines, paces, list(requests), timetable)
 # %% [markdown]
 # ## Three things to know
 #
-# 1. Nobody must wait for another's rejected draft. A row needs only a length of its own.
-#    Its stale slots are written over.
-# 2. Lockstep is exact if every row commits the first k + 1 tokens of its own output. It wastes
+# 1. No row needs to wait for another row's rejected draft. It needs a length of its own, and its
+#    stale slots are overwritten.
+# 2. Lockstep is exact if every row commits the first k + 1 tokens of its own output, but it wastes
 #    nearly all that drafts bring. With dice of its own, a text does not depend on the company.
-# 3. A long prompt is read in pieces between the rounds, so that nobody waits for the whole of it.
-#    In a large batch, draft tokens are no longer free.
+# 3. A long prompt is read in pieces between the rounds, so that the others do not wait for all of
+#    it.
 #
 # ## Change this and run again
 #
@@ -379,7 +375,7 @@ figures.many_requests(batches, lines, paces, list(requests), timetable)
 # 3. In the cell of the time table write `rows=1`, and then `rows=3`. What changes, and what does
 #    not?
 #
-# The answers are in `lessons/answers/27_many_requests.md`.
+# The answers are in the file of the same name in `lessons/answers/`.
 #
-# Next: lesson 28 fills the batch, until draft tokens are no longer free.
-# Exercises: 19 (ragged commit).
+# *Next:* *A full batch* increases the batch until draft tokens are no longer free. Exercises: 19
+# (ragged commit).

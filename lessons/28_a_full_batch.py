@@ -1,14 +1,15 @@
 # %% [markdown]
-# # 28. A full batch
+# # A full batch
 #
-# **From how many texts on is a draft token no longer free? And which text should get it then?**
+# **At what batch size do draft tokens stop being free?**
 #
-# Lesson 3 showed why ten tokens in one call cost little more than one: the weights are read once
-# for all of them. Lesson 27 put many texts into one call. So the same gift is taken twice.
-# This lesson measures where it ends, and what a server does about it.
+# *Ten for the price of one* showed why ten tokens in one call cost little more than one: the
+# weights are read once for all of them. *Many requests* put many texts into one call, which uses
+# the same advantage a second time. This lesson measures where it ends, and lets a server choose its
+# draft length accordingly.
 #
-# As in lesson 27, a *row* is the place of one text in the batch.
-# *gamma* is the number of draft tokens in a round, *alpha* how often one is accepted.
+# A *row* is the place of one text in the batch here. *gamma* is the number of draft tokens in a
+# round, and *alpha* the mean probability that one of them is accepted.
 
 # %%
 import torch
@@ -22,12 +23,7 @@ from nanospec.fast.autotune import autotune
 from nanospec.fast.clock import draft_seconds, step_seconds, timed
 from nanospec.files import load_pair
 from nanospec.generate import plain_step
-from nanospec.proof.tables import TableModel
-from nanospec.proof.walk import distance, product_of, target_distribution, walk
 from nanospec.serving.by_load import ByLoad
-from nanospec.serving.by_survival import BySurvival
-from nanospec.serving.ragged import Ragged
-from nanospec.serving.server import Server
 from nanospec.speculate import one_round, verify
 from nanospec.text import Text, prefill
 from nanospec.theory import acceptance, expected_tokens
@@ -37,11 +33,11 @@ from nanospec.theory import acceptance, expected_tokens
 #
 # A call has to do two things. It reads all weights, and it multiplies with them.
 #
-# - reading: bytes of the weights / bytes that this machine reads in a second
-# - multiplying: 2 x weights x tokens / operations that this machine does in a second
+# - reading: bytes of the weights / bytes that this machine reads per second
+# - multiplying: 2 x weights x tokens / operations that this machine does per second
 #
-# Both go on at the same time. So a call takes at least as long as the longer one of them.
-# (This picture of a machine is called the *roofline*: Williams, Waterman, Patterson 2009.)
+# Both go on at the same time, so a call takes at least as long as the longer of the two. This is
+# the roofline of *One token per call* (Williams, Waterman, Patterson 2009).
 #
 # *Guess first:* with how many tokens in a call does multiplying take as long as reading?
 
@@ -64,8 +60,8 @@ print(f"reading takes {1e3 * reading:.2f} ms, multiplying {1e3 * multiplying(1):
       f"as long with {reading / multiplying(1):.0f} tokens")
 
 # %% [markdown]
-# Now real calls. `step_seconds` times the target on `tokens` tokens in each of `rows` rows.
-# A plain step of B texts has B tokens. A round of gamma 4 has 5 B.
+# Now we time real calls. `step_seconds` times the target on `tokens` tokens in each of `rows` rows.
+# A plain step of B texts has B tokens, and a round of gamma 4 has 5 B.
 
 # %%
 counts, gammas = (1, 4, 16, 32), (1, 4)
@@ -79,20 +75,22 @@ table(["rows", "tokens of a row", "tokens in the call", "ms by the roofline", "m
        for (rows, m), seconds in took.items()])
 
 # %% [markdown]
-# No call is as fast as the roofline allows. Small operations, attention and the caches of the
-# processor take their time, too. What matters is how it grows: v(5), the time of a call on five
-# tokens over the time of a call on one, is small for one text and large for many.
+# Compare the last two columns. No call is as fast as the roofline allows, because small operations,
+# attention and the processor's caches take time, too. What matters is the growth: compare a call on
+# five tokens with a call on one, for one row and for many.
 #
 # ## What speculation gains
 #
-# By lesson 11, speculation with gamma draft tokens gains
+# By the formula of *How fast*, speculation with gamma draft tokens gains
 #
 #     (1 + alpha + ... + alpha^gamma) / (gamma c + v(gamma + 1))
 #
-# c is the time of a draft step over the time of a target step, both with B rows.
-# We also measure it, with real steps and real rounds of B texts, by the library's parts:
-# `Text` holds the tokens of B texts. `prefill` lets the target read them. `plain_step` and
-# `one_round` take all B texts at once. Every text has dice of its own.
+# c is the time of a draft step and v(m) that of a target call on m tokens of every text, both in
+# target steps. All three calls now have B rows, so c and v depend on B.
+#
+# We also measure the gain, with real steps and real rounds of B texts, using the parts of the
+# library: `Text` holds the tokens of B texts, `prefill` lets the target read them, and `plain_step`
+# and `one_round` take all B texts at once. Every text has dice of its own.
 
 # %%
 STEPS = 5
@@ -124,10 +122,9 @@ def rounds_of_many(ids, gamma):
         dice.refill(drafter.uniforms + drafter.size)
         yield one_round(target, cache, drafter, verify, text, Sampling(), dice, kv_length)
 
-
 # %% [markdown]
-# alpha is the mean of sum min(p_target, q_draft) over the judged places. A place is judged if all
-# draft tokens before it were accepted.
+# alpha is the mean of sum min(p_target, q_draft) over the judged places, those where all earlier
+# draft tokens of the round were accepted.
 #
 # *Guess first:* which gamma is the better one for one text, and which for 32?
 
@@ -151,16 +148,18 @@ table(["rows", "gamma", "alpha", "c", "v(gamma + 1)", "tokens a round", "predict
       [[rows, gamma, *(f"{number:.2f}" for number in row)] for (rows, gamma), row in gains.items()])
 
 # %% [markdown]
-# For one text a round costs little more than a step. For 32 texts v(5) has grown. A shorter draft
-# is better then, and with still more texts none at all. The gift is used up.
+# Read the column v(gamma + 1) from top to bottom. Where it has grown, a draft token costs almost as
+# much as a plain one, and a shorter draft is better. With more texts still, no draft pays. The
+# advantage has been used up by the batch.
 #
 # ## A gamma for every load
 #
-# So a server should choose gamma before every round. It knows three things: how many texts there
-# are, how often draft tokens were accepted so far, and what rounds take here.
-# The number to make large is called *goodput*: expected tokens a second.
+# A server should therefore choose gamma before every round. It knows how many texts there are, how
+# often draft tokens were accepted so far, and what rounds cost on this machine. The number to
+# maximise is called *goodput*: expected tokens per second.
 #
-# `ByLoad` in nanospec/serving/by_load.py does this. We hand it our times, and look what it says.
+# `ByLoad` in nanospec/serving/by_load.py does this. We give it our times and look at its choices.
+
 
 # %%
 def round_takes(rows, gamma):
@@ -187,119 +186,9 @@ table(["texts", *chosen], [["gamma", *chosen.values()]])
 # %% [markdown]
 # A new gamma must be better by 3%. Without such a margin, gamma would change in every round.
 #
-# ## A budget for all
-#
-# Some texts are easy at this moment, others are hard. Why should all get the same gamma?
-# Draft tokens should go where they are likeliest to count. A draft token counts only if all
-# before it are accepted. The chance of that is called its *survival*:
-#
-#     survival of the k-th = chance of the 1st x chance of the 2nd x ... x chance of the k-th
-#
-# The chance of one: how often draft tokens were accepted of which the draft model was as sure.
-# All texts draft. Then the target verifies the K draft tokens with the greatest survival.
-
-# %%
-chances = {"A": [0.9, 0.9, 0.9, 0.8], "B": [0.6, 0.4, 0.9, 0.9], "C": [0.4, 0.8, 0.5, 0.9]}
-K, slots = 6, []
-for name, its in chances.items():
-    survival = 1.0
-    for k, chance in enumerate(its, 1):
-        survival *= chance
-        slots.append((survival, -k, name))
-sent = sorted(slots, reverse=True)[:K]
-table(["text", "survival of its four draft tokens", "verified"],
-      [[name, " ".join(f"{survival:.2f}" for survival, _, its in slots if its == name),
-        sum(name == its for _, _, its in sent)] for name in chances])
-two_each = sum(survival for survival, k, _ in slots if k >= -2)
-print(f"\naccepted on average: {two_each:.2f} with two for each text, "
-      f"{sum(survival for survival, _, _ in sent):.2f} by survival")
-
-# %% [markdown]
-# ## What the budget may depend on
-#
-# **Claim.** If K is fixed beforehand, all texts have the target's distribution, together too.
-#
-# **Proof.**
-# 1. Along a text, survival falls. So the K places can be found one by one. Each time, look at the
-#    next place of every text, and take the one with the greatest survival.
-# 2. So it is decided that a place gets a draft token *before* that token is drawn. The decision
-#    looks at draft tokens that were taken earlier, and at no coin.
-# 3. This is a stopping rule as in lesson 21. Whatever it decides, the token at this place has the
-#    distribution p_target.
-#
-# It is tempting to look at this round's draft: "the draft model is sure, so send it. It is not, so
-# send nothing." But how sure it is *behind* a place depends on the draft token at this place.
-# So the decision has seen the token that it decides about.
-#
-# Two tiny models, two texts, at most two draft tokens for each. `BySurvival` is the library's
-# (nanospec/serving/by_survival.py). The other class sends all or nothing.
-#
-# *Guess first:* how far off is it? (The unit is total variation: 0 is exact, 1 is hopeless.)
-
-# %%
-class IfItIsSure(BySurvival):
-    LEAST = 0.79                                    # of the mean survival of all draft tokens
-
-    def counts_of(self, survival):                  # draft tokens for each text
-        whole = torch.stack([*survival])            # (2, texts)
-        send = whole.mean() > self.LEAST            # WRONG
-        return torch.full(whole.shape[1:], len(whole) if send else 0)
-
-
-p_model, q_model = TableModel(2, seed=11, zeros=0), TableModel(2, seed=12, zeros=0)
-
-
-def both_texts(drafter, dice):
-    """The next token of two texts that share a batch."""
-    server = Server(p_model, drafter, rows=2, dice=dice)
-    requests = [server.submit(ids, max_new_tokens=1) for ids in ([1], [0])]
-    while not all(request.done for request in requests):
-        server.step()
-    return tuple(tuple(request.tokens) for request in requests)
-
-
-truth = product_of(*(target_distribution(p_model, ids, 1) for ids in ([1], [0])))
-off = {}
-for kind in BySurvival, IfItIsSure:
-    found, paths = walk(lambda dice: both_texts(kind(q_model, 2), dice))
-    off[kind.__name__] = distance(found, truth)[1]
-table(["walked: both texts together", "off by"],
-      [[name, f"{by:.0e}" if by < 1e-9 else f"{by:.3f}"] for name, by in off.items()])
-
-# %% [markdown]
-# Nobody would see the second one's mistake in a text. The walk does.
-# Real servers fix K from earlier rounds, so they are safe.
-#
-# ## No padding
-#
-# A call is a rectangle, and now the rows have different lengths. If the target computed the whole
-# rectangle, nothing would be saved. So it computes only the tokens that exist, as one long row.
-# Attention alone needs the rectangle. The library's `Ragged` (nanospec/serving/ragged.py) stands in
-# the target's place and does that.
-#
-# *Guess first:* 16 texts, four draft tokens for one, and one for each of the others. How much
-# longer does the rectangle take?
-
-# %%
-B, n = 16, 5
-text, cache, dice = begin(starts[:B])
-drafted = torch.zeros(B, n, dtype=torch.int64)
-exist = torch.tensor([b * n + i for b in range(B) for i in range(n if b == 0 else 2)])
-ragged, saved = Ragged(target, ModelDrafter(draft, n - 1)), {}
-with torch.inference_mode():
-    for name, ragged.exist in (f"{B} x {n} tokens", None), (f"the {len(exist)} that exist", exist):
-        calls = timed(ragged(drafted, cache, 32) for _ in range(8))[1]
-        saved[name] = 1e3 * min(calls)
-table(["the target computes", "ms"], [[name, f"{ms:.2f}"] for name, ms in saved.items()])
-
-# %% [markdown]
-# Does a budget by survival pay? To choose K of B x gamma draft tokens, they must be drafted first.
-# Our draft models take 0.1 to 0.2 of a target step for each. So on this pair it does not pay:
-# a short draft for everybody is faster (docs/RESULTS.md). It pays where drafting costs nearly
-# nothing and verifying is dear: block drafters (lesson 30), copies (lesson 19), large targets.
-#
-# The picture: on the left, the calls from above, along the roofline. A round stands to the right
-# of a plain step. Where the roof is flat, that is dear. On the right, what speculation gains.
+# In the picture, the left panel shows the calls from above along the roofline. A round lies to the
+# right of a plain step, and where the roof is flat, that is expensive. The right panel shows what
+# speculation gains.
 
 # %%
 figures.full_batch(
@@ -312,17 +201,16 @@ quiet.tell("for 32 texts gamma 1 gains more than gamma 4, for one text less")
 # %% [markdown]
 # ## Three things to know
 #
-# 1. A draft token is free as long as a call waits for the weights. Many texts use that up.
-# 2. A server chooses gamma before every round, by how many texts there are.
-# 3. A budget may go to the texts whose draft tokens are likeliest to survive, if it was fixed
-#    before anything was drafted.
+# 1. A draft token is free as long as a call waits for the weights. A large batch uses that up.
+# 2. c and v depend on the number of texts in a call.
+# 3. A server can choose gamma before every round, by the number of texts.
 #
 # ## Change this and run again
 #
 # 1. Write 64 in place of 32 in `counts`. Does gamma 1 still gain?
-# 2. Write `LEAST = 0.7`. Why is nothing wrong now?
-# 3. In the cell of `chances`, write 3 and then 12 for `K`. Who gets what?
+# 2. Write `drafter.accepted` as `0.95 * drafter.judged` for a better draft model. Which gammas
+#    change?
 #
-# The answers are in `lessons/answers/28_a_full_batch.md`.
+# The answers are in the file of the same name in `lessons/answers/`.
 #
-# Next: lesson 29 goes back to draft models, and opens the one that ships.
+# *Next:* *A budget for all* gives some texts more draft tokens than others.

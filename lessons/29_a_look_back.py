@@ -1,23 +1,21 @@
 # %% [markdown]
-# # 29. A look back
+# # A look back
 #
 # **Can a cheap state copy a name that stands far back in the text?**
 #
-# Lesson 24 had a *state*: a list of numbers that every draft token changes. It costs little.
-# But all that it knows of the text must fit into these numbers.
-# Lesson 25 had EAGLE: a whole decoder layer for every draft token. It sees all the text, and it
+# *A state that reads its draft* had a list of numbers that every draft token changes. It costs
+# little, but everything that it knows of the text must fit into these numbers. EAGLE (*Drafting
+# hidden states*) runs a whole decoder layer for every draft token. It sees all the text, and it
 # costs more.
 #
-# This lesson puts the two together. Its draft model is the one that ships beside the GPT:
-# `python demo.py --draft prefix`, in nanospec/draft_models/prefix.py.
+# This lesson combines the two. Its draft model is the one that ships beside the GPT: `python
+# demo.py --draft prefix`, in nanospec/draft_models/prefix.py.
 #
 # | | reads the committed text | reads each draft token |
 # |---|---|---|
-# | MLP speculator (lesson 24) | with nothing: it begins with hidden states | changes the state |
-# | EAGLE (lesson 25) | with its layer | with its layer |
-# | this one | with a layer, once a round | changes the state, and looks back with attention |
-#
-# You need attention as in lesson 4 (queries, keys, values), and lessons 24 and 25.
+# | MLP speculator | with nothing: it begins with hidden states | changes the state |
+# | EAGLE | with its layer | with its layer |
+# | this one | with a layer, once per round | changes the state, and looks back with attention |
 
 # %%
 from copy import deepcopy
@@ -47,20 +45,21 @@ STEPS, V = 5, target.config.vocab_size
 # %% [markdown]
 # ## What a draft token does
 #
-# Once a round the layer reads the new tokens of the text. It is attention as always.
-# So it keeps a key and a value for every token of the text.
+# Once per round the layer reads the new tokens of the text. It is ordinary attention, so it keeps a
+# key and a value for every token of the text.
 #
 # Then each draft token x is read in four steps. z is the state before it.
 #
-# 1. y = carry z + embedding of x. This is lesson 24.
+# 1. y = carry z + embedding of x, as in the MLP speculator.
 # 2. A query, made from y, is compared with all keys *that the layer has kept anyway*.
-# 3. y = y + answer: a matrix times the values, weighted by what the query likes. This is new.
+# 3. y = y + answer: a matrix times the values, weighted by the match of the query with the keys.
+#    This is new.
 # 4. z = silu(norm y). The output head turns z into logits.
 #
-# So a draft token asks the text a question. It adds no key and no value of its own.
-# What the draft has said so far is in the state.
+# In other words, a draft token asks the text a question. It adds no key and no value of its own,
+# and what has been drafted so far is in the state.
 #
-# First the layer, for a text, and what it keeps.
+# The first cell runs the layer on a text and shows what it keeps.
 
 # %%
 SOURCE = '''class Fridge:
@@ -98,7 +97,8 @@ keys, values = kept_of(ids)
 print(f"\n{length} tokens, and for each a key and a value of {keys.shape[-1]} numbers")
 
 # %% [markdown]
-# Now a draft token, by hand. `first` is the place of the text's last token. The text ends there.
+# Now we read a draft token by hand. `first` is the place of the text's last token. The text ends
+# there.
 
 # %%
 @torch.no_grad()
@@ -121,8 +121,8 @@ def one_token(z, x, position, keys, values):
 
 
 # %% [markdown]
-# And the state behind a text that ends at `place`: the layer's attention, its MLP, and the last
-# token once more.
+# The state after a text that ends at `place` comes from the layer's attention, its MLP, and the
+# last token once more.
 
 # %%
 @torch.no_grad()
@@ -136,7 +136,7 @@ def attend(read, place):
 
 @torch.no_grad()
 def state_at(tokens, place):
-    """The state behind a text that ends at `place` (width,)."""
+    """The state after a text that ends at `place` (width,)."""
     read, state = entrance(tokens)
     x = state[0, place] + attend(read, place)
     x = x + model.layer.mlp(model.layer.mlp_norm(x))
@@ -145,8 +145,8 @@ def state_at(tokens, place):
 
 
 # %% [markdown]
-# The library does all places at once: `whole_texts(model, tokens, before, steps)`.
-# Let the text end in the middle, and draft the true tokens behind it.
+# The library evaluates all places at once with `whole_texts(model, tokens, before, steps)`. We let
+# the text end in the middle and draft the true tokens after it.
 
 # %%
 first, gap = length // 2, 0.0
@@ -164,9 +164,9 @@ assert gap < 1e-2
 # %% [markdown]
 # ## Where does it look?
 #
-# The text ends behind the last "self.number". What follows is in the text already.
-# We read the true tokens as draft tokens. For each we print the three places that it looks at most
-# (a mean over the heads), and the token before each place.
+# The text ends after the last "self.number", and what follows has occurred in the text already. We
+# read the true tokens as draft tokens. For each we print the three places that it attends to most
+# (averaged over the heads), and the token before each place.
 #
 # *Guess first:* a draft token wants to know what comes next. Which places could tell it?
 
@@ -182,25 +182,26 @@ for k in range(1, STEPS):
     best = seen[-1].topk(3).indices.tolist()
     told = ["{!r} {:.2f}".format(tokenizer.decode(ids[0, max(0, i - 1):i + 1].tolist()),
                                  seen[-1][i].item()) for i in best]
-    says = repr(tokenizer.decode([int(logits.argmax())]))
-    rows.append([repr(tokenizer.decode([x])), *told, says])
-table(["draft token", "looks at", "", "", "says next"], rows,
+    predicted = repr(tokenizer.decode([int(logits.argmax())]))
+    rows.append([repr(tokenizer.decode([x])), *told, predicted])
+table(["draft token", "looks at", "", "", "predicts next"], rows,
       "two tokens each: the one before the place, and the one there")
 
 # %% [markdown]
-# A place of the layer knows two things: its own token, and the hidden states before it.
-# The hidden states know which token came before. So a place says "behind *this* came *that*".
-# A query can ask: where did the token that I have just read stand before? And what came then?
+# Compare the first and second token of each pair. A place of the layer knows two things: its own
+# token, and the hidden states before it, which know the token before. So a place can tell "after
+# *this* came *that*", and a query can ask: where did the token that I have just read occur before,
+# and what came then? Such attention heads are called *induction heads* (Olsson et al. 2022, arXiv
+# 2209.11895).
 #
 # ## What it brings
 #
-# The same draft model with its eyes shut: `answer` is a matrix of zeros.
-# beta is sum min(p_target, q_draft): how often a draft token is accepted (lesson 7).
-# We take held-out files, and two kinds of places. At a place of the first kind, the draft token
-# and the next true token have stood side by side before in the text. The next one can be copied.
-# At the other places it cannot.
+# We compare with the same draft model with its eyes shut, whose `answer` is a matrix of zeros. On
+# held-out files we measure beta = sum min(p_target, q_draft) at two kinds of places. At a place of
+# the first kind, the draft token and the next true token have stood side by side before in the
+# text, so the next one can be copied. At the other places it cannot.
 #
-# *Guess first:* where does it lose more without a look? At which draft token?
+# *Guess first:* where does it lose more without a look, and at which draft token?
 
 # %%
 held = [tokenizer.encode(text[len(text) // 3:][:2400])[:256] for text in read_texts()[1]]
@@ -244,17 +245,18 @@ lost = {kind: [a - b for a, b in zip(betas["it looks"][kind], betas["eyes shut"]
 assert min(lost[True][1:]) > 0 and max(map(abs, (lost[True][0], lost[False][0]))) < 1e-6
 
 # %% [markdown]
-# The first draft token loses nothing: it does not look back. The layer has looked for it.
+# The first draft token loses nothing, because it does not look back: the layer has looked for it.
 # All others lose, most of all where something could be copied.
 #
-# Is this fair? Not quite. This state has learned that it can look, and keeps less in mind.
-# A state that is trained blind from the beginning does better than one whose eyes are shut.
-# docs/RESULTS.md shows both on their way through the training.
+# The comparison is not quite fair. This state has learned that it can look, and it remembers less.
+# A state trained without the look from the beginning may do better than one whose eyes are shut.
 #
 # ## What it costs
 #
-# A reader (lesson 24) has `start` for the first draft token, and `step` for each of the others.
-# *Guess first:* in target steps, what does each cost? EAGLE pays for `start` at every token.
+# The reader calls `start` for the first draft token and `step` for each of the others. EAGLE would
+# pay for `start` at every token.
+#
+# *Guess first:* in target steps, what does each cost?
 
 # %%
 quiet = Quiet(lambda: step_seconds(target, repeats=3))
@@ -274,13 +276,17 @@ of_four = {"this one": c["the first"] + 3 * c["each other"], "an EAGLE": 4 * c["
 table(["draft token", "target steps"], [[name, f"{cost:.3f}"] for name, cost in c.items()])
 table(["four draft tokens of", "target steps"],
       [[name, f"{cost:.2f}"] for name, cost in of_four.items()])
-quiet.tell("0.18 for the first, 0.08 for each other, 0.12 for the draft GPT")
+quiet.tell("the first cost 0.18, each other 0.08, and a step of the draft GPT 0.12 "
+           "(one core of an example machine)")
 
 # %% [markdown]
+# Compare the rows of the last table on your machine. The first draft token reads the text with a
+# layer and is the most expensive one; all others only add a query.
+#
 # ## Lossless, as always
 #
-# Who drafts, and from what, does not matter, as long as q_draft is what was drawn from.
-# A walk (lesson 5) over a small model of this kind: all texts of two tokens, in up to two rounds.
+# It does not matter which model drafts, and from what, as long as q_draft is what was drawn from.
+# We walk a small model of this kind: all texts of two tokens, in up to two rounds.
 
 # %%
 big = TableModel(3, seed=5)
@@ -291,7 +297,8 @@ print(f"\n{paths} paths walked, the text is off by {off:.0e}")
 assert off < 1e-12
 
 # %% [markdown]
-# The picture: on the left, where the draft tokens look. On the right, beta with and without.
+# In the picture, the left panel shows where the draft tokens look. The right panel shows beta with
+# and without the look.
 
 # %%
 names = [tokenizer.decode([token]) for token in ids[0, :begin + 1].tolist()]
@@ -300,20 +307,19 @@ figures.a_look_back([row.tolist() for row in seen], names, [row[0] for row in ro
 # %% [markdown]
 # ## Three things to know
 #
-# 1. A layer that reads the text once a round keeps keys and values. A draft token may ask them,
+# 1. A layer that reads the text once per round keeps keys and values. A draft token may query them,
 #    for the price of one query.
 # 2. A look back helps most where something can be copied. Program text repeats its names.
-# 3. The first draft token is the dear one, and all others stand behind it.
-#    So it is worth most to be right there.
+# 3. The first draft token is the most expensive one, and all others depend on its acceptance.
 #
 # ## Change this and run again
 #
 # 1. Write a text of your own for `SOURCE`, in which no name comes twice. Let it end with
 #    `self.number_of_eggs = 0`. Where does it look now?
-# 2. In the cell of the first table write `text_keys = 0 * text_keys` behind the line that makes it.
-#    Now every place is looked at equally. What does it say next?
+# 2. In the cell of the first table write `text_keys = 0 * text_keys` below the line that makes it.
+#    Now every place gets equal attention. What does it predict next?
 # 3. In the cell of the costs, take a text of 20 tokens instead of 200. What becomes cheaper?
 #
-# The answers are in `lessons/answers/29_a_look_back.md`.
+# The answers are in the file of the same name in `lessons/answers/`.
 #
-# Next: lesson 30. Can all draft tokens be drafted in one pass?
+# *Next:* *A block at once* drafts all tokens in one pass.

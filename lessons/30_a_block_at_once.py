@@ -1,19 +1,16 @@
 # %% [markdown]
-# # 30. A block at once
+# # A block at once
 #
 # **Can all draft tokens be drafted in one pass?**
 #
-# A chain of gamma draft tokens takes gamma passes of the draft model, one behind the other.
-# Each pass needs the token that the pass before has drafted.
-# A *block drafter* makes one pass. It is given the text and gamma empty places, and it says for
-# every place which tokens may stand there. The newest ones on large models work like this
-# (DFlash, Chen, Liang, Liu 2026).
+# A chain of gamma draft tokens takes gamma passes of the draft model in sequence, because each pass
+# needs the token that the previous one has drafted. A *block drafter* makes a single pass. It is
+# given the text and gamma empty places, and predicts for every place which tokens may stand there
+# (DFlash: Chen, Liang, Liu 2026).
 #
-# The price: no place knows what was drawn at the place before it. This lesson asks what that costs,
-# and what can be done. It trains nothing. It asks what a *perfect* block drafter would say.
-#
-# You need lesson 6 (min and residual), lesson 12 (beta without dice), lesson 19 (a draft token that
-# nobody drew) and lesson 26 (losses).
+# The price is that no place knows what was drawn at the place before it. This lesson asks what that
+# costs and what can be done about it. It trains nothing, but computes what a *perfect* block
+# drafter would predict.
 
 # %%
 from itertools import product
@@ -38,7 +35,7 @@ V = target.config.vocab_size
 # %% [markdown]
 # ## A fork
 #
-# Somebody asks: "May I come in?" The target answers "of course" or "no problem", each half of the
+# Someone asks: "May I come in?" The target answers "of course" or "no problem", each half of the
 # time, and nothing else. Here is p(first word, second word).
 
 # %%
@@ -47,10 +44,10 @@ p = torch.tensor([[0.5, 0.0],
                   [0.0, 0.5]], dtype=torch.float64)
 
 # %% [markdown]
-# A block drafter says for each place how likely each word is there, whatever stands before it.
-# Such a distribution of one place is called a *marginal*: a sum over all the other places.
+# A block drafter gives for each place the probability of each word there, whatever precedes it.
+# Such a distribution of one place is called a *marginal*: a sum over all the other places. Then
+# every place is drawn on its own.
 #
-# Then every place is drawn on its own.
 # *Guess first:* how often is the draft an answer that the target could give?
 
 # %%
@@ -64,12 +61,12 @@ beta_2 = sum(row_1[i] * acceptance(p[i] / p[i].sum(), row_2) for i in range(2)).
 print(f"\nbeta: {beta_1:.2f} at the first place, {beta_2:.2f} at the second")
 
 # %% [markdown]
-# Both marginals are perfect. All the same, half of the drafts are nonsense ("of problem").
-# The first word is always accepted, the second one half of the time.
+# Both marginals are perfect, and yet half of the drafts are nonsense ("of problem"). The first word
+# is always accepted, the second one half of the time.
 #
-# The text stays exact. The target sees "of" in front of the second place, and the rule compares
-# p(. | of) with what was really drawn from. A block drafter loses speed, never the distribution.
-# A walk (lesson 5) with a small block drafter:
+# The text stays exact. The target sees "of" before the second place, and the rule compares p(. |
+# of) with the distribution that was really drawn from. A block drafter loses speed, never the
+# distribution. We walk a small block drafter:
 
 # %%
 big = TableModel(3, seed=5)
@@ -80,38 +77,38 @@ print(f"\n{paths} paths walked, the text is off by {off:.0e}")
 assert off < 1e-12
 
 # %% [markdown]
-# ## A table of who follows whom
+# ## A table of transitions
 #
-# Draw from left to right. Before the second place is drawn, add to its logits one row of a table M:
-# the row of the word that was drawn in front of it. DSpark (2026) does this, with a product of two
-# thin matrices as its table. A row says how much likelier each word is behind this one than
+# Now draw from left to right. Before the second place is drawn, add one row of a table M to its
+# logits: the row of the word that was drawn before it. DSpark (2026) does this, with a product of
+# two thin matrices as its table. A row tells how much likelier each word is after this one than
 # elsewhere:
 #
-#     M[a, b] = log p(b behind a) - log p(b)
+#     M[a, b] = log p(b after a) - log p(b)
 #
-# It is no pass of a model. It is one row of a table.
+# This is no pass of a model, only the lookup of a row.
 
 # %%
-behind = p / p.sum(1, keepdim=True)                         # (2, 2): p(second | first)
-M = (behind / row_2).clamp(min=1e-30).log()
-corrected = (row_2.log() + M).softmax(-1)                   # row i: behind first word i
-beta_2 = sum(row_1[i] * acceptance(behind[i], corrected[i]) for i in range(2)).item()
+after = p / p.sum(1, keepdim=True)                          # (2, 2): p(second | first)
+M = (after / row_2).clamp(min=1e-30).log()
+corrected = (row_2.log() + M).softmax(-1)                   # row i: after first word i
+beta_2 = sum(row_1[i] * acceptance(after[i], corrected[i]) for i in range(2)).item()
 print(f"\nwith the table, beta at the second place is {beta_2:.2f}")
 assert beta_2 > 1 - 1e-6
 
 # %% [markdown]
-# Now q_draft of the second word depends on the first one. So this q_draft goes into the rule.
+# Now q_draft of the second word depends on the first one, and this is the q_draft that the rule
+# must get.
 #
 # ## A perfect marginal
 #
-# Back to the target that ships. Which marginals would a block drafter say that has learnt all there
-# is to learn?
-# Let the target itself write many futures of one text. At place k, take the mean of its
-# distributions over all futures. This is the marginal: all that can be known about place k when
-# the places before it are unknown. (For each future we leave it out of its own mean.)
+# We return to the target that ships. Which marginals would a block drafter predict that has learnt
+# all there is to learn? Let the target itself write many futures of one text. At place k, take the
+# mean of its distributions over all futures. This is the marginal: all that can be known about
+# place k when the places before it are unknown. (For each future we leave it out of its own mean.)
 #
-# A block drafter that is trained with cross-entropy (lesson 26) comes nearer and nearer to it.
-# The first row of it is the target's own distribution, so its beta is 1.
+# A block drafter that is trained with cross-entropy approaches this marginal. Its first row is the
+# target's own distribution, so its beta is 1 there.
 
 # %%
 PLACES, FUTURES = 6, 64
@@ -119,7 +116,7 @@ PLACES, FUTURES = 6, 64
 
 @torch.inference_mode()
 def futures_of(ids, temperature, seed):
-    """N texts behind `ids`: tokens (N, PLACES + 1), the last of `ids` first; p (places, N, V)."""
+    """N texts after `ids`: tokens (N, PLACES + 1), the last of `ids` first; p (places, N, V)."""
     N, T, dice = FUTURES, len(ids), torch.Generator().manual_seed(seed)
     cache, read = target.new_cache(N, T + PLACES), target.new_cache(1, T - 1)
     target(torch.tensor([ids[:-1]]), read, T - 1)
@@ -139,11 +136,12 @@ def marginals(p_target):
 
 
 # %% [markdown]
-# What to do with a marginal? A token may be drawn from it. Or its likeliest token may be taken.
-# Nobody drew that one, so it is accepted with p_target of it (lesson 19). DFlash does this.
+# What can be done with a marginal? A token may be drawn from it, or its likeliest token may be
+# taken. That token was not drawn, so it is accepted with p_target of it (*Copying from the past*).
+# DFlash does this.
 #
-# *Guess first:* a token is drawn from a perfect marginal, at the second place, at T = 1.
-# How often is it accepted? And at the sixth place?
+# *Guess first:* a token is drawn from a perfect marginal, at T = 1. How often is it accepted at the
+# second place, and how often at the sixth?
 
 # %%
 texts = [tokenizer.encode(text[len(text) // 3:][:800])[:64] for text in read_texts()[1][:12]]
@@ -165,33 +163,31 @@ for what, found in ("drawn", drawn_of), ("the likeliest", likeliest_of):
 assert all(row == sorted(row, reverse=True) for row in drawn_of.values())
 
 # %% [markdown]
-# Drawn, the first draft token is always accepted. Then beta falls, faster in a warmer text.
-# At T = 1 the futures part ways at once, and the marginal is a mean of many roads.
-# At T = 0 there is one future only. There a perfect block drafter would always be right.
+# Drawn, the first draft token is always accepted. Then beta falls, and faster in a warmer text. At
+# T = 1 the futures part at once, and the marginal is a mean of many continuations. At T = 0 there
+# is only one future, and a perfect block drafter would always be right. So block drafters are at
+# their best where texts are easy to foresee.
 #
-# So block drafters shine where texts are easy to foresee: low temperature, code, answers to
-# questions of school mathematics. There, and behind a large target that knows its text ahead.
-#
-# The likeliest token is worse at the first places, and falls less. At low temperatures it is ahead
-# in the end. So the marginal is not the best row for acceptance. Say that the target answers "of
-# course" nine times of ten. At the second place the marginal [.9, .1] is accepted with
-# .9 x .9 + .1 x .1 = .82, and the row [1, 0] with .9. A loss that aims at acceptance (lesson 26)
-# finds such rows. But no row knows which road was taken.
+# The likeliest token is worse at the first places and falls less. At low temperatures it is ahead
+# in the end. The marginal is therefore not the best row for acceptance. Suppose that the target
+# answers "of course" nine times of ten. At the second place the marginal [.9, .1] is accepted with
+# .9 x .9 + .1 x .1 = .82, and the row [1, 0] with .9. A loss that aims at acceptance (*A loss for a
+# draft model*) finds such rows. But no row knows which way the text went.
 #
 # ## How much does the table bring here?
 #
-# We count pairs of tokens in the training text. That is a table M which nobody has trained.
+# We count pairs of tokens in the training text. That gives a table M without any training.
 
 # %%
 counted = torch.tensor(tokenizer.encode("".join(read_texts()[0])[:4_000_000]))
 pairs = torch.bincount(counted[:-1] * V + counted[1:], minlength=V * V).view(V, V).float()
 alone = (pairs.sum(0) + 0.1) / (pairs.sum() + 0.1 * V)      # nothing is impossible
-behind = (pairs + alone) / (pairs.sum(1, keepdim=True) + 1)
-M = 0.75 * (behind.log() - alone.log()).double()            # 0.75: tried out
+after = (pairs + alone) / (pairs.sum(1, keepdim=True) + 1)
+M = 0.75 * (after.log() - alone.log()).double()             # 0.75 did best among a few tried
 
 # %% [markdown]
-# For each future the row of the table is that of the token in front. And beside it the draft GPT,
-# on the same futures.
+# For each future, the row of the table is that of the token before the place. For comparison we
+# evaluate the draft GPT on the same futures.
 
 # %%
 of_gpt, with_table = [], []
@@ -212,34 +208,41 @@ table(["place, T = 1", *range(1, PLACES + 1)],
       [[name, *(f"{beta:.2f}" for beta in row)] for name, row in betas.items()])
 
 # %% [markdown]
-# The draft GPT reads every token that it has drafted. So its places are about alike.
-# The marginal begins at 1, and is far below the GPT at the third place.
-# With a table of counts, one row lookup a token, it falls more slowly.
+# Compare the three rows. The draft GPT reads every token that it has drafted, so its places are
+# about alike. The marginal begins at 1 and is far below the GPT at the third place. With a table of
+# counts it falls more slowly.
 #
 # ## Does it pay?
 #
-# Tokens for each target call: 1 + beta_1 + beta_1 beta_2 + ... (A product of means is only near
-# the truth.) Say the GPT costs 0.12 of a target step for each draft token, and a block 0.20 in all.
+# The tokens per target call are 1 + beta_1 + beta_1 beta_2 + ... (A product of means is only close
+# to the truth.) For the costs we take round numbers, as in all later lessons: c = 0.12 for a step
+# of the draft GPT, and v(m) = 1 + 0.05 (m - 1). *How fast* measures both on your machine. We assume
+# that a block costs 0.20 target steps in all.
 
 # %%
 def tokens_per_call(row, gamma):
     return 1 + sum(torch.tensor(row[:k]).prod().item() for k in range(1, gamma + 1))
 
 
-speed = {name: [tokens_per_call(row, gamma) / (1 + (0.12 * gamma if "GPT" in name else 0.20))
+def v(m):
+    return 1 + 0.05 * (m - 1)
+
+
+speed = {name: [tokens_per_call(row, gamma)
+                / ((0.12 * gamma if "GPT" in name else 0.20) + v(gamma + 1))
                 for gamma in range(1, PLACES + 1)] for name, row in betas.items()}
 table(["gamma", *range(1, PLACES + 1)],
       [[name, *(f"{value:.2f}" for value in row)] for name, row in speed.items()],
-      "times as fast as plain decoding, if a target call on 7 tokens costs what one on one costs")
+      "times as fast as plain decoding, by the formula")
 
 # %% [markdown]
-# So one pass could win, even at T = 1. But these are the rows of a *perfect* drafter.
-# A trained one does not know the target's own distribution at the first place.
-# docs/RESULTS.md says how far a real one came here.
+# Compare the best gamma of each row. But these are the rows of a *perfect* drafter: a trained one
+# does not know the target's own distribution at the first place. docs/results/ has what a real one
+# reached here.
 #
-# The library: `DFlash` and `DSpark` in nanospec/draft_models/dflash.py.
-# All rows of a block attend to each other, and to the target's hidden states of the text before it.
-# `python train_tiny.py --what dspark` trains one.
+# In the library, these are `DFlash` and `DSpark` in nanospec/draft_models/dflash.py. All rows of a
+# block attend to each other and to the target's hidden states of the text before it. `python
+# train_tiny.py --what dspark` trains one.
 
 # %%
 figures.a_block_at_once(drawn_of, betas)
@@ -250,7 +253,7 @@ figures.a_block_at_once(drawn_of, betas)
 # 1. A block drafter draws each place without knowing the place before it. The text stays exact.
 #    What it loses is acceptance, and the loss grows from place to place.
 # 2. The loss is in the text, not in the network: the warmer the text, the less can be known ahead.
-# 3. A table of which token follows which gives much of it back. It costs a row lookup.
+# 3. A table of transitions gives much of it back, for the lookup of a row.
 #
 # ## Change this and run again
 #
@@ -259,7 +262,6 @@ figures.a_block_at_once(drawn_of, betas)
 # 2. Set FUTURES = 4. Why does beta become smaller? Has the perfect drafter become worse?
 # 3. In the table, write 0.0 instead of 0.75, then 2.0. What happens, and is the text still exact?
 #
-# The answers are in `lessons/answers/30_a_block_at_once.md`.
+# The answers are in the file of the same name in `lessons/answers/`.
 #
-# Next: lesson 31. Can the target draft for itself?
-# Exercises: 20 (a block, drawn).
+# *Next:* *Leaving early* lets the target draft for itself. Exercises: 20 (a block, drawn).

@@ -1,15 +1,15 @@
 # %% [markdown]
-# # 31. Leaving early
+# # Leaving early
 #
 # **Can the target draft for itself?**
 #
-# So far a second network drafted. It must be trained, stored and fed.
-# But a target of eight layers has a smaller model inside: its own first layers.
-# Let a token go through two layers, and then ask the output head what comes next.
-# This is *early exit* (LayerSkip, Elhoushi et al. 2024). It drafts badly, and nearly everything
-# that it computes is used again.
+# So far a second network drafted. It must be trained, stored and supplied with the text. But a
+# target of eight layers contains a smaller model: its own first layers. Let a token go through two
+# layers, and then ask the output head what comes next. This is *early exit* (LayerSkip, Elhoushi et
+# al. 2024). It drafts badly, but nearly everything that it computes is used again.
 #
-# You need lesson 4 (the cache), lesson 11 (how fast) and lesson 23 (hidden states and heads).
+# We need *The cache*, the formula of *How fast*, and the hidden states of *What the target knows
+# ahead*.
 
 # %%
 import torch
@@ -35,17 +35,18 @@ L, C = target.config.layers, target.config.channels
 # %% [markdown]
 # ## What does the target think after two layers?
 #
-# Every layer reads x, C numbers for each token, and adds something to it: x = x + layer(x).
-# At the end come a norm and the output head. They can be taken earlier, too.
-# `first_blocks(target, depth, tokens)` gives x after the first `depth` layers.
+# Every layer reads x, C numbers for each token, and adds something to it: x = x + layer(x). At the
+# end come a norm and the output head, but they can be applied earlier, too. `first_blocks(target,
+# depth, tokens)` returns x after the first `depth` layers.
 #
-# We leave after 1, 2, ... 8 layers, train nothing, and compare with the target's own distribution:
-# beta = sum min(p_target, q_draft), a mean over held-out text.
+# We leave after 1, 2, ... 8 layers, train nothing, and measure beta = sum min(p_target, q_draft),
+# averaged over held-out text.
+#
 # *Guess first:* after how many of the eight layers is beta above one half?
 
 # %%
 def pieces_of(texts, count):
-    """(count, 128) tokens, from the middle of so many texts."""
+    """(count, 128) tokens, each piece from the middle of a text."""
     found = [tokenizer.encode(text[len(text) // 2:][:1200])[:128] for text in texts]
     return torch.tensor([ids for ids in found if len(ids) == 128][:count])
 
@@ -62,16 +63,17 @@ table(["layers", *range(1, L + 1)], [["beta", *(f"{beta:.2f}" for beta in untrai
 assert untrained[-1] > 0.999
 
 # %% [markdown]
-# The first layers say little by themselves: what they put out is made for the next layer.
+# The first layers alone predict little, because their output is made for the next layer.
 #
 # ## An exit of its own
 #
-# So give the exit a *translator*: a small network between layer and head. The head is the target's.
+# So we give the exit a *translator*, a small network between the layer and the head. The head is
+# the target's.
 #
 #     logits = output head(norm(h + mlp(norm(h))))
 #
-# `EarlyExit` is just that. It learns as in lesson 26: the cross-entropy with the target's own
-# distribution. The layers are frozen, so h is computed once.
+# `EarlyExit` consists of this. It is trained by the cross-entropy with the target's own
+# distribution. The layers are frozen, so h is computed only once.
 
 # %%
 def trained_exit(depth, steps=60):
@@ -95,15 +97,15 @@ def trained_exit(depth, steps=60):
 exits = {depth: trained_exit(depth) for depth in (1, 2, 4)}
 table(["layers", *exits], [["untrained", *(f"{untrained[depth - 1]:.2f}" for depth in exits)],
                            ["trained", *(f"{beta:.2f}" for _, beta in exits.values())]],
-      "60 steps, some seconds; docs/RESULTS.md has longer ones")
+      "60 steps, some seconds; docs/results/ has longer ones")
 assert all(beta > untrained[depth - 1] + 0.04 for depth, (_, beta) in exits.items())
 
 # %% [markdown]
 # ## Whose keys and values may stay?
 #
-# The draft reads token x with the first two layers. They write keys and values of x into a cache.
-# Later the target reads x with all eight layers. *Guess first:* must its first two layers write
-# their keys and values again?
+# The draft reads token x with the first two layers, and they write keys and values of x into a
+# cache. Later the target reads x with all eight layers. *Guess first:* must its first two layers
+# write their keys and values again?
 
 # %%
 @torch.no_grad()
@@ -120,27 +122,28 @@ some = test[:1, :32]
 whole = kept(some, range(L))
 early, skipping = kept(some, [0, 1]), kept(some, [0, 1, 6, 7])
 gap = {"first two layers, the rest left out": (early - whole[:2]).abs().max().item(),
-       "the same, with layers 7 and 8 behind them": (skipping[:2] - whole[:2]).abs().max().item(),
+       "the same, with layers 7 and 8 after them": (skipping[:2] - whole[:2]).abs().max().item(),
        "layers 7 and 8, fed by layer 2": (skipping[2:] - whole[6:]).abs().max().item()}
 table(["keys and values of", "off by"], [[name, f"{off:.3g}"] for name, off in gap.items()],
       "from those that the whole target writes")
 assert gap["first two layers, the rest left out"] < 1e-4 < gap["layers 7 and 8, fed by layer 2"]
 
 # %% [markdown]
-# The first layers have the same weights and read the same tokens. So their keys and values are
-# *the target's*, not a guess. They may stay. Draft and target share one cache.
+# The first layers have the same weights and read the same tokens. So their keys and values are *the
+# target's* and not a guess, and they may stay. Draft and target share one cache.
 #
 # Other methods leave out layers in the middle (Draft & Verify, Zhang et al. 2023). Then the layers
-# behind the gap are fed with something else. Their keys and values are wrong, and the target has
-# to write them anew.
+# after the gap get a different input, their keys and values are wrong, and the target has to write
+# them again.
 #
 # ## Going on instead of starting again
 #
-# More than that: the target need not read the draft tokens with its first layers at all.
-# What they have put out is there, and the other layers can go on from it.
-# `target_for(target, drafter)` makes an object that does so. It stands in the target's place and
-# answers as the target does. (For a drafter of another kind it is the target itself.)
-# We count: how many rows go through each layer in a round with gamma = 4?
+# The target need not even read the draft tokens with its first layers. Their output is there, and
+# the other layers can go on from it. `target_for(target, drafter)` makes an object that does so. It
+# stands in the target's place and answers as the target does. (For a drafter of another kind it is
+# the target itself.)
+#
+# *Guess first:* how many rows go through each layer in a round with gamma = 4?
 
 # %%
 rows, model, prompt, counts = [0] * L, exits[2][0], test[0, :32].tolist(), {}
@@ -166,12 +169,12 @@ table(["rows of the target in a round", *range(1, L + 1)],
 assert all(row == [5.0] * L for row in counts.values())
 
 # %% [markdown]
-# With the draft GPT each layer reads five rows in one call, and the draft's own work comes on top.
-# Here it is five rows, too, and there is nothing on top: four of them *were* the draft.
-# (Layers 1 and 2 read them one by one. A call of one row costs nearly what a call of five costs,
-# so this is where the time goes.)
+# With the draft GPT, each layer reads five rows in one call, and the draft's own work comes on top.
+# With the exit it is five rows as well, and nothing comes on top, because four of them *were* the
+# draft. (Layers 1 and 2 read them one by one. A call on one row costs nearly as much as a call on
+# five, so this is where the time goes.)
 #
-# The text is what the target writes alone, of course.
+# The text is still what the target alone writes.
 
 # %%
 drafter = ModelDrafter(model, 4)
@@ -190,29 +193,35 @@ assert off < 1e-12
 # %% [markdown]
 # ## Does it pay?
 #
-# A draft token that goes through d of L layers costs about d / L of a target step, c = d / L.
-# The target then saves its first d layers, but not their time: it still has to run them for the
-# last draft token. So gamma draft tokens and the call cost gamma * d / L + 1.
-# *Guess first:* which exit is the best? Is it better than the draft GPT (c = 0.12)?
+# A draft token that goes through d of L layers costs about d / L of a target step, so c = d / L.
+# The target then saves its first d layers but not their time, because it still has to run them for
+# the last draft token. The cost of a round is again gamma c + v(gamma + 1). We take round numbers,
+# v(m) = 1 + 0.05 (m - 1), and c = 0.12 for the draft GPT; *How fast* measures both on your machine.
+#
+# *Guess first:* which exit is the best? Is it better than the draft GPT?
 
 # %%
 with torch.no_grad():
     of_gpt = acceptance(p_test, gpt(test).softmax(-1)).mean().item()
 candidates = {f"exit after {depth}": (beta, depth / L) for depth, (_, beta) in exits.items()}
 candidates["draft GPT"] = of_gpt, 0.12
+
+
+def v(m):
+    return 1 + 0.05 * (m - 1)
 speed = {}
 for name, (alpha, c) in candidates.items():
-    gamma = best_gamma(alpha, c)
-    speed[name] = alpha, c, gamma, expected_tokens(alpha, gamma) / (gamma * c + 1)
-table(["who drafts", "alpha", "c", "best gamma", "speed-up by the formula"],
+    gamma = best_gamma(alpha, c, v)
+    speed[name] = alpha, c, gamma, expected_tokens(alpha, gamma) / (gamma * c + v(gamma + 1))
+table(["drafter", "alpha", "c", "best gamma", "speed-up by the formula"],
       [[name, f"{alpha:.2f}", f"{c:.2f}", gamma, f"{times:.2f}"]
        for name, (alpha, c, gamma, times) in speed.items()])
 
 # %% [markdown]
-# Eight layers are few. Each is an eighth of the target, so even one of them is dear for a draft.
-# A model of 80 layers may leave after 8, for a tenth of its time.
-# And it can be trained to be left early: LayerSkip does this, and then no translator is needed.
-# The target that ships was not. docs/RESULTS.md has what was measured.
+# Eight layers are few. Each is an eighth of the target, so even one of them is expensive for a
+# draft. A model of 80 layers may leave after 8, for a tenth of its time. A target can also be
+# trained to be left early, as LayerSkip does, and then no translator is needed. The target that
+# ships was not; docs/results/ has what was measured with it.
 
 # %%
 figures.leaving_early(untrained, {depth: beta for depth, (_, beta) in exits.items()}, of_gpt,
@@ -222,10 +231,10 @@ figures.leaving_early(untrained, {depth: beta for depth, (_, beta) in exits.item
 # ## Three things to know
 #
 # 1. A target's first layers can draft. They need an exit of their own, or a target that was trained
-#    to be left.
-# 2. Their keys and values are the target's: draft and target share one cache, and the target goes
-#    on where the draft has left. Behind a gap this does not hold.
-# 3. c is the share of layers. It pays where that share is small.
+#    to be left early.
+# 2. Their keys and values are the target's. Draft and target share one cache, and the target goes
+#    on where the draft has left. After a gap in the layers this does not hold.
+# 3. c is the share of the layers. Early exit pays where that share is small.
 #
 # ## Change this and run again
 #
@@ -235,6 +244,6 @@ figures.leaving_early(untrained, {depth: beta for depth, (_, beta) in exits.item
 #    the cell that counts (imports: nanospec.trees.drawn, nanospec.trees.shapes), and take out its
 #    `assert`. What do layers 1 and 2 do now, and why?
 #
-# The answers are in `lessons/answers/31_leaving_early.md`.
+# The answers are in the file of the same name in `lessons/answers/`.
 #
-# Next: lesson 32. Must every token be the target's?
+# *Next:* *Mixing on purpose* gives up that every token is the target's.

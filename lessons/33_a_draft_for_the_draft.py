@@ -1,19 +1,17 @@
 # %% [markdown]
-# # 33. A draft for the draft
+# # A draft for the draft
 #
 # **When does a third level pay?**
 #
-# The draft model writes its tokens one by one. That is plain decoding again, only smaller.
-# So it can be done by speculation, too: a third, still smaller model drafts for the draft model.
+# The draft model writes its tokens one by one. That is plain decoding again, only smaller, so it
+# can be done by speculation, too: a third, still smaller model drafts for the draft model.
 #
 # - The *lowest* model drafts for the middle one.
-# - The *middle* model verifies that. What it has written is the draft for the target.
-# - The *target* verifies the draft, as ever.
+# - The *middle* model verifies that draft, and what it has written is the draft for the target.
+# - The *target* verifies this draft, as usual.
 #
-# This is called a stack, or a cascade of drafts (Chen et al. 2023; TriForce, Sun et al. 2024).
-#
-# You need lesson 6 (accept or replace), lesson 10 (report what you sample), lesson 11 (how fast)
-# and lesson 19 (copies).
+# This is called a stack, or a cascade of drafts (Chen et al. 2023; TriForce, Sun et al. 2024). The
+# lesson uses *Accept or replace*, *Report what you sample*, the formula of *How fast*, and copies.
 
 # %%
 from functools import lru_cache
@@ -41,12 +39,12 @@ target, middle, tokenizer = pair = load_pair()
 # %% [markdown]
 # ## Which q_draft does the target need?
 #
-# Three tables stand for the three models. The lowest one draws a token. The middle one accepts it,
-# or replaces it from its residual. So two distributions were at work, and the target's coin needs
+# Three tables stand for the three models. The lowest one draws a token. The middle one accepts it
+# or replaces it from its residual. So two distributions were involved, and the target's coin needs
 # *one* number, q_draft(x). *Guess first:* which one?
 #
 # - the middle model's distribution
-# - the lowest model's, for it has drawn the token
+# - the lowest model's, because it has drawn the token
 # - the lowest model's where its token was accepted, and the middle model's where it was replaced
 
 
@@ -56,14 +54,14 @@ START, NEW = (1, 0, 1), 3
 
 
 @lru_cache(maxsize=None)
-def says(model, text):
-    """(V,): the model's distribution of the token behind this text, a tuple."""
+def after(model, text):
+    """(V,): the model's distribution of the token after this text, a tuple."""
     return model(torch.tensor([text]))[0, -1].softmax(-1)
 
 
 def draft_token(text, dice, report):
     """A token of the middle model, for which the lowest drafts, and the q that is reported."""
-    q_lowest, q_middle = says(LOWEST, text), says(MIDDLE, text)
+    q_lowest, q_middle = after(LOWEST, text), after(MIDDLE, text)
     x = dice.pick(q_lowest)
     coin = min(1.0, float(q_middle[x] / q_lowest[x]))
     stands = dice.flip(coin)
@@ -73,12 +71,12 @@ def draft_token(text, dice, report):
 
 
 # %% [markdown]
-# Above that stands the round that we know: coins from left to right, and then a replacement or a
-# bonus token.
+# Above that is the ordinary round: coins from left to right, and then a replacement or a bonus
+# token.
 #
-# There is one more way to be wrong: to use a random number twice. The middle model has drawn u
-# between 0 and 1. Its coin accepted if u was below its chance. Let the target's coin look at the
-# same u. `again` says how often it accepts then.
+# There is one more way to be wrong, which is to use a random number twice. The middle model has
+# drawn u between 0 and 1, and its coin accepted if u was below its probability. Now let the
+# target's coin look at the same u. `again` computes how often it accepts then.
 
 
 # %%
@@ -88,7 +86,7 @@ def again(chance, coin, stands):
 
 
 def three_levels(dice, report="middle", same_u=False):
-    """NEW tokens, two draft tokens a round."""
+    """NEW tokens, with two draft tokens in each round."""
     text, dice = START, OneRow(dice)
     while len(text) < len(START) + NEW:
         ahead, draft = text, []
@@ -96,7 +94,7 @@ def three_levels(dice, report="middle", same_u=False):
             draft.append(draft_token(ahead, dice, report))
             ahead += draft[-1][:1]
         for x, q, below in draft:
-            p = says(TARGET, text)
+            p = after(TARGET, text)
             # min(1, p / q); a wrong report may have q = 0 at x
             chance = float(p[x] / q[x]) if p[x] < q[x] else float(p[x] > 0)
             if not dice.flip(again(chance, *below) if same_u else chance):
@@ -104,14 +102,14 @@ def three_levels(dice, report="middle", same_u=False):
                 break
             text += (x,)
         else:
-            text += (dice.pick(says(TARGET, text)),)
+            text += (dice.pick(after(TARGET, text)),)
     return text[len(START):len(START) + NEW]
 
 
 # %%
 right, off = target_distribution(TARGET, START, NEW), {}
 for name, how in {"the middle model's": {}, "the lowest model's": {"report": "lowest"},
-                  "of whoever wrote it": {"report": "whose it is"},
+                  "of the model that wrote it": {"report": "whose it is"},
                   "the middle's, one u for both coins": {"same_u": True}}.items():
     found, paths = walk(lambda dice: three_levels(dice, **how))
     off[name] = distance(found, right)[1]
@@ -120,33 +118,33 @@ table(["q_draft that is reported", "off from the target"],
 assert off["the middle model's"] < 1e-12 < 0.01 < min([*off.values()][1:])
 
 # %% [markdown]
-# Only the first is exact. Lesson 6 says why: behind accept or replace, a token has the distribution
-# of the *middle* model. Who has proposed it leaves no trace. So the target must be told this
-# distribution, and not who was asked first.
+# Only the first is exact. After accept or replace, a token has the distribution of the *middle*
+# model, and the model that proposed it leaves no trace. So the target must be told the middle
+# model's distribution.
 #
-# The last row reports the right q, and uses u twice. A token that has just been accepted had a
-# small u, so it is accepted again too often.
+# The last row reports the right q and uses u twice. A token that has just been accepted had a small
+# u, so it is accepted again too often.
 #
 # | | between the levels |
 # |---|---|
-# | the committed text | shared: nobody may go on from a token that the target has rejected |
+# | the committed text | shared: no level may continue from a token that the target has rejected |
 # | random numbers | one for each decision, on every level (uniforms of their own in our dice) |
 # | caches | each model has its own: keys and values are made with its own weights |
 #
 # ## What a token costs
 #
-# Say that plain decoding costs 1 for a token. A token of the middle model costs c alone.
-# If the lowest model drafts g tokens for it, the middle model needs one call for all of them,
-# and by Eq. 1 that call brings 1 + alpha + ... + alpha^g tokens. So the third level makes c
-# smaller. Nothing else changes for the target.
+# Let plain decoding cost 1 per token, and let c be the cost of a step of the middle model. If the
+# lowest model drafts g tokens for it, the middle model needs one call for all of them, and by Eq. 1
+# that call brings 1 + alpha + ... + alpha^g tokens. So the third level makes c smaller. An inner
+# round also pays for verification, c v(g + 1) instead of c. Nothing else changes for the target.
 #
-# We take the draft GPT as the middle model. The lowest one is a table: how often has token b
-# followed token a in the training text? It costs next to nothing (exercise 10 has its like).
+# We take the draft GPT as the middle model. The lowest one is a table that tells how often token b
+# followed token a in the training text. It costs next to nothing.
 
 
 # %%
 def bigrams(texts, smooth=0.02):
-    """(V, V): row a is the distribution behind token a."""
+    """(V, V): row a is the distribution after token a."""
     ids, V = to_ids(texts, tokenizer), target.config.vocab_size
     counts = torch.zeros(V, V).index_put_((ids[:-1], ids[1:]), torch.ones(()), accumulate=True)
     counts += smooth * counts.sum(0) / counts.sum() * V         # rows that are rarely seen
@@ -162,15 +160,17 @@ with torch.inference_mode():
           "lowest": lowest[some]}
 pairs = {(2, 1): ("target", "middle"), (2, 0): ("target", "lowest"), (1, 0): ("middle", "lowest")}
 alpha = {levels: acceptance(of[i], of[j]).mean().item() for levels, (i, j) in pairs.items()}
-table(["who verifies", "who drafts", "alpha"],
+table(["verifier", "drafter", "alpha"],
       [[i, j, f"{alpha[levels]:.2f}"] for levels, (i, j) in pairs.items()])
 
 # %% [markdown]
 # ## When does it pay?
 #
-# `best_stack` tries every order and every gamma, with these alphas. A call on m tokens costs
-# v(m) = 1 + 0.05 (m - 1) calls on one. c is what a step of the middle model costs, in target steps.
-# *Guess first:* our GPT has c = 0.12. How much does a third level gain there? And if c were 0.5?
+# `best_stack` tries every order and every gamma with these alphas. As in *A block at once*, we take
+# round numbers: v(m) = 1 + 0.05 (m - 1), and c = 0.12 for the draft GPT. The table shows other
+# values of c as well.
+#
+# *Guess first:* how much does a third level gain at c = 0.12? And at 0.5?
 
 # %%
 FREE = 0.002                                            # a look into the table
@@ -198,20 +198,20 @@ table(["c", "middle drafts", "lowest drafts", "best", "gain", "the best draft"],
       "times as fast as plain decoding, by the formula")
 
 # %% [markdown]
-# Where the middle model is cheap there is nothing left to save. Where it costs half a target step,
-# nobody needs it: the lowest model drafts for the target, and there are two levels again.
-# A third level pays in between, and not much.
+# Read the column "gain". Where the middle model is cheap, there is little left to save. Where it
+# costs half a target step, it is not needed: the lowest model drafts for the target, and there are
+# two levels again. A third level pays in between, and not much.
 #
 # ## What the formula leaves out
 #
-# A round of the middle model is no step. It reads several tokens, throws coins and rolls back.
-# Say that it takes r of its plain steps. Then the rule is short:
+# A round of the middle model is more than a step. It reads several tokens, throws coins and rolls
+# back. Suppose that it takes r of its plain steps. Then the rule is short:
 #
 # **A third level pays if a round of the middle model brings more than r tokens.**
 #
-# We count it with the pair that ships. At the bottom stands a copier (lesson 19), as in
-# `demo.py --drafter stack`. *Guess first:* in ordinary code, how many tokens does a call of the
-# draft GPT bring, if a copier drafts for it?
+# We count this with the pair that ships. The lowest level is a copier, as in `demo.py --drafter
+# stack`. *Guess first:* in ordinary code, how many tokens does a call of the draft GPT bring if a
+# copier drafts for it?
 
 # %%
 counted, shown = {}, []
@@ -229,15 +229,15 @@ r = step_seconds(middle, 5) / step_seconds(middle, 1)
 print(f"\na call of the GPT on 5 tokens takes {r:.2f} times a call on one; the coins come on top")
 
 # %% [markdown]
-# A target call brings the same, with two levels or three. It must, for the draft is the same.
-# (At T = 1 it is the same on average.) What has changed is how often the GPT is called for it.
-# In ordinary code a call of the GPT brings little more than one token, and it costs more than one
-# step. Only where the text repeats itself it brings clearly more.
-# docs/RESULTS.md has the clock's word: on this pair the stack is *slower* than the chain.
+# A target call brings the same with two levels as with three, because the draft is the same. (At T
+# = 1 it is the same on average.) What has changed is how often the GPT is called for it. Compare
+# the last column with r: a call of the GPT must bring more than r tokens, or the third level loses.
+# docs/results/ has the measurement by the clock.
 #
-# Would a better model at the bottom help? For the picture we think of two, which cost nothing,
-# either. The middle model accepts them with 0.6 and 0.8. Somebody who drafts well for the middle
-# model drafts for the target, too: we take 0.6 and 0.8 times the middle model's own alpha.
+# Would a better lowest model help? For the picture we imagine two that also cost nothing. The
+# middle model accepts their tokens with 0.6 and 0.8. A model that drafts well for the middle model
+# also drafts well for the target: we assume 0.6 and 0.8 times the middle model's own alpha.
+#
 # *Guess first:* does the third level gain more, the better the lowest model is?
 
 # %%
@@ -253,24 +253,25 @@ for name, of_levels in knows.items():
 figures.a_draft_for_the_draft(costs, gains, 0.12)
 
 # %% [markdown]
-# Up to a point. The better the lowest model is, the sooner nobody needs the middle one.
-# A third level pays more where the lowest model is good for the middle one *alone*. TriForce is
-# built so: its middle model is the target itself with a small part of its cache.
+# It does up to a point. The better the lowest model is, the sooner the middle one becomes
+# unnecessary. A third level pays more where the lowest model is good for the middle one *alone*.
+# TriForce is built in this way: its middle model is the target itself with a small part of its
+# cache.
 #
 # ## Three things to know
 #
-# 1. A draft may be written in any way, if the distribution of its tokens is reported.
-#    In a stack this is the middle model's distribution.
-# 2. The levels share the committed text. They share neither caches nor random numbers.
-# 3. A third level makes c smaller. It pays where c is neither small nor large, and where a round
-#    of the middle model brings more tokens than it takes steps.
+# 1. A draft may be written in any way, as long as the distribution of its tokens is reported. In a
+#    stack this is the middle model's distribution.
+# 2. The levels share the committed text, but neither caches nor random numbers.
+# 3. A third level makes c smaller. It pays where c is neither small nor large, and where a round of
+#    the middle model brings more tokens than it takes steps.
 #
 # ## Change this and run again
 #
-# 1. Take `LOWEST = MIDDLE` behind the three tables. Which rows of the first table become exact?
+# 1. Write `LOWEST = MIDDLE` below the three tables. Which rows of the first table become exact?
 # 2. Let calls on several tokens be free: `return 1` in `v`. What does that do to the gains?
-# 3. Count at T = 1: `temperature=1`. Both columns change. Which of the two changes by luck alone?
+# 3. Count at T = 1: `temperature=1`. Both columns change. Which of the two changes by chance alone?
 #
-# The answers are in `lessons/answers/33_a_draft_for_the_draft.md`.
+# The answers are in the file of the same name in `lessons/answers/`.
 #
-# Next: lesson 34 lets whoever knows more draft: the copier or the draft model.
+# *Next:* in *Copy or ask*, a copier and a draft model take turns.

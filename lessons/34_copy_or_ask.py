@@ -1,17 +1,15 @@
 # %% [markdown]
-# # 34. Copy, or ask?
+# # Copy or ask
 #
 # **When is a copy worth more than the draft model's word?**
 #
-# A copier (lesson 19) drafts at no cost, and is often wrong. A draft model costs time for each
-# token, and is right more often. Until now one of them drafted for the whole text.
-# Here they take turns: before every round it is decided who drafts, and how much.
+# A copier drafts at no cost and is often wrong. A draft model costs time for each token and is
+# right more often. Until now one of them drafted for the whole text. Here they take turns: before
+# every round it is decided which of them drafts, and how much.
 #
-# SuffixDecoding (Oliaro et al. 2024) calls this its hybrid: where the copier has little to say,
-# a draft model drafts. `--drafter hybrid` is ours.
-#
-# You need lesson 6 (accept or replace), lesson 11 (how fast), lesson 19 (copies)
-# and lesson 21 (what a stopping rule may see).
+# SuffixDecoding (Oliaro et al. 2024) calls this its hybrid: where the copier has little to offer, a
+# draft model drafts. `--drafter hybrid` is ours. The lesson uses *Copying from the past* and *What
+# a stopping rule may see*.
 
 # %%
 import torch
@@ -37,20 +35,21 @@ target, draft, tokenizer = pair = load_pair()
 # %% [markdown]
 # ## How far can a copy be trusted?
 #
-# A copy comes from a place where the last tokens stood before. How many of them agree there?
-# We call this the *match*:
+# A copy comes from an earlier place that agrees with the last tokens of the text. The number of
+# tokens that agree is called the *match*:
 #
 #     for i in range(n): ...  for i in range(     the last three tokens agree with the place, say
 #
-# The target writes six texts at T = 0, and six at T = 1. At each of its tokens we look for the
-# longest match so far, at the latest place, and ask: which token follows there, and with which
-# probability does the target write it here? With this probability the copy would be accepted.
-# *Guess first:* how often is it accepted behind a match of one token? Of eight?
+# The target writes six texts at T = 0 and six at T = 1. At each of its tokens we look for the
+# longest match so far, at the latest place, and ask which token follows there, and with which
+# probability the target writes it here. With this probability the copy would be accepted.
+#
+# *Guess first:* how often is it accepted after a match of one token? After a match of eight?
 
 
 # %%
 def longest_match(ids):
-    """How many of the last tokens stand earlier too, and the token behind them there."""
+    """How many of the last tokens also occur earlier, and the token after them there."""
     best, token = 0, None
     for at in range(len(ids) - 1, 0, -1):
         n = 0
@@ -95,30 +94,31 @@ table(["T", *CLASSES], rows, "by match: how often the copy is accepted (how many
 assert chance[0][3] > chance[0][0] > chance[1][0]
 
 # %% [markdown]
-# Two things decide: the match, and the temperature. At T = 0 this small target repeats itself
-# word for word: long matches are frequent, and what follows them is nearly certain. At T = 1 three
-# quarters of all matches are of one token, and such a copy is accepted once in six times.
-# How often copies are accepted can be counted while the text is written. So nobody has to know it
-# beforehand.
+# Two things decide: the match and the temperature. Compare the rows. At T = 0 this small target
+# repeats itself word for word, so long matches are frequent, and what follows them is nearly
+# certain. At T = 1 most matches are of one token, and such a copy is rarely accepted. The
+# acceptance of copies can be counted while the text is written, so it need not be known beforehand.
 #
 # ## Two offers
 #
-# Both drafters make an offer: so many tokens for so much time. m copied tokens behind a match of n
+# Both drafters make an offer: a number of tokens for a cost. m copied tokens after a match of n
 # cost v(m + 1), and bring 1 + chance(n) + chance(n) chance(n + 1) + ... tokens, because each copied
-# token makes the match longer. A chain of g draft tokens costs g c + v(g + 1), and brings what
-# Eq. 1 says. The best m is held against the best g.
+# token makes the match longer. A chain of g draft tokens costs g c + v(g + 1) and brings what Eq. 1
+# of *How fast* predicts. For the costs we take the round numbers of *A block at once*, c = 0.12 and
+# v(m) = 1 + 0.05 (m - 1). The best m is compared with the best g.
+#
 # *Guess first:* from which match on is the copy the better offer?
 
 # %%
-C, ALPHA, MOST = 0.15, {0: 0.7, 1: 0.6}, 16             # about what our GPT has
+C, ALPHA, MOST = 0.12, {0: 0.7, 1: 0.6}, 16             # c of our GPT, and about its alpha
 
 
 def v(tokens):
-    return 1 + 0.03 * (tokens - 1)
+    return 1 + 0.05 * (tokens - 1)
 
 
 def copy_offer(n, T):
-    """(tokens for a target step's time, m), of the best m behind a match of n tokens."""
+    """(tokens for a target step's time, m), of the best m after a match of n tokens."""
     expected, stands, best = 1.0, 1.0, (0.0, 0)
     for m in range(1, MOST + 1):
         stands *= chance[T][class_of(n + m - 1)]
@@ -137,22 +137,22 @@ rows = [[T, f"{chain_offer(T)[0]:.2f} ({chain_offer(T)[1]})",
 table(["T", "chain", "match 1", "2", "4", "8"], rows, "tokens for a target step's time (drafted)")
 
 # %% [markdown]
-# At T = 0 even a match of one token is no worse an offer than the chain, and a long match is three
-# times as good. It pays to copy a lot: a copied token costs only what verifying it costs.
-# At T = 1 the chain is better behind a match of one token, and that is nearly always.
+# Compare the chain with the copies. A copied token costs only its verification, so at T = 0 it pays
+# to copy a lot after a long match. At T = 1 the chain is better after a match of one token, which
+# is the usual case.
 #
 # ## What may it look at?
 #
 # The choice must not look at a token that is drawn in this round. Here is a tempting rule that
-# does: *let the draft model draw first. If the copy says another token, trust the copy.* We walk it
-# on tables, one draft token a round. *Guess first:* how far off is it?
+# does: *let the draft model draw first; if the copy has another token, trust the copy.* We walk it
+# on tables, with one draft token per round. *Guess first:* how far off is it?
 
 # %%
 TARGET, DRAFT = TableModel(3, 8, zeros=0.4), TableModel(3, 58, zeros=0.4)
 START, NEW = (1, 0, 1), 3
 
 
-def says(model, text):
+def after(model, text):
     return model(torch.tensor([text]))[0, -1].softmax(-1)
 
 
@@ -160,7 +160,7 @@ def one_token_rounds(dice, choose):
     """choose(n, copied, drawn): is the copy taken?"""
     text, dice = START, OneRow(dice)
     while len(text) < len(START) + NEW:
-        p, q = says(TARGET, text), says(DRAFT, text)
+        p, q = after(TARGET, text), after(DRAFT, text)
         n, copied = longest_match(text)
         drawn = dice.pick(q)
         if n and choose(n, copied, drawn):
@@ -175,19 +175,20 @@ def one_token_rounds(dice, choose):
 # %%
 RULES = {"the copy where there is one": lambda n, copied, drawn: True,
          "the copy where two tokens agree": lambda n, copied, drawn: n >= 2,
-         "the copy where it says another token": lambda n, copied, drawn: copied != drawn}
+         "the copy where it has another token": lambda n, copied, drawn: copied != drawn}
 right, off = target_distribution(TARGET, START, NEW), {}
 for name, choose in RULES.items():
     walked, paths = walk(lambda dice: one_token_rounds(dice, choose))
     off[name] = distance(walked, right)[1]
-table(["who drafts", "off from the target"], [[name, f"{tv:.1e}"] for name, tv in off.items()],
+table(["drafted is", "off from the target"], [[name, f"{tv:.1e}"] for name, tv in off.items()],
       f"{NEW} tokens, every path walked")
-assert max([*off.values()][:2]) < 1e-12 < 0.01 < off["the copy where it says another token"]
+assert max([*off.values()][:2]) < 1e-12 < 0.01 < off["the copy where it has another token"]
 
 # %% [markdown]
-# The first two look at the text alone: both drafters are exact, so it does not matter which of them
-# a *text* has. In the last row the *draw* decides. A drawn token then reaches the coin only if it
-# is the copied one, but its q says that it could have been any. It is the mistake of lesson 21.
+# The first two look at the text alone. Both drafters are exact, so it does not matter which of them
+# a *text* gets. In the last row the *draw* decides. A drawn token then reaches the coin only if it
+# is the copied one, but its q claims that it could have been any token. It is the mistake of *What
+# a stopping rule may see*.
 #
 # What has been counted in earlier rounds may be used. Those coins are thrown, and the tokens of
 # this round have coins of their own.
@@ -195,8 +196,10 @@ assert max([*off.values()][:2]) < 1e-12 < 0.01 < off["the copy where it says ano
 # ## Does it pay?
 #
 # The shipped hybrid counts as it goes. It begins with a guess of its chances, so a text must be
-# long enough to teach it. For each we count tokens per target call, and how many draft steps a
-# call took. The gain is by the formula, with the costs above.
+# long enough to teach it. For each drafter we count tokens per target call and draft steps per
+# call. The gain is by the formula, with the costs above.
+#
+# *Guess first:* where does the hybrid gain most over both others?
 
 # %%
 costs = C, {m: v(m) for m in range(2, MOST + 2)}
@@ -224,16 +227,16 @@ table(["text", "T", "drafter", "tokens per call", "draft steps per call", "gain"
 
 # %% [markdown]
 # At T = 0 the hybrid gains more than either: it copies long where the text repeats itself, and asks
-# the draft model in between. At T = 1 it has little to win. There it must not lose much while it
-# finds that out. docs/RESULTS.md has the clock's word.
+# the draft model in between. At T = 1 it has little to win, and it must not lose much while it
+# finds that out. docs/results/ has the measurement by the clock.
 #
 # ## Or both at once
 #
-# Nobody has to choose. A draft may be a tree (lesson 15): the chain is one branch, the copy is
-# another, and one call of the target verifies both. Where they agree, they share rows.
-# SpecInfer (Miao et al. 2023) joins the drafts of several models in this way.
-# The library's drafter is `MergedDrafter` (nanospec/trees/merged.py).
-# The rule of lesson 15 asks only what each token was drawn from, so it is lossless.
+# One need not choose. A draft may be a tree: the chain is one branch, the copy is another, and one
+# call of the target verifies both. Where they agree, they share rows. SpecInfer (Miao et al. 2023)
+# joins the drafts of several models in this way. The library's drafter is `MergedDrafter`
+# (nanospec/trees/merged.py). The node rule only needs the distribution that each token was drawn
+# from, so it is lossless.
 #
 # *Guess first:* does it bring more tokens per call than the hybrid? And does it gain more?
 
@@ -254,8 +257,8 @@ table(["text, T = 0", "drafter", "tokens per call", "draft steps per call", "gai
 
 # %% [markdown]
 # It brings the most tokens per call, because two guesses are better than one. But it pays for both
-# in every round: the steps of the draft model, and a call on the rows of both. So with these costs
-# the hybrid gains more. Where rows are free, the tree would win: docs/RESULTS.md has both.
+# in every round: the steps of the draft model, and a call on the rows of both. With these costs the
+# hybrid gains more. Where rows are free, the tree would win.
 #
 # The picture shows both offers at every match.
 
@@ -267,16 +270,17 @@ figures.copy_or_ask(lengths, {T: [copy_offer(n, T)[0] for n in lengths] for T in
 # %% [markdown]
 # ## Three things to know
 #
-# 1. Who drafts may change from round to round, if the text and earlier rounds decide, not the draw.
-# 2. A copy is worth as much as its match is long. How much that is, the text itself teaches.
-# 3. A copied token costs verification alone. So where copies are good, they are long.
+# 1. The drafter may change from round to round if the text and earlier rounds decide, but not the
+#    draw.
+# 2. A copy is worth as much as its match is long, and the text itself teaches how much that is.
+# 3. A copied token costs its verification alone. So where copies are good, they should be long.
 #
 # ## Change this and run again
 #
-# 1. Let calls on several tokens be dear: `0.15` for `0.03` in `v`. What happens to the copies?
-# 2. Take `C = 0.02`: a very cheap draft model. From which match on is a copy better at T = 0?
+# 1. Let calls on several tokens be expensive: `0.15` for `0.05` in `v`. What happens to the copies?
+# 2. Take `C = 0.02`, a very cheap draft model. From which match on is a copy better at T = 0?
 # 3. Change the last rule to `copied == drawn`: the copy is taken if the draw agrees. Is it exact?
 #
-# The answers are in `lessons/answers/34_copy_or_ask.md`.
+# The answers are in the file of the same name in `lessons/answers/`.
 #
-# Next: lesson 35 takes the models to other programs, and back.
+# *Next:* *Into the world* takes the models to other programs, and back.

@@ -1,14 +1,14 @@
 # %% [markdown]
-# # 35. Into the world
+# # Into the world
 #
 # **Does it hold for models that others made, and in programs that others wrote?**
 #
-# Until now everything was ours: the GPT, the file it is kept in, the loop around it.
-# People keep models in another form, the Hugging Face folder, and three programs read it
-# everywhere: transformers, vLLM and SGLang. This lesson sends our pair there, and looks at what
-# comes back: the same numbers? the same tokens? the same speed-up?
+# Until now everything was ours: the GPT, the file it is kept in, and the loop around it. Many
+# public models come in another form, the Hugging Face folder, which transformers, vLLM and SGLang
+# read. This lesson exports our pair and compares what another program makes of it: the numbers, the
+# tokens, and the number of calls.
 #
-# You need lesson 4 (the cache), lesson 8 (a round) and lesson 9 (greedy decoding).
+# We use *The cache*, the round, and greedy decoding.
 
 # %%
 import sys
@@ -43,8 +43,8 @@ pair = target, draft, tokenizer = load_pair()
 # (model.safetensors), and the tokenizer. All of it is JSON and numbers. Nothing in such a folder
 # has to be executed, and our reader executes nothing.
 #
-# Our GPT is Llama's network, so every weight has a name there. *Guess first:* a layer of ours has
-# 6 tensors. How many has the same layer in the folder?
+# Our GPT is Llama's network, so every weight has a name there. *Guess first:* a layer of ours has 6
+# tensors. How many has the same layer in the folder?
 
 # %%
 room = TemporaryDirectory()
@@ -60,8 +60,8 @@ count = sum(len(parts) for parts in layer.values())
 print(f"\n{len(layer)} tensors here, {count} there")
 
 # %% [markdown]
-# Three matrices of attention are one here, and two of the MLP: fewer, larger calls. A row of a
-# matrix stays a row, so this is a matter of names, and no number changes.
+# Three matrices of attention are one here, and two of the MLP, which makes fewer and larger calls.
+# A row of a matrix stays a row. This is only a matter of names, and no number changes.
 #
 # ## The same numbers?
 #
@@ -90,18 +90,19 @@ table(["", "ours and theirs"],
 assert same_ids and off < 1e-4 and written == plain
 
 # %% [markdown]
-# Not 0: sums are taken in another order, and float32 rounds. Where two tokens are nearly as good,
-# that alone could turn a greedy text. Here it does not.
+# The difference is not 0, because sums are taken in another order and float32 rounds. Where two
+# tokens are nearly equal, that alone could change a greedy text. Here it does not.
 #
 # ## Speculation there
 #
 # transformers calls it *assisted generation*: `generate(assistant_model=...)`. In version 5.23 it
-# drafts up to 20 tokens. It stops earlier where the draft model is not sure of its token: where
-# that has less than 0.4 (lesson 22; our drafter `confidence`). Both can be set. With gamma tokens
-# and a threshold of 0 it drafts as we do.
+# drafts up to 20 tokens, and it stops earlier where the draft model gives its token less than 0.4
+# (our drafter `confidence`). Both can be set. With gamma tokens and a threshold of 0 it drafts as
+# we do.
 #
-# We count calls at temperature 0. *Guess first:* with gamma = 4 on both sides, who needs fewer
-# calls of the target for the same text? And its defaults: fewer calls of which model?
+# We count calls at temperature 0. *Guess first:* with gamma = 4 on both sides, which program needs
+# fewer calls of the target for the same text? And with its defaults, of which model does
+# transformers need fewer calls?
 
 # %%
 calls = {"target": 0, "draft": 0}
@@ -110,8 +111,7 @@ for name, model in ("target", theirs), ("draft", their_draft):
 
 
 def assisted(**settings):
-    """How many tokens stand there after each call of the target in transformers, and the draft's
-    calls."""
+    """The number of tokens after each call of the target in transformers; calls of the draft."""
     for name, value in settings.items():
         setattr(their_draft.generation_config, name, value)
     calls.update(target=0, draft=0)
@@ -148,25 +148,27 @@ table(["way", "calls of the target", "tokens per call", "calls of the draft"],
 figures.into_the_world({name: grown for name, (grown, _) in found.items()})
 
 # %% [markdown]
-# At temperature 0 a round has no chance in it: the same draft, the same target, the same gamma,
-# so the same rounds. Two programs that share no line of code agree call by call. (Only the last
-# round differs: what nobody asked for is not drafted there.) Its defaults save calls of the draft
-# model. That may cost calls of the target. Lesson 11 says which of the two is dear.
+# At temperature 0 a round involves no chance: with the same draft, the same target and the same
+# gamma, the rounds are the same. Two programs that share no line of code agree call by call. (Only
+# the last round differs, since transformers drafts no tokens beyond the requested length.) Its
+# defaults save calls of the draft model, which may cost calls of the target. c, measured in *How
+# fast*, tells which of the two is more expensive.
 #
-# The texts agree as well. At other temperatures there is nothing to compare token by token. There
-# one needs a walk (lesson 13), and docs/PROOF.md judges samplers of others by their samples.
+# The texts agree as well. At other temperatures nothing can be compared token by token. There one
+# needs a walk or the tests of *How to test a sampler*, and docs/PROOF.md judges other people's
+# samplers by their samples.
 #
 # ## What it would take to serve it
 #
-# Many people at once (lesson 27), on a GPU: that is vLLM's and SGLang's trade, and they open the
-# same folders. With vLLM it is one command:
+# Many requests at once, on a GPU, are what vLLM and SGLang are made for, and they open the same
+# folders. With vLLM it is one command:
 #
 #     vllm serve FOLDER/target --speculative-config
 #         '{"method": "draft_model", "model": "FOLDER/draft", "num_speculative_tokens": 4}'
 #
-# docs/SCALING.md has the others: EAGLE-3, n-gram, suffix trees, SGLang. They need a GPU, so they
-# are not run here. And it works the other way round: any Llama, Qwen2 or Qwen3 folder can be our
-# target. `python demo.py --weights FOLDER` runs FOLDER/target and FOLDER/draft.
+# docs/SCALING.md has the others: EAGLE-3, n-gram, suffix trees, SGLang. They are not run here. The
+# other direction works, too: a Llama, Qwen2 or Qwen3 folder can be our target. `python demo.py
+# --weights FOLDER` runs FOLDER/target and FOLDER/draft.
 
 # %%
 again = load_pair(folder)
@@ -178,18 +180,20 @@ room.cleanup()
 # %% [markdown]
 # ## Three things to know
 #
-# 1. A checkpoint is sizes, numbers with names, and a tokenizer. Who knows the names can read it.
+# 1. A checkpoint consists of sizes, numbers with names, and a tokenizer. A program that knows the
+#    names can read it.
 # 2. The same weights give the same logits up to rounding, in any program. Check that first.
-# 3. At temperature 0 and with the same gamma every right program has the same rounds.
+# 3. At temperature 0 and with the same gamma, every correct program has the same rounds.
 #
 # ## Change this and run again
 #
 # 1. Set `num_assistant_tokens` to 2 and to 8, and the gamma of `ours` as well. Do they still agree?
 # 2. Let transformers compute with `dtype=torch.bfloat16`. How far apart are the logits then? Are
 #    the greedy tokens still the same?
-# 3. Exchange target and draft, before `export`. What happens to the text, and to the calls?
+# 3. Exchange target and draft before `export`. What happens to the text, and to the calls?
 #
-# The answers are in `lessons/answers/35_into_the_world.md`.
+# The answers are in the file of the same name in `lessons/answers/`.
 #
-# This is the last lesson. Where now? Read `nanospec/speculate.py` from top to bottom. Judge a
-# sampler of somebody else (docs/PROOF.md). Write a drafter of your own (docs/CONTRIBUTING.md).
+# This is the last lesson. Where to go from here? Read `nanospec/speculate.py` from top to bottom,
+# judge another program's sampler (docs/PROOF.md), or write a drafter of your own
+# (docs/CONTRIBUTING.md).

@@ -35,10 +35,10 @@ def save(figure: Figure, name: str) -> None:
     print(f"\npicture: {out / name}.png")
 
 
-# Lesson 0
+# Overview
 
 def one_round(text: str, words: Sequence[str], chances: Sequence[float], accepted: int, replacement: str) -> None:
-    """A round in three lines: what is drafted, what the target makes of it, the text behind it. accepted < gamma."""
+    """A round in three lines: what is drafted, what the target makes of it, the text after it. accepted < gamma."""
     figure, (axes,) = blank("the draft model proposes, the target decides: one round", 1)
     figure.set_size_inches(10.4, 3.8)
     gamma = len(words)
@@ -60,10 +60,10 @@ def one_round(text: str, words: Sequence[str], chances: Sequence[float], accepte
     axes.grid(False)
     axes.spines[["left", "bottom"]].set_visible(False)
     axes.tick_params(length=0)
-    save(figure, "00_overview")
+    save(figure, "overview")
 
 
-# Lesson 1
+# A distribution is a die
 
 def draws(names: Sequence[str], probabilities: Sequence[float], shares: Sequence[float], sizes: Sequence[int],
           distances: Sequence[float]) -> None:
@@ -76,10 +76,10 @@ def draws(names: Sequence[str], probabilities: Sequence[float], shares: Sequence
                  linewidth=2, label="1 / sqrt(draws)")
     right.set(xlabel="number of draws", ylabel="total variation")
     right.legend(frameon=False)
-    save(figure, "01_a_distribution_is_a_die")
+    save(figure, "a_distribution_is_a_die")
 
 
-# Lessons 2 to 4
+# One token per call, Ten for the price of one, The cache
 
 def one_token_per_call(lengths: Sequence[float], without: Sequence[float], cached: Sequence[float], floor: float,
                        rate: float, most: float, points: Sequence[tuple[int, float, float]],
@@ -113,7 +113,7 @@ def one_token_per_call(lengths: Sequence[float], without: Sequence[float], cache
         axis.set_major_formatter("{x:g}")
     for axes in (left, right):
         axes.legend(frameon=False, loc="upper left")
-    save(figure, "02_one_token_per_call")
+    save(figure, "one_token_per_call")
 
 
 def ten_in_one_call(v: dict[int, float], moved: Sequence[float], place: int) -> None:
@@ -132,36 +132,36 @@ def ten_in_one_call(v: dict[int, float], moved: Sequence[float], place: int) -> 
     right.set(xlabel=f"row; token {place} was replaced", ylabel="total variation: old and new distribution",
               xticks=range(len(moved)), ylim=(0, 1.05))
     right.text(place / 2 - 0.5, 0.03, "rows before it:\nnot changed" if place else "", ha="center", color=INK)
-    save(figure, "03_ten_for_the_price_of_one")
+    save(figure, "ten_for_the_price_of_one")
 
 
 def slots(rounds: Sequence[tuple[int, int, Sequence[str]]], first: int) -> None:
-    """The target's slots as each round leaves them: (length before, length behind, the tokens of all slots).
+    """The target's slots as each round leaves them: (length before, length after, the tokens of all slots).
 
     first: the slots before this one are not drawn.
     """
     figure, (axes,) = blank("taking tokens back lowers one number: the rejected ones stay, and are written over", 1)
     figure.set_size_inches(11.6, 3.8)
     labels = {BLUE: "read in an earlier round", GREEN: "read now, part of the text", RED: "read now, rejected: stale"}
-    for number, (before, behind, names) in enumerate(rounds):
+    for number, (before, after, names) in enumerate(rounds):
         for slot in range(first, len(names)):
-            colour = BLUE if slot < before else GREEN if slot < behind else RED
+            colour = BLUE if slot < before else GREEN if slot < after else RED
             axes.barh(number, 1, 0.62, left=slot - 0.5, color=colour, edgecolor="white", label=labels.pop(colour, None),
                       hatch="//" * (colour == RED))
             axes.text(slot, number, repr(names[slot]), ha="center", va="center", fontsize=8, color="white",
                       fontweight="bold", bbox={"color": colour, "pad": 1})
-        for at, line, label in (before, ":", "length before"), (behind, "-", "length behind"):
+        for at, line, label in (before, ":", "length before"), (after, "-", "length after"):
             axes.vlines(at - 0.5, number - 0.4, number + 0.4, INK, line, linewidth=3, label=label * (not number))
     axes.set(xticks=range(first, max(len(names) for _, _, names in rounds)), xlabel="slot", ylim=(2.6, -0.6),
              yticks=range(len(rounds)),
-             yticklabels=[f"round {number}: {behind - before - 1} of {len(names) - before - 1} accepted"
-                          for number, (before, behind, names) in enumerate(rounds, 1)])
+             yticklabels=[f"round {number}: {after - before - 1} of {len(names) - before - 1} accepted"
+                          for number, (before, after, names) in enumerate(rounds, 1)])
     axes.grid(False)
     axes.legend(frameon=False, ncols=5, loc="upper center", bbox_to_anchor=(0.46, 1.16))
-    save(figure, "04_the_cache")
+    save(figure, "the_cache")
 
 
-# Lessons 5 to 8
+# Rejection sampling, Accept or replace, Why it is lossless, A draft and a bonus
 
 def tries(p_target: Sequence[float], q_draft: Sequence[float], C: float, overlaps: Sequence[float],
           Cs: Sequence[float]) -> None:
@@ -182,7 +182,7 @@ def tries(p_target: Sequence[float], q_draft: Sequence[float], C: float, overlap
     right.set_title("a real text: a vocabulary of 1,024 tokens", loc="left", fontsize=10)
     for axes in left, right:
         axes.legend(frameon=False, loc="upper left")
-    save(figure, "05_rejection_sampling")
+    save(figure, "rejection_sampling")
 
 
 def replacements(p_target: Sequence[float], q_draft: Sequence[float]) -> None:
@@ -202,7 +202,7 @@ def replacements(p_target: Sequence[float], q_draft: Sequence[float]) -> None:
         axes.set(ylabel="probability", ylim=(0, 1.25 * max(p_target)))
         axes.set_title(title, loc="left", fontsize=10)
     panels[0].legend(frameon=False)
-    save(figure, "06_accept_or_replace")
+    save(figure, "accept_or_replace")
 
 
 def laid_over(names: Sequence[str], p_target: Sequence[float], drafts: dict[str, Sequence[float]]) -> None:
@@ -229,12 +229,12 @@ def laid_over(names: Sequence[str], p_target: Sequence[float], drafts: dict[str,
         axes.set_title(f"a {kind} draft: {sum(overlap):.2f} accepted, {sum(excess):.2f} replaced", loc="left",
                        fontsize=10)
     panels[0].legend(frameon=False)
-    save(figure, "07_why_it_is_lossless")
+    save(figure, "why_it_is_lossless")
 
 
 def round_by_round(rounds: Sequence[Sequence[tuple[str, str]]]) -> None:
     """Every round as a row of (kind, word): draft tokens that were accepted, rejected or never judged, and the
-    target's own token behind them.
+    target's own token after them.
     """
     look = {"accepted": GREEN, "rejected": RED, "never judged": "white", "replacement": AMBER, "bonus": BLUE}
     figure, (axes,) = blank("a round ends at the first rejection, or with a bonus token", 1)
@@ -253,26 +253,26 @@ def round_by_round(rounds: Sequence[Sequence[tuple[str, str]]]) -> None:
     shown = [kind for kind in look if kind in seen]
     axes.legend([seen[kind] for kind in shown], shown, ncols=5, frameon=False, loc="lower center",
                 bbox_to_anchor=(0.5, 1))
-    save(figure, "08_a_draft_and_a_bonus")
+    save(figure, "a_draft_and_a_bonus")
 
 
-# Lessons 9 to 12
+# Temperature and greedy, Report what you sample, How fast, Good where it matters
 
-def settings(words: Sequence[str], heights: dict[str, Sequence[float]], behind: str, names: Sequence[str],
+def settings(words: Sequence[str], heights: dict[str, Sequence[float]], before: str, names: Sequence[str],
              as_it_is: Sequence[float], top_k: Sequence[float], top_p: Sequence[float]) -> None:
-    """heights: "T = 0" and so on -> the probabilities of `words`, behind the text `behind`. Then four tokens, cut."""
+    """heights: "T = 0" and so on -> the probabilities of `words`, after the text `before`. Then four tokens, cut."""
     figure, (left, right) = blank("temperature reshapes a distribution; top-k and top-p cut it off", 2)
     shades = BLUE, "#7b9dd9", "#b0c5e9", "#d2def2"
     series = [([*high, 1 - sum(high)], shade, name) for (name, high), shade in zip(heights.items(), shades)]
     bars(left, [*words, "all others"], *series)
     left.tick_params(axis="x", labelsize=8)
-    left.set(ylabel="probability", xlabel=f"behind {behind!r}")
+    left.set(ylabel="probability", xlabel=f"after {before!r}")
     bars(right, names, (as_it_is, FAINT, "as it is"), (top_k, GREEN, "top-k 2"), (top_p, AMBER, "top-p 0.9"))
     right.set(xlabel="the four tokens of the tables")
     for axes in left, right:
         axes.set_ylim(0, 1.15)
         axes.legend(frameon=False, ncols=4, loc="upper center")
-    save(figure, "09_temperature_and_greedy")
+    save(figure, "temperature_and_greedy")
 
 
 def reported(ways: Sequence[str], off_asked: Sequence[float], off_raw: Sequence[float], temperatures: Sequence[float],
@@ -292,7 +292,7 @@ def reported(ways: Sequence[str], off_asked: Sequence[float], off_raw: Sequence[
                label="the target's own text, both at T")
     right.set(xlabel="temperature T", ylabel="alpha", ylim=(0, 1.3), yticks=[0, 0.2, 0.4, 0.6, 0.8, 1])
     right.legend(frameon=False, loc="upper left")
-    save(figure, "10_report_what_you_sample")
+    save(figure, "report_what_you_sample")
 
 
 def how_fast(gammas: Sequence[int], free: Sequence[float], real: Sequence[float], measured: Sequence[float],
@@ -315,7 +315,7 @@ def how_fast(gammas: Sequence[int], free: Sequence[float], real: Sequence[float]
     right.set(ylim=(max(0, min(by_place) - 0.2), min(1.05, max(by_place) + 0.2)), ylabel="beta",
               xlabel="draft token of the round, if it was judged")
     right.legend(frameon=False, loc="upper left")
-    save(figure, "11_how_fast")
+    save(figure, "how_fast")
 
 
 def code_map(lines: Sequence[str], grid: Sequence[Sequence[float]], kinds: Sequence[str],
@@ -339,10 +339,10 @@ def code_map(lines: Sequence[str], grid: Sequence[Sequence[float]], kinds: Seque
     right.tick_params(axis="x", labelsize=8)
     right.set(ylim=(0, 1.25), yticks=[0, 0.2, 0.4, 0.6, 0.8, 1], ylabel="mean beta, by what stands there")
     right.legend(frameon=False, loc="upper left", ncols=2)
-    save(figure, "12_good_where_it_matters")
+    save(figure, "good_where_it_matters")
 
 
-# Lessons 13, 14 and 19
+# How to test a sampler, Where it loses, Copying from the past
 
 def two_error_rates(p_right: Sequence[float], p_wrong: Sequence[float], n: int, sizes: Sequence[int],
                     power: dict[str, Sequence[float]], promised: dict[str, tuple[int, float]],
@@ -366,7 +366,7 @@ def two_error_rates(p_right: Sequence[float], p_wrong: Sequence[float], n: int, 
     right.set(xlabel="samples (texts of three tokens)", ylabel="share of 200 runs that catch the bug",
               ylim=(-0.03, 1.62), yticks=[0, .25, .5, .75, 1])
     right.legend(frameon=False, loc="upper left")
-    save(figure, "13_how_to_test_a_sampler")
+    save(figure, "how_to_test_a_sampler")
 
 
 def from_token_to_u(bins: dict[tuple[str, str], Sequence[int]], places: int) -> None:
@@ -381,7 +381,7 @@ def from_token_to_u(bins: dict[tuple[str, str], Sequence[int]], places: int) -> 
         axes.set(xlabel="the token, turned back into u", ylim=(0, top), xticks=[0, .5, 1])
     panels[0].set_ylabel(f"how many of {places:,} tokens")
     panels[0].legend(frameon=False, loc="upper left")
-    save(figure, "13_one_long_text")
+    save(figure, "one_long_text")
 
 
 def where_it_loses(alpha: Sequence[float], c: Sequence[float],
@@ -415,7 +415,7 @@ def where_it_loses(alpha: Sequence[float], c: Sequence[float],
     places[-1].legend(frameon=False, loc="lower right")
     places[0].set_ylabel("alpha (mean acceptance)")
     figure.colorbar(filled, ax=places, label="predicted speed-up")
-    save(figure, "14_where_it_loses")
+    save(figure, "where_it_loses")
 
 
 def copying(calls: Sequence[tuple[Sequence[str], int]], places: Sequence[str],
@@ -437,10 +437,10 @@ def copying(calls: Sequence[tuple[Sequence[str], int]], places: Sequence[str],
     bars(right, places, *zip(rates.values(), (GREEN, FAINT, INK, BLUE, AMBER), rates))
     right.axhline(1, color=INK, linewidth=1)
     right.set_ylabel("tokens per target call (the target alone: 1)")
-    save(figure, "19_copying_from_the_past")
+    save(figure, "copying_from_the_past")
 
 
-# Lessons 15 to 18
+# Several futures, Which tree, Block verification, How close a rule can come
 
 def a_tree(labels: Sequence[str], parents: Sequence[int], path: Sequence[int], token: str,
            mask: Sequence[Sequence[bool]]) -> None:
@@ -487,7 +487,7 @@ def a_tree(labels: Sequence[str], parents: Sequence[int], path: Sequence[int], t
     right.set_yticks(range(len(labels)), [f"{row}: {label}" for row, label in enumerate(labels)])
     right.set_xticks(range(len(mask[0])), ["...", "text", *range(len(labels))])
     right.set(xlabel="the end of the text, and the rows; filled: the row on the left attends to it")
-    save(figure, "15_several_futures")
+    save(figure, "several_futures")
 
 
 def trees_against_chains(sizes: Sequence[int], speeds: dict[str, Sequence[float]]) -> None:
@@ -500,7 +500,7 @@ def trees_against_chains(sizes: Sequence[int], speeds: dict[str, Sequence[float]
     axes.set_xticks(sizes, sizes)
     axes.set(xlabel="m, rows in a call", ylabel="times as fast as the target alone")
     axes.legend(frameon=False)
-    save(figure, "16_which_tree")
+    save(figure, "which_tree")
 
 
 def block_verification(drafts: Sequence[str], parts: dict[str, Sequence[float]],
@@ -515,7 +515,7 @@ def block_verification(drafts: Sequence[str], parts: dict[str, Sequence[float]],
         right.plot(range(1, len(means) + 1), means, color=colour, marker=MARK[colour], linewidth=2, label=name)
     right.set(xlabel="gamma, draft tokens in a round", ylabel="draft tokens accepted, on average")
     right.legend(frameon=False)
-    save(figure, "17_block_verification")
+    save(figure, "block_verification")
 
 
 def ceilings(chain: dict[str, Sequence[float]], place: dict[str, Sequence[float]]) -> None:
@@ -533,10 +533,10 @@ def ceilings(chain: dict[str, Sequence[float]], place: dict[str, Sequence[float]
         axes.legend(frameon=False)
     left.set(xlabel="gamma, draft tokens in a round", ylabel="draft tokens accepted, on average")
     right.set(xlabel="k, draft tokens for one place", ylabel="probability that one is accepted", xticks=range(1, 6))
-    save(figure, "18_how_close_a_rule_can_come")
+    save(figure, "how_close_a_rule_can_come")
 
 
-# Lesson 20
+# A tree where it is sure
 
 def confident_tree(rows: Sequence[tuple[Sequence[int], float, str, bool]]) -> None:
     """All rows that were made: (path of tokens, confidence, the last token, is the row part of the draft?)."""
@@ -565,10 +565,10 @@ def confident_tree(rows: Sequence[tuple[Sequence[int], float, str, bool]]) -> No
     axes.set_xlabel("level; each row has its confidence; in bold: the most confident rows are the draft")
     axes.spines["left"].set_visible(False)
     axes.grid(False)
-    save(figure, "20_a_tree_where_it_is_sure")
+    save(figure, "a_tree_where_it_is_sure")
 
 
-# Lessons 21 and 22
+# What a stopping rule may see, When to stop
 
 def thrown_away(names: Sequence[str], p_target: Sequence[float], kept: dict[str, Sequence[float]],
                 thrown: dict[str, Sequence[float]]) -> None:
@@ -598,7 +598,7 @@ def thrown_away(names: Sequence[str], p_target: Sequence[float], kept: dict[str,
     panels[0].set_title("nothing is thrown away: every bar fills its frame", loc="left", fontsize=10)
     panels[1].set_title(f"\"{names[0]}\" is thrown away", loc="left", fontsize=10)
     panels[1].legend(frameon=False, loc="upper right")
-    save(figure, "21_what_a_stopping_rule_may_see")
+    save(figure, "what_a_stopping_rule_may_see")
 
 
 def when_to_stop(fixed: Sequence[tuple[float, float]], rules: dict[str, tuple[float, float]]) -> None:
@@ -615,15 +615,32 @@ def when_to_stop(fixed: Sequence[tuple[float, float]], rules: dict[str, tuple[fl
     axes.margins(y=0.12)
     axes.set(xlabel="cost of a round, in target steps", ylabel="tokens of a round")
     axes.legend(frameon=False, loc="lower right")
-    save(figure, "22_when_to_stop")
+    save(figure, "when_to_stop")
 
 
-# Lessons 25 and 26
+# Drafting hidden states, What to train on
 
-def drafting_hidden_states(mask: Sequence[Sequence[bool]], places: int, alphas: dict[str, Sequence[float]]) -> None:
+def fall_of(axes: Axes, alphas: dict[str, Sequence[float]]) -> None:
+    """Draft model -> its acceptance at draft token 1, 2, ..., drawn as a share of the first."""
+    for (name, row), colour in zip(alphas.items(), (BLUE, GREEN)):
+        axes.plot(range(1, len(row) + 1), [alpha / row[0] for alpha in row], color=colour, marker=MARK[colour],
+                  linewidth=2, label=f"{name}: alpha {row[0]:.2f} at first")
+    axes.set(xlabel="draft token", ylabel="alpha / alpha of draft token 1", xticks=range(1, len(row) + 1))
+    axes.set_ylim(0, 1.05)
+    axes.legend(frameon=False, loc="lower left")
+
+
+def along_a_draft(alphas: dict[str, Sequence[float]]) -> None:
+    """alphas: draft model -> its acceptance at draft token 1, 2, ..."""
+    figure, (axes,) = blank("a prediction made from predictions is worse", 1)
+    fall_of(axes, alphas)
+    save(figure, "drafting_hidden_states")
+
+
+def training_along_the_draft(mask: Sequence[Sequence[bool]], places: int, alphas: dict[str, Sequence[float]]) -> None:
     """mask: whether row (step, place) attends to column (step, place), `places` of each step. alphas: draft model ->
     its acceptance at draft token 1, 2, ..."""
-    figure, (left, right) = blank("with a loss on hidden states, or with practice on its own, a draft falls less", 2)
+    figure, (left, right) = blank("trained on its own predictions, a draft model falls less", 2)
     steps = len(mask) // places
     shades = [[(1 if column < places else 2) * seen for column, seen in enumerate(row)] for row in mask]
     left.imshow(shades, cmap=ListedColormap(["#f3f4f6", BLUE, GREEN]), vmin=0, vmax=2, aspect="equal", zorder=3)
@@ -637,16 +654,37 @@ def drafting_hidden_states(mask: Sequence[Sequence[bool]], places: int, alphas: 
     left.set_title("what each row attends to in unrolled training", loc="left", color=INK, fontsize=10)
     left.set_xlabel("step 0: the text, with the target's hidden states; the diagonals: its own states")
     left.grid(False)
-    for (name, row), colour in zip(alphas.items(), (BLUE, RED, GREEN)):
-        right.plot(range(1, len(row) + 1), [alpha / row[0] for alpha in row], color=colour, marker=MARK[colour],
-                   linewidth=2, label=f"{name}: alpha {row[0]:.2f} at first")
-    right.set(xlabel="draft token", ylabel="alpha / alpha of draft token 1", xticks=range(1, len(row) + 1))
-    right.set_ylim(0, 1.05)
-    right.legend(frameon=False, loc="lower left")
-    save(figure, "25_drafting_hidden_states")
+    fall_of(right, alphas)
+    save(figure, "training_along_the_draft")
 
 
-# Lessons 23 and 24
+def what_to_train_on(names: Sequence[str], drafted: Sequence[float], accepted: Sequence[float],
+                     in_text: Sequence[float]) -> None:
+    """Of each token: how often it is drafted, drafted and accepted, and in the text."""
+    figure, (axes,) = blank("what is drafted is not what is judged further on", 1)
+    bars(axes, names, (drafted, FAINT, "drafted"), (accepted, GREEN, "drafted and accepted"),
+         (in_text, BLUE, "in the text"))
+    axes.set_ylabel("probability")
+    save(figure, "what_to_train_on")
+
+
+def losses(p_target: Sequence[float], fits: dict[str, Sequence[float]]) -> None:
+    """A target with two humps; for each loss, the best student that has only one."""
+    figure, panels = blank("a student that is too small must choose, and each loss chooses differently", len(fits))
+    figure.set_size_inches(12, 4.2)
+    for axes, (name, q_draft), colour in zip(panels, fits.items(), (AMBER, BLUE, RED)):
+        both = [min(p, q) for p, q in zip(p_target, q_draft)]
+        axes.fill_between(range(len(both)), both, color=GREEN, alpha=0.35, label=f"both: alpha = {sum(both):.2f}")
+        axes.plot(p_target, color=INK, linewidth=2, label="p_target")
+        axes.plot(q_draft, color=colour, linewidth=2, linestyle="--", label="q_draft")
+        axes.set_title(name, loc="left", color=INK, fontsize=10)
+        axes.set(xlabel="token", ylim=(0, 1.7 * max(max(p_target), *map(max, fits.values()))))
+        axes.legend(frameon=False, loc="upper right")
+    panels[0].set_ylabel("probability")
+    save(figure, "a_loss_for_a_draft_model")
+
+
+# Draft models on hidden states: heads, a tree of guesses, a state, what cheap steps buy, mistakes
 
 def heads(betas: dict[str, Sequence[float]]) -> None:
     """What each head of Medusa and of Hydra sees; and drafter -> beta of head 1, 2, ..."""
@@ -657,11 +695,11 @@ def heads(betas: dict[str, Sequence[float]]) -> None:
         kind, k = ("Medusa", "Hydra")[line // count], line % count + 1
         for column in range(len(columns)):
             seen = column == 0 or kind == "Hydra" and column <= k
-            says = column == k + 1
-            colour = GREEN if seen else AMBER if says else FAINT
+            predicts = column == k + 1
+            colour = GREEN if seen else AMBER if predicts else FAINT
             left.add_patch(Rectangle((column - 0.46, line - 0.4), 0.92, 0.8, color=colour,
-                                     alpha=1.0 if seen or says else 0.2))
-            left.text(column, line, "reads" if seen else "says" if says else "", color="white", ha="center",
+                                     alpha=1.0 if seen or predicts else 0.2))
+            left.text(column, line, "reads" if seen else "predicts" if predicts else "", color="white", ha="center",
                       va="center", fontsize=9)
     left.axhline(count - 0.5, color=INK, linewidth=1)
     left.set(xlim=(-0.5, len(columns) - 0.5), ylim=(2 * count - 0.5, -0.5), xticks=range(len(columns)),
@@ -675,50 +713,64 @@ def heads(betas: dict[str, Sequence[float]]) -> None:
     right.set(xlabel="head", ylabel="beta on held-out text", xticks=range(1, count + 1),
               ylim=(0, 1.25 * max(map(max, betas.values()))))
     right.legend(frameon=False)
-    save(figure, "23_what_the_target_knows_ahead")
+    save(figure, "what_the_target_knows_ahead")
 
 
-def the_state(betas: dict[str, Sequence[float]], costs: Sequence[float], lines: dict[float, Sequence[float]],
-              points: dict[str, tuple[float, float]]) -> None:
-    """betas: draft model -> of its 1st, 2nd, ... draft token. lines: alpha -> speed-up for each cost c. points: draft
-    model -> its c and speed-up."""
-    figure, (left, right) = blank("who reads the draft hardly falls; who is cheap may be wrong more often", 2)
+def best_guesses(accuracies: Sequence[Sequence[float]], tokens: dict[str, tuple[float, float]]) -> None:
+    """accuracies: of each head, by rank. tokens: shape of the draft -> its tokens per round, promised and counted."""
+    figure, (left, right) = blank("a second guess of an early head beats the best guess of a late one", 2)
+    ranks = [f"rank {i}" for i in range(1, len(accuracies[0]) + 1)]
+    bars(left, ranks, *((shares, colour, f"head {k}") for k, (shares, colour) in enumerate(
+        zip(accuracies, (GREEN, BLUE, AMBER)), 1)))
+    left.set_ylabel("mean p_target of the token")
+    promised, counted = zip(*tokens.values())
+    bars(right, list(tokens), (promised, FAINT, "promised"), (counted, GREEN, "counted on held-out text"))
+    right.set_ylabel("tokens per round")
+    right.set_ylim(0, 1.3 * max(*promised, *counted))
+    save(figure, "a_tree_of_best_guesses")
+
+
+def the_state(betas: dict[str, Sequence[float]]) -> None:
+    """Draft model -> beta of its 1st, 2nd, ... draft token."""
+    figure, (axes,) = blank("a draft model that reads its draft hardly gets worse along it", 1)
     for (name, found), colour in zip(betas.items(), (GREEN, AMBER, BLUE)):
-        left.plot(range(1, len(found) + 1), found, color=colour, marker=MARK[colour], linewidth=2, label=name)
-    left.set(xlabel="draft token", ylabel="beta on held-out text", xticks=range(1, 1 + max(map(len, betas.values()))),
+        axes.plot(range(1, len(found) + 1), found, color=colour, marker=MARK[colour], linewidth=2, label=name)
+    axes.set(xlabel="draft token", ylabel="beta on held-out text", xticks=range(1, 1 + max(map(len, betas.values()))),
              ylim=(0, 1))
-    left.legend(frameon=False, loc="upper right")
+    axes.legend(frameon=False, loc="upper right")
+    save(figure, "a_state_that_reads_its_draft")
+
+
+def cheap_steps(costs: Sequence[float], lines: dict[float, Sequence[float]],
+                points: dict[str, tuple[float, float]]) -> None:
+    """lines: alpha -> speed-up for each cost c. points: draft model -> its c and speed-up."""
+    figure, (axes,) = blank("a draft model with cheap steps may be wrong more often", 1)
     for alpha, speeds in lines.items():
-        right.plot(costs, speeds, color=FAINT, linewidth=2)
-        right.annotate(f"alpha {alpha}", (costs[-1], speeds[-1]), xytext=(4, 0), textcoords="offset points", fontsize=8,
-                       va="center", color=INK)
+        axes.plot(costs, speeds, color=FAINT, linewidth=2)
+        axes.annotate(f"alpha {alpha}", (costs[-1], speeds[-1]), xytext=(4, 0), textcoords="offset points", fontsize=8,
+                      va="center", color=INK)
     for (name, point), colour, fill in zip(points.items(), (GREEN, AMBER, GREEN), ("full", "full", "none")):
-        right.plot(*point, MARK[colour], color=colour, markersize=9, fillstyle=fill, markeredgewidth=2, label=name,
-                   clip_on=False)
-    right.axhline(1, color=INK, linewidth=1)
-    right.set(xlabel="c (a draft step in target steps)", ylabel="speed-up by the formula, best gamma",
-              xlim=(0, 1.18 * max(*costs, *(cost for cost, _ in points.values()))))
-    right.legend(frameon=False, loc="upper right")
-    save(figure, "24_a_state_that_reads_its_draft")
+        axes.plot(*point, MARK[colour], color=colour, markersize=9, fillstyle=fill, markeredgewidth=2, label=name,
+                  clip_on=False)
+    axes.axhline(1, color=INK, linewidth=1)
+    axes.set(xlabel="c (a draft step in target steps)", ylabel="speed-up by the formula, best gamma",
+             xlim=(0, 1.18 * max(*costs, *(cost for cost, _ in points.values()))))
+    axes.legend(frameon=False, loc="upper right")
+    save(figure, "what_a_cheap_step_buys")
 
 
-def what_to_train_on(p_target: Sequence[float], fits: dict[str, Sequence[float]]) -> None:
-    """A target with two humps; for each loss, the best student that has only one."""
-    figure, panels = blank("a student that is too small must choose, and each loss chooses differently", len(fits))
-    figure.set_size_inches(12, 4.2)
-    for axes, (name, q_draft), colour in zip(panels, fits.items(), (AMBER, BLUE, RED)):
-        both = [min(p, q) for p, q in zip(p_target, q_draft)]
-        axes.fill_between(range(len(both)), both, color=GREEN, alpha=0.35, label=f"both: alpha = {sum(both):.2f}")
-        axes.plot(p_target, color=INK, linewidth=2, label="p_target")
-        axes.plot(q_draft, color=colour, linewidth=2, linestyle="--", label="q_draft")
-        axes.set_title(name, loc="left", color=INK, fontsize=10)
-        axes.set(xlabel="token", ylim=(0, 1.7 * max(max(p_target), *map(max, fits.values()))))
-        axes.legend(frameon=False, loc="upper right")
-    panels[0].set_ylabel("probability")
-    save(figure, "26_what_to_train_on")
+def what_shows_a_mistake(gaps: dict[str, Sequence[float]]) -> None:
+    """Reader -> the greatest difference that each of three checks finds."""
+    figure, (axes,) = blank("the text is exact with every reader; two other checks tell the wrong ones", 1)
+    checks = ["the text", "token by token", "after some rounds"]
+    bars(axes, checks, *(([max(gap, 1e-17) for gap in found], colour, name) for (name, found), colour in zip(
+        gaps.items(), (GREEN, RED, AMBER))))
+    axes.set_yscale("log")
+    axes.set_ylabel("greatest difference of a probability")
+    save(figure, "mistakes_that_no_text_shows")
 
 
-# Lesson 27
+# Many requests
 
 def many_requests(rows: Sequence[int], lockstep: dict[float, Sequence[float]], own_pace: dict[float, float],
                   names: Sequence[str], timetable: Sequence[Sequence[tuple[str, int]]]) -> None:
@@ -746,10 +798,10 @@ def many_requests(rows: Sequence[int], lockstep: dict[float, Sequence[float]], o
               xticks=range(1, len(timetable) + 1), yticklabels=names)
     right.grid(False)
     right.tick_params(length=0)
-    save(figure, "27_many_requests")
+    save(figure, "many_requests")
 
 
-# Lesson 28
+# A full batch
 
 def full_batch(calls: dict[str, Sequence[tuple[int, float]]], roof: dict[int, float],
                gains: dict[int, Sequence[tuple[int, float, float]]]) -> None:
@@ -774,10 +826,21 @@ def full_batch(calls: dict[str, Sequence[tuple[int, float]]], roof: dict[int, fl
     right.set(xlabel="texts at once", ylabel="tokens a second over those of plain decoding")
     right.set_ylim(bottom=0)
     right.legend(frameon=False, loc="lower left")
-    save(figure, "28_a_full_batch")
+    save(figure, "a_full_batch")
 
 
-# Lesson 29
+def budget(survivals: dict[str, Sequence[float]], least: float) -> None:
+    """survivals: text -> of its 1st, 2nd, ... draft token. least: of those that are verified."""
+    figure, (axes,) = blank("a budget goes to the draft tokens that are likeliest to survive", 1)
+    count = len(next(iter(survivals.values())))
+    bars(axes, [f"draft token {k}" for k in range(1, count + 1)], *(
+        (found, colour, f"text {name}") for (name, found), colour in zip(survivals.items(), (GREEN, BLUE, AMBER))))
+    axes.axhline(least, color=INK, linestyle="--")
+    axes.set_ylabel("survival")
+    save(figure, "a_budget_for_all")
+
+
+# A look back
 
 def a_look_back(seen: Sequence[Sequence[float]], places: Sequence[str], draft_tokens: Sequence[str],
                 betas: dict[str, dict[bool, Sequence[float]]]) -> None:
@@ -802,10 +865,10 @@ def a_look_back(seen: Sequence[Sequence[float]], places: Sequence[str], draft_to
     right.set(xlabel="draft token", ylabel="beta on held-out text", ylim=(0, 1.05),
               xticks=range(1, 1 + len(found[kind])))
     right.legend(frameon=False, loc="lower left")
-    save(figure, "29_a_look_back")
+    save(figure, "a_look_back")
 
 
-# Lesson 30
+# A block at once
 
 def a_block_at_once(best: dict[float, Sequence[float]], betas: dict[str, Sequence[float]]) -> None:
     """best: temperature -> beta of a perfect marginal, drawn from, at each place. betas: at T = 1, of three."""
@@ -819,14 +882,14 @@ def a_block_at_once(best: dict[float, Sequence[float]], betas: dict[str, Sequenc
         axes.set(xlabel="place in the block", ylabel="beta: how often it is accepted", ylim=(0, 1.05),
                  xticks=range(1, len(row) + 1))
         axes.legend(frameon=False, loc="lower left")
-    save(figure, "30_a_block_at_once")
+    save(figure, "a_block_at_once")
 
 
-# Lesson 31
+# Leaving early
 
 def leaving_early(untrained: Sequence[float], trained: dict[int, float], of_gpt: float,
                   speed: dict[str, float]) -> None:
-    """Beta behind each number of layers; of trained exits; of the draft GPT. speed: who drafts -> by the formula."""
+    """Beta after each number of layers; of trained exits; of the draft GPT. speed: drafter -> by the formula."""
     figure, (left, right) = blank("few layers draft badly, and many cost too much", 2)
     figure.set_size_inches(12, 4.4)
     left.plot(range(1, len(untrained) + 1), untrained, color=AMBER, marker=MARK[AMBER], linewidth=2,
@@ -842,10 +905,10 @@ def leaving_early(untrained: Sequence[float], trained: dict[int, float], of_gpt:
     right.axvline(1, color=INK, linewidth=1)
     right.invert_yaxis()
     right.set(xlabel="times as fast as plain decoding, by the formula")
-    save(figure, "31_leaving_early")
+    save(figure, "leaving_early")
 
 
-# Lesson 32
+# Mixing on purpose
 
 def mixing_on_purpose(cascades: dict[str, dict[float, tuple[float, float]]],
                       cuts: dict[float, tuple[float, float]]) -> None:
@@ -860,10 +923,10 @@ def mixing_on_purpose(cascades: dict[str, dict[float, tuple[float, float]]],
                   label=f"{name} {', '.join(map(str, some))}")
     axes.set(xlabel="how often a draft token is accepted", ylabel="how often the next token is the author's")
     axes.legend(frameon=False)
-    save(figure, "32_mixing_on_purpose")
+    save(figure, "mixing_on_purpose")
 
 
-# Lesson 33
+# A draft for the draft
 
 def a_draft_for_the_draft(costs: Sequence[float], gains: dict[str, Sequence[float]], here: float) -> None:
     """Who is at the bottom -> at each c of the middle model, what the third level gains, 0.1 for a tenth. here: a c."""
@@ -877,13 +940,13 @@ def a_draft_for_the_draft(costs: Sequence[float], gains: dict[str, Sequence[floa
     axes.set(xlabel="c of the middle model (its step in target steps)", xlim=(0, costs[-1]), ylim=(0, top),
              ylabel="gain over the best two levels, %, by the formula")
     axes.legend(title="who is at the bottom", alignment="left", frameon=False, loc="upper right")
-    save(figure, "33_a_draft_for_the_draft")
+    save(figure, "a_draft_for_the_draft")
 
 
-# Lesson 34
+# Copy or ask
 
 def copy_or_ask(matches: Sequence[int], copies: dict[float, Sequence[float]], chains: dict[float, float]) -> None:
-    """At each T, tokens for a target step's time: of a copy behind each match, and of the draft model's chain."""
+    """At each T, tokens for a target step's time: of a copy after each match, and of the draft model's chain."""
     figure, (axes,) = blank("a long match beats the draft model's word, where texts repeat themselves", 1)
     figure.set_size_inches(9.4, 5)
     for (T, some), colour in zip(copies.items(), (GREEN, AMBER)):
@@ -892,10 +955,10 @@ def copy_or_ask(matches: Sequence[int], copies: dict[float, Sequence[float]], ch
     axes.axhline(1, color=INK, linestyle=":", linewidth=1, label="plain decoding")
     axes.set(xlabel="tokens that agree", ylabel="tokens for a target step's time", ylim=(0, None))
     axes.legend(frameon=False, loc="center right")
-    save(figure, "34_copy_or_ask")
+    save(figure, "copy_or_ask")
 
 
-# Lesson 35
+# Into the world
 
 def into_the_world(found: dict[str, Sequence[int]]) -> None:
     """Of each way to write a text: how many tokens stood there after each call of the target."""
@@ -906,4 +969,4 @@ def into_the_world(found: dict[str, Sequence[int]]) -> None:
                   label=name)
     axes.set(xlabel="calls of the target", ylabel="tokens written")
     axes.legend(frameon=False)
-    save(figure, "35_into_the_world")
+    save(figure, "into_the_world")

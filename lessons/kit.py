@@ -1,6 +1,8 @@
-"""What every lesson uses: dice for a single text, a table, and a word about a busy machine."""
+"""What the lessons share: dice for a single text, tables, the list of lessons, a warning about a busy machine."""
 
+import re
 from collections.abc import Callable, Sequence
+from pathlib import Path
 
 import torch
 from rich.console import Console
@@ -8,18 +10,19 @@ from rich.table import Table
 
 from nanospec.bench.measure import BUSY
 from nanospec.dice import Dice
+from nanospec.training.whole import before_tokens, whole_texts
 
 
 class OneRow:
-    """Dice for one text. The library's are for B rows at once and take (B, ...) tensors. Here a distribution is (V,),
-    a probability is a number, and the answers are plain Python. Real dice by default; the walking ones do as well.
+    """Dice for one text. The library's dice serve B rows and take (B, ...) tensors. Here a distribution is (V,),
+    a probability is a number, and the results are plain Python. `dice` may also be the walking dice of a proof.
     """
 
     def __init__(self, dice=None, seed: int = 0):
         self.dice = dice or Dice([seed])
 
     def pick(self, weights) -> int:
-        """weights (V,), not negative -> an index, drawn in proportion to them."""
+        """Non-negative weights (V,) -> an index, drawn in proportion to them."""
         self.dice.refill(1)
         return int(self.dice.pick(torch.as_tensor(weights, dtype=torch.float64)[None]))
 
@@ -30,7 +33,7 @@ class OneRow:
 
 
 def table(columns: Sequence[str], rows: Sequence[Sequence], note: str = "") -> None:
-    """Print rows under their headings; numbers as they are given, so format them first."""
+    """Print rows under their headings. Cells are printed as they are, so numbers must be formatted first."""
     shown = Table(box=None, header_style="bold", padding=(0, 3, 0, 0), caption=note or None, caption_justify="left",
                   caption_style="dim")
     for number, name in enumerate(columns):
@@ -43,9 +46,67 @@ def table(columns: Sequence[str], rows: Sequence[Sequence], note: str = "") -> N
     console.print(shown)
 
 
+def title_of(lesson: Path) -> str:
+    """lessons/04_the_cache.py -> "The cache". Lessons refer to one another by title, so that numbers can change."""
+    return lesson.stem[3:].replace("_", " ").capitalize()
+
+
+def contents(folder: Path = Path(__file__).parent) -> list[tuple[str, str, str]]:
+    """(number, title, question) of every lesson. The question is the first bold text of the file."""
+    found = []
+    for lesson in sorted(folder.glob("[0-9][0-9]_*.py")):
+        question = re.search(r"\*\*(.+?)\*\*", lesson.read_text(encoding="utf-8"), re.S)[1]
+        found.append((str(int(lesson.name[:2])), title_of(lesson), question.replace("\n# ", " ")))
+    return found
+
+
+def pieces_of(tokenizer, texts: Sequence[str], count: int) -> torch.Tensor:
+    """(count, 256) tokens, each piece from the start of a method."""
+    found = []
+    for text in texts:
+        at = text.find("\n    def ", len(text) // 3)
+        ids = tokenizer.encode(text[at:at + 1500])[:256] if at >= 0 else []
+        if len(ids) == 256 and len(found) < count:
+            found.append(ids)
+    return torch.tensor(found)
+
+
+@torch.no_grad()
+def read(target, tokens: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
+    """-> the last layer's hidden states before each token (B, T, 1, C), the distributions after each (B, T, V)."""
+    logits, hidden = target(tokens, layers=[target.config.layers - 1])
+    return before_tokens(hidden), logits.softmax(-1)                # zeros before the first token
+
+
+def train(model, texts: tuple[torch.Tensor, torch.Tensor, torch.Tensor], steps: int, ahead: int, slow: str = "none"):
+    """Train a draft model for some seconds, as *What the target knows ahead* does it by hand -> the model, frozen.
+
+    texts: (tokens, *read(target, tokens)). ahead: how many tokens after each place are learned. Weights whose name
+    starts with `slow` take steps ten times smaller.
+    """
+    groups = [{"params": [weight], "most": 0.001 if name.startswith(slow) else 0.01}
+              for name, weight in model.named_parameters()]
+    optimizer = torch.optim.AdamW(groups, betas=(0.9, 0.99), weight_decay=0)
+    (tokens, before, p_target), chance = texts, torch.Generator().manual_seed(1)
+    for step in range(steps):
+        for group in optimizer.param_groups:
+            group["lr"] = group["most"] * min(1, (step + 1) / 10, 2 - 2 * step / steps)
+        rows = torch.randint(len(tokens), (8,), generator=chance)
+        at = int(torch.randint(256 - 63, (1,), generator=chance))
+        part = slice(at, at + 64)
+        log_q = whole_texts(model, tokens[rows, part], before[rows, part], ahead).log_softmax(-1)
+        labels, places, loss = p_target[rows, part], log_q.shape[2], torch.zeros(())
+        for k in range(ahead):
+            loss = loss - (labels[:, k:k + places] * log_q[k]).sum(-1).mean() / ahead
+        optimizer.zero_grad()
+        loss.backward()
+        optimizer.step()
+    return model.requires_grad_(False)
+
+
 class Quiet:
-    """Did others use the machine while a lesson measured? The same work is timed at the beginning, at the end, and
-    whenever the lesson calls `look`.
+    """Was the machine busy with something else while a lesson measured? The same work is timed at the beginning, at
+    the end, and whenever the lesson calls `look`.
 
     quiet = Quiet(lambda: step_seconds(target, repeats=3)); ...; quiet.tell("v(2) 1.04, v(10) 1.21")
     """
@@ -58,8 +119,8 @@ class Quiet:
         self.took += [self.seconds() for _ in range(times)]
 
     def tell(self, recorded: str) -> None:
-        """Nothing, or a warning with the figures of a machine that did nothing else."""
+        """Print nothing, or a warning together with example figures, recorded on an idle machine."""
         self.look(3)
         if max(self.took) > BUSY * min(self.took):
-            print(f"\nThis machine is busy: one and the same step took {1e3 * min(self.took):.2f} to "
-                  f"{1e3 * max(self.took):.2f} ms. Run this lesson again. On a quiet machine: {recorded}.")
+            print(f"\nThis machine is busy: the same step took {1e3 * min(self.took):.2f} to "
+                  f"{1e3 * max(self.took):.2f} ms. Run the lesson again later. On an idle machine: {recorded}.")

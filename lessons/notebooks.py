@@ -3,8 +3,8 @@
     python -m lessons.notebooks FOLDER          # into another folder
 
 The scripts stay the source. A `# %%` line begins a cell, `# %% [markdown]` a cell of text (jupytext's percent form). A
-notebook also shows its picture, and has the answers to its questions at the end, folded. One that is there is not
-written over.
+notebook also shows its picture, and has the answers to its questions at the end, folded. An existing notebook is not
+overwritten.
 """
 
 import argparse
@@ -37,7 +37,7 @@ def notebook(lesson: Path, folder: Path) -> dict:
     beside = os.path.relpath(LESSONS, folder)
     cells.insert(1, ("code", f"import sys\n\nsys.path.insert(0, {beside!r})      # where kit.py and figures.py are"))
     drawn = max(number for number, (kind, text) in enumerate(cells) if kind == "code" and "figures." in text)
-    cells.insert(drawn + 1, ("code", f'from IPython.display import Image\n\nImage("out/{lesson.stem}.png")'))
+    cells.insert(drawn + 1, ("code", f'from IPython.display import Image\n\nImage("out/{lesson.stem[3:]}.png")'))
     answers = LESSONS / "answers" / f"{lesson.stem}.md"
     if answers.exists():
         text = answers.read_text(encoding="utf-8").partition("\n")[2].strip()
@@ -60,7 +60,7 @@ def main(argv: list[str] | None = None) -> int:
         folder.mkdir(parents=True, exist_ok=True)
         for lesson in sorted(LESSONS.glob("[0-9]*.py")):
             path = folder / f"{lesson.stem}.ipynb"
-            if path.exists():                               # somebody may have worked in it
+            if path.exists():                               # someone may have worked in it
                 there += 1
                 continue
             text = json.dumps(notebook(lesson, folder), indent=1, ensure_ascii=False) + "\n"
@@ -68,7 +68,7 @@ def main(argv: list[str] | None = None) -> int:
             written += 1
     except OSError as error:
         return refuse("lessons.notebooks", error)
-    print(f"{written} notebooks written to {folder}" + f", {there} that were there left as they are" * bool(there))
+    print(f"{written} notebooks written to {folder}" + f", {there} that existed left as they are" * bool(there))
     return 0
 
 

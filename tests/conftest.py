@@ -68,15 +68,15 @@ def stand_in(monkeypatch):
 
 @pytest.fixture
 def lesson(tmp_path, monkeypatch, capsys):
-    """lesson("03"): that script, run as it is but for the clocks -> (what it has defined, what it has printed), with
-    its picture. A lesson belongs to one test, so that none is run twice.
+    """lesson("the_cache"): that script, run as it is but for the clocks -> (what it has defined, what it has printed),
+    with its picture. A lesson is named without its number. It belongs to one test, so that none is run twice.
 
-    lesson("23", ("train(medusa, 120)", "train(medusa, 60)")): with these words exchanged, for a training that takes
+    lesson("heads", ("train(medusa, 120)", "train(medusa, 60)")): with these words exchanged, for a training that takes
     longer than a test may. Each must stand there, once.
     """
     read_texts = read_once()
 
-    def run(number: str, *exchanged: tuple[str, str]) -> tuple[dict, str]:
+    def run(name: str, *exchanged: tuple[str, str]) -> tuple[dict, str]:
         monkeypatch.chdir(tmp_path)
         monkeypatch.setattr("nanospec.fast.autotune.fastest", unmeasured)
         for module in "nanospec.fast.clock", "nanospec.bench.measure":
@@ -85,16 +85,16 @@ def lesson(tmp_path, monkeypatch, capsys):
             monkeypatch.setattr(f"{module}.median_seconds", once)
         for module in "nanospec.files.corpus", "nanospec.bench.prompts":
             monkeypatch.setattr(f"{module}.read_texts", read_texts)
-        path, = LESSONS.glob(f"{number}_*.py")
+        path, = LESSONS.glob(f"[0-9][0-9]_{name}.py")
         if exchanged:
             source = path.read_text()
             for old, new in exchanged:
-                assert source.count(old) == 1, f"lesson {number} has no longer, or not once: {old!r}"
+                assert source.count(old) == 1, f"the lesson {name} has no longer, or not once: {old!r}"
                 source = source.replace(old, new)
             path = tmp_path / path.name
             path.write_text(source)
         names = runpy.run_path(str(path))
-        assert (tmp_path / "out" / f"{path.stem}.png").read_bytes().startswith(b"\x89PNG")
+        assert (tmp_path / "out" / f"{name}.png").read_bytes().startswith(b"\x89PNG")
         return names, capsys.readouterr().out
     return run
 

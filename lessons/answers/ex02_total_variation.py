@@ -1,6 +1,6 @@
 """Exercise 2: how far apart are two distributions?
 
-difficulty 1 of 5, about 5 minutes, about 1 line; lesson 1
+difficulty 1 of 5, about 5 minutes, about 1 line; after the lesson *A distribution is a die*
 check: python -m lessons.check 2
 """
 

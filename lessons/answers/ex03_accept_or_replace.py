@@ -1,6 +1,6 @@
 """Exercise 3: accept the draft token or replace it. The heart of speculative decoding.
 
-difficulty 2 of 5, about 20 minutes, about 4 lines; lesson 6
+difficulty 2 of 5, about 20 minutes, about 4 lines; after the lesson *Accept or replace*
 check: python -m lessons.check 3
 """
 

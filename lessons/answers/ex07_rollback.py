@@ -1,6 +1,6 @@
 """Exercise 7: roll two caches back.
 
-difficulty 4 of 5, about 25 minutes, about 2 lines; lesson 8
+difficulty 4 of 5, about 25 minutes, about 2 lines; after the lesson *A draft and a bonus*
 check: python -m lessons.check 7
 """
 

@@ -1,6 +1,6 @@
 """Exercise 8: temperature and top-k, the same for both models.
 
-difficulty 3 of 5, about 20 minutes, about 8 lines; lesson 10
+difficulty 3 of 5, about 20 minutes, about 8 lines; after the lesson *Report what you sample*
 check: python -m lessons.check 8
 """
 

@@ -1,6 +1,6 @@
 """Exercise 10: a draft that costs nothing: copy what came next the last time.
 
-difficulty 3 of 5, about 25 minutes, about 6 lines; lesson 12
+difficulty 3 of 5, about 25 minutes, about 6 lines; after the lesson *Good where it matters*
 check: python -m lessons.check 10
 """
 

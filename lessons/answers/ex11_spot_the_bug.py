@@ -1,6 +1,6 @@
 """Exercise 11: spot the bug: six rules, who is honest, and how far off are the others?
 
-difficulty 3 of 5, about 30 minutes, 6 verdicts; lesson 13
+difficulty 3 of 5, about 30 minutes, 6 verdicts; after the lesson *How to test a sampler*
 check: python -m lessons.check 11
 """
 

@@ -1,6 +1,6 @@
 """Exercise 14: block verification: judge a draft as a whole.
 
-difficulty 4 of 5, about 35 minutes, about 12 lines; lesson 17
+difficulty 4 of 5, about 35 minutes, about 12 lines; after the lesson *Block verification*
 check: python -m lessons.check 14
 """
 

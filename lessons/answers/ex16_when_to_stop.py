@@ -1,6 +1,6 @@
 """Exercise 16: when to stop: eight rules that end a draft early, which of them leave the text as it was?
 
-difficulty 3 of 5, about 30 minutes, 8 verdicts; lesson 21
+difficulty 3 of 5, about 30 minutes, 8 verdicts; after the lesson *What a stopping rule may see*
 check: python -m lessons.check 16
 """
 

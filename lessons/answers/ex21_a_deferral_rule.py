@@ -1,6 +1,6 @@
 """Exercise 21: a cascade: the text is written by a mixture of draft and target, exactly.
 
-difficulty 3 of 5, about 25 minutes, about 12 lines; lesson 32
+difficulty 3 of 5, about 25 minutes, about 12 lines; after the lesson *Mixing on purpose*
 check: python -m lessons.check 21
 """
 

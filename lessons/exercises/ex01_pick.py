@@ -1,6 +1,6 @@
 """Exercise 1: throw the die.
 
-difficulty 1 of 5, about 10 minutes, about 2 lines; lesson 1
+difficulty 1 of 5, about 10 minutes, about 2 lines; after the lesson *A distribution is a die*
 check: python -m lessons.check 1
 """
 

@@ -1,6 +1,6 @@
 """Exercise 4: the residual, for many texts at once.
 
-difficulty 2 of 5, about 15 minutes, about 4 lines; lesson 7
+difficulty 2 of 5, about 15 minutes, about 4 lines; after the lesson *Why it is lossless*
 check: python -m lessons.check 4
 """
 

@@ -1,6 +1,6 @@
 """Exercise 5: how many draft tokens are accepted?
 
-difficulty 2 of 5, about 10 minutes, about 1 line; lesson 8
+difficulty 2 of 5, about 10 minutes, about 1 line; after the lesson *A draft and a bonus*
 check: python -m lessons.check 5
 """
 

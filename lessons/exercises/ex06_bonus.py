@@ -1,6 +1,6 @@
 """Exercise 6: which distribution does the token behind the accepted ones have?
 
-difficulty 3 of 5, about 15 minutes, about 3 lines; lesson 8
+difficulty 3 of 5, about 15 minutes, about 3 lines; after the lesson *A draft and a bonus*
 check: python -m lessons.check 6
 """
 

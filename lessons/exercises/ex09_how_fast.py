@@ -1,6 +1,6 @@
 """Exercise 9: what speculation buys, and how far to draft ahead.
 
-difficulty 2 of 5, about 20 minutes, about 4 lines; lesson 11
+difficulty 2 of 5, about 20 minutes, about 4 lines; after the lesson *How fast*
 check: python -m lessons.check 9
 """
 

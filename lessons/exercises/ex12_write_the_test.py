@@ -1,6 +1,6 @@
 """Exercise 12: write the test that everybody should have had.
 
-difficulty 4 of 5, about 30 minutes, about 2 lines; lesson 13
+difficulty 4 of 5, about 30 minutes, about 2 lines; after the lesson *How to test a sampler*
 check: python -m lessons.check 12
 """
 

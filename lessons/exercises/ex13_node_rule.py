@@ -1,6 +1,6 @@
 """Exercise 13: several draft tokens for one place, tried one after the other.
 
-difficulty 3 of 5, about 25 minutes, about 6 lines; lesson 15
+difficulty 3 of 5, about 25 minutes, about 6 lines; after the lesson *Several futures*
 check: python -m lessons.check 13
 """
 

@@ -1,6 +1,6 @@
 """Exercise 15: certain drafts: several tokens to try, and nobody drew them.
 
-difficulty 2 of 5, about 15 minutes, about 5 lines; lesson 19
+difficulty 2 of 5, about 15 minutes, about 5 lines; after the lesson *Copying from the past*
 check: python -m lessons.check 15
 """
 

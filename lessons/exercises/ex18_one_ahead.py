@@ -1,6 +1,6 @@
 """Exercise 18: one ahead: each token goes with the hidden state of the token before it.
 
-difficulty 2 of 5, about 15 minutes, about 7 lines; lesson 25
+difficulty 2 of 5, about 15 minutes, about 7 lines; after the lesson *Drafting hidden states*
 check: python -m lessons.check 18
 """
 

@@ -1,6 +1,6 @@
 """Exercise 19: ragged commit: every text of a batch goes as far as its own draft was accepted.
 
-difficulty 3 of 5, about 20 minutes, about 6 lines; lesson 27
+difficulty 3 of 5, about 20 minutes, about 6 lines; after the lesson *Many requests*
 check: python -m lessons.check 19
 """
 

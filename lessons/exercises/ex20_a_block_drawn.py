@@ -1,6 +1,6 @@
 """Exercise 20: a block, drawn: each place is told which token was drawn in front of it.
 
-difficulty 2 of 5, about 15 minutes, about 6 lines; lesson 30
+difficulty 2 of 5, about 15 minutes, about 6 lines; after the lesson *A block at once*
 check: python -m lessons.check 20
 """
 

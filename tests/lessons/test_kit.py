@@ -16,7 +16,7 @@ def test_a_busy_machine_is_told(seconds, busy, capsys):
         quiet.look()
     quiet.tell("v(2) 1.04")
     out = capsys.readouterr().out
-    assert ("This machine is busy" in out) == busy == ("On a quiet machine: v(2) 1.04." in out)
+    assert ("This machine is busy" in out) == busy == ("On an idle machine: v(2) 1.04." in out)
     assert not busy or f"{1e3 * min(seconds):.2f} to {1e3 * max(seconds):.2f} ms" in out
 
 

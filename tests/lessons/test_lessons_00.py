@@ -4,13 +4,14 @@ import re
 from pathlib import Path
 
 import pytest
+from kit import contents, title_of
 
 ROOT = Path(__file__).parents[2]
 LESSONS = sorted((ROOT / "lessons").glob("[0-9]*.py"))
 
 
 def test_one_real_round(lesson):
-    names, out = lesson("00")
+    names, out = lesson("overview")
     done, accepted = names["done"], names["accepted"]
     ends = r"(accepted|rejected|never judged)"
     rows = re.findall(r"^['\"].*['\"]" + r"\s+([\d.]+)" * 3 + rf"\s+{ends}\s*$", out, re.M)
@@ -22,6 +23,20 @@ def test_one_real_round(lesson):
     assert f"has brought {accepted + 1} tokens" in out and len(done.emitted) == accepted + 1
 
 
-def test_every_lesson_is_in_its_table():
-    numbers = re.findall(r"^# \| ([\d, ]+) \| [A-Z]", (ROOT / "lessons" / "00_overview.py").read_text(), re.M)
-    assert [int(number) for cell in numbers for number in cell.split(",")] == list(range(1, len(LESSONS)))
+def test_every_lesson_is_listed_with_its_question(lesson):
+    _, out = lesson("overview")
+    for number, path in enumerate(LESSONS[1:], 1):
+        head = path.read_text().splitlines()
+        assert head[1] == f"# # {title_of(path)}"
+        question, = [question for _, title, question in contents() if title == title_of(path)]
+        assert question.endswith("?") and f"\n{number:2}. {title_of(path)}: {question}\n" in out
+
+
+def test_lessons_refer_to_one_another_by_title():
+    """So that a lesson can be put between two others without changing what stands in them."""
+    titles = {title_of(path) for path in LESSONS}
+    for path in [*LESSONS, *(ROOT / "lessons" / "answers").glob("*.md"), *(ROOT / "lessons").rglob("ex[0-9]*.py")]:
+        text = path.read_text()
+        assert not re.findall(r"[Ll]essons? \d", text), path.name
+        for title in re.findall(r"(?:Next:\*|the lesson)\s(?:# )?\*([^*]+)\*", text):
+            assert re.sub(r"\s+(# )?", " ", title) in titles, (path.name, title)

@@ -5,6 +5,7 @@ from pathlib import Path
 
 import pytest
 import torch
+from kit import contents
 
 from lessons.check import EXERCISES
 from lessons.check.engine import ANSWERS, check
@@ -15,7 +16,7 @@ README = (ROOT / "lessons" / "README.md").read_text()
 
 
 def test_a_distribution_is_a_die(lesson):
-    names, out = lesson("01")
+    names, out = lesson("a_distribution_is_a_die")
     p_target, shares, draws = names["p_target"], names["shares"], names["draws"]
     rows = re.findall(r"^('.*'|all others)\s+(0\.\d{3})\s+(0\.\d{3})\s*$", out, re.M)
     assert len(rows) == 7 and [float(row[1]) for row in rows[:6]] == sorted((float(row[1]) for row in rows[:6]))[::-1]
@@ -46,9 +47,11 @@ def test_the_page_names_every_lesson_and_exercise():
         line = next(line for line in README.splitlines() if f"`{exercise.file}`" in line)
         size = (ANSWERS / exercise.file).read_text().splitlines()[2]
         difficulty, minutes, lines, lesson = re.fullmatch(
-            r"difficulty (\d) of 5, about (\d+) minutes, (?:about )?(\d+ ?\w*); lesson (\d+)", size).groups()
+            r"difficulty (\d) of 5, about (\d+) minutes, (?:about )?(\d+ ?\w*); after the lesson \*(.+)\*",
+            size).groups()
         lines = lines.removesuffix(" lines").removesuffix(" line")
-        assert f"| {difficulty} of 5, {minutes}, {lines} | {lesson} |" in line, line
+        number = next(number for number, title, _ in contents() if title == lesson)
+        assert f"| {difficulty} of 5, {minutes}, {lines} | {number} |" in line, line
 
 
 def test_the_example_on_the_page_is_what_is_printed(tmp_path):

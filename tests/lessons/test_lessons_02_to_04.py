@@ -57,7 +57,7 @@ def pictures(monkeypatch) -> list:
 
 
 def test_lesson_2_the_loop_has_the_distribution_of_generate_and_the_floor_is_bytes_over_bandwidth(lesson, pictures):
-    names, out = lesson("02")
+    names, out = lesson("one_token_per_call")
     loop, target = names["loop"], TableModel(3, seed=4)
     found, paths = walk(lambda dice: tuple(loop(target, [1], 3, OneRow(dice))))
     assert paths > 8 and distance(found, target_distribution(target, [1], 3))[0] < 1e-12
@@ -73,10 +73,10 @@ def test_lesson_2_the_loop_has_the_distribution_of_generate_and_the_floor_is_byt
     assert read == [5, 6, 7]                                                    # its docstring
     first = len(ids)
     assert names["read_by_loop"] == list(range(first, first + 16))
-    assert names["read_by_generate"] == [first - 1] + [1] * 16                  # the text: 4 + 1 + 1 + 1 behind 5
+    assert names["read_by_generate"] == [first - 1] + [1] * 16                  # the text: 4 + 1 + 1 + 1 after 5
     assert 5 < sum(names["read_by_loop"]) / sum(names["read_by_generate"]) < 20                 # 10, of 2, 10, 100
-    said = re.findall(r"^(the loop|generate) reads +(\d+) tokens: ([\d ]+)$", out, re.M)
-    assert [(name, int(total), list(map(int, each.split()))) for name, total, each in said] == [
+    printed = re.findall(r"^(the loop|generate) reads +(\d+) tokens: ([\d ]+)$", out, re.M)
+    assert [(name, int(total), list(map(int, each.split()))) for name, total, each in printed] == [
         (name, sum(names[read]), names[read]) for name, read in [("the loop", "read_by_loop"),
                                                                  ("generate", "read_by_generate")]]
     groups = rows_of(out, "new tokens")
@@ -118,7 +118,7 @@ def test_lesson_2_the_loop_has_the_distribution_of_generate_and_the_floor_is_byt
 
 
 def test_lesson_3_one_call_gives_the_distributions_of_ten_and_no_row_sees_what_follows(lesson, pictures):
-    names, out = lesson("03")
+    names, out = lesson("ten_for_the_price_of_one")
     rows = rows_of(out, "m, tokens")
     assert [int(m) for m in rows] == names["sizes"] and {1, 10} <= set(names["sizes"])
     one = number(rows["1"][0])
@@ -153,19 +153,19 @@ def test_lesson_3_one_call_gives_the_distributions_of_ten_and_no_row_sees_what_f
 
 
 def test_lesson_4_taken_back_the_distributions_are_those_computed_again(lesson, pictures):
-    names, out = lesson("04")
+    names, out = lesson("the_cache")
     target, prompt, drafted, others = (names[name] for name in ("target", "prompt", "drafted", "others"))
     rows = {name: list(map(float, row)) for heading in ("situation", "all accepted")
             for name, row in rows_of(out, heading).items()}
-    right = ["draft tokens read behind the prompt", "all taken back, others read", "it reads the last 2"]
+    right = ["draft tokens read after the prompt", "all taken back, others read", "it reads the last 2"]
     assert all(rows[name][0] < 1e-12 and rows[name][1] == 0 for name in right)
     assert len(rows) == 6 and all(row[0] > 1e-3 < row[1] for name, row in rows.items() if name not in right)
 
-    def behind(ids):
+    def after(ids):
         return probs(target(torch.tensor([ids]))[0, -1])
 
     for name, text in [("none taken back", drafted), ("all but one taken back", drafted[:1])]:
-        answered_for, asked_for = behind(prompt + text + others), behind(prompt + others)       # of another text
+        answered_for, asked_for = after(prompt + text + others), after(prompt + others)       # of another text
         most, moved = names["differences"][f"{name}, others read"]
         assert (answered_for - asked_for).abs().max().item() == pytest.approx(most, abs=1e-12)
         assert (answered_for - asked_for).abs().sum().item() / 2 == pytest.approx(moved, abs=1e-12)
@@ -187,7 +187,7 @@ def test_lesson_4_taken_back_the_distributions_are_those_computed_again(lesson, 
     read(target, seven, [1] * 6)
     assert len(names["round_by_hand"](seven, [1] * 7, [2, 3, 4, 5], 2, 6)) == 10 and int(seven.length) == 9
     assert int(cache.length) == len(written) - 1 == rounds[-1][1]
-    assert (read(target, cache, written[-1:])[0] - behind(written)).abs().max() < 1e-12
+    assert (read(target, cache, written[-1:])[0] - after(written)).abs().max() < 1e-12
     axes, = pictures
     for at, (before, after, slots, tokens) in enumerate(rounds):
         assert slots[:after] == written[:after] and tokens == after + 1         # what was accepted is the text

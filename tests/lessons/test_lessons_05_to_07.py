@@ -1,4 +1,4 @@
-"""Lessons 5 to 7: the distributions behind what they print."""
+"""Lessons 5 to 7: the distributions that their tables come from."""
 
 import re
 
@@ -26,7 +26,7 @@ def number(cell: str) -> float:
 
 
 def test_lesson_5_trying_again_is_exact_and_takes_C_tries(lesson):
-    names, out = lesson("05")
+    names, out = lesson("rejection_sampling")
     p_target, q_draft, OneRow = names["p_target"], names["q_draft"], names["OneRow"]
     truth = dict(enumerate(p_target.tolist()))
     overlap, C = p_target.minimum(q_draft).sum().item(), (p_target / q_draft).max().item()
@@ -73,7 +73,7 @@ def test_lesson_5_trying_again_is_exact_and_takes_C_tries(lesson):
 
 
 def test_lesson_6_accepting_or_replacing_is_exact_and_never_drafts_twice(lesson):
-    names, out = lesson("06")
+    names, out = lesson("accept_or_replace")
     p_target, q_draft, OneRow = names["p_target"], names["q_draft"], names["OneRow"]
     truth = dict(enumerate(p_target.tolist()))
     overlap, C = p_target.minimum(q_draft).sum().item(), (p_target / q_draft).max().item()
@@ -97,7 +97,7 @@ def test_lesson_6_accepting_or_replacing_is_exact_and_never_drafts_twice(lesson)
 
     # tries and draft tokens accepted: C and 1 / C against 1 and the overlap
     table = rows_of(out, 4)
-    again, right, wrong = (table[name] for name in ("try again (lesson 5)", "accept or replace",
+    again, right, wrong = (table[name] for name in ("rejection sampling", "accept or replace",
                                                     "accept or redraw (wrong)"))
     assert again[:2] == [f"{C:.2f}", f"{1 / C:.2f}"] and C == pytest.approx(3)
     assert right == wrong and right[:2] == ["1", f"{overlap:.2f}"] and right[2] == "1"
@@ -122,7 +122,7 @@ def test_lesson_6_accepting_or_replacing_is_exact_and_never_drafts_twice(lesson)
 
 
 def test_lesson_7_every_way_adds_up_to_the_targets_distribution(lesson):
-    names, out = lesson("07")
+    names, out = lesson("why_it_is_lossless")
     p_target, OneRow = names["p_target"], names["OneRow"]
     table = rows_of(out, 4)
     assert len(table) == 1 + len(names["cases"]) == 9
@@ -155,7 +155,7 @@ def test_lesson_7_every_way_adds_up_to_the_targets_distribution(lesson):
     assert rows_of(out, 5)["all"] == ["0.50", "0.50", "0.50", "1.00", "1.00"]
     assert out.count(" drafted, ") == number(table["bad"][2]) == 7
     for name, probability in zip(names["names"], p_target.tolist()):
-        assert f"{name} comes out with {probability:.2f}; p_target says {probability:.2f}" in out
+        assert f"{name} comes out with {probability:.2f}; its p_target is {probability:.2f}" in out
 
     # the third question: a residual of nothing, and what saves the library
     hair = p_target.nextafter(p_target + 1)

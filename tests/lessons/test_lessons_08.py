@@ -15,10 +15,10 @@ KINDS = {"accepted": "a", "rejected": "x", "never judged": "n", "replacement": "
 
 
 def test_a_draft_and_a_bonus(lesson):
-    names, out = lesson("08")
+    names, out = lesson("a_draft_and_a_bonus")
     table = rows(out, "version")
     right = "a round, by hand", "nanospec/speculate.py", "bonus as a residual"
-    wrong = "goes on behind a rejection", "bonus from the draft", "replacement from the last row"
+    wrong = "goes on after a rejection", "bonus from the draft", "replacement from the last row"
     assert set(table) == {*right, *wrong}
     for name in right:
         paths, per_call, first, four = table[name]

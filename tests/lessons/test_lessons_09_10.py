@@ -14,7 +14,7 @@ EXACT = "< 1e-12"
 
 
 def test_temperature_and_greedy(lesson):
-    names, out = lesson("09")
+    names, out = lesson("temperature_and_greedy")
     assert re.search(r"^T = 0\.5 +0\.685 +0\.247 +0\.062 +0\.007 *$", out, re.M), "squares: .25, .09, .0225, .0025"
     kept = rows(out, "what is kept")
     assert kept["top-k 2"] == ["0.625", "0.375", "0.000", "0.000"]
@@ -48,7 +48,7 @@ def test_temperature_and_greedy(lesson):
 
 @shorter(("continued(beginnings, T, 100)", "continued(beginnings, T, 50)"))
 def test_report_what_you_sample(lesson, exchanged):
-    names, out = lesson("10", *exchanged)
+    names, out = lesson("report_what_you_sample", *exchanged)
     by_hand = rows(out, "p_target [.5, .5]")
     assert list(by_hand.values()) == [["0.625", "0.375"], ["0.500", "0.500"], ["0.500", "0.500"]]
 

@@ -21,7 +21,7 @@ def two(*numbers):
 
 
 def test_how_fast(lesson):
-    names, out = lesson("11")
+    names, out = lesson("how_fast")
     gammas, alpha, c, v = (names[name] for name in ("gammas", "alpha", "c", "v"))
     betas, accepted = [], {gamma: [len(done.path) for done in names["rounds"][gamma]] for gamma in gammas}
     for gamma in gammas:                                    # alpha by the other road: 1 - total variation
@@ -55,7 +55,7 @@ def test_how_fast(lesson):
 
 
 def test_good_where_it_matters(lesson):
-    names, out = lesson("12")
+    names, out = lesson("good_where_it_matters")
     alpha, places, shares = names["alpha"], names["places"], []
     for i, row in enumerate(rows_of(out, "what stands there", len(places))):
         name = list(places)[i]
@@ -85,7 +85,7 @@ def test_good_where_it_matters(lesson):
 
     word = names["SNIPPET"].index("def add")                # in line 7, column 4
     assert names["grid"][7][4] == pytest.approx(beta[token_at(word)].item()), "`def` has another place's colour"
-    lowest = rows_of(out, "behind", 8)
+    lowest = rows_of(out, "after", 8)
     assert [row[-1] for row in lowest] == two(*beta.sort().values[:8].tolist())
     word = [kind for _, kind in names["labelled"]("x = x  # y")]
     assert word[0] == "name" and "sign" in word and "name, again" in word and word[-1] == "comment"

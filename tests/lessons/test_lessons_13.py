@@ -1,4 +1,4 @@
-"""Lesson 13: the error rates it prints are the ones it promises, and the walked distances are exact."""
+"""How to test a sampler: the error rates it prints are those it promises, and the walked distances are exact."""
 
 import re
 
@@ -22,8 +22,8 @@ def row_of(out: str, name: str, columns: int, number: int = 0) -> list[str]:
     return [row for row in rows if len(row) == columns][number][1:]
 
 
-def test_lesson_13(lesson):
-    names, out = lesson("13")
+def test_how_to_test_a_sampler(lesson):
+    names, out = lesson("how_to_test_a_sampler")
     bugs, off, first, truth = names["names"][1:], names["off"], names["off_first"], names["truth"]
 
     # walked: the one that ships is exact, every bug is not, and one token shows all but two of them
@@ -85,6 +85,9 @@ def test_lesson_13(lesson):
     assert good > 0.001 > 0.0001 > bad
     assert re.findall(r"500 real runs, .*: +p = (\S+);", out) == [f"{good:.1g}", f"{bad:.1g}"]
 
+
+def test_one_long_text(lesson):
+    names, _ = lesson("one_long_text")
     # PIT, by hand: flat for the right tokens; of the wrong ones, each piece's share is spread over its bins
     assert names["back_to_u"](torch.tensor([.2, .5, .3]), 1, 0.4) == pytest.approx(0.4)
     right, wrong = names["shares"].values()

@@ -17,7 +17,7 @@ def two(*numbers):
 
 @shorter(('"new": 96}', '"new": 48}'))
 def test_where_it_loses(lesson, exchanged):
-    names, out = lesson("14", *exchanged)
+    names, out = lesson("where_it_loses", *exchanged)
     rows, verdicts, races = names["rows"], names["verdicts"], names["races"]
     printed = [re.split(r"\s{2,}", line.strip()) for line in out.splitlines()]
 

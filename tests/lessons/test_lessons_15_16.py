@@ -33,7 +33,7 @@ def greedy_tokens(accepted, rows):
 
 
 def test_lesson_15_several_futures(lesson):
-    names, out = lesson("15")
+    names, out = lesson("several_futures")
     the_rules_of_one_place(names, out)
     the_rule_for_trees_is_exact(names)
     the_mask_is_the_librarys(names, out)
@@ -92,7 +92,7 @@ def the_mask_is_the_librarys(names, out):
 
 def test_lesson_16_which_tree(lesson):
     """What was counted, and what follows from it; of what was measured, only that one thing fits the other."""
-    names, out = lesson("16")
+    names, out = lesson("which_tree")
     accepted, sizes, c, columns = (names[name] for name in ("accepted", "sizes", "c", "columns"))
     stood = [done.path[0] if done.path else 0 for done in names["rounds"]]
     assert accepted == [stood.count(child) / len(stood) for child in (1, 2, 3, 4)] and len(stood) > 200

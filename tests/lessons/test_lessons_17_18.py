@@ -41,7 +41,7 @@ def table_of(out, first, columns):
 
 
 def test_lesson_17_block_verification(lesson):
-    names, out = lesson("17")
+    names, out = lesson("block_verification")
     the_example_in_fractions(names, out)
     truth = target_distribution(names["big"], [0], 3)
 
@@ -78,8 +78,8 @@ def the_example_in_fractions(names, out):
     assert {row[0]: row[3:] for row in table_of(out, "draft", 6)[:4]} == w          # w_1, w_2; both, token by token
     third = Fraction(1, 3)
     assert names["steps"] == [["front", 1, "1/3, 2/3", "1/3, 1/3", "0, 1/3", third, third, 1],
-                              ["behind A", third * 3 / 2, "1/6, 1/3", "1/6, 1/3", "0, 0", 0, third * 3 / 2, 0],
-                              ["behind B", 1, "1/3, 2/3", "1/3, 1/3", "0, 1/3", third, third, 1]]
+                              ["after A", third * 3 / 2, "1/6, 1/3", "1/6, 1/3", "0, 0", 0, third * 3 / 2, 0],
+                              ["after B", 1, "1/3, 2/3", "1/3, 1/3", "0, 1/3", third, third, 1]]
     ways = [row for row in (line.split() for line in out.splitlines())
             if len(row) == 6 and row[4] in ("AA", "B", "AB", "BA", "BB")]
     assert len(ways) == 6 and sum(Fraction(row[5]) for row in ways) == 1
@@ -101,7 +101,7 @@ def what_is_to_be_changed(names, truth):
 
 
 def test_lesson_18_no_rule_passes_its_ceiling(lesson):
-    names, out = lesson("18")
+    names, out = lesson("how_close_a_rule_can_come")
 
     # one draft token: the printed bounds, and the lowest is what accept or replace accepts
     bounds = re.findall(r"^  S = (.+?) +at most ([\d.]+) is accepted$", out, re.MULTILINE)

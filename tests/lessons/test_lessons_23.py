@@ -1,4 +1,4 @@
-"""Lesson 23: what it prints of heads and trees follows from its own distributions."""
+"""Heads, and trees of their guesses: what is printed of them follows from their own distributions."""
 
 import re
 
@@ -21,10 +21,10 @@ def rows_of(out, first):
 @shorter(("train_texts[::7], 40", "train_texts[::7], 12"), ("train(medusa, 120)", "train(medusa, 45)"),
          ("attach(target), 80)", "attach(target), 40)"))
 def test_what_the_target_knows_ahead(lesson, exchanged):
-    names, out = lesson("23", *exchanged)
+    names, out = lesson("what_the_target_knows_ahead", *exchanged)
     medusa, hydra, test, before, p_test = (names[name] for name in (
         "medusa", "hydra", "test", "before_test", "p_test"))
-    target, tokenizer, last = names["target"], names["tokenizer"], names["last"]
+    target, last = names["target"], names["last"]
 
     # the hidden states before a token are those of the token before it; the distributions are those after a token
     with torch.no_grad():
@@ -61,6 +61,12 @@ def test_what_the_target_knows_ahead(lesson, exchanged):
         assert learns or W.grad.abs().max() < 1e-4
     assert f"{names['right_label']:.3f}" in out and f"{names['wrong_label']:.3f}" in out
 
+
+@shorter(("train_texts[::7], 40", "train_texts[::7], 12"), ("steps=120", "steps=45"))
+def test_a_tree_of_best_guesses(lesson, exchanged):
+    names, out = lesson("a_tree_of_best_guesses", *exchanged)
+    test, tokenizer = names["test"], names["tokenizer"]
+
     # blockwise: the greedy text; as many draft tokens as calls say
     accepted = names["accepted"]
     assert sum(accepted) + len(accepted) >= 24 and accepted[0] == 0 and max(accepted) <= 3
@@ -88,6 +94,6 @@ def test_what_the_target_knows_ahead(lesson, exchanged):
     # the draft that is printed: all rows of a depth have the same children
     first = names["first"]
     children = {row: [first.tokens[i] for i, parent in enumerate(first.parents) if parent == row] for row in range(9)}
-    behind = [tokens for row, tokens in children.items() if first.parents[row] == 0 and tokens]
-    assert all(tokens == behind[0][:len(tokens)] for tokens in behind)
-    assert f"behind row 0, {tokenizer.decode([first.tokens[0]])!r}: " in out
+    after = [tokens for row, tokens in children.items() if first.parents[row] == 0 and tokens]
+    assert all(tokens == after[0][:len(tokens)] for tokens in after)
+    assert f"after row 0, {tokenizer.decode([first.tokens[0]])!r}: " in out

@@ -1,6 +1,4 @@
-"""Lesson 24: what it prints of the state, its cost and its readers follows from its own distributions. No clock is
-judged.
-"""
+"""The state, its cost and its readers: what is printed follows from their own distributions. No clock is judged."""
 
 import re
 
@@ -22,10 +20,9 @@ def rows_of(out, first):
     return [re.split(r"\s{2,}", line.strip()) for line in out.splitlines() if line.startswith(first + "  ")]
 
 
-@shorter(("train_texts[::7], 40", "train_texts[::7], 16"), ("new_speculator(), 90", "new_speculator(), 45"),
-         ("attach(target), 50", "attach(target), 25"))
+@shorter(("train_texts[::7], 40", "train_texts[::7], 16"), ("steps=90", "steps=45"), ("steps=50", "steps=25"))
 def test_a_state_that_reads_its_draft(lesson, exchanged):
-    names, out = lesson("24", *exchanged)
+    names, out = lesson("a_state_that_reads_its_draft", *exchanged)
     test, before, p_test, mlp, gpt, target = (names[name] for name in (
         "test", "before_test", "p_test", "mlp", "gpt", "target"))
     betas = names["betas"]
@@ -48,6 +45,12 @@ def test_a_state_that_reads_its_draft(lesson, exchanged):
     assert state[1] > 1.5 * medusa[1] and betas["the draft GPT"][0] > state[0] + 0.1
     assert names["without"] < 0.93 * state[0] and f"with zeros for hidden states: {names['without']:.3f}" in out
 
+
+@shorter(("train_texts[::7], 40", "train_texts[::7], 8"), ("steps=90", "steps=15"))
+def test_what_a_cheap_step_buys(lesson, exchanged):
+    names, out = lesson("what_a_cheap_step_buys", *exchanged)
+    mlp, gpt = names["mlp"], names["gpt"]
+
     # what a step costs: the matrices that it multiplies with
     used = [weight for name, weight in mlp.named_parameters() if name.startswith(("carry", "head"))]
     count = names["operations"]
@@ -62,10 +65,21 @@ def test_a_state_that_reads_its_draft(lesson, exchanged):
     wanted, at = points["the draft GPT"], points["the state, to tie with it"]
     assert at[3] >= wanted[3] > names["best_speed"](at[1] - 0.01, at[0])[1]
     assert at[1] < wanted[1] and at[1] > points["the state"][1]         # less is enough, but not as little as this
+    assert "This machine is busy" not in out                # the clocks are stubs, and as quick at the end
 
-    # the mistakes: what each check sees. A wrong reader would have been seen by acceptance alone
-    gaps = names["gaps"]
+
+@shorter(("train_texts[::7], 40", "train_texts[::7], 16"), ("steps=90", "steps=45"))
+def test_mistakes_that_no_text_shows(lesson, exchanged):
+    names, out = lesson("mistakes_that_no_text_shows", *exchanged)
+
+    # what each check sees. A wrong reader would have been seen by acceptance alone
+    gaps, betas = names["gaps"], names["betas"]
     assert gaps["rejected count"][1] < 1e-12 < 1e-3 < gaps["rejected count"][2]
     assert all([name, *(f"{gap:.0e}" for gap in found)] in rows_of(out, name) for name, found in gaps.items())
-    assert names["of_late"] < 0.97 * state[0] and f"one place off: {names['of_late']:.3f}" in out
-    assert "This machine is busy" not in out                # the clocks are stubs, and as quick at the end
+    assert betas["one place off"] < 0.97 * betas["right"] > betas["zeros"]
+    assert all([name, f"{beta:.3f}"] in rows_of(out, name) for name, beta in betas.items())
+
+    # predictions left in the cache
+    (none, slots), (some, _) = names["left_over"].values()
+    assert none == 0 < some < slots and f"{some} of {slots} slots hold a prediction" in out
+    assert names["off_lag"] < 1e-12

@@ -1,4 +1,4 @@
-"""Lesson 26: the losses by hand, their gradients, and the claims about accepted prefixes."""
+"""What a draft model is taught, on which text, with which loss: by hand, and the claims about accepted prefixes."""
 
 import math
 import re
@@ -19,8 +19,8 @@ def rows_of(out: str, columns: int) -> list[list[str]]:
     return [row for row in cells if len(row) == columns]
 
 
-def test_lesson_26_what_each_loss_wants_and_where_a_draft_is_asked(lesson):
-    names, out = lesson("26")
+def test_what_to_train_on(lesson):
+    names, out = lesson("what_to_train_on")
 
     # one look at a token: sum p p; all looks at people's tokens: .8
     p_four, alpha_of = names["p_four"], names["alpha_of"]
@@ -30,7 +30,15 @@ def test_lesson_26_what_each_loss_wants_and_where_a_draft_is_asked(lesson):
     assert [float(row[2]) for row in looks] == sorted(float(row[2]) for row in looks)
     assert all(row[3] == "1.00" for row in looks)
 
-    # two students: who prefers whom, and the example of losses.py
+    # what is drafted is not what is judged further on
+    assert names["accepted"] == pytest.approx([.2, .3, 0]) and names["in_text"] == pytest.approx([.6, .4, 0])
+
+
+def test_a_loss_for_a_draft_model(lesson):
+    names, out = lesson("a_loss_for_a_draft_model")
+    alpha_of = names["alpha_of"]
+
+    # two students: which loss prefers which, and the example of losses.py
     prefers, by_hand = names["prefers"], names["BY_HAND"]
     assert {name for name in prefers if prefers[name] == "A"} == {"total-variation", "minus-log-alpha", "lk-hybrid",
                                                                         "kl-and-tv"}
@@ -67,9 +75,6 @@ def test_lesson_26_what_each_loss_wants_and_where_a_draft_is_asked(lesson):
     assert [row for row in rows_of(out, 2) if row[0] in trained] == [
         [name, f"{alpha:.3f}"] for name, alpha in trained.items()]
     assert min(list(trained.values())[1:]) > trained["untrained"] + .05
-
-    # what is drafted is not what is judged behind
-    assert names["accepted"] == pytest.approx([.2, .3, 0]) and names["in_text"] == pytest.approx([.6, .4, 0])
 
 
 def test_a_path_is_accepted_as_often_as_the_lesson_claims():

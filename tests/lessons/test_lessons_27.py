@@ -54,7 +54,7 @@ def joint_of(names, rule):
 
 
 def test_lesson_27_nobody_waits_and_everybody_is_exact(lesson):
-    names, out = lesson("27")
+    names, out = lesson("many_requests")
 
     # eight people: 1 to gamma + 1 tokens in each of five steps, and not all as many
     counts = [len(asked.tokens) for asked in names["eight"]]

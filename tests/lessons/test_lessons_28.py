@@ -1,4 +1,4 @@
-"""Lesson 28: its tables say what its calls, rounds and rules add up to; a budget is exact, and the wrong one is not.
+"""A full batch: its tables follow from its calls, rounds and rules. A budget is exact, and the wrong one is not.
 
 No clock is judged.
 """
@@ -12,7 +12,7 @@ pytestmark = pytest.mark.xdist_group("held-out texts")      # which one process 
 
 
 def test_a_full_batch(lesson):
-    names, out = lesson("28")
+    names, out = lesson("a_full_batch")
     took, gains, counts = names["took"], names["gains"], names["counts"]
 
     # the roof: reading, or multiplying where that takes longer; the seconds are what is printed
@@ -33,6 +33,10 @@ def test_a_full_batch(lesson):
     for texts, gamma in names["chosen"].items():
         goodput = [expected_tokens(names["mean_alpha"], g) / names["round_takes"](texts, g) for g in range(7)]
         assert goodput[gamma] >= max(goodput) / 1.03 - 1e-9
+
+
+def test_a_budget_for_all(lesson):
+    names, out = lesson("a_budget_for_all")
 
     # the budget by hand: three texts, and what two for each would bring
     verified = {name: sum(its == name for _, _, its in names["sent"]) for name in "ABC"}

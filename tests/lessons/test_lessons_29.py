@@ -7,7 +7,7 @@ pytestmark = pytest.mark.xdist_group("held-out texts")      # which one process 
 
 
 def test_a_look_back(lesson):
-    names, out = lesson("29")
+    names, out = lesson("a_look_back")
     ids, keys, model, betas = (names[name] for name in ("ids", "keys", "model", "betas"))
 
     # the layer keeps one key and one value for each token; what is seen of them is a distribution

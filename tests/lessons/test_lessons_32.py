@@ -11,7 +11,7 @@ pytestmark = pytest.mark.xdist_group("held-out texts")      # which one process 
 
 @shorter(("== 257][:16])", "== 257][:8])"))
 def test_mixing_on_purpose(lesson, exchanged):
-    names, out = lesson("32", *exchanged)
+    names, out = lesson("mixing_on_purpose", *exchanged)
 
     # typical: off by 1 - p_target(x) where x passes
     assert list(rows(out, "draft token").values()) == [["0.70", "yes", "0.30"], ["0.20", "yes", "0.80"],

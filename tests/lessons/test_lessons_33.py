@@ -16,11 +16,11 @@ def token_cost(step, drafts, alpha, v):
 
 
 def test_a_draft_for_the_draft(lesson):
-    names, out = lesson("33")
+    names, out = lesson("a_draft_for_the_draft")
 
     # one row is exact
     off = names["off"]
-    assert off["the middle model's"] < 1e-12 and min(off["the lowest model's"], off["of whoever wrote it"]) > 0.2
+    assert off["the middle model's"] < 1e-12 and min(off["the lowest model's"], off["of the model that wrote it"]) > 0.2
     assert 0.2 > off["the middle's, one u for both coins"] > 0.01
     printed = rows(out, "q_draft that is reported")
     assert all(printed[name] == [f"{tv:.1e}"] for name, tv in off.items())

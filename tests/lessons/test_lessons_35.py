@@ -12,7 +12,7 @@ LESSON = Path(__file__).parents[2] / "lessons" / "35_into_the_world.py"
 
 
 def test_into_the_world(transformers, lesson):
-    names, out = lesson("35")
+    names, out = lesson("into_the_world")
     assert "6 tensors here, 9 there" in out and not names["folder"].exists()
     assert names["off"] < 1e-4 and names["written"] == names["plain"]
     found, printed = names["found"], rows(out, "way")

@@ -4,6 +4,8 @@ import json
 
 import pytest
 
+from kit import title_of
+
 from lessons.notebooks import LESSONS, cells_of, main
 
 SCRIPTS = sorted(LESSONS.glob("[0-9]*.py"))
@@ -31,8 +33,9 @@ def test_every_lesson_is_a_notebook(notebooks):
                 {"execution_count", "outputs"} if cell["cell_type"] == "code" else set())
         code = ["".join(cell["source"]) for cell in book["cells"] if cell["cell_type"] == "code"]
         compile("\n".join(code), script.name, "exec")
-        assert "".join(book["cells"][0]["source"]).startswith(f"# {int(script.name[:2])}. ")
-        assert f'Image("out/{script.stem}.png")' in "".join(code)
+        title = "".join(book["cells"][0]["source"]).splitlines()[0]
+        assert title == f"# {title_of(script)}"
+        assert f'Image("out/{script.stem[3:]}.png")' in "".join(code)
         answers = LESSONS / "answers" / f"{script.stem}.md"
         assert answers.exists() == ("<details>" in "".join(book["cells"][-1]["source"]))
 
@@ -45,14 +48,14 @@ def test_a_notebook_runs_in_its_folder(notebooks, monkeypatch, capsys):
         if cell["cell_type"] == "code" and "IPython" not in source:
             exec(source, globals())
     assert "total variation" in capsys.readouterr().out
-    assert (notebooks / "out" / f"{SCRIPTS[1].stem}.png").exists()
+    assert (notebooks / "out" / f"{SCRIPTS[1].stem[3:]}.png").exists()
 
 
 def test_what_somebody_has_changed_is_kept(notebooks, capsys):
     changed = notebooks / f"{SCRIPTS[1].stem}.ipynb"
     changed.write_text("mine")
     assert main([str(notebooks)]) == 0 and changed.read_text() == "mine"
-    assert f"0 notebooks written to {notebooks}, {len(SCRIPTS)} that were there" in capsys.readouterr().out
+    assert f"0 notebooks written to {notebooks}, {len(SCRIPTS)} that existed" in capsys.readouterr().out
 
 
 def test_a_folder_that_cannot_be_written_is_one_line(tmp_path, capsys):
