@@ -157,13 +157,18 @@ def test_the_licence_names_all_that_the_weights_were_trained_on():
 
 
 def test_the_minutes_of_a_path_are_those_of_its_lessons_and_exercises():
-    lessons = {int(number): int(minutes) for number, minutes in
-               re.findall(r"^\| (\d+) \| `\d\d_\w+.py` \| .* \| (\d+) \|[^|]*\|$", LESSONS, re.M)}
+    lessons, parts = {}, []
+    for heading, rows in re.findall(r"^### .*: (\d+) minutes\n\n((?:\|.*\n)+)", LESSONS, re.M):
+        part = {int(number): int(minutes) for number, minutes in
+                re.findall(r"^\| (\d+) \| `\d\d_\w+.py` \| .* \| (\d+) \|[^|]*\|$", rows, re.M)}
+        assert int(heading) == sum(part.values()) and max(part.values()) <= 30
+        lessons |= part
+        parts.append(int(heading))
     exercises = {int(number): int(minutes) for number, minutes in
                  re.findall(r"^\| (\d+) \| `ex\d\d_\w+.py` \| \d of 5, (\d+), ", LESSONS, re.M)}
     for page in README, LESSONS:
         assert f"({sum(lessons[i] for i in (6, 7, 8))})" in page
-        assert f"({sum(lessons[i] for i in range(15))} minutes)" in page
+        assert f"({parts[0]} minutes)" in page and set(range(15)) <= set(lessons)
         assert f"exercises 1 to 12 ({sum(exercises[i] for i in range(1, 13))})" in page
 
 
