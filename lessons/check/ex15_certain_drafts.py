@@ -1,4 +1,4 @@
-"""Exercise 15: several draft tokens that were not drawn, judged by one distribution of the target."""
+"""Exercise 15: several draft tokens that nobody drew, judged by one distribution of the target."""
 
 from collections.abc import Callable
 
@@ -89,7 +89,7 @@ def first_copy(f) -> str:
 
 
 def number_to_reach(f) -> str:
-    """Tokens per target call: the draft tokens need not have been drawn, and each different one adds its p_target."""
+    """Tokens per target call: nobody has to have drawn the draft tokens, and each different one adds its p_target."""
     said = []
     for name in "one draft token", "two, the likelier one last", "three draft tokens":
         found, _ = walk(lambda dice: judged(f, CASES[name], Row(dice))[0])
@@ -111,7 +111,7 @@ def drop(left: torch.Tensor, x: int) -> torch.Tensor:
 
 def rule(coin: Callable = lambda left, x, p, tried: left[x], after: Callable = lambda left, x, p: drop(left, x),
          last: Callable = lambda left, p, drafted: left, tries: Callable = lambda drafted: drafted) -> dict:
-    """judge with another coin, another rest after a rejection, other weights to draw from, or fewer draft tokens."""
+    """judge with another coin, another rest behind a rejection, other weights to draw from, or fewer draft tokens."""
     def judge(drafted, p, dice):
         left, tried = p.clone(), []
         for i, x in enumerate(tries(drafted)):
@@ -155,7 +155,7 @@ EXERCISE = Exercise(
            "once more: draw once for all of them, or leave out what was rejected",
            **rule(coin=lambda left, x, p, tried: p[x], last=lambda left, p, drafted: p)),
      wrong("judged-by-the-counts", "you judge a token by how often it stands in the list, as if it had been drawn from "
-           "that: it was not drawn, so its distribution is certain, 1 at the token", judge=by_counts),
+           "that: nobody drew it, so its distribution is certain, 1 at the token", judge=by_counts),
      wrong("left-out-but-not-renormalised", "you leave the rejected token out, but what is left no longer adds up to "
            "1, and the next coin is too small: divide by its sum", throw="flip", **rule(after=left_out)),
      wrong("rejected-forgotten", "every coin is p_target(x): after a rejection the other tokens have become likelier, "
@@ -190,7 +190,7 @@ EXERCISE = Exercise(
      "Take a distribution called left, at first p_target. A rejected token becomes 0 in it, and then it must add up to "
      "1 again.",
      "for i, x in enumerate(drafted): if dice.flip(left[x]): return i, x; otherwise left[x] = 0, left = left / "
-     "left.sum(). After the loop: return None, dice.pick(left)"),
+     "left.sum(). Behind the loop: return None, dice.pick(left)"),
     [("nanospec.trees.node_rule", "verify_tree", "for i in", "return accepted"),
      ("nanospec.probs", "residual", "left =", "return")],
     {"the first of equal tokens": first_copy,

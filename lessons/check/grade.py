@@ -1,7 +1,7 @@
 """A class at once: every student's folder, a row for each as it is done, and at the end what the class found hard.
 
-Nothing that one file does reaches the next: workers.py gives each a process. It does not protect from malice: run a
-stranger's code in a container.
+Nothing that one file does reaches the next: workers.py gives each a process. This is no wall against malice: whoever
+runs strangers' code should do so in a container.
 """
 
 import csv

@@ -1,6 +1,6 @@
 """What is solved, what was tried, which hints were seen: one small file beside the exercises, never in the repository.
 
-"Solved" is a property of a text, not of a file: a solved file that is changed is "tried" until it is checked again.
+"Solved" is said of a text, not of a file: who changes a solved file has "tried" it, until it is checked again.
 """
 
 import json

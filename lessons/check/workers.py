@@ -1,7 +1,7 @@
 """A process for every file that is judged, forked from one that has imported torch: side by side, bounded, and gone
 when the grader is gone. Linux and macOS; where a bound is not to be had the others must do.
 
-What comes back comes through a pipe, after a word that only the grader and its child know. A file that writes a result
+What comes back comes through a pipe, behind a word that only the grader and its child know. A file that writes a result
 of its own, wherever, has written nothing.
 """
 
@@ -153,7 +153,7 @@ def bounded(parent: int, seconds: float, folder: Path, pipe: int) -> None:
 
 
 def ended(child: Running, pipe: int, late: bool) -> dict:
-    """The process and all it has started are ended; what it wrote, or what became of it."""
+    """The process and all it has started are ended; what it said, or what became of it."""
     for kill in os.killpg, os.kill:                     # it may not have come as far as to have a group
         with contextlib.suppress(ProcessLookupError, PermissionError):
             kill(child.pid, signal.SIGKILL)
