@@ -103,8 +103,8 @@ def number_to_reach(f) -> str:
     found, _ = walk(lambda dice: play(f, case, Row(dice))[0])
     alone = 1 + float(FOUR[0].minimum(FOUR[1]).sum())
     return (f"{2 - found.get(None, 0.0):.2f} tokens per target call with two children, drawn independently; with one "
-            f"{alone:.2f}; no rule at all has more than {1 + best_acceptance(*FOUR, 2):.2f} (see the lesson *How close a "
-            "rule can come*)")
+            f"{alone:.2f}; no rule at all has more than {1 + best_acceptance(*FOUR, 2):.2f} (see *How close a rule can "
+            "come*)")
 
 
 EXERCISE = Exercise(
