@@ -72,7 +72,7 @@ table(["after", "comes", "p_target of it", "q_draft of it", "beta"], rows)
 # In `self.limit = limit` the last word only has to be copied. The target is nearly sure of it,
 # while the draft gives other words most of the probability. To copy, a model must find where the
 # word occurred before and look at what followed there. That takes two layers, one for each step
-# (Olsson et al. 2022, arXiv 2209.11895). Our draft model has only one.
+# (Olsson et al. 2022, arXiv 2209.11895), and our draft model has only one.
 
 # %%
 print(f"\nlayers: target {target.config.layers}, draft {draft.config.layers}")

@@ -38,7 +38,7 @@ from nanospec.theory import expected_tokens, speedup
 # %% [markdown]
 # ## Three ways to lose
 #
-# The next table has one good round and then spoils one number at a time. Gamma is 4.
+# The next table has one good round with gamma 4 and then spoils one number at a time.
 #
 # *Guess first:* the good round gains 2.10. Which of the three spoils it most?
 
@@ -113,7 +113,7 @@ def race(big, small, temperature=1.0, luck=None, gamma=4, new=24):
 # The pair that ships runs at temperature 1, 0 and 3. Then come three pairs made to lose:
 #
 # - *A draft that learnt nothing* has random weights and a small alpha.
-# - *The target as its own draft* has an alpha of about 1. And its c?
+# - *The target as its own draft* has an alpha of about 1, but what is its c?
 # - *A target of 2 layers* is so fast that the draft is slow beside it. (Its coins are loaded with
 #   0.65.)
 #
@@ -220,8 +220,8 @@ for name, model in ("target", target), ("draft", draft):
 # - *Were both sides warmed up, run by turns, and run many times?* One run each measures how busy
 #   the machine was.
 #
-# The next table shows our first race again, with the same rounds and the same seconds. Only the
-# baseline differs. *Guess first:* does the speed-up look better or worse?
+# The next table shows our first race again, with the same rounds and seconds and only another
+# baseline. *Guess first:* does the speed-up look better or worse?
 
 # %%
 as_loaded, whole = load_pair().target, torch.ones(1, context, dtype=torch.int64)

@@ -121,7 +121,7 @@ def by_library(children, p_target, dice):
 # %% [markdown]
 # ## Two wrong rules
 #
-# Both look sensible, and both accept more than the right rule does. That should make you
+# Both look sensible, and both accept more than the right rule does, which should make you
 # suspicious.
 
 # %%
@@ -151,8 +151,8 @@ def try_the_likeliest_first(children, p_target, dice):
 # We walk every outcome. The last column is the total variation between the distribution of the
 # token and p_target.
 #
-# *Guess first:* with two independent children, one is accepted with probability .7. And without
-# replacement?
+# *Guess first:* with two independent children, one is accepted with probability .7. How often is it
+# without replacement?
 
 # %%
 def walk_place(rule, count, independent=False):
@@ -285,18 +285,20 @@ figures.a_tree(labels, first.parents, first.path, repr(tokenizer.decode([first.t
 # %% [markdown]
 # ## Three things to know
 #
-# 1. After a rejection, the residual distribution is the target of the next child. That is lossless.
+# 1. After a rejection, the residual distribution is the target of the next child, and that is
+#    lossless.
 # 2. Drawn without replacement, no token is tried twice. The rule divides by the distribution that
 #    each child was drawn from.
 # 3. In one call, each row attends to the text, its ancestors and itself. Its position is its depth.
 #
 # ## Change this and run again
 #
-# 1. Add `"four, without replacement": (accept_one, 4)` to `cases`. How often is one accepted? Guess
-#    first: there are four tokens, and all of them are tried.
+# 1. Add `"four, without replacement": (accept_one, 4)` to `cases`. Guess first how often one is
+#    accepted: there are four tokens, and all of them are tried.
 # 2. Write `positions = torch.arange(slots)`, as if the rows were a chain, and take out `assert gap
-#    < 1e-12`. How far apart are the distributions now? Which rows are still right?
-# 3. Write `q_draft = p_target`. What is left for a second child to do? Which rule is still wrong?
+#    < 1e-12`. How far apart are the distributions now, and which rows are still right?
+# 3. Write `q_draft = p_target`. What is left for a second child to do, and which rule is still
+#    wrong?
 #
 # The answers are in the file of the same name in `lessons/answers/`.
 #

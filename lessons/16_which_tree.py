@@ -30,7 +30,8 @@ torch.set_num_threads(1)                                    # one core, as in "H
 #
 # First we count on real texts which of four children is accepted.
 #
-# *Guess first:* the first is accepted in more than half of the rounds. And the second?
+# *Guess first:* the first is accepted in more than half of the rounds. How often is the second
+# accepted?
 
 # %%
 target, draft, _ = pair = load_pair()

@@ -6,7 +6,7 @@
 # So far a draft was judged token by token, and the first rejection ended the round. Sun et al.
 # (2024) judge the draft as a whole, which they call *block verification*. The draft is the same,
 # the target's call is the same, and the text has the same distribution. Yet on average more draft
-# tokens are accepted. How can that be?
+# tokens are accepted, and this lesson shows why.
 #
 # We build on overlap and residual (*Why it is lossless*) and on the round (*A draft and a bonus*).
 # All numbers of this lesson are fractions, small enough to check by hand.
@@ -48,7 +48,7 @@ q_draft = [Fraction(2, 3), Fraction(1, 3)]
 #
 # *Guess first:* regard the drafts as four big tokens, AA, AB, BA and BB. As in *Why it is
 # lossless*, such a big token could be accepted with min(p_target, q_draft). How often is that in
-# total? And how often are both tokens accepted, token by token?
+# total, and how often are both tokens accepted token by token?
 
 # %%
 drafts = list(product((0, 1), repeat=2))            # AA, AB, BA, BB
@@ -126,13 +126,13 @@ table(["draft", "ratio 1", "ratio 2", "w_1", "w_2", "both, token by token"], row
 # - (a) Tokens 1 to i are all accepted with probability w_i.
 # - (b) If they are, the next token of the text comes from p_target.
 #
-# How does it work? After every draft token there is a coin. If the coin after token i succeeds, the
-# draft is *cut* there: tokens 1 to i are accepted. The coin at the end is flipped first, so the
+# It works as follows: after every draft token there is a coin. If the coin after token i succeeds,
+# the draft is *cut* there: tokens 1 to i are accepted. The coin at the end is flipped first, so the
 # longest cut wins.
 #
-# At the end this is easy. The coin after the last draft token succeeds with probability w, which
-# gives (a), and the bonus token is drawn from p_target, which gives (b). For all other places there
-# is one claim.
+# At the end this is easy, because the coin after the last draft token succeeds with probability w,
+# which gives (a), and the bonus token is drawn from p_target, which gives (b). For all other places
+# there is one claim.
 #
 # **Claim 2.** If both promises hold one token later, the coin after token i can be chosen so that
 # they hold there too.
@@ -158,10 +158,10 @@ table(["draft", "ratio 1", "ratio 2", "w_1", "w_2", "both, token by token"], row
 #    which is what was wanted. So (a) and (b) hold after token i.
 #
 # Continue in this way to the front. There w_0 = 1, and (b) states that the text comes from
-# p_target. The rule is lossless.
+# p_target, so the rule is lossless.
 #
-# The next cell computes the same steps. *Guess first:* the front is the place before draft token 1,
-# with w = 1. What is its coin?
+# The next cell computes the same steps. *Guess first:* what is the coin of the front, the place
+# before draft token 1, with w = 1?
 
 # %%
 rows = []
@@ -240,8 +240,8 @@ table(["draft", "drafted with", "accepted", "with", "text", "together"], rows)
 print(f"accepted on average: {accepted_on_average} of 2 draft tokens")
 
 # %% [markdown]
-# Does the text come from p_target? We add up all lines that begin with AA, AB, BA or BB. A line may
-# end after one token, and then the next round writes the second token from p_target.
+# To see whether the text comes from p_target, we add up all lines that begin with AA, AB, BA or BB.
+# A line may end after one token, and then the next round writes the second token from p_target.
 #
 # *Guess first:* which two columns must agree?
 

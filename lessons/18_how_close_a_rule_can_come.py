@@ -142,8 +142,8 @@ chain = dict(zip(("token by token", "as a whole", "ceiling"), means.T.tolist()))
 # 5. Drawn without replacement, the two are never both token 0. Step 2 gives 0, and there is no
 #    restriction. The ceiling is 1, because one of the two is always the right one.
 #
-# Is the lowest bound ever reached? It is, by the theorem "max-flow = min-cut". (The test of this
-# lesson finds the same ceilings as flows.)
+# The lowest bound is reached, by the theorem "max-flow = min-cut". (The test of this lesson finds
+# the same ceilings as flows.)
 
 # %%
 def all_k_in(S, q_draft, k):
@@ -216,7 +216,7 @@ table(["two draft tokens, p_target [.5, .5], q_draft [.8, .2]", "one is accepted
       [[name, f"{chance:.3f}"] for name, chance in example.items()])
 
 # %% [markdown]
-# Is the formula of `by_k_seq` what the rule does? A walk tells.
+# A walk tells whether the formula of `by_k_seq` is what the rule does.
 
 # %%
 def two_drawn(dice):
@@ -269,7 +269,7 @@ figures.ceilings(chain, place)
 # %% [markdown]
 # ## Three things to know
 #
-# 1. With one draft token, accept or replace reaches the ceiling. No rule is better.
+# 1. With one draft token, accept or replace reaches the ceiling, and no rule is better.
 # 2. With a draft of several, block verification is better than token by token. The ceiling is
 #    higher still, but no rule that knows only the drafted path can reach it.
 # 3. With several draft tokens for one place, drawing without replacement raises both the ceiling

@@ -37,7 +37,7 @@ from nanospec.trees.node_rule import verify_tree
 # %% [markdown]
 # ## A copy of what followed
 #
-# Here is a text of words. Its last word is "the", which occurred five times before. `PromptLookup`
+# Here is a text of words whose last word is "the", which occurred five times before. `PromptLookup`
 # takes the latest of these places and copies the four words after it.
 #
 # A *drafter* of the library receives the whole text with `begin`, and its `propose` returns a
@@ -116,7 +116,7 @@ def draw_and_compare(dice):
 # suppose that token 0 followed in 2 of 3 earlier places and token 1 in one of them. The mistake
 # takes these shares for q_draft.
 #
-# *Guess first:* both write one token too often. Which one?
+# *Guess first:* which token do both write too often?
 
 # %%
 counts = torch.tensor([2 / 3, 1 / 3, 0], dtype=torch.float64)
@@ -148,7 +148,7 @@ table(["rule", "0 is accepted", "0 written", "1 written", "2 written", "off by"]
 # %% [markdown]
 # The second mistake is tempting, so look at it again. The rule divides by q_draft because it
 # believes that token 0 is proposed with probability 2/3. But token 0 is proposed in every case. The
-# past may *choose* a draft token. It must not *judge* it.
+# past may *choose* a draft token, but it must not *judge* it.
 #
 # ## From one place to all places
 #
@@ -234,7 +234,7 @@ def replay(drafter, ids, new):
 # We use two prompts, a table of numbers, which repeats itself, and the beginning of a class. The
 # target continues each at temperature 0 and at temperature 1.
 #
-# Four drafters copy. The last one also has a *past*: both prompts with their continuations at
+# Four drafters copy, and the last one also has a *past*: both prompts with their continuations at
 # temperature 0, from which it may copy, too. For comparison there is the draft model that ships,
 # with gamma 4.
 
@@ -271,8 +271,8 @@ table(["drafter", *(f"{kind}, T = {T}" for kind, T in texts)],
       "tokens per target call; the target alone has 1")
 
 # %% [markdown]
-# Compare the columns. Where the text repeats itself, copies should bring more than the draft model,
-# and elsewhere little. The past helps most where the very same text comes again.
+# In the columns, compare: where the text repeats itself, copies should bring more than the draft
+# model, and elsewhere little. The past helps most where the very same text comes again.
 #
 # ## Asking the target itself
 #
@@ -301,10 +301,10 @@ for i, (tokens, _) in enumerate(ahead.values()):
     assert tokens < max(row[i] for row in rates.values())
 
 # %% [markdown]
-# Here lookahead loses. In each column a copy or the draft model brings more tokens, and with fewer
-# rows. At temperature 1 it hardly drafts anything right: what it has collected are the target's
-# likeliest tokens, and the text goes another way. Its authors report gains for large targets on
-# GPUs, where a few more rows cost nothing.
+# Here lookahead loses, because in each column a copy or the draft model brings more tokens, and
+# with fewer rows. At temperature 1 it hardly drafts anything right: what it has collected are the
+# target's likeliest tokens, and the text goes another way. Its authors report gains for large
+# targets on GPUs, where a few more rows cost nothing.
 #
 # ## What it costs, and that it is exact
 #
@@ -352,7 +352,7 @@ figures.copying(calls, [f"{kind}\nT = {T}" for kind, T in texts], rates)
 #
 # 1. A draft token may come from anywhere. If it was not drawn, its q_draft is one-hot: accept it
 #    with p_target(x), and replace it from p_target without x.
-# 2. The past chooses the draft tokens. It must not be reported as q_draft.
+# 2. The past chooses the draft tokens, but it must not be reported as q_draft.
 # 3. Copies cost next to nothing. They gain much where a text repeats itself and little elsewhere,
 #    and the target still has to score all of them.
 #

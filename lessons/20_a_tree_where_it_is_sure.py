@@ -103,8 +103,8 @@ assert sorted(paths_of(draft_tokens, parents)) == sorted(chosen)
 # ## Is it lossless?
 #
 # No token was drawn, because the proposed tokens follow from the text alone. So every q_draft is
-# one-hot, and the rule accepts x with what is left of p_target(x). The confidence chooses. It must
-# not judge. We walk it, with tables of three tokens.
+# one-hot, and the rule accepts x with what is left of p_target(x). The confidence chooses, but it
+# must not judge. We walk it, with tables of three tokens.
 
 # %%
 assert all(sorted(row.tolist())[-2:] == [0, 1] for row in q_draft[1:])
@@ -193,8 +193,8 @@ figures.confident_tree([(path, sure, word, path in chosen)
 #
 # ## Change this and run again
 #
-# 1. Grow the tree with `expand(width=4, depth=3)` and `DynamicTree(draft, 8, 4)`. How does it
-#    change? How often is the draft model called, in both cases?
+# 1. Grow the tree with `expand(width=4, depth=3)` and `DynamicTree(draft, 8, 4)`. How does the tree
+#    change, and how often is the draft model called in both cases?
 # 2. In `expand`, write `(share, (*path, token))` in place of `(sure * share, ...)`. Why is the
 #    choice no longer a tree? (An assert fails.)
 # 3. In the last table, write 0.5 wherever T is 1. Which is ahead now?

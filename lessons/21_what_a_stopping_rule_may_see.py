@@ -7,8 +7,8 @@
 # others it is lost. Where it is lost, we want to stop drafting. A *stopping rule* decides this. It
 # looks at what is going on and may end the draft.
 #
-# That looks harmless, since a place without a draft token gets its token from the target alone. How
-# could that spoil the text? It can, and this lesson shows when.
+# That looks harmless, since a place without a draft token gets its token from the target alone. Yet
+# it can spoil the text, and this lesson shows when.
 #
 # A reminder: a draft token x is drawn from q_draft and accepted with probability min(1, p_target(x)
 # / q_draft(x)). If it is rejected, its replacement is drawn from the residual distribution. The
@@ -133,8 +133,8 @@ table(["draft token", "drawn", *names], cells)
 
 # %% [markdown]
 # To throw a draft token away is to put another row in its place, the row p_target itself. That row
-# would be right alone. Together with the other two rows it is wrong, because the mean is no longer
-# p_target.
+# would be right alone, but together with the other two rows it is wrong, because the mean is no
+# longer p_target.
 #
 # *Guess first:* which of the three draft tokens does most harm when it is thrown away?
 
@@ -161,13 +161,13 @@ table(["the mean, if", *names, "off by"], cells)
 #
 # **Proof.**
 #
-# 1. Fix everything that the rule has looked at. Then its decision is fixed, too.
-# 2. If it is "yes", the draft token is drawn from q_draft, and then its coin is thrown. Both are
-#    fresh.
+# 1. Fix everything that the rule has looked at, and its decision is fixed, too.
+# 2. If it is "yes", the draft token is drawn from q_draft, and then its coin is thrown, both of
+#    them afresh.
 # 3. So accept-or-replace gives a token from p_target.
 # 4. If it is "no", the token is drawn from p_target.
 # 5. Both decisions give p_target, so it does not matter which one it was.
-# 6. Append the token, and go on to the next place with the same argument. That ends the proof.
+# 6. Append the token, and go on to the next place with the same argument, which ends the proof.
 #
 # Step 2 breaks when a rule has seen x. Where it decides "yes", x is not "range", so the draft
 # tokens that it leaves in place do not have the distribution q_draft.
@@ -244,7 +244,7 @@ def three_tokens(play_round, dislikes, dice):
 # The numbers below are walked and therefore exact. "Off by" is the total variation from what the
 # target alone writes.
 #
-# *Guess first:* four rules in two versions each make eight numbers. Which of them are 0?
+# *Guess first:* which of the eight numbers, four rules in two versions, are 0?
 
 # %%
 reasons = {"the draft gave it less than 0.35": lambda q_draft, x, accepted: q_draft[x] < 0.35,
@@ -290,8 +290,9 @@ assert all(stopping < 1e-12 for stopping, _ in walked.values())
 #
 # 1. Take a perfect draft: `q_draft = p_target.clone()`. Does throwing "range" away do less harm
 #    now?
-# 2. Add a reason: `x != q_draft.argmax()`. Only the draft's best tokens remain. Is the text exact?
-# 3. Add a reason: `q_draft.max() < 0.5 and x == 0`. Its first half is harmless. Is the whole?
+# 2. Add a reason: `x != q_draft.argmax()`. Only the draft's best tokens remain, but is the text
+#    exact?
+# 3. Add a reason: `q_draft.max() < 0.5 and x == 0`. Its first half is harmless, but is the whole?
 # 4. Add a reason: `accepted`. Which draft tokens are thrown away now, and how far off is the text?
 #
 # The answers are in the file of the same name in `lessons/answers/`.

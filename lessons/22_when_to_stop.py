@@ -203,8 +203,8 @@ for name, rule in rules.items():
 # %% [markdown]
 # ## One gamma for all places
 #
-# A fixed gamma needs no run. We know where the draft is right, and that is enough to count the
-# target calls.
+# A fixed gamma needs no run, because we know where the draft is right, and that is enough to count
+# the target calls.
 
 # %%
 def calls(right, gamma):
@@ -227,9 +227,9 @@ for gamma in range(1, 9):
 # %% [markdown]
 # ## Which makes most of a target step?
 #
-# The measure is "tokens / cost", the tokens written per target step. Plain decoding has 1. "worst
-# prompt" compares with the gamma that was best for each prompt alone, and shows how far the rule is
-# below it in the worst case.
+# The measure is "tokens / cost", the tokens written per target step, of which plain decoding has 1.
+# "worst prompt" compares with the gamma that was best for each prompt alone, and shows how far the
+# rule is below it in the worst case.
 #
 # *Guess first:* is the best rule the one that accepts most tokens per round?
 
@@ -280,7 +280,7 @@ quiet.tell("c was 0.13 and v(4) 1.04, and goodput was about as good as the best 
 # 2. Try `Confidence(0.05)`, `Confidence(0.5)` and `Confidence(0.8)`, at the measured c and at 0.4.
 #    Is the same threshold best for both?
 # 3. Keep only the third prompt: write `prompts = prompts[2:]` below the definition of `prompts`.
-#    Which gamma is best now? Does goodput find out?
+#    Which gamma is best now, and does goodput find out?
 #
 # The answers are in the file of the same name in `lessons/answers/`.
 #

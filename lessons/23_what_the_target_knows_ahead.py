@@ -55,8 +55,8 @@ assert gap < 1e-3
 # ## A head for the token after next
 #
 # Consider the start of a round, and let x be the last token of the text. The target chose x in the
-# round before but has not read it yet, so x has no hidden state. The token *before* x has one. Let
-# h be that hidden state after the norm.
+# round before but has not read it yet, so x has no hidden state. The token *before* x has one, and
+# h shall be that hidden state after the norm.
 #
 # - The output head on h has already told what x may be.
 # - *Head 1* shall predict the token after x, as seen from h: the token after next.
@@ -179,7 +179,7 @@ def train(model, steps):
 train(medusa, 120)
 
 # %% [markdown]
-# How often is each head right? We use two measures, on texts that are new to it:
+# To see how often each head is right, we use two measures, on texts that are new to it:
 #
 # - *best guess*: how often the head's likeliest token is the target's likeliest token.
 # - *beta*: sum min(p_target, q_draft), the probability that a token drawn from the head would be
@@ -220,7 +220,7 @@ def show(found):
 show(found)
 
 # %% [markdown]
-# So the target does know something about the token after next: head 1 is far above the mean. But
+# So the target does know something about the token after next: head 1 is far above the mean, but
 # this knowledge falls off fast. Head 2 is much nearer to the mean, and head 3 nearer still.
 #
 # The reason is that a head knows nothing of the tokens in between. After `for` may come `name`,

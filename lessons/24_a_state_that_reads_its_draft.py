@@ -121,7 +121,7 @@ medusa = train(Medusa(V, C, [last], heads=2).attach(target), texts, steps=50, ah
 # (The true tokens stand before it, as if all of them had been accepted.) The GPT that ships as
 # draft model reads the whole text, so its beta does not depend on the depth.
 #
-# *Guess first:* Medusa's second head is much worse than its first. And the state, after four
+# *Guess first:* Medusa's second head is much worse than its first. How good is the state after four
 # tokens?
 
 
@@ -147,7 +147,7 @@ table(["draft token", "1st", "2nd", "3rd", "4th"],
 # which get older. The GPT is better because it was trained for hours, so look at the slopes here
 # and not at the heights.
 #
-# Does the state need the hidden states at all? We give it zeros instead.
+# To see whether the state needs the hidden states at all, we give it zeros instead.
 
 # %%
 nothing = whole_texts(mlp, test, 0 * before_test, 1)[0].softmax(-1)

@@ -64,8 +64,8 @@ print(f"\nafter {pieces[0]} and after {pieces[1]}: {apart:.2f} apart")
 #
 # ## With and without the token
 #
-# How much is the token worth? First we collect hidden states. The target reads windows of 128
-# tokens once, from training files and from held-out files.
+# To see how much the token is worth, we first collect hidden states. The target reads windows of
+# 128 tokens once, from training files and from held-out files.
 
 
 # %%
@@ -231,7 +231,7 @@ assert fall["EAGLE"][4] < fall["EAGLE"][0] - .02
 figures.along_a_draft(fall)
 
 # %% [markdown]
-# A few seconds of training help. But alpha falls along the draft, because a prediction made from
+# A few seconds of training help, but alpha falls along the draft, because a prediction made from
 # predictions is worse.
 #
 # ## Three things to know

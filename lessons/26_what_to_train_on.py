@@ -24,7 +24,7 @@ from nanospec.speculate import verify
 # ## Tokens or probabilities?
 #
 # A language model is usually trained on tokens: "range" stands here, so make "range" likelier. That
-# is *cross-entropy*. But the draft model has a teacher, and the target gives a probability to every
+# is *cross-entropy*. But the draft model has a teacher: the target gives a probability to every
 # token at every place. Take four tokens:
 #
 # | token               | range | items | zip | def |
@@ -35,7 +35,7 @@ from nanospec.speculate import verify
 #
 # A student that may only count tokens learns the shares of what it has seen. After one look its
 # alpha is .5 x .5 + .3 x .3 + .15 x .15 + .05 x .05 = .365, on average. After many looks it is
-# better. But texts by people are not the target's texts.
+# better, but texts by people are not the target's texts.
 #
 # *Guess first:* after infinitely many looks at each kind of text, what is alpha?
 
@@ -127,7 +127,7 @@ figures.what_to_train_on(["range", "items", "zip"], q_first.tolist(), accepted, 
 #
 # ## Three things to know
 #
-# 1. alpha is 1 - total variation. Teach the target's probabilities, not single tokens.
+# 1. alpha is 1 - total variation, so teach the target's probabilities and not single tokens.
 # 2. Accepted prefixes are the target's texts, so train on the target's texts.
 # 3. Training changes the speed and never the text.
 #

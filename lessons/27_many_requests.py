@@ -50,7 +50,7 @@ table(["prompt", "tokens", "text so far"],
        for start, asked in zip(starts, eight)])
 
 # %% [markdown]
-# No row waited. Each has gone as far as its own draft tokens were accepted.
+# No row waited, and each has gone as far as its own draft tokens were accepted.
 #
 # ## Every row has a length of its own
 #
@@ -129,7 +129,8 @@ assert all(text == ids + new[:len(text) - len(ids)]             # each is what i
 # draft tokens with probability alpha^(i B), so a row brings 1 + alpha^B + alpha^(2B) + ... tokens.
 # Eight rows with alpha .7 behave like one row with alpha .7^8 = .06.
 #
-# *Guess first:* alone, a round of gamma 4 brings 2.77 tokens. And with eight rows in lockstep?
+# *Guess first:* alone, a round of gamma 4 brings 2.77 tokens. How many does it bring with eight
+# rows in lockstep?
 
 # %%
 def lockstep_tokens(alpha, gamma, B):
@@ -188,7 +189,7 @@ def cut_too_much(x, accepted, token, k, p_target, dice):
 # %% [markdown]
 # The last one throws away an accepted draft token and draws for its place again. But it does so
 # only if the coin accepted. After a rejection it takes the replacement, and replacements make up
-# for all draft tokens that were accepted. These are missing now. (The first mistake is in our zoo
+# for all draft tokens that were accepted, which are missing now. (The first mistake is in our zoo
 # of planted bugs, under the name `lockstep`.)
 #
 # We walk one round of two rows with gamma 2 and a vocabulary of two tokens, and look at row 1. The
@@ -272,9 +273,9 @@ table(["dice", "where", "tokens of the third request"],
 assert written["own dice"] == (by_speculate, by_speculate)
 
 # %% [markdown]
-# With shared dice the text changes with the company. Is it wrong then? The walk uses one set of
-# dice only, and finds the distribution of both texts *together*. Two independent requests must have
-# the product of their own distributions.
+# With shared dice the text changes with the company. Whether it is wrong then, a walk can tell. It
+# uses one set of dice only, and finds the distribution of both texts *together*. Two independent
+# requests must have the product of their own distributions.
 
 # %%
 def both_texts(dice):
@@ -291,7 +292,7 @@ one_die_off = distance(found, product)[1]
 print(f"\none die for two rows: {paths} paths, off by {one_die_off:.0e}")
 
 # %% [markdown]
-# Shared dice are not wrong. But no text can be reproduced without the same company.
+# Shared dice are not wrong, but no text can be reproduced without the same company.
 #
 # ## Joining and leaving
 #
@@ -369,8 +370,8 @@ figures.many_requests(batches, lines, paces, list(requests), timetable)
 #
 # ## Change this and run again
 #
-# 1. Write `float("nan")` for `1e9`. What happens now? What must be done with a row before another
-#    request gets it?
+# 1. Write `float("nan")` for `1e9`. What happens now, and what must be done with a row before
+#    another request gets it?
 # 2. Write .95 for .7 in the cell of `lockstep_tokens`, three times. Does lockstep pay with 8 rows?
 # 3. In the cell of the time table write `rows=1`, and then `rows=3`. What changes, and what does
 #    not?

@@ -201,7 +201,7 @@ quiet.tell("for 32 texts gamma 1 gains more than gamma 4, for one text less")
 # %% [markdown]
 # ## Three things to know
 #
-# 1. A draft token is free as long as a call waits for the weights. A large batch uses that up.
+# 1. A draft token is free as long as a call waits for the weights, and a large batch uses that up.
 # 2. c and v depend on the number of texts in a call.
 # 3. A server can choose gamma before every round, by the number of texts.
 #

@@ -52,8 +52,8 @@ STEPS, V = 5, target.config.vocab_size
 #
 # 1. y = carry z + embedding of x, as in the MLP speculator.
 # 2. A query, made from y, is compared with all keys *that the layer has kept anyway*.
-# 3. y = y + answer: a matrix times the values, weighted by the match of the query with the keys.
-#    This is new.
+# 3. y = y + answer: a matrix times the values, weighted by the match of the query with the keys,
+#    which is new.
 # 4. z = silu(norm y). The output head turns z into logits.
 #
 # In other words, a draft token asks the text a question. It adds no key and no value of its own,
@@ -97,8 +97,8 @@ keys, values = kept_of(ids)
 print(f"\n{length} tokens, and for each a key and a value of {keys.shape[-1]} numbers")
 
 # %% [markdown]
-# Now we read a draft token by hand. `first` is the place of the text's last token. The text ends
-# there.
+# Now we read a draft token by hand. `first` is the place of the text's last token, where the text
+# ends.
 
 # %%
 @torch.no_grad()
@@ -309,7 +309,7 @@ figures.a_look_back([row.tolist() for row in seen], names, [row[0] for row in ro
 #
 # 1. A layer that reads the text once per round keeps keys and values. A draft token may query them,
 #    for the price of one query.
-# 2. A look back helps most where something can be copied. Program text repeats its names.
+# 2. A look back helps most where something can be copied, and program text repeats its names.
 # 3. The first draft token is the most expensive one, and all others depend on its acceptance.
 #
 # ## Change this and run again
@@ -317,7 +317,7 @@ figures.a_look_back([row.tolist() for row in seen], names, [row[0] for row in ro
 # 1. Write a text of your own for `SOURCE`, in which no name comes twice. Let it end with
 #    `self.number_of_eggs = 0`. Where does it look now?
 # 2. In the cell of the first table write `text_keys = 0 * text_keys` below the line that makes it.
-#    Now every place gets equal attention. What does it predict next?
+#    Now every place gets equal attention, and what does the model predict next?
 # 3. In the cell of the costs, take a text of 20 tokens instead of 200. What becomes cheaper?
 #
 # The answers are in the file of the same name in `lessons/answers/`.

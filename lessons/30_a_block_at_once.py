@@ -250,8 +250,8 @@ figures.a_block_at_once(drawn_of, betas)
 # %% [markdown]
 # ## Three things to know
 #
-# 1. A block drafter draws each place without knowing the place before it. The text stays exact.
-#    What it loses is acceptance, and the loss grows from place to place.
+# 1. A block drafter draws each place without knowing the place before it. The text stays exact, and
+#    what it loses is acceptance, and the loss grows from place to place.
 # 2. The loss is in the text, not in the network: the warmer the text, the less can be known ahead.
 # 3. A table of transitions gives much of it back, for the lookup of a row.
 #
@@ -259,7 +259,7 @@ figures.a_block_at_once(drawn_of, betas)
 #
 # 1. Let the target answer "of course" nine times of ten, as above. What is beta at the second place
 #    with the marginal? Then write `row_2 = torch.tensor([1.0, 0.0]).double()`.
-# 2. Set FUTURES = 4. Why does beta become smaller? Has the perfect drafter become worse?
+# 2. Set FUTURES = 4. Why does beta become smaller, and has the perfect drafter become worse?
 # 3. In the table, write 0.0 instead of 0.75, then 2.0. What happens, and is the text still exact?
 #
 # The answers are in the file of the same name in `lessons/answers/`.

@@ -67,8 +67,7 @@ assert untrained[-1] > 0.999
 #
 # ## An exit of its own
 #
-# So we give the exit a *translator*, a small network between the layer and the head. The head is
-# the target's.
+# So we give the exit a *translator*, a small network between the layer and the target's own head.
 #
 #     logits = output head(norm(h + mlp(norm(h))))
 #
@@ -218,7 +217,7 @@ table(["drafter", "alpha", "c", "best gamma", "speed-up by the formula"],
        for name, (alpha, c, gamma, times) in speed.items()])
 
 # %% [markdown]
-# Eight layers are few. Each is an eighth of the target, so even one of them is expensive for a
+# Eight layers are few: each is an eighth of the target, so even one of them is expensive for a
 # draft. A model of 80 layers may leave after 8, for a tenth of its time. A target can also be
 # trained to be left early, as LayerSkip does, and then no translator is needed. The target that
 # ships was not; docs/results/ has what was measured with it.

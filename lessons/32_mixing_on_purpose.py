@@ -71,7 +71,7 @@ table(["draft token", "p_target of it", f"passes {bar:.2f}", "off by"], rows)
 # %% [markdown]
 # The token that barely passes does the greatest harm. Where none passes, the token is drawn from
 # p_target, and nothing is lost. (At temperature 0, p_target is 1 for one token, so 1 - p_target(x)
-# is 0. There the rule is exact.)
+# is 0 and the rule is exact.)
 #
 # The text depends on what happens to be drafted: another draft model gives another text.
 #
@@ -118,7 +118,7 @@ assert torch.equal(pi, DEFERRALS["chow"](q_draft, p_target, 0.3))
 #
 # The last two decide token by token. Take p_target [.2, .7, .1], q_draft [.6, .3, .1], v1 and a =
 # .2. Tokens 1 and 2 are below .7 - .2 = .5. The draft has .4 on them and hands this weight to the
-# target. So pi = [.6, 0, 0] + .4 x [.2, .7, .1] = [.68, .28, .04]. Exercise 21 writes it.
+# target. So pi = [.6, 0, 0] + .4 x [.2, .7, .1] = [.68, .28, .04], as in exercise 21.
 #
 # ## Speculation towards the mixture
 #
@@ -187,7 +187,7 @@ table(["text from", "right", "accepted"],
       [[name, f"{right:.3f}", f"{accepted:.2f}"] for name, (right, accepted) in found.items()])
 
 # %% [markdown]
-# Nothing is free here. Rules for a whole place (chow, diff, opt) buy acceptance with quality. Rules
+# Nothing is free here: rules for a whole place (chow, diff, opt) buy acceptance with quality. Rules
 # for every token (v1, v3) look better than the target itself, since they are right more often. But
 # so is plain top-p, and that is exact for the distribution it states. Both forbid unlikely tokens.
 # Comparing a cascade at T = 1 with the target at T = 1 mistakes this effect for a gain.

@@ -118,9 +118,9 @@ table(["q_draft that is reported", "off from the target"],
 assert off["the middle model's"] < 1e-12 < 0.01 < min([*off.values()][1:])
 
 # %% [markdown]
-# Only the first is exact. After accept or replace, a token has the distribution of the *middle*
-# model, and the model that proposed it leaves no trace. So the target must be told the middle
-# model's distribution.
+# Only the first is exact, because after accept or replace, a token has the distribution of the
+# *middle* model, and the model that proposed it leaves no trace. So the target must be told the
+# middle model's distribution.
 #
 # The last row reports the right q and uses u twice. A token that has just been accepted had a small
 # u, so it is accepted again too often.
@@ -139,7 +139,7 @@ assert off["the middle model's"] < 1e-12 < 0.01 < min([*off.values()][1:])
 # round also pays for verification, c v(g + 1) instead of c. Nothing else changes for the target.
 #
 # We take the draft GPT as the middle model. The lowest one is a table that tells how often token b
-# followed token a in the training text. It costs next to nothing.
+# followed token a in the training text, which costs next to nothing.
 
 
 # %%
@@ -170,7 +170,7 @@ table(["verifier", "drafter", "alpha"],
 # round numbers: v(m) = 1 + 0.05 (m - 1), and c = 0.12 for the draft GPT. The table shows other
 # values of c as well.
 #
-# *Guess first:* how much does a third level gain at c = 0.12? And at 0.5?
+# *Guess first:* how much does a third level gain at c = 0.12, and how much at 0.5?
 
 # %%
 FREE = 0.002                                            # a look into the table
@@ -270,7 +270,8 @@ figures.a_draft_for_the_draft(costs, gains, 0.12)
 #
 # 1. Write `LOWEST = MIDDLE` below the three tables. Which rows of the first table become exact?
 # 2. Let calls on several tokens be free: `return 1` in `v`. What does that do to the gains?
-# 3. Count at T = 1: `temperature=1`. Both columns change. Which of the two changes by chance alone?
+# 3. Count at T = 1: `temperature=1`. Both columns change, but which of the two changes by chance
+#    alone?
 #
 # The answers are in the file of the same name in `lessons/answers/`.
 #

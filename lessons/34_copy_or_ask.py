@@ -44,7 +44,7 @@ target, draft, tokenizer = pair = load_pair()
 # longest match so far, at the latest place, and ask which token follows there, and with which
 # probability the target writes it here. With this probability the copy would be accepted.
 #
-# *Guess first:* how often is it accepted after a match of one token? After a match of eight?
+# *Guess first:* how often is it accepted after a match of one token, and after a match of eight?
 
 
 # %%
@@ -232,13 +232,13 @@ table(["text", "T", "drafter", "tokens per call", "draft steps per call", "gain"
 #
 # ## Or both at once
 #
-# One need not choose. A draft may be a tree: the chain is one branch, the copy is another, and one
-# call of the target verifies both. Where they agree, they share rows. SpecInfer (Miao et al. 2023)
-# joins the drafts of several models in this way. The library's drafter is `MergedDrafter`
+# One need not choose, because a draft may be a tree: the chain is one branch, the copy is another,
+# and one call of the target verifies both. Where they agree, they share rows. SpecInfer (Miao et
+# al. 2023) joins the drafts of several models in this way. The library's drafter is `MergedDrafter`
 # (nanospec/trees/merged.py). The node rule only needs the distribution that each token was drawn
 # from, so it is lossless.
 #
-# *Guess first:* does it bring more tokens per call than the hybrid? And does it gain more?
+# *Guess first:* does it bring more tokens per call than the hybrid, and does it gain more?
 
 # %%
 walked, paths = walk(lambda dice: tuple(tokens_of(speculate(

@@ -66,7 +66,7 @@ print(f"\n{len(layer)} tensors here, {count} there")
 # ## The same numbers?
 #
 # Now transformers opens the folders. *Guess first:* both programs compute in float32. How far apart
-# are their logits at most: 0, 1e-5 or 1e-2? And their greedy tokens?
+# are their logits at most: 0, 1e-5 or 1e-2? Are their greedy tokens the same?
 
 # %%
 theirs, their_draft = (AutoModelForCausalLM.from_pretrained(folder / name, dtype=torch.float32)
@@ -91,14 +91,14 @@ assert same_ids and off < 1e-4 and written == plain
 
 # %% [markdown]
 # The difference is not 0, because sums are taken in another order and float32 rounds. Where two
-# tokens are nearly equal, that alone could change a greedy text. Here it does not.
+# tokens are nearly equal, that alone could change a greedy text, but here it does not.
 #
 # ## Speculation there
 #
 # transformers calls it *assisted generation*: `generate(assistant_model=...)`. In version 5.23 it
 # drafts up to 20 tokens, and it stops earlier where the draft model gives its token less than 0.4
-# (our drafter `confidence`). Both can be set. With gamma tokens and a threshold of 0 it drafts as
-# we do.
+# (our drafter `confidence`). Both can be set, and with gamma tokens and a threshold of 0 it drafts
+# as we do.
 #
 # We count calls at temperature 0. *Guess first:* with gamma = 4 on both sides, which program needs
 # fewer calls of the target for the same text? And with its defaults, of which model does
@@ -182,12 +182,14 @@ room.cleanup()
 #
 # 1. A checkpoint consists of sizes, numbers with names, and a tokenizer. A program that knows the
 #    names can read it.
-# 2. The same weights give the same logits up to rounding, in any program. Check that first.
+# 2. The same weights give the same logits up to rounding, in any program, and this is the first
+#    thing to check.
 # 3. At temperature 0 and with the same gamma, every correct program has the same rounds.
 #
 # ## Change this and run again
 #
-# 1. Set `num_assistant_tokens` to 2 and to 8, and the gamma of `ours` as well. Do they still agree?
+# 1. Set `num_assistant_tokens` to 2 and to 8, and the gamma of `ours` as well, and see whether they
+#    still agree.
 # 2. Let transformers compute with `dtype=torch.bfloat16`. How far apart are the logits then? Are
 #    the greedy tokens still the same?
 # 3. Exchange target and draft before `export`. What happens to the text, and to the calls?

@@ -113,13 +113,13 @@ figures.from_token_to_u(bins, places)
 #
 # 1. A drawn token can be turned back into a number that is uniform if the sampler is right.
 # 2. This works with another distribution at every place, so one long text is enough.
-# 3. The order of the tokens decides which bugs can be seen. Sort by what the bug favours.
+# 3. The order of the tokens decides which bugs can be seen, so sort by what the bug favours.
 #
 # ## Change this and run again
 #
 # 1. Write `places = 300`, then 100. Is the bug still found?
-# 2. In the first entry of the list, write `p_target` in place of `gap`. What should a correct sampler
-#    show, in whatever order?
+# 2. In the first entry of the list, write `p_target` in place of `gap`. What should a correct
+#    sampler show, in whatever order?
 # 3. Judge all tokens by `wrong`: write it in place of `p_target` in the calls of `pit` and
 #    `back_to_u` in the last cell. Which of the three rows is accused now?
 #

@@ -150,10 +150,10 @@ print("\nthe parents of the best tree of eight draft tokens:", tree)
 assert expected > chain_tokens
 
 # %% [markdown]
-# This is a promise, which takes the guesses along a path to be independent. Are they? We count on
-# the held-out text, regarded as written by the target. A draft token that was not drawn is accepted
-# exactly when it is what the target writes, so we check at each place which rows of the tree agree
-# with the text. A row agrees if its parent does and its own token does.
+# This is a promise, which takes the guesses along a path to be independent. To check this, we count
+# on the held-out text, regarded as written by the target. A draft token that was not drawn is
+# accepted exactly when it is what the target writes, so we check at each place which rows of the
+# tree agree with the text. A row agrees if its parent does and its own token does.
 
 # %%
 places = test.shape[1] - 3                                  # where three tokens follow

@@ -67,7 +67,8 @@ print("\nalpha:", ", ".join(f"{name} {alpha:.2f}" for name, alpha in alphas.item
 #
 # c is the time of a draft step in target steps, as always.
 #
-# *Guess first:* by how much is a step of the state cheaper? And by the clock?
+# *Guess first:* by how much is a step of the state cheaper by the count, and by how much by the
+# clock?
 
 # %%
 operations = {"the state": width * width + width * V,

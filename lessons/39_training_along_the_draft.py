@@ -45,7 +45,7 @@ LAYERS = [L // 4, L // 2, L - 1]
 #
 # It must not attend to the predictions of another place, since these belong to another draft.
 #
-# *Guess first:* draw the mask of 4 places and 3 steps. Where is it filled?
+# *Guess first:* draw the mask of 4 places and 3 steps, and mark where it is filled.
 
 
 # %%
@@ -136,7 +136,7 @@ def along(model):
             for k in range(5)]
 
 # %% [markdown]
-# *Guess first:* which of the two is better at draft token 1? Which one falls less?
+# *Guess first:* which of the two is better at draft token 1, and which one falls less?
 
 
 # %%
@@ -163,17 +163,17 @@ figures.training_along_the_draft(grid.tolist(), 4, fall)
 # much worse at the next ones. It may pass on whatever it likes and never had to read that itself.
 # Unrolled, it falls much less. It has seen fewer texts, so its first number is lower.
 #
-# The paper reports that unrolled training wins along the whole draft after hours of training.
-# Seconds do not show that.
+# The paper reports that unrolled training wins along the whole draft after hours of training, which
+# our seconds do not show.
 #
 # ## A smaller vocabulary
 #
 # EAGLE-3 has an output head of its own, which may leave out rare tokens and thereby become smaller
 # and faster. A token that is left out has q_draft = 0: it is never drafted, and the rule stays
-# exact. But it is never accepted either. So the probability that the target gives to the remaining
+# exact. Since it is never accepted either, the probability that the target gives to the remaining
 # tokens is an upper bound for alpha.
 #
-# *Guess first:* the head keeps a quarter of the vocabulary. What is the bound?
+# *Guess first:* what is the bound if the head keeps a quarter of the vocabulary?
 
 # %%
 short = Eagle3(V, C, LAYERS, 1, 1, C, spoken=V // 4)

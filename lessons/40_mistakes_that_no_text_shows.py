@@ -8,7 +8,7 @@
 # test of the text. This lesson plants three such bugs and looks for the checks that find them.
 #
 # A draft model on hidden states is run by a *reader*, which hands it the right hidden states while
-# it drafts. It keeps them by place: `kept[:, i]` are those before token i. What was rejected is
+# it drafts. It keeps them by place: `kept[:, i]` are those before token i, and what was rejected is
 # overwritten. The reader has these methods:
 #
 # - `start` reads the end of the text and predicts what follows it.

@@ -153,7 +153,7 @@ assert (moved(p_three, students["B"]) + gradient("total-variation", p_three, stu
 # We look at three places: one where the student is near, one where it is off, and one where it is
 # far off. The number is the sum of the gradient's absolute values over all logits.
 #
-# *Guess first:* far off, the student should be pulled hardest. Which loss does that?
+# *Guess first:* which loss pulls the student hardest where it is far off, as it should?
 
 # %%
 places = {"near": ([.5, .3, .2], [.45, .36, .19]), "off": ([.1, .4, .5], [.6, .2, .2]),
@@ -176,7 +176,7 @@ assert pull["far off"]["total-variation"] < .01 < 1 < pull["far off"]["forward-k
 # everywhere and would learn very little for a long time.
 #
 # Minus log alpha divides by alpha, so it pulls harder where little is accepted. The hybrid uses
-# forward KL far off and total variation near. The last loss adds the two.
+# forward KL far off and total variation near, and the last loss adds the two.
 #
 # Now let the student at the third place learn, with plain steps: logits - gradient. (AdamW, which
 # trains real models, divides every gradient by its usual size.)
@@ -216,7 +216,7 @@ assert needed["total-variation"][0] > 5 * needed["forward-kl"][0]
 # is small and has to choose, and losses choose differently.
 #
 # The target here has two humps on 40 tokens. The student has one hump and two numbers to choose:
-# where it stands, and how wide it is. We try all combinations.
+# where it stands, and how wide it is, and we try all combinations.
 #
 # *Guess first:* where does the hump stand with forward KL, reverse KL and total variation?
 
@@ -347,7 +347,7 @@ assert worst > trained["untrained"] + .05 and best - worst < .1
 # ## Three things to know
 #
 # 1. What counts is alpha, but total variation hardly pulls a student that is far off.
-# 2. A small student must choose. Forward KL covers everything, and total variation takes what is
+# 2. A small student must choose: forward KL covers everything, and total variation takes what is
 #    accepted most often.
 # 3. In a real training, training at all matters more than the choice of the loss.
 #
