@@ -267,8 +267,8 @@ figures.slots(named, first=len(prompt) - 4)
 #
 # 1. Take back one token too *many*: write `len(drafted) + 1` in the row named "all". An assert
 #    complains. Is this mistake better or worse than one too few?
-# 2. Fill the stale slots with rubbish: below `cache.length -= back`, write `cache.k[0][:,
-#    int(cache.length):] = 1e9`. Which rows of the table change?
+# 2. Fill the stale slots with rubbish: below `cache.length -= back`, write
+#    `cache.k[0][:, int(cache.length):] = 1e9`. Which rows of the table change?
 # 3. Write `(0, 0, 0)` in place of `(2, 4, 0)`. What does a round leave in the cache if it accepts
 #    nothing?
 #

@@ -332,8 +332,8 @@ figures.round_by_round(shown)
 # 1. Give the draft the target's own table by writing `seed=49` twice. Which mistakes can you still
 #    see?
 # 2. Write the seeds 5 and 55 in place of 49 and 99. Which mistake does this pair not show?
-# 3. In `round_by_hand`, leave out the bonus: the last line becomes `return tokens, gamma - 1,
-#    tokens[-1]`. What changes, the text or the speed?
+# 3. In `round_by_hand`, leave out the bonus: the last line becomes
+#    `return tokens, gamma - 1, tokens[-1]`. What changes, the text or the speed?
 #
 # The answers are in the file of the same name in `lessons/answers/`.
 #

@@ -281,8 +281,8 @@ for what, dice in ("good dice", Dice), ("a number used twice", bad_dice):
 #
 # ## Change this and run again
 #
-# 1. Add "only-first-test-counts" to `names`. Nothing is found, so is it no bug? Then write `gamma =
-#    2`. What is found now, and why not before?
+# 1. Add "only-first-test-counts" to `names`. Nothing is found, so is it no bug? Then write
+#    `gamma = 2`. What is found now, and why not before?
 # 2. Write `level = 0.05`, which means fifty times as many false alarms. How many samples does it
 #    save?
 # 3. Write `zeros=0.4` in the target. Which bug is now caught with far fewer samples than "needed",

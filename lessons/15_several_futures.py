@@ -89,7 +89,7 @@ assert abs(found[0, 0] - .4) < 1e-12 and abs(found[1, 1] - .6) < 1e-12  # child 
 # same holds for any draft token that was rejected before. It is better to draw the second draft
 # token *without replacement*: remove the first one from q_draft and rescale the rest to add up to
 # 1. After a drawn "zip", [.2, .2, .5, .1] becomes [.4, .4, 0, .2]. (*Independent* means that both
-# are drawn from the same q_draft.)
+#    are drawn from the same q_draft.)
 #
 # The rule stays as it is. It only needs the distribution that each child was drawn from, and
 # `accept_one` divides by exactly that: report what you sample.
@@ -295,8 +295,8 @@ figures.a_tree(labels, first.parents, first.path, repr(tokenizer.decode([first.t
 #
 # 1. Add `"four, without replacement": (accept_one, 4)` to `cases`. Guess first how often one is
 #    accepted: there are four tokens, and all of them are tried.
-# 2. Write `positions = torch.arange(slots)`, as if the rows were a chain, and take out `assert gap
-#    < 1e-12`. How far apart are the distributions now, and which rows are still right?
+# 2. Write `positions = torch.arange(slots)`, as if the rows were a chain, and take out
+#    `assert gap < 1e-12`. How far apart are the distributions now, and which rows are still right?
 # 3. Write `q_draft = p_target`. What is left for a second child to do, and which rule is still
 #    wrong?
 #

@@ -139,8 +139,8 @@ quiet.tell("v(8) was 1.20, v(32) 1.56, c 0.17, the fastest chain 1.30 and the fa
 # 2. Write `c = 0.5` below the line that computes c, for an expensive draft. Where is the tree ahead
 #    now?
 # 3. Does the best tree keep the table's promise? Add a cell at the end. Fill `rounds` as before,
-#    with `TreeDrafter(draft, best_tree(accepted, 16)[1])`, and print the mean of `len(done.path) +
-#    1`.
+#    with `TreeDrafter(draft, best_tree(accepted, 16)[1])`, and print the mean of
+#    `len(done.path) + 1`.
 #
 # The answers are in the file of the same name in `lessons/answers/`.
 #

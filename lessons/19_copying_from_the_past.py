@@ -271,8 +271,8 @@ table(["drafter", *(f"{kind}, T = {T}" for kind, T in texts)],
       "tokens per target call; the target alone has 1")
 
 # %% [markdown]
-# In the columns, compare: where the text repeats itself, copies should bring more than the draft
-# model, and elsewhere little. The past helps most where the very same text comes again.
+# Compare the columns: where the text repeats itself, copies should bring more than the draft model,
+# and elsewhere little. The past helps most where the very same text comes again.
 #
 # ## Asking the target itself
 #

@@ -9,8 +9,8 @@
 # such heads, which all predict at once (Cai et al. 2024).
 #
 # This lesson trains three heads. It uses beta, the acceptance at one place (*Good where it
-# matters*). The training takes seconds, so the heads stay weak; `python train_tiny.py --what
-# medusa` trains good ones.
+# matters*). The training takes seconds, so the heads stay weak;
+# `python train_tiny.py --what medusa` trains good ones.
 
 # %%
 import torch
@@ -262,9 +262,9 @@ figures.heads({name: beta for name, (_, beta) in found.items()})
 #
 # ## Change this and run again
 #
-# 1. In `train`, write `one_less = max(0, k - 1)` above the loss, and take `labels[:,
-#    one_less:one_less + places]`. Now heads 1 and 2 share a label. Which columns of the table show
-#    it?
+# 1. In `train`, write `one_less = max(0, k - 1)` above the loss, and take
+#    `labels[:, one_less:one_less + places]`. Now heads 1 and 2 share a label. Which columns of the
+#    table show it?
 # 2. In `head`, leave out `h +`. What does a head predict before any training, and how does that
 #    show in the table of the two labels?
 #

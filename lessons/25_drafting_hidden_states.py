@@ -9,8 +9,8 @@
 # This is EAGLE (Li et al. 2024, arXiv 2401.15077).
 #
 # We build on the hidden states of *What the target knows ahead* and on the idea of *A state that
-# reads its draft*. The training takes some ten seconds on a few thousand tokens; `python
-# train_tiny.py --what eagle` makes a better one, in hours.
+# reads its draft*. The training takes some ten seconds on a few thousand tokens;
+# `python train_tiny.py --what eagle` makes a better one, in hours.
 
 # %%
 import torch
@@ -183,8 +183,8 @@ eagle = new_eagle()
 #
 # `train` takes four windows per step. `along` measures alpha on held-out text for draft tokens 1 to
 # 5. After the text, the layer has no hidden states of the target. For draft token 2 it therefore
-# reads its own prediction, and for token 3 what it made of that. (The draft tokens are those of the
-# text, because token 3 is judged only if tokens 1 and 2 were accepted.)
+#    reads its own prediction, and for token 3 what it made of that. (The draft tokens are those of
+#    the text, because token 3 is judged only if tokens 1 and 2 were accepted.)
 #
 # *Guess first:* how much of alpha is left at draft token 5?
 

@@ -273,8 +273,8 @@ table(["dice", "where", "tokens of the third request"],
 assert written["own dice"] == (by_speculate, by_speculate)
 
 # %% [markdown]
-# With shared dice the text changes with the company. Whether it is wrong then, a walk can tell. It
-# uses one set of dice only, and finds the distribution of both texts *together*. Two independent
+# With shared dice the text changes with the company. A walk can tell whether it is wrong. It uses
+# one set of dice only, and finds the distribution of both texts *together*. Two independent
 # requests must have the product of their own distributions.
 
 # %%

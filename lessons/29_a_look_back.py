@@ -8,8 +8,8 @@
 # hidden states*) runs a whole decoder layer for every draft token. It sees all the text, and it
 # costs more.
 #
-# This lesson combines the two. Its draft model is the one that ships beside the GPT: `python
-# demo.py --draft prefix`, in nanospec/draft_models/prefix.py.
+# This lesson combines the two. Its draft model is the one that ships beside the GPT:
+# `python demo.py --draft prefix`, in nanospec/draft_models/prefix.py.
 #
 # | | reads the committed text | reads each draft token |
 # |---|---|---|

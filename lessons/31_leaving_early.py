@@ -36,8 +36,8 @@ L, C = target.config.layers, target.config.channels
 # ## What does the target think after two layers?
 #
 # Every layer reads x, C numbers for each token, and adds something to it: x = x + layer(x). At the
-# end come a norm and the output head, but they can be applied earlier, too. `first_blocks(target,
-# depth, tokens)` returns x after the first `depth` layers.
+# end come a norm and the output head, but they can be applied earlier, too.
+# `first_blocks(target, depth, tokens)` returns x after the first `depth` layers.
 #
 # We leave after 1, 2, ... 8 layers, train nothing, and measure beta = sum min(p_target, q_draft),
 # averaged over held-out text.

@@ -221,8 +221,8 @@ figures.mixing_on_purpose(chosen, cuts)
 #
 # ## Change this and run again
 #
-# 1. Write `typical(drafted, p_four.expand(1, 2, 4), dice.dice, most=0)` in `one_place`, and `bar =
-#    0`. Which draft tokens pass now? Which text would a drafter write with this rule?
+# 1. Write `typical(drafted, p_four.expand(1, 2, 4), dice.dice, most=0)` in `one_place`, and
+#    `bar = 0`. Which draft tokens pass now? Which text would a drafter write with this rule?
 # 2. In the table of three places take a = 0.05, then a = 0.6. At which places does another model
 #    write?
 # 3. Draw the bonus from the draft: write `torch.where(known, chow(q, p, 0.4), q)` in `naive`. Why

@@ -167,8 +167,8 @@ figures.into_the_world({name: grown for name, (grown, _) in found.items()})
 #         '{"method": "draft_model", "model": "FOLDER/draft", "num_speculative_tokens": 4}'
 #
 # docs/SCALING.md has the others: EAGLE-3, n-gram, suffix trees, SGLang. They are not run here. The
-# other direction works, too: a Llama, Qwen2 or Qwen3 folder can be our target. `python demo.py
-# --weights FOLDER` runs FOLDER/target and FOLDER/draft.
+# other direction works, too: a Llama, Qwen2 or Qwen3 folder can be our target.
+# `python demo.py --weights FOLDER` runs FOLDER/target and FOLDER/draft.
 
 # %%
 again = load_pair(folder)

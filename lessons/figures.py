@@ -347,7 +347,7 @@ def code_map(lines: Sequence[str], grid: Sequence[Sequence[float]], kinds: Seque
 def two_error_rates(p_right: Sequence[float], p_wrong: Sequence[float], n: int, sizes: Sequence[int],
                     power: dict[str, Sequence[float]], promised: dict[str, tuple[int, float]],
                     off: dict[str, float]) -> None:
-    """p-values of a right sampler and a wrong one; and how often bugs are caught (power) by so many samples.
+    """p-values of a right sampler and a wrong one; and how often bugs are caught (power), by number of samples.
 
     promised: name -> (samples, share caught) where 99% are promised.
     """
@@ -390,7 +390,7 @@ def where_it_loses(alpha: Sequence[float], c: Sequence[float],
 
     panels: (title, speed-up, a row for each alpha, dots); a dot is (name, alpha, c, verdict).
     """
-    figure, places = blank("speculation loses below the line, and dear calls raise the line", len(panels))
+    figure, places = blank("speculation loses below the line, and expensive calls raise the line", len(panels))
     look = {"wins": ("o", GREEN), "loses": ("X", RED), "unclear": ("s", AMBER)}
     for axes, (title, speed, dots) in zip(places, panels):
         filled = axes.contourf(c, alpha, speed, levels=[0, 0.5, 0.75, 1, 1.5, 2, 3, 6], colors=[
@@ -930,7 +930,7 @@ def mixing_on_purpose(cascades: dict[str, dict[float, tuple[float, float]]],
 
 def a_draft_for_the_draft(costs: Sequence[float], gains: dict[str, Sequence[float]], here: float) -> None:
     """Who is at the bottom -> at each c of the middle model, what the third level gains, 0.1 for a tenth. here: a c."""
-    figure, (axes,) = blank("a third level helps little: a cheap middle model needs none, a dear one is left out", 1)
+    figure, (axes,) = blank("a third level helps little: a cheap middle model needs none, an expensive one is left out", 1)
     figure.set_size_inches(9.4, 5)
     for (name, some), colour, line in zip(gains.items(), (AMBER, BLUE, GREEN), ("-", "--", "-.")):
         axes.plot(costs, [100 * gain for gain in some], color=colour, linestyle=line, linewidth=2, label=name)
