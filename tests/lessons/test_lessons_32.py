@@ -17,7 +17,7 @@ def test_mixing_on_purpose(lesson, exchanged):
     assert list(rows(out, "draft token").values()) == [["0.70", "yes", "0.30"], ["0.20", "yes", "0.80"],
                                                        ["0.06", "no", "0.00"], ["0.04", "no", "0.00"]]
 
-    # three places: who writes, and the overlaps
+    # three places: which model writes, and the overlaps
     printed = rows(out, "place")
     assert [row[1] for row in printed.values()] == ["draft", "target", "draft"]
     assert [row[2] for row in printed.values()] == ["0.90", "0.60", "0.25"]
@@ -32,7 +32,7 @@ def test_mixing_on_purpose(lesson, exchanged):
     pi = torch.where(deferred, 0, q) + p * (q * deferred).sum(-1, keepdim=True)
     assert torch.allclose(names["DEFERRALS"]["v3"](q, p, .9), pi)
 
-    # a bonus from the target is nobody's text
+    # with a bonus from the target it is neither text
     assert names["off"]["no bonus"] < 1e-12 and names["off"]["bonus from the target"] > 0.01
 
     # what the text is worth: by hand at one place, and in the order that the lesson speaks of
@@ -40,7 +40,7 @@ def test_mixing_on_purpose(lesson, exchanged):
     mean = sum(p[b, i, true[b, i, 0]].item() for b in range(p.shape[0]) for i in range(p.shape[1])) / p[..., 0].numel()
     assert found["the target"][0] == pytest.approx(mean)
     assert found["the target"][1] == pytest.approx(torch.minimum(p, q).sum(-1).mean().item())
-    printed = rows(out, "who writes")
+    printed = rows(out, "text from")
     for name, (right, accepted) in found.items():
         assert printed[name] == [f"{right:.3f}", f"{accepted:.2f}"]
     assert found["the draft"][1] == pytest.approx(1) and found["the draft"][0] < found["the target"][0]
