@@ -929,8 +929,8 @@ def mixing_on_purpose(cascades: dict[str, dict[float, tuple[float, float]]],
 # A draft for the draft
 
 def a_draft_for_the_draft(costs: Sequence[float], gains: dict[str, Sequence[float]], here: float) -> None:
-    """Who is at the bottom -> at each c of the middle model, what the third level gains, 0.1 for a tenth. here: a c."""
-    figure, (axes,) = blank("a third level helps little: a cheap middle model needs none, an expensive one is left out", 1)
+    """Lowest model -> at each c of the middle model, what the third level gains, 0.1 for a tenth. here: a c."""
+    figure, (axes,) = blank("a third level helps little: a cheap model needs none, an expensive one is left out", 1)
     figure.set_size_inches(9.4, 5)
     for (name, some), colour, line in zip(gains.items(), (AMBER, BLUE, GREEN), ("-", "--", "-.")):
         axes.plot(costs, [100 * gain for gain in some], color=colour, linestyle=line, linewidth=2, label=name)

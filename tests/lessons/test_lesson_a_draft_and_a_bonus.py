@@ -1,4 +1,4 @@
-"""Lesson 8: the distributions its table prints, and the rounds that it shows."""
+"""The distributions its table prints, and the rounds that it shows."""
 
 import re
 

@@ -1,4 +1,4 @@
-"""Lessons 11 and 12: their tables say what their own rounds, distributions and costs add up to. No clock is judged."""
+"""Their tables say what their own rounds, distributions and costs add up to. No clock is judged."""
 
 import math
 import re

@@ -1,4 +1,4 @@
-"""Lessons 2 to 4: what they print and draw is the distribution they teach. Timings need only be numbers."""
+"""What they print and draw is the distribution they teach. Timings need only be numbers."""
 
 import math
 import re
@@ -56,7 +56,7 @@ def pictures(monkeypatch) -> list:
     return panels
 
 
-def test_lesson_2_the_loop_has_the_distribution_of_generate_and_the_floor_is_bytes_over_bandwidth(lesson, pictures):
+def test_the_loop_has_the_distribution_of_generate_and_the_floor_is_bytes_over_bandwidth(lesson, pictures):
     names, out = lesson("one_token_per_call")
     loop, target = names["loop"], TableModel(3, seed=4)
     found, paths = walk(lambda dice: tuple(loop(target, [1], 3, OneRow(dice))))
@@ -117,7 +117,7 @@ def test_lesson_2_the_loop_has_the_distribution_of_generate_and_the_floor_is_byt
     assert [y for _, y in drawn(left, "reading everything again")] == names["slow"]
 
 
-def test_lesson_3_one_call_gives_the_distributions_of_ten_and_no_row_sees_what_follows(lesson, pictures):
+def test_one_call_gives_the_distributions_of_ten_and_no_row_sees_what_follows(lesson, pictures):
     names, out = lesson("ten_for_the_price_of_one")
     rows = rows_of(out, "m, tokens")
     assert [int(m) for m in rows] == names["sizes"] and {1, 10} <= set(names["sizes"])
@@ -152,7 +152,7 @@ def test_lesson_3_one_call_gives_the_distributions_of_ten_and_no_row_sees_what_f
     assert names["answer"].item() == pytest.approx(6)
 
 
-def test_lesson_4_taken_back_the_distributions_are_those_computed_again(lesson, pictures):
+def test_taken_back_the_distributions_are_those_computed_again(lesson, pictures):
     names, out = lesson("the_cache")
     target, prompt, drafted, others = (names[name] for name in ("target", "prompt", "drafted", "others"))
     rows = {name: list(map(float, row)) for heading in ("situation", "all accepted")

@@ -1,4 +1,4 @@
-"""Lesson 14: its tables say what its own rounds and costs add up to, and its verdicts follow. No clock is judged."""
+"""Its tables say what its own rounds and costs add up to, and its verdicts follow. No clock is judged."""
 
 import math
 import re

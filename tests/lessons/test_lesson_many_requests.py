@@ -1,4 +1,4 @@
-"""Lesson 27: its tables say what its own rounds, formulas and servers do; what may be cut is exact for both rows."""
+"""Its tables say what its own rounds, formulas and servers do; what may be cut is exact for both rows."""
 
 import re
 from functools import lru_cache
@@ -53,7 +53,7 @@ def joint_of(names, rule):
     return whole
 
 
-def test_lesson_27_nobody_waits_and_everybody_is_exact(lesson):
+def test_no_row_waits_and_every_row_is_exact(lesson):
     names, out = lesson("many_requests")
 
     # eight people: 1 to gamma + 1 tokens in each of five steps, and not all as many

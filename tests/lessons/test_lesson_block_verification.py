@@ -1,4 +1,4 @@
-"""Lessons 17 and 18: block verification by hand is the library's; no rule passes its ceiling, and the ceilings are what
+"""Block verification by hand is the library's; no rule passes its ceiling, and the ceilings are what
 a maximal flow finds."""
 
 import math
@@ -40,7 +40,7 @@ def table_of(out, first, columns):
     return lines[start + 1:end]
 
 
-def test_lesson_17_block_verification(lesson):
+def test_block_verification(lesson):
     names, out = lesson("block_verification")
     the_example_in_fractions(names, out)
     truth = target_distribution(names["big"], [0], 3)
@@ -100,7 +100,7 @@ def what_is_to_be_changed(names, truth):
     assert mean_accepted(found) == pytest.approx(12 / 9, abs=1e-12) and distance(of_texts(found), truth)[1] > .1
 
 
-def test_lesson_18_no_rule_passes_its_ceiling(lesson):
+def test_no_rule_passes_its_ceiling(lesson):
     names, out = lesson("how_close_a_rule_can_come")
 
     # one draft token: the printed bounds, and the lowest is what accept or replace accepts

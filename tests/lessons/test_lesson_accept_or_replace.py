@@ -1,4 +1,4 @@
-"""Lessons 5 to 7: the distributions that their tables come from."""
+"""The distributions that their tables come from."""
 
 import re
 
@@ -25,7 +25,7 @@ def number(cell: str) -> float:
     return float(cell.replace(",", ""))
 
 
-def test_lesson_5_trying_again_is_exact_and_takes_C_tries(lesson):
+def test_trying_again_is_exact_and_takes_C_tries(lesson):
     names, out = lesson("rejection_sampling")
     p_target, q_draft, OneRow = names["p_target"], names["q_draft"], names["OneRow"]
     truth = dict(enumerate(p_target.tolist()))
@@ -72,7 +72,7 @@ def test_lesson_5_trying_again_is_exact_and_takes_C_tries(lesson):
     assert still == pytest.approx(overlap_text.mean().item(), abs=0.1)              # "the overlap hardly changes"
 
 
-def test_lesson_6_accepting_or_replacing_is_exact_and_never_drafts_twice(lesson):
+def test_accepting_or_replacing_is_exact_and_never_drafts_twice(lesson):
     names, out = lesson("accept_or_replace")
     p_target, q_draft, OneRow = names["p_target"], names["q_draft"], names["OneRow"]
     truth = dict(enumerate(p_target.tolist()))
@@ -121,7 +121,7 @@ def test_lesson_6_accepting_or_replacing_is_exact_and_never_drafts_twice(lesson)
     assert by_hand == torch.where(accepted == 1, x, token).tolist()
 
 
-def test_lesson_7_every_way_adds_up_to_the_targets_distribution(lesson):
+def test_every_way_adds_up_to_the_targets_distribution(lesson):
     names, out = lesson("why_it_is_lossless")
     p_target, OneRow = names["p_target"], names["OneRow"]
     table = rows_of(out, 4)

@@ -1,4 +1,4 @@
-"""Lesson 15: its distributions walked again, and its mask. Lesson 16: a table that adds up. And what exercise 13
+"""Several futures: its distributions walked again, and its mask. Which tree: a table that adds up. And what exercise 13
 expects, by another road.
 """
 
@@ -32,7 +32,7 @@ def greedy_tokens(accepted, rows):
     return tokens
 
 
-def test_lesson_15_several_futures(lesson):
+def test_several_futures(lesson):
     names, out = lesson("several_futures")
     the_rules_of_one_place(names, out)
     the_rule_for_trees_is_exact(names)
@@ -90,7 +90,7 @@ def the_mask_is_the_librarys(names, out):
     assert words[3].startswith(words[1][:-1]) and len(set(words)) == 7
 
 
-def test_lesson_16_which_tree(lesson):
+def test_which_tree(lesson):
     """What was counted, and what follows from it; of what was measured, only that one thing fits the other."""
     names, out = lesson("which_tree")
     accepted, sizes, c, columns = (names[name] for name in ("accepted", "sizes", "c", "columns"))

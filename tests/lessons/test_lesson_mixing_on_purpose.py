@@ -1,4 +1,4 @@
-"""Lesson 32: the printed numbers by another road, the trap of the bonus, and what beats what."""
+"""The printed numbers by another road, the trap of the bonus, and what beats what."""
 
 import pytest
 import torch

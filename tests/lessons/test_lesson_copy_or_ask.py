@@ -1,4 +1,4 @@
-"""Lesson 34: how far copies can be trusted, both offers, and who may choose, by other roads."""
+"""How far copies can be trusted, both offers, and who may choose, by other roads."""
 
 import pytest
 

@@ -1,4 +1,4 @@
-"""Lesson 20: its tree by another road, and what its tables say."""
+"""Its tree by another road, and what its tables say."""
 
 import pytest
 from shorter import shorter
@@ -12,7 +12,7 @@ pytestmark = pytest.mark.xdist_group("held-out texts")      # which one process 
 
 
 @shorter(("held_out_prompts(pair, 4)", "held_out_prompts(pair, 2)"))
-def test_lesson_20_a_tree_where_it_is_sure(lesson, exchanged):
+def test_a_tree_where_it_is_sure(lesson, exchanged):
     names, out = lesson("a_tree_where_it_is_sure", *exchanged)
 
     # no row without its parent, eight rows, none left out that is more confident

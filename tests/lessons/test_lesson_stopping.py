@@ -1,4 +1,4 @@
-"""Lessons 21 and 22 and exercise 16: what a stopping rule may look at, and what the rules cost."""
+"""What a stopping rule may look at, and what the rules cost."""
 
 import math
 import re
@@ -74,10 +74,10 @@ def test_what_a_stopping_rule_may_see(lesson):
         assert row.split()[-2:] == ["nothing", "nothing" if off < 1e-12 else f"{off:.3f}"]
     assert library(Confidence(0.35)) < 1e-12
     assert [line.count("nothing") for line in lines] == [1, 1, 1, 2]
-    the_answers_of_lesson_19(names)
+    the_figures_of_the_answers(names)
 
 
-def the_answers_of_lesson_19(names):
+def the_figures_of_the_answers(names):
     """The figures in lessons/answers/: of fixed tables, and so for ever."""
     off_by, stopping, throwing = (names[name] for name in ("off_by", "round_stopping", "round_throwing"))
     for off, dislikes in ((.249, lambda q_draft, x, accepted: x != q_draft.argmax()),

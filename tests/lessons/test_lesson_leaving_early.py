@@ -1,4 +1,4 @@
-"""Lesson 31: the numbers of its tables, by another road where there is one."""
+"""The numbers of its tables, by another road where there is one."""
 
 import pytest
 import torch

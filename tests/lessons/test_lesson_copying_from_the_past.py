@@ -1,4 +1,4 @@
-"""Lesson 19, the distributions behind what it prints; exercise 15, what it lets pass."""
+"""The distributions that its tables come from; exercise 15, what it lets pass."""
 
 import re
 
@@ -21,7 +21,7 @@ def rows_of(out: str, columns: int) -> list[list[str]]:
     return [row for row in cells if len(row) == columns]
 
 
-def test_lesson_19_a_token_nobody_drew_is_accepted_with_what_the_target_gives_it(lesson):
+def test_a_token_nobody_drew_is_accepted_with_what_the_target_gives_it(lesson):
     names, out = lesson("copying_from_the_past")
     p_target, OneRow, rules = names["p_target"], names["OneRow"], names["RULES"]
     truth = dict(enumerate(p_target.tolist()))

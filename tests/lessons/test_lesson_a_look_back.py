@@ -1,4 +1,4 @@
-"""Lesson 29: by hand as the library does, and the look back helps where something can be copied. No clock is judged."""
+"""By hand as the library does, and the look back helps where something can be copied. No clock is judged."""
 
 import pytest
 import torch

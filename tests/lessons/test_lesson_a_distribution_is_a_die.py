@@ -1,4 +1,4 @@
-"""Lesson 1, and what lessons/README.md says of all of them."""
+"""A distribution is a die, and what lessons/README.md tells about all lessons."""
 
 import re
 from pathlib import Path

@@ -1,4 +1,4 @@
-"""Lessons 9 and 10: the distributions their tables print."""
+"""The distributions their tables print."""
 
 import re
 
@@ -78,7 +78,7 @@ def test_report_what_you_sample(lesson, exchanged):
 
     own = names["own"]
     assert own[0] > both[0] + 0.05, "the target's own greedy text is not easier than a human's"
-    assert own[0] > own[1], "lesson 14 says so, too"
+    assert own[0] > own[1], "Where it loses builds on this"
     assert rows(out, "T =") == {"alpha on the target's own text": [f"{a:.2f}" for a in own.values()],
                                 "alpha on the human's text": [f"{both[temperatures.index(T)]:.2f}" for T in own]}
     beginnings, greedy = names["beginnings"], names["continued"]

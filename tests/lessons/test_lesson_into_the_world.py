@@ -1,4 +1,4 @@
-"""Lesson 35: both programs, call by call; and what it says where transformers is missing."""
+"""Both programs, call by call; and what it says where transformers is missing."""
 
 import runpy
 from pathlib import Path

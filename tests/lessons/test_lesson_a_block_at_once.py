@@ -1,4 +1,4 @@
-"""Lesson 30: the fork by hand, the marginal by another road, and every number in its table."""
+"""The fork by hand, the marginal by another road, and every number in its table."""
 
 import pytest
 import torch

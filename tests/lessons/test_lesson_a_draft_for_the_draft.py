@@ -1,4 +1,4 @@
-"""Lesson 33: three levels are exact in one way alone, and what a third one gains, by another road."""
+"""Three levels are exact in one way alone, and what a third one gains, by another road."""
 
 import pytest
 import torch
