@@ -278,7 +278,8 @@ figures.copy_or_ask(lengths, {T: [copy_offer(n, T)[0] for n in lengths] for T in
 # ## Change this and run again
 #
 # 1. Let calls on several tokens be expensive: `0.15` for `0.05` in `v`. What happens to the copies?
-# 2. Take `C = 0.02`, a very cheap draft model. From which match on is a copy better at T = 0?
+# 2. Take `C = 0.02`, a very cheap draft model. From which match on is a copy better, at each
+#    temperature?
 # 3. Change the last rule to `copied == drawn`: the copy is taken if the draw agrees. Is it exact?
 #
 # The answers are in the file of the same name in `lessons/answers/`.

@@ -210,8 +210,8 @@ EXERCISE = Exercise(
            "and fewer draft tokens are accepted; a deferred token may stand as often as pi / q_draft says",
            one_round=redrawn)],
     ("How much weight does the draft have on deferred tokens, all together? The target shares out just this much.",
-     "Lesson 6 turns a draw from q_draft into a draw from any distribution. Put pi in the place of p_target: in the "
-     "coin, and in the residual.",
+     "Accept or replace turns a draw from q_draft into one from any distribution. Put pi in the place of p_target: "
+     "in the coin, and in the residual.",
      "deferred = where(q_draft < p_target.max() - a, q_draft, 0); pi = q_draft - deferred + p_target * deferred.sum(). "
      "In a round zip(drafted, q_draft, p_target) stops by itself after the last draft token: there is no bonus."),
     [("nanospec.rules.cascade", "_token", "def mixture", "return mixture"),
