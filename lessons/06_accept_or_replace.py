@@ -82,7 +82,7 @@ table(["token", "wanted", "drafted", "accepted", "rejected", "missing", "accepte
 # Rejection sampling divided all coins by C, so that no token was scarce among the accepted ones.
 # Now some tokens are scarce there, and the replacements make up for exactly that.
 #
-# `# NEW` marks what *Rejection sampling* did not have, while the loop and C are gone.
+# `# NEW` marks what *Rejection sampling* did not have. In return, the loop and C are gone.
 
 # %%
 def accept_or_replace(p_target, q_draft, dice):
