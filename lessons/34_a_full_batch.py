@@ -149,8 +149,8 @@ table(["rows", "gamma", "alpha", "c", "v(gamma + 1)", "tokens a round", "predict
 
 # %% [markdown]
 # Read the column v(gamma + 1) from top to bottom. Where it has grown, a draft token costs almost as
-# much as a plain one, and a shorter draft is better. With more texts still, no draft pays. The
-# advantage has been used up by the batch.
+# much as a plain one, and a shorter draft is better, or none at all. The advantage has been used up
+# by the batch.
 #
 # ## A gamma for every load
 #
