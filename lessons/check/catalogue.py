@@ -75,6 +75,6 @@ def stub(answer: str) -> str:
         lines[first.lineno - 1:node.end_lineno] = ["    raise NotImplementedError"]
     imports = [node for node in tree.body if isinstance(node, (ast.Import, ast.ImportFrom))]
     if not any(isinstance(node, ast.Import) and node.names[0].name == "torch" for node in imports):
-        under = tree.body[0].end_lineno                 # behind the docstring, and the standard library's names
+        under = tree.body[0].end_lineno                 # after the docstring, and the standard library's names
         lines[under:under] = ["", "import torch"]
     return "\n".join(lines) + "\n"

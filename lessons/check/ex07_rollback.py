@@ -27,7 +27,7 @@ class SlotCache:
         self.model, self.slots, self.valid = model, [0] * 40, 0
 
     def read(self, tokens: list[int]) -> list[torch.Tensor]:
-        """Write tokens behind the valid slots; the distributions behind each of them."""
+        """Write tokens after the valid slots; the distributions after each of them."""
         self.slots[self.valid:self.valid + len(tokens)] = tokens
         self.valid += len(tokens)
         ends = range(self.valid - len(tokens) + 1, self.valid + 1)
@@ -131,8 +131,8 @@ EXERCISE = Exercise(
      "nothing read twice": nothing_twice},
     [wrong("target-not-rolled-back", "the target's cache still holds rejected draft tokens",
            valid_slots=lambda n, g, k: (n + g, n + min(k, g - 1))),
-     wrong("rolled-back-one-too-few", "you count the new token as read; it was drawn after the pass, nobody has read "
-           "it",
+     wrong("rolled-back-one-too-few", "you count the new token as read; it was drawn after the pass and has not "
+           "been read",
            valid_slots=lambda n, g, k: (n + k + 1, n + min(k, g - 1))),
      wrong("new-token-counted-in-both", "you count the new token as read, by both; it was drawn after the pass",
            valid_slots=lambda n, g, k: (n + k + 1, n + k + 1)),

@@ -81,7 +81,7 @@ EXERCISE = Exercise(
            propose=partial(copied, own_place=1)),
      wrong("match-included", "you propose the matching tokens themselves; they are written already, copy what followed",
            propose=partial(copied, match=True)),
-     wrong("one-too-late", "you start one token too late behind the match", propose=partial(copied, skip=1)),
+     wrong("one-too-late", "you start one token too late after the match", propose=partial(copied, skip=1)),
      wrong("no-shorter-match", "where the longest n finds nothing you give up: try shorter ones, down to 1",
            propose=partial(copied, sizes=lambda longest: [longest])),
      wrong("shortest-first", "you try short matches first; a longer one knows more",

@@ -1,4 +1,4 @@
-"""Exercise 15: several draft tokens that nobody drew, judged by one distribution of the target."""
+"""Exercise 15: several draft tokens that were not drawn, judged by one distribution of the target."""
 
 from collections.abc import Callable
 
@@ -82,14 +82,14 @@ def first_copy(f) -> str:
             if drafted.index(drafted[i]) != i:
                 first = drafted.index(drafted[i])
                 raise Failure(
-                    f"of drafted {drafted} you say that draft token {i} is accepted. Token {drafted[i]} stands at "
+                    f"of drafted {drafted} you return that draft token {i} is accepted. Token {drafted[i]} stands at "
                     f"{first} already, and there it had its coin: if that coin rejects it, nothing of it is left for "
                     f"the copy at {i}. So the accepted one is draft token {first} (a-later-copy)", "a-later-copy")
     return f"{len(repeated)} cases with a token that is there twice"
 
 
 def number_to_reach(f) -> str:
-    """Tokens per target call: nobody has to have drawn the draft tokens, and each different one adds its p_target."""
+    """Tokens per target call: the draft tokens need not have been drawn, and each different one adds its p_target."""
     said = []
     for name in "one draft token", "two, the likelier one last", "three draft tokens":
         found, _ = walk(lambda dice: judged(f, CASES[name], Row(dice))[0])
@@ -111,7 +111,7 @@ def drop(left: torch.Tensor, x: int) -> torch.Tensor:
 
 def rule(coin: Callable = lambda left, x, p, tried: left[x], after: Callable = lambda left, x, p: drop(left, x),
          last: Callable = lambda left, p, drafted: left, tries: Callable = lambda drafted: drafted) -> dict:
-    """judge with another coin, another rest behind a rejection, other weights to draw from, or fewer draft tokens."""
+    """judge with another coin, another rest after a rejection, other weights to draw from, or fewer draft tokens."""
     def judge(drafted, p, dice):
         left, tried = p.clone(), []
         for i, x in enumerate(tries(drafted)):
@@ -155,7 +155,7 @@ EXERCISE = Exercise(
            "once more: draw once for all of them, or leave out what was rejected",
            **rule(coin=lambda left, x, p, tried: p[x], last=lambda left, p, drafted: p)),
      wrong("judged-by-the-counts", "you judge a token by how often it stands in the list, as if it had been drawn from "
-           "that: nobody drew it, so its distribution is certain, 1 at the token", judge=by_counts),
+           "that: it was not drawn, so its distribution is certain, 1 at the token", judge=by_counts),
      wrong("left-out-but-not-renormalised", "you leave the rejected token out, but what is left no longer adds up to "
            "1, and the next coin is too small: divide by its sum", throw="flip", **rule(after=left_out)),
      wrong("rejected-forgotten", "every coin is p_target(x): after a rejection the other tokens have become likelier, "
@@ -183,7 +183,7 @@ EXERCISE = Exercise(
            **rule(coin=lambda left, x, p, tried: 1 / len(p))),
      wrong("first-draft-token-only", "you try the first draft token and no other", throw="flip",
            **rule(tries=lambda drafted: drafted[:1])),
-     wrong("draft-ignored", "you draw from p_target and never say that a draft token was right",
+     wrong("draft-ignored", "you draw from p_target and never report that a draft token was right",
            judge=lambda drafted, p, dice: (None, dice.pick(p)))],
     ("What is min(1, p_target(x) / q_draft(x)) for a draft token that was certain, q_draft = 1 at x? And what is left "
      "of max(0, p_target - q_draft)?",

@@ -116,7 +116,7 @@ def number_to_reach(f) -> str:
 
 def proposing(pairs: Callable = lambda tokens, hidden: zip(hidden, tokens[1:]),
               then: Callable = lambda pairs, hidden, predicted, token: [*pairs, (predicted, token)]) -> dict:
-    """propose with other pairs of the text, or other pairs behind a draft token."""
+    """propose with other pairs of the text, or other pairs after a draft token."""
     def propose(layer, tokens, hidden, gamma):
         read, drafted = list(pairs(tokens, hidden)), []
         for _ in range(gamma):
@@ -168,7 +168,7 @@ EXERCISE = Exercise(
            keep=lambda hidden, predicted, verified, accepted: hidden + verified[1:accepted + 1]),
      wrong("last-accepted-forgotten", "you keep one too few: x_n and the accepted draft tokens are accepted + 1 rows",
            keep=lambda hidden, predicted, verified, accepted: hidden + verified[:accepted]),
-     wrong("one-too-many", "you keep one too many: nobody has read the new token; the row there is of a rejected one",
+     wrong("one-too-many", "you keep one too many: the new token has not been read; that row is of a rejected one",
            keep=lambda hidden, predicted, verified, accepted: hidden + verified[:accepted + 2]),
      wrong("text-before-forgotten", "you keep this round alone; those of the text before it are needed, too",
            keep=lambda hidden, predicted, verified, accepted: verified[:accepted + 1])],

@@ -53,7 +53,7 @@ def worked(f) -> list[Seen]:
     p, q, a = WORKED
     found = [weights_of(f, "worked example", p, q, a)]
     for x, right in (0, {(0,): 1.0}), (1, {(1,): .28 / .3, (0,): 1 - .28 / .3}):
-        # What is written behind an accepted draft token is seen in the distribution of a whole text.
+        # What is written after an accepted draft token is seen in the distribution of a whole text.
         found.append(look(f"one_round: drafted [{x}], its first token", lambda dice, x=x: written_by(
             f, [x], q[None], torch.stack([p, p]), a, dice)[:1], right))
     return found
@@ -64,7 +64,7 @@ def mixtures(f) -> list[Seen]:
 
 
 def drafted_of(dice) -> tuple[list[int], torch.Tensor, torch.Tensor]:
-    """A draft behind IDS, and the distributions of both."""
+    """A draft after IDS, and the distributions of both."""
     drafted, q_draft = [], []
     for _ in range(GAMMA):
         q_draft.append(distribution_of(DRAFT, (*IDS, *drafted)))
@@ -75,17 +75,17 @@ def drafted_of(dice) -> tuple[list[int], torch.Tensor, torch.Tensor]:
 
 @lru_cache(maxsize=None)
 def of_the_mixture(a: float) -> dict[tuple[int, ...], float]:
-    """Of the three tokens behind IDS, where pi writes alone."""
+    """Of the three tokens after IDS, where pi writes alone."""
     return target_distribution(Mixture(TARGET, DRAFT, lambda q, p: right_mixture(p, q, a)), IDS, GAMMA + 1)
 
 
 def continued(found: dict[tuple[int, ...], float], a: float) -> dict[tuple[int, ...], float]:
-    """What a round has written, with pi going on behind it. What pi never writes stays as it is."""
+    """What a round has written, with pi going on after it. What pi never writes stays as it is."""
     whole: dict[tuple[int, ...], float] = defaultdict(float)
     for new, weight in found.items():
-        behind = {text: share for text, share in of_the_mixture(a).items() if text[:len(new)] == new}
-        for text, share in (behind or {new: 1.0}).items():
-            whole[text] += weight * share / (sum(behind.values()) or 1)
+        after = {text: share for text, share in of_the_mixture(a).items() if text[:len(new)] == new}
+        for text, share in (after or {new: 1.0}).items():
+            whole[text] += weight * share / (sum(after.values()) or 1)
     return dict(whole)
 
 
@@ -109,7 +109,7 @@ def accepted_on_average(f, a: float) -> float:
 
 
 def most_accepted(a: float, ids: tuple[int, ...] = IDS, left: int = GAMMA) -> float:
-    """The mean of sum min(pi, q_draft) over what is drafted, at the first place and behind what is accepted there."""
+    """The mean of sum min(pi, q_draft) over what is drafted, at the first place and after what is accepted there."""
     if not left:
         return 0.0
     p, q = (distribution_of(model, ids) for model in (TARGET, DRAFT))
@@ -124,7 +124,7 @@ def pace(f) -> list[Seen]:
 
 # Mistakes
 
-def round_by(mix: Callable = right_mixture, goal: Callable | None = None, behind: Callable | None = None,
+def round_by(mix: Callable = right_mixture, goal: Callable | None = None, after: Callable | None = None,
              left: Callable = residual, chance: Callable = coin) -> Callable:
     """one_round towards another goal (p, q, a, x) -> pi, with another last token, or another replacement."""
     def one_round(drafted, q_draft, p_target, a, dice):
@@ -134,7 +134,7 @@ def round_by(mix: Callable = right_mixture, goal: Callable | None = None, behind
             if not dice.flip(chance(x, pi, q)):
                 return [*written, dice.pick(left(pi, q) if left is residual else left(pi, q, p))]
             written.append(x)
-        return written if behind is None else [*written, dice.pick(behind(q_draft, p_target, a))]
+        return written if after is None else [*written, dice.pick(after(q_draft, p_target, a))]
     return one_round
 
 
@@ -192,12 +192,12 @@ EXERCISE = Exercise(
      wrong("decided-by-the-drafted-token", "you look at the token that was drafted before you choose between p_target "
            "and q_draft: then what it is compared with depends on luck. pi is made of the two distributions alone",
            one_round=round_by(goal=by_luck)),
-     wrong("bonus-from-target", "behind the last draft token you draw from p_target: the text is then neither the "
+     wrong("bonus-from-target", "after the last draft token you draw from p_target: the text is then neither the "
            "target's nor the mixture's. There is no q_draft, so no pi, and the round ends with the draft",
-           one_round=round_by(behind=lambda q, p, a: p[-1])),
-     wrong("bonus-with-the-last-q", "behind the last draft token you mix with the last row of q_draft: that row "
+           one_round=round_by(after=lambda q, p, a: p[-1])),
+     wrong("bonus-with-the-last-q", "after the last draft token you mix with the last row of q_draft: that row "
            "belongs to the place before. The round ends with the draft",
-           one_round=round_by(behind=lambda q, p, a: right_mixture(p[-1], q[-1], a))),
+           one_round=round_by(after=lambda q, p, a: right_mixture(p[-1], q[-1], a))),
      wrong("towards-the-target", "you verify with p_target: that is lossless, and pi is never written; p_target gives "
            "way to pi in the coin and in the residual", one_round=round_by(lambda p, q, a: p)),
      wrong("residual-of-the-target", "after a rejection you draw from max(0, p_target - q_draft): what is left of pi "
@@ -210,10 +210,10 @@ EXERCISE = Exercise(
            "and fewer draft tokens are accepted; a deferred token may stand as often as pi / q_draft says",
            one_round=redrawn)],
     ("How much weight does the draft have on deferred tokens, all together? The target shares out just this much.",
-     "Lesson 6 turns a draw from q_draft into a draw from any distribution. Put pi in the place of p_target: in the "
-     "coin, and in the residual.",
+     "Accept or replace turns a draw from q_draft into one from any distribution. Put pi in the place of p_target: "
+     "in the coin, and in the residual.",
      "deferred = where(q_draft < p_target.max() - a, q_draft, 0); pi = q_draft - deferred + p_target * deferred.sum(). "
-     "In a round zip(drafted, q_draft, p_target) stops by itself behind the last draft token: there is no bonus."),
+     "In a round zip(drafted, q_draft, p_target) stops by itself after the last draft token: there is no bonus."),
     [("nanospec.rules.cascade", "_token", "def mixture", "return mixture"),
      ("nanospec.rules.cascade", "cascade", "pi = torch", "return accepted[:, 0]")],
     slow_is_right=True)

@@ -22,7 +22,7 @@ def plain_missing(i, w, p, q):
 
 
 def coin_of(of: Callable) -> Callable:
-    """Z / (Z + 1 - w) of what is missing by that function; behind the last draft token w."""
+    """Z / (Z + 1 - w) of what is missing by that function; after the last draft token w."""
     def coin(i, w, p, q):
         total = of(i, w, p, q).sum()
         return w[i] if i == len(q) else total / (total + 1 - w[i])
@@ -56,7 +56,7 @@ def decides(**changes: Callable) -> dict:
 
 
 def coin(of_others: Callable) -> dict:
-    """Another coin, but behind the last draft token."""
+    """Another coin, but after the last draft token."""
     return decides(coin=lambda i, w, p, q: w[i] if i == len(q) else of_others(w[i], missing(i, w, p, q).sum()))
 
 
@@ -74,7 +74,8 @@ WRONGS = [
     wrong("no-minimum", "you never cut the running product: no weight is above 1", **weighs(products)),
     wrong("ratios-cut-first", "you cut every ratio at 1 before you multiply; cut the product, and one draft "
           "token can make up for another", **weighs(lambda ratios: products([min(1, ratio) for ratio in ratios]))),
-    wrong("token-by-token", "you judge the draft tokens one by one, as in lesson 8, and end at the first rejection",
+    wrong("token-by-token", "you judge the draft tokens one by one, as in *A draft and a bonus*, and end at the first "
+          "rejection",
           "flip", verify_block=token_by_token),
     wrong("first-failing-coin-ends-it", "you end at the first coin that says no; a later one may say accept, and then "
           "all before it are accepted", "flip", **decides(choose=before_the_first_rejection)),
@@ -87,7 +88,7 @@ WRONGS = [
           **decides(choose=lambda accepts, gamma: gamma)),
     wrong("all-or-nothing", "where not all draft tokens are accepted you accept none; every cut has a coin", "flip",
           **decides(choose=lambda accepts, gamma: gamma * accepts(gamma))),
-    wrong("coin-is-the-weight", "your coin is w everywhere; it is so behind the last token only: elsewhere longer "
+    wrong("coin-is-the-weight", "your coin is w everywhere; it is so after the last token only: elsewhere longer "
           "cuts come first, and it is Z / (Z + 1 - w)", "flip", **coin(lambda w, total: w)),
     wrong("coin-is-the-total", "your coin is Z; divide it by Z + 1 - w, how often no longer cut is made", "flip",
           **coin(lambda w, total: total)),
@@ -95,7 +96,7 @@ WRONGS = [
           **coin(lambda w, total: total / (total + w))),
     wrong("total-forgotten", "you divide by 1 - w; it is Z + 1 - w, how often no longer cut is made", "flip",
           **coin(lambda w, total: total / (1 - w))),
-    wrong("last-coin-as-the-others", "you take the draft's last distribution away behind the last token too, where "
+    wrong("last-coin-as-the-others", "you take the draft's last distribution away after the last token too, where "
           "nothing was drafted: the coin there is w", "flip",
           **decides(coin=lambda i, w, p, q: coin_of(missing)(i, w, p, torch.cat([q, q[-1:]])))),
     wrong("coin-unweighted", "the Z of your coin is the total of max(0, p_target - q_draft): multiply p_target by w "
@@ -108,9 +109,9 @@ WRONGS = [
           **decides(of=lambda i, w, p, q: missing(i, w[-1:] * len(w), p, q))),
     wrong("residual-is-target", "at a cut you draw from p_target; what the draft has covered must go",
           **decides(of=lambda i, w, p, q: p[i])),
-    wrong("row-before", "at a cut you draw from the row before; the token comes behind the last one that is accepted",
+    wrong("row-before", "at a cut you draw from the row before; the token comes after the last one that is accepted",
           **decides(of=lambda i, w, p, q: missing(i if i == len(q) else max(0, i - 1), w, p, q))),
-    wrong("bonus-one-row-early", "where all are accepted you draw from the row of the last one; the bonus comes behind",
+    wrong("bonus-one-row-early", "where all are accepted you draw from the row of the last one; the bonus comes after",
           **decides(of=lambda i, w, p, q: missing(i, w, p, q) if i < len(q) else p[i - 1])),
     wrong("bonus-from-draft", "where all are accepted you take the draft's last distribution away; nothing was "
           "drafted there",

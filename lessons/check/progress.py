@@ -1,6 +1,6 @@
 """What is solved, what was tried, which hints were seen: one small file beside the exercises, never in the repository.
 
-"Solved" is said of a text, not of a file: who changes a solved file has "tried" it, until it is checked again.
+"Solved" belongs to a text, not to a file: a solved file that is changed counts as "tried" until it is checked again.
 """
 
 import json

@@ -1,7 +1,7 @@
 """A process for every file that is judged, forked from one that has imported torch: side by side, bounded, and gone
 when the grader is gone. Linux and macOS; where a bound is not to be had the others must do.
 
-What comes back comes through a pipe, behind a word that only the grader and its child know. A file that writes a result
+What comes back comes through a pipe, after a word that only the grader and its child know. A file that writes a result
 of its own, wherever, has written nothing.
 """
 
