@@ -44,8 +44,8 @@ for token, name in zip(best, names):        # tokens are pieces of words: " r" m
 # A decision between two outcomes needs only one comparison. We call it a *coin*, whatever its
 # probability, and everything that makes random decisions is called *dice*.
 #
-# *Guess first:* take the weights [2, 0, 6] and u = 0.25. The pieces end at 2, 2 and 8. Which index
-# is drawn?
+# *Guess first:* take the weights [2, 0, 6] and u = 0.25. The pieces end at 2, 2 and 8, so which
+# index is drawn?
 
 # %%
 def pick(weights, u):
@@ -112,15 +112,15 @@ figures.draws(names, p_target[best], shares[best], sizes, distances)
 # %% [markdown]
 # ## Three things to know
 #
-# 1. A model returns a distribution. A uniform number and `pick` turn it into a token.
+# 1. A model returns a distribution, and a uniform number and `pick` turn it into a token.
 # 2. One decision uses one uniform number, so the same numbers give the same text.
-# 3. Total variation measures how far apart two distributions are. A sample estimates it badly.
+# 3. Total variation measures how far apart two distributions are, and a sample estimates it badly.
 #
 # ## Change this and run again
 #
 # 1. Try another `prompt`. Where is the model sure, and where is it not?
 # 2. Write `temperature=0.5`, then `temperature=2`, inside `probs(...)`. Which way do the bars move?
-# 3. Replace `>` by `>=` in `pick`. Which assert complains? Would you have noticed without it?
+# 3. Replace `>` by `>=` in `pick`. Which assert complains, and would you have noticed without it?
 #
 # The answers are in the file of the same name in `lessons/answers/`.
 #

@@ -157,8 +157,8 @@ print(f"a token takes {took / floor:.1f} times its floor")
 #    do not read memory as fast as one long sum does.
 # 2. A *thin* model with as many layers as the target but hardly any weights. It calls the same
 #    torch functions, so its time shows what the function calls cost.
-# 3. One big matrix times one vector. Big models consist of dozens of such matrices. (`python -m
-#    nanospec.bench large` times a whole big model, which takes minutes.)
+# 3. One big matrix times one vector. Big models consist of dozens of such matrices.
+#    (`python -m nanospec.bench large` times a whole big model, which takes minutes.)
 #
 # *Guess first:* which of the three comes closest to its floor?
 
@@ -231,9 +231,9 @@ quiet.tell("a token took 5.1 ms with a cache, 2.1 times its floor (one core of a
 # %% [markdown]
 # ## Three things to know
 #
-# 1. Text is generated in a loop. Each token takes one call, and each call waits for the token
-#    before it.
-# 2. A call fetches all weights. Their bytes divided by the bandwidth give its floor.
+# 1. Text is generated in a loop, in which each token takes one call and each call waits for the
+#    token before it.
+# 2. A call fetches all weights, and their bytes divided by the bandwidth give its floor.
 # 3. With one token in a call, a core computes only a small part of what it could.
 #
 # ## Change this and run again
@@ -244,7 +244,7 @@ quiet.tell("a token took 5.1 ms with a cache, 2.1 times its floor (one core of a
 # 2. Write `target = draft` right below the line with `load_pair()`. How much smaller is the draft
 #    model, in weights? Is it faster by the same factor?
 # 3. Write `load_pair(dtype=torch.bfloat16)` for the pair (not for `exact`). Each weight now has two
-#    bytes. Does a token take half the time?
+#    bytes, but does a token take half the time?
 #
 # The answers are in the file of the same name in `lessons/answers/`.
 #

@@ -187,7 +187,7 @@ for i in range(4):
 # all. To see this, we replace one of the ten tokens and ask again in one call. Total variation
 # measures how far each row's distribution moves.
 #
-# *Guess first:* we replace token 6 of the tokens 0 to 9. Which rows move?
+# *Guess first:* which rows move if we replace token 6 of the tokens 0 to 9?
 
 # %%
 place = 6
@@ -215,7 +215,8 @@ quiet.tell("v(2) was 0.96, v(10) 1.36 and v(64) 3.0 (one core of an example mach
 # %% [markdown]
 # ## Three things to know
 #
-# 1. v(m) is the time of a call on m tokens divided by that of a call on one. It stays well below m.
+# 1. v(m) is the time of a call on m tokens divided by that of a call on one, and it stays well
+#    below m.
 # 2. One call on ten tokens gives the same distributions as ten calls on one.
 # 3. A row sees its own token and those before it. A wrong token spoils its own row and all later
 #    rows.

@@ -259,16 +259,16 @@ figures.slots(named, first=len(prompt) - 4)
 # %% [markdown]
 # ## Three things to know
 #
-# 1. A cache keeps the keys and values of the tokens that were read. They never change.
+# 1. A cache keeps the keys and values of the tokens that were read, which never change.
 # 2. To take tokens back, lower `length`. What lies above it is never seen.
 # 3. After every round the cache holds all of the text except its last token.
 #
 # ## Change this and run again
 #
 # 1. Take back one token too *many*: write `len(drafted) + 1` in the row named "all". An assert
-#    complains. Is it better or worse than one too few?
-# 2. Fill the stale slots with rubbish: below `cache.length -= back`, write `cache.k[0][:,
-#    int(cache.length):] = 1e9`. Which rows of the table change?
+#    complains. Is this mistake better or worse than one too few?
+# 2. Fill the stale slots with rubbish: below `cache.length -= back`, write
+#    `cache.k[0][:, int(cache.length):] = 1e9`. Which rows of the table change?
 # 3. Write `(0, 0, 0)` in place of `(2, 4, 0)`. What does a round leave in the cache if it accepts
 #    nothing?
 #

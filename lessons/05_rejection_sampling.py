@@ -218,7 +218,7 @@ figures.tries(p_target, q_draft, C, overlap_text, C_text)
 #
 # ## Three things to know
 #
-# 1. Rejection sampling turns draws from q_draft into draws from p_target. It is exact.
+# 1. Rejection sampling turns draws from q_draft into draws from p_target, and it is exact.
 # 2. It takes C tries on average, where C is the greatest p_target / q_draft.
 # 3. With many tokens C is large, even where the two distributions nearly agree.
 #

@@ -35,16 +35,16 @@ q_draft = torch.tensor([.35, .10, .35, .20], dtype=torch.float64)
 # We play 100 rounds, as if every probability came out exactly. Each round must produce one token.
 #
 # 1. In 80 rounds the draft token is A, and in 20 rounds it is B.
-# 2. The target wants B 50 times, and there are only 20. Accept all 20.
+# 2. The target wants B 50 times, and there are only 20, so accept all 20.
 # 3. The target wants A 50 times, and there are 80. Accept 50 of them and reject 30, by a coin with
 #    probability 50 / 80 = .625.
 # 4. Now 50 rounds have A and 20 rounds have B. The 30 rejected rounds have no token yet.
-# 5. What is missing? No A, but 30 times B. Put B into all 30 rounds.
+# 5. No A is missing, but B is missing 30 times, so put B into all 30 rounds.
 # 6. The result has 50 times A and 50 times B, exactly what the target wants.
 #
 # Look at step 5: 30 rounds were rejected, and 30 tokens were missing. These two numbers are always
-# equal. There are 100 rounds and 100 wanted tokens, and subtracting the accepted ones from both
-# leaves the same number.
+# equal, because there are 100 rounds and 100 wanted tokens, and subtracting the accepted ones from
+# both leaves the same number.
 #
 # The next cell does the same for the four tokens of *Rejection sampling*.
 #
@@ -82,7 +82,7 @@ table(["token", "wanted", "drafted", "accepted", "rejected", "missing", "accepte
 # Rejection sampling divided all coins by C, so that no token was scarce among the accepted ones.
 # Now some tokens are scarce there, and the replacements make up for exactly that.
 #
-# `# NEW` marks what *Rejection sampling* did not have. The loop and C are gone.
+# `# NEW` marks what *Rejection sampling* did not have. In return, the loop and C are gone.
 
 # %%
 def accept_or_replace(p_target, q_draft, dice):
@@ -100,7 +100,7 @@ def accept_or_replace(p_target, q_draft, dice):
 # ## A rule that looks right, and is wrong
 #
 # "The draft token was rejected, so ask the target: draw from p_target." This sounds reasonable, and
-# published programs have done it. But it forgets step 5. The 30 replacements would be 15 times A
+# published programs have done it. But it forgets step 5: the 30 replacements would be 15 times A
 # and 15 times B.
 #
 # *Guess first:* how often do A and B then come out in 100 rounds?
@@ -116,7 +116,7 @@ def accept_or_redraw(p_target, q_draft, dice):
 
 # %% [markdown]
 # Now we walk both rules: every outcome of every decision is tried, and the probabilities are added
-# up. The numbers are exact. Watch the rows of "accept or redraw".
+# up. The numbers are exact, so watch the rows of "accept or redraw".
 
 # %%
 rules = {"accept or replace": accept_or_replace, "accept or redraw": accept_or_redraw}
@@ -158,7 +158,8 @@ figures.replacements(p_target, q_draft)
 # *Rejection sampling* used. The wrong rule throws the same coin and accepts equally often, so its
 # speed does not betray it.
 #
-# *Guess first:* on the text, rejection sampling seldom accepts its first try. And the new rule?
+# *Guess first:* on the text, rejection sampling seldom accepts its first try. How often does the
+# new rule accept?
 
 # %%
 program = '''import os
@@ -188,7 +189,7 @@ table(["rule", "tries", "accepted at first", "tries, text", "accepted at first, 
 #
 # 1. Accept a draft token x with probability min(1, p_target(x) / q_draft(x)).
 # 2. After a rejection, draw the replacement from what is missing: max(0, p_target - q_draft).
-# 3. The result is exact. One draft token is enough, and no exact rule accepts it more often.
+# 3. The result is exact with a single draft token, and no exact rule accepts that token more often.
 #
 # ## Change this and run again
 #
@@ -196,7 +197,8 @@ table(["rule", "tries", "accepted at first", "tries, text", "accepted at first, 
 #    How many draft tokens does each of the two exact rules accept now?
 # 2. In `accept_or_redraw`, draw from `(q_draft - p_target).clamp(min=0)`, which is what the draft
 #    proposes too often. Whose distribution comes out?
-# 3. Write `top_k=20` inside both `probs(...)`. Rejection sampling breaks down. Does this rule?
+# 3. Write `top_k=20` inside both `probs(...)`. Rejection sampling breaks down there. Does this rule
+#    as well?
 #
 # The answers are in the file of the same name in `lessons/answers/`.
 #

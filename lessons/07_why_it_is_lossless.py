@@ -3,7 +3,7 @@
 #
 # **Why does the draft model leave no trace in the text?**
 #
-# In *Accept or replace*, a walk showed that the rule is exact. This lesson explains why.
+# In *Accept or replace*, a walk showed that the rule is exact, and this lesson explains why.
 #
 # *Lossless* means that every token comes out with exactly the probability that the target gives it.
 # Nothing is lost, whatever the draft proposes. Only the speed depends on the draft.
@@ -116,9 +116,9 @@ figures.laid_over(names, p_target, {kind: drafts[kind] for kind in ("good", "bad
 #
 # ## Everything that can happen
 #
-# Now the same in numbers. A token comes about in few ways: a draft token, a coin, and perhaps a
-# replacement. We can write them all down. The probability of a way is the product of the
-# probabilities along it, and the probability of a token is the sum over all ways that end in it.
+# In numbers, a token comes about in few ways: a draft token, a coin, and perhaps a replacement. We
+# can write all of them down. The probability of a way is the product of the probabilities along it,
+# and the probability of a token is the sum over all ways that end in it.
 
 # %%
 def ways(p_target, q_draft):
@@ -142,7 +142,7 @@ def ways(p_target, q_draft):
 # Here are all ways of the bad draft. Every line shows the probability of the draft token, times the
 # coin, times (after a rejection) the replacement.
 #
-# *Guess first:* the draft proposes "zip" most often. How often does "zip" come out? And "def"?
+# *Guess first:* the draft proposes "zip" most often. How often do "zip" and "def" come out?
 
 # %%
 print()
@@ -211,7 +211,7 @@ def compare(p_target, q_draft, rules):
 # - The perfect draft: everything is accepted. The residual is empty, and nothing is ever drawn from
 #   it.
 #
-# *Guess first:* is any row off? How often is the good draft's token accepted?
+# *Guess first:* is any row off, and how often is the good draft's token accepted?
 
 # %%
 target, draft, tokenizer = load_pair()
@@ -237,17 +237,17 @@ table(["draft", "P(accepted)", "overlap", "ways", "off by"], rows,
 # ## Three things to know
 #
 # 1. The overlap is accepted, the excess is rejected, and replacements fill the residual.
-# 2. Excess and residual are equally large. The sum is therefore exactly p_target, with any draft.
-# 3. A bad draft costs speed. It never costs quality.
+# 2. Excess and residual are equally large, so the sum is exactly p_target with any draft.
+# 3. A bad draft costs speed, but it never costs quality.
 #
 # ## Change this and run again
 #
 # 1. In the last cell, write `compare(proposed, wanted, rules)`, so that target and draft change
-#    places. Which columns change?
-# 2. In `accept_or_replace`, write `dice.flip(0.9 * p_target[x] / q_draft[x])`. It accepts less. Is
-#    it safer? (It stops at the perfect draft. Why?)
+#    places, and see which columns change.
+# 2. In `accept_or_replace`, write `dice.flip(0.9 * p_target[x] / q_draft[x])`. It accepts less, but
+#    is it safer? (And why does it stop at the perfect draft?)
 # 3. Put `drafts["hair"] = p_target.nextafter(p_target + 1)` before the line `cases = ...`. It is
-#    p_target, but greater by a hair. Which rule stops with an error? What saves `verify`?
+#    p_target, but greater by a hair. Which rule stops with an error, and what saves `verify`?
 #
 # The answers are in the file of the same name in `lessons/answers/`.
 #

@@ -46,8 +46,8 @@ torch.set_num_threads(1)        # thousands of tiny calls: threads would only wa
 # is min(1, p_target / q_draft), and u is the uniform number that decides it.
 #
 # - a: p_target is greater than q_draft, so a is accepted whatever u is.
-# - b: the coin is .60 / .80 = .75, and u = .40 is below it. Accepted.
-# - c: the coin is .10 / .40 = .25, and u = .62 is not below it. Rejected.
+# - b: the coin is .60 / .80 = .75, and u = .40 is below it, so b is accepted.
+# - c: the coin is .10 / .40 = .25, and u = .62 is not below it, so c is rejected.
 #
 # *Guess first:* what becomes of d, and how many tokens does this round write?
 
@@ -324,7 +324,7 @@ figures.round_by_round(shown)
 # ## Three things to know
 #
 # 1. A round drafts gamma tokens, and one call of the target scores all of them.
-# 2. It ends at the first rejection. Draft tokens after that one are never judged.
+# 2. It ends at the first rejection, and draft tokens after that one are never judged.
 # 3. If nothing is rejected, the bonus token comes free. A round writes 1 to gamma + 1 tokens.
 #
 # ## Change this and run again
@@ -332,8 +332,8 @@ figures.round_by_round(shown)
 # 1. Give the draft the target's own table by writing `seed=49` twice. Which mistakes can you still
 #    see?
 # 2. Write the seeds 5 and 55 in place of 49 and 99. Which mistake does this pair not show?
-# 3. In `round_by_hand`, leave out the bonus: the last line becomes `return tokens, gamma - 1,
-#    tokens[-1]`. What changes, the text or the speed?
+# 3. In `round_by_hand`, leave out the bonus: the last line becomes
+#    `return tokens, gamma - 1, tokens[-1]`. What changes, the text or the speed?
 #
 # The answers are in the file of the same name in `lessons/answers/`.
 #

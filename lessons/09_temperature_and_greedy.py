@@ -206,9 +206,9 @@ def write(target, draft, ids, gamma, new, dice, warp):
 
 
 # %% [markdown]
-# Is the rule still exact? We *walk* again. Two small tables over 4 tokens stand in for the models,
-# and they write three tokens with one draft token per round. "Off by" is the total variation from
-# what the target alone writes with the same settings.
+# To see whether the rule is still exact, we *walk* again. Two small tables over 4 tokens stand in
+# for the models, and they write three tokens with one draft token per round. "Off by" is the total
+# variation from what the target alone writes with the same settings.
 #
 # *Guess first:* the fewer tokens are possible, the fewer paths there are. How many are there at T =
 # 0?

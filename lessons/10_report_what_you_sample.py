@@ -94,7 +94,7 @@ def draft_and_score(target, draft, ids, gamma, dice, asked, drawn, told):
 
 
 # %% [markdown]
-# The rest stays the same. The three functions are passed along together, as `way`.
+# The rest stays the same, and the three functions are passed along together, as `way`.
 
 
 # %%
@@ -139,7 +139,7 @@ def write(target, draft, ids, gamma, new, dice, *way):
 # We walk all paths of three tokens, on two small tables over 4 tokens. The draft model's table is
 # half the target's, so that the two agree now and then. "Off from" is the total variation.
 #
-# *Guess first:* two of the four give the distribution that the user asked for. Which two?
+# *Guess first:* which two of the four give the distribution that the user asked for?
 
 
 # %%
@@ -203,7 +203,7 @@ table(["way", "tokens per target call", "off from what was asked", "off from the
 #   truth. It accepts less often here, since the two distributions are less alike.
 #
 # The draft may have any settings, as long as the rule is told of them. The best settings for speed
-# are usually the target's own. We look at this for temperature.
+# are usually the target's own, and we look at this for temperature.
 
 # %% [markdown]
 # ## Temperature at one place
@@ -307,7 +307,7 @@ figures.reported(list(ways), [off[name][0] for name in ways], [off[name][1] for 
 #   so alpha is high. With a greater T the text gets harder and alpha falls. At a high T the
 #   distributions are flat, and alpha rises again.
 #
-# Which of them counts? In speculative decoding the target writes, so its own text counts. A
+# In speculative decoding the target writes, so the alpha on its own text is the one that counts. A
 # reported alpha needs the temperature and the text it was measured on.
 #
 # ## Three things to know
@@ -322,7 +322,7 @@ figures.reported(list(ways), [off[name][0] for name in ways], [off[name][1] for 
 #
 # 1. Take the seeds 15 and 65 for `big` and `small`. Which of the exact ways is the faster one now,
 #    and how can that be? (Which draft tokens does top-k 2 forbid?)
-# 2. Add 5 and 10 to `temperatures`. Where does each of the two alphas go? Would you want such a
+# 2. Add 5 and 10 to `temperatures`. Where does each of the two alphas go, and would you want such a
 #    text?
 # 3. Write `for T in (0, 0.5, 1, 1.5, 2)`, and print `tokenizer.decode(text[0].tolist())` below
 #    `own[T] = ...`. Where does alpha fall, and where does it rise? Can you see the reason in the

@@ -6,7 +6,7 @@
 # We have seen that the text is the target's, whatever the draft proposes. What remains is time, and
 # four numbers decide it:
 #
-# - *gamma*: the draft tokens in a round. We choose it.
+# - *gamma*: the draft tokens in a round, which we choose.
 # - *alpha*: the mean probability that a draft token is accepted once it is judged.
 # - *c*: the time of a draft step, a call of the draft model on one token, in target steps. A
 #   *target step* is a call of the target on one token, which is what plain decoding does for each
@@ -56,10 +56,9 @@ quiet = Quiet(lambda: step_seconds(target, repeats=3))          # warns at the e
 # Together that is 2.44 tokens per round, and hence per target call. In general it is 1 + alpha +
 # alpha^2 + ... + alpha^gamma (Leviathan et al. 2022, Eq. 1).
 #
-# What does the round cost? It takes gamma draft steps and one target call on gamma + 1 tokens, in
-# target steps gamma c + v(gamma + 1). With c = .1 and v(3) = 1.1 that is .2 + 1.1 = 1.3. In the
-# time of 1.3 target steps plain decoding writes 1.3 tokens, and we write 2.44. The speed-up is 2.44
-# / 1.3 = 1.88.
+# The round costs gamma draft steps and one target call on gamma + 1 tokens, in target steps gamma c
+# + v(gamma + 1). With c = .1 and v(3) = 1.1 that is .2 + 1.1 = 1.3. In the time of 1.3 target steps
+# plain decoding writes 1.3 tokens, and we write 2.44. The speed-up is 2.44 / 1.3 = 1.88.
 #
 # The paper takes v to be 1, as if a call on several tokens were as fast as a call on one. Then
 # verification is free, and the formula is its Theorem 3.8.
@@ -226,15 +225,15 @@ quiet.tell("c was 0.13, v(4) 1.04, the speed-up at gamma 3 1.4 (one core of an e
 # 1. The speed-up is tokens over cost: (1 + alpha + ... + alpha^gamma) / (gamma c + v(gamma + 1)).
 # 2. Each further draft token costs the same and is less likely to be of use, so there is a best
 #    gamma. It grows with alpha and shrinks with c and v.
-# 3. A formula is no clock. A benchmark should print both, with alpha, c and v beside them.
+# 3. A formula is no clock, so a benchmark should print both, with alpha, c and v beside them.
 #
 # ## Change this and run again
 #
 # 1. Write `{"temperature": 0}`. Which way does alpha move, and which way does the best gamma?
 # 2. Take out `autotune(...)`, and everything is slower. What becomes of the speed-up by the clock,
 #    and what of the formula?
-# 3. Write `draft = target` below `autotune(...)`. Almost nothing is rejected now. Is it worth it?
-#    (Why *almost*? Think of rounding, as in *Temperature and greedy*.)
+# 3. Write `draft = target` below `autotune(...)`. Almost nothing is rejected now, but is it worth
+#    it? (For the *almost*, think of rounding, as in *Temperature and greedy*.)
 #
 # The answers are in the file of the same name in `lessons/answers/`.
 #

@@ -72,7 +72,7 @@ table(["after", "comes", "p_target of it", "q_draft of it", "beta"], rows)
 # In `self.limit = limit` the last word only has to be copied. The target is nearly sure of it,
 # while the draft gives other words most of the probability. To copy, a model must find where the
 # word occurred before and look at what followed there. That takes two layers, one for each step
-# (Olsson et al. 2022, arXiv 2209.11895). Our draft model has only one.
+# (Olsson et al. 2022, arXiv 2209.11895), and our draft model has only one.
 
 # %%
 print(f"\nlayers: target {target.config.layers}, draft {draft.config.layers}")
@@ -126,8 +126,8 @@ print("\nx = x  # y\n", labelled("x = x  # y"))
 # %% [markdown]
 # ## Ten windows of code
 #
-# `read_texts` gives the texts that our models were trained on, and texts that were held out.
-# From ten of the held-out files we take 300 tokens each, from the start of a method.
+# `read_texts` gives the texts that our models were trained on, and texts that were held out. From
+# ten of the held-out files we take 300 tokens each, from the start of a method.
 
 # %%
 train, held_out = read_texts()
@@ -195,8 +195,8 @@ table(["what stands there", "share", *drafts], rows, f"mean beta over {len(label
 # %% [markdown]
 # Read the table in three steps.
 #
-# - *A column.* The shipped draft is better at some kinds than at others. Compare `name` with `name,
-#   again`: the second could be copied, and the draft hardly gains there.
+# - *A column.* The shipped draft is better at some kinds than at others. Compare `name` with
+#   `name, again`: the second could be copied, and the draft hardly gains there.
 # - *The two bigrams.* Each is the better one in its own field and the worse one in the other.
 # - *The share.* The alpha of a text is the mean over its places. A kind with beta .9 that fills 5%
 #   of the text adds .045, and one with .6 that fills 30% adds .18.

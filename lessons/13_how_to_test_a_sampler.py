@@ -124,9 +124,9 @@ for name in names[:2]:
 # | 1 | 30 | 33 | 9 / 30 = 0.30 |
 # | 2 | 20 | 25 | 25 / 20 = 1.25 |
 #
-# The sum, 2.83, is called *chi-square*, and a large sum is suspicious. But how large is too large?
-# Ask a correct die: let it throw 100 times in each of 10,000 runs, and count the runs whose sum is
-# at least 2.83. Their share is the *p-value* of 2.83.
+# The sum, 2.83, is called *chi-square*, and a large sum is suspicious. To find out how large is too
+# large, ask a correct die: let it throw 100 times in each of 10,000 runs, and count the runs whose
+# sum is at least 2.83. Their share is the *p-value* of 2.83.
 #
 # *Guess first:* how often does a correct die look at least this strange?
 
@@ -149,7 +149,7 @@ assert abs(strange - 2.83) < 1e-9 and abs(at_least - by_formula) < 0.02
 
 # %% [markdown]
 # The formula needs the number of counts that are free. Three counts that add up to 100 leave two of
-# them free, the 2 *degrees of freedom*. Our 27 texts have 26.
+# them free, the 2 *degrees of freedom*, and our 27 texts have 26.
 #
 # ## False alarms: how often is a correct sampler accused?
 #
@@ -197,7 +197,7 @@ table(["called wrong if", "as it ships", "target-not-rolled-back"], rows,
 # The p-value of a correct sampler is uniform on 0 to 1, so a threshold of 0.05 accuses it in 5% of
 # runs. This is the rate of *false alarms*. It is not a property of the sampler: you choose it when
 # you choose the threshold. A daily check with a threshold of 0.05 accuses correct code about every
-# third week. From here on we use 0.001.
+# third week, so from here on we use 0.001.
 #
 # ## Power: how often is a wrong sampler caught?
 #
@@ -222,7 +222,7 @@ needed = {name: round((of_one / off[name]) ** 2) for name in names if off[name] 
 print(f"\noff by 0.2: {(of_one / 0.2) ** 2:,.0f} texts needed; by 0.1: {(of_one / 0.1) ** 2:,.0f}")
 
 # %% [markdown]
-# Now we test the promise. The table counts how often 2,000 texts are enough to catch each bug.
+# To test this promise, the table counts how often 2,000 texts are enough to catch each bug.
 #
 # *Guess first:* which bugs escape? The walked distances above are all you need.
 
@@ -274,19 +274,19 @@ for what, dice in ("good dice", Dice), ("a number used twice", bad_dice):
 # %% [markdown]
 # ## Three things to know
 #
-# 1. A test has two error rates. You choose the rate of false alarms. The rate of misses depends on
-#    the number of samples and on how far off the bug is.
-# 2. A walk sees the smallest bug without any sample. Walk several rounds, not one token.
-# 3. A walk cannot see bad dice. For them, count real runs.
+# 1. A test has two error rates. You choose the rate of false alarms, while the rate of misses
+#    depends on the number of samples and on how far off the bug is.
+# 2. A walk sees the smallest bug without any sample, if it walks several rounds and not one token.
+# 3. A walk cannot see bad dice, which show only when real runs are counted.
 #
 # ## Change this and run again
 #
-# 1. Add "only-first-test-counts" to `names`. Nothing is found. Is it no bug? Then write `gamma =
-#    2`. What is found now, and why not before?
+# 1. Add "only-first-test-counts" to `names`. Nothing is found, so is it no bug? Then write
+#    `gamma = 2`. What is found now, and why not before?
 # 2. Write `level = 0.05`, which means fifty times as many false alarms. How many samples does it
 #    save?
-# 3. Write `zeros=0.4` in the target. Which bug is now caught with far fewer samples than "needed"?
-#    By what kind of text?
+# 3. Write `zeros=0.4` in the target. Which bug is now caught with far fewer samples than "needed",
+#    and by what kind of text?
 #
 # The answers are in the file of the same name in `lessons/answers/`.
 #

@@ -282,7 +282,7 @@ def reported(ways: Sequence[str], off_asked: Sequence[float], off_raw: Sequence[
     bars(left, [way.replace(", ", ",\n").replace(" left", "\nleft") for way in ways],
          (off_asked, RED, "from what was asked"), (off_raw, FAINT, "from the raw target"))
     left.set_title("no red bar: the text is what was asked for", loc="left", fontsize=10)
-    right.set_title("alpha against temperature: it matters who wrote the text", loc="left", fontsize=10)
+    right.set_title("alpha against temperature depends on the text", loc="left", fontsize=10)
     left.set(ylabel="off by (total variation)", ylim=(0, 1.4 * max(*off_asked, *off_raw)))
     left.legend(frameon=False, loc="upper center", ncols=2)
     right.plot(temperatures, both, color=GREEN, marker="o", linewidth=2, label="human's text, both models at T")
@@ -347,7 +347,7 @@ def code_map(lines: Sequence[str], grid: Sequence[Sequence[float]], kinds: Seque
 def two_error_rates(p_right: Sequence[float], p_wrong: Sequence[float], n: int, sizes: Sequence[int],
                     power: dict[str, Sequence[float]], promised: dict[str, tuple[int, float]],
                     off: dict[str, float]) -> None:
-    """p-values of a right sampler and a wrong one; and how often bugs are caught (power) by so many samples.
+    """p-values of a right sampler and a wrong one; and how often bugs are caught (power), by number of samples.
 
     promised: name -> (samples, share caught) where 99% are promised.
     """
@@ -390,14 +390,14 @@ def where_it_loses(alpha: Sequence[float], c: Sequence[float],
 
     panels: (title, speed-up, a row for each alpha, dots); a dot is (name, alpha, c, verdict).
     """
-    figure, places = blank("speculation loses below the line, and dear calls raise the line", len(panels))
+    figure, places = blank("speculation loses below the line, and expensive calls raise the line", len(panels))
     look = {"wins": ("o", GREEN), "loses": ("X", RED), "unclear": ("s", AMBER)}
     for axes, (title, speed, dots) in zip(places, panels):
         filled = axes.contourf(c, alpha, speed, levels=[0, 0.5, 0.75, 1, 1.5, 2, 3, 6], colors=[
             "#e9b9b5", "#f1d2cf", "#f9ebe9", "#e3f2ea", "#bfe2cf", "#93cdae", "#5fb488"])
         axes.contour(c, alpha, speed, levels=[1], colors=INK, linewidths=2)
         axes.set_title(title, loc="left", color=INK, fontsize=10)
-        axes.set_xlabel("c (a draft call in target calls)")
+        axes.set_xlabel("c (a draft step in target steps)")
         taken = [(high, right - 0.02, right + 0.02) for _, high, right, _ in dots]      # nothing is written over these
         for name, high, right, verdict in sorted(dots, key=lambda dot: dot[1]):
             mark, colour = look[verdict]
@@ -776,7 +776,7 @@ def many_requests(rows: Sequence[int], lockstep: dict[float, Sequence[float]], o
                   names: Sequence[str], timetable: Sequence[Sequence[tuple[str, int]]]) -> None:
     """alpha -> tokens of a row in a round, for each number of rows, and at its own pace. timetable: for each step, for
     each name: ("reads", "writes", "waits" or "has left", how many tokens)."""
-    figure, (left, right) = blank("who waits for the slowest row loses what the draft has brought", 2)
+    figure, (left, right) = blank("waiting for the slowest row loses what the draft has brought", 2)
     figure.set_size_inches(12.4, 4.6)
     for alpha, colour in zip(lockstep, (AMBER, BLUE, GREEN)):
         left.plot(rows, lockstep[alpha], color=colour, marker=MARK[colour], markersize=5, linewidth=2,
@@ -929,8 +929,8 @@ def mixing_on_purpose(cascades: dict[str, dict[float, tuple[float, float]]],
 # A draft for the draft
 
 def a_draft_for_the_draft(costs: Sequence[float], gains: dict[str, Sequence[float]], here: float) -> None:
-    """Who is at the bottom -> at each c of the middle model, what the third level gains, 0.1 for a tenth. here: a c."""
-    figure, (axes,) = blank("a third level helps little: a cheap middle model needs none, a dear one is left out", 1)
+    """Lowest model -> at each c of the middle model, what the third level gains, 0.1 for a tenth. here: a c."""
+    figure, (axes,) = blank("a third level helps little: a cheap model needs none, an expensive one is left out", 1)
     figure.set_size_inches(9.4, 5)
     for (name, some), colour, line in zip(gains.items(), (AMBER, BLUE, GREEN), ("-", "--", "-.")):
         axes.plot(costs, [100 * gain for gain in some], color=colour, linestyle=line, linewidth=2, label=name)
@@ -939,7 +939,7 @@ def a_draft_for_the_draft(costs: Sequence[float], gains: dict[str, Sequence[floa
     axes.annotate("our draft GPT", (here, 0.94 * top), xytext=(3, 0), textcoords="offset points", color=INK)
     axes.set(xlabel="c of the middle model (its step in target steps)", xlim=(0, costs[-1]), ylim=(0, top),
              ylabel="gain over the best two levels, %, by the formula")
-    axes.legend(title="who is at the bottom", alignment="left", frameon=False, loc="upper right")
+    axes.legend(title="lowest model", alignment="left", frameon=False, loc="upper right")
     save(figure, "a_draft_for_the_draft")
 
 

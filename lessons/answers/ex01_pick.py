@@ -8,10 +8,10 @@ check: python -m lessons.check 1
 def pick(weights, u):
     """The token that the number u stands for.
 
-    weights: (V,) float64 tensor, none negative, of any positive total.  u: a number, 0 <= u < 1.
+    weights: (V,) float64 tensor of non-negative numbers with any positive total.  u: a number, 0 <= u < 1.
     Returns an int: the first index whose cumulative weight exceeds u times the total.
 
-    Worked: weights [2, 0, 6] and u = 0.25 give 2. The pieces end at 2, 2 and 8; 0.25 * 8 = 2 is exceeded first by 8.
+    Worked: weights [2, 0, 6] and u = 0.25 give 2. The pieces end at 2, 2 and 8, and 8 is the first end above 0.25 * 8.
     """
     ends = weights.cumsum(0)
     return int((ends > u * ends[-1]).nonzero()[0])

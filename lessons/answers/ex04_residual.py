@@ -6,11 +6,11 @@ check: python -m lessons.check 4
 
 
 def residual(p_target, q_draft):
-    """What must be drawn from after a rejection: what the target has and the draft did not cover.
+    """The distribution to draw from after a rejection: what the target has and the draft did not cover.
 
     p_target, q_draft: (B, V) float64 tensors, each row a distribution.
-    Returns (B, V): row b is max(0, p_target - q_draft), divided by its sum. Where both distributions are the same,
-    nothing is left, and nothing is ever rejected there. Such a row is p_target, so that no nan gets into a batch.
+    Returns (B, V): row b is max(0, p_target - q_draft), divided by its sum. Where both distributions are equal, nothing
+    is left and nothing is ever rejected. Return p_target in such a row, so that no nan gets into the batch.
 
     Worked: rows [.5, .5] and [.8, .2] give [0, 1]; rows [.5, .5] and [.5, .5] give [.5, .5].
     """

@@ -8,9 +8,9 @@ check: python -m lessons.check 5
 def accepted(coins):
     """The number of draft tokens before the first rejection, for every row.
 
-    coins: (B, gamma) bool tensor, how each draft token's coin fell; True is accept.
-    Returns (B,) int64, each in 0..gamma. What stands behind the first rejection was drafted for a text that no longer
-    exists. It does not count.
+    coins: (B, gamma) bool tensor with the outcome of each draft token's coin; True means accept.
+    Returns (B,) int64, each in 0..gamma. Tokens after the first rejection were drafted for a text that no longer
+    exists, so they do not count.
 
     Worked: [True, False, True] gives 1; [False, True, True] gives 0; [True, True, True] gives 3.
     """

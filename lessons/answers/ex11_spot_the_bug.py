@@ -1,4 +1,4 @@
-"""Exercise 11: spot the bug: six rules, who is honest, and how far off are the others?
+"""Exercise 11: spot the bug: which of six rules are exact, and how far off are the others?
 
 difficulty 3 of 5, about 30 minutes, 6 verdicts; after the lesson *How to test a sampler*
 check: python -m lessons.check 11
@@ -46,15 +46,15 @@ def rule_f(x, p_target, q_draft, dice):
 
 
 def verdicts():
-    """What each rule is, for a draft token x drawn from Q_DRAFT, with the target's distribution P_TARGET.
+    """A verdict on each rule, for a draft token x drawn from Q_DRAFT and the target's distribution P_TARGET.
 
     Returns {"rule_a": (verdict, distance), ...} for all six. The verdict is one of three words.
-    "exact": the target's distribution, and the draft token is accepted as often as can be.
-    "slow": the target's distribution, but the draft token is accepted less often than it could be.
+    "exact": the target's distribution, and the draft token is accepted as often as possible.
+    "slow": the target's distribution, but the draft token is accepted less often than possible.
     "wrong": another distribution.
-    distance: the total variation between the rule's distribution and P_TARGET, to three decimals, 0 for the honest.
-    By hand, or with nanospec.proof.walk.walk and lessons.kit.OneRow, which turns its dice into pick and flip for one
-    text: how you find out is yours.
+    distance: the total variation between the rule's distribution and P_TARGET to three decimals, 0 unless it is wrong.
+    You may find the verdicts by hand, or with nanospec.proof.walk.walk and lessons.kit.OneRow, which turns its dice
+    into pick and flip for one text.
     """
     return {"rule_a": ("wrong", 0.1), "rule_b": ("slow", 0), "rule_c": ("exact", 0), "rule_d": ("wrong", 0.05),
             "rule_e": ("slow", 0), "rule_f": ("slow", 0)}

@@ -1,4 +1,4 @@
-"""Exercise 12: write the test that everybody should have had.
+"""Exercise 12: write the test that would have caught these bugs.
 
 difficulty 4 of 5, about 30 minutes, about 2 lines; after the lesson *How to test a sampler*
 check: python -m lessons.check 12
@@ -10,12 +10,12 @@ from nanospec.proof.walk import distance, walk
 def is_exact(sampler, truth):
     """Does this sampler have the distribution `truth`?
 
-    sampler: a function of dice that returns a tuple of tokens and leaves all chance to dice.flip and dice.pick.
-    truth: {tuple of tokens: probability}.  Returns a bool.
+    sampler: a function of dice that returns a tuple of tokens and makes every random decision with dice.flip or
+    dice.pick.  truth: {tuple of tokens: probability}.  Returns a bool.
 
     nanospec.proof.walk has walk(sampler) -> (its distribution, number of paths), and distance(found, truth) ->
-    (greatest error, total variation). nanospec.dice.Dice([seed]) are real dice, should you prefer to sample. You will
-    be given three bugs that shipped and two honest samplers; then others, of which the smallest is 1e-5 off.
+    (greatest error, total variation). nanospec.dice.Dice([seed]) are real dice, if you prefer to sample. Your test is
+    tried on three bugs that shipped and two correct samplers, and then on others, the smallest of which is 1e-5 off.
     """
     found, _ = walk(sampler)
     return distance(found, truth)[0] < 1e-9

@@ -6,10 +6,10 @@ check: python -m lessons.check 14
 
 
 def weights(ratios):
-    """For i = 0, 1, ..., gamma, how likely the first i draft tokens are to be accepted, all of them, whatever is
-    drafted behind.
+    """For i = 0, 1, ..., gamma, the probability that the first i draft tokens are all accepted, whatever is drafted
+    after them.
 
-    ratios: gamma numbers, p_target(x) / q_draft(x) of each draft token x in its place.  Returns a list of gamma + 1
+    ratios: gamma numbers, p_target(x) / q_draft(x) of each draft token x at its place.  Returns a list of gamma + 1
     numbers: w_0 = 1, and then w_i = min(1, w_(i-1) ratio_i). The minimum is taken at every step, not once at the end.
 
     Worked: [.5, 2] gives [1, .5, 1]; [4, .25] gives [1, 1, .25]; [] gives [1].
@@ -27,14 +27,14 @@ def verify_block(drafted, q_draft, p_target, dice):
     target's distribution at the place of each draft token and one further.
     dice: dice.flip(prob) -> bool, dice.pick(weights) -> int.
 
-    The draft may be cut behind any token. Each cut has a coin of its own. The longest cut whose coin says accept is
+    The draft may be cut after any token, and each cut has a coin of its own. The longest cut whose coin succeeds is
     made; the cut before the first token can always be made. With the weights w above, what is missing at cut i is
-    max(0, w_i p_target - q_draft), of the distributions one place further. Z is its sum. The coin behind token i is
-    Z / (Z + 1 - w_i), and 1 where that is 0 / 0. Behind the last token it is w. The next token is drawn from what is
-    missing at the cut. Behind the last token nothing was drafted, and all of p_target is missing.
+    max(0, w_i p_target - q_draft), of the distributions one place further, and Z is its sum. The coin after token i is
+    Z / (Z + 1 - w_i), and 1 where that is 0 / 0. After the last token it is w. The next token is drawn from what is
+    missing at the cut. After the last token nothing was drafted, and all of p_target is missing.
 
     Worked: p_target [1/3, 2/3] and q_draft [2/3, 1/3] at every place, drafted [0, 1]: w is 1, .5, 1, so both are
-    accepted, always. Drafted [0, 0]: w is 1, .5, .25; both are accepted with .25, never one alone, and if none is, the
+    always accepted. Drafted [0, 0]: w is 1, .5, .25; both are accepted with .25, never one alone, and if none is, the
     next token is 1.
     """
     w = weights([p[x] / q[x] for x, p, q in zip(drafted, p_target, q_draft)])

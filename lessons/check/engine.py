@@ -44,7 +44,7 @@ def wrong(name: str, said: str, throw: str = "pick", **functions: Callable) -> W
 class Exercise(Entry):
     """looks: parts that compare numbers, by name, in order.  contract, tests: parts that raise Failure or fall silent.
     like: (module, name, first words, last words) of lines of the library to compare with.  slow_is_right: a rule can be
-    lossless here and fail all the same.  too_slow: a message about code that was stopped, or "".  optional:
+    lossless here and fail all the same.  too_slow: the message for code that was stopped, or "".  optional:
     functions that need not be there.
     """
 
@@ -143,7 +143,7 @@ def check(exercise: Exercise, path: Path, clock: Clock | None = None) -> Result:
 
 @contextlib.contextmanager
 def float64_of_lists():
-    """torch.tensor([.5]) is float64, as what a learner is given: computing with lists is exact, too."""
+    """torch.tensor([.5]) is float64, as what a learner is given: code that computes with lists is exact, too."""
     before = torch.get_default_dtype()
     torch.set_default_dtype(torch.float64)
     try:

@@ -47,7 +47,7 @@ def exact(f) -> list[Seen]:
 EXERCISE = Exercise(
     "ex05_first_rejection.py", ("accepted",), contract,
     {"worked number": worked, "values": patterns, "exact distribution": exact},
-    [wrong("accept-after-a-rejection", "you count every coin that says accept; what comes after a rejection was "
+    [wrong("accept-after-a-rejection", "you count every coin that accepts; what follows a rejection was "
            "drafted for a text that no longer exists", accepted=lambda s: s.long().sum(-1)),
      wrong("rejected-kept", "you accept the whole draft whatever the coins say",
            accepted=lambda s: torch.full((len(s),), s.shape[1])),

@@ -38,7 +38,7 @@ def exact(f) -> list[Seen]:
         found = weights_of(f, accepted, p_target, q_draft)
         # where p = q nothing is ever rejected, so nothing is drawn from the zeros
         return found if found.sum() > 0 or bool((found < 0).any()) else p_target[accepted]
-    return walked_round("a draft of two tokens, then yours: the distribution of three tokens", next_of=weights)
+    return walked_round("a draft of two tokens, and yours after it: the distribution of three tokens", next_of=weights)
 
 
 def residual_at(row_p: Callable, row_q: Callable) -> Callable:
@@ -68,13 +68,13 @@ EXERCISE = Exercise(
            "token", next_weights=residual_at(lambda k: -1, lambda k: k)),
      wrong("residual-unclamped", "you left the negative differences in: cut them off at 0",
            next_weights=lambda k, p, q: p[k] if k == len(q) else p[k] - q[k]),
-     wrong("row-behind", "the target's row is one too late: row `accepted` is the first rejected draft token",
+     wrong("next-row", "the target's row is one too late: row `accepted` is the first rejected draft token",
            next_weights=residual_at(lambda k: k + 1, lambda k: k)),
      wrong("bonus-one-row-early", "where all were accepted you return the row of the last draft token; the bonus "
-           "is one row later",
+           "stands one further",
            next_weights=lambda k, p, q: p[k - 1] if k == len(q) else (p[k] - q[k]).clamp(min=0))],
     ("Which place of the text is the new token for, and has the draft had its chance there?",
-     "At the first rejected draft token, the residual. If none was rejected there is no draft token at the next "
-     "place: what has the draft covered there?",
+     "At the first rejected draft token, the residual. If none was rejected there is no draft token at the place "
+     "further: what has the draft covered there?",
      "if accepted == gamma: the last row of p_target; else (p_target[accepted] - q_draft[accepted]).clamp(min=0)"),
     [("nanospec.speculate", "verify", "# The rejected token", "return accepted")])

@@ -131,7 +131,7 @@ EXERCISE = Exercise(
      "nothing read twice": nothing_twice},
     [wrong("target-not-rolled-back", "the target's cache still holds rejected draft tokens",
            valid_slots=lambda n, g, k: (n + g, n + min(k, g - 1))),
-     wrong("rolled-back-one-too-few", "you count the new token as read; it was drawn after the pass, so it has not "
+     wrong("rolled-back-one-too-few", "you count the new token as read; it was drawn after the pass and has not "
            "been read",
            valid_slots=lambda n, g, k: (n + k + 1, n + min(k, g - 1))),
      wrong("new-token-counted-in-both", "you count the new token as read, by both; it was drawn after the pass",

@@ -84,7 +84,7 @@ EXERCISE = Exercise(
      wrong("one-draft-token-too-many", "your sum goes one too far: gamma draft tokens and one more make gamma + 1 "
            "terms",
            **tokens_wrong(lambda alpha, gamma: sum(alpha ** i for i in range(gamma + 2)))),
-     wrong("draft-tokens-independent", "1 + gamma alpha counts draft tokens after a rejection; a token counts only if "
+     wrong("draft-tokens-independent", "1 + gamma alpha counts draft tokens after a rejection; one counts only if "
            "all before it were accepted", **tokens_wrong(lambda alpha, gamma: 1 + gamma * alpha)),
      wrong("all-or-nothing", "you count all draft tokens or none: the prefix before the first rejection is accepted",
            **tokens_wrong(lambda alpha, gamma: 1 + gamma * alpha ** gamma)),

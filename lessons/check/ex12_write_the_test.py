@@ -12,7 +12,7 @@ from nanospec.proof.zoo import ALL_BUGS, ALL_CONTROLS
 from nanospec.proof.zoo.samplers import AS_IT_SHIPS, sampler_with
 
 TASK = {"target": TABLE, "draft": DRAFT, "ids": [1], "new": 3, "gamma": 1, "temperature": 0.7}
-MANY = 500              # samples from one sampler: code that draws this many is not in an endless loop, but slow
+MANY = 500              # samples from one sampler: code that draws this many is slow, not in an endless loop
 KNOWN = {bug.name: bug for bug in [AS_IT_SHIPS, *ALL_BUGS, *ALL_CONTROLS]}
 GIVEN = {"as it ships": 1, "no-bonus": 1, "residual-is-target": 0, "row-before": 0, "bonus-from-draft": 0}
 OTHERS = {"soft-draft-judged-as-one-hot": 1, "unnormalised-residual": 1, "ratio-flipped": 0,

@@ -45,8 +45,8 @@ def answered(f, children: list[tuple], p_target, dice) -> tuple[int | None, int]
     if child is not None:
         child = whole(child, "node_rule, as its first,", "a child's number, or None")
         if not 0 <= child < len(children):
-            raise Failure(f"node_rule, of {len(children)} children, must say which is accepted, from 0 on, or None; it "
-                          f"said {child}")
+            raise Failure(f"node_rule, of {len(children)} children, must return which one is accepted, from 0 on, or "
+                          f"None; it returned {child}")
         if x != children[child][0]:
             raise Failure(f"if child {child} is accepted, the token is its own: {children[child][0]}, not {x}")
     return child, x
@@ -103,7 +103,8 @@ def number_to_reach(f) -> str:
     found, _ = walk(lambda dice: play(f, case, Row(dice))[0])
     alone = 1 + float(FOUR[0].minimum(FOUR[1]).sum())
     return (f"{2 - found.get(None, 0.0):.2f} tokens per target call with two children, drawn independently; with one "
-            f"{alone:.2f}; no rule at all has more than {1 + best_acceptance(*FOUR, 2):.2f} (lesson 18)")
+            f"{alone:.2f}; no rule at all has more than {1 + best_acceptance(*FOUR, 2):.2f} (see *How close a rule can "
+            "come*)")
 
 
 EXERCISE = Exercise(

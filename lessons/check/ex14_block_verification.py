@@ -131,7 +131,7 @@ EXERCISE = Exercise(
     ("A ratio of 1/2 and then one of 2: does the target like the two draft tokens together less than the draft does? "
      "Which running product says so, and may it ever exceed 1?",
      "Go from the longest cut to the shortest and make the first whose coin says accept: no other coin is needed then. "
-     "After the last draft token there is no distribution of the draft.",
+     "Behind the last draft token there is no distribution of the draft.",
      "w = weights(...); if dice.flip(w[gamma]) all are accepted; then for i from gamma - 1 down to 0 missing = (w[i] * "
      "p_target[i] - q_draft[i]).clamp(min=0), and the coin is missing.sum() / (missing.sum() + 1 - w[i]), at 0 none"),
     [("nanospec.rules.block", "verify_block", "ws = [", "w = torch.stack"),

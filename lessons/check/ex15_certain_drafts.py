@@ -82,7 +82,7 @@ def first_copy(f) -> str:
             if drafted.index(drafted[i]) != i:
                 first = drafted.index(drafted[i])
                 raise Failure(
-                    f"of drafted {drafted} you say that draft token {i} is accepted. Token {drafted[i]} stands at "
+                    f"of drafted {drafted} you return that draft token {i} is accepted. Token {drafted[i]} stands at "
                     f"{first} already, and there it had its coin: if that coin rejects it, nothing of it is left for "
                     f"the copy at {i}. So the accepted one is draft token {first} (a-later-copy)", "a-later-copy")
     return f"{len(repeated)} cases with a token that is there twice"
@@ -183,14 +183,14 @@ EXERCISE = Exercise(
            **rule(coin=lambda left, x, p, tried: 1 / len(p))),
      wrong("first-draft-token-only", "you try the first draft token and no other", throw="flip",
            **rule(tries=lambda drafted: drafted[:1])),
-     wrong("draft-ignored", "you draw from p_target and never say that a draft token was right",
+     wrong("draft-ignored", "you draw from p_target and never report that a draft token was right",
            judge=lambda drafted, p, dice: (None, dice.pick(p)))],
     ("What is min(1, p_target(x) / q_draft(x)) for a draft token that was certain, q_draft = 1 at x? And what is left "
      "of max(0, p_target - q_draft)?",
      "Take a distribution called left, at first p_target. A rejected token becomes 0 in it, and then it must add up to "
      "1 again.",
      "for i, x in enumerate(drafted): if dice.flip(left[x]): return i, x; otherwise left[x] = 0, left = left / "
-     "left.sum(). After the loop: return None, dice.pick(left)"),
+     "left.sum(). Behind the loop: return None, dice.pick(left)"),
     [("nanospec.trees.node_rule", "verify_tree", "for i in", "return accepted"),
      ("nanospec.probs", "residual", "left =", "return")],
     {"the first of equal tokens": first_copy,

@@ -50,7 +50,7 @@ def of_the_first(texts: dict) -> dict:
 
 
 def distances(f) -> list[Seen]:
-    """Of those that are wrong: what somebody says of an exact rule is in its verdict already."""
+    """Of those that are wrong. For an exact rule the verdict is all there is to know."""
     return verdict_distances(f, shown, VERDICTS, [name for name, found in shown().items() if found[0] == "wrong"])
 
 

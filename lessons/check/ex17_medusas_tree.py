@@ -179,6 +179,6 @@ EXERCISE = Exercise(
      "rank?",
      "Begin with the root. Again and again take the row that is worth most, of all that could be the next. Taking it "
      "opens two more: its best child, and its next sibling.",
-     "waiting = {(): 1.0}; best = max(waiting, key=waiting.get). After it come (*best, 0), if there is a head for it, "
+     "waiting = {(): 1.0}; best = max(waiting, key=waiting.get). Behind it wait (*best, 0), if there is a head for it, "
      "and (*best[:-1], best[-1] + 1), if its head has one. Each is worth its parent's worth times its own accuracy"),
     [("nanospec.trees.shapes", "grown_tree", "paths = []", "(*path, 0)))")], {"number to reach": number_to_reach})

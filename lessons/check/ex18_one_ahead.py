@@ -168,7 +168,7 @@ EXERCISE = Exercise(
            keep=lambda hidden, predicted, verified, accepted: hidden + verified[1:accepted + 1]),
      wrong("last-accepted-forgotten", "you keep one too few: x_n and the accepted draft tokens are accepted + 1 rows",
            keep=lambda hidden, predicted, verified, accepted: hidden + verified[:accepted]),
-     wrong("one-too-many", "you keep one too many: the new token has not been read; the row there is a rejected one's",
+     wrong("one-too-many", "you keep one too many: the new token has not been read; that row is of a rejected one",
            keep=lambda hidden, predicted, verified, accepted: hidden + verified[:accepted + 2]),
      wrong("text-before-forgotten", "you keep this round alone; those of the text before it are needed, too",
            keep=lambda hidden, predicted, verified, accepted: verified[:accepted + 1])],

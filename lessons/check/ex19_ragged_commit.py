@@ -19,7 +19,7 @@ from nanospec.proof.walk import completed, product_of, target_distribution, walk
 TARGET, DRAFT = TableModel(2, 3, zeros=0), TableModel(2, 4, zeros=0)
 IDS, GAMMAS, NEW = ((1, 0, 1), (0,)), (2, 0), 3
 N = 16                  # as wide as all texts and caches here
-NOTHING = 99            # stands after a text in the small cases; in the walk, a 0
+NOTHING = 99            # follows a text in the small cases; in the walk, a 0
 
 Case = tuple[list[list[int]], list[list[int]], list[int], list[int]]        # texts, drafts, accepted, token
 
@@ -129,7 +129,7 @@ def play(f, dice) -> tuple[tuple[int, ...], ...]:
 
 
 @lru_cache(maxsize=None)
-def behind(b: int, new: tuple[int, ...]) -> dict:
+def after(b: int, new: tuple[int, ...]) -> dict:
     """The target completes what a text has to NEW tokens."""
     return completed({new: 1.0}, TARGET, IDS[b], NEW)
 
@@ -141,7 +141,7 @@ def exact(f) -> list[Seen]:
         nonlocal paths
         (found, paths), whole = walk(lambda dice: play(f, Row(dice))), {}
         for new, weight in found.items():
-            for both, probability in product_of(*(behind(b, one) for b, one in enumerate(new))).items():
+            for both, probability in product_of(*(after(b, one) for b, one in enumerate(new))).items():
                 whole[both] = whole.get(both, 0.0) + weight * probability
         return whole
     seen = values(f"two texts in one batch: the distribution of {NEW} tokens of both", texts,
@@ -182,11 +182,11 @@ EXERCISE = Exercise(
            "them were rejected", **committing(longest)),
      wrong("first-text-for-all", "you use what text 0 has accepted for all texts",
            **committing(lambda accepted: accepted[:1].expand_as(accepted))),
-     wrong("one-length-for-all", "you give all texts the length of the longest: after a shorter text there is nothing",
+     wrong("one-length-for-all", "you give all texts the length of the longest: nothing follows a shorter text",
            **committing(grown=lambda length, accepted, gamma: longest(length + accepted + 1))),
-     wrong("behind-the-longest", "you write after the longest text of the batch, not after each one's own end",
+     wrong("after-the-longest", "you write after the longest text of the batch, not after each one's own end",
            **committing(place=longest)),
-     wrong("token-behind-the-whole-draft", "you put the token after the whole draft; its place is after the accepted "
+     wrong("token-after-the-whole-draft", "you put the token after the whole draft; its place is after the accepted "
            "draft tokens, over the first that was rejected", **committing(at=lambda k, gamma: k * 0 + gamma)),
      wrong("rejected-committed", "you commit the whole draft: the rejected draft tokens are no text",
            **committing(at=lambda k, gamma: k * 0 + gamma, grown=lambda length, k, gamma: length + gamma + 1)),
@@ -201,7 +201,7 @@ EXERCISE = Exercise(
            **committing(grown=lambda length, k, gamma: length + k)),
      wrong("token-too-early", "you write the token over the last accepted draft token: it comes one place later",
            commit=token_too_early),
-     wrong("slots-behind-the-text", "you begin at slot `length`. The last committed token has not been read, and its "
+     wrong("slots-after-the-text", "you begin at slot `length`. The last committed token has not been read, and its "
            "own slot is length - 1", slots=lambda length, n: length[:, None] + arange(n)),
      wrong("slots-of-the-longest", "you give all texts the slots of the longest: the shorter ones get holes",
            slots=lambda length, n: longest(length)[:, None] - 1 + arange(n)),
@@ -209,7 +209,7 @@ EXERCISE = Exercise(
            slots=lambda length, n: length[:, None] * 0 + arange(n))],
     ("Do it for one text with plain lists first: text + draft[1:1 + accepted] + [token]. How long is it now? Which of "
      "its tokens has the target read?",
-     "Write gamma + 1 tokens after each text, whatever was accepted. What comes after the new length means nothing. "
+     "Write gamma + 1 tokens after each text, whatever was accepted. What follows the new length has no meaning. "
      "So only one of them must be put right: the token at place `accepted`.",
      "written = torch.cat([draft[:, 1:], token[:, None]], 1), then written.scatter(1, accepted[:, None], "
      "token[:, None]). The places are length[:, None] + torch.arange(gamma + 1): tokens.scatter(1, places, written)"),

@@ -18,13 +18,13 @@ WORKED = 0, torch.zeros(2, 2, dtype=torch.float64), torch.tensor([[0., 1], [0, 0
 
 
 def fork() -> tuple[int, torch.Tensor, torch.Tensor]:
-    """The best block for the target after IDS: the logits of both marginals, and who follows whom at the second place.
+    """The best block for the target after IDS: the logits of both marginals, and what follows what at the second place.
     What the table adds at the first place is taken from its row, as a trained block would have it.
     """
     first = distribution_of(TARGET, IDS)
-    behind = torch.stack([distribution_of(TARGET, (*IDS, x)) for x in range(V)])
-    second = first @ behind
-    table = behind.log() - second.log()
+    after = torch.stack([distribution_of(TARGET, (*IDS, x)) for x in range(V)])
+    second = first @ after
+    table = after.log() - second.log()
     return IDS[-1], torch.stack([first.log() - table[IDS[-1]], second.log()]), table
 
 

@@ -83,9 +83,9 @@ def continued(found: dict[tuple[int, ...], float], a: float) -> dict[tuple[int, 
     """What a round has written, with pi going on after it. What pi never writes stays as it is."""
     whole: dict[tuple[int, ...], float] = defaultdict(float)
     for new, weight in found.items():
-        behind = {text: share for text, share in of_the_mixture(a).items() if text[:len(new)] == new}
-        for text, share in (behind or {new: 1.0}).items():
-            whole[text] += weight * share / (sum(behind.values()) or 1)
+        after = {text: share for text, share in of_the_mixture(a).items() if text[:len(new)] == new}
+        for text, share in (after or {new: 1.0}).items():
+            whole[text] += weight * share / (sum(after.values()) or 1)
     return dict(whole)
 
 
@@ -98,7 +98,7 @@ def exact(f) -> list[Seen]:
 
 
 def accepted_on_average(f, a: float) -> float:
-    """How many of the draft's first tokens the round writes."""
+    """So many of the draft's first tokens are what the round writes."""
     def play(dice) -> int:
         drafted, *rest = drafted_of(dice)
         same = [x == y for x, y in zip(written_by(f, drafted, *rest, a, dice), drafted)]
@@ -124,7 +124,7 @@ def pace(f) -> list[Seen]:
 
 # Mistakes
 
-def round_by(mix: Callable = right_mixture, goal: Callable | None = None, behind: Callable | None = None,
+def round_by(mix: Callable = right_mixture, goal: Callable | None = None, after: Callable | None = None,
              left: Callable = residual, chance: Callable = coin) -> Callable:
     """one_round towards another goal (p, q, a, x) -> pi, with another last token, or another replacement."""
     def one_round(drafted, q_draft, p_target, a, dice):
@@ -134,7 +134,7 @@ def round_by(mix: Callable = right_mixture, goal: Callable | None = None, behind
             if not dice.flip(chance(x, pi, q)):
                 return [*written, dice.pick(left(pi, q) if left is residual else left(pi, q, p))]
             written.append(x)
-        return written if behind is None else [*written, dice.pick(behind(q_draft, p_target, a))]
+        return written if after is None else [*written, dice.pick(after(q_draft, p_target, a))]
     return one_round
 
 
@@ -194,10 +194,10 @@ EXERCISE = Exercise(
            one_round=round_by(goal=by_luck)),
      wrong("bonus-from-target", "after the last draft token you draw from p_target: the text is then neither the "
            "target's nor the mixture's. There is no q_draft, so no pi, and the round ends with the draft",
-           one_round=round_by(behind=lambda q, p, a: p[-1])),
+           one_round=round_by(after=lambda q, p, a: p[-1])),
      wrong("bonus-with-the-last-q", "after the last draft token you mix with the last row of q_draft: that row "
            "belongs to the place before. The round ends with the draft",
-           one_round=round_by(behind=lambda q, p, a: right_mixture(p[-1], q[-1], a))),
+           one_round=round_by(after=lambda q, p, a: right_mixture(p[-1], q[-1], a))),
      wrong("towards-the-target", "you verify with p_target: that is lossless, and pi is never written; p_target gives "
            "way to pi in the coin and in the residual", one_round=round_by(lambda p, q, a: p)),
      wrong("residual-of-the-target", "after a rejection you draw from max(0, p_target - q_draft): what is left of pi "
@@ -210,8 +210,8 @@ EXERCISE = Exercise(
            "and fewer draft tokens are accepted; a deferred token may stand as often as pi / q_draft says",
            one_round=redrawn)],
     ("How much weight does the draft have on deferred tokens, all together? The target shares out just this much.",
-     "Lesson 6 turns a draw from q_draft into a draw from any distribution. Put pi in the place of p_target: in the "
-     "coin, and in the residual.",
+     "Accept or replace turns a draw from q_draft into one from any distribution. Put pi in the place of p_target: "
+     "in the coin, and in the residual.",
      "deferred = where(q_draft < p_target.max() - a, q_draft, 0); pi = q_draft - deferred + p_target * deferred.sum(). "
      "In a round zip(drafted, q_draft, p_target) stops by itself after the last draft token: there is no bonus."),
     [("nanospec.rules.cascade", "_token", "def mixture", "return mixture"),

@@ -1,7 +1,7 @@
 """A class at once: every student's folder, a row for each as it is done, and at the end what the class found hard.
 
-Nothing that one file does reaches the next: workers.py gives each a process. It does not protect from malice: run a
-stranger's code in a container.
+Nothing that one file does reaches the next: workers.py gives each a process. This is no protection against malice: run
+strangers' code in a container.
 """
 
 import csv
@@ -34,7 +34,7 @@ class Class:
         self.results: dict[str, dict[int, dict]] = {name: {} for name in self.folders}
 
     def jobs(self) -> list[Job]:
-        """The files that somebody has worked on; of the others it is known at once what they are."""
+        """The files that a student has changed. The verdict on the others is known at once."""
         to_judge = []
         for student, folder in self.folders.items():
             inside = folder / "lessons" / "exercises"               # a clone of this repository

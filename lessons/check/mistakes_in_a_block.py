@@ -56,7 +56,7 @@ def decides(**changes: Callable) -> dict:
 
 
 def coin(of_others: Callable) -> dict:
-    """Another coin, except after the last draft token."""
+    """Another coin, but after the last draft token."""
     return decides(coin=lambda i, w, p, q: w[i] if i == len(q) else of_others(w[i], missing(i, w, p, q).sum()))
 
 
@@ -74,7 +74,8 @@ WRONGS = [
     wrong("no-minimum", "you never cut the running product: no weight is above 1", **weighs(products)),
     wrong("ratios-cut-first", "you cut every ratio at 1 before you multiply; cut the product, and one draft "
           "token can make up for another", **weighs(lambda ratios: products([min(1, ratio) for ratio in ratios]))),
-    wrong("token-by-token", "you judge the draft tokens one by one, as in lesson 8, and end at the first rejection",
+    wrong("token-by-token", "you judge the draft tokens one by one, as in *A draft and a bonus*, and end at the first "
+          "rejection",
           "flip", verify_block=token_by_token),
     wrong("first-failing-coin-ends-it", "you end at the first coin that says no; a later one may say accept, and then "
           "all before it are accepted", "flip", **decides(choose=before_the_first_rejection)),
@@ -87,7 +88,7 @@ WRONGS = [
           **decides(choose=lambda accepts, gamma: gamma)),
     wrong("all-or-nothing", "where not all draft tokens are accepted you accept none; every cut has a coin", "flip",
           **decides(choose=lambda accepts, gamma: gamma * accepts(gamma))),
-    wrong("coin-is-the-weight", "your coin is w everywhere; that is right after the last token only: elsewhere longer "
+    wrong("coin-is-the-weight", "your coin is w everywhere; it is so after the last token only: elsewhere longer "
           "cuts come first, and it is Z / (Z + 1 - w)", "flip", **coin(lambda w, total: w)),
     wrong("coin-is-the-total", "your coin is Z; divide it by Z + 1 - w, how often no longer cut is made", "flip",
           **coin(lambda w, total: total)),
@@ -110,7 +111,7 @@ WRONGS = [
           **decides(of=lambda i, w, p, q: p[i])),
     wrong("row-before", "at a cut you draw from the row before; the token comes after the last one that is accepted",
           **decides(of=lambda i, w, p, q: missing(i if i == len(q) else max(0, i - 1), w, p, q))),
-    wrong("bonus-one-row-early", "where all are accepted you draw from the last one's row; the bonus comes after it",
+    wrong("bonus-one-row-early", "where all are accepted you draw from the row of the last one; the bonus comes after",
           **decides(of=lambda i, w, p, q: missing(i, w, p, q) if i < len(q) else p[i - 1])),
     wrong("bonus-from-draft", "where all are accepted you take the draft's last distribution away; nothing was "
           "drafted there",

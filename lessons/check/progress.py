@@ -1,6 +1,6 @@
 """What is solved, what was tried, which hints were seen: one small file beside the exercises, never in the repository.
 
-"Solved" is a property of a text, not of a file: a solved file that is changed is "tried" until it is checked again.
+"Solved" belongs to a text, not to a file: a solved file that is changed counts as "tried" until it is checked again.
 """
 
 import json

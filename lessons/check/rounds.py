@@ -41,18 +41,18 @@ def count(coins: list[bool]) -> int:
 def play_round(dice, target=TARGET, draft=DRAFT, ids=IDS, gamma=GAMMA, accepted_of: Callable = count,
                next_of: Callable = next_weights, warp: Callable | None = None) -> tuple[int, ...]:
     """One round without caches, then the target alone, up to gamma + 1 tokens. warp: makes distributions of logits."""
-    def behind(model, tokens):
+    def after(model, tokens):
         return warp(logits_of(model, (*ids, *tokens))) if warp else distribution_of(model, (*ids, *tokens))
 
     drafted, q_draft = [], []
     for _ in range(gamma):
-        q_draft.append(behind(draft, drafted))
+        q_draft.append(after(draft, drafted))
         drafted.append(dice.pick(q_draft[-1]))
-    p_target = [behind(target, drafted[:i]) for i in range(gamma + 1)]
+    p_target = [after(target, drafted[:i]) for i in range(gamma + 1)]
     accepted = accepted_of([dice.flip(coin(x, p, q)) for x, p, q in zip(drafted, p_target, q_draft)])
     new = (*drafted[:accepted], dice.pick(next_of(accepted, torch.stack(p_target), torch.stack(q_draft))))
     while len(new) < gamma + 1:
-        new += (dice.pick(behind(target, new)),)
+        new += (dice.pick(after(target, new)),)
     return new
 
 

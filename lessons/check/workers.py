@@ -153,7 +153,7 @@ def bounded(parent: int, seconds: float, folder: Path, pipe: int) -> None:
 
 
 def ended(child: Running, pipe: int, late: bool) -> dict:
-    """The process and all it has started are ended; what it wrote, or what became of it."""
+    """The process and all it has started are ended; what it said, or what became of it."""
     for kill in os.killpg, os.kill:                     # it may not have come as far as to have a group
         with contextlib.suppress(ProcessLookupError, PermissionError):
             kill(child.pid, signal.SIGKILL)

@@ -12,6 +12,6 @@ def total_variation(one, other):
 
     one, other: (V,) float64 tensors that add up to 1.  Returns a float in 0..1.
 
-    Worked: [.5, .5] and [.8, .2] give .3. Equal distributions give 0. Those without a token in common give 1.
+    Worked: [.5, .5] and [.8, .2] give .3. Equal distributions give 0, and those without a token in common give 1.
     """
     raise NotImplementedError

@@ -20,9 +20,9 @@ def expected_tokens(alpha, gamma):
 def best_gamma(alpha, c, v, most):
     """The gamma in 1..most with the greatest speed-up: tokens per target call over what a round costs.
 
-    c: seconds of a call of the draft model / of a call of the target on one token.
-    v: a function, v(m) = seconds of a call of the target on m tokens / on one.
-    A round is gamma calls of the draft model and one call of the target on gamma + 1 tokens.
+    c: the time of a draft step in target steps, that is, divided by the time of a target call on one token.
+    v: a function; v(m) is the time of a target call on m tokens, in the same unit.
+    A round takes gamma draft steps and one target call on gamma + 1 tokens.
 
     Worked: alpha .8, c .1: 6 if v(m) is always 1, but 3 if v(m) = 1 + .15 (m - 1).
     """

@@ -10,9 +10,9 @@ import torch
 def propose(text, gamma, longest):
     """Draft tokens copied from the text itself.
 
-    text: list of ints.  Take its last n tokens, n = longest first, then shorter, down to 1. If the same n tokens stand
-    earlier in the text, propose what followed them there, at most gamma tokens. Of several places take the latest. The
-    place where they stand now is no earlier place.  Returns a list of ints, [] if there is nothing to copy.
+    text: list of ints.  Take its last n tokens, with n = longest first, then shorter, down to 1. If the same n tokens
+    occur earlier in the text, propose what followed them there, at most gamma tokens. Of several places take the
+    latest. The end of the text itself is not an earlier place.  Returns a list of ints, [] if there is nothing to copy.
 
     Worked: text [7, 8, 9, 7, 8, 5, 7, 8], gamma 2, longest 2: the latest earlier 7, 8 was followed by [5, 7].
     """

@@ -1,4 +1,4 @@
-"""Exercise 16: when to stop: eight rules that end a draft early, which of them leave the text as it was?
+"""Exercise 16: when to stop: eight rules end a draft early; which of them keep the distribution of the text?
 
 difficulty 3 of 5, about 30 minutes, 8 verdicts; after the lesson *What a stopping rule may see*
 check: python -m lessons.check 16
@@ -8,11 +8,11 @@ from collections import namedtuple
 
 import torch
 
-TEXTS = [(), (0,), (1,), (2,)]                  # behind no token, and behind each first one
+TEXTS = [(), (0,), (1,), (2,)]                  # after no token, and after each first one
 P_TARGET = dict(zip(TEXTS, torch.tensor([[.5, .3, .2], [.2, .2, .6], [.4, .5, .1], [.3, .3, .4]], dtype=torch.float64)))
 Q_DRAFT = dict(zip(TEXTS, torch.tensor([[.3, .2, .5], [.6, .2, .2], [.3, .1, .6], [.2, .7, .1]], dtype=torch.float64)))
 END = 1
-DraftToken = namedtuple("DraftToken", "x q accepted")       # its number, its probability in Q_DRAFT, how its coin falls
+DraftToken = namedtuple("DraftToken", "x q accepted")       # its number, its probability in Q_DRAFT, its coin's outcome
 
 
 def rule_played(rule, dice):
@@ -88,18 +88,18 @@ def rule_h(distributions, draw):
 
 
 def verdicts():
-    """Which of these rules leave the distribution of the text as it is, and how far off are the others?
+    """Which of these rules keep the distribution of the text, and how far off are the others?
 
-    Each returns the draft tokens that are handed to the target: none, one or two.
-    distributions(chain): p_target and q_draft behind the draft tokens in `chain`.
-    draw(chain): one more draft token behind them, and its coin is thrown at once.
+    Each rule returns the draft tokens that are handed to the target: none, one or two.
+    distributions(chain): p_target and q_draft after the draft tokens in `chain`.
+    draw(chain): one more draft token after them, whose coin is thrown at once.
 
     Returns {"rule_a": (verdict, distance), ...} for all eight. The verdict is "exact" or "wrong". The distance is the
     total variation between the distribution of the two tokens that rule_played(rule, dice) writes and the target's, to
-    three decimals, 0 for the exact ones. The verdicts can be had without a number, from what each rule looks at. For
-    the distances let nanospec.proof.walk.walk play, with lessons.kit.OneRow for its dice.
+    three decimals, 0 for the exact ones. The verdicts follow from what each rule looks at, without a number. For the
+    distances use nanospec.proof.walk.walk, with lessons.kit.OneRow for its dice.
 
-    A number to beat, if you like: write an exact rule of your own, rule_i. The check counts the tokens that it has
-    written in the time of one call of the target, where a draft token costs half a call.
+    An optional number to beat: write an exact rule of your own, rule_i. The check counts the tokens that it writes in
+    the time of one target step, where a draft step costs half of one.
     """
     raise NotImplementedError

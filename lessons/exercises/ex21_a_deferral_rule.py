@@ -8,13 +8,13 @@ import torch
 
 
 def mixture(p_target, q_draft, a):
-    """The distribution pi (V,) that is to write at one place, by a deferral rule for every token.
+    """The mixture pi (V,) at one place, by a deferral rule that decides for every token.
 
     p_target, q_draft: (V,) float64 tensors, the target's and the draft's distribution there.  a: a threshold.
 
     A token x is *deferred* where q_draft(x) is less than the greatest p_target minus a. Where the draft would write a
-    deferred token, the target writes instead: any token, by p_target. All others stay with the draft. So
-    pi(x) = what the draft may keep of x + p_target(x) times the draft's whole weight of deferred tokens.
+    deferred token, the target writes instead: any token, by p_target. All other tokens stay with the draft. So
+    pi(x) = what the draft may keep of x + p_target(x) times the draft's total weight of deferred tokens.
 
     Worked: p_target [.2, .7, .1], q_draft [.6, .3, .1], a = .2. The greatest p_target is .7, so tokens 1 and 2 are
     deferred, which have .4 together. pi is [.6 + .2 * .4, .7 * .4, .1 * .4] = [.68, .28, .04].
@@ -29,10 +29,9 @@ def one_round(drafted, q_draft, p_target, a, dice):
     target's distribution at the place of each draft token and one further.  a: the threshold.
     dice: dice.flip(prob) -> bool, dice.pick(weights) -> int.
 
-    It is speculation as ever, towards pi: draft tokens are accepted as often as they can be, and behind the first
-    rejected one stands its replacement. What can be written behind the last draft token, if all are accepted? pi needs
-    both distributions.
-    Worked: with the numbers above, drafted [0] is always accepted. Drafted [1] is accepted with .28 / .3, and replaced
-    by 0 otherwise.
+    This is ordinary speculation towards pi: draft tokens are accepted as often as possible, and the first rejected one
+    is replaced. What can be written after the last draft token if all are accepted? pi needs both distributions.
+    Worked: with the numbers above, drafted [0] is always accepted. Drafted [1] is accepted with .28 / .3, and otherwise
+    replaced by 0.
     """
     raise NotImplementedError

@@ -13,7 +13,7 @@ Proof.
 5. Append the token. The same holds for the next place.
 
 So a draft token that the rule dislikes stays in the draft, and drafting ends after it. If such tokens were thrown
-away, tokens that the rule likes would come out too often. Lesson 21 shows how much too often.
+away, tokens that the rule likes would come out too often. The lesson *What a stopping rule may see* shows how much.
 Left out: CUDA graphs, since a length that is decided on the way has no fixed shape.
 """
 

@@ -28,7 +28,7 @@ Example (the paper's): p_target [1/3, 2/3], q_draft [2/3, 1/3] at every place.
     1                       1      [1/3, 2/3]     [1/3, 1/3]          [0, 1/3]    1/3    1
 
 A draft tree is judged by traversal.py, which is the same idea. Of tokens that were not drawn (q_draft all on one token)
-it accepts what `verify` accepts. Lesson 17 goes through all of this by hand.
+it accepts what `verify` accepts. The lesson *Block verification* goes through all of this by hand.
 """
 
 import torch

@@ -11,6 +11,7 @@ from pathlib import Path
 import pytest
 import torch
 
+from lessons.kit import contents
 from nanospec.methods import DRAFTERS, RULES
 from nanospec.proof.checks import CHECKS
 from nanospec.proof.compare import node_cases
@@ -157,13 +158,20 @@ def test_the_licence_names_all_that_the_weights_were_trained_on():
 
 
 def test_the_minutes_of_a_path_are_those_of_its_lessons_and_exercises():
-    lessons = {int(number): int(minutes) for number, minutes in
-               re.findall(r"^\| (\d+) \| `\d\d_\w+.py` \| .* \| (\d+) \|[^|]*\|$", LESSONS, re.M)}
+    lessons, parts = {}, []
+    for heading, rows in re.findall(r"^### .*: (\d+) minutes\n\n((?:\|.*\n)+)", LESSONS, re.M):
+        part = {int(number): int(minutes) for number, minutes in
+                re.findall(r"^\| (\d+) \| `\d\d_\w+.py` \| .* \| (\d+) \|[^|]*\|$", rows, re.M)}
+        assert int(heading) == sum(part.values()) and max(part.values()) <= 30
+        lessons |= part
+        parts.append(int(heading))
+    assert [int(number) for number, _, _ in contents()] == [*lessons]
+    assert all(f" | {question} | {lessons[int(number)]} | " in LESSONS for number, _, question in contents())
     exercises = {int(number): int(minutes) for number, minutes in
                  re.findall(r"^\| (\d+) \| `ex\d\d_\w+.py` \| \d of 5, (\d+), ", LESSONS, re.M)}
     for page in README, LESSONS:
         assert f"({sum(lessons[i] for i in (6, 7, 8))})" in page
-        assert f"({sum(lessons[i] for i in range(15))} minutes)" in page
+        assert f"({parts[0]} minutes)" in page
         assert f"exercises 1 to 12 ({sum(exercises[i] for i in range(1, 13))})" in page
 
 

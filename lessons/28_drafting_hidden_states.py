@@ -1,0 +1,256 @@
+# %% [markdown]
+# # Drafting hidden states
+#
+# **Can a draft model go on thinking where the target stopped?**
+#
+# The target's last layer computes a vector for every token, its *hidden state*, and the output head
+# turns this vector into a distribution. So a model that predicts the next hidden state predicts the
+# next distribution. One small layer may be enough, because the target has done most of the work.
+# This is EAGLE (Li et al. 2024, arXiv 2401.15077).
+#
+# We build on the hidden states of *What the target knows ahead* and on the idea of *A state that
+# reads its draft*. The training takes some ten seconds on a few thousand tokens;
+# `python train_tiny.py --what eagle` makes a better one, in hours.
+
+# %%
+import torch
+import torch.nn.functional as F
+
+import figures
+from kit import table
+from nanospec.draft_models.eagle import Eagle
+from nanospec.files import load_pair
+from nanospec.files.corpus import read_texts
+from nanospec.model import Call
+from nanospec.training.learned import learned_loss
+from nanospec.training.losses import forward_kl, total_variation
+from nanospec.training.whole import before_tokens, whole_texts
+
+torch.set_num_threads(1)                                    # nothing is timed here
+target, _, tokenizer = load_pair()
+C, V, L = target.config.channels, target.config.vocab_size, target.config.layers
+
+# %% [markdown]
+# ## One hidden state, two futures
+#
+# A text ends in "for i in". The target has read it, and its last hidden state tells which tokens
+# may come. Suppose that these are "range" and "self". One of them is drawn with dice, and the
+# hidden state cannot know which one, because it was there before the dice were thrown. (Tokens are
+# pieces of words: " r" may be the beginning of " range".)
+#
+# *Guess first:* how far apart are the target's next distributions after the two tokens? (Total
+# variation: 0 is the same, 1 is nothing in common.)
+
+# %%
+ids = tokenizer.encode("import os\n\ndef total(numbers):\n    for i in")
+with torch.no_grad():
+    first, second = target(torch.tensor([ids]))[0, -1].topk(2).indices.tolist()
+    futures = target(torch.tensor([ids + [first], ids + [second]]))[:, -1].log_softmax(-1)
+apart = total_variation(futures[0], futures[1]).item()
+pieces = [repr(tokenizer.decode([token])) for token in (first, second)]
+print(f"\nafter {pieces[0]} and after {pieces[1]}: {apart:.2f} apart")
+
+# %% [markdown]
+# So the layer also needs the token, which stands *one ahead* of the hidden state:
+#
+# | | | | | | |
+# |---|---|---|---|---|---|
+# | tokens | x_0 | x_1 | x_2 | x_3 | |
+# | hidden state before it | zeros | h_0 | h_1 | h_2 | |
+# | the layer predicts | h_0 | h_1 | h_2 | h_3 | read by the output head: x_4 may be ... |
+#
+# x_3 is the last token of the text. The target has drawn it and has not read it yet, so h_3 is
+# missing.
+#
+# ## With and without the token
+#
+# To see how much the token is worth, we first collect hidden states. The target reads windows of
+# 128 tokens once, from training files and from held-out files.
+
+
+# %%
+def windows(texts, count):
+    """(count, 128) tokens, each from the middle of a file."""
+    middles = [text[len(text) // 3:][:3000] for text in texts if len(text) > 6000]
+    chosen = middles[::max(1, len(middles) // count)]
+    return torch.tensor([tokenizer.encode(text)[:128] for text in chosen[:count]])
+
+
+@torch.no_grad()
+def of_target(tokens):
+    """Windows -> hidden states of the last layer (B, T, 1, C), log-probabilities after each."""
+    logits, hidden = target(tokens, layers=[L - 1])
+    return hidden, logits.log_softmax(-1)
+
+
+train_texts, held_texts = read_texts()
+tokens, held = windows(train_texts, 64), windows(held_texts, 12)
+hidden, p_target = of_target(tokens)
+held_hidden, held_p = of_target(held)
+print(f"{tokens.numel():,} tokens to train on, {held.numel():,} to judge by")
+
+# %% [markdown]
+# The simplest prediction of the next hidden state is linear: prediction = inputs @ weights, with
+# the weights of the smallest squared error. A formula gives these weights, and nothing has to be
+# trained.
+#
+# We compute it twice: from h_(i-1) alone, and from the embedding of x_i together with h_(i-1).
+# "Hidden state" means here what the output head reads, so after the last norm.
+#
+# *Guess first:* how much better is the second?
+
+# %%
+spread = target.embedding.weight.std().item()           # embeddings are small numbers: make them 1
+
+
+@torch.no_grad()
+def inputs_of(tokens, hidden, with_token):
+    """For every token but the first: [embedding of the token, hidden state before it]."""
+    before = target.norm(hidden[:, :-1, -1])
+    embedded = target.embedding(tokens[:, 1:]) / spread
+    return torch.cat([embedded * with_token, before], -1)
+
+
+@torch.no_grad()
+def straight_line(with_token):
+    """(2C, C): the weights of the smallest squared error, slightly regularised."""
+    a = inputs_of(tokens, hidden, with_token).flatten(0, 1)
+    wanted = target.norm(hidden[:, 1:, -1]).flatten(0, 1)
+    return torch.linalg.solve(a.T @ a + 10 * torch.eye(2 * C), a.T @ wanted)
+
+# %% [markdown]
+# We judge both on held-out text. *Explained* is 1 - squared error / squared distance from the mean.
+# alpha is the mean of sum min(p_target, q_draft) over all places, where q_draft is the target's
+# output head applied to the prediction.
+
+# %%
+rows, line, lines_alpha = [], {}, {}
+real = target.norm(held_hidden[:, 1:, -1])
+for with_token in 0, 1:
+    line[with_token] = straight_line(with_token)
+    with torch.no_grad():
+        predicted = inputs_of(held, held_hidden, with_token) @ line[with_token]
+        q_draft = target.head(predicted).log_softmax(-1)
+    left = ((predicted - real) ** 2).sum() / ((real - real.mean((0, 1))) ** 2).sum()
+    lines_alpha[with_token] = 1 - total_variation(held_p[:, 1:], q_draft).mean().item()
+    rows.append(["hidden state and token" if with_token else "hidden state alone",
+                 f"{1 - left:.2f}", f"{lines_alpha[with_token]:.2f}"])
+table(["a straight line from", "explained", "alpha"], rows)
+assert lines_alpha[1] > lines_alpha[0] + .05
+
+# %% [markdown]
+# Compare the two rows: the token decides. That is the first idea of EAGLE.
+#
+# ## The layer
+#
+# EAGLE's layer begins with such a linear map, called `fuse`. One layer of a GPT follows, with
+# attention, so that it can look back, and an MLP. Its result is the prediction. The output head is
+# the target's own and is not trained.
+#
+# We start from the linear prediction: `fuse` gets its weights, and the rest adds nothing yet. The
+# cell also writes the layer out by hand. After training we compare it with
+# nanospec/draft_models/eagle.py.
+
+
+# %%
+def new_eagle():
+    torch.manual_seed(1)
+    model = Eagle(V, C, [L - 1], target.config.heads, target.config.kv_heads, C).attach(target)
+    weights = line[1].T.clone()                         # (C, 2C): the embedding's part stands first
+    weights[:, :C] /= spread
+    model.fuse.weight.data = weights
+    for matrix in model.attention.out, model.mlp.down:  # what these two compute is added
+        matrix.weight.data.zero_()
+    return model
+
+
+@torch.no_grad()
+def by_hand(model, tokens, hidden):
+    before = F.pad(target.norm(hidden[:, :-1, -1]), (0, 0, 1, 0))     # one ahead: shift by one
+    before[:, 0] = target.norm(torch.zeros(C))          # before the first token there is none
+    x = model.fuse(torch.cat([target.embedding(tokens), before], -1))
+    call = Call(model.rope(tokens.shape[1]))            # positions; attention sees all before
+    x = x + model.attention(model.attention_norm(x), call, 0)
+    x = x + model.mlp(model.mlp_norm(x))
+    return target.head(x)
+
+
+eagle = new_eagle()
+
+# %% [markdown]
+# The loss has two parts. The prediction shall be near the target's hidden state, and the
+# distribution read from it shall be near the target's distribution (with weight 0.1).
+#
+# `train` takes four windows per step. `along` measures alpha on held-out text for draft tokens 1 to
+# 5. After the text, the layer has no hidden states of the target. For draft token 2 it therefore
+#    reads its own prediction, and for token 3 what it made of that. (The draft tokens are those of
+#    the text, because token 3 is judged only if tokens 1 and 2 were accepted.)
+#
+# *Guess first:* how much of alpha is left at draft token 5?
+
+
+# %%
+def train(model, steps, loss, rate=3e-3):
+    """AdamW on the cached hidden states. The same windows in the same order for every model."""
+    shuffle = torch.Generator().manual_seed(0)
+    optimizer = torch.optim.AdamW(model.parameters(), betas=(0.9, 0.95), weight_decay=0.1)
+    for step in range(steps):
+        for group in optimizer.param_groups:            # up in 5 steps; down over the last half
+            group["lr"] = rate * min(1, (step + 1) / 5, 2 * (steps - step) / steps)
+        some = torch.randperm(len(tokens), generator=shuffle)[:4]
+        optimizer.zero_grad()
+        loss(model, tokens[some], hidden[some], p_target[some]).backward()
+        torch.nn.utils.clip_grad_norm_(model.parameters(), 1.0)
+        optimizer.step()
+    return model
+
+
+@torch.no_grad()
+def along(model):
+    """alpha at draft tokens 1 to 5, on the held-out windows."""
+    logits = whole_texts(model, held, before_tokens(held_hidden), 5)            # (5, B, places, V)
+    places, q_draft = logits.shape[2], logits.log_softmax(-1)
+    return [1 - total_variation(held_p[:, k:k + places], q_draft[k]).mean().item()
+            for k in range(5)]
+
+# %%
+def own_loss(model, tokens, hidden, p_target):
+    return learned_loss(model, tokens, hidden, p_target, forward_kl)
+
+
+fall = {"the straight line": along(eagle)}
+train(eagle, 40, own_loss)
+fall["EAGLE"] = along(eagle)
+eagle.requires_grad_(False)
+theirs = whole_texts(eagle, held, before_tokens(held_hidden), 1)[0]
+assert (by_hand(eagle, held, held_hidden) - theirs).abs().max() < 1e-3
+numbers = ["draft token 1", "2", "3", "4", "5"]
+table(["alpha at", *numbers], [[name, *(f"{a:.3f}" for a in row)] for name, row in fall.items()])
+assert fall["EAGLE"][0] > fall["the straight line"][0] + .01
+assert fall["EAGLE"][4] < fall["EAGLE"][0] - .02
+figures.along_a_draft(fall)
+
+# %% [markdown]
+# A few seconds of training help, but alpha falls along the draft, because a prediction made from
+# predictions is worse.
+#
+# ## Three things to know
+#
+# 1. A hidden state does not tell which token was drawn, so the layer reads the token one ahead of
+#    it.
+# 2. One layer on top of the target's hidden states is enough to draft, because the target has done
+#    most of the work.
+# 3. After the text the layer reads its own predictions, and it gets worse from token to token.
+#
+# ## Change this and run again
+#
+# 1. Set `eagle.hidden_loss, eagle.token_loss = 0, 1` before `train(eagle, ...)`. What becomes of
+#    draft token 1, and of draft token 5?
+# 2. Write `before * 0` in place of `before` in the last line of `inputs_of`. Now the second row is
+#    a linear prediction from the token alone. What is the hidden state worth? (Look at this table
+#    only. What follows was made for the better prediction.)
+#
+# The answers are in the file of the same name in `lessons/answers/`.
+#
+# *Next:* *Training along the draft* trains such a layer on its own predictions. Exercises: 18 (one
+# ahead).

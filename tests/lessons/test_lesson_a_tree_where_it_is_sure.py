@@ -1,0 +1,37 @@
+"""Its tree by another road, and what its tables say."""
+
+import pytest
+from shorter import shorter
+
+from nanospec.proof.tables import TableModel, small_learned
+from nanospec.proof.walk import distance, target_distribution, walk
+from nanospec.speculate import speculate, tokens_of
+from nanospec.trees.dynamic import DynamicTree
+
+pytestmark = pytest.mark.xdist_group("held-out texts")      # which one process then reads once
+
+
+@shorter(("held_out_prompts(pair, 4)", "held_out_prompts(pair, 2)"))
+def test_a_tree_where_it_is_sure(lesson, exchanged):
+    names, out = lesson("a_tree_where_it_is_sure", *exchanged)
+
+    # no row without its parent, eight rows, none left out that is more confident
+    chosen, made = names["chosen"], names["made"]
+    assert len(made) == 18 and len(chosen) == 8 and all(path[:-1] in chosen or len(path) == 1 for path in chosen)
+    sure = dict((path, share) for share, path in made)
+    assert min(sure[path] for path in chosen) >= max(sure[path] for path in sure if path not in chosen)
+    assert names["off"] < 1e-12 and out.count("  * ") == 9
+
+    # another length at another place; and the two kinds of draft token change places between T = 0 and T = 1
+    assert len(set(names["longest"])) > 2 and max(names["longest"]) == 5
+    chain, tree = names["calls"].values()
+    assert chain[0] < tree[0] and chain[1] > tree[1] and f"{tree[0]:.2f}" in out and f"{chain[1]:.2f}" in out
+
+
+def test_a_tree_by_confidence_is_exact_where_probabilities_are_nought():
+    target = TableModel(2, seed=6, zeros=0.5)
+    for temperature in 0.7, 1.0:
+        drafter = DynamicTree(small_learned("eagle", target), 4, 2)
+        found, _ = walk(lambda dice: tuple(
+            tokens_of(speculate(target, drafter, [0, 1], 4, temperature, dice=dice))))
+        assert distance(found, target_distribution(target, [0, 1], 4, temperature=temperature))[1] < 1e-12

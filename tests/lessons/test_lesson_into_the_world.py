@@ -1,0 +1,31 @@
+"""Both programs, call by call; and what it says where transformers is missing."""
+
+import runpy
+from pathlib import Path
+
+import pytest
+
+from printed import rows
+
+pytestmark = pytest.mark.xdist_group("transformers")        # one process imports it
+LESSON = Path(__file__).parents[2] / "lessons" / "35_into_the_world.py"
+
+
+def test_into_the_world(transformers, lesson):
+    names, out = lesson("into_the_world")
+    assert "6 tensors here, 9 there" in out and not names["folder"].exists()
+    assert names["off"] < 1e-4 and names["written"] == names["plain"]
+    found, printed = names["found"], rows(out, "way")
+    for name, (grown, steps) in found.items():
+        assert grown[-1] == names["NEW"] and grown == sorted(set(grown))
+        assert printed[name] == [str(len(grown)), f"{names['NEW'] / len(grown):.2f}", str(steps)]
+    assert found["ours, gamma = 4"][0] == found["transformers, gamma = 4"][0]           # call by call
+    assert len(found["plain"][0]) > len(found["transformers, its defaults"][0]) >= len(found["ours, gamma = 4"][0])
+    assert found["transformers, its defaults"][1] < found["ours, gamma = 4"][1] == 4 * len(found["ours, gamma = 4"][0])
+    assert f"our speculation needs {len(found['ours, gamma = 4'][0])} calls" in out
+
+
+def test_without_transformers_it_is_one_line(monkeypatch):
+    monkeypatch.setattr("importlib.util.find_spec", lambda name: None)
+    with pytest.raises(SystemExit, match=r"^This lesson needs .* pip install -e '\.\[hf\]'$"):
+        runpy.run_path(str(LESSON))

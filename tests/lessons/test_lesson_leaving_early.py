@@ -1,0 +1,37 @@
+"""The numbers of its tables, by another road where there is one."""
+
+import pytest
+import torch
+
+from printed import rows
+from shorter import shorter
+
+pytestmark = pytest.mark.xdist_group("held-out texts")      # which one process then reads once
+
+
+@shorter(("train_texts, 96", "train_texts, 32"), ("step % 12", "step % 4"), ("steps=60", "steps=24"),
+         ("depth - 1] + 0.04", "depth - 1] + 0.01"))
+def test_leaving_early(lesson, exchanged):
+    names, out = lesson("leaving_early", *exchanged)
+    untrained, exits, target = names["untrained"], names["exits"], names["target"]
+    assert rows(out, "layers  ")["beta"] == [f"{beta:.2f}" for beta in untrained]
+    assert untrained == sorted(untrained) and untrained[1] < 0.4
+
+    # a layer's output, by another road: the hidden states
+    with torch.no_grad():
+        h = target(names["test"], layers=(1,))[1][:, :, 0]
+        beta = target.head(target.norm(h)).softmax(-1).minimum(names["p_test"]).sum(-1).mean().item()
+        assert beta == pytest.approx(untrained[1], abs=1e-4)
+    assert all(f"{beta:.2f}" in out for _, beta in exits.values())
+    assert exits[1][1] < exits[2][1] < exits[4][1] < names["of_gpt"]
+
+    # whose keys may stay, and who reads what
+    gap = names["gap"]
+    assert gap["the same, with layers 7 and 8 after them"] < 1e-4 < 1 < gap["layers 7 and 8, fed by layer 2"]
+    assert all(row == [5.0] * 8 for row in names["counts"].values()) and names["off"] < 1e-12
+
+    # speed by the formula
+    printed = rows(out, "drafter")
+    for name, (alpha, c, gamma, times) in names["speed"].items():
+        assert printed[name] == [f"{alpha:.2f}", f"{c:.2f}", str(gamma), f"{times:.2f}"]
+        assert times == pytest.approx(sum(alpha ** k for k in range(gamma + 1)) / (gamma * c + 1 + 0.05 * gamma))

@@ -1,0 +1,120 @@
+"""Its tables say what its own rounds, formulas and servers do; what may be cut is exact for both rows."""
+
+import re
+from functools import lru_cache
+
+import pytest
+
+from nanospec.proof.walk import distance, product_of, target_distribution, walk
+from nanospec.proof.zoo import ALL_BUGS
+from nanospec.speculate import ModelDrafter, one_round, verify
+from nanospec.text import Text, prefill
+from nanospec.theory import expected_tokens
+from tests.printed import rows
+
+
+def fewest(alpha, gamma, B):
+    """The distribution of the fewest accepted tokens of B rows, added row by row."""
+    one = [alpha ** i * (1 - alpha) for i in range(gamma)] + [alpha ** gamma]
+    found = one
+    for _ in range(B - 1):
+        both = [0.0] * (gamma + 1)
+        for i, a in enumerate(found):
+            for j, b in enumerate(one):
+                both[min(i, j)] += a * b
+        found = both
+    return found
+
+
+def two_rows(names, rule, dice):
+    """What both rows commit in a round of the lesson's models, cut by that rule."""
+    ids, p_model = names["ids"], names["p_model"]
+    text, drafter = Text(ids, 8, 2), ModelDrafter(names["q_model"], 2)
+    cache, _ = prefill(p_model, text)
+    drafter.begin(text, [0, 1], None)
+    draft, p_target, _, accepted, token = one_round(p_model, cache, drafter, verify, text, names["Sampling"](), dice, 8)
+    return tuple(tuple(rule(draft.tokens[b, 1:].tolist(), int(accepted[b]), int(token[b]), int(accepted.min()),
+                            p_target[b], dice)) for b in range(2))
+
+
+def joint_of(names, rule):
+    """Of 3 tokens of both texts: the target completes what is shorter."""
+    @lru_cache(maxsize=None)
+    def behind(b, own):
+        ids = [*names["ids"][b], *own]
+        return target_distribution(names["p_model"], ids, 3 - len(own)) if len(own) < 3 else {(): 1.0}
+
+    found, whole = walk(lambda dice: two_rows(names, rule, dice))[0], {}
+    for new, weight in found.items():
+        rest = behind(0, new[0]), behind(1, new[1])
+        for (one, other), probability in product_of(*rest).items():
+            both = new[0] + one, new[1] + other
+            whole[both] = whole.get(both, 0.0) + weight * probability
+    return whole
+
+
+def test_no_row_waits_and_every_row_is_exact(lesson):
+    names, out = lesson("many_requests")
+
+    # eight people: 1 to gamma + 1 tokens in each of five steps, and not all as many
+    counts = [len(asked.tokens) for asked in names["eight"]]
+    assert all(5 <= count <= 25 for count in counts) and len(set(counts)) > 1
+    printed = rows(out, "prompt")
+    assert [int(printed[repr(start)][0]) for start in names["starts"]] == counts
+
+    # the ragged rounds, and what is stale behind them
+    assert names["slots"] == [[1, 0, 4, "3 to 6", 3, 8, "none"], [1, 1, 2, "1 to 4", 0, 3, "2 3 4"],
+                              [2, 0, 8, "7 to 10", 0, 9, "8 9 10"], [2, 1, 3, "2 to 5", 3, 7, "none"]]
+    for row in names["slots"]:
+        assert re.search(r"\s+".join(map(re.escape, " ".join(map(str, row)).split())) + r"\s*$", out, re.M)
+    for ids, new, text in zip(names["prompts"], names["alone"], names["texts"]):
+        assert text == ids + new[:len(text) - len(ids)] and len(text) == len(ids) + 5
+
+    # lockstep: the formula, beside the distribution of the fewest
+    lockstep_tokens, printed = names["lockstep_tokens"], rows(out, "rows   at its own pace")
+    for alpha in .5, .7, .95:
+        for B in 1, 2, 4, 8:
+            mean = sum(k * weight for k, weight in enumerate(fewest(alpha, 4, B)))
+            assert lockstep_tokens(alpha, 4, B) == pytest.approx(1 + mean)
+            assert 1 + mean == pytest.approx(expected_tokens(alpha ** B, 4))
+    for B, wasted in (1, "0%"), (2, "49%"), (4, "82%"), (8, "97%"):
+        assert printed[str(B)] == ["2.77", f"{lockstep_tokens(.7, 4, B):.2f}", wasted]
+    assert .7 ** 8 == pytest.approx(.06, abs=.005)
+
+    # what may be cut: walked, also both rows together; the mistakes cost nothing but the truth
+    off, length = names["off"], names["length"]
+    assert list(off) == ["own", "cut", "token_from_elsewhere", "cut_too_much"]
+    assert max(off["own"], off["cut"]) < 1e-12 < .1 < off["cut_too_much"] < off["token_from_elsewhere"]
+    assert length["own"] - 1 > 5 * (length["cut"] - 1) > 0
+    assert length["cut"] == pytest.approx(length["cut_too_much"]) == pytest.approx(length["token_from_elsewhere"])
+    assert {name: cells for name, cells in rows(out, "rule").items() if name in off} == {
+        name: [f"{length[name]:.2f}", f"{off[name]:.3f}"] for name in off}
+    truth = product_of(*(target_distribution(names["p_model"], ids, 3) for ids in names["ids"]))
+    for name in off:
+        far = distance(joint_of(names, names[name]), truth)[1]
+        assert far < 1e-12 if off[name] < 1e-12 else far > .1
+    assert "lockstep" in {bug.name for bug in ALL_BUGS}
+
+    # dice: one's own, or one for all, whose text is another but as exact
+    (among, alone), one_die = names["written"]["own dice"], names["written"]["one die"]
+    assert among == alone == names["by_speculate"] and len(among) == 12
+    assert one_die[0] != one_die[1] and all(" ".join(map(str, tokens)) in out for tokens in (among, *one_die))
+    assert names["one_die_off"] < 1e-12 and f"off by {names['one_die_off']:.0e}" in out
+
+    # joining and leaving: the long prompt in two pieces, beside one who writes in each step
+    of_person = {name: [line[i] for line in names["timetable"]] for i, name in enumerate(names["requests"])}
+    assert of_person["B"][:1] == [("reads", 64)] and of_person["B"][1][0] == "writes"
+    for name, cells in of_person.items():
+        kinds = [what for what, _ in cells]
+        assert kinds == sorted(kinds, key=["waits", "reads", "writes", "has left"].index)
+        assert sum(count for what, count in cells if what == "writes") == names["requests"][name].max_new_tokens
+    first_of_c = [what for what, _ in of_person["C"]].index("writes")
+    assert of_person["C"][first_of_c - 1] == ("reads", 1)
+    assert [what for what, _ in of_person["A"]][first_of_c - 1:first_of_c + 1] == ["writes", "has left"]
+    for step, cells in rows(out, "step").items():
+        assert cells == [f"{what} {count or ''}".strip() for what, count in names["timetable"][int(step) - 1]]
+
+    # "change this": eight rows with alpha .95
+    kept = lockstep_tokens(.95, 4, 8)
+    assert f"{kept:.2f} {expected_tokens(.95, 4):.2f}" == "2.59 4.52" and .95 ** 8 == pytest.approx(.66, abs=.005)
+    assert (expected_tokens(.95, 4) - kept) / (expected_tokens(.95, 4) - 1) == pytest.approx(.55, abs=.005)

@@ -1,0 +1,49 @@
+"""The printed numbers by another road, the trap of the bonus, and what beats what."""
+
+import pytest
+import torch
+
+from printed import rows
+from shorter import shorter
+
+pytestmark = pytest.mark.xdist_group("held-out texts")      # which one process then reads once
+
+
+@shorter(("== 257][:16])", "== 257][:8])"))
+def test_mixing_on_purpose(lesson, exchanged):
+    names, out = lesson("mixing_on_purpose", *exchanged)
+
+    # typical: off by 1 - p_target(x) where x passes
+    assert list(rows(out, "draft token").values()) == [["0.70", "yes", "0.30"], ["0.20", "yes", "0.80"],
+                                                       ["0.06", "no", "0.00"], ["0.04", "no", "0.00"]]
+
+    # three places: which model writes, and the overlaps
+    printed = rows(out, "place")
+    assert [row[1] for row in printed.values()] == ["draft", "target", "draft"]
+    assert [row[2] for row in printed.values()] == ["0.90", "0.60", "0.25"]
+    assert [row[3] for row in printed.values()] == ["1.00", "0.60", "1.00"]
+
+    # the rules as the lesson's table has them: v1 by hand, and at every place of the text
+    p, q, overlap = (torch.tensor(row, dtype=torch.float64) for row in ([.2, .7, .1], [.6, .3, .1], .6))
+    assert names["DEFERRALS"]["v1"](q, p, .2).tolist() == pytest.approx([.68, .28, .04])
+    assert torch.equal(names["DEFERRALS"]["opt"](q, p, .3), q if q.max() >= p.max() - .3 * (1 - overlap) else p)
+    p, q = names["p_all"], names["q_all"]
+    deferred = p < (1 - .9) * p.amax(-1, keepdim=True)
+    pi = torch.where(deferred, 0, q) + p * (q * deferred).sum(-1, keepdim=True)
+    assert torch.allclose(names["DEFERRALS"]["v3"](q, p, .9), pi)
+
+    # with a bonus from the target it is neither text
+    assert names["off"]["no bonus"] < 1e-12 and names["off"]["bonus from the target"] > 0.01
+
+    # what the text is worth: by hand at one place, and in the order that the lesson speaks of
+    found, p, q, true = (names[name] for name in ("found", "p_all", "q_all", "true"))
+    mean = sum(p[b, i, true[b, i, 0]].item() for b in range(p.shape[0]) for i in range(p.shape[1])) / p[..., 0].numel()
+    assert found["the target"][0] == pytest.approx(mean)
+    assert found["the target"][1] == pytest.approx(torch.minimum(p, q).sum(-1).mean().item())
+    printed = rows(out, "text from")
+    for name, (right, accepted) in found.items():
+        assert printed[name] == [f"{right:.3f}", f"{accepted:.2f}"]
+    assert found["the draft"][1] == pytest.approx(1) and found["the draft"][0] < found["the target"][0]
+    assert found["v3, a = 0.9"][0] > found["the target"][0] > found["chow, a = 0.4"][0]
+    assert found["the target, top-p 0.9"][0] > found["the target"][0]
+    assert f"better than top-p 0.9 in both: {', '.join(names['better']) or 'none'}" in out

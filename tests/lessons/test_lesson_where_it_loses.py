@@ -1,0 +1,61 @@
+"""Its tables say what its own rounds and costs add up to, and its verdicts follow. No clock is judged."""
+
+import math
+import re
+
+import pytest
+from shorter import shorter
+
+from nanospec.theory import expected_tokens, speedup
+
+pytestmark = pytest.mark.xdist_group("held-out texts")      # which one process then reads once
+
+
+def two(*numbers):
+    return [f"{number:.2f}" for number in numbers]
+
+
+@shorter(('"new": 96}', '"new": 48}'))
+def test_where_it_loses(lesson, exchanged):
+    names, out = lesson("where_it_loses", *exchanged)
+    rows, verdicts, races = names["rows"], names["verdicts"], names["races"]
+    printed = [re.split(r"\s{2,}", line.strip()) for line in out.splitlines()]
+
+    # three ways to lose, by hand: one good round, and each number alone spoils it
+    by_hand = {row[0]: row[1:] for row in names["rows_by_hand"]}
+    assert by_hand["a good round"][3:] == ["3.36", "1.60", "2.10"] == two(3.3616, 1.6, speedup(0.8, 4, 0.1, 1.2))
+    for what, (alpha, c, v, tokens, cost, gain) in by_hand.items():
+        assert [tokens, cost, gain] == two(expected_tokens(alpha, 4), 4 * c + v, speedup(alpha, 4, c, v))
+        assert (float(gain) > 1) == (what == "a good round") and [what, *map(str, by_hand[what])] in printed
+
+    # every row: what is predicted, what is printed, and the verdict
+    for name, row in rows.items():
+        alpha, c, v, predicted, measured = row
+        assert abs(predicted - expected_tokens(alpha, 4) / (4 * c + v)) < 1e-9
+        assert [name, *two(alpha, c, v, predicted, measured), verdicts[name]] in printed
+        assert all(math.isfinite(number) and number > 0 for number in (c, v, measured))
+        both = {predicted > 1, measured > 1}
+        right = "unclear" if len(both) == 2 else "wins" if both == {True} else "loses"
+        assert verdicts[name] == ("no fair race" if name in names["slow"] else right)
+    assert [*rows] == [*races, *names["slow"]]
+    assert rows["the target as its own draft"][0] > 0.98
+    assert rows["a draft that learnt nothing"][0] < 0.3 < rows["T = 1"][0]
+    assert rows["T = 0"][0] > rows["T = 1"][0] and rows["T = 3"][0] > rows["T = 1"][0]
+
+    # the very same race, whatever it is compared with
+    ours = names["runs"]["T = 1"]
+    for name, baseline in names["slow"].items():
+        assert rows[name][:4] == rows["T = 1"][:4] and verdicts[name] == "no fair race"
+        assert abs(rows[name][4] * ours[3] - ours[1] * baseline) < 1e-9
+
+    # the picture's dots are these rows; beside it, the same at a v of 3
+    (_, here, dots), (_, dear, none) = names["panels"]
+    assert [dot[1:] for dot in dots] == [(*rows[name][:2], verdicts[name]) for name in races] and none == []
+    assert (dear <= here).all() or names["costs"][1] > 3
+
+    for name in ("target", "draft"):
+        model = names[name]
+        size = model.embedding.weight.element_size()
+        cached = 2 * model.config.layers * model.config.kv_heads * model.config.head_size * size
+        weights = sum(weight.numel() for weight in model.parameters()) * size
+        assert f"{name}: {weights / 1e6:.1f} MB" in out and f"{cached:,} bytes for each token" in out
