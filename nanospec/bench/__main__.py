@@ -15,7 +15,7 @@ import sys
 from collections.abc import Sequence
 from inspect import Parameter, signature
 
-from nanospec.bench import against, cascades, large, roofline, serve, speed
+from nanospec.bench import against, large, roofline, serve, speed
 from nanospec.draft_models import LEARNED
 from nanospec.errors import NanospecError
 from nanospec.fast.autotune import DTYPES, name_of
@@ -24,7 +24,7 @@ from nanospec.show.options import (COUNT, FOLDER, GAMMA, HERE, MODEL, MODEL_HELP
                                    device, file)
 from nanospec.show.terminal import refuse
 
-SUBCOMMANDS = (speed, serve, cascades, roofline, large, against)
+SUBCOMMANDS = (speed, serve, roofline, large, against)
 # A subcommand's options are the parameters of its `run`, and so are their defaults.
 OPTIONS: dict[str, dict] = {
     "temperatures": dict(type=TEMPERATURE, nargs="+", metavar="T"),
