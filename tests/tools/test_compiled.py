@@ -43,8 +43,10 @@ needs_a_compiler = pytest.mark.usefixtures("a_compiler")
 @pytest.mark.parametrize("name, rule", [("chain", None), pytest.param("chain", verify_block, marks=pytest.mark.slow),
                                         *(pytest.param(name, None, marks=pytest.mark.slow)
                                           for name in DRAFTERS if name != "chain")])
-def test_a_compiled_round_writes_what_an_eager_one_writes(name, rule):
-    """In float64 nothing is rounded to another token; two requests of one kind are one compiled function."""
+def test_a_compiled_round_writes_what_an_eager_one_writes(name, rule, capsys):
+    """In float64 nothing is rounded to another token; two requests of one kind are one compiled function. And a user is
+    told why it takes a while.
+    """
     for ids in [1, 2, 0], [2, 2, 1, 0]:
         request = {"max_new_tokens": 40, "temperature": 0.8, "seed": 5, "rule": rule}
         eager = list(speculate(TARGET, DRAFTERS[name](), ids, **request))
@@ -54,14 +56,32 @@ def test_a_compiled_round_writes_what_an_eager_one_writes(name, rule):
         for a, b in zip(fast, eager):
             assert torch.allclose(a.p_target, b.p_target, atol=1e-12) and a.path == b.path and a.steps == b.steps
             assert torch.allclose(a.q_draft, b.q_draft, atol=1e-12) and a.parents == b.parents
+        assert capsys.readouterr().err == "compiling for texts of up to 128 tokens ...\n"
 
 
 @needs_a_compiler
-def test_a_compiled_plain_step(capsys):
-    """And a user is told, once, why it takes a while."""
+@pytest.mark.slow
+def test_a_compiled_plain_step():
+    """What compiles a round compiles it too; that it is handed over is the next test's."""
     plain = list(generate(TARGET, [1, 2, 0], 40, temperature=0.8, seed=5))
     assert list(generate(TARGET, [1, 2, 0], 40, temperature=0.8, seed=5, compiler=compiled)) == plain
-    assert capsys.readouterr().err == "compiling for texts of up to 128 tokens ...\n"
+
+
+def test_a_plain_step_is_handed_over_whole():
+    """It is called once for every token but those read with the prompt, and nothing else writes."""
+    calls = []
+
+    def watch(step, text, dice):
+        def watched(kv_length):
+            before = text.length.item()
+            out = step(kv_length)
+            calls.append((text.length.item() - before, torch.equal(out[0], text.last(1)[:, 0])))
+            return out
+        return watched
+
+    plain = list(generate(TARGET, [1, 2, 0], 12, temperature=0.8, seed=5))
+    assert list(generate(TARGET, [1, 2, 0], 12, temperature=0.8, seed=5, compiler=watch)) == plain
+    assert calls == [(1, True)] * 12
 
 
 def product(layer, x, kv_length):
