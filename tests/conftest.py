@@ -49,7 +49,7 @@ def unmeasured(model, dtypes=(torch.float32,), threads=(), seconds=None, packed=
     """The first data type, without trying any: the same texts on every machine."""
     from nanospec.fast.autotune import Tuning
     from nanospec.fast.packed import can_pack
-    return Tuning(dtypes[0], 1, int(can_pack(model.embedding.weight)))
+    return Tuning(dtypes[0], 1, int(packed and can_pack(next(model.parameters()).to(dtypes[0]))))
 
 
 @pytest.fixture
