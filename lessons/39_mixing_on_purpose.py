@@ -209,8 +209,6 @@ for top_p in (1.0, 0.95, 0.9, 0.8, 0.7):
 figures.mixing_on_purpose(chosen, cuts)
 
 # %% [markdown]
-# docs/results/ has the same with the clock: `python -m nanospec.bench cascades`.
-#
 # ## Three things to know
 #
 # 1. Typical acceptance is off by 1 - p_target(x) wherever x passes. Its text depends on what is

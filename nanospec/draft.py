@@ -39,7 +39,10 @@ class Draft:
         return torch.where(self.q_draft.sum(-1) > 0, above, -1)
 
     def placing(self, cache: Cache, kv_length: int) -> dict[str, Tensor]:
-        """What the target's call has to know of the rows' places: of a chain, nothing."""
+        """What the target's call has to know of the rows' places: of a chain, nothing.
+
+        By default every row stands after the one before it, in the cache too (cache.py).
+        """
         return {}
 
     def path(self, accepted: Tensor) -> tuple[Tensor, Tensor]:

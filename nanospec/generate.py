@@ -17,7 +17,8 @@ def plain_step(target: LanguageModel, cache: Cache, text: Text,
                sampling: Callable[[Tensor], Tensor], dice: Dice,
                kv_length: int) -> tuple[Tensor, Tensor]:
     """One token for every text, committed: token (B,), and the (B, V) that it was drawn from."""
-    cache.length = text.length - 1                  # the last token is committed but not cached yet
+    # The cache holds keys and values of earlier tokens (cache.py), but not yet of the last one.
+    cache.length = text.length - 1
     p_target = sampling(target(text.last(1), cache, kv_length)[:, -1])
     token = dice.pick(p_target)
     text.commit(token[:, None], 1)

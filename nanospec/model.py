@@ -114,9 +114,9 @@ class Attention(nn.Module):
         return turned[:, :self.heads], turned[:, self.heads:], heads[:, -self.kv_heads:]
 
     def forward(self, x: Tensor, call: Call, layer: int) -> Tensor:
-        """x (B, T, inputs) -> (B, T, C)."""
+        """x (B, T, inputs) -> (B, T, C), or as many rows of the T as the call asks for."""
         y = call.attend(layer, *self.turned(x, call.rope))              # (B, H, T, D)
-        return self.out(y.transpose(1, 2).reshape(*x.shape[:2], -1))
+        return self.out(y.transpose(1, 2).flatten(2))
 
 
 class MLP(nn.Module):

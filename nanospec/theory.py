@@ -44,14 +44,6 @@ def sure_gain(alpha: float, c: float) -> float:
     return (1 + alpha) / (1 + c)
 
 
-def operations(alpha: float, gamma: int, c_operations: float) -> float:
-    """Arithmetic spent / arithmetic of plain decoding, Theorem 3.11; c_operations: the draft's / the target's, a token.
-
-    Example: operations(.8, 5, 0) = 1.63: a speed-up is paid for with work on tokens that are rejected.
-    """
-    return (gamma * c_operations + gamma + 1) / expected_tokens(alpha, gamma)
-
-
 def best_gamma(alpha: float, c: float, v: Callable[[int], float] = lambda tokens: 1.0, most: int = 64) -> int:
     """The gamma in 1..most of the greatest speed-up; v(tokens) is what a call on that many tokens costs.
 

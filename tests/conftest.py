@@ -49,7 +49,13 @@ def unmeasured(model, dtypes=(torch.float32,), threads=(), seconds=None, packed=
     """The first data type, without trying any: the same texts on every machine."""
     from nanospec.fast.autotune import Tuning
     from nanospec.fast.packed import can_pack
-    return Tuning(dtypes[0], 1, int(can_pack(model.embedding.weight)))
+    return Tuning(dtypes[0], 1, int(packed and can_pack(next(model.parameters()).to(dtypes[0]))))
+
+
+@pytest.fixture
+def untuned(monkeypatch):
+    """Nothing is tried before it runs: which setting is the fastest is what test_autotune.py asks."""
+    monkeypatch.setattr("nanospec.fast.autotune.fastest", unmeasured)
 
 
 @cache
@@ -67,7 +73,7 @@ def stand_in(monkeypatch):
 
 
 @pytest.fixture
-def lesson(tmp_path, monkeypatch, capsys):
+def lesson(tmp_path, monkeypatch, capsys, untuned):
     """lesson("the_cache"): that script, run as it is but for the clocks -> (what it has defined, what it has printed),
     with its picture. A lesson is named without its number. It belongs to one test, so that none is run twice.
 
@@ -78,7 +84,6 @@ def lesson(tmp_path, monkeypatch, capsys):
 
     def run(name: str, *exchanged: tuple[str, str]) -> tuple[dict, str]:
         monkeypatch.chdir(tmp_path)
-        monkeypatch.setattr("nanospec.fast.autotune.fastest", unmeasured)
         for module in "nanospec.fast.clock", "nanospec.bench.measure":
             monkeypatch.setattr(f"{module}.step_seconds", priced)
         for module in "nanospec.fast.clock", "nanospec.bench.roofline":

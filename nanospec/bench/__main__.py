@@ -16,7 +16,7 @@ import sys
 from collections.abc import Sequence
 from inspect import Parameter, signature
 
-from nanospec.bench import against, beside, cascades, large, markdown, roofline, serve, speed
+from nanospec.bench import against, beside, large, markdown, roofline, serve, speed
 from nanospec.draft_models import LEARNED
 from nanospec.errors import NanospecError
 from nanospec.fast.autotune import DTYPES, name_of
@@ -31,7 +31,7 @@ def prompts(text: str) -> int | str:
     return text if text in ("repetitive", "chat") else COUNT(text)
 
 
-SUBCOMMANDS = (speed, serve, cascades, roofline, large, against, beside)
+SUBCOMMANDS = (speed, serve, roofline, large, against, beside)
 # A subcommand's options are the parameters of its `run`, and so are their defaults.
 OPTIONS: dict[str, dict] = {
     "temperatures": dict(type=TEMPERATURE, nargs="+", metavar="T"),

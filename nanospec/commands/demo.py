@@ -75,7 +75,7 @@ def run(console: Console, asked: Namespace, command: str) -> None:
     if asked.json:
         asked.json.write_text(json.dumps(row, indent=1) + "\n")
     if asked.html:
-        numbers = row | {"method": method, "ways": demo.how(), "command": command}
+        numbers = row | {"method": method, "setting": demo.how(), "command": command}
         asked.html.write_text(demo.page(view.plain_seconds, numbers), encoding="utf-8")
 
 

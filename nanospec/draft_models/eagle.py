@@ -22,7 +22,7 @@ import torch
 from torch import Tensor, nn
 
 from nanospec.cache import cached_call
-from nanospec.draft_models.layer import Reading, attended, layer_sizes
+from nanospec.draft_models.layer import Reading, layer_sizes
 from nanospec.draft_models.learned import Learned, last_layer
 from nanospec.draft_models.reader import TextReader
 from nanospec.model import MLP, Attention, Config, Linear
@@ -54,7 +54,7 @@ class Eagle(Learned):
 
     def step(self, state: Tensor, tokens: Tensor, call: Reading) -> tuple[Tensor, Tensor]:
         x = self.fuse(torch.cat([self.embedded(tokens), state], -1))
-        x = call.asking(x) + attended(self.attention, self.attention_norm(x), call)
+        x = call.asking(x) + self.attention(self.attention_norm(x), call, 0)
         x = x + self.mlp(self.mlp_norm(x))
         return x, self.target_logits(x)
 

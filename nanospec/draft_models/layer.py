@@ -65,12 +65,6 @@ class Reading(Call):
         return grouped_attention(q, keys, values, self.mask)
 
 
-def attended(attention: Attention, x: Tensor, call: Reading) -> Tensor:
-    """As Attention.forward, for the tokens that ask: x (B, T, inputs) -> (B, N, C)."""
-    y = call.attend(0, *attention.turned(x, call.rope))                         # (B, H, N, D)
-    return attention.out(y.transpose(1, 2).flatten(2))
-
-
 class DecoderLayer(nn.Module):
     """Embeddings of tokens and the states before them -> the states after those that ask."""
 
@@ -84,7 +78,7 @@ class DecoderLayer(nn.Module):
     def forward(self, embedded: Tensor, state: Tensor, call: Reading) -> Tensor:
         """(B, T, C) each -> (B, N, C)."""
         both = torch.cat([self.token_norm(embedded), self.state_norm(state)], -1)
-        x = call.asking(state) + attended(self.attention, both, call)
+        x = call.asking(state) + self.attention(both, call, 0)
         return x + self.mlp(self.mlp_norm(x))
 
 

@@ -97,8 +97,9 @@ def goodness_of_fit(counts: Mapping[Any, int], truth: Mapping[Any, float]) -> Fi
     if not samples:
         raise RequestError("no samples to judge")
     impossible = any(not truth.get(outcome, 0.0) > 0 for outcome, count in counts.items() if count)
-    offs = [Off(outcome, truth.get(outcome, 0.0), counts.get(outcome, 0) / samples) for outcome in {**truth, **counts}]
-    worst = max(offs, key=lambda off: _strangeness(off.found, off.expected))
+    strangest = max({**truth, **counts}, key=lambda outcome: _strangeness(counts.get(outcome, 0) / samples,
+                                                                          truth.get(outcome, 0.0)))
+    worst = Off(strangest, truth.get(strangest, 0.0), counts.get(strangest, 0) / samples)
     cells: list[tuple] = []
     rest = [0.0, 0]
     for outcome, probability in sorted(truth.items(), key=lambda item: item[1]):

@@ -45,12 +45,6 @@ class WalkingDice:
     def refill(self, columns: int) -> None:
         """Nothing to lay out."""
 
-    def reseed(self, row: int, seed: int) -> None:
-        """Nothing to begin anew."""
-
-    def move(self, rows: Sequence[int], count: int) -> None:
-        """Nothing to move."""
-
     def flip(self, prob: Tensor) -> Tensor:
         """prob (B, n) -> (B, n) bool; what exceeds 1 counts as 1, as it does for a uniform below 1."""
         heads = [self._choose([1 - p, p]) for p in prob.clamp(max=1).flatten().tolist()]

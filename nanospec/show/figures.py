@@ -107,23 +107,6 @@ def draw_field(rows: Sequence[dict], title: str, path: Path) -> None:
     figure.savefig(path, format="png", dpi=160)
 
 
-def draw_cascades(rows: Sequence[dict], title: str, path: Path) -> None:
-    """How often the author's token is written, against speed: a line for each family, a point for each threshold."""
-    figure, (axes,) = blank(title, 1)
-    families = [family for family in dict.fromkeys(row["family"] for row in rows) if family != "draft alone"]
-    lossless = {"target alone": INK, "speculation": GREEN}
-    others = iter((AMBER, BLUE, "#c8463f", "#7a5bb5", "#2f9aa8", "#9a6b3f", "#d16ba5", FAINT))
-    for family in families:
-        some = sorted((row for row in rows if row["family"] == family), key=lambda row: row["speedup"])
-        axes.plot([row["speedup"] for row in some], [row["right"] for row in some], marker="o", markersize=5,
-                  color=lossless.get(family) or next(others), label=family,
-                  linewidth=2.5 if family in lossless else 1.2)
-    axes.set_xlabel("times as fast as plain decoding")
-    axes.set_ylabel("how often the next token is the author's")
-    axes.legend(frameon=False, fontsize=8, ncols=2)
-    figure.savefig(path, format="png", dpi=160)
-
-
 def draw_losses(history: Sequence[tuple], phases: Sequence[str], path: Path) -> None:
     """Curves from (phase, step, loss, held-out loss): cross-entropy of a pair's models, then the distillation's KL."""
     labels = {"target": GREEN, "draft": AMBER, "distil": BLUE}

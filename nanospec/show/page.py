@@ -26,7 +26,7 @@ SCRIPTS = ("base.js", "replay.js", "formulas.js", "node.js")
 BARS = 6                            # tokens of a distribution that are shown; the others are one bar together
 DIGITS = 4                          # of a probability
 NUMBERS = ("alpha", "gamma", "c", "v", "speedup", "tokens_per_target_call", "busy", "drafter", "method", "temperature",
-           "ways", "command")
+           "setting", "command")
 
 
 class Played(NamedTuple):
@@ -43,8 +43,7 @@ def run_of(prompt: str, plain_seconds: Sequence[float], rounds: Sequence[Played]
     """All that the page knows of a run.
 
     plain_seconds: of each token of plain decoding, the first one's with reading the prompt, as the first round's.
-    numbers: a row of `measure`, and besides: method, ways (how the models run) and command (what has made the page),
-    in words.
+    numbers: a row of `measure`, and in words method, setting (how the models run) and command (what made the page).
     """
     played = [_round(it, decode) for it in rounds]
     tokens = {token for it in rounds for token in (*it.done.tokens, it.done.token)}

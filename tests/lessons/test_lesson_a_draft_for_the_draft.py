@@ -5,6 +5,7 @@ import torch
 
 from nanospec.theory import expected_tokens
 from printed import rows
+from shorter import shorter
 
 pytestmark = pytest.mark.xdist_group("held-out texts")      # which one process then reads once
 
@@ -15,8 +16,9 @@ def token_cost(step, drafts, alpha, v):
                          for model, cost in drafts for gamma in range(1, 17)])
 
 
-def test_a_draft_for_the_draft(lesson):
-    names, out = lesson("a_draft_for_the_draft")
+@shorter(("some[:4, :64]", "some[:2, :64]"), ("make(), ids, 32,", "make(), ids, 24,"))
+def test_a_draft_for_the_draft(lesson, exchanged):
+    names, out = lesson("a_draft_for_the_draft", *exchanged)
 
     # one row is exact
     off = names["off"]

@@ -6,6 +6,8 @@ import re
 import pytest
 import torch
 
+from shorter import shorter
+
 pytestmark = pytest.mark.xdist_group("held-out texts")      # which one process then reads once
 
 
@@ -20,8 +22,9 @@ def two(*numbers):
     return [f"{number:.2f}" for number in numbers]
 
 
-def test_how_fast(lesson):
-    names, out = lesson("how_fast")
+@shorter(("held_out_prompts(pair, 4)", "held_out_prompts(pair, 2)"))
+def test_how_fast(lesson, exchanged):
+    names, out = lesson("how_fast", *exchanged)
     gammas, alpha, c, v = (names[name] for name in ("gammas", "alpha", "c", "v"))
     betas, accepted = [], {gamma: [len(done.path) for done in names["rounds"][gamma]] for gamma in gammas}
     for gamma in gammas:                                    # alpha by the other road: 1 - total variation

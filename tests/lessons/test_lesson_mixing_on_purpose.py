@@ -9,7 +9,7 @@ from shorter import shorter
 pytestmark = pytest.mark.xdist_group("held-out texts")      # which one process then reads once
 
 
-@shorter(("== 257][:16])", "== 257][:8])"))
+@shorter(("== 257][:16])", "== 257][:4])"))
 def test_mixing_on_purpose(lesson, exchanged):
     names, out = lesson("mixing_on_purpose", *exchanged)
 

@@ -7,6 +7,8 @@ from itertools import product
 
 import pytest
 
+from shorter import shorter
+
 from lessons.check.ex16_when_to_stop import RULES, shown
 from nanospec.lengths.dynamic import DynamicDrafter
 from nanospec.lengths.stopping import Confidence, StoppingRule
@@ -88,8 +90,9 @@ def the_figures_of_the_answers(names):
     assert names["comes_out"](names["ways"](p_target, p_target, 0)) == pytest.approx([.25, .6, .15])
 
 
-def test_when_to_stop(lesson):
-    names, out = lesson("when_to_stop")
+@shorter(("generate(target, ids, 64,", "generate(target, ids, 40,"), ("rule, 8), ids, 64,", "rule, 8), ids, 40,"))
+def test_when_to_stop(lesson, exchanged):
+    names, out = lesson("when_to_stop", *exchanged)
     lines = out.splitlines()
 
     # sureness: the classes hold all places, and the draft that is surer is right more often

@@ -15,7 +15,7 @@ def two(*numbers):
     return [f"{number:.2f}" for number in numbers]
 
 
-@shorter(('"new": 96}', '"new": 48}'))
+@shorter(('"new": 96}', '"new": 48}'), ("held_out_prompts(pair, 3)", "held_out_prompts(pair, 2)"))
 def test_where_it_loses(lesson, exchanged):
     names, out = lesson("where_it_loses", *exchanged)
     rows, verdicts, races = names["rows"], names["verdicts"], names["races"]

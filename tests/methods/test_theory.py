@@ -3,13 +3,12 @@
 import pytest
 import torch
 
-from nanospec.theory import acceptance, best_gamma, break_even, expected_tokens, operations, speedup, sure_gain
+from nanospec.theory import acceptance, best_gamma, break_even, expected_tokens, speedup, sure_gain
 
 
-@pytest.mark.parametrize("alpha, gamma, ops, times", [(.6, 2, 1.53, 1.96), (.7, 3, 1.58, 2.53), (.8, 2, 1.23, 2.44),
-                                                      (.8, 5, 1.63, 3.69), (.9, 2, 1.11, 2.71), (.9, 10, 1.60, 6.86)])
-def test_table_1_of_the_paper(alpha, gamma, ops, times):
-    assert round(operations(alpha, gamma, 0), 2) == ops
+@pytest.mark.parametrize("alpha, gamma, times", [(.6, 2, 1.96), (.7, 3, 2.53), (.8, 2, 2.44), (.8, 5, 3.69),
+                                                 (.9, 2, 2.71), (.9, 10, 6.86)])
+def test_table_1_of_the_paper(alpha, gamma, times):
     assert round(speedup(alpha, gamma, 0), 2) == times == round(expected_tokens(alpha, gamma), 2)
 
 

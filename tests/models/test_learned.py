@@ -7,6 +7,7 @@ import pytest
 import torch
 
 import train_tiny
+from nanospec.bench.measure import measure_alpha
 from nanospec.copies.lookup import PromptLookup
 from nanospec.draft_models import LEARNED
 from nanospec.draft_models.eagle import Eagle
@@ -224,7 +225,15 @@ def pair_folder(tmp_path_factory):
     return folder
 
 
+@pytest.fixture
+def measured_shortly(monkeypatch, untuned):
+    """At the end of a training two texts say how often the draft model is right, and nothing is tried for speed."""
+    monkeypatch.setattr("nanospec.commands.train_watch.measure_alpha", lambda target, draft, prompts, **request:
+                        measure_alpha(target, draft, prompts[:2], **request))
+
+
 @models
+@pytest.mark.usefixtures("measured_shortly")
 def test_it_learns_and_goes_on_where_it_was_stopped(name, pair_folder, tmp_path, capsys):
     for file in ("target.pt", "draft.pt", "ranks.tiktoken"):
         (tmp_path / file).write_bytes((pair_folder / file).read_bytes())
@@ -238,6 +247,7 @@ def test_it_learns_and_goes_on_where_it_was_stopped(name, pair_folder, tmp_path,
     assert f"alpha of {name} at T = 1.0" in capsys.readouterr().out
 
 
+@pytest.mark.usefixtures("measured_shortly")
 def test_side_by_side_each_learns_as_if_alone(pair_folder, tmp_path):
     """Another model at its side changes nothing of what it becomes."""
     found = []

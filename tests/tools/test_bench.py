@@ -2,7 +2,6 @@
 
 import json
 import re
-import subprocess
 import sys
 from dataclasses import replace
 from datetime import date
@@ -17,7 +16,6 @@ import torch
 from nanospec.bench import __main__ as bench
 from nanospec.bench import measure as measuring
 from nanospec.bench import speed
-from nanospec.bench.cascades import contenders, of_lenience, of_typical
 from nanospec.bench.large import simulated
 from nanospec.bench.measure import BUSY, CallCosts, alpha_of, best_of_each, measure, numbers_of
 from nanospec.bench.options import best_topology, measure_accepted, measure_ranks, options_of, topology_of
@@ -66,7 +64,7 @@ def held_out(monkeypatch):
 
 
 AUTOTUNED = "cpu, 1 thread; target in float64, draft in float64"
-TUNERS = [f"nanospec.{name}.autotune" for name in ("fast.autotune", "bench.serve", "bench.cascades", "bench.roofline")]
+TUNERS = [f"nanospec.{name}.autotune" for name in ("fast.autotune", "bench.serve", "bench.roofline")]
 
 
 @pytest.fixture
@@ -437,26 +435,6 @@ def test_a_picture_of_whatever_was_measured(rows_of, quick, tmp_path, options):
     assert (tmp_path / "a.png").stat().st_size > 20_000
 
 
-def test_cascades_beside_what_is_lossless(rows_of, quick, monkeypatch, tmp_path):
-    monkeypatch.setattr("nanospec.bench.cascades.WINDOWS", 2)
-    picture = tmp_path / "cascades.png"
-    rows, out = rows_of("cascades", "--prompts", "1", "--max-new-tokens", "6", "--gamma", "2", "--figure", str(picture))
-    assert [row["name"] for row in rows] == [one.name for one in contenders()] + ["draft alone"]
-    by_name = {row["name"]: row for row in rows}
-    assert max(by_name[name]["off"] for name in ("target alone", "speculation")) < 1e-12 < by_name["draft alone"]["off"]
-    assert all(f"{row['right']:.3f}" in out and f"{row['speedup']:.2f}" in out for row in rows)
-    assert picture.stat().st_size > 20_000
-
-
-@pytest.mark.parametrize("lenience", [1.0, 0.5])
-def test_what_lenience_and_typical_acceptance_write_is_a_distribution(lenience):
-    q, p = torch.tensor([[.6, .3, .1], [.2, .2, .6]]), torch.tensor([[.2, .7, .1], [.05, .9, .05]])
-    found = of_lenience(lenience, q, p)
-    assert torch.allclose(found.sum(-1), torch.ones(2)) and (found <= p / lenience + 1e-6).all()
-    assert lenience < 1 or torch.allclose(found, p)
-    assert torch.allclose(of_typical(q, p)[1], torch.tensor([.8 * .05, .2 + .8 * .9, .8 * .05]))   # only .9 is enough
-
-
 def test_a_draft_model_that_is_not_there(weights, capsys):
     refused(["speed", "--weights", str(weights), "--drafts", "gpt", "hydra"], "train_tiny.py --what hydra", capsys)
     refused(["serve", "--weights", str(weights), "--draft", "hydra"], "train_tiny.py --what hydra", capsys)
@@ -533,15 +511,14 @@ def test_the_bytes_of_a_token():
     assert weight_bytes(GPT(replace(config, tied=False))) == 4 * (one_layer + 8 + 11 * 8)
 
 
-def test_the_command_as_a_user_starts_it(weights):
-    command = [sys.executable, "-m", "nanospec.bench", "--weights", str(weights), "--device", "cpu", "--prompts", "1",
-               "--max-new-tokens", "4", "--gammas", "1", "--temperatures", "0", "--threads", "1", "--dtype", "float32"]
-    done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True)
-    assert done.returncode == 0 and "speed-up" in done.stdout
-    assert done.stderr.splitlines() == ["measuring which data type, threads and weight layout are fastest here ...",
-                                        "the same for the draft model ...",
-                                        "measuring gpt and plain decoding at T = 0, in turns ..."]
-    assert "1 held-out prompt," in " ".join(done.stdout.split())
+def test_without_a_subcommand_it_is_speed_and_says_what_it_measures(weights, held_out, untuned, capsys):
+    assert bench.main(["--weights", str(weights), "--device", "cpu", "--prompts", "1", "--max-new-tokens", "4",
+                       "--gammas", "1", "--temperatures", "0", "--threads", "1", "--dtype", "float32"]) == 0
+    out, err = capsys.readouterr()
+    assert "speed-up" in out and "1 held-out prompt," in " ".join(out.split())
+    assert err.splitlines() == ["measuring which data type, threads and weight layout are fastest here ...",
+                                "the same for the draft model ...",
+                                "measuring gpt and plain decoding at T = 0, in turns ..."]
 
 
 def test_of_eager_and_compiled_the_faster_one_counts_over_the_faster_baseline():
@@ -589,7 +566,7 @@ BEFORE_LOADING = [
 BEFORE_MEASURING = [
     (["--max-new-tokens", "9999"], "context"), (["--gammas", "1024"], "context"),
     (["--prompts", "999999999"], "prompts"), (["--drafters", "merged", "--gammas", "1023"], "context"),
-    (["--drafters", "all", "--max-new-tokens", "961"], "context"), (["cascades", "--max-new-tokens", "961"], "context"),
+    (["--drafters", "all", "--max-new-tokens", "961"], "context"),
     (["--drafters", "tree", "--shape", "32", "32"], "context"),
     (["--prompts", "repetitive", "--max-new-tokens", "900"], "context"), (["roofline", "--weights", "tests"], "tests")]
 
@@ -603,7 +580,7 @@ def refused(argv, words, capsys) -> None:
 
 @pytest.mark.parametrize("argv, words", BEFORE_LOADING)
 def test_a_bad_request_is_one_line_before_anything_is_loaded(argv, words, capsys, monkeypatch):
-    for name in ("speed", "serve", "cascades", "roofline"):
+    for name in ("speed", "serve", "roofline"):
         monkeypatch.setattr(f"nanospec.bench.{name}.load_pair", None)
     monkeypatch.setattr("nanospec.bench.large.large_pair", None)
     refused(argv, words, capsys)

@@ -21,41 +21,67 @@ from nanospec.text import Text, prefill
 from nanospec.trees.drawn import TreeDrafter
 from nanospec.trees.dynamic import DynamicTree
 
-NOTHING = why_not()
-TARGET, DRAFT = (small_gpt(3, 2, seed).requires_grad_(False) for seed in (1, 2))
-needs_a_compiler = pytest.mark.skipif(bool(NOTHING), reason=f"nothing can be compiled here: {NOTHING}")
+TARGET, DRAFT = (small_gpt(3, layers, seed).requires_grad_(False) for layers, seed in ((2, 1), (1, 2)))
 pytestmark = pytest.mark.xdist_group("compiled")        # one process: it compiles everything once
+DRAFTERS = {"chain": lambda: ModelDrafter(DRAFT, 2), "tree": lambda: TreeDrafter(DRAFT, [-1, 0, 0, 1]),
+            **{f"chain of {name}": lambda name=name: ModelDrafter(small_learned(name, TARGET), 2) for name in LEARNED},
+            "dynamic tree of eagle3": lambda: DynamicTree(small_learned("eagle3", TARGET), 4)}
 
 
-def drafters():
-    return {"chain": ModelDrafter(DRAFT, 2), "tree": TreeDrafter(DRAFT, [-1, 0, 0, 1]),
-            **{f"chain of {name}": ModelDrafter(small_learned(name, TARGET), 2) for name in LEARNED},
-            "dynamic tree of eagle3": DynamicTree(small_learned("eagle3", TARGET), 4)}
+@pytest.fixture(scope="session")
+def a_compiler():
+    """Looked for when it is needed: to look is to compile, and every process of a test run reads this file."""
+    reason = why_not()
+    if reason:
+        pytest.skip(f"nothing can be compiled here: {reason}")
+
+
+needs_a_compiler = pytest.mark.usefixtures("a_compiler")
 
 
 @needs_a_compiler
 @pytest.mark.parametrize("name, rule", [("chain", None), pytest.param("chain", verify_block, marks=pytest.mark.slow),
                                         *(pytest.param(name, None, marks=pytest.mark.slow)
-                                          for name in drafters() if name != "chain")])
-def test_a_compiled_round_writes_what_an_eager_one_writes(name, rule):
-    """In float64 nothing is rounded to another token; two requests of one kind are one compiled function."""
+                                          for name in DRAFTERS if name != "chain")])
+def test_a_compiled_round_writes_what_an_eager_one_writes(name, rule, capsys):
+    """In float64 nothing is rounded to another token; two requests of one kind are one compiled function. And a user is
+    told why it takes a while.
+    """
     for ids in [1, 2, 0], [2, 2, 1, 0]:
         request = {"max_new_tokens": 40, "temperature": 0.8, "seed": 5, "rule": rule}
-        eager = list(speculate(TARGET, drafters()[name], ids, **request))
+        eager = list(speculate(TARGET, DRAFTERS[name](), ids, **request))
         with torch.compiler.set_stance("default" if len(ids) == 3 else "fail_on_recompile"):
-            fast = list(speculate(TARGET, drafters()[name], ids, compiler=compiled, **request))
+            fast = list(speculate(TARGET, DRAFTERS[name](), ids, compiler=compiled, **request))
         assert [done.emitted for done in fast] == [done.emitted for done in eager]
         for a, b in zip(fast, eager):
             assert torch.allclose(a.p_target, b.p_target, atol=1e-12) and a.path == b.path and a.steps == b.steps
             assert torch.allclose(a.q_draft, b.q_draft, atol=1e-12) and a.parents == b.parents
+        assert capsys.readouterr().err == "compiling for texts of up to 128 tokens ...\n"
 
 
 @needs_a_compiler
-def test_a_compiled_plain_step(capsys):
-    """And a user is told, once, why it takes a while."""
+@pytest.mark.slow
+def test_a_compiled_plain_step():
+    """What compiles a round compiles it too; that it is handed over is the next test's."""
     plain = list(generate(TARGET, [1, 2, 0], 40, temperature=0.8, seed=5))
     assert list(generate(TARGET, [1, 2, 0], 40, temperature=0.8, seed=5, compiler=compiled)) == plain
-    assert capsys.readouterr().err == "compiling for texts of up to 128 tokens ...\n"
+
+
+def test_a_plain_step_is_handed_over_whole():
+    """It is called once for every token but those read with the prompt, and nothing else writes."""
+    calls = []
+
+    def watch(step, text, dice):
+        def watched(kv_length):
+            before = text.length.item()
+            out = step(kv_length)
+            calls.append((text.length.item() - before, torch.equal(out[0], text.last(1)[:, 0])))
+            return out
+        return watched
+
+    plain = list(generate(TARGET, [1, 2, 0], 12, temperature=0.8, seed=5))
+    assert list(generate(TARGET, [1, 2, 0], 12, temperature=0.8, seed=5, compiler=watch)) == plain
+    assert calls == [(1, True)] * 12
 
 
 def product(layer, x, kv_length):
@@ -79,8 +105,8 @@ def test_all_but_the_recording_writes_what_an_eager_round_writes(name, monkeypat
     monkeypatch.setattr(CompiledFxGraph, "post_compile", watched)
     monkeypatch.setattr(compiling, "has_graphs", lambda device: True)           # torch finds that a CPU has none
     request = {"max_new_tokens": 40, "temperature": 0.8, "seed": 5}
-    eager = list(speculate(TARGET, drafters()[name], [1, 2, 0], **request))
-    fast = list(speculate(TARGET, drafters()[name], [1, 2, 0], compiler=compiled, **request))
+    eager = list(speculate(TARGET, DRAFTERS[name](), [1, 2, 0], **request))
+    fast = list(speculate(TARGET, DRAFTERS[name](), [1, 2, 0], compiler=compiled, **request))
     assert [done.emitted for done in fast] == [done.emitted for done in eager]
     for a, b in zip(fast, eager):           # every round has tensors of its own, although a graph has one buffer
         assert torch.allclose(a.p_target, b.p_target, atol=1e-12) and torch.allclose(a.q_draft, b.q_draft, atol=1e-12)
@@ -100,7 +126,7 @@ def test_what_leaves_a_graph_is_a_copy(monkeypatch):
 @pytest.mark.parametrize("name", ["chain", "tree", "chain of prefix", "chain of eagle3"])
 def test_what_a_round_carries_is_marked_and_stays_where_it_is(name):
     """A tensor that is replaced, and not written in place, would be lost on a recording, or recorded anew each time."""
-    drafter, seen = drafters()[name], {}
+    drafter, seen = DRAFTERS[name](), {}
 
     def watch(step, text, dice):
         stay_in_place(step, set())
@@ -196,7 +222,7 @@ class Given(Dice):
 @pytest.mark.parametrize("name", ["chain", pytest.param("tree", marks=pytest.mark.slow)])
 def test_the_compiled_round_is_exact(name):
     """Every path of a round is walked eagerly; the compiled round, led down the same path, must end where it ends."""
-    ids, drafter = [1, 2, 0], drafters()[name]
+    ids, drafter = [1, 2, 0], DRAFTERS[name]()
     given, dice, found, ends = Given(drafter.uniforms + drafter.size), Midpoints(), {}, []
 
     def text_of():

@@ -47,7 +47,7 @@ def weights(tmp_path_factory):
 
 
 @pytest.fixture
-def run(weights, capsys):
+def run(weights, capsys, untuned):
     """run(*options) -> (exit status, what was printed, errors), of the small pair."""
     def of(*options: str) -> tuple[int, str, str]:
         status = demo.main(["--weights", str(weights), "--prompt", PROMPT, "--device", "cpu", "--dtype", "float64",

@@ -26,7 +26,8 @@ from nanospec.theory import acceptance, best_gamma, expected_tokens, speedup
 
 ROOT = Path(__file__).parents[2]
 NUMBERS = {"alpha": 0.7, "gamma": 4, "c": 0.1, "v": 1.3, "speedup": 1.44, "tokens_per_target_call": 2.5, "busy": False,
-           "drafter": "chain", "method": "chain 4", "temperature": 1.0, "ways": "cpu, float64", "command": "python a"}
+           "drafter": "chain", "method": "chain 4", "temperature": 1.0, "setting": "cpu, float64",
+           "command": "python a"}
 # Ends the element it stands in, asks to be run, and holds what a page, a terminal or JSON may stumble over.
 HOSTILE = ("</script><script>window.ran = 1</script><img src=x onerror='window.ran = 2'>]]><!-- <script> --></pre>"
            "<!-- run -->\u2028\u2029\x00\x1b[2J\x7f\x9b\u202e\ud800\uffff&lt;\\\"' ${window.ran = 3}")

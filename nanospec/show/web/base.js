@@ -52,7 +52,7 @@ function showSummary() {
   const speed = found.speedup > 1 ? `${fixed(found.speedup)} times as fast as the target alone`
                                   : `${fixed(1 / found.speedup)} times slower than the target alone`;
   byId("summary").textContent = `This run: ${count(written, "token")} in ${count(RUN.rounds.length, "target call")}, ` +
-    `${speed} (${found.method}, temperature ${found.temperature}; ${found.ways}).` +
+    `${speed} (${found.method}, temperature ${found.temperature}; ${found.setting}).` +
     (found.busy ? " The machine was busy then, so its times are rough." : "");
   byId("command").textContent = found.command;
 }
