@@ -153,7 +153,8 @@ class LearnedTraining(Training):
 
     def hidden_of(self, model: Learned, hidden: Tensor) -> Tensor:
         """Those of the layers that it reads."""
-        return hidden[:, :, [self.layers.index(layer) for layer in model.layers]]
+        # Not by a list, which would have to be sent to the device in every step.
+        return torch.stack([hidden[:, :, self.layers.index(layer)] for layer in model.layers], 2)
 
     @torch.no_grad()
     def look(self, held: HeldOut, most: int) -> tuple[list[float], str]:

@@ -122,7 +122,7 @@ class MergedDrafter(Drafter):
         """The hidden states of those layers that this drafter reads."""
         if hidden is None or not drafter.layers:
             return None
-        return hidden[:, :, [self.layers.index(layer) for layer in drafter.layers]]
+        return torch.stack([hidden[:, :, self.layers.index(layer)] for layer in drafter.layers], 2)
 
     def _join(self, tokens: list[int], parents: list[int],
               drawn: list[int]) -> tuple[Tree, list[int], list[list[int]]]:

@@ -9,7 +9,7 @@ It computes what the CPU computes, and holds what a GPU would hold against a pro
 
     mixing      an operation on tensors of both devices raises, unless the CPU's has no dimension
     reading     to know a number of the device's, or a shape that depends on one, is to wait for it
-    writing     a copy of numbers of the CPU's; from ordinary memory torch waits for it, too
+    writing     a copy of numbers of the CPU's; torch waits for it, too, unless it is told not to
 
 A transfer *waits* if there was work left on the device: then the device stands idle until the CPU has
 asked it for more. Of two transfers without work between them, the second waits for nothing.
@@ -55,9 +55,14 @@ class Machine:
     def __init__(self) -> None:
         self.here, self.queued, self.transfers = False, False, list[Transfer]()
 
-    def transfer(self, way: str, operation: str) -> None:
-        self.transfers.append(Transfer(way, self.queued, operation, _asked_by()))
-        self.queued = False
+    def transfer(self, way: str, operation: str, blocking: bool = True) -> None:
+        self.transfers.append(Transfer(way, self.queued and blocking, operation, _asked_by()))
+        self.queued &= not blocking
+
+    def taken(self) -> list[Transfer]:
+        """The transfers since this was asked last."""
+        new, self.transfers = self.transfers, []
+        return new
 
 
 GPU = Machine()
@@ -89,6 +94,12 @@ class OnDevice(Tensor):
     def __setitem__(self, at: Any, value: Any) -> None:
         super().__setitem__(_sent(at), value)
 
+    def __reduce_ex__(self, protocol: Any) -> Any:
+        return self.raw.__reduce_ex__(protocol)         # saved as on the CPU, which is where files are read to
+
+    def __deepcopy__(self, seen: dict) -> Tensor:
+        return seen.setdefault(id(self), OnDevice(self.raw.clone()))
+
     def tolist(self) -> Any:
         GPU.transfer("read", "tolist")
         return self.raw.tolist()
@@ -109,7 +120,8 @@ def _run(operation: Any, *args: Any, **kwargs: Any) -> Any:
     leaves = any(isinstance(leaf, torch.device) and leaf.type == "cpu" for leaf in given)
     copies = schema.name == "aten::copy_" and bool(foreign)
     if copies or leaves or schema.name in READS or _by_a_mask(name, args):
-        GPU.transfer("write" if copies and foreign[0] is tensors[1] else "read", name)
+        way = "write" if copies and foreign[0] is tensors[1] else "read"
+        GPU.transfer(way, name, blocking=way == "read" or args[2:] != (True,))
     GPU.queued |= not (view or copies or leaves or schema.name in ANSWERS or schema.name.startswith(MEMORY))
     out = operation(*_mapped(_raw, args), **_mapped(_raw, kwargs))
     if schema.is_mutable:           # written in place: the tensor itself is the result, where there is one
@@ -185,6 +197,7 @@ def _registered() -> list[torch.library.Library]:
     backend_registration._setup_privateuseone_for_python_backend(NAME, _Module())
     everything, products = torch.library.Library("_", "IMPL"), torch.library.Library("aten", "IMPL")
     everything.fallback(_run, "PrivateUse1")
+    everything.fallback(torch.library.fallthrough_kernel, "AutocastPrivateUse1")
     for names, dtype in (HALF, torch.bfloat16), (WHOLE, torch.float32):
         for name in names:
             products.impl(name, _autocast(name, dtype), "AutocastPrivateUse1")
@@ -217,6 +230,13 @@ def _on_device(make: Callable) -> Callable:
     return made
 
 
+class _Generator(torch.Generator):
+    """For the device it is the CPU's, so that both draw the same."""
+
+    def __new__(cls, device: Any = "cpu"):
+        return super().__new__(cls, "cpu" if torch.device(device).type == NAME else device)
+
+
 @contextmanager
 def plugged() -> Iterator[Machine]:
     """Within it the device is there; outside, whatever is asked of it raises."""
@@ -226,7 +246,8 @@ def plugged() -> Iterator[Machine]:
     GPU.here, GPU.queued = True, False
     GPU.transfers.clear()
     try:
-        with patch.object(torch, "tensor", _on_device(torch.tensor)):
+        with (patch.object(torch, "tensor", _on_device(torch.tensor)),
+              patch.object(torch, "Generator", _Generator)):
             yield GPU
     finally:
         GPU.here = False

@@ -72,7 +72,7 @@ TOLD = [
     bug("merged-without-the-second-coin", "ours", "a token that two drafters drew has one coin", "merged",
         ("elder is None or drawn[i]", "elder is None"), file="trees.merged"),
     bug("merged-q-of-another", "ours", "a row has the q_draft of another drafter's row", "merged",
-        ("origin.append(start + i)", "origin.append(i)"), file="trees.merged"),
+        ("origin.append(i)", "origin.append(i - start)"), file="trees.merged"),
 ]
 
 CHOICE = "rate, texts = max(self.chain.goodput(len(text.tokens))), text.ids()"
