@@ -34,10 +34,10 @@ def served(gpu, target, draft, name):
     requests = [server.submit(**request) for request in ASKED]
     waits = []
     while not all(request.done for request in requests):
-        before = list(server.running)
+        before, reads = list(server.running), any(not prompt.read for prompt in server.waiting)
         gpu.taken()
         server.step()
-        if server.running == before and not server.waiting:
+        if server.running == before and not reads:
             waits.append(sum(transfer.waits for transfer in gpu.taken()))
     return [request.tokens for request in requests], waits
 
