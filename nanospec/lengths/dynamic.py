@@ -84,7 +84,7 @@ class DynamicDrafter(ModelDrafter):
             for b, (drawn, probability) in enumerate(read):
                 grows[b] = drawn > 0
                 self.sure[b] += [probability] * grows[b]
-            if not any(grows):                                                      # a 0 in every row: nothing was drawn
+            if not any(grows):                          # a 0 in every row: nothing was drawn
                 tokens.pop()
                 q_draft.pop()
         zeros = torch.zeros(B, text.vocab_size, device=device)

@@ -42,6 +42,8 @@ class ByLoad(ModelDrafter):
 
     fixed, per_row = False, ("reader",)
     text: Any = None                    # a Text, once there is one
+    judged: Any
+    accepted: Any
 
     def __init__(self, draft: Any, seconds: Callable[[int, int], float], most: int = 8):
         super().__init__(draft, most)

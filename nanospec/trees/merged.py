@@ -105,8 +105,8 @@ class MergedDrafter(Drafter):
     def commit(self, draft: Draft, path: Tensor, count: Tensor, p_target: Tensor, hidden: Tensor | None) -> None:
         """Tell each drafter how the round ended, as if the draft had been its own.
 
-        The drafter's own rows come first. The path is put after them, for the sake of those rows of it which are not its
-        own: it has to know them, too.
+        The drafter's own rows come first. The path is put after them, for the sake of those rows of it which others
+        drafted: it has to know them, too.
         """
         for drafter, own, rows, places in zip(self.drafters, self.drafts, self.rows, self.places):
             n = path.shape[1]

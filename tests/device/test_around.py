@@ -78,7 +78,8 @@ def test_a_pair_is_loaded_and_exported(gpu, tmp_path):
     learned = load_pair(tmp_path, NAME, draft="prefix")
     assert learned.note == "" and learned.draft.device.type == there.draft.device.type == NAME
     for a, b in (here, there), (load_pair(tmp_path, draft="prefix"), learned):
-        wrote = [tokens_of(speculate(pair.target, ModelDrafter(pair.draft, 2), [1, 2, 0], 5, seed=1)) for pair in (a, b)]
+        wrote = [tokens_of(speculate(pair.target, ModelDrafter(pair.draft, 2), [1, 2, 0], 5, seed=1))
+                 for pair in (a, b)]
         assert wrote[0] == wrote[1]
     pytest.importorskip("safetensors")
     for name, pair in ("here", here), ("there", there):

@@ -17,7 +17,7 @@ def x(gpu):
 
 
 MIXED = {"a sum": lambda x: x + torch.ones(2, 3), "a product": lambda x: x @ torch.ones(3, 1),
-         "joined": lambda x: torch.cat([x, torch.ones(1, 3)]), "an index": lambda x: x[torch.tensor([0, 1], device="cpu")],
+         "joined": lambda x: torch.cat([x, torch.ones(1, 3)]), "an index": lambda x: x[torch.tensor([0, 1])],
          "in place": lambda x: x.add_(torch.ones(3)), "chosen": lambda x: torch.where(x > 1, x, torch.ones(2, 3)),
          "written into the CPU's": lambda x: torch.ones(2, 3).mul_(x)}
 
@@ -34,16 +34,19 @@ def test_a_number_of_the_cpus_may_stand_beside(x):
     assert (x + torch.tensor(1.0)).tolist() == [[1, 2, 3], [4, 5, 6]] and (2 * x)[1, 2].item() == 10
 
 
-READS = {"a list": lambda x: x.tolist(), "a number": lambda x: x[0, 0].item(), "a condition": lambda x: bool(x[0, 0] > 1),
-         "an index": lambda x: int(x[0, 0]), "a copy": lambda x: x.cpu(), "as a device": lambda x: x.to(device="cpu"),
+READS = {"a list": lambda x: x.tolist(), "a number": lambda x: x[0, 0].item(),
+         "a condition": lambda x: bool(x[0, 0] > 1), "an index": lambda x: int(x[0, 0]),
+         "a copy": lambda x: x.cpu(), "as a device": lambda x: x.to(device="cpu"),
          "into the CPU's": lambda x: torch.zeros(2, 3).copy_(x), "a mask": lambda x: x[x > 1],
-         "places": lambda x: x.nonzero(), "counts": lambda x: x[0].long().bincount(), "equal": lambda x: torch.equal(x, x)}
+         "places": lambda x: x.nonzero(), "counts": lambda x: x[0].long().bincount(),
+         "equal": lambda x: torch.equal(x, x)}
 WRITES = {"a tensor": lambda x: torch.tensor([1, 2], device=NAME), "a copy": lambda x: torch.ones(2).to(NAME),
           "into it": lambda x: x.copy_(torch.ones(2, 3)), "into a row of it": lambda x: x[0].copy_(torch.ones(3)),
           "a list as an index": lambda x: x[[1, 0]], "a list as a place": lambda x: x.__setitem__([0], 1)}
 
 
-@pytest.mark.parametrize("way, ask", [*(("read", ask) for ask in READS.values()), *(("write", ask) for ask in WRITES.values())],
+@pytest.mark.parametrize("way, ask", [*(("read", ask) for ask in READS.values()),
+                                      *(("write", ask) for ask in WRITES.values())],
                          ids=[*(f"read {name}" for name in READS), *(f"write {name}" for name in WRITES)])
 @pytest.mark.parametrize("inference", [False, True])
 def test_a_transfer_waits_for_the_work_before_it(gpu, x, way, ask, inference):
@@ -73,7 +76,8 @@ def test_what_asks_for_no_number_is_no_transfer(gpu, x):
     y = x[rows, rows].cumsum(0).topk(1).indices
     x[:, 1:] = 3
     x[rows, 1 + rows] = x[rows, rows]
-    torch.nn.functional.one_hot(y, 4), torch.where(x > 1, x, 0.0).softmax(-1), torch.zeros(3, device=NAME).scatter_(0, y, 1.0)
+    nn.functional.one_hot(y, 4), torch.where(x > 1, x, 0.0).softmax(-1)
+    torch.zeros(3, device=NAME).scatter_(0, y, 1.0)
     assert gpu.taken() == [] and gpu.queued
 
 
