@@ -12,6 +12,7 @@ from nanospec.draft_models import LEARNED
 from nanospec.generate import generate
 from nanospec.methods import DRAFTERS, method_of
 from nanospec.proof.tables import small_gpt, small_learned
+from nanospec.proof.zoo.plant import bug, planted
 from tests.device.pretend import NAME
 
 PAGE = (Path(__file__).parents[2] / "docs" / "DEVICE.md").read_text()
@@ -87,3 +88,21 @@ def test_plain_decoding(gpu, there):
 
 def test_the_page_has_every_drafter():
     assert list(WAITS) != [] and set(WAITS) == set(DRAFTERS)
+
+
+ARANGE = "torch.arange(len(accepted), device=accepted.device)\n    following"
+PLANTED = {
+    "made on the CPU": ("speculate", "chain", ARANGE, ARANGE.replace(", device=accepted.device", ""), RuntimeError),
+    "a mask of the CPU": ("trees.draft", "tree", "count = torch.arange(max(W, kv_length), device=own.device)",
+                          "count = torch.arange(max(W, kv_length))", RuntimeError),
+    "a look at a number": ("speculate", "tree", "path, count = draft.path(accepted)",
+                           "path, count = draft.path(accepted) if accepted.min() >= 0 else None", AssertionError),
+    "a list sent on the way": ("serving.by_load", "by-load", "torch.minimum(count + 1, drafted)",
+                               "torch.minimum(count + torch.tensor([1], device=count.device), drafted)",
+                               AssertionError)}
+
+
+@pytest.mark.parametrize("file, drafter, old, new, error", PLANTED.values(), ids=PLANTED)
+def test_it_is_seen_to_fail(gpu, there, file, drafter, old, new, error):
+    with planted(bug("a bug", "ours", "", "", (old, new), file=file)), pytest.raises(error):
+        test_a_drafter_waits_as_often_as_the_page_says(gpu, there, drafter)

@@ -74,7 +74,8 @@ def test_the_tries_run_on_the_training_itself(monkeypatch, tmp_path, capsys):
 
 
 @pytest.mark.parametrize("argv, words", [(["--batch", "0"], "from 1 to 1024, or auto"),
-                                         (["--batch", "many"], "or auto"), (["--batch", "auto", "--resume"], "begun with a number")])
+                                         (["--batch", "many"], "or auto"),
+                                         (["--batch", "auto", "--resume"], "begun with a number")])
 def test_what_is_refused(argv, words, tmp_path, capsys):
     assert train_tiny.main(["--size", "dust", "--out", str(tmp_path / "no"), *argv]) == 2
     assert words in " ".join(capsys.readouterr().err.split())
