@@ -32,12 +32,13 @@ from torch import Tensor
 
 from nanospec.commands import for_target
 from nanospec.commands.for_target import PART, PARTS
-from nanospec.commands.train_job import PHASED, checked, opened, prepared
+from nanospec.commands.train_batch import MOST
+from nanospec.commands.train_job import AUTO, PHASED, checked, opened, prepared
 from nanospec.commands.train_watch import Watch, draw, new_progress, report
 from nanospec.draft_models import LEARNED
 from nanospec.errors import NanospecError
 from nanospec.model import Config
-from nanospec.show.options import HERE, NEW_FOLDER, Parser
+from nanospec.show.options import HERE, NEW_FOLDER, Parser, option
 from nanospec.show.terminal import refuse
 from nanospec.training.losses import LOSSES
 from nanospec.training.pair import Size, Training, learning_rate
@@ -56,6 +57,11 @@ SIZES = {
                  batch=8, steps=(8000, 1500, 6000), rate=(1e-3, 3e-3, 3e-3), held_out_every=250,
                  short=0.75, sampled=4096),
 }
+# Ten minutes of one GPU, by arithmetic alone (docs/DEVICE.md): none has trained it so far. The target
+# sees as many tokens as tiny's: more of this text would not help it. The draft sees more, of the
+# target's own.
+SIZES["long"] = replace(SIZES["tiny"], batch=64, steps=(1000, 250, 8000), rate=(2e-3, 4e-3, 4e-3),
+                        held_out_every=100, sampled=16384)
 
 
 def train_step(training: Training) -> Tensor:
@@ -141,6 +147,12 @@ def main(argv: Sequence[str] | None = None) -> int:
     return 0
 
 
+def batch(text: str) -> int | str:
+    if text != AUTO and not 1 <= int(text) <= MOST:
+        raise ValueError
+    return text if text == AUTO else int(text)
+
+
 def options() -> Parser:
     parser = Parser(description=__doc__.split("\n\n")[0])
     add = parser.add_argument
@@ -152,6 +164,9 @@ def options() -> Parser:
     add("--steps", type=int, nargs="+", metavar="N",
         help="of the target, the draft, the distillation; of what --what names; default: "
         "those of --size")
+    add("--batch", type=option(f"a whole number from 1 to {MOST}, or {AUTO}", batch), metavar="N",
+        help="texts in a step; steps and learning rates follow. auto: found by trying; default: that of "
+        "--size")
     add("--minutes", type=float, default=float("inf"), help="stop after this time; default: never")
     add("--text", type=Path, nargs="+", default=[], metavar="PATH",
         help="files or folders; default: Python's standard library")

@@ -16,22 +16,23 @@ import sys
 from collections.abc import Sequence
 from inspect import Parameter, signature
 
-from nanospec.bench import against, beside, large, markdown, roofline, serve, speed
+from nanospec.bench import against, beside, gpu, large, markdown, roofline, serve, speed
 from nanospec.draft_models import LEARNED
 from nanospec.errors import NanospecError
 from nanospec.fast.autotune import DTYPES, name_of
 from nanospec.methods import DRAFTERS, RULES
-from nanospec.show.options import (COUNT, FOLDER, GAMMA, HERE, MODEL, MODEL_HELP, SEED, TEMPERATURE, THREADS, Parser,
-                                   device, file)
+from nanospec.show.options import (COUNT, FOLDER, GAMMA, HERE, MODEL, MODEL_HELP, NEW_FOLDER, SEED, TEMPERATURE,
+                                   THREADS, Parser, device, file, option)
 from nanospec.show.terminal import refuse
-
 
 
 def prompts(text: str) -> int | str:
     return text if text in ("repetitive", "chat") else COUNT(text)
 
 
-SUBCOMMANDS = (speed, serve, roofline, large, against, beside)
+SUBCOMMANDS = (speed, serve, roofline, large, against, beside, gpu)
+MINUTES = option("a number above 0", float, lambda number: 0 < number < 1e6)
+ALPHA = option("a number between 0 and 1", float, lambda number: 0 < number < 1)
 # A subcommand's options are the parameters of its `run`, and so are their defaults.
 OPTIONS: dict[str, dict] = {
     "temperatures": dict(type=TEMPERATURE, nargs="+", metavar="T"),
@@ -48,6 +49,9 @@ OPTIONS: dict[str, dict] = {
     "gamma": dict(type=GAMMA, metavar="N", help="draft tokens a round"),
     "shape": dict(type=GAMMA, nargs="+", metavar="N",
                   help="children at every depth of a tree; default: the best for this pair here, measured"),
+    "out": dict(type=NEW_FOLDER, metavar="OUT", help="a folder, there or not; of an earlier run: it goes on"),
+    "minutes": dict(type=MINUTES, metavar="M", help="of the device, all steps together"),
+    "alphas": dict(type=ALPHA, nargs="+", metavar="A", help="how often a draft token is accepted"),
     "rows": dict(type=COUNT, nargs="+", metavar="N", help="the most requests that run at once"),
     "rate": dict(type=TEMPERATURE, metavar="R", help="requests that come in a second, at random; 0: all at once"),
     "prompts": dict(type=prompts, metavar="N", help="how many held-out texts to continue; repetitive: a table of "
@@ -74,6 +78,9 @@ def parser() -> Parser:
                                          formatter_class=argparse.RawDescriptionHelpFormatter)
         for name, parameter in signature(module.run).parameters.items():
             must: dict = {"required": True} if parameter.default is Parameter.empty else {"default": parameter.default}
+            if name == "out":                                           # the one that stands without a name
+                command.add_argument(name, **OPTIONS[name])
+                continue
             command.add_argument("--" + name.replace("_", "-"), **must | OPTIONS[name] | help_of(name, **must))
         command.add_argument("--json", type=file(), metavar="FILE", help="the rows")
         command.add_argument("--markdown", type=file(".md"), metavar="FILE.md",

@@ -34,8 +34,9 @@ LARGE = (Config(32_000, 2048, layers=24, channels=2048, heads=32, kv_heads=8, hi
 MOST = 64               # draft tokens; the distributions of more, for 32 texts, take gigabytes
 
 
-def run(gammas: Sequence[int] = (2, 4, 8), device: str = "cpu", threads: int | None = None, compile: bool = False,
-        figure: Path | None = None) -> list[dict]:
+def run(gammas: Sequence[int] = (2, 4, 8), rows: Sequence[int] = (1, 8, 32),
+        alphas: Sequence[float] = (0.5, 0.6, 0.7, 0.8, 0.9), device: str = "cpu", threads: int | None = None,
+        compile: bool = False, figure: Path | None = None) -> list[dict]:
     """The machine's limits, and a row for each number of texts, gamma and alpha."""
     if max(gammas) > MOST:
         raise RequestError(f"--gammas: at most {MOST} here, got {max(gammas)}")
@@ -43,20 +44,21 @@ def run(gammas: Sequence[int] = (2, 4, 8), device: str = "cpu", threads: int | N
     target, draft = large_pair(device)
     with announced("measuring this machine's limits"):
         near = roofline(target, draft)
-    rows = simulated(target, draft, gammas=gammas, compiler=compiler_for(target.device) if compile else None)
-    alphas = sorted({row["alpha"] for row in rows})
-    gains = {(row["rows"], row["gamma"], row["alpha"]): f"{row['speedup']:.2f}" for row in rows}
+    compiler = compiler_for(target.device) if compile else None
+    alphas = sorted({*alphas})
+    found = simulated(target, draft, alphas, gammas, rows, compiler=compiler)
+    gains = {(row["rows"], row["gamma"], row["alpha"]): f"{row['speedup']:.2f}" for row in found}
     show_table(["rows", "gamma", "plain, ms", "round, ms", *(f"alpha {alpha:g}" for alpha in alphas)],
                [[str(row["rows"]), str(row["gamma"]), f"{1e3 * row['plain']:.1f}", f"{1e3 * row['round']:.1f}",
                  *(gains[row["rows"], row["gamma"], alpha] for alpha in alphas)]
-                for row in rows if row["alpha"] == alphas[-1]],
+                for row in found if row["alpha"] == alphas[-1]],
                f"{device}, {torch.get_num_threads()} threads, {described(target)}; speed-up over plain decoding. A "
                f"plain step reads {near['bytes'] / 1e9:.2f} GB, "
                f"{near['bytes'] / near['seconds']['target step'] / 1e9:.0f} GB/s; measured for that many bytes: "
                f"{near['bandwidth'] / 1e9:.0f}")
     if figure:
-        draw_simulated(rows, f"{device}: 1.1 billion random weights, simulated acceptance", figure)
-    return [near, *rows]
+        draw_simulated(found, f"{device}: 1.1 billion random weights, simulated acceptance", figure)
+    return [near, *found]
 
 
 def large_pair(device: torch.device | str) -> tuple[GPT, GPT]:

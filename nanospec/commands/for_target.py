@@ -9,7 +9,7 @@ from rich.console import Console
 from rich.progress import track
 
 from nanospec.bench.measure import measure_alpha
-from nanospec.commands.train_job import Job, allowed
+from nanospec.commands.train_job import AUTO, Job, allowed
 from nanospec.draft_models import LEARNED
 from nanospec.errors import RequestError
 from nanospec.fast.compiled import compiler_for
@@ -41,6 +41,8 @@ def checked(args: argparse.Namespace, size: Size) -> Job:
         raise RequestError(f"{args.weights} has no chat template, so it cannot write texts: name files with --text")
     if args.tokens is not None and args.tokens < 2 * PART:
         raise RequestError(f"--tokens must be {2 * PART} or more, got {args.tokens}: {PART} of them are held out")
+    if args.batch == AUTO or args.batch and AT_ONCE % args.batch:
+        raise RequestError(f"--batch must divide the {AT_ONCE} texts of a part here, got {args.batch}")
     plan = plan_of(args.what, target.config, replace(size, sampled=0))
     for name, sizes in plan.sizes.items():
         if args.spoken is None:

@@ -10,8 +10,8 @@ from typing import Any, NamedTuple
 
 import torch
 from rich.console import Console
-from torch import Tensor
 
+from nanospec.commands.train_batch import fullest, scaled, seconds_of
 from nanospec.errors import PairError, RequestError
 from nanospec.fast.compiled import compiler_for
 from nanospec.files.checkpoint import WEIGHTS, Pair, load_pair, load_saved
@@ -24,6 +24,7 @@ from nanospec.training.distil import Distillation, further
 from nanospec.training.learned import LearnedTraining, files_of, plan_of
 from nanospec.training.pair import FILES, Size, Training
 
+AUTO = "auto"                           # a batch that is found by trying
 PHASED = ("pair", "distil")             # what can be trained besides LEARNED
 # How often the first text is read where the packages, being long, are read once. It alone is read
 # while the target's learning rate falls.
@@ -65,10 +66,14 @@ def checked(args: argparse.Namespace, size: Size | Any) -> Job:
 def allowed(args: argparse.Namespace, job: Job) -> Job:
     """The job with the steps that were asked for; what no job may have is refused."""
     size, out, _, files = job
+    if args.batch not in (None, AUTO):
+        size = scaled(size, args.batch)
     if args.steps:
         if len(args.steps) != len(size.steps):
             raise RequestError(f"--steps: wants {len(size.steps)} of them, got {len(args.steps)}")
         size = replace(size, steps=tuple(args.steps))
+    if args.batch == AUTO and args.resume:
+        raise RequestError(f"--batch: the training was begun with a number, which it said; got {AUTO}")
     if min(size.steps) < 1:
         raise RequestError(f"--steps must be 1 or more, got {min(size.steps)}")
     if not 0 <= args.seed < 2 ** 32:
@@ -98,6 +103,7 @@ def prepared(args: argparse.Namespace, job: Job,
             console.print(f"{package.name} {package.version}, {package.licence}", style="dim",
                           markup=False)
     known = out / "ranks.tiktoken" if args.resume else args.tokenizer
+    tokenizer: Any
     if pair:
         tokenizer = pair.tokenizer
     elif known:
@@ -116,14 +122,20 @@ def prepared(args: argparse.Namespace, job: Job,
         last, parts = parts[0], parts[:1] * TIMES + parts[1:]
     ids = torch.cat([parts[0][:1], *(part[1:] for part in parts)])  # each begins with end of text
     compiler = compiler_for(torch.device(args.device)) if args.compile or ids.is_cuda else None
-    more: tuple[int, Tensor, Any, Path, bool] = args.seed, ids, tokenizer, out, compiler is not None
-    training: Training
-    if pair is None:
-        training = Training(size, *more, last, args.loss)
-    elif args.what == ["distil"]:
-        training = Distillation(pair, size, *more, args.loss)
-    else:
-        training = LearnedTraining(pair.target, size, *more, args.loss)
+
+    def made(size: Any, compiled: bool) -> Training:
+        if pair is None:
+            return Training(size, args.seed, ids, tokenizer, out, compiled, last, args.loss)
+        if args.what == ["distil"]:
+            return Distillation(pair, size, args.seed, ids, tokenizer, out, compiled, args.loss)
+        return LearnedTraining(pair.target, size, args.seed, ids, tokenizer, out, compiled, args.loss)
+
+    if args.batch == AUTO:
+        tried = replace(size, sampled=0)            # the target's own texts take as long to write as a training
+        batch = fullest(size.batch, lambda batch: seconds_of(made(replace(tried, batch=batch), False)))
+        console.print(f"batch: {batch} texts; more bring no more tokens a second here")
+        size = replace(scaled(size, batch), **{"steps": size.steps} if args.steps else {})
+    training = made(size, compiler is not None)
     if args.resume:
         training.load()
     files = sum(len(read) for read, _ in texts.values())

@@ -44,6 +44,7 @@ from nanospec.lengths.stopping import check_calls
 from nanospec.serving.by_load import ByLoad
 from nanospec.text import Text
 from nanospec.theory import acceptance
+from nanospec.trees.draft import sent
 
 
 class Hybrid(Drafter):
@@ -51,6 +52,8 @@ class Hybrid(Drafter):
 
     v: a call on 2, 3, ... tokens, in the chain's unit of seconds; a copy is no longer than v goes.
     copied: of every text, how many tokens before the copy agree, and the copy; 0 and none where the chain drafts.
+    judged, accepted: copied tokens of each class; read, as by ByLoad, when the next round begins. chances: their ratio.
+    classes, exist (B, m): of this round's copied tokens, and which there are.  copies (B,): which texts have any.
     since: of texts that have copied since the draft model last read them, how many tokens they had then.
     """
 
@@ -70,8 +73,9 @@ class Hybrid(Drafter):
     def begin(self, text: Text, rows: Sequence[int], hidden: Tensor | None) -> None:
         """New requests. What is known of acceptance holds for one batch of texts."""
         if text is not self.text:
-            self.text, self.judged = text, [self.TRUST] * self.CLASSES
-            self.accepted = [self.TRUST * self.PRIOR * 2 ** i / (2 ** i + 1) for i in range(self.CLASSES)]
+            matches = 2.0 ** torch.arange(self.CLASSES, device=text.tokens.device)      # tokens, the fewest of a class
+            self.text, self.judged = text, torch.full_like(matches, self.TRUST)
+            self.accepted = self.TRUST * self.PRIOR * matches / (matches + 1)
         self.chain.begin(text, rows, hidden)
         for b in rows:
             self.seen[b] = Seen(self.LONGEST, earliest=False)
@@ -81,20 +85,30 @@ class Hybrid(Drafter):
                 lag: int = 0) -> Draft:
         """A copy or a chain for each text. Where one text wants a chain, the draft model drafts for all."""
         rate, texts = max(self.chain.goodput(len(text.tokens))), text.ids()
+        self.chances = [part / whole for part, whole in zip(self.accepted.tolist(), self.judged.tolist())]
         self.copied = [self._copy(b, ids, rate) for b, ids in enumerate(texts)]
-        lengths = [len(copy) for _, copy in self.copied]
-        chain = Draft.nothing(text) if all(lengths) else self._chain(texts, text, sampling, dice, kv_length, lag)
-        if not any(lengths):
-            return chain
-        longer = max(0, max(lengths) + 1 - chain.tokens.shape[1])
-        tokens, q_draft = F.pad(chain.tokens, (0, longer)), F.pad(chain.q_draft, (0, 0, 0, longer))
+        classes = [[self._class(n + k) for k in range(len(copy))] for n, copy in self.copied]
+        # All that the device has to know of the copies, (B, m) each, before the draft model gives it work.
+        tokens, self.classes = sent(text.tokens.device, ([copy for _, copy in self.copied], -1), (classes, 0))
+        chain = Draft.nothing(text) if all(copy for _, copy in self.copied) else self._chain(
+            texts, text, sampling, dice, kv_length, lag)
         for b, (_, copy) in enumerate(self.copied):
             if copy:
                 self.since.setdefault(b, len(texts[b]))
-                tokens[b, 1:], q_draft[b] = 0, 0
-                tokens[b, 1:len(copy) + 1] = torch.tensor(copy, device=tokens.device)
-                q_draft[b, range(1, len(copy) + 1), copy] = 1
-        return Draft(tokens, q_draft, chain.steps)
+        self.exist = tokens >= 0
+        self.copies = self.exist.any(-1)
+        return self._either(tokens.clamp(min=0), chain)
+
+    def _either(self, copied: Tensor, chain: Draft) -> Draft:
+        """Of every text the copied tokens (B, m), where there are any, or its chain."""
+        m, rows = copied.shape[1], chain.tokens.shape[1]
+        one_hot = F.one_hot(copied, chain.q_draft.shape[2]) * self.exist[:, :, None]            # (B, m, V)
+        tokens = torch.cat([chain.tokens[:, :1], copied], 1)
+        shorter, longer = max(0, rows - 1 - m), max(0, m + 1 - rows)
+        q_draft = F.pad(one_hot, (0, 0, 1, shorter)).to(chain.q_draft)                          # row 0's are zeros
+        return Draft(torch.where(self.copies[:, None], F.pad(tokens, (0, shorter)), F.pad(chain.tokens, (0, longer))),
+                     torch.where(self.copies[:, None, None], q_draft, F.pad(chain.q_draft, (0, 0, 0, longer))),
+                     chain.steps)
 
     def _chain(self, texts: list[list[int]], *of) -> Draft:
         """The draft model first reads what was copied since it last drafted."""
@@ -111,7 +125,7 @@ class Hybrid(Drafter):
         expected, stands, best = 1.0, 1.0, 0
         for length in range(1, len(copy) + 1):
             i = self._class(n + length - 1)
-            stands *= self.accepted[i] / self.judged[i]
+            stands *= self.chances[i]
             expected += stands
             if expected / self.v[length + 1] > rate:
                 rate, best = expected / self.v[length + 1], length
@@ -123,12 +137,12 @@ class Hybrid(Drafter):
 
     def commit(self, draft: Draft, path: Tensor, count: Tensor, p_target: Tensor, hidden: Tensor | None) -> None:
         """Both learn how often their tokens are accepted."""
-        drafts = torch.tensor([not copy for _, copy in self.copied], device=count.device)
-        of_the_chain = replace(draft, q_draft=draft.q_draft * drafts[:, None, None])
+        of_the_chain = replace(draft, q_draft=draft.q_draft * ~self.copies[:, None, None])
         self.chain.commit(of_the_chain, path, count, p_target, hidden)
-        self.judged, self.accepted = ([self.MEMORY * part for part in sums] for sums in (self.judged, self.accepted))
-        betas = acceptance(p_target[:, :-1], draft.q_draft[:, 1:]).tolist()
-        for (n, copy), row, beta in zip(self.copied, count.tolist(), betas):
-            for k in range(min(row + 1, len(copy))):        # what was accepted, and the first that was rejected
-                self.judged[self._class(n + k)] += 1
-                self.accepted[self._class(n + k)] += beta[k]
+        m = self.exist.shape[1]
+        betas = acceptance(p_target[:, :m], draft.q_draft[:, 1:m + 1]).to(self.accepted)            # (B, m)
+        # What was accepted, and the first that was rejected.
+        judged = (self.exist & (torch.arange(m, device=count.device) <= count[:, None])).to(betas)
+        classes = self.classes.flatten()
+        self.judged = (self.MEMORY * self.judged).index_add(0, classes, judged.flatten())
+        self.accepted = (self.MEMORY * self.accepted).index_add(0, classes, (judged * betas).flatten())

@@ -41,6 +41,7 @@ class Lookahead(Drafter):
     window: W, columns; ngram: N, tokens of an n-gram; guesses: G, how many n-grams are kept for each first token, the
     newest ones. A tree has at most 1 + (W + G) (N - 1) rows, by default 16, and about 9 as a rule: n-grams that begin
     alike share rows. A target whose call on 30 rows costs what one row costs gains more from (7, 5, 7).
+    It waits for the device when the target has answered, a round's end apart: the answers become lists.
     """
 
     per_row, sized_by = ("of",), "itself"
@@ -62,8 +63,8 @@ class Lookahead(Drafter):
 
     def propose(self, text: Text, sampling: Callable[[Tensor], Tensor], dice: Dice, kv_length: int,
                 lag: int = 0) -> Draft:
-        """Behind every row of the text, its window and its pool's n-grams."""
-        return drafts_of([self.of[b].tree(last) for b, (last,) in enumerate(text.last(1).tolist())], text)
+        """After every text, its window and its pool's n-grams."""
+        return drafts_of([self.of[b].tree(ids[-1]) for b, ids in enumerate(text.ids())], text)
 
     def commit(self, draft: Draft, path: Tensor, count: Tensor, p_target: Tensor, hidden: Tensor | None) -> None:
         """What the target finds likeliest after every column is the next level; columns go into the pool."""

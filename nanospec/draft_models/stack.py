@@ -36,6 +36,10 @@ class Stack(Drafter):
 
     inner: the text as the middle model goes on with it. read (B,): how many of its tokens are in the middle model's
     cache. RequestError if `lowest` reads hidden states: it would need the middle model's.
+
+    It waits for the device in every round of the middle model, since how many rounds there will be depends on how many
+    tokens each has written; before the first one, to know what the middle model has missed; and once more there if
+    `lowest` copies, for it reads the text.
     """
 
     per_row = ("inner", "cache", "read", "lowest")
@@ -68,36 +72,42 @@ class Stack(Drafter):
 
     def propose(self, text: Text, sampling: Callable[[Tensor], Tensor], dice: Dice, kv_length: int,
                 lag: int = 0) -> Draft:
-        """Rounds of the middle model, until every text has gamma tokens. Waits for the device in every round."""
-        self._catch_up(text, kv_length)
+        """Rounds of the middle model, until every text has gamma tokens."""
+        begun = length = self._catch_up(text, kv_length)
         gamma, first, rounds = self.size - 1, text.length.clone(), 0
         lag = self.lowest.size + 1          # a whole path of its own may be new, and a token that the target wrote
         q_draft: Any = None
-        while int((self.inner.length - first).min()) < gamma:
-            begun, room = self.inner.length - first, int(self.inner.length.max()) + self.lowest.size - 1
+        while min(now - before for now, before in zip(length, begun)) < gamma:
+            room = max(length) + self.lowest.size - 1
             _, p_middle, path, count, _ = one_round(self.middle, self.cache, self.lowest, self.lowest.rule or verify,
                                                     self.inner, sampling, dice, room, lag)
             j = torch.arange(path.shape[1], device=path.device)
+            done = self.inner.length - count - 1 - first        # tokens of the rounds before
             # Token j of this round was drawn after row j of the path. Those beyond gamma go to a place never read.
-            place = torch.where(j <= count[:, None], begun[:, None] + j, gamma).clamp(max=gamma) + 1
+            place = torch.where(j <= count[:, None], done[:, None] + j, gamma).clamp(max=gamma) + 1
             written = p_middle.gather(1, path[:, :, None].expand_as(p_middle))
             if q_draft is None:
                 q_draft = written.new_zeros(len(written), self.size + 1, text.vocab_size)
             q_draft.scatter_(1, place[:, :, None].expand_as(written), written)
-            rounds += 1
+            rounds, length = rounds + 1, self.inner.length.tolist()                             # waits
         self.read = self.inner.length - 1
         places = first[:, None] - 1 + torch.arange(self.size, device=first.device)
         return Draft(self.inner.tokens.gather(1, places), q_draft[:, :self.size], steps=rounds)
 
-    def _catch_up(self, text: Text, kv_length: int) -> None:
-        """Go back to the committed text, and let the middle model read what is new to it but the last token."""
+    def _catch_up(self, text: Text, kv_length: int) -> list[int]:
+        """Go back to the committed text, and let the middle model read what is new to it but the last token.
+
+        Returns the texts' lengths.
+        """
         same = self.inner.tokens[:, :text.tokens.shape[1]] == text.tokens
         known = torch.minimum(self.read, same.long().cumprod(1).sum(1))
-        new = int((text.length - 1 - known).max())
+        length, read = torch.stack([text.length, known]).tolist()                               # waits
+        new = max(tokens - 1 - known for tokens, known in zip(length, read))
         self._take(text, slice(None))
         if new > 0:
             self.cache.length = text.length - 1 - new
             self.middle(text.last(new + 1)[:, :-1], self.cache, kv_length)
+        return length
 
     def _take(self, text: Text, rows: list[int] | slice) -> None:
         """What is committed in these rows."""

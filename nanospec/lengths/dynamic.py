@@ -37,6 +37,9 @@ class DynamicDrafter(ModelDrafter):
     """The drafter of speculate.py, with at most gamma draft tokens a round.
 
     when: the rule that says when to stop, one of lengths/stopping.py. Every text has a copy of its own.
+
+    It waits for the device once after every draft token, because whether there will be another depends on it (not where
+    the rule does not look), and once when the round is over, to learn from it.
     """
 
     fixed, per_row = False, ("reader", "of")
@@ -56,37 +59,45 @@ class DynamicDrafter(ModelDrafter):
                 lag: int = 0) -> Draft:
         """Up to gamma draft tokens for every row. Rows that stop earlier than others lack the rest."""
         B, device = len(text.tokens), text.tokens.device
-        tokens, q_draft, steps = [text.last(1)[:, 0]], [], 0
+        tokens, q_draft, steps, unknown = [], [], 0, float("nan")
         self.sure, grows = [[] for _ in range(B)], [True] * B       # sure: the draft's own probability of every token
-        certain = torch.eye(1, text.vocab_size, device=device)
-        while len(tokens) < self.size:
-            grows = [on and self.of[b].goes_on(self.sure[b]) for b, on in enumerate(grows)]
+        known: list[bool] = []                                      # to the device
+        while len(tokens) < self.size - 1:
+            grows = [on and bool(self.of[b].goes_on(self.sure[b])) for b, on in enumerate(grows)]
             if not any(grows):
                 break
+            if grows != known:
+                on, known = torch.tensor(grows, device=device)[:, None], grows
             if steps:
                 logits = self.reader.step(tokens[-1][:, None], kv_length)[:, 0]                     # (B, V)
             else:
                 logits = self.reader.start(text, max(lag, self.reader.lag), kv_length)[:, 0]
             steps += 1
             own, q = probs(logits), sampling(logits)
-            grows = [on and self.of[b].draws(own[b]) for b, on in enumerate(grows)]
-            if not any(grows):
-                break
-            on = torch.tensor(grows, device=device)[:, None]
+            on = on & torch.stack([self.of[b].draws(own[b]) for b in range(B)])[:, None]
+            certain = torch.eye(1, text.vocab_size, device=device)
             tokens.append(dice.pick(torch.where(on, q, certain)))                   # rows that have stopped draw a 0
             q_draft.append(torch.where(on, q, 0.0))
-            for b, probability in enumerate(own.gather(1, tokens[-1][:, None])[:, 0].tolist()):
+            read = [(float(grow), unknown) for grow in grows]
+            if any(self.of[b].looks for b in range(B)):
+                read = torch.cat([on, own.gather(1, tokens[-1][:, None])], 1).tolist()              # waits
+            for b, (drawn, probability) in enumerate(read):
+                grows[b] = drawn > 0
                 self.sure[b] += [probability] * grows[b]
+            if not any(grows):                          # a 0 in every row: nothing was drawn
+                tokens.pop()
+                q_draft.pop()
         zeros = torch.zeros(B, text.vocab_size, device=device)
         q_rows = torch.stack([zeros.to(q_draft[0]) if q_draft else zeros, *q_draft], 1)
-        return Draft(torch.stack(tokens, 1), q_rows, steps)
+        return Draft(torch.stack([text.last(1)[:, 0], *tokens], 1), q_rows, steps)
 
     def commit(self, draft: Draft, path: Tensor, count: Tensor, p_target: Tensor, hidden: Tensor | None) -> None:
         """Every text's rule learns how many of its draft tokens were accepted."""
         super().commit(draft, path, count, p_target, hidden)
-        betas = acceptance(p_target[:, :-1], draft.q_draft[:, 1:]).tolist()
-        for b, (rows, length) in enumerate(zip(path.tolist(), count.tolist())):
+        betas = acceptance(p_target[:, :-1], draft.q_draft[:, 1:])
+        for b, (length, *numbers) in enumerate(torch.cat([count[:, None], path, betas], 1).tolist()):       # waits
+            rows, its_betas = numbers[:path.shape[1]], numbers[path.shape[1]:]
             drafted = len(self.sure[b])                     # in a merged draft, tokens of others follow its own
-            accepted = sum(row <= drafted for row in rows[1:length + 1])
+            accepted = sum(row <= drafted for row in rows[1:int(length) + 1])
             judged = min(accepted + 1, drafted)             # what was accepted, and the first that was rejected
-            self.of[b].learn(self.sure[b], accepted, betas[b][:judged])
+            self.of[b].learn(self.sure[b], accepted, its_betas[:judged])

@@ -21,7 +21,11 @@ class StoppingRule:
 
     sure: a number for each draft token of the round so far: the probability that the draft gave to it, before
     temperature, top-k and top-p. The q_draft that these settings make tells less: at temperature 0 it is one-hot.
+    looks: whether it looks at anything but how many draft tokens there are. If not, these numbers are not read from the
+    device, and each is NaN.
     """
+
+    looks = True
 
     def begin(self) -> None:
         """A new request: forget the last one."""
@@ -30,9 +34,12 @@ class StoppingRule:
         """Before a call of the draft: shall there be one?"""
         return True
 
-    def draws(self, own: Tensor) -> bool:
-        """Between call and draw: shall a token be drawn? own (V,): the draft's distribution, before temperature."""
-        return True
+    def draws(self, own: Tensor) -> Tensor:
+        """Between call and draw: shall a token be drawn? own (V,): the draft's distribution, before temperature.
+
+        One bool, on the device of `own`: to look at it here would be to wait for the device.
+        """
+        return own.new_ones((), dtype=torch.bool)
 
     def learn(self, sure: list[float], accepted: int, betas: list[float]) -> None:
         """The round is over. accepted: how many. betas: sum min(p_target, q_draft) at each judged place."""
@@ -40,6 +47,8 @@ class StoppingRule:
 
 class Heuristic(StoppingRule):
     """Two more than last time if all were accepted, else one fewer: the schedule of that name in transformers."""
+
+    looks = False
 
     def __init__(self, start: int = 4):
         self.start = start
@@ -77,8 +86,8 @@ class Entropy(StoppingRule):
     def __init__(self, least: float = 0.1, g: float = 0.2):
         self.least, self.g = least, g
 
-    def draws(self, own: Tensor) -> bool:
-        return 1 - (self.g * torch.special.entr(own).sum().item()) ** 0.5 >= self.least
+    def draws(self, own: Tensor) -> Tensor:
+        return 1 - (self.g * torch.special.entr(own).sum()).sqrt() >= self.least
 
 
 class Goodput(StoppingRule):

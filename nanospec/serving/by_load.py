@@ -33,6 +33,8 @@ class ByLoad(ModelDrafter):
 
     seconds(rows, gamma): of a round with this number of texts and draft tokens, in any unit.
     new: how many of a text's last tokens were written while the draft model was not asked.
+    judged, accepted: draft tokens; numbers of the device, which are read when the next round begins: then it has
+    nothing to do, and nothing has to be waited for.
     """
 
     TRUST, PRIOR = 16.0, 0.6            # it begins as if TRUST draft tokens had been judged, and PRIOR of them accepted
@@ -40,6 +42,8 @@ class ByLoad(ModelDrafter):
 
     fixed, per_row = False, ("reader",)
     text: Any = None                    # a Text, once there is one
+    judged: Any
+    accepted: Any
 
     def __init__(self, draft: Any, seconds: Callable[[int, int], float], most: int = 8):
         super().__init__(draft, most)
@@ -54,7 +58,7 @@ class ByLoad(ModelDrafter):
     @property
     def alpha(self) -> float:
         """Accepted draft tokens, of those that were judged."""
-        return (self.TRUST * self.PRIOR + self.accepted) / (self.TRUST + self.judged)
+        return (self.TRUST * self.PRIOR + float(self.accepted)) / (self.TRUST + float(self.judged))
 
     def propose(self, text: Text, sampling: Callable[[Tensor], Tensor], dice: Dice, kv_length: int,
                 lag: int = 0) -> Draft:
@@ -64,7 +68,7 @@ class ByLoad(ModelDrafter):
             self.skip(1)
             return Draft.nothing(text)
         if self.new:
-            lag = min(max(lag, self.reader.lag) + self.new, int(text.length.max()))
+            lag = min(max(lag, self.reader.lag) + self.new, text.tokens.shape[1])
         self.new = 0
         return super().propose(text, sampling, dice, kv_length, lag)
 
@@ -76,7 +80,8 @@ class ByLoad(ModelDrafter):
 
     def goodput(self, rows: int) -> list[float]:
         """Of 0, 1, ... draft tokens: expected tokens of a text a second."""
-        return [expected_tokens(self.alpha, gamma) / self.seconds(rows, gamma) for gamma in range(self.size)]
+        alpha = self.alpha
+        return [expected_tokens(alpha, gamma) / self.seconds(rows, gamma) for gamma in range(self.size)]
 
     def skip(self, tokens: int) -> None:
         """This many more tokens have been written in rounds in which the draft model read nothing."""
@@ -86,6 +91,5 @@ class ByLoad(ModelDrafter):
         """Learn how often draft tokens are accepted. Rounds without a draft forget, so that it is tried again."""
         super().commit(draft, path, count, p_target, hidden)
         drafted = (draft.q_draft.sum(-1) > 0).sum(-1)                           # (B,), draft tokens of each text
-        judged = torch.minimum(count + 1, drafted).sum().item()
-        self.judged = self.MEMORY * self.judged + judged
-        self.accepted = self.MEMORY * self.accepted + torch.minimum(count, drafted).sum().item()
+        self.judged = self.MEMORY * self.judged + torch.minimum(count + 1, drafted).sum()
+        self.accepted = self.MEMORY * self.accepted + torch.minimum(count, drafted).sum()

@@ -30,6 +30,7 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 import torch
+import torch.nn.functional as F
 from torch import Tensor
 
 from nanospec.dice import Dice
@@ -41,7 +42,11 @@ from nanospec.theory import acceptance
 
 
 class BySurvival(ModelDrafter):
-    """At most gamma draft tokens for a text, and half as many for each on average."""
+    """At most gamma draft tokens for a text, and half as many for each on average.
+
+    From the draft token with which the budget could be spent, it waits for the device after every one: whether there
+    will be another depends on it.
+    """
 
     CLASSES = 8                         # of sureness, the draft's greatest probability
     TRUST, MEMORY = 4.0, 0.98           # as in stopping.py's Goodput
@@ -78,10 +83,12 @@ class BySurvival(ModelDrafter):
             survival.append(stands)
             q_draft.append(sampling(logits))
             tokens.append(dice.pick(q_draft[-1]))
-            if len(survival) >= self.budget and self._least(survival) >= stands.max():
-                break
-        self.counts = self.counts_of(survival)
-        n = 1 + int(self.counts.max())
+            if len(survival) >= self.budget:
+                self.counts = self.counts_of(survival)
+                enough, most = torch.stack([self._least(survival) >= stands.max(), self.counts.max()]).tolist()  # waits
+                if enough:
+                    break
+        n = 1 + most
         self.classes = torch.stack(classes, 1)[:, :n - 1]                                   # of what is verified
         drawn = torch.arange(n, device=device) <= self.counts[:, None]                      # (B, n)
         q_rows = torch.stack([torch.zeros_like(q_draft[0]), *q_draft], 1)[:, :n] * drawn[:, :, None]
@@ -95,7 +102,7 @@ class BySurvival(ModelDrafter):
         """(B,), how many draft tokens each text gets."""
         order = torch.cat([*survival]).sort(descending=True, stable=True).indices           # place by place
         whose = order[:self.budget * len(survival[0])] % len(survival[0])
-        return whose.bincount(minlength=len(survival[0]))
+        return F.one_hot(whose, len(survival[0])).sum(0)        # bincount would wait for the device
 
     def commit(self, draft: Draft, path: Tensor, count: Tensor, p_target: Tensor, hidden: Tensor | None) -> None:
         """Learn how often draft tokens of each class are accepted."""
@@ -103,6 +110,6 @@ class BySurvival(ModelDrafter):
         most = self.classes.shape[1]
         betas = acceptance(p_target[:, :most], draft.q_draft[:, 1:most + 1]).clamp(max=1)   # (B, most)
         judged = torch.arange(most, device=betas.device) < torch.minimum(count + 1, self.counts)[:, None]
-        classes, betas = self.classes[judged], betas[judged].to(self.judged)
-        self.judged = (self.MEMORY * self.judged).index_add(0, classes, torch.ones_like(betas))
-        self.accepted = (self.MEMORY * self.accepted).index_add(0, classes, betas)
+        classes, judged = self.classes.flatten(), judged.flatten().to(self.judged)
+        self.judged = (self.MEMORY * self.judged).index_add(0, classes, judged)
+        self.accepted = (self.MEMORY * self.accepted).index_add(0, classes, judged * betas.flatten().to(judged))

@@ -56,6 +56,7 @@ class WatchedByLoad(ByLoad):
         return draft
 
     def commit(self, draft: Draft, path: Tensor, count: Tensor, p_target: Tensor, hidden: Tensor | None) -> None:
-        super().commit(draft, path, count, p_target, hidden)    # waits for the device
+        super().commit(draft, path, count, p_target, hidden)
+        float(self.judged)              # waits for the device: the clock is to see what it has done
         if self.usual:
             self.seconds.saw(len(count), self.gamma, perf_counter() - self.began)

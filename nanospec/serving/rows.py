@@ -86,13 +86,16 @@ def begin(text: Text, dice: Any, b: int, ids: Sequence[int], seed: int) -> None:
 class SamplingByRow:
     """Logits become probabilities with settings of each row's own.
 
+    device: where the logits will be. Which rows have which settings is sent there at once, and not in every call.
     Example: SamplingByRow([Sampling(0), Sampling(1)]) makes row 0 greedy and samples row 1.
     """
 
-    def __init__(self, of_rows: Sequence[Sampling]):
-        self.count, self.rows_of = len(of_rows), dict[Sampling, list[int]]()
+    def __init__(self, of_rows: Sequence[Sampling], device: torch.device | str = "cpu"):
+        rows_of: dict[Sampling, list[int]] = {}
         for b, sampling in enumerate(of_rows):
-            self.rows_of.setdefault(sampling, []).append(b)
+            rows_of.setdefault(sampling, []).append(b)
+        self.count = len(of_rows)
+        self.rows_of = {sampling: torch.tensor(rows, device=device) for sampling, rows in rows_of.items()}
 
     def __call__(self, logits: Tensor) -> Tensor:
         """logits (B, ..., V) -> probabilities (B, ..., V), as `probs`."""

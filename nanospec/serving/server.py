@@ -157,10 +157,11 @@ class Server:
             return
         self.dice.refill(self.drafter.uniforms + self.drafter.size)
         target, drafter = self.round_of
-        sampling = batch.SamplingByRow([request.sampling for request in self.running])
+        device = self.text.tokens.device
+        sampling = batch.SamplingByRow([request.sampling for request in self.running], device)
+        first = torch.tensor(self.length, device=device)                # sent while the device has nothing to do
         draft, p_target, *_ = one_round(target, self.cache, drafter, self.rule, self.text, sampling, self.dice,
                                         max(self.length) + drafter.size - 1)
-        first = torch.tensor(self.length, device=self.text.length.device)
         places = first[:, None] + torch.arange(draft.tokens.shape[1], device=first.device)
         totals = p_target.sum((1, 2)) + draft.q_draft.sum((1, 2))
         written = torch.cat([self.text.length[:, None], self.text.tokens.gather(1, places)], 1)

@@ -67,7 +67,8 @@ def batch_at(ids: Tensor, step: int, batch: int, context: int, seed: int) -> tup
     shuffle = torch.Generator().manual_seed(seed * 1_000_003 + step // steps)
     offset = torch.randint(context, (1,), generator=shuffle)
     dealt = torch.randperm(windows, generator=shuffle)[step % steps * batch:][:batch]
-    first = (offset + dealt * context)[:, None].to(ids.device)
+    # Not to wait until the device has done the step before.
+    first = (offset + dealt * context)[:, None].to(ids.device, non_blocking=True)
     rows = ids[first + torch.arange(context + 1, device=ids.device)]
     return rows[:, :-1], rows[:, 1:]
 

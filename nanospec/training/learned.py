@@ -163,7 +163,8 @@ class LearnedTraining(Training):
 
     def hidden_of(self, model: Learned, hidden: Tensor) -> Tensor:
         """Those of the layers that it reads."""
-        return hidden[:, :, [self.layers.index(layer) for layer in model.layers]]
+        # Not by a list, which would have to be sent to the device in every step.
+        return torch.stack([hidden[:, :, self.layers.index(layer)] for layer in model.layers], 2)
 
     def look(self, held: HeldOut, most: int) -> tuple[list[float], str]:
         """The held-out total variation, a mean over models and draft tokens; how often each token

@@ -112,5 +112,5 @@ def some_anchors(tokens: Tensor, steps: int, count: int) -> Tensor:
     """
     places = tokens.shape[1] - steps + 1
     stride = max(1, places // count)
-    first = int(tokens.sum()) % stride
+    first = tokens.sum() % stride           # stays on its device: to read it would be to wait
     return first + stride * torch.arange(places // stride, device=tokens.device)

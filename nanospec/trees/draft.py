@@ -105,17 +105,20 @@ class Tree:
 
 def drafts_of(trees: Sequence[Tree], text: Text) -> Draft:
     """A tree for each text, padded to one size. No token was drawn, each was chosen: q_draft is one-hot."""
-    device = text.tokens.device
-    tokens = padded([tree.tokens for tree in trees], 0, device)
-    exist = padded([[0.0] + [1.0] * (len(tree.tokens) - 1) for tree in trees], 0.0, device)        # all but row 0
-    q_draft = torch.zeros(*tokens.shape, text.vocab_size, device=device)
-    q_draft.scatter_(2, tokens[:, :, None], exist[:, :, None])
+    tokens, parents = sent(text.tokens.device, ([tree.tokens for tree in trees], 0),
+                           ([tree.parents for tree in trees], -1))
+    q_draft = torch.zeros(*tokens.shape, text.vocab_size, device=tokens.device)
+    q_draft.scatter_(2, tokens[:, :, None], (parents >= 0)[:, :, None].to(q_draft))        # row 0's are zeros
     if all(tree.parents == list(range(-1, len(tree.parents) - 1)) for tree in trees):
         return Draft(tokens, q_draft)
-    return TreeDraft(tokens, q_draft, padded([tree.parents for tree in trees], -1, device))
+    return TreeDraft(tokens, q_draft, parents)
 
 
-def padded(rows: Sequence[list], filling: float, device: torch.device) -> Tensor:
-    """Rows of different lengths -> (B, the longest)."""
-    n = max(map(len, rows))
-    return torch.tensor([row + [filling] * (n - len(row)) for row in rows], device=device)
+def sent(device: torch.device, *tables: tuple[Sequence[list[int]], int]) -> Tensor:
+    """Tables of rows of different lengths, each filled up with a number of its own -> (tables, B, the longest).
+
+    They go to the device together: each transfer has to wait for all that was asked of the device before.
+    """
+    n = max(len(row) for rows, _ in tables for row in rows)
+    return torch.tensor([[row + [filling] * (n - len(row)) for row in rows] for rows, filling in tables],
+                        dtype=torch.int64, device=device)

@@ -40,14 +40,16 @@ from nanospec.dice import Dice
 from nanospec.draft import Draft, Drafter
 from nanospec.errors import RequestError, check_rows
 from nanospec.text import Text
-from nanospec.trees.draft import Tree, TreeDraft, of_text, padded
+from nanospec.trees.draft import Tree, TreeDraft, sent
 from nanospec.trees.node_rule import verify_tree
 
 
 class MergedDrafter(Drafter):
     """A drafter made of others, each an object of its own.
 
-    Put drafters that copy after drafters that draw: then a shared token takes no second row.
+    Put drafters that copy after drafters that draw: then a shared token takes no second row. (The last one is asked
+    first: what copies reads the text, which costs least while the device has nothing to do.)
+    It waits for the device once more than its drafters do: to join their drafts they are read, all together.
     A round may accept what one drafted and another did not, so each is told that a whole path may be new to it.
     Example: the chain 5 6 was drawn, and the chain 5 7 was copied. The tree is 5, with 6 and 7 after it. If 5 7 was
     drawn too, there is a fourth row, the second one of 5.
@@ -77,61 +79,79 @@ class MergedDrafter(Drafter):
                 lag: int = 0) -> TreeDraft:
         """All their draft tokens after one root."""
         lag = max(lag, self.deepest)
-        self.drafts = [drafter.propose(text, sampling, dice, kv_length, lag) for drafter in self.drafters]
+        drafts = [drafter.propose(text, sampling, dice, kv_length, lag) for drafter in self.drafters[::-1]]
+        self.drafts = drafts[::-1]
         q_draft = torch.cat([draft.q_draft for draft in self.drafts], 1)        # in the widest of their dtypes
-        trees, origins, rows_of = zip(*[self._join(b) for b in range(len(q_draft))])
-        tokens = padded([tree.tokens for tree in trees], 0, q_draft.device)
-        parents = padded([tree.parents for tree in trees], -1, q_draft.device)
-        q_draft = _rows(q_draft, padded(origins, 0, q_draft.device))            # of padding: the root's, zeros
-        self.rows = [list(each) for each in zip(*rows_of)]
-        return TreeDraft(tokens, q_draft, parents, sum(draft.steps for draft in self.drafts))
+        trees, origins, rows_of = zip(*[self._join(*numbers) for numbers in self._read(q_draft)])
+        # Of every drafter, where its rows are in the joined draft, and where the joined rows are in its own.
+        places = [[_inverse(rows[i], len(tree.tokens)) for rows, tree in zip(rows_of, trees)]
+                  for i in range(len(self.drafts))]
+        tokens, parents, origin, *maps = sent(
+            q_draft.device, ([tree.tokens for tree in trees], 0), ([tree.parents for tree in trees], -1), (origins, 0),
+            *((rows, 0) for rows in zip(*rows_of)), *((rows, -1) for rows in places))
+        self.rows = [rows[:, :own.tokens.shape[1]] for rows, own in zip(maps, self.drafts)]
+        self.places = maps[len(self.drafts):]
+        n = max(len(tree.tokens) for tree in trees)
+        return TreeDraft(tokens[:, :n], _rows(q_draft, origin[:, :n]), parents[:, :n],      # of padding: the root's
+                         sum(draft.steps for draft in self.drafts))
+
+    def _read(self, q_draft: Tensor) -> list[list[list[int]]]:
+        """Of every text three lists, of all rows of all drafts: tokens, parents, and whether the token was drawn."""
+        tokens = torch.cat([draft.tokens for draft in self.drafts], 1)
+        parents = torch.cat([draft.parents for draft in self.drafts], 1)
+        drawn = q_draft.gather(2, tokens[:, :, None])[:, :, 0] < 1              # 1: it could be nothing else
+        return torch.stack([tokens, parents, drawn], 1).tolist()                # waits
 
     def commit(self, draft: Draft, path: Tensor, count: Tensor, p_target: Tensor, hidden: Tensor | None) -> None:
         """Tell each drafter how the round ended, as if the draft had been its own.
 
-        The drafter's own rows come first. The accepted rows of others, which it has to know too, are put after them.
+        The drafter's own rows come first. The path is put after them, for the sake of those rows of it which others
+        drafted: it has to know them, too.
         """
-        paths = [rows[:length + 1] for rows, length in zip(path.tolist(), count.tolist())]
-        for drafter, own, rows_of in zip(self.drafters, self.drafts, self.rows):
-            others = [[row for row in accepted if row not in rows] for rows, accepted in zip(rows_of, paths)]
-            its_rows = [rows + more for rows, more in zip(rows_of, others)]
-            its_path = [[rows.index(row) for row in accepted] for rows, accepted in zip(its_rows, paths)]
-            at = padded(its_rows, 0, path.device).clamp(min=0)                  # its rows in the joined draft
-            q_draft = F.pad(own.q_draft, (0, 0, 0, at.shape[1] - own.q_draft.shape[1]))
-            its_hidden = self._hidden_of(drafter, hidden)
-            drafter.commit(Draft(draft.tokens.gather(1, at), q_draft, own.steps), padded(its_path, 0, path.device),
-                           count, _rows(p_target, at), None if its_hidden is None else _rows(its_hidden, at))
+        for drafter, own, rows, places in zip(self.drafters, self.drafts, self.rows, self.places):
+            n = path.shape[1]
+            at = torch.cat([rows.clamp(min=0), path], 1)                        # its rows in the joined draft
+            places = F.pad(places, (0, draft.tokens.shape[1]), value=-1)        # which may have grown in its turn
+            its_path, after = places.gather(1, path), rows.shape[1] + torch.arange(n, device=path.device)
+            q_draft, its_hidden = F.pad(own.q_draft, (0, 0, 0, n)), self._hidden_of(drafter, hidden)
+            drafter.commit(Draft(draft.tokens.gather(1, at), q_draft, own.steps),
+                           torch.where(its_path < 0, after, its_path), count, _rows(p_target, at),
+                           None if its_hidden is None else _rows(its_hidden, at))
 
     def _hidden_of(self, drafter: Drafter, hidden: Tensor | None) -> Tensor | None:
         """The hidden states of those layers that this drafter reads."""
         if hidden is None or not drafter.layers:
             return None
-        return hidden[:, :, [self.layers.index(layer) for layer in drafter.layers]]
+        return torch.stack([hidden[:, :, self.layers.index(layer)] for layer in drafter.layers], 2)
 
-    def _join(self, b: int) -> tuple[Tree, list[int], list[list[int]]]:
-        """The tree of text b, and two maps.
+    def _join(self, tokens: list[int], parents: list[int],
+              drawn: list[int]) -> tuple[Tree, list[int], list[list[int]]]:
+        """The tree of one text, and two maps. tokens, parents, drawn: of all rows of all drafts, as `_read` has them.
 
         origin: for each row of the tree, its number among the rows of all drafts, one draft after the other.
         rows_of: for each drafter, where in the tree each of its own rows stands; -1 for a row that the text lacks.
         """
-        tree, origin, rows_of, start = Tree(int(self.drafts[0].tokens[b, 0])), [0], [], 0
+        tree, origin, rows_of, start = Tree(tokens[0]), [0], [], 0
         for draft in self.drafts:
-            its_tokens, its_parents, own = of_text(draft, b)
-            drawn = (own.gather(1, draft.tokens[b][:, None])[:, 0] < 1).tolist()        # 1: it could be nothing else
             rows = [0]
-            for i in range(1, len(its_tokens)):
-                if its_parents[i] < 0:
+            for i in range(start + 1, start + draft.tokens.shape[1]):
+                if parents[i] < 0:
                     rows.append(-1)
                     continue
-                parent, token = rows[its_parents[i]], its_tokens[i]
+                parent, token = rows[parents[i]], tokens[i]
                 elder = tree.find(parent, token)
                 if elder is None or drawn[i]:
                     row = tree.add(parent, token)
-                    origin.append(start + i)
+                    origin.append(i)
                 rows.append(row if elder is None else elder)
             rows_of.append(rows)
-            start += len(its_tokens)
+            start += draft.tokens.shape[1]
         return tree, origin, rows_of
+
+
+def _inverse(rows: list[int], count: int) -> list[int]:
+    """Of `count` joined rows, which of `rows` each is; -1 for those that are none of them."""
+    return [rows.index(row) if row in rows else -1 for row in range(count)]
 
 
 def _rows(of_all: Tensor, at: Tensor) -> Tensor:

@@ -36,6 +36,8 @@ from nanospec.trees.draft import of_text
 def each_text(rule: Callable[[list[int], list[int], Tensor, Tensor, Dice], tuple[int, Tensor]]) -> Rule:
     """A rule for one text, (tokens, parents, q_draft (n, V), p_target (n, V), dice) -> (row, what is left (V,)), as a
     rule for B.
+
+    It waits for the device at every coin, in every text: how a coin falls says which one is next.
     """
     def rule_for_all(draft: Draft, p_target: Tensor, dice: Dice) -> tuple[Tensor, Tensor]:
         alone = [dice.of_row(b) for b in range(len(p_target))]

@@ -30,7 +30,7 @@ def copied(ids: list[int], rate: float, chances: list[float]) -> tuple[int, list
     drafter = Hybrid(chain(), V)
     drafter.chain.begin = lambda *of: None                  # the small draft model knows five tokens only
     drafter.begin(Text([ids], 20, 10), [0], None)
-    drafter.judged, drafter.accepted = [1.0] * 6, chances
+    drafter.chances = chances
     return drafter._copy(0, ids, rate)
 
 
@@ -63,14 +63,14 @@ def test_it_learns_from_what_the_target_says_of_a_copy_and_turns_to_the_chain():
     """A target that never goes on as it did. What is learnt is p_target of each copied token that was judged."""
     drafter = Hybrid(chain(), V)
     batch, dice = Batch(TARGET, drafter, [[1, 2, 3, 4, 1, 2, 3, 4, 1, 2]], 60), Dice([1])
-    begins = [accepted / judged for accepted, judged in zip(drafter.accepted, drafter.judged)]
+    begins = (drafter.accepted / drafter.judged).tolist()
     assert begins == pytest.approx([0.8 * n / (n + 1) for n in (1, 2, 4, 8, 16, 32)])
     draft, p_target, _, count, _ = batch.round(dice, Sampling())
     (n, copy), judged = drafter.copied[0], min(int(count[0]) + 1, draft.tokens.shape[1] - 1)
-    assert n == 6 and copy and drafter.judged[3] == pytest.approx(0.98 * 4 + min(judged, 3))
+    assert n == 6 and copy and drafter.judged[3].item() == pytest.approx(0.98 * 4 + min(judged, 3))
     said = sum(p_target[0, k, copy[k]].item() for k in range(min(judged, 3)))
-    assert drafter.accepted[3] == pytest.approx(0.98 * 4 * 0.8 * 8 / 9 + said)
-    drafter.accepted = [0.0] * 6
+    assert drafter.accepted[3].item() == pytest.approx(0.98 * 4 * 0.8 * 8 / 9 + said)
+    drafter.accepted = torch.zeros(6)
     draft, *_ = batch.round(dice, Sampling())
     assert drafter.copied == [(0, [])] and draft.steps > 0
 
@@ -80,7 +80,7 @@ def test_what_the_chain_learns_is_of_its_own_rounds():
     batch, dice = Batch(TARGET, drafter, [[1, 2, 3, 4, 1, 2, 3, 4, 1, 2]], 60), Dice([1])
     batch.round(dice, Sampling())
     assert drafter.copied[0][1] and drafter.chain.judged == drafter.chain.accepted == 0
-    drafter.accepted = [0.0] * 6
+    drafter.accepted = torch.zeros(6)
     batch.round(dice, Sampling())
     assert drafter.chain.judged >= 1
 

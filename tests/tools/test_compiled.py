@@ -149,21 +149,6 @@ def test_what_a_round_carries_is_marked_and_stays_where_it_is(name):
     assert sum(len(done.emitted) for done in rounds) == 30 and len(seen["at"]) >= 5
 
 
-@pytest.mark.skipif(not torch.cuda.is_available(), reason="no CUDA device: the recording itself is not tested here")
-@pytest.mark.parametrize("settings", [{"temperature": 0}, {"temperature": 0.8, "top_k": 2, "seed": 3}, {"seed": 5}])
-@pytest.mark.parametrize("name", ["chain", "tree"])
-def test_on_cuda_token_for_token_the_eager_round(name, settings):
-    target, draft = (small_gpt(3, 2, seed).to("cuda").requires_grad_(False) for seed in (1, 2))
-    drafter = ModelDrafter(draft, 2) if name == "chain" else TreeDrafter(draft, [-1, 0, 0, 1])
-
-    def text(**more):
-        return [done.emitted for done in speculate(target, drafter, [1, 2, 0], 40, **settings, **more)]
-
-    assert text(compiler=compiled) == text()
-    assert list(generate(target, [1, 2, 0], 40, compiler=compiled, **settings)) == list(
-        generate(target, [1, 2, 0], 40, **settings))
-
-
 @needs_a_compiler
 @torch.inference_mode()
 def test_weights_of_one_shape_are_told_apart():

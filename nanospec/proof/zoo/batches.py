@@ -33,7 +33,7 @@ ROWS = [
 
 LACKING = [
     bug("padded-with-a-live-parent", "ours", "a row that a text lacks is a child of its root", "drafts",
-        ("[tree.parents for tree in trees], -1, device)", "[tree.parents for tree in trees], 0, device)"),
+        ("[tree.parents for tree in trees], -1)", "[tree.parents for tree in trees], 0)"),
         file="trees.draft"),
     bug("a-missing-row-is-accepted", "ours", "a row that a text lacks has a coin like any other",
         "alone: lookup, token", ("torch.where(q_of_x > 0, p_of_x / q_of_x, 0.0)", "p_of_x / q_of_x")),
@@ -72,24 +72,28 @@ TOLD = [
     bug("merged-without-the-second-coin", "ours", "a token that two drafters drew has one coin", "merged",
         ("elder is None or drawn[i]", "elder is None"), file="trees.merged"),
     bug("merged-q-of-another", "ours", "a row has the q_draft of another drafter's row", "merged",
-        ("origin.append(start + i)", "origin.append(i)"), file="trees.merged"),
+        ("origin.append(i)", "origin.append(i - start)"), file="trees.merged"),
 ]
 
 CHOICE = "rate, texts = max(self.chain.goodput(len(text.tokens))), text.ids()"
 ASKED = "self._chain(texts, text, sampling, dice, kv_length, lag)"
+ASKED_LATER = ASKED.replace("(texts", "(\n            texts")
 
 CHOSEN = [
     bug("chosen-by-the-draw", "generic", "a chain whose first token was drawn with little probability is thrown away "
         "for a copy", "hybrid",
-        (CHOICE, f"{CHOICE}; chain = {ASKED}; rate *= 0.5 + float(chain.q_draft[0, 1, chain.tokens[0, 1]])"),
-        (f"chain = Draft.nothing(text) if all(lengths) else {ASKED}", "pass"), file="copies.hybrid"),
+        (CHOICE, f"{CHOICE}; drawn = {ASKED}; rate *= 0.5 + float(drawn.q_draft[0, 1, drawn.tokens[0, 1]])"),
+        (f"else {ASKED_LATER}", "else drawn"), file="copies.hybrid"),
     bug("chance-reported-as-q", "generic", "a copied token is reported with the chance that it is accepted", "hybrid",
-        ("copy] = 1", "copy] = self.accepted[0] / self.judged[0]"), file="copies.hybrid"),
+        ("self.exist[:, :, None]     ", "self.exist[:, :, None] * self.chances[0]     "), file="copies.hybrid"),
     bug("what-was-copied-is-not-read", "ours", "the draft model is not told that copied tokens are new to it: exact, "
         "and slower", "long_caches: hybrid, token", ("self.since.setdefault(b, len(texts[b]))", "pass"),
         file="copies.hybrid"),
     bug("copied-rows-keep-the-chain", "ours", "where a copy is shorter than the chain beside it, the chain's last "
-        "tokens stay", "hybrid", ("tokens[b, 1:], q_draft[b] = 0, 0", "pass"), file="copies.hybrid"),
+        "tokens stay", "hybrid", ("q_draft = F.pad(one_hot, (0, 0, 1, shorter)).to(chain.q_draft)",
+                                  "q_draft = torch.cat([F.pad(one_hot, (0, 0, 1, 0)).to(chain.q_draft), "
+                                  "chain.q_draft[:, m + 1:]], 1)"),
+        ("F.pad(tokens, (0, shorter))", "torch.cat([tokens, chain.tokens[:, m + 1:]], 1)"), file="copies.hybrid"),
 ]
 
 RULE = "target, self.cache, drafter, self.rule,"

@@ -38,7 +38,7 @@ CONTROLS = [
     bug("stop-after-an-end-of-text", "generic", "a drafted end of text is kept, and drafting ends after it", "",
         (SURE, f"{SURE}\n            if tokens[-1][0] == 0:\n                break"), file="lengths.dynamic"),
     bug("stop-before-an-undecided-draw", "generic", "no draft token where none is likely", "",
-        ("on and self.of[b].draws(own[b])", "on and own[b].max() >= 0.6"), file="lengths.dynamic"),
+        ("self.of[b].draws(own[b])", "own[b].max() >= 0.6"), file="lengths.dynamic"),
     bug("drop-it-for-the-guess-before", "generic", "a draft token is thrown away because the one before it was "
         "unlikely", "", (DRAWN, f"{DRAWN}\n            if self.sure[0] and self.sure[0][-1] < 0.3{GO_BACK}"),
         file="lengths.dynamic"),
