@@ -23,6 +23,7 @@ from nanospec.proof.judge import BINS, SETTINGS, Verdict, check_task, judge
 from nanospec.proof.judge.abroad import (SECONDS, SINGLE, fell, load_theirs, model_of, of_function,
                                           of_transformers, recomputed)
 from nanospec.proof.judge.endpoint import Endpoint, against_logprobs, against_plain
+from nanospec.proof.judge.sequential import LOOKS
 
 PROMPT = [0]
 
@@ -55,6 +56,7 @@ def parser() -> Parser:
                                                                     "neither: the logprobs that the server reports")
     kind.add_argument("--prompt", metavar="TEXT", help="instead of --ids")
     kind.add_argument("--model", metavar="NAME", help="as the server calls it")
+    kind.add_argument("--at-once", type=int, default=8, metavar="N", help="requests at the same time; default: 8")
     kind.add_argument("--timeout", type=float, default=60.0, metavar="SECONDS", help="of a request; default: 60")
 
     kind = kinds.add_parser("function", parents=[common], help="sampler(dice) -> tokens")
@@ -104,7 +106,9 @@ def judge_endpoint(options, task: dict, settings: dict) -> tuple[Verdict, str]:
     if not options.timeout > 0:
         raise RequestError(f"--timeout must be more than 0, got {options.timeout}")
     prompt = options.prompt if options.prompt is not None else options.ids or PROMPT
-    asked = prompt, options.new, settings, options.model, options.timeout
+    if options.at_once < 1:
+        raise RequestError(f"--at-once must be 1 or more, got {options.at_once}")
+    asked = prompt, options.new, settings, options.model, options.timeout, options.at_once
     endpoint, counts = Endpoint(options.url, *asked), {"samples": options.samples, "seed": options.seed}
     if options.plain is not None:
         return (against_plain(endpoint, Endpoint(options.plain, *asked), **counts),
@@ -113,7 +117,8 @@ def judge_endpoint(options, task: dict, settings: dict) -> tuple[Verdict, str]:
         return against_logprobs(endpoint, **counts), "a server, against the logprobs that it reports"
     if options.prompt is not None:
         raise RequestError("--truth reads token ids: give the prompt as --ids")
-    verdict = judge(endpoint.ids, recomputed(load_theirs(options.truth)), ids=prompt, **task, **settings)
+    verdict = judge(endpoint.ids, recomputed(load_theirs(options.truth)), ids=prompt, looks=LOOKS,
+                    at_once=options.at_once, **task, **settings)
     return verdict, "a server, against the logits of its model"
 
 
