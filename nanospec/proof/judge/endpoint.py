@@ -100,10 +100,10 @@ class Endpoint:
                        if name.startswith(BY_ID)} for place in tops]
         except (KeyError, TypeError, ValueError, AttributeError, OverflowError) as error:
             raise self._not_judged(f"gives no logprobs that can be read ({type(error).__name__}: {one_line(error)})"
-                               ) from error
+                                   ) from error
         if len(ids) < len(tokens) or any(len(place) < len(theirs) for place, theirs in zip(places, tops)):
-            raise self._not_judged("does not name its tokens by their ids (return_tokens_as_token_ids of vLLM), and two "
-                               "tokens may have one text")
+            raise self._not_judged("does not name its tokens by their ids (return_tokens_as_token_ids of vLLM), and "
+                                   "two tokens may have one text")
         if len(ids) != self.new:
             raise self._not_judged(f"wrote {len(ids)} tokens where {self.new} and ignore_eos were asked for")
         return ids, places
