@@ -194,11 +194,12 @@ def test_of_50_runs_none_accuses_a_right_server_and_all_find_a_wrong_one(witness
 
 
 def test_looks_share_the_false_alarms():
-    """And the first one that is sure is the last; at_once changes nothing but the time."""
+    """As sequential.py says; the first one that is sure is the last; at_once changes nothing but the time."""
     assert looks_at(2_000, 1) == [(2_000, FALSE_ALARM)]
     for samples in 1, 3, 2_000:
         sizes, bars = zip(*looks_at(samples, LOOKS))
-        assert sizes[-1] == samples and sum(bars) == pytest.approx(FALSE_ALARM) and list(sizes) == sorted({*sizes})
+        assert sizes[-1] == samples and list(sizes) == sorted({*sizes}) and bars[-1] in (FALSE_ALARM, FALSE_ALARM / 2)
+        assert len(bars) == 1 or sum(bars[:-1]) == pytest.approx(FALSE_ALARM / 10)
     asked = []
 
     def fit_of(drawn):
@@ -207,7 +208,7 @@ def test_looks_share_the_false_alarms():
     for at_once in 1, 5:
         asked.clear()
         drawn, _, bar = sequential(lambda i: asked.append(i) or i, 1_000, fit_of, at_once=at_once)
-        assert drawn == [*range(125)] and bar == FALSE_ALARM / 8 and len(asked) <= 125 + 2 * at_once
+        assert drawn == [*range(125)] and bar == FALSE_ALARM / 40 and len(asked) <= 125 + 2 * at_once
     begun = threading.Barrier(4)                # it would wait forever if there were not four at once
     assert sequential(lambda i: begun.wait(20), 8, fit_of, at_once=4)[0]
 

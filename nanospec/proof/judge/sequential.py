@@ -1,14 +1,15 @@
 """A verdict as soon as it is certain: a sampler that is far off need not be asked for all of its samples.
 
-The samples are looked at several times, each time twice as many as before (alpha spending, Lan and DeMets 1983). The
-last look may err half as often as the whole, those before it share the other half:
+The samples are looked at several times, each time twice as many as before (alpha spending, Lan and DeMets 1983):
 
-    samples     125       250       500      1000      2000
-    wrong if    p < a/8   p < a/8   p < a/8  p < a/8   p < a/2          a = FALSE_ALARM
+    samples      125        250        500        1000       2000
+    wrong if     p < a/40   p < a/40   p < a/40   p < a/40   p < a/2        a = FALSE_ALARM
 
 Claim: a right sampler is called wrong with probability a at most.
-Proof. It is called wrong if one of the looks calls it so. A p-value is below x with probability x at most, so the looks
-add up to a, whatever they have in common.
+Proof. It is called wrong if one of the looks calls it so, and these add up, whatever they have in common. Of exact
+p-values they would add up to .6 a. Pearson's is too small so far out where few samples are expected in a cell: drawn
+1,500,000 times from 64 outcomes, 125 right samples had p < a/40 6.1 times as often as a/40, 250 to 1,000 samples 1.3 to
+2.0 times, and 2,000 samples p < a/2 1.07 times as often as a/2. That makes .81 a.
 What it costs: where all samples are needed, the last look has a/2 where a single one would have a. So what it sees is
 stated for a/2: with 2,000 samples and 15 degrees of freedom .085 in total variation, and not .083.
 """
@@ -34,8 +35,8 @@ def looks_at(samples: int, looks: int) -> list[tuple[int, float]]:
     Example: looks_at(2_000, 1) is [(2_000, FALSE_ALARM)].
     """
     sizes = sorted({samples >> i for i in range(looks)} - {0})
-    early = [FALSE_ALARM / 2 / (len(sizes) - 1) for _ in sizes[1:]]
-    return list(zip(sizes, [*early, FALSE_ALARM - sum(early)]))
+    early = [FALSE_ALARM / 10 / (len(sizes) - 1) for _ in sizes[1:]]
+    return list(zip(sizes, [*early, FALSE_ALARM / 2 if early else FALSE_ALARM]))
 
 
 def sequential(draw: Callable[[int], T], samples: int, fit_of: Callable[[list[T]], Fit], looks: int = LOOKS,
