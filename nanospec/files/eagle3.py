@@ -46,8 +46,10 @@ def tensors_of(model: Eagle3, engine: str) -> dict[str, Tensor]:
     gate, up = state["layer.mlp.gate_up.weight"].chunk(2)
     ours = {"fc.weight": state["fuse.weight"], "norm.weight": state["norm.weight"],
             "lm_head.weight": state["head.weight"],
-            **{f"fc_norm.{i}.weight": torch.ones_like(state["norm.weight"]) for i in range(3)},
-            "d2t": state["offsets"], "t2d": torch.zeros(model.vocab_size, dtype=torch.bool).index_fill(0, ids.cpu(), 1)}
+            **{f"fc_norm.{i}.weight": torch.ones_like(state["norm.weight"]) for i in range(3)}}
+    if len(ids) < model.vocab_size:                         # vLLM has no place for them where they say nothing
+        drafted = torch.zeros(model.vocab_size, dtype=torch.bool)
+        ours |= {"d2t": state["offsets"], "t2d": drafted.index_fill(0, ids.cpu(), True)}
     of_layer = {"input_layernorm": state["layer.token_norm.weight"], "hidden_norm": state["layer.state_norm.weight"],
                 "self_attn.q_proj": q, "self_attn.k_proj": k, "self_attn.v_proj": v,
                 "self_attn.o_proj": state["layer.attention.out.weight"],

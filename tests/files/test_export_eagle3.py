@@ -83,6 +83,13 @@ def test_every_tensor_of_the_table(pair, tmp_path, engine, prefix):
     assert engine == "sglang" or torch.equal(found["embed_tokens.weight"], pair.target.embedding.weight)
 
 
+def test_a_head_that_drafts_all_tokens_says_nothing_of_which(pair, tmp_path):
+    whole = Eagle3(V, C, [1, 3, 5], heads=HEADS, kv_heads=KV, hidden=HIDDEN, spoken=V).attach(pair.target)
+    export(pair._replace(draft=whole), tmp_path)
+    tensors, said = written(tmp_path / "eagle3")
+    assert not {"d2t", "t2d"} & tensors.keys() and said["draft_vocab_size"] == V
+
+
 def test_every_word_of_the_configs(pair, tmp_path):
     export(pair, tmp_path / "v")
     export(pair, tmp_path / "s", engine="sglang")
