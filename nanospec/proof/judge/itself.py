@@ -110,7 +110,7 @@ def servers(runs: int, samples: int = 2_000) -> Iterator[str]:
         "its logprobs": lambda one, seed: against_logprobs(one, samples, seed)}
     yield f"{'':22} {'off':>7} " + " ".join(f"{name + ': wrong, samples':>30}" for name in witnesses)
     for bug in [AS_IT_SHIPS, *(bug for bug in OF_A_CHAIN if bug.name in OF_SERVERS)]:
-        known = walked(sampler_with(bug, gamma=1, **task)) or {}
+        known = walked(sampler_with(bug, gamma=1, **task), seconds=600) or {}
         cells = []
         for verdict_on in witnesses.values():
             said = [verdict_on(server(known), 10 * samples * run) for run in range(runs)]
