@@ -54,6 +54,7 @@ DRAFTERS: dict[str, dict[str, Any]] = {
     "eagle3": {"model": "eagle3", "num_speculative_tokens": 4}}
 SETTINGS: tuple[dict[str, Any], ...] = ({"temperature": 0}, {"temperature": 0.7, "top_k": 20, "top_p": 0.9},
                                         {"temperature": 1.0})
+WITNESSES = {0: ("our tokens",), 0.7: ("--truth",), 1.0: ("--truth", "logprobs")}
 PROMPTS = ("def area(radius):\n", "class Stack:\n    def push(self, item):\n", "import os\n\nfor name in os.listdir(")
 REPEATED = "    'open': self.open,\n    'close': self.close,\n    'read': self.read,\n    '"       # all can draft here
 PATIENCE = 600.0            # seconds for a server to start
@@ -130,7 +131,9 @@ def last_error(log: Path) -> str:
 
 
 def drafted(url: str) -> tuple[int, int]:
-    """How many drafts vLLM has verified, and how many of their tokens it has accepted."""
+    """How many drafts vLLM has verified, and how many of their tokens it has accepted; nothing of one that has died."""
+    if not answers(f"{url}/health"):
+        return 0, 0
     with urlopen(f"{url}/metrics", timeout=30) as reply:
         lines = [line.split() for line in reply.read().decode().splitlines() if line.startswith("vllm:spec_decode")]
     counts = [sum(float(value) for name, value in lines if name.startswith(f"vllm:spec_decode_num_{what}_total"))
@@ -156,33 +159,31 @@ class Row:
                 f"{self.drafts:>6} {self.accepted:>8}")
 
 
-def rows_of(engine: str, url: str, pair: Pair, draft: Any, options: Any) -> Iterator[Row]:
-    """What the judge says of a server, for each of SETTINGS and each witness."""
-    for settings in SETTINGS:
-        words = ", ".join(f"{value:g}" for value in settings.values())
-        for witness in ("our tokens",) if not settings["temperature"] else (
-                "--truth", *["logprobs"] * (settings["temperature"] == 1)):
-            before = drafted(url)
-            right, found = (None, "") if witness != "our tokens" else same_tokens(url, pair, options.greedy)
-            if witness != "our tokens":
-                ids = pair.tokenizer.begin + pair.tokenizer.encode(REPEATED)
-                endpoint = Endpoint(url, ids, options.new, settings, timeout=300.0, at_once=options.at_once)
-                try:
-                    verdict = by(witness, endpoint, pair, draft, options)
-                    right = None if not verdict.decided else not verdict.wrong
-                    found = f"p = {verdict.p_value:.2g}, sees {verdict.visible:.2g}, {verdict.samples:,}"
-                except EndpointError as error:
-                    found = one_line(error)
-            counts = (after - earlier for after, earlier in zip(drafted(url), before))
-            yield Row(engine, words, witness, right, found, *counts)
+def rows_of(engine: str, url: str, settings: dict, pair: Pair, draft: Any, options: Any) -> Iterator[Row]:
+    """What the judge says of a server with these settings, by each witness."""
+    words = ", ".join(f"{value:g}" for value in settings.values())
+    for witness in WITNESSES[settings["temperature"]]:
+        before, right = drafted(url), None
+        try:
+            if witness == "our tokens":
+                right, found = same_tokens(url, pair, options.greedy)
+            else:
+                verdict = by(witness, url, settings, pair, draft, options)
+                right = None if not verdict.decided else not verdict.wrong
+                found = f"p = {verdict.p_value:.2g}, sees {verdict.visible:.2g}, {verdict.samples:,}"
+        except EndpointError as error:
+            found = one_line(error) if answers(f"{url}/health") else "it died of this"
+        drafts, accepted = (max(0, after - earlier) for after, earlier in zip(drafted(url), before))
+        yield Row(engine, words, witness, right, found, drafts, accepted)
 
 
-def by(witness: str, endpoint: Endpoint, pair: Pair, draft: Any, options: Any) -> Verdict:
+def by(witness: str, url: str, settings: dict, pair: Pair, draft: Any, options: Any) -> Verdict:
+    ids = pair.tokenizer.begin + pair.tokenizer.encode(REPEATED)
+    endpoint = Endpoint(url, ids, options.new, settings, timeout=300.0, at_once=options.at_once)
     if witness == "logprobs":
         return against_logprobs(endpoint, options.samples, options.seed)
-    ids: Any = endpoint.prompt
     return judge(endpoint.ids, pair.target, draft, ids, endpoint.new, samples=options.samples, seed=options.seed,
-                 looks=LOOKS, at_once=endpoint.at_once, **endpoint.settings)
+                 looks=LOOKS, at_once=endpoint.at_once, **settings)
 
 
 def same_tokens(url: str, pair: Pair, new: int) -> tuple[bool, str]:
@@ -225,9 +226,11 @@ def engines(options: Any) -> Iterator[Row]:
             environ = {"VLLM_CPU_KVCACHE_SPACE": "1", "HF_HUB_OFFLINE": "1", "VLLM_NO_USAGE_STATS": "1"}
             mended = options.mended and name != "plain"
             environ |= {"PYTHONPATH": str(room / "mended")} if mended else {}
-            with running(command, room / "log", environ) as url:
-                draft = pair.draft if name.startswith("draft_model") else None
-                yield from rows_of(name + ", mended" * mended, url, pair, draft, options)
+            draft, left = pair.draft if name.startswith("draft_model") else None, list(SETTINGS)
+            while left:                                     # another one where it has died
+                with running(command, room / "log", environ) as url:
+                    while left and answers(f"{url}/health"):
+                        yield from rows_of(name + ", mended" * mended, url, left.pop(0), pair, draft, options)
 
 
 def print_table(options: Any) -> int:

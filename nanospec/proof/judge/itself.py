@@ -6,12 +6,14 @@
 
 import argparse
 import math
-import random
 import sys
 from collections import defaultdict
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
 
+import torch
+
+from nanospec.dice import Dice
 from nanospec.files.checkpoint import load_pair
 from nanospec.proof.checks import DRAFT, TABLE
 from nanospec.proof.command import Parser, command
@@ -81,7 +83,9 @@ class StandIn(Endpoint):
     logprobs: dict[tuple, dict[str, float]] = field(default_factory=dict)
 
     def complete(self, seed: int, **more) -> dict:
-        text, = random.Random(seed).choices([*self.drawn_from], [*self.drawn_from.values()])
+        dice = Dice([seed])
+        dice.refill(1)
+        text = [*self.drawn_from][int(dice.pick(torch.tensor([[*self.drawn_from.values()]])))]
         names, tops = [f"{BY_ID}{token}" for token in text], []
         for n, name in enumerate(names):
             after = self.logprobs[text[:n]]
