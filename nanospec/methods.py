@@ -41,11 +41,13 @@ class Options:
 
     gamma: the most draft tokens a round. topology: the shape of a tree. costs: c, and v(m) for every m from 2 to
     gamma + 1, or a function that measures them when a drafter asks; None: those of a plausible machine.
+    remember: how many tokens of earlier requests a drafter that copies keeps.
     """
 
     gamma: int = GAMMA
     topology: Sequence[int] = tuple(shape(2, 1, 1))
     costs: tuple[float, Mapping[int, float]] | Callable[[], tuple[float, Mapping[int, float]]] | None = None
+    remember: int = 0
 
     def measured(self) -> tuple[float, dict[int, float]]:
         """c, and v(m) of every call that a draft of gamma tokens may lead to."""
@@ -83,7 +85,8 @@ def _dynamic(rule: Callable[[Options], Any]) -> Entry:
 
 
 def _hybrid(draft: Any, o: Options) -> Drafter:
-    return Hybrid(ByLoad(draft, o.seconds(), longest_chain(draft, min(o.gamma, GAMMA))), o.measured()[1])
+    return Hybrid(ByLoad(draft, o.seconds(), longest_chain(draft, min(o.gamma, GAMMA))), o.measured()[1],
+                  o.remember)
 
 
 DRAFTERS: dict[str, Entry] = {
@@ -99,8 +102,9 @@ DRAFTERS: dict[str, Entry] = {
     "top": Entry(TopTree, lambda draft, o: TopTree(draft, o.topology)),
     "dynamic-tree": Entry(DynamicTree, lambda draft, o: DynamicTree(draft, o.gamma)),
     "lookup": Entry(PromptLookup, lambda draft, o: PromptLookup(o.gamma), needs_draft=False),
-    "suffix": Entry(SuffixDrafter, lambda draft, o: SuffixDrafter(o.gamma), needs_draft=False),
-    "suffix-tree": Entry(SuffixDrafter, lambda draft, o: SuffixDrafter(o.gamma, tree=True), needs_draft=False),
+    "suffix": Entry(SuffixDrafter, lambda draft, o: SuffixDrafter(o.gamma, remember=o.remember), needs_draft=False),
+    "suffix-tree": Entry(SuffixDrafter, lambda draft, o: SuffixDrafter(o.gamma, tree=True, remember=o.remember),
+                         needs_draft=False),
     "lookahead": Entry(Lookahead, lambda draft, o: Lookahead(), needs_draft=False),
     "stack": Entry(Stack, lambda draft, o: Stack(draft, PromptLookup(o.gamma), o.gamma)),
     "hybrid": Entry(Hybrid, _hybrid),
@@ -158,7 +162,7 @@ class Method:
 
 
 def method_of(target: LanguageModel, draft: Any, drafter: str = "chain", rule: str = "token", **options) -> Method:
-    """A drafter and a rule by their names; options: gamma, topology, costs, as in Options.
+    """A drafter and a rule by their names; options: gamma, topology, costs, remember, as in Options.
 
     RequestError for a name that is not known, and for a size that cannot be.
     """

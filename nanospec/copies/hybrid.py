@@ -26,7 +26,8 @@ Proof.
 
 Step 1 is needed. Who drafts first and then throws away a chain that the copy contradicts has chosen by the draw.
 merged.py is the other way to have both: one tree, and one call on all of it.
-Left out: trees of copies; other texts to copy from.
+With `remember` it copies from earlier requests, too (memory.py), where more tokens agree there. Left out: trees of
+copies.
 """
 
 from collections.abc import Callable, Mapping, Sequence
@@ -38,6 +39,7 @@ import torch.nn.functional as F
 from torch import Tensor
 
 from nanospec.copies.lookup import Seen
+from nanospec.copies.memory import Memory, seeds_of
 from nanospec.dice import Dice
 from nanospec.draft import Draft, Drafter
 from nanospec.lengths.stopping import check_calls
@@ -51,6 +53,7 @@ class Hybrid(Drafter):
     """A copy, as long as it pays, or what `chain` drafts.
 
     v: a call on 2, 3, ... tokens, in the chain's unit of seconds; a copy is no longer than v goes.
+    remember: how many tokens of earlier requests are kept.
     copied: of every text, how many tokens before the copy agree, and the copy; 0 and none where the chain drafts.
     judged, accepted: copied tokens of each class; read, as by ByLoad, when the next round begins. chances: their ratio.
     classes, exist (B, m): of this round's copied tokens, and which there are.  copies (B,): which texts have any.
@@ -61,14 +64,15 @@ class Hybrid(Drafter):
     TRUST, PRIOR = 4.0, 0.8                     # each begins as if TRUST had been judged, PRIOR n / (n + 1) accepted
     MEMORY = 0.98                               # what a round still weighs when the next one is over
 
-    per_row = ("chain", "seen", "since")
+    per_row = ("chain", "seen", "since", "memory")
     text: Any = None                            # a Text, once there is one
 
-    def __init__(self, chain: ByLoad, v: Mapping[int, float]):
+    def __init__(self, chain: ByLoad, v: Mapping[int, float], remember: int = 0):
         self.chain, self.v, self.layers = chain, check_calls(v), chain.layers
         self.size = max(*v, chain.size)
         self.seen: dict[int, Seen] = {}
         self.since: dict[int, int] = {}
+        self.memory = Memory(remember)
 
     def begin(self, text: Text, rows: Sequence[int], hidden: Tensor | None) -> None:
         """New requests. What is known of acceptance holds for one batch of texts."""
@@ -80,12 +84,16 @@ class Hybrid(Drafter):
         for b in rows:
             self.seen[b] = Seen(self.LONGEST, earliest=False)
             self.since.pop(b, None)
+            self.memory.begin(b)
 
     def propose(self, text: Text, sampling: Callable[[Tensor], Tensor], dice: Dice, kv_length: int,
                 lag: int = 0) -> Draft:
         """A copy or a chain for each text. Where one text wants a chain, the draft model drafts for all."""
         rate, texts = max(self.chain.goodput(len(text.tokens))), text.ids()
         self.chances = [part / whole for part, whole in zip(self.accepted.tolist(), self.judged.tolist())]
+        if self.memory.most:
+            for b, seed in enumerate(seeds_of(dice, sampling, len(texts))):
+                self.memory.read(b, texts[b], seed)
         self.copied = [self._copy(b, ids, rate) for b, ids in enumerate(texts)]
         classes = [[self._class(n + k) for k in range(len(copy))] for n, copy in self.copied]
         # All that the device has to know of the copies, (B, m) each, before the draft model gives it work.
@@ -122,6 +130,8 @@ class Hybrid(Drafter):
         """
         self.seen[b].read(ids)
         n, copy = self.seen[b].copy(max(self.v) - 1)
+        if self.memory.most:
+            n, copy = max((n, copy), self.memory.copy(b, self.LONGEST, max(self.v) - 1), key=lambda found: found[0])
         expected, stands, best = 1.0, 1.0, 0
         for length in range(1, len(copy) + 1):
             i = self._class(n + length - 1)

@@ -12,8 +12,8 @@ text that stands, and past texts, if they were written with other seeds than thi
 
 The paper keeps its counts in suffix trees. Here a node is the list of its places, and its children are that list sorted
 by the next token: memory grows with the texts and no faster, and a round takes time in proportion to the places of the
-last token. Left out: more draft tokens after longer matches; learning from one request for the next: make a new
-drafter with that text in `past`.
+last token. With `remember` it copies from earlier requests, too (memory.py). Left out: more draft tokens after longer
+matches.
 """
 
 import heapq
@@ -23,6 +23,7 @@ from itertools import count as numbers
 
 from torch import Tensor
 
+from nanospec.copies.memory import Index, Memory, Place, seeds_of
 from nanospec.dice import Dice
 from nanospec.draft import Draft, Drafter
 from nanospec.errors import RequestError, check_rows
@@ -30,25 +31,22 @@ from nanospec.text import Text
 from nanospec.trees.draft import Tree, drafts_of
 from nanospec.trees.node_rule import verify_tree
 
-Place = tuple[list[int], int]                               # a text, and how many of its tokens stand before the place
-Index = dict[int, list[Place]]                              # token -> the places after it at which something stands
-
 
 class SuffixDrafter(Drafter):
     """Drafts at most `count` tokens, each with a share of at least `least`.
 
     past: texts to copy from besides the one being written; no request changes them. Drawn with the seed of this request
     they would betray how its dice fall. tree: several draft tokens after a row, else a chain, always the likeliest.
-    longest: at most that many of the last tokens are matched.
+    longest: at most that many of the last tokens are matched.  remember: how many tokens of earlier requests are kept.
     Example: in 5 1 2 6 1 3 7 1 2 8 1 the last token was followed by 2, 3 and 2. Of two draft tokens the first is 2,
     share 2/3. In a chain the second is 8 after it, the later of two that followed; in a tree it is 3 beside it; share
     1/3.
     """
 
-    per_row = ("own",)
+    per_row = ("own", "memory")
 
     def __init__(self, count: int = 8, past: Sequence[Sequence[int]] = (), tree: bool = False, longest: int = 8,
-                 least: float = 0.1):
+                 least: float = 0.1, remember: int = 0):
         if not 0 < least <= 1:
             raise RequestError(f"least must lie in (0, 1], got {least}")
         self.size, self.longest = check_rows(count + 1, "count"), check_rows(longest + 1, "longest") - 1
@@ -59,6 +57,7 @@ class SuffixDrafter(Drafter):
             for at in range(1, len(ids)):
                 self.past[ids[at - 1]].append((ids, at))
         self.own: dict[int, tuple[list[int], Index]] = {}   # of every row: its text, where its tokens stand
+        self.memory = Memory(remember)
 
     def begin(self, text: Text, rows: Sequence[int], hidden: Tensor | None) -> None:
         """New requests: forget the last ones of these rows, not the past."""
@@ -67,11 +66,16 @@ class SuffixDrafter(Drafter):
                                "tokenizer?")
         for b in rows:
             self.own[b] = [], defaultdict(list)
+            self.memory.begin(b)
 
     def propose(self, text: Text, sampling: Callable[[Tensor], Tensor], dice: Dice, kv_length: int,
                 lag: int = 0) -> Draft:
         """The best candidate of every row; of equals the longest match, and this text before the past."""
-        return drafts_of([self._tree(*self._read(b, ids)) for b, ids in enumerate(text.ids())], text)
+        texts = text.ids()
+        if self.memory.most:
+            for b, seed in enumerate(seeds_of(dice, sampling, len(texts))):
+                self.memory.read(b, texts[b], seed)
+        return drafts_of([self._tree(b, *self._read(b, ids)) for b, ids in enumerate(texts)], text)
 
     def _read(self, b: int, ids: list[int]) -> tuple[list[int], Index]:
         """Up to the end of the committed text. A text that has changed is read anew."""
@@ -84,10 +88,10 @@ class SuffixDrafter(Drafter):
             read.append(token)
         return read, own
 
-    def _tree(self, read: list[int], own: Index) -> Tree:
-        best, tree = 0.0, Tree(read[-1])
-        for index in self.past, own:
-            places, found = index.get(read[-1], [])[::-1], {}                   # [::-1]: the last place first
+    def _tree(self, b: int, read: list[int], own: Index) -> Tree:
+        best, tree, last = 0.0, Tree(read[-1]), read[-1]
+        for places in self.past.get(last, []) + self.memory.after(b, last), own.get(last, []):
+            places, found = places[::-1], {}                                    # [::-1]: the last place first
             for n in range(1, min(self.longest, len(read)) + 1):
                 places = [(ids, at) for ids, at in places if at >= n and ids[at - n] == read[-n]]
                 found[len(places)] = places                 # a longer match with as many places has the same ones

@@ -1,8 +1,10 @@
-"""A pair of ours as folders that transformers, vLLM and SGLang open: OUT/target and OUT/draft.
+"""A pair of ours as folders that transformers, vLLM and SGLang open: OUT/target and OUT/draft, or OUT/eagle3.
 
     python -m nanospec.files.export OUT                         # the pair that ships
     python -m nanospec.files.export OUT --weights FOLDER        # one that train_tiny.py wrote
+    python -m nanospec.files.export OUT --weights FOLDER --draft eagle3 [--for sglang]      # FOLDER/eagle3.pt
 
+FOLDER may hold a target of others, or be called as demo.py calls it: then the head alone is written, and names it.
 Weights are written in bfloat16, as they are kept here. docs/SCALING.md says how to go on.
 """
 
@@ -14,8 +16,10 @@ from typing import Any
 
 import torch
 
+from nanospec.draft_models.eagle3 import Eagle3
 from nanospec.errors import NanospecError, PairError, one_line
 from nanospec.files.checkpoint import WEIGHTS, Pair, load_pair
+from nanospec.files.eagle3 import ENGINES, save_eagle3
 from nanospec.files.extra import extra
 from nanospec.files.huggingface import save_folder
 from nanospec.files.tokenizer import Tokenizer
@@ -23,37 +27,54 @@ from nanospec.files.tokenizer_json import save_tokenizer
 from nanospec.model import GPT
 
 
-def export(pair: Pair, out: Path) -> None:
-    """Write out/target and out/draft, each with the tokenizer. PairError if the pair is none of ours, or one of the two
-    folders is there already; OSError when they cannot be written.
+def export(pair: Pair, out: Path, name: str = "", engine: str = "vllm") -> list[Path]:
+    """Write out/target and out/draft, each with the tokenizer; of an EAGLE-3 head out/eagle3, and out/target if that is
+    ours. Returns what was written. name: what a target of others is called where it will be served.
+
+    PairError if no one else opens such a draft, or one of the folders is there already; OSError when they cannot be
+    written.
     """
-    models: dict[str, Any] = {"target": pair.target, "draft": pair.draft}
-    if not isinstance(pair.tokenizer, Tokenizer):
+    head, ours = isinstance(pair.draft, Eagle3), isinstance(pair.tokenizer, Tokenizer)
+    models: dict[str, Any] = {"target": pair.target} if ours else {}
+    models["eagle3" if head else "draft"] = pair.draft
+    folders = [out / kind for kind in models]
+    if not ours and not head:
         raise PairError("the pair is one of Hugging Face folders already")
-    for name, model in models.items():
-        if not isinstance(model, GPT):
-            raise PairError(f"the {name} is no GPT: nobody else opens it")
-        if (out / name).exists():
-            raise PairError(f"{out / name} is there already")
+    for kind, model in models.items():
+        if not isinstance(model, (GPT, Eagle3)):
+            raise PairError(f"the {kind} is no GPT and no EAGLE-3: nobody else opens it")
+        if (out / kind).exists():
+            raise PairError(f"{out / kind} is there already")
+    if head and len(pair.draft.layers) != 3:
+        raise PairError(f"the head reads {len(pair.draft.layers)} layers of its target, and others know heads on 3")
     for library in "tokenizers", "safetensors":         # before anything is written
         extra(library)
-    for name, model in models.items():
-        save_tokenizer(pair.tokenizer, out / name)
-        save_folder(model, out / name, pair.tokenizer.end_of_text)
+    for model, folder in zip(models.values(), folders):
+        if isinstance(model, Eagle3):
+            save_eagle3(model, folder, name or str(out / "target"), engine)
+        elif isinstance(pair.tokenizer, Tokenizer):
+            save_tokenizer(pair.tokenizer, folder)
+            save_folder(model, folder, pair.tokenizer.end_of_text)
+    return folders
 
 
 def main(argv: Sequence[str] | None = None) -> int:
     parser = argparse.ArgumentParser(prog="python -m nanospec.files.export", description=__doc__,
                                      formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("out", type=Path, metavar="OUT", help="a folder, there or not")
-    parser.add_argument("--weights", type=Path, default=WEIGHTS, metavar="FOLDER", help="default: the pair that ships")
+    parser.add_argument("--weights", default=WEIGHTS, metavar="FOLDER", help="default: the pair that ships")
+    parser.add_argument("--draft", choices=["gpt", "eagle3"], default="gpt", help="default: %(default)s")
+    parser.add_argument("--for", choices=[*ENGINES], default="vllm", dest="engine",
+                        help="an EAGLE-3 head in the format of speculators, or in SpecForge's; default: %(default)s")
     asked = parser.parse_args(argv)
     try:
-        export(load_pair(asked.weights, dtype=torch.bfloat16), asked.out)
+        pair = load_pair(asked.weights, dtype=torch.bfloat16, draft=asked.draft)
+        ours = isinstance(pair.tokenizer, Tokenizer)
+        written = export(pair, asked.out, "" if ours else str(asked.weights), asked.engine)
     except (NanospecError, OSError) as error:
         print(f"export: {one_line(error)}", file=sys.stderr)
         return 2
-    print(f"{asked.out / 'target'} and {asked.out / 'draft'} written")
+    print(f"{' and '.join(map(str, written))} written")
     return 0
 
 

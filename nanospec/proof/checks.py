@@ -7,7 +7,8 @@ from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from functools import partial
 
-from nanospec.methods import method_of
+from nanospec.copies.suffix import SuffixDrafter
+from nanospec.methods import DRAFTERS, Options, method_of
 from nanospec.proof.compare import (EVERY_RULE, Found, Run, caches, first_round, greedy, node, ragged, rounds,
                                     rounds_by_prefix, speed)
 from nanospec.proof.handover import (by_hand, drafts, hidden_states, ledger, one_after_the_other, reports, rules_agree,
@@ -78,7 +79,8 @@ GPT11 = [(small_gpt(11, 2, seed), small_gpt(11, 1, seed + 1)) for seed in (10, 2
 TIED, TIED_DRAFT = (TableModel(4, seed, zeros=0, ties=True) for seed in (4, 104))
 WARM: dict = {"temperature": 0.7}
 # At these costs it copies after some texts and drafts after others.
-HYBRID = method_of(TABLE, DRAFT, "hybrid", gamma=2, costs=(0.12, {2: 1.1, 3: 1.2}))
+COSTS = 0.12, {2: 1.1, 3: 1.2}
+HYBRID = method_of(TABLE, DRAFT, "hybrid", gamma=2, costs=COSTS)
 TOGETHER = [(0, None, None), (0.2, None, None), (0.7, 1, None), (0.7, None, 0.5), (0.7, 3, 0.6), (1.3, 3, 0.7)]
 
 
@@ -179,6 +181,11 @@ CHECKS = {check.name: check for check in [
           lambda: joint(TABLE, lambda: BySurvival(DRAFT, 2), WARM | {"top_k": 2})),
     Check("T2", "served, tree", "the same with tree 2", lambda: joint(TABLE, lambda: TreeDrafter(DRAFT, TWO), WARM),
           slow=True),
+    Check("T2", "served, remembered", "copies of what other rows and earlier requests wrote, in a chain and a tree",
+          lambda: worst(joint(FULL, partial(SuffixDrafter, 2, tree=tree, remember=99), WARM)
+                        for tree in (False, True))),
+    Check("T2", "served, hybrid", "the same, or a chain of the draft model", lambda: joint(
+        TABLE, lambda: DRAFTERS["hybrid"].make(DRAFT, Options(gamma=2, costs=COSTS, remember=99)), WARM), slow=True),
     Check("T5", "schedules", "3 schedules of 6 requests, some cancelled: as if each were alone",
           lambda: schedules(GPT4, lambda: ModelDrafter(small_learned("mlp", GPT4), 2), range(3))),
     Check("T5", "1,000 schedules", "1,000 schedules of 6 requests, chains and trees of learned draft models",

@@ -2,37 +2,42 @@
 
 import json
 import math
+import random
 import socket
 import threading
-from http.server import BaseHTTPRequestHandler, HTTPServer
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 
 import pytest
 import torch
 
+from nanospec.proof.judge import judge
 from nanospec.proof.judge.__main__ import main
 from nanospec.proof.judge.abroad import Recomputed
+from nanospec.proof.judge.endpoint import Endpoint, against_logprobs, against_plain
+from nanospec.proof.judge.sequential import FALSE_ALARM, LOOKS, looks_at, sequential
+from nanospec.proof.stats import Fit
 from nanospec.proof.tables import TableModel
 
-P, Q = (TableModel(8, seed, zeros=0).logits.softmax(-1) for seed in (1, 2))       # of the target, of its draft
+P, Q = (TableModel(8, seed, zeros=0).logits.softmax(-1).tolist() for seed in (1, 2))      # of the target, of its draft
 
 
-def completion(body: dict, faulty: bool = False, honest: bool = True) -> dict:
+def completion(body: dict, faulty: bool = False, honest: bool = True, letters: str = "abcdefgh") -> dict:
     """`max_tokens` letters, each by the row of P of the letter before it. faulty: the first is the draft's, accepted
     whatever it is. honest: what is reported is P, else what was drawn from.
     """
-    made, text, tops = torch.Generator().manual_seed(body["seed"]), [0], []
+    made, text, tops = random.Random(body["seed"]), [0], []
+    names = [f"token_id:{i}" for i in range(8)] if body.get("return_tokens_as_token_ids") else letters
     for i in range(body["max_tokens"]):
         drawn_from = (Q if faulty and i == 0 else P)[text[-1]]
         row = P[text[-1]] if honest else drawn_from
-        text.append(int(torch.multinomial(drawn_from, 1, generator=made)))
-        kept = {*row.topk(body.get("logprobs", 1)).indices.tolist(), text[-1]}      # vLLM adds the drawn one
-        tops.append({"abcdefgh"[token]: math.log(row[token]) for token in kept})
-    letters = ["abcdefgh"[token] for token in text[1:]]
-    names = [f"token_id:{token}" for token in text[1:]] if body.get("return_tokens_as_token_ids") else letters
-    return {"text": "".join(letters), "logprobs": {"tokens": names, "top_logprobs": tops}}
+        text += made.choices(range(8), drawn_from)
+        best = sorted(range(8), key=lambda token: -row[token])[:body.get("logprobs", 1)]
+        tops.append({names[token]: math.log(row[token]) for token in [text[-1], *best]})        # as vLLM orders them
+    return {"text": "".join(letters[token] for token in text[1:]),
+            "logprobs": {"tokens": [names[token] for token in text[1:]], "top_logprobs": tops}}
 
 
-class Server(HTTPServer):
+class Server(ThreadingHTTPServer):
     """answer(body) -> a choice, or the bytes of the whole reply; or (status, bytes)."""
 
     def __init__(self, answer):
@@ -87,7 +92,7 @@ def lying(body):
 
 
 def run(server, *more, samples=300):
-    return main(["endpoint", server.url, "--samples", str(samples), *more])
+    return main(["endpoint", server.url, "--samples", str(samples), "--at-once", "1", *more])
 
 
 def test_a_sound_server_draws_from_what_it_reports(serve, capsys):
@@ -104,6 +109,7 @@ def test_a_faulty_server_is_seen_by_its_own_logprobs_and_a_lying_one_is_not(serv
     assert run(serve(faulty), "--prompt", "a") == 1
     out = capsys.readouterr().out
     assert out.startswith("WRONG: its tokens do not fit the logprobs") and "To send upstream" in out
+    assert "900 samples" not in out             # it did not take all of them
     assert "of 16 (of the tokens moved, in the order of the logprobs): expected 0.0625, found" in out
     assert run(serve(lying)) == 0               # as the docstring says
 
@@ -112,11 +118,10 @@ def test_two_servers_are_compared(serve, capsys):
     plain = serve()
     assert run(serve(), "--plain", plain.url, "--new", "1", "--temperature", "0.7") == 0     # the same settings to both
     assert "600 samples" in capsys.readouterr().out
+    assert {body["seed"] for _, body in plain.asked} == {*range(300, 600)}      # none that the other server was sent
     assert run(serve(lying), "--plain", plain.url, "--new", "1") == 1
     out = capsys.readouterr().out
     assert out.startswith("WRONG: the texts of the two servers are not of one distribution") and "most off" in out
-    seeds = [body["seed"] for _, body in plain.asked]
-    assert seeds == [*range(300, 600)] * 2      # none that the other server was sent
     assert run(serve(), "--plain", plain.url, "--new", "1", samples=10) == 3
 
 
@@ -124,14 +129,94 @@ def test_a_server_is_compared_with_its_model(serve, capsys, monkeypatch, tmp_pat
     """By the ids of its tokens; here the model is the table that the server draws from."""
     monkeypatch.setattr("nanospec.proof.judge.__main__.load_theirs", lambda folder: None)
     monkeypatch.setattr("nanospec.proof.judge.__main__.recomputed", lambda model: Recomputed(
-        lambda ids: P[ids].log(), 8))
+        lambda ids: torch.tensor(P)[ids].log(), 8))
     assert run(serve(), "--truth", str(tmp_path), "--new", "1") == 0
     assert "fit the target's distribution" in capsys.readouterr().out
     assert run(serve(lying), "--truth", str(tmp_path), "--new", "1") == 1
     assert "first token is off" in capsys.readouterr().out
     no_ids = serve(lambda body: completion({**body, "return_tokens_as_token_ids": False}))
     assert run(no_ids, "--truth", str(tmp_path)) == 2 and "--plain" in capsys.readouterr().err
+    short = serve(lambda body: completion({**body, "max_tokens": 2}))       # it does not know ignore_eos
+    assert run(short, "--truth", str(tmp_path)) == 2 and "wrote 2 tokens where 3" in capsys.readouterr().err
     assert run(no_ids, "--truth", str(tmp_path), "--prompt", "a") == 2 and "as --ids" in capsys.readouterr().err
+
+
+def test_tokens_that_share_a_text_are_told_apart_or_not_judged(serve, capsys):
+    """Pieces of one character all have the text "". A right server is not accused for it."""
+    assert run(serve(lambda body: completion(body, letters="aa" + "b" * 6))) == 0
+    assert "fit the logprobs" in capsys.readouterr().out
+    by_text = serve(lambda body: completion({**body, "return_tokens_as_token_ids": False}, letters="aa" + "b" * 6))
+    assert run(by_text) == 2
+    err = capsys.readouterr().err
+    assert "two tokens may have one text: so it cannot be judged" in err and err.count("\n") == 1
+
+
+def test_ties_are_no_fault_of_a_server(serve, monkeypatch):
+    """Of tokens with one probability it names the drawn one first, and some of them are below the five."""
+    monkeypatch.setitem(globals(), "P", [[.3, .3] + [.4 / 6] * 6] * 8)
+    assert run(serve(), "--new", "6") == 0
+    assert run(serve(faulty), "--new", "6") == 1
+
+
+class Beside(Endpoint):
+    """A server without a socket: what it answers is `said` of what it is asked."""
+
+    said = staticmethod(completion)
+
+    def complete(self, seed, **more):
+        return self.said({"seed": seed, "max_tokens": self.new, **more})
+
+
+class BesideFaulty(Beside):
+    said = staticmethod(faulty)
+
+
+def verdict_by(witness: str, kind: type, run: int, samples: int = 200):
+    """Every run has seeds of its own."""
+    server, seed = kind("http://x", [0], 1, {}, at_once=1), 1000 * run
+    if witness == "--plain":
+        return against_plain(server, Beside("http://y", [0], 1, {}), samples, seed)
+    if witness == "--truth":
+        return judge(server.ids, {(token,): part for token, part in enumerate(P[0])}, samples=samples, seed=seed,
+                     looks=LOOKS)
+    return against_logprobs(server, samples, seed)
+
+
+@pytest.mark.parametrize("witness", ["--plain", "--truth", "logprobs"])
+def test_of_50_runs_none_accuses_a_right_server_and_all_find_a_wrong_one(witness):
+    """Both rates at full size: python -m nanospec.proof.judge.itself --servers."""
+    right = [verdict_by(witness, Beside, run) for run in range(50)]
+    wrong = [verdict_by(witness, BesideFaulty, run) for run in range(50)]
+    assert not any(verdict.wrong for verdict in right) and all(verdict.wrong for verdict in wrong)
+    assert len({verdict.p_value for verdict in right}) > 25
+    fewer = sum(verdict.samples for verdict in wrong) / sum(verdict.samples for verdict in right)
+    assert fewer < 0.6                          # it stops as soon as it knows
+
+
+def test_looks_share_the_false_alarms():
+    """As sequential.py says; the first one that is sure is the last; at_once changes nothing but the time."""
+    assert looks_at(2_000, 1) == [(2_000, FALSE_ALARM)]
+    for samples in 1, 3, 2_000:
+        sizes, bars = zip(*looks_at(samples, LOOKS))
+        assert sizes[-1] == samples and list(sizes) == sorted({*sizes}) and bars[-1] in (FALSE_ALARM, FALSE_ALARM / 2)
+        assert len(bars) == 1 or sum(bars[:-1]) == pytest.approx(FALSE_ALARM / 10)
+    asked = []
+
+    def fit_of(drawn):
+        return Fit(0.0 if len(drawn) > 100 else 1.0, 1, 0.0, len(drawn))
+
+    for at_once in 1, 5:
+        asked.clear()
+        drawn, _, bar = sequential(lambda i: asked.append(i) or i, 1_000, fit_of, at_once=at_once)
+        assert drawn == [*range(125)] and bar == FALSE_ALARM / 40 and len(asked) <= 125 + 2 * at_once
+    begun = threading.Barrier(4)                # it would wait forever if there were not four at once
+    assert sequential(lambda i: begun.wait(20), 8, fit_of, at_once=4)[0]
+
+
+def test_one_answer_that_fails_ends_the_rest(serve, capsys):
+    server = serve(lambda body: (500, b"full") if body["seed"] == 20 else completion(body))
+    assert run(server, "--at-once", "8", samples=5_000) == 2 and "answered 500" in capsys.readouterr().err
+    assert len(server.asked) < 60
 
 
 def logprobs(change):
@@ -148,9 +233,11 @@ def logprobs(change):
     (lambda body: b"cut short", "broke off"), (lambda body: {"text": "abc"}, "gives no logprobs"),
     (logprobs(lambda said: None), "gives no logprobs"), (logprobs(lambda said: {**said, "tokens": []}), "no logprobs"),
     (logprobs(lambda said: {**said, "top_logprobs": said["top_logprobs"][1:]}), "no logprobs"),
-    (logprobs(lambda said: {**said, "top_logprobs": [{"a": 0.0, "b": 0.0}] * 3}), "add up to 2"),
-    (logprobs(lambda said: {**said, "top_logprobs": [{"a": "x"}] * 3}), "no logprobs"),
-    (logprobs(lambda said: {**said, "top_logprobs": [{"a": math.nan}] * 3}), "add up to nan")],
+    (logprobs(lambda said: {name: part[1:] for name, part in said.items()}), "wrote 2 tokens where 3"),
+    (logprobs(lambda said: {**said, "top_logprobs": [{"token_id:1": 0.0, "token_id:2": 0.0}] * 3}), "add up to 2"),
+    (logprobs(lambda said: {**said, "top_logprobs": [{"token_id:1": -1.0}] * 3}), "reports 1 of 5 probabilities"),
+    (logprobs(lambda said: {**said, "top_logprobs": [{"token_id:1": "x"}] * 3}), "no logprobs"),
+    (logprobs(lambda said: {**said, "top_logprobs": [{"token_id:1": math.nan}] * 3}), "add up to nan")],
     ids=lambda value: value if isinstance(value, str) else "")
 def test_a_broken_reply_is_one_line(serve, answer, said, capsys):
     assert run(serve(answer)) == 2
@@ -174,7 +261,8 @@ def test_a_server_that_is_slow_or_not_there_is_one_line(serve, capsys):
     (["file:///etc/passwd"], "begins with http"), ([""], "begins with http"), (["http://["], "broke off"),
     (["http://x", "--plain", "ftp://y"], "begins with http"), (["http://x", "--temperature", "0.5"], "temperature 1"),
     (["http://x", "--top-k", "3"], "temperature 1"), (["http://x", "--prompt", "a", "--ids", "1"], "not both"),
-    (["http://x", "--timeout", "0"], "--timeout"), (["http://x", "--samples", "-1"], "samples must be"),
+    (["http://x", "--timeout", "0"], "--timeout"), (["http://x", "--at-once", "0"], "--at-once"),
+    (["http://x", "--samples", "-1"], "samples must be"),
     (["http://x", "--seed", str(2 ** 64)], "64 bits")], ids=str)
 def test_what_a_server_cannot_be_asked_is_refused_in_one_line(argv, said, capsys):
     assert main(["endpoint", *argv]) == 2

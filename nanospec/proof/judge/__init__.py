@@ -6,8 +6,8 @@ Two witnesses. If the sampler leaves all chance to the dice it is given, it is w
 and no luck is in the verdict. And it is run with real dice, many times: that also sees chance used twice, and does for
 samplers that bring their own.
 
-abroad.py has samplers of other projects, endpoint.py servers, __main__.py the command that judges both, and itself.py
-says how often the judge errs.
+abroad.py has samplers of other projects, endpoint.py servers, engines.py starts vLLM here and judges it, sequential.py
+stops early, __main__.py is the command for all of them, and itself.py says how often the judge errs.
 """
 
 import sys
@@ -24,12 +24,12 @@ from nanospec.files.checkpoint import Pair
 from nanospec.probs import Sampling
 from nanospec.proof.checks import TABLE, TOLERANCE
 from nanospec.proof.foreign import MOST_SECONDS, Progress, Sampler, tokens_from, walked
+from nanospec.proof.judge.sequential import FALSE_ALARM, MISS, sequential
 from nanospec.proof.stats import Fit, Off, goodness_of_fit, pit
 from nanospec.proof.walk import Distribution, distance, target_distribution
 from nanospec.proof.zoo.plant import Bug
 from nanospec.proof.zoo.samplers import AS_IT_SHIPS, OF_A_CHAIN, beginnings, named, sampler_with
 
-FALSE_ALARM, MISS = 0.001, 0.01
 MOST_OUTCOMES = 5_000   # of an exact distribution; beyond that tokens are judged one by one
 NO_VERDICT = 0.5        # where what is further off than this can be missed, nothing is known
 ANOTHER_SEED = 10 ** 9  # the transform's own uniforms must not be those that the sampler drew with
@@ -80,7 +80,7 @@ class Verdict:
 
 def judge(sampler: Sampler, target, draft=None, ids: Sequence[int] = (0,), new: int = 3, gamma: int = 2,
           samples: int = 2_000, seed: int = 0, tolerance: float = TOLERANCE,
-          seconds: float = MOST_SECONDS, **settings) -> Verdict:
+          seconds: float = MOST_SECONDS, looks: int = 1, at_once: int = 1, **settings) -> Verdict:
     """Is `sampler(dice)`, which returns `new` tokens, distributed as `target` continues `ids`?
 
     dice: with pick and flip, see nanospec.dice; a sampler that brings its own randomness may ignore it.
@@ -88,35 +88,41 @@ def judge(sampler: Sampler, target, draft=None, ids: Sequence[int] = (0,), new: 
     draft, gamma: what the sampler speculates with. Given them, a wrong distribution is looked up among the zoo's; and
     tokens too many for an exact distribution are judged in the order of q_draft - p_target.
     tolerance: what a walked distribution may be off, in total variation; of a sampler in single precision, 1e-5.
-    seconds: for the walk.
+    seconds: for the walk.  looks: how often the samples are looked at, to stop early (sequential.py).
+    at_once: from how many threads the sampler is called.
     RequestError for what cannot be judged. Whoever waits is told on stderr what is being done, and of a wrong sampler
     the verdict before its name.
     """
     truth, new = _truth(target, ids, new, gamma, samples, seed, settings)
-    say, drawn = Progress(), []
-    for i in range(samples):
-        drawn.append(tokens_from(sampler(Dice([seed + i]))))
-        say(f"{i + 1:,} of {samples:,} samples")
+
+    def fit_of(drawn: list[tuple]) -> Fit:
+        if any(len(tokens) != new for tokens in drawn):
+            return Fit(0.0, 0, 0.0, len(drawn))
+        if truth is None:
+            return transformed(drawn, target, draft, ids, seed, **settings)
+        return goodness_of_fit(Counter(drawn), truth)
+
+    drawn, fit, bar = sequential(lambda i: tokens_from(sampler(Dice([seed + i]))), samples, fit_of, looks, at_once)
     other = next((tokens for tokens in drawn if len(tokens) != new), None)
     if other is not None:
         prompt = ": the prompt in front of them?" * (len(other) == len(ids) + new and other[:len(ids)] == tuple(ids))
-        return Verdict(True, f"it returned {len(other)} tokens where {new} were asked for{prompt}", 0.0, samples, 0.0)
+        return Verdict(True, f"it returned {len(other)} tokens where {new} were asked for{prompt}", 0.0, len(drawn),
+                       0.0)
     if truth is None:
-        fit = transformed(drawn, target, draft, ids, seed, **settings)
-        verdict = verdict_of(fit, "token by token, its samples fit")
+        verdict = verdict_of(fit, "token by token, its samples fit", bar=bar)
         verdict.unit = "of the tokens moved, in the order of " + ("p_target" if draft is None else "q_draft - p_target")
         return verdict
-    fit, theirs, note = goodness_of_fit(Counter(drawn), truth), walked(sampler, seconds), ""
+    theirs, note = walked(sampler, seconds), ""
     if theirs is not None and goodness_of_fit(Counter(drawn), theirs).p_value < FALSE_ALARM:
         if distance(theirs, truth)[1] > tolerance:              # then it has more chance than a walk can see
             theirs, note = None, "Walked, it does something else than with real dice: is there chance of its own in it?"
     if theirs is None:
-        verdict = verdict_of(fit, "its samples fit the target's distribution (it could not be walked)")
+        verdict = verdict_of(fit, "its samples fit the target's distribution (it could not be walked)", bar=bar)
         verdict.note = note or (_where(drawn, truth) if verdict.wrong else "")
     else:
         off = distance(theirs, truth)[1]
         verdict = verdict_of(fit, "every path walked, its distribution is the target's, and its samples fit it", off,
-                             tolerance)
+                             tolerance, bar)
         if off > tolerance:
             verdict.most_off = max((Off(tokens, truth.get(tokens, 0.0), theirs.get(tokens, 0.0))
                                     for tokens in {**truth, **theirs}), key=lambda off: abs(off.found - off.expected))
@@ -155,17 +161,20 @@ def _truth(target, ids, new: int, gamma: int, samples: int, seed: int,
     return target_distribution(target, ids, new, **settings) if few else None, new
 
 
-def verdict_of(fit: Fit, right: str, off: float | None = None, tolerance: float = TOLERANCE) -> Verdict:
-    """What a fit says, and what is said if it is `right`. off: the distance that was walked, if it was."""
+def verdict_of(fit: Fit, right: str, off: float | None = None, tolerance: float = TOLERANCE,
+               bar: float = FALSE_ALARM) -> Verdict:
+    """What a fit says, and what is said if it is `right`. off: the distance that was walked, if it was. bar: below this
+    p-value it is wrong.
+    """
     if off is not None and off > tolerance:
         wrong, why = True, f"its distribution, walked, is {off:.3g} from the target's in total variation"
-    elif fit.p_value < FALSE_ALARM:
+    elif fit.p_value < bar:
         wrong, why = True, "its samples do not fit the target's distribution"
         if off is not None:
             why += ", although its walked distribution is: is chance used twice, or a state kept between runs?"
     else:
         wrong, why = False, right
-    return Verdict(wrong, why, fit.p_value, round(fit.samples), fit.visible(FALSE_ALARM, MISS), off, most_off=fit.worst)
+    return Verdict(wrong, why, fit.p_value, round(fit.samples), fit.visible(bar, MISS), off, most_off=fit.worst)
 
 
 def _where(drawn: list[tuple], truth: Distribution) -> str:

@@ -4,6 +4,7 @@
     python -m nanospec.proof.judge transformers TARGET --assistant DRAFT --temperature 0.7 --top-k 3
     python -m nanospec.proof.judge endpoint http://127.0.0.1:8000 --plain http://127.0.0.1:8001
     python -m nanospec.proof.judge function my_file:sampler --target my_file:target
+    python -m nanospec.proof.judge engines                              # vLLM on this CPU, with each of its drafters
 
 How often the judge itself errs: python -m nanospec.proof.judge.itself
 """
@@ -18,11 +19,14 @@ from pathlib import Path
 import torch
 
 from nanospec.errors import NanospecError, RequestError, one_line
+from nanospec.files.checkpoint import WEIGHTS
 from nanospec.proof.command import Parser, command
 from nanospec.proof.judge import BINS, SETTINGS, Verdict, check_task, judge
 from nanospec.proof.judge.abroad import (SECONDS, SINGLE, fell, load_theirs, model_of, of_function,
                                           of_transformers, recomputed)
 from nanospec.proof.judge.endpoint import Endpoint, against_logprobs, against_plain
+from nanospec.proof.judge.engines import DRAFTERS, print_table
+from nanospec.proof.judge.sequential import LOOKS
 
 PROMPT = [0]
 
@@ -30,7 +34,7 @@ PROMPT = [0]
 def parser() -> Parser:
     main = Parser(prog="python -m nanospec.proof.judge", description=__doc__,
                   formatter_class=argparse.RawDescriptionHelpFormatter)
-    kinds = main.add_subparsers(dest="kind", required=True, metavar="{transformers,endpoint,function}")
+    kinds = main.add_subparsers(dest="kind", required=True, metavar="{transformers,endpoint,function,engines}")
     common = Parser(add_help=False)
     common.add_argument("--ids", type=int, nargs="+", metavar="ID", help="the prompt, as token ids; default: 0")
     common.add_argument("--new", type=int, default=3, metavar="N", help="tokens of every sample; default: 3")
@@ -55,6 +59,7 @@ def parser() -> Parser:
                                                                     "neither: the logprobs that the server reports")
     kind.add_argument("--prompt", metavar="TEXT", help="instead of --ids")
     kind.add_argument("--model", metavar="NAME", help="as the server calls it")
+    kind.add_argument("--at-once", type=int, default=8, metavar="N", help="requests at the same time; default: 8")
     kind.add_argument("--timeout", type=float, default=60.0, metavar="SECONDS", help="of a request; default: 60")
 
     kind = kinds.add_parser("function", parents=[common], help="sampler(dice) -> tokens")
@@ -63,6 +68,16 @@ def parser() -> Parser:
                       help="tokens (1, T) -> logits (1, T, V), a model, or {tuple of tokens: probability}")
     kind.add_argument("--draft", metavar="MODULE:NAME", help="what it speculates with: a bug can then be named")
     kind.add_argument("--gamma", type=int, default=2, metavar="N", help="draft tokens in a round; default: 2")
+
+    kind = kinds.add_parser("engines", help="vLLM, installed beside the checkout and started on this CPU")
+    kind.add_argument("--weights", type=Path, default=WEIGHTS, metavar="FOLDER", help="default: the pair that ships")
+    kind.add_argument("--drafters", nargs="+", metavar="NAME", help=f"some of: {'; '.join(DRAFTERS)}; default: all")
+    kind.add_argument("--mended", action="store_true", help="with vLLM's known fault on CPUs mended")
+    kind.add_argument("--samples", type=int, default=300, metavar="N", help="of each row; default: 300")
+    kind.add_argument("--new", type=int, default=16, metavar="N", help="tokens of every sample; default: 16")
+    kind.add_argument("--greedy", type=int, default=128, metavar="N", help="tokens of the greedy texts; default: 128")
+    kind.add_argument("--at-once", type=int, default=8, metavar="N", help="requests at the same time; default: 8")
+    kind.add_argument("--seed", type=int, default=0, metavar="N", help="of the first sample; the next has the next")
     return main
 
 
@@ -70,11 +85,15 @@ def parser() -> Parser:
 def main(argv: Sequence[str] | None = None) -> int:
     argv = list(sys.argv[1:] if argv is None else argv)
     options = parser().parse_args(argv)
-    settings = {name: getattr(options, name) for name in SETTINGS}
+    settings = {name: getattr(options, name, SETTINGS[name]) for name in SETTINGS}
     settings = {name: value for name, value in settings.items() if value != SETTINGS[name]}
     task = {"new": options.new, "samples": options.samples, "seed": options.seed}
     try:
+        if getattr(options, "at_once", 1) < 1:
+            raise RequestError(f"--at-once must be 1 or more, got {options.at_once}")
         check_task(gamma=getattr(options, "gamma", 1), settings=settings, **task)
+        if options.kind == "engines":
+            return print_table(options)
         verdict, what = JUDGES[options.kind](options, task, settings)
     except NanospecError as error:
         print(f"judge: {one_line(error)}", file=sys.stderr)
@@ -104,7 +123,7 @@ def judge_endpoint(options, task: dict, settings: dict) -> tuple[Verdict, str]:
     if not options.timeout > 0:
         raise RequestError(f"--timeout must be more than 0, got {options.timeout}")
     prompt = options.prompt if options.prompt is not None else options.ids or PROMPT
-    asked = prompt, options.new, settings, options.model, options.timeout
+    asked = prompt, options.new, settings, options.model, options.timeout, options.at_once
     endpoint, counts = Endpoint(options.url, *asked), {"samples": options.samples, "seed": options.seed}
     if options.plain is not None:
         return (against_plain(endpoint, Endpoint(options.plain, *asked), **counts),
@@ -113,7 +132,8 @@ def judge_endpoint(options, task: dict, settings: dict) -> tuple[Verdict, str]:
         return against_logprobs(endpoint, **counts), "a server, against the logprobs that it reports"
     if options.prompt is not None:
         raise RequestError("--truth reads token ids: give the prompt as --ids")
-    verdict = judge(endpoint.ids, recomputed(load_theirs(options.truth)), ids=prompt, **task, **settings)
+    verdict = judge(endpoint.ids, recomputed(load_theirs(options.truth)), ids=prompt, looks=LOOKS,
+                    at_once=options.at_once, **task, **settings)
     return verdict, "a server, against the logits of its model"
 
 

@@ -7,10 +7,12 @@ What is true of its text? It depends on what there is to compare with.
   their ids. It sees everything but chance that is shared between requests.
 - Neither: the logprobs that the server reports with its text, at temperature 1. It sees whether its tokens are drawn
   from what it reports. It cannot see a report that is wrong itself: a stale cache, a wrong row, another temperature.
-  And what lies below the most likely tokens that it reports is one lump.
+  And what lies below the most likely tokens that it reports is one lump. The server must name its tokens by their ids:
+  by their texts a right server would look wrong, since tokens that are parts of one character all have the same text.
 
-Left out: what happens when requests are answered together, and servers that ask for a key. The requests are sent one
-after the other, each with a seed of its own. `ignore_eos` is asked for: a draw that ends the text is not in the reply.
+Each request has a seed of its own. Several are sent at once, so a server that can answers them in one batch; what they
+then share is judged, too. `ignore_eos` is asked for: a draw that ends the text would not be in the reply.
+Left out: servers that ask for a key.
 """
 
 import json
@@ -23,12 +25,13 @@ from urllib.error import HTTPError, URLError
 from urllib.request import Request, urlopen
 
 import torch
+from torch import Tensor
 
 from nanospec.dice import Dice
 from nanospec.errors import EndpointError, RequestError, one_line
-from nanospec.proof.foreign import Progress
 from nanospec.proof.judge import ANOTHER_SEED, BINS, Verdict, check_task, verdict_of
-from nanospec.proof.stats import goodness_of_fit, pit, two_samples
+from nanospec.proof.judge.sequential import sequential
+from nanospec.proof.stats import Fit, goodness_of_fit, pit, two_samples
 
 TOP = 5                 # of the most likely tokens that are asked for: OpenAI's limit, and within that of the others
 ROUNDING = 1e-2         # what reported probabilities may add up to above 1
@@ -37,7 +40,9 @@ BY_ID = "token_id:"     # how vLLM writes a token that it was asked to name by i
 
 @dataclass
 class Endpoint:
-    """A server and what is asked of it. prompt: a text, or token ids.  settings: temperature, top_k, top_p."""
+    """A server and what is asked of it. prompt: a text, or token ids.  settings: temperature, top_k, top_p.
+    at_once: how many requests are sent before the first is answered.
+    """
 
     url: str
     prompt: str | Sequence[int]
@@ -45,6 +50,7 @@ class Endpoint:
     settings: dict
     model: str | None = None
     timeout: float = 60.0
+    at_once: int = 8
 
     def __post_init__(self):
         if not self.url.startswith(("http://", "https://")):
@@ -62,10 +68,10 @@ class Endpoint:
                     failed, said = "", reply.read()
             except HTTPError as error:                          # what it says may break off, too
                 failed, said = f"{where} answered {error.code}", error.read(1000)
-        except TimeoutError as error:
-            raise EndpointError(f"{where} did not answer within {self.timeout:g} seconds") from error
-        except URLError as error:
-            raise EndpointError(f"nobody answers at {where}: {one_line(error.reason)}") from error
+        except (TimeoutError, URLError) as error:
+            if isinstance(getattr(error, "reason", error), TimeoutError):
+                raise EndpointError(f"{where} did not answer within {self.timeout:g} seconds") from error
+            raise EndpointError(f"nobody answers at {where}: {one_line(getattr(error, 'reason', error))}") from error
         except (OSError, HTTPException, ValueError) as error:
             raise EndpointError(f"{where} broke off: {one_line(error)}") from error
         if failed:
@@ -79,26 +85,49 @@ class Endpoint:
             raise EndpointError(f"{where} answered something else than a completion: "
                                 f"{one_line(said.decode(errors='replace'))}") from error
 
+    def named(self, seed: int, top: int) -> tuple[list[int], list[dict[int, float]]]:
+        """The ids of a reply's tokens, and the logprobs of at least `top` at each place, by their ids.
+
+        EndpointError if the reply does not say that, or has not as many tokens as were asked for.
+        """
+        choice = self.complete(seed, logprobs=top, return_tokens_as_token_ids=True)
+        try:
+            tokens, tops = choice["logprobs"]["tokens"], choice["logprobs"]["top_logprobs"]
+            if len(tokens) != len(tops):
+                raise ValueError("not as many as tokens")
+            ids = [int(name.removeprefix(BY_ID)) for name in tokens if name.startswith(BY_ID)]
+            places = [{int(name.removeprefix(BY_ID)): float(logprob) for name, logprob in place.items()
+                       if name.startswith(BY_ID)} for place in tops]
+        except (KeyError, TypeError, ValueError, AttributeError, OverflowError) as error:
+            raise self._not_judged(f"gives no logprobs that can be read ({type(error).__name__}: {one_line(error)})"
+                                   ) from error
+        if len(ids) < len(tokens) or any(len(place) < len(theirs) for place, theirs in zip(places, tops)):
+            raise self._not_judged("does not name its tokens by their ids (return_tokens_as_token_ids of vLLM), and "
+                                   "two tokens may have one text")
+        if len(ids) != self.new:
+            raise self._not_judged(f"wrote {len(ids)} tokens where {self.new} and ignore_eos were asked for")
+        return ids, places
+
+    def _not_judged(self, why: str) -> EndpointError:
+        return EndpointError(f"{self.url} {why}: so it cannot be judged. Compare it with a second server, --plain")
+
     def ids(self, dice: Dice) -> list[int]:
         """A sampler for the judge. EndpointError if the tokens have no ids."""
-        choice = self.complete(dice.generators[0].initial_seed(), logprobs=1, return_tokens_as_token_ids=True)
-        try:
-            return [int(token.split(BY_ID)[1]) for token in choice["logprobs"]["tokens"]]
-        except (KeyError, IndexError, TypeError, ValueError, AttributeError) as error:
-            raise EndpointError(f"{self.url} does not name its tokens by their ids (return_tokens_as_token_ids of "
-                                "vLLM): compare it with a second server, --plain") from error
+        return self.named(dice.generators[0].initial_seed(), 1)[0]
 
 
 def against_plain(endpoint: Endpoint, plain: Endpoint, samples: int, seed: int) -> Verdict:
     """Do two servers, one that speculates and one that does not, write texts of one distribution?"""
     check_task(endpoint.new, 1, samples, seed, endpoint.settings)
-    counts, say = (Counter(), Counter()), Progress()
-    for i in range(samples):
-        for which, server in enumerate((endpoint, plain)):
-            counts[which][server.complete(seed + i + which * samples)["text"]] += 1
-        say(f"{i + 1:,} of {samples:,} pairs of samples")
-    verdict = verdict_of(two_samples(*counts), "the texts of both servers fit one distribution")
-    verdict.samples = 2 * samples
+    def pair(i: int) -> tuple[str, str]:
+        return endpoint.complete(seed + i)["text"], plain.complete(seed + i + samples)["text"]
+
+    def fit_of(pairs: list[tuple[str, str]]) -> Fit:
+        return two_samples(*map(Counter, zip(*pairs)))
+
+    pairs, fit, bar = sequential(pair, samples, fit_of, at_once=endpoint.at_once, what="pairs of samples")
+    verdict = verdict_of(fit, "the texts of both servers fit one distribution", bar=bar)
+    verdict.samples = 2 * len(pairs)
     if verdict.wrong:
         verdict.why = "the texts of the two servers are not of one distribution"
     return verdict
@@ -111,41 +140,38 @@ def against_logprobs(endpoint: Endpoint, samples: int, seed: int) -> Verdict:
            {"temperature": (None, 1), "top_k": (None,), "top_p": (None, 1)}.items()):
         raise RequestError("logprobs are reported before or after the temperature, as a server likes: without --plain "
                            "or --truth only temperature 1 can be judged, without top_k and top_p")
-    say, values = Progress(), []
-    for i in range(samples):
-        places = reported(endpoint, endpoint.complete(seed + i, logprobs=TOP))
+
+    def values(i: int) -> list[float]:
+        cells, rows = reported(endpoint, seed + i)
         dice = Dice([ANOTHER_SEED + seed + i])
-        dice.refill(len(places))
-        values += [pit(torch.tensor([cell]), torch.tensor([row]), -torch.arange(len(row))[None], u[None]).item()
-                   for (cell, row), u in zip(places, dice.u[0])]
-        say(f"{i + 1:,} of {samples:,} samples")
-    bins = Counter(min(int(value * BINS), BINS - 1) for value in values)
-    verdict = verdict_of(goodness_of_fit(bins, {i: 1 / BINS for i in range(BINS)}),
-                         "its tokens fit the logprobs that it reports")
+        dice.refill(len(cells))
+        # Tokens of one probability are one piece of the line: their order in the reply may depend on the draw.
+        order = torch.cat([rows[:, :-1], torch.full((len(rows), 1), -1.0)], 1)
+        return pit(cells, rows, order, dice.u[0]).tolist()
+
+    def fit_of(texts: list[list[float]]) -> Fit:
+        bins = Counter(min(int(value * BINS), BINS - 1) for text in texts for value in text)
+        return goodness_of_fit(bins, {i: 1 / BINS for i in range(BINS)})
+
+    _, fit, bar = sequential(values, samples, fit_of, at_once=endpoint.at_once)
+    verdict = verdict_of(fit, "its tokens fit the logprobs that it reports", bar=bar)
     verdict.unit = "of the tokens moved, in the order of the logprobs"
     if verdict.wrong:
         verdict.why = "its tokens do not fit the logprobs that it reports"
     return verdict
 
 
-def reported(endpoint: Endpoint, choice: dict) -> list[tuple[int, list[float]]]:
-    """For every token of a reply: its place among the most likely ones, and their probabilities; the last is what is
-    left for all others. EndpointError if the reply does not say that.
+def reported(endpoint: Endpoint, seed: int) -> tuple[Tensor, Tensor]:
+    """For every token of a reply: its place among the TOP most likely ones, or TOP, (T,); and their probabilities, the
+    last one of all others together, (T, TOP + 1). EndpointError if the reply does not say that.
     """
-    try:
-        logprobs = choice["logprobs"]
-        tokens, tops = logprobs["tokens"], logprobs["top_logprobs"]
-        if not tokens or len(tokens) != len(tops):
-            raise ValueError("not as many as tokens")
-        places = []
-        for token, top in zip(tokens, tops):
-            best = sorted(top.items(), key=lambda item: -item[1])[:TOP]     # the drawn token may stand there as well
-            row = [math.exp(other) for _, other in best]
-            if not sum(row) <= 1 + ROUNDING:                                # a nan is no probability
-                raise ValueError(f"probabilities that add up to {sum(row):.3g}")
-            names = [name for name, _ in best]
-            places.append((names.index(token) if token in names else len(row), [*row, max(0.0, 1 - sum(row))]))
-        return places
-    except (KeyError, TypeError, ValueError, AttributeError, OverflowError) as error:
-        raise EndpointError(f"{endpoint.url} gives no logprobs that can be read ({type(error).__name__}: "
-                            f"{one_line(error)}): compare it with a second server, --plain") from error
+    cells, rows = [], []
+    for token, place in zip(*endpoint.named(seed, TOP)):
+        if len(place) > TOP:                    # the drawn token was added to the most likely ones
+            del place[token]
+        row = [math.exp(logprob) for logprob in place.values()]
+        if len(row) > TOP or not sum(row) <= 1 + ROUNDING or len(row) < TOP and sum(row) < 1 - ROUNDING:
+            raise endpoint._not_judged(f"reports {len(row)} of {TOP} probabilities, which add up to {sum(row):.3g}")
+        cells.append([*place].index(token) if token in place else TOP)
+        rows.append([*row, *[0.0] * (TOP - len(row)), max(0.0, 1 - sum(row))])
+    return torch.tensor(cells), torch.tensor(rows, dtype=torch.float64)

@@ -1,0 +1,97 @@
+"""What a drafter remembers of texts that it helped to write: earlier ones, and those of other rows.
+
+Oliaro et al. 2024, SuffixDecoding (arXiv 2411.04975, section 3): beside a request's own text, all earlier outputs.
+Requests to a server often resemble one another. Here texts are kept whole, prompt and answer, at most `most` tokens of
+them; where there are more, the text that began first goes.
+
+Why it is lossless: a copied token is not drawn, and what is copied must know nothing of the dice that will judge it.
+Dice of another seed are others. A seed that an earlier request had is not: its text, and through it all that is kept
+here, has seen this request's dice. So to such a request memory is closed, as long as it is not greedy, which has no
+dice. Requests with chance should have seeds of their own: those that all have the default seed remember nothing.
+"""
+
+from collections import defaultdict
+from collections.abc import Callable
+from typing import Any
+
+from torch import Tensor
+
+from nanospec.dice import Dice
+from nanospec.errors import RequestError
+
+Place = tuple[list[int], int]                               # a text, and how many of its tokens stand before the place
+Index = dict[int, list[Place]]                              # token -> the places after it at which something stands
+
+
+class Kept(list[int]):
+    """The tokens of a text, as far as they have been read."""
+
+    forgotten = False
+
+
+class Memory:
+    """rows: of every row the text that is being written there.  open: whether that row may copy from others."""
+
+    per_row = ("rows", "open")
+
+    def __init__(self, most: int):
+        if most < 0:
+            raise RequestError(f"remember must not be negative, got {most}")
+        self.most, self.tokens = most, 0
+        self.rows: dict[int, Kept] = {}
+        self.open: dict[int, bool] = {}
+        self.texts: list[Kept] = []                         # in the order in which they began
+        self.places: Index = defaultdict(list)
+        self.seeds: set[int] = set()                        # of all requests so far
+
+    def begin(self, b: int) -> None:
+        """A new request in row b."""
+        self.rows[b] = Kept()
+        self.texts += [self.rows[b]] if self.most else []
+
+    def read(self, b: int, ids: list[int], seed: int | None) -> None:
+        """Row b has come to `ids`, with dice of this seed, or greedily. A text that has changed is read anew."""
+        if ids[:len(self.rows[b])] != self.rows[b]:
+            self.begin(b)
+        kept = self.rows[b]
+        if not kept:
+            self.open[b] = seed not in self.seeds
+            self.seeds |= set() if seed is None else {seed}
+        for token in ids[len(kept):]:
+            if kept and not kept.forgotten:
+                self.places[kept[-1]].append((kept, len(kept)))
+            kept.append(token)
+            self.tokens += not kept.forgotten
+        while self.tokens > self.most:
+            self._forget(self.texts.pop(0))
+
+    def after(self, b: int, token: int) -> list[Place]:
+        """The places after `token` in texts that row b may copy from, those of the oldest text first."""
+        return [(kept, at) for kept, at in self.places.get(token, ()) if self.open[b] and kept is not self.rows[b]]
+
+    def copy(self, b: int, longest: int, count: int) -> tuple[int, list[int]]:
+        """How many of row b's last tokens, at most `longest`, stand in another text, and up to `count` tokens from
+        after them there, in the latest of the longest matches; 0 and none if there is no match.
+        """
+        own, best, copied = self.rows[b], 0, list[int]()
+        for kept, at in self.after(b, own[-1]):
+            n = 1
+            while n < min(longest, at, len(own)) and kept[at - n - 1] == own[-n - 1]:
+                n += 1
+            if n >= best and at < len(kept):
+                best, copied = n, kept[at:at + count]
+        return best, copied
+
+    def _forget(self, text: Kept) -> None:
+        text.forgotten = True
+        self.tokens -= len(text)
+        for token in set(text):
+            self.places[token] = [(kept, at) for kept, at in self.places[token] if kept is not text]
+
+
+def seeds_of(dice: Dice | Any, sampling: Callable[[Tensor], Tensor] | Any, count: int) -> list[int | None]:
+    """What each of `count` texts is drawn with; None for a greedy one, and for dice without seeds, which are walked."""
+    generators = getattr(dice, "generators", None)
+    of_rows = getattr(sampling, "rows_of", {sampling: range(count)})
+    greedy = {b for one, rows in of_rows.items() if getattr(one, "temperature", 1) == 0 for b in rows}
+    return [None if b in greedy or not generators else generators[b].initial_seed() for b in range(count)]

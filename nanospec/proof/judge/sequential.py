@@ -1,0 +1,82 @@
+"""A verdict as soon as it is certain: a sampler that is far off need not be asked for all of its samples.
+
+The samples are looked at several times, each time twice as many as before (alpha spending, Lan and DeMets 1983):
+
+    samples      125        250        500        1000       2000
+    wrong if     p < a/40   p < a/40   p < a/40   p < a/40   p < a/2        a = FALSE_ALARM
+
+Claim: a right sampler is called wrong with probability a at most.
+Proof. It is called wrong if one of the looks calls it so, and these add up, whatever they have in common. Of exact
+p-values they would add up to .6 a. Pearson's is too small so far out where few samples are expected in a cell: drawn
+1,500,000 times from 64 outcomes, 125 right samples had p < a/40 6.1 times as often as a/40, 250 to 1,000 samples 1.3 to
+2.0 times, and 2,000 samples p < a/2 1.07 times as often as a/2. That makes .81 a.
+What it costs: where all samples are needed, the last look has a/2 where a single one would have a. So what it sees is
+stated for a/2: with 2,000 samples and 15 degrees of freedom .085 in total variation, and not .083.
+"""
+
+from collections import deque
+from collections.abc import Callable, Generator, Iterator
+from concurrent.futures import Future, ThreadPoolExecutor
+from itertools import islice
+from time import perf_counter
+from typing import TypeVar
+
+from nanospec.proof.foreign import Progress
+from nanospec.proof.stats import Fit
+
+FALSE_ALARM, MISS = 0.001, 0.01
+LOOKS = 5
+T = TypeVar("T")
+
+
+def looks_at(samples: int, looks: int) -> list[tuple[int, float]]:
+    """(how many samples have been drawn, below which p-value it is wrong), for each of at most `looks` looks.
+
+    Example: looks_at(2_000, 1) is [(2_000, FALSE_ALARM)].
+    """
+    sizes = sorted({samples >> i for i in range(looks)} - {0})
+    early = [FALSE_ALARM / 10 / (len(sizes) - 1) for _ in sizes[1:]]
+    return list(zip(sizes, [*early, FALSE_ALARM / 2 if early else FALSE_ALARM]))
+
+
+def sequential(draw: Callable[[int], T], samples: int, fit_of: Callable[[list[T]], Fit], looks: int = LOOKS,
+               at_once: int = 1, what: str = "samples") -> tuple[list[T], Fit, float]:
+    """draw(0), draw(1), ... in this order, from `at_once` threads, until a look calls them wrong, or to the end.
+
+    Returns what was drawn, the fit of all of it, and the p-value below which it is wrong. A long wait is counted down
+    on stderr.
+    """
+    drawn: list[T] = []
+    coming = _told(_at_once(draw, samples, at_once), samples, what)
+    for size, bar in looks_at(samples, looks):
+        drawn += islice(coming, size - len(drawn))
+        fit = fit_of(drawn)
+        if fit.p_value < bar:
+            break
+    coming.close()
+    return drawn, fit, bar
+
+
+def _at_once(draw: Callable[[int], T], samples: int, count: int) -> Iterator[T]:
+    """In order. At most 2 * count are asked for ahead."""
+    if count == 1:
+        yield from map(draw, range(samples))
+        return
+    with ThreadPoolExecutor(count) as pool:
+        numbers, waiting = iter(range(samples)), deque[Future[T]]()
+        try:
+            while True:
+                waiting += [pool.submit(draw, i) for i in islice(numbers, 2 * count - len(waiting))]
+                if not waiting:
+                    return
+                yield waiting.popleft().result()
+        finally:                                            # early, or because one failed
+            pool.shutdown(cancel_futures=True)
+
+
+def _told(items: Iterator[T], total: int, what: str) -> Generator[T, None, None]:
+    say, began = Progress(), perf_counter()
+    for i, item in enumerate(items, 1):
+        yield item
+        left = (perf_counter() - began) * (total / i - 1)
+        say(f"[{'#' * (20 * i // total):20}] {i:,} of {total:,} {what}, at most {left:,.0f} seconds to go")
