@@ -270,4 +270,4 @@ figures.heads({name: beta for name, (_, beta) in found.items()})
 #
 # The answers are in the file of the same name in `lessons/answers/`.
 #
-# *Next:* *A tree of best guesses* drafts with these heads.
+# *Next:* *A tree of best tokens* drafts with these heads.

@@ -716,7 +716,7 @@ def heads(betas: dict[str, Sequence[float]]) -> None:
     save(figure, "what_the_target_knows_ahead")
 
 
-def best_guesses(accuracies: Sequence[Sequence[float]], tokens: dict[str, tuple[float, float]]) -> None:
+def best_tokens(accuracies: Sequence[Sequence[float]], tokens: dict[str, tuple[float, float]]) -> None:
     """accuracies: of each head, by rank. tokens: shape of the draft -> its tokens per round, promised and counted."""
     figure, (left, right) = blank("a second guess of an early head beats the best guess of a late one", 2)
     ranks = [f"rank {i}" for i in range(1, len(accuracies[0]) + 1)]
@@ -727,7 +727,7 @@ def best_guesses(accuracies: Sequence[Sequence[float]], tokens: dict[str, tuple[
     bars(right, list(tokens), (promised, FAINT, "promised"), (counted, GREEN, "counted on held-out text"))
     right.set_ylabel("tokens per round")
     right.set_ylim(0, 1.3 * max(*promised, *counted))
-    save(figure, "a_tree_of_best_guesses")
+    save(figure, "a_tree_of_best_tokens")
 
 
 def the_state(betas: dict[str, Sequence[float]]) -> None:

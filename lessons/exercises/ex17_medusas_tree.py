@@ -1,6 +1,6 @@
 """Exercise 17: Medusa's tree: the rows that are worth most.
 
-difficulty 3 of 5, about 20 minutes, about 10 lines; after the lesson *A tree of best guesses*
+difficulty 3 of 5, about 20 minutes, about 10 lines; after the lesson *A tree of best tokens*
 check: python -m lessons.check 17
 """
 

@@ -63,8 +63,8 @@ def test_what_the_target_knows_ahead(lesson, exchanged):
 
 
 @shorter(("train_texts[::7], 40", "train_texts[::7], 12"), ("steps=120", "steps=45"))
-def test_a_tree_of_best_guesses(lesson, exchanged):
-    names, out = lesson("a_tree_of_best_guesses", *exchanged)
+def test_a_tree_of_best_tokens(lesson, exchanged):
+    names, out = lesson("a_tree_of_best_tokens", *exchanged)
     test, tokenizer = names["test"], names["tokenizer"]
 
     # blockwise: the greedy text; as many draft tokens as calls say

@@ -1,5 +1,5 @@
 # %% [markdown]
-# # A tree of best guesses
+# # A tree of best tokens
 #
 # **How should one draft with heads that do not know what the others predict?**
 #
@@ -223,7 +223,7 @@ for name, small in ("a table", TableModel(3, seed=5, zeros=0)), ("a small GPT", 
     assert off < 1e-12
 
 # %%
-figures.best_guesses(accuracies, {"a chain of three": (chain_tokens, counted(chain)),
+figures.best_tokens(accuracies, {"a chain of three": (chain_tokens, counted(chain)),
                                   "a tree of eight": (expected, counted(tree))})
 
 # %% [markdown]
