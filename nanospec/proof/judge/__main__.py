@@ -95,7 +95,7 @@ def main(argv: Sequence[str] | None = None) -> int:
         if options.kind == "engines":
             return print_table(options)
         verdict, what = JUDGES[options.kind](options, task, settings)
-    except NanospecError as error:
+    except (NanospecError, OSError) as error:
         print(f"judge: {one_line(error)}", file=sys.stderr)
         return 2
     print(verdict)

@@ -1,0 +1,193 @@
+"""The command that judges vLLM on this CPU: with a stand-in for vLLM; and with vLLM where NANOSPEC_ENGINES names it."""
+
+import json
+import math
+import os
+import subprocess
+import sys
+import threading
+from contextlib import contextmanager
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from pathlib import Path
+from urllib.request import urlopen
+
+import pytest
+import torch
+
+from nanospec.dice import Dice
+from nanospec.errors import EndpointError
+from nanospec.files.checkpoint import Pair
+from nanospec.files.tokenizer import Tokenizer
+from nanospec.generate import generate
+from nanospec.proof.judge import engines
+from nanospec.proof.judge.__main__ import main
+from nanospec.proof.tables import small_gpt
+
+PAIR = Pair(small_gpt(257, 1, 1, context=128), small_gpt(257, 1, 2, context=128),
+            Tokenizer({bytes([b]): b for b in range(256)}))
+SERVER = """
+import subprocess, sys
+from http.server import BaseHTTPRequestHandler, HTTPServer
+child = subprocess.Popen([sys.executable, "-c", "import time; time.sleep(600)"])
+class Handler(BaseHTTPRequestHandler):
+    def do_GET(self):
+        self.send_response(200)
+        self.end_headers()
+        self.wfile.write(str(child.pid).encode())
+HTTPServer(("127.0.0.1", int(sys.argv[-1])), Handler).serve_forever()
+"""
+
+
+class VLLM(ThreadingHTTPServer):
+    """Answers as vLLM does, with PAIR's target. wrong: it forgets the temperature.  dies: at a temperature below 1."""
+
+    def __init__(self, wrong=False, dies=False):
+        self.wrong, self.dies, self.dead, self.drafts = wrong, dies, False, 0
+        super().__init__(("127.0.0.1", 0), Handler)
+
+
+class Handler(BaseHTTPRequestHandler):
+    def do_GET(self):
+        if self.server.dead:
+            return
+        text = (f'vllm:spec_decode_num_drafts_total{{engine="0"}} {self.server.drafts}.0\n'
+                f"vllm:spec_decode_num_accepted_tokens_total {2 * self.server.drafts}.0\n")
+        self.reply(text.encode() if self.path == "/metrics" else b"")
+
+    @torch.inference_mode()
+    def do_POST(self):
+        body = json.loads(self.rfile.read(int(self.headers["Content-Length"])))
+        self.server.dead |= self.server.dies and 0 < body["temperature"] < 1
+        if self.server.dead:
+            return
+        self.server.drafts += 1
+        settings = {name: body.get(name) for name in ("temperature", "top_k", "top_p")}
+        if self.server.wrong and settings["temperature"]:
+            settings = {"temperature": 0.4}
+        ids, new = body["prompt"], body["max_tokens"]
+        tokens = list(generate(PAIR.target, ids, new, dice=Dice([body["seed"]]), **settings))
+        rows = PAIR.target(torch.tensor([ids + tokens]))[0, len(ids) - 1:-1].log_softmax(-1)
+        tops = [{f"token_id:{i}": row[i].item() for i in [token, *row.topk(5).indices.tolist()]}
+                for token, row in zip(tokens, rows)]
+        assert all(math.isfinite(logprob) for top in tops for logprob in top.values())
+        self.reply(json.dumps({"choices": [{"text": "", "logprobs": {
+            "tokens": [f"token_id:{token}" for token in tokens], "top_logprobs": tops}}]}).encode())
+
+    def reply(self, said):
+        self.send_response(200)
+        self.send_header("Content-Length", str(len(said)))
+        self.end_headers()
+        self.wfile.write(said)
+
+    def log_message(self, *args):
+        """Nothing on stderr."""
+
+
+@pytest.fixture
+def vllm(monkeypatch):
+    """vllm(wrong=...) -> what the command starts, and the commands with which it does."""
+    monkeypatch.setenv("no_proxy", "127.0.0.1")
+    monkeypatch.setattr(engines, "load_pair", lambda *_, **__: PAIR)
+    monkeypatch.setattr(engines, "export", lambda *_: None)
+    monkeypatch.setattr(engines, "environment", lambda: Path("python"))
+    started = []
+
+    def put(**faults):
+        @contextmanager
+        def running(command, log, extra):
+            started.append((list(map(str, command)), extra))
+            server = VLLM(**faults if len(started) == 1 else {})
+            threading.Thread(target=server.serve_forever, args=(0.02,), daemon=True).start()
+            try:
+                yield f"http://127.0.0.1:{server.server_port}"
+            finally:
+                server.shutdown()
+                server.server_close()
+        monkeypatch.setattr(engines, "running", running)
+        return started
+    return put
+
+
+def table(capsys, *argv):
+    code = main(["engines", "--new", "2", "--greedy", "8", "--samples", "80", "--at-once", "1", *argv])
+    lines = capsys.readouterr().out.splitlines()
+    return code, [(line[:28].strip(), line[29:45].strip(), line[46:58].strip(), line[59:69].strip(), line[70:])
+                  for line in lines[1:]]
+
+
+def test_a_right_one_is_right_in_every_row(vllm, capsys):
+    started = vllm()
+    code, rows = table(capsys, "--drafters", "draft_model")
+    assert code == 0 and [row[1:4] for row in rows] == [
+        ("0", "our tokens", "right"), ("0.7, 20, 0.9", "--truth", "right"), ("1", "--truth", "right"),
+        ("1", "logprobs", "right")]
+    assert rows[0][4].split() == "3 of 3 texts of 8 tokens 3 6".split()
+    assert rows[1][4].split()[-3:] == ["160", "80", "160"]             # tokens; drafts, and accepted
+    (command, extra), = started
+    config = json.loads(command[command.index("--speculative-config") + 1])
+    assert config["method"] == "draft_model" and Path(config["model"]).name == "draft"
+    assert Path(command[command.index("--model") + 1]).parent == Path(config["model"]).parent
+    assert "PYTHONPATH" not in extra
+
+
+def test_a_wrong_one_is_called_wrong_and_plain_has_no_drafter(vllm, capsys):
+    started = vllm(wrong=True)
+    code, rows = table(capsys, "--drafters", "plain")
+    assert code == 1 and [row[3] for row in rows] == ["right", "WRONG", "WRONG", "WRONG"]
+    assert "--speculative-config" not in started[0][0]
+
+
+def test_one_that_dies_is_started_again_for_what_is_left(vllm, capsys):
+    started = vllm(dies=True)
+    code, rows = table(capsys, "--drafters", "ngram", "--mended")
+    assert code == 0 and [row[3] for row in rows] == ["right", "not judged", "right", "right"]
+    assert "it died of this" in rows[1][4] and rows[0][0] == "ngram, mended" and len(started) == 2
+    plugin = Path(started[0][1]["PYTHONPATH"])
+    assert plugin.name == "mended" and not plugin.exists()              # what was made is gone
+
+
+def test_what_it_starts_is_ended_with_all_that_it_started(tmp_path, monkeypatch):
+    monkeypatch.setenv("no_proxy", "127.0.0.1")
+    (tmp_path / "server.py").write_text(SERVER)
+    with engines.running([sys.executable, tmp_path / "server.py"], tmp_path / "log", {}, patience=60) as url:
+        child = int(urlopen(url).read())
+        os.kill(child, 0)                                               # it is there
+    state = Path(f"/proc/{child}/stat")
+    assert not state.exists() or state.read_text().split()[2] == "Z"
+    with pytest.raises(EndpointError, match="vLLM did not start: ValueError: no"), engines.running(
+            [sys.executable, "-c", "raise ValueError('no')"], tmp_path / "log", {}):
+        raise AssertionError
+
+
+def test_an_environment_is_made_once_and_whole(tmp_path, monkeypatch, capsys):
+    ran = []
+    monkeypatch.setattr(engines.venv, "create", lambda folder, with_pip: (folder / "bin").mkdir(parents=True))
+    monkeypatch.setattr(engines.subprocess, "run", lambda argv, check: ran.append(argv[4:]))
+    for _ in range(2):
+        assert engines.environment(tmp_path / "vllm") == tmp_path / "vllm" / "bin" / "python"
+    assert [argv[1] for argv in ran] == ["install", "uninstall"] and ran[0][2:] == list(engines.PACKAGES)
+    assert capsys.readouterr().err.count("\n") == 1
+
+    def failed(argv, check):
+        raise subprocess.CalledProcessError(1, "pip")
+
+    monkeypatch.setattr(engines.subprocess, "run", failed)
+    with pytest.raises(EndpointError, match="no environment with vLLM"):
+        engines.environment(tmp_path / "other")
+    assert not (tmp_path / "other" / "made").exists()                   # the next time it is made anew
+
+
+@pytest.mark.parametrize("argv, said", [
+    (["--drafters", "medusa"], "--drafters are plain"), (["--at-once", "0"], "at-once"),
+    (["--samples", "0"], "samples"), (["--weights", "nowhere"], "nowhere")])
+def test_what_it_is_not_told_is_one_line(argv, said, capsys):
+    assert main(["engines", *argv]) == 2
+    err = capsys.readouterr().err
+    assert said in err and err.count("\n") == 1
+
+
+@pytest.mark.skipif(not (engines.HERE / "vllm" / "made").exists() or "NANOSPEC_ENGINES" not in os.environ,
+                    reason="NANOSPEC_ENGINES names no folder with an environment of vLLM: minutes, and 4 GB")
+def test_vllm_itself(capsys):
+    assert main(["engines", "--drafters", "plain", "--samples", "100", "--new", "4"]) == 0
+    assert capsys.readouterr().out.count(" right ") == 4
