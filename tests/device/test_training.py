@@ -50,7 +50,7 @@ def trained(what, text, device, folder):
     elif what == ["distil"]:
         training = Distillation(pair, further(SIZE, pair), *more, loss="total-variation")
     else:
-        training = LearnedTraining(pair.target, plan_of(what, pair.target, SIZE), *more, loss="lk-hybrid")
+        training = LearnedTraining(pair.target, plan_of(what, pair.target.config, SIZE), *more, loss="lk-hybrid")
     losses = []
     for phase in range(len(training.phases)):
         if phase:
