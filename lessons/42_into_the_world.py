@@ -195,7 +195,3 @@ room.cleanup()
 # 3. Exchange target and draft before `export`. What happens to the text, and to the calls?
 #
 # The answers are in the file of the same name in `lessons/answers/`.
-#
-# This is the last lesson. Where to go from here? Read `nanospec/speculate.py` from top to bottom,
-# judge another program's sampler (docs/PROOF.md), or write a drafter of your own
-# (docs/CONTRIBUTING.md).

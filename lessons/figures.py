@@ -970,3 +970,17 @@ def into_the_world(found: dict[str, Sequence[int]]) -> None:
     axes.set(xlabel="calls of the target", ylabel="tokens written")
     axes.legend(frameon=False)
     save(figure, "into_the_world")
+
+
+def a_model_that_people_know(betas: dict[str, Sequence[float]], calls: dict[str, tuple[float, float]]) -> None:
+    """Request -> acceptance at draft token 1, 2, ...; and its tokens per call with the draft model and with copies."""
+    figure, (left, right) = blank("SmolLM2: what is easy to foresee", 2)
+    for (kind, column), colour in zip(betas.items(), (BLUE, AMBER, GREEN)):
+        left.plot(range(1, len(column) + 1), column, marker=MARK[colour], color=colour, label=kind)
+    left.set(ylim=(0, 1), xlabel="draft token of a round", ylabel="how often it is accepted",
+             xticks=range(1, 1 + max(map(len, betas.values()))))
+    left.legend(frameon=False)
+    bars(right, list(calls), ([both[0] for both in calls.values()], BLUE, "draft model"),
+         ([both[1] for both in calls.values()], AMBER, "copies"))
+    right.set_ylabel("tokens per call of the target")
+    save(figure, "a_model_that_people_know")

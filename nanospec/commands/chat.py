@@ -24,7 +24,7 @@ from nanospec.draft_models.early_exit import target_for
 from nanospec.errors import NanospecError, RequestError
 from nanospec.fast.autotune import described, dtypes_of, fastest, set_up
 from nanospec.fast.clock import announced, clocked, step_seconds
-from nanospec.files.checkpoint import Pair, load_pair
+from nanospec.files.checkpoint import Pair, draft_of, load_pair
 from nanospec.files.sources import source_of
 from nanospec.methods import GAMMA, RULES, method_of, most_drafted
 from nanospec.serving.conversation import Conversation
@@ -78,7 +78,8 @@ class Chat:
         if target is None or target.tokenizer.template is None:
             raise RequestError(f"{source.path} has no chat template: it was not made for conversations")
         self.tokenizer, self.template = target.tokenizer, target.tokenizer.template
-        drafter, = chosen_drafters([asked.drafter] if asked.drafter else [], source, [asked.draft], "--drafter")
+        usual = ["hybrid"] if draft_of(source, asked.draft) else []         # a chain, or copies where these write more
+        drafter, = chosen_drafters([asked.drafter] if asked.drafter else usual, source, [asked.draft], "--drafter")
         pair = load_pair(source, asked.device, draft=asked.draft)
         if pair.note:
             note(pair.note)

@@ -23,7 +23,7 @@ def parsed(argv: Sequence[str] | None, description: str) -> argparse.Namespace:
     add("--draft", choices=["gpt", *LEARNED], default="gpt", metavar="NAME",
         help="the draft model: " + ", ".join(["gpt", *LEARNED]) + "; default: the one beside the target")
     add("--drafter", choices=DRAFTERS, metavar="NAME",
-        help="how it drafts: " + ", ".join(DRAFTERS) + "; default: chain, or suffix where there is no draft model")
+        help="how it drafts: " + ", ".join(DRAFTERS) + "; default: hybrid, or suffix where there is no draft model")
     add("--rule", choices=RULES, default="token", metavar="NAME",
         help="what decides which draft tokens are accepted: " + ", ".join(RULES))
     add("--gamma", type=options.GAMMA, metavar="N", help=f"draft tokens a round; default: {GAMMA}, of a chain 4")
