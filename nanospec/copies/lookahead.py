@@ -41,7 +41,7 @@ class Lookahead(Drafter):
     window: W, columns; ngram: N, tokens of an n-gram; guesses: G, how many n-grams are kept for each first token, the
     newest ones. A tree has at most 1 + (W + G) (N - 1) rows, by default 16, and about 9 as a rule: n-grams that begin
     alike share rows. A target whose call on 30 rows costs what one row costs gains more from (7, 5, 7).
-    It waits for the device when the target has answered, a round's end apart: the answers become lists.
+    Besides at the end of a round it waits for the device when the target has answered: the answers become lists.
     """
 
     per_row, sized_by = ("of",), "itself"

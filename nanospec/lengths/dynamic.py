@@ -61,7 +61,7 @@ class DynamicDrafter(ModelDrafter):
         B, device = len(text.tokens), text.tokens.device
         tokens, q_draft, steps, unknown = [], [], 0, float("nan")
         self.sure, grows = [[] for _ in range(B)], [True] * B       # sure: the draft's own probability of every token
-        known: list[bool] = []                                      # to the device
+        known: list[bool] = []                                      # to the device, as `on`
         while len(tokens) < self.size - 1:
             grows = [on and bool(self.of[b].goes_on(self.sure[b])) for b, on in enumerate(grows)]
             if not any(grows):

