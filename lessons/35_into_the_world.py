@@ -158,15 +158,17 @@ figures.into_the_world({name: grown for name, (grown, _) in found.items()})
 #
 # ## What it would take to serve it
 #
-# Many people at once (lesson 27), on a GPU: that is vLLM's and SGLang's trade, and they open the
-# same folders. With vLLM it is one command:
+# Many people at once (lesson 27): that is vLLM's and SGLang's trade, and they open the same
+# folders. With vLLM it is one command, on a GPU:
 #
 #     vllm serve FOLDER/target --speculative-config
 #         '{"method": "draft_model", "model": "FOLDER/draft", "num_speculative_tokens": 4}'
 #
-# docs/SCALING.md has the others: EAGLE-3, n-gram, suffix trees, SGLang. They need a GPU, so they
-# are not run here. And it works the other way round: any Llama, Qwen2 or Qwen3 folder can be our
-# target. `python demo.py --weights FOLDER` runs FOLDER/target and FOLDER/draft.
+# docs/SCALING.md has the others: EAGLE-3, n-gram, suffix trees, SGLang; and a recipe for vLLM on a
+# CPU, which was run. There it writes our greedy tokens in as many rounds. Above temperature 0 the
+# judge of lesson 13 calls its speculation wrong (docs/PROOF.md). And it works the other way round:
+# any Llama, Qwen2 or Qwen3 folder can be our target. `python demo.py --weights FOLDER` runs
+# FOLDER/target and FOLDER/draft.
 
 # %%
 again = load_pair(folder)
