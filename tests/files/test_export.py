@@ -173,7 +173,7 @@ def test_the_pages_commands_are_whole():
     """Every --speculative-config is JSON, and every command of ours is one."""
     page = (Path(__file__).parents[2] / "docs" / "SCALING.md").read_text()
     configs = re.findall(r"--speculative-config \\\n    '(.*?)'", page, re.S)
-    assert len(configs) == 4 and all(json.loads(config)["num_speculative_tokens"] for config in configs)
+    assert len(configs) == 5 and all(json.loads(config)["num_speculative_tokens"] for config in configs)
     for command in re.findall(r"python -m nanospec\.([\w.]+) ", page):
         assert (Path(__file__).parents[2] / "nanospec" / command.replace(".", "/")).with_suffix(".py").exists() or (
             Path(__file__).parents[2] / "nanospec" / command.replace(".", "/") / "__main__.py").exists()

@@ -238,7 +238,8 @@ def print_table(options: Any) -> int:
     wrong = False
     for number, row in enumerate(engines(options)):
         if not number:
-            print(f"{'vLLM with':28} {'temperature, ...':16} {'witness':12} {'verdict':10} {'found':34} drafts accepted")
+            print(f"{'vLLM with':28} {'temperature, ...':16} {'witness':12} {'verdict':10} {'found':34} "
+                  "drafts accepted")
         print(row, flush=True)
         wrong |= row.right is False
     return int(wrong)
