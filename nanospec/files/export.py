@@ -53,6 +53,8 @@ def main(argv: Sequence[str] | None = None) -> int:
     except (NanospecError, OSError) as error:
         print(f"export: {one_line(error)}", file=sys.stderr)
         return 2
+    except KeyboardInterrupt:
+        return 130
     print(f"{asked.out / 'target'} and {asked.out / 'draft'} written")
     return 0
 
