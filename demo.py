@@ -5,9 +5,9 @@ The code is in nanospec/commands/demo.py, so that an installed nanospec has it t
 
 import sys
 
+from nanospec.commands.launch import quiet_interrupts
+
 if __name__ == "__main__":
-    try:                                                # Ctrl-C may come while torch is being imported
-        from nanospec.commands.demo import main
-        sys.exit(main())
-    except KeyboardInterrupt:
-        sys.exit(130)
+    quiet_interrupts()
+    from nanospec.commands.demo import main
+    sys.exit(main())

@@ -18,6 +18,10 @@ Here are the sizes and the loop. Models, losses and batches of the pair are in
 nanospec/training/pair.py, those of learned draft models in nanospec/training/learned.py.
 """
 
+if __name__ == "__main__":              # Ctrl-C may come while torch is being imported
+    from nanospec.commands.launch import quiet_interrupts
+    quiet_interrupts()
+
 import signal
 import sys
 import time

@@ -71,13 +71,34 @@ A function that bears its file's name is imported from the file:
 `from nanospec.speculate import speculate`.
 """
 
-from nanospec.cache import Cache
-from nanospec.dice import Dice
-from nanospec.draft import Draft
-from nanospec.errors import NanospecError, RequestError
-from nanospec.model import GPT, Config
-from nanospec.probs import Sampling
-from nanospec.speculate import ModelDrafter, Round
+import sys
+from importlib import import_module
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from nanospec.cache import Cache
+    from nanospec.dice import Dice
+    from nanospec.draft import Draft
+    from nanospec.errors import NanospecError, RequestError
+    from nanospec.model import GPT, Config
+    from nanospec.probs import Sampling
+    from nanospec.speculate import ModelDrafter, Round
 
 __all__ = ["Cache", "Config", "Dice", "Draft", "GPT", "ModelDrafter", "NanospecError",
            "RequestError", "Round", "Sampling"]
+# A name's file is read when the name is first asked for: a command that torch has not yet been
+# imported for can refuse, and be interrupted, at once.
+_FILES = {"Cache": "cache", "Config": "model", "Dice": "dice", "Draft": "draft", "GPT": "model",
+          "ModelDrafter": "speculate", "NanospecError": "errors", "RequestError": "errors",
+          "Round": "speculate", "Sampling": "probs"}
+
+
+def __getattr__(name: str) -> Any:
+    if name not in _FILES:
+        raise AttributeError(f"module 'nanospec' has no attribute {name!r}")
+    return getattr(import_module(f"nanospec.{_FILES[name]}"), name)
+
+
+if sys.argv[:1] == ["-m"]:      # so it is while `python -m nanospec.NAME` is being looked for
+    from nanospec.commands.launch import quiet_interrupts
+    quiet_interrupts()

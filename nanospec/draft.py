@@ -14,6 +14,7 @@ from torch import Tensor
 
 from nanospec.cache import Cache
 from nanospec.dice import Dice
+from nanospec.errors import check_draft
 from nanospec.text import Text
 
 
@@ -26,11 +27,15 @@ class Draft:
         it; one-hot where a token was chosen and not drawn. Zeros in row 0, and in the last rows of
         a text whose chain is shorter than n: the text lacks these rows.
     steps: how many calls of a draft model it took.
+    ValueError for other shapes. The numbers are not looked at, which would wait for the device.
     """
 
     tokens: Tensor
     q_draft: Tensor
     steps: int = 0
+
+    def __post_init__(self):
+        check_draft(self.tokens, self.q_draft)
 
     @property
     def parents(self) -> Tensor:

@@ -5,7 +5,8 @@ The message of each is one line for the person who asked. The scripts print it a
 
 import math
 import sys
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
+from numbers import Integral, Real
 from typing import Any
 
 LARGEST = 2 ** 31 - 1   # of any size of a model
@@ -52,9 +53,43 @@ def one_line(error: object) -> str:
     return words if len(words) <= LONGEST else words[:LONGEST] + "..."
 
 
+def check_numbers(kind: type, **named: Any) -> None:
+    """RequestError unless each of these is a number: Integral, a whole one, or Real."""
+    for name, value in named.items():
+        if not isinstance(value, kind) or isinstance(value, bool):
+            words = "a whole number" if kind is Integral else "a number"
+            raise RequestError(f"{name} must be {words}, got {one_line(repr(value))}")
+
+
+def check_ids(name: str, ids: Any, kind: type = Sequence) -> None:
+    """RequestError unless `ids` are whole numbers, in a list or in another collection."""
+    if isinstance(ids, str) or not isinstance(ids, kind) or not all(
+            isinstance(token, Integral) for token in ids):
+        raise RequestError(f"{name} must be a list of token ids, which are whole numbers, got "
+                           f"{one_line(repr(ids))}")
+
+
+def check_has(what: str, thing: Any, kind: str, *names: str) -> None:
+    """RequestError unless `thing` is an object with these attributes, by which `kind` is known."""
+    if isinstance(thing, type) or not all(hasattr(thing, name) for name in names):
+        raise RequestError(f"{what} must be {kind}, got {one_line(repr(thing))}")
+
+
+def check_model(what: str, model: Any) -> None:
+    """RequestError unless `model` answers as a GPT does."""
+    check_has(what, model, "a language model, as a GPT is", "config", "new_cache")
+
+
 def check_request(model: Any, ids: Sequence[int], max_new_tokens: int, temperature: float,
-                  top_k: int | None, top_p: float | None, seed: int, rows: int = 1) -> None:
+                  top_k: int | None, top_p: float | None, seed: int, rows: int = 1,
+                  stop: Collection[int] = ()) -> None:
     """RequestError unless `model` can answer this request with drafts of at most `rows` rows."""
+    check_model("the target", model)
+    check_ids("the prompt", ids)
+    check_ids("stop", stop, Collection)
+    check_numbers(Integral, max_new_tokens=max_new_tokens, seed=seed,
+                  **{} if top_k is None else {"top_k": top_k})
+    check_numbers(Real, temperature=temperature, **{} if top_p is None else {"top_p": top_p})
     vocab_size, context = model.config.vocab_size, model.config.context
     if not len(ids):
         raise RequestError("the prompt is empty: give at least one token (end of text will do)")
@@ -69,7 +104,7 @@ def check_request(model: Any, ids: Sequence[int], max_new_tokens: int, temperatu
     if rows > context:
         raise RequestError(f"a draft of up to {rows - 1} tokens is longer than the context of "
                            f"{context}")
-    if not (temperature >= 0 and math.isfinite(temperature)):
+    if not 0 <= temperature <= sys.float_info.max:
         raise RequestError(f"temperature must be 0 or more, got {temperature}")
     if top_k is not None and top_k < 1:
         raise RequestError(f"top_k must be at least 1, got {top_k}")
@@ -79,20 +114,28 @@ def check_request(model: Any, ids: Sequence[int], max_new_tokens: int, temperatu
         raise RequestError(f"a seed has 64 bits, got {seed}")
 
 
-def check_rows(rows: int, what: str) -> int:
-    """The rows of a draft; RequestError if it has no draft token, or more than can be verified."""
-    if rows < 2:
-        raise RequestError(f"{what} must be at least 1, got {rows - 1}")
-    if rows > MOST_ROWS:
-        raise RequestError(f"{what}: a draft has at most {MOST_ROWS - 1} tokens, asked for "
-                           f"{rows - 1}")
-    return rows
+def check_gamma(gamma: int, what: str) -> int:
+    """The rows of a draft of gamma tokens. RequestError if these are none, or too many to verify."""
+    check_numbers(Integral, **{what: gamma})
+    if gamma < 1:
+        raise RequestError(f"{what} must be at least 1, got {gamma}")
+    if gamma >= MOST_ROWS:
+        raise RequestError(f"{what}: a draft has at most {MOST_ROWS - 1} tokens, asked for {gamma}")
+    return gamma + 1
 
 
-def check_layers(model: Any, layers: Sequence[int]) -> None:
-    """RequestError for a drafter that reads hidden states of layers that the target lacks."""
-    if not all(0 <= layer < model.config.layers for layer in layers):
-        raise RequestError(f"the drafter reads layers {list(layers)}, the target has 0 to "
+def check_drafter(model: Any, drafter: Any, rule: Any = None, dice: Any = None) -> None:
+    """RequestError unless `drafter` can draft for the target `model`. The layers whose hidden
+    states it reads must be the target's. rule, dice: None, or what can judge and decide.
+    """
+    check_model("the target", model)
+    check_has("the drafter", drafter, "a drafter", "propose", "size", "layers")
+    if rule is not None and not callable(rule):
+        raise RequestError(f"the rule must be a function, got {one_line(repr(rule))}")
+    if dice is not None:
+        check_has("dice", dice, "Dice", "refill", "flip", "pick")
+    if not all(0 <= layer < model.config.layers for layer in drafter.layers):
+        raise RequestError(f"the drafter reads layers {list(drafter.layers)}, the target has 0 to "
                            f"{model.config.layers - 1}")
 
 
@@ -110,26 +153,18 @@ def check_finite(total: float) -> None:
                           "data type wide enough?")
 
 
-def check_sizes(config: Any) -> None:
-    """ValueError, with what is wrong, unless `config`, a Config, describes a possible GPT."""
-    sizes = ["vocab_size", "context", "layers", "channels", "heads", "kv_heads", "hidden"]
-    for name in sizes + ["head_dim"] * (config.head_dim is not None):
-        size = getattr(config, name)
-        if type(size) is not int or not 0 < size <= LARGEST:            # a bool is no int here
-            raise ValueError(f"{name} must be a whole number from 1 to {LARGEST}, got {size!r}")
-    scaled = [("rope_llama3", value) for value in config.rope_llama3]
-    for name, value in [("eps", config.eps), ("rope_theta", config.rope_theta), *scaled]:
-        if type(value) not in (int, float) or not 0 < value <= sys.float_info.max:
-            raise ValueError(f"{name} must be a finite number above 0, got {value!r}")
-    if scaled and (len(scaled) != 4 or config.rope_llama3[1] >= config.rope_llama3[2]):
-        raise ValueError("rope_llama3 must be (factor, low, high, context), low below high: "
-                         f"{config.rope_llama3!r}")
-    for name in ("tied", "qkv_bias", "qk_norm"):
-        if type(getattr(config, name)) is not bool:
-            raise ValueError(f"{name} must be True or False, got {getattr(config, name)!r}")
-    if not config.head_dim and config.channels % config.heads or config.heads % config.kv_heads:
-        raise ValueError(f"{config.channels} channels, {config.heads} heads, {config.kv_heads} "
-                         "heads of keys and values: each must be a multiple of the next")
-    if config.head_size % 2:
-        raise ValueError(f"rotary positions turn pairs: heads of {config.head_size} channels "
-                         "cannot be paired")
+def check_draft(tokens: Any, *of_rows: Any) -> None:
+    """ValueError unless tokens is (B, n), and what belongs to its rows begins with these sides."""
+    shapes = [tuple(getattr(of, "shape", ())) for of in (tokens, *of_rows)]
+    if len(shapes[0]) != 2 or any(shape[:2] != shapes[0] for shape in shapes):
+        raise ValueError("a draft has tokens (B, n), q_draft (B, n, V) and, as a tree, parents "
+                         f"(B, n), got {', '.join(map(str, shapes))}")
+
+
+def check_scored(draft: Any, p_target: Any, *kinds: type) -> None:
+    """ValueError unless p_target has a distribution for every row of a draft of these kinds."""
+    if type(draft) not in kinds or getattr(p_target, "shape", None) != draft.q_draft.shape:
+        found = [f"a {type(of).__name__} of shape {tuple(getattr(shaped, 'shape', ()))}"
+                 for of, shaped in ((draft, getattr(draft, "q_draft", 0)), (p_target, p_target))]
+        raise ValueError(f"this rule judges a {kinds[0].__name__} and p_target, both (B, n, V), "
+                         f"got {' and '.join(found)}")

@@ -35,7 +35,7 @@ def generate(target: LanguageModel, ids: Sequence[int], max_new_tokens: int = 12
     dice: decides instead of the seed. compiler: makes the step one function, see fast/compiled.py.
     Raises RequestError, and LogitsError where the model answers with NaN.
     """
-    check_request(target, ids, max_new_tokens, temperature, top_k, top_p, seed)
+    check_request(target, ids, max_new_tokens, temperature, top_k, top_p, seed, stop=stop)
     text = Text([ids], max_new_tokens, target.config.vocab_size, target.device)
     sampling = Sampling(temperature, top_k, top_p)
     dice = dice or Dice([seed], target.device)

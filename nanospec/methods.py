@@ -17,7 +17,7 @@ from nanospec.copies.suffix import SuffixDrafter
 from nanospec.draft import Drafter, Rule
 from nanospec.draft_models.early_exit import target_for
 from nanospec.draft_models.stack import Stack
-from nanospec.errors import RequestError, check_rows
+from nanospec.errors import RequestError, check_gamma
 from nanospec.lengths.dynamic import DynamicDrafter
 from nanospec.lengths.stopping import Confidence, Entropy, Goodput, Heuristic
 from nanospec.rules.block import verify_block
@@ -51,7 +51,7 @@ class Options:
 
     def measured(self) -> tuple[float, dict[int, float]]:
         """c, and v(m) of every call that a draft of gamma tokens may lead to."""
-        calls = range(2, check_rows(self.gamma + 1, "gamma") + 1)
+        calls = range(2, check_gamma(self.gamma, "gamma") + 1)
         costs = self.costs() if callable(self.costs) else self.costs
         c, v = costs or (0.1, {m: 1 + 0.05 * (m - 1) for m in calls})
         if any(m not in v for m in calls):

@@ -8,6 +8,7 @@ fused kernel that torch does not have.
 """
 
 import math
+import sys
 from collections.abc import Sequence
 from contextlib import nullcontext
 from dataclasses import dataclass
@@ -17,7 +18,7 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 
 from nanospec.cache import Cache, Call, cached_call
-from nanospec.errors import check_sizes
+from nanospec.errors import LARGEST
 
 
 @dataclass
@@ -48,6 +49,31 @@ class Config:
     @property
     def head_size(self) -> int:
         return self.head_dim or self.channels // self.heads
+
+
+def check_sizes(config: Config) -> None:
+    """ValueError, with what is wrong, unless `config`, a Config, describes a possible GPT."""
+    sizes = ["vocab_size", "context", "layers", "channels", "heads", "kv_heads", "hidden"]
+    for name in sizes + ["head_dim"] * (config.head_dim is not None):
+        size = getattr(config, name)
+        if type(size) is not int or not 0 < size <= LARGEST:            # a bool is no int here
+            raise ValueError(f"{name} must be a whole number from 1 to {LARGEST}, got {size!r}")
+    scaled = [("rope_llama3", value) for value in config.rope_llama3]
+    for name, value in [("eps", config.eps), ("rope_theta", config.rope_theta), *scaled]:
+        if type(value) not in (int, float) or not 0 < value <= sys.float_info.max:
+            raise ValueError(f"{name} must be a finite number above 0, got {value!r}")
+    if scaled and (len(scaled) != 4 or config.rope_llama3[1] >= config.rope_llama3[2]):
+        raise ValueError("rope_llama3 must be (factor, low, high, context), low below high: "
+                         f"{config.rope_llama3!r}")
+    for name in ("tied", "qkv_bias", "qk_norm"):
+        if type(getattr(config, name)) is not bool:
+            raise ValueError(f"{name} must be True or False, got {getattr(config, name)!r}")
+    if not config.head_dim and config.channels % config.heads or config.heads % config.kv_heads:
+        raise ValueError(f"{config.channels} channels, {config.heads} heads, {config.kv_heads} "
+                         "heads of keys and values: each must be a multiple of the next")
+    if config.head_size % 2:
+        raise ValueError(f"rotary positions turn pairs: heads of {config.head_size} channels "
+                         "cannot be paired")
 
 
 def rope_table(positions: int, head_size: int, theta: float, dtype: torch.dtype, device,

@@ -6,7 +6,7 @@ from typing import Any
 from torch import Tensor
 
 from nanospec.cache import LanguageModel
-from nanospec.errors import check_vocabulary
+from nanospec.errors import check_model, check_vocabulary
 from nanospec.text import Text, prefill
 
 
@@ -53,6 +53,9 @@ class GPTReader:
 def reader_of(draft: Any, gamma: int) -> Any:
     """What runs `draft` over chains of up to gamma tokens: a reader that it brings, or GPTReader.
 
-    RequestError where the draft model cannot draft that many.
+    RequestError where the draft model cannot draft that many, or is none.
     """
-    return draft.reader(gamma) if hasattr(draft, "reader") else GPTReader(draft)
+    if hasattr(draft, "reader"):
+        return draft.reader(gamma)
+    check_model("the draft model", draft)
+    return GPTReader(draft)

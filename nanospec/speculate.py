@@ -18,7 +18,7 @@ from torch import Tensor
 from nanospec.cache import Cache, LanguageModel
 from nanospec.dice import Dice
 from nanospec.draft import Draft, Drafter, Rule
-from nanospec.errors import check_finite, check_layers, check_request, check_rows
+from nanospec.errors import check_drafter, check_finite, check_gamma, check_request, check_scored
 from nanospec.probs import Sampling, residual
 from nanospec.reader import reader_of
 from nanospec.text import Text, prefill, until
@@ -37,6 +37,7 @@ def verify(draft: Draft, p_target: Tensor, dice: Dice) -> tuple[Tensor, Tensor]:
     Example: p_target [.5, .5], q_draft [.8, .2], draft token 0: accepted with probability .625; if
     it is rejected, the residual is [0, 1], so always token 1.
     """
+    check_scored(draft, p_target, Draft)
     x = draft.tokens[:, 1:, None]                                               # (B, gamma, 1)
     p_of_x = p_target[:, :-1].gather(-1, x)[:, :, 0]                            # (B, gamma)
     q_of_x = draft.q_draft[:, 1:].gather(-1, x)[:, :, 0]
@@ -57,7 +58,7 @@ class ModelDrafter(Drafter):
     fixed = True
 
     def __init__(self, draft: Any, gamma: int = 4):
-        self.size = check_rows(gamma + 1, "gamma")
+        self.size = check_gamma(gamma, "gamma")
         self.draft, self.gamma, self.reader = draft, gamma, reader_of(draft, gamma)
         self.layers = self.reader.layers
 
@@ -185,8 +186,8 @@ def speculate(target: LanguageModel, drafter: Drafter, ids: Sequence[int],
     rule: instead of the drafter's own. compiler: makes the round one function (fast/compiled.py).
     Raises RequestError where the request cannot be answered, LogitsError where a model gives NaN.
     """
-    check_request(target, ids, max_new_tokens, temperature, top_k, top_p, seed, drafter.size)
-    check_layers(target, drafter.layers)
+    check_drafter(target, drafter, rule, dice)
+    check_request(target, ids, max_new_tokens, temperature, top_k, top_p, seed, drafter.size, stop)
     text = Text([ids], max_new_tokens + drafter.size, target.config.vocab_size, target.device)
     sampling = Sampling(temperature, top_k, top_p)
     dice = dice or Dice([seed], target.device)

@@ -10,7 +10,7 @@ import torch
 from nanospec.bench.measure import measure_costs
 from nanospec.draft_models.learned import Learned
 from nanospec.draft_models.medusa import Medusa
-from nanospec.errors import check_rows
+from nanospec.errors import check_gamma
 from nanospec.fast.clock import announced
 from nanospec.files.checkpoint import draft_of
 from nanospec.files.sources import Source
@@ -70,7 +70,7 @@ def topology_of(branches: Sequence[int] | None) -> dict:
     level = rows = 1
     for branch in branches or ():
         level *= branch
-        rows = check_rows(rows + level, "--shape")
+        rows = check_gamma(rows + level - 1, "--shape")
     return {"topology": shape(*branches)} if branches else {}
 
 

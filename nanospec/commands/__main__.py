@@ -15,8 +15,9 @@
 import sys
 from collections.abc import Sequence
 from importlib import import_module
-from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
+
+from nanospec.commands.launch import quiet_interrupts
 
 MODULES = {"demo": "nanospec.commands.demo", "chat": "nanospec.commands.chat", "bench": "nanospec.bench.__main__",
            "train": "train_tiny", "export": "nanospec.files.export", "proof": "nanospec.proof.__main__",
@@ -26,6 +27,8 @@ IN_A_CLONE = {"train": "train_tiny.py", "check": "lessons/check/command.py"}    
 
 def main(argv: Sequence[str] | None = None) -> int:
     """The exit status of the command that argv[0] names; 2 if there is none, 130 if it is interrupted."""
+    if argv is None:
+        quiet_interrupts()
     name, *rest = [*(sys.argv[1:] if argv is None else argv)] or ["--help"]
     if name in ("-h", "--help"):
         print(__doc__.strip())
@@ -52,6 +55,7 @@ def main(argv: Sequence[str] | None = None) -> int:
 
 def installed() -> str:
     """The version that pip knows."""
+    from importlib.metadata import PackageNotFoundError, version        # half as long as Python takes to start
     try:
         return version("nanospec")
     except PackageNotFoundError:

@@ -29,7 +29,7 @@ from torch import Tensor
 
 from nanospec.dice import Dice
 from nanospec.draft import Draft, Drafter
-from nanospec.errors import RequestError, check_rows
+from nanospec.errors import RequestError, check_gamma
 from nanospec.text import Text
 from nanospec.trees.draft import Tree, drafts_of
 from nanospec.trees.node_rule import verify_tree
@@ -52,7 +52,7 @@ class Lookahead(Drafter):
             raise RequestError("lookahead needs a window of 1 or more, n-grams of 2 or more tokens and 0 or more "
                                f"guesses, got {window}, {ngram}, {guesses}")
         self.window, self.ngram, self.guesses = window, ngram, guesses
-        self.size = check_rows(1 + (window + guesses) * (ngram - 1), "the draft tokens of lookahead")
+        self.size = check_gamma((window + guesses) * (ngram - 1), "the draft tokens of lookahead")
         self.of: dict[int, Columns] = {}
 
     def begin(self, text: Text, rows: Sequence[int], hidden: Tensor | None) -> None:

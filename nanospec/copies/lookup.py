@@ -15,7 +15,7 @@ from torch import Tensor
 
 from nanospec.dice import Dice
 from nanospec.draft import Draft, Drafter
-from nanospec.errors import check_rows
+from nanospec.errors import check_gamma
 from nanospec.text import Text
 from nanospec.trees.draft import Tree, drafts_of
 
@@ -31,8 +31,8 @@ class PromptLookup(Drafter):
     per_row = ("seen",)
 
     def __init__(self, count: int = 8, longest: int = 3, earliest: bool = False):
-        self.size = check_rows(count + 1, "count")
-        self.longest, self.earliest = check_rows(longest + 1, "longest") - 1, earliest
+        self.size = check_gamma(count, "count")
+        self.longest, self.earliest = check_gamma(longest, "longest") - 1, earliest
         self.seen: dict[int, Seen] = {}
 
     def begin(self, text: Text, rows: Sequence[int], hidden: Tensor | None) -> None:

@@ -26,7 +26,7 @@ from torch import Tensor
 from nanospec.copies.memory import Index, Memory, Place, seeds_of
 from nanospec.dice import Dice
 from nanospec.draft import Draft, Drafter
-from nanospec.errors import RequestError, check_rows
+from nanospec.errors import RequestError, check_gamma
 from nanospec.text import Text
 from nanospec.trees.draft import Tree, drafts_of
 from nanospec.trees.node_rule import verify_tree
@@ -49,7 +49,7 @@ class SuffixDrafter(Drafter):
                  least: float = 0.1, remember: int = 0):
         if not 0 < least <= 1:
             raise RequestError(f"least must lie in (0, 1], got {least}")
-        self.size, self.longest = check_rows(count + 1, "count"), check_rows(longest + 1, "longest") - 1
+        self.size, self.longest = check_gamma(count, "count"), check_gamma(longest, "longest") - 1
         self.tree, self.least, self.rule = tree, least, verify_tree if tree else None
         self.known = {token for ids in past for token in ids}
         self.past: Index = defaultdict(list)

@@ -74,6 +74,8 @@ def main(argv: Sequence[str] | None = None) -> int:
     except (NanospecError, OSError) as error:
         print(f"export: {one_line(error)}", file=sys.stderr)
         return 2
+    except KeyboardInterrupt:
+        return 130
     print(f"{' and '.join(map(str, written))} written")
     return 0
 

@@ -37,6 +37,7 @@ from torch import Tensor
 
 from nanospec.dice import Dice
 from nanospec.draft import Draft
+from nanospec.errors import check_scored
 from nanospec.probs import residual
 from nanospec.trees.draft import TreeDraft
 from nanospec.trees.traversal import verify_traversal
@@ -55,6 +56,7 @@ def verify_block(draft: Draft, p_target: Tensor, dice: Dice) -> tuple[Tensor, Te
     """
     if isinstance(draft, TreeDraft):
         return verify_traversal(draft, p_target, dice)
+    check_scored(draft, p_target, Draft)
     x = draft.tokens[:, 1:, None]
     p_of_x, q_of_x = p_target[:, :-1].gather(-1, x)[:, :, 0], draft.q_draft[:, 1:].gather(-1, x)[:, :, 0]
     ws = [p_target.new_ones(len(p_target))]

@@ -18,7 +18,7 @@ from torch import Tensor
 from nanospec.cache import LanguageModel
 from nanospec.dice import Dice
 from nanospec.draft import Draft, Drafter, Rule
-from nanospec.errors import RequestError, check_layers, check_request
+from nanospec.errors import RequestError, check_drafter, check_request
 from nanospec.generate import plain_step
 from nanospec.probs import Sampling
 from nanospec.speculate import Round, one_round, repeated, verify
@@ -33,7 +33,7 @@ class Conversation:
     """
 
     def __init__(self, target: LanguageModel, drafter: Drafter, context: int | None = None):
-        check_layers(target, drafter.layers)
+        check_drafter(target, drafter)
         self.target, self.drafter = target, Listening(drafter)
         config = target.config
         self.context = min(context or config.context, config.context)

@@ -25,6 +25,7 @@ HTTP.
 from collections import deque
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
+from numbers import Integral
 from typing import Any
 
 import torch
@@ -33,7 +34,7 @@ from torch import Tensor
 from nanospec.cache import Cache, LanguageModel
 from nanospec.dice import Dice
 from nanospec.draft import Drafter, Rule
-from nanospec.errors import NanospecError, RequestError, check_finite, check_layers, check_request
+from nanospec.errors import NanospecError, RequestError, check_drafter, check_finite, check_numbers, check_request
 from nanospec.probs import Sampling
 from nanospec.serving import rows as batch
 from nanospec.serving.ragged import Ragged
@@ -101,9 +102,10 @@ class Server:
 
     def __init__(self, target: LanguageModel, drafter: Drafter, rows: int = 8, most_waiting: int = 64,
                  rule: Rule | None = None, dice: Dice | None = None):
+        check_drafter(target, drafter, rule, dice)
+        check_numbers(Integral, rows=rows, most_waiting=most_waiting)
         if rows < 1 or most_waiting < 0:
             raise RequestError(f"a server has rows, and room for those who wait: got {rows} and {most_waiting}")
-        check_layers(target, drafter.layers)
         self.target, self.drafter, self.rows, self.most_waiting = target, drafter, rows, most_waiting
         self.rule = rule or drafter.rule or verify
         # What stands in the place of both in a round, where a text may lack some of the rows of a draft.
@@ -119,9 +121,9 @@ class Server:
 
     def submit(self, ids: Sequence[int], **settings) -> Request:
         """A new request, settings as for `speculate`. RequestError if it cannot be answered, or if too many wait."""
-        request = Request(list(ids), **settings)
+        request = Request(list(ids) if isinstance(ids, Sequence) else ids, **settings)
         check_request(self.target, request.ids, request.max_new_tokens, request.temperature, request.top_k,
-                      request.top_p, request.seed, self.drafter.size)
+                      request.top_p, request.seed, self.drafter.size, request.stop)
         if len(self.waiting) >= self.most_waiting + self._free():
             raise RequestError(f"{self.most_waiting} requests are waiting: try again later")
         self.waiting.append(Prompt(request))

@@ -15,6 +15,7 @@ from torch import Tensor
 
 from nanospec.cache import Cache
 from nanospec.draft import Draft
+from nanospec.errors import check_draft
 from nanospec.text import Text
 
 
@@ -23,6 +24,7 @@ class TreeDraft(Draft):
 
     def __init__(self, tokens: Tensor, q_draft: Tensor, parents: Tensor, steps: int = 0):
         super().__init__(tokens, q_draft, steps)
+        check_draft(tokens, parents)
         self._parents, self.ancestors = parents, ancestors_of(parents)
 
     @property
@@ -85,7 +87,9 @@ class Tree:
         self.tokens, self.parents = [root], [-1]
 
     def add(self, parent: int, token: int) -> int:
-        """A draft token that follows row `parent`; its own row."""
+        """A draft token that follows row `parent`; its own row. ValueError where there is no such row."""
+        if parent not in range(len(self.tokens)):
+            raise ValueError(f"a tree of {len(self.tokens)} rows has no row {parent!r} for token {token!r} to follow")
         self.tokens.append(token)
         self.parents.append(parent)
         return len(self.tokens) - 1

@@ -19,7 +19,7 @@ import torch.nn.functional as F
 from torch import Tensor
 
 from nanospec.dice import Dice
-from nanospec.errors import RequestError, check_rows
+from nanospec.errors import RequestError, check_gamma
 from nanospec.text import Text
 from nanospec.trees.draft import TreeDraft
 from nanospec.trees.reader import TreeOfModel, longest_chain, tree_reader_of
@@ -34,7 +34,7 @@ class DynamicTree(TreeOfModel):
     uniforms = 0                                            # none is taken
 
     def __init__(self, draft: Any, count: int = 8, width: int = 2):
-        self.size, self.width = check_rows(count + 1, "the draft tokens of a tree"), width
+        self.size, self.width = check_gamma(count, "the draft tokens of a tree"), width
         if width < 1:
             raise RequestError(f"a tree's width must be 1 or more, got {width}")
         self.depth = longest_chain(draft, min(1 + count // width, count))

@@ -38,7 +38,7 @@ from torch import Tensor
 
 from nanospec.dice import Dice
 from nanospec.draft import Draft, Drafter
-from nanospec.errors import RequestError, check_rows
+from nanospec.errors import RequestError, check_gamma
 from nanospec.text import Text
 from nanospec.trees.draft import Tree, TreeDraft, sent
 from nanospec.trees.node_rule import verify_tree
@@ -62,7 +62,7 @@ class MergedDrafter(Drafter):
             raise RequestError("a merged drafter needs one drafter or more, and none of them twice: each remembers "
                                "what it has drafted")
         self.drafters = list(drafters)
-        self.size = check_rows(1 + sum(drafter.size - 1 for drafter in drafters), "the draft tokens of all together")
+        self.size = check_gamma(sum(drafter.size - 1 for drafter in drafters), "the draft tokens of all together")
         self.layers = sorted({layer for drafter in drafters for layer in drafter.layers})
         self.deepest = max(drafter.size for drafter in drafters)        # no path is longer than its drafter's draft
 

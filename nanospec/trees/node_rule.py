@@ -18,7 +18,9 @@ from torch import Tensor
 
 from nanospec.dice import Dice
 from nanospec.draft import Draft
+from nanospec.errors import check_scored
 from nanospec.probs import residual
+from nanospec.trees.draft import TreeDraft
 
 
 def verify_tree(draft: Draft, p_target: Tensor, dice: Dice) -> tuple[Tensor, Tensor]:
@@ -33,6 +35,7 @@ def verify_tree(draft: Draft, p_target: Tensor, dice: Dice) -> tuple[Tensor, Ten
     Example: two children 0 and 1 of the root, drawn independently from q_draft [.5, .5], and p_target [.2, .8]. The 0
     is accepted with probability .4. If it is rejected, [0, 1] is left, and the 1 is accepted for certain.
     """
+    check_scored(draft, p_target, Draft, TreeDraft)
     B, n, _ = p_target.shape
     accepted, left = torch.zeros(B, 1, dtype=torch.int64, device=p_target.device), p_target[:, 0]
     tokens = draft.tokens[:, :, None]

@@ -30,7 +30,8 @@ from torch import Tensor
 
 from nanospec.dice import Dice
 from nanospec.draft import Draft, Rule
-from nanospec.trees.draft import of_text
+from nanospec.errors import check_scored
+from nanospec.trees.draft import TreeDraft, of_text
 
 
 def each_text(rule: Callable[[list[int], list[int], Tensor, Tensor, Dice], tuple[int, Tensor]]) -> Rule:
@@ -40,6 +41,7 @@ def each_text(rule: Callable[[list[int], list[int], Tensor, Tensor, Dice], tuple
     It waits for the device at every coin, in every text: how a coin falls says which one is next.
     """
     def rule_for_all(draft: Draft, p_target: Tensor, dice: Dice) -> tuple[Tensor, Tensor]:
+        check_scored(draft, p_target, Draft, TreeDraft)
         alone = [dice.of_row(b) for b in range(len(p_target))]
         ends = [rule(*of_text(draft, b), p_target[b], die) for b, die in enumerate(alone)]
         accepted = torch.tensor([row for row, _ in ends], device=p_target.device)

@@ -3,7 +3,7 @@
 import pytest
 import torch
 
-from nanospec.errors import LogitsError, RequestError, check_finite, check_layers, check_vocabulary
+from nanospec.errors import LogitsError, RequestError, check_drafter, check_finite, check_vocabulary
 from nanospec.generate import generate
 from nanospec.proof.tables import TableModel, small_gpt
 from nanospec.speculate import ModelDrafter, speculate
@@ -103,10 +103,13 @@ def test_the_single_checks():
     check_vocabulary(DRAFT, 5)
     with pytest.raises(RequestError, match="vocabulary of 5 tokens, the target of 4"):
         check_vocabulary(DRAFT, 4)
-    check_layers(GPT, [2, 0, 1])
+    drafter = ModelDrafter(GPT, 2)
+    drafter.layers = [2, 0, 1]
+    check_drafter(GPT, drafter)
     for layers in ([3], [0, -1]):
         with pytest.raises(RequestError, match="the target has 0 to 2"):
-            check_layers(GPT, layers)
+            drafter.layers = layers
+            check_drafter(GPT, drafter)
     check_finite(3.0)
     for total in (float("nan"), float("inf")):
         with pytest.raises(LogitsError, match="NaN or infinity"):

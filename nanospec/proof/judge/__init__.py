@@ -19,7 +19,7 @@ from math import isfinite
 import torch
 
 from nanospec.dice import Dice
-from nanospec.errors import RequestError, check_request, check_rows
+from nanospec.errors import RequestError, check_request, check_gamma
 from nanospec.files.checkpoint import Pair
 from nanospec.probs import Sampling
 from nanospec.proof.checks import TABLE, TOLERANCE
@@ -137,7 +137,7 @@ def check_task(new: int, gamma: int, samples: int, seed: int, settings: dict) ->
     for name, number in ("samples", samples), ("new", new):
         if not isinstance(number, int) or number < 1:
             raise RequestError(f"{name} must be a whole number, 1 or more, got {number!r}")
-    check_rows(gamma + 1, "gamma")
+    check_gamma(gamma, "gamma")
     if settings.keys() - SETTINGS.keys():
         raise RequestError(f"settings are {', '.join(SETTINGS)}, got {', '.join(settings)}")
     for one in seed, seed + 2 * samples:
