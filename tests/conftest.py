@@ -8,8 +8,11 @@ from pathlib import Path
 import pytest
 import torch
 
+from tests.device.pretend import register
+
 os.environ.setdefault("OMP_NUM_THREADS", "1")       # of the processes that tests start; beside others two only wait
 LESSONS = Path(__file__).parent.parent / "lessons"
+register()          # torch counts its devices at the first gradient of a process, and never again
 
 
 @pytest.fixture(scope="session")

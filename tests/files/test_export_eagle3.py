@@ -18,7 +18,7 @@ from nanospec.files.huggingface import save_folder
 from nanospec.files.tokenizer import Tokenizer
 from nanospec.files.tokenizer_json import save_tokenizer
 from nanospec.proof.tables import small_gpt
-from nanospec.training.whole import before_tokens, unrolled
+from nanospec.training.whole import before_tokens, whole_texts
 
 BYTES = Tokenizer({bytes([b]): b for b in range(256)})
 V, C, HEADS, KV, HIDDEN, SPOKEN = 257, 16, 4, 2, 20, 101
@@ -42,8 +42,8 @@ def pair():
     head = Eagle3(V, C, [1, 3, 5], heads=HEADS, kv_heads=KV, hidden=HIDDEN, spoken=SPOKEN)
     for weight in head.parameters():
         weight.data = torch.randn_like(weight) * 0.3 + (weight.dim() == 1)
-    head.prepare(torch.arange(V).repeat_interleave(torch.randint(1, 9, (V,))))
-    return Pair(target, head.to(target.dtype).requires_grad_(False).attach(target), BYTES)
+    head.to(target.dtype).attach(target).prepare(torch.arange(V).repeat_interleave(torch.randint(1, 9, (V,))))
+    return Pair(target, head.requires_grad_(False), BYTES)
 
 
 @pytest.fixture
@@ -176,7 +176,7 @@ def test_what_was_written_computes_what_ours_does(pair, tmp_path):
         part.register_forward_pre_hook(lambda _, args, number=number: entered.update({number: args[0]}))
     _, hidden = pair.target(tokens, layers=pair.draft.layers)
     caught = before_tokens(torch.stack([entered[number] for number in sorted(entered)], 2))
-    ours = [logits for _, logits in unrolled(pair.draft, tokens, before_tokens(hidden), 2)]      # anchors 0 to 18
+    ours = whole_texts(pair.draft, tokens, before_tokens(hidden), 2)                # anchors 0 to 18
     found = theirs(tensors, said, tensors["embed_tokens.weight"], caught[0, :19], tokens[0, :19], tokens[0, 19:])
     for mine, other in (ours[0][0], found[0]), (ours[1][0, -1:], found[1]):
         assert torch.equal(mine.isinf(), other.isinf()) and mine.isinf().any()

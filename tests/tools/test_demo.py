@@ -29,8 +29,8 @@ from nanospec.speculate import ModelDrafter, speculate, tokens_of
 ROOT = Path(__file__).parents[2]
 PROMPT = "abcabcab"
 KEYS = {"device", "dtype", "drafter", "rule", "steps", "gamma", "temperature", "baseline_tokens_per_s", "tokens_per_s",
-        "speedup", "predicted_speedup", "alpha", "c", "v", "tokens_per_target_call", "rounds", "accepted", "drafted",
-        "emitted", "overhead", "busy", "text"}
+        "speedup", "predicted_speedup", "alpha", "alpha_by_position", "c", "v", "tokens_per_target_call", "rounds",
+        "accepted", "drafted", "emitted", "overhead", "busy", "text"}
 ANNOUNCED = ["measuring which data type, threads and weight layout are fastest here ...",
              "the same for the draft model ...", "warming up ...",
              "writing both texts, and measuring three times more ..."]
