@@ -71,7 +71,6 @@ A function that bears its file's name is imported from the file:
 `from nanospec.speculate import speculate`.
 """
 
-import sys
 from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
@@ -97,8 +96,3 @@ def __getattr__(name: str) -> Any:
     if name not in _FILES:
         raise AttributeError(f"module 'nanospec' has no attribute {name!r}")
     return getattr(import_module(f"nanospec.{_FILES[name]}"), name)
-
-
-if sys.argv[:1] == ["-m"]:      # so it is while `python -m nanospec.NAME` is being looked for
-    from nanospec.commands.launch import quiet_interrupts
-    quiet_interrupts()

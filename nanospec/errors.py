@@ -34,10 +34,6 @@ class DeviceError(NanospecError, RuntimeError):
     """A device that is not here, or on which nothing can be computed."""
 
 
-class EndpointError(NanospecError, OSError):
-    """A server that does not answer, or not in a way that can be judged."""
-
-
 class LogitsError(NanospecError, ArithmeticError):
     """Logits that are not numbers. What was yielded before stands."""
 
@@ -61,12 +57,11 @@ def check_numbers(kind: type, **named: Any) -> None:
             raise RequestError(f"{name} must be {words}, got {one_line(repr(value))}")
 
 
-def check_ids(name: str, ids: Any, kind: type = Sequence) -> None:
+def check_ids(name: str, ids: Any, kind: Any = Sequence) -> None:
     """RequestError unless `ids` are whole numbers, in a list or in another collection."""
-    if isinstance(ids, str) or not isinstance(ids, kind) or not all(
-            isinstance(token, Integral) for token in ids):
-        raise RequestError(f"{name} must be a list of token ids, which are whole numbers, got "
-                           f"{one_line(repr(ids))}")
+    found = list(ids) if isinstance(ids, kind) and not isinstance(ids, str) else [None]
+    if not all(isinstance(token, Integral) for token in found):
+        raise RequestError(f"{name} must be whole numbers, token ids, got {one_line(repr(ids))}")
 
 
 def check_has(what: str, thing: Any, kind: str, *names: str) -> None:
@@ -115,12 +110,12 @@ def check_request(model: Any, ids: Sequence[int], max_new_tokens: int, temperatu
 
 
 def check_gamma(gamma: int, what: str) -> int:
-    """The rows of a draft of gamma tokens. RequestError if these are none, or too many to verify."""
+    """The rows of a draft of gamma tokens. RequestError if there are none, or too many."""
     check_numbers(Integral, **{what: gamma})
     if gamma < 1:
         raise RequestError(f"{what} must be at least 1, got {gamma}")
     if gamma >= MOST_ROWS:
-        raise RequestError(f"{what}: a draft has at most {MOST_ROWS - 1} tokens, asked for {gamma}")
+        raise RequestError(f"{what}: a draft has at most {MOST_ROWS - 1} tokens, not {gamma}")
     return gamma + 1
 
 
@@ -164,7 +159,5 @@ def check_draft(tokens: Any, *of_rows: Any) -> None:
 def check_scored(draft: Any, p_target: Any, *kinds: type) -> None:
     """ValueError unless p_target has a distribution for every row of a draft of these kinds."""
     if type(draft) not in kinds or getattr(p_target, "shape", None) != draft.q_draft.shape:
-        found = [f"a {type(of).__name__} of shape {tuple(getattr(shaped, 'shape', ()))}"
-                 for of, shaped in ((draft, getattr(draft, "q_draft", 0)), (p_target, p_target))]
-        raise ValueError(f"this rule judges a {kinds[0].__name__} and p_target, both (B, n, V), "
-                         f"got {' and '.join(found)}")
+        raise ValueError(f"this rule judges a {kinds[0].__name__} and p_target (B, n, V), got a "
+                         f"{type(draft).__name__} and {getattr(p_target, 'shape', p_target)}")

@@ -16,7 +16,7 @@ import pytest
 import torch
 
 from nanospec.dice import Dice
-from nanospec.errors import EndpointError
+from nanospec.proof.judge.endpoint import EndpointError
 from nanospec.files.checkpoint import Pair
 from nanospec.files.tokenizer import Tokenizer
 from nanospec.generate import generate

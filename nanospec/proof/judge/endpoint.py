@@ -28,7 +28,7 @@ import torch
 from torch import Tensor
 
 from nanospec.dice import Dice
-from nanospec.errors import EndpointError, RequestError, one_line
+from nanospec.errors import NanospecError, RequestError, one_line
 from nanospec.proof.judge import ANOTHER_SEED, BINS, Verdict, check_task, verdict_of
 from nanospec.proof.judge.sequential import sequential
 from nanospec.proof.stats import Fit, goodness_of_fit, pit, two_samples
@@ -36,6 +36,10 @@ from nanospec.proof.stats import Fit, goodness_of_fit, pit, two_samples
 TOP = 5                 # of the most likely tokens that are asked for: OpenAI's limit, and within that of the others
 ROUNDING = 1e-2         # what reported probabilities may add up to above 1
 BY_ID = "token_id:"     # how vLLM writes a token that it was asked to name by its id
+
+
+class EndpointError(NanospecError, OSError):
+    """A server that does not answer, or not in a way that can be judged."""
 
 
 @dataclass

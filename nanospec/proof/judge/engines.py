@@ -32,13 +32,13 @@ from urllib.request import urlopen
 
 import torch
 
-from nanospec.errors import EndpointError, RequestError, one_line
+from nanospec.errors import RequestError, one_line
 from nanospec.files.checkpoint import Pair, load_pair
 from nanospec.files.export import export
 from nanospec.files.tokenizer import Tokenizer
 from nanospec.generate import generate
 from nanospec.proof.judge import Verdict, judge
-from nanospec.proof.judge.endpoint import Endpoint, against_logprobs
+from nanospec.proof.judge.endpoint import Endpoint, EndpointError, against_logprobs
 from nanospec.proof.judge.sequential import LOOKS
 
 HERE = Path(os.environ.get("NANOSPEC_ENGINES") or Path.home() / ".cache" / "nanospec" / "engines")
