@@ -115,7 +115,7 @@ def check_request(model: Any, ids: Sequence[int], max_new_tokens: int, temperatu
 
 
 def check_gamma(gamma: int, what: str) -> int:
-    """The rows of a draft of gamma tokens. RequestError if these are none, or too many to verify."""
+    """The rows of a draft of gamma tokens. RequestError if these are none or too many to verify."""
     check_numbers(Integral, **{what: gamma})
     if gamma < 1:
         raise RequestError(f"{what} must be at least 1, got {gamma}")
@@ -164,7 +164,5 @@ def check_draft(tokens: Any, *of_rows: Any) -> None:
 def check_scored(draft: Any, p_target: Any, *kinds: type) -> None:
     """ValueError unless p_target has a distribution for every row of a draft of these kinds."""
     if type(draft) not in kinds or getattr(p_target, "shape", None) != draft.q_draft.shape:
-        found = [f"a {type(of).__name__} of shape {tuple(getattr(shaped, 'shape', ()))}"
-                 for of, shaped in ((draft, getattr(draft, "q_draft", 0)), (p_target, p_target))]
         raise ValueError(f"this rule judges a {kinds[0].__name__} and p_target, both (B, n, V), "
-                         f"got {' and '.join(found)}")
+                         f"got a {type(draft).__name__} and {getattr(p_target, 'shape', p_target)}")
