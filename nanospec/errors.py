@@ -159,5 +159,5 @@ def check_draft(tokens: Any, *of_rows: Any) -> None:
 def check_scored(draft: Any, p_target: Any, *kinds: type) -> None:
     """ValueError unless p_target has a distribution for every row of a draft of these kinds."""
     if type(draft) not in kinds or getattr(p_target, "shape", None) != draft.q_draft.shape:
-        raise ValueError(f"this rule judges a {kinds[0].__name__} and p_target (B, n, V), got a "
-                         f"{type(draft).__name__} and {getattr(p_target, 'shape', p_target)}")
+        raise ValueError(f"this rule judges a {kinds[0].__name__} and p_target, both (B, n, V), "
+                         f"got a {type(draft).__name__} and {getattr(p_target, 'shape', p_target)}")

@@ -55,7 +55,6 @@ def reader_of(draft: Any, gamma: int) -> Any:
 
     RequestError where the draft model cannot draft that many, or is none.
     """
-    if hasattr(draft, "reader"):
-        return draft.reader(gamma)
-    check_model("the draft model", draft)
-    return GPTReader(draft)
+    if not hasattr(draft, "reader"):
+        check_model("the draft model", draft)
+    return draft.reader(gamma) if hasattr(draft, "reader") else GPTReader(draft)

@@ -9,6 +9,7 @@ from dataclasses import asdict
 from io import BytesIO
 from pathlib import Path
 from typing import Any, NamedTuple
+from zipfile import ZipFile
 
 import torch
 
@@ -84,9 +85,16 @@ def save_atomically(what: dict, path: Path) -> None:
 
 
 def load_saved(path: Path) -> dict:
-    """What `save_atomically` wrote there. OSError if it cannot be read, PairError if it is anything else."""
+    """What `save_atomically` wrote there. OSError if it cannot be read, PairError if it is anything else, or if a byte of
+    what it holds has changed.
+    """
     file = BytesIO(Path(path).read_bytes())
     try:
+        with ZipFile(file) as parts:                    # torch writes a checksum of every part, and does not read it
+            damaged = parts.testzip()
+        if damaged:
+            raise ValueError(f"the checksum of {damaged} is another one")
+        file.seek(0)
         saved = torch.load(file, map_location="cpu", weights_only=True)
     except Exception as error:                          # there is no list of what torch makes of a stranger's bytes
         raise PairError(f"{path} is cut short, or is no checkpoint: {one_line(error)}") from error

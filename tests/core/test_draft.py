@@ -85,3 +85,26 @@ def test_as_many_rows_as_may_be_and_a_draft_longer_than_the_context():
         with pytest.raises(RequestError, match=f"of up to {gamma} tokens is longer than the context of 96"):
             next(speculate(GPT, ModelDrafter(GPT, gamma), [1], 10))
     assert sum(len(done.emitted) for done in speculate(GPT, ModelDrafter(GPT, 95), [1], 95)) == 95
+
+
+@pytest.mark.parametrize("call, words", [
+    (lambda: ModelDrafter(None), "draft model must be a language model"),
+    (lambda: ModelDrafter(GPT, "4"), "gamma must be a whole number, got '4'"),
+    (lambda: next(speculate(None, ModelDrafter(GPT), [1])), "target must be a language model"),
+    (lambda: next(speculate(GPT, ModelDrafter, [1])), "the drafter must be a drafter"),
+    (lambda: next(speculate(GPT, ModelDrafter(GPT), [1], 9, rule="block")), "rule must be a function, got 'block'"),
+    (lambda: next(speculate(GPT, ModelDrafter(GPT), [1], 9, dice=6)), "dice must be Dice, got 6"),
+    (lambda: next(speculate(GPT, ModelDrafter(GPT), [1], 9, stop=5)), "stop must be a list of token ids"),
+    (lambda: next(speculate(GPT, ModelDrafter(GPT), "text", 9)), "prompt must be a list of token ids"),
+    (lambda: next(speculate(GPT, ModelDrafter(GPT), [1], 9, temperature="1")), "temperature must be a number, got '1'"),
+    (lambda: next(speculate(GPT, ModelDrafter(GPT), [1], 9, temperature=10 ** 400)), "temperature must be 0 or more"),
+    (lambda: next(speculate(GPT, ModelDrafter(GPT), [1], 9, top_k=1.5)), "top_k must be a whole number, got 1.5"),
+    (lambda: next(speculate(GPT, ModelDrafter(GPT), [1], 9, seed=True)), "seed must be a whole number, got True"),
+    (lambda: Draft(torch.zeros(2, 3), torch.zeros(2, 4, 5)), r"got \(2, 3\), \(2, 4, 5\)"),
+    (lambda: verify(Draft(torch.zeros(1, 3), torch.zeros(1, 3, 5)), torch.zeros(1, 2, 5), None), "p_target, both"),
+])
+def test_the_edge_of_the_library_refuses_in_one_sentence(call, words):
+    """A ValueError, and RequestError is one: a wrong type, value or shape, before any work is done."""
+    with pytest.raises(ValueError, match=words) as raised:
+        call()
+    assert "\n" not in str(raised.value)

@@ -352,3 +352,21 @@ def test_twenty_kills_while_saving_and_never_an_unreadable_file(tmp_path):
         assert (found["twice"] == found["number"]).all()
         seen.add(found["number"])
     assert len(seen) > 2                                        # killed at different moments
+
+
+def test_a_byte_that_has_changed_is_refused_or_changes_nothing(tmp_path):
+    """Every 29th byte of a small file. Those between its parts mean nothing: what is read is the same."""
+    path, refused = tmp_path / "small.pt", 0
+    what = {"state": {"a": torch.arange(40.0), "b": torch.ones(3, 5)}, "step": 7}
+    save_atomically(what, path)
+    whole = path.read_bytes()
+    for at in range(0, len(whole), 29):
+        path.write_bytes(whole[:at] + bytes([whole[at] ^ 1]) + whole[at + 1:])
+        try:
+            found = load_saved(path)
+        except PairError as error:
+            refused += 1
+            assert "\n" not in str(error)
+        else:
+            assert found["step"] == 7 and all(found["state"][name].equal(what["state"][name]) for name in "ab")
+    assert refused
