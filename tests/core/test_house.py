@@ -65,8 +65,7 @@ def test_every_room_has_a_place():
 def test_the_core_imports_torch_and_itself(name):
     path = ROOT / "nanospec" / f"{name}.py"
     assert tops(path) <= {"torch", "nanospec"} | sys.stdlib_module_names
-    launcher = {"nanospec.commands.launch.quiet_interrupts"} if name == "__init__" else set()      # stdlib alone
-    for imported in {*imports(path)} - launcher:
+    for imported in imports(path):
         if imported.split(".")[0] == "nanospec":
             assert imported != "nanospec" and part(imported) in CORE, f"{name} imports {imported}"
 
