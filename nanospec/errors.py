@@ -61,7 +61,7 @@ def check_ids(name: str, ids: Any, kind: Any = Sequence) -> None:
     """RequestError unless `ids` are whole numbers, in a list or in another collection."""
     found = list(ids) if isinstance(ids, kind) and not isinstance(ids, str) else [None]
     if not all(isinstance(token, Integral) for token in found):
-        raise RequestError(f"{name} must be whole numbers, token ids, got {one_line(repr(ids))}")
+        raise RequestError(f"{name} must be a list of token ids, got {one_line(repr(ids))}")
 
 
 def check_has(what: str, thing: Any, kind: str, *names: str) -> None:

@@ -195,7 +195,7 @@ def test_heads_of_an_odd_size_cannot_be_turned():
 
 
 def test_whatever_the_bytes_it_is_a_model_or_refused(folder):
-    """150 files with some bytes changed, cut out or put in. Where a weight alone was hit, nobody can see it."""
+    """150 files with some bytes changed, cut out or put in. A weight has a checksum; the padding between two has none."""
     chance, path = random.Random(0), folder / "draft.pt"
     whole_file, outcomes = path.read_bytes(), {"read": 0, "refused": 0}
     for _ in range(150):
@@ -210,7 +210,7 @@ def test_whatever_the_bytes_it_is_a_model_or_refused(folder):
         except PairError as error:
             assert str(error).isprintable()
             outcomes["refused"] += 1
-    assert min(outcomes.values()) > 10
+    assert outcomes["refused"] > 120 and outcomes["read"] > 0
 
 
 def test_models_of_different_tokenizers_are_no_pair(folder):
