@@ -85,8 +85,8 @@ def save_atomically(what: dict, path: Path) -> None:
 
 
 def load_saved(path: Path) -> dict:
-    """What `save_atomically` wrote there. OSError if it cannot be read, PairError if it is anything else, or if a byte of
-    what it holds has changed.
+    """What `save_atomically` wrote there. OSError if it cannot be read, PairError if it is anything else, or if a
+    byte of what it holds has changed.
     """
     file = BytesIO(Path(path).read_bytes())
     try:
