@@ -16,12 +16,12 @@ import sys
 from collections.abc import Sequence
 from inspect import Parameter, signature
 
-from nanospec.bench import against, beside, gpu, large, markdown, roofline, serve, speed
+from nanospec.bench import acceptance, against, beside, gpu, large, markdown, roofline, serve, speed
 from nanospec.draft_models import LEARNED
 from nanospec.errors import NanospecError
 from nanospec.fast.autotune import DTYPES, name_of
 from nanospec.methods import DRAFTERS, RULES
-from nanospec.show.options import (COUNT, FOLDER, GAMMA, HERE, MODEL, MODEL_HELP, NEW_FOLDER, SEED, TEMPERATURE,
+from nanospec.show.options import (COUNT, FOLDER, GAMMA, HERE, MODEL, MODEL_HELP, NEW_FOLDER, SEED, TEMPERATURE, TEXTS,
                                    THREADS, Parser, device, file, option)
 from nanospec.show.terminal import refuse
 
@@ -30,7 +30,7 @@ def prompts(text: str) -> int | str:
     return text if text in ("repetitive", "chat") else COUNT(text)
 
 
-SUBCOMMANDS = (speed, serve, roofline, large, against, beside, gpu)
+SUBCOMMANDS = (speed, acceptance, serve, roofline, large, against, beside, gpu)
 MINUTES = option("a number above 0", float, lambda number: 0 < number < 1e6)
 ALPHA = option("a number between 0 and 1", float, lambda number: 0 < number < 1)
 # A subcommand's options are the parameters of its `run`, and so are their defaults.
@@ -64,6 +64,9 @@ OPTIONS: dict[str, dict] = {
     "dtype": dict(choices=["auto", *map(name_of, DTYPES)], help="auto: the fastest"),
     "threads": dict(type=THREADS, metavar="N", help="default: as many as are fastest"),
     "compile": dict(action="store_true", help="both sides through torch.compile, too: minutes, the first time"),
+    "text": dict(type=TEXTS, metavar="PATH", help="a file or a folder of text; default: the standard library's files "
+                 "that the models were not trained on"),
+    "tokens": dict(type=COUNT, metavar="N", help="how many of the text's tokens are read"),
     "figure": dict(type=file(".png"), metavar="FILE.png", help="the table as a picture"),
 }
 

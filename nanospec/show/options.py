@@ -75,6 +75,7 @@ TEMPERATURE = option("a number, 0 or more", float, lambda number: 0 <= number < 
 TOP_P = option("more than 0 and at most 1", float, lambda number: 0 < number <= 1)
 TEXT = option("UTF-8", lambda text: text.encode().decode())  # argv holds other bytes as half characters
 FOLDER = option("a folder that is there", Path, Path.is_dir)
+TEXTS = option("a file or a folder that is there", Path, Path.exists)
 MODEL = option(f"a folder or a .gguf file that is there, {', '.join(PACKAGED)}, or a repository on the hub, OWNER/NAME",
                str, can_be_a_name)
 MODEL_HELP = ("a pair that train_tiny.py wrote; Hugging Face folders MODEL/target and MODEL/draft; one with a target "
