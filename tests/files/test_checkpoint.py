@@ -195,7 +195,7 @@ def test_heads_of_an_odd_size_cannot_be_turned():
 
 
 def test_whatever_the_bytes_it_is_a_model_or_refused(folder):
-    """150 files with some bytes changed, cut out or put in. Weights have checksums; the padding between them has none."""
+    """150 files with some bytes changed, cut out or put in. Weights have checksums, and the padding has none."""
     chance, path = random.Random(0), folder / "draft.pt"
     whole_file, outcomes = path.read_bytes(), {"read": 0, "refused": 0}
     for _ in range(150):
