@@ -4,11 +4,12 @@ from functools import partial
 
 import pytest
 import torch
+import torch.nn.functional as F
 
 from nanospec.dice import Dice
 from nanospec.draft_models import LEARNED
 from nanospec.fast import compiled as compiling
-from nanospec.fast.compiled import compiled, compiler_for, stay_in_place, why_not
+from nanospec.fast.compiled import _one_row, compiled, compiler_for, stay_in_place, sums_for_one_row, why_not
 from nanospec.fast.packed import can_pack, pack
 from nanospec.generate import generate
 from nanospec.model import Linear
@@ -86,6 +87,24 @@ def test_a_plain_step_is_handed_over_whole():
 
 def product(layer, x, kv_length):
     return layer(x),
+
+
+@pytest.mark.parametrize("dtype, rows, expected", [(torch.bfloat16, 1, [_one_row]), (torch.bfloat16, 3, [F.linear]),
+                                                   (torch.float32, 1, [F.linear])])
+@pytest.mark.parametrize("bias", [False, True])
+def test_one_row_in_bfloat16_becomes_a_sum(dtype, rows, expected, bias):
+    """And the same numbers come out."""
+    torch.manual_seed(rows)
+    layer, x, seen = Linear(6, 4, bias).to(dtype), torch.randn(1, rows, 6).to(dtype), []
+
+    def backend(graph, inputs):
+        sums_for_one_row(graph)
+        seen.extend(node.target for node in graph.graph.nodes if node.op == "call_function")
+        return graph.forward
+
+    found = torch.compile(layer, backend=backend, dynamic=False)(x)
+    assert seen == expected and found.shape == (1, rows, 4)
+    assert (found - layer(x)).abs().max() <= (0.02 if dtype == torch.bfloat16 else 0)
 
 
 # CUDA graphs. The recording itself needs a GPU; the rest of that path runs here, too.
