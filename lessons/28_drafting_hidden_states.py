@@ -179,7 +179,9 @@ eagle = new_eagle()
 
 # %% [markdown]
 # The loss has two parts. The prediction should be near the target's hidden state, and the
-# distribution read from it should be near the target's distribution (with weight 0.1).
+# distribution read from it should be near the target's distribution (with weight 0.1). The second
+# part is measured by `forward_kl`, which is the cross-entropy of *What the target knows ahead*
+# minus what no draft model can avoid (*A loss for a draft model*).
 #
 # `train` takes four windows per step. `along` measures alpha on held-out text for draft tokens 1 to
 # 5. After the text, the layer has no hidden states of the target. For draft token 2 it therefore
