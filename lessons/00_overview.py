@@ -84,8 +84,8 @@ figures.one_round(repr(text[-12:]), words, [chance for _, _, chance in chances],
 # Each lesson explains a term where it is first needed. `nanospec/__init__.py` lists all of them,
 # with the other names that papers use. Four letters stand in many tables: *gamma* is the number of
 # draft tokens in a round, *alpha* the average probability that a draft token is accepted, *c* the
-# time of a draft step divided by the time of a target step, and *v(m)* the time of a target call on
-# m tokens divided by the time of a call on one.
+# time of a draft step divided by the time of a target step (each is a call on one token), and
+# *v(m)* the time of a target call on m tokens divided by the time of a call on one.
 #
 # ## The code
 #

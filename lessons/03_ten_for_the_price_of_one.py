@@ -126,8 +126,8 @@ assert gap < 1e-12
 # In a transformer, only *attention* lets one token look at others. Each token asks with a *query*
 # and offers a *key* and a *value*; all three are vectors. The product of a query and a key is a
 # score. `softmax` turns the scores of one query into shares that add up to 1, and the answer is the
-# mean of the values, weighted with these shares. (Each score is divided by the square root of D, so
-# that longer vectors do not produce larger scores.)
+# mean of the values, weighted with these shares. (Each score is divided by the square root of D,
+# the length of a key, so that longer vectors do not produce larger scores.)
 #
 # A worked number: two keys have the scores 0 and log 3, so their shares are 1/4 and 3/4. With the
 # values 0 and 8 the answer is 1/4 * 0 + 3/4 * 8 = 6.

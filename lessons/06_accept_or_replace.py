@@ -100,8 +100,8 @@ def accept_or_replace(p_target, q_draft, dice):
 # ## A rule that looks right, and is wrong
 #
 # "The draft token was rejected, so ask the target: draw from p_target." This sounds reasonable, and
-# published programs have done it. But it forgets step 5: the 30 replacements would be 15 times A
-# and 15 times B.
+# a published program has done it (*How to test a sampler* names it). But it forgets step 5: the 30
+# replacements would be 15 times A and 15 times B.
 #
 # *Guess first:* how often do A and B then come out in 100 rounds?
 

@@ -297,8 +297,8 @@ for ours, our_line, theirs, their_line in STEPS:
 # %% [markdown]
 # ## On a real text
 #
-# Finally our pair of models writes 33 tokens with gamma = 4. Each printed line is a round and costs
-# one target call.
+# Finally our pair of models writes 33 tokens with gamma = 4. The first four rounds are printed, a
+# line for each, and every round costs one target call.
 #
 # *Guess first:* plain decoding would take 33 calls. How many rounds are there?
 

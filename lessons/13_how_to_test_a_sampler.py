@@ -251,7 +251,7 @@ figures.two_error_rates(p_right, p_wrong, n, sizes, power, promised, off)
 #
 # A walk brings its own dice and takes for granted that yours are good. vLLM and FlashInfer once had
 # dice that used a random number twice: first for the coin of a draft token, then for the
-# replacement.
+# replacement. (The zoo keeps this bug as `residual-reuses-accept-uniform`, with the reports.)
 #
 # A worked number: a coin accepts with probability .5, that is, if u < .5. If it rejects, we know
 # that u is at least .5. The same u then picks from a residual distribution of [.5, .5]. It always

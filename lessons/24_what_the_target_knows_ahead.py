@@ -56,11 +56,11 @@ assert gap < 1e-3
 #
 # Consider the start of a round, and let x be the last token of the text. The target chose x in the
 # round before but has not read it yet, so x has no hidden state. The token *before* x has one, and
-# h shall be that hidden state after the norm.
+# we call that hidden state, after the norm, h.
 #
 # - The output head on h has already told what x may be.
-# - *Head 1* shall predict the token after x, as seen from h: the token after next.
-# - *Head 2* shall predict the token after that one, and so on.
+# - *Head 1* should predict the token after x, as seen from h: the token after next.
+# - *Head 2* should predict the token after that one, and so on.
 #
 # Take the text `for name in names:` and let each word be one token. If x is `in`, then h belongs to
 # `name`. Head 1 should predict `names`, and head 2 should predict `:`.
@@ -142,15 +142,15 @@ assert wrong_label > 0.999 > right_label
 
 # %% [markdown]
 # With the wrong label there is nothing to learn. The head is perfect from the start, because it
-# predicts what the target knows already, and as a draft model it is as bad as in the first line. A
+# predicts what the target knows already. As a draft model it is as bad as the first row shows. A
 # loss that is too good to be true is the sign of a wrong label.
 #
-# ## A training of some seconds
+# ## A few seconds of training
 #
 # Each step takes eight pieces of 64 tokens and lets every head predict its distribution at every
 # place. The loss is the cross-entropy with the label, -sum of p_target log(q_draft), which is
-# smallest where q_draft equals p_target. AdamW then moves each weight a little downhill. The steps
-# grow at first and get smaller in the second half.
+# smallest where q_draft equals p_target. AdamW, the optimizer, then moves each weight a little
+# downhill. Its steps grow at first and get smaller in the second half.
 #
 # `whole_texts(model, tokens, before, 3)` (nanospec/training/whole.py) evaluates all places and
 # three heads at once.

@@ -32,8 +32,8 @@ target.requires_grad_(False)
 C, last = target.config.channels, target.config.layers - 1
 
 # %% [markdown]
-# The next cell trains three heads as before (`train`, in kit.py), for some seconds. To choose among
-# trees, `drafted_by` computes the heads' distributions at every place of held-out text.
+# The next cell trains three heads as before (`train`, in kit.py), for a few seconds. To choose
+# among trees, `drafted_by` computes the heads' distributions at every place of held-out text.
 
 # %%
 train_texts, held_out = read_texts()
@@ -150,10 +150,11 @@ print("\nthe parents of the best tree of eight draft tokens:", tree)
 assert expected > chain_tokens
 
 # %% [markdown]
-# This is a promise, which takes the guesses along a path to be independent. To check this, we count
-# on the held-out text, regarded as written by the target. A draft token that was not drawn is
-# accepted exactly when it is what the target writes, so we check at each place which rows of the
-# tree agree with the text. A row agrees if its parent does and its own token does.
+# This number is only a promise, because it assumes that the guesses along a path are independent.
+# To check it, we count on the held-out text and treat that text as written by the target. A draft
+# token that was not drawn is accepted exactly when it is what the target writes, so we check at
+# each place which rows of the tree agree with the text. A row agrees if its parent does and its own
+# token does.
 
 # %%
 places = test.shape[1] - 3                                  # where three tokens follow

@@ -7,8 +7,9 @@
 # tokens in between (*What the target knows ahead*). A GPT as a draft model knows those tokens, but
 # for each of them it runs attention over the whole text.
 #
-# The *MLP speculator* (Wertheimer et al. 2024) lies between the two. It has a *state*, a list of
-# numbers, and nothing else: no attention and no cache. The state begins with the target's hidden
+# The *MLP speculator* (Wertheimer et al. 2024) lies between the two. (An *MLP*, a multilayer
+# perceptron, consists of matrices with a nonlinear function between them.) It has a *state*, a list
+# of numbers, and nothing else: no attention and no cache. The state begins with the target's hidden
 # states, and each draft token changes it.
 #
 # The training takes seconds, so this draft model stays weak. `python train_tiny.py --what mlp`
@@ -165,8 +166,8 @@ figures.the_state(betas)
 #    falls along the draft.
 # 2. A step consists of two matrix products and the lookup of a row. There is no attention and no
 #    cache.
-# 3. The hidden states matter most for the first draft token, and the tokens that were read matter
-#    for all.
+# 3. The hidden states matter most for the first draft token (the third change below shows it), and
+#    the tokens that were read matter for all.
 #
 # ## Change this and run again
 #

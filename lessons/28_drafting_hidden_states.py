@@ -9,7 +9,7 @@
 # This is EAGLE (Li et al. 2024, arXiv 2401.15077).
 #
 # We build on the hidden states of *What the target knows ahead* and on the idea of *A state that
-# reads its draft*. The training takes some ten seconds on a few thousand tokens;
+# reads its draft*. The training takes about ten seconds on a few thousand tokens;
 # `python train_tiny.py --what eagle` makes a better one, in hours.
 
 # %%
@@ -143,9 +143,9 @@ assert lines_alpha[1] > lines_alpha[0] + .05
 #
 # ## The layer
 #
-# EAGLE's layer begins with such a linear map, called `fuse`. One layer of a GPT follows, with
-# attention, so that it can look back, and an MLP. Its result is the prediction. The output head is
-# the target's own and is not trained.
+# EAGLE's layer begins with such a linear map, called `fuse`. One layer of a GPT follows: attention,
+# so that it can look back, and then an MLP. Its result is the prediction. The output head is the
+# target's own and is not trained.
 #
 # We start from the linear prediction: `fuse` gets its weights, and the rest adds nothing yet. The
 # cell also writes the layer out by hand. After training we compare it with
@@ -178,13 +178,15 @@ def by_hand(model, tokens, hidden):
 eagle = new_eagle()
 
 # %% [markdown]
-# The loss has two parts. The prediction shall be near the target's hidden state, and the
-# distribution read from it shall be near the target's distribution (with weight 0.1).
+# The loss has two parts. The prediction should be near the target's hidden state, and the
+# distribution read from it should be near the target's distribution (with weight 0.1). The second
+# part is measured by `forward_kl`, which is the cross-entropy of *What the target knows ahead*
+# minus what no draft model can avoid (*A loss for a draft model*).
 #
 # `train` takes four windows per step. `along` measures alpha on held-out text for draft tokens 1 to
 # 5. After the text, the layer has no hidden states of the target. For draft token 2 it therefore
-#    reads its own prediction, and for token 3 what it made of that. (The draft tokens are those of
-#    the text, because token 3 is judged only if tokens 1 and 2 were accepted.)
+# reads its own prediction, and for token 3 what it made of that. (The draft tokens are those of the
+# text, because token 3 is judged only if tokens 1 and 2 were accepted.)
 #
 # *Guess first:* how much of alpha is left at draft token 5?
 

@@ -66,9 +66,10 @@ for row, marks in enumerate(grid.tolist()):
 
 # %% [markdown]
 # `Unrolled` in nanospec/training/whole.py computes attention under this mask. Does a draft attend
-# to the same? As in *Mistakes that no text shows*, a reader that drafts token by token must predict
-# what the unrolled layer predicts for a whole text. The reader's cache holds one draft, so there is
-# no other one to look at.
+# to the same? The library runs a draft model token by token with an object called a *reader*. It
+# must predict what the unrolled layer predicts for a whole text. The reader's cache holds one
+# draft, so there is no other one to look at. (`Text` holds the tokens of a text, and `prefill` lets
+# the target read them. *Mistakes that no text shows* makes more of this check.)
 
 # %%
 table_model = TableModel(3, seed=5)

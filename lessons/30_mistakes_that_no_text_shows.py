@@ -134,7 +134,7 @@ assert gaps["one place off"][1] > 1e-3 and min(found[2] for found in list(gaps.v
 
 # %% [markdown]
 # The text shows neither mistake. What the first one costs is acceptance. We train the speculator
-# for some seconds and measure beta, with the right hidden states and with those one place off:
+# for a few seconds and measure beta, with the right hidden states and with those one place off:
 
 # %%
 train_texts, held_out = read_texts()
@@ -219,7 +219,7 @@ figures.what_shows_a_mistake(gaps)
 # %% [markdown]
 # With 2, accepted draft tokens stay in the cache as predictions, and the text is exact again. The
 # layer attends to slots that hold something it was not trained on. A real server had this bug, too:
-# vllm, issue 14649.
+# vLLM, issue 14649.
 #
 # ## Three things to know
 #

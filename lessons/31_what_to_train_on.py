@@ -4,9 +4,12 @@
 # **What should a draft model be taught, and on which text?**
 #
 # *Good where it matters* measured a draft model that already existed. Now we want to make a better
-# one. At each place, a draft token is accepted with probability alpha = sum min(p_target, q_draft),
-# which is 1 - total variation. A small model, the student, learns from a big one, the target. This
-# is called *distillation* (DistillSpec, arXiv 2310.08461).
+# one. At each place, a draft token is accepted with probability sum min(p_target, q_draft), which
+# is 1 - total variation. Earlier lessons called this beta, and alpha the mean of beta over many
+# places. Here we look at one place at a time, where the two are the same number, and write alpha.
+#
+# A small model, the student, learns from a big one, the target. This is called *distillation*
+# (DistillSpec, arXiv 2310.08461).
 #
 # Two questions come first: should the student see tokens or probabilities, and after which texts?
 

@@ -4,9 +4,9 @@
 # **Which loss should a draft model be trained with, if its acceptance is what counts?**
 #
 # A draft token is accepted with probability alpha = sum min(p_target, q_draft), which is 1 - total
-# variation. So total variation is what we pay for. Is it also what a draft model should be trained
-# with? This lesson compares losses at one place, then for a student that is too small, and finally
-# in a real training of some seconds.
+# variation (at a single place, as in *What to train on*). So total variation is what we pay for. Is
+# it also what a draft model should be trained with? This lesson compares losses at one place, then
+# for a student that is too small, and finally in a real training of a few seconds.
 
 # %%
 from math import exp, log

@@ -338,7 +338,7 @@ for request in requests.values():           # each has written what it writes al
 
 # %% [markdown]
 # The number after *reads* tells how much of the prompt has been read by then. The last token of a
-# prompt is not read before the first round, whose first row it is.
+# prompt is read only in the first round, as the first token of that call.
 #
 # A is not stopped by B's long prompt. C starts in the step after A's last one, with its prompt read
 # beforehand.

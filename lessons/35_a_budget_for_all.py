@@ -77,7 +77,8 @@ print(f"\naccepted on average: {two_each:.2f} with two for each text, "
 # We walk two tiny models with two texts and at most two draft tokens for each. `BySurvival` is the
 # library's (nanospec/serving/by_survival.py). The other class sends all or nothing.
 #
-# *Guess first:* how far off is it? (In total variation, 0 is exact and 1 is nothing in common.)
+# *Guess first:* how far off is that class? (In total variation, 0 is exact and 1 is nothing in
+# common.)
 
 
 # %%
@@ -154,8 +155,9 @@ figures.budget({name: [survival for survival, _, its in slots if its == name] fo
 
 # %% [markdown]
 # If that number is a large part of 1, a short draft for every text is better. A budget pays where
-# drafting costs nearly nothing and verifying is expensive: with block drafters (*A block at once*),
-# with copies (*Copying from the past*), and with large targets.
+# drafting costs nearly nothing and verifying is expensive: with copies (*Copying from the past*),
+# with large targets, and with draft models that make all their draft tokens in one pass (*A block
+# at once*).
 #
 # The picture shows the survival of all draft tokens of the worked example. Those above the line are
 # verified.

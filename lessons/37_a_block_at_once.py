@@ -215,9 +215,9 @@ table(["place, T = 1", *range(1, PLACES + 1)],
 # ## Does it pay?
 #
 # The tokens per target call are 1 + beta_1 + beta_1 beta_2 + ... (A product of means is only close
-# to the truth.) For the costs we take round numbers, as in all later lessons: c = 0.12 for a step
-# of the draft GPT, and v(m) = 1 + 0.05 (m - 1). *How fast* measures both on your machine. We assume
-# that a block costs 0.20 target steps in all.
+# to the truth.) For the costs we take round numbers, and some later lessons take the same: c = 0.12
+# for a step of the draft GPT, and v(m) = 1 + 0.05 (m - 1). *How fast* measures both on your
+# machine. We assume that a block costs 0.20 target steps in all.
 
 # %%
 def tokens_per_call(row, gamma):
@@ -250,8 +250,8 @@ figures.a_block_at_once(drawn_of, betas)
 # %% [markdown]
 # ## Three things to know
 #
-# 1. A block drafter draws each place without knowing the place before it. The text stays exact, and
-#    what it loses is acceptance, and the loss grows from place to place.
+# 1. A block drafter draws each place without knowing the place before it. The text stays exact.
+#    What it loses is acceptance, and more of it from place to place.
 # 2. The loss is in the text, not in the network: the warmer the text, the less can be known ahead.
 # 3. A table of transitions gives much of it back, for the lookup of a row.
 #

@@ -104,9 +104,10 @@ table(["place", "max q_draft", "writes", "overlap of draft and target", "of draf
 assert torch.equal(pi, DEFERRALS["chow"](q_draft, p_target, 0.3))
 
 # %% [markdown]
-# At the first place nothing is lost. At the third the draft is sure and wrong, because Chow's rule
-# looks at the draft alone. Other rules look at both, which is possible because the target's call
-# gives p_target anyway. These and one more are in nanospec/rules/cascade.py:
+# At the first place nothing is lost. At the third the draft is sure and wrong, and it writes all
+# the same, because Chow's rule looks at the draft alone. Other rules look at both, which is
+# possible because the target's call gives p_target anyway. Here are five rules of
+# nanospec/rules/cascade.py, which has one more (v2):
 #
 # | rule | the target writes |
 # |---|---|

@@ -11,7 +11,8 @@
 # - The *target* verifies this draft, as usual.
 #
 # This is called a stack, or a cascade of drafts (Chen et al. 2023; TriForce, Sun et al. 2024). The
-# lesson uses *Accept or replace*, *Report what you sample*, the formula of *How fast*, and copies.
+# lesson uses *Accept or replace*, *Report what you sample*, the formula of *How fast*, and the
+# copies of *Copying from the past*.
 
 # %%
 from functools import lru_cache

@@ -8,8 +8,8 @@
 # every round it is decided which of them drafts, and how much.
 #
 # SuffixDecoding (Oliaro et al. 2024) calls this its hybrid: where the copier has little to offer, a
-# draft model drafts. `--drafter hybrid` is ours. The lesson uses *Copying from the past* and *What
-# a stopping rule may see*.
+# draft model drafts. Ours is `python demo.py --drafter hybrid`. The lesson uses *Copying from the
+# past* and *What a stopping rule may see*.
 
 # %%
 import torch

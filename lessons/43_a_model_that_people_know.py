@@ -6,8 +6,8 @@
 # Our own pair is small enough to be trained on a laptop, and for that reason it is a hard case: a
 # target of eight layers is not much slower than its draft model. Here the target is
 # SmolLM2-135M-Instruct, a chat model of thirty layers with a vocabulary of 49,152 tokens. Others
-# trained it, on two trillion tokens. It came without a draft model, so we trained one on nothing
-# but conversations that the target wrote itself.
+# trained it, on two trillion tokens (Allal et al. 2025, arXiv 2502.02737). It came without a draft
+# model, so we trained one on nothing but conversations that the target wrote itself.
 #
 # The rule of verification stays as it was in *Accept or replace*, to the letter. What changes is
 # the size of the numbers. We use *How fast*, *Copying from the past* and *A look back*.
@@ -43,8 +43,9 @@ print(f"{target.config.layers} layers, {target.config.vocab_size:,} tokens; {how
 # ## What a draft token costs
 #
 # The cost c is the time of a draft step divided by the time of a plain step of the target, and v(m)
-# is the time of a call on m tokens in the same unit. Our own pair has c around .15 and v(5) around
-# 1.4. *Guess first:* does a target with four times as many layers raise or lower them?
+# is the time of a call on m tokens in the same unit. Our own pair has a c around .15. Its v(5) is
+# around 1.4, and around 1.1 on a processor with instructions for matrices (docs/results/costs.md).
+# *Guess first:* does a target with almost four times as many layers raise or lower them?
 
 # %%
 GAMMA = 4
@@ -99,10 +100,10 @@ figures.a_model_that_people_know(betas, {row[0]: (float(row[1]), float(row[2])) 
 # adds in another order than a call on nine, so a near tie may fall either way. In float32 the
 # answers agree (`dtype=torch.float32` in `load_pair`, without `autotune`; it takes twice as long).
 #
-# A model of language finds some words easy and others hard. The end of a phrase, a full stop, or
-# the second half of a name is easy, and a small model foresees it. The first word of a new thought
-# is hard even for the target. A rewritten text is hard for no one who may look at the original, and
-# that is what the copies do.
+# A language model finds some words easy and others hard. The end of a phrase, a full stop, or the
+# second half of a name is easy, and a small model foresees it. The first word of a new thought is
+# hard even for the target. A rewritten text is easy for a drafter that may look at the original,
+# and that is what the copies do.
 #
 # ## A draft model that speaks a sixth of the vocabulary
 #
