@@ -108,8 +108,8 @@ figures.a_model_that_people_know(betas, {row[0]: (float(row[1]), float(row[2])) 
 # ## A draft model that speaks a sixth of the vocabulary
 #
 # The output head is the largest part of a small draft model. With all 49,152 tokens it would have
-# 28 million weights, three times as many as everything else. So it has rows for 8,192 tokens alone,
-# the most frequent ones in the target's own texts.
+# 28 million weights, nearly four times as many as everything else. So it has rows for 8,192 tokens
+# alone, the most frequent ones in the target's own texts.
 #
 # *Guess first:* the target may write any of its tokens. What happens when it writes one that the
 # draft model does not have?

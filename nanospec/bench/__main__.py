@@ -64,7 +64,7 @@ OPTIONS: dict[str, dict] = {
     "dtype": dict(choices=["auto", *map(name_of, DTYPES)], help="auto: the fastest"),
     "threads": dict(type=THREADS, metavar="N", help="default: as many as are fastest"),
     "compile": dict(action="store_true", help="both sides through torch.compile, too: minutes, the first time"),
-    "text": dict(type=TEXTS, metavar="PATH", help="a file or a folder of text; default: the standard library's files "
+    "text": dict(type=TEXTS, metavar="PATH", help="a text, or a folder of many; default: the standard library's files "
                  "that the models were not trained on"),
     "tokens": dict(type=COUNT, metavar="N", help="how many of the text's tokens are read"),
     "figure": dict(type=file(".png"), metavar="FILE.png", help="the table as a picture"),

@@ -92,6 +92,6 @@ class Memory:
 def seeds_of(dice: Dice | Any, sampling: Callable[[Tensor], Tensor] | Any, count: int) -> list[int | None]:
     """What each of `count` texts is drawn with; None for a greedy one, and for dice without seeds, which are walked."""
     generators = getattr(dice, "generators", None)
-    of_rows = getattr(sampling, "rows_of", {sampling: range(count)})
-    greedy = {b for one, rows in of_rows.items() if getattr(one, "temperature", 1) == 0 for b in rows}
+    greedy = {b for b, one in enumerate(getattr(sampling, "of_rows", [sampling] * count))
+              if getattr(one, "temperature", 1) == 0}
     return [None if b in greedy or not generators else generators[b].initial_seed() for b in range(count)]

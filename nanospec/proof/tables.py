@@ -19,7 +19,7 @@ LAYER = {"heads": 1, "kv_heads": 1, "hidden": 8}
 SMALL: dict[str, dict] = {
     "medusa": {"heads": 8}, "hydra": {"heads": 8}, "mlp": {"width": 12, "depth": 2},
     "prefix": LAYER | {"width": 12}, "eagle": LAYER, "eagle3": LAYER | {"spoken": 3},
-    "lookback": LAYER | {"spoken": 4},
+    "lookback": LAYER | {"spoken": 2},
     "dflash": LAYER, "dspark": LAYER, "early_exit": {"layers": [0], "hidden": 8}}
 
 

@@ -94,7 +94,7 @@ class SamplingByRow:
         rows_of: dict[Sampling, list[int]] = {}
         for b, sampling in enumerate(of_rows):
             rows_of.setdefault(sampling, []).append(b)
-        self.count = len(of_rows)
+        self.of_rows, self.count = of_rows, len(of_rows)
         self.rows_of = {sampling: torch.tensor(rows, device=device) for sampling, rows in rows_of.items()}
 
     def __call__(self, logits: Tensor) -> Tensor:

@@ -33,7 +33,8 @@ ROWS = [
 
 LACKING = [
     bug("padded-with-a-live-parent", "ours", "a row that a text lacks is a child of its root", "drafts",
-        ("[tree.parents for tree in trees], -1)", "[tree.parents for tree in trees], 0)"),
+        ("return TreeDraft(tokens, q_draft, parents)",
+         "return TreeDraft(tokens, q_draft, torch.cat([parents[:, :1], parents[:, 1:].clamp(min=0)], 1))"),
         file="trees.draft"),
     bug("a-missing-row-is-accepted", "ours", "a row that a text lacks has a coin like any other",
         "alone: lookup, token", ("torch.where(q_of_x > 0, p_of_x / q_of_x, 0.0)", "p_of_x / q_of_x")),
@@ -89,11 +90,6 @@ CHOSEN = [
     bug("what-was-copied-is-not-read", "ours", "the draft model is not told that copied tokens are new to it: exact, "
         "and slower", "long_caches: hybrid, token", ("self.since.setdefault(b, len(texts[b]))", "pass"),
         file="copies.hybrid"),
-    bug("copied-rows-keep-the-chain", "ours", "where a copy is shorter than the chain beside it, the chain's last "
-        "tokens stay", "hybrid", ("q_draft = F.pad(one_hot, (0, 0, 1, shorter)).to(chain.q_draft)",
-                                  "q_draft = torch.cat([F.pad(one_hot, (0, 0, 1, 0)).to(chain.q_draft), "
-                                  "chain.q_draft[:, m + 1:]], 1)"),
-        ("F.pad(tokens, (0, shorter))", "torch.cat([tokens, chain.tokens[:, m + 1:]], 1)"), file="copies.hybrid"),
 ]
 
 RULE = "target, self.cache, drafter, self.rule,"

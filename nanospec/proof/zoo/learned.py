@@ -53,7 +53,8 @@ LOOK = [
 HEADS = [
     bug("labels-one-off", "generic; Medusa's shift",
         "head k learns what stands one place after its own", "labels",
-        ("p_target[:, anchors + k], logits)", "p_target.roll(-1, 1)[:, anchors + k], logits)"),
+        ("divergence(*compared(model, p_target[:, anchors + k],",
+         "divergence(*compared(model, p_target.roll(-1, 1)[:, anchors + k],"),
         file="training.learned"),
     bug("one-head-for-all", "FasterDecoding/Medusa; SpecDec++", "a list of one head, repeated",
         "heads", ("nn.ModuleList(Linear(channels, channels) for _ in range(heads))",

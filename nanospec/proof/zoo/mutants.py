@@ -132,7 +132,7 @@ REPORTS = [
     mutant("q-of-the-row-before", "a row is reported with the q_draft of the row before", "T3 cache",
            ("p_target[0], draft.q_draft[0],", "p_target[0], draft.q_draft[0].roll(1, 0),")),
     mutant("copied-with-a-half", "a copied token is reported with a probability of 1/2", "exact: lookup, token",
-           ("[1.0] *", "[0.5] *"), file="trees.draft"),
+           ("[:, :, None].to(q_draft))", "[:, :, None].to(q_draft) / 2)"), file="trees.draft"),
 ]
 
 SPEED = [
