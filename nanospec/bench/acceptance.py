@@ -51,10 +51,10 @@ def run(text: Path | None = None, draft: str = "gpt", temperature: float = 1.0, 
     texts = ids[:len(ids) // count * count].view(count, -1)[:, :window]             # from all of it
     setups, where = setups_of(pair.target, pair.draft, dtype, threads)
     target, small, _ = setups[-1]
-    most, sampling = longest_chain(small, gamma), {"temperature": temperature}
+    most = longest_chain(small, gamma)
     with announced("reading the text, and measuring what calls cost"):
-        stood, beta = judged(target, small, texts.to(target.device), Sampling(**sampling), most)
-        costs = measure_costs(target, small, range(2, most + 2), window // 2, **sampling)
+        stood, beta = judged(target, small, texts.to(target.device), Sampling(temperature), most)
+        costs = measure_costs(target, small, range(2, most + 2), window // 2, temperature=temperature)
     kinds = by_kind(beta[:, 0], texts[:, 1:], lambda token: pair.tokenizer.decode([token]))
     rows = [row | {"alpha": beta[:, 0].mean().item(), "kinds": kinds} for row in rows_of(stood, beta, costs)]
     best = max(row["predicted_speedup"] for row in rows)

@@ -120,7 +120,8 @@ def together(of_kinds: Mapping[str, Sequence[dict]]) -> list[dict]:
                       for key in ("tokens_per_s", "baseline_tokens_per_s"))
         means = {key: sum(row[key] * row["rounds"] for row in rows) / sums["rounds"]
                  for key in ("alpha", "c", "v", "steps", "overhead")}
-        found.append(rows[0] | sums | means | {
+        whole = {key: value for key, value in rows[0].items() if key != "alpha_by_position"}    # each kind has its own
+        found.append(whole | sums | means | {
             "tokens_per_s": sums["emitted"] / its, "baseline_tokens_per_s": sums["emitted"] / plain,
             "speedup": plain / its, "tokens_per_target_call": sums["emitted"] / sums["rounds"],
             "predicted_speedup": sums["emitted"] / sum(row["emitted"] / row["predicted_speedup"] for row in rows),

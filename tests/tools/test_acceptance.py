@@ -106,7 +106,8 @@ def test_the_command(weights, capsys, tmp_path, monkeypatch):
     monkeypatch.setattr(measuring, "draft_seconds", lambda *_, **__: 1e-4)
     monkeypatch.setattr("nanospec.fast.autotune.autotune", lambda *_: "as loaded")
     (tmp_path / "text.txt").write_text("def of(text):\n    return text + 1\n" * 200)
-    argv = ["acceptance", "--weights", str(weights), "--text", str(tmp_path / "text.txt"), "--gamma", "2", "--device", "cpu"]
+    argv = ["acceptance", "--weights", str(weights), "--text", str(tmp_path / "text.txt"), "--gamma", "2",
+            "--device", "cpu"]
     assert bench.main([*argv, "--json", str(tmp_path / "a.json")]) == 0
     out, rows = capsys.readouterr().out, json.loads((tmp_path / "a.json").read_text())
     assert [row["gamma"] for row in rows] == [1, 2] and "alpha by position" in out and "signs" in out
