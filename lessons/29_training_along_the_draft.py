@@ -177,7 +177,7 @@ figures.training_along_the_draft(grid.tolist(), 4, fall)
 # *Guess first:* what is the bound if the head keeps a quarter of the vocabulary?
 
 # %%
-short = Eagle3(V, C, LAYERS, 1, 1, C, spoken=V // 4)
+short = Eagle3(V, C, LAYERS, 1, 1, C, spoken=V // 4).attach(target)
 short.prepare(tokens.flatten())                         # the most frequent tokens of our text
 ceiling = held_p.exp()[..., short.ids].sum(-1).mean().item()
 print(f"\n{V // 4} of {V} tokens: alpha can be {ceiling:.2f} at most")
