@@ -14,7 +14,7 @@ from nanospec.errors import TextError
 from nanospec.fast.clock import median_seconds
 from nanospec.training.pair import Training
 
-MOST, WORTH = 1024, 1.1         # texts; a doubled batch has to bring so many times the tokens a second
+MOST, WORTH = 1024, 1.1         # texts; how many times the tokens a doubled batch has to bring a second
 
 
 def fullest(first: int, seconds: Callable[[int], float], most: int = MOST) -> int:

@@ -2,14 +2,14 @@
 
 Chen et al. 2023, cascade speculative drafting (arXiv 2312.11462); Sun et al. 2024, TriForce (arXiv 2404.11912).
 
-    lowest drafter      drafts for the middle model: a smaller one, or whoever copies
+    lowest drafter      drafts for the middle model: a smaller one, or a drafter that copies
     middle model        verifies that, round after round, until it has gamma tokens
     target              verifies these gamma tokens
 
 Claim: the text is lossless.
 Proof.
-1. The middle model's text is distributed as it alone would write it, whoever drafts for it.
-2. So each token was drawn from the middle model's own distribution behind the tokens before it.
+1. The middle model's text is distributed as it alone would write it, whatever drafts for it.
+2. So each token was drawn from the middle model's own distribution after the tokens before it.
 3. This distribution is reported as q_draft. What the lowest drafter said is forgotten.
 
 What the levels share: the committed text. What they must not share: caches, which hold what each one's own weights have

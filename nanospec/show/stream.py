@@ -14,7 +14,7 @@ from nanospec.show.terminal import ACCEPTED, BONUS, REPLACEMENT, Decode, printab
 from nanospec.speculate import Round
 
 LONGEST = 16            # cells of a word that are held back until it ends: some scripts have no blanks
-BYTES = 4               # of a character, at most: so many tokens do not all wait for its end
+BYTES = 4               # of a character, at most: the tokens that may have to wait for a character's end
 
 
 class Stream:

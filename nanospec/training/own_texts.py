@@ -5,8 +5,8 @@ conversations writes the user's turns, too, if it is given no more than where on
 2406.08464). Here half of the turns begin with a few words of ours, so that all kinds of requests come up that people
 speculate on: chat, code, rewriting, summaries, questions about a text.
 
-While it writes, the target's hidden states are there anyway. They are kept on disk beside the tokens: whoever trains
-several draft models, or one over many passes, need not run the target again.
+While it writes, the target's hidden states are there anyway. They are kept on disk beside the tokens, so that
+the target need not run again for a second draft model or a second pass.
 """
 
 from collections.abc import Collection, Sequence
