@@ -39,7 +39,7 @@ import torch.nn.functional as F
 from torch import Tensor
 
 from nanospec.copies.lookup import Seen
-from nanospec.copies.memory import Memory, seeds_of
+from nanospec.copies.memory import Memory
 from nanospec.dice import Dice
 from nanospec.draft import Draft, Drafter
 from nanospec.lengths.stopping import check_calls
@@ -91,9 +91,7 @@ class Hybrid(Drafter):
         """A copy or a chain for each text. Where one text wants a chain, the draft model drafts for all."""
         rate, texts = max(self.chain.goodput(len(text.tokens))), text.ids()
         self.chances = [part / whole for part, whole in zip(self.accepted.tolist(), self.judged.tolist())]
-        if self.memory.most:
-            for b, seed in enumerate(seeds_of(dice, sampling, len(texts))):
-                self.memory.read(b, texts[b], seed)
+        self.memory.read_all(texts, dice, sampling)
         self.copied = [self._copy(b, ids, rate) for b, ids in enumerate(texts)]
         classes = [[self._class(n + k) for k in range(len(copy))] for n, copy in self.copied]
         # All that the device has to know of the copies, (B, m) each, before the draft model gives it work.

@@ -11,7 +11,7 @@ dice. Requests with chance should have seeds of their own: those that all have t
 """
 
 from collections import defaultdict
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any
 
 from torch import Tensor
@@ -48,6 +48,12 @@ class Memory:
         """A new request in row b."""
         self.rows[b] = Kept()
         self.texts += [self.rows[b]] if self.most else []
+
+    def read_all(self, texts: Sequence[list[int]], dice: Any, sampling: Any) -> None:
+        """All rows have come to these texts, with these dice and settings."""
+        if self.most:
+            for b, seed in enumerate(seeds_of(dice, sampling, len(texts))):
+                self.read(b, texts[b], seed)
 
     def read(self, b: int, ids: list[int], seed: int | None) -> None:
         """Row b has come to `ids`, with dice of this seed, or greedily. A text that has changed is read anew."""

@@ -23,7 +23,7 @@ from itertools import count as numbers
 
 from torch import Tensor
 
-from nanospec.copies.memory import Index, Memory, Place, seeds_of
+from nanospec.copies.memory import Index, Memory, Place
 from nanospec.dice import Dice
 from nanospec.draft import Draft, Drafter
 from nanospec.errors import RequestError, check_gamma
@@ -72,9 +72,7 @@ class SuffixDrafter(Drafter):
                 lag: int = 0) -> Draft:
         """The best candidate of every row; of equals the longest match, and this text before the past."""
         texts = text.ids()
-        if self.memory.most:
-            for b, seed in enumerate(seeds_of(dice, sampling, len(texts))):
-                self.memory.read(b, texts[b], seed)
+        self.memory.read_all(texts, dice, sampling)
         return drafts_of([self._tree(b, *self._read(b, ids)) for b, ids in enumerate(texts)], text)
 
     def _read(self, b: int, ids: list[int]) -> tuple[list[int], Index]:
