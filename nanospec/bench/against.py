@@ -6,10 +6,11 @@
 Left out: other engines. They are for many requests, and none of them is made for one request on one core.
 """
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from pathlib import Path
 from statistics import median
 from time import perf_counter
+from typing import Any
 
 import torch
 
@@ -20,8 +21,9 @@ from nanospec.fast.clock import announced
 from nanospec.files.extra import extra
 from nanospec.files.huggingface import load_folder
 from nanospec.generate import generate
+from nanospec.model import GPT
 from nanospec.show.terminal import show_table
-from nanospec.speculate import ModelDrafter, speculate, tokens_of
+from nanospec.speculate import ModelDrafter, Round, speculate, tokens_of
 
 Writer = Callable[[list[int], int], tuple[int, int]]        # prompt, seed -> new tokens, calls of the target
 PROMPT = 32                                                 # tokens
@@ -47,31 +49,39 @@ def run(pair: Path, gamma: int = 4, temperature: float = 1.0, max_new_tokens: in
 def ours(setup: Setup, gamma: int, new: int, temperature: float) -> dict[str, Writer]:
     """Plain decoding and speculation."""
     target, draft, compiler = setup
-
-    def plain(ids, seed):
-        tokens = list(generate(target, ids, new, temperature, seed=seed, compiler=compiler))
-        return len(tokens), len(tokens)
-
-    def speculative(ids, seed):
-        drafter = ModelDrafter(draft, gamma)
-        rounds = list(speculate(target, drafter, ids, new, temperature, seed=seed, compiler=compiler))
-        return len(tokens_of(rounds)), len(rounds)
-
+    request = {"max_new_tokens": new, "temperature": temperature, "compiler": compiler}
     how = ", compiled" * bool(compiler)
-    return {"plain" + how: plain, "speculative" + how: speculative}
+    return {"plain" + how: plain(target, **request),
+            "speculative" + how: speculative(
+                lambda ids, **its: speculate(target, ModelDrafter(draft, gamma), ids, **its), **request)}
 
 
-def hf_runs(folder: Path, gamma: int, new: int, temperature: float, dtype: torch.dtype,
-            device: torch.device) -> dict[str, Writer]:
-    """generate; assisted with gamma draft tokens every round; assisted as the library sets it."""
+def plain(target: GPT, **request) -> Writer:
+    """request: as `generate` takes it."""
+    def write(ids: list[int], seed: int) -> tuple[int, int]:
+        count = len(list(generate(target, ids, seed=seed, **request)))
+        return count, count
+    return write
+
+
+def speculative(run: Callable[..., Iterable[Round]], **request) -> Writer:
+    """run: (ids, **request) -> rounds."""
+    def write(ids: list[int], seed: int) -> tuple[int, int]:
+        rounds = list(run(ids, seed=seed, **request))
+        return len(tokens_of(rounds)), len(rounds)
+    return write
+
+
+def hf_model(folder: Path, dtype: torch.dtype, device: torch.device) -> Any:
+    """transformers' own reading of a folder."""
     from transformers import AutoModelForCausalLM, logging
     logging.set_verbosity_error()
     logging.disable_progress_bar()
-    target, constant, default = (AutoModelForCausalLM.from_pretrained(folder / name, dtype=dtype).to(device).eval()
-                                 for name in ("target", "draft", "draft"))
-    settings = constant.generation_config
-    settings.num_assistant_tokens, settings.num_assistant_tokens_schedule = gamma, "constant"
-    settings.assistant_confidence_threshold = 0.0
+    return AutoModelForCausalLM.from_pretrained(folder, dtype=dtype).to(device).eval()
+
+
+def hf_writer(model: Any, new: int, temperature: float, **more) -> Writer:
+    """transformers' `generate`. more: what else it takes."""
     sampling = {"do_sample": True, "temperature": temperature, "top_k": 0, "top_p": 1.0} if temperature else {
         "do_sample": False}
     calls = 0
@@ -80,22 +90,30 @@ def hf_runs(folder: Path, gamma: int, new: int, temperature: float, dtype: torch
         nonlocal calls
         calls += 1
 
-    target.register_forward_pre_hook(count)
+    model.register_forward_pre_hook(count)
 
-    def method(**assistant) -> Writer:
-        def run(ids, seed):
-            nonlocal calls
-            calls = 0
-            torch.manual_seed(seed)
-            prompt = torch.tensor([ids], device=device)
-            with torch.inference_mode():
-                text = target.generate(prompt, attention_mask=torch.ones_like(prompt), max_new_tokens=new,
-                                       pad_token_id=0, **sampling, **assistant)
-            return text.shape[1] - len(ids), calls
-        return run
+    def write(ids: list[int], seed: int) -> tuple[int, int]:
+        nonlocal calls
+        calls = 0
+        torch.manual_seed(seed)
+        prompt = torch.tensor([ids], device=model.device)
+        with torch.inference_mode():
+            text = model.generate(prompt, attention_mask=torch.ones_like(prompt), max_new_tokens=new, pad_token_id=0,
+                                  **sampling, **more)
+        return text.shape[1] - len(ids), calls
+    return write
 
-    return {"hf generate": method(), "hf assisted": method(assistant_model=constant),
-            "hf assisted defaults": method(assistant_model=default)}
+
+def hf_runs(folder: Path, gamma: int, new: int, temperature: float, dtype: torch.dtype,
+            device: torch.device) -> dict[str, Writer]:
+    """generate; assisted with gamma draft tokens every round; assisted as the library sets it."""
+    target, constant, default = (hf_model(folder / name, dtype, device) for name in ("target", "draft", "draft"))
+    settings = constant.generation_config
+    settings.num_assistant_tokens, settings.num_assistant_tokens_schedule = gamma, "constant"
+    settings.assistant_confidence_threshold = 0.0
+    return {"hf generate": hf_writer(target, new, temperature),
+            "hf assisted": hf_writer(target, new, temperature, assistant_model=constant),
+            "hf assisted defaults": hf_writer(target, new, temperature, assistant_model=default)}
 
 
 def in_turns(writers: dict[str, Writer], prompts: Sequence[list[int]], repeats: int, seed: int) -> list[dict]:
