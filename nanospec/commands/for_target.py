@@ -3,6 +3,7 @@
 import argparse
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import torch
 from rich.console import Console
@@ -53,13 +54,12 @@ def checked(args: argparse.Namespace, size: Size) -> Job:
             raise RequestError(f"--spoken must be 1 to {target.config.vocab_size}, got {args.spoken}")
         sizes["spoken"] = args.spoken
     out = args.out or Path("out") / "_".join(args.what)
-    return allowed(args, Job(replace(plan, rate=(RATE,)), out, None, files_of(args.what)))
+    return allowed(args, Job(replace(plan, rate=(RATE,)), out, None, files_of(args.what), target))
 
 
 def prepared(args: argparse.Namespace, job: Job, console: Console) -> KeptTraining:
     """The training. The texts are made first, part by part, unless they are there; they stay in the folder `texts`."""
-    target = source_of(args.weights).target
-    assert target                                               # by `checked`
+    target: Any = job.target                            # by `checked`
     model, layers = target.load(args.device), {layer for sizes in job.size.sizes.values() for layer in sizes["layers"]}
     kept = Kept(job.out / "texts", model, sorted(layers), " ".join(sorted(path.name for path in args.text)))
     wanted = (args.tokens or PARTS * PART) // PART

@@ -17,6 +17,7 @@ from nanospec.fast.compiled import compiler_for
 from nanospec.files.checkpoint import WEIGHTS, Pair, load_pair, load_saved
 from nanospec.files.corpus import packages, read_packages, read_texts, to_ids
 from nanospec.files.ready import available
+from nanospec.files.sources import Target
 from nanospec.files.tokenizer import Tokenizer, train
 from nanospec.files.whole import write_whole
 from nanospec.training.batches import HeldOut
@@ -33,13 +34,14 @@ TIMES = 4
 
 class Job(NamedTuple):
     """What is to be trained, and where. pair: the one that draft models are trained for, None for a
-    pair's training.
+    pair's training. target: that of others instead, not loaded yet.
     """
 
     size: Any                       # a Size; of draft models, a Plan
     out: Path
     pair: Pair | None
     files: Sequence[str]            # what it will write, the training's state last
+    target: Target | None = None
 
 
 def checked(args: argparse.Namespace, size: Size | Any) -> Job:
@@ -65,7 +67,7 @@ def checked(args: argparse.Namespace, size: Size | Any) -> Job:
 
 def allowed(args: argparse.Namespace, job: Job) -> Job:
     """The job with the steps that were asked for; what no job may have is refused."""
-    size, out, _, files = job
+    size, out, files = job.size, job.out, job.files
     if args.batch not in (None, AUTO):
         size = scaled(size, args.batch)
     if args.steps:
@@ -94,7 +96,7 @@ def allowed(args: argparse.Namespace, job: Job) -> Job:
 def prepared(args: argparse.Namespace, job: Job,
              console: Console) -> tuple[Training, list[HeldOut]]:
     """The training, and what is held out of each source. Nothing has been written yet."""
-    size, out, pair, _ = job
+    size, out, pair = job.size, job.out, job.pair
     texts = {str(path): read_texts(path) for path in args.text}
     texts = texts or {"the standard library": read_texts()}
     if args.packages:

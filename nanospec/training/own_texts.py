@@ -1,8 +1,8 @@
-"""Conversations that a chat model writes itself, both sides of them, and what it thought meanwhile.
+"""Conversations that a chat model writes itself, both sides of them, and its hidden states meanwhile.
 
 A draft model is used on the target's own answers, so it should learn from such text. A model that was trained on
 conversations writes the user's turns, too, if it is given no more than where one begins (Magpie: Xu et al. 2024, arXiv
-2406.08464). Here half of the turns begin with a few words of ours, so that all kinds of requests come up that people
+2406.08464). Most texts' first turn begins with a few words of ours, so that all kinds of requests come up that people
 speculate on: chat, code, rewriting, summaries, questions about a text.
 
 While it writes, the target's hidden states are there anyway. They are kept on disk beside the tokens, so that
@@ -48,10 +48,8 @@ class Turns(NamedTuple):
         if tokenizer.template is None:
             raise RequestError("this target has no chat template: it was not made for conversations")
         roles = ("user", "assistant", "user")
-        text = tokenizer.template([{"role": role, "content": f"<<{role}>>"} for role in roles], answer=False)
-        first, answer, again = (part.split("<<user>>")[0] for part in
-                                (text, text.split("<<user>>", 1)[1].split("<<assistant>>")[0],
-                                 text.split("<<assistant>>", 1)[1]))
+        text = tokenizer.template([{"role": role, "content": "<<turn>>"} for role in roles], answer=False)
+        first, answer, again, _ = text.split("<<turn>>")
         return cls(*map(tokenizer.encode_special, (first, answer, again)))
 
 
