@@ -52,7 +52,7 @@ calls = {m: call_on(m, context) for m in sizes}
 taken = {m: [] for m in sizes}
 quiet = Quiet(lambda: step_seconds(target, repeats=3))          # warns if the machine is busy
 with torch.inference_mode():
-    for turn in range(8):       # in turns: when the machine is slow, it is slow for all sizes
+    for turn in range(8):       # alternately: a slow machine is slow for all sizes
         for m in sizes:
             began = perf_counter()
             calls[m]()

@@ -38,7 +38,7 @@ target, draft, tokenizer = pair = load_pair()
 # A copy comes from an earlier place that agrees with the last tokens of the text. The number of
 # tokens that agree is called the *match*:
 #
-#     for i in range(n): ...  for i in range(     the last three tokens agree with the place, say
+#     for i in range(n): ...  for i in range(     here, say, the last three tokens agree
 #
 # The target writes six texts at T = 0 and six at T = 1. At each of its tokens we look for the
 # longest match so far, at the latest place, and ask which token follows there, and with which
@@ -190,8 +190,8 @@ assert max([*off.values()][:2]) < 1e-12 < 0.01 < off["the copy where it has anot
 # is the copied one, but its q claims that it could have been any token. It is the mistake of *What
 # a stopping rule may see*.
 #
-# What has been counted in earlier rounds may be used. Those coins are thrown, and the tokens of
-# this round have coins of their own.
+# What has been counted in earlier rounds may be used. Those coins have been flipped, and the tokens
+# of this round have coins of their own.
 #
 # ## Does it pay?
 #
