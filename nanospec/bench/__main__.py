@@ -49,7 +49,7 @@ OPTIONS: dict[str, dict] = {
     "gamma": dict(type=GAMMA, metavar="N", help="draft tokens a round"),
     "shape": dict(type=GAMMA, nargs="+", metavar="N",
                   help="children at every depth of a tree; default: the best for this pair here, measured"),
-    "out": dict(type=NEW_FOLDER, metavar="OUT", help="a folder, there or not; of an earlier run: it goes on"),
+    "out": dict(type=NEW_FOLDER, metavar="OUT", help="the folder to write to; an earlier run in it is continued"),
     "minutes": dict(type=MINUTES, metavar="M", help="of the device, all steps together"),
     "alphas": dict(type=ALPHA, nargs="+", metavar="A", help="how often a draft token is accepted"),
     "rows": dict(type=COUNT, nargs="+", metavar="N", help="the most requests that run at once"),

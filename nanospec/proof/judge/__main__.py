@@ -146,7 +146,7 @@ def judge_function(options, task: dict, settings: dict) -> tuple[Verdict, str]:
     except NanospecError:
         raise
     except Exception as error:          # of the sampler, or of its models
-        raise RequestError(f"{options.sampler} fell over: {fell(error)}") from error
+        raise RequestError(f"{options.sampler} failed: {fell(error)}") from error
     return verdict, options.sampler
 
 
