@@ -64,8 +64,8 @@ print("\ncopied:", " ".join(drafted(PromptLookup(4, longest=1))))
 # %% [markdown]
 # ## A draft token that was not drawn
 #
-# Nothing was drawn: this token is proposed in every case, so it is *certain*. So q_draft is 1 at
-# this token and 0 elsewhere, a *one-hot* distribution. With it, the rule needs no change at all. In
+# Nothing was drawn: this token is proposed in every case and is *certain*. So q_draft is 1 at this
+# token and 0 elsewhere, a *one-hot* distribution. With it, the rule needs no change at all. In
 # the following table the draft token is token 0.
 #
 # | token | p_target | q_draft | accepted: min(1, p / q) | max(0, p - q) | residual distribution |

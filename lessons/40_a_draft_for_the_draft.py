@@ -129,7 +129,7 @@ assert off["the middle model's"] < 1e-12 < 0.01 < min([*off.values()][1:])
 # | | between the levels |
 # |---|---|
 # | the committed text | shared: no level may continue from a token that the target has rejected |
-# | random numbers | one for each decision, on every level (uniforms of their own in our dice) |
+# | random numbers | one for each decision, on every level: none serves two of them |
 # | caches | each model has its own: keys and values are made with its own weights |
 #
 # ## What a token costs

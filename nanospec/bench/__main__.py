@@ -50,7 +50,7 @@ OPTIONS: dict[str, dict] = {
     "shape": dict(type=GAMMA, nargs="+", metavar="N",
                   help="children at every depth of a tree; default: the best for this pair here, measured"),
     "out": dict(type=NEW_FOLDER, metavar="OUT", help="the folder to write to; an earlier run in it is continued"),
-    "minutes": dict(type=MINUTES, metavar="M", help="of the device, all steps together"),
+    "minutes": dict(type=MINUTES, metavar="M", help="minutes of the device for all steps together"),
     "alphas": dict(type=ALPHA, nargs="+", metavar="A", help="how often a draft token is accepted"),
     "rows": dict(type=COUNT, nargs="+", metavar="N", help="the most requests that run at once"),
     "rate": dict(type=TEMPERATURE, metavar="R", help="requests that come in a second, at random; 0: all at once"),
