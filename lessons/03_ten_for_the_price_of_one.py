@@ -200,7 +200,7 @@ assert max(moved[:place], default=0) < 1e-12 < min(moved[place:])
 
 # %% [markdown]
 # A wrong draft token does no harm to the rows before it, and those answers can be used. The rows
-# from the wrong token onward belong to another text and must be thrown away. This is all that
+# from the wrong token onward belong to a different text and must be thrown away. This is all that
 # speculative decoding needs from the target.
 #
 # ## The picture

@@ -138,7 +138,7 @@ def write(play_round, target, draft, ids, gamma, new, dice):
 # Each of these rounds differs from ours in one line, and all three flip the right coins.
 #
 # - *Goes on after a rejection.* It replaces the rejected token and judges the next one, so that no
-#   draft token is wasted. But the next one was drafted for another text.
+#   draft token is wasted. But the next one was drafted for a different text.
 # - *Bonus from the draft.* The draft model adds the last token, and nothing verifies it.
 # - *Replacement from the last row.* It takes p_target from the wrong row, `-1` in place of `i`.
 

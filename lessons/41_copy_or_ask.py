@@ -144,8 +144,8 @@ table(["T", "chain", "match 1", "2", "4", "8"], rows, "tokens for a target step'
 # ## What may it look at?
 #
 # The choice must not look at a token that is drawn in this round. Here is a tempting rule that
-# does: *let the draft model draw first; if the copy has another token, trust the copy.* We walk it
-# on tables, with one draft token per round. *Guess first:* how far off is it?
+# does: *let the draft model draw first; if the copy has a different token, trust the copy.* We walk
+# it on tables, with one draft token per round. *Guess first:* how far off is it?
 
 # %%
 TARGET, DRAFT = TableModel(3, 8, zeros=0.4), TableModel(3, 58, zeros=0.4)
@@ -175,14 +175,14 @@ def one_token_rounds(dice, choose):
 # %%
 RULES = {"the copy where there is one": lambda n, copied, drawn: True,
          "the copy where two tokens agree": lambda n, copied, drawn: n >= 2,
-         "the copy where it has another token": lambda n, copied, drawn: copied != drawn}
+         "the copy where it has a different token": lambda n, copied, drawn: copied != drawn}
 right, off = target_distribution(TARGET, START, NEW), {}
 for name, choose in RULES.items():
     walked, paths = walk(lambda dice: one_token_rounds(dice, choose))
     off[name] = distance(walked, right)[1]
 table(["drafted is", "off from the target"], [[name, f"{tv:.1e}"] for name, tv in off.items()],
       f"{NEW} tokens, every path walked")
-assert max([*off.values()][:2]) < 1e-12 < 0.01 < off["the copy where it has another token"]
+assert max([*off.values()][:2]) < 1e-12 < 0.01 < off["the copy where it has a different token"]
 
 # %% [markdown]
 # The first two look at the text alone. Both drafters are exact, so it does not matter which of them
