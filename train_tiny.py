@@ -162,12 +162,12 @@ def options() -> Parser:
     parser = Parser(description=__doc__.split("\n\n")[0])
     add = parser.add_argument
     add("--what", choices=[*PHASED, *LEARNED], default=["pair"], nargs="+", metavar="NAME",
-        help="the pair; distil, its draft once more; or draft models for it: " + ", ".join(LEARNED)
+        help="pair; distil, which trains its draft further; or draft models for it: " + ", ".join(LEARNED)
         + "; default: pair")
     add("--size", choices=SIZES, default="tiny",
         help="sets widths, depths, batch and steps; default: %(default)s")
     add("--steps", type=int, nargs="+", metavar="N",
-        help="of the target, the draft, the distillation; of what --what names; default: "
+        help="steps of the target, the draft and the distillation, or of what --what names; default: "
         "those of --size")
     add("--batch", type=option(f"a whole number from 1 to {MOST}, or {AUTO}", batch), metavar="N",
         help="texts in a step; steps and learning rates follow. auto: found by trying; default: that of "
@@ -181,9 +181,9 @@ def options() -> Parser:
         help=f"how much text for --weights; default: {PARTS * PART}, or what --text holds")
     add("--spoken", type=int, metavar="N",
         help="the tokens that a draft model for --weights can draft: the N most frequent ones")
-    add("--packages", action="store_true", help="also the sources of the packages this one needs")
+    add("--packages", action="store_true", help="learn from the sources of the packages that this one needs, too")
     add("--loss", choices=LOSSES, default="forward-kl",
-        help="what the draft learns the target's probabilities by; default: %(default)s")
+        help="the loss by which the draft learns the target's probabilities; default: %(default)s")
     add("--compile", action="store_true",
         help="through torch.compile: a third faster on a CPU (on CUDA always)")
     add("--tokenizer", type=Path, help="ranks to use; default: learned from the first text")
@@ -191,8 +191,8 @@ def options() -> Parser:
         help="folder to write to; default: out/SIZE, or out/NAME of --what")
     add("--device", default=HERE, help="default: %(default)s")
     add("--seed", type=int, default=0,
-        help="of initial weights and the order of the text; default: %(default)s")
-    add("--resume", action="store_true", help="go on from --out")
+        help="the seed of initial weights and of the order of the text; default: %(default)s")
+    add("--resume", action="store_true", help="go on with the training that --out holds")
     return parser
 
 

@@ -52,7 +52,7 @@ calls = {m: call_on(m, context) for m in sizes}
 taken = {m: [] for m in sizes}
 quiet = Quiet(lambda: step_seconds(target, repeats=3))          # warns if the machine is busy
 with torch.inference_mode():
-    for turn in range(8):       # in turns: when the machine is slow, it is slow for all sizes
+    for turn in range(8):       # alternately: a slow machine is slow for all sizes
         for m in sizes:
             began = perf_counter()
             calls[m]()
@@ -200,7 +200,7 @@ assert max(moved[:place], default=0) < 1e-12 < min(moved[place:])
 
 # %% [markdown]
 # A wrong draft token does no harm to the rows before it, and those answers can be used. The rows
-# from the wrong token onward belong to another text and must be thrown away. This is all that
+# from the wrong token onward belong to a different text and must be thrown away. This is all that
 # speculative decoding needs from the target.
 #
 # ## The picture

@@ -88,7 +88,7 @@ table(["token", "p_target", "q_draft", "p_target / q_draft", "coin", "drafted", 
 # ## The rule as a function
 #
 # All random decisions are made by `dice`. Its two methods are those of *A distribution is a die*:
-# `dice.pick(weights)` draws a token, and `dice.flip(prob)` throws a coin. `OneRow(seed=3)` makes
+# `dice.pick(weights)` draws a token, and `dice.flip(prob)` flips a coin. `OneRow(seed=3)` makes
 # such dice from a seed.
 
 # %%

@@ -155,7 +155,7 @@ figures.replacements(p_target, q_draft)
 #    is the overlap.
 #
 # The next table compares the rules on the four tokens, and at every place of the text that
-# *Rejection sampling* used. The wrong rule throws the same coin and accepts equally often, so its
+# *Rejection sampling* used. The wrong rule flips the same coin and accepts equally often, so its
 # speed does not betray it.
 #
 # *Guess first:* on the text, rejection sampling seldom accepts its first try. How often does the

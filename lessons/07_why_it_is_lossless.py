@@ -116,9 +116,10 @@ figures.laid_over(names, p_target, {kind: drafts[kind] for kind in ("good", "bad
 #
 # ## Everything that can happen
 #
-# In numbers, a token comes about in few ways: a draft token, a coin, and perhaps a replacement. We
-# can write all of them down. The probability of a way is the product of the probabilities along it,
-# and the probability of a token is the sum over all ways that end in it.
+# The same can be shown in numbers. A token comes about through a draft token, a coin, and perhaps a
+# replacement. With four tokens there are few such ways, and we can write all of them down. The
+# probability of a way is the product of the probabilities along it, and the probability of a token
+# is the sum over all ways that end in it.
 
 # %%
 def ways(p_target, q_draft):

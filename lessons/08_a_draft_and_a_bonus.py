@@ -8,7 +8,7 @@
 #
 # Now the draft model proposes gamma tokens, one after the other, and together they are a *draft*.
 # The target scores all of them in one call, which takes little more time than scoring one token
-# (*Ten for the price of one*). Then the coins are thrown from left to right.
+# (*Ten for the price of one*). Then the coins are flipped from left to right.
 #
 #     draft tokens       x1         x2         x3         x4              gamma = 4
 #     p_target           p1         p2         p3         p4        p5    one call of the target
@@ -135,10 +135,10 @@ def write(play_round, target, draft, ids, gamma, new, dice):
 # %% [markdown]
 # ## Three tempting mistakes
 #
-# Each of these rounds differs from ours in one line, and all three throw the right coins.
+# Each of these rounds differs from ours in one line, and all three flip the right coins.
 #
 # - *Goes on after a rejection.* It replaces the rejected token and judges the next one, so that no
-#   draft token is wasted. But the next one was drafted for another text.
+#   draft token is wasted. But the next one was drafted for a different text.
 # - *Bonus from the draft.* The draft model adds the last token, and nothing verifies it.
 # - *Replacement from the last row.* It takes p_target from the wrong row, `-1` in place of `i`.
 
@@ -263,12 +263,13 @@ table(["version", "paths", "tokens per target call", "first token off by", "four
 # After this lesson you can read `nanospec/speculate.py` from top to bottom. The next cell prints
 # each step of ours, and under it the library's line for many texts.
 #
-# The library throws all coins at once and then counts those before the first rejection: `cumprod`
-# multiplies from left to right, so everything after the first 0 becomes 0. (It also throws coins
-# that we never throw. That is why it has more paths in the table above, with the same text.)
+# The library flips all coins at once and then counts those before the first rejection: `cumprod`
+# multiplies from left to right, so everything after the first 0 becomes 0. (It also flips coins
+# that we never flip. That is why it has more paths in the table above, with the same text.)
 #
-# In the library the row of zeros is row 0. A draft token was drawn from the row that `following`
-# names, and after the last row, the `%` leads back to row 0.
+# In the library, row 0 of a draft is the text's last token. It was not drafted, so row 0 of q_draft
+# can be the row of zeros. `following` is the row after the last accepted one: the rejected token,
+# or after the last row, by the `%`, row 0 again.
 
 # %%
 coins = torch.tensor([1, 1, 0, 1])                  # accepted, accepted, rejected, accepted

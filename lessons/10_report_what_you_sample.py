@@ -4,7 +4,7 @@
 # **What may be changed on the way, and what must be reported to the rule?**
 #
 # The rule believes the distributions that it is given. What happens if a draft token was drawn from
-# another one?
+# a different one?
 #
 # In *Temperature and greedy* we changed the distributions of both models by temperature, top-k and
 # top-p. That raises three questions, and a program can get each of them wrong:
@@ -137,7 +137,8 @@ def write(target, draft, ids, gamma, new, dice, *way):
 # `greedy-draft-soft-q`.
 #
 # We walk all paths of three tokens, on two small tables over 4 tokens. The draft model's table is
-# half the target's, so that the two agree now and then. "Off from" is the total variation.
+# the mean of the target's and of a third one, so that the two agree now and then. "Off from" is the
+# total variation.
 #
 # *Guess first:* which two of the four give the distribution that the user asked for?
 
@@ -303,8 +304,8 @@ figures.reported(list(ways), [off[name][0] for name in ways], [off[name][1] for 
 #
 # - *The human's text is the same at each T.* The models are unsure at many of its places. A low T
 #   costs alpha there, and alpha rises with T.
-# - *The target's own text is another one at each T.* At T = 0 it is easy and the models are sure,
-#   so alpha is high. With a greater T the text gets harder and alpha falls. At a high T the
+# - *The target's own text is a different one at each T.* At T = 0 it is easy and the models are
+#   sure, so alpha is high. With a greater T the text gets harder and alpha falls. At a high T the
 #   distributions are flat, and alpha rises again.
 #
 # In speculative decoding the target writes, so the alpha on its own text is the one that counts. A

@@ -79,7 +79,7 @@ assert abs(tokens_per_call(.8, 2) - 2.44) < 1e-9
 assert round(predicted(.8, 2, .1, 1.1), 2) == 1.88
 
 # %% [markdown]
-# ## Run both, in turns
+# ## Run both, alternately
 #
 # Now we measure with the pair, on prompts from files that neither model was trained on. Plain
 # decoding and rounds take turns, so that both meet the same conditions. `timed` records the seconds
@@ -193,7 +193,7 @@ print(f"best gamma by the clock: {best_clock} (mind the +-)")
 # %% [markdown]
 # ## What the formula leaves out
 #
-# - *A round is more than its parts.* It also throws coins and copies numbers, and the two models
+# - *A round is more than its parts.* It also flips coins and copies numbers, and the two models
 #   evict each other's weights from the processor's fast memory.
 # - *Places differ.* The formula has one alpha for all of them. But a round that reaches its fourth
 #   draft token may be in an easy stretch of the text, and then the mean beta rises from the 1st

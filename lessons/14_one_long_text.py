@@ -112,7 +112,7 @@ figures.from_token_to_u(bins, places)
 # ## Three things to know
 #
 # 1. A drawn token can be turned back into a number that is uniform if the sampler is right.
-# 2. This works with another distribution at every place, so one long text is enough.
+# 2. This works with a different distribution at every place, so one long text is enough.
 # 3. The order of the tokens decides which bugs can be seen, so sort by what the bug favours.
 #
 # ## Change this and run again

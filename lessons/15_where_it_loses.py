@@ -82,7 +82,7 @@ def costs_of(big, small, turns):
 
 
 # %% [markdown]
-# `race` runs plain decoding and speculation by turns on the same prompts. `timed` records the
+# `race` runs plain decoding and speculation alternately on the same prompts. `timed` records the
 # seconds of each step or round, the first of which also reads the prompt and is left out. Then the
 # quickest step is compared with the quickest round.
 #
@@ -217,11 +217,11 @@ for name, model in ("target", target), ("draft", draft):
 #   anything looks fast beside it.
 # - *Is alpha printed beside it?* The temperature, gamma and the number of texts belong there too.
 #   Without them the number cannot be checked with a formula.
-# - *Were both sides warmed up, run by turns, and run many times?* One run each measures how busy
+# - *Were both sides warmed up, run alternately, and run many times?* One run each measures how busy
 #   the machine was.
 #
-# The next table shows our first race again, with the same rounds and seconds and only another
-# baseline. *Guess first:* does the speed-up look better or worse?
+# The next table shows our first race again, with the same rounds and seconds, and only the baseline
+# is different. *Guess first:* does the speed-up look better or worse?
 
 # %%
 as_loaded, whole = load_pair().target, torch.ones(1, context, dtype=torch.int64)
@@ -241,7 +241,7 @@ quiet.tell("c was 0.07 and v(5) 1.0 (one core of an example machine, bfloat16)")
 # ## Three things to know
 #
 # 1. Speculation loses if alpha is small, if c is large, or if v is large. One of them is enough.
-# 2. Where v is large, no draft model is good enough for long drafts.
+# 2. Where v is large, only a very good draft model wins, and from some v on none does.
 # 3. A speed-up means something only together with its baseline, alpha, gamma, temperature and
 #    number of texts.
 #

@@ -87,9 +87,9 @@ assert abs(found[0, 0] - .4) < 1e-12 and abs(found[1, 1] - .6) < 1e-12  # child 
 #
 # In the second table, "zip" has a residual probability of 0, so a second "zip" is a wasted try. The
 # same holds for any draft token that was rejected before. It is better to draw the second draft
-# token *without replacement*: remove the first one from q_draft and rescale the rest to add up to
-# 1. After a drawn "zip", [.2, .2, .5, .1] becomes [.4, .4, 0, .2]. (*Independent* means that both
-#    are drawn from the same q_draft.)
+# token *without replacement*: remove the first one from q_draft, and rescale the rest so that its
+# sum is 1 again. If "zip" was drawn, [.2, .2, .5, .1] becomes [.4, .4, 0, .2]. (*Independent* means
+# that both are drawn from the same q_draft.)
 #
 # The rule stays as it is. It only needs the distribution that each child was drawn from, and
 # `accept_one` divides by exactly that: report what you sample.
@@ -192,7 +192,9 @@ table(["rule", "one is accepted", "distribution off by"], rows)
 # parent. A list of parents describes the tree: [-1, 0, 0, 1] are two children of row 0 and one
 # child of row 1.
 #
-# The rule for a tree is: accept a child of row 0, then a child of that child, and so on.
+# The rule for a tree begins at row 0: accept one of its children, then a child of that child, and
+# so on, until all children of a row are rejected. We call it the *node rule*, because it decides at
+# one row (or node) after the other.
 
 # %%
 def verify_by_hand(draft, p_target, dice):
@@ -253,7 +255,8 @@ print(f"\nseed {seed}: parents {first.parents}, accepted rows {first.path}")
 #
 # 1. The *attention mask*: a row attends to the text, its ancestors and itself, and to no other
 #    branch.
-# 2. The *position*: the depth of a row counts, not its number. Siblings have the same position.
+# 2. The *position*: a row stands as many places after row 0 as it is deep in the tree. Siblings
+#    have the same position.
 #
 # *Guess first:* compare seven rows in one call with each path in a call of its own. How far apart
 # are the distributions, in float64?
@@ -289,7 +292,8 @@ figures.a_tree(labels, first.parents, first.path, repr(tokenizer.decode([first.t
 #    lossless.
 # 2. Drawn without replacement, no token is tried twice. The rule divides by the distribution that
 #    each child was drawn from.
-# 3. In one call, each row attends to the text, its ancestors and itself. Its position is its depth.
+# 3. In one call, each row attends to the text, its ancestors and itself. Its depth decides its
+#    position.
 #
 # ## Change this and run again
 #

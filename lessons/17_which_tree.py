@@ -30,8 +30,7 @@ torch.set_num_threads(1)                                    # one core, as in "H
 #
 # First we count on real texts which of four children is accepted.
 #
-# *Guess first:* the first is accepted in more than half of the rounds. How often is the second
-# accepted?
+# *Guess first:* the first is accepted in more than half of the rounds. How often is it the second?
 
 # %%
 target, draft, _ = pair = load_pair()

@@ -1,7 +1,7 @@
 # %% [markdown]
 # # Block verification
 #
-# **Does one by one accept as many draft tokens as possible?**
+# **Does judging one by one accept as many draft tokens as possible?**
 #
 # So far a draft was judged token by token, and the first rejection ended the round. Sun et al.
 # (2024) judge the draft as a whole, which they call *block verification*. The draft is the same,
@@ -301,18 +301,19 @@ assert distance(walked["as a whole"], walked["rules/block.py"])[1] < 1e-12
 #
 # The node rule judges a token as soon as it reaches it and never looks further. The new rule
 # descends to the first leaf and keeps two things for every row: the probability that the row will
-# be accepted, and what is left for the token after it. At a leaf it throws a coin. If the coin
+# be accepted, and what is left for the token after it. At a leaf it flips a coin. If the coin
 # succeeds, the whole path is accepted. If not, the rule returns to the parent and tries the next
-# child, and a row without further children throws a coin of its own. In this way a likely token at
-# the end of a branch can save an unlikely one before it. On a chain, this is block verification.
+# child, and a row without further children flips a coin of its own. In this way a likely token at
+# the end of a branch can save an unlikely one before it. On a chain, this is block verification, as
+# the last line of the next cell checks.
 #
 # We walk both rules on the same two models. The tree has two children, and one more token after the
 # first of them. *Guess first:* how many ninths of a draft token does it gain?
 
 # %%
-def one_tree(rule, dice):
+def one_tree(rule, dice, parents=(-1, 0, 0, 1)):
     """As `one_text`, with a tree."""
-    drafter = TreeDrafter(small, [-1, 0, 0, 1])
+    drafter = TreeDrafter(small, list(parents))
     rounds = list(speculate(big, drafter, [0], 3, dice=dice, rule=rule))
     return len(rounds[0].path), tuple(tokens_of(rounds))
 
@@ -327,6 +328,8 @@ for name, rule in tree_rules.items():
     tree_accepts[name] = sum(count * weight for (count, _), weight in walked_trees[name].items())
     print(f"{name:17} accepts {9 * tree_accepts[name]:.4g}/9, distribution off by {off:.0e}")
     assert off < 1e-12
+a_chain = walk(lambda dice: one_tree(verify_traversal, dice, parents=(-1, 0, 1)))[0]
+assert distance(a_chain, walked["rules/block.py"])[1] < 1e-12
 
 # %% [markdown]
 # ## On the pair that ships

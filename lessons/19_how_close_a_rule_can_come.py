@@ -188,7 +188,8 @@ assert abs(ceiling([.5, .5], [.8, .2], 2, independent=False) - 1) < 1e-12
 # %% [markdown]
 # ## Two rules for them
 #
-# - *In turn* (*Several futures*): try one after the other, each against the residual distribution.
+# - The *node rule* (*Several futures*): try one after the other, each against the residual
+#   distribution.
 # - *k-SEQ* (Sun et al. 2023): the same coin for all, min(1, p_target / (rho q_draft)). The number
 #   rho holds all of them back, so that no token comes out too often, and is the smallest number
 #   that does so. The rule needs independent draws (nanospec/rules/kseq.py).
@@ -204,10 +205,10 @@ def by_k_seq(p, q, k):
 
 
 accepted_by = {                         # each: (p_target, q_draft, k) -> probability
-    "independent, in turn": lambda p, q, k: sequential_acceptance(p, q, k, True),
+    "independent, node rule": lambda p, q, k: sequential_acceptance(p, q, k, True),
     "independent, k-SEQ": by_k_seq,
     "independent, ceiling": lambda p, q, k: ceiling(p.tolist(), q.tolist(), k),
-    "without replacement, in turn": lambda p, q, k: sequential_acceptance(p, q, k, False),
+    "without replacement, node rule": lambda p, q, k: sequential_acceptance(p, q, k, False),
     "without replacement, ceiling": lambda p, q, k: ceiling(p.tolist(), q.tolist(), k, False)}
 
 p_two, q_two = torch.tensor([[.5, .5], [.8, .2]], dtype=torch.float64)

@@ -5,8 +5,8 @@
 #
 # They can come from the text itself. Names recur, and so do the lines of a table and whole
 # sentences. So look for an earlier occurrence of the last few tokens, and copy what followed them
-# there. This takes hardly any time and no second model. It is called *prompt lookup* (Saxena 2023),
-# and exercise 10 writes it.
+# there. This takes hardly any time and needs no second model. It is called *prompt lookup* (Saxena
+# 2023), and exercise 10 writes it.
 #
 # But such a draft token was not drawn from a distribution. Which q_draft should the rule use for
 # it?
@@ -64,9 +64,9 @@ print("\ncopied:", " ".join(drafted(PromptLookup(4, longest=1))))
 # %% [markdown]
 # ## A draft token that was not drawn
 #
-# No die was thrown: this token comes in every case and is *certain*. So q_draft is 1 at this token
-# and 0 elsewhere, a *one-hot* distribution. With it, the rule needs no change at all. In the
-# following table the draft token is token 0.
+# Nothing was drawn: this token is proposed in every case and is *certain*. So q_draft is 1 at this
+# token and 0 elsewhere, a *one-hot* distribution. With it, the rule needs no change at all. In
+# the following table the draft token is token 0.
 #
 # | token | p_target | q_draft | accepted: min(1, p / q) | max(0, p - q) | residual distribution |
 # |---|---|---|---|---|---|
@@ -358,7 +358,8 @@ figures.copying(calls, [f"{kind}\nT = {T}" for kind, T in texts], rates)
 #
 # ## Change this and run again
 #
-# 1. Write `counts` = [.5, .3, .2], the target's own distribution. Is it fair to judge by that?
+# 1. Write `counts` = [.5, .3, .2], the target's own distribution. Is the rule `judge_by_counts`
+#    exact now?
 # 2. Write `PromptLookup(8, earliest=True)` in `copiers`. Which column loses most?
 # 3. Write `texts[kind, 1]` for `texts[kind, 0]` in `past`. These are the very texts that will be
 #    written at temperature 1. What do these columns show now? Why must a past have been drawn with
@@ -366,5 +367,5 @@ figures.copying(calls, [f"{kind}\nT = {T}" for kind, T in texts], rates)
 #
 # The answers are in the file of the same name in `lessons/answers/`.
 #
-# *Next:* *A tree where it is sure* grows another tree at every place. Exercises: 15 (certain
+# *Next:* *A tree where it is sure* grows a different tree at every place. Exercises: 15 (certain
 # drafts).

@@ -6,7 +6,7 @@
 # *Which tree* looked for the one tree that is best on average, but no place is average. After
 # "import" the draft model may be sure of five tokens in a row, and a long tree is right there.
 # After "=" many tokens are likely, and a wide tree is right. EAGLE-2 (Li et al. 2024, arXiv
-# 2406.16858) grows another tree after every text.
+# 2406.16858) grows a different tree after every text.
 #
 # We use trees, and draft tokens that were not drawn (*Copying from the past*).
 
@@ -103,8 +103,9 @@ assert sorted(paths_of(draft_tokens, parents)) == sorted(chosen)
 # ## Is it lossless?
 #
 # No token was drawn, because the proposed tokens follow from the text alone. So every q_draft is
-# one-hot, and the rule accepts x with what is left of p_target(x). The confidence chooses, but it
-# must not judge. We walk it, with tables of three tokens.
+# one-hot. The node rule accepts the first child x of a row with probability p_target(x), and a
+# later one with what the rejected siblings have left of it. The confidence chooses, but it must not
+# judge. We walk it, with tables of three tokens.
 
 # %%
 assert all(sorted(row.tolist())[-2:] == [0, 1] for row in q_draft[1:])

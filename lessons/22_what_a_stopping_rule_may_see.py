@@ -41,7 +41,7 @@ q_draft = torch.tensor([.2, .4, .4], dtype=torch.float64)
 
 # %%
 def ways(p_target, q_draft, disliked=None):
-    """Every way to a token: (what becomes of the draft token x, x, the token y, odds)."""
+    """Every way to a token: (what becomes of draft token x, x, the token y, probabilities)."""
     share, found = residual(p_target, q_draft).tolist(), []
     for x, (p, q) in enumerate(zip(p_target.tolist(), q_draft.tolist())):
         if x == disliked:                                                           # NEW
@@ -59,8 +59,8 @@ def ways(p_target, q_draft, disliked=None):
 def comes_out(found):
     """The probability of each token: the sum over all ways that end in it."""
     heights = [0.0] * len(names)
-    for *_, y, odds in found:
-        heights[y] += prod(odds)
+    for *_, y, along in found:
+        heights[y] += prod(along)
     return heights
 
 
@@ -75,11 +75,11 @@ for disliked in None, 0:
     found = ways(p_target, q_draft, disliked)
     print("\nall are accepted or replaced" if disliked is None else "\n'range' is thrown away")
     for y, name in enumerate(names):
-        for what, x, token, odds in found:
+        for what, x, token, along in found:
             if token == y:
                 way = f"{names[x]} {what}" + (f", then {name}" if what != "accepted" else "")
-                product = " x ".join(f"{odd:.2f}" for odd in odds)
-                print(f"    {way:32} {product:19} = {prod(odds):.2f}")
+                product = " x ".join(f"{number:.2f}" for number in along)
+                print(f"    {way:32} {product:19} = {prod(along):.2f}")
         print(f"{name:6} comes out with {comes_out(found)[y]:.2f}; "
               f"its p_target is {p_target[y]:.2f}")
 
@@ -157,12 +157,13 @@ table(["the mean, if", *names, "off by"], cells)
 # choose.
 #
 # **Claim.** A rule decides whether a place gets a draft token, and it decides before that draft
-# token and its coin are thrown. Then the token at this place has the distribution p_target.
+# token is drawn and its coin is flipped. Then the token at this place has the distribution
+# p_target.
 #
 # **Proof.**
 #
 # 1. Fix everything that the rule has looked at, and its decision is fixed, too.
-# 2. If it is "yes", the draft token is drawn from q_draft, and then its coin is thrown, both of
+# 2. If it is "yes", the draft token is drawn from q_draft, and then its coin is flipped, both of
 #    them afresh.
 # 3. So accept-or-replace gives a token from p_target.
 # 4. If it is "no", the token is drawn from p_target.
@@ -269,7 +270,7 @@ assert all(stopping < 1e-12 for stopping, _ in walked.values())
 
 # %% [markdown]
 # If the rule stops after the token, the text is exact for every reason. If it throws the token away
-# for what it is, the text is wrong.
+# because of the token itself or of its coin, the text is wrong.
 #
 # Two rows deserve a second look.
 #
@@ -281,8 +282,8 @@ assert all(stopping < 1e-12 for stopping, _ in walked.values())
 #
 # ## Three things to know
 #
-# 1. Only all draft tokens of a place together come out as p_target. None may be dropped for what it
-#    is.
+# 1. Only all draft tokens of a place together come out as p_target. None may be dropped because of
+#    what it is, or because of its coin.
 # 2. Whether a place has a draft token may depend on everything that is known before it is drawn.
 # 3. So accept or replace a draft token that you dislike, and stop after it.
 #

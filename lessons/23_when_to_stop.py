@@ -72,13 +72,14 @@ rows.append(["all", len(all_right), f"{sum(all_right) / len(all_right):.2f}"])
 table(["how sure the draft was", "places", "share that is right"], rows)
 
 # %% [markdown]
-# How sure the draft is tells something before the target has seen the token. We may use this,
-# because it belongs to draft tokens that were drawn already.
+# How sure the draft is tells something before the target has seen the token. A stopping rule may
+# look at this, because it decides about the next draft token and looks only at those that were
+# drawn before.
 #
 # ## What does one more draft token cost?
 #
-# It costs one more draft step, c, and one more token in the target's call, which is the difference
-# of two v's. We measure both here.
+# It costs one more draft step, c, and one more token in the target's call, which is a difference
+# such as v(4) - v(3). We measure both here.
 
 # %%
 quiet = Quiet(lambda: step_seconds(target, repeats=3))      # warns if the machine was busy
@@ -175,9 +176,9 @@ for pattern in [.95] * 8, [.6] * 8, [.9, .2, .9, .7, .4, .99, .1, .5]:
 #
 # | rule | it stops | it decides |
 # |---|---|---|
-# | heuristic | at a length: last time's + 2 if all were accepted, else - 1 | before a draft step |
+# | heuristic | at the last length, + 2 if all were accepted, else - 1 | before a draft step |
 # | confidence | after a draft token that the draft gave less than 0.2 | before a draft step |
-# | entropy | where the draft's distribution is spread over many tokens | between step and draw |
+# | entropy | where the draft's distribution is spread over many tokens | after the draft step |
 # | goodput | where one more brings less than its time is worth | before a draft step |
 #
 # (The paper of the entropy rule is arXiv 2410.18351. The library's docstrings name the others.)
@@ -265,7 +266,7 @@ quiet.tell("c was 0.13 and v(4) 1.04, and goodput was about as good as the best 
 #
 # A longer draft never writes fewer tokens in a round, but it costs more. `entropy` looks before it
 # draws and has paid for the look, because the draft step is made and brings no token. `goodput`
-# knows the costs. The other three do not ask what a step costs here.
+# knows the costs. The other three do not know what a step costs on this machine.
 #
 # ## Three things to know
 #

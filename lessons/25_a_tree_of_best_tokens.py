@@ -13,11 +13,10 @@
 import torch
 
 import figures
-from kit import pieces_of, read, table, train
+from kit import learn_and_test, table, train
 from nanospec import ModelDrafter
 from nanospec.draft_models.medusa import Medusa
 from nanospec.files import load_pair
-from nanospec.files.corpus import read_texts
 from nanospec.generate import generate
 from nanospec.proof.tables import TableModel, small_gpt, small_learned
 from nanospec.proof.walk import distance, target_distribution, walk
@@ -32,17 +31,14 @@ target.requires_grad_(False)
 C, last = target.config.channels, target.config.layers - 1
 
 # %% [markdown]
-# The next cell trains three heads as before (`train`, in kit.py), for a few seconds. To choose
-# among trees, `drafted_by` computes the heads' distributions at every place of held-out text.
+# The next cell trains three heads as before, for a few seconds (`learn_and_test` and `train`, in
+# kit.py). To choose among trees, `drafted_by` computes the heads' distributions at every place of
+# held-out text.
 
 # %%
-train_texts, held_out = read_texts()
-learn = pieces_of(tokenizer, train_texts[::7], 40)
-test = pieces_of(tokenizer, held_out[::2], 6)
-before_test, p_test = read(target, test)
-
+texts, (test, before_test, p_test) = learn_and_test(target, tokenizer, 40)
 medusa = Medusa(target.config.vocab_size, C, [last], heads=3).attach(target)
-train(medusa, (learn, *read(target, learn)), steps=120, ahead=3)
+train(medusa, texts, steps=120, ahead=3)
 
 
 def drafted_by(model):

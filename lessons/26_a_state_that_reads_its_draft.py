@@ -21,11 +21,10 @@ import torch.nn.functional as F
 from torch import nn
 
 import figures
-from kit import pieces_of, read, table, train
+from kit import learn_and_test, read, table, train
 from nanospec.draft_models.medusa import Medusa
 from nanospec.draft_models.mlp import MLPSpeculator
 from nanospec.files import load_pair
-from nanospec.files.corpus import read_texts
 from nanospec.theory import acceptance
 from nanospec.training.whole import whole_texts
 
@@ -98,11 +97,7 @@ assert gap < 1e-3
 # (`slow`).
 
 # %%
-train_texts, held_out = read_texts()
-learn = pieces_of(tokenizer, train_texts[::7], 40)
-test = pieces_of(tokenizer, held_out[::2], 6)
-before_test, p_test = read(target, test)
-texts = learn, *read(target, learn)
+texts, (test, before_test, p_test) = learn_and_test(target, tokenizer, 40)
 
 
 def new_speculator():

@@ -10,43 +10,29 @@
 
 # %%
 import torch
-from torch import nn
 
 import figures
-from kit import Quiet, pieces_of, read, table, train
-from nanospec.draft_models.mlp import MLPSpeculator
+from kit import Quiet, learn_and_test, new_speculator, table, train
 from nanospec.fast.clock import draft_seconds, step_seconds
 from nanospec.files import load_pair
-from nanospec.files.corpus import read_texts
 from nanospec.theory import acceptance, best_gamma, speedup
 from nanospec.training.whole import whole_texts
 
 torch.set_num_threads(1)
 target, gpt, tokenizer = load_pair()
 target.requires_grad_(False)
-V, C, last, width = target.config.vocab_size, target.config.channels, target.config.layers - 1, 128
+V, width = target.config.vocab_size, 128
 
 # %% [markdown]
 # ## Two draft models
 #
-# We train the state again, for a few seconds. Then we measure the mean of beta = sum min(p_target,
-# q_draft) for both draft models on held-out text, over four draft tokens, and take it as alpha.
+# We train the state again, for a few seconds (`new_speculator`, in kit.py). Then we measure the
+# mean of beta = sum min(p_target, q_draft) for both draft models on held-out text, over four draft
+# tokens, and take it as alpha.
 
 # %%
-train_texts, held_out = read_texts()
-learn = pieces_of(tokenizer, train_texts[::7], 40)
-test = pieces_of(tokenizer, held_out[::2], 6)
-before_test, p_test = read(target, test)
-texts = learn, *read(target, learn)
-
-def new_speculator():
-    torch.manual_seed(0)
-    model = MLPSpeculator(V, C, [last], width=width).attach(target)
-    nn.init.zeros_(model.start.weight)
-    return model
-
-
-mlp = train(new_speculator(), texts, steps=90, ahead=4, slow="start")
+texts, (test, before_test, p_test) = learn_and_test(target, tokenizer, 40)
+mlp = train(new_speculator(target, width), texts, steps=90, ahead=4, slow="start")
 q_draft = whole_texts(mlp, test, before_test, 4).softmax(-1)                    # (4, B, places, V)
 places = q_draft.shape[2]
 betas = [acceptance(p_test[:, k:k + places], q_draft[k]).mean().item() for k in range(4)]

@@ -17,13 +17,12 @@ import torch
 import torch.nn.functional as F
 
 import figures
-from kit import table
+from kit import along, table, train_layer, windows
 from nanospec.draft_models.eagle import Eagle
 from nanospec.files import load_pair
 from nanospec.files.corpus import read_texts
 from nanospec.model import Call
-from nanospec.training.learned import learned_loss
-from nanospec.training.losses import forward_kl, total_variation
+from nanospec.training.losses import total_variation
 from nanospec.training.whole import before_tokens, whole_texts
 
 torch.set_num_threads(1)                                    # nothing is timed here
@@ -35,7 +34,7 @@ C, V, L = target.config.channels, target.config.vocab_size, target.config.layers
 #
 # A text ends in "for i in". The target has read it, and its last hidden state tells which tokens
 # may come. Suppose that these are "range" and "self". One of them is drawn with dice, and the
-# hidden state cannot know which one, because it was there before the dice were thrown. (Tokens are
+# hidden state cannot know which one, because it was there before the token was drawn. (Tokens are
 # pieces of words: " r" may be the beginning of " range".)
 #
 # *Guess first:* how far apart are the target's next distributions after the two tokens? (Total
@@ -64,18 +63,11 @@ print(f"\nafter {pieces[0]} and after {pieces[1]}: {apart:.2f} apart")
 #
 # ## With and without the token
 #
-# To see how much the token is worth, we first collect hidden states. The target reads windows of
-# 128 tokens once, from training files and from held-out files.
+# To see how much the token is worth, we first collect hidden states. The target reads `windows` of
+# 128 tokens once, from the middle of training files and of held-out files.
 
 
 # %%
-def windows(texts, count):
-    """(count, 128) tokens, each from the middle of a file."""
-    middles = [text[len(text) // 3:][:3000] for text in texts if len(text) > 6000]
-    chosen = middles[::max(1, len(middles) // count)]
-    return torch.tensor([tokenizer.encode(text)[:128] for text in chosen[:count]])
-
-
 @torch.no_grad()
 def of_target(tokens):
     """Windows -> hidden states of the last layer (B, T, 1, C), log-probabilities after each."""
@@ -84,7 +76,7 @@ def of_target(tokens):
 
 
 train_texts, held_texts = read_texts()
-tokens, held = windows(train_texts, 64), windows(held_texts, 12)
+tokens, held = windows(tokenizer, train_texts, 64), windows(tokenizer, held_texts, 12)
 hidden, p_target = of_target(tokens)
 held_hidden, held_p = of_target(held)
 print(f"{tokens.numel():,} tokens to train on, {held.numel():,} to judge by")
@@ -183,46 +175,19 @@ eagle = new_eagle()
 # part is measured by `forward_kl`, which is the cross-entropy of *What the target knows ahead*
 # minus what no draft model can avoid (*A loss for a draft model*).
 #
-# `train` takes four windows per step. `along` measures alpha on held-out text for draft tokens 1 to
-# 5. After the text, the layer has no hidden states of the target. For draft token 2 it therefore
-# reads its own prediction, and for token 3 what it made of that. (The draft tokens are those of the
-# text, because token 3 is judged only if tokens 1 and 2 were accepted.)
+# `train_layer` (in kit.py) lowers this loss with AdamW, on four windows per step. `along` measures
+# alpha on held-out text for draft tokens 1 to 5. After the text, the layer has no hidden states of
+# the target. For draft token 2 it therefore reads its own prediction, and for token 3 what it made
+# of that. (The draft tokens are those of the text, because token 3 is judged only if tokens 1 and 2
+# were accepted.)
 #
 # *Guess first:* how much of alpha is left at draft token 5?
 
-
 # %%
-def train(model, steps, loss, rate=3e-3):
-    """AdamW on the cached hidden states. The same windows in the same order for every model."""
-    shuffle = torch.Generator().manual_seed(0)
-    optimizer = torch.optim.AdamW(model.parameters(), betas=(0.9, 0.95), weight_decay=0.1)
-    for step in range(steps):
-        for group in optimizer.param_groups:            # up in 5 steps; down over the last half
-            group["lr"] = rate * min(1, (step + 1) / 5, 2 * (steps - step) / steps)
-        some = torch.randperm(len(tokens), generator=shuffle)[:4]
-        optimizer.zero_grad()
-        loss(model, tokens[some], hidden[some], p_target[some]).backward()
-        torch.nn.utils.clip_grad_norm_(model.parameters(), 1.0)
-        optimizer.step()
-    return model
-
-
-@torch.no_grad()
-def along(model):
-    """alpha at draft tokens 1 to 5, on the held-out windows."""
-    logits = whole_texts(model, held, before_tokens(held_hidden), 5)            # (5, B, places, V)
-    places, q_draft = logits.shape[2], logits.log_softmax(-1)
-    return [1 - total_variation(held_p[:, k:k + places], q_draft[k]).mean().item()
-            for k in range(5)]
-
-# %%
-def own_loss(model, tokens, hidden, p_target):
-    return learned_loss(model, tokens, hidden, p_target, forward_kl)
-
-
-fall = {"the straight line": along(eagle)}
-train(eagle, 40, own_loss)
-fall["EAGLE"] = along(eagle)
+held_out = held, held_hidden, held_p
+fall = {"the straight line": along(eagle, held_out)}
+train_layer(eagle, (tokens, hidden, p_target), steps=40)
+fall["EAGLE"] = along(eagle, held_out)
 eagle.requires_grad_(False)
 theirs = whole_texts(eagle, held, before_tokens(held_hidden), 1)[0]
 assert (by_hand(eagle, held, held_hidden) - theirs).abs().max() < 1e-3
@@ -246,8 +211,8 @@ figures.along_a_draft(fall)
 #
 # ## Change this and run again
 #
-# 1. Set `eagle.hidden_loss, eagle.token_loss = 0, 1` before `train(eagle, ...)`. What becomes of
-#    draft token 1, and of draft token 5?
+# 1. Set `eagle.hidden_loss, eagle.token_loss = 0, 1` before `train_layer(eagle, ...)`. What becomes
+#    of draft token 1, and of draft token 5?
 # 2. Write `before * 0` in place of `before` in the last line of `inputs_of`. Now the second row is
 #    a linear prediction from the token alone. What is the hidden state worth? (Look at this table
 #    only. What follows was made for the better prediction.)

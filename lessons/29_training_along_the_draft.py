@@ -19,14 +19,12 @@
 import torch
 
 import figures
-from kit import table
+from kit import along, table, train_layer, windows
 from nanospec.draft_models.eagle3 import Eagle3
 from nanospec.files import load_pair
 from nanospec.files.corpus import read_texts
 from nanospec.proof.tables import TableModel, small_learned
 from nanospec.text import Text, prefill
-from nanospec.training.learned import learned_loss
-from nanospec.training.losses import forward_kl, total_variation
 from nanospec.training.whole import before_tokens, whole_texts
 
 torch.set_num_threads(1)                                    # nothing is timed here
@@ -65,11 +63,12 @@ for row, marks in enumerate(grid.tolist()):
     print(f"step {row // 4}, place {row % 4}: ", "".join(".#"[mark] for mark in marks))
 
 # %% [markdown]
-# `Unrolled` in nanospec/training/whole.py computes attention under this mask. Does a draft attend
-# to the same? The library runs a draft model token by token with an object called a *reader*. It
-# must predict what the unrolled layer predicts for a whole text. The reader's cache holds one
-# draft, so there is no other one to look at. (`Text` holds the tokens of a text, and `prefill` lets
-# the target read them. *Mistakes that no text shows* makes more of this check.)
+# `Unrolled` in nanospec/training/whole.py computes attention under this mask. Does a draft that is
+# made token by token attend to the same places? The library runs a draft model token by token with
+# an object called a *reader*. The reader must predict what the unrolled layer predicts for a whole
+# text. The reader's cache holds one draft, so there is no other one to look at. (`Text` holds the
+# tokens of a text, and `prefill` lets the target read them. *Mistakes that no text shows* makes
+# more of this check.)
 
 # %%
 table_model = TableModel(3, seed=5)
@@ -88,18 +87,15 @@ for place in range(1, 4):                                   # the text ends ther
 # ## The same weights, trained twice
 #
 # Now we train EAGLE-3 twice from the same weights, on one step and unrolled over three. Three steps
-# cost three times as much, so the second gets a third of the training steps. `along` measures alpha
-# on held-out text for draft tokens 1 to 5, as before.
+# cost three times as much, so the second gets a third of the training steps. `windows`,
+# `train_layer` and `along` (in kit.py) are those of *Drafting hidden states*: 128 tokens of a file,
+# the same windows in the same order for every model, and alpha on held-out text for draft tokens 1
+# to 5.
+#
+# *Guess first:* which of the two is better at draft token 1, and which one falls less?
 
 
 # %%
-def windows(texts, count):
-    """(count, 128) tokens, each from the middle of a file."""
-    middles = [text[len(text) // 3:][:3000] for text in texts if len(text) > 6000]
-    chosen = middles[::max(1, len(middles) // count)]
-    return torch.tensor([tokenizer.encode(text)[:128] for text in chosen[:count]])
-
-
 @torch.no_grad()
 def of_target(tokens):
     """Windows -> hidden states of three layers (B, T, 3, C), log-probabilities after each token."""
@@ -108,39 +104,11 @@ def of_target(tokens):
 
 
 train_texts, held_texts = read_texts()
-tokens, held = windows(train_texts, 64), windows(held_texts, 12)
+tokens, held = windows(tokenizer, train_texts, 64), windows(tokenizer, held_texts, 12)
 hidden, p_target = of_target(tokens)
 held_hidden, held_p = of_target(held)
 
-# %%
-def train(model, steps, rate=3e-3):
-    """AdamW on the kept hidden states. The same windows in the same order for every model."""
-    shuffle = torch.Generator().manual_seed(0)
-    optimizer = torch.optim.AdamW(model.parameters(), betas=(0.9, 0.95), weight_decay=0.1)
-    for step in range(steps):
-        for group in optimizer.param_groups:            # up in 5 steps; down over the last half
-            group["lr"] = rate * min(1, (step + 1) / 5, 2 * (steps - step) / steps)
-        some = torch.randperm(len(tokens), generator=shuffle)[:4]
-        optimizer.zero_grad()
-        learned_loss(model, tokens[some], hidden[some], p_target[some], forward_kl).backward()
-        torch.nn.utils.clip_grad_norm_(model.parameters(), 1.0)
-        optimizer.step()
-    return model
 
-
-@torch.no_grad()
-def along(model):
-    """alpha at draft tokens 1 to 5, on the held-out windows."""
-    logits = whole_texts(model, held, before_tokens(held_hidden), 5)            # (5, B, places, V)
-    places, q_draft = logits.shape[2], logits.log_softmax(-1)
-    return [1 - total_variation(held_p[:, k:k + places], q_draft[k]).mean().item()
-            for k in range(5)]
-
-# %% [markdown]
-# *Guess first:* which of the two is better at draft token 1, and which one falls less?
-
-
-# %%
 def new_eagle3(unrolled):
     torch.manual_seed(1)
     heads = target.config.heads, target.config.kv_heads
@@ -152,7 +120,8 @@ def new_eagle3(unrolled):
 
 fall = {}
 for name, unrolled_steps, steps in ("EAGLE-3", 1, 60), ("EAGLE-3, unrolled", 3, 20):
-    fall[name] = along(train(new_eagle3(unrolled_steps), steps))
+    eagle = train_layer(new_eagle3(unrolled_steps), (tokens, hidden, p_target), steps)
+    fall[name] = along(eagle, (held, held_hidden, held_p))
 left_at_5 = {name: row[4] / row[0] for name, row in fall.items()}
 table(["alpha at", "draft token 1", "2", "3", "4", "5", "left at 5"],
       [[name, *(f"{a:.3f}" for a in row), f"{left_at_5[name]:.0%}"] for name, row in fall.items()])

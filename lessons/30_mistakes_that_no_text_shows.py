@@ -17,15 +17,12 @@
 
 # %%
 import torch
-from torch import nn
 
 import figures
-from kit import pieces_of, read, table, train
+from kit import learn_and_test, new_speculator, table, train
 from nanospec import ModelDrafter
-from nanospec.draft_models.mlp import MLPSpeculator
 from nanospec.draft_models.reader import LearnedReader
 from nanospec.files import load_pair
-from nanospec.files.corpus import read_texts
 from nanospec.proof.tables import TableModel, small_gpt, small_learned
 from nanospec.proof.walk import distance, target_distribution, walk
 from nanospec.speculate import speculate, tokens_of
@@ -36,7 +33,6 @@ from nanospec.training.whole import before_tokens, whole_texts
 torch.set_num_threads(1)
 target, _, tokenizer = load_pair()
 target.requires_grad_(False)
-V, C, last, width = target.config.vocab_size, target.config.channels, target.config.layers - 1, 128
 
 # %% [markdown]
 # ## Two wrong readers
@@ -137,20 +133,8 @@ assert gaps["one place off"][1] > 1e-3 and min(found[2] for found in list(gaps.v
 # for a few seconds and measure beta, with the right hidden states and with those one place off:
 
 # %%
-train_texts, held_out = read_texts()
-learn = pieces_of(tokenizer, train_texts[::7], 40)
-test = pieces_of(tokenizer, held_out[::2], 6)
-before_test, p_test = read(target, test)
-texts = learn, *read(target, learn)
-
-def new_speculator():
-    torch.manual_seed(0)
-    model = MLPSpeculator(V, C, [last], width=width).attach(target)
-    nn.init.zeros_(model.start.weight)
-    return model
-
-
-mlp = train(new_speculator(), texts, steps=90, ahead=1, slow="start")
+texts, (test, before_test, p_test) = learn_and_test(target, tokenizer, 40)
+mlp = train(new_speculator(target, width=128), texts, steps=90, ahead=1, slow="start")
 betas = {}
 for name, before in ("right", before_test), ("one place off", before_tokens(before_test)), (
         "zeros", 0 * before_test):

@@ -15,7 +15,7 @@ import torch
 from torch import nn
 
 import figures
-from kit import table
+from kit import table, windows
 from nanospec.files import load_pair
 from nanospec.files.corpus import read_texts
 from nanospec.training.losses import LOSSES
@@ -36,7 +36,7 @@ def alpha_of(p_target, q_draft):
 
 # %%
 def forward_kl(p, q):
-    """The target draws, and asks the student how surprised it is: nats beyond its own surprise."""
+    """The target draws: how much more does the token surprise the student than the target?"""
     return sum(a * log(a / b) for a, b in zip(p, q) if a > 0)
 
 
@@ -257,13 +257,6 @@ target, _, tokenizer = load_pair()
 V = target.config.vocab_size
 
 
-def windows(texts, count, length):
-    """(count, length) tokens, each from the middle of a file."""
-    middles = [text[len(text) // 3:][:3000] for text in texts if len(text) > 6000]
-    chosen = middles[::max(1, len(middles) // count)]
-    return torch.tensor([tokenizer.encode(text)[:length] for text in chosen[:count]])
-
-
 @torch.no_grad()
 def written_by_target(prompts, new):
     """(B, T) tokens -> the same texts with `new` more, at temperature 1."""
@@ -279,8 +272,8 @@ def written_by_target(prompts, new):
 
 # %%
 train_texts, held_texts = read_texts()
-tokens = windows(train_texts, 48, 128)
-judged = written_by_target(windows(held_texts, 20, 40), 40)
+tokens = windows(tokenizer, train_texts, 48)
+judged = written_by_target(windows(tokenizer, held_texts, 20, length=40), 40)
 with torch.no_grad():
     p_target = target(tokens).log_softmax(-1)
     p_judged = target(judged)[:, 40:].softmax(-1)               # after the target's own tokens

@@ -66,7 +66,7 @@ prompts = [[1, 2, 3, 4], [2, 0]]
 alone = [list(generate(target, ids, 12, 0)) for ids in prompts]         # what each one must write
 texts = [list(ids) for ids in prompts]
 cache = target.new_cache(rows=2, slots=kv_length)
-target(torch.tensor([[1, 2, 3], [2, 0, 0]]), cache, kv_length)      # row 1: one token, two fillings
+target(torch.tensor([[1, 2, 3], [2, 0, 0]]), cache, kv_length)      # row 1: one token, and padding
 
 
 def one_call(texts, drafts):
@@ -188,9 +188,9 @@ def cut_too_much(x, accepted, token, k, p_target, dice):
 
 # %% [markdown]
 # The last one throws away an accepted draft token and draws for its place again. But it does so
-# only if the coin accepted. After a rejection it takes the replacement, and replacements make up
-# for all draft tokens that were accepted, which are missing now. (The first mistake is in our zoo
-# of planted bugs, under the name `lockstep`.)
+# only if the coin accepted. After a rejection it takes the replacement. That comes from the
+# residual distribution, which is right only together with all accepted draft tokens, and these are
+# missing now. (The first mistake is in our zoo of planted bugs, under the name `lockstep`.)
 #
 # We walk one round of two rows with gamma 2 and a vocabulary of two tokens, and look at row 1. The
 # target completes shorter outputs to 3 tokens.
@@ -350,7 +350,7 @@ for request in requests.values():           # each has written what it writes al
 # costs as much as any other token, and the rejected ones are wasted. *A full batch* measures this
 # on your machine, with up to 32 texts.
 #
-# The picture shows lockstep beside each row at its own pace, and the time table from above.
+# The picture shows lockstep beside each row at its own pace, and the timetable from above.
 
 # %%
 batches = range(1, 17)
@@ -373,7 +373,7 @@ figures.many_requests(batches, lines, paces, list(requests), timetable)
 # 1. Write `float("nan")` for `1e9`. What happens now, and what must be done with a row before
 #    another request gets it?
 # 2. Write .95 for .7 in the cell of `lockstep_tokens`, three times. Does lockstep pay with 8 rows?
-# 3. In the cell of the time table write `rows=1`, and then `rows=3`. What changes, and what does
+# 3. In the cell of the timetable write `rows=1`, and then `rows=3`. What changes, and what does
 #    not?
 #
 # The answers are in the file of the same name in `lessons/answers/`.

@@ -64,9 +64,9 @@ print(f"\nbeta: {beta_1:.2f} at the first place, {beta_2:.2f} at the second")
 # Both marginals are perfect, and yet half of the drafts are nonsense ("of problem"). The first word
 # is always accepted, the second one half of the time.
 #
-# The text stays exact. The target sees "of" before the second place, and the rule compares p(. |
-# of) with the distribution that was really drawn from. A block drafter loses speed, never the
-# distribution. We walk a small block drafter:
+# The text stays exact. The target sees "of" before the second place, and the rule compares the
+# target's distribution after "of" with the one that was really drawn from. A block drafter loses
+# speed, never the distribution. We walk a small block drafter:
 
 # %%
 big = TableModel(3, seed=5)

@@ -5,8 +5,8 @@
 #
 # Until now the text was exactly the target's. That is a strong promise, and sometimes too strong.
 # Where the small model is sure of itself, its token may be good enough. Then fewer draft tokens are
-# rejected and the text comes faster, but it is another text. A rule that gives up the promise is
-# called *lossy*.
+# rejected and the text comes faster, but it has a different distribution. A rule that gives up the
+# promise is called *lossy*.
 #
 # This lesson has two of them. The first accepts what is likely enough, and its text has no
 # distribution that could be stated in advance. The second, a *cascade*, states its distribution
@@ -73,7 +73,7 @@ table(["draft token", "p_target of it", f"passes {bar:.2f}", "off by"], rows)
 # p_target, and nothing is lost. (At temperature 0, p_target is 1 for one token, so 1 - p_target(x)
 # is 0 and the rule is exact.)
 #
-# The text depends on what happens to be drafted: another draft model gives another text.
+# The text depends on what happens to be drafted: a different draft model gives a different text.
 #
 # ## A rule that defers
 #

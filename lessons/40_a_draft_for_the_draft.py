@@ -129,7 +129,7 @@ assert off["the middle model's"] < 1e-12 < 0.01 < min([*off.values()][1:])
 # | | between the levels |
 # |---|---|
 # | the committed text | shared: no level may continue from a token that the target has rejected |
-# | random numbers | one for each decision, on every level (uniforms of their own in our dice) |
+# | random numbers | one for each decision, on every level: none serves two of them |
 # | caches | each model has its own: keys and values are made with its own weights |
 #
 # ## What a token costs
@@ -205,7 +205,7 @@ table(["c", "middle drafts", "lowest drafts", "best", "gain", "the best draft"],
 #
 # ## What the formula leaves out
 #
-# A round of the middle model is more than a step. It reads several tokens, throws coins and rolls
+# A round of the middle model is more than a step. It reads several tokens, flips coins and rolls
 # back. Suppose that it takes r of its plain steps. Then the rule is short:
 #
 # **A third level pays if a round of the middle model brings more than r tokens.**
@@ -254,7 +254,7 @@ for name, of_levels in knows.items():
 figures.a_draft_for_the_draft(costs, gains, 0.12)
 
 # %% [markdown]
-# It does up to a point. The better the lowest model is, the sooner the middle one becomes
+# Yes, but only up to a point. The better the lowest model is, the sooner the middle one becomes
 # unnecessary. A third level pays more where the lowest model is good for the middle one *alone*.
 # TriForce is built in this way: its middle model is the target itself with a small part of its
 # cache.

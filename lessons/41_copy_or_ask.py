@@ -38,7 +38,7 @@ target, draft, tokenizer = pair = load_pair()
 # A copy comes from an earlier place that agrees with the last tokens of the text. The number of
 # tokens that agree is called the *match*:
 #
-#     for i in range(n): ...  for i in range(     the last three tokens agree with the place, say
+#     for i in range(n): ...  for i in range(     here, say, the last three tokens agree
 #
 # The target writes six texts at T = 0 and six at T = 1. At each of its tokens we look for the
 # longest match so far, at the latest place, and ask which token follows there, and with which
@@ -144,8 +144,8 @@ table(["T", "chain", "match 1", "2", "4", "8"], rows, "tokens for a target step'
 # ## What may it look at?
 #
 # The choice must not look at a token that is drawn in this round. Here is a tempting rule that
-# does: *let the draft model draw first; if the copy has another token, trust the copy.* We walk it
-# on tables, with one draft token per round. *Guess first:* how far off is it?
+# does: *let the draft model draw first; if the copy has a different token, trust the copy.* We walk
+# it on tables, with one draft token per round. *Guess first:* how far off is it?
 
 # %%
 TARGET, DRAFT = TableModel(3, 8, zeros=0.4), TableModel(3, 58, zeros=0.4)
@@ -175,14 +175,14 @@ def one_token_rounds(dice, choose):
 # %%
 RULES = {"the copy where there is one": lambda n, copied, drawn: True,
          "the copy where two tokens agree": lambda n, copied, drawn: n >= 2,
-         "the copy where it has another token": lambda n, copied, drawn: copied != drawn}
+         "the copy where it has a different token": lambda n, copied, drawn: copied != drawn}
 right, off = target_distribution(TARGET, START, NEW), {}
 for name, choose in RULES.items():
     walked, paths = walk(lambda dice: one_token_rounds(dice, choose))
     off[name] = distance(walked, right)[1]
 table(["drafted is", "off from the target"], [[name, f"{tv:.1e}"] for name, tv in off.items()],
       f"{NEW} tokens, every path walked")
-assert max([*off.values()][:2]) < 1e-12 < 0.01 < off["the copy where it has another token"]
+assert max([*off.values()][:2]) < 1e-12 < 0.01 < off["the copy where it has a different token"]
 
 # %% [markdown]
 # The first two look at the text alone. Both drafters are exact, so it does not matter which of them
@@ -190,8 +190,8 @@ assert max([*off.values()][:2]) < 1e-12 < 0.01 < off["the copy where it has anot
 # is the copied one, but its q claims that it could have been any token. It is the mistake of *What
 # a stopping rule may see*.
 #
-# What has been counted in earlier rounds may be used. Those coins are thrown, and the tokens of
-# this round have coins of their own.
+# What has been counted in earlier rounds may be used. Those coins have been flipped, and the tokens
+# of this round have coins of their own.
 #
 # ## Does it pay?
 #

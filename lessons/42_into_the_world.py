@@ -4,9 +4,9 @@
 # **Does it hold for models that others made, and in programs that others wrote?**
 #
 # Until now everything was ours: the GPT, the file it is kept in, and the loop around it. Many
-# public models come in another form, the Hugging Face folder, which transformers, vLLM and SGLang
-# read. This lesson exports our pair and compares what another program makes of it: the numbers, the
-# tokens, and the number of calls.
+# public models come in a different form, the Hugging Face folder, which transformers, vLLM and
+# SGLang read. This lesson exports our pair and compares what another program makes of it: the
+# numbers, the tokens, and the number of calls.
 #
 # We use *The cache*, the round, and greedy decoding.
 
@@ -90,7 +90,7 @@ table(["", "ours and theirs"],
 assert same_ids and off < 1e-4 and written == plain
 
 # %% [markdown]
-# The difference is not 0, because sums are taken in another order and float32 rounds. Where two
+# The difference is not 0, because sums are taken in a different order and float32 rounds. Where two
 # tokens are nearly equal, that alone could change a greedy text, but here it does not.
 #
 # ## Speculation there

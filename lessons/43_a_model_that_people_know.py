@@ -97,7 +97,7 @@ figures.a_model_that_people_know(betas, {row[0]: (float(row[1]), float(row[2])) 
 # %% [markdown]
 # The last column counts the tokens up to the first one in which the two answers differ. In exact
 # arithmetic they never would. Here a number has the 8 bits of bfloat16, and a call on five tokens
-# adds in another order than a call on nine, so a near tie may fall either way. In float32 the
+# adds in a different order than a call on nine, so a near tie may fall either way. In float32 the
 # answers agree (`dtype=torch.float32` in `load_pair`, without `autotune`; it takes twice as long).
 #
 # A language model finds some words easy and others hard. The end of a phrase, a full stop, or the

@@ -574,7 +574,7 @@ def thrown_away(names: Sequence[str], p_target: Sequence[float], kept: dict[str,
                 thrown: dict[str, Sequence[float]]) -> None:
     """What each token is made of: {what became of the draft token: a height for each token}, without and with a token
     that is thrown away."""
-    figure, panels = blank("throw a draft token away for what it is, and it comes out too seldom", 2)
+    figure, panels = blank("throw a draft token away because of what it is, and it comes out too seldom", 2)
     colours = {"accepted": GREEN, "rejected": AMBER, "thrown away": BLUE}
     labels = {"accepted": "draft token accepted", "rejected": "rejected: from the residual distribution",
               "thrown away": "thrown away: from p_target"}

@@ -1,4 +1,6 @@
-"""What the lessons share: dice for a single text, tables, the list of lessons, a warning about a busy machine."""
+"""What the lessons share: dice for a single text, tables, the list of lessons, short trainings, a warning about a busy
+machine.
+"""
 
 import re
 from collections.abc import Callable, Sequence
@@ -10,6 +12,10 @@ from rich.table import Table
 
 from nanospec.bench.measure import BUSY
 from nanospec.dice import Dice
+from nanospec.draft_models.mlp import MLPSpeculator
+from nanospec.files.corpus import read_texts
+from nanospec.training.learned import learned_loss
+from nanospec.training.losses import forward_kl, total_variation
 from nanospec.training.whole import before_tokens, whole_texts
 
 
@@ -78,6 +84,15 @@ def read(target, tokens: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
     return before_tokens(hidden), logits.softmax(-1)                # zeros before the first token
 
 
+def learn_and_test(target, tokenizer, count: int) -> tuple[tuple, tuple]:
+    """The texts of *What the target knows ahead*: `count` pieces to learn from, and six held-out ones to measure with.
+    Of both: (tokens, *read(target, tokens)).
+    """
+    train_texts, held_out = read_texts()
+    learn, test = pieces_of(tokenizer, train_texts[::7], count), pieces_of(tokenizer, held_out[::2], 6)
+    return (learn, *read(target, learn)), (test, *read(target, test))
+
+
 def train(model, texts: tuple[torch.Tensor, torch.Tensor, torch.Tensor], steps: int, ahead: int, slow: str = "none"):
     """Train a draft model for some seconds, as *What the target knows ahead* does it by hand -> the model, frozen.
 
@@ -102,6 +117,48 @@ def train(model, texts: tuple[torch.Tensor, torch.Tensor, torch.Tensor], steps: 
         loss.backward()
         optimizer.step()
     return model.requires_grad_(False)
+
+
+def new_speculator(target, width: int) -> MLPSpeculator:
+    """The draft model of *A state that reads its draft*, untrained: `start` is zero."""
+    torch.manual_seed(0)
+    model = MLPSpeculator(target.config.vocab_size, target.config.channels, [target.config.layers - 1], width=width)
+    torch.nn.init.zeros_(model.start.weight)
+    return model.attach(target)
+
+
+def windows(tokenizer, texts: Sequence[str], count: int, length: int = 128) -> torch.Tensor:
+    """(count, length) tokens, each window from the middle of a file."""
+    middles = [text[len(text) // 3:][:3000] for text in texts if len(text) > 6000]
+    chosen = middles[::max(1, len(middles) // count)]
+    return torch.tensor([tokenizer.encode(text)[:length] for text in chosen[:count]])
+
+
+def train_layer(model, texts: tuple[torch.Tensor, torch.Tensor, torch.Tensor], steps: int, rate: float = 3e-3):
+    """Train an EAGLE on its own loss with AdamW -> the model. Four windows a step, the same ones for every model.
+
+    texts: tokens (B, T), the target's hidden states (B, T, layers, C), its log-probabilities after each (B, T, V).
+    """
+    shuffle = torch.Generator().manual_seed(0)
+    optimizer = torch.optim.AdamW(model.parameters(), betas=(0.9, 0.95), weight_decay=0.1)
+    for step in range(steps):
+        for group in optimizer.param_groups:                        # up in 5 steps; down over the last half
+            group["lr"] = rate * min(1, (step + 1) / 5, 2 * (steps - step) / steps)
+        some = torch.randperm(len(texts[0]), generator=shuffle)[:4]
+        optimizer.zero_grad()
+        learned_loss(model, *(part[some] for part in texts), forward_kl).backward()
+        torch.nn.utils.clip_grad_norm_(model.parameters(), 1.0)
+        optimizer.step()
+    return model
+
+
+@torch.no_grad()
+def along(model, texts: tuple[torch.Tensor, torch.Tensor, torch.Tensor]) -> list[float]:
+    """alpha at draft tokens 1 to 5 on texts as `train_layer` takes them, with the true tokens as draft tokens."""
+    tokens, hidden, p_target = texts
+    logits = whole_texts(model, tokens, before_tokens(hidden), 5)               # (5, B, places, V)
+    places, q_draft = logits.shape[2], logits.log_softmax(-1)
+    return [1 - total_variation(p_target[:, k:k + places], q_draft[k]).mean().item() for k in range(5)]
 
 
 class Quiet:

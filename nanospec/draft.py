@@ -2,7 +2,7 @@
 
 A draft is n rows for each of B texts. Row 0 is the text's last token, which the target has not read
 yet. Every other row is a draft token that follows an earlier row, its parent. In a chain row i
-follows row i - 1; `TreeDraft` (trees/) has rows whose parents are others.
+follows row i - 1; in a `TreeDraft` (trees/) it may follow any earlier row.
 """
 
 from collections.abc import Callable, Sequence
@@ -75,7 +75,7 @@ Rule = Callable[[Draft, Tensor, Dice], tuple[Tensor, Tensor]]
 
 
 class Drafter(Protocol):
-    """Who proposes. It may keep anything from round to round, for every text, but no random number.
+    """What proposes. It may keep anything from round to round, for each text, but no random number.
 
     size: the most rows of a draft, row 0 among them.
     layers: the target's layers whose hidden states it reads; () for none.

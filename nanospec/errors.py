@@ -15,7 +15,7 @@ MOST_ROWS = 4096        # of a draft; more would need masks of gigabytes
 
 
 class NanospecError(Exception):
-    """Any of the below."""
+    """Any of the errors below."""
 
 
 class RequestError(NanospecError, ValueError):

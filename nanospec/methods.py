@@ -168,7 +168,7 @@ def method_of(target: LanguageModel, draft: Any, drafter: str = "chain", rule: s
     """
     for name, names in (drafter, DRAFTERS), (rule, RULES):
         if name not in names:
-            raise RequestError(f"no {name!r} here: there is {', '.join(names)}")
+            raise RequestError(f"no {name!r} here: there are {', '.join(names)}")
     make = partial(DRAFTERS[drafter].make, draft, Options(**options))
 
     def run(ids: Sequence[int], **request) -> Iterator[Round]:

@@ -53,7 +53,7 @@ def best_gamma(alpha: float, c: float, v: Callable[[int], float] = lambda tokens
 
 
 def break_even(gain: float, gamma: int, c: float, v: float = 1.0) -> float:
-    """The alpha at which gamma draft tokens gain so much, v being of a call on gamma + 1; inf if no alpha is enough.
+    """The alpha at which gamma draft tokens gain this much, v being of a call on gamma + 1; inf if no alpha is enough.
 
     Example: break_even(1, 4, .1, 1.1) = .34.
     """

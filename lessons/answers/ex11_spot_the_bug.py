@@ -51,7 +51,7 @@ def verdicts():
     Returns {"rule_a": (verdict, distance), ...} for all six. The verdict is one of three words.
     "exact": the target's distribution, and the draft token is accepted as often as possible.
     "slow": the target's distribution, but the draft token is accepted less often than possible.
-    "wrong": another distribution.
+    "wrong": a different distribution.
     distance: the total variation between the rule's distribution and P_TARGET to three decimals, 0 unless it is wrong.
     You may find the verdicts by hand, or with nanospec.proof.walk.walk and lessons.kit.OneRow, which turns its dice
     into pick and flip for one text.

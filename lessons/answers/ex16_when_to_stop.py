@@ -92,7 +92,7 @@ def verdicts():
 
     Each rule returns the draft tokens that are handed to the target: none, one or two.
     distributions(chain): p_target and q_draft after the draft tokens in `chain`.
-    draw(chain): one more draft token after them, whose coin is thrown at once.
+    draw(chain): one more draft token after them, whose coin is flipped at once.
 
     Returns {"rule_a": (verdict, distance), ...} for all eight. The verdict is "exact" or "wrong". The distance is the
     total variation between the distribution of the two tokens that rule_played(rule, dice) writes and the target's, to

@@ -33,7 +33,7 @@ def slots(length, n):
     """The cache slots that the next target call writes to, when it reads n tokens of each text: (B, n).
 
     length (B,): committed tokens of each text, including the newest one, which was drawn after the call and has not
-    been read. The next call begins with it. Token i of a text belongs into slot i, counted from 0. The last call left
+    been read. The next call begins with it. Token i of a text belongs in slot i, counted from 0. The last call left
     rejected tokens in the slots from there on, and they are overwritten.
 
     Worked: length [5, 4], n 3: [[4, 5, 6], [3, 4, 5]].

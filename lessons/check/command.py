@@ -46,7 +46,7 @@ def arguments(argv: Sequence[str] | None) -> argparse.Namespace:
                         help=f"1 to {max(ENTRIES)}")
     what = parser.add_mutually_exclusive_group()
     what.add_argument("--list", action="store_true", help="all exercises: solved, tried or untouched")
-    what.add_argument("--hint", action="store_true", help="the next hint: say it again for one more")
+    what.add_argument("--hint", action="store_true", help="one hint; run it again for the next one")
     what.add_argument("--watch", action="store_true", help="check whenever the file is saved; after a pass, the next")
     what.add_argument("--answer", action="store_true", help="a solution, once yours has passed")
     what.add_argument("--reset", type=int, nargs="?", const=0, choices=[0, *ENTRIES], metavar="N",

@@ -114,13 +114,13 @@ EXERCISE = Exercise(
      coin("coin-too-strict", "your coin is stricter than the ratio, 0.9 p / q: rejections then outnumber what is left "
           "to replace them from", lambda x, p, q: .9 * ratio(x, p, q)),
      wrong("accepted-if-likelier-else-redrawn", "you accept a draft token that the target finds likelier and otherwise "
-           "ask the target; throw the coin, and draw from the residual",
+           "ask the target; flip the coin, and draw from the residual",
            accept_or_replace=lambda x, p, q, dice: x if p[x] >= q[x] else dice.pick(p)),
      wrong("greedy-acceptance", "you accept the draft token only where it is the target's likeliest: that is the rule "
            "of temperature 0, for distributions that are one-hot",
            accept_or_replace=lambda x, p, q, dice: x if x == int(p.argmax()) else dice.pick(left(x, p, q))),
      coin("accepted-if-likelier", "you accept a draft token that the target finds likelier, and no other; where the "
-          "draft has more, throw the coin", lambda x, p, q: float(p[x] >= q[x])),
+          "draft has more, flip the coin", lambda x, p, q: float(p[x] >= q[x])),
      wrong("sample-and-match", "the draft token has no say: you draw from p_target, or accept with p_target(x) alone, "
            "and it is accepted with probability sum p q instead of sum min(p, q)",
            accept_or_replace=lambda x, p, q, dice: dice.pick(p))],

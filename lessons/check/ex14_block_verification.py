@@ -120,7 +120,7 @@ def equal(f) -> None:
                 lambda dice: judged_by(f, [1, 2], both[:2], both, dice), {(2, 0): .5, (2, 2): .5})
     if seen.differences():
         raise Failure(f"{seen}\nwhere w is 1 and both distributions are the same nothing is missing, and the coin is "
-                      "0 / 0: if you throw it, let it accept")
+                      "0 / 0: if you flip it, let it accept")
 
 
 EXERCISE = Exercise(

@@ -103,7 +103,8 @@ EXERCISE = Exercise(
     "ex16_when_to_stop.py", ("verdicts",), partial(contract, rules=RULES, verdicts=VERDICTS),
     {"verdicts": partial(verdict_values, shown=shown, verdicts=VERDICTS), "distances": distances},
     [wrong("every-rule-called-exact", "you call all of them exact: to draft less does no harm, but a draft token "
-           "thrown away for what it is will be missed, and what the rule likes comes too often", **called("exact")),
+           "thrown away because of what it is will be missed, and what the rule likes comes too often",
+           **called("exact")),
      wrong("hand-on-then-stop-called-wrong", "you call rules wrong that hand on the draft token they look at: it is "
            "accepted or replaced as ever, and whether the next place has one may depend on it",
            **called("wrong", "b", "d")),

@@ -98,7 +98,7 @@ WRONGS = [
     known("distribution-changed-again", "you take the rejected tokens out of the next distribution; they are out of "
           "it already if they were when it was drawn from", tried=lambda children, p: [
               (i, (x, normal(without(q, [y for y, _ in children[:i]])))) for i, (x, q) in enumerate(children)]),
-    wrong("one-coin-for-all", "you throw one coin, whether any child is accepted, and then choose which; each has "
+    wrong("one-coin-for-all", "you flip one coin, whether any child is accepted, and then choose which; each has "
           "its own coin", "flip", node_rule=one_coin),
     wrong("sample-and-match", "their distributions have no say: you draw from p_target and look for a child of that "
           "token, or accept each with the target's probability alone: too few are accepted", node_rule=match),

@@ -38,7 +38,7 @@ def one_more_hint(entry: Entry, most: int) -> int:
 
 
 def bar() -> str:
-    """How far the learner is: `3 of 18 solved  ###...............`, a mark for each exercise."""
+    """How far the learner is: `3 of 21 solved  ###..................`, a mark for each exercise."""
     marks = {SOLVED: "#", TRIED: "-"}
     found = states().values()
     return f"{list(found).count(SOLVED)} of {len(ENTRIES)} solved  {''.join(marks.get(state, '.') for state in found)}"

@@ -37,7 +37,7 @@ def run(weights: str | Path = "smollm2", drafters: Sequence[str] = (), gamma: in
     source = source_of(weights)
     named = chosen_drafters(drafters, source, ["gpt"], "--drafters")
     if source.target is None:
-        raise RequestError("--weights: a target in files of others is wanted; the pair that ships is in `against`")
+        raise RequestError("--weights: name a target in files of others; `against` has the pair that ships")
     pair = load_pair(source)
     if pair.note:
         note(pair.note)

@@ -52,6 +52,6 @@ CHAT: dict[str, list[str]] = {
 def chat_prompts(pair: Pair) -> dict[str, list[list[int]]]:
     """Of each kind its prompts, as the model's chat template writes them. RequestError if it has none."""
     if getattr(pair.tokenizer, "template", None) is None:
-        raise RequestError("--prompts chat is for a model with a chat template, which this one has not")
+        raise RequestError("--prompts chat is for a model with a chat template, which this one does not have")
     chat = getattr(pair.tokenizer, "chat")
     return {kind: [chat([{"role": "user", "content": text}]) for text in texts] for kind, texts in CHAT.items()}

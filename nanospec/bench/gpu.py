@@ -145,7 +145,7 @@ def machine(device: str) -> str:
 
 
 def page(out: Path, done: Sequence[dict], device: str) -> str:
-    """Markdown: the device, what was to be reached, how every step ended, and the last that each said."""
+    """Markdown: the device, what was to be reached, how every step ended, and the last lines of its log."""
     parts = [f"# nanospec on {device}", machine(device), "## What was to be reached",
              table(["", "wanted", "found"], reached(out)), "## The steps",
              table(["step", "seconds", "ended", "command"],

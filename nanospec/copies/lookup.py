@@ -1,7 +1,7 @@
 """Prompt lookup: a draft that costs nothing. What followed the last few tokens when they stood here before?
 
 Saxena 2023, prompt lookup decoding (github.com/apoorvumang/prompt-lookup-decoding). Text repeats itself: names, lines
-of a table, the quotation of a document. Why it is lossless: a copied token is not drawn, so its q_draft is one-hot, and
+of a table, quotations from a document. Why it is lossless: a copied token is not drawn, so its q_draft is one-hot, and
 the rule accepts it with p_target(x) and otherwise leaves x out. What was proposed depends on committed tokens alone.
 
 Two things differ from the original. It takes the earliest place; here it is the latest unless asked, because that is

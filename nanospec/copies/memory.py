@@ -5,9 +5,10 @@ Requests to a server often resemble one another. Here texts are kept whole, prom
 them; where there are more, the text that began first goes.
 
 Why it is lossless: a copied token is not drawn, and what is copied must know nothing of the dice that will judge it.
-Dice of another seed are others. A seed that an earlier request had is not: its text, and through it all that is kept
-here, has seen this request's dice. So to such a request memory is closed, as long as it is not greedy, which has no
-dice. Requests with chance should have seeds of their own: those that all have the default seed remember nothing.
+Text that was written with another seed knows nothing of them. But if an earlier request had the same seed, its text,
+and through it all that is kept here, has seen this request's dice. Such a request may not copy from memory, unless it
+is greedy and so has no dice. So requests that draw should have seeds of their own: if all have the default seed, none
+of them copies from memory.
 """
 
 from collections import defaultdict

@@ -10,12 +10,12 @@ Claim: the text is lossless.
 Proof.
 1. The middle model's text is distributed as it alone would write it, whatever drafts for it.
 2. So each token was drawn from the middle model's own distribution after the tokens before it.
-3. This distribution is reported as q_draft. What the lowest drafter said is forgotten.
+3. This distribution is reported as q_draft. The lowest drafter's distribution is forgotten.
 
 What the levels share: the committed text. What they must not share: caches, which hold what each one's own weights have
 made of it, and random numbers. So the middle model's rounds take uniforms of their own.
 
-Of what the middle model writes beyond gamma tokens the rest is thrown away.
+What the middle model writes beyond gamma tokens is thrown away.
 """
 
 from collections.abc import Callable, Sequence

@@ -43,7 +43,7 @@ class ChatTemplate:
         try:
             self.template = environment.from_string(source)
         except (TemplateError, RecursionError, TypeError) as error:
-            raise PairError(f"the model's chat template is none: {one_line(error)}") from error
+            raise PairError(f"the model's chat template cannot be read: {one_line(error)}") from error
         self.special = dict(special)
 
     def __call__(self, messages: Sequence[Message], answer: bool = True) -> str:

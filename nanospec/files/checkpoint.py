@@ -93,7 +93,7 @@ def load_saved(path: Path) -> dict:
         with ZipFile(file) as parts:                    # torch writes a checksum of every part, and does not read it
             damaged = parts.testzip()
         if damaged:
-            raise ValueError(f"the checksum of {damaged} is another one")
+            raise ValueError(f"the checksum of {damaged} is wrong")
         file.seek(0)
         saved = torch.load(file, map_location="cpu", weights_only=True)
     except Exception as error:                          # there is no list of what torch makes of a stranger's bytes
@@ -187,7 +187,7 @@ def load_pair(source: Path | str | Source = WEIGHTS, device="cpu", dtype: torch.
     another.
     """
     if draft not in ("gpt", *LEARNED):
-        raise RequestError(f"no draft model {draft!r} here: there is gpt, {', '.join(LEARNED)}")
+        raise RequestError(f"no draft model {draft!r} here: there are gpt, {', '.join(LEARNED)}")
     source = source if isinstance(source, Source) else source_of(source)
     folder, theirs, found = source.path, source.target, draft_of(source, draft)
     if not found and draft != "gpt":

@@ -121,7 +121,7 @@ def _is_table(text: str) -> bool:
 
 
 def _licence(about) -> str:
-    """By its SPDX expression, else by its classifier, else the first line of what it says itself."""
+    """By its SPDX expression, else by its classifier, else the first line of its field "License"."""
     classifiers = [line.split(" :: ")[-1] for line in about.get_all("Classifier", []) if line.startswith("License ::")]
     words = (about.get("License") or "").strip().splitlines()
     return about.get("License-Expression") or " AND ".join(classifiers) or (words[0] if words else "unknown")

@@ -42,7 +42,7 @@ def export(pair: Pair, out: Path, name: str = "", engine: str = "vllm") -> list[
         raise PairError("the pair is one of Hugging Face folders already")
     for kind, model in models.items():
         if not isinstance(model, (GPT, Eagle3)):
-            raise PairError(f"the {kind} is no GPT and no EAGLE-3: nobody else opens it")
+            raise PairError(f"the {kind} is no GPT and no EAGLE-3: no other program opens it")
         if (out / kind).exists():
             raise PairError(f"{out / kind} is there already")
     if head and len(pair.draft.layers) != 3:
@@ -61,7 +61,7 @@ def export(pair: Pair, out: Path, name: str = "", engine: str = "vllm") -> list[
 def main(argv: Sequence[str] | None = None) -> int:
     parser = argparse.ArgumentParser(prog="python -m nanospec.files.export", description=__doc__,
                                      formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("out", type=Path, metavar="OUT", help="a folder, there or not")
+    parser.add_argument("out", type=Path, metavar="OUT", help="the folder to write to")
     parser.add_argument("--weights", default=WEIGHTS, metavar="FOLDER", help="default: the pair that ships")
     parser.add_argument("--draft", choices=["gpt", "eagle3"], default="gpt", help="default: %(default)s")
     parser.add_argument("--for", choices=[*ENGINES], default="vllm", dest="engine",

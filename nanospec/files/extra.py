@@ -11,4 +11,4 @@ def extra(name: str) -> ModuleType:
     try:
         return import_module(name)
     except ImportError as error:
-        raise RequestError(f"there is no {name.split('.')[0]} here: pip install -e '.[hf]'") from error
+        raise RequestError(f"{name.split('.')[0]} is not installed: pip install -e '.[hf]'") from error

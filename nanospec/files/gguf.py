@@ -93,7 +93,8 @@ class File:
         """PairError if what stands under this key is not one of these. It may always be missing."""
         found = self.value(key, None)
         if found is not None and found not in allowed:
-            raise PairError(f"{self.path} asks for what is not here: {key.replace('{}', self.kind)} {one_line(found)}")
+            raise PairError(f"{self.path} asks for what this GPT does not have: "
+                            f"{key.replace('{}', self.kind)} {one_line(found)}")
 
 
 def reader_of(path: Path) -> Any:

@@ -107,20 +107,20 @@ def assemble(config: Config, theirs: dict[str, Tensor], source: str, device="cpu
              dtype: torch.dtype = torch.float32) -> GPT:
     """A GPT from weights under the names of a Hugging Face folder, ready to decode. `theirs` is emptied.
 
-    source: where they come from, for a message. PairError unless they are what the config speaks of, all and no other.
+    source: where they come from, for a message. PairError unless they are what the config describes, all and no other.
     """
     device, state = available(device), {}
     for ours, parts in names(config):                   # stops at the first that is missing, however many there may be
         for name, shape in parts.items():
             if name not in theirs or theirs[name].shape != shape:
                 there = f"of shape {tuple(theirs[name].shape)}" if name in theirs else "not there"
-                raise PairError(f"{source} has not the weights its config speaks of: {name} is {there}")
+                raise PairError(f"{source} does not have the weights that its config describes: {name} is {there}")
         state[ours] = torch.cat([theirs.pop(name) for name in parts])
     if config.tied and "lm_head.weight" in theirs and torch.equal(theirs["lm_head.weight"], state["embedding.weight"]):
         del theirs["lm_head.weight"]
     left = sorted(name for name in theirs if not name.endswith(BUFFER))
     if left:
-        raise PairError(f"{source} has weights that its config does not speak of: {one_line(', '.join(left))}")
+        raise PairError(f"{source} has weights that its config does not describe: {one_line(', '.join(left))}")
     try:
         return ready(config, state, device, dtype)
     except (ValueError, RuntimeError) as error:

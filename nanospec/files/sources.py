@@ -96,7 +96,7 @@ def downloaded(repository: str) -> Path:
     try:
         folder = Path(hub.snapshot_download(repository, allow_patterns=FILES, ignore_patterns=["*/*"]))
     except Exception as error:                          # offline, unknown, not public: the hub has many types for it
-        raise RequestError(f"{repository} is no folder here, and cannot be had from the hub: {one_line(error)}"
+        raise RequestError(f"{repository} is no folder here, and cannot be downloaded from the hub: {one_line(error)}"
                            ) from error
     if not (folder / "config.json").exists():
         raise RequestError(f"{repository} is a repository without a config.json: no model that is known here")

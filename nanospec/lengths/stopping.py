@@ -2,7 +2,7 @@
 
 No rule keeps anything from one request to the next, and no rule has a clock. The same request makes the same decisions.
 Left out: rules that are trained (SpecDec++, DISCO), and thresholds that adapt. AdaEDL's threshold can be made to follow
-the acceptance. It gained a little at temperature 0, and stayed behind a fixed length.
+the acceptance. It gained a little at temperature 0, and was slower than a fixed length.
 """
 
 from bisect import bisect

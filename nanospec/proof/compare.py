@@ -64,7 +64,7 @@ def node_cases() -> Iterator[tuple[str, Tensor, Tensor]]:
 
 
 def node() -> Found:
-    """T0. Behind the draft token a one-hot bonus, so that its acceptance can be seen."""
+    """T0. After the draft token comes a one-hot bonus, so that its acceptance can be seen."""
     count, error, tv = 0, 0.0, 0.0
     for _, p_target, q_draft in node_cases():
         rows = torch.stack([p_target, torch.eye(5, dtype=torch.float64)[0]])[None]

@@ -154,7 +154,7 @@ def ledger(target, draft, **settings) -> Found:
 
 
 def one_after_the_other() -> Found:
-    """Behind a rule the dice go on. A rule that runs twice between two refills is handed no uniform twice."""
+    """After a rule the dice go on. A rule that runs twice between two refills is handed no uniform twice."""
     wrong = count = 0
     for rule in EVERY_RULE:
         for seed in range(20):

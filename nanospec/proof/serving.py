@@ -36,7 +36,7 @@ def joint(target, drafter: Callable[[], Drafter], settings: dict) -> Found:
 
 def schedules(target, drafter: Callable[[], Drafter], seeds: range) -> Found:
     """Requests of all lengths and settings come at any time, some are cancelled. Each has the tokens that it has alone,
-    or the first of them; in the end every row is free, and nothing is kept of anyone.
+    or the first of them; in the end every row is free, and nothing is kept of any request.
     """
     wrong = served = 0
     for seed in seeds:

@@ -71,13 +71,13 @@ def cascade(deferral: str, a: float, rule: Rule) -> Rule:
     RequestError for a deferral rule that is not known.
     """
     if deferral not in DEFERRALS:
-        raise RequestError(f"no deferral rule {deferral!r} here: there is {', '.join(DEFERRALS)}")
+        raise RequestError(f"no deferral rule {deferral!r} here: there are {', '.join(DEFERRALS)}")
     mixture = DEFERRALS[deferral]
 
     def judge(draft: Draft, p_target: Tensor, dice: Dice) -> tuple[Tensor, Tensor]:
         parents, child = _family(draft)
         row = torch.arange(len(child), device=child.device)[:, None]
-        # Behind a row the draft's distribution is what its eldest child was drawn from.
+        # After a row the draft's distribution is what its eldest child was drawn from.
         pi = torch.where((child > 0)[..., None], mixture(draft.q_draft[row, child], p_target, a), p_target)
         accepted, token = rule(draft, pi, dice)
         at = accepted[:, None]

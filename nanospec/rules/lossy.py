@@ -1,6 +1,6 @@
 """Rules that are not lossless: faster, and the text is no longer the target's.
 
-Three of them throw no coins. A draft token passes, or it does not; the longest path of tokens that pass is accepted,
+Three of them flip no coins. A draft token passes, or it does not; the longest path of tokens that pass is accepted,
 and of several the likeliest; the next token is drawn from the target after it.
 
     typical     Medusa's typical acceptance (Cai et al. 2024, arXiv 2401.10774, section 2.3.1): the target finds the

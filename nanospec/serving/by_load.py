@@ -12,7 +12,7 @@ alpha comes from the rounds before, seconds from measuring beforehand. A new gam
 would change in every round.
 
 Claim: the text is lossless. Proof: dynamic.py's. What decides gamma happened before the round's first draft token.
-Left out: another gamma for every text.
+Left out: a different gamma for every text.
 """
 
 from collections.abc import Callable, Sequence

@@ -18,7 +18,7 @@ Coin = tuple[float, float]          # u, and the probability that it had to stay
 
 class WatchedDice(Dice):
     """Dice that remember a round's coins, the first row's. The last ones are the rule's: one for every draft token,
-    whether it was judged or not. A stack has thrown some before, for its middle model.
+    whether it was judged or not. A stack has flipped some before, for its middle model.
     """
 
     coins: list[Coin] = []

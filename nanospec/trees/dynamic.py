@@ -1,4 +1,4 @@
-"""A tree that is grown where the draft model is sure: another shape for every text.
+"""A tree that is grown where the draft model is sure: a different shape for every text.
 
 EAGLE-2 (Li et al. 2024, arXiv 2406.16858). A row's confidence is the product of the draft model's probabilities along
 its path: about the chance that the target accepts the whole path.

@@ -1,8 +1,8 @@
 """A tree of one shape whose tokens are not drawn: every row is followed by its likeliest tokens, the best one first.
 
-Medusa (Cai et al. 2024, arXiv 2401.10774) drafts so, with a tree made from measured accuracies (topology.py). Blockwise
-parallel decoding (Stern et al. 2018, arXiv 1811.03115) does with a chain: at temperature 0, the longest prefix of best
-guesses that the target would have written.
+Medusa (Cai et al. 2024, arXiv 2401.10774) drafts so, with a tree made from measured accuracies (shapes.py). Blockwise
+parallel decoding (Stern et al. 2018, arXiv 1811.03115) does so with a chain: at temperature 0, the longest prefix of
+best guesses that the target would have written.
 
 No token is drawn, so every q_draft is one-hot, and a draft token x is accepted with what is left of p_target(x). That
 is lossless for any choice of tokens. At temperature 0 drawing gives one child only, the best; this tree has them all.

@@ -1,8 +1,9 @@
 """Traversal verification: a draft tree is judged from its leaves to its root.
 
-Weng et al. 2025 (arXiv 2505.12398); rebuilt from the idea, not from their code. The node rule (tree.py) judges every
-draft token alone, from the root on. Here a token with a low ratio p_target / q_draft can be saved by those after it.
-On every table walked, no fewer tokens are expected. On a chain it is block.py. Where no token was drawn it is tree.py.
+Weng et al. 2025 (arXiv 2505.12398); rebuilt from the idea, not from their code. The node rule (node_rule.py) judges
+every draft token alone, from the root on. Here a token with a low ratio p_target / q_draft can be saved by those after
+it. On every table walked, no fewer tokens are expected. On a chain it is block.py. Where no token was drawn it is the
+node rule.
 
 Each row has two numbers for what is still to come. `chance`: how probable it is that the row will be accepted. `left`:
 the distribution of the token after it, if it is. In the beginning the root's are 1 and p_target. A row's first child x

@@ -73,7 +73,7 @@ def test_today():
 
 @pytest.mark.parametrize("source", ["{% for %}", "{{", "{% generation %}"])
 def test_what_is_no_template(source):
-    with pytest.raises(PairError, match="chat template is none") as raised:
+    with pytest.raises(PairError, match="chat template cannot be read") as raised:
         ChatTemplate(source, {})
     assert str(raised.value).isprintable()
 

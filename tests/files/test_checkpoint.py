@@ -83,7 +83,7 @@ def test_a_pair_is_loaded(folder):
 
 def test_a_draft_model_that_nobody_knows(folder):
     """Not the small GPT in its place."""
-    with pytest.raises(RequestError, match="no draft model 'eagel' here: there is gpt, medusa"):
+    with pytest.raises(RequestError, match="no draft model 'eagel' here: there are gpt, medusa"):
         load_pair(folder, draft="eagel")
 
 

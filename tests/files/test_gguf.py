@@ -109,7 +109,7 @@ def test_refusals(tmp_path):
     write(path, pre="unheard-of")
     refused(path, "tokenizer.ggml.pre unheard-of")
     write(path, template="{% for %}")
-    refused(path, "chat template is none")
+    refused(path, "chat template cannot be read")
 
 
 CHATS = [[{"role": "user", "content": "Name 3 trees.\n\n1. Oak"}], [{"role": "user", "content": "def f(x): ..."},

@@ -295,11 +295,11 @@ def test_weights_that_are_not_those_of_the_config(model, tmp_path):
             (right | stacked_right, {}, r"q_proj.weight is of shape \(12, 16\)"),    # as a stack they would fit
             (right, {"num_hidden_layers": 3}, "layers.2.input_layernorm.weight is not there"),
             (right, {"num_hidden_layers": 2 ** 31 - 1}, "layers.2.input_layernorm.weight is not there"),
-            (right, {"num_hidden_layers": 1}, "does not speak of: model.layers.1"),
-            (right | {o_proj.replace("weight", "bias"): torch.ones(16)}, {}, "does not speak of: .*o_proj.bias"),
-            (right | {"model.layers.0.self_attn.q_norm.weight": torch.ones(4)}, {}, "does not speak of"),
-            (right | {"score.weight\x1b[2J": torch.ones(2, 16)}, {}, "does not speak of"),
-            (right, {"tie_word_embeddings": True}, "does not speak of: lm_head.weight"),
+            (right, {"num_hidden_layers": 1}, "does not describe: model.layers.1"),
+            (right | {o_proj.replace("weight", "bias"): torch.ones(16)}, {}, "does not describe: .*o_proj.bias"),
+            (right | {"model.layers.0.self_attn.q_norm.weight": torch.ones(4)}, {}, "does not describe"),
+            (right | {"score.weight\x1b[2J": torch.ones(2, 16)}, {}, "does not describe"),
+            (right, {"tie_word_embeddings": True}, "does not describe: lm_head.weight"),
             (right, {"vocab_size": 32}, r"embed_tokens.weight is of shape \(31, 16\)"),
             (right, {"hidden_size": 24}, "embed_tokens.weight is of shape"),
             (right, {"head_dim": 8}, r"q_proj.weight is of shape \(16, 16\)"),
@@ -471,7 +471,7 @@ def test_a_chat_model_beside_transformers(transformers, tmp_path, monkeypatch, c
     assert all(counts == written["plain"] for counts in written.values()) and len(written["plain"]) == 3
     assert out.count(f"{2 / (1 / 4 + 1 / 3):.1f}") == 5 and target.config.context == 256
     assert bench(["beside", "--weights", str(WEIGHTS)]) == 2
-    assert "a target in files of others is wanted" in capsys.readouterr().err
+    assert "name a target in files of others" in capsys.readouterr().err
 
 
 @pytest.mark.parametrize("theirs", ["qwen2", "llama"], indirect=True)

@@ -102,8 +102,8 @@ def test_a_repository(tmp_path, monkeypatch):
     save_folder(small_gpt(257, 1, 1), tmp_path / "hub", 256)
     assert load_pair("some/model").tokenizer.vocab_size == 257
     assert asked == [("some/model", {"allow_patterns": sources.FILES, "ignore_patterns": ["*/*"]})]
-    for name, words in ("no/body", "no/body is no folder here, and cannot be had from the hub: We couldn't connect"), (
-            "some/data", "without a config.json"):
+    offline = "no/body is no folder here, and cannot be downloaded from the hub: We couldn't connect"
+    for name, words in ("no/body", offline), ("some/data", "without a config.json"):
         with pytest.raises(RequestError, match=words) as raised:
             load_pair(name)
         assert str(raised.value).isprintable()

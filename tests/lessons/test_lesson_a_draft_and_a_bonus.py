@@ -28,7 +28,7 @@ def test_a_draft_and_a_bonus(lesson):
     assert all(float(table[name][3]) > 0.05 for name in wrong), "a mistake that nobody could see"
     assert table[wrong[0]][1] == "3.00", "who never stops writes gamma + 1 tokens a call"
     paths = {name: int(row[0].replace(",", "")) for name, row in table.items()}
-    assert paths[right[0]] == paths[right[2]] < paths[right[1]], "the library throws coins that we never throw"
+    assert paths[right[0]] == paths[right[2]] < paths[right[1]], "the library flips coins that we never flip"
 
     # the same mistake, planted in the library, is as far off as by hand
     big, small, start = names["big"], names["small"], names["start"]

@@ -16,7 +16,7 @@ from nanospec.rules.kseq import best_acceptance, k_seq
 from nanospec.theory import acceptance
 
 CHAIN = ("token by token", "as a whole", "ceiling")
-RULES, IN_TURN = ("independent, in turn", "independent, k-SEQ"), "without replacement, in turn"
+RULES, WITHOUT = ("independent, node rule", "independent, k-SEQ"), "without replacement, node rule"
 MOST = {"independent": "independent, ceiling", "without replacement": "without replacement, ceiling"}
 
 
@@ -107,7 +107,7 @@ def test_no_rule_passes_its_ceiling(lesson):
     bounds = re.findall(r"^  S = (.+?) +at most ([\d.]+) is accepted$", out, re.MULTILINE)
     assert bounds[0] == ("zip, def", "0.50") and "accept or replace accepts 0.50" in out
     assert [bound for _, bound in bounds] == sorted(bound for _, bound in bounds)
-    assert names["example"] == pytest.approx({RULES[0]: .76, RULES[1]: .7914, MOST["independent"]: .86, IN_TURN: 1,
+    assert names["example"] == pytest.approx({RULES[0]: .76, RULES[1]: .7914, MOST["independent"]: .86, WITHOUT: 1,
                                               MOST["without replacement"]: 1}, abs=1e-4)
     drafts_of_several(names)
     several_for_one_place(names)
@@ -122,7 +122,7 @@ def test_no_rule_passes_its_ceiling(lesson):
     the_ceilings_are_maximal_flows(names["ceiling"])
     for k in (1, 2):                                    # of the draft's favourites one is accepted less often
         chosen = sum(p[q.topk(k).indices].sum().item() for p, q in names["pairs"]) / len(names["pairs"])
-        assert chosen < names["place"]["independent, in turn"][k - 1] - .02
+        assert chosen < names["place"]["independent, node rule"][k - 1] - .02
 
 
 def drafts_of_several(names):
@@ -161,7 +161,7 @@ def several_for_one_place(names):
     assert accepted_by[RULES[1]](p, q, 2) == pytest.approx(one, abs=1e-12)
     for k in range(1, 5):
         assert place[RULES[0]][k] < place[RULES[1]][k] < place[MOST["independent"]][k] - .005
-        assert place[RULES[0]][k] < place[IN_TURN][k] < place[MOST["without replacement"]][k] - .005
+        assert place[RULES[0]][k] < place[WITHOUT][k] < place[MOST["without replacement"]][k] - .005
 
 
 def most_by_flow(p_12, q_12, k, independent) -> float:

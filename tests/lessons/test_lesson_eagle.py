@@ -16,8 +16,7 @@ def rows_of(out: str, columns: int) -> list[list[str]]:
     return [row for row in cells if len(row) == columns]
 
 
-@shorter(("windows(train_texts, 64)", "windows(train_texts, 40)"),
-         ("windows(held_texts, 12)", "windows(held_texts, 8)"), ("train(eagle, 40,", "train(eagle, 25,"))
+@shorter(("train_texts, 64)", "train_texts, 40)"), ("held_texts, 12)", "held_texts, 8)"), ("steps=40", "steps=25"))
 def test_drafting_hidden_states(lesson, exchanged):
     names, out = lesson("drafting_hidden_states", *exchanged)
 
@@ -35,9 +34,8 @@ def test_drafting_hidden_states(lesson, exchanged):
     assert all(weight.isfinite().all() for weight in eagle.parameters())
 
 
-@shorter(("windows(train_texts, 64)", "windows(train_texts, 40)"),
-         ("windows(held_texts, 12)", "windows(held_texts, 8)"), ('"EAGLE-3", 1, 60', '"EAGLE-3", 1, 24'),
-         ('"EAGLE-3, unrolled", 3, 20', '"EAGLE-3, unrolled", 3, 8'))
+@shorter(("train_texts, 64)", "train_texts, 40)"), ("held_texts, 12)", "held_texts, 8)"),
+         ('"EAGLE-3", 1, 60', '"EAGLE-3", 1, 24'), ('"EAGLE-3, unrolled", 3, 20', '"EAGLE-3, unrolled", 3, 8'))
 def test_training_along_the_draft(lesson, exchanged):
     names, out = lesson("training_along_the_draft", *exchanged)
     fall, left = names["fall"], names["left_at_5"]

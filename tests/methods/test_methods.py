@@ -82,7 +82,8 @@ COSTS = 0.1, {2: 1.1, 3: 1.2, 5: 1.4, 9: 1.6}
 
 
 @pytest.mark.parametrize("name, setting, words", [
-    (("nobody",), {}, "no 'nobody' here: there is chain, heuristic"), (("chain", "coin"), {}, "there is token, block"),
+    (("nobody",), {}, "no 'nobody' here: there are chain, heuristic"),
+    (("chain", "coin"), {}, "there are token, block"),
     *[((name,), {"gamma": gamma}, "at least 1|at most 4095") for gamma in (0, -3, 10 ** 4)
       for name, entry in DRAFTERS.items() if entry.sized_by == "gamma"],
     (("tree",), {"topology": [0]}, "topology"), (("independent",), {"topology": [-1]}, "at least 1"),

@@ -283,9 +283,10 @@ def test_a_bug_of_a_function_is_named(mine, capsys, monkeypatch):
 
 
 @pytest.mark.parametrize("sampler, target, said", [
-    ("broken", "target", "fell over: ZeroDivisionError"), ("none", "target", "cannot be had: AttributeError"),
-    ("NUMBER", "target", "is no function"), ("right", "NUMBER", "gives no logits"), ("right", "none", "cannot be had"),
-    ("right", "broken", "gives no logits"), ("own_chance", "DISTRIBUTION", "2 tokens where 1")])
+    ("broken", "target", "failed: ZeroDivisionError"), ("none", "target", "cannot be imported: AttributeError"),
+    ("NUMBER", "target", "is no function"), ("right", "NUMBER", "gives no logits"),
+    ("right", "none", "cannot be imported"), ("right", "broken", "gives no logits"),
+    ("own_chance", "DISTRIBUTION", "2 tokens where 1")])
 def test_what_is_no_function_is_refused_in_one_line(mine, sampler, target, said, capsys):
     code = judged(mine, sampler, target)
     told = capsys.readouterr()
@@ -295,6 +296,6 @@ def test_what_is_no_function_is_refused_in_one_line(mine, sampler, target, said,
 
 def test_a_module_that_is_not_there_is_named(capsys):
     assert refused(["function", "no_such_module:f", "--target", "x:y"]) == 2
-    assert "no_such_module:f cannot be had" in capsys.readouterr().err
+    assert "no_such_module:f cannot be imported" in capsys.readouterr().err
     assert refused(["function", "nothing", "--target", "x:y"]) == 2
-    assert "module:function is wanted" in capsys.readouterr().err
+    assert "write module:function" in capsys.readouterr().err

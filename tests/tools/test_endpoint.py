@@ -227,9 +227,10 @@ def logprobs(change):
 @pytest.mark.parametrize("answer, said", [
     (lambda body: (404, b"no such\nmodel \x1b[2J"), "answered 404: no such model"),
     (lambda body: (500, b""), "answered 500"), (lambda body: (500, b"no chunk\n"), "broke off"),
-    (lambda body: b"<html>", "something else than a completion: <html>"), (lambda body: b"{}", "something else"),
-    (lambda body: b'{"choices": []}', "something else"), (lambda body: b'{"choices": [{"text": 3}]}', "something else"),
-    (lambda body: b"[" * 100_000, "something else"), (lambda body: b"\xff\xfe", "something else"),
+    (lambda body: b"<html>", "something other than a completion: <html>"), (lambda body: b"{}", "something other"),
+    (lambda body: b'{"choices": []}', "something other"),
+    (lambda body: b'{"choices": [{"text": 3}]}', "something other"),
+    (lambda body: b"[" * 100_000, "something other"), (lambda body: b"\xff\xfe", "something other"),
     (lambda body: b"cut short", "broke off"), (lambda body: {"text": "abc"}, "gives no logprobs"),
     (logprobs(lambda said: None), "gives no logprobs"), (logprobs(lambda said: {**said, "tokens": []}), "no logprobs"),
     (logprobs(lambda said: {**said, "top_logprobs": said["top_logprobs"][1:]}), "no logprobs"),
@@ -254,7 +255,7 @@ def test_a_server_that_is_slow_or_not_there_is_one_line(serve, capsys):
         free.bind(("127.0.0.1", 0))
         assert main(["endpoint", f"http://127.0.0.1:{free.getsockname()[1]}"]) == 2
     err = capsys.readouterr().err
-    assert "nobody answers at" in err and err.count("\n") == 1
+    assert "nothing answers at" in err and err.count("\n") == 1
 
 
 @pytest.mark.parametrize("argv, said", [

@@ -90,8 +90,8 @@ def judge(sampler: Sampler, target, draft=None, ids: Sequence[int] = (0,), new: 
     tolerance: what a walked distribution may be off, in total variation; of a sampler in single precision, 1e-5.
     seconds: for the walk.  looks: how often the samples are looked at, to stop early (sequential.py).
     at_once: from how many threads the sampler is called.
-    RequestError for what cannot be judged. Whoever waits is told on stderr what is being done, and of a wrong sampler
-    the verdict before its name.
+    RequestError for what cannot be judged. While one waits, stderr says what is being done, and of a wrong sampler the
+    verdict before the bug's name.
     """
     truth, new = _truth(target, ids, new, gamma, samples, seed, settings)
 
@@ -163,15 +163,15 @@ def _truth(target, ids, new: int, gamma: int, samples: int, seed: int,
 
 def verdict_of(fit: Fit, right: str, off: float | None = None, tolerance: float = TOLERANCE,
                bar: float = FALSE_ALARM) -> Verdict:
-    """What a fit says, and what is said if it is `right`. off: the distance that was walked, if it was. bar: below this
-    p-value it is wrong.
+    """The verdict that follows from a fit. right: its reason where nothing is wrong. off: the distance that was walked,
+    if it was. bar: below this p-value it is wrong.
     """
     if off is not None and off > tolerance:
         wrong, why = True, f"its distribution, walked, is {off:.3g} from the target's in total variation"
     elif fit.p_value < bar:
         wrong, why = True, "its samples do not fit the target's distribution"
         if off is not None:
-            why += ", although its walked distribution is: is chance used twice, or a state kept between runs?"
+            why += ", although its walked distribution does: is chance used twice, or a state kept between runs?"
     else:
         wrong, why = False, right
     return Verdict(wrong, why, fit.p_value, round(fit.samples), fit.visible(bar, MISS), off, most_off=fit.worst)

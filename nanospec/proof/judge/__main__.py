@@ -58,7 +58,7 @@ def parser() -> Parser:
     truth.add_argument("--truth", type=Path, metavar="FOLDER", help="the model itself, which transformers can read; "
                                                                     "neither: the logprobs that the server reports")
     kind.add_argument("--prompt", metavar="TEXT", help="instead of --ids")
-    kind.add_argument("--model", metavar="NAME", help="as the server calls it")
+    kind.add_argument("--model", metavar="NAME", help="the model's name on the server")
     kind.add_argument("--at-once", type=int, default=8, metavar="N", help="requests at the same time; default: 8")
     kind.add_argument("--timeout", type=float, default=60.0, metavar="SECONDS", help="of a request; default: 60")
 
@@ -146,7 +146,7 @@ def judge_function(options, task: dict, settings: dict) -> tuple[Verdict, str]:
     except NanospecError:
         raise
     except Exception as error:          # of the sampler, or of its models
-        raise RequestError(f"{options.sampler} fell over: {fell(error)}") from error
+        raise RequestError(f"{options.sampler} failed: {fell(error)}") from error
     return verdict, options.sampler
 
 

@@ -66,8 +66,8 @@ class Recomputed(TableModel):
 # transformers
 
 class Later:
-    """A uniform number that is thrown when it is compared: `u <= prob` is a coin of the dice. (A walk knows no number,
-    only outcomes; so it cannot see whether < or <= stands there.)"""
+    """A uniform number that is drawn only when it is compared: `u <= prob` is a coin of the dice. (A walk knows no
+    number, only outcomes; so it cannot see whether < or <= stands there.)"""
 
     def __init__(self, dice):
         self.dice = dice
@@ -134,7 +134,7 @@ def load_theirs(folder: Path):
     transformers.logging.set_verbosity_error()
     transformers.logging.disable_progress_bar()
     if not (folder / "config.json").is_file():
-        raise PairError(f"{folder} has no config.json: a folder of a model that transformers can read is wanted")
+        raise PairError(f"{folder} has no config.json: name a folder with a model that transformers can read")
     try:
         return transformers.AutoModelForCausalLM.from_pretrained(folder, dtype=torch.float32,
                                                                  local_files_only=True).eval()
@@ -155,11 +155,11 @@ def found(name: str) -> Any:
     """What "module:function" names. RequestError if it is not there."""
     module, colon, attribute = name.partition(":")
     if not colon or not module or not attribute:
-        raise RequestError(f"{name!r} names no function: module:function is wanted, as in my_file:sampler")
+        raise RequestError(f"{name!r} names no function: write module:function, as in my_file:sampler")
     try:
         return getattr(import_module(module), attribute)
     except Exception as error:          # a module may do anything when it is imported
-        raise RequestError(f"{name} cannot be had: {fell(error)}") from error
+        raise RequestError(f"{name} cannot be imported: {fell(error)}") from error
 
 
 def of_function(name: str) -> Sampler:

@@ -75,7 +75,7 @@ class Endpoint:
         except (TimeoutError, URLError) as error:
             if isinstance(getattr(error, "reason", error), TimeoutError):
                 raise EndpointError(f"{where} did not answer within {self.timeout:g} seconds") from error
-            raise EndpointError(f"nobody answers at {where}: {one_line(getattr(error, 'reason', error))}") from error
+            raise EndpointError(f"nothing answers at {where}: {one_line(getattr(error, 'reason', error))}") from error
         except (OSError, HTTPException, ValueError) as error:
             raise EndpointError(f"{where} broke off: {one_line(error)}") from error
         if failed:
@@ -86,7 +86,7 @@ class Endpoint:
                 raise TypeError("no text")
             return choice
         except (ValueError, KeyError, IndexError, TypeError, RecursionError) as error:
-            raise EndpointError(f"{where} answered something else than a completion: "
+            raise EndpointError(f"{where} answered with something other than a completion: "
                                 f"{one_line(said.decode(errors='replace'))}") from error
 
     def named(self, seed: int, top: int) -> tuple[list[int], list[dict[int, float]]]:

@@ -35,9 +35,9 @@ def main(argv: Sequence[str] | None = None) -> int:
     parser = Parser(prog="python -m nanospec.proof.judge.itself", description=__doc__,
                     formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--runs", type=int, default=1000, metavar="N",
-                        help="of the correct sampler, with other seeds each time; default: 1000")
+                        help="runs of the correct sampler, each with its own seeds; default: 1000")
     parser.add_argument("--quick", action="store_true", help="20 runs, and nothing on the pair that ships")
-    parser.add_argument("--servers", action="store_true", help="of servers, in 2,000 samples: N runs of each")
+    parser.add_argument("--servers", action="store_true", help="judge servers instead: 2,000 samples, N runs of each")
     options = parser.parse_args(argv)
     runs = 20 if options.quick else options.runs
     if runs < 1:
