@@ -27,6 +27,7 @@ from nanospec.speculate import ModelDrafter, Round, speculate
 from nanospec.trees.drawn import TreeDrafter
 from nanospec.trees.dynamic import DynamicTree
 from nanospec.trees.merged import MergedDrafter
+from nanospec.trees.paying import PayingTree
 from nanospec.trees.reader import longest_chain
 from nanospec.trees.shapes import shape
 from nanospec.trees.top import TopTree
@@ -89,6 +90,12 @@ def _hybrid(draft: Any, o: Options) -> Drafter:
                   o.remember)
 
 
+def _hybrid_tree(draft: Any, o: Options) -> Drafter:
+    c, v = o.measured()
+    return Hybrid(PayingTree(draft, lambda rows, steps, count: steps * c + (v[count + 1] if count else 1.0),
+                             min(o.gamma, GAMMA)), v, o.remember)
+
+
 DRAFTERS: dict[str, Entry] = {
     "chain": Entry(ModelDrafter, lambda draft, o: ModelDrafter(draft, o.gamma)),
     "heuristic": _dynamic(lambda o: Heuristic()),
@@ -108,6 +115,7 @@ DRAFTERS: dict[str, Entry] = {
     "lookahead": Entry(Lookahead, lambda draft, o: Lookahead(), needs_draft=False),
     "stack": Entry(Stack, lambda draft, o: Stack(draft, PromptLookup(o.gamma), o.gamma)),
     "hybrid": Entry(Hybrid, _hybrid),
+    "hybrid-tree": Entry(Hybrid, _hybrid_tree),
     "merged": Entry(MergedDrafter, lambda draft, o: MergedDrafter([
         ModelDrafter(draft, longest_chain(draft, min(o.gamma, 4))), PromptLookup(o.gamma)])),
 }

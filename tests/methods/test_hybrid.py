@@ -14,6 +14,8 @@ from nanospec.serving.rows import move
 from nanospec.speculate import ModelDrafter
 from nanospec.text import Text
 from nanospec.trees.draft import of_text
+from nanospec.trees.dynamic import DynamicTree
+from nanospec.trees.paying import PayingTree
 
 TARGET, DRAFT = small_gpt(5, 2, 1), small_gpt(5, 1, 2)
 V = {m: 1 + 0.05 * (m - 1) for m in range(2, 10)}
@@ -28,7 +30,7 @@ SAID = [7, 1, 2, 3, 4, 5, 6, 8, 1, 2, 3, 4]         # 1 2 3 4 stood there before
 
 def copied(ids: list[int], rate: float, chances: list[float]) -> tuple[int, list[int]]:
     drafter = Hybrid(chain(), V)
-    drafter.chain.begin = lambda *of: None                  # the small draft model knows five tokens only
+    drafter.other.begin = lambda *of: None                  # the small draft model knows five tokens only
     drafter.begin(Text([ids], 20, 10), [0], None)
     drafter.chances = chances
     return drafter._copy(0, ids, rate)
@@ -79,22 +81,31 @@ def test_what_the_chain_learns_is_of_its_own_rounds():
     drafter = Hybrid(chain(), V)
     batch, dice = Batch(TARGET, drafter, [[1, 2, 3, 4, 1, 2, 3, 4, 1, 2]], 60), Dice([1])
     batch.round(dice, Sampling())
-    assert drafter.copied[0][1] and drafter.chain.judged == drafter.chain.accepted == 0
+    assert drafter.copied[0][1] and drafter.other.judged == drafter.other.accepted == 0
     drafter.accepted = torch.zeros(6)
     batch.round(dice, Sampling())
-    assert drafter.chain.judged >= 1
+    assert drafter.other.judged >= 1
 
 
+def three_tokens(draft) -> ByLoad:
+    return ByLoad(draft, lambda rows, gamma: 1.0 if gamma == 3 else 9.0, 3)
+
+
+def five_tokens(draft) -> PayingTree:
+    return PayingTree(draft, lambda rows, steps, count: 1.0, 5, 2)
+
+
+@pytest.mark.parametrize("kind, plain", [(three_tokens, lambda draft: ModelDrafter(draft, 3)),
+                                         (five_tokens, lambda draft: DynamicTree(draft, 5, 2))], ids=["chain", "tree"])
 @pytest.mark.parametrize("draft", [DRAFT, small_learned("mlp", TARGET), small_learned("eagle3", TARGET),
                                    small_learned("prefix", TARGET)], ids=["gpt", "mlp", "eagle3", "prefix"])
-def test_after_copies_the_chain_is_drafted_as_by_one_that_has_read_everything(draft):
+def test_after_copies_it_is_drafted_as_by_one_that_has_read_everything(draft, kind, plain):
     """Two texts; now and then one of them copies, or both, or none."""
-    inner = ByLoad(draft, lambda rows, gamma: 1.0 if gamma == 3 else 9.0, 3)
-    drafter, fixed = Hybrid(inner, V), [(True, False), (True, True), (False, True), (False, False)] * 5
+    drafter, fixed = Hybrid(kind(draft), V), [(True, False), (True, True), (False, True), (False, False)] * 5
     batch, dice, seen = Batch(TARGET, drafter, [[1, 2, 3], [4, 0, 1, 1, 2]], 90), Dice([1, 2]), 0
     for which in fixed:
         drafter._copy = lambda b, ids, rate: (1, [ids[0], ids[1], ids[-1], 0][:2 + 2 * b]) if which[b] else (0, [])
-        fresh = Batch(TARGET, ModelDrafter(draft, 3), batch.text.ids(), 90)
+        fresh = Batch(TARGET, plain(draft), batch.text.ids(), 90)
         drawn, *_ = batch.round(dice, Sampling())
         if all(which):
             assert drawn.steps == 0
@@ -106,12 +117,27 @@ def test_after_copies_the_chain_is_drafted_as_by_one_that_has_read_everything(dr
             if copies:
                 own = [token for token, parent in zip(tokens, parents) if parent >= 0]
                 assert own == drafter.copied[b][1] and q_draft.sum() == len(own)
+                assert parents[1:] == [*range(len(own)), *[-1] * (len(parents) - 1 - len(own))]
                 assert q_draft[1:len(own) + 1, own].diagonal().tolist() == [1] * len(own)
             else:
-                assert tokens[:4] == again.tokens[b].tolist() and parents[:4] == [-1, 0, 1, 2]
-                assert (q_draft[:4] - again.q_draft[b]).abs().max() < 1e-12 and not q_draft[4:].any()
+                same = again.tokens.shape[1]
+                assert tokens[:same] == again.tokens[b].tolist() and parents[:same] == again.parents[b].tolist()
+                assert (q_draft[:same] - again.q_draft[b]).abs().max() < 1e-12 and not q_draft[same:].any()
                 seen += 1
     assert seen == 20
+
+
+def test_what_a_tree_brings_is_learned_from_its_own_rounds_alone():
+    drafter = Hybrid(five_tokens(DRAFT), V)
+    batch, dice = Batch(TARGET, drafter, [[1, 2, 3, 4, 1, 2, 3, 4, 1, 2]], 60), Dice([1])
+    assert drafter.other.goodput(1) == [1.0, 2.0]
+    batch.round(dice, Sampling())
+    assert drafter.copied[0][1]
+    assert (float(drafter.other.rounds), float(drafter.other.brought)) == pytest.approx((3.92, 7.84))
+    drafter.accepted = torch.zeros(6)
+    *_, count, _ = batch.round(dice, Sampling())
+    assert (float(drafter.other.rounds), float(drafter.other.brought)) == pytest.approx(
+        (0.98 * 3.92 + 1, 0.98 * 7.84 + 1 + int(count[0])))
 
 
 def test_a_row_that_moves_takes_its_text_along():

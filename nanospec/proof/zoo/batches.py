@@ -76,7 +76,7 @@ TOLD = [
         ("origin.append(i)", "origin.append(i - start)"), file="trees.merged"),
 ]
 
-CHOICE = "rate, texts = max(self.chain.goodput(len(text.tokens))), text.ids()"
+CHOICE = "rate, texts = max(self.other.goodput(len(text.tokens))), text.ids()"
 ASKED = "self._chain(texts, text, sampling, dice, kv_length, lag)"
 ASKED_LATER = ASKED.replace("(texts", "(\n            texts")
 
