@@ -81,6 +81,8 @@ WARM: dict = {"temperature": 0.7}
 # At these costs it copies after some texts and drafts after others.
 COSTS = 0.12, {2: 1.1, 3: 1.2}
 HYBRID = method_of(TABLE, DRAFT, "hybrid", gamma=2, costs=COSTS)
+HYBRID_TREE = method_of(TABLE, DRAFT, "hybrid-tree", gamma=4,
+                        costs=(0.1, {2: 1.0, 3: 1.01, 4: 1.02, 5: 1.6}))
 TOGETHER = [(0, None, None), (0.2, None, None), (0.7, 1, None), (0.7, None, 0.5), (0.7, 3, 0.6), (1.3, 3, 0.7)]
 
 
@@ -150,6 +152,9 @@ CHECKS = {check.name: check for check in [
           lambda: worst([rounds(TABLE, HYBRID.run, [1, 0, 1, 2, 1], 3, **WARM), *[
               ragged(TABLE, HYBRID.make(), [[1, 0, 2], [0, 2, 0, 2]], 2, settings=settings)
               for settings in ([WARM | {"top_k": 2}, {"temperature": 0}], [{"temperature": 0}, {"top_k": 2}])]])),
+    Check("T2", "hybrid-tree", "a copy in one row and a tree of 4 in the other, V3, 2 tokens, T 0.7 and T 0",
+          lambda: ragged(TABLE, HYBRID_TREE.make(), [[1, 0, 2], [0, 2, 0, 2, 0, 2]], 2,
+                         settings=[WARM | {"top_k": 2}, {"temperature": 0}])),
     Check("T2", "cascade", "a chain and a tree, V3, 2 tokens, against mixtures of four deferral rules",
           lambda: worst(rounds(Mixture(TABLE, DRAFT, partial(DEFERRALS[name], a=a)),
                                partial(speculate, TABLE, drafter, rule=cascade(name, a, verify_tree)), [1, 0, 1], 2)
