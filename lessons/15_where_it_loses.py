@@ -64,7 +64,7 @@ table(["", "alpha", "c", "v(5)", "tokens", "cost", "speed-up"], rows_by_hand)
 # %%
 rows_needed = []
 for what, alpha, c, v, *_ in rows_by_hand:
-    limits = needed(1, expected_tokens(alpha, 4), 5, 4, c, v)           # 4 draft steps bring up to 5
+    limits = needed(1, expected_tokens(alpha, 4), 5, 4, c, v)       # 4 draft steps bring up to 5
     limits["alpha"] = break_even(1, 4, c, v)
     cells = ["-" if limits[name] is None else f"{limits[name]:.2f}" for name in ("alpha", "c", "v")]
     rows_needed.append([what, *cells])

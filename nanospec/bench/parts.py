@@ -26,8 +26,9 @@ TRIED = 8               # draft lengths of a chain that are compared: up to this
 class Parts:
     """What a round brings and takes, on average, in target steps.
 
-    tokens: what it brings, `most` at most. steps: of drafting. rows: tokens of the target's call. overhead: what else
-    it takes. gamma, v_of: of a chain its draft tokens, and {gamma: v(gamma + 1)} of the lengths to compare it with.
+    tokens: what it brings; most: if all its draft tokens, of a tree those of its longest path, were accepted. steps: of
+    drafting. rows: tokens of the target's call. overhead: what else it takes. gamma, v_of: of a chain its draft
+    tokens, and {gamma: v(gamma + 1)} of the lengths to compare it with.
     """
 
     tokens: float
@@ -138,8 +139,9 @@ def parts_of(target: Any, draft: Any, method: Method, ids: Sequence[int], seed: 
         rounds += done
     counts, rows = [len(done.path) + 1 for done in rounds], [len(done.tokens) for done in rounds]
     alphas = [mean(betas) for betas in betas_of(rounds)]
-    parts = Parts(mean(counts), max(rows), mean(done.steps for done in rounds), median(one.c for one in taken),
-                  median(one.v for one in taken), median(one.overhead for one in taken), mean(rows))
+    parts = Parts(mean(counts), mean(longest(done.parents) for done in rounds), mean(done.steps for done in rounds),
+                  median(one.c for one in taken), median(one.v for one in taken),
+                  median(one.overhead for one in taken), mean(rows))
     luck = 0.0
     if method.drafter == "chain":
         parts = replace(parts, tokens=1 + sum(prod(alphas[:i + 1]) for i in range(len(alphas))),
@@ -149,6 +151,14 @@ def parts_of(target: Any, draft: Any, method: Method, ids: Sequence[int], seed: 
     steps = [one.step for one in taken]
     return Found(parts, alphas, expected, [mean(counts) * one.step / one.whole for one in taken], luck,
                  max(steps) > BUSY * min(steps))
+
+
+def longest(parents: Sequence[int]) -> int:
+    """Rows of the longest path of a draft. parents: of each row, which stand before it. [-1, 0, 0, 2] gives 3."""
+    rows: list[int] = []
+    for parent in parents:
+        rows.append(1 + (rows[parent] if parent >= 0 else 0))
+    return max(rows)
 
 
 def lengths(target: Any, draft: Any, gamma: int, v: float, context: int, request: dict) -> dict:

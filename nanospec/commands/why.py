@@ -98,7 +98,7 @@ def show(found: Found) -> None:
     advice.
     """
     parts, size = found.parts, f"{found.parts.rows:.3g}"
-    values = {"tokens": ("tokens per target call", parts.tokens, f"of {parts.most:.3g} at most"),
+    values = {"tokens": ("tokens per target call", parts.tokens, f"of {parts.most:.3g} if all were accepted"),
               "alpha": ("alpha", parts.alpha if parts.gamma else None,
                         "by position: " + " ".join(f"{alpha:.2f}" for alpha in found.alphas)),
               "c": ("c", parts.c if parts.steps else None, "a draft step / a target step"),
@@ -111,7 +111,7 @@ def show(found: Found) -> None:
             cells.append([words, f"{value:.2f}", *("—" if limit[name] is None else f"{sign} {limit[name]:.2f}"
                                                    for limit in limits), what])
     show_table(["", "here", *(f"for {gain}" for gain in GAINS), ""], cells,
-               "for 1, for 2: needed for this speed-up, with the others as they are; —: not reachable")
+               "for 1, for 2: what this speed-up needs, the others as they are; —: not reachable")
     Console().print(Text(verdict(found)), Text(advice(parts), "bold"), sep="\n")
 
 

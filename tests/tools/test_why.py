@@ -7,7 +7,7 @@ from kit import contents
 
 from nanospec import methods
 from nanospec.bench import parts as measuring
-from nanospec.bench.parts import Found, Parts, parts_of, spread
+from nanospec.bench.parts import Found, Parts, longest, parts_of, spread
 from nanospec.commands import __main__ as commands
 from nanospec.commands import why
 from nanospec.files.checkpoint import save_model
@@ -119,6 +119,7 @@ def test_whether_both_speed_ups_agree():
     assert "33% apart, they differ by more than the noise" in why.verdict(Found(GOOD, [.7], far, far, .05))
     assert "busy" in why.verdict(Found(GOOD, [.7], near, near, .05, busy=True))
     assert spread([1, 2, 3, 4, 5]) == 1 and spread([2]) == 0
+    assert longest([-1, 0, 0, 2]) == 3 and longest([-1]) == 1
 
 
 @pytest.fixture
