@@ -15,9 +15,12 @@ import torch
 
 import figures
 from kit import table
+from nanospec import ModelDrafter, Sampling
+from nanospec.bench.acceptance import judged, places_of_rounds
 from nanospec.files import load_pair
 from nanospec.files.corpus import read_texts
 from nanospec.probs import probs
+from nanospec.speculate import speculate
 from nanospec.theory import acceptance
 
 torch.set_num_threads(1)        # nothing is timed here
@@ -218,9 +221,53 @@ for line in lines:
 figures.code_map(lines, grid, CODE + PROSE, {name: means[:-2] for name, means in alpha.items()})
 
 # %% [markdown]
+# ## Tokens per call, without decoding
+#
+# Reading a text also tells how many tokens a call of the target would have brought. Take a place
+# where the token x stands. It comes out there as an accepted draft token with probability
+# min(p_target(x), q_draft(x)), and in either way with p_target(x). So once we know that x came out,
+# it was an accepted draft token with probability min(1, q_draft(x) / p_target(x)).
+#
+# If it was not, the next place begins a new round. From place to place this tells how likely a
+# round begins there, and every beginning is one call. `judged` and `places_of_rounds`
+# (nanospec/bench/acceptance.py) do this, for a first, a second, ... draft token of a round.
+
+
+# %%
+def read(texts, gamma, since=0):
+    """(N, T) tokens -> tokens per target call that rounds of gamma draft tokens would bring."""
+    stood, _ = judged(target, draft, texts, Sampling(), gamma)
+    begins = places_of_rounds(stood[:, :, since:])[:, 0]        # how likely, at each place
+    return begins.numel() / begins.sum().item()
+
+
+counts, own = [], []
+for turn, start in enumerate(texts[:4, :64].tolist()):
+    rounds = list(speculate(target, ModelDrafter(draft, 4), start, 64, seed=turn))
+    counts += [len(done.emitted) for done in rounds]
+    own.append(start + sum((done.emitted for done in rounds), []))
+
+counted = torch.tensor(counts).double()
+error = counted.std() / len(counts) ** 0.5                      # the standard error of their mean
+table(["gamma 4", "tokens per call"],
+      [["the ten windows, read", f"{read(texts, 4):.2f}"],
+       ["what the target wrote, read", f"{read(torch.tensor(own), 4, since=63):.2f}"],
+       ["what the target wrote, counted", f"{counted.mean():.2f}"]],
+      f"counted in {len(counts)} rounds, +- {error:.2f}")
+
+# %% [markdown]
+# On a text that the target wrote, reading and decoding agree up to luck, and exactly on average
+# over all such texts. On a text by somebody else reading is an estimate, which may be off by a
+# fifth: people choose tokens that the target would not have chosen, and at temperature 1 the target
+# chooses some that people would not.
+#
+# `python -m nanospec.bench acceptance` does this for any pair and text, measures c and v, and names
+# the gamma that should be best.
+#
 # ## Three things to know
 #
-# 1. beta can be measured without dice, by letting both models read the same text.
+# 1. beta can be measured without dice, by letting both models read the same text. So can the tokens
+#    per call of any gamma.
 # 2. A draft is good at what it knows. alpha is a mean over all places, weighted by their share.
 # 3. A bad draft costs time, never correctness.
 #

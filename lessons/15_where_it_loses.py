@@ -33,7 +33,7 @@ from nanospec.fast.packed import PackedLinear, pack
 from nanospec.files import load_pair
 from nanospec.generate import generate
 from nanospec.speculate import speculate
-from nanospec.theory import expected_tokens, speedup
+from nanospec.theory import break_even, expected_tokens, needed, speedup
 
 # %% [markdown]
 # ## Three ways to lose
@@ -51,7 +51,31 @@ for what, alpha, c, v in [("a good round", 0.8, 0.1, 1.2), ("alpha small", 0.2, 
 table(["", "alpha", "c", "v(5)", "tokens", "cost", "speed-up"], rows_by_hand)
 
 # %% [markdown]
-# Each of them alone is enough to lose. Now we look for all three on this machine.
+# Each of them alone is enough to lose.
+#
+# ## How much is missing?
+#
+# The formula can also be solved for one number while the others stay as they are: what would alpha,
+# c or v have to be for a speed-up of 1? A "-" stands where no value is enough, because alpha is at
+# most 1, c at least 0, and v at least 1.
+#
+# *Guess first:* can a better draft model save the round with the large v? Can a faster one?
+
+# %%
+rows_needed = []
+for what, alpha, c, v, *_ in rows_by_hand:
+    limits = needed(1, expected_tokens(alpha, 4), 5, 4, c, v)       # 4 draft steps bring up to 5
+    limits["alpha"] = break_even(1, 4, c, v)
+    cells = ["-" if limits[name] is None else f"{limits[name]:.2f}" for name in ("alpha", "c", "v")]
+    rows_needed.append([what, *cells])
+table(["", "alpha, at least", "c, at most", "v(5), at most"], rows_needed)
+
+# %% [markdown]
+# With the small alpha no target call is cheap enough, and hardly any draft step. With the large v
+# even a draft model that takes no time would lose, while one with an alpha of .94 would not.
+#
+# `nanospec why` measures these numbers for a pair of yours, prints such a table, and names what to
+# change first. Now we look for all three ways on this machine.
 #
 # ## The pair, and its fairest form
 #

@@ -7,6 +7,10 @@ notebook also shows its picture, and has the answers to its questions at the end
 overwritten.
 """
 
+if __name__ == "__main__":              # Ctrl-C may come while torch is being imported
+    from nanospec.commands.launch import quiet_interrupts
+    quiet_interrupts()
+
 import argparse
 import json
 import os

@@ -66,6 +66,24 @@ def break_even(gain: float, gamma: int, c: float, v: float = 1.0) -> float:
     return high
 
 
+def needed(gain: float, tokens: float, most: float, steps: float, c: float, v: float,
+           overhead: float = 0.0) -> dict[str, float | None]:
+    """What each of tokens, c, v and overhead would have to be for this gain, if the others stayed as they are.
+
+    A round makes `steps` draft steps, brings `tokens`, `most` at most, and takes steps c + v + overhead target steps;
+    overhead is what it takes beside its calls. tokens must be at least the number returned, the others at most. None
+    where no number is enough, because c and overhead cannot be below 0, nor v below 1 (or below what they are here).
+    Example: 3.36 tokens of 5 with 4 steps, c = .6 and v = 1.2 lose, .93. For 1, it takes 3.6 tokens, or a c of .54; a
+    v of .96 cannot be.
+    """
+    cost = steps * c + v + overhead
+    spare = tokens / gain - cost                    # target steps that a round may take besides what it takes
+    limits = {"c": c + spare / steps if steps else None, "v": v + spare, "overhead": overhead + spare}
+    least = {"c": 0.0, "v": min(1.0, v), "overhead": min(0.0, overhead)}
+    return {"tokens": gain * cost if gain * cost <= most else None,
+            **{name: limit if limit is not None and limit >= least[name] else None for name, limit in limits.items()}}
+
+
 def best_stack(steps: Sequence[float], alpha: Callable[[int, int], float],
                v: Callable[[int], float] = lambda tokens: 1.0, most: int = 16) -> tuple[float, list[tuple[int, int]]]:
     """Of models from the cheapest to the target: which should draft for which, and what a token costs then.

@@ -10,6 +10,10 @@ minutes.
 Plain decoding, the baseline, runs in the data type, with the threads and the weight layout in which it is fastest here.
 """
 
+if __name__ == "__main__":              # Ctrl-C may come while torch is being imported
+    from nanospec.commands.launch import quiet_interrupts
+    quiet_interrupts()
+
 import argparse
 import json
 import sys

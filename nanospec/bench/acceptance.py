@@ -57,13 +57,14 @@ def run(text: Path | None = None, draft: str = "gpt", temperature: float = 1.0, 
         costs = measure_costs(target, small, range(2, most + 2), window // 2, temperature=temperature)
     kinds = by_kind(beta[:, 0], texts[:, 1:], lambda token: pair.tokenizer.decode([token]))
     rows = [row | {"alpha": beta[:, 0].mean().item(), "kinds": kinds} for row in rows_of(stood, beta, costs)]
-    best = max(row["predicted_speedup"] for row in rows)
+    best = max(rows, key=lambda row: row["predicted_speedup"])["gamma"]
     show_table(["gamma", "tokens a call", "v", "predicted speed-up", "alpha by position"],
                [[f"{row['gamma']}", f"{row['tokens_per_target_call']:.2f}", f"{row['v']:.2f}",
                  f"{row['predicted_speedup']:.2f}", " ".join(f"{alpha:.2f}" for alpha in row["alpha_by_position"])]
                 for row in rows],
                f"{where}; {count} texts of {window} tokens, read and not decoded; T = {temperature:g}, "
-               f"alpha {rows[0]['alpha']:.3f}, c {costs.c:.3f}", [row["predicted_speedup"] == best for row in rows])
+               f"alpha {rows[0]['alpha']:.3f}, c {costs.c:.3f}; best gamma {best}",
+               [row["gamma"] == best for row in rows])
     show_table(["kind of token", "of 100 tokens", "alpha"],
                [[kind, f"{100 * share:.1f}", f"{alpha:.3f}"] for kind, (share, alpha) in kinds.items()], "")
     return rows

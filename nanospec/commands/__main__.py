@@ -3,6 +3,7 @@
     demo    the same prompt twice: the target alone, then speculation
     chat    a conversation in the terminal, with SmolLM2 or another model that has a chat template
     bench   what speculation gains here, measured
+    why     is mine slow? What a round is made of here, and what to change first
     train   a pair of your own, or a draft model for one, in a clone of the repository
     export  a pair as folders that transformers, vLLM and SGLang open
     proof   every method walked: is it exact?
@@ -20,8 +21,9 @@ from pathlib import Path
 from nanospec.commands.launch import quiet_interrupts
 
 MODULES = {"demo": "nanospec.commands.demo", "chat": "nanospec.commands.chat", "bench": "nanospec.bench.__main__",
-           "train": "train_tiny", "export": "nanospec.files.export", "proof": "nanospec.proof.__main__",
-           "judge": "nanospec.proof.judge.__main__", "check": "lessons.check.command"}
+           "why": "nanospec.commands.why", "train": "train_tiny", "export": "nanospec.files.export",
+           "proof": "nanospec.proof.__main__", "judge": "nanospec.proof.judge.__main__",
+           "check": "lessons.check.command"}
 IN_A_CLONE = {"train": "train_tiny.py", "check": "lessons/check/command.py"}    # what an installation lacks
 
 

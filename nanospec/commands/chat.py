@@ -8,6 +8,10 @@
 Ctrl-C ends an answer, /new the conversation: it begins anew. Ctrl-D or /quit ends both.
 """
 
+if __name__ == "__main__":              # Ctrl-C may come while torch is being imported
+    from nanospec.commands.launch import quiet_interrupts
+    quiet_interrupts()
+
 import re
 import sys
 from argparse import Namespace

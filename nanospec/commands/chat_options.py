@@ -3,9 +3,10 @@
 import argparse
 from collections.abc import Sequence
 
+from nanospec.commands.shared_options import add_sampling
 from nanospec.draft_models import LEARNED
 from nanospec.errors import RequestError
-from nanospec.methods import DRAFTERS, GAMMA, RULES
+from nanospec.methods import DRAFTERS, GAMMA
 from nanospec.show import options
 
 CONTEXT = 8192          # tokens of a conversation, where the user asks for no other number
@@ -24,18 +25,12 @@ def parsed(argv: Sequence[str] | None, description: str) -> argparse.Namespace:
         help="the draft model: " + ", ".join(["gpt", *LEARNED]) + "; default: the one beside the target")
     add("--drafter", choices=DRAFTERS, metavar="NAME",
         help="how it drafts: " + ", ".join(DRAFTERS) + "; default: hybrid, or suffix where there is no draft model")
-    add("--rule", choices=RULES, default="token", metavar="NAME",
-        help="what decides which draft tokens are accepted: " + ", ".join(RULES))
     add("--gamma", type=options.GAMMA, metavar="N", help=f"draft tokens a round; default: {GAMMA}, of a chain 4")
-    add("--temperature", type=options.TEMPERATURE, default=0.7, metavar="T", help="0 is greedy; default: 0.7")
-    add("--top-k", type=options.COUNT, metavar="N", help="only the N likeliest tokens")
-    add("--top-p", type=options.TOP_P, metavar="P", help="only the likeliest tokens, up to a probability of P")
-    add("--seed", type=options.SEED, default=0, metavar="N", help="of all random numbers; default: 0")
+    add_sampling(parser, temperature=0.7)
     add("--max-new-tokens", type=options.COUNT, metavar="N", help=f"of an answer; default: {ANSWER}, or a quarter of "
                                                                   "the context")
     add("--context", type=options.COUNT, metavar="N",
         help=f"tokens of the whole conversation; default: what the model can read, at most {CONTEXT}")
-    add("--device", type=options.device, default=options.HERE, help=f"default: {options.HERE}")
     add("--dtype", choices=["auto", "float32", "bfloat16", "float64"], default="auto", help="auto: the fastest here")
     asked = parser.parse_args(argv)
     if asked.gamma and asked.drafter and DRAFTERS[asked.drafter].sized_by != "gamma":

@@ -228,5 +228,6 @@ def describe(row: dict, name: str, how: str) -> Group:
         verdict = f"Speculation wins here: {faster:.2f} times as fast."
     else:
         verdict = (f"Speculation loses here: {1 / faster:.2f} times slower. A round takes as long as "
-                   f"{brings / faster:.2f} tokens of the target alone and brings {brings:.2f}.")
+                   f"{brings / faster:.2f} tokens of the target alone and brings {brings:.2f}. `nanospec why` names "
+                   "what to change first.")
     return Group(table(rows), Text(verdict, "bold").append(busy([row]), "yellow"))

@@ -4,11 +4,12 @@ import argparse
 from collections.abc import Sequence
 
 from nanospec.bench.options import chosen_drafters
+from nanospec.commands.shared_options import add_sampling
 from nanospec.draft_models import LEARNED
 from nanospec.errors import RequestError
 from nanospec.files.checkpoint import WEIGHTS
 from nanospec.files.sources import source_of
-from nanospec.methods import DRAFTERS, GAMMA, RULES, check_fixed
+from nanospec.methods import DRAFTERS, GAMMA, check_fixed
 from nanospec.show import options
 
 PROMPT = '''class Stack:
@@ -31,19 +32,13 @@ def parsed(argv: Sequence[str] | None, description: str) -> argparse.Namespace:
         help="the draft model: " + ", ".join(["gpt", *LEARNED]) + "; default: gpt, the small GPT")
     add("--drafter", choices=DRAFTERS, metavar="NAME",
         help="how it drafts: " + ", ".join(DRAFTERS) + "; default: chain, or suffix where there is no draft model")
-    add("--rule", choices=RULES, default="token", metavar="NAME",
-        help="what decides which draft tokens are accepted: " + ", ".join(RULES))
     add("--gamma", type=options.GAMMA, metavar="N",
         help=f"draft tokens a round; default: of the chain the best by the formula, else {GAMMA}")
     add("--shape", type=options.GAMMA, nargs="+", metavar="N",
         help="children at every depth of a tree; default: the best for this pair here, measured")
-    add("--temperature", type=options.TEMPERATURE, default=0.8, metavar="T", help="0 is greedy; default: 0.8")
-    add("--top-k", type=options.COUNT, metavar="N", help="only the N likeliest tokens")
-    add("--top-p", type=options.TOP_P, metavar="P", help="only the likeliest tokens, up to a probability of P")
-    add("--seed", type=options.SEED, default=0, metavar="N", help="of all random numbers; default: 0")
+    add_sampling(parser, temperature=0.8)
     add("--max-new-tokens", type=options.COUNT, metavar="N", help="default: 256, or what the context leaves")
     add("--weights", type=options.MODEL, default=WEIGHTS, metavar="MODEL", help=options.MODEL_HELP)
-    add("--device", type=options.device, default=options.HERE, help=f"default: {options.HERE}")
     add("--dtype", choices=["auto", "float32", "bfloat16", "float64"], default="auto",
         help="auto: each model's fastest here, measured")
     add("--compile", action="store_true", help="through torch.compile, where a drafter's drafts have one shape")

@@ -1,6 +1,17 @@
 """What comes from files and goes to files: models, tokenizers and text, ours and those of Hugging Face."""
 
-from nanospec.files.checkpoint import Pair, load_pair
-from nanospec.files.tokenizer import Tokenizer
+from importlib import import_module
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from nanospec.files.checkpoint import Pair, load_pair
+    from nanospec.files.tokenizer import Tokenizer
 
 __all__ = ["Pair", "Tokenizer", "load_pair"]
+
+
+def __getattr__(name: str) -> Any:
+    """Read when first asked for: so `python -m nanospec.files.export` can be interrupted before torch is imported."""
+    if name not in __all__:
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    return getattr(import_module(f"{__name__}.{'tokenizer' if name == 'Tokenizer' else 'checkpoint'}"), name)

@@ -8,6 +8,10 @@ FOLDER may hold a target of others, or be called as demo.py calls it: then the h
 Weights are written in bfloat16, as they are kept here. docs/SCALING.md says how to go on.
 """
 
+if __name__ == "__main__":              # Ctrl-C may come while torch is being imported
+    from nanospec.commands.launch import quiet_interrupts
+    quiet_interrupts()
+
 import argparse
 import sys
 from collections.abc import Sequence

@@ -3,6 +3,10 @@ if a drafter or a rule breaks the contract, if a bug of the zoo goes unseen by t
 does not pass, or if the tokens of the long run do not follow the target's distributions.
 """
 
+if __name__ == "__main__":              # Ctrl-C may come while torch is being imported
+    from nanospec.commands.launch import quiet_interrupts
+    quiet_interrupts()
+
 import sys
 import time
 from collections.abc import Sequence
@@ -12,7 +16,7 @@ from nanospec.files.checkpoint import load_pair
 from nanospec.proof.checks import CHECKS, OF_THE_DISTRIBUTION, TOLERANCE, result_of
 from nanospec.proof.command import Parser, command
 from nanospec.proof.contract import CONTRACT, OF_MODELS, PAIRS, pairs_of
-from nanospec.proof.judge import long_run
+from nanospec.proof.judge.verdict import long_run
 from nanospec.proof.zoo import ALL_BUGS, ALL_CONTROLS, ENOUGH, look
 from nanospec.proof.zoo.plant import FALLS
 

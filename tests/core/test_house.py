@@ -16,6 +16,8 @@ CORE = {path.stem for path in (ROOT / "nanospec").glob("*.py")} - NOT_CORE
 # What stands around it. Each imports from the core and from those that stand before it here.
 ROOMS = ["theory", "trees", "lengths", "serving", "copies", "draft_models", "rules", "files", "methods", "training",
          "fast", "proof", "show", "bench", "commands", "__main__"]
+# What a file that can be started asks for first, in whatever room it stands. It imports nothing of nanospec.
+LAUNCH = "nanospec.commands.launch.quiet_interrupts"
 FILES = sorted((ROOT / "nanospec").rglob("*.py"))
 SCRIPTS = [ROOT / "train_tiny.py", ROOT / "demo.py"]
 LESSONS = sorted((ROOT / "lessons").glob("[0-9]*.py"))
@@ -52,8 +54,13 @@ def test_arrows_point_downward(path):
     if module == "nanospec" or part(module) in CORE:
         return                                              # see below
     for name in imports(path):
-        if name.startswith("nanospec.") and part(name) != part(module) and part(name) not in CORE:
+        if name.startswith("nanospec.") and part(name) != part(module) and part(name) not in CORE and name != LAUNCH:
             assert ROOMS.index(part(name)) < ROOMS.index(part(module)), f"{module} imports {name}"
+
+
+def test_launch_is_for_what_can_be_started():
+    assert tops(ROOT / "nanospec" / "commands" / "launch.py") <= sys.stdlib_module_names
+    assert all('if __name__ == "__main__"' in path.read_text() for path in FILES if LAUNCH in imports(path))
 
 
 def test_every_room_has_a_place():

@@ -77,6 +77,19 @@ def test_good_where_it_matters(lesson):
     assert abs(again - first) < 0.1, "the lesson says that the draft hardly gains where a name could be copied"
     assert not torch.allclose(names["bigrams"](names["is_prose"]), names["bigrams"](~names["is_prose"]))
 
+    # tokens per call, read from the very texts whose rounds were counted; by hand for one draft token
+    counts, own = names["counts"], torch.tensor(names["own"])
+    error = (sum((count - sum(counts) / len(counts)) ** 2 for count in counts) / (len(counts) - 1) / len(counts)) ** .5
+    estimate = names["read"](own, 4, since=63)
+    assert abs(estimate - sum(counts) / len(counts)) < 5 * error and sum(counts) == 4 * 64
+    read = rows_of(out, "gamma 4", 3)
+    assert [row[-1] for row in read] == two(names["read"](names["texts"], 4), estimate, sum(counts) / len(counts))
+    p_target, q_draft = (names["distributions"](model, own[:1])[0] for model in (names["target"], names["draft"]))
+    x, begins, calls = own[0, 1:, None], 1.0, 0.0
+    for chance in (q_draft.gather(-1, x) / p_target.gather(-1, x)).clamp(max=1)[:, 0].tolist():
+        calls, begins = calls + begins, 1 - begins * chance
+    assert names["read"](own[:1], 1) == pytest.approx(len(x) / calls, rel=1e-4)
+
     beta, pieces = names["beta"], names["pieces"]           # of the snippet: the picture's colours
     assert len(beta) == len(pieces) and "".join(pieces) == names["SNIPPET"]
     assert beta.min() >= 0 and beta.max() <= 1 + 1e-6 and beta.max() - beta.min() > 0.5

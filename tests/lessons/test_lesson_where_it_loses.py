@@ -28,6 +28,18 @@ def test_where_it_loses(lesson, exchanged):
         assert [tokens, cost, gain] == two(expected_tokens(alpha, 4), 4 * c + v, speedup(alpha, 4, c, v))
         assert (float(gain) > 1) == (what == "a good round") and [what, *map(str, by_hand[what])] in printed
 
+    # what is missing: with that number in its place, and the others as they are, the speed-up is 1
+    for what, *cells in names["rows_needed"]:
+        alpha, c, v = by_hand[what][:3]
+        assert [what, *cells] in printed
+        for i, cell in enumerate(cells):
+            changed = [alpha, c, v]
+            changed[i] = (1, 0, 1)[i] if cell == "-" else float(cell)
+            gain = speedup(changed[0], 4, *changed[1:])
+            assert gain < 1 if cell == "-" else abs(gain - 1) < 0.02
+    assert [row[2] for row in names["rows_needed"]] == ["0.54", "0.01", "0.54", "-"]
+    assert names["rows_needed"][1][3] == "-" and names["rows_needed"][3][1] == "0.94"
+
     # every row: what is predicted, what is printed, and the verdict
     for name, row in rows.items():
         alpha, c, v, predicted, measured = row

@@ -3,7 +3,7 @@
 import pytest
 import torch
 
-from nanospec.theory import acceptance, best_gamma, break_even, expected_tokens, speedup, sure_gain
+from nanospec.theory import acceptance, best_gamma, break_even, expected_tokens, needed, speedup, sure_gain
 
 
 @pytest.mark.parametrize("alpha, gamma, times", [(.6, 2, 1.96), (.7, 3, 2.53), (.8, 2, 2.44), (.8, 5, 3.69),
@@ -52,6 +52,34 @@ def test_at_break_even_the_gain_is_just_so_much(gain, gamma, c, v):
 
 def test_where_no_draft_model_is_good_enough_nothing_breaks_even():
     assert break_even(3, 1, .1, 1.1) == float("inf") and break_even(1, 4, .1, .2) < 1e-9
+
+
+@pytest.mark.parametrize("alpha, gamma, c, v, overhead", [(.8, 4, .1, 1.2, 0), (.5, 2, .6, 1, .3), (.9, 8, .02, 2, .1),
+                                                          (.7, 3, 0, .98, -.02)])
+@pytest.mark.parametrize("gain", [.5, 1, 1.5, 2, 3])
+def test_with_what_is_needed_the_gain_is_just_so_much(alpha, gamma, c, v, overhead, gain):
+    """By the formula. Where nothing is enough, the best that can be is not, either."""
+    tokens = expected_tokens(alpha, gamma)
+    found = needed(gain, tokens, gamma + 1, gamma, c, v, overhead)
+    gains = {"tokens": lambda x: speedup(alpha, gamma, c, v + overhead) * x / tokens,
+             "c": lambda x: speedup(alpha, gamma, x, v + overhead),
+             "v": lambda x: speedup(alpha, gamma, c, x + overhead),
+             "overhead": lambda x: speedup(alpha, gamma, c, v + x)}
+    best = {"tokens": gamma + 1, "c": 0, "v": min(v, 1), "overhead": min(overhead, 0)}
+    assert gains.keys() == found.keys()
+    for name, number in found.items():
+        if number is None:
+            assert gains[name](best[name]) < gain
+        else:
+            assert gains[name](number) == pytest.approx(gain)
+            assert number <= gamma + 1 if name == "tokens" else number >= best[name]
+
+
+def test_what_is_needed_by_hand():
+    """The docstring's. A c of .54 would do; a v of .96 cannot be, and without draft steps c changes nothing."""
+    found = needed(1, 3.36, 5, 4, .6, 1.2)
+    assert [found["tokens"], found["c"]] == pytest.approx([3.6, .54]) and found["v"] is found["overhead"] is None
+    assert needed(2, 3.36, 5, 4, .6, 1.2)["tokens"] is None and needed(1, 1.5, 5, 0, 0, 1.2)["c"] is None
 
 
 def test_acceptance_is_one_minus_total_variation():

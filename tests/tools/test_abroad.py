@@ -8,7 +8,7 @@ import torch
 
 from nanospec.dice import Dice
 from nanospec.probs import residual
-from nanospec.proof import judge as judge_file
+from nanospec.proof.judge import verdict as judge_file
 from nanospec.proof.foreign import walked
 from nanospec.proof.judge import judge
 from nanospec.proof.judge.__main__ import main

@@ -111,6 +111,8 @@ def test_the_command(weights, capsys, tmp_path, monkeypatch):
     assert bench.main([*argv, "--json", str(tmp_path / "a.json")]) == 0
     out, rows = capsys.readouterr().out, json.loads((tmp_path / "a.json").read_text())
     assert [row["gamma"] for row in rows] == [1, 2] and "alpha by position" in out and "signs" in out
+    best = max(rows, key=lambda row: row["predicted_speedup"])["gamma"]
+    assert f"best gamma {best}" in " ".join(out.split())
     assert rows[0]["c"] == pytest.approx(.1) and rows[1]["v"] == 3
     assert sum(share for share, _ in rows[0]["kinds"].values()) == pytest.approx(1)
 

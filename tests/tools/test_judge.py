@@ -13,10 +13,11 @@ from nanospec.errors import RequestError
 from nanospec.files.checkpoint import load_pair
 from nanospec.generate import generate
 from nanospec.probs import Sampling
-from nanospec.proof import foreign, judge as judge_file
+from nanospec.proof import foreign
 from nanospec.proof.checks import DRAFT, GPT4, GPT_DRAFT4, TABLE
 from nanospec.proof.foreign import tokens_from, walked
-from nanospec.proof.judge import FALSE_ALARM, Verdict, itself, judge
+from nanospec.proof.judge import itself, verdict as judge_file
+from nanospec.proof.judge.verdict import FALSE_ALARM, Verdict, judge
 from nanospec.proof.walk import distance, target_distribution
 from nanospec.proof.zoo import ALL_BUGS, ALL_CONTROLS, samplers
 from nanospec.proof.zoo.samplers import AS_IT_SHIPS, OF_A_CHAIN, beginnings, sampler_with

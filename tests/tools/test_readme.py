@@ -112,7 +112,7 @@ def test_every_picture_is_there_and_every_file_is_on_the_map():
 
 def test_every_option_named_exists():
     for script, file in ("demo.py", "nanospec/commands/demo_options.py"), ("train_tiny.py", "train_tiny.py"):
-        source = (ROOT / file).read_text()
+        source = (ROOT / file).read_text() + (ROOT / "nanospec" / "commands" / "shared_options.py").read_text()
         for option in re.findall(rf"{script}`? (--[\w-]+)", PAGES):
             assert f'"{option}"' in source or option == "--help"
 

@@ -9,6 +9,10 @@
 How often the judge itself errs: python -m nanospec.proof.judge.itself
 """
 
+if __name__ == "__main__":              # Ctrl-C may come while torch is being imported
+    from nanospec.commands.launch import quiet_interrupts
+    quiet_interrupts()
+
 import argparse
 import shlex
 import sys
@@ -21,7 +25,7 @@ import torch
 from nanospec.errors import NanospecError, RequestError, one_line
 from nanospec.files.checkpoint import WEIGHTS
 from nanospec.proof.command import Parser, command
-from nanospec.proof.judge import BINS, SETTINGS, Verdict, check_task, judge
+from nanospec.proof.judge.verdict import BINS, SETTINGS, Verdict, check_task, judge
 from nanospec.proof.judge.abroad import (SECONDS, SINGLE, fell, load_theirs, model_of, of_function,
                                           of_transformers, recomputed)
 from nanospec.proof.judge.endpoint import Endpoint, against_logprobs, against_plain

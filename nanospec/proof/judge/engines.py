@@ -37,7 +37,7 @@ from nanospec.files.checkpoint import Pair, load_pair
 from nanospec.files.export import export
 from nanospec.files.tokenizer import Tokenizer
 from nanospec.generate import generate
-from nanospec.proof.judge import Verdict, judge
+from nanospec.proof.judge.verdict import Verdict, judge
 from nanospec.proof.judge.endpoint import Endpoint, EndpointError, against_logprobs
 from nanospec.proof.judge.sequential import LOOKS
 

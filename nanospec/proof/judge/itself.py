@@ -4,6 +4,10 @@
     python -m nanospec.proof.judge.itself --servers     # servers, by each of the three witnesses
 """
 
+if __name__ == "__main__":              # Ctrl-C may come while torch is being imported
+    from nanospec.commands.launch import quiet_interrupts
+    quiet_interrupts()
+
 import argparse
 import math
 import sys
@@ -18,7 +22,7 @@ from nanospec.files.checkpoint import load_pair
 from nanospec.proof.checks import DRAFT, TABLE
 from nanospec.proof.command import Parser, command
 from nanospec.proof.foreign import walked
-from nanospec.proof.judge import FALSE_ALARM, Verdict, judge, long_run
+from nanospec.proof.judge.verdict import FALSE_ALARM, Verdict, judge, long_run
 from nanospec.proof.judge.endpoint import BY_ID, TOP, Endpoint, against_logprobs, against_plain
 from nanospec.proof.judge.sequential import LOOKS
 from nanospec.proof.tables import TableModel

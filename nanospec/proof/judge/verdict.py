@@ -1,0 +1,230 @@
+"""A verdict on a sampler that somebody wrote: is its distribution the target's, how sure is that, and which bug is it?
+
+    judge(lambda dice: tokens_of(speculate(target, ModelDrafter(draft, 2), [1], 3, dice=dice)), target, draft, [1], 3)
+
+Two witnesses. If the sampler leaves all chance to the dice it is given, it is walked: its distribution is then known,
+and no luck is in the verdict. And it is run with real dice, many times: that also sees chance used twice, and does for
+samplers that bring their own.
+"""
+
+import sys
+from collections import Counter
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from math import isfinite
+
+import torch
+
+from nanospec.dice import Dice
+from nanospec.errors import RequestError, check_request, check_gamma
+from nanospec.files.checkpoint import Pair
+from nanospec.probs import Sampling
+from nanospec.proof.checks import TABLE, TOLERANCE
+from nanospec.proof.foreign import MOST_SECONDS, Progress, Sampler, tokens_from, walked
+from nanospec.proof.judge.sequential import FALSE_ALARM, MISS, sequential
+from nanospec.proof.stats import Fit, Off, goodness_of_fit, pit
+from nanospec.proof.walk import Distribution, distance, target_distribution
+from nanospec.proof.zoo.plant import Bug
+from nanospec.proof.zoo.samplers import AS_IT_SHIPS, OF_A_CHAIN, beginnings, named, sampler_with
+
+MOST_OUTCOMES = 5_000   # of an exact distribution; beyond that tokens are judged one by one
+NO_VERDICT = 0.5        # where what is further off than this can be missed, nothing is known
+ANOTHER_SEED = 10 ** 9  # the transform's own uniforms must not be those that the sampler drew with
+BINS = 16               # of the probability integral transform
+SETTINGS = {"temperature": 1.0, "top_k": None, "top_p": None}
+
+
+@dataclass
+class Verdict:
+    """print() it, or read it.
+
+    wrong: the verdict.  why: its reason, in a sentence.  distance: total variation from the target's distribution,
+    exact, if the sampler could be walked.  bugs: those of the zoo that make this very distribution.
+    p_value, samples: of the runs with real dice.  A right sampler is called wrong with probability `false_alarm`; one
+    further off than `visible`, in `unit`, is missed with probability `miss` at most.
+    note: what else there is to say.  most_off: the outcome that is most off, from the walk if that is what decides.
+    """
+
+    wrong: bool
+    why: str
+    p_value: float
+    samples: int
+    visible: float
+    distance: float | None = None
+    bugs: list[str] = field(default_factory=list)
+    false_alarm: float = FALSE_ALARM
+    miss: float = MISS
+    unit: str = "total variation"
+    note: str = ""
+    most_off: Off | None = None
+
+    @property
+    def decided(self) -> bool:
+        """False where so few samples, and no walk, say nothing."""
+        return self.wrong or self.distance is not None or self.visible <= NO_VERDICT
+
+    def __str__(self) -> str:
+        right = "Right, as far as can be seen: " if self.decided else "No verdict, there are too few samples: "
+        lines = [("WRONG: " if self.wrong else right) + self.why]
+        if self.bugs:
+            lines.append("It has the distribution of " + ", or ".join(self.bugs) + ".")
+        lines += [self.note] if self.note else []
+        lines.append(f"{self.samples:,} samples, p = {self.p_value:.2g}. A right sampler is called wrong once in "
+                     f"{1 / self.false_alarm:,.0f} times; one that is more than {self.visible:.2g} off ({self.unit}) "
+                     f"is missed once in {1 / self.miss:,.0f} times at most.")
+        return "\n".join(lines)
+
+
+def judge(sampler: Sampler, target, draft=None, ids: Sequence[int] = (0,), new: int = 3, gamma: int = 2,
+          samples: int = 2_000, seed: int = 0, tolerance: float = TOLERANCE,
+          seconds: float = MOST_SECONDS, looks: int = 1, at_once: int = 1, **settings) -> Verdict:
+    """Is `sampler(dice)`, which returns `new` tokens, distributed as `target` continues `ids`?
+
+    dice: with pick and flip, see nanospec.dice; a sampler that brings its own randomness may ignore it.
+    target: a model, or the distribution itself, {tuple of tokens: probability}.  settings: temperature, top_k, top_p.
+    draft, gamma: what the sampler speculates with. Given them, a wrong distribution is looked up among the zoo's; and
+    tokens too many for an exact distribution are judged in the order of q_draft - p_target.
+    tolerance: what a walked distribution may be off, in total variation; of a sampler in single precision, 1e-5.
+    seconds: for the walk.  looks: how often the samples are looked at, to stop early (sequential.py).
+    at_once: from how many threads the sampler is called.
+    RequestError for what cannot be judged. While one waits, stderr says what is being done, and of a wrong sampler the
+    verdict before the bug's name.
+    """
+    truth, new = _truth(target, ids, new, gamma, samples, seed, settings)
+
+    def fit_of(drawn: list[tuple]) -> Fit:
+        if any(len(tokens) != new for tokens in drawn):
+            return Fit(0.0, 0, 0.0, len(drawn))
+        if truth is None:
+            return transformed(drawn, target, draft, ids, seed, **settings)
+        return goodness_of_fit(Counter(drawn), truth)
+
+    drawn, fit, bar = sequential(lambda i: tokens_from(sampler(Dice([seed + i]))), samples, fit_of, looks, at_once)
+    other = next((tokens for tokens in drawn if len(tokens) != new), None)
+    if other is not None:
+        prompt = ": the prompt in front of them?" * (len(other) == len(ids) + new and other[:len(ids)] == tuple(ids))
+        return Verdict(True, f"it returned {len(other)} tokens where {new} were asked for{prompt}", 0.0, len(drawn),
+                       0.0)
+    if truth is None:
+        verdict = verdict_of(fit, "token by token, its samples fit", bar=bar)
+        verdict.unit = "of the tokens moved, in the order of " + ("p_target" if draft is None else "q_draft - p_target")
+        return verdict
+    theirs, note = walked(sampler, seconds), ""
+    if theirs is not None and goodness_of_fit(Counter(drawn), theirs).p_value < FALSE_ALARM:
+        if distance(theirs, truth)[1] > tolerance:              # then it has more chance than a walk can see
+            theirs, note = None, "Walked, it does something else than with real dice: is there chance of its own in it?"
+    if theirs is None:
+        verdict = verdict_of(fit, "its samples fit the target's distribution (it could not be walked)", bar=bar)
+        verdict.note = note or (_where(drawn, truth) if verdict.wrong else "")
+    else:
+        off = distance(theirs, truth)[1]
+        verdict = verdict_of(fit, "every path walked, its distribution is the target's, and its samples fit it", off,
+                             tolerance, bar)
+        if off > tolerance:
+            verdict.most_off = max((Off(tokens, truth.get(tokens, 0.0), theirs.get(tokens, 0.0))
+                                    for tokens in {**truth, **theirs}), key=lambda off: abs(off.found - off.expected))
+    if verdict.wrong and draft is not None and not isinstance(target, Mapping):
+        _name(verdict, drawn, theirs, truth, tolerance, target=target, draft=draft, ids=ids, new=new, gamma=gamma,
+              **settings)
+    return verdict
+
+
+def check_task(new: int, gamma: int, samples: int, seed: int, settings: dict) -> None:
+    """RequestError for what cannot be judged, whatever the target is."""
+    for name, number in ("samples", samples), ("new", new):
+        if not isinstance(number, int) or number < 1:
+            raise RequestError(f"{name} must be a whole number, 1 or more, got {number!r}")
+    check_gamma(gamma, "gamma")
+    if settings.keys() - SETTINGS.keys():
+        raise RequestError(f"settings are {', '.join(SETTINGS)}, got {', '.join(settings)}")
+    for one in seed, seed + 2 * samples:
+        check_request(TABLE, [0], 0, **SETTINGS | settings, seed=one)           # of any model
+
+
+def _truth(target, ids, new: int, gamma: int, samples: int, seed: int,
+           settings: dict) -> tuple[Distribution | None, int]:
+    """What is compared with, None where it has too many outcomes, and of how many tokens; RequestError if it cannot."""
+    check_task(new, gamma, samples, seed, settings)
+    if isinstance(target, Mapping):
+        lengths, weights = {len(tokens) for tokens in target}, list(target.values())
+        if len(lengths) != 1 or not all(isfinite(w) and w >= 0 for w in weights) or abs(sum(weights) - 1) > 1e-6:
+            raise RequestError("a distribution is {tuple of tokens: probability}: tuples of one length, probabilities "
+                               "that add up to 1")
+        if settings:
+            raise RequestError("a distribution is judged as it is: temperature, top_k and top_p are of a model")
+        return dict(target), lengths.pop()
+    check_request(target, ids, new, **SETTINGS | settings, seed=seed)
+    few = target.config.vocab_size ** new <= MOST_OUTCOMES
+    return target_distribution(target, ids, new, **settings) if few else None, new
+
+
+def verdict_of(fit: Fit, right: str, off: float | None = None, tolerance: float = TOLERANCE,
+               bar: float = FALSE_ALARM) -> Verdict:
+    """The verdict that follows from a fit. right: its reason where nothing is wrong. off: the distance that was walked,
+    if it was. bar: below this p-value it is wrong.
+    """
+    if off is not None and off > tolerance:
+        wrong, why = True, f"its distribution, walked, is {off:.3g} from the target's in total variation"
+    elif fit.p_value < bar:
+        wrong, why = True, "its samples do not fit the target's distribution"
+        if off is not None:
+            why += ", although its walked distribution does: is chance used twice, or a state kept between runs?"
+    else:
+        wrong, why = False, right
+    return Verdict(wrong, why, fit.p_value, round(fit.samples), fit.visible(bar, MISS), off, most_off=fit.worst)
+
+
+def _where(drawn: list[tuple], truth: Distribution) -> str:
+    """What can be said of a wrong sampler that cannot be walked."""
+    if len(set(drawn)) == 1 < len(drawn):
+        return f"All {len(drawn):,} samples are the same: is it seeded anew in every run?"
+    if goodness_of_fit(Counter(tokens[:1] for tokens in drawn), beginnings(truth, 1)).p_value < MISS:
+        return "Its first token is off already."
+    return "Its first token is right, what follows is not: is chance used twice, or a wrong row or text looked at?"
+
+
+def _name(verdict: Verdict, drawn: list[tuple], theirs: Distribution | None, truth: Distribution,
+          tolerance: float, **task) -> None:
+    """Look for the bugs of the zoo that make this very distribution, for a limited time. The verdict is known."""
+    def fits(known: Distribution) -> bool:
+        if theirs is not None:
+            return distance(theirs, known)[1] <= tolerance
+        return distance(known, truth)[1] > tolerance and goodness_of_fit(Counter(drawn), known).p_value > MISS
+
+    say, told, number = Progress(), False, 0
+    for number, (name, same) in enumerate(named(fits, theirs, MOST_SECONDS, tolerance, **task), 1):
+        verdict.bugs += [name] * same
+        if say.long and not told:
+            print(f"{verdict}\nWhich bug of the zoo is it? Looking for {MOST_SECONDS:.0f} seconds at most.",
+                  file=sys.stderr)
+            told = True
+        say(f"{number} of {len(OF_A_CHAIN)} bugs")
+    if number < len(OF_A_CHAIN):
+        verdict.note = f"{verdict.note}\nThere was time for {number} of the zoo's {len(OF_A_CHAIN)} bugs.".strip()
+
+
+@torch.inference_mode()
+def transformed(drawn: Sequence[Sequence[int]], target, draft, ids: Sequence[int], seed: int = 0, **settings) -> Fit:
+    """The fit of every token's probability integral transform to the uniform distribution; tokens ordered by
+    q_draft - p_target, both recomputed over the finished text without a cache, or by p_target where there is no draft.
+    """
+    sampling, values = Sampling(**settings), []
+    for number, tokens in enumerate(drawn):
+        text = torch.tensor([[*ids, *tokens]], device=target.device)
+        p_target = sampling(target(text)[0, len(ids) - 1:-1])
+        score = p_target if draft is None else sampling(draft(text)[0, len(ids) - 1:-1]) - p_target
+        dice = Dice([ANOTHER_SEED + seed + number], target.device)
+        dice.refill(len(tokens))
+        values.append(pit(text[0, len(ids):], p_target, score, dice.u[0]))
+    bins = (torch.cat(values) * BINS).long().clamp(max=BINS - 1)
+    return goodness_of_fit(Counter(bins.tolist()), {i: 1 / BINS for i in range(BINS)})
+
+
+def long_run(pair: Pair, bug: Bug = AS_IT_SHIPS, temperature: float = 0.8, samples: int = 60) -> Verdict:
+    """T8. Real dice on a trained pair: `samples` texts of 50 tokens, every token judged under the target's own
+    distribution.
+    """
+    task: dict = {"target": pair.target, "draft": pair.draft, "ids": pair.tokenizer.encode("class Queue:\n    def"),
+                  "new": 50, "gamma": 4, "temperature": temperature}
+    return judge(sampler_with(bug, **task), samples=samples, **task)
+
