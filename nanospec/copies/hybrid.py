@@ -42,6 +42,7 @@ from nanospec.copies.lookup import Seen
 from nanospec.copies.memory import Memory
 from nanospec.dice import Dice
 from nanospec.draft import Draft, Drafter
+from nanospec.errors import check_has
 from nanospec.lengths.stopping import check_calls
 from nanospec.serving.by_load import ByLoad
 from nanospec.text import Text
@@ -68,6 +69,7 @@ class Hybrid(Drafter):
     text: Any = None                            # a Text, once there is one
 
     def __init__(self, chain: ByLoad, v: Mapping[int, float], remember: int = 0):
+        check_has("the chain", chain, "a drafter whose length follows the load", "goodput", "skip")
         self.chain, self.v, self.layers = chain, check_calls(v), chain.layers
         self.size = max(*v, chain.size)
         self.seen: dict[int, Seen] = {}
@@ -148,7 +150,7 @@ class Hybrid(Drafter):
         of_the_chain = replace(draft, q_draft=draft.q_draft * ~self.copies[:, None, None])
         self.chain.commit(of_the_chain, path, count, p_target, hidden)
         m = self.exist.shape[1]
-        betas = acceptance(p_target[:, :m], draft.q_draft[:, 1:m + 1]).to(self.accepted)            # (B, m)
+        betas = acceptance(p_target[:, :m], draft.q_draft[:, 1:m + 1]).nan_to_num().to(self.accepted)   # (B, m)
         # What was accepted, and the first that was rejected.
         judged = (self.exist & (torch.arange(m, device=count.device) <= count[:, None])).to(betas)
         classes = self.classes.flatten()
