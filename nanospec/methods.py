@@ -17,13 +17,14 @@ from nanospec.copies.suffix import SuffixDrafter
 from nanospec.draft import Drafter, Rule
 from nanospec.draft_models.early_exit import target_for
 from nanospec.draft_models.stack import Stack
-from nanospec.errors import RequestError, check_gamma
+from nanospec.errors import RequestError, check_gamma, one_line
 from nanospec.lengths.dynamic import DynamicDrafter
 from nanospec.lengths.stopping import Confidence, Entropy, Goodput, Heuristic
 from nanospec.rules.block import verify_block
 from nanospec.serving.by_load import ByLoad
 from nanospec.serving.by_survival import BySurvival
 from nanospec.speculate import ModelDrafter, Round, speculate
+from nanospec.theory import check_formula
 from nanospec.trees.drawn import TreeDrafter
 from nanospec.trees.dynamic import DynamicTree
 from nanospec.trees.merged import MergedDrafter
@@ -54,6 +55,8 @@ class Options:
         """c, and v(m) of every call that a draft of gamma tokens may lead to."""
         calls = range(2, check_gamma(self.gamma, "gamma") + 1)
         costs = self.costs() if callable(self.costs) else self.costs
+        if costs and not (isinstance(costs, tuple) and len(costs) == 2 and isinstance(costs[1], Mapping)):
+            raise RequestError(f"costs are c and v(m) for every m, got {one_line(repr(costs))}")
         c, v = costs or (0.1, {m: 1 + 0.05 * (m - 1) for m in calls})
         if any(m not in v for m in calls):
             raise RequestError(f"the costs of calls on 2 to {self.gamma + 1} tokens are needed, got {sorted(v)}")
@@ -62,6 +65,7 @@ class Options:
     def seconds(self) -> Callable[[int, int], float]:
         """(rows, gamma) -> a round's, in target steps; of any number of texts as of one."""
         c, v = self.measured()
+        check_formula(c=c)
         return lambda rows, gamma: gamma * c + (v[gamma + 1] if gamma else 1.0)
 
 
@@ -175,7 +179,7 @@ def method_of(target: LanguageModel, draft: Any, drafter: str = "chain", rule: s
     RequestError for a name that is not known, and for a size that cannot be.
     """
     for name, names in (drafter, DRAFTERS), (rule, RULES):
-        if name not in names:
+        if not isinstance(name, str) or name not in names:
             raise RequestError(f"no {name!r} here: there are {', '.join(names)}")
     make = partial(DRAFTERS[drafter].make, draft, Options(**options))
 

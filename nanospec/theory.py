@@ -8,8 +8,14 @@ others. Real text has easy and hard stretches, so a measured number lies beside 
 from collections.abc import Callable, Sequence
 from itertools import product
 from math import inf
+from numbers import Integral, Real
+from typing import Any
 
 from torch import Tensor
+
+from nanospec.errors import RequestError, check_numbers
+
+ROUNDING = 1e-6         # what a measured alpha may have above 1
 
 
 def acceptance(p_target: Tensor, q_draft: Tensor) -> Tensor:
@@ -21,8 +27,29 @@ def acceptance(p_target: Tensor, q_draft: Tensor) -> Tensor:
     return p_target.minimum(q_draft).sum(-1)
 
 
+def check_formula(gamma: Any = 1, alpha: Any = 1.0, **costs: Any) -> None:
+    """RequestError unless gamma is a whole number, 0 or more, alpha a share and each cost a number, 0 or more. A tensor
+    stands for many and is not looked at, which would wait for the device.
+    """
+    if (type(gamma) is int and gamma >= 0 and type(alpha) is float and 0 <= alpha <= 1
+            and all(type(cost) is float and cost >= 0 for cost in costs.values())):
+        return                                              # fast, for drafters that ask in every round
+    check_numbers(Integral, gamma=gamma)
+    check_numbers(Real, **{name: number for name, number in (costs | {"alpha": alpha}).items()
+                           if not isinstance(number, Tensor)})
+    if not isinstance(alpha, Tensor) and not 0 <= alpha <= 1 + ROUNDING:
+        raise RequestError(f"alpha is a share of the draft tokens, from 0 to 1, got {alpha}")
+    for name, number in ({"gamma": gamma} | costs).items():
+        if not isinstance(number, Tensor) and not number >= 0:
+            raise RequestError(f"{name} must be 0 or more, got {number}")
+
+
 def expected_tokens(alpha: float, gamma: int) -> float:
-    """Tokens per target call, Eq. 1: (1 - alpha^(gamma+1)) / (1 - alpha). expected_tokens(.8, 5) = 3.69."""
+    """Tokens per target call, Eq. 1: (1 - alpha^(gamma+1)) / (1 - alpha). expected_tokens(.8, 5) = 3.69.
+
+    RequestError here and below for numbers that cannot be: an alpha above 1, a cost below 0.
+    """
+    check_formula(gamma, alpha)
     return sum(alpha ** i for i in range(gamma + 1))        # the same sum, and gamma + 1 at alpha = 1
 
 
@@ -33,7 +60,11 @@ def speedup(alpha: float, gamma: int, c: float, v: float = 1.0) -> float:
     costs what a call on one costs. That is about right on a GPU, and wrong on a CPU that is already busy:
     speedup(.8, 4, .2, 1.5) = 1.46, not 1.87.
     """
-    return expected_tokens(alpha, gamma) / (gamma * c + v)
+    check_formula(gamma, alpha, c=c, v=v)
+    cost = gamma * c + v
+    if not isinstance(cost, Tensor) and not cost > 0:
+        raise RequestError("a round costs something: c and v are both 0")
+    return expected_tokens(alpha, gamma) / cost
 
 
 def sure_gain(alpha: float, c: float) -> float:
@@ -41,6 +72,7 @@ def sure_gain(alpha: float, c: float) -> float:
 
     Example: sure_gain(.6, .05) = 1.52.
     """
+    check_formula(alpha=alpha, c=c)
     return (1 + alpha) / (1 + c)
 
 
@@ -49,6 +81,7 @@ def best_gamma(alpha: float, c: float, v: Callable[[int], float] = lambda tokens
 
     Example: best_gamma(.8, .1) = 6, and 3 where v(m) = 1 + .15 (m - 1).
     """
+    check_formula(most - 1 if isinstance(most, Integral) else most)
     return max(range(1, most + 1), key=lambda gamma: speedup(alpha, gamma, c, v(gamma + 1)))
 
 
@@ -57,6 +90,7 @@ def break_even(gain: float, gamma: int, c: float, v: float = 1.0) -> float:
 
     Example: break_even(1, 4, .1, 1.1) = .34.
     """
+    check_formula(gamma, gain=gain)
     low, high = 0.0, 1.0
     if speedup(high, gamma, c, v) < gain:
         return inf
@@ -97,8 +131,11 @@ def best_stack(steps: Sequence[float], alpha: Callable[[int, int], float],
     Example: steps [.01, .2, 1], acceptance .7 and .8 by the next larger one, .4 of the first by the last: a token costs
     .38 with both below, .54 with the middle one alone, .63 with the first alone.
     """
+    if not steps:
+        raise RequestError("a stack has a model or more, got none")
     best: list[tuple[float, list[tuple[int, int]]]] = []
     for i, step in enumerate(steps):
+        check_formula(step=step)
         found = [(step, [])]
         for j, gamma in product(range(i), range(1, most + 1)):
             cost = (gamma * best[j][0] + step * v(gamma + 1)) / expected_tokens(alpha(i, j), gamma)

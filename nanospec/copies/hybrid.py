@@ -42,6 +42,7 @@ from nanospec.copies.lookup import Seen
 from nanospec.copies.memory import Memory
 from nanospec.dice import Dice
 from nanospec.draft import Draft, Drafter
+from nanospec.errors import check_has
 from nanospec.lengths.stopping import check_calls
 from nanospec.serving.by_load import ByLoad
 from nanospec.text import Text
@@ -69,6 +70,7 @@ class Hybrid(Drafter):
     text: Any = None                            # a Text, once there is one
 
     def __init__(self, other: ByLoad | PayingTree, v: Mapping[int, float], remember: int = 0):
+        check_has("the drafter beside the copies", other, "one that says what it brings", "goodput", "skip")
         self.other, self.v, self.layers, self.rule = other, check_calls(v), other.layers, other.rule
         self.size = max(*v, other.size)
         self.seen: dict[int, Seen] = {}
@@ -157,7 +159,7 @@ class Hybrid(Drafter):
         of_the_other = Draft(draft.tokens, draft.q_draft * ~self.copies[:, None, None], draft.steps)
         self.other.commit(of_the_other, path, count, p_target, hidden)
         m = self.exist.shape[1]
-        betas = acceptance(p_target[:, :m], draft.q_draft[:, 1:m + 1]).to(self.accepted)            # (B, m)
+        betas = acceptance(p_target[:, :m], draft.q_draft[:, 1:m + 1]).nan_to_num().to(self.accepted)   # (B, m)
         # What was accepted, and the first that was rejected.
         judged = (self.exist & (torch.arange(m, device=count.device) <= count[:, None])).to(betas)
         classes = self.classes.flatten()

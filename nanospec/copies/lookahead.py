@@ -24,12 +24,13 @@ several tokens the window stands still, as theirs can; moving it along gained no
 """
 
 from collections.abc import Callable, Sequence
+from numbers import Integral
 
 from torch import Tensor
 
 from nanospec.dice import Dice
 from nanospec.draft import Draft, Drafter
-from nanospec.errors import RequestError, check_gamma
+from nanospec.errors import RequestError, check_gamma, check_numbers
 from nanospec.text import Text
 from nanospec.trees.draft import Tree, drafts_of
 from nanospec.trees.node_rule import verify_tree
@@ -48,6 +49,7 @@ class Lookahead(Drafter):
     rule = staticmethod(verify_tree)
 
     def __init__(self, window: int = 2, ngram: int = 4, guesses: int = 3):
+        check_numbers(Integral, window=window, ngram=ngram, guesses=guesses)
         if window < 1 or ngram < 2 or guesses < 0:
             raise RequestError("lookahead needs a window of 1 or more, n-grams of 2 or more tokens and 0 or more "
                                f"guesses, got {window}, {ngram}, {guesses}")

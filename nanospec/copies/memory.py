@@ -13,12 +13,13 @@ of them copies from memory.
 
 from collections import defaultdict
 from collections.abc import Callable, Sequence
+from numbers import Integral
 from typing import Any
 
 from torch import Tensor
 
 from nanospec.dice import Dice
-from nanospec.errors import RequestError
+from nanospec.errors import RequestError, check_numbers
 
 Place = tuple[list[int], int]                               # a text, and how many of its tokens stand before the place
 Index = dict[int, list[Place]]                              # token -> the places after it at which something stands
@@ -36,6 +37,7 @@ class Memory:
     per_row = ("rows", "open")
 
     def __init__(self, most: int):
+        check_numbers(Integral, remember=most)
         if most < 0:
             raise RequestError(f"remember must not be negative, got {most}")
         self.most, self.tokens = most, 0

@@ -20,13 +20,14 @@ import heapq
 from collections import defaultdict
 from collections.abc import Callable, Iterator, Sequence
 from itertools import count as numbers
+from numbers import Real
 
 from torch import Tensor
 
 from nanospec.copies.memory import Index, Memory, Place
 from nanospec.dice import Dice
 from nanospec.draft import Draft, Drafter
-from nanospec.errors import RequestError, check_gamma
+from nanospec.errors import RequestError, check_gamma, check_ids, check_numbers
 from nanospec.text import Text
 from nanospec.trees.draft import Tree, drafts_of
 from nanospec.trees.node_rule import verify_tree
@@ -47,6 +48,9 @@ class SuffixDrafter(Drafter):
 
     def __init__(self, count: int = 8, past: Sequence[Sequence[int]] = (), tree: bool = False, longest: int = 8,
                  least: float = 0.1, remember: int = 0):
+        check_numbers(Real, least=least)
+        for ids in past if isinstance(past, Sequence) else [past]:
+            check_ids("a past text", ids)
         if not 0 < least <= 1:
             raise RequestError(f"least must lie in (0, 1], got {least}")
         self.size, self.longest = check_gamma(count, "count"), check_gamma(longest, "longest") - 1

@@ -26,7 +26,7 @@ from torch import Tensor
 
 from nanospec.dice import Dice
 from nanospec.draft import Draft, Drafter
-from nanospec.errors import RequestError, check_gamma, check_vocabulary
+from nanospec.errors import RequestError, check_gamma, check_has, check_vocabulary
 from nanospec.speculate import one_round, verify
 from nanospec.text import Text, prefill
 
@@ -46,7 +46,8 @@ class Stack(Drafter):
     text: Any = None                        # a Text, once there is one
 
     def __init__(self, middle: Any, lowest: Drafter, gamma: int = 4):
-        if lowest.layers or not hasattr(middle, "new_cache"):
+        check_has("the drafter below it", lowest, "a drafter", "propose", "size", "layers")
+        if lowest.layers or isinstance(middle, type) or not hasattr(middle, "new_cache"):
             raise RequestError("in a stack the middle model is a GPT, and the drafter below it reads tokens alone")
         self.middle, self.lowest, self.size = middle, lowest, check_gamma(gamma, "gamma")
 

@@ -38,6 +38,8 @@ def export(pair: Pair, out: Path, name: str = "", engine: str = "vllm") -> list[
     PairError if no one else opens such a draft, or one of the folders is there already; OSError when they cannot be
     written.
     """
+    if not isinstance(pair, Pair):
+        raise PairError(f"a pair is exported, as load_pair reads it, got {one_line(repr(pair))}")
     head, ours = isinstance(pair.draft, Eagle3), isinstance(pair.tokenizer, Tokenizer)
     models: dict[str, Any] = {"target": pair.target} if ours else {}
     models["eagle3" if head else "draft"] = pair.draft

@@ -12,11 +12,12 @@ import hashlib
 import re
 from collections import Counter, defaultdict
 from collections.abc import Sequence
+from numbers import Integral
 from pathlib import Path
 
 import tiktoken
 
-from nanospec.errors import PairError, one_line
+from nanospec.errors import PairError, TextError, check_numbers, one_line
 from nanospec.files.whole import write_whole
 
 END_OF_TEXT = "<|endoftext|>"
@@ -37,6 +38,9 @@ def train(text: str, vocab_size: int) -> dict[bytes, int]:
 
     Example: train("aaab aaab", 257) learns b"aa" as rank 256.
     """
+    check_numbers(Integral, vocab_size=vocab_size)
+    if not isinstance(text, str):
+        raise TextError(f"ranks are learnt from a text, got {one_line(repr(text))}")
     if vocab_size < 256:
         raise ValueError(f"vocab_size must be at least 256 (one rank for each byte), got {vocab_size}")
     words = Counter(re.findall(PATTERN, text))
@@ -77,13 +81,26 @@ def merge(word: list[bytes], new: bytes) -> list[bytes]:
     return out
 
 
+def check_ranks(where: str, ranks: dict[bytes, int], count: int) -> None:
+    """PairError unless the ranks are 0 to count - 1, and each of the 256 bytes has one."""
+    if set(map(repr, ranks.values())) != set(map(repr, range(count))) or count < 256:
+        raise PairError(f"{where} is cut short or altered: its ranks are not 0 to {max(255, count - 1)}")
+    missing = [byte for byte in range(256) if bytes([byte]) not in ranks]
+    if missing:
+        raise PairError(f"{where} is altered: the byte {missing[0]} has no rank, so not every text can be encoded")
+
+
 class Tokenizer:
     """Text <-> token ids. The ranks are ids 0 .. n-1; `end_of_text` is id n, and `vocab_size` is n + 1.
 
-    begin: what stands before a text. ends: what ends it.
+    begin: what stands before a text. ends: what ends it. PairError for ranks with which the engine would give up in the
+    middle of a text, and Python with it.
     """
 
     def __init__(self, ranks: dict[bytes, int]):
+        if not isinstance(ranks, dict) or not all(isinstance(piece, bytes) for piece in ranks):
+            raise PairError(f"a tokenizer is made of ranks, {{bytes: rank, ...}}, got {one_line(repr(ranks))}")
+        check_ranks("the table of ranks", ranks, len(ranks))
         self.ranks = ranks
         self.end_of_text = len(ranks)
         self.vocab_size = len(ranks) + 1
@@ -126,9 +143,5 @@ class Tokenizer:
             ranks = {base64.b64decode(piece, validate=True): int(rank) for piece, rank in pairs}
         except ValueError as error:
             raise PairError(f"{path} is no tokenizer's file, lines of base64 and a rank: {one_line(error)}") from error
-        if sorted(ranks.values()) != list(range(len(pairs))) or len(pairs) < 256:
-            raise PairError(f"{path} is cut short or altered: its ranks are not 0 to {max(255, len(pairs) - 1)}")
-        missing = [byte for byte in range(256) if bytes([byte]) not in ranks]
-        if missing:
-            raise PairError(f"{path} is altered: the byte {missing[0]} has no rank, so not every text can be encoded")
+        check_ranks(str(path), ranks, len(pairs))
         return cls(ranks)

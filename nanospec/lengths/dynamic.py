@@ -26,6 +26,7 @@ from torch import Tensor
 
 from nanospec.dice import Dice
 from nanospec.draft import Draft
+from nanospec.errors import check_has
 from nanospec.lengths.stopping import StoppingRule
 from nanospec.probs import probs
 from nanospec.speculate import ModelDrafter
@@ -46,6 +47,7 @@ class DynamicDrafter(ModelDrafter):
 
     def __init__(self, draft: Any, when: StoppingRule, gamma: int = 8):
         super().__init__(draft, gamma)
+        check_has("what says when to stop", when, "a stopping rule", "goes_on", "draws", "learn")
         self.when, self.of = when, {}
 
     def begin(self, text: Text, rows: Sequence[int], hidden: Tensor | None) -> None:
@@ -94,7 +96,7 @@ class DynamicDrafter(ModelDrafter):
     def commit(self, draft: Draft, path: Tensor, count: Tensor, p_target: Tensor, hidden: Tensor | None) -> None:
         """Every text's rule learns how many of its draft tokens were accepted."""
         super().commit(draft, path, count, p_target, hidden)
-        betas = acceptance(p_target[:, :-1], draft.q_draft[:, 1:])
+        betas = acceptance(p_target[:, :-1], draft.q_draft[:, 1:]).nan_to_num()     # a text with NaN fails alone
         for b, (length, *numbers) in enumerate(torch.cat([count[:, None], path, betas], 1).tolist()):       # waits
             rows, its_betas = numbers[:path.shape[1]], numbers[path.shape[1]:]
             drafted = len(self.sure[b])                     # in a merged draft, tokens of others follow its own

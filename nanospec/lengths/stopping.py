@@ -8,12 +8,13 @@ the acceptance. It gained a little at temperature 0, and was slower than a fixed
 from bisect import bisect
 from collections.abc import Mapping
 from math import prod
+from numbers import Integral, Real
 
 import torch
 from torch import Tensor
 
-from nanospec.errors import RequestError
-from nanospec.theory import expected_tokens, speedup
+from nanospec.errors import RequestError, check_numbers, one_line
+from nanospec.theory import check_formula, expected_tokens, speedup
 
 
 class StoppingRule:
@@ -70,6 +71,7 @@ class Confidence(StoppingRule):
     """
 
     def __init__(self, least: float = 0.2):
+        check_numbers(Real, least=least)
         self.least = least
 
     def goes_on(self, sure: list[float]) -> bool:
@@ -84,6 +86,7 @@ class Entropy(StoppingRule):
     """
 
     def __init__(self, least: float = 0.1, g: float = 0.2):
+        check_numbers(Real, least=least, g=g)
         self.least, self.g = least, g
 
     def draws(self, own: Tensor) -> Tensor:
@@ -111,6 +114,7 @@ class Goodput(StoppingRule):
     MEMORY = 0.98                               # what a round still weighs when the next one is over
 
     def __init__(self, c: float, v: Mapping[int, float]):
+        check_formula(c=c)
         self.c, self.v = c, check_calls(v)
 
     def begin(self) -> None:
@@ -144,6 +148,11 @@ class Goodput(StoppingRule):
 
 def check_calls(v: Mapping[int, float]) -> Mapping[int, float]:
     """What calls on 2, 3, ... tokens cost; RequestError if one of them is missing."""
+    if not isinstance(v, Mapping):
+        raise RequestError(f"v must say what calls on 2, 3, 4 and so on tokens cost, got {one_line(repr(v))}")
+    for tokens, cost in v.items():
+        check_numbers(Integral, **{"the tokens of a call": tokens})
+        check_formula(**{f"v of {tokens} tokens": cost})
     if max(v, default=1) < 2 or any(tokens not in v for tokens in range(2, max(v) + 1)):
         raise RequestError(f"v must say what calls on 2, 3, 4 and so on tokens cost, got {sorted(v)}")
     return v

@@ -177,21 +177,24 @@ def alone(name: str, rule: str) -> Found:
     have one shape, with real dice too.
     """
     wrong = count = 0
-    asked = [([2, 1, 3], 12), ([0, 1, 0, 1, 2, 2], 8), ([3, 3, 0, 1] * 17, 12), ([1], 8)]
+    asked: list[tuple[list[int], int, dict]] = [
+        ([2, 1, 3], 12, {}), ([0, 1, 0, 1, 2, 2], 8, {"top_k": 3}), ([3, 3, 0, 1] * 17, 12, {"top_p": 0.9}),
+        ([1], 8, {"top_k": 2, "top_p": 0.95})]              # no two have the same settings
     for temperature in (0, 0.8) if entry_of(name).kind.fixed else (0,):
         drafter = drafter_of(name, GPT4, GPT_DRAFT4, **SMALL)
         server = Server(target_for(GPT4, drafter), drafter, rows=2, rule=RULES[rule])
-        requests = [server.submit(ids, max_new_tokens=new, temperature=temperature, seed=seed)
-                    for seed, (ids, new) in enumerate(asked)]
+        requests = [server.submit(ids, max_new_tokens=new, temperature=temperature * (1 + seed / 4), seed=seed, **its)
+                    for seed, (ids, new, its) in enumerate(asked)]
         wrote: list[list[list[int]]] = [[] for _ in requests]
         while not all(request.done for request in requests):
             before = [len(request.tokens) for request in requests]
             server.step()
             for rounds_, request, start in zip(wrote, requests, before):
                 rounds_ += [request.tokens[start:]] * (len(request.tokens) > start)
-        for seed, ((ids, new), rounds_) in enumerate(zip(asked, wrote)):
+        for seed, ((ids, new, its), rounds_) in enumerate(zip(asked, wrote)):
             run = method_by(name, rule, GPT4, GPT_DRAFT4, **SMALL).run
-            one = [done.emitted for done in run(ids, max_new_tokens=new, temperature=temperature, seed=seed)]
+            one = [done.emitted for done in run(ids, max_new_tokens=new, temperature=temperature * (1 + seed / 4),
+                                                seed=seed, **its)]
             wrong += sum(one, []) != sum(rounds_, []) if name in BY_COMPANY else one != rounds_
             count += 1
     return count, float(wrong), float(wrong)

@@ -23,14 +23,16 @@ tokens. Where nothing was drafted, there is no q_draft, and the target writes.
 """
 
 from collections.abc import Callable
+from numbers import Real
 
 import torch
 from torch import Tensor
 
 from nanospec.dice import Dice
 from nanospec.draft import Draft, Rule
-from nanospec.errors import RequestError
+from nanospec.errors import RequestError, check_numbers, check_scored, one_line
 from nanospec.theory import acceptance
+from nanospec.trees.draft import TreeDraft
 
 Deferral = Callable[..., Tensor]            # (q_draft, p_target, a)
 
@@ -70,11 +72,15 @@ def cascade(deferral: str, a: float, rule: Rule) -> Rule:
 
     RequestError for a deferral rule that is not known.
     """
+    check_numbers(Real, a=a)
+    if not callable(rule):
+        raise RequestError(f"the rule must be a function, got {one_line(repr(rule))}")
     if deferral not in DEFERRALS:
         raise RequestError(f"no deferral rule {deferral!r} here: there are {', '.join(DEFERRALS)}")
     mixture = DEFERRALS[deferral]
 
     def judge(draft: Draft, p_target: Tensor, dice: Dice) -> tuple[Tensor, Tensor]:
+        check_scored(draft, p_target, Draft, TreeDraft)
         parents, child = _family(draft)
         row = torch.arange(len(child), device=child.device)[:, None]
         # After a row the draft's distribution is what its eldest child was drawn from.

@@ -13,7 +13,7 @@ import torch
 from torch import Tensor
 
 from nanospec.dice import Dice
-from nanospec.errors import RequestError
+from nanospec.errors import RequestError, check_gamma
 from nanospec.probs import residual
 from nanospec.theory import acceptance
 
@@ -55,6 +55,7 @@ def least_rho(p_target: Tensor, q_draft: Tensor, k: int) -> float:
     4. The least rho is where the two meet. Bisection finds it, and returns the safe end.
     Example: p_target [.5, .5], q_draft [.8, .2] and k = 2 give 1.4568. There 1 - (1 - b)^2 = rho b = .7914.
     """
+    check_gamma(k, "k")
     low, high = 1.0, float(k)
     for _ in range(52):
         rho = (low + high) / 2
@@ -77,6 +78,7 @@ def best_acceptance(p_target: Tensor, q_draft: Tensor, k: int) -> float:
     Example: p_target [.5, .5], q_draft [.8, .2], k = 2. S = {0} gives 1 + .5 - .64 = .86. For k = 1 it is 1 - TV = .7.
     Raises RequestError where V exceeds 16, because it looks at every S.
     """
+    check_gamma(k, "k")
     if len(p_target) > LARGEST_V:
         raise RequestError(f"the optimum looks at all 2^V sets of tokens: V at most {LARGEST_V}, got {len(p_target)}")
     p_of, q_of = torch.zeros(2, 1, dtype=p_target.dtype, device=p_target.device)           # of the empty set
@@ -95,6 +97,7 @@ def sequential_acceptance(p_target: Tensor, q_draft: Tensor, k: int, replacement
     with .3, [0, 1] is left. A second one from q_draft is then accepted with .2: in all .7 + .3 x .2 = .76. Without
     replacement the second one can only be token 1, which is always accepted: 1.
     """
+    check_gamma(k, "k")
     beta = acceptance(p_target, q_draft).item()
     if k == 1:
         return beta

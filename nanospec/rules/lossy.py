@@ -17,13 +17,15 @@ At temperature 0 p_target is 1 for the best token. Then `typical` and `top_k` ar
 """
 
 from functools import partial
+from numbers import Integral, Real
 
 import torch
 from torch import Tensor
 
 from nanospec.dice import Dice
 from nanospec.draft import Draft, Rule
-from nanospec.errors import RequestError
+from nanospec.errors import RequestError, check_gamma, check_numbers, check_scored, one_line
+from nanospec.trees.draft import TreeDraft
 
 
 def enough(p_target: Tensor, most: float = 0.09, part: float = 0.3) -> Tensor:
@@ -43,6 +45,7 @@ def typical(draft: Draft, p_target: Tensor, dice: Dice, most: float = 0.09, part
 
 def top_k(draft: Draft, p_target: Tensor, dice: Dice, k: int = 2) -> tuple[Tensor, Tensor]:
     """A token passes if fewer than k tokens are likelier, and it is possible at all."""
+    check_gamma(k, "k")
     p_of_x, parent = _of_parents(draft, p_target)
     likelier = (p_target.gather(1, parent[:, :, None].expand_as(p_target)) > p_of_x[:, :, None]).sum(-1)
     return _longest(draft, p_target, p_of_x, (likelier < k) & (p_of_x > 0), dice)
@@ -50,6 +53,7 @@ def top_k(draft: Draft, p_target: Tensor, dice: Dice, k: int = 2) -> tuple[Tenso
 
 def at_least(draft: Draft, p_target: Tensor, dice: Dice, tokens: int = 1) -> tuple[Tensor, Tensor]:
     """The target's best token passes; and every draft token at depth `tokens` or less."""
+    check_numbers(Integral, tokens=tokens)
     p_of_x, parent = _of_parents(draft, p_target)
     depth = torch.zeros_like(parent)
     for i in range(1, depth.shape[1]):
@@ -74,6 +78,9 @@ def lenient(lenience: float, rule: Rule) -> Rule:
     What is rejected is replaced as ever, from the residual of p_target and q_draft.
     Example: p_target [.5, .5], q_draft [.8, .2], draft token 0, lenience .8: accepted with probability .78, not .625.
     """
+    check_numbers(Real, lenience=lenience)
+    if not callable(rule):
+        raise RequestError(f"the rule must be a function, got {one_line(repr(rule))}")
     if not 0 < lenience <= 1:
         raise RequestError(f"lenience is above 0 and at most 1, got {lenience}")
     # To flip and to pick is all that a rule asks of dice.
@@ -82,6 +89,7 @@ def lenient(lenience: float, rule: Rule) -> Rule:
 
 def _of_parents(draft: Draft, p_target: Tensor) -> tuple[Tensor, Tensor]:
     """What the target gives each row's token after its parent (B, n), and every row's parent, 0 where it has none."""
+    check_scored(draft, p_target, Draft, TreeDraft)
     parent = draft.parents.clamp(min=0)
     row = torch.arange(len(parent), device=p_target.device)[:, None]
     return p_target[row, parent, draft.tokens], parent

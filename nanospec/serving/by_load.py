@@ -23,6 +23,7 @@ from torch import Tensor
 
 from nanospec.dice import Dice
 from nanospec.draft import Draft
+from nanospec.errors import RequestError, one_line
 from nanospec.speculate import ModelDrafter
 from nanospec.text import Text
 from nanospec.theory import expected_tokens
@@ -47,6 +48,8 @@ class ByLoad(ModelDrafter):
 
     def __init__(self, draft: Any, seconds: Callable[[int, int], float], most: int = 8):
         super().__init__(draft, most)
+        if not callable(seconds):
+            raise RequestError(f"seconds must be a function of rows and gamma, got {one_line(repr(seconds))}")
         self.seconds = seconds
 
     def begin(self, text: Text, rows: Sequence[int], hidden: Tensor | None) -> None:

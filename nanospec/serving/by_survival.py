@@ -108,7 +108,8 @@ class BySurvival(ModelDrafter):
         """Learn how often draft tokens of each class are accepted."""
         super().commit(draft, path, count, p_target, hidden)
         most = self.classes.shape[1]
-        betas = acceptance(p_target[:, :most], draft.q_draft[:, 1:most + 1]).clamp(max=1)   # (B, most)
+        betas = acceptance(p_target[:, :most], draft.q_draft[:, 1:most + 1])                # (B, most)
+        betas = betas.clamp(max=1).nan_to_num()             # a text with NaN fails alone
         judged = torch.arange(most, device=betas.device) < torch.minimum(count + 1, self.counts)[:, None]
         classes, judged = self.classes.flatten(), judged.flatten().to(self.judged)
         self.judged = (self.MEMORY * self.judged).index_add(0, classes, judged)

@@ -124,7 +124,7 @@ class Server:
         request = Request(list(ids) if isinstance(ids, Sequence) else ids, **settings)
         check_request(self.target, request.ids, request.max_new_tokens, request.temperature, request.top_k,
                       request.top_p, request.seed, self.drafter.size, request.stop)
-        if len(self.waiting) >= self.most_waiting + self._free():
+        if sum(not prompt.request.done for prompt in self.waiting) >= self.most_waiting + self._free():
             raise RequestError(f"{self.most_waiting} requests are waiting: try again later")
         self.waiting.append(Prompt(request))
         return request

@@ -12,7 +12,7 @@ import torch
 from torch import Tensor
 
 from nanospec.dice import Dice
-from nanospec.errors import RequestError, check_gamma
+from nanospec.errors import RequestError, check_gamma, check_ids
 from nanospec.text import Text
 from nanospec.trees.draft import TreeDraft
 from nanospec.trees.reader import TreeOfModel, tree_reader_of
@@ -39,6 +39,7 @@ class TreeDrafter(TreeOfModel):
     sized_by = "topology"
 
     def __init__(self, draft: Any, topology: Sequence[int], independent: bool = False):
+        check_ids("a topology", topology)
         self.size, self.independent = check_gamma(len(topology) - 1, "the rows of a topology but its root"), independent
         if topology[0] != -1 or any(not 0 <= parent < row for row, parent in enumerate(topology[1:], 1)):
             raise RequestError(f"a topology has -1 for its root and an earlier row for every other, got {topology}")

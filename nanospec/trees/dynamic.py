@@ -12,6 +12,7 @@ trees/node_rule.py is exact.
 """
 
 from collections.abc import Callable
+from numbers import Integral
 from typing import Any
 
 import torch
@@ -19,7 +20,7 @@ import torch.nn.functional as F
 from torch import Tensor
 
 from nanospec.dice import Dice
-from nanospec.errors import RequestError, check_gamma
+from nanospec.errors import RequestError, check_gamma, check_numbers
 from nanospec.text import Text
 from nanospec.trees.draft import TreeDraft
 from nanospec.trees.reader import TreeOfModel, longest_chain, tree_reader_of
@@ -35,6 +36,7 @@ class DynamicTree(TreeOfModel):
 
     def __init__(self, draft: Any, count: int = 8, width: int = 2):
         self.size, self.width = check_gamma(count, "the draft tokens of a tree"), width
+        check_numbers(Integral, width=width)
         if width < 1:
             raise RequestError(f"a tree's width must be 1 or more, got {width}")
         self.depth = longest_chain(draft, min(1 + count // width, count))

@@ -38,7 +38,7 @@ from torch import Tensor
 
 from nanospec.dice import Dice
 from nanospec.draft import Draft, Drafter
-from nanospec.errors import RequestError, check_gamma
+from nanospec.errors import RequestError, check_gamma, check_has
 from nanospec.text import Text
 from nanospec.trees.draft import Tree, TreeDraft, sent
 from nanospec.trees.node_rule import verify_tree
@@ -58,6 +58,8 @@ class MergedDrafter(Drafter):
     rule, per_row = staticmethod(verify_tree), ("drafters",)
 
     def __init__(self, drafters: Sequence[Drafter]):
+        for drafter in drafters if isinstance(drafters, Sequence) else [drafters]:
+            check_has("each of the merged drafters", drafter, "a drafter", "propose", "size", "layers")
         if not drafters or len(set(map(id, drafters))) < len(drafters):
             raise RequestError("a merged drafter needs one drafter or more, and none of them twice: each remembers "
                                "what it has drafted")

@@ -15,6 +15,7 @@ from torch import Tensor
 
 from nanospec.cache import Cache, LanguageModel
 from nanospec.draft import Draft, Drafter
+from nanospec.errors import check_model
 from nanospec.reader import GPTReader
 from nanospec.text import Text
 from nanospec.trees.draft import tree_mask
@@ -73,6 +74,8 @@ def longest_chain(draft: Any, most: int) -> int:
 
 def tree_reader_of(draft: Any, depth: int) -> Any:
     """As `reader_of`, for trees of at most `depth` levels of draft tokens."""
+    if not hasattr(draft, "reader"):
+        check_model("the draft model", draft)
     return draft.reader(depth) if hasattr(draft, "reader") else GPTTreeReader(draft, depth)
 
 

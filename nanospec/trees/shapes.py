@@ -12,6 +12,9 @@ from collections import Counter
 from collections.abc import Iterable, Sequence
 from heapq import heappop, heappush
 from itertools import product
+from numbers import Real
+
+from nanospec.errors import RequestError, check_gamma, one_line
 
 Topology = list[int]
 
@@ -24,6 +27,14 @@ def shape(*branches: int) -> Topology:
         level = range(len(topology), len(topology) + len(parents))
         topology += parents
     return topology
+
+
+def check_chances(accepted: Sequence[float], size: int) -> None:
+    """RequestError unless there is a chance or more, each from 0 to 1, and `size` is a number of rows."""
+    check_gamma(size, "the rows of a tree")
+    if not isinstance(accepted, Sequence) or not accepted or not all(
+            isinstance(chance, Real) and 0 <= chance <= 1 for chance in accepted):
+        raise RequestError(f"a tree needs the chance of each child, from 0 to 1, got {one_line(repr(accepted))}")
 
 
 def expected_of(topology: Topology, accepted: Sequence[float]) -> float:
@@ -47,6 +58,7 @@ def best_tree(accepted: Sequence[float], size: int, depth: int | None = None) ->
     leave no room for `size` rows, the tree is as large as they let it be. Example: best_tree([.6, .2, .1], 4) is a
     chain, 2.176 tokens; of depth 3 at most it is [-1, 0, 0, 1], 2.16 tokens.
     """
+    check_chances(accepted, size)
     depth = size if depth is None else min(depth, size)
     trees = {1: (1.0, ())}                      # rows -> the best tree so deep: (expected tokens, its subtrees)
     for _ in range(depth - 1):
@@ -66,6 +78,8 @@ def grown_tree(accuracies: Sequence[Sequence[float]], size: int) -> tuple[float,
     row, again and again, is best (Cai et al. 2024, arXiv 2401.10774, appendix C).
     Example: grown_tree([[.6, .2], [.5, .1]], 4) takes .6, .6 * .5 and .2: [-1, 0, 0, 1], 2.1 tokens.
     """
+    for chances in accuracies or [[]]:
+        check_chances(chances, size)
     paths = []                                              # a path: at every depth, the how manieth child
     heap: list[tuple[float, tuple[int, ...]]] = [(-accuracies[0][0], (0,))]
     while heap and len(paths) < size - 1:
@@ -101,6 +115,9 @@ def best_size(accepted: Sequence[float], target_seconds: dict[int, float], draft
     more.) Example: accepted [.6, .2], 1 ms a draft step, 10 ms a call on 2 rows, 11 ms on 4: best are 4 rows of depth
     3, 2.16 tokens in 13 ms, 166 a second.
     """
+    if not target_seconds or not depths:
+        raise RequestError("the best of no sizes or no depths was asked for")
+
     def pace(rows: int, depth: int) -> tuple[float, Topology]:
         expected, topology = best_tree(accepted, rows, depth)
         return expected / ((depth - 1) * draft_seconds + target_seconds[rows]), topology

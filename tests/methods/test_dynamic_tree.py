@@ -1,14 +1,17 @@
 """The trees that are grown where the draft model is sure, against all rows there could be."""
 
+from functools import partial
 from itertools import product
 
 import pytest
 import torch
 
 from nanospec.dice import Dice
+from nanospec.draft_models import LEARNED
 from nanospec.errors import RequestError
 from nanospec.probs import Sampling
-from nanospec.proof.tables import TableModel, small_gpt
+from nanospec.proof.compare import Batch
+from nanospec.proof.tables import TableModel, small_gpt, small_learned
 from nanospec.text import Text, prefill
 from nanospec.trees.draft import of_text
 from nanospec.trees.dynamic import DynamicTree
@@ -118,3 +121,17 @@ def test_a_gpt_reads_its_rows_after_their_own_parents():
             continue
         best = model(torch.tensor([[*ids, *path]]))[0, -1].argmax().item()
         assert (*path, best) in paths
+
+
+@pytest.mark.parametrize("name", LEARNED)
+def test_a_learned_model_drafts_among_other_texts_what_it_drafts_for_a_text_alone(name):
+    """Texts of different lengths, with states, hidden states and keys of their own: round by round the same trees."""
+    target = small_gpt(11, 3, 5)
+    texts, drafter = [[7, 0, 2, 9, 1], [3], [4, 10, 1]], partial(DynamicTree, small_learned(name, target), 7, 3)
+    together, dice = Batch(target, drafter(), texts, 60), Dice(range(3))
+    alone = [(Batch(target, drafter(), [ids], 60), Dice([seed])) for seed, ids in enumerate(texts)]
+    for _ in range(4):
+        draft, *_ = together.round(dice, Sampling(0.8))
+        own = [batch.round(its, Sampling(0.8))[0] for batch, its in alone]
+        trees = [of_text(draft, b)[:2] for b in range(3)]
+        assert trees == [of_text(each, 0)[:2] for each in own] and trees[0] != trees[1] != trees[2]

@@ -1,5 +1,5 @@
-"""The server as its users see it. That what it writes is exact: "served", "schedules" in proof/checks.py, and `alone`
-in proof/contract.py, which every drafter and rule goes through.
+"""The server as its users see it. What comes of requests that join and leave at any time: test_random_schedules.py.
+That what it writes is exact: "served" in proof/checks.py, and `alone` in proof/contract.py for every drafter and rule.
 """
 
 import pytest
@@ -56,16 +56,6 @@ def test_who_writes_is_not_stalled_by_a_long_prompt():
     assert steps == -(-89 // PIECE)
 
 
-def test_they_come_to_their_turn_in_the_order_in_which_they_asked():
-    server = server_of(rows=1)
-    requests = [server.submit([number], max_new_tokens=4) for number in range(3)]
-    ended = []
-    while len(ended) < 3:
-        server.step()
-        ended += [request for request in requests if request.done and request not in ended]
-    assert ended == requests
-
-
 @pytest.mark.parametrize("ids, settings, what", [
     ([], {}, "prompt is empty"), ([7], {}, "outside 0..4"), ([1], {"max_new_tokens": 200}, "context of 96"),
     ([1], {"temperature": -1}, "temperature"), ([1], {"top_k": 0}, "top_k"), ([1], {"seed": 2 ** 70}, "64 bits")])
@@ -76,43 +66,10 @@ def test_a_request_that_cannot_be_answered_is_refused_at_once(ids, settings, wha
     assert not server.waiting
 
 
-def test_only_so_many_may_wait():
-    server = server_of(rows=2, most_waiting=1)
-    requests = [server.submit([1], max_new_tokens=4) for _ in range(3)]
-    with pytest.raises(RequestError, match="1 requests are waiting: try again later"):
-        server.submit([1], max_new_tokens=4)
-    server.step()
-    served(server, *requests)
-    assert len(server.submit([1], max_new_tokens=2).ids) == 1
-
-
 @pytest.mark.parametrize("rows, most_waiting", [(0, 1), (1, -1)])
 def test_a_server_without_rows_is_refused(rows, most_waiting):
     with pytest.raises(RequestError, match="a server has rows"):
         server_of(rows, most_waiting)
-
-
-def test_who_is_cancelled_gets_no_more_and_the_row_is_free():
-    server = server_of(rows=1)
-    first = server.submit([1], max_new_tokens=50)
-    waits, next_ = server.submit([2], max_new_tokens=5), server.submit([3], max_new_tokens=5, seed=3)
-    server.step()
-    server.cancel(first)
-    server.cancel(waits)
-    kept = list(first.tokens)
-    served(server, next_)
-    assert first.tokens == kept and first.done and not waits.tokens and next_.tokens == alone([3], max_new_tokens=5,
-                                                                                              seed=3)
-
-
-def test_nothing_is_kept_of_who_was_cancelled_while_its_prompt_was_read():
-    server = Server(TARGET, ModelDrafter(small_learned("mlp", TARGET), 2), rows=2)
-    request = server.submit([1, 2] * 40, max_new_tokens=5)
-    server.step()
-    assert server.waiting[0].hidden
-    server.cancel(request)
-    server.step()
-    assert not server.running and not server.waiting
 
 
 class Poisoned(torch.nn.Module):

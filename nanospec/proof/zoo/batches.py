@@ -78,12 +78,19 @@ TOLD = [
 
 CHOICE = "rate, texts = max(self.other.goodput(len(text.tokens))), text.ids()"
 ASKED = "self._drafted(texts, text, sampling, dice, kv_length, lag)"
+COPIED = "self.copied = [self._copy(b, ids, rate) for b, ids in enumerate(texts)]"
 ASKED_LATER = ASKED.replace("(texts", "(\n            texts")
 
 CHOSEN = [
     bug("chosen-by-the-draw", "generic", "a chain whose first token was drawn with little probability is thrown away "
         "for a copy", "hybrid",
         (CHOICE, f"{CHOICE}; drawn = {ASKED}; rate *= 0.5 + float(drawn.q_draft[0, 1, drawn.tokens[0, 1]])"),
+        (f"else {ASKED_LATER}", "else drawn"), file="copies.hybrid"),
+    bug("a-copy-where-the-chain-differs", "generic", "the chain is drafted first, and a copy that begins otherwise is "
+        "taken in its place", "hybrid",
+        (CHOICE, f"{CHOICE}; drawn = {ASKED}"),
+        (COPIED, f"{COPIED}; self.copied = [(n, copy * (copy[:1] != drawn.tokens[b, 1:2].tolist())) "
+                 "for b, (n, copy) in enumerate(self.copied)]"),
         (f"else {ASKED_LATER}", "else drawn"), file="copies.hybrid"),
     bug("chance-reported-as-q", "generic", "a copied token is reported with the chance that it is accepted", "hybrid",
         ("self.exist[:, :, None]     ", "self.exist[:, :, None] * self.chances[0]     "), file="copies.hybrid"),

@@ -1,0 +1,135 @@
+"""The edge of the library: what takes a request, a name, a file, a number of a formula, or makes a drafter, a rule or a
+tokenizer says in one sentence what it cannot use. Within the edge are texts, caches, dice, models and `probs`: whoever
+calls these himself hands them tensors of the right shape, and they look at nothing.
+"""
+
+import math
+
+import pytest
+import torch
+
+from nanospec import theory
+from nanospec.copies.hybrid import Hybrid
+from nanospec.copies.lookahead import Lookahead
+from nanospec.copies.lookup import PromptLookup
+from nanospec.copies.suffix import SuffixDrafter
+from nanospec.dice import Dice
+from nanospec.draft import Draft
+from nanospec.draft_models.stack import Stack
+from nanospec.errors import NanospecError
+from nanospec.files.checkpoint import load_pair
+from nanospec.files.export import export
+from nanospec.files.tokenizer import Tokenizer, train
+from nanospec.generate import generate
+from nanospec.lengths.dynamic import DynamicDrafter
+from nanospec.lengths.stopping import Confidence, Entropy, Goodput
+from nanospec.methods import method_of
+from nanospec.model import GPT
+from nanospec.proof.tables import small_gpt
+from nanospec.rules.cascade import cascade
+from nanospec.rules.kseq import best_acceptance, least_rho, sequential_acceptance
+from nanospec.rules.lossy import LOSSY, at_least, lenient, top_k
+from nanospec.serving.by_load import ByLoad
+from nanospec.serving.by_survival import BySurvival
+from nanospec.serving.server import Server
+from nanospec.speculate import ModelDrafter, speculate, verify
+from nanospec.trees.drawn import TreeDrafter
+from nanospec.trees.dynamic import DynamicTree
+from nanospec.trees.merged import MergedDrafter
+from nanospec.trees.shapes import best_size, best_tree, grown_tree
+from nanospec.trees.top import TopTree
+
+TARGET, DRAFT = small_gpt(5, 2, 1), small_gpt(5, 1, 2)
+HALF, BYTES = torch.tensor([0.5, 0.5]), {bytes([b]): b for b in range(256)}
+CHAIN = Draft(torch.tensor([[1, 2]]), torch.tensor([[[0.0] * 5, [0.2] * 5]]))
+NONE, NUMBERS, TEXTS = (None, "x", 5, GPT, object()), (0, -1, 1.5, "3", None), ("x", None, math.nan)
+METHOD = {"costs": (0.1, {2: 1.0})}
+
+# A call of one argument, and arguments that it refuses.
+REFUSED = {
+    "speculate, target": (lambda x: next(speculate(x, ModelDrafter(DRAFT, 2), [1])), NONE),
+    "speculate, drafter": (lambda x: next(speculate(TARGET, x, [1])), NONE),
+    "speculate, dice": (lambda x: next(speculate(TARGET, ModelDrafter(DRAFT, 2), [1], dice=x)), (5, Dice)),
+    "generate": (lambda x: next(generate(TARGET, [1], **x)), (
+        {"temperature": "1"}, {"stop": 5}, {"top_k": 1.5}, {"top_p": "1"}, {"seed": 0.5}, {"max_new_tokens": "4"})),
+    "Server": (lambda x: Server(TARGET, ModelDrafter(DRAFT, 2), x), NUMBERS),
+    "submit": (lambda x: Server(TARGET, ModelDrafter(DRAFT, 2)).submit(x, max_new_tokens=2), (None, "12", [1.5], 5)),
+    "method_of": (lambda x: method_of(TARGET, DRAFT, x), ("nope", None, [], 5)),
+    "method_of, rule": (lambda x: method_of(TARGET, DRAFT, "chain", x), ("nope", None, [])),
+    "method_of, costs": (lambda x: method_of(TARGET, DRAFT, "hybrid", gamma=1, costs=x), (
+        5, (0.1,), ("x", {2: 1.0}), (0.1, None), (0.1, {}), (-1.0, {2: 1.0}))),
+    "method_of, remember": (lambda x: method_of(TARGET, DRAFT, "hybrid", gamma=1, remember=x, **METHOD), (-1, "x")),
+    "ModelDrafter": (lambda x: ModelDrafter(x, 2), NONE),
+    "TreeDrafter": (lambda x: TreeDrafter(x, [-1, 0]), NONE), "TopTree": (lambda x: TopTree(x, [-1, 0]), NONE),
+    "DynamicTree": (lambda x: DynamicTree(x, 3), NONE),
+    "DynamicTree, width": (lambda x: DynamicTree(DRAFT, 4, x), NUMBERS),
+    "BySurvival": (lambda x: BySurvival(x, 2), NONE), "ByLoad": (lambda x: ByLoad(x, lambda *_: 1.0), NONE),
+    "ByLoad, seconds": (lambda x: ByLoad(DRAFT, x), (None, 5, {})),
+    "Stack": (lambda x: Stack(x, PromptLookup(2)), NONE), "Stack, lowest": (lambda x: Stack(DRAFT, x), NONE),
+    "MergedDrafter": (MergedDrafter, (*NONE, [], [None], [PromptLookup(1)] * 2 and [GPT])),
+    "Hybrid": (lambda x: Hybrid(x, {2: 1.0}), NONE),
+    "Hybrid, v": (lambda x: Hybrid(ByLoad(DRAFT, lambda *_: 1.0, 1), x), (
+        None, 5, {}, {1: 1.0}, {3: 1.0}, {2: "x"}, {"2": 1.0}, {2: -1.0}, {2: math.nan})),
+    "DynamicDrafter": (lambda x: DynamicDrafter(DRAFT, x, 2), (None, "heuristic", Confidence)),
+    "Confidence": (Confidence, ("x", None)), "Entropy": (Entropy, ("x", None)),
+    "Goodput": (lambda x: Goodput(x, {2: 1.0}), ("x", None, math.nan, -1)),
+    "gamma": (lambda x: ModelDrafter(DRAFT, x), (*NUMBERS, 10 ** 6)), "count": (PromptLookup, NUMBERS),
+    "topology": (lambda x: TreeDrafter(DRAFT, x), (
+        None, 5, "ab", [], [-1], [0], [-1, 1], [-1, "0"], [-1, 0.5], torch.tensor([-1, 0]))),
+    "Lookahead, window": (lambda x: Lookahead(window=x), NUMBERS),
+    "Lookahead, ngram": (lambda x: Lookahead(ngram=x), NUMBERS),
+    "Lookahead, guesses": (lambda x: Lookahead(guesses=x), ("2", -1, None)),
+    "SuffixDrafter, past": (lambda x: SuffixDrafter(2, past=x), (5, None, "ab", [5], [["a"]])),
+    "SuffixDrafter, least": (lambda x: SuffixDrafter(2, least=x), ("x", None, 0, 2)),
+    "SuffixDrafter, remember": (lambda x: SuffixDrafter(2, remember=x), (-1, 1.5, "5", None)),
+    "lossy rules": (lambda x: [rule(CHAIN, x, None) for rule in LOSSY.values()], (None, 5, torch.ones(1, 3, 5))),
+    "lossy rules, draft": (lambda x: LOSSY["typical"](x, torch.ones(1, 2, 5), None), NONE),
+    "top_k": (lambda x: top_k(CHAIN, CHAIN.q_draft, None, x), NUMBERS),
+    "at_least": (lambda x: at_least(CHAIN, CHAIN.q_draft, None, x), (1.5, "2", None)),
+    "lenient": (lambda x: lenient(x, verify), (0, 2, *TEXTS)), "lenient, rule": (lambda x: lenient(0.5, x), (None, 5)),
+    "cascade": (lambda x: cascade(x, 0.5, verify), ("nope", None)),
+    "cascade, a": (lambda x: cascade("v3", x, verify), ("x", None)),
+    "cascade, p_target": (lambda x: cascade("v3", 0.5, verify)(CHAIN, x, None), (None, 5, torch.ones(1, 3, 5))),
+    "k-SEQ": (lambda x: least_rho(HALF, HALF, x), NUMBERS),
+    "k-SEQ, best": (lambda x: best_acceptance(HALF, HALF, x), NUMBERS),
+    "k-SEQ, node rule": (lambda x: sequential_acceptance(HALF, HALF, x, True), NUMBERS),
+    "expected_tokens": (lambda x: theory.expected_tokens(x, 3), (2, -1, *TEXTS)),
+    "expected_tokens, gamma": (lambda x: theory.expected_tokens(0.5, x), (-1, 1.5, "3", None)),
+    "speedup": (lambda x: theory.speedup(0.5, 3, x), (-1, *TEXTS)),
+    "speedup, v": (lambda x: theory.speedup(0.5, 3, 0.0, x), (0.0, -1, *TEXTS)),
+    "sure_gain": (lambda x: theory.sure_gain(x, 0.1), (2, -1, *TEXTS)),
+    "best_gamma": (lambda x: theory.best_gamma(0.5, 0.1, most=x), NUMBERS),
+    "break_even": (lambda x: theory.break_even(x, 3, 0.1), (-1, *TEXTS)),
+    "best_stack": (lambda x: theory.best_stack(x, lambda i, j: 0.5), ([], None, ["x", 1.0], [-0.1, 1.0])),
+    "best_tree": (lambda x: best_tree(x, 3), ([], [2.0], "ab", None)),
+    "best_tree, size": (lambda x: best_tree([0.5], x), NUMBERS),
+    "grown_tree": (lambda x: grown_tree(x, 3), ([], [[]], None)),
+    "best_size": (lambda x: best_size([0.5], x, 0.1, [2]), ({}, None)),
+    "load_pair, dtype": (lambda x: load_pair(dtype=x), ("float32", 5, torch.int64)),
+    "load_pair, draft": (lambda x: load_pair(draft=x), ("nope", 5, None, [])),
+    "export": (lambda x: export(x, None), (None, 5, (TARGET, DRAFT, None))),
+    "Tokenizer": (Tokenizer, (None, 5, {}, [b"a"], {"a": 1}, {b"a": 0}, BYTES | {b"ab": 3}, BYTES | {b"ab": 900},
+                              BYTES | {b"ab": -1}, BYTES | {b"ab": 256.5})),
+    "train": (lambda x: train(x, 300), (None, b"ab", 5)), "train, size": (lambda x: train("ab", x), (10, "300", None)),
+}
+PLAIN = {"train, size", "lossy rules", "lossy rules, draft", "cascade, p_target"}     # a ValueError, no more
+
+
+@pytest.mark.parametrize("call", REFUSED)
+def test_it_says_in_one_sentence_what_it_cannot_use(call):
+    of, refused = REFUSED[call]
+    for given in refused:
+        with pytest.raises((NanospecError, ValueError)) as caught:
+            of(given)
+        words = str(caught.value)
+        assert words and "\n" not in words and len(words) < 500
+        assert isinstance(caught.value, NanospecError) or call in PLAIN, f"{given!r}: {words}"
+
+
+def test_numbers_of_every_kind_are_numbers():
+    """What is refused is not a type that a user has at hand."""
+    import numpy
+    assert theory.expected_tokens(numpy.float64(0.5), numpy.int64(1)) == theory.expected_tokens(0.5, 1) == 1.5
+    assert theory.expected_tokens(1, 5) == 6 and theory.expected_tokens(1 + 1e-9, 1) > 2         # as it is measured
+    assert theory.speedup(torch.tensor([0.5, 1.0]), 1, torch.tensor(0.5)).tolist() == pytest.approx([1.0, 2.0 / 1.5])
+    assert ModelDrafter(DRAFT, numpy.int64(3)).size == 4 and PromptLookup(numpy.int32(2)).size == 3
