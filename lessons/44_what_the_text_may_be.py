@@ -229,8 +229,9 @@ for name, (writes, drafts) in {"no grammar": (target, draft), "both masked": (T,
         texts = [tokenizer.decode(tokens_of(one)).removesuffix("<|endoftext|>") for one in done]
         matches = sum(bool(re.fullmatch(RECORD, text)) for text in texts)
         alpha[name, temperature] = mean(sum(betas_of(rounds), []))
-        shown.append([name, temperature, f"{alpha[name, temperature]:.2f}",
-                      f"{len(tokens_of(rounds)) / len(rounds):.2f}", f"{matches} of {len(done)}", texts[0]])
+        per_call = len(tokens_of(rounds)) / len(rounds)
+        shown.append([name, temperature, f"{alpha[name, temperature]:.2f}", f"{per_call:.2f}",
+                      f"{matches} of {len(done)}", texts[0]])
 table(["grammar", "T", "alpha", "tokens per call", "match", "the first text"],
       [[*row[:-1], repr(row[-1][:28])] for row in shown])
 
