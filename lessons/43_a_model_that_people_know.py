@@ -166,6 +166,4 @@ assert off < 1e-12
 #
 # The answers are in the file of the same name in `lessons/answers/`.
 #
-# This is the last lesson. Where to go from here? Read `nanospec/speculate.py` from top to bottom,
-# judge another program's sampler (docs/PROOF.md), or write a drafter of your own
-# (docs/CONTRIBUTING.md).
+# *Next:* *What the text may be* lets a grammar decide which tokens may follow.

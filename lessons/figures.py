@@ -984,3 +984,15 @@ def a_model_that_people_know(betas: dict[str, Sequence[float]], calls: dict[str,
          ([both[1] for both in calls.values()], AMBER, "copies"))
     right.set_ylabel("tokens per call of the target")
     save(figure, "a_model_that_people_know")
+
+
+# What the text may be
+
+def what_the_text_may_be(alpha: dict[tuple[str, float], float]) -> None:
+    """(who is masked, T) -> alpha."""
+    figure, (axes,) = blank("a grammar helps the draft if the draft knows it", 1)
+    names = list(dict.fromkeys(name for name, _ in alpha))
+    bars(axes, [f"T = {T}" for T in (0, 1)], *(([alpha[name, T] for T in (0, 1)], colour, name)
+                                               for name, colour in zip(names, (FAINT, GREEN, AMBER))))
+    axes.set(ylim=(0, 1.25), ylabel="alpha, how often a draft token is accepted")
+    save(figure, "what_the_text_may_be")

@@ -7,6 +7,8 @@ from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from functools import partial
 
+import torch
+
 from nanospec.copies.suffix import SuffixDrafter
 from nanospec.methods import DRAFTERS, Options, method_of
 from nanospec.proof.compare import (EVERY_RULE, Found, Run, caches, first_round, greedy, node, ragged, rounds,
@@ -22,6 +24,7 @@ from nanospec.speculate import ModelDrafter, speculate
 from nanospec.trees.drawn import TreeDrafter
 from nanospec.trees.merged import MergedDrafter
 from nanospec.trees.node_rule import verify_tree
+from nanospec.vocabulary.grammar import Constrained, Grammar
 
 TOLERANCE = 1e-12
 
@@ -84,6 +87,8 @@ HYBRID, FULL_HYBRID = (method_of(target, draft, "hybrid", gamma=2, costs=COSTS)
                        for target, draft in ((TABLE, DRAFT), (FULL, FULL_DRAFT)))
 HYBRID_TREE = method_of(TABLE, DRAFT, "hybrid-tree", gamma=4,
                         costs=(0.1, {2: 1.0, 3: 1.01, 4: 1.02, 5: 1.6}))
+# Four states, each of which forbids another token or two.
+RULED = Grammar(torch.tensor([[1, -1, 2], [-1, 0, 2], [3, 1, -1], [-1, -1, 0]]))
 TOGETHER = [(0, None, None), (0.2, None, None), (0.7, 1, None), (0.7, None, 0.5), (0.7, 3, 0.6), (1.3, 3, 0.7)]
 
 
@@ -162,6 +167,9 @@ CHECKS = {check.name: check for check in [
                                partial(speculate, TABLE, drafter, rule=cascade(name, a, verify_tree)), [1, 0, 1], 2)
                         for drafter in (ModelDrafter(DRAFT, 2), TreeDrafter(DRAFT, TWO_ONE))
                         for name, a in (("chow", 0.4), ("opt", 0.6), ("v1", 0.3), ("v3", 0.6)))),
+    Check("T2", "grammar", "a chain, a tree 2-1 and copies under a grammar, V3, 3 tokens, T 0.7", lambda: worst(
+        rounds(Constrained(FULL, RULED), method_of(Constrained(FULL, RULED), Constrained(FULL_DRAFT, RULED), name,
+               gamma=2, topology=TWO_ONE).run, [1, 0, 1, 2, 1], 3, **WARM) for name in ("chain", "tree", "lookup"))),
     Check("T3", "T3 walk", "GPT V4 gamma 2, 3 tokens, T 0.7, top-k 2",
           lambda: rounds(GPT4, chain(GPT4, GPT_DRAFT4, 2), [1, 3, 0], 3, top_k=2, **WARM), slow=True),
     Check("T3", "T3 rows", "GPT V4 gamma 1, rows of 1 and 3, 2 tokens, top-k 2", lambda: ragged(

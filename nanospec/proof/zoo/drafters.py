@@ -33,6 +33,21 @@ STACKS = [
         ("gamma).clamp(max=gamma) + 1", "gamma - 1).clamp(max=gamma - 1) + 2"), file="draft_models.stack"),
 ]
 
+BEFORE = "before = torch.where(parent < 0, 0, known[row, parent])"
+STATE = "known[row, slots[:, t]] = self.after[before, tokens[:, t]]"
+
+GRAMMARS = [
+    bug("a-state-that-is-not-rolled-back", "generic; vllm#48197 tells of several", "the first mask of a round is that "
+        "of the state after the last draft token of the round before, accepted or not", "grammar",
+        (BEFORE, f"{BEFORE}\n            before = getattr(cache, 'last', before) if T > t == 0 else before"),
+        (STATE, f"{STATE}\n            cache.last = known[row, slots[:, t]]"), file="vocabulary.grammar"),
+    bug("one-mask-for-all-rows", "generic; vllm#46272 proposed it", "all rows of a draft have the mask of row 0",
+        "grammar", ("~self.allowed[states]", "~self.allowed[states[:, :1]]"), file="vocabulary.grammar"),
+    bug("the-row-before-is-the-parent", "ours", "in a tree, a row's state follows that of the row before it, a sibling",
+        "grammar", ("if attention_mask is not None:    ", "if attention_mask is None and False:    "),
+        file="vocabulary.grammar"),
+]
+
 # What looks like it and is exact.
 CONTROLS = [
     bug("stop-after-an-end-of-text", "generic", "a drafted end of text is kept, and drafting ends after it", "",
@@ -47,4 +62,4 @@ CONTROLS = [
         (DRAWN, f"{DRAWN}\n            if own[0, tokens[-1][0]] < 0.6{GO_BACK}"), file="lengths.dynamic"),
 ]
 
-BUGS = STOPPING + STACKS
+BUGS = STOPPING + STACKS + GRAMMARS

@@ -1,0 +1,237 @@
+"""Constrained decoding: a grammar says which tokens may come next, in a text and in the drafts for it.
+
+Willard, Louf 2023 (Outlines, arXiv 2307.09702, section 3): an automaton over characters becomes a table over tokens, so
+that what may follow is looked up. Dong et al. 2024 (XGrammar, arXiv 2411.15100) do it for grammars that nest, with a
+stack in the automaton's place, and can roll the stack back.
+
+    row             0       1        2      3       `12` is as far as the pattern \\d\\d goes
+    token           :       1        2      9
+    state           4       5        6      -       the state after a row: that of its parent, and its own token
+    may follow    0..9    0..9       ,      -       so every row has a mask of its own; row 3 is never accepted
+
+The state after a token stands in the token's slot of the cache, beside its keys and values. So whatever becomes of the
+slot becomes of the state: `length` is lowered and it is forgotten, a path is kept and it moves along, a request gets
+another row of a batch and takes it with it. Nothing has to be rolled back.
+
+The mask comes before temperature, top-k and top-p: p_target is what these make of the allowed tokens' logits. It is
+not the target's distribution over whole texts, given that they match; that would need a look ahead.
+
+Left out: grammars that nest; jumping over tokens that have no alternative (they are drafted and accepted); and special
+tokens, which count as the characters that they are written with.
+"""
+
+import re
+from collections.abc import Sequence
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from nanospec.cache import Cache, LanguageModel
+from nanospec.errors import RequestError, check_has, check_model, one_line
+
+DIGIT = 256             # a state is two digits in the cache, each of which every data type holds exactly
+
+
+class Grammar:
+    """An automaton over tokens. table: (states, V) int64, the next state, or -1 where the token may not follow.
+
+    State 0 is that of an empty text. Only a prompt can hold a token that may not follow, or a row that is never
+    accepted. It is read as if the text began with it; if that may not be either, the state is 0 again.
+    allowed, after: (states, V), whether a token may follow, and the state after it.
+    RequestError for a state after which no token may follow, or that is none.
+    """
+
+    def __init__(self, table: Tensor):
+        states = len(table)
+        if not 0 < states <= DIGIT ** 2 or not -1 <= int(table.min()) <= int(table.max()) < states:
+            raise RequestError(f"a grammar has 1 to {DIGIT ** 2} states, and each entry is one of them or -1")
+        self.allowed = table >= 0
+        dead = (~self.allowed.any(-1)).nonzero()[:, 0].tolist()
+        if dead:
+            raise RequestError(f"the grammar has a dead end: in state {dead[0]} no token may follow")
+        self.after = torch.where(self.allowed, table, table[0].clamp(min=0))
+
+
+class Constrained:
+    """A language model that writes what a grammar allows: the logits of all other tokens are -infinity.
+
+    It stands in the target's place, and a second one in the draft model's. If the draft model is left as it is, or the
+    drafter copies, the text has the same distribution, and draft tokens that may not follow are rejected.
+    RequestError where there is no language model, or the two have different vocabularies.
+    """
+
+    def __init__(self, model: LanguageModel, grammar: Grammar):
+        check_model("what is constrained", model)
+        of_grammar = grammar.allowed.shape[1]
+        if of_grammar != model.config.vocab_size:
+            raise RequestError(f"the grammar is of {of_grammar} tokens, the model of {model.config.vocab_size}")
+        self.model, self.config = model, model.config
+        self.allowed, self.after = grammar.allowed.to(model.device), grammar.after.to(model.device)
+        self.layer = len(model.new_cache(1, 1).k)           # the model's own layers come before it
+
+    @property
+    def device(self) -> torch.device:
+        return self.model.device
+
+    @property
+    def dtype(self) -> torch.dtype:
+        return self.model.dtype
+
+    def new_cache(self, rows: int, slots: int) -> Cache:
+        """The model's, and one layer more for the states, which the model never reads."""
+        cache = self.model.new_cache(rows, slots)
+        cache.kv = torch.cat([cache.kv, torch.zeros_like(cache.kv[:1])])
+        cache.index()
+        return cache
+
+    def __call__(self, tokens: Tensor, cache: Cache | None = None, kv_length: int | None = None,
+                 positions: Tensor | None = None, attention_mask: Tensor | None = None,
+                 layers: Sequence[int] = ()) -> Any:
+        """As GPT.forward."""
+        cache = cache or self.new_cache(*tokens.shape)
+        out = self.model(tokens, cache, kv_length, positions, attention_mask, layers)
+        logits, *hidden = out if layers else (out,)
+        states = self._states(tokens, cache, attention_mask)
+        logits = logits.masked_fill(~self.allowed[states], float("-inf"))
+        return (logits, *hidden) if layers else logits
+
+    def _states(self, tokens: Tensor, cache: Cache, attention_mask: Tensor | None) -> Tensor:
+        """The state after every row (B, T), which is also written into its slot."""
+        (B, T), device = tokens.shape, tokens.device
+        slots, row = cache.next_slots(T), torch.arange(B, device=device)
+        parents = slots - 1                                 # (B, T), slots too; -1 before the first token
+        if attention_mask is not None:                      # of a tree: the last slot that a row sees before its own
+            numbers = torch.arange(attention_mask.shape[2], device=device)
+            seen = attention_mask & (numbers < slots[:, :, None])
+            parents = torch.where(seen, numbers, -1).amax(-1)
+        k, v = cache.k[self.layer], cache.v[self.layer]                         # (B, S, H_kv, D)
+        known = DIGIT * k[:, :, 0, 0].long() + v[:, :, 0, 0].long()             # (B, S)
+        for t in range(T):
+            parent = parents[:, t]
+            before = torch.where(parent < 0, 0, known[row, parent])
+            known[row, slots[:, t]] = self.after[before, tokens[:, t]]
+        states = known.gather(1, slots)
+        k[row[:, None], slots] = (states // DIGIT)[:, :, None, None].to(k.dtype)
+        v[row[:, None], slots] = (states % DIGIT)[:, :, None, None].to(v.dtype)
+        return states
+
+
+class Expression:
+    """A regular expression: characters, classes such as [^"] and \\d, groups, |, *, + and ?; all as Python's `re`.
+
+    follow: for each of its single characters, by their numbers, those that may come next. first: those that a text may
+    begin with. The last number stands for the end of the text (Aho, Sethi, Ullman 1986, section 3.9).
+    Example: a(b|c)* has a = 0, b = 1, c = 2; first {0}, and follow {1, 2, 3} for each of them.
+    RequestError for what is no such expression.
+    """
+
+    def __init__(self, pattern: str):
+        self.left = re.findall(r"\\.|\[\^?\]?(?:\\.|[^\]\\])*\]|.", pattern, re.S)[::-1]
+        self.single, self.follow = list[re.Pattern](), list[set[int]]()
+        try:
+            empty, self.first, last = self._choice()
+        except (re.error, IndexError) as error:
+            raise RequestError(f"the pattern {one_line(pattern)!r} is no expression: {one_line(error)}") from error
+        if self.left:
+            raise RequestError(f"the pattern {one_line(pattern)!r} has a ')' too many")
+        end = {len(self.single)}
+        self._link(last, end)
+        self.first |= end if empty else set()
+
+    def _choice(self) -> tuple[bool, set[int], set[int]]:
+        """a|b: whether it may be empty, and the numbers of what it may begin and end with."""
+        empty, first, last = self._sequence()
+        while self.left and self.left[-1] == "|":
+            self.left.pop()
+            other = self._sequence()
+            empty, first, last = empty or other[0], first | other[1], last | other[2]
+        return empty, first, last
+
+    def _sequence(self) -> tuple[bool, set[int], set[int]]:
+        empty, first, last = True, set[int](), set[int]()
+        while self.left and self.left[-1] not in "|)":
+            its_empty, its_first, its_last = self._repeated()
+            self._link(last, its_first)
+            first, last = first | its_first if empty else first, its_last | last if its_empty else its_last
+            empty = empty and its_empty
+        return empty, first, last
+
+    def _repeated(self) -> tuple[bool, set[int], set[int]]:
+        atom = self.left.pop()
+        if atom == "(":
+            empty, first, last = self._choice()
+            if self.left.pop() != ")":
+                raise IndexError("a '(' is not closed")
+        else:
+            empty, first, last = False, {len(self.single)}, {len(self.single)}
+            self.single.append(re.compile(atom, re.S))      # a lone * or + is refused here
+            self.follow.append(set())
+        while self.left and self.left[-1] in "*+?":
+            sign = self.left.pop()
+            self._link(last if sign != "?" else set(), first)
+            empty = empty or sign != "+"
+        return empty, first, last
+
+    def _link(self, last: set[int], first: set[int]) -> None:
+        for number in last:
+            self.follow[number] |= first
+
+    def over(self, characters: Sequence[str]) -> tuple[Tensor, list[bool]]:
+        """The automaton over these characters: (states + 1, characters), and which states may be the last.
+
+        It begins in state 0. The last state is that of a text that cannot match any more.
+        """
+        kinds = [frozenset(n for n, single in enumerate(self.single) if single.fullmatch(one)) for one in characters]
+        number = {kind: i for i, kind in enumerate(dict.fromkeys(kinds))}       # few: most characters are alike
+        states, rows = {frozenset(self.first): 0}, list[list[int]]()
+        order = list(states)
+        for state in order:                                 # it grows meanwhile
+            rows.append([])
+            for kind in number:
+                after = frozenset(set[int]().union(*(self.follow[n] for n in state & kind)))
+                if after and after not in states:
+                    states[after] = len(order)
+                    order.append(after)
+                rows[-1].append(states.get(after, -1))
+        table = torch.tensor([*rows, [-1] * len(number)])
+        table = torch.where(table < 0, len(order), table)[:, [number[kind] for kind in kinds]]
+        return table, [len(self.single) in state for state in order]
+
+
+def grammar_of(pattern: str, tokenizer: Any, vocab_size: int, opens: str = "\n") -> Grammar:
+    """What follows the last `opens` of a text matches `pattern`, whole, and then the text ends. Before it, and in a
+    text without it, every token may follow.
+
+    tokenizer: one of files/, for a model of vocab_size tokens. A token may follow if its characters may, one after the
+    other, which no part of a character may; one of the tokenizer's `ends` may follow where the pattern is through.
+    opens: must stand at the end of a token.
+    RequestError where the pattern is none, leads to a dead end, or has a place for `opens`, and where no token ends so.
+    Example: grammar_of(r'\\{"age": \\d\\d?\\}', tokenizer, V): after a line break {"age": 7}, or another age.
+    """
+    check_has("the tokenizer", tokenizer, "one of files/", "decode", "ends")
+    pieces = [tokenizer.decode([token]) for token in range(vocab_size)]
+    characters, ends = sorted(set("".join(pieces))), sorted(tokenizer.ends)
+    opening = [token for token, piece in enumerate(pieces) if opens and piece.endswith(opens)]
+    if not opening:
+        raise RequestError(f"no token of this tokenizer ends in {one_line(repr(opens))}: nothing would open the text")
+    single, accepting = Expression(pattern).over(characters)
+    dead, none = len(accepting), len(characters)
+    stays = torch.arange(dead + 1)
+    single = torch.cat([single, stays[:, None]], 1)         # and a character that is none
+    place, longest = {one: i for i, one in enumerate(characters)}, max(map(len, pieces))
+    spelt = torch.tensor([[place[one] for one in piece] + [none] * (longest - len(piece)) for piece in pieces])
+    state = stays[:dead, None].expand(dead, vocab_size)
+    for column in spelt.T:
+        state = single[state, column]
+    # State 0 is before the text opens, and the last one after its end: there the end is written again.
+    table = torch.full((dead + 2, vocab_size), -1)
+    table[0] = 0
+    table[0, opening] = 1
+    table[1:-1] = torch.where(state < dead, state + 1, -1)
+    table[1:, ends + [token for token, piece in enumerate(pieces) if not piece or "\ufffd" in piece]] = -1
+    may_end = [*(number for number, is_last in enumerate(accepting, 1) if is_last), dead + 1]
+    table[torch.tensor(may_end)[:, None], ends] = dead + 1
+    if (table[1:, opening] >= 0).any():
+        raise RequestError(f"{one_line(repr(opens))} opens the text, so the pattern must have no place for it")
+    return Grammar(table)

@@ -1,0 +1,40 @@
+"""Which tokens may follow, what a wrong mask breaks, and who gains by a grammar."""
+
+import re
+
+import pytest
+
+from printed import rows
+from shorter import shorter
+
+
+@shorter(("START, NEW, GAMMA = (0,), 4, 2", "START, NEW, GAMMA = (0,), 3, 2"), ("ids, 24, 0.7", "ids, 12, 0.7"),
+         ("prompt in enumerate(PROMPTS)", "prompt in enumerate(PROMPTS[:2])"))
+def test_what_the_text_may_be(lesson, exchanged):
+    names, out = lesson("what_the_text_may_be", *exchanged)
+
+    # a token may follow in a state if a text that matches has it after one that leads there
+    tokenizer, leads = names["tokenizer"], ["", "[", "[1", "[1,"]
+    for state, before in enumerate(leads):
+        for token in range(names["V"]):
+            text = before + tokenizer.decode([token])
+            goes = text == "[" or bool(re.fullmatch(r"\[(\d+, )*(\d+,?|\d+\])?", text))
+            assert (token in names["may"][state]) == goes, (state, text)
+    printed = rows(out, "state ")
+    assert [printed[str(state)][0] for state in range(5)] == [str(len(may)) for may in names["may"]]
+
+    # a wrong mask breaks texts, and the library's text is the one by hand
+    off = names["off"]
+    assert off["each row its own"][0] < 1e-12 and off["each row its own"][1] == 0
+    assert off["row 0's for all rows"][1] > off["each row its own, never rolled back"][1] > 0.05
+    assert max(names["library_off"].values()) < 1e-12
+    assert sum(names["right"].values()) == pytest.approx(1) and all(map(names["is_right"], names["right"]))
+
+    # who gains
+    alpha, choice = names["alpha"], names["choice"]
+    for T in 0, 1:
+        assert alpha["both masked", T] > alpha["no grammar", T] > alpha["the target alone", T]
+    assert choice["both masked"] < alpha["both masked", 1]
+    matched = [row[4].split(" of ") for row in names["shown"]]
+    assert all(found == "0" for found, _ in matched[:2]) and all(found == every for found, every in matched[2:])
+    assert names["share"] < 0.5 and names["apart"] > 0.1
