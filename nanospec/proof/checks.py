@@ -3,17 +3,18 @@ catches them. What every drafter and rule goes through by its name is in contrac
 """
 
 import time
-from collections.abc import Callable, Iterable
+from collections.abc import Callable
 from dataclasses import dataclass
 from functools import partial
 
 from nanospec.copies.suffix import SuffixDrafter
 from nanospec.methods import DRAFTERS, Options, method_of
 from nanospec.proof.compare import (EVERY_RULE, Found, Run, caches, first_round, greedy, node, ragged, rounds,
-                                    rounds_by_prefix, speed)
+                                    rounds_by_prefix, speed, worst)
 from nanospec.proof.handover import (by_hand, drafts, hidden_states, ledger, one_after_the_other, reports, rules_agree,
                                      support)
 from nanospec.proof.learning import heads, labels, vocabulary
+from nanospec.proof.other_tokenizer import drafted, walked
 from nanospec.proof.serving import joint, schedules
 from nanospec.proof.tables import Mixture, TableModel, prompts_of, small_gpt, small_learned
 from nanospec.rules.cascade import DEFERRALS, cascade
@@ -91,12 +92,6 @@ def nearly(seed: int, by: float) -> TableModel:
     return table
 
 
-def worst(parts: Iterable[Found]) -> Found:
-    """Several runs of a check as one."""
-    counts, errors, distances = zip(*parts)
-    return sum(counts), max(errors), max(distances)
-
-
 def through_a_second_child(done) -> bool:
     return len(done.path) > 1 and done.path[0] > 1
 
@@ -155,6 +150,8 @@ CHECKS = {check.name: check for check in [
                                partial(speculate, TABLE, drafter, rule=cascade(name, a, verify_tree)), [1, 0, 1], 2)
                         for drafter in (ModelDrafter(DRAFT, 2), TreeDrafter(DRAFT, TWO_ONE))
                         for name, a in (("chow", 0.4), ("opt", 0.6), ("v1", 0.3), ("v3", 0.6)))),
+    Check("T2", "another tokenizer", "a chain, a tree, strings of a draft model with another tokenizer, V6 and V4, 3 "
+          "tokens, T 0.7, top-k 2; 6 tokens, T 0", walked),
     Check("T3", "T3 walk", "GPT V4 gamma 2, 3 tokens, T 0.7, top-k 2",
           lambda: rounds(GPT4, chain(GPT4, GPT_DRAFT4, 2), [1, 3, 0], 3, top_k=2, **WARM), slow=True),
     Check("T3", "T3 rows", "GPT V4 gamma 1, rows of 1 and 3, 2 tokens, top-k 2", lambda: ragged(
@@ -195,6 +192,7 @@ CHECKS = {check.name: check for check in [
               lambda: TreeDrafter(small_learned("eagle3", GPT4), TWO_ONE)])), slow=True),
     Check("T5", "labels", "a draft model that says what the target says has a loss of 0", partial(labels, GPT4)),
     Check("T5", "vocabulary", "a draft model of three tokens drafts these three", partial(vocabulary, GPT4)),
+    Check("T5", "shared tokens", "a draft model with another tokenizer drafts what both have, V6, T 0.7", drafted),
     Check("T5", "heads", "every head has weights of its own", partial(heads, GPT4)),
     Check("T5", "one after the other", "every rule twice between two refills: no uniform twice", one_after_the_other),
     Check("T5", "rules agree", "on 5 chains the rules of trees accept what those of chains accept", rules_agree),
