@@ -984,3 +984,24 @@ def a_model_that_people_know(betas: dict[str, Sequence[float]], calls: dict[str,
          ([both[1] for both in calls.values()], AMBER, "copies"))
     right.set_ylabel("tokens per call of the target")
     save(figure, "a_model_that_people_know")
+
+
+# Another vocabulary
+
+def another_vocabulary(cuts: dict[str, list[tuple[str, bool]]]) -> None:
+    """Tokenizer -> the tokens of one line, and whether each is a token of the other tokenizer, too."""
+    figure, (axes,) = blank("one line, two tokenizers: hatched tokens are not in the other one", 1)
+    figure.set_size_inches(10.4, 2.6)
+    for height, tokens in enumerate(reversed(cuts.values())):
+        left = 0
+        for text, shared in tokens:
+            axes.barh(height, len(text) - 0.1, 0.5, left=left, color=GREEN if shared else AMBER,
+                      hatch="" if shared else "..", edgecolor="white")
+            axes.text(left + len(text) / 2, height - 0.42, text.replace(" ", "·"), ha="center", va="center", color=INK,
+                      family="monospace", fontsize=9)
+            left += len(text)
+    axes.set(ylim=(-0.7, 1.5), xticks=[], yticks=range(len(cuts)), yticklabels=[*reversed(cuts)])
+    axes.grid(False)
+    axes.spines[["left", "bottom"]].set_visible(False)
+    axes.tick_params(length=0)
+    save(figure, "another_vocabulary")

@@ -1,6 +1,6 @@
 """A draft model with any other tokenizer: its draft is a string, and the target's tokenizer cuts that up.
 
-Timor et al. 2025, string-level exact match (SLEM; arXiv 2502.05202, Algorithm 2); transformers' universal assisted
+Timor et al. 2025, string-level exact match (SLEM; arXiv 2502.05202, section 3); transformers' universal assisted
 generation.
 
     the text    decoded, and encoded anew as the draft model's own tokens

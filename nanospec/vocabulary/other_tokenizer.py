@@ -1,6 +1,6 @@
 """A draft model that was made for another tokenizer: it drafts those tokens that both tokenizers have.
 
-Timor et al. 2025, token-level intersection (TLI; arXiv 2502.05202, Algorithm 4).
+Timor et al. 2025, token-level intersection (TLI; arXiv 2502.05202, section 4).
 
     the text     target's tokens      " def" " main" "():"        each is read as one token of the draft model
     the draft    its own logits       of what both have, moved to the target's ids; all others get -infinity

@@ -12,6 +12,7 @@ from nanospec.dice import Dice
 from nanospec.draft import Draft
 from nanospec.errors import PairError
 from nanospec.fast.autotune import copy_of
+from nanospec.fast.clock import draft_seconds
 from nanospec.files.tokenizer import Tokenizer, train
 from nanospec.files.tokenizer_json import FolderTokenizer, save_tokenizer, spelling_of
 from nanospec.generate import generate
@@ -163,6 +164,7 @@ def test_a_copy_in_another_type_drafts_the_same_tokens():
     tokens = torch.tensor([PROMPT])
     finite = model(tokens).isfinite()
     assert torch.equal(copy(tokens).isfinite(), finite) and int(finite[0, 0].sum()) == len(model.ids)
+    assert draft_seconds(copy, context=4, repeats=1, warm_up=0) > 0
 
 
 class WholeVocabulary(ModelDrafter):
