@@ -38,7 +38,8 @@ from nanospec.errors import PairError, check_model
 class Spelled(Protocol):
     """What is needed of a tokenizer. spellings: the bytes of every id, None for one that is no text."""
 
-    end_of_text: int
+    @property
+    def end_of_text(self) -> int: ...
 
     @property
     def spellings(self) -> Sequence[bytes | None]: ...
