@@ -996,3 +996,24 @@ def what_the_text_may_be(alpha: dict[tuple[str, float], float]) -> None:
                                                for name, colour in zip(names, (FAINT, GREEN, AMBER))))
     axes.set(ylim=(0, 1.25), ylabel="alpha, how often a draft token is accepted")
     save(figure, "what_the_text_may_be")
+
+
+# Another vocabulary
+
+def another_vocabulary(cuts: dict[str, list[tuple[str, bool]]]) -> None:
+    """Tokenizer -> the tokens of one line, and whether each is a token of the other tokenizer, too."""
+    figure, (axes,) = blank("one line, two tokenizers: hatched tokens are not in the other one", 1)
+    figure.set_size_inches(10.4, 2.6)
+    for height, tokens in enumerate(reversed(cuts.values())):
+        left = 0
+        for text, shared in tokens:
+            axes.barh(height, len(text) - 0.1, 0.5, left=left, color=GREEN if shared else AMBER,
+                      hatch="" if shared else "..", edgecolor="white")
+            axes.text(left + len(text) / 2, height - 0.42, text.replace(" ", "·"), ha="center", va="center", color=INK,
+                      family="monospace", fontsize=9)
+            left += len(text)
+    axes.set(ylim=(-0.7, 1.5), xticks=[], yticks=range(len(cuts)), yticklabels=[*reversed(cuts)])
+    axes.grid(False)
+    axes.spines[["left", "bottom"]].set_visible(False)
+    axes.tick_params(length=0)
+    save(figure, "another_vocabulary")

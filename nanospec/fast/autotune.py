@@ -16,6 +16,7 @@ from nanospec.fast.compiled import compiler_for
 from nanospec.fast.packed import PackedLinear, can_pack, pack
 from nanospec.files.ready import ready
 from nanospec.model import GPT
+from nanospec.vocabulary.other_tokenizer import OtherTokenizer
 
 DTYPES = (torch.float32, torch.bfloat16)
 GLANCE = partial(draft_seconds, repeats=1)
@@ -87,6 +88,8 @@ def copy_of(model: GPT | Learned, dtype: torch.dtype) -> Any:
         if model.config.tied:
             del state["head.weight"]
         return ready(model.config, state, model.device, dtype)
+    if isinstance(model, OtherTokenizer):
+        return OtherTokenizer(copy_of(model.draft, dtype), model.tables)
     copy = type(model)(**model.sizes).attach(model.target).to(model.device, dtype).requires_grad_(False)
     copy.load_state_dict(state)
     return copy

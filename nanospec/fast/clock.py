@@ -145,7 +145,7 @@ def draft_seconds(draft: GPT | Learned | None, context: int = 256, rows: int = 1
     """One draft token: a step of a GPT; of a learned draft model, its part of a chain of DRAFTED; of none, 0."""
     if draft is None:
         return 0.0
-    if isinstance(draft, GPT):
+    if not isinstance(draft, Learned):
         return step_seconds(draft, 1, context, rows, repeats, warm_up, compiler, **settings)
     gamma = longest_chain(draft, DRAFTED)
     drafter = ModelDrafter(draft, gamma)

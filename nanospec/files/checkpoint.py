@@ -23,6 +23,7 @@ from nanospec.files.tokenizer import Tokenizer
 from nanospec.files.tokenizer_json import AnyTokenizer, FolderTokenizer
 from nanospec.files.whole import write_whole
 from nanospec.model import GPT, Config
+from nanospec.vocabulary.other_tokenizer import OtherTokenizer, tables_of
 
 WEIGHTS = Path(__file__).parent.parent / "weights"
 OTHER_WEIGHTS = ("the draft model {} was trained beside other weights of this shape: fewer of its tokens may be "
@@ -182,6 +183,7 @@ def load_pair(source: Path | str | Source = WEIGHTS, device="cpu", dtype: torch.
     """The target, the draft and their tokenizer: the shipped pair, or what `source` names (files/sources.py).
 
     draft: "gpt", the small GPT, or where there is none a draft model that ships for this target; or one of LEARNED.
+    A GPT of others may have another tokenizer: then it drafts the tokens that both have, and Pair.note says so.
     Pair.draft is None for a target alone, if "gpt" finds nothing.
     RequestError for another draft. FileNotFoundError or PairError if they are not there, not whole, or not made for one
     another.
@@ -200,13 +202,17 @@ def load_pair(source: Path | str | Source = WEIGHTS, device="cpu", dtype: torch.
         file, kind = found
         if kind != "gpt":
             small = load_learned(file, target, kind, same_weights=file.parent == folder)
+        elif theirs:
+            small, its = load_folder(file, device, dtype), FolderTokenizer.load(file)
+            if small.config.vocab_size < its.vocab_size:
+                raise PairError(f"{file}: the model has {small.config.vocab_size} tokens, and its tokenizer "
+                                f"{its.vocab_size}")
+            if small.config.vocab_size != tokens or its.fingerprint() != tokenizer.fingerprint():
+                small = OtherTokenizer(small, tables_of(its, tokenizer, tokens))
         else:
-            small = load_folder(file, device, dtype) if theirs else load_model(file, device, dtype, tokenizer)
+            small = load_model(file, device, dtype, tokenizer)
         tokens = small.vocab_size if isinstance(small, Learned) else small.config.vocab_size
     if target.config.vocab_size != tokens or tokens < tokenizer.vocab_size:
         raise PairError(f"{folder}: vocabularies of {target.config.vocab_size} and {tokens} tokens and a tokenizer of "
                         f"{tokenizer.vocab_size} are no pair")
-    if theirs and found == (source.draft, "gpt"):
-        if FolderTokenizer.load(found[0]).fingerprint() != tokenizer.fingerprint():
-            raise PairError(f"{folder}: target and draft have different tokenizers, and are no pair")
     return Pair(target, small, tokenizer)

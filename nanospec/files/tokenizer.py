@@ -109,6 +109,11 @@ class Tokenizer:
         self.encoding = tiktoken.Encoding("nanospec", pat_str=PATTERN, mergeable_ranks=ranks,
                                           special_tokens={END_OF_TEXT: self.end_of_text})
 
+    @property
+    def spellings(self) -> list[bytes | None]:
+        """The bytes of every id; None for end of text, which is no text itself."""
+        return [*self.pieces[:-1], None]
+
     def encode(self, text: str) -> list[int]:
         """Ids of `text`. A literal "<|endoftext|>" in it is ordinary text: no prompt can end a document.
 

@@ -6,6 +6,7 @@ where tiktoken's has ranks of what they become. And its engine for patterns has 
 
 import hashlib
 import json
+import re
 from collections.abc import Sequence
 from itertools import groupby
 from pathlib import Path
@@ -24,8 +25,24 @@ LETTERS = {byte: chr(byte) for byte in PRINTED}
 LETTERS |= {byte: chr(256 + i) for i, byte in enumerate(sorted(set(range(256)) - set(PRINTED)))}
 
 
+BYTES = {letter: byte for byte, letter in LETTERS.items()}
+
+
 def spelled(piece: bytes) -> str:
     return "".join(LETTERS[byte] for byte in piece)
+
+
+def spelling_of(token: str, decoder: str) -> bytes | None:
+    """The bytes of a token as the file has it; None where that cannot be known. decoder: the file's, as JSON.
+
+    Examples: to a byte-level decoder "\u0120def" is b" def". To Llama 2's "\u2581def" is, and "<0x0A>" is a line's end.
+    """
+    if '"ByteLevel"' in decoder:
+        return bytes(BYTES[letter] for letter in token) if BYTES.keys() >= set(token) else None
+    if "\u2581" in decoder:
+        one = re.fullmatch("<0x([0-9A-F]{2})>", token) if '"ByteFallback"' in decoder else None
+        return bytes.fromhex(one[1]) if one else token.replace("\u2581", " ").encode()
+    return None
 
 
 def pairs_of(ranks: dict[bytes, int]) -> list[tuple[str, str]]:
@@ -79,6 +96,17 @@ class FolderTokenizer:
         self.vocab_size = max(self.vocab.values(), default=-1) + 1
         self.begin = theirs.encode("", add_special_tokens=True).ids
         self.before = self.encode("a")
+
+    @property
+    def spellings(self) -> list[bytes | None]:
+        """The bytes of every id; None for a special token, for an id that is none, and where they cannot be known."""
+        decoder = json.dumps(json.loads(self.theirs.to_str())["decoder"], ensure_ascii=False)
+        added, found = self.theirs.get_added_tokens_decoder(), list[bytes | None]([None] * self.vocab_size)
+        for token, i in self.vocab.items():
+            found[i] = spelling_of(token, decoder)
+        for i, token in added.items():                  # these stand in the file as they stand in a text
+            found[i] = None if token.special else token.content.encode()
+        return found
 
     def encode(self, text: str) -> list[int]:
         """As Tokenizer.encode."""

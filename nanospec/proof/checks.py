@@ -3,7 +3,7 @@ catches them. What every drafter and rule goes through by its name is in contrac
 """
 
 import time
-from collections.abc import Callable, Iterable
+from collections.abc import Callable
 from dataclasses import dataclass
 from functools import partial
 
@@ -12,10 +12,11 @@ import torch
 from nanospec.copies.suffix import SuffixDrafter
 from nanospec.methods import DRAFTERS, Options, method_of
 from nanospec.proof.compare import (EVERY_RULE, Found, Run, caches, first_round, greedy, node, ragged, rounds,
-                                    rounds_by_prefix, speed)
+                                    rounds_by_prefix, speed, worst)
 from nanospec.proof.handover import (by_hand, drafts, hidden_states, ledger, one_after_the_other, reports, rules_agree,
                                      support)
 from nanospec.proof.learning import heads, labels, vocabulary
+from nanospec.proof.other_tokenizer import drafted, walked
 from nanospec.proof.serving import joint, schedules
 from nanospec.proof.tables import Mixture, TableModel, prompts_of, small_gpt, small_learned
 from nanospec.rules.cascade import DEFERRALS, cascade
@@ -99,12 +100,6 @@ def nearly(seed: int, by: float) -> TableModel:
     return table
 
 
-def worst(parts: Iterable[Found]) -> Found:
-    """Several runs of a check as one."""
-    counts, errors, distances = zip(*parts)
-    return sum(counts), max(errors), max(distances)
-
-
 def through_a_second_child(done) -> bool:
     return len(done.path) > 1 and done.path[0] > 1
 
@@ -170,6 +165,8 @@ CHECKS = {check.name: check for check in [
     Check("T2", "grammar", "a chain, a tree 2-1 and copies under a grammar, V3, 3 tokens, T 0.7", lambda: worst(
         rounds(Constrained(FULL, RULED), method_of(Constrained(FULL, RULED), Constrained(FULL_DRAFT, RULED), name,
                gamma=2, topology=TWO_ONE).run, [1, 0, 1, 2, 1], 3, **WARM) for name in ("chain", "tree", "lookup"))),
+    Check("T2", "another tokenizer", "a chain, a tree, strings of a draft model with another tokenizer, V6 and V4, 3 "
+          "tokens, T 0.7, top-k 2; 6 tokens, T 0", walked),
     Check("T3", "T3 walk", "GPT V4 gamma 2, 3 tokens, T 0.7, top-k 2",
           lambda: rounds(GPT4, chain(GPT4, GPT_DRAFT4, 2), [1, 3, 0], 3, top_k=2, **WARM), slow=True),
     Check("T3", "T3 rows", "GPT V4 gamma 1, rows of 1 and 3, 2 tokens, top-k 2", lambda: ragged(
@@ -210,6 +207,7 @@ CHECKS = {check.name: check for check in [
               lambda: TreeDrafter(small_learned("eagle3", GPT4), TWO_ONE)])), slow=True),
     Check("T5", "labels", "a draft model that says what the target says has a loss of 0", partial(labels, GPT4)),
     Check("T5", "vocabulary", "a draft model of three tokens drafts these three", partial(vocabulary, GPT4)),
+    Check("T5", "shared tokens", "a draft model with another tokenizer drafts what both have, V6, T 0.7", drafted),
     Check("T5", "heads", "every head has weights of its own", partial(heads, GPT4)),
     Check("T5", "one after the other", "every rule twice between two refills: no uniform twice", one_after_the_other),
     Check("T5", "rules agree", "on 5 chains the rules of trees accept what those of chains accept", rules_agree),

@@ -11,7 +11,7 @@ Every function returns (paths, texts or samples; greatest error; total variation
 """
 
 from collections import defaultdict
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from itertools import cycle, islice
 
 import torch
@@ -35,6 +35,12 @@ from nanospec.trees.traversal import verify_traversal
 Found = tuple[int, float, float]
 Run = Callable[..., Iterator[Round]]         # (ids, **request), the request as `speculate` takes it
 EVERY_RULE: tuple[Rule, ...] = (verify, verify_tree, verify_block, verify_traversal)
+
+
+def worst(parts: Iterable[Found]) -> Found:
+    """Several runs of a check as one."""
+    counts, errors, distances = zip(*parts)
+    return sum(counts), max(errors), max(distances)
 
 
 # T0

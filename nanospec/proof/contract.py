@@ -27,8 +27,8 @@ from nanospec.errors import RequestError
 from nanospec.generate import generate
 from nanospec.methods import DRAFTERS, RULES, Entry, Method, Options, method_of
 from nanospec.probs import Sampling
-from nanospec.proof.checks import GPT4, GPT_DRAFT4, worst
-from nanospec.proof.compare import Batch, Found, caches, greedy, ragged, rounds, together
+from nanospec.proof.checks import GPT4, GPT_DRAFT4
+from nanospec.proof.compare import Batch, Found, caches, greedy, ragged, rounds, together, worst
 from nanospec.proof.handover import Ledger
 from nanospec.proof.stats import goodness_of_fit
 from nanospec.proof.tables import TableModel, prompts_of, small_gpt, small_learned

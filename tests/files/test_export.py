@@ -21,8 +21,10 @@ from nanospec.files.huggingface import load_folder, save_folder
 from nanospec.files.tokenizer import END_OF_TEXT, Tokenizer
 from nanospec.files.tokenizer_json import FolderTokenizer, save_tokenizer
 from nanospec.generate import generate
+from nanospec.methods import method_of
 from nanospec.proof.tables import small_gpt
 from nanospec.speculate import ModelDrafter, speculate, tokens_of
+from nanospec.vocabulary.other_tokenizer import OtherTokenizer
 
 pytestmark = pytest.mark.xdist_group("transformers")        # one process imports it
 BYTES = Tokenizer({bytes([b]): b for b in range(256)})
@@ -211,20 +213,30 @@ def test_a_library_that_is_not_there(library, pair, tmp_path, monkeypatch):
 
 
 def test_a_pair_that_is_none(pair, capsys):
-    """One by one: another vocabulary, another tokenizer, a tokenizer with more tokens than the models."""
-    other = Tokenizer(BYTES.ranks | {b"ab": 256})
-    save_tokenizer(Tokenizer({bytes([255 - b]): b for b in range(256)}), pair / "draft")
-    refused(load_pair, pair, words="different tokenizers")
-    save_tokenizer(other, pair / "draft")
-    save_folder(small_gpt(258, 1, 1), pair / "draft", 257)
-    refused(load_pair, pair, words="vocabularies of 257 and 258 tokens")
-    save_folder(small_gpt(257, 1, 1), pair / "draft", 256)
-    save_tokenizer(other, pair / "target")
-    refused(load_pair, pair, words="a tokenizer of 258")
+    """A tokenizer with more tokens than the models."""
+    save_tokenizer(Tokenizer(BYTES.ranks | {b"ab": 256}), pair / "draft")
+    refused(load_pair, pair, words="draft: the model has 257 tokens, and its tokenizer 258")
+    save_tokenizer(BYTES, pair / "draft")
+    save_tokenizer(Tokenizer(BYTES.ranks | {b"ab": 256}), pair / "target")
     assert demo.main(["--weights", str(pair)]) == 2
     err = capsys.readouterr().err
-    assert err.count("\n") == 1 and "are no pair" in err
+    assert err.count("\n") == 1 and "the target has 257 tokens, and its tokenizer 258" in err
     refused(load_pair, pair, "cpu", torch.float32, "prefix", words="holds no prefix.pt")
+
+
+@pytest.mark.parametrize("ranks", [{bytes([255 - b]): b for b in range(256)}, BYTES.ranks | {b"ab": 256}],
+                         ids=["the same tokens, other ids", "one token more"])
+def test_a_draft_model_with_another_tokenizer(ranks, pair):
+    """It drafts what both have, and that is what the user is told; the text is the target's."""
+    before = load_pair(pair)
+    save_tokenizer(Tokenizer(ranks), pair / "draft")
+    save_folder(small_gpt(len(ranks) + 1, 1, 1), pair / "draft", len(ranks))
+    target, draft, tokenizer = found = load_pair(pair, dtype=torch.float64)
+    assert isinstance(draft, OtherTokenizer) and "the 257 tokens that both have" in found.note and not before.note
+    assert tokenizer.fingerprint() == before.tokenizer.fingerprint()
+    ids = tokenizer.encode("ab ba")
+    assert tokens_of(method_of(target, draft, gamma=3).run(ids, max_new_tokens=12, temperature=0)) == list(
+        generate(target, ids, 12, 0))
 
 
 def test_demo_and_bench_run_a_pair_of_folders(pair, tmp_path, capsys, monkeypatch):

@@ -1,0 +1,43 @@
+"""Which tokens are shared, two exact ways of four, what a wrong reading costs, and the rounds counted anew."""
+
+import pytest
+
+from nanospec.speculate import speculate, tokens_of
+from printed import rows
+from shorter import shorter
+
+pytestmark = pytest.mark.xdist_group("held-out texts")      # which one process then reads once
+
+
+@shorter(("read = train_texts[::60]", "read = train_texts[::200]"), ("texts[:4, :96]", "texts[:2, :96]"),
+         ("> 4000][:6]", "> 4000][:3]"))
+def test_another_vocabulary(lesson, exchanged):
+    names, out = lesson("another_vocabulary", *exchanged)
+
+    # the same line, cut in two ways; the shared tokens by their bytes
+    its, ours, tables = names["its"], names["ours"], names["tables"]
+    assert f"the target's tokens: {names['cut'](ours, names['LINE'])}" in out
+    both = {*its.ranks} & {*ours.ranks}
+    printed = rows(out, "tokens")       # and how many
+    assert printed["of the same bytes"] == [str(len(both) + 1)] and len(both) > 300
+    assert printed["and of the same id"] == [str(sum(its.ranks[token] == ours.ranks[token] for token in both))]
+    assert 256 <= names["same_id"] < 300
+
+    # the first and the last row of four
+    off = names["off"]
+    assert [tv < 1e-12 for tv in off.values()] == [True, False, False, True] and min(
+        tv for tv in off.values() if tv > 1e-12) > 0.01
+
+    # what is read: the worst are ids that mean something else; the target's own tokens are the best
+    alpha = names["alpha"]
+    *ways, wrong, own = alpha.values()
+    assert wrong < min(ways) and ways[0] == max(ways) < own
+    assert all(rows(out, "a token that it lacks")[name] == [f"{value:.3f}"] for name, value in alpha.items())
+
+    # the rounds, counted anew
+    shared = names["OtherTokenizer"](names["bigrams"], tables)
+    done = [list(speculate(names["target"], names["ModelDrafter"](shared, 3), ids, 32, 0, seed=seed))
+            for seed, ids in enumerate(names["prompts"])]
+    assert names["per_call"]["shared tokens", 0] == sum(map(len, map(tokens_of, done))) / sum(map(len, done))
+    assert all(cell == f"{names['per_call'][name, T]:.2f}" for name, cells in rows(out, "the draft").items()
+               for T, cell in enumerate(cells))
