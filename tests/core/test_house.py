@@ -14,8 +14,8 @@ ROOT = Path(__file__).parents[2]
 NOT_CORE = {"__init__", "__main__", "methods", "theory"}
 CORE = {path.stem for path in (ROOT / "nanospec").glob("*.py")} - NOT_CORE
 # What stands around it. Each imports from the core and from those that stand before it here.
-ROOMS = ["theory", "trees", "lengths", "serving", "copies", "draft_models", "rules", "files", "methods", "training",
-         "fast", "proof", "show", "bench", "commands", "__main__"]
+ROOMS = ["theory", "trees", "lengths", "recurrent", "serving", "copies", "draft_models", "rules", "files", "methods",
+         "training", "fast", "proof", "show", "bench", "commands", "__main__"]
 FILES = sorted((ROOT / "nanospec").rglob("*.py"))
 SCRIPTS = [ROOT / "train_tiny.py", ROOT / "demo.py"]
 LESSONS = sorted((ROOT / "lessons").glob("[0-9]*.py"))
