@@ -19,7 +19,7 @@ LAYER = {"heads": 1, "kv_heads": 1, "hidden": 8}
 # Sizes of small learned draft models, where those of their classes would be too large to walk.
 SMALL: dict[str, dict] = {
     "medusa": {"heads": 8}, "hydra": {"heads": 8}, "mlp": {"width": 12, "depth": 2},
-    "prefix": LAYER | {"width": 12}, "eagle": LAYER, "eagle3": LAYER | {"spoken": 3},
+    "prefix": LAYER | {"width": 12}, "eagle": LAYER, "mtp": LAYER, "eagle3": LAYER | {"spoken": 3},
     "lookback": LAYER | {"spoken": 2},
     "dflash": LAYER, "dspark": LAYER, "early_exit": {"layers": [0], "hidden": 8}}
 
