@@ -109,7 +109,8 @@ assert (after_draft - again(target, prompt + drafted)).abs().max() < 1e-12
 # Suppose that all draft tokens are rejected and the text goes on with other tokens. Then we lower
 # `length` by the number of draft tokens, and nothing has to be erased. The slots from `length` on
 # are now *stale*: they hold tokens that are no longer in the text. No token sees them, and the next
-# tokens overwrite them.
+# tokens overwrite them. (Some newer models have layers without slots, for which this does not
+# work; *A state that cannot go back* shows what does.)
 #
 # What if we forget to do this? Then the model answers for a text that still contains the draft
 # tokens. Nothing complains, and what comes out looks like a text.

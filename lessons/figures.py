@@ -1017,3 +1017,20 @@ def another_vocabulary(cuts: dict[str, list[tuple[str, bool]]]) -> None:
     axes.spines[["left", "bottom"]].set_visible(False)
     axes.tick_params(length=0)
     save(figure, "another_vocabulary")
+
+
+# A state that cannot go back
+
+def states_kept(costs: dict[tuple[int, str], tuple[int, float, float]]) -> None:
+    """(gamma, way) -> bytes of states, tokens read in a round, tokens written in a round."""
+    figure, (left, right) = blank("two ways back: more memory, or more tokens", 2)
+    figure.set_size_inches(12, 4.4)
+    for way, colour in (("snapshots", BLUE), ("replay", GREEN)):
+        of_way = [(gamma, *found) for (gamma, name), found in costs.items() if name == way]
+        gammas, sizes, read, _ = zip(*of_way)
+        left.plot(gammas, [size / 1e3 for size in sizes], color=colour, marker=MARK[colour], linewidth=2, label=way)
+        right.plot(gammas, read, color=colour, marker=MARK[colour], linewidth=2, label=way)
+    left.set(xlabel="gamma: draft tokens in a round", ylabel="kB of states for a text", ylim=(0, None))
+    right.set(xlabel="gamma: draft tokens in a round", ylabel="tokens that the target reads in a round", ylim=(0, None))
+    left.legend(frameon=False)
+    save(figure, "a_state_that_cannot_go_back")

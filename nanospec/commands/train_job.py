@@ -24,9 +24,11 @@ from nanospec.training.batches import HeldOut
 from nanospec.training.distil import Distillation, further
 from nanospec.training.learned import LearnedTraining, files_of, plan_of
 from nanospec.training.pair import FILES, Size, Training
+from nanospec.training.with_mtp import WithMTP
 
 AUTO = "auto"                           # a batch that is found by trying
 PHASED = ("pair", "distil")             # what can be trained besides LEARNED
+JOINT = ["pair", "mtp"]                 # the target and a layer that learns with it
 # How often the first text is read where the packages, being long, are read once. It alone is read
 # while the target's learning rate falls.
 TIMES = 4
@@ -49,10 +51,12 @@ def checked(args: argparse.Namespace, size: Size | Any) -> Job:
     available(args.device)
     files: Sequence[str] = FILES
     out, pair = args.out or Path("out") / args.size, None
-    if args.what != ["pair"]:
+    if args.what == JOINT:
+        files = (*FILES[:3], "mtp.pt", FILES[3])
+    elif args.what != ["pair"]:
         for name in PHASED:
             if name in args.what and len(args.what) > 1:
-                raise RequestError(f"--what: {name} is trained alone")
+                raise RequestError(f"--what: {name} is trained alone" + ", or as pair mtp" * (name == "pair"))
         if args.tokenizer:
             raise RequestError("--tokenizer: a draft model has the tokenizer of its pair")
         out = args.out or Path("out") / "_".join(args.what)
@@ -127,7 +131,8 @@ def prepared(args: argparse.Namespace, job: Job,
 
     def made(size: Any, compiled: bool) -> Training:
         if pair is None:
-            return Training(size, args.seed, ids, tokenizer, out, compiled, last, args.loss)
+            kind = WithMTP if args.what == JOINT else Training
+            return kind(size, args.seed, ids, tokenizer, out, compiled, last, args.loss)
         if args.what == ["distil"]:
             return Distillation(pair, size, args.seed, ids, tokenizer, out, compiled, args.loss)
         return LearnedTraining(pair.target, size, args.seed, ids, tokenizer, out, compiled, args.loss)

@@ -15,10 +15,11 @@ from nanospec.draft_models.learned import Learned
 from nanospec.draft_models.lookback import Lookback
 from nanospec.draft_models.medusa import Medusa
 from nanospec.draft_models.mlp import MLPSpeculator
+from nanospec.draft_models.mtp import MTP
 from nanospec.draft_models.prefix import Prefix
 
 DraftModel = LanguageModel | Learned        # whatever a drafter may draft with
 # A name is also its file's.
 LEARNED: dict[str, type[Learned]] = {
     "medusa": Medusa, "hydra": Hydra, "mlp": MLPSpeculator, "prefix": Prefix, "lookback": Lookback, "eagle": Eagle,
-    "eagle3": Eagle3, "dflash": DFlash, "dspark": DSpark, "early_exit": EarlyExit}
+    "eagle3": Eagle3, "mtp": MTP, "dflash": DFlash, "dspark": DSpark, "early_exit": EarlyExit}

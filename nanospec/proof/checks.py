@@ -9,6 +9,7 @@ from functools import partial
 
 import torch
 
+from nanospec.copies.lookup import PromptLookup
 from nanospec.copies.suffix import SuffixDrafter
 from nanospec.methods import DRAFTERS, Options, method_of
 from nanospec.proof.compare import (EVERY_RULE, Found, Run, caches, first_round, greedy, node, ragged, rounds,
@@ -18,7 +19,7 @@ from nanospec.proof.handover import (by_hand, drafts, hidden_states, ledger, one
 from nanospec.proof.learning import heads, labels, vocabulary
 from nanospec.proof.other_tokenizer import drafted, walked
 from nanospec.proof.serving import joint, schedules
-from nanospec.proof.tables import Mixture, TableModel, prompts_of, small_gpt, small_learned
+from nanospec.proof.tables import Mixture, TableModel, prompts_of, small_gpt, small_learned, small_recurrent
 from nanospec.rules.cascade import DEFERRALS, cascade
 from nanospec.serving.by_survival import BySurvival
 from nanospec.speculate import ModelDrafter, speculate
@@ -80,6 +81,8 @@ DEEP, DEEP_DRAFT = TableModel(3, 84, zeros=0.15), TableModel(3, 184, zeros=0.15)
 GPT3, GPT_DRAFT3 = small_gpt(3, 2, 1), small_gpt(3, 1, 2)
 GPT4, GPT_DRAFT4 = small_gpt(4, 2, 3), small_gpt(4, 1, 4)
 GPT11 = [(small_gpt(11, 2, seed), small_gpt(11, 1, seed + 1)) for seed in (10, 20)]
+# Replay, and a state for every row of a draft of two tokens. A target of one layer with a state and one that attends.
+STATES = [(small_recurrent(3, 2, 1, (1,), kept), small_recurrent(3, 1, 2, (), kept)) for kept in (None, 3)]
 TIED, TIED_DRAFT = (TableModel(4, seed, zeros=0, ties=True) for seed in (4, 104))
 WARM: dict = {"temperature": 0.7}
 # At these costs it copies after some texts and drafts after others.
@@ -149,7 +152,7 @@ CHECKS = {check.name: check for check in [
     Check("T2", "merged", "two drafters that draw, joined, V3, 2 tokens, T 0.7", lambda: rounds(
         TABLE3, partial(speculate, TABLE3, MergedDrafter([ModelDrafter(DRAFT3, 1), ModelDrafter(FULL_DRAFT, 1)])),
         [1, 0], 2, **WARM)),
-    Check("T2", "hybrid", "copies and chains of 2, V3, 3 tokens, 2 without zeros, T 0.7; rows of 3 and 4, T 0.7 and T 0",
+    Check("T2", "hybrid", "copies and chains of 2, V3, 3 tokens, 2 without zeros, T 0.7; rows of 3 and 4, T .7 and 0",
           lambda: worst([rounds(TABLE, HYBRID.run, [1, 0, 1, 2, 1], 3, **WARM),
                          rounds(FULL, FULL_HYBRID.run, [1, 0, 1, 2, 1], 2, **WARM), *[
               ragged(TABLE, HYBRID.make(), [[1, 0, 2], [0, 2, 0, 2]], 2, settings=settings)
@@ -178,6 +181,12 @@ CHECKS = {check.name: check for check in [
     Check("T3", "tree caches", "tree 2-2, GPT V4: every row = its own path, 3 texts", lambda: caches(
         GPT4, GPT_DRAFT4, TreeDrafter(GPT_DRAFT4, TWO_TWO), prompts_of(4, 3, 5), 30,
         must_see=through_a_second_child, **WARM)),
+    Check("T3", "states", "recurrent states, kept in both ways, V3 gamma 2, 2 tokens, T 0.7, top-k 2", lambda: worst(
+        rounds(target, chain(target, draft, 2), [1, 0, 1], 2, top_k=2, **WARM) for target, draft in STATES)),
+    Check("T3", "state rows", "the same with copies of 2, rows of 1 and 3, 2 tokens, top-k 2", lambda: worst(
+        ragged(target, PromptLookup(2), [[1], [0, 2, 1]], 2, settings=[{"top_k": 2}] * 2) for target, _ in STATES)),
+    Check("T3", "state caches", "the same with chains of 2: kept = recomputed, 3 texts", lambda: worst(
+        caches(target, draft, ModelDrafter(draft, 2), prompts_of(3, 3, 5), 30, **WARM) for target, draft in STATES)),
     Check("T5", "T5 speed", "accepted in the second round = its expectation, V3 gamma 2, T 0.7",
           partial(speed, TABLE, DRAFT, **WARM)),
     Check("T5", "support", "at u = 0 no forbidden token, every rule", support),

@@ -13,12 +13,13 @@ from nanospec.draft_models import LEARNED
 from nanospec.draft_models.learned import Learned
 from nanospec.draft_models.pruned import Pruned
 from nanospec.model import GPT, Config
+from nanospec.recurrent.state import Recurrent
 
 LAYER = {"heads": 1, "kv_heads": 1, "hidden": 8}
 # Sizes of small learned draft models, where those of their classes would be too large to walk.
 SMALL: dict[str, dict] = {
     "medusa": {"heads": 8}, "hydra": {"heads": 8}, "mlp": {"width": 12, "depth": 2},
-    "prefix": LAYER | {"width": 12}, "eagle": LAYER, "eagle3": LAYER | {"spoken": 3},
+    "prefix": LAYER | {"width": 12}, "eagle": LAYER, "mtp": LAYER, "eagle3": LAYER | {"spoken": 3},
     "lookback": LAYER | {"spoken": 2},
     "dflash": LAYER, "dspark": LAYER, "early_exit": {"layers": [0], "hidden": 8}}
 
@@ -109,10 +110,21 @@ def small_gpt(vocab_size: int, layers: int, seed: int, context: int = 96) -> GPT
     """A random GPT in float64 whose distributions are far from uniform, and from those of another
     seed.
     """
+    return _far_from_uniform(GPT, seed, Config(vocab_size, context=context, layers=layers, channels=16,
+                                               heads=2, kv_heads=1, hidden=24))
+
+
+def small_recurrent(vocab_size: int, layers: int, seed: int, attention: Sequence[int] = (),
+                    snapshots: int | None = None) -> Recurrent:
+    """The same with a state in every layer but those in `attention`."""
+    return _far_from_uniform(Recurrent, seed, Config(vocab_size, context=96, layers=layers, channels=16,
+                                                     heads=2, kv_heads=1, hidden=24), attention, snapshots)
+
+
+def _far_from_uniform(kind: type, seed: int, *made_of: Any) -> Any:
     with torch.random.fork_rng(devices=[]):
         torch.manual_seed(seed)
-        model = GPT(Config(vocab_size, context=context, layers=layers, channels=16, heads=2,
-                           kv_heads=1, hidden=24))
+        model = kind(*made_of)
     for weight in model.parameters():
         weight.data *= 12.0 if weight.dim() == 2 else 1.0
     return model.double().requires_grad_(False).eval()

@@ -6,7 +6,8 @@ The core knows nothing of this. A class that keeps something for every text of a
     a tensor            whose dimension 0 are the texts
     a dict              with a text's row as its key
     a list              of objects that keep something themselves
-    another object      that keeps something itself: a Cache, a Text, a reader, a drafter
+    another object      that keeps something itself: a Cache (one of another kind may name more), a Text, a reader, a
+                        drafter
 """
 
 from collections.abc import Sequence
@@ -34,7 +35,7 @@ def move(thing: Any, rows: Sequence[int], count: int) -> None:
     if isinstance(thing, Cache):
         thing.kv, thing.length = moved(thing.kv, rows, count, 2), moved(thing.length, rows, count)
         thing.index()
-    elif isinstance(thing, Dice):
+    if isinstance(thing, Dice):
         new = [torch.Generator() for _ in range(count - len(rows))]
         thing.generators = [thing.generators[b] for b in rows] + new
         thing.u = thing.u.new_empty(count, 0)

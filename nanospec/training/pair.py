@@ -131,7 +131,7 @@ class Training:
         return {name: GPT(config).to(self.ids.device) for name, config in configs.items()}
 
     def compile(self) -> None:
-        for block in [block for model in self.models.values() for block in model.blocks]:
+        for block in [*self.models["target"].blocks, *self.models["draft"].blocks]:
             block.compile(dynamic=False)        # once a model: its blocks are alike
 
     def begin_phase(self, phase: int) -> None:
@@ -223,6 +223,9 @@ class Training:
                         self.seed + self.phase)
         if self.name == "distil":
             x = self.half_sampled(x)
+        return self.loss_of_texts(x, y)
+
+    def loss_of_texts(self, x: Tensor, y: Tensor) -> Tensor:
         return loss_of(self.name, self.model, self.models["target"], x, y, self.loss)
 
     def half_sampled(self, x: Tensor) -> Tensor:

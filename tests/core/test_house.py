@@ -14,8 +14,8 @@ ROOT = Path(__file__).parents[2]
 NOT_CORE = {"__init__", "__main__", "methods", "theory"}
 CORE = {path.stem for path in (ROOT / "nanospec").glob("*.py")} - NOT_CORE
 # What stands around it. Each imports from the core and from those that stand before it here.
-ROOMS = ["theory", "trees", "lengths", "serving", "copies", "draft_models", "rules", "vocabulary", "files", "methods",
-         "training", "fast", "proof", "show", "bench", "commands", "__main__"]
+ROOMS = ["theory", "trees", "lengths", "recurrent", "serving", "copies", "draft_models", "rules", "vocabulary", "files",
+         "methods", "training", "fast", "proof", "show", "bench", "commands", "__main__"]
 # What a file that can be started asks for first, in whatever room it stands. It imports nothing of nanospec.
 LAUNCH = "nanospec.commands.launch.quiet_interrupts"
 FILES = sorted((ROOT / "nanospec").rglob("*.py"))

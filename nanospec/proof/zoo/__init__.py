@@ -6,11 +6,11 @@ were once blind. Beside them the controls: changes that look like bugs and are e
 A bug whose check is "T3 cache" costs only speed: its text is exact, and no walk of the text can see it.
 """
 
-from nanospec.proof.zoo import batches, chain, drafters, learned, loop, mutants, rules, tokenizers, trees
+from nanospec.proof.zoo import batches, chain, drafters, learned, loop, mutants, rules, states, tokenizers, trees
 from nanospec.proof.zoo.plant import Bug, Sighting, changed, look, planted
 
-ALL_BUGS = (chain.BUGS + loop.BUGS + trees.BUGS + rules.BUGS + drafters.BUGS + batches.BUGS + learned.BUGS +
-            tokenizers.BUGS + mutants.BUGS)
+ALL_BUGS = (chain.BUGS + loop.BUGS + trees.BUGS + rules.BUGS + drafters.BUGS + batches.BUGS + learned.BUGS
+            + tokenizers.BUGS + states.BUGS + mutants.BUGS)
 ALL_CONTROLS = chain.CONTROLS + drafters.CONTROLS
 CORE_BUGS = [bug for bug in ALL_BUGS if "." not in bug.file]        # in a file at the top of nanospec/, not in a room
 # A control changes the chain, or a drafter that stops. What it must pass is OF_THE_DISTRIBUTION in checks.py; this is

@@ -1,0 +1,24 @@
+"""What its tables print, by another road: the state as a sum, and the costs as formulas of the rounds."""
+
+import torch
+
+from printed import rows
+
+
+def test_a_state_that_cannot_go_back(lesson):
+    names, out = lesson("a_state_that_cannot_go_back")
+    tokens, w_key, w_value = names["tokens"], names["w_key"], names["w_value"]
+    fade = 0.25 * 0.75 ** torch.arange(11, -1, -1, dtype=torch.float64)
+    S = torch.einsum("t,tk,tv->kv", fade, tokens[:12] @ w_key, tokens[:12] @ w_value)
+    assert (S - names["right"]).abs().max() < 1e-12 < (S - names["after"]).abs().max()
+    gaps = names["gaps"]
+    assert all(f"{gap:.0e}" in out for gap in gaps.values()) and list(gaps.values())[0] > 1
+    assert names["off"] < 1e-12
+
+    costs, config = names["costs"], names["pair"](None)[0].config
+    state = (config.layers - 1) * config.kv_heads * config.head_size ** 2 * 8
+    for (gamma, way), (size, read, written) in costs.items():
+        assert size == (2 if way == "replay" else gamma + 1) * state
+        assert gamma + 1 <= read <= gamma + 1 + (way == "replay") * written
+        assert written == costs[gamma, "replay"][2] and f"{size:,}" in out and f"{read:.2f}" in out
+    assert costs[8, "replay"][1] > 9 and rows(out, "after the round")
