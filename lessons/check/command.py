@@ -24,6 +24,16 @@ COLOURS = {progress.SOLVED: "green", progress.TRIED: "yellow", progress.UNTOUCHE
 def main(argv: Sequence[str] | None = None) -> int:
     args = arguments(argv)
     console = Console(width=max(Console().width, WIDTH), highlight=False)
+    try:
+        return done(args, console)
+    except OSError as error:                # a full disk, a folder that may not be written to
+        print(f"lessons.check: {error.filename or 'a file'} could not be written or read: {error.strerror}",
+              file=sys.stderr)
+        return 2
+
+
+def done(args: argparse.Namespace, console: Console) -> int:
+    """What was asked for."""
     if args.grade:
         return graded(args, console)
     if args.reset is not None:

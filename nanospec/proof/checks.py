@@ -152,7 +152,7 @@ CHECKS = {check.name: check for check in [
     Check("T2", "merged", "two drafters that draw, joined, V3, 2 tokens, T 0.7", lambda: rounds(
         TABLE3, partial(speculate, TABLE3, MergedDrafter([ModelDrafter(DRAFT3, 1), ModelDrafter(FULL_DRAFT, 1)])),
         [1, 0], 2, **WARM)),
-    Check("T2", "hybrid", "copies and chains of 2, V3, 3 tokens, 2 without zeros, T 0.7; rows of 3 and 4, T .7 and 0",
+    Check("T2", "hybrid", "copies and chains of 2, V3, 3 tokens, 2 without zeros, T 0.7; rows of 3 and 4, 2 tokens",
           lambda: worst([rounds(TABLE, HYBRID.run, [1, 0, 1, 2, 1], 3, **WARM),
                          rounds(FULL, FULL_HYBRID.run, [1, 0, 1, 2, 1], 2, **WARM), *[
               ragged(TABLE, HYBRID.make(), [[1, 0, 2], [0, 2, 0, 2]], 2, settings=settings)

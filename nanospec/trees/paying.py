@@ -5,7 +5,7 @@ there is no such formula, so the tokens of the rounds before are counted. The on
 copies where a copy is expected to bring more tokens a second than the tree.
 """
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import torch
@@ -37,7 +37,7 @@ class PayingTree(DynamicTree):
         super().__init__(draft, count, width)
         self.seconds, self.count = seconds, count
 
-    def begin(self, text: Text, rows: list[int], hidden: Tensor | None) -> None:        # type: ignore[override]
+    def begin(self, text: Text, rows: Sequence[int], hidden: Tensor | None) -> None:
         """Read the prompts. What is known of the rounds holds for one batch of texts."""
         if text is not self.text:
             self.text, self.rounds, self.brought, self.new = text, self.TRUST, self.TRUST * self.PRIOR, 0

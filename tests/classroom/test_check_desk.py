@@ -120,6 +120,20 @@ def test_from_the_stub_to_the_answer(at_the_desk):
     assert "cumsum" in path.with_suffix(".mine1.py").read_text()
 
 
+def test_a_full_disk_is_one_line(at_the_desk, monkeypatch, capsys):
+    """And what was written in the exercise is kept beside it."""
+    folder, _ = at_the_desk
+    (folder / EXERCISES[1].file).write_text("mine")
+
+    def full(path, *_, **__):
+        raise OSError(28, "No space left on device", str(path))
+
+    monkeypatch.setattr(Path, "write_text", full)
+    assert main(["--reset", "1"]) == 2
+    assert capsys.readouterr().err.endswith("could not be written or read: No space left on device\n")
+    assert (folder / EXERCISES[1].file).with_suffix(".mine1.py").read_text() == "mine"
+
+
 def test_an_answer_that_was_not_looked_at_is_looked_at_first(at_the_desk):
     folder, say = at_the_desk
     solve(folder, 2)
