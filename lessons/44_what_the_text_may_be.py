@@ -307,6 +307,4 @@ figures.what_the_text_may_be(alpha)
 #
 # The answers are in the file of the same name in `lessons/answers/`.
 #
-# This is the last lesson. Where to go from here? Read `nanospec/speculate.py` from top to bottom,
-# judge another program's sampler (docs/PROOF.md), or write a drafter of your own
-# (docs/CONTRIBUTING.md).
+# *Next:* *Another vocabulary* lets a model draft whose tokens are not the target's.
