@@ -54,6 +54,8 @@ OPERATORS = {ast.Add: ("+", "-"), ast.Sub: ("-", "+"), ast.Mult: ("*", "/"), ast
 NAMES = {"min": "max", "max": "min", "any": "all", "all": "any", "argmax": "argmin", "cumsum": "cumprod",
          "cumprod": "cumsum", "minimum": "maximum", "maximum": "minimum"}
 
+SYMMETRIC = {"transpose", "logaddexp", "promote_types"}       # functions that do not mind in which order they get their arguments
+
 
 class Mutant(NamedTuple):
     """A change of the source `file` (below nanospec), in the function whose code begins in line `function`."""
@@ -160,7 +162,8 @@ class Finder(ast.NodeVisitor):
     visit_While = visit_IfExp = visit_If
 
     def visit_Call(self, node: ast.Call) -> None:
-        if len(node.args) > 1 and not any(isinstance(arg, ast.Starred) for arg in node.args[:2]):
+        same = isinstance(node.func, ast.Attribute) and node.func.attr in SYMMETRIC
+        if not same and len(node.args) > 1 and not any(isinstance(arg, ast.Starred) for arg in node.args[:2]):
             (a, b), (c, d) = map(self.span, node.args[:2])
             if self.source[a:b] != self.source[c:d]:
                 swapped = self.source[c:d] + self.source[b:c] + self.source[a:b]
@@ -178,7 +181,9 @@ class Finder(ast.NodeVisitor):
         self.generic_visit(node)
 
     def visit_Expr(self, node: ast.Expr) -> None:
-        if isinstance(node.value, ast.Call):
+        begins = isinstance(node.value, ast.Call) and isinstance(node.value.func, ast.Attribute) \
+            and isinstance(node.value.func.value, ast.Call) and ast.unparse(node.value.func.value.func) == "super"
+        if isinstance(node.value, ast.Call) and not begins:         # without super() there is no such function to plant
             self.change(node, *self.span(node), "None")             # a call that is left out
         self.generic_visit(node)
 
@@ -207,7 +212,7 @@ class Mutator:
         for number, mutant in enumerate(self.mutants, 1):
             verdict, by = self.verdict(mutant)
             self.verdicts.append((mutant, verdict, by))
-            print(f"{number}/{len(self.mutants)} {verdict} {mutant} {by}", file=sys.__stdout__, flush=True)
+            print(f"{number}/{len(self.mutants)} {verdict} {mutant} {by}", flush=True)
         return True
 
     def watch(self, item: pytest.Item, following: pytest.Item | None) -> None:
@@ -308,7 +313,7 @@ def main() -> None:
     for file in {mutant.file for mutant in mutants}:
         import_module("nanospec." + file[:-3].replace("/", ".").removesuffix(".__init__"))
     mutator = Mutator(mutants, args.seconds)
-    pytest.main(["-q", "-n", "0", "-p", "no:cacheprovider", *TESTS, *(f"--ignore={path}" for path in NOT_TESTS)],
+    pytest.main(["-q", "-n", "0", "-s", "-p", "no:cacheprovider", *TESTS, *(f"--ignore={path}" for path in NOT_TESTS)],
                 plugins=[mutator])
     for line in table(mutator.verdicts):
         print(line)

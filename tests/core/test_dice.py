@@ -131,7 +131,7 @@ def test_the_dice_of_one_row(b):
     dice.refill(6)
     dice.flip(torch.ones(3, 2))
     alone = dice.of_row(b)
-    assert alone.column == 2
+    assert alone.column == 2 and alone.generators == [dice.generators[b]]
     seen = [alone.pick(weights).item(), alone.flip(torch.tensor([[0.5, 0.5]])).tolist()[0]]
     assert alone.column == 5 and dice.column == 2
     assert seen == [dice.pick(weights.expand(3, 4))[b].item(), dice.flip(torch.full((3, 2), 0.5)).tolist()[b]]

@@ -2,12 +2,15 @@
 others of its batch. Trees are in tests/methods/test_tree_draft.py.
 """
 
+from types import SimpleNamespace
+
 import pytest
 import torch
 
 from nanospec.dice import Dice
 from nanospec.draft import Draft
 from nanospec.errors import MOST_ROWS, RequestError, check_gamma
+from nanospec.generate import generate
 from nanospec.proof.tables import small_gpt
 from nanospec.speculate import ModelDrafter, speculate, verify
 from nanospec.text import Text
@@ -91,7 +94,10 @@ def test_as_many_rows_as_may_be_and_a_draft_longer_than_the_context():
     (lambda: ModelDrafter(None), "draft model must be a language model"),
     (lambda: ModelDrafter(GPT, "4"), "gamma must be a whole number, got '4'"),
     (lambda: next(speculate(None, ModelDrafter(GPT), [1])), "target must be a language model"),
+    (lambda: next(speculate(None, SimpleNamespace(propose=0, size=2, layers=[1]), [1])), "target must be a language"),
+    (lambda: next(generate(None, [1])), "target must be a language model"),
     (lambda: next(speculate(GPT, ModelDrafter, [1])), "the drafter must be a drafter"),
+    (lambda: next(speculate(GPT, SimpleNamespace(propose=0), [1])), "the drafter must be a drafter"),
     (lambda: next(speculate(GPT, ModelDrafter(GPT), [1], 9, rule="block")), "rule must be a function, got 'block'"),
     (lambda: next(speculate(GPT, ModelDrafter(GPT), [1], 9, dice=6)), "dice must be Dice, got 6"),
     (lambda: next(speculate(GPT, ModelDrafter(GPT), [1], 9, stop=5)), "stop must be a list of token ids"),

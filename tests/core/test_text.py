@@ -1,12 +1,15 @@
 """The committed tokens of B texts, their way into a cache, where they end, and what may be asked."""
 
+import sys
+
 import pytest
 import torch
 
+from nanospec.dice import Dice
 from nanospec.errors import LogitsError, RequestError, check_drafter, check_finite, check_vocabulary
 from nanospec.generate import generate
 from nanospec.proof.tables import TableModel, small_gpt
-from nanospec.speculate import ModelDrafter, speculate
+from nanospec.speculate import ModelDrafter, speculate, tokens_of
 from nanospec.text import WIDTH, Text, prefill, until
 
 TARGET, DRAFT, GPT = TableModel(5, 1), TableModel(5, 2), small_gpt(5, 3, 7)
@@ -79,8 +82,8 @@ def test_prompts_of_one_token_leave_nothing_to_read():
     assert prefill(GPT, text)[1] is None
 
 
-BAD = [({"ids": []}, "empty"), ({"ids": [9]}, "outside 0..4"), ({"ids": [-1]}, "outside"),
-       ({"max_new_tokens": -1}, "negative"), ({"max_new_tokens": 95}, "exceed the context of 96"),
+BAD = [({"ids": []}, "empty"), ({"ids": [4, 9]}, "outside 0..4"), ({"ids": [1, 5]}, "outside"),
+       ({"ids": [-1]}, "outside"), ({"max_new_tokens": -1}, "negative"), ({"max_new_tokens": 95}, "exceed the context of 96"),
        ({"temperature": -0.1}, "temperature"), ({"temperature": float("nan")}, "temperature"),
        ({"temperature": float("inf")}, "temperature"), ({"top_k": 0}, "top_k"), ({"top_p": 0.0}, "top_p"),
        ({"top_p": 1.1}, "top_p"), ({"top_p": float("nan")}, "top_p"), ({"seed": 2 ** 64}, "64 bits"),
@@ -95,6 +98,21 @@ def test_requests_that_cannot_be_answered(bad, words):
         next(speculate(TARGET, ModelDrafter(DRAFT, 3), **request))
     with pytest.raises(RequestError, match=words):
         next(generate(TARGET, **request))
+
+
+@pytest.mark.parametrize("edge", [{"top_p": 1.0}, {"top_k": 1}, {"temperature": sys.float_info.max},
+                                  {"seed": 2 ** 64 - 1}, {"seed": -2 ** 63}, {"ids": [0, 4]}], ids=str)
+def test_the_last_numbers_that_can_be_answered(edge):
+    request = {"ids": [1, 2], "max_new_tokens": 1} | edge
+    assert len(list(generate(TARGET, **request))) == 1
+    assert len(tokens_of(speculate(TARGET, ModelDrafter(DRAFT, 3), **request))) == 1
+
+
+def test_plain_decoding_takes_one_uniform_a_token():
+    dice, die = Dice([7]), torch.Generator().manual_seed(7)
+    list(generate(TARGET, [1, 2], 5, dice=dice))
+    torch.rand(5, generator=die, dtype=torch.float64)
+    assert torch.equal(dice.generators[0].get_state(), die.get_state())
 
 
 def test_the_single_checks():
