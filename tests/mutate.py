@@ -54,7 +54,7 @@ OPERATORS = {ast.Add: ("+", "-"), ast.Sub: ("-", "+"), ast.Mult: ("*", "/"), ast
 NAMES = {"min": "max", "max": "min", "any": "all", "all": "any", "argmax": "argmin", "cumsum": "cumprod",
          "cumprod": "cumsum", "minimum": "maximum", "maximum": "minimum"}
 
-SYMMETRIC = {"transpose", "logaddexp", "promote_types"}       # functions that do not mind in which order they get their arguments
+SYMMETRIC = {"transpose", "logaddexp", "promote_types"}     # the order of their arguments means nothing
 
 
 class Mutant(NamedTuple):

@@ -83,7 +83,8 @@ def test_prompts_of_one_token_leave_nothing_to_read():
 
 
 BAD = [({"ids": []}, "empty"), ({"ids": [4, 9]}, "outside 0..4"), ({"ids": [1, 5]}, "outside"),
-       ({"ids": [-1]}, "outside"), ({"max_new_tokens": -1}, "negative"), ({"max_new_tokens": 95}, "exceed the context of 96"),
+       ({"ids": [-1]}, "outside"), ({"max_new_tokens": -1}, "negative"),
+       ({"max_new_tokens": 95}, "exceed the context of 96"),
        ({"temperature": -0.1}, "temperature"), ({"temperature": float("nan")}, "temperature"),
        ({"temperature": float("inf")}, "temperature"), ({"top_k": 0}, "top_k"), ({"top_p": 0.0}, "top_p"),
        ({"top_p": 1.1}, "top_p"), ({"top_p": float("nan")}, "top_p"), ({"seed": 2 ** 64}, "64 bits"),
