@@ -54,7 +54,7 @@ OPERATORS = {ast.Add: ("+", "-"), ast.Sub: ("-", "+"), ast.Mult: ("*", "/"), ast
 NAMES = {"min": "max", "max": "min", "any": "all", "all": "any", "argmax": "argmin", "cumsum": "cumprod",
          "cumprod": "cumsum", "minimum": "maximum", "maximum": "minimum"}
 
-SYMMETRIC = {"transpose", "logaddexp", "promote_types"}     # the order of their arguments means nothing
+SYMMETRIC = {"transpose", "logaddexp", "promote_types", "min", "max"}     # in any order
 
 
 class Mutant(NamedTuple):
@@ -162,7 +162,7 @@ class Finder(ast.NodeVisitor):
     visit_While = visit_IfExp = visit_If
 
     def visit_Call(self, node: ast.Call) -> None:
-        same = isinstance(node.func, ast.Attribute) and node.func.attr in SYMMETRIC
+        same = getattr(node.func, "attr", getattr(node.func, "id", "")) in SYMMETRIC
         if not same and len(node.args) > 1 and not any(isinstance(arg, ast.Starred) for arg in node.args[:2]):
             (a, b), (c, d) = map(self.span, node.args[:2])
             if self.source[a:b] != self.source[c:d]:
