@@ -205,7 +205,7 @@ def test_a_library_that_is_not_there(library, pair, tmp_path, monkeypatch):
     for name in [name for name in sys.modules if name.split(".")[0] == library]:
         monkeypatch.delitem(sys.modules, name)
     monkeypatch.setattr("nanospec.files.extra.import_module", without)
-    words = rf"no {library} here: pip install -e '\.\[hf\]'"
+    words = rf"{library} is not installed: pip install -e '\.\[hf\]'"
     refused(load_pair, pair, words=words, kind=RequestError)
     models = Pair(small_gpt(257, 1, 1), small_gpt(257, 1, 1), BYTES)
     refused(export, models, tmp_path / "y", words=words, kind=RequestError)

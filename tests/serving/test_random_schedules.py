@@ -47,7 +47,8 @@ TABLE, TABLE_DRAFT = Table(8, zeros=0.4), TableModel(V, 58, zeros=0.3)
 GPT, GPT_DRAFT = small_gpt(V, 3, 5, context=128), small_gpt(V, 1, 6, context=128)
 SIZES = {"gamma": 3, "topology": [-1, 0, 0, 1], "costs": (0.12, {2: 1.1, 3: 1.2, 4: 1.3}), "remember": 60}
 LEARNED = ["chain of eagle3", "tree of mlp", "dynamic-tree of eagle"]
-BY_COMPANY = {"by-load", "by-survival", "hybrid", "stack", "suffix", "suffix-tree"}     # suffixes of others' texts, too
+OF_OTHERS = {"hybrid", "hybrid-tree", "suffix", "suffix-tree"}          # they copy from others' texts, too
+BY_COMPANY = {"by-load", "by-survival", "stack"} | OF_OTHERS
 EXAMPLES = dict.fromkeys(LEARNED, 3) | {name: 10 for name in ("hybrid", "by-survival", "by-load")}
 
 # No two have the same prompt, length, settings and seed.
@@ -228,7 +229,7 @@ class Schedule(RuleBasedStateMachine):
                 if q_draft[row, tokens[row]] == 1 and self.is_copied([*text, *paths[row]], len(paths[row])):
                     continue
                 own = sampling(self.draft.logits[self.draft._hash([*text, *paths[parent]])])
-                best = isinstance(self.drafter, TopTree | DynamicTree)
+                best = isinstance(getattr(self.drafter, "other", self.drafter), TopTree | DynamicTree)
                 own = F.one_hot(own.argmax(), V) if best else own
                 assert (own - q_draft[row]).abs().max() < 1e-12, "not drafted after its own text"
 
@@ -237,7 +238,7 @@ class Schedule(RuleBasedStateMachine):
         if not (entry_of(self.name).kind is Hybrid or self.name in ("merged", "lookup", "suffix", "suffix-tree")):
             return False
         texts = [text[:-1]] + [request.ids + request.tokens for request, *_ in self.known
-                               if self.name in ("hybrid", "suffix", "suffix-tree")]
+                               if self.name in OF_OTHERS]
         end = text[-count - 1:]
         return any(each[at:at + len(end)] == end for each in texts for at in range(len(each)))
 

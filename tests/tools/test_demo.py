@@ -261,7 +261,7 @@ def test_the_readmes_picture_says_what_the_program_says():
     """All words but those of the two texts, and of the machine that it was made on."""
     lines = lines_of((ROOT / "docs" / "demo.svg").read_text())
     below = next(i for i, line in enumerate(lines) if "replacement" in line and "bonus" in line)
-    row = dict.fromkeys(KEYS - {"text", "drafter"}, 2.0) | {"drafter": "chain", "gamma": 3, "busy": False}
+    row = dict.fromkeys(KEYS - {"text", "drafter"}, 2.0) | {"drafter": "chain", "gamma": 3, "alpha": 0.5, "busy": False}
     row["speedup"] = 2.0 if "wins" in " ".join(lines) else 0.5
     view = View("", lambda ids: "")
     for _ in range(9):
