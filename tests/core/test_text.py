@@ -20,6 +20,7 @@ def test_the_last_tokens_and_what_is_committed():
     assert text.tokens.shape == (2, WIDTH) and text.tokens[:, :4].tolist() == [[5, 0, 0, 0], [1, 2, 3, 0]]
     assert Text([[1] * (WIDTH - 4)], 4, 10).tokens.shape == (1, WIDTH) and text.vocab_size == 10
     assert Text([[1] * (WIDTH - 4)], 5, 10).tokens.shape == (1, 2 * WIDTH)
+    assert Text([[2], [1] * WIDTH], 5, 10).tokens.shape == (2, 2 * WIDTH)       # the longest text decides
     assert text.last(1).tolist() == [[5], [3]] and text.last(4).tolist() == [[5, 5, 5, 5], [1, 1, 2, 3]]
     text.commit(torch.tensor([[7, 8], [9, 6]]), torch.tensor([2, 1]))
     assert text.length.tolist() == [3, 4] and text.last(2).tolist() == [[7, 8], [3, 9]]
