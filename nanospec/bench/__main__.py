@@ -24,6 +24,7 @@ from nanospec.bench import acceptance, against, beside, gpu, large, markdown, ro
 from nanospec.draft_models import LEARNED
 from nanospec.errors import NanospecError
 from nanospec.fast.autotune import DTYPES, name_of
+from nanospec.files.checkpoint import WEIGHTS
 from nanospec.methods import DRAFTERS, RULES
 from nanospec.show.options import (COUNT, FOLDER, GAMMA, HERE, MODEL, MODEL_HELP, NEW_FOLDER, SEED, TEMPERATURE, TEXTS,
                                    THREADS, Parser, device, file, option)
@@ -62,7 +63,7 @@ OPTIONS: dict[str, dict] = {
                     "assertions and a dispatch dictionary; chat: requests to a chat model, of five kinds"),
     "max_new_tokens": dict(type=COUNT, metavar="N", help="for each text"),
     "seed": dict(type=SEED, metavar="N"),
-    "weights": dict(type=MODEL, metavar="MODEL", help=MODEL_HELP + "; default: the pair that ships"),
+    "weights": dict(type=MODEL, metavar="MODEL", help=MODEL_HELP),
     "pair": dict(type=FOLDER, metavar="FOLDER", help="Llama checkpoints FOLDER/target and FOLDER/draft"),
     "device": dict(type=device, default=HERE),
     "dtype": dict(choices=["auto", *map(name_of, DTYPES)], help="auto: the fastest"),
@@ -98,6 +99,7 @@ def parser() -> Parser:
 
 def help_of(name: str, default=None, required: bool = False) -> dict:
     """The help of an option, with its default where a number or a word is one."""
+    default = "the pair that ships" if default == WEIGHTS else default
     words = " ".join(map(str, default)) if isinstance(default, tuple) else str(default)
     shown = [f"default: {words}"] if type(default) in (tuple, int, float, str) and words and name != "device" else []
     return {"help": "; ".join([*filter(None, [OPTIONS[name].get("help")]), *shown])}
