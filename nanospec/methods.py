@@ -28,7 +28,7 @@ from nanospec.theory import check_formula
 from nanospec.trees.drawn import TreeDrafter
 from nanospec.trees.dynamic import DynamicTree
 from nanospec.trees.merged import MergedDrafter
-from nanospec.trees.paying import PayingTree
+from nanospec.serving.paying import PayingTree
 from nanospec.trees.reader import longest_chain
 from nanospec.trees.shapes import shape
 from nanospec.trees.top import TopTree
@@ -62,11 +62,17 @@ class Options:
             raise RequestError(f"the costs of calls on 2 to {self.gamma + 1} tokens are needed, got {sorted(v)}")
         return c, {m: v[m] for m in calls}
 
-    def seconds(self) -> Callable[[int, int], float]:
-        """(rows, gamma) -> a round's, in target steps; of any number of texts as of one."""
+    def seconds(self) -> Callable[..., float]:
+        """(rows, gamma, steps) -> a round's, in target steps; of any number of texts as of one. steps: of the draft
+        model, by default one for each of the gamma draft tokens.
+        """
         c, v = self.measured()
         check_formula(c=c)
-        return lambda rows, gamma: gamma * c + (v[gamma + 1] if gamma else 1.0)
+
+        def of_round(rows: int, gamma: int, steps: int | None = None) -> float:
+            return (gamma if steps is None else steps) * c + (v[gamma + 1] if gamma else 1.0)
+
+        return of_round
 
 
 class Entry(NamedTuple):
@@ -95,9 +101,7 @@ def _hybrid(draft: Any, o: Options) -> Drafter:
 
 
 def _hybrid_tree(draft: Any, o: Options) -> Drafter:
-    c, v = o.measured()
-    return Hybrid(PayingTree(draft, lambda rows, steps, count: steps * c + (v[count + 1] if count else 1.0),
-                             min(o.gamma, GAMMA)), v, o.remember)
+    return Hybrid(PayingTree(draft, o.seconds(), min(o.gamma, GAMMA)), o.measured()[1], o.remember)
 
 
 DRAFTERS: dict[str, Entry] = {

@@ -3,8 +3,7 @@
 import argparse
 from collections.abc import Sequence
 
-from nanospec.commands.shared_options import add_sampling
-from nanospec.draft_models import LEARNED
+from nanospec.commands.shared_options import add_drafting, add_sampling
 from nanospec.errors import RequestError
 from nanospec.methods import DRAFTERS, GAMMA
 from nanospec.show import options
@@ -21,10 +20,7 @@ def parsed(argv: Sequence[str] | None, description: str) -> argparse.Namespace:
     add("--weights", type=options.MODEL, default="smollm2", metavar="MODEL",
         help=options.MODEL_HELP + "; default: smollm2")
     add("--system", type=options.TEXT, metavar="TEXT", help="what the model is told before the conversation")
-    add("--draft", choices=["gpt", *LEARNED], default="gpt", metavar="NAME",
-        help="the draft model: " + ", ".join(["gpt", *LEARNED]) + "; default: the one beside the target")
-    add("--drafter", choices=DRAFTERS, metavar="NAME",
-        help="how it drafts: " + ", ".join(DRAFTERS) + "; default: hybrid, or suffix where there is no draft model")
+    add_drafting(parser, "the one beside the target", "hybrid")
     add("--gamma", type=options.GAMMA, metavar="N", help=f"draft tokens a round; default: {GAMMA}, of a chain 4")
     add_sampling(parser, temperature=0.7)
     add("--max-new-tokens", type=options.COUNT, metavar="N", help=f"of an answer; default: {ANSWER}, or a quarter of "

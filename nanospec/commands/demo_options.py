@@ -4,8 +4,7 @@ import argparse
 from collections.abc import Sequence
 
 from nanospec.bench.options import chosen_drafters
-from nanospec.commands.shared_options import add_sampling
-from nanospec.draft_models import LEARNED
+from nanospec.commands.shared_options import add_drafting, add_sampling
 from nanospec.errors import RequestError
 from nanospec.files.checkpoint import WEIGHTS
 from nanospec.files.sources import source_of
@@ -28,10 +27,7 @@ def parsed(argv: Sequence[str] | None, description: str) -> argparse.Namespace:
     parser = options.Parser(description=description, formatter_class=argparse.RawDescriptionHelpFormatter)
     add = parser.add_argument
     add("--prompt", type=options.TEXT, default=PROMPT, help="the text to continue")
-    add("--draft", choices=["gpt", *LEARNED], default="gpt", metavar="NAME",
-        help="the draft model: " + ", ".join(["gpt", *LEARNED]) + "; default: gpt, the small GPT")
-    add("--drafter", choices=DRAFTERS, metavar="NAME",
-        help="how it drafts: " + ", ".join(DRAFTERS) + "; default: chain, or suffix where there is no draft model")
+    add_drafting(parser, "gpt, the small GPT", "chain")
     add("--gamma", type=options.GAMMA, metavar="N",
         help=f"draft tokens a round; default: of the chain the best by the formula, else {GAMMA}")
     add("--shape", type=options.GAMMA, nargs="+", metavar="N",

@@ -2,8 +2,18 @@
 
 import argparse
 
-from nanospec.methods import RULES
+from nanospec.draft_models import LEARNED
+from nanospec.methods import DRAFTERS, RULES
 from nanospec.show import options
+
+
+def add_drafting(parser: argparse.ArgumentParser, draft: str, drafter: str) -> None:
+    """What drafts. draft, drafter: what is taken where the user names none, in words."""
+    parser.add_argument("--draft", choices=["gpt", *LEARNED], default="gpt", metavar="NAME",
+                        help="the draft model: " + ", ".join(["gpt", *LEARNED]) + f"; default: {draft}")
+    parser.add_argument("--drafter", choices=DRAFTERS, metavar="NAME",
+                        help="how it drafts: " + ", ".join(DRAFTERS)
+                        + f"; default: {drafter}, or suffix where there is no draft model")
 
 
 def add_sampling(parser: argparse.ArgumentParser, temperature: float) -> None:

@@ -17,8 +17,7 @@ from rich.text import Text
 from nanospec.bench.options import chosen_drafters, options_of
 from nanospec.bench.parts import Found, Parts, parts_of, turn
 from nanospec.commands.demo_options import PROMPT
-from nanospec.commands.shared_options import add_sampling
-from nanospec.draft_models import LEARNED
+from nanospec.commands.shared_options import add_drafting, add_sampling
 from nanospec.errors import NanospecError, RequestError, check_request
 from nanospec.fast.autotune import setups_of
 from nanospec.fast.clock import announced
@@ -52,10 +51,7 @@ def parsed(argv: Sequence[str] | None) -> argparse.Namespace:
                             formatter_class=argparse.RawDescriptionHelpFormatter)
     add = parser.add_argument
     add("--weights", type=options.MODEL, default=WEIGHTS, metavar="MODEL", help=options.MODEL_HELP)
-    add("--draft", choices=["gpt", *LEARNED], default="gpt", metavar="NAME",
-        help="the draft model: " + ", ".join(["gpt", *LEARNED]) + "; default: gpt, the small GPT")
-    add("--drafter", choices=DRAFTERS, metavar="NAME",
-        help="how it drafts: " + ", ".join(DRAFTERS) + "; default: chain, or suffix where there is no draft model")
+    add_drafting(parser, "gpt, the small GPT", "chain")
     add("--gamma", type=options.GAMMA, metavar="N", help=f"draft tokens a round; default: {GAMMA}")
     add_sampling(parser, temperature=0.8)
     add("--prompt", type=options.TEXT, default=PROMPT, help="the text to continue")

@@ -15,7 +15,7 @@ from nanospec.speculate import ModelDrafter
 from nanospec.text import Text
 from nanospec.trees.draft import of_text
 from nanospec.trees.dynamic import DynamicTree
-from nanospec.trees.paying import PayingTree
+from nanospec.serving.paying import PayingTree
 
 TARGET, DRAFT = small_gpt(5, 2, 1), small_gpt(5, 1, 2)
 V = {m: 1 + 0.05 * (m - 1) for m in range(2, 10)}
@@ -92,7 +92,7 @@ def three_tokens(draft) -> ByLoad:
 
 
 def five_tokens(draft) -> PayingTree:
-    return PayingTree(draft, lambda rows, steps, count: 1.0, 5, 2)
+    return PayingTree(draft, lambda rows, tokens, steps: 1.0, 5, 2)
 
 
 @pytest.mark.parametrize("kind, plain", [(three_tokens, lambda draft: ModelDrafter(draft, 3)),

@@ -1,6 +1,6 @@
 """A dynamic tree that knows what its rounds bring, and may be silent for some of them.
 
-What a chain will bring follows from one acceptance rate (serving/by_load.py). For a tree whose shape follows the text
+What a chain will bring follows from one acceptance rate (by_load.py). For a tree whose shape follows the text
 there is no such formula, so the tokens of the rounds before are counted. The one who asks is copies/hybrid.py: it
 copies where a copy is expected to bring more tokens a second than the tree.
 """
@@ -13,16 +13,16 @@ from torch import Tensor
 
 from nanospec.dice import Dice
 from nanospec.draft import Draft
+from nanospec.serving.by_load import Pausing
 from nanospec.text import Text
 from nanospec.trees.draft import TreeDraft
 from nanospec.trees.dynamic import DynamicTree
 
 
-class PayingTree(DynamicTree):
+class PayingTree(Pausing, DynamicTree):
     """A DynamicTree of `count` draft tokens.
 
-    seconds(rows, steps, count): of a round of this many texts, in any unit.
-    new: how many of a text's last tokens were written while the draft model was not asked.
+    seconds(rows, tokens, steps): of a round of this many texts, draft tokens and steps of the draft model, in any unit.
     rounds, brought: how many there were, and the tokens that they wrote; read, as by ByLoad, when the next one begins.
     """
 
@@ -46,19 +46,12 @@ class PayingTree(DynamicTree):
     def goodput(self, rows: int) -> list[float]:
         """Of no draft token, and of a tree: expected tokens of a text a second."""
         per_round = float(self.brought) / float(self.rounds)
-        return [1 / self.seconds(rows, 0, 0), per_round / self.seconds(rows, self.depth, self.count)]
-
-    def skip(self, tokens: int) -> None:
-        """This many more tokens have been written in rounds in which the draft model read nothing."""
-        self.new += tokens
+        return [1 / self.seconds(rows, 0, 0), per_round / self.seconds(rows, self.count, self.depth)]
 
     def propose(self, text: Text, sampling: Callable[[Tensor], Tensor], dice: Dice, kv_length: int,
                 lag: int = 0) -> TreeDraft:
         """After a silence the draft model reads what was written meanwhile."""
-        if self.new:
-            lag = min(max(lag, self.reader.lag) + self.new, text.tokens.shape[1])
-        self.new = 0
-        return super().propose(text, sampling, dice, kv_length, lag)
+        return super().propose(text, sampling, dice, kv_length, self.resumed(text, lag))
 
     def commit(self, draft: Draft, path: Tensor, count: Tensor, p_target: Tensor, hidden: Tensor | None) -> None:
         """Learn what the round has brought to the texts that have a draft in it."""
