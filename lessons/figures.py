@@ -994,7 +994,8 @@ def what_the_text_may_be(alpha: dict[tuple[str, float], float]) -> None:
     names = list(dict.fromkeys(name for name, _ in alpha))
     bars(axes, [f"T = {T}" for T in (0, 1)], *(([alpha[name, T] for T in (0, 1)], colour, name)
                                                for name, colour in zip(names, (FAINT, GREEN, AMBER))))
-    axes.set(ylim=(0, 1.25), ylabel="alpha, how often a draft token is accepted")
+    axes.set(ylim=(0, 1.25), yticks=[i / 5 for i in range(6)],
+             ylabel="alpha, how often a draft token is accepted")
     save(figure, "what_the_text_may_be")
 
 
@@ -1002,7 +1003,7 @@ def what_the_text_may_be(alpha: dict[tuple[str, float], float]) -> None:
 
 def another_vocabulary(cuts: dict[str, list[tuple[str, bool]]]) -> None:
     """Tokenizer -> the tokens of one line, and whether each is a token of the other tokenizer, too."""
-    figure, (axes,) = blank("one line, two tokenizers: hatched tokens are not in the other one", 1)
+    figure, (axes,) = blank("one line, two tokenizers: dotted tokens are not in the other one", 1)
     figure.set_size_inches(10.4, 2.6)
     for height, tokens in enumerate(reversed(cuts.values())):
         left = 0
