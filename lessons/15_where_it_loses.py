@@ -27,9 +27,8 @@ from nanospec.bench.large import Coins
 from nanospec.bench.measure import alpha_of, measure_costs
 from nanospec.bench.prompts import held_out_prompts
 from nanospec.bench.roofline import weight_bytes
-from nanospec.fast.autotune import autotune
+from nanospec.fast.autotune import autotune, set_up, tuning_of
 from nanospec.fast.clock import median_seconds, step_seconds, timed
-from nanospec.fast.packed import PackedLinear, pack
 from nanospec.files import load_pair
 from nanospec.generate import generate
 from nanospec.speculate import speculate
@@ -141,8 +140,8 @@ def race(big, small, temperature=1.0, luck=None, gamma=4, new=24):
 # - *A target of 2 layers* is so fast that the draft is slow beside it. (Its coins are loaded with
 #   0.65.)
 #
-# The next cell makes the two new models. If `autotune` chose another layout of the weights, `pack`
-# (nanospec/fast/packed.py) gives it to them as well, by exchanging the layers that multiply.
+# The next cell makes the two new models, and gives them the layout of the weights that `autotune`
+# chose: `set_up` (nanospec/fast/autotune.py) exchanges the layers that multiply.
 
 # %%
 torch.manual_seed(0)
@@ -151,8 +150,7 @@ two_layers = replace(target.config, layers=2)
 shallow = GPT(two_layers).to(target.dtype).requires_grad_(False)
 shallow.load_state_dict(target.state_dict(), strict=False)          # its first two layers
 for model, like in (shallow, target), (ignorant, draft):
-    if isinstance(like.head, PackedLinear):
-        pack(model, like.head.fewest)
+    set_up(model, tuning_of(like))
 
 races = {f"T = {T}": (target, draft, {"temperature": T, "new": 96}) for T in (1, 0, 3)}
 races |= {"a draft that learnt nothing": (target, ignorant, {}),

@@ -16,7 +16,7 @@ import torch
 
 from nanospec.bench.measure import measure_costs
 from nanospec.errors import check_request, check_vocabulary
-from nanospec.fast.autotune import Setup, name_of, setups_of
+from nanospec.fast.autotune import Setup, name_of, setups_of, weights_of
 from nanospec.fast.clock import announced
 from nanospec.files.extra import extra
 from nanospec.files.huggingface import load_folder
@@ -27,6 +27,7 @@ from nanospec.speculate import ModelDrafter, Round, speculate, tokens_of
 
 Writer = Callable[[list[int], int], tuple[int, int]]        # prompt, seed -> new tokens, calls of the target
 PROMPT = 32                                                 # tokens
+GLANCE = 8                                                  # tokens that transformers writes to choose a data type
 
 
 def run(pair: Path, gamma: int = 4, temperature: float = 1.0, max_new_tokens: int = 128, seed: int = 0,
@@ -38,7 +39,7 @@ def run(pair: Path, gamma: int = 4, temperature: float = 1.0, max_new_tokens: in
     check_request(target, [0] * PROMPT, max_new_tokens, temperature, None, None, seed, gamma + 1)
     setups, where = setups_of(target, draft, dtype, threads, compile)
     with announced("measuring all methods, in turns"):
-        rows = compare(setups, pair, gamma, max_new_tokens, temperature, seed=seed)
+        rows = compare(setups, pair, gamma, max_new_tokens, temperature, seed=seed, dtype=dtype)
     show_table(["method", "tokens/s", "per call", "ms a call", "sum of parts"],
                [[row["method"], f"{row['tokens_per_s']:.0f}", f"{row['tokens_per_target_call']:.2f}",
                  f"{row['ms_per_call']:.2f}", f"{row['parts_ms']:.2f}" if "parts_ms" in row else ""] for row in rows],
@@ -80,6 +81,20 @@ def hf_model(folder: Path, dtype: torch.dtype, device: torch.device) -> Any:
     return AutoModelForCausalLM.from_pretrained(folder, dtype=dtype).to(device).eval()
 
 
+def their_dtype(folder: Path, device: torch.device, dtype: str) -> torch.dtype:
+    """The one asked for, or else the one in which transformers' `generate` is faster here, of float32 and bfloat16."""
+    if dtype in ("float32", "bfloat16"):
+        return getattr(torch, dtype)
+    took: dict[torch.dtype, list[float]] = {torch.float32: [], torch.bfloat16: []}
+    writers = {dtype: hf_writer(hf_model(folder, dtype, device), GLANCE, 0.0) for dtype in took}
+    for _ in range(3):
+        for kind, write in writers.items():
+            began = perf_counter()
+            write([1] * PROMPT, 0)
+            took[kind].append(perf_counter() - began)
+    return min(took, key=lambda kind: min(took[kind]))
+
+
 def hf_writer(model: Any, new: int, temperature: float, **more) -> Writer:
     """transformers' `generate`. more: what else it takes."""
     sampling = {"do_sample": True, "temperature": temperature, "top_k": 0, "top_p": 1.0} if temperature else {
@@ -117,10 +132,12 @@ def hf_runs(folder: Path, gamma: int, new: int, temperature: float, dtype: torch
 
 
 def in_turns(writers: dict[str, Writer], prompts: Sequence[list[int]], repeats: int, seed: int) -> list[dict]:
-    """One row a method: medians over repeats, every method once in each, after a warm-up."""
+    """One row a method: medians over repeats, every method once in each. The first prompt is the warm-up."""
     speeds = {name: [] for name in writers}
     totals = {name: [0, 0, 0.0] for name in writers}
-    for repeat in range(-1, repeats):
+    for write in writers.values():
+        write(prompts[0], seed)
+    for _ in range(repeats):
         for name, write in writers.items():
             tokens = calls = 0
             began = perf_counter()
@@ -128,26 +145,27 @@ def in_turns(writers: dict[str, Writer], prompts: Sequence[list[int]], repeats: 
                 wrote, called = write(ids, seed + number)
                 tokens, calls = tokens + wrote, calls + called
             seconds = perf_counter() - began
-            if repeat >= 0:
-                speeds[name].append(tokens / seconds)
-                totals[name] = [a + b for a, b in zip(totals[name], (tokens, calls, seconds))]
+            speeds[name].append(tokens / seconds)
+            totals[name] = [a + b for a, b in zip(totals[name], (tokens, calls, seconds))]
     return [{"method": name, "tokens_per_s": median(speeds[name]), "tokens_per_target_call": tokens / calls,
              "ms_per_call": 1e3 * seconds / calls} for name, (tokens, calls, seconds) in totals.items()]
 
 
 def compare(setups: Sequence[Setup], folder: Path, gamma: int = 4, new: int = 128, temperature: float = 1.0,
-            prompts: int = 4, repeats: int = 5, seed: int = 0) -> list[dict]:
+            prompts: int = 4, repeats: int = 5, seed: int = 0, dtype: str = "auto") -> list[dict]:
     """Rows of all methods. A row's `parts_ms`: what its round takes by its parts, each measured alone in the models of
     the first setup, which runs eagerly: one target step, or gamma draft steps and one verification.
+    dtype: of theirs, as for `their_dtype`.
     """
     target, draft, _ = setups[0]
     some = torch.arange(PROMPT) * 37
     texts = [((some + 101 * i) % (target.config.vocab_size - 1) + 1).tolist() for i in range(prompts)]
     writers = {name: write for setup in setups for name, write in ours(setup, gamma, new, temperature).items()}
-    writers |= hf_runs(folder, gamma, new, temperature, target.dtype, target.device)
+    theirs = their_dtype(folder / "target", target.device, dtype)
+    writers |= hf_runs(folder, gamma, new, temperature, theirs, target.device)
     rows = in_turns(writers, texts, repeats, seed)
     costs = measure_costs(target, draft, [gamma + 1], PROMPT + new // 2, temperature=temperature)
     parts = {"plain": costs.seconds, "speculative": costs.parts(gamma)}
-    common = {"dtype": name_of(target.dtype), "threads": torch.get_num_threads(), "gamma": gamma,
-              "temperature": temperature}
+    common = {"dtype": weights_of(target), "their_dtype": name_of(theirs), "threads": torch.get_num_threads(),
+              "gamma": gamma, "temperature": temperature}
     return [row | common | ({"parts_ms": 1e3 * parts[row["method"]]} if row["method"] in parts else {}) for row in rows]

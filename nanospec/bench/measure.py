@@ -6,7 +6,7 @@ from statistics import median
 from typing import Any
 
 from nanospec.errors import check_request
-from nanospec.fast.autotune import Setup, name_of
+from nanospec.fast.autotune import Setup, weights_of
 from nanospec.fast.clock import draft_seconds, step_seconds, timed
 from nanospec.generate import generate
 from nanospec.methods import Method
@@ -131,7 +131,7 @@ def measure(target: GPT, draft: Any, prompts: Sequence[Sequence[int]], methods: 
         of_repeats.append(took)
         sizes = {len(done.tokens) for texts in rounds for text in texts for done in text}
         costs.append(measure_costs(target, draft, sorted(sizes), context, compiler=compiler, **sampling))
-    common = {"device": str(target.device), "dtype": name_of(target.dtype), "busy": max(plain) > BUSY * min(plain),
+    common = {"device": str(target.device), "dtype": weights_of(target), "busy": max(plain) > BUSY * min(plain),
               "temperature": sampling.get("temperature", 1.0), "baseline_tokens_per_s": median(plain)}
     return [(common | numbers_of(method, texts, seconds, costs, median(plain)), sum(texts, []))
             for method, texts, seconds in zip(methods, rounds, zip(*of_repeats))]

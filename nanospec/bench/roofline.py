@@ -11,7 +11,7 @@ import torch
 
 from nanospec.bench.measure import measure_costs
 from nanospec.errors import RequestError
-from nanospec.fast.autotune import autotune
+from nanospec.fast.autotune import autotune, tuning_of
 from nanospec.fast.clock import announced, median_seconds
 from nanospec.files.checkpoint import WEIGHTS, draft_of, load_pair
 from nanospec.files.sources import source_of
@@ -70,4 +70,4 @@ def matrix_rate(dtype: torch.dtype, device: torch.device) -> float:
 def weight_bytes(model: GPT) -> int:
     """What one token reads of the weights: all but an embedding table that is not also the head."""
     looked_up = 0 if model.config.tied else model.embedding.weight.numel()
-    return (sum(weight.numel() for weight in model.parameters()) - looked_up) * model.embedding.weight.element_size()
+    return (sum(weight.numel() for weight in model.parameters()) - looked_up) * tuning_of(model).dtype.itemsize

@@ -64,7 +64,7 @@ def tuned(pair: Pair, dtype: str) -> str:
         return sum(step_seconds(model, tokens, repeats=2, warm_up=1) for tokens in (1, 5))
 
     with announced("measuring which data type, threads and weight layout are fast here"):
-        tuning = fastest(pair.target, dtypes_of(dtype), (), seconds, turns=1)
+        tuning = fastest(pair.target, dtypes_of(dtype, pair.target.device), (), seconds, turns=1)
     set_up(pair.target, tuning)
     if pair.draft is not None:
         set_up(pair.draft, tuning)

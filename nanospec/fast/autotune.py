@@ -11,14 +11,16 @@ from typing import Any, NamedTuple
 import torch
 
 from nanospec.draft_models.learned import Learned
+from nanospec.errors import RequestError
 from nanospec.fast.clock import announced, draft_seconds, round_seconds, step_seconds
 from nanospec.fast.compiled import compiler_for
+from nanospec.fast.half import HalfLinear, can_halve, halve
 from nanospec.fast.packed import PackedLinear, can_pack, pack
 from nanospec.files.ready import ready
 from nanospec.model import GPT
 from nanospec.vocabulary.other_tokenizer import OtherTokenizer
 
-DTYPES = (torch.float32, torch.bfloat16)
+DTYPES = (torch.float32, torch.bfloat16, torch.float16)
 GLANCE = partial(draft_seconds, repeats=1)
 TURNS = 6               # of measuring each; one in which the machine changed its mind decides nothing
 HOPELESS = 2.0          # times the least of a glance: not worth a measurement
@@ -26,7 +28,10 @@ SEVERAL = 4             # tokens, from which on oneDNN's layout was quicker in f
 
 
 class Tuning(NamedTuple):
-    """packed: oneDNN's layout is for calls on that many tokens and more; 0: for none."""
+    """dtype: of the weights; in float16 they are FBGEMM's (half.py).
+
+    packed: oneDNN's layout is for calls on that many tokens and more; 0: for none.
+    """
 
     dtype: torch.dtype
     threads: int
@@ -47,6 +52,8 @@ class Setup(NamedTuple):
 def set_up(model: GPT | Learned, tuning: Tuning) -> GPT | Learned:
     """The model itself, converted in place, and torch's threads."""
     torch.set_num_threads(tuning.threads)
+    if tuning.dtype == torch.float16:       # to halve takes seconds, and a conversion has undone an earlier halving
+        return model if tuning_of(model).dtype == torch.float16 else halve(model)
     model.to(tuning.dtype)
     return pack(model, tuning.packed) if tuning.packed else model
 
@@ -65,8 +72,9 @@ def fastest(model: GPT | Learned, dtypes: Sequence[torch.dtype] = DTYPES, thread
     before = torch.get_num_threads()
     candidates = []
     for dtype in dtypes:
-        copy = copy_of(model, dtype)
-        layouts = (1, SEVERAL) if packed and can_pack(next(copy.parameters())) else (0,)
+        copy = copy_of(model, torch.float32 if dtype == torch.float16 else dtype)
+        packs = packed and dtype != torch.float16 and can_pack(next(copy.parameters()))
+        layouts = (1, SEVERAL) if packs else (0,)
         candidates += [(Tuning(dtype, count, layout), copy)
                        for layout in layouts for count in threads or sorted({1, before})]
     if glance:
@@ -105,7 +113,7 @@ def autotune(target: GPT, draft: GPT | Learned | None, dtype: str = "auto", thre
     compiler: of a pair that will run compiled. Its steps are measured so, and it is not packed: a
     compiler has layouts of its own.
     """
-    dtypes, counts = dtypes_of(dtype), [threads] if threads else []
+    dtypes, counts = dtypes_of(dtype, target.device, bool(compiler)), [threads] if threads else []
     with announced("measuring which data type, threads and weight layout are fastest here"):
         if compiler:
             tuning = fastest(target, dtypes, counts or [torch.get_num_threads()],
@@ -128,7 +136,7 @@ def autotune_draft(target: GPT, draft: GPT | Learned, dtype: str = "auto", compi
     It is measured in rounds, not alone: a pass of the target drives the draft's weights out of the
     processor's caches. So a data type of half the size wins although a step in it, alone, takes longer.
     """
-    dtypes, threads = dtypes_of(dtype), [torch.get_num_threads()]
+    dtypes, threads = dtypes_of(dtype, target.device, bool(compiler)), [torch.get_num_threads()]
     with announced("the same for the draft model"):
         if compiler:
             tuning = fastest(draft, dtypes, threads, partial(draft_seconds, repeats=12, compiler=compiler),
@@ -151,9 +159,13 @@ def setups_of(target: GPT, draft: GPT | Learned | None, dtype: str = "auto", thr
     return setups, "; compiled: ".join(autotune(*setup[:2], dtype, threads, setup.compiler) for setup in setups)
 
 
-def dtypes_of(name: str) -> Sequence[torch.dtype]:
-    """DTYPES for "auto", else the one of this name."""
-    return DTYPES if name == "auto" else [getattr(torch, name)]
+def dtypes_of(name: str, device: torch.device, compiled: bool = False) -> Sequence[torch.dtype]:
+    """For "auto" those of DTYPES that can be had there, else the one of this name. RequestError if that cannot be."""
+    lacking = [torch.float16] if compiled or not can_halve(device) else []
+    found = [dtype for dtype in DTYPES if dtype not in lacking] if name == "auto" else [getattr(torch, name)]
+    if found[0] in lacking:
+        raise RequestError("--dtype float16 is for x86 processors, and for what is not compiled")
+    return found
 
 
 def name_of(dtype: torch.dtype) -> str:
@@ -161,7 +173,20 @@ def name_of(dtype: torch.dtype) -> str:
     return str(dtype).removeprefix("torch.")
 
 
+def tuning_of(model: GPT | Learned) -> Tuning:
+    """What `set_up` has made of it, with torch's threads as they are now."""
+    parts = list(model.modules())
+    halved = any(isinstance(part, HalfLinear) and part.half is not None for part in parts)
+    fewest = [part.fewest for part in parts if isinstance(part, PackedLinear) and part.packed is not None]
+    return Tuning(torch.float16 if halved else model.dtype, torch.get_num_threads(), max(fewest, default=0))
+
+
+def weights_of(model: GPT | Learned) -> str:
+    """The data type of the weights that its products read."""
+    return name_of(tuning_of(model).dtype)
+
+
 def described(model: GPT | Learned) -> str:
     """Data type and layout, in words. Example: "float32, packed from 4 tokens on"."""
-    fewest = {part.fewest for part in model.modules() if isinstance(part, PackedLinear) and part.packed is not None}
-    return name_of(model.dtype) + "".join(" packed" if few == 1 else f", packed from {few} tokens on" for few in fewest)
+    few = tuning_of(model).packed
+    return weights_of(model) + (f", packed from {few} tokens on" if few > 1 else " packed" * few)

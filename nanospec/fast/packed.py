@@ -7,6 +7,7 @@ calls gain from it is for autotune.py to measure. Modules are swapped as gpt-fas
 quantised ones. (https://github.com/meta-pytorch/gpt-fast)
 """
 
+from collections.abc import Callable
 from typing import TypeVar
 
 import torch
@@ -17,6 +18,7 @@ from nanospec.errors import DeviceError
 
 PACKED_FOR = 8          # tokens of a call that the layout is made for
 Model = TypeVar("Model", bound=nn.Module)
+Swapped = TypeVar("Swapped", bound=nn.Linear)
 
 
 def can_pack(weight: Tensor) -> bool:
@@ -70,10 +72,17 @@ def pack(model: Model, fewest: int = 1) -> Model:
     weight = next(model.parameters())
     if not can_pack(weight):
         raise DeviceError(f"no packed layout for {weight.dtype} on {weight.device} in this build of torch")
+    for part in swap(model, PackedLinear):
+        part.pack(fewest)
+    return model
+
+
+def swap(model: nn.Module, kind: Callable[[nn.Linear], Swapped]) -> list[Swapped]:
+    """Every nn.Linear of the model becomes one of this kind, in place, over the same Parameters. Returns them all."""
+    found = []
     for parent in list(model.modules()):
         for name, part in list(parent.named_children()):
             if isinstance(part, nn.Linear):
-                packed = part if isinstance(part, PackedLinear) else PackedLinear(part)
-                packed.pack(fewest)
-                setattr(parent, name, packed)
-    return model
+                found.append(part if type(part) is kind else kind(part))
+                setattr(parent, name, found[-1])
+    return found

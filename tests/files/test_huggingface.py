@@ -10,7 +10,7 @@ import pytest
 import torch
 
 from nanospec.bench.__main__ import main as bench
-from nanospec.bench.against import compare, hf_runs, in_turns
+from nanospec.bench.against import compare, hf_runs, in_turns, their_dtype
 from nanospec.errors import PairError
 from nanospec.files.checkpoint import WEIGHTS
 from nanospec.files.huggingface import load_folder, read_config, read_safetensors, save_folder, taken_apart
@@ -435,7 +435,7 @@ def test_methods_take_turns_and_are_counted():
         return lambda ids, seed: order.append((name, seed)) or (tokens, calls)
 
     rows = in_turns({"a": method("a", 6, 6), "b": method("b", 6, 2)}, [[1], [2]], repeats=2, seed=5)
-    assert order == [("a", 5), ("a", 6), ("b", 5), ("b", 6)] * 3        # one turn to warm up
+    assert order == [("a", 5), ("b", 5)] + [("a", 5), ("a", 6), ("b", 5), ("b", 6)] * 2     # the first: to warm up
     assert [(row["method"], row["tokens_per_target_call"]) for row in rows] == [("a", 1.0), ("b", 3.0)]
     assert all(row["tokens_per_s"] > 0 and row["ms_per_call"] > 0 for row in rows)
 
@@ -461,7 +461,8 @@ def test_a_chat_model_beside_transformers(transformers, tmp_path, monkeypatch, c
     def one_turn(writers, prompts, repeats, seed):
         for name, write in writers.items():
             written.setdefault(name, []).extend(write(ids, seed)[0] for ids in prompts)
-        return [{"method": name, "tokens_per_s": 2.0 + len(prompts)} for name in writers]
+        return [{"method": name, "tokens_per_s": (2.0 + len(prompts)) * (1 + (name != "plain")),
+                 "tokens_per_target_call": 1.0 * len(prompts)} for name in writers]
 
     monkeypatch.setattr("nanospec.bench.beside.in_turns", one_turn)
     options = ["--weights", str(tmp_path / "a.gguf"), "--max-new-tokens", "50", "--threads", "1", "--dtype", "float32"]
@@ -469,7 +470,8 @@ def test_a_chat_model_beside_transformers(transformers, tmp_path, monkeypatch, c
     out = capsys.readouterr().out
     assert list(written) == ["plain", "lookup 4", "suffix 4", "transformers", "transformers, prompt lookup"]
     assert all(counts == written["plain"] for counts in written.values()) and len(written["plain"]) == 3
-    assert out.count(f"{2 / (1 / 4 + 1 / 3):.1f}") == 5 and target.config.context == 256
+    assert out.count(f"{2 / (1 / 4 + 1 / 3):.1f}") == 1 and out.count(f"{4 / (1 / 4 + 1 / 3):.1f}") == 4
+    assert out.count("2.00") == 4 * 3 and "transformers in float32" in out and target.config.context == 256
     assert bench(["beside", "--weights", str(WEIGHTS)]) == 2
     assert "name a target in files of others" in capsys.readouterr().err
 
@@ -479,6 +481,8 @@ def test_a_checkpoint_is_compared_with_itself(theirs, transformers, tmp_path, mo
     """Opened as a Llama, a Qwen would be another model: without its biases."""
     for name in ("target", "draft"):
         theirs.save_pretrained(tmp_path / name)
+    assert their_dtype(tmp_path / "target", torch.device("cpu"), "bfloat16") == torch.bfloat16
+    assert their_dtype(tmp_path / "target", torch.device("cpu"), "auto") in (torch.float32, torch.bfloat16)
     seen = []
     monkeypatch.setattr(type(theirs), "generate", lambda self, prompt, **_: seen.append(self) or prompt)
     hf_runs(tmp_path, 2, 3, 1.0, torch.float32, "cpu")["hf generate"]([1, 2], 0)
