@@ -79,7 +79,7 @@ def pack(model: Model, fewest: int = 1) -> Model:
 
 def swap(model: nn.Module, kind: Callable[[nn.Linear], Swapped]) -> list[Swapped]:
     """Every nn.Linear of the model becomes one of this kind, in place, over the same Parameters. Returns them all."""
-    found = []
+    found: list = []
     for parent in list(model.modules()):
         for name, part in list(parent.named_children()):
             if isinstance(part, nn.Linear):
