@@ -207,7 +207,8 @@ class GPT(nn.Module):
 
     def forward(self, tokens: Tensor, cache: Cache | None = None, kv_length: int | None = None,
                 positions: Tensor | None = None, attention_mask: Tensor | None = None,
-                layers: Sequence[int] = ()) -> Tensor | tuple[Tensor, Tensor]:
+                layers: Sequence[int] = (),
+                scored: int | None = None) -> Tensor | tuple[Tensor, Tensor]:
         """Score tokens (B, T): logits (B, T, V), row t for the token after t.
 
         Without a cache: B whole texts from position 0, causal. With one, the T tokens of row b go
@@ -217,6 +218,7 @@ class GPT(nn.Module):
         positions (B, T), attention_mask (B, T, kv_length) bool: for token trees; by default
         position = slot, and a token attends to every slot up to its own.
         layers: also return the hidden states after these blocks, (B, T, len(layers), C).
+        scored: make logits of the last so many tokens alone, (B, scored, V). A prompt needs none.
         """
         T, x, hidden = tokens.shape[1], self.embedding(tokens), {}
         if cache is None:
@@ -227,6 +229,7 @@ class GPT(nn.Module):
             x = block(x, call, layer)
             if layer in layers:
                 hidden[layer] = x
+        x = x if scored is None else x[:, T - scored:]
         logits = self.head(self.norm(x))                                        # (B, T, V)
         return (logits, torch.stack([hidden[layer] for layer in layers], 2)) if layers else logits
 

@@ -65,7 +65,7 @@ def prefill(model: LanguageModel, text: Text, layers: Sequence[int] = (),
                             device=model.device)
         return cache, empty if layers else None
     read = cache if new else model.new_cache(len(rows), width)
-    out = model(text.tokens[rows, :width], read, width, layers=layers)
+    out = model(text.tokens[rows, :width], read, width, layers=layers, scored=0)
     if not new:
         cache.put(rows, read)
     return cache, out[1] if layers else None

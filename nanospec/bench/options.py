@@ -109,7 +109,7 @@ def measure_ranks(target: GPT, draft: Learned, prompts: Iterable[Sequence[int]],
     hits, count = torch.zeros(draft.steps, CHILDREN), 0
     for seed, ids in enumerate(prompts):
         text = torch.tensor([[*ids, *generate(target, ids, seed=seed, **settings)]], device=target.device)
-        before = before_tokens(target(text, layers=draft.layers)[1]).to(draft.dtype)
+        before = before_tokens(target(text, layers=draft.layers, scored=0)[1]).to(draft.dtype)
         answers = whole_texts(draft, text, before, draft.steps)[:, 0, len(ids) - 1:-1]          # (steps, places, V)
         for k, logits in enumerate(answers):
             right = text[0, len(ids) + k:][:len(logits), None]

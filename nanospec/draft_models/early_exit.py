@@ -98,12 +98,12 @@ class FirstBlocks:
 
     def __call__(self, tokens: Tensor, cache: Cache | None = None, kv_length: int | None = None,
                  positions: Tensor | None = None, attention_mask: Tensor | None = None,
-                 layers: Sequence[int] = ()) -> Tensor:
+                 layers: Sequence[int] = (), scored: int | None = None) -> Tensor:
         """As GPT.forward. It has no hidden states to show."""
         h = first_blocks(self.target, self.model.depth, tokens, cache, kv_length, positions,
                          attention_mask)
         self.computed.append(h)
-        return self.model.leave(h)
+        return self.model.leave(h if scored is None else h[:, h.shape[1] - scored:])
 
 
 class ExitReader(GPTTreeReader):
@@ -160,14 +160,14 @@ class GoesOn:
 
     def __call__(self, tokens: Tensor, cache: Cache, kv_length: int | None = None,
                  positions: Tensor | None = None, attention_mask: Tensor | None = None,
-                 layers: Sequence[int] = ()) -> Any:
+                 layers: Sequence[int] = (), scored: int | None = None) -> Any:
         """As GPT.forward with a cache. A tree is read in full, and what is not of this draft."""
         first = self.reader.model
         computed, first.computed = first.computed, []
         shared = self.reader.shared and cache is self.reader.cache
         chain = attention_mask is None and min(layers, default=self.depth) >= self.depth
         if not (computed and shared and chain):
-            return self.target(tokens, cache, kv_length, positions, attention_mask, layers)
+            return self.target(tokens, cache, kv_length, positions, attention_mask, layers, scored)
         h = self._after_first(tokens, torch.cat(computed, 1), cache, kv_length)
         return self._rest(h, cache, kv_length, layers)
 

@@ -61,7 +61,7 @@ class TableModel:
 
     def __call__(self, tokens: Tensor, cache: Cache | None = None, kv_length: int | None = None,
                  positions: Tensor | None = None, attention_mask: Tensor | None = None,
-                 layers: Sequence[int] = ()) -> Any:
+                 layers: Sequence[int] = (), scored: int | None = None) -> Any:
         """tokens (B, T) -> logits (B, T, V), by the contract of GPT.forward; it has no use for
         positions.
         """
@@ -78,7 +78,7 @@ class TableModel:
             seen = [[[token for token, visible in zip(row, mask) if visible] for mask in masks]
                     for row, masks in zip(kept, attention_mask.tolist())]
         number = torch.tensor([[self._hash(context) for context in contexts] for contexts in seen])
-        logits = self.logits[number]
+        logits = self.logits[number if scored is None else number[:, T - scored:]]
         hidden = number[:, :, None, None].to(self.dtype).expand(*number.shape, len(layers), 2)
         return (logits, hidden) if layers else logits
 

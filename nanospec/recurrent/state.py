@@ -144,14 +144,14 @@ class Recurrent(nn.Module):
 
     def forward(self, tokens: Tensor, cache: StateCache | None = None, kv_length: int | None = None,
                 positions: Tensor | None = None, attention_mask: Tensor | None = None,
-                layers: Sequence[int] = ()) -> Any:
+                layers: Sequence[int] = (), scored: int | None = None) -> Any:
         """As GPT.forward. RequestError for a tree."""
         if positions is not None or attention_mask is not None:
             raise RequestError("a state reads tokens one after the other: this model verifies chains, and no trees")
         T = tokens.shape[1]
         if cache is None:
             call = self._with_states(Call(self.gpt._rope(T)), self.no_states(len(tokens), 1)[:, 0])
-            return self._run(tokens, call, torch.arange(T).expand_as(tokens), layers)
+            return self._run(tokens, call, torch.arange(T).expand_as(tokens), layers, scored)
         length, (read, start) = cache.length, cache.roll_back()
         cache.tokens.scatter_(1, cache.next_slots(T), tokens)
         cache.again += int((length - read).clamp(min=0).sum())
@@ -159,7 +159,7 @@ class Recurrent(nn.Module):
         call = self._with_states(cached_call(self.config, N, cache, kv_length), start)
         cache.length = length
         asked = (length - read)[:, None] + torch.arange(T, device=read.device)              # (B, T)
-        out = self._run(cache.tokens.gather(1, call.slots), call, asked.clamp(min=0), layers)
+        out = self._run(cache.tokens.gather(1, call.slots), call, asked.clamp(min=0), layers, scored)
         self._keep(cache, T, torch.stack(call.passed, 2), read)
         return out
 
@@ -167,14 +167,17 @@ class Recurrent(nn.Module):
         heads = torch.arange(self.config.kv_heads, dtype=self.dtype, device=self.device)
         return StateCall(**vars(call), number=self.number, decay=1 - 2.0 ** -(heads[:, None, None] + 2), start=start)
 
-    def _run(self, tokens: Tensor, call: StateCall, asked: Tensor, layers: Sequence[int]) -> Any:
-        """tokens (B, N) -> the logits of those at `asked` (B, T), and their hidden states after `layers`."""
+    def _run(self, tokens: Tensor, call: StateCall, asked: Tensor, layers: Sequence[int], scored: int | None) -> Any:
+        """tokens (B, N) -> the logits of those at `asked` (B, T), or of the last of these, and the hidden states of all
+        of these after `layers`.
+        """
         x, hidden = self.gpt.embedding(tokens), {}
         row = torch.arange(len(tokens), device=tokens.device)[:, None]
         for layer, block in enumerate(self.gpt.blocks):
             x = block(x, call, layer)
             if layer in layers:
                 hidden[layer] = x[row, asked]
+        asked = asked if scored is None else asked[:, asked.shape[1] - scored:]
         logits = self.gpt.head(self.gpt.norm(x[row, asked]))
         return (logits, torch.stack([hidden[layer] for layer in layers], 2)) if layers else logits
 

@@ -93,7 +93,7 @@ class Conversation:
         self.drafter.forget_after(known)
         if new:
             tokens = torch.tensor([new], device=self.target.device)
-            out = self.target(tokens, self.cache, known + len(new), layers=layers)
+            out = self.target(tokens, self.cache, known + len(new), layers=layers, scored=0)
             self.drafter.hear(out[1] if layers else None)
         elif layers and not known:
             channels = self.target.config.channels

@@ -84,7 +84,7 @@ class PayingTree(Pausing, DynamicTree):
         return counts
 
     def _best(self, sures: Tensor, depth: int) -> tuple[Tensor, Tensor]:
-        """(B,) each: how many rows of these confidences, descending, are best, and the tokens a second that they bring."""
+        """(B,) each: how many rows of these confidences, descending, are best, and the tokens a second they bring."""
         B, most = len(sures), min(self.count, sures.shape[1])
         expected = 1 + self.truth * sures[:, :most].exp().cumsum(-1)                            # (B, most)
         seconds = [self.seconds(B, n, depth) for n in range(1, most + 1)]

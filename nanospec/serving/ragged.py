@@ -41,11 +41,12 @@ class Ragged:
         return draft
 
     def __call__(self, tokens: Tensor, cache: Cache, kv_length: int, positions: Tensor | None = None,
-                 attention_mask: Tensor | None = None, layers: Sequence[int] = ()) -> Any:
-        """As GPT.forward with a cache."""
+                 attention_mask: Tensor | None = None, layers: Sequence[int] = (),
+                 scored: int | None = None) -> Any:
+        """As GPT.forward with a cache. Every row of a draft is scored."""
         gpt = self.target
         if self.exist is None or not isinstance(gpt, GPT):
-            return gpt(tokens, cache, kv_length, positions, attention_mask, layers)
+            return gpt(tokens, cache, kv_length, positions, attention_mask, layers, scored)
         call = cached_call(gpt.config, tokens.shape[1], cache, kv_length, positions, attention_mask)
         ragged, hidden = RaggedCall(call, self.exist), {}
         x = ragged.packed(gpt.embedding(tokens))

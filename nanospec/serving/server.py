@@ -89,7 +89,7 @@ class Prompt:
         self.cache = self.cache or target.new_cache(1, whole)
         piece = torch.tensor([self.request.ids[self.length:whole][:PIECE]], device=target.device)
         self.length += piece.shape[1]
-        out = target(piece, self.cache, self.length, layers=layers)
+        out = target(piece, self.cache, self.length, layers=layers, scored=0)
         self.hidden += [out[1]] if layers else []
         self.cache.length += piece.shape[1]
 

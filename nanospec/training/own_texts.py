@@ -109,5 +109,5 @@ def read(target: GPT, ids: Tensor, layers: Sequence[int], part: int, rows: int =
     if len(cut) < rows * tokens:
         raise TextError(f"too little text: {len(ids):,} tokens are less than {part + 1} x {rows} x {tokens}")
     texts = cut.view(rows, tokens)
-    hidden = [target(few.to(target.device), layers=layers)[1].cpu() for few in texts.split(READ_AT_ONCE)]
+    hidden = [target(few.to(target.device), layers=layers, scored=0)[1].cpu() for few in texts.split(READ_AT_ONCE)]
     return texts, torch.cat(hidden)

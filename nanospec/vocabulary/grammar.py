@@ -87,12 +87,12 @@ class Constrained:
 
     def __call__(self, tokens: Tensor, cache: Cache | None = None, kv_length: int | None = None,
                  positions: Tensor | None = None, attention_mask: Tensor | None = None,
-                 layers: Sequence[int] = ()) -> Any:
+                 layers: Sequence[int] = (), scored: int | None = None) -> Any:
         """As GPT.forward."""
         cache = cache or self.new_cache(*tokens.shape)
-        out = self.model(tokens, cache, kv_length, positions, attention_mask, layers)
+        out = self.model(tokens, cache, kv_length, positions, attention_mask, layers, scored)
         logits, *hidden = out if layers else (out,)
-        states = self._states(tokens, cache, attention_mask)
+        states = self._states(tokens, cache, attention_mask)[:, tokens.shape[1] - logits.shape[1]:]
         logits = logits.masked_fill(~self.allowed[states], float("-inf"))
         return (logits, *hidden) if layers else logits
 

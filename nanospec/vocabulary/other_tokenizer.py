@@ -120,8 +120,8 @@ class OtherTokenizer(nn.Module):
 
     def forward(self, tokens: Tensor, cache: Cache | None = None, kv_length: int | None = None,
                 positions: Tensor | None = None, attention_mask: Tensor | None = None,
-                layers: Sequence[int] = ()) -> Tensor:
+                layers: Sequence[int] = (), scored: int | None = None) -> Tensor:
         """As GPT.forward, in the target's ids. It has no hidden states to show."""
-        logits = self.draft(self.read_as[tokens], cache, kv_length, positions, attention_mask)
+        logits = self.draft(self.read_as[tokens], cache, kv_length, positions, attention_mask, scored=scored)
         never = logits.new_full((*logits.shape[:-1], len(self.read_as)), float("-inf"))
         return never.index_copy(-1, self.ids, logits[..., self.own])

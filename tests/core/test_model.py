@@ -134,6 +134,17 @@ def test_hidden_states_of_a_tree_are_those_of_its_paths(gpt, layers):
         assert (hidden[0, path[-1]] - alone[0, -1]).abs().max() < 1e-12
 
 
+@pytest.mark.parametrize("scored", [0, 1, 3])
+def test_logits_are_made_of_the_last_tokens_alone_where_no_others_are_read(gpt, scored):
+    """What stays in the cache, and the hidden states, are of all tokens."""
+    text, cache, other = tokens(2, 7), gpt.new_cache(2, 9), gpt.new_cache(2, 9)
+    whole, hidden = gpt(text, cache, 7, layers=(0, 2))
+    logits, again = gpt(text, other, 7, layers=(0, 2), scored=scored)
+    assert logits.shape == (2, scored, 11) and (logits - whole[:, 7 - scored:]).abs().sum() < 1e-12
+    assert torch.equal(again, hidden) and torch.equal(other.kv, cache.kv)
+    assert gpt(text, scored=scored).shape == logits.shape
+
+
 def test_without_layers_there_are_logits_alone(gpt):
     assert isinstance(gpt(tokens(1, 3)), torch.Tensor) and isinstance(gpt(tokens(1, 3), layers=[]), torch.Tensor)
 

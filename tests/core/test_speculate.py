@@ -155,7 +155,7 @@ class Broken:
         self.model, self.at = model, at
         self.config, self.device, self.new_cache = model.config, model.device, model.new_cache
 
-    def __call__(self, tokens, cache=None, kv_length=None, positions=None, attention_mask=None, layers=()):
+    def __call__(self, tokens, cache=None, kv_length=None, positions=None, attention_mask=None, layers=(), scored=None):
         logits = self.model(tokens, cache, kv_length, positions, attention_mask).clone()
         slots = cache.next_slots(tokens.shape[1])
         return logits.masked_fill((slots == self.at)[:, :, None], float("nan"))
