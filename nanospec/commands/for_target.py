@@ -88,8 +88,7 @@ def prepared(args: argparse.Namespace, job: Job, console: Console) -> KeptTraini
 
 def report(console: Console, training: KeptTraining) -> None:
     """How often a draft token is accepted while the target decodes, on texts that were held out."""
-    tokens, _ = training.kept.rows(0, slice(0, 8))
-    prompts = tokens[:, :TOKENS // 4].tolist()
+    prompts = training.kept.rows(0, slice(0, 8)).tokens[:, :TOKENS // 4].tolist()
     for name, file in zip(training.models, training.weights_files):
         draft = load_learned(training.out / file, training.target, name)
         for temperature in (1.0, 0.7, 0.0):

@@ -2,7 +2,8 @@
 
 To run a target of thirty layers again at every pass over its texts would take most of the time of a training. A part is
 a file of AT_ONCE texts; the first is held out. The target's probabilities follow from its last hidden states, by its
-own norm and those rows of its head alone that a draft model has, too.
+own norm and those rows of its head alone that a draft model has, too: their logits less the total of all logits, which
+is kept. So what cannot be drafted counts as rejected. Only tokens of answers are learned, since only these are drafted.
 """
 
 from collections.abc import Callable, Sequence
@@ -18,10 +19,9 @@ from nanospec.errors import PairError, TextError
 from nanospec.files.checkpoint import fingerprint, save_atomically, save_learned
 from nanospec.model import GPT
 from nanospec.training.batches import HeldOut
-from nanospec.training.learned import LearnedTraining, Plan
-from nanospec.training.losses import log_probs
+from nanospec.training.learned import LearnedTraining, Plan, Seen
 from nanospec.training.mixed import mixed
-from nanospec.training.own_texts import AT_ONCE, TOKENS
+from nanospec.training.own_texts import AT_ONCE, TOKENS, Texts
 
 
 class Kept:
@@ -49,26 +49,30 @@ class Kept:
             made_of = part["made_of"]
         except Exception as error:                      # there is no list of what torch makes of a stranger's bytes
             raise PairError(f"{path} is cut short, or holds no texts") from error
-        if made_of != self.made_of:
+        if made_of != self.made_of or not {*Texts._fields} <= part.keys():
             raise PairError(f"{path} was made for another target, of other texts, or for other draft models")
         self.parts.append(part)
 
-    def add(self, make: Callable[[int], tuple[Tensor, Tensor]]) -> None:
-        """One part more. make: its number -> tokens (AT_ONCE, T) and hidden states (AT_ONCE, T, len(layers), C)."""
-        tokens, hidden = make(len(self.parts))
+    def add(self, make: Callable[[int], Texts]) -> None:
+        """One part more. make: its number -> AT_ONCE texts."""
+        texts = make(len(self.parts))
+        smaller = {"tokens": texts.tokens.int(), "hidden": texts.hidden.to(torch.bfloat16)}
         self.folder.mkdir(parents=True, exist_ok=True)
-        save_atomically({"tokens": tokens.int(), "hidden": hidden.to(torch.bfloat16), "made_of": self.made_of},
-                        self._path(len(self.parts)))
+        save_atomically(texts._asdict() | smaller | {"made_of": self.made_of}, self._path(len(self.parts)))
         self._open()
 
     def tokens(self) -> Tensor:
         """All that a training reads, (texts, tokens)."""
         return torch.cat([part["tokens"] for part in self.parts[1:]]).long()
 
-    def rows(self, part: int, rows: Tensor | slice) -> tuple[Tensor, Tensor]:
-        """Texts (B, T) of a part, and their hidden states (B, T, len(layers), C)."""
-        found = self.parts[part]
-        return found["tokens"][rows].long(), found["hidden"][rows]
+    def answered(self) -> Tensor:
+        """Those of them that stand in answers, (N,)."""
+        return self.tokens()[torch.cat([part["answers"] for part in self.parts[1:]])]
+
+    def rows(self, part: int, rows: Tensor | slice) -> Texts:
+        """Some texts of a part."""
+        found = Texts(*(self.parts[part][name][rows] for name in Texts._fields))
+        return found._replace(tokens=found.tokens.long())
 
 
 class KeptTraining(LearnedTraining):
@@ -82,27 +86,31 @@ class KeptTraining(LearnedTraining):
         super().__init__(target, plan, seed, kept.tokens().flatten(), tokenizer, out, compiled, loss)
         self.layers = kept.layers
 
-    def seen(self) -> tuple[Tensor, Tensor, list[Tensor]]:
+    def frequent(self) -> Tensor:
+        return self.kept.answered()
+
+    def seen(self) -> Seen:
         batch, parts = self.size.batch, len(self.kept.parts) - 1
         each = AT_ONCE // batch                                             # batches of a part
         shuffle = torch.Generator().manual_seed(self.seed * 1_000_003 + self.step // (each * parts))
         number = int(torch.randperm(each * parts, generator=shuffle)[self.step % (each * parts)])
         rows = torch.randperm(AT_ONCE, generator=shuffle.manual_seed(int(shuffle.initial_seed()) + number // each + 1))
-        return self.known(*self.kept.rows(1 + number // each, rows[number % each * batch:][:batch]))
+        return self.known(self.kept.rows(1 + number // each, rows[number % each * batch:][:batch]))
 
-    def known(self, x: Tensor, hidden: Tensor) -> tuple[Tensor, Tensor, list[Tensor]]:
-        """Texts (B, T) and hidden states of them -> what `seen` returns, on the device."""
-        x, hidden = x.to(self.ids.device), hidden.to(self.ids.device, torch.float32)
+    def known(self, texts: Texts) -> Seen:
+        """What `seen` returns, of these texts, on the device."""
+        x, hidden, totals, answers = (part.to(self.ids.device) for part in texts)
+        hidden = hidden.float()
         with torch.no_grad(), mixed(x):
             last = self.frozen.norm(hidden[:, :, -1])
-            p_targets = [log_probs(F.linear(last, self.frozen.head.weight[... if model.ids is None else model.ids]))
-                         for model in self.trained]
-        return x, hidden, p_targets
+            p_targets = [F.linear(last, self.frozen.head.weight[... if model.ids is None else model.ids]).float()
+                         - totals[:, :, None] for model in self.trained]
+        return Seen(x, hidden, p_targets, answers)
 
     def look(self, held: HeldOut | None = None, most: int = AT_ONCE) -> tuple[list[float], str]:
         """At the part that is held out."""
         batch = self.size.batch
-        return self.looked(self.known(*self.kept.rows(0, slice(first, first + batch)))
+        return self.looked(self.known(self.kept.rows(0, slice(first, first + batch)))
                            for first in range(0, most, batch))
 
     def save_tokenizer(self) -> None:

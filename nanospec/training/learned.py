@@ -12,6 +12,7 @@ from collections.abc import Callable, Collection, Iterable, Sequence
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
+from typing import NamedTuple
 
 import torch
 import torch.nn.functional as F
@@ -34,17 +35,18 @@ RATE = 5e-3             # top learning rate
 
 def learned_loss(model: Learned, tokens: Tensor, hidden: Tensor, p_target: Tensor,
                  divergence: Callable[[Tensor, Tensor], Tensor],
-                 anchors: Tensor | None = None) -> Tensor:
+                 anchors: Tensor | None = None, counted: Tensor | None = None) -> Tensor:
     """The mean over the anchors of texts (B, T), and over the draft tokens after each.
 
     hidden (B, T, len(layers), C), p_target (B, T, V): the target's hidden states of each token, and
     its log-probabilities after each, perhaps of the tokens alone that the model can draft.
-    divergence: one of losses.py.
+    divergence: one of losses.py. counted (B, T) bool: the tokens whose prediction counts.
     """
     anchors = all_anchors(tokens, model.steps) if anchors is None else anchors
+    counted = torch.ones_like(tokens, dtype=torch.bool) if counted is None else counted
     found = unrolled(model, tokens, before_tokens(hidden), model.steps, anchors)
-    losses = [divergence(*compared(model, p_target[:, anchors + k], logits)).mean()
-              for k, (_, logits) in enumerate(found)]
+    losses = [mean_of(divergence(*compared(model, p_target[:, anchors + k], logits)),
+                      after(counted, anchors + k)) for k, (_, logits) in enumerate(found)]
     weights = [model.decay ** k for k in range(model.steps)]
     weighted = torch.stack([weight * loss for weight, loss in zip(weights, losses)])
     of_tokens = weighted.sum() / sum(weights)
@@ -61,8 +63,30 @@ def compared(model: Learned, p_target: Tensor, logits: Tensor) -> tuple[Tensor, 
     p_target (..., V), or of these tokens already; logits: as `read` and `step` return them.
     """
     if p_target.shape[-1] != logits.shape[-1]:
-        p_target = p_target[..., model.ids].log_softmax(-1)
+        p_target = p_target[..., model.ids]
     return p_target, log_probs(logits)
+
+
+def after(counted: Tensor, places: Tensor) -> Tensor:
+    """counted (B, T) -> (B, N) bool: whether the token after each of these places counts.
+
+    The one after the text's last token does, if that one does.
+    """
+    return torch.cat([counted, counted[:, -1:]], 1)[:, places + 1]
+
+
+def mean_of(values: Tensor, counted: Tensor) -> Tensor:
+    """The mean of those that count; 0 if none does."""
+    return (values * counted).sum() / counted.sum().clamp(min=1)
+
+
+class Seen(NamedTuple):
+    """A batch of texts, and what the target knows of them."""
+
+    tokens: Tensor              # (B, T)
+    hidden: Tensor              # (B, T, layers, C)
+    p_targets: list[Tensor]     # of each draft model (B, T, V), log-probabilities
+    counted: Tensor | None = None       # (B, T) bool, the tokens whose prediction counts; None: all
 
 
 @dataclass
@@ -111,10 +135,14 @@ class LearnedTraining(Training):
             torch.manual_seed(self.seed)                                        # as if alone
             model = LEARNED[name](config.vocab_size, config.channels, **sizes).to(self.ids.device)
             models[name] = model.attach(self.frozen)
-            model.prepare(self.ids)
+            model.prepare(self.frequent())
         self.losses: list[Callable[..., Tensor]]
         self.losses = [partial(learned_loss, model) for model in models.values()]
         return models
+
+    def frequent(self) -> Tensor:
+        """The text (N,) whose frequent tokens a pruned draft model drafts."""
+        return self.ids
 
     def compile(self) -> None:
         for block in self.frozen.blocks:
@@ -139,18 +167,18 @@ class LearnedTraining(Training):
 
     def loss_now(self) -> Tensor:
         """Of this step's batch: the sum over the draft models."""
-        x, hidden, p_targets = self.seen()
+        x, hidden, p_targets, counted = self.seen()
         with mixed(x):
             losses = [loss_of(x, self.hidden_of(model, hidden), p_target, LOSSES[self.loss],
-                              some_anchors(x, model.steps, model.anchors))
+                              some_anchors(x, model.steps, model.anchors), counted)
                       for model, loss_of, p_target in zip(self.trained, self.losses, p_targets)]
         return torch.stack(losses).sum()
 
-    def seen(self) -> tuple[Tensor, Tensor, list[Tensor]]:
-        """This step's texts (B, T); what the target knows of them, as `of_target`."""
+    def seen(self) -> Seen:
+        """This step's texts; what the target knows of them, as `of_target`."""
         x, _ = batch_at(self.ids, self.step, self.size.batch, self.size.target.context, self.seed)
         x = self.half_sampled(x)
-        return x, *self.of_target(x)
+        return Seen(x, *self.of_target(x))
 
     @torch.no_grad()
     def of_target(self, x: Tensor) -> tuple[Tensor, list[Tensor]]:
@@ -171,14 +199,15 @@ class LearnedTraining(Training):
         is accepted, STEPS_SHOWN of each model; and the same in words.
         """
         x, _ = held.windows(self.size.target.context, most)
-        return self.looked((part, *self.of_target(part)) for part in x.split(self.size.batch))
+        return self.looked(Seen(part, *self.of_target(part)) for part in x.split(self.size.batch))
 
     @torch.no_grad()
-    def looked(self, parts: Iterable[tuple[Tensor, Tensor, list[Tensor]]]) -> tuple[list[float], str]:
+    def looked(self, parts: Iterable[Seen]) -> tuple[list[float], str]:
         """As `look`, at parts as `seen` returns them."""
-        found, texts = torch.zeros(len(self.models), STEPS_SHOWN, device=self.ids.device), 0
+        found, places = torch.zeros(2, len(self.models), STEPS_SHOWN, device=self.ids.device)
         with torch.compiler.set_stance("force_eager"):
-            for x, hidden, p_targets in parts:
+            for x, hidden, p_targets, counted in parts:
+                counted = torch.ones_like(x, dtype=torch.bool) if counted is None else counted
                 for i, (model, p_target) in enumerate(zip(self.trained, p_targets)):
                     with mixed(x):
                         before = before_tokens(self.hidden_of(model, hidden))
@@ -186,8 +215,10 @@ class LearnedTraining(Training):
                         steps = unrolled(model, x, before, STEPS_SHOWN, anchors)
                     for k, (_, logits) in enumerate(steps):
                         off = total_variation(*compared(model, p_target[:, anchors + k], logits))
-                        found[i, k] += off.mean() * len(x)
-                texts += len(x)
-        accepted = (1 - found / texts).tolist()
+                        counts = after(counted, anchors + k)
+                        found[i, k] += (off * counts).sum()
+                        places[i, k] += counts.sum()
+        rejected = found / places.clamp(min=1)
+        accepted = (1 - rejected).tolist()
         words = ["accepted " + " ".join(f"{part:.3f}" for part in row) for row in accepted]
-        return [(found / texts).mean().item(), *sum(accepted, [])], ", ".join(words)
+        return [rejected.mean().item(), *sum(accepted, [])], ", ".join(words)

@@ -10,7 +10,8 @@ next two.
 DSpark (arXiv 2607.05147): the last.
 
 Each takes log-probabilities, p_target and q_draft (..., V), and gives a number for every place,
-(...). It is 0 where the two are equal, and above 0 elsewhere.
+(...). It is 0 where the two are equal, and above 0 elsewhere. p_target may lack what the draft model
+cannot draft: then it sums to less than 1, and total variation is still how often it is rejected.
 Example: p_target [.5, .5], q_draft [.8, .2] give .223, .193, .051, .3, .357, .3 - .122 (.3 - .223)
 = .291, and .1 x .223 + .9 x .6 = .562.
 """
@@ -44,7 +45,7 @@ def jensen_shannon(p_target: Tensor, q_draft: Tensor) -> Tensor:
 
 def total_variation(p_target: Tensor, q_draft: Tensor) -> Tensor:
     """1 - alpha: how often a draft token is rejected."""
-    return (p_target.exp() - q_draft.exp()).abs().sum(-1) / 2
+    return 1 - p_target.exp().minimum(q_draft.exp()).sum(-1)
 
 
 def minus_log_alpha(p_target: Tensor, q_draft: Tensor) -> Tensor:

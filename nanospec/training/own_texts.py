@@ -6,7 +6,8 @@ conversations writes the user's turns, too, if it is given no more than where on
 speculate on: chat, code, rewriting, summaries, questions about a text.
 
 While it writes, the target's hidden states are there anyway. They are kept on disk beside the tokens, so that
-the target need not run again for a second draft model or a second pass.
+the target need not run again for a second draft model or a second pass. A draft model is used in answers alone, so it
+is kept, too, which tokens are an answer's.
 """
 
 from collections.abc import Collection, Sequence
@@ -22,7 +23,8 @@ from nanospec.model import GPT
 AT_ONCE = 64                    # texts that are written together: one part, one file
 TOKENS = 384                    # of each text
 READ_AT_ONCE = 4                # texts: logits of the whole vocabulary are made for each token
-TEMPERATURES = (1.0, 0.7)       # of every other text
+TEMPERATURES = (0.0, 0.4, 0.7, 1.0)     # of the answers of one text in four; a user's turns are written at 1
+COLDEST = 1e-3                  # what stands for temperature 0
 OPENINGS = {
     "chat": ["", "", "", "What", "How do I", "Explain", "Why", "Give me", "Write a short story about"],
     "code": ["Write a Python function that", "Write a program that", "Here is my code:\n\n```python\n",
@@ -53,14 +55,27 @@ class Turns(NamedTuple):
         return cls(*map(tokenizer.encode_special, (first, answer, again)))
 
 
+class Texts(NamedTuple):
+    """Texts in tokens, and what their target knows of them."""
+
+    tokens: Tensor              # (B, T)
+    hidden: Tensor              # (B, T, len(layers), C), its hidden states of each token
+    totals: Tensor              # (B, T), the logarithm of the sum of all exp(logits) after each token
+    answers: Tensor             # (B, T) bool, whether the target wrote the token in an answer
+
+
 class Row:
-    """A text that is being written. forced: tokens that come next, whatever the model would write."""
+    """A text that is being written. forced: tokens that come next, whatever the model would write.
+
+    answered: whether the last token that it took was drawn in an answer.
+    """
 
     def __init__(self, turns: Turns, opening: list[int], ends: Collection[int]):
         self.turns, self.ends, self.forced = turns, ends, turns.first + opening
-        self.answering = False
+        self.answering = self.answered = False
 
     def next(self, drawn: int) -> int:
+        self.answered = self.answering and not self.forced
         if self.forced:
             return self.forced.pop(0)
         if drawn in self.ends:
@@ -81,27 +96,27 @@ def openings(tokenizer: FolderTokenizer, rows: int, chance: torch.Generator) -> 
 
 @torch.inference_mode()
 def written(target: GPT, tokenizer: FolderTokenizer, layers: Sequence[int], seed: int, rows: int = AT_ONCE,
-            tokens: int = TOKENS) -> tuple[Tensor, Tensor]:
-    """Texts (rows, tokens) of conversations, and the target's hidden states (rows, tokens, len(layers), C) of them."""
+            tokens: int = TOKENS) -> Texts:
+    """Conversations."""
     chance, turns = torch.Generator().manual_seed(seed), Turns.of(tokenizer)
     texts = [Row(turns, opening, tokenizer.ends) for opening in openings(tokenizer, rows, chance)]
-    temperature = torch.tensor(TEMPERATURES).repeat(rows)[:rows, None]
-    new = torch.tensor([[row.next(0)] for row in texts])
-    cache, found, hidden = target.new_cache(rows, tokens), [new], []
+    of_answers = torch.tensor(TEMPERATURES).clamp(min=COLDEST).repeat(rows)[:rows, None]
+    cache, drawn, found = target.new_cache(rows, tokens), [0] * rows, []
     for length in range(1, tokens + 1):
-        logits, states = target(new.to(target.device), cache, kv_length=length, layers=layers)
+        new = torch.tensor([[row.next(token)] for row, token in zip(texts, drawn)])
+        logits, hidden = target(new.to(target.device), cache, kv_length=length, layers=layers)
         cache.length += 1
-        hidden.append(states.cpu())
-        drawn = torch.multinomial((logits[:, -1].cpu().float() / temperature).softmax(-1), 1, generator=chance)
-        new = torch.tensor([[row.next(token)] for row, token in zip(texts, drawn[:, 0].tolist())])
-        found.append(new)
-    return torch.cat(found[:-1], 1), torch.cat(hidden, 1)
+        logits, answered = logits[:, -1:].cpu().float(), torch.tensor([[row.answered] for row in texts])
+        found.append(Texts(new, hidden.cpu(), logits.logsumexp(-1), answered))
+        temperature = torch.where(torch.tensor([[row.answering] for row in texts]), of_answers, 1.0)
+        drawn = torch.multinomial((logits[:, 0] / temperature).softmax(-1), 1, generator=chance)[:, 0].tolist()
+    return Texts(*(torch.cat(parts, 1) for parts in zip(*found)))
 
 
 @torch.inference_mode()
 def read(target: GPT, ids: Tensor, layers: Sequence[int], part: int, rows: int = AT_ONCE,
-         tokens: int = TOKENS) -> tuple[Tensor, Tensor]:
-    """As `written`, of a text (N,) of others: part number `part` of its windows.
+         tokens: int = TOKENS) -> Texts:
+    """As `written`, of a text (N,) of others: part number `part` of its windows. All of it counts as an answer.
 
     TextError where the text is too short for that.
     """
@@ -109,5 +124,6 @@ def read(target: GPT, ids: Tensor, layers: Sequence[int], part: int, rows: int =
     if len(cut) < rows * tokens:
         raise TextError(f"too little text: {len(ids):,} tokens are less than {part + 1} x {rows} x {tokens}")
     texts = cut.view(rows, tokens)
-    hidden = [target(few.to(target.device), layers=layers, scored=0)[1].cpu() for few in texts.split(READ_AT_ONCE)]
-    return texts, torch.cat(hidden)
+    found = [target(few.to(target.device), layers=layers) for few in texts.split(READ_AT_ONCE)]
+    return Texts(texts, torch.cat([hidden.cpu() for _, hidden in found]),
+                 torch.cat([logits.float().logsumexp(-1).cpu() for logits, _ in found]), texts >= 0)

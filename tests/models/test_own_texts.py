@@ -10,6 +10,7 @@ from nanospec.files.gguf import load_gguf
 from nanospec.training.kept import Kept, KeptTraining
 from nanospec.training.learned import Plan
 from nanospec.training.own_texts import AT_ONCE, OPENINGS, TOKENS, Row, Turns, openings, read, written
+from nanospec.training.whole import before_tokens, some_anchors, unrolled
 from tests.small_gguf import PIECES, write
 
 pytest.importorskip("gguf", reason="gguf is not installed (the extra 'hf')")
@@ -53,8 +54,10 @@ def test_turns_are_those_of_the_chat_template(small):
 def test_a_row_goes_from_turn_to_turn():
     """What ends a turn is written once, and what stands between two turns is not drawn."""
     row = Row(Turns([1, 2], [9, 3, 4], [9, 5]), [6], ends={9, 8})
-    drawn = [0, 0, 0, 7, 9, 0, 0, 7, 9, 0, 7]
-    assert [row.next(token) for token in drawn] == [1, 2, 6, 7, 9, 3, 4, 7, 9, 5, 7]
+    drawn, answered = [0, 0, 0, 7, 9, 0, 0, 7, 8, 9, 0, 7], []
+    took = [(row.next(token), answered.append(row.answered))[0] for token in drawn]
+    assert took == [1, 2, 6, 7, 9, 3, 4, 7, 8, 9, 5, 7]
+    assert answered == [False] * 7 + [True] * 2 + [False] * 3           # the user's turns, and what stands between two
     other = Row(Turns([1], [9, 3], [9, 5]), [], ends={9, 8})        # another token ended the turn
     assert [other.next(token) for token in (0, 8, 0, 0, 7)] == [1, 8, 9, 3, 7]
 
@@ -67,20 +70,26 @@ def test_all_kinds_of_openings_come_up(small):
 
 
 def test_what_is_written_is_the_targets(small, monkeypatch):
-    """The hidden states are those of the texts. Texts are drawn at two temperatures in turns: the cold are likelier."""
+    """What is kept is what the target says of the texts. Answers are drawn at two temperatures in turns, the first of
+    them 0: there every token is the likeliest one. A user's turns are not.
+    """
     _, target, tokenizer = small
-    monkeypatch.setattr("nanospec.training.own_texts.TEMPERATURES", (1.0, 0.05))
-    texts, hidden = written(target, tokenizer, LAYERS, seed=5, rows=ROWS, tokens=LENGTH)
-    assert texts.shape == (ROWS, LENGTH) and hidden.shape == (ROWS, LENGTH, 2, target.config.channels)
+    monkeypatch.setattr("nanospec.training.own_texts.TEMPERATURES", (0.0, 1.0))
+    monkeypatch.setattr(tokenizer, "ends", {*tokenizer.ends, *range(0, target.config.vocab_size, 12)})  # short turns
+    found = written(target, tokenizer, LAYERS, seed=5, rows=ROWS, tokens=LENGTH)
+    texts, answers = found.tokens, found.answers
+    assert texts.shape == (ROWS, LENGTH) and found.hidden.shape == (ROWS, LENGTH, 2, target.config.channels)
     logits, whole = target(texts, layers=LAYERS)
-    assert (hidden - whole).abs().max() < 1e-4
+    assert (found.hidden - whole).abs().max() < 1e-4 and (found.totals - logits.logsumexp(-1)).abs().max() < 1e-4
     first = Turns.of(tokenizer).first
     assert all(text[:len(first)] == first for text in texts.tolist())
-    nats = logits[:, 40:-1].log_softmax(-1).gather(-1, texts[:, 41:, None])[..., 0].mean(1)
-    assert nats[1::2].mean() > nats[::2].mean() + 1
-    again, _ = written(target, tokenizer, LAYERS, seed=5, rows=ROWS, tokens=LENGTH)
-    other, _ = written(target, tokenizer, LAYERS, seed=6, rows=ROWS, tokens=LENGTH)
-    assert torch.equal(again, texts) and not torch.equal(other, texts)
+    likeliest = logits[:, :-1].argmax(-1) == texts[:, 1:]
+    cold = torch.arange(ROWS)[:, None] % 2 == 0
+    assert answers.any() and likeliest[answers[:, 1:] & cold].all()
+    assert not likeliest[answers[:, 1:] & ~cold].all() and not likeliest[~answers[:, 1:] & cold].all()
+    again = written(target, tokenizer, LAYERS, seed=5, rows=ROWS, tokens=LENGTH)
+    other = written(target, tokenizer, LAYERS, seed=6, rows=ROWS, tokens=LENGTH)
+    assert torch.equal(again.tokens, texts) and not torch.equal(other.tokens, texts)
 
 
 def test_a_target_without_a_chat_template_writes_none(tmp_path):
@@ -93,8 +102,10 @@ def test_a_target_without_a_chat_template_writes_none(tmp_path):
 def test_texts_of_others_are_read_in_windows(small):
     _, target, _ = small
     ids = torch.arange(100) % target.config.vocab_size
-    texts, hidden = read(target, ids, LAYERS, part=2, rows=3, tokens=10)
-    assert torch.equal(texts, ids[60:90].view(3, 10)) and (hidden - target(texts, layers=LAYERS)[1]).abs().max() < 1e-4
+    texts, hidden, totals, answers = read(target, ids, LAYERS, part=2, rows=3, tokens=10)
+    logits, whole = target(texts, layers=LAYERS)
+    assert torch.equal(texts, ids[60:90].view(3, 10)) and (hidden - whole).abs().max() < 1e-4
+    assert (totals - logits.logsumexp(-1)).abs().max() < 1e-4 and answers.all()
     with pytest.raises(TextError, match="100 tokens are less than 4 x 3 x 10"):
         read(target, ids, LAYERS, part=3, rows=3, tokens=10)
 
@@ -120,21 +131,46 @@ def test_a_pass_sees_every_text_once_and_none_that_is_held_out(small, kept, tmp_
     for _ in range(2):
         seen = []
         for _ in range(2 * AT_ONCE // 16):
-            seen += [tuple(text) for text in learning.seen()[0].tolist()]
+            seen += [tuple(text) for text in learning.seen().tokens.tolist()]
             learning.step += 1
         assert len(seen) == 2 * AT_ONCE and set(seen) == every
-    assert not every & {tuple(text) for text in kept.rows(0, slice(None))[0].tolist()}
+    assert not every & {tuple(text) for text in kept.rows(0, slice(None)).tokens.tolist()}
 
 
 def test_probabilities_are_the_targets_own(small, kept, tmp_path):
-    """Of the tokens alone that the draft model drafts."""
+    """Of the tokens alone that the draft model drafts; what it cannot draft is missing from their sum."""
     _, target, _ = small
     learning = training(small, kept, tmp_path)
     model, = learning.trained
-    x, _, (p_target,) = learning.known(*kept.rows(1, slice(3, 5)))
-    expected = target(x)[..., model.ids].log_softmax(-1)
+    x, _, (p_target,), _ = learning.known(kept.rows(1, slice(3, 5)))
+    expected = target(x).log_softmax(-1)[..., model.ids]
     assert len(model.ids) == 40 and (p_target - expected).abs().max() < 0.05     # kept in bfloat16
+    assert (p_target.exp().sum(-1) < 0.99).any()
     assert torch.equal(model.head.weight, target.head.weight[model.ids])
+
+
+def test_a_look_counts_answers_alone(small, kept, tmp_path):
+    """1 - alpha, as a plain loop over the held-out places has it; what cannot be drafted is rejected."""
+    _, target, _ = small
+    answers = torch.rand(AT_ONCE, TOKENS, generator=torch.Generator().manual_seed(2)) < 0.1
+    learning = training(small, kept, tmp_path)
+    learning.kept.parts[0]["answers"], whole = answers, learning.kept.parts[0]["answers"]
+    (off, *accepted), words = learning.look(most=32)
+    model, = learning.trained
+    expected = torch.zeros(5, 2)
+    for first in (0, 16):
+        texts = learning.kept.rows(0, slice(first, first + 16))
+        p_target = learning.known(texts).p_targets[0].exp()
+        anchors = some_anchors(texts.tokens, 5, model.anchors)
+        steps = unrolled(model, texts.tokens, before_tokens(texts.hidden.float()), 5, anchors)
+        for k, (_, logits) in enumerate(steps):
+            for i, anchor in enumerate(anchors.tolist()):
+                alpha = p_target[:, anchor + k].minimum(logits[:, i].softmax(-1)).sum(-1)
+                counts = texts.answers[:, min(anchor + k + 1, TOKENS - 1)]
+                expected[k] += torch.stack([(alpha * counts).sum(), counts.sum()])
+    learning.kept.parts[0]["answers"] = whole
+    assert accepted == pytest.approx((expected[:, 0] / expected[:, 1]).tolist(), abs=2e-3)      # in bfloat16
+    assert off == pytest.approx(1 - sum(accepted) / 5, abs=1e-5) and words.startswith("accepted 0.")
 
 
 def test_one_part_alone_is_too_little(small, tmp_path):
