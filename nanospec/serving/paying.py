@@ -33,18 +33,16 @@ class PayingTree(Pausing, DynamicTree):
 
     seconds(rows, tokens, steps): of a round of this many texts, draft tokens of each and steps of the draft model, in
     any unit.
-    rounds, spent: how many there were, and their seconds. promised, accepted: the sum of their rows' confidences, and
-    how many rows were accepted. All are read, as by ByLoad, when the next round begins.
+    prices: for a number of texts the seconds by steps and by draft tokens, (depth, count), on their device.
+    learned: of the rounds so far their number, their seconds, the sum of their rows' confidences, and how many rows
+    were accepted. They are read, as by ByLoad, when the next round begins.
     """
 
     fixed = False                       # how much the draft model has to read differs
     TRUST = 4.0                         # it begins as if TRUST rounds of two rows had each accepted one, as promised
     MEMORY = 0.98                       # what a round still weighs when the next one is over
     text: Any = None                    # a Text, once there is one
-    rounds: Any
-    spent: Any
-    promised: Any
-    accepted: Any
+    learned: Tensor                     # (4,)
 
     def __init__(self, draft: Any, seconds: Callable[[int, int, int], float], count: int = 8, width: int = 2):
         super().__init__(draft, count, width)
@@ -54,19 +52,25 @@ class PayingTree(Pausing, DynamicTree):
     def begin(self, text: Text, rows: Sequence[int], hidden: Tensor | None) -> None:
         """Read the prompts. What is known of the rounds holds for one batch of texts."""
         if text is not self.text:
-            self.text, self.new = text, 0
-            self.rounds = self.promised = self.accepted = self.TRUST
-            self.spent = self.TRUST * self.seconds(len(text.tokens), min(2, self.count), 1)
+            self.text, self.new, self.prices = text, 0, dict[int, Tensor]()
+            took = self.seconds(len(text.tokens), min(2, self.count), 1)
+            self.learned = self.TRUST * torch.tensor([1.0, took, 1.0, 1.0], device=text.tokens.device)
         super().begin(text, rows, hidden)
 
     def goodput(self, rows: int) -> list[float]:
         """Of no draft token, and of a tree: expected tokens of a text a second."""
-        return [1 / self.seconds(rows, 0, 0), float(self.rounds + self.accepted) / float(self.spent)]
+        rounds, spent, _, accepted = self.learned.tolist()
+        return [1 / self.seconds(rows, 0, 0), (rounds + accepted) / spent]
 
     def propose(self, text: Text, sampling: Callable[[Tensor], Tensor], dice: Dice, kv_length: int,
                 lag: int = 0) -> TreeDraft:
         """After a silence the draft model reads what was written meanwhile."""
-        self.truth = float(self.accepted) / float(self.promised)
+        B, device = len(text.tokens), text.tokens.device
+        if B not in self.prices:
+            self.prices[B] = torch.tensor([[self.seconds(B, tokens, steps) for tokens in range(1, self.count + 1)]
+                                           for steps in range(1, self.depth + 1)], device=device)
+        *_, promised, accepted = self.learned.tolist()
+        self.truth = accepted / promised
         return super().propose(text, sampling, dice, kv_length, self.resumed(text, lag))
 
     def enough(self, sures: Sequence[Tensor]) -> bool:
@@ -87,8 +91,7 @@ class PayingTree(Pausing, DynamicTree):
         """(B,) each: how many rows of these confidences, descending, are best, and the tokens a second they bring."""
         B, most = len(sures), min(self.count, sures.shape[1])
         expected = 1 + self.truth * sures[:, :most].exp().cumsum(-1)                            # (B, most)
-        seconds = [self.seconds(B, n, depth) for n in range(1, most + 1)]
-        pace, n = (expected / torch.tensor(seconds, device=sures.device)).max(-1)
+        pace, n = (expected / self.prices[B][depth - 1, :most]).max(-1)
         return n + 1, pace
 
     def commit(self, draft: Draft, path: Tensor, count: Tensor, p_target: Tensor, hidden: Tensor | None) -> None:
@@ -97,7 +100,5 @@ class PayingTree(Pausing, DynamicTree):
         if self.hopes is None:                          # nothing was drafted, for no text
             return
         drafted = draft.q_draft.flatten(1).any(-1).to(self.hopes)                               # (B,)
-        for name, new in (("rounds", drafted), ("spent", self.took * drafted), ("promised", self.hopes * drafted),
-                          ("accepted", count * drafted)):
-            setattr(self, name, self.MEMORY * getattr(self, name) + new.sum())
-        self.hopes = None
+        new = torch.stack([drafted, self.took * drafted, self.hopes * drafted, count * drafted]).sum(-1)
+        self.learned, self.hopes = self.MEMORY * self.learned + new, None
