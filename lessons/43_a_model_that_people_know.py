@@ -43,8 +43,8 @@ print(f"{target.config.layers} layers, {target.config.vocab_size:,} tokens; {how
 # ## What a draft token costs
 #
 # The cost c is the time of a draft step divided by the time of a plain step of the target, and v(m)
-# is the time of a call on m tokens in the same unit. Our own pair has a c around .15. Its v(5) is
-# around 1.4, and around 1.1 on a processor with instructions for matrices (docs/results/costs.md).
+# is the time of a call on m tokens in the same unit. Our own pair has a c around .15, and its v(5) is
+# between 1.1 and 1.4, depending on the processor (docs/results/costs.md).
 # *Guess first:* does a target with almost four times as many layers raise or lower them?
 
 # %%
@@ -58,10 +58,14 @@ table(["", "parameters", "cost"],
        *[[f"a call on {m} tokens", "", f"v({m}) = {costs.v[m]:.2f}"] for m in costs.v]])
 
 # %% [markdown]
-# Both are lower. The time of a plain step goes into reading the target's weights, and the draft
-# model has a tenth of them. Five tokens need the same weights as one, so a call on five costs
-# hardly more. (On a machine that others use at the same time, single figures may be off by a
-# third.)
+# c is lower: the time of a step goes into reading weights, and the draft model has a tenth of the
+# target's. What v(m) is depends less on the model than on the machine, and on how the weights are
+# kept. Five tokens need the same weights as one, so where reading takes all the time, v(5) is 1. It
+# is also 1 where the product for one token is badly made and takes as long as that for five. On one
+# core of an AMD EPYC we measured 1.0 with weights in bfloat16, where a plain step took 30 ms, and 1.5
+# with weights in float16, where it took 20. The second is the better setting, although speculation
+# gains less in it: a slow baseline flatters. (On a machine that others use at the same time, single
+# figures may be off by a third.)
 #
 # ## What is easy to foresee
 #
@@ -96,9 +100,10 @@ figures.a_model_that_people_know(betas, {row[0]: (float(row[1]), float(row[2])) 
 
 # %% [markdown]
 # The last column counts the tokens up to the first one in which the two answers differ. In exact
-# arithmetic they never would. Here a number has the 8 bits of bfloat16, and a call on five tokens
-# adds in a different order than a call on nine, so a near tie may fall either way. In float32 the
-# answers agree (`dtype=torch.float32` in `load_pair`, without `autotune`; it takes twice as long).
+# arithmetic they never would. If the first line above says bfloat16, a number has 8 bits here, and a
+# call on five tokens adds in a different order than a call on nine, so a near tie may fall either
+# way. If it says float16, only the weights are rounded, and the arithmetic is that of float32: the
+# answers agree.
 #
 # A language model finds some words easy and others hard. The end of a phrase, a full stop, or the
 # second half of a name is easy, and a small model foresees it. The first word of a new thought is
@@ -152,8 +157,8 @@ assert off < 1e-12
 #
 # ## Three things to know
 #
-# 1. The larger the target, the lower c and v(m): speculation pays most where plain decoding is
-#    slowest.
+# 1. The larger the target, the lower c. v(m) is low where a plain step does nothing but read the
+#    weights, and it is also low where a plain step wastes time.
 # 2. How much is accepted depends on the text. Answers that copy gain most, stories least.
 # 3. What the draft model cannot say costs speed alone, because q_draft is 0 there.
 #
