@@ -113,7 +113,7 @@ def autotune(target: GPT, draft: GPT | Learned | None, dtype: str = "auto", thre
     compiler: of a pair that will run compiled. Its steps are measured so, and it is not packed: a
     compiler has layouts of its own.
     """
-    dtypes, counts = dtypes_of(dtype, target.device, bool(compiler)), [threads] if threads else []
+    dtypes, counts = dtypes_of(dtype, target.device), [threads] if threads else []
     with announced("measuring which data type, threads and weight layout are fastest here"):
         if compiler:
             tuning = fastest(target, dtypes, counts or [torch.get_num_threads()],
@@ -136,7 +136,7 @@ def autotune_draft(target: GPT, draft: GPT | Learned, dtype: str = "auto", compi
     It is measured in rounds, not alone: a pass of the target drives the draft's weights out of the
     processor's caches. So a data type of half the size wins although a step in it, alone, takes longer.
     """
-    dtypes, threads = dtypes_of(dtype, target.device, bool(compiler)), [torch.get_num_threads()]
+    dtypes, threads = dtypes_of(dtype, target.device), [torch.get_num_threads()]
     with announced("the same for the draft model"):
         if compiler:
             tuning = fastest(draft, dtypes, threads, partial(draft_seconds, repeats=12, compiler=compiler),
@@ -159,12 +159,12 @@ def setups_of(target: GPT, draft: GPT | Learned | None, dtype: str = "auto", thr
     return setups, "; compiled: ".join(autotune(*setup[:2], dtype, threads, setup.compiler) for setup in setups)
 
 
-def dtypes_of(name: str, device: torch.device, compiled: bool = False) -> Sequence[torch.dtype]:
+def dtypes_of(name: str, device: torch.device) -> Sequence[torch.dtype]:
     """For "auto" those of DTYPES that can be had there, else the one of this name. RequestError if that cannot be."""
-    lacking = [torch.float16] if compiled or not can_halve(device) else []
+    lacking = [] if can_halve(device) else [torch.float16]
     found = [dtype for dtype in DTYPES if dtype not in lacking] if name == "auto" else [getattr(torch, name)]
     if found[0] in lacking:
-        raise RequestError("--dtype float16 is for x86 processors, and for what is not compiled")
+        raise RequestError("--dtype float16 is for x86 processors")
     return found
 
 

@@ -23,7 +23,6 @@ from functools import partial
 from typing import Any
 
 import torch
-import torch.nn.functional as F
 from torch import Tensor, nn
 
 from nanospec.dice import Dice
@@ -65,40 +64,12 @@ def _inductor(graph: torch.fx.GraphModule, inputs: list) -> Callable:
     Its own key holds only the shapes of weights that it packs, and its work holds the packed weights.
     So a second model of one shape would run with the weights of the first (torch 2.13).
     """
-    import torch._inductor.config as inductor
     from torch._inductor.compile_fx import compile_fx
-    chosen = {}
-    if not any(weight.is_cuda for weight in graph.parameters()) and sums_for_one_row(graph):
-        # What a sum reads is computed once, not anew for each row of the weights.
-        chosen = {"realize_opcount_threshold": 0, "realize_reads_threshold": 1}
     digest = hashlib.sha256()
     for weight in graph.parameters():
         digest.update(weight.detach().contiguous().view(torch.uint8).cpu().numpy())
-    with torch.compiler.config.patch(cache_key_tag=digest.hexdigest()), inductor.patch(chosen):
+    with torch.compiler.config.patch(cache_key_tag=digest.hexdigest()):
         return compile_fx(graph, inputs)
-
-
-def sums_for_one_row(graph: torch.fx.GraphModule) -> bool:
-    """Products of one vector with a matrix of bfloat16 become sums, which the compiler writes as a loop.
-
-    That loop reads the weights at 17 to 23 GB/s where the library's kernels read them at 10 to 14 (one core of an AMD
-    EPYC, where a plain sum reads 25). A plain step of SmolLM2 takes 20 ms instead of 33. For several rows, and in
-    float32, the library is faster. Returns whether there were any.
-    """
-    found = False
-    for node in graph.graph.nodes:
-        if node.op == "call_function" and node.target is F.linear:
-            x, weight = (argument.meta["example_value"] for argument in node.args[:2])
-            if weight.dtype == torch.bfloat16 and x.numel() == weight.shape[1]:
-                node.target, found = _one_row, True
-    graph.recompile()
-    return found
-
-
-def _one_row(x: Tensor, weight: Tensor, bias: Tensor | None = None) -> Tensor:
-    """F.linear for x (..., in) of one row."""
-    y = (weight * x.reshape(1, -1)).sum(-1).view(*x.shape[:-1], -1)
-    return y if bias is None else y + bias
 
 
 def _recorded(graph: torch.fx.GraphModule, inputs: list) -> Callable:

@@ -4,12 +4,13 @@ from functools import partial
 
 import pytest
 import torch
-import torch.nn.functional as F
+from torch import nn
 
 from nanospec.dice import Dice
 from nanospec.draft_models import LEARNED
 from nanospec.fast import compiled as compiling
-from nanospec.fast.compiled import _one_row, compiled, compiler_for, stay_in_place, sums_for_one_row, why_not
+from nanospec.fast.compiled import compiled, compiler_for, stay_in_place, why_not
+from nanospec.fast.half import can_halve, halve
 from nanospec.fast.packed import can_pack, pack
 from nanospec.generate import generate
 from nanospec.model import Linear
@@ -89,22 +90,20 @@ def product(layer, x, kv_length):
     return layer(x),
 
 
-@pytest.mark.parametrize("dtype, rows, expected", [(torch.bfloat16, 1, [_one_row]), (torch.bfloat16, 3, [F.linear]),
-                                                   (torch.float32, 1, [F.linear])])
-@pytest.mark.parametrize("bias", [False, True])
-def test_one_row_in_bfloat16_becomes_a_sum(dtype, rows, expected, bias):
-    """And the same numbers come out."""
-    torch.manual_seed(rows)
-    layer, x, seen = Linear(6, 4, bias).to(dtype), torch.randn(1, rows, 6).to(dtype), []
-
-    def backend(graph, inputs):
-        sums_for_one_row(graph)
-        seen.extend(node.target for node in graph.graph.nodes if node.op == "call_function")
-        return graph.forward
-
-    found = torch.compile(layer, backend=backend, dynamic=False)(x)
-    assert seen == expected and found.shape == (1, rows, 4)
-    assert (found - layer(x)).abs().max() <= (0.02 if dtype == torch.bfloat16 else 0)
+@needs_a_compiler
+@pytest.mark.skipif(not can_halve(torch.device("cpu")), reason="this build of torch has no products in float16")
+@torch.inference_mode()
+def test_weights_in_float16_are_read_by_what_is_compiled():
+    """Those of the layer itself, bias and all, as they were when it was halved last."""
+    layers = [nn.Sequential(Linear(6, 4, bias=True)) for _ in range(2)]
+    x, found = torch.arange(18.0).view(1, 3, 6), []
+    for layer in [*map(halve, layers), layers[0]]:
+        (out,) = compiled(partial(product, layer, x), Text([[0]], 1, 3), Dice([0]))(1)
+        assert torch.equal(out, layer(x))
+        found.append(out)
+        layer[0].weight.mul_(2)
+        halve(layer)
+    assert not torch.allclose(found[0], found[1]) and not torch.allclose(found[0], found[2])
 
 
 # CUDA graphs. The recording itself needs a GPU; the rest of that path runs here, too.
@@ -188,6 +187,15 @@ def test_a_packed_model_is_compiled_from_its_plain_weights():
     packed = pack(small_gpt(11, 2, 1).float().requires_grad_(False))
     plain = list(generate(packed, [1, 2, 0], 40, temperature=0.8, seed=5))
     assert list(generate(packed, [1, 2, 0], 40, temperature=0.8, seed=5, compiler=compiled)) == plain
+
+
+@needs_a_compiler
+@pytest.mark.slow
+@pytest.mark.skipif(not can_halve(torch.device("cpu")), reason="this build of torch has no products in float16")
+def test_a_halved_model_writes_the_same_compiled():
+    halved = halve(small_gpt(11, 2, 1).float().requires_grad_(False))
+    plain = list(generate(halved, [1, 2, 0], 40, temperature=0.8, seed=5))
+    assert list(generate(halved, [1, 2, 0], 40, temperature=0.8, seed=5, compiler=compiled)) == plain
 
 
 class Midpoints(WalkingDice):

@@ -115,7 +115,7 @@ def test_a_tuning_halves_and_does_it_once(model):
 
 
 def test_where_it_cannot_be_had(model, monkeypatch):
-    assert not can_halve(torch.device("cuda")) and torch.float16 not in dtypes_of("auto", CPU, compiled=True)
+    assert not can_halve(torch.device("cuda")) and torch.float16 not in dtypes_of("auto", torch.device("cuda"))
     with pytest.raises(RequestError, match="--dtype float16 is for x86 processors"):
         dtypes_of("float16", torch.device("cuda"))
     monkeypatch.setattr("nanospec.fast.half.can_halve", lambda device: False)
