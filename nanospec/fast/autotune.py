@@ -50,10 +50,15 @@ class Setup(NamedTuple):
 
 
 def set_up(model: GPT | Learned, tuning: Tuning) -> GPT | Learned:
-    """The model itself, converted in place, and torch's threads."""
+    """The model itself, converted in place, and torch's threads. Copies of weights that it has already are kept."""
     torch.set_num_threads(tuning.threads)
-    if tuning.dtype == torch.float16:       # to halve takes seconds, and a conversion has undone an earlier halving
-        return model if tuning_of(model).dtype == torch.float16 else halve(model)
+    now = tuning_of(model)
+    if (now.dtype, now.packed > 0) == (tuning.dtype, tuning.packed > 0):
+        for part in packed_parts(model):
+            part.fewest = tuning.packed
+        return model
+    if tuning.dtype == torch.float16:
+        return halve(model)
     model.to(tuning.dtype)
     return pack(model, tuning.packed) if tuning.packed else model
 
@@ -175,10 +180,13 @@ def name_of(dtype: torch.dtype) -> str:
 
 def tuning_of(model: GPT | Learned) -> Tuning:
     """What `set_up` has made of it, with torch's threads as they are now."""
-    parts = list(model.modules())
-    halved = any(isinstance(part, HalfLinear) and part.half is not None for part in parts)
-    fewest = [part.fewest for part in parts if isinstance(part, PackedLinear) and part.packed is not None]
-    return Tuning(torch.float16 if halved else model.dtype, torch.get_num_threads(), max(fewest, default=0))
+    halved = any(isinstance(part, HalfLinear) and part.half is not None for part in model.modules())
+    fewest = max((part.fewest for part in packed_parts(model)), default=0)
+    return Tuning(torch.float16 if halved else model.dtype, torch.get_num_threads(), fewest)
+
+
+def packed_parts(model: GPT | Learned) -> list[PackedLinear]:
+    return [part for part in model.modules() if isinstance(part, PackedLinear) and part.packed is not None]
 
 
 def weights_of(model: GPT | Learned) -> str:
