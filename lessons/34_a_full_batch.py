@@ -19,7 +19,7 @@ from kit import Quiet, table
 from nanospec import Dice, ModelDrafter, Sampling
 from nanospec.bench.prompts import held_out_prompts
 from nanospec.bench.roofline import bandwidth, matrix_rate, weight_bytes
-from nanospec.fast.autotune import autotune
+from nanospec.fast.autotune import autotune, tuning_of
 from nanospec.fast.clock import draft_seconds, step_seconds, timed
 from nanospec.files import load_pair
 from nanospec.generate import plain_step
@@ -44,10 +44,11 @@ from nanospec.theory import acceptance, expected_tokens
 # %%
 torch.set_num_threads(1)
 target, draft, _ = pair = load_pair()
-autotune(target, draft)                             # the fastest data type and layout of both
+autotune(target, draft, rows=16)                    # the fastest data type and layout for 16 texts
 quiet = Quiet(lambda: step_seconds(target, context=96, repeats=3))
 
-size, weights = weight_bytes(target), weight_bytes(target) // target.embedding.weight.element_size()
+size = weight_bytes(target)
+weights = size // tuning_of(target).dtype.itemsize
 operations = matrix_rate(target.dtype, target.device)                       # a second
 reading = size / bandwidth(size, target.device)
 

@@ -66,7 +66,7 @@ def run(rows: Sequence[int] = (1, 4, 16), rate: float = 0.0, drafters: Sequence[
     for new in max_new_tokens, (STEPS + 2) * (most + 1):
         check_request(pair.target, prompts[0], new, temperature, None, None, seed,
                       1 + max([most, *(method.gamma for method in methods)]))
-    where = autotune(pair.target, pair.draft, dtype, threads)
+    where = autotune(pair.target, pair.draft, dtype, threads, rows=max(rows))
     makers: dict[str, Callable[[], Any]] = {"plain": NoDraft} | {method.name: method.make for method in methods}
     if "by-load" in drafters:
         with announced("measuring what rounds cost"):

@@ -12,7 +12,7 @@ import torch
 
 from nanospec.draft_models.learned import Learned
 from nanospec.errors import RequestError
-from nanospec.fast.clock import announced, draft_seconds, round_seconds, step_seconds
+from nanospec.fast.clock import DRAFTED, announced, draft_seconds, round_seconds, step_seconds
 from nanospec.fast.compiled import compiler_for
 from nanospec.fast.half import HalfLinear, can_halve, halve
 from nanospec.fast.packed import PackedLinear, can_pack, pack
@@ -109,37 +109,44 @@ def copy_of(model: GPT | Learned, dtype: torch.dtype) -> Any:
 
 
 def autotune(target: GPT, draft: GPT | Learned | None, dtype: str = "auto", threads: int | None = None,
-             compiler: Callable | None = None) -> str:
+             compiler: Callable | None = None, rows: int = 1) -> str:
     """Convert both, in place, each to its fastest tuning here, and say what that is; threads are the target's.
 
     The target's tuning is the one in which a plain step and a round together take least: in some a step
     on one token is quick and one on five is slow.
+    rows: texts at once. What is fastest for one need not be for many, which take more arithmetic.
     dtype, threads: "auto" and None, or the only ones to try.
     compiler: of a pair that will run compiled. Its steps are measured so, and it is not packed: a
     compiler has layouts of its own.
     """
     dtypes, counts = dtypes_of(dtype, target.device), [threads] if threads else []
+
+    def seconds(copy: Any) -> float:
+        step = partial(step_seconds, copy, rows=rows, repeats=3, warm_up=1)
+        return step() + (round_seconds(copy, draft) if rows == 1 else step(DRAFTED + 1))
+
     with announced("measuring which data type, threads and weight layout are fastest here"):
         if compiler:
             tuning = fastest(target, dtypes, counts or [torch.get_num_threads()],
                              partial(step_seconds, repeats=12, compiler=compiler), packed=False)
         else:
-            tuning = fastest(target, dtypes, counts, lambda copy: step_seconds(copy, repeats=3, warm_up=1)
-                             + round_seconds(copy, draft), glance=GLANCE, turns=TURNS)
+            tuning = fastest(target, dtypes, counts, seconds, glance=GLANCE, turns=TURNS)
     set_up(target, tuning)
     count = torch.get_num_threads()
     words = f"{target.device}, {count} thread{'s' * (count > 1)}; target in {described(target)}"
     if draft is None:
         return words
-    autotune_draft(target, draft, dtype, compiler)
+    autotune_draft(target, draft, dtype, compiler, rows)
     return f"{words}, draft in {described(draft)}"
 
 
-def autotune_draft(target: GPT, draft: GPT | Learned, dtype: str = "auto", compiler: Callable | None = None) -> None:
+def autotune_draft(target: GPT, draft: GPT | Learned, dtype: str = "auto", compiler: Callable | None = None,
+                   rows: int = 1) -> None:
     """Convert the draft model alone, in place, to what is fastest beside this target, which is tuned.
 
     It is measured in rounds, not alone: a pass of the target drives the draft's weights out of the
     processor's caches. So a data type of half the size wins although a step in it, alone, takes longer.
+    Of many rows a step takes long enough to be measured alone.
     """
     dtypes, threads = dtypes_of(dtype, target.device), [torch.get_num_threads()]
     with announced("the same for the draft model"):
@@ -147,8 +154,8 @@ def autotune_draft(target: GPT, draft: GPT | Learned, dtype: str = "auto", compi
             tuning = fastest(draft, dtypes, threads, partial(draft_seconds, repeats=12, compiler=compiler),
                              packed=False)
         else:
-            tuning = fastest(draft, dtypes, threads, lambda copy: round_seconds(target, copy),
-                             glance=GLANCE, turns=TURNS)
+            tuning = fastest(draft, dtypes, threads, lambda copy: round_seconds(target, copy) if rows == 1 else
+                             draft_seconds(copy, rows=rows, repeats=3, warm_up=1), glance=GLANCE, turns=TURNS)
     set_up(draft, tuning)
 
 

@@ -148,6 +148,21 @@ def test_models_that_will_be_compiled_are_measured_so_and_not_packed(threads):
     assert len(compiled) == 4 * types and "packed" not in described(target) + described(draft)      # 2 models, 2 turns
 
 
+def test_many_texts_at_once_are_measured_as_many(threads, monkeypatch):
+    """A call of a chain's length on all of them takes the place of a round of one text."""
+    target, draft, seen = small_gpt(11, 2, 1), small_gpt(11, 1, 2), []
+
+    def seconds(model, tokens=1, rows=1, **_):
+        seen.append((len(model.blocks), tokens, rows))
+        return 1.0
+
+    for name in "step_seconds", "draft_seconds":
+        monkeypatch.setattr(tuning, name, seconds)
+    monkeypatch.setattr(tuning, "GLANCE", lambda copy: 1.0)
+    autotune(target, draft, rows=6)
+    assert {*seen} == {(2, 1, 6), (2, 5, 6), (1, 1, 6)}
+
+
 def test_set_up_sets_what_it_is_told(model, threads):
     set_up(model, Tuning(torch.bfloat16, 1, 0))
     assert described(model) == "bfloat16" and torch.get_num_threads() == 1

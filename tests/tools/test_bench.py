@@ -71,7 +71,7 @@ TUNERS = [f"nanospec.{name}.autotune" for name in ("fast.autotune", "bench.serve
 def quick(monkeypatch, held_out):
     """Nothing is measured longer than needed: what a call costs does not matter here."""
     for name in TUNERS:
-        monkeypatch.setattr(name, lambda *_: AUTOTUNED)
+        monkeypatch.setattr(name, lambda *_, **__: AUTOTUNED)
     monkeypatch.setattr(measuring, "step_seconds", lambda model, tokens=1, *_, **__: 1e-3 * tokens)
     monkeypatch.setattr(measuring, "draft_seconds", lambda *_, **__: 1e-3)
     monkeypatch.setattr(measuring, "measure", partial(measure, repeats=1))
@@ -608,7 +608,7 @@ def test_an_interrupt_is_no_traceback(weights, capsys, monkeypatch, held_out):
         raise KeyboardInterrupt
 
     monkeypatch.setattr("nanospec.bench.speed.measure", interrupted)
-    monkeypatch.setattr("nanospec.fast.autotune.autotune", lambda *_: AUTOTUNED)
+    monkeypatch.setattr("nanospec.fast.autotune.autotune", lambda *_, **__: AUTOTUNED)
     assert bench.main(["--weights", str(weights), "--prompts", "1"]) == 130
     assert capsys.readouterr().err == "measuring gpt and plain decoding at T = 0, in turns ...\n"
 
