@@ -13,6 +13,7 @@ from nanospec.bench.measure import measure_alpha
 from nanospec.commands.train_job import AUTO, Job, allowed
 from nanospec.draft_models import LEARNED
 from nanospec.errors import RequestError
+from nanospec.fast.autotune import quick_copy
 from nanospec.fast.compiled import compiler_for
 from nanospec.files.checkpoint import load_learned
 from nanospec.files.corpus import read_texts, to_ids
@@ -67,11 +68,13 @@ def prepared(args: argparse.Namespace, job: Job, console: Console) -> KeptTraini
         texts = [text for path in args.text for text in sum(read_texts(path), [])]
         ids = to_ids(texts, target.tokenizer)
         wanted = min(wanted, len(ids) // PART)
-    for _ in track(range(len(kept.parts), wanted), "texts", console=console):
+    lacking = range(len(kept.parts), wanted)
+    writer = quick_copy(model, AT_ONCE) if lacking and not args.text else model
+    for _ in track(lacking, "texts", console=console):
         if args.text:
             kept.add(lambda part: read(model, ids, kept.layers, part))
         else:
-            kept.add(lambda part: written(model, target.tokenizer, kept.layers, args.seed * 1_000_003 + part))
+            kept.add(lambda part: written(writer, target.tokenizer, kept.layers, args.seed * 1_000_003 + part))
     compiler = compiler_for(model.device) if args.compile or model.device.type == "cuda" else None
     training = KeptTraining(model, job.size, args.seed, kept, target.tokenizer, job.out, compiler is not None,
                             args.loss)
