@@ -148,8 +148,8 @@ def check_remember(drafters: Iterable[str], remember: int, option: str = "--reme
     """RequestError if something is to be remembered, and one of the drafters copies from no earlier request."""
     others = [name for name in drafters if name not in REMEMBERING]
     if remember and others:
-        raise RequestError(f"{option} is for drafters that copy from earlier requests: {', '.join(REMEMBERING)}; not for "
-                           f"{others[0]}")
+        raise RequestError(f"{option} is for drafters that copy from earlier requests: {', '.join(REMEMBERING)}; not "
+                           f"for {others[0]}")
 
 
 def drafters_for(names: Sequence[str], has_draft: bool, option: str = "--drafter") -> list[str]:

@@ -26,8 +26,8 @@ from nanospec.errors import NanospecError
 from nanospec.fast.autotune import DTYPES, name_of
 from nanospec.files.checkpoint import WEIGHTS
 from nanospec.methods import DRAFTERS, REMEMBERING, RULES
-from nanospec.show.options import (COUNT, FOLDER, GAMMA, HERE, MODEL, MODEL_HELP, NEW_FOLDER, REMEMBER, SEED, TEMPERATURE,
-                                   TEXTS, THREADS, Parser, device, file, option)
+from nanospec.show.options import (COUNT, FOLDER, GAMMA, HERE, MODEL, MODEL_HELP, NEW_FOLDER, REMEMBER, SEED,
+                                   TEMPERATURE, TEXTS, THREADS, Parser, device, file, option)
 from nanospec.show.terminal import refuse
 
 

@@ -62,7 +62,8 @@ def run(rows: Sequence[int] = (1, 4, 16), rate: float = 0.0, drafters: Sequence[
     most = longest_chain(pair.draft, MOST)
     if "by-load" in drafters and gamma > most:
         raise RequestError(f"--gamma: costs are measured for 1 to {most} draft tokens, got {gamma}")
-    methods = [method_of(pair.target, pair.draft, name, gamma=gamma, remember=remember) for name in drafters if name != "by-load"]
+    methods = [method_of(pair.target, pair.draft, name, gamma=gamma, remember=remember)
+               for name in drafters if name != "by-load"]
     prompts = held_out_prompts(pair, max(FEWEST, 2 * max(rows)))
     for new in max_new_tokens, (STEPS + 2) * (most + 1):
         check_request(pair.target, prompts[0], new, temperature, None, None, seed,
