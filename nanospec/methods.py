@@ -128,6 +128,7 @@ DRAFTERS: dict[str, Entry] = {
         ModelDrafter(draft, longest_chain(draft, min(o.gamma, 4))), PromptLookup(o.gamma)])),
 }
 WITHOUT_DRAFT = [name for name, entry in DRAFTERS.items() if not entry.needs_draft]
+REMEMBERING = [name for name, entry in DRAFTERS.items() if "memory" in getattr(entry.kind, "per_row", ())]
 RULES: dict[str, Rule | None] = {"token": None, "block": verify_block, "traversal": verify_traversal}
 """None: the drafter's own, which judges token by token."""
 
@@ -141,6 +142,14 @@ def check_fixed(drafters: Iterable[str], rules: Iterable[str], option: str) -> N
             names = ", ".join(name for name, entry in DRAFTERS.items() if entry.kind.fixed)
             raise RequestError(f"{option} is for rounds without a branch: drafters {names}, by rule token; a chain by "
                                f"rule block, too; not for {drafter} by rule {rule}")
+
+
+def check_remember(drafters: Iterable[str], remember: int, option: str = "--remember") -> None:
+    """RequestError if something is to be remembered, and one of the drafters copies from no earlier request."""
+    others = [name for name in drafters if name not in REMEMBERING]
+    if remember and others:
+        raise RequestError(f"{option} is for drafters that copy from earlier requests: {', '.join(REMEMBERING)}; not "
+                           f"for {others[0]}")
 
 
 def drafters_for(names: Sequence[str], has_draft: bool, option: str = "--drafter") -> list[str]:

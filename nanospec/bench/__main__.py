@@ -25,9 +25,9 @@ from nanospec.draft_models import LEARNED
 from nanospec.errors import NanospecError
 from nanospec.fast.autotune import DTYPES, name_of
 from nanospec.files.checkpoint import WEIGHTS
-from nanospec.methods import DRAFTERS, RULES
-from nanospec.show.options import (COUNT, FOLDER, GAMMA, HERE, MODEL, MODEL_HELP, NEW_FOLDER, SEED, TEMPERATURE, TEXTS,
-                                   THREADS, Parser, device, file, option)
+from nanospec.methods import DRAFTERS, REMEMBERING, RULES
+from nanospec.show.options import (COUNT, FOLDER, GAMMA, HERE, MODEL, MODEL_HELP, NEW_FOLDER, REMEMBER, SEED,
+                                   TEMPERATURE, TEXTS, THREADS, Parser, device, file, option)
 from nanospec.show.terminal import refuse
 
 
@@ -54,6 +54,8 @@ OPTIONS: dict[str, dict] = {
     "gamma": dict(type=GAMMA, metavar="N", help="draft tokens a round"),
     "shape": dict(type=GAMMA, nargs="+", metavar="N",
                   help="children at every depth of a tree; default: the best for this pair here, measured"),
+    "remember": dict(type=REMEMBER, metavar="N", help="how many tokens of earlier requests "
+                     f"{', '.join(REMEMBERING)} may copy from"),
     "out": dict(type=NEW_FOLDER, metavar="OUT", help="the folder to write to; an earlier run in it is continued"),
     "minutes": dict(type=MINUTES, metavar="M", help="minutes of the device for all steps together"),
     "alphas": dict(type=ALPHA, nargs="+", metavar="A", help="how often a draft token is accepted"),

@@ -22,7 +22,7 @@ from nanospec.fast.autotune import autotune
 from nanospec.fast.clock import announced, median_seconds
 from nanospec.files.checkpoint import WEIGHTS, Pair, draft_of, load_pair
 from nanospec.files.sources import source_of
-from nanospec.methods import drafters_for, method_of
+from nanospec.methods import check_remember, drafters_for, method_of
 from nanospec.model import GPT
 from nanospec.serving.costs import Costs, WatchedByLoad
 from nanospec.serving.server import PIECE, Server
@@ -49,19 +49,21 @@ class NoDraft(Drafter):
 
 
 def run(rows: Sequence[int] = (1, 4, 16), rate: float = 0.0, drafters: Sequence[str] = ("chain", "by-load"),
-        gamma: int = 4, max_new_tokens: int = 64, temperature: float = 1.0, seed: int = 0, draft: str = "gpt",
-        weights: Path | str = WEIGHTS, device: str = "cpu", dtype: str = "auto", threads: int | None = None,
-        figure: Path | None = None) -> list[dict]:
+        gamma: int = 4, remember: int = 0, max_new_tokens: int = 64, temperature: float = 1.0, seed: int = 0,
+        draft: str = "gpt", weights: Path | str = WEIGHTS, device: str = "cpu", dtype: str = "auto",
+        threads: int | None = None, figure: Path | None = None) -> list[dict]:
     """A row for each number of rows and each method: plain decoding, and these drafters. by-load measures beforehand
     what rounds cost, and goes on measuring.
     """
     source = source_of(weights)
     drafters_for(drafters, draft != "gpt" or draft_of(source) is not None, "--drafters")
+    check_remember(drafters, remember)
     pair = load_pair(source, device, draft=draft)
     most = longest_chain(pair.draft, MOST)
     if "by-load" in drafters and gamma > most:
         raise RequestError(f"--gamma: costs are measured for 1 to {most} draft tokens, got {gamma}")
-    methods = [method_of(pair.target, pair.draft, name, gamma=gamma) for name in drafters if name != "by-load"]
+    methods = [method_of(pair.target, pair.draft, name, gamma=gamma, remember=remember)
+               for name in drafters if name != "by-load"]
     prompts = held_out_prompts(pair, max(FEWEST, 2 * max(rows)))
     for new in max_new_tokens, (STEPS + 2) * (most + 1):
         check_request(pair.target, prompts[0], new, temperature, None, None, seed,

@@ -89,11 +89,12 @@ class Chat:
             note(pair.note)
         self.sampling: dict = {"temperature": asked.temperature, "top_k": asked.top_k, "top_p": asked.top_p}
         most = asked.gamma or most_drafted(drafter, pair.draft, 4 if drafter == "chain" else GAMMA)
-        method = method_of(pair.target, pair.draft, drafter, asked.rule, gamma=most)    # refused before it is measured
+        given: dict = {"gamma": most, "remember": asked.remember}
+        method = method_of(pair.target, pair.draft, drafter, asked.rule, **given)       # refused before it is measured
         self.how = tuned(pair, asked.dtype)
         prompt = self.tokenizer.chat([{"role": "user", "content": "Hello"}])
-        given = options_of(pair.target, pair.draft, [prompt], [drafter], {}, most, **self.sampling)
-        method = method_of(pair.target, pair.draft, drafter, asked.rule, gamma=most, **given)
+        given = options_of(pair.target, pair.draft, [prompt], [drafter], given, most, **self.sampling)
+        method = method_of(pair.target, pair.draft, drafter, asked.rule, **given)
         self.method, made = method.name, method.make()
         context = min(asked.context or CONTEXT, pair.target.config.context)
         self.talk = Conversation(target_for(pair.target, made), made, context)

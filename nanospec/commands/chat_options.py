@@ -5,7 +5,7 @@ from collections.abc import Sequence
 
 from nanospec.commands.shared_options import add_drafting, add_sampling
 from nanospec.errors import RequestError
-from nanospec.methods import DRAFTERS, GAMMA
+from nanospec.methods import DRAFTERS, GAMMA, REMEMBERING, check_remember
 from nanospec.show import options
 
 CONTEXT = 8192          # tokens of a conversation, where the user asks for no other number
@@ -22,6 +22,8 @@ def parsed(argv: Sequence[str] | None, description: str) -> argparse.Namespace:
     add("--system", type=options.TEXT, metavar="TEXT", help="what the model is told before the conversation")
     add_drafting(parser, "the one beside the target", "hybrid")
     add("--gamma", type=options.GAMMA, metavar="N", help=f"draft tokens a round; default: {GAMMA}, of a chain 4")
+    add("--remember", type=options.REMEMBER, default=0, metavar="N",
+        help=f"how many tokens of earlier turns, also before /new, {', '.join(REMEMBERING)} may copy from; default: 0")
     add_sampling(parser, temperature=0.7)
     add("--max-new-tokens", type=options.COUNT, metavar="N", help=f"of an answer; default: {ANSWER}, or a quarter of "
                                                                   "the context")
@@ -32,4 +34,5 @@ def parsed(argv: Sequence[str] | None, description: str) -> argparse.Namespace:
     asked = parser.parse_args(argv)
     if asked.gamma and asked.drafter and DRAFTERS[asked.drafter].sized_by != "gamma":
         raise RequestError(f"--drafter {asked.drafter} takes no --gamma")
+    check_remember([asked.drafter] if asked.drafter else [], asked.remember)    # the usual ones can
     return asked

@@ -6,6 +6,7 @@ from collections.abc import Callable, Sequence
 from copy import deepcopy
 from functools import partial
 from statistics import median
+from time import perf_counter, process_time
 from typing import Any, NamedTuple
 
 import torch
@@ -24,6 +25,7 @@ DTYPES = (torch.float32, torch.bfloat16, torch.float16)
 GLANCE = partial(draft_seconds, repeats=1)
 TURNS = 6               # of measuring each; one in which the machine changed its mind decides nothing
 HOPELESS = 2.0          # times the least of a glance: not worth a measurement
+LEFT = 0.8              # of the processors: if its threads get less of them, others use this machine
 SEVERAL = 4             # tokens, from which on oneDNN's layout was quicker in float32; for fewer it depends
 
 
@@ -47,6 +49,34 @@ class Setup(NamedTuple):
     target: GPT
     draft: GPT | Learned | None
     compiler: Callable | None
+
+
+class Glances:
+    """A glance of each candidate. best: for each number of threads, of the quickest one, its seconds, and on how many
+    processors this process ran meanwhile. Threads that wait run, too, so fewer are what was left for it.
+    """
+
+    def __init__(self) -> None:
+        self.best: dict[int, tuple[float, float]] = {}
+
+    def __call__(self, model: GPT | Learned) -> float:
+        began, ran = perf_counter(), process_time()
+        took = GLANCE(model)
+        one, count = (took, (process_time() - ran) / (perf_counter() - began)), torch.get_num_threads()
+        self.best[count] = min(one, self.best.get(count, one))
+        return took
+
+    def against_more_than(self, threads: int) -> str:
+        """Why no more threads, in words, where the most that were tried are hopeless.
+
+        Example: ' (2 take 9 times as long: of 2 processors they get 0.6)'.
+        """
+        most = max(self.best, default=threads)
+        if most == threads or self.best[most][0] < HOPELESS * self.best[threads][0]:
+            return ""
+        (one, _), (took, got) = self.best[threads], self.best[most]
+        room = f": of {most} processors they get {got:.1f}" * (got < LEFT * most)
+        return f" ({most} take {took / one:.0f} times as long{room})"
 
 
 def set_up(model: GPT | Learned, tuning: Tuning) -> GPT | Learned:
@@ -128,7 +158,7 @@ def autotune(target: GPT, draft: GPT | Learned | None, dtype: str = "auto", thre
     compiler: of a pair that will run compiled. Its steps are measured so, and it is not packed: a
     compiler has layouts of its own.
     """
-    dtypes, counts = dtypes_of(dtype, target.device), [threads] if threads else []
+    dtypes, counts, glances = dtypes_of(dtype, target.device), [threads] if threads else [], Glances()
 
     def seconds(copy: Any) -> float:
         step = partial(step_seconds, copy, rows=rows, repeats=3, warm_up=1)
@@ -139,10 +169,11 @@ def autotune(target: GPT, draft: GPT | Learned | None, dtype: str = "auto", thre
             tuning = fastest(target, dtypes, counts or [torch.get_num_threads()],
                              partial(step_seconds, repeats=12, compiler=compiler), packed=False)
         else:
-            tuning = fastest(target, dtypes, counts, seconds, glance=GLANCE, turns=TURNS)
+            tuning = fastest(target, dtypes, counts, seconds, glance=glances, turns=TURNS)
     set_up(target, tuning)
     count = torch.get_num_threads()
-    words = f"{target.device}, {count} thread{'s' * (count > 1)}; target in {described(target)}"
+    words = f"{target.device}, {count} thread{'s' * (count > 1)}{glances.against_more_than(count)}"
+    words += f"; target in {described(target)}"
     if draft is None:
         return words
     autotune_draft(target, draft, dtype, compiler, rows)

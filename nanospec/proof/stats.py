@@ -5,16 +5,21 @@ a right sampler wrong, and how far off a distribution must be before the test se
 """
 
 import math
-from collections.abc import Hashable, Mapping
-from dataclasses import dataclass, field
+from collections.abc import Hashable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from functools import lru_cache
 from typing import Any, NamedTuple
 
 import torch
 from torch import Tensor
 
+from nanospec.dice import Dice
 from nanospec.errors import RequestError
 
 FEWEST = 5.0        # expected samples in a cell; rarer outcomes are pooled, as Cochran advised (1954)
+STRANGE = 10        # so many right samples are expected to be as strange as what is rare
+SEED = 2 * 10 ** 9  # of right samples that are drawn here: no one else's
+CHUNK = 1000        # of them are drawn at once
 
 
 def chi_square_tail(x: float, df: int) -> float:
@@ -72,6 +77,7 @@ class Fit:
     pooled: the probability of all outcomes that are too rare to be counted one by one
     samples: how many there were
     worst: the outcome that is most off, for its probability; a forbidden one before all others
+    cells: (expected, seen) of each, where the distribution is known and no outcome was forbidden
     """
 
     p_value: float
@@ -79,6 +85,7 @@ class Fit:
     pooled: float
     samples: float
     worst: Off | None = field(default=None, compare=False)
+    cells: tuple[tuple[float, int], ...] = field(default=(), compare=False, repr=False)
 
     def visible(self, false_alarm: float, miss: float) -> float:
         """The smallest total variation that is missed with probability `miss` at most.
@@ -100,21 +107,58 @@ def goodness_of_fit(counts: Mapping[Any, int], truth: Mapping[Any, float]) -> Fi
     strangest = max({**truth, **counts}, key=lambda outcome: _strangeness(counts.get(outcome, 0) / samples,
                                                                           truth.get(outcome, 0.0)))
     worst = Off(strangest, truth.get(strangest, 0.0), counts.get(strangest, 0) / samples)
-    cells: list[tuple] = []
-    rest = [0.0, 0]
+    cells: list[tuple[float, int]] = []
+    rest, pooled = 0.0, 0
     for outcome, probability in sorted(truth.items(), key=lambda item: item[1]):
         expected, seen = samples * probability, counts.get(outcome, 0)
-        if expected < FEWEST or 0 < rest[0] < FEWEST:      # what is pooled must fill a cell itself
-            rest[0] += expected
-            rest[1] += seen
+        if expected < FEWEST or 0 < rest < FEWEST:          # what is pooled must fill a cell itself
+            rest += expected
+            pooled += seen
         elif probability > 0:
             cells.append((expected, seen))
-    pooled = rest[0] / samples
-    cells += [tuple(rest)] if rest[0] > 0 else []
+    cells += [(rest, pooled)] if rest > 0 else []
     statistic = sum((seen - expected) ** 2 / expected for expected, seen in cells)
     df = len(cells) - 1
     p_value = 0.0 if impossible else chi_square_tail(statistic, df) if df else 1.0
-    return Fit(p_value, df, pooled, samples, worst)
+    return Fit(p_value, df, rest / samples, samples, worst, () if impossible else tuple(cells))
+
+
+def settled(fit: Fit, bar: float) -> Fit:
+    """The fit, with a p-value that may be compared with `bar`.
+
+    The chi-square is only about right: far out, and where few samples are expected in some cells, right samples are
+    strange several times as often as it has it. So where it lies below `bar`, right samples are drawn, M times, and
+    their statistics decide (Barnard 1963).
+    Claim: right samples have a settled p-value below `bar` with probability `bar` at most, over both draws.
+    Proof. Let k of the M be at least as strange. It lies below `bar` only if (k + 1) / (M + 1) does. The found and the
+    drawn statistics are M + 1 draws from one distribution, so each is equally likely to be the j-th strangest, and the
+    found one is among the first k + 1 < bar (M + 1) of them with a probability below `bar`.
+    """
+    if fit.p_value >= bar or not fit.cells:
+        return fit
+    expected, seen = zip(*fit.cells)
+    found, drawn = _statistic(torch.tensor(seen), expected), _of_right_samples(expected, math.ceil(STRANGE / bar))
+    p_value = (int((drawn >= found - 1e-9 * found).sum()) + 1) / (len(drawn) + 1)
+    return replace(fit, p_value=p_value) if p_value >= bar else fit
+
+
+@lru_cache(maxsize=16)
+def _of_right_samples(expected: Sequence[float], count: int) -> Tensor:
+    """The statistics (count,) of right samples, as many each as are expected."""
+    cells, samples, dice, found = len(expected), round(sum(expected)), Dice([SEED]), []
+    edges = torch.tensor(expected, dtype=torch.float64).cumsum(0) / samples
+    while len(found) * CHUNK < count:
+        dice.refill(CHUNK * samples)
+        cell = torch.searchsorted(edges, dice.u[0], right=True).clamp(max=cells - 1)
+        places = cell.view(CHUNK, samples) + cells * torch.arange(CHUNK)[:, None]
+        found.append(_statistic(places.flatten().bincount(minlength=CHUNK * cells).view(CHUNK, cells), expected))
+    return torch.cat(found)[:count]
+
+
+def _statistic(seen: Tensor, expected: Sequence[float]) -> Tensor:
+    """Pearson's: (..., cells) -> (...)."""
+    mean = torch.tensor(expected, dtype=torch.float64)
+    return ((seen - mean) ** 2 / mean).sum(-1)
 
 
 def _strangeness(found: float, expected: float) -> float:

@@ -69,6 +69,7 @@ def device(name: str) -> str:
 
 COUNT = whole(1, 10 ** 9)
 GAMMA = whole(1, MOST_ROWS - 1)
+REMEMBER = whole(0, 10 ** 9)
 SEED = whole(-2 ** 63, 2 ** 63 - 1)                         # a bench counts on from it, and a generator takes 64 bits
 THREADS = whole(1, 1024)
 TEMPERATURE = option("a number, 0 or more", float, lambda number: 0 <= number < math.inf)

@@ -1,10 +1,14 @@
 """Our EAGLE-3 in the formats of others: every tensor, every word of the config, and what both compute.
 
-The forward here is theirs, written from the formats' own words and not from our model. With NANOSPEC_ENGINES, a folder
-with environments, speculators and vLLM themselves are asked (proof/judge/engines.py makes the one of vLLM).
+The forward here is theirs, written from the formats' own words and not from our model. Where NANOSPEC_ENGINES names a
+folder in which `speculators` is an environment with speculators 0.9.0, transformers 5.19 and torch, the library itself
+is asked, too.
 """
 
 import json
+import os
+import subprocess
+from pathlib import Path
 
 import pytest
 import torch
@@ -32,6 +36,20 @@ OF_LAYER = {
     "self_attn.v_proj": ((C // 2, 2 * C), None), "self_attn.o_proj": ((C, C), "attention.out"),
     "post_attention_layernorm": ((C,), "mlp_norm"), "mlp.gate_proj": ((HIDDEN, C), None),
     "mlp.up_proj": ((HIDDEN, C), None), "mlp.down_proj": ((C, HIDDEN), "mlp.down")}
+
+SPECULATORS = Path(os.environ.get("NANOSPEC_ENGINES", "")) / "speculators" / "bin" / "python"
+THEIR_FORWARD = """
+import sys, torch
+from speculators.models.eagle3 import Eagle3DraftModel, Eagle3SpeculatorConfig
+head, room = sys.argv[1:]
+config = Eagle3SpeculatorConfig.from_pretrained(head)
+config.transformer_layer_config._attn_implementation = "eager"
+model = Eagle3DraftModel.from_pretrained(head, config=config, dtype=torch.float32).eval()
+tokens, before = torch.load(room + "/asked.pt")
+with torch.inference_mode():
+    guesses = torch.cat(model(before.flatten(2), tokens, torch.zeros_like(tokens), ttt_steps=5))
+torch.save(guesses + model.d2t[guesses], room + "/guesses.pt")
+"""
 
 
 @pytest.fixture
@@ -181,6 +199,26 @@ def test_what_was_written_computes_what_ours_does(pair, tmp_path):
     for mine, other in (ours[0][0], found[0]), (ours[1][0, -1:], found[1]):
         assert torch.equal(mine.isinf(), other.isinf()) and mine.isinf().any()
         assert (mine - other)[~mine.isinf()].abs().max() < 1e-9
+
+
+@pytest.mark.skipif("NANOSPEC_ENGINES" not in os.environ or not SPECULATORS.exists(),
+                    reason="NANOSPEC_ENGINES names no folder with an environment of speculators")
+@torch.inference_mode()
+def test_speculators_itself_makes_our_guesses(pair, tmp_path):
+    """Its own forward, on every token of a text, five guesses from each. It unrolls as our training does: every later
+    guess reads the text's own tokens.
+    """
+    pair.target.float()
+    pair.draft.float()
+    export(pair, tmp_path)
+    tokens = torch.randint(V, (1, 96), generator=torch.Generator().manual_seed(1))
+    before = before_tokens(pair.target(tokens, layers=pair.draft.layers)[1])
+    ours = whole_texts(pair.draft, tokens, before, 5)[:, 0].argmax(-1)                  # (5, anchors)
+    torch.save((tokens, before), tmp_path / "asked.pt")
+    subprocess.run([SPECULATORS, "-c", THEIR_FORWARD, tmp_path / "eagle3", tmp_path], check=True, timeout=600,
+                   env=os.environ | {"HF_HUB_OFFLINE": "1", "PYTHONPATH": ""})
+    assert len(ours.unique()) > 20
+    assert torch.equal(torch.load(tmp_path / "guesses.pt")[:, :ours.shape[1]], ours)
 
 
 def test_the_command_writes_target_and_head_of_ours(folder, tmp_path, capsys):

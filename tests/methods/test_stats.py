@@ -1,12 +1,13 @@
 """The statistics behind the judge: against textbook values, and by their own promises, sampled with a fixed seed."""
 
+import math
 from collections import Counter
 
 import pytest
 import torch
 
 from nanospec.errors import RequestError
-from nanospec.proof.stats import (Fit, chi_square_bar, chi_square_tail, goodness_of_fit, miss_rate, pit,
+from nanospec.proof.stats import (Fit, chi_square_bar, chi_square_tail, goodness_of_fit, miss_rate, pit, settled,
                                   smallest_visible, two_samples)
 
 
@@ -56,6 +57,25 @@ def test_what_is_called_visible_is_seen(taken, given):
     assert sum(abs(wrong[x] - TRUTH[x]) for x in TRUTH) / 2 == pytest.approx(distance)
     missed = sum(goodness_of_fit(counts_from(wrong, 500, seed), TRUTH).p_value >= .01 for seed in range(500))
     assert missed <= 13
+
+
+def test_what_pearson_calls_rare_is_drawn():
+    """125 samples, of which 5 are expected to be b; exact, by all that they may be. By Pearson's tail alone it would be
+    called wrong more than twice as often as promised.
+    """
+    truth, samples = {"a": .96, "b": .04}, 125
+    chances = [math.comb(samples, b) * .04 ** b * .96 ** (samples - b) for b in range(25)]      # of more: 1e-10
+    fits = [goodness_of_fit({"a": samples - b, "b": b}, truth) for b in range(25)]
+    for bar in 5e-4, 1e-4:
+        called, settles = (sum(chance for chance, fit in zip(chances, fits) if of(fit).p_value < bar)
+                           for of in (lambda fit: fit, lambda fit: settled(fit, bar)))
+        assert settles < 1.25 * bar < 2 * bar < called          # what is drawn is luck, too
+    assert settled(fits[24], 1e-3) == fits[24]                      # where it is rare, by how much is Pearson's affair
+    exact = sum(chances[13:])
+    assert fits[13].p_value < exact / 3 and 1 / 3 < settled(fits[13], 5e-4).p_value / exact < 3
+    assert settled(fits[7], 1e-3) is fits[7]                        # nothing is drawn for what is not called wrong
+    forbidden = goodness_of_fit({"a": 10, "z": 1}, {"a": .5, "b": .5})
+    assert settled(forbidden, 1e-3) is forbidden
 
 
 def test_more_samples_see_smaller_distances():

@@ -63,6 +63,7 @@ def held_out(monkeypatch):
     monkeypatch.setattr("nanospec.bench.prompts.read_texts", lambda: ([], [Path(__file__).read_text()]))
 
 
+SERVED = {"tokens_per_s": 1.0, "first_p50": 1.0, "first_p99": 1.0, "each_p50": 1.0, "each_p99": 1.0}
 AUTOTUNED = "cpu, 1 thread; target in float64, draft in float64"
 TUNERS = [f"nanospec.{name}.autotune" for name in ("fast.autotune", "bench.serve", "bench.roofline")]
 
@@ -460,6 +461,14 @@ def test_other_drafters_are_served_without_timing_rounds_first(rows_of, quick, m
     assert not any("predicted" in row for row in rows) and "by-survival 9" in out
 
 
+def test_what_a_server_remembers_is_told_to_its_drafters(rows_of, quick, monkeypatch):
+    most = []
+    monkeypatch.setattr("nanospec.bench.serve.served", lambda _, drafter, *more: most.append(
+        drafter.memory.most if drafter.size > 1 else None) or SERVED)
+    rows_of("serve", "--rows", "1", "--gamma", "3", "--drafters", "suffix", "hybrid", "--remember", "77")
+    assert most == 3 * [None, 77, 77]
+
+
 def test_a_served_draft_that_has_not_been_timed(weights, capsys):
     refused(["serve", "--weights", str(weights), "--gamma", "9"], "1 to 6 draft tokens, got 9", capsys)
 
@@ -543,6 +552,8 @@ BEFORE_LOADING = [
     (["--threads", "999999"], "--threads"), (["--max-new-tokens", "0"], "--max-new-tokens"),
     (["speed", "--temperatures", "nan"], "--temperatures"), (["--temperatures", "0", "inf"], "--temperatures"),
     (["--temperatures=-inf"], "--temperatures"), (["serve", "--temperature", "-1"], "--temperature"),
+    (["serve", "--remember", "-1"], "--remember"), (["speed", "--remember", "9"], "--remember"),
+    (["serve", "--remember", "9"], "hybrid, hybrid-tree; not for chain"),
     (["--temperatures"], "--temperatures"), (["--seed", str(2 ** 64)], "--seed"),
     (["roofline", "--device", "meta"], "meta"), (["--device", "cuda:99"], "cuda:99"),
     (["roofline", "--device", "nonsense"], "nonsense"), (["--drafters", "chain", "nobody"], "nobody"),

@@ -114,6 +114,16 @@ def test_new_begins_anew(run, model):
     assert status == 0 and same(out) == 2 * one and "no command /nonsense here: there is /new, /quit" in err
 
 
+@pytest.mark.parametrize("drafter", [[], ["--drafter", "suffix-tree"]])
+def test_what_was_said_before_new_is_copied(run, model, drafter):
+    """The same words as without, in fewer calls of the target."""
+    found = [run("the\n/new\nthe\n", "--temperature", "0", "--max-new-tokens", "8", *drafter, *more)
+             for more in ([], ["--remember", "500"])]
+    calls = [[float(one[2]) for one in told_of(err)] for _, _, err in found]
+    assert found[0][1] == found[1][1] == 2 * after(Written(model, 8), "the")
+    assert calls[0][1] == calls[0][0] == calls[1][0] < calls[1][1]
+
+
 def test_seeds(run):
     """Each turn has its own; the same seed says the same again."""
     texts = [run("the\nthe\n", "--max-new-tokens", "8", *seed)[1] for seed in ((), (), ("--seed", "5"))]
@@ -168,7 +178,9 @@ def refused(run, words: str, *options: str, **more) -> None:
 
 @pytest.mark.parametrize("options, words", [
     (["--drafter", "chain"], "--drafter chain needs a draft model"), (["--drafter", "nobody"], "nobody"),
-    (["--gamma", "0"], "--gamma"), (["--drafter", "lookahead", "--gamma", "3"], "takes no --gamma"),
+    (["--gamma", "0"], "--gamma"), (["--remember", "-1"], "--remember"),
+    (["--drafter", "lookup", "--remember", "9"], "--remember is for drafters that copy from earlier requests: suffix,"),
+    (["--drafter", "lookahead", "--gamma", "3"], "takes no --gamma"),
     (["--temperature", "-1"], "--temperature"), (["--context", "0"], "--context"), (["--max-new-tokens", "0"], "--max"),
     (["--weights", "nowhere"], "nowhere"), (["--draft", "nobody"], "nobody"), (["--system", "\udcff"], "--system")])
 def test_a_bad_request_is_one_line_before_a_weight_is_read(run, monkeypatch, options, words):

@@ -8,8 +8,10 @@ import sys
 import threading
 from contextlib import contextmanager
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from importlib.metadata import entry_points
 from pathlib import Path
 from time import sleep
+from types import SimpleNamespace
 from urllib.request import urlopen
 
 import pytest
@@ -20,7 +22,7 @@ from nanospec.proof.judge.endpoint import EndpointError
 from nanospec.files.checkpoint import Pair
 from nanospec.files.tokenizer import Tokenizer
 from nanospec.generate import generate
-from nanospec.proof.judge import engines
+from nanospec.proof.judge import engines, vllm_here
 from nanospec.proof.judge.__main__ import main
 from nanospec.proof.tables import small_gpt
 
@@ -86,18 +88,18 @@ class Handler(BaseHTTPRequestHandler):
 
 @pytest.fixture
 def vllm(monkeypatch):
-    """vllm(wrong=...) -> what the command starts, and the commands with which it does."""
+    """vllm(starts, wrong=...) -> the commands with which it is started; the fault is in the first `starts` servers."""
     monkeypatch.setenv("no_proxy", "127.0.0.1")
     monkeypatch.setattr(engines, "load_pair", lambda *_, **__: PAIR)
     monkeypatch.setattr(engines, "export", lambda *_: None)
     monkeypatch.setattr(engines, "environment", lambda: Path("python"))
     started = []
 
-    def put(**faults):
+    def put(starts=1, **faults):
         @contextmanager
         def running(command, log, extra):
             started.append((list(map(str, command)), extra))
-            server = VLLM(**faults if len(started) == 1 else {})
+            server = VLLM(**faults if len(started) <= starts else {})
             threading.Thread(target=server.serve_forever, args=(0.02,), daemon=True).start()
             try:
                 yield f"http://127.0.0.1:{server.server_port}"
@@ -112,7 +114,7 @@ def vllm(monkeypatch):
 def table(capsys, *argv):
     code = main(["engines", "--new", "2", "--greedy", "8", "--samples", "80", "--at-once", "1", *argv])
     lines = capsys.readouterr().out.splitlines()
-    return code, [(line[:28].strip(), line[29:45].strip(), line[46:58].strip(), line[59:69].strip(), line[70:])
+    return code, [(line[:38].strip(), line[39:51].strip(), line[52:62].strip(), line[63:73].strip(), line[74:])
                   for line in lines[1:]]
 
 
@@ -147,40 +149,88 @@ def test_one_that_dies_is_started_again_for_what_is_left(vllm, capsys):
     assert plugin.name == "mended" and not plugin.exists()              # what was made is gone
 
 
+@pytest.mark.parametrize("starts, code", [(3, 0), (2, 1)])
+def test_planted_faults_must_be_found(vllm, capsys, starts, code):
+    """One server for each fault. One in which it changes nothing is not found, and the command fails."""
+    started = vllm(starts, wrong=True)
+    found, rows = table(capsys, "--drafters", "ngram", "--planted")
+    assert found == code and rows.pop()[0] == f"{starts} of 3 planted faults found"
+    assert [row[0] for row in rows[::3]] == [f"ngram: {fault}" for fault in vllm_here.FAULTS]
+    assert {row[1] for row in rows} == {"0.7, 20, 0.9", "1"}            # greedy texts need no coins
+    assert [row[3] for row in rows] == ["WRONG"] * 3 * starts + ["right"] * 3 * (3 - starts)
+    assert len(started) == 3 and all(Path(extra["PYTHONPATH"]).name == "mended" for _, extra in started)
+
+
+def seen_in(sampler, n=4):
+    """What vLLM's functions do: how many uniforms are above 0, what a draft token's residual is, a temperature of 2."""
+    return (int((sampler.generate_uniform_probs(n, [n], {}, "cpu") > 0).sum()),
+            sampler.sample_recovered_tokens(1, [1], None, None, torch.tensor([[0.0, 1.0]]), torch.tensor([[0.5, 0.5]]),
+                                            None, "cpu", False).tolist(),
+            sampler.apply_sampling_constraints(torch.tensor([2.0]), None, None).tolist(),
+            sampler.expand_batch_to_tokens(torch.tensor([0.0, 5.0]), torch.tensor([1, 3]), 3, 0, 1).tolist())
+
+
+@pytest.mark.parametrize("fault, differs", [("", 3), ("accept-everything", 0), ("residual-is-target", 1),
+                                            ("target-unwarped", 2)])
+def test_what_the_plugin_does(tmp_path, monkeypatch, fault, differs):
+    """On a stand-in for vLLM's module; that its functions are called so, `--planted` on vLLM itself shows."""
+    def stand_in():
+        return SimpleNamespace(
+            generate_uniform_probs=lambda n, *_: torch.full((n,), 0.5),
+            sample_recovered_tokens=lambda a, b, c, ids, q_draft, p_target, *_: (p_target - q_draft).clamp(min=0),
+            apply_sampling_constraints=lambda logits, *_: logits / 2,
+            expand_batch_to_tokens=lambda x, cu, n, *_: torch.full((n,), 7.0))
+    sampler = stand_in()
+    for name, module in {"vllm": {}, "vllm.v1": {}, "vllm.v1.sample": {"rejection_sampler": sampler}}.items():
+        monkeypatch.setitem(sys.modules, name, SimpleNamespace(**module))
+    assert vllm_here.plugin(tmp_path / "a", fault) == {"PYTHONPATH": str(tmp_path / "a")}
+    monkeypatch.syspath_prepend(tmp_path / "a")
+    point, = (one for one in entry_points(group="vllm.general_plugins") if one.value == "nanospec_mended:mend")
+    monkeypatch.delitem(sys.modules, "nanospec_mended", raising=False)
+    point.load()()
+    as_it_was, done = seen_in(stand_in()), seen_in(sampler)
+    assert [i for i in range(4) if as_it_was[i] != done[i]] == sorted({3, differs}) and done[3] == [1.0, 5.0, 5.0]
+    assert (done[0], done[1], done[2])[differs] == (0, [[0.5, 0.5]], [2.0])[differs] if fault else True
+
+
 def test_what_it_starts_is_ended_with_all_that_it_started(tmp_path, monkeypatch):
     monkeypatch.setenv("no_proxy", "127.0.0.1")
     (tmp_path / "server.py").write_text(SERVER)
-    with engines.running([sys.executable, tmp_path / "server.py"], tmp_path / "log", {}, patience=60) as url:
+    with vllm_here.running([sys.executable, tmp_path / "server.py"], tmp_path / "log", {}, patience=60) as url:
         child = int(urlopen(url).read())
         os.kill(child, 0)                                               # it is there
     state = Path(f"/proc/{child}/stat")
     while state.exists() and state.read_text().split()[2] != "Z":       # it was told to; if not, this waits forever
         sleep(0.05)
-    with pytest.raises(EndpointError, match="vLLM did not start: ValueError: no"), engines.running(
+    with pytest.raises(EndpointError, match="vLLM did not start: ValueError: no"), vllm_here.running(
             [sys.executable, "-c", "raise ValueError('no')"], tmp_path / "log", {}):
+        raise AssertionError
+    with pytest.raises(EndpointError, match="did not start within 0.1 seconds"), vllm_here.running(
+            [sys.executable, "-c", "import time; time.sleep(600)"], tmp_path / "log", {}, patience=0.1):
         raise AssertionError
 
 
 def test_an_environment_is_made_once_and_whole(tmp_path, monkeypatch, capsys):
     ran = []
-    monkeypatch.setattr(engines.venv, "create", lambda folder, with_pip: (folder / "bin").mkdir(parents=True))
-    monkeypatch.setattr(engines.subprocess, "run", lambda argv, check: ran.append(argv[4:]))
+    monkeypatch.setattr(vllm_here.venv, "create", lambda folder, with_pip: (folder / "bin").mkdir(parents=True))
+    monkeypatch.setattr(vllm_here.subprocess, "run", lambda argv, check: ran.append(argv[4:]))
     for _ in range(2):
-        assert engines.environment(tmp_path / "vllm") == tmp_path / "vllm" / "bin" / "python"
-    assert [argv[1] for argv in ran] == ["install", "uninstall"] and ran[0][2:] == list(engines.PACKAGES)
+        assert vllm_here.environment(tmp_path / "vllm") == tmp_path / "vllm" / "bin" / "python"
+    assert [argv[1] for argv in ran] == ["install", "uninstall"] and ran[0][2:] == list(vllm_here.PACKAGES)
     assert capsys.readouterr().err.count("\n") == 1
 
     def failed(argv, check):
         raise subprocess.CalledProcessError(1, "pip")
 
-    monkeypatch.setattr(engines.subprocess, "run", failed)
+    monkeypatch.setattr(vllm_here.subprocess, "run", failed)
     with pytest.raises(EndpointError, match="no environment with vLLM"):
-        engines.environment(tmp_path / "other")
+        vllm_here.environment(tmp_path / "other")
     assert not (tmp_path / "other" / "made").exists()                   # the next time it is made anew
 
 
 @pytest.mark.parametrize("argv, said", [
-    (["--drafters", "medusa"], "--drafters are plain"), (["--at-once", "0"], "at-once"),
+    (["--drafters", "medusa"], "--drafters are plain"),
+    (["--drafters", "plain", "--planted"], "--drafters are draft_model"), (["--at-once", "0"], "at-once"),
     (["--samples", "0"], "samples"), (["--weights", "nowhere"], "nowhere")])
 def test_what_it_is_not_told_is_one_line(argv, said, capsys):
     assert main(["engines", *argv]) == 2
@@ -188,7 +238,7 @@ def test_what_it_is_not_told_is_one_line(argv, said, capsys):
     assert said in err and err.count("\n") == 1
 
 
-@pytest.mark.skipif(not (engines.HERE / "vllm" / "made").exists() or "NANOSPEC_ENGINES" not in os.environ,
+@pytest.mark.skipif(not (vllm_here.HERE / "vllm" / "made").exists() or "NANOSPEC_ENGINES" not in os.environ,
                     reason="NANOSPEC_ENGINES names no folder with an environment of vLLM: minutes, and 4 GB")
 def test_vllm_itself(capsys):
     assert main(["engines", "--drafters", "plain", "--samples", "100", "--new", "4"]) == 0

