@@ -14,8 +14,9 @@ moment), training.pt (what --resume reads), sampled.pt (texts that the target wr
 With --what NAME it trains that draft model for the target in --out; if there is none, for the one
 that ships, whose pair is copied there. It writes NAME.pt and NAME.training.pt.
 
-Here are the sizes and the loop. Models, losses and batches of the pair are in
-nanospec/training/pair.py, those of learned draft models in nanospec/training/learned.py.
+Here are the sizes and the loop; nanospec/training/step.py is one step. Models, losses and batches
+of the pair are in nanospec/training/pair.py, those of learned draft models in
+nanospec/training/learned.py.
 """
 
 if __name__ == "__main__":              # Ctrl-C may come while torch is being imported
@@ -31,9 +32,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-import torch
 from rich.console import Console
-from torch import Tensor
 
 from nanospec.commands import for_target
 from nanospec.commands.for_target import PART, PARTS
@@ -46,7 +45,8 @@ from nanospec.model import Config
 from nanospec.show.options import HERE, NEW_FOLDER, Parser, option
 from nanospec.show.terminal import refuse
 from nanospec.training.losses import LOSSES
-from nanospec.training.pair import Size, Training, learning_rate
+from nanospec.training.pair import Size, Training
+from nanospec.training.step import train_step
 
 # Three phases: the target on text, the draft on the same text, the draft on the target's
 # probabilities. `steps` and `rate`, the top learning rate, are of each.
@@ -67,23 +67,6 @@ SIZES = {
 # target's own.
 SIZES["long"] = replace(SIZES["tiny"], batch=64, steps=(1000, 250, 8000), rate=(2e-3, 4e-3, 4e-3),
                         held_out_every=100, sampled=16384)
-
-
-def train_step(training: Training) -> Tensor:
-    """A batch, its loss, the gradients, AdamW. The loss stays on its device: to read it is to wait
-    for the step.
-    """
-    for group in training.optimizer.param_groups:
-        group["lr"] = learning_rate(training.step, training.steps, training.rate)
-    # Cross-entropy with the next token, or how far the draft is from the target.
-    loss = training.loss_now()
-    training.optimizer.zero_grad()
-    loss.backward()
-    for model in training.trained:
-        torch.nn.utils.clip_grad_norm_(model.parameters(), 1.0)
-    training.optimizer.step()
-    training.step += 1
-    return loss.detach()
 
 
 def run(training: Training, watch: Watch, stopped: Callable[[], object] = lambda: False) -> bool:

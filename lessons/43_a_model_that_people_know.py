@@ -43,9 +43,9 @@ print(f"{target.config.layers} layers, {target.config.vocab_size:,} tokens; {how
 # ## What a draft token costs
 #
 # The cost c is the time of a draft step divided by the time of a plain step of the target, and v(m)
-# is the time of a call on m tokens in the same unit. Our own pair has a c around .15, and its v(5) is
-# between 1.1 and 1.4, depending on the processor (docs/results/costs.md).
-# *Guess first:* does a target with almost four times as many layers raise or lower them?
+# is the time of a call on m tokens in the same unit. Our own pair has a c around .15, and its v(5)
+# is between 1.1 and 1.4, depending on the processor (docs/results/costs.md). *Guess first:* does a
+# target with almost four times as many layers raise or lower them?
 
 # %%
 GAMMA = 4
@@ -62,10 +62,10 @@ table(["", "parameters", "cost"],
 # target's. What v(m) is depends less on the model than on the machine, and on how the weights are
 # kept. Five tokens need the same weights as one, so where reading takes all the time, v(5) is 1. It
 # is also 1 where the product for one token is badly made and takes as long as that for five. On one
-# core of an AMD EPYC we measured 1.0 with weights in bfloat16, where a plain step took 30 ms, and 1.5
-# with weights in float16, where it took 20. The second is the better setting, although speculation
-# gains less in it: a slow baseline flatters. (On a machine that others use at the same time, single
-# figures may be off by a third.)
+# core of an AMD EPYC we measured 1.0 with weights in bfloat16, where a plain step took 30 ms, and
+# 1.5 with weights in float16, where it took 20. The second is the better setting, although
+# speculation gains less in it: a slow baseline flatters. (On a machine that others use at the same
+# time, single figures may be off by a third.)
 #
 # ## What is easy to foresee
 #
@@ -100,8 +100,8 @@ figures.a_model_that_people_know(betas, {row[0]: (float(row[1]), float(row[2])) 
 
 # %% [markdown]
 # The last column counts the tokens up to the first one in which the two answers differ. In exact
-# arithmetic they never would. If the first line above says bfloat16, a number has 8 bits here, and a
-# call on five tokens adds in a different order than a call on nine, so a near tie may fall either
+# arithmetic they never would. If the first line above says bfloat16, a number has 8 bits here, and
+# a call on five tokens adds in a different order than a call on nine, so a near tie may fall either
 # way. If it says float16, only the weights are rounded, and the arithmetic is that of float32: the
 # answers agree.
 #

@@ -10,7 +10,7 @@
 # right, and what becomes of it after a rejection?
 #
 # The table over tokens is from Outlines (Willard, Louf 2023, arXiv 2307.09702). The lesson uses *A
-# draft and a bonus*, *Copying from the past* and *How to test a sampler*.
+# draft and a bonus*, *How to test a sampler*, *Several futures* and *Copying from the past*.
 
 # %%
 import re
@@ -43,8 +43,8 @@ V = target.config.vocab_size
 #                      ^              |
 #                      +--blank-- 3 <-,          and a digit leads from 2 to 2
 #
-# But the model does not write characters. A token may go if the automaton can go through all of its
-# characters, one after the other. The state in which it arrives is the state after the token.
+# But the model does not write characters. A token may follow if the automaton can go through all of
+# its characters, one after the other. The state in which it arrives is the state after the token.
 #
 # *Guess first:* how many of the 1,024 tokens may follow in each state?
 
@@ -72,9 +72,9 @@ for state in range(len(AUTOMATON)):
 table(["state", "may follow", "for example"], shown)
 
 # %% [markdown]
-# This table is computed once. While the text is written, a mask is looked up, and nothing is
-# computed. In state 4 no token may follow: it is a *dead end*, in which no distribution is left.
-# There the end of text must be allowed, and the library rejects a grammar that has a dead end.
+# This table is computed once. While the text is written, masks are only looked up in it. In state 4
+# no token may follow: it is a *dead end*, in which no distribution is left. There the end of text
+# must be allowed, and the library rejects a grammar that has a dead end.
 #
 # `grammar_of` makes such a table of a pattern, as Python's `re` has them. A prompt need not match.
 # The pattern is for what comes after the last line break, and before it all tokens may follow.
@@ -93,18 +93,20 @@ for name, model in (("free", target), ("constrained", Constrained(target, gramma
 # ## A mask for each row
 #
 # The target scores all rows of a draft in one call, and each row needs a mask of its own: that of
-# the state after the row's own path. After a rejection, the state is that of the text again, and
-# the draft has never been. This is easy to get wrong. A change proposed for vLLM gave all rows the
-# mask of row 0, for one kind of grammar (pull request 46272). Another mistake is to advance the
+# the state after the row's own path. After a rejection, the state must again be that of the text,
+# as if there had been no draft. This is easy to get wrong. A change proposed for vLLM gave all rows
+# the mask of row 0, for one kind of grammar (pull request 46272). Another mistake is to advance the
 # state along the draft, and not to take it back.
 #
-# We try both on a small grammar of four states over three tokens. *Guess first:* which of the two
-# mistakes breaks more texts?
+# We try both on a small grammar of four states over three tokens. `RULES[state][token]` is the next
+# state, and the text begins with token 0. *Guess first:* which of the two mistakes breaks more
+# texts?
 
 # %%
 RULES = [[1, -1, 2], [-1, 0, 2], [3, 1, -1], [-1, -1, 0]]           # -1: may not follow
 TARGET, DRAFT = TableModel(3, 5, zeros=0), TableModel(3, 6, zeros=0)
 START, NEW, GAMMA = (0,), 4, 2
+BEGIN = RULES[0][START[0]]                                          # the state after START
 
 
 def masked(model, text, state):
@@ -114,10 +116,10 @@ def masked(model, text, state):
 
 
 def following(state, token):
-    return max(RULES[state][token], 0)          # after a token that may not be: begin anew
+    return max(RULES[state][token], 0)          # a token that may not follow leads to state 0
 
 
-def is_right(tokens, state=RULES[0][0]):
+def is_right(tokens, state=BEGIN):
     """Whether the grammar allows these tokens after the start."""
     for token in tokens:
         if RULES[state][token] < 0:
@@ -128,7 +130,7 @@ def is_right(tokens, state=RULES[0][0]):
 
 # %%
 def constrained_rounds(dice, one_mask=False, rolled_back=True):
-    text, state, dice = START, RULES[0][0], OneRow(dice)
+    text, state, dice = START, BEGIN, OneRow(dice)
     while len(text) < len(START) + NEW:
         drafted, states, q = (), [state], []                            # NEW: a state for each row
         for _ in range(GAMMA):
@@ -147,7 +149,7 @@ def constrained_rounds(dice, one_mask=False, rolled_back=True):
 
 
 def one_by_one(dice):
-    text, state, dice = START, RULES[0][0], OneRow(dice)
+    text, state, dice = START, BEGIN, OneRow(dice)
     while len(text) < len(START) + NEW:
         text += (dice.pick(masked(TARGET, text, state)),)
         state = following(state, text[-1])
@@ -167,9 +169,10 @@ table(["the mask", "off from the masked target", "texts that break the grammar"]
 assert off["each row its own"][0] < 1e-12 < 0.01 < min([tv for tv, _ in off.values()][1:])
 
 # %% [markdown]
-# Only the first is exact. The proof of *Accept or replace* does not ask where the two distributions
-# come from, so it holds for masked ones as well. Both must be computed for the row that they are
-# used in.
+# Only the first is exact. The proof of *Why it is lossless* does not ask where the two
+# distributions come from, so it holds for masked ones as well. But the target's distribution must
+# have the mask of its own row. With one mask for all, even the target forgets the grammar after the
+# first draft token, so this mistake breaks the most texts.
 #
 # ## A state for each slot
 #
@@ -178,15 +181,16 @@ assert off["each row its own"][0] < 1e-12 < 0.01 < min([tv for tv, _ in off.valu
 # do. So the state is kept where they are: in the token's slot of the cache. Whatever becomes of the
 # slot becomes of the state.
 #
-# | the round | the slot | the state |
+# | what happens | a slot | its state |
 # |---|---|---|
-# | rolls back | lies above `length` and is overwritten | is forgotten |
-# | drafts a tree | attends to its ancestors | follows from its parent's |
-# | accepts a path | moves to the end of the text | moves along |
-# | serves many requests | moves with its row of the batch | moves along |
+# | a roll-back | lies above `length` and is overwritten | is forgotten |
+# | a draft tree | attends to its ancestors | follows from its parent's |
+# | a path is accepted | moves to the end of the text | moves along |
+# | a request moves in a server | moves with its row of the batch | moves along |
 #
 # `Constrained` (nanospec/vocabulary/grammar.py) wraps a model in this way, and no drafter or rule
-# has to know of it. We walk a chain, a tree and a copier.
+# has to know of it. We walk a chain, a tree and copies. (How requests move was the subject of *Many
+# requests*; the tests of this project serve some under a grammar.)
 
 # %%
 small = Grammar(torch.tensor(RULES))
@@ -228,7 +232,7 @@ for name, (writes, drafts) in {"no grammar": (target, draft), "both masked": (T,
         rounds = rounds_of[name, temperature] = sum(done, [])
         texts = [tokenizer.decode(tokens_of(one)).removesuffix("<|endoftext|>") for one in done]
         matches = sum(bool(re.fullmatch(RECORD, text)) for text in texts)
-        alpha[name, temperature] = mean(sum(betas_of(rounds), []))
+        alpha[name, temperature] = mean(sum(betas_of(rounds), []))      # over all places judged
         per_call = len(tokens_of(rounds)) / len(rounds)
         shown.append([name, temperature, f"{alpha[name, temperature]:.2f}", f"{per_call:.2f}",
                       f"{matches} of {len(done)}", texts[0]])
@@ -286,7 +290,7 @@ figures.what_the_text_may_be(alpha)
 
 # %% [markdown]
 # Speculation changes neither of the two. It writes what constrained decoding would have written,
-# with its faults.
+# and it shares the faults of constrained decoding.
 #
 # ## Three things to know
 #

@@ -30,9 +30,9 @@ torch.set_num_threads(1)
 # ## By hand: one state
 #
 # Each token has a query, a key and a value, as in attention. The state S is a matrix of 8 x 8
-# numbers. A token adds the product of its key and its value to S, and what was there before fades
-# by a factor of 3/4. The answer to a query is the query times S. This is linear attention with a
-# decay (RetNet, Sun et al. 2023).
+# numbers. A token adds a quarter of the product of its key and its value to S, and what was there
+# before is multiplied by 3/4, which is called its decay. The answer to a query is the query times
+# S. This is linear attention with a decay (RetNet, Sun et al. 2023).
 #
 # We read ten tokens of a text. Then we read four draft tokens, of which two are accepted, and we
 # ask for the answer after the twelve tokens of the text.
@@ -59,27 +59,27 @@ right, _ = read(nothing, tokens[:12])                       # what should be the
 query = tokens[11] @ w_query
 
 # %% [markdown]
-# *Guess first:* three states could be used after the round: the one after all four draft tokens,
-# the one before the round, or neither. Which of the five lines below are right?
+# *Guess first:* with which state should the next round begin? The code tries five ways. Which of
+# them are right?
 
 # %%
+subtracted = after
+for x in (tokens[13], tokens[12]):                          # the rejected ones, from the last on
+    subtracted = (subtracted - 0.25 * (x @ w_key)[:, None] * (x @ w_value)) / 0.75
 ways = {"the state after the draft": after,
         "the state before the round": before,
         "before the round, accepted tokens read again": read(before, tokens[10:12])[0],
         "a state kept for each draft token: the second": passed[1],
-        "the state after the draft, two tokens subtracted": after}
-S = after
-for x in (tokens[13], tokens[12]):                          # the rejected ones, from the last on
-    S = (S - 0.25 * (x @ w_key)[:, None] * (x @ w_value)) / 0.75
-ways["the state after the draft, two tokens subtracted"] = S
+        "the state after the draft, two tokens subtracted": subtracted}
 gaps = {name: (query @ S - query @ right).abs().max().item() for name, S in ways.items()}
 table(["after the round", "the answer is off by"],
       [[name, f"{gap:.0e}"] for name, gap in gaps.items()])
 assert [gap < 1e-12 for gap in gaps.values()] == [False, False, True, True, True]
 
 # %% [markdown]
-# The first line is the bug that people ship: the state has read rejected tokens. In the second line
-# it lacks the accepted ones. Both models go on writing, and nothing complains.
+# The first two lines are bugs that have shipped. In the first, the state has read rejected tokens.
+# In the second, it lacks the accepted ones. With either of them a model goes on writing, and no
+# error is raised.
 #
 # The third and the fourth line are the two ways that are used.
 #
@@ -87,7 +87,8 @@ assert [gap < 1e-12 for gap in gaps.values()] == [False, False, True, True, True
 # - *Snapshots*: keep the state after each row of the draft, and take the one that is needed.
 #
 # The last line works for this layer alone. Each subtraction divides by the decay and makes rounding
-# errors larger. A layer that can forget everything at once divides by zero.
+# errors larger. Other layers compute their decay from the token, and where it is 0, this way
+# divides by zero.
 #
 # ## A model with such layers
 #
@@ -103,6 +104,7 @@ assert [gap < 1e-12 for gap in gaps.values()] == [False, False, True, True, True
 
 # %%
 for name, snapshots in (("replay", None), ("snapshots", 3)):
+    # 3 tokens, one layer, a seed, which layers attend, how many states are kept
     small, its_draft = (small_recurrent(3, 1, seed, (), snapshots) for seed in (1, 2))
     found, paths = walk(lambda dice: tuple(tokens_of(speculate(
         small, ModelDrafter(its_draft, 2), [0, 1], 2, dice=dice, top_k=2))))
@@ -136,7 +138,7 @@ def pair(snapshots):
 def counted(gamma, snapshots):
     """Bytes of states, tokens read in a round, and tokens written in a round."""
     target, draft = pair(snapshots)
-    caches, new_cache = [], target.new_cache
+    caches, new_cache = [], target.new_cache            # to look into its cache afterwards
     target.new_cache = lambda rows, slots: caches.append(new_cache(rows, slots)) or caches[-1]
     prompt, new = [1, 2, 3, 4, 5], 48
     done = list(speculate(target, ModelDrafter(draft, gamma), prompt, new, temperature=0))
@@ -155,9 +157,9 @@ assert all(costs[gamma, "snapshots"][1] == gamma + 1 <= costs[gamma, "replay"][1
 
 # %% [markdown]
 # Snapshots read gamma + 1 tokens in a round, as a target with slots does, and need a state for each
-# of them. Replay always keeps two states. In a round after a rejection it reads the accepted tokens
-# again, and the token before them. No token is read again twice, so on average it cannot read more
-# additional tokens than it writes.
+# of them. Replay always keeps two states, that of the text before the round and that after it. In a
+# round after a rejection it reads the accepted tokens again, and the token before them. No token is
+# read again twice, so on average it cannot read more additional tokens than it writes.
 #
 # Which is better depends on the machine. A layer of Qwen3-Next has a state of 32 x 128 x 128
 # numbers. A slot of one of its layers that attend has 2 x 2 x 256 numbers. So a single state is as

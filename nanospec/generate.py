@@ -16,7 +16,10 @@ from nanospec.text import Text, prefill
 def plain_step(target: LanguageModel, cache: Cache, text: Text,
                sampling: Callable[[Tensor], Tensor], dice: Dice,
                kv_length: int) -> tuple[Tensor, Tensor]:
-    """One token for every text, committed: token (B,), and the (B, V) that it was drawn from."""
+    """One token for every text, committed: token (B,), and the (B, V) that it was drawn from.
+
+    text: the committed tokens of B texts (text.py). kv_length: slots of the cache to read.
+    """
     # The cache holds keys and values of earlier tokens (cache.py), but not yet of the last one.
     cache.length = text.length - 1
     p_target = sampling(target(text.last(1), cache, kv_length)[:, -1])
@@ -39,12 +42,13 @@ def generate(target: LanguageModel, ids: Sequence[int], max_new_tokens: int = 12
     text = Text([ids], max_new_tokens, target.config.vocab_size, target.device)
     sampling = Sampling(temperature, top_k, top_p)
     dice = dice or Dice([seed], target.device)
-    cache, _ = prefill(target, text)
+    cache, _ = prefill(target, text)            # the target reads the prompt but for its last token
     step = partial(plain_step, target, cache, text, sampling, dice)
     step = compiler(step, text, dice) if compiler else step
     for length in range(len(ids), len(ids) + max_new_tokens):
         dice.refill(1)
         token, p_target = step(length)
+        # Read together, because a read waits for the device. The sum is NaN if any logit was.
         written, total = torch.stack([token[0].to(p_target), p_target.sum()]).tolist()
         check_finite(total)
         yield int(written)

@@ -68,6 +68,20 @@ def read_once():
     return lru_cache(corpus.read_texts)
 
 
+@cache
+def learn_and_test_once():
+    """Texts that several lessons learn from: read by the pair's target once, for all lessons of a process."""
+    import kit
+    from nanospec.files import load_pair
+    learn_and_test = kit.learn_and_test
+
+    @cache
+    def known(count):
+        target, _, tokenizer = load_pair()
+        return learn_and_test(target, tokenizer, count)
+    return lambda target, tokenizer, count: known(count)
+
+
 @pytest.fixture
 def stand_in(monkeypatch):
     """What is said to be compiled runs eagerly: the way there is tested where nothing can be compiled, too."""
@@ -84,6 +98,7 @@ def lesson(tmp_path, monkeypatch, capsys, untuned):
     longer than a test may. Each must stand there, once.
     """
     read_texts = read_once()
+    monkeypatch.setattr("kit.learn_and_test", learn_and_test_once())
 
     def run(name: str, *exchanged: tuple[str, str]) -> tuple[dict, str]:
         monkeypatch.chdir(tmp_path)

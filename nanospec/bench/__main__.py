@@ -20,14 +20,14 @@ import sys
 from collections.abc import Sequence
 from inspect import Parameter, signature
 
-from nanospec.bench import acceptance, against, beside, gpu, large, markdown, roofline, serve, speed
+from nanospec.bench import acceptance, against, beside, gpu, joint, large, markdown, roofline, serve, speed
 from nanospec.draft_models import LEARNED
 from nanospec.errors import NanospecError
 from nanospec.fast.autotune import DTYPES, name_of
 from nanospec.files.checkpoint import WEIGHTS
 from nanospec.methods import DRAFTERS, REMEMBERING, RULES
 from nanospec.show.options import (COUNT, FOLDER, GAMMA, HERE, MODEL, MODEL_HELP, NEW_FOLDER, REMEMBER, SEED,
-                                   TEMPERATURE, TEXTS, THREADS, Parser, device, file, option)
+                                   TEMPERATURE, TEXTS, THREADS, Parser, device, file, option, whole)
 from nanospec.show.terminal import refuse
 
 
@@ -35,7 +35,7 @@ def prompts(text: str) -> int | str:
     return text if text in ("repetitive", "chat") else COUNT(text)
 
 
-SUBCOMMANDS = (speed, acceptance, serve, roofline, large, against, beside, gpu)
+SUBCOMMANDS = (speed, acceptance, serve, roofline, large, against, beside, joint, gpu)
 MINUTES = option("a number above 0", float, lambda number: 0 < number < 1e6)
 ALPHA = option("a number between 0 and 1", float, lambda number: 0 < number < 1)
 # A subcommand's options are the parameters of its `run`, and so are their defaults.
@@ -65,6 +65,8 @@ OPTIONS: dict[str, dict] = {
                     "assertions and a dispatch dictionary; chat: requests to a chat model, of five kinds"),
     "max_new_tokens": dict(type=COUNT, metavar="N", help="for each text"),
     "seed": dict(type=SEED, metavar="N"),
+    "seeds": dict(type=whole(0, 2 ** 32 - 1), nargs="+", metavar="N", help="a training of everything for each"),
+    "steps": dict(type=COUNT, metavar="N", help="of every training"),
     "weights": dict(type=MODEL, metavar="MODEL", help=MODEL_HELP),
     "pair": dict(type=FOLDER, metavar="FOLDER", help="Llama checkpoints FOLDER/target and FOLDER/draft"),
     "device": dict(type=device, default=HERE),

@@ -5,7 +5,6 @@ What tells the core of them is `draft.reader(depth)`. stack.py lets a draft mode
 turn.
 """
 
-from nanospec.cache import LanguageModel
 from nanospec.draft_models.dflash import DFlash, DSpark
 from nanospec.draft_models.eagle import Eagle
 from nanospec.draft_models.eagle3 import Eagle3
@@ -18,7 +17,6 @@ from nanospec.draft_models.mlp import MLPSpeculator
 from nanospec.draft_models.mtp import MTP
 from nanospec.draft_models.prefix import Prefix
 
-DraftModel = LanguageModel | Learned        # whatever a drafter may draft with
 # A name is also its file's.
 LEARNED: dict[str, type[Learned]] = {
     "medusa": Medusa, "hydra": Hydra, "mlp": MLPSpeculator, "prefix": Prefix, "lookback": Lookback, "eagle": Eagle,

@@ -13,8 +13,8 @@ from nanospec.copies.hybrid import Hybrid
 from nanospec.copies.lookup import PromptLookup
 from nanospec.copies.suffix import SuffixDrafter
 from nanospec.methods import DRAFTERS, Options, method_of
-from nanospec.proof.compare import (EVERY_RULE, Found, Run, caches, first_round, greedy, node, ragged, rounds,
-                                    rounds_by_prefix, speed, worst)
+from nanospec.proof.compare import (EVERY_RULE, TOLERANCE, Found, Run, caches, first_round, greedy, node, ragged,
+                                    rounds, rounds_by_prefix, speed, worst)
 from nanospec.proof.handover import (by_hand, drafts, hidden_states, ledger, one_after_the_other, reports, rules_agree,
                                      support)
 from nanospec.proof.learning import heads, labels, vocabulary
@@ -29,8 +29,6 @@ from nanospec.trees.drawn import TreeDrafter
 from nanospec.trees.merged import MergedDrafter
 from nanospec.trees.node_rule import verify_tree
 from nanospec.vocabulary.grammar import Constrained, Grammar
-
-TOLERANCE = 1e-12
 
 
 @dataclass(frozen=True)
@@ -159,10 +157,11 @@ CHECKS = {check.name: check for check in [
         TABLE3, partial(speculate, TABLE3, MergedDrafter([ModelDrafter(DRAFT3, 1), ModelDrafter(FULL_DRAFT, 1)])),
         [1, 0], 2, **WARM)),
     Check("T2", "hybrid", "copies and chains of 2, V3, 3 tokens, 2 without zeros, T 0.7; rows of 3 and 4, 2 tokens",
-          lambda: worst([rounds(TABLE, HYBRID.run, [1, 0, 1, 2, 1], 3, **WARM),
-                         rounds(FULL, FULL_HYBRID.run, [1, 0, 1, 2, 1], 2, **WARM), *[
-              ragged(TABLE, HYBRID.make(), [[1, 0, 2], [0, 2, 0, 2]], 2, settings=settings)
-              for settings in ([WARM | {"top_k": 2}, {"temperature": 0}], [{"temperature": 0}, {"top_k": 2}])]])),
+          lambda: worst(part() for part in [
+              *[partial(ragged, TABLE, HYBRID.make(), [[1, 0, 2], [0, 2, 0, 2]], 2, settings=settings)
+                for settings in ([WARM | {"top_k": 2}, {"temperature": 0}], [{"temperature": 0}, {"top_k": 2}])],
+              partial(rounds, TABLE, HYBRID.run, [1, 0, 1, 2, 1], 3, **WARM),
+              partial(rounds, FULL, FULL_HYBRID.run, [1, 0, 1, 2, 1], 2, **WARM)])),
     Check("T2", "hybrid-tree", "a copy in one row, a tree of 4 in the other, V3 without zeros, 2 tokens, T 0.7, 0",
           lambda: ragged(FULL, hybrid_tree(), [[1, 0, 2], [1, 0, 1, 0, 1, 0]], 2,
                          settings=[{"temperature": 0}, WARM])),

@@ -32,15 +32,20 @@ from nanospec.training.whole import before_tokens, whole_texts
 from nanospec.trees.node_rule import verify_tree
 from nanospec.trees.traversal import verify_traversal
 
+TOLERANCE = 1e-12       # of an error, and of a total variation
 Found = tuple[int, float, float]
 Run = Callable[..., Iterator[Round]]         # (ids, **request), the request as `speculate` takes it
 EVERY_RULE: tuple[Rule, ...] = (verify, verify_tree, verify_block, verify_traversal)
 
 
 def worst(parts: Iterable[Found]) -> Found:
-    """Several runs of a check as one."""
-    counts, errors, distances = zip(*parts)
-    return sum(counts), max(errors), max(distances)
+    """Several runs of a check as one. The first that is wrong says so alone, and no other is run."""
+    total, most, furthest = 0, 0.0, 0.0
+    for count, error, tv in parts:
+        if not (error <= TOLERANCE and tv <= TOLERANCE):        # a nan is wrong, too
+            return count, error, tv
+        total, most, furthest = total + count, max(most, error), max(furthest, tv)
+    return total, most, furthest
 
 
 # T0
@@ -199,17 +204,20 @@ def caches(target, draft, drafter: Drafter, prompts, new, rule: Rule | None = No
             whole = torch.tensor([text + [done.tokens[row] for row in path[1:]] + [0] * (longest - len(path))
                                   for path in leaves])
             after = [probs(logits, **settings) for logits in recomputed(target, draft, whole, len(text))]
+            compared = {row for row, parent in enumerate(done.parents) if row and draft
+                        and done.parents.index(parent) == row
+                        and not (copies and done.q_draft[row, done.tokens[row]] == 1)}
             for leaf, path in enumerate(leaves):
-                for depth, row in enumerate(path):
-                    error = max(error, (after[0][leaf, depth] - done.p_target[row]).abs().max().item())
-                    parent = path[depth - 1]
-                    first_child = row and draft and done.parents.index(parent) == row
-                    if first_child and not (copies and done.q_draft[row, done.tokens[row]] == 1):
-                        own = after[1][leaf, depth - 1]
-                        own = F.one_hot(own.argmax(), len(own)) if best else own
-                        error = max(error, (own - done.q_draft[row]).abs().max().item())
+                if path[0]:
+                    return count, 1.0, 1.0                  # a row whose parent does not exist
+                error = max(error, (after[0][leaf, :len(path)] - done.p_target[path]).abs().max().item())
+                depths = [depth for depth, row in enumerate(path) if row in compared]
+                if depths:
+                    own = after[1][leaf, [depth - 1 for depth in depths]]
+                    own = F.one_hot(own.argmax(-1), own.shape[-1]) if best else own
+                    error = max(error, (own - done.q_draft[[path[depth] for depth in depths]]).abs().max().item())
             text, count, seen = text + done.emitted, count + 1, seen or must_see(done)
-    if not seen:
+    if error <= TOLERANCE and not seen:
         raise LookupError("no round was of the kind that this check is for: what it leaves was not seen")
     return count, error, error
 

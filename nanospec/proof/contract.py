@@ -45,7 +45,7 @@ OF_MODELS = [(f"{name} of {model}", "token") for model in LEARNED for name in ("
 TABLE, DRAFT = TableModel(3, 8, zeros=0.4), TableModel(3, 58, zeros=0.4)
 TIED, TIED_DRAFT = TableModel(3, 3, ties=True), TableModel(3, 4, ties=True)
 LONG, LONG_DRAFT = small_gpt(4, 3, 5, context=128), small_gpt(4, 1, 6, context=128)
-SHORT, SHORT_DRAFT = small_gpt(4, 3, 5, context=64), small_gpt(4, 1, 6, context=64)
+SHORT, SHORT_DRAFT = small_gpt(4, 3, 5, context=48), small_gpt(4, 1, 6, context=48)
 OF_THE_DRAFTER = {"same_greedy", "stops", "real_dice", "long_caches", "alone", "second_request", "shrinking_text",
                   "foreign_vocabulary"}
 # A rule sees the draft alone. One drafter for each kind: drawn, a tree, at times nothing, copied and a tree, all of it.

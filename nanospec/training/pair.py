@@ -1,5 +1,5 @@
 """What the pair is trained on: three phases with a loss each, and a state that can be put aside.
-train_tiny.py has the loop.
+step.py has a step, and train_tiny.py the loop.
 
 The same seed and steps give the same model on the same machine, resumed or not. (On CUDA, kernels
 that add in no fixed order can make the last bits differ.) Left out: more than one device, dropout,
@@ -23,11 +23,10 @@ from nanospec.model import GPT, Config
 from nanospec.training.batches import HeldOut, Sampled, batch_at
 from nanospec.training.losses import LOSSES
 from nanospec.training.mixed import mixed
+from nanospec.training.step import COOL_DOWN, new_optimizer
 
 PHASES = ("target", "draft", "distil")
 FILES = ("ranks.tiktoken", "target.pt", "draft.pt", "training.pt")
-WARM_UP = 100           # steps of rising learning rate
-COOL_DOWN = 0.4         # the part of the steps over which it falls to 0
 
 
 @dataclass
@@ -49,11 +48,6 @@ class Size:
     held_out_every: int
     short: float = 0
     sampled: int = 0
-
-
-def learning_rate(step: int, steps: int, top: float) -> float:
-    """Up in a straight line, level, down in a straight line."""
-    return top * min(1.0, (step + 1) / WARM_UP, (steps - step) / (COOL_DOWN * steps))
 
 
 def loss_of(phase: str, model: Callable, target: GPT, x: Tensor, y: Tensor,
@@ -80,15 +74,6 @@ def held_out_loss(phase: str, model: Callable, target: GPT, held: HeldOut, batch
         losses = [len(a) * loss_of(phase, model, target, a, b, loss)
                   for a, b in zip(x.split(batch), y.split(batch))]
     return torch.stack(losses).sum().item() / len(x)
-
-
-def new_optimizer(model: nn.Module) -> torch.optim.Optimizer:
-    """AdamW; what is no matrix does not decay. (Muon for the matrices was worse at equal minutes,
-    at three rates.)
-    """
-    groups = [{"params": [p for p in model.parameters() if p.dim() == 2], "weight_decay": 0.1},
-              {"params": [p for p in model.parameters() if p.dim() != 2], "weight_decay": 0.0}]
-    return torch.optim.AdamW(groups, betas=(0.9, 0.95), fused=True)
 
 
 class Training:

@@ -16,7 +16,8 @@ from torch import Tensor, nn
 from nanospec.draft_models.mtp import MTP
 from nanospec.files.checkpoint import save_learned, save_model
 from nanospec.training.mixed import mixed
-from nanospec.training.pair import Training, new_optimizer
+from nanospec.training.pair import Training
+from nanospec.training.step import new_optimizer
 from nanospec.training.whole import before_tokens, some_anchors, unrolled
 
 WEIGHT = 0.3            # as DeepSeek-V3 begins with

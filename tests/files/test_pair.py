@@ -57,15 +57,15 @@ def test_the_pairs_cached_distributions_are_the_recomputed_ones(pair, prompts):
     assert error < 1e-12
 
 
-@pytest.mark.parametrize("name, least", [("gpt", {1.0: 0.53, 0.0: 0.52}), ("prefix", {1.0: 0.60, 0.0: 0.64})])
+@pytest.mark.parametrize("name, least", [("gpt", {1.0: 0.56, 0.0: 0.51}), ("prefix", {1.0: 0.56, 0.0: 0.62})])
 def test_a_draft_is_worth_having(pair, name, least):
-    """No bound on luck: these texts are seeded and in float64, so alpha is one number. It lies .05 above these."""
+    """No bound on luck: these texts are seeded and in float64, so alpha is one number. It lies .08 above these."""
     target, draft, _ = load_pair(dtype=torch.float64, draft=name)
-    prompts = [pair.tokenizer.encode(text[len(text) // 2:][:600])[:64] for text in read_texts()[1][:6]]
+    prompts = [pair.tokenizer.encode(text[len(text) // 2:][:600])[:64] for text in read_texts()[1][:4]]
     for temperature, bound in least.items():
         betas = []
         for seed, ids in enumerate(prompts):
-            for done in speculate(target, ModelDrafter(draft, 4), ids, 24, temperature, seed=seed):
+            for done in speculate(target, ModelDrafter(draft, 4), ids, 20, temperature, seed=seed):
                 verified = min(len(done.path) + 1, 4)           # up to the first draft token that was rejected
                 betas += acceptance(done.p_target[:verified], done.q_draft[1:verified + 1]).tolist()
         assert sum(betas) / len(betas) > bound

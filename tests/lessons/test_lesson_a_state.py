@@ -20,7 +20,7 @@ def rows_of(out, first):
     return [re.split(r"\s{2,}", line.strip()) for line in out.splitlines() if line.startswith(first + "  ")]
 
 
-@shorter(("tokenizer, 40", "tokenizer, 16"), ("steps=90", "steps=45"), ("steps=50", "steps=25"))
+@shorter(("tokenizer, 40", "tokenizer, 12"), ("steps=90", "steps=45"), ("steps=50", "steps=25"))
 def test_a_state_that_reads_its_draft(lesson, exchanged):
     names, out = lesson("a_state_that_reads_its_draft", *exchanged)
     test, before, p_test, mlp, gpt, target = (names[name] for name in (
@@ -46,7 +46,7 @@ def test_a_state_that_reads_its_draft(lesson, exchanged):
     assert names["without"] < 0.93 * state[0] and f"with zeros for hidden states: {names['without']:.3f}" in out
 
 
-@shorter(("tokenizer, 40", "tokenizer, 8"), ("steps=90", "steps=15"))
+@shorter(("tokenizer, 40", "tokenizer, 12"), ("steps=90", "steps=15"))
 def test_what_a_cheap_step_buys(lesson, exchanged):
     names, out = lesson("what_a_cheap_step_buys", *exchanged)
     mlp, gpt = names["mlp"], names["gpt"]
@@ -68,7 +68,7 @@ def test_what_a_cheap_step_buys(lesson, exchanged):
     assert "This machine is busy" not in out                # the clocks are stubs, and as quick at the end
 
 
-@shorter(("tokenizer, 40", "tokenizer, 16"), ("steps=90", "steps=45"))
+@shorter(("tokenizer, 40", "tokenizer, 12"), ("steps=90", "steps=45"))
 def test_mistakes_that_no_text_shows(lesson, exchanged):
     names, out = lesson("mistakes_that_no_text_shows", *exchanged)
 

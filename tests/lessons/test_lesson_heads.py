@@ -62,7 +62,7 @@ def test_what_the_target_knows_ahead(lesson, exchanged):
     assert f"{names['right_label']:.3f}" in out and f"{names['wrong_label']:.3f}" in out
 
 
-@shorter(("tokenizer, 40", "tokenizer, 12"), ("steps=120", "steps=45"))
+@shorter(("tokenizer, 40", "tokenizer, 12"), ("steps=120", "steps=40"))
 def test_a_tree_of_best_tokens(lesson, exchanged):
     names, out = lesson("a_tree_of_best_tokens", *exchanged)
     test, tokenizer = names["test"], names["tokenizer"]

@@ -57,8 +57,9 @@ def test_how_fast(lesson, exchanged):
     assert "This machine is busy" not in out                # the clocks are stubs, and as quick at the end
 
 
-def test_good_where_it_matters(lesson):
-    names, out = lesson("good_where_it_matters")
+@shorter(("len(windows) < 10", "len(windows) < 5"))
+def test_good_where_it_matters(lesson, exchanged):
+    names, out = lesson("good_where_it_matters", *exchanged)
     alpha, places, shares = names["alpha"], names["places"], []
     for i, row in enumerate(rows_of(out, "what stands there", len(places))):
         name = list(places)[i]

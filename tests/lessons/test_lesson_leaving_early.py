@@ -9,8 +9,10 @@ from shorter import shorter
 pytestmark = pytest.mark.xdist_group("held-out texts")      # which one process then reads once
 
 
-@shorter(("train_texts, 96", "train_texts, 32"), ("step % 12", "step % 4"), ("steps=60", "steps=24"),
-         ("depth - 1] + 0.04", "depth - 1] + 0.01"))
+@shorter(("train_texts, 96", "train_texts, 24"), ("held_out, 12", "held_out, 6"), ("step % 12", "step % 3"),
+         ("steps=60", "steps=20"), ("depth - 1] + 0.04", "depth - 1] + 0.01"), ("prompt, 40, seed", "prompt, 16, seed"),
+         ("goes_on, drafter, prompt, 40", "goes_on, drafter, prompt, 16"),
+         ("(target, prompt, 40", "(target, prompt, 16"))
 def test_leaving_early(lesson, exchanged):
     names, out = lesson("leaving_early", *exchanged)
     untrained, exits, target = names["untrained"], names["exits"], names["target"]

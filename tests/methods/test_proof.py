@@ -76,7 +76,10 @@ def test_a_comparison_of_caches_that_saw_no_round_of_its_kind_says_so():
 
 
 def test_several_runs_as_one_check():
-    assert worst(iter([(3, 0.1, 0.0), (4, 0.0, 0.2)])) == (7, 0.1, 0.2)
+    assert worst(iter([(3, 1e-13, 0.0), (4, 0.0, 2e-13)])) == (7, 1e-13, 2e-13)
+    for wrong in (5, 0.1, 0.0), (5, 0.0, 0.1), (5, 0.0, float("nan")):
+        parts = iter([(3, 1e-13, 0.0), wrong, (4, 0.3, 0.3)])
+        assert repr(worst(parts)) == repr(wrong) and len([*parts]) == 1
 
 
 @pytest.mark.parametrize("name", ["drafts", "hidden states"])

@@ -32,7 +32,8 @@ from nanospec.model import GPT, Config
 from nanospec.theory import acceptance
 from nanospec.training.batches import HeldOut, batch_at, sample
 from nanospec.training.mixed import bfloat16_is_faster
-from nanospec.training.pair import FILES, Training, held_out_loss, learning_rate
+from nanospec.training.pair import FILES, Training, held_out_loss
+from nanospec.training.step import learning_rate
 
 ROOT = Path(__file__).parents[2]
 TEXT = Path(argparse.__file__)
