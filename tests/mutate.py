@@ -1,19 +1,22 @@
 """Mutation tests: one operator, index, name or constant of a function changed at a time. Does a test fail?
 
     python tests/mutate.py core                         # every mutant of the core's functions
-    python tests/mutate.py rooms --sample 400           # as many of the other rooms, drawn by a seed
+    python tests/mutate.py rooms --sample 60            # as many of each room, drawn by a seed
     python tests/mutate.py core --lines speculate.py:50-80
+    python tests/mutate.py serving --tests tests/serving > log; python tests/mutate.py serving --survivors-of log
 
 The zoo (nanospec/proof/zoo/) has bugs that somebody thought of; these are made by a program. First every test runs
-once, and which functions of nanospec it calls is written down. Then every mutant runs in a process of its own: it is
-planted as the zoo plants its bugs, and the tests that call its function run, the quickest first, until one fails.
-Survivors are printed. It is slow, so it runs by hand or before a release.
+once, and which lines of nanospec it runs is written down. Then every mutant runs in a process of its own: it is
+planted as the zoo plants its bugs, and the tests that run its line run again, the quickest first, until one fails.
+What functions have kept (functools.cache) is forgotten before, for it was made by the code as it is. Survivors are
+printed, and "not run" those whose line no test runs. It is slow, so it runs by hand or before a release.
 
 Left out: what stands outside of functions (constants, defaults, fields of dataclasses), messages of exceptions.
 """
 
 import argparse
 import ast
+import gc
 import os
 import random
 import resource
@@ -23,8 +26,10 @@ import threading
 import time
 from collections import Counter, defaultdict
 from collections.abc import Iterator
+from functools import cache, _lru_cache_wrapper
 from importlib import import_module
 from pathlib import Path
+from types import CodeType
 from typing import NamedTuple
 
 import pytest
@@ -39,12 +44,13 @@ from nanospec.proof.zoo.plant import Bug, exchanged, exchanges       # noqa: E40
 PACKAGE = ROOT / "nanospec"
 NOT_CORE = {"methods.py", "theory.py", "__init__.py", "__main__.py"}        # of the files at the top
 ROOMS = ("rules", "trees", "copies", "lengths", "draft_models", "serving", "training")
-TESTS = ["tests/core", "tests/methods", "tests/serving", "tests/models"]
+TESTS = ["tests/core", "tests/methods", "tests/serving", "tests/models", "tests/tools/test_edge.py"]
 # They plant bugs themselves, by source, and would judge a mutant by the bug that they plant.
 NOT_TESTS = ["tests/core/test_mutations.py", "tests/methods/test_zoo.py", "tests/core/test_house.py"]
 SECONDS = 60            # of tests for one mutant: those that take longer together are not all run
 SLOWER = 20             # how many times longer than before a mutant's tests may take, and 20 seconds: then it hangs
 MEMORY = 8 << 30        # bytes that a mutant may take
+WATCHED = 500           # calls of one function in one test, whose lines are noted; what comes later is slow to watch
 COMPARISONS = {ast.Lt: ("<", "<="), ast.LtE: ("<=", "<"), ast.Gt: (">", ">="), ast.GtE: (">=", ">"),
                ast.Eq: ("==", "!="), ast.NotEq: ("!=", "=="), ast.Is: ("is", "is not"), ast.IsNot: ("is not", "is"),
                ast.In: ("in", "not in"), ast.NotIn: ("not in", "in")}
@@ -58,10 +64,10 @@ SYMMETRIC = {"transpose", "logaddexp", "promote_types", "min", "max"}     # in a
 
 
 class Mutant(NamedTuple):
-    """A change of the source `file` (below nanospec), in the function whose code begins in line `function`."""
+    """A change of the source `file` (below nanospec)."""
 
     file: str
-    function: int
+    of_lambda: bool
     line: int
     start: int              # in bytes
     end: int
@@ -81,7 +87,7 @@ class Finder(ast.NodeVisitor):
         for line in self.source.splitlines(keepends=True):
             self.lines.append(self.lines[-1] + len(line))
         self.found: list[Mutant] = []
-        self.function = 0                                   # 0: outside of functions
+        self.inside = ""                                    # the kind of function that is looked at, if any
         self.visit(ast.parse(self.source))
 
     def span(self, node: ast.AST) -> tuple[int, int]:
@@ -89,9 +95,9 @@ class Finder(ast.NodeVisitor):
         return self.lines[at[0] - 1] + at[1], self.lines[at[2] - 1] + at[3]
 
     def change(self, node: ast.AST, start: int, end: int, new: str) -> None:
-        if self.function:
+        if self.inside:
             old = self.source[start:end].decode()
-            self.found.append(Mutant(self.file, self.function, node.lineno, start, end, old, new))
+            self.found.append(Mutant(self.file, self.inside == "lambda", node.lineno, start, end, old, new))
 
     def between(self, node: ast.AST, left: ast.AST, right: ast.AST, old: str, new: str) -> None:
         """The operator between two nodes."""
@@ -101,16 +107,16 @@ class Finder(ast.NodeVisitor):
             self.change(node, at, at + len(old), new)
 
     def visit_FunctionDef(self, node: ast.FunctionDef) -> None:
-        outer, self.function = self.function, min([node.lineno, *(d.lineno for d in node.decorator_list)])
+        outer, self.inside = self.inside, "def"
         documented = isinstance(node.body[0], ast.Expr) and isinstance(node.body[0].value, ast.Constant)
         for part in node.body[documented:]:
             self.visit(part)
-        self.function = outer
+        self.inside = outer
 
     def visit_Lambda(self, node: ast.Lambda) -> None:
-        outer, self.function = self.function, node.lineno
+        outer, self.inside = self.inside, "lambda"
         self.visit(node.body)
-        self.function = outer
+        self.inside = outer
 
     def visit_AnnAssign(self, node: ast.AnnAssign) -> None:
         if node.value:
@@ -189,11 +195,20 @@ class Finder(ast.NodeVisitor):
 
 
 def mutants_of(what: str) -> list[Mutant]:
-    """Of "core", of all "rooms", or of one room."""
-    rooms = ROOMS if what == "rooms" else [what]
+    """Of the "core", or of one room."""
     files = [path for path in PACKAGE.glob("*.py") if path.name not in NOT_CORE] if what == "core" else \
-        [path for room in rooms for path in (PACKAGE / room).glob("*.py")]
+        (PACKAGE / what).glob("*.py")
     return sum([Finder(str(path.relative_to(PACKAGE))).found for path in sorted(files)], [])
+
+
+@cache
+def lines_of(file: str) -> set[int]:
+    """Those that a tracer can be told of: of an expression over several lines, some are not."""
+    found, codes = set(), [compile((PACKAGE / file).read_text(), file, "exec")]
+    for code in codes:                                              # grows while it is read
+        found |= {line for _, _, line in code.co_lines() if line}
+        codes += [inner for inner in code.co_consts if isinstance(inner, CodeType)]
+    return found
 
 
 class Mutator:
@@ -201,51 +216,64 @@ class Mutator:
 
     def __init__(self, mutants: list[Mutant], seconds: float):
         self.mutants, self.seconds = mutants, seconds
-        self.callers: dict[tuple[str, int], list[tuple[float, pytest.Item]]] = defaultdict(list)
+        self.runs: dict[tuple[str, bool, int], list[tuple[float, pytest.Item]]] = defaultdict(list)
         self.verdicts: list[tuple[Mutant, str, str]] = []
+        self.keeping: list[_lru_cache_wrapper] = []
 
     @pytest.hookimpl(tryfirst=True)
     def pytest_runtestloop(self, session: pytest.Session) -> bool:
         items = session.items
         for item, following in zip(items, [*items[1:], None]):
             self.watch(item, following)
+        self.keeping = [thing for thing in gc.get_objects() if type(thing) is _lru_cache_wrapper]
         for number, mutant in enumerate(self.mutants, 1):
             verdict, by = self.verdict(mutant)
             self.verdicts.append((mutant, verdict, by))
-            print(f"{number}/{len(self.mutants)} {verdict} {mutant} {by}", flush=True)
+            print(f"{time.strftime('%H:%M:%S')} {number}/{len(self.mutants)} {verdict} {mutant} {by}", flush=True)
         return True
 
     def watch(self, item: pytest.Item, following: pytest.Item | None) -> None:
-        """Run a test of the code as it is, and note which functions it calls."""
-        called = set()
+        """Run a test of the code as it is, and note which lines it runs."""
+        seen: set[tuple[str, bool, int]] = set()
+        calls: Counter[CodeType] = Counter()
 
-        def note(frame, event, argument) -> None:
-            if event == "call" and frame.f_code.co_filename.startswith(str(PACKAGE)):
-                called.add((frame.f_code.co_filename, frame.f_code.co_firstlineno))
+        def call(frame, event, argument):
+            code = frame.f_code
+            if not code.co_filename.startswith(str(PACKAGE)) or calls[code] == WATCHED:
+                return None
+            calls[code] += 1
+            file, of_lambda = code.co_filename, code.co_name == "<lambda>"
+            seen.add((file, of_lambda, code.co_firstlineno))        # a lambda's line comes with the call
+
+            def line(frame, event, argument):
+                seen.add((file, of_lambda, frame.f_lineno))
+                return line
+            return line
 
         began = time.perf_counter()
-        threading.setprofile(note)
-        sys.setprofile(note)
+        threading.settrace(call)
+        sys.settrace(call)
         try:
             reports = runtestprotocol(item, nextitem=following, log=False)
         finally:
-            sys.setprofile(None)
-            threading.setprofile(None)
+            sys.settrace(None)
+            threading.settrace(None)
         took = time.perf_counter() - began
         if all(report.passed for report in reports):                # one that fails anyway can say nothing
-            for path, line in called:
-                self.callers[str(Path(path).relative_to(PACKAGE)), line].append((took, item))
+            for path, of_lambda, number in seen:
+                self.runs[str(Path(path).relative_to(PACKAGE)), of_lambda, number].append((took, item))
 
     def verdict(self, mutant: Mutant) -> tuple[str, str]:
         """killed, survived, or why there is no telling; and the test that killed it, or how many did not."""
         chosen, total = [], 0.0
-        for took, item in sorted(self.callers[mutant.file, mutant.function], key=lambda pair: pair[0]):
+        line = max(number for number in lines_of(mutant.file) if number <= mutant.line)
+        for took, item in sorted(self.runs[mutant.file, mutant.of_lambda, line], key=lambda pair: pair[0]):
             total += took
             if chosen and total > self.seconds:
                 break
             chosen.append(item)
         if not chosen:
-            return "not called", ""
+            return "not run", ""
         reading, writing = os.pipe()
         child = os.fork()
         if not child:
@@ -280,6 +308,8 @@ class Mutator:
             codes = exchanges(bug)
             if not codes:
                 return 2
+            for function in self.keeping:
+                function.cache_clear()
             with exchanged(codes):
                 for item, following in zip(items, [*items[1:], None]):
                     if any(report.failed for report in runtestprotocol(item, nextitem=following, log=False)):
@@ -295,26 +325,33 @@ OF_A_CHILD = {0: "survived", 1: "killed", 2: "not planted", 3: "killed"}    # 3:
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    parser.add_argument("what", choices=["core", "rooms", *ROOMS])
-    parser.add_argument("--sample", type=int, help="as many mutants alone")
+    parser.add_argument("what", nargs="+", choices=["core", "rooms", *ROOMS], help="rooms: all of them but the core")
+    parser.add_argument("--sample", type=int, help="as many mutants of each room alone")
     parser.add_argument("--seed", type=int, default=0, help="of the sample")
     parser.add_argument("--seconds", type=float, default=SECONDS, help="of tests for each mutant, at most")
     parser.add_argument("--lines", help="only those of FILE:FROM-TO")
+    parser.add_argument("--survivors-of", type=Path, metavar="LOG", help="only those that survived in this output")
+    parser.add_argument("--tests", nargs="+", default=TESTS, help="the tests that are run (default: %(default)s)")
     args = parser.parse_args()
     os.chdir(ROOT)
     torch.set_num_threads(1)                                # a process with threads of its own cannot be forked
-    mutants = mutants_of(args.what)
+    mutants = []
+    for room in ROOMS if args.what == ["rooms"] else args.what:
+        found = mutants_of(room)
+        few = args.sample is not None and args.sample < len(found)
+        mutants += sorted(random.Random(args.seed).sample(found, args.sample)) if few else found
     if args.lines:
         file, lines = args.lines.split(":")
         first, last = map(int, lines.split("-"))
         mutants = [mutant for mutant in mutants if mutant.file == file and first <= mutant.line <= last]
-    if args.sample and args.sample < len(mutants):
-        mutants = sorted(random.Random(args.seed).sample(mutants, args.sample))
+    if args.survivors_of:
+        left = args.survivors_of.read_text()
+        mutants = [mutant for mutant in mutants if f" survived {mutant} " in left or f" not run {mutant} " in left]
     for file in {mutant.file for mutant in mutants}:
         import_module("nanospec." + file[:-3].replace("/", ".").removesuffix(".__init__"))
     mutator = Mutator(mutants, args.seconds)
-    pytest.main(["-q", "-n", "0", "-s", "-p", "no:cacheprovider", *TESTS, *(f"--ignore={path}" for path in NOT_TESTS)],
-                plugins=[mutator])
+    ignored = [f"--ignore={path}" for path in NOT_TESTS]
+    pytest.main(["-q", "-n", "0", "-s", "-p", "no:cacheprovider", *args.tests, *ignored], plugins=[mutator])
     for line in table(mutator.verdicts):
         print(line)
 
@@ -325,7 +362,7 @@ def table(verdicts: list[tuple[Mutant, str, str]]) -> Iterator[str]:
         room = mutant.file.split("/")[0] if "/" in mutant.file else "core"
         counts[room][verdict] += 1
     for room, found in counts.items():
-        tried = found["killed"] + found["survived"] + found["not called"]
+        tried = found["killed"] + found["survived"] + found["not run"]
         yield f"{room}: {found['killed']} of {tried} killed ({found['killed'] / max(1, tried):.1%}), {dict(found)}"
     for mutant, verdict, by in verdicts:
         if verdict != "killed":

@@ -1,7 +1,6 @@
 """Draft models that read hidden states of a target: what they know, what is kept, how they are trained."""
 
 import argparse
-from itertools import product
 from pathlib import Path
 
 import pytest
@@ -20,9 +19,7 @@ from nanospec.lengths.stopping import StoppingRule
 from nanospec.proof.tables import TableModel, small_gpt, small_learned
 from nanospec.speculate import ModelDrafter, speculate, tokens_of
 from nanospec.text import Text, prefill
-from nanospec.training.learned import learned_loss
-from nanospec.training.losses import forward_kl
-from nanospec.training.whole import before_tokens, some_anchors, unrolled, whole_texts
+from nanospec.training.whole import before_tokens, some_anchors, whole_texts
 from nanospec.trees.drawn import TreeDrafter
 from nanospec.trees.merged import MergedDrafter
 from nanospec.trees.reader import longest_chain
@@ -97,35 +94,6 @@ def test_no_more_tokens_than_it_can_draft(name):
     if most < 9:
         with pytest.raises(RequestError, match="at most 8 tokens one after the other, asked for 9"):
             ModelDrafter(model, 9)
-
-
-def test_the_losses_by_hand():
-    """EAGLE's has a part for its states. EAGLE-3's draft tokens count .8 of the one before, and it is judged by what it
-    can draft, with the target's probabilities as they are. Only tokens that count do.
-    """
-    tokens = torch.randint(11, (2, 9), generator=torch.Generator().manual_seed(5))
-    counts = torch.tensor([[1, 1, 0, 1, 0, 0, 1, 1, 0], [0, 1, 1, 1, 1, 0, 1, 0, 1]]).bool()
-    for name, counted in product(("eagle", "eagle3"), (None, counts)):
-        model = small_learned(name, TARGET)
-        logits, hidden = TARGET(tokens, layers=model.layers)
-        p_target = logits.log_softmax(-1)
-        found = learned_loss(model, tokens, hidden, p_target, forward_kl, counted=counted).item()
-        drafted, places = unrolled(model, tokens, before_tokens(hidden), model.steps), 9 - model.steps + 1
-        losses = []
-        for k, (_, q_draft) in enumerate(drafted):
-            p = p_target[:, k:k + places].softmax(-1)
-            p = p[..., model.ids] if name == "eagle3" else p
-            of_places = (p * (p.log() - q_draft.log_softmax(-1))).sum(-1)
-            some = [of_places[b, a] for b in range(2) for a in range(places)        # for the token after place a + k
-                    if counted is None or counted[b, min(a + k + 1, 8)]]
-            losses.append(torch.stack(some).mean().item())
-        if name == "eagle":
-            states = torch.nn.functional.smooth_l1_loss(drafted[0][0], TARGET.norm(hidden[:, :, -1])).item()
-            assert found == pytest.approx(states + 0.1 * losses[0], rel=1e-6)
-        else:
-            weights = [0.8 ** k for k in range(5)]
-            expected = sum(weight * loss for weight, loss in zip(weights, losses)) / sum(weights)
-            assert found == pytest.approx(expected, rel=1e-9)
 
 
 @models

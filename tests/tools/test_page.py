@@ -6,6 +6,7 @@ import json
 import re
 import shlex
 import shutil
+import subprocess
 from html.parser import HTMLParser
 from itertools import product
 from pathlib import Path
@@ -76,7 +77,30 @@ class Elements(HTMLParser):
             self.scripts[-1] += data
 
 
+GRID = [list(it) for it in product((0, .3, .77, 1), (1, 2, 5, 16), (0, .05, .4), (1, 1.25, 3))]
+ON_A_GRID = """grid => grid.map(([a, g, c, v]) => [expectedTokens(a, g), speedUp(a, g, c, v), bestGamma(a, g, c, v, 16),
+                                                   costOfCall(g + 1, g, v)])"""
+
+
+def same_formulas(theirs: list[list[float]]) -> None:
+    """What ON_A_GRID has found on GRID is what theory.py says."""
+    for (a, g, c, v), found in zip(GRID, theirs, strict=True):
+        assert found[:2] == pytest.approx([expected_tokens(a, g), speedup(a, g, c, v)], rel=1e-12)
+        assert found[2:] == [best_gamma(a, c, lambda m: 1 + (v - 1) * (m - 1) / g, 16), pytest.approx(v)]
+
+
 # Without a browser
+
+@pytest.mark.skipif(not shutil.which("node"), reason="no node here")
+def test_the_formulas_without_a_browser():
+    """node runs them as they stand; the best gamma is the first, the last and one between."""
+    source = (Path(page.__file__).parent / "web" / "formulas.js").read_text().split("\nfunction values()")[0]
+    script = f"{source}\nconsole.log(JSON.stringify(({ON_A_GRID})({json.dumps(GRID)})))"
+    done = subprocess.run(["node", "-e", script], capture_output=True, text=True, check=True)
+    theirs = json.loads(done.stdout)
+    same_formulas(theirs)
+    assert {1, 16} < {found[2] for found in theirs}
+
 
 @pytest.mark.parametrize("drafter", ["chain", "tree", "independent", "suffix-tree", "entropy", "merged", "stack"])
 def test_its_numbers_are_the_rounds(drafter):
@@ -305,13 +329,7 @@ def test_the_formulas_are_those_of_python(opened):
     found = NUMBERS
     assert words(tab, "#expected") == f"{expected_tokens(found['alpha'], found['gamma']):.2f}"
     assert words(tab, "#speedup") == f"{speedup(found['alpha'], found['gamma'], found['c'], found['v']):.2f}"
-    grid = list(product((0, .3, .77, 1), (1, 2, 5, 16), (0, .05, .4), (1, 1.25, 3)))
-    ours = [[expected_tokens(a, g), speedup(a, g, c, v),
-             best_gamma(a, c, lambda m: 1 + (v - 1) * (m - 1) / g, 16)] for a, g, c, v in grid]
-    theirs = tab.evaluate("grid => grid.map(([a, g, c, v]) => [expectedTokens(a, g), speedUp(a, g, c, v), "
-                          "bestGamma(a, g, c, v, 16)])", [list(it) for it in grid])
-    assert [it[:2] for it in theirs] == [pytest.approx(it[:2], rel=1e-12) for it in ours]
-    assert [it[2] for it in theirs] == [it[2] for it in ours]
+    same_formulas(tab.evaluate(ON_A_GRID, GRID))
     for alpha, gamma, c, v in (0.82, 7, 0.05, 1.4), (0.2, 3, 0.5, 2.0):
         for name, value in zip(("alpha", "gamma", "c", "v"), (alpha, gamma, c, v)):
             tab.fill(f"#{name}", str(value))
