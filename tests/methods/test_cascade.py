@@ -36,6 +36,12 @@ def test_mixtures_by_hand(deferral, a, pi):
     assert torch.allclose(DEFERRALS[deferral](Q, P, a), torch.tensor([pi]), atol=1e-6)
 
 
+@pytest.mark.parametrize("deferral, a", [("chow", .5), ("diff", 0), ("opt", 0), ("v1", .25), ("v2", .25), ("v3", .5)])
+def test_at_the_very_limit_the_draft_writes(deferral, a):
+    q, p = torch.tensor([[.5, .25, .25]]), torch.tensor([[.25, .5, .25]])
+    assert torch.equal(DEFERRALS[deferral](q, p, a), q)
+
+
 @pytest.mark.parametrize("deferral", DEFERRALS)
 def test_a_mixture_is_a_distribution_between_its_ends(deferral):
     made = torch.Generator().manual_seed(1)

@@ -28,6 +28,13 @@ def test_equal_distributions():
     assert walked([0], nearly, p_target[1:]).keys() == {(1, 3), (0, 0), (0, 2)}
 
 
+def test_a_row_that_the_text_lacks_is_never_accepted():
+    """What is written is as if the draft ended before it."""
+    p_target, q_draft = torch.tensor([[.2, .8], [.6, .4], [.5, .5]]), torch.tensor([[.6, .4], [0, 0]])
+    for x in 0, 1:
+        assert walked([x, 1], q_draft, p_target) == pytest.approx(walked([x], q_draft[:1], p_target[:2]), abs=1e-7)
+
+
 def test_the_worked_number_and_the_toy_of_the_paper():
     """p_target [1/3, 2/3], q_draft [2/3, 1/3] everywhere: 0, 1 is accepted, always; of all drafts 11/9, not 10/9."""
     p_target, q_draft = torch.tensor([[1, 2]] * 3).double() / 3, torch.tensor([[2, 1]] * 2).double() / 3

@@ -11,7 +11,7 @@ from nanospec.probs import residual
 from nanospec.proof.compare import rounds
 from nanospec.proof.tables import TableModel, small_gpt
 from nanospec.proof.walk import walk
-from nanospec.rules.lossy import LOSSY, at_least, lenient, top_k, typical
+from nanospec.rules.lossy import LOSSY, at_least, enough, lenient, top_k, typical
 from nanospec.speculate import ModelDrafter, speculate, tokens_of, verify
 from nanospec.trees.draft import TreeDraft
 from nanospec.trees.drawn import TreeDrafter
@@ -37,6 +37,8 @@ def decided(rule, drafted, parents=None, **settings):
 
 
 def test_typical_acceptance_by_hand():
+    assert enough(P[0], most=1).tolist() == pytest.approx([.1071, .2022, .3, .1045], abs=5e-5)
+    assert enough(P[0, :2]).tolist() == [.09, .09]
     assert decided(typical, [1, 1, 0]) == (3, 2)            # .3, .9 and 1 are enough
     assert decided(typical, [1, 2, 0]) == (1, 2)            # .05 is not: exp(-entropy) is .67, and .09 < .2
     assert decided(typical, [1, 2, 0], most=0.04) == (3, 2)
@@ -54,6 +56,20 @@ def test_top_k_and_at_least_by_hand():
 def test_at_least_so_many_pass_even_if_the_target_cannot_write_them():
     """Its third row writes a 0 and nothing else."""
     assert decided(at_least, [1, 1, 2], tokens=3) == (3, 2) and decided(at_least, [1, 1, 2], tokens=2) == (2, 0)
+
+
+@pytest.mark.parametrize("rule", LOSSY.values())
+def test_texts_of_a_batch_are_judged_each_by_itself(rule):
+    tokens, q_draft = torch.tensor([[0, 1, 1, 0], [0, 2, 1, 0], [0, 1, 2, 2]]), torch.full((3, 4, 3), 1 / 3)
+    q_draft[:, 0], p_target = 0, P.expand(3, 4, 3)
+
+    def judged(rows):
+        dice = Dice([5 + row for row in rows])
+        dice.refill(4)
+        return torch.stack(rule(Draft(tokens[rows], q_draft[rows]), p_target[rows], dice), 1).tolist()
+
+    alone = [judged([row])[0] for row in range(3)]
+    assert judged([0, 1, 2]) == alone and len({accepted for accepted, _ in alone}) > 1
 
 
 def test_of_two_long_paths_the_likelier_one():

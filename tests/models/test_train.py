@@ -135,14 +135,14 @@ def test_held_out_windows_follow_one_another():
 
 
 def test_the_targets_last_steps_see_the_last_text_alone(text, tmp_path, monkeypatch):
-    """While its learning rate falls; the draft sees all of the text again."""
+    """While its learning rate falls; the draft sees all of the text again. Every phase has an order of its own."""
     seen, deal = [], pair.batch_at
-    monkeypatch.setattr(pair, "batch_at", lambda ids, *of: seen.append(len(ids)) or deal(ids, *of))
+    monkeypatch.setattr(pair, "batch_at", lambda ids, *of: seen.append((len(ids), of[-1])) or deal(ids, *of))
     ids, small = text[0], text[0][:3000]
-    training = Training(replace(DUST, steps=(5, 1, 1)), 0, ids, text[2], tmp_path, last=small)
+    training = Training(replace(DUST, steps=(5, 1, 1)), 7, ids, text[2], tmp_path, last=small)
     seen.clear()
     run(training, text)
-    assert seen == [len(ids)] * 3 + [len(small)] * 2 + [len(ids)] * 2
+    assert seen == [(len(ids), 7)] * 3 + [(len(small), 7)] * 2 + [(len(ids), 8), (len(ids), 9)]
     assert training.made_of["text"] != training_in(tmp_path, text).made_of["text"]
 
 
@@ -191,6 +191,13 @@ def test_the_draft_is_distilled_by_the_loss_that_was_asked_for(text, tmp_path, m
     p_target, q_draft = (model(x).softmax(-1) for model in reversed(models))
     found = pair.loss_of("distil", *models, x, y, "total-variation")
     assert found.item() == pytest.approx(1 - acceptance(p_target, q_draft).mean().item(), abs=2e-3)     # bfloat16
+    for weight in models[0].parameters():
+        weight.data *= 6                                            # so that no two windows are alike
+    every = [pair.loss_of("distil", *models, *(part[None] for part in window)).item()
+             for window in zip(*text[1].windows(64, 3))]
+    in_parts = held_out_loss("distil", *models, text[1], batch=2, most=3)      # the last part is a short one
+    of_parts = sum(every[:2]) / 2, every[2]
+    assert in_parts == pytest.approx(sum(every) / 3, rel=1e-5) != pytest.approx(sum(of_parts) / 2, rel=1e-4)
     asked = []
     monkeypatch.setattr(pair, "loss_of", lambda *of: asked.append(of[5:]) or found)
     held_out_loss("distil", *models, text[1], 2, 2)

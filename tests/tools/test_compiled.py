@@ -67,14 +67,14 @@ def test_a_compiled_round_writes_what_an_eager_one_writes(name, rule, capsys):
 @pytest.mark.slow
 def test_in_bfloat16_a_compiled_round_is_as_near_to_float32_as_an_eager_one():
     """The mean total variation from float32 with the same weights is .002 to .02 for both, and for the compiled round
-    at most 1.2 times that of the eager one. What it reports are whole distributions, and it draws from these: the same
+    at most 1.1 times that of the eager one. What it reports are whole distributions, and it draws from these: the same
     uniforms lead an eager rule to the same tokens.
     """
     models = [small_gpt(11, layers, seed).requires_grad_(False).bfloat16() for layers, seed in ((2, 1), (1, 2))]
-    exact, off = [copy.deepcopy(model).float() for model in models], []
-    for compiler in None, compiled:
-        text, dice, gaps = [1, 2, 0], Dice([5]), []
-        for done in speculate(models[0], ModelDrafter(models[1], 2), text, 80, 0.8, seed=5, compiler=compiler):
+    exact, off = [copy.deepcopy(model).float() for model in models], [0.0, 0.0]
+    for compiler, seed in [(compiler, seed) for compiler in (None, compiled) for seed in range(10)]:
+        text, dice, gaps = [1, 2, 0], Dice([seed]), []
+        for done in speculate(models[0], ModelDrafter(models[1], 2), text, 90, 0.8, seed=seed, compiler=compiler):
             ids = torch.tensor([text + done.tokens[1:]])
             right = [Sampling(0.8)(model(ids))[0, len(text) - 1:] for model in exact]
             found = done.p_target, done.q_draft[1:]
@@ -86,8 +86,8 @@ def test_in_bfloat16_a_compiled_round_is_as_near_to_float32_as_an_eager_one():
                 assert its.dtype == torch.float32 and (its.sum(-1) - 1).abs().max() < 1e-6
                 gaps += ((its - others).abs().sum(-1) / 2).tolist()
             text = text + done.emitted
-        off.append(sum(gaps) / len(gaps))
-    assert 0.002 < off[0] < 0.02 and off[1] < 1.2 * off[0], off
+        off[compiler is compiled] += sum(gaps) / len(gaps) / 10
+    assert 0.002 < off[0] < 0.02 and off[1] < 1.1 * off[0], off
 
 
 @needs_a_compiler

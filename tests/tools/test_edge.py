@@ -4,6 +4,7 @@ calls these himself hands them tensors of the right shape, and they look at noth
 """
 
 import math
+from functools import partial
 
 import pytest
 import torch
@@ -26,9 +27,10 @@ from nanospec.lengths.stopping import Confidence, Entropy, Goodput
 from nanospec.methods import method_of
 from nanospec.model import GPT
 from nanospec.proof.tables import small_gpt
+from nanospec.rules.block import verify_block
 from nanospec.rules.cascade import cascade
 from nanospec.rules.kseq import best_acceptance, least_rho, sequential_acceptance
-from nanospec.rules.lossy import LOSSY, at_least, lenient, top_k
+from nanospec.rules.lossy import at_least, lenient, top_k, typical
 from nanospec.serving.by_load import ByLoad
 from nanospec.serving.by_survival import BySurvival
 from nanospec.serving.server import Server
@@ -36,14 +38,18 @@ from nanospec.speculate import ModelDrafter, speculate, verify
 from nanospec.trees.drawn import TreeDrafter
 from nanospec.trees.dynamic import DynamicTree
 from nanospec.trees.merged import MergedDrafter
+from nanospec.trees.node_rule import verify_tree
 from nanospec.trees.shapes import best_size, best_tree, grown_tree
 from nanospec.trees.top import TopTree
+from nanospec.trees.traversal import verify_traversal
 
 TARGET, DRAFT = small_gpt(5, 2, 1), small_gpt(5, 1, 2)
 HALF, BYTES = torch.tensor([0.5, 0.5]), {bytes([b]): b for b in range(256)}
 CHAIN = Draft(torch.tensor([[1, 2]]), torch.tensor([[[0.0] * 5, [0.2] * 5]]))
 NONE, NUMBERS, TEXTS = (None, "x", 5, GPT, object()), (0, -1, 1.5, "3", None), ("x", None, math.nan)
 METHOD = {"costs": (0.1, {2: 1.0})}
+
+JUDGES = [verify, verify_tree, verify_block, verify_traversal, typical, top_k, at_least, cascade("v3", 0.5, verify)]
 
 # A call of one argument, and arguments that it refuses.
 REFUSED = {
@@ -82,14 +88,15 @@ REFUSED = {
     "SuffixDrafter, past": (lambda x: SuffixDrafter(2, past=x), (5, None, "ab", [5], [["a"]])),
     "SuffixDrafter, least": (lambda x: SuffixDrafter(2, least=x), ("x", None, 0, 2)),
     "SuffixDrafter, remember": (lambda x: SuffixDrafter(2, remember=x), (-1, 1.5, "5", None)),
-    "lossy rules": (lambda x: [rule(CHAIN, x, None) for rule in LOSSY.values()], (None, 5, torch.ones(1, 3, 5))),
-    "lossy rules, draft": (lambda x: LOSSY["typical"](x, torch.ones(1, 2, 5), None), NONE),
+    **{f"{rule.__qualname__}, p_target": (partial(lambda rule, x: rule(CHAIN, x, None), rule), (
+        None, 5, torch.ones(1, 3, 5))) for rule in JUDGES},
+    **{f"{rule.__qualname__}, draft": (partial(lambda rule, x: rule(x, torch.ones(1, 2, 5), None), rule), NONE)
+       for rule in JUDGES},
     "top_k": (lambda x: top_k(CHAIN, CHAIN.q_draft, None, x), NUMBERS),
     "at_least": (lambda x: at_least(CHAIN, CHAIN.q_draft, None, x), (1.5, "2", None)),
     "lenient": (lambda x: lenient(x, verify), (0, 2, *TEXTS)), "lenient, rule": (lambda x: lenient(0.5, x), (None, 5)),
     "cascade": (lambda x: cascade(x, 0.5, verify), ("nope", None)),
     "cascade, a": (lambda x: cascade("v3", x, verify), ("x", None)),
-    "cascade, p_target": (lambda x: cascade("v3", 0.5, verify)(CHAIN, x, None), (None, 5, torch.ones(1, 3, 5))),
     "k-SEQ": (lambda x: least_rho(HALF, HALF, x), NUMBERS),
     "k-SEQ, best": (lambda x: best_acceptance(HALF, HALF, x), NUMBERS),
     "k-SEQ, node rule": (lambda x: sequential_acceptance(HALF, HALF, x, True), NUMBERS),
@@ -112,7 +119,8 @@ REFUSED = {
                               BYTES | {b"ab": -1}, BYTES | {b"ab": 256.5})),
     "train": (lambda x: train(x, 300), (None, b"ab", 5)), "train, size": (lambda x: train("ab", x), (10, "300", None)),
 }
-PLAIN = {"train, size", "lossy rules", "lossy rules, draft", "cascade, p_target"}     # a ValueError, no more
+PLAIN = {"train, size", *(f"{rule.__qualname__}, {of}" for rule in JUDGES for of in ("p_target", "draft"))}
+# of these a ValueError, no more
 
 
 @pytest.mark.parametrize("call", REFUSED)
