@@ -134,6 +134,7 @@ def test_where_there_is_no_room_the_tree_is_full():
     assert best_tree((.6,), 5, 3)[1] == [-1, 0, 1]
     assert best_tree((.6, .2), 50, 3)[1] == shape(2, 2)
     assert best_tree((.6, .2), 50, 1) == (1.0, [-1])
+    assert best_tree((1.0, 0.0), 4) == (4.0, [-1, 0, 1, 2])                     # a chance of 1 and one of 0 are chances
 
 
 def test_best_size():
@@ -176,6 +177,7 @@ def test_expected_tokens_are_what_a_round_emits(size, depth, rule):
 def test_the_tree_that_is_grown_by_hand():
     assert grown_tree([[.6, .2], [.5, .1]], 4) == (pytest.approx(2.1), [-1, 0, 0, 1])
     assert grown_tree([[.5, .25, 0]], 9) == (1.75, [-1, 0, 0, 0])               # there is no more
+    assert grown_tree([[.6, .2], [0.0, .1]], 9) == (1.8, [-1, 0, 0, 1, 2])      # none after one that is never right
     assert grown_tree([[.9], [.8], [.1]], 3) == (pytest.approx(1 + .9 + .72), [-1, 0, 1])
 
 

@@ -54,6 +54,7 @@ def test_the_rows_that_a_text_lacks():
     assert draft.parents.tolist() == [[-1, 0, -1, 1, -1, -1, 3], [-1, 0, 0, 1, 2, 2, 3]] and draft.steps == 3
     assert draft.q_draft.sum(-1).round(decimals=9).tolist() == [[0, 1, 0, 1, 0, 0, 1], [0, 1, 1, 1, 1, 1, 1]]
     assert dice.column == 6                             # a uniform for every row, there or not
+    assert [level.rows.tolist() for level in drafter.levels] == [[0], [1, 2], [3]]    # rows with children
     first, second = draft.q_draft[1, 1:3]               # without replacement: the first one's token is gone
     again = first.index_fill(0, draft.tokens[1, 1], 0.0)
     assert torch.allclose(second, again / again.sum())

@@ -35,6 +35,7 @@ from nanospec.serving.by_load import ByLoad
 from nanospec.serving.by_survival import BySurvival
 from nanospec.serving.server import Server
 from nanospec.speculate import ModelDrafter, speculate, verify
+from nanospec.trees.draft import TreeDraft
 from nanospec.trees.drawn import TreeDrafter
 from nanospec.trees.dynamic import DynamicTree
 from nanospec.trees.merged import MergedDrafter
@@ -66,6 +67,7 @@ REFUSED = {
         5, (0.1,), ("x", {2: 1.0}), (0.1, None), (0.1, {}), (-1.0, {2: 1.0}))),
     "method_of, remember": (lambda x: method_of(TARGET, DRAFT, "hybrid", gamma=1, remember=x, **METHOD), (-1, "x")),
     "ModelDrafter": (lambda x: ModelDrafter(x, 2), NONE),
+    "TreeDraft": (lambda x: TreeDraft(CHAIN.tokens, CHAIN.q_draft, x), (None, 5, torch.ones(1), torch.ones(1, 3))),
     "TreeDrafter": (lambda x: TreeDrafter(x, [-1, 0]), NONE), "TopTree": (lambda x: TopTree(x, [-1, 0]), NONE),
     "DynamicTree": (lambda x: DynamicTree(x, 3), NONE),
     "DynamicTree, width": (lambda x: DynamicTree(DRAFT, 4, x), NUMBERS),
@@ -119,7 +121,7 @@ REFUSED = {
                               BYTES | {b"ab": -1}, BYTES | {b"ab": 256.5})),
     "train": (lambda x: train(x, 300), (None, b"ab", 5)), "train, size": (lambda x: train("ab", x), (10, "300", None)),
 }
-PLAIN = {"train, size", *(f"{rule.__qualname__}, {of}" for rule in JUDGES for of in ("p_target", "draft"))}
+PLAIN = {"train, size", "TreeDraft", *(f"{rule.__qualname__}, {of}" for rule in JUDGES for of in ("p_target", "draft"))}
 # of these a ValueError, no more
 
 
