@@ -84,7 +84,8 @@ class Chat:
         self.tokenizer, self.template = target.tokenizer, target.tokenizer.template
         usual = ["hybrid"] if draft_of(source, asked.draft) else []         # a chain, or copies where these write more
         drafter, = chosen_drafters([asked.drafter] if asked.drafter else usual, source, [asked.draft], "--drafter")
-        pair = load_pair(source, asked.device, draft=asked.draft)
+        with announced(f"reading {self.name}"):
+            pair = load_pair(source, asked.device, draft=asked.draft)
         if pair.note:
             note(pair.note)
         self.sampling: dict = {"temperature": asked.temperature, "top_k": asked.top_k, "top_p": asked.top_p}

@@ -153,6 +153,23 @@ def test_what_takes_a_while_is_announced_and_a_terminal_takes_it_back(monkeypatc
     assert capsys.readouterr().err == "\r\033[K" * terminal
 
 
+def test_what_goes_on_says_so_and_of_two_the_inner_one(monkeypatch, capsys):
+    def next_lines() -> set[str]:
+        while not (said := capsys.readouterr().err):
+            pass
+        return set(said.splitlines())
+
+    monkeypatch.setattr("nanospec.fast.clock.STILL", 0.001)
+    with announced("working"):
+        with announced("still working"):
+            next_lines(), next_lines()
+            assert next_lines() == {"still working ... 0 s"}
+        next_lines(), next_lines()
+        assert next_lines() == {"working ... 0 s"}
+    capsys.readouterr()
+    assert not capsys.readouterr().err
+
+
 def test_a_round_is_timed_in_a_short_context_and_with_a_draft_model_of_a_few_draft_tokens():
     """A text of 8 tokens may be written in a single round. Two heads draft no four tokens."""
     target = small_gpt(11, 2, 1, context=16)

@@ -60,7 +60,7 @@ def test_a_compiled_round_writes_what_an_eager_one_writes(name, rule, capsys):
         for a, b in zip(fast, eager):
             assert torch.allclose(a.p_target, b.p_target, atol=1e-12) and a.path == b.path and a.steps == b.steps
             assert torch.allclose(a.q_draft, b.q_draft, atol=1e-12) and a.parents == b.parents
-        assert capsys.readouterr().err == "compiling for texts of up to 128 tokens ...\n"
+        assert capsys.readouterr().err.startswith("compiling for texts of up to 128 tokens ...\n")
 
 
 @needs_a_compiler
