@@ -38,7 +38,8 @@ def run(text: Path | None = None, draft: str = "gpt", temperature: float = 1.0, 
     """One row for each draft length up to gamma. text: a file or a folder; None: held-out files of the standard
     library. tokens: how many of them are read.
     """
-    pair = load_pair(weights, device, draft=draft)
+    with announced(f"reading {weights}", at_once=False):
+        pair = load_pair(weights, device, draft=draft)
     if pair.draft is None:
         raise RequestError(f"{weights} comes without a draft model: there is nothing that could be accepted")
     if pair.note:

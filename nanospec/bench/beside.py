@@ -38,7 +38,8 @@ def run(weights: str | Path = "smollm2", drafters: Sequence[str] = (), gamma: in
     named = chosen_drafters(drafters, source, ["gpt"], "--drafters")
     if source.target is None:
         raise RequestError("--weights: name a target in files of others; `against` has the pair that ships")
-    pair = load_pair(source)
+    with announced(f"reading {source.path.name}", at_once=False):
+        pair = load_pair(source)
     if pair.note:
         note(pair.note)
     kinds, ends = chat_prompts(pair), sorted(getattr(pair.tokenizer, "ends"))

@@ -27,7 +27,8 @@ def run(weights: Path | str = WEIGHTS, device: str = "cpu", dtype: str = "auto",
     source = source_of(weights)
     if (draft_of(source) or ("", ""))[1] != "gpt":
         raise RequestError(f"{source.path} has no draft GPT: these figures are those of a pair")
-    target, draft, _ = load_pair(source, device)
+    with announced(f"reading {source.path.name}", at_once=False):
+        target, draft, _ = load_pair(source, device)
     where = autotune(target, draft, dtype, threads)
     with announced("measuring this machine's limits"):
         found = roofline(target, draft)

@@ -58,7 +58,8 @@ def run(rows: Sequence[int] = (1, 4, 16), rate: float = 0.0, drafters: Sequence[
     source = source_of(weights)
     drafters_for(drafters, draft != "gpt" or draft_of(source) is not None, "--drafters")
     check_remember(drafters, remember)
-    pair = load_pair(source, device, draft=draft)
+    with announced(f"reading {source.path.name}", at_once=False):
+        pair = load_pair(source, device, draft=draft)
     most = longest_chain(pair.draft, MOST)
     if "by-load" in drafters and gamma > most:
         raise RequestError(f"--gamma: costs are measured for 1 to {most} draft tokens, got {gamma}")

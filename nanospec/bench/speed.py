@@ -62,7 +62,8 @@ def run(temperatures: Sequence[float] = (0.0, 0.8, 1.0), drafters: Sequence[str]
     if shape and all(DRAFTERS[drafter].sized_by != "topology" for drafter in named):
         raise RequestError("--shape is a tree's, and none of --drafters drafts one of a given shape")
     given = topology_of(shape)
-    pairs = {name: load_pair(source, device, draft=name) for name in drafts}
+    with announced(f"reading {source.path.name}", at_once=False):
+        pairs = {name: load_pair(source, device, draft=name) for name in drafts}
     for line in filter(None, (pair.note for pair in pairs.values())):
         note(line)
     tokenizer = pairs[drafts[0]].tokenizer

@@ -84,7 +84,7 @@ class Chat:
         self.tokenizer, self.template = target.tokenizer, target.tokenizer.template
         usual = ["hybrid"] if draft_of(source, asked.draft) else []         # a chain, or copies where these write more
         drafter, = chosen_drafters([asked.drafter] if asked.drafter else usual, source, [asked.draft], "--drafter")
-        with announced(f"reading {self.name}"):
+        with announced(f"reading {self.name}", at_once=False):
             pair = load_pair(source, asked.device, draft=asked.draft)
         if pair.note:
             note(pair.note)

@@ -87,7 +87,8 @@ class Demo:
 
     def __init__(self, asked: Namespace):
         self.asked, self.options = asked, topology_of(asked.shape)
-        pair = load_pair(asked.weights, asked.device, draft=asked.draft)
+        with announced(f"reading {asked.weights.path.name}", at_once=False):
+            pair = load_pair(asked.weights, asked.device, draft=asked.draft)
         if pair.note:
             note(pair.note)
         self.target, self.draft, self.tokenizer = pair

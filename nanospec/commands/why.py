@@ -69,7 +69,8 @@ def parsed(argv: Sequence[str] | None) -> argparse.Namespace:
 
 def run(asked: argparse.Namespace) -> Found:
     """Measured, after what cannot be done was refused; with a line of what was measured."""
-    pair = load_pair(asked.weights, asked.device, draft=asked.draft)
+    with announced(f"reading {asked.weights.path.name}", at_once=False):
+        pair = load_pair(asked.weights, asked.device, draft=asked.draft)
     if pair.note:
         note(pair.note)
     target, draft, tokenizer = pair

@@ -35,9 +35,9 @@ T = TypeVar("T")
 
 
 @contextmanager
-def announced(what: str) -> Iterator[None]:
+def announced(what: str, at_once: bool = True) -> Iterator[None]:
     """Say on stderr what takes a while, before it begins, and every STILL seconds that it goes on.
-    A terminal takes the line back at the end.
+    A terminal takes the line back at the end. Not at_once: it is said only if it takes that long.
 
     A thread says so, but of nested ones that of the innermost alone. It needs 50 microseconds each
     time, which moves no median.
@@ -54,7 +54,8 @@ def announced(what: str) -> Iterator[None]:
             if _going_on[-1] is ended:
                 say(f" {perf_counter() - began:.0f} s")
 
-    say()
+    if at_once:
+        say()
     _going_on.append(ended)
     thread = Thread(target=go_on, daemon=True)
     thread.start()

@@ -160,7 +160,7 @@ def test_what_goes_on_says_so_and_of_two_the_inner_one(monkeypatch, capsys):
         return set(said.splitlines())
 
     monkeypatch.setattr("nanospec.fast.clock.STILL", 0.001)
-    with announced("working"):
+    with announced("working", at_once=False):
         with announced("still working"):
             next_lines(), next_lines()
             assert next_lines() == {"still working ... 0 s"}
