@@ -13,6 +13,7 @@ from rich.console import Console
 
 from nanospec.commands.train_batch import fullest, scaled, seconds_of
 from nanospec.errors import PairError, RequestError
+from nanospec.fast.clock import announced
 from nanospec.fast.compiled import compiler_for
 from nanospec.files.checkpoint import WEIGHTS, Pair, load_pair, load_saved
 from nanospec.files.corpus import packages, read_packages, read_texts, to_ids
@@ -101,10 +102,12 @@ def prepared(args: argparse.Namespace, job: Job,
              console: Console) -> tuple[Training, list[HeldOut]]:
     """The training, and what is held out of each source. Nothing has been written yet."""
     size, out, pair = job.size, job.out, job.pair
-    texts = {str(path): read_texts(path) for path in args.text}
-    texts = texts or {"the standard library": read_texts()}
+    with announced("reading the texts", at_once=False):
+        texts = {str(path): read_texts(path) for path in args.text}
+        texts = texts or {"the standard library": read_texts()}
+        if args.packages:
+            texts["packages"] = read_packages()
     if args.packages:
-        texts["packages"] = read_packages()
         for package in packages():
             console.print(f"{package.name} {package.version}, {package.licence}", style="dim",
                           markup=False)
@@ -116,14 +119,17 @@ def prepared(args: argparse.Namespace, job: Job,
         tokenizer = Tokenizer.load(known)
     else:                           # learned from the first source, whatever else is read
         first, _ = next(iter(texts.values()))
-        tokenizer = Tokenizer(train("\n".join(first), size.target.vocab_size - 1))
+        with announced("learning a tokenizer", at_once=False):
+            tokenizer = Tokenizer(train("\n".join(first), size.target.vocab_size - 1))
     if tokenizer.vocab_size > size.target.vocab_size:
         raise PairError(f"{known} has {tokenizer.vocab_size} tokens, these models "
                         f"{size.target.vocab_size}")
-    held = [HeldOut.of(name, held, tokenizer, args.device) for name, (_, held) in texts.items()]
+    with announced("turning the texts into tokens", at_once=False):
+        held = [HeldOut.of(name, held, tokenizer, args.device) for name, (_, held) in texts.items()]
+        parts = [to_ids(read, tokenizer).to(args.device) for read, _ in texts.values()]
     for text in held:
         text.windows(size.target.context)           # raises where there is not one
-    parts, last = [to_ids(read, tokenizer).to(args.device) for read, _ in texts.values()], None
+    last = None
     if args.packages:               # much text first, in the end what the model is to write
         last, parts = parts[0], parts[:1] * TIMES + parts[1:]
     ids = torch.cat([parts[0][:1], *(part[1:] for part in parts)])  # each begins with end of text

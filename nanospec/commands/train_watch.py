@@ -16,6 +16,7 @@ from nanospec.bench.measure import measure_alpha, measure_costs
 from nanospec.commands.train_job import Job
 from nanospec.draft_models import LEARNED
 from nanospec.fast.autotune import autotune, autotune_draft
+from nanospec.fast.clock import announced
 from nanospec.files.checkpoint import Pair, load_learned, load_pair
 from nanospec.generate import generate
 from nanospec.show.figures import draw_accepted, draw_losses
@@ -135,8 +136,9 @@ def report(console: Console, out: Path, held: list[HeldOut], device: str, what: 
     starts = range(0, len(ids) - context, len(ids) // 8)
     prompts = [ids[i:i + context // 4].tolist() for i in starts]
     for temperature in (1.0, 0.8, 0.0):
-        alpha = measure_alpha(pair.target, pair.draft, prompts, temperature=temperature,
-                              max_new_tokens=context // 4)
+        with announced(f"measuring alpha at T = {temperature}", at_once=False):
+            alpha = measure_alpha(pair.target, pair.draft, prompts, temperature=temperature,
+                                  max_new_tokens=context // 4)
         console.print(f"alpha of {what} at T = {temperature}: {alpha:.3f}")
 
 
@@ -148,8 +150,9 @@ def report_pair(console: Console, pair: Pair, held: list[HeldOut]) -> None:
     console.print(pair.tokenizer.decode([*ids, *new]), style="dim", markup=False)
     models = {"target": pair.target, "draft": pair.draft, "distil": pair.draft}
     for part in held:
-        loss, draft, kl = (held_out_loss(phase, models[phase], pair.target, part, 16)
-                           for phase in PHASES)
+        with announced(f"measuring on what is held out of {part.name}", at_once=False):
+            loss, draft, kl = (held_out_loss(phase, models[phase], pair.target, part, 16)
+                               for phase in PHASES)
         console.print(f"held out of {part.name}: target {loss:.4f} nats a token, "
                       f"{part.bits(loss):.4f} bits a byte; draft {draft:.4f} nats a token, "
                       f"KL {kl:.4f}", markup=False)
