@@ -17,7 +17,7 @@ class Dice:
 
     `refill` lays out the next round's uniforms: u is (B, uniforms) in float64, or in float32 where
     the device has no float64. `flip` and `pick` take them from left to right, so `column` is the
-    next to be used. The buffer keeps its address from round to round.
+    next to be used. The buffer keeps its address from round to round. Nothing is checked here.
     """
 
     def __init__(self, seeds: Sequence[int], device: torch.device | str = "cpu"):

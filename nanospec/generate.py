@@ -8,7 +8,7 @@ from torch import Tensor
 
 from nanospec.cache import Cache, LanguageModel
 from nanospec.dice import Dice
-from nanospec.errors import check_finite, check_request
+from nanospec.errors import check_finite, check_has, check_request
 from nanospec.probs import Sampling
 from nanospec.text import Text, prefill
 
@@ -39,6 +39,8 @@ def generate(target: LanguageModel, ids: Sequence[int], max_new_tokens: int = 12
     Raises RequestError, and LogitsError where the model answers with NaN.
     """
     check_request(target, ids, max_new_tokens, temperature, top_k, top_p, seed, stop=stop)
+    if dice is not None:
+        check_has("dice", dice, "Dice", "refill", "pick")
     text = Text([ids], max_new_tokens, target.config.vocab_size, target.device)
     sampling = Sampling(temperature, top_k, top_p)
     dice = dice or Dice([seed], target.device)

@@ -55,7 +55,7 @@ class Options:
         """c, and v(m) of every call that a draft of gamma tokens may lead to."""
         calls = range(2, check_gamma(self.gamma, "gamma") + 1)
         costs = self.costs() if callable(self.costs) else self.costs
-        if costs and not (isinstance(costs, tuple) and len(costs) == 2 and isinstance(costs[1], Mapping)):
+        if costs is not None and not (isinstance(costs, tuple) and len(costs) == 2 and isinstance(costs[1], Mapping)):
             raise RequestError(f"costs are c and v(m) for every m, got {one_line(repr(costs))}")
         c, v = costs or (0.1, {m: 1 + 0.05 * (m - 1) for m in calls})
         if any(m not in v for m in calls):

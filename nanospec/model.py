@@ -209,7 +209,7 @@ class GPT(nn.Module):
                 positions: Tensor | None = None, attention_mask: Tensor | None = None,
                 layers: Sequence[int] = (),
                 scored: int | None = None) -> Tensor | tuple[Tensor, Tensor]:
-        """Score tokens (B, T): logits (B, T, V), row t for the token after t.
+        """Score tokens (B, T): logits (B, T, V), row t for the token after t. Nothing is checked.
 
         Without a cache: B whole texts from position 0, causal. With one, the T tokens of row b go
         into the slots right above cache.length[b], which stays as it is: the caller moves it.

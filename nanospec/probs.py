@@ -13,7 +13,7 @@ from torch import Tensor
 
 def probs(logits: Tensor, temperature: float = 1.0, top_k: int | None = None,
           top_p: float | None = None) -> Tensor:
-    """logits (..., V) -> probabilities (..., V), in float32 or wider.
+    """logits (..., V) -> probabilities (..., V), in float32 or wider. Nothing is checked here.
 
     temperature: divides the logits; 0 is an exact one-hot at the argmax (the first if several tie).
     top_k: keep the k most likely tokens.

@@ -12,7 +12,7 @@ WIDTH = 128     # a text's room is a multiple of it: what is compiled for one wi
 
 
 class Text:
-    """The committed tokens of B texts of any lengths, over a vocabulary of `vocab_size`.
+    """The committed tokens of B texts, over a vocabulary of `vocab_size`. Nothing is checked here.
 
     tokens: (B, N) int64, with room to write ahead;  length: (B,) int64, how many are committed
     """

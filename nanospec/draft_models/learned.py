@@ -20,7 +20,7 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 
 from nanospec.draft_models.layer import Reading
-from nanospec.errors import RequestError
+from nanospec.errors import RequestError, check_model
 from nanospec.model import GPT, Config, rope_table
 
 
@@ -54,7 +54,8 @@ class Learned(nn.Module):
         for name, size in whole.items():
             if type(size) is not int or size < 1:                               # no bool
                 raise ValueError(f"{name} must be a whole number of 1 or more, got {size!r}")
-        if not layers or any(type(layer) is not int or layer < 0 for layer in layers):
+        if not isinstance(layers, Sequence) or not layers or any(
+                type(layer) is not int or layer < 0 for layer in layers):
             raise ValueError(f"layers must be the numbers of some of the target's, got {layers!r}")
         self.sizes, self.layers = whole | {"layers": list(layers)}, tuple(layers)
         self.vocab_size, self.channels = vocab_size, channels
@@ -123,6 +124,7 @@ class Learned(nn.Module):
 
         RequestError if it was made for a target of other sizes.
         """
+        check_model("the target", target)
         config = target.config
         theirs = config.vocab_size, config.channels
         if theirs != (self.vocab_size, self.channels) or max(self.layers) >= config.layers:

@@ -15,7 +15,8 @@ import torch
 
 from nanospec.draft_models import LEARNED
 from nanospec.draft_models.learned import Learned
-from nanospec.errors import NanospecError, PairError, RequestError, one_line
+from nanospec.errors import NanospecError, PairError, RequestError, check_has, check_model, one_line
+from nanospec.files.given import path_of
 from nanospec.files.huggingface import load_folder
 from nanospec.files.ready import available, check_finite, ready
 from nanospec.files.sources import Source, Target, source_of
@@ -46,6 +47,8 @@ class Pair(NamedTuple):
 
 def save_model(model: GPT, path: Path, tokenizer: Tokenizer) -> None:
     """Write config, weights in bfloat16, and which tokenizer they are for; the file is whole or not there at all."""
+    check_model("the model", model)
+    check_has("the tokenizer", tokenizer, "a tokenizer", "fingerprint")
     state = {name: tensor.to(torch.bfloat16) for name, tensor in model.state_dict().items()}
     if model.config.tied:
         del state["head.weight"]
@@ -89,7 +92,7 @@ def load_saved(path: Path) -> dict:
     """What `save_atomically` wrote there. OSError if it cannot be read, PairError if it is anything else, or if a byte
     of what it holds has changed.
     """
-    file = BytesIO(Path(path).read_bytes())
+    file = BytesIO(path_of(path).read_bytes())
     try:
         with ZipFile(file) as parts:                    # torch writes a checksum of every part, and does not read it
             damaged = parts.testzip()

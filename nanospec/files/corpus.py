@@ -17,6 +17,7 @@ from typing import NamedTuple
 import torch
 
 from nanospec.errors import TextError
+from nanospec.files.given import path_of
 from nanospec.files.tokenizer_json import AnyTokenizer
 
 SKIPPED_FOLDERS = {"test", "tests", "idle_test", "encodings", "site-packages", "dist-packages", "__pycache__",
@@ -43,7 +44,7 @@ def read_texts(source: Path | None = None) -> Texts:
     source: a file, a folder (its text files, read recursively), or None for the standard library's .py files.
     A single file is split: its last twentieth is held out.
     """
-    if source is None or Path(source).is_dir():
+    if source is None or path_of(source).is_dir():
         root = Path(source or sysconfig.get_paths()["stdlib"])
         return _split({path.relative_to(root): path for path in root.rglob("*" if source else "*.py")}, root)
     text = _read(Path(source))

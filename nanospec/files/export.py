@@ -25,6 +25,7 @@ from nanospec.errors import NanospecError, PairError, one_line
 from nanospec.files.checkpoint import WEIGHTS, Pair, load_pair
 from nanospec.files.eagle3 import ENGINES, save_eagle3
 from nanospec.files.extra import extra
+from nanospec.files.given import path_of
 from nanospec.files.huggingface import save_folder
 from nanospec.files.tokenizer import Tokenizer
 from nanospec.files.tokenizer_json import save_tokenizer
@@ -40,6 +41,7 @@ def export(pair: Pair, out: Path, name: str = "", engine: str = "vllm") -> list[
     """
     if not isinstance(pair, Pair):
         raise PairError(f"a pair is exported, as load_pair reads it, got {one_line(repr(pair))}")
+    out = path_of(out)
     head, ours = isinstance(pair.draft, Eagle3), isinstance(pair.tokenizer, Tokenizer)
     models: dict[str, Any] = {"target": pair.target} if ours else {}
     models["eagle3" if head else "draft"] = pair.draft

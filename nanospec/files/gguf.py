@@ -21,6 +21,7 @@ from torch import Tensor
 from nanospec.errors import NanospecError, PairError, one_line
 from nanospec.files.chat_template import ChatTemplate
 from nanospec.files.extra import extra
+from nanospec.files.given import path_of
 from nanospec.files.huggingface import KINDS, assemble
 from nanospec.files.tokenizer_json import FolderTokenizer
 from nanospec.model import GPT, Config
@@ -66,8 +67,8 @@ class File:
     """
 
     def __init__(self, path: Path):
-        self.path = Path(path)
-        with open(path, "rb"):                          # raises
+        self.path = path_of(path)
+        with open(self.path, "rb"):                          # raises
             pass
         with reading(self.path):
             self.reader, self.kind = reader_of(self.path), ""

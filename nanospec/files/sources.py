@@ -17,6 +17,7 @@ from pathlib import Path
 from nanospec.errors import RequestError, one_line
 from nanospec.files.extra import extra
 from nanospec.files.gguf import File
+from nanospec.files.given import path_of
 from nanospec.files.huggingface import load_folder, read_config
 from nanospec.files.tokenizer_json import FolderTokenizer
 from nanospec.model import GPT, Config
@@ -74,9 +75,9 @@ def target_in(folder: Path) -> Target:
 
 def located(name: str | Path) -> Path:
     """The folder or file of this name. It is downloaded where the name is that of a repository and no path is there."""
-    if name in PACKAGED:
+    path = path_of(name)
+    if str(name) in PACKAGED:
         return packaged(str(name))
-    path = Path(name)
     return path if is_here(path) or not REPOSITORY.fullmatch(str(name)) else downloaded(str(name))
 
 

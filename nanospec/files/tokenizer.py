@@ -17,7 +17,8 @@ from pathlib import Path
 
 import tiktoken
 
-from nanospec.errors import PairError, TextError, check_numbers, one_line
+from nanospec.errors import PairError, RequestError, TextError, check_numbers, one_line
+from nanospec.files.given import path_of, text_of
 from nanospec.files.whole import write_whole
 
 END_OF_TEXT = "<|endoftext|>"
@@ -119,13 +120,17 @@ class Tokenizer:
 
         A surrogate that stands alone, which no UTF-8 text has, is read as U+FFFD.
         """
-        return self.encoding.encode(text, disallowed_special=())
+        return self.encoding.encode(text_of(text), disallowed_special=())
 
     def decode(self, ids: Sequence[int]) -> str:
         """Text of `ids`. U+FFFD stands for bytes that are not yet a whole UTF-8 character, and for an id that is no
         token: a model may have more of them than its tokenizer.
         """
-        return b"".join(self.pieces[i] if 0 <= i < self.vocab_size else b"\xff" for i in ids).decode(errors="replace")
+        try:
+            pieces = [self.pieces[i] if 0 <= i < self.vocab_size else b"\xff" for i in ids]
+        except TypeError as error:
+            raise RequestError(f"what is decoded are token ids, got {one_line(repr(ids))}") from error
+        return b"".join(pieces).decode(errors="replace")
 
     def fingerprint(self) -> str:
         """Two tokenizers have the same one if they give the same ids."""
@@ -144,7 +149,7 @@ class Tokenizer:
         one of the 256 bytes has none.
         """
         try:
-            pairs = [line.split() for line in Path(path).read_bytes().splitlines()]
+            pairs = [line.split() for line in path_of(path).read_bytes().splitlines()]
             ranks = {base64.b64decode(piece, validate=True): int(rank) for piece, rank in pairs}
         except ValueError as error:
             raise PairError(f"{path} is no tokenizer's file, lines of base64 and a rank: {one_line(error)}") from error

@@ -14,6 +14,7 @@ from pathlib import Path
 from nanospec.errors import PairError, RequestError, one_line
 from nanospec.files.chat_template import ChatTemplate, Message
 from nanospec.files.extra import extra
+from nanospec.files.given import text_of
 from nanospec.files.tokenizer import END_OF_TEXT, PATTERN, Tokenizer
 from nanospec.files.whole import write_whole
 
@@ -110,7 +111,7 @@ class FolderTokenizer:
 
     def encode(self, text: str) -> list[int]:
         """As Tokenizer.encode."""
-        text = text.encode("utf-16", "surrogatepass").decode("utf-16", "replace")
+        text = text_of(text).encode("utf-16", "surrogatepass").decode("utf-16", "replace")
         return self.theirs.encode(text, add_special_tokens=False).ids
 
     def encode_special(self, text: str) -> list[int]:

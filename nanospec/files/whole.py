@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import BinaryIO
 
 from nanospec.errors import one_line
+from nanospec.files.given import path_of
 
 
 def write_whole(path: Path, write: Callable[[BinaryIO], object]) -> None:
@@ -15,7 +16,7 @@ def write_whole(path: Path, write: Callable[[BinaryIO], object]) -> None:
 
     OSError when it cannot be written. One writer at a time.
     """
-    beside = Path(path).with_suffix(".partial")
+    beside = path_of(path).with_suffix(".partial")
     try:
         with open(beside, "wb") as file:
             write(file)

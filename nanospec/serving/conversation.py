@@ -10,6 +10,7 @@ turn, so that every drafter works here as it is. An answer may be abandoned afte
 
 from collections.abc import Iterator, Sequence
 from functools import partial
+from numbers import Integral
 from typing import Any
 
 import torch
@@ -18,7 +19,7 @@ from torch import Tensor
 from nanospec.cache import LanguageModel
 from nanospec.dice import Dice
 from nanospec.draft import Draft, Drafter, Rule
-from nanospec.errors import RequestError, check_drafter, check_request
+from nanospec.errors import RequestError, check_drafter, check_numbers, check_request
 from nanospec.generate import plain_step
 from nanospec.probs import Sampling
 from nanospec.speculate import Round, one_round, repeated, verify
@@ -34,6 +35,7 @@ class Conversation:
 
     def __init__(self, target: LanguageModel, drafter: Drafter, context: int | None = None):
         check_drafter(target, drafter)
+        check_numbers(Integral, **{} if context is None else {"context": context})
         self.target, self.drafter = target, Listening(drafter)
         config = target.config
         self.context = min(context or config.context, config.context)
@@ -49,6 +51,7 @@ class Conversation:
 
     def go_back(self, tokens: int) -> None:
         """To the first `tokens` tokens. What followed them is forgotten."""
+        check_numbers(Integral, tokens=tokens)
         self.ids = self.ids[:tokens]
 
     @torch.inference_mode()

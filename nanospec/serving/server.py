@@ -34,7 +34,8 @@ from torch import Tensor
 from nanospec.cache import Cache, LanguageModel
 from nanospec.dice import Dice
 from nanospec.draft import Drafter, Rule
-from nanospec.errors import NanospecError, RequestError, check_drafter, check_finite, check_numbers, check_request
+from nanospec.errors import (NanospecError, RequestError, check_drafter, check_finite, check_has, check_numbers,
+                             check_request)
 from nanospec.probs import Sampling
 from nanospec.serving import rows as batch
 from nanospec.serving.ragged import Ragged
@@ -131,6 +132,7 @@ class Server:
 
     def cancel(self, request: Request) -> None:
         """It gets no more tokens. Its row is free from the next step on. If it has ended, nothing changes."""
+        check_has("the request", request, "one that `submit` has returned", "done", "end")
         if not request.done:
             request.end()
 

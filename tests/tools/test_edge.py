@@ -5,6 +5,7 @@ calls these himself hands them tensors of the right shape, and they look at noth
 
 import math
 from functools import partial
+from pathlib import Path
 
 import pytest
 import torch
@@ -18,8 +19,12 @@ from nanospec.dice import Dice
 from nanospec.draft import Draft
 from nanospec.draft_models.stack import Stack
 from nanospec.errors import NanospecError
-from nanospec.files.checkpoint import load_pair
+from nanospec.draft_models.medusa import Medusa
+from nanospec.files.checkpoint import Pair, load_model, load_pair, save_model
+from nanospec.files.corpus import read_texts
 from nanospec.files.export import export
+from nanospec.files.gguf import load_gguf
+from nanospec.files.sources import source_of
 from nanospec.files.tokenizer import Tokenizer, train
 from nanospec.generate import generate
 from nanospec.lengths.dynamic import DynamicDrafter
@@ -33,6 +38,7 @@ from nanospec.rules.kseq import best_acceptance, least_rho, sequential_acceptanc
 from nanospec.rules.lossy import at_least, lenient, top_k, typical
 from nanospec.serving.by_load import ByLoad
 from nanospec.serving.by_survival import BySurvival
+from nanospec.serving.conversation import Conversation
 from nanospec.serving.server import Server
 from nanospec.speculate import ModelDrafter, speculate, verify
 from nanospec.trees.draft import TreeDraft
@@ -48,6 +54,7 @@ TARGET, DRAFT = small_gpt(5, 2, 1), small_gpt(5, 1, 2)
 HALF, BYTES = torch.tensor([0.5, 0.5]), {bytes([b]): b for b in range(256)}
 CHAIN = Draft(torch.tensor([[1, 2]]), torch.tensor([[[0.0] * 5, [0.2] * 5]]))
 NONE, NUMBERS, TEXTS = (None, "x", 5, GPT, object()), (0, -1, 1.5, "3", None), ("x", None, math.nan)
+PATHS, TOKENIZER = (None, 5, [], b"x"), Tokenizer(BYTES)
 METHOD = {"costs": (0.1, {2: 1.0})}
 
 JUDGES = [verify, verify_tree, verify_block, verify_traversal, typical, top_k, at_least, cascade("v3", 0.5, verify)]
@@ -61,6 +68,10 @@ REFUSED = {
         {"temperature": "1"}, {"stop": 5}, {"top_k": 1.5}, {"top_p": "1"}, {"seed": 0.5}, {"max_new_tokens": "4"})),
     "Server": (lambda x: Server(TARGET, ModelDrafter(DRAFT, 2), x), NUMBERS),
     "submit": (lambda x: Server(TARGET, ModelDrafter(DRAFT, 2)).submit(x, max_new_tokens=2), (None, "12", [1.5], 5)),
+    "cancel": (Server(TARGET, ModelDrafter(DRAFT, 2)).cancel, NONE),
+    "generate, dice": (lambda x: next(generate(TARGET, [1], dice=x)), (5, Dice)),
+    "Conversation": (lambda x: Conversation(TARGET, ModelDrafter(DRAFT, 2), x), (1.5, "3")),
+    "go_back": (Conversation(TARGET, ModelDrafter(DRAFT, 2)).go_back, (1.5, "3", None)),
     "method_of": (lambda x: method_of(TARGET, DRAFT, x), ("nope", None, [], 5)),
     "method_of, rule": (lambda x: method_of(TARGET, DRAFT, "chain", x), ("nope", None, [])),
     "method_of, costs": (lambda x: method_of(TARGET, DRAFT, "hybrid", gamma=1, costs=x), (
@@ -117,12 +128,20 @@ REFUSED = {
     "load_pair, dtype": (lambda x: load_pair(dtype=x), ("float32", 5, torch.int64)),
     "load_pair, draft": (lambda x: load_pair(draft=x), ("nope", 5, None, [])),
     "export": (lambda x: export(x, None), (None, 5, (TARGET, DRAFT, None))),
+    "load_pair, path": (load_pair, PATHS), "Tokenizer.load": (Tokenizer.load, PATHS), "load_gguf": (load_gguf, PATHS),
+    "load_model": (load_model, PATHS), "source_of": (source_of, PATHS), "read_texts": (read_texts, PATHS[1:]),
+    "save": (TOKENIZER.save, PATHS), "export, path": (lambda x: export(Pair(TARGET, DRAFT, TOKENIZER), x), PATHS),
+    "save_model": (lambda x: save_model(x, Path("no"), TOKENIZER), NONE),
+    "save_model, tokenizer": (lambda x: save_model(TARGET, Path("no"), x), NONE),
+    "encode": (TOKENIZER.encode, (None, 5, b"ab", ["a"])), "decode": (TOKENIZER.decode, (None, 5, "ab", [1, "a"])),
+    "attach": (Medusa(5, 16, [1], heads=2).attach, NONE), "layers": (lambda x: Medusa(5, 16, x, heads=2), NUMBERS),
     "Tokenizer": (Tokenizer, (None, 5, {}, [b"a"], {"a": 1}, {b"a": 0}, BYTES | {b"ab": 3}, BYTES | {b"ab": 900},
                               BYTES | {b"ab": -1}, BYTES | {b"ab": 256.5})),
     "train": (lambda x: train(x, 300), (None, b"ab", 5)), "train, size": (lambda x: train("ab", x), (10, "300", None)),
 }
-PLAIN = {"train, size", "TreeDraft", *(f"{rule.__qualname__}, {of}" for rule in JUDGES for of in ("p_target", "draft"))}
-# of these a ValueError, no more
+# Of these a ValueError, no more.
+PLAIN = {"train, size", "TreeDraft", "layers", *(
+    f"{rule.__qualname__}, {of}" for rule in JUDGES for of in ("p_target", "draft"))}
 
 
 @pytest.mark.parametrize("call", REFUSED)
@@ -134,6 +153,15 @@ def test_it_says_in_one_sentence_what_it_cannot_use(call):
         words = str(caught.value)
         assert words and "\n" not in words and len(words) < 500
         assert isinstance(caught.value, NanospecError) or call in PLAIN, f"{given!r}: {words}"
+
+
+def test_the_last_that_is_allowed():
+    """A server of one row where none may wait. To cancel a request that has ended changes nothing."""
+    server = Server(TARGET, ModelDrafter(DRAFT, 2), 1, 0)
+    request = server.submit([1], max_new_tokens=1)
+    server.step()
+    server.cancel(request)
+    assert len(request.tokens) == 1 and not request.error
 
 
 def test_numbers_of_every_kind_are_numbers():
