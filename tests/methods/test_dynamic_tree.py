@@ -81,6 +81,7 @@ def test_it_reads_no_more_rows_than_it_drafts():
     for count, width, depth in ((8, 2, 5), (8, 4, 3), (2, 2, 2), (1, 2, 1), (7, 3, 3)):
         drafter = DynamicTree(DRAFT, count, width)
         assert drafter.depth == depth and (depth - 1) * width <= count
+        assert drafter.reader.lag == depth + 1                      # a path of that depth is read again, and no more
     with pytest.raises(RequestError, match="width"):
         DynamicTree(DRAFT, 4, 0)
 

@@ -154,6 +154,7 @@ class Watched(TreeDrafter):
 
     def commit(self, draft, path, count, p_target, hidden):
         """Its own rows come first. Other rows that it is told of are those of the accepted path."""
+        assert draft.q_draft.shape == (*draft.tokens.shape, 4)
         for b, (old, new, rows) in enumerate(zip(self.before, self.text.ids(), path.tolist())):
             accepted = rows[:count[b] + 1]
             self.error += [draft.tokens[b, row].item() for row in accepted[1:]] != new[len(old):-1]

@@ -132,7 +132,7 @@ def test_trees_are_padded_to_one_draft_and_come_back():
         for b, tree in enumerate(trees):
             tokens, parents, q_draft = of_text(draft, b)
             own = len(tree.tokens)
-            assert tokens[:own] == tree.tokens and parents == tree.parents + [-1] * (n - own)
+            assert tokens == tree.tokens + [0] * (n - own) and parents == tree.parents + [-1] * (n - own)
             assert q_draft[1:own].argmax(-1).tolist() == tree.tokens[1:]
             assert q_draft.sum(-1).tolist() == [0.0] + [1.0] * (own - 1) + [0.0] * (n - own)
 
