@@ -60,7 +60,7 @@ OPERATORS = {ast.Add: ("+", "-"), ast.Sub: ("-", "+"), ast.Mult: ("*", "/"), ast
 NAMES = {"min": "max", "max": "min", "any": "all", "all": "any", "argmax": "argmin", "cumsum": "cumprod",
          "cumprod": "cumsum", "minimum": "maximum", "maximum": "minimum"}
 
-SYMMETRIC = {"transpose", "logaddexp", "promote_types", "min", "max", "acceptance"}     # in any order
+SYMMETRIC = {"transpose", "logaddexp", "promote_types", "min", "max", "minimum", "maximum", "acceptance"}     # in any order
 
 
 class Mutant(NamedTuple):

@@ -30,7 +30,7 @@ from nanospec.files.corpus import held_out, read_texts, to_ids
 from nanospec.files.tokenizer import Tokenizer, train
 from nanospec.model import GPT, Config
 from nanospec.theory import acceptance
-from nanospec.training.batches import HeldOut, batch_at, sample
+from nanospec.training.batches import HeldOut, Sampled, batch_at, sample
 from nanospec.training.mixed import bfloat16_is_faster
 from nanospec.training.pair import FILES, Training, held_out_loss
 from nanospec.training.step import learning_rate
@@ -173,13 +173,35 @@ def test_sampled_texts_have_the_targets_distribution():
 def test_half_of_a_distillation_batch_is_sampled_text(text, tmp_path, monkeypatch):
     training = training_in(tmp_path, text)
     training.begin_phase(2)
-    monkeypatch.setattr("nanospec.training.batches.sample", lambda target, ids, rows, seed: torch.full((rows, 64), 7))
+    training.step, half = 1, FULL.batch // 2
+    monkeypatch.setattr("nanospec.training.batches.sample", lambda target, ids, rows, seed:
+                        torch.arange(rows)[:, None].expand(rows, 64))
     seen = []
     monkeypatch.setattr(pair, "loss_of", lambda phase, model, target, x, y, loss="":
                         seen.append(x) or model(x).mean())
     train_tiny.train_step(training)
-    rows = (seen[0] == 7).all(1)
-    assert len(rows) == FULL.batch and rows.sum() == FULL.batch // 2
+    assert len(seen[0]) == FULL.batch and seen[0][half:, -1].tolist() == list(range(half, 2 * half))
+    assert torch.equal(seen[0][:half], batch_at(text[0], 1, FULL.batch, 64, seed=2)[0][half:])
+
+
+def test_the_targets_own_texts_are_dealt_out_in_turn_and_kept_for_this_target_and_seed_alone(tmp_path, monkeypatch):
+    drawn = []
+
+    def sample(target, ids, rows, seed):
+        drawn.append((rows, seed))
+        return torch.arange(rows)[:, None] + 100 * len(drawn)
+
+    monkeypatch.setattr("nanospec.training.batches.AT_ONCE", 4)
+    monkeypatch.setattr("nanospec.training.batches.sample", sample)
+    one, other = (GPT(DUST.draft) for _ in range(2))
+    for _ in range(2):                                              # the second reads the file
+        texts = Sampled(one, torch.zeros(9), 6, 3, tmp_path / "sampled.pt").texts(2, 6)
+        assert texts[:, 0].tolist() == [102, 103, 200, 201, 100, 101]
+        assert drawn == [(4, 3 * 1_000_003), (2, 3 * 1_000_003 + 1)]
+    for target, rows, seed in (one, 6, 4), (one, 7, 3), (other, 6, 3):
+        drawn.clear()
+        Sampled(target, torch.zeros(9), rows, seed, tmp_path / "sampled.pt").texts(0, 1)
+        assert drawn == [(4, seed * 1_000_003)]
 
 
 def test_the_draft_is_distilled_by_the_loss_that_was_asked_for(text, tmp_path, monkeypatch):
