@@ -59,8 +59,8 @@ OPERATORS = {ast.Add: ("+", "-"), ast.Sub: ("-", "+"), ast.Mult: ("*", "/"), ast
              ast.BitOr: ("|", "&"), ast.And: ("and", "or"), ast.Or: ("or", "and")}
 NAMES = {"min": "max", "max": "min", "any": "all", "all": "any", "argmax": "argmin", "cumsum": "cumprod",
          "cumprod": "cumsum", "minimum": "maximum", "maximum": "minimum"}
-
-SYMMETRIC = {"transpose", "logaddexp", "promote_types", "min", "max", "minimum", "maximum", "acceptance"}     # in any order
+# Functions whose first two arguments may stand in any order.
+SYMMETRIC = {"transpose", "logaddexp", "promote_types", "min", "max", "minimum", "maximum", "acceptance"}
 
 
 class Mutant(NamedTuple):
