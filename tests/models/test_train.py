@@ -215,6 +215,10 @@ def test_the_draft_is_distilled_by_the_loss_that_was_asked_for(text, tmp_path, m
     assert found.item() == pytest.approx(1 - acceptance(p_target, q_draft).mean().item(), abs=2e-3)     # bfloat16
     for weight in models[0].parameters():
         weight.data *= 6                                            # so that no two windows are alike
+    q_draft = models[0](x).softmax(-1)
+    kl = (p_target * (p_target / q_draft).log()).sum(-1).mean().item()
+    assert pair.loss_of("distil", *models, x, y).item() == pytest.approx(kl, rel=0.02)                      # bfloat16
+    assert pair.loss_of("distil", *models, x, y, "reverse-kl").item() != pytest.approx(kl, rel=0.1)
     every = [pair.loss_of("distil", *models, *(part[None] for part in window)).item()
              for window in zip(*text[1].windows(64, 3))]
     in_parts = held_out_loss("distil", *models, text[1], batch=2, most=3)      # the last part is a short one
