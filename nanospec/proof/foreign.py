@@ -47,7 +47,7 @@ class Progress:
         return perf_counter() - self.began > PATIENCE
 
     def __call__(self, what: str) -> None:
-        if self.long and perf_counter() - self.told > (0.5 if self.terminal else 5.0):
+        if self.long and perf_counter() - self.told > (0.5 if self.terminal else 2.5):
             self.told = perf_counter()
             print(f"\r\033[K{what}\r" if self.terminal else what + "\n", end="", file=sys.stderr, flush=True)
 
