@@ -8,14 +8,12 @@
 The zoo (nanospec/proof/zoo/) has bugs that somebody thought of; these are made by a program. First every test runs
 once, and which lines of nanospec it runs is written down. Then every mutant runs in a process of its own: it is
 planted as the zoo plants its bugs, and the tests that run its line run again, the quickest first, until one fails.
-What functions have kept (functools.cache) is forgotten before, for it was made by the code as it is. Survivors are
-printed, and "not run" those whose line no test runs. It is slow, so it runs by hand or before a release.
-
-Left out: what stands outside of functions (constants, defaults, fields of dataclasses), messages of exceptions.
+What functions have kept (functools.cache) is forgotten before, for it was made by the code as it is; and a test that
+kills has to pass in such a process without a mutant. Survivors are printed, and "not run" those whose line no test
+runs. It is slow, so it runs by hand or before a release. What is changed in the code, mutants.py says.
 """
 
 import argparse
-import ast
 import gc
 import os
 import random
@@ -30,7 +28,6 @@ from functools import cache, _lru_cache_wrapper
 from importlib import import_module
 from pathlib import Path
 from types import CodeType
-from typing import NamedTuple
 
 import pytest
 import torch
@@ -39,10 +36,9 @@ from _pytest.runner import runtestprotocol
 ROOT = Path(__file__).parent.parent
 sys.path[:0] = [str(ROOT), str(ROOT / "lessons")]
 
-from nanospec.proof.zoo.plant import Bug, exchanged, exchanges       # noqa: E402
+from nanospec.proof.zoo.plant import exchanged, exchanges           # noqa: E402
+from tests.mutants import PACKAGE, Mutant, mutants_of               # noqa: E402
 
-PACKAGE = ROOT / "nanospec"
-NOT_CORE = {"methods.py", "theory.py", "__init__.py", "__main__.py"}        # of the files at the top
 ROOMS = ("rules", "trees", "copies", "lengths", "draft_models", "serving", "training")
 TESTS = ["tests/core", "tests/methods", "tests/serving", "tests/models", "tests/tools/test_edge.py"]
 # They plant bugs themselves, by source, and would judge a mutant by the bug that they plant.
@@ -51,154 +47,6 @@ SECONDS = 60            # of tests for one mutant: those that take longer togeth
 SLOWER = 20             # how many times longer than before a mutant's tests may take, and 20 seconds: then it hangs
 MEMORY = 8 << 30        # bytes that a mutant may take
 WATCHED = 500           # calls of one function in one test, whose lines are noted; what comes later is slow to watch
-COMPARISONS = {ast.Lt: ("<", "<="), ast.LtE: ("<=", "<"), ast.Gt: (">", ">="), ast.GtE: (">=", ">"),
-               ast.Eq: ("==", "!="), ast.NotEq: ("!=", "=="), ast.Is: ("is", "is not"), ast.IsNot: ("is not", "is"),
-               ast.In: ("in", "not in"), ast.NotIn: ("not in", "in")}
-OPERATORS = {ast.Add: ("+", "-"), ast.Sub: ("-", "+"), ast.Mult: ("*", "/"), ast.Div: ("/", "*"),
-             ast.FloorDiv: ("//", "*"), ast.Mod: ("%", "//"), ast.Pow: ("**", "*"), ast.BitAnd: ("&", "|"),
-             ast.BitOr: ("|", "&"), ast.And: ("and", "or"), ast.Or: ("or", "and")}
-NAMES = {"min": "max", "max": "min", "any": "all", "all": "any", "argmax": "argmin", "cumsum": "cumprod",
-         "cumprod": "cumsum", "minimum": "maximum", "maximum": "minimum"}
-# Functions whose first two arguments may stand in any order.
-SYMMETRIC = {"transpose", "logaddexp", "promote_types", "min", "max", "minimum", "maximum", "acceptance"}
-
-
-class Mutant(NamedTuple):
-    """A change of the source `file` (below nanospec)."""
-
-    file: str
-    of_lambda: bool
-    line: int
-    start: int              # in bytes
-    end: int
-    old: str
-    new: str
-
-    def __str__(self) -> str:
-        return f"{self.file}:{self.line}: {' '.join(self.old.split())!r} -> {' '.join(self.new.split())!r}"
-
-
-class Finder(ast.NodeVisitor):
-    """All mutants of one file."""
-
-    def __init__(self, file: str):
-        self.file, self.source = file, (PACKAGE / file).read_bytes()
-        self.lines = [0]
-        for line in self.source.splitlines(keepends=True):
-            self.lines.append(self.lines[-1] + len(line))
-        self.found: list[Mutant] = []
-        self.inside = ""                                    # the kind of function that is looked at, if any
-        self.visit(ast.parse(self.source))
-
-    def span(self, node: ast.AST) -> tuple[int, int]:
-        at = node.lineno, node.col_offset, node.end_lineno, node.end_col_offset
-        return self.lines[at[0] - 1] + at[1], self.lines[at[2] - 1] + at[3]
-
-    def change(self, node: ast.AST, start: int, end: int, new: str) -> None:
-        if self.inside:
-            old = self.source[start:end].decode()
-            self.found.append(Mutant(self.file, self.inside == "lambda", node.lineno, start, end, old, new))
-
-    def between(self, node: ast.AST, left: ast.AST, right: ast.AST, old: str, new: str) -> None:
-        """The operator between two nodes."""
-        start, end = self.span(left)[1], self.span(right)[0]
-        at = self.source.find(old.encode(), start, end)
-        if at >= 0:
-            self.change(node, at, at + len(old), new)
-
-    def visit_FunctionDef(self, node: ast.FunctionDef) -> None:
-        outer, self.inside = self.inside, "def"
-        documented = isinstance(node.body[0], ast.Expr) and isinstance(node.body[0].value, ast.Constant)
-        for part in node.body[documented:]:
-            self.visit(part)
-        self.inside = outer
-
-    def visit_Lambda(self, node: ast.Lambda) -> None:
-        outer, self.inside = self.inside, "lambda"
-        self.visit(node.body)
-        self.inside = outer
-
-    def visit_AnnAssign(self, node: ast.AnnAssign) -> None:
-        if node.value:
-            self.visit(node.value)
-
-    def visit_Raise(self, node: ast.Raise) -> None:
-        """What an exception says is not looked at."""
-
-    def visit_JoinedStr(self, node: ast.JoinedStr) -> None:
-        """Nor what is printed."""
-
-    def visit_Compare(self, node: ast.Compare) -> None:
-        for left, op, right in zip([node.left, *node.comparators], node.ops, node.comparators):
-            self.between(node, left, right, *COMPARISONS[type(op)])
-        self.generic_visit(node)
-
-    def visit_BinOp(self, node: ast.BinOp) -> None:
-        if type(node.op) in OPERATORS:
-            self.between(node, node.left, node.right, *OPERATORS[type(node.op)])
-        self.generic_visit(node)
-
-    def visit_BoolOp(self, node: ast.BoolOp) -> None:
-        for left, right in zip(node.values, node.values[1:]):
-            self.between(node, left, right, *OPERATORS[type(node.op)])
-        self.generic_visit(node)
-
-    def visit_AugAssign(self, node: ast.AugAssign) -> None:
-        if type(node.op) in OPERATORS:
-            self.between(node, node.target, node.value, *OPERATORS[type(node.op)])
-        self.generic_visit(node)
-
-    def visit_UnaryOp(self, node: ast.UnaryOp) -> None:
-        if not isinstance(node.operand, ast.Constant):          # -1 and 1 are the same dimension of a matrix
-            self.change(node, *self.span(node), self.source[slice(*self.span(node.operand))].decode())
-        self.generic_visit(node)
-
-    def visit_Constant(self, node: ast.Constant) -> None:
-        if type(node.value) in (bool, int, float):
-            new = not node.value if type(node.value) is bool else node.value + 1 if type(node.value) is int \
-                else 2 * node.value or 1.0
-            self.change(node, *self.span(node), repr(new))
-
-    def visit_If(self, node: ast.If | ast.While | ast.IfExp) -> None:
-        test = node.test
-        if not isinstance(test, ast.Compare | ast.UnaryOp):
-            self.change(test, *self.span(test), f"(not ({self.source[slice(*self.span(test))].decode()}))")
-        self.generic_visit(node)
-
-    visit_While = visit_IfExp = visit_If
-
-    def visit_Call(self, node: ast.Call) -> None:
-        same = getattr(node.func, "attr", getattr(node.func, "id", "")) in SYMMETRIC
-        if not same and len(node.args) > 1 and not any(isinstance(arg, ast.Starred) for arg in node.args[:2]):
-            (a, b), (c, d) = map(self.span, node.args[:2])
-            if self.source[a:b] != self.source[c:d]:
-                swapped = self.source[c:d] + self.source[b:c] + self.source[a:b]
-                self.change(node, a, d, swapped.decode())
-        self.generic_visit(node)
-
-    def visit_Name(self, node: ast.Name) -> None:
-        if node.id in NAMES:
-            self.change(node, *self.span(node), NAMES[node.id])
-
-    def visit_Attribute(self, node: ast.Attribute) -> None:
-        if node.attr in NAMES:
-            end = self.span(node)[1]
-            self.change(node, end - len(node.attr), end, NAMES[node.attr])
-        self.generic_visit(node)
-
-    def visit_Expr(self, node: ast.Expr) -> None:
-        begins = isinstance(node.value, ast.Call) and isinstance(node.value.func, ast.Attribute) \
-            and isinstance(node.value.func.value, ast.Call) and ast.unparse(node.value.func.value.func) == "super"
-        if isinstance(node.value, ast.Call) and not begins:         # without super() there is no such function to plant
-            self.change(node, *self.span(node), "None")             # a call that is left out
-        self.generic_visit(node)
-
-
-def mutants_of(what: str) -> list[Mutant]:
-    """Of the "core", or of one room."""
-    files = [path for path in PACKAGE.glob("*.py") if path.name not in NOT_CORE] if what == "core" else \
-        (PACKAGE / what).glob("*.py")
-    return sum([Finder(str(path.relative_to(PACKAGE))).found for path in sorted(files)], [])
 
 
 @cache
@@ -219,6 +67,7 @@ class Mutator:
         self.runs: dict[tuple[str, bool, int], list[tuple[float, pytest.Item]]] = defaultdict(list)
         self.verdicts: list[tuple[Mutant, str, str]] = []
         self.keeping: list[_lru_cache_wrapper] = []
+        self.passes: dict[str, bool] = {}       # does a test pass in a child without a mutant?
 
     @pytest.hookimpl(tryfirst=True)
     def pytest_runtestloop(self, session: pytest.Session) -> bool:
@@ -268,12 +117,23 @@ class Mutator:
         chosen, total = [], 0.0
         line = max(number for number in lines_of(mutant.file) if number <= mutant.line)
         for took, item in sorted(self.runs[mutant.file, mutant.of_lambda, line], key=lambda pair: pair[0]):
+            if not self.passes.get(item.nodeid, True):
+                continue
             total += took
             if chosen and total > self.seconds:
                 break
             chosen.append(item)
         if not chosen:
             return "not run", ""
+        word, by = self.in_a_child(mutant, chosen, total)
+        if word == "killed" and by not in self.passes:
+            killers = [item for item in chosen if item.nodeid == by]
+            self.passes[by] = not killers or self.in_a_child(None, killers, total)[0] == "survived"
+            return (word, by) if self.passes[by] else self.verdict(mutant)
+        return word, by
+
+    def in_a_child(self, mutant: Mutant | None, chosen: list[pytest.Item], total: float) -> tuple[str, str]:
+        """As `verdict`, of tests that take `total` seconds together. None: of the code as it is."""
         reading, writing = os.pipe()
         child = os.fork()
         if not child:
@@ -288,7 +148,7 @@ class Mutator:
             return "killed", "hangs" if hangs else f"signal {os.WTERMSIG(status)}"
         return OF_A_CHILD[os.WEXITSTATUS(status)], said or f"({len(chosen)} tests)"
 
-    def try_it(self, mutant: Mutant, items: list[pytest.Item], seconds: int, writing: int) -> None:
+    def try_it(self, mutant: Mutant | None, items: list[pytest.Item], seconds: int, writing: int) -> None:
         """In the child: run the tests, and end as OF_A_CHILD says."""
         code = 3
         try:
@@ -301,13 +161,10 @@ class Mutator:
         finally:
             os._exit(code)
 
-    def outcome(self, mutant: Mutant, items: list[pytest.Item], writing: int) -> int:
-        source = (PACKAGE / mutant.file).read_bytes()
-        changed = source[:mutant.start] + mutant.new.encode() + source[mutant.end:]
-        bug = Bug("mutant", "", "", "", mutant.file[:-3].replace("/", "."), ((source.decode(), changed.decode()),))
+    def outcome(self, mutant: Mutant | None, items: list[pytest.Item], writing: int) -> int:
         try:
-            codes = exchanges(bug)
-            if not codes:
+            codes = exchanges(mutant.bug()) if mutant else []
+            if mutant and not codes:
                 return 2
             for function in self.keeping:
                 function.cache_clear()
