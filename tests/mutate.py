@@ -44,7 +44,7 @@ TESTS = ["tests/core", "tests/methods", "tests/serving", "tests/models", "tests/
 # They plant bugs themselves, by source, and would judge a mutant by the bug that they plant.
 NOT_TESTS = ["tests/core/test_mutations.py", "tests/methods/test_zoo.py", "tests/core/test_house.py"]
 SECONDS = 60            # of tests for one mutant: those that take longer together are not all run
-SLOWER = 20             # how many times longer than before a mutant's tests may take, and 20 seconds: then it hangs
+SLOWER = 5              # how many times longer than before a mutant's tests may take, and 20 seconds: then it hangs
 MEMORY = 8 << 30        # bytes that a mutant may take
 WATCHED = 500           # calls of one function in one test, whose lines are noted; what comes later is slow to watch
 
@@ -144,8 +144,9 @@ class Mutator:
             said = pipe.read()
         _, status = os.waitpid(child, 0)
         if os.WIFSIGNALED(status):
-            hangs = os.WTERMSIG(status) in (signal.SIGALRM, signal.SIGPROF)
-            return "killed", "hangs" if hangs else f"signal {os.WTERMSIG(status)}"
+            by = os.WTERMSIG(status)
+            return ("no telling", "it waits") if by == signal.SIGALRM else (
+                "killed", "hangs" if by == signal.SIGPROF else f"signal {by}")
         return OF_A_CHILD[os.WEXITSTATUS(status)], said or f"({len(chosen)} tests)"
 
     def try_it(self, mutant: Mutant | None, items: list[pytest.Item], seconds: int, writing: int) -> None:
@@ -153,7 +154,7 @@ class Mutator:
         code = 3
         try:
             signal.setitimer(signal.ITIMER_PROF, seconds)       # of work
-            signal.alarm(10 * seconds)                          # of waiting for nothing
+            signal.alarm(5 * seconds)                           # or of waiting for others
             resource.setrlimit(resource.RLIMIT_AS, (MEMORY, MEMORY))
             null = os.open(os.devnull, os.O_WRONLY)
             os.dup2(null, 1), os.dup2(null, 2)
