@@ -17,6 +17,7 @@ from nanospec.text import Text
 from nanospec.trees.draft import TreeDraft
 from nanospec.trees.drawn import TreeDrafter, in_drawing_order
 from nanospec.trees.node_rule import verify_tree
+from nanospec.trees.top import TopTree
 
 TABLE, DRAFT, FULL, FULL_DRAFT = (TableModel(3, seed, zeros) for seed, zeros in ((8, .4), (58, .4), (5, 0), (6, 0)))
 GPT_DRAFT, WARM = small_gpt(11, 1, 2), {"temperature": 0.7}
@@ -41,6 +42,14 @@ def test_rows_stand_in_the_order_in_which_they_are_drawn():
         expected = sorted(range(1, len(topology)), key=turn)
         ours = in_drawing_order(topology)
         assert [topology[row] and 1 + expected.index(topology[row]) for row in expected] == ours[1:]
+
+
+def test_the_likeliest_tokens_follow_each_row_the_best_first():
+    text, drafter = Text([[1, 2], [3, 1, 4]], 9, 11), TopTree(GPT_DRAFT, [-1, 0, 0, 0])
+    drafter.begin(text, [0, 1], None)
+    draft = drafter.propose(text, Sampling(1.0), Dice([0, 1]), 10)
+    best = [GPT_DRAFT(torch.tensor([ids]))[0, -1].topk(3).indices.tolist() for ids in text.ids()]
+    assert draft.tokens[:, 1:].tolist() == best
 
 
 def test_the_rows_that_a_text_lacks():
