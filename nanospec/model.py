@@ -218,7 +218,7 @@ class GPT(nn.Module):
         positions (B, T), attention_mask (B, T, kv_length) bool: for token trees; by default
         position = slot, and a token attends to every slot up to its own.
         layers: also return the hidden states after these blocks, (B, T, len(layers), C).
-        scored: make logits of the last so many tokens alone, (B, scored, V). A prompt needs none.
+        scored: how many of the last tokens get logits, (B, scored, V); None: all. A prompt needs 0.
         """
         T, x, hidden = tokens.shape[1], self.embedding(tokens), {}
         if cache is None:

@@ -139,7 +139,7 @@ def copy_of(model: GPT | Learned, dtype: torch.dtype) -> Any:
 
 
 def quick_copy(target: GPT, rows: int) -> GPT:
-    """The same weights, as a step of so many texts is fastest here with torch's threads; the target stays as it is."""
+    """The same weights, as a step of this many texts is fastest with torch's threads; the target stays as it is."""
     with announced(f"measuring in which data type and layout {rows} texts at once are fastest here"):
         tuning = fastest(target, dtypes_of("auto", target.device), [torch.get_num_threads()],
                          partial(step_seconds, rows=rows, repeats=2, warm_up=1), turns=1)
