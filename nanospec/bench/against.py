@@ -86,7 +86,7 @@ def their_dtype(folder: Path, device: torch.device, dtype: str) -> torch.dtype:
     if dtype in ("float32", "bfloat16"):
         return getattr(torch, dtype)
     took: dict[torch.dtype, list[float]] = {torch.float32: [], torch.bfloat16: []}
-    writers = {dtype: hf_writer(hf_model(folder, dtype, device), GLANCE, 0.0) for dtype in took}
+    writers = {kind: hf_writer(hf_model(folder, kind, device), GLANCE, 0.0) for kind in took}
     for _ in range(3):
         for kind, write in writers.items():
             began = perf_counter()

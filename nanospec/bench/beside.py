@@ -66,7 +66,7 @@ def run(weights: str | Path = "smollm2", drafters: Sequence[str] = (), gamma: in
                 rows[row["method"]]["kinds"][kind] = row
     common = {"temperature": temperature, "dtype": weights_of(setup.target), "their_dtype": name_of(dtype_of_theirs),
               "threads": torch.get_num_threads()}
-    found = [row | together(row["kinds"], rows["plain"]["kinds"]) | common for row in rows.values()]
+    found = [row | over_all_kinds(row["kinds"], rows["plain"]["kinds"]) | common for row in rows.values()]
     show_table(["method", "tokens/s", "per\ncall", "speed-up", *kinds],
                [[row["method"], f"{row['tokens_per_s']:.1f}", f"{row['tokens_per_target_call']:.2f}",
                  f"{row['speedup']:.2f}", *(f"{part:.2f}" for part in row["speedups"].values())] for row in found],
@@ -75,7 +75,7 @@ def run(weights: str | Path = "smollm2", drafters: Sequence[str] = (), gamma: in
     return found
 
 
-def together(kinds: dict[str, dict], plain: dict[str, dict]) -> dict:
+def over_all_kinds(kinds: dict[str, dict], plain: dict[str, dict]) -> dict:
     """The rows of all kinds as one, as many tokens of each; speed-ups over plain decoding, on all kinds and on each."""
     def of_all(its: dict[str, dict], key: str) -> float:
         return len(its) / sum(1 / row[key] for row in its.values())

@@ -18,10 +18,10 @@ from weakref import WeakValueDictionary
 
 import torch
 import torch.nn.functional as F
-from torch import Tensor, nn
+from torch import Tensor
 
 from nanospec.errors import DeviceError
-from nanospec.fast.packed import Model, swap
+from nanospec.fast.packed import Model, Relaid, swap
 
 NUMBERS = count()
 
@@ -31,19 +31,15 @@ def can_halve(device: torch.device) -> bool:
     return device.type == "cpu" and torch.backends.quantized.engine in ("x86", "fbgemm")
 
 
-class HalfLinear(nn.Linear):
-    """An nn.Linear over the same Parameters, and a copy of its weight in float16.
+class HalfLinear(Relaid):
+    """The copy is FBGEMM's, in float16.
 
-    half: FBGEMM's copy, of the weight as it was when it was halved; None where there is none.
+    half: the copy, of the weight as it was when it was halved; None where there is none.
     number: the copy's.
     """
 
     half: Any = None
     number: int
-
-    def __init__(self, plain: nn.Linear):
-        super().__init__(plain.in_features, plain.out_features, plain.bias is not None, device="meta")
-        self.weight, self.bias = plain.weight, plain.bias       # what is tied stays tied
 
     def forward(self, x: Tensor) -> Tensor:
         """x (..., in) -> (..., out), both float32."""
@@ -59,10 +55,8 @@ class HalfLinear(nn.Linear):
         self.number = next(NUMBERS)         # what was compiled for an earlier copy goes on with that one no more
         HALVED[self.number] = self
 
-    def _apply(self, *args, **kwargs):
-        """What `.to` and its kin go through: the copy would be of the old weight."""
+    def forget(self) -> None:
         self.half = None
-        return super()._apply(*args, **kwargs)
 
 
 HALVED: WeakValueDictionary[int, HalfLinear] = WeakValueDictionary()

@@ -18,7 +18,7 @@ from nanospec.errors import DeviceError
 
 PACKED_FOR = 8          # tokens of a call that the layout is made for
 Model = TypeVar("Model", bound=nn.Module)
-Swapped = TypeVar("Swapped", bound=nn.Linear)
+Swapped = TypeVar("Swapped", bound="Relaid")
 
 
 def can_pack(weight: Tensor) -> bool:
@@ -32,8 +32,25 @@ def can_pack(weight: Tensor) -> bool:
     return weight.dtype == torch.float32
 
 
-class PackedLinear(nn.Linear):
-    """An nn.Linear over the same Parameters, and a packed copy of its weight.
+class Relaid(nn.Linear):
+    """An nn.Linear over the Parameters of another one, and a copy of its weight in a layout of its own."""
+
+    def __init__(self, plain: nn.Linear):
+        super().__init__(plain.in_features, plain.out_features, plain.bias is not None, device="meta")
+        self.weight, self.bias = plain.weight, plain.bias       # what is tied stays tied
+
+    def forget(self) -> None:
+        """Drop the copy."""
+        raise NotImplementedError
+
+    def _apply(self, *args, **kwargs):
+        """What `.to` and its kin go through: the copy would be of the old weight."""
+        self.forget()
+        return super()._apply(*args, **kwargs)
+
+
+class PackedLinear(Relaid):
+    """The copy is packed by oneDNN.
 
     packed: the copy, None where there is none; calls on `fewest` tokens and more read it. It is of
     the weight as it was when it was packed.
@@ -41,10 +58,6 @@ class PackedLinear(nn.Linear):
 
     packed: Tensor | None = None
     fewest = 1
-
-    def __init__(self, plain: nn.Linear):
-        super().__init__(plain.in_features, plain.out_features, plain.bias is not None, device="meta")
-        self.weight, self.bias = plain.weight, plain.bias       # what is tied stays tied
 
     def forward(self, x: Tensor) -> Tensor:
         """x (..., in) -> (..., out)."""
@@ -57,10 +70,8 @@ class PackedLinear(nn.Linear):
         self.packed = torch.ops.mkldnn._reorder_linear_weight(self.weight.detach(), PACKED_FOR)
         self.fewest = fewest
 
-    def _apply(self, *args, **kwargs):
-        """What `.to` and its kin go through: the packed copy would be of the old weight."""
+    def forget(self) -> None:
         self.packed = None
-        return super()._apply(*args, **kwargs)
 
 
 def pack(model: Model, fewest: int = 1) -> Model:

@@ -68,7 +68,7 @@ class File:
 
     def __init__(self, path: Path):
         self.path = path_of(path)
-        with open(self.path, "rb"):                          # raises
+        with open(self.path, "rb"):                     # raises
             pass
         with reading(self.path):
             self.reader, self.kind = reader_of(self.path), ""

@@ -35,7 +35,8 @@ class Conversation:
 
     def __init__(self, target: LanguageModel, drafter: Drafter, context: int | None = None):
         check_drafter(target, drafter)
-        check_numbers(Integral, **{} if context is None else {"context": context})
+        if context is not None:
+            check_numbers(Integral, context=context)
         self.target, self.drafter = target, Listening(drafter)
         config = target.config
         self.context = min(context or config.context, config.context)

@@ -126,4 +126,5 @@ def read(target: GPT, ids: Tensor, layers: Sequence[int], part: int, rows: int =
     texts = cut.view(rows, tokens)
     found = [target(few.to(target.device), layers=layers) for few in texts.split(READ_AT_ONCE)]
     return Texts(texts, torch.cat([hidden.cpu() for _, hidden in found]),
-                 torch.cat([logits.float().logsumexp(-1).cpu() for logits, _ in found]), texts >= 0)
+                 torch.cat([logits.float().logsumexp(-1).cpu() for logits, _ in found]),
+                 torch.ones_like(texts, dtype=torch.bool))

@@ -12,23 +12,13 @@ from nanospec.fast.clock import announced, draft_seconds, round_seconds
 from nanospec.fast.half import can_halve
 from nanospec.fast.packed import PackedLinear, can_pack
 from nanospec.generate import generate
-from nanospec.model import GPT
 from nanospec.proof.tables import small_gpt, small_learned
 from nanospec.speculate import ModelDrafter, speculate, tokens_of
+from tests.three_calls import logits
 
 @pytest.fixture
 def model():
     return small_gpt(97, 3, 1).float()
-
-
-def logits(model: GPT):
-    """A prompt of 7, one token and a block of 5 after it, two rows."""
-    cache, tokens, out = model.new_cache(2, 20), torch.arange(26).view(2, 13), []
-    with torch.inference_mode():
-        for a, b in ((0, 7), (7, 8), (8, 13)):
-            out.append(model(tokens[:, a:b], cache, b))
-            cache.length += b - a
-    return torch.cat(out, 1)
 
 
 def test_fastest_leaves_everything_as_it_was(model):

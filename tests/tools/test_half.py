@@ -9,9 +9,9 @@ from nanospec.fast.autotune import Tuning, described, dtypes_of, fastest, set_up
 from nanospec.fast.half import HalfLinear, can_halve, halve
 from nanospec.fast.packed import can_pack, pack
 from nanospec.generate import generate
-from nanospec.model import GPT
 from nanospec.proof.tables import small_gpt, small_learned
 from nanospec.speculate import ModelDrafter, speculate, tokens_of
+from tests.three_calls import logits
 
 CPU = torch.device("cpu")
 halving = pytest.mark.skipif(not can_halve(CPU), reason="this build of torch has no products with weights in float16")
@@ -20,16 +20,6 @@ halving = pytest.mark.skipif(not can_halve(CPU), reason="this build of torch has
 @pytest.fixture
 def model():
     return small_gpt(97, 3, 1).float().requires_grad_(False)
-
-
-def logits(model: GPT):
-    """A prompt of 7, one token and a block of 5 after it, two rows."""
-    cache, tokens, out = model.new_cache(2, 20), torch.arange(26).view(2, 13), []
-    with torch.inference_mode():
-        for a, b in ((0, 7), (7, 8), (8, 13)):
-            out.append(model(tokens[:, a:b], cache, b))
-            cache.length += b - a
-    return torch.cat(out, 1)
 
 
 @halving

@@ -9,6 +9,7 @@ from nanospec.fast.autotune import described
 from nanospec.fast.packed import PackedLinear, can_pack, pack
 from nanospec.model import GPT
 from nanospec.proof.tables import small_gpt, small_learned
+from tests.three_calls import logits
 
 packing = pytest.mark.skipif(not can_pack(torch.zeros(1)), reason="this build of torch has no packed oneDNN layout")
 
@@ -16,16 +17,6 @@ packing = pytest.mark.skipif(not can_pack(torch.zeros(1)), reason="this build of
 @pytest.fixture
 def model():
     return small_gpt(97, 3, 1).float().requires_grad_(False)
-
-
-def logits(model: GPT):
-    """A prompt of 7, one token and a block of 5 after it, two rows."""
-    cache, tokens, out = model.new_cache(2, 20), torch.arange(26).view(2, 13), []
-    with torch.inference_mode():
-        for a, b in ((0, 7), (7, 8), (8, 13)):
-            out.append(model(tokens[:, a:b], cache, b))
-            cache.length += b - a
-    return torch.cat(out, 1)
 
 
 @packing
