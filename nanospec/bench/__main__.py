@@ -23,7 +23,7 @@ from inspect import Parameter, signature
 from nanospec.bench import acceptance, against, beside, gpu, joint, large, markdown, roofline, serve, speed
 from nanospec.draft_models import LEARNED
 from nanospec.errors import NanospecError
-from nanospec.fast.autotune import DTYPES, name_of
+from nanospec.fast.autotune import COPIES, DTYPES, name_of
 from nanospec.files.checkpoint import WEIGHTS
 from nanospec.methods import DRAFTERS, REMEMBERING, RULES
 from nanospec.show.options import (COUNT, FOLDER, GAMMA, HERE, MODEL, MODEL_HELP, NEW_FOLDER, REMEMBER, SEED,
@@ -70,7 +70,7 @@ OPTIONS: dict[str, dict] = {
     "weights": dict(type=MODEL, metavar="MODEL", help=MODEL_HELP),
     "pair": dict(type=FOLDER, metavar="FOLDER", help="Llama checkpoints FOLDER/target and FOLDER/draft"),
     "device": dict(type=device, default=HERE),
-    "dtype": dict(choices=["auto", *map(name_of, DTYPES)], help="auto: the fastest"),
+    "dtype": dict(choices=["auto", *map(name_of, dict.fromkeys([*DTYPES, *COPIES]))], help="auto: the fastest"),
     "threads": dict(type=THREADS, metavar="N", help="default: as many as are fastest"),
     "compile": dict(action="store_true", help="both sides through torch.compile, too: minutes, the first time"),
     "text": dict(type=TEXTS, metavar="PATH", help="a text, or a folder of many; default: the standard library's files "

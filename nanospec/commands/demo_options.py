@@ -35,7 +35,7 @@ def parsed(argv: Sequence[str] | None, description: str) -> argparse.Namespace:
     add_sampling(parser, temperature=0.8)
     add("--max-new-tokens", type=options.COUNT, metavar="N", help="default: 256, or what the context leaves")
     add("--weights", type=options.MODEL, default=WEIGHTS, metavar="MODEL", help=options.MODEL_HELP)
-    add("--dtype", choices=["auto", "float32", "bfloat16", "float16", "float64"], default="auto",
+    add("--dtype", choices=["auto", "float32", "bfloat16", "float16", "int8", "float64"], default="auto",
         help="auto: each model's fastest here, measured")
     add("--compile", action="store_true", help="through torch.compile, where a drafter's drafts have one shape")
     add("--step", action="store_true", help="one round at a time, with every coin")

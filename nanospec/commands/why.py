@@ -55,7 +55,7 @@ def parsed(argv: Sequence[str] | None) -> argparse.Namespace:
     add("--gamma", type=options.GAMMA, metavar="N", help=f"draft tokens a round; default: {GAMMA}")
     add_sampling(parser, temperature=0.8)
     add("--prompt", type=options.TEXT, default=PROMPT, help="the text to continue")
-    add("--dtype", choices=["auto", "float32", "bfloat16", "float16", "float64"], default="auto",
+    add("--dtype", choices=["auto", "float32", "bfloat16", "float16", "int8", "float64"], default="auto",
         help="auto: each model's fastest here, measured")
     add("--threads", type=options.THREADS, metavar="N", help="default: as many as are fastest")
     asked = parser.parse_args(argv)

@@ -15,13 +15,17 @@ from nanospec.draft_models.learned import Learned
 from nanospec.errors import RequestError
 from nanospec.fast.clock import DRAFTED, announced, draft_seconds, round_seconds, step_seconds
 from nanospec.fast.compiled import compiler_for
-from nanospec.fast.half import HalfLinear, can_halve, halve
+from nanospec.fast.fbgemm import Copied, has_fbgemm
+from nanospec.fast.half import halve
+from nanospec.fast.int8 import can_quantise, quantise
 from nanospec.fast.packed import PackedLinear, can_pack, pack
 from nanospec.files.ready import ready
 from nanospec.model import GPT
 from nanospec.vocabulary.other_tokenizer import OtherTokenizer
 
 DTYPES = (torch.float32, torch.bfloat16, torch.float16)
+COPIES: dict[torch.dtype, tuple[Callable, Callable]] = {        # what makes them, and where it can
+    torch.float16: (halve, has_fbgemm), torch.int8: (quantise, can_quantise)}
 GLANCE = partial(draft_seconds, repeats=1)
 TURNS = 6               # of measuring each; one in which the machine changed its mind decides nothing
 HOPELESS = 2.0          # times the least of a glance: not worth a measurement
@@ -30,7 +34,7 @@ SEVERAL = 4             # tokens, from which on oneDNN's layout was quicker in f
 
 
 class Tuning(NamedTuple):
-    """dtype: of the weights; in float16 they are FBGEMM's (half.py).
+    """dtype: of the weights; in float16 and int8 they are FBGEMM's copies (half.py, int8.py).
 
     packed: oneDNN's layout is for calls on that many tokens and more; 0: for none.
     """
@@ -87,8 +91,8 @@ def set_up(model: GPT | Learned, tuning: Tuning) -> GPT | Learned:
         for part in packed_parts(model):
             part.fewest = tuning.packed
         return model
-    if tuning.dtype == torch.float16:
-        return halve(model)
+    if tuning.dtype in COPIES:
+        return COPIES[tuning.dtype][0](model)
     model.to(tuning.dtype)
     return pack(model, tuning.packed) if tuning.packed else model
 
@@ -107,8 +111,8 @@ def fastest(model: GPT | Learned, dtypes: Sequence[torch.dtype] = DTYPES, thread
     before = torch.get_num_threads()
     candidates = []
     for dtype in dtypes:
-        copy = copy_of(model, torch.float32 if dtype == torch.float16 else dtype)
-        packs = packed and dtype != torch.float16 and can_pack(next(copy.parameters()))
+        copy = copy_of(model, torch.float32 if dtype in COPIES else dtype)
+        packs = packed and dtype not in COPIES and can_pack(next(copy.parameters()))
         layouts = (1, SEVERAL) if packs else (0,)
         candidates += [(Tuning(dtype, count, layout), copy)
                        for layout in layouts for count in threads or sorted({1, before})]
@@ -187,8 +191,11 @@ def autotune_draft(target: GPT, draft: GPT | Learned, dtype: str = "auto", compi
     It is measured in rounds, not alone: a pass of the target drives the draft's weights out of the
     processor's caches. So a data type of half the size wins although a step in it, alone, takes longer.
     Of many rows a step takes long enough to be measured alone.
+    dtype: int8 is for the target's sake. The draft model may then have any, since no text depends on it.
     """
     dtypes, threads = dtypes_of(dtype, target.device), [torch.get_num_threads()]
+    if dtype == "int8":
+        dtypes = [*dtypes_of("auto", target.device), torch.int8]
     with announced("the same for the draft model"):
         if compiler:
             tuning = fastest(draft, dtypes, threads, partial(draft_seconds, repeats=12, compiler=compiler),
@@ -213,10 +220,10 @@ def setups_of(target: GPT, draft: GPT | Learned | None, dtype: str = "auto", thr
 
 def dtypes_of(name: str, device: torch.device) -> Sequence[torch.dtype]:
     """For "auto" those of DTYPES that can be had there, else the one of this name. RequestError if that cannot be."""
-    lacking = [] if can_halve(device) else [torch.float16]
+    lacking = [dtype for dtype, (_, can) in COPIES.items() if not can(device)]
     found = [dtype for dtype in DTYPES if dtype not in lacking] if name == "auto" else [getattr(torch, name)]
     if found[0] in lacking:
-        raise RequestError("--dtype float16 is for x86 processors")
+        raise RequestError(f"--dtype {name} is for x86 processors" + " with VNNI" * (name == "int8"))
     return found
 
 
@@ -227,9 +234,9 @@ def name_of(dtype: torch.dtype) -> str:
 
 def tuning_of(model: GPT | Learned) -> Tuning:
     """What `set_up` has made of it, with torch's threads as they are now."""
-    halved = any(isinstance(part, HalfLinear) and part.half is not None for part in model.modules())
+    copies = [part.kept for part in model.modules() if isinstance(part, Copied) and part.copy is not None]
     fewest = max((part.fewest for part in packed_parts(model)), default=0)
-    return Tuning(torch.float16 if halved else model.dtype, torch.get_num_threads(), fewest)
+    return Tuning(copies[0] if copies else model.dtype, torch.get_num_threads(), fewest)
 
 
 def packed_parts(model: GPT | Learned) -> list[PackedLinear]:

@@ -9,7 +9,7 @@ from nanospec.draft_models.medusa import Medusa
 from nanospec.fast import autotune as tuning
 from nanospec.fast.autotune import Tuning, autotune, autotune_draft, described, fastest, set_up, setups_of
 from nanospec.fast.clock import announced, draft_seconds, round_seconds
-from nanospec.fast.half import can_halve
+from nanospec.fast.fbgemm import has_fbgemm
 from nanospec.fast.packed import PackedLinear, can_pack
 from nanospec.generate import generate
 from nanospec.proof.tables import small_gpt, small_learned
@@ -173,7 +173,7 @@ def test_models_that_will_be_compiled_are_measured_so_and_not_packed(threads):
     compiled = []
     target, draft = small_gpt(11, 2, 1), small_gpt(11, 1, 2)
     autotune(target, draft, compiler=lambda step, *_: compiled.append(1) or step)
-    types = 2 + can_halve(target.device)
+    types = 2 + has_fbgemm(target.device)
     assert len(compiled) == 4 * types and "packed" not in described(target) + described(draft)      # 2 models, 2 turns
 
 

@@ -12,7 +12,9 @@ from nanospec.draft import Draft
 from nanospec.draft_models import LEARNED
 from nanospec.fast import compiled as compiling
 from nanospec.fast.compiled import compiled, compiler_for, stay_in_place, why_not
-from nanospec.fast.half import can_halve, halve
+from nanospec.fast.fbgemm import has_fbgemm
+from nanospec.fast.half import halve
+from nanospec.fast.int8 import can_quantise, quantise
 from nanospec.fast.packed import can_pack, pack
 from nanospec.generate import generate
 from nanospec.model import Linear
@@ -40,6 +42,7 @@ def a_compiler():
         pytest.skip(f"nothing can be compiled here: {reason}")
 
 
+CPU = torch.device("cpu")
 needs_a_compiler = pytest.mark.usefixtures("a_compiler")
 
 
@@ -119,19 +122,24 @@ def product(layer, x, kv_length):
     return layer(x),
 
 
+copies = pytest.mark.parametrize("convert, atol", [
+    pytest.param(halve, 0.0, marks=pytest.mark.skipif(not has_fbgemm(CPU), reason="no products in float16 here")),
+    pytest.param(quantise, 1e-6, marks=pytest.mark.skipif(not can_quantise(CPU), reason="no products in 8 bits here"))])
+
+
 @needs_a_compiler
-@pytest.mark.skipif(not can_halve(torch.device("cpu")), reason="this build of torch has no products in float16")
+@copies
 @torch.inference_mode()
-def test_weights_in_float16_are_read_by_what_is_compiled():
-    """Those of the layer itself, bias and all, as they were when it was halved last."""
+def test_copies_of_weights_are_read_by_what_is_compiled(convert, atol):
+    """Those of the layer itself, bias and all, as they were when it was converted last."""
     layers = [nn.Sequential(Linear(6, 4, bias=True)) for _ in range(2)]
     x, found = torch.arange(18.0).view(1, 3, 6), []
-    for layer in [*map(halve, layers), layers[0]]:
+    for layer in [*map(convert, layers), layers[0]]:
         (out,) = compiled(partial(product, layer, x), Text([[0]], 1, 3), Dice([0]))(1)
-        assert torch.equal(out, layer(x))
+        assert torch.allclose(out, layer(x), rtol=0, atol=atol)
         found.append(out)
         layer[0].weight.mul_(2)
-        halve(layer)
+        convert(layer)
     assert not torch.allclose(found[0], found[1]) and not torch.allclose(found[0], found[2])
 
 
@@ -220,11 +228,11 @@ def test_a_packed_model_is_compiled_from_its_plain_weights():
 
 @needs_a_compiler
 @pytest.mark.slow
-@pytest.mark.skipif(not can_halve(torch.device("cpu")), reason="this build of torch has no products in float16")
-def test_a_halved_model_writes_the_same_compiled():
-    halved = halve(small_gpt(11, 2, 1).float().requires_grad_(False))
-    plain = list(generate(halved, [1, 2, 0], 40, temperature=0.8, seed=5))
-    assert list(generate(halved, [1, 2, 0], 40, temperature=0.8, seed=5, compiler=compiled)) == plain
+@copies
+def test_a_model_over_copies_writes_the_same_compiled(convert, atol):
+    model = convert(small_gpt(11, 2, 1).float().requires_grad_(False))
+    plain = list(generate(model, [1, 2, 0], 40, temperature=0.8, seed=5))
+    assert list(generate(model, [1, 2, 0], 40, temperature=0.8, seed=5, compiler=compiled)) == plain
 
 
 class Midpoints(WalkingDice):

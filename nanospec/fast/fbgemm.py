@@ -1,0 +1,94 @@
+"""Products of FBGEMM: float32 with weights that are kept in fewer bits, made for a few rows.
+
+half.py and int8.py say which. A compiler cannot look into FBGEMM's copies of the weights. In what it makes, such a
+product is a call of an operator of ours, which finds the copy by its number.
+"""
+
+from collections.abc import Callable
+from itertools import count
+from typing import Any
+from weakref import WeakValueDictionary
+
+import torch
+import torch.nn.functional as F
+from torch import Tensor
+
+from nanospec.errors import DeviceError
+from nanospec.fast.packed import Model, Relaid, swap
+
+NUMBERS = count()
+
+
+def has_fbgemm(device: torch.device) -> bool:
+    """Whether this build of torch has FBGEMM's products there."""
+    return device.type == "cpu" and torch.backends.quantized.engine in ("x86", "fbgemm")
+
+
+class Copied(Relaid):
+    """The copy is FBGEMM's.
+
+    copy: of the weight as it was when it was copied; None where there is none. number: the copy's.
+    kept: the data type of the copy's weights.
+    """
+
+    copy: Any = None
+    number: int
+    kept: torch.dtype
+
+    def packed_weight(self) -> Any:
+        """A copy of the weight, and of the bias where `product` adds it."""
+        raise NotImplementedError
+
+    @staticmethod
+    def product(x: Tensor, copy: Any) -> Tensor:
+        """x (..., in), copy -> (..., out), both float32."""
+        raise NotImplementedError
+
+    def forward(self, x: Tensor) -> Tensor:
+        """x (..., in) -> (..., out), both float32."""
+        return F.linear(x, self.weight, self.bias) if self.copy is None else self.multiplied(x)
+
+    def multiplied(self, x: Tensor) -> Tensor:
+        if torch.compiler.is_compiling():
+            return torch.ops.nanospec.product(x, self.number, self.out_features)
+        return self.product(x, self.copy)
+
+    def make_copy(self) -> None:
+        self.copy = self.packed_weight()
+        self.number = next(NUMBERS)         # what was compiled for an earlier copy goes on with that one no more
+        COPIES[self.number] = self
+
+    def forget(self) -> None:
+        self.copy = None
+
+
+COPIES: WeakValueDictionary[int, Copied] = WeakValueDictionary()
+LIBRARY = torch.library.Library("nanospec", "DEF")
+LIBRARY.define("product(Tensor x, int number, int outputs) -> Tensor")
+
+
+def _product(x: Tensor, number: int, outputs: int) -> Tensor:
+    return COPIES[number].product(x, COPIES[number].copy)
+
+
+def _shape(x: Tensor, number: int, outputs: int) -> Tensor:
+    return x.new_empty(*x.shape[:-1], outputs)
+
+
+LIBRARY.impl("product", _product, "CPU")
+torch.library.register_fake("nanospec::product", _shape)
+
+
+def copied(model: Model, kind: type[Copied], can: Callable[[torch.device], bool]) -> Model:
+    """The model itself, in float32, its products over copies of this kind, made of its weights as they are now.
+
+    DeviceError, and nothing has changed, where `can` says that there are none.
+    """
+    device = next(model.parameters()).device
+    if not can(device):
+        raise DeviceError(f"no products with weights in {str(kind.kept).removeprefix('torch.')} on {device} in this "
+                          "build of torch")
+    model.to(torch.float32)
+    for part in swap(model, kind):
+        part.make_copy()
+    return model
