@@ -164,6 +164,8 @@ def options() -> Parser:
         help=f"how much text for --weights; default: {PARTS * PART}, or what --text holds")
     add("--spoken", type=int, metavar="N",
         help="the tokens that a draft model for --weights can draft: the N most frequent ones")
+    add("--from", dest="begin", type=Path, metavar="FILE",
+        help="a draft model for --weights that begins with these weights, and not with random ones")
     add("--packages", action="store_true", help="learn from the sources of the packages that this one needs, too")
     add("--loss", choices=LOSSES, default="forward-kl",
         help="the loss by which the draft learns the target's probabilities; default: %(default)s")

@@ -12,7 +12,7 @@ from rich.progress import track
 from nanospec.bench.measure import measure_alpha
 from nanospec.commands.train_job import AUTO, Job, allowed
 from nanospec.draft_models import LEARNED
-from nanospec.errors import RequestError
+from nanospec.errors import PairError, RequestError
 from nanospec.fast.autotune import quick_copy
 from nanospec.fast.compiled import compiler_for
 from nanospec.files.checkpoint import load_learned
@@ -27,6 +27,7 @@ from nanospec.training.pair import Size
 PART = AT_ONCE * TOKENS         # tokens
 PARTS = 16                      # that are made where --tokens does not say how many
 RATE = 3e-3                     # top learning rate
+FURTHER = 1e-3                  # of weights that are trained already
 
 
 def checked(args: argparse.Namespace, size: Size) -> Job:
@@ -43,6 +44,8 @@ def checked(args: argparse.Namespace, size: Size) -> Job:
         raise RequestError(f"{args.weights} has no chat template, so it cannot write texts: name files with --text")
     if args.tokens is not None and args.tokens < 2 * PART:
         raise RequestError(f"--tokens must be {2 * PART} or more, got {args.tokens}: {PART} of them are held out")
+    if args.begin and len(args.what) > 1:
+        raise RequestError(f"--from is for one draft model, got {' and '.join(args.what)}")
     if args.batch == AUTO or args.batch and AT_ONCE % args.batch:
         raise RequestError(f"--batch must divide the {AT_ONCE} texts of a part here, got {args.batch}")
     plan = plan_of(args.what, target.config, replace(size, sampled=0))
@@ -55,13 +58,14 @@ def checked(args: argparse.Namespace, size: Size) -> Job:
             raise RequestError(f"--spoken must be 1 to {target.config.vocab_size}, got {args.spoken}")
         sizes["spoken"] = args.spoken
     out = args.out or Path("out") / "_".join(args.what)
-    return allowed(args, Job(replace(plan, rate=(RATE,)), out, None, files_of(args.what), target))
+    return allowed(args, Job(replace(plan, rate=(FURTHER if args.begin else RATE,)), out, None, files_of(args.what), target))
 
 
 def prepared(args: argparse.Namespace, job: Job, console: Console) -> KeptTraining:
     """The training. The texts are made first, part by part, unless they are there; they stay in the folder `texts`."""
     target: Any = job.target                            # by `checked`
     model, layers = target.load(args.device), {layer for sizes in job.size.sizes.values() for layer in sizes["layers"]}
+    begun = [load_learned(args.begin, model, name) for name in job.size.sizes if args.begin]
     kept = Kept(job.out / "texts", model, sorted(layers), " ".join(sorted(path.name for path in args.text)))
     wanted = (args.tokens or PARTS * PART) // PART
     if args.text:
@@ -78,6 +82,10 @@ def prepared(args: argparse.Namespace, job: Job, console: Console) -> KeptTraini
     compiler = compiler_for(model.device) if args.compile or model.device.type == "cuda" else None
     training = KeptTraining(model, job.size, args.seed, kept, target.tokenizer, job.out, compiler is not None,
                             args.loss)
+    for draft, trained in zip(training.trained, begun):
+        if draft.sizes != trained.sizes:
+            raise PairError(f"{args.begin} is of other sizes: {trained.sizes}")
+        draft.load_state_dict(trained.state_dict())
     if args.resume:
         training.load()
     console.print(f"{training.ids.numel():,} tokens to train on, {PART:,} held out")

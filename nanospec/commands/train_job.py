@@ -50,6 +50,8 @@ class Job(NamedTuple):
 def checked(args: argparse.Namespace, size: Size | Any) -> Job:
     """What can be refused before the text is read is refused here."""
     available(args.device)
+    if args.begin:
+        raise RequestError("--from is for a draft model of --weights; distil trains the draft that ships further")
     files: Sequence[str] = FILES
     out, pair = args.out or Path("out") / args.size, None
     if args.what == JOINT:

@@ -1,5 +1,7 @@
 """Texts that a target writes itself, what is kept of them, and a draft model that learns from them."""
 
+import shutil
+
 import pytest
 import torch
 
@@ -199,6 +201,12 @@ def test_the_command(small, tmp_path, capsys, monkeypatch):
     assert (tmp_path / "it" / "lookback.loss.png").exists()
     draft = load_learned(tmp_path / "it" / "lookback.pt", target, "lookback")
     assert draft.ids.tolist() != list(range(40))
+    shutil.copytree(tmp_path / "it" / "texts", tmp_path / "on" / "texts")
+    begun = ["--from", str(tmp_path / "it" / "lookback.pt"), "--out", str(tmp_path / "on"), "--seed", "7"]
+    assert train_tiny.main([*command, "--spoken", "39", *begun]) == 2 and "of other sizes" in capsys.readouterr().err
+    assert train_tiny.main([*command, *begun, "--minutes", "0"]) == 0
+    begun_with = load_learned(tmp_path / "on" / "lookback.pt", target, "lookback").state_dict()
+    assert all(torch.equal(weight, begun_with[name]) for name, weight in draft.state_dict().items())
     monkeypatch.setattr("nanospec.files.checkpoint.WEIGHTS", tmp_path / "it")
     (tmp_path / "it" / "lookback.pt").rename(tmp_path / "it" / "small_lookback.pt")
     assert type(load_pair(path).draft) is type(draft)
@@ -210,6 +218,8 @@ def test_the_command(small, tmp_path, capsys, monkeypatch):
     (["--what", "lookback", "--tokens", "99"], "--tokens must be 49152 or more"),
     (["--what", "lookback", "--spoken", "0"], "--spoken must be 1 to"),
     (["--what", "lookback", "--spoken", "99999"], "--spoken must be 1 to"),
+    (["--what", "lookback", "hydra", "--from", "short"], "--from is for one draft model, got lookback and hydra"),
+    (["--what", "lookback", "--from", "short"], "short"), (["--what", "lookback", "--from", "none"], "none"),
     (["--what", "mlp", "--spoken", "9"], "--spoken: mlp always drafts"),
     (["--what", "lookback", "--steps", "0"], "--steps must be 1"),
     (["--what", "lookback", "--text", "none"], "none"), (["--what", "lookback", "--text", "short"], "too little text")])
