@@ -58,7 +58,8 @@ def checked(args: argparse.Namespace, size: Size) -> Job:
             raise RequestError(f"--spoken must be 1 to {target.config.vocab_size}, got {args.spoken}")
         sizes["spoken"] = args.spoken
     out = args.out or Path("out") / "_".join(args.what)
-    return allowed(args, Job(replace(plan, rate=(FURTHER if args.begin else RATE,)), out, None, files_of(args.what), target))
+    plan = replace(plan, rate=(FURTHER if args.begin else RATE,))
+    return allowed(args, Job(plan, out, None, files_of(args.what), target))
 
 
 def prepared(args: argparse.Namespace, job: Job, console: Console) -> KeptTraining:

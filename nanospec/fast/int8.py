@@ -4,7 +4,8 @@
 
 Verification multiplies several rows with every weight. In float32 that takes longer than reading the weights, from
 three rows on. Processors with VNNI multiply whole numbers of 8 bits four times as fast, and sum them up in 32 bits
-without any rounding. So a row's product is the same, bit by bit, whatever rows are beside it.
+without any rounding. So a row's product is the same, bit by bit, whatever rows are beside it, and with what steady.py
+does for attention all of a chain is verified with plain decoding's own numbers.
 
 Both factors are rounded to -127 ... 127 times a scale: the weight's rows each to their own, the activations' rows, too.
 A few channels of a transformer are a hundred times as large as the others, and one of them in a row would leave hardly
@@ -25,6 +26,8 @@ from torch import Tensor
 
 from nanospec.fast.fbgemm import Copied, copied, has_fbgemm
 from nanospec.fast.packed import Model
+from nanospec.fast.steady import steady
+from nanospec.model import GPT
 
 LARGEST = 127
 ZERO = 128              # FBGEMM's activations are 0 to 255
@@ -86,8 +89,11 @@ def can_quantise(device: torch.device) -> bool:
 
 
 def quantise(model: Model) -> Model:
-    """The model itself, in float32, its products over copies of its weights in 8 bits.
+    """The model itself, in float32, its products over copies of its weights in 8 bits; a GPT is steady then.
 
     Quantise again after they have changed. DeviceError where `can_quantise` says no.
     """
-    return copied(model, Int8Linear, can_quantise)
+    copied(model, Int8Linear, can_quantise)
+    if isinstance(model, GPT):
+        steady(model)
+    return model
