@@ -20,6 +20,7 @@ copies among them. Which numbers they are depends on torch's kernels, so they ar
 from collections.abc import Sequence
 from functools import cache
 from itertools import product
+from typing import Any
 
 import torch
 import torch.nn.functional as F
@@ -54,7 +55,7 @@ class Steady(GPT):
         if attention_mask is not None:
             attention_mask = F.pad(repeated(attention_mask, added), (0, slots - attention_mask.shape[2]))
         scored = T if scored is None else scored
-        out = super().forward(repeated(tokens, added), cache, slots,
+        out: Any = super().forward(repeated(tokens, added), cache, slots,
                               None if positions is None else repeated(positions, added), attention_mask, layers,
                               scored + added if scored else 0)
         return (out[0][:, :scored], out[1][:, :T]) if layers else out[:, :scored]
@@ -73,13 +74,13 @@ def up_to(ends: Sequence[int], slots: int) -> int:
 
 @torch.inference_mode()
 def are_steady(ends: Sequence[int], heads: int, head_size: int) -> bool:
-    """Whether attention's kernel gives a query the same answer in all calls that end so, tried on random numbers.
+    """Whether attention's kernel gives a query the same answer in all calls that end so, tried on some numbers.
 
     heads: of keys and values.
     """
-    chance = torch.Generator().manual_seed(0)
     allowed = [blocks * BLOCK + end for blocks in range(2) for end in ends]
-    q, k, v = torch.randn(3, 1, heads, allowed[-1], head_size, generator=chance).unbind()
+    numbers = 3 * heads * allowed[-1] * head_size
+    q, k, v = torch.arange(numbers).mul(0.7).sin().view(3, 1, heads, allowed[-1], head_size).unbind()
 
     def answers(queries: int, seen: int, slots: int) -> Tensor:
         hidden = torch.where(torch.arange(slots) < seen, 0.0, float("-inf"))[None, None, None]
