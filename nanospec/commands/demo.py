@@ -28,7 +28,8 @@ from nanospec.bench.options import options_of, topology_of
 from nanospec.commands.demo_options import parsed
 from nanospec.draft_models.early_exit import target_for
 from nanospec.errors import NanospecError, check_request
-from nanospec.fast.autotune import described, name_of, setups_of
+from nanospec.fast.autotune import described, setups_of, weights_of
+from nanospec.fast.int8 import LARGEST
 from nanospec.fast.clock import ClockedDrafter, announced, clocked
 from nanospec.files.checkpoint import load_pair
 from nanospec.generate import generate
@@ -189,8 +190,9 @@ class Demo:
             logits = target(torch.tensor([self.ids + plain[:at]], device=target.device))[0, -1].float()
         top = logits.topk(2)
         first, second = (repr(self.decode([token])) for token in top.indices.tolist())
-        gap, name = (top.values[0] - top.values[1]).item(), name_of(target.dtype)
-        step = torch.finfo(target.dtype).eps * 2.0 ** (math.frexp(top.values[0].item())[1] - 1)
+        gap, name = (top.values[0] - top.values[1]).item(), weights_of(target)
+        eps = 1 / LARGEST if name == "int8" else torch.finfo(target.dtype).eps
+        step = eps * 2.0 ** (math.frexp(top.values[0].item())[1] - 1)
         verdict = "rounding decides there" if gap <= 4 * step else "more than rounding explains: please report"
         return Text(f"Temperature 0: the texts part at new token {at}, {self.decode([plain[at]])!r} alone and "
                     f"{self.decode([fast[at]])!r} speculating. The target's two best there, {first} and {second}, lie "

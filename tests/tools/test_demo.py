@@ -103,7 +103,7 @@ def test_temperature_zero_says_how_close_the_call_was():
     def target(ids):
         return torch.tensor([[[1.0, 1 - 2.0 ** -8]]])
 
-    target.dtype = torch.bfloat16
+    target.dtype, target.modules = torch.bfloat16, lambda: []
     target.device = torch.device("cpu")
     this = SimpleNamespace(asked=SimpleNamespace(temperature=0), ids=[0], setups=[Setup(target, None, None)],
                            decode=lambda ids: "ab"[ids[0]])
