@@ -188,7 +188,3 @@ figures.states_kept(costs)
 #    line stops being right, and why?
 #
 # The answers are in the file of the same name in `lessons/answers/`.
-#
-# This is the last lesson. Where to go from here? Read `nanospec/speculate.py` from top to bottom,
-# judge another program's sampler (docs/PROOF.md), or write a drafter of your own
-# (docs/CONTRIBUTING.md).

@@ -1035,3 +1035,16 @@ def states_kept(costs: dict[tuple[int, str], tuple[int, float, float]]) -> None:
     right.set(xlabel="gamma: draft tokens in a round", ylabel="tokens that the target reads in a round", ylim=(0, None))
     left.legend(frameon=False)
     save(figure, "a_state_that_cannot_go_back")
+
+
+# The same to the last bit
+
+def the_same_to_the_last_bit(found: dict[str, tuple[float, float]]) -> None:
+    """Data type -> total variation from float32, and of calls on one token from calls on five."""
+    figure, (axes,) = blank("rounding, and a call's own share of it", 1)
+    figure.set_size_inches(8, 4.2)
+    against, apart = zip(*found.values())
+    bars(axes, list(found), ([100 * part for part in against], BLUE, "from the target in float32"),
+         ([100 * part for part in apart], AMBER, "alone, from five in a call"))
+    axes.set(ylabel="tokens in a hundred that would be others")
+    save(figure, "the_same_to_the_last_bit")
