@@ -1,7 +1,7 @@
 # %% [markdown]
 # # The same to the last bit
 #
-# **Does a target give a token the same probabilities in a call on five tokens as in a call on one?**
+# **Does a target give the same probabilities in a call on five tokens as in a call on one?**
 #
 # *Why it is lossless* proved that drafts leave no trace in the text. The proof takes for granted
 # that verification computes the very numbers that plain decoding would have computed. On paper it
@@ -34,8 +34,8 @@ target, draft, tokenizer = pair = load_pair(dtype=torch.float32)
 # ## A sum has an order
 #
 # Here is one product of a row and a column, as there are millions in a call: 1,216 numbers times
-# 1,216 numbers, and the sum of it. We add forwards, backwards, and as torch does. *Guess first:* how
-# far are the three results apart, in a data type with seven digits?
+# 1,216 numbers, and the sum of it. We add forwards, backwards, and as torch does. *Guess first:*
+# how far are the three results apart, in a data type with seven digits?
 
 # %%
 chance = torch.Generator().manual_seed(1)
@@ -115,8 +115,8 @@ table(["the target in", "against float32", "alone against five in a call"],
 # calls on five tokens. That is one rounding away from how it writes in calls on one.
 #
 # Is it a bug? No rule of speculation is broken, and a server that puts requests together does the
-# same to its users. But such a text cannot be checked: when it differs at temperature 0, that may be
-# rounding, or a bug.
+# same to its users. But such a text cannot be checked: when it differs at temperature 0, that may
+# be rounding, or a bug.
 #
 # ## Whole numbers have no order
 #
@@ -164,7 +164,8 @@ table(["channels", "error of the product"], [[name, f"{e:.1%}"] for name, e in e
 # `steady` (nanospec/fast/steady.py) reads a few tokens or slots more where that would happen, and
 # does not look at their answers.
 #
-# *Guess first:* with attention as it was, how far is the model in 8 bits from itself? And with both?
+# *Guess first:* with attention as it was, how far is the model in 8 bits from itself? And with
+# both?
 
 # %%
 if can_quantise(torch.device("cpu")):
