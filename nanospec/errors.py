@@ -119,14 +119,16 @@ def check_gamma(gamma: int, what: str) -> int:
     return gamma + 1
 
 
-def check_drafter(model: Any, drafter: Any, rule: Any = None, dice: Any = None) -> None:
+def check_drafter(model: Any, drafter: Any, rule: Any = None, dice: Any = None,
+                  compiler: Any = None) -> None:
     """RequestError unless `drafter` can draft for the target `model`. The layers whose hidden
-    states it reads must be the target's. rule, dice: None, or what can judge and decide.
+    states it reads must be the target's. The others: None, or what can judge, decide and compile.
     """
     check_model("the target", model)
     check_has("the drafter", drafter, "a drafter", "propose", "size", "layers")
-    if rule is not None and not callable(rule):
-        raise RequestError(f"the rule must be a function, got {one_line(repr(rule))}")
+    for what, thing in ("the rule", rule), ("the compiler", compiler):
+        if thing is not None:
+            check_has(what, thing, "a function", "__call__")
     if dice is not None:
         check_has("dice", dice, "Dice", "refill", "flip", "pick")
     if not all(0 <= layer < model.config.layers for layer in drafter.layers):

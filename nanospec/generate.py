@@ -41,6 +41,8 @@ def generate(target: LanguageModel, ids: Sequence[int], max_new_tokens: int = 12
     check_request(target, ids, max_new_tokens, temperature, top_k, top_p, seed, stop=stop)
     if dice is not None:
         check_has("dice", dice, "Dice", "refill", "pick")
+    if compiler is not None:
+        check_has("the compiler", compiler, "a function", "__call__")
     text = Text([ids], max_new_tokens, target.config.vocab_size, target.device)
     sampling = Sampling(temperature, top_k, top_p)
     dice = dice or Dice([seed], target.device)

@@ -186,7 +186,7 @@ def speculate(target: LanguageModel, drafter: Drafter, ids: Sequence[int],
     rule: instead of the drafter's own. compiler: makes the round one function (fast/compiled.py).
     Raises RequestError where the request cannot be answered, LogitsError where a model gives NaN.
     """
-    check_drafter(target, drafter, rule, dice)
+    check_drafter(target, drafter, rule, dice, compiler)
     check_request(target, ids, max_new_tokens, temperature, top_k, top_p, seed, drafter.size, stop)
     text = Text([ids], max_new_tokens + drafter.size, target.config.vocab_size, target.device)
     sampling = Sampling(temperature, top_k, top_p)

@@ -9,13 +9,14 @@ attends to the committed text, its ancestors and itself (Miao et al. 2023, SpecI
 """
 
 from collections.abc import Sequence
+from numbers import Integral
 
 import torch
 from torch import Tensor
 
 from nanospec.cache import Cache
 from nanospec.draft import Draft
-from nanospec.errors import check_draft
+from nanospec.errors import check_draft, check_numbers
 from nanospec.text import Text
 
 
@@ -88,7 +89,8 @@ class Tree:
 
     def add(self, parent: int, token: int) -> int:
         """A draft token that follows row `parent`; its own row. ValueError where there is no such row."""
-        if parent not in range(len(self.tokens)):
+        check_numbers(Integral, parent=parent, token=token)
+        if not 0 <= parent < len(self.tokens):
             raise ValueError(f"a tree of {len(self.tokens)} rows has no row {parent!r} for token {token!r} to follow")
         self.tokens.append(token)
         self.parents.append(parent)

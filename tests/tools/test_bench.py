@@ -557,7 +557,7 @@ BEFORE_LOADING = [
     (["--temperatures"], "--temperatures"), (["--seed", str(2 ** 64)], "--seed"),
     (["roofline", "--device", "meta"], "meta"), (["--device", "cuda:99"], "cuda:99"),
     (["roofline", "--device", "nonsense"], "nonsense"), (["--drafters", "chain", "nobody"], "nobody"),
-    (["--rules", "nothing"], "nothing"), (["--dtype", "int8"], "int8"), (["--weights", "nowhere"], "nowhere"),
+    (["--rules", "nothing"], "nothing"), (["--dtype", "int4"], "int4"), (["--weights", "nowhere"], "nowhere"),
     (["roofline", "--weights", "README.md"], "README.md"), (["--json", "nowhere/a"], "nowhere/a"),
     (["--json", "tests"], "--json"), (["--markdown", "a.txt"], ".md"), (["--figure", "a.svg"], ".png"),
     (["--figure", "nowhere/a.png"], "nowhere/a.png"),

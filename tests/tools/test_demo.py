@@ -182,7 +182,7 @@ BEFORE_LOADING = [
     (["--top-p", "2"], "--top-p"), (["--top-p", "nan"], "--top-p"), (["--top-p", "0"], "--top-p"),
     (["--top-k", "0"], "--top-k"), (["--top-k", "1.5"], "--top-k"), (["--seed", str(2 ** 64)], "--seed"),
     (["--seed", "one"], "--seed"), (["--drafter", "nobody"], "nobody"), (["--rule", "nothing"], "nothing"),
-    (["--dtype", "int8"], "int8"), (["--device", "meta"], "meta"), (["--device", "cuda:99"], "cuda:99"),
+    (["--dtype", "int4"], "int4"), (["--device", "meta"], "meta"), (["--device", "cuda:99"], "cuda:99"),
     (["--device", "nonsense"], "nonsense"), (["--device", ""], "--device"), (["--device", "xla"], "xla"),
     (["--device", "hpu"], "hpu"), (["--device", "cpu:-1"], "cpu:-1"), (["--weights", "nowhere"], "nowhere"),
     (["--weights", "demo.py"], "demo.py"), (["--prompt", "\udcff\udcfe"], "--prompt"), (["--shape", "2"], "--shape"),

@@ -41,7 +41,7 @@ from nanospec.serving.by_survival import BySurvival
 from nanospec.serving.conversation import Conversation
 from nanospec.serving.server import Server
 from nanospec.speculate import ModelDrafter, speculate, verify
-from nanospec.trees.draft import TreeDraft
+from nanospec.trees.draft import Tree, TreeDraft
 from nanospec.trees.drawn import TreeDrafter
 from nanospec.trees.dynamic import DynamicTree
 from nanospec.trees.merged import MergedDrafter
@@ -79,6 +79,8 @@ REFUSED = {
     "method_of, remember": (lambda x: method_of(TARGET, DRAFT, "hybrid", gamma=1, remember=x, **METHOD), (-1, "x")),
     "ModelDrafter": (lambda x: ModelDrafter(x, 2), NONE),
     "TreeDraft": (lambda x: TreeDraft(CHAIN.tokens, CHAIN.q_draft, x), (None, 5, torch.ones(1), torch.ones(1, 3))),
+    "Tree.add, parent": (lambda x: Tree(3).add(x, 4), (None, 1, -1, "0", torch.tensor(0), torch.tensor([0, 0]))),
+    "Tree.add, token": (lambda x: Tree(3).add(0, x), (None, 1.5, "a", torch.tensor(4), [4])),
     "TreeDrafter": (lambda x: TreeDrafter(x, [-1, 0]), NONE), "TopTree": (lambda x: TopTree(x, [-1, 0]), NONE),
     "DynamicTree": (lambda x: DynamicTree(x, 3), NONE),
     "DynamicTree, width": (lambda x: DynamicTree(DRAFT, 4, x), NUMBERS),
@@ -140,7 +142,7 @@ REFUSED = {
     "train": (lambda x: train(x, 300), (None, b"ab", 5)), "train, size": (lambda x: train("ab", x), (10, "300", None)),
 }
 # Of these a ValueError, no more.
-PLAIN = {"train, size", "TreeDraft", "layers", *(
+PLAIN = {"train, size", "TreeDraft", "Tree.add, parent", "Tree.add, token", "layers", *(
     f"{rule.__qualname__}, {of}" for rule in JUDGES for of in ("p_target", "draft"))}
 
 
