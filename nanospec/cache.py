@@ -22,7 +22,7 @@ class Cache:
 
     kv:        (L, 2, B, S, H_kv, D);  k, v: its L parts, each (B, S, H_kv, D)
     length:    (B,) int64, how many slots of each text hold committed tokens
-    rope:      (2, S, D), the model's rotation for every position
+    rope:      (2, S, D), the model's rotation for every position (`rope_table` in model.py)
     """
 
     def __init__(self, rows: int, layers: int, kv_heads: int, rope: Tensor):

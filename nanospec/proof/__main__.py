@@ -12,6 +12,7 @@ import time
 from collections.abc import Sequence
 
 from nanospec.errors import one_line
+from nanospec.fast.clock import announced
 from nanospec.files.checkpoint import load_pair
 from nanospec.proof.checks import CHECKS, OF_THE_DISTRIBUTION, TOLERANCE, result_of
 from nanospec.proof.command import Parser, command
@@ -26,7 +27,8 @@ def walk_checks(quick: bool) -> int:
     print(f"{'':2}  {'check':20} {'setting':72} {'paths':>8} {'greatest error':>15} {'TV':>9} {'seconds':>8}")
     wrong, checks = 0, [check for check in CHECKS.values() if not (quick and check.slow)]
     for check in checks:
-        result = result_of(check)
+        with announced(check.name, at_once=False):
+            result = result_of(check)
         wrong += not result.passed
         print(f"{check.layer}  {check.name:20} {check.setting:72} {result.count:8,} {result.error:15.1e} "
               f"{result.tv:9.1e} {result.seconds:8.1f}  {'ok' if result.passed else 'WRONG'}", flush=True)
@@ -42,14 +44,15 @@ def walk_contract(quick: bool) -> int:
     broken = 0
     for name, part in CONTRACT.items():
         began, total, worst, wrong = time.perf_counter(), 0, 0.0, []
-        for drafter, rule in pairs_of(name, quick):
-            try:
-                count, error, tv = part(drafter, rule)
-            except FALLS as fell:
-                count, error, tv = 0, float("inf"), 0.0
-                print(f"{drafter}, {rule}: {one_line(fell)}")
-            total, worst = total + count, max(worst, error, tv)
-            wrong += [f"{drafter}, {rule}"] * (not (count and error <= TOLERANCE and tv <= TOLERANCE))
+        with announced(name, at_once=False):
+            for drafter, rule in pairs_of(name, quick):
+                try:
+                    count, error, tv = part(drafter, rule)
+                except FALLS as fell:
+                    count, error, tv = 0, float("inf"), 0.0
+                    print(f"{drafter}, {rule}: {one_line(fell)}")
+                total, worst = total + count, max(worst, error, tv)
+                wrong += [f"{drafter}, {rule}"] * (not (count and error <= TOLERANCE and tv <= TOLERANCE))
         broken += len(wrong)
         print(f"{name:20} {total:18,} {worst:15.1e} {time.perf_counter() - began:8.1f}  "
               + ("ok" if not wrong else "WRONG: " + "; ".join(wrong)), flush=True)
@@ -61,13 +64,15 @@ def walk_zoo(quick: bool) -> int:
     print(f"\nthe zoo: planted one at a time\n{'bug':36} {'caught by':28} {'how far off':>12}  shipped in")
     unseen = flagged = 0
     for bug in ALL_BUGS:
-        sighting = look(bug, bug.caught_by)
+        with announced(bug.name, at_once=False):
+            sighting = look(bug, bug.caught_by)
         unseen += not sighting.caught
         found = ("fell over" if sighting.tv is None else sighting.found) if sighting.caught else "NOT CAUGHT"
         print(f"{bug.name:36} {bug.caught_by:28} {found:>12}  {bug.source}", flush=True)
     for control in ALL_CONTROLS:
         checks = ENOUGH[control.file] if quick else OF_THE_DISTRIBUTION
-        failed = [name for name in checks if look(control, name).caught]
+        with announced(control.name, at_once=False):
+            failed = [name for name in checks if look(control, name).caught]
         flagged += bool(failed)
         found = "exact" if not failed else "WRONG: " + ", ".join(failed)
         print(f"{control.name:36} {'control':28} {found:>12}  {control.source}", flush=True)
@@ -84,7 +89,8 @@ def main(argv: Sequence[str] | None = None) -> int:
     quick = parser.parse_args(argv).quick
     wrong = walk_checks(quick) + walk_contract(quick) + walk_zoo(quick)
     print("\nT8: real dice on the pair that ships")
-    verdict = long_run(load_pair(), samples=30 if quick else 60)
+    with announced("writing texts", at_once=False):
+        verdict = long_run(load_pair(), samples=30 if quick else 60)
     print(verdict)
     return 1 if wrong or verdict.wrong else 0
 
