@@ -124,7 +124,8 @@ def product(layer, x, kv_length):
 
 copies = pytest.mark.parametrize("convert, atol", [
     pytest.param(halve, 0.0, marks=pytest.mark.skipif(not has_fbgemm(CPU), reason="no products in float16 here")),
-    pytest.param(quantise, 1e-6, marks=pytest.mark.skipif(not can_quantise(CPU), reason="no products in 8 bits here"))])
+    pytest.param(quantise, 1e-6, marks=[pytest.mark.slow, pytest.mark.skipif(not can_quantise(CPU),
+                                                                             reason="no products in 8 bits here")])])
 
 
 @needs_a_compiler
