@@ -49,8 +49,8 @@ class Steady(GPT):
         """As GPT's. Where a few queries would be left over, the last token is read several times."""
         if cache is None:
             return super().forward(tokens, layers=layers, scored=scored)
-        T, group = tokens.shape[1], self.config.heads // self.config.kv_heads
-        added = next(more for more in range(FEW) if not 0 < group * (T + more) % QUERIES < FEW)
+        T = tokens.shape[1]
+        added = lacking(T, self.config.heads // self.config.kv_heads)
         slots = up_to(self.ends, added + (int(cache.length.max()) + T if kv_length is None else kv_length))
         if attention_mask is not None:
             attention_mask = F.pad(repeated(attention_mask, added), (0, slots - attention_mask.shape[2]))
@@ -64,6 +64,11 @@ class Steady(GPT):
 def repeated(x: Tensor, times: int) -> Tensor:
     """x (B, T, ...), its last element so many times more: (B, T + times, ...)."""
     return torch.cat([x, *[x[:, -1:]] * times], 1) if times else x
+
+
+def lacking(tokens: int, group: int) -> int:
+    """How many tokens a call is short of one in which no few queries are left over. group: query heads of a key head."""
+    return next(more for more in range(FEW) if not 0 < group * (tokens + more) % QUERIES < FEW)
 
 
 def up_to(ends: Sequence[int], slots: int) -> int:

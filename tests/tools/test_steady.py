@@ -5,7 +5,8 @@ import torch
 
 from nanospec.fast import steady as module
 from nanospec.fast.int8 import can_quantise, quantise
-from nanospec.fast.steady import BLOCK, ENDS, FEW, Steady, are_steady, ends_here, steady, up_to
+from nanospec.fast.steady import (BLOCK, ENDS, FEW, QUERIES, Steady, are_steady, ends_here, lacking, steady,
+                                  up_to)
 from nanospec.generate import generate
 from nanospec.model import GPT, Config
 from nanospec.proof.tables import small_gpt
@@ -100,6 +101,28 @@ def test_it_is_the_gpt_up_to_the_order_of_sums(ids):
     assert torch.equal(plain(tokens), model(tokens))
 
 
+@needs_steadiness
+@torch.inference_mode()
+def test_rows_of_different_lengths_up_to_an_end():
+    """A length that is not given is the longest row's, and the token that is added may need the next end."""
+    plain, model = small(4, layers=1), small(4, layers=1)
+    model.__class__, model.ends = Steady, ENDS[0]
+    tokens, out = torch.randint(97, (2, 191), generator=torch.Generator().manual_seed(2)), []
+    for one in (plain, model):
+        cache = one.new_cache(2, 200)
+        one(tokens, cache, 191, scored=0)
+        cache.length += torch.tensor([3, 191])
+        out.append((one(tokens[:, :1], cache), one(tokens[:, :2], cache)))
+    assert all(torch.allclose(a, b, atol=1e-5) for a, b in zip(*out))
+
+
+@pytest.mark.parametrize("group", [1, 2, 3, 4, 5, 9])
+def test_no_few_queries_are_left_over(group):
+    for tokens in range(1, 100):
+        calls = [group * (tokens + more) % QUERIES for more in range(lacking(tokens, group) + 1)]
+        assert all(0 < left < FEW for left in calls[:-1]) and not 0 < calls[-1] < FEW
+
+
 def test_where_calls_end():
     assert [up_to(ENDS[0], slots) for slots in (1, 192, 193, 384, 385, 512, 513, 704, 705, 1024)] == \
         [192, 192, 384, 384, 512, 512, 704, 704, 896, 1024]
@@ -110,12 +133,31 @@ def test_where_calls_end():
     assert rooms == [192, 384, 512, 704]
 
 
-def test_a_kernel_that_is_not_steady_is_found_out(monkeypatch):
-    """Its ends are such that it divides the slots before them differently."""
+def test_ends_that_the_kernel_divides_differently_are_found_out():
     assert not are_steady((64, 256, 320), 3, 64)
-    monkeypatch.setattr(module, "are_steady", lambda *_: False)
-    ends_here.cache_clear()
-    try:
-        assert ends_here(3, 64, 1) is None and type(steady(small(1, layers=1))) is GPT
-    finally:
-        ends_here.cache_clear()
+
+
+@needs_steadiness
+@pytest.mark.parametrize("odd", [
+    lambda queries, slots, heads: queries == FEW + 1, lambda queries, slots, heads: queries == FEW + 5,
+    lambda queries, slots, heads: queries == QUERIES, lambda queries, slots, heads: queries == QUERIES + FEW,
+    lambda queries, slots, heads: slots == 384, lambda queries, slots, heads: slots == 2 * BLOCK,
+    lambda queries, slots, heads: heads == KV_HEADS and queries > FEW])
+def test_a_kernel_with_one_odd_call_is_found_out(odd, monkeypatch):
+    kernel = torch.nn.functional.scaled_dot_product_attention
+
+    def attention(q, k, v, attn_mask):
+        assert q.shape[3] == 16 and attn_mask.shape == (1, 1, q.shape[2], k.shape[2])
+        return kernel(q, k, v, attn_mask=attn_mask) + 1e-6 * odd(q.shape[2], k.shape[2], q.shape[1])
+
+    assert are_steady(ENDS[0], KV_HEADS, 16)
+    monkeypatch.setattr(module.F, "scaled_dot_product_attention", attention)
+    assert not are_steady(ENDS[0], KV_HEADS, 16)
+
+
+def test_a_model_asks_for_its_own_heads_and_stays_as_it_is_where_nothing_is_steady(monkeypatch):
+    asked = []
+    monkeypatch.setattr(module, "ends_here", lambda *of: asked.append(of))
+    assert type(steady(small(1, layers=1))) is GPT and asked == [(KV_HEADS, 16, torch.get_num_threads())]
+    monkeypatch.setattr(module, "ends_here", lambda *of: ENDS[1])
+    assert type(steady(small(1, layers=1))) is Steady and steady(small(1, layers=1)).ends == ENDS[1]
