@@ -67,7 +67,7 @@ def repeated(x: Tensor, times: int) -> Tensor:
 
 
 def lacking(tokens: int, group: int) -> int:
-    """How many tokens a call is short of one in which no few queries are left over. group: query heads of a key head."""
+    """How many more tokens a call needs so that no few queries are left over. group: query heads for each of keys."""
     return next(more for more in range(FEW) if not 0 < group * (tokens + more) % QUERIES < FEW)
 
 
