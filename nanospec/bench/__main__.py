@@ -70,7 +70,8 @@ OPTIONS: dict[str, dict] = {
     "weights": dict(type=MODEL, metavar="MODEL", help=MODEL_HELP),
     "pair": dict(type=FOLDER, metavar="FOLDER", help="Llama checkpoints FOLDER/target and FOLDER/draft"),
     "device": dict(type=device, default=HERE),
-    "dtype": dict(choices=["auto", *map(name_of, dict.fromkeys([*DTYPES, *COPIES]))], help="auto: the fastest"),
+    "dtype": dict(choices=["auto", *map(name_of, dict.fromkeys([*DTYPES, *COPIES]))],
+                  help="auto: the fastest; int8 rounds more, so it is taken by name alone"),
     "threads": dict(type=THREADS, metavar="N", help="default: as many as are fastest"),
     "compile": dict(action="store_true", help="both sides through torch.compile, too: minutes, the first time"),
     "text": dict(type=TEXTS, metavar="PATH", help="a text, or a folder of many; default: the standard library's files "

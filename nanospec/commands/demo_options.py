@@ -36,7 +36,7 @@ def parsed(argv: Sequence[str] | None, description: str) -> argparse.Namespace:
     add("--max-new-tokens", type=options.COUNT, metavar="N", help="default: 256, or what the context leaves")
     add("--weights", type=options.MODEL, default=WEIGHTS, metavar="MODEL", help=options.MODEL_HELP)
     add("--dtype", choices=["auto", "float32", "bfloat16", "float16", "int8", "float64"], default="auto",
-        help="auto: each model's fastest here, measured")
+        help="auto: each model's fastest here, measured; int8 rounds more, so it is taken by name alone")
     add("--compile", action="store_true", help="through torch.compile, where a drafter's drafts have one shape")
     add("--step", action="store_true", help="one round at a time, with every coin")
     add("--save", type=options.file(".svg"), metavar="FILE.svg", help="the final view as a picture")
