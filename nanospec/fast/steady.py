@@ -56,8 +56,8 @@ class Steady(GPT):
             attention_mask = F.pad(repeated(attention_mask, added), (0, slots - attention_mask.shape[2]))
         scored = T if scored is None else scored
         out: Any = super().forward(repeated(tokens, added), cache, slots,
-                              None if positions is None else repeated(positions, added), attention_mask, layers,
-                              scored + added if scored else 0)
+                                   None if positions is None else repeated(positions, added), attention_mask,
+                                   layers, scored + added if scored else 0)
         return (out[0][:, :scored], out[1][:, :T]) if layers else out[:, :scored]
 
 
