@@ -100,18 +100,19 @@ class Finder(ast.NodeVisitor):
         self.generic_visit(node)
 
     def visit_BinOp(self, node: ast.BinOp) -> None:
-        if type(node.op) in OPERATORS:
-            self.between(node, node.left, node.right, *OPERATORS[type(node.op)])
-        self.generic_visit(node)
+        self.operator(node, node.left, node.right)
 
     def visit_BoolOp(self, node: ast.BoolOp) -> None:
-        for left, right in zip(node.values, node.values[1:]):
-            self.between(node, left, right, *OPERATORS[type(node.op)])
-        self.generic_visit(node)
+        self.operator(node, *node.values)
 
     def visit_AugAssign(self, node: ast.AugAssign) -> None:
+        self.operator(node, node.target, node.value)
+
+    def operator(self, node: ast.BinOp | ast.BoolOp | ast.AugAssign, *sides: ast.expr) -> None:
+        """Change it between each two of its sides, and look into them."""
         if type(node.op) in OPERATORS:
-            self.between(node, node.target, node.value, *OPERATORS[type(node.op)])
+            for left, right in zip(sides, sides[1:]):
+                self.between(node, left, right, *OPERATORS[type(node.op)])
         self.generic_visit(node)
 
     def visit_UnaryOp(self, node: ast.UnaryOp) -> None:

@@ -426,6 +426,7 @@ def test_a_new_run_touches_no_folder_that_holds_a_pair_or_a_part_of_one(finished
     (["--steps", 1, 2], "--steps: wants 3 of them, got 2"),
     (["--what", "mlp", "--steps", 1, 2], "wants 1 of them"),
     (["--what", "mlp", "--tokenizer", TEXT], "the tokenizer of its pair"),
+    (["--what", "mlp", "--from", "short"], "--from is for a draft model of --weights"),
     (["--steps", 1, 0, 1], "--steps must be"), (["--steps", 1, 1, -5], "--steps must be"),
     (["--tokenizer", "none"], "none"), (["--tokenizer", "binary"], "no tokenizer's file"),
     (["--tokenizer", ROOT / "nanospec" / "weights" / "ranks.tiktoken"], "1024 tokens, these models 320"),
