@@ -158,7 +158,8 @@ def per_call(rounds):
     return len(tokens_of(rounds)) / len(rounds)
 
 
-calls = {"a chain of 5, drawn": [per_call(rounds_of(chain_of_5, T)) for T in (0, 1)],
+chains = [rounds_of(chain_of_5, T) for T in (0, 1)]
+calls = {"a chain of 5, drawn": [per_call(rounds) for rounds in chains],
          "a tree of 8, chosen": [per_call(trees), per_call(rounds_of(tree_of_8, 1))]}
 table(["tokens per target call", "T = 0", "T = 1"],
       [[name, *(f"{count:.2f}" for count in row)] for name, row in calls.items()])
@@ -173,7 +174,7 @@ table(["tokens per target call", "T = 0", "T = 1"],
 
 # %%
 drawn, chosen_best = [], []
-for done in rounds_of(chain_of_5, 1):
+for done in chains[1]:
     drawn.append(done.p_target[0].minimum(done.q_draft[1]).sum().item())
     chosen_best.append(done.p_target[0, done.q_draft[1].argmax()].item())
 print(f"\nat T = 1, the first draft token is accepted with {sum(drawn) / len(drawn):.2f} if drawn, "

@@ -82,6 +82,15 @@ def learn_and_test_once():
     return lambda target, tokenizer, count: known(count)
 
 
+@cache
+def load_once():
+    """The pairs that lessons load are read and checked once, for all lessons of a process: each gets its own copy."""
+    from copy import deepcopy
+    from nanospec.files import load_pair
+    loaded = cache(load_pair)
+    return lambda *source, **options: deepcopy(loaded(*source, **options))
+
+
 @pytest.fixture
 def stand_in(monkeypatch):
     """What is said to be compiled runs eagerly: the way there is tested where nothing can be compiled, too."""
@@ -99,6 +108,7 @@ def lesson(tmp_path, monkeypatch, capsys, untuned):
     """
     read_texts = read_once()
     monkeypatch.setattr("kit.learn_and_test", learn_and_test_once())
+    monkeypatch.setattr("nanospec.files.load_pair", load_once())
 
     def run(name: str, *exchanged: tuple[str, str]) -> tuple[dict, str]:
         monkeypatch.chdir(tmp_path)

@@ -4,6 +4,7 @@ No clock is judged.
 """
 
 import pytest
+from shorter import shorter
 
 from nanospec.theory import expected_tokens
 from tests.printed import rows
@@ -11,8 +12,9 @@ from tests.printed import rows
 pytestmark = pytest.mark.xdist_group("held-out texts")      # which one process then reads once
 
 
-def test_a_full_batch(lesson):
-    names, out = lesson("a_full_batch")
+@shorter(("STEPS = 5", "STEPS = 3"), ("counts, gammas = (1, 4, 16, 32)", "counts, gammas = (1, 8, 32)"))
+def test_a_full_batch(lesson, exchanged):
+    names, out = lesson("a_full_batch", *exchanged)
     took, gains, counts = names["took"], names["gains"], names["counts"]
 
     # the roof: reading, or multiplying where that takes longer; the seconds are what is printed

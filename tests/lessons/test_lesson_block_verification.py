@@ -10,6 +10,7 @@ from itertools import permutations, product
 import networkx        # comes with torch
 import pytest
 import torch
+from shorter import shorter
 
 from nanospec.proof.walk import distance, target_distribution, walk
 from nanospec.rules.kseq import best_acceptance, k_seq
@@ -40,8 +41,9 @@ def table_of(out, first, columns):
     return lines[start + 1:end]
 
 
-def test_block_verification(lesson):
-    names, out = lesson("block_verification")
+@shorter(("encode(prompt), 48", "encode(prompt), 16"))
+def test_block_verification(lesson, exchanged):
+    names, out = lesson("block_verification", *exchanged)
     the_example_in_fractions(names, out)
     truth = target_distribution(names["big"], [0], 3)
 
@@ -100,8 +102,9 @@ def what_is_to_be_changed(names, truth):
     assert mean_accepted(found) == pytest.approx(12 / 9, abs=1e-12) and distance(of_texts(found), truth)[1] > .1
 
 
-def test_no_rule_passes_its_ceiling(lesson):
-    names, out = lesson("how_close_a_rule_can_come")
+@shorter(("encode(prompt), 48", "encode(prompt), 28"))
+def test_no_rule_passes_its_ceiling(lesson, exchanged):
+    names, out = lesson("how_close_a_rule_can_come", *exchanged)
 
     # one draft token: the printed bounds, and the lowest is what accept or replace accepts
     bounds = re.findall(r"^  S = (.+?) +at most ([\d.]+) is accepted$", out, re.MULTILINE)

@@ -3,6 +3,7 @@
 import re
 
 import pytest
+from shorter import shorter
 
 from lessons.check.catalogue import ANSWERS, stub
 from lessons.check.engine import check
@@ -21,8 +22,14 @@ def rows_of(out: str, columns: int) -> list[list[str]]:
     return [row for row in cells if len(row) == columns]
 
 
-def test_a_token_nobody_drew_is_accepted_with_what_the_target_gives_it(lesson):
-    names, out = lesson("copying_from_the_past")
+@shorter(("for i in range(32))", "for i in range(16))"),
+         ("ids[kind], 40, T, seed=1)) for", "ids[kind], 18, T, seed=1)) for"),
+         ("ModelDrafter(draft, 4), ids[kind], 40", "ModelDrafter(draft, 4), ids[kind], 18"),
+         ("append(40 /", "append(18 /"), ("Lookahead(), ids[kind], 40", "Lookahead(), ids[kind], 18"),
+         ("= 40 / len(rounds), rows", "= 18 / len(rounds), rows"),
+         ('drafter, ids["table"], 40', 'drafter, ids["table"], 9'))
+def test_a_token_nobody_drew_is_accepted_with_what_the_target_gives_it(lesson, exchanged):
+    names, out = lesson("copying_from_the_past", *exchanged)
     p_target, OneRow, rules = names["p_target"], names["OneRow"], names["RULES"]
     truth = dict(enumerate(p_target.tolist()))
 

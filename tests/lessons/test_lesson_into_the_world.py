@@ -6,13 +6,15 @@ from pathlib import Path
 import pytest
 
 from printed import rows
+from shorter import shorter
 
 pytestmark = pytest.mark.xdist_group("transformers")        # one process imports it
 LESSON, = (Path(__file__).parents[2] / "lessons").glob("*_into_the_world.py")
 
 
-def test_into_the_world(transformers, lesson):
-    names, out = lesson("into_the_world")
+@shorter(("NEW = 96", "NEW = 32"))
+def test_into_the_world(transformers, lesson, exchanged):
+    names, out = lesson("into_the_world", *exchanged)
     assert "6 tensors here, 9 there" in out and not names["folder"].exists()
     assert names["off"] < 1e-4 and names["written"] == names["plain"]
     found, printed = names["found"], rows(out, "way")

@@ -1,9 +1,11 @@
 """Its tables say what its own rounds, formulas and servers do; what may be cut is exact for both rows."""
 
 import re
+from collections import Counter
 from functools import lru_cache
 
 import pytest
+from shorter import shorter
 
 from nanospec.proof.walk import distance, product_of, target_distribution, walk
 from nanospec.proof.zoo import ALL_BUGS
@@ -26,35 +28,39 @@ def fewest(alpha, gamma, B):
     return found
 
 
-def two_rows(names, rule, dice):
-    """What both rows commit in a round of the lesson's models, cut by that rule."""
+def two_rows(names, rules, dice):
+    """What both rows commit in a round of the lesson's models, cut by each of these rules."""
     ids, p_model = names["ids"], names["p_model"]
     text, drafter = Text(ids, 8, 2), ModelDrafter(names["q_model"], 2)
     cache, _ = prefill(p_model, text)
     drafter.begin(text, [0, 1], None)
     draft, p_target, _, accepted, token = one_round(p_model, cache, drafter, verify, text, names["Sampling"](), dice, 8)
-    return tuple(tuple(rule(draft.tokens[b, 1:].tolist(), int(accepted[b]), int(token[b]), int(accepted.min()),
-                            p_target[b], dice)) for b in range(2))
+    return tuple(tuple(tuple(rule(draft.tokens[b, 1:].tolist(), int(accepted[b]), int(token[b]), int(accepted.min()),
+                                  p_target[b], dice)) for b in range(2)) for rule in rules)
 
 
-def joint_of(names, rule):
-    """Of 3 tokens of both texts: the target completes what is shorter."""
+def joints_of(names, rules):
+    """Of 3 tokens of both texts, by each rule: the target completes what is shorter."""
     @lru_cache(maxsize=None)
     def behind(b, own):
         ids = [*names["ids"][b], *own]
         return target_distribution(names["p_model"], ids, 3 - len(own)) if len(own) < 3 else {(): 1.0}
 
-    found, whole = walk(lambda dice: two_rows(names, rule, dice))[0], {}
-    for new, weight in found.items():
-        rest = behind(0, new[0]), behind(1, new[1])
-        for (one, other), probability in product_of(*rest).items():
-            both = new[0] + one, new[1] + other
-            whole[both] = whole.get(both, 0.0) + weight * probability
-    return whole
+    found = walk(lambda dice: two_rows(names, rules, dice))[0]
+    for i in range(len(rules)):
+        committed, whole = Counter(), Counter()
+        for by_rule, weight in found.items():
+            committed[by_rule[i]] += weight
+        for new, weight in committed.items():
+            rest = behind(0, new[0]), behind(1, new[1])
+            for (one, other), probability in product_of(*rest).items():
+                whole[new[0] + one, new[1] + other] += weight * probability
+        yield whole
 
 
-def test_no_row_waits_and_every_row_is_exact(lesson):
-    names, out = lesson("many_requests")
+@shorter(("Server(p_model, ModelDrafter(q_model, 2)", "Server(p_model, ModelDrafter(q_model, 1)"))
+def test_no_row_waits_and_every_row_is_exact(lesson, exchanged):
+    names, out = lesson("many_requests", *exchanged)
 
     # eight people: 1 to gamma + 1 tokens in each of five steps, and not all as many
     counts = [len(asked.tokens) for asked in names["eight"]]
@@ -90,8 +96,8 @@ def test_no_row_waits_and_every_row_is_exact(lesson):
     assert {name: cells for name, cells in rows(out, "rule").items() if name in off} == {
         name: [f"{length[name]:.2f}", f"{off[name]:.3f}"] for name in off}
     truth = product_of(*(target_distribution(names["p_model"], ids, 3) for ids in names["ids"]))
-    for name in off:
-        far = distance(joint_of(names, names[name]), truth)[1]
+    for name, joint in zip(off, joints_of(names, [names[name] for name in off])):
+        far = distance(joint, truth)[1]
         assert far < 1e-12 if off[name] < 1e-12 else far > .1
     assert "lockstep" in {bug.name for bug in ALL_BUGS}
 

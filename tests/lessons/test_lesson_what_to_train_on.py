@@ -5,6 +5,7 @@ import re
 
 import pytest
 import torch
+from shorter import shorter
 
 from nanospec import Draft
 from nanospec.proof.walk import walk
@@ -34,8 +35,12 @@ def test_what_to_train_on(lesson):
     assert names["accepted"] == pytest.approx([.2, .3, 0]) and names["in_text"] == pytest.approx([.6, .4, 0])
 
 
-def test_a_loss_for_a_draft_model(lesson):
-    names, out = lesson("a_loss_for_a_draft_model")
+@shorter(("train_texts, 48)", "train_texts, 24, 64)"),
+         ("held_texts, 20, length=40), 40)", "held_texts, 8, length=24), 24)"),
+         ("target(judged)[:, 40:]", "target(judged)[:, 24:]"), ("student(judged)[:, 40:]", "student(judged)[:, 24:]"),
+         ("steps=100, rate=1e-2", "steps=30, rate=3e-2"))
+def test_a_loss_for_a_draft_model(lesson, exchanged):
+    names, out = lesson("a_loss_for_a_draft_model", *exchanged)
     alpha_of = names["alpha_of"]
 
     # two students: which loss prefers which, and the example of losses.py

@@ -6,6 +6,7 @@ import pytest
 import torch
 
 import train_tiny
+from nanospec.commands import for_target
 from nanospec.errors import PairError, RequestError, TextError
 from nanospec.files.checkpoint import load_learned, load_pair
 from nanospec.files.gguf import load_gguf
@@ -183,9 +184,10 @@ def test_one_part_alone_is_too_little(small, tmp_path):
         training(small, texts, tmp_path)
 
 
-def test_the_command(small, tmp_path, capsys, monkeypatch):
+def test_the_command(small, tmp_path, capsys, monkeypatch, untuned):
     """It writes its texts, learns, and is stopped; then it goes on, and its weights are found for the target."""
     path, target, tokenizer = small
+    monkeypatch.setattr(for_target, "TOKENS", 48)           # of the texts on which alpha is measured in the end
     monkeypatch.setattr(train_tiny, "SIZES", train_tiny.SIZES | {"dust": train_tiny.Size(
         target.config, target.config, batch=16, steps=(1, 1, 6), rate=(1.0,) * 3, held_out_every=3)})
     command = ["--what", "lookback", "--weights", str(path), "--spoken", "40", "--size", "dust", "--out",
