@@ -13,13 +13,11 @@ from typing import Any, NamedTuple
 import torch
 from torch import Tensor
 
-from nanospec.dice import Dice
 from nanospec.errors import RequestError
 
 FEWEST = 5.0        # expected samples in a cell; rarer outcomes are pooled, as Cochran advised (1954)
 STRANGE = 10        # so many right samples are expected to be as strange as what is rare
 SEED = 2 * 10 ** 9  # of right samples that are drawn here: no one else's
-CHUNK = 1000        # of them are drawn at once
 
 
 def chi_square_tail(x: float, df: int) -> float:
@@ -144,15 +142,17 @@ def settled(fit: Fit, bar: float) -> Fit:
 
 @lru_cache(maxsize=16)
 def _of_right_samples(expected: Sequence[float], count: int) -> Tensor:
-    """The statistics (count,) of right samples, as many each as are expected."""
-    cells, samples, dice, found = len(expected), round(sum(expected)), Dice([SEED]), []
-    edges = torch.tensor(expected, dtype=torch.float64).cumsum(0) / samples
-    while len(found) * CHUNK < count:
-        dice.refill(CHUNK * samples)
-        cell = torch.searchsorted(edges, dice.u[0], right=True).clamp(max=cells - 1)
-        places = cell.view(CHUNK, samples) + cells * torch.arange(CHUNK)[:, None]
-        found.append(_statistic(places.flatten().bincount(minlength=CHUNK * cells).view(CHUNK, cells), expected))
-    return torch.cat(found)[:count]
+    """The statistics (count,) of right samples, as many each as are expected.
+
+    Cell by cell: how many of those left fall into a cell, and not into one after it, is binomial.
+    """
+    chance, mean = torch.Generator().manual_seed(SEED), torch.tensor(expected, dtype=torch.float64)
+    shares = (mean / mean.flip(0).cumsum(0).flip(0)).clamp(max=1)           # of what is left; the last cell takes all
+    left, seen = mean.sum().round().expand(count), []
+    for share in shares:
+        seen.append(torch.binomial(left, share.expand(count), chance))
+        left = left - seen[-1]
+    return _statistic(torch.stack(seen, -1), expected)
 
 
 def _statistic(seen: Tensor, expected: Sequence[float]) -> Tensor:
