@@ -17,14 +17,16 @@ from urllib.request import urlopen
 import pytest
 import torch
 
+import train_tiny
 from nanospec.dice import Dice
 from nanospec.proof.judge.endpoint import EndpointError
-from nanospec.files.checkpoint import Pair
+from nanospec.files.checkpoint import Pair, load_pair
 from nanospec.files.tokenizer import Tokenizer
 from nanospec.generate import generate
 from nanospec.proof.judge import engines, vllm_here
 from nanospec.proof.judge.__main__ import main
 from nanospec.proof.tables import small_gpt
+from nanospec.speculate import ModelDrafter, speculate
 
 PAIR = Pair(small_gpt(257, 1, 1, context=128), small_gpt(257, 1, 2, context=128),
             Tokenizer({bytes([b]): b for b in range(256)}))
@@ -54,7 +56,8 @@ class Handler(BaseHTTPRequestHandler):
         if self.server.dead:
             return
         text = (f'vllm:spec_decode_num_drafts_total{{engine="0"}} {self.server.drafts}.0\n'
-                f"vllm:spec_decode_num_accepted_tokens_total {2 * self.server.drafts}.0\n")
+                + "".join(f'vllm:spec_decode_num_accepted_tokens_per_pos_total{{engine="0",position="{place}"}} '
+                          f"{self.server.drafts * (2 - place)}.0\n" for place in range(2)))
         self.reply(text.encode() if self.path == "/metrics" else b"")
 
     @torch.inference_mode()
@@ -124,8 +127,8 @@ def test_a_right_one_is_right_in_every_row(vllm, capsys):
     assert code == 0 and [row[1:4] for row in rows] == [
         ("0", "our tokens", "right"), ("0.7, 20, 0.9", "--truth", "right"), ("1", "--truth", "right"),
         ("1", "logprobs", "right")]
-    assert rows[0][4].split() == "3 of 3 texts of 8 tokens 3 6".split()
-    assert rows[1][4].split()[-3:] == ["160", "80", "160"]             # tokens; drafts, and accepted
+    assert rows[0][4].split() == "3 of 3 texts of 8 tokens 3 9 6 3".split()
+    assert rows[1][4].split()[-5:] == ["160", "80", "240", "160", "80"]     # tokens; drafts; accepted, and by place
     (command, extra), = started
     config = json.loads(command[command.index("--speculative-config") + 1])
     assert config["method"] == "draft_model" and Path(config["model"]).name == "draft"
@@ -238,8 +241,31 @@ def test_what_it_is_not_told_is_one_line(argv, said, capsys):
     assert said in err and err.count("\n") == 1
 
 
-@pytest.mark.skipif(not (vllm_here.HERE / "vllm" / "made").exists() or "NANOSPEC_ENGINES" not in os.environ,
-                    reason="NANOSPEC_ENGINES names no folder with an environment of vLLM: minutes, and 4 GB")
+needs_vllm = pytest.mark.skipif(
+    not (vllm_here.HERE / "vllm" / "made").exists() or "NANOSPEC_ENGINES" not in os.environ,
+    reason="NANOSPEC_ENGINES names no folder with an environment of vLLM: minutes, and 4 GB")
+
+
+@needs_vllm
 def test_vllm_itself(capsys):
     assert main(["engines", "--drafters", "plain", "--samples", "100", "--new", "4"]) == 0
     assert capsys.readouterr().out.count(" right ") == 4
+
+
+@needs_vllm
+def test_our_head_is_accepted_in_vllm_at_each_place_as_here(tmp_path, monkeypatch):
+    """EAGLE-3 after a short training, on three greedy texts; vLLM's first token comes from the prompt, without a draft.
+    """
+    assert train_tiny.main(["--what", "eagle3", "--steps", "60", "--out", str(tmp_path)]) == 0
+    target, head, tokenizer = load_pair(tmp_path, draft="eagle3")
+    ours = [0] * 4
+    for text in engines.PROMPTS:
+        ids = tokenizer.begin + tokenizer.encode(text)
+        ids += generate(target, ids, 1, temperature=0)
+        for done in speculate(target, ModelDrafter(head, 4), ids, 63, temperature=0):
+            for place in range(min(len(done.path), len(done.emitted))):     # vLLM does not count what a limit cuts off
+                ours[place] += 1
+    monkeypatch.setattr(engines, "SETTINGS", engines.SETTINGS[:1])
+    row, = engines.engines(SimpleNamespace(weights=tmp_path, drafters=["eagle3"], planted=False, mended=False,
+                                           greedy=64))
+    assert row.right and row.accepted == ours and ours[1] > 5

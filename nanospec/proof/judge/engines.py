@@ -12,9 +12,9 @@ Several requests run at once, so drafts of different lengths stand in one batch.
 """
 
 import json
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
-from itertools import product
+from itertools import product, zip_longest
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Any
@@ -49,7 +49,8 @@ ENVIRON = {"VLLM_CPU_KVCACHE_SPACE": "1", "HF_HUB_OFFLINE": "1", "VLLM_NO_USAGE_
 
 @dataclass
 class Row:
-    """Of the table. fault: what was put in. right: None where nothing can be said."""
+    """Of the table. fault: what was put in. right: None where nothing can be said. accepted: at each place of a draft.
+    """
 
     engine: str
     fault: str
@@ -58,19 +59,20 @@ class Row:
     right: bool | None
     found: str
     drafts: int = 0
-    accepted: int = 0
+    accepted: Sequence[int] = ()
 
     def __str__(self) -> str:
         verdict = {True: "right", False: "WRONG", None: "not judged"}[self.right]
         return (f"{self.engine + f': {self.fault}' * bool(self.fault):38} {self.settings:12} {self.witness:10} "
-                f"{verdict:10} {self.found:30} {self.drafts:>6} {self.accepted:>8}")
+                f"{verdict:10} {self.found:30} {self.drafts:>6} {sum(self.accepted):>8}  "
+                + " ".join(map(str, self.accepted))).rstrip()
 
 
 def rows_of(engine: str, fault: str, url: str, settings: dict, pair: Pair, draft: Any, options: Any) -> Iterator[Row]:
     """What the judge says of a server with these settings, by each witness."""
     words = ", ".join(f"{value:g}" for value in settings.values())
     for witness in WITNESSES[settings["temperature"]]:
-        before, right = drafted(url), None
+        (drafts, accepted), right = drafted(url), None
         try:
             if witness == "our tokens":
                 right, found = same_tokens(url, pair, options.greedy)
@@ -80,8 +82,10 @@ def rows_of(engine: str, fault: str, url: str, settings: dict, pair: Pair, draft
                 found = f"p = {verdict.p_value:.2g}, sees {verdict.visible:.2g}, {verdict.samples:,}"
         except EndpointError as error:
             found = one_line(error) if answers(f"{url}/health") else "it died of this"
-        drafts, accepted = (max(0, after - earlier) for after, earlier in zip(drafted(url), before))
-        yield Row(engine, fault, words, witness, right, found, drafts, accepted)
+        drafts_after, accepted_after = drafted(url)
+        yield Row(engine, fault, words, witness, right, found, max(0, drafts_after - drafts),
+                  [max(0, after - earlier)
+                   for after, earlier in zip_longest(accepted_after, accepted, fillvalue=0)])
 
 
 def by(witness: str, url: str, settings: dict, pair: Pair, draft: Any, options: Any) -> Verdict:
@@ -142,7 +146,8 @@ def print_table(options: Any) -> int:
     rows: list[Row] = []
     for row in engines(options):
         if not rows:
-            print(f"{'vLLM with':38} {'temperature':12} {'witness':10} {'verdict':10} {'found':30} drafts accepted")
+            print(f"{'vLLM with':38} {'temperature':12} {'witness':10} {'verdict':10} {'found':30} drafts accepted"
+                  "  by place")
         print(row, flush=True)
         rows.append(row)
     if not options.planted:

@@ -102,15 +102,17 @@ def last_error(log: Path) -> str:
     return next((line for line in reversed(lines) if "Error" in line), lines[-1])
 
 
-def drafted(url: str) -> tuple[int, int]:
-    """How many drafts vLLM has verified, and how many of their tokens it has accepted; nothing of one that has died."""
+def drafted(url: str) -> tuple[int, list[int]]:
+    """How many drafts vLLM has verified, and how many of their tokens it has accepted at each place; nothing of one
+    that has died.
+    """
     if not answers(f"{url}/health"):
-        return 0, 0
+        return 0, []
     with urlopen(f"{url}/metrics", timeout=30) as reply:
         lines = [line.split() for line in reply.read().decode().splitlines() if line.startswith("vllm:spec_decode")]
-    counts = [sum(float(value) for name, value in lines if name.startswith(f"vllm:spec_decode_num_{what}_total"))
-              for what in ("drafts", "accepted_tokens")]
-    return int(counts[0]), int(counts[1])
+    drafts, by_place = ([int(float(value)) for name, value in lines if name.startswith(f"vllm:spec_decode_num_{what}")]
+                        for what in ("drafts_total", "accepted_tokens_per_pos_total"))
+    return sum(drafts), by_place
 
 
 def plugin(folder: Path, fault: str = "") -> dict[str, str]:
