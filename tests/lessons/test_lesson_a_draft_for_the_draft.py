@@ -16,7 +16,9 @@ def token_cost(step, drafts, alpha, v):
                          for model, cost in drafts for gamma in range(1, 17)])
 
 
-@shorter(("some[:4, :64]", "some[:2, :64]"), ("make(), ids, 32,", "make(), ids, 24,"))
+@shorter(("NEW = (1, 0, 1), 3", "NEW = (1, 0, 1), 2"), ("[:257] for", "[:129] for"), ("== 257][:12]", "== 129][:16]"),
+         ("some[:4, :64]", "some[:1, :64]"), ("make(), ids, 32,", "make(), ids, 24,"),
+         ('itself", repetitive_prompts(pair)', 'itself", repetitive_prompts(pair)[1:]'))
 def test_a_draft_for_the_draft(lesson, exchanged):
     names, out = lesson("a_draft_for_the_draft", *exchanged)
 

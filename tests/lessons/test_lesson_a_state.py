@@ -20,7 +20,7 @@ def rows_of(out, first):
     return [re.split(r"\s{2,}", line.strip()) for line in out.splitlines() if line.startswith(first + "  ")]
 
 
-@shorter(("tokenizer, 40", "tokenizer, 12"), ("steps=90", "steps=45"), ("steps=50", "steps=25"))
+@shorter(("tokenizer, 40", "tokenizer, 12"), ("steps=90", "steps=30"), ("steps=50", "steps=15"))
 def test_a_state_that_reads_its_draft(lesson, exchanged):
     names, out = lesson("a_state_that_reads_its_draft", *exchanged)
     test, before, p_test, mlp, gpt, target = (names[name] for name in (
@@ -68,7 +68,7 @@ def test_what_a_cheap_step_buys(lesson, exchanged):
     assert "This machine is busy" not in out                # the clocks are stubs, and as quick at the end
 
 
-@shorter(("tokenizer, 40", "tokenizer, 12"), ("steps=90", "steps=45"))
+@shorter(("tokenizer, 40", "tokenizer, 12"), ("steps=90", "steps=25"))
 def test_mistakes_that_no_text_shows(lesson, exchanged):
     names, out = lesson("mistakes_that_no_text_shows", *exchanged)
 

@@ -8,8 +8,12 @@ from shorter import shorter
 pytestmark = pytest.mark.xdist_group("held-out texts")      # which one process then reads once
 
 
-@shorter(("held_out_prompts(pair, 6)", "held_out_prompts(pair, 3)"), ("new=96", "new=64"),
-         ("ids, 64, temperature=T", "ids, 40, temperature=T"), ("ids, 64, temperature=0", "ids, 40, temperature=0"))
+@shorter(("held_out_prompts(pair, 6)", "held_out_prompts(pair, 3)"), ("new=96", "new=48"),
+         ("accepted_copies(prompts, T)", "accepted_copies(prompts if T else repetitive_prompts(pair)[:1], T)"),
+         ("enumerate(texts[kind])", "enumerate(texts[kind][:3 - 2 * T])"),
+         ("itself\": repetitive_prompts(pair)", "itself\": repetitive_prompts(pair)[:1]"),
+         ("ids, 64, temperature=T", "ids, 40 if 'repeats' in kind else 32, temperature=T"),
+         ("ids, 64, temperature=0", "ids, 40 if 'repeats' in kind else 32, temperature=0"))
 def test_copy_or_ask(lesson, exchanged):
     names, out = lesson("copy_or_ask", *exchanged)
 

@@ -16,7 +16,8 @@ def rows_of(out: str, columns: int) -> list[list[str]]:
     return [row for row in cells if len(row) == columns]
 
 
-@shorter(("train_texts, 64)", "train_texts, 40)"), ("held_texts, 12)", "held_texts, 8)"), ("steps=40", "steps=25"))
+@shorter(("train_texts, 64)", "train_texts, 40, 96)"), ("held_texts, 12)", "held_texts, 8, 96)"),
+         ("steps=40", "steps=25"))
 def test_drafting_hidden_states(lesson, exchanged):
     names, out = lesson("drafting_hidden_states", *exchanged)
 
@@ -34,8 +35,8 @@ def test_drafting_hidden_states(lesson, exchanged):
     assert all(weight.isfinite().all() for weight in eagle.parameters())
 
 
-@shorter(("train_texts, 64)", "train_texts, 40)"), ("held_texts, 12)", "held_texts, 8)"),
-         ('"EAGLE-3", 1, 60', '"EAGLE-3", 1, 24'), ('"EAGLE-3, unrolled", 3, 20', '"EAGLE-3, unrolled", 3, 8'))
+@shorter(("train_texts, 64)", "train_texts, 24, 64)"), ("held_texts, 12)", "held_texts, 8, 64)"),
+         ('"EAGLE-3", 1, 60', '"EAGLE-3", 1, 18'), ('"EAGLE-3, unrolled", 3, 20', '"EAGLE-3, unrolled", 3, 6'))
 def test_training_along_the_draft(lesson, exchanged):
     names, out = lesson("training_along_the_draft", *exchanged)
     fall, left = names["fall"], names["left_at_5"]

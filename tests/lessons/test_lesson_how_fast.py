@@ -22,7 +22,8 @@ def two(*numbers):
     return [f"{number:.2f}" for number in numbers]
 
 
-@shorter(("held_out_prompts(pair, 4)", "held_out_prompts(pair, 2)"))
+@shorter(("held_out_prompts(pair, 4)", "held_out_prompts(pair, 2)"), ("ids, 16, seed", "ids, 8, seed"),
+         ("islice(running, 12)", "islice(running, 8)"))
 def test_how_fast(lesson, exchanged):
     names, out = lesson("how_fast", *exchanged)
     gammas, alpha, c, v = (names[name] for name in ("gammas", "alpha", "c", "v"))
@@ -57,7 +58,8 @@ def test_how_fast(lesson, exchanged):
     assert "This machine is busy" not in out                # the clocks are stubs, and as quick at the end
 
 
-@shorter(("len(windows) < 10", "len(windows) < 5"))
+@shorter(("len(windows) < 10", "len(windows) < 5"), ("texts[:4, :64]", "texts[:2, :64]"),
+         ("start, 64, seed", "start, 40, seed"), ("read(texts, 4)", "read(texts[:2], 4)"))
 def test_good_where_it_matters(lesson, exchanged):
     names, out = lesson("good_where_it_matters", *exchanged)
     alpha, places, shares = names["alpha"], names["places"], []
@@ -82,9 +84,10 @@ def test_good_where_it_matters(lesson, exchanged):
     counts, own = names["counts"], torch.tensor(names["own"])
     error = (sum((count - sum(counts) / len(counts)) ** 2 for count in counts) / (len(counts) - 1) / len(counts)) ** .5
     estimate = names["read"](own, 4, since=63)
-    assert abs(estimate - sum(counts) / len(counts)) < 5 * error and sum(counts) == 4 * 64
+    assert abs(estimate - sum(counts) / len(counts)) < 5 * error and sum(counts) == own[:, 64:].numel()
     read = rows_of(out, "gamma 4", 3)
-    assert [row[-1] for row in read] == two(names["read"](names["texts"], 4), estimate, sum(counts) / len(counts))
+    windows = names["texts"][:2 if exchanged else None]
+    assert [row[-1] for row in read] == two(names["read"](windows, 4), estimate, sum(counts) / len(counts))
     p_target, q_draft = (names["distributions"](model, own[:1])[0] for model in (names["target"], names["draft"]))
     x, begins, calls = own[0, 1:, None], 1.0, 0.0
     for chance in (q_draft.gather(-1, x) / p_target.gather(-1, x)).clamp(max=1)[:, 0].tolist():

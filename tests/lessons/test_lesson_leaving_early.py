@@ -9,10 +9,11 @@ from shorter import shorter
 pytestmark = pytest.mark.xdist_group("held-out texts")      # which one process then reads once
 
 
-@shorter(("train_texts, 96", "train_texts, 24"), ("held_out, 12", "held_out, 6"), ("step % 12", "step % 3"),
-         ("steps=60", "steps=20"), ("depth - 1] + 0.04", "depth - 1] + 0.01"), ("prompt, 40, seed", "prompt, 16, seed"),
-         ("goes_on, drafter, prompt, 40", "goes_on, drafter, prompt, 16"),
-         ("(target, prompt, 40", "(target, prompt, 16"))
+@shorter(("128] for text in texts]", "32] for text in texts]"), ("len(ids) == 128", "len(ids) == 32"),
+         ("train_texts, 96", "train_texts, 72"), ("arange(8) + 8 * (step % 12)", "arange(12) + 12 * (step % 6)"),
+         ("steps=60", "steps=15"), ("lr=3e-3", "lr=6e-3"), ("depth - 1] + 0.04", "depth - 1] + 0.01"),
+         ("prompt, 40, seed", "prompt, 12, seed"), ("goes_on, drafter, prompt, 40", "goes_on, drafter, prompt, 12"),
+         ("(target, prompt, 40", "(target, prompt, 12"))
 def test_leaving_early(lesson, exchanged):
     names, out = lesson("leaving_early", *exchanged)
     untrained, exits, target = names["untrained"], names["exits"], names["target"]
