@@ -88,7 +88,11 @@ def load_once():
     from copy import deepcopy
     from nanospec.files import load_pair
     loaded = cache(load_pair)
-    return lambda *source, **options: deepcopy(loaded(*source, **options))
+
+    def copied(*source, **options):
+        target, draft, tokenizer = loaded(*source, **options)
+        return loaded(*source, **options)._replace(**dict(zip(("target", "draft"), deepcopy((target, draft)))))
+    return copied
 
 
 @pytest.fixture

@@ -8,10 +8,13 @@ Left out: what follows when the wrong thing is used. The other checks see that.
 """
 
 from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
 from typing import Any
+from unittest.mock import patch
 
 import torch
 from torch import Tensor
+from torch.overrides import TorchFunctionMode
 
 from nanospec.dice import Dice
 from nanospec.draft import Draft, Drafter
@@ -220,3 +223,33 @@ def by_hand() -> Found:
         done = list(speculate(target, ModelDrafter(draft, 3), [1, 0], 6, 0))
         off += [(r.tokens, r.path, r.token, r.emitted, r.rejected, r.steps) for r in done] != known
     return len(right) + len(wrong), float(off), float(off)
+
+
+class _Watch(TorchFunctionMode):
+    """Raises where a random function of torch is called outside the dice."""
+
+    inside = False
+
+    CHANCE = {"rand", "rand_like", "randn", "randn_like", "randint", "randperm", "multinomial", "bernoulli", "normal",
+              "poisson", "uniform_", "normal_", "random_", "bernoulli_", "exponential_"}
+
+    def __torch_function__(self, function, types, args=(), kwargs=None):
+        if getattr(function, "__name__", "") in self.CHANCE and not self.inside:
+            raise AssertionError(f"torch.{function.__name__} was called outside the dice")
+        return function(*args, **kwargs or {})
+
+
+@contextmanager
+def only_these_are_random(dice: Dice) -> Iterator[None]:
+    """Within it, an AssertionError where anything else draws: a function of torch, or other dice."""
+    watch, refill = _Watch(), Dice.refill
+
+    def refill_inside(self, columns):
+        if self is not dice:
+            raise AssertionError("dice other than the request's were thrown")
+        watch.inside = True
+        refill(self, columns)
+        watch.inside = False
+
+    with patch.object(Dice, "refill", refill_inside), watch:
+        yield

@@ -199,9 +199,9 @@ def pair_folder(tmp_path_factory):
 
 @pytest.fixture
 def measured_shortly(monkeypatch, untuned):
-    """At the end of a training two texts say how often the draft model is right, and nothing is tried for speed."""
+    """At the end of a training one text says how often the draft model is right, and nothing is tried for speed."""
     monkeypatch.setattr("nanospec.commands.train_watch.measure_alpha", lambda target, draft, prompts, **request:
-                        measure_alpha(target, draft, prompts[:2], **request))
+                        measure_alpha(target, draft, prompts[:1], **request))
 
 
 @models

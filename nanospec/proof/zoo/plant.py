@@ -88,7 +88,7 @@ def exchanges(bug: Bug) -> list[tuple[FunctionType, CodeType]]:
     methods, what decorators have wrapped, and closures too, wherever they are kept.
     """
     module = import_module(f"nanospec.{bug.file}")
-    ships, has_the_bug = (_codes(source, f"<{bug.name}>") for source in (_source_of(bug.file), _source(bug)))
+    ships, has_the_bug = (_codes(source, f"<{bug.name}>") for source in (_source_of(bug.file), source_with(bug)))
     ours = [thing for thing in gc.get_referrers(vars(module)) if type(thing) is FunctionType     # its globals are these
             and thing.__code__.co_filename == module.__file__]
     pairs = []
@@ -104,7 +104,7 @@ def exchanges(bug: Bug) -> list[tuple[FunctionType, CodeType]]:
 def changed(bug: Bug) -> dict:
     """The names of the bug's file, run anew with the bug in it; the file that ships is left alone."""
     names = {"__name__": f"nanospec.{bug.file}"}
-    exec(compile(_source(bug), f"<{bug.name}>", "exec"), names)
+    exec(compile(source_with(bug), f"<{bug.name}>", "exec"), names)
     return names
 
 
@@ -112,7 +112,8 @@ def _source_of(file: str) -> str:
     return Path(str(import_module(f"nanospec.{file}").__file__)).read_text()
 
 
-def _source(bug: Bug) -> str:
+def source_with(bug: Bug) -> str:
+    """Its file with the bug in it. LookupError if the words that it changes are no longer there."""
     source = _source_of(bug.file)
     for old, new in bug.edits:
         if source.count(old) != 1:
