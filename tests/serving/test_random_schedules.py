@@ -49,7 +49,7 @@ SIZES = {"gamma": 3, "topology": [-1, 0, 0, 1], "costs": (0.12, {2: 1.1, 3: 1.2,
 LEARNED = ["chain of eagle3", "tree of mlp", "dynamic-tree of eagle"]
 OF_OTHERS = {"hybrid", "hybrid-tree", "suffix", "suffix-tree"}          # they copy from others' texts, too
 BY_COMPANY = {"by-load", "by-survival", "stack"} | OF_OTHERS
-EXAMPLES = dict.fromkeys(LEARNED, 3) | {name: 10 for name in ("hybrid", "by-survival", "by-load")}
+EXAMPLES = dict.fromkeys(LEARNED, 3) | {name: 8 for name in ("hybrid", "by-survival", "by-load")}
 
 # No two have the same prompt, length, settings and seed.
 ASKED = [([2, 1, 3], {"max_new_tokens": 9, "temperature": 0.7, "seed": 1}),

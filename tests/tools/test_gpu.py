@@ -48,6 +48,8 @@ def small(weights, monkeypatch, stand_in, tmp_path):
         monkeypatch.setattr(f"{module}.median_seconds", once)
     monkeypatch.setattr(prompts, "read_texts", lambda: ([], [Path(TEXT).read_text()[:40_000]] * 20))
     monkeypatch.setattr(measure, "draft_seconds", lambda *_, **__: 1e-4)
+    monkeypatch.setattr("nanospec.commands.train_watch.measure_alpha", lambda target, draft, prompts, **request:
+                        measure.measure_alpha(target, draft, prompts[:1], **request))
     monkeypatch.setattr(large, "LARGE", [Config(64, 512, layers, 32, 2, 1, 48) for layers in (2, 1)])
     monkeypatch.setattr(large, "roofline", roofline.roofline)
     monkeypatch.setattr("nanospec.bench.roofline.bandwidth", lambda size, device: 1e9)

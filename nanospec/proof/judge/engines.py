@@ -43,7 +43,9 @@ SETTINGS: tuple[dict[str, Any], ...] = ({"temperature": 0}, {"temperature": 0.7,
                                         {"temperature": 1.0})
 WITNESSES = {0: ("our tokens",), 0.7: ("--truth",), 1.0: ("--truth", "logprobs")}
 PROMPTS = ("def area(radius):\n", "class Stack:\n    def push(self, item):\n", "import os\n\nfor name in os.listdir(")
-REPEATED = "    'open': self.open,\n    'close': self.close,\n    'read': self.read,\n    '"       # all can draft here
+# All can draft here, and copies are often wrong: after "if a" comes another sign each time, and another line.
+REPEATED = ("    if a < b:\n        a = b + 1\n    if a > b:\n        b = a - 1\n    if a == b:\n        a = 0\n"
+            "    if a")
 ENVIRON = {"VLLM_CPU_KVCACHE_SPACE": "1", "HF_HUB_OFFLINE": "1", "VLLM_NO_USAGE_STATS": "1"}
 
 
