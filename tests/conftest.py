@@ -61,6 +61,14 @@ def untuned(monkeypatch):
     monkeypatch.setattr("nanospec.fast.autotune.fastest", unmeasured)
 
 
+@pytest.fixture
+def measured_shortly(monkeypatch, untuned):
+    """At the end of a training one text says how often the draft model is right, and nothing is tried for speed."""
+    from nanospec.bench.measure import measure_alpha
+    monkeypatch.setattr("nanospec.commands.train_watch.measure_alpha", lambda target, draft, prompts, **request:
+                        measure_alpha(target, draft, prompts[:1], **request))
+
+
 @cache
 def read_once():
     """The standard library is read once, for all lessons of a process."""
@@ -90,8 +98,9 @@ def load_once():
     loaded = cache(load_pair)
 
     def copied(*source, **options):
-        target, draft, tokenizer = loaded(*source, **options)
-        return loaded(*source, **options)._replace(**dict(zip(("target", "draft"), deepcopy((target, draft)))))
+        pair = loaded(*source, **options)
+        target, draft = deepcopy((pair.target, pair.draft))             # together: a draft model may hold its target
+        return pair._replace(target=target, draft=draft)
     return copied
 
 

@@ -7,6 +7,7 @@ from types import FunctionType
 
 import pytest
 
+from nanospec.draft_models import LEARNED
 from nanospec.methods import DRAFTERS, RULES
 from nanospec.proof.checks import CHECKS, OF_THE_DISTRIBUTION
 from nanospec.proof.contract import CONTRACT, pairs_of
@@ -141,5 +142,6 @@ def test_what_is_slow_catches_nothing_alone():
 def test_nobody_and_no_rule_is_left_out_of_a_part_in_the_tests(part):
     every, quick = pairs_of(part), pairs_of(part, quick=True)
     assert {*DRAFTERS} <= {name for name, _ in quick}
-    assert {name.partition(" of ")[2] for name, _ in quick} == {name.partition(" of ")[2] for name, _ in every}
+    left_out = {name for name, _ in every} - {name for name, _ in quick}
+    assert left_out in (set(), {f"tree of {model}" for model in LEARNED})        # their chains go through it
     assert {rule for _, rule in quick} == {*RULES}

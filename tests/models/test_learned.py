@@ -7,7 +7,6 @@ import pytest
 import torch
 
 import train_tiny
-from nanospec.bench.measure import measure_alpha
 from nanospec.copies.lookup import PromptLookup
 from nanospec.draft_models import LEARNED
 from nanospec.draft_models.eagle import Eagle
@@ -195,13 +194,6 @@ def pair_folder(tmp_path_factory):
     folder = tmp_path_factory.mktemp("pair")
     assert train(folder, "--steps", 40, 1, 1) == 0
     return folder
-
-
-@pytest.fixture
-def measured_shortly(monkeypatch, untuned):
-    """At the end of a training one text says how often the draft model is right, and nothing is tried for speed."""
-    monkeypatch.setattr("nanospec.commands.train_watch.measure_alpha", lambda target, draft, prompts, **request:
-                        measure_alpha(target, draft, prompts[:1], **request))
 
 
 @models

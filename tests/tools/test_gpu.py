@@ -15,7 +15,7 @@ from nanospec.files.checkpoint import save_model
 from nanospec.files.tokenizer import Tokenizer, train
 from nanospec.model import Config
 from nanospec.proof.tables import small_gpt
-from tests.conftest import once, priced, unmeasured
+from tests.conftest import once, priced
 
 TEXT = str(Path(argparse.__file__))
 TINY = "--max-new-tokens 3 --weights {weights}"
@@ -39,17 +39,14 @@ def weights(tmp_path_factory):
 
 
 @pytest.fixture
-def small(weights, monkeypatch, stand_in, tmp_path):
+def small(weights, monkeypatch, stand_in, measured_shortly, tmp_path):
     """Steps run here instead of in processes, small; no clock, and no text that is long to read."""
-    monkeypatch.setattr("nanospec.fast.autotune.fastest", unmeasured)
     for module in "nanospec.fast.clock", "nanospec.bench.measure":
         monkeypatch.setattr(f"{module}.step_seconds", priced)
     for module in "nanospec.fast.clock", "nanospec.bench.roofline", "nanospec.bench.large", "nanospec.bench.serve":
         monkeypatch.setattr(f"{module}.median_seconds", once)
     monkeypatch.setattr(prompts, "read_texts", lambda: ([], [Path(TEXT).read_text()[:40_000]] * 20))
     monkeypatch.setattr(measure, "draft_seconds", lambda *_, **__: 1e-4)
-    monkeypatch.setattr("nanospec.commands.train_watch.measure_alpha", lambda target, draft, prompts, **request:
-                        measure.measure_alpha(target, draft, prompts[:1], **request))
     monkeypatch.setattr(large, "LARGE", [Config(64, 512, layers, 32, 2, 1, 48) for layers in (2, 1)])
     monkeypatch.setattr(large, "roofline", roofline.roofline)
     monkeypatch.setattr("nanospec.bench.roofline.bandwidth", lambda size, device: 1e9)
