@@ -19,9 +19,11 @@ from nanospec.errors import PairError, TextError
 from nanospec.files.checkpoint import fingerprint, save_atomically, save_learned
 from nanospec.model import GPT
 from nanospec.training.batches import HeldOut
-from nanospec.training.learned import LearnedTraining, Plan, Seen
+from nanospec.training.learned import LearnedTraining, Plan, Seen, predicted
+from nanospec.training.losses import LOSSES
 from nanospec.training.mixed import mixed
 from nanospec.training.own_texts import AT_ONCE, TOKENS, Texts
+from nanospec.training.whole import some_anchors
 
 
 class Kept:
@@ -84,18 +86,40 @@ class KeptTraining(LearnedTraining):
             raise TextError(f"too little text: a part of {AT_ONCE * TOKENS:,} tokens is held out, there is no other")
         self.kept, plan = kept, replace(plan, target=replace(plan.target, context=TOKENS))
         super().__init__(target, plan, seed, kept.tokens().flatten(), tokenizer, out, compiled, loss)
-        self.layers = kept.layers
+        self.layers, self.compiled = kept.layers, compiled
 
     def frequent(self) -> Tensor:
         return self.kept.answered()
 
+    def loss_now(self) -> Tensor:
+        """Of this step's batch. Text by text, and only where an answer's token comes next: that fits a processor's
+        caches. What is compiled takes texts together, in one size.
+        """
+        if self.compiled:
+            return super().loss_now()
+        texts, losses = self.chosen(), []
+        anchors = [some_anchors(texts.tokens, model.steps, model.anchors) for model in self.trained]
+        counts = [predicted(texts.answers, at, model.steps) for at, model in zip(anchors, self.trained)]
+        for row in range(len(texts.tokens)):
+            x, hidden, p_targets, answers = self.known(Texts(*(part[row:row + 1] for part in texts)))
+            with mixed(x):
+                losses += [loss_of(x, self.hidden_of(model, hidden), p_target, LOSSES[self.loss],
+                                   at[count[:, row].any(0)], answers, count.sum((1, 2)))
+                           for model, loss_of, p_target, at, count
+                           in zip(self.trained, self.losses, p_targets, anchors, counts)]
+        return torch.stack(losses).sum()
+
     def seen(self) -> Seen:
+        return self.known(self.chosen())
+
+    def chosen(self) -> Texts:
+        """This step's."""
         batch, parts = self.size.batch, len(self.kept.parts) - 1
         each = AT_ONCE // batch                                             # batches of a part
         shuffle = torch.Generator().manual_seed(self.seed * 1_000_003 + self.step // (each * parts))
         number = int(torch.randperm(each * parts, generator=shuffle)[self.step % (each * parts)])
         rows = torch.randperm(AT_ONCE, generator=shuffle.manual_seed(int(shuffle.initial_seed()) + number // each + 1))
-        return self.known(self.kept.rows(1 + number // each, rows[number % each * batch:][:batch]))
+        return self.kept.rows(1 + number // each, rows[number % each * batch:][:batch])
 
     def known(self, texts: Texts) -> Seen:
         """What `seen` returns, of these texts, on the device."""

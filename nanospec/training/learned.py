@@ -35,25 +35,31 @@ RATE = 5e-3             # top learning rate
 
 def learned_loss(model: Learned, tokens: Tensor, hidden: Tensor, p_target: Tensor,
                  divergence: Callable[[Tensor, Tensor], Tensor],
-                 anchors: Tensor | None = None, counted: Tensor | None = None) -> Tensor:
+                 anchors: Tensor | None = None, counted: Tensor | None = None,
+                 total: Tensor | None = None) -> Tensor:
     """The mean over the anchors of texts (B, T), and over the draft tokens after each.
 
     hidden (B, T, len(layers), C), p_target (B, T, V): the target's hidden states of each token, and
     its log-probabilities after each, perhaps of the tokens alone that the model can draft.
     divergence: one of losses.py. counted (B, T) bool: the tokens whose prediction counts.
+    total (steps,): how many predictions of each step count in all, where these texts are a part of
+    a batch. The parts' losses add up to the batch's.
     """
     anchors = all_anchors(tokens, model.steps) if anchors is None else anchors
     counted = torch.ones_like(tokens, dtype=torch.bool) if counted is None else counted
     found = unrolled(model, tokens, before_tokens(hidden), model.steps, anchors)
-    losses = [mean_of(divergence(*compared(model, p_target[:, anchors + k], logits)),
-                      after(counted, anchors + k)) for k, (_, logits) in enumerate(found)]
+    counts = predicted(counted, anchors, model.steps)
+    total = counts.sum((1, 2)) if total is None else total
+    losses = [mean_of(divergence(*compared(model, p_target[:, anchors + k], logits)), counts[k],
+                      total[k]) for k, (_, logits) in enumerate(found)]
     weights = [model.decay ** k for k in range(model.steps)]
     weighted = torch.stack([weight * loss for weight, loss in zip(weights, losses)])
     of_tokens = weighted.sum() / sum(weights)
     if not model.hidden_loss:
         return of_tokens
-    predicted, wanted = found[0][0], model.last_hidden(hidden[:, anchors])
-    of_states = F.smooth_l1_loss(predicted.float(), wanted.float())
+    states, wanted = found[0][0], model.last_hidden(hidden[:, anchors])
+    off = F.smooth_l1_loss(states.float(), wanted.float(), reduction="none").mean(-1)
+    of_states = mean_of(off, counts[0], total[0])
     return model.hidden_loss * of_states + model.token_loss * of_tokens
 
 
@@ -75,9 +81,14 @@ def after(counted: Tensor, places: Tensor) -> Tensor:
     return torch.cat([counted, counted[:, -1:]], 1)[:, places + 1]
 
 
-def mean_of(values: Tensor, counted: Tensor) -> Tensor:
-    """The mean of those that count; 0 if none does."""
-    return (values * counted).sum() / counted.sum().clamp(min=1)
+def predicted(counted: Tensor, anchors: Tensor, steps: int) -> Tensor:
+    """counted (B, T) -> (steps, B, N) bool: whether the token counts that a step predicts."""
+    return torch.stack([after(counted, anchors + k) for k in range(steps)])
+
+
+def mean_of(values: Tensor, counted: Tensor, total: Tensor) -> Tensor:
+    """The sum of those that count, divided by how many these are; 0 if none does."""
+    return (values * counted).sum() / total.clamp(min=1)
 
 
 class Seen(NamedTuple):

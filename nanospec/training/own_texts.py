@@ -16,6 +16,7 @@ from typing import NamedTuple
 import torch
 from torch import Tensor
 
+from nanospec.dice import Dice
 from nanospec.errors import RequestError, TextError
 from nanospec.files.tokenizer_json import FolderTokenizer
 from nanospec.model import GPT
@@ -99,6 +100,7 @@ def written(target: GPT, tokenizer: FolderTokenizer, layers: Sequence[int], seed
             tokens: int = TOKENS) -> Texts:
     """Conversations."""
     chance, turns = torch.Generator().manual_seed(seed), Turns.of(tokenizer)
+    dice = Dice([seed * rows + row for row in range(rows)])
     texts = [Row(turns, opening, tokenizer.ends) for opening in openings(tokenizer, rows, chance)]
     of_answers = torch.tensor(TEMPERATURES).clamp(min=COLDEST).repeat(rows)[:rows, None]
     cache, drawn, found = target.new_cache(rows, tokens), [0] * rows, []
@@ -109,7 +111,8 @@ def written(target: GPT, tokenizer: FolderTokenizer, layers: Sequence[int], seed
         logits, answered = logits[:, -1:].cpu().float(), torch.tensor([[row.answered] for row in texts])
         found.append(Texts(new, hidden.cpu(), logits.logsumexp(-1), answered))
         temperature = torch.where(torch.tensor([[row.answering] for row in texts]), of_answers, 1.0)
-        drawn = torch.multinomial((logits[:, 0] / temperature).softmax(-1), 1, generator=chance)[:, 0].tolist()
+        dice.refill(1)
+        drawn = dice.pick((logits[:, 0] / temperature).softmax(-1)).tolist()
     return Texts(*(torch.cat(parts, 1) for parts in zip(*found)))
 
 

@@ -32,7 +32,7 @@ def counts(counted, text: int, place: int) -> bool:
 @pytest.mark.parametrize("name, anchors", [("eagle", None), ("eagle", [1, 4]), ("eagle3", None), ("eagle3", [1, 4])])
 def test_the_losses_by_hand(name, anchors, counted):
     """EAGLE's has a part for its states. EAGLE-3's draft tokens count .8 of the one before, and it is judged by what it
-    can draft, with the target's probabilities as they are. Only tokens that count do.
+    can draft, with the target's probabilities as they are. Only tokens that count do, and the states that predict one.
     """
     tokens = torch.randint(11, (2, 9), generator=torch.Generator().manual_seed(5))
     model = small_learned(name, TARGET)
@@ -51,8 +51,10 @@ def test_the_losses_by_hand(name, anchors, counted):
     expected = sum(weight * loss for weight, loss in zip(weights, losses)) / sum(weights)
     if name == "eagle":
         off = drafted[0][0][:, places] - TARGET.norm(hidden[:, places, -1])
-        states = torch.where(off.abs() < 1, off ** 2 / 2, off.abs() - 0.5).mean().item()
-        expected = states + 0.1 * losses[0]
+        states = torch.where(off.abs() < 1, off ** 2 / 2, off.abs() - 0.5).mean(-1)
+        of_places = [states[text, i].item() for text in range(2) for i, a in enumerate(places)
+                     if counts(counted, text, a)]
+        expected = sum(of_places) / len(of_places) + 0.1 * losses[0]
     assert found == pytest.approx(expected, rel=1e-6)
 
 

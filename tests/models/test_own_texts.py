@@ -7,6 +7,7 @@ import torch
 
 import train_tiny
 from nanospec.commands import for_target
+from nanospec.draft_models import LEARNED
 from nanospec.errors import PairError, RequestError, TextError
 from nanospec.files.checkpoint import load_learned, load_pair
 from nanospec.files.gguf import load_gguf
@@ -174,6 +175,28 @@ def test_a_look_counts_answers_alone(small, kept, tmp_path):
     learning.kept.parts[0]["answers"] = whole
     assert accepted == pytest.approx((expected[:, 0] / expected[:, 1]).tolist(), abs=2e-3)      # in bfloat16
     assert off == pytest.approx(1 - sum(accepted) / 5, abs=1e-5) and words.startswith("accepted 0.")
+
+
+@pytest.mark.parametrize("loss", ["lk-hybrid", "forward-kl"])
+def test_text_by_text_it_is_the_whole_batchs_loss(small, kept, tmp_path, monkeypatch, loss):
+    """And its gradients, where some tokens count, and none of one text; also of a model with a loss of its states."""
+    _, target, tokenizer = small
+    monkeypatch.setattr("nanospec.training.mixed.bfloat16_is_faster", lambda device: False)
+    plan = Plan(target.config, {"lookback": SIZES, "eagle": LEARNED["eagle"].sizes_for(target.config)}, 16, (8,),
+                (3e-3,), 4)
+    learning = KeptTraining(target, plan, 3, kept, tokenizer, tmp_path, loss=loss)
+    texts = learning.chosen()
+    answers = torch.rand(texts.answers.shape, generator=torch.Generator().manual_seed(4)) < 0.2
+    answers[5] = False
+    monkeypatch.setattr(learning, "chosen", lambda: texts._replace(answers=answers))
+    found = []
+    for learning.compiled in (True, False):
+        learning.optimizer.zero_grad()
+        loss_now = learning.loss_now()
+        loss_now.backward()
+        found.append((loss_now.item(), torch.cat([p.grad.flatten() for p in learning.model.parameters()])))
+    (whole, expected), (parts, gradients) = found
+    assert parts == pytest.approx(whole, rel=1e-5) and (gradients - expected).norm() < 1e-4 * expected.norm()
 
 
 def test_one_part_alone_is_too_little(small, tmp_path):
