@@ -15,8 +15,8 @@ from lessons.check.seen import Failure, Row, Seen, values
 from nanospec.proof.walk import target_distribution, walk
 
 IDS = (1, 0)
-ROUNDS = (1, 1), (1, 1), (2, 0)         # gamma, and how far off the layer is in any case: in the last it can be right
-NEW, DRAFTED = 4, ROUNDS[-1][0]
+ROUNDS = (1, 1), (2, 0)                 # gamma, and how far off the layer is in any case: in the last it can be right
+NEW, DRAFTED = len(ROUNDS), ROUNDS[-1][0]     # a round writes one token at least
 
 
 def proposed(f, layer, text, hidden, gamma: int) -> list[int]:
@@ -63,7 +63,7 @@ def seen_kept(f, gamma: int, accepted: int) -> Seen:
 
 
 def play(f, dice) -> tuple[tuple[int, ...], int]:
-    """Three rounds: the first NEW tokens of their text, and how many draft tokens the last round accepted."""
+    """Two rounds: the first NEW tokens of their text, and how many draft tokens the last round accepted."""
     text, hidden = IDS, list(hidden_of(IDS[:-1]))
     for gamma, off in ROUNDS:
         layer = Layer(text, off, dice)
@@ -73,14 +73,12 @@ def play(f, dice) -> tuple[tuple[int, ...], int]:
         verified = list(hidden_of((*text, *drafted))[len(text) - 1:])
         hidden = kept(f, hidden, layer.predicted, verified, accepted)
         text = (*text, *drafted[:accepted], dice.pick(next_weights(accepted, p_target, layer.q_draft)))
-    while len(text) < len(IDS) + NEW:
-        text = (*text, dice.pick(distribution_of(TARGET, text)))
     return text[len(IDS):len(IDS) + NEW], accepted
 
 
 @lru_cache(maxsize=1)
 def walked(propose: Callable, keep: Callable) -> tuple[dict, int]:
-    """Three rounds in every way the dice can fall, for the two parts that follow."""
+    """Two rounds in every way the dice can fall, for the two parts that follow."""
     return walk(lambda dice: play(Functions(propose=propose, keep=keep), Row(dice)))
 
 
@@ -90,7 +88,7 @@ def exact(f) -> list[Seen]:
         for (tokens, _), weight in walked(f.propose, f.keep)[0].items():
             found[tokens] = found.get(tokens, 0.0) + weight
         return found
-    seen = values(f"three rounds: the distribution of {NEW} tokens", texts, target_distribution(TARGET, IDS, NEW))
+    seen = values(f"two rounds: the distribution of {NEW} tokens", texts, target_distribution(TARGET, IDS, NEW))
     return [seen if seen.error else replace(seen, paths=walked(f.propose, f.keep)[1])]
 
 
@@ -99,7 +97,7 @@ def accepted_by(propose: Callable, keep: Callable) -> float:
 
 
 def pace(f) -> list[Seen]:
-    return [values(f"the third round: how many of the layer's {DRAFTED} draft tokens are accepted",
+    return [values(f"the second round: how many of the layer's {DRAFTED} draft tokens are accepted",
                    lambda: {"draft tokens accepted": accepted_by(f.propose, f.keep)},
                    {"draft tokens accepted": DRAFTED})]
 

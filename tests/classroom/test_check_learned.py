@@ -113,7 +113,7 @@ def test_wrong_pairs_cost_speed_and_the_learner_is_told_that_it_is_no_more(told)
 
 
 def test_the_layer_of_the_checks_can_be_off_and_be_right():
-    """With real dice: the answer's draft tokens are accepted in the third round, every time."""
+    """With real dice: the answer's draft tokens are accepted in the second round, every time."""
     exec(EXERCISES[18].answer, found := {})
     right, wrong = Functions(**found), EXERCISES[18].with_mistake(EXERCISES[18].wrongs[0])
     assert {play(right, Row(seed=seed))[1] for seed in range(30)} == {2}

@@ -12,7 +12,7 @@ from nanospec.methods import DRAFTERS, RULES
 from nanospec.proof.checks import CHECKS, OF_THE_DISTRIBUTION
 from nanospec.proof.contract import CONTRACT, pairs_of
 from nanospec.proof.zoo import ALL_BUGS, ALL_CONTROLS, CORE_BUGS, ENOUGH, Bug, changed, look, planted
-from nanospec.proof.zoo.plant import exchanges, source_with
+from nanospec.proof.zoo.plant import exchanges, functions_of, source_with
 from nanospec.rules.cascade import DEFERRALS, cascade
 from nanospec.speculate import one_round, repeated, speculate, verify
 from nanospec.trees.draft import ancestors_of, drafts_of
@@ -96,6 +96,7 @@ def test_the_surgery_leaves_alone_what_has_the_same_name():
     for name, changed_ in (("cascade-bonus-from-the-target", {"cascade", "cascade.<locals>.judge"}),
                            ("merged-q-of-another", {"MergedDrafter._join"})):
         rule = cascade("v1", 0.3, verify)                   # a closure, alive
+        functions_of.cache_clear()
         assert {function.__qualname__ for function, _ in exchanges(NAMED[name])} == changed_ and rule
     keep, = (function for function, _ in exchanges(Bug("one", "", "", "", "rules.cascade", (
         ('"v1": _token(lambda q, p, a: q <', '"v1": _token(lambda q, p, a: p <'),))))

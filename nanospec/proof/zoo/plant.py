@@ -8,6 +8,7 @@ from collections import defaultdict
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
+from functools import cache
 from importlib import import_module
 from pathlib import Path
 from types import CodeType, FunctionType
@@ -84,21 +85,28 @@ def exchanged(codes: list[tuple[FunctionType, CodeType]]) -> Iterator[None]:
 
 
 def exchanges(bug: Bug) -> list[tuple[FunctionType, CodeType]]:
-    """Every function alive that was compiled from the bug's file and differs with the bug in it, and its new code:
-    methods, what decorators have wrapped, and closures too, wherever they are kept.
+    """Every function that was compiled from the bug's file and differs with the bug in it, and its new code: methods,
+    what decorators have wrapped, and closures too, wherever they are kept.
     """
-    module = import_module(f"nanospec.{bug.file}")
     ships, has_the_bug = (_codes(source, f"<{bug.name}>") for source in (_source_of(bug.file), source_with(bug)))
-    ours = [thing for thing in gc.get_referrers(vars(module)) if type(thing) is FunctionType     # its globals are these
-            and thing.__code__.co_filename == module.__file__]
     pairs = []
-    for function in ours:
+    for function in functions_of(bug.file):
         old, new = (codes.get(function.__qualname__, []) for codes in (ships, has_the_bug))
         if len(old) == len(new) == 1:
             pairs.append((function, new[0]))
         elif len(old) == len(new) and function.__code__ in old:         # several lambdas, told apart by their code
             pairs.append((function, new[old.index(function.__code__)]))
     return [(function, code) for function, code in pairs if code != function.__code__]
+
+
+@cache
+def functions_of(file: str) -> list[FunctionType]:
+    """All that are alive when this is first asked: to search the heap takes as long as many a check. A closure that is
+    made while a bug is planted has it from the function that makes it.
+    """
+    module = import_module(f"nanospec.{file}")
+    return [thing for thing in gc.get_referrers(vars(module)) if type(thing) is FunctionType     # its globals are these
+            and thing.__code__.co_filename == module.__file__]
 
 
 def changed(bug: Bug) -> dict:
