@@ -146,6 +146,21 @@ def lesson(tmp_path, monkeypatch, capsys, untuned):
 
 
 @pytest.fixture
+def packed(lesson, monkeypatch):
+    """The pair that the lesson loads is packed, for those that mostly wait for its products. A copy cannot be made of
+    it then, nor another data type.
+    """
+    from nanospec import files
+    from nanospec.fast.packed import pack
+    load_pair = files.load_pair
+
+    def loaded(*source, **options):
+        pair = load_pair(*source, **options)
+        return pair._replace(target=pack(pair.target), draft=pack(pair.draft))
+    monkeypatch.setattr(files, "load_pair", loaded)
+
+
+@pytest.fixture
 def told(tmp_path, monkeypatch):
     """told(3, source) -> what is found in that text, as exercise 3. No busy machine decides a test."""
     from lessons import check as classroom

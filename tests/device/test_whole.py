@@ -19,7 +19,7 @@ slow = pytest.mark.slow
 
 
 SMALL = SETTINGS | {"gamma": 2}
-REST = [name for name in LEARNED if name not in ("prefix", "dspark", "early_exit")]     # those differ most
+REST = [name for name in LEARNED if name not in ("prefix", "early_exit")]      # those differ most
 
 
 def rounds(drafter, rule="token", model="gpt", compiler=None):

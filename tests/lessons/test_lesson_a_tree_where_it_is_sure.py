@@ -11,6 +11,7 @@ from nanospec.trees.dynamic import DynamicTree
 pytestmark = pytest.mark.xdist_group("held-out texts")      # which one process then reads once
 
 
+@pytest.mark.usefixtures("packed")
 @shorter(("held_out_prompts(pair, 4)", "held_out_prompts(pair, 5)[1:3]"), ("ids, 40, temp", "ids, 28, temp"))
 def test_a_tree_where_it_is_sure(lesson, exchanged):
     names, out = lesson("a_tree_where_it_is_sure", *exchanged)

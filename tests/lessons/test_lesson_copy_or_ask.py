@@ -8,6 +8,7 @@ from shorter import shorter
 pytestmark = pytest.mark.xdist_group("held-out texts")      # which one process then reads once
 
 
+@pytest.mark.usefixtures("packed")
 @shorter(("held_out_prompts(pair, 6)", "held_out_prompts(pair, 3)"), ("new=96", "new=48"),
          ("accepted_copies(prompts, T)", "accepted_copies(prompts if T else repetitive_prompts(pair)[:1], T)"),
          ("enumerate(texts[kind])", "enumerate(texts[kind][:3 - 2 * T])"),

@@ -22,6 +22,7 @@ def rows_of(out: str, columns: int) -> list[list[str]]:
     return [row for row in cells if len(row) == columns]
 
 
+@pytest.mark.usefixtures("packed")
 @shorter(("for i in range(32))", "for i in range(16))"),
          ("ids[kind], 40, T, seed=1)) for", "ids[kind], 18, T, seed=1)) for"),
          ("ModelDrafter(draft, 4), ids[kind], 40", "ModelDrafter(draft, 4), ids[kind], 18"),

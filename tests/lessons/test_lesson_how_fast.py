@@ -58,6 +58,7 @@ def test_how_fast(lesson, exchanged):
     assert "This machine is busy" not in out                # the clocks are stubs, and as quick at the end
 
 
+@pytest.mark.usefixtures("packed")
 @shorter(("len(windows) < 10", "len(windows) < 5"), ("texts[:4, :64]", "texts[:2, :64]"),
          ("start, 64, seed", "start, 40, seed"), ("read(texts, 4)", "read(texts[:2], 4)"))
 def test_good_where_it_matters(lesson, exchanged):

@@ -23,6 +23,7 @@ def row_of(out: str, name: str, columns: int, number: int = 0) -> list[str]:
     return [row for row in rows if len(row) == columns][number][1:]
 
 
+@pytest.mark.usefixtures("packed")
 @shorter(('"residual-is-target",\n', "\n"), ("n, runs=200)", "n, runs=80)"), ("2_000, 300)", "2_000, 150)"),
          ("100, 300, 1_000, 3_000, 10_000, 30_000", "300, 3_000, 30_000"), ("range(500))", "range(250))"),
          ('f"500 real runs', 'f"250 real runs'))

@@ -28,6 +28,7 @@ def thrown_away(name, why):
     return bug(name, "", "", "", edit, file="lengths.dynamic")
 
 
+@pytest.mark.usefixtures("packed")
 def test_what_a_stopping_rule_may_see(lesson):
     names, out = lesson("what_a_stopping_rule_may_see")
 

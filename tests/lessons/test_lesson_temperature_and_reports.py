@@ -46,6 +46,7 @@ def test_temperature_and_greedy(lesson):
         assert high == probs(names["of_target"][names["place"]], T)[names["best"]].tolist()
 
 
+@pytest.mark.usefixtures("packed")
 @shorter(("continued(beginnings, T, 100)", "continued(beginnings, T, 40)"), ("range(0, 960, 96)", "range(0, 960, 160)"),
          ("in (0, 1, 2):", "in (0, 1):"))
 def test_report_what_you_sample(lesson, exchanged):

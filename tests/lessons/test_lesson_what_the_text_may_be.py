@@ -8,6 +8,7 @@ from printed import rows
 from shorter import shorter
 
 
+@pytest.mark.usefixtures("packed")
 @shorter(("START, NEW, GAMMA = (0,), 4, 2", "START, NEW, GAMMA = (0,), 3, 2"), ("ids, 24, 0.7", "ids, 12, 0.7"),
          ("prompt in enumerate(PROMPTS)", "prompt in enumerate(PROMPTS[:1])"),
          ("encode(prompt), 32", "encode(prompt), 24"))
