@@ -10,6 +10,7 @@ from nanospec.bench import measure as measuring
 from nanospec.bench.acceptance import by_kind, judged, kind_of, places_of_rounds, rows_of
 from nanospec.bench.measure import CallCosts, betas_of
 from nanospec.bench.prompts import held_out_prompts
+from nanospec.fast.packed import pack
 from nanospec.files.checkpoint import load_pair, save_model
 from nanospec.files.tokenizer import Tokenizer
 from nanospec.probs import Sampling
@@ -83,6 +84,7 @@ def test_on_texts_of_others_it_is_near():
     it was a fourth too high.
     """
     target, small, _ = pair = load_pair()
+    pack(target)
     texts = torch.tensor(held_out_prompts(pair, 8, 128))
     rows = rows_of(*judged(target, small, texts, Sampling(1.0), 4), CallCosts(0, dict.fromkeys(range(6), 1.0), 1))
     done = sum((list(speculate(target, ModelDrafter(small, 4), ids, 64, seed=seed))

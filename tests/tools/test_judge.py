@@ -10,6 +10,7 @@ import torch
 
 from nanospec.dice import Dice
 from nanospec.errors import RequestError
+from nanospec.fast.packed import pack
 from nanospec.files.checkpoint import load_pair
 from nanospec.generate import generate
 from nanospec.probs import Sampling
@@ -267,8 +268,8 @@ def test_the_table_of_the_command(monkeypatch, capsys):
 @pytest.fixture(scope="module")
 def real():
     target, draft, tokenizer = load_pair()
-    return {"target": target, "draft": draft, "ids": tokenizer.encode("class Queue:\n    def"), "new": 50, "gamma": 4,
-            "temperature": 0.8}
+    return {"target": pack(target), "draft": pack(draft), "ids": tokenizer.encode("class Queue:\n    def"), "new": 50,
+            "gamma": 4, "temperature": 0.8}
 
 
 def test_the_shipped_pair_is_right(real):
