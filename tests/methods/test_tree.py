@@ -52,6 +52,15 @@ def test_the_likeliest_tokens_follow_each_row_the_best_first():
     assert draft.tokens[:, 1:].tolist() == best
 
 
+def test_a_token_that_the_draft_model_would_not_write_is_not_drafted():
+    """Where there are fewer tokens than rows, the text lacks the rest."""
+    ids = next([a, b] for a in range(3) for b in range(3) if DRAFT(torch.tensor([[a, b]]))[0, -1].isinf().sum() == 1)
+    text, drafter = Text([ids], 9, 3), TopTree(DRAFT, [-1, 0, 0, 0])
+    drafter.begin(text, [0], None)
+    draft = drafter.propose(text, Sampling(1.0), Dice([0]), 10)
+    assert draft.q_draft[0].sum(-1).tolist() == [0, 1, 1, 0]
+
+
 def test_the_rows_that_a_text_lacks():
     """A certain draft has one child only: the second is lacking, and all that would follow it. The other text has all.
     """
