@@ -330,21 +330,22 @@ def test_a_folder_that_is_not_there(tmp_path):
             BYTES.save(path)
 
 
-def save_for_ever(folder: Path, started) -> None:
+def save_for_ever(folder: Path, saved, enough: int) -> None:
     number = 0
     while True:
         save_atomically({"number": number, "twice": torch.full((50_000,), number)}, folder / "x.pt")
+        if number == enough:
+            saved.set()
         number += 1
-        started.set()
 
 
 def test_twenty_kills_while_saving_and_never_an_unreadable_file(tmp_path):
     fork, chance, seen = multiprocessing.get_context("fork"), random.Random(0), set()
-    for _ in range(20):
-        started = fork.Event()
-        saving = fork.Process(target=save_for_ever, args=(tmp_path, started))
+    for kill in range(20):
+        saved = fork.Event()
+        saving = fork.Process(target=save_for_ever, args=(tmp_path, saved, 2 * kill))
         saving.start()
-        assert started.wait(60)
+        assert saved.wait(60)
         time.sleep(chance.random() * 0.02)
         saving.kill()
         saving.join()
