@@ -6,6 +6,7 @@ import torch
 from nanospec.copies.lookup import PromptLookup
 from nanospec.dice import Dice
 from nanospec.errors import RequestError
+from nanospec.fast.packed import pack
 from nanospec.files import load_pair
 from nanospec.lengths.dynamic import DynamicDrafter
 from nanospec.lengths.stopping import Confidence, Entropy, Goodput, Heuristic, StoppingRule
@@ -217,6 +218,7 @@ def test_goodput_beats_every_fixed_length_on_texts_that_differ():
     """Tokens for their cost at temperature 0, where nothing is left to chance: what a fixed length would have rounds is
     read off the finished text."""
     target, draft, tokenizer = load_pair()
+    pack(target)
     c, v = .11, {tokens: 1 + .05 * (tokens - 1) for tokens in range(1, 10)}
     drafter, ours, fixed = DynamicDrafter(draft, Goodput(c, v), 8), [0, 0.], {gamma: [0, 0.] for gamma in range(1, 9)}
     for prompt in ["def area(radius):\n", "class Stack:\n    def __init__(self):\n", '"""Read a file and',

@@ -63,7 +63,7 @@ def test_the_tree_is_the_papers_window_and_its_ngrams_and_the_mask_is_its_mask(t
     """Every round's tree has the slow version's rows and no others; p_target is that of each row's own path."""
     for seed, ids in enumerate([[1], [2, 0, 2, 0, 2, 0, 2], [0, 1, 2, 2, 1]]):
         slow, text = Slow(target, ids, *sizes), list(ids)
-        for done in speculate(target, Lookahead(*sizes), ids, 16, seed=seed, **settings):
+        for done in speculate(target, Lookahead(*sizes), ids, 11, seed=seed, **settings):
             paths = [[]]
             for token, parent in zip(done.tokens[1:], done.parents[1:]):
                 paths.append([*paths[parent], token])

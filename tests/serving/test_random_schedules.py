@@ -259,4 +259,4 @@ class Schedule(RuleBasedStateMachine):
 @pytest.mark.parametrize("name", [*DRAFTERS, *LEARNED])
 def test_a_request_among_others_is_as_if_it_were_alone(name):
     run_state_machine_as_test(partial(Schedule, name), settings=settings(
-        derandomize=True, database=None, deadline=None, max_examples=EXAMPLES.get(name, 5), stateful_step_count=25))
+        derandomize=True, database=None, deadline=None, max_examples=EXAMPLES.get(name, 4), stateful_step_count=25))
