@@ -100,7 +100,7 @@ def written(target: GPT, tokenizer: FolderTokenizer, layers: Sequence[int], seed
             tokens: int = TOKENS) -> Texts:
     """Conversations."""
     chance, turns = torch.Generator().manual_seed(seed), Turns.of(tokenizer)
-    dice = Dice([seed * rows + row for row in range(rows)])
+    dice = Dice(torch.randint(2 ** 62, (rows,), generator=chance).tolist())
     texts = [Row(turns, opening, tokenizer.ends) for opening in openings(tokenizer, rows, chance)]
     of_answers = torch.tensor(TEMPERATURES).clamp(min=COLDEST).repeat(rows)[:rows, None]
     cache, drawn, found = target.new_cache(rows, tokens), [0] * rows, []
