@@ -15,6 +15,12 @@ LESSONS = Path(__file__).parent.parent / "lessons"
 register()          # torch counts its devices at the first gradient of a process, and never again
 
 
+def pytest_xdist_auto_num_workers():
+    """One process more than processors: some tests wait for servers and for processes of their own."""
+    here = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
+    return here + 1
+
+
 @pytest.fixture(scope="session")
 def transformers():
     """The library, quiet; a test that asks for it is skipped where it is not installed."""
