@@ -17,7 +17,7 @@ from nanospec.proof.walk import completed, product_of, target_distribution, walk
 
 # For the walk: two tokens, two texts, and two calls. The second one reads what the first has left in the caches.
 TARGET, DRAFT = TableModel(2, 3, zeros=0), TableModel(2, 4, zeros=0)
-IDS, GAMMAS, NEW = ((1, 0, 1), (0,)), (1, 0), 2
+IDS, GAMMAS, NEW = ((1, 0, 1), (0,)), (2, 0), 2
 N = 16                  # as wide as all texts and caches here
 NOTHING = 99            # follows a text in the small cases; in the walk, a 0
 

@@ -209,6 +209,8 @@ CHECKS = {check.name: check for check in [
           slow=True),
     Check("T2", "served, remembered", "copies of what other rows and earlier requests wrote, in a tree",
           lambda: joint(FULL, lambda: SuffixDrafter(2, tree=True, remember=99), WARM)),
+    Check("T2", "served, remembered in a chain", "the same, copied in a chain",
+          lambda: joint(FULL, lambda: SuffixDrafter(2, remember=99), WARM), slow=True),
     Check("T2", "served, hybrid", "copies in a chain, or a chain of the draft model", lambda: joint(
         TABLE, lambda: DRAFTERS["hybrid"].make(DRAFT, Options(gamma=2, costs=COSTS, remember=99)), WARM), slow=True),
     Check("T5", "schedules", "3 schedules of 6 requests, some cancelled: as if each were alone",

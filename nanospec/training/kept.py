@@ -20,10 +20,8 @@ from nanospec.files.checkpoint import fingerprint, save_atomically, save_learned
 from nanospec.model import GPT
 from nanospec.training.batches import HeldOut
 from nanospec.training.learned import LearnedTraining, Plan, Seen, predicted
-from nanospec.training.losses import LOSSES
 from nanospec.training.mixed import mixed
 from nanospec.training.own_texts import AT_ONCE, TOKENS, Texts
-from nanospec.training.whole import some_anchors
 
 
 class Kept:
@@ -97,16 +95,13 @@ class KeptTraining(LearnedTraining):
         """
         if self.compiled:
             return super().loss_now()
-        texts, losses = self.chosen(), []
-        anchors = [some_anchors(texts.tokens, model.steps, model.anchors) for model in self.trained]
+        texts = self.chosen()
+        anchors = self.anchors(texts.tokens)
         counts = [predicted(texts.answers, at, model.steps) for at, model in zip(anchors, self.trained)]
-        for row in range(len(texts.tokens)):
-            x, hidden, p_targets, answers = self.known(Texts(*(part[row:row + 1] for part in texts)))
-            with mixed(x):
-                losses += [loss_of(x, self.hidden_of(model, hidden), p_target, LOSSES[self.loss],
-                                   at[count[:, row].any(0)], answers, count.sum((1, 2)))
-                           for model, loss_of, p_target, at, count
-                           in zip(self.trained, self.losses, p_targets, anchors, counts)]
+        totals = [count.sum((1, 2)) for count in counts]
+        losses = [self.loss_at(self.known(Texts(*(part[row:row + 1] for part in texts))),
+                               [at[count[:, row].any(0)] for at, count in zip(anchors, counts)], totals)
+                  for row in range(len(texts.tokens))]
         return torch.stack(losses).sum()
 
     def seen(self) -> Seen:

@@ -87,7 +87,7 @@ def predicted(counted: Tensor, anchors: Tensor, steps: int) -> Tensor:
 
 
 def mean_of(values: Tensor, counted: Tensor, total: Tensor) -> Tensor:
-    """The sum of those that count, divided by how many these are; 0 if none does."""
+    """The sum of those that count, divided by how many do in all; 0 if none does."""
     return (values * counted).sum() / total.clamp(min=1)
 
 
@@ -178,11 +178,22 @@ class LearnedTraining(Training):
 
     def loss_now(self) -> Tensor:
         """Of this step's batch: the sum over the draft models."""
-        x, hidden, p_targets, counted = self.seen()
+        seen = self.seen()
+        return self.loss_at(seen, self.anchors(seen.tokens), [None] * len(self.trained))
+
+    def anchors(self, x: Tensor) -> list[Tensor]:
+        """Those of each draft model in texts (B, T)."""
+        return [some_anchors(x, model.steps, model.anchors) for model in self.trained]
+
+    def loss_at(self, seen: Seen, anchors: Iterable[Tensor],
+                totals: Iterable[Tensor | None]) -> Tensor:
+        """The sum over the draft models. anchors, totals: of each, as for learned_loss."""
+        x, hidden, p_targets, counted = seen
         with mixed(x):
-            losses = [loss_of(x, self.hidden_of(model, hidden), p_target, LOSSES[self.loss],
-                              some_anchors(x, model.steps, model.anchors), counted)
-                      for model, loss_of, p_target in zip(self.trained, self.losses, p_targets)]
+            losses = [loss_of(x, self.hidden_of(model, hidden), p_target, LOSSES[self.loss], at,
+                              counted, total)
+                      for model, loss_of, p_target, at, total
+                      in zip(self.trained, self.losses, p_targets, anchors, totals)]
         return torch.stack(losses).sum()
 
     def seen(self) -> Seen:
