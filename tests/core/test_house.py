@@ -4,10 +4,9 @@ belong.
 
 import ast
 import sys
+from functools import cache
 from graphlib import TopologicalSorter
 from pathlib import Path
-
-import pytest
 
 ROOT = Path(__file__).parents[2]
 # The core is every file at the top of nanospec/ but these.
@@ -23,16 +22,24 @@ SCRIPTS = [ROOT / "train_tiny.py", ROOT / "demo.py"]
 LESSONS = sorted((ROOT / "lessons").glob("[0-9]*.py"))
 CLASSROOM = sorted((ROOT / "lessons").rglob("*.py"))
 TESTS = sorted((ROOT / "tests").rglob("*.py"))
-names = [str(path.relative_to(ROOT)) for path in FILES]
 
 
+@cache
+def nodes(path):
+    """Of its syntax tree. A rule goes through all files in one test, and says which of them breaks it."""
+    return tuple(ast.walk(ast.parse(path.read_text())))
+
+
+@cache
 def imports(path):
     """Dotted names, `from a import b` as a.b, so that a module is told from a name in one."""
-    for node in ast.walk(ast.parse(path.read_text())):
+    found = []
+    for node in nodes(path):
         if isinstance(node, ast.ImportFrom):
-            yield from (f"{node.module}.{alias.name}" for alias in node.names)
+            found += [f"{node.module}.{alias.name}" for alias in node.names]
         elif isinstance(node, ast.Import):
-            yield from (alias.name for alias in node.names)
+            found += [alias.name for alias in node.names]
+    return found
 
 
 def module_of(path):
@@ -48,14 +55,14 @@ def tops(path):
     return {name.split(".")[0] for name in imports(path)}
 
 
-@pytest.mark.parametrize("path", FILES, ids=names)
-def test_arrows_point_downward(path):
-    module = module_of(path)
-    if module == "nanospec" or part(module) in CORE:
-        return                                              # see below
-    for name in imports(path):
-        if name.startswith("nanospec.") and part(name) != part(module) and part(name) not in CORE and name != LAUNCH:
-            assert ROOMS.index(part(name)) < ROOMS.index(part(module)), f"{module} imports {name}"
+def test_arrows_point_downward():
+    for path in FILES:
+        module = module_of(path)
+        if module == "nanospec" or part(module) in CORE:
+            continue                                        # see below
+        for name in imports(path):
+            if name.startswith("nanospec.") and part(name) not in CORE | {part(module)} and name != LAUNCH:
+                assert ROOMS.index(part(name)) < ROOMS.index(part(module)), f"{module} imports {name}"
 
 
 def test_launch_is_for_what_can_be_started():
@@ -68,13 +75,12 @@ def test_every_room_has_a_place():
     assert {*ROOMS} == rooms | NOT_CORE - {"__init__"}
 
 
-@pytest.mark.parametrize("name", sorted(CORE | {"__init__"}))
-def test_the_core_imports_torch_and_itself(name):
-    path = ROOT / "nanospec" / f"{name}.py"
-    assert tops(path) <= {"torch", "nanospec"} | sys.stdlib_module_names
-    for imported in imports(path):
-        if imported.split(".")[0] == "nanospec":
-            assert imported != "nanospec" and part(imported) in CORE, f"{name} imports {imported}"
+def test_the_core_imports_torch_and_itself():
+    for name in CORE | {"__init__"}:
+        for imported in imports(ROOT / "nanospec" / f"{name}.py"):
+            top, _, of_ours = imported.partition(".")
+            assert top in {"torch", "nanospec"} | sys.stdlib_module_names, f"{name} imports {imported}"
+            assert top != "nanospec" or of_ours and part(imported) in CORE, f"{name} imports {imported}"
 
 
 def closure(name):
@@ -112,10 +118,11 @@ def test_at_most_fourteen_files_at_the_top():
     assert len(list((ROOT / "nanospec").glob("*.py"))) <= 14
 
 
-@pytest.mark.parametrize("path", FILES + SCRIPTS, ids=names + ["train_tiny.py", "demo.py"])
-def test_no_file_is_too_long(path):
-    lines = len(path.read_text().splitlines())
-    assert lines < (200 if path == ROOT / "nanospec" / "speculate.py" else 300), "which second idea is in it?"
+def test_no_file_is_too_long():
+    for path in FILES + SCRIPTS:
+        lines = len(path.read_text().splitlines())
+        most = 200 if path == ROOT / "nanospec" / "speculate.py" else 300
+        assert lines < most, f"{path}: which second idea is in it?"
 
 
 def test_checks_stay_small():
@@ -123,17 +130,16 @@ def test_checks_stay_small():
                if path not in LESSONS and path.name != "figures.py")      # one function for each picture
 
 
-@pytest.mark.parametrize("path", LESSONS, ids=[path.name for path in LESSONS])
-def test_a_lessons_cells_are_one_claim_each_and_its_questions_have_answers(path):
-    text = path.read_text()
-    assert all(len(line) <= 100 for line in text.splitlines())
-    cells = text.split("# %%")[1:]
-    assert cells[0].startswith(" [markdown]") and "[markdown]" in cells[-1]
-    for cell in cells:
-        if not cell.startswith(" [markdown]"):
-            assert sum(bool(line.strip()) for line in cell.splitlines()) <= 25, cell
-    if "Change this" in text:
-        assert (ROOT / "lessons" / "answers" / f"{path.stem}.md").exists()
+def test_a_lessons_cells_are_one_claim_each_and_its_questions_have_answers():
+    for path in LESSONS:
+        text = path.read_text()
+        assert all(len(line) <= 100 for line in text.splitlines()), path
+        cells = text.split("# %%")[1:]
+        assert cells[0].startswith(" [markdown]") and "[markdown]" in cells[-1], path
+        for cell in cells:
+            if not cell.startswith(" [markdown]"):
+                assert sum(bool(line.strip()) for line in cell.splitlines()) <= 25, (path, cell)
+        assert "Change this" not in text or (ROOT / "lessons" / "answers" / f"{path.stem}.md").exists()
 
 
 def test_lessons_are_numbered():
@@ -157,35 +163,35 @@ def test_the_idea_alone_is_an_evenings_reading():
     assert lines_of("dice", "probs", "text", "generate", "draft", "reader", "speculate") < 710
 
 
-@pytest.mark.parametrize("path", FILES, ids=names)
-def test_pictures_and_colours_stay_upstairs(path):
-    if not {"show", "bench", "commands"} & set(path.parts):
-        assert not tops(path) & {"rich", "matplotlib"}
+def test_pictures_and_colours_stay_upstairs():
+    for path in FILES:
+        if not {"show", "bench", "commands"} & set(path.parts):
+            assert not tops(path) & {"rich", "matplotlib"}, path
 
 
-@pytest.mark.parametrize("path", FILES + SCRIPTS, ids=names + ["train_tiny.py", "demo.py"])
-def test_chance_stays_in_the_dice(path):
+def test_chance_stays_in_the_dice():
     """Random weights, tables and training come from elsewhere; no decision about the text does."""
     allowed = {"dice.py", "rows.py", "tables.py", "compare.py", "contract.py", "learning.py", "batches.py",
                "serving.py", "own_texts.py", "kept.py", "stats.py"}
     drawing = {"rand", "randn", "randint", "randperm", "multinomial", "binomial", "bernoulli", "Categorical",
                "Generator"}
-    used = {node.attr for node in ast.walk(ast.parse(path.read_text())) if isinstance(node, ast.Attribute)}
-    assert path.name in allowed or not used & drawing
-    assert not tops(path) & {"random", "secrets"}
+    for path in FILES + SCRIPTS:
+        used = {node.attr for node in nodes(path) if isinstance(node, ast.Attribute)}
+        assert path.name in allowed or not used & drawing, path
+        assert not tops(path) & {"random", "secrets"}, path
 
 
-@pytest.mark.parametrize("path", FILES, ids=names)
-def test_one_word_one_meaning(path):
+def test_one_word_one_meaning():
     """A distribution is no law, and what is rejected is not refused. Hidden states, an attention mask, a KV length and
     a lag have no other names.
     """
-    tree = ast.parse(path.read_text())
-    defined = {node.name for node in ast.walk(tree) if isinstance(node, (ast.FunctionDef, ast.ClassDef))}
-    defined |= {node.arg for node in ast.walk(tree) if isinstance(node, ast.arg)}
-    defined |= {node.id for node in ast.walk(tree) if isinstance(node, ast.Name) and isinstance(node.ctx, ast.Store)}
-    words = {word for name in defined for word in name.lower().split("_")}
-    assert not words & {"law", "laws", "refused", "feature", "features", "sees", "upto", "unread"}
+    forbidden = {"law", "laws", "refused", "feature", "features", "sees", "upto", "unread"}
+    for path in FILES:
+        defined = {node.name for node in nodes(path) if isinstance(node, (ast.FunctionDef, ast.ClassDef))}
+        defined |= {node.arg for node in nodes(path) if isinstance(node, ast.arg)}
+        defined |= {node.id for node in nodes(path) if isinstance(node, ast.Name) and isinstance(node.ctx, ast.Store)}
+        words = {word for name in defined for word in name.lower().split("_")}
+        assert not words & forbidden, (path, words & forbidden)
 
 
 def test_a_function_that_bears_its_files_name_is_not_shadowed():

@@ -42,15 +42,32 @@ def a_compiler():
         pytest.skip(f"nothing can be compiled here: {reason}")
 
 
+def needs_a_compiler(test):
+    """It compiles, which takes half a minute where nothing is on disk yet: before a release."""
+    return pytest.mark.slow(pytest.mark.usefixtures("a_compiler")(test))
+
+
+@pytest.fixture
+def backend(request, monkeypatch):
+    """What makes a function of the graph that was traced: torch's compiler, or its own operations, one by one. All of
+    the tracing is tried every time, kernels before a release.
+    """
+    if request.param == "kernels":
+        request.getfixturevalue("a_compiler")
+    else:
+        monkeypatch.setattr(compiling, "_inductor", lambda *traced: torch._dynamo.lookup_backend("aot_eager")(*traced))
+
+
 CPU = torch.device("cpu")
-needs_a_compiler = pytest.mark.usefixtures("a_compiler")
+either_backend = pytest.mark.parametrize("backend", ["operations", pytest.param("kernels", marks=pytest.mark.slow)],
+                                         indirect=True)
 
 
-@needs_a_compiler
+@either_backend
 @pytest.mark.parametrize("name, rule", [("chain", None), pytest.param("chain", verify_block, marks=pytest.mark.slow),
                                         *(pytest.param(name, None, marks=pytest.mark.slow)
                                           for name in DRAFTERS if name != "chain")])
-def test_a_compiled_round_writes_what_an_eager_one_writes(name, rule, capsys):
+def test_a_compiled_round_writes_what_an_eager_one_writes(name, rule, backend, capsys):
     """In float64 nothing is rounded to another token; two requests of one kind are one compiled function. And a user is
     told why it takes a while.
     """
@@ -67,7 +84,6 @@ def test_a_compiled_round_writes_what_an_eager_one_writes(name, rule, capsys):
 
 
 @needs_a_compiler
-@pytest.mark.slow
 def test_in_bfloat16_a_compiled_round_is_as_near_to_float32_as_an_eager_one():
     """The mean total variation from float32 with the same weights is .002 to .02 for both, and for the compiled round
     at most 1.1 times that of the eager one. What it reports are whole distributions, and it draws from these: the same
@@ -94,7 +110,6 @@ def test_in_bfloat16_a_compiled_round_is_as_near_to_float32_as_an_eager_one():
 
 
 @needs_a_compiler
-@pytest.mark.slow
 def test_a_compiled_plain_step():
     """What compiles a round compiles it too; that it is handed over is the next test's."""
     plain = list(generate(TARGET, [1, 2, 0], 40, temperature=0.8, seed=5))
@@ -128,10 +143,10 @@ copies = pytest.mark.parametrize("convert, atol", [
                                                                              reason="no products in 8 bits here")])])
 
 
-@needs_a_compiler
+@either_backend
 @copies
 @torch.inference_mode()
-def test_copies_of_weights_are_read_by_what_is_compiled(convert, atol):
+def test_copies_of_weights_are_read_by_what_is_compiled(convert, atol, backend):
     """Those of the layer itself, bias and all, as they were when it was converted last."""
     layers = [nn.Sequential(Linear(6, 4, bias=True)) for _ in range(2)]
     x, found = torch.arange(18.0).view(1, 3, 6), []
@@ -147,7 +162,6 @@ def test_copies_of_weights_are_read_by_what_is_compiled(convert, atol):
 # CUDA graphs. The recording itself needs a GPU; the rest of that path runs here, too.
 
 @needs_a_compiler
-@pytest.mark.slow
 @pytest.mark.parametrize("name", ["chain", "tree", "chain of prefix"])
 def test_all_but_the_recording_writes_what_an_eager_round_writes(name, monkeypatch):
     """And torch's condition for a recording holds: whatever a round writes is known to stay where it is."""
@@ -169,6 +183,7 @@ def test_all_but_the_recording_writes_what_an_eager_round_writes(name, monkeypat
     assert seen and all(len(written) > 5 and written <= stays for written, stays in seen)
 
 
+@pytest.mark.filterwarnings("ignore:.*torch.jit.script_method")            # torch's own, when it loads its compiler
 def test_what_leaves_a_graph_is_a_copy(monkeypatch):
     """A graph writes its next results into the same memory."""
     buffer = torch.zeros(3)
@@ -219,7 +234,6 @@ def test_weights_of_one_shape_are_told_apart():
 
 
 @needs_a_compiler
-@pytest.mark.slow
 @pytest.mark.skipif(not can_pack(torch.zeros(1)), reason="this build of torch cannot pack weights")
 def test_a_packed_model_is_compiled_from_its_plain_weights():
     packed = pack(small_gpt(11, 2, 1).float().requires_grad_(False))
@@ -228,7 +242,6 @@ def test_a_packed_model_is_compiled_from_its_plain_weights():
 
 
 @needs_a_compiler
-@pytest.mark.slow
 @copies
 def test_a_model_over_copies_writes_the_same_compiled(convert, atol):
     model = convert(small_gpt(11, 2, 1).float().requires_grad_(False))
@@ -267,10 +280,10 @@ class Given(Dice):
         self.u[0, :len(u)], self.column = torch.tensor(u, dtype=self.dtype), 0
 
 
-@needs_a_compiler
+@either_backend
 @torch.inference_mode()
 @pytest.mark.parametrize("name", ["chain", pytest.param("tree", marks=pytest.mark.slow)])
-def test_the_compiled_round_is_exact(name):
+def test_the_compiled_round_is_exact(name, backend):
     """Every path of a round is walked eagerly; the compiled round, led down the same path, must end where it ends."""
     ids, drafter = [1, 2, 0], DRAFTERS[name]()
     given, dice, found, ends = Given(drafter.uniforms + drafter.size), Midpoints(), {}, []
