@@ -7,9 +7,10 @@ machine and does not move when other files come or go.
 """
 
 import hashlib
+import os
 import re
 import sysconfig
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 from importlib import metadata
 from pathlib import Path
 from typing import NamedTuple
@@ -46,7 +47,7 @@ def read_texts(source: Path | None = None) -> Texts:
     """
     if source is None or path_of(source).is_dir():
         root = Path(source or sysconfig.get_paths()["stdlib"])
-        return _split({path.relative_to(root): path for path in root.rglob("*" if source else "*.py")}, root)
+        return _split({path.relative_to(root): path for path in _below(root) if source or path.suffix == ".py"}, root)
     text = _read(Path(source))
     if text is None:
         raise TextError(f"{source} is missing or is not UTF-8 text")
@@ -91,6 +92,15 @@ def to_ids(texts: list[str], tokenizer: AnyTokenizer) -> torch.Tensor:
     for text in texts:
         ids += tokenizer.encode(text) + [tokenizer.end_of_text]
     return torch.tensor(ids)
+
+
+def _below(root: Path) -> Iterator[Path]:
+    """The files in a folder and in those below it. What is skipped is not walked: thousands of files of packages lie
+    below the standard library.
+    """
+    for folder, inner, files in os.walk(root):
+        inner[:] = set(inner) - SKIPPED_FOLDERS
+        yield from (Path(folder, name) for name in files)
 
 
 def _split(files: dict[Path, Path], where: Path | str) -> Texts:
