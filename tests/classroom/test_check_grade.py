@@ -174,7 +174,7 @@ def wait_for(what) -> None:
         time.sleep(0.05)
 
 
-@pytest.mark.parametrize("how", [signal.SIGTERM, signal.SIGINT,
+@pytest.mark.parametrize("how", [pytest.param(signal.SIGTERM, marks=pytest.mark.slow), signal.SIGINT,
                                  pytest.param(signal.SIGKILL, marks=pytest.mark.skipif(
                                      sys.platform != "linux", reason="elsewhere nobody tells the child"))])
 def test_a_stopped_grader_leaves_no_process_and_what_it_knew(tmp_path, how):

@@ -35,7 +35,7 @@ def traced(step, text, dice):
 
 
 @pytest.mark.parametrize("drafter, rule, model", [
-    *((name, "token", "gpt") for name in FIXED),
+    *((name, "token", "gpt") for name in FIXED if name != "chain"),             # test_compiled.py traces that one
     *(("chain", "token", name) for name in LEARNED if name not in REST),
     pytest.param("chain", "block", "gpt", marks=slow),
     *(pytest.param("chain", "token", name, marks=slow) for name in REST),

@@ -196,7 +196,12 @@ def pair_folder(tmp_path_factory):
     return folder
 
 
-@models
+# They differ most in how they are trained. What else trains all of them is in tests/device/test_training.py.
+OF_EACH_KIND = ("medusa", "prefix", "eagle3", "dflash", "early_exit")
+
+
+@pytest.mark.parametrize("name", [pytest.param(name, marks=[pytest.mark.slow] * (name not in OF_EACH_KIND))
+                                  for name in LEARNED])
 @pytest.mark.usefixtures("measured_shortly")
 def test_it_learns_and_goes_on_where_it_was_stopped(name, pair_folder, tmp_path, capsys, monkeypatch):
     if name != "eagle3":                # one picture shows what the pictures of the others would
