@@ -20,14 +20,15 @@ from torch import Tensor
 class Cache:
     """Keys and values of all layers for B texts of S slots.
 
-    kv:        (L, 2, B, S, H_kv, D);  k, v: its L parts, each (B, S, H_kv, D)
+    kv:        (L, 2, B, S, H_kv, D);  k, v: its L parts, each (B, S, H_kv, D). In memory H_kv
+               stands before S: attention then reads a batch faster
     length:    (B,) int64, how many slots of each text hold committed tokens
     rope:      (2, S, D), the model's rotation for every position (`rope_table` in model.py)
     """
 
     def __init__(self, rows: int, layers: int, kv_heads: int, rope: Tensor):
         _, slots, head_size = rope.shape
-        self.kv = rope.new_zeros(layers, 2, rows, slots, kv_heads, head_size)
+        self.kv = rope.new_zeros(layers, 2, rows, kv_heads, slots, head_size).transpose(3, 4)
         self.rope = rope
         self.length = torch.zeros(rows, dtype=torch.int64, device=rope.device)
         self._slots = torch.arange(slots, device=rope.device)
@@ -118,10 +119,7 @@ def cached_call(config: Any, T: int, cache: Cache, kv_length: int | None = None,
 
 
 class LanguageModel(Protocol):
-    """What predicts the next token: a GPT, or an object that answers as `GPT.forward` does.
-
-    config: as a GPT's.
-    """
+    """What predicts the next token: a GPT, or what has its `config` and answers as it does."""
 
     config: Any
 

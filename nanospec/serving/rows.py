@@ -33,7 +33,8 @@ def move(thing: Any, rows: Sequence[int], count: int) -> None:
     The other rows are empty, until a request begins there.
     """
     if isinstance(thing, Cache):
-        thing.kv, thing.length = moved(thing.kv, rows, count, 2), moved(thing.length, rows, count)
+        thing.kv = moved(thing.kv.transpose(3, 4), rows, count, 2).transpose(3, 4)         # as it lies in memory
+        thing.length = moved(thing.length, rows, count)
         thing.index()
     if isinstance(thing, Dice):
         new = [torch.Generator() for _ in range(count - len(rows))]
