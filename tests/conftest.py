@@ -1,4 +1,6 @@
-"""What tests share. Each fixture imports what it needs itself: the tests of the core load nothing but the core."""
+"""What tests share. Each fixture imports what it needs itself: the tests of the core load nothing but the core, and the
+process that hands out the tests not even torch.
+"""
 
 import os
 import runpy
@@ -6,13 +8,9 @@ from functools import cache, lru_cache
 from pathlib import Path
 
 import pytest
-import torch
-
-from tests.device.pretend import register
 
 os.environ.setdefault("OMP_NUM_THREADS", "1")       # of the processes that tests start; beside others two only wait
 LESSONS = Path(__file__).parent.parent / "lessons"
-register()          # torch counts its devices at the first gradient of a process, and never again
 
 
 def pytest_xdist_auto_num_workers():
@@ -30,9 +28,17 @@ def transformers():
     return found
 
 
+@pytest.fixture(scope="session", autouse=True)
+def a_device_more():
+    """torch counts its devices at the first gradient of a process, and never again."""
+    from tests.device.pretend import register
+    register()
+
+
 @pytest.fixture(autouse=True)
 def one_thread():
     """Small tensors gain nothing from threads, and two test runs at once lose much."""
+    import torch
     before = torch.get_num_threads()
     torch.set_num_threads(1)
     yield
@@ -54,10 +60,12 @@ def once(work, device, repeats=1, warm_up=0) -> float:
     return 1e-3
 
 
-def unmeasured(model, dtypes=(torch.float32,), threads=(), seconds=None, packed=True, glance=None, turns=2):
+def unmeasured(model, dtypes=None, threads=(), seconds=None, packed=True, glance=None, turns=2):
     """The first data type, without trying any: the same texts on every machine."""
+    import torch
     from nanospec.fast.autotune import Tuning
     from nanospec.fast.packed import can_pack
+    dtypes = dtypes or [torch.float32]
     return Tuning(dtypes[0], 1, int(packed and can_pack(next(model.parameters()).to(dtypes[0]))))
 
 
