@@ -257,7 +257,7 @@ def pairs_of(part: str, quick: bool = False) -> list[tuple[str, str]]:
     """
     pairs = PAIRS + OF_MODELS * (part not in ("settings", "stops", "uniforms", "real_dice"))
     enough = ("chain", "lookup", "tree") if part in OF_THE_DRAFTER else SHAPES
-    trees = part in ("exact", "batch", "long_caches")
+    trees = part in ("batch", "long_caches")
     return [(name, rule) for name, rule in pairs
             if not quick or (rule != "block" or name in enough) and (trees or not name.startswith("tree of "))]
 

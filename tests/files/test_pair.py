@@ -57,6 +57,7 @@ def test_the_pairs_cached_distributions_are_the_recomputed_ones(pair, prompts):
     assert error < 1e-12
 
 
+@pytest.mark.slow                       # the weights change seldom
 @pytest.mark.parametrize("name, least", [("gpt", {1.0: 0.56, 0.0: 0.51}), ("prefix", {1.0: 0.56, 0.0: 0.62})])
 def test_a_draft_is_worth_having(pair, name, least):
     """No bound on luck: these texts are seeded, so alpha is one number but for rounding. It lies .08 above these."""

@@ -9,9 +9,9 @@ pytestmark = pytest.mark.xdist_group("held-out texts")      # which one process 
 
 
 @pytest.mark.usefixtures("packed")
-@shorter(("held_out_prompts(pair, 6)", "held_out_prompts(pair, 3)"), ("new=96", "new=48"),
+@shorter(("held_out_prompts(pair, 6)", "held_out_prompts(pair, 2)"), ("new=96", "new=48"),
          ("accepted_copies(prompts, T)", "accepted_copies(prompts if T else repetitive_prompts(pair)[:1], T)"),
-         ("enumerate(texts[kind])", "enumerate(texts[kind][:3 - 2 * T])"),
+         ("enumerate(texts[kind])", "enumerate(texts[kind][:2 - T])"),
          ("itself\": repetitive_prompts(pair)", "itself\": repetitive_prompts(pair)[:1]"),
          ("ids, 64, temperature=T", "ids, 40 if 'repeats' in kind else 32, temperature=T"),
          ("ids, 64, temperature=0", "ids, 40 if 'repeats' in kind else 32, temperature=0"))

@@ -91,6 +91,7 @@ def test_it_divides_the_drafts_logits_by_the_temperature_twice(hf, monkeypatch):
     assert torch.allclose(reports[0], logits / 0.7 / 0.7, atol=1e-4)
 
 
+@pytest.mark.slow
 def test_its_assisted_generation_is_right_at_temperature_1(hf):
     """One round walked; and texts of a larger vocabulary, token by token."""
     verdict = verdict_on(*hf[:2], new=1, gamma=1, samples=10)
@@ -99,6 +100,7 @@ def test_its_assisted_generation_is_right_at_temperature_1(hf):
     assert not verdict.wrong and verdict.samples == 400 and verdict.visible < .3
 
 
+@pytest.mark.slow
 def test_its_prompt_lookup_is_right(hf, monkeypatch):
     """Walked, after a prompt in which there is something to copy: some calls read several tokens at once."""
     calls, prompt = [], (7, 3, 7, 3, 7)
@@ -156,6 +158,7 @@ def test_a_bug_planted_in_transformers_is_named(hf, monkeypatch, tmp_path, capsy
     assert "judge transformers " + str(tmp_path / "target") in sent
 
 
+@pytest.mark.slow
 def test_a_bug_that_cannot_be_walked_is_seen_by_its_samples(hf, monkeypatch):
     """A larger vocabulary, token by token; the replacement is the likeliest token."""
     from transformers.generation import utils

@@ -152,7 +152,7 @@ def test_one_that_dies_is_started_again_for_what_is_left(vllm, capsys):
     assert plugin.name == "mended" and not plugin.exists()              # what was made is gone
 
 
-@pytest.mark.parametrize("starts, code", [(3, 0), (2, 1)])
+@pytest.mark.parametrize("starts, code", [pytest.param(3, 0, marks=pytest.mark.slow), (2, 1)])
 def test_planted_faults_must_be_found(vllm, capsys, starts, code):
     """One server for each fault. One in which it changes nothing is not found, and the command fails."""
     started = vllm(starts, wrong=True)

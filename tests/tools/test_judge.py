@@ -277,5 +277,6 @@ def test_the_shipped_pair_is_right(real):
     assert not verdict.wrong and verdict.samples == 400 and verdict.visible < .25
 
 
+@pytest.mark.slow
 def test_a_long_run_shows_a_bug_on_the_shipped_pair(real):
     assert judge(sampler_with(bugs["accept-everything"], **real), samples=8, **real).wrong
