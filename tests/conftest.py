@@ -161,16 +161,20 @@ def lesson(tmp_path, monkeypatch, capsys, untuned):
 
 @pytest.fixture
 def packed(lesson, monkeypatch):
-    """The pair that the lesson loads is packed, for those that mostly wait for its products. A copy cannot be made of
-    it then, nor another data type.
+    """The pair that the lesson loads has weights in float16 or is packed, for those that mostly wait for its products.
+    A copy cannot be made of it then, nor another data type.
     """
+    import torch
     from nanospec import files
+    from nanospec.fast.fbgemm import has_fbgemm
+    from nanospec.fast.half import halve
     from nanospec.fast.packed import pack
+    relaid = halve if has_fbgemm(torch.device("cpu")) else pack
     load_pair = files.load_pair
 
     def loaded(*source, **options):
         pair = load_pair(*source, **options)
-        return pair._replace(target=pack(pair.target), draft=pack(pair.draft))
+        return pair._replace(target=relaid(pair.target), draft=relaid(pair.draft))
     monkeypatch.setattr(files, "load_pair", loaded)
 
 

@@ -16,6 +16,7 @@ def token_cost(step, drafts, alpha, v):
                          for model, cost in drafts for gamma in range(1, 17)])
 
 
+@pytest.mark.usefixtures("packed")
 @shorter(("NEW = (1, 0, 1), 3", "NEW = (1, 0, 1), 2"), ("[:257] for", "[:129] for"), ("== 257][:12]", "== 129][:16]"),
          ("some[:4, :64]", "some[:1, :64]"), ("make(), ids, 32,", "make(), ids, 24,"),
          ('itself", repetitive_prompts(pair)', 'itself", repetitive_prompts(pair)[1:]'))

@@ -46,6 +46,7 @@ def test_a_state_that_reads_its_draft(lesson, exchanged):
     assert names["without"] < 0.93 * state[0] and f"with zeros for hidden states: {names['without']:.3f}" in out
 
 
+@pytest.mark.usefixtures("packed")
 @shorter(("tokenizer, 40", "tokenizer, 12"), ("steps=90", "steps=15"))
 def test_what_a_cheap_step_buys(lesson, exchanged):
     names, out = lesson("what_a_cheap_step_buys", *exchanged)

@@ -1,10 +1,13 @@
 """What its tables print, by another road: the state as a sum, and the costs as formulas of the rounds."""
 
+import pytest
+
 import torch
 
 from printed import rows
 
 
+@pytest.mark.usefixtures("packed")
 def test_a_state_that_cannot_go_back(lesson):
     names, out = lesson("a_state_that_cannot_go_back")
     tokens, w_key, w_value = names["tokens"], names["w_key"], names["w_value"]

@@ -41,6 +41,7 @@ def table_of(out, first, columns):
     return lines[start + 1:end]
 
 
+@pytest.mark.usefixtures("packed")
 @shorter(("encode(prompt), 48", "encode(prompt), 16"))
 def test_block_verification(lesson, exchanged):
     names, out = lesson("block_verification", *exchanged)
@@ -102,6 +103,7 @@ def what_is_to_be_changed(names, truth):
     assert mean_accepted(found) == pytest.approx(12 / 9, abs=1e-12) and distance(of_texts(found), truth)[1] > .1
 
 
+@pytest.mark.usefixtures("packed")
 @shorter(("encode(prompt), 48", "encode(prompt), 28"))
 def test_no_rule_passes_its_ceiling(lesson, exchanged):
     names, out = lesson("how_close_a_rule_can_come", *exchanged)
