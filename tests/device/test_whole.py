@@ -35,7 +35,8 @@ def traced(step, text, dice):
 
 
 @pytest.mark.parametrize("drafter, rule, model", [
-    *((name, "token", "gpt") for name in FIXED if name != "chain"),             # test_compiled.py traces that one
+    ("tree", "token", "gpt"), ("dynamic-tree", "token", "gpt"),                 # test_compiled.py traces the chain
+    *(pytest.param(name, "token", "gpt", marks=slow) for name in FIXED if name not in ("tree", "dynamic-tree")),
     *(("chain", "token", name) for name in LEARNED if name not in REST),
     pytest.param("chain", "block", "gpt", marks=slow),
     *(pytest.param("chain", "token", name, marks=slow) for name in REST),

@@ -1,7 +1,6 @@
 """What its tables print, by another road: the state as a sum, and the costs as formulas of the rounds."""
 
 import pytest
-
 import torch
 
 from printed import rows
