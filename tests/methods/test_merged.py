@@ -60,8 +60,9 @@ WALKS = {
 }
 
 
-@pytest.mark.parametrize("rule", [verify_tree, verify_traversal])
-@pytest.mark.parametrize("setting", WALKS)
+@pytest.mark.parametrize("setting, rule", [
+    *((setting, verify_tree) for setting in WALKS), ("one and one", verify_traversal),
+    *(pytest.param(setting, verify_traversal, marks=pytest.mark.slow) for setting in WALKS if setting != "one and one")])
 def test_the_text_has_the_distribution_of_the_target(setting, rule):
     target, drafters, new, settings = WALKS[setting]
     paths, error, tv = rounds(target, lambda ids, **request: speculate(
