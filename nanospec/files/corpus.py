@@ -59,7 +59,7 @@ def read_packages(names: Iterable[str] = DEPENDENCIES) -> Texts:
     """The same of the sources of these packages and of all that they require."""
     files = {relative: path for package in packages(names) for relative, path in package.files.items()}
     kept = {relative: path for relative, path in files.items()
-            if not VENDORED & set(relative.parts) and not _is_table(_read(path) or "")}
+            if not (VENDORED | SKIPPED_FOLDERS) & set(relative.parts) and not _is_table(_read(path) or "")}
     return _split(kept, "the installed packages")
 
 
@@ -107,7 +107,7 @@ def _split(files: dict[Path, Path], where: Path | str) -> Texts:
     """files: the path by which a file is known, and where it lies."""
     train, held = [], []
     for relative, path in sorted(files.items()):
-        if SKIPPED_FOLDERS & set(relative.parts[:-1]) or any(path.name.startswith(s) for s in SKIPPED_FILES):
+        if any(path.name.startswith(s) for s in SKIPPED_FILES):
             continue
         text = _read(path)
         if text:
