@@ -1,13 +1,13 @@
 """The same prompt twice: the target alone, then speculation. `python demo.py --help` says what can be asked for.
 
-The code is in nanospec/commands/demo.py, so that an installed nanospec has it too: `nanospec demo`.
+The code is in nanospec/cli/demo.py, so that an installed nanospec has it too: `nanospec demo`.
 """
 
 import sys
 
-from nanospec.commands.launch import quiet_interrupts
+from nanospec.cli.launch import quiet_interrupts
 
 if __name__ == "__main__":
     quiet_interrupts()
-    from nanospec.commands.demo import main
+    from nanospec.cli.demo import main
     sys.exit(main())

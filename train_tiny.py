@@ -16,11 +16,11 @@ that ships, whose pair is copied there. It writes NAME.pt and NAME.training.pt.
 
 Here are the sizes and the loop; nanospec/training/step.py is one step. Models, losses and batches
 of the pair are in nanospec/training/pair.py, those of learned draft models in
-nanospec/training/learned.py.
+nanospec/training/learning.py.
 """
 
 if __name__ == "__main__":              # Ctrl-C may come while torch is being imported
-    from nanospec.commands.launch import quiet_interrupts
+    from nanospec.cli.launch import quiet_interrupts
     quiet_interrupts()
 
 import signal
@@ -34,16 +34,16 @@ from typing import Any
 
 from rich.console import Console
 
-from nanospec.commands import for_target
-from nanospec.commands.for_target import PART, PARTS
-from nanospec.commands.train_batch import MOST
-from nanospec.commands.train_job import AUTO, PHASED, checked, opened, prepared
-from nanospec.commands.train_watch import Watch, draw, new_progress, report
-from nanospec.draft_models import LEARNED
+from nanospec.cli import for_target
+from nanospec.cli.for_target import PART, PARTS
+from nanospec.cli.train_batch import MOST
+from nanospec.cli.train_job import AUTO, PHASED, checked, opened, prepared
+from nanospec.cli.train_watch import Watch, draw, new_progress, report
+from nanospec.methods.draft_models import LEARNED
 from nanospec.errors import NanospecError
 from nanospec.model import Config
-from nanospec.show.options import HERE, NEW_FOLDER, Parser, option
-from nanospec.show.terminal import refuse
+from nanospec.cli.show.options import HERE, NEW_FOLDER, Parser, option
+from nanospec.cli.show.terminal import refuse
 from nanospec.training.losses import LOSSES
 from nanospec.training.pair import Size, Training
 from nanospec.training.step import train_step

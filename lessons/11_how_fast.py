@@ -26,8 +26,8 @@ import torch
 import figures
 from kit import Quiet, table
 from nanospec import ModelDrafter
-from nanospec.bench.measure import alpha_of, measure_costs
-from nanospec.bench.prompts import held_out_prompts
+from nanospec.cli.bench.measure import alpha_of, measure_costs
+from nanospec.cli.bench.prompts import held_out_prompts
 from nanospec.fast.autotune import autotune, described
 from nanospec.fast.clock import step_seconds, timed
 from nanospec.files import load_pair
@@ -121,7 +121,7 @@ def judged(done):
 
 betas = [judged(done) for gamma in gammas for done in rounds[gamma]]
 alpha = mean(sum(betas, []))
-assert abs(alpha - alpha_of(sum(rounds.values(), []))) < 1e-6           # nanospec/bench/measure.py
+assert abs(alpha - alpha_of(sum(rounds.values(), []))) < 1e-6           # nanospec/cli/bench/measure.py
 
 step = min(cost.seconds for cost in costs)                              # of the target
 c = min(cost.c * cost.seconds for cost in costs) / step

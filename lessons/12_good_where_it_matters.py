@@ -16,7 +16,7 @@ import torch
 import figures
 from kit import table
 from nanospec import ModelDrafter, Sampling
-from nanospec.bench.acceptance import judged, places_of_rounds
+from nanospec.cli.bench.acceptance import judged, places_of_rounds
 from nanospec.files import load_pair
 from nanospec.files.corpus import read_texts
 from nanospec.probs import probs
@@ -230,7 +230,7 @@ figures.code_map(lines, grid, CODE + PROSE, {name: means[:-2] for name, means in
 #
 # If it was not, the next place begins a new round. From place to place this tells how likely a
 # round begins there, and every beginning is one call. `judged` and `places_of_rounds`
-# (nanospec/bench/acceptance.py) do this, for a first, a second, ... draft token of a round.
+# (nanospec/cli/bench/acceptance.py) do this, for a first, a second, ... draft token of a round.
 
 
 # %%
@@ -261,7 +261,7 @@ table(["gamma 4", "tokens per call"],
 # fifth: people choose tokens that the target would not have chosen, and at temperature 1 the target
 # chooses some that people would not.
 #
-# `python -m nanospec.bench acceptance` does this for any pair and text, measures c and v, and names
+# `python -m nanospec.cli.bench acceptance` does this for any pair and text, measures c and v, and names
 # the gamma that should be best.
 #
 # ## Three things to know

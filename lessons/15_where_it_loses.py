@@ -23,10 +23,10 @@ import torch
 import figures
 from kit import Quiet, table
 from nanospec import GPT, Dice, ModelDrafter
-from nanospec.bench.large import Coins
-from nanospec.bench.measure import alpha_of, measure_costs
-from nanospec.bench.prompts import held_out_prompts
-from nanospec.bench.roofline import weight_bytes
+from nanospec.cli.bench.large import Coins
+from nanospec.cli.bench.measure import alpha_of, measure_costs
+from nanospec.cli.bench.prompts import held_out_prompts
+from nanospec.cli.bench.roofline import weight_bytes
 from nanospec.fast.autotune import autotune, set_up, tuning_of
 from nanospec.fast.clock import median_seconds, step_seconds, timed
 from nanospec.files import load_pair

@@ -15,13 +15,13 @@ import torch
 
 import figures
 from kit import Quiet, table
-from nanospec.bench.prompts import held_out_prompts
+from nanospec.cli.bench.prompts import held_out_prompts
 from nanospec.fast.autotune import autotune
 from nanospec.fast.clock import step_seconds
 from nanospec.files import load_pair
 from nanospec.speculate import speculate
-from nanospec.trees.drawn import TreeDrafter
-from nanospec.trees.shapes import best_size, best_tree, expected_of, shape
+from nanospec.methods.trees.drawn import TreeDrafter
+from nanospec.methods.trees.shapes import best_size, best_tree, expected_of, shape
 
 torch.set_num_threads(1)                                    # one core, as in "How fast"
 
@@ -57,7 +57,7 @@ print(f"\nthe first, second, third, fourth child is accepted: {shares}")
 #
 # - *chain*: each row has one child.
 # - *wide*: each row has four children.
-# - *best*: the tree with the most tokens (nanospec/trees/shapes.py, from arXiv 2402.12374).
+# - *best*: the tree with the most tokens (nanospec/methods/trees/shapes.py, from arXiv 2402.12374).
 
 # %%
 assert abs(expected_of(shape(2, 1), [.6, .2]) - 2.28) < 1e-12

@@ -23,11 +23,11 @@ from nanospec import ModelDrafter
 from nanospec.files import load_pair
 from nanospec.proof.tables import TableModel
 from nanospec.proof.walk import distance, target_distribution, walk
-from nanospec.rules.block import verify_block
+from nanospec.methods.rules.block import verify_block
 from nanospec.speculate import speculate, tokens_of, verify
-from nanospec.trees.drawn import TreeDrafter
-from nanospec.trees.node_rule import verify_tree
-from nanospec.trees.traversal import verify_traversal
+from nanospec.methods.trees.drawn import TreeDrafter
+from nanospec.methods.trees.node_rule import verify_tree
+from nanospec.methods.trees.traversal import verify_traversal
 
 torch.set_num_threads(1)                # thousands of tiny sums: threads would only wait
 
@@ -260,7 +260,7 @@ for text, _, _, together, wanted in rows:
 # ## The same, walked, in the library's loop
 #
 # Now we walk `speculate` with three rules, on models with the probabilities 1/3 and 2/3 everywhere.
-# The third rule is the library's, in nanospec/rules/block.py.
+# The third rule is the library's, in nanospec/methods/rules/block.py.
 
 # %%
 def by_hand(draft, p_target, dice):
@@ -281,7 +281,7 @@ for model, distribution in (big, p_target), (small, q_draft):       # the same a
 truth = target_distribution(big, [0], 3)
 
 # %%
-rules = {"token by token": verify, "as a whole": by_hand, "rules/block.py": verify_block}
+rules = {"token by token": verify, "as a whole": by_hand, "methods/rules/block.py": verify_block}
 walked = {}
 for name, rule in rules.items():
     walked[name] = walk(lambda dice: one_text(rule, dice))[0]
@@ -291,13 +291,13 @@ for name, rule in rules.items():
         texts[text] = texts.get(text, 0) + weight
     off = distance(texts, truth)[1]
     print(f"{name:15} accepts {9 * mean:.4g}/9 of two draft tokens, distribution off by {off:.0e}")
-assert distance(walked["as a whole"], walked["rules/block.py"])[1] < 1e-12
+assert distance(walked["as a whole"], walked["methods/rules/block.py"])[1] < 1e-12
 
 # %% [markdown]
 # ## A tree, from its leaves
 #
 # A draft tree (*Several futures*) can be judged in the same way, from its leaves to its root. This
-# is *traversal verification* (Weng et al. 2025; nanospec/trees/traversal.py).
+# is *traversal verification* (Weng et al. 2025; nanospec/methods/trees/traversal.py).
 #
 # The node rule judges a token as soon as it reaches it and never looks further. The new rule
 # descends to the first leaf and keeps two things for every row: the probability that the row will
@@ -329,7 +329,7 @@ for name, rule in tree_rules.items():
     print(f"{name:17} accepts {9 * tree_accepts[name]:.4g}/9, distribution off by {off:.0e}")
     assert off < 1e-12
 a_chain = walk(lambda dice: one_tree(verify_traversal, dice, parents=(-1, 0, 1)))[0]
-assert distance(a_chain, walked["rules/block.py"])[1] < 1e-12
+assert distance(a_chain, walked["methods/rules/block.py"])[1] < 1e-12
 
 # %% [markdown]
 # ## On the pair that ships

@@ -21,7 +21,7 @@ from kit import table
 from nanospec import ModelDrafter
 from nanospec.files import load_pair
 from nanospec.proof.walk import walk
-from nanospec.rules.kseq import best_acceptance, k_seq, least_rho, sequential_acceptance
+from nanospec.methods.rules.kseq import best_acceptance, k_seq, least_rho, sequential_acceptance
 from nanospec.speculate import speculate
 from nanospec.theory import acceptance
 
@@ -192,7 +192,7 @@ assert abs(ceiling([.5, .5], [.8, .2], 2, independent=False) - 1) < 1e-12
 #   distribution.
 # - *k-SEQ* (Sun et al. 2023): the same coin for all, min(1, p_target / (rho q_draft)). The number
 #   rho holds all of them back, so that no token comes out too often, and is the smallest number
-#   that does so. The rule needs independent draws (nanospec/rules/kseq.py).
+#   that does so. The rule needs independent draws (nanospec/methods/rules/kseq.py).
 #
 # *Guess first:* one draft token is accepted with .7, and of two independent ones, one is accepted
 # with at most .86. Which of the two rules comes nearer to .86?

@@ -25,8 +25,8 @@ from nanospec.fast.autotune import autotune
 from nanospec.fast.clock import step_seconds
 from nanospec.files import load_pair
 from nanospec.generate import generate
-from nanospec.lengths.dynamic import DynamicDrafter
-from nanospec.lengths.stopping import Confidence, Entropy, Goodput, Heuristic
+from nanospec.methods.lengths.dynamic import DynamicDrafter
+from nanospec.methods.lengths.stopping import Confidence, Entropy, Goodput, Heuristic
 from nanospec.probs import probs
 from nanospec.speculate import speculate, tokens_of
 from nanospec.theory import expected_tokens, speedup
@@ -154,7 +154,7 @@ table(["each is accepted with", *(f"{n}." for n in range(1, 9)), "stops after"],
       "what the 1st, 2nd, ... draft token brings")
 
 # %% [markdown]
-# The library's rule is `Goodput`, in nanospec/lengths/stopping.py. It learns the chances while it
+# The library's rule is `Goodput`, in nanospec/methods/lengths/stopping.py. It learns the chances while it
 # runs. It sorts draft tokens into eight classes by how sure the draft was, and counts for each
 # class how many were judged and how many accepted. (Earlier rounds may be looked at.) The chance
 # that all draft tokens are accepted is the product of their shares.

@@ -18,12 +18,12 @@ import torch.nn.functional as F
 
 import figures
 from kit import pieces_of, read, table
-from nanospec.draft_models.hydra import Hydra
-from nanospec.draft_models.medusa import Medusa
+from nanospec.methods.draft_models.hydra import Hydra
+from nanospec.methods.draft_models.medusa import Medusa
 from nanospec.files import load_pair
 from nanospec.files.corpus import read_texts
 from nanospec.theory import acceptance
-from nanospec.training.whole import whole_texts
+from nanospec.training.unrolled import whole_texts
 
 torch.set_num_threads(1)
 target, _, tokenizer = load_pair()
@@ -152,7 +152,7 @@ assert wrong_label > 0.999 > right_label
 # smallest where q_draft equals p_target. AdamW, the optimizer, then moves each weight a little
 # downhill. Its steps grow at first and get smaller in the second half.
 #
-# `whole_texts(model, tokens, before, 3)` (nanospec/training/whole.py) evaluates all places and
+# `whole_texts(model, tokens, before, 3)` (nanospec/training/unrolled.py) evaluates all places and
 # three heads at once.
 
 

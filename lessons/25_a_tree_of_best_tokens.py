@@ -15,15 +15,15 @@ import torch
 import figures
 from kit import learn_and_test, table, train
 from nanospec import ModelDrafter
-from nanospec.draft_models.medusa import Medusa
+from nanospec.methods.draft_models.medusa import Medusa
 from nanospec.files import load_pair
 from nanospec.generate import generate
 from nanospec.proof.tables import TableModel, small_gpt, small_learned
 from nanospec.proof.walk import distance, target_distribution, walk
 from nanospec.speculate import speculate, tokens_of
-from nanospec.training.whole import whole_texts
-from nanospec.trees.shapes import grown_tree
-from nanospec.trees.top import TopTree
+from nanospec.training.unrolled import whole_texts
+from nanospec.methods.trees.shapes import grown_tree
+from nanospec.methods.trees.top import TopTree
 
 torch.set_num_threads(1)
 target, _, tokenizer = load_pair()
@@ -134,7 +134,7 @@ table(["p_target of the", "best", "2nd", "3rd", "4th"],
 # Take the rows with the greatest probability, one after the other. No row has a greater probability
 # than its parent, so the rows taken always form a tree. Three rows give 1 + .6 + .3 + .2 = 2.1
 # tokens per round, where the 1 is the token that always comes. `grown_tree`
-# (nanospec/trees/shapes.py) does this.
+# (nanospec/methods/trees/shapes.py) does this.
 
 # %%
 expected, example = grown_tree([[.6, .2], [.5, .1]], 4)     # 4 rows: three, and row 0
@@ -177,7 +177,7 @@ assert counted(tree) > counted(chain)
 # Compare the two columns: the independence is not quite true, but the tree is ahead of the chain in
 # both.
 #
-# `TopTree` (nanospec/trees/top.py) drafts such a tree. The next cell shows a round with it. *Guess
+# `TopTree` (nanospec/methods/trees/top.py) drafts such a tree. The next cell shows a round with it. *Guess
 # first:* rows 1 and 2 hold different tokens. Which tokens follow each of them?
 
 # %%

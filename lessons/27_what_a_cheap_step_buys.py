@@ -16,7 +16,7 @@ from kit import Quiet, learn_and_test, new_speculator, table, train
 from nanospec.fast.clock import draft_seconds, step_seconds
 from nanospec.files import load_pair
 from nanospec.theory import acceptance, best_gamma, speedup
-from nanospec.training.whole import whole_texts
+from nanospec.training.unrolled import whole_texts
 
 torch.set_num_threads(1)
 target, gpt, tokenizer = load_pair()

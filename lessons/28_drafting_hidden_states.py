@@ -18,12 +18,12 @@ import torch.nn.functional as F
 
 import figures
 from kit import along, table, train_layer, windows
-from nanospec.draft_models.eagle import Eagle
+from nanospec.methods.draft_models.eagle import Eagle
 from nanospec.files import load_pair
 from nanospec.files.corpus import read_texts
 from nanospec.model import Call
 from nanospec.training.losses import total_variation
-from nanospec.training.whole import before_tokens, whole_texts
+from nanospec.training.unrolled import before_tokens, whole_texts
 
 torch.set_num_threads(1)                                    # nothing is timed here
 target, _, tokenizer = load_pair()
@@ -141,7 +141,7 @@ assert lines_alpha[1] > lines_alpha[0] + .05
 #
 # We start from the linear prediction: `fuse` gets its weights, and the rest adds nothing yet. The
 # cell also writes the layer out by hand. After training we compare it with
-# nanospec/draft_models/eagle.py.
+# nanospec/methods/draft_models/eagle.py.
 
 
 # %%

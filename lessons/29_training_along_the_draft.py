@@ -20,12 +20,12 @@ import torch
 
 import figures
 from kit import along, table, train_layer, windows
-from nanospec.draft_models.eagle3 import Eagle3
+from nanospec.methods.draft_models.eagle3 import Eagle3
 from nanospec.files import load_pair
 from nanospec.files.corpus import read_texts
 from nanospec.proof.tables import TableModel, small_learned
 from nanospec.text import Text, prefill
-from nanospec.training.whole import before_tokens, whole_texts
+from nanospec.training.unrolled import before_tokens, whole_texts
 
 torch.set_num_threads(1)                                    # nothing is timed here
 target, _, tokenizer = load_pair()
@@ -63,7 +63,7 @@ for row, marks in enumerate(grid.tolist()):
     print(f"step {row // 4}, place {row % 4}: ", "".join(".#"[mark] for mark in marks))
 
 # %% [markdown]
-# `Unrolled` in nanospec/training/whole.py computes attention under this mask. Does a draft that is
+# `Unrolled` in nanospec/training/unrolled.py computes attention under this mask. Does a draft that is
 # made token by token attend to the same places? The library runs a draft model token by token with
 # an object called a *reader*. The reader must predict what the unrolled layer predicts for a whole
 # text. The reader's cache holds one draft, so there is no other one to look at. (`Text` holds the

@@ -17,13 +17,13 @@ import torch
 import figures
 from kit import Quiet, table
 from nanospec import Dice, ModelDrafter, Sampling
-from nanospec.bench.prompts import held_out_prompts
-from nanospec.bench.roofline import bandwidth, matrix_rate, weight_bytes
+from nanospec.cli.bench.prompts import held_out_prompts
+from nanospec.cli.bench.roofline import bandwidth, matrix_rate, weight_bytes
 from nanospec.fast.autotune import autotune, tuning_of
 from nanospec.fast.clock import draft_seconds, step_seconds, timed
 from nanospec.files import load_pair
 from nanospec.generate import plain_step
-from nanospec.serving.by_load import ByLoad
+from nanospec.methods.lengths.by_load import ByLoad
 from nanospec.speculate import one_round, verify
 from nanospec.text import Text, prefill
 from nanospec.theory import acceptance, expected_tokens
@@ -159,7 +159,7 @@ table(["rows", "gamma", "alpha", "c", "v(gamma + 1)", "tokens a round", "predict
 # often draft tokens were accepted so far, and what rounds cost on this machine. The number to
 # maximise is called *goodput*: expected tokens per second.
 #
-# `ByLoad` in nanospec/serving/by_load.py does this. We give it our times and look at its choices.
+# `ByLoad` in nanospec/methods/lengths/by_load.py does this. We give it our times and look at its choices.
 
 
 # %%

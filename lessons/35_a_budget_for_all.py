@@ -14,13 +14,13 @@ import torch
 import figures
 from kit import table
 from nanospec import ModelDrafter
-from nanospec.bench.prompts import held_out_prompts
+from nanospec.cli.bench.prompts import held_out_prompts
 from nanospec.fast.autotune import autotune
 from nanospec.fast.clock import draft_seconds, step_seconds, timed
 from nanospec.files import load_pair
 from nanospec.proof.tables import TableModel
 from nanospec.proof.walk import distance, product_of, target_distribution, walk
-from nanospec.serving.by_survival import BySurvival
+from nanospec.methods.lengths.by_survival import BySurvival
 from nanospec.serving.ragged import Ragged
 from nanospec.serving.server import Server
 from nanospec.text import Text, prefill
@@ -75,7 +75,7 @@ print(f"\naccepted on average: {two_each:.2f} with two for each text, "
 # the decision has seen the token that it decides about.
 #
 # We walk two tiny models with two texts and at most two draft tokens for each. `BySurvival` is the
-# library's (nanospec/serving/by_survival.py). The other class sends all or nothing.
+# library's (nanospec/methods/lengths/by_survival.py). The other class sends all or nothing.
 #
 # *Guess first:* how far off is that class? (In total variation, 0 is exact and 1 is nothing in
 # common.)

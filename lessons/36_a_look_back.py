@@ -9,7 +9,7 @@
 # costs more.
 #
 # This lesson combines the two. Its draft model is the one that ships beside the GPT:
-# `python demo.py --draft prefix`, in nanospec/draft_models/prefix.py.
+# `python demo.py --draft prefix`, in nanospec/methods/draft_models/prefix.py.
 #
 # | | reads the committed text | reads each draft token |
 # |---|---|---|
@@ -35,7 +35,7 @@ from nanospec.proof.walk import distance, target_distribution, walk
 from nanospec.speculate import speculate, tokens_of
 from nanospec.text import Text, prefill
 from nanospec.theory import acceptance
-from nanospec.training.whole import before_tokens, whole_texts
+from nanospec.training.unrolled import before_tokens, whole_texts
 
 torch.set_num_threads(1)
 target, model, tokenizer = load_pair(draft="prefix")

@@ -17,7 +17,7 @@ import torch
 import figures
 from kit import table
 from nanospec import ModelDrafter
-from nanospec.draft_models.early_exit import EarlyExit, first_blocks, target_for
+from nanospec.methods.draft_models.early_exit import EarlyExit, first_blocks, target_for
 from nanospec.files import load_pair
 from nanospec.files.corpus import read_texts
 from nanospec.generate import generate
@@ -240,7 +240,7 @@ figures.leaving_early(untrained, {depth: beta for depth, (_, beta) in exits.item
 # 1. Train for 10 steps, then for 240 (`trained_exit(depth, 240)`). Which exit gains most?
 # 2. In `kept`, leave out layer 3 alone: `[0, 1, 3, 4, 5, 6, 7]`. Which keys are still right?
 # 3. Let it draft a tree: `TreeDrafter(model, shape(2, 2))` instead of `ModelDrafter(model, 4)` in
-#    the cell that counts (imports: nanospec.trees.drawn, nanospec.trees.shapes), and take out its
+#    the cell that counts (imports: nanospec.methods.trees.drawn, nanospec.methods.trees.shapes), and take out its
 #    `assert`. What do layers 1 and 2 do now, and why?
 #
 # The answers are in the file of the same name in `lessons/answers/`.

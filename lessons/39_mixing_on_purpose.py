@@ -25,8 +25,8 @@ from nanospec.files.corpus import read_texts
 from nanospec.probs import Sampling
 from nanospec.proof.tables import Mixture, TableModel
 from nanospec.proof.walk import distance, target_distribution, walk
-from nanospec.rules.cascade import DEFERRALS, cascade
-from nanospec.rules.lossy import typical
+from nanospec.methods.rules.cascade import DEFERRALS, cascade
+from nanospec.methods.rules.lossy import typical
 from nanospec.speculate import speculate, tokens_of, verify
 from nanospec.theory import acceptance
 
@@ -107,7 +107,7 @@ assert torch.equal(pi, DEFERRALS["chow"](q_draft, p_target, 0.3))
 # At the first place nothing is lost. At the third the draft is sure and wrong, and it writes all
 # the same, because Chow's rule looks at the draft alone. Other rules look at both, which is
 # possible because the target's call gives p_target anyway. Here are five rules of
-# nanospec/rules/cascade.py, which has one more (v2):
+# nanospec/methods/rules/cascade.py, which has one more (v2):
 #
 # | rule | the target writes |
 # |---|---|

@@ -22,9 +22,9 @@ import torch
 import figures
 from kit import OneRow, table
 from nanospec import ModelDrafter
-from nanospec.bench.prompts import repetitive_prompts
-from nanospec.copies.lookup import PromptLookup
-from nanospec.draft_models.stack import Stack
+from nanospec.cli.bench.prompts import repetitive_prompts
+from nanospec.methods.copies.lookup import PromptLookup
+from nanospec.methods.stack import Stack
 from nanospec.fast.clock import step_seconds
 from nanospec.files import load_pair
 from nanospec.files.corpus import read_texts, to_ids

@@ -21,9 +21,9 @@ import torch
 import figures
 from kit import table
 from nanospec import ModelDrafter
-from nanospec.bench.chat_prompts import chat_prompts
-from nanospec.bench.measure import betas_of, measure_costs
-from nanospec.copies.suffix import SuffixDrafter
+from nanospec.cli.bench.chat_prompts import chat_prompts
+from nanospec.cli.bench.measure import betas_of, measure_costs
+from nanospec.methods.copies.suffix import SuffixDrafter
 from nanospec.errors import NanospecError
 from nanospec.fast.autotune import autotune
 from nanospec.files import load_pair
@@ -167,7 +167,7 @@ assert off < 1e-12
 #
 # 1. Set the temperature to 1. Which of the three requests loses most tokens per call?
 # 2. Set GAMMA to 2 and to 8. What does the expected speed-up say, and what does `python -m
-#    nanospec.bench speed --weights smollm2 --prompts chat` measure?
+#    nanospec.cli.bench speed --weights smollm2 --prompts chat` measure?
 # 3. Ask something of your own: `nanospec chat` shows which tokens were drafted.
 #
 # The answers are in the file of the same name in `lessons/answers/`.

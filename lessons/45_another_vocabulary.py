@@ -30,8 +30,8 @@ from nanospec.proof.tables import TableModel
 from nanospec.proof.walk import distance, target_distribution, walk
 from nanospec.speculate import speculate, tokens_of
 from nanospec.theory import acceptance
-from nanospec.vocabulary.by_string import StringDrafter
-from nanospec.vocabulary.other_tokenizer import OtherTokenizer, tables_of
+from nanospec.methods.models.by_string import StringDrafter
+from nanospec.methods.models.other_tokenizer import OtherTokenizer, tables_of
 
 torch.set_num_threads(1)
 target, _, ours = load_pair()

@@ -92,7 +92,7 @@ assert [gap < 1e-12 for gap in gaps.values()] == [False, False, True, True, True
 #
 # ## A model with such layers
 #
-# `Recurrent` (nanospec/recurrent/state.py) is a language model in which every layer keeps a state,
+# `Recurrent` (nanospec/methods/models/recurrent.py) is a language model in which every layer keeps a state,
 # except those that are told to attend. It answers as a GPT does, so it can be a target or a draft
 # model, and `speculate` does not know of it. How does it learn what was accepted? As every target
 # does: before each call, `cache.length` says how many tokens count. The model takes the latest

@@ -19,7 +19,7 @@ import torch
 import figures
 from kit import table
 from nanospec import ModelDrafter
-from nanospec.bench.prompts import held_out_prompts
+from nanospec.cli.bench.prompts import held_out_prompts
 from nanospec.fast.int8 import can_quantise, hadamard, quantise
 from nanospec.fast.steady import Steady, steady
 from nanospec.files import load_pair

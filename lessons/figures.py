@@ -8,7 +8,7 @@ from matplotlib.colors import ListedColormap
 from matplotlib.figure import Figure
 from matplotlib.patches import Rectangle
 
-from nanospec.show.figures import AMBER, BLUE, FAINT, GREEN, INK, blank  # noqa: F401
+from nanospec.cli.show.figures import AMBER, BLUE, FAINT, GREEN, INK, blank  # noqa: F401
 
 RED = "#c8463f"
 # A second sign beside each colour: on grey paper green, blue and red are one shade, and amber and faint another.

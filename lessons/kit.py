@@ -10,13 +10,13 @@ import torch
 from rich.console import Console
 from rich.table import Table
 
-from nanospec.bench.measure import BUSY
+from nanospec.cli.bench.measure import BUSY
 from nanospec.dice import Dice
-from nanospec.draft_models.mlp import MLPSpeculator
+from nanospec.methods.draft_models.mlp import MLPSpeculator
 from nanospec.files.corpus import read_texts
-from nanospec.training.learned import learned_loss
+from nanospec.training.learning import learned_loss
 from nanospec.training.losses import forward_kl, total_variation
-from nanospec.training.whole import before_tokens, whole_texts
+from nanospec.training.unrolled import before_tokens, whole_texts
 
 
 class OneRow:

@@ -8,7 +8,7 @@ overwritten.
 """
 
 if __name__ == "__main__":              # Ctrl-C may come while torch is being imported
-    from nanospec.commands.launch import quiet_interrupts
+    from nanospec.cli.launch import quiet_interrupts
     quiet_interrupts()
 
 import argparse
@@ -17,7 +17,7 @@ import os
 import sys
 from pathlib import Path
 
-from nanospec.show.terminal import refuse
+from nanospec.cli.show.terminal import refuse
 
 LESSONS = Path(__file__).parent
 

@@ -2,6 +2,6 @@
 
 import sys
 
-from nanospec.commands.__main__ import main
+from nanospec.cli.__main__ import main
 
 sys.exit(main())

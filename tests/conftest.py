@@ -78,8 +78,8 @@ def untuned(monkeypatch):
 @pytest.fixture
 def measured_shortly(monkeypatch, untuned):
     """At the end of a training one text says how often the draft model is right, and nothing is tried for speed."""
-    from nanospec.bench.measure import measure_alpha
-    monkeypatch.setattr("nanospec.commands.train_watch.measure_alpha", lambda target, draft, prompts, **request:
+    from nanospec.cli.bench.measure import measure_alpha
+    monkeypatch.setattr("nanospec.cli.train_watch.measure_alpha", lambda target, draft, prompts, **request:
                         measure_alpha(target, draft, prompts[:1], **request))
 
 
@@ -139,11 +139,11 @@ def lesson(tmp_path, monkeypatch, capsys, untuned):
 
     def run(name: str, *exchanged: tuple[str, str]) -> tuple[dict, str]:
         monkeypatch.chdir(tmp_path)
-        for module in "nanospec.fast.clock", "nanospec.bench.measure":
+        for module in "nanospec.fast.clock", "nanospec.cli.bench.measure":
             monkeypatch.setattr(f"{module}.step_seconds", priced)
-        for module in "nanospec.fast.clock", "nanospec.bench.roofline":
+        for module in "nanospec.fast.clock", "nanospec.cli.bench.roofline":
             monkeypatch.setattr(f"{module}.median_seconds", once)
-        for module in "nanospec.files.corpus", "nanospec.bench.prompts":
+        for module in "nanospec.files.corpus", "nanospec.cli.bench.prompts":
             monkeypatch.setattr(f"{module}.read_texts", read_texts)
         path, = LESSONS.glob(f"[0-9][0-9]_{name}.py")
         if exchanged:

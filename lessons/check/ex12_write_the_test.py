@@ -6,7 +6,7 @@ from lessons.check.answered import truth
 from lessons.check.engine import Exercise, wrong
 from lessons.check.seen import Seen, values
 from nanospec.dice import Dice
-from nanospec.proof.checks import DRAFT, TABLE
+from tests.proof.checks import DRAFT, TABLE
 from nanospec.proof.walk import distance, target_distribution, walk
 from nanospec.proof.zoo import ALL_BUGS, ALL_CONTROLS
 from nanospec.proof.zoo.samplers import AS_IT_SHIPS, sampler_with
@@ -112,4 +112,4 @@ EXERCISE = Exercise(
      "walk(sampler) runs it once for every way its dice can fall, and adds up.",
      "found, paths = walk(sampler); compare found with truth by distance(...), whose first number is the greatest "
      "error of any outcome; a walk is right to about 1e-12"),
-    [("nanospec.proof.compare", "rounds", "", "")], too_slow=too_slow)
+    [("tests.proof.compare", "rounds", "", "")], too_slow=too_slow)

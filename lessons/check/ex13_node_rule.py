@@ -8,7 +8,7 @@ from lessons.check.mistakes_at_a_node import WRONGS
 from lessons.check.pairs import PAIRS, normal, vector, without
 from lessons.check.seen import Failure, Row, Seen, fits, look
 from nanospec.proof.walk import walk
-from nanospec.rules.kseq import best_acceptance
+from nanospec.methods.rules.kseq import best_acceptance
 
 # How the children of a case are drawn: the tokens drawn so far -> the next one's q_draft, or None if there is no more.
 
@@ -117,7 +117,7 @@ EXERCISE = Exercise(
      "next coin.",
      "if dice.flip(min(1, p_target[x] / q_draft[x])): return i, x; or else let p_target be max(0, p_target - q_draft) "
      "divided by its sum, for the next child, or for dice.pick where there is no more"),
-    [("nanospec.trees.node_rule", "verify_tree", "for i in", "return accepted"),
+    [("nanospec.methods.trees.node_rule", "verify_tree", "for i in", "return accepted"),
      ("nanospec.probs", "residual", "left =", "return")],
     {"real dice": lambda f: fits(lambda dice: play(f, CASES["two children, no token twice"], dice)[1],
                                  dict(enumerate(FOUR[0].tolist()))), "number to reach": number_to_reach},

@@ -134,6 +134,6 @@ EXERCISE = Exercise(
      "Behind the last draft token there is no distribution of the draft.",
      "w = weights(...); if dice.flip(w[gamma]) all are accepted; then for i from gamma - 1 down to 0 missing = (w[i] * "
      "p_target[i] - q_draft[i]).clamp(min=0), and the coin is missing.sum() / (missing.sum() + 1 - w[i]), at 0 none"),
-    [("nanospec.rules.block", "verify_block", "ws = [", "w = torch.stack"),
-     ("nanospec.rules.block", "verify_block", "q_after =", "accepted =")],
+    [("nanospec.methods.rules.block", "verify_block", "ws = [", "w = torch.stack"),
+     ("nanospec.methods.rules.block", "verify_block", "q_after =", "accepted =")],
     {"equal distributions": equal, "number to reach": number_to_reach}, slow_is_right=True)

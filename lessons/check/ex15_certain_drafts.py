@@ -191,7 +191,7 @@ EXERCISE = Exercise(
      "1 again.",
      "for i, x in enumerate(drafted): if dice.flip(left[x]): return i, x; otherwise left[x] = 0, left = left / "
      "left.sum(). Behind the loop: return None, dice.pick(left)"),
-    [("nanospec.trees.node_rule", "verify_tree", "for i in", "return accepted"),
+    [("nanospec.methods.trees.node_rule", "verify_tree", "for i in", "return accepted"),
      ("nanospec.probs", "residual", "left =", "return")],
     {"the first of equal tokens": first_copy,
      "real dice": lambda f: fits(lambda dice: judged(f, CASES["one of them twice"], dice)[1],

@@ -135,5 +135,5 @@ EXERCISE = Exercise(
      "Five of them draw a token and may not hand it on. With one of these the reason is not the token that is missing.",
      "found, paths = walk(lambda dice: rule_played(rule_a, OneRow(dice))); the target gives (x, y) the probability "
      "float(P_TARGET[()][x] * P_TARGET[(x,)][y]); then distance(found, that)"),
-    [("nanospec.lengths.dynamic", "DynamicDrafter.propose", "", "")], {"number to beat": number_to_beat},
+    [("nanospec.methods.lengths.dynamic", "DynamicDrafter.propose", "", "")], {"number to beat": number_to_beat},
     optional=("rule_i",))

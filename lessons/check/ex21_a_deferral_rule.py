@@ -14,7 +14,7 @@ from lessons.check.seen import Failure, Row, Seen, look, values
 from nanospec.probs import residual
 from nanospec.proof.tables import Mixture
 from nanospec.proof.walk import target_distribution, walk
-from nanospec.rules.cascade import DEFERRALS
+from nanospec.methods.rules.cascade import DEFERRALS
 
 WORKED = vector(.2, .7, .1), vector(.6, .3, .1), .2
 THRESHOLDS = 0.05, 0.25     # of a round: some tokens are deferred, and not all
@@ -214,6 +214,6 @@ EXERCISE = Exercise(
      "in the coin, and in the residual.",
      "deferred = where(q_draft < p_target.max() - a, q_draft, 0); pi = q_draft - deferred + p_target * deferred.sum(). "
      "In a round zip(drafted, q_draft, p_target) stops by itself after the last draft token: there is no bonus."),
-    [("nanospec.rules.cascade", "_token", "def mixture", "return mixture"),
-     ("nanospec.rules.cascade", "cascade", "pi = torch", "return accepted[:, 0]")],
+    [("nanospec.methods.rules.cascade", "_token", "def mixture", "return mixture"),
+     ("nanospec.methods.rules.cascade", "cascade", "pi = torch", "return accepted[:, 0]")],
     slow_is_right=True)

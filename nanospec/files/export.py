@@ -9,7 +9,7 @@ Weights are written in bfloat16, as they are kept here. docs/SCALING.md says how
 """
 
 if __name__ == "__main__":              # Ctrl-C may come while torch is being imported
-    from nanospec.commands.launch import quiet_interrupts
+    from nanospec.cli.launch import quiet_interrupts
     quiet_interrupts()
 
 import argparse
@@ -20,10 +20,10 @@ from typing import Any
 
 import torch
 
-from nanospec.draft_models.eagle3 import Eagle3
+from nanospec.methods.draft_models.eagle3 import Eagle3
 from nanospec.errors import NanospecError, PairError, one_line
 from nanospec.files.checkpoint import WEIGHTS, Pair, load_pair
-from nanospec.files.eagle3 import ENGINES, save_eagle3
+from nanospec.files.speculators import ENGINES, save_eagle3
 from nanospec.files.extra import extra
 from nanospec.files.given import path_of
 from nanospec.files.huggingface import save_folder

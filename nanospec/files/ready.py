@@ -3,7 +3,7 @@
 import torch
 from torch import Tensor
 
-from nanospec.draft_models.learned import Learned
+from nanospec.methods.draft_models.learned import Learned
 from nanospec.errors import DeviceError, one_line
 from nanospec.model import GPT, Config
 

@@ -19,7 +19,7 @@ import tiktoken
 
 from nanospec.errors import PairError, RequestError, TextError, check_numbers, one_line
 from nanospec.files.given import path_of, text_of
-from nanospec.files.whole import write_whole
+from nanospec.files.atomic import write_whole
 
 END_OF_TEXT = "<|endoftext|>"
 

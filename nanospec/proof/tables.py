@@ -9,11 +9,11 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 
 from nanospec.cache import Cache
-from nanospec.draft_models import LEARNED
-from nanospec.draft_models.learned import Learned
-from nanospec.draft_models.pruned import Pruned
+from nanospec.methods.draft_models import LEARNED
+from nanospec.methods.draft_models.learned import Learned
+from nanospec.methods.draft_models.pruned import Pruned
 from nanospec.model import GPT, Config
-from nanospec.recurrent.state import Recurrent
+from nanospec.methods.models.recurrent import Recurrent
 
 LAYER = {"heads": 1, "kv_heads": 1, "hidden": 8}
 # Sizes of small learned draft models, where those of their classes would be too large to walk.

@@ -19,7 +19,7 @@ from nanospec.errors import PairError, TextError
 from nanospec.files.checkpoint import fingerprint, save_atomically, save_learned
 from nanospec.model import GPT
 from nanospec.training.batches import HeldOut
-from nanospec.training.learned import LearnedTraining, Plan, Seen, predicted
+from nanospec.training.learning import LearnedTraining, Plan, Seen, predicted
 from nanospec.training.mixed import mixed
 from nanospec.training.own_texts import AT_ONCE, TOKENS, Texts
 

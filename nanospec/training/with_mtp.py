@@ -1,4 +1,4 @@
-"""A pair whose target is trained together with one more layer, which will be its draft model (draft_models/mtp.py).
+"""A pair whose target is trained together with one more layer, which will be its draft model (methods/draft_models/mtp.py).
 
     loss  =  cross-entropy of the next token, by the target  +  WEIGHT * the same, by the layer
 
@@ -13,12 +13,12 @@ from typing import Any
 import torch.nn.functional as F
 from torch import Tensor, nn
 
-from nanospec.draft_models.mtp import MTP
+from nanospec.methods.draft_models.mtp import MTP
 from nanospec.files.checkpoint import save_learned, save_model
 from nanospec.training.mixed import mixed
 from nanospec.training.pair import Training
 from nanospec.training.step import new_optimizer
-from nanospec.training.whole import before_tokens, some_anchors, unrolled
+from nanospec.training.unrolled import before_tokens, some_anchors, unrolled
 
 WEIGHT = 0.3            # as DeepSeek-V3 begins with
 

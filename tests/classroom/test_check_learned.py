@@ -7,7 +7,7 @@ from lessons.check.engine import Functions
 from lessons.check.ex17_medusas_tree import CASES, HEADS, SIZE, best_of_all, has_its_parents, tokens_of
 from lessons.check.ex18_one_ahead import play
 from lessons.check.seen import Row
-from nanospec.trees.shapes import grown_tree
+from nanospec.methods.trees.shapes import grown_tree
 
 HEAD17 = "def grow(accuracies, size):\n"
 HEAD18 = "def propose(layer, tokens, hidden, gamma):\n"

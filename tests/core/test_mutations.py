@@ -4,7 +4,7 @@ claims it, and each check has its reason. Bugs of the rooms, and how bugs are pl
 
 import pytest
 
-from nanospec.proof.checks import TABLE
+from tests.proof.checks import TABLE
 from nanospec.proof.walk import distance, target_distribution
 from nanospec.proof.zoo import ALL_CONTROLS, CORE_BUGS, ENOUGH, look, planted
 

@@ -4,8 +4,8 @@ and rules are in tests/methods/test_contract.py.
 
 import pytest
 
-from nanospec.proof.checks import CHECKS, OF_THE_CORE, TOLERANCE, result_of
-from nanospec.proof.contract import CONTRACT
+from tests.proof.checks import CHECKS, OF_THE_CORE, TOLERANCE, result_of
+from tests.proof.contract import CONTRACT
 
 
 @pytest.mark.parametrize("name", OF_THE_CORE)

@@ -9,12 +9,12 @@ from nanospec.files.checkpoint import Pair, load_pair, save_learned, save_model
 from nanospec.files.export import export
 from nanospec.files.huggingface import load_folder
 from nanospec.files.tokenizer import Tokenizer
-from nanospec.methods import DRAFTERS, method_of
+from nanospec.methods.index import DRAFTERS, method_of
 from nanospec.probs import Sampling
-from nanospec.proof.compare import together
+from tests.proof.compare import together
 from nanospec.proof.tables import small_gpt, small_learned
 from nanospec.serving.conversation import Conversation
-from nanospec.serving.costs import Costs, WatchedByLoad
+from nanospec.methods.lengths.costs import Costs, WatchedByLoad
 from nanospec.serving.server import PIECE, Server
 from nanospec.speculate import ModelDrafter, speculate, tokens_of
 from tests.device.pretend import NAME

@@ -7,10 +7,10 @@ from functools import partial
 import pytest
 import torch
 
-from nanospec.draft_models import LEARNED
+from nanospec.methods.draft_models import LEARNED
 from nanospec.fast.compiled import compiled
 from nanospec.generate import generate
-from nanospec.methods import DRAFTERS, method_of
+from nanospec.methods.index import DRAFTERS, method_of
 from nanospec.proof.tables import small_gpt, small_learned
 from nanospec.proof.walk import WalkingDice, distance, target_distribution, walk
 from nanospec.speculate import speculate, tokens_of

@@ -8,9 +8,9 @@ from pathlib import Path
 
 import pytest
 
-from nanospec.draft_models import LEARNED
+from nanospec.methods.draft_models import LEARNED
 from nanospec.generate import generate
-from nanospec.methods import DRAFTERS, method_of
+from nanospec.methods.index import DRAFTERS, method_of
 from nanospec.proof.tables import small_gpt, small_learned
 from nanospec.proof.zoo.plant import bug, planted
 from tests.device.pretend import NAME

@@ -9,7 +9,7 @@ import torch
 from torch.nn.attention import SDPBackend, sdpa_kernel
 
 import train_tiny
-from nanospec.draft_models import LEARNED
+from nanospec.methods.draft_models import LEARNED
 from nanospec.files.checkpoint import Pair
 from nanospec.files.corpus import read_texts, to_ids
 from nanospec.files.tokenizer import Tokenizer, train
@@ -17,7 +17,7 @@ from nanospec.model import GPT
 from nanospec.training import batches, mixed
 from nanospec.training.batches import HeldOut
 from nanospec.training.distil import Distillation, further
-from nanospec.training.learned import LearnedTraining, plan_of
+from nanospec.training.learning import LearnedTraining, plan_of
 from nanospec.training.pair import Training
 from tests.device.pretend import NAME
 

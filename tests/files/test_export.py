@@ -10,9 +10,9 @@ from pathlib import Path
 import pytest
 import torch
 
-from nanospec.bench import measure as measuring
-from nanospec.bench.__main__ import main as bench
-from nanospec.commands import demo
+from nanospec.cli.bench import measure as measuring
+from nanospec.cli.bench.__main__ import main as bench
+from nanospec.cli import demo
 from nanospec.errors import PairError, RequestError
 from nanospec.files.checkpoint import WEIGHTS, Pair, load_pair, save_model
 from nanospec.files.corpus import read_texts
@@ -21,10 +21,10 @@ from nanospec.files.huggingface import load_folder, save_folder
 from nanospec.files.tokenizer import END_OF_TEXT, Tokenizer
 from nanospec.files.tokenizer_json import FolderTokenizer, save_tokenizer
 from nanospec.generate import generate
-from nanospec.methods import method_of
+from nanospec.methods.index import method_of
 from nanospec.proof.tables import small_gpt
 from nanospec.speculate import ModelDrafter, speculate, tokens_of
-from nanospec.vocabulary.other_tokenizer import OtherTokenizer
+from nanospec.methods.models.other_tokenizer import OtherTokenizer
 
 pytestmark = pytest.mark.xdist_group("transformers")        # one process imports it
 BYTES = Tokenizer({bytes([b]): b for b in range(256)})
@@ -241,7 +241,7 @@ def test_a_draft_model_with_another_tokenizer(ranks, pair):
 
 def test_demo_and_bench_run_a_pair_of_folders(pair, tmp_path, capsys, monkeypatch):
     """With its own tokenizer; the same text as the pair that it was made of."""
-    monkeypatch.setattr("nanospec.bench.prompts.read_texts", lambda: ([], ["abc " * 200]))
+    monkeypatch.setattr("nanospec.cli.bench.prompts.read_texts", lambda: ([], ["abc " * 200]))
     monkeypatch.setattr("nanospec.fast.autotune.autotune", lambda *_: "")
     monkeypatch.setattr(measuring, "step_seconds", lambda model, tokens=1, *_, **__: 1e-3 * tokens)
     monkeypatch.setattr(measuring, "draft_seconds", lambda *_, **__: 1e-3)

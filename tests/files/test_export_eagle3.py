@@ -14,7 +14,7 @@ import pytest
 import torch
 import torch.nn.functional as F
 
-from nanospec.draft_models.eagle3 import Eagle3
+from nanospec.methods.draft_models.eagle3 import Eagle3
 from nanospec.errors import PairError
 from nanospec.files.checkpoint import Pair, load_pair, save_learned, save_model
 from nanospec.files.export import export, main
@@ -22,7 +22,7 @@ from nanospec.files.huggingface import save_folder
 from nanospec.files.tokenizer import Tokenizer
 from nanospec.files.tokenizer_json import save_tokenizer
 from nanospec.proof.tables import small_gpt
-from nanospec.training.whole import before_tokens, whole_texts
+from nanospec.training.unrolled import before_tokens, whole_texts
 
 BYTES = Tokenizer({bytes([b]): b for b in range(256)})
 V, C, HEADS, KV, HIDDEN, SPOKEN = 257, 16, 4, 2, 20, 101

@@ -9,8 +9,8 @@ from pathlib import Path
 import pytest
 import torch
 
-from nanospec.bench.__main__ import main as bench
-from nanospec.bench.against import compare, hf_runs, in_turns, their_dtype
+from nanospec.cli.bench.__main__ import main as bench
+from nanospec.cli.bench.against import compare, hf_runs, in_turns, their_dtype
 from nanospec.errors import PairError
 from nanospec.files.checkpoint import WEIGHTS
 from nanospec.files.huggingface import load_folder, read_config, read_safetensors, save_folder, taken_apart
@@ -456,7 +456,7 @@ def test_a_chat_model_beside_transformers(transformers, tmp_path, monkeypatch, c
     """Plain decoding at temperature 0 writes what transformers writes, request by request."""
     pytest.importorskip("gguf", reason="gguf is not installed (the extra 'hf')")
     target, written = small_gguf.write(tmp_path / "a.gguf"), {}
-    monkeypatch.setattr("nanospec.bench.chat_prompts.CHAT", {"talk": ["aa", "b"], "code": ["ccc"]})
+    monkeypatch.setattr("nanospec.cli.bench.chat_prompts.CHAT", {"talk": ["aa", "b"], "code": ["ccc"]})
 
     def one_turn(writers, prompts, repeats, seed):
         for name, write in writers.items():
@@ -464,7 +464,7 @@ def test_a_chat_model_beside_transformers(transformers, tmp_path, monkeypatch, c
         return [{"method": name, "tokens_per_s": (2.0 + len(prompts)) * (1 + (name != "plain")),
                  "tokens_per_target_call": 1.0 * len(prompts)} for name in writers]
 
-    monkeypatch.setattr("nanospec.bench.beside.in_turns", one_turn)
+    monkeypatch.setattr("nanospec.cli.bench.beside.in_turns", one_turn)
     options = ["--weights", str(tmp_path / "a.gguf"), "--max-new-tokens", "50", "--threads", "1", "--dtype", "float32"]
     assert bench(["beside", *options, "--drafters", "lookup", "suffix"]) == 0
     out = capsys.readouterr().out

@@ -6,7 +6,7 @@ import torch
 from nanospec.files.checkpoint import WEIGHTS, load_pair
 from nanospec.files.corpus import read_texts, to_ids
 from nanospec.generate import generate
-from nanospec.proof.checks import caches, chain, greedy
+from tests.proof.checks import caches, chain, greedy
 from nanospec.speculate import ModelDrafter, speculate
 from nanospec.theory import acceptance
 

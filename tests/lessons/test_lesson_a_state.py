@@ -7,10 +7,10 @@ import torch
 
 from shorter import shorter
 
-from nanospec.draft_models.mlp import MLPSpeculator
+from nanospec.methods.draft_models.mlp import MLPSpeculator
 from nanospec.theory import speedup
 from nanospec.training.losses import total_variation
-from nanospec.training.whole import whole_texts
+from nanospec.training.unrolled import whole_texts
 
 pytestmark = pytest.mark.xdist_group("held-out texts")      # which one process then reads once
 

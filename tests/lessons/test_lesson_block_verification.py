@@ -13,7 +13,7 @@ import torch
 from shorter import shorter
 
 from nanospec.proof.walk import distance, target_distribution, walk
-from nanospec.rules.kseq import best_acceptance, k_seq
+from nanospec.methods.rules.kseq import best_acceptance, k_seq
 from nanospec.theory import acceptance
 
 CHAIN = ("token by token", "as a whole", "ceiling")
@@ -49,12 +49,12 @@ def test_block_verification(lesson, exchanged):
     truth = target_distribution(names["big"], [0], 3)
 
     # walked: exact, 10/9 and 11/9, and the rule by hand is the library's
-    by_token, by_hand, by_library = (names["walked"][name] for name in (*CHAIN[:2], "rules/block.py"))
+    by_token, by_hand, by_library = (names["walked"][name] for name in (*CHAIN[:2], "methods/rules/block.py"))
     for found, accepted in (by_token, 10 / 9), (by_hand, 11 / 9), (by_library, 11 / 9):
         assert mean_accepted(found) == pytest.approx(accepted, abs=1e-12)
         assert distance(of_texts(found), truth)[1] < 1e-12
     assert distance(by_hand, by_library)[1] < 1e-12 and distance(by_hand, by_token)[1] > .05
-    for name, accepted in ("token by token", 10), ("as a whole", 11), ("rules/block.py", 11):
+    for name, accepted in ("token by token", 10), ("as a whole", 11), ("methods/rules/block.py", 11):
         assert f"{name:15} accepts {accepted}/9 of two draft tokens" in out
 
     # a tree: one of the two children is always accepted, and then a child of the first as token by token, or as a whole

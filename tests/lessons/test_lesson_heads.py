@@ -8,7 +8,7 @@ import torch
 from shorter import shorter
 
 from nanospec.training.losses import total_variation
-from nanospec.training.whole import whole_texts
+from nanospec.training.unrolled import whole_texts
 
 pytestmark = pytest.mark.xdist_group("held-out texts")      # which one process then reads once
 

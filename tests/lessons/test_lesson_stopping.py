@@ -10,8 +10,8 @@ import pytest
 from shorter import shorter
 
 from lessons.check.ex16_when_to_stop import RULES, shown
-from nanospec.lengths.dynamic import DynamicDrafter
-from nanospec.lengths.stopping import Confidence, StoppingRule
+from nanospec.methods.lengths.dynamic import DynamicDrafter
+from nanospec.methods.lengths.stopping import Confidence, StoppingRule
 from nanospec.proof.walk import distance, target_distribution, walk, walk_by_prefix
 from nanospec.proof.zoo import ALL_BUGS, planted
 from nanospec.proof.zoo.plant import bug
@@ -25,7 +25,7 @@ def thrown_away(name, why):
     """The library's drafter, made to throw draft tokens away."""
     edit = DRAW, (f"token = dice.pick(torch.where(on, q, certain))\n            if {why}:\n                break\n"
                   "            tokens.append(token)")
-    return bug(name, "", "", "", edit, file="lengths.dynamic")
+    return bug(name, "", "", "", edit, file="methods.lengths.dynamic")
 
 
 @pytest.mark.usefixtures("packed")

@@ -4,8 +4,8 @@ plain chain is in tests/core/test_walks.py.
 
 import pytest
 
-from nanospec.proof.checks import CHECKS, OF_THE_CORE, TOLERANCE, result_of
-from nanospec.proof.contract import CONTRACT, pairs_of
+from tests.proof.checks import CHECKS, OF_THE_CORE, TOLERANCE, result_of
+from tests.proof.contract import CONTRACT, pairs_of
 
 ALL = [pytest.param(part, *pair, id=f"{part}-{', '.join(pair)}", marks=[pytest.mark.slow] * (pair not in quick))
        for part in CONTRACT for quick in [pairs_of(part, quick=True)] for pair in pairs_of(part)

@@ -3,12 +3,12 @@
 import pytest
 import torch
 
-from nanospec.draft_models.early_exit import FirstBlocks, GoesOn
-from nanospec.proof.other_tokenizer import ITS, OURS
+from nanospec.methods.draft_models.early_exit import FirstBlocks, GoesOn
+from tests.proof.other_tokenizer import ITS, OURS
 from nanospec.proof.tables import Mixture, TableModel, small_gpt, small_learned, small_recurrent
 from nanospec.serving.ragged import Ragged
-from nanospec.vocabulary.grammar import Constrained, Grammar
-from nanospec.vocabulary.other_tokenizer import OtherTokenizer, tables_of
+from nanospec.methods.models.grammar import Constrained, Grammar
+from nanospec.methods.models.other_tokenizer import OtherTokenizer, tables_of
 
 GPT = small_gpt(11, 3, 1)
 EXIT = small_learned("early_exit", GPT)

@@ -4,12 +4,12 @@ from collections import Counter
 
 import pytest
 
-from nanospec.copies.memory import Memory
-from nanospec.copies.suffix import SuffixDrafter
+from nanospec.methods.copies.memory import Memory
+from nanospec.methods.copies.suffix import SuffixDrafter
 from nanospec.errors import RequestError
 from nanospec.generate import generate
-from nanospec.methods import DRAFTERS, Options
-from nanospec.proof.checks import GPT4, GPT_DRAFT4
+from nanospec.methods.index import DRAFTERS, Options
+from tests.proof.checks import GPT4, GPT_DRAFT4
 from nanospec.proof.tables import TableModel
 from nanospec.proof.walk import distance, target_distribution
 from nanospec.serving.server import Server
@@ -84,7 +84,7 @@ def test_requests_that_resemble_one_another_take_fewer_steps(name):
 def test_a_seed_that_comes_again_does_not_betray_its_dice(broken, monkeypatch):
     """Two requests with one seed: the second has the target's distribution. Were memory open to it, it would not."""
     if broken:
-        monkeypatch.setattr("nanospec.copies.memory.Memory.seeds", property(lambda self: set(), lambda self, _: None),
+        monkeypatch.setattr("nanospec.methods.copies.memory.Memory.seeds", property(lambda self: set(), lambda self, _: None),
                             raising=False)
     seen, runs = Counter(), 250
     for seed in range(runs):

@@ -1,6 +1,6 @@
 """Draft models with another tokenizer: which tokens both have, that the text is exact, and what a mistake does to it.
 
-That the text of the small case is exact, and its drafts are what they should be, are checks (proof/other_tokenizer.py).
+That the text of the small case is exact, and its drafts are what they should be, are checks (tests/proof/other_tokenizer.py).
 """
 
 from functools import partial
@@ -16,15 +16,15 @@ from nanospec.fast.clock import draft_seconds
 from nanospec.files.tokenizer import Tokenizer, train
 from nanospec.files.tokenizer_json import FolderTokenizer, save_tokenizer, spelling_of
 from nanospec.generate import generate
-from nanospec.methods import method_of
+from nanospec.methods.index import method_of
 from nanospec.probs import Sampling
 from nanospec.proof import other_tokenizer as small
-from nanospec.proof.compare import rounds, together
+from tests.proof.compare import rounds, together
 from nanospec.proof.tables import small_gpt
 from nanospec.speculate import ModelDrafter, speculate, tokens_of
 from nanospec.text import Text
-from nanospec.vocabulary.by_string import Kept, StringDrafter
-from nanospec.vocabulary.other_tokenizer import OtherTokenizer, tables_of
+from nanospec.methods.models.by_string import Kept, StringDrafter
+from nanospec.methods.models.other_tokenizer import OtherTokenizer, tables_of
 
 CODE = "def area(width, height):\n    return width * height\n\n\ndef main():\n    print(area(2, 3), 'ä')\n" * 3
 TALK = "the height of the main door, and the width of it; in the area of print there is a return\n" * 3

@@ -9,8 +9,8 @@ import torch
 
 from nanospec.proof import __main__ as proof
 from nanospec.proof import handover
-from nanospec.proof.checks import CHECKS, Check
-from nanospec.proof.compare import caches, worst
+from tests.proof.checks import CHECKS, Check
+from tests.proof.compare import caches, worst
 from nanospec.proof.judge import Verdict
 from nanospec.proof.tables import TableModel
 from nanospec.proof.walk import WalkingDice, completed, distance, product_of, target_distribution, walk

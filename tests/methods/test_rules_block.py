@@ -10,7 +10,7 @@ from nanospec.draft import Draft
 from nanospec.probs import probs
 from nanospec.proof.tables import TableModel
 from nanospec.proof.walk import completed, distance, target_distribution, walk
-from nanospec.rules.block import verify_block
+from nanospec.methods.rules.block import verify_block
 from nanospec.speculate import ModelDrafter, speculate, verify
 
 

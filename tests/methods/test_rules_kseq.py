@@ -9,10 +9,10 @@ import torch
 
 from nanospec.errors import RequestError
 from nanospec.probs import residual
-from nanospec.proof.compare import node_cases
+from tests.proof.compare import node_cases
 from nanospec.proof.walk import distance, walk
-from nanospec.rules import kseq
-from nanospec.rules.kseq import best_acceptance, k_seq, least_rho, sequential_acceptance
+from nanospec.methods.rules import kseq
+from nanospec.methods.rules.kseq import best_acceptance, k_seq, least_rho, sequential_acceptance
 from nanospec.theory import acceptance
 
 P, Q = torch.tensor([[.5, .5], [.8, .2]], dtype=torch.float64)

@@ -8,13 +8,13 @@ from pathlib import Path
 import pytest
 import torch
 
-import nanospec.trees.shapes
+import nanospec.methods.trees.shapes
 from nanospec.proof.walk import walk
 from nanospec.theory import expected_tokens
-from nanospec.trees.draft import TreeDraft
-from nanospec.trees.node_rule import verify_tree
-from nanospec.trees.shapes import Topology, best_size, best_tree, expected_of, grown_tree, shape
-from nanospec.trees.traversal import verify_traversal
+from nanospec.methods.trees.tree_draft import TreeDraft
+from nanospec.methods.trees.node_rule import verify_tree
+from nanospec.methods.trees.shapes import Topology, best_size, best_tree, expected_of, grown_tree, shape
+from nanospec.methods.trees.traversal import verify_traversal
 
 FALLING = [(.6, .2, .1), (.5, .5, .5), (.8, .1, .05, .01), (.9,), (.4, .3, 0)]
 RISING = [(.3, .05, .9), (.1, .7), (0, .6, .3), (.2, .1, .1, .8)]
@@ -95,7 +95,7 @@ def test_the_numbers_of_the_reference():
 
 
 def test_no_tree_is_better():
-    assert errors(vars(nanospec.trees.shapes)) < 1e-12
+    assert errors(vars(nanospec.methods.trees.shapes)) < 1e-12
 
 
 MUTANTS = [("one level too deep", "range(depth - 1)", "range(depth)", float("inf")),
@@ -110,7 +110,7 @@ MUTANTS = [("one level too deep", "range(depth - 1)", "range(depth)", float("inf
 
 @pytest.mark.parametrize("name, old, new, least", MUTANTS, ids=[mutant[0] for mutant in MUTANTS])
 def test_a_wrong_tree_is_seen(name, old, new, least):
-    source = Path(nanospec.trees.shapes.__file__).read_text()
+    source = Path(nanospec.methods.trees.shapes.__file__).read_text()
     assert source.count(old) == 1
     planted: dict = {}
     exec(source.replace(old, new), planted)

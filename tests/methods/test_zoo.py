@@ -7,18 +7,18 @@ from types import FunctionType
 
 import pytest
 
-from nanospec.draft_models import LEARNED
-from nanospec.methods import DRAFTERS, RULES
-from nanospec.proof.checks import CHECKS, OF_THE_DISTRIBUTION
-from nanospec.proof.contract import CONTRACT, pairs_of
+from nanospec.methods.draft_models import LEARNED
+from nanospec.methods.index import DRAFTERS, RULES
+from tests.proof.checks import CHECKS, OF_THE_DISTRIBUTION
+from tests.proof.contract import CONTRACT, pairs_of
 from nanospec.proof.zoo import ALL_BUGS, ALL_CONTROLS, CORE_BUGS, ENOUGH, Bug, changed, look, planted
 from nanospec.proof.zoo.plant import exchanges, functions_of, source_with
-from nanospec.rules.cascade import DEFERRALS, cascade
+from nanospec.methods.rules.cascade import DEFERRALS, cascade
 from nanospec.speculate import one_round, repeated, speculate, verify
-from nanospec.trees.draft import ancestors_of, drafts_of
-from nanospec.trees.drawn import TreeDrafter
-from nanospec.trees.reader import GPTTreeReader
-from nanospec.trees.traversal import verify_traversal
+from nanospec.methods.trees.tree_draft import ancestors_of, drafts_of
+from nanospec.methods.trees.drawn import TreeDrafter
+from nanospec.methods.trees.tree_reader import GPTTreeReader
+from nanospec.methods.trees.traversal import verify_traversal
 
 NAMED = {bug.name: bug for bug in ALL_BUGS + ALL_CONTROLS}
 SEEN = 1e-11            # a total variation that no rounding makes: ten times what a check forgives
@@ -98,7 +98,7 @@ def test_the_surgery_leaves_alone_what_has_the_same_name():
         rule = cascade("v1", 0.3, verify)                   # a closure, alive
         functions_of.cache_clear()
         assert {function.__qualname__ for function, _ in exchanges(NAMED[name])} == changed_ and rule
-    keep, = (function for function, _ in exchanges(Bug("one", "", "", "", "rules.cascade", (
+    keep, = (function for function, _ in exchanges(Bug("one", "", "", "", "methods.rules.cascade", (
         ('"v1": _token(lambda q, p, a: q <', '"v1": _token(lambda q, p, a: p <'),))))
     assert keep is DEFERRALS["v1"].__closure__[0].cell_contents
 

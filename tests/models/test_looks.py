@@ -9,9 +9,9 @@ import torch
 
 from nanospec.proof.tables import small_gpt, small_learned
 from nanospec.training.batches import HeldOut, batch_at
-from nanospec.training.learned import LearnedTraining, Plan, Seen, learned_loss
+from nanospec.training.learning import LearnedTraining, Plan, Seen, learned_loss
 from nanospec.training.losses import forward_kl
-from nanospec.training.whole import before_tokens, unrolled, whole_texts
+from nanospec.training.unrolled import before_tokens, unrolled, whole_texts
 
 TARGET = small_gpt(11, 3, 5)
 LENGTH, STEPS = 12, 5                   # of a text; how many draft tokens a look goes through

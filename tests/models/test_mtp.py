@@ -10,12 +10,12 @@ import torch
 import torch.nn.functional as F
 
 import train_tiny
-from nanospec.bench import joint
-from nanospec.draft_models.mtp import MTP
+from nanospec.cli.bench import joint
+from nanospec.methods.draft_models.mtp import MTP
 from nanospec.files.checkpoint import load_pair
 from nanospec.model import Config
 from nanospec.proof.tables import small_gpt, small_learned
-from nanospec.training.learned import LearnedTraining, plan_of
+from nanospec.training.learning import LearnedTraining, plan_of
 from nanospec.training.pair import Size, Training
 from nanospec.training.with_mtp import WEIGHT, WithMTP, loss_with
 

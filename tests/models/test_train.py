@@ -22,8 +22,8 @@ from rich.progress import Progress
 
 import nanospec.training.pair as pair
 import train_tiny
-from nanospec.commands import train_job, train_watch
-from nanospec.commands.train_watch import Watch
+from nanospec.cli import train_job, train_watch
+from nanospec.cli.train_watch import Watch
 from nanospec.errors import PairError, TextError
 from nanospec.files.checkpoint import load_pair
 from nanospec.files.corpus import held_out, read_texts, to_ids

@@ -7,8 +7,8 @@ import pytest
 import torch
 
 import train_tiny
-from nanospec.commands import train_job
-from nanospec.commands.train_batch import fullest, scaled, seconds_of
+from nanospec.cli import train_job
+from nanospec.cli.train_batch import fullest, scaled, seconds_of
 from nanospec.errors import TextError
 from nanospec.model import GPT
 

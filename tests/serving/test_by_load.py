@@ -3,13 +3,13 @@
 import pytest
 import torch
 
-from nanospec.bench.serve import arrivals_of, quantile, round_seconds, step_of_server
+from nanospec.cli.bench.serve import arrivals_of, quantile, round_seconds, step_of_server
 from nanospec.dice import Dice
 from nanospec.probs import Sampling
-from nanospec.proof.compare import Batch
+from tests.proof.compare import Batch
 from nanospec.proof.tables import small_gpt, small_learned
-from nanospec.serving.by_load import ByLoad
-from nanospec.serving.costs import FADE, Costs, WatchedByLoad
+from nanospec.methods.lengths.by_load import ByLoad
+from nanospec.methods.lengths.costs import FADE, Costs, WatchedByLoad
 from nanospec.speculate import ModelDrafter
 from nanospec.theory import expected_tokens
 
@@ -89,7 +89,7 @@ def test_it_learns_how_much_is_accepted_and_forgets_in_silence():
 
 
 def test_costs_between_measured_numbers_of_texts_lie_on_a_line(monkeypatch):
-    monkeypatch.setattr("nanospec.bench.serve.step_of_server", lambda _, drafter, rows, ids: rows * drafter.size + 1)
+    monkeypatch.setattr("nanospec.cli.bench.serve.step_of_server", lambda _, drafter, rows, ids: rows * drafter.size + 1)
     seconds = round_seconds(TARGET, DRAFT, [1, 4], [1], 6)
     assert [seconds(rows, 2) for rows in (1, 2, 3, 4, 9)] == [4, 7, 10, 13, 13]
 
@@ -111,7 +111,7 @@ def lengths_chosen(costs: Costs, seconds: float, rounds: int, monkeypatch) -> li
     def clock():
         now[0] += seconds if drafter.gamma else 1.0
         return now[0]
-    monkeypatch.setattr("nanospec.serving.costs.perf_counter", clock)
+    monkeypatch.setattr("nanospec.methods.lengths.costs.perf_counter", clock)
     batch, dice, drafted = Batch(TARGET, drafter, [[1, 2, 3], [4, 0, 1]], 80), Dice([1, 2]), []
     for _ in range(rounds):
         batch.round(dice, Sampling())
@@ -146,7 +146,7 @@ def test_a_step_is_timed_while_all_write(monkeypatch):
             step()
             seen.append(all(len(request.tokens) > n for request, n in zip(server.running, before)))
         return 0.5
-    monkeypatch.setattr("nanospec.bench.serve.median_seconds", watched)
+    monkeypatch.setattr("nanospec.cli.bench.serve.median_seconds", watched)
     assert step_of_server(TARGET, ModelDrafter(DRAFT, 3), 3, [1, 2] * 20) == 0.5 and all(seen) and len(seen) == 8
 
 

@@ -7,9 +7,9 @@ import torch
 
 from nanospec.dice import Dice
 from nanospec.probs import Sampling
-from nanospec.proof.compare import Batch
+from tests.proof.compare import Batch
 from nanospec.proof.tables import small_gpt
-from nanospec.serving.by_survival import BySurvival
+from nanospec.methods.lengths.by_survival import BySurvival
 
 TARGET, DRAFT = small_gpt(5, 2, 1), small_gpt(5, 1, 2)
 PROMPTS = [[1, 2, 3], [4, 0, 1, 1, 2], [0]]

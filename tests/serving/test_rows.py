@@ -7,13 +7,13 @@ import pytest
 import torch
 
 from nanospec.cache import Cache
-from nanospec.copies.lookup import PromptLookup
+from nanospec.methods.copies.lookup import PromptLookup
 from nanospec.dice import Dice
 from nanospec.draft import Drafter
-from nanospec.methods import DRAFTERS
+from nanospec.methods.index import DRAFTERS
 from nanospec.probs import Sampling, probs
-from nanospec.proof.compare import Batch
-from nanospec.proof.contract import OF_MODELS, drafter_of
+from tests.proof.compare import Batch
+from tests.proof.contract import OF_MODELS, drafter_of
 from nanospec.proof.tables import small_gpt
 from nanospec.reader import GPTReader
 from nanospec.serving.rows import SamplingByRow, begin, move, moved, per_row
@@ -184,7 +184,7 @@ def written(drafter: Drafter, without: bool = True) -> list[list[int]]:
 
 @pytest.mark.parametrize("name", [*DRAFTERS, *(name for name, _ in OF_MODELS)])
 def test_every_drafter_names_all_that_it_keeps_for_every_text(name):
-    """In per_row, which is all that `move` knows. (That moving is right: `alone` in proof/contract.py.)"""
+    """In per_row, which is all that `move` knows. (That moving is right: `alone` in tests/proof/contract.py.)"""
     one, other = (drafter_of(name, TARGET, DRAFT, gamma=3, topology=[-1, 0, 0, 1]) for _ in range(2))
     assert written(one) == written(other, without=False)
 

@@ -5,7 +5,7 @@ for these.
 import pytest
 import torch
 
-from nanospec.draft_models.medusa import Medusa
+from nanospec.methods.draft_models.medusa import Medusa
 from nanospec.fast import autotune as tuning
 from nanospec.fast.autotune import Tuning, autotune, autotune_draft, described, fastest, set_up, setups_of
 from nanospec.fast.clock import announced, draft_seconds, round_seconds

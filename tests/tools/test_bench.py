@@ -13,29 +13,29 @@ from types import ModuleType
 import pytest
 import torch
 
-from nanospec.bench import __main__ as bench
-from nanospec.bench import measure as measuring
-from nanospec.bench import speed
-from nanospec.bench.large import simulated
-from nanospec.bench.measure import BUSY, CallCosts, alpha_of, best_of_each, measure, numbers_of
-from nanospec.bench.options import best_topology, measure_accepted, measure_ranks, options_of, topology_of
-from nanospec.bench.prompts import held_out_prompts
-from nanospec.bench.roofline import weight_bytes
-from nanospec.draft_models.medusa import Medusa
+from nanospec.cli.bench import __main__ as bench
+from nanospec.cli.bench import measure as measuring
+from nanospec.cli.bench import speed
+from nanospec.cli.bench.large import simulated
+from nanospec.cli.bench.measure import BUSY, CallCosts, alpha_of, best_of_each, measure, numbers_of
+from nanospec.cli.bench.made import best_topology, measure_accepted, measure_ranks, options_of, topology_of
+from nanospec.cli.bench.prompts import held_out_prompts
+from nanospec.cli.bench.roofline import weight_bytes
+from nanospec.methods.draft_models.medusa import Medusa
 from nanospec.errors import RequestError
 from nanospec.fast.clock import ClockedDrafter, clocked, median_seconds, timed
 from nanospec.files.checkpoint import Pair, load_pair, save_learned, save_model
 from nanospec.files.tokenizer import Tokenizer
 from nanospec.generate import generate
-from nanospec.methods import DRAFTERS, WITHOUT_DRAFT, Method, Options, method_of
+from nanospec.methods.index import DRAFTERS, WITHOUT_DRAFT, Method, Options, method_of
 from nanospec.model import GPT, Config
-from nanospec.proof.learning import Knowing
+from tests.proof.learning import Knowing
 from nanospec.proof.tables import TableModel, small_gpt, small_learned
-from nanospec.show.figures import draw_simulated
+from nanospec.cli.show.figures import draw_simulated
 from nanospec.speculate import ModelDrafter, Round, speculate, tokens_of
 from nanospec.theory import expected_tokens
-from nanospec.trees.drawn import TreeDrafter
-from nanospec.trees.merged import MergedDrafter
+from nanospec.methods.trees.drawn import TreeDrafter
+from nanospec.methods.trees.merged import MergedDrafter
 from tests import small_gguf
 
 ROOT = Path(__file__).parents[2]
@@ -60,7 +60,7 @@ def weights(tmp_path_factory):
 @pytest.fixture
 def held_out(monkeypatch):
     """A text that is there, instead of the standard library's."""
-    monkeypatch.setattr("nanospec.bench.prompts.read_texts", lambda: ([], [Path(__file__).read_text()]))
+    monkeypatch.setattr("nanospec.cli.bench.prompts.read_texts", lambda: ([], [Path(__file__).read_text()]))
 
 
 SERVED = {"tokens_per_s": 1.0, "first_p50": 1.0, "first_p99": 1.0, "each_p50": 1.0, "each_p99": 1.0}
@@ -220,8 +220,8 @@ def test_shapes_are_counted_before_they_are_built():
 def test_what_a_drafter_needs_is_measured_when_it_is_needed(pair, monkeypatch):
     """A tree before it is made, costs when a drafter asks for them, once; nothing for a chain."""
     asked = []
-    monkeypatch.setattr("nanospec.bench.options.best_topology", lambda *_, **__: asked.append("tree") or [-1, 0])
-    monkeypatch.setattr("nanospec.bench.options.measure_costs",
+    monkeypatch.setattr("nanospec.cli.bench.made.best_topology", lambda *_, **__: asked.append("tree") or [-1, 0])
+    monkeypatch.setattr("nanospec.cli.bench.made.measure_costs",
                         lambda *_, **__: asked.append("costs") or CallCosts(.1, dict.fromkeys(range(1, 6), 1.0), 1.0))
     method_of(*pair, gamma=4, **options_of(*pair, [[1, 2]], ["chain", "lookup"], {}, 4))
     assert asked == []
@@ -234,7 +234,7 @@ def test_what_a_drafter_needs_is_measured_when_it_is_needed(pair, monkeypatch):
 
 
 def test_as_many_prompts_as_asked_for_or_none(monkeypatch):
-    monkeypatch.setattr("nanospec.bench.prompts.read_texts", lambda: ([], ["x" * 638]))     # 640 tokens with both ends
+    monkeypatch.setattr("nanospec.cli.bench.prompts.read_texts", lambda: ([], ["x" * 638]))     # 640 tokens with both ends
     pair = Pair(None, None, BYTES)
     for count in (1, 3, 7, 10):
         assert [len(ids) for ids in held_out_prompts(pair, count)] == [64] * count
@@ -264,9 +264,9 @@ def test_ranks_of_heads_and_the_tree_made_from_them(monkeypatch):
     knowing.weight = torch.nn.Parameter(torch.zeros(1, dtype=torch.float64))
     ranks = measure_ranks(target, knowing, [[1, 2], [3]], max_new_tokens=20, temperature=0)
     assert ranks == [[1, 0, 0, 0]] * 5
-    monkeypatch.setattr("nanospec.bench.options.measure_ranks", lambda *_, **__: ranks)
+    monkeypatch.setattr("nanospec.cli.bench.made.measure_ranks", lambda *_, **__: ranks)
     costs = CallCosts(0.01, dict.fromkeys(range(2, 13), 1.0), 1.0)
-    monkeypatch.setattr("nanospec.bench.options.measure_costs", lambda *_, **__: costs)
+    monkeypatch.setattr("nanospec.cli.bench.made.measure_costs", lambda *_, **__: costs)
     heads = Medusa(11, 16, [1], heads=5).double().requires_grad_(False).attach(target)
     assert best_topology(target, heads, [[1, 2], [3]], temperature=0) == [-1, 0, 1, 2, 3, 4]
 
@@ -314,7 +314,7 @@ def test_a_table_as_markdown_says_how_it_was_made(rows_of, quick, tmp_path):
     rows, _ = rows_of("--prompts", "1", "--max-new-tokens", "8", "--gammas", "1", "2", "--temperatures", "0", "1",
                       "--markdown", str(page))
     first, blank, names, _, *lines, _, caption, end = page.read_text().split("\n")
-    again = bench.parser().parse_args(re.match("`python -m nanospec.bench (.*?)`", first)[1].split())
+    again = bench.parser().parse_args(re.match("`python -m nanospec.cli.bench (.*?)`", first)[1].split())
     assert again.gammas == [1, 2] and again.temperatures == [0, 1] and again.markdown == page and again.threads == 1
     assert str(date.today()) in first and torch.__version__.split("+")[0] in first and blank == end == ""
     assert "| per call |" in names and "| overhead |" in names and AUTOTUNED in caption
@@ -346,8 +346,8 @@ def test_speed_of_requests_to_a_chat_model(tmp_path, quick, monkeypatch, capsys)
     """A row for all kinds together, and in it each kind's. An answer ends where the model ends it."""
     pytest.importorskip("gguf", reason="gguf is not installed (the extra 'hf')")
     small_gguf.write(tmp_path / "a.gguf")
-    monkeypatch.setattr("nanospec.bench.chat_prompts.CHAT", {"talk": ["aa", "b"], "code": ["ccc"]})
-    monkeypatch.setattr("nanospec.bench.prompts.CHAT", {"talk": ["aa", "b"], "code": ["ccc"]})
+    monkeypatch.setattr("nanospec.cli.bench.chat_prompts.CHAT", {"talk": ["aa", "b"], "code": ["ccc"]})
+    monkeypatch.setattr("nanospec.cli.bench.prompts.CHAT", {"talk": ["aa", "b"], "code": ["ccc"]})
     options = ["--drafters", "lookup", "--gammas", "2", "3", "--temperatures", "1", "--max-new-tokens", "150",
                "--device", "cpu", "--threads", "1", "--json", str(tmp_path / "a.json")]
     assert bench.main(["--prompts", "chat", "--weights", str(tmp_path / "a.gguf"), *options]) == 0
@@ -443,7 +443,7 @@ def test_a_draft_model_that_is_not_there(weights, capsys):
 
 @pytest.mark.parametrize("rate", ["0", "200"])
 def test_many_requests_at_once(rows_of, quick, monkeypatch, tmp_path, rate):
-    monkeypatch.setattr("nanospec.bench.serve.step_of_server", lambda _, drafter, *__: 1e-3 * (1 + 0.1 * drafter.size))
+    monkeypatch.setattr("nanospec.cli.bench.serve.step_of_server", lambda _, drafter, *__: 1e-3 * (1 + 0.1 * drafter.size))
     picture = tmp_path / "batches.png"
     rows, out = rows_of("serve", "--rows", "1", "2", "--max-new-tokens", "6", "--gamma", "2", "--rate", rate,
                         "--figure", str(picture))
@@ -454,7 +454,7 @@ def test_many_requests_at_once(rows_of, quick, monkeypatch, tmp_path, rate):
 
 
 def test_other_drafters_are_served_without_timing_rounds_first(rows_of, quick, monkeypatch, tmp_path):
-    monkeypatch.setattr("nanospec.bench.serve.step_of_server", None)
+    monkeypatch.setattr("nanospec.cli.bench.serve.step_of_server", None)
     rows, out = rows_of("serve", "--rows", "2", "--max-new-tokens", "6", "--gamma", "9", "--drafters", "lookup",
                         "by-survival", "--figure", str(tmp_path / "batches.png"))
     assert [row["method"] for row in rows] == ["plain", "lookup 9", "by-survival 9"]
@@ -463,7 +463,7 @@ def test_other_drafters_are_served_without_timing_rounds_first(rows_of, quick, m
 
 def test_what_a_server_remembers_is_told_to_its_drafters(rows_of, quick, monkeypatch):
     most = []
-    monkeypatch.setattr("nanospec.bench.serve.served", lambda _, drafter, *more: most.append(
+    monkeypatch.setattr("nanospec.cli.bench.serve.served", lambda _, drafter, *more: most.append(
         drafter.memory.most if drafter.size > 1 else None) or SERVED)
     rows_of("serve", "--rows", "1", "--gamma", "3", "--drafters", "suffix", "hybrid", "--remember", "77")
     assert most == 3 * [None, 77, 77]
@@ -476,12 +476,12 @@ def test_a_served_draft_that_has_not_been_timed(weights, capsys):
 @pytest.mark.parametrize("options, words", [(["--max-new-tokens", "100000"], "exceed the context"),
                                             (["--rows", "100000"], "too few for 200000 prompts")])
 def test_what_cannot_be_served_is_refused_before_anything_is_timed(weights, monkeypatch, capsys, options, words):
-    monkeypatch.setattr("nanospec.bench.serve.autotune", None)
+    monkeypatch.setattr("nanospec.cli.bench.serve.autotune", None)
     refused(["serve", "--weights", str(weights), *options], words, capsys)
 
 
 def test_roofline_prints_what_it_measured(rows_of, quick, monkeypatch):
-    monkeypatch.setattr("nanospec.bench.roofline.median_seconds", lambda *_: 1e-3)
+    monkeypatch.setattr("nanospec.cli.bench.roofline.median_seconds", lambda *_: 1e-3)
     (found,), out = rows_of("roofline")
     took, floors = found["seconds"], found["floor_seconds"]
     assert took["round"] == pytest.approx(4 * took["draft step"] + took["verification"]) and "times the floor" in out
@@ -490,9 +490,9 @@ def test_roofline_prints_what_it_measured(rows_of, quick, monkeypatch):
 
 def test_large_prints_the_gain_at_every_alpha(rows_of, monkeypatch, tmp_path):
     config = Config(11, 32, layers=1, channels=8, heads=2, kv_heads=1, hidden=8)
-    monkeypatch.setattr("nanospec.bench.large.large_pair", lambda device: (GPT(config), GPT(config)))
-    monkeypatch.setattr("nanospec.bench.roofline.median_seconds", lambda *_: 1e-3)
-    monkeypatch.setattr("nanospec.bench.large.simulated", partial(simulated, rows=(1, 2), context=8, repeats=1))
+    monkeypatch.setattr("nanospec.cli.bench.large.large_pair", lambda device: (GPT(config), GPT(config)))
+    monkeypatch.setattr("nanospec.cli.bench.roofline.median_seconds", lambda *_: 1e-3)
+    monkeypatch.setattr("nanospec.cli.bench.large.simulated", partial(simulated, rows=(1, 2), context=8, repeats=1))
     rows, out = rows_of("large", "--gammas", "1", "--figure", str(tmp_path / "a.png"))
     assert [row["alpha"] for row in rows[1:6]] == [.5, .6, .7, .8, .9] and "alpha 0.9" in out
     assert all(f"{row['speedup']:.2f}" in out for row in rows[1:]) and (tmp_path / "a.png").exists()
@@ -592,8 +592,8 @@ def refused(argv, words, capsys) -> None:
 @pytest.mark.parametrize("argv, words", BEFORE_LOADING)
 def test_a_bad_request_is_one_line_before_anything_is_loaded(argv, words, capsys, monkeypatch):
     for name in ("speed", "serve", "roofline"):
-        monkeypatch.setattr(f"nanospec.bench.{name}.load_pair", None)
-    monkeypatch.setattr("nanospec.bench.large.large_pair", None)
+        monkeypatch.setattr(f"nanospec.cli.bench.{name}.load_pair", None)
+    monkeypatch.setattr("nanospec.cli.bench.large.large_pair", None)
     refused(argv, words, capsys)
 
 
@@ -618,7 +618,7 @@ def test_an_interrupt_is_no_traceback(weights, capsys, monkeypatch, held_out):
     def interrupted(*_, **__):
         raise KeyboardInterrupt
 
-    monkeypatch.setattr("nanospec.bench.speed.measure", interrupted)
+    monkeypatch.setattr("nanospec.cli.bench.speed.measure", interrupted)
     monkeypatch.setattr("nanospec.fast.autotune.autotune", lambda *_, **__: AUTOTUNED)
     assert bench.main(["--weights", str(weights), "--prompts", "1"]) == 130
     assert capsys.readouterr().err == "measuring gpt and plain decoding at T = 0, in turns ...\n"

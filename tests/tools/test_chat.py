@@ -12,13 +12,13 @@ from pathlib import Path
 
 import pytest
 
-from nanospec.commands import chat
+from nanospec.cli import chat
 from nanospec.fast.autotune import Tuning
 from nanospec.files.gguf import load_gguf
 from nanospec.generate import generate
-from nanospec.methods import DRAFTERS
-from nanospec.show import keyboard
-from nanospec.show.terminal import printable
+from nanospec.methods.index import DRAFTERS
+from nanospec.cli.show import keyboard
+from nanospec.cli.show.terminal import printable
 from tests.small_gguf import TEMPLATE, write
 
 pytest.importorskip("gguf", reason="gguf is not installed (the extra 'hf')")
@@ -291,8 +291,8 @@ def test_smollm2(capsys, monkeypatch):
     except chat.RequestError as error:
         pytest.skip(str(error))
     # What calls cost decides where copies are taken. To measure it on this model takes longer than both answers.
-    monkeypatch.setattr("nanospec.bench.measure.step_seconds", lambda model, tokens=1, **_: 0.1 * (1 + 0.02 * tokens))
-    monkeypatch.setattr("nanospec.bench.measure.draft_seconds", lambda draft, **_: 0.01)
+    monkeypatch.setattr("nanospec.cli.bench.measure.step_seconds", lambda model, tokens=1, **_: 0.1 * (1 + 0.02 * tokens))
+    monkeypatch.setattr("nanospec.cli.bench.measure.draft_seconds", lambda draft, **_: 0.01)
     monkeypatch.setattr(sys, "stdin", io.StringIO("Name three colours.\nSay that again.\n"))
     assert chat.main(["--temperature", "0", "--max-new-tokens", "30", "--dtype", "float32", "--device", "cpu"]) == 0
     out, err = capsys.readouterr()

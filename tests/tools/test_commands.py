@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 
-from nanospec.commands import __main__ as commands
+from nanospec.cli import __main__ as commands
 
 ROOT = Path(__file__).parents[2]
 
@@ -42,7 +42,7 @@ def test_the_exercises_are_in_a_clone(tmp_path, monkeypatch, capsys):
     assert commands.main(["check", "--list"]) == 0 and "of 21 solved" in capsys.readouterr().out
 
 
-@pytest.mark.parametrize("package", ["nanospec", "nanospec.commands"])
+@pytest.mark.parametrize("package", ["nanospec", "nanospec.cli"])
 def test_as_a_process(package):
     done = subprocess.run([sys.executable, "-m", package, "bench", "--gammas", "0"], capture_output=True, text=True,
                           cwd=ROOT)
@@ -81,13 +81,13 @@ def test_an_interrupt_while_a_command_is_being_imported_is_no_traceback(monkeypa
 
 def test_the_launcher_itself_imports_nothing_heavy():
     """Ctrl-C in the seconds in which torch is imported must be caught."""
-    code = "import sys, nanospec.commands.__main__\nprint(*{name.split('.')[0] for name in sys.modules})"
+    code = "import sys, nanospec.cli.__main__\nprint(*{name.split('.')[0] for name in sys.modules})"
     done = subprocess.run([sys.executable, "-S", "-c", code], capture_output=True, text=True, cwd=ROOT, check=True)
     assert {*done.stdout.split()} - {"__main__", "nanospec"} <= sys.stdlib_module_names
 
 
 GUARD = """if __name__ == "__main__":              # Ctrl-C may come while torch is being imported
-    from nanospec.commands.launch import quiet_interrupts
+    from nanospec.cli.launch import quiet_interrupts
     quiet_interrupts()
 """
 FILES = [*ROOT.glob("*.py"), *(ROOT / "nanospec").rglob("*.py"), ROOT / "lessons" / "notebooks.py"]
@@ -104,9 +104,9 @@ def test_whatever_can_be_started_is_quiet_from_its_first_line_on(path):
 
 @pytest.mark.skipif(os.name != "posix", reason="signals")
 @pytest.mark.parametrize("start", [
-    "demo.py", "train_tiny.py", "-m lessons.check 3", "-m lessons.notebooks", "-m nanospec bench", "-m nanospec.bench",
-    "-m nanospec.proof", "-m nanospec.proof.judge", "-m nanospec.proof.judge.itself", "-m nanospec.files.export",
-    "-m nanospec.commands.chat"])
+    "demo.py", "train_tiny.py", "-m lessons.check 3", "-m lessons.notebooks", "-m nanospec bench", "-m nanospec.cli.bench",
+    "-m nanospec.proof", "-m nanospec.proof.judge", "-m tests.proof.itself", "-m nanospec.files.export",
+    "-m nanospec.cli.chat"])
 def test_ctrl_c_while_torch_is_imported(start, tmp_path):
     """A torch that takes for ever, and would make something else of an interruption."""
     (tmp_path / "torch.py").write_text("import time\nprint('importing', flush=True)\ntry:\n    time.sleep(60)\n"

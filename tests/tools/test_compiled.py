@@ -9,7 +9,7 @@ from torch import nn
 
 from nanospec.dice import Dice
 from nanospec.draft import Draft
-from nanospec.draft_models import LEARNED
+from nanospec.methods.draft_models import LEARNED
 from nanospec.fast import compiled as compiling
 from nanospec.fast.compiled import compiled, compiler_for, stay_in_place, why_not
 from nanospec.fast.fbgemm import has_fbgemm
@@ -21,11 +21,11 @@ from nanospec.model import Linear
 from nanospec.probs import Sampling
 from nanospec.proof.tables import small_gpt, small_learned
 from nanospec.proof.walk import WalkingDice, distance
-from nanospec.rules.block import verify_block
+from nanospec.methods.rules.block import verify_block
 from nanospec.speculate import ModelDrafter, one_round, speculate, verify
 from nanospec.text import Text, prefill
-from nanospec.trees.drawn import TreeDrafter
-from nanospec.trees.dynamic import DynamicTree
+from nanospec.methods.trees.drawn import TreeDrafter
+from nanospec.methods.trees.dynamic_tree import DynamicTree
 
 TARGET, DRAFT = (small_gpt(3, layers, seed).requires_grad_(False) for layers, seed in ((2, 1), (1, 2)))
 pytestmark = pytest.mark.xdist_group("compiled")        # one process: it compiles everything once

@@ -184,7 +184,7 @@ def verdict_by(witness: str, kind: type, run: int, samples: int = 200):
 
 @pytest.mark.parametrize("witness", ["--plain", "--truth", "logprobs"])
 def test_of_25_runs_none_accuses_a_right_server_and_all_find_a_wrong_one(witness):
-    """Both rates at full size: python -m nanospec.proof.judge.itself --servers."""
+    """Both rates at full size: python -m tests.proof.itself --servers."""
     right = [verdict_by(witness, Beside, run) for run in range(25)]
     wrong = [verdict_by(witness, BesideFaulty, run) for run in range(25)]
     assert not any(verdict.wrong for verdict in right) and all(verdict.wrong for verdict in wrong)

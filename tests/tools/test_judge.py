@@ -15,7 +15,7 @@ from nanospec.files.checkpoint import load_pair
 from nanospec.generate import generate
 from nanospec.probs import Sampling
 from nanospec.proof import foreign
-from nanospec.proof.checks import DRAFT, GPT4, GPT_DRAFT4, TABLE
+from tests.proof.checks import DRAFT, GPT4, GPT_DRAFT4, TABLE
 from nanospec.proof.foreign import tokens_from, walked
 from nanospec.proof.judge import itself, verdict as judge_file
 from nanospec.proof.judge.verdict import FALSE_ALARM, Verdict, judge

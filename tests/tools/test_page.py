@@ -14,14 +14,14 @@ from pathlib import Path
 import pytest
 import torch
 
-from nanospec.bench.options import topology_of
-from nanospec.commands.demo_options import parsed
-from nanospec.methods import method_of
+from nanospec.cli.bench.made import topology_of
+from nanospec.cli.demo_options import parsed
+from nanospec.methods.index import method_of
 from nanospec.probs import residual
 from nanospec.proof.tables import small_gpt
-from nanospec.show import page
-from nanospec.show.page import Played, page_of, run_of
-from nanospec.show.steps import WatchedDice
+from nanospec.cli.show import page
+from nanospec.cli.show.page import Played, page_of, run_of
+from nanospec.cli.show.steps import WatchedDice
 from nanospec.speculate import Round
 from nanospec.theory import acceptance, best_gamma, expected_tokens, speedup
 

@@ -12,9 +12,9 @@ import pytest
 import torch
 
 from lessons.kit import contents
-from nanospec.methods import DRAFTERS, RULES
-from nanospec.proof.checks import CHECKS
-from nanospec.proof.compare import node_cases
+from nanospec.methods.index import DRAFTERS, RULES
+from tests.proof.checks import CHECKS
+from tests.proof.compare import node_cases
 from nanospec.proof.tables import TableModel
 from nanospec.proof.walk import distance, target_distribution, walk
 from nanospec.proof.zoo import ALL_BUGS, ALL_CONTROLS
@@ -111,7 +111,7 @@ def test_every_picture_is_there_and_every_file_is_on_the_map():
 
 
 def test_every_option_named_exists():
-    for script, file in ("demo.py", "nanospec/commands/demo_options.py"), ("train_tiny.py", "train_tiny.py"):
+    for script, file in ("demo.py", "nanospec/cli/demo_options.py"), ("train_tiny.py", "train_tiny.py"):
         source = (ROOT / file).read_text() + (ROOT / "nanospec" / "commands" / "shared_options.py").read_text()
         for option in re.findall(rf"{script}`? (--[\w-]+)", PAGES):
             assert f'"{option}"' in source or option == "--help"
@@ -120,7 +120,7 @@ def test_every_option_named_exists():
 def test_every_option_of_a_subcommand_exists():
     """Of the bench, the checker and the training, in backticks or in an example."""
     from lessons.check import command as check
-    from nanospec.bench.__main__ import parser
+    from nanospec.cli.bench.__main__ import parser
     subcommands, = (action.choices for action in parser()._actions if isinstance(action, _SubParsersAction))
     pages, found = PAGES + LESSONS, 0
     for name, words in re.findall(r"python -m nanospec\.bench ?(\w*)([^`\n]*)", pages):

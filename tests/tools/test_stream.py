@@ -7,7 +7,7 @@ import torch
 from rich.console import Console
 
 from nanospec.files.tokenizer import Tokenizer
-from nanospec.show.stream import Stream
+from nanospec.cli.show.stream import Stream
 from nanospec.speculate import Round
 
 BYTES = Tokenizer({bytes([b]): b for b in range(256)})

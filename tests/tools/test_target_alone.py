@@ -4,9 +4,9 @@ import json
 
 import pytest
 
-from nanospec.bench import __main__ as bench
-from nanospec.bench import measure
-from nanospec.commands import demo
+from nanospec.cli.bench import __main__ as bench
+from nanospec.cli.bench import measure
+from nanospec.cli import demo
 from nanospec.files.gguf import load_gguf
 from nanospec.generate import generate
 from tests.small_gguf import write
@@ -19,7 +19,7 @@ NEEDS = "needs a draft model, and there is none beside this target: lookup, suff
 
 @pytest.fixture
 def alone(tmp_path, monkeypatch):
-    monkeypatch.setattr("nanospec.bench.prompts.read_texts", lambda: ([], ["abc " * 200]))
+    monkeypatch.setattr("nanospec.cli.bench.prompts.read_texts", lambda: ([], ["abc " * 200]))
     monkeypatch.setattr("nanospec.fast.autotune.autotune", lambda *_: "")
     monkeypatch.setattr(measure, "step_seconds", lambda model, tokens=1, *_, **__: 1e-3 * tokens)
     write(tmp_path / "a.gguf")

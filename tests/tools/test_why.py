@@ -6,13 +6,13 @@ import pytest
 from kit import contents
 
 from nanospec import methods
-from nanospec.bench import parts as measuring
-from nanospec.bench.parts import Found, Parts, longest, parts_of, spread
-from nanospec.commands import __main__ as commands
-from nanospec.commands import why
+from nanospec.cli.bench import parts as measuring
+from nanospec.cli.bench.parts import Found, Parts, longest, parts_of, spread
+from nanospec.cli import __main__ as commands
+from nanospec.cli import why
 from nanospec.files.checkpoint import save_model
 from nanospec.files.tokenizer import Tokenizer
-from nanospec.methods import method_of
+from nanospec.methods.index import method_of
 from nanospec.proof.tables import TableModel, small_gpt
 from nanospec.speculate import speculate, verify
 from nanospec.theory import expected_tokens, speedup

@@ -6,11 +6,11 @@
     python -m nanospec.proof.judge function my_file:sampler --target my_file:target
     python -m nanospec.proof.judge engines                              # vLLM on this CPU, with each of its drafters
 
-How often the judge itself errs: python -m nanospec.proof.judge.itself
+How often the judge itself errs: python -m tests.proof.itself
 """
 
 if __name__ == "__main__":              # Ctrl-C may come while torch is being imported
-    from nanospec.commands.launch import quiet_interrupts
+    from nanospec.cli.launch import quiet_interrupts
     quiet_interrupts()
 
 import argparse
@@ -29,7 +29,7 @@ from nanospec.proof.judge.verdict import BINS, SETTINGS, Verdict, check_task, ju
 from nanospec.proof.judge.abroad import (SECONDS, SINGLE, fell, load_theirs, model_of, of_function,
                                           of_transformers, recomputed)
 from nanospec.proof.judge.endpoint import Endpoint, against_logprobs, against_plain
-from nanospec.proof.judge.engines import DRAFTERS, print_table
+from tests.proof.engines import DRAFTERS, print_table
 from nanospec.proof.judge.sequential import LOOKS
 
 PROMPT = [0]

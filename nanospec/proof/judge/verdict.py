@@ -19,7 +19,7 @@ from nanospec.dice import Dice
 from nanospec.errors import RequestError, check_request, check_gamma
 from nanospec.files.checkpoint import Pair
 from nanospec.probs import Sampling
-from nanospec.proof.checks import TABLE, TOLERANCE
+from tests.proof.checks import TABLE, TOLERANCE
 from nanospec.proof.foreign import MOST_SECONDS, Progress, Sampler, tokens_from, walked
 from nanospec.proof.judge.sequential import FALSE_ALARM, MISS, sequential
 from nanospec.proof.stats import Fit, Off, goodness_of_fit, pit

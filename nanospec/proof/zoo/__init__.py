@@ -15,6 +15,6 @@ ALL_CONTROLS = chain.CONTROLS + drafters.CONTROLS
 CORE_BUGS = [bug for bug in ALL_BUGS if "." not in bug.file]        # in a file at the top of nanospec/, not in a room
 # A control changes the chain, or a drafter that stops. What it must pass is OF_THE_DISTRIBUTION in checks.py; this is
 # quicker, and enough for the tests.
-ENOUGH = {"speculate": ("T1", "T2 rows", "same_greedy: chain, token"), "lengths.dynamic": ("exact: confidence, token",)}
+ENOUGH = {"speculate": ("T1", "T2 rows", "same_greedy: chain, token"), "methods.lengths.dynamic": ("exact: confidence, token",)}
 
 __all__ = ["ALL_BUGS", "ALL_CONTROLS", "CORE_BUGS", "ENOUGH", "Bug", "Sighting", "changed", "look", "planted"]

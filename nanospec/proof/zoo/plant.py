@@ -14,8 +14,8 @@ from pathlib import Path
 from types import CodeType, FunctionType
 
 from nanospec.errors import one_line
-from nanospec.proof.checks import CHECKS, TOLERANCE, Found
-from nanospec.proof.contract import CONTRACT
+from tests.proof.checks import CHECKS, TOLERANCE, Found
+from tests.proof.contract import CONTRACT
 
 FALLS = AssertionError, ArithmeticError, IndexError, RuntimeError, ValueError       # what a bug's code may end in
 

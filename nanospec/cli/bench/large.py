@@ -1,0 +1,129 @@
+"""1.1 billion random weights and simulated acceptance: what speculation gains against alpha and the number of texts.
+
+Rounds are really run. Only the coins are loaded, so that a draft token is accepted with probability alpha.
+"""
+
+from collections.abc import Callable, Sequence
+from functools import partial
+from itertools import product
+from pathlib import Path
+from statistics import median
+
+import torch
+from torch import Tensor
+
+from nanospec.cli.bench.roofline import roofline
+from nanospec.dice import Dice
+from nanospec.errors import RequestError
+from nanospec.fast.autotune import described
+from nanospec.fast.clock import announced, median_seconds
+from nanospec.fast.compiled import compiler_for
+from nanospec.fast.packed import can_pack, pack
+from nanospec.generate import plain_step
+from nanospec.model import GPT, Config
+from nanospec.probs import Sampling
+from nanospec.cli.show.figures import draw_simulated
+from nanospec.cli.show.terminal import show_table
+from nanospec.speculate import ModelDrafter, one_round, verify
+from nanospec.text import Text
+from nanospec.theory import expected_tokens
+
+# A target of 1.1 billion parameters and a draft of a twentieth: with these, weights and not calls set the pace.
+LARGE = (Config(32_000, 2048, layers=24, channels=2048, heads=32, kv_heads=8, hidden=5504),
+         Config(32_000, 2048, layers=2, channels=1024, heads=16, kv_heads=4, hidden=2816))
+MOST = 64               # draft tokens; the distributions of more, for 32 texts, take gigabytes
+
+
+def run(gammas: Sequence[int] = (2, 4, 8), rows: Sequence[int] = (1, 8, 32),
+        alphas: Sequence[float] = (0.5, 0.6, 0.7, 0.8, 0.9), device: str = "cpu", threads: int | None = None,
+        compile: bool = False, figure: Path | None = None) -> list[dict]:
+    """The machine's limits, and a row for each number of texts, gamma and alpha."""
+    if max(gammas) > MOST:
+        raise RequestError(f"--gammas: at most {MOST} here, got {max(gammas)}")
+    torch.set_num_threads(threads or torch.get_num_threads())
+    target, draft = large_pair(device)
+    with announced("measuring this machine's limits"):
+        near = roofline(target, draft)
+    compiler = compiler_for(target.device) if compile else None
+    alphas = sorted({*alphas})
+    found = simulated(target, draft, alphas=alphas, gammas=gammas, rows=rows, compiler=compiler)
+    gains = {(row["rows"], row["gamma"], row["alpha"]): f"{row['speedup']:.2f}" for row in found}
+    show_table(["rows", "gamma", "plain, ms", "round, ms", *(f"alpha {alpha:g}" for alpha in alphas)],
+               [[str(row["rows"]), str(row["gamma"]), f"{1e3 * row['plain']:.1f}", f"{1e3 * row['round']:.1f}",
+                 *(gains[row["rows"], row["gamma"], alpha] for alpha in alphas)]
+                for row in found if row["alpha"] == alphas[-1]],
+               f"{device}, {torch.get_num_threads()} threads, {described(target)}; speed-up over plain decoding. A "
+               f"plain step reads {near['bytes'] / 1e9:.2f} GB, "
+               f"{near['bytes'] / near['seconds']['target step'] / 1e9:.0f} GB/s; measured for that many bytes: "
+               f"{near['bandwidth'] / 1e9:.0f}")
+    if figure:
+        draw_simulated(found, f"{device}: 1.1 billion random weights, simulated acceptance", figure)
+    return [near, *found]
+
+
+def large_pair(device: torch.device | str) -> tuple[GPT, GPT]:
+    """A pair of sizes LARGE with random weights, in bfloat16 and the fastest layout."""
+    with torch.device(device):
+        pair = [GPT(config).to(torch.bfloat16).requires_grad_(False) for config in LARGE]
+    target, draft = (pack(model) if can_pack(model.embedding.weight) else model for model in pair)
+    return target, draft
+
+
+class Coins(Dice):
+    """Accepts every draft token with probability alpha, whatever the distributions: the pace of an untrained pair."""
+
+    def __init__(self, seeds: Sequence[int], device: torch.device, alpha: float):
+        super().__init__(seeds, device)
+        self.alpha = alpha
+
+    def flip(self, prob: Tensor) -> Tensor:
+        return self._take(prob.shape[1]) < self.alpha
+
+
+def pace(step: Callable[[int], object], kv_length: int, text: Text, dice: Dice, uniforms: int, repeats: int,
+         compiler: Callable | None) -> tuple[float, float]:
+    """Seconds that step(kv_length) takes, and the tokens it adds to each row of `text`."""
+    before, step = text.length.clone(), compiler(step, text, dice) if compiler else step
+
+    def once():
+        dice.refill(uniforms)
+        step(kv_length)
+
+    seconds = median_seconds(once, dice.device, repeats, warm_up=3)
+    return seconds, (text.length - before).double().mean().item() / (repeats + 3)
+
+
+@torch.inference_mode()
+def simulated(target: GPT, draft: GPT, alphas: Sequence[float] = (0.5, 0.6, 0.7, 0.8, 0.9),
+              gammas: Sequence[int] = (2, 4, 8), rows: Sequence[int] = (1, 8, 32), context: int = 256,
+              repeats: int = 5, compiler: Callable | None = None) -> list[dict]:
+    """Speed-up over plain decoding if draft tokens were accepted with probability alpha.
+
+    Rounds and plain steps are run in turns. The target's cache holds zeros instead of a prompt. A round has no branch
+    and takes as long whatever is accepted, so that its cost in plain steps is one median.
+    """
+    out, room = [], (repeats + 4) * (max(gammas) + 1)
+
+    def begin(count: int, alpha: float = 0.0) -> tuple:
+        text = Text([[0] * context] * count, room, target.config.vocab_size, target.device)
+        return target.new_cache(*text.tokens.shape), text, Coins(range(count), target.device, alpha)
+
+    for count, gamma in product(rows, gammas):
+        plain, took, tokens = [], [], []
+        for alpha in alphas:
+            with announced(f"measuring {count} texts, gamma {gamma}, alpha {alpha:g}"):
+                cache, text, dice = begin(count)
+                step: Callable = partial(plain_step, target, cache, text, Sampling(), dice)
+                plain.append(pace(step, context + room, text, dice, 1, repeats, compiler)[0])
+                (cache, text, dice), drafter = begin(count, alpha), ModelDrafter(draft, gamma)
+                drafter.begin(text, range(count), None)
+                step = partial(one_round, target, cache, drafter, verify, text, Sampling(), dice)
+                uniforms = drafter.uniforms + drafter.size
+                seconds, written = pace(step, context + room, text, dice, uniforms, repeats, compiler)
+            took.append(seconds)
+            tokens.append(written)
+        cost = median(seconds / alone for seconds, alone in zip(took, plain))
+        out += [{"rows": count, "gamma": gamma, "alpha": alpha, "plain": median(plain), "round": median(took),
+                 "tokens_per_target_call": written, "speedup": expected_tokens(alpha, gamma) / cost}
+                for alpha, written in zip(alphas, tokens)]
+    return out

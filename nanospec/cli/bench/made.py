@@ -1,0 +1,118 @@
+"""What a method is made of where the user names nothing: the shape of a tree, and the costs of calls, measured here."""
+
+from collections import Counter
+from collections.abc import Iterable, Sequence
+from functools import cache
+from typing import Any
+
+import torch
+
+from nanospec.cli.bench.measure import measure_costs
+from nanospec.methods.draft_models.learned import Learned
+from nanospec.methods.draft_models.medusa import Medusa
+from nanospec.errors import check_gamma
+from nanospec.fast.clock import announced
+from nanospec.files.checkpoint import draft_of
+from nanospec.files.sources import Source
+from nanospec.generate import generate
+from nanospec.methods.index import DRAFTERS, GAMMA, WITHOUT_DRAFT, drafters_for
+from nanospec.model import GPT
+from nanospec.cli.show.terminal import note
+from nanospec.speculate import speculate
+from nanospec.training.unrolled import before_tokens, whole_texts
+from nanospec.methods.trees.drawn import TreeDrafter
+from nanospec.methods.trees.tree_reader import longest_chain
+from nanospec.methods.trees.shapes import Topology, best_size, grown_tree, shape
+
+CHILDREN = 4                    # of a row, at most, in the trees that are compared
+SIZES = range(2, 13)            # rows of these trees
+
+
+def chosen_drafters(names: Sequence[str], source: Source, drafts: Sequence[str], option: str) -> list[str]:
+    """The drafters of these names, "all" among them, or the default for a target with these draft models or with none:
+    a line says at once that it has none.
+
+    RequestError, before any weight is read, if one needs a draft model and there is none.
+    """
+    has_draft = all(name != "gpt" or draft_of(source) for name in drafts)
+    if "all" in names:
+        return list(DRAFTERS) if has_draft else WITHOUT_DRAFT
+    found = drafters_for(names, has_draft, option)
+    if not names and not has_draft:
+        note(f"{source.path.name} comes without a draft model: {option} {found[0]}, which copies from the text")
+    return found
+
+
+def options_of(target: GPT, draft: Any, prompts: Sequence[Sequence[int]], drafters: Iterable[str],
+               given: dict, most: int = GAMMA, **sampling) -> dict:
+    """The options of `method_of` besides gamma: those given, and for drafters of these names what is missing.
+
+    The best tree is measured at once, if one of them drafts a tree of a given shape; costs when a drafter asks for
+    them, of calls on up to `most` draft tokens.
+    """
+    @cache
+    def costs() -> tuple[float, dict[int, float]]:
+        with announced("measuring what calls cost"):
+            found = measure_costs(target, draft, range(1, most + 2), max(map(len, prompts)), **sampling)
+        return found.c, found.v
+
+    if "topology" not in given and any(DRAFTERS[name].sized_by == "topology" for name in drafters):
+        with announced("measuring which tree is best"):
+            given = given | {"topology": best_topology(target, draft, prompts, **sampling)}
+    return given | {"costs": costs}
+
+
+def topology_of(branches: Sequence[int] | None) -> dict:
+    """The option for a tree whose rows at depth d have branches[d] children; {} where none is given.
+
+    RequestError if it has more rows than can be verified. They are counted before they are built.
+    """
+    level = rows = 1
+    for branch in branches or ():
+        level *= branch
+        rows = check_gamma(rows + level - 1, "--shape")
+    return {"topology": shape(*branches)} if branches else {}
+
+
+def best_topology(target: GPT, draft: GPT | Learned, prompts: Sequence[Sequence[int]], **sampling) -> Topology:
+    """The best tree for this pair on this machine: Sequoia's, or for Medusa's heads, which know less the farther they
+    look, Medusa's. Acceptances counted, seconds measured.
+    """
+    room = target.config.context - max(map(len, prompts))
+    settings = {"max_new_tokens": min(96, max(room, draft.steps if isinstance(draft, Medusa) else 1))} | sampling
+    costs = measure_costs(target, draft, SIZES, len(prompts[0]), **sampling)
+    seconds = {size: costs.seconds * costs.v[size] for size in SIZES}
+    if isinstance(draft, Medusa):
+        ranks, step = measure_ranks(target, draft, prompts, **settings), costs.seconds * costs.c
+        grown = {size: grown_tree(ranks, size) for size in SIZES}
+        return max(grown.items(), key=lambda of: of[1][0] / (draft.steps * step + seconds[of[0]]))[1][1]
+    accepted = measure_accepted(target, draft, prompts, **settings)
+    depths = range(2, 2 + longest_chain(draft, 6))
+    return best_size(accepted, seconds, costs.seconds * costs.c, depths)[0]
+
+
+def measure_accepted(target: GPT, draft: Any, prompts: Iterable[Sequence[int]], **settings) -> list[float]:
+    """How often the i-th of CHILDREN is the one that is accepted: what Sequoia makes its tree from."""
+    drafter, accepted, rounds = TreeDrafter(draft, shape(CHILDREN)), Counter(), 0
+    for seed, ids in enumerate(prompts):
+        for done in speculate(target, drafter, ids, seed=seed, **settings):
+            accepted.update(done.path)
+            rounds += 1
+    return [accepted[row] / rounds for row in range(1, CHILDREN + 1)]
+
+
+@torch.inference_mode()
+def measure_ranks(target: GPT, draft: Learned, prompts: Iterable[Sequence[int]], **settings) -> list[list[float]]:
+    """How often the i-th best draft token of each depth is the right one, in what the target writes: what Medusa makes
+    its tree from. The tokens before it are taken to be right.
+    """
+    hits, count = torch.zeros(draft.steps, CHILDREN), 0
+    for seed, ids in enumerate(prompts):
+        text = torch.tensor([[*ids, *generate(target, ids, seed=seed, **settings)]], device=target.device)
+        before = before_tokens(target(text, layers=draft.layers, scored=0)[1]).to(draft.dtype)
+        answers = whole_texts(draft, text, before, draft.steps)[:, 0, len(ids) - 1:-1]          # (steps, places, V)
+        for k, logits in enumerate(answers):
+            right = text[0, len(ids) + k:][:len(logits), None]
+            hits[k] += (logits.topk(CHILDREN).indices == right).sum(0).cpu()
+        count += len(logits)
+    return (hits / count).tolist()

@@ -1,0 +1,187 @@
+"""Many requests at once: what speculation gains against how many there are, and how long they wait.
+
+There are twice as many requests as run at once, eight at least. Without --rate all come at the beginning. With it they
+come at random, RATE a second on average (a Poisson process), and each method meets the same arrivals. At temperature
+0 all methods write the same texts, so that no draft is accepted more often by luck.
+"""
+
+import time
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from statistics import median
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from nanospec.cli.bench.prompts import held_out_prompts
+from nanospec.dice import Dice
+from nanospec.draft import Draft, Drafter
+from nanospec.errors import RequestError, check_request
+from nanospec.fast.autotune import autotune
+from nanospec.fast.clock import announced, median_seconds
+from nanospec.files.checkpoint import WEIGHTS, Pair, draft_of, load_pair
+from nanospec.files.sources import source_of
+from nanospec.methods.index import check_remember, drafters_for, method_of
+from nanospec.model import GPT
+from nanospec.methods.lengths.costs import Costs, WatchedByLoad
+from nanospec.serving.server import PIECE, Server
+from nanospec.cli.show.figures import draw_batches
+from nanospec.cli.show.terminal import show_table
+from nanospec.speculate import ModelDrafter
+from nanospec.text import Text
+from nanospec.theory import expected_tokens
+from nanospec.methods.trees.tree_reader import longest_chain
+
+MOST = 6                # draft tokens a round that by-load may choose, and that are timed for it
+STEPS = 8               # of a server, that are timed
+FEWEST = 8              # requests: what a single one takes is much luck
+
+
+class NoDraft(Drafter):
+    """Plain decoding."""
+
+    size, fixed = 1, True
+
+    def propose(self, text: Text, sampling: Callable[[Tensor], Tensor], dice: Dice, kv_length: int,
+                lag: int = 0) -> Draft:
+        return Draft.nothing(text)
+
+
+def run(rows: Sequence[int] = (1, 4, 16), rate: float = 0.0, drafters: Sequence[str] = ("chain", "by-load"),
+        gamma: int = 4, remember: int = 0, max_new_tokens: int = 64, temperature: float = 1.0, seed: int = 0,
+        draft: str = "gpt", weights: Path | str = WEIGHTS, device: str = "cpu", dtype: str = "auto",
+        threads: int | None = None, figure: Path | None = None) -> list[dict]:
+    """A row for each number of rows and each method: plain decoding, and these drafters. by-load measures beforehand
+    what rounds cost, and goes on measuring.
+    """
+    source = source_of(weights)
+    drafters_for(drafters, draft != "gpt" or draft_of(source) is not None, "--drafters")
+    check_remember(drafters, remember)
+    with announced(f"reading {source.path.name}", at_once=False):
+        pair = load_pair(source, device, draft=draft)
+    most = longest_chain(pair.draft, MOST)
+    if "by-load" in drafters and gamma > most:
+        raise RequestError(f"--gamma: costs are measured for 1 to {most} draft tokens, got {gamma}")
+    methods = [method_of(pair.target, pair.draft, name, gamma=gamma, remember=remember)
+               for name in drafters if name != "by-load"]
+    prompts = held_out_prompts(pair, max(FEWEST, 2 * max(rows)))
+    for new in max_new_tokens, (STEPS + 2) * (most + 1):
+        check_request(pair.target, prompts[0], new, temperature, None, None, seed,
+                      1 + max([most, *(method.gamma for method in methods)]))
+    where = autotune(pair.target, pair.draft, dtype, threads, rows=max(rows))
+    makers: dict[str, Callable[[], Any]] = {"plain": NoDraft} | {method.name: method.make for method in methods}
+    if "by-load" in drafters:
+        with announced("measuring what rounds cost"):
+            seconds = round_seconds(pair.target, pair.draft, sorted({1, *rows}), prompts[0], most)
+        believed = Costs(seconds.table)                                         # it goes on learning, turn after turn
+        makers["by-load"] = lambda: WatchedByLoad(pair.draft, believed, most)
+    settings = {"max_new_tokens": max_new_tokens, "temperature": temperature}
+    found: list[dict] = []
+    for count in rows:
+        arrivals = arrivals_of(max(FEWEST, 2 * count), rate, seed)
+        turns: dict[str, list[dict[str, float]]] = {name: [] for name in makers}
+        for turn in range(3):
+            with announced(f"serving {len(arrivals)} requests, {count} at once, turn {turn + 1} of 3"):
+                for name, make in makers.items():
+                    drafter = make()
+                    turns[name].append(served(pair, drafter, count, prompts, arrivals, settings))
+        predicted = {}
+        if isinstance(drafter, WatchedByLoad):                                  # the last one knows what is accepted
+            tokens = expected_tokens(drafter.alpha, gamma)
+            predicted = {"predicted": tokens * seconds(count, 0) / seconds(count, gamma)}
+        for name, its in turns.items():
+            found.append({"rows": count, "rate": rate, "method": name}
+                         | {key: median(one[key] for one in its) for key in its[0]}
+                         | (predicted if name == f"chain {gamma}" else {}))
+    show(found, f"{where}; {len(prompts)} held-out prompts, {max_new_tokens} tokens each, "
+                + (f"{rate:g} requests a second" if rate else "all at once"))
+    if figure:
+        gains = {name: [gain_of(found, count, name) for count in rows] for name in [*makers][1:]}
+        draw_batches(rows, gains, [row["predicted"] for row in found if "predicted" in row],
+                     f"What speculation gains in a batch, gamma {gamma}", figure)
+    return found
+
+
+def round_seconds(target: GPT, draft, rows: Sequence[int], ids: list[int], most: int) -> Costs:
+    """Of a server's steps after `ids`, as measured with these numbers of requests. Of two turns the better counts:
+    what disturbs a step only makes it longer.
+    """
+    def turn(count: int) -> list[float]:
+        return [step_of_server(target, ModelDrafter(draft, gamma) if gamma else NoDraft(), count, ids)
+                for gamma in range(most + 1)]
+
+    return Costs({count: list(map(min, turn(count), turn(count))) for count in rows})
+
+
+def step_of_server(target: GPT, drafter: Drafter, rows: int, ids: list[int]) -> float:
+    """Seconds of a step in which `rows` requests write."""
+    server = Server(target, drafter, rows)
+    reading = -(-len(ids) // PIECE)
+    for seed in range(rows):
+        server.submit(ids, max_new_tokens=(STEPS + 2) * drafter.size, seed=seed)
+    return median_seconds(server.step, target.device, repeats=STEPS, warm_up=reading + 1)
+
+
+def arrivals_of(count: int, rate: float, seed: int) -> list[float]:
+    """Seconds at which requests come: a Poisson process; all at 0 without a rate."""
+    if not rate:
+        return [0.0] * count
+    dice = Dice([seed])
+    dice.refill(count)
+    waits: Tensor = -(1 - dice.u[0]).log() / rate
+    return waits.cumsum(0).tolist()
+
+
+def served(pair: Pair, drafter: Drafter, rows: int, prompts: Sequence[list[int]], arrivals: Sequence[float],
+           settings: dict) -> dict[str, float]:
+    """Serve requests that come at `arrivals`, and say how long they took. Tokens a second count as long as there are
+    requests for every row: in the end rows stand empty, and how many is a matter of how many requests there were.
+    """
+    server = Server(pair.target, drafter, rows, most_waiting=len(arrivals))
+    first, last, requests, pace = {}, {}, [], 0.0
+    began = time.perf_counter()
+    while len(last) < len(arrivals):
+        now = time.perf_counter() - began
+        while len(requests) < len(arrivals) and arrivals[len(requests)] <= now:
+            number = len(requests)
+            requests.append(server.submit(prompts[number], seed=number, **settings))
+        if all(request.done for request in requests):
+            time.sleep(max(0.0, arrivals[len(requests)] - now))         # until the next one comes
+            continue
+        server.step()
+        now = time.perf_counter() - began
+        for number, request in enumerate(requests):
+            if request.error:
+                raise request.error
+            if request.tokens:
+                first.setdefault(number, now)
+            if request.done:
+                last.setdefault(number, now)
+        if len(arrivals) - len(last) >= rows or not pace:
+            pace = sum(len(request.tokens) for request in requests) / (now - arrivals[0])
+    to_first = [first[number] - come for number, come in enumerate(arrivals)]
+    each = [(last[number] - first[number]) / max(1, len(request.tokens) - 1)
+            for number, request in enumerate(requests)]
+    return {"tokens_per_s": pace,
+            "first_p50": quantile(to_first, 0.5), "first_p99": quantile(to_first, 0.99),
+            "each_p50": quantile(each, 0.5), "each_p99": quantile(each, 0.99)}
+
+
+def quantile(values: Sequence[float], part: float) -> float:
+    return torch.tensor(values, dtype=torch.float64).quantile(part).item()
+
+
+def gain_of(found: Sequence[dict], rows: int, method: str) -> float:
+    """Tokens a second over those of plain decoding in as many rows."""
+    pace = {row["method"]: row["tokens_per_s"] for row in found if row["rows"] == rows}
+    return pace[method] / pace["plain"]
+
+
+def show(found: Sequence[dict], caption: str) -> None:
+    cells = [[str(row["rows"]), row["method"], f"{row['tokens_per_s']:.0f}",
+              f"{gain_of(found, row['rows'], row['method']):.2f}",
+              *(f"{1e3 * row[key]:.0f}" for key in ("first_p50", "first_p99")),
+              *(f"{1e3 * row[key]:.1f}" for key in ("each_p50", "each_p99"))] for row in found]
+    show_table(["rows", "", "tokens/s", "over\nplain", "first token, ms\nmedian", "\np99", "each token, ms\nmedian",
+                "\np99"], cells, caption)

@@ -1,0 +1,161 @@
+"""Plain decoding against speculation in turns: any drafters, draft models, rules and draft lengths, in one table.
+
+What stands in the columns:
+
+    alpha           how often a draft token is accepted
+    c               the time of a draft step / of a target call on one token
+    v               the time of a target call on a whole draft / on one token
+    per call        tokens for each target call
+    plain, fast     tokens a second: the target alone, and speculation
+    speed-up        the second over the first; below 1, speculation has lost
+    theory          the speed-up that alpha, c and v predict
+    overhead        the time of a round / the sum of its parts, each measured alone
+
+`--drafters all` takes every drafter that goes with the draft model, `--drafts all` every draft model beside the target
+of --weights. Drafters that copy need no draft model: they run once, beside the first one.
+"""
+
+from collections.abc import Mapping, Sequence
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+from nanospec.cli.bench.measure import busy, check_texts, measure, measure_setups
+from nanospec.cli.bench.made import chosen_drafters, options_of, topology_of
+from nanospec.cli.bench.prompts import prompts_of
+from nanospec.methods.draft_models import LEARNED
+from nanospec.errors import RequestError
+from nanospec.fast.autotune import setups_of
+from nanospec.fast.clock import announced
+from nanospec.files.checkpoint import WEIGHTS, draft_of, load_pair
+from nanospec.files.sources import source_of
+from nanospec.methods.index import DRAFTERS, WITHOUT_DRAFT, Method, check_fixed, method_of, most_drafted
+from nanospec.cli.show.figures import draw_field, draw_speedup
+from nanospec.cli.show.terminal import note, show_table
+from nanospec.theory import speedup
+
+COLUMNS = {"T": ("temperature", "g"), "draft": ("draft", "s"), "drafter": ("drafter", "s"), "gamma": ("gamma", "d"),
+           "rule": ("rule", "s"), "alpha": ("alpha", ".2f"), "c": ("c", ".3f"), "v": ("v", ".2f"),
+           "per\ncall": ("tokens_per_target_call", ".2f"), "plain\nper s": ("baseline_tokens_per_s", ",.0f"),
+           "fast\nper s": ("tokens_per_s", ",.0f"), "speed-up": ("speedup", ".2f"),
+           "theory": ("predicted_speedup", ".2f"), "over-\nhead": ("overhead", ".2f")}
+SPARE = ("predicted_speedup", "overhead")       # left out where other columns need the room: 80 characters
+
+
+def run(temperatures: Sequence[float] = (0.0, 0.8, 1.0), drafters: Sequence[str] = (),
+        drafts: Sequence[str] = ("gpt",), rules: Sequence[str] = ("token",), gammas: Sequence[int] = (2, 3, 4),
+        shape: Sequence[int] | None = None, prompts: int | str = 8, max_new_tokens: int = 128,
+        seed: int = 0, weights: Path | str = WEIGHTS, device: str = "cpu", dtype: str = "auto",
+        threads: int | None = None, compile: bool = False, figure: Path | None = None) -> list[dict]:
+    """One row for each draft model, temperature and method; its `text` is what was written after all prompts together.
+
+    drafters: none is "chain", or "suffix" where there is no draft model. compile: each method runs eagerly and
+    compiled, and a row is the faster one's, over the faster baseline.
+    """
+    source = source_of(weights)
+    if "all" in drafts:
+        found = {draft_of(source, name): name for name in ("gpt", *LEARNED)}        # none twice
+        drafts = [name for file, name in found.items() if file] or ["gpt"]
+    named = chosen_drafters(drafters, source, drafts, "--drafters")
+    if compile:
+        check_fixed(named, rules, "--compile")
+    if shape and all(DRAFTERS[drafter].sized_by != "topology" for drafter in named):
+        raise RequestError("--shape is a tree's, and none of --drafters drafts one of a given shape")
+    given = topology_of(shape)
+    with announced(f"reading {source.path.name}", at_once=False):
+        pairs = {name: load_pair(source, device, draft=name) for name in drafts}
+    for line in filter(None, (pair.note for pair in pairs.values())):
+        note(line)
+    tokenizer = pairs[drafts[0]].tokenizer
+    kinds, what = prompts_of(pairs[drafts[0]], prompts)
+    texts, stop = sum(kinds.values(), []), sorted(getattr(tokenizer, "ends", ())) if prompts == "chat" else []
+    drafters_of = {name: [drafter for drafter in named if drafter not in WITHOUT_DRAFT or name == drafts[0]]
+                   for name in pairs}
+
+    def methods(name: str, options: dict, target: Any, draft: Any) -> list[Method]:
+        wanted = dict.fromkeys((drafter, rule, most_drafted(drafter, draft, gamma)) for drafter in drafters_of[name]
+                               for gamma in (gammas if DRAFTERS[drafter].sized_by == "gamma" else gammas[:1])
+                               for rule in rules)
+        found = []
+        for drafter, rule, gamma in wanted:
+            try:
+                found.append(method_of(target, draft, drafter, rule, gamma=gamma, **options))
+            except RequestError:
+                if "all" not in drafters:               # a stack, for one, goes with no learned draft model
+                    raise
+        return found
+
+    for name, pair in pairs.items():
+        check_texts(pair.target, texts, max_new_tokens, methods(name, given, pair.target, pair.draft))
+    rows, where = [], ""
+    for name, pair in pairs.items():
+        setups, where = setups_of(pair.target, pair.draft, dtype, threads, compile)
+        for temperature in temperatures:
+            options = options_of(pair.target, pair.draft, texts, drafters_of[name], given, max(gammas),
+                                 temperature=temperature)
+            made = partial(methods, name, options)
+            with announced(f"measuring {name} and plain decoding at T = {temperature:g}, in turns"):
+                measure(pair.target, pair.draft, texts[:1], made(pair.target, pair.draft), repeats=1,      # warm up
+                        max_new_tokens=min(16, max_new_tokens))
+                done = together({kind: measure_setups(setups, tokenizer, of_kind, made, seed=seed, stop=stop,
+                                                      temperature=temperature, max_new_tokens=max_new_tokens)
+                                 for kind, of_kind in kinds.items()})
+                rows += [row | {"draft": "none" if row["drafter"] in WITHOUT_DRAFT else name} for row in done]
+    show(rows, f"{where}; {what}, {max_new_tokens} tokens each", len(pairs) > 1)
+    if figure:
+        draw(rows, f"{where.split(';')[0]}; {what}", figure)
+    return rows
+
+
+def together(of_kinds: Mapping[str, Sequence[dict]]) -> list[dict]:
+    """The rows of all kinds of texts -> one for each method, as if it had written all texts one after the other.
+
+    Of several kinds its `kinds` has the rows of each.
+    """
+    if len(of_kinds) == 1:
+        return list(next(iter(of_kinds.values())))
+    found = []
+    for rows in zip(*of_kinds.values()):
+        sums = {key: sum(row[key] for row in rows) for key in ("rounds", "drafted", "accepted", "emitted")}
+        its, plain = (sum(row["emitted"] / row[key] for row in rows)
+                      for key in ("tokens_per_s", "baseline_tokens_per_s"))
+        means = {key: sum(row[key] * row["rounds"] for row in rows) / sums["rounds"]
+                 for key in ("alpha", "c", "v", "steps", "overhead")}
+        whole = {key: value for key, value in rows[0].items() if key != "alpha_by_position"}    # each kind has its own
+        found.append(whole | sums | means | {
+            "tokens_per_s": sums["emitted"] / its, "baseline_tokens_per_s": sums["emitted"] / plain,
+            "speedup": plain / its, "tokens_per_target_call": sums["emitted"] / sums["rounds"],
+            "predicted_speedup": sums["emitted"] / sum(row["emitted"] / row["predicted_speedup"] for row in rows),
+            "text": "".join(row["text"] for row in rows), "busy": any(row["busy"] for row in rows),
+            "kinds": dict(zip(of_kinds, rows)),
+            **{f"speedup_{kind}": row["speedup"] for kind, row in zip(of_kinds, rows)}})
+    return found
+
+
+def show(rows: Sequence[dict], caption: str, several: bool = False) -> None:
+    """A table; at each temperature the best row is bold. several: there is more than one draft model."""
+    cells, best = [], []
+    columns: dict[str, tuple[str, str]] = {}
+    both = "tokens_per_s_compiled" in rows[0]
+    for name, (key, form) in COLUMNS.items():
+        if key in SPARE and (both or several or "kinds" in rows[0]) or key == "draft" and not several:
+            continue
+        twice = ("eager", "compiled") if key + "_compiled" in rows[0] else ()
+        columns |= {f"{name}\n{how}": (f"{key}_{how}", form) for how in twice} or {name: (key, form)}
+    columns |= {kind: (f"speedup_{kind}", ".2f") for kind in rows[0].get("kinds", ())}
+    for row in rows:
+        best.append(row["speedup"] == max(r["speedup"] for r in rows if r["temperature"] == row["temperature"]))
+        cells.append([format(row[key], form) + " lost" * (key == "speedup" and row[key] < 1)
+                      for key, form in columns.values()])
+    show_table(columns, cells, caption + busy(rows), best)
+
+
+def draw(rows: Sequence[dict], title: str, path: Path) -> None:
+    """Chains of one draft model against gamma, at the last temperature and rule; anything else as points in a field."""
+    if {(row["drafter"], row["draft"]) for row in rows} != {("chain", rows[0]["draft"])}:
+        return draw_field(rows, title, path)
+    last = [row for row in rows if (row["temperature"], row["rule"]) == (rows[-1]["temperature"], rows[-1]["rule"])]
+    draw_speedup([row["gamma"] for row in last], measured=[row["speedup"] for row in last],
+                 predicted=[row["predicted_speedup"] for row in last],
+                 ideal=[speedup(row["alpha"], row["gamma"], row["c"]) for row in last], path=path,
+                 title=f"{title}, T = {rows[-1]['temperature']:g}")

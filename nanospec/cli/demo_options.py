@@ -1,0 +1,68 @@
+"""What demo.py can be asked for, and which options do not go together."""
+
+import argparse
+from collections.abc import Sequence
+
+from nanospec.cli.bench.made import chosen_drafters
+from nanospec.cli.shared_options import add_drafting, add_sampling
+from nanospec.errors import RequestError
+from nanospec.files.checkpoint import WEIGHTS
+from nanospec.files.sources import source_of
+from nanospec.methods.index import DRAFTERS, GAMMA, check_fixed
+from nanospec.cli.show import options
+
+PROMPT = '''class Stack:
+    """A last-in, first-out stack."""
+
+    def __init__(self):
+        self.items = []
+
+    def push(self, item):
+'''
+SIZES = {"gamma": "--gamma, not --shape", "topology": "--shape, not --gamma", "itself": "neither --gamma nor --shape"}
+
+
+def parsed(argv: Sequence[str] | None, description: str) -> argparse.Namespace:
+    """What was asked for. RequestError for what cannot be."""
+    parser = options.Parser(description=description, formatter_class=argparse.RawDescriptionHelpFormatter)
+    add = parser.add_argument
+    add("--prompt", type=options.TEXT, default=PROMPT, help="the text to continue")
+    add_drafting(parser, "gpt, the small GPT", "chain")
+    add("--gamma", type=options.GAMMA, metavar="N",
+        help=f"draft tokens a round; default: of the chain the best by the formula, else {GAMMA}")
+    add("--shape", type=options.GAMMA, nargs="+", metavar="N",
+        help="children at every depth of a tree; default: the best for this pair here, measured")
+    add_sampling(parser, temperature=0.8)
+    add("--max-new-tokens", type=options.COUNT, metavar="N", help="default: 256, or what the context leaves")
+    add("--weights", type=options.MODEL, default=WEIGHTS, metavar="MODEL", help=options.MODEL_HELP)
+    add("--dtype", choices=["auto", "float32", "bfloat16", "float16", "int8", "float64"], default="auto",
+        help="auto: each model's fastest here, measured; int8 rounds more, so it is taken by name alone")
+    add("--compile", action="store_true", help="through torch.compile, where a drafter's drafts have one shape")
+    add("--step", action="store_true", help="one round at a time, with every coin")
+    add("--save", type=options.file(".svg"), metavar="FILE.svg", help="the final view as a picture")
+    add("--json", type=options.file(), metavar="FILE", help="the numbers")
+    add("--html", type=options.file(".html"), metavar="FILE.html", help="a page that replays the run, in a browser")
+    asked = parser.parse_args(argv)
+    if asked.drafter:
+        check(asked)                                    # before anything is downloaded
+    asked.weights = source_of(asked.weights)
+    named = [asked.drafter] if asked.drafter else []
+    asked.drafter, = chosen_drafters(named, asked.weights, [asked.draft], "--drafter")
+    check(asked)
+    return asked
+
+
+def check(asked: argparse.Namespace) -> None:
+    """RequestError for options that do not go together."""
+    if asked.step and (asked.save or asked.json or asked.html):
+        raise RequestError("--step measures nothing and draws nothing: it goes without --save, --json and --html")
+    for option, given in ("--step", asked.step), ("--html", asked.html):
+        if given and asked.rule != "token":
+            raise RequestError(f"{option} shows the coins of --rule token: one for each draft token that is tried")
+        if given and asked.compile:
+            raise RequestError(f"{option} looks at every coin, and in a compiled round there is nothing to look at")
+    if asked.compile:
+        check_fixed([asked.drafter], [asked.rule], "--compile")
+    sized_by = DRAFTERS[asked.drafter].sized_by
+    if asked.gamma and sized_by != "gamma" or asked.shape and sized_by != "topology":
+        raise RequestError(f"--drafter {asked.drafter} takes {SIZES[sized_by]}")

@@ -1,0 +1,177 @@
+"""What train_tiny.py is asked to train: what can be refused at once, and what is read before the
+training begins.
+"""
+
+import argparse
+from collections.abc import Sequence
+from dataclasses import replace
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import torch
+from rich.console import Console
+
+from nanospec.cli.train_batch import fullest, scaled, seconds_of
+from nanospec.errors import PairError, RequestError
+from nanospec.fast.clock import announced
+from nanospec.fast.compiled import compiler_for
+from nanospec.files.checkpoint import WEIGHTS, Pair, load_pair, load_saved
+from nanospec.files.corpus import packages, read_packages, read_texts, to_ids
+from nanospec.files.ready import available
+from nanospec.files.sources import Target
+from nanospec.files.tokenizer import Tokenizer, train
+from nanospec.files.atomic import write_whole
+from nanospec.training.batches import HeldOut
+from nanospec.training.distil import Distillation, further
+from nanospec.training.learning import LearnedTraining, files_of, plan_of
+from nanospec.training.pair import FILES, Size, Training
+from nanospec.training.with_mtp import WithMTP
+
+AUTO = "auto"                           # a batch that is found by trying
+PHASED = ("pair", "distil")             # what can be trained besides LEARNED
+JOINT = ["pair", "mtp"]                 # the target and a layer that learns with it
+# How often the first text is read where the packages, being long, are read once. It alone is read
+# while the target's learning rate falls.
+TIMES = 4
+
+
+class Job(NamedTuple):
+    """What is to be trained, and where. pair: the one that draft models are trained for, None for a
+    pair's training. target: that of others instead, not loaded yet.
+    """
+
+    size: Any                       # a Size; of draft models, a Plan
+    out: Path
+    pair: Pair | None
+    files: Sequence[str]            # what it will write, the training's state last
+    target: Target | None = None
+
+
+def checked(args: argparse.Namespace, size: Size | Any) -> Job:
+    """What can be refused before the text is read is refused here."""
+    available(args.device)
+    if args.begin:
+        raise RequestError("--from is for a draft model of --weights; distil trains the draft that ships further")
+    files: Sequence[str] = FILES
+    out, pair = args.out or Path("out") / args.size, None
+    if args.what == JOINT:
+        files = (*FILES[:3], "mtp.pt", FILES[3])
+    elif args.what != ["pair"]:
+        for name in PHASED:
+            if name in args.what and len(args.what) > 1:
+                raise RequestError(f"--what: {name} is trained alone" + ", or as pair mtp" * (name == "pair"))
+        if args.tokenizer:
+            raise RequestError("--tokenizer: a draft model has the tokenizer of its pair")
+        out = args.out or Path("out") / "_".join(args.what)
+        pair = load_pair(out if (out / "target.pt").exists() else WEIGHTS, args.device)
+        if args.what == ["distil"]:
+            files = (Distillation.state_file,)
+            size = further(size, pair)
+        else:
+            files, size = files_of(args.what), plan_of(args.what, pair.target.config, size)
+    return allowed(args, Job(size, out, pair, files))
+
+
+def allowed(args: argparse.Namespace, job: Job) -> Job:
+    """The job with the steps that were asked for; what no job may have is refused."""
+    size, out, files = job.size, job.out, job.files
+    if args.batch not in (None, AUTO):
+        size = scaled(size, args.batch)
+    if args.steps:
+        if len(args.steps) != len(size.steps):
+            raise RequestError(f"--steps: wants {len(size.steps)} of them, got {len(args.steps)}")
+        size = replace(size, steps=tuple(args.steps))
+    if args.batch == AUTO and args.resume:
+        raise RequestError(f"--batch: the training was begun with a number, which it said; got {AUTO}")
+    if min(size.steps) < 1:
+        raise RequestError(f"--steps must be 1 or more, got {min(size.steps)}")
+    if not 0 <= args.seed < 2 ** 32:
+        raise RequestError(f"--seed must be 0 to {2 ** 32 - 1}, got {args.seed}")
+    if not args.minutes >= 0:
+        raise RequestError(f"--minutes must be 0 or more, got {args.minutes}")
+    if args.tokenizer:
+        Tokenizer.load(args.tokenizer)
+    old = [name for name in files if (out / name).exists()]
+    if old and not args.resume:
+        raise PairError(f"{out} already holds {', '.join(old)}: name another folder with --out"
+                        + ", or go on with --resume" * (files[-1] in old))
+    if args.resume:
+        load_saved(out / files[-1])
+    return job._replace(size=size)
+
+
+def prepared(args: argparse.Namespace, job: Job,
+             console: Console) -> tuple[Training, list[HeldOut]]:
+    """The training, and what is held out of each source. Nothing has been written yet."""
+    size, out, pair = job.size, job.out, job.pair
+    with announced("reading the texts", at_once=False):
+        texts = {str(path): read_texts(path) for path in args.text}
+        texts = texts or {"the standard library": read_texts()}
+        if args.packages:
+            texts["packages"] = read_packages()
+    if args.packages:
+        for package in packages():
+            console.print(f"{package.name} {package.version}, {package.licence}", style="dim",
+                          markup=False)
+    known = out / "ranks.tiktoken" if args.resume else args.tokenizer
+    tokenizer: Any
+    if pair:
+        tokenizer = pair.tokenizer
+    elif known:
+        tokenizer = Tokenizer.load(known)
+    else:                           # learned from the first source, whatever else is read
+        first, _ = next(iter(texts.values()))
+        with announced("learning a tokenizer", at_once=False):
+            tokenizer = Tokenizer(train("\n".join(first), size.target.vocab_size - 1))
+    if tokenizer.vocab_size > size.target.vocab_size:
+        raise PairError(f"{known} has {tokenizer.vocab_size} tokens, these models "
+                        f"{size.target.vocab_size}")
+    with announced("turning the texts into tokens", at_once=False):
+        held = [HeldOut.of(name, held, tokenizer, args.device) for name, (_, held) in texts.items()]
+        parts = [to_ids(read, tokenizer).to(args.device) for read, _ in texts.values()]
+    for text in held:
+        text.windows(size.target.context)           # raises where there is not one
+    last = None
+    if args.packages:               # much text first, in the end what the model is to write
+        last, parts = parts[0], parts[:1] * TIMES + parts[1:]
+    ids = torch.cat([parts[0][:1], *(part[1:] for part in parts)])  # each begins with end of text
+    compiler = compiler_for(torch.device(args.device)) if args.compile or ids.is_cuda else None
+
+    def made(size: Any, compiled: bool) -> Training:
+        if pair is None:
+            kind = WithMTP if args.what == JOINT else Training
+            return kind(size, args.seed, ids, tokenizer, out, compiled, last, args.loss)
+        if args.what == ["distil"]:
+            return Distillation(pair, size, args.seed, ids, tokenizer, out, compiled, args.loss)
+        return LearnedTraining(pair.target, size, args.seed, ids, tokenizer, out, compiled, args.loss)
+
+    if args.batch == AUTO:
+        tried = replace(size, sampled=0)            # the target's own texts take as long to write as a training
+        batch = fullest(size.batch, lambda batch: seconds_of(made(replace(tried, batch=batch), False)))
+        console.print(f"batch: {batch} texts; more bring no more tokens a second here")
+        size = replace(scaled(size, batch), **{"steps": size.steps} if args.steps else {})
+    training = made(size, compiler is not None)
+    if args.resume:
+        training.load()
+    files = sum(len(read) for read, _ in texts.values())
+    console.print(f"{files} files, {len(ids):,} tokens to train on")
+    for text in held:
+        files = len(texts[text.name][1])
+        console.print(f"{files} files, {len(text.ids):,} tokens of {text.name} held out",
+                      markup=False)
+    for name, model in training.models.items():
+        console.print(f"{name}: {sum(p.numel() for p in model.parameters()):,} parameters")
+    return training, held
+
+
+def opened(job: Job, training: Training) -> None:
+    """The folder, with the pair that draft models lie beside. One that cannot be written to is
+    found now.
+    """
+    job.out.mkdir(parents=True, exist_ok=True)
+    for left in job.out.glob("*.partial"):              # by a run that was killed while it wrote
+        left.unlink()
+    for name in FILES[:3]:
+        if job.pair and not (job.out / name).exists():
+            write_whole(job.out / name, lambda file: file.write((WEIGHTS / name).read_bytes()))
+    training.save()

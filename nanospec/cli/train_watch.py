@@ -1,0 +1,158 @@
+"""What is seen of a training: on the way a bar, losses and held-out text, at the end a picture and
+what it has reached.
+"""
+
+import argparse
+import time
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+from rich.console import Console
+from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
+from torch import Tensor
+
+from nanospec.cli.bench.measure import measure_alpha, measure_costs
+from nanospec.cli.train_job import Job
+from nanospec.methods.draft_models import LEARNED
+from nanospec.fast.autotune import autotune, autotune_draft
+from nanospec.fast.clock import announced
+from nanospec.files.checkpoint import Pair, load_learned, load_pair
+from nanospec.generate import generate
+from nanospec.cli.show.figures import draw_accepted, draw_losses
+from nanospec.theory import best_gamma, break_even, speedup
+from nanospec.training.batches import HeldOut
+from nanospec.training.learning import LearnedTraining
+from nanospec.training.pair import PHASES, Training, held_out_loss
+
+SAVE_EVERY, SHOW_EVERY = 180, 0.5       # seconds
+HELD_OUT_WINDOWS = 24                   # looked at on the way; at the end, all of them
+
+
+def new_progress(console: Console) -> Progress:
+    return Progress(TextColumn("{task.description:6}"), BarColumn(), MofNCompleteColumn(),
+                    TextColumn("loss {task.fields[loss]:.3f}"),
+                    TextColumn("{task.fields[speed]:,.0f} tokens/s"), TimeRemainingColumn(),
+                    console=console)
+
+
+class Watch:
+    """What is seen of a training while it runs: a bar, losses, held-out text. And it is saved every
+    SAVE_EVERY seconds.
+    """
+
+    def __init__(self, training: Training, held: HeldOut | Any, progress: Progress):
+        self.training, self.held, self.progress = training, held, progress
+        self.began = self.saved_at = time.monotonic()
+
+    def phase(self) -> None:
+        """A phase begins, or is resumed."""
+        training = self.training
+        self.bar = self.progress.add_task(training.name, total=training.steps,
+                                          completed=training.step, loss=float("nan"), speed=0.0)
+        self.shown, self.shown_at = training.step, time.monotonic()
+
+    def step(self, of_step: Tensor) -> None:
+        """A step has ended with this loss. To read it is to wait for the device, so it is read now
+        and then.
+        """
+        training, size = self.training, self.training.size
+        name, step, steps = training.name, training.step, training.steps
+        look = step % size.held_out_every == 0 or step == steps
+        if look or time.monotonic() - self.shown_at > SHOW_EVERY:
+            loss, now = of_step.item(), time.monotonic()
+            tokens = (step - self.shown) * size.batch * size.target.context
+            speed = tokens / (now - self.shown_at)
+            self.progress.update(self.bar, completed=step, loss=loss, speed=speed)
+            self.shown, self.shown_at = step, now
+        if look:
+            found, words = training.look(self.held, HELD_OUT_WINDOWS)
+            training.history.append((training.phase, step, loss, *found))
+            minutes = (time.monotonic() - self.began) / 60
+            self.progress.console.print(f"{name:6} step {step:5}/{steps}  loss {loss:.3f}  "
+                                        f"{words}  {minutes:5.1f} min")
+        if time.monotonic() - self.saved_at > SAVE_EVERY:
+            self.save()
+
+    def save(self) -> None:
+        """If it can: a disk that is full now need not be full at the end."""
+        self.saved_at = time.monotonic()
+        try:
+            self.training.save()
+        except OSError as error:
+            self.progress.console.print(f"train_tiny: {error}; training goes on", style="red",
+                                        markup=False)
+
+
+def draw(args: argparse.Namespace, job: Job, training: Training, held: HeldOut | Any,
+         finished: bool) -> None:
+    """The picture of a training, beside what it has written."""
+    picture = job.out / training.state_file.replace("training.pt", "loss.png")
+    if not isinstance(training, LearnedTraining):
+        return draw_losses(training.history, training.phases, picture)
+    if not job.pair:                                    # a target of others: there is no draft GPT to compare with
+        return draw_accepted(training.history, args.what, [{} for _ in args.what], picture)
+    of_draft = 1 - held_out_loss("distil", job.pair.draft, training.target, held,
+                                 training.size.batch, HELD_OUT_WINDOWS, "total-variation")
+    levels = (needed(job.out, args.what, args.device, of_draft) if finished else
+              [{} for _ in args.what])
+    for level in levels:
+        level["any token of the draft GPT"] = of_draft
+    draw_accepted(training.history, args.what, levels, picture)
+
+
+def needed(out: Path, names: Sequence[str], device: str, of_draft: float,
+           gamma: int = 4) -> list[dict[str, float]]:
+    """For each learned draft model: what to compare with -> how often every draft token has to be
+    accepted to be as fast, by the formula, at the costs measured here; without what no draft model
+    can reach. of_draft: the same of the pair's draft GPT, which drafts as many tokens, at most
+    gamma, as are best for it.
+    """
+    target, gpt, _ = load_pair(out, device)
+    models = [load_learned(out / f"{name}.pt", target, name) for name in names]
+    autotune(target, gpt)
+    for model in models:
+        autotune_draft(target, model)
+    its, *others = (measure_costs(target, model, range(2, gamma + 2)) for model in (gpt, *models))
+    count = best_gamma(of_draft, its.c, its.v.__getitem__, gamma)
+    best = speedup(of_draft, count, its.c, its.v[count + 1])
+    gains = {"as fast as plain decoding": 1.0, "as fast as the draft GPT": best}
+    levels = []
+    for own in others:
+        of = {name: break_even(gain, gamma, own.c, own.v[gamma + 1])
+              for name, gain in gains.items()}
+        levels.append({name: level for name, level in of.items() if level <= 1})
+    return levels
+
+
+def report(console: Console, out: Path, held: list[HeldOut], device: str, what: str) -> None:
+    """What the training has reached. Of a learned draft model, how often it is right: the pair is
+    another training's.
+    """
+    pair = load_pair(out, device, draft=what if what in LEARNED else "gpt")
+    if what not in LEARNED:
+        report_pair(console, pair, held)
+    context, ids = pair.target.config.context, held[0].ids
+    starts = range(0, len(ids) - context, len(ids) // 8)
+    prompts = [ids[i:i + context // 4].tolist() for i in starts]
+    for temperature in (1.0, 0.8, 0.0):
+        with announced(f"measuring alpha at T = {temperature}", at_once=False):
+            alpha = measure_alpha(pair.target, pair.draft, prompts, temperature=temperature,
+                                  max_new_tokens=context // 4)
+        console.print(f"alpha of {what} at T = {temperature}: {alpha:.3f}")
+
+
+def report_pair(console: Console, pair: Pair, held: list[HeldOut]) -> None:
+    """A sample of the target's text, and losses on what is held out."""
+    context = pair.target.config.context
+    ids = pair.tokenizer.encode("def ")
+    new = generate(pair.target, ids, max_new_tokens=context // 2, temperature=0.8)
+    console.print(pair.tokenizer.decode([*ids, *new]), style="dim", markup=False)
+    models = {"target": pair.target, "draft": pair.draft, "distil": pair.draft}
+    for part in held:
+        with announced(f"measuring on what is held out of {part.name}", at_once=False):
+            loss, draft, kl = (held_out_loss(phase, models[phase], pair.target, part, 16)
+                               for phase in PHASES)
+        console.print(f"held out of {part.name}: target {loss:.4f} nats a token, "
+                      f"{part.bits(loss):.4f} bits a byte; draft {draft:.4f} nats a token, "
+                      f"KL {kl:.4f}", markup=False)

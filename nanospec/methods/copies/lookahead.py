@@ -1,0 +1,100 @@
+"""Lookahead decoding: the target drafts its own future, in rows that ride along in its passes. No draft model.
+
+Fu et al. 2024 (arXiv 2402.02057). A window of guessed tokens stands after the text, W columns of N - 1 levels, and a
+pass of the target says what would follow each column: the next level. The oldest level then goes. What a column held,
+from its oldest token to the answer, is an n-gram that the target has written itself, though after a guessed past. The
+pool keeps it by its first token. When the text comes to end with that token, the rest is drafted.
+
+    root - a1 - a2          level 0, a chain          W = 2, N = 3. The later levels of a column hang from its token of
+            |    |                                    level 0, each a place further on: the paper's mask is a tree's.
+           b1   b2          level 1                   In brackets what the target answers. In the next pass b and c are
+            |    |                                    the levels, and a1 b1 c1 and a2 b2 c2 are in the pool: b1 c1
+          (c1) (c2)                                   waits for a text that ends with a1.
+
+So the window and the pool's n-grams make one tree, which the rule judges as any other. It is lossless because nothing
+is drawn: all follows from the text and the target's earlier answers, and every q_draft is one-hot. The window's tokens
+are judged too, at no cost, and are seldom right: without the pool this is little else than Jacobi decoding, 1.02 tokens
+a call on the pair that ships. With it 1.87, at temperature 0; at 1 only 1.14, for the target's likeliest n-gram is then
+not often the one that it draws.
+
+In the authors' code the first column begins with the text's last token; here all begin with a guess, so that each is a
+text of its own, which the target writes on by a token a pass. On that pair more is accepted. Where a round accepts
+several tokens the window stands still, as theirs can; moving it along gained nothing. Left out: n-grams of the prompt
+(copying is lookup.py's part), and rows spread over several devices.
+"""
+
+from collections.abc import Callable, Sequence
+from numbers import Integral
+
+from torch import Tensor
+
+from nanospec.dice import Dice
+from nanospec.draft import Draft, Drafter
+from nanospec.errors import RequestError, check_gamma, check_numbers
+from nanospec.text import Text
+from nanospec.methods.trees.tree_draft import Tree, drafts_of
+from nanospec.methods.trees.node_rule import verify_tree
+
+
+class Lookahead(Drafter):
+    """Drafts a tree: the window, and the n-grams that begin with the text's last token.
+
+    window: W, columns; ngram: N, tokens of an n-gram; guesses: G, how many n-grams are kept for each first token, the
+    newest ones. A tree has at most 1 + (W + G) (N - 1) rows, by default 16, and about 9 as a rule: n-grams that begin
+    alike share rows. A target whose call on 30 rows costs what one row costs gains more from (7, 5, 7).
+    Besides at the end of a round it waits for the device when the target has answered: the answers become lists.
+    """
+
+    per_row, sized_by = ("of",), "itself"
+    rule = staticmethod(verify_tree)
+
+    def __init__(self, window: int = 2, ngram: int = 4, guesses: int = 3):
+        check_numbers(Integral, window=window, ngram=ngram, guesses=guesses)
+        if window < 1 or ngram < 2 or guesses < 0:
+            raise RequestError("lookahead needs a window of 1 or more, n-grams of 2 or more tokens and 0 or more "
+                               f"guesses, got {window}, {ngram}, {guesses}")
+        self.window, self.ngram, self.guesses = window, ngram, guesses
+        self.size = check_gamma((window + guesses) * (ngram - 1), "the draft tokens of lookahead")
+        self.of: dict[int, Columns] = {}
+
+    def begin(self, text: Text, rows: Sequence[int], hidden: Tensor | None) -> None:
+        """New requests: empty pools. The first window repeats the end of the prompt; any filling would do."""
+        end = text.last(self.window + self.ngram - 2).tolist()
+        for b in rows:
+            self.of[b] = Columns([end[b][level:level + self.window] for level in range(self.ngram - 1)], self.guesses)
+
+    def propose(self, text: Text, sampling: Callable[[Tensor], Tensor], dice: Dice, kv_length: int,
+                lag: int = 0) -> Draft:
+        """After every text, its window and its pool's n-grams."""
+        return drafts_of([self.of[b].tree(ids[-1]) for b, ids in enumerate(text.ids())], text)
+
+    def commit(self, draft: Draft, path: Tensor, count: Tensor, p_target: Tensor, hidden: Tensor | None) -> None:
+        """What the target finds likeliest after every column is the next level; columns go into the pool."""
+        for b, likeliest in enumerate(p_target.argmax(-1).tolist()):
+            self.of[b].advance(likeliest)
+
+
+class Columns:
+    """The window and the pool of one text."""
+
+    def __init__(self, levels: list[list[int]], guesses: int):
+        self.levels, self.guesses = levels, guesses                 # levels[level][column]
+        self.pool: dict[int, list[list[int]]] = {}                  # first token -> the N - 1 after it, newest first
+
+    def tree(self, last: int) -> Tree:
+        """The window and the n-grams that begin with `last`, the text's last token."""
+        tree, column, self.ends = Tree(last), 0, []                 # ends: the last row of every column
+        for first, *later in zip(*self.levels):
+            column = tree.extend(column, [first])
+            self.ends.append(tree.extend(column, later))
+        for guess in self.pool.get(last, []):
+            tree.extend(0, guess)
+        return tree
+
+    def advance(self, likeliest: list[int]) -> None:
+        """likeliest: after every row of the tree, the target's likeliest token."""
+        newest = [likeliest[end] for end in self.ends]
+        for first, *guess in zip(*self.levels, newest):
+            known = [guess] + [other for other in self.pool.get(first, []) if other != guess]
+            self.pool[first] = known[:self.guesses]
+        self.levels = [*self.levels[1:], newest]

@@ -1,0 +1,88 @@
+"""Prompt lookup: a draft that costs nothing. What followed the last few tokens when they stood here before?
+
+Saxena 2023, prompt lookup decoding (github.com/apoorvumang/prompt-lookup-decoding). Text repeats itself: names, lines
+of a table, quotations from a document. Why it is lossless: a copied token is not drawn, so its q_draft is one-hot, and
+the rule accepts it with p_target(x) and otherwise leaves x out. What was proposed depends on committed tokens alone.
+
+Two things differ from the original. It takes the earliest place; here it is the latest unless asked, because that is
+accepted more often. And it drops a copy that would run past the end of the text; here a copy that reaches the end goes
+on with what it has copied. Left out: other texts to copy from, which is suffix.py.
+"""
+
+from collections.abc import Callable, Sequence
+
+from torch import Tensor
+
+from nanospec.dice import Dice
+from nanospec.draft import Draft, Drafter
+from nanospec.errors import check_gamma
+from nanospec.text import Text
+from nanospec.methods.trees.tree_draft import Tree, drafts_of
+
+
+class PromptLookup(Drafter):
+    """Drafts a chain of at most `count` copied tokens; none where the last token stands nowhere else.
+
+    longest: how many of the last tokens are looked for; where they stand nowhere else, one fewer, down to 1.
+    earliest: of several places the first one, not the last. Example: after 7 8 9 7 8 five draft tokens are 9 7 8 9 7:
+    7 8 was followed by 9 7 8, and there the text ends and the copy goes on with its own.
+    """
+
+    per_row = ("seen",)
+
+    def __init__(self, count: int = 8, longest: int = 3, earliest: bool = False):
+        self.size = check_gamma(count, "count")
+        self.longest, self.earliest = check_gamma(longest, "longest") - 1, earliest
+        self.seen: dict[int, Seen] = {}
+
+    def begin(self, text: Text, rows: Sequence[int], hidden: Tensor | None) -> None:
+        """New requests: forget the last ones of these rows."""
+        for b in rows:
+            self.seen[b] = Seen(self.longest, self.earliest)
+
+    def propose(self, text: Text, sampling: Callable[[Tensor], Tensor], dice: Dice, kv_length: int,
+                lag: int = 0) -> Draft:
+        """What followed the longest match, in every row; row 0 alone where there is none."""
+        return drafts_of([self._tree(self.seen[b], ids) for b, ids in enumerate(text.ids())], text)
+
+    def _tree(self, seen: "Seen", ids: list[int]) -> Tree:
+        seen.read(ids)
+        tree = Tree(ids[-1])
+        tree.extend(0, seen.copy(self.size - 1)[1])
+        return tree
+
+
+class Seen:
+    """Where every run of up to `longest` tokens of one text stands."""
+
+    def __init__(self, longest: int, earliest: bool):
+        self.longest, self.earliest = longest, earliest
+        self.forget()
+
+    def forget(self) -> None:
+        self.ids: list[int] = []
+        self.after: dict[tuple[int, ...], int] = {}         # tokens -> the place after them
+
+    def read(self, ids: list[int]) -> None:
+        """Up to the end of the committed text. A text that has changed is read anew."""
+        if ids[:len(self.ids)] != self.ids:
+            self.forget()
+        for token in ids[len(self.ids):]:
+            # One token more is one place more, after the tokens that stand before it. The text's last tokens have no
+            # place, since nothing follows them yet: they are no earlier place of themselves.
+            at = len(self.ids)
+            for n in range(1, min(self.longest, at) + 1):
+                tokens = tuple(self.ids[-n:])
+                if not (self.earliest and tokens in self.after):
+                    self.after[tokens] = at
+            self.ids.append(token)
+
+    def copy(self, count: int) -> tuple[int, list[int]]:
+        """How many of the last tokens, at most `longest`, stand somewhere earlier, and `count` tokens from after them
+        there; 0 and none if the last token stands nowhere else.
+        """
+        for n in range(min(self.longest, len(self.ids)), 0, -1):
+            start, end = self.after.get(tuple(self.ids[-n:])), len(self.ids)
+            if start is not None:
+                return n, [self.ids[start + i % (end - start)] for i in range(count)]
+        return 0, []

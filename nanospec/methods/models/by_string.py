@@ -1,0 +1,97 @@
+"""A draft model with any other tokenizer: its draft is a string, and the target's tokenizer cuts that up.
+
+Timor et al. 2025, string-level exact match (SLEM; arXiv 2502.05202, section 3); transformers' universal assisted
+generation.
+
+    the text    decoded, and encoded anew as the draft model's own tokens
+    the draft   its likeliest tokens one after the other, decoded, encoded as the target's tokens
+
+Claim: the text is lossless, whatever the two tokenizers do to a string.
+Proof. A string is a function of the committed text, and so are its tokens. They were chosen and not drawn: q_draft is
+one-hot, and each token x is accepted with p_target(x). This is how often the target, left alone, would have written x,
+hence "exact match".
+
+Against other_tokenizer.py this can draft any token of the target, and reads the text as the draft model knows it. What
+it cannot do is to be accepted with min(1, p_target / q_draft): which probability a string had over all ways to cut it
+up is not known. At temperature 0 nothing is lost by that.
+
+Where strings are cut they may be cut in another way than the target would. A draft ends in the middle of a word, and
+its last token is then the beginning of one. The text ends in the middle of a word, too, and there the draft model reads
+tokens that it has seldom seen. What is committed stays as it is; only new tokens are encoded.
+
+The paper draws the string; here it is the likeliest one, since of one-hot drafts that is accepted more often. Every
+text has a cache of its own, whose slots are the draft model's tokens and not the text's.
+"""
+
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from nanospec.cache import LanguageModel
+from nanospec.dice import Dice
+from nanospec.draft import Draft, Drafter
+from nanospec.errors import check_gamma, check_model
+from nanospec.text import Text
+from nanospec.methods.trees.tree_draft import Tree, drafts_of
+
+WIDTH = 256     # a cache's slots are a multiple of it
+
+
+class StringDrafter(Drafter):
+    """gamma tokens of `draft`, a GPT, as a chain of at most gamma of the target's.
+
+    its, ours: the draft model's tokenizer and the target's. kept: of every text what the cache holds. It waits for the
+    device at every draft token, to see whether the text has ended.
+    """
+
+    per_row = ("kept",)
+
+    def __init__(self, draft: LanguageModel, its: Any, ours: Any, gamma: int = 4):
+        check_model("the draft model", draft)
+        self.draft, self.its, self.ours, self.gamma = draft, its, ours, gamma
+        self.size = check_gamma(gamma, "gamma")
+        self.kept: dict[int, Kept] = {}
+
+    def begin(self, text: Text, rows: Sequence[int], hidden: Tensor | None) -> None:
+        """New requests: forget the last ones of these rows."""
+        for b in rows:
+            self.kept[b] = Kept(self.draft)
+
+    def propose(self, text: Text, sampling: Callable[[Tensor], Tensor], dice: Dice, kv_length: int,
+                lag: int = 0) -> Draft:
+        """A string for every text, in the target's tokens."""
+        return drafts_of([self._tree(self.kept[b], ids) for b, ids in enumerate(text.ids())], text)
+
+    def _tree(self, kept: "Kept", ids: list[int]) -> Tree:
+        read = [*self.its.begin, *self.its.encode(self.ours.decode(ids))] or [self.its.end_of_text]
+        own = kept.likeliest(read, self.gamma, self.its.end_of_text)
+        ended = own[-1:] == [self.its.end_of_text]
+        tokens = self.ours.encode(self.its.decode(own[:len(own) - ended])) + [self.ours.end_of_text] * ended
+        tree = Tree(ids[-1])
+        tree.extend(0, tokens[:self.gamma])
+        return tree
+
+
+class Kept:
+    """What the draft model has read of one text: tokens, and a cache with a slot for each."""
+
+    def __init__(self, draft: LanguageModel):
+        self.draft, self.tokens, self.slots = draft, list[int](), 0
+
+    def likeliest(self, text: list[int], count: int, end: int) -> list[int]:
+        """The `count` tokens that follow, each the likeliest one; `end` is the last."""
+        if len(text) + count > self.slots:
+            self.slots = -(-2 * (len(text) + count) // WIDTH) * WIDTH
+            self.cache, self.tokens = self.draft.new_cache(1, self.slots), []
+        same = next((i for i, pair in enumerate(zip(self.tokens, text[:-1])) if pair[0] != pair[1]),
+                    min(len(self.tokens), len(text) - 1))
+        self.tokens, new, found = text[:same], text[same:], list[int]()
+        while len(found) < count and found[-1:] != [end]:
+            self.cache.length[:] = len(self.tokens)
+            logits = self.draft(torch.tensor([new], device=self.draft.device), self.cache, len(self.tokens + new))
+            self.tokens += new
+            new = [int(logits[0, -1].argmax())]
+            found += new
+        return found

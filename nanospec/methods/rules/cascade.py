@@ -1,0 +1,99 @@
+"""Speculative cascades: not the target's text, but that of a mixture of draft and target, chosen on purpose.
+
+Narasimhan et al. 2024 (arXiv 2405.19261). A *deferral rule* says at every place who is to write there: the draft, where
+it is good enough, or the target. So there is a distribution pi at every place, made of q_draft and p_target. What
+follows is ordinary speculation, with pi in the place of p_target. The text is distributed as pi, exactly. It is not the
+target's, so no cascade is called lossless here.
+
+    rule    the target writes at this place where ...           with a = 0 nearly always the target, with a = 1 never
+    chow    max q_draft < 1 - a
+    diff    max q_draft < max p_target - a
+    opt     max q_draft < max p_target - a TV(p_target, q_draft)
+
+Token rules decide for every token x of the vocabulary. r(x) = 1 means: where the draft would write x, the target writes
+instead. pi(x) = q_draft(x) (1 - r(x)) + p_target(x) sum over y of r(y) q_draft(y).
+
+    v1      r(x) = 1 where q_draft(x) < max p_target - a
+    v2      r(x) = 1 where p_target(x) < max p_target - a
+    v3      r(x) = 1 where p_target(x) < (1 - a) max p_target
+
+The bonus token is the trap: it must be drawn from pi as well, and after the last draft token no q_draft is known. So
+there is no bonus here. The last draft token, when it is accepted, is the round's last token. A round writes 1 to gamma
+tokens. Where nothing was drafted, there is no q_draft, and the target writes.
+"""
+
+from collections.abc import Callable
+from numbers import Real
+
+import torch
+from torch import Tensor
+
+from nanospec.dice import Dice
+from nanospec.draft import Draft, Rule
+from nanospec.errors import RequestError, check_numbers, check_scored, one_line
+from nanospec.theory import acceptance
+from nanospec.methods.trees.tree_draft import TreeDraft
+
+Deferral = Callable[..., Tensor]            # (q_draft, p_target, a)
+
+
+def _place(defers: Deferral) -> Deferral:
+    """The mixture of a rule that decides for a whole place."""
+    def mixture(q_draft: Tensor, p_target: Tensor, a: float) -> Tensor:
+        return torch.where(defers(q_draft, p_target, a)[..., None], p_target, q_draft)
+    return mixture
+
+
+def _token(defers: Deferral) -> Deferral:
+    """The mixture of a rule that decides for every token."""
+    def mixture(q_draft: Tensor, p_target: Tensor, a: float) -> Tensor:
+        deferred = torch.where(defers(q_draft, p_target, a), q_draft, 0.0)
+        return (q_draft - deferred) + p_target * deferred.sum(-1, keepdim=True)
+    return mixture
+
+
+def _best(p: Tensor) -> Tensor:
+    return p.amax(-1)
+
+
+# name -> (q_draft (..., V), p_target (..., V), a) -> pi (..., V)
+DEFERRALS: dict[str, Deferral] = {
+    "chow": _place(lambda q, p, a: _best(q) < 1 - a),
+    "diff": _place(lambda q, p, a: _best(q) < _best(p) - a),
+    "opt": _place(lambda q, p, a: _best(q) < _best(p) - a * (1 - acceptance(p, q))),
+    "v1": _token(lambda q, p, a: q < _best(p)[..., None] - a),
+    "v2": _token(lambda q, p, a: p < _best(p)[..., None] - a),
+    "v3": _token(lambda q, p, a: p < (1 - a) * _best(p)[..., None]),
+}
+
+
+def cascade(deferral: str, a: float, rule: Rule) -> Rule:
+    """`rule`, which is lossless, made to write pi. Example: cascade("v3", 0.9, verify).
+
+    RequestError for a deferral rule that is not known.
+    """
+    check_numbers(Real, a=a)
+    if not callable(rule):
+        raise RequestError(f"the rule must be a function, got {one_line(repr(rule))}")
+    if deferral not in DEFERRALS:
+        raise RequestError(f"no deferral rule {deferral!r} here: there are {', '.join(DEFERRALS)}")
+    mixture = DEFERRALS[deferral]
+
+    def judge(draft: Draft, p_target: Tensor, dice: Dice) -> tuple[Tensor, Tensor]:
+        check_scored(draft, p_target, Draft, TreeDraft)
+        parents, child = _family(draft)
+        row = torch.arange(len(child), device=child.device)[:, None]
+        # After a row the draft's distribution is what its eldest child was drawn from.
+        pi = torch.where((child > 0)[..., None], mixture(draft.q_draft[row, child], p_target, a), p_target)
+        accepted, token = rule(draft, pi, dice)
+        at = accepted[:, None]
+        leaf = (child.gather(1, at) == 0) & (at > 0)
+        accepted = torch.where(leaf, parents.gather(1, at), at)
+        return accepted[:, 0], torch.where(leaf[:, 0], draft.tokens.gather(1, at)[:, 0], token)
+    return judge
+
+
+def _family(draft: Draft) -> tuple[Tensor, Tensor]:
+    """Of every row its parent, and its eldest child, 0 if it has none: (B, n) each."""
+    parents, count = draft.parents, torch.arange(draft.tokens.shape[1], device=draft.tokens.device)
+    return parents, (parents[:, None] == count[:, None]).long().argmax(-1)      # no row has row 0 as a child

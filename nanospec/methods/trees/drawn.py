@@ -1,0 +1,119 @@
+"""A draft model that drafts a tree: several tokens after each of several tokens, a whole level in one pass.
+
+Children drawn independently, as in SpecInfer (Miao et al. 2023, arXiv 2305.09781), or without replacement, as in
+Sequoia (Chen et al. 2024, arXiv 2402.12374, section 4.2): no token is tried twice after the same text.
+Left out: joining the subtrees of siblings that drew the same token, as merged.py does.
+"""
+
+from collections.abc import Callable, Sequence
+from typing import Any, NamedTuple
+
+import torch
+from torch import Tensor
+
+from nanospec.dice import Dice
+from nanospec.errors import RequestError, check_gamma, check_ids
+from nanospec.text import Text
+from nanospec.methods.trees.tree_draft import TreeDraft
+from nanospec.methods.trees.tree_reader import TreeOfModel, tree_reader_of
+
+
+class Level(NamedTuple):
+    """The rows of one depth that have children: all that the draft model reads there, and whose children are drawn."""
+
+    rows: Tensor            # (m,), rows of the tree
+    parents: Tensor         # (m,), their parents' places among the rows of the level above
+    draws: list[Tensor]     # for the eldest children, then for the next, and so on: whose they are, places in `rows`
+
+
+class TreeDrafter(TreeOfModel):
+    """Drafts a tree of one shape, for B texts at once.
+
+    topology: parents of the rows, -1 for the root, which stands first; every other row stands after its parent, and
+    siblings in drawing order.
+    independent: draw siblings each from the same distribution; else without replacement, each from what the elder ones
+    left. Where they left nothing, a text lacks the row and all that would follow it.
+    Example: topology [-1, 0, 0, 1] drafts two tokens, and one more after the first of them.
+    """
+
+    sized_by = "topology"
+
+    def __init__(self, draft: Any, topology: Sequence[int], independent: bool = False):
+        check_ids("a topology", topology)
+        self.size, self.independent = check_gamma(len(topology) - 1, "the rows of a topology but its root"), independent
+        if topology[0] != -1 or any(not 0 <= parent < row for row, parent in enumerate(topology[1:], 1)):
+            raise RequestError(f"a topology has -1 for its root and an earlier row for every other, got {topology}")
+        self.topology = in_drawing_order(topology)
+        self.ancestors = [[0]]                                              # of every row, from the root down to itself
+        for row, parent in enumerate(self.topology[1:], 1):
+            self.ancestors.append([*self.ancestors[parent], row])
+        self.reader = tree_reader_of(draft, len(self.ancestors[-1]) - 1)
+        self.layers = self.reader.layers
+
+    def begin(self, text: Text, rows: Sequence[int], hidden: Tensor | None) -> None:
+        """Read the prompts, and lay out the levels on the text's device."""
+        super().begin(text, rows, hidden)
+        device = text.tokens.device
+        self.parents = torch.tensor(self.topology, device=device)                                       # (n,)
+        self.levels, above = [], []
+        for depth in range(len(self.ancestors[-1]) - 1):
+            inner = sorted({path[depth] for path in self.ancestors if len(path) > depth + 1})
+            parents = [above.index(self.topology[row]) for row in inner] if depth else []
+            above = inner
+            count = [self.topology.count(row) for row in inner]             # children
+            draws = [[i for i in range(len(inner)) if count[i] > rank] for rank in range(max(count))]
+            self.levels.append(Level(torch.tensor(inner, device=device), torch.tensor(parents, device=device),
+                                     [torch.tensor(whose, device=device) for whose in draws]))
+
+    def propose(self, text: Text, sampling: Callable[[Tensor], Tensor], dice: Dice, kv_length: int,
+                lag: int = 0) -> TreeDraft:
+        """Draft tokens after the committed text, and the distribution that each was drawn from."""
+        left = self.odds(self.reader.start(text, max(lag, self.reader.lag), kv_length), sampling)       # (B, 1, V)
+        tokens, q_draft = text.last(1), torch.zeros_like(left)
+        for depth, level in enumerate(self.levels):
+            if depth:
+                logits = self.reader.step(tokens[:, level.rows], kv_length, level.parents)          # (B, m, V)
+                left = self.odds(logits, sampling)
+                left *= q_draft[:, level.rows].sum(-1, keepdim=True) > 0    # a row that is lacking has no children
+            for whose in level.draws:
+                drawn, q = self._draw(left, whose, dice)
+                tokens, q_draft = torch.cat([tokens, drawn], 1), torch.cat([q_draft, q], 1)
+        parents = torch.where(q_draft.sum(-1) > 0, self.parents, -1)        # the root's is -1, too
+        return TreeDraft(tokens, q_draft, parents, len(self.levels))
+
+    def odds(self, logits: Tensor, sampling: Callable[[Tensor], Tensor]) -> Tensor:
+        """What children are drawn from."""
+        return sampling(logits)
+
+    def _draw(self, left: Tensor, whose: Tensor, dice: Dice) -> tuple[Tensor, Tensor]:
+        """A child for some rows of a level: tokens (B, m), and q_draft (B, m, V), zeros where nothing is left to draw.
+
+        left (B, rows of the level, V), what is left to draw from, is lessened here.
+        """
+        q = left[:, whose]
+        total = q.sum(-1, keepdim=True)
+        nothing = total == 0                    # exactly: however little is left, it is a distribution
+        q = q / (total + nothing)
+        weights = q.clone()
+        weights[:, :, :1] += nothing                                        # something has to be drawn: a certain 0
+        token = dice.pick(weights)
+        if not self.independent:
+            left[:, whose] = q.scatter(2, token[:, :, None], 0.0)
+        return token, q
+
+
+def in_drawing_order(topology: Sequence[int]) -> list[int]:
+    """The same tree with its rows renumbered: level by level, in a level all eldest children first, then the next.
+
+    Example: [-1, 0, 0, 1, 1, 2] becomes [-1, 0, 0, 1, 2, 1]: the first child of row 2 is drawn before row 1's second.
+    """
+    children: list[list[int]] = [[] for _ in topology]
+    for row, parent in enumerate(topology[1:], 1):
+        children[parent].append(row)
+    order, level = [0], [0]
+    while level:
+        most = max(len(children[row]) for row in level)
+        level = [children[row][rank] for rank in range(most) for row in level if len(children[row]) > rank]
+        order += level
+    place = {row: at for at, row in enumerate(order)}
+    return [-1] + [place[topology[row]] for row in order[1:]]

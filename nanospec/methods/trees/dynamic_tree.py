@@ -1,0 +1,91 @@
+"""A tree that is grown where the draft model is sure: a different shape for every text.
+
+EAGLE-2 (Li et al. 2024, arXiv 2406.16858). A row's confidence is the product of the draft model's probabilities along
+its path: about the chance that the target accepts the whole path.
+
+    expand   on every level the `width` most confident rows get `width` children each, their likeliest tokens
+    rerank   of all rows that were made, the `count` most confident are the draft
+
+A child is never more confident than its parent, and where they tie the parent stands first. So the choice is a tree.
+No token is drawn: which rows there are follows from the text alone. So every q_draft is one-hot, and the node rule of
+methods/trees/node_rule.py is exact.
+"""
+
+from collections.abc import Callable, Sequence
+from numbers import Integral
+from typing import Any
+
+import torch
+import torch.nn.functional as F
+from torch import Tensor
+
+from nanospec.dice import Dice
+from nanospec.errors import RequestError, check_gamma, check_numbers
+from nanospec.text import Text
+from nanospec.methods.trees.tree_draft import TreeDraft
+from nanospec.methods.trees.tree_reader import TreeOfModel, longest_chain, tree_reader_of
+
+
+class DynamicTree(TreeOfModel):
+    """count: draft tokens a round. width: see above.
+
+    The draft model reads `width` rows a level, and no more rows in all than the draft has: that sets the depth.
+    """
+
+    uniforms = 0                                            # none is taken
+
+    def __init__(self, draft: Any, count: int = 8, width: int = 2):
+        self.size, self.width = check_gamma(count, "the draft tokens of a tree"), width
+        check_numbers(Integral, width=width)
+        if width < 1:
+            raise RequestError(f"a tree's width must be 1 or more, got {width}")
+        self.depth = longest_chain(draft, min(1 + count // width, count))
+        self.reader = tree_reader_of(draft, self.depth)
+        self.layers = self.reader.layers
+
+    def propose(self, text: Text, sampling: Callable[[Tensor], Tensor], dice: Dice, kv_length: int,
+                lag: int = 0) -> TreeDraft:
+        """Every text has a tree of its own, of up to count draft tokens."""
+        logits = self.reader.start(text, max(lag, self.reader.lag), kv_length)      # (B, 1, V)
+        B, _, V = logits.shape
+        width, made = min(self.width, V), 0
+        tokens, parents, sures = [], [], []             # of all rows that are made; parents: their numbers, 0 the root
+        sure, numbers = logits.new_zeros(B, 1), text.length.new_zeros(B, 1)         # of the rows that get children
+        while True:
+            likely, token = logits.log_softmax(-1).topk(width)                      # (B, rows, width)
+            tokens.append(token.flatten(1))
+            parents.append(numbers.repeat_interleave(width, 1))
+            sures.append((sure[:, :, None] + likely).flatten(1))                    # logarithms of the confidence
+            if len(tokens) == self.depth or self.enough(sures):
+                return self._chosen(text, len(tokens), *(torch.cat(part, 1) for part in (tokens, parents, sures)))
+            sure, best = sures[-1].topk(width)                                      # (B, width)
+            numbers = made + 1 + best
+            made += tokens[-1].shape[1]
+            logits = self.reader.step(tokens[-1].gather(1, best), kv_length, best // width)
+
+    def enough(self, sures: Sequence[Tensor]) -> bool:
+        """Whether no further level is read. sures: of each level that is made, logarithms of confidences (B, rows)."""
+        return False
+
+    def counts(self, sures: Tensor, depth: int) -> Tensor | None:
+        """(B,), how many rows each text drafts at most; None: as many as there is room for.
+
+        sures (B, rows): of all rows that were made, descending. depth: levels that the draft model has read.
+        """
+        return None
+
+    def _chosen(self, text: Text, depth: int, tokens: Tensor, parents: Tensor, sures: Tensor) -> TreeDraft:
+        """The most confident of all rows, in the order in which they were made."""
+        ordered, best = sures.sort(descending=True, stable=True)
+        counts = self.counts(ordered, depth)
+        n = min(self.size - 1, tokens.shape[1] if counts is None else int(counts.max()))
+        chosen, rank = best[:, :n].sort()                                           # (B, n)
+        row = F.pad(F.one_hot(chosen, tokens.shape[1]).sum(1).cumsum(1), (1, 0))    # a row's number in the draft
+        parents = F.pad(row.gather(1, parents.gather(1, chosen)), (1, 0), value=-1)
+        tokens = torch.cat([text.last(1), tokens.gather(1, chosen)], 1)
+        q_draft = F.one_hot(tokens, text.vocab_size).to(torch.promote_types(sures.dtype, torch.float32))
+        q_draft[:, 0] = 0
+        if counts is not None:                                                      # a text lacks what is too many
+            lacks = F.pad(rank >= counts[:, None], (1, 0))
+            parents, q_draft = parents.masked_fill(lacks, -1), q_draft * ~lacks[:, :, None]
+        return TreeDraft(tokens, q_draft, parents, depth)
