@@ -261,7 +261,7 @@ table(["gamma 4", "tokens per call"],
 # fifth: people choose tokens that the target would not have chosen, and at temperature 1 the target
 # chooses some that people would not.
 #
-# `python -m nanospec.cli.bench acceptance` does this for any pair and text, measures c and v, and names
+# `nanospec bench acceptance` does this for any pair and text, measures c and v, and names
 # the gamma that should be best.
 #
 # ## Three things to know

@@ -6,14 +6,14 @@ from lessons.check.answered import truth
 from lessons.check.engine import Exercise, wrong
 from lessons.check.seen import Seen, values
 from nanospec.dice import Dice
-from tests.proof.checks import DRAFT, TABLE
+from nanospec.proof.tables import DRAFT, TABLE
 from nanospec.proof.walk import distance, target_distribution, walk
-from nanospec.proof.zoo import ALL_BUGS, ALL_CONTROLS
+from nanospec.proof.zoo import BUGS, CONTROLS
 from nanospec.proof.zoo.samplers import AS_IT_SHIPS, sampler_with
 
 TASK = {"target": TABLE, "draft": DRAFT, "ids": [1], "new": 3, "gamma": 1, "temperature": 0.7}
 MANY = 500              # samples from one sampler: code that draws this many is slow, not in an endless loop
-KNOWN = {bug.name: bug for bug in [AS_IT_SHIPS, *ALL_BUGS, *ALL_CONTROLS]}
+KNOWN = {bug.name: bug for bug in [AS_IT_SHIPS, *BUGS, *CONTROLS]}
 GIVEN = {"as it ships": 1, "no-bonus": 1, "residual-is-target": 0, "row-before": 0, "bonus-from-draft": 0}
 OTHERS = {"soft-draft-judged-as-one-hot": 1, "unnormalised-residual": 1, "ratio-flipped": 0,
           "resample-from-last-row": 0, "bonus-unwarped": 0, "draft-dtype-mismatch": 0}

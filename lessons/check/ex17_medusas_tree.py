@@ -181,4 +181,5 @@ EXERCISE = Exercise(
      "opens two more: its best child, and its next sibling.",
      "waiting = {(): 1.0}; best = max(waiting, key=waiting.get). Behind it wait (*best, 0), if there is a head for it, "
      "and (*best[:-1], best[-1] + 1), if its head has one. Each is worth its parent's worth times its own accuracy"),
-    [("nanospec.methods.trees.shapes", "grown_tree", "paths = []", "(*path, 0)))")], {"number to reach": number_to_reach})
+    [("nanospec.methods.trees.shapes", "grown_tree", "paths = []", "(*path, 0)))")],
+    {"number to reach": number_to_reach})

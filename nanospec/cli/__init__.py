@@ -1,1 +1,1 @@
-"""The command `nanospec`, which an installation brings: every script by a short name."""
+"""What a person runs and sees: the command `nanospec`, a file for each of its names; bench/ and show/."""

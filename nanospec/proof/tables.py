@@ -12,8 +12,9 @@ from nanospec.cache import Cache
 from nanospec.methods.draft_models import LEARNED
 from nanospec.methods.draft_models.learned import Learned
 from nanospec.methods.draft_models.pruned import Pruned
-from nanospec.model import GPT, Config
 from nanospec.methods.models.recurrent import Recurrent
+from nanospec.model import GPT, Config
+from nanospec.probs import probs
 
 LAYER = {"heads": 1, "kv_heads": 1, "hidden": 8}
 # Sizes of small learned draft models, where those of their classes would be too large to walk.
@@ -89,6 +90,10 @@ class TableModel:
         return h
 
 
+# Half of what is drawn is certain or impossible: many bugs show at once.
+TABLE, DRAFT = TableModel(3, 8, zeros=0.4), TableModel(3, 58, zeros=0.4)
+
+
 class Mixture:
     """The language model of a mixture of two tables. mix: (q_draft (..., V), p_target (..., V)) ->
     pi (..., V).
@@ -147,6 +152,16 @@ def small_learned(name: str, target) -> Learned:
             rows = torch.arange(len(model.offsets))
             model.offsets.copy_(rows * (config.vocab_size - 1) // (len(rows) - 1) - rows)
     return model.double().requires_grad_(False).eval().attach(target)
+
+
+def expected_accepted(target, draft, prefix, gamma: int, **settings) -> float:
+    """How many of gamma draft tokens are accepted on average after `prefix`, recomputed without a cache."""
+    if gamma == 0:
+        return 0.0
+    p_target, q_draft = (probs(model(torch.tensor([prefix]))[0, -1], **settings) for model in (target, draft))
+    both = p_target.minimum(q_draft).tolist()
+    return sum(weight * (1 + expected_accepted(target, draft, [*prefix, x], gamma - 1, **settings))
+               for x, weight in enumerate(both) if weight > 0)
 
 
 def prompts_of(vocab_size: int, count: int, longest: int) -> list[list[int]]:

@@ -4,7 +4,7 @@ Depth first, by replay: each run follows the choices noted so far, takes the fir
 end the last choice that has another outcome moves on. What comes out is not an estimate. (Pyro's
 `iter_discrete_traces` does the same for probabilistic programs.)
 
-Left out: what has no outcome to walk, such as re-used randomness (contract.py keeps a ledger of it) and speed.
+Left out: what has no outcome to walk, such as re-used randomness (the tests keep a ledger of it) and speed.
 """
 
 from collections import defaultdict
@@ -20,6 +20,7 @@ from nanospec.generate import generate
 
 Outcome = Any           # that can be a key
 Distribution = dict[Outcome, float]
+TOLERANCE = 1e-12       # of an error, and of a total variation
 
 
 class WalkingDice:

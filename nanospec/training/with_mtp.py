@@ -1,4 +1,5 @@
-"""A pair whose target is trained together with one more layer, which will be its draft model (methods/draft_models/mtp.py).
+"""A pair whose target is trained together with one more layer, which will be its draft model
+(methods/draft_models/mtp.py).
 
     loss  =  cross-entropy of the next token, by the target  +  WEIGHT * the same, by the layer
 

@@ -12,7 +12,8 @@ from lessons.check import EXERCISES, FILES
 from lessons.check.catalogue import ANSWERS, ENTRIES, stub
 from lessons.check.engine import check
 from lessons.check.naming import named
-from nanospec.proof.zoo import ALL_CONTROLS, chain, loop
+from nanospec.proof.zoo import chain, loop
+from tests.proof.zoo import ALL_CONTROLS
 
 ROOT = Path(__file__).parents[2]
 STUBS = ROOT / "lessons" / "exercises"

@@ -4,9 +4,11 @@ claims it, and each check has its reason. Bugs of the rooms, and how bugs are pl
 
 import pytest
 
-from tests.proof.checks import TABLE
+from nanospec.proof.tables import TABLE
 from nanospec.proof.walk import distance, target_distribution
-from nanospec.proof.zoo import ALL_CONTROLS, CORE_BUGS, ENOUGH, look, planted
+from nanospec.proof.zoo import planted
+from tests.proof.look import look
+from tests.proof.zoo import ALL_CONTROLS, CORE_BUGS, ENOUGH
 
 NAMED = {bug.name: bug for bug in CORE_BUGS}
 CONTROLS = [control for control in ALL_CONTROLS if "." not in control.file]

@@ -4,7 +4,8 @@ and rules are in tests/methods/test_contract.py.
 
 import pytest
 
-from tests.proof.checks import CHECKS, OF_THE_CORE, TOLERANCE, result_of
+from nanospec.proof.walk import TOLERANCE
+from tests.proof.checks import CHECKS, OF_THE_CORE, result_of
 from tests.proof.contract import CONTRACT
 
 

@@ -8,7 +8,8 @@ from shorter import shorter
 from nanospec import ModelDrafter
 from nanospec.proof.tables import TableModel
 from nanospec.proof.walk import distance, target_distribution, walk, walk_by_prefix
-from nanospec.proof.zoo import ALL_BUGS, planted
+from nanospec.proof.zoo import planted
+from tests.proof.zoo import ALL_BUGS
 from nanospec.speculate import speculate
 
 EXACT = "< 1e-12"

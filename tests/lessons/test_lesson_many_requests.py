@@ -8,7 +8,7 @@ import pytest
 from shorter import shorter
 
 from nanospec.proof.walk import distance, product_of, target_distribution, walk
-from nanospec.proof.zoo import ALL_BUGS
+from tests.proof.zoo import ALL_BUGS
 from nanospec.speculate import ModelDrafter, one_round, verify
 from nanospec.text import Text, prefill
 from nanospec.theory import expected_tokens

@@ -3,7 +3,7 @@ be, arrives at another number.
 
 All distributions here are without zeros, and what is certain is no branch. Say that after a text the draft overrates
 `over` tokens and underrates `under`. A draft token can be rejected if it is overrated, and is then replaced by one of
-the underrated; if all are accepted, any of the V tokens follows. The scan of methods/trees/node_rule.py flips a coin for a row
+the underrated; if all are accepted, any of the V tokens follows. The scan of node_rule.py flips a coin for a row
 that is reached and for no other. So a chain of gamma draft tokens has V^(gamma + 1) ways in which all are accepted, and
 over * under for every text before draft token i, each V^(gamma - i) times: the tokens after a rejected one had been
 drawn already.

@@ -4,7 +4,8 @@ plain chain is in tests/core/test_walks.py.
 
 import pytest
 
-from tests.proof.checks import CHECKS, OF_THE_CORE, TOLERANCE, result_of
+from nanospec.proof.walk import TOLERANCE
+from tests.proof.checks import CHECKS, OF_THE_CORE, result_of
 from tests.proof.contract import CONTRACT, pairs_of
 
 ALL = [pytest.param(part, *pair, id=f"{part}-{', '.join(pair)}", marks=[pytest.mark.slow] * (pair not in quick))

@@ -84,8 +84,8 @@ def test_requests_that_resemble_one_another_take_fewer_steps(name):
 def test_a_seed_that_comes_again_does_not_betray_its_dice(broken, monkeypatch):
     """Two requests with one seed: the second has the target's distribution. Were memory open to it, it would not."""
     if broken:
-        monkeypatch.setattr("nanospec.methods.copies.memory.Memory.seeds", property(lambda self: set(), lambda self, _: None),
-                            raising=False)
+        monkeypatch.setattr("nanospec.methods.copies.memory.Memory.seeds",
+                            property(lambda self: set(), lambda self, _: None), raising=False)
     seen, runs = Counter(), 250
     for seed in range(runs):
         server = Server(FULL, SuffixDrafter(2, remember=50), rows=1)

@@ -1,6 +1,7 @@
 """Draft models with another tokenizer: which tokens both have, that the text is exact, and what a mistake does to it.
 
-That the text of the small case is exact, and its drafts are what they should be, are checks (tests/proof/other_tokenizer.py).
+That the text of the small case is exact, and its drafts are what they should be, are checks
+(tests/proof/other_tokenizer.py).
 """
 
 from functools import partial

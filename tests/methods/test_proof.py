@@ -7,14 +7,15 @@ from dataclasses import replace
 import pytest
 import torch
 
-from nanospec.proof import __main__ as proof
-from nanospec.proof import handover
+from tests.proof import __main__ as proof
+from tests.proof import handover
 from tests.proof.checks import CHECKS, Check
 from tests.proof.compare import caches, worst
 from nanospec.proof.judge import Verdict
 from nanospec.proof.tables import TableModel
 from nanospec.proof.walk import WalkingDice, completed, distance, product_of, target_distribution, walk
-from nanospec.proof.zoo import ALL_BUGS, ALL_CONTROLS, Sighting
+from tests.proof.look import Sighting
+from tests.proof.zoo import ALL_BUGS, ALL_CONTROLS
 from nanospec.speculate import ModelDrafter
 
 

@@ -7,7 +7,8 @@ from nanospec import ModelDrafter
 from nanospec.methods.copies.lookup import PromptLookup
 from nanospec.errors import RequestError
 from nanospec.generate import generate
-from tests.proof.checks import CHECKS, TOLERANCE
+from nanospec.proof.walk import TOLERANCE
+from tests.proof.checks import CHECKS
 from tests.proof.compare import Batch
 from tests.proof.served import schedules
 from nanospec.proof.tables import prompts_of, small_recurrent

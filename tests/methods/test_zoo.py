@@ -11,7 +11,9 @@ from nanospec.methods.draft_models import LEARNED
 from nanospec.methods.index import DRAFTERS, RULES
 from tests.proof.checks import CHECKS, OF_THE_DISTRIBUTION
 from tests.proof.contract import CONTRACT, pairs_of
-from nanospec.proof.zoo import ALL_BUGS, ALL_CONTROLS, CORE_BUGS, ENOUGH, Bug, changed, look, planted
+from nanospec.proof.zoo import Bug, changed, planted
+from tests.proof.look import look
+from tests.proof.zoo import ALL_BUGS, ALL_CONTROLS, CORE_BUGS, ENOUGH
 from nanospec.proof.zoo.plant import exchanges, functions_of, source_with
 from nanospec.methods.rules.cascade import DEFERRALS, cascade
 from nanospec.speculate import one_round, repeated, speculate, verify

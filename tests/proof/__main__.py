@@ -14,11 +14,13 @@ from collections.abc import Sequence
 from nanospec.errors import one_line
 from nanospec.fast.clock import announced
 from nanospec.files.checkpoint import load_pair
-from tests.proof.checks import CHECKS, OF_THE_DISTRIBUTION, TOLERANCE, result_of
+from nanospec.proof.walk import TOLERANCE
+from tests.proof.checks import CHECKS, OF_THE_DISTRIBUTION, result_of
 from nanospec.proof.command import Parser, command
 from tests.proof.contract import CONTRACT, OF_MODELS, PAIRS, pairs_of
 from nanospec.proof.judge.verdict import long_run
-from nanospec.proof.zoo import ALL_BUGS, ALL_CONTROLS, ENOUGH, look
+from tests.proof.look import look
+from tests.proof.zoo import ALL_BUGS, ALL_CONTROLS, ENOUGH
 from nanospec.proof.zoo.plant import FALLS
 
 

@@ -13,14 +13,16 @@ from nanospec.methods.copies.hybrid import Hybrid
 from nanospec.methods.copies.lookup import PromptLookup
 from nanospec.methods.copies.suffix import SuffixDrafter
 from nanospec.methods.index import DRAFTERS, Options, method_of
-from tests.proof.compare import (EVERY_RULE, TOLERANCE, Found, Run, caches, first_round, greedy, node, ragged,
+from tests.proof.compare import (EVERY_RULE, Found, Run, caches, first_round, greedy, node, ragged,
                                     rounds, rounds_by_prefix, speed, worst)
 from tests.proof.handover import (by_hand, drafts, hidden_states, ledger, one_after_the_other, reports, rules_agree,
                                      support)
 from tests.proof.learning import heads, labels, vocabulary
 from tests.proof.other_tokenizer import drafted, walked
 from tests.proof.served import joint, schedules
-from nanospec.proof.tables import Mixture, TableModel, prompts_of, small_gpt, small_learned, small_recurrent
+from nanospec.proof.tables import (DRAFT, TABLE, Mixture, TableModel, prompts_of, small_gpt, small_learned,
+                                   small_recurrent)
+from nanospec.proof.walk import TOLERANCE
 from nanospec.methods.rules.cascade import DEFERRALS, cascade
 from nanospec.methods.lengths.by_survival import BySurvival
 from nanospec.methods.trees.paying import PayingTree
@@ -72,7 +74,6 @@ def tree(target, draft, topology, independent=False, rule="token") -> Run:
 
 
 TWO, TWO_ONE, TWO_TWO = [-1, 0, 0], [-1, 0, 0, 1], [-1, 0, 0, 1, 1, 2, 2]
-TABLE, DRAFT = TableModel(3, 8, zeros=0.4), TableModel(3, 58, zeros=0.4)        # for the zoo: many bugs show at once
 TABLE3, DRAFT3 = TableModel(3, 1), TableModel(3, 2)
 TABLE4, DRAFT4 = TableModel(4, 3), TableModel(4, 4)
 FULL, FULL_DRAFT = TableModel(3, 5, zeros=0), TableModel(3, 6, zeros=0)

@@ -25,14 +25,14 @@ from nanospec.methods.draft_models.early_exit import target_for
 from nanospec.serving import rows as batch_rows
 from nanospec.methods.rules.block import verify_block
 from nanospec.probs import Sampling, probs
-from nanospec.proof.walk import completed, distance, product_of, target_distribution, walk, walk_by_prefix
+from nanospec.proof.tables import expected_accepted
+from nanospec.proof.walk import TOLERANCE, completed, distance, product_of, target_distribution, walk, walk_by_prefix
 from nanospec.speculate import ModelDrafter, Round, one_round, speculate, tokens_of, verify
 from nanospec.text import Text, prefill
 from nanospec.training.unrolled import before_tokens, whole_texts
 from nanospec.methods.trees.node_rule import verify_tree
 from nanospec.methods.trees.traversal import verify_traversal
 
-TOLERANCE = 1e-12       # of an error, and of a total variation
 Found = tuple[int, float, float]
 Run = Callable[..., Iterator[Round]]         # (ids, **request), the request as `speculate` takes it
 EVERY_RULE: tuple[Rule, ...] = (verify, verify_tree, verify_block, verify_traversal)
@@ -223,16 +223,6 @@ def caches(target, draft, drafter: Drafter, prompts, new, rule: Rule | None = No
 
 
 # T5
-
-def expected_accepted(target, draft, prefix, gamma: int, **settings) -> float:
-    """How many of gamma draft tokens are accepted on average after `prefix`, recomputed without a cache."""
-    if gamma == 0:
-        return 0.0
-    p_target, q_draft = (probs(model(torch.tensor([prefix]))[0, -1], **settings) for model in (target, draft))
-    both = p_target.minimum(q_draft).tolist()
-    return sum(weight * (1 + expected_accepted(target, draft, [*prefix, x], gamma - 1, **settings))
-               for x, weight in enumerate(both) if weight > 0)
-
 
 def speed(target, draft, **settings) -> Found:
     """T5. Draft tokens accepted in the second round, after every text the first can leave, against their exact

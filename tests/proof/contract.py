@@ -1,5 +1,5 @@
-"""The contract: what every drafter and rule goes through, by its name in methods/index.py. A new one needs a line there, and
-no check of its own to be exact, to stop where it should, and to bear what a batch does to it.
+"""The contract: what every drafter and rule goes through, by its name in methods/index.py. A new one needs a line there,
+and no check of its own to be exact, to stop where it should, and to bear what a batch does to it.
 
 A walk is blind to randomness that is used again, to padding that only a wider tree reaches, to a stop that only another
 loop has. So each of these is a part here: every part takes a drafter's name and a rule's, and returns what a check

@@ -1,17 +1,23 @@
 """vLLM on this CPU, started once with each of its drafters, before the judge. One table: who is right, by which
 witness, and what that witness would see.
 
-    python -m nanospec.proof.judge engines                          # the pair that ships
-    python -m nanospec.proof.judge engines --weights FOLDER         # another; with FOLDER/eagle3.pt, its head, too
-    python -m nanospec.proof.judge engines --mended                 # vLLM's known fault on CPUs mended (vllm_here.py)
-    python -m nanospec.proof.judge engines --planted                # mended, and then with faults that must be found
+    python -m tests.proof.engines                          # the pair that ships
+    python -m tests.proof.engines --weights FOLDER         # another; with FOLDER/eagle3.pt, its head, too
+    python -m tests.proof.engines --mended                 # vLLM's known fault on CPUs mended (vllm_here.py)
+    python -m tests.proof.engines --planted                # mended, and then with faults that must be found
 
 The pair is exported and served in float32. At temperature 0 the server's tokens must be ours. Above, its samples are
 judged by the target's own probabilities (--truth), and at temperature 1 also by the logprobs that the server reports.
 Several requests run at once, so drafts of different lengths stand in one batch.
 """
 
+if __name__ == "__main__":              # Ctrl-C may come while torch is being imported
+    from nanospec.cli.launch import quiet_interrupts
+    quiet_interrupts()
+
+import argparse
 import json
+import sys
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from itertools import product, zip_longest
@@ -21,13 +27,14 @@ from typing import Any
 
 import torch
 
-from nanospec.errors import RequestError, one_line
-from nanospec.files.checkpoint import Pair, load_pair
+from nanospec.errors import NanospecError, RequestError, one_line
+from nanospec.files.checkpoint import WEIGHTS, Pair, load_pair
 from nanospec.files.export import export
 from nanospec.files.tokenizer import Tokenizer
 from nanospec.generate import generate
-from nanospec.proof.judge.verdict import Verdict, judge
+from nanospec.proof.command import Parser, command
 from nanospec.proof.judge.endpoint import Endpoint, EndpointError, against_logprobs
+from nanospec.proof.judge.verdict import Verdict, check_task, judge
 from nanospec.proof.judge.sequential import LOOKS
 from tests.proof.vllm_here import FAULTS, answers, drafted, environment, plugin, running
 
@@ -158,3 +165,36 @@ def print_table(options: Any) -> int:
     found = {(row.engine, row.fault) for row in rows if row.right is False}
     print(f"{len(found)} of {len(planted)} planted faults found")
     return int(found < planted)
+
+
+def parser() -> Parser:
+    made = Parser(prog="python -m tests.proof.engines", description=__doc__,
+                  formatter_class=argparse.RawDescriptionHelpFormatter)
+    made.add_argument("--weights", type=Path, default=WEIGHTS, metavar="FOLDER", help="default: the pair that ships")
+    made.add_argument("--drafters", nargs="+", metavar="NAME", help=f"some of: {'; '.join(DRAFTERS)}; default: all")
+    how = made.add_mutually_exclusive_group()
+    how.add_argument("--mended", action="store_true", help="with vLLM's known fault on CPUs mended")
+    how.add_argument("--planted", action="store_true", help="mended, and then with faults that must be found")
+    made.add_argument("--samples", type=int, default=300, metavar="N", help="of each row; default: 300")
+    made.add_argument("--new", type=int, default=16, metavar="N", help="tokens of every sample; default: 16")
+    made.add_argument("--greedy", type=int, default=128, metavar="N", help="tokens of the greedy texts; default: 128")
+    made.add_argument("--at-once", type=int, default=8, metavar="N", help="requests at the same time; default: 8")
+    made.add_argument("--seed", type=int, default=0, metavar="N", help="of the first sample; the next has the next")
+    return made
+
+
+@command
+def main(argv: Sequence[str] | None = None) -> int:
+    options = parser().parse_args(argv)
+    try:
+        if options.at_once < 1:
+            raise RequestError(f"--at-once must be 1 or more, got {options.at_once}")
+        check_task(new=options.new, samples=options.samples, seed=options.seed, gamma=1, settings={})
+        return print_table(options)
+    except (NanospecError, OSError) as error:
+        print(f"engines: {one_line(error)}", file=sys.stderr)
+        return 2
+
+
+if __name__ == "__main__":
+    sys.exit(main())

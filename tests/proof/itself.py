@@ -19,7 +19,7 @@ import torch
 
 from nanospec.dice import Dice
 from nanospec.files.checkpoint import load_pair
-from tests.proof.checks import DRAFT, TABLE
+from nanospec.proof.tables import DRAFT, TABLE
 from nanospec.proof.command import Parser, command
 from nanospec.proof.foreign import walked
 from nanospec.proof.judge.verdict import FALSE_ALARM, Verdict, judge, long_run

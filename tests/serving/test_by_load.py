@@ -89,7 +89,8 @@ def test_it_learns_how_much_is_accepted_and_forgets_in_silence():
 
 
 def test_costs_between_measured_numbers_of_texts_lie_on_a_line(monkeypatch):
-    monkeypatch.setattr("nanospec.cli.bench.serve.step_of_server", lambda _, drafter, rows, ids: rows * drafter.size + 1)
+    monkeypatch.setattr("nanospec.cli.bench.serve.step_of_server",
+                        lambda _, drafter, rows, ids: rows * drafter.size + 1)
     seconds = round_seconds(TARGET, DRAFT, [1, 4], [1], 6)
     assert [seconds(rows, 2) for rows in (1, 2, 3, 4, 9)] == [4, 7, 10, 13, 13]
 

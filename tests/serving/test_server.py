@@ -1,5 +1,6 @@
 """The server as its users see it. What comes of requests that join and leave at any time: test_random_schedules.py.
-That what it writes is exact: "served" in tests/proof/checks.py, and `alone` in tests/proof/contract.py for every drafter and rule.
+That what it writes is exact: "served" in tests/proof/checks.py, and `alone` in tests/proof/contract.py for every
+drafter and rule.
 """
 
 import pytest

@@ -1,4 +1,4 @@
-"""`python -m nanospec.cli.bench acceptance`: what it expects of decoding, without decoding, is what decoding brings."""
+"""`nanospec bench acceptance`: what it expects of decoding, without decoding, is what decoding brings."""
 
 import json
 

@@ -234,7 +234,7 @@ def test_what_a_drafter_needs_is_measured_when_it_is_needed(pair, monkeypatch):
 
 
 def test_as_many_prompts_as_asked_for_or_none(monkeypatch):
-    monkeypatch.setattr("nanospec.cli.bench.prompts.read_texts", lambda: ([], ["x" * 638]))     # 640 tokens with both ends
+    monkeypatch.setattr("nanospec.cli.bench.prompts.read_texts", lambda: ([], ["x" * 638]))     # 640 with both ends
     pair = Pair(None, None, BYTES)
     for count in (1, 3, 7, 10):
         assert [len(ids) for ids in held_out_prompts(pair, count)] == [64] * count
@@ -314,7 +314,7 @@ def test_a_table_as_markdown_says_how_it_was_made(rows_of, quick, tmp_path):
     rows, _ = rows_of("--prompts", "1", "--max-new-tokens", "8", "--gammas", "1", "2", "--temperatures", "0", "1",
                       "--markdown", str(page))
     first, blank, names, _, *lines, _, caption, end = page.read_text().split("\n")
-    again = bench.parser().parse_args(re.match("`python -m nanospec.cli.bench (.*?)`", first)[1].split())
+    again = bench.parser().parse_args(re.match("`nanospec bench (.*?)`", first)[1].split())
     assert again.gammas == [1, 2] and again.temperatures == [0, 1] and again.markdown == page and again.threads == 1
     assert str(date.today()) in first and torch.__version__.split("+")[0] in first and blank == end == ""
     assert "| per call |" in names and "| overhead |" in names and AUTOTUNED in caption
@@ -443,7 +443,8 @@ def test_a_draft_model_that_is_not_there(weights, capsys):
 
 @pytest.mark.parametrize("rate", ["0", "200"])
 def test_many_requests_at_once(rows_of, quick, monkeypatch, tmp_path, rate):
-    monkeypatch.setattr("nanospec.cli.bench.serve.step_of_server", lambda _, drafter, *__: 1e-3 * (1 + 0.1 * drafter.size))
+    monkeypatch.setattr("nanospec.cli.bench.serve.step_of_server",
+                        lambda _, drafter, *__: 1e-3 * (1 + 0.1 * drafter.size))
     picture = tmp_path / "batches.png"
     rows, out = rows_of("serve", "--rows", "1", "2", "--max-new-tokens", "6", "--gamma", "2", "--rate", rate,
                         "--figure", str(picture))

@@ -291,7 +291,8 @@ def test_smollm2(capsys, monkeypatch):
     except chat.RequestError as error:
         pytest.skip(str(error))
     # What calls cost decides where copies are taken. To measure it on this model takes longer than both answers.
-    monkeypatch.setattr("nanospec.cli.bench.measure.step_seconds", lambda model, tokens=1, **_: 0.1 * (1 + 0.02 * tokens))
+    monkeypatch.setattr("nanospec.cli.bench.measure.step_seconds",
+                        lambda model, tokens=1, **_: 0.1 * (1 + 0.02 * tokens))
     monkeypatch.setattr("nanospec.cli.bench.measure.draft_seconds", lambda draft, **_: 0.01)
     monkeypatch.setattr(sys, "stdin", io.StringIO("Name three colours.\nSay that again.\n"))
     assert chat.main(["--temperature", "0", "--max-new-tokens", "30", "--dtype", "float32", "--device", "cpu"]) == 0

@@ -23,10 +23,10 @@ from nanospec.proof.judge.endpoint import EndpointError
 from nanospec.files.checkpoint import Pair, load_pair
 from nanospec.files.tokenizer import Tokenizer
 from nanospec.generate import generate
-from nanospec.proof.judge import engines, vllm_here
-from nanospec.proof.judge.__main__ import main
 from nanospec.proof.tables import small_gpt
 from nanospec.speculate import ModelDrafter, speculate
+from tests.proof import engines, vllm_here
+from tests.proof.engines import main
 
 PAIR = Pair(small_gpt(257, 1, 1, context=128), small_gpt(257, 1, 2, context=128),
             Tokenizer({bytes([b]): b for b in range(256)}))
@@ -115,7 +115,7 @@ def vllm(monkeypatch):
 
 
 def table(capsys, *argv):
-    code = main(["engines", "--new", "2", "--greedy", "8", "--samples", "80", "--at-once", "1", *argv])
+    code = main(["--new", "2", "--greedy", "8", "--samples", "80", "--at-once", "1", *argv])
     lines = capsys.readouterr().out.splitlines()
     return code, [(line[:38].strip(), line[39:51].strip(), line[52:62].strip(), line[63:73].strip(), line[74:])
                   for line in lines[1:]]
@@ -236,7 +236,7 @@ def test_an_environment_is_made_once_and_whole(tmp_path, monkeypatch, capsys):
     (["--drafters", "plain", "--planted"], "--drafters are draft_model"), (["--at-once", "0"], "at-once"),
     (["--samples", "0"], "samples"), (["--weights", "nowhere"], "nowhere")])
 def test_what_it_is_not_told_is_one_line(argv, said, capsys):
-    assert main(["engines", *argv]) == 2
+    assert main([*argv]) == 2
     err = capsys.readouterr().err
     assert said in err and err.count("\n") == 1
 
@@ -248,7 +248,7 @@ needs_vllm = pytest.mark.skipif(
 
 @needs_vllm
 def test_vllm_itself(capsys):
-    assert main(["engines", "--drafters", "plain", "--samples", "100", "--new", "4"]) == 0
+    assert main(["--drafters", "plain", "--samples", "100", "--new", "4"]) == 0
     assert capsys.readouterr().out.count(" right ") == 4
 
 

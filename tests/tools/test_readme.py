@@ -17,7 +17,7 @@ from tests.proof.checks import CHECKS
 from tests.proof.compare import node_cases
 from nanospec.proof.tables import TableModel
 from nanospec.proof.walk import distance, target_distribution, walk
-from nanospec.proof.zoo import ALL_BUGS, ALL_CONTROLS
+from tests.proof.zoo import ALL_BUGS, ALL_CONTROLS
 from nanospec.speculate import verify
 
 ROOT = Path(__file__).parents[2]

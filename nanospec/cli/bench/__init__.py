@@ -1,1 +1,1 @@
-"""What speculation gains here, and what it costs: `python -m nanospec.cli.bench`, a file for each subcommand."""
+"""What speculation gains here, and what it costs: `nanospec bench`, a file for each subcommand."""

@@ -1,8 +1,8 @@
 """What speculation gains, measured: plain decoding beside it, in turns, and what a round should cost by its parts.
 
-    python -m nanospec.cli.bench                    # speed: the pair that ships, on texts it was not trained on
-    python -m nanospec.cli.bench speed --drafters all --gammas 8
-    python -m nanospec.cli.bench SUBCOMMAND --help
+    nanospec bench                    # speed: the pair that ships, on texts it was not trained on
+    nanospec bench speed --drafters all --gammas 8
+    nanospec bench SUBCOMMAND --help
 
 Every table of docs/results/ stands there with the command that made it; --markdown writes such a table. Most take some
 minutes.
@@ -82,7 +82,7 @@ OPTIONS: dict[str, dict] = {
 
 
 def parser() -> Parser:
-    top = Parser(prog="python -m nanospec.cli.bench", description=__doc__, epilog="Without a subcommand: speed.",
+    top = Parser(prog="nanospec bench", description=__doc__, epilog="Without a subcommand: speed.",
                  formatter_class=argparse.RawDescriptionHelpFormatter)
     subcommands = top.add_subparsers(required=True, metavar="SUBCOMMAND")
     for module in SUBCOMMANDS:

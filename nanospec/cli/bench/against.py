@@ -1,7 +1,7 @@
 """Beside transformers' `generate` and its assisted generation: the same weights, the same prompts, in turns.
 
     pip install -e '.[hf]'
-    python -m nanospec.cli.bench against --pair FOLDER          # FOLDER/target and FOLDER/draft, Llama checkpoints
+    nanospec bench against --pair FOLDER          # FOLDER/target and FOLDER/draft, Llama checkpoints
 
 Left out: other engines. They are for many requests, and none of them is made for one request on one core.
 """

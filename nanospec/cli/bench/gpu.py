@@ -1,6 +1,6 @@
 """Everything that is to be measured on a GPU, in one command of at most ten minutes; JSON, logs and a page in OUT.
 
-    python -m nanospec.cli.bench gpu OUT            # again with the same OUT: what is missing
+    nanospec bench gpu OUT            # again with the same OUT: what is missing
 
 Each step is a command of its own in a process of its own, and has a part of the time. What takes longer is ended, what
 fails is noted, and the next step runs all the same. A step that has ended is not repeated: delete its line in OUT's
@@ -27,7 +27,7 @@ from nanospec.errors import one_line
 from nanospec.files.atomic import write_whole
 from nanospec.cli.show.terminal import note, show_table
 
-ROOT = Path(__file__).parents[2]
+ROOT = Path(__file__).parents[3]
 
 
 class Step(NamedTuple):

@@ -14,7 +14,7 @@ CPU = Path("/proc/cpuinfo")             # on Linux; elsewhere `platform` knows t
 
 
 def page(argv: Sequence[str]) -> str:
-    """The table that was shown last, by `python -m nanospec.cli.bench *argv`."""
+    """The table that was shown last, by `nanospec bench *argv`."""
     columns, cells, caption, bold = SHOWN[-1]
     names = [name.replace("-\n", "").replace("\n", " ").strip() for name in columns]
     rows = [[f"**{cell}**" for cell in row] if best else row for row, best in zip(cells, bold or [False] * len(cells))]

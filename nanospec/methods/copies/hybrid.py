@@ -15,7 +15,7 @@ accepted in this request. m copied tokens after a match of n tokens are expected
     1 + chance(n) + chance(n) chance(n + 1) + ...     (m + 1 terms)
 
 tokens, and cost v(m + 1). The draft model's chain is expected to bring theory.py's expected_tokens, and costs
-gamma c + v(gamma + 1); a tree (methods/trees/paying.py) what it brought in the rounds before. The better m is compared with
+gamma c + v(gamma + 1); a tree (trees/paying.py) what it brought in the rounds before. The better m is compared with
 that.
 
 Claim: the text is lossless.

@@ -1,8 +1,7 @@
 """A verdict on a sampler that somebody wrote: `from nanospec.proof.judge import judge`.
 
-verdict.py judges, abroad.py has samplers of other projects, endpoint.py servers, vllm_here.py starts vLLM, engines.py
-judges it, sequential.py stops early, __main__.py is the command for all, and itself.py says how often the judge
-errs.
+verdict.py judges, abroad.py has samplers of other projects, endpoint.py servers, sequential.py stops early, and
+__main__.py is the command for all.
 """
 
 from importlib import import_module

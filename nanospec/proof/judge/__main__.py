@@ -4,9 +4,8 @@
     python -m nanospec.proof.judge transformers TARGET --assistant DRAFT --temperature 0.7 --top-k 3
     python -m nanospec.proof.judge endpoint http://127.0.0.1:8000 --plain http://127.0.0.1:8001
     python -m nanospec.proof.judge function my_file:sampler --target my_file:target
-    python -m nanospec.proof.judge engines                              # vLLM on this CPU, with each of its drafters
 
-How often the judge itself errs: python -m tests.proof.itself
+How often the judge itself errs, and vLLM judged on a CPU: in a clone, python -m tests.proof.itself, and engines
 """
 
 if __name__ == "__main__":              # Ctrl-C may come while torch is being imported
@@ -23,13 +22,11 @@ from pathlib import Path
 import torch
 
 from nanospec.errors import NanospecError, RequestError, one_line
-from nanospec.files.checkpoint import WEIGHTS
 from nanospec.proof.command import Parser, command
 from nanospec.proof.judge.verdict import BINS, SETTINGS, Verdict, check_task, judge
 from nanospec.proof.judge.abroad import (SECONDS, SINGLE, fell, load_theirs, model_of, of_function,
                                           of_transformers, recomputed)
 from nanospec.proof.judge.endpoint import Endpoint, against_logprobs, against_plain
-from tests.proof.engines import DRAFTERS, print_table
 from nanospec.proof.judge.sequential import LOOKS
 
 PROMPT = [0]
@@ -38,7 +35,7 @@ PROMPT = [0]
 def parser() -> Parser:
     main = Parser(prog="python -m nanospec.proof.judge", description=__doc__,
                   formatter_class=argparse.RawDescriptionHelpFormatter)
-    kinds = main.add_subparsers(dest="kind", required=True, metavar="{transformers,endpoint,function,engines}")
+    kinds = main.add_subparsers(dest="kind", required=True, metavar="{transformers,endpoint,function}")
     common = Parser(add_help=False)
     common.add_argument("--ids", type=int, nargs="+", metavar="ID", help="the prompt, as token ids; default: 0")
     common.add_argument("--new", type=int, default=3, metavar="N", help="tokens of every sample; default: 3")
@@ -72,18 +69,6 @@ def parser() -> Parser:
                       help="tokens (1, T) -> logits (1, T, V), a model, or {tuple of tokens: probability}")
     kind.add_argument("--draft", metavar="MODULE:NAME", help="what it speculates with: a bug can then be named")
     kind.add_argument("--gamma", type=int, default=2, metavar="N", help="draft tokens in a round; default: 2")
-
-    kind = kinds.add_parser("engines", help="vLLM, installed beside the checkout and started on this CPU")
-    kind.add_argument("--weights", type=Path, default=WEIGHTS, metavar="FOLDER", help="default: the pair that ships")
-    kind.add_argument("--drafters", nargs="+", metavar="NAME", help=f"some of: {'; '.join(DRAFTERS)}; default: all")
-    how = kind.add_mutually_exclusive_group()
-    how.add_argument("--mended", action="store_true", help="with vLLM's known fault on CPUs mended")
-    how.add_argument("--planted", action="store_true", help="mended, and then with faults that must be found")
-    kind.add_argument("--samples", type=int, default=300, metavar="N", help="of each row; default: 300")
-    kind.add_argument("--new", type=int, default=16, metavar="N", help="tokens of every sample; default: 16")
-    kind.add_argument("--greedy", type=int, default=128, metavar="N", help="tokens of the greedy texts; default: 128")
-    kind.add_argument("--at-once", type=int, default=8, metavar="N", help="requests at the same time; default: 8")
-    kind.add_argument("--seed", type=int, default=0, metavar="N", help="of the first sample; the next has the next")
     return main
 
 
@@ -98,8 +83,6 @@ def main(argv: Sequence[str] | None = None) -> int:
         if getattr(options, "at_once", 1) < 1:
             raise RequestError(f"--at-once must be 1 or more, got {options.at_once}")
         check_task(gamma=getattr(options, "gamma", 1), settings=settings, **task)
-        if options.kind == "engines":
-            return print_table(options)
         verdict, what = JUDGES[options.kind](options, task, settings)
     except (NanospecError, OSError) as error:
         print(f"judge: {one_line(error)}", file=sys.stderr)

@@ -19,11 +19,11 @@ from nanospec.dice import Dice
 from nanospec.errors import RequestError, check_request, check_gamma
 from nanospec.files.checkpoint import Pair
 from nanospec.probs import Sampling
-from tests.proof.checks import TABLE, TOLERANCE
 from nanospec.proof.foreign import MOST_SECONDS, Progress, Sampler, tokens_from, walked
 from nanospec.proof.judge.sequential import FALSE_ALARM, MISS, sequential
 from nanospec.proof.stats import Fit, Off, goodness_of_fit, pit
-from nanospec.proof.walk import Distribution, distance, target_distribution
+from nanospec.proof.tables import TABLE
+from nanospec.proof.walk import TOLERANCE, Distribution, distance, target_distribution
 from nanospec.proof.zoo.plant import Bug
 from nanospec.proof.zoo.samplers import AS_IT_SHIPS, OF_A_CHAIN, beginnings, named, sampler_with
 

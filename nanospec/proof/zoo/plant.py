@@ -13,9 +13,6 @@ from importlib import import_module
 from pathlib import Path
 from types import CodeType, FunctionType
 
-from nanospec.errors import one_line
-from tests.proof.checks import CHECKS, TOLERANCE, Found
-from tests.proof.contract import CONTRACT
 
 FALLS = AssertionError, ArithmeticError, IndexError, RuntimeError, ValueError       # what a bug's code may end in
 
@@ -27,41 +24,13 @@ class Bug:
     name: str
     source: str                 # where it shipped; "generic": in many places; "ours": made up to try the checks
     what: str                   # what is done wrong, in one sentence
-    caught_by: str              # a name of checks.py, or a part of contract.py for a pair: "exact: tree, block"
+    caught_by: str              # of tests/proof/: a check, "T1", or a part of the contract for a pair, "exact: tree, block"
     file: str                   # of nanospec, without its ending: speculate, rules.tree
     edits: tuple[tuple[str, str], ...]
 
 
 def bug(name: str, source: str, what: str, caught_by: str, *edits: tuple[str, str], file: str = "speculate") -> Bug:
     return Bug(name, source, what, caught_by, file, edits)
-
-
-def found_by(check: str) -> Found:
-    """Run the check of this name."""
-    if check in CHECKS:
-        return CHECKS[check].run()
-    part, pair = check.split(": ")
-    return CONTRACT[part](*pair.split(", "))
-
-
-@dataclass
-class Sighting:
-    """What one check found of one bug. tv: the exact total variation, of violations where the check counts those, or
-    None where the code fell over."""
-
-    caught: bool
-    tv: float | None
-    found: str
-
-
-def look(bug: Bug, check: str) -> Sighting:
-    """Plant the bug and run the check of that name."""
-    with planted(bug):
-        try:
-            _, error, tv = found_by(check)
-        except FALLS as fell:
-            return Sighting(True, None, f"fell over: {one_line(fell)[:60]}")
-    return Sighting(not (error <= TOLERANCE and tv <= TOLERANCE), tv, f"{tv:.2g}")          # a nan is caught, too
 
 
 @contextmanager

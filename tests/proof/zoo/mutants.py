@@ -72,7 +72,8 @@ RANDOMNESS = [
 
 FAR = [
     mutant("flat-at-depth-three", "positions stop growing at depth 3", "long_caches: tree, token",
-           ("self.ancestors.sum(-1) - 1", "(self.ancestors.sum(-1) - 1).clamp(max=2)"), file="methods.trees.tree_draft"),
+           ("self.ancestors.sum(-1) - 1", "(self.ancestors.sum(-1) - 1).clamp(max=2)"),
+           file="methods.trees.tree_draft"),
     mutant("elder-sibling-seen-late", "rows after the seventh see the row before them", "long_caches: tree, token",
            (MASK, MASK.replace("self.ancestors,", "self.ancestors | torch.eye(self.ancestors.shape[1]).roll(-1, 1)"
                                ".bool().tril().triu(-1) & (torch.arange(self.ancestors.shape[1])[:, None] > 7),")),

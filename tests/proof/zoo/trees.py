@@ -34,7 +34,8 @@ BUGS = [
         (TRIED, f"{TRIED}; tried = tried & ~((draft.parents[:, 1:i] == parents[i]) & (draft.tokens[:, 1:i] == x[i]))"
                 ".any(-1, keepdim=True)"), file="methods.trees.node_rule"),
     bug("siblings-see-each-other", "generic", "the mask of a chain on a tree", "exact: tree, token",
-        (MASK, MASK.replace("self.ancestors,", "torch.ones_like(self.ancestors).tril(),")), file="methods.trees.tree_draft"),
+        (MASK, MASK.replace("self.ancestors,", "torch.ones_like(self.ancestors).tril(),")),
+        file="methods.trees.tree_draft"),
     bug("path-not-gathered", "generic", "the accepted path stays where its rows were", "exact: tree, token",
         ("cache.length[:, None] + path,", "cache.length[:, None] + count,"), file="methods.trees.tree_draft"),
     bug("positions-ignore-parent", "TensorRT-LLM#12962", "a row's position is its slot, not its depth", "tree caches",
