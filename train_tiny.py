@@ -36,14 +36,14 @@ from rich.console import Console
 
 from nanospec.cli import for_target
 from nanospec.cli.for_target import PART, PARTS
+from nanospec.cli.show.options import HERE, NEW_FOLDER, Parser, option
+from nanospec.cli.show.terminal import refuse
 from nanospec.cli.train_batch import MOST
 from nanospec.cli.train_job import AUTO, PHASED, checked, opened, prepared
 from nanospec.cli.train_watch import Watch, draw, new_progress, report
-from nanospec.methods.draft_models import LEARNED
 from nanospec.errors import NanospecError
+from nanospec.methods.draft_models import LEARNED
 from nanospec.model import Config
-from nanospec.cli.show.options import HERE, NEW_FOLDER, Parser, option
-from nanospec.cli.show.terminal import refuse
 from nanospec.training.losses import LOSSES
 from nanospec.training.pair import Size, Training
 from nanospec.training.step import train_step

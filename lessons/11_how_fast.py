@@ -121,7 +121,7 @@ def judged(done):
 
 betas = [judged(done) for gamma in gammas for done in rounds[gamma]]
 alpha = mean(sum(betas, []))
-assert abs(alpha - alpha_of(sum(rounds.values(), []))) < 1e-6           # nanospec/cli/bench/measure.py
+assert abs(alpha - alpha_of(sum(rounds.values(), []))) < 1e-6       # nanospec/cli/bench/measure.py
 
 step = min(cost.seconds for cost in costs)                              # of the target
 c = min(cost.c * cost.seconds for cost in costs) / step

@@ -17,13 +17,13 @@ import torch
 import figures
 from kit import OneRow, table
 from nanospec.files import load_pair
+from nanospec.methods.trees.drawn import TreeDrafter
+from nanospec.methods.trees.node_rule import verify_tree
+from nanospec.methods.trees.tree_draft import TreeDraft, of_text
 from nanospec.probs import probs
 from nanospec.proof.tables import TableModel
 from nanospec.proof.walk import distance, target_distribution, walk
 from nanospec.speculate import speculate, tokens_of
-from nanospec.methods.trees.tree_draft import TreeDraft, of_text
-from nanospec.methods.trees.drawn import TreeDrafter
-from nanospec.methods.trees.node_rule import verify_tree
 
 names = ["range", "items", "zip", "def"]                    # what may follow "for x in"
 p_target = torch.tensor([.6, .3, .1, 0], dtype=torch.float64)
@@ -199,7 +199,7 @@ table(["rule", "one is accepted", "distribution off by"], rows)
 # %%
 def verify_by_hand(draft, p_target, dice):
     """p_target (n, V), a distribution for each row -> the last accepted row, the token after it."""
-    tokens, parents, q_draft = of_text(draft, 0)            # of the first text: methods/trees/tree_draft.py
+    tokens, parents, q_draft = of_text(draft, 0)    # of the first text: methods/trees/tree_draft.py
     row = 0
     while True:
         rows = [child for child in range(len(tokens)) if parents[child] == row]

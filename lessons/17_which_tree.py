@@ -19,9 +19,9 @@ from nanospec.cli.bench.prompts import held_out_prompts
 from nanospec.fast.autotune import autotune
 from nanospec.fast.clock import step_seconds
 from nanospec.files import load_pair
-from nanospec.speculate import speculate
 from nanospec.methods.trees.drawn import TreeDrafter
 from nanospec.methods.trees.shapes import best_size, best_tree, expected_of, shape
+from nanospec.speculate import speculate
 
 torch.set_num_threads(1)                                    # one core, as in "How fast"
 

@@ -21,13 +21,13 @@ import figures
 from kit import OneRow, table
 from nanospec import ModelDrafter
 from nanospec.files import load_pair
-from nanospec.proof.tables import TableModel
-from nanospec.proof.walk import distance, target_distribution, walk
 from nanospec.methods.rules.block import verify_block
-from nanospec.speculate import speculate, tokens_of, verify
 from nanospec.methods.trees.drawn import TreeDrafter
 from nanospec.methods.trees.node_rule import verify_tree
 from nanospec.methods.trees.traversal import verify_traversal
+from nanospec.proof.tables import TableModel
+from nanospec.proof.walk import distance, target_distribution, walk
+from nanospec.speculate import speculate, tokens_of, verify
 
 torch.set_num_threads(1)                # thousands of tiny sums: threads would only wait
 

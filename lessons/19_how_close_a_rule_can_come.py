@@ -20,8 +20,8 @@ import figures
 from kit import table
 from nanospec import ModelDrafter
 from nanospec.files import load_pair
-from nanospec.proof.walk import walk
 from nanospec.methods.rules.kseq import best_acceptance, k_seq, least_rho, sequential_acceptance
+from nanospec.proof.walk import walk
 from nanospec.speculate import speculate
 from nanospec.theory import acceptance
 

@@ -21,18 +21,18 @@ import torch
 import figures
 from kit import OneRow, table
 from nanospec import ModelDrafter
-from nanospec.methods.copies.lookahead import Lookahead
-from nanospec.methods.copies.lookup import PromptLookup
-from nanospec.methods.copies.suffix import SuffixDrafter
 from nanospec.fast.clock import step_seconds, timed
 from nanospec.files import load_pair
 from nanospec.generate import generate
+from nanospec.methods.copies.lookahead import Lookahead
+from nanospec.methods.copies.lookup import PromptLookup
+from nanospec.methods.copies.suffix import SuffixDrafter
+from nanospec.methods.trees.node_rule import verify_tree
+from nanospec.methods.trees.tree_draft import of_text
 from nanospec.proof.tables import TableModel
 from nanospec.proof.walk import distance, target_distribution, walk
 from nanospec.speculate import speculate, tokens_of
 from nanospec.text import Text
-from nanospec.methods.trees.tree_draft import of_text
-from nanospec.methods.trees.node_rule import verify_tree
 
 # %% [markdown]
 # ## A copy of what followed
@@ -196,7 +196,7 @@ for kind in "path", "tree":
     forecast[kind] = sum(share for share, _ in found)
     rows.append([kind, *(f"{' '.join(path)!r} {share:.1f}" for share, path in found),
                  f"{forecast[kind]:.1f}"])
-    theirs = SuffixDrafter(4, longest=1, tree=kind == "tree")       # nanospec/methods/copies/suffix.py
+    theirs = SuffixDrafter(4, longest=1, tree=kind == "tree")   # nanospec/methods/copies/suffix.py
     assert drafted(theirs) == [path[-1] for _, path in found]
 table(["", "first", "second", "third", "fourth", "forecast"], rows)
 

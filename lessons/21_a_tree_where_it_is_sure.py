@@ -18,12 +18,12 @@ from kit import table
 from nanospec import ModelDrafter
 from nanospec.cli.bench.prompts import held_out_prompts
 from nanospec.files import load_pair
+from nanospec.methods.trees.dynamic_tree import DynamicTree
+from nanospec.methods.trees.tree_draft import of_text
 from nanospec.proof.tables import TableModel
 from nanospec.proof.walk import distance, target_distribution, walk
 from nanospec.speculate import speculate, tokens_of
 from nanospec.text import Text
-from nanospec.methods.trees.tree_draft import of_text
-from nanospec.methods.trees.dynamic_tree import DynamicTree
 
 torch.set_num_threads(1)                                    # nothing is timed here
 target, draft, tokenizer = pair = load_pair()
@@ -80,8 +80,8 @@ print("  * the draft: the 8 most confident rows")
 # A child is never more confident than its parent. With a row its whole path is therefore chosen,
 # and the choice is always a tree.
 #
-# The library's drafter, nanospec/methods/trees/dynamic_tree.py, proposes the same tree. It reads a whole level
-# in one call of the draft model.
+# The library's drafter, nanospec/methods/trees/dynamic_tree.py, proposes the same tree. It reads a
+# whole level in one call of the draft model.
 
 # %%
 def paths_of(draft_tokens, parents):

@@ -154,10 +154,10 @@ table(["each is accepted with", *(f"{n}." for n in range(1, 9)), "stops after"],
       "what the 1st, 2nd, ... draft token brings")
 
 # %% [markdown]
-# The library's rule is `Goodput`, in nanospec/methods/lengths/stopping.py. It learns the chances while it
-# runs. It sorts draft tokens into eight classes by how sure the draft was, and counts for each
-# class how many were judged and how many accepted. (Earlier rounds may be looked at.) The chance
-# that all draft tokens are accepted is the product of their shares.
+# The library's rule is `Goodput`, in nanospec/methods/lengths/stopping.py. It learns the chances
+# while it runs. It sorts draft tokens into eight classes by how sure the draft was, and counts for
+# each class how many were judged and how many accepted. (Earlier rounds may be looked at.) The
+# chance that all draft tokens are accepted is the product of their shares.
 #
 # Its decisions are the same as ours. We compare them at every length, with three patterns.
 

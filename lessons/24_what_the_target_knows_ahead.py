@@ -18,10 +18,10 @@ import torch.nn.functional as F
 
 import figures
 from kit import pieces_of, read, table
-from nanospec.methods.draft_models.hydra import Hydra
-from nanospec.methods.draft_models.medusa import Medusa
 from nanospec.files import load_pair
 from nanospec.files.corpus import read_texts
+from nanospec.methods.draft_models.hydra import Hydra
+from nanospec.methods.draft_models.medusa import Medusa
 from nanospec.theory import acceptance
 from nanospec.training.unrolled import whole_texts
 

@@ -15,15 +15,15 @@ import torch
 import figures
 from kit import learn_and_test, table, train
 from nanospec import ModelDrafter
-from nanospec.methods.draft_models.medusa import Medusa
 from nanospec.files import load_pair
 from nanospec.generate import generate
+from nanospec.methods.draft_models.medusa import Medusa
+from nanospec.methods.trees.shapes import grown_tree
+from nanospec.methods.trees.top import TopTree
 from nanospec.proof.tables import TableModel, small_gpt, small_learned
 from nanospec.proof.walk import distance, target_distribution, walk
 from nanospec.speculate import speculate, tokens_of
 from nanospec.training.unrolled import whole_texts
-from nanospec.methods.trees.shapes import grown_tree
-from nanospec.methods.trees.top import TopTree
 
 torch.set_num_threads(1)
 target, _, tokenizer = load_pair()
@@ -177,8 +177,8 @@ assert counted(tree) > counted(chain)
 # Compare the two columns: the independence is not quite true, but the tree is ahead of the chain in
 # both.
 #
-# `TopTree` (nanospec/methods/trees/top.py) drafts such a tree. The next cell shows a round with it. *Guess
-# first:* rows 1 and 2 hold different tokens. Which tokens follow each of them?
+# `TopTree` (nanospec/methods/trees/top.py) drafts such a tree. The next cell shows a round with it.
+# *Guess first:* rows 1 and 2 hold different tokens. Which tokens follow each of them?
 
 # %%
 drafter = TopTree(in_exact, tree)

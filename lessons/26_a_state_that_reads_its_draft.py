@@ -22,9 +22,9 @@ from torch import nn
 
 import figures
 from kit import learn_and_test, read, table, train
+from nanospec.files import load_pair
 from nanospec.methods.draft_models.medusa import Medusa
 from nanospec.methods.draft_models.mlp import MLPSpeculator
-from nanospec.files import load_pair
 from nanospec.theory import acceptance
 from nanospec.training.unrolled import whole_texts
 
@@ -64,10 +64,10 @@ target.requires_grad_(False)
 V, C, last, width = target.config.vocab_size, target.config.channels, target.config.layers - 1, 128
 
 # %% [markdown]
-# The library has the same network as `MLPSpeculator` (nanospec/methods/draft_models/mlp.py). We give both
-# the same weights, let both draft four tokens after one text, and compare the logits. The library's
-# `whole_texts(model, tokens, before, steps)` evaluates all places of a text at once, and for step k
-# + 1 at place i it reads token i + k.
+# The library has the same network as `MLPSpeculator` (nanospec/methods/draft_models/mlp.py). We
+# give both the same weights, let both draft four tokens after one text, and compare the logits. The
+# library's `whole_texts(model, tokens, before, steps)` evaluates all places of a text at once, and
+# for step k + 1 at place i it reads token i + k.
 
 # %%
 torch.manual_seed(0)

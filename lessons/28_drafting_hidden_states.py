@@ -18,9 +18,9 @@ import torch.nn.functional as F
 
 import figures
 from kit import along, table, train_layer, windows
-from nanospec.methods.draft_models.eagle import Eagle
 from nanospec.files import load_pair
 from nanospec.files.corpus import read_texts
+from nanospec.methods.draft_models.eagle import Eagle
 from nanospec.model import Call
 from nanospec.training.losses import total_variation
 from nanospec.training.unrolled import before_tokens, whole_texts

@@ -20,9 +20,9 @@ import torch
 
 import figures
 from kit import along, table, train_layer, windows
-from nanospec.methods.draft_models.eagle3 import Eagle3
 from nanospec.files import load_pair
 from nanospec.files.corpus import read_texts
+from nanospec.methods.draft_models.eagle3 import Eagle3
 from nanospec.proof.tables import TableModel, small_learned
 from nanospec.text import Text, prefill
 from nanospec.training.unrolled import before_tokens, whole_texts
@@ -63,11 +63,11 @@ for row, marks in enumerate(grid.tolist()):
     print(f"step {row // 4}, place {row % 4}: ", "".join(".#"[mark] for mark in marks))
 
 # %% [markdown]
-# `Unrolled` in nanospec/training/unrolled.py computes attention under this mask. Does a draft that is
-# made token by token attend to the same places? The library runs a draft model token by token with
-# an object called a *reader*. The reader must predict what the unrolled layer predicts for a whole
-# text. The reader's cache holds one draft, so there is no other one to look at. (`Text` holds the
-# tokens of a text, and `prefill` lets the target read them. *Mistakes that no text shows* makes
+# `Unrolled` in nanospec/training/unrolled.py computes attention under this mask. Does a draft that
+# is made token by token attend to the same places? The library runs a draft model token by token
+# with an object called a *reader*. The reader must predict what the unrolled layer predicts for a
+# whole text. The reader's cache holds one draft, so there is no other one to look at. (`Text` holds
+# the tokens of a text, and `prefill` lets the target read them. *Mistakes that no text shows* makes
 # more of this check.)
 
 # %%

@@ -21,8 +21,8 @@ import torch
 import figures
 from kit import learn_and_test, new_speculator, table, train
 from nanospec import ModelDrafter
-from nanospec.methods.draft_models.text_reader import LearnedReader
 from nanospec.files import load_pair
+from nanospec.methods.draft_models.text_reader import LearnedReader
 from nanospec.proof.tables import TableModel, small_gpt, small_learned
 from nanospec.proof.walk import distance, target_distribution, walk
 from nanospec.speculate import speculate, tokens_of

@@ -159,7 +159,8 @@ table(["rows", "gamma", "alpha", "c", "v(gamma + 1)", "tokens a round", "predict
 # often draft tokens were accepted so far, and what rounds cost on this machine. The number to
 # maximise is called *goodput*: expected tokens per second.
 #
-# `ByLoad` in nanospec/methods/lengths/by_load.py does this. We give it our times and look at its choices.
+# `ByLoad` in nanospec/methods/lengths/by_load.py does this. We give it our times and look at its
+# choices.
 
 
 # %%

@@ -240,8 +240,8 @@ table(["gamma", *range(1, PLACES + 1)],
 # does not know the target's own distribution at the first place. docs/results/ has what a real one
 # reached here.
 #
-# In the library, these are `DFlash` and `DSpark` in nanospec/methods/draft_models/dflash.py. All rows of a
-# block attend to each other and to the target's hidden states of the text before it.
+# In the library, these are `DFlash` and `DSpark` in nanospec/methods/draft_models/dflash.py. All
+# rows of a block attend to each other and to the target's hidden states of the text before it.
 # `python train_tiny.py --what dspark` trains one.
 
 # %%

@@ -17,10 +17,10 @@ import torch
 import figures
 from kit import table
 from nanospec import ModelDrafter
-from nanospec.methods.draft_models.early_exit import EarlyExit, first_blocks, target_for
 from nanospec.files import load_pair
 from nanospec.files.corpus import read_texts
 from nanospec.generate import generate
+from nanospec.methods.draft_models.early_exit import EarlyExit, first_blocks, target_for
 from nanospec.model import cached_call
 from nanospec.proof.tables import small_gpt, small_learned
 from nanospec.proof.walk import distance, target_distribution, walk
@@ -240,8 +240,8 @@ figures.leaving_early(untrained, {depth: beta for depth, (_, beta) in exits.item
 # 1. Train for 10 steps, then for 240 (`trained_exit(depth, 240)`). Which exit gains most?
 # 2. In `kept`, leave out layer 3 alone: `[0, 1, 3, 4, 5, 6, 7]`. Which keys are still right?
 # 3. Let it draft a tree: `TreeDrafter(model, shape(2, 2))` instead of `ModelDrafter(model, 4)` in
-#    the cell that counts (imports: nanospec.methods.trees.drawn, nanospec.methods.trees.shapes), and take out its
-#    `assert`. What do layers 1 and 2 do now, and why?
+#    the cell that counts (imports: nanospec.methods.trees.drawn, nanospec.methods.trees.shapes),
+#    and take out its `assert`. What do layers 1 and 2 do now, and why?
 #
 # The answers are in the file of the same name in `lessons/answers/`.
 #

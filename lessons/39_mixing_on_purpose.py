@@ -22,11 +22,11 @@ from kit import OneRow, table
 from nanospec import Draft, ModelDrafter
 from nanospec.files import load_pair
 from nanospec.files.corpus import read_texts
+from nanospec.methods.rules.cascade import DEFERRALS, cascade
+from nanospec.methods.rules.lossy import typical
 from nanospec.probs import Sampling
 from nanospec.proof.tables import Mixture, TableModel
 from nanospec.proof.walk import distance, target_distribution, walk
-from nanospec.methods.rules.cascade import DEFERRALS, cascade
-from nanospec.methods.rules.lossy import typical
 from nanospec.speculate import speculate, tokens_of, verify
 from nanospec.theory import acceptance
 

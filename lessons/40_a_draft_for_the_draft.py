@@ -23,11 +23,11 @@ import figures
 from kit import OneRow, table
 from nanospec import ModelDrafter
 from nanospec.cli.bench.prompts import repetitive_prompts
-from nanospec.methods.copies.lookup import PromptLookup
-from nanospec.methods.stack import Stack
 from nanospec.fast.clock import step_seconds
 from nanospec.files import load_pair
 from nanospec.files.corpus import read_texts, to_ids
+from nanospec.methods.copies.lookup import PromptLookup
+from nanospec.methods.stack import Stack
 from nanospec.probs import residual
 from nanospec.proof.tables import TableModel
 from nanospec.proof.walk import distance, target_distribution, walk

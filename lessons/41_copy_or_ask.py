@@ -18,16 +18,16 @@ import figures
 from kit import OneRow, table
 from nanospec import ModelDrafter
 from nanospec.cli.bench.prompts import held_out_prompts, repetitive_prompts
-from nanospec.methods.copies.lookup import PromptLookup
 from nanospec.files import load_pair
 from nanospec.generate import generate
+from nanospec.methods.copies.lookup import PromptLookup
 from nanospec.methods.index import method_of
+from nanospec.methods.trees.merged import MergedDrafter
 from nanospec.probs import probs, residual
 from nanospec.proof.tables import TableModel
 from nanospec.proof.walk import distance, target_distribution, walk
 from nanospec.speculate import speculate, tokens_of
 from nanospec.theory import expected_tokens
-from nanospec.methods.trees.merged import MergedDrafter
 
 torch.set_num_threads(1)
 target, draft, tokenizer = pair = load_pair()
@@ -235,8 +235,8 @@ table(["text", "T", "drafter", "tokens per call", "draft steps per call", "gain"
 # One need not choose, because a draft may be a tree: the chain is one branch, the copy is another,
 # and one call of the target verifies both. Where they agree, they share rows. SpecInfer (Miao et
 # al. 2023) joins the drafts of several models in this way. The library's drafter is `MergedDrafter`
-# (nanospec/methods/trees/merged.py). The node rule only needs the distribution that each token was drawn
-# from, so it is lossless.
+# (nanospec/methods/trees/merged.py). The node rule only needs the distribution that each token was
+# drawn from, so it is lossless.
 #
 # *Guess first:* does it bring more tokens per call than the hybrid, and does it gain more?
 

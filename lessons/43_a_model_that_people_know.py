@@ -23,10 +23,10 @@ from kit import table
 from nanospec import ModelDrafter
 from nanospec.cli.bench.chat_prompts import chat_prompts
 from nanospec.cli.bench.measure import betas_of, measure_costs
-from nanospec.methods.copies.suffix import SuffixDrafter
 from nanospec.errors import NanospecError
 from nanospec.fast.autotune import autotune
 from nanospec.files import load_pair
+from nanospec.methods.copies.suffix import SuffixDrafter
 from nanospec.proof.tables import TableModel
 from nanospec.proof.walk import distance, target_distribution, walk
 from nanospec.speculate import speculate, tokens_of
@@ -166,8 +166,8 @@ assert off < 1e-12
 # ## Change this and run again
 #
 # 1. Set the temperature to 1. Which of the three requests loses most tokens per call?
-# 2. Set GAMMA to 2 and to 8. What does the expected speed-up say, and what does `python -m
-#    nanospec.cli.bench speed --weights smollm2 --prompts chat` measure?
+# 2. Set GAMMA to 2 and to 8. What does the expected speed-up say, and what does `nanospec
+#    bench speed --weights smollm2 --prompts chat` measure?
 # 3. Ask something of your own: `nanospec chat` shows which tokens were drafted.
 #
 # The answers are in the file of the same name in `lessons/answers/`.

@@ -24,11 +24,11 @@ from nanospec import ModelDrafter
 from nanospec.cli.bench.measure import betas_of
 from nanospec.files import load_pair
 from nanospec.methods.index import method_of
+from nanospec.methods.models.grammar import Constrained, Grammar, grammar_of
 from nanospec.probs import residual
 from nanospec.proof.tables import TableModel
 from nanospec.proof.walk import distance, walk
 from nanospec.speculate import speculate, tokens_of
-from nanospec.methods.models.grammar import Constrained, Grammar, grammar_of
 
 torch.set_num_threads(1)
 target, draft, tokenizer = load_pair()
@@ -188,9 +188,9 @@ assert off["each row its own"][0] < 1e-12 < 0.01 < min([tv for tv, _ in off.valu
 # | a path is accepted | moves to the end of the text | moves along |
 # | a request moves in a server | moves with its row of the batch | moves along |
 #
-# `Constrained` (nanospec/methods/models/grammar.py) wraps a model in this way, and no drafter or rule
-# has to know of it. We walk a chain, a tree and copies. (How requests move was the subject of *Many
-# requests*; the tests of this project serve some under a grammar.)
+# `Constrained` (nanospec/methods/models/grammar.py) wraps a model in this way, and no drafter or
+# rule has to know of it. We walk a chain, a tree and copies. (How requests move was the subject of
+# *Many requests*; the tests of this project serve some under a grammar.)
 
 # %%
 small = Grammar(torch.tensor(RULES))

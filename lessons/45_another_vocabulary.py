@@ -24,14 +24,14 @@ from nanospec.cache import Cache
 from nanospec.files import Tokenizer, load_pair
 from nanospec.files.corpus import read_texts, to_ids
 from nanospec.files.tokenizer import train
+from nanospec.methods.models.by_string import StringDrafter
+from nanospec.methods.models.other_tokenizer import OtherTokenizer, tables_of
 from nanospec.model import Config
 from nanospec.probs import residual
 from nanospec.proof.tables import TableModel
 from nanospec.proof.walk import distance, target_distribution, walk
 from nanospec.speculate import speculate, tokens_of
 from nanospec.theory import acceptance
-from nanospec.methods.models.by_string import StringDrafter
-from nanospec.methods.models.other_tokenizer import OtherTokenizer, tables_of
 
 torch.set_num_threads(1)
 target, _, ours = load_pair()

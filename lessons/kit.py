@@ -12,8 +12,8 @@ from rich.table import Table
 
 from nanospec.cli.bench.measure import BUSY
 from nanospec.dice import Dice
-from nanospec.methods.draft_models.mlp import MLPSpeculator
 from nanospec.files.corpus import read_texts
+from nanospec.methods.draft_models.mlp import MLPSpeculator
 from nanospec.training.learning import learned_loss
 from nanospec.training.losses import forward_kl, total_variation
 from nanospec.training.unrolled import before_tokens, whole_texts

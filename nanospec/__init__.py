@@ -13,7 +13,8 @@ READING ORDER
     model       the GPT
     proof/walk  how we know: every outcome of every decision, tried by the code that ships
 text, reader and errors hold what these share. These files are the core. They import torch and one
-another. The folders beside them are rooms that add to the core, and `methods/index.py` is their index.
+another. The folders beside them are rooms that add to the core; `methods/index.py` lists what is in
+them.
 
 SHAPES, one alphabet everywhere
     B texts (rows of a batch), T tokens in this call, n rows of a draft, S cache slots,

@@ -6,7 +6,7 @@
     why     is mine slow? What a round is made of here, and what to change first
     train   a pair of your own, or a draft model for one, in a clone of the repository
     export  a pair as folders that transformers, vLLM and SGLang open
-    proof   every method walked: is it exact?
+    proof   every method walked, in a clone of the repository: is it exact?
     judge   a sampler of yours, or of other people: is it exact?
     check   the exercises, in a clone of the repository
 
@@ -24,7 +24,8 @@ MODULES = {"demo": "nanospec.cli.demo", "chat": "nanospec.cli.chat", "bench": "n
            "why": "nanospec.cli.why", "train": "train_tiny", "export": "nanospec.files.export",
            "proof": "tests.proof.__main__", "judge": "nanospec.proof.judge.__main__",
            "check": "lessons.check.command"}
-IN_A_CLONE = {"train": "train_tiny.py", "check": "lessons/check/command.py"}    # what an installation lacks
+# What an installation lacks.
+IN_A_CLONE = {"train": "train_tiny.py", "proof": "tests/proof/__main__.py", "check": "lessons/check/command.py"}
 
 
 def main(argv: Sequence[str] | None = None) -> int:

@@ -24,17 +24,17 @@ from rich.text import Text
 
 from nanospec.cli.bench.made import chosen_drafters, options_of
 from nanospec.cli.chat_options import ANSWER, CONTEXT, parsed
-from nanospec.methods.draft_models.early_exit import target_for
+from nanospec.cli.show.keyboard import interrupts, lines
+from nanospec.cli.show.stream import Stream, can_show_colours
+from nanospec.cli.show.terminal import ACCEPTED, BONUS, REPLACEMENT, note, refuse
 from nanospec.errors import NanospecError, RequestError
 from nanospec.fast.autotune import described, dtypes_of, fastest, set_up
 from nanospec.fast.clock import announced, clocked, step_seconds
 from nanospec.files.checkpoint import Pair, draft_of, load_pair
 from nanospec.files.sources import source_of
+from nanospec.methods.draft_models.early_exit import target_for
 from nanospec.methods.index import GAMMA, RULES, method_of, most_drafted
 from nanospec.serving.conversation import Conversation
-from nanospec.cli.show.keyboard import interrupts, lines
-from nanospec.cli.show.stream import Stream, can_show_colours
-from nanospec.cli.show.terminal import ACCEPTED, BONUS, REPLACEMENT, note, refuse
 from nanospec.speculate import Round, tokens_of
 
 SCARCE = 0.2            # of the context: with less room left it is announced

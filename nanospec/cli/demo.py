@@ -23,20 +23,20 @@ from rich.console import Console, Group
 from rich.live import Live
 from rich.text import Text
 
-from nanospec.cli.bench.measure import alpha_of, busy, measure_costs, measure_setups
 from nanospec.cli.bench.made import options_of, topology_of
+from nanospec.cli.bench.measure import alpha_of, busy, measure_costs, measure_setups
 from nanospec.cli.demo_options import parsed
-from nanospec.methods.draft_models.early_exit import target_for
-from nanospec.errors import NanospecError, check_request
-from nanospec.fast.autotune import described, setups_of, weights_of
-from nanospec.fast.int8 import LARGEST
-from nanospec.fast.clock import ClockedDrafter, announced, clocked
-from nanospec.files.checkpoint import load_pair
-from nanospec.generate import generate
-from nanospec.methods.index import GAMMA, RULES, Method, method_of, most_drafted
 from nanospec.cli.show.page import Played, page_of, run_of
 from nanospec.cli.show.steps import WatchedDice, step_text
 from nanospec.cli.show.terminal import View, legend, note, printable, refuse, save_picture, side_by_side, table
+from nanospec.errors import NanospecError, check_request
+from nanospec.fast.autotune import described, setups_of, weights_of
+from nanospec.fast.clock import ClockedDrafter, announced, clocked
+from nanospec.fast.int8 import LARGEST
+from nanospec.files.checkpoint import load_pair
+from nanospec.generate import generate
+from nanospec.methods.draft_models.early_exit import target_for
+from nanospec.methods.index import GAMMA, RULES, Method, method_of, most_drafted
 from nanospec.speculate import speculate, tokens_of
 from nanospec.theory import best_gamma, expected_tokens
 

@@ -11,7 +11,6 @@ from rich.progress import track
 
 from nanospec.cli.bench.measure import measure_alpha
 from nanospec.cli.train_job import AUTO, Job, allowed
-from nanospec.methods.draft_models import LEARNED
 from nanospec.errors import PairError, RequestError
 from nanospec.fast.autotune import quick_copy
 from nanospec.fast.compiled import compiler_for
@@ -19,6 +18,7 @@ from nanospec.files.checkpoint import load_learned
 from nanospec.files.corpus import read_texts, to_ids
 from nanospec.files.ready import available
 from nanospec.files.sources import source_of
+from nanospec.methods.draft_models import LEARNED
 from nanospec.training.kept import Kept, KeptTraining
 from nanospec.training.learning import files_of, plan_of
 from nanospec.training.own_texts import AT_ONCE, TOKENS, read, written

@@ -2,9 +2,9 @@
 
 import argparse
 
+from nanospec.cli.show import options
 from nanospec.methods.draft_models import LEARNED
 from nanospec.methods.index import DRAFTERS, RULES
-from nanospec.cli.show import options
 
 
 def add_drafting(parser: argparse.ArgumentParser, draft: str, drafter: str) -> None:

@@ -15,12 +15,12 @@ from nanospec.cli.train_batch import fullest, scaled, seconds_of
 from nanospec.errors import PairError, RequestError
 from nanospec.fast.clock import announced
 from nanospec.fast.compiled import compiler_for
+from nanospec.files.atomic import write_whole
 from nanospec.files.checkpoint import WEIGHTS, Pair, load_pair, load_saved
 from nanospec.files.corpus import packages, read_packages, read_texts, to_ids
 from nanospec.files.ready import available
 from nanospec.files.sources import Target
 from nanospec.files.tokenizer import Tokenizer, train
-from nanospec.files.atomic import write_whole
 from nanospec.training.batches import HeldOut
 from nanospec.training.distil import Distillation, further
 from nanospec.training.learning import LearnedTraining, files_of, plan_of

@@ -13,13 +13,13 @@ from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, T
 from torch import Tensor
 
 from nanospec.cli.bench.measure import measure_alpha, measure_costs
+from nanospec.cli.show.figures import draw_accepted, draw_losses
 from nanospec.cli.train_job import Job
-from nanospec.methods.draft_models import LEARNED
 from nanospec.fast.autotune import autotune, autotune_draft
 from nanospec.fast.clock import announced
 from nanospec.files.checkpoint import Pair, load_learned, load_pair
 from nanospec.generate import generate
-from nanospec.cli.show.figures import draw_accepted, draw_losses
+from nanospec.methods.draft_models import LEARNED
 from nanospec.theory import best_gamma, break_even, speedup
 from nanospec.training.batches import HeldOut
 from nanospec.training.learning import LearnedTraining

@@ -18,14 +18,14 @@ from nanospec.cli.bench.made import chosen_drafters, options_of
 from nanospec.cli.bench.parts import Found, Parts, parts_of, turn
 from nanospec.cli.demo_options import PROMPT
 from nanospec.cli.shared_options import add_drafting, add_sampling
+from nanospec.cli.show import options
+from nanospec.cli.show.terminal import note, refuse, show_table
 from nanospec.errors import NanospecError, RequestError, check_request
 from nanospec.fast.autotune import setups_of
 from nanospec.fast.clock import announced
 from nanospec.files.checkpoint import WEIGHTS, load_pair
 from nanospec.files.sources import source_of
 from nanospec.methods.index import DRAFTERS, method_of, most_drafted
-from nanospec.cli.show import options
-from nanospec.cli.show.terminal import note, refuse, show_table
 
 GAMMA = 4               # draft tokens of a round, where the user asks for no other number
 TURNS, NEW = 8, 64      # texts, and tokens of each

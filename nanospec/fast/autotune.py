@@ -11,7 +11,6 @@ from typing import Any, NamedTuple
 
 import torch
 
-from nanospec.methods.draft_models.learned import Learned
 from nanospec.errors import RequestError
 from nanospec.fast.clock import DRAFTED, announced, draft_seconds, round_seconds, step_seconds
 from nanospec.fast.compiled import compiler_for
@@ -20,8 +19,9 @@ from nanospec.fast.half import halve
 from nanospec.fast.int8 import can_quantise, quantise
 from nanospec.fast.packed import PackedLinear, can_pack, pack
 from nanospec.files.ready import ready
-from nanospec.model import GPT
+from nanospec.methods.draft_models.learned import Learned
 from nanospec.methods.models.other_tokenizer import OtherTokenizer
+from nanospec.model import GPT
 
 DTYPES = (torch.float32, torch.bfloat16, torch.float16)
 COPIES: dict[torch.dtype, tuple[Callable, Callable]] = {        # what makes them, and where it can

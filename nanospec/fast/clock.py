@@ -22,11 +22,11 @@ from nanospec.dice import Dice
 from nanospec.draft import Draft, Drafter
 from nanospec.methods.draft_models.early_exit import target_for
 from nanospec.methods.draft_models.learned import Learned
+from nanospec.methods.trees.tree_reader import longest_chain
 from nanospec.model import GPT
 from nanospec.probs import Sampling
 from nanospec.speculate import ModelDrafter, speculate
 from nanospec.text import Text
-from nanospec.methods.trees.tree_reader import longest_chain
 
 PROMPT, DRAFTED, ROUNDS = 48, 4, 7      # tokens; draft tokens of a round that is timed; rounds
 STILL = 2.5                             # seconds between two signs of life

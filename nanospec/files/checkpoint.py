@@ -13,18 +13,18 @@ from zipfile import ZipFile
 
 import torch
 
-from nanospec.methods.draft_models import LEARNED
-from nanospec.methods.draft_models.learned import Learned
 from nanospec.errors import NanospecError, PairError, RequestError, check_has, check_model, one_line
+from nanospec.files.atomic import write_whole
 from nanospec.files.given import path_of
 from nanospec.files.huggingface import load_folder
 from nanospec.files.ready import available, check_finite, ready
 from nanospec.files.sources import Source, Target, source_of
 from nanospec.files.tokenizer import Tokenizer
 from nanospec.files.tokenizer_json import AnyTokenizer, FolderTokenizer
-from nanospec.files.atomic import write_whole
-from nanospec.model import GPT, Config
+from nanospec.methods.draft_models import LEARNED
+from nanospec.methods.draft_models.learned import Learned
 from nanospec.methods.models.other_tokenizer import OtherTokenizer, tables_of
+from nanospec.model import GPT, Config
 
 WEIGHTS = Path(__file__).parent.parent / "weights"
 OTHER_WEIGHTS = ("the draft model {} was trained beside other weights of this shape: fewer of its tokens may be "

@@ -20,15 +20,15 @@ from typing import Any
 
 import torch
 
-from nanospec.methods.draft_models.eagle3 import Eagle3
 from nanospec.errors import NanospecError, PairError, one_line
 from nanospec.files.checkpoint import WEIGHTS, Pair, load_pair
-from nanospec.files.speculators import ENGINES, save_eagle3
 from nanospec.files.extra import extra
 from nanospec.files.given import path_of
 from nanospec.files.huggingface import save_folder
+from nanospec.files.speculators import ENGINES, save_eagle3
 from nanospec.files.tokenizer import Tokenizer
 from nanospec.files.tokenizer_json import save_tokenizer
+from nanospec.methods.draft_models.eagle3 import Eagle3
 from nanospec.model import GPT
 
 

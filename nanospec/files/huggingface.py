@@ -15,9 +15,9 @@ import torch
 from torch import Tensor
 
 from nanospec.errors import PairError, one_line
+from nanospec.files.atomic import write_whole
 from nanospec.files.extra import extra
 from nanospec.files.ready import available, ready
-from nanospec.files.atomic import write_whole
 from nanospec.model import GPT, Config
 
 # Each architecture, and which switches of a Config make it.

@@ -3,8 +3,8 @@
 import torch
 from torch import Tensor
 
-from nanospec.methods.draft_models.learned import Learned
 from nanospec.errors import DeviceError, one_line
+from nanospec.methods.draft_models.learned import Learned
 from nanospec.model import GPT, Config
 
 

@@ -14,10 +14,10 @@ from pathlib import Path
 import torch
 from torch import Tensor
 
-from nanospec.methods.draft_models.eagle3 import Eagle3
+from nanospec.files.atomic import write_whole
 from nanospec.files.extra import extra
 from nanospec.files.huggingface import said_of
-from nanospec.files.atomic import write_whole
+from nanospec.methods.draft_models.eagle3 import Eagle3
 
 ENGINES = {"vllm": "layers.0.", "sglang": "midlayer."}      # how the names of its layer's weights begin
 FORMAT = "0.9.0"                                            # of speculators, which this was tried with

@@ -18,8 +18,8 @@ from pathlib import Path
 import tiktoken
 
 from nanospec.errors import PairError, RequestError, TextError, check_numbers, one_line
-from nanospec.files.given import path_of, text_of
 from nanospec.files.atomic import write_whole
+from nanospec.files.given import path_of, text_of
 
 END_OF_TEXT = "<|endoftext|>"
 

@@ -12,11 +12,11 @@ from itertools import groupby
 from pathlib import Path
 
 from nanospec.errors import PairError, RequestError, one_line
+from nanospec.files.atomic import write_whole
 from nanospec.files.chat_template import ChatTemplate, Message
 from nanospec.files.extra import extra
 from nanospec.files.given import text_of
 from nanospec.files.tokenizer import END_OF_TEXT, PATTERN, Tokenizer
-from nanospec.files.atomic import write_whole
 
 # tiktoken's \w, character by character: Unicode's definition, which has also a few marks that join words.
 WORD = r"\p{Alphabetic}\p{M}\p{Nd}\p{Pc}\x{200c}\x{200d}"

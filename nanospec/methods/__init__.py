@@ -2,4 +2,5 @@
 
 trees/ several draft tokens after one; copies/ drafts that need no model; lengths/ when to stop a chain; rules/ other
 verifications; draft_models/ networks that read the target's hidden states; models/ what answers as a language model.
+stack.py lets a draft model speculate in its turn.
 """

@@ -10,29 +10,29 @@ from itertools import product
 from typing import Any, NamedTuple
 
 from nanospec.cache import LanguageModel
+from nanospec.draft import Drafter, Rule
+from nanospec.errors import RequestError, check_gamma, one_line
 from nanospec.methods.copies.hybrid import Hybrid
 from nanospec.methods.copies.lookahead import Lookahead
 from nanospec.methods.copies.lookup import PromptLookup
 from nanospec.methods.copies.suffix import SuffixDrafter
-from nanospec.draft import Drafter, Rule
 from nanospec.methods.draft_models.early_exit import target_for
-from nanospec.methods.stack import Stack
-from nanospec.errors import RequestError, check_gamma, one_line
+from nanospec.methods.lengths.by_load import ByLoad
+from nanospec.methods.lengths.by_survival import BySurvival
 from nanospec.methods.lengths.dynamic import DynamicDrafter
 from nanospec.methods.lengths.stopping import Confidence, Entropy, Goodput, Heuristic
 from nanospec.methods.rules.block import verify_block
-from nanospec.methods.lengths.by_load import ByLoad
-from nanospec.methods.lengths.by_survival import BySurvival
-from nanospec.speculate import ModelDrafter, Round, speculate
-from nanospec.theory import check_formula
+from nanospec.methods.stack import Stack
 from nanospec.methods.trees.drawn import TreeDrafter
 from nanospec.methods.trees.dynamic_tree import DynamicTree
 from nanospec.methods.trees.merged import MergedDrafter
 from nanospec.methods.trees.paying import PayingTree
-from nanospec.methods.trees.tree_reader import longest_chain
 from nanospec.methods.trees.shapes import shape
 from nanospec.methods.trees.top import TopTree
 from nanospec.methods.trees.traversal import verify_traversal
+from nanospec.methods.trees.tree_reader import longest_chain
+from nanospec.speculate import ModelDrafter, Round, speculate
+from nanospec.theory import check_formula
 
 GAMMA = 8                                   # draft tokens a round, where neither the user nor a formula decides
 

@@ -3,7 +3,7 @@ would write there.
 
 Half of every batch is real text, the other half was written by the target: there the draft model
 will be used. A step runs the target once, without gradients, for its hidden states and its
-distributions. A draft model then drafts `steps` tokens after many tokens of the text (whole.py),
+distributions. A draft model then drafts `steps` tokens after many tokens of the text (unrolled.py),
 given the true tokens before. One loss of losses.py compares each of its distributions with the
 target's.
 """
@@ -18,10 +18,10 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
-from nanospec.methods.draft_models import LEARNED
-from nanospec.methods.draft_models.learned import Learned
 from nanospec.files.checkpoint import fingerprint, save_learned
 from nanospec.files.tokenizer import Tokenizer
+from nanospec.methods.draft_models import LEARNED
+from nanospec.methods.draft_models.learned import Learned
 from nanospec.model import GPT, Config
 from nanospec.training.batches import HeldOut, batch_at
 from nanospec.training.losses import LOSSES, log_probs, total_variation

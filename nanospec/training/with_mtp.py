@@ -14,8 +14,8 @@ from typing import Any
 import torch.nn.functional as F
 from torch import Tensor, nn
 
-from nanospec.methods.draft_models.mtp import MTP
 from nanospec.files.checkpoint import save_learned, save_model
+from nanospec.methods.draft_models.mtp import MTP
 from nanospec.training.mixed import mixed
 from nanospec.training.pair import Training
 from nanospec.training.step import new_optimizer

@@ -5,17 +5,17 @@ import torch
 
 from nanospec.dice import Dice
 from nanospec.draft import Draft
-from nanospec.methods.copies.lookup import PromptLookup
 from nanospec.errors import LogitsError
 from nanospec.generate import generate
+from nanospec.methods.copies.lookup import PromptLookup
+from nanospec.methods.rules.block import verify_block
+from nanospec.methods.trees.drawn import TreeDrafter
+from nanospec.methods.trees.node_rule import verify_tree
 from nanospec.model import GPT, Config
 from nanospec.probs import Sampling
 from nanospec.proof.tables import TableModel, small_gpt
-from nanospec.methods.rules.block import verify_block
 from nanospec.speculate import ModelDrafter, Round, one_round, speculate, tokens_of, verify
 from nanospec.text import Text
-from nanospec.methods.trees.drawn import TreeDrafter
-from nanospec.methods.trees.node_rule import verify_tree
 
 TARGET, DRAFT, TOPOLOGY = TableModel(5, 1), TableModel(5, 2), [-1, 0, 0, 1, 2, 1]
 

@@ -10,15 +10,15 @@ from nanospec.files.export import export
 from nanospec.files.huggingface import load_folder
 from nanospec.files.tokenizer import Tokenizer
 from nanospec.methods.index import DRAFTERS, method_of
+from nanospec.methods.lengths.costs import Costs, WatchedByLoad
 from nanospec.probs import Sampling
-from tests.proof.compare import together
 from nanospec.proof.tables import small_gpt, small_learned
 from nanospec.serving.conversation import Conversation
-from nanospec.methods.lengths.costs import Costs, WatchedByLoad
 from nanospec.serving.server import PIECE, Server
 from nanospec.speculate import ModelDrafter, speculate, tokens_of
 from tests.device.pretend import NAME
 from tests.device.test_rounds import DRAFT, SETTINGS, TARGET
+from tests.proof.compare import together
 
 BYTES = Tokenizer({bytes([b]): b for b in range(256)})
 # A prompt of several pieces, settings and lengths of their own; one request waits for a row.

@@ -7,9 +7,9 @@ from functools import partial
 import pytest
 import torch
 
-from nanospec.methods.draft_models import LEARNED
 from nanospec.fast.compiled import compiled
 from nanospec.generate import generate
+from nanospec.methods.draft_models import LEARNED
 from nanospec.methods.index import DRAFTERS, method_of
 from nanospec.proof.tables import small_gpt, small_learned
 from nanospec.proof.walk import WalkingDice, distance, target_distribution, walk

@@ -8,8 +8,8 @@ from pathlib import Path
 
 import pytest
 
-from nanospec.methods.draft_models import LEARNED
 from nanospec.generate import generate
+from nanospec.methods.draft_models import LEARNED
 from nanospec.methods.index import DRAFTERS, method_of
 from nanospec.proof.tables import small_gpt, small_learned
 from nanospec.proof.zoo.plant import bug, planted

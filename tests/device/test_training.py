@@ -9,10 +9,10 @@ import torch
 from torch.nn.attention import SDPBackend, sdpa_kernel
 
 import train_tiny
-from nanospec.methods.draft_models import LEARNED
 from nanospec.files.checkpoint import Pair
 from nanospec.files.corpus import read_texts, to_ids
 from nanospec.files.tokenizer import Tokenizer, train
+from nanospec.methods.draft_models import LEARNED
 from nanospec.model import GPT
 from nanospec.training import batches, mixed
 from nanospec.training.batches import HeldOut

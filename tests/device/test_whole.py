@@ -8,8 +8,8 @@ import pytest
 import torch
 import torch._dynamo.config
 
-from nanospec.methods.draft_models import LEARNED
 from nanospec.fast.compiled import KINDS, _step
+from nanospec.methods.draft_models import LEARNED
 from nanospec.methods.index import DRAFTERS, method_of
 from nanospec.proof.tables import small_learned
 from tests.device.test_rounds import DRAFT, REQUEST, SETTINGS, TARGET

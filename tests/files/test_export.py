@@ -10,9 +10,9 @@ from pathlib import Path
 import pytest
 import torch
 
+from nanospec.cli import demo
 from nanospec.cli.bench import measure as measuring
 from nanospec.cli.bench.__main__ import main as bench
-from nanospec.cli import demo
 from nanospec.errors import PairError, RequestError
 from nanospec.files.checkpoint import WEIGHTS, Pair, load_pair, save_model
 from nanospec.files.corpus import read_texts
@@ -22,9 +22,9 @@ from nanospec.files.tokenizer import END_OF_TEXT, Tokenizer
 from nanospec.files.tokenizer_json import FolderTokenizer, save_tokenizer
 from nanospec.generate import generate
 from nanospec.methods.index import method_of
+from nanospec.methods.models.other_tokenizer import OtherTokenizer
 from nanospec.proof.tables import small_gpt
 from nanospec.speculate import ModelDrafter, speculate, tokens_of
-from nanospec.methods.models.other_tokenizer import OtherTokenizer
 
 pytestmark = pytest.mark.xdist_group("transformers")        # one process imports it
 BYTES = Tokenizer({bytes([b]): b for b in range(256)})

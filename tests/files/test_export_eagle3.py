@@ -14,13 +14,13 @@ import pytest
 import torch
 import torch.nn.functional as F
 
-from nanospec.methods.draft_models.eagle3 import Eagle3
 from nanospec.errors import PairError
 from nanospec.files.checkpoint import Pair, load_pair, save_learned, save_model
 from nanospec.files.export import export, main
 from nanospec.files.huggingface import save_folder
 from nanospec.files.tokenizer import Tokenizer
 from nanospec.files.tokenizer_json import save_tokenizer
+from nanospec.methods.draft_models.eagle3 import Eagle3
 from nanospec.proof.tables import small_gpt
 from nanospec.training.unrolled import before_tokens, whole_texts
 

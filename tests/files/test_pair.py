@@ -6,9 +6,9 @@ import torch
 from nanospec.files.checkpoint import WEIGHTS, load_pair
 from nanospec.files.corpus import read_texts, to_ids
 from nanospec.generate import generate
-from tests.proof.checks import caches, chain, greedy
 from nanospec.speculate import ModelDrafter, speculate
 from nanospec.theory import acceptance
+from tests.proof.checks import caches, chain, greedy
 
 
 @pytest.fixture(scope="module")

@@ -8,7 +8,6 @@ from types import SimpleNamespace
 import pytest
 import torch
 
-from nanospec.methods.draft_models.prefix import Prefix
 from nanospec.errors import PairError, RequestError
 from nanospec.files import checkpoint, sources
 from nanospec.files.checkpoint import Pair, draft_of, load_learned, load_pair, save_learned, save_model
@@ -18,6 +17,7 @@ from nanospec.files.sources import can_be_a_name, located, source_of
 from nanospec.files.tokenizer import Tokenizer
 from nanospec.files.tokenizer_json import save_tokenizer
 from nanospec.generate import generate
+from nanospec.methods.draft_models.prefix import Prefix
 from nanospec.methods.index import WITHOUT_DRAFT, drafters_for, method_of
 from nanospec.proof.tables import small_gpt
 from nanospec.speculate import ModelDrafter, speculate, tokens_of

@@ -9,8 +9,8 @@ from nanospec import ModelDrafter
 from nanospec.proof.tables import TableModel
 from nanospec.proof.walk import distance, target_distribution, walk, walk_by_prefix
 from nanospec.proof.zoo import planted
-from tests.proof.zoo import ALL_BUGS
 from nanospec.speculate import speculate
+from tests.proof.zoo import ALL_BUGS
 
 EXACT = "< 1e-12"
 KINDS = {"accepted": "a", "rejected": "x", "never judged": "n", "replacement": "r", "bonus": "b"}

@@ -3,10 +3,10 @@
 import pytest
 from shorter import shorter
 
+from nanospec.methods.trees.dynamic_tree import DynamicTree
 from nanospec.proof.tables import TableModel, small_learned
 from nanospec.proof.walk import distance, target_distribution, walk
 from nanospec.speculate import speculate, tokens_of
-from nanospec.methods.trees.dynamic_tree import DynamicTree
 
 pytestmark = pytest.mark.xdist_group("held-out texts")      # which one process then reads once
 

@@ -12,8 +12,8 @@ import pytest
 import torch
 from shorter import shorter
 
-from nanospec.proof.walk import distance, target_distribution, walk
 from nanospec.methods.rules.kseq import best_acceptance, k_seq
+from nanospec.proof.walk import distance, target_distribution, walk
 from nanospec.theory import acceptance
 
 CHAIN = ("token by token", "as a whole", "ceiling")

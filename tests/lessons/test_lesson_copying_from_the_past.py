@@ -9,11 +9,11 @@ from lessons.check.catalogue import ANSWERS, stub
 from lessons.check.engine import check
 from lessons.check.ex15_certain_drafts import EXERCISE
 from nanospec.methods.copies.suffix import SuffixDrafter
+from nanospec.methods.trees.tree_draft import of_text
 from nanospec.proof.tables import TableModel
 from nanospec.proof.walk import distance, target_distribution, walk
 from nanospec.speculate import speculate, tokens_of
 from nanospec.text import Text
-from nanospec.methods.trees.tree_draft import of_text
 
 
 def rows_of(out: str, columns: int) -> list[list[str]]:

@@ -8,11 +8,11 @@ import pytest
 from shorter import shorter
 
 from nanospec.proof.walk import distance, product_of, target_distribution, walk
-from tests.proof.zoo import ALL_BUGS
 from nanospec.speculate import ModelDrafter, one_round, verify
 from nanospec.text import Text, prefill
 from nanospec.theory import expected_tokens
 from tests.printed import rows
+from tests.proof.zoo import ALL_BUGS
 
 
 def fewest(alpha, gamma, B):

@@ -14,10 +14,10 @@ from nanospec.methods.lengths.dynamic import DynamicDrafter
 from nanospec.methods.lengths.stopping import Confidence, StoppingRule
 from nanospec.proof.walk import distance, target_distribution, walk, walk_by_prefix
 from nanospec.proof.zoo import planted
-from tests.proof.zoo import ALL_BUGS
 from nanospec.proof.zoo.plant import bug
 from nanospec.speculate import ModelDrafter, speculate, tokens_of
 from nanospec.theory import best_gamma
+from tests.proof.zoo import ALL_BUGS
 
 DRAW = "tokens.append(dice.pick(torch.where(on, q, certain)))"
 

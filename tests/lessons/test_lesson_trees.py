@@ -10,14 +10,14 @@ import torch
 from shorter import shorter
 
 from lessons.check.ex13_node_rule import FORBIDS, FOUR, SURE, drawn_from, stands, without_replacement
+from nanospec.methods.rules.kseq import sequential_acceptance
+from nanospec.methods.trees.drawn import TreeDrafter
+from nanospec.methods.trees.tree_draft import TreeDraft
 from nanospec.probs import probs
 from nanospec.proof.tables import TableModel
 from nanospec.proof.walk import distance, target_distribution, walk_by_prefix
-from nanospec.methods.rules.kseq import sequential_acceptance
 from nanospec.speculate import speculate
 from nanospec.theory import expected_tokens, speedup
-from nanospec.methods.trees.tree_draft import TreeDraft
-from nanospec.methods.trees.drawn import TreeDrafter
 
 pytestmark = pytest.mark.xdist_group("held-out texts")      # which one process then reads once
 

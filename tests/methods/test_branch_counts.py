@@ -18,14 +18,14 @@ from itertools import product
 import pytest
 import torch
 
+from nanospec.methods.trees.drawn import TreeDrafter
+from nanospec.methods.trees.node_rule import verify_tree
+from nanospec.methods.trees.shapes import shape
+from nanospec.methods.trees.tree_draft import TreeDraft
 from nanospec.probs import probs
 from nanospec.proof.tables import TableModel
 from nanospec.proof.walk import walk
 from nanospec.speculate import ModelDrafter, speculate, tokens_of
-from nanospec.methods.trees.tree_draft import TreeDraft
-from nanospec.methods.trees.drawn import TreeDrafter
-from nanospec.methods.trees.node_rule import verify_tree
-from nanospec.methods.trees.shapes import shape
 
 IDS = (1, 0)
 

@@ -5,18 +5,18 @@ from itertools import product
 import pytest
 import torch
 
-from nanospec.methods.copies.lookup import PromptLookup
 from nanospec.errors import RequestError
 from nanospec.generate import generate
-from tests.proof.compare import rounds, together
-from nanospec.proof.tables import Mixture, TableModel
-from nanospec.proof.walk import distance, product_of, target_distribution, walk
+from nanospec.methods.copies.lookup import PromptLookup
 from nanospec.methods.rules.block import verify_block
 from nanospec.methods.rules.cascade import DEFERRALS, cascade
-from nanospec.speculate import ModelDrafter, speculate, tokens_of, verify
 from nanospec.methods.trees.drawn import TreeDrafter
 from nanospec.methods.trees.node_rule import verify_tree
 from nanospec.methods.trees.traversal import verify_traversal
+from nanospec.proof.tables import Mixture, TableModel
+from nanospec.proof.walk import distance, product_of, target_distribution, walk
+from nanospec.speculate import ModelDrafter, speculate, tokens_of, verify
+from tests.proof.compare import rounds, together
 
 TABLE, DRAFT = TableModel(3, 8, zeros=0.4), TableModel(3, 58, zeros=0.4)
 MIDDLE = {"chow": 0.4, "diff": 0.1, "opt": 0.6, "v1": 0.3, "v2": 0.3, "v3": 0.6}

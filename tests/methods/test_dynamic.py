@@ -3,22 +3,22 @@
 import pytest
 import torch
 
-from nanospec.methods.copies.lookup import PromptLookup
 from nanospec.dice import Dice
 from nanospec.errors import RequestError
 from nanospec.fast.packed import pack
 from nanospec.files import load_pair
+from nanospec.methods.copies.lookup import PromptLookup
 from nanospec.methods.lengths.dynamic import DynamicDrafter
 from nanospec.methods.lengths.stopping import Confidence, Entropy, Goodput, Heuristic, StoppingRule
+from nanospec.methods.rules.block import verify_block
+from nanospec.methods.trees.merged import MergedDrafter
 from nanospec.probs import Sampling, probs
-from tests.proof.compare import ragged
 from nanospec.proof.tables import TableModel, small_gpt
 from nanospec.proof.walk import distance, target_distribution, walk
-from nanospec.methods.rules.block import verify_block
 from nanospec.speculate import ModelDrafter, speculate, tokens_of, verify
 from nanospec.text import Text
 from nanospec.theory import acceptance, best_gamma, expected_tokens, speedup
-from nanospec.methods.trees.merged import MergedDrafter
+from tests.proof.compare import ragged
 
 TABLE, DRAFT = TableModel(3, 8, zeros=.4), TableModel(3, 58, zeros=.4)
 GPT, GPT_DRAFT, WARM = small_gpt(11, 2, 1), small_gpt(11, 1, 2), {"temperature": 0.7}

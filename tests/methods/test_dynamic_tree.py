@@ -7,14 +7,14 @@ import pytest
 import torch
 
 from nanospec.dice import Dice
-from nanospec.methods.draft_models import LEARNED
 from nanospec.errors import RequestError
+from nanospec.methods.draft_models import LEARNED
+from nanospec.methods.trees.dynamic_tree import DynamicTree
+from nanospec.methods.trees.tree_draft import of_text
 from nanospec.probs import Sampling
-from tests.proof.compare import Batch
 from nanospec.proof.tables import TableModel, small_gpt, small_learned
 from nanospec.text import Text, prefill
-from nanospec.methods.trees.tree_draft import of_text
-from nanospec.methods.trees.dynamic_tree import DynamicTree
+from tests.proof.compare import Batch
 
 DRAFT = TableModel(5, 4, zeros=0)
 TEXTS = [[1, 0, 2], [3], [4, 4, 1, 0]]

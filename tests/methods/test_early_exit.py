@@ -4,20 +4,20 @@ import pytest
 import torch
 
 from nanospec.dice import Dice
-from nanospec.methods.draft_models.early_exit import EarlyExit, GoesOn, target_for
 from nanospec.errors import RequestError
 from nanospec.generate import generate
+from nanospec.methods.draft_models.early_exit import EarlyExit, GoesOn, target_for
+from nanospec.methods.index import method_of
 from nanospec.methods.lengths.dynamic import DynamicDrafter
 from nanospec.methods.lengths.stopping import StoppingRule
-from nanospec.methods.index import method_of
+from nanospec.methods.trees.drawn import TreeDrafter
+from nanospec.methods.trees.tree_draft import tree_mask
 from nanospec.probs import Sampling
-from tests.proof.compare import together
 from nanospec.proof.tables import TableModel, small_gpt, small_learned
 from nanospec.serving.server import Server
 from nanospec.speculate import ModelDrafter, speculate, tokens_of
 from nanospec.text import Text, prefill
-from nanospec.methods.trees.tree_draft import tree_mask
-from nanospec.methods.trees.drawn import TreeDrafter
+from tests.proof.compare import together
 
 TARGET = small_gpt(11, 3, 5)
 

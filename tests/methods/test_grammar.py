@@ -12,16 +12,16 @@ import torch
 from nanospec.errors import RequestError
 from nanospec.generate import generate
 from nanospec.methods.index import DRAFTERS, method_of
+from nanospec.methods.models.grammar import Constrained, Expression, Grammar, grammar_of
+from nanospec.methods.trees.drawn import TreeDrafter
+from nanospec.methods.trees.tree_draft import TreeDraft
 from nanospec.probs import probs
-from nanospec.proof import contract
-from tests.proof.checks import FULL, FULL_DRAFT, GPT4, RULED
-from tests.proof.compare import Batch
 from nanospec.proof.tables import TableModel, small_gpt, small_learned
 from nanospec.proof.walk import distance, walk
 from nanospec.speculate import ModelDrafter, speculate, tokens_of
-from nanospec.methods.trees.tree_draft import TreeDraft
-from nanospec.methods.trees.drawn import TreeDrafter
-from nanospec.methods.models.grammar import Constrained, Expression, Grammar, grammar_of
+from tests.proof import contract
+from tests.proof.checks import FULL, FULL_DRAFT, GPT4, RULED
+from tests.proof.compare import Batch
 
 RULES3 = [[1, -1, 2], [-1, 0, 2], [3, 1, -1], [-1, -1, 0]]              # RULED, of checks.py
 FREE = [[0, 0, 1], [2, 1, -1], [-1, 0, 1]]                              # all may follow, until a token 2 opens

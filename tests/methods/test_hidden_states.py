@@ -4,18 +4,18 @@ drafter here computes the target's own distribution from them, so one that is wr
 import pytest
 import torch
 
-from nanospec.methods.copies.lookup import PromptLookup
 from nanospec.dice import Dice
 from nanospec.draft import Draft, Drafter
+from nanospec.methods.copies.lookup import PromptLookup
+from nanospec.methods.trees.merged import MergedDrafter
+from nanospec.methods.trees.node_rule import verify_tree
+from nanospec.methods.trees.tree_draft import TreeDraft
 from nanospec.model import Call, rope_table
 from nanospec.probs import Sampling
-from tests.proof.compare import Batch
 from nanospec.proof.tables import small_gpt
 from nanospec.speculate import speculate
 from nanospec.theory import acceptance
-from nanospec.methods.trees.tree_draft import TreeDraft
-from nanospec.methods.trees.merged import MergedDrafter
-from nanospec.methods.trees.node_rule import verify_tree
+from tests.proof.compare import Batch
 
 TARGET = small_gpt(5, 3, 7)
 CHAIN, PAIR, TREE = [-1, 0, 1, 2], [-1, 0], [-1, 0, 0, 1, 1, 2, 2]

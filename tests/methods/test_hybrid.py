@@ -3,19 +3,19 @@
 import pytest
 import torch
 
-from nanospec.methods.copies.hybrid import Hybrid
 from nanospec.dice import Dice
 from nanospec.errors import RequestError
-from nanospec.probs import Sampling
-from tests.proof.compare import Batch
-from nanospec.proof.tables import small_gpt, small_learned
+from nanospec.methods.copies.hybrid import Hybrid
 from nanospec.methods.lengths.by_load import ByLoad
+from nanospec.methods.trees.dynamic_tree import DynamicTree
+from nanospec.methods.trees.paying import PayingTree
+from nanospec.methods.trees.tree_draft import of_text
+from nanospec.probs import Sampling
+from nanospec.proof.tables import small_gpt, small_learned
 from nanospec.serving.rows import move
 from nanospec.speculate import ModelDrafter
 from nanospec.text import Text
-from nanospec.methods.trees.tree_draft import of_text
-from nanospec.methods.trees.dynamic_tree import DynamicTree
-from nanospec.methods.trees.paying import PayingTree
+from tests.proof.compare import Batch
 
 TARGET, DRAFT = small_gpt(5, 2, 1), small_gpt(5, 1, 2)
 V = {m: 1 + 0.05 * (m - 1) for m in range(2, 10)}

@@ -5,14 +5,14 @@ import random
 import pytest
 import torch
 
-from nanospec.methods.copies.lookup import PromptLookup
 from nanospec.errors import RequestError
+from nanospec.methods.copies.lookup import PromptLookup
+from nanospec.methods.trees.tree_draft import of_text
 from nanospec.proof.tables import TableModel
 from nanospec.proof.walk import walk
 from nanospec.speculate import speculate
 from nanospec.text import Text
 from nanospec.theory import acceptance
-from nanospec.methods.trees.tree_draft import of_text
 
 FULL, WARM = TableModel(3, 5, zeros=0), {"temperature": 0.7}
 

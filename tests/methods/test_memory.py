@@ -4,15 +4,15 @@ from collections import Counter
 
 import pytest
 
-from nanospec.methods.copies.memory import Memory
-from nanospec.methods.copies.suffix import SuffixDrafter
 from nanospec.errors import RequestError
 from nanospec.generate import generate
+from nanospec.methods.copies.memory import Memory
+from nanospec.methods.copies.suffix import SuffixDrafter
 from nanospec.methods.index import DRAFTERS, Options
-from tests.proof.checks import GPT4, GPT_DRAFT4
 from nanospec.proof.tables import TableModel
 from nanospec.proof.walk import distance, target_distribution
 from nanospec.serving.server import Server
+from tests.proof.checks import GPT4, GPT_DRAFT4
 
 FULL = TableModel(3, 5, zeros=0)
 

@@ -3,21 +3,21 @@
 import pytest
 import torch
 
-from nanospec.methods.copies.lookahead import Lookahead
-from nanospec.methods.copies.lookup import PromptLookup
 from nanospec.dice import Dice
 from nanospec.draft import Draft, Drafter
 from nanospec.errors import RequestError
-from nanospec.probs import Sampling, probs
-from tests.proof.compare import node_cases, rounds, together
-from nanospec.proof.tables import TableModel, small_gpt
-from nanospec.proof.walk import distance, walk
-from nanospec.speculate import speculate
-from nanospec.methods.trees.tree_draft import TreeDraft
+from nanospec.methods.copies.lookahead import Lookahead
+from nanospec.methods.copies.lookup import PromptLookup
 from nanospec.methods.trees.drawn import TreeDrafter
 from nanospec.methods.trees.merged import MergedDrafter
 from nanospec.methods.trees.node_rule import verify_tree
 from nanospec.methods.trees.traversal import verify_traversal
+from nanospec.methods.trees.tree_draft import TreeDraft
+from nanospec.probs import Sampling, probs
+from nanospec.proof.tables import TableModel, small_gpt
+from nanospec.proof.walk import distance, walk
+from nanospec.speculate import speculate
+from tests.proof.compare import node_cases, rounds, together
 
 ONE, TWO, CHAIN = [-1, 0], [-1, 0, 0], [-1, 0, 1]
 FULL, FIRST, SECOND = (TableModel(3, seed, zeros=0) for seed in (23, 123, 223))

@@ -4,9 +4,9 @@ import pytest
 
 from nanospec.errors import RequestError
 from nanospec.methods.index import DRAFTERS, GAMMA, RULES, Options, check_fixed, method_of, most_drafted
+from nanospec.methods.trees.node_rule import verify_tree
 from nanospec.proof.tables import TableModel, small_gpt, small_learned
 from nanospec.speculate import ModelDrafter, tokens_of, verify
-from nanospec.methods.trees.node_rule import verify_tree
 
 TARGET, DRAFT = TableModel(5, 1), TableModel(5, 2)
 CHAINS = {"chain", "heuristic", "confidence", "entropy", "goodput", "by-load", "by-survival"}

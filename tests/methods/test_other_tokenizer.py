@@ -18,14 +18,14 @@ from nanospec.files.tokenizer import Tokenizer, train
 from nanospec.files.tokenizer_json import FolderTokenizer, save_tokenizer, spelling_of
 from nanospec.generate import generate
 from nanospec.methods.index import method_of
+from nanospec.methods.models.by_string import Kept, StringDrafter
+from nanospec.methods.models.other_tokenizer import OtherTokenizer, tables_of
 from nanospec.probs import Sampling
-from nanospec.proof import other_tokenizer as small
-from tests.proof.compare import rounds, together
 from nanospec.proof.tables import small_gpt
 from nanospec.speculate import ModelDrafter, speculate, tokens_of
 from nanospec.text import Text
-from nanospec.methods.models.by_string import Kept, StringDrafter
-from nanospec.methods.models.other_tokenizer import OtherTokenizer, tables_of
+from tests.proof import other_tokenizer as small
+from tests.proof.compare import rounds, together
 
 CODE = "def area(width, height):\n    return width * height\n\n\ndef main():\n    print(area(2, 3), 'ä')\n" * 3
 TALK = "the height of the main door, and the width of it; in the area of print there is a return\n" * 3

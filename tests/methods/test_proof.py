@@ -7,16 +7,16 @@ from dataclasses import replace
 import pytest
 import torch
 
+from nanospec.proof.judge import Verdict
+from nanospec.proof.tables import TableModel
+from nanospec.proof.walk import WalkingDice, completed, distance, product_of, target_distribution, walk
+from nanospec.speculate import ModelDrafter
 from tests.proof import __main__ as proof
 from tests.proof import handover
 from tests.proof.checks import CHECKS, Check
 from tests.proof.compare import caches, worst
-from nanospec.proof.judge import Verdict
-from nanospec.proof.tables import TableModel
-from nanospec.proof.walk import WalkingDice, completed, distance, product_of, target_distribution, walk
 from tests.proof.look import Sighting
 from tests.proof.zoo import ALL_BUGS, ALL_CONTROLS
-from nanospec.speculate import ModelDrafter
 
 
 def test_the_walk_itself():

@@ -4,19 +4,19 @@ import pytest
 import torch
 
 from nanospec import ModelDrafter
-from nanospec.methods.copies.lookup import PromptLookup
+from nanospec.dice import Dice
 from nanospec.errors import RequestError
 from nanospec.generate import generate
+from nanospec.methods.copies.lookup import PromptLookup
+from nanospec.methods.trees.drawn import TreeDrafter
+from nanospec.probs import Sampling
+from nanospec.proof.tables import prompts_of, small_recurrent
 from nanospec.proof.walk import TOLERANCE
+from nanospec.speculate import speculate, tokens_of
+from nanospec.text import Text, prefill
 from tests.proof.checks import CHECKS
 from tests.proof.compare import Batch
 from tests.proof.served import schedules
-from nanospec.proof.tables import prompts_of, small_recurrent
-from nanospec.dice import Dice
-from nanospec.probs import Sampling
-from nanospec.speculate import speculate, tokens_of
-from nanospec.text import Text, prefill
-from nanospec.methods.trees.drawn import TreeDrafter
 
 WAYS = [None, 3, 5]
 ways = pytest.mark.parametrize("snapshots", WAYS)

@@ -7,10 +7,10 @@ import torch
 
 from nanospec.dice import Dice
 from nanospec.draft import Draft
+from nanospec.methods.rules.block import verify_block
 from nanospec.probs import probs
 from nanospec.proof.tables import TableModel
 from nanospec.proof.walk import completed, distance, target_distribution, walk
-from nanospec.methods.rules.block import verify_block
 from nanospec.speculate import ModelDrafter, speculate, verify
 
 

@@ -8,12 +8,12 @@ import pytest
 import torch
 
 from nanospec.errors import RequestError
-from nanospec.probs import residual
-from tests.proof.compare import node_cases
-from nanospec.proof.walk import distance, walk
 from nanospec.methods.rules import kseq
 from nanospec.methods.rules.kseq import best_acceptance, k_seq, least_rho, sequential_acceptance
+from nanospec.probs import residual
+from nanospec.proof.walk import distance, walk
 from nanospec.theory import acceptance
+from tests.proof.compare import node_cases
 
 P, Q = torch.tensor([[.5, .5], [.8, .2]], dtype=torch.float64)
 CASES = [pair for _, *pair in node_cases()]         # with zeros, equal, equal up to rounding, disjoint, one-hot

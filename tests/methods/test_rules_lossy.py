@@ -7,17 +7,17 @@ from nanospec.dice import Dice
 from nanospec.draft import Draft
 from nanospec.errors import RequestError
 from nanospec.generate import generate
-from nanospec.probs import residual
-from tests.proof.compare import rounds
-from nanospec.proof.tables import TableModel, small_gpt
-from nanospec.proof.walk import walk
 from nanospec.methods.rules.lossy import LOSSY, at_least, enough, lenient, top_k, typical
-from nanospec.speculate import ModelDrafter, speculate, tokens_of, verify
-from nanospec.methods.trees.tree_draft import TreeDraft
 from nanospec.methods.trees.drawn import TreeDrafter
 from nanospec.methods.trees.node_rule import verify_tree
 from nanospec.methods.trees.shapes import shape
 from nanospec.methods.trees.top import TopTree
+from nanospec.methods.trees.tree_draft import TreeDraft
+from nanospec.probs import residual
+from nanospec.proof.tables import TableModel, small_gpt
+from nanospec.proof.walk import walk
+from nanospec.speculate import ModelDrafter, speculate, tokens_of, verify
+from tests.proof.compare import rounds
 
 TABLE, DRAFT = TableModel(3, 8, zeros=0), TableModel(3, 58, zeros=0)
 TARGET, GPT_DRAFT = small_gpt(11, 2, 5), small_gpt(11, 1, 6)

@@ -3,16 +3,16 @@
 import pytest
 import torch
 
-from nanospec.methods.copies.lookup import PromptLookup
-from nanospec.methods.stack import Stack
 from nanospec.errors import RequestError
 from nanospec.generate import generate
-from tests.proof.compare import ragged, rounds
+from nanospec.methods.copies.lookup import PromptLookup
+from nanospec.methods.stack import Stack
+from nanospec.methods.trees.drawn import TreeDrafter
+from nanospec.methods.trees.merged import MergedDrafter
 from nanospec.proof.tables import TableModel, small_gpt, small_learned
 from nanospec.speculate import ModelDrafter, speculate, tokens_of
 from nanospec.theory import best_stack, expected_tokens, speedup
-from nanospec.methods.trees.drawn import TreeDrafter
-from nanospec.methods.trees.merged import MergedDrafter
+from tests.proof.compare import ragged, rounds
 
 TABLE, MIDDLE, LOWEST = (TableModel(3, seed, zeros=0.4) for seed in (8, 58, 108))
 TARGET, TARGET_TWIN, GPT_MIDDLE, GPT_LOWEST = (small_gpt(11, layers, seed)

@@ -8,17 +8,17 @@ from functools import partial
 import pytest
 import torch
 
-from nanospec.methods.copies.lookup import PromptLookup
-from nanospec.methods.copies.suffix import SuffixDrafter
 from nanospec.errors import RequestError
 from nanospec.generate import generate
+from nanospec.methods.copies.lookup import PromptLookup
+from nanospec.methods.copies.suffix import SuffixDrafter
+from nanospec.methods.trees.node_rule import verify_tree
+from nanospec.methods.trees.traversal import each_text
+from nanospec.methods.trees.tree_draft import of_text
 from nanospec.proof.tables import TableModel, small_gpt
 from nanospec.proof.walk import distance, target_distribution, walk
 from nanospec.speculate import speculate, tokens_of
 from nanospec.text import Text
-from nanospec.methods.trees.tree_draft import of_text
-from nanospec.methods.trees.node_rule import verify_tree
-from nanospec.methods.trees.traversal import each_text
 
 FULL, GPT, PAST = TableModel(3, 5, zeros=0), small_gpt(11, 2, 1), [[0, 1, 2, 0], [1, 1, 0, 2], []]
 

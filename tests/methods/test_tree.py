@@ -7,17 +7,17 @@ import torch
 
 from nanospec.dice import Dice
 from nanospec.errors import MOST_ROWS, RequestError
+from nanospec.methods.trees.drawn import TreeDrafter, in_drawing_order
+from nanospec.methods.trees.node_rule import verify_tree
+from nanospec.methods.trees.top import TopTree
+from nanospec.methods.trees.tree_draft import TreeDraft
 from nanospec.probs import Sampling
-from tests.proof.compare import node_cases
 from nanospec.proof.tables import TableModel, small_gpt
 from nanospec.proof.walk import distance, target_distribution, walk
 from nanospec.serving.rows import SamplingByRow
 from nanospec.speculate import ModelDrafter, speculate, tokens_of
 from nanospec.text import Text
-from nanospec.methods.trees.tree_draft import TreeDraft
-from nanospec.methods.trees.drawn import TreeDrafter, in_drawing_order
-from nanospec.methods.trees.node_rule import verify_tree
-from nanospec.methods.trees.top import TopTree
+from tests.proof.compare import node_cases
 
 TABLE, DRAFT, FULL, FULL_DRAFT = (TableModel(3, seed, zeros) for seed, zeros in ((8, .4), (58, .4), (5, 0), (6, 0)))
 GPT_DRAFT, WARM = small_gpt(11, 1, 2), {"temperature": 0.7}

@@ -9,18 +9,18 @@ import pytest
 
 from nanospec.methods.draft_models import LEARNED
 from nanospec.methods.index import DRAFTERS, RULES
+from nanospec.methods.rules.cascade import DEFERRALS, cascade
+from nanospec.methods.trees.drawn import TreeDrafter
+from nanospec.methods.trees.traversal import verify_traversal
+from nanospec.methods.trees.tree_draft import ancestors_of, drafts_of
+from nanospec.methods.trees.tree_reader import GPTTreeReader
+from nanospec.proof.zoo import Bug, changed, planted
+from nanospec.proof.zoo.plant import exchanges, functions_of, source_with
+from nanospec.speculate import one_round, repeated, speculate, verify
 from tests.proof.checks import CHECKS, OF_THE_DISTRIBUTION
 from tests.proof.contract import CONTRACT, pairs_of
-from nanospec.proof.zoo import Bug, changed, planted
 from tests.proof.look import look
 from tests.proof.zoo import ALL_BUGS, ALL_CONTROLS, CORE_BUGS, ENOUGH
-from nanospec.proof.zoo.plant import exchanges, functions_of, source_with
-from nanospec.methods.rules.cascade import DEFERRALS, cascade
-from nanospec.speculate import one_round, repeated, speculate, verify
-from nanospec.methods.trees.tree_draft import ancestors_of, drafts_of
-from nanospec.methods.trees.drawn import TreeDrafter
-from nanospec.methods.trees.tree_reader import GPTTreeReader
-from nanospec.methods.trees.traversal import verify_traversal
 
 NAMED = {bug.name: bug for bug in ALL_BUGS + ALL_CONTROLS}
 SEEN = 1e-11            # a total variation that no rounding makes: ten times what a check forgives

@@ -11,8 +11,8 @@ import torch.nn.functional as F
 
 import train_tiny
 from nanospec.cli.bench import joint
-from nanospec.methods.draft_models.mtp import MTP
 from nanospec.files.checkpoint import load_pair
+from nanospec.methods.draft_models.mtp import MTP
 from nanospec.model import Config
 from nanospec.proof.tables import small_gpt, small_learned
 from nanospec.training.learning import LearnedTraining, plan_of

@@ -7,10 +7,10 @@ import torch
 
 import train_tiny
 from nanospec.cli import for_target
-from nanospec.methods.draft_models import LEARNED
 from nanospec.errors import PairError, RequestError, TextError
 from nanospec.files.checkpoint import load_learned, load_pair
 from nanospec.files.gguf import load_gguf
+from nanospec.methods.draft_models import LEARNED
 from nanospec.training.kept import Kept, KeptTraining
 from nanospec.training.learning import Plan
 from nanospec.training.own_texts import AT_ONCE, OPENINGS, TOKENS, Row, Turns, openings, read, written

@@ -14,14 +14,14 @@ from collections.abc import Sequence
 from nanospec.errors import one_line
 from nanospec.fast.clock import announced
 from nanospec.files.checkpoint import load_pair
-from nanospec.proof.walk import TOLERANCE
-from tests.proof.checks import CHECKS, OF_THE_DISTRIBUTION, result_of
 from nanospec.proof.command import Parser, command
-from tests.proof.contract import CONTRACT, OF_MODELS, PAIRS, pairs_of
 from nanospec.proof.judge.verdict import long_run
+from nanospec.proof.walk import TOLERANCE
+from nanospec.proof.zoo.plant import FALLS
+from tests.proof.checks import CHECKS, OF_THE_DISTRIBUTION, result_of
+from tests.proof.contract import CONTRACT, OF_MODELS, PAIRS, pairs_of
 from tests.proof.look import look
 from tests.proof.zoo import ALL_BUGS, ALL_CONTROLS, ENOUGH
-from nanospec.proof.zoo.plant import FALLS
 
 
 def walk_checks(quick: bool) -> int:
@@ -85,7 +85,7 @@ def walk_zoo(quick: bool) -> int:
 
 @command
 def main(argv: Sequence[str] | None = None) -> int:
-    parser = Parser(prog="python -m nanospec.proof", description=__doc__)
+    parser = Parser(prog="python -m tests.proof", description=__doc__)
     parser.add_argument("--quick", action="store_true", help="only what the tests run: no check that is marked slow, "
                                                              "fewer checks of a control, a shorter run")
     quick = parser.parse_args(argv).quick

@@ -1,4 +1,4 @@
-"""The checks: one list for `python -m nanospec.proof`, for the tests, and for the zoo's bugs, which name the one that
+"""The checks: one list for `python -m tests.proof`, for the tests, and for the zoo's bugs, which name the one that
 catches them. What every drafter and rule goes through by its name is in contract.py.
 """
 
@@ -13,29 +13,29 @@ from nanospec.methods.copies.hybrid import Hybrid
 from nanospec.methods.copies.lookup import PromptLookup
 from nanospec.methods.copies.suffix import SuffixDrafter
 from nanospec.methods.index import DRAFTERS, Options, method_of
-from tests.proof.compare import (EVERY_RULE, Found, Run, caches, first_round, greedy, node, ragged,
-                                    rounds, rounds_by_prefix, speed, worst)
-from tests.proof.handover import (by_hand, drafts, hidden_states, ledger, one_after_the_other, reports, rules_agree,
-                                     support)
-from tests.proof.learning import heads, labels, vocabulary
-from tests.proof.other_tokenizer import drafted, walked
-from tests.proof.served import joint, schedules
-from nanospec.proof.tables import (DRAFT, TABLE, Mixture, TableModel, prompts_of, small_gpt, small_learned,
-                                   small_recurrent)
-from nanospec.proof.walk import TOLERANCE
-from nanospec.methods.rules.cascade import DEFERRALS, cascade
 from nanospec.methods.lengths.by_survival import BySurvival
-from nanospec.methods.trees.paying import PayingTree
-from nanospec.speculate import ModelDrafter, speculate
+from nanospec.methods.models.grammar import Constrained, Grammar
+from nanospec.methods.rules.cascade import DEFERRALS, cascade
 from nanospec.methods.trees.drawn import TreeDrafter
 from nanospec.methods.trees.merged import MergedDrafter
 from nanospec.methods.trees.node_rule import verify_tree
-from nanospec.methods.models.grammar import Constrained, Grammar
+from nanospec.methods.trees.paying import PayingTree
+from nanospec.proof.tables import (DRAFT, TABLE, Mixture, TableModel, prompts_of, small_gpt, small_learned,
+                                   small_recurrent)
+from nanospec.proof.walk import TOLERANCE
+from nanospec.speculate import ModelDrafter, speculate
+from tests.proof.compare import (EVERY_RULE, Found, Run, caches, first_round, greedy, node, ragged, rounds,
+                                 rounds_by_prefix, speed, worst)
+from tests.proof.handover import (by_hand, drafts, hidden_states, ledger, one_after_the_other, reports, rules_agree,
+                                  support)
+from tests.proof.learning import heads, labels, vocabulary
+from tests.proof.other_tokenizer import drafted, walked
+from tests.proof.served import joint, schedules
 
 
 @dataclass(frozen=True)
 class Check:
-    """name: what a bug of the zoo says. slow: only in `python -m nanospec.proof`, because without it every bug and
+    """name: what a bug of the zoo says. slow: only in `python -m tests.proof`, because without it every bug and
     mutant is still caught."""
 
     layer: str

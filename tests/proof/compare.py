@@ -19,19 +19,19 @@ import torch.nn.functional as F
 from torch import Tensor
 
 from nanospec.draft import Draft, Drafter, Rule
-from nanospec.methods.draft_models.learned import Learned
 from nanospec.generate import generate
 from nanospec.methods.draft_models.early_exit import target_for
-from nanospec.serving import rows as batch_rows
+from nanospec.methods.draft_models.learned import Learned
 from nanospec.methods.rules.block import verify_block
+from nanospec.methods.trees.node_rule import verify_tree
+from nanospec.methods.trees.traversal import verify_traversal
 from nanospec.probs import Sampling, probs
 from nanospec.proof.tables import expected_accepted
 from nanospec.proof.walk import TOLERANCE, completed, distance, product_of, target_distribution, walk, walk_by_prefix
+from nanospec.serving import rows as batch_rows
 from nanospec.speculate import ModelDrafter, Round, one_round, speculate, tokens_of, verify
 from nanospec.text import Text, prefill
 from nanospec.training.unrolled import before_tokens, whole_texts
-from nanospec.methods.trees.node_rule import verify_tree
-from nanospec.methods.trees.traversal import verify_traversal
 
 Found = tuple[int, float, float]
 Run = Callable[..., Iterator[Round]]         # (ids, **request), the request as `speculate` takes it

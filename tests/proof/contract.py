@@ -1,5 +1,5 @@
-"""The contract: what every drafter and rule goes through, by its name in methods/index.py. A new one needs a line there,
-and no check of its own to be exact, to stop where it should, and to bear what a batch does to it.
+"""The contract: what every drafter and rule goes through, by its name in methods/index.py. A new one needs a line
+there, and no check of its own to be exact, to stop where it should, and to bear what a batch does to it.
 
 A walk is blind to randomness that is used again, to padding that only a wider tree reaches, to a stop that only another
 loop has. So each of these is a part here: every part takes a drafter's name and a rule's, and returns what a check
@@ -12,26 +12,26 @@ from itertools import product
 
 from nanospec.dice import Dice
 from nanospec.draft import Drafter
-from nanospec.methods.draft_models import LEARNED
-from nanospec.methods.draft_models.early_exit import target_for
-from nanospec.methods.stack import Stack
-from nanospec.methods.copies.hybrid import Hybrid
-from nanospec.methods.trees.dynamic_tree import DynamicTree
-from nanospec.methods.trees.tree_reader import TreeOfModel
-from nanospec.methods.trees.top import TopTree
 from nanospec.errors import RequestError
 from nanospec.generate import generate
+from nanospec.methods.copies.hybrid import Hybrid
+from nanospec.methods.draft_models import LEARNED
+from nanospec.methods.draft_models.early_exit import target_for
 from nanospec.methods.index import DRAFTERS, RULES, Entry, Method, Options, method_of
+from nanospec.methods.stack import Stack
+from nanospec.methods.trees.dynamic_tree import DynamicTree
+from nanospec.methods.trees.top import TopTree
+from nanospec.methods.trees.tree_reader import TreeOfModel
 from nanospec.probs import Sampling
-from tests.proof.checks import GPT4, GPT_DRAFT4
-from tests.proof.compare import Batch, Found, caches, greedy, ragged, rounds, together, worst
-from tests.proof.handover import Ledger, only_these_are_random
 from nanospec.proof.stats import goodness_of_fit
 from nanospec.proof.tables import TableModel, prompts_of, small_gpt, small_learned
 from nanospec.proof.walk import target_distribution
 from nanospec.serving.server import Server
 from nanospec.speculate import ModelDrafter, speculate, tokens_of
 from nanospec.text import Text, prefill, until
+from tests.proof.checks import GPT4, GPT_DRAFT4
+from tests.proof.compare import Batch, Found, caches, greedy, ragged, rounds, together, worst
+from tests.proof.handover import Ledger, only_these_are_random
 
 # Block verification of a tree is traversal, so by its own name traversal has only the chain to judge.
 PAIRS = [(name, rule) for name, rule in product(DRAFTERS, RULES) if rule != "traversal" or name == "chain"]

@@ -34,8 +34,8 @@ from nanospec.files.tokenizer import Tokenizer
 from nanospec.generate import generate
 from nanospec.proof.command import Parser, command
 from nanospec.proof.judge.endpoint import Endpoint, EndpointError, against_logprobs
-from nanospec.proof.judge.verdict import Verdict, check_task, judge
 from nanospec.proof.judge.sequential import LOOKS
+from nanospec.proof.judge.verdict import Verdict, check_task, judge
 from tests.proof.vllm_here import FAULTS, answers, drafted, environment, plugin, running
 
 DRAFTERS: dict[str, dict[str, Any]] = {

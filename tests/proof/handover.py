@@ -18,20 +18,20 @@ from torch.overrides import TorchFunctionMode
 
 from nanospec.dice import Dice
 from nanospec.draft import Draft, Drafter
-from nanospec.methods.copies.lookup import PromptLookup
 from nanospec.generate import generate
+from nanospec.methods.copies.lookup import PromptLookup
 from nanospec.methods.index import DRAFTERS, Options
-from nanospec.probs import Sampling
-from tests.proof.compare import EVERY_RULE, Batch, Found
-from nanospec.proof.tables import TableModel
-from nanospec.proof.walk import distance, walk
 from nanospec.methods.rules.block import verify_block
-from nanospec.speculate import ModelDrafter, speculate, tokens_of, verify
-from nanospec.text import Text
 from nanospec.methods.trees.drawn import TreeDrafter
 from nanospec.methods.trees.merged import MergedDrafter
 from nanospec.methods.trees.node_rule import verify_tree
 from nanospec.methods.trees.traversal import verify_traversal
+from nanospec.probs import Sampling
+from nanospec.proof.tables import TableModel
+from nanospec.proof.walk import distance, walk
+from nanospec.speculate import ModelDrafter, speculate, tokens_of, verify
+from nanospec.text import Text
+from tests.proof.compare import EVERY_RULE, Batch, Found
 
 PROMPTS, LATE = [[1, 0, 1, 2, 1], [0, 2, 0, 2, 0], [2]], [1, 1, 0, 1]
 

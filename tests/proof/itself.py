@@ -19,12 +19,12 @@ import torch
 
 from nanospec.dice import Dice
 from nanospec.files.checkpoint import load_pair
-from nanospec.proof.tables import DRAFT, TABLE
 from nanospec.proof.command import Parser, command
 from nanospec.proof.foreign import walked
-from nanospec.proof.judge.verdict import FALSE_ALARM, Verdict, judge, long_run
 from nanospec.proof.judge.endpoint import BY_ID, TOP, Endpoint, against_logprobs, against_plain
 from nanospec.proof.judge.sequential import LOOKS
+from nanospec.proof.judge.verdict import FALSE_ALARM, Verdict, judge, long_run
+from nanospec.proof.tables import DRAFT, TABLE
 from nanospec.proof.tables import TableModel
 from nanospec.proof.walk import Distribution, distance, target_distribution
 from nanospec.proof.zoo.plant import FALLS, Bug

@@ -17,9 +17,9 @@ from nanospec.methods.draft_models.hydra import Hydra
 from nanospec.methods.draft_models.layer import Reading
 from nanospec.methods.draft_models.learned import AtOnce
 from nanospec.methods.draft_models.medusa import Medusa
-from tests.proof.compare import Found
 from nanospec.training.learning import compared, learned_loss
 from nanospec.training.losses import forward_kl
+from tests.proof.compare import Found
 
 
 class Knowing(AtOnce):

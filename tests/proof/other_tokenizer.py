@@ -13,12 +13,12 @@ from typing import NamedTuple
 import torch
 
 from nanospec.dice import Dice
-from tests.proof.compare import Found, rounds, worst
-from nanospec.proof.tables import TableModel
-from nanospec.speculate import ModelDrafter, speculate
-from nanospec.methods.trees.drawn import TreeDrafter
 from nanospec.methods.models.by_string import StringDrafter
 from nanospec.methods.models.other_tokenizer import OtherTokenizer, tables_of
+from nanospec.methods.trees.drawn import TreeDrafter
+from nanospec.proof.tables import TableModel
+from nanospec.speculate import ModelDrafter, speculate
+from tests.proof.compare import Found, rounds, worst
 
 
 class Spellings(NamedTuple):

@@ -8,10 +8,10 @@ from collections.abc import Callable, Sequence
 import torch
 
 from nanospec.draft import Drafter
-from tests.proof.compare import Found
 from nanospec.proof.walk import distance, product_of, target_distribution, walk
 from nanospec.serving.server import Server
 from nanospec.speculate import speculate, tokens_of
+from tests.proof.compare import Found
 
 SOME_STEPS = 300        # more than any schedule takes
 

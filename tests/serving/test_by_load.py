@@ -5,13 +5,13 @@ import torch
 
 from nanospec.cli.bench.serve import arrivals_of, quantile, round_seconds, step_of_server
 from nanospec.dice import Dice
-from nanospec.probs import Sampling
-from tests.proof.compare import Batch
-from nanospec.proof.tables import small_gpt, small_learned
 from nanospec.methods.lengths.by_load import ByLoad
 from nanospec.methods.lengths.costs import FADE, Costs, WatchedByLoad
+from nanospec.probs import Sampling
+from nanospec.proof.tables import small_gpt, small_learned
 from nanospec.speculate import ModelDrafter
 from nanospec.theory import expected_tokens
+from tests.proof.compare import Batch
 
 TARGET, DRAFT = small_gpt(5, 2, 1), small_gpt(5, 1, 2)
 

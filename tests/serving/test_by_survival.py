@@ -6,10 +6,10 @@ import pytest
 import torch
 
 from nanospec.dice import Dice
-from nanospec.probs import Sampling
-from tests.proof.compare import Batch
-from nanospec.proof.tables import small_gpt
 from nanospec.methods.lengths.by_survival import BySurvival
+from nanospec.probs import Sampling
+from nanospec.proof.tables import small_gpt
+from tests.proof.compare import Batch
 
 TARGET, DRAFT = small_gpt(5, 2, 1), small_gpt(5, 1, 2)
 PROMPTS = [[1, 2, 3], [4, 0, 1, 1, 2], [0]]

@@ -7,10 +7,10 @@ wrong place, is seen at once. (Greedily, a small random GPT says the same token 
 import pytest
 import torch
 
-from nanospec.methods.draft_models import LEARNED
-from nanospec.methods.draft_models.early_exit import target_for
 from nanospec.errors import RequestError
 from nanospec.generate import generate
+from nanospec.methods.draft_models import LEARNED
+from nanospec.methods.draft_models.early_exit import target_for
 from nanospec.methods.index import DRAFTERS, RULES, Options, method_of
 from nanospec.proof.tables import TableModel, small_gpt, small_learned
 from nanospec.serving.conversation import Conversation

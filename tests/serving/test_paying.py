@@ -4,13 +4,13 @@ import pytest
 import torch
 
 from nanospec.dice import Dice
-from nanospec.probs import Sampling
-from tests.proof.compare import Batch
-from nanospec.proof.tables import TableModel
-from nanospec.methods.trees.paying import PayingTree
-from nanospec.text import Text
-from nanospec.methods.trees.tree_draft import of_text
 from nanospec.methods.trees.dynamic_tree import DynamicTree
+from nanospec.methods.trees.paying import PayingTree
+from nanospec.methods.trees.tree_draft import of_text
+from nanospec.probs import Sampling
+from nanospec.proof.tables import TableModel
+from nanospec.text import Text
+from tests.proof.compare import Batch
 
 TARGET, DRAFT = TableModel(5, 9, zeros=0), TableModel(5, 4, zeros=0)
 TEXTS = [[1, 0, 2], [3], [4, 4, 1, 0]]

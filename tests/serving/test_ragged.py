@@ -6,16 +6,16 @@ import torch
 from nanospec.dice import Dice
 from nanospec.draft import Draft, Drafter
 from nanospec.methods.copies.lookup import PromptLookup
+from nanospec.methods.lengths.by_survival import BySurvival
 from nanospec.methods.lengths.dynamic import DynamicDrafter
 from nanospec.methods.lengths.stopping import Confidence
+from nanospec.methods.trees.tree_draft import Tree, TreeDraft, drafts_of
 from nanospec.probs import Sampling
 from nanospec.proof.tables import TableModel, small_gpt
-from nanospec.methods.lengths.by_survival import BySurvival
 from nanospec.serving.ragged import Ragged
 from nanospec.serving.server import Server
 from nanospec.speculate import ModelDrafter, one_round, verify
 from nanospec.text import Text, prefill
-from nanospec.methods.trees.tree_draft import Tree, TreeDraft, drafts_of
 
 TARGET, DRAFT = small_gpt(5, 3, 1), small_gpt(5, 1, 2)
 PROMPTS = [[1, 2, 3], [4, 0, 1, 1, 2], [0]]

@@ -17,16 +17,16 @@ from hypothesis import settings
 from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, rule, run_state_machine_as_test
 from hypothesis.strategies import integers, lists, sampled_from
 
-from nanospec.methods.copies.hybrid import Hybrid
 from nanospec.dice import Dice
 from nanospec.errors import LogitsError, RequestError
+from nanospec.methods.copies.hybrid import Hybrid
 from nanospec.methods.index import DRAFTERS
-from tests.proof.contract import drafter_of, entry_of
+from nanospec.methods.trees.dynamic_tree import DynamicTree
+from nanospec.methods.trees.top import TopTree
 from nanospec.proof.tables import TableModel, small_gpt
 from nanospec.serving.server import Server
 from nanospec.speculate import speculate
-from nanospec.methods.trees.dynamic_tree import DynamicTree
-from nanospec.methods.trees.top import TopTree
+from tests.proof.contract import drafter_of, entry_of
 
 V, REFUSED, POISON = 7, 5, 6                # first tokens: the drafter refuses at `begin`, the target says NaN
 ROWS, MOST_WAITING = 4, 2

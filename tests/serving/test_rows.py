@@ -7,18 +7,18 @@ import pytest
 import torch
 
 from nanospec.cache import Cache
-from nanospec.methods.copies.lookup import PromptLookup
 from nanospec.dice import Dice
 from nanospec.draft import Drafter
+from nanospec.methods.copies.lookup import PromptLookup
 from nanospec.methods.index import DRAFTERS
 from nanospec.probs import Sampling, probs
-from tests.proof.compare import Batch
-from tests.proof.contract import OF_MODELS, drafter_of
 from nanospec.proof.tables import small_gpt
 from nanospec.reader import GPTReader
 from nanospec.serving.rows import SamplingByRow, begin, move, moved, per_row
 from nanospec.speculate import ModelDrafter
 from nanospec.text import Text
+from tests.proof.compare import Batch
+from tests.proof.contract import OF_MODELS, drafter_of
 
 TARGET, DRAFT = small_gpt(5, 2, 1), small_gpt(5, 1, 2)
 LOGITS = torch.tensor([[0.3, 2.0, -1.0, 1.0, 2.0], [5.0, 0.0, 0.0, -3.0, 1.0]], dtype=torch.float64)

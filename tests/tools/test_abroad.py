@@ -8,8 +8,8 @@ import torch
 
 from nanospec.dice import Dice
 from nanospec.probs import residual
-from nanospec.proof.judge import verdict as judge_file
 from nanospec.proof.foreign import walked
+from nanospec.proof.judge import verdict as judge_file
 from nanospec.proof.judge import judge
 from nanospec.proof.judge.__main__ import main
 from nanospec.proof.judge.abroad import SINGLE, of_transformers, recomputed

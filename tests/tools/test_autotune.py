@@ -5,13 +5,13 @@ for these.
 import pytest
 import torch
 
-from nanospec.methods.draft_models.medusa import Medusa
 from nanospec.fast import autotune as tuning
 from nanospec.fast.autotune import Tuning, autotune, autotune_draft, described, fastest, set_up, setups_of
 from nanospec.fast.clock import announced, draft_seconds, round_seconds
 from nanospec.fast.fbgemm import has_fbgemm
 from nanospec.fast.packed import PackedLinear, can_pack
 from nanospec.generate import generate
+from nanospec.methods.draft_models.medusa import Medusa
 from nanospec.proof.tables import small_gpt, small_learned
 from nanospec.speculate import ModelDrafter, speculate, tokens_of
 from tests.three_calls import logits

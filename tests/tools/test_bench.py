@@ -17,26 +17,26 @@ from nanospec.cli.bench import __main__ as bench
 from nanospec.cli.bench import measure as measuring
 from nanospec.cli.bench import speed
 from nanospec.cli.bench.large import simulated
-from nanospec.cli.bench.measure import BUSY, CallCosts, alpha_of, best_of_each, measure, numbers_of
 from nanospec.cli.bench.made import best_topology, measure_accepted, measure_ranks, options_of, topology_of
+from nanospec.cli.bench.measure import BUSY, CallCosts, alpha_of, best_of_each, measure, numbers_of
 from nanospec.cli.bench.prompts import held_out_prompts
 from nanospec.cli.bench.roofline import weight_bytes
-from nanospec.methods.draft_models.medusa import Medusa
+from nanospec.cli.show.figures import draw_simulated
 from nanospec.errors import RequestError
 from nanospec.fast.clock import ClockedDrafter, clocked, median_seconds, timed
 from nanospec.files.checkpoint import Pair, load_pair, save_learned, save_model
 from nanospec.files.tokenizer import Tokenizer
 from nanospec.generate import generate
+from nanospec.methods.draft_models.medusa import Medusa
 from nanospec.methods.index import DRAFTERS, WITHOUT_DRAFT, Method, Options, method_of
-from nanospec.model import GPT, Config
-from tests.proof.learning import Knowing
-from nanospec.proof.tables import TableModel, small_gpt, small_learned
-from nanospec.cli.show.figures import draw_simulated
-from nanospec.speculate import ModelDrafter, Round, speculate, tokens_of
-from nanospec.theory import expected_tokens
 from nanospec.methods.trees.drawn import TreeDrafter
 from nanospec.methods.trees.merged import MergedDrafter
+from nanospec.model import GPT, Config
+from nanospec.proof.tables import TableModel, small_gpt, small_learned
+from nanospec.speculate import ModelDrafter, Round, speculate, tokens_of
+from nanospec.theory import expected_tokens
 from tests import small_gguf
+from tests.proof.learning import Knowing
 
 ROOT = Path(__file__).parents[2]
 BYTES = Tokenizer({bytes([b]): b for b in range(256)})

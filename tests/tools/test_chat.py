@@ -13,12 +13,12 @@ from pathlib import Path
 import pytest
 
 from nanospec.cli import chat
+from nanospec.cli.show import keyboard
+from nanospec.cli.show.terminal import printable
 from nanospec.fast.autotune import Tuning
 from nanospec.files.gguf import load_gguf
 from nanospec.generate import generate
 from nanospec.methods.index import DRAFTERS
-from nanospec.cli.show import keyboard
-from nanospec.cli.show.terminal import printable
 from tests.small_gguf import TEMPLATE, write
 
 pytest.importorskip("gguf", reason="gguf is not installed (the extra 'hf')")

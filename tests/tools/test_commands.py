@@ -34,7 +34,7 @@ def test_without_a_name_it_says_which_there_are(argv, status, capsys):
 
 def test_the_exercises_are_in_a_clone(tmp_path, monkeypatch, capsys):
     """Found from any folder of it; without one, said in a line."""
-    monkeypatch.setattr(commands, "__file__", str(tmp_path / "site" / "nanospec" / "commands" / "__main__.py"))
+    monkeypatch.setattr(commands, "__file__", str(tmp_path / "site" / "nanospec" / "cli" / "__main__.py"))
     monkeypatch.setattr(sys, "path", list(sys.path))
     monkeypatch.chdir(tmp_path)
     assert commands.main(["check", "--list"]) == 2 and "in the repository" in capsys.readouterr().err
@@ -66,7 +66,7 @@ def test_the_training_is_in_a_clone_too(tmp_path, monkeypatch, capsys):
     with pytest.raises(SystemExit) as left:
         commands.main(["train", "--help"])
     assert left.value.code == 0 and "--packages" in capsys.readouterr().out
-    monkeypatch.setattr(commands, "__file__", str(tmp_path / "site" / "nanospec" / "commands" / "__main__.py"))
+    monkeypatch.setattr(commands, "__file__", str(tmp_path / "site" / "nanospec" / "cli" / "__main__.py"))
     monkeypatch.chdir(tmp_path)
     assert commands.main(["train"]) == 2 and "train_tiny.py is in the repository" in capsys.readouterr().err
 
@@ -90,13 +90,14 @@ GUARD = """if __name__ == "__main__":              # Ctrl-C may come while torch
     from nanospec.cli.launch import quiet_interrupts
     quiet_interrupts()
 """
-FILES = [*ROOT.glob("*.py"), *(ROOT / "nanospec").rglob("*.py"), ROOT / "lessons" / "notebooks.py"]
+FILES = [*ROOT.glob("*.py"), *(ROOT / "nanospec").rglob("*.py"), *(ROOT / "tests" / "proof").glob("*.py"),
+         ROOT / "lessons" / "notebooks.py"]
 STARTED = sorted(path for path in FILES if 'if __name__ == "__main__"' in path.read_text())
 
 
 @pytest.mark.parametrize("path", STARTED, ids=lambda path: str(path.relative_to(ROOT)))
 def test_whatever_can_be_started_is_quiet_from_its_first_line_on(path):
-    if path in (ROOT / "demo.py", ROOT / "nanospec" / "commands" / "__main__.py"):
+    if path in (ROOT / "demo.py", ROOT / "nanospec" / "cli" / "__main__.py"):
         return                              # which import nothing heavy: the tests above and below
     source = path.read_text()
     assert GUARD in source and not re.search("^(import|from) ", source[:source.index(GUARD)], re.M)
@@ -105,8 +106,8 @@ def test_whatever_can_be_started_is_quiet_from_its_first_line_on(path):
 @pytest.mark.skipif(os.name != "posix", reason="signals")
 @pytest.mark.parametrize("start", [
     "demo.py", "train_tiny.py", "-m lessons.check 3", "-m lessons.notebooks", "-m nanospec bench",
-    "-m nanospec.cli.bench", "-m tests.proof", "-m nanospec.proof.judge", "-m tests.proof.itself", "-m nanospec.files.export",
-    "-m nanospec.cli.chat"])
+    "-m nanospec.cli.bench", "-m tests.proof", "-m nanospec.proof.judge", "-m tests.proof.itself",
+    "-m nanospec.files.export", "-m nanospec.cli.chat"])
 def test_ctrl_c_while_torch_is_imported(start, tmp_path):
     """A torch that takes for ever, and would make something else of an interruption."""
     (tmp_path / "torch.py").write_text("import time\nprint('importing', flush=True)\ntry:\n    time.sleep(60)\n"

@@ -9,7 +9,6 @@ from torch import nn
 
 from nanospec.dice import Dice
 from nanospec.draft import Draft
-from nanospec.methods.draft_models import LEARNED
 from nanospec.fast import compiled as compiling
 from nanospec.fast.compiled import compiled, compiler_for, stay_in_place, why_not
 from nanospec.fast.fbgemm import has_fbgemm
@@ -17,15 +16,16 @@ from nanospec.fast.half import halve
 from nanospec.fast.int8 import can_quantise, quantise
 from nanospec.fast.packed import can_pack, pack
 from nanospec.generate import generate
+from nanospec.methods.draft_models import LEARNED
+from nanospec.methods.rules.block import verify_block
+from nanospec.methods.trees.drawn import TreeDrafter
+from nanospec.methods.trees.dynamic_tree import DynamicTree
 from nanospec.model import Linear
 from nanospec.probs import Sampling
 from nanospec.proof.tables import small_gpt, small_learned
 from nanospec.proof.walk import WalkingDice, distance
-from nanospec.methods.rules.block import verify_block
 from nanospec.speculate import ModelDrafter, one_round, speculate, verify
 from nanospec.text import Text, prefill
-from nanospec.methods.trees.drawn import TreeDrafter
-from nanospec.methods.trees.dynamic_tree import DynamicTree
 
 TARGET, DRAFT = (small_gpt(3, layers, seed).requires_grad_(False) for layers, seed in ((2, 1), (1, 2)))
 pytestmark = pytest.mark.xdist_group("compiled")        # one process: it compiles everything once

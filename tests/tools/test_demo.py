@@ -15,15 +15,15 @@ import pytest
 import torch
 from rich.console import Console, Group
 
-from nanospec.cli.bench import measure
 from nanospec.cli import demo
-from nanospec.methods.draft_models.medusa import Medusa
+from nanospec.cli.bench import measure
+from nanospec.cli.show.terminal import View, legend
 from nanospec.fast.autotune import Setup
 from nanospec.files.checkpoint import load_pair, save_learned, save_model
 from nanospec.files.tokenizer import Tokenizer
+from nanospec.methods.draft_models.medusa import Medusa
 from nanospec.methods.index import DRAFTERS, RULES
 from nanospec.proof.tables import small_gpt
-from nanospec.cli.show.terminal import View, legend
 from nanospec.speculate import ModelDrafter, speculate, tokens_of
 
 ROOT = Path(__file__).parents[2]

@@ -11,15 +11,9 @@ import pytest
 import torch
 
 from nanospec import theory
-from nanospec.methods.copies.hybrid import Hybrid
-from nanospec.methods.copies.lookahead import Lookahead
-from nanospec.methods.copies.lookup import PromptLookup
-from nanospec.methods.copies.suffix import SuffixDrafter
 from nanospec.dice import Dice
 from nanospec.draft import Draft
-from nanospec.methods.stack import Stack
 from nanospec.errors import NanospecError
-from nanospec.methods.draft_models.medusa import Medusa
 from nanospec.files.checkpoint import Pair, load_model, load_pair, save_model
 from nanospec.files.corpus import read_texts
 from nanospec.files.export import export
@@ -27,21 +21,21 @@ from nanospec.files.gguf import load_gguf
 from nanospec.files.sources import source_of
 from nanospec.files.tokenizer import Tokenizer, train
 from nanospec.generate import generate
+from nanospec.methods.copies.hybrid import Hybrid
+from nanospec.methods.copies.lookahead import Lookahead
+from nanospec.methods.copies.lookup import PromptLookup
+from nanospec.methods.copies.suffix import SuffixDrafter
+from nanospec.methods.draft_models.medusa import Medusa
+from nanospec.methods.index import method_of
+from nanospec.methods.lengths.by_load import ByLoad
+from nanospec.methods.lengths.by_survival import BySurvival
 from nanospec.methods.lengths.dynamic import DynamicDrafter
 from nanospec.methods.lengths.stopping import Confidence, Entropy, Goodput
-from nanospec.methods.index import method_of
-from nanospec.model import GPT
-from nanospec.proof.tables import small_gpt
 from nanospec.methods.rules.block import verify_block
 from nanospec.methods.rules.cascade import cascade
 from nanospec.methods.rules.kseq import best_acceptance, least_rho, sequential_acceptance
 from nanospec.methods.rules.lossy import at_least, lenient, top_k, typical
-from nanospec.methods.lengths.by_load import ByLoad
-from nanospec.methods.lengths.by_survival import BySurvival
-from nanospec.serving.conversation import Conversation
-from nanospec.serving.server import Server
-from nanospec.speculate import ModelDrafter, speculate, verify
-from nanospec.methods.trees.tree_draft import Tree, TreeDraft
+from nanospec.methods.stack import Stack
 from nanospec.methods.trees.drawn import TreeDrafter
 from nanospec.methods.trees.dynamic_tree import DynamicTree
 from nanospec.methods.trees.merged import MergedDrafter
@@ -49,6 +43,12 @@ from nanospec.methods.trees.node_rule import verify_tree
 from nanospec.methods.trees.shapes import best_size, best_tree, grown_tree
 from nanospec.methods.trees.top import TopTree
 from nanospec.methods.trees.traversal import verify_traversal
+from nanospec.methods.trees.tree_draft import Tree, TreeDraft
+from nanospec.model import GPT
+from nanospec.proof.tables import small_gpt
+from nanospec.serving.conversation import Conversation
+from nanospec.serving.server import Server
+from nanospec.speculate import ModelDrafter, speculate, verify
 
 TARGET, DRAFT = small_gpt(5, 2, 1), small_gpt(5, 1, 2)
 HALF, BYTES = torch.tensor([0.5, 0.5]), {bytes([b]): b for b in range(256)}

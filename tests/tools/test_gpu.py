@@ -8,9 +8,9 @@ import pytest
 import torch
 
 import train_tiny
+from nanospec.cli import __main__ as commands
 from nanospec.cli.bench import __main__ as bench
 from nanospec.cli.bench import gpu, large, measure, prompts, roofline
-from nanospec.cli import __main__ as commands
 from nanospec.files.checkpoint import save_model
 from nanospec.files.tokenizer import Tokenizer, train
 from nanospec.model import Config
@@ -43,8 +43,8 @@ def small(weights, monkeypatch, stand_in, measured_shortly, tmp_path):
     """Steps run here instead of in processes, small; no clock, and no text that is long to read."""
     for module in "nanospec.fast.clock", "nanospec.cli.bench.measure":
         monkeypatch.setattr(f"{module}.step_seconds", priced)
-    for module in "nanospec.fast.clock", "nanospec.cli.bench.roofline", "nanospec.cli.bench.large", "nanospec.cli.bench.serve":
-        monkeypatch.setattr(f"{module}.median_seconds", once)
+    for module in "fast.clock", "cli.bench.roofline", "cli.bench.large", "cli.bench.serve":
+        monkeypatch.setattr(f"nanospec.{module}.median_seconds", once)
     monkeypatch.setattr(prompts, "read_texts", lambda: ([], [Path(TEXT).read_text()[:40_000]] * 20))
     monkeypatch.setattr(measure, "draft_seconds", lambda *_, **__: 1e-4)
     monkeypatch.setattr(large, "LARGE", [Config(64, 512, layers, 32, 2, 1, 48) for layers in (2, 1)])

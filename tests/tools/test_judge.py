@@ -15,15 +15,15 @@ from nanospec.files.checkpoint import load_pair
 from nanospec.generate import generate
 from nanospec.probs import Sampling
 from nanospec.proof import foreign
-from tests.proof.checks import DRAFT, GPT4, GPT_DRAFT4, TABLE
 from nanospec.proof.foreign import tokens_from, walked
 from nanospec.proof.judge import itself, verdict as judge_file
 from nanospec.proof.judge.verdict import FALSE_ALARM, Verdict, judge
 from nanospec.proof.walk import distance, target_distribution
 from nanospec.proof.zoo import samplers
-from tests.proof.zoo import ALL_BUGS, ALL_CONTROLS
 from nanospec.proof.zoo.samplers import AS_IT_SHIPS, OF_A_CHAIN, beginnings, sampler_with
 from nanospec.speculate import ModelDrafter, speculate, tokens_of
+from tests.proof.checks import DRAFT, GPT4, GPT_DRAFT4, TABLE
+from tests.proof.zoo import ALL_BUGS, ALL_CONTROLS
 
 TASK = {"target": TABLE, "draft": DRAFT, "ids": [1], "new": 3, "gamma": 2, "temperature": 0.7}
 ALONE = {"target": TABLE, "ids": [1], "new": 3, "temperature": 0.7}         # without a draft no name is looked for
@@ -264,7 +264,7 @@ def test_the_table_of_the_command(monkeypatch, capsys):
     assert "falls over" in out and "0.25 named" in out and "p = 0.2 missed" in out
 
 
-# T8: the pair that ships, float32, real dice, one run of 400 tokens; the long one is in `python -m nanospec.proof`
+# T8: the pair that ships, float32, real dice, one run of 400 tokens; the long one is in `python -m tests.proof`
 
 @pytest.fixture(scope="module")
 def real():

@@ -16,12 +16,12 @@ import torch
 
 from nanospec.cli.bench.made import topology_of
 from nanospec.cli.demo_options import parsed
-from nanospec.methods.index import method_of
-from nanospec.probs import residual
-from nanospec.proof.tables import small_gpt
 from nanospec.cli.show import page
 from nanospec.cli.show.page import Played, page_of, run_of
 from nanospec.cli.show.steps import WatchedDice
+from nanospec.methods.index import method_of
+from nanospec.probs import residual
+from nanospec.proof.tables import small_gpt
 from nanospec.speculate import Round
 from nanospec.theory import acceptance, best_gamma, expected_tokens, speedup
 

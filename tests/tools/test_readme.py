@@ -13,12 +13,12 @@ import torch
 
 from lessons.kit import contents
 from nanospec.methods.index import DRAFTERS, RULES
-from tests.proof.checks import CHECKS
-from tests.proof.compare import node_cases
 from nanospec.proof.tables import TableModel
 from nanospec.proof.walk import distance, target_distribution, walk
-from tests.proof.zoo import ALL_BUGS, ALL_CONTROLS
 from nanospec.speculate import verify
+from tests.proof.checks import CHECKS
+from tests.proof.compare import node_cases
+from tests.proof.zoo import ALL_BUGS, ALL_CONTROLS
 
 ROOT = Path(__file__).parents[2]
 README = (ROOT / "README.md").read_text()

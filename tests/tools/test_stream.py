@@ -6,8 +6,8 @@ import pytest
 import torch
 from rich.console import Console
 
-from nanospec.files.tokenizer import Tokenizer
 from nanospec.cli.show.stream import Stream
+from nanospec.files.tokenizer import Tokenizer
 from nanospec.speculate import Round
 
 BYTES = Tokenizer({bytes([b]): b for b in range(256)})

@@ -4,9 +4,9 @@ import json
 
 import pytest
 
+from nanospec.cli import demo
 from nanospec.cli.bench import __main__ as bench
 from nanospec.cli.bench import measure
-from nanospec.cli import demo
 from nanospec.files.gguf import load_gguf
 from nanospec.generate import generate
 from tests.small_gguf import write

@@ -8,10 +8,10 @@ import pytest
 import torch
 from rich.console import Console, Group
 
-from nanospec.methods.index import DRAFTERS, method_of
-from nanospec.proof.tables import small_gpt
 from nanospec.cli.show.steps import WatchedDice, judged, step_text
 from nanospec.cli.show.terminal import View, legend, printable, refuse, round_text, save_picture, visible
+from nanospec.methods.index import DRAFTERS, method_of
+from nanospec.proof.tables import small_gpt
 from nanospec.speculate import Round
 
 COLOUR = re.compile(r"\x1b\[[0-9;]*(?:3[0-7]|38;|9[0-7])[0-9;]*m")

@@ -6,10 +6,10 @@ import pytest
 from kit import contents
 
 from nanospec import methods
-from nanospec.cli.bench import parts as measuring
-from nanospec.cli.bench.parts import Found, Parts, longest, parts_of, spread
 from nanospec.cli import __main__ as commands
 from nanospec.cli import why
+from nanospec.cli.bench import parts as measuring
+from nanospec.cli.bench.parts import Found, Parts, longest, parts_of, spread
 from nanospec.files.checkpoint import save_model
 from nanospec.files.tokenizer import Tokenizer
 from nanospec.methods.index import method_of

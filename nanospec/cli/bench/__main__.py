@@ -21,14 +21,14 @@ from collections.abc import Sequence
 from inspect import Parameter, signature
 
 from nanospec.cli.bench import acceptance, against, beside, gpu, joint, large, markdown, roofline, serve, speed
-from nanospec.methods.draft_models import LEARNED
+from nanospec.cli.show.options import (COUNT, FOLDER, GAMMA, HERE, MODEL, MODEL_HELP, NEW_FOLDER, REMEMBER, SEED,
+                                       TEMPERATURE, TEXTS, THREADS, Parser, device, file, option, whole)
+from nanospec.cli.show.terminal import refuse
 from nanospec.errors import NanospecError
 from nanospec.fast.autotune import COPIES, DTYPES, name_of
 from nanospec.files.checkpoint import WEIGHTS
+from nanospec.methods.draft_models import LEARNED
 from nanospec.methods.index import DRAFTERS, REMEMBERING, RULES
-from nanospec.cli.show.options import (COUNT, FOLDER, GAMMA, HERE, MODEL, MODEL_HELP, NEW_FOLDER, REMEMBER, SEED,
-                                   TEMPERATURE, TEXTS, THREADS, Parser, device, file, option, whole)
-from nanospec.cli.show.terminal import refuse
 
 
 def prompts(text: str) -> int | str:

@@ -17,17 +17,17 @@ import torch
 from torch import Tensor
 
 from nanospec.cli.bench.measure import CallCosts, measure_costs
-from nanospec.methods.draft_models.learned import Learned
+from nanospec.cli.show.terminal import note, show_table
 from nanospec.errors import RequestError
 from nanospec.fast.autotune import setups_of
 from nanospec.fast.clock import announced
 from nanospec.files.checkpoint import WEIGHTS, load_pair
 from nanospec.files.corpus import read_texts, to_ids
+from nanospec.methods.draft_models.learned import Learned
+from nanospec.methods.trees.tree_reader import longest_chain
 from nanospec.probs import Sampling
-from nanospec.cli.show.terminal import note, show_table
 from nanospec.theory import acceptance
 from nanospec.training.unrolled import before_tokens, whole_texts
-from nanospec.methods.trees.tree_reader import longest_chain
 
 WINDOW = 256            # tokens of a text that are read at once; the models know nothing of what came before
 

@@ -15,6 +15,7 @@ from typing import Any
 import torch
 
 from nanospec.cli.bench.measure import measure_costs
+from nanospec.cli.show.terminal import show_table
 from nanospec.errors import check_request, check_vocabulary
 from nanospec.fast.autotune import Setup, name_of, setups_of, weights_of
 from nanospec.fast.clock import announced
@@ -22,7 +23,6 @@ from nanospec.files.extra import extra
 from nanospec.files.huggingface import load_folder
 from nanospec.generate import generate
 from nanospec.model import GPT
-from nanospec.cli.show.terminal import show_table
 from nanospec.speculate import ModelDrafter, Round, speculate, tokens_of
 
 Writer = Callable[[list[int], int], tuple[int, int]]        # prompt, seed -> new tokens, calls of the target

@@ -17,6 +17,7 @@ import torch
 from nanospec.cli.bench.against import Writer, hf_model, hf_writer, in_turns, plain, speculative, their_dtype
 from nanospec.cli.bench.chat_prompts import chat_prompts
 from nanospec.cli.bench.made import chosen_drafters, options_of
+from nanospec.cli.show.terminal import note, show_table
 from nanospec.errors import RequestError, check_request
 from nanospec.fast.autotune import name_of, setups_of, weights_of
 from nanospec.fast.clock import announced
@@ -25,7 +26,6 @@ from nanospec.files.extra import extra
 from nanospec.files.huggingface import save_folder
 from nanospec.files.sources import source_of
 from nanospec.methods.index import method_of, most_drafted
-from nanospec.cli.show.terminal import note, show_table
 
 
 def run(weights: str | Path = "smollm2", drafters: Sequence[str] = (), gamma: int = 4, temperature: float = 0.0,

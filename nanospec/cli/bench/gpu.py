@@ -23,9 +23,9 @@ from typing import Any, NamedTuple
 
 import torch
 
+from nanospec.cli.show.terminal import note, show_table
 from nanospec.errors import one_line
 from nanospec.files.atomic import write_whole
-from nanospec.cli.show.terminal import note, show_table
 
 ROOT = Path(__file__).parents[3]
 
@@ -47,20 +47,20 @@ class Step(NamedTuple):
 STEPS = (
     Step("tests", 90, "-m pytest -p no:cacheprovider -q -n 0 -m cuda tests/device/test_cuda.py"),
     Step("demo", 30, "-m nanospec demo --device {device}", True),
-    Step("speed", 45, "-m nanospec.cli.bench speed --device {device} --gammas 2 4 6 --temperatures 0 1 --prompts 3", True),
-    Step("compiled", 100, "-m nanospec.cli.bench speed --device {device} --gammas 4 --temperatures 1 --prompts 2 --compile",
+    Step("speed", 45, "-m nanospec bench speed --device {device} --gammas 2 4 6 --temperatures 0 1 --prompts 3", True),
+    Step("compiled", 100, "-m nanospec bench speed --device {device} --gammas 4 --temperatures 1 --prompts 2 --compile",
          True),
-    Step("methods", 60, "-m nanospec.cli.bench speed --device {device} --drafters all --drafts gpt prefix --gammas 4 "
+    Step("methods", 60, "-m nanospec bench speed --device {device} --drafters all --drafts gpt prefix --gammas 4 "
          "--temperatures 1 --prompts 1 --max-new-tokens 64", True),
-    Step("roofline", 15, "-m nanospec.cli.bench roofline --device {device}", True),
-    Step("large", 40, "-m nanospec.cli.bench large --device {device} --gammas 4 8", True),
-    Step("large-compiled", 80, "-m nanospec.cli.bench large --device {device} --gammas 4 --rows 1 --alphas 0.8 --compile",
+    Step("roofline", 15, "-m nanospec bench roofline --device {device}", True),
+    Step("large", 40, "-m nanospec bench large --device {device} --gammas 4 8", True),
+    Step("large-compiled", 80, "-m nanospec bench large --device {device} --gammas 4 --rows 1 --alphas 0.8 --compile",
          True),
     Step("training", 55, "train_tiny.py --device {device} --size long --packages --minutes 0.5 --tokenizer "
          "nanospec/weights/ranks.tiktoken --out {out}/pair", state="pair/training.pt"),
     Step("training-prefix", 40, "train_tiny.py --device {device} --what prefix --loss lk-hybrid --minutes 0.3 "
          "--out {out}/prefix", state="prefix/prefix.training.pt"),
-    Step("serve", 45, "-m nanospec.cli.bench serve --device {device} --rows 1 4 16 64 256 --drafters chain --temperature 0 "
+    Step("serve", 45, "-m nanospec bench serve --device {device} --rows 1 4 16 64 256 --drafters chain --temperature 0 "
          "--max-new-tokens 32", True),
 )
 

@@ -11,13 +11,13 @@ from pathlib import Path
 
 import torch
 
-from nanospec.methods.draft_models.mtp import MTP
+from nanospec.cli.show.terminal import show_table
 from nanospec.fast.clock import announced
 from nanospec.files.checkpoint import WEIGHTS
 from nanospec.files.corpus import read_texts, to_ids
 from nanospec.files.tokenizer import Tokenizer
+from nanospec.methods.draft_models.mtp import MTP
 from nanospec.model import Config
-from nanospec.cli.show.terminal import show_table
 from nanospec.training.batches import HeldOut
 from nanospec.training.learning import STEPS_SHOWN, LearnedTraining, plan_of
 from nanospec.training.pair import Size, Training

@@ -13,6 +13,8 @@ import torch
 from torch import Tensor
 
 from nanospec.cli.bench.roofline import roofline
+from nanospec.cli.show.figures import draw_simulated
+from nanospec.cli.show.terminal import show_table
 from nanospec.dice import Dice
 from nanospec.errors import RequestError
 from nanospec.fast.autotune import described
@@ -22,8 +24,6 @@ from nanospec.fast.packed import can_pack, pack
 from nanospec.generate import plain_step
 from nanospec.model import GPT, Config
 from nanospec.probs import Sampling
-from nanospec.cli.show.figures import draw_simulated
-from nanospec.cli.show.terminal import show_table
 from nanospec.speculate import ModelDrafter, one_round, verify
 from nanospec.text import Text
 from nanospec.theory import expected_tokens

@@ -8,21 +8,21 @@ from typing import Any
 import torch
 
 from nanospec.cli.bench.measure import measure_costs
-from nanospec.methods.draft_models.learned import Learned
-from nanospec.methods.draft_models.medusa import Medusa
+from nanospec.cli.show.terminal import note
 from nanospec.errors import check_gamma
 from nanospec.fast.clock import announced
 from nanospec.files.checkpoint import draft_of
 from nanospec.files.sources import Source
 from nanospec.generate import generate
+from nanospec.methods.draft_models.learned import Learned
+from nanospec.methods.draft_models.medusa import Medusa
 from nanospec.methods.index import DRAFTERS, GAMMA, WITHOUT_DRAFT, drafters_for
+from nanospec.methods.trees.drawn import TreeDrafter
+from nanospec.methods.trees.shapes import Topology, best_size, grown_tree, shape
+from nanospec.methods.trees.tree_reader import longest_chain
 from nanospec.model import GPT
-from nanospec.cli.show.terminal import note
 from nanospec.speculate import speculate
 from nanospec.training.unrolled import before_tokens, whole_texts
-from nanospec.methods.trees.drawn import TreeDrafter
-from nanospec.methods.trees.tree_reader import longest_chain
-from nanospec.methods.trees.shapes import Topology, best_size, grown_tree, shape
 
 CHILDREN = 4                    # of a row, at most, in the trees that are compared
 SIZES = range(2, 13)            # rows of these trees

@@ -19,7 +19,7 @@ def page(argv: Sequence[str]) -> str:
     names = [name.replace("-\n", "").replace("\n", " ").strip() for name in columns]
     rows = [[f"**{cell}**" for cell in row] if best else row for row, best in zip(cells, bold or [False] * len(cells))]
     lines = [names, ["---"] * len(names), *rows]
-    command = shlex.join(["python", "-m", "nanospec.cli.bench", *argv])
+    command = shlex.join(["nanospec", "bench", *argv])
     return "\n".join([f"`{command}`. {machine()}, {date.today()}.", "",
                       *("| " + " | ".join(cell.replace("|", "&#124;") for cell in line) + " |" for line in lines),
                       "", caption, ""])

@@ -11,13 +11,13 @@ from statistics import mean, median, quantiles, stdev
 from typing import Any, NamedTuple
 
 from nanospec.cli.bench.measure import BUSY, betas_of, measure_costs
-from nanospec.methods.draft_models.early_exit import target_for
 from nanospec.fast.clock import ClockedDrafter, ClockedTarget, clocked, timed
 from nanospec.generate import generate
+from nanospec.methods.draft_models.early_exit import target_for
 from nanospec.methods.index import RULES, Method
+from nanospec.methods.trees.tree_reader import longest_chain
 from nanospec.speculate import Round, speculate
 from nanospec.theory import break_even, needed, speedup
-from nanospec.methods.trees.tree_reader import longest_chain
 
 TRIED = 8               # draft lengths of a chain that are compared: up to this, and its own
 

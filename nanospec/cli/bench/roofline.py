@@ -10,13 +10,13 @@ from pathlib import Path
 import torch
 
 from nanospec.cli.bench.measure import measure_costs
+from nanospec.cli.show.terminal import show_table
 from nanospec.errors import RequestError
 from nanospec.fast.autotune import autotune, tuning_of
 from nanospec.fast.clock import announced, median_seconds
 from nanospec.files.checkpoint import WEIGHTS, draft_of, load_pair
 from nanospec.files.sources import source_of
 from nanospec.model import GPT
-from nanospec.cli.show.terminal import show_table
 
 GAMMA = 4               # draft tokens of a round
 

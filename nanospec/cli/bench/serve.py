@@ -15,6 +15,8 @@ import torch
 from torch import Tensor
 
 from nanospec.cli.bench.prompts import held_out_prompts
+from nanospec.cli.show.figures import draw_batches
+from nanospec.cli.show.terminal import show_table
 from nanospec.dice import Dice
 from nanospec.draft import Draft, Drafter
 from nanospec.errors import RequestError, check_request
@@ -23,15 +25,13 @@ from nanospec.fast.clock import announced, median_seconds
 from nanospec.files.checkpoint import WEIGHTS, Pair, draft_of, load_pair
 from nanospec.files.sources import source_of
 from nanospec.methods.index import check_remember, drafters_for, method_of
-from nanospec.model import GPT
 from nanospec.methods.lengths.costs import Costs, WatchedByLoad
+from nanospec.methods.trees.tree_reader import longest_chain
+from nanospec.model import GPT
 from nanospec.serving.server import PIECE, Server
-from nanospec.cli.show.figures import draw_batches
-from nanospec.cli.show.terminal import show_table
 from nanospec.speculate import ModelDrafter
 from nanospec.text import Text
 from nanospec.theory import expected_tokens
-from nanospec.methods.trees.tree_reader import longest_chain
 
 MOST = 6                # draft tokens a round that by-load may choose, and that are timed for it
 STEPS = 8               # of a server, that are timed

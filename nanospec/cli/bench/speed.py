@@ -20,18 +20,18 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
-from nanospec.cli.bench.measure import busy, check_texts, measure, measure_setups
 from nanospec.cli.bench.made import chosen_drafters, options_of, topology_of
+from nanospec.cli.bench.measure import busy, check_texts, measure, measure_setups
 from nanospec.cli.bench.prompts import prompts_of
-from nanospec.methods.draft_models import LEARNED
+from nanospec.cli.show.figures import draw_field, draw_speedup
+from nanospec.cli.show.terminal import note, show_table
 from nanospec.errors import RequestError
 from nanospec.fast.autotune import setups_of
 from nanospec.fast.clock import announced
 from nanospec.files.checkpoint import WEIGHTS, draft_of, load_pair
 from nanospec.files.sources import source_of
+from nanospec.methods.draft_models import LEARNED
 from nanospec.methods.index import DRAFTERS, WITHOUT_DRAFT, Method, check_fixed, method_of, most_drafted
-from nanospec.cli.show.figures import draw_field, draw_speedup
-from nanospec.cli.show.terminal import note, show_table
 from nanospec.theory import speedup
 
 COLUMNS = {"T": ("temperature", "g"), "draft": ("draft", "s"), "drafter": ("drafter", "s"), "gamma": ("gamma", "d"),

@@ -16,9 +16,9 @@ from typing import NamedTuple
 import torch
 from torch import Tensor
 
-from nanospec.probs import residual
 from nanospec.cli.show.steps import Coin, judged
 from nanospec.cli.show.terminal import Decode, printable, visible
+from nanospec.probs import residual
 from nanospec.speculate import Round
 
 WEB = Path(__file__).parent / "web"

@@ -8,9 +8,9 @@ from rich.text import Text
 from rich.tree import Tree as Branches
 from torch import Tensor
 
+from nanospec.cli.show.terminal import ACCEPTED, BONUS, REJECTED, REPLACEMENT, Decode, visible
 from nanospec.dice import Dice
 from nanospec.probs import residual
-from nanospec.cli.show.terminal import ACCEPTED, BONUS, REJECTED, REPLACEMENT, Decode, visible
 from nanospec.speculate import Round
 
 Coin = tuple[float, float]          # u, and the probability that it had to stay below

@@ -38,17 +38,17 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
-from nanospec.methods.copies.lookup import Seen
-from nanospec.methods.copies.memory import Memory
 from nanospec.dice import Dice
 from nanospec.draft import Draft, Drafter
 from nanospec.errors import check_has
-from nanospec.methods.lengths.stopping import check_calls
+from nanospec.methods.copies.lookup import Seen
+from nanospec.methods.copies.memory import Memory
 from nanospec.methods.lengths.by_load import ByLoad
+from nanospec.methods.lengths.stopping import check_calls
+from nanospec.methods.trees.paying import PayingTree
+from nanospec.methods.trees.tree_draft import TreeDraft, sent
 from nanospec.text import Text
 from nanospec.theory import acceptance
-from nanospec.methods.trees.tree_draft import TreeDraft, sent
-from nanospec.methods.trees.paying import PayingTree
 
 
 class Hybrid(Drafter):

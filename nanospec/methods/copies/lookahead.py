@@ -31,9 +31,9 @@ from torch import Tensor
 from nanospec.dice import Dice
 from nanospec.draft import Draft, Drafter
 from nanospec.errors import RequestError, check_gamma, check_numbers
-from nanospec.text import Text
-from nanospec.methods.trees.tree_draft import Tree, drafts_of
 from nanospec.methods.trees.node_rule import verify_tree
+from nanospec.methods.trees.tree_draft import Tree, drafts_of
+from nanospec.text import Text
 
 
 class Lookahead(Drafter):

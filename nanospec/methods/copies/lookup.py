@@ -16,8 +16,8 @@ from torch import Tensor
 from nanospec.dice import Dice
 from nanospec.draft import Draft, Drafter
 from nanospec.errors import check_gamma
-from nanospec.text import Text
 from nanospec.methods.trees.tree_draft import Tree, drafts_of
+from nanospec.text import Text
 
 
 class PromptLookup(Drafter):

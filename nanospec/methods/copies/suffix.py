@@ -24,13 +24,13 @@ from numbers import Real
 
 from torch import Tensor
 
-from nanospec.methods.copies.memory import Index, Memory, Place
 from nanospec.dice import Dice
 from nanospec.draft import Draft, Drafter
 from nanospec.errors import RequestError, check_gamma, check_ids, check_numbers
-from nanospec.text import Text
-from nanospec.methods.trees.tree_draft import Tree, drafts_of
+from nanospec.methods.copies.memory import Index, Memory, Place
 from nanospec.methods.trees.node_rule import verify_tree
+from nanospec.methods.trees.tree_draft import Tree, drafts_of
+from nanospec.text import Text
 
 
 class SuffixDrafter(Drafter):

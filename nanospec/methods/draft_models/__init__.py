@@ -1,8 +1,7 @@
 """Learned draft models, one file each: small networks on the target's hidden states. A GPT needs
 nothing from here.
 
-What tells the core of them is `draft.reader(depth)`. stack.py lets a draft model speculate in its
-turn.
+What tells the core of them is `draft.reader(depth)`.
 """
 
 from nanospec.methods.draft_models.dflash import DFlash, DSpark

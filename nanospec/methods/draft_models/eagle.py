@@ -25,9 +25,9 @@ from nanospec.cache import cached_call
 from nanospec.methods.draft_models.layer import Reading, layer_sizes
 from nanospec.methods.draft_models.learned import Learned, last_layer
 from nanospec.methods.draft_models.text_reader import TextReader
+from nanospec.methods.trees.tree_reader import Branches
 from nanospec.model import MLP, Attention, Config, Linear
 from nanospec.text import Text
-from nanospec.methods.trees.tree_reader import Branches
 
 
 class Eagle(Learned):

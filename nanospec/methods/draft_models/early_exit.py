@@ -30,12 +30,12 @@ from torch import Tensor, nn
 
 from nanospec.cache import Cache, Call, cached_call
 from nanospec.draft import Drafter
+from nanospec.errors import RequestError
 from nanospec.methods.draft_models.layer import Reading
 from nanospec.methods.draft_models.learned import AtOnce
-from nanospec.errors import RequestError
+from nanospec.methods.trees.tree_reader import GPTTreeReader
 from nanospec.model import GPT, MLP, Config
 from nanospec.text import Text
-from nanospec.methods.trees.tree_reader import GPTTreeReader
 
 
 def first_blocks(target: Any, depth: int, tokens: Tensor, cache: Cache | None = None,

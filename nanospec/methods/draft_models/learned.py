@@ -8,7 +8,7 @@ token 0 there are zeros.
     before       0    h_0   h_1   h_2       read it: its hidden states are not there, x_2's are.
 
 A model is two functions: `read` takes committed tokens, `step` a draft token. Two things call them:
-a reader, token by token while it drafts (reader.py), and the training, for all places of whole
+a reader, token by token while it drafts (text_reader.py), and the training, for all places of whole
 texts at once (training/unrolled.py).
 """
 
@@ -19,8 +19,8 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
-from nanospec.methods.draft_models.layer import Reading
 from nanospec.errors import RequestError, check_model
+from nanospec.methods.draft_models.layer import Reading
 from nanospec.model import GPT, Config, rope_table
 
 
@@ -80,7 +80,7 @@ class Learned(nn.Module):
         raise NotImplementedError
 
     def reader(self, depth: int) -> Any:
-        """What runs it over drafts of at most `depth` tokens one after the other (reader.py)."""
+        """What runs it over drafts of at most `depth` tokens one after the other (text_reader.py)."""
         raise NotImplementedError
 
     def spread(self, logits: Tensor) -> Tensor:

@@ -14,9 +14,9 @@ import torch
 from torch import Tensor
 
 from nanospec.cache import Cache
+from nanospec.errors import RequestError
 from nanospec.methods.draft_models.layer import Reading
 from nanospec.methods.draft_models.learned import Learned
-from nanospec.errors import RequestError
 from nanospec.text import Text
 
 

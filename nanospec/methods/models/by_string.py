@@ -33,8 +33,8 @@ from nanospec.cache import LanguageModel
 from nanospec.dice import Dice
 from nanospec.draft import Draft, Drafter
 from nanospec.errors import check_gamma, check_model
-from nanospec.text import Text
 from nanospec.methods.trees.tree_draft import Tree, drafts_of
+from nanospec.text import Text
 
 WIDTH = 256     # a cache's slots are a multiple of it
 

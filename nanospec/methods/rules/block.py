@@ -38,9 +38,9 @@ from torch import Tensor
 from nanospec.dice import Dice
 from nanospec.draft import Draft
 from nanospec.errors import check_scored
-from nanospec.probs import residual
-from nanospec.methods.trees.tree_draft import TreeDraft
 from nanospec.methods.trees.traversal import verify_traversal
+from nanospec.methods.trees.tree_draft import TreeDraft
+from nanospec.probs import residual
 
 
 def verify_block(draft: Draft, p_target: Tensor, dice: Dice) -> tuple[Tensor, Tensor]:

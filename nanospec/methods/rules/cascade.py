@@ -31,8 +31,8 @@ from torch import Tensor
 from nanospec.dice import Dice
 from nanospec.draft import Draft, Rule
 from nanospec.errors import RequestError, check_numbers, check_scored, one_line
-from nanospec.theory import acceptance
 from nanospec.methods.trees.tree_draft import TreeDraft
+from nanospec.theory import acceptance
 
 Deferral = Callable[..., Tensor]            # (q_draft, p_target, a)
 

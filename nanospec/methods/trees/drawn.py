@@ -13,9 +13,9 @@ from torch import Tensor
 
 from nanospec.dice import Dice
 from nanospec.errors import RequestError, check_gamma, check_ids
-from nanospec.text import Text
 from nanospec.methods.trees.tree_draft import TreeDraft
 from nanospec.methods.trees.tree_reader import TreeOfModel, tree_reader_of
+from nanospec.text import Text
 
 
 class Level(NamedTuple):

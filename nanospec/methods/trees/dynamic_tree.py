@@ -21,9 +21,9 @@ from torch import Tensor
 
 from nanospec.dice import Dice
 from nanospec.errors import RequestError, check_gamma, check_numbers
-from nanospec.text import Text
 from nanospec.methods.trees.tree_draft import TreeDraft
 from nanospec.methods.trees.tree_reader import TreeOfModel, longest_chain, tree_reader_of
+from nanospec.text import Text
 
 
 class DynamicTree(TreeOfModel):

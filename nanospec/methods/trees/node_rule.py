@@ -19,8 +19,8 @@ from torch import Tensor
 from nanospec.dice import Dice
 from nanospec.draft import Draft
 from nanospec.errors import check_scored
-from nanospec.probs import residual
 from nanospec.methods.trees.tree_draft import TreeDraft
+from nanospec.probs import residual
 
 
 def verify_tree(draft: Draft, p_target: Tensor, dice: Dice) -> tuple[Tensor, Tensor]:

@@ -23,9 +23,9 @@ from torch import Tensor
 from nanospec.dice import Dice
 from nanospec.draft import Draft
 from nanospec.methods.lengths.by_load import Pausing
-from nanospec.text import Text
-from nanospec.methods.trees.tree_draft import TreeDraft
 from nanospec.methods.trees.dynamic_tree import DynamicTree
+from nanospec.methods.trees.tree_draft import TreeDraft
+from nanospec.text import Text
 
 
 class PayingTree(Pausing, DynamicTree):

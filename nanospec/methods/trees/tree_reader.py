@@ -16,10 +16,10 @@ from torch import Tensor
 from nanospec.cache import Cache, LanguageModel
 from nanospec.draft import Draft, Drafter
 from nanospec.errors import check_model
+from nanospec.methods.trees.node_rule import verify_tree
+from nanospec.methods.trees.tree_draft import tree_mask
 from nanospec.reader import GPTReader
 from nanospec.text import Text
-from nanospec.methods.trees.tree_draft import tree_mask
-from nanospec.methods.trees.node_rule import verify_tree
 
 
 class Branches:

@@ -23,11 +23,11 @@ import torch
 
 from nanospec.errors import NanospecError, RequestError, one_line
 from nanospec.proof.command import Parser, command
-from nanospec.proof.judge.verdict import BINS, SETTINGS, Verdict, check_task, judge
-from nanospec.proof.judge.abroad import (SECONDS, SINGLE, fell, load_theirs, model_of, of_function,
-                                          of_transformers, recomputed)
+from nanospec.proof.judge.abroad import (SECONDS, SINGLE, fell, load_theirs, model_of, of_function, of_transformers,
+                                         recomputed)
 from nanospec.proof.judge.endpoint import Endpoint, against_logprobs, against_plain
 from nanospec.proof.judge.sequential import LOOKS
+from nanospec.proof.judge.verdict import BINS, SETTINGS, Verdict, check_task, judge
 
 PROMPT = [0]
 

@@ -29,8 +29,8 @@ from torch import Tensor
 
 from nanospec.dice import Dice
 from nanospec.errors import NanospecError, RequestError, one_line
-from nanospec.proof.judge.verdict import ANOTHER_SEED, BINS, Verdict, check_task, verdict_of
 from nanospec.proof.judge.sequential import sequential
+from nanospec.proof.judge.verdict import ANOTHER_SEED, BINS, Verdict, check_task, verdict_of
 from nanospec.proof.stats import Fit, goodness_of_fit, pit, two_samples
 
 TOP = 5                 # of the most likely tokens that are asked for: OpenAI's limit, and within that of the others

@@ -24,8 +24,8 @@ class Bug:
     name: str
     source: str                 # where it shipped; "generic": in many places; "ours": made up to try the checks
     what: str                   # what is done wrong, in one sentence
-    caught_by: str              # of tests/proof/: a check, "T1", or a part of the contract for a pair, "exact: tree, block"
-    file: str                   # of nanospec, without its ending: speculate, rules.tree
+    caught_by: str              # in tests/proof/: a check, "T1", or a part of the contract, "exact: tree, block"
+    file: str                   # of nanospec, without its ending: speculate, methods.rules.block
     edits: tuple[tuple[str, str], ...]
 
 
