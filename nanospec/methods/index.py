@@ -26,7 +26,6 @@ from nanospec.methods.stack import Stack
 from nanospec.methods.trees.drawn import TreeDrafter
 from nanospec.methods.trees.dynamic_tree import DynamicTree
 from nanospec.methods.trees.merged import MergedDrafter
-from nanospec.methods.trees.paying import PayingTree
 from nanospec.methods.trees.shapes import shape
 from nanospec.methods.trees.top import TopTree
 from nanospec.methods.trees.traversal import verify_traversal
@@ -62,15 +61,13 @@ class Options:
             raise RequestError(f"the costs of calls on 2 to {self.gamma + 1} tokens are needed, got {sorted(v)}")
         return c, {m: v[m] for m in calls}
 
-    def seconds(self) -> Callable[..., float]:
-        """(rows, gamma, steps) -> a round's, in target steps; of any number of texts as of one. steps: of the draft
-        model, by default one for each of the gamma draft tokens.
-        """
+    def seconds(self) -> Callable[[int, int], float]:
+        """(rows, gamma) -> a round's, in target steps; of any number of texts as of one."""
         c, v = self.measured()
         check_formula(c=c)
 
-        def of_round(rows: int, gamma: int, steps: int | None = None) -> float:
-            return (gamma if steps is None else steps) * c + (v[gamma + 1] if gamma else 1.0)
+        def of_round(rows: int, gamma: int) -> float:
+            return gamma * c + (v[gamma + 1] if gamma else 1.0)
 
         return of_round
 
@@ -100,10 +97,6 @@ def _hybrid(draft: Any, o: Options) -> Drafter:
                   o.remember)
 
 
-def _hybrid_tree(draft: Any, o: Options) -> Drafter:
-    return Hybrid(PayingTree(draft, o.seconds(), min(o.gamma, GAMMA)), o.measured()[1], o.remember)
-
-
 DRAFTERS: dict[str, Entry] = {
     "chain": Entry(ModelDrafter, lambda draft, o: ModelDrafter(draft, o.gamma)),
     "heuristic": _dynamic(lambda o: Heuristic()),
@@ -123,7 +116,6 @@ DRAFTERS: dict[str, Entry] = {
     "lookahead": Entry(Lookahead, lambda draft, o: Lookahead(), needs_draft=False),
     "stack": Entry(Stack, lambda draft, o: Stack(draft, PromptLookup(o.gamma), o.gamma)),
     "hybrid": Entry(Hybrid, _hybrid),
-    "hybrid-tree": Entry(Hybrid, _hybrid_tree),
     "merged": Entry(MergedDrafter, lambda draft, o: MergedDrafter([
         ModelDrafter(draft, longest_chain(draft, min(o.gamma, 4))), PromptLookup(o.gamma)])),
 }

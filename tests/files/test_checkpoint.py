@@ -14,7 +14,7 @@ import pytest
 import torch
 
 from nanospec.errors import DeviceError, NanospecError, PairError, RequestError, one_line
-from nanospec.files import whole
+from nanospec.files import atomic
 from nanospec.files.checkpoint import (WEIGHTS, available, load_model, load_pair, load_saved, save_atomically,
                                        save_learned, save_model)
 from nanospec.files.tokenizer import Tokenizer
@@ -289,7 +289,7 @@ def test_a_full_disk_leaves_the_old_file(folder, name):
 
 
 def save_and_die(save, path: Path, stage: str) -> None:
-    setattr(whole.os, stage, lambda *args: os.kill(os.getpid(), signal.SIGKILL))
+    setattr(atomic.os, stage, lambda *args: os.kill(os.getpid(), signal.SIGKILL))
     save(path)
 
 
@@ -311,7 +311,7 @@ def test_killed_at_its_worst_moments_the_old_file_stays(folder, name, stage):
 def test_interrupted_while_saving_nothing_is_left(folder, monkeypatch):
     def interrupt(*args):
         raise KeyboardInterrupt
-    monkeypatch.setattr(whole.os, "fsync", interrupt)
+    monkeypatch.setattr(atomic.os, "fsync", interrupt)
     with pytest.raises(KeyboardInterrupt):
         BYTES.save(folder / "ranks.tiktoken")
     load_pair(folder)

@@ -77,22 +77,6 @@ def test_a_row_goes_on_from_its_own_parent_level_after_level(count, width):
         assert paths_of(draft, b) == grown(ids, count, width, drafter.depth)
 
 
-class Wanting(DynamicTree):
-    """Its texts have trees of different sizes."""
-
-    def counts(self, sures, depth):
-        return torch.tensor([2, 5, 3])
-
-
-def test_each_text_has_as_many_rows_as_it_wants():
-    draft = proposed(Wanting(DRAFT, 6, width=5))
-    assert draft.tokens.shape == (3, 6)                                 # with the root, as the largest wants it
-    for b, (ids, count) in enumerate(zip(TEXTS, (2, 5, 3))):
-        every = sorted((path for depth in (1, 2) for path in product(range(5), repeat=depth)),
-                       key=lambda path: -confidence(ids, path))
-        assert paths_of(draft, b) == set(every[:count])
-
-
 def test_it_reads_no_more_rows_than_it_drafts():
     for count, width, depth in ((8, 2, 5), (8, 4, 3), (2, 2, 2), (1, 2, 1), (7, 3, 3)):
         drafter = DynamicTree(DRAFT, count, width)

@@ -7,9 +7,6 @@ from nanospec.dice import Dice
 from nanospec.errors import RequestError
 from nanospec.methods.copies.hybrid import Hybrid
 from nanospec.methods.lengths.by_load import ByLoad
-from nanospec.methods.trees.dynamic_tree import DynamicTree
-from nanospec.methods.trees.paying import PayingTree
-from nanospec.methods.trees.tree_draft import of_text
 from nanospec.probs import Sampling
 from nanospec.proof.tables import small_gpt, small_learned
 from nanospec.serving.rows import move
@@ -91,21 +88,15 @@ def three_tokens(draft) -> ByLoad:
     return ByLoad(draft, lambda rows, gamma: 1.0 if gamma == 3 else 9.0, 3)
 
 
-def five_tokens(draft) -> PayingTree:
-    return PayingTree(draft, lambda rows, tokens, steps: 1.0, 5, 2)
-
-
-@pytest.mark.parametrize("kind, plain", [(three_tokens, lambda draft: ModelDrafter(draft, 3)),
-                                         (five_tokens, lambda draft: DynamicTree(draft, 5, 2))], ids=["chain", "tree"])
 @pytest.mark.parametrize("draft", [DRAFT, small_learned("mlp", TARGET), small_learned("eagle3", TARGET),
                                    small_learned("prefix", TARGET)], ids=["gpt", "mlp", "eagle3", "prefix"])
-def test_after_copies_it_is_drafted_as_by_one_that_has_read_everything(draft, kind, plain):
+def test_after_copies_it_is_drafted_as_by_one_that_has_read_everything(draft):
     """Two texts; now and then one of them copies, or both, or none."""
-    drafter, fixed = Hybrid(kind(draft), V), [(True, False), (True, True), (False, True), (False, False)] * 5
+    drafter, fixed = Hybrid(three_tokens(draft), V), [(True, False), (True, True), (False, True), (False, False)] * 5
     batch, dice, seen = Batch(TARGET, drafter, [[1, 2, 3], [4, 0, 1, 1, 2]], 90), Dice([1, 2]), 0
     for which in fixed:
         drafter._copy = lambda b, ids, rate: (1, [ids[0], ids[1], ids[-1], 0][:2 + 2 * b]) if which[b] else (0, [])
-        fresh = Batch(TARGET, plain(draft), batch.text.ids(), 90)
+        fresh = Batch(TARGET, ModelDrafter(draft, 3), batch.text.ids(), 90)
         drawn, *_ = batch.round(dice, Sampling())
         if all(which):
             assert drawn.steps == 0
@@ -113,30 +104,17 @@ def test_after_copies_it_is_drafted_as_by_one_that_has_read_everything(draft, ki
         dice.column = 0                                     # the same uniforms once more
         again = fresh.drafter.propose(fresh.text, Sampling(), dice, int(fresh.text.length.max()) + 4)
         for b, copies in enumerate(which):
-            tokens, parents, q_draft = of_text(drawn, b)
+            tokens, q_draft = drawn.tokens[b].tolist(), drawn.q_draft[b]
             if copies:
-                own = [token for token, parent in zip(tokens, parents) if parent >= 0]
-                assert own == drafter.copied[b][1] and q_draft.sum() == len(own)
-                assert parents[1:] == [*range(len(own)), *[-1] * (len(parents) - 1 - len(own))]
+                own = drafter.copied[b][1]
+                assert tokens[1:len(own) + 1] == own and q_draft.sum() == len(own)
                 assert q_draft[1:len(own) + 1, own].diagonal().tolist() == [1] * len(own)
             else:
                 same = again.tokens.shape[1]
-                assert tokens[:same] == again.tokens[b].tolist() and parents[:same] == again.parents[b].tolist()
+                assert tokens[:same] == again.tokens[b].tolist()
                 assert (q_draft[:same] - again.q_draft[b]).abs().max() < 1e-12 and not q_draft[same:].any()
                 seen += 1
     assert seen == 20
-
-
-def test_what_a_tree_brings_is_learned_from_its_own_rounds_alone():
-    drafter = Hybrid(five_tokens(DRAFT), V)
-    batch, dice = Batch(TARGET, drafter, [[1, 2, 3, 4, 1, 2, 3, 4, 1, 2]], 60), Dice([1])
-    assert drafter.other.goodput(1) == [1.0, 2.0]
-    batch.round(dice, Sampling())
-    assert drafter.copied[0][1]
-    assert drafter.other.learned.tolist() == [4.0] * 4
-    drafter.accepted = torch.zeros(6)
-    *_, count, _ = batch.round(dice, Sampling())
-    assert drafter.other.learned[[0, 3]].tolist() == pytest.approx([0.98 * 4 + 1, 0.98 * 4 + int(count[0])])
 
 
 def test_a_row_that_moves_takes_its_text_along():

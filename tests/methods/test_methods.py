@@ -112,5 +112,5 @@ def test_costs_are_measured_when_a_drafter_asks_for_them_and_not_before():
     for name in DRAFTERS:
         asked.clear()
         method_of(TARGET, DRAFT, name, gamma=3, costs=costs)
-        assert bool(asked) == (name in ("goodput", "by-load", "hybrid", "hybrid-tree")), name
+        assert bool(asked) == (name in ("goodput", "by-load", "hybrid")), name
     assert Options(costs=costs).seconds()(5, 2) == pytest.approx(1.2) and Options(costs=costs).seconds()(1, 0) == 1.0

@@ -9,7 +9,6 @@ from functools import partial
 
 import torch
 
-from nanospec.methods.copies.hybrid import Hybrid
 from nanospec.methods.copies.lookup import PromptLookup
 from nanospec.methods.copies.suffix import SuffixDrafter
 from nanospec.methods.index import DRAFTERS, Options, method_of
@@ -19,7 +18,6 @@ from nanospec.methods.rules.cascade import DEFERRALS, cascade
 from nanospec.methods.trees.drawn import TreeDrafter
 from nanospec.methods.trees.merged import MergedDrafter
 from nanospec.methods.trees.node_rule import verify_tree
-from nanospec.methods.trees.paying import PayingTree
 from nanospec.proof.tables import (DRAFT, TABLE, Mixture, TableModel, prompts_of, small_gpt, small_learned,
                                    small_recurrent)
 from nanospec.proof.walk import TOLERANCE
@@ -95,12 +93,6 @@ RULED = Grammar(torch.tensor([[1, -1, 2], [-1, 0, 2], [3, 1, -1], [-1, -1, 0]]))
 TOGETHER = [(0, None, None), (0.2, None, None), (0.7, 1, None), (0.7, None, 0.5), (0.7, 3, 0.6), (1.3, 3, 0.7)]
 
 
-def hybrid_tree() -> Hybrid:
-    """Rows of its trees cost nothing, so there are always four. A copy is shorter."""
-    return Hybrid(PayingTree(FULL_DRAFT, lambda rows, tokens, steps: 1.5 if tokens else 1.0, 4),
-                  {2: 1.0, 3: 1.01, 4: 1.02, 5: 1.6})
-
-
 def nearly(seed: int, by: float) -> TableModel:
     """The table of this seed, its logits off by about `by`."""
     table = TableModel(3, seed, zeros=0)
@@ -163,9 +155,6 @@ CHECKS = {check.name: check for check in [
                 for settings in ([WARM | {"top_k": 2}, {"temperature": 0}], [{"temperature": 0}, {"top_k": 2}])],
               partial(rounds, TABLE, HYBRID.run, [1, 0, 1, 2, 1], 3, **WARM),
               partial(rounds, FULL, FULL_HYBRID.run, [1, 0, 1, 2, 1], 2, **WARM)])),
-    Check("T2", "hybrid-tree", "a copy in one row, a tree of 4 in the other, V3 without zeros, 2 tokens, T 0.7, 0",
-          lambda: ragged(FULL, hybrid_tree(), [[1, 0, 2], [1, 0, 1, 0, 1, 0]], 2,
-                         settings=[{"temperature": 0}, WARM])),
     Check("T2", "cascade", "a chain and a tree, V3, 2 tokens, against mixtures of four deferral rules",
           lambda: worst(rounds(Mixture(TABLE, DRAFT, partial(DEFERRALS[name], a=a)),
                                partial(speculate, TABLE, drafter, rule=cascade(name, a, verify_tree)), [1, 0, 1], 2)

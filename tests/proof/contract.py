@@ -46,7 +46,7 @@ OF_THE_DRAFTER = {"same_greedy", "stops", "real_dice", "long_caches", "alone", "
                   "foreign_vocabulary"}
 # A rule sees the draft alone. One drafter for each kind: drawn, a tree, at times nothing, copied and a tree, all of it.
 SHAPES = ("chain", "tree", "goodput", "suffix-tree", "merged")
-BY_COMPANY = {"by-load", "by-survival", "hybrid", "hybrid-tree"}     # how long a draft is depends on who else is there
+BY_COMPANY = {"by-load", "by-survival", "hybrid"}     # how long a draft is depends on who else is there
 MANY_PATHS = {"independent", "lookahead", "stack"}
 FALSE_ALARM = 1e-5              # of `real_dice`, of which there is one for every pair
 

@@ -47,7 +47,7 @@ TABLE, TABLE_DRAFT = Table(8, zeros=0.4), TableModel(V, 58, zeros=0.3)
 GPT, GPT_DRAFT = small_gpt(V, 3, 5, context=128), small_gpt(V, 1, 6, context=128)
 SIZES = {"gamma": 3, "topology": [-1, 0, 0, 1], "costs": (0.12, {2: 1.1, 3: 1.2, 4: 1.3}), "remember": 60}
 LEARNED = ["chain of eagle3", "tree of mlp", "dynamic-tree of eagle"]
-OF_OTHERS = {"hybrid", "hybrid-tree", "suffix", "suffix-tree"}          # they copy from others' texts, too
+OF_OTHERS = {"hybrid", "suffix", "suffix-tree"}          # they copy from others' texts, too
 BY_COMPANY = {"by-load", "by-survival", "stack"} | OF_OTHERS
 EXAMPLES = dict.fromkeys(LEARNED, 3) | {name: 8 for name in ("hybrid", "by-survival", "by-load")}
 

@@ -554,7 +554,7 @@ BEFORE_LOADING = [
     (["speed", "--temperatures", "nan"], "--temperatures"), (["--temperatures", "0", "inf"], "--temperatures"),
     (["--temperatures=-inf"], "--temperatures"), (["serve", "--temperature", "-1"], "--temperature"),
     (["serve", "--remember", "-1"], "--remember"), (["speed", "--remember", "9"], "--remember"),
-    (["serve", "--remember", "9"], "hybrid, hybrid-tree; not for chain"),
+    (["serve", "--remember", "9"], "hybrid; not for chain"),
     (["--temperatures"], "--temperatures"), (["--seed", str(2 ** 64)], "--seed"),
     (["roofline", "--device", "meta"], "meta"), (["--device", "cuda:99"], "cuda:99"),
     (["roofline", "--device", "nonsense"], "nonsense"), (["--drafters", "chain", "nobody"], "nobody"),

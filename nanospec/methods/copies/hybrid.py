@@ -15,8 +15,7 @@ accepted in this request. m copied tokens after a match of n tokens are expected
     1 + chance(n) + chance(n) chance(n + 1) + ...     (m + 1 terms)
 
 tokens, and cost v(m + 1). The draft model's chain is expected to bring theory.py's expected_tokens, and costs
-gamma c + v(gamma + 1); a tree (trees/paying.py) what it brought in the rounds before. The better m is compared with
-that.
+gamma c + v(gamma + 1). The better m is compared with that.
 
 Claim: the text is lossless.
 Proof.
@@ -45,14 +44,13 @@ from nanospec.methods.copies.lookup import Seen
 from nanospec.methods.copies.memory import Memory
 from nanospec.methods.lengths.by_load import ByLoad
 from nanospec.methods.lengths.stopping import check_calls
-from nanospec.methods.trees.paying import PayingTree
-from nanospec.methods.trees.tree_draft import TreeDraft, sent
+from nanospec.methods.trees.tree_draft import sent
 from nanospec.text import Text
 from nanospec.theory import acceptance
 
 
 class Hybrid(Drafter):
-    """A copy, as long as it pays, or what `other` drafts: a chain or a tree of a draft model.
+    """A copy, as long as it pays, or what `other` drafts: the chain of a draft model.
 
     v: a call on 2, 3, ... tokens, in the other's unit of seconds; a copy is no longer than v goes.
     remember: how many tokens of earlier requests are kept.
@@ -69,9 +67,9 @@ class Hybrid(Drafter):
     per_row = ("other", "seen", "since", "memory")
     text: Any = None                            # a Text, once there is one
 
-    def __init__(self, other: ByLoad | PayingTree, v: Mapping[int, float], remember: int = 0):
+    def __init__(self, other: ByLoad, v: Mapping[int, float], remember: int = 0):
         check_has("the drafter beside the copies", other, "one that says what it brings", "goodput", "skip")
-        self.other, self.v, self.layers, self.rule = other, check_calls(v), other.layers, other.rule
+        self.other, self.v, self.layers = other, check_calls(v), other.layers
         self.size = max(*v, other.size)
         self.seen: dict[int, Seen] = {}
         self.since: dict[int, int] = {}
@@ -112,20 +110,13 @@ class Hybrid(Drafter):
         """Of every text the copied tokens (B, m), where there are any, or what was drafted for it."""
         m, rows = copied.shape[1], drafted.tokens.shape[1]
         one_hot = F.one_hot(copied, drafted.q_draft.shape[2]) * self.exist[:, :, None]          # (B, m, V)
-        copy = Draft(torch.cat([drafted.tokens[:, :1], copied], 1),
-                     F.pad(one_hot, (0, 0, 1, 0)).to(drafted.q_draft))                          # row 0's are zeros
-        shorter, longer = (0, max(0, rows - 1 - m)), (0, max(0, m + 1 - rows))
-
-        def either(of_copy: Tensor, of_drafted: Tensor) -> Tensor:
-            return torch.where(self.copies[:, None], of_copy, of_drafted)
-
-        tokens = either(F.pad(copy.tokens, shorter), F.pad(drafted.tokens, longer))
-        q_draft = torch.where(self.copies[:, None, None], F.pad(copy.q_draft, (0, 0, *shorter)),
-                              F.pad(drafted.q_draft, (0, 0, *longer)))
-        if not isinstance(drafted, TreeDraft):
-            return Draft(tokens, q_draft, drafted.steps)
-        parents = either(F.pad(copy.parents, shorter, value=-1), F.pad(drafted.parents, longer, value=-1))
-        return TreeDraft(tokens, q_draft, parents, drafted.steps)
+        copy = torch.cat([drafted.tokens[:, :1], copied], 1)
+        shorter, longer = max(0, rows - 1 - m), max(0, m + 1 - rows)
+        tokens = torch.where(self.copies[:, None], F.pad(copy, (0, shorter)), F.pad(drafted.tokens, (0, longer)))
+        q_draft = torch.where(self.copies[:, None, None],
+                              F.pad(one_hot, (0, 0, 1, shorter)).to(drafted.q_draft),           # row 0's are zeros
+                              F.pad(drafted.q_draft, (0, 0, 0, longer)))
+        return Draft(tokens, q_draft, drafted.steps)
 
     def _drafted(self, texts: list[list[int]], *of) -> Draft:
         """The draft model first reads what was copied since it last drafted."""

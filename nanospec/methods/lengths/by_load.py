@@ -29,31 +29,11 @@ from nanospec.text import Text
 from nanospec.theory import expected_tokens
 
 
-class Pausing:
-    """What a drafter needs whose draft model is not asked in every round: to read later what was written meanwhile.
-
-    new: how many of a text's last tokens that are, at most.
-    """
-
-    new: int
-    reader: Any
-
-    def skip(self, tokens: int) -> None:
-        """This many more tokens have been written in rounds in which the draft model read nothing."""
-        self.new += tokens
-
-    def resumed(self, text: Text, lag: int) -> int:
-        """The lag with which it reads now; then nothing is new any more."""
-        if self.new:
-            lag = min(max(lag, self.reader.lag) + self.new, text.tokens.shape[1])
-        self.new = 0
-        return lag
-
-
-class ByLoad(Pausing, ModelDrafter):
+class ByLoad(ModelDrafter):
     """At most `most` draft tokens for each text; gamma: how many in this round.
 
     seconds(rows, gamma): of a round with this number of texts and draft tokens, in any unit.
+    new: how many of a text's last tokens, at most, were written in rounds in which the draft model read nothing.
     judged, accepted: draft tokens; numbers of the device, which are read when the next round begins: then it has
     nothing to do, and nothing has to be waited for.
     """
@@ -90,7 +70,14 @@ class ByLoad(Pausing, ModelDrafter):
         if not self.gamma:
             self.skip(1)
             return Draft.nothing(text)
-        return super().propose(text, sampling, dice, kv_length, self.resumed(text, lag))
+        if self.new:
+            lag = min(max(lag, self.reader.lag) + self.new, text.tokens.shape[1])
+        self.new = 0
+        return super().propose(text, sampling, dice, kv_length, lag)
+
+    def skip(self, tokens: int) -> None:
+        """This many more tokens have been written in rounds in which the draft model read nothing."""
+        self.new += tokens
 
     def best(self, rows: int) -> int:
         """The gamma of the greatest goodput, or the one before where that is about as good."""

@@ -11,7 +11,7 @@ No token is drawn: which rows there are follows from the text alone. So every q_
 methods/trees/node_rule.py is exact.
 """
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from numbers import Integral
 from typing import Any
 
@@ -56,36 +56,20 @@ class DynamicTree(TreeOfModel):
             tokens.append(token.flatten(1))
             parents.append(numbers.repeat_interleave(width, 1))
             sures.append((sure[:, :, None] + likely).flatten(1))                    # logarithms of the confidence
-            if len(tokens) == self.depth or self.enough(sures):
+            if len(tokens) == self.depth:
                 return self._chosen(text, len(tokens), *(torch.cat(part, 1) for part in (tokens, parents, sures)))
             sure, best = sures[-1].topk(width)                                      # (B, width)
             numbers = made + 1 + best
             made += tokens[-1].shape[1]
             logits = self.reader.step(tokens[-1].gather(1, best), kv_length, best // width)
 
-    def enough(self, sures: Sequence[Tensor]) -> bool:
-        """Whether no further level is read. sures: of each level that is made, logarithms of confidences (B, rows)."""
-        return False
-
-    def counts(self, sures: Tensor, depth: int) -> Tensor | None:
-        """(B,), how many rows each text drafts at most; None: as many as there is room for.
-
-        sures (B, rows): of all rows that were made, descending. depth: levels that the draft model has read.
-        """
-        return None
-
     def _chosen(self, text: Text, depth: int, tokens: Tensor, parents: Tensor, sures: Tensor) -> TreeDraft:
         """The most confident of all rows, in the order in which they were made."""
-        ordered, best = sures.sort(descending=True, stable=True)
-        counts = self.counts(ordered, depth)
-        n = min(self.size - 1, tokens.shape[1] if counts is None else int(counts.max()))
-        chosen, rank = best[:, :n].sort()                                           # (B, n)
+        best = sures.sort(descending=True, stable=True).indices[:, :self.size - 1]
+        chosen = best.sort().values                                                 # (B, n)
         row = F.pad(F.one_hot(chosen, tokens.shape[1]).sum(1).cumsum(1), (1, 0))    # a row's number in the draft
         parents = F.pad(row.gather(1, parents.gather(1, chosen)), (1, 0), value=-1)
         tokens = torch.cat([text.last(1), tokens.gather(1, chosen)], 1)
         q_draft = F.one_hot(tokens, text.vocab_size).to(torch.promote_types(sures.dtype, torch.float32))
         q_draft[:, 0] = 0
-        if counts is not None:                                                      # a text lacks what is too many
-            lacks = F.pad(rank >= counts[:, None], (1, 0))
-            parents, q_draft = parents.masked_fill(lacks, -1), q_draft * ~lacks[:, :, None]
         return TreeDraft(tokens, q_draft, parents, depth)

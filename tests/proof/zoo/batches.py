@@ -98,10 +98,6 @@ CHOSEN = [
     bug("what-was-copied-is-not-read", "ours", "the draft model is not told that copied tokens are new to it: exact, "
         "and slower", "long_caches: hybrid, token", ("self.since.setdefault(b, len(texts[b]))", "pass"),
         file="methods.copies.hybrid"),
-    bug("a-copy-with-the-trees-parents", "ours", "where one text has a tree, the other's copied tokens follow the rows "
-        "that the tree's do", "hybrid-tree",
-        ("either(F.pad(copy.parents, shorter, value=-1), F.pad(", "either(*2 * (F.pad("),
-        ("drafted.parents, longer, value=-1))", "drafted.parents, longer, value=-1),))"), file="methods.copies.hybrid"),
 ]
 
 RULE = "target, self.cache, drafter, self.rule,"
