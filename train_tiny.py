@@ -36,10 +36,9 @@ from rich.console import Console
 
 from nanospec.cli import for_target
 from nanospec.cli.for_target import PART, PARTS
-from nanospec.cli.show.options import HERE, NEW_FOLDER, Parser, option
+from nanospec.cli.show.options import HERE, NEW_FOLDER, Parser, whole
 from nanospec.cli.show.terminal import refuse
-from nanospec.cli.train_batch import MOST
-from nanospec.cli.train_job import AUTO, PHASED, checked, opened, prepared
+from nanospec.cli.train_job import PHASED, checked, opened, prepared
 from nanospec.cli.train_watch import Watch, draw, new_progress, report
 from nanospec.errors import NanospecError
 from nanospec.methods.draft_models import LEARNED
@@ -135,12 +134,6 @@ def main(argv: Sequence[str] | None = None) -> int:
     return 0
 
 
-def batch(text: str) -> int | str:
-    if text != AUTO and not 1 <= int(text) <= MOST:
-        raise ValueError
-    return text if text == AUTO else int(text)
-
-
 def options() -> Parser:
     parser = Parser(description=__doc__.split("\n\n")[0])
     add = parser.add_argument
@@ -152,9 +145,8 @@ def options() -> Parser:
     add("--steps", type=int, nargs="+", metavar="N",
         help="steps of the target, the draft and the distillation, or of what --what names; default: "
         "those of --size")
-    add("--batch", type=option(f"a whole number from 1 to {MOST}, or {AUTO}", batch), metavar="N",
-        help="texts in a step; steps and learning rates follow. auto: found by trying; default: that of "
-        "--size")
+    add("--batch", type=whole(1, 1024), metavar="N",
+        help="texts in a step; steps and learning rates follow; default: that of --size")
     add("--minutes", type=float, default=float("inf"), help="stop after this time; default: never")
     add("--text", type=Path, nargs="+", default=[], metavar="PATH",
         help="files or folders; default: Python's standard library")

@@ -10,7 +10,7 @@ from rich.console import Console
 from rich.progress import track
 
 from nanospec.cli.bench.measure import measure_alpha
-from nanospec.cli.train_job import AUTO, Job, allowed
+from nanospec.cli.train_job import Job, allowed
 from nanospec.errors import PairError, RequestError
 from nanospec.fast.autotune import quick_copy
 from nanospec.fast.compiled import compiler_for
@@ -46,7 +46,7 @@ def checked(args: argparse.Namespace, size: Size) -> Job:
         raise RequestError(f"--tokens must be {2 * PART} or more, got {args.tokens}: {PART} of them are held out")
     if args.begin and len(args.what) > 1:
         raise RequestError(f"--from is for one draft model, got {' and '.join(args.what)}")
-    if args.batch == AUTO or args.batch and AT_ONCE % args.batch:
+    if args.batch and AT_ONCE % args.batch:
         raise RequestError(f"--batch must divide the {AT_ONCE} texts of a part here, got {args.batch}")
     plan = plan_of(args.what, target.config, replace(size, sampled=0))
     for name, sizes in plan.sizes.items():

@@ -11,7 +11,6 @@ from typing import Any, NamedTuple
 import torch
 from rich.console import Console
 
-from nanospec.cli.train_batch import fullest, scaled, seconds_of
 from nanospec.errors import PairError, RequestError
 from nanospec.fast.clock import announced
 from nanospec.fast.compiled import compiler_for
@@ -27,7 +26,6 @@ from nanospec.training.learning import LearnedTraining, files_of, plan_of
 from nanospec.training.pair import FILES, Size, Training
 from nanospec.training.with_mtp import WithMTP
 
-AUTO = "auto"                           # a batch that is found by trying
 PHASED = ("pair", "distil")             # what can be trained besides LEARNED
 JOINT = ["pair", "mtp"]                 # the target and a layer that learns with it
 # How often the first text is read where the packages, being long, are read once. It alone is read
@@ -75,14 +73,12 @@ def checked(args: argparse.Namespace, size: Size | Any) -> Job:
 def allowed(args: argparse.Namespace, job: Job) -> Job:
     """The job with the steps that were asked for; what no job may have is refused."""
     size, out, files = job.size, job.out, job.files
-    if args.batch not in (None, AUTO):
+    if args.batch:
         size = scaled(size, args.batch)
     if args.steps:
         if len(args.steps) != len(size.steps):
             raise RequestError(f"--steps: wants {len(size.steps)} of them, got {len(args.steps)}")
         size = replace(size, steps=tuple(args.steps))
-    if args.batch == AUTO and args.resume:
-        raise RequestError(f"--batch: the training was begun with a number, which it said; got {AUTO}")
     if min(size.steps) < 1:
         raise RequestError(f"--steps must be 1 or more, got {min(size.steps)}")
     if not 0 <= args.seed < 2 ** 32:
@@ -98,6 +94,16 @@ def allowed(args: argparse.Namespace, job: Job) -> Job:
     if args.resume:
         load_saved(out / files[-1])
     return job._replace(size=size)
+
+
+def scaled(size: Any, batch: int) -> Any:
+    """A Size or a Plan of another batch: as many texts in all, and learning rates in proportion to
+    the batch's root.
+    """
+    part = batch / size.batch
+    return replace(size, batch=batch, steps=tuple(max(1, round(steps / part)) for steps in size.steps),
+                   rate=tuple(rate * part ** 0.5 for rate in size.rate),
+                   held_out_every=max(1, round(size.held_out_every / part)))
 
 
 def prepared(args: argparse.Namespace, job: Job,
@@ -137,20 +143,15 @@ def prepared(args: argparse.Namespace, job: Job,
     ids = torch.cat([parts[0][:1], *(part[1:] for part in parts)])  # each begins with end of text
     compiler = compiler_for(torch.device(args.device)) if args.compile or ids.is_cuda else None
 
-    def made(size: Any, compiled: bool) -> Training:
-        if pair is None:
-            kind = WithMTP if args.what == JOINT else Training
-            return kind(size, args.seed, ids, tokenizer, out, compiled, last, args.loss)
-        if args.what == ["distil"]:
-            return Distillation(pair, size, args.seed, ids, tokenizer, out, compiled, args.loss)
-        return LearnedTraining(pair.target, size, args.seed, ids, tokenizer, out, compiled, args.loss)
-
-    if args.batch == AUTO:
-        tried = replace(size, sampled=0)            # the target's own texts take as long to write as a training
-        batch = fullest(size.batch, lambda batch: seconds_of(made(replace(tried, batch=batch), False)))
-        console.print(f"batch: {batch} texts; more bring no more tokens a second here")
-        size = replace(scaled(size, batch), **{"steps": size.steps} if args.steps else {})
-    training = made(size, compiler is not None)
+    compiled = compiler is not None
+    training: Training
+    if pair is None:
+        kind = WithMTP if args.what == JOINT else Training
+        training = kind(size, args.seed, ids, tokenizer, out, compiled, last, args.loss)
+    elif args.what == ["distil"]:
+        training = Distillation(pair, size, args.seed, ids, tokenizer, out, compiled, args.loss)
+    else:
+        training = LearnedTraining(pair.target, size, args.seed, ids, tokenizer, out, compiled, args.loss)
     if args.resume:
         training.load()
     files = sum(len(read) for read, _ in texts.values())

@@ -10,14 +10,10 @@ import torch
 import torch.nn.functional as F
 
 import train_tiny
-from nanospec.cli.bench import joint
 from nanospec.files.checkpoint import load_pair
 from nanospec.methods.draft_models.mtp import MTP
-from nanospec.model import Config
 from nanospec.proof.tables import small_gpt, small_learned
-from nanospec.training.learning import LearnedTraining, plan_of
-from nanospec.training.pair import Size, Training
-from nanospec.training.with_mtp import WEIGHT, WithMTP, loss_with
+from nanospec.training.with_mtp import WEIGHT, loss_with
 
 TARGET = small_gpt(11, 3, 5)
 TEXT = Path(argparse.__file__)
@@ -81,41 +77,3 @@ def test_what_is_refused(capsys):
 @pytest.mark.parametrize("size", ["heads", "hidden"])
 def test_its_layer_is_as_the_target_s(size):
     assert MTP.sizes_for(TARGET.config)[size] == getattr(TARGET.config, size)
-
-
-def test_the_bench_compares_it_with_what_is_trained_afterwards(monkeypatch, capsys):
-    """Of the second seed, every row anew, each draft model trained alone."""
-    config = Config(1024, 16, layers=2, channels=16, heads=2, kv_heads=1, hidden=24)
-    size = Size(config, config, batch=2, steps=(3,), rate=(1e-2,), held_out_every=1)
-    monkeypatch.setattr(joint, "SIZE", size)
-    monkeypatch.setattr(joint, "WINDOWS", 3)
-    text = TEXT.read_text()
-    monkeypatch.setattr(joint, "read_texts", lambda: ([text[:4000]], [text[9000:10000]]))
-    kept, rows_of = {}, joint.rows_of
-    monkeypatch.setattr(joint, "rows_of", lambda *of: kept.setdefault(len(kept), of) and rows_of(*of))
-    rows = joint.run(steps=3, seeds=(4, 5))
-    shown = capsys.readouterr().out
-    assert [(row["seed"], row["target"]) for row in rows] == [
-        (seed, target) for seed in (4, 5) for target in ("alone",) * 2 + ("with mtp",) * 3]
-    (before, held), of_row = kept[0], {(row["draft"].split(",")[0], row["target"], "with its" in row["draft"]): row
-                                       for row in rows[5:]}
-
-    def trained(training: Training) -> Training:
-        while training.step < 3:
-            train_tiny.train_step(training)
-        return training
-
-    def learning(pair: Training, name: str) -> LearnedTraining:
-        return LearnedTraining(pair.target, plan_of([name], config, size), 5, before.ids, before.tokenizer, Path())
-
-    for kind, target in (Training, "alone"), (WithMTP, "with mtp"):
-        pair = trained(kind(size, 5, before.ids, before.tokenizer, Path()))
-        loss = pair.look(held, 3)[0][0]
-        assert f"{loss:.3f} {target} (seed 5)" in " ".join(shown.split())
-        for name in "eagle", "mtp":
-            row = of_row[name, target, False]
-            accepted = trained(learning(pair, name)).look(held, 3)[0][1:]
-            assert row["accepted"] == pytest.approx(accepted, abs=1e-6) and row["loss"] == loss
-    layer = learning(pair, "mtp")
-    layer.models["mtp"].load_state_dict(pair.models["mtp"].state_dict())
-    assert of_row["mtp", "with mtp", True]["accepted"] == pytest.approx(layer.look(held, 3)[0][1:], abs=1e-6)

@@ -91,7 +91,7 @@ GUARD = """if __name__ == "__main__":              # Ctrl-C may come while torch
     quiet_interrupts()
 """
 FILES = [*ROOT.glob("*.py"), *(ROOT / "nanospec").rglob("*.py"), *(ROOT / "tests" / "proof").glob("*.py"),
-         ROOT / "lessons" / "notebooks.py"]
+         ROOT / "tests" / "device" / "gpu.py", ROOT / "lessons" / "notebooks.py"]
 STARTED = sorted(path for path in FILES if 'if __name__ == "__main__"' in path.read_text())
 
 

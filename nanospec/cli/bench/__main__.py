@@ -20,9 +20,9 @@ import sys
 from collections.abc import Sequence
 from inspect import Parameter, signature
 
-from nanospec.cli.bench import acceptance, against, beside, gpu, joint, large, markdown, roofline, serve, speed
-from nanospec.cli.show.options import (COUNT, FOLDER, GAMMA, HERE, MODEL, MODEL_HELP, NEW_FOLDER, REMEMBER, SEED,
-                                       TEMPERATURE, TEXTS, THREADS, Parser, device, file, option, whole)
+from nanospec.cli.bench import acceptance, against, beside, large, markdown, roofline, serve, speed
+from nanospec.cli.show.options import (COUNT, FOLDER, GAMMA, HERE, MODEL, MODEL_HELP, REMEMBER, SEED,
+                                       TEMPERATURE, TEXTS, THREADS, Parser, device, file, option)
 from nanospec.cli.show.terminal import refuse
 from nanospec.errors import NanospecError
 from nanospec.fast.autotune import COPIES, DTYPES, name_of
@@ -35,8 +35,7 @@ def prompts(text: str) -> int | str:
     return text if text in ("repetitive", "chat") else COUNT(text)
 
 
-SUBCOMMANDS = (speed, acceptance, serve, roofline, large, against, beside, joint, gpu)
-MINUTES = option("a number above 0", float, lambda number: 0 < number < 1e6)
+SUBCOMMANDS = (speed, acceptance, serve, roofline, large, against, beside)
 ALPHA = option("a number between 0 and 1", float, lambda number: 0 < number < 1)
 # A subcommand's options are the parameters of its `run`, and so are their defaults.
 OPTIONS: dict[str, dict] = {
@@ -56,8 +55,6 @@ OPTIONS: dict[str, dict] = {
                   help="children at every depth of a tree; default: the best for this pair here, measured"),
     "remember": dict(type=REMEMBER, metavar="N", help="how many tokens of earlier requests "
                      f"{', '.join(REMEMBERING)} may copy from"),
-    "out": dict(type=NEW_FOLDER, metavar="OUT", help="the folder to write to; an earlier run in it is continued"),
-    "minutes": dict(type=MINUTES, metavar="M", help="minutes of the device for all steps together"),
     "alphas": dict(type=ALPHA, nargs="+", metavar="A", help="how often a draft token is accepted"),
     "rows": dict(type=COUNT, nargs="+", metavar="N", help="the most requests that run at once"),
     "rate": dict(type=TEMPERATURE, metavar="R", help="requests that come in a second, at random; 0: all at once"),
@@ -65,8 +62,6 @@ OPTIONS: dict[str, dict] = {
                     "assertions and a dispatch dictionary; chat: requests to a chat model, of five kinds"),
     "max_new_tokens": dict(type=COUNT, metavar="N", help="for each text"),
     "seed": dict(type=SEED, metavar="N"),
-    "seeds": dict(type=whole(0, 2 ** 32 - 1), nargs="+", metavar="N", help="a training of everything for each"),
-    "steps": dict(type=COUNT, metavar="N", help="of every training"),
     "weights": dict(type=MODEL, metavar="MODEL", help=MODEL_HELP),
     "pair": dict(type=FOLDER, metavar="FOLDER", help="Llama checkpoints FOLDER/target and FOLDER/draft"),
     "device": dict(type=device, default=HERE),
@@ -91,9 +86,6 @@ def parser() -> Parser:
                                          formatter_class=argparse.RawDescriptionHelpFormatter)
         for name, parameter in signature(module.run).parameters.items():
             must: dict = {"required": True} if parameter.default is Parameter.empty else {"default": parameter.default}
-            if name == "out":                                           # the one that stands without a name
-                command.add_argument(name, **OPTIONS[name])
-                continue
             command.add_argument("--" + name.replace("_", "-"), **must | OPTIONS[name] | help_of(name, **must))
         command.add_argument("--json", type=file(), metavar="FILE", help="the rows")
         command.add_argument("--markdown", type=file(".md"), metavar="FILE.md",

@@ -1,15 +1,19 @@
 """Everything that is to be measured on a GPU, in one command of at most ten minutes; JSON, logs and a page in OUT.
 
-    nanospec bench gpu OUT            # again with the same OUT: what is missing
+    python -m tests.device.gpu OUT            # again with the same OUT: what is missing
 
 Each step is a command of its own in a process of its own, and has a part of the time. What takes longer is ended, what
 fails is noted, and the next step runs all the same. A step that has ended is not repeated: delete its line in OUT's
 steps.json to have it once more. Send the folder back, and its page.md first.
 
-How long the steps take on a GPU is not known: none has run on one so far. On a CPU it runs, too, to be tried out. The
-tests and the training need a clone of the repository.
+How long the steps take on a GPU is not known: none has run on one so far. On a CPU it runs, too, to be tried out.
 """
 
+if __name__ == "__main__":              # Ctrl-C may come while torch is being imported
+    from nanospec.cli.launch import quiet_interrupts
+    quiet_interrupts()
+
+import argparse
 import json
 import os
 import platform
@@ -23,11 +27,13 @@ from typing import Any, NamedTuple
 
 import torch
 
-from nanospec.cli.show.terminal import note, show_table
-from nanospec.errors import one_line
+from nanospec.cli.show.options import HERE, NEW_FOLDER, Parser, device, option
+from nanospec.cli.show.terminal import note, refuse, show_table
+from nanospec.errors import NanospecError, one_line
 from nanospec.files.atomic import write_whole
 
-ROOT = Path(__file__).parents[3]
+ROOT = Path(__file__).parents[2]
+MINUTES = option("a number above 0", float, lambda number: 0 < number < 1e6)
 
 
 class Step(NamedTuple):
@@ -65,8 +71,25 @@ STEPS = (
 )
 
 
-def run(out: Path, minutes: float = 10.0, device: str = "cpu") -> list[dict]:
-    """What became of every step; the page is written anew after each."""
+def main(argv: Sequence[str] | None = None) -> int:
+    parser = Parser(prog="python -m tests.device.gpu", description=__doc__,
+                    formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("out", type=NEW_FOLDER, metavar="OUT", help="the folder to write to; an earlier run in it is "
+                        "continued")
+    parser.add_argument("--minutes", type=MINUTES, default=10.0, metavar="M", help="of the device for all steps "
+                        "together; default: 10")
+    parser.add_argument("--device", type=device, default=HERE, help=f"default: {HERE}")
+    try:
+        run(**vars(parser.parse_args(argv)))
+    except (NanospecError, OSError) as error:
+        return refuse("gpu", error)
+    except KeyboardInterrupt:
+        return 130
+    return 0
+
+
+def run(out: Path, minutes: float, device: str) -> None:
+    """Every step that has not ended yet; the page is written anew after each."""
     out.mkdir(parents=True, exist_ok=True)
     done = ended(out)
     for step in STEPS:
@@ -83,7 +106,6 @@ def run(out: Path, minutes: float = 10.0, device: str = "cpu") -> list[dict]:
         write_whole(out / "page.md", lambda file: file.write(page(out, done, device).encode()))
     show_table(["", "seconds", "ended"], [[one["step"], f"{one['seconds']:.0f}", one["how"]] for one in done],
                f"{out / 'page.md'} has all of it")
-    return done
 
 
 def ended(out: Path) -> list[dict]:
@@ -107,9 +129,6 @@ def launched(argv: Sequence[str], seconds: float, log: Path) -> dict[str, Any]:
     It is ended after `seconds`: first asked to, so that a training saves itself; then made to.
     """
     began = time.monotonic()
-    if argv[0] != "-m" or argv[1] == "pytest":
-        if not (ROOT / "train_tiny.py").exists():
-            return {"argv": list(argv), "how": "needs a clone of the repository", "seconds": 0.0}
     with open(log, "w") as file:
         process = subprocess.Popen([sys.executable, *argv], cwd=ROOT, stdin=subprocess.DEVNULL, stdout=file,
                                    stderr=subprocess.STDOUT, start_new_session=True,
@@ -188,3 +207,7 @@ def reached(out: Path) -> list[list[str]]:
 
 def shown(number: float | None) -> str:
     return "-" if number is None else f"{number:.2f}"
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,4 +1,4 @@
-"""`bench gpu`: every step at a small size on the CPU, in this process; how one is started, ended, and gone on with."""
+"""gpu.py: every step at a small size on the CPU, in this process; how one is started, ended, and gone on with."""
 
 import argparse
 import json
@@ -9,13 +9,13 @@ import torch
 
 import train_tiny
 from nanospec.cli import __main__ as commands
-from nanospec.cli.bench import __main__ as bench
-from nanospec.cli.bench import gpu, large, measure, prompts, roofline
+from nanospec.cli.bench import large, measure, prompts, roofline
 from nanospec.files.checkpoint import save_model
 from nanospec.files.tokenizer import Tokenizer, train
 from nanospec.model import Config
 from nanospec.proof.tables import small_gpt
 from tests.conftest import once, priced
+from tests.device import gpu
 
 TEXT = str(Path(argparse.__file__))
 TINY = "--max-new-tokens 3 --weights {weights}"
@@ -55,7 +55,6 @@ def small(weights, monkeypatch, stand_in, measured_shortly, tmp_path):
     def here(argv, seconds, log):
         name = log.stem
         seen.append((name, seconds))
-        mains = {"nanospec.cli.bench": bench.main, "nanospec": commands.main}
         words = [*argv, *SMALL.get(name, "").format(weights=weights).split()]
         words = [word for word in words if word != "--packages"]
         if name == "training-prefix":
@@ -66,7 +65,7 @@ def small(weights, monkeypatch, stand_in, measured_shortly, tmp_path):
             assert (gpu.ROOT / words[-1]).exists()
             status = 0
         else:
-            status = train_tiny.main(words[1:]) if argv[0] != "-m" else mains[argv[1]](words[2:])
+            status = train_tiny.main(words[1:]) if argv[0] != "-m" else commands.main(words[2:])
         log.write_text(f"{name} has said this\n")
         return {"argv": list(argv), "how": f"with status {status}" if status else "well", "seconds": 1.0}
 
@@ -75,7 +74,7 @@ def small(weights, monkeypatch, stand_in, measured_shortly, tmp_path):
 
 
 def test_every_step_runs_on_a_cpu_and_the_page_has_it_all(small, tmp_path, capsys):
-    assert bench.main(["gpu", str(tmp_path), "--device", "cpu"]) == 0
+    assert gpu.main([str(tmp_path), "--device", "cpu"]) == 0
     done = json.loads((tmp_path / "steps.json").read_text())
     assert [(one["step"], one["how"]) for one in done] == [(step.name, "well") for step in gpu.STEPS]
     assert small == [(step.name, step.seconds) for step in gpu.STEPS]
@@ -98,18 +97,18 @@ def test_it_goes_on_where_it_was_cut(small, tmp_path, monkeypatch, capsys):
         return {"argv": list(argv), "how": "well", "seconds": 7.0}
 
     monkeypatch.setattr(gpu, "launched", interrupted)
-    assert bench.main(["gpu", str(tmp_path)]) == 130
+    assert gpu.main([str(tmp_path)]) == 130
     assert [one["step"] for one in json.loads((tmp_path / "steps.json").read_text())] == ["tests", "demo"]
     (tmp_path / "pair").mkdir()
     (tmp_path / "pair" / "training.pt").write_text("")
     asked = []
     monkeypatch.setattr(gpu, "launched", lambda argv, seconds, log: asked.append(argv) or {
         "argv": argv, "how": "ended after its time", "seconds": seconds})
-    assert bench.main(["gpu", str(tmp_path), "--minutes", "5"]) == 0
+    assert gpu.main([str(tmp_path), "--minutes", "5"]) == 0
     names = [one["step"] for one in json.loads((tmp_path / "steps.json").read_text())]
     assert names == [step.name for step in gpu.STEPS][:len(names)] and "training" not in names       # the time is over
     assert sum(one["seconds"] for one in json.loads((tmp_path / "steps.json").read_text())) == pytest.approx(300)
-    assert bench.main(["gpu", str(tmp_path), "--minutes", "99"]) == 0
+    assert gpu.main([str(tmp_path), "--minutes", "99"]) == 0
     assert [argv[-1] == "--resume" for argv in asked if argv[0] == "train_tiny.py"] == [True, False]
     assert len(asked) == len(gpu.STEPS) - 2
 
@@ -138,12 +137,6 @@ def test_a_step_is_asked_to_end_before_it_is_made_to(tmp_path):
         if ready.exists():
             break
     assert found["how"] == "ended after its time" and (tmp_path / "log").read_text() == "saved\n"
-
-
-def test_what_needs_a_clone_is_left_out_without_one(tmp_path, monkeypatch):
-    monkeypatch.setattr(gpu, "ROOT", tmp_path)
-    for argv in ["train_tiny.py"], ["-m", "pytest"]:
-        assert gpu.launched(argv, 1, tmp_path / "log")["how"] == "needs a clone of the repository"
 
 
 def test_figures_that_are_not_there(tmp_path):
