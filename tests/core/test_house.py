@@ -113,8 +113,14 @@ def test_there_is_no_circle():
     TopologicalSorter(graph).prepare()                      # raises CycleError
 
 
-def test_at_most_fourteen_files_at_the_top():
+def test_at_most_fourteen_files_and_eight_folders_at_the_top():
     assert len(list((ROOT / "nanospec").glob("*.py"))) <= 14
+    assert len({path.relative_to(ROOT / "nanospec").parts[0] for path in FILES if path.parent.name != "nanospec"}) <= 8
+
+
+def test_a_files_name_is_used_once():
+    names = [path.name for path in FILES if path.stem not in ("__init__", "__main__")]
+    assert not {name for name in names if names.count(name) > 1}
 
 
 def test_no_file_is_too_long():

@@ -104,15 +104,16 @@ def test_every_picture_is_there_and_every_file_is_on_the_map():
     for folder, page in ((ROOT, README), *(((ROOT / "docs" / name).parent, page) for name, page in DOCS.items())):
         for path in re.findall(r"!\[.*?\]\((.*?)\)", page):
             assert (folder / path).stat().st_size > 5_000
-    on_map = set(re.findall(r"`(nanospec/[\w.]+/?)`", README))
-    for path in (ROOT / "nanospec").iterdir():
-        if path.name not in ("__init__.py", "__main__.py", "__pycache__"):
-            assert f"nanospec/{path.name}" + "/" * path.is_dir() in on_map
+    cells = "".join(re.findall(r"^\| (`nanospec/.*?) \| ", README.split("## The map")[1], re.M))
+    on_map = re.findall(r"`nanospec/([\w.]+/?)`", cells)
+    there = {path.relative_to(ROOT / "nanospec").parts for path in (ROOT / "nanospec").rglob("*")
+             if path.is_file() and path.suffix != ".pyc"}
+    assert sorted(on_map) == sorted({parts[0] + "/" * (len(parts) > 1) for parts in there} - {"__init__.py"})
 
 
 def test_every_option_named_exists():
     for script, file in ("demo.py", "nanospec/cli/demo_options.py"), ("train_tiny.py", "train_tiny.py"):
-        source = (ROOT / file).read_text() + (ROOT / "nanospec" / "commands" / "shared_options.py").read_text()
+        source = (ROOT / file).read_text() + (ROOT / "nanospec" / "cli" / "shared_options.py").read_text()
         for option in re.findall(rf"{script}`? (--[\w-]+)", PAGES):
             assert f'"{option}"' in source or option == "--help"
 
@@ -123,7 +124,7 @@ def test_every_option_of_a_subcommand_exists():
     from nanospec.cli.bench.__main__ import parser
     subcommands, = (action.choices for action in parser()._actions if isinstance(action, _SubParsersAction))
     pages, found = PAGES + LESSONS, 0
-    for name, words in re.findall(r"python -m nanospec\.bench ?(\w*)([^`\n]*)", pages):
+    for name, words in re.findall(r"nanospec bench ?(\w*)([^`\n]*)", pages):
         options = set(re.findall(r"--[\w-]+", words))
         assert options <= set(subcommands[name or "speed"]._option_string_actions), (name, words)
         found += len(options)
@@ -131,7 +132,7 @@ def test_every_option_of_a_subcommand_exists():
     source = inspect.getsource(check)
     assert all(f'"{option}"' in source for words in re.findall(r"python -m lessons\.check([^`#\n]*)", pages)
                for option in re.findall(r"--[\w-]+", words))
-    train = (ROOT / "nanospec" / "commands" / "train_job.py").read_text() + (ROOT / "train_tiny.py").read_text()
+    train = (ROOT / "nanospec" / "cli" / "train_job.py").read_text() + (ROOT / "train_tiny.py").read_text()
     for words in re.findall(r"train_tiny\.py([^`\n]*)", pages):
         assert all(f'"{option}"' in train for option in re.findall(r"--[\w-]+", words)), words
 
@@ -185,7 +186,8 @@ def test_results_are_one_page_and_every_table_can_be_made_again():
             if len(re.findall(r"^\|.*\d\.\d.*\|$", section, re.M)) > 1:
                 head = page.split("\n## ")[0] + section
                 assert re.search(r"\b20\d\d-\d\d-\d\d\b", head), (name, section[:40])
-                assert re.search(r"python -m|`python |above", head) or "earlier/" in name, (name, section[:40])
+                command = re.search(r"python -m|`python |nanospec bench|above", head)
+                assert command or "earlier/" in name, (name, section[:40])
     whole = [Counter(re.findall(r"\d+\.\d+", row)) for name, page in DOCS.items() if name.startswith("results/")
              for row in re.findall(r"^\|.*\|$", page, re.M)]
     for row in re.findall(r"^\|.*\|$", DOCS["RESULTS.md"].split("## Everything else")[0], re.M):
@@ -196,8 +198,8 @@ def test_every_file_named_on_a_page_is_there():
     """In backticks, by its path from the root, from nanospec/ or from lessons/."""
     for name, page in {"README.md": README, **DOCS}.items():
         for path in re.findall(r"`((?:\w+/)+[\w.]+\.(?:py|md|png|html)|\w+\.py)`", page):
-            assert any((ROOT / folder / path).exists() for folder in (
-                "", "nanospec", "nanospec/draft_models", "lessons", "nanospec/files")), (name, path)
+            folders = ("", "nanospec", "nanospec/methods", "nanospec/methods/draft_models", "nanospec/files", "lessons")
+            assert any((ROOT / folder / path).exists() for folder in folders), (name, path)
 
 
 @pytest.mark.slow
