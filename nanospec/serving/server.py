@@ -18,6 +18,8 @@ Sarathi reads a piece and the drafts in one call. Here attention takes a call as
 drafts would make every row as wide as the piece.
 
 A request has dice of its own. With drafts of one size its tokens do not depend on who else is there.
+A request that fails does so alone: the drafter refuses it, or its logits are NaN. Any other exception ends the server,
+because it may have stopped halfway through moving rows. Whoever wants to go on makes another server.
 Left out: paged caches (where a request leaves, another row is copied into its place), priorities, prompts in common,
 HTTP.
 """
@@ -35,7 +37,7 @@ from nanospec.cache import Cache, LanguageModel
 from nanospec.dice import Dice
 from nanospec.draft import Drafter, Rule
 from nanospec.errors import (NanospecError, RequestError, check_drafter, check_finite, check_has, check_numbers,
-                             check_request)
+                             check_request, one_line)
 from nanospec.probs import Sampling
 from nanospec.serving import rows as batch
 from nanospec.serving.ragged import Ragged
@@ -43,6 +45,10 @@ from nanospec.speculate import one_round, verify
 from nanospec.text import Text, until
 
 PIECE = 64              # tokens of a prompt that are read in a step
+
+
+class ServerError(NanospecError, RuntimeError):
+    """A server whose step ended with an exception, its __cause__. It takes no more steps and no more requests."""
 
 
 @dataclass(eq=False)
@@ -117,17 +123,26 @@ class Server:
         self.waiting: deque[Prompt] = deque()
         self.running: list[Request] = []                # in the order of their rows
         self.length: list[int] = []                     # committed tokens of every row, known without asking the device
+        self.failed: ServerError | None = None
 
     # For those who have requests
 
     def submit(self, ids: Sequence[int], **settings) -> Request:
-        """A new request, settings as for `speculate`. RequestError if it cannot be answered, or if too many wait."""
+        """A new request, settings as for `speculate`. RequestError if it cannot be answered, or if too many wait.
+
+        ServerError if a step has failed.
+        """
+        if self.failed:
+            raise self.failed
         request = Request(list(ids) if isinstance(ids, Sequence) else ids, **settings)
         check_request(self.target, request.ids, request.max_new_tokens, request.temperature, request.top_k,
                       request.top_p, request.seed, self.drafter.size, request.stop)
         if sum(not prompt.request.done for prompt in self.waiting) >= self.most_waiting + self._free():
             raise RequestError(f"{self.most_waiting} requests are waiting: try again later")
-        self.waiting.append(Prompt(request))
+        if request.max_new_tokens:
+            self.waiting.append(Prompt(request))
+        else:
+            request.end()                               # nothing has to be computed
         return request
 
     def cancel(self, request: Request) -> None:
@@ -137,7 +152,13 @@ class Server:
             request.end()
 
     def stream(self, request: Request) -> Iterator[int]:
-        """Its tokens as they come; every step serves the others, too. Raises what made it fail."""
+        """Its tokens as they come; every step serves the others, too. Raises what made it fail.
+
+        RequestError if it is another server's.
+        """
+        check_has("the request", request, "one that `submit` has returned", "done", "tokens")
+        if not request.done and request not in self._asked():
+            raise RequestError("the request is another server's: no step of this one would bring a token of it")
         sent = 0
         while True:
             yield from request.tokens[sent:]
@@ -148,11 +169,30 @@ class Server:
                 return
             self.step()
 
+    def step(self) -> None:
+        """A piece of every prompt that there is a row for. Then one draft and one target call for all that write.
+
+        An exception, be it Ctrl-C, is the server's last: all requests that were not done have failed. Those that were
+        keep their tokens. Every later step raises a ServerError.
+        """
+        if self.failed:
+            raise self.failed
+        asked = self._asked()
+        try:
+            self._step()
+        except BaseException as error:
+            self.failed = ServerError(f"the server ended in the middle of a step, with {one_line(repr(error))}: go on "
+                                      "with another one")
+            self.failed.__cause__ = error
+            for request in asked:
+                if not request.done:
+                    request.end(self.failed)
+            raise
+
     # What a step does
 
     @torch.inference_mode()
-    def step(self) -> None:
-        """A piece of every prompt that there is a row for. Then one draft and one target call for all that write."""
+    def _step(self) -> None:
         self.waiting = deque(prompt for prompt in self.waiting if not prompt.request.done)
         for prompt in [*self.waiting][:max(1, self._free())]:           # one is read ahead, for the next row to be free
             prompt.read_piece(self.target, self.drafter.layers)
@@ -173,6 +213,10 @@ class Server:
         for b, (request, (total, length, *new)) in enumerate(zip(self.running, read)):
             before, self.length[b] = self.length[b], int(length)
             self._take(request, [*map(int, new[:self.length[b] - before])], total)
+
+    def _asked(self) -> list[Request]:
+        """All requests that may get tokens."""
+        return [*self.running, *(prompt.request for prompt in self.waiting)]
 
     def _free(self) -> int:
         """How many rows are free."""

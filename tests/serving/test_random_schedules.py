@@ -187,7 +187,7 @@ class Schedule(RuleBasedStateMachine):
     def every_request_is_as_if_it_were_alone(self):
         for request, which, rounds, cancelled in self.known:
             ids, how = ASKED[which]
-            if request.error or ids[0] in self.errors and request.done and not cancelled:
+            if (request.error or ids[0] in self.errors and request.done) and not cancelled:
                 assert type(request.error) is self.errors.get(ids[0]) and not request.tokens
             right = alone(self.name, which)
             if self.name not in BY_COMPANY:

@@ -9,7 +9,7 @@ import torch
 from nanospec.cache import Cache
 from nanospec.errors import LogitsError, RequestError
 from nanospec.proof.tables import small_gpt, small_learned
-from nanospec.serving.server import PIECE, Server
+from nanospec.serving.server import PIECE, Server, ServerError
 from nanospec.speculate import ModelDrafter, speculate, tokens_of
 
 TARGET, DRAFT = small_gpt(5, 2, 1), small_gpt(5, 1, 2)
@@ -100,6 +100,51 @@ def test_a_request_fails_alone_and_its_row_serves_the_next():
     assert later.error is None or 4 in later.tokens
     server.cancel(bad)                                  # too late: it stays a request that has failed
     assert isinstance(bad.error, LogitsError)
+
+
+def test_a_request_for_nothing_is_done_at_once():
+    """A target that is broken has no part in it."""
+    server = server_of(target=Poisoned())
+    request = server.submit([1, 4], max_new_tokens=0)
+    assert request.done and request.error is None and list(server.stream(request)) == []
+    server.step()
+    assert request.error is None and not server.running
+
+
+def test_a_stream_is_of_its_own_server():
+    """It would wait for ever."""
+    ours, theirs = server_of(), server_of()
+    other = theirs.submit([1, 2], max_new_tokens=3, seed=4)
+    with pytest.raises(RequestError, match="another server's"):
+        next(ours.stream(other))
+    with pytest.raises(RequestError, match="one that `submit` has returned"):
+        next(ours.stream([1, 2]))
+    assert list(theirs.stream(other)) == alone([1, 2], max_new_tokens=3, seed=4)
+
+
+def test_an_exception_ends_the_server_and_what_was_done_stays():
+    """A drafter that breaks while it reads the third prompt; more of this in test_faults.py."""
+    server = server_of(rows=2)
+    begin, breaks = server.drafter.begin, ValueError("broken")
+
+    def begins(text, rows, hidden):
+        if text.tokens[rows[0], 0] == 3:
+            raise breaks
+        begin(text, rows, hidden)
+
+    server.drafter.begin = begins
+    done, running = server.submit([1], max_new_tokens=2, seed=1), server.submit([2], max_new_tokens=30, seed=2)
+    third, fourth = server.submit([3], max_new_tokens=2), server.submit([4], max_new_tokens=2)
+    with pytest.raises(ValueError, match="broken"):
+        served(server, done, running, third, fourth)
+    assert done.tokens == alone([1], max_new_tokens=2, seed=1) and done.error is None
+    for lost in running, third, fourth:
+        assert lost.done and lost.error.__cause__ is breaks
+    assert running.tokens and running.tokens == alone([2], max_new_tokens=30, seed=2)[:len(running.tokens)]
+    for refused in server.step, lambda: server.submit([1]), lambda: list(server.stream(running)):
+        with pytest.raises(ServerError, match=r"with ValueError\('broken'\): go on with another"):
+            refused()
+    assert list(server.stream(done)) == done.tokens
 
 
 def test_what_a_row_has_kept_is_no_longer_there_when_it_is_free():
