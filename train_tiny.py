@@ -1,9 +1,11 @@
 """Train the pair: a target, then a draft that learns the same text and, for a while, the target's
 own probabilities.
 
-    # The pair that ships: some hours on two CPU cores. Its second draft model: 40 minutes.
-    python train_tiny.py --packages --compile
-    python train_tiny.py --what prefix --steps 4500 --loss lk-hybrid --compile
+    # The pair that ships: a shallow target first, from which the deep one grows. Some hours each, on two CPU
+    # cores. Then its second draft model: an hour.
+    python train_tiny.py --size shallow --packages --compile
+    python train_tiny.py --from out/shallow/target.pt --packages --compile
+    python train_tiny.py --what eagle3 --out out/tiny --loss lk-hybrid --compile
     # A small pair, on the standard library: a minute and a half.
     python train_tiny.py --size nano
     # Go on where Ctrl-C, SIGTERM, --minutes or a power cut left it.
@@ -56,16 +58,19 @@ SIZES = {
     "nano": Size(Config(1024, 256, layers=4, channels=192, heads=3, kv_heads=1, hidden=512),
                  Config(1024, 256, layers=1, channels=128, heads=2, kv_heads=1, hidden=352),
                  batch=8, steps=(600, 400, 200), rate=(2e-3, 3e-3, 1e-3), held_out_every=100),
-    "tiny": Size(Config(1024, 512, layers=8, channels=384, heads=6, kv_heads=1, hidden=1216),
-                 Config(1024, 512, layers=1, channels=320, heads=5, kv_heads=1, hidden=1024),
-                 batch=8, steps=(8000, 1500, 6000), rate=(1e-3, 3e-3, 3e-3), held_out_every=250,
-                 short=0.75, sampled=4096),
+    "shallow": Size(Config(1024, 512, layers=8, channels=384, heads=6, kv_heads=1, hidden=1216),
+                    Config(1024, 512, layers=1, channels=320, heads=5, kv_heads=1, hidden=1024),
+                    batch=8, steps=(8000, 1500, 6000), rate=(1e-3, 3e-3, 3e-3), held_out_every=250,
+                    short=0.75, sampled=4096),
 }
+# Deep and thin: speculation gains most where a step of the target costs many of the draft's.
+SIZES["tiny"] = replace(SIZES["shallow"], steps=(2600, 1500, 6000), rate=(8e-4, 3e-3, 3e-3), short=0.6,
+                        target=replace(SIZES["shallow"].target, layers=24, hidden=384))
 # Ten minutes of one GPU, by arithmetic alone (docs/DEVICE.md): none has trained it so far. The target
-# sees as many tokens as tiny's: more of this text would not help it. The draft sees more, of the
+# sees as many tokens as shallow's: more of this text would not help it. The draft sees more, of the
 # target's own.
-SIZES["long"] = replace(SIZES["tiny"], batch=64, steps=(1000, 250, 8000), rate=(2e-3, 4e-3, 4e-3),
-                        held_out_every=100, sampled=16384)
+SIZES["long"] = replace(SIZES["tiny"], batch=64, steps=(1000, 250, 5000), rate=(2e-3, 4e-3, 4e-3),
+                        held_out_every=100, sampled=8192)
 
 
 def run(training: Training, watch: Watch, stopped: Callable[[], object] = lambda: False) -> bool:
@@ -157,8 +162,10 @@ def options() -> Parser:
     add("--spoken", type=int, metavar="N",
         help="the tokens that a draft model for --weights can draft: the N most frequent ones")
     add("--from", dest="begin", type=Path, metavar="FILE",
-        help="a draft model for --weights that begins with these weights, and not with random ones")
-    add("--packages", action="store_true", help="learn from the sources of the packages that this one needs, too")
+        help="what the training begins with, instead of random weights: for a pair a target of fewer layers, from "
+             "which this one grows; a draft model for --weights")
+    add("--packages", nargs="*", metavar="NAME",
+        help="learn from the sources of the packages that this one needs, too, and of these")
     add("--loss", choices=LOSSES, default="forward-kl",
         help="the loss by which the draft learns the target's probabilities; default: %(default)s")
     add("--compile", action="store_true",

@@ -35,7 +35,7 @@ def checked(args: argparse.Namespace, size: Size) -> Job:
     available(args.device)
     if not set(args.what) <= LEARNED.keys():
         raise RequestError(f"--weights is for draft models: --what is one of {', '.join(LEARNED)}, got {args.what[0]}")
-    if args.packages or args.tokenizer:
+    if args.packages is not None or args.tokenizer:
         raise RequestError("--packages and --tokenizer are for a pair that is trained from scratch")
     target = source_of(args.weights).target
     if target is None:

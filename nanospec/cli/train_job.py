@@ -15,13 +15,14 @@ from nanospec.errors import PairError, RequestError
 from nanospec.fast.clock import announced
 from nanospec.fast.compiled import compiler_for
 from nanospec.files.atomic import write_whole
-from nanospec.files.checkpoint import WEIGHTS, Pair, load_pair, load_saved
-from nanospec.files.corpus import packages, read_packages, read_texts, to_ids
+from nanospec.files.checkpoint import WEIGHTS, Pair, load_model, load_pair, load_saved
+from nanospec.files.corpus import DEPENDENCIES, packages, read_packages, read_texts, to_ids
 from nanospec.files.ready import available
 from nanospec.files.sources import Target
 from nanospec.files.tokenizer import Tokenizer, train
 from nanospec.training.batches import HeldOut
 from nanospec.training.distil import Distillation, further
+from nanospec.training.grow import check_growth
 from nanospec.training.learning import LearnedTraining, files_of, plan_of
 from nanospec.training.pair import FILES, Size, Training
 from nanospec.training.with_mtp import WithMTP
@@ -48,8 +49,16 @@ class Job(NamedTuple):
 def checked(args: argparse.Namespace, size: Size | Any) -> Job:
     """What can be refused before the text is read is refused here."""
     available(args.device)
+    if args.begin and args.what != ["pair"]:
+        raise RequestError("--from is for a pair, whose target grows from one of fewer layers, and for a draft model "
+                           "of --weights; distil trains the draft that ships further")
+    if args.begin and args.resume:
+        raise RequestError("--from: a training that is resumed has grown its target already")
+    for name in args.packages or ():
+        if not packages([name]):
+            raise RequestError(f"--packages: {name} is not installed here")
     if args.begin:
-        raise RequestError("--from is for a draft model of --weights; distil trains the draft that ships further")
+        check_growth(load_model(args.begin).config, size.target)
     files: Sequence[str] = FILES
     out, pair = args.out or Path("out") / args.size, None
     if args.what == JOINT:
@@ -113,13 +122,15 @@ def prepared(args: argparse.Namespace, job: Job,
     with announced("reading the texts", at_once=False):
         texts = {str(path): read_texts(path) for path in args.text}
         texts = texts or {"the standard library": read_texts()}
-        if args.packages:
-            texts["packages"] = read_packages()
-    if args.packages:
-        for package in packages():
+        if args.packages is not None:
+            texts["packages"] = read_packages([*DEPENDENCIES, *args.packages])
+    if args.packages is not None:
+        for package in packages([*DEPENDENCIES, *args.packages]):
             console.print(f"{package.name} {package.version}, {package.licence}", style="dim",
                           markup=False)
     known = out / "ranks.tiktoken" if args.resume else args.tokenizer
+    if args.begin and not known:
+        known = args.begin.with_name("ranks.tiktoken")
     tokenizer: Any
     if pair:
         tokenizer = pair.tokenizer
@@ -138,7 +149,7 @@ def prepared(args: argparse.Namespace, job: Job,
     for text in held:
         text.windows(size.target.context)           # raises where there is not one
     last = None
-    if args.packages:               # much text first, in the end what the model is to write
+    if args.packages is not None:   # much text first, in the end what the model is to write
         last, parts = parts[0], parts[:1] * TIMES + parts[1:]
     ids = torch.cat([parts[0][:1], *(part[1:] for part in parts)])  # each begins with end of text
     compiler = compiler_for(torch.device(args.device)) if args.compile or ids.is_cuda else None
@@ -152,6 +163,9 @@ def prepared(args: argparse.Namespace, job: Job,
         training = Distillation(pair, size, args.seed, ids, tokenizer, out, compiled, args.loss)
     else:
         training = LearnedTraining(pair.target, size, args.seed, ids, tokenizer, out, compiled, args.loss)
+    if args.begin:
+        with announced("growing the target", at_once=False):
+            training.grow(load_model(args.begin, args.device, tokenizer=tokenizer))
     if args.resume:
         training.load()
     files = sum(len(read) for read, _ in texts.values())

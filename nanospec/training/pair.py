@@ -17,10 +17,11 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 
 from nanospec.errors import NanospecError, PairError, TextError, one_line
-from nanospec.files.checkpoint import load_saved, save_atomically, save_model
+from nanospec.files.checkpoint import fingerprint, load_saved, save_atomically, save_model
 from nanospec.files.tokenizer import Tokenizer
 from nanospec.model import GPT, Config
 from nanospec.training.batches import HeldOut, Sampled, batch_at
+from nanospec.training.grow import fit_first, grown
 from nanospec.training.losses import LOSSES
 from nanospec.training.mixed import mixed
 from nanospec.training.step import COOL_DOWN, new_optimizer
@@ -118,6 +119,16 @@ class Training:
     def compile(self) -> None:
         for block in [*self.models["target"].blocks, *self.models["draft"].blocks]:
             block.compile(dynamic=False)        # once a model: its blocks are alike
+
+    def grow(self, shallow: GPT) -> None:
+        """The target begins as one that has been trained, with fewer layers: grow.py. Before the first step."""
+        size, self.made_of["from"] = self.size, fingerprint(shallow)
+        self.target.load_state_dict(grown(shallow, size.target).state_dict())
+
+        def texts(step: int) -> Tensor:
+            return batch_at(self.ids, step, 2 * size.batch, size.target.context // 2, self.seed)[0]
+
+        fit_first(self.target, shallow, texts)
 
     def begin_phase(self, phase: int) -> None:
         self.phase, self.step = phase, 0

@@ -12,11 +12,13 @@ import subprocess
 import sys
 import time
 from dataclasses import replace
+from functools import partial
 from io import StringIO
 from pathlib import Path
 
 import pytest
 import torch
+import torch.nn.functional as F
 from rich.console import Console
 from rich.progress import Progress
 
@@ -349,6 +351,28 @@ def test_the_whole_command(finished):
     assert load_pair(finished).tokenizer.vocab_size == 320
 
 
+def test_a_deep_target_grows_from_a_trained_one_and_a_resumed_run_does_not_grow_again(finished, tmp_path, monkeypatch):
+    """Its loss after one step is near the shallow one's; and stopped before the second and resumed, it is the same."""
+    shallow = load_pair(finished).target
+    monkeypatch.setitem(train_tiny.SIZES, "dust", replace(DUST, target=replace(DUST.target, layers=4)))
+    monkeypatch.setattr(pair, "fit_first", partial(pair.fit_first, steps=20))
+    grow = ["--from", finished / "target.pt", "--steps", 2, 1, 1]
+    assert command("--out", tmp_path / "whole", *grow) == 0
+    assert command("--out", tmp_path / "cut", *grow, "--minutes", 0) == 0
+    grown = [load_pair(tmp_path / name).target for name in ("whole", "cut")]
+    assert [model.config.layers for model in grown] == [4, 4]
+    x = load_pair(finished).tokenizer.encode(TEXT.read_text()[:400])
+    told = [F.cross_entropy(model(torch.tensor([x[:-1]]))[0], torch.tensor(x[1:])) for model in (shallow, *grown)]
+    assert abs(told[2] - told[0]) < 0.05 < math.log(320) - told[0] - 0.1, told         # random weights: log(320)
+    monkeypatch.setattr(Training, "grow", lambda *_: pytest.fail("it grew again"))
+    assert command("--out", tmp_path / "cut", "--resume", "--steps", 2, 1, 1) == 0
+    assert weights_of(tmp_path / "cut") == weights_of(tmp_path / "whole")
+
+
+def weights_of(folder):
+    return {name: weight.tolist() for name, weight in load_pair(folder).target.named_parameters()}
+
+
 def test_a_draft_distilled_once_more_is_accepted_more_often(finished, tmp_path, text):
     out = Path(shutil.copytree(finished, tmp_path / "pair"))
     before, options = load_pair(out), ("--what", "distil", "--loss", "total-variation", "--steps", 40, "--out", out)
@@ -426,7 +450,10 @@ def test_a_new_run_touches_no_folder_that_holds_a_pair_or_a_part_of_one(finished
     (["--steps", 1, 2], "--steps: wants 3 of them, got 2"),
     (["--what", "mlp", "--steps", 1, 2], "wants 1 of them"),
     (["--what", "mlp", "--tokenizer", TEXT], "the tokenizer of its pair"),
-    (["--what", "mlp", "--from", "short"], "--from is for a draft model of --weights"),
+    (["--what", "mlp", "--from", "short"], "--from is for a pair, whose target grows"),
+    (["--from", "short"], "short"), (["--resume", "--from", "short"], "has grown its target already"),
+    (["--from", ROOT / "nanospec" / "weights" / "draft.pt"], "2 layers cannot grow from one of 1: other vocab_size"),
+    (["--packages", "no-such-package"], "no-such-package is not installed"),
     (["--steps", 1, 0, 1], "--steps must be"), (["--steps", 1, 1, -5], "--steps must be"),
     (["--tokenizer", "none"], "none"), (["--tokenizer", "binary"], "no tokenizer's file"),
     (["--tokenizer", ROOT / "nanospec" / "weights" / "ranks.tiktoken"], "1024 tokens, these models 320"),

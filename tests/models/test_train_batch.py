@@ -15,10 +15,10 @@ TEXT = argparse.__file__
 
 
 def test_as_many_texts_in_all():
-    size = scaled(SIZES["tiny"], 32)
+    size = scaled(SIZES["shallow"], 32)
     assert size.steps == (2000, 375, 1500) and size.held_out_every == 62 and size.batch == 32
-    assert size.rate == tuple(rate * 2 for rate in SIZES["tiny"].rate)
-    assert scaled(SIZES["tiny"], 8) == SIZES["tiny"] and min(scaled(SIZES["dust"], 1024).steps) == 1
+    assert size.rate == tuple(rate * 2 for rate in SIZES["shallow"].rate)
+    assert scaled(SIZES["shallow"], 8) == SIZES["shallow"] and min(scaled(SIZES["dust"], 1024).steps) == 1
 
 
 def test_what_is_asked_for_is_trained(monkeypatch, tmp_path):
@@ -55,8 +55,8 @@ def test_long_is_ten_minutes_by_the_arithmetic_of_the_page():
             weights = sum(weight.numel() for weight in {*GPT(config).parameters()})
         of[name] = 2 * weights + 4 * config.layers * config.channels * config.context / 2
     tokens = [steps * size.batch * size.target.context for steps in size.steps]
-    assert tokens[0] == SIZES["tiny"].steps[0] * 8 * 512                # the target sees what tiny's sees
+    assert tokens[0] == SIZES["shallow"].steps[0] * 8 * 512             # the target sees what shallow's sees
     flops = 3 * of["target"] * tokens[0] + 3 * of["draft"] * tokens[1] + (of["target"] + 3 * of["draft"]) * tokens[2]
-    assert flops == pytest.approx(1.43e16, rel=0.02)
+    assert flops == pytest.approx(1.436e16, rel=0.002)
     drawn = size.sampled / 256 * (size.target.context - 64)             # steps, one after the other
-    assert flops / 40e12 + 0.004 * drawn == pytest.approx(472, rel=0.02)
+    assert flops / 40e12 + 0.012 * drawn == pytest.approx(531, rel=0.002)

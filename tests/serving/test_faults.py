@@ -13,7 +13,7 @@ from hypothesis.strategies import integers, lists, sampled_from, tuples
 from nanospec.cache import Cache
 from nanospec.dice import Dice
 from nanospec.errors import LogitsError
-from nanospec.methods import DRAFTERS
+from nanospec.methods.index import DRAFTERS
 from nanospec.model import GPT
 from nanospec.proof.tables import TableModel
 from nanospec.serving import rows
