@@ -52,8 +52,8 @@ def checked(args: argparse.Namespace, size: Size | Any) -> Job:
     """What can be refused before the text is read is refused here."""
     available(args.device)
     if args.begin and args.what != ["pair"]:
-        raise RequestError("--from is for a pair, whose target grows from one of fewer layers, and for a draft model of "
-                           "--weights; distil trains the draft that ships further")
+        raise RequestError("--from is for a pair, whose target grows from one of fewer layers, and for a draft model "
+                           "of --weights; distil trains the draft that ships further")
     if args.begin and args.resume:
         raise RequestError("--from: a training that is resumed has grown its target already")
     for name in args.packages or ():

@@ -1,4 +1,4 @@
-"""A deep target grown from a shallow one: what is dealt out adds up to what was there, and the first layer is fitted."""
+"""A deep target grown from a shallow one: what is dealt out adds up to what was there; the first layer is fitted."""
 
 from dataclasses import replace
 
