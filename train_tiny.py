@@ -5,7 +5,7 @@ own probabilities.
     # cores. Then its second draft model: an hour.
     python train_tiny.py --size shallow --packages --compile
     python train_tiny.py --from out/shallow/target.pt --packages --compile
-    python train_tiny.py --what eagle3 --out out/tiny --loss lk-hybrid --compile
+    python train_tiny.py --what prefix --out out/tiny --steps 4500 --loss lk-hybrid --compile
     # A small pair, on the standard library: a minute and a half.
     python train_tiny.py --size nano
     # Go on where Ctrl-C, SIGTERM, --minutes or a power cut left it.

@@ -83,8 +83,5 @@ class DecoderLayer(nn.Module):
 
 
 def layer_sizes(target: Config) -> dict[str, int]:
-    """The sizes of a layer that is as the target's. It is alone, so its MLP is no thinner than is usual in
-    a Llama, 8 / 3 C, even where a deep target's own are.
-    """
-    hidden = max(target.hidden, 8 * target.channels // 3)
-    return {"heads": target.heads, "kv_heads": target.kv_heads, "hidden": hidden}
+    """The sizes of a layer that is as the target's."""
+    return {"heads": target.heads, "kv_heads": target.kv_heads, "hidden": target.hidden}
