@@ -22,9 +22,8 @@ from nanospec.draft import Draft, Drafter, Rule
 from nanospec.generate import generate
 from nanospec.methods.draft_models.early_exit import target_for
 from nanospec.methods.draft_models.learned import Learned
-from nanospec.methods.rules.block import verify_block
+from nanospec.methods.index import RULES
 from nanospec.methods.trees.node_rule import verify_tree
-from nanospec.methods.trees.traversal import verify_traversal
 from nanospec.probs import Sampling, probs
 from nanospec.proof.tables import expected_accepted
 from nanospec.proof.walk import TOLERANCE, completed, distance, product_of, target_distribution, walk, walk_by_prefix
@@ -35,7 +34,7 @@ from nanospec.training.unrolled import before_tokens, whole_texts
 
 Found = tuple[int, float, float]
 Run = Callable[..., Iterator[Round]]         # (ids, **request), the request as `speculate` takes it
-EVERY_RULE: tuple[Rule, ...] = (verify, verify_tree, verify_block, verify_traversal)
+EVERY_RULE: list[Rule] = [verify, verify_tree, *filter(None, RULES.values())]      # the drafters' own, and all others
 
 
 def worst(parts: Iterable[Found]) -> Found:

@@ -12,19 +12,12 @@ from typing import TypeVar
 
 import torch
 
-from nanospec.errors import MOST_ROWS, DeviceError, RequestError
+from nanospec.errors import MOST_ROWS, DeviceError
 from nanospec.files.ready import available
 from nanospec.files.sources import PACKAGED, can_be_a_name
 
 T = TypeVar("T")
 HERE = "cuda" if torch.cuda.is_available() else "cpu"       # scripts choose a device, the library touches none
-
-
-class Parser(argparse.ArgumentParser):
-    """Raises what is wrong as a RequestError, instead of printing its usage and leaving."""
-
-    def error(self, message: str):
-        raise RequestError(message)
 
 
 def option(what: str, read: Callable[[str], T], holds: Callable[[T], bool] = lambda value: True) -> Callable[[str], T]:

@@ -17,6 +17,7 @@ from nanospec.cache import Cache
 from nanospec.errors import RequestError
 from nanospec.methods.draft_models.layer import Reading
 from nanospec.methods.draft_models.learned import Learned
+from nanospec.methods.trees.tree_reader import longest_chain
 from nanospec.text import Text
 
 
@@ -137,8 +138,3 @@ class TextReader(LearnedReader):
         self.place = self.place + 1
         rope = self.table[:, self.place][:, :, None, None]                      # (2, B, 1, 1, D)
         return Reading(rope, self.cache, mask=self.mask, kv_length=self.mask.shape[-1])
-
-
-def longest_chain(draft: Any, most: int) -> int:
-    """`most` draft tokens one after the other, or fewer where a draft model can draft no more."""
-    return min(most, getattr(draft, "deepest", None) or most)

@@ -52,19 +52,19 @@ class StringDrafter(Drafter):
         check_model("the draft model", draft)
         self.draft, self.its, self.ours, self.gamma = draft, its, ours, gamma
         self.size = check_gamma(gamma, "gamma")
-        self.kept: dict[int, Kept] = {}
+        self.kept: dict[int, ReadText] = {}
 
     def begin(self, text: Text, rows: Sequence[int], hidden: Tensor | None) -> None:
         """New requests: forget the last ones of these rows."""
         for b in rows:
-            self.kept[b] = Kept(self.draft)
+            self.kept[b] = ReadText(self.draft)
 
     def propose(self, text: Text, sampling: Callable[[Tensor], Tensor], dice: Dice, kv_length: int,
                 lag: int = 0) -> Draft:
         """A string for every text, in the target's tokens."""
         return drafts_of([self._tree(self.kept[b], ids) for b, ids in enumerate(text.ids())], text)
 
-    def _tree(self, kept: "Kept", ids: list[int]) -> Tree:
+    def _tree(self, kept: "ReadText", ids: list[int]) -> Tree:
         read = [*self.its.begin, *self.its.encode(self.ours.decode(ids))] or [self.its.end_of_text]
         own = kept.likeliest(read, self.gamma, self.its.end_of_text)
         ended = own[-1:] == [self.its.end_of_text]
@@ -74,7 +74,7 @@ class StringDrafter(Drafter):
         return tree
 
 
-class Kept:
+class ReadText:
     """What the draft model has read of one text: tokens, and a cache with a slot for each."""
 
     def __init__(self, draft: LanguageModel):
