@@ -33,7 +33,7 @@ def option(what: str, read: Callable[[str], T], holds: Callable[[T], bool] = lam
     return of
 
 
-def whole(least: int, most: int) -> Callable[[str], int]:
+def whole_number(least: int, most: int) -> Callable[[str], int]:
     return option(f"a whole number from {least} to {most}", int, lambda number: least <= number <= most)
 
 
@@ -60,11 +60,11 @@ def device(name: str) -> str:
     return name
 
 
-COUNT = whole(1, 10 ** 9)
-GAMMA = whole(1, MOST_ROWS - 1)
-REMEMBER = whole(0, 10 ** 9)
-SEED = whole(-2 ** 63, 2 ** 63 - 1)                         # a bench counts on from it, and a generator takes 64 bits
-THREADS = whole(1, 1024)
+COUNT = whole_number(1, 10 ** 9)
+GAMMA = whole_number(1, MOST_ROWS - 1)
+REMEMBER = whole_number(0, 10 ** 9)
+SEED = whole_number(-2 ** 63, 2 ** 63 - 1)                  # a bench counts on from it, and a generator takes 64 bits
+THREADS = whole_number(1, 1024)
 TEMPERATURE = option("a number, 0 or more", float, lambda number: 0 <= number < math.inf)
 TOP_P = option("more than 0 and at most 1", float, lambda number: 0 < number <= 1)
 TEXT = option("UTF-8", lambda text: text.encode().decode())  # argv holds other bytes as half characters

@@ -126,11 +126,11 @@ class Learned(nn.Module):
         """
         check_model("the target", target)
         config = target.config
-        theirs = config.vocab_size, config.channels
-        if theirs != (self.vocab_size, self.channels) or max(self.layers) >= config.layers:
+        sizes = config.vocab_size, config.channels
+        if sizes != (self.vocab_size, self.channels) or max(self.layers) >= config.layers:
             raise RequestError(f"the draft model was made for a target with {self.vocab_size} "
                                f"tokens, {self.channels} channels and more than {max(self.layers)} "
-                               f"layers, this one has {theirs[0]}, {theirs[1]} and {config.layers}")
+                               f"layers, this one has {sizes[0]}, {sizes[1]} and {config.layers}")
         # Not as a module: it is not trained, saved or counted.
         object.__setattr__(self, "target", target)
         return self

@@ -42,12 +42,12 @@ class LearnedReader:
 
     def begin(self, text: Text, rows: Sequence[int], hidden: Tensor | Any) -> None:
         """New requests, as for Drafter."""
-        ours = self.model.vocab_size, self.model.channels
-        theirs = text.vocab_size, hidden.shape[3]
-        if theirs != ours:
-            raise RequestError(f"the draft model has a vocabulary of {ours[0]} tokens and reads "
-                               f"hidden states of {ours[1]} channels, the target has {theirs[0]} "
-                               f"and {theirs[1]}")
+        made_for = self.model.vocab_size, self.model.channels
+        target = text.vocab_size, hidden.shape[3]
+        if target != made_for:
+            raise RequestError(f"the draft model has a vocabulary of {made_for[0]} tokens and "
+                               f"reads hidden states of {made_for[1]} channels, the target has "
+                               f"{target[0]} and {target[1]}")
         if text is not self.text:
             self.text, shape = text, (*text.tokens.shape, *hidden.shape[2:])
             self.kept = hidden.new_zeros(shape, dtype=self.model.dtype)

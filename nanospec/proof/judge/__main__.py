@@ -23,9 +23,9 @@ import torch
 
 from nanospec.errors import NanospecError, RequestError
 from nanospec.proof.command import Parser, command
-from nanospec.proof.judge.abroad import (SECONDS, SINGLE, fell, load_theirs, model_of, of_function, of_transformers,
-                                         recomputed)
 from nanospec.proof.judge.endpoint import Endpoint, against_logprobs, against_plain
+from nanospec.proof.judge.other_programs import (SECONDS, SINGLE, error_in_a_line, load_theirs, model_of, of_function,
+                                                 of_transformers, recomputed)
 from nanospec.proof.judge.sequential import LOOKS
 from nanospec.proof.judge.verdict import BINS, SETTINGS, Verdict, check_task, judge
 
@@ -131,7 +131,7 @@ def judge_function(options, task: dict, settings: dict) -> tuple[Verdict, str]:
     except NanospecError:
         raise
     except Exception as error:          # of the sampler, or of its models
-        raise RequestError(f"{options.sampler} failed: {fell(error)}") from error
+        raise RequestError(f"{options.sampler} failed: {error_in_a_line(error)}") from error
     return verdict, options.sampler
 
 
