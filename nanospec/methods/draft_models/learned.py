@@ -146,7 +146,7 @@ class AtOnce(Learned):
         """The logits of call.steps tokens, (B, N, steps, V). tokens, before: as for `read`."""
         raise NotImplementedError
 
-    def given(self, logits: Tensor, tokens: Tensor) -> Tensor:
+    def after_token(self, logits: Tensor, tokens: Tensor) -> Tensor:
         """Logits (B, N, V) of the next token, given the token before it (B, N)."""
         return logits
 
@@ -154,7 +154,7 @@ class AtOnce(Learned):
         return self.step(self.rows(tokens, before, call), call.asking(tokens), call)
 
     def step(self, state: Tensor, tokens: Tensor, call: Reading) -> tuple[Tensor, Tensor]:
-        return state[..., 1:, :], self.given(state[..., 0, :], tokens)
+        return state[..., 1:, :], self.after_token(state[..., 0, :], tokens)
 
 
 def last_layer(target: Config) -> list[int]:
