@@ -3,7 +3,7 @@
 import argparse
 from collections.abc import Sequence
 
-from nanospec.cli.bench.made import chosen_drafters
+from nanospec.cli.bench.method_options import chosen_drafters
 from nanospec.cli.shared_options import add_drafting, add_sampling
 from nanospec.cli.show import options
 from nanospec.errors import RequestError

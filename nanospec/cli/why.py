@@ -14,7 +14,7 @@ from statistics import median
 from rich.console import Console
 from rich.text import Text
 
-from nanospec.cli.bench.made import chosen_drafters, options_of
+from nanospec.cli.bench.method_options import chosen_drafters, options_of
 from nanospec.cli.bench.parts import Found, Parts, parts_of, turn
 from nanospec.cli.demo_options import PROMPT
 from nanospec.cli.shared_options import add_drafting, add_sampling

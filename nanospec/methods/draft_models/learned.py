@@ -80,7 +80,7 @@ class Learned(nn.Module):
         raise NotImplementedError
 
     def reader(self, depth: int) -> Any:
-        """What runs it over drafts of at most `depth` tokens one after the other (text_reader.py)."""
+        """What runs it over drafts of at most `depth` tokens in a row (text_reader.py)."""
         raise NotImplementedError
 
     def spread(self, logits: Tensor) -> Tensor:
