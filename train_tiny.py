@@ -38,13 +38,14 @@ from rich.console import Console
 
 from nanospec.cli import for_target
 from nanospec.cli.for_target import PART, PARTS
-from nanospec.cli.show.options import HERE, NEW_FOLDER, Parser, whole
+from nanospec.cli.show.options import HERE, NEW_FOLDER, whole_number
 from nanospec.cli.show.terminal import refuse
 from nanospec.cli.train_job import PHASED, checked, opened, prepared
 from nanospec.cli.train_watch import Watch, draw, new_progress, report
 from nanospec.errors import NanospecError
 from nanospec.methods.draft_models import LEARNED
 from nanospec.model import Config
+from nanospec.proof.command import Parser
 from nanospec.training.losses import LOSSES
 from nanospec.training.pair import Size, Training
 from nanospec.training.step import train_step
@@ -150,7 +151,7 @@ def options() -> Parser:
     add("--steps", type=int, nargs="+", metavar="N",
         help="steps of the target, the draft and the distillation, or of what --what names; default: "
         "those of --size")
-    add("--batch", type=whole(1, 1024), metavar="N",
+    add("--batch", type=whole_number(1, 1024), metavar="N",
         help="texts in a step; steps and learning rates follow; default: that of --size")
     add("--minutes", type=float, default=float("inf"), help="stop after this time; default: never")
     add("--text", type=Path, nargs="+", default=[], metavar="PATH",

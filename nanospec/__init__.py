@@ -4,17 +4,19 @@ A small model drafts, a big model verifies, and the text is distributed exactly 
 had written it alone.
 
 READING ORDER
-    generate    plain decoding: one token per call of the model
+    generate    plain decoding: one token per call of the model. Take on trust what it imports:
+                each name is explained by a file below
     dice        all chance: one decision, one uniform
     probs       logits -> probabilities; the residual distribution
-    draft       what a drafter hands over and a rule verifies
-    speculate   the idea: draft, verify, commit, repeat
+    text        the committed tokens of B texts
     cache       the KV cache: write by slot, roll back
+    draft       what a drafter hands over and a rule verifies
+    reader      what runs a draft model
+    speculate   the idea: draft, verify, commit, repeat
     model       the GPT
     proof/walk  how we know: every outcome of every decision, tried by the code that ships
-text, reader and errors hold what these share. These files are the core. They import torch and one
-another. The folders beside them are rooms that add to the core; `methods/index.py` lists what is in
-them.
+errors says what can be refused. These ten files are the core, which imports torch and nothing else
+of the package. The folders beside it add to it; `methods/index.py` has all methods by name.
 
 SHAPES, one alphabet everywhere
     B texts (rows of a batch), T tokens in this call, n rows of a draft, S cache slots,

@@ -1,4 +1,8 @@
-"""Plain decoding: one token per target call. The oracle of everything else, and its baseline."""
+"""Plain decoding: one token per target call. The oracle of everything else, and its baseline.
+
+Read first, it uses what comes later: take on trust that Text holds the tokens, that Cache saves a
+model from reading them again, and that prefill lets it read the prompt.
+"""
 
 from collections.abc import Callable, Iterator, Sequence
 from functools import partial

@@ -39,7 +39,8 @@ sys.path[:0] = [str(ROOT), str(ROOT / "lessons")]
 from nanospec.proof.zoo.plant import exchanged, exchanges           # noqa: E402
 from tests.mutants import PACKAGE, Mutant, mutants_of               # noqa: E402
 
-ROOMS = ("rules", "trees", "copies", "lengths", "draft_models", "serving", "training")
+ROOMS = ("methods/rules", "methods/trees", "methods/copies", "methods/lengths", "methods/draft_models", "serving",
+         "training")
 TESTS = ["tests/core", "tests/methods", "tests/serving", "tests/models", "tests/tools/test_edge.py"]
 # They plant bugs themselves, by source, and would judge a mutant by the bug that they plant.
 NOT_TESTS = ["tests/core/test_mutations.py", "tests/methods/test_zoo.py", "tests/core/test_house.py"]
@@ -218,7 +219,7 @@ def main() -> None:
 def table(verdicts: list[tuple[Mutant, str, str]]) -> Iterator[str]:
     counts: dict[str, Counter] = defaultdict(Counter)
     for mutant, verdict, _ in verdicts:
-        room = mutant.file.split("/")[0] if "/" in mutant.file else "core"
+        room = mutant.file.rpartition("/")[0] or "core"
         counts[room][verdict] += 1
     for room, found in counts.items():
         tried = found["killed"] + found["survived"] + found["not run"]

@@ -199,6 +199,6 @@ EXERCISE = Exercise(
      "Keep a variable for the token in front. At every place: add its row of the table, softmax, draw, and then this "
      "token is the one in front.",
      "q = (row + table[before]).softmax(-1); before = dice.pick(q); append before to the tokens and q to q_draft"),
-    [("nanospec.methods.draft_models.dflash", "DSpark.given", "return", "return"),
+    [("nanospec.methods.draft_models.dflash", "DSpark.after_token", "return", "return"),
      ("nanospec.speculate", "ModelDrafter.propose", "q_draft.append", "tokens.append")],
     {"number to reach": number_to_reach}, slow_is_right=True)

@@ -22,7 +22,7 @@ import torch
 from rich.console import Console
 from rich.text import Text
 
-from nanospec.cli.bench.made import chosen_drafters, options_of
+from nanospec.cli.bench.method_options import chosen_drafters, options_of
 from nanospec.cli.chat_options import ANSWER, CONTEXT, parsed
 from nanospec.cli.show.keyboard import interrupts, lines
 from nanospec.cli.show.stream import Stream, can_show_colours

@@ -7,6 +7,7 @@ from nanospec.cli.shared_options import add_drafting, add_sampling
 from nanospec.cli.show import options
 from nanospec.errors import RequestError
 from nanospec.methods.index import DRAFTERS, GAMMA, REMEMBERING, check_remember
+from nanospec.proof.command import Parser
 
 CONTEXT = 8192          # tokens of a conversation, where the user asks for no other number
 ANSWER = 512            # tokens of an answer, or a quarter of the context
@@ -14,7 +15,7 @@ ANSWER = 512            # tokens of an answer, or a quarter of the context
 
 def parsed(argv: Sequence[str] | None, description: str) -> argparse.Namespace:
     """What was asked for. RequestError for what cannot be."""
-    parser = options.Parser(prog="nanospec chat", description=description,
+    parser = Parser(prog="nanospec chat", description=description,
                             formatter_class=argparse.RawDescriptionHelpFormatter)
     add = parser.add_argument
     add("--weights", type=options.MODEL, default="smollm2", metavar="MODEL",

@@ -23,8 +23,8 @@ from rich.console import Console, Group
 from rich.live import Live
 from rich.text import Text
 
-from nanospec.cli.bench.made import options_of, topology_of
 from nanospec.cli.bench.measure import alpha_of, busy, measure_costs, measure_setups
+from nanospec.cli.bench.method_options import options_of, topology_of
 from nanospec.cli.demo_options import parsed
 from nanospec.cli.show.page import Played, page_of, run_of
 from nanospec.cli.show.steps import WatchedDice, step_text

@@ -3,13 +3,14 @@
 import argparse
 from collections.abc import Sequence
 
-from nanospec.cli.bench.made import chosen_drafters
+from nanospec.cli.bench.method_options import chosen_drafters
 from nanospec.cli.shared_options import add_drafting, add_sampling
 from nanospec.cli.show import options
 from nanospec.errors import RequestError
 from nanospec.files.checkpoint import WEIGHTS
 from nanospec.files.sources import source_of
 from nanospec.methods.index import DRAFTERS, GAMMA, check_fixed
+from nanospec.proof.command import Parser
 
 PROMPT = '''class Stack:
     """A last-in, first-out stack."""
@@ -24,7 +25,7 @@ SIZES = {"gamma": "--gamma, not --shape", "topology": "--shape, not --gamma", "i
 
 def parsed(argv: Sequence[str] | None, description: str) -> argparse.Namespace:
     """What was asked for. RequestError for what cannot be."""
-    parser = options.Parser(description=description, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser = Parser(description=description, formatter_class=argparse.RawDescriptionHelpFormatter)
     add = parser.add_argument
     add("--prompt", type=options.TEXT, default=PROMPT, help="the text to continue")
     add_drafting(parser, "gpt, the small GPT", "chain")

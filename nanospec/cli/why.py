@@ -14,7 +14,7 @@ from statistics import median
 from rich.console import Console
 from rich.text import Text
 
-from nanospec.cli.bench.made import chosen_drafters, options_of
+from nanospec.cli.bench.method_options import chosen_drafters, options_of
 from nanospec.cli.bench.parts import Found, Parts, parts_of, turn
 from nanospec.cli.demo_options import PROMPT
 from nanospec.cli.shared_options import add_drafting, add_sampling
@@ -26,6 +26,7 @@ from nanospec.fast.clock import announced
 from nanospec.files.checkpoint import WEIGHTS, load_pair
 from nanospec.files.sources import source_of
 from nanospec.methods.index import DRAFTERS, method_of, most_drafted
+from nanospec.proof.command import Parser
 
 GAMMA = 4               # draft tokens of a round, where the user asks for no other number
 TURNS, NEW = 8, 64      # texts, and tokens of each
@@ -47,7 +48,7 @@ def main(argv: Sequence[str] | None = None) -> int:
 
 def parsed(argv: Sequence[str] | None) -> argparse.Namespace:
     """What was asked for. RequestError for what cannot be."""
-    parser = options.Parser(prog="nanospec why", description=__doc__,
+    parser = Parser(prog="nanospec why", description=__doc__,
                             formatter_class=argparse.RawDescriptionHelpFormatter)
     add = parser.add_argument
     add("--weights", type=options.MODEL, default=WEIGHTS, metavar="MODEL", help=options.MODEL_HELP)

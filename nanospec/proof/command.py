@@ -1,4 +1,4 @@
-"""How the proof's commands begin and end: a bad option is refused in one line, Ctrl-C ends in one line."""
+"""How commands begin and end: what is wrong is one line, and so is Ctrl-C."""
 
 import argparse
 import sys
@@ -7,22 +7,33 @@ from functools import wraps
 
 import torch
 
+from nanospec.errors import NanospecError, RequestError, one_line
+
 Main = Callable[..., int]               # of argv, or of nothing: then it is the command line's
 
 
 class Parser(argparse.ArgumentParser):
+    """Raises what is wrong as a RequestError, instead of printing its usage and leaving."""
+
     def error(self, message: str):
-        self.exit(2, f"{self.prog}: {message}\n")
+        raise RequestError(message)
 
 
-def command(main: Main) -> Main:
-    """main(argv) -> exit code, run on one thread, because small tensors gain nothing from more; 130 if interrupted."""
-    @wraps(main)
-    def run(argv: Sequence[str] | None = None) -> int:
-        torch.set_num_threads(1)
-        try:
-            return main(argv)
-        except KeyboardInterrupt:
-            print("\nstopped: nothing is decided", file=sys.stderr)
-            return 130
-    return run
+def command(name: str) -> Callable[[Main], Main]:
+    """A command of the proof: main(argv) -> exit code, run on one thread, because small tensors gain nothing from more.
+    2 if it is refused, 130 if it is interrupted.
+    """
+    def of(main: Main) -> Main:
+        @wraps(main)
+        def run(argv: Sequence[str] | None = None) -> int:
+            torch.set_num_threads(1)
+            try:
+                return main(argv)
+            except (NanospecError, OSError) as error:
+                print(f"{name}: {one_line(error)}", file=sys.stderr)
+                return 2
+            except KeyboardInterrupt:
+                print("\nstopped: nothing is decided", file=sys.stderr)
+                return 130
+        return run
+    return of

@@ -91,28 +91,6 @@ def walk(play: Callable[[Any], Outcome]) -> tuple[Distribution, int]:
     return dict(found), paths
 
 
-def walk_by_prefix(play: Callable[[tuple, int, Any], tuple], new: int) -> tuple[Distribution, int]:
-    """The exact distribution of `new` tokens written round by round, by dynamic programming over the committed text.
-
-    play(prefix, left, dice) -> the 1 to `left` tokens one fresh round adds after `prefix`. Far fewer paths than
-    `walk`, and blind to whatever is carried from one round to the next: both are used.
-    """
-    found: Distribution = {(): 1.0}
-    paths = 0
-    while any(len(prefix) < new for prefix in found):
-        longer = defaultdict(float)
-        for prefix, weight in found.items():
-            if len(prefix) == new:
-                longer[prefix] += weight
-                continue
-            added, walked = walk(lambda dice: play(prefix, new - len(prefix), dice))
-            paths += walked
-            for tokens, probability in added.items():
-                longer[prefix + tokens] += weight * probability
-        found = dict(longer)
-    return found, paths
-
-
 def target_distribution(target, ids: Sequence[int], new: int, **settings) -> Distribution:
     """Of the next `new` tokens, as `generate` draws them: what everything is compared with."""
     return walk(lambda dice: tuple(generate(target, ids, max_new_tokens=new, dice=dice, **settings)))[0]

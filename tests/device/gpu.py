@@ -27,10 +27,12 @@ from typing import Any, NamedTuple
 
 import torch
 
-from nanospec.cli.show.options import HERE, NEW_FOLDER, Parser, device, option
+from nanospec.cli.bench.markdown import table
+from nanospec.cli.show.options import HERE, NEW_FOLDER, device, option
 from nanospec.cli.show.terminal import note, refuse, show_table
 from nanospec.errors import NanospecError, one_line
 from nanospec.files.atomic import write_whole
+from nanospec.proof.command import Parser
 
 ROOT = Path(__file__).parents[2]
 MINUTES = option("a number above 0", float, lambda number: 0 < number < 1e6)
@@ -177,12 +179,7 @@ def page(out: Path, done: Sequence[dict], device: str) -> str:
     return "\n\n".join(parts).replace(str(out.absolute()), "OUT") + "\n"
 
 
-def table(columns: Sequence[str], rows: Sequence[Sequence[str]]) -> str:
-    lines = [columns, ["---"] * len(columns), *rows]
-    return "\n".join("| " + " | ".join(cells) + " |" for cells in lines)
-
-
-def rows_of(out: Path, step: str) -> list[dict]:
+def written_by(step: str, out: Path) -> list[dict]:
     """What a step has written; nothing where it has not."""
     file = out / f"{step}.json"
     try:
@@ -193,8 +190,8 @@ def rows_of(out: Path, step: str) -> list[dict]:
 
 def reached(out: Path) -> list[list[str]]:
     """Three figures, each with what was hoped for; "-" where its step has brought none."""
-    compiled = [row["overhead"] for row in rows_of(out, "compiled") if "overhead" in row]
-    large = {step: rows_of(out, step) for step in ("large", "large-compiled")}
+    compiled = [row["overhead"] for row in written_by("compiled", out) if "overhead" in row]
+    large = {step: written_by(step, out) for step in ("large", "large-compiled")}
     near = [rows[0]["bytes"] / rows[0]["seconds"]["target step"] / rows[0]["bandwidth"]
             for rows in large.values() if rows and "bandwidth" in rows[0]]
     gains = [row["speedup"] for rows in large.values() for row in rows

@@ -93,11 +93,12 @@ def test_the_page_has_every_drafter():
 ARANGE = "torch.arange(len(accepted), device=accepted.device)\n    following"
 PLANTED = {
     "made on the CPU": ("speculate", "chain", ARANGE, ARANGE.replace(", device=accepted.device", ""), RuntimeError),
-    "a mask of the CPU": ("trees.draft", "tree", "count = torch.arange(max(W, kv_length), device=own.device)",
+    "a mask of the CPU": ("methods.trees.tree_draft", "tree",
+                          "count = torch.arange(max(W, kv_length), device=own.device)",
                           "count = torch.arange(max(W, kv_length))", RuntimeError),
     "a look at a number": ("speculate", "tree", "path, count = draft.path(accepted)",
                            "path, count = draft.path(accepted) if accepted.min() >= 0 else None", AssertionError),
-    "a list sent on the way": ("serving.by_load", "by-load", "torch.minimum(count + 1, drafted)",
+    "a list sent on the way": ("methods.lengths.by_load", "by-load", "torch.minimum(count + 1, drafted)",
                                "torch.minimum(count + torch.tensor([1], device=count.device), drafted)",
                                AssertionError)}
 

@@ -7,9 +7,10 @@ from shorter import shorter
 
 from nanospec import ModelDrafter
 from nanospec.proof.tables import TableModel
-from nanospec.proof.walk import distance, target_distribution, walk, walk_by_prefix
+from nanospec.proof.walk import distance, target_distribution, walk
 from nanospec.proof.zoo import planted
 from nanospec.speculate import speculate
+from tests.proof.compare import walk_by_prefix
 from tests.proof.zoo import ALL_BUGS
 
 EXACT = "< 1e-12"

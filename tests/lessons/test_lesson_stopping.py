@@ -12,11 +12,12 @@ from shorter import shorter
 from lessons.check.ex16_when_to_stop import RULES, shown
 from nanospec.methods.lengths.dynamic import DynamicDrafter
 from nanospec.methods.lengths.stopping import Confidence, StoppingRule
-from nanospec.proof.walk import distance, target_distribution, walk, walk_by_prefix
+from nanospec.proof.walk import distance, target_distribution, walk
 from nanospec.proof.zoo import planted
 from nanospec.proof.zoo.plant import bug
 from nanospec.speculate import ModelDrafter, speculate, tokens_of
 from nanospec.theory import best_gamma
+from tests.proof.compare import walk_by_prefix
 from tests.proof.zoo import ALL_BUGS
 
 DRAW = "tokens.append(dice.pick(torch.where(on, q, certain)))"

@@ -15,9 +15,10 @@ from nanospec.methods.trees.drawn import TreeDrafter
 from nanospec.methods.trees.tree_draft import TreeDraft
 from nanospec.probs import probs
 from nanospec.proof.tables import TableModel
-from nanospec.proof.walk import distance, target_distribution, walk_by_prefix
+from nanospec.proof.walk import distance, target_distribution
 from nanospec.speculate import speculate
 from nanospec.theory import expected_tokens, speedup
+from tests.proof.compare import walk_by_prefix
 
 pytestmark = pytest.mark.xdist_group("held-out texts")      # which one process then reads once
 

@@ -18,7 +18,7 @@ from nanospec.files.tokenizer import Tokenizer, train
 from nanospec.files.tokenizer_json import FolderTokenizer, save_tokenizer, spelling_of
 from nanospec.generate import generate
 from nanospec.methods.index import method_of
-from nanospec.methods.models.by_string import Kept, StringDrafter
+from nanospec.methods.models.by_string import ReadText, StringDrafter
 from nanospec.methods.models.other_tokenizer import OtherTokenizer, tables_of
 from nanospec.probs import Sampling
 from nanospec.proof.tables import small_gpt
@@ -150,7 +150,7 @@ def test_strings_for_a_batch_in_which_a_text_begins_anew():
 def test_a_cache_of_strings_holds_what_it_should():
     """However the text changes, what is drafted is what a new one would draft."""
     model = small_gpt(ITS.vocab_size, 1, 4, context=512)
-    kept = Kept(model)
+    kept = ReadText(model)
     for text in ("def main", "def main", "def mai", "def area(w", "x" * 300, "def area", "d"):
         ids = ITS.encode(text)
         assert kept.likeliest(ids, 4, ITS.end_of_text) == list(generate(model, ids, 4, 0, stop=[ITS.end_of_text]))

@@ -83,7 +83,7 @@ def walk_zoo(quick: bool) -> int:
     return unseen + flagged
 
 
-@command
+@command("proof")
 def main(argv: Sequence[str] | None = None) -> int:
     parser = Parser(prog="python -m tests.proof", description=__doc__)
     parser.add_argument("--quick", action="store_true", help="only what the tests run: no check that is marked slow, "

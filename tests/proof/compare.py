@@ -13,6 +13,7 @@ Every function returns (paths, texts or samples; greatest error; total variation
 from collections import defaultdict
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from itertools import cycle, islice
+from typing import Any
 
 import torch
 import torch.nn.functional as F
@@ -22,12 +23,11 @@ from nanospec.draft import Draft, Drafter, Rule
 from nanospec.generate import generate
 from nanospec.methods.draft_models.early_exit import target_for
 from nanospec.methods.draft_models.learned import Learned
-from nanospec.methods.rules.block import verify_block
+from nanospec.methods.index import RULES
 from nanospec.methods.trees.node_rule import verify_tree
-from nanospec.methods.trees.traversal import verify_traversal
 from nanospec.probs import Sampling, probs
 from nanospec.proof.tables import expected_accepted
-from nanospec.proof.walk import TOLERANCE, completed, distance, product_of, target_distribution, walk, walk_by_prefix
+from nanospec.proof.walk import TOLERANCE, Distribution, completed, distance, product_of, target_distribution, walk
 from nanospec.serving import rows as batch_rows
 from nanospec.speculate import ModelDrafter, Round, one_round, speculate, tokens_of, verify
 from nanospec.text import Text, prefill
@@ -35,7 +35,7 @@ from nanospec.training.unrolled import before_tokens, whole_texts
 
 Found = tuple[int, float, float]
 Run = Callable[..., Iterator[Round]]         # (ids, **request), the request as `speculate` takes it
-EVERY_RULE: tuple[Rule, ...] = (verify, verify_tree, verify_block, verify_traversal)
+EVERY_RULE: list[Rule] = [verify, verify_tree, *filter(None, RULES.values())]      # the drafters' own, and all others
 
 
 def worst(parts: Iterable[Found]) -> Found:
@@ -93,6 +93,28 @@ def node() -> Found:
 
 
 # T1 and T2
+
+def walk_by_prefix(play: Callable[[tuple, int, Any], tuple], new: int) -> tuple[Distribution, int]:
+    """The exact distribution of `new` tokens written round by round, by dynamic programming over the committed text.
+
+    play(prefix, left, dice) -> the 1 to `left` tokens one fresh round adds after `prefix`. Far fewer paths than
+    `walk`, and blind to whatever is carried from one round to the next: both are used.
+    """
+    found: Distribution = {(): 1.0}
+    paths = 0
+    while any(len(prefix) < new for prefix in found):
+        longer = defaultdict(float)
+        for prefix, weight in found.items():
+            if len(prefix) == new:
+                longer[prefix] += weight
+                continue
+            added, walked = walk(lambda dice: play(prefix, new - len(prefix), dice))
+            paths += walked
+            for tokens, probability in added.items():
+                longer[prefix + tokens] += weight * probability
+        found = dict(longer)
+    return found, paths
+
 
 def first_round(target, drafter: Drafter, ids, **settings) -> Found:
     """T1. One round, whatever its length, completed by the target to as many tokens as it could have written."""

@@ -27,7 +27,7 @@ from typing import Any
 
 import torch
 
-from nanospec.errors import NanospecError, RequestError, one_line
+from nanospec.errors import RequestError, one_line
 from nanospec.files.checkpoint import WEIGHTS, Pair, load_pair
 from nanospec.files.export import export
 from nanospec.files.tokenizer import Tokenizer
@@ -183,17 +183,13 @@ def parser() -> Parser:
     return made
 
 
-@command
+@command("engines")
 def main(argv: Sequence[str] | None = None) -> int:
     options = parser().parse_args(argv)
-    try:
-        if options.at_once < 1:
-            raise RequestError(f"--at-once must be 1 or more, got {options.at_once}")
-        check_task(new=options.new, samples=options.samples, seed=options.seed, gamma=1, settings={})
-        return print_table(options)
-    except (NanospecError, OSError) as error:
-        print(f"engines: {one_line(error)}", file=sys.stderr)
-        return 2
+    if options.at_once < 1:
+        raise RequestError(f"--at-once must be 1 or more, got {options.at_once}")
+    check_task(new=options.new, samples=options.samples, seed=options.seed, gamma=1, settings={})
+    return print_table(options)
 
 
 if __name__ == "__main__":

@@ -18,14 +18,14 @@ from dataclasses import dataclass, field
 import torch
 
 from nanospec.dice import Dice
+from nanospec.errors import RequestError
 from nanospec.files.checkpoint import load_pair
 from nanospec.proof.command import Parser, command
 from nanospec.proof.foreign import walked
 from nanospec.proof.judge.endpoint import BY_ID, TOP, Endpoint, against_logprobs, against_plain
 from nanospec.proof.judge.sequential import LOOKS
 from nanospec.proof.judge.verdict import FALSE_ALARM, Verdict, judge, long_run
-from nanospec.proof.tables import DRAFT, TABLE
-from nanospec.proof.tables import TableModel
+from nanospec.proof.tables import DRAFT, TABLE, TableModel
 from nanospec.proof.walk import Distribution, distance, target_distribution
 from nanospec.proof.zoo.plant import FALLS, Bug
 from nanospec.proof.zoo.samplers import AS_IT_SHIPS, OF_A_CHAIN, beginnings, sampler_with
@@ -33,7 +33,7 @@ from nanospec.proof.zoo.samplers import AS_IT_SHIPS, OF_A_CHAIN, beginnings, sam
 OF_SERVERS = ("accept-everything", "ratio-flipped", "residual-is-target", "bonus-from-draft")
 
 
-@command
+@command("itself")
 def main(argv: Sequence[str] | None = None) -> int:
     """How often the judge accuses the correct sampler, and what it misses of the zoo."""
     parser = Parser(prog="python -m tests.proof.itself", description=__doc__,
@@ -45,7 +45,7 @@ def main(argv: Sequence[str] | None = None) -> int:
     options = parser.parse_args(argv)
     runs = 20 if options.quick else options.runs
     if runs < 1:
-        parser.error(f"--runs must be 1 or more, got {runs}")
+        raise RequestError(f"--runs must be 1 or more, got {runs}")
     if options.servers:
         for line in servers(runs):
             print(line, flush=True)

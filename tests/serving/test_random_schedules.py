@@ -2,7 +2,7 @@
 a server takes. Hypothesis draws the schedules, the same in every run, and makes one that fails as short as it can.
 
 Two things are compared. A request's rounds are those of the same request alone, with the same dice. Where the company
-decides how much is drafted (BY_COMPANY) they cannot be; there, and everywhere else where a table is the target, each
+decides how much is drafted (IN_COMPANY) they cannot be; there, and everywhere else where a table is the target, each
 row of each round is judged by itself: p_target and the draft model's q_draft are recomputed from the request's own
 text, the uniforms are those of its own seed, and what the rule says is what is written. A rule that is handed these
 writes a text of the target's distribution; that is walked in contract.py.
@@ -26,7 +26,7 @@ from nanospec.methods.trees.top import TopTree
 from nanospec.proof.tables import TableModel, small_gpt
 from nanospec.serving.server import Server
 from nanospec.speculate import speculate
-from tests.proof.contract import drafter_of, entry_of
+from tests.proof.contract import BY_COMPANY, drafter_of, entry_of
 
 V, REFUSED, POISON = 7, 5, 6                # first tokens: the drafter refuses at `begin`, the target says NaN
 ROWS, MOST_WAITING = 4, 2
@@ -47,8 +47,8 @@ TABLE, TABLE_DRAFT = Table(8, zeros=0.4), TableModel(V, 58, zeros=0.3)
 GPT, GPT_DRAFT = small_gpt(V, 3, 5, context=128), small_gpt(V, 1, 6, context=128)
 SIZES = {"gamma": 3, "topology": [-1, 0, 0, 1], "costs": (0.12, {2: 1.1, 3: 1.2, 4: 1.3}), "remember": 60}
 LEARNED = ["chain of eagle3", "tree of mlp", "dynamic-tree of eagle"]
-OF_OTHERS = {"hybrid", "suffix", "suffix-tree"}          # they copy from others' texts, too
-BY_COMPANY = {"by-load", "by-survival", "stack"} | OF_OTHERS
+OF_OTHERS = {"hybrid", "suffix", "suffix-tree"}         # they copy from others' texts, too
+IN_COMPANY = BY_COMPANY | OF_OTHERS | {"stack"}          # in a server other rounds than alone
 EXAMPLES = dict.fromkeys(LEARNED, 3) | {name: 8 for name in ("hybrid", "by-survival", "by-load")}
 
 # No two have the same prompt, length, settings and seed.
@@ -86,7 +86,7 @@ def models_of(name: str):
 
 
 def dice_of(name: str) -> type[Dice]:
-    return Dice if entry_of(name).kind.fixed or name in BY_COMPANY else Aligned
+    return Dice if entry_of(name).kind.fixed or name in IN_COMPANY else Aligned
 
 
 def new_drafter(name: str):
@@ -190,7 +190,7 @@ class Schedule(RuleBasedStateMachine):
             if (request.error or ids[0] in self.errors and request.done) and not cancelled:
                 assert type(request.error) is self.errors.get(ids[0]) and not request.tokens
             right = alone(self.name, which)
-            if self.name not in BY_COMPANY:
+            if self.name not in IN_COMPANY:
                 assert rounds == right[:len(rounds)] and (not request.done or cancelled or len(rounds) == len(right))
             elif how["temperature" if "temperature" in how else "seed"] == 0:
                 assert request.tokens == sum(right, [])[:len(request.tokens)]

@@ -17,8 +17,8 @@ from nanospec.cli.bench import __main__ as bench
 from nanospec.cli.bench import measure as measuring
 from nanospec.cli.bench import speed
 from nanospec.cli.bench.large import simulated
-from nanospec.cli.bench.made import best_topology, measure_accepted, measure_ranks, options_of, topology_of
 from nanospec.cli.bench.measure import BUSY, CallCosts, alpha_of, best_of_each, measure, numbers_of
+from nanospec.cli.bench.method_options import best_topology, measure_accepted, measure_ranks, options_of, topology_of
 from nanospec.cli.bench.prompts import held_out_prompts
 from nanospec.cli.bench.roofline import weight_bytes
 from nanospec.cli.show.figures import draw_simulated
@@ -65,7 +65,7 @@ def held_out(monkeypatch):
 
 SERVED = {"tokens_per_s": 1.0, "first_p50": 1.0, "first_p99": 1.0, "each_p50": 1.0, "each_p99": 1.0}
 AUTOTUNED = "cpu, 1 thread; target in float64, draft in float64"
-TUNERS = [f"nanospec.{name}.autotune" for name in ("fast.autotune", "bench.serve", "bench.roofline")]
+TUNERS = [f"nanospec.{name}.autotune" for name in ("fast.autotune", "cli.bench.serve", "cli.bench.roofline")]
 
 
 @pytest.fixture
@@ -220,8 +220,9 @@ def test_shapes_are_counted_before_they_are_built():
 def test_what_a_drafter_needs_is_measured_when_it_is_needed(pair, monkeypatch):
     """A tree before it is made, costs when a drafter asks for them, once; nothing for a chain."""
     asked = []
-    monkeypatch.setattr("nanospec.cli.bench.made.best_topology", lambda *_, **__: asked.append("tree") or [-1, 0])
-    monkeypatch.setattr("nanospec.cli.bench.made.measure_costs",
+    monkeypatch.setattr("nanospec.cli.bench.method_options.best_topology",
+                        lambda *_, **__: asked.append("tree") or [-1, 0])
+    monkeypatch.setattr("nanospec.cli.bench.method_options.measure_costs",
                         lambda *_, **__: asked.append("costs") or CallCosts(.1, dict.fromkeys(range(1, 6), 1.0), 1.0))
     method_of(*pair, gamma=4, **options_of(*pair, [[1, 2]], ["chain", "lookup"], {}, 4))
     assert asked == []
@@ -264,9 +265,9 @@ def test_ranks_of_heads_and_the_tree_made_from_them(monkeypatch):
     knowing.weight = torch.nn.Parameter(torch.zeros(1, dtype=torch.float64))
     ranks = measure_ranks(target, knowing, [[1, 2], [3]], max_new_tokens=20, temperature=0)
     assert ranks == [[1, 0, 0, 0]] * 5
-    monkeypatch.setattr("nanospec.cli.bench.made.measure_ranks", lambda *_, **__: ranks)
+    monkeypatch.setattr("nanospec.cli.bench.method_options.measure_ranks", lambda *_, **__: ranks)
     costs = CallCosts(0.01, dict.fromkeys(range(2, 13), 1.0), 1.0)
-    monkeypatch.setattr("nanospec.cli.bench.made.measure_costs", lambda *_, **__: costs)
+    monkeypatch.setattr("nanospec.cli.bench.method_options.measure_costs", lambda *_, **__: costs)
     heads = Medusa(11, 16, [1], heads=5).double().requires_grad_(False).attach(target)
     assert best_topology(target, heads, [[1, 2], [3]], temperature=0) == [-1, 0, 1, 2, 3, 4]
 

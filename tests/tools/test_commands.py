@@ -68,7 +68,8 @@ def test_the_training_is_in_a_clone_too(tmp_path, monkeypatch, capsys):
     assert left.value.code == 0 and "--packages" in capsys.readouterr().out
     monkeypatch.setattr(commands, "__file__", str(tmp_path / "site" / "nanospec" / "cli" / "__main__.py"))
     monkeypatch.chdir(tmp_path)
-    assert commands.main(["train"]) == 2 and "train_tiny.py is in the repository" in capsys.readouterr().err
+    for name, file in ("train", "train_tiny.py"), ("proof", "tests/proof/__main__.py"):
+        assert commands.main([name]) == 2 and f"{file} is in the repository" in capsys.readouterr().err
 
 
 def test_an_interrupt_while_a_command_is_being_imported_is_no_traceback(monkeypatch, capsys):

@@ -12,8 +12,8 @@ import torch
 
 from nanospec.proof.judge import judge
 from nanospec.proof.judge.__main__ import main
-from nanospec.proof.judge.abroad import Recomputed
 from nanospec.proof.judge.endpoint import Endpoint, against_logprobs, against_plain
+from nanospec.proof.judge.other_programs import Recomputed
 from nanospec.proof.judge.sequential import FALSE_ALARM, LOOKS, looks_at, sequential
 from nanospec.proof.stats import Fit
 from nanospec.proof.tables import TableModel

@@ -237,10 +237,9 @@ def test_the_command_line(monkeypatch, capsys):
         itself.main(["--help"])
     assert left.value.code == 0 and "--quick" in capsys.readouterr().out
     for argv in (["--junk"], ["--runs", "0"], ["--runs", "x"], ["more"]):
-        with pytest.raises(SystemExit) as left:
-            itself.main(argv)
+        assert itself.main(argv) == 2
         err = capsys.readouterr().err
-        assert left.value.code == 2 and err.count("\n") == 1 and "Traceback" not in err
+        assert err.startswith("itself: ") and err.count("\n") == 1
     monkeypatch.setattr(itself, "judge", lambda *args, **kwargs: (_ for _ in ()).throw(KeyboardInterrupt))
     assert itself.main(["--quick"]) == 130
     assert capsys.readouterr().err.strip().count("\n") == 0

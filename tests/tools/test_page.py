@@ -14,7 +14,7 @@ from pathlib import Path
 import pytest
 import torch
 
-from nanospec.cli.bench.made import topology_of
+from nanospec.cli.bench.method_options import topology_of
 from nanospec.cli.demo_options import parsed
 from nanospec.cli.show import page
 from nanospec.cli.show.page import Played, page_of, run_of

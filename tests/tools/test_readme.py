@@ -11,6 +11,7 @@ from pathlib import Path
 import pytest
 import torch
 
+import nanospec
 from lessons.kit import contents
 from nanospec.methods.index import DRAFTERS, RULES
 from nanospec.proof.tables import TableModel
@@ -43,7 +44,7 @@ class OneText:
 
 def test_the_idea_in_plain_lines_is_exact():
     """The README's round, walked over three tokens."""
-    shown, = (block for kind, block in BLOCKS if kind and "def one_round" in block)
+    shown, = (block for kind, block in BLOCKS if kind and "def speculative_round" in block)
     assert len(shown.splitlines()) <= 12
     exec(shown, found := {})
     models = [TableModel(3, seed=1, zeros=0.3), TableModel(3, seed=2, zeros=0.3)]
@@ -52,7 +53,7 @@ def test_the_idea_in_plain_lines_is_exact():
     def three_tokens(dice):
         text = [0]
         while len(text) < 4:
-            text = found["one_round"](*ways, text, 2, OneText(dice))
+            text = found["speculative_round"](*ways, text, 2, OneText(dice))
         return tuple(text[1:4])
 
     assert distance(walk(three_tokens)[0], target_distribution(models[0], [0], 3))[1] < 1e-12
@@ -111,6 +112,16 @@ def test_every_picture_is_there_and_every_file_is_on_the_map():
     assert sorted(on_map) == sorted({parts[0] + "/" * (len(parts) > 1) for parts in there} - {"__init__.py"})
 
 
+def test_there_is_one_reading_order():
+    """On the page, in the package's first lines, in the first lesson, and on the page of the lessons."""
+    package = inspect.getdoc(nanospec).split("READING ORDER\n")[1].split("\nerrors")[0]
+    orders = [re.findall(r"^ +(\w[\w/]*)  ", package, re.M)]
+    for page in README, LESSONS, re.sub(r"\n# ?", " ", (ROOT / "lessons" / "00_overview.py").read_text()):
+        told = re.search(r"in this order: (.*?`proof/walk\.py`)", page)[1]
+        orders.append(re.findall(r"`([\w/]+)\.py`", told))
+    assert len(orders[0]) == 10 and orders == orders[:1] * 4, orders
+
+
 def test_every_option_named_exists():
     for script, file in ("demo.py", "nanospec/cli/demo_options.py"), ("train_tiny.py", "train_tiny.py"):
         source = (ROOT / file).read_text() + (ROOT / "nanospec" / "cli" / "shared_options.py").read_text()
@@ -145,6 +156,7 @@ def test_the_zoo_is_as_large_as_said():
     shipped = sum(not bug.source.startswith(("generic", "ours")) for bug in ALL_BUGS)
     assert f"{len(ALL_BUGS)} bugs, {shipped} of them from public implementations" in DOCS["PROOF.md"]
     assert f"{len(ALL_CONTROLS)} controls" in DOCS["PROOF.md"] and f"plant {len(ALL_BUGS)} bugs" in README
+    assert f"{shipped} of them are from such implementations" in README
 
 
 def test_as_many_pairs_are_walked_as_said():
@@ -206,7 +218,7 @@ def test_every_file_named_on_a_page_is_there():
 def test_the_judges_example_runs_as_it_stands_and_prints_what_is_shown(capsys):
     """With the page's round it finds nothing, and with the mistake that the page names it prints the page's lines."""
     a_round, asked = (next(block for kind, block in BLOCKS if kind and words in block)
-                      for words in ("def one_round", "def my_sampler"))
+                      for words in ("def speculative_round", "def my_sampler"))
     printed = next(block for kind, block in BLOCKS if not kind and block.startswith("WRONG"))
     mistake, right = re.search(r"`(\w)` in the place of `(.*?)`", README).groups()
     assert a_round.count(right) == 1

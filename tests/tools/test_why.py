@@ -5,13 +5,13 @@ from dataclasses import replace
 import pytest
 from kit import contents
 
-from nanospec import methods
 from nanospec.cli import __main__ as commands
 from nanospec.cli import why
 from nanospec.cli.bench import parts as measuring
 from nanospec.cli.bench.parts import Found, Parts, longest, parts_of, spread
 from nanospec.files.checkpoint import save_model
 from nanospec.files.tokenizer import Tokenizer
+from nanospec.methods import index
 from nanospec.methods.index import method_of
 from nanospec.proof.tables import TableModel, small_gpt
 from nanospec.speculate import speculate, verify
@@ -42,7 +42,7 @@ def pair(monkeypatch):
         return verify(draft, p_target, dice)
 
     monkeypatch.setattr("nanospec.fast.clock.perf_counter", lambda: clock[0])
-    monkeypatch.setitem(methods.RULES, "token", rule)
+    monkeypatch.setitem(index.RULES, "token", rule)
     return Timed(clock, STEP, 5, 8), Timed(clock, DRAFT, 5, 58)
 
 

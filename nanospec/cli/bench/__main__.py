@@ -21,14 +21,15 @@ from collections.abc import Sequence
 from inspect import Parameter, signature
 
 from nanospec.cli.bench import acceptance, against, beside, large, markdown, roofline, serve, speed
-from nanospec.cli.show.options import (COUNT, FOLDER, GAMMA, HERE, MODEL, MODEL_HELP, REMEMBER, SEED,
-                                       TEMPERATURE, TEXTS, THREADS, Parser, device, file, option)
+from nanospec.cli.show.options import (COUNT, FOLDER, GAMMA, HERE, MODEL, MODEL_HELP, REMEMBER, SEED, TEMPERATURE,
+                                       TEXTS, THREADS, device, file, option)
 from nanospec.cli.show.terminal import refuse
 from nanospec.errors import NanospecError
 from nanospec.fast.autotune import COPIES, DTYPES, name_of
 from nanospec.files.checkpoint import WEIGHTS
 from nanospec.methods.draft_models import LEARNED
 from nanospec.methods.index import DRAFTERS, REMEMBERING, RULES
+from nanospec.proof.command import Parser
 
 
 def prompts(text: str) -> int | str:

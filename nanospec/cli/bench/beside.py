@@ -16,7 +16,7 @@ import torch
 
 from nanospec.cli.bench.against import Writer, hf_model, hf_writer, in_turns, plain, speculative, their_dtype
 from nanospec.cli.bench.chat_prompts import chat_prompts
-from nanospec.cli.bench.made import chosen_drafters, options_of
+from nanospec.cli.bench.method_options import chosen_drafters, options_of
 from nanospec.cli.show.terminal import note, show_table
 from nanospec.errors import RequestError, check_request
 from nanospec.fast.autotune import name_of, setups_of, weights_of

@@ -18,11 +18,13 @@ def page(argv: Sequence[str]) -> str:
     columns, cells, caption, bold = SHOWN[-1]
     names = [name.replace("-\n", "").replace("\n", " ").strip() for name in columns]
     rows = [[f"**{cell}**" for cell in row] if best else row for row, best in zip(cells, bold or [False] * len(cells))]
-    lines = [names, ["---"] * len(names), *rows]
     command = shlex.join(["nanospec", "bench", *argv])
-    return "\n".join([f"`{command}`. {machine()}, {date.today()}.", "",
-                      *("| " + " | ".join(cell.replace("|", "&#124;") for cell in line) + " |" for line in lines),
-                      "", caption, ""])
+    return "\n".join([f"`{command}`. {machine()}, {date.today()}.", "", table(names, rows), "", caption, ""])
+
+
+def table(columns: Sequence[str], rows: Sequence[Sequence[str]]) -> str:
+    lines = [columns, ["---"] * len(columns), *rows]
+    return "\n".join("| " + " | ".join(cell.replace("|", "&#124;") for cell in line) + " |" for line in lines)
 
 
 def machine() -> str:

@@ -20,8 +20,8 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
-from nanospec.cli.bench.made import chosen_drafters, options_of, topology_of
 from nanospec.cli.bench.measure import busy, check_texts, measure, measure_setups
+from nanospec.cli.bench.method_options import chosen_drafters, options_of, topology_of
 from nanospec.cli.bench.prompts import prompts_of
 from nanospec.cli.show.figures import draw_field, draw_speedup
 from nanospec.cli.show.terminal import note, show_table

@@ -12,19 +12,12 @@ from typing import TypeVar
 
 import torch
 
-from nanospec.errors import MOST_ROWS, DeviceError, RequestError
+from nanospec.errors import MOST_ROWS, DeviceError
 from nanospec.files.ready import available
 from nanospec.files.sources import PACKAGED, can_be_a_name
 
 T = TypeVar("T")
 HERE = "cuda" if torch.cuda.is_available() else "cpu"       # scripts choose a device, the library touches none
-
-
-class Parser(argparse.ArgumentParser):
-    """Raises what is wrong as a RequestError, instead of printing its usage and leaving."""
-
-    def error(self, message: str):
-        raise RequestError(message)
 
 
 def option(what: str, read: Callable[[str], T], holds: Callable[[T], bool] = lambda value: True) -> Callable[[str], T]:
@@ -40,7 +33,7 @@ def option(what: str, read: Callable[[str], T], holds: Callable[[T], bool] = lam
     return of
 
 
-def whole(least: int, most: int) -> Callable[[str], int]:
+def whole_number(least: int, most: int) -> Callable[[str], int]:
     return option(f"a whole number from {least} to {most}", int, lambda number: least <= number <= most)
 
 
@@ -67,11 +60,11 @@ def device(name: str) -> str:
     return name
 
 
-COUNT = whole(1, 10 ** 9)
-GAMMA = whole(1, MOST_ROWS - 1)
-REMEMBER = whole(0, 10 ** 9)
-SEED = whole(-2 ** 63, 2 ** 63 - 1)                         # a bench counts on from it, and a generator takes 64 bits
-THREADS = whole(1, 1024)
+COUNT = whole_number(1, 10 ** 9)
+GAMMA = whole_number(1, MOST_ROWS - 1)
+REMEMBER = whole_number(0, 10 ** 9)
+SEED = whole_number(-2 ** 63, 2 ** 63 - 1)                  # a bench counts on from it, and a generator takes 64 bits
+THREADS = whole_number(1, 1024)
 TEMPERATURE = option("a number, 0 or more", float, lambda number: 0 <= number < math.inf)
 TOP_P = option("more than 0 and at most 1", float, lambda number: 0 < number <= 1)
 TEXT = option("UTF-8", lambda text: text.encode().decode())  # argv holds other bytes as half characters

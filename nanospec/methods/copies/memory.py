@@ -25,7 +25,7 @@ Place = tuple[list[int], int]                               # a text, and how ma
 Index = dict[int, list[Place]]                              # token -> the places after it at which something stands
 
 
-class Kept(list[int]):
+class Remembered(list[int]):
     """The tokens of a text, as far as they have been read."""
 
     forgotten = False
@@ -41,15 +41,15 @@ class Memory:
         if most < 0:
             raise RequestError(f"remember must not be negative, got {most}")
         self.most, self.tokens = most, 0
-        self.rows: dict[int, Kept] = {}
+        self.rows: dict[int, Remembered] = {}
         self.open: dict[int, bool] = {}
-        self.texts: list[Kept] = []                         # in the order in which they began
+        self.texts: list[Remembered] = []                         # in the order in which they began
         self.places: Index = defaultdict(list)
         self.seeds: set[int] = set()                        # of all requests so far
 
     def begin(self, b: int) -> None:
         """A new request in row b."""
-        self.rows[b] = Kept()
+        self.rows[b] = Remembered()
         self.texts += [self.rows[b]] if self.most else []
 
     def read_all(self, texts: Sequence[list[int]], dice: Any, sampling: Any) -> None:
@@ -91,7 +91,7 @@ class Memory:
                 best, copied = n, kept[at:at + count]
         return best, copied
 
-    def _forget(self, text: Kept) -> None:
+    def _forget(self, text: Remembered) -> None:
         text.forgotten = True
         self.tokens -= len(text)
         for token in set(text):

@@ -127,6 +127,6 @@ class DSpark(DFlash):
         self.table = nn.Embedding(vocab_size, vocab_size)
         nn.init.zeros_(self.table.weight)
 
-    def given(self, logits: Tensor, tokens: Tensor) -> Tensor:
+    def after_token(self, logits: Tensor, tokens: Tensor) -> Tensor:
         """The table's row of the token before is added."""
         return logits + self.table(tokens)

@@ -80,7 +80,7 @@ class Learned(nn.Module):
         raise NotImplementedError
 
     def reader(self, depth: int) -> Any:
-        """What runs it over drafts of at most `depth` tokens one after the other (text_reader.py)."""
+        """What runs it over drafts of at most `depth` tokens in a row (text_reader.py)."""
         raise NotImplementedError
 
     def spread(self, logits: Tensor) -> Tensor:
@@ -126,11 +126,11 @@ class Learned(nn.Module):
         """
         check_model("the target", target)
         config = target.config
-        theirs = config.vocab_size, config.channels
-        if theirs != (self.vocab_size, self.channels) or max(self.layers) >= config.layers:
+        sizes = config.vocab_size, config.channels
+        if sizes != (self.vocab_size, self.channels) or max(self.layers) >= config.layers:
             raise RequestError(f"the draft model was made for a target with {self.vocab_size} "
                                f"tokens, {self.channels} channels and more than {max(self.layers)} "
-                               f"layers, this one has {theirs[0]}, {theirs[1]} and {config.layers}")
+                               f"layers, this one has {sizes[0]}, {sizes[1]} and {config.layers}")
         # Not as a module: it is not trained, saved or counted.
         object.__setattr__(self, "target", target)
         return self
@@ -146,7 +146,7 @@ class AtOnce(Learned):
         """The logits of call.steps tokens, (B, N, steps, V). tokens, before: as for `read`."""
         raise NotImplementedError
 
-    def given(self, logits: Tensor, tokens: Tensor) -> Tensor:
+    def after_token(self, logits: Tensor, tokens: Tensor) -> Tensor:
         """Logits (B, N, V) of the next token, given the token before it (B, N)."""
         return logits
 
@@ -154,7 +154,7 @@ class AtOnce(Learned):
         return self.step(self.rows(tokens, before, call), call.asking(tokens), call)
 
     def step(self, state: Tensor, tokens: Tensor, call: Reading) -> tuple[Tensor, Tensor]:
-        return state[..., 1:, :], self.given(state[..., 0, :], tokens)
+        return state[..., 1:, :], self.after_token(state[..., 0, :], tokens)
 
 
 def last_layer(target: Config) -> list[int]:

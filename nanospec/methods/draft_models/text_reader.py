@@ -17,6 +17,7 @@ from nanospec.cache import Cache
 from nanospec.errors import RequestError
 from nanospec.methods.draft_models.layer import Reading
 from nanospec.methods.draft_models.learned import Learned
+from nanospec.methods.trees.tree_reader import longest_chain
 from nanospec.text import Text
 
 
@@ -41,12 +42,12 @@ class LearnedReader:
 
     def begin(self, text: Text, rows: Sequence[int], hidden: Tensor | Any) -> None:
         """New requests, as for Drafter."""
-        ours = self.model.vocab_size, self.model.channels
-        theirs = text.vocab_size, hidden.shape[3]
-        if theirs != ours:
-            raise RequestError(f"the draft model has a vocabulary of {ours[0]} tokens and reads "
-                               f"hidden states of {ours[1]} channels, the target has {theirs[0]} "
-                               f"and {theirs[1]}")
+        made_for = self.model.vocab_size, self.model.channels
+        target = text.vocab_size, hidden.shape[3]
+        if target != made_for:
+            raise RequestError(f"the draft model has a vocabulary of {made_for[0]} tokens and "
+                               f"reads hidden states of {made_for[1]} channels, the target has "
+                               f"{target[0]} and {target[1]}")
         if text is not self.text:
             self.text, shape = text, (*text.tokens.shape, *hidden.shape[2:])
             self.kept = hidden.new_zeros(shape, dtype=self.model.dtype)
@@ -137,8 +138,3 @@ class TextReader(LearnedReader):
         self.place = self.place + 1
         rope = self.table[:, self.place][:, :, None, None]                      # (2, B, 1, 1, D)
         return Reading(rope, self.cache, mask=self.mask, kv_length=self.mask.shape[-1])
-
-
-def longest_chain(draft: Any, most: int) -> int:
-    """`most` draft tokens one after the other, or fewer where a draft model can draft no more."""
-    return min(most, getattr(draft, "deepest", None) or most)

@@ -42,39 +42,41 @@ WIDTH = 256     # a cache's slots are a multiple of it
 class StringDrafter(Drafter):
     """gamma tokens of `draft`, a GPT, as a chain of at most gamma of the target's.
 
-    its, ours: the draft model's tokenizer and the target's. kept: of every text what the cache holds. It waits for the
-    device at every draft token, to see whether the text has ended.
+    kept: of every text what the cache holds. It waits for the device at every draft token, to see whether the text has
+    ended.
     """
 
     per_row = ("kept",)
 
-    def __init__(self, draft: LanguageModel, its: Any, ours: Any, gamma: int = 4):
+    def __init__(self, draft: LanguageModel, draft_tokenizer: Any, target_tokenizer: Any, gamma: int = 4):
         check_model("the draft model", draft)
-        self.draft, self.its, self.ours, self.gamma = draft, its, ours, gamma
+        self.draft, self.gamma = draft, gamma
+        self.draft_tokenizer, self.target_tokenizer = draft_tokenizer, target_tokenizer
         self.size = check_gamma(gamma, "gamma")
-        self.kept: dict[int, Kept] = {}
+        self.kept: dict[int, ReadText] = {}
 
     def begin(self, text: Text, rows: Sequence[int], hidden: Tensor | None) -> None:
         """New requests: forget the last ones of these rows."""
         for b in rows:
-            self.kept[b] = Kept(self.draft)
+            self.kept[b] = ReadText(self.draft)
 
     def propose(self, text: Text, sampling: Callable[[Tensor], Tensor], dice: Dice, kv_length: int,
                 lag: int = 0) -> Draft:
         """A string for every text, in the target's tokens."""
         return drafts_of([self._tree(self.kept[b], ids) for b, ids in enumerate(text.ids())], text)
 
-    def _tree(self, kept: "Kept", ids: list[int]) -> Tree:
-        read = [*self.its.begin, *self.its.encode(self.ours.decode(ids))] or [self.its.end_of_text]
-        own = kept.likeliest(read, self.gamma, self.its.end_of_text)
-        ended = own[-1:] == [self.its.end_of_text]
-        tokens = self.ours.encode(self.its.decode(own[:len(own) - ended])) + [self.ours.end_of_text] * ended
+    def _tree(self, kept: "ReadText", ids: list[int]) -> Tree:
+        draft, target = self.draft_tokenizer, self.target_tokenizer
+        read = [*draft.begin, *draft.encode(target.decode(ids))] or [draft.end_of_text]
+        own = kept.likeliest(read, self.gamma, draft.end_of_text)
+        ended = own[-1:] == [draft.end_of_text]
+        tokens = target.encode(draft.decode(own[:len(own) - ended])) + [target.end_of_text] * ended
         tree = Tree(ids[-1])
         tree.extend(0, tokens[:self.gamma])
         return tree
 
 
-class Kept:
+class ReadText:
     """What the draft model has read of one text: tokens, and a cache with a slot for each."""
 
     def __init__(self, draft: LanguageModel):

@@ -66,16 +66,16 @@ def tables_of(draft: Spelled, target: Spelled, vocab_size: int) -> Tables:
     spellings = target.spellings
     if len(spellings) > vocab_size:
         raise PairError(f"the target has {vocab_size} tokens, and its tokenizer {len(spellings)}")
-    its, ours = ({spelling: token for token, spelling in enumerate(of) if spelling}
-                 for of in (draft.spellings, spellings))
-    shared = {ours[spelling]: its[spelling] for spelling in ours.keys() & its.keys()}
+    of_draft, of_target = ({spelling: token for token, spelling in enumerate(of) if spelling}
+                           for of in (draft.spellings, spellings))
+    shared = {of_target[spelling]: of_draft[spelling] for spelling in of_target.keys() & of_draft.keys()}
     if not shared:
         raise PairError("the draft model's tokenizer and the target's have no token in common")
     shared[target.end_of_text] = draft.end_of_text
     read_as = [draft.end_of_text] * vocab_size
     for token, spelling in enumerate(spellings):
         endings = (spelling[start:] for start in range(len(spelling))) if spelling else ()
-        read_as[token] = next((its[ending] for ending in endings if ending in its), draft.end_of_text)
+        read_as[token] = next((of_draft[ending] for ending in endings if ending in of_draft), draft.end_of_text)
     ids = sorted(shared)
     return Tables(torch.tensor(ids), torch.tensor([shared[token] for token in ids]), torch.tensor(read_as))
 

@@ -1,7 +1,7 @@
 """A verdict on a sampler that somebody wrote: `from nanospec.proof.judge import judge`.
 
-verdict.py judges, abroad.py has samplers of other projects, endpoint.py servers, sequential.py stops early, and
-__main__.py is the command for all.
+verdict.py judges, other_programs.py has samplers of other projects, endpoint.py servers, sequential.py stops early,
+and __main__.py is the command for all.
 """
 
 from importlib import import_module

@@ -21,11 +21,11 @@ from pathlib import Path
 
 import torch
 
-from nanospec.errors import NanospecError, RequestError, one_line
+from nanospec.errors import NanospecError, RequestError
 from nanospec.proof.command import Parser, command
-from nanospec.proof.judge.abroad import (SECONDS, SINGLE, fell, load_theirs, model_of, of_function, of_transformers,
-                                         recomputed)
 from nanospec.proof.judge.endpoint import Endpoint, against_logprobs, against_plain
+from nanospec.proof.judge.other_programs import (SECONDS, SINGLE, error_in_a_line, load_theirs, model_of, of_function,
+                                                 of_transformers, recomputed)
 from nanospec.proof.judge.sequential import LOOKS
 from nanospec.proof.judge.verdict import BINS, SETTINGS, Verdict, check_task, judge
 
@@ -72,21 +72,17 @@ def parser() -> Parser:
     return main
 
 
-@command
+@command("judge")
 def main(argv: Sequence[str] | None = None) -> int:
     argv = list(sys.argv[1:] if argv is None else argv)
     options = parser().parse_args(argv)
     settings = {name: getattr(options, name, SETTINGS[name]) for name in SETTINGS}
     settings = {name: value for name, value in settings.items() if value != SETTINGS[name]}
     task = {"new": options.new, "samples": options.samples, "seed": options.seed}
-    try:
-        if getattr(options, "at_once", 1) < 1:
-            raise RequestError(f"--at-once must be 1 or more, got {options.at_once}")
-        check_task(gamma=getattr(options, "gamma", 1), settings=settings, **task)
-        verdict, what = JUDGES[options.kind](options, task, settings)
-    except (NanospecError, OSError) as error:
-        print(f"judge: {one_line(error)}", file=sys.stderr)
-        return 2
+    if getattr(options, "at_once", 1) < 1:
+        raise RequestError(f"--at-once must be 1 or more, got {options.at_once}")
+    check_task(gamma=getattr(options, "gamma", 1), settings=settings, **task)
+    verdict, what = JUDGES[options.kind](options, task, settings)
     print(verdict)
     if verdict.wrong:
         print("\n" + report(verdict, what, argv, options))
@@ -135,7 +131,7 @@ def judge_function(options, task: dict, settings: dict) -> tuple[Verdict, str]:
     except NanospecError:
         raise
     except Exception as error:          # of the sampler, or of its models
-        raise RequestError(f"{options.sampler} failed: {fell(error)}") from error
+        raise RequestError(f"{options.sampler} failed: {error_in_a_line(error)}") from error
     return verdict, options.sampler
 
 

@@ -47,7 +47,7 @@ def sequential(draw: Callable[[int], T], samples: int, fit_of: Callable[[list[T]
     on stderr.
     """
     drawn: list[T] = []
-    coming = _told(_at_once(draw, samples, at_once), samples, what)
+    coming = _counted_down(_at_once(draw, samples, at_once), samples, what)
     for size, bar in looks_at(samples, looks):
         drawn += islice(coming, size - len(drawn))
         fit = settled(fit_of(drawn), bar)
@@ -74,7 +74,7 @@ def _at_once(draw: Callable[[int], T], samples: int, count: int) -> Iterator[T]:
             pool.shutdown(cancel_futures=True)
 
 
-def _told(items: Iterator[T], total: int, what: str) -> Generator[T, None, None]:
+def _counted_down(items: Iterator[T], total: int, what: str) -> Generator[T, None, None]:
     say, began = Progress(), perf_counter()
     for i, item in enumerate(items, 1):
         yield item

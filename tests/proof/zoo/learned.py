@@ -60,8 +60,8 @@ HEADS = [
         "heads", ("nn.ModuleList(Linear(channels, channels) for _ in range(heads))",
                   "nn.ModuleList([Linear(channels, channels)] * heads)"), file=MEDUSA),
     bug("the-next-head-too-early", "ours", "every head is asked one place early", "labels",
-        ("self.given(state[..., 0, :], tokens)",
-         "self.given(state[..., min(1, state.shape[-2] - 1), :], tokens)"),
+        ("self.after_token(state[..., 0, :], tokens)",
+         "self.after_token(state[..., min(1, state.shape[-2] - 1), :], tokens)"),
         file="methods.draft_models.learned"),
 ]
 

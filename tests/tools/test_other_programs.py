@@ -12,7 +12,7 @@ from nanospec.proof.foreign import walked
 from nanospec.proof.judge import verdict as judge_file
 from nanospec.proof.judge import judge
 from nanospec.proof.judge.__main__ import main
-from nanospec.proof.judge.abroad import SINGLE, of_transformers, recomputed
+from nanospec.proof.judge.other_programs import SINGLE, of_transformers, recomputed
 from nanospec.proof.walk import distance, target_distribution
 from nanospec.proof.zoo import samplers
 from nanospec.proof.zoo.samplers import OF_A_CHAIN

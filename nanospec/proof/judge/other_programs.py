@@ -159,7 +159,7 @@ def found(name: str) -> Any:
     try:
         return getattr(import_module(module), attribute)
     except Exception as error:          # a module may do anything when it is imported
-        raise RequestError(f"{name} cannot be imported: {fell(error)}") from error
+        raise RequestError(f"{name} cannot be imported: {error_in_a_line(error)}") from error
 
 
 def of_function(name: str) -> Sampler:
@@ -182,11 +182,11 @@ def model_of(name: str, ids: Sequence[int]):
         rows, tokens, vocab_size = getattr(said, "logits", said).shape
         assert (rows, tokens) == (1, len(ids)), f"of shape {(rows, tokens, vocab_size)}"
     except Exception as error:
-        raise RequestError(f"{name} gives no logits (1, T, V) for tokens (1, T): {fell(error)}") from error
+        raise RequestError(f"{name} gives no logits (1, T, V) for tokens (1, T): {error_in_a_line(error)}") from error
     return Recomputed(model, vocab_size)
 
 
-def fell(error: BaseException) -> str:
+def error_in_a_line(error: BaseException) -> str:
     """Somebody else's error in one line, and where it rose."""
     frames = [frame for frame in traceback.extract_tb(error.__traceback__) if not frame.filename.startswith("<")]
     where = f" ({Path(frames[-1].filename).name}, line {frames[-1].lineno})" if frames else ""
