@@ -66,6 +66,13 @@ EXERCISE = Exercise(
      wrong("u-ignored", IGNORED, pick=lambda w, u: len(w) - 1),
      wrong("all-alike", "you give every token the same chance, whatever its weight",
            pick=lambda w, u: int(u * len(w))),
+     wrong("one-too-late", "you return the piece after the one that u hits",
+           pick=lambda w, u: min(len(w) - 1, first(w.cumsum(0) > u * w.sum()) + 1)),
+     wrong("place-in-the-sorted-list", "you sort the weights and return a place in the sorted list; a token is its "
+           "place in the list that you were given",
+           pick=lambda w, u: first(w.sort(descending=True).values.cumsum(0) > u * w.sum())),
+     wrong("not-cumulative", "you compare u with each token's own weight, not with where its piece ends",
+           pick=lambda w, u: next((i for i, one in enumerate(w) if one > u * w.sum()), len(w) - 1)),
      wrong("one-too-early", "you return the piece before the one that u hits",
            pick=lambda w, u: max(0, first(w.cumsum(0) > u * w.sum()) - 1)),
      wrong("weights-softmaxed", "you take a softmax of the weights: they are weights already, not logits",

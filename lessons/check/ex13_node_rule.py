@@ -6,7 +6,7 @@ from lessons.check.answered import pair, token, whole
 from lessons.check.engine import Exercise
 from lessons.check.mistakes_at_a_node import WRONGS
 from lessons.check.pairs import PAIRS, normal, vector, without
-from lessons.check.seen import Failure, Row, Seen, fits, look
+from lessons.check.seen import Failure, Row, Seen, fits, look, not_drawn_again
 from nanospec.proof.walk import walk
 from nanospec.rules.kseq import best_acceptance
 
@@ -76,7 +76,8 @@ def stands(p_target, next_draft: Callable, drawn: tuple[int, ...] = ()) -> dict[
 
 def contract(f) -> None:
     for children in [], [(1, vector(.5, .5))]:             # a token that the target likes better is always accepted
-        answered(f, children, vector(.2, .8), Row())
+        answered(f, children, vector(.2, .8), row := Row())
+        not_drawn_again(row, vector(.5, .5))
 
 
 def worked(f) -> list[Seen]:

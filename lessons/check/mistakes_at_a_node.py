@@ -68,6 +68,8 @@ WRONGS = [
           leaves=lambda left, q, x, p: (left - q).abs()),
     known("residual-reversed", "you leave max(0, q_draft - p_target): the letters are the wrong way round",
           leaves=lambda left, q, x, p: (q - left).clamp(min=0)),
+    known("residual-softmaxed", "you softmax the residual: it holds weights, not logits, and its zeros must stay "
+          "zeros; divide by the sum", made=lambda weights: weights.softmax(-1)),
     known("residual-unclamped", "you leave p_target - q_draft, negative weights and all: cut them off at 0",
           leaves=lambda left, q, x, p: left - q, made=lambda weights: weights),
     known("residual-is-target", "if all are rejected you draw from p_target; draw from what they have left of it",
