@@ -18,7 +18,7 @@
 import torch
 
 import figures
-from kit import OneRow, table
+from kit import OneRow, page, table
 from nanospec.files import load_pair
 from nanospec.probs import probs
 from nanospec.proof.walk import distance, walk
@@ -133,11 +133,16 @@ table(["rule", "p_target", "comes out as", "off by"], rows, "off by: total varia
 assert off["accept or replace"] < 1e-12 < off["accept or redraw"]
 
 figures.replacements(p_target, q_draft)
+print("to play with, in a browser:", page("node"))
 
 # %% [markdown]
-# ## How many draft tokens are accepted?
-#
 # The picture (`lessons/out/accept_or_replace.png`) shows both rules.
+#
+# Now play with them. The last line is a link to `docs/index.html`, a page that needs no server.
+# Drag the bars of p_target and of q_draft, and watch what is accepted, the residual and the output.
+# Then make the common mistake, which is a box to tick: it is `accept_or_redraw`.
+#
+# ## How many draft tokens are accepted?
 #
 # Of the first 100 rounds, 50 + 20 = 70 were accepted, for each token the smaller of the two
 # numbers. The sum of the smaller probabilities is the *overlap* of p_target and q_draft, so this

@@ -19,7 +19,7 @@ from math import prod
 import torch
 
 import figures
-from kit import OneRow, table
+from kit import OneRow, page, table
 from nanospec.draft import Draft
 from nanospec.files import load_pair
 from nanospec.probs import probs
@@ -89,6 +89,7 @@ table(["the bad draft", "overlap", "residual", "excess", "overlap + residual", "
       rows, "overlap + residual is p_target; overlap + excess is q_draft")
 
 figures.laid_over(names, p_target, {kind: drafts[kind] for kind in ("good", "bad")})
+print("to play with, in a browser:", page("node"))
 
 # %% [markdown]
 # ## The proof, read from the picture
@@ -112,7 +113,9 @@ figures.laid_over(names, p_target, {kind: drafts[kind] for kind in ("good", "bad
 #    gives .40.)
 # 6. Green + orange = p_target(y).
 #
-# The draft decides how large the green part is. The sum does not depend on it.
+# The draft decides how large the green part is. The sum does not depend on it. Try it on the page
+# that the cell has linked: drag the bars of q_draft until nothing is accepted, and then until
+# everything is. The output stays where it is.
 #
 # ## Everything that can happen
 #

@@ -24,7 +24,7 @@ from statistics import mean, median, stdev
 import torch
 
 import figures
-from kit import Quiet, table
+from kit import Quiet, page, table
 from nanospec import ModelDrafter
 from nanospec.bench.measure import alpha_of, measure_costs
 from nanospec.bench.prompts import held_out_prompts
@@ -159,8 +159,12 @@ table(["gamma", "tokens per call, Eq. 1", "speed-up if v = 1", "speed-up with v"
 best_free = gammas[free.index(max(free))]
 best_real = gammas[real.index(max(real))]
 print(f"best gamma: {best_free} if verification is free, {best_real} with the v measured here")
+print("to play with, in a browser:", page("formulas"))
 
 # %% [markdown]
+# The page that the cell has linked has the same formulas with sliders. Set alpha to 0.80, c to 0.10
+# and v to 1.00, and look for the best gamma. Then look again with twice the c, and with a v of 2.
+#
 # ## What the clock shows
 #
 # We count the tokens that the rounds really brought and take the seconds of a round. Twelve rounds

@@ -21,7 +21,7 @@ from dataclasses import replace
 import torch
 
 import figures
-from kit import Quiet, table
+from kit import Quiet, page, table
 from nanospec import GPT, Dice, ModelDrafter
 from nanospec.bench.large import Coins
 from nanospec.bench.measure import alpha_of, measure_costs
@@ -68,10 +68,15 @@ for what, alpha, c, v, *_ in rows_by_hand:
     cells = ["-" if limits[name] is None else f"{limits[name]:.2f}" for name in ("alpha", "c", "v")]
     rows_needed.append([what, *cells])
 table(["", "alpha, at least", "c, at most", "v(5), at most"], rows_needed)
+print("to play with, in a browser:", page("formulas"))
 
 # %% [markdown]
 # With the small alpha no target call is cheap enough, and hardly any draft step. With the large v
 # even a draft model that takes no time would lose, while one with an alpha of .94 would not.
+#
+# The last line is a link to a page in which you can try this. Set the sliders to the good round,
+# then move one of them until the page says that speculation loses. It happens at the numbers of the
+# table's first row.
 #
 # `nanospec why` measures these numbers for a pair of yours, prints such a table, and names what to
 # change first. Now we look for all three ways on this machine.
