@@ -66,6 +66,8 @@ rows.append(["all", f"{p_target.sum():.2f}", f"{q_draft.sum():.2f}", "", "", f"{
 table(["token", "p_target", "q_draft", "p_target / q_draft", "coin", "drafted", "accepted"], rows)
 
 # %% [markdown]
+# *Answer:* 100, which is 300 / C.
+#
 # ## Why it is exact
 #
 # The last column is p_target again, times 100. That is no accident.
@@ -119,6 +121,8 @@ for x in range(len(p_target)):
     print(f"token {x}: drawn {tokens.count(x) / len(tokens):.3f}, p_target {p_target[x]:.3f}")
 
 # %% [markdown]
+# *Answer:* three, which is C. Single tokens take many more.
+#
 # ## All ways, added up
 #
 # The shares of 1,000 draws come close but are never exact, and a mistake could hide in the
@@ -153,6 +157,8 @@ table(["tries at most", "paths", "undecided", "(1 - 1/C)^k", "decided tokens off
       "off by: total variation from p_target; 1e-16 is the last digit of a float, so it means 0")
 
 # %% [markdown]
+# *Answer:* 2/3 after one try and 4/9 after two. It is (1 - 1/C)^k after k tries, and never 0.
+#
 # ## On a real text
 #
 # The rule is exact and needs C tries. Is that many? We now take our pair of models, whose

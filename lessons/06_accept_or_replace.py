@@ -66,6 +66,9 @@ rows.append(["all", *[f"{column.sum():.4g}" for column in columns]])
 table(["token", "wanted", "drafted", "accepted", "rejected", "missing", "accepted + missing"], rows)
 
 # %% [markdown]
+# *Answer:* 35 and 10 of the first two kinds, and 15 and 5 of the others. Token 0 is missing 15
+# times and token 1 is missing 20 times. These are 35 together, as many as were rejected.
+#
 # ## The rule
 #
 # Here is the same procedure in terms of probabilities:
@@ -115,6 +118,8 @@ def accept_or_redraw(p_target, q_draft, dice):
 
 
 # %% [markdown]
+# *Answer:* A 50 + 15 = 65 times, and B 20 + 15 = 35 times.
+#
 # Now we walk both rules: every outcome of every decision is tried, and the probabilities are added
 # up. The numbers are exact, so watch the rows of "accept or redraw".
 
@@ -190,6 +195,9 @@ table(["rule", "tries", "accepted at first", "tries, text", "accepted at first, 
       f"four tokens; then the mean over {len(ids)} places of a text")
 
 # %% [markdown]
+# *Answer:* in more than half of the cases, with its only try. That is the mean overlap of both
+# models on this text.
+#
 # ## Three things to know
 #
 # 1. Accept a draft token x with probability min(1, p_target(x) / q_draft(x)).

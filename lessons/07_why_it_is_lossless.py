@@ -92,6 +92,8 @@ figures.laid_over(names, p_target, {kind: drafts[kind] for kind in ("good", "bad
 print("to play with, in a browser:", page("node"))
 
 # %% [markdown]
+# *Answer:* .50. The smaller ones are .20, .20, .10 and 0.
+#
 # ## The proof, read from the picture
 #
 # Open `lessons/out/why_it_is_lossless.png`. Green is the overlap, orange the residual, and hatched
@@ -161,6 +163,8 @@ for y, name in enumerate(names):
     print(f"{name} comes out with {total:.2f}; its p_target is {p_target[y]:.2f}")
 
 # %% [markdown]
+# *Answer:* "zip" with .10 and "def" never, just as the target wants it.
+#
 # ## The same in the code that ships
 #
 # `walk` finds the ways without our help and calls them paths. It must find exactly the ways of our
@@ -238,6 +242,9 @@ table(["draft", "P(accepted)", "overlap", "ways", "off by"], rows,
       "off by: total variation from p_target (1e-16 is rounding)")
 
 # %% [markdown]
+# *Answer:* no row is off, except for the rounding of the last digit. The good draft's token is
+# accepted with .90, its overlap: .55 + .25 + .10.
+#
 # ## Three things to know
 #
 # 1. The overlap is accepted, the excess is rejected, and replacements fill the residual.

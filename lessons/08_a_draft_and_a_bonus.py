@@ -65,7 +65,8 @@ table(["draft token", "q_draft", "p_target", "coin", "u", "verdict"], rows)
 assert [row[-1] for row in rows] == ["accepted", "accepted", "rejected", "never judged"]
 
 # %% [markdown]
-# The round writes three tokens, a, b and a replacement for c, with a single call of the target.
+# *Answer:* d is never judged. The round writes three tokens, a, b and a replacement for c, with a
+# single call of the target.
 #
 # **Why is d never judged?** Both models computed the probabilities of d for a text that continues
 # with c. But c is not in the text; its replacement is. So q_draft and p_target of d belong to a
@@ -255,8 +256,10 @@ table(["version", "paths", "tokens per target call", "first token off by", "four
       rows)
 
 # %% [markdown]
-# Two of the three mistakes have a perfect first token, so a test of the first token alone would not
-# find them. The version that looks fastest is fast because it never stops, and its text is wrong.
+# *Answer:* only the third mistake shows in the first token, and the first one writes the most
+# tokens. Two of the three mistakes have a perfect first token, so a test of the first token alone
+# would not find them. The version that looks fastest is fast because it never stops, and its text
+# is wrong.
 #
 # ## Why the whole text is exact
 #
@@ -384,6 +387,9 @@ print(f"33 tokens in {len(shown)} target calls")
 figures.round_by_round(shown)
 
 # %% [markdown]
+# *Answer:* the last line counts them. There must be at least 7, if every round writes 5 tokens, and
+# there can be 33, if every first draft token is rejected.
+#
 # ## Three things to know
 #
 # 1. A round drafts gamma tokens, and one call of the target scores all of them.
