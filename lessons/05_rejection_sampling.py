@@ -196,8 +196,8 @@ C_text, scarcest = ratio.max(-1)                    # C, and the token that caus
 #
 # But can C be large where the distributions are nearly equal?
 #
-# *Guess first:* among the places with an overlap above 0.9, how large is the worst C: 2, 30 or
-# 1,000?
+# *Guess first:* among the places with an overlap above 0.9, how large is the worst C: about 2, about
+# 30, or more than 1,000?
 
 # %%
 assert (C_text * overlap_text >= 1 - 1e-6).all()
@@ -217,10 +217,10 @@ table(["", "tries per token (C)", "first try accepted (1/C)", "overlap"],
 figures.tries(p_target, q_draft, C, overlap_text, C_text)
 
 # %% [markdown]
-# Look at the picture (`lessons/out/rejection_sampling.png`) and at the token that causes the large
-# C. The target seldom wants it, and the draft proposes it far more seldom still. This one token
-# determines C at that place, and C divides the coins of *all* tokens. All of them are rejected
-# again and again for the sake of one rare token.
+# *Answer:* far more than 1,000. Look at the picture (`lessons/out/rejection_sampling.png`) and at
+# the token that causes the large C. The target seldom wants it, and the draft proposes it far more
+# seldom still. This one token determines C at that place, and C divides the coins of *all* tokens.
+# All of them are rejected again and again for the sake of one rare token.
 #
 # ## Three things to know
 #

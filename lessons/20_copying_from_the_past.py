@@ -201,7 +201,8 @@ for kind in "path", "tree":
 table(["", "first", "second", "third", "fourth", "forecast"], rows)
 
 # %% [markdown]
-# The path has bet on "cat" and must continue after it, while the tree has both words.
+# *Answer:* that of the tree. The path has bet on "cat" and must continue after it, while the tree
+# has both words.
 #
 # ## How much is there to copy?
 #
@@ -271,8 +272,9 @@ table(["drafter", *(f"{kind}, T = {T}" for kind, T in texts)],
       "tokens per target call; the target alone has 1")
 
 # %% [markdown]
-# Compare the columns: where the text repeats itself, copies should bring more than the draft model,
-# and elsewhere little. The past helps most where the very same text comes again.
+# *Answer:* the copies where the text repeats itself, and the draft model elsewhere. Compare the
+# columns: where the text repeats itself, copies should bring more than the draft model, and
+# elsewhere little. The past helps most where the very same text comes again.
 #
 # ## Asking the target itself
 #
@@ -301,10 +303,10 @@ for i, (tokens, _) in enumerate(ahead.values()):
     assert tokens < max(row[i] for row in rates.values())
 
 # %% [markdown]
-# Here lookahead loses, because in each column a copy or the draft model brings more tokens, and
-# with fewer rows. At temperature 1 it hardly drafts anything right: what it has collected are the
-# target's likeliest tokens, and the text goes another way. Its authors report gains for large
-# targets on GPUs, where a few more rows cost nothing.
+# *Answer:* no. Here lookahead loses, because in each column a copy or the draft model brings more
+# tokens, and with fewer rows. At temperature 1 it hardly drafts anything right: what it has
+# collected are the target's likeliest tokens, and the text goes another way. Its authors report
+# gains for large targets on GPUs, where a few more rows cost nothing.
 #
 # ## What it costs, and that it is exact
 #

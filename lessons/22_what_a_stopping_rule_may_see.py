@@ -86,9 +86,10 @@ for disliked in None, 0:
 assert torch.allclose(torch.tensor(comes_out(ways(p_target, q_draft))).double(), p_target)
 
 # %% [markdown]
-# "range" was drawn with 0.20 and would always have been accepted. Now these 0.20 are distributed
-# over all three tokens according to p_target, and only half of them comes back to "range". The rest
-# goes to the tokens that the rule likes.
+# *Answer:* "range" comes out too seldom, and the other two too often. "range" was drawn with 0.20
+# and would always have been accepted. Now these 0.20 are distributed over all three tokens
+# according to p_target, and only half of them comes back to "range". The rest goes to the tokens
+# that the rule likes.
 #
 # In the picture, a frame is what p_target wants and a bar is what comes out. On the left nothing is
 # thrown away, and every bar fills its frame. On the right "range" is thrown away: its bar is too
@@ -269,8 +270,8 @@ table(["a draft token is disliked, because", "stop after it: off by", "throw it 
 assert all(stopping < 1e-12 for stopping, _ in walked.values())
 
 # %% [markdown]
-# If the rule stops after the token, the text is exact for every reason. If it throws the token away
-# because of the token itself or of its coin, the text is wrong.
+# *Answer:* five of them. If the rule stops after the token, the text is exact for every reason. If
+# it throws the token away because of the token itself or of its coin, the text is wrong.
 #
 # Two rows deserve a second look.
 #

@@ -193,6 +193,8 @@ print(f"accepted rows {first.path}, then {tokenizer.decode([first.token])!r}")
 assert tokens_of(speculate(exact, drafter, ids, 24, temperature=0)) == greedy
 
 # %% [markdown]
+# *Answer:* the same tokens after both. Head 2 does not know which of the two was taken.
+#
 # ## Why it is lossless
 #
 # No draft token was drawn. Is the text still the target's, at temperature 1? It is, because each

@@ -129,6 +129,7 @@ assert left_at_5["EAGLE-3, unrolled"] > left_at_5["EAGLE-3"] + .05
 figures.training_along_the_draft(grid.tolist(), 4, fall)
 
 # %% [markdown]
+# *Answer:* the one of a single step is better at draft token 1, and the unrolled one falls less.
 # Read the table from left to right. Trained on one step, the layer is good at draft token 1 and
 # much worse at the next ones. It may pass on whatever it likes and never had to read that itself.
 # Unrolled, it falls much less. It has seen fewer texts, so its first number is lower.

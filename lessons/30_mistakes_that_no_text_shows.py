@@ -201,9 +201,9 @@ assert left_over[5][0] == 0 < left_over[2][0] and off_lag < 1e-12
 figures.what_shows_a_mistake(gaps)
 
 # %% [markdown]
-# With 2, accepted draft tokens stay in the cache as predictions, and the text is exact again. The
-# layer attends to slots that hold something it was not trained on. A real server had this bug, too:
-# vLLM, issue 14649.
+# *Answer:* no. With 2, accepted draft tokens stay in the cache as predictions, and the text is
+# exact again. The layer attends to slots that hold something it was not trained on. A real server
+# had this bug, too: vLLM, issue 14649.
 #
 # ## Three things to know
 #

@@ -111,8 +111,9 @@ assert accepted[2] == 0 and max(abs(a - b) for a, b in zip(in_text, p_first.toli
 figures.what_to_train_on(["range", "items", "zip"], q_first.tolist(), accepted, in_text)
 
 # %% [markdown]
-# Half of what the draft model writes continues after "zip", and none of that is ever judged. What
-# was accepted is part of the text, and the text is the target's:
+# *Answer:* after "range" and "items". Half of what the draft model writes continues after "zip",
+# and none of that is ever judged. What was accepted is part of the text, and the text is the
+# target's:
 #
 # **Claim.** A path of draft tokens is accepted with probability p_target(path) x the product of
 # min(1, q_draft / p_target) along it.

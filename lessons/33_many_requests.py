@@ -50,7 +50,7 @@ table(["prompt", "tokens", "text so far"],
        for start, asked in zip(starts, eight)])
 
 # %% [markdown]
-# No row waited, and each has gone as far as its own draft tokens were accepted.
+# *Answer:* no. No row waited, and each has gone as far as its own draft tokens were accepted.
 #
 # ## Every row has a length of its own
 #
@@ -116,6 +116,8 @@ assert all(text == ids + new[:len(text) - len(ids)]             # each is what i
            for text, ids, new in zip(texts, prompts, alone))
 
 # %% [markdown]
+# *Answer:* slots 2 to 4. The call filled slots 1 to 4, and of these only slot 1 holds text.
+#
 # In the second round row 1 begins at slot 2, the first stale one, and overwrites the rubbish.
 # Nothing is moved, and no row depends on another one. This is called a *ragged* commit. Exercise 19
 # writes it for tensors.
@@ -148,7 +150,7 @@ table(["rows", "at its own pace", "in lockstep", "accepted tokens thrown away"],
       "alpha .7, gamma 4")
 
 # %% [markdown]
-# With eight rows, nearly every round has a row whose first draft token is rejected.
+# *Answer:* 1.06. With eight rows, nearly every round has a row whose first draft token is rejected.
 #
 # ## What may be cut, and where
 #
@@ -273,9 +275,9 @@ table(["dice", "where", "tokens of the third request"],
 assert written["own dice"] == (by_speculate, by_speculate)
 
 # %% [markdown]
-# With shared dice the text changes with the company. A walk can tell whether it is wrong. It uses
-# one set of dice only, and finds the distribution of both texts *together*. Two independent
-# requests must have the product of their own distributions.
+# *Answer:* with shared ones. With shared dice the text changes with the company. A walk can tell
+# whether it is wrong. It uses one set of dice only, and finds the distribution of both texts
+# *together*. Two independent requests must have the product of their own distributions.
 
 # %%
 def both_texts(dice):

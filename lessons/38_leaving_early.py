@@ -128,8 +128,8 @@ table(["keys and values of", "off by"], [[name, f"{off:.3g}"] for name, off in g
 assert gap["first two layers, the rest left out"] < 1e-4 < gap["layers 7 and 8, fed by layer 2"]
 
 # %% [markdown]
-# The first layers have the same weights and read the same tokens. So their keys and values are *the
-# target's* and not a guess, and they may stay. Draft and target share one cache.
+# *Answer:* no. The first layers have the same weights and read the same tokens. So their keys and
+# values are *the target's* and not a guess, and they may stay. Draft and target share one cache.
 #
 # Other methods leave out layers in the middle (Draft & Verify, Zhang et al. 2023). Then the layers
 # after the gap get a different input, their keys and values are wrong, and the target has to write
@@ -168,10 +168,10 @@ table(["rows of the target in a round", *range(1, L + 1)],
 assert all(row == [5.0] * L for row in counts.values())
 
 # %% [markdown]
-# With the draft GPT, each layer reads five rows in one call, and the draft's own work comes on top.
-# With the exit it is five rows as well, and nothing comes on top, because four of them *were* the
-# draft. (Layers 1 and 2 read them one by one. A call on one row costs nearly as much as a call on
-# five, so this is where the time goes.)
+# *Answer:* five, whichever of the two drafts. With the draft GPT, each layer reads five rows in one
+# call, and the draft's own work comes on top. With the exit it is five rows as well, and nothing
+# comes on top, because four of them *were* the draft. (Layers 1 and 2 read them one by one. A call
+# on one row costs nearly as much as a call on five, so this is where the time goes.)
 #
 # The text is still what the target alone writes.
 

@@ -69,9 +69,9 @@ for x in range(4):
 table(["draft token", "p_target of it", f"passes {bar:.2f}", "off by"], rows)
 
 # %% [markdown]
-# The token that barely passes does the greatest harm. Where none passes, the token is drawn from
-# p_target, and nothing is lost. (At temperature 0, p_target is 1 for one token, so 1 - p_target(x)
-# is 0 and the rule is exact.)
+# *Answer:* the token that barely passes does the greatest harm. Where none passes, the token is
+# drawn from p_target, and nothing is lost. (At temperature 0, p_target is 1 for one token, so 1 -
+# p_target(x) is 0 and the rule is exact.)
 #
 # The text depends on what happens to be drafted: a different draft model gives a different text.
 #
@@ -153,8 +153,8 @@ table(["rule", "off from the mixture"], [[name, f"{tv:.1e}"] for name, tv in off
 assert off["no bonus"] < 1e-12 < off["bonus from the target"]
 
 # %% [markdown]
-# With the target's bonus the text is neither the target's nor the mixture's. The library leaves the
-# bonus out, and the round ends with the last draft token if all are accepted.
+# *Answer:* with the target's bonus the text is neither the target's nor the mixture's. The library
+# leaves the bonus out, and the round ends with the last draft token if all are accepted.
 #
 # ## What is the text worth?
 #

@@ -254,10 +254,10 @@ for name, of_levels in knows.items():
 figures.a_draft_for_the_draft(costs, gains, 0.12)
 
 # %% [markdown]
-# Yes, but only up to a point. The better the lowest model is, the sooner the middle one becomes
-# unnecessary. A third level pays more where the lowest model is good for the middle one *alone*.
-# TriForce is built in this way: its middle model is the target itself with a small part of its
-# cache.
+# *Answer:* yes, but only up to a point. The better the lowest model is, the sooner the middle one
+# becomes unnecessary. A third level pays more where the lowest model is good for the middle one
+# *alone*. TriForce is built in this way: its middle model is the target itself with a small part of
+# its cache.
 #
 # ## Three things to know
 #

@@ -137,9 +137,9 @@ rows = [[T, f"{chain_offer(T)[0]:.2f} ({chain_offer(T)[1]})",
 table(["T", "chain", "match 1", "2", "4", "8"], rows, "tokens for a target step's time (drafted)")
 
 # %% [markdown]
-# Compare the chain with the copies. A copied token costs only its verification, so at T = 0 it pays
-# to copy a lot after a long match. At T = 1 the chain is better after a match of one token, which
-# is the usual case.
+# *Answer:* compare the chain with the copies. A copied token costs only its verification, so at T =
+# 0 it pays to copy a lot after a long match. At T = 1 the chain is better after a match of one
+# token, which is the usual case.
 #
 # ## What may it look at?
 #
@@ -226,9 +226,10 @@ for kind, T in (("held-out code", 0), ("held-out code", 1), ("code that repeats 
 table(["text", "T", "drafter", "tokens per call", "draft steps per call", "gain"], shown)
 
 # %% [markdown]
-# At T = 0 the hybrid gains more than either: it copies long where the text repeats itself, and asks
-# the draft model in between. At T = 1 copies bring little. Compare the draft steps per call: what
-# the hybrid gains there comes from shorter drafts. docs/results/ has the measurement by the clock.
+# *Answer:* at T = 0 the hybrid gains more than either: it copies long where the text repeats
+# itself, and asks the draft model in between. At T = 1 copies bring little. Compare the draft steps
+# per call: what the hybrid gains there comes from shorter drafts. docs/results/ has the measurement
+# by the clock.
 #
 # ## Or both at once
 #
@@ -259,9 +260,9 @@ table(["text, T = 0", "drafter", "tokens per call", "draft steps per call", "gai
        for kind in texts for name in ("hybrid", *WITH_TREES)])
 
 # %% [markdown]
-# Both at once brings the most tokens per call, because two guesses are better than one. But it pays
-# for both in every round: the steps of the draft model, and a call on the rows of both. With these
-# costs the hybrid gains more.
+# *Answer:* more tokens, and a smaller gain. Both at once brings the most tokens per call, because
+# two guesses are better than one. But it pays for both in every round: the steps of the draft
+# model, and a call on the rows of both. With these costs the hybrid gains more.
 #
 # The last drafter keeps the choice, and exchanges the chain for a tree of the draft model's
 # likeliest tokens, as in *A tree where it is sure*. It brings more tokens per call than the hybrid.

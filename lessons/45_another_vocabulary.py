@@ -136,10 +136,10 @@ table(["drawn, and reported", "off from the target"],
 assert [tv < 1e-12 for tv in off.values()] == [True, False, False, True]
 
 # %% [markdown]
-# The first and the last are exact. It is the old rule once more: what is reported must be what was
-# drawn from. In the second row the reported numbers add up to less than 1. The coin then accepts
-# too often, and the residual has too much of every token that was drafted. In the third, `a` comes
-# out more often than reported.
+# *Answer:* the first and the last are exact. It is the old rule once more: what is reported must be
+# what was drawn from. In the second row the reported numbers add up to less than 1. The coin then
+# accepts too often, and the residual has too much of every token that was drafted. In the third,
+# `a` comes out more often than reported.
 #
 # `OtherTokenizer` is the first way, and it cannot make the mistakes of the other two. It answers as
 # a language model over the target's tokens, with a logit of -infinity for what is not shared. The
@@ -253,7 +253,7 @@ table(["the draft", "tokens per call, T = 0", "T = 1"],
        for name in ("shared tokens", "strings")])
 
 # %% [markdown]
-# With this table strings gain nothing: at T = 1 they lose, and at T = 0 the two are about
+# *Answer:* with this table strings gain nothing: at T = 1 they lose, and at T = 0 the two are about
 # equal. (The texts are those of your Python's library, so the figures differ a little from one
 # version to the next.) At T = 1 the reason is the rule of acceptance. min(1, p / q) needs the
 # probability of the string, which is a sum over all the ways to cut it, and is not known. So its

@@ -77,9 +77,9 @@ table(["after the round", "the answer is off by"],
 assert [gap < 1e-12 for gap in gaps.values()] == [False, False, True, True, True]
 
 # %% [markdown]
-# The first two lines are bugs that have shipped. In the first, the state has read rejected tokens.
-# In the second, it lacks the accepted ones. With either of them a model goes on writing, and no
-# error is raised.
+# *Answer:* the last three. The first two lines are bugs that have shipped. In the first, the state
+# has read rejected tokens. In the second, it lacks the accepted ones. With either of them a model
+# goes on writing, and no error is raised.
 #
 # The third and the fourth line are the two ways that are used.
 #
