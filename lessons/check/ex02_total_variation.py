@@ -46,7 +46,7 @@ SQUARES = [lambda s: s.sum().sqrt(), lambda s: s.sum(), lambda s: s.sum() / 2, l
 
 EXERCISE = Exercise(
     "ex02_total_variation.py", ("total_variation",), contract,
-    {"worked number": worked, "ten pairs": exact},
+    {"worked number": worked, "eleven pairs": exact},
     [wrong("not-halved", "you count every moved piece twice, where it leaves and where it arrives: take half the sum",
            total_variation=lambda a, b: (a - b).abs().sum()),
      wrong("greatest-difference", "you take the greatest difference; all of them count",

@@ -40,7 +40,7 @@ def row_values(f) -> list[Seen]:
     for p, q in zip(*(side.tolist() for side in BATCH)):
         over = [max(0.0, a - b) for a, b in zip(p, q)]
         expected.append([weight / sum(over) for weight in over] if sum(over) else p)
-    return [values("five rows at once", lambda: {
+    return [values("six rows at once", lambda: {
         f"{name}, token {i}": weight for name, row in zip(NAMES, rows_of(f, *BATCH).tolist())
         for i, weight in enumerate(row)},
         {f"{name}, token {i}": weight for name, row in zip(NAMES, expected) for i, weight in enumerate(row)})]
@@ -80,6 +80,8 @@ EXERCISE = Exercise(
          over(p, q).sum(-1, keepdim=True) + epsilon)) for epsilon in EPSILONS),
      *(wrong("epsilon-in-the-residual", EPSILON, residual=lambda p, q, epsilon=epsilon: normal(over(p, q) + epsilon))
        for epsilon in EPSILONS),
+     *(wrong("epsilon-in-the-residual", EPSILON, residual=lambda p, q, epsilon=epsilon: over(p, q) / over(p, q).sum(
+         -1, keepdim=True).clamp(min=epsilon)) for epsilon in EPSILONS),
      wrong("residual-not-normalised", "your rows do not add up to 1: divide each by its sum, and where that is 0 take "
            "p_target", residual=over),
      wrong("one-sum-for-all", "you divide by the sum over the whole batch: every row has its own",
@@ -110,6 +112,8 @@ EXERCISE = Exercise(
            lambda p, q: over(p, q) / over(p, q).sum(-1),
            lambda p, q: (over(p, q) / over(p, q).sum(-1)).where(over(p, q).sum(-1) > 0, p),
            lambda p, q: (over(p, q) / over(p, q).sum(-1)).where(over(p, q).sum(-1, keepdim=True) > 0, p))),
+     wrong("guard-too-wide", "where little is left you return p_target: do that only where nothing at all is left",
+           residual=lambda p, q: normal(over(p, q)).where(over(p, q).sum(-1, keepdim=True) > 1e-6, p)),
      wrong("target-for-the-whole-batch", "where nothing is left of one row you return p_target for all rows: choose "
            "row by row, with where()",
            residual=lambda p, q: p if (over(p, q).sum(-1) == 0).any() else normal(over(p, q))),

@@ -6,11 +6,12 @@ import torch
 
 from lessons.check.answered import weights_like
 from lessons.check.engine import Exercise, wrong
-from lessons.check.pairs import vector
+from lessons.check.pairs import BY_A_HAIR, HAIR, vector
 from lessons.check.rounds import walked_round
 from lessons.check.seen import Seen, values
 
 WORKED = torch.stack([vector(.5, .5), vector(.9, .1)]), vector(.8, .2)[None]           # p_target, q_draft
+APART = torch.stack([vector(.5 + HAIR, .5 - HAIR), vector(.9, .1)]), vector(.5, .5)[None]
 
 
 def weights_of(f, accepted: int, p_target, q_draft) -> torch.Tensor:
@@ -24,13 +25,14 @@ def contract(f) -> None:
 def worked(f) -> list[Seen]:
     right = {0: [0, .3], 1: [.9, .1]}
 
-    def shares(accepted):
-        found = weights_of(f, accepted, *WORKED)
-        return (found / found.sum()).tolist()
-    return [values(f"accepted {accepted}, as shares of their total",
-                   lambda accepted=accepted: dict(zip((f"token {i}" for i in "01"), shares(accepted))),
-                   {f"token {i}": weight / sum(right[accepted]) for i, weight in enumerate(right[accepted])})
-            for accepted in (0, 1)]
+    def shares(accepted, p_target, q_draft):
+        found = weights_of(f, accepted, p_target, q_draft)
+        return dict(zip(("token 0", "token 1"), (found / found.sum()).tolist()))
+    return [*(values(f"accepted {accepted}, as shares of their total", lambda accepted=accepted: shares(
+                accepted, *WORKED), {f"token {i}": weight / sum(weights) for i, weight in enumerate(weights)})
+              for accepted, weights in right.items()),
+            values(f"accepted 0, where p_target and q_draft are {BY_A_HAIR}: {APART[0][0].tolist()} and [.5, .5]",
+                   lambda: shares(0, *APART), {"token 0": 1.0, "token 1": 0.0})]
 
 
 def exact(f) -> list[Seen]:
@@ -66,6 +68,9 @@ EXERCISE = Exercise(
            next_weights=residual_at(made=torch.abs)),
      wrong("residual-reversed", "you take max(0, q_draft - p_target): the letters are the wrong way round",
            next_weights=residual_at(made=lambda d: (-d).clamp(min=0))),
+     wrong("guard-too-wide", "where little is left you return p_target: where something was rejected, something is "
+           "left, and that is right however little it is", next_weights=lambda k, p, q: p[k] if k == len(q) or (
+               p[k] - q[k]).clamp(min=0).sum() < 1e-6 else (p[k] - q[k]).clamp(min=0)),
      *(wrong("residual-softmaxed", "you softmax the residual: it holds weights, not logits, and its zeros must stay "
              "zeros", next_weights=residual_at(made=made)) for made in (
            lambda d: d.clamp(min=0).softmax(-1), lambda d: d.softmax(-1))),

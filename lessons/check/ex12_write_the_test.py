@@ -6,8 +6,8 @@ from math import prod
 
 from lessons.check.answered import truth
 from lessons.check.engine import Exercise, wrong
-from lessons.check.seen import Seen, values
 from lessons.check.rounds import IDS, TARGET
+from lessons.check.seen import Seen, values
 from lessons.kit import OneRow
 from nanospec.dice import Dice
 from nanospec.proof.checks import DRAFT, TABLE

@@ -5,7 +5,7 @@ from collections.abc import Callable
 from lessons.check.answered import pair, token, whole
 from lessons.check.engine import Exercise
 from lessons.check.mistakes_at_a_node import WRONGS
-from lessons.check.pairs import PAIRS, normal, vector, without
+from lessons.check.pairs import BY_A_HAIR, PAIRS, normal, vector, without
 from lessons.check.seen import Failure, Row, Seen, fits, look, not_drawn_again
 from nanospec.proof.walk import walk
 from nanospec.rules.kseq import best_acceptance
@@ -23,7 +23,8 @@ def without_replacement(q_draft, count: int) -> Callable:
     return next_draft
 
 
-FOUR, FORBIDS, SURE = (PAIRS[name] for name in ("four tokens", "the target forbids a token", "a draft too sure"))
+FOUR, FORBIDS, SURE, APART = (PAIRS[name] for name in (
+    "four tokens", "the target forbids a token", "a draft too sure", BY_A_HAIR))
 CASES = {       # p_target, and how the children are drawn
     "no child": (FOUR[0], drawn_from()),
     "one child": (FOUR[0], drawn_from(FOUR[1])),
@@ -32,6 +33,7 @@ CASES = {       # p_target, and how the children are drawn
     "three children, no token twice, one that the target forbids": (FORBIDS[0], without_replacement(FORBIDS[1], 3)),
     "three children, drawn independently by a draft too sure": (SURE[0], drawn_from(*[SURE[1]] * 3)),
     "two children, of two drafts": (vector(.5, .2, .3, 0), drawn_from(vector(.2, .2, .1, .5), vector(.1, .6, .1, .2))),
+    f"two children, {BY_A_HAIR}": (APART[0], drawn_from(*[APART[1]] * 2)),
     "two children, with nothing that the target likes": (PAIRS["nothing in common"][0],
                                                          without_replacement(PAIRS["nothing in common"][1], 3)),
 }

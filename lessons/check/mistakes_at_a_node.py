@@ -62,6 +62,9 @@ WRONGS = [
           "a distribution: divide it by its sum", made=lambda weights: weights),
     known("normalised-for-the-coin-only", "the next distribution is taken away from what is none yet: divide it "
           "by its sum first", coin=lambda left, q, x, p: left[x] / left.sum() / q[x], made=lambda weights: weights),
+    known("guard-too-wide", "where little is left you go on with what there was before: after a rejection something is "
+          "left, and that is right however little it is",
+          leaves=lambda left, q, x, p: over(left, q, x, p) if over(left, q, x, p).sum() > 1e-6 else left),
     known("residual-pointwise", "a rejection takes away the rejected token only; take q_draft away from every token",
           leaves=lambda left, q, x, p: without(left, [x])),
     known("residual-absolute", "you leave |p_target - q_draft|: where the draft has more, nothing is left, not more",

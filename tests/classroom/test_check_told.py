@@ -90,6 +90,11 @@ def test_what_is_no_solution_is_told_in_a_line(told, text, words):
       for made in ("r / total", "(r / total).where(total > 0, p)")),
     (4, "def residual(p, q):\n    r = (p - q).clamp(min=0)\n    total = r.sum(-1, keepdim=True)\n"
         "    return p if (total == 0).any() else r / total\n", "target-for-the-whole-batch"),
+    *((4, "def residual(p, q):\n    r = (p - q).clamp(min=0)\n    total = r.sum(-1, keepdim=True)\n"
+          f"    return (r / total).where(total > {guard}, p)\n", "guard-too-wide") for guard in ("0.1", "1e-10")),
+    (6, changed(6, ("    return (p_target[accepted] - q_draft[accepted]).clamp(min=0)",
+                    "    left = (p_target[accepted] - q_draft[accepted]).clamp(min=0)\n"
+                    "    return left if left.sum() > .01 else p_target[accepted]")), "guard-too-wide"),
     (5, "def accepted(coins):\n    return coins.long().cumprod(-1).sum(-1) + 1\n", "new-token-counted"),
     (5, "def accepted(coins):\n    found = []\n    for row in coins:\n        for i, one in enumerate(row):\n"
         "            if not one:\n                break\n        found.append(i)\n    return found\n",
