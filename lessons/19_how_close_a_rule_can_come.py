@@ -270,6 +270,9 @@ show(f"several for one place: one is accepted, at {len(pairs)} places", place)
 figures.ceilings(chain, place)
 
 # %% [markdown]
+# *Answer:* nearly a tenth. Compare the first and the fourth row of the second table, at five draft
+# tokens.
+#
 # ## Three things to know
 #
 # 1. With one draft token, accept or replace reaches the ceiling, and no rule is better.

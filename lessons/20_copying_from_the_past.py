@@ -62,6 +62,8 @@ def drafted(drafter):
 print("\ncopied:", " ".join(drafted(PromptLookup(4, longest=1))))
 
 # %% [markdown]
+# *Answer:* "cat ate . the".
+#
 # ## A draft token that was not drawn
 #
 # Nothing was drawn: this token is proposed in every case and is *certain*. So q_draft is 1 at this
@@ -146,6 +148,8 @@ table(["rule", "0 is accepted", "0 written", "1 written", "2 written", "off by"]
       "walked; off by: total variation from [.5, .3, .2]")
 
 # %% [markdown]
+# *Answer:* token 0, the one that was drafted.
+#
 # The second mistake is tempting, so look at it again. The rule divides by q_draft because it
 # believes that token 0 is proposed with probability 2/3. But token 0 is proposed in every case. The
 # past may *choose* a draft token, but it must not *judge* it.

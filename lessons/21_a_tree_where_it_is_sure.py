@@ -77,6 +77,8 @@ for sure, path in sorted(made, key=lambda row: row[1]):     # a child below its 
 print("  * the draft: the 8 most confident rows")
 
 # %% [markdown]
+# *Answer:* both. It has more than one beginning, and it is long where the draft is sure.
+#
 # A child is never more confident than its parent. With a row its whole path is therefore chosen,
 # and the choice is always a tree.
 #

@@ -133,6 +133,8 @@ cells.append(["mean", "1.00", *(f"{share:.2f}" for share in mean)])
 table(["draft token", "drawn", *names], cells)
 
 # %% [markdown]
+# *Answer:* "range" with .75 and "zip" with .25.
+#
 # To throw a draft token away is to put another row in its place, the row p_target itself. That row
 # would be right alone, but together with the other two rows it is wrong, because the mean is no
 # longer p_target.
@@ -150,6 +152,8 @@ for x, name in enumerate(names):
 table(["the mean, if", *names, "off by"], cells)
 
 # %% [markdown]
+# *Answer:* "items", with .24.
+#
 # ## What a rule may look at
 #
 # Now suppose that the rule decides *before* the draft token is drawn. "No draft token here" then

@@ -171,6 +171,8 @@ table(["the student is", "alpha", "forward-kl", "total-variation", "minus-log-al
 assert pull["far off"]["total-variation"] < .01 < 1 < pull["far off"]["forward-kl"]
 
 # %% [markdown]
+# *Answer:* forward KL, by far. Total variation hardly pulls.
+#
 # Near the target, total variation still pulls, and forward KL has almost let go. Far off, total
 # variation hardly pulls at all, because all tokens of U have tiny q. A new student is far off
 # everywhere and would learn very little for a long time.

@@ -226,6 +226,8 @@ table(["rule", "tokens of a round", "off by"],
       "walked; off by: total variation of three tokens from the target alone")
 
 # %% [markdown]
+# *Answer:* the first, a token from elsewhere.
+#
 # ## Dice of one's own
 #
 # The same seed should write the same text. Does it do so in the company of other texts? In a
@@ -339,6 +341,9 @@ for request in requests.values():           # each has written what it writes al
         target, ModelDrafter(helper, 3), request.ids, request.max_new_tokens, seed=request.seed))
 
 # %% [markdown]
+# *Answer:* two, for its prompt comes in two pieces. In the second one it already writes. A does not
+# wait.
+#
 # The number after *reads* tells how much of the prompt has been read by then. The last token of a
 # prompt is read only in the first round, as the first token of that call.
 #

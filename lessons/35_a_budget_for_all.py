@@ -56,6 +56,9 @@ print(f"\naccepted on average: {two_each:.2f} with two for each text, "
       f"{sum(survival for survival, _, _ in sent):.2f} by survival")
 
 # %% [markdown]
+# *Answer:* four, one and one. The fourth draft token of A has a better chance than the second one
+# of the others.
+#
 # ## What the budget may depend on
 #
 # **Claim.** If K is fixed beforehand, each text has the target's distribution, and so do all texts

@@ -63,7 +63,8 @@ table(["layers", *range(1, L + 1)], [["beta", *(f"{beta:.2f}" for beta in untrai
 assert untrained[-1] > 0.999
 
 # %% [markdown]
-# The first layers alone predict little, because their output is made for the next layer.
+# *Answer:* only after the last ones. The first layers alone predict little, because their output is
+# made for the next layer.
 #
 # ## An exit of its own
 #
@@ -217,10 +218,11 @@ table(["drafter", "alpha", "c", "best gamma", "speed-up by the formula"],
        for name, (alpha, c, gamma, times) in speed.items()])
 
 # %% [markdown]
-# Eight layers are few: each is an eighth of the target, so even one of them is expensive for a
-# draft. A model of 80 layers may leave after 8, for a tenth of its time. A target can also be
-# trained to be left early, as LayerSkip does, and then no translator is needed. The target that
-# ships was not; docs/results/ has what was measured with it.
+# *Answer:* none is better than the draft GPT. Even a single layer costs as much as it does, and is
+# accepted less often. Eight layers are few: each is an eighth of the target, so even one of them is
+# expensive for a draft. A model of 80 layers may leave after 8, for a tenth of its time. A target
+# can also be trained to be left early, as LayerSkip does, and then no translator is needed. The
+# target that ships was not; docs/results/ has what was measured with it.
 
 # %%
 figures.leaving_early(untrained, {depth: beta for depth, (_, beta) in exits.items()}, of_gpt,

@@ -104,6 +104,8 @@ table(["place", "max q_draft", "writes", "overlap of draft and target", "of draf
 assert torch.equal(pi, DEFERRALS["chow"](q_draft, p_target, 0.3))
 
 # %% [markdown]
+# *Answer:* the draft, the target, the draft.
+#
 # At the first place nothing is lost. At the third the draft is sure and wrong, and it writes all
 # the same, because Chow's rule looks at the draft alone. Other rules look at both, which is
 # possible because the target's call gives p_target anyway. Here are five rules of

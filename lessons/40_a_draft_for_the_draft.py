@@ -72,6 +72,8 @@ def draft_token(text, dice, report):
 
 
 # %% [markdown]
+# *Answer:* the middle model's, whichever of the two has drawn the token.
+#
 # Above that is the ordinary round: coins from left to right, and then a replacement or a bonus
 # token.
 #

@@ -100,6 +100,9 @@ print(f"\nthe story begins, a bracket for each call: {shown}")
 figures.a_model_that_people_know(betas, {row[0]: (float(row[1]), float(row[2])) for row in found})
 
 # %% [markdown]
+# *Answer:* the copies help most where a text is rewritten. The draft model helps everywhere, and
+# least in the story.
+#
 # The last column counts the tokens up to the first one in which the two answers differ. In exact
 # arithmetic they never would. If the first line above says bfloat16, a number has 8 bits here, and
 # a call on five tokens adds in a different order than a call on nine, so a near tie may fall either

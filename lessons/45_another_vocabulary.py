@@ -224,7 +224,8 @@ table(["a token that it lacks is read as", "alpha"],
       [[name, f"{value:.3f}"] for name, value in alpha.items()], "T = 1")
 
 # %% [markdown]
-# The longest ending is what `OtherTokenizer` reads, since what comes next depends most on the last
+# *Answer:* the longest ending is best, and ids that mean something else are far worse than all. The
+# longest ending is what `OtherTokenizer` reads, since what comes next depends most on the last
 # letters. The last row has the same table counted in the target's own tokens: what is missing
 # between the two is the price of another vocabulary. All rows would write the same distribution of
 # texts, so no test of the text can tell a good table from a wrong one. That is why the proof has a
