@@ -69,6 +69,9 @@ table(["looks", "people's tokens", "the target's tokens", "the target's probabil
 assert abs(after_looks(p_four, 1) - .365) < .02 and abs(alpha_of(p_four, people) - .8) < 1e-6
 
 # %% [markdown]
+# *Answer:* .8 with texts by people, and 1 with the target's own. Its probabilities give 1 after a
+# single look.
+#
 # A single look at the probabilities tells everything, so draft models are trained on p_target.
 # Tokens still decide after which texts the student is asked, and that is the second question.
 #

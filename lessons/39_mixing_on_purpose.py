@@ -212,6 +212,8 @@ for top_p in (1.0, 0.95, 0.9, 0.8, 0.7):
 figures.mixing_on_purpose(chosen, cuts)
 
 # %% [markdown]
+# *Answer:* the line tells. At most a rule for every token is ahead, and not by much.
+#
 # ## Three things to know
 #
 # 1. Typical acceptance is off by 1 - p_target(x) wherever x passes. Its text depends on what is

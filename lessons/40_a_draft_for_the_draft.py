@@ -201,6 +201,8 @@ table(["c", "middle drafts", "lowest drafts", "best", "gain", "the best draft"],
       "times as fast as plain decoding, by the formula")
 
 # %% [markdown]
+# *Answer:* a few percent at 0.12. At 0.5 nothing: there the lowest model drafts better alone.
+#
 # Read the column "gain". Where the middle model is cheap, there is little left to save. Where it
 # costs half a target step, it is not needed: the lowest model drafts for the target, and there are
 # two levels again. A third level pays in between, and not much.
@@ -232,6 +234,8 @@ r = step_seconds(middle, 5) / step_seconds(middle, 1)
 print(f"\na call of the GPT on 5 tokens takes {r:.2f} times a call on one; the coins come on top")
 
 # %% [markdown]
+# *Answer:* hardly more than one.
+#
 # A target call brings the same with two levels as with three, because the draft is the same. (At T
 # = 1 it is the same on average.) What has changed is how often the GPT is called for it. Compare
 # the last column with r: a call of the GPT must bring more than r tokens, or the third level loses.
