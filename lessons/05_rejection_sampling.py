@@ -196,8 +196,8 @@ C_text, scarcest = ratio.max(-1)                    # C, and the token that caus
 #
 # But can C be large where the distributions are nearly equal?
 #
-# *Guess first:* among the places with an overlap above 0.9, how large is the worst C: about 2, about
-# 30, or more than 1,000?
+# *Guess first:* among the places with an overlap above 0.9, how large is the worst C: 2, 30, or
+# more than 1,000?
 
 # %%
 assert (C_text * overlap_text >= 1 - 1e-6).all()

@@ -72,6 +72,9 @@ for state in range(len(AUTOMATON)):
 table(["state", "may follow", "for example"], shown)
 
 # %% [markdown]
+# *Answer:* one, or a dozen: only digits, alone or in pieces of several, and the signs of the
+# pattern. In the last state there is none.
+#
 # This table is computed once. While the text is written, masks are only looked up in it. In state 4
 # no token may follow: it is a *dead end*, in which no distribution is left. There the end of text
 # must be allowed, and the library rejects a grammar that has a dead end.

@@ -1,4 +1,4 @@
-"""Who has guessed is told: each "Guess first" stands above a cell of code, and the text after it begins with the answer."""
+"""Who guesses is told: a "Guess first" stands above a cell of code, and the text after it begins with the answer."""
 
 import re
 from pathlib import Path
