@@ -79,6 +79,8 @@ figures.one_round(repr(text[-12:]), words, [chance for _, _, chance in chances],
                   replacement)
 
 # %% [markdown]
+# *Answer:* always. Where p_target is at least q_draft, min(1, p_target / q_draft) is 1.
+#
 # ## Words and letters
 #
 # Each lesson explains a term where it is first needed. `nanospec/__init__.py` lists all of them,

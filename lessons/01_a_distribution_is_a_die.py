@@ -64,6 +64,9 @@ assert pick(torch.tensor([0.0, 1.0]), 0.0) == 1
 assert not flip(0, 0.0) and flip(1, 0.999)
 
 # %% [markdown]
+# *Answer:* index 2. u falls on 0.25 * 8 = 2. The pieces of index 0 and index 1 end there, too, and
+# an end must lie beyond it.
+#
 # ## Draw 10,000 times
 #
 # These are the only random numbers of this lesson. If `pick` gets the same numbers again, it draws
@@ -110,6 +113,9 @@ table(["draws", "total variation"], [[f"{n:,}", f"{far:.3f}"] for n, far in zip(
 figures.draws(names, p_target[best], shares[best], sizes, distances)
 
 # %% [markdown]
+# *Answer:* still a few hundredths. A hundred times as many draws do not even leave a tenth of the
+# distance.
+#
 # ## Three things to know
 #
 # 1. A model returns a distribution, and a uniform number and `pick` turn it into a token.

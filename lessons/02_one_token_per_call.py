@@ -98,6 +98,9 @@ for name, counts in [("the loop", read_by_loop), ("generate", read_by_generate)]
     print(f"{name} reads {sum(counts):3} tokens:", *counts)
 
 # %% [markdown]
+# *Answer:* about 10 times as many. It reads the whole text again for each token, so the factor
+# grows with the text.
+#
 # ## What does that cost?
 #
 # Now we generate the same 48 tokens with `generate` and compare the times of both loops. Other
@@ -117,6 +120,9 @@ table(["new tokens", "ms for one, without a cache", "ms for one, with a cache"],
        for at, one, other in zip(starts, slow, cached)])
 
 # %% [markdown]
+# *Answer:* the one without a cache. With a cache each call reads one token, however long the text
+# has become.
+#
 # ## The floor: bytes divided by bandwidth
 #
 # With a cache, a call reads only one token. Why does it still take so long? It needs all *weights*
@@ -149,6 +155,8 @@ table(["quantity", "value"], [
 print(f"a token takes {took / floor:.1f} times its floor")
 
 # %% [markdown]
+# *Answer:* more than one, and on most machines two or more. The last line has the number for yours.
+#
 # ## What keeps a small model above its floor?
 #
 # Three measurements look for the reason.
@@ -190,6 +198,13 @@ print(f"calling the torch functions, with hardly any weights, takes {called / to
       f"of a token's time")
 
 # %% [markdown]
+# *Answer:* the big matrix. So the floor holds, and what keeps our token above it is the model's
+# size, in two ways. Its matrices are so small that one product after the other does not read memory
+# at full speed: that is the second row, above its floor. And each of its layers calls torch
+# functions, which take their time with hardly any weights, too: that is the third row. Both matter
+# less, the larger the matrices are. For a big model the floor is nearly the whole story, and the
+# rest of the course may say: a call takes as long as its weights take to be read.
+#
 # ## The other limit: arithmetic
 #
 # A weight that has reached the core does little work there: one multiplication and one addition per
@@ -216,6 +231,8 @@ print(f"the limits meet at {most / rate:.1f} operations per byte, "
       f"that is {most / rate * target.dtype.itemsize / 2:.0f} tokens in a call")
 
 # %% [markdown]
+# *Answer:* the limit of bytes, by far. With one token per call the core mostly waits for weights.
+#
 # ## The picture
 #
 # The left panel shows the time of the next token against the length of the text. The right panel

@@ -69,6 +69,8 @@ print(f"a call on ten tokens takes {v[10]:.2f} times as long as a call on one; "
       f"ten calls take 10 times as long")
 
 # %% [markdown]
+# *Answer:* nearer to 1.
+#
 # ## Where does the gain come from?
 #
 # Ten calls multiply each matrix by ten vectors, one at a time, and fetch the matrix each time. One
@@ -166,6 +168,8 @@ for row in mask.tolist():
     print("  ", " ".join("o" if seen else "." for seen in row))
 
 # %% [markdown]
+# *Answer:* to four of them: the three tokens before it, and itself.
+#
 # With this mask, one call gives each token what it would get in a call of its own, together with
 # only the tokens that it attends to. We check this with `attend` on random vectors: one call with
 # the mask against four calls without.
@@ -199,6 +203,9 @@ table(["row", *map(str, range(10))], [["moved by", *[f"{far:.2g}" for far in mov
 assert max(moved[:place], default=0) < 1e-12 < min(moved[place:])
 
 # %% [markdown]
+# *Answer:* rows 6 to 9, that of the replaced token and those after it. The others do not move at
+# all.
+#
 # A wrong draft token does no harm to the rows before it, and those answers can be used. The rows
 # from the wrong token onward belong to a different text and must be thrown away. This is all that
 # speculative decoding needs from the target.

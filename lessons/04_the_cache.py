@@ -65,6 +65,9 @@ print(f"{t} tokens: {computed_again} keys computed without a cache, {len(keys)} 
       f"the same answers")
 
 # %% [markdown]
+# *Answer:* 78 and 12. The first way computes 1 + 2 + ... + 12 keys, the second way one for each
+# token.
+#
 # ## The library's cache: slots, and one number
 #
 # The cache of `nanospec/cache.py` is a row of *slots*, each with room for the keys and values of
@@ -146,6 +149,8 @@ table(["situation of the target", "largest difference to reading again", "total 
 assert [most < 1e-12 for most, _ in differences.values()] == [True, True, False, False]
 
 # %% [markdown]
+# *Answer:* taking back none. But a single token too many is enough to spoil the distribution.
+#
 # ## The last draft token
 #
 # The draft model writes the draft one token per call, with a cache of its own. It draws its last
@@ -182,6 +187,9 @@ table(["all accepted; the draft model", "largest difference to reading again", "
 assert [differences[name][0] < 1e-12 for name in names] == [False, True]
 
 # %% [markdown]
+# *Answer:* so far that one sees it in the total variation: more than a tenth. If it reads the last
+# two, only rounding is left.
+#
 # ## Three rounds by hand
 #
 # A *round* has three steps: draft, verify in one target call, commit. To *commit* tokens is to make
@@ -236,6 +244,8 @@ assert all(after == tokens - 1 for _, after, _, tokens in rounds)
 assert written == prompt + story[:len(written) - len(prompt)]
 
 # %% [markdown]
+# *Answer:* by one, after every round. The last token has been drawn and not yet read.
+#
 # ## How big is a slot?
 #
 # A slot holds a key and a value for every layer of the model, and a float32 number has 4 bytes. A

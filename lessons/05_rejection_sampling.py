@@ -66,6 +66,8 @@ rows.append(["all", f"{p_target.sum():.2f}", f"{q_draft.sum():.2f}", "", "", f"{
 table(["token", "p_target", "q_draft", "p_target / q_draft", "coin", "drafted", "accepted"], rows)
 
 # %% [markdown]
+# *Answer:* 100, which is 300 / C.
+#
 # ## Why it is exact
 #
 # The last column is p_target again, times 100. That is no accident.
@@ -119,6 +121,8 @@ for x in range(len(p_target)):
     print(f"token {x}: drawn {tokens.count(x) / len(tokens):.3f}, p_target {p_target[x]:.3f}")
 
 # %% [markdown]
+# *Answer:* three, which is C. Single tokens take many more.
+#
 # ## All ways, added up
 #
 # The shares of 1,000 draws come close but are never exact, and a mistake could hide in the
@@ -153,6 +157,8 @@ table(["tries at most", "paths", "undecided", "(1 - 1/C)^k", "decided tokens off
       "off by: total variation from p_target; 1e-16 is the last digit of a float, so it means 0")
 
 # %% [markdown]
+# *Answer:* 2/3 after one try and 4/9 after two. It is (1 - 1/C)^k after k tries, and never 0.
+#
 # ## On a real text
 #
 # The rule is exact and needs C tries. Is that many? We now take our pair of models, whose
@@ -190,8 +196,8 @@ C_text, scarcest = ratio.max(-1)                    # C, and the token that caus
 #
 # But can C be large where the distributions are nearly equal?
 #
-# *Guess first:* among the places with an overlap above 0.9, how large is the worst C: 2, 30 or
-# 1,000?
+# *Guess first:* among the places with an overlap above 0.9, how large is the worst C: 2, 30, or
+# more than 1,000?
 
 # %%
 assert (C_text * overlap_text >= 1 - 1e-6).all()
@@ -211,10 +217,10 @@ table(["", "tries per token (C)", "first try accepted (1/C)", "overlap"],
 figures.tries(p_target, q_draft, C, overlap_text, C_text)
 
 # %% [markdown]
-# Look at the picture (`lessons/out/rejection_sampling.png`) and at the token that causes the large
-# C. The target seldom wants it, and the draft proposes it far more seldom still. This one token
-# determines C at that place, and C divides the coins of *all* tokens. All of them are rejected
-# again and again for the sake of one rare token.
+# *Answer:* far more than 1,000. Look at the picture (`lessons/out/rejection_sampling.png`) and at
+# the token that causes the large C. The target seldom wants it, and the draft proposes it far more
+# seldom still. This one token determines C at that place, and C divides the coins of *all* tokens.
+# All of them are rejected again and again for the sake of one rare token.
 #
 # ## Three things to know
 #

@@ -18,7 +18,7 @@
 import torch
 
 import figures
-from kit import OneRow, table
+from kit import OneRow, page, table
 from nanospec.files import load_pair
 from nanospec.probs import probs
 from nanospec.proof.walk import distance, walk
@@ -66,6 +66,9 @@ rows.append(["all", *[f"{column.sum():.4g}" for column in columns]])
 table(["token", "wanted", "drafted", "accepted", "rejected", "missing", "accepted + missing"], rows)
 
 # %% [markdown]
+# *Answer:* 35 and 10 of the first two kinds, and 15 and 5 of the others. Token 0 is missing 15
+# times and token 1 is missing 20 times. These are 35 together, as many as were rejected.
+#
 # ## The rule
 #
 # Here is the same procedure in terms of probabilities:
@@ -115,6 +118,8 @@ def accept_or_redraw(p_target, q_draft, dice):
 
 
 # %% [markdown]
+# *Answer:* A 50 + 15 = 65 times, and B 20 + 15 = 35 times.
+#
 # Now we walk both rules: every outcome of every decision is tried, and the probabilities are added
 # up. The numbers are exact, so watch the rows of "accept or redraw".
 
@@ -133,11 +138,16 @@ table(["rule", "p_target", "comes out as", "off by"], rows, "off by: total varia
 assert off["accept or replace"] < 1e-12 < off["accept or redraw"]
 
 figures.replacements(p_target, q_draft)
+print("to play with, in a browser:", page("node"))
 
 # %% [markdown]
-# ## How many draft tokens are accepted?
-#
 # The picture (`lessons/out/accept_or_replace.png`) shows both rules.
+#
+# Now play with them. The last line is a link to `docs/index.html`, a page that needs no server.
+# Drag the bars of p_target and of q_draft, and watch what is accepted, the residual and the output.
+# Then make the common mistake, which is a box to tick: it is `accept_or_redraw`.
+#
+# ## How many draft tokens are accepted?
 #
 # Of the first 100 rounds, 50 + 20 = 70 were accepted, for each token the smaller of the two
 # numbers. The sum of the smaller probabilities is the *overlap* of p_target and q_draft, so this
@@ -185,6 +195,9 @@ table(["rule", "tries", "accepted at first", "tries, text", "accepted at first, 
       f"four tokens; then the mean over {len(ids)} places of a text")
 
 # %% [markdown]
+# *Answer:* in more than half of the cases, with its only try. That is the mean overlap of both
+# models on this text.
+#
 # ## Three things to know
 #
 # 1. Accept a draft token x with probability min(1, p_target(x) / q_draft(x)).

@@ -19,7 +19,7 @@ from math import prod
 import torch
 
 import figures
-from kit import OneRow, table
+from kit import OneRow, page, table
 from nanospec.draft import Draft
 from nanospec.files import load_pair
 from nanospec.probs import probs
@@ -89,8 +89,11 @@ table(["the bad draft", "overlap", "residual", "excess", "overlap + residual", "
       rows, "overlap + residual is p_target; overlap + excess is q_draft")
 
 figures.laid_over(names, p_target, {kind: drafts[kind] for kind in ("good", "bad")})
+print("to play with, in a browser:", page("node"))
 
 # %% [markdown]
+# *Answer:* .50. The smaller ones are .20, .20, .10 and 0.
+#
 # ## The proof, read from the picture
 #
 # Open `lessons/out/why_it_is_lossless.png`. Green is the overlap, orange the residual, and hatched
@@ -112,7 +115,9 @@ figures.laid_over(names, p_target, {kind: drafts[kind] for kind in ("good", "bad
 #    gives .40.)
 # 6. Green + orange = p_target(y).
 #
-# The draft decides how large the green part is. The sum does not depend on it.
+# The draft decides how large the green part is. The sum does not depend on it. Try it on the page
+# that the cell has linked: drag the bars of q_draft until nothing is accepted, and then until
+# everything is. The output stays where it is.
 #
 # ## Everything that can happen
 #
@@ -158,6 +163,8 @@ for y, name in enumerate(names):
     print(f"{name} comes out with {total:.2f}; its p_target is {p_target[y]:.2f}")
 
 # %% [markdown]
+# *Answer:* "zip" with .10 and "def" never, just as the target wants it.
+#
 # ## The same in the code that ships
 #
 # `walk` finds the ways without our help and calls them paths. It must find exactly the ways of our
@@ -235,6 +242,9 @@ table(["draft", "P(accepted)", "overlap", "ways", "off by"], rows,
       "off by: total variation from p_target (1e-16 is rounding)")
 
 # %% [markdown]
+# *Answer:* no row is off, except for the rounding of the last digit. The good draft's token is
+# accepted with .90, its overlap: .55 + .25 + .10.
+#
 # ## Three things to know
 #
 # 1. The overlap is accepted, the excess is rejected, and replacements fill the residual.

@@ -74,6 +74,8 @@ for T in (0.5, 2):
 table(["temperature", *names], rows)
 
 # %% [markdown]
+# *Answer:* it grows, from .05 to .12. A temperature above 1 makes a distribution flatter.
+#
 # ## Top-k and top-p
 #
 # Both forbid the unlikely tokens and divide what is left by its sum.
@@ -95,6 +97,8 @@ cut = {"top-k 2": probs(logits, top_k=2),
 table(["what is kept", *names], [row_of(name, p) for name, p in cut.items()])
 
 # %% [markdown]
+# *Answer:* two. At T = 0.5 A and B hold .93 together, so they are enough.
+#
 # ## Greedy is T = 0, and that is no division
 #
 # *Greedy* decoding always takes the likeliest token. As the temperature falls, the distribution
@@ -161,6 +165,8 @@ for way in (by_exp, in_float16, in_bfloat16, by_probs):
 table([f"of {len(ids)} places", "are nan", "have two first places"], rows)
 
 # %% [markdown]
+# *Answer:* at all 500 of them.
+#
 # ## The round, with other distributions
 #
 # In *A draft and a bonus*, the round called `probs` without settings. Now both models go through
@@ -232,6 +238,8 @@ table(["sampling", "paths", "off by"],
       [[name, f"{paths_of[name]:,}", "< 1e-12"] for name in settings])
 
 # %% [markdown]
+# *Answer:* one, because every decision is certain.
+#
 # ## Greedy needs no case of its own
 #
 # At T = 0 both distributions are one-hot, so the draft token is the draft model's best token.
@@ -280,6 +288,9 @@ figures.settings(labels, heights, before, names, as_it_is.tolist(),
                  cut["top-k 2"].tolist(), cut["top-p 0.9"].tolist())
 
 # %% [markdown]
+# *Answer:* 7 at least, because a round writes 5 tokens at most, and 32 at most, if each round
+# writes one. The count of this text lies between them.
+#
 # ## Three things to know
 #
 # 1. Temperature raises probabilities to the power 1 / T, and top-k and top-p forbid unlikely

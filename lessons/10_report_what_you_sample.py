@@ -74,6 +74,9 @@ table(["p_target [.5, .5]", "0 comes out", "1 comes out"],
       [[name, f"{found[0]:.3f}", f"{found[1]:.3f}"] for name, found in comes_out.items()])
 
 # %% [markdown]
+# *Answer:* p_target again, [.5, .5]. What was reported is what was drawn from, so the rule is
+# exact.
+#
 # ## Three distributions in one round
 #
 # This is the round of *Temperature and greedy* again. There, the function `warp` had three uses: it
@@ -194,6 +197,8 @@ for name in ways:
 table(["way", "tokens per target call", "off from what was asked", "off from the raw target"], rows)
 
 # %% [markdown]
+# *Answer:* *all warped* and *draft left raw*.
+#
 # Read the table row by row.
 #
 # - *All warped* is exact.
@@ -257,8 +262,9 @@ table(["a human's text, T =", *map(str, temperatures)],
        ["alpha, target at T, draft at 1", *(f"{number:.2f}" for number in only)]])
 
 # %% [markdown]
-# A draft model that stays at 1 fits best where the target is at 1 or slightly above. It is the
-# smaller model and less sure than the target, so it resembles a target that is a little warmer.
+# *Answer:* it rises. A draft model that stays at 1 fits best where the target is at 1 or slightly
+# above. It is the smaller model and less sure than the target, so it resembles a target that is a
+# little warmer.
 #
 # ## Temperature and alpha, on the model's own text
 #
@@ -300,6 +306,8 @@ figures.reported(list(ways), [off[name][0] for name in ways], [off[name][1] for 
                  temperatures, both, only, own)
 
 # %% [markdown]
+# *Answer:* higher, because the target now writes what it is sure of.
+#
 # Both tables are right, and they answer different questions.
 #
 # - *The human's text is the same at each T.* The models are unsure at many of its places. A low T

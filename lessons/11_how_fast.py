@@ -24,7 +24,7 @@ from statistics import mean, median, stdev
 import torch
 
 import figures
-from kit import Quiet, table
+from kit import Quiet, page, table
 from nanospec import ModelDrafter
 from nanospec.cli.bench.measure import alpha_of, measure_costs
 from nanospec.cli.bench.prompts import held_out_prompts
@@ -159,8 +159,15 @@ table(["gamma", "tokens per call, Eq. 1", "speed-up if v = 1", "speed-up with v"
 best_free = gammas[free.index(max(free))]
 best_real = gammas[real.index(max(real))]
 print(f"best gamma: {best_free} if verification is free, {best_real} with the v measured here")
+print("to play with, in a browser:", page("formulas"))
 
 # %% [markdown]
+# *Answer:* the line above the link tells. With the v that was measured the best gamma is smaller,
+# or the same where v hardly rises.
+#
+# The page that the cell has linked has the same formulas with sliders. Set alpha to 0.80, c to 0.10
+# and v to 1.00, and look for the best gamma. Then look again with twice the c, and with a v of 2.
+#
 # ## What the clock shows
 #
 # We count the tokens that the rounds really brought and take the seconds of a round. Twelve rounds
@@ -191,6 +198,9 @@ best_clock = gammas[measured.index(max(measured))]
 print(f"best gamma by the clock: {best_clock} (mind the +-)")
 
 # %% [markdown]
+# *Answer:* smaller, as a rule, because a round is more than its calls. The next cell shows by how
+# much.
+#
 # ## What the formula leaves out
 #
 # - *A round is more than its parts.* It also flips coins and copies numbers, and the two models
@@ -220,6 +230,9 @@ figures.how_fast(gammas, free, real, measured, spread, alpha,
 quiet.tell("c was 0.13, v(4) 1.04, the speed-up at gamma 3 1.4 (one core of an example machine)")
 
 # %% [markdown]
+# *Answer:* compare the two rows. It rises if the later numbers are above the first one by more than
+# their +-, and twelve rounds for each prompt may be too few to tell.
+#
 # ## Three things to know
 #
 # 1. The speed-up is tokens over cost: (1 + alpha + ... + alpha^gamma) / (gamma c + v(gamma + 1)).

@@ -68,6 +68,8 @@ for i in beta.argsort()[:8].tolist():
 table(["after", "comes", "p_target of it", "q_draft of it", "beta"], rows)
 
 # %% [markdown]
+# *Answer:* where a name has to be copied that stands further up.
+#
 # The left panel of this lesson's picture shows beta at every place of this text, pale near 1 and
 # dark near 0. The draft knows by heart what is in every program, such as `def __init__(self` and
 # the blanks at the start of a line.
@@ -196,6 +198,9 @@ for i, (kind, here) in enumerate(places.items()):
 table(["what stands there", "share", *drafts], rows, f"mean beta over {len(labels)} places")
 
 # %% [markdown]
+# *Answer:* each bigram is the better one in its own field, and the shipped draft is better than
+# both everywhere.
+#
 # Read the table in three steps.
 #
 # - *A column.* The shipped draft is better at some kinds than at others. Compare `name` with

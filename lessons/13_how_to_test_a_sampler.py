@@ -88,8 +88,8 @@ table(["sampler", "off, 1 token", "off, 3 tokens"],
       "total variation from the target; below 1e-12 is rounding")
 
 # %% [markdown]
-# Two bugs leave the first token exact. They do their harm later: in a token after an accepted one,
-# or in the next round. So walk texts of several rounds, never the first token alone.
+# *Answer:* two bugs leave the first token exact. They do their harm later: in a token after an
+# accepted one, or in the next round. So walk texts of several rounds, never the first token alone.
 #
 # ## The popular test: compare two texts
 #
@@ -109,6 +109,8 @@ for name in names[:2]:
     print(f"target alone, and {name + ':':19} the same text in {same[name]:.1%} of runs")
 
 # %% [markdown]
+# *Answer:* in 6 of 100, and with the bug in 4 of 100. The test can hardly tell one from the other.
+#
 # Two different texts are no proof of a bug, since even the correct sampler mostly differs. With
 # long texts the share goes to zero for both. (Greedy decoding is the exception: it has a single
 # right text, and comparing texts is a valid test.)
@@ -148,6 +150,8 @@ print(f"nanospec/proof/stats.py finds the p-value with a formula: {by_formula:.1
 assert abs(strange - 2.83) < 1e-9 and abs(at_least - by_formula) < 0.02
 
 # %% [markdown]
+# *Answer:* in 24 of 100 runs. A chi-square of 2.83 is nothing strange.
+#
 # The formula needs the number of counts that are free. Three counts that add up to 100 leave two of
 # them free, the 2 *degrees of freedom*, and our 27 texts have 26.
 #
@@ -194,10 +198,10 @@ table(["called wrong if", "as it ships", "target-not-rolled-back"], rows,
       f"share of {runs:,} runs of {n} texts")
 
 # %% [markdown]
-# The p-value of a correct sampler is uniform on 0 to 1, so a threshold of 0.05 accuses it in 5% of
-# runs. This is the rate of *false alarms*. It is not a property of the sampler: you choose it when
-# you choose the threshold. A daily check with a threshold of 0.05 accuses correct code about every
-# third week, so from here on we use 0.001.
+# *Answer:* about 100. The p-value of a correct sampler is uniform on 0 to 1, so a threshold of 0.05
+# accuses it in 5% of runs. This is the rate of *false alarms*. It is not a property of the sampler:
+# you choose it when you choose the threshold. A daily check with a threshold of 0.05 accuses
+# correct code about every third week, so from here on we use 0.001.
 #
 # ## Power: how often is a wrong sampler caught?
 #
@@ -233,7 +237,8 @@ table(["sampler", "off, 3 tokens", "samples needed", "caught by 2,000"],
       f"needed: caught 99 times in 100, at {level:.1%} false alarms")
 
 # %% [markdown]
-# The last bug would need billions of texts, and only the walk sees it.
+# *Answer:* those which are less than about .07 off: the last two. The very last one would need
+# billions of texts, and only the walk sees it.
 #
 # The picture shows both error rates. On the left are the p-values from above, flat for the correct
 # sampler and pushed to the left for the wrong one. On the right, three bugs are caught more and

@@ -56,8 +56,8 @@ table(["drawn from", *(f"{i / 10:.1f}-" for i in range(10))],
       "share of 10,000 numbers in each tenth, all judged by [.2, .5, .3]; 0.10 is right")
 
 # %% [markdown]
-# In the second row, token 0 has the piece from 0 to .2 but comes with probability .4, so the first
-# two bins share .4.
+# *Answer:* the first two. In the second row, token 0 has the piece from 0 to .2 but comes with
+# probability .4, so the first two bins share .4.
 #
 # ## The order decides what is seen
 #
@@ -109,6 +109,8 @@ for which, order, score in [("correct", "q_draft - p_target", gap),
 figures.from_token_to_u(bins, places)
 
 # %% [markdown]
+# *Answer:* the third, where the bug is there and the order is the one that shows it.
+#
 # ## Three things to know
 #
 # 1. A drawn token can be turned back into a number that is uniform if the sampler is right.

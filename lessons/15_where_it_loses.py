@@ -21,7 +21,7 @@ from dataclasses import replace
 import torch
 
 import figures
-from kit import Quiet, table
+from kit import Quiet, page, table
 from nanospec import GPT, Dice, ModelDrafter
 from nanospec.cli.bench.large import Coins
 from nanospec.cli.bench.measure import alpha_of, measure_costs
@@ -50,7 +50,8 @@ for what, alpha, c, v in [("a good round", 0.8, 0.1, 1.2), ("alpha small", 0.2, 
 table(["", "alpha", "c", "v(5)", "tokens", "cost", "speed-up"], rows_by_hand)
 
 # %% [markdown]
-# Each of them alone is enough to lose.
+# *Answer:* the large v, which leaves .76. The small alpha leaves .78. Each of them alone is enough
+# to lose.
 #
 # ## How much is missing?
 #
@@ -68,10 +69,16 @@ for what, alpha, c, v, *_ in rows_by_hand:
     cells = ["-" if limits[name] is None else f"{limits[name]:.2f}" for name in ("alpha", "c", "v")]
     rows_needed.append([what, *cells])
 table(["", "alpha, at least", "c, at most", "v(5), at most"], rows_needed)
+print("to play with, in a browser:", page("formulas"))
 
 # %% [markdown]
-# With the small alpha no target call is cheap enough, and hardly any draft step. With the large v
-# even a draft model that takes no time would lose, while one with an alpha of .94 would not.
+# *Answer:* a better one can, a faster one cannot. With the small alpha no target call is cheap
+# enough, and hardly any draft step. With the large v even a draft model that takes no time would
+# lose, while one with an alpha of .94 would not.
+#
+# The last line is a link to a page in which you can try this. Set the sliders to the good round,
+# then move one of them until the page says that speculation loses. It happens at the numbers of the
+# table's first row.
 #
 # `nanospec why` measures these numbers for a pair of yours, prints such a table, and names what to
 # change first. Now we look for all three ways on this machine.
@@ -188,10 +195,10 @@ for name, (big, small, how) in races.items():
 show(races)
 
 # %% [markdown]
-# Compare the verdicts with what theory expects. The draft that learnt nothing should lose, because
-# its alpha is too small. The target of 2 layers should lose, because c is too large. The target as
-# its own draft should come out near 1: its round brings 5 tokens and costs about 5 target calls, so
-# all the work gains nothing.
+# *Answer:* by theory two of them, and one comes out near 1. Compare the verdicts with that. The
+# draft that learnt nothing should lose, because its alpha is too small. The target of 2 layers
+# should lose, because c is too large. The target as its own draft should come out near 1: its round
+# brings 5 tokens and costs about 5 target calls, so all the work gains nothing.
 #
 # At T = 0 alpha is higher than at T = 1, for the reason found in *Report what you sample*: the
 # target writes its own likeliest text, which is easy for the draft, too. At T = 3 alpha is high for
@@ -217,6 +224,8 @@ for v, marks in (costs[1], dots), (3.0, []):
 figures.where_it_loses(of_alpha, of_c, panels)
 
 # %% [markdown]
+# *Answer:* it pushes it up. Then even a draft that takes no time needs an alpha of more than .74.
+#
 # ## Memory
 #
 # A draft also takes memory, for its weights and for a cache of its own. For each token of a text, a
@@ -260,6 +269,8 @@ show(["T = 1", *slow])
 quiet.tell("c was 0.07 and v(5) 1.0 (one core of an example machine, bfloat16)")
 
 # %% [markdown]
+# *Answer:* better, for the slower the baseline is, the faster everything looks beside it.
+#
 # ## Three things to know
 #
 # 1. Speculation loses if alpha is small, if c is large, or if v is large. One of them is enough.

@@ -185,6 +185,8 @@ for name, found in walked.items():
 table(["rule", "one is accepted", "distribution off by"], rows)
 
 # %% [markdown]
+# *Answer:* with .78.
+#
 # ## A tree
 #
 # After an accepted child the same begins again, since it may have children of its own. All these
@@ -286,6 +288,8 @@ figures.a_tree(labels, first.parents, first.path, repr(tokenizer.decode([first.t
                mask[root:, root - 2:].tolist())
 
 # %% [markdown]
+# *Answer:* by less than 1e-12, which is rounding.
+#
 # ## Three things to know
 #
 # 1. After a rejection, the residual distribution is the target of the next child, and that is

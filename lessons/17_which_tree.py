@@ -44,6 +44,8 @@ shares = " ".join(f"{chance:.3f}" for chance in accepted)
 print(f"\nthe first, second, third, fourth child is accepted: {shares}")
 
 # %% [markdown]
+# *Answer:* far less often. The line has all four shares.
+#
 # ## Tokens of a round
 #
 # A row is accepted if its parent is, and if it is the accepted child there. So we multiply along
@@ -119,6 +121,9 @@ quiet.tell("v(8) was 1.20, v(32) 1.56, c 0.17, the fastest chain 1.30 and the fa
            "(one core of an example machine)")
 
 # %% [markdown]
+# *Answer:* the chain gets slower: its end is hardly ever reached, and each of its tokens costs a
+# draft step. The tree goes on gaining.
+#
 # A chain is a tree too, so the best tree is never slower than the chain of the same size. With few
 # rows it *is* the chain, because one more token at the end is worth more than a second child. The
 # end of a long chain is rarely reached, and from some length on second children bring more. Whether

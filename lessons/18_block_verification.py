@@ -73,8 +73,8 @@ rows.append(["all", sum(drafted), 1, sum(by_token), sum(as_one)])
 table(["draft", "q_draft", "p_target", "accepted token by token", "min(p_target, q_draft)"], rows)
 
 # %% [markdown]
-# In total, the big tokens overlap by 2/3. Token by token, both are accepted with 4/9. The rule of
-# this lesson reaches 5/9. (*How close a rule can come* tells whether a rule can reach 2/3.)
+# *Answer:* in total, the big tokens overlap by 2/3. Token by token, both are accepted with 4/9. The
+# rule of this lesson reaches 5/9. (*How close a rule can come* tells whether a rule can reach 2/3.)
 #
 # ## The new weight
 #
@@ -105,9 +105,10 @@ for tokens in drafts:
 table(["draft", "ratio 1", "ratio 2", "w_1", "w_2", "both, token by token"], rows)
 
 # %% [markdown]
-# "A B" is now always accepted. The draft model proposes A too often and B too seldom, and a ratio
-# of 2 after a ratio of 1/2 evens that out. "B A" gains nothing, because w_1 is limited to 1 before
-# the A is seen. A later token can help an earlier one, but not the other way round.
+# *Answer:* 1 for "A B", and 1/2 for "B A". "A B" is now always accepted. The draft model proposes A
+# too often and B too seldom, and a ratio of 2 after a ratio of 1/2 evens that out. "B A" gains
+# nothing, because w_1 is limited to 1 before the A is seen. A later token can help an earlier one,
+# but not the other way round.
 #
 # **Claim 1.** Block verification never accepts less: w_i is at least the product of min(1, ratio).
 #
@@ -179,6 +180,8 @@ table(["cut", "w", "wanted", "brought", "missing", "Z", "coin is flipped", "coin
 steps = rows
 
 # %% [markdown]
+# *Answer:* 1. What has not been accepted before ends there in any case.
+#
 # ## The rule
 #
 # Nothing else is needed: weights, and a coin for every place, from the end to the front.
@@ -240,6 +243,8 @@ table(["draft", "drafted with", "accepted", "with", "text", "together"], rows)
 print(f"accepted on average: {accepted_on_average} of 2 draft tokens")
 
 # %% [markdown]
+# *Answer:* 11/9, a ninth more.
+#
 # To see whether the text comes from p_target, we add up all lines that begin with AA, AB, BA or BB.
 # A line may end after one token, and then the next round writes the second token from p_target.
 #
@@ -257,6 +262,8 @@ for text, _, _, together, wanted in rows:
     assert together == wanted, text
 
 # %% [markdown]
+# *Answer:* the last two. A text comes together with exactly its p_target.
+#
 # ## The same, walked, in the library's loop
 #
 # Now we walk `speculate` with three rules, on models with the probabilities 1/3 and 2/3 everywhere.
@@ -332,6 +339,8 @@ a_chain = walk(lambda dice: one_tree(verify_traversal, dice, parents=(-1, 0, 1))
 assert distance(a_chain, walked["methods/rules/block.py"])[1] < 1e-12
 
 # %% [markdown]
+# *Answer:* one: 14/9 in place of 13/9.
+#
 # ## On the pair that ships
 #
 # Finally we use drafts of eight tokens on real text. No coin is flipped, because w gives the
@@ -371,6 +380,9 @@ parts = {"drafted": drafted, "both accepted, as a whole": as_a_whole,
 figures.block_verification([word(tokens) for tokens in drafts], parts, accepted_of)
 
 # %% [markdown]
+# *Answer:* with one draft token they are equal, since there is no later ratio that could help. With
+# more, block verification is ahead.
+#
 # ## Three things to know
 #
 # 1. Token by token, the part of a ratio above 1 is lost. In block verification it helps the tokens

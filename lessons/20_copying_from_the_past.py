@@ -62,6 +62,8 @@ def drafted(drafter):
 print("\ncopied:", " ".join(drafted(PromptLookup(4, longest=1))))
 
 # %% [markdown]
+# *Answer:* "cat ate . the".
+#
 # ## A draft token that was not drawn
 #
 # Nothing was drawn: this token is proposed in every case and is *certain*. So q_draft is 1 at this
@@ -146,6 +148,8 @@ table(["rule", "0 is accepted", "0 written", "1 written", "2 written", "off by"]
       "walked; off by: total variation from [.5, .3, .2]")
 
 # %% [markdown]
+# *Answer:* token 0, the one that was drafted.
+#
 # The second mistake is tempting, so look at it again. The rule divides by q_draft because it
 # believes that token 0 is proposed with probability 2/3. But token 0 is proposed in every case. The
 # past may *choose* a draft token, but it must not *judge* it.
@@ -201,7 +205,8 @@ for kind in "path", "tree":
 table(["", "first", "second", "third", "fourth", "forecast"], rows)
 
 # %% [markdown]
-# The path has bet on "cat" and must continue after it, while the tree has both words.
+# *Answer:* that of the tree. The path has bet on "cat" and must continue after it, while the tree
+# has both words.
 #
 # ## How much is there to copy?
 #
@@ -271,8 +276,9 @@ table(["drafter", *(f"{kind}, T = {T}" for kind, T in texts)],
       "tokens per target call; the target alone has 1")
 
 # %% [markdown]
-# Compare the columns: where the text repeats itself, copies should bring more than the draft model,
-# and elsewhere little. The past helps most where the very same text comes again.
+# *Answer:* the copies where the text repeats itself, and the draft model elsewhere. Compare the
+# columns: where the text repeats itself, copies should bring more than the draft model, and
+# elsewhere little. The past helps most where the very same text comes again.
 #
 # ## Asking the target itself
 #
@@ -301,10 +307,10 @@ for i, (tokens, _) in enumerate(ahead.values()):
     assert tokens < max(row[i] for row in rates.values())
 
 # %% [markdown]
-# Here lookahead loses, because in each column a copy or the draft model brings more tokens, and
-# with fewer rows. At temperature 1 it hardly drafts anything right: what it has collected are the
-# target's likeliest tokens, and the text goes another way. Its authors report gains for large
-# targets on GPUs, where a few more rows cost nothing.
+# *Answer:* no. Here lookahead loses, because in each column a copy or the draft model brings more
+# tokens, and with fewer rows. At temperature 1 it hardly drafts anything right: what it has
+# collected are the target's likeliest tokens, and the text goes another way. Its authors report
+# gains for large targets on GPUs, where a few more rows cost nothing.
 #
 # ## What it costs, and that it is exact
 #

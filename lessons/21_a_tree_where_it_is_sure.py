@@ -77,6 +77,8 @@ for sure, path in sorted(made, key=lambda row: row[1]):     # a child below its 
 print("  * the draft: the 8 most confident rows")
 
 # %% [markdown]
+# *Answer:* both. It has more than one beginning, and it is long where the draft is sure.
+#
 # A child is never more confident than its parent. With a row its whole path is therefore chosen,
 # and the choice is always a tree.
 #
@@ -165,8 +167,9 @@ table(["tokens per target call", "T = 0", "T = 1"],
       [[name, *(f"{count:.2f}" for count in row)] for name, row in calls.items()])
 
 # %% [markdown]
-# Compare the two columns. At T = 0 the tree should be ahead, because it only matters whether the
-# target's favourite is among the draft tokens, and two guesses for a place are better than one.
+# *Answer:* the tree at T = 0, and the chain at T = 1. Compare the two columns. At T = 0 the tree
+# should be ahead, because it only matters whether the target's favourite is among the draft tokens,
+# and two guesses for a place are better than one.
 #
 # At T = 1 the chain should be ahead, and the reason is the coin. A draft token that was *drawn*
 # from q_draft is accepted with sum min(p_target, q_draft). A token x that was *chosen* is accepted

@@ -86,9 +86,10 @@ for disliked in None, 0:
 assert torch.allclose(torch.tensor(comes_out(ways(p_target, q_draft))).double(), p_target)
 
 # %% [markdown]
-# "range" was drawn with 0.20 and would always have been accepted. Now these 0.20 are distributed
-# over all three tokens according to p_target, and only half of them comes back to "range". The rest
-# goes to the tokens that the rule likes.
+# *Answer:* "range" comes out too seldom, and the other two too often. "range" was drawn with 0.20
+# and would always have been accepted. Now these 0.20 are distributed over all three tokens
+# according to p_target, and only half of them comes back to "range". The rest goes to the tokens
+# that the rule likes.
 #
 # In the picture, a frame is what p_target wants and a bar is what comes out. On the left nothing is
 # thrown away, and every bar fills its frame. On the right "range" is thrown away: its bar is too
@@ -132,6 +133,8 @@ cells.append(["mean", "1.00", *(f"{share:.2f}" for share in mean)])
 table(["draft token", "drawn", *names], cells)
 
 # %% [markdown]
+# *Answer:* "range" with .75 and "zip" with .25.
+#
 # To throw a draft token away is to put another row in its place, the row p_target itself. That row
 # would be right alone, but together with the other two rows it is wrong, because the mean is no
 # longer p_target.
@@ -149,6 +152,8 @@ for x, name in enumerate(names):
 table(["the mean, if", *names, "off by"], cells)
 
 # %% [markdown]
+# *Answer:* "items", with .24.
+#
 # ## What a rule may look at
 #
 # Now suppose that the rule decides *before* the draft token is drawn. "No draft token here" then
@@ -269,8 +274,8 @@ table(["a draft token is disliked, because", "stop after it: off by", "throw it 
 assert all(stopping < 1e-12 for stopping, _ in walked.values())
 
 # %% [markdown]
-# If the rule stops after the token, the text is exact for every reason. If it throws the token away
-# because of the token itself or of its coin, the text is wrong.
+# *Answer:* five of them. If the rule stops after the token, the text is exact for every reason. If
+# it throws the token away because of the token itself or of its coin, the text is wrong.
 #
 # Two rows deserve a second look.
 #

@@ -72,6 +72,8 @@ rows.append(["all", len(all_right), f"{sum(all_right) / len(all_right):.2f}"])
 table(["how sure the draft was", "places", "share that is right"], rows)
 
 # %% [markdown]
+# *Answer:* in about one case of four, and nearly always.
+#
 # How sure the draft is tells something before the target has seen the token. A stopping rule may
 # look at this, because it decides about the next draft token and looks only at those that were
 # drawn before.
@@ -154,6 +156,9 @@ table(["each is accepted with", *(f"{n}." for n in range(1, 9)), "stops after"],
       "what the 1st, 2nd, ... draft token brings")
 
 # %% [markdown]
+# *Answer:* after 4. If the draft is surer, it goes on to the 8 tokens that are allowed, and if it
+# is lost it stops after 1.
+#
 # The library's rule is `Goodput`, in nanospec/methods/lengths/stopping.py. It learns the chances
 # while it runs. It sorts draft tokens into eight classes by how sure the draft was, and counts for
 # each class how many were judged and how many accepted. (Earlier rounds may be looked at.) The
@@ -260,6 +265,8 @@ quiet.tell("c was 0.13 and v(4) 1.04, and goodput was about as good as the best 
            "(one core of an example machine)")
 
 # %% [markdown]
+# *Answer:* no. The longest drafts write the most tokens in a round, and they cost the most.
+#
 # In the picture each point is a way to draft. Further to the right, a round costs more, and further
 # up, it writes more tokens. A line through (0, 0) joins all points of equal speed. The dotted one
 # is goodput's: points above it are faster, and points below it are slower.

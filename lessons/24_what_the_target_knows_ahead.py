@@ -96,6 +96,9 @@ with torch.no_grad():
     medusa.blocks[1].weight.zero_()
 
 # %% [markdown]
+# *Answer:* what the target's own output head makes of h: the very next token. silu(0) is 0, so
+# nothing is added.
+#
 # ## Read once, learn often
 #
 # The target is frozen, so it has to read each training text only once. We take forty pieces of the
@@ -141,9 +144,10 @@ table(["label of head 1", "in common, before any training"],
 assert wrong_label > 0.999 > right_label
 
 # %% [markdown]
-# With the wrong label there is nothing to learn. The head is perfect from the start, because it
-# predicts what the target knows already. As a draft model it is as bad as the first row shows. A
-# loss that is too good to be true is the sign of a wrong label.
+# *Answer:* everything with the wrong label, and little with the right one. With the wrong label
+# there is nothing to learn. The head is perfect from the start, because it predicts what the target
+# knows already. As a draft model it is as bad as the first row shows. A loss that is too good to be
+# true is the sign of a wrong label.
 #
 # ## A few seconds of training
 #
@@ -220,8 +224,9 @@ def show(found):
 show(found)
 
 # %% [markdown]
-# So the target does know something about the token after next: head 1 is far above the mean, but
-# this knowledge falls off fast. Head 2 is much nearer to the mean, and head 3 nearer still.
+# *Answer:* they get worse, and fast. So the target does know something about the token after next:
+# head 1 is far above the mean, but this knowledge falls off fast. Head 2 is much nearer to the
+# mean, and head 3 nearer still.
 #
 # The reason is that a head knows nothing of the tokens in between. After `for` may come `name`,
 # `line` or `i`, and what comes two tokens later depends on which. Head 1 does not even know x,
@@ -247,6 +252,8 @@ show(found)
 figures.heads({name: beta for name, (_, beta) in found.items()})
 
 # %% [markdown]
+# *Answer:* heads 2 and 3, which lacked most of what they had to know.
+#
 # The left panel of the picture shows what each head sees, and the right panel shows beta. Hydra's
 # heads fall less, because each of them knows the tokens before its place. (`test` has the true
 # tokens in between, where a draft has draft tokens.) The price is that Hydra's heads work one after

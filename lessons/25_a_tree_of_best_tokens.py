@@ -121,6 +121,9 @@ table(["p_target of the", "best", "2nd", "3rd", "4th"],
        for k, shares in enumerate(accuracies, 1)])
 
 # %% [markdown]
+# *Answer:* yes. What head 1 finds second best is worth more than the favourite of a head that looks
+# three tokens ahead.
+#
 # Medusa takes the probability of a row to be the product along its path. With accuracies .6 and .2
 # for head 1, and .5 and .1 for head 2:
 #
@@ -193,6 +196,8 @@ print(f"accepted rows {first.path}, then {tokenizer.decode([first.token])!r}")
 assert tokens_of(speculate(exact, drafter, ids, 24, temperature=0)) == greedy
 
 # %% [markdown]
+# *Answer:* the same tokens after both. Head 2 does not know which of the two was taken.
+#
 # ## Why it is lossless
 #
 # No draft token was drawn. Is the text still the target's, at temperature 1? It is, because each

@@ -138,10 +138,10 @@ table(["draft token", "1st", "2nd", "3rd", "4th"],
        for name, found in betas.items()], "mean beta on held-out text")
 
 # %% [markdown]
-# Compare how the rows change from left to right. The state hardly falls. It has read every token
-# before its place, so each step is as easy as the first. What it slowly loses is the hidden states,
-# which get older. The GPT is better because it was trained for hours, so look at the slopes here
-# and not at the heights.
+# *Answer:* nearly as good as at first. Compare how the rows change from left to right. The state
+# hardly falls. It has read every token before its place, so each step is as easy as the first. What
+# it slowly loses is the hidden states, which get older. The GPT is better because it was trained
+# for hours, so look at the slopes here and not at the heights.
 #
 # To see whether the state needs the hidden states at all, we give it zeros instead.
 

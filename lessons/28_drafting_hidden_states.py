@@ -50,6 +50,8 @@ pieces = [repr(tokenizer.decode([token])) for token in (first, second)]
 print(f"\nafter {pieces[0]} and after {pieces[1]}: {apart:.2f} apart")
 
 # %% [markdown]
+# *Answer:* hardly anything is common to both.
+#
 # So the layer also needs the token, which stands *one ahead* of the hidden state:
 #
 # | | | | | | |
@@ -111,6 +113,8 @@ def straight_line(with_token):
     return torch.linalg.solve(a.T @ a + 10 * torch.eye(2 * C), a.T @ wanted)
 
 # %% [markdown]
+# *Answer:* much better. The next table tells.
+#
 # We judge both on held-out text. *Explained* is 1 - squared error / squared distance from the mean.
 # alpha is the mean of sum min(p_target, q_draft) over all places, where q_draft is the target's
 # output head applied to the prediction.
@@ -198,6 +202,8 @@ assert fall["EAGLE"][4] < fall["EAGLE"][0] - .02
 figures.along_a_draft(fall)
 
 # %% [markdown]
+# *Answer:* most of it, but a little is lost at every step.
+#
 # A few seconds of training help, but alpha falls along the draft, because a prediction made from
 # predictions is worse.
 #

@@ -63,6 +63,10 @@ for row, marks in enumerate(grid.tolist()):
     print(f"step {row // 4}, place {row % 4}: ", "".join(".#"[mark] for mark in marks))
 
 # %% [markdown]
+# *Answer:* here a line is a place at a step, and the columns are the places of step 0, then those
+# of step 1, and so on. The first columns are filled up to the place itself, and after them one for
+# each step of its own.
+#
 # `Unrolled` in nanospec/training/unrolled.py computes attention under this mask. Does a draft that
 # is made token by token attend to the same places? The library runs a draft model token by token
 # with an object called a *reader*. The reader must predict what the unrolled layer predicts for a
@@ -129,6 +133,7 @@ assert left_at_5["EAGLE-3, unrolled"] > left_at_5["EAGLE-3"] + .05
 figures.training_along_the_draft(grid.tolist(), 4, fall)
 
 # %% [markdown]
+# *Answer:* the one of a single step is better at draft token 1, and the unrolled one falls less.
 # Read the table from left to right. Trained on one step, the layer is good at draft token 1 and
 # much worse at the next ones. It may pass on whatever it likes and never had to read that itself.
 # Unrolled, it falls much less. It has seen fewer texts, so its first number is lower.
@@ -152,6 +157,8 @@ ceiling = held_p.exp()[..., short.ids].sum(-1).mean().item()
 print(f"\n{V // 4} of {V} tokens: alpha can be {ceiling:.2f} at most")
 
 # %% [markdown]
+# *Answer:* about .7. The target gives so much to the tokens that are left.
+#
 # ## Three things to know
 #
 # 1. A draft model has to read its own predictions, so it should be trained on them.

@@ -129,6 +129,9 @@ assert max(gaps["right"]) < 1e-12 and max(found[0] for found in gaps.values()) <
 assert gaps["one place off"][1] > 1e-3 and min(found[2] for found in list(gaps.values())[1:]) > 1e-3
 
 # %% [markdown]
+# *Answer:* the text shows neither of them. Token by token shows the first, and after some rounds
+# shows both.
+#
 # The text shows neither mistake. What the first one costs is acceptance. We train the speculator
 # for a few seconds and measure beta, with the right hidden states and with those one place off:
 
@@ -201,9 +204,9 @@ assert left_over[5][0] == 0 < left_over[2][0] and off_lag < 1e-12
 figures.what_shows_a_mistake(gaps)
 
 # %% [markdown]
-# With 2, accepted draft tokens stay in the cache as predictions, and the text is exact again. The
-# layer attends to slots that hold something it was not trained on. A real server had this bug, too:
-# vLLM, issue 14649.
+# *Answer:* no. With 2, accepted draft tokens stay in the cache as predictions, and the text is
+# exact again. The layer attends to slots that hold something it was not trained on. A real server
+# had this bug, too: vLLM, issue 14649.
 #
 # ## Three things to know
 #

@@ -69,6 +69,9 @@ table(["looks", "people's tokens", "the target's tokens", "the target's probabil
 assert abs(after_looks(p_four, 1) - .365) < .02 and abs(alpha_of(p_four, people) - .8) < 1e-6
 
 # %% [markdown]
+# *Answer:* .8 with texts by people, and 1 with the target's own. Its probabilities give 1 after a
+# single look.
+#
 # A single look at the probabilities tells everything, so draft models are trained on p_target.
 # Tokens still decide after which texts the student is asked, and that is the second question.
 #
@@ -111,8 +114,9 @@ assert accepted[2] == 0 and max(abs(a - b) for a, b in zip(in_text, p_first.toli
 figures.what_to_train_on(["range", "items", "zip"], q_first.tolist(), accepted, in_text)
 
 # %% [markdown]
-# Half of what the draft model writes continues after "zip", and none of that is ever judged. What
-# was accepted is part of the text, and the text is the target's:
+# *Answer:* after "range" and "items". Half of what the draft model writes continues after "zip",
+# and none of that is ever judged. What was accepted is part of the text, and the text is the
+# target's:
 #
 # **Claim.** A path of draft tokens is accepted with probability p_target(path) x the product of
 # min(1, q_draft / p_target) along it.

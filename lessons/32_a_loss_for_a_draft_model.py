@@ -101,9 +101,9 @@ print(f"alpha: A {1 - total_variation(p_three, students['A']):.3f}, "
 assert prefers["forward-kl"] == "B" and prefers["total-variation"] == "A"
 
 # %% [markdown]
-# Forward KL punishes forgetting: a token with p_target .1 and q_draft .001 is a great surprise. For
-# speculation it is a small matter, because that token comes once in ten places and is then
-# replaced.
+# *Answer:* forward KL prefers B, and A has the higher alpha, .901 against .8. Forward KL punishes
+# forgetting: a token with p_target .1 and q_draft .001 is a great surprise. For speculation it is a
+# small matter, because that token comes once in ten places and is then replaced.
 #
 # ## What pulls, and how strongly
 #
@@ -171,6 +171,8 @@ table(["the student is", "alpha", "forward-kl", "total-variation", "minus-log-al
 assert pull["far off"]["total-variation"] < .01 < 1 < pull["far off"]["forward-kl"]
 
 # %% [markdown]
+# *Answer:* forward KL, by far. Total variation hardly pulls.
+#
 # Near the target, total variation still pulls, and forward KL has almost let go. Far off, total
 # variation hardly pulls at all, because all tokens of U have tiny q. A new student is far off
 # everywhere and would learn very little for a long time.
@@ -207,8 +209,8 @@ table(["loss", "plain steps", "steps with Adam"], [[name, *row] for name, row in
 assert needed["total-variation"][0] > 5 * needed["forward-kl"][0]
 
 # %% [markdown]
-# Compare the columns. With plain steps, total variation needs very many, while Adam makes large
-# steps of small gradients.
+# *Answer:* hundreds with total variation, and a dozen with the others. Compare the columns. With
+# plain steps, total variation needs very many, while Adam makes large steps of small gradients.
 #
 # ## A student that is too small
 #
@@ -242,9 +244,9 @@ assert fit_alpha["total-variation"] > fit_alpha["forward-kl"] + .05
 figures.losses(two_humps.exp().tolist(), fits)
 
 # %% [markdown]
-# Forward KL *covers*: every token of the target has to get something, so the hump is wide and much
-# of it lies in the valley. Reverse KL *picks*: it stays where the target is likely, on one hump.
-# Total variation takes what gains most overlap, here the big hump and a little more.
+# *Answer:* forward KL *covers*: every token of the target has to get something, so the hump is wide
+# and much of it lies in the valley. Reverse KL *picks*: it stays where the target is likely, on one
+# hump. Total variation takes what gains most overlap, here the big hump and a little more.
 #
 # ## A real student
 #
@@ -328,10 +330,11 @@ print(f"training brings {worst - trained['untrained']:.3f} or more, "
 assert worst > trained["untrained"] + .05 and best - worst < .1
 
 # %% [markdown]
-# Compare the last two numbers: training matters most, and the choice of the loss matters less. The
-# student is much too small, and the losses that aim at alpha spend what it has where draft tokens
-# are accepted. Total variation was not slow here, for two reasons: AdamW makes up for weak
-# gradients, and a new student is flat, so it is not yet sure of wrong tokens.
+# *Answer:* less than that it is trained at all. Compare the last two numbers: training matters
+# most, and the choice of the loss matters less. The student is much too small, and the losses that
+# aim at alpha spend what it has where draft tokens are accepted. Total variation was not slow here,
+# for two reasons: AdamW makes up for weak gradients, and a new student is flat, so it is not yet
+# sure of wrong tokens.
 #
 # A common recipe begins with forward KL and ends with total variation, and the hybrid does so by
 # itself. `train_tiny.py --what distil --loss NAME` trains the shipped draft model further by any of

@@ -50,7 +50,7 @@ table(["prompt", "tokens", "text so far"],
        for start, asked in zip(starts, eight)])
 
 # %% [markdown]
-# No row waited, and each has gone as far as its own draft tokens were accepted.
+# *Answer:* no. No row waited, and each has gone as far as its own draft tokens were accepted.
 #
 # ## Every row has a length of its own
 #
@@ -116,6 +116,8 @@ assert all(text == ids + new[:len(text) - len(ids)]             # each is what i
            for text, ids, new in zip(texts, prompts, alone))
 
 # %% [markdown]
+# *Answer:* slots 2 to 4. The call filled slots 1 to 4, and of these only slot 1 holds text.
+#
 # In the second round row 1 begins at slot 2, the first stale one, and overwrites the rubbish.
 # Nothing is moved, and no row depends on another one. This is called a *ragged* commit. Exercise 19
 # writes it for tensors.
@@ -148,7 +150,7 @@ table(["rows", "at its own pace", "in lockstep", "accepted tokens thrown away"],
       "alpha .7, gamma 4")
 
 # %% [markdown]
-# With eight rows, nearly every round has a row whose first draft token is rejected.
+# *Answer:* 1.06. With eight rows, nearly every round has a row whose first draft token is rejected.
 #
 # ## What may be cut, and where
 #
@@ -224,6 +226,8 @@ table(["rule", "tokens of a round", "off by"],
       "walked; off by: total variation of three tokens from the target alone")
 
 # %% [markdown]
+# *Answer:* the first, a token from elsewhere.
+#
 # ## Dice of one's own
 #
 # The same seed should write the same text. Does it do so in the company of other texts? In a
@@ -273,9 +277,9 @@ table(["dice", "where", "tokens of the third request"],
 assert written["own dice"] == (by_speculate, by_speculate)
 
 # %% [markdown]
-# With shared dice the text changes with the company. A walk can tell whether it is wrong. It uses
-# one set of dice only, and finds the distribution of both texts *together*. Two independent
-# requests must have the product of their own distributions.
+# *Answer:* with shared ones. With shared dice the text changes with the company. A walk can tell
+# whether it is wrong. It uses one set of dice only, and finds the distribution of both texts
+# *together*. Two independent requests must have the product of their own distributions.
 
 # %%
 def both_texts(dice):
@@ -337,6 +341,9 @@ for request in requests.values():           # each has written what it writes al
         target, ModelDrafter(helper, 3), request.ids, request.max_new_tokens, seed=request.seed))
 
 # %% [markdown]
+# *Answer:* two, for its prompt comes in two pieces. In the second one it already writes. A does not
+# wait.
+#
 # The number after *reads* tells how much of the prompt has been read by then. The last token of a
 # prompt is read only in the first round, as the first token of that call.
 #

@@ -61,6 +61,9 @@ print(f"reading takes {1e3 * reading:.2f} ms, multiplying {1e3 * multiplying(1):
       f"as long with {reading / multiplying(1):.0f} tokens")
 
 # %% [markdown]
+# *Answer:* the line has it for this machine. With more tokens than that, a call waits for
+# arithmetic and no longer for memory.
+#
 # Now we time real calls. `step_seconds` times the target on `tokens` tokens in each of `rows` rows.
 # A plain step of B texts has B tokens, and a round of gamma 4 has 5 B.
 
@@ -149,9 +152,9 @@ table(["rows", "gamma", "alpha", "c", "v(gamma + 1)", "tokens a round", "predict
       [[rows, gamma, *(f"{number:.2f}" for number in row)] for (rows, gamma), row in gains.items()])
 
 # %% [markdown]
-# Read the column v(gamma + 1) from top to bottom. Where it has grown, a draft token costs almost as
-# much as a plain one, and a shorter draft is better, or none at all. The advantage has been used up
-# by the batch.
+# *Answer:* the longer one for one text, as a rule, and the shorter one for 32. Read the column
+# v(gamma + 1) from top to bottom. Where it has grown, a draft token costs almost as much as a plain
+# one, and a shorter draft is better, or none at all. The advantage has been used up by the batch.
 #
 # ## A gamma for every load
 #

@@ -56,6 +56,9 @@ print(f"\naccepted on average: {two_each:.2f} with two for each text, "
       f"{sum(survival for survival, _, _ in sent):.2f} by survival")
 
 # %% [markdown]
+# *Answer:* four, one and one. The fourth draft token of A has a better chance than the second one
+# of the others.
+#
 # ## What the budget may depend on
 #
 # **Claim.** If K is fixed beforehand, each text has the target's distribution, and so do all texts
@@ -112,6 +115,8 @@ table(["walked: both texts together", "off by"],
       [[name, f"{by:.0e}" if by < 1e-9 else f"{by:.3f}"] for name, by in off.items()])
 
 # %% [markdown]
+# *Answer:* .23.
+#
 # The mistake of the second class would not be noticed in a text, but the walk sees it. A server
 # that fixes K from earlier rounds is safe.
 #
@@ -142,6 +147,9 @@ with torch.inference_mode():
 table(["the target computes", "ms"], [[name, f"{ms:.2f}"] for name, ms in saved.items()])
 
 # %% [markdown]
+# *Answer:* at most 80 / 35 = 2.3 times, for it has 16 rows of 5 tokens where 5 + 15 * 2 exist. The
+# table has the time.
+#
 # Does a budget by survival pay? To choose K of B x gamma draft tokens, all of them must be drafted
 # first, and drafting costs gamma c. The next cell measures c here, with 16 rows in every call.
 

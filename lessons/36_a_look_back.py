@@ -188,6 +188,8 @@ table(["draft token", "looks at", "", "", "predicts next"], rows,
       "two tokens each: the one before the place, and the one there")
 
 # %% [markdown]
+# *Answer:* those which stand after an earlier copy of the token that was just read.
+#
 # Compare the first and second token of each pair. A place of the layer knows two things: its own
 # token, and the hidden states before it, which know the token before. So a place can tell "after
 # *this* came *that*", and a query can ask: where did the token that I have just read occur before,
@@ -245,8 +247,9 @@ lost = {kind: [a - b for a, b in zip(betas["it looks"][kind], betas["eyes shut"]
 assert min(lost[True][1:]) > 0 and max(map(abs, (lost[True][0], lost[False][0]))) < 1e-6
 
 # %% [markdown]
-# The first draft token loses nothing, because it does not look back: the layer has looked for it.
-# All others lose, most of all where something could be copied.
+# *Answer:* where something can be copied, from the second draft token on. The first draft token
+# loses nothing, because it does not look back: the layer has looked for it. All others lose, most
+# of all where something could be copied.
 #
 # The comparison is not quite fair. This state has learned that it can look, and it remembers less.
 # A state trained without the look from the beginning may do better than one whose eyes are shut.
@@ -280,8 +283,8 @@ quiet.tell("the first cost 0.18, each other 0.08, and a step of the draft GPT 0.
            "(one core of an example machine)")
 
 # %% [markdown]
-# Compare the rows of the last table on your machine. The first draft token reads the text with a
-# layer and is the most expensive one; all others only add a query.
+# *Answer:* compare the rows of the last table on your machine. The first draft token reads the text
+# with a layer and is the most expensive one; all others only add a query.
 #
 # ## Lossless, as always
 #

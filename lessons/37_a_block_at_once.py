@@ -61,8 +61,8 @@ beta_2 = sum(row_1[i] * acceptance(p[i] / p[i].sum(), row_2) for i in range(2)).
 print(f"\nbeta: {beta_1:.2f} at the first place, {beta_2:.2f} at the second")
 
 # %% [markdown]
-# Both marginals are perfect, and yet half of the drafts are nonsense ("of problem"). The first word
-# is always accepted, the second one half of the time.
+# *Answer:* half of the time. Both marginals are perfect, and yet half of the drafts are nonsense
+# ("of problem"). The first word is always accepted, the second one half of the time.
 #
 # The text stays exact. The target sees "of" before the second place, and the rule compares the
 # target's distribution after "of" with the one that was really drawn from. A block drafter loses
@@ -163,6 +163,7 @@ for what, found in ("drawn", drawn_of), ("the likeliest", likeliest_of):
 assert all(row == sorted(row, reverse=True) for row in drawn_of.values())
 
 # %% [markdown]
+# *Answer:* two times of three at the second place, and less than one time of four at the sixth.
 # Drawn, the first draft token is always accepted. Then beta falls, and faster in a warmer text. At
 # T = 1 the futures part at once, and the marginal is a mean of many continuations. At T = 0 there
 # is only one future, and a perfect block drafter would always be right. So block drafters are at

@@ -63,7 +63,8 @@ table(["layers", *range(1, L + 1)], [["beta", *(f"{beta:.2f}" for beta in untrai
 assert untrained[-1] > 0.999
 
 # %% [markdown]
-# The first layers alone predict little, because their output is made for the next layer.
+# *Answer:* only after the last ones. The first layers alone predict little, because their output is
+# made for the next layer.
 #
 # ## An exit of its own
 #
@@ -128,8 +129,8 @@ table(["keys and values of", "off by"], [[name, f"{off:.3g}"] for name, off in g
 assert gap["first two layers, the rest left out"] < 1e-4 < gap["layers 7 and 8, fed by layer 2"]
 
 # %% [markdown]
-# The first layers have the same weights and read the same tokens. So their keys and values are *the
-# target's* and not a guess, and they may stay. Draft and target share one cache.
+# *Answer:* no. The first layers have the same weights and read the same tokens. So their keys and
+# values are *the target's* and not a guess, and they may stay. Draft and target share one cache.
 #
 # Other methods leave out layers in the middle (Draft & Verify, Zhang et al. 2023). Then the layers
 # after the gap get a different input, their keys and values are wrong, and the target has to write
@@ -168,10 +169,10 @@ table(["rows of the target in a round", *range(1, L + 1)],
 assert all(row == [5.0] * L for row in counts.values())
 
 # %% [markdown]
-# With the draft GPT, each layer reads five rows in one call, and the draft's own work comes on top.
-# With the exit it is five rows as well, and nothing comes on top, because four of them *were* the
-# draft. (Layers 1 and 2 read them one by one. A call on one row costs nearly as much as a call on
-# five, so this is where the time goes.)
+# *Answer:* five, whichever of the two drafts. With the draft GPT, each layer reads five rows in one
+# call, and the draft's own work comes on top. With the exit it is five rows as well, and nothing
+# comes on top, because four of them *were* the draft. (Layers 1 and 2 read them one by one. A call
+# on one row costs nearly as much as a call on five, so this is where the time goes.)
 #
 # The text is still what the target alone writes.
 
@@ -217,10 +218,11 @@ table(["drafter", "alpha", "c", "best gamma", "speed-up by the formula"],
        for name, (alpha, c, gamma, times) in speed.items()])
 
 # %% [markdown]
-# Eight layers are few: each is an eighth of the target, so even one of them is expensive for a
-# draft. A model of 80 layers may leave after 8, for a tenth of its time. A target can also be
-# trained to be left early, as LayerSkip does, and then no translator is needed. The target that
-# ships was not; docs/results/ has what was measured with it.
+# *Answer:* none is better than the draft GPT. Even a single layer costs as much as it does, and is
+# accepted less often. Eight layers are few: each is an eighth of the target, so even one of them is
+# expensive for a draft. A model of 80 layers may leave after 8, for a tenth of its time. A target
+# can also be trained to be left early, as LayerSkip does, and then no translator is needed. The
+# target that ships was not; docs/results/ has what was measured with it.
 
 # %%
 figures.leaving_early(untrained, {depth: beta for depth, (_, beta) in exits.items()}, of_gpt,

@@ -69,9 +69,9 @@ for x in range(4):
 table(["draft token", "p_target of it", f"passes {bar:.2f}", "off by"], rows)
 
 # %% [markdown]
-# The token that barely passes does the greatest harm. Where none passes, the token is drawn from
-# p_target, and nothing is lost. (At temperature 0, p_target is 1 for one token, so 1 - p_target(x)
-# is 0 and the rule is exact.)
+# *Answer:* the token that barely passes does the greatest harm. Where none passes, the token is
+# drawn from p_target, and nothing is lost. (At temperature 0, p_target is 1 for one token, so 1 -
+# p_target(x) is 0 and the rule is exact.)
 #
 # The text depends on what happens to be drafted: a different draft model gives a different text.
 #
@@ -104,6 +104,8 @@ table(["place", "max q_draft", "writes", "overlap of draft and target", "of draf
 assert torch.equal(pi, DEFERRALS["chow"](q_draft, p_target, 0.3))
 
 # %% [markdown]
+# *Answer:* the draft, the target, the draft.
+#
 # At the first place nothing is lost. At the third the draft is sure and wrong, and it writes all
 # the same, because Chow's rule looks at the draft alone. Other rules look at both, which is
 # possible because the target's call gives p_target anyway. Here are five rules of
@@ -153,8 +155,8 @@ table(["rule", "off from the mixture"], [[name, f"{tv:.1e}"] for name, tv in off
 assert off["no bonus"] < 1e-12 < off["bonus from the target"]
 
 # %% [markdown]
-# With the target's bonus the text is neither the target's nor the mixture's. The library leaves the
-# bonus out, and the round ends with the last draft token if all are accepted.
+# *Answer:* with the target's bonus the text is neither the target's nor the mixture's. The library
+# leaves the bonus out, and the round ends with the last draft token if all are accepted.
 #
 # ## What is the text worth?
 #
@@ -210,6 +212,8 @@ for top_p in (1.0, 0.95, 0.9, 0.8, 0.7):
 figures.mixing_on_purpose(chosen, cuts)
 
 # %% [markdown]
+# *Answer:* the line tells. At most a rule for every token is ahead, and not by much.
+#
 # ## Three things to know
 #
 # 1. Typical acceptance is off by 1 - p_target(x) wherever x passes. Its text depends on what is

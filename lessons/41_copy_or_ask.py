@@ -94,10 +94,12 @@ table(["T", *CLASSES], rows, "by match: how often the copy is accepted (how many
 assert chance[0][3] > chance[0][0] > chance[1][0]
 
 # %% [markdown]
-# Two things decide: the match and the temperature. Compare the rows. At T = 0 this small target
-# repeats itself word for word, so long matches are frequent, and what follows them is nearly
-# certain. At T = 1 most matches are of one token, and such a copy is rarely accepted. The
-# acceptance of copies can be counted while the text is written, so it need not be known beforehand.
+# *Answer:* at T = 0 seldom after one token, and nearly always after eight. At T = 1 seldom after
+# one, and eight hardly ever agree. Two things decide: the match and the temperature. Compare the
+# rows. At T = 0 this small target repeats itself word for word, so long matches are frequent, and
+# what follows them is nearly certain. At T = 1 most matches are of one token, and such a copy is
+# rarely accepted. The acceptance of copies can be counted while the text is written, so it need not
+# be known beforehand.
 #
 # ## Two offers
 #
@@ -137,6 +139,7 @@ rows = [[T, f"{chain_offer(T)[0]:.2f} ({chain_offer(T)[1]})",
 table(["T", "chain", "match 1", "2", "4", "8"], rows, "tokens for a target step's time (drafted)")
 
 # %% [markdown]
+# *Answer:* at T = 0 from a match of two tokens or so, and at T = 1 from a longer one, if at all.
 # Compare the chain with the copies. A copied token costs only its verification, so at T = 0 it pays
 # to copy a lot after a long match. At T = 1 the chain is better after a match of one token, which
 # is the usual case.
@@ -185,10 +188,10 @@ table(["drafted is", "off from the target"], [[name, f"{tv:.1e}"] for name, tv i
 assert max([*off.values()][:2]) < 1e-12 < 0.01 < off["the copy where it has a different token"]
 
 # %% [markdown]
-# The first two look at the text alone. Both drafters are exact, so it does not matter which of them
-# a *text* gets. In the last row the *draw* decides. A drawn token then reaches the coin only if it
-# is the copied one, but its q claims that it could have been any token. It is the mistake of *What
-# a stopping rule may see*.
+# *Answer:* by .22. The first two look at the text alone. Both drafters are exact, so it does not
+# matter which of them a *text* gets. In the last row the *draw* decides. A drawn token then reaches
+# the coin only if it is the copied one, but its q claims that it could have been any token. It is
+# the mistake of *What a stopping rule may see*.
 #
 # What has been counted in earlier rounds may be used. Those coins have been flipped, and the tokens
 # of this round have coins of their own.
@@ -226,9 +229,10 @@ for kind, T in (("held-out code", 0), ("held-out code", 1), ("code that repeats 
 table(["text", "T", "drafter", "tokens per call", "draft steps per call", "gain"], shown)
 
 # %% [markdown]
-# At T = 0 the hybrid gains more than either: it copies long where the text repeats itself, and asks
-# the draft model in between. At T = 1 copies bring little. Compare the draft steps per call: what
-# the hybrid gains there comes from shorter drafts. docs/results/ has the measurement by the clock.
+# *Answer:* at T = 0 the hybrid gains more than either: it copies long where the text repeats
+# itself, and asks the draft model in between. At T = 1 copies bring little. Compare the draft steps
+# per call: what the hybrid gains there comes from shorter drafts. docs/results/ has the measurement
+# by the clock.
 #
 # ## Or both at once
 #
@@ -258,9 +262,9 @@ table(["text, T = 0", "drafter", "tokens per call", "draft steps per call", "gai
        for kind in texts for name in ("hybrid", "both at once")])
 
 # %% [markdown]
-# Both at once brings the most tokens per call, because two guesses are better than one. But it pays
-# for both in every round: the steps of the draft model, and a call on the rows of both. With these
-# costs the hybrid gains more.
+# *Answer:* more tokens, and a smaller gain. Both at once brings the most tokens per call, because
+# two guesses are better than one. But it pays for both in every round: the steps of the draft
+# model, and a call on the rows of both. With these costs the hybrid gains more.
 #
 # A third way keeps the choice, and exchanges the chain for a tree of the draft model's likeliest
 # tokens, as in *A tree where it is sure*. We tried it with a chat model. It brought more tokens per

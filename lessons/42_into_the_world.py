@@ -60,8 +60,9 @@ count = sum(len(parts) for parts in layer.values())
 print(f"\n{len(layer)} tensors here, {count} there")
 
 # %% [markdown]
-# Three matrices of attention are one here, and two of the MLP, which makes fewer and larger calls.
-# A row of a matrix stays a row. This is only a matter of names, and no number changes.
+# *Answer:* nine. Three matrices of attention are one here, and two of the MLP, which makes fewer
+# and larger calls. A row of a matrix stays a row. This is only a matter of names, and no number
+# changes.
 #
 # ## The same numbers?
 #
@@ -90,8 +91,9 @@ table(["", "ours and theirs"],
 assert same_ids and off < 1e-4 and written == plain
 
 # %% [markdown]
-# The difference is not 0, because sums are taken in a different order and float32 rounds. Where two
-# tokens are nearly equal, that alone could change a greedy text, but here it does not.
+# *Answer:* about 1e-5, and yes. The difference is not 0, because sums are taken in a different
+# order and float32 rounds. Where two tokens are nearly equal, that alone could change a greedy
+# text, but here it does not.
 #
 # ## Speculation there
 #
@@ -148,11 +150,12 @@ table(["way", "calls of the target", "tokens per call", "calls of the draft"],
 figures.into_the_world({name: grown for name, (grown, _) in found.items()})
 
 # %% [markdown]
-# At temperature 0 a round involves no chance: with the same draft, the same target and the same
-# gamma, the rounds are the same. Two programs that share no line of code agree call by call. (Only
-# the last round differs, since transformers drafts no tokens beyond the requested length.) Its
-# defaults save calls of the draft model, which may cost calls of the target. c, measured in *How
-# fast*, tells which of the two is more expensive.
+# *Answer:* with the same gamma, both need equally many. At temperature 0 a round involves no
+# chance: with the same draft, the same target and the same gamma, the rounds are the same. Two
+# programs that share no line of code agree call by call. (Only the last round differs, since
+# transformers drafts no tokens beyond the requested length.) Its defaults save calls of the draft
+# model, which may cost calls of the target. c, measured in *How fast*, tells which of the two is
+# more expensive.
 #
 # The texts agree as well. At other temperatures nothing can be compared token by token. There one
 # needs a walk or the tests of *How to test a sampler*, and docs/PROOF.md judges other people's

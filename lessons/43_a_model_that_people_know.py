@@ -58,15 +58,15 @@ table(["", "parameters", "cost"],
        *[[f"a call on {m} tokens", "", f"v({m}) = {costs.v[m]:.2f}"] for m in costs.v]])
 
 # %% [markdown]
-# c is lower: the time of a step goes into reading weights, and the draft model has a tenth of the
-# target's. What v(m) is depends less on the model than on the machine, and on how the weights are
-# kept. Five tokens need the same weights as one, so where reading takes all the time, v(5) is 1. It
-# is also 1 where the product for one token is badly made and takes as long as that for five. On one
-# core of an AMD EPYC we measured 1.0 with weights in bfloat16, where a plain step took 30 ms, and
-# 1.5 with weights in float16, where it took 20. The second is the better setting, although
-# speculation gains less in it: a slow baseline flatters. In 8 bits it was 1.1, where a plain step
-# took 21 (*The same to the last bit*). (On a machine that others use at the same time, single
-# figures may be off by a third.)
+# *Answer:* it lowers c. c is lower: the time of a step goes into reading weights, and the draft
+# model has a tenth of the target's. What v(m) is depends less on the model than on the machine, and
+# on how the weights are kept. Five tokens need the same weights as one, so where reading takes all
+# the time, v(5) is 1. It is also 1 where the product for one token is badly made and takes as long
+# as that for five. On one core of an AMD EPYC we measured 1.0 with weights in bfloat16, where a
+# plain step took 30 ms, and 1.5 with weights in float16, where it took 20. The second is the better
+# setting, although speculation gains less in it: a slow baseline flatters. In 8 bits it was 1.1,
+# where a plain step took 21 (*The same to the last bit*). (On a machine that others use at the same
+# time, single figures may be off by a third.)
 #
 # ## What is easy to foresee
 #
@@ -100,6 +100,9 @@ print(f"\nthe story begins, a bracket for each call: {shown}")
 figures.a_model_that_people_know(betas, {row[0]: (float(row[1]), float(row[2])) for row in found})
 
 # %% [markdown]
+# *Answer:* the copies help most where a text is rewritten. The draft model helps everywhere, and
+# least in the story.
+#
 # The last column counts the tokens up to the first one in which the two answers differ. In exact
 # arithmetic they never would. If the first line above says bfloat16, a number has 8 bits here, and
 # a call on five tokens adds in a different order than a call on nine, so a near tie may fall either
@@ -152,9 +155,10 @@ print(f"a target of 5 tokens, a draft model of 3: off by {off:.1e} in {paths:,} 
 assert off < 1e-12
 
 # %% [markdown]
-# Nothing happens. A token that is never drafted has q_draft = 0, so the residual distribution keeps
-# all of its probability, and the replacement is drawn from there. A missing token costs a rejected
-# draft, and never exactness. The walk over all paths of a small case shows it.
+# *Answer:* nothing happens. A token that is never drafted has q_draft = 0, so the residual
+# distribution keeps all of its probability, and the replacement is drawn from there. A missing
+# token costs a rejected draft, and never exactness. The walk over all paths of a small case shows
+# it.
 #
 # ## Three things to know
 #

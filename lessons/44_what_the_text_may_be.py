@@ -72,6 +72,9 @@ for state in range(len(AUTOMATON)):
 table(["state", "may follow", "for example"], shown)
 
 # %% [markdown]
+# *Answer:* one, or a dozen: only digits, alone or in pieces of several, and the signs of the
+# pattern. In the last state there is none.
+#
 # This table is computed once. While the text is written, masks are only looked up in it. In state 4
 # no token may follow: it is a *dead end*, in which no distribution is left. There the end of text
 # must be allowed, and the library rejects a grammar that has a dead end.
@@ -169,10 +172,10 @@ table(["the mask", "off from the masked target", "texts that break the grammar"]
 assert off["each row its own"][0] < 1e-12 < 0.01 < min([tv for tv, _ in off.values()][1:])
 
 # %% [markdown]
-# Only the first is exact. The proof of *Why it is lossless* does not ask where the two
-# distributions come from, so it holds for masked ones as well. But the target's distribution must
-# have the mask of its own row. With one mask for all, even the target forgets the grammar after the
-# first draft token, so this mistake breaks the most texts.
+# *Answer:* one mask for all rows. Only the first is exact. The proof of *Why it is lossless* does
+# not ask where the two distributions come from, so it holds for masked ones as well. But the
+# target's distribution must have the mask of its own row. With one mask for all, even the target
+# forgets the grammar after the first draft token, so this mistake breaks the most texts.
 #
 # ## A state for each slot
 #
@@ -240,9 +243,9 @@ table(["grammar", "T", "alpha", "tokens per call", "match", "the first text"],
       [[*row[:-1], repr(row[-1][:28])] for row in shown])
 
 # %% [markdown]
-# With both masked, alpha rises: the mask takes tokens away about which the two models disagreed.
-# With the target alone it falls below what it was without a grammar, because the draft model would
-# rather write code than a record.
+# *Answer:* with both masked, alpha rises: the mask takes tokens away about which the two models
+# disagreed. With the target alone it falls below what it was without a grammar, because the draft
+# model would rather write code than a record.
 #
 # Part of the rise is cheap. Where a single token may follow, both models write it, and it is
 # accepted in any case. What is left if we count only the places where there is a choice?

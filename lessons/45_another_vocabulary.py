@@ -136,10 +136,10 @@ table(["drawn, and reported", "off from the target"],
 assert [tv < 1e-12 for tv in off.values()] == [True, False, False, True]
 
 # %% [markdown]
-# The first and the last are exact. It is the old rule once more: what is reported must be what was
-# drawn from. In the second row the reported numbers add up to less than 1. The coin then accepts
-# too often, and the residual has too much of every token that was drafted. In the third, `a` comes
-# out more often than reported.
+# *Answer:* the first and the last are exact. It is the old rule once more: what is reported must be
+# what was drawn from. In the second row the reported numbers add up to less than 1. The coin then
+# accepts too often, and the residual has too much of every token that was drafted. In the third,
+# `a` comes out more often than reported.
 #
 # `OtherTokenizer` is the first way, and it cannot make the mistakes of the other two. It answers as
 # a language model over the target's tokens, with a logit of -infinity for what is not shared. The
@@ -224,7 +224,8 @@ table(["a token that it lacks is read as", "alpha"],
       [[name, f"{value:.3f}"] for name, value in alpha.items()], "T = 1")
 
 # %% [markdown]
-# The longest ending is what `OtherTokenizer` reads, since what comes next depends most on the last
+# *Answer:* the longest ending is best, and ids that mean something else are far worse than all. The
+# longest ending is what `OtherTokenizer` reads, since what comes next depends most on the last
 # letters. The last row has the same table counted in the target's own tokens: what is missing
 # between the two is the price of another vocabulary. All rows would write the same distribution of
 # texts, so no test of the text can tell a good table from a wrong one. That is why the proof has a
@@ -253,7 +254,7 @@ table(["the draft", "tokens per call, T = 0", "T = 1"],
        for name in ("shared tokens", "strings")])
 
 # %% [markdown]
-# With this table strings gain nothing: at T = 1 they lose, and at T = 0 the two are about
+# *Answer:* with this table strings gain nothing: at T = 1 they lose, and at T = 0 the two are about
 # equal. (The texts are those of your Python's library, so the figures differ a little from one
 # version to the next.) At T = 1 the reason is the rule of acceptance. min(1, p / q) needs the
 # probability of the string, which is a sum over all the ways to cut it, and is not known. So its

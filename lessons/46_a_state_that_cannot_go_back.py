@@ -77,9 +77,9 @@ table(["after the round", "the answer is off by"],
 assert [gap < 1e-12 for gap in gaps.values()] == [False, False, True, True, True]
 
 # %% [markdown]
-# The first two lines are bugs that have shipped. In the first, the state has read rejected tokens.
-# In the second, it lacks the accepted ones. With either of them a model goes on writing, and no
-# error is raised.
+# *Answer:* the last three. The first two lines are bugs that have shipped. In the first, the state
+# has read rejected tokens. In the second, it lacks the accepted ones. With either of them a model
+# goes on writing, and no error is raised.
 #
 # The third and the fourth line are the two ways that are used.
 #
@@ -156,10 +156,12 @@ assert all(costs[gamma, "snapshots"][1] == gamma + 1 <= costs[gamma, "replay"][1
            for gamma in (1, 2, 4, 8))
 
 # %% [markdown]
-# Snapshots read gamma + 1 tokens in a round, as a target with slots does, and need a state for each
-# of them. Replay always keeps two states, that of the text before the round and that after it. In a
-# round after a rejection it reads the accepted tokens again, and the token before them. No token is
-# read again twice, so on average it cannot read more additional tokens than it writes.
+# *Answer:* snapshots need 9 states where replay needs 2, 4.5 times as much. Replay reads more
+# tokens, at most as many more as it writes. Snapshots read gamma + 1 tokens in a round, as a target
+# with slots does, and need a state for each of them. Replay always keeps two states, that of the
+# text before the round and that after it. In a round after a rejection it reads the accepted tokens
+# again, and the token before them. No token is read again twice, so on average it cannot read more
+# additional tokens than it writes.
 #
 # Which is better depends on the machine. A layer of Qwen3-Next has a state of 32 x 128 x 128
 # numbers. A slot of one of its layers that attend has 2 x 2 x 256 numbers. So a single state is as

@@ -55,7 +55,7 @@ ways = {"forwards": added(row * column), "backwards": added((row * column).flip(
 table(["the sum", "float32"], [[name, f"{total.item():.6f}"] for name, total in ways.items()])
 
 # %% [markdown]
-# The last digits differ. That is harmless as long as the numbers keep their seven digits.
+# *Answer:* the last digits differ. That is harmless as long as the numbers keep their seven digits.
 #
 # But many models round on their way. In bfloat16 every number between two layers has 8 bits, which
 # is less than three digits. Rounding swallows a small difference nearly always. Now and then,
@@ -112,9 +112,9 @@ table(["the target in", "against float32", "alone against five in a call"],
       [[name, f"{a:.2%}", f"{b:.4%}"] for name, (a, b) in found.items()])
 
 # %% [markdown]
-# As much again: the model in bfloat16 is about as far from itself as it is from the model before it
-# was rounded. A text that is written with speculation is then distributed as this target writes in
-# calls on five tokens. That is one rounding away from how it writes in calls on one.
+# *Answer:* as much again: the model in bfloat16 is about as far from itself as it is from the model
+# before it was rounded. A text that is written with speculation is then distributed as this target
+# writes in calls on five tokens. That is one rounding away from how it writes in calls on one.
 #
 # Is it a bug? No rule of speculation is broken, and a server that puts requests together does the
 # same to its users. But such a text cannot be checked: when it differs at temperature 0, that may
@@ -186,8 +186,8 @@ table(["the target in", "against float32", "alone against five in a call"],
 figures.the_same_to_the_last_bit(found)
 
 # %% [markdown]
-# Attention alone was enough to lose what whole numbers had gained. With both, the difference is not
-# a small number but zero: every bit is the same.
+# *Answer:* attention alone was enough to lose what whole numbers had gained. With both, the
+# difference is not a small number but zero: every bit is the same.
 #
 # ## What one sees of it
 #

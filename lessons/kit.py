@@ -1,5 +1,5 @@
 """What the lessons share: dice for a single text, tables, the list of lessons, short trainings, a warning about a busy
-machine.
+machine, links to the page to play with.
 """
 
 import re
@@ -50,6 +50,11 @@ def table(columns: Sequence[str], rows: Sequence[Sequence], note: str = "") -> N
     console.width = max(console.width, 110)         # a number cut short would be a wrong one
     console.print()
     console.print(shown)
+
+
+def page(view: str) -> str:
+    """The link to a view of the page to play with, in a browser: "replay", "formulas" or "node"."""
+    return f"{(Path(__file__).resolve().parent.parent / 'docs' / 'index.html').as_uri()}#{view}"
 
 
 def title_of(lesson: Path) -> str:

@@ -46,6 +46,16 @@ def wholes(value, what: str) -> list[int]:
     return [whole(part, what, "a list of ints") for part in plain]
 
 
+def counts(value, what: str, rows: int) -> list[int]:
+    """How many, for each row: whole numbers, whether or not they are of an integer type."""
+    plain = _plain(value)
+    if not isinstance(plain, list) or len(plain) != rows:
+        got = f"{len(plain)} of them" if isinstance(plain, list) else f"{value!r:.80}"
+        raise Failure(f"{what} must return a number for each of {rows} row{'s' * (rows > 1)}; it returned {got}")
+    return [whole(int(part) if isinstance(part, float) and part.is_integer() else part, what, "whole numbers")
+            for part in (row[0] if isinstance(row, list) and len(row) == 1 else row for row in plain)]
+
+
 def truth(value, what: str) -> bool:
     """True or False, from Python, numpy or torch."""
     plain = _plain(value)

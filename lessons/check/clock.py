@@ -19,7 +19,7 @@ import torch
 PRINTED = 1_000         # characters of what they print
 TICK = 0.05             # CPU seconds between two looks at the clock
 PATIENCE = 5            # wall seconds in the learner's code for each CPU second that is allowed
-COMPARED = 20           # calls of a function after which its arguments are looked at
+COMPARED = 1_000        # calls of a function after which its arguments are looked at
 SHOWN = 60              # characters of an argument
 
 
@@ -130,7 +130,7 @@ class Clock:
 
         What it raises carries the call: error.call = "pick([1.0, 1.0], 0.25)".
         """
-        calls = 0
+        calls, names = 0, list(inspect.signature(function).parameters)
 
         @functools.wraps(function)
         def call(*args, **named):
@@ -146,7 +146,6 @@ class Clock:
                 raise
             finally:
                 if calls <= COMPARED:
-                    names = list(inspect.signature(function).parameters)
                     self.changed |= {f"{names[min(i, len(names) - 1)]} of {name}"
                                      for i, (before, after) in enumerate(zip(args, given)) if differs(before, after)}
         return call

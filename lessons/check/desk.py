@@ -44,11 +44,11 @@ def tell(exercise: Exercise, console: Console) -> int:
             if not line.startswith(" "):
                 line = wrapped(line, console)
             console.print(textwrap.indent(line, "          "), markup=False, style="yellow", soft_wrap=True)
-        tell_more(result, console)
+        show_printed(result, console)
         console.print(f"a hint: {command()} {exercise.number} --hint", style="dim", soft_wrap=True)
         console.print(progress.bar(), style="dim")
         return 1
-    tell_more(result, console)
+    show_printed(result, console)
     console.print("solved.", style="bold green", end=" ")
     console.print("Compare with the library:")
     for where in exercise.like:
@@ -62,10 +62,8 @@ def wrapped(line: str, console: Console) -> str:
     return textwrap.fill(line, max(40, console.width - 12), break_on_hyphens=False)
 
 
-def tell_more(result: Result, console: Console) -> None:
-    """Notes, and what the learner's functions have printed."""
-    for note in result.notes:
-        console.print(textwrap.indent(wrapped(note, console), "          "), markup=False, style="dim", soft_wrap=True)
+def show_printed(result: Result, console: Console) -> None:
+    """What the learner's functions have printed."""
     if result.printed:
         lines = result.printed.splitlines()
         console.print("  it printed:", style="dim")

@@ -6,6 +6,7 @@ number, what a known mistake does, then that is what was done wrong; see naming.
 """
 
 import contextlib
+import inspect
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -18,6 +19,9 @@ from lessons.check.catalogue import ANSWERS, Entry
 from lessons.check.clock import PATIENCE, Beginning, Clock, TooLong
 from lessons.check.seen import Failure, Row, Seen, told
 
+CHANGED = "changed-in-place"
+IN_PLACE = ("it changes in place what it is given: {}. The answers are right, and the caller has lost the old values: "
+            f"make new tensors or lists, such as p - q instead of p -= q ({CHANGED})")
 SECONDS = 20            # of CPU time, for the learner's code in one exercise; the slowest right answer takes one
 
 Functions = SimpleNamespace                             # an exercise's functions, by name
@@ -45,7 +49,7 @@ class Exercise(Entry):
     """looks: parts that compare numbers, by name, in order.  contract, tests: parts that raise Failure or fall silent.
     like: (module, name, first words, last words) of lines of the library to compare with.  slow_is_right: a rule can be
     lossless here and fail all the same.  too_slow: the message for code that was stopped, or "".  optional:
-    functions that need not be there.
+    functions that need not be there.  may_change: arguments that may be changed in place, as "tokens of commit".
     """
 
     functions: tuple[str, ...]
@@ -58,7 +62,14 @@ class Exercise(Entry):
     slow_is_right: bool = False
     too_slow: Callable[[], str] = str
     optional: tuple[str, ...] = ()
+    may_change: tuple[str, ...] = ()
     _of_mistakes: dict[tuple[int, str], list[Seen]] = field(default_factory=dict, init=False, repr=False)
+
+    @property
+    def throws(self) -> bool:
+        """Is one of its functions handed the dice?"""
+        answer = vars(load(ANSWERS / self.file, self, Clock())).values()
+        return any("dice" in inspect.signature(function).parameters for function in answer)
 
     def with_mistake(self, mistake: Wrong) -> Functions:
         return Functions(**vars(load(ANSWERS / self.file, self, Clock())) | mistake.functions)
@@ -76,7 +87,7 @@ class Exercise(Entry):
 class Result:
     """passed: the parts that were, each with what it had to say.  failure: of which part, and the text; or None.
     named: the known mistakes.  stopped: "time" if the code did not end, "busy" if the machine had no time for it.
-    printed: what the learner's functions printed, the beginning of it.  notes: what a pass does not hide.
+    printed: what the learner's functions printed, the beginning of it.
     """
 
     passed: list[tuple[str, str]]
@@ -84,7 +95,6 @@ class Result:
     named: list[str] = field(default_factory=list)
     stopped: str = ""
     printed: str = ""
-    notes: list[str] = field(default_factory=list)
 
 
 def load(path: Path, exercise: Exercise, clock: Clock) -> Functions:
@@ -118,6 +128,9 @@ def check(exercise: Exercise, path: Path, clock: Clock | None = None) -> Result:
                     cases, paths = len(found), sum(seen.paths for seen in found)
                     found = f"{paths:,} paths walked" if paths else f"{cases} case{'s' * (cases > 1)}"
                 result.passed.append((part, found or ""))
+            changed = sorted(clock.changed.difference(exercise.may_change))
+            if changed and result.failure is None:
+                result.failure, result.named = ("what it is given", IN_PLACE.format(", ".join(changed))), [CHANGED]
     except NotImplementedError:
         result.failure = part, f"nothing there yet: {exercise.functions[0]} raises NotImplementedError"
     except TooLong as end:
@@ -127,7 +140,7 @@ def check(exercise: Exercise, path: Path, clock: Clock | None = None) -> Result:
     except Failure as failure:
         result.failure, result.named = (part, str(failure)), [failure.name] * bool(failure.name)
     except SyntaxError as error:
-        result.failure = part, f"{path.name}, line {error.lineno}: {error.msg}"
+        result.failure = "syntax", f"{path.name}, line {error.lineno}: {error.msg}"
     except SystemExit:
         result.failure = part, "it ended the program instead of returning something"
     except MemoryError:
@@ -135,9 +148,6 @@ def check(exercise: Exercise, path: Path, clock: Clock | None = None) -> Result:
     except Exception as error:
         result.failure = part, f"{told(error)} ({naming.place(exercise, path, error)})"
     result.printed = heard.getvalue()
-    if clock.changed:
-        result.notes.append(f"It changes in place what it is given: {', '.join(sorted(clock.changed))}. That is no "
-                            "mistake here, for it is given copies. Elsewhere its caller would lose the old values.")
     return result
 
 
@@ -158,6 +168,8 @@ def stopped(end: TooLong, clock: Clock, exercise: Exercise, where: str) -> tuple
         return "busy", (f"stopped at {where}, after {PATIENCE * clock.seconds + 1:g} seconds by the clock on the wall. "
                         f"Your code had the processor for only {clock.now:.1f} of them. Either this machine is busy "
                         "with something else, or your code waits (sleep, input). It was not judged: try again.")
-    said = exercise.too_slow() or ("It may be an endless loop. A rule that proposes again and again until something is "
-                                   "accepted has no longest way, and no walk through it ends.")
+    said = exercise.too_slow() or "It may be an endless loop."
+    if exercise.throws:
+        said += (" A rule that proposes again and again until something is accepted has no longest path, so no walk of "
+                 "it ends.")
     return "time", f"stopped after {clock.seconds:g} seconds of processor time in your code, at {where}. {said}"

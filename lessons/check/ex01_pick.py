@@ -41,8 +41,8 @@ def exact(f) -> list[Seen]:
 def edges(f) -> list[Seen]:
     return [values("the ends of u", lambda: {
         "[0, 1], u = 0": f.pick(vector(0, 1), 0.0), "[1, 0], u = 0.999": f.pick(vector(1, 0), 0.999),
-        "[0, 3, 0, 1], u = 0": f.pick(vector(0, 3, 0, 1), 0.0)},
-        {"[0, 1], u = 0": 1, "[1, 0], u = 0.999": 0, "[0, 3, 0, 1], u = 0": 1})]
+        "[0, 3, 0, 1], u = 0": f.pick(vector(0, 3, 0, 1), 0.0), "[1e-15, 1], u = 0": f.pick(vector(1e-15, 1), 0.0)},
+        {"[0, 1], u = 0": 1, "[1, 0], u = 0.999": 0, "[0, 3, 0, 1], u = 0": 1, "[1e-15, 1], u = 0": 0})]
 
 
 def first(where) -> int:
@@ -55,6 +55,8 @@ EXERCISE = Exercise(
     [wrong("zero-weight-at-zero", "an end exactly at u * total must not be taken: at u = 0 you take a token that has "
            "no weight at all",
            pick=lambda w, u: first(w.cumsum(0) >= u * w.sum())),
+     wrong("epsilon-at-the-end", "you add a little number to u * total, and a token with less weight than that is "
+           "never drawn: compare with >, and add nothing", pick=lambda w, u: first(w.cumsum(0) > u * w.sum() + 1e-12)),
      wrong("total-forgotten", "you compare u with the pieces' ends without multiplying it by the total",
            pick=lambda w, u: first(w.cumsum(0) > u)),
      wrong("not-cumulative", "you compare u with each token's own weight, not with where its piece ends",
@@ -66,6 +68,13 @@ EXERCISE = Exercise(
      wrong("u-ignored", IGNORED, pick=lambda w, u: len(w) - 1),
      wrong("all-alike", "you give every token the same chance, whatever its weight",
            pick=lambda w, u: int(u * len(w))),
+     wrong("one-too-late", "you return the piece after the one that u hits",
+           pick=lambda w, u: min(len(w) - 1, first(w.cumsum(0) > u * w.sum()) + 1)),
+     wrong("place-in-the-sorted-list", "you sort the weights and return a place in the sorted list; a token is its "
+           "place in the list that you were given",
+           pick=lambda w, u: first(w.sort(descending=True).values.cumsum(0) > u * w.sum())),
+     wrong("not-cumulative", "you compare u with each token's own weight, not with where its piece ends",
+           pick=lambda w, u: next((i for i, one in enumerate(w) if one > u * w.sum()), len(w) - 1)),
      wrong("one-too-early", "you return the piece before the one that u hits",
            pick=lambda w, u: max(0, first(w.cumsum(0) > u * w.sum()) - 1)),
      wrong("weights-softmaxed", "you take a softmax of the weights: they are weights already, not logits",

@@ -4,7 +4,7 @@ import torch
 
 from lessons.check.answered import number
 from lessons.check.engine import Exercise, wrong
-from lessons.check.pairs import PAIRS, vector
+from lessons.check.pairs import PAIRS, normal, vector
 from lessons.check.seen import Seen, values
 
 KL = ("that is the Kullback-Leibler divergence, which adds p log(p / q): it is no distance, and it is infinite where q "
@@ -25,7 +25,8 @@ def worked(f) -> list[Seen]:
 
 
 def exact(f) -> list[Seen]:
-    cases = PAIRS | {"equal": (vector(.2, .3, .5), vector(.2, .3, .5))}
+    cases = PAIRS | {"equal": (vector(.2, .3, .5), vector(.2, .3, .5)),
+                     "sevenths and thirteenths": (normal(vector(1, 2, 4)), normal(vector(2, 9, 2)))}
     return [values("pairs of distributions", lambda: {name: distance_of(f, *pair) for name, pair in cases.items()},
                    {name: float(1 - a.minimum(b).sum()) for name, (a, b) in cases.items()})]
 
@@ -40,9 +41,12 @@ DIVERGENCES = [lambda a, b: terms(a, b).sum(), lambda a, b: terms(b, a).sum(),
                lambda a, b: terms(a, b).sum() / torch.tensor(2.0).log(), lambda a, b: torch.where(
                    (a > 0) & (b > 0), a * (a / b).log(), 0).sum()]
 
+SQUARES = [lambda s: s.sum().sqrt(), lambda s: s.sum(), lambda s: s.sum() / 2, lambda s: s.mean(),
+           lambda s: s.sum().sqrt() / 2, lambda s: s.mean().sqrt()]
+
 EXERCISE = Exercise(
     "ex02_total_variation.py", ("total_variation",), contract,
-    {"worked number": worked, "nine pairs": exact},
+    {"worked number": worked, "eleven pairs": exact},
     [wrong("not-halved", "you count every moved piece twice, where it leaves and where it arrives: take half the sum",
            total_variation=lambda a, b: (a - b).abs().sum()),
      wrong("greatest-difference", "you take the greatest difference; all of them count",
@@ -51,10 +55,17 @@ EXERCISE = Exercise(
            total_variation=lambda a, b: (a - b).abs().max() / 2),
      wrong("signs-kept", "you add differences with their signs, and they cancel",
            total_variation=lambda a, b: (a - b).sum() / 2),
-     wrong("squares", "you take the Euclidean distance; total variation adds absolute differences",
-           total_variation=lambda a, b: (a - b).square().sum().sqrt()),
-     wrong("mean", "you take the mean of the differences; it is a sum",
-           total_variation=lambda a, b: (a - b).abs().mean()),
+     *(wrong("squares", "you square the differences; total variation adds absolute differences",
+             total_variation=lambda a, b, made=made: made((a - b).square())) for made in SQUARES),
+     *(wrong("mean", "you take the mean of the differences; it is a sum, and half of it",
+             total_variation=lambda a, b, share=share: (a - b).abs().mean() * share) for share in (1, .5)),
+     *(wrong("rounded", "you round the distance: the caller may, and here every digit counts",
+             total_variation=lambda a, b, digits=digits: round(float((a - b).abs().sum() / 2), digits))
+       for digits in range(1, 9)),
+     wrong("hellinger", "that is the Hellinger distance, of square roots; total variation adds |p - q|",
+           total_variation=lambda a, b: (a.sqrt() - b.sqrt()).norm() / 2 ** .5),
+     wrong("jensen-shannon", "that is the Jensen-Shannon divergence; total variation adds |p - q|",
+           total_variation=lambda a, b: (terms(a, (a + b) / 2).sum() + terms(b, (a + b) / 2).sum()) / 2),
      wrong("overlap", "that is what the distributions have in common, 1 minus their distance",
            total_variation=lambda a, b: a.minimum(b).sum()),
      *(wrong("kullback-leibler", KL, total_variation=divergence) for divergence in DIVERGENCES)],

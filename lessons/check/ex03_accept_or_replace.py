@@ -6,7 +6,7 @@ import torch.nn.functional as F
 from lessons.check.answered import token
 from lessons.check.engine import Exercise, wrong
 from lessons.check.pairs import EPSILONS, PAIRS
-from lessons.check.seen import Row, Seen, fits, look
+from lessons.check.seen import Row, Seen, fits, look, not_drawn_again
 
 
 def answered(f, x: int, p_target, q_draft, dice) -> int:
@@ -21,7 +21,8 @@ def token_of(f, pair, dice) -> tuple[int, int]:
 
 def contract(f) -> None:
     for seed in range(3):                               # a token that the target likes better is always accepted
-        answered(f, 0, *PAIRS["four tokens"], Row(seed=seed))
+        answered(f, 0, *PAIRS["four tokens"], row := Row(seed=seed))
+        not_drawn_again(row, PAIRS["four tokens"][1])
 
 
 def worked(f) -> list[Seen]:
@@ -67,6 +68,11 @@ def without(x, p, q):
     return p * (1 - F.one_hot(torch.tensor(x), len(p)))
 
 
+def with_constant(x, p, q, where=slice(None)):
+    """The coin of rejection sampling."""
+    return p[x] / ((p / q)[where].max() * q[x])
+
+
 def weights(name: str, said: str, replacement):
     """A mistake in what is drawn from."""
     return wrong(name, said, accept_or_replace=rule(ratio, replacement))
@@ -82,10 +88,15 @@ EXERCISE = Exercise(
     {"worked number": worked, "exact distribution": exact, "accepted as often as it can be": pace},
     [weights("residual-is-target", "after a rejection you draw from p_target, so that what the draft covered already "
              "is drawn a second time; draw from max(0, p_target - q_draft)", lambda x, p, q: p),
+     weights("guard-too-wide", "where little is left you draw from p_target: where something was rejected, something "
+             "is left, and that is right however little it is",
+             lambda x, p, q: left(x, p, q) if left(x, p, q).sum() > 1e-6 else p),
      weights("residual-pointwise", "after a rejection you leave out the draft token only, or take q_draft away there "
              "only; take it away from every token", without),
      weights("residual-softmaxed", "you softmax the residual: it holds weights, not logits, and its zeros must stay "
              "zeros", lambda x, p, q: left(x, p, q).softmax(0)),
+     weights("residual-softmaxed", "you softmax p_target - q_draft: these are weights, not logits; cut them off at 0 "
+             "instead", lambda x, p, q: (p - q).softmax(0)),
      weights("residual-absolute", "you draw from |p_target - q_draft|: where the draft has more, nothing is left, not "
              "more", lambda x, p, q: (p - q).abs()),
      weights("residual-reversed", "you draw from max(0, q_draft - p_target): the letters are the wrong way round",
@@ -105,6 +116,15 @@ EXERCISE = Exercise(
           lambda x, p, q: min(1, q[x] / p[x]) if p[x] else 1),
      wrong("accept-everything", "you accept every draft token: the text is the draft's",
            accept_or_replace=lambda x, p, q, dice: x),
+     *(wrong("coin-of-rejection-sampling", "you divide the ratio by the constant C, as rejection sampling does, which "
+             "tries again. Here the residual makes up for what is rejected, and the coin is min(1, p_target(x) / "
+             "q_draft(x))", "flip", accept_or_replace=rule(
+                 lambda x, p, q, where=where: with_constant(x, p, q, q > 0 if where else slice(None)), instead))
+       for where in (False, True) for instead in (left, lambda x, p, q: p)),
+     coin("coin-inverted", "you replace where the coin says accept, and accept where it says reject",
+          lambda x, p, q: 1 - ratio(x, p, q)),
+     coin("ratio-without-a-coin", "you accept whenever p_target(x) / q_draft(x) is above a half; it is the probability "
+          "of a coin, and the coin must be flipped", lambda x, p, q: float(p[x] / q[x] > .5)),
      coin("coin-is-target", "you accept with probability p_target(x) and replace from the residual; the coin is min(1, "
           "p_target(x) / q_draft(x))", lambda x, p, q: p[x]),
      coin("lenience", "your coin is kinder than the ratio, min(1, p / (0.8 q)): faster, and no longer lossless",

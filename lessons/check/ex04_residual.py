@@ -5,7 +5,7 @@ import torch
 from lessons.check.answered import weights_like
 from lessons.check.engine import Exercise, wrong
 from lessons.check.pairs import EPSILONS, PAIRS, vector
-from lessons.check.seen import Seen, look, values
+from lessons.check.seen import Failure, Seen, look, values
 
 ROWS = {name: pair for name, pair in PAIRS.items() if len(pair[0]) == 4}
 BATCH = (torch.stack([p for p, _ in ROWS.values()] + [vector(.1, .2, .3, .4)]),
@@ -20,8 +20,11 @@ def rows_of(f, p_target, q_draft) -> torch.Tensor:
 
 
 def contract(f) -> None:
-    for rows in (1, len(NAMES)):
-        rows_of(f, BATCH[0][:rows], BATCH[1][:rows])
+    for p_target, q_draft in zip(*BATCH):
+        row = rows_of(f, p_target[None], q_draft[None])[0].tolist()
+        if min(row) < 0:            # differences add up to 0 but for rounding: what they are divided by is an accident
+            raise Failure(f"a weight is negative, {row}: cut the differences off at 0 before you add them up "
+                          "(residual-unclamped)", "residual-unclamped")
 
 
 def worked(f) -> list[Seen]:
@@ -37,7 +40,7 @@ def row_values(f) -> list[Seen]:
     for p, q in zip(*(side.tolist() for side in BATCH)):
         over = [max(0.0, a - b) for a, b in zip(p, q)]
         expected.append([weight / sum(over) for weight in over] if sum(over) else p)
-    return [values("five rows at once", lambda: {
+    return [values("six rows at once", lambda: {
         f"{name}, token {i}": weight for name, row in zip(NAMES, rows_of(f, *BATCH).tolist())
         for i, weight in enumerate(row)},
         {f"{name}, token {i}": weight for name, row in zip(NAMES, expected) for i, weight in enumerate(row)})]
@@ -77,6 +80,8 @@ EXERCISE = Exercise(
          over(p, q).sum(-1, keepdim=True) + epsilon)) for epsilon in EPSILONS),
      *(wrong("epsilon-in-the-residual", EPSILON, residual=lambda p, q, epsilon=epsilon: normal(over(p, q) + epsilon))
        for epsilon in EPSILONS),
+     *(wrong("epsilon-in-the-residual", EPSILON, residual=lambda p, q, epsilon=epsilon: over(p, q) / over(p, q).sum(
+         -1, keepdim=True).clamp(min=epsilon)) for epsilon in EPSILONS),
      wrong("residual-not-normalised", "your rows do not add up to 1: divide each by its sum, and where that is 0 take "
            "p_target", residual=over),
      wrong("one-sum-for-all", "you divide by the sum over the whole batch: every row has its own",
@@ -88,8 +93,6 @@ EXERCISE = Exercise(
            residual=lambda p, q: over(p, q).softmax(-1)),
      wrong("residual-not-normalised", "your rows do not add up to 1: divide each by its sum",
            residual=lambda p, q: over(p, q).where(over(p, q).sum(-1, keepdim=True) > 0, p)),
-     wrong("residual-unclamped", "you left the negative differences in: cut them off at 0",
-           residual=lambda p, q: guarded(p, q, p - q)),
      wrong("residual-absolute", "you took |p_target - q_draft|: where the draft has more, nothing is left, not more",
            residual=lambda p, q: guarded(p, q, (p - q).abs())),
      wrong("residual-reversed", "you took max(0, q_draft - p_target): the letters are the wrong way round",
@@ -99,8 +102,23 @@ EXERCISE = Exercise(
            residual=lambda p, q: over(p, q).softmax(-1).where(over(p, q).sum(-1, keepdim=True) > 0, p)),
      wrong("residual-is-target", "you return the target's own distribution: what the draft covered already is drawn "
            "again", residual=lambda p, q: p),
-     wrong("wrong-dimension", "you divide by sums over the rows of the batch: texts must not mix; sum over the tokens",
-           residual=lambda p, q: normal(over(p, q), 0).nan_to_num(0).where(over(p, q).sum(-1, keepdim=True) > 0, p)),
+     *(wrong("wrong-dimension", "you divide by sums over the rows of the batch: texts must not mix; sum over the "
+             "tokens, the last dimension", residual=residual) for residual in (
+           lambda p, q: normal(over(p, q), 0).nan_to_num(0).where(over(p, q).sum(-1, keepdim=True) > 0, p),
+           lambda p, q: normal(over(p, q), 0),
+           lambda p, q: normal(over(p, q), 0).where(over(p, q).sum(0) > 0, p))),
+     *(wrong("keepdim-forgotten", "the sums have the shape (B,), and are divided by along the tokens: keep their "
+             "dimension, sum(-1, keepdim=True), so that each belongs to its row", residual=residual) for residual in (
+           lambda p, q: over(p, q) / over(p, q).sum(-1),
+           lambda p, q: (over(p, q) / over(p, q).sum(-1)).where(over(p, q).sum(-1) > 0, p),
+           lambda p, q: (over(p, q) / over(p, q).sum(-1)).where(over(p, q).sum(-1, keepdim=True) > 0, p))),
+     wrong("guard-too-wide", "where little is left you return p_target: do that only where nothing at all is left",
+           residual=lambda p, q: normal(over(p, q)).where(over(p, q).sum(-1, keepdim=True) > 1e-6, p)),
+     wrong("target-for-the-whole-batch", "where nothing is left of one row you return p_target for all rows: choose "
+           "row by row, with where()",
+           residual=lambda p, q: p if (over(p, q).sum(-1) == 0).any() else normal(over(p, q))),
+     wrong("uniform-row", "where both distributions are the same your row is uniform: it must be p_target",
+           residual=lambda p, q: normal(over(p, q)).nan_to_num(1 / p.shape[-1])),
      wrong("one-sum-for-all", "you divide by the sum over the whole batch: every row has its own",
            residual=lambda p, q: (over(p, q) / over(p, q).sum()).where(over(p, q).sum(-1, keepdim=True) > 0, p))],
     ("After a rejection, which tokens has the draft proposed too rarely, and by how much?",

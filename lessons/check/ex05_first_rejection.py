@@ -1,8 +1,10 @@
 """Exercise 5: how many draft tokens are accepted."""
 
+import re
+
 import torch
 
-from lessons.check.answered import whole, wholes
+from lessons.check.answered import counts
 from lessons.check.engine import Exercise, wrong
 from lessons.check.rounds import GAMMA, count, walked_round
 from lessons.check.seen import Failure, Seen, values
@@ -10,38 +12,39 @@ from lessons.check.seen import Failure, Seen, values
 PATTERNS = torch.tensor([[bool(i & 4), bool(i & 2), bool(i & 1)] for i in range(8)])
 
 
-def counts(f, coins) -> list[int]:
+def counted(f, coins) -> list[int]:
     """The learner's answer, a number for each row."""
-    found = wholes(f.accepted(coins), "accepted")
-    if len(found) != len(coins):
-        raise Failure(f"accepted must return a number for each of {len(coins)} rows; it returned {len(found)}")
-    return found
+    return counts(f.accepted(coins), "accepted", len(coins))
 
 
 def contract(f) -> None:
-    counts(f, PATTERNS)
+    counted(f, PATTERNS)
 
 
 def worked(f) -> list[Seen]:
     rows = torch.tensor([[True, False, True], [False, True, True], [True, True, True]])
-    return [values("the three rows of the docstring", lambda: dict(zip("abc", counts(f, rows))),
+    return [values("the three rows of the docstring", lambda: dict(zip("abc", counted(f, rows))),
                    {"a": 1, "b": 0, "c": 3})]
 
 
 def patterns(f) -> list[Seen]:
     return [values("three coins, True is accept",
-                   lambda: dict(zip(map(str, PATTERNS.tolist()), counts(f, PATTERNS))),
+                   lambda: dict(zip(map(str, PATTERNS.tolist()), counted(f, PATTERNS))),
                    {str(row): count(row) for row in PATTERNS.tolist()})]
 
 
 def exact(f) -> list[Seen]:
-    def counted(coins: list[bool]) -> int:
-        found = whole(counts(f, torch.tensor([coins]))[0], "accepted")
+    def of_one_row(coins: list[bool]) -> int:
+        found = counted(f, torch.tensor([coins]))[0]
         if not 0 <= found <= GAMMA:
             raise Failure(f"accepted, for one row of {GAMMA} coins, must return a number in 0..{GAMMA}, not {found}")
         return found
     return walked_round("a draft of two tokens, cut where you say: the distribution of three tokens",
-                        accepted_of=counted)
+                        accepted_of=of_one_row)
+
+
+def prefix(coins) -> torch.Tensor:
+    return coins.long().cumprod(-1).sum(-1)
 
 
 EXERCISE = Exercise(
@@ -53,6 +56,21 @@ EXERCISE = Exercise(
            accepted=lambda s: torch.full((len(s),), s.shape[1])),
      wrong("none-rejected-is-none-accepted", "where no coin rejects you say 0: `argmin` of a row that is all True is "
            "its first place", accepted=lambda s: s.long().argmin(-1)),
+     wrong("last-index-where-none-is-rejected", "where no coin rejects you say gamma - 1, the last index: all gamma "
+           "draft tokens are accepted there", accepted=lambda s: prefix(s).clamp(max=s.shape[1] - 1)),
+     wrong("new-token-counted", "you count one too many: the replacement or bonus token is no draft token, and at the "
+           "first rejection the index is the count", accepted=lambda s: prefix(s) + 1),
+     wrong("one-too-few", "you count one too few: the index of the first rejection is already how many came before it",
+           accepted=lambda s: prefix(s) - 1),
+     wrong("wrong-dimension", "you multiply down the rows: these are different texts; multiply along each row, the "
+           "last dimension", accepted=lambda s: s.long().cumprod(0).sum(-1)),
+     wrong("lockstep", "you give all rows the count of the worst: every text has its own",
+           accepted=lambda s: prefix(s).min().expand(len(s))),
+     wrong("longest-run", "you count the longest run of accepting coins; only the one at the beginning counts",
+           accepted=lambda s: torch.tensor([max(map(len, re.findall("1*", "".join(map(str, row)))))
+                                            for row in s.long().tolist()])),
+     wrong("last-product-only", "you take the last of the running products, which says whether all were accepted: add "
+           "them up", accepted=lambda s: s.all(-1).long()),
      wrong("only-first-test-counts", "you stop after the first coin: 0 or 1",
            accepted=lambda s: s[:, 0].long()),
      wrong("up-to-the-last-accept", "you count up to the last coin that says accept; the first rejection ends the "

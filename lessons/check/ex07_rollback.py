@@ -16,7 +16,7 @@ from nanospec.proof.tables import TableModel
 from nanospec.proof.walk import target_distribution, walk
 
 # Two tokens are enough: what is at stake is which slots are read, and every text has distributions of its own.
-TARGET, DRAFT = TableModel(2, 3, zeros=0), TableModel(2, 4, zeros=0)
+TARGET, DRAFT = TableModel(2, 3, zeros=0), TableModel(2, 7, zeros=0)
 NEW = 4
 
 
@@ -136,17 +136,33 @@ EXERCISE = Exercise(
            valid_slots=lambda n, g, k: (n + k + 1, n + min(k, g - 1))),
      wrong("new-token-counted-in-both", "you count the new token as read, by both; it was drawn after the pass",
            valid_slots=lambda n, g, k: (n + k + 1, n + k + 1)),
+     *(wrong("new-token-counted-once", "you count the new token as read, by " + whose + ", and have lost the draft "
+             "model's last draft token: neither has been read", valid_slots=slots) for whose, slots in (
+           ("the target", lambda n, g, k: (n + k + 1, n + k)),
+           ("the draft model", lambda n, g, k: (n + k, n + k + 1)))),
      wrong("draft-missing-last-accepted", "where all draft tokens were accepted the draft model has made the last one "
            "and never read it: its cache lacks a token, the text stays exact, and fewer draft tokens are accepted",
            valid_slots=lambda n, g, k: (n + k, n + k)),
      wrong("draft-not-rolled-back", "the draft model's cache still holds rejected draft tokens: it drafts for another "
            "text; nothing is wrong but the speed", valid_slots=lambda n, g, k: (n + k, n + g - 1)),
-     wrong("neither-rolled-back", "both caches still hold rejected draft tokens",
-           valid_slots=lambda n, g, k: (n + g, n + g - 1)),
+     *(wrong("neither-rolled-back", "both caches still hold rejected draft tokens",
+             valid_slots=lambda n, g, k, more=more: (n + g, n + g - 1 + more)) for more in (0, 1)),
+     *(wrong("one-slot-too-few", "you give up a slot that still holds text, of " + whose + ": lengths are counted from "
+             "1, slots from 0, but a cache of n tokens has n slots", valid_slots=slots) for whose, slots in (
+           ("the draft model", lambda n, g, k: (n + k, n + k - 1)),
+           ("the draft model", lambda n, g, k: (n + k, n + min(k, g - 1) - 1)),
+           ("the target", lambda n, g, k: (n + k - 1, n + min(k, g - 1))),
+           ("the target", lambda n, g, k: (n + min(k, g - 1), n + min(k, g - 1))),
+           ("both", lambda n, g, k: (n + k - 1, n + k - 1)),
+           ("both", lambda n, g, k: (n + k - 1, n + min(k, g - 1) - 1)))),
+     wrong("caches-swapped", "you have the two the wrong way round: it is the draft model that has not read the last "
+           "draft token", valid_slots=lambda n, g, k: (n + min(k, g - 1), n + k)),
      wrong("everything-again", "you give up all that the round has read, and it must be read again",
            valid_slots=lambda n, g, k: (n - 1, n - 1)),
      wrong("accepted-again", "you give up the accepted draft tokens, which are text and have been read",
-           valid_slots=lambda n, g, k: (n, n))],
+           valid_slots=lambda n, g, k: (n, n)),
+     wrong("accepted-again", "you give up the draft model's accepted draft tokens, which are text and have been read",
+           valid_slots=lambda n, g, k: (n + k, n))],
     ("Write down the text after the round. Which of its tokens has each model seen as input?",
      "The target has read all draft tokens, of which `accepted` are text. The draft model has read one fewer. Neither "
      "has read the new token.",

@@ -38,9 +38,14 @@ def worked(f) -> list[Seen]:
 
 
 def exact_values(f) -> list[Seen]:
-    return [values(f"logits {[round(x, 1) for x in logits.tolist()]}, temperature {t:g}, top_k {k}",
+    tied = torch.tensor([1.0, 3.0, 0.0, 3.0], dtype=torch.float64)
+    return [*(values(f"logits {[round(x, 1) for x in logits.tolist()]}, temperature {t:g}, top_k {k}",
                    lambda logits=logits, t=t, k=k: dict(enumerate(answered(f, logits, t, k).tolist())),
-                   dict(enumerate(probs(logits, t, k).tolist()))) for t, k in SETTINGS for logits in LOGITS]
+                   dict(enumerate(probs(logits, t, k).tolist()))) for t, k in SETTINGS for logits in LOGITS),
+            values(f"logits {tied.tolist()}, temperature 0: a one-hot at either of the greatest", lambda: dict(zip(
+                ("its greatest probability", "tokens 1 and 3 together"),
+                ((found := answered(f, tied, 0.0, None)).max(), found[1] + found[3]))),
+                {"its greatest probability": 1.0, "tokens 1 and 3 together": 1.0})]
 
 
 def exact(f) -> list[Seen]:
@@ -64,9 +69,14 @@ def not_renormalised(logits, temperature, top_k):
     return plain * (warped(logits, temperature, top_k) > 0)
 
 
-def zero_logits(logits, temperature, top_k):
-    kept = warped(logits, temperature, top_k) > 0
-    return (logits / temperature).where(kept | (top_k is None), 0.0).softmax(-1) if temperature else probs(logits, 0)
+def zero_logits(logits, temperature, top_k, zeros):
+    if temperature and top_k is not None and top_k < len(logits):
+        logits = zeros(logits, logits.topk(top_k))
+    return warped(logits, temperature, None)
+
+
+def ties(logits, top_k=None):
+    return (logits == logits.max()).double()
 
 
 EXERCISE = Exercise(
@@ -84,8 +94,25 @@ EXERCISE = Exercise(
          warped, warm=lambda x, t, epsilon=epsilon: x / (t + epsilon), zero=None)) for epsilon in TINY[:-1]),
      *(wrong("epsilon-in-the-temperature", EPSILON, distribution=partial(
          warped, warm=lambda x, t, epsilon=epsilon: x / max(t, epsilon), zero=None)) for epsilon in TINY),
-     wrong("masked-with-zero", "you set the other logits to 0; a logit of 0 is no small one: -inf is",
-           distribution=zero_logits),
+     *(wrong("masked-with-zero", "you set the other logits to 0; a logit of 0 is no small one: -inf is",
+             distribution=partial(zero_logits, zeros=zeros)) for zeros in (
+           lambda x, top: x.where(x >= top.values[-1], 0.0), lambda x, top: x * (x >= top.values[-1]),
+           lambda x, top: torch.zeros_like(x).scatter(0, top.indices, top.values))),
+     *(wrong("ties-shared", "at temperature 0, tokens that tie for the greatest logit all get something: one of them "
+             "gets all", distribution=partial(warped, zero=zero)) for zero in (
+           ties, lambda x, k: ties(x) / ties(x).sum())),
+     wrong("top-k-one-less", "you keep one token too few: the k-th greatest is among the k most likely",
+           distribution=partial(warped, kept=lambda k: k - 1 or k)),
+     wrong("top-k-one-less", "you leave out the k-th greatest logit: mask what is below it, not what is equal to it",
+           distribution=lambda x, t, k: warped(x.masked_fill(
+               x <= x.topk(k).values[-1], float("-inf")) if k and k < len(x) and t else x, t, None)),
+     wrong("top-k-least-likely", "you count from the smallest logit: the k greatest are kept",
+           distribution=lambda x, t, k: warped(x.masked_fill(
+               x < x.sort().values[k], float("-inf")) if k and k < len(x) and t else x, t, None)),
+     wrong("top-k-beyond-the-vocabulary", "there may be fewer than top_k tokens, and then all are kept",
+           distribution=lambda x, t, k: warped(x, t, k) if not k or not t else warped(x, t, len(x.topk(k).values))),
+     wrong("logarithms", "you return logarithms of the probabilities: softmax, not log_softmax",
+           distribution=partial(warped, last=lambda x: x.log_softmax(-1))),
      wrong("zero-temperature-nan", "at temperature 0 you divide by 0: make it a one-hot at the greatest logit",
            distribution=lambda x, t, k: warped(x / t, 1, k) if t else (x / torch.tensor(0.0)).softmax(-1)),
      wrong("zero-temperature-is-one", "at temperature 0 you leave the distribution as it is: it must be a one-hot",

@@ -90,6 +90,26 @@ EXERCISE = Exercise(
            **tokens_wrong(lambda alpha, gamma: 1 + gamma * alpha ** gamma)),
      wrong("zero-over-zero", "the closed form divides 0 by 0 at alpha = 1: sum the powers, or treat 1 apart",
            **tokens_wrong(lambda alpha, gamma: (1 - alpha ** (gamma + 1)) / (1 - alpha))),
+     wrong("endless-draft", "1 / (1 - alpha) is the limit for a draft without end: yours has gamma tokens",
+           **tokens_wrong(lambda alpha, gamma: 1 / (1 - alpha) if alpha < 1 else gamma + 1)),
+     wrong("index-for-gamma", "you return an index, counted from 0, in a list that begins with gamma 1",
+           best_gamma=lambda alpha, c, v, most: best(alpha, c, v, most) - 1),
+     wrong("gamma-from-0", "you try gamma 0, too, which is plain decoding: best_gamma is to be in 1..most",
+           best_gamma=lambda alpha, c, v, most: max(range(most + 1), key=lambda gamma: theory.expected_tokens(
+               alpha, gamma) / (gamma * c + v(gamma + 1)))),
+     wrong("first-peak", "you stop where one more draft token makes it slower; after a step of v it may rise again: "
+           "try all", best_gamma=lambda alpha, c, v, most: next(
+               gamma for gamma in range(1, most + 1) if gamma == best(alpha, c, v, min(most, gamma + 1)))),
+     wrong("difference-for-ratio", "you subtract the cost from the tokens: the speed-up is tokens divided by cost",
+           best_gamma=lambda alpha, c, v, most: max(range(1, most + 1), key=lambda gamma: theory.expected_tokens(
+               alpha, gamma) - gamma * c - v(gamma + 1))),
+     wrong("one-draft-step-too-many", "a round has gamma draft steps, not gamma + 1: nobody drafts the bonus token",
+           **cost_wrong(lambda gamma, c, v: (gamma + 1) * c + v(gamma + 1))),
+     wrong("a-call-for-each-token", "gamma + 1 tokens are checked in one call, which takes v(gamma + 1), and not in "
+           "gamma + 1 calls", **cost_wrong(lambda gamma, c, v: gamma * c + (gamma + 1) * v(1))),
+     wrong("slowest", "you take the gamma that is worst: the greatest speed-up is asked for",
+           best_gamma=lambda alpha, c, v, most: min(range(1, most + 1), key=lambda gamma: theory.expected_tokens(
+               alpha, gamma) / (gamma * c + v(gamma + 1)))),
      wrong("verification-is-free", "you take checking gamma + 1 tokens to cost what one costs: use v(gamma + 1)",
            **cost_wrong(lambda gamma, c, v: gamma * c + 1)),
      wrong("v-of-gamma", "the target scores gamma + 1 tokens, not gamma: v(gamma + 1)",

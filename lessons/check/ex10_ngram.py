@@ -9,18 +9,18 @@ from lessons.check.seen import Failure, Seen, values
 TEXTS = {"the worked one": [7, 8, 9, 7, 8, 5, 7, 8], "nothing repeats": [1, 2, 3, 4], "one token": [5],
          "a run": [3, 3, 3, 3], "only the last token repeats": [4, 1, 2, 9, 3, 1],
          "longest first": [1, 2, 8, 2, 9, 1, 2], "no earlier place": [6, 1, 2, 1, 2],
-         "three in a row": [1, 2, 3, 5, 9, 2, 3, 6, 1, 2, 3]}
+         "three in a row": [1, 2, 3, 5, 9, 2, 3, 6, 1, 2, 3], "the first token of all": [5, 9, 5]}
 TABLE = "".join(f"    assert square({n}) == {n * n}\n" for n in range(1, 30))
 
 
 def copied(text: list[int], gamma: int, longest: int, latest=True, own_place=0, skip=0, sizes=None,
-           match=False) -> list[int]:
+           match=False, after=True, first=0) -> list[int]:
     for n in sizes(longest) if sizes else range(min(longest, len(text) - 1), 0, -1):
-        places = range(len(text) - n + own_place)
+        places = range(first, len(text) - n + own_place)
         for start in reversed(places) if latest else places:
             if text[start:start + n] == text[-n:]:
-                start += skip if match else n + skip
-                return text[start:start + gamma]
+                start += n + skip
+                return text[start - n * match:start + gamma - n * (not after)]
     return []
 
 
@@ -73,14 +73,25 @@ def pace(f) -> str:
 
 EXERCISE = Exercise(
     "ex10_ngram.py", ("propose",), contract,
-    {"worked number": worked, "eight texts": texts},
+    {"worked number": worked, "nine texts": texts},
     [wrong("earliest-match", "of several places you take the earliest; the latest says more about what comes now",
            propose=partial(copied, latest=False)),
      wrong("matches-itself", "the last tokens match where they stand, and nothing follows there: look at earlier "
            "places",
            propose=partial(copied, own_place=1)),
      wrong("match-included", "you propose the matching tokens themselves; they are written already, copy what followed",
+           propose=partial(copied, match=True, after=False)),
+     wrong("match-included", "you propose the matching tokens, and then what followed: they are written already",
            propose=partial(copied, match=True)),
+     wrong("padded", "you fill the draft up to gamma tokens: where less followed, propose less",
+           propose=lambda text, gamma, longest: [*(found := copied(text, gamma, longest)),
+                                                 *[0] * (gamma - len(found) if found else 0)]),
+     wrong("first-place-left-out", "you never look at the very beginning of the text, start 0",
+           propose=partial(copied, first=1)),
+     wrong("one-token-left-out", "you stop at n = 2: a single last token that occurs earlier is a match, too",
+           propose=partial(copied, sizes=lambda longest: range(longest, 1, -1))),
+     wrong("longest-left-out", "you begin with longest - 1 tokens: the last `longest` of them come first",
+           propose=partial(copied, sizes=lambda longest: range(longest - 1, 0, -1))),
      wrong("one-too-late", "you start one token too late after the match", propose=partial(copied, skip=1)),
      wrong("no-shorter-match", "where the longest n finds nothing you give up: try shorter ones, down to 1",
            propose=partial(copied, sizes=lambda longest: [longest])),

@@ -1,10 +1,14 @@
 """Exercise 12: a test that catches bugs and passes the honest."""
 
+from collections.abc import Callable
 from functools import lru_cache
+from math import prod
 
 from lessons.check.answered import truth
 from lessons.check.engine import Exercise, wrong
+from lessons.check.rounds import IDS, TARGET
 from lessons.check.seen import Seen, values
+from lessons.kit import OneRow
 from nanospec.dice import Dice
 from nanospec.proof.tables import DRAFT, TABLE
 from nanospec.proof.walk import distance, target_distribution, walk
@@ -15,13 +19,27 @@ TASK = {"target": TABLE, "draft": DRAFT, "ids": [1], "new": 3, "gamma": 1, "temp
 MANY = 500              # samples from one sampler: code that draws this many is slow, not in an endless loop
 KNOWN = {bug.name: bug for bug in [AS_IT_SHIPS, *BUGS, *CONTROLS]}
 GIVEN = {"as it ships": 1, "no-bonus": 1, "residual-is-target": 0, "row-before": 0, "bonus-from-draft": 0}
-OTHERS = {"soft-draft-judged-as-one-hot": 1, "unnormalised-residual": 1, "ratio-flipped": 0,
+DRAWN = {"whole texts, drawn at once": 1, "every pair of tokens right": 0, "each text written backwards": 0}
+OTHERS = DRAWN | {"soft-draft-judged-as-one-hot": 1, "unnormalised-residual": 1, "ratio-flipped": 0,
           "resample-from-last-row": 0, "bonus-unwarped": 0, "draft-dtype-mismatch": 0}
 
 
 @lru_cache(maxsize=None)
-def of_the_target() -> dict:
+def truth_of(name: str) -> dict:
+    if name in DRAWN:                   # many texts: of TABLE's, most have no probability
+        return target_distribution(TARGET, IDS, 3)
     return target_distribution(TABLE, [1], 3, temperature=0.7)
+
+
+def drawn(name: str) -> dict:
+    """The distribution of a sampler that draws a whole text at once: the truth, or what shares a part of it."""
+    right = truth_of(name)
+    if "backwards" in name:
+        return {text[::-1]: p for text, p in right.items()}
+    if "pair" in name:                  # what is added at x cancels when summed over the token at any one place
+        tilt = (0.0, 1.0, -1.0)
+        return {text: p + 0.005 * prod(tilt[x] for x in text) for text, p in right.items()}
+    return right
 
 
 class Runs:
@@ -32,7 +50,13 @@ class Runs:
 
 @lru_cache(maxsize=None)
 def sampler_of(name: str):
-    run = sampler_with(KNOWN[name], **TASK)
+    if name in DRAWN:
+        texts, weights = zip(*drawn(name).items())
+
+        def run(dice):
+            return texts[OneRow(dice).pick(weights)]
+    else:
+        run = sampler_with(KNOWN[name], **TASK)
 
     def sampler(dice):
         Runs.sampled += isinstance(dice, Dice)
@@ -49,7 +73,7 @@ def too_slow() -> str:
 
 def said(f, name: str) -> bool:
     Runs.sampled = 0
-    return truth(f.is_exact(sampler_of(name), of_the_target()), "is_exact")
+    return truth(f.is_exact(sampler_of(name), truth_of(name)), "is_exact")
 
 
 def judged(title: str, samplers: dict[str, int]):
@@ -79,13 +103,21 @@ def walked(sampler) -> dict:
     return walk(sampler)[0]
 
 
-def first_only(sampler, truth) -> bool:
-    def first(whole: dict) -> dict:
+def by(*parts: Callable):
+    """A test that compares parts of the texts, each with its probability."""
+    def of(whole: dict, part: Callable) -> dict:
         short: dict = {}
-        for tokens, weight in whole.items():
-            short[tokens[0]] = short.get(tokens[0], 0.0) + weight
+        for text, weight in whole.items():
+            short[part(text)] = short.get(part(text), 0.0) + weight
         return short
-    return distance(first(walked(sampler)), first(truth))[0] < 1e-9
+
+    def is_exact(sampler, truth) -> bool:
+        return all(distance(of(walked(sampler), part), of(truth, part))[0] < 1e-9 for part in parts)
+    return is_exact
+
+
+def greatest_only(sampler, truth) -> bool:
+    return abs(max(walked(sampler).values()) - max(truth.values())) < 1e-9
 
 
 EXERCISE = Exercise(
@@ -96,12 +128,19 @@ EXERCISE = Exercise(
            is_exact=lambda sampler, truth: True),
      wrong("always-no", "your test fails everything, the honest as well: is the tolerance 0, or the comparison exact?",
            is_exact=lambda sampler, truth: False),
+     wrong("answer-inverted", "you say True to the wrong samplers: it is right where the distance is small",
+           is_exact=lambda sampler, truth: distance(walked(sampler), truth)[0] > 1e-9),
      wrong("first-token-only", "you look at the first token only; many bugs leave it perfect and spoil the second",
-           is_exact=first_only),
-     wrong("bar-too-wide", "your tolerance is wider than the bug: the smallest here is 1e-5 off",
-           is_exact=lambda sampler, truth: distance(walked(sampler), truth)[1] < 0.05),
-     wrong("bar-too-wide", "your tolerance is wider than the bug: the smallest here is 1e-5 off",
-           is_exact=lambda sampler, truth: distance(walked(sampler), truth)[1] < 0.001),
+           is_exact=by(lambda text: text[0])),
+     wrong("part-of-the-text-only", "you compare a part of each text, such as single tokens or pairs: all parts can be "
+           "right where the whole is wrong; compare the probability of every whole text",
+           is_exact=by(*(lambda text, i=i: text[i] for i in range(3)))),
+     *(wrong("summary-only", "you compare probabilities without the texts that they belong to, or tokens without their "
+             "order; compare the probability of every text", is_exact=test)
+       for test in (by(lambda text: tuple(sorted(text))), greatest_only)),
+     *(wrong("bar-too-wide", "your tolerance is wider than the bug: the smallest here is 1e-5 off",
+             is_exact=lambda sampler, truth, bar=bar: distance(walked(sampler), truth)[0] < bar)
+       for bar in (0.001, 0.01, 0.05)),
      wrong("exact-equality", "you compare floats for equality: honest samplers add up in another order, and differ "
            "in the last digit", is_exact=lambda sampler, truth: walked(sampler) == truth),
      wrong("support-only", "you look at which texts come out, not at how often",

@@ -5,8 +5,8 @@ from collections.abc import Callable
 from lessons.check.answered import pair, token, whole
 from lessons.check.engine import Exercise
 from lessons.check.mistakes_at_a_node import WRONGS
-from lessons.check.pairs import PAIRS, normal, vector, without
-from lessons.check.seen import Failure, Row, Seen, fits, look
+from lessons.check.pairs import BY_A_HAIR, PAIRS, normal, vector, without
+from lessons.check.seen import Failure, Row, Seen, fits, look, not_drawn_again
 from nanospec.methods.rules.kseq import best_acceptance
 from nanospec.proof.walk import walk
 
@@ -23,7 +23,8 @@ def without_replacement(q_draft, count: int) -> Callable:
     return next_draft
 
 
-FOUR, FORBIDS, SURE = (PAIRS[name] for name in ("four tokens", "the target forbids a token", "a draft too sure"))
+FOUR, FORBIDS, SURE, APART = (PAIRS[name] for name in (
+    "four tokens", "the target forbids a token", "a draft too sure", BY_A_HAIR))
 CASES = {       # p_target, and how the children are drawn
     "no child": (FOUR[0], drawn_from()),
     "one child": (FOUR[0], drawn_from(FOUR[1])),
@@ -32,6 +33,7 @@ CASES = {       # p_target, and how the children are drawn
     "three children, no token twice, one that the target forbids": (FORBIDS[0], without_replacement(FORBIDS[1], 3)),
     "three children, drawn independently by a draft too sure": (SURE[0], drawn_from(*[SURE[1]] * 3)),
     "two children, of two drafts": (vector(.5, .2, .3, 0), drawn_from(vector(.2, .2, .1, .5), vector(.1, .6, .1, .2))),
+    f"two children, {BY_A_HAIR}": (APART[0], drawn_from(*[APART[1]] * 2)),
     "two children, with nothing that the target likes": (PAIRS["nothing in common"][0],
                                                          without_replacement(PAIRS["nothing in common"][1], 3)),
 }
@@ -76,7 +78,8 @@ def stands(p_target, next_draft: Callable, drawn: tuple[int, ...] = ()) -> dict[
 
 def contract(f) -> None:
     for children in [], [(1, vector(.5, .5))]:             # a token that the target likes better is always accepted
-        answered(f, children, vector(.2, .8), Row())
+        answered(f, children, vector(.2, .8), row := Row())
+        not_drawn_again(row, vector(.5, .5))
 
 
 def worked(f) -> list[Seen]:

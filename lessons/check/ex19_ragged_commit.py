@@ -215,4 +215,5 @@ EXERCISE = Exercise(
      "token[:, None]). The places are length[:, None] + torch.arange(gamma + 1): tokens.scatter(1, places, written)"),
     [("nanospec.speculate", "one_round", "written = torch.cat", "text.commit("),
      ("nanospec.text", "Text.commit", "self.tokens.scatter_", "self.length += count"),
-     ("nanospec.cache", "Cache.next_slots", "return", "clamp(min=0)")])
+     ("nanospec.cache", "Cache.next_slots", "return", "clamp(min=0)")],
+    may_change=("tokens of commit", "length of commit"))

@@ -62,12 +62,17 @@ WRONGS = [
           "a distribution: divide it by its sum", made=lambda weights: weights),
     known("normalised-for-the-coin-only", "the next distribution is taken away from what is none yet: divide it "
           "by its sum first", coin=lambda left, q, x, p: left[x] / left.sum() / q[x], made=lambda weights: weights),
+    known("guard-too-wide", "where little is left you go on with what there was before: after a rejection something is "
+          "left, and that is right however little it is",
+          leaves=lambda left, q, x, p: over(left, q, x, p) if over(left, q, x, p).sum() > 1e-6 else left),
     known("residual-pointwise", "a rejection takes away the rejected token only; take q_draft away from every token",
           leaves=lambda left, q, x, p: without(left, [x])),
     known("residual-absolute", "you leave |p_target - q_draft|: where the draft has more, nothing is left, not more",
           leaves=lambda left, q, x, p: (left - q).abs()),
     known("residual-reversed", "you leave max(0, q_draft - p_target): the letters are the wrong way round",
           leaves=lambda left, q, x, p: (q - left).clamp(min=0)),
+    known("residual-softmaxed", "you softmax the residual: it holds weights, not logits, and its zeros must stay "
+          "zeros; divide by the sum", made=lambda weights: weights.softmax(-1)),
     known("residual-unclamped", "you leave p_target - q_draft, negative weights and all: cut them off at 0",
           leaves=lambda left, q, x, p: left - q, made=lambda weights: weights),
     known("residual-is-target", "if all are rejected you draw from p_target; draw from what they have left of it",

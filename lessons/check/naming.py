@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import ast
 import contextlib
-import inspect
 import traceback
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 from lessons.check.clock import TooLong
+from lessons.check.pairs import BY_A_HAIR
 from lessons.check.seen import NOISE, Row, Seen, same
 
 if TYPE_CHECKING:
@@ -34,18 +34,18 @@ def tell_apart(exercise: Exercise, path: Path, functions: Functions, part: str, 
               for mistake in mistakes]
     if not mistakes:
         lines.append(f"not a mistake known here; look at {place(exercise, path, off.error, title=off.title)}")
-        if 0 < max(seen.greatest() for found in theirs.values() for seen in found) < NOISE:
+        loud = [seen.greatest() for found in theirs.values() for seen in found if BY_A_HAIR not in seen.title]
+        if 0 < max(loud) < NOISE:                       # what divides by next to nothing makes noise loud
             result.named = ["nearly-right"]
             lines.append("Nearly right: a little number added somewhere, such as 1e-8, does that, or a float32. Leave "
                          "it out. What would be divided by 0 needs an answer of its own. (nearly-right)")
-    asks = any("dice" in inspect.signature(function).parameters for function in vars(functions).values())
-    if asks and not any(file == str(path) for _, file in thrown):
+    if exercise.throws and not any(file == str(path) for _, file in thrown):
         lines.append("it never throws the dice it is given: all chance must come from dice.flip and dice.pick")
     lossless = theirs.get("exact distribution")
     if exercise.slow_is_right and part != "exact distribution" and lossless and not any(
             seen.differences() for seen in lossless):
-        lines.append("Averaged over all draft tokens, the distribution of the text is right all the same: what is lost "
-                     "is speed, not truth.")
+        average = "Averaged over all draft tokens, t" if exercise.throws else "T"
+        lines.append(f"{average}he distribution of the text is right all the same: what is lost is speed, not truth.")
     return "\n".join(lines)
 
 

@@ -18,6 +18,9 @@ def without(weights: Tensor, tokens: list[int]) -> Tensor:
     return weights.index_fill(0, tensor(tokens, dtype=int64), 0)
 
 
+HAIR = 2.0 ** -36       # 1.5e-11: little, and more than a right answer may be off
+BY_A_HAIR = "a hair apart"
+
 PAIRS = {       # p_target, q_draft
     "worked example": (vector(.5, .5), vector(.8, .2)),
     "four tokens": (vector(.4, .3, .2, .1), vector(.1, .2, .3, .4)),
@@ -27,6 +30,7 @@ PAIRS = {       # p_target, q_draft
     "a draft too sure": (vector(.6, .3, .1), vector(.9, .06, .04)),
     "a certain draft": (vector(.2, .3, .5), vector(0, 0, 1)),
     "a certain target": (vector(0, 1, 0), vector(.3, .3, .4)),
+    BY_A_HAIR: (vector(.4 + HAIR, .3, .2, .1 - HAIR), vector(.4, .3, .2, .1)),
 }
 
 EPSILONS = (1e-3, 1e-4, 1e-5, 1e-6, 1.1920929e-07, 1e-7, 1e-8, 1e-9, 1e-10)       # which people add to what may be 0

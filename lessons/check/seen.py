@@ -83,6 +83,7 @@ class Row(OneRow):
     """Dice that remember from which line of which file they were last thrown."""
 
     thrown_at: dict[tuple[str, str], int] = {}
+    first: tuple = ()           # what was thrown first: the weights of a pick, or "flip"
 
     def pick(self, weights) -> int:
         Row.thrown_at["pick", sys._getframe(1).f_code.co_filename] = sys._getframe(1).f_lineno
@@ -91,15 +92,24 @@ class Row(OneRow):
         except (TypeError, ValueError, RuntimeError):
             raise Failure(f"dice.pick takes a tensor of weights, got {weights!r:.80}") from None
         listed = weights.tolist() if weights.dim() == 1 else []
+        self.first = self.first or ("pick", listed)
         if not min(listed, default=-1) >= 0 or not sum(listed) > 0:
             raise Failure(f"dice.pick takes a (V,) tensor of weights, none negative, not all 0; got {weights!r:.120}")
         return super().pick(weights)
 
     def flip(self, prob) -> bool:
         Row.thrown_at["flip", sys._getframe(1).f_code.co_filename] = sys._getframe(1).f_lineno
+        self.first = self.first or ("flip", float(prob))
         if not float(prob) >= 0:
             raise Failure(f"dice.flip takes a probability, got {prob!r:.80}")
         return super().flip(prob)
+
+
+def not_drawn_again(row: Row, q_draft: torch.Tensor) -> None:
+    """x is handed in. What looks like *sample and match* from outside may draw an x of its own: the dice tell."""
+    if row.first == ("pick", q_draft.tolist()):
+        raise Failure("you draw a draft token of your own from q_draft: x has been drawn from it already, and it is x "
+                      "that is accepted or replaced (x-drawn-again)", "x-drawn-again")
 
 
 def look(title: str, play: Callable, expected: dict) -> Seen:

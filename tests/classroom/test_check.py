@@ -41,7 +41,7 @@ def test_the_stub_is_the_answer_without_its_body_and_fails(exercise):
 @numbers
 def test_the_answer_passes_every_part(exercise):
     result = check(exercise, ANSWERS / exercise.file)
-    assert result.failure is None and not result.notes
+    assert result.failure is None
     assert [part for part, _ in result.passed] == ["contract", *exercise.looks, *exercise.tests]
     if exercise.number in (10, 13, 14, 15, 16, 17, 18):
         part, said = result.passed[-1]

@@ -42,7 +42,8 @@ HARM = {
     "parts removed": ("from lessons.check import EXERCISES\nEXERCISES[2].looks.clear()\n"
                       "def total_variation(a, b):\n    return .5\n", "library"),
     "a changed tensor": ("import torch\ntorch.Tensor.abs = lambda x: x\n" + RIGHT, "library"),
-    "no text": ("\x00\x01", "contract"),
+    "no text": ("\x00\x01", "syntax"),
+    "no colon": ("def total_variation(one, other)\n    return 2.0\n", "syntax"),
 }
 
 

@@ -1,5 +1,6 @@
 """What a learner is told: numbers, the mistake's name, the line; and why something was stopped."""
 
+import re
 import signal
 import time
 from pathlib import Path
@@ -33,7 +34,10 @@ def test_slow_but_lossless_is_told_apart_from_wrong(told):
     assert "exact distribution" in dict(found.passed)
     part, said = found.failure
     assert part == "accepted in the next round" and found.named == ["draft-missing-last-accepted"]
-    assert "draft-missing-last-accepted" in said and "speed, not truth" in said
+    assert "draft-missing-last-accepted" in said and "\nThe distribution of the text is right all the same" in said
+    right, yours, _ = re.search(r"draft tokens accepted(.*)", said)[1].split()
+    assert "speed, not truth" in said and float(yours) < float(right)
+    assert "\nAveraged over all draft tokens, the" in told(3, HEAD3 + "    return dice.pick(p_target)\n").failure[1]
 
 
 def test_a_mistake_that_is_not_known_is_shown_all_the_same(told):
@@ -64,12 +68,49 @@ def test_what_is_no_solution_is_told_in_a_line(told, text, words):
     (2, "def total_variation(one, other):\n    return (one * (one / other).log()).sum()\n", "kullback-leibler"),
     (2, "import torch.nn.functional as F\ndef total_variation(one, other):\n"
         "    return F.kl_div(other.log(), one, reduction='sum')\n", "kullback-leibler"),
+    (2, "def total_variation(one, other):\n    return round((one - other).abs().sum().item() / 2, 1)\n", "rounded"),
+    *((3, HEAD3 + f"    y = dice.pick(q_draft)\n    if dice.flip(p_target[y] / q_draft[y]):\n        return y\n"
+          f"    return dice.pick({weights})\n", "x-drawn-again") for weights in (
+              "p_target", "(p_target - q_draft).clamp(min=0)")),
+    (13, changed(13, ("children):\n", "children):\n        x = dice.pick(q_draft)\n")), "x-drawn-again"),
+    *((3, changed(3, ("min(1, p_target[x] / q_draft[x])", f"p_target[x] / ({constant} * q_draft[x])")),
+       "coin-of-rejection-sampling") for constant in (
+           "(p_target / q_draft).max()", "(p_target / q_draft)[q_draft > 0].max()",
+           "(p_target / q_draft).nan_to_num().max()")),
     (3, changed(3, (".clamp(min=0))", ".clamp(min=0) + 1e-8)")), "epsilon-in-the-residual"),
     (3, changed(3, ("/ q_draft[x]", "/ (q_draft[x] + 1e-10)")), "epsilon-in-the-coin"),
     (4, "def residual(p, q):\n    r = (p - q).clamp(min=0)\n    return r / (r.sum(-1, keepdim=True) + 1e-9)\n",
      "epsilon-in-the-residual"),
     (4, "def residual(p, q):\n    r = (p - q).clamp(min=0) + 1e-6\n    return r / r.sum(-1, keepdim=True)\n",
      "epsilon-in-the-residual"),
+    *((4, "def residual(p, q):\n    r = p - q\n    total = r.sum(-1, keepdim=True)\n    return " + made + "\n",
+       "residual-unclamped") for made in ("r", "r / total", "(r / total).where(total > 0, p)", "r / r.sum()")),
+    *((4, f"def residual(p, q):\n    r = (p - q).clamp(min=0)\n    total = r.sum({axis})\n    return {made}\n", name)
+      for axis, name in (("0", "wrong-dimension"), ("-1", "keepdim-forgotten"))
+      for made in ("r / total", "(r / total).where(total > 0, p)")),
+    (4, "def residual(p, q):\n    r = (p - q).clamp(min=0)\n    total = r.sum(-1, keepdim=True)\n"
+        "    return p if (total == 0).any() else r / total\n", "target-for-the-whole-batch"),
+    *((4, "def residual(p, q):\n    r = (p - q).clamp(min=0)\n    total = r.sum(-1, keepdim=True)\n"
+          f"    return (r / total).where(total > {guard}, p)\n", "guard-too-wide") for guard in ("0.1", "1e-10")),
+    (6, changed(6, ("    return (p_target[accepted] - q_draft[accepted]).clamp(min=0)",
+                    "    left = (p_target[accepted] - q_draft[accepted]).clamp(min=0)\n"
+                    "    return left if left.sum() > .01 else p_target[accepted]")), "guard-too-wide"),
+    (5, "def accepted(coins):\n    return coins.long().cumprod(-1).sum(-1) + 1\n", "new-token-counted"),
+    (5, "def accepted(coins):\n    found = []\n    for row in coins:\n        for i, one in enumerate(row):\n"
+        "            if not one:\n                break\n        found.append(i)\n    return found\n",
+     "last-index-where-none-is-rejected"),
+    (6, changed(6, (".clamp(min=0)", ".abs()")), "residual-absolute"),
+    (6, changed(6, ("(p_target[accepted] - q_draft[accepted])", "(p_target[accepted - 1] - q_draft[accepted - 1])")),
+     "row-before"),
+    (7, changed(7, ("min(accepted, gamma - 1)", "min(accepted, gamma - 1) - 1")), "one-slot-too-few"),
+    (8, changed(8, ("logits.masked_fill(logits < logits.topk(top_k).values[-1], float(\"-inf\"))",
+                    "logits * (logits >= logits.topk(top_k).values[-1])")), "masked-with-zero"),
+    *((8, changed(8, ("        one_hot = torch.zeros_like(logits)\n        one_hot[logits.argmax()] = 1\n",
+                      "        one_hot = (logits == logits.max()).double()\n" + shared)), "ties-shared")
+      for shared in ("", "        one_hot = one_hot / one_hot.sum()\n")),
+    (9, changed(9, ("    return max(range(1, most + 1), key=lambda gamma: ", "    speed = ["),
+                (" / (gamma * c + v(gamma + 1)))", " / (gamma * c + v(gamma + 1)) for gamma in range(1, most + 1)]\n"
+                 "    return speed.index(max(speed))")), "index-for-gamma"),
     (6, "def next_weights(accepted, p_target, q_draft):\n"
         "    return (p_target[accepted] - q_draft[accepted]).clamp(min=0)\n", "bonus-forgotten"),
     (8, changed(8, ("    if temperature == 0:", "    if False:"), ("/ temperature", "/ (temperature + 1e-6)")),
@@ -98,6 +139,21 @@ def test_a_small_temperature_is_not_temperature_zero(told, temperature):
     found = told(8, changed(8, ("    if temperature == 0:", "    if False:"),
                             ("logits / temperature", f"logits / ({temperature})")))
     assert found.failure and found.named == ["epsilon-in-the-temperature"]
+
+
+@pytest.mark.parametrize("parts, fooled, name", [
+    ("[(i, x) for i, x in enumerate(text)]", 1, "part-of-the-text-only"),
+    ("[text[:2], text[1:]]", 1, "part-of-the-text-only"),
+    ("[tuple(sorted(text))]", 1, "summary-only"), ("text", 2, "summary-only")])
+def test_a_test_of_parts_is_fooled_where_the_whole_is_wrong(told, parts, fooled, name):
+    """Exercise 12, by the probability of each part of a text; the last counts tokens, wherever they stand."""
+    found = told(12, "from nanospec.proof.walk import walk\n\n\ndef of(texts):\n    found = {}\n"
+                     f"    for text, p in texts.items():\n        for part in {parts}:\n"
+                     "            found[part] = found.get(part, 0) + p\n    return found\n\n\n"
+                     "def is_exact(sampler, truth):\n    mine, right = of(walk(sampler)[0]), of(truth)\n"
+                     "    return all(abs(mine.get(k, 0) - right.get(k, 0)) < 1e-9 for k in {*mine, *right})\n")
+    part, said = found.failure
+    assert part == "others" and found.named == [name] and said.count("  0            1           +1") == fooled
 
 
 def test_what_is_nearly_right_is_told_so(told):
@@ -169,8 +225,8 @@ def test_noise_and_nan_are_no_rows():
 
 # What does not end
 
-LOOP = ("    while True:\n        x = dice.pick(q_draft)\n"
-        "        if dice.flip(p_target[x] / q_draft[x]):\n            return x\n")
+LOOP = ("    while not dice.flip(p_target[x] / q_draft[x]):\n        x = dice.pick(q_draft)\n"
+        "    return x\n")
 SLOW = ("from nanospec.dice import Dice\ndef is_exact(sampler, truth):\n"
         "    return len({sampler(Dice([seed])) for seed in range(10 ** 9)}) > 1\n")
 
@@ -178,7 +234,10 @@ SLOW = ("from nanospec.dice import Dice\ndef is_exact(sampler, truth):\n"
 def test_what_does_not_end_is_ended(told):
     found = told(3, HEAD3 + LOOP, seconds=0.3)
     assert found.stopped == "time" and "stopped after 0.3 seconds of processor time" in found.failure[1]
-    assert "endless loop" in found.failure[1] and "ex03_accept_or_replace.py, line " in found.failure[1]
+    assert "endless loop. A rule that proposes again" in found.failure[1]
+    assert "ex03_accept_or_replace.py, line " in found.failure[1]
+    said = told(2, "def total_variation(one, other):\n    while True:\n        pass\n", seconds=0.1)
+    assert said.stopped == "time" and said.failure[1].endswith("It may be an endless loop.")        # no rule, no walk
     assert told(3, "while True:\n    pass\n", seconds=0.1).stopped == "time"
 
 

@@ -1,8 +1,13 @@
 """What every lesson uses."""
 
+import re
+from pathlib import Path
+from urllib.parse import urlsplit
+from urllib.request import url2pathname
+
 import pytest
 
-from kit import OneRow, Quiet
+from kit import OneRow, Quiet, page
 from nanospec.dice import Dice
 
 
@@ -29,3 +34,15 @@ def test_dice_for_one_text_take_the_librarys_uniforms():
         assert one.pick(weights) == next(i for i in range(3) if sum(weights[:i + 1]) > u * total)
     library.refill(1)
     assert one.flip(.5) == (library.u[0, 0].item() < .5)
+
+
+def test_links_to_the_page_lead_to_its_views():
+    """Each lesson that links it prints a view that the page has; lessons 6 and 7 the node, 11 and 15 the formulas."""
+    lessons = sorted((Path(__file__).parents[2] / "lessons").glob("[0-9]*.py"))
+    linked = {int(path.name[:2]): re.findall(r'page\("(.+?)"\)', path.read_text()) for path in lessons}
+    assert {number: views for number, views in linked.items() if views} == {
+        6: ["node"], 7: ["node"], 11: ["formulas"], 15: ["formulas"]}
+    for view in "node", "formulas", "replay":
+        link = urlsplit(page(view))
+        text = Path(url2pathname(link.path)).read_text(encoding="utf-8")
+        assert f'<section id="{link.fragment}"' in text and link.fragment == view
