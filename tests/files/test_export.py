@@ -26,6 +26,8 @@ from nanospec.proof.tables import small_gpt
 from nanospec.speculate import ModelDrafter, speculate, tokens_of
 from nanospec.vocabulary.other_tokenizer import OtherTokenizer
 
+pytest.importorskip("safetensors", reason="safetensors is not installed (the extra 'hf')")
+pytest.importorskip("tokenizers", reason="tokenizers is not installed (the extra 'hf')")
 pytestmark = pytest.mark.xdist_group("transformers")        # one process imports it
 BYTES = Tokenizer({bytes([b]): b for b in range(256)})
 

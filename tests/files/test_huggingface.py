@@ -19,6 +19,7 @@ from nanospec.model import GPT, Config
 from nanospec.proof.tables import small_gpt
 from tests import small_gguf
 
+pytest.importorskip("safetensors", reason="safetensors is not installed (the extra 'hf')")
 pytestmark = pytest.mark.xdist_group("transformers")        # one process imports it
 CONFIG = {"model_type": "llama", "vocab_size": 31, "max_position_embeddings": 64, "num_hidden_layers": 2,
           "hidden_size": 16, "num_attention_heads": 4, "num_key_value_heads": 2, "intermediate_size": 24,
