@@ -115,6 +115,8 @@ table(["the target in", "against float32", "alone against five in a call"],
 # *Answer:* as much again: the model in bfloat16 is about as far from itself as it is from the model
 # before it was rounded. A text that is written with speculation is then distributed as this target
 # writes in calls on five tokens. That is one rounding away from how it writes in calls on one.
+# (An older processor, which has no instructions for bfloat16, may add in the same order in both.
+# Then the second column is zero there.)
 #
 # Is it a bug? No rule of speculation is broken, and a server that puts requests together does the
 # same to its users. But such a text cannot be checked: when it differs at temperature 0, that may

@@ -4,12 +4,19 @@ process that hands out the tests not even torch.
 
 import os
 import runpy
+import threading
 from functools import cache, lru_cache
 from pathlib import Path
 
 import pytest
 
-os.environ.setdefault("OMP_NUM_THREADS", "1")       # of the processes that tests start; beside others two only wait
+# Tests, and the processes that they start, have one environment, whatever the terminal and the shell are.
+os.environ.setdefault("OMP_NUM_THREADS", "1")       # beside others two only wait
+os.environ |= {"COLUMNS": "80", "LINES": "24", "TERM": "xterm-256color"}
+for name in [*os.environ]:
+    if name in ("NO_COLOR", "FORCE_COLOR", "COLORTERM", "TTY_COMPATIBLE", "TTY_INTERACTIVE", "MPLBACKEND") or (
+            name.startswith("PYTHON") and name not in ("PYTHONPATH", "PYTHONHOME")):
+        del os.environ[name]
 LESSONS = Path(__file__).parent.parent / "lessons"
 
 
@@ -43,6 +50,17 @@ def one_thread():
     torch.set_num_threads(1)
     yield
     torch.set_num_threads(before)
+
+
+@pytest.fixture(autouse=True)
+def no_time_passes(request, monkeypatch):
+    """For what tells users how long they have waited, and for a walk that is given up after a while: on a slow machine
+    a test would go another way. A test of these winds the clock itself. What the core's tests import has none.
+    """
+    if request.path.parent.name != "core":
+        monkeypatch.setattr("nanospec.fast.clock.STILL", threading.TIMEOUT_MAX)
+        for module in "foreign", "zoo.samplers":
+            monkeypatch.setattr(f"nanospec.proof.{module}.perf_counter", lambda: 0.0)
 
 
 # What stands in for the clocks while a lesson is tested: no test may pass or fail because of the time it takes.

@@ -97,20 +97,21 @@ def set_up(model: GPT | Learned, tuning: Tuning) -> GPT | Learned:
     return pack(model, tuning.packed) if tuning.packed else model
 
 
-def fastest(model: GPT | Learned, dtypes: Sequence[torch.dtype] = DTYPES, threads: Sequence[int] = (),
+def fastest(model: GPT | Learned, dtypes: Sequence[torch.dtype] = (), threads: Sequence[int] = (),
             seconds: Callable[[Any], float] = partial(step_seconds, repeats=12), packed: bool = True,
             glance: Callable[[Any], float] | None = None, turns: int = 2) -> Tuning:
     """The tuning in which `seconds(model)`, by default a plain step, is least. The model stays as it is.
 
     The tunings take turns, and what counts is one's part of a turn's time: a machine that others use,
     too, is slow for a while, and then quick.
+    dtypes: the data types to try; by default those of DTYPES that can be had on its device.
     threads: the counts to try; by default 1 and as many as torch has now. On CUDA they make no difference.
     packed: whether to try oneDNN's layout, too. glance: looks at each first, so that no time goes into a
     hopeless one: on a busy machine two threads can take twenty times as long as one.
     """
     before = torch.get_num_threads()
     candidates = []
-    for dtype in dtypes:
+    for dtype in dtypes or dtypes_of("auto", model.device):
         copy = copy_of(model, torch.float32 if dtype in COPIES else dtype)
         packs = packed and dtype not in COPIES and can_pack(next(copy.parameters()))
         layouts = (1, SEVERAL) if packs else (0,)

@@ -1,9 +1,12 @@
 """Libraries that only some need: the extra `hf` brings them."""
 
 from importlib import import_module
+from pathlib import Path
 from types import ModuleType
 
 from nanospec.errors import RequestError
+
+ROOT = Path(__file__).parents[2]        # of a clone; an installation has no pyproject.toml there
 
 
 def extra(name: str) -> ModuleType:
@@ -11,4 +14,5 @@ def extra(name: str) -> ModuleType:
     try:
         return import_module(name)
     except ImportError as error:
-        raise RequestError(f"{name.split('.')[0]} is not installed: pip install -e '.[hf]'") from error
+        how = "-e '.[hf]'" if (ROOT / "pyproject.toml").exists() else "'nanospec[hf]'"
+        raise RequestError(f"{name.split('.')[0]} is not installed: pip install {how}") from error

@@ -251,9 +251,8 @@ def test_a_slow_test_is_told_so(told, monkeypatch):
 def test_a_busy_machine_is_told_so(told, monkeypatch):
     """The wall clock passes, and the code has had little of the processor: here it sleeps."""
     monkeypatch.setattr(clock, "PATIENCE", -1 / 3)                  # at 2 seconds of CPU a third of a second of wall
-    began = time.monotonic()
-    found = told(2, "import time\ntime.sleep(60)\n", seconds=2)
-    assert found.stopped == "busy" and "not judged" in found.failure[1] and time.monotonic() - began < 30
+    found = told(2, "import time\ntime.sleep(600)\n", seconds=2)
+    assert found.stopped == "busy" and "not judged" in found.failure[1]
 
 
 def test_on_the_wall_too_only_the_learners_own_time_counts(monkeypatch):

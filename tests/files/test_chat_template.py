@@ -30,6 +30,7 @@ TEMPLATE = """{{- bos_token }}
 @pytest.fixture
 def folder(tmp_path):
     """A small model of bytes, with that template."""
+    pytest.importorskip("tokenizers", reason="tokenizers is not installed (the extra 'hf')")
     save_tokenizer(Tokenizer({bytes([b]): b for b in range(256)}), tmp_path)
     save_folder(small_gpt(257, 1, 1), tmp_path, 256)
     (tmp_path / "chat_template.jinja").write_text(TEMPLATE)

@@ -26,6 +26,8 @@ from nanospec.methods.models.other_tokenizer import OtherTokenizer
 from nanospec.proof.tables import small_gpt
 from nanospec.speculate import ModelDrafter, speculate, tokens_of
 
+pytest.importorskip("safetensors", reason="safetensors is not installed (the extra 'hf')")
+pytest.importorskip("tokenizers", reason="tokenizers is not installed (the extra 'hf')")
 pytestmark = pytest.mark.xdist_group("transformers")        # one process imports it
 BYTES = Tokenizer({bytes([b]): b for b in range(256)})
 
@@ -207,6 +209,10 @@ def test_a_library_that_is_not_there(library, pair, tmp_path, monkeypatch):
     monkeypatch.setattr("nanospec.files.extra.import_module", without)
     words = rf"{library} is not installed: pip install -e '\.\[hf\]'"
     refused(load_pair, pair, words=words, kind=RequestError)
+    with monkeypatch.context() as installed:                # site-packages: nothing to install with -e
+        installed.setattr("nanospec.files.extra.ROOT", tmp_path)
+        refused(load_pair, pair, words=rf"{library} is not installed: pip install 'nanospec\[hf\]'",
+                kind=RequestError)
     models = Pair(small_gpt(257, 1, 1), small_gpt(257, 1, 1), BYTES)
     refused(export, models, tmp_path / "y", words=words, kind=RequestError)
     assert not (tmp_path / "y").exists()

@@ -24,6 +24,8 @@ from nanospec.methods.draft_models.eagle3 import Eagle3
 from nanospec.proof.tables import small_gpt
 from nanospec.training.unrolled import before_tokens, whole_texts
 
+pytest.importorskip("safetensors", reason="safetensors is not installed (the extra 'hf')")
+pytest.importorskip("tokenizers", reason="tokenizers is not installed (the extra 'hf')")
 BYTES = Tokenizer({bytes([b]): b for b in range(256)})
 V, C, HEADS, KV, HIDDEN, SPOKEN = 257, 16, 4, 2, 20, 101
 TABLE = {                                   # ENGINES' table: name, shape, and our name

@@ -19,6 +19,7 @@ from nanospec.model import GPT, Config
 from nanospec.proof.tables import small_gpt
 from tests import small_gguf
 
+pytest.importorskip("safetensors", reason="safetensors is not installed (the extra 'hf')")
 pytestmark = pytest.mark.xdist_group("transformers")        # one process imports it
 CONFIG = {"model_type": "llama", "vocab_size": 31, "max_position_embeddings": 64, "num_hidden_layers": 2,
           "hidden_size": 16, "num_attention_heads": 4, "num_key_value_heads": 2, "intermediate_size": 24,
@@ -469,7 +470,9 @@ def test_a_chat_model_beside_transformers(transformers, tmp_path, monkeypatch, c
     assert bench(["beside", *options, "--drafters", "lookup", "suffix"]) == 0
     out = capsys.readouterr().out
     assert list(written) == ["plain", "lookup 4", "suffix 4", "transformers", "transformers, prompt lookup"]
-    assert all(counts == written["plain"] for counts in written.values()) and len(written["plain"]) == 3
+    *ours, theirs, copies = written.values()
+    assert all(counts == written["plain"] for counts in (*ours, theirs)) and len(written["plain"]) == 3
+    assert [min(50, count) for count in copies] == written["plain"]         # older versions write a few too many
     assert out.count(f"{2 / (1 / 4 + 1 / 3):.1f}") == 1 and out.count(f"{4 / (1 / 4 + 1 / 3):.1f}") == 4
     assert out.count("2.00") == 4 * 3 and "transformers in float32" in out and target.config.context == 256
     assert bench(["beside", "--weights", str(WEIGHTS)]) == 2

@@ -14,6 +14,7 @@ LESSON, = (Path(__file__).parents[2] / "lessons").glob("*_into_the_world.py")
 
 @shorter(("NEW = 96", "NEW = 32"))
 def test_into_the_world(transformers, lesson, exchanged):
+    pytest.importorskip("transformers", "5.23", reason="older versions make one call more at the end")
     names, out = lesson("into_the_world", *exchanged)
     assert "6 tensors here, 9 there" in out and not names["folder"].exists()
     assert names["off"] < 1e-4 and names["written"] == names["plain"]

@@ -15,7 +15,7 @@ def test_the_same_to_the_last_bit(lesson, exchanged):
     assert len(set(total.item() for total in names["ways"].values())) == 3
     found = names["found"]
     against, apart = found["bfloat16"]
-    assert against > 1e-3 and 0.2 < apart / against < 5 and found["float32"][1] < 1e-5
+    assert against > 1e-3 and (apart == 0 or 0.2 < apart / against < 5) and found["float32"][1] < 1e-5
     alone, five = (names["in_calls"](names["models"]["bfloat16"], size) for size in (1, 5))
     assert abs(0.5 * (alone - five).abs().sum(-1).mean().item() - apart) < 1e-4
     if can_quantise(torch.device("cpu")):

@@ -7,7 +7,6 @@ from dataclasses import replace
 from datetime import date
 from functools import partial
 from pathlib import Path
-from time import sleep
 from types import ModuleType
 
 import pytest
@@ -245,17 +244,23 @@ def test_as_many_prompts_as_asked_for_or_none(monkeypatch):
 
 # Clocks
 
-def slowly(items, seconds=0.002):
-    for item in items:
-        sleep(seconds)
-        yield item
+@pytest.fixture
+def pass_time(monkeypatch):
+    """pass_time(seconds): the clock is wound by so much, and stands still otherwise."""
+    now = [0.0]
+    monkeypatch.setattr("nanospec.fast.clock.perf_counter", lambda: now[0])
+
+    def wind(seconds):
+        now[0] += seconds
+    return wind
 
 
-def test_clocks():
-    items, seconds = timed(slowly("abc"))
-    assert items == ["a", "b", "c"] and len(seconds) == 3 and all(s >= .002 for s in seconds)
-    assert [item for item, _ in clocked("ab")] == ["a", "b"]
-    assert median_seconds(lambda: sleep(.002), torch.device("cpu"), repeats=3, warm_up=0) >= .002
+def test_clocks(pass_time):
+    took = {"a": 1.0, "b": 4.0, "c": 2.0}
+    assert timed(item for item in took if not pass_time(took[item])) == (["a", "b", "c"], [1.0, 4.0, 2.0])
+    assert list(clocked("ab")) == [("a", 0.0), ("b", 0.0)]
+    works = iter([8.0, 4.0, 1.0, 2.0])                                  # the first warms up
+    assert median_seconds(lambda: pass_time(next(works)), torch.device("cpu"), repeats=3, warm_up=1) == 2.0
 
 
 def test_ranks_of_heads_and_the_tree_made_from_them(monkeypatch):
@@ -272,18 +277,18 @@ def test_ranks_of_heads_and_the_tree_made_from_them(monkeypatch):
     assert best_topology(target, heads, [[1, 2], [3]], temperature=0) == [-1, 0, 1, 2, 3, 4]
 
 
-def test_a_clock_around_a_drafter_changes_nothing_but_knows_its_time(pair):
+def test_a_clock_around_a_drafter_changes_nothing_but_knows_its_time(pair, pass_time):
     target, draft = pair
 
     class Slow(ModelDrafter):
         def propose(self, *request):
-            sleep(.003)
+            pass_time(3.0)
             return super().propose(*request)
 
     for drafter in (Slow(draft, 2), MergedDrafter([ClockedDrafter(Slow(draft, 2)), TreeDrafter(draft, [-1, 0, 0])])):
         drafter, rounds = ClockedDrafter(drafter), []
         for done, seconds in clocked(speculate(target, drafter, [1, 2], 12, seed=3)):
-            assert .003 <= drafter.seconds <= seconds
+            assert drafter.seconds == seconds == 3.0
             rounds.append(done)
         assert (drafter.size, drafter.uniforms) == (drafter.drafter.size, drafter.drafter.uniforms)
         assert tokens_of(rounds) == tokens_of(speculate(target, drafter.drafter, [1, 2], 12, seed=3))

@@ -162,7 +162,7 @@ def test_a_tree_is_measured_within_what_the_context_leaves(run):
 def test_through_a_pipe(weights, tmp_path):
     """As a user starts it, with a reader who goes away, no keyboard, and a narrow window without colour."""
     options = f"--weights {weights} --device cpu --dtype float32 --max-new-tokens 8 --gamma 3 --json {tmp_path}/a.json"
-    command = f"{sys.executable} demo.py --prompt 'class Stack:' {options} | tee /dev/stderr | head -1"
+    command = f"{sys.executable} demo.py --prompt 'class Stack:' {options} | tee /dev/stderr | head -5"
     environment = os.environ | {"NO_COLOR": "1", "FORCE_COLOR": "1", "COLUMNS": "30", "TERM": "dumb"}
     done = subprocess.run(command, shell=True, cwd=ROOT, env=environment, capture_output=True, text=True,
                           stdin=subprocess.DEVNULL)

@@ -128,7 +128,7 @@ def test_chance_is_given_back(hf):
 
 def with_a_bug(replacement):
     """transformers' _speculative_sampling, short, with other odds of a replacement: (p_target, q_draft) -> (1, V)."""
-    def speculative(ids, candidate_logits, length, new_logits, **more):
+    def speculative(ids, candidate_logits, length, new_logits, *more, **named):
         q_draft, p_target, drafted = candidate_logits.softmax(-1), new_logits.softmax(-1), ids[0, -length:]
         ratio = (p_target[:, :length] / q_draft)[0, torch.arange(length), drafted]
         accepted = (torch.rand_like(ratio) <= ratio).long().cumprod(-1).sum()

