@@ -5,9 +5,9 @@ The code is in nanospec/commands/demo.py, so that an installed nanospec has it t
 
 import sys
 
-from nanospec.commands.launch import quiet_interrupts
+from nanospec.commands.launch import quiet
 
 if __name__ == "__main__":
-    quiet_interrupts()
+    quiet()
     from nanospec.commands.demo import main
     sys.exit(main())

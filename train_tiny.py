@@ -20,8 +20,8 @@ nanospec/training/learned.py.
 """
 
 if __name__ == "__main__":              # Ctrl-C may come while torch is being imported
-    from nanospec.commands.launch import quiet_interrupts
-    quiet_interrupts()
+    from nanospec.commands.launch import quiet
+    quiet()
 
 import signal
 import sys

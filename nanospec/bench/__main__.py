@@ -11,8 +11,8 @@ Plain decoding, the baseline, runs in the data type, with the threads and the we
 """
 
 if __name__ == "__main__":              # Ctrl-C may come while torch is being imported
-    from nanospec.commands.launch import quiet_interrupts
-    quiet_interrupts()
+    from nanospec.commands.launch import quiet
+    quiet()
 
 import argparse
 import json

@@ -1,24 +1,88 @@
-"""Ctrl-C ends a command with status 130 and without a traceback, also in the seconds in which torch is being imported.
+"""What every command does first, and how it ends where it cannot go on: without a traceback.
 
-An interruption that falls into an import is not raised there: compiled modules make other errors of it, or print it
-and go on. Nothing has been made yet that would have to be put away, so the process ends on the spot.
+Ctrl-C ends a command with status 130, also in the seconds in which torch is being imported. An interruption that falls
+into an import is not raised there: compiled modules make other errors of it, or print it and go on. Nothing has been
+made yet that would have to be put away, so the process ends on the spot.
+
+A reader that has gone (`| head -1`) ends it with status 141, as the shell says of a signal, and a full disk with 2 and
+a line. Streams that are closed from the beginning lead nowhere. What the encoding of stdout lacks is written as "?".
 """
 
+import atexit
+import io
 import os
 import signal
 import sys
 from types import FrameType
+from typing import Any
 
 IMPORT = "<frozen importlib._bootstrap>"
+READER_GONE = 128 + 13      # the number of SIGPIPE, which some systems lack
 
 
-def quiet_interrupts() -> None:
-    """From now on. Only for a process that is a command: the library touches no signal. Where interruptions are
-    ignored, or handled already, nothing changes.
+def quiet() -> None:
+    """From now on. Only for a process that is a command: the library touches no stream and no signal. Where
+    interruptions are ignored, or handled already, nothing changes about them.
     """
+    for number in 0, 1, 2:
+        try:
+            os.fstat(number)
+        except OSError:                         # else the next file that is opened would be taken for this stream
+            os.open(os.devnull, os.O_RDWR)
+    sys.stdin = sys.stdin or open(0, closefd=False)
+    sys.stdout, sys.stderr = output(sys.stdout, 1, "replace"), output(sys.stderr, 2, "backslashreplace")
+    atexit.register(written_to_the_end)
     if signal.getsignal(signal.SIGINT) is signal.default_int_handler:
         signal.signal(signal.SIGINT, interrupted)
         sys.unraisablehook, sys.excepthook = unraisable, uncaught
+
+
+class Output(io.TextIOWrapper):
+    """stdout or stderr. Once something could not be written, the rest leads nowhere; and of stdout, which is what the
+    command is for, SystemExit is raised. It is no OSError, so that no command takes it for trouble with a file.
+    """
+
+    def write(self, text: str) -> int:
+        try:
+            return super().write(text)
+        except OSError as error:
+            self.lost(error)
+            return len(text)
+
+    def flush(self) -> None:
+        try:
+            super().flush()
+        except OSError as error:
+            self.lost(error)
+
+    def lost(self, error: OSError) -> None:
+        nowhere = os.open(os.devnull, os.O_WRONLY)
+        os.dup2(nowhere, self.fileno())
+        os.close(nowhere)
+        if self is sys.stdout:
+            if isinstance(error, BrokenPipeError):
+                raise SystemExit(READER_GONE)
+            print(f"standard output could not be written: {error.strerror}", file=sys.stderr)
+            raise SystemExit(2)
+
+
+def output(stream: Any, number: int, errors: str) -> Any:
+    """An Output in the place of a stream of this process; any other, a test's or a notebook's, stays as it is."""
+    if stream is None:                          # it was closed
+        return open(number, "w", errors=errors, closefd=False)
+    if stream is not (sys.__stdout__ if number == 1 else sys.__stderr__):
+        return stream
+    stream.flush()
+    return Output(stream.buffer, stream.encoding, errors, line_buffering=stream.line_buffering,
+                  write_through=stream.write_through)
+
+
+def written_to_the_end() -> None:
+    """What is still in memory when the command ends may not be written either, and its status would not tell."""
+    try:
+        sys.stdout.flush()
+    except SystemExit as left:
+        os._exit(int(str(left.code)))
 
 
 def interrupted(number: int, frame: FrameType | None) -> None:
@@ -45,7 +109,10 @@ def uncaught(kind: type[BaseException], error: BaseException, traceback) -> None
 
 
 def leave() -> None:
-    if sys.stdout.isatty():
-        sys.stdout.write("\x1b[?25h")       # a bar may have hidden the cursor
-    sys.stdout.flush()
+    try:
+        if sys.stdout.isatty():
+            sys.stdout.write("\x1b[?25h")       # a bar may have hidden the cursor
+        sys.stdout.flush()
+    except (RuntimeError, SystemExit):          # the interruption fell into a write: it cannot begin another one
+        pass
     os._exit(130)

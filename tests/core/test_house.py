@@ -16,7 +16,7 @@ CORE = {path.stem for path in (ROOT / "nanospec").glob("*.py")} - NOT_CORE
 ROOMS = ["theory", "trees", "lengths", "recurrent", "serving", "copies", "draft_models", "rules", "vocabulary", "files",
          "methods", "training", "fast", "proof", "show", "bench", "commands", "__main__"]
 # What a file that can be started asks for first, in whatever room it stands. It imports nothing of nanospec.
-LAUNCH = "nanospec.commands.launch.quiet_interrupts"
+LAUNCH = "nanospec.commands.launch.quiet"
 FILES = sorted((ROOT / "nanospec").rglob("*.py"))
 SCRIPTS = [ROOT / "train_tiny.py", ROOT / "demo.py"]
 LESSONS = sorted((ROOT / "lessons").glob("[0-9]*.py"))

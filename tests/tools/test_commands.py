@@ -87,8 +87,8 @@ def test_the_launcher_itself_imports_nothing_heavy():
 
 
 GUARD = """if __name__ == "__main__":              # Ctrl-C may come while torch is being imported
-    from nanospec.commands.launch import quiet_interrupts
-    quiet_interrupts()
+    from nanospec.commands.launch import quiet
+    quiet()
 """
 FILES = [*ROOT.glob("*.py"), *(ROOT / "nanospec").rglob("*.py"), ROOT / "lessons" / "notebooks.py"]
 STARTED = sorted(path for path in FILES if 'if __name__ == "__main__"' in path.read_text())

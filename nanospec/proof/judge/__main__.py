@@ -10,8 +10,8 @@ How often the judge itself errs: python -m nanospec.proof.judge.itself
 """
 
 if __name__ == "__main__":              # Ctrl-C may come while torch is being imported
-    from nanospec.commands.launch import quiet_interrupts
-    quiet_interrupts()
+    from nanospec.commands.launch import quiet
+    quiet()
 
 import argparse
 import shlex
