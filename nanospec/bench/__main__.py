@@ -123,7 +123,7 @@ def main(argv: Sequence[str] | None = None) -> int:
         if json_file:
             json_file.write_text(json.dumps(rows, indent=1) + "\n")
         if markdown_file:
-            markdown_file.write_text(markdown.page(argv))
+            markdown_file.write_text(markdown.page(argv), encoding="utf-8")
     except (NanospecError, OSError) as error:
         return refuse("bench", error)
     except KeyboardInterrupt:

@@ -13,6 +13,7 @@ import io
 import os
 import signal
 import sys
+from contextlib import suppress
 from types import FrameType
 from typing import Any
 
@@ -40,7 +41,10 @@ def quiet() -> None:
 class Output(io.TextIOWrapper):
     """stdout or stderr. Once something could not be written, the rest leads nowhere; and of stdout, which is what the
     command is for, SystemExit is raised. It is no OSError, so that no command takes it for trouble with a file.
+    status: that of the command, once stdout could not be written.
     """
+
+    status = 0
 
     def write(self, text: str) -> int:
         try:
@@ -60,10 +64,10 @@ class Output(io.TextIOWrapper):
         os.dup2(nowhere, self.fileno())
         os.close(nowhere)
         if self is sys.stdout:
-            if isinstance(error, BrokenPipeError):
-                raise SystemExit(READER_GONE)
-            print(f"standard output could not be written: {error.strerror}", file=sys.stderr)
-            raise SystemExit(2)
+            self.status = READER_GONE if isinstance(error, BrokenPipeError) else 2
+            if self.status != READER_GONE:
+                print(f"standard output could not be written: {error.strerror}", file=sys.stderr)
+            raise SystemExit(self.status)
 
 
 def output(stream: Any, number: int, errors: str) -> Any:
@@ -78,11 +82,11 @@ def output(stream: Any, number: int, errors: str) -> Any:
 
 
 def written_to_the_end() -> None:
-    """What is still in memory when the command ends may not be written either, and its status would not tell."""
-    try:
+    """What is still in memory at the end may not be written either. Python would not mind, and nor would its status."""
+    with suppress(SystemExit):
         sys.stdout.flush()
-    except SystemExit as left:
-        os._exit(int(str(left.code)))
+    if isinstance(sys.stdout, Output) and sys.stdout.status:
+        os._exit(sys.stdout.status)
 
 
 def interrupted(number: int, frame: FrameType | None) -> None:
@@ -109,10 +113,8 @@ def uncaught(kind: type[BaseException], error: BaseException, traceback) -> None
 
 
 def leave() -> None:
-    try:
+    with suppress(RuntimeError, SystemExit):    # if the interruption fell into a write, no other can begin
         if sys.stdout.isatty():
             sys.stdout.write("\x1b[?25h")       # a bar may have hidden the cursor
         sys.stdout.flush()
-    except (RuntimeError, SystemExit):          # the interruption fell into a write: it cannot begin another one
-        pass
     os._exit(130)
