@@ -33,6 +33,9 @@ def quiet() -> None:
     sys.stdin = sys.stdin or open(0, closefd=False)
     sys.stdout, sys.stderr = output(sys.stdout, 1, "replace"), output(sys.stderr, 2, "backslashreplace")
     atexit.register(written_to_the_end)
+    for name in "COLUMNS", "LINES":
+        if os.environ.get(name) == "0":         # not known, as Python has it; rich would print nothing
+            del os.environ[name]
     if signal.getsignal(signal.SIGINT) is signal.default_int_handler:
         signal.signal(signal.SIGINT, interrupted)
         sys.unraisablehook, sys.excepthook = unraisable, uncaught
@@ -74,7 +77,8 @@ def output(stream: Any, number: int, errors: str) -> Any:
     """An Output in the place of a stream of this process; any other, a test's or a notebook's, stays as it is."""
     if stream is None:                          # it was closed
         return open(number, "w", errors=errors, closefd=False)
-    if stream is not (sys.__stdout__ if number == 1 else sys.__stderr__):
+    began_with: Any = sys.__stdout__ if number == 1 else sys.__stderr__
+    if stream is not began_with:
         return stream
     stream.flush()
     return Output(stream.buffer, stream.encoding, errors, line_buffering=stream.line_buffering,
