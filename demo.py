@@ -5,9 +5,9 @@ The code is in nanospec/cli/demo.py, so that an installed nanospec has it too: `
 
 import sys
 
-from nanospec.cli.launch import quiet_interrupts
+from nanospec.cli.launch import quiet
 
 if __name__ == "__main__":
-    quiet_interrupts()
+    quiet()
     from nanospec.cli.demo import main
     sys.exit(main())

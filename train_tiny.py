@@ -22,8 +22,8 @@ nanospec/training/learning.py.
 """
 
 if __name__ == "__main__":              # Ctrl-C may come while torch is being imported
-    from nanospec.cli.launch import quiet_interrupts
-    quiet_interrupts()
+    from nanospec.cli.launch import quiet
+    quiet()
 
 import signal
 import sys
@@ -74,23 +74,37 @@ SIZES["long"] = replace(SIZES["tiny"], batch=64, steps=(1000, 250, 5000), rate=(
                         held_out_every=100, sampled=8192)
 
 
+class Stopped(Exception):
+    """The training is to stop, before a step or within one that has not changed anything yet."""
+
+
 def run(training: Training, watch: Watch, stopped: Callable[[], object] = lambda: False) -> bool:
     """Train to the end of the last phase, or until `stopped` says so: then it returns False. Saved
     either way.
     """
-    while True:
-        watch.phase()
-        while training.step < training.steps:
-            if stopped():
-                training.save()
-                return False
-            loss = train_step(training)
-            watch.step(loss)            # shows it, looks at held-out text, and saves now and then
-        if training.phase == len(training.phases) - 1:
-            training.save()
-            return True
-        training.begin_phase(training.phase + 1)
-        watch.save()
+    def look() -> None:
+        if stopped():
+            raise Stopped
+
+    training.between = look             # a target may write texts for minutes before a step
+    try:
+        while True:
+            watch.phase()
+            while training.step < training.steps:
+                look()
+                loss = train_step(training)
+                watch.step(loss)        # shows it, looks at held-out text, and saves now and then
+            if training.phase == len(training.phases) - 1:
+                break
+            training.begin_phase(training.phase + 1)
+            watch.save()
+    except (Stopped, SystemExit) as end:        # or what it shows can no longer be written
+        training.save()
+        if isinstance(end, SystemExit):
+            raise
+        return False
+    training.save()
+    return True
 
 
 @contextmanager

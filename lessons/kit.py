@@ -6,17 +6,22 @@ import re
 from collections.abc import Callable, Sequence
 from pathlib import Path
 
+import __main__
 import torch
 from rich.console import Console
 from rich.table import Table
 
 from nanospec.cli.bench.measure import BUSY
+from nanospec.cli.launch import quiet
 from nanospec.dice import Dice
 from nanospec.files.corpus import read_texts
 from nanospec.methods.draft_models.mlp import MLPSpeculator
 from nanospec.training.learning import learned_loss
 from nanospec.training.losses import forward_kl, total_variation
 from nanospec.training.unrolled import before_tokens, whole_texts
+
+if Path(getattr(__main__, "__file__", "")).resolve().parent == Path(__file__).resolve().parent:
+    quiet()             # a lesson that runs as a script, and not a notebook or a test
 
 
 class OneRow:

@@ -59,7 +59,6 @@ class Dice:
 
     def _take(self, n: int) -> Tensor:
         if self.column + n > self.u.shape[1]:
-            raise RuntimeError(f"{self.column + n} uniforms asked for, {self.u.shape[1]} laid out: "
-                               "refill more")
+            raise RuntimeError(f"refill {self.column + n} uniforms: there are {self.u.shape[1]}")
         self.column += n
         return self.u[:, self.column - n:self.column]

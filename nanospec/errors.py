@@ -9,7 +9,6 @@ from collections.abc import Collection, Sequence
 from numbers import Integral, Real
 from typing import Any
 
-LARGEST = 2 ** 31 - 1   # of any size of a model
 LONGEST = 240           # characters of another error
 MOST_ROWS = 4096        # of a draft; more would need masks of gigabytes
 
@@ -75,6 +74,18 @@ def check_model(what: str, model: Any) -> None:
     check_has(what, model, "a language model, as a GPT is", "config", "new_cache")
 
 
+def check_sampling(temperature: float, top_k: int | None, top_p: float | None) -> None:
+    """RequestError unless logits can become probabilities with these settings. None: without it."""
+    check_numbers(Real, temperature=temperature, top_p=1 if top_p is None else top_p)
+    check_numbers(Integral, top_k=1 if top_k is None else top_k)
+    if not 0 <= temperature <= sys.float_info.max:
+        raise RequestError(f"temperature must be 0 or more, got {temperature}")
+    if top_k is not None and top_k < 1:
+        raise RequestError(f"top_k must be at least 1, got {top_k}")
+    if top_p is not None and not 0 < top_p <= 1:
+        raise RequestError(f"top_p must lie in (0, 1], got {top_p}")
+
+
 def check_request(model: Any, ids: Sequence[int], max_new_tokens: int, temperature: float,
                   top_k: int | None, top_p: float | None, seed: int, rows: int = 1,
                   stop: Collection[int] = ()) -> None:
@@ -82,15 +93,13 @@ def check_request(model: Any, ids: Sequence[int], max_new_tokens: int, temperatu
     check_model("the target", model)
     check_ids("the prompt", ids)
     check_ids("stop", stop, Collection)
-    check_numbers(Integral, max_new_tokens=max_new_tokens, seed=seed,
-                  **{} if top_k is None else {"top_k": top_k})
-    check_numbers(Real, temperature=temperature, **{} if top_p is None else {"top_p": top_p})
+    check_numbers(Integral, max_new_tokens=max_new_tokens, seed=seed)
+    check_sampling(temperature, top_k, top_p)
     vocab_size, context = model.config.vocab_size, model.config.context
     if not len(ids):
         raise RequestError("the prompt is empty: give at least one token (end of text will do)")
     if not all(0 <= token < vocab_size for token in ids):
-        raise RequestError(f"the prompt has a token outside 0..{vocab_size - 1}: is this the "
-                           "model's own tokenizer?")
+        raise RequestError(f"the prompt has a token outside 0..{vocab_size - 1}: wrong tokenizer?")
     if max_new_tokens < 0:
         raise RequestError(f"max_new_tokens must not be negative, got {max_new_tokens}")
     if len(ids) + max_new_tokens > context:
@@ -99,12 +108,6 @@ def check_request(model: Any, ids: Sequence[int], max_new_tokens: int, temperatu
     if rows > context:
         raise RequestError(f"a draft of up to {rows - 1} tokens is longer than the context of "
                            f"{context}")
-    if not 0 <= temperature <= sys.float_info.max:
-        raise RequestError(f"temperature must be 0 or more, got {temperature}")
-    if top_k is not None and top_k < 1:
-        raise RequestError(f"top_k must be at least 1, got {top_k}")
-    if top_p is not None and not 0 < top_p <= 1:
-        raise RequestError(f"top_p must lie in (0, 1], got {top_p}")
     if not -2 ** 63 <= seed < 2 ** 64:
         raise RequestError(f"a seed has 64 bits, got {seed}")
 
@@ -112,10 +115,8 @@ def check_request(model: Any, ids: Sequence[int], max_new_tokens: int, temperatu
 def check_gamma(gamma: int, what: str) -> int:
     """The rows of a draft of gamma tokens. RequestError if there are none, or too many."""
     check_numbers(Integral, **{what: gamma})
-    if gamma < 1:
-        raise RequestError(f"{what} must be at least 1, got {gamma}")
-    if gamma >= MOST_ROWS:
-        raise RequestError(f"{what}: a draft has at most {MOST_ROWS - 1} tokens, not {gamma}")
+    if not 1 <= gamma < MOST_ROWS:
+        raise RequestError(f"{what} must be at least 1 and at most {MOST_ROWS - 1}, got {gamma}")
     return gamma + 1
 
 

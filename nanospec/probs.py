@@ -10,6 +10,8 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
+from nanospec.errors import check_sampling
+
 
 def probs(logits: Tensor, temperature: float = 1.0, top_k: int | None = None,
           top_p: float | None = None) -> Tensor:
@@ -60,11 +62,14 @@ def residual(p_target: Tensor, q_draft: Tensor) -> Tensor:
 
 @dataclass(frozen=True)
 class Sampling:
-    """How logits become probabilities, with the same settings for every row of a batch."""
+    """How logits become probabilities, for every row of a batch. RequestError where they cannot."""
 
     temperature: float = 1.0
     top_k: int | None = None
     top_p: float | None = None
+
+    def __post_init__(self):
+        check_sampling(self.temperature, self.top_k, self.top_p)
 
     def __call__(self, logits: Tensor) -> Tensor:
         """logits (..., V) -> probabilities (..., V), as `probs`."""

@@ -29,10 +29,8 @@ class GPTReader:
     def begin(self, text: Text, rows: Sequence[int], hidden: Tensor | None) -> None:
         """Read the prompts of new requests. A text that it does not know yet gets a new cache."""
         check_vocabulary(self.model, text.vocab_size)
-        new = text is not self.text
-        self.text = text
-        if new:
-            self.cache = self.model.new_cache(*text.tokens.shape)
+        if text is not self.text:
+            self.text, self.cache = text, self.model.new_cache(*text.tokens.shape)
         prefill(self.model, text, cache=self.cache, rows=rows)
 
     def start(self, text: Text, lag: int, kv_length: int) -> Tensor:

@@ -32,8 +32,7 @@ class Text:
         RequestError for n > N.
         """
         if n > self.tokens.shape[1]:
-            raise RequestError(f"asked for the last {n} tokens of texts with room for "
-                               f"{self.tokens.shape[1]}")
+            raise RequestError(f"no last {n} tokens of texts with room for {self.tokens.shape[1]}")
         return self.tokens.gather(1, (self.length[:, None] - n + self._places[:n]).clamp(min=0))
 
     def commit(self, tokens: Tensor, count: Tensor | int) -> None:

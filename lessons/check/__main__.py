@@ -8,7 +8,7 @@ if __name__ == "__main__":
     if not __package__:                     # started as a folder, Python looks for modules in that folder: not there
         sys.path.pop(0)
     sys.path.insert(0, top)
-    from nanospec.cli.launch import quiet_interrupts
-    quiet_interrupts()
+    from nanospec.cli.launch import quiet
+    quiet()
     from lessons.check.command import main
     sys.exit(main())

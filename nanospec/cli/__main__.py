@@ -18,7 +18,7 @@ from collections.abc import Sequence
 from importlib import import_module
 from pathlib import Path
 
-from nanospec.cli.launch import quiet_interrupts
+from nanospec.cli.launch import quiet
 
 MODULES = {"demo": "nanospec.cli.demo", "chat": "nanospec.cli.chat", "bench": "nanospec.cli.bench.__main__",
            "why": "nanospec.cli.why", "train": "train_tiny", "export": "nanospec.files.export",
@@ -31,7 +31,7 @@ IN_A_CLONE = {"train": "train_tiny.py", "proof": "tests/proof/__main__.py", "che
 def main(argv: Sequence[str] | None = None) -> int:
     """The exit status of the command that argv[0] names; 2 if there is none, 130 if it is interrupted."""
     if argv is None:
-        quiet_interrupts()
+        quiet()
     name, *rest = [*(sys.argv[1:] if argv is None else argv)] or ["--help"]
     if name in ("-h", "--help"):
         print(__doc__.strip())

@@ -9,8 +9,8 @@ Ctrl-C ends an answer, /new the conversation: it begins anew. Ctrl-D or /quit en
 """
 
 if __name__ == "__main__":              # Ctrl-C may come while torch is being imported
-    from nanospec.cli.launch import quiet_interrupts
-    quiet_interrupts()
+    from nanospec.cli.launch import quiet
+    quiet()
 
 import re
 import sys

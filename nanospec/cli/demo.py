@@ -69,15 +69,17 @@ def run(console: Console, asked: Namespace, command: str) -> None:
     def final(console: Console) -> Group:
         return Group(view.panels(console), legend(), view.lanes(console), after)
 
-    console.print(final(console))
-    if asked.save:
-        title = "python demo.py" if asked.draft == "gpt" else f"python demo.py --draft {asked.draft}"
-        save_picture(final, PICTURE_WIDTH, title, asked.save)
-    if asked.json:
-        asked.json.write_text(json.dumps(row, indent=1) + "\n")
-    if asked.html:
-        numbers = row | {"method": method, "setting": demo.how(), "command": command}
-        asked.html.write_text(demo.page(view.plain_seconds, numbers), encoding="utf-8")
+    try:                                    # files first: a stream may be a pipe that nobody reads any longer
+        if asked.save:
+            title = "python demo.py" if asked.draft == "gpt" else f"python demo.py --draft {asked.draft}"
+            save_picture(final, PICTURE_WIDTH, title, asked.save)
+        if asked.json:
+            asked.json.write_text(json.dumps(row, indent=1) + "\n")
+        if asked.html:
+            numbers = row | {"method": method, "setting": demo.how(), "command": command}
+            asked.html.write_text(demo.page(view.plain_seconds, numbers), encoding="utf-8")
+    finally:
+        console.print(final(console))
 
 
 class Demo:

@@ -1,24 +1,96 @@
-"""Ctrl-C ends a command with status 130 and without a traceback, also in the seconds in which torch is being imported.
+"""What every command does first, and how it ends where it cannot go on: without a traceback.
 
-An interruption that falls into an import is not raised there: compiled modules make other errors of it, or print it
-and go on. Nothing has been made yet that would have to be put away, so the process ends on the spot.
+Ctrl-C ends a command with status 130, also in the seconds in which torch is being imported. An interruption that falls
+into an import is not raised there: compiled modules make other errors of it, or print it and go on. Nothing has been
+made yet that would have to be put away, so the process ends on the spot.
+
+A reader that has gone (`| head -1`) ends it with status 141, as the shell says of a signal, and a full disk with 2 and
+a line. Streams that are closed from the beginning lead nowhere. What the encoding of stdout lacks is written as "?".
 """
 
+import atexit
+import io
 import os
 import signal
 import sys
+from contextlib import suppress
 from types import FrameType
+from typing import Any
 
 IMPORT = "<frozen importlib._bootstrap>"
+READER_GONE = 128 + 13      # the number of SIGPIPE, which some systems lack
 
 
-def quiet_interrupts() -> None:
-    """From now on. Only for a process that is a command: the library touches no signal. Where interruptions are
-    ignored, or handled already, nothing changes.
+def quiet() -> None:
+    """From now on. Only for a process that is a command: the library touches no stream and no signal. Where
+    interruptions are ignored, or handled already, nothing changes about them.
     """
+    for number in 0, 1, 2:
+        try:
+            os.fstat(number)
+        except OSError:                         # else the next file that is opened would be taken for this stream
+            os.open(os.devnull, os.O_RDWR)
+    sys.stdin = sys.stdin or open(0, closefd=False)
+    sys.stdout, sys.stderr = output(sys.stdout, 1, "replace"), output(sys.stderr, 2, "backslashreplace")
+    atexit.register(written_to_the_end)
+    for name in "COLUMNS", "LINES":
+        if os.environ.get(name) == "0":         # not known, as Python has it; rich would print nothing
+            del os.environ[name]
     if signal.getsignal(signal.SIGINT) is signal.default_int_handler:
         signal.signal(signal.SIGINT, interrupted)
         sys.unraisablehook, sys.excepthook = unraisable, uncaught
+
+
+class Output(io.TextIOWrapper):
+    """stdout or stderr. Once something could not be written, the rest leads nowhere; and of stdout, which is what the
+    command is for, SystemExit is raised. It is no OSError, so that no command takes it for trouble with a file.
+    status: that of the command, once stdout could not be written.
+    """
+
+    status = 0
+
+    def write(self, text: str) -> int:
+        try:
+            return super().write(text)
+        except OSError as error:
+            self.lost(error)
+            return len(text)
+
+    def flush(self) -> None:
+        try:
+            super().flush()
+        except OSError as error:
+            self.lost(error)
+
+    def lost(self, error: OSError) -> None:
+        nowhere = os.open(os.devnull, os.O_WRONLY)
+        os.dup2(nowhere, self.fileno())
+        os.close(nowhere)
+        if self is sys.stdout:
+            self.status = READER_GONE if isinstance(error, BrokenPipeError) else 2
+            if self.status != READER_GONE:
+                print(f"standard output could not be written: {error.strerror}", file=sys.stderr)
+            raise SystemExit(self.status)
+
+
+def output(stream: Any, number: int, errors: str) -> Any:
+    """An Output in the place of a stream of this process; any other, a test's or a notebook's, stays as it is."""
+    if stream is None:                          # it was closed
+        return open(number, "w", errors=errors, closefd=False)
+    began_with: Any = sys.__stdout__ if number == 1 else sys.__stderr__
+    if stream is not began_with:
+        return stream
+    stream.flush()
+    return Output(stream.buffer, stream.encoding, errors, line_buffering=stream.line_buffering,
+                  write_through=stream.write_through)
+
+
+def written_to_the_end() -> None:
+    """What is still in memory at the end may not be written either. Python would not mind, and nor would its status."""
+    with suppress(SystemExit):
+        sys.stdout.flush()
+    if isinstance(sys.stdout, Output) and sys.stdout.status:
+        os._exit(sys.stdout.status)
 
 
 def interrupted(number: int, frame: FrameType | None) -> None:
@@ -45,7 +117,8 @@ def uncaught(kind: type[BaseException], error: BaseException, traceback) -> None
 
 
 def leave() -> None:
-    if sys.stdout.isatty():
-        sys.stdout.write("\x1b[?25h")       # a bar may have hidden the cursor
-    sys.stdout.flush()
+    with suppress(RuntimeError, SystemExit):    # if the interruption fell into a write, no other can begin
+        if sys.stdout.isatty():
+            sys.stdout.write("\x1b[?25h")       # a bar may have hidden the cursor
+        sys.stdout.flush()
     os._exit(130)

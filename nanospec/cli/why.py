@@ -80,6 +80,9 @@ def run(asked: argparse.Namespace) -> Found:
     gamma = asked.gamma or most_drafted(asked.drafter, draft, GAMMA)
     method = method_of(target, draft, asked.drafter, asked.rule, gamma=gamma)
     new = max(NEW, 4 * (method.gamma + 1))                  # a few rounds, if all is accepted
+    if asked.gamma and len(ids) + new > target.config.context:
+        raise RequestError(f"--gamma {asked.gamma} is too many here: after a prompt of {len(ids)} tokens {new} are "
+                           f"measured, and the context is {target.config.context}")
     check_request(target, ids, new, **sampling, seed=asked.seed, rows=method.gamma + 1)
     setups, where = setups_of(target, draft, asked.dtype, asked.threads)
     target, draft, _ = setups[-1]

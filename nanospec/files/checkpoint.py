@@ -114,7 +114,7 @@ def load_model(path: Path, device="cpu", dtype: torch.dtype = torch.float32,
     FileNotFoundError, or PairError if the file holds anything else, a model made for another tokenizer, or a weight
     that is NaN or infinite in `dtype`.
     """
-    device, saved = available(device), load_saved(path)
+    device, saved = available(device, dtype), load_saved(path)
     missing = {"config", "state", "tokenizer"} - saved.keys()
     if missing:
         raise PairError(f"{path} is a checkpoint, but not of this GPT: there is no {min(missing)!r} in it")

@@ -29,6 +29,7 @@ HELD_OUT_ONE_IN = 20
 DEPENDENCIES = ("torch", "numpy", "tiktoken", "matplotlib", "rich")     # as in pyproject.toml
 VENDORED = {"_vendor", "vendored", "extern", "_distutils", "testing"}   # copies of other packages, and tests by a name
 LONGEST = 200_000                                                       # characters; a longer file is mostly a list
+LONGEST_LINE = 10_000_000                                               # characters; a longer one is no text
 Texts = tuple[list[str], list[str]]                                     # to train on, held out; one string a file
 
 
@@ -43,14 +44,12 @@ def read_texts(source: Path | None = None) -> Texts:
     """(training texts, held-out texts), one string a file.
 
     source: a file, a folder (its text files, read recursively), or None for the standard library's .py files.
-    A single file is split: its last twentieth is held out.
+    A single file is split: its last twentieth is held out. TextError if it is no text; a folder's are left out.
     """
     if source is None or path_of(source).is_dir():
         root = Path(source or sysconfig.get_paths()["stdlib"])
         return _split({path.relative_to(root): path for path in _below(root) if source or path.suffix == ".py"}, root)
-    text = _read(Path(source))
-    if text is None:
-        raise TextError(f"{source} is missing or is not UTF-8 text")
+    text = _text(Path(source))
     cut = len(text) * (HELD_OUT_ONE_IN - 1) // HELD_OUT_ONE_IN
     return [text[:cut]], [text[cut:]]
 
@@ -118,11 +117,26 @@ def _split(files: dict[Path, Path], where: Path | str) -> Texts:
 
 
 def _read(path: Path) -> str | None:
+    """The text of a file among others, or None if it is none."""
+    try:
+        return _text(path)
+    except TextError:
+        return None
+
+
+def _text(path: Path) -> str:
+    """What would never end, as a pipe, is not read."""
+    if path.exists() and not path.is_file():
+        raise TextError(f"{path} is a pipe or a device, not a file")
     try:
         text = path.read_text(encoding="utf-8")
     except (OSError, UnicodeDecodeError):
-        return None
-    return None if "\0" in text else text
+        text = "\0"
+    if "\0" in text:
+        raise TextError(f"{path} is missing or is not UTF-8 text")
+    if max(map(len, text.split("\n"))) > LONGEST_LINE:
+        raise TextError(f"{path} has a line of more than {LONGEST_LINE:,} characters: it is no text to learn from")
+    return text
 
 
 def _is_table(text: str) -> bool:

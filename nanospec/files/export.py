@@ -9,8 +9,8 @@ Weights are written in bfloat16, as they are kept here. docs/SCALING.md says how
 """
 
 if __name__ == "__main__":              # Ctrl-C may come while torch is being imported
-    from nanospec.cli.launch import quiet_interrupts
-    quiet_interrupts()
+    from nanospec.cli.launch import quiet
+    quiet()
 
 import argparse
 import sys

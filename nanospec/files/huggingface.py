@@ -109,7 +109,7 @@ def assemble(config: Config, theirs: dict[str, Tensor], source: str, device="cpu
 
     source: where they come from, for a message. PairError unless they are what the config describes, all and no other.
     """
-    device, state = available(device), {}
+    device, state = available(device, dtype), {}
     for ours, parts in names(config):                   # stops at the first that is missing, however many there may be
         for name, shape in parts.items():
             if name not in theirs or theirs[name].shape != shape:

@@ -1,15 +1,19 @@
 """From a config and weights, from any source, to a model that is ready to decode."""
 
+from typing import Any
+
 import torch
 from torch import Tensor
 
-from nanospec.errors import DeviceError, one_line
+from nanospec.errors import DeviceError, RequestError, one_line
 from nanospec.methods.draft_models.learned import Learned
 from nanospec.model import GPT, Config
 
 
-def available(device) -> torch.device:
-    """That device, if torch can compute on it here. DeviceError if not."""
+def available(device, dtype: Any = torch.float32) -> torch.device:
+    """That device, if torch can compute on it here. DeviceError if not; RequestError for a dtype that weights lack."""
+    if not isinstance(dtype, torch.dtype) or not dtype.is_floating_point:
+        raise RequestError(f"dtype must be one of torch's for floats, as torch.bfloat16, got {one_line(repr(dtype))}")
     try:
         one = torch.ones(1, device=device)
         one.add(1).item()                               # a "meta" tensor holds no number

@@ -6,6 +6,7 @@ Step s sees a batch that is a function of the seed and s alone, and nothing else
 
 import copy
 import math
+from collections.abc import Callable
 from contextlib import suppress
 from pathlib import Path
 from typing import NamedTuple
@@ -74,11 +75,13 @@ def batch_at(ids: Tensor, step: int, batch: int, context: int, seed: int) -> tup
 
 
 @torch.no_grad()
-def sample(target: GPT, ids: Tensor, rows: int, seed: int) -> Tensor:
+def sample(target: GPT, ids: Tensor, rows: int, seed: int,
+           between: Callable[[], object] = lambda: None) -> Tensor:
     """(rows, context): some tokens from anywhere in `ids`, and how the target goes on, at
     temperature 1.
 
     A draft is used on text of the target's, so it learns from such text, too.
+    between: called before every token, and may end it by what it raises.
     """
     context, device = target.config.context, ids.device
     prompt, chance = min(PROMPT, context // 2), torch.Generator(device).manual_seed(seed)
@@ -90,6 +93,7 @@ def sample(target: GPT, ids: Tensor, rows: int, seed: int) -> Tensor:
         target = target.to(torch.bfloat16)
     cache, new = target.new_cache(rows, context), tokens[:, :prompt]
     for length in range(prompt, context):
+        between()
         p_target = target(new, cache, kv_length=length)[:, -1].float().softmax(-1)
         cache.length += new.shape[1]
         new = torch.multinomial(p_target, 1, generator=chance)
@@ -114,15 +118,21 @@ class Sampled:
             if saved["made_of"] == self.made_of:
                 self.parts = {number: texts.to(ids) for number, texts in saved["parts"].items()}
 
-    def texts(self, first: int, count: int) -> Tensor:
-        """(count, context): those from number `first` on; after the last comes the first again."""
-        numbers = [number % self.rows for number in range(first, first + count)]
-        return torch.stack([self.part(number // AT_ONCE)[number % AT_ONCE] for number in numbers])
+    def texts(self, first: int, count: int,
+              between: Callable[[], object] = lambda: None) -> Tensor:
+        """(count, context): those from number `first` on; after the last comes the first again.
 
-    def part(self, number: int) -> Tensor:
+        between: as for `sample`, which may take minutes.
+        """
+        numbers = [number % self.rows for number in range(first, first + count)]
+        return torch.stack([self.part(number // AT_ONCE, between)[number % AT_ONCE]
+                            for number in numbers])
+
+    def part(self, number: int, between: Callable[[], object]) -> Tensor:
         if number not in self.parts:
             rows = min(AT_ONCE, self.rows - number * AT_ONCE)
-            self.parts[number] = sample(self.target, self.ids, rows, self.seed * 1_000_003 + number)
+            self.parts[number] = sample(self.target, self.ids, rows,
+                                        self.seed * 1_000_003 + number, between)
             kept = {number: texts.int() for number, texts in self.parts.items()}
             with suppress(OSError):             # a full disk costs the drawing, not the training
                 save_atomically({"made_of": self.made_of, "parts": kept}, self.path)

@@ -78,10 +78,15 @@ def held_out_loss(phase: str, model: Callable, target: GPT, held: HeldOut, batch
 
 
 class Training:
-    """The models, where they stand, and all that a resumed run needs."""
+    """The models, where they stand, and all that a resumed run needs.
+
+    between: called while a step waits for texts that the target writes, token by token. What it
+    raises ends the step before it has changed anything.
+    """
 
     phases: Sequence[str] = PHASES
     state_file = "training.pt"
+    between: Callable[[], object] = staticmethod(lambda: None)
 
     def __init__(self, size: Size | Any, seed: int, ids: Tensor, tokenizer: Tokenizer, out: Path,
                  compiled: bool = False, last: Tensor | None = None, loss: str = "forward-kl"):
@@ -232,7 +237,8 @@ class Training:
         if self.sampled is None:
             self.sampled = Sampled(self.target, self.ids, size.sampled, self.seed,
                                    self.out / "sampled.pt")
-        return torch.cat([x[half:], self.sampled.texts(self.step * half, half)])
+        written = self.sampled.texts(self.step * half, half, self.between)
+        return torch.cat([x[half:], written])
 
     def look(self, held: HeldOut, most: int) -> tuple[list[float], str]:
         """The held-out loss of the first `most` windows, first of what is kept; and the same in

@@ -100,7 +100,7 @@ def test_every_column_is_handed_out_once():
 def test_who_asks_for_more_than_is_laid_out_gets_nothing(ask):
     dice = Dice([0, 1])
     dice.refill(1)
-    with pytest.raises(RuntimeError, match="2 uniforms asked for, 1 laid out: refill more$"):
+    with pytest.raises(RuntimeError, match="refill 2 uniforms: there are 1$"):
         ask(dice)
     assert dice.column == 0
     dice.pick(torch.ones(2, 3))                         # the one that there is

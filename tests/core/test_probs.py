@@ -6,7 +6,7 @@ from itertools import product
 import pytest
 import torch
 
-from nanospec.errors import LogitsError, check_finite
+from nanospec.errors import LogitsError, RequestError, check_finite
 from nanospec.probs import Sampling, probs, residual
 
 INF, NAN = float("inf"), float("nan")
@@ -153,6 +153,15 @@ def test_precision_is_never_below_float32_nor_lowered():
         for settings in ((0.7, 3, 0.9), (0,), (), (1e-300,)):
             assert probs(LOGITS.to(given), *settings).dtype == got
             assert Sampling(*settings)(LOGITS.to(given)).dtype == got
+
+
+@pytest.mark.parametrize("settings, words", [
+    ((NAN,), "temperature must be 0 or more, got nan"), ((-1,), "temperature must be 0 or more, got -1"),
+    (("1",), "temperature must be a number"), ((0.5, 0), "top_k must be at least 1, got 0"),
+    ((0.5, 2.5), "top_k must be a whole number"), ((0.5, 3, 0), "top_p must lie in"), ((0.5, 3, NAN), "lie in")])
+def test_settings_that_make_no_distribution_are_refused(settings, words):
+    with pytest.raises(RequestError, match=words):
+        Sampling(*settings)
 
 
 SETTINGS = [(1.0, None, None), (0, None, None), (0.6, 2, None), (1e-300, 3, 0.5), (1.3, None, 0.8), (30.0, 1, 1.0),

@@ -30,7 +30,7 @@ def test_the_last_tokens_and_what_is_committed():
     text.length -= 2                                        # shrunk
     assert text.last(1).tolist() == [[7], [3]]
     assert text.last(WIDTH).tolist() == [[5] * (WIDTH - 1) + [7], [1] * (WIDTH - 2) + [2, 3]]
-    with pytest.raises(RequestError, match=f"the last {WIDTH + 1} tokens of texts with room for {WIDTH}"):
+    with pytest.raises(RequestError, match=f"no last {WIDTH + 1} tokens of texts with room for {WIDTH}"):
         text.last(WIDTH + 1)                                # fewer columns would come out, without the last tokens
 
 

@@ -10,8 +10,8 @@ How long the steps take on a GPU is not known: none has run on one so far. On a 
 """
 
 if __name__ == "__main__":              # Ctrl-C may come while torch is being imported
-    from nanospec.cli.launch import quiet_interrupts
-    quiet_interrupts()
+    from nanospec.cli.launch import quiet
+    quiet()
 
 import argparse
 import json

@@ -247,6 +247,12 @@ def test_a_weight_that_is_too_large_for_its_data_type(folder):
         load_model(folder / "target.pt", dtype=torch.float16)
 
 
+@pytest.mark.parametrize("dtype", ["float16", torch.int8, None])
+def test_a_data_type_that_weights_lack(folder, dtype):
+    with pytest.raises(RequestError, match="dtype must be one of torch's for floats, as torch.bfloat16, got "):
+        load_pair(folder, dtype=dtype)
+
+
 def test_a_truncated_tokenizer(folder):
     shutil.copy(WEIGHTS / "ranks.tiktoken", folder)
     lines = (folder / "ranks.tiktoken").read_text().splitlines()

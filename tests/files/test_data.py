@@ -53,6 +53,8 @@ def test_a_folder_is_read_to_the_bottom_and_what_is_no_text_is_passed_over(tmp_p
     for i in range(60):
         (tmp_path / "deep" / "er" / f"{i}.md").write_text(f"text {i}")
     (tmp_path / "picture.png").write_bytes(b"\x89PNG\x00\xff")
+    if hasattr(os, "mkfifo"):
+        os.mkfifo(tmp_path / "pipe.txt")                # which nobody will ever write to
     training, held = read_texts(tmp_path)
     assert len(training) + len(held) == 60 and held
 
@@ -63,6 +65,24 @@ def test_a_folder_is_read_to_the_bottom_and_what_is_no_text_is_passed_over(tmp_p
 def test_texts_that_cannot_be_used(tmp_path, make, words):
     make(tmp_path / "it")
     with pytest.raises(TextError, match=words):
+        read_texts(tmp_path / "it")
+
+
+@pytest.mark.skipif(os.name != "posix", reason="pipes and devices that are files")
+@pytest.mark.parametrize("make", [os.mkfifo, lambda path: path.symlink_to("/dev/zero")], ids=["pipe", "device"])
+def test_what_has_no_end_is_refused_and_not_waited_for(tmp_path, make):
+    make(tmp_path / "it")
+    with pytest.raises(TextError, match="it is a pipe or a device, not a file"):
+        read_texts(tmp_path / "it")
+
+
+def test_a_line_that_is_no_line_is_refused(tmp_path, monkeypatch):
+    """It would be one word for the tokenizer."""
+    monkeypatch.setattr("nanospec.files.corpus.LONGEST_LINE", 7)
+    (tmp_path / "it").write_text("1234567\n" * 300)
+    assert len(read_texts(tmp_path / "it")[0][0]) == 2280
+    (tmp_path / "it").write_text("1234567\n" * 300 + "12345678")
+    with pytest.raises(TextError, match="it has a line of more than 7 characters"):
         read_texts(tmp_path / "it")
 
 

@@ -99,6 +99,39 @@ def test_stopped_anywhere_and_resumed_it_is_the_same_model(whole, text, tmp_path
     assert again.history == whole.history
 
 
+def test_stopped_while_its_target_writes_and_resumed_it_is_the_same_model(whole, text, tmp_path):
+    """It is asked before every step and before every token that is written before the last phase's first one."""
+    training, asked = training_in(tmp_path, text), []
+    steps = sum(FULL.steps[:2])
+
+    def stopped():
+        asked.append((training.phase, training.step))
+        return len(asked) == steps + 12
+
+    watch = Watch(training, text[1], Progress(console=QUIET, disable=True))
+    assert not train_tiny.run(training, watch, stopped)
+    assert asked[steps:] == [(2, 0)] * 12 and not (tmp_path / "sampled.pt").exists()
+    resumed = training_in(tmp_path, text)
+    resumed.load()
+    assert (resumed.phase, resumed.step) == (2, 0) and run(resumed, text)
+    assert all(torch.equal(a, b) for a, b in zip(weights(tmp_path), weights(whole.out), strict=True))
+    assert resumed.history == whole.history
+
+
+def test_a_training_whose_words_nobody_reads_any_longer_is_saved(text, tmp_path, monkeypatch):
+    training = training_in(tmp_path, text)
+
+    def gone(*_):
+        raise SystemExit(141)
+
+    monkeypatch.setattr(Watch, "step", gone)
+    with pytest.raises(SystemExit):
+        run(training, text)
+    resumed = training_in(tmp_path, text)
+    resumed.load()
+    assert (resumed.phase, resumed.step) == (0, 1)
+
+
 def test_another_seed_is_another_model(whole, text, tmp_path):
     other = training_in(tmp_path, text, seed=1, size=replace(FULL, steps=(2, 1, 1)))
     assert run(other, text)
@@ -178,7 +211,7 @@ def test_half_of_a_distillation_batch_is_sampled_text(text, tmp_path, monkeypatc
     training = training_in(tmp_path, text)
     training.begin_phase(2)
     training.step, half = 1, FULL.batch // 2
-    monkeypatch.setattr("nanospec.training.batches.sample", lambda target, ids, rows, seed:
+    monkeypatch.setattr("nanospec.training.batches.sample", lambda target, ids, rows, seed, between:
                         torch.arange(rows)[:, None].expand(rows, 64))
     seen = []
     monkeypatch.setattr(pair, "loss_of", lambda phase, model, target, x, y, loss="":
@@ -191,7 +224,7 @@ def test_half_of_a_distillation_batch_is_sampled_text(text, tmp_path, monkeypatc
 def test_the_targets_own_texts_are_dealt_out_in_turn_and_kept_for_this_target_and_seed_alone(tmp_path, monkeypatch):
     drawn = []
 
-    def sample(target, ids, rows, seed):
+    def sample(target, ids, rows, seed, between):
         drawn.append((rows, seed))
         return torch.arange(rows)[:, None] + 100 * len(drawn)
 

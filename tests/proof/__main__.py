@@ -4,8 +4,8 @@ does not pass, or if the tokens of the long run do not follow the target's distr
 """
 
 if __name__ == "__main__":              # Ctrl-C may come while torch is being imported
-    from nanospec.cli.launch import quiet_interrupts
-    quiet_interrupts()
+    from nanospec.cli.launch import quiet
+    quiet()
 
 import sys
 import time

@@ -12,8 +12,8 @@ Several requests run at once, so drafts of different lengths stand in one batch.
 """
 
 if __name__ == "__main__":              # Ctrl-C may come while torch is being imported
-    from nanospec.cli.launch import quiet_interrupts
-    quiet_interrupts()
+    from nanospec.cli.launch import quiet
+    quiet()
 
 import argparse
 import json

@@ -88,8 +88,8 @@ def test_the_launcher_itself_imports_nothing_heavy():
 
 
 GUARD = """if __name__ == "__main__":              # Ctrl-C may come while torch is being imported
-    from nanospec.cli.launch import quiet_interrupts
-    quiet_interrupts()
+    from nanospec.cli.launch import quiet
+    quiet()
 """
 FILES = [*ROOT.glob("*.py"), *(ROOT / "nanospec").rglob("*.py"), *(ROOT / "tests" / "proof").glob("*.py"),
          ROOT / "tests" / "device" / "gpu.py", ROOT / "lessons" / "notebooks.py"]
@@ -120,3 +120,59 @@ def test_ctrl_c_while_torch_is_imported(start, tmp_path):
     started.send_signal(signal.SIGINT)
     _, err = started.communicate(timeout=30)
     assert started.returncode == 130 and err == ""
+
+
+def in_a_shell(code, more="", **env):
+    """Status, stdout and stderr of a command that is this code; `more` redirects its streams."""
+    done = subprocess.run(["bash", "-o", "pipefail", "-c", f'"$0" -c "$1" {more}', sys.executable,
+                           "from nanospec.cli.launch import quiet\nquiet()\nimport os, signal, sys\n" + code],
+                          cwd=ROOT, capture_output=True, env=os.environ | env)
+    return done.returncode, done.stdout.decode(), done.stderr.decode()
+
+
+FULL = "standard output could not be written: No space left on device\n"
+LOUD = "for _ in range(99_999): print('a line')"
+
+
+@pytest.mark.skipif(not Path("/dev/full").exists(), reason="a shell, and a device that is always full")
+@pytest.mark.parametrize("unbuffered", ["", "1"])
+@pytest.mark.parametrize("code, more, ends", [
+    ("print('a line')", "> /dev/full", (2, "", FULL)), (LOUD, "> /dev/full", (2, "", FULL)),
+    ("import argparse\nargparse.ArgumentParser().print_help()", "> /dev/full", (2, "", FULL)),     # it catches OSErrors
+    (LOUD, "| head -1", (141, "a line\n", "")),
+    ("try:\n " + LOUD + "\nexcept (OSError, KeyboardInterrupt):\n sys.exit(3)", "| head -1", (141, "a line\n", "")),
+    ("try:\n " + LOUD + "\nfinally:\n print('saved', file=sys.stderr)", "| head -1", (141, "a line\n", "saved\n")),
+    ("print(sys.stdin.isatty(), repr(sys.stdin.read()))", "<&-", (0, "False ''\n", "")),
+    ("print('a line', sys.stdout.isatty(), flush=True)", ">&-", (0, "", "")),
+    ("print('a line')\nprint('a word', file=sys.stderr, flush=True)", "2>&-", (0, "a line\n", "")),
+    ("print('a line')\nprint('a word', file=sys.stderr, flush=True)", "2> /dev/full", (0, "a line\n", "")),
+    ("file = open(os.devnull)\nprint(file.fileno() > 2, file=sys.stderr)", "<&- >&-", (0, "", "True\n")),
+    ("raise ZeroDivisionError", ">&- 2>&-", (1, "", ""))])
+def test_streams_that_are_full_closed_or_no_longer_read(code, more, ends, unbuffered):
+    assert in_a_shell(code, more, PYTHONUNBUFFERED=unbuffered) == ends
+
+
+@pytest.mark.skipif(os.name != "posix", reason="a shell")
+def test_what_the_encoding_lacks_is_a_question_mark():
+    assert in_a_shell("print('a\u23ceb')", PYTHONIOENCODING="cp1252") == (0, "a?b\n", "")
+    assert in_a_shell("print('a\u23ceb', file=sys.stderr)", PYTHONIOENCODING="cp1252") == (0, "", "a\\u23ceb\n")
+
+
+@pytest.mark.skipif(os.name != "posix", reason="a shell")
+def test_a_width_of_nothing_is_one_that_is_not_known():
+    """rich would print nothing at all."""
+    code = "from rich.console import Console\nprint(Console().width > 20)"
+    assert in_a_shell(code, COLUMNS="0", LINES="0") == (0, "True\n", "")
+    assert in_a_shell(code, COLUMNS="20") == (0, "False\n", "")
+
+
+@pytest.mark.skipif(os.name != "posix", reason="signals")
+def test_ctrl_c_within_an_import_that_is_printing():
+    """The interruption comes while stdout is being flushed, which nothing can begin a second time."""
+    code = ("from nanospec.cli import launch\nlaunch.IMPORT = '<string>'\n"
+            "class Slow(launch.io.RawIOBase):\n"
+            "    def writable(self): return True\n"
+            "    def write(self, data):\n        signal.raise_signal(signal.SIGINT)\n        return len(data)\n"
+            "sys.stdout = launch.io.TextIOWrapper(launch.io.BufferedWriter(Slow()))\n"
+            "print('a line', flush=True)\n")
+    assert in_a_shell(code, PYTHONUNBUFFERED="")[::2] == (130, "")

@@ -147,7 +147,8 @@ def test_the_command(weights, capsys, options):
 
 
 @pytest.mark.parametrize("options, words", [
-    (["--gamma", "0"], "--gamma"), (["--drafter", "tree", "--gamma", "3"], "takes no --gamma"),
+    (["--gamma", "0"], "--gamma"), (["--gamma", "999"], "--gamma 999 is too many here"),
+    (["--drafter", "tree", "--gamma", "3"], "takes no --gamma"),
     (["--prompt", "ab" * 40], "context"), (["--draft", "mlp"], "mlp"), (["--weights", "nowhere"], "--weights")])
 def test_what_cannot_be_measured_is_refused_in_a_line(weights, capsys, options, words):
     assert why.main(["--weights", weights, "--device", "cpu", *options]) == 2

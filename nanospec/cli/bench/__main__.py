@@ -11,8 +11,8 @@ Plain decoding, the baseline, runs in the data type, with the threads and the we
 """
 
 if __name__ == "__main__":              # Ctrl-C may come while torch is being imported
-    from nanospec.cli.launch import quiet_interrupts
-    quiet_interrupts()
+    from nanospec.cli.launch import quiet
+    quiet()
 
 import argparse
 import json
@@ -116,7 +116,7 @@ def main(argv: Sequence[str] | None = None) -> int:
         if json_file:
             json_file.write_text(json.dumps(rows, indent=1) + "\n")
         if markdown_file:
-            markdown_file.write_text(markdown.page(argv))
+            markdown_file.write_text(markdown.page(argv), encoding="utf-8")
     except (NanospecError, OSError) as error:
         return refuse("bench", error)
     except KeyboardInterrupt:

@@ -9,8 +9,8 @@ How often the judge itself errs, and vLLM judged on a CPU: in a clone, python -m
 """
 
 if __name__ == "__main__":              # Ctrl-C may come while torch is being imported
-    from nanospec.cli.launch import quiet_interrupts
-    quiet_interrupts()
+    from nanospec.cli.launch import quiet
+    quiet()
 
 import argparse
 import shlex
