@@ -42,7 +42,7 @@ from nanospec.commands.train_watch import Watch, draw, new_progress, report
 from nanospec.draft_models import LEARNED
 from nanospec.errors import NanospecError
 from nanospec.model import Config
-from nanospec.show.options import HERE, NEW_FOLDER, Parser, option
+from nanospec.show.options import HERE, NEW_FOLDER, SEED, Parser, option
 from nanospec.show.terminal import refuse
 from nanospec.training.losses import LOSSES
 from nanospec.training.pair import Size, Training
@@ -175,7 +175,7 @@ def options() -> Parser:
     add("--out", type=NEW_FOLDER,
         help="folder to write to; default: out/SIZE, or out/NAME of --what")
     add("--device", default=HERE, help="default: %(default)s")
-    add("--seed", type=int, default=0,
+    add("--seed", type=SEED, default=0,
         help="the seed of initial weights and of the order of the text; default: %(default)s")
     add("--resume", action="store_true", help="go on with the training that --out holds")
     return parser

@@ -109,8 +109,7 @@ class Drafter(Protocol):
         sampling: logits (B, ..., V) -> probabilities. kv_length: slots of a cache to read, at least
         length + size - 1 of every text. (With fewer a draft token would not attend to itself. This
         is not checked, since that would wait for the device.)
-        lag: the most trailing tokens that may not be in its cache yet, if these are more than its
-        own rounds leave.
+        lag: the most trailing tokens that its cache may lack, if more than its own rounds leave.
         """
 
     def commit(self, draft: Draft, path: Tensor, count: Tensor, p_target: Tensor,

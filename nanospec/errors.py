@@ -12,6 +12,7 @@ from typing import Any
 LARGEST = 2 ** 31 - 1   # of any size of a model
 LONGEST = 240           # characters of another error
 MOST_ROWS = 4096        # of a draft; more would need masks of gigabytes
+SEEDS = 2 ** 32         # torch's generator on a CPU uses 32 bits: 0 and SEEDS would be one seed
 
 
 class NanospecError(Exception):
@@ -39,8 +40,7 @@ class LogitsError(NanospecError, ArithmeticError):
 
 
 def one_line(error: object) -> str:
-    """Another error's message, or a file's words, for use in one of the above: one line of bounded
-    length, without anything that a terminal would obey.
+    """Another error's message, or a file's words, as one short line that no terminal obeys.
 
     Example: "a\\nb\\x1b[2J" becomes "a b\ufffd[2J".
     """
@@ -82,9 +82,9 @@ def check_request(model: Any, ids: Sequence[int], max_new_tokens: int, temperatu
     check_model("the target", model)
     check_ids("the prompt", ids)
     check_ids("stop", stop, Collection)
-    check_numbers(Integral, max_new_tokens=max_new_tokens, seed=seed,
-                  **{} if top_k is None else {"top_k": top_k})
-    check_numbers(Real, temperature=temperature, **{} if top_p is None else {"top_p": top_p})
+    check_seed(seed)
+    check_numbers(Integral, max_new_tokens=max_new_tokens, top_k=1 if top_k is None else top_k)
+    check_numbers(Real, temperature=temperature, top_p=1 if top_p is None else top_p)
     vocab_size, context = model.config.vocab_size, model.config.context
     if not len(ids):
         raise RequestError("the prompt is empty: give at least one token (end of text will do)")
@@ -97,25 +97,28 @@ def check_request(model: Any, ids: Sequence[int], max_new_tokens: int, temperatu
         raise RequestError(f"{len(ids)} prompt tokens and {max_new_tokens} new ones exceed the "
                            f"context of {context}")
     if rows > context:
-        raise RequestError(f"a draft of up to {rows - 1} tokens is longer than the context of "
-                           f"{context}")
+        raise RequestError(f"a draft of up to {rows - 1} tokens exceeds the context of {context}")
     if not 0 <= temperature <= sys.float_info.max:
         raise RequestError(f"temperature must be 0 or more, got {temperature}")
     if top_k is not None and top_k < 1:
         raise RequestError(f"top_k must be at least 1, got {top_k}")
     if top_p is not None and not 0 < top_p <= 1:
         raise RequestError(f"top_p must lie in (0, 1], got {top_p}")
-    if not -2 ** 63 <= seed < 2 ** 64:
-        raise RequestError(f"a seed has 64 bits, got {seed}")
+
+
+def check_seed(seed: int) -> int:
+    """The seed, which must be one that torch's generator tells from all others; or RequestError."""
+    check_numbers(Integral, seed=seed)
+    if not 0 <= seed < SEEDS:
+        raise RequestError(f"a seed has 32 bits, so it is 0 to {SEEDS - 1}, got {one_line(seed)}")
+    return seed
 
 
 def check_gamma(gamma: int, what: str) -> int:
     """The rows of a draft of gamma tokens. RequestError if there are none, or too many."""
     check_numbers(Integral, **{what: gamma})
-    if gamma < 1:
-        raise RequestError(f"{what} must be at least 1, got {gamma}")
-    if gamma >= MOST_ROWS:
-        raise RequestError(f"{what}: a draft has at most {MOST_ROWS - 1} tokens, not {gamma}")
+    if not 1 <= gamma < MOST_ROWS:
+        raise RequestError(f"{what} must be at least 1 and at most {MOST_ROWS - 1}, got {gamma}")
     return gamma + 1
 
 

@@ -27,7 +27,7 @@ from nanospec.fast.autotune import COPIES, DTYPES, name_of
 from nanospec.files.checkpoint import WEIGHTS
 from nanospec.methods import DRAFTERS, REMEMBERING, RULES
 from nanospec.show.options import (COUNT, FOLDER, GAMMA, HERE, MODEL, MODEL_HELP, NEW_FOLDER, REMEMBER, SEED,
-                                   TEMPERATURE, TEXTS, THREADS, Parser, device, file, option, whole)
+                                   TEMPERATURE, TEXTS, THREADS, Parser, device, file, option)
 from nanospec.show.terminal import refuse
 
 
@@ -65,7 +65,7 @@ OPTIONS: dict[str, dict] = {
                     "assertions and a dispatch dictionary; chat: requests to a chat model, of five kinds"),
     "max_new_tokens": dict(type=COUNT, metavar="N", help="for each text"),
     "seed": dict(type=SEED, metavar="N"),
-    "seeds": dict(type=whole(0, 2 ** 32 - 1), nargs="+", metavar="N", help="a training of everything for each"),
+    "seeds": dict(type=SEED, nargs="+", metavar="N", help="a training of everything for each"),
     "steps": dict(type=COUNT, metavar="N", help="of every training"),
     "weights": dict(type=MODEL, metavar="MODEL", help=MODEL_HELP),
     "pair": dict(type=FOLDER, metavar="FOLDER", help="Llama checkpoints FOLDER/target and FOLDER/draft"),

@@ -25,7 +25,7 @@ from rich.text import Text
 from nanospec.bench.options import chosen_drafters, options_of
 from nanospec.commands.chat_options import ANSWER, CONTEXT, parsed
 from nanospec.draft_models.early_exit import target_for
-from nanospec.errors import NanospecError, RequestError
+from nanospec.errors import SEEDS, NanospecError, RequestError
 from nanospec.fast.autotune import described, dtypes_of, fastest, set_up
 from nanospec.fast.clock import announced, clocked, step_seconds
 from nanospec.files.checkpoint import Pair, draft_of, load_pair
@@ -136,7 +136,7 @@ class Chat:
         found: list[Round] = []
         took: list[float] = []
         with interrupts() as pressed:
-            rounds = talk.reply(ids, self.most, **self.sampling, seed=self.asked.seed + self.turn,
+            rounds = talk.reply(ids, self.most, **self.sampling, seed=(self.asked.seed + self.turn) % SEEDS,
                                 stop=list(self.tokenizer.ends), rule=RULES[self.asked.rule])
             for done, seconds in clocked(rounds):
                 stream.take(done)

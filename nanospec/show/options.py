@@ -12,7 +12,7 @@ from typing import TypeVar
 
 import torch
 
-from nanospec.errors import MOST_ROWS, DeviceError, RequestError
+from nanospec.errors import MOST_ROWS, SEEDS, DeviceError, RequestError
 from nanospec.files.ready import available
 from nanospec.files.sources import PACKAGED, can_be_a_name
 
@@ -70,7 +70,7 @@ def device(name: str) -> str:
 COUNT = whole(1, 10 ** 9)
 GAMMA = whole(1, MOST_ROWS - 1)
 REMEMBER = whole(0, 10 ** 9)
-SEED = whole(-2 ** 63, 2 ** 63 - 1)                         # a bench counts on from it, and a generator takes 64 bits
+SEED = whole(0, SEEDS - 1)
 THREADS = whole(1, 1024)
 TEMPERATURE = option("a number, 0 or more", float, lambda number: 0 <= number < math.inf)
 TOP_P = option("more than 0 and at most 1", float, lambda number: 0 < number <= 1)
