@@ -149,8 +149,8 @@ def test_what_exceeds_the_context_is_not_appended():
     assert talk.ids == before and talk.left == 17
     assert tokens_of(talk.reply([1] * 5, 12, temperature=0)) == plain("chain", before + [1] * 5, 12)
     assert talk.left == 0
-    for bad, words in [({"ids": [9]}, "outside"), ({"stop": ["\n"]}, "stop must be a list of token ids"),
-                       ({"stop": "\n"}, "stop must be"), ({"stop": None}, "stop must be"), ({"stop": 3}, "stop must be"),
+    for bad, words in [({"ids": [9]}, "outside"), ({"stop": ["\n"]}, "stop must be a list of token"),
+                       ({"stop": "\n"}, "stop must be"), ({"stop": None}, "stop must"), ({"stop": 3}, "stop must"),
                        ({"ids": "ab"}, "appended must be a list of token ids"), ({"ids": None}, "appended must be"),
                        ({"max_new_tokens": "4"}, "max_new_tokens must be")]:
         talk = talk_of("chain")
