@@ -2,7 +2,7 @@
 
 What is sampled from must be what is reported. So a distribution is computed here, once, and handed
 to the dice and to the rule. `residual` is what a rejection leaves of a distribution.
-Left out: penalties and biases, which depend on the text and not on the logits alone.
+Left out: min-p, biases, and penalties, which depend on the text and not on the logits alone.
 """
 
 from dataclasses import dataclass

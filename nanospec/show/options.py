@@ -17,6 +17,8 @@ from nanospec.files.ready import available
 from nanospec.files.sources import PACKAGED, can_be_a_name
 
 T = TypeVar("T")
+LEFT_OUT = ("--min-p", "--logit-bias", "--repetition-penalty", "--repeat-penalty", "--presence-penalty",
+            "--frequency-penalty")              # which other programs have
 HERE = "cuda" if torch.cuda.is_available() else "cpu"       # scripts choose a device, the library touches none
 
 
@@ -24,7 +26,9 @@ class Parser(argparse.ArgumentParser):
     """Raises what is wrong as a RequestError, instead of printing its usage and leaving."""
 
     def error(self, message: str):
-        raise RequestError(message)
+        left_out = next((name for name in LEFT_OUT if name in message), None)
+        raise RequestError(message if left_out is None else f"{left_out} is left out here: a distribution is made of "
+                           "logits by temperature, top-k and top-p alone")
 
 
 def option(what: str, read: Callable[[str], T], holds: Callable[[T], bool] = lambda value: True) -> Callable[[str], T]:

@@ -180,6 +180,8 @@ BEFORE_LOADING = [
     (["--temperature=-inf"], "--temperature"), (["--temperature", "nan"], "--temperature"),
     (["--temperature", "inf"], "--temperature"), (["--temperature", ""], "--temperature"),
     (["--top-p", "2"], "--top-p"), (["--top-p", "nan"], "--top-p"), (["--top-p", "0"], "--top-p"),
+    (["--min-p", "0.1"], "--min-p is left out here"), (["--logit-bias=3"], "--logit-bias is left out"),
+    (["--repetition-penalty", "1.1"], "--repetition-penalty is left out"), (["--minp", "1"], "unrecognized"),
     (["--top-k", "0"], "--top-k"), (["--top-k", "1.5"], "--top-k"), (["--seed", str(2 ** 64)], "--seed"),
     (["--seed", "one"], "--seed"), (["--drafter", "nobody"], "nobody"), (["--rule", "nothing"], "nothing"),
     (["--dtype", "int4"], "int4"), (["--device", "meta"], "meta"), (["--device", "cuda:99"], "cuda:99"),
