@@ -101,8 +101,8 @@ def check_ranks(where: str, ranks: dict[bytes, int], count: int) -> None:
 class Tokenizer:
     """Text <-> token ids. The ranks are ids 0 .. n-1; `end_of_text` is id n, and `vocab_size` is n + 1.
 
-    begin: what stands before a text. ends: what ends it. PairError for ranks with which the engine would give up in the
-    middle of a text, and Python with it.
+    begin: what stands before a text. ends: what ends it. special: tokens that are no text, by name.
+    PairError for ranks with which the engine would give up in the middle of a text, and Python with it.
     """
 
     def __init__(self, ranks: dict[bytes, int]):
@@ -113,6 +113,7 @@ class Tokenizer:
         self.end_of_text = len(ranks)
         self.vocab_size = len(ranks) + 1
         self.begin, self.ends = [self.end_of_text], {self.end_of_text}
+        self.special = {END_OF_TEXT: self.end_of_text}
         self.pieces = [*sorted(ranks, key=ranks.__getitem__), END_OF_TEXT.encode()]     # the bytes of every id
         self.encoding = tiktoken.Encoding("nanospec", pat_str=PATTERN, mergeable_ranks=ranks,
                                           special_tokens={END_OF_TEXT: self.end_of_text})
@@ -128,6 +129,10 @@ class Tokenizer:
         A surrogate that stands alone, which no UTF-8 text has, is read as U+FFFD.
         """
         return self.encoding.encode(text_of(text), disallowed_special=())
+
+    def continued(self, text: str) -> list[int]:
+        """As `encode`, of a text that goes on with another one: the same."""
+        return self.encode(text)
 
     def decode(self, ids: Sequence[int]) -> str:
         """Text of `ids`. U+FFFD stands for bytes that are not yet a whole UTF-8 character, and for an id that is no

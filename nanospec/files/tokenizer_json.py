@@ -111,10 +111,20 @@ class FolderTokenizer:
             found[i] = None if token.special else token.content.encode()
         return found
 
+    @property
+    def special(self) -> dict[str, int]:
+        """The special tokens by name."""
+        return {token.content: i for i, token in self.theirs.get_added_tokens_decoder().items() if token.special}
+
     def encode(self, text: str) -> list[int]:
         """As Tokenizer.encode."""
         text = text_of(text).encode("utf-16", "surrogatepass").decode("utf-16", "replace")
         return self.theirs.encode(text, add_special_tokens=False).ids
+
+    def continued(self, text: str) -> list[int]:
+        """As `encode`, of a text that goes on with another one. Some tokenizers put a blank before what begins."""
+        line, both = self.encode("\n"), self.encode("\n" + text)
+        return both[len(line):] if both[:len(line)] == line else self.encode(text)
 
     def encode_special(self, text: str) -> list[int]:
         """Ids of a text in which special tokens are what they look like, as a chat template writes it."""

@@ -6,6 +6,9 @@ generation.
     the text    decoded, and encoded anew as the draft model's own tokens
     the draft   its likeliest tokens one after the other, decoded, encoded as the target's tokens
 
+A special token is no string. It is read as the one of that name, where the other tokenizer has it, and as end of text
+where it has not. What stands before a text is the draft model's own if the text begins with the target's.
+
 Claim: the text is lossless, whatever the two tokenizers do to a string.
 Proof. A string is a function of the committed text, and so are its tokens. They were chosen and not drawn: q_draft is
 one-hot, and each token x is accepted with p_target(x). This is how often the target, left alone, would have written x,
@@ -24,6 +27,7 @@ text has a cache of its own, whose slots are the draft model's tokens and not th
 """
 
 from collections.abc import Callable, Sequence
+from itertools import groupby
 from typing import Any
 
 import torch
@@ -65,13 +69,26 @@ class StringDrafter(Drafter):
         return drafts_of([self._tree(self.kept[b], ids) for b, ids in enumerate(text.ids())], text)
 
     def _tree(self, kept: "Kept", ids: list[int]) -> Tree:
-        read = [*self.its.begin, *self.its.encode(self.ours.decode(ids))] or [self.its.end_of_text]
-        own = kept.likeliest(read, self.gamma, self.its.end_of_text)
-        ended = own[-1:] == [self.its.end_of_text]
-        tokens = self.ours.encode(self.its.decode(own[:len(own) - ended])) + [self.ours.end_of_text] * ended
+        ours, its = self.ours, self.its
+        begins = ids[:len(ours.begin)] == ours.begin
+        read = [*its.begin, *translated(ids[len(ours.begin):], ours, its)] if begins else translated(ids, ours, its)
+        own = kept.likeliest(read or [its.end_of_text], self.gamma, its.end_of_text)
+        tokens = translated(own, its, ours)
         tree = Tree(ids[-1])
         tree.extend(0, tokens[:self.gamma])
         return tree
+
+
+def translated(ids: Sequence[int], of: Any, to: Any) -> list[int]:
+    """Tokens of one tokenizer as those of another, where they go on with a text that is there."""
+    names: dict[int, str] = {of.end_of_text: ""} | {i: name for name, i in of.special.items()}
+    found: list[int] = []
+    for special, run in groupby(ids, lambda i: i in names):
+        if special:
+            found += [to.special.get(names[i], to.end_of_text) for i in run]
+        else:
+            found += to.continued(of.decode([*run]))
+    return found
 
 
 class Kept:
