@@ -75,7 +75,7 @@ def grown_tree(accuracies: Sequence[Sequence[float]], size: int) -> tuple[float,
 
     accuracies[d][i]: how often the i-th best draft token at depth d is the right one, falling with i. A row is worth
     the product along its path. No row is worth more than its parent or an elder sibling. So taking the most valuable
-    row, again and again, is best (Cai et al. 2024, arXiv 2401.10774, appendix C).
+    row, again and again, is best (Cai et al. 2024, arXiv 2401.10774, section 2.3.3).
     Example: grown_tree([[.6, .2], [.5, .1]], 4) takes .6, .6 * .5 and .2: [-1, 0, 0, 1], 2.1 tokens.
     """
     for chances in accuracies or [[]]:
