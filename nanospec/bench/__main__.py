@@ -26,7 +26,7 @@ from nanospec.errors import NanospecError
 from nanospec.fast.autotune import COPIES, DTYPES, name_of
 from nanospec.files.checkpoint import WEIGHTS
 from nanospec.methods import DRAFTERS, REMEMBERING, RULES
-from nanospec.show.options import (COUNT, FOLDER, GAMMA, HERE, MODEL, MODEL_HELP, NEW_FOLDER, REMEMBER, SEED,
+from nanospec.show.options import (COUNT, FOLDER, GAMMA, HERE, MODEL, MODEL_HELP, NEW_FOLDER, REMEMBER, SEED, SHAPE,
                                    TEMPERATURE, TEXTS, THREADS, Parser, device, file, option)
 from nanospec.show.terminal import refuse
 
@@ -52,8 +52,9 @@ OPTIONS: dict[str, dict] = {
     "rules": dict(choices=RULES, nargs="+", metavar="NAME", help="rules of verification: " + ", ".join(RULES)),
     "gammas": dict(type=GAMMA, nargs="+", metavar="N", help="draft tokens a round"),
     "gamma": dict(type=GAMMA, metavar="N", help="draft tokens a round"),
-    "shape": dict(type=GAMMA, nargs="+", metavar="N",
-                  help="children at every depth of a tree; default: the best for this pair here, measured"),
+    "shape": dict(type=SHAPE, nargs="+", metavar="N",
+                  help="children at every depth of a tree, or a whole one as JSON: its parents, or Medusa's choices; "
+                       "default: the best for this pair here, measured"),
     "remember": dict(type=REMEMBER, metavar="N", help="how many tokens of earlier requests "
                      f"{', '.join(REMEMBERING)} may copy from"),
     "out": dict(type=NEW_FOLDER, metavar="OUT", help="the folder to write to; an earlier run in it is continued"),
