@@ -38,7 +38,7 @@ from rich.console import Console
 
 from nanospec.cli import for_target
 from nanospec.cli.for_target import PART, PARTS
-from nanospec.cli.show.options import HERE, NEW_FOLDER, whole_number
+from nanospec.cli.show.options import HERE, NEW_FOLDER, SEED, whole_number
 from nanospec.cli.show.terminal import refuse
 from nanospec.cli.train_job import PHASED, checked, opened, prepared
 from nanospec.cli.train_watch import Watch, draw, new_progress, report
@@ -189,7 +189,7 @@ def options() -> Parser:
     add("--out", type=NEW_FOLDER,
         help="folder to write to; default: out/SIZE, or out/NAME of --what")
     add("--device", default=HERE, help="default: %(default)s")
-    add("--seed", type=int, default=0,
+    add("--seed", type=SEED, default=0,
         help="the seed of initial weights and of the order of the text; default: %(default)s")
     add("--resume", action="store_true", help="go on with the training that --out holds")
     return parser

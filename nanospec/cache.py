@@ -108,8 +108,7 @@ class Call:
 def cached_call(config: Any, T: int, cache: Cache, kv_length: int | None = None,
                 positions: Tensor | None = None, attention_mask: Tensor | None = None) -> Call:
     """A call on T tokens a row of a GPT with this `config`; the arguments of GPT.forward."""
-    if kv_length is None:
-        kv_length = int(cache.length.max()) + T
+    kv_length = int(cache.length.max()) + T if kv_length is None else kv_length
     slots = cache.next_slots(T)
     rope = cache.rope[:, slots if positions is None else positions]
     if attention_mask is None:

@@ -11,19 +11,21 @@ from copy import copy
 import torch
 from torch import Tensor
 
+from nanospec.errors import check_seed
+
 
 class Dice:
     """Uniforms u in [0, 1) for B rows. Row b's come from its own seed alone, in any batch.
 
-    `refill` lays out the next round's uniforms: u is (B, uniforms) in float64, or in float32 where
-    the device has no float64. `flip` and `pick` take them from left to right, so `column` is the
-    next to be used. The buffer keeps its address from round to round. Nothing is checked here.
+    `refill` lays out the next round's: u is (B, uniforms) in float64, or in float32 where the
+    device has no float64. `flip` and `pick` take them from left to right, so `column` is the next
+    to be used. The buffer keeps its address from round to round. RequestError for no such seeds.
     """
 
     def __init__(self, seeds: Sequence[int], device: torch.device | str = "cpu"):
         self.device = torch.device(device)
         self.dtype = torch.float32 if self.device.type == "mps" else torch.float64
-        self.generators = [torch.Generator().manual_seed(seed) for seed in seeds]
+        self.generators = [torch.Generator().manual_seed(check_seed(seed)) for seed in seeds]
         self.u = torch.empty(len(self.generators), 0, dtype=self.dtype, device=self.device)
         self.column = 0
 

@@ -22,7 +22,7 @@ from nanospec.text import Text
 class Draft:
     """A chain for each of B texts.
 
-    tokens: (B, n) int64, row 0 the text's last token.
+    tokens: (B, n) int64, row 0 the text's last token; any token's id in a row that a text lacks.
     q_draft: (B, n, V), the distribution that each row's token was drawn from, given all rows before
         it; one-hot where a token was chosen and not drawn. Zeros in row 0, and in the last rows of
         a text whose chain is shorter than n: the text lacks these rows.
@@ -109,8 +109,7 @@ class Drafter(Protocol):
         sampling: logits (B, ..., V) -> probabilities. kv_length: slots of a cache to read, at least
         length + size - 1 of every text. (With fewer a draft token would not attend to itself. This
         is not checked, since that would wait for the device.)
-        lag: the most trailing tokens that may not be in its cache yet, if these are more than its
-        own rounds leave.
+        lag: the most trailing tokens that its cache may lack, if more than its own rounds leave.
         """
 
     def commit(self, draft: Draft, path: Tensor, count: Tensor, p_target: Tensor,

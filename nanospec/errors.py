@@ -11,6 +11,7 @@ from typing import Any
 
 LONGEST = 240           # characters of another error
 MOST_ROWS = 4096        # of a draft; more would need masks of gigabytes
+SEEDS = 2 ** 32         # torch's generator on a CPU uses 32 bits: 0 and SEEDS would be one seed
 
 
 class NanospecError(Exception):
@@ -38,8 +39,7 @@ class LogitsError(NanospecError, ArithmeticError):
 
 
 def one_line(error: object) -> str:
-    """Another error's message, or a file's words, for use in one of the above: one line of bounded
-    length, without anything that a terminal would obey.
+    """Another error's message, or a file's words, as one short line that no terminal obeys.
 
     Example: "a\\nb\\x1b[2J" becomes "a b\ufffd[2J".
     """
@@ -93,7 +93,8 @@ def check_request(model: Any, ids: Sequence[int], max_new_tokens: int, temperatu
     check_model("the target", model)
     check_ids("the prompt", ids)
     check_ids("stop", stop, Collection)
-    check_numbers(Integral, max_new_tokens=max_new_tokens, seed=seed)
+    check_seed(seed)
+    check_numbers(Integral, max_new_tokens=max_new_tokens)
     check_sampling(temperature, top_k, top_p)
     vocab_size, context = model.config.vocab_size, model.config.context
     if not len(ids):
@@ -108,8 +109,14 @@ def check_request(model: Any, ids: Sequence[int], max_new_tokens: int, temperatu
     if rows > context:
         raise RequestError(f"a draft of up to {rows - 1} tokens is longer than the context of "
                            f"{context}")
-    if not -2 ** 63 <= seed < 2 ** 64:
-        raise RequestError(f"a seed has 64 bits, got {seed}")
+
+
+def check_seed(seed: int) -> int:
+    """The seed, which must be one that torch's generator tells from all others; or RequestError."""
+    check_numbers(Integral, seed=seed)
+    if not 0 <= seed < SEEDS:
+        raise RequestError(f"a seed has 32 bits, so it is 0 to {SEEDS - 1}, got {one_line(seed)}")
+    return seed
 
 
 def check_gamma(gamma: int, what: str) -> int:

@@ -2,7 +2,7 @@
 
 What is sampled from must be what is reported. So a distribution is computed here, once, and handed
 to the dice and to the rule. `residual` is what a rejection leaves of a distribution.
-Left out: penalties and biases, which depend on the text and not on the logits alone.
+Left out: min-p, biases, and penalties, which depend on the text and not on the logits alone.
 """
 
 from dataclasses import dataclass
@@ -21,8 +21,7 @@ def probs(logits: Tensor, temperature: float = 1.0, top_k: int | None = None,
     top_k: keep the k most likely tokens.
     top_p: of those, keep the fewest that together hold at least top_p (Holtzman et al. 2019,
         arXiv 1904.09751).
-    Tokens that tie with the last one kept are kept too, so that the result is a function of the
-    values alone.
+    Tokens that tie with the last one kept are kept too: the result depends on the values alone.
     Example: probs([0, log 3]) = [.25, .75]; at temperature 0, or with top_p = .7, [0, 1].
     """
     logits = logits.to(torch.promote_types(logits.dtype, torch.float32))

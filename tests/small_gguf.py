@@ -49,11 +49,11 @@ def side_by_side(weight: torch.Tensor, size: int) -> torch.Tensor:
 
 
 def write(path: Path, kind: str = "llama", leave_out: str = "", pre: str = "smollm", quantised: bool = False,
-          template: str | None = TEMPLATE, ids: tuple[str, ...] = (), **more: str) -> GPT:
+          template: str | None = TEMPLATE, ids: tuple[str, ...] = (), **more: str | int | float | np.ndarray) -> GPT:
     """A file with a small model, without tensors of this name.
 
     ids: names of special tokens besides "eos", each with the id of its place here. more: further keys, dots as double
-    underscores.
+    underscores; and tensors.
     """
     import gguf
     model, writer = model_of(kind), gguf.GGUFWriter(path, kind)
@@ -78,7 +78,8 @@ def write(path: Path, kind: str = "llama", leave_out: str = "", pre: str = "smol
     if template is not None:
         writer.add_chat_template(template)
     for key, value in more.items():
-        writer.add_string(key.replace("__", "."), value)
+        add = {str: writer.add_string, int: writer.add_uint32, float: writer.add_float32, np.ndarray: writer.add_tensor}
+        add[type(value)](key.replace("__", "."), value)
     for name, weight in taken_apart(model).items():
         if kind == "llama" and ("q_proj" in name or "k_proj" in name):
             weight = side_by_side(weight, config.head_size)

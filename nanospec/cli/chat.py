@@ -27,12 +27,12 @@ from nanospec.cli.chat_options import ANSWER, CONTEXT, parsed
 from nanospec.cli.show.keyboard import interrupts, lines
 from nanospec.cli.show.stream import Stream, can_show_colours
 from nanospec.cli.show.terminal import ACCEPTED, BONUS, REPLACEMENT, note, refuse
-from nanospec.errors import NanospecError, RequestError
+from nanospec.errors import SEEDS, NanospecError, RequestError
+from nanospec.methods.draft_models.early_exit import target_for
 from nanospec.fast.autotune import described, dtypes_of, fastest, set_up
 from nanospec.fast.clock import announced, clocked, step_seconds
 from nanospec.files.checkpoint import Pair, draft_of, load_pair
 from nanospec.files.sources import source_of
-from nanospec.methods.draft_models.early_exit import target_for
 from nanospec.methods.index import GAMMA, RULES, method_of, most_drafted
 from nanospec.serving.conversation import Conversation
 from nanospec.speculate import Round, tokens_of
@@ -136,7 +136,7 @@ class Chat:
         found: list[Round] = []
         took: list[float] = []
         with interrupts() as pressed:
-            rounds = talk.reply(ids, self.most, **self.sampling, seed=self.asked.seed + self.turn,
+            rounds = talk.reply(ids, self.most, **self.sampling, seed=(self.asked.seed + self.turn) % SEEDS,
                                 stop=list(self.tokenizer.ends), rule=RULES[self.asked.rule])
             for done, seconds in clocked(rounds):
                 stream.take(done)

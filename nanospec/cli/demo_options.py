@@ -31,8 +31,9 @@ def parsed(argv: Sequence[str] | None, description: str) -> argparse.Namespace:
     add_drafting(parser, "gpt, the small GPT", "chain")
     add("--gamma", type=options.GAMMA, metavar="N",
         help=f"draft tokens a round; default: of the chain the best by the formula, else {GAMMA}")
-    add("--shape", type=options.GAMMA, nargs="+", metavar="N",
-        help="children at every depth of a tree; default: the best for this pair here, measured")
+    add("--shape", type=options.SHAPE, nargs="+", metavar="N",
+        help="children at every depth of a tree, or a whole one as JSON: its parents, or Medusa's choices; default: "
+             "the best for this pair here, measured")
     add_sampling(parser, temperature=0.8)
     add("--max-new-tokens", type=options.COUNT, metavar="N", help="default: 256, or what the context leaves")
     add("--weights", type=options.MODEL, default=WEIGHTS, metavar="MODEL", help=options.MODEL_HELP)

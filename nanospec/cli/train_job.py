@@ -90,8 +90,6 @@ def allowed(args: argparse.Namespace, job: Job) -> Job:
         size = replace(size, steps=tuple(args.steps))
     if min(size.steps) < 1:
         raise RequestError(f"--steps must be 1 or more, got {min(size.steps)}")
-    if not 0 <= args.seed < 2 ** 32:
-        raise RequestError(f"--seed must be 0 to {2 ** 32 - 1}, got {args.seed}")
     if not args.minutes >= 0:
         raise RequestError(f"--minutes must be 0 or more, got {args.minutes}")
     if args.tokenizer:

@@ -15,15 +15,14 @@ import torch
 
 from nanospec.errors import NanospecError, PairError, RequestError, check_has, check_model, one_line
 from nanospec.files.atomic import write_whole
-from nanospec.files.given import path_of
-from nanospec.files.huggingface import load_folder
+from nanospec.files.given import fetched
 from nanospec.files.ready import available, check_finite, ready
-from nanospec.files.sources import Source, Target, source_of
+from nanospec.files.sources import Source, Target, model_at, source_of
 from nanospec.files.tokenizer import Tokenizer
 from nanospec.files.tokenizer_json import AnyTokenizer, FolderTokenizer
 from nanospec.methods.draft_models import LEARNED
 from nanospec.methods.draft_models.learned import Learned
-from nanospec.methods.models.other_tokenizer import OtherTokenizer, tables_of
+from nanospec.methods.models.other_tokenizer import OtherTokenizer, Tables, tables_of
 from nanospec.model import GPT, Config
 
 WEIGHTS = Path(__file__).parent.parent / "weights"
@@ -92,7 +91,7 @@ def load_saved(path: Path) -> dict:
     """What `save_atomically` wrote there. OSError if it cannot be read, PairError if it is anything else, or if a byte
     of what it holds has changed.
     """
-    file = BytesIO(path_of(path).read_bytes())
+    file = BytesIO(fetched(path).read_bytes())
     try:
         with ZipFile(file) as parts:                    # torch writes a checksum of every part, and does not read it
             damaged = parts.testzip()
@@ -199,6 +198,7 @@ def load_pair(source: Path | str | Source = WEIGHTS, device="cpu", dtype: torch.
         raise PairError(f"{folder} holds no {draft}.pt: python train_tiny.py --what {draft} trains it")
     tokenizer: AnyTokenizer = theirs.tokenizer if theirs else Tokenizer.load(folder / "ranks.tiktoken")
     target = theirs.load(device, dtype) if theirs else load_model(folder / "target.pt", device, dtype, tokenizer)
+    check_rows(folder, target, tokenizer)
     small: Any = None
     tokens = target.config.vocab_size
     if found:
@@ -206,16 +206,31 @@ def load_pair(source: Path | str | Source = WEIGHTS, device="cpu", dtype: torch.
         if kind != "gpt":
             small = load_learned(file, target, kind, same_weights=file.parent == folder)
         elif theirs:
-            small, its = load_folder(file, device, dtype), FolderTokenizer.load(file)
-            if small.config.vocab_size < its.vocab_size:
-                raise PairError(f"{file}: the model has {small.config.vocab_size} tokens, and its tokenizer "
-                                f"{its.vocab_size}")
+            other = model_at(file)
+            small, its = other.load(device, dtype), other.tokenizer
+            check_rows(file, small, its)
             if small.config.vocab_size != tokens or its.fingerprint() != tokenizer.fingerprint():
-                small = OtherTokenizer(small, tables_of(its, tokenizer, tokens))
+                small = OtherTokenizer(small, tables_between(its, theirs.tokenizer, tokens))
         else:
             small = load_model(file, device, dtype, tokenizer)
         tokens = small.vocab_size if isinstance(small, Learned) else small.config.vocab_size
-    if target.config.vocab_size != tokens or tokens < tokenizer.vocab_size:
-        raise PairError(f"{folder}: vocabularies of {target.config.vocab_size} and {tokens} tokens and a tokenizer of "
-                        f"{tokenizer.vocab_size} are no pair")
+    if target.config.vocab_size != tokens:
+        raise PairError(f"{folder}: vocabularies of {target.config.vocab_size} and {tokens} tokens are no pair")
     return Pair(target, small, tokenizer)
+
+
+def tables_between(draft: FolderTokenizer, target: FolderTokenizer, vocab_size: int) -> Tables:
+    """As `tables_of`. Where one tokenizer has all tokens of the other, under the same ids, they are the same one."""
+    same = draft.vocab.items() & target.vocab.items()
+    if len(same) < min(len(draft.vocab), len(target.vocab)):
+        return tables_of(draft, target, vocab_size)
+    ids = torch.tensor(sorted(i for _, i in same))
+    return Tables(ids, ids, torch.full((vocab_size,), draft.end_of_text).index_copy(0, ids, ids))
+
+
+def check_rows(path: Path, model: GPT, tokenizer: AnyTokenizer) -> None:
+    """PairError unless the model has a row for every token of its tokenizer."""
+    rows, last = model.config.vocab_size, tokenizer.vocab_size - 1
+    if last >= rows:
+        raise PairError(f"{path}: the model has rows for {rows} tokens, and its tokenizer has {last + 1}: there is "
+                        f"none for {one_line(repr(tokenizer.decode([last])))}, token {last}")

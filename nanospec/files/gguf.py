@@ -5,10 +5,11 @@ Face folder and are put together as those are (huggingface.py). One thing is und
 Llama's queries and keys so that the two channels of a rotary pair stand side by side; in a folder, and here, they
 stand half a head apart.
 
-Left out, and refused rather than misread: architectures and rotary positions that this GPT does not have, and
-tokenizers other than byte-level BPE with one of the pretokenizers below.
+Left out, and refused rather than misread: architectures and rotary positions that this GPT does not have, models that
+are split into several files, and tokenizers other than byte-level BPE with one of the pretokenizers below.
 """
 
+import math
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -21,7 +22,7 @@ from torch import Tensor
 from nanospec.errors import NanospecError, PairError, one_line
 from nanospec.files.chat_template import ChatTemplate
 from nanospec.files.extra import extra
-from nanospec.files.given import path_of
+from nanospec.files.given import fetched
 from nanospec.files.huggingface import KINDS, assemble
 from nanospec.files.tokenizer_json import FolderTokenizer
 from nanospec.model import GPT, Config
@@ -39,6 +40,16 @@ PATTERNS: dict[str, str | None] = {"default": None, "gpt-2": None, "smollm": Non
                                    "llama-bpe": QWEN.replace(r"|\p{N}|", r"|\p{N}{1,3}|")}
 SINGLE_DIGITS = {"smollm"}              # those that first cut out every digit
 ENDS = ("eos", "eot", "eom")            # end of text, of a turn, of a message: each ends what a model writes
+# Many files name one of them only. llama.cpp knows the others by their texts (llama-vocab.cpp).
+ENDING = {"<|endoftext|>", "<|end_of_text|>", "<|eot_id|>", "<|eom_id|>", "<|im_end|>", "<|end|>", "<end_of_turn>",
+          "</s>", "<eos>", "[EOS]", "<EOT>", "_<EOT>", "[EOT]", "<|return|>", "<|call|>", "<|calls|>", "<|flush|>",
+          "<turn|>", "<|tool_response>", "<end_of_utterance>", "<\uff5cend\u2581of\u2581sentence\uff5c>"}
+# Keys of rotary positions, below "rope.", and what they may say; None: anything, for it changes nothing here.
+ROPE: dict[str, tuple | None] = {
+    "freq_base": None, "scaling.type": ("none", "linear"), "scaling.factor": (0, 1), "scale_linear": (0, 1),
+    "scaling.attn_factor": (1,), "scaling.original_context_length": None, "scaling.finetuned": None}
+ROPE_FREQS = "rope_freqs.weight"        # what each pair's frequency is divided by: Llama 3's scaling, written out
+LOW, HIGH = 1.0, 4.0                    # Llama 3's, where the divisors leave open which they were
 # Special tokens by GGUF's names, and as chat templates call them.
 NAMED = {"bos": "bos_token", "eos": "eos_token", "unknown": "unk_token", "padding": "pad_token"}
 
@@ -67,11 +78,12 @@ class File:
     """
 
     def __init__(self, path: Path):
-        self.path = path_of(path)
-        with open(self.path, "rb"):                     # raises
-            pass
+        self.path = fetched(path)
         with reading(self.path):
             self.reader, self.kind = reader_of(self.path), ""
+            if self.value("split.count", 1) > 1:
+                raise PairError(f"{self.path} is a part of a model that is split into "
+                                f"{self.value('split.count')} files: llama-gguf-split --merge joins them")
             self.kind = str(self.value("general.architecture"))
             self.config, self.tokenizer = config_of(self), tokenizer_of(self)
 
@@ -112,21 +124,73 @@ def reader_of(path: Path) -> Any:
 
 def config_of(file: File) -> Config:
     file.allow("general.architecture", *KINDS)
-    file.allow("{}.rope.scaling.type", "none")
     channels, heads = file.value("{}.embedding_length"), file.value("{}.attention.head_count")
     size = file.value("{}.attention.key_length", None)
     size = None if size and size * heads == channels else size
+    llama3 = scaling_of(file, size or channels // heads)
     tied = all(tensor.name != "output.weight" for tensor in file.reader.tensors)
     return Config(len(file.value("tokenizer.ggml.tokens")), file.value("{}.context_length"),
                   file.value("{}.block_count"), channels, heads, file.value("{}.attention.head_count_kv", heads),
                   file.value("{}.feed_forward_length"), tied, file.value("{}.attention.layer_norm_rms_epsilon"),
-                  file.value("{}.rope.freq_base", 10_000.0), head_dim=size, **KINDS[file.kind])
+                  file.value("{}.rope.freq_base", 10_000.0), llama3, head_dim=size, **KINDS[file.kind])
+
+
+def scaling_of(file: File, head_size: int) -> tuple[float, ...]:
+    """Config.rope_llama3 of a file. PairError where it does anything else with positions that this GPT does not."""
+    begin = f"{file.kind}.rope."
+    allowed = ROPE | {"dimension_count": (head_size,)}
+    if file.value("{}.rope.scaling.type", "") == "none":                # then llama.cpp does not look at the factor
+        allowed |= {"scaling.factor": None, "scale_linear": None}
+    for key in file.reader.fields:
+        only = allowed.get(key.removeprefix(begin), ()) if key.startswith(begin) else None
+        if only is not None:
+            file.allow(key, *only)
+    tensor = next((tensor for tensor in file.reader.tensors if tensor.name == ROPE_FREQS), None)
+    if tensor is None:
+        return ()
+    divisors = [float(divisor) for divisor in np.asarray(tensor.data, dtype=np.float64)]
+    found = llama3_of(divisors, file.value("{}.rope.freq_base", 10_000.0), head_size)
+    if found is None:
+        raise PairError(f"{file.path} asks for what this GPT does not have: rotary positions with {ROPE_FREQS} that "
+                        "are not Llama 3's")
+    return found
+
+
+def llama3_of(divisors: list[float], theta: float, head_size: int) -> tuple[float, ...] | None:
+    """The Config.rope_llama3 by which the frequencies are divided by these numbers, () if by 1; None if there is none.
+
+    With the greatest of them as `factor`, the share of full speed that a pair keeps is a straight line in its
+    frequency, cut off at 0 and 1. Two pairs in between say which line.
+    """
+    if len(divisors) != head_size // 2 or not all(1 <= divisor < math.inf for divisor in divisors):
+        return None
+    factor = max(divisors)
+    if factor == 1:
+        return ()
+    turns = [theta ** (-2 * i / head_size) / (2 * math.pi) for i in range(len(divisors))]
+    kept = [(1 / divisor - 1 / factor) / (1 - 1 / factor) for divisor in divisors]
+    between = [(turn, share) for turn, share in zip(turns, kept) if 1e-6 < share < 1 - 1e-6]
+    below = LOW / (HIGH - LOW)
+    if len(between) > 1:
+        (fast, more), (slow, less) = between[0], between[-1]
+        below = slow * (more - less) / (fast - slow) - less
+    whole = [(turn, share) for turn, share in zip(turns, kept) if share >= 1 - 1e-6]
+    turn, share = (between or whole[-1:] or [(turns[0], 0.0)])[-1]
+    if below <= 0:
+        return None
+    high = LOW + LOW / below
+    context = (LOW + share * (high - LOW)) / turn
+    line = [min(max((context * turn - LOW) / (high - LOW), 0.0), 1.0) for turn in turns]
+    fits = all(abs(divisor * (share + (1 - share) / factor) - 1) < 1e-4 for divisor, share in zip(divisors, line))
+    return (factor, LOW, high, context) if fits else None
 
 
 def weights_of(file: File) -> dict[str, Tensor]:
     """In float32, under the names that they have in a Hugging Face folder."""
     dequantize, found = extra("gguf").quants.dequantize, {}
     for tensor in file.reader.tensors:
+        if tensor.name == ROPE_FREQS:                   # in the config
+            continue
         weight = torch.from_numpy(np.array(dequantize(tensor.data, tensor.tensor_type), dtype=np.float32))
         if file.kind == "llama" and tensor.name.endswith(("attn_q.weight", "attn_k.weight")):
             weight = half_apart(weight, file.config.head_size)
@@ -175,6 +239,7 @@ def tokenizer_of(file: File) -> FolderTokenizer:
         made.post_processor = tokenizers.processors.TemplateProcessing(
             single=[pieces[begin], "$A"], special_tokens=[(pieces[begin], begin)])
     ends = [special[name] for name in ENDS if special[name] is not None]
+    ends += [i for i, (piece, kind) in enumerate(zip(pieces, kinds)) if kind == CONTROL and piece in ENDING]
     if not ends:
         raise PairError(f"{file.path} does not say which token ends a text: no tokenizer.ggml.eos_token_id")
     named = {theirs: pieces[special[ours]] for ours, theirs in NAMED.items() if special[ours] is not None}

@@ -17,6 +17,7 @@ from torch import Tensor
 from nanospec.errors import PairError, one_line
 from nanospec.files.atomic import write_whole
 from nanospec.files.extra import extra
+from nanospec.files.given import fetched
 from nanospec.files.ready import available, ready
 from nanospec.model import GPT, Config
 
@@ -35,13 +36,14 @@ ONLY: dict[str, list] = {
 ROTARY = ("rope_parameters", "rope_scaling")        # newer and older files say there what they do with positions
 LLAMA3 = ("factor", "low_freq_factor", "high_freq_factor", "original_max_position_embeddings")
 BUFFER = ".rotary_emb.inv_freq"                     # in older files; it follows from the config and is not read
+BACKBONE, EMBEDDING, HEAD = "model.", "model.embed_tokens.weight", "lm_head.weight"
 INDEX = "model.safetensors.index.json"              # which tensor is in which file, where there are several
 
 
 def read_config(path: Path) -> Config:
     """config.json -> Config. FileNotFoundError, or PairError where it asks for something this GPT does not have."""
     try:
-        said = json.loads(Path(path).read_bytes())
+        said = json.loads(fetched(path).read_bytes())
         tables = [said] + [said[name] for name in ROTARY if said.get(name) is not None]
         kind = said.get("model_type") or "llama"
         asked = unknown(tables)
@@ -58,6 +60,8 @@ def read_config(path: Path) -> Config:
                             **KINDS[kind])
             if config.head_size * config.heads == config.channels:
                 config = replace(config, head_dim=None)
+    except PairError:
+        raise
     except (KeyError, TypeError, ValueError, AttributeError, RecursionError) as error:
         missing = "there is no " if isinstance(error, KeyError) else ""
         raise PairError(f"{path} is not the config of a Llama: {missing}{one_line(error)}") from error
@@ -110,14 +114,15 @@ def assemble(config: Config, theirs: dict[str, Tensor], source: str, device="cpu
     source: where they come from, for a message. PairError unless they are what the config describes, all and no other.
     """
     device, state = available(device, dtype), {}
+    as_named(theirs, config.tied)
     for ours, parts in names(config):                   # stops at the first that is missing, however many there may be
         for name, shape in parts.items():
             if name not in theirs or theirs[name].shape != shape:
                 there = f"of shape {tuple(theirs[name].shape)}" if name in theirs else "not there"
                 raise PairError(f"{source} does not have the weights that its config describes: {name} is {there}")
         state[ours] = torch.cat([theirs.pop(name) for name in parts])
-    if config.tied and "lm_head.weight" in theirs and torch.equal(theirs["lm_head.weight"], state["embedding.weight"]):
-        del theirs["lm_head.weight"]
+    if config.tied and HEAD in theirs and torch.equal(theirs[HEAD], state["embedding.weight"]):
+        del theirs[HEAD]
     left = sorted(name for name in theirs if not name.endswith(BUFFER))
     if left:
         raise PairError(f"{source} has weights that its config does not describe: {one_line(', '.join(left))}")
@@ -125,6 +130,15 @@ def assemble(config: Config, theirs: dict[str, Tensor], source: str, device="cpu
         return ready(config, state, device, dtype)
     except (ValueError, RuntimeError) as error:
         raise PairError(f"{source} is no model that can be used: {one_line(error)}") from error
+
+
+def as_named(theirs: dict[str, Tensor], tied: bool) -> None:
+    """Names that others write for the same: without "model." before them, and the head's for a matrix that is both."""
+    if "norm.weight" in theirs:                         # the backbone was saved, or all but its name
+        for name in [name for name in theirs if name != HEAD]:
+            theirs[BACKBONE + name] = theirs.pop(name)
+    if tied and HEAD in theirs and EMBEDDING not in theirs:
+        theirs[EMBEDDING] = theirs.pop(HEAD)
 
 
 def read_tensors(folder: Path) -> dict[str, Tensor]:
@@ -135,8 +149,10 @@ def read_tensors(folder: Path) -> dict[str, Tensor]:
     paths, index = sorted(folder.glob("*.safetensors")), folder / INDEX
     if index.exists():
         try:
-            files = set(json.loads(index.read_bytes())["weight_map"].values())
+            files = set(json.loads(fetched(index).read_bytes())["weight_map"].values())
             paths = [folder / file for file in sorted(files) if Path(file).name == file]
+        except PairError:
+            raise
         except (KeyError, TypeError, ValueError, AttributeError, RecursionError) as error:
             raise PairError(f"{index} is no index of safetensors files: {one_line(error)}") from error
     found: dict[str, Tensor] = {}
@@ -155,7 +171,7 @@ def read_safetensors(path: Path) -> dict[str, Tensor]:
     """{name: tensor}. FileNotFoundError, or PairError if it is no such file, not whole, or not of floats."""
     safetensors = extra("safetensors")
     try:
-        with safetensors.safe_open(path, "pt") as file:
+        with safetensors.safe_open(fetched(path), "pt") as file:
             for name in file.keys():
                 dtype = file.get_slice(name).get_dtype()
                 if dtype not in DTYPES:
@@ -169,9 +185,9 @@ def names(config: Config) -> Iterator[tuple[str, dict[str, tuple[int, ...]]]]:
     """Our name of every weight, and theirs with their shapes, to be stacked in this order. A tied head has none."""
     channels, hidden, size = config.channels, config.hidden, config.head_size
     rows = {"q": config.heads * size, "k": config.kv_heads * size, "v": config.kv_heads * size}
-    yield "embedding.weight", {"model.embed_tokens.weight": (config.vocab_size, channels)}
+    yield "embedding.weight", {EMBEDDING: (config.vocab_size, channels)}
     if not config.tied:
-        yield "head.weight", {"lm_head.weight": (config.vocab_size, channels)}
+        yield "head.weight", {HEAD: (config.vocab_size, channels)}
     yield "norm.weight", {"model.norm.weight": (channels,)}
     layer: dict[str, dict[str, tuple[int, ...]]] = {
         "attention_norm.weight": {"input_layernorm.weight": (channels,)},

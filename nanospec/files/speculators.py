@@ -3,8 +3,9 @@ SGLang reads.
 
 In their words a layer's number is that of the layer which its stream *enters*: ours plus one (SGLang adds that one
 itself). Each of the three streams is normed before they are fused (fc_norm, with weights of one), and the next step
-reads the normed state (norm_output); both came with EAGLE-3.1. What differs: before token 0 we read zeros, and they
-have no such place. Left out: DFlash. Theirs norms queries and keys, and has the embedding of a token as its mask.
+reads the normed state (norm_output); both came with what vLLM calls EAGLE-3.1. What differs: before token 0 we read
+zeros, and they have no such place. Left out: DFlash. Theirs norms queries and keys, and has the embedding of a token as
+its mask.
 """
 
 import json

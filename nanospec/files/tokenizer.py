@@ -19,7 +19,7 @@ import tiktoken
 
 from nanospec.errors import PairError, RequestError, TextError, check_numbers, one_line
 from nanospec.files.atomic import write_whole
-from nanospec.files.given import path_of, text_of
+from nanospec.files.given import fetched, text_of
 
 END_OF_TEXT = "<|endoftext|>"
 
@@ -84,8 +84,15 @@ def merge(word: list[bytes], new: bytes) -> list[bytes]:
 
 def check_ranks(where: str, ranks: dict[bytes, int], count: int) -> None:
     """PairError unless the ranks are 0 to count - 1, and each of the 256 bytes has one."""
-    if set(map(repr, ranks.values())) != set(map(repr, range(count))) or count < 256:
+    if not all(type(rank) is int and rank >= 0 for rank in ranks.values()) or count < 256:
         raise PairError(f"{where} is cut short or altered: its ranks are not 0 to {max(255, count - 1)}")
+    if len(ranks) != count:
+        raise PairError(f"{where} cannot be used: a token stands in it twice")
+    tokens = Counter(ranks.values())
+    for rank in range(max(tokens) + 1):
+        if tokens[rank] != 1:
+            why = f"{tokens[rank]} tokens have" if rank in tokens else "no token has"
+            raise PairError(f"{where} cannot be used: {why} the rank {rank}, and each rank is one token's id here")
     missing = [byte for byte in range(256) if bytes([byte]) not in ranks]
     if missing:
         raise PairError(f"{where} is altered: the byte {missing[0]} has no rank, so not every text can be encoded")
@@ -94,8 +101,8 @@ def check_ranks(where: str, ranks: dict[bytes, int], count: int) -> None:
 class Tokenizer:
     """Text <-> token ids. The ranks are ids 0 .. n-1; `end_of_text` is id n, and `vocab_size` is n + 1.
 
-    begin: what stands before a text. ends: what ends it. PairError for ranks with which the engine would give up in the
-    middle of a text, and Python with it.
+    begin: what stands before a text. ends: what ends it. special: tokens that are no text, by name.
+    PairError for ranks with which the engine would give up in the middle of a text, and Python with it.
     """
 
     def __init__(self, ranks: dict[bytes, int]):
@@ -106,6 +113,7 @@ class Tokenizer:
         self.end_of_text = len(ranks)
         self.vocab_size = len(ranks) + 1
         self.begin, self.ends = [self.end_of_text], {self.end_of_text}
+        self.special = {END_OF_TEXT: self.end_of_text}
         self.pieces = [*sorted(ranks, key=ranks.__getitem__), END_OF_TEXT.encode()]     # the bytes of every id
         self.encoding = tiktoken.Encoding("nanospec", pat_str=PATTERN, mergeable_ranks=ranks,
                                           special_tokens={END_OF_TEXT: self.end_of_text})
@@ -121,6 +129,10 @@ class Tokenizer:
         A surrogate that stands alone, which no UTF-8 text has, is read as U+FFFD.
         """
         return self.encoding.encode(text_of(text), disallowed_special=())
+
+    def continued(self, text: str) -> list[int]:
+        """As `encode`, of a text that goes on with another one: the same."""
+        return self.encode(text)
 
     def decode(self, ids: Sequence[int]) -> str:
         """Text of `ids`. U+FFFD stands for bytes that are not yet a whole UTF-8 character, and for an id that is no
@@ -148,8 +160,9 @@ class Tokenizer:
         """FileNotFoundError, or PairError if the file is not in tiktoken's format, its ranks are not 0, 1, 2, ..., or
         one of the 256 bytes has none.
         """
+        data = fetched(path).read_bytes()
         try:
-            pairs = [line.split() for line in path_of(path).read_bytes().splitlines()]
+            pairs = [line.split() for line in data.splitlines() if line]
             ranks = {base64.b64decode(piece, validate=True): int(rank) for piece, rank in pairs}
         except ValueError as error:
             raise PairError(f"{path} is no tokenizer's file, lines of base64 and a rank: {one_line(error)}") from error

@@ -15,7 +15,7 @@ from nanospec.errors import PairError, RequestError, one_line
 from nanospec.files.atomic import write_whole
 from nanospec.files.chat_template import ChatTemplate, Message
 from nanospec.files.extra import extra
-from nanospec.files.given import text_of
+from nanospec.files.given import fetched, text_of
 from nanospec.files.tokenizer import END_OF_TEXT, PATTERN, Tokenizer
 
 # tiktoken's \w, character by character: Unicode's definition, which has also a few marks that join words.
@@ -83,8 +83,8 @@ def save_tokenizer(tokenizer: Tokenizer, folder: Path) -> None:
 class FolderTokenizer:
     """The tokenizer of a Hugging Face folder: text <-> token ids, as `Tokenizer`.
 
-    begin: what stands before a text. ends: what ends it, by generation_config.json or config.json; end_of_text is the
-    first of these. template: of a chat, where the model knows what that is.
+    begin: what stands before a text. ends: what ends it: all that the files name, and what the chat template writes
+    after an answer; end_of_text is the first of these. template: of a chat, where the model knows what that is.
     """
 
     def __init__(self, theirs, ends: Sequence[int], template: ChatTemplate | None = None):
@@ -92,11 +92,13 @@ class FolderTokenizer:
         theirs.no_truncation()
         theirs.no_padding()
         theirs.encode_special_tokens = True             # what looks like a special token in a text is ordinary text
-        self.theirs, self.end_of_text, self.ends, self.template = theirs, ends[0], set(ends), template
+        self.theirs, self.end_of_text, self.template = theirs, ends[0], template
         self.vocab = theirs.get_vocab(with_added_tokens=True)
         self.vocab_size = max(self.vocab.values(), default=-1) + 1
-        self.begin = theirs.encode("", add_special_tokens=True).ids
         self.before = self.encode("a")
+        whole = theirs.encode("a", add_special_tokens=True)     # with what stands before the text, and after it
+        self.begin = whole.ids[:next((i for i, part in enumerate(whole.sequence_ids) if part is not None), 0)]
+        self.ends = {*ends, *self._ends_of_turn()}
 
     @property
     def spellings(self) -> list[bytes | None]:
@@ -109,10 +111,20 @@ class FolderTokenizer:
             found[i] = None if token.special else token.content.encode()
         return found
 
+    @property
+    def special(self) -> dict[str, int]:
+        """The special tokens by name."""
+        return {token.content: i for i, token in self.theirs.get_added_tokens_decoder().items() if token.special}
+
     def encode(self, text: str) -> list[int]:
         """As Tokenizer.encode."""
         text = text_of(text).encode("utf-16", "surrogatepass").decode("utf-16", "replace")
         return self.theirs.encode(text, add_special_tokens=False).ids
+
+    def continued(self, text: str) -> list[int]:
+        """As `encode`, of a text that goes on with another one. Some tokenizers put a blank before what begins."""
+        line, both = self.encode("\n"), self.encode("\n" + text)
+        return both[len(line):] if both[:len(line)] == line else self.encode(text)
 
     def encode_special(self, text: str) -> list[int]:
         """Ids of a text in which special tokens are what they look like, as a chat template writes it."""
@@ -132,6 +144,19 @@ class FolderTokenizer:
             raise RequestError("this model has no chat template: it was not made for conversations")
         return self.encode_special(self.template(messages, answer))
 
+    def _ends_of_turn(self) -> list[int]:
+        """The special token that the template writes right after an answer, if it does."""
+        answer = "An answer."
+        try:
+            text = self.template([{"role": "user", "content": "A question?"}, {"role": "assistant", "content": answer}],
+                                 answer=False) if self.template else ""
+        except RequestError:                            # it may want other messages
+            return []
+        after = text.rpartition(answer)[2].lstrip() if answer in text else ""
+        found = [(len(token.content), i) for i, token in self.theirs.get_added_tokens_decoder().items()
+                 if after.startswith(token.content)]
+        return [i for _, i in sorted(found)[-1:]]
+
     def decode(self, ids: Sequence[int]) -> str:
         """As Tokenizer.decode: the text that `ids` add to one that is there. (Alone, a first blank may be left out.)"""
         text = "".join(self._decoded(list(some)) if known else "\ufffd" * len(list(some))
@@ -149,47 +174,62 @@ class FolderTokenizer:
     def load(cls, folder: Path) -> "FolderTokenizer":
         """FileNotFoundError, or PairError if tokenizer.json is none, or nothing says what ends a text."""
         tokenizers, path = extra("tokenizers"), folder / "tokenizer.json"
-        data = path.read_bytes()
+        data = fetched(path).read_bytes()
         try:
             theirs = tokenizers.Tokenizer.from_buffer(data)
         except Exception as error:                      # the library has no type of its own for what it refuses
             raise PairError(f"{path} is cut short, or is no tokenizer: {one_line(error)}") from error
-        return cls(theirs, ends_of(folder), template_of(folder))
+        config, special = named_in(folder)
+        of_tokenizer = theirs.token_to_id(special.get("eos_token", ""))
+        ends = ends_of(folder) + [of_tokenizer] * (of_tokenizer is not None)
+        if not ends:
+            raise PairError(f"{folder} does not say which token ends a text: no eos_token_id in its config.json")
+        return cls(theirs, ends, template_of(folder, config, special))
 
 
 AnyTokenizer = Tokenizer | FolderTokenizer
 
 
 def ends_of(folder: Path) -> list[int]:
-    """The ids that end a text. PairError if no file says so."""
+    """The ids that end a text, by generation_config.json and by config.json. PairError if one of them is no config."""
+    found: list[int] = []
     for path in folder / "generation_config.json", folder / "config.json":
+        data = fetched(path).read_bytes() if path.exists() else b"{}"
         try:
-            ends = json.loads(path.read_bytes()).get("eos_token_id") if path.exists() else None
+            ends = json.loads(data).get("eos_token_id")
         except (ValueError, AttributeError, RecursionError) as error:
             raise PairError(f"{path} is no config: {one_line(error)}") from error
         ends = [ends] if type(ends) is int else ends
         if ends and isinstance(ends, list) and all(type(end) is int and end >= 0 for end in ends):
-            return ends
-    raise PairError(f"{folder} does not say which token ends a text: no eos_token_id in its config.json")
+            found += ends
+    return found
 
 
-def template_of(folder: Path) -> ChatTemplate | None:
-    """The chat template of a folder, from chat_template.jinja or tokenizer_config.json, or None.
+def named_in(folder: Path) -> tuple[dict, dict[str, str]]:
+    """tokenizer_config.json, and the special tokens that it and special_tokens_map.json name.
 
-    PairError if one of them, or special_tokens_map.json, cannot be read.
+    PairError if one of them cannot be read.
     """
     tables: list[dict] = []
     for path in folder / "tokenizer_config.json", folder / "special_tokens_map.json":
+        data = fetched(path).read_bytes() if path.exists() else b"{}"
         try:
-            tables.append(dict(json.loads(path.read_bytes())) if path.exists() else {})
+            tables.append(dict(json.loads(data)))
         except (ValueError, TypeError, RecursionError) as error:
             raise PairError(f"{path} is no table of a tokenizer: {one_line(error)}") from error
-    config, alone = tables[0], folder / "chat_template.jinja"
+    special = {name: token.get("content") if isinstance(token, dict) else token
+               for table in reversed(tables) for name, token in table.items() if name.endswith("_token")}
+    return tables[0], {name: token for name, token in special.items() if isinstance(token, str)}
+
+
+def template_of(folder: Path, config: dict, special: dict[str, str]) -> ChatTemplate | None:
+    """The chat template of a folder, from chat_template.jinja or tokenizer_config.json, or None.
+
+    config, special: as `named_in` returns them. PairError if it cannot be read.
+    """
+    alone = folder / "chat_template.jinja"
     found = alone.read_bytes().decode(errors="replace") if alone.exists() else config.get("chat_template")
     if isinstance(found, list):                         # several, each with a name
         named = {one.get("name"): one.get("template") for one in found if isinstance(one, dict)}
         found = named.get("default")
-    special = {name: token.get("content") if isinstance(token, dict) else token
-               for table in (tables[1], config) for name, token in table.items() if name.endswith("_token")}
-    known = {name: token for name, token in special.items() if isinstance(token, str)}
-    return ChatTemplate(found, known) if isinstance(found, str) else None
+    return ChatTemplate(found, special) if isinstance(found, str) else None

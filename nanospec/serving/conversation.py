@@ -19,7 +19,7 @@ from torch import Tensor
 from nanospec.cache import LanguageModel
 from nanospec.dice import Dice
 from nanospec.draft import Draft, Drafter, Rule
-from nanospec.errors import RequestError, check_drafter, check_numbers, check_request
+from nanospec.errors import RequestError, check_drafter, check_ids, check_numbers, check_request
 from nanospec.generate import plain_step
 from nanospec.probs import Sampling
 from nanospec.speculate import Round, one_round, repeated, verify
@@ -61,13 +61,15 @@ class Conversation:
               rule: Rule | None = None) -> Iterator[Round]:
         """Append `ids`, and continue, as `speculate`. Yields rounds; their `emitted` are appended as they come.
 
-        RequestError where the whole text and the answer exceed the context; then nothing was appended.
+        RequestError as `speculate`, and where the whole text and the answer exceed the context; then nothing was
+        appended.
         """
+        check_ids("what is appended", ids)
         whole, drafter = [*self.ids, *ids], self.drafter
+        check_request(self.target, whole, max_new_tokens, temperature, top_k, top_p, seed, drafter.size, stop)
         if len(whole) + max_new_tokens > self.context:
             raise RequestError(f"{len(whole)} tokens and an answer of up to {max_new_tokens} exceed the context of "
                                f"{self.context}")
-        check_request(self.target, whole, max_new_tokens, temperature, top_k, top_p, seed, drafter.size)
         self._read(whole)
         drafter.begin(self.text, [0], drafter.heard())
         dice = Dice([seed], self.target.device)

@@ -26,7 +26,7 @@ HTTP.
 
 from collections import deque
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, fields
 from numbers import Integral
 from typing import Any
 
@@ -45,6 +45,7 @@ from nanospec.speculate import one_round, verify
 from nanospec.text import Text, until
 
 PIECE = 64              # tokens of a prompt that are read in a step
+CONTEXT = 4096          # of a text, if nobody says more: every row has slots for as many tokens, asked for or not
 
 
 class ServerError(NanospecError, RuntimeError):
@@ -105,19 +106,22 @@ class Server:
     """rows: the most requests that run at once. most_waiting: requests that may wait for a row.
 
     drafter: for this server alone. rule: instead of the drafter's own. dice: decides instead of the requests' seeds.
+    context: the most tokens of a prompt and its answer, by default CONTEXT, and never more than the target can read.
     """
 
     def __init__(self, target: LanguageModel, drafter: Drafter, rows: int = 8, most_waiting: int = 64,
-                 rule: Rule | None = None, dice: Dice | None = None):
+                 rule: Rule | None = None, dice: Dice | None = None, context: int = CONTEXT):
         check_drafter(target, drafter, rule, dice)
-        check_numbers(Integral, rows=rows, most_waiting=most_waiting)
-        if rows < 1 or most_waiting < 0:
-            raise RequestError(f"a server has rows, and room for those who wait: got {rows} and {most_waiting}")
+        check_numbers(Integral, rows=rows, most_waiting=most_waiting, context=context)
+        if rows < 1 or most_waiting < 0 or context < 1:
+            raise RequestError(f"a server has rows, room for those who wait and a context: got {rows}, {most_waiting} "
+                               f"and {context}")
+        self.context = min(context, target.config.context)
         self.target, self.drafter, self.rows, self.most_waiting = target, drafter, rows, most_waiting
         self.rule = rule or drafter.rule or verify
         # What stands in the place of both in a round, where a text may lack some of the rows of a draft.
         self.round_of: tuple[Any, Any] = (target, drafter) if drafter.fixed else (Ragged(target, drafter),) * 2
-        self.text = Text([[0]], target.config.context + drafter.size, target.config.vocab_size, target.device)
+        self.text = Text([[0]], self.context + drafter.size, target.config.vocab_size, target.device)
         self.cache, self.dice = target.new_cache(*self.text.tokens.shape), dice or Dice([0], target.device)
         drafter.begin(self.text, [0], self._hidden([]))
         self.waiting: deque[Prompt] = deque()
@@ -134,9 +138,16 @@ class Server:
         """
         if self.failed:
             raise self.failed
+        unknown = sorted(settings.keys() - {field.name for field in fields(Request) if field.init})
+        if unknown:
+            raise RequestError(f"a request has no {', '.join(unknown)}: a distribution is made of logits by "
+                               "temperature, top_k and top_p alone")
         request = Request(list(ids) if isinstance(ids, Sequence) else ids, **settings)
         check_request(self.target, request.ids, request.max_new_tokens, request.temperature, request.top_k,
                       request.top_p, request.seed, self.drafter.size, request.stop)
+        if len(request.ids) + request.max_new_tokens > self.context:
+            raise RequestError(f"{len(request.ids)} prompt tokens and {request.max_new_tokens} new ones exceed this "
+                               f"server's context of {self.context}: Server(..., context=...) makes it longer")
         if sum(not prompt.request.done for prompt in self.waiting) >= self.most_waiting + self._free():
             raise RequestError(f"{self.most_waiting} requests are waiting: try again later")
         if request.max_new_tokens:

@@ -7,7 +7,9 @@ sqrt(KL / 2), Pinsker's inequality.
 
 DistillSpec (Zhou et al. 2023, arXiv 2310.08461): the first four. LK losses (arXiv 2602.23881): the
 next two.
-DSpark (arXiv 2607.05147): the last.
+DSpark (arXiv 2607.05147): the last, but for its first part. There it is the cross-entropy of the
+token that the training text goes on with, and here the KL. If the target wrote the text, the two
+differ on average by a constant.
 
 Each takes log-probabilities, p_target and q_draft (..., V), and gives a number for every place,
 (...). It is 0 where the two are equal, and above 0 elsewhere. p_target may lack what the draft model

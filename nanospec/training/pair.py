@@ -16,7 +16,7 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
-from nanospec.errors import NanospecError, PairError, TextError, one_line
+from nanospec.errors import NanospecError, PairError, TextError, check_seed, one_line
 from nanospec.files.checkpoint import fingerprint, load_saved, save_atomically, save_model
 from nanospec.files.tokenizer import Tokenizer
 from nanospec.model import GPT, Config
@@ -97,7 +97,7 @@ class Training:
         before.
         loss: one of LOSSES, for `distil`.
         """
-        self.size, self.seed, self.ids, self.loss = size, seed, ids, loss
+        self.size, self.seed, self.ids, self.loss = size, check_seed(seed), ids, loss
         self.tokenizer, self.out = tokenizer, out
         self.last = ids if last is None else last
         for text in ids, self.last:

@@ -4,6 +4,7 @@ import pytest
 import torch
 
 from nanospec.dice import Dice
+from nanospec.errors import RequestError
 
 ALMOST_ONE = 1 - 2 ** -53       # the greatest uniform there is
 
@@ -157,3 +158,19 @@ def test_pick_follows_the_weights():
     counts = dice.pick(weights.expand(1, n, 4))[0].bincount(minlength=4)
     expected = weights * n
     assert ((counts - expected) ** 2 / expected).sum() < 16.27
+
+
+@pytest.mark.parametrize("seed", [-1, 2 ** 32, 5 + (7 << 32), 2 ** 64 - 1, 2 ** 70, 0.0, "1", None, True], ids=str)
+def test_a_seed_that_the_generator_would_take_for_another_is_refused(seed):
+    with pytest.raises(RequestError, match="seed"):
+        Dice([0, seed])
+
+
+def test_every_bit_of_a_seed_counts():
+    """Of 32, and of no more: that is why the others are refused."""
+    seeds = [0, *(2 ** bit for bit in range(32)), 2 ** 32 - 1]
+    dice = Dice(seeds)
+    dice.refill(4)
+    assert len({tuple(row) for row in dice.u.tolist()}) == len(seeds)
+    one, other = (torch.rand(4, generator=torch.Generator().manual_seed(seed)) for seed in (5, 5 + 2 ** 32))
+    assert one.equal(other)

@@ -225,12 +225,12 @@ def test_vocabularies_that_do_not_fit(folder, target, draft):
     """Forged: the files say that they were made for this tokenizer."""
     save_model(small(vocab_size=target), folder / "target.pt", BYTES)
     save_model(small(vocab_size=draft), folder / "draft.pt", BYTES)
-    with pytest.raises(PairError, match="no pair"):
+    with pytest.raises(PairError, match="no pair" if target > 256 else "none for '<.endoftext.>', token 256"):
         load_pair(folder)
     learned_for = load_model(folder / "target.pt")
     save_learned("mlp", small_learned("mlp", learned_for), folder / "mlp.pt", learned_for)
     if target < BYTES.vocab_size:                       # else this pair is one
-        with pytest.raises(PairError, match="no pair"):
+        with pytest.raises(PairError, match="none for '<.endoftext.>'"):
             load_pair(folder, draft="mlp")
 
 

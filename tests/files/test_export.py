@@ -5,6 +5,7 @@ import json
 import random
 import re
 import sys
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -23,6 +24,7 @@ from nanospec.files.tokenizer_json import FolderTokenizer, save_tokenizer
 from nanospec.generate import generate
 from nanospec.methods.index import method_of
 from nanospec.methods.models.other_tokenizer import OtherTokenizer
+from nanospec.model import GPT
 from nanospec.proof.tables import small_gpt
 from nanospec.speculate import ModelDrafter, speculate, tokens_of
 
@@ -105,7 +107,7 @@ def test_a_tokenizer_of_another_kind(tmp_path):
     (tmp_path / "config.json").write_text('{"eos_token_id": 7}')
     (tmp_path / "generation_config.json").write_text('{"eos_token_id": [1, 5]}')
     tokenizer = FolderTokenizer.load(tmp_path)
-    assert (tokenizer.begin, tokenizer.end_of_text, tokenizer.ends) == ([0], 1, {1, 5})
+    assert (tokenizer.begin, tokenizer.end_of_text, tokenizer.ends) == ([0], 1, {1, 5, 7})
     assert tokenizer.vocab_size == 264
     assert tokenizer.encode("a bc") == [262, 258, 263] and len(tokenizer.encode("abc" * 20)) > 2
     for text in "a bc a", "é</s>", "  a":
@@ -131,6 +133,7 @@ def test_a_tokenizer_that_is_none(pair, file, text, words):
     folder = pair / "target"
     if file == "config.json":
         (folder / "generation_config.json").unlink()
+        (folder / "tokenizer_config.json").unlink()
     whole = (folder / file).read_text()
     (folder / file).write_text(whole[:len(whole) // 2] if text is None else text)
     if words:
@@ -221,13 +224,43 @@ def test_a_library_that_is_not_there(library, pair, tmp_path, monkeypatch):
 def test_a_pair_that_is_none(pair, capsys):
     """A tokenizer with more tokens than the models."""
     save_tokenizer(Tokenizer(BYTES.ranks | {b"ab": 256}), pair / "draft")
-    refused(load_pair, pair, words="draft: the model has 257 tokens, and its tokenizer 258")
+    refused(load_pair, pair, words="rows for 257 tokens, and its tokenizer has 258: there is none for '.*', token 257")
     save_tokenizer(BYTES, pair / "draft")
     save_tokenizer(Tokenizer(BYTES.ranks | {b"ab": 256}), pair / "target")
     assert demo.main(["--weights", str(pair)]) == 2
     err = capsys.readouterr().err
-    assert err.count("\n") == 1 and "the target has 257 tokens, and its tokenizer 258" in err
+    assert err.count("\n") == 1 and "the model has rows for 257 tokens, and its tokenizer has 258" in err
     refused(load_pair, pair, "cpu", torch.float32, "prefix", words="holds no prefix.pt")
+
+
+@pytest.mark.parametrize("rows, more", [((300, 270), 0), ((270, 300), 0), ((300, 300), 1), ((258, 257), 1)])
+def test_one_tokenizer_and_models_with_other_numbers_of_rows(rows, more, pair):
+    """All tokens that both have are drafted as themselves, special ones too, and no others. more: tokens that the
+    target's tokenizer has after all others.
+    """
+    torch.manual_seed(0)
+    big = replace(small_gpt(2, 1, 1).config, vocab_size=300, tied=False)
+    model = GPT(big).requires_grad_(False)
+    for weight in model.parameters():
+        weight.mul_(12.0 if weight.dim() == 2 else 1.0)
+    model.head.weight[257:] = 0
+    for name, count in zip(("target", "draft"), rows):
+        smaller = GPT(replace(big, vocab_size=count)).requires_grad_(False)
+        state = model.state_dict()
+        smaller.load_state_dict(state | {name: state[name][:count] for name in ("embedding.weight", "head.weight")})
+        save_folder(smaller, pair / name, 256)
+        save_tokenizer(BYTES, pair / name)
+    if more:
+        said = json.loads((pair / "target" / "tokenizer.json").read_text())
+        said["added_tokens"].append(said["added_tokens"][0] | {"id": 257, "content": "<more>"})
+        (pair / "target" / "tokenizer.json").write_text(json.dumps(said))
+    target, draft, tokenizer = found = load_pair(pair)
+    assert not found.note and isinstance(draft, OtherTokenizer) and tokenizer.vocab_size == 257 + more
+    ids = [256, *tokenizer.encode("ab ba"), 256, 7]
+    done = list(method_of(target, draft, gamma=3).run(ids, max_new_tokens=40, temperature=0))
+    assert all(len(one.path) == 3 for one in done[:-1]) and len(set(tokens_of(done))) > 9
+    assert tokens_of(done) == list(generate(target, ids, 40, 0))
+    assert draft(torch.tensor([ids]))[..., 257:].isinf().all()
 
 
 @pytest.mark.parametrize("ranks", [{bytes([255 - b]): b for b in range(256)}, BYTES.ranks | {b"ab": 256}],

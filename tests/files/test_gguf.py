@@ -1,15 +1,19 @@
 """GGUF files, made here by the package's own writer: read right, or refused in one line. And the real one."""
 
+import math
+from dataclasses import replace
 from pathlib import Path
 
+import numpy as np
 import pytest
 import torch
 
 from nanospec.errors import PairError, RequestError
-from nanospec.files.gguf import half_apart, load_gguf
+from nanospec.files.gguf import half_apart, llama3_of, load_gguf
 from nanospec.files.sources import located
 from nanospec.generate import generate
-from tests.small_gguf import KINDS, PIECES, SPECIAL, side_by_side, write
+from nanospec.model import GPT, rope_table
+from tests.small_gguf import KINDS, MERGES, PIECES, SPECIAL, side_by_side, write
 
 pytest.importorskip("gguf", reason="gguf is not installed (the extra 'hf')")
 pytestmark = pytest.mark.xdist_group("transformers")        # one process imports it
@@ -22,7 +26,7 @@ def test_the_same_model(tmp_path, kind):
     assert again.config == model.config
     for name, weight in model.state_dict().items():
         assert torch.equal(again.state_dict()[name], weight), name
-    assert tokenizer.end_of_text == 2 and tokenizer.ends == {2} and tokenizer.vocab_size == len(PIECES)
+    assert tokenizer.end_of_text == 2 and tokenizer.ends == {0, 2} and tokenizer.vocab_size == len(PIECES)
     assert list(generate(again, [3, 4], 5, temperature=0)) == list(generate(model, [3, 4], 5, temperature=0))
 
 
@@ -61,10 +65,24 @@ def test_other_patterns(tmp_path, pre):
     assert tokenizer.begin == ([0] if pre == "llama-bpe" else [])           # llama.cpp's default of each
 
 
-def test_a_turn_ends_a_text_too(tmp_path):
-    write(tmp_path / "a.gguf", ids=("eot",))
+def test_a_turn_ends_a_text_too(tmp_path, monkeypatch):
+    """By its number, or because the template writes it after an answer. A text like "</s>" need not be a special token.
+    """
+    monkeypatch.setattr("tests.small_gguf.PIECES", ["<one>", "<two>", *PIECES[2:-1], "</s>"])
+    monkeypatch.setattr("tests.small_gguf.MERGES", MERGES[:-1])
+    after_answers = "{% for message in messages %}{{ message.content }} <two>{% endfor %}"
+    for ids, template, ends in ((), None, {2}), (("bos", "eot"), None, {1, 2}), ((), after_answers, {1, 2}):
+        write(tmp_path / "a.gguf", ids=ids, template=template)
+        _, tokenizer = load_gguf(tmp_path / "a.gguf")
+        assert tokenizer.end_of_text == 2 and tokenizer.ends == ends
+
+
+@pytest.mark.parametrize("text", ["<|eot_id|>", "<|endoftext|>", "<end_of_turn>", "<|end_of_text|>", "</s>"])
+def test_special_tokens_that_end_a_turn_are_known_by_their_texts(tmp_path, monkeypatch, text):
+    monkeypatch.setattr("tests.small_gguf.PIECES", ["<one>", text, *PIECES[2:]])
+    write(tmp_path / "a.gguf", template=None)
     _, tokenizer = load_gguf(tmp_path / "a.gguf")
-    assert tokenizer.end_of_text == 2 and tokenizer.ends == {0, 2}
+    assert tokenizer.end_of_text == 2 and tokenizer.ends == {1, 2}
 
 
 def test_its_chat_template(tmp_path):
@@ -104,12 +122,75 @@ def test_refusals(tmp_path):
     refused(path, "cut short")
     write(path, leave_out="mlp.down")
     refused(path, "mlp.down_proj.weight is not there")
-    write(path, llama__rope__scaling__type="yarn")
-    refused(path, "llama.rope.scaling.type yarn")
+    write(path, split__count=3)
+    refused(path, "a part of a model that is split into 3 files")
+    path.write_text("version https://git-lfs.github.com/spec/v1\noid sha256:00\nsize 9\n")
+    refused(path, "a pointer of Git LFS")
     write(path, pre="unheard-of")
     refused(path, "tokenizer.ggml.pre unheard-of")
     write(path, template="{% for %}")
     refused(path, "chat template cannot be read")
+
+
+@pytest.mark.parametrize("keys, words", [
+    ({"scaling__type": "yarn"}, "scaling.type yarn"), ({"scaling__type": "longrope"}, "scaling.type longrope"),
+    ({"scale_linear": 4.0}, "scale_linear 4.0"), ({"scaling__factor": 4.0}, "scaling.factor 4.0"),
+    ({"scaling__type": "linear", "scaling__factor": 0.5}, "scaling.factor 0.5"),
+    ({"dimension_count": 4}, "dimension_count 4"), ({"scaling__attn_factor": 1.5}, "scaling.attn_factor 1.5"),
+    ({"dimension_sections": 3}, "dimension_sections 3"), ({"freq_base_swa": 5e4}, "freq_base_swa 50000")])
+def test_what_else_is_asked_of_positions_is_refused(tmp_path, keys, words):
+    write(tmp_path / "a.gguf", **{f"llama__rope__{key}": value for key, value in keys.items()})
+    refused(tmp_path / "a.gguf", f"does not have: llama.rope.{words}")
+
+
+@pytest.mark.parametrize("keys", [
+    {"scaling__type": "linear"}, {"scaling__type": "linear", "scaling__factor": 1.0}, {"scaling__factor": 0.0},
+    {"scaling__type": "none", "scaling__factor": 8.0}, {"scale_linear": 1.0}, {"dimension_count": 8},
+    {"scaling__original_context_length": 64}])
+def test_what_changes_no_position_is_allowed(tmp_path, keys):
+    """As llama.cpp reads it: a factor of 0 is none, and with the type "none" it is not looked at."""
+    model = write(tmp_path / "a.gguf", **{f"llama__rope__{key}": value for key, value in keys.items()})
+    assert load_gguf(tmp_path / "a.gguf")[0].config == model.config
+
+
+def divisors(theta, size, factor, low, high, context):
+    """As llama.cpp's converter writes Llama 3's scaling, in the words of its paper: wavelengths."""
+    out = []
+    for i in range(0, size, 2):
+        wave = 2 * math.pi * theta ** (i / size)
+        smooth = (context / wave - low) / (high - low)
+        between = 1 / ((1 - smooth) / factor + smooth) if 0 < smooth < 1 else 0.0
+        out.append(1.0 if wave < context / high else factor if wave > context / low else between)
+    return np.array(out, dtype=np.float32)
+
+
+@pytest.mark.parametrize("theta, size, llama3", [
+    (500_000.0, 128, (8.0, 1.0, 4.0, 8192)), (500_000.0, 64, (32.0, 1.0, 4.0, 8192)),
+    (10_000.0, 8, (32.0, 1.0, 4.0, 64)), (10_000.0, 16, (4.0, 1.0, 8.0, 512)), (10_000.0, 8, (8.0, 1.0, 4.0, 4096)),
+    (10_000.0, 4, (2.0, 1.0, 4.0, 1))])
+def test_the_scaling_of_llama_3_is_read_off_its_divisors(theta, size, llama3):
+    """Where a pair or none is between, more than one scaling has these divisors; any of them turns as they say."""
+    wanted = divisors(theta, size, *llama3)
+    found = llama3_of(wanted.tolist(), theta, size)
+    ours, theirs = (rope_table(5_000, size, theta, torch.float64, "cpu", scaling) for scaling in (found, llama3))
+    assert torch.allclose(ours, theirs, rtol=0, atol=1e-4) and not torch.allclose(
+        ours, rope_table(5_000, size, theta, torch.float64, "cpu"), atol=0.1)
+    assert llama3_of([1.0] * (size // 2), theta, size) == ()
+    assert llama3_of([*wanted.tolist()[::-1]], theta, size) is None or size == 4 and len({*wanted.tolist()}) == 1
+    assert llama3_of(wanted.tolist()[1:], theta, size) is None
+
+
+def test_a_file_of_llama_3(tmp_path):
+    llama3 = (32.0, 1.0, 4.0, 64)
+    model = write(tmp_path / "a.gguf", rope_freqs__weight=divisors(10_000.0, 8, *llama3))
+    again, _ = load_gguf(tmp_path / "a.gguf")
+    assert again.config == replace(model.config, rope_llama3=again.config.rope_llama3)
+    scaled = GPT(replace(model.config, rope_llama3=llama3)).requires_grad_(False)
+    scaled.load_state_dict(model.state_dict())
+    ids = torch.arange(200)[None]
+    assert (again(ids) - scaled(ids)).abs().max() < 1e-3 < (again(ids) - model(ids)).abs().max()
+    write(tmp_path / "b.gguf", rope_freqs__weight=np.array([1, 3, 2, 9], dtype=np.float32))
+    refused(tmp_path / "b.gguf", "rope_freqs.weight that are not Llama 3's")
 
 
 CHATS = [[{"role": "user", "content": "Name 3 trees.\n\n1. Oak"}], [{"role": "user", "content": "def f(x): ..."},

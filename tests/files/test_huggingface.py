@@ -66,6 +66,27 @@ def read_config_of(config: dict) -> Config:
     return Config(31, 64, 2, 16, 4, 2, 24, config["tie_word_embeddings"], 1e-6, 5_000.0)
 
 
+@pytest.mark.parametrize("tied", [True, False])
+def test_names_that_others_write_for_the_same_weights(tied, tmp_path):
+    """Without "model." before them; and of one matrix for both ends, only the head's name."""
+    config = CONFIG | {"tie_word_embeddings": tied}
+    model = GPT(read_config_of(config)).requires_grad_(False)
+    theirs = taken_apart(model)
+    flat = {name.removeprefix("model."): tensor for name, tensor in theirs.items()}
+    renamed = {("lm_head" + name.removeprefix("model.embed_tokens") if "embed" in name else name): tensor
+               for name, tensor in theirs.items()}
+    flat_and_renamed = {name.removeprefix("model."): tensor for name, tensor in renamed.items()}
+    for tensors in [theirs, flat] + [renamed, flat_and_renamed] * tied:
+        write(tmp_path, tensors, config)
+        again = load_folder(tmp_path)
+        for name, weight in model.state_dict().items():
+            assert torch.equal(again.state_dict()[name], weight), name
+        assert (again.head.weight is again.embedding.weight) == tied
+    if not tied:
+        write(tmp_path, {name: tensor for name, tensor in theirs.items() if "embed" not in name}, config)
+        refused(load_folder, tmp_path, words="model.embed_tokens.weight is not there")
+
+
 @pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16, torch.float16])
 def test_read_back(model, tmp_path, dtype):
     write(tmp_path, {name: tensor.to(dtype) for name, tensor in taken_apart(model).items()})

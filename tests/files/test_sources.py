@@ -28,6 +28,46 @@ pytestmark = pytest.mark.xdist_group("transformers")        # one process import
 BYTES = Tokenizer({bytes([b]): b for b in range(256)})
 
 
+def test_gguf_files_of_a_pair(tmp_path):
+    """Both, or one of them beside a folder. What is not called target or draft is not guessed at."""
+    (tmp_path / "both").mkdir()
+    for part in "target", "draft":
+        write(tmp_path / "both" / f"{part}.gguf")
+    target, draft, tokenizer = found = load_pair(tmp_path / "both")
+    assert not found.note and draft.config == target.config and tokenizer.ends == {0, 2}
+    rounds = list(speculate(target, ModelDrafter(draft, 3), [3, 4, 5], 12, 0))
+    assert tokens_of(rounds) == list(generate(target, [3, 4, 5], 12, 0))
+    (tmp_path / "both" / "draft.gguf").unlink()
+    assert load_pair(tmp_path / "both").draft is None
+    save_tokenizer(BYTES, tmp_path / "both" / "draft")
+    save_folder(small_gpt(257, 1, 1), tmp_path / "both" / "draft", 256)
+    assert "another tokenizer" in load_pair(tmp_path / "both").note
+    (tmp_path / "other").mkdir()
+    for name in "b", "a":
+        write(tmp_path / "other" / f"{name}.gguf")
+    with pytest.raises(RequestError, match="a folder with a.gguf, b.gguf: name one of them, or call two target.gguf"):
+        load_pair(tmp_path / "other")
+
+
+POINTER = "version https://git-lfs.github.com/spec/v1\noid sha256:" + "0" * 64 + "\nsize 12345\n"
+
+
+@pytest.mark.parametrize("file", ["config.json", "model.safetensors", "tokenizer.json", "generation_config.json",
+                                  "tokenizer_config.json", "model.safetensors.index.json", "target.pt",
+                                  "ranks.tiktoken"])
+def test_a_pointer_of_git_lfs_is_named_for_what_it_is(tmp_path, file):
+    """In a clone without git-lfs."""
+    if file in ("ranks.tiktoken", "target.pt"):
+        BYTES.save(tmp_path / "ranks.tiktoken")
+        save_model(small_gpt(257, 1, 1), tmp_path / "target.pt", BYTES)
+    else:
+        save_tokenizer(BYTES, tmp_path)
+        save_folder(small_gpt(257, 1, 1), tmp_path, 256)
+    (tmp_path / file).write_text(POINTER)
+    with pytest.raises(PairError, match=f"{file} is not the file itself but a pointer of Git LFS"):
+        load_pair(tmp_path)
+
+
 def test_a_folder_with_a_target_alone(tmp_path, monkeypatch):
     """config.json in the folder itself, or in its folder target. No draft, and nothing of it is looked for."""
     model = small_gpt(257, 2, 2)

@@ -84,6 +84,26 @@ def test_end_of_text(tokenizer):
     assert tokenizer.decode([tokenizer.end_of_text]) == END_OF_TEXT
 
 
+def test_files_of_ranks_as_tiktoken_reads_them(tokenizer, tmp_path):
+    """And what cannot be used here is refused for what it is: ids are ranks."""
+    path, lines = tmp_path / "ranks.tiktoken", tokenizer._lines().splitlines()
+    whole = b"\n".join(lines)
+    for data in whole, whole + b"\n\n", b"\n\n" + whole, b"\r\n".join(lines) + b"\r\n":
+        path.write_bytes(data)
+        assert Tokenizer.load(path).ranks == tokenizer.ranks
+    token, last = lines[257].split()[0], len(lines) - 1
+    for changed, words in [(lines[:257] + lines[258:], "no token has the rank 257"),
+                           (lines[:-1] + [lines[-1].split()[0] + b" 257"], "2 tokens have the rank 257"),
+                           (lines[:-1] + [lines[-1].split()[0] + b" 999999999999"], f"no token has the rank {last}"),
+                           (lines + [token + b" %d" % len(lines)], "a token stands in it twice"),
+                           (lines[:-1] + [lines[-1].split()[0] + b" -1"], "ranks are not 0 to"),
+                           (lines[:200], "cut short"),
+                           (lines + [b"one two three"], "lines of base64 and a rank")]:
+        path.write_bytes(b"\n".join(changed))
+        with pytest.raises(PairError, match=words):
+            Tokenizer.load(path)
+
+
 def test_saved_in_tiktokens_own_format(tokenizer, tmp_path):
     from tiktoken.load import load_tiktoken_bpe
     tokenizer.save(tmp_path / "ranks.tiktoken")
@@ -108,12 +128,13 @@ BYTES = {bytes([b]): b for b in range(256)}
 
 @pytest.mark.parametrize("text, words", [
     ("", "cut short"), ("hello", "no tokenizer's file"), ("!!! 3", "no tokenizer's file"), ("AA== 0\n", "cut short"),
-    ("\n\n", "no tokenizer's file"), ("\xff\xfe", "no tokenizer's file"), ("AA== 0 0\n", "no tokenizer's file"),
+    ("\n\n", "cut short"), ("\xff\xfe", "no tokenizer's file"), ("AA== 0 0\n", "no tokenizer's file"),
     ("AA== one\n", "no tokenizer's file"), (f"AA== {'x' * 9_999}\n", "no tokenizer's file"),
     ("A 0\n", "no tokenizer's file"), ("AA== 1e0\n", "no tokenizer's file"),
     (lines(BYTES)[:-4], "no tokenizer's file"), (lines(dict(list(BYTES.items())[:-1])), "cut short"),
-    (lines(BYTES).replace(" 7\n", " 8\n"), "altered"), (lines(BYTES).replace(" 7\n", " -7\n"), "altered"),
-    (lines(BYTES) + "AA== 256\n", "altered"),
+    (lines(BYTES).replace(" 7\n", " 8\n"), "no token has the rank 7"),
+    (lines(BYTES).replace(" 7\n", " -7\n"), "altered"),
+    (lines(BYTES) + "AA== 256\n", "twice"),
     (lines({b"th" if piece == b"q" else piece: rank for piece, rank in BYTES.items()}), "the byte 113 has no rank")])
 def test_a_file_that_is_no_tokenizers(tmp_path, text, words):
     """One by one: nothing, words, no base64, too few; ranks that are missing, twice, negative; a byte without a rank.

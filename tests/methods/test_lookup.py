@@ -88,5 +88,5 @@ def test_bad_sizes(settings):
 
 
 def test_a_copy_longer_than_the_context_is_refused():
-    with pytest.raises(RequestError, match="longer than the context of 96"):
+    with pytest.raises(RequestError, match="exceeds the context of 96"):
         next(speculate(FULL, PromptLookup(96), [1], 10))

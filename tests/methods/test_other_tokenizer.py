@@ -18,7 +18,7 @@ from nanospec.files.tokenizer import Tokenizer, train
 from nanospec.files.tokenizer_json import FolderTokenizer, save_tokenizer, spelling_of
 from nanospec.generate import generate
 from nanospec.methods.index import method_of
-from nanospec.methods.models.by_string import ReadText, StringDrafter
+from nanospec.methods.models.by_string import ReadText, StringDrafter, translated
 from nanospec.methods.models.other_tokenizer import OtherTokenizer, tables_of
 from nanospec.probs import Sampling
 from nanospec.proof.tables import small_gpt
@@ -138,6 +138,71 @@ def test_a_draft_model_that_is_the_target_is_always_right():
     strings.kept[0] = type("Knows", (), {"likeliest": lambda *_: next(knows)})()
     assert strings.propose(Text([PROMPT], 9, OURS.vocab_size), Sampling(0), Dice([0]), 99).tokens.tolist() == [
         [PROMPT[-1], 5, 6, 7, OURS.end_of_text]]
+
+
+def with_special_tokens(*names, blank=False, begin=()):
+    """A tokenizer of bytes. blank: it puts one before every text, as Llama 2's."""
+    tokenizers = pytest.importorskip("tokenizers", reason="tokenizers is not installed (the extra 'hf')")
+    made = tokenizers.Tokenizer(tokenizers.models.BPE(
+        {"<unk>": 0} | {f"<0x{b:02X}>": b + 1 for b in range(256)} | {"\u2581": 257, "a": 258, "b": 259},
+        [], byte_fallback=True, unk_token="<unk>", fuse_unk=True))
+    shown = [tokenizers.normalizers.Prepend("\u2581")] * blank + [tokenizers.normalizers.Replace(" ", "\u2581")]
+    made.normalizer = tokenizers.normalizers.Sequence(shown)
+    made.decoder = tokenizers.decoders.Sequence([
+        tokenizers.decoders.Replace("\u2581", " "), tokenizers.decoders.ByteFallback(), tokenizers.decoders.Fuse(),
+        *[tokenizers.decoders.Strip(" ", 1, 0)] * blank])
+    made.add_special_tokens([*names])
+    if begin:
+        made.post_processor = tokenizers.processors.TemplateProcessing(
+            single=[*begin, "$A"], special_tokens=[(name, made.token_to_id(name)) for name in begin])
+    return FolderTokenizer(made, [made.token_to_id(names[0])])
+
+
+def test_special_tokens_and_first_blanks_of_strings():
+    """A special token is the one of that name, or end of text. A blank before a text is no part of what goes on."""
+    chat = with_special_tokens("<end>", "<user>", "<other>", "<s>")                         # 260, 261, 262, 263
+    llama = with_special_tokens("</s>", "<s>", "<user>", blank=True, begin=["<s>"])         # 260, 261, 262
+    assert (llama.begin, llama.encode("ab"), llama.continued("ab")) == ([261], [257, 258, 259], [258, 259])
+    assert llama.continued("\n a") == [11, 257, 258] and chat.continued(" a") == chat.encode(" a") == [257, 258]
+    assert translated([260, 261, 258, 257, 259, 262, 263], chat, llama) == [260, 262, 258, 257, 259, 260, 261]
+    assert translated([262, 258, 257, 259, 260, 261], llama, chat) == [261, 258, 257, 259, 260, 263]
+    read = []
+    strings = StringDrafter(small_gpt(263, 1, 1), llama, chat, 4)
+    knows = type("Knows", (), {"likeliest": lambda _, text, count, end: read.append(text) or [257, 258, 262, end]})()
+    strings.kept = {0: knows, 1: knows}
+    drafted = strings.propose(Text([[261, 258], [258, 260]], 9, 264), Sampling(0), Dice([0, 1]), 99).tokens.tolist()
+    assert read == [[261, 262, 258], [261, 258, 260]]           # the target's texts begin as they are
+    assert drafted == [[258, 257, 258, 261, 260], [260, 257, 258, 261, 260]]
+    strings.its, strings.ours, read[:] = chat, llama, []
+    strings.propose(Text([[261, 257, 258], [257, 258, 262]], 9, 264), Sampling(0), Dice([0, 1]), 99)
+    assert read == [[257, 258], [257, 258, 261]]                # neither the target's beginning nor one of its own
+
+
+@pytest.mark.parametrize("blank, begin", [(False, ()), (False, ["<user>"]), (True, ["<s>"])])
+def test_a_model_that_drafts_for_itself_by_strings_is_always_right(blank, begin):
+    tokenizer = with_special_tokens("<end>", "<user>", "<s>", blank=blank, begin=begin)
+    torch.manual_seed(2)
+    model = small_gpt(263, 2, 1, context=128)
+    for weight in model.parameters():
+        weight.data *= 8.0 if weight.dim() == 2 else 1.0
+    model = Writes(model, [258, 259])
+    for ids in [261, 258, 10, 260, 261], tokenizer.encode("ab a"), tokenizer.begin + tokenizer.encode("b a"):
+        done = list(speculate(model, StringDrafter(model, tokenizer, tokenizer, 4), ids, 40, 0))
+        assert tokens_of(done) == list(generate(model, ids, 40, 0)) and len(set(tokens_of(done))) == 2
+        assert all(len(one.path) == 4 for one in done[:-1])
+
+
+class Writes:
+    """A model that writes these tokens alone."""
+
+    def __init__(self, model, tokens):
+        self.model, self.config, self.new_cache = model, model.config, model.new_cache
+        self.device, self.dtype = model.device, model.dtype
+        self.never = torch.ones(model.config.vocab_size, dtype=torch.bool)
+        self.never[tokens] = False
+
+    def __call__(self, *args, **kwargs):
+        return self.model(*args, **kwargs).masked_fill(self.never, float("-inf"))
 
 
 def test_strings_for_a_batch_in_which_a_text_begins_anew():

@@ -3,13 +3,22 @@
 import pytest
 import torch
 
-from nanospec.theory import acceptance, best_gamma, break_even, expected_tokens, needed, speedup, sure_gain
+from nanospec.errors import RequestError
+from nanospec.theory import (acceptance, best_gamma, break_even, expected_tokens, needed, operations, speedup,
+                             sure_gain)
 
 
-@pytest.mark.parametrize("alpha, gamma, times", [(.6, 2, 1.96), (.7, 3, 2.53), (.8, 2, 2.44), (.8, 5, 3.69),
-                                                 (.9, 2, 2.71), (.9, 10, 6.86)])
-def test_table_1_of_the_paper(alpha, gamma, times):
+@pytest.mark.parametrize("alpha, gamma, more, times", [
+    (.6, 2, 1.53, 1.96), (.7, 3, 1.58, 2.53), (.8, 2, 1.23, 2.44), (.8, 5, 1.63, 3.69), (.9, 2, 1.11, 2.71),
+    (.9, 10, 1.60, 6.86)])
+def test_table_1_of_the_paper(alpha, gamma, more, times):
+    """Operations and speed."""
     assert round(speedup(alpha, gamma, 0), 2) == times == round(expected_tokens(alpha, gamma), 2)
+    assert round(operations(alpha, gamma), 2) == more
+    assert operations(alpha, gamma, .5) == pytest.approx((1 - alpha) * (1.5 * gamma + 1) / (1 - alpha ** (gamma + 1)))
+    assert operations(1, gamma) == 1 and operations(0, gamma) == gamma + 1
+    with pytest.raises(RequestError, match="c must be 0 or more"):
+        operations(alpha, gamma, -1)
 
 
 def test_expected_tokens_at_the_ends():

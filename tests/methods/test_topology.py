@@ -15,6 +15,7 @@ from nanospec.methods.trees.traversal import verify_traversal
 from nanospec.methods.trees.tree_draft import TreeDraft
 from nanospec.proof.walk import walk
 from nanospec.theory import expected_tokens
+from nanospec.methods.trees.shapes import published
 
 FALLING = [(.6, .2, .1), (.5, .5, .5), (.8, .1, .05, .01), (.9,), (.4, .3, 0)]
 RISING = [(.3, .05, .9), (.1, .7), (0, .6, .3), (.2, .1, .1, .8)]
@@ -173,6 +174,21 @@ def test_expected_tokens_are_what_a_round_emits(size, depth, rule):
 
 
 # Medusa's tree
+
+# The first paths of Medusa's mc_sim_7b_63, in its authors' order. The parents below were counted by hand.
+CHOICES = [[0], [0, 0], [1], [0, 1], [2], [0, 0, 0], [1, 0], [0, 2], [3]]
+
+
+def test_trees_as_they_are_published():
+    assert published(CHOICES) == [-1, 0, 0, 0, 0, 1, 1, 1, 2, 5]
+    assert published([[1], [0, 0], [0]]) == published([-1, 0, 1, 0]) == published([-1, 0, 0, 1]) == [-1, 0, 0, 1]
+    for topology in shape(2, 2, 1), shape(3), [-1, 0, 0, 1, 1, 2, 3]:
+        assert published(topology) == topology
+    for wrong in ([], [-1], [0, 0], [-1, 1], [-1, 0, -1], [-1, 0, 2], [[0], [2]], [[0, 0]], [[0], [0]], [[]], [[-1]],
+                  [[0], 0], [["a"]], [[0.0]], [[True]], ["ab"], [None]):
+        with pytest.raises((ValueError, TypeError)):
+            published(wrong)
+
 
 def test_the_tree_that_is_grown_by_hand():
     assert grown_tree([[.6, .2], [.5, .1]], 4) == (pytest.approx(2.1), [-1, 0, 0, 1])

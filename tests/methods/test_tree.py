@@ -146,5 +146,5 @@ def test_a_tree_of_no_draft_tokens_or_of_too_many_is_refused(topology):
 
 
 def test_a_tree_longer_than_the_context_is_refused():
-    with pytest.raises(RequestError, match="longer than the context of 96"):
+    with pytest.raises(RequestError, match="exceeds the context of 96"):
         next(speculate(GPT_DRAFT, TreeDrafter(GPT_DRAFT, [-1] + [0] * 96), [1], 10))

@@ -480,7 +480,7 @@ def test_a_new_run_touches_no_folder_that_holds_a_pair_or_a_part_of_one(finished
     (["--text", "no_window"], "too little text is held out"), (["--text", "no_batch"], "too little text"),
     (["--device", "cuda:99"], "cuda:99"), (["--device", "meta"], "meta"), (["--device", "nonsense"], "nonsense"),
     (["--device", ""], "device"),
-    (["--seed", 2 ** 64], "--seed must be 0 to"), (["--seed", -1], "--seed must be"), (["--seed", 2 ** 32], "--seed"),
+    (["--seed", 2 ** 64], "--seed: must be a whole"), (["--seed", -1], "--seed"), (["--seed", 2 ** 32], "--seed"),
     (["--minutes", "nan"], "--minutes must be"), (["--minutes", -1], "--minutes"), (["--minutes=-inf"], "--minutes"),
     (["--steps", 1, 2], "--steps: wants 3 of them, got 2"),
     (["--what", "mlp", "--steps", 1, 2], "wants 1 of them"),

@@ -36,7 +36,8 @@ TARGET, ITS_MODEL = TableModel(6, 8, zeros=0.5), TableModel(7, 58, zeros=0)
 class Letters:
     """A tokenizer of a few letters: the longest token comes first. end_of_text has no letters."""
 
-    begin = ()
+    begin: list[int] = []
+    special: dict[str, int] = {}
 
     def __init__(self, *tokens: str):
         self.tokens, self.end_of_text = tokens, len(tokens)
@@ -46,6 +47,8 @@ class Letters:
             return []
         token = max((token for token in self.tokens if text.startswith(token)), key=len)
         return [self.tokens.index(token), *self.encode(text[len(token):])]
+
+    continued = encode
 
     def decode(self, ids: list[int]) -> str:
         return "".join([*self.tokens, ""][token] for token in ids)

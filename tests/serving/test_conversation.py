@@ -149,8 +149,14 @@ def test_what_exceeds_the_context_is_not_appended():
     assert talk.ids == before and talk.left == 17
     assert tokens_of(talk.reply([1] * 5, 12, temperature=0)) == plain("chain", before + [1] * 5, 12)
     assert talk.left == 0
-    with pytest.raises(RequestError, match="outside"):
-        list(talk_of("chain").reply([9], 4))
+    for bad, words in [({"ids": [9]}, "outside"), ({"stop": ["\n"]}, "stop must be a list of token"),
+                       ({"stop": "\n"}, "stop must be"), ({"stop": None}, "stop must"), ({"stop": 3}, "stop must"),
+                       ({"ids": "ab"}, "appended must be a list of token ids"), ({"ids": None}, "appended must be"),
+                       ({"max_new_tokens": "4"}, "max_new_tokens must be")]:
+        talk = talk_of("chain")
+        with pytest.raises(RequestError, match=words):
+            list(talk.reply(**{"ids": [1, 2], "max_new_tokens": 4, "temperature": 0} | bad))
+        assert talk.ids == []
     assert talk_of("chain", context=10 ** 9).context == 96
 
 

@@ -8,8 +8,9 @@ import torch
 
 from nanospec.cache import Cache
 from nanospec.errors import LogitsError, RequestError
+from nanospec.generate import generate
 from nanospec.proof.tables import small_gpt, small_learned
-from nanospec.serving.server import PIECE, Server, ServerError
+from nanospec.serving.server import CONTEXT, PIECE, Server, ServerError
 from nanospec.speculate import ModelDrafter, speculate, tokens_of
 
 TARGET, DRAFT = small_gpt(5, 2, 1), small_gpt(5, 1, 2)
@@ -59,12 +60,29 @@ def test_who_writes_is_not_stalled_by_a_long_prompt():
 
 @pytest.mark.parametrize("ids, settings, what", [
     ([], {}, "prompt is empty"), ([7], {}, "outside 0..4"), ([1], {"max_new_tokens": 200}, "context of 96"),
-    ([1], {"temperature": -1}, "temperature"), ([1], {"top_k": 0}, "top_k"), ([1], {"seed": 2 ** 70}, "64 bits")])
+    ([1], {"temperature": -1}, "temperature"), ([1], {"top_k": 0}, "top_k"), ([1], {"seed": 2 ** 70}, "32 bits"),
+    ([1], {"min_p": 0.1, "logit_bias": {}}, "no logit_bias, min_p: .* temperature, top_k and top_p alone"),
+    ([1], {"tokens": [2]}, "no tokens")])
 def test_a_request_that_cannot_be_answered_is_refused_at_once(ids, settings, what):
     server = server_of()
     with pytest.raises(RequestError, match=what):
         server.submit(ids, **{"max_new_tokens": 9} | settings)
     assert not server.waiting
+
+
+def test_slots_are_for_the_texts_that_may_come_and_not_for_all_that_the_target_could_read():
+    target = small_gpt(5, 1, 1, context=10_000)
+    assert Server(target, ModelDrafter(target, 3)).cache.kv.shape[3] < 2 * CONTEXT
+    server = Server(target, ModelDrafter(target, 3), context=30)
+    request = server.submit([1] * 20, max_new_tokens=10, temperature=0)
+    with pytest.raises(RequestError, match="21 prompt tokens and 10 new ones .* context of 30: .*context="):
+        server.submit([1] * 21, max_new_tokens=10)
+    served(server, request)
+    assert request.tokens == list(generate(target, [1] * 20, 10, 0)) and server.cache.kv.shape[3] <= 128
+    assert Server(TARGET, ModelDrafter(DRAFT, 3), context=10 ** 9).context == 96
+    for context, words in (0, "a context"), ("9", "context must be"), (None, "context must be"):
+        with pytest.raises(RequestError, match=words):
+            Server(TARGET, ModelDrafter(DRAFT, 3), context=context)
 
 
 @pytest.mark.parametrize("rows, most_waiting", [(0, 1), (1, -1)])

@@ -143,6 +143,14 @@ def test_every_rule_by_its_name(run, tmp_path, rule):
     assert status == 0 and row["rule"] == rule and row["gamma"] == 4 and "tree 4" in out
 
 
+@pytest.mark.parametrize("given", ["[-1, 0, 1, 0]", "[[0], [0, 0], [1]]", "tree.json"])
+def test_a_whole_tree(run, tmp_path, given):
+    (tmp_path / "tree.json").write_text("[[1], [0], [0, 0]]")
+    given = str(tmp_path / given) if given.endswith(".json") else given
+    status, out, _ = run("--drafter", "tree", "--shape", given, "--json", str(tmp_path / "a.json"))
+    assert status == 0 and json.loads((tmp_path / "a.json").read_text())["gamma"] == 3 and "tree 3" in out
+
+
 @pytest.mark.parametrize("options", [["--max-new-tokens", "1", "--gamma", "2"], ["--drafter", "goodput"],
                                      ["--drafter", "lookup", "--gamma", "100"], ["--temperature", "1e-30"]])
 def test_the_edges_of_what_can_be_asked(run, options):
@@ -180,6 +188,8 @@ BEFORE_LOADING = [
     (["--temperature=-inf"], "--temperature"), (["--temperature", "nan"], "--temperature"),
     (["--temperature", "inf"], "--temperature"), (["--temperature", ""], "--temperature"),
     (["--top-p", "2"], "--top-p"), (["--top-p", "nan"], "--top-p"), (["--top-p", "0"], "--top-p"),
+    (["--min-p", "0.1"], "--min-p is left out here"), (["--logit-bias=3"], "--logit-bias is left out"),
+    (["--repetition-penalty", "1.1"], "--repetition-penalty is left out"), (["--minp", "1"], "unrecognized"),
     (["--top-k", "0"], "--top-k"), (["--top-k", "1.5"], "--top-k"), (["--seed", str(2 ** 64)], "--seed"),
     (["--seed", "one"], "--seed"), (["--drafter", "nobody"], "nobody"), (["--rule", "nothing"], "nothing"),
     (["--dtype", "int4"], "int4"), (["--device", "meta"], "meta"), (["--device", "cuda:99"], "cuda:99"),
@@ -187,6 +197,10 @@ BEFORE_LOADING = [
     (["--device", "hpu"], "hpu"), (["--device", "cpu:-1"], "cpu:-1"), (["--weights", "nowhere"], "nowhere"),
     (["--weights", "demo.py"], "demo.py"), (["--prompt", "\udcff\udcfe"], "--prompt"), (["--shape", "2"], "--shape"),
     (["--drafter", "tree", "--shape", "0"], "--shape"), (["--drafter", "tree", "--shape", "5000"], "--shape"),
+    (["--drafter", "tree", "--shape", "[-1, 1]"], "--shape: must be children at every depth, or a whole tree"),
+    (["--drafter", "tree", "--shape", "{}"], "--shape"), (["--drafter", "tree", "--shape", "no.json"], "--shape"),
+    (["--drafter", "tree", "--shape", "[[0]]", "2"], "a whole tree stands alone"),
+    (["--drafter", "tree", "--shape", "[" * 9999], "--shape"), (["--drafter", "tree", "--shape", "-1"], "--shape"),
     (["--drafter", "tree", "--shape", *["9"] * 3000], "--shape"), (["--drafter", "tree", "--gamma", "3"], "--shape"),
     (["--drafter", "lookahead", "--gamma", "3"], "neither"),
     (["--step", "--rule", "block"], "--rule token"), (["--step", "--json", "a"], "--step"),

@@ -264,7 +264,7 @@ def test_a_server_that_is_slow_or_not_there_is_one_line(serve, capsys):
     (["http://x", "--top-k", "3"], "temperature 1"), (["http://x", "--prompt", "a", "--ids", "1"], "not both"),
     (["http://x", "--timeout", "0"], "--timeout"), (["http://x", "--at-once", "0"], "--at-once"),
     (["http://x", "--samples", "-1"], "samples must be"),
-    (["http://x", "--seed", str(2 ** 64)], "64 bits")], ids=str)
+    (["http://x", "--seed", str(2 ** 64)], "32 bits")], ids=str)
 def test_what_a_server_cannot_be_asked_is_refused_in_one_line(argv, said, capsys):
     assert main(["endpoint", *argv]) == 2
     err = capsys.readouterr().err

@@ -171,7 +171,7 @@ def test_a_bug_that_cannot_be_walked_is_seen_by_its_samples(hf, monkeypatch):
 @pytest.mark.parametrize("argv, said", [
     (["FOLDER", "--samples", "0"], "samples must be"), (["FOLDER", "--samples", "x"], "invalid int"),
     (["FOLDER", "--gamma", "0"], "gamma must be at least 1"), (["FOLDER", "--gamma", "100000"], "at most 4095"),
-    (["FOLDER", "--new", "0"], "new must be"), (["FOLDER", "--seed", "-99999999999999999999"], "64 bits"),
+    (["FOLDER", "--new", "0"], "new must be"), (["FOLDER", "--seed", "-99999999999999999999"], "32 bits"),
     (["FOLDER", "--temperature", "nan"], "temperature must be"), (["FOLDER", "--top-k", "0"], "top_k must be"),
     (["FOLDER", "--top-p", "2"], "top_p must"), (["FOLDER", "--lookup", "0"], "--lookup must be"),
     (["FOLDER", "--lookup", "1", "--assistant", "FOLDER"], "not allowed with"), (["FOLDER"], "no config.json"), ([],

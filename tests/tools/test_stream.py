@@ -53,6 +53,14 @@ def test_in_a_pipe_no_line_is_broken():
     assert shown(console_of(terminal=False), round_of(text + "end")) == text + "end\n"
 
 
+@pytest.mark.parametrize("text", ["all:\n\tcc x.c\n", "name\tage\r\nAnn\t7\r\n", "a\rb", "a\fb\vc", "\x1b[1m \x07"],
+                         ids=repr)
+def test_a_pipe_gets_the_text_as_it_was_written(text):
+    """A terminal gets what is safe for it."""
+    assert shown(console_of(terminal=False), *(round_of(character) for character in text)) == text + "\n"
+    assert not {"\r", "\x07", "\v"} & {*shown(console_of(no_color=True), round_of(text))}
+
+
 def test_never_half_a_character():
     """Its bytes are tokens of several rounds. What was shown at any moment is the beginning of the whole."""
     text, console = "é→🙂 a\n", console_of(terminal=False)

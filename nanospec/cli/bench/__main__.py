@@ -21,8 +21,8 @@ from collections.abc import Sequence
 from inspect import Parameter, signature
 
 from nanospec.cli.bench import acceptance, against, beside, large, markdown, roofline, serve, speed
-from nanospec.cli.show.options import (COUNT, FOLDER, GAMMA, HERE, MODEL, MODEL_HELP, REMEMBER, SEED, TEMPERATURE,
-                                       TEXTS, THREADS, device, file, option)
+from nanospec.cli.show.options import (COUNT, FOLDER, GAMMA, HERE, MODEL, MODEL_HELP, REMEMBER, SEED, SHAPE,
+                                       TEMPERATURE, TEXTS, THREADS, device, file, option)
 from nanospec.cli.show.terminal import refuse
 from nanospec.errors import NanospecError
 from nanospec.fast.autotune import COPIES, DTYPES, name_of
@@ -52,8 +52,9 @@ OPTIONS: dict[str, dict] = {
     "rules": dict(choices=RULES, nargs="+", metavar="NAME", help="rules of verification: " + ", ".join(RULES)),
     "gammas": dict(type=GAMMA, nargs="+", metavar="N", help="draft tokens a round"),
     "gamma": dict(type=GAMMA, metavar="N", help="draft tokens a round"),
-    "shape": dict(type=GAMMA, nargs="+", metavar="N",
-                  help="children at every depth of a tree; default: the best for this pair here, measured"),
+    "shape": dict(type=SHAPE, nargs="+", metavar="N",
+                  help="children at every depth of a tree, or a whole one as JSON: its parents, or Medusa's choices; "
+                       "default: the best for this pair here, measured"),
     "remember": dict(type=REMEMBER, metavar="N", help="how many tokens of earlier requests "
                      f"{', '.join(REMEMBERING)} may copy from"),
     "alphas": dict(type=ALPHA, nargs="+", metavar="A", help="how often a draft token is accepted"),

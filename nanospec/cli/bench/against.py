@@ -16,7 +16,7 @@ import torch
 
 from nanospec.cli.bench.measure import measure_costs
 from nanospec.cli.show.terminal import show_table
-from nanospec.errors import check_request, check_vocabulary
+from nanospec.errors import SEEDS, check_request, check_vocabulary
 from nanospec.fast.autotune import Setup, name_of, setups_of, weights_of
 from nanospec.fast.clock import announced
 from nanospec.files.extra import extra
@@ -142,7 +142,7 @@ def in_turns(writers: dict[str, Writer], prompts: Sequence[list[int]], repeats: 
             tokens = calls = 0
             began = perf_counter()
             for number, ids in enumerate(prompts):
-                wrote, called = write(ids, seed + number)
+                wrote, called = write(ids, (seed + number) % SEEDS)
                 tokens, calls = tokens + wrote, calls + called
             seconds = perf_counter() - began
             speeds[name].append(tokens / seconds)

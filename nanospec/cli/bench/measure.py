@@ -5,7 +5,7 @@ from dataclasses import dataclass
 from statistics import median
 from typing import Any
 
-from nanospec.errors import check_request
+from nanospec.errors import SEEDS, check_request
 from nanospec.fast.autotune import Setup, weights_of
 from nanospec.fast.clock import draft_seconds, step_seconds, timed
 from nanospec.generate import generate
@@ -114,10 +114,10 @@ def measure(target: GPT, draft: Any, prompts: Sequence[Sequence[int]], methods: 
         rounds: list[list[list[Round]]] = [[] for _ in methods]
         took: list[list[list[float]]] = [[] for _ in methods]
         for number, ids in enumerate(prompts):
-            tokens, seconds = timed(generate(target, ids, seed=seed + number, **request))
+            tokens, seconds = timed(generate(target, ids, seed=(seed + number) % SEEDS, **request))
             count, spent = count + len(tokens), spent + sum(seconds)
             for i, method in enumerate(methods):
-                done, seconds = timed(method.run(ids, seed=seed + number, **request))
+                done, seconds = timed(method.run(ids, seed=(seed + number) % SEEDS, **request))
                 rounds[i].append(done)
                 took[i].append(seconds)
         return count / spent, rounds, took

@@ -9,13 +9,13 @@ import torch
 
 from nanospec.cli.bench.measure import measure_costs
 from nanospec.cli.show.terminal import note
-from nanospec.errors import check_gamma
+from nanospec.errors import RequestError, check_gamma
+from nanospec.methods.draft_models.learned import Learned
+from nanospec.methods.draft_models.medusa import Medusa
 from nanospec.fast.clock import announced
 from nanospec.files.checkpoint import draft_of
 from nanospec.files.sources import Source
 from nanospec.generate import generate
-from nanospec.methods.draft_models.learned import Learned
-from nanospec.methods.draft_models.medusa import Medusa
 from nanospec.methods.index import DRAFTERS, GAMMA, WITHOUT_DRAFT, drafters_for
 from nanospec.methods.trees.drawn import TreeDrafter
 from nanospec.methods.trees.shapes import Topology, best_size, grown_tree, shape
@@ -62,16 +62,23 @@ def options_of(target: GPT, draft: Any, prompts: Sequence[Sequence[int]], drafte
     return given | {"costs": costs}
 
 
-def topology_of(branches: Sequence[int] | None) -> dict:
-    """The option for a tree whose rows at depth d have branches[d] children; {} where none is given.
+def topology_of(branches: Sequence[int | Topology] | None) -> dict:
+    """The option for a tree whose rows at depth d have branches[d] children, or a whole one; {} where none is given.
 
     RequestError if it has more rows than can be verified. They are counted before they are built.
     """
+    counts = [branch for branch in branches or () if isinstance(branch, int)]
+    whole = [branch for branch in branches or () if not isinstance(branch, int)]
+    if len(whole) + bool(counts) > 1:
+        raise RequestError("--shape: a whole tree stands alone")
+    for topology in whole:
+        check_gamma(len(topology) - 1, "--shape")
+        return {"topology": topology}
     level = rows = 1
-    for branch in branches or ():
+    for branch in counts:
         level *= branch
         rows = check_gamma(rows + level - 1, "--shape")
-    return {"topology": shape(*branches)} if branches else {}
+    return {"topology": shape(*counts)} if counts else {}
 
 
 def best_topology(target: GPT, draft: GPT | Learned, prompts: Sequence[Sequence[int]], **sampling) -> Topology:

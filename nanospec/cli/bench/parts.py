@@ -11,9 +11,10 @@ from statistics import mean, median, quantiles, stdev
 from typing import Any, NamedTuple
 
 from nanospec.cli.bench.measure import BUSY, betas_of, measure_costs
+from nanospec.methods.draft_models.early_exit import target_for
+from nanospec.errors import SEEDS
 from nanospec.fast.clock import ClockedDrafter, ClockedTarget, clocked, timed
 from nanospec.generate import generate
-from nanospec.methods.draft_models.early_exit import target_for
 from nanospec.methods.index import RULES, Method
 from nanospec.methods.trees.tree_reader import longest_chain
 from nanospec.speculate import Round, speculate
@@ -134,7 +135,7 @@ def parts_of(target: Any, draft: Any, method: Method, ids: Sequence[int], seed: 
     """What a round of this method is made of, on `turns` texts that continue `ids`. request: as of `speculate`."""
     taken, rounds = [], []
     for text in range(seed, seed + turns):
-        one, done = turn(target, method, ids, seed=text, **request)
+        one, done = turn(target, method, ids, seed=text % SEEDS, **request)
         taken.append(one)
         rounds += done
     counts, rows = [len(done.path) + 1 for done in rounds], [len(done.tokens) for done in rounds]

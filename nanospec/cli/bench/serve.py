@@ -116,7 +116,7 @@ def round_seconds(target: GPT, draft, rows: Sequence[int], ids: list[int], most:
 
 def step_of_server(target: GPT, drafter: Drafter, rows: int, ids: list[int]) -> float:
     """Seconds of a step in which `rows` requests write."""
-    server = Server(target, drafter, rows)
+    server = Server(target, drafter, rows, context=target.config.context)
     reading = -(-len(ids) // PIECE)
     for seed in range(rows):
         server.submit(ids, max_new_tokens=(STEPS + 2) * drafter.size, seed=seed)
@@ -138,7 +138,7 @@ def served(pair: Pair, drafter: Drafter, rows: int, prompts: Sequence[list[int]]
     """Serve requests that come at `arrivals`, and say how long they took. Tokens a second count as long as there are
     requests for every row: in the end rows stand empty, and how many is a matter of how many requests there were.
     """
-    server = Server(pair.target, drafter, rows, most_waiting=len(arrivals))
+    server = Server(pair.target, drafter, rows, most_waiting=len(arrivals), context=pair.target.config.context)
     first, last, requests, pace = {}, {}, [], 0.0
     began = time.perf_counter()
     while len(last) < len(arrivals):

@@ -4,6 +4,7 @@ Each type below reads an option's text, and says what it must be where it is som
 """
 
 import argparse
+import json
 import math
 import os
 from collections.abc import Callable
@@ -12,9 +13,10 @@ from typing import TypeVar
 
 import torch
 
-from nanospec.errors import MOST_ROWS, DeviceError
+from nanospec.errors import MOST_ROWS, SEEDS, DeviceError
 from nanospec.files.ready import available
 from nanospec.files.sources import PACKAGED, can_be_a_name
+from nanospec.methods.trees.shapes import published
 
 T = TypeVar("T")
 HERE = "cuda" if torch.cuda.is_available() else "cpu"       # scripts choose a device, the library touches none
@@ -27,7 +29,7 @@ def option(what: str, read: Callable[[str], T], holds: Callable[[T], bool] = lam
             value = read(text)
             if holds(value):
                 return value
-        except (ValueError, OSError, OverflowError):
+        except (ValueError, TypeError, OSError, OverflowError, RecursionError):
             pass
         raise argparse.ArgumentTypeError(f"must be {what}, got {text[:200]!r}")
     return of
@@ -35,6 +37,14 @@ def option(what: str, read: Callable[[str], T], holds: Callable[[T], bool] = lam
 
 def whole_number(least: int, most: int) -> Callable[[str], int]:
     return option(f"a whole number from {least} to {most}", int, lambda number: least <= number <= most)
+
+
+def tree(text: str) -> int | list[int]:
+    """How many children, or a topology."""
+    if text.strip().isdigit():
+        return GAMMA(text)
+    found = json.loads(Path(text).read_text() if text.endswith(".json") else text)
+    return published(found if isinstance(found, list) else [])
 
 
 def file(suffix: str = "") -> Callable[[str], Path]:
@@ -62,8 +72,10 @@ def device(name: str) -> str:
 
 COUNT = whole_number(1, 10 ** 9)
 GAMMA = whole_number(1, MOST_ROWS - 1)
+SHAPE = option("children at every depth, or a whole tree, as JSON or a .json file: its parents, [-1, 0, 0, 1], or "
+               "paths as Medusa's choices, [[0], [1], [0, 0]]", tree)
 REMEMBER = whole_number(0, 10 ** 9)
-SEED = whole_number(-2 ** 63, 2 ** 63 - 1)                  # a bench counts on from it, and a generator takes 64 bits
+SEED = whole_number(0, SEEDS - 1)
 THREADS = whole_number(1, 1024)
 TEMPERATURE = option("a number, 0 or more", float, lambda number: 0 <= number < math.inf)
 TOP_P = option("more than 0 and at most 1", float, lambda number: 0 < number <= 1)
@@ -72,6 +84,7 @@ FOLDER = option("a folder that is there", Path, Path.is_dir)
 TEXTS = option("a file or a folder that is there", Path, Path.exists)
 MODEL = option(f"a folder or a .gguf file that is there, {', '.join(PACKAGED)}, or a repository on the hub, OWNER/NAME",
                str, can_be_a_name)
-MODEL_HELP = ("a pair that train_tiny.py wrote; Hugging Face folders MODEL/target and MODEL/draft; one with a target "
-              f"alone; a .gguf file; {', '.join(PACKAGED)}; or a repository on the hub")
+MODEL_HELP = ("a pair that train_tiny.py wrote; Hugging Face folders MODEL/target and MODEL/draft, or .gguf files of "
+              "these names; a folder or a .gguf file with a target alone; "
+              f"{', '.join(PACKAGED)}; or a repository on the hub")
 NEW_FOLDER = option("a folder that can be written to, there or not", Path, can_be_made)

@@ -53,9 +53,9 @@ class Stream:
         self._write("\n", "")
 
     def _put(self, text: str, style: str) -> None:
-        text = printable(text)
-        if not self.console.is_terminal:
+        if not self.console.is_terminal:                # a file or a pipe gets the text as it was written, tabs and all
             return self._write(text, "")
+        text = printable(text)
         for part in re.findall(r"\n|[^\S\n]+|\S+", text):
             if part.isspace():
                 self._flush()
@@ -87,7 +87,10 @@ class Stream:
         self.blank, self.word = "", []
 
     def _write(self, text: str, style: str) -> None:
-        if text:
+        if not self.console.is_terminal:                # rich would make blanks of tabs
+            self.console.file.write(text)
+            self.console.file.flush()
+        elif text:
             self.console.out(text, end="", style=style if self.coloured and style else None, highlight=False)
 
 

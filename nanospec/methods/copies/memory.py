@@ -19,7 +19,7 @@ from typing import Any
 from torch import Tensor
 
 from nanospec.dice import Dice
-from nanospec.errors import RequestError, check_numbers
+from nanospec.errors import SEEDS, RequestError, check_numbers
 
 Place = tuple[list[int], int]                               # a text, and how many of its tokens stand before the place
 Index = dict[int, list[Place]]                              # token -> the places after it at which something stands
@@ -103,4 +103,4 @@ def seeds_of(dice: Dice | Any, sampling: Callable[[Tensor], Tensor] | Any, count
     generators = getattr(dice, "generators", None)
     greedy = {b for b, one in enumerate(getattr(sampling, "of_rows", [sampling] * count))
               if getattr(one, "temperature", 1) == 0}
-    return [None if b in greedy or not generators else generators[b].initial_seed() for b in range(count)]
+    return [None if b in greedy or not generators else generators[b].initial_seed() % SEEDS for b in range(count)]

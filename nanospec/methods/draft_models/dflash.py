@@ -17,7 +17,8 @@ not fit together ("of problem", "no course"). With the table, row k's logits are
 token before it: logits_k + table[x_(k-1)]. That is a distribution given the token before, exact as
 q_draft, for one row of a table.
 
-Left out: more than one kind of layer mix, confidence heads, tables of a low rank.
+Left out: more than one kind of layer mix, confidence heads, tables of a low rank; and that the loss
+of the k-th row counts exp(-(k - 1) / gamma) (all count alike here).
 """
 
 from collections.abc import Sequence

@@ -10,8 +10,8 @@ Li et al. 2025 (arXiv 2503.01840). What differs from EAGLE-1 (eagle.py):
                 is unrolled several steps, reads its own states, and every step has a loss on its
                 distribution; the next one counts .8 of it
 
-The head is pruned.py's. As in EAGLE-3.1 (arXiv 2605.09992) the target's hidden states are normed, and
-the next step reads the normed state.
+The head is pruned.py's. As "Attention Drift" advises (arXiv 2605.09992), the target's hidden states
+are normed, and the next step reads the normed state. vLLM calls that EAGLE-3.1.
 """
 
 from collections.abc import Sequence

@@ -12,7 +12,8 @@ predict. So all rows of one depth get the same children, and the farther a head 
 knows. A draft takes one step, whatever its size. At first every block is zero: each head predicts
 what the target predicted for the last token.
 
-Left out: output heads of their own, as in later versions; training the target with them (Medusa-2).
+Left out: output heads of their own, which the heads of the authors' code have; the weights .8^k of
+the heads' losses (all count alike here); training the target with them (Medusa-2).
 """
 
 from collections.abc import Sequence

@@ -21,7 +21,12 @@ Proof.
    were taken before, and at no coins.
 3. That is a stopping rule of dynamic.py, for all texts at once: whatever it decides, this place's token is distributed
    as p_target.
-4. If K depended on how sure this round's draft is, 2 would not hold: nor if a chance looked at its own draft token.
+4. If K were chosen after a look at the whole draft of this round, 2 would not hold: whether a place gets a draft token
+   would depend on the tokens after it. Nor would it if a chance looked at its own draft token.
+
+K may be found on the way, though. DSpark's Algorithm 1 takes place after place, as step 1 does, stops at the first that
+does not pay, and never looks back: what it has seen by then are draft tokens that were taken before. Its Appendix A
+shows in two tokens what a look back does.
 
 Left out: K from what calls cost, as by_load.py has gamma.
 """

@@ -6,6 +6,9 @@ generation.
     the text    decoded, and encoded anew as the draft model's own tokens
     the draft   its likeliest tokens one after the other, decoded, encoded as the target's tokens
 
+A special token is no string. It is read as the one of that name, where the other tokenizer has it, and as end of text
+where it has not. What stands before a text is the draft model's own if the text begins with the target's.
+
 Claim: the text is lossless, whatever the two tokenizers do to a string.
 Proof. A string is a function of the committed text, and so are its tokens. They were chosen and not drawn: q_draft is
 one-hot, and each token x is accepted with p_target(x). This is how often the target, left alone, would have written x,
@@ -24,6 +27,7 @@ text has a cache of its own, whose slots are the draft model's tokens and not th
 """
 
 from collections.abc import Callable, Sequence
+from itertools import groupby
 from typing import Any
 
 import torch
@@ -67,13 +71,26 @@ class StringDrafter(Drafter):
 
     def _tree(self, kept: "ReadText", ids: list[int]) -> Tree:
         draft, target = self.draft_tokenizer, self.target_tokenizer
-        read = [*draft.begin, *draft.encode(target.decode(ids))] or [draft.end_of_text]
-        own = kept.likeliest(read, self.gamma, draft.end_of_text)
-        ended = own[-1:] == [draft.end_of_text]
-        tokens = target.encode(draft.decode(own[:len(own) - ended])) + [target.end_of_text] * ended
+        begins = ids[:len(target.begin)] == target.begin
+        read = ([*draft.begin, *translated(ids[len(target.begin):], target, draft)] if begins
+                else translated(ids, target, draft))
+        own = kept.likeliest(read or [draft.end_of_text], self.gamma, draft.end_of_text)
+        tokens = translated(own, draft, target)
         tree = Tree(ids[-1])
         tree.extend(0, tokens[:self.gamma])
         return tree
+
+
+def translated(ids: Sequence[int], of: Any, to: Any) -> list[int]:
+    """Tokens of one tokenizer as those of another, where they go on with a text that is there."""
+    names: dict[int, str] = {of.end_of_text: ""} | {i: name for name, i in of.special.items()}
+    found: list[int] = []
+    for special, run in groupby(ids, lambda i: i in names):
+        if special:
+            found += [to.special.get(names[i], to.end_of_text) for i in run]
+        else:
+            found += to.continued(of.decode([*run]))
+    return found
 
 
 class ReadText:

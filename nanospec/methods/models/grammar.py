@@ -20,7 +20,6 @@ Left out: grammars that nest; jumping over tokens that have no alternative (they
 tokens, which count as the characters that they are written with.
 """
 
-import re
 from collections.abc import Sequence
 from typing import Any
 
@@ -29,6 +28,7 @@ from torch import Tensor
 
 from nanospec.cache import Cache, LanguageModel
 from nanospec.errors import RequestError, check_has, check_model, one_line
+from nanospec.methods.models.expression import Expression
 
 DIGIT = 256             # a state is two digits in the cache, each of which every data type holds exactly
 
@@ -117,96 +117,16 @@ class Constrained:
         return states
 
 
-class Expression:
-    """A regular expression: characters, classes such as [^"] and \\d, groups, |, *, + and ?; all as Python's `re`.
-
-    follow: for each of its single characters, by their numbers, those that may come next. first: those that a text may
-    begin with. The last number stands for the end of the text (Aho, Sethi, Ullman 1986, section 3.9).
-    Example: a(b|c)* has a = 0, b = 1, c = 2; first {0}, and follow {1, 2, 3} for each of them.
-    RequestError for what is no such expression.
-    """
-
-    def __init__(self, pattern: str):
-        self.left = re.findall(r"\\.|\[\^?\]?(?:\\.|[^\]\\])*\]|.", pattern, re.S)[::-1]
-        self.single, self.follow = list[re.Pattern](), list[set[int]]()
-        try:
-            empty, self.first, last = self._choice()
-        except (re.error, IndexError) as error:
-            raise RequestError(f"the pattern {one_line(pattern)!r} is no expression: {one_line(error)}") from error
-        if self.left:
-            raise RequestError(f"the pattern {one_line(pattern)!r} has a ')' too many")
-        end = {len(self.single)}
-        self._link(last, end)
-        self.first |= end if empty else set()
-
-    def _choice(self) -> tuple[bool, set[int], set[int]]:
-        """a|b: whether it may be empty, and the numbers of what it may begin and end with."""
-        empty, first, last = self._sequence()
-        while self.left and self.left[-1] == "|":
-            self.left.pop()
-            other = self._sequence()
-            empty, first, last = empty or other[0], first | other[1], last | other[2]
-        return empty, first, last
-
-    def _sequence(self) -> tuple[bool, set[int], set[int]]:
-        empty, first, last = True, set[int](), set[int]()
-        while self.left and self.left[-1] not in "|)":
-            its_empty, its_first, its_last = self._repeated()
-            self._link(last, its_first)
-            first, last = first | its_first if empty else first, its_last | last if its_empty else its_last
-            empty = empty and its_empty
-        return empty, first, last
-
-    def _repeated(self) -> tuple[bool, set[int], set[int]]:
-        atom = self.left.pop()
-        if atom == "(":
-            empty, first, last = self._choice()
-            if self.left.pop() != ")":
-                raise IndexError("a '(' is not closed")
-        else:
-            empty, first, last = False, {len(self.single)}, {len(self.single)}
-            self.single.append(re.compile(atom, re.S))      # a lone * or + is refused here
-            self.follow.append(set())
-        while self.left and self.left[-1] in "*+?":
-            sign = self.left.pop()
-            self._link(last if sign != "?" else set(), first)
-            empty = empty or sign != "+"
-        return empty, first, last
-
-    def _link(self, last: set[int], first: set[int]) -> None:
-        for number in last:
-            self.follow[number] |= first
-
-    def over(self, characters: Sequence[str]) -> tuple[Tensor, list[bool]]:
-        """The automaton over these characters: (states + 1, characters), and which states may be the last.
-
-        It begins in state 0. The last state is that of a text that cannot match any more.
-        """
-        kinds = [frozenset(n for n, single in enumerate(self.single) if single.fullmatch(one)) for one in characters]
-        number = {kind: i for i, kind in enumerate(dict.fromkeys(kinds))}       # few: most characters are alike
-        states, rows = {frozenset(self.first): 0}, list[list[int]]()
-        order = list(states)
-        for state in order:                                 # it grows meanwhile
-            rows.append([])
-            for kind in number:
-                after = frozenset(set[int]().union(*(self.follow[n] for n in state & kind)))
-                if after and after not in states:
-                    states[after] = len(order)
-                    order.append(after)
-                rows[-1].append(states.get(after, -1))
-        table = torch.tensor([*rows, [-1] * len(number)])
-        table = torch.where(table < 0, len(order), table)[:, [number[kind] for kind in kinds]]
-        return table, [len(self.single) in state for state in order]
-
-
 def grammar_of(pattern: str, tokenizer: Any, vocab_size: int, opens: str = "\n") -> Grammar:
-    """What follows the last `opens` of a text matches `pattern`, whole, and then the text ends. Before it, and in a
-    text without it, every token may follow.
+    """What follows the last `opens` of a text matches `pattern`, whole, as `re.fullmatch` says, and then the text ends.
+    Before it, and in a text without it, every token may follow.
 
     tokenizer: one of files/, for a model of vocab_size tokens. A token may follow if its characters may, one after the
     other, which no part of a character may; one of the tokenizer's `ends` may follow where the pattern is through.
     opens: must stand at the end of a token.
-    RequestError where the pattern is none, leads to a dead end, or has a place for `opens`, and where no token ends so.
+    No token may follow after which no tokens could spell the rest.
+    RequestError as Expression, where the tokens spell no text of the pattern, or it has a place for `opens`, and where
+    no token ends so.
     Example: grammar_of(r'\\{"age": \\d\\d?\\}', tokenizer, V): after a line break {"age": 7}, or another age.
     """
     check_has("the tokenizer", tokenizer, "one of files/", "decode", "ends")
@@ -234,4 +154,23 @@ def grammar_of(pattern: str, tokenizer: Any, vocab_size: int, opens: str = "\n")
     table[torch.tensor(may_end)[:, None], ends] = dead + 1
     if (table[1:, opening] >= 0).any():
         raise RequestError(f"{one_line(repr(opens))} opens the text, so the pattern must have no place for it")
-    return Grammar(table)
+    alive = sorted(leading_to(may_end, table))
+    if 1 not in alive:
+        raise RequestError(f"the pattern {one_line(pattern)!r} matches no text that these tokens spell")
+    number = torch.full((len(table) + 1,), -1)
+    number[alive] = torch.arange(len(alive))
+    return Grammar(number[table[alive]])
+
+
+def leading_to(wanted: Sequence[int], table: Tensor) -> set[int]:
+    """The states of a table, as Grammar's, from which some tokens lead to one of `wanted`."""
+    before: dict[int, list[int]] = {}
+    for state, row in enumerate(table):
+        for after in row.unique().tolist():
+            before.setdefault(after, []).append(state)
+    found, left = set(wanted), [*wanted]
+    while left:
+        new = set(before.get(left.pop(), ())) - found
+        found |= new
+        left += new
+    return found

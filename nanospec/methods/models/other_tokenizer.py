@@ -83,7 +83,8 @@ def tables_of(draft: Spelled, target: Spelled, vocab_size: int) -> Tables:
 class OtherTokenizer(nn.Module):
     """`draft`, a GPT, as a language model over the target's vocabulary. It stands wherever a draft GPT does.
 
-    note: what a user should know of it, as Pair has it (files/checkpoint.py).
+    note: what a user should know of it, as Pair has it (files/checkpoint.py); nothing, if the tokens that both have are
+    the same ids in both. Then they are of one tokenizer, and only the models have rows for more or fewer.
     PairError if it has fewer tokens than the tables say.
     """
 
@@ -100,8 +101,9 @@ class OtherTokenizer(nn.Module):
         self.config = replace(draft.config, vocab_size=len(tables.read_as))
         for name, table in tables._asdict().items():
             self.register_buffer(name, table.to(draft.device), persistent=False)
-        self.note = (f"the draft model has another tokenizer: it drafts the {len(self.ids):,} tokens that both have, "
-                     f"of the target's {len(self.read_as):,} and its own {draft.config.vocab_size:,}")
+        self.note = "" if tables.ids.equal(tables.own) else (
+            f"the draft model has another tokenizer: it drafts the {len(self.ids):,} tokens that both have, of "
+            f"the target's {len(self.read_as):,} and its own {draft.config.vocab_size:,}")
 
     @property
     def device(self) -> torch.device:

@@ -4,7 +4,8 @@ Three of them flip no coins. A draft token passes, or it does not; the longest p
 and of several the likeliest; the next token is drawn from the target after it.
 
     typical     Medusa's typical acceptance (Cai et al. 2024, arXiv 2401.10774, section 2.3.1): the target finds the
-                token likely enough. "Enough" is less where the target itself is undecided.
+                token likely enough. "Enough" is less where the target itself is undecided. (In the paper the first
+                token of a round is the target's best one, whatever was drafted; here it has to pass as all others.)
     top_k       Stern et al. 2018 (arXiv 1811.03115, section 5.1): it is one of the target's k best tokens.
     at_least    the same, section 5.3: the target's best token; but the first few draft tokens pass whatever they are.
 
@@ -14,6 +15,7 @@ At temperature 0 p_target is 1 for the best token. Then `typical` and `top_k` ar
 
     lenient     Leviathan et al. 2022 (arXiv 2211.17192, Appendix A.5), lenience l: a draft token is accepted with
                 probability min(1, p_target(x) / (l q_draft(x))). No token becomes likelier than p_target(x) / l.
+                How often one is accepted: theory.acceptance(p_target / l, q_draft).
 """
 
 from functools import partial

@@ -1,8 +1,10 @@
 """A draft model that drafts a tree: several tokens after each of several tokens, a whole level in one pass.
 
 Children drawn independently, as in SpecInfer (Miao et al. 2023, arXiv 2305.09781), or without replacement, as in
-Sequoia (Chen et al. 2024, arXiv 2402.12374, section 4.2): no token is tried twice after the same text.
-Left out: joining the subtrees of siblings that drew the same token, as merged.py does.
+Sequoia (Chen et al. 2024, arXiv 2402.12374, section 3.2): no token is tried twice after the same text.
+Left out: joining the subtrees of siblings that drew the same token, as merged.py does; and what Sequoia's Algorithm 2
+does in lines 12 to 15 when the elder siblings have used up q_draft. There the next one is any token that was not tried,
+all as likely. Here the text lacks it. At temperature 0 that is every sibling but the first.
 """
 
 from collections.abc import Callable, Sequence

@@ -29,6 +29,42 @@ def shape(*branches: int) -> Topology:
     return topology
 
 
+def of_paths(paths: Iterable[tuple[int, ...]]) -> Topology:
+    """A tree by the paths of its rows, each the ranks of the children on it. (0,), (1,), (0, 0) are [-1, 0, 0, 1]."""
+    number: dict[tuple[int, ...], int] = {(): 0}
+    number |= {path: row for row, path in enumerate(sorted(paths, key=lambda path: (len(path), path)), 1)}
+    return [-1, *(number[path[:-1]] for path in list(number)[1:])]
+
+
+def published(tree: list) -> Topology:
+    """A tree as papers and programs print it: the parents of its rows, or Medusa's choices, which are paths.
+
+    ValueError for what is neither: a row before its parent, a path without its beginning or without an elder sibling.
+    Examples: [-1, 0, 1, 0] and [[0], [0, 0], [1]] are both [-1, 0, 0, 1].
+    """
+    if all(type(parent) is int for parent in tree):
+        paths: list[tuple[int, ...]] = [()]
+        children: Counter[int] = Counter()
+        for row, parent in enumerate(tree):
+            if not (parent == -1 if row == 0 else 0 <= parent < row):
+                raise ValueError(f"row {row} has the parent {parent}")
+            if row:
+                paths.append((*paths[parent], children[parent]))
+                children[parent] += 1
+        paths = paths[1:]
+    else:
+        paths = [tuple(path) for path in tree]
+        known = {(), *paths}
+        for path in paths:
+            if not path or not all(type(rank) is int and rank >= 0 for rank in path):
+                raise ValueError(f"{path} is no path")
+            if path[:-1] not in known or path[-1] and (*path[:-1], path[-1] - 1) not in known:
+                raise ValueError(f"{path} has no parent, or no elder sibling")
+    if not paths or len(set(paths)) < len(paths):
+        raise ValueError("a tree has a child, and none twice")
+    return of_paths(paths)
+
+
 def check_chances(accepted: Sequence[float], size: int) -> None:
     """RequestError unless there is a chance or more, each from 0 to 1, and `size` is a number of rows."""
     check_gamma(size, "the rows of a tree")
@@ -75,7 +111,7 @@ def grown_tree(accuracies: Sequence[Sequence[float]], size: int) -> tuple[float,
 
     accuracies[d][i]: how often the i-th best draft token at depth d is the right one, falling with i. A row is worth
     the product along its path. No row is worth more than its parent or an elder sibling. So taking the most valuable
-    row, again and again, is best (Cai et al. 2024, arXiv 2401.10774, appendix C).
+    row, again and again, is best (Cai et al. 2024, arXiv 2401.10774, section 2.3.3).
     Example: grown_tree([[.6, .2], [.5, .1]], 4) takes .6, .6 * .5 and .2: [-1, 0, 0, 1], 2.1 tokens.
     """
     for chances in accuracies or [[]]:
@@ -91,9 +127,7 @@ def grown_tree(accuracies: Sequence[Sequence[float]], size: int) -> tuple[float,
                             (*path[:-1], rank + 1)))
         if depth < len(accuracies):
             heappush(heap, (value * accuracies[depth][0], (*path, 0)))
-    number = {(): 0} | {path: row for row, path in enumerate(sorted((path for path, _ in paths), key=lambda path: (
-        len(path), path)), 1)}
-    return 1 + sum(value for _, value in paths), [-1, *(number[path[:-1]] for path in list(number)[1:])]
+    return 1 + sum(value for _, value in paths), of_paths(path for path, _ in paths)
 
 
 def _one_child_more(chance: float, trees: dict, forests: dict, most: int) -> dict:

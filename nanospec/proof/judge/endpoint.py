@@ -28,9 +28,9 @@ import torch
 from torch import Tensor
 
 from nanospec.dice import Dice
-from nanospec.errors import NanospecError, RequestError, one_line
-from nanospec.proof.judge.sequential import sequential
+from nanospec.errors import SEEDS, NanospecError, RequestError, one_line
 from nanospec.proof.judge.verdict import ANOTHER_SEED, BINS, Verdict, check_task, verdict_of
+from nanospec.proof.judge.sequential import sequential
 from nanospec.proof.stats import Fit, goodness_of_fit, pit, two_samples
 
 TOP = 5                 # of the most likely tokens that are asked for: OpenAI's limit, and within that of the others
@@ -147,7 +147,7 @@ def against_logprobs(endpoint: Endpoint, samples: int, seed: int) -> Verdict:
 
     def values(i: int) -> list[float]:
         cells, rows = reported(endpoint, seed + i)
-        dice = Dice([ANOTHER_SEED + seed + i])
+        dice = Dice([(ANOTHER_SEED + seed + i) % SEEDS])
         dice.refill(len(cells))
         # Tokens of one probability are one piece of the line: their order in the reply may depend on the draw.
         order = torch.cat([rows[:, :-1], torch.full((len(rows), 1), -1.0)], 1)

@@ -16,7 +16,7 @@ from math import isfinite
 import torch
 
 from nanospec.dice import Dice
-from nanospec.errors import RequestError, check_request, check_gamma
+from nanospec.errors import SEEDS, RequestError, check_gamma, check_request
 from nanospec.files.checkpoint import Pair
 from nanospec.probs import Sampling
 from nanospec.proof.foreign import MOST_SECONDS, Progress, Sampler, tokens_from, walked
@@ -213,7 +213,7 @@ def transformed(drawn: Sequence[Sequence[int]], target, draft, ids: Sequence[int
         text = torch.tensor([[*ids, *tokens]], device=target.device)
         p_target = sampling(target(text)[0, len(ids) - 1:-1])
         score = p_target if draft is None else sampling(draft(text)[0, len(ids) - 1:-1]) - p_target
-        dice = Dice([ANOTHER_SEED + seed + number], target.device)
+        dice = Dice([(ANOTHER_SEED + seed + number) % SEEDS], target.device)
         dice.refill(len(tokens))
         values.append(pit(text[0, len(ids):], p_target, score, dice.u[0]))
     bins = (torch.cat(values) * BINS).long().clamp(max=BINS - 1)

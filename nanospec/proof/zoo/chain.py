@@ -83,7 +83,7 @@ RANDOMNESS = [
         ("torch.rand(uniforms, generator=generator", "torch.rand(uniforms, generator=generator.manual_seed(0)"),
         file="dice"),
     bug("seed-ignored", "vllm#6038, vllm#10863", "the seed is not handed on", "reports",
-        ("torch.Generator().manual_seed(seed) for", "torch.Generator().manual_seed(torch.seed() % 2 ** 31) for"),
+        ("manual_seed(check_seed(seed)) for", "manual_seed(torch.seed() % 2 ** 31) for"),
         file="dice"),
 ]
 
