@@ -39,10 +39,7 @@ class LogitsError(NanospecError, ArithmeticError):
 
 
 def one_line(error: object) -> str:
-    """Another error's message, or a file's words, as one short line that no terminal obeys.
-
-    Example: "a\\nb\\x1b[2J" becomes "a b\ufffd[2J".
-    """
+    """Another error's message, or a file's words, as one short line that no terminal obeys."""
     words = " ".join(str(error).split()) or type(error).__name__
     words = "".join(character if character.isprintable() else "\ufffd" for character in words)
     return words if len(words) <= LONGEST else words[:LONGEST] + "..."
@@ -52,8 +49,8 @@ def check_numbers(kind: type, **named: Any) -> None:
     """RequestError unless each of these is a number: Integral, a whole one, or Real."""
     for name, value in named.items():
         if not isinstance(value, kind) or isinstance(value, bool):
-            words = "a whole number" if kind is Integral else "a number"
-            raise RequestError(f"{name} must be {words}, got {one_line(repr(value))}")
+            whole = "whole " if kind is Integral else ""
+            raise RequestError(f"{name} must be a {whole}number, got {one_line(repr(value))}")
 
 
 def check_ids(name: str, ids: Any, kind: Any = Sequence) -> None:
@@ -107,8 +104,7 @@ def check_request(model: Any, ids: Sequence[int], max_new_tokens: int, temperatu
         raise RequestError(f"{len(ids)} prompt tokens and {max_new_tokens} new ones exceed the "
                            f"context of {context}")
     if rows > context:
-        raise RequestError(f"a draft of up to {rows - 1} tokens is longer than the context of "
-                           f"{context}")
+        raise RequestError(f"a draft of up to {rows - 1} tokens exceeds the context of {context}")
 
 
 def check_seed(seed: int) -> int:
@@ -147,23 +143,21 @@ def check_drafter(model: Any, drafter: Any, rule: Any = None, dice: Any = None,
 def check_vocabulary(draft: Any, vocab_size: int) -> None:
     """RequestError unless `draft`, a language model, predicts the target's `vocab_size` tokens."""
     if draft.config.vocab_size != vocab_size:
-        raise RequestError(f"the draft has a vocabulary of {draft.config.vocab_size} tokens, the "
-                           f"target of {vocab_size}: they must share one tokenizer")
+        sizes = f"{draft.config.vocab_size} tokens, the target of {vocab_size}"
+        raise RequestError(f"the draft has a vocabulary of {sizes}: they must share one tokenizer")
 
 
 def check_finite(total: float) -> None:
     """LogitsError if `total`, a sum of probabilities, is not a number."""
     if not math.isfinite(total):
-        raise LogitsError("a model's logits hold NaN or infinity: are its weights whole, is its "
-                          "data type wide enough?")
+        raise LogitsError("a model's logits hold NaN or infinity: bad weights, a narrow data type?")
 
 
 def check_draft(tokens: Any, *of_rows: Any) -> None:
     """ValueError unless tokens is (B, n), and what belongs to its rows begins with these sides."""
     shapes = [tuple(getattr(of, "shape", ())) for of in (tokens, *of_rows)]
     if len(shapes[0]) != 2 or any(shape[:2] != shapes[0] for shape in shapes):
-        raise ValueError("a draft has tokens (B, n), q_draft (B, n, V) and, as a tree, parents "
-                         f"(B, n), got {', '.join(map(str, shapes))}")
+        raise ValueError(f"tokens (B, n), q_draft (B, n, V), a tree's parents (B, n): got {shapes}")
 
 
 def check_scored(draft: Any, p_target: Any, *kinds: type) -> None:

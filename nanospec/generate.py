@@ -1,7 +1,7 @@
 """Plain decoding: one token per target call. The oracle of everything else, and its baseline.
 
-Read first, it uses what comes later: take on trust that Text holds the tokens, that Cache saves a
-model from reading them again, and that prefill lets it read the prompt.
+Read first, it takes some things on trust: Text holds the tokens, Cache saves a model from reading
+them again, and prefill reads the prompt.
 """
 
 from collections.abc import Callable, Iterator, Sequence
