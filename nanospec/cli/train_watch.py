@@ -92,12 +92,12 @@ def draw(args: argparse.Namespace, job: Job, training: Training, held: HeldOut |
         return draw_losses(training.history, training.phases, picture)
     if not job.pair:                                    # a target of others: there is no draft GPT to compare with
         return draw_accepted(training.history, args.what, [{} for _ in args.what], picture)
-    of_draft = 1 - held_out_loss("distil", job.pair.draft, training.target, held,
-                                 training.size.batch, HELD_OUT_WINDOWS, "total-variation")
-    levels = (needed(job.out, args.what, args.device, of_draft) if finished else
-              [{} for _ in args.what])
-    for level in levels:
-        level["any token of the draft GPT"] = of_draft
+    levels: list[dict[str, float]] = [{} for _ in args.what]
+    if finished:                                        # one that was stopped has to end at once
+        of_draft = 1 - held_out_loss("distil", job.pair.draft, training.target, held,
+                                     training.size.batch, HELD_OUT_WINDOWS, "total-variation")
+        levels = [level | {"any token of the draft GPT": of_draft}
+                  for level in needed(job.out, args.what, args.device, of_draft)]
     draw_accepted(training.history, args.what, levels, picture)
 
 
