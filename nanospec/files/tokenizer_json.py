@@ -97,7 +97,7 @@ class FolderTokenizer:
         self.vocab_size = max(self.vocab.values(), default=-1) + 1
         self.before = self.encode("a")
         whole = theirs.encode("a", add_special_tokens=True)     # with what stands before the text, and after it
-        self.begin = whole.ids[:next((i for i, part in enumerate(whole.sequence_ids) if part is not None), 0)]
+        self.begin = whole.ids[:next((i for i, part in enumerate(whole.sequence_ids) if part is not None), None)]
         self.ends = {*ends, *self._ends_of_turn()}
 
     @property
@@ -228,7 +228,7 @@ def template_of(folder: Path, config: dict, special: dict[str, str]) -> ChatTemp
     config, special: as `named_in` returns them. PairError if it cannot be read.
     """
     alone = folder / "chat_template.jinja"
-    found = alone.read_bytes().decode(errors="replace") if alone.exists() else config.get("chat_template")
+    found = fetched(alone).read_bytes().decode(errors="replace") if alone.exists() else config.get("chat_template")
     if isinstance(found, list):                         # several, each with a name
         named = {one.get("name"): one.get("template") for one in found if isinstance(one, dict)}
         found = named.get("default")

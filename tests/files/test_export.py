@@ -302,3 +302,36 @@ def test_demo_and_bench_run_a_pair_of_folders(pair, tmp_path, capsys, monkeypatc
                   "--json", str(tmp_path / "a.json")]) == 0
     row, = json.loads((tmp_path / "a.json").read_text())
     assert row["emitted"] == 8 and row["drafter"] == "chain"
+
+
+@pytest.mark.parametrize("parts, begin", [(["<s>", "$A"], [0]), (["<s>", "$A", "</s>"], [0]), (["$A", "</s>"], []),
+                                          (["</s>", "<s>", "$A", "<s>"], [1, 0]), (None, [])])
+def test_what_stands_before_a_text_is_told_apart_from_what_stands_after_it(parts, begin):
+    from tokenizers import Tokenizer as Theirs
+    from tokenizers import models, processors
+    theirs = Theirs(models.BPE({"<s>": 0, "</s>": 1, "a": 2, "b": 3}, []))
+    theirs.add_special_tokens(["<s>", "</s>"])
+    if parts:
+        theirs.post_processor = processors.TemplateProcessing(single=parts, special_tokens=[("<s>", 0), ("</s>", 1)])
+    tokenizer = FolderTokenizer(theirs, [1])
+    assert tokenizer.begin == begin and tokenizer.encode("ab") == [2, 3]
+
+
+def test_the_ends_of_an_answer_are_all_that_anything_names(pair):
+    """Each file another one, and the template one that none of them names."""
+    folder = pair / "target"
+    said = json.loads((folder / "tokenizer.json").read_text())
+    for i, name in enumerate(["<one>", "<two>", "<three>", "<four>", "<five>"], 257):
+        said["added_tokens"].append(said["added_tokens"][0] | {"id": i, "content": name})
+    (folder / "tokenizer.json").write_text(json.dumps(said))
+    for name, end in ("config.json", 257), ("generation_config.json", [258]):
+        config = json.loads((folder / name).read_text())
+        (folder / name).write_text(json.dumps(config | {"eos_token_id": end}))
+    template = "{% for m in messages %}<four>{{ m.content }}{{ '\n' }}<five>{% endfor %}"
+    for more, ends in (({"eos_token": {"content": "<three>"}, "chat_template": template}, {257, 258, 259, 261}),
+                       ({"eos_token": "no token", "chat_template": template + " "}, {257, 258, 261}),
+                       ({"chat_template": "{{ messages[0].content }}<one>"}, {257, 258}),
+                       ({"chat_template": "{{ raise_exception('only tools') }}"}, {257, 258})):
+        (folder / "tokenizer_config.json").write_text(json.dumps(more))
+        tokenizer = FolderTokenizer.load(folder)
+        assert tokenizer.ends == ends and tokenizer.end_of_text == 258

@@ -54,7 +54,7 @@ POINTER = "version https://git-lfs.github.com/spec/v1\noid sha256:" + "0" * 64 +
 
 @pytest.mark.parametrize("file", ["config.json", "model.safetensors", "tokenizer.json", "generation_config.json",
                                   "tokenizer_config.json", "model.safetensors.index.json", "target.pt",
-                                  "ranks.tiktoken"])
+                                  "chat_template.jinja", "ranks.tiktoken"])
 def test_a_pointer_of_git_lfs_is_named_for_what_it_is(tmp_path, file):
     """In a clone without git-lfs."""
     if file in ("ranks.tiktoken", "target.pt"):
