@@ -92,7 +92,7 @@ def sequential_acceptance(p_target: Tensor, q_draft: Tensor, k: int, replacement
 
     p_target, q_draft (V,). replacement: the draft tokens are drawn independently. Otherwise each is drawn from q_draft
     without those before it, renormalised. That walks all orders, in V^(k-1) steps. Where q_draft has fewer than k
-    tokens, fewer are drawn, as in methods/trees/drawn.py. (Sequoia's Algorithm 2 then draws among all other tokens. Of p_target
+    tokens, fewer are drawn, as in drawn.py. (Sequoia's Algorithm 2 then draws among all other tokens. Of p_target
     [0, 1], q_draft [1, 0] and k = 2 nothing is accepted here, and there the second draft token always is.)
     Example: p_target [.5, .5], q_draft [.8, .2], k = 2. The first draft token is accepted with .7. If it is rejected,
     with .3, [0, 1] is left. A second one from q_draft is then accepted with .2: in all .7 + .3 x .2 = .76. Without
