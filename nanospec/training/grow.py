@@ -14,14 +14,15 @@ it are fitted to it alone, for some minutes, before the whole model learns again
 Left out: growing in width.
 """
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
+from typing import Any
 
 import torch
 from torch import Tensor, nn
 
 from nanospec.cache import Call
 from nanospec.errors import PairError
-from nanospec.model import GPT, Block, Config
+from nanospec.model import GPT, Config
 from nanospec.training.mixed import mixed
 
 FITTED, RATE = 400, 3e-3        # steps in which the first layers are fitted; their top learning rate
@@ -53,8 +54,9 @@ def check_growth(shallow: Config, deep: Config) -> None:
                         + f": other {', '.join(differs)}" * bool(differs))
 
 
-def deal_out(block: Block, thin: nn.ModuleList) -> None:
-    """The weights of one layer to those that take its place."""
+def deal_out(block: Any, blocks: Iterable[Any]) -> None:
+    """The weights of one Block to those that take its place."""
+    thin = list(blocks)
     gate, up = block.mlp.gate_up.weight.chunk(2)                                # (hidden, C) each
     down = block.mlp.down.weight                                                # (C, hidden)
     # The largest first, and to each part in turn, so that the parts weigh the same.
