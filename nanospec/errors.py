@@ -157,7 +157,7 @@ def check_draft(tokens: Any, *of_rows: Any) -> None:
     """ValueError unless tokens is (B, n), and what belongs to its rows begins with these sides."""
     shapes = [tuple(getattr(of, "shape", ())) for of in (tokens, *of_rows)]
     if len(shapes[0]) != 2 or any(shape[:2] != shapes[0] for shape in shapes):
-        raise ValueError(f"wants tokens (B, n), q_draft (B, n, V) or parents, got {str(shapes)[1:-1]}")
+        raise ValueError(f"tokens (B, n), q_draft (B, n, V) or parents, got {str(shapes)[1:-1]}")
 
 
 def check_scored(draft: Any, p_target: Any, *kinds: type) -> None:
