@@ -23,6 +23,7 @@ from nanospec.training.mixed import bfloat16_is_faster
 
 PROMPT = 64             # tokens of real text before what the target samples
 AT_ONCE = 256           # texts that it samples at once
+PIECE = 8               # tokens of the prompts that it reads at once
 
 
 class HeldOut(NamedTuple):
@@ -81,7 +82,7 @@ def sample(target: GPT, ids: Tensor, rows: int, seed: int,
     temperature 1.
 
     A draft is used on text of the target's, so it learns from such text, too.
-    between: called before every token, and may end it by what it raises.
+    between: called before every call of the target, and may end it by what it raises.
     """
     context, device = target.config.context, ids.device
     prompt, chance = min(PROMPT, context // 2), torch.Generator(device).manual_seed(seed)
@@ -91,13 +92,16 @@ def sample(target: GPT, ids: Tensor, rows: int, seed: int,
     target = copy.deepcopy(target)                                  # the copy is not a compiled one
     if bfloat16_is_faster(device.type):
         target = target.to(torch.bfloat16)
-    cache, new = target.new_cache(rows, context), tokens[:, :prompt]
+    cache, read = target.new_cache(rows, context), 0
     for length in range(prompt, context):
-        between()
-        p_target = target(new, cache, kv_length=length)[:, -1].float().softmax(-1)
-        cache.length += new.shape[1]
-        new = torch.multinomial(p_target, 1, generator=chance)
-        tokens[:, length:length + 1] = new
+        while read < length:
+            between()
+            new = tokens[:, read:min(read + PIECE, length)]
+            read += new.shape[1]
+            logits = target(new, cache, kv_length=read)
+            cache.length += new.shape[1]
+        p_target = logits[:, -1].float().softmax(-1)
+        tokens[:, length:length + 1] = torch.multinomial(p_target, 1, generator=chance)
     return tokens
 
 
