@@ -169,8 +169,8 @@ assert all(row == sorted(row, reverse=True) for row in drawn_of.values())
 # is only one future, and a perfect block drafter would always be right. So block drafters are at
 # their best where texts are easy to foresee.
 #
-# The likeliest token is worse at the first places and falls less. At low temperatures it is ahead
-# in the end. The marginal is therefore not the best row for acceptance. Suppose that the target
+# The likeliest token is worse at the first places and falls less. At low temperatures it has caught
+# up in the end. The marginal is therefore not the best row for acceptance. Suppose that the target
 # answers "of course" nine times of ten. At the second place the marginal [.9, .1] is accepted with
 # .9 x .9 + .1 x .1 = .82, and the row [1, 0] with .9. A loss that aims at acceptance (*A loss for a
 # draft model*) finds such rows. But no row knows which way the text went.

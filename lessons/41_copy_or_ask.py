@@ -229,10 +229,10 @@ for kind, T in (("held-out code", 0), ("held-out code", 1), ("code that repeats 
 table(["text", "T", "drafter", "tokens per call", "draft steps per call", "gain"], shown)
 
 # %% [markdown]
-# *Answer:* at T = 0 the hybrid gains more than either: it copies long where the text repeats
-# itself, and asks the draft model in between. At T = 1 copies bring little. Compare the draft steps
-# per call: what the hybrid gains there comes from shorter drafts. docs/results/ has the measurement
-# by the clock.
+# *Answer:* in held-out code at T = 0, where it copies long if the text repeats itself, and asks the
+# draft model in between. Code that does nothing but repeat itself needs no draft model, so copies
+# alone gain a little more there: the hybrid first has to learn how far copies can be trusted. At T
+# = 1 copies bring little. docs/results/ has the measurement by the clock.
 #
 # ## Or both at once
 #
@@ -262,9 +262,10 @@ table(["text, T = 0", "drafter", "tokens per call", "draft steps per call", "gai
        for kind in texts for name in ("hybrid", "both at once")])
 
 # %% [markdown]
-# *Answer:* more tokens, and a smaller gain. Both at once brings the most tokens per call, because
-# two guesses are better than one. But it pays for both in every round: the steps of the draft
-# model, and a call on the rows of both. With these costs the hybrid gains more.
+# *Answer:* more tokens, and a smaller gain. In held-out code both at once brings the most tokens
+# per call, because two guesses are better than one. (Where the text repeats itself, its copies of 8
+# end too soon.) But it pays for both in every round: the steps of the draft model, and a call on
+# the rows of both. With these costs the hybrid gains more.
 #
 # A third way keeps the choice, and exchanges the chain for a tree of the draft model's likeliest
 # tokens, as in *A tree where it is sure*. We tried it with a chat model. It brought more tokens per

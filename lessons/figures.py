@@ -887,12 +887,12 @@ def a_block_at_once(best: dict[float, Sequence[float]], betas: dict[str, Sequenc
 
 # Leaving early
 
-def leaving_early(untrained: Sequence[float], trained: dict[int, float], of_gpt: float,
+def leaving_early(untrained: dict[int, float], trained: dict[int, float], of_gpt: float,
                   speed: dict[str, float]) -> None:
     """Beta after each number of layers; of trained exits; of the draft GPT. speed: drafter -> by the formula."""
     figure, (left, right) = blank("few layers draft badly, and many cost too much", 2)
     figure.set_size_inches(12, 4.4)
-    left.plot(range(1, len(untrained) + 1), untrained, color=AMBER, marker=MARK[AMBER], linewidth=2,
+    left.plot(list(untrained), list(untrained.values()), color=AMBER, marker=MARK[AMBER], linewidth=2,
               label="nothing trained")
     left.plot(list(trained), list(trained.values()), color=GREEN, marker="o", linewidth=2, label="a trained exit")
     left.axhline(of_gpt, color=BLUE, linestyle=":", linewidth=2, label="the draft GPT")

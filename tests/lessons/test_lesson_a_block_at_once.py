@@ -22,15 +22,15 @@ def test_a_block_at_once(lesson, exchanged):
     assert "with the table, beta at the second place is 1.00" in out and names["off"] < 1e-12
 
     # a perfect marginal, drawn from: the first place is known, then it falls; a warmer text falls faster. Its likeliest
-    # token is worse at first, and ahead in the end where the text is cool
+    # token is worse at first, and falls less where the text is cool
     for what, found in ("drawn", drawn), ("the likeliest", likeliest):
         printed = rows(out, what + "  ")
         for temperature, row in found.items():
             assert printed[f"T = {temperature}"] == [f"{beta:.2f}" for beta in row]
         assert found[1.0][1] < found[0.7][1] < found[0.4][1]
     assert all(row[0] > 1 - 1e-6 for row in drawn.values())
-    assert all(likeliest[t][0] < drawn[t][0] and likeliest[t][1] < drawn[t][1] for t in drawn)
-    assert likeliest[0.4][-1] > drawn[0.4][-1] + 0.02
+    assert all(likeliest[t][0] < drawn[t][0] for t in drawn)
+    assert drawn[0.4][0] - likeliest[0.4][0] > drawn[0.4][-1] - likeliest[0.4][-1] + 0.05
     for place in range(1, names["PLACES"]):
         assert drawn[1.0][place] < drawn[0.7][place] < drawn[0.4][place]
     assert torch.tensor([.9, .1]) @ torch.tensor([.9, .1]) == pytest.approx(.82)

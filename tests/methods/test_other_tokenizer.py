@@ -173,7 +173,7 @@ def test_special_tokens_and_first_blanks_of_strings():
     drafted = strings.propose(Text([[261, 258], [258, 260]], 9, 264), Sampling(0), Dice([0, 1]), 99).tokens.tolist()
     assert read == [[261, 262, 258], [261, 258, 260]]           # the target's texts begin as they are
     assert drafted == [[258, 257, 258, 261, 260], [260, 257, 258, 261, 260]]
-    strings.its, strings.ours, read[:] = chat, llama, []
+    strings.draft_tokenizer, strings.target_tokenizer, read[:] = chat, llama, []
     strings.propose(Text([[261, 257, 258], [257, 258, 262]], 9, 264), Sampling(0), Dice([0, 1]), 99)
     assert read == [[257, 258], [257, 258, 261]]                # neither the target's beginning nor one of its own
 

@@ -102,7 +102,7 @@ def test_ci_runs_the_readmes_test_command():
 
 
 def test_the_line_for_torch_names_the_versions_that_pip_keeps():
-    versions, = re.findall(r"pip install '(torch[^']*)' --index-url", README)
+    versions, = re.findall(r"Write `'(torch[^']*)'` in it", README)
     assert f'"{versions}"' in (ROOT / "pyproject.toml").read_text()
 
 
@@ -170,7 +170,7 @@ def test_as_many_pairs_are_walked_as_said():
 
 
 def test_the_licence_names_all_that_the_weights_were_trained_on():
-    command = re.search(r"The pair that ships: `(.*?)`", DOCS["results/training.md"])[1]
+    command = re.search(r"A training of this kind: `(.*?)`", DOCS["results/training.md"])[1]
     licence = README.splitlines()[-1]
     assert "standard library" in licence and ("--packages" in licence) == ("--packages" in command)
 
