@@ -85,6 +85,19 @@ def test_what_it_writes(run, tmp_path, weights):
     assert shlex.split(played["numbers"]["command"])[2:4] == ["--weights", str(weights)]
 
 
+def test_files_are_written_though_nobody_reads_the_rest(run, tmp_path, monkeypatch):
+    class Gone(Console):
+        def print(self, *_, **__):
+            raise SystemExit(141)
+
+    monkeypatch.setattr(demo, "Console", Gone)
+    with pytest.raises(SystemExit):
+        run("--gamma", "3", "--save", str(tmp_path / "a.svg"), "--json", str(tmp_path / "a.json"),
+            "--html", str(tmp_path / "a.html"))
+    assert json.loads((tmp_path / "a.json").read_text())["gamma"] == 3
+    assert "</svg>" in (tmp_path / "a.svg").read_text() and "</html>" in (tmp_path / "a.html").read_text()
+
+
 def test_eagerly_and_compiled(run, stand_in, tmp_path):
     status, out, err = run("--compile", "--gamma", "3", "--json", str(tmp_path / "a.json"))
     row = json.loads((tmp_path / "a.json").read_text())
