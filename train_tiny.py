@@ -66,7 +66,7 @@ SIZES = {
 }
 # Deep and thin: speculation gains most where a step of the target costs many of the draft's.
 SIZES["tiny"] = replace(SIZES["shallow"], steps=(2600, 1500, 6000), rate=(8e-4, 3e-3, 3e-3), short=0.6,
-                        target=replace(SIZES["shallow"].target, layers=24, hidden=384))
+                        target=replace(SIZES["shallow"].target, layers=24, hidden=352))
 # Ten minutes of one GPU, by arithmetic alone (docs/DEVICE.md): none has trained it so far. The target
 # sees as many tokens as shallow's: more of this text would not help it. The draft sees more, of the
 # target's own.

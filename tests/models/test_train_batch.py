@@ -57,6 +57,6 @@ def test_long_is_ten_minutes_by_the_arithmetic_of_the_page():
     tokens = [steps * size.batch * size.target.context for steps in size.steps]
     assert tokens[0] == SIZES["shallow"].steps[0] * 8 * 512             # the target sees what shallow's sees
     flops = 3 * of["target"] * tokens[0] + 3 * of["draft"] * tokens[1] + (of["target"] + 3 * of["draft"]) * tokens[2]
-    assert flops == pytest.approx(1.436e16, rel=0.002)
+    assert flops == pytest.approx(1.390e16, rel=0.002)
     drawn = size.sampled / 256 * (size.target.context - 64)             # steps, one after the other
-    assert flops / 40e12 + 0.012 * drawn == pytest.approx(531, rel=0.002)
+    assert flops / 40e12 + 0.012 * drawn == pytest.approx(519, rel=0.002)
