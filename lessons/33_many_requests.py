@@ -30,10 +30,10 @@ from nanospec.theory import expected_tokens
 # ## Eight people, six steps
 #
 # The library's `Server` (nanospec/serving/server.py) does what this lesson explains. A request is
-# handed in with `submit`. A *step* is one draft and one target call for all rows. The first step
-# reads the prompts, and the next five steps write.
+# handed in with `submit`. A *step* is one draft and one target call for all rows. Before its first
+# one, the target reads a request's prompt.
 #
-# *Guess first:* after these five steps, does everyone have the same number of tokens? Gamma is 4.
+# *Guess first:* after six steps, does everyone have the same number of tokens? Gamma is 4.
 
 # %%
 torch.set_num_threads(1)

@@ -17,7 +17,7 @@ import torch
 from torch import Tensor
 
 from nanospec.dice import Dice
-from nanospec.errors import RequestError, TextError
+from nanospec.errors import SEEDS, RequestError, TextError
 from nanospec.files.tokenizer_json import FolderTokenizer
 from nanospec.model import GPT
 
@@ -100,7 +100,7 @@ def written(target: GPT, tokenizer: FolderTokenizer, layers: Sequence[int], seed
             tokens: int = TOKENS) -> Texts:
     """Conversations."""
     chance, turns = torch.Generator().manual_seed(seed), Turns.of(tokenizer)
-    dice = Dice(torch.randint(2 ** 62, (rows,), generator=chance).tolist())
+    dice = Dice(torch.randint(SEEDS, (rows,), generator=chance).tolist())
     texts = [Row(turns, opening, tokenizer.ends) for opening in openings(tokenizer, rows, chance)]
     of_answers = torch.tensor(TEMPERATURES).clamp(min=COLDEST).repeat(rows)[:rows, None]
     cache, drawn, found = target.new_cache(rows, tokens), [0] * rows, []

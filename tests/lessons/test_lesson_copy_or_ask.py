@@ -69,4 +69,4 @@ def test_copy_or_ask(lesson, exchanged):
             assert counted[kind, 0, "both at once"][2] < gains["hybrid"]
         assert counted[kind, 0, "both at once"][1] == 4
         steps = [counted[kind, 0, name][1] for name in ("lookup", "hybrid", "chain of 4")]
-        assert steps[0] == 0 < steps[1] < 4 == steps[2]
+        assert steps[0] == 0 <= steps[1] < 4 == steps[2]
