@@ -9,6 +9,7 @@ accepted more often. And it drops a copy that would run past the end of the text
 on with what it has copied. Left out: other texts to copy from, which is suffix.py.
 """
 
+from collections import defaultdict
 from collections.abc import Callable, Sequence
 
 from torch import Tensor
@@ -53,7 +54,7 @@ class PromptLookup(Drafter):
 
 
 class Seen:
-    """Where every run of up to `longest` tokens of one text stands."""
+    """One text, and the places where each of its tokens stands."""
 
     def __init__(self, longest: int, earliest: bool):
         self.longest, self.earliest = longest, earliest
@@ -61,28 +62,35 @@ class Seen:
 
     def forget(self) -> None:
         self.ids: list[int] = []
-        self.after: dict[tuple[int, ...], int] = {}         # tokens -> the place after them
+        self.places: dict[int, list[int]] = defaultdict(list)       # token -> the places after it
 
     def read(self, ids: list[int]) -> None:
         """Up to the end of the committed text. A text that has changed is read anew."""
         if ids[:len(self.ids)] != self.ids:
             self.forget()
         for token in ids[len(self.ids):]:
-            # One token more is one place more, after the tokens that stand before it. The text's last tokens have no
-            # place, since nothing follows them yet: they are no earlier place of themselves.
-            at = len(self.ids)
-            for n in range(1, min(self.longest, at) + 1):
-                tokens = tuple(self.ids[-n:])
-                if not (self.earliest and tokens in self.after):
-                    self.after[tokens] = at
+            if self.ids:        # nothing follows the text's last token yet, so it is no earlier place of itself
+                self.places[self.ids[-1]].append(len(self.ids))
             self.ids.append(token)
 
     def copy(self, count: int) -> tuple[int, list[int]]:
         """How many of the last tokens, at most `longest`, stand somewhere earlier, and `count` tokens from after them
         there; 0 and none if the last token stands nowhere else.
         """
-        for n in range(min(self.longest, len(self.ids)), 0, -1):
-            start, end = self.after.get(tuple(self.ids[-n:])), len(self.ids)
-            if start is not None:
-                return n, [self.ids[start + i % (end - start)] for i in range(count)]
-        return 0, []
+        best, start, end = 0, 0, len(self.ids)
+        places = self.places.get(self.ids[-1], [])
+        for at in places if self.earliest else reversed(places):
+            n = agreeing(self.ids, at, self.ids, self.longest)
+            if n > best:
+                best, start = n, at
+            if best == self.longest:
+                break
+        return best, [self.ids[start + i % (end - start)] for i in range(count if best else 0)]
+
+
+def agreeing(text: list[int], at: int, own: list[int], longest: int) -> int:
+    """How many tokens before this place of `text` are the last ones of `own`, at most `longest`. One is known to be."""
+    n = 1
+    while n < min(longest, at, len(own)) and text[at - n - 1] == own[-n - 1]:
+        n += 1
+    return n

@@ -20,6 +20,7 @@ from torch import Tensor
 
 from nanospec.dice import Dice
 from nanospec.errors import SEEDS, RequestError, check_numbers
+from nanospec.methods.copies.lookup import agreeing
 
 Place = tuple[list[int], int]                               # a text, and how many of its tokens stand before the place
 Index = dict[int, list[Place]]                              # token -> the places after it at which something stands
@@ -84,9 +85,7 @@ class Memory:
         """
         own, best, copied = self.rows[b], 0, list[int]()
         for kept, at in self.after(b, own[-1]):
-            n = 1
-            while n < min(longest, at, len(own)) and kept[at - n - 1] == own[-n - 1]:
-                n += 1
+            n = agreeing(kept, at, own, longest)
             if n >= best and at < len(kept):
                 best, copied = n, kept[at:at + count]
         return best, copied
