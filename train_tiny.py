@@ -38,6 +38,7 @@ from rich.console import Console
 
 from nanospec.cli import for_target
 from nanospec.cli.for_target import PART, PARTS
+from nanospec.cli.parser import Parser
 from nanospec.cli.show.options import HERE, NEW_FOLDER, SEED, whole_number
 from nanospec.cli.show.terminal import refuse
 from nanospec.cli.train_job import PHASED, checked, opened, prepared
@@ -45,7 +46,6 @@ from nanospec.cli.train_watch import Watch, draw, new_progress, report
 from nanospec.errors import NanospecError
 from nanospec.methods.draft_models import LEARNED
 from nanospec.model import Config
-from nanospec.proof.command import Parser
 from nanospec.training.losses import LOSSES
 from nanospec.training.pair import Size, Training
 from nanospec.training.step import train_step

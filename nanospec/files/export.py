@@ -20,6 +20,7 @@ from typing import Any
 
 import torch
 
+from nanospec.cli.parser import Parser
 from nanospec.errors import NanospecError, PairError, one_line
 from nanospec.files.checkpoint import WEIGHTS, Pair, load_pair
 from nanospec.files.extra import extra
@@ -67,15 +68,15 @@ def export(pair: Pair, out: Path, name: str = "", engine: str = "vllm") -> list[
 
 
 def main(argv: Sequence[str] | None = None) -> int:
-    parser = argparse.ArgumentParser(prog="python -m nanospec.files.export", description=__doc__,
-                                     formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser = Parser(prog="python -m nanospec.files.export", description=__doc__,
+                    formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("out", type=Path, metavar="OUT", help="the folder to write to")
     parser.add_argument("--weights", default=WEIGHTS, metavar="FOLDER", help="default: the pair that ships")
     parser.add_argument("--draft", choices=["gpt", "eagle3"], default="gpt", help="default: %(default)s")
     parser.add_argument("--for", choices=[*ENGINES], default="vllm", dest="engine",
                         help="an EAGLE-3 head in the format of speculators, or in SpecForge's; default: %(default)s")
-    asked = parser.parse_args(argv)
     try:
+        asked = parser.parse_args(argv)
         pair = load_pair(asked.weights, dtype=torch.bfloat16, draft=asked.draft)
         ours = isinstance(pair.tokenizer, Tokenizer)
         written = export(pair, asked.out, "" if ours else str(asked.weights), asked.engine)

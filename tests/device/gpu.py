@@ -28,11 +28,11 @@ from typing import Any, NamedTuple
 import torch
 
 from nanospec.cli.bench.markdown import table
+from nanospec.cli.parser import Parser
 from nanospec.cli.show.options import HERE, NEW_FOLDER, device, option
 from nanospec.cli.show.terminal import note, refuse, show_table
 from nanospec.errors import NanospecError, one_line
 from nanospec.files.atomic import write_whole
-from nanospec.proof.command import Parser
 
 ROOT = Path(__file__).parents[2]
 MINUTES = option("a number above 0", float, lambda number: 0 < number < 1e6)

@@ -11,10 +11,11 @@ import sys
 import time
 from collections.abc import Sequence
 
+from nanospec.cli.parser import Parser
 from nanospec.errors import one_line
 from nanospec.fast.clock import announced
 from nanospec.files.checkpoint import load_pair
-from nanospec.proof.command import Parser, command
+from nanospec.proof.command import command
 from nanospec.proof.judge.verdict import long_run
 from nanospec.proof.walk import TOLERANCE
 from nanospec.proof.zoo.plant import FALLS

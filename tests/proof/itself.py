@@ -17,10 +17,11 @@ from dataclasses import dataclass, field
 
 import torch
 
+from nanospec.cli.parser import Parser
 from nanospec.dice import Dice
 from nanospec.errors import RequestError
 from nanospec.files.checkpoint import load_pair
-from nanospec.proof.command import Parser, command
+from nanospec.proof.command import command
 from nanospec.proof.foreign import walked
 from nanospec.proof.judge.endpoint import BY_ID, TOP, Endpoint, against_logprobs, against_plain
 from nanospec.proof.judge.sequential import LOOKS

@@ -21,8 +21,9 @@ from pathlib import Path
 
 import torch
 
+from nanospec.cli.parser import Parser
 from nanospec.errors import NanospecError, RequestError
-from nanospec.proof.command import Parser, command
+from nanospec.proof.command import command
 from nanospec.proof.judge.endpoint import Endpoint, against_logprobs, against_plain
 from nanospec.proof.judge.other_programs import (SECONDS, SINGLE, error_in_a_line, load_theirs, model_of, of_function,
                                                  of_transformers, recomputed)
