@@ -71,7 +71,7 @@ class EagleReader(TextReader):
         return super().start(text, lag, kv_length)
 
     def _of_draft(self, tokens: Tensor, kv_length: int, parents: Tensor | None) -> Reading:
-        tree = () if parents is None else self.branches.grow(parents, kv_length)
-        call = cached_call(self.model.config, tokens.shape[1], self.cache, kv_length, *tree)
+        placing = {} if parents is None else self.branches.grow(parents, kv_length)
+        call = cached_call(self.model.config, tokens.shape[1], self.cache, kv_length, **placing)
         self.cache.length = self.cache.length + tokens.shape[1]
         return Reading(**vars(call))

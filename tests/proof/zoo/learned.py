@@ -90,7 +90,7 @@ BLOCKS = [
 EXITS = [
     bug("a-layer-left-out", "ours", "the target goes on one layer after the exit",
         "same_greedy: chain of early_exit, token",
-        ("in range(self.depth, target.config", "in range(self.depth + 1, target.config"),
+        ("layers, first=self.depth)", "layers, first=self.depth + 1)"),
         file=EXIT),
     bug("the-last-row-in-the-first-slot", "ours", "what the draft has not read goes through the "
         "first layers in the place of the draft's first row",
