@@ -65,12 +65,6 @@ def reading(path: Path) -> Iterator[None]:
         raise PairError(f"{path} is cut short, or is no GGUF file: {one_line(error)}") from error
 
 
-def load_gguf(path: Path, device="cpu", dtype: torch.dtype = torch.float32) -> tuple[GPT, FolderTokenizer]:
-    """The model, ready to decode, and its tokenizer. As File, and PairError where the weights are not what it needs."""
-    file = File(path)
-    return file.load(device, dtype), file.tokenizer
-
-
 class File:
     """A GGUF file of which all has been read but the weights.
 
@@ -88,6 +82,7 @@ class File:
             self.config, self.tokenizer = config_of(self), tokenizer_of(self)
 
     def load(self, device="cpu", dtype: torch.dtype = torch.float32) -> GPT:
+        """The model, ready to decode. PairError where the weights are not what the file says."""
         with reading(self.path):
             return assemble(self.config, weights_of(self), str(self.path), device, dtype)
 

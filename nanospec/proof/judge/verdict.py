@@ -17,15 +17,13 @@ import torch
 
 from nanospec.dice import Dice
 from nanospec.errors import SEEDS, RequestError, check_gamma, check_request
-from nanospec.files.checkpoint import Pair
 from nanospec.probs import Sampling
 from nanospec.proof.foreign import MOST_SECONDS, Progress, Sampler, tokens_from, walked
 from nanospec.proof.judge.sequential import FALSE_ALARM, MISS, sequential
 from nanospec.proof.stats import Fit, Off, goodness_of_fit, pit
 from nanospec.proof.tables import TABLE
 from nanospec.proof.walk import TOLERANCE, Distribution, distance, target_distribution
-from nanospec.proof.zoo.plant import Bug
-from nanospec.proof.zoo.samplers import AS_IT_SHIPS, OF_A_CHAIN, beginnings, named, sampler_with
+from nanospec.proof.zoo.samplers import OF_A_CHAIN, beginnings, named
 
 MOST_OUTCOMES = 5_000   # of an exact distribution; beyond that tokens are judged one by one
 NO_VERDICT = 0.5        # where what is further off than this can be missed, nothing is known
@@ -218,13 +216,3 @@ def transformed(drawn: Sequence[Sequence[int]], target, draft, ids: Sequence[int
         values.append(pit(text[0, len(ids):], p_target, score, dice.u[0]))
     bins = (torch.cat(values) * BINS).long().clamp(max=BINS - 1)
     return goodness_of_fit(Counter(bins.tolist()), {i: 1 / BINS for i in range(BINS)})
-
-
-def long_run(pair: Pair, bug: Bug = AS_IT_SHIPS, temperature: float = 0.8, samples: int = 60) -> Verdict:
-    """T8. Real dice on a trained pair: `samples` texts of 50 tokens, every token judged under the target's own
-    distribution.
-    """
-    task: dict = {"target": pair.target, "draft": pair.draft, "ids": pair.tokenizer.encode("class Queue:\n    def"),
-                  "new": 50, "gamma": 4, "temperature": temperature}
-    return judge(sampler_with(bug, **task), samples=samples, **task)
-
