@@ -30,8 +30,8 @@ BUGS = [
     cascade("mixture-of-the-row-before", "ours", "the draft's distribution is that of the row itself, not of its child",
             ("draft.q_draft[row, child]", "draft.q_draft")),
     cascade("mixture-of-the-youngest-child", "ours", "of several children the last one's q_draft, which knows its "
-            "elder siblings", ("(parents[:, None] == count[:, None]).long().argmax(-1)",
-                         "((parents[:, None] == count[:, None]) * count).amax(-1)")),
+            "elder siblings", ("(parents[:, None] == rows[:, None]).long().argmax(-1)",
+                         "((parents[:, None] == rows[:, None]) * rows).amax(-1)")),
     block("first-failure-ends-it", "vllm-ascend#11985, a review", "the first coin that falls ends the draft, though a "
           "later one may stand", (LONGEST, "coins.long().cumprod(-1).sum(-1)")),
     block("shortest-cut", "generic", "the shortest length whose coin stands is accepted, not the longest",
