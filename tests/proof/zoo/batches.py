@@ -94,7 +94,7 @@ CHOSEN = [
                  "for b, (n, copy) in enumerate(self.copied)]"),
         (f"else {ASKED_LATER}", "else drawn"), file="methods.copies.hybrid"),
     bug("chance-reported-as-q", "generic", "a copied token is reported with the chance that it is accepted", "hybrid",
-        ("self.exist[:, :, None]     ", "self.exist[:, :, None] * self.chances[0]     "), file="methods.copies.hybrid"),
+        ("self.exist[:, :, None]", "self.exist[:, :, None] * self.chances[0]"), file="methods.copies.hybrid"),
     bug("what-was-copied-is-not-read", "ours", "the draft model is not told that copied tokens are new to it: exact, "
         "and slower", "long_caches: hybrid, token", ("self.since.setdefault(b, len(texts[b]))", "pass"),
         file="methods.copies.hybrid"),

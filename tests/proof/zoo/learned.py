@@ -18,7 +18,7 @@ HIDDEN = [
     bug("hidden-states-one-late", "generic",
         "accepted tokens are paired with their own hidden states",
         "long_caches: chain of hydra, token",
-        ("self.text.length - count - 1 ", "self.text.length - count - 2 "), file=READER),
+        ("self.text.length - count - 1", "self.text.length - count - 2"), file=READER),
     bug("own-hidden-states-left-in-the-cache", "generic; vllm#14649",
         "accepted draft tokens are not read again with the target's hidden states",
         "long_caches: chain of eagle, token", ("self.lag = depth + 1", "self.lag = 2"),
