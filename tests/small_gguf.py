@@ -6,7 +6,7 @@ from pathlib import Path
 import numpy as np
 import torch
 
-from nanospec.files.gguf import INSIDE, OUTSIDE, File
+from nanospec.files.gguf import INSIDE, OUTSIDE, GGUFFile
 from nanospec.files.huggingface import taken_apart
 from nanospec.files.tokenizer_json import LETTERS, FolderTokenizer
 from nanospec.model import GPT, Config
@@ -32,7 +32,7 @@ def model_of(kind: str = "llama") -> GPT:
 
 
 def load_gguf(path: Path) -> tuple[GPT, FolderTokenizer]:
-    file = File(path)
+    file = GGUFFile(path)
     return file.load(), file.tokenizer
 
 

@@ -14,10 +14,10 @@ from rich.console import Console
 from nanospec.errors import PairError, RequestError
 from nanospec.fast.clock import announced
 from nanospec.fast.compiled import compiler_for
-from nanospec.files.atomic import write_whole
+from nanospec.files.atomic import write_atomically
 from nanospec.files.checkpoint import WEIGHTS, Pair, load_model, load_pair, load_saved
 from nanospec.files.corpus import DEPENDENCIES, packages, read_packages, read_texts, to_ids
-from nanospec.files.given import fetched
+from nanospec.files.arguments import fetched
 from nanospec.files.ready import available
 from nanospec.files.sources import Target
 from nanospec.files.tokenizer import Tokenizer, train
@@ -189,5 +189,5 @@ def opened(job: Job, training: Training) -> None:
         left.unlink()
     for name in FILES[:3]:
         if job.pair and not (job.out / name).exists():
-            write_whole(job.out / name, lambda file: file.write((WEIGHTS / name).read_bytes()))
+            write_atomically(job.out / name, lambda file: file.write((WEIGHTS / name).read_bytes()))
     training.save()

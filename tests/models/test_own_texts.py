@@ -134,7 +134,7 @@ def test_a_pass_sees_every_text_once_and_none_that_is_held_out(small, kept, tmp_
     for _ in range(2):
         seen = []
         for _ in range(2 * AT_ONCE // 16):
-            seen += [tuple(text) for text in learning.seen().tokens.tolist()]
+            seen += [tuple(text) for text in learning.batch().tokens.tolist()]
             learning.step += 1
         assert len(seen) == 2 * AT_ONCE and set(seen) == every
     assert not every & {tuple(text) for text in kept.rows(0, slice(None)).tokens.tolist()}

@@ -17,7 +17,7 @@ from nanospec.errors import NanospecError
 from nanospec.files.checkpoint import Pair, load_model, load_pair, save_model
 from nanospec.files.corpus import read_texts
 from nanospec.files.export import export
-from nanospec.files.gguf import File
+from nanospec.files.gguf import GGUFFile
 from nanospec.files.sources import source_of
 from nanospec.files.tokenizer import Tokenizer, train
 from nanospec.generate import generate
@@ -128,7 +128,7 @@ REFUSED = {
     "load_pair, dtype": (lambda x: load_pair(dtype=x), ("float32", 5, torch.int64)),
     "load_pair, draft": (lambda x: load_pair(draft=x), ("nope", 5, None, [])),
     "export": (lambda x: export(x, None), (None, 5, (TARGET, DRAFT, None))),
-    "load_pair, path": (load_pair, PATHS), "Tokenizer.load": (Tokenizer.load, PATHS), "gguf.File": (File, PATHS),
+    "load_pair, path": (load_pair, PATHS), "Tokenizer.load": (Tokenizer.load, PATHS), "GGUFFile": (GGUFFile, PATHS),
     "load_model": (load_model, PATHS), "source_of": (source_of, PATHS), "read_texts": (read_texts, PATHS[1:]),
     "save": (TOKENIZER.save, PATHS), "export, path": (lambda x: export(Pair(TARGET, DRAFT, TOKENIZER), x), PATHS),
     "save_model": (lambda x: save_model(x, Path("no"), TOKENIZER), NONE),

@@ -51,14 +51,14 @@ class Learned(nn.Module):
 
     def __init__(self, vocab_size: int, channels: int, layers: Sequence[int], **sizes: int):
         super().__init__()
-        whole = {"vocab_size": vocab_size, "channels": channels} | sizes
-        for name, size in whole.items():
+        numbers = {"vocab_size": vocab_size, "channels": channels} | sizes
+        for name, size in numbers.items():
             if type(size) is not int or size < 1:                               # no bool
                 raise ValueError(f"{name} must be a whole number of 1 or more, got {size!r}")
         if not isinstance(layers, Sequence) or not layers or any(
                 type(layer) is not int or layer < 0 for layer in layers):
             raise ValueError(f"layers must be the numbers of some of the target's, got {layers!r}")
-        self.sizes, self.layers = whole | {"layers": list(layers)}, tuple(layers)
+        self.sizes, self.layers = numbers | {"layers": list(layers)}, tuple(layers)
         self.vocab_size, self.channels = vocab_size, channels
 
     @classmethod

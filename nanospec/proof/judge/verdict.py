@@ -107,22 +107,22 @@ def judge(sampler: Sampler, target, draft=None, ids: Sequence[int] = (0,), new: 
         verdict = verdict_of(fit, "token by token, its samples fit", bar=bar)
         verdict.unit = "of the tokens moved, in the order of " + ("p_target" if draft is None else "q_draft - p_target")
         return verdict
-    theirs, note = walked(sampler, seconds), ""
-    if theirs is not None and goodness_of_fit(Counter(drawn), theirs).p_value < FALSE_ALARM:
-        if distance(theirs, truth)[1] > tolerance:              # then it has more chance than a walk can see
-            theirs, note = None, "Walked, it does something else than with real dice: is there chance of its own in it?"
-    if theirs is None:
+    exact, note = walked(sampler, seconds), ""
+    if exact is not None and goodness_of_fit(Counter(drawn), exact).p_value < FALSE_ALARM:
+        if distance(exact, truth)[1] > tolerance:              # then it has more chance than a walk can see
+            exact, note = None, "Walked, it does something else than with real dice: is there chance of its own in it?"
+    if exact is None:
         verdict = verdict_of(fit, "its samples fit the target's distribution (it could not be walked)", bar=bar)
         verdict.note = note or (_where(drawn, truth) if verdict.wrong else "")
     else:
-        off = distance(theirs, truth)[1]
+        off = distance(exact, truth)[1]
         verdict = verdict_of(fit, "every path walked, its distribution is the target's, and its samples fit it", off,
                              tolerance, bar)
         if off > tolerance:
-            verdict.most_off = max((Off(tokens, truth.get(tokens, 0.0), theirs.get(tokens, 0.0))
-                                    for tokens in {**truth, **theirs}), key=lambda off: abs(off.found - off.expected))
+            verdict.most_off = max((Off(tokens, truth.get(tokens, 0.0), exact.get(tokens, 0.0))
+                                    for tokens in {**truth, **exact}), key=lambda off: abs(off.found - off.expected))
     if verdict.wrong and draft is not None and not isinstance(target, Mapping):
-        _name(verdict, drawn, theirs, truth, tolerance, target=target, draft=draft, ids=ids, new=new, gamma=gamma,
+        _name(verdict, drawn, exact, truth, tolerance, target=target, draft=draft, ids=ids, new=new, gamma=gamma,
               **settings)
     return verdict
 
@@ -181,21 +181,21 @@ def _where(drawn: list[tuple], truth: Distribution) -> str:
     return "Its first token is right, what follows is not: is chance used twice, or a wrong row or text looked at?"
 
 
-def _name(verdict: Verdict, drawn: list[tuple], theirs: Distribution | None, truth: Distribution,
+def _name(verdict: Verdict, drawn: list[tuple], exact: Distribution | None, truth: Distribution,
           tolerance: float, **task) -> None:
     """Look for the bugs of the zoo that make this very distribution, for a limited time. The verdict is known."""
     def fits(known: Distribution) -> bool:
-        if theirs is not None:
-            return distance(theirs, known)[1] <= tolerance
+        if exact is not None:
+            return distance(exact, known)[1] <= tolerance
         return distance(known, truth)[1] > tolerance and goodness_of_fit(Counter(drawn), known).p_value > MISS
 
-    say, told, number = Progress(), False, 0
-    for number, (name, same) in enumerate(named(fits, theirs, MOST_SECONDS, tolerance, **task), 1):
+    say, said, number = Progress(), False, 0
+    for number, (name, same) in enumerate(named(fits, exact, MOST_SECONDS, tolerance, **task), 1):
         verdict.bugs += [name] * same
-        if say.long and not told:
+        if say.long and not said:
             print(f"{verdict}\nWhich bug of the zoo is it? Looking for {MOST_SECONDS:.0f} seconds at most.",
                   file=sys.stderr)
-            told = True
+            said = True
         say(f"{number} of {len(OF_A_CHAIN)} bugs")
     if number < len(OF_A_CHAIN):
         verdict.note = f"{verdict.note}\nThere was time for {number} of the zoo's {len(OF_A_CHAIN)} bugs.".strip()
