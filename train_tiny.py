@@ -16,9 +16,9 @@ moment), training.pt (what --resume reads), sampled.pt (texts that the target wr
 With --what NAME it trains that draft model for the target in --out; if there is none, for the one
 that ships, whose pair is copied there. It writes NAME.pt and NAME.training.pt.
 
-Here are the sizes and the loop; nanospec/training/step.py is one step. Models, losses and batches
-of the pair are in nanospec/training/pair.py, those of learned draft models in
-nanospec/training/learning.py.
+Here are, from top to bottom, the sizes, the options, what happens, and the loop.
+nanospec/training/step.py is one step. Models, losses and batches of the pair are in
+nanospec/training/pair.py, those of learned draft models in nanospec/training/learning.py.
 """
 
 if __name__ == "__main__":              # Ctrl-C may come while torch is being imported
@@ -36,16 +36,16 @@ from typing import Any
 
 from rich.console import Console
 
-from nanospec.cli import for_target
+from nanospec.cli import for_target, train_job
 from nanospec.cli.for_target import PART, PARTS
+from nanospec.cli.parser import Parser
 from nanospec.cli.show.options import HERE, NEW_FOLDER, SEED, whole_number
 from nanospec.cli.show.terminal import refuse
-from nanospec.cli.train_job import PHASED, checked, opened, prepared
+from nanospec.cli.train_job import PHASED, opened
 from nanospec.cli.train_watch import Watch, draw, new_progress, report
 from nanospec.errors import NanospecError
 from nanospec.methods.draft_models import LEARNED
 from nanospec.model import Config
-from nanospec.proof.command import Parser
 from nanospec.training.losses import LOSSES
 from nanospec.training.pair import Size, Training
 from nanospec.training.step import train_step
@@ -72,6 +72,80 @@ SIZES["tiny"] = replace(SIZES["shallow"], steps=(2600, 1500, 6000), rate=(8e-4, 
 # target's own.
 SIZES["long"] = replace(SIZES["tiny"], batch=64, steps=(1000, 250, 5000), rate=(2e-3, 4e-3, 4e-3),
                         held_out_every=100, sampled=8192)
+
+
+def options() -> Parser:
+    parser = Parser(description=__doc__.split("\n\n")[0])
+    add = parser.add_argument
+    add("--what", choices=[*PHASED, *LEARNED], default=["pair"], nargs="+", metavar="NAME",
+        help="pair; pair mtp, whose target learns with its MTP layer; distil, which trains its draft further; or draft "
+        "models for it: " + ", ".join(LEARNED) + "; default: pair")
+    add("--size", choices=SIZES, default="tiny",
+        help="sets widths, depths, batch and steps; default: %(default)s")
+    add("--steps", type=int, nargs="+", metavar="N",
+        help="steps of the target, the draft and the distillation, or of what --what names; default: "
+        "those of --size")
+    add("--batch", type=whole_number(1, 1024), metavar="N",
+        help="texts in a step; steps and learning rates follow; default: that of --size")
+    add("--minutes", type=float, default=float("inf"), help="stop after this time; default: never")
+    add("--text", type=Path, nargs="+", default=[], metavar="PATH",
+        help="files or folders; default: Python's standard library")
+    add("--weights", help="draft models for this target: a Hugging Face folder, a GGUF file, a name on the hub, "
+        "smollm2; by default on conversations that it writes itself")
+    add("--tokens", type=int, metavar="N",
+        help=f"how much text for --weights; default: {PARTS * PART}, or what --text holds")
+    add("--spoken", type=int, metavar="N",
+        help="the tokens that a draft model for --weights can draft: the N most frequent ones")
+    add("--from", dest="begin", type=Path, metavar="FILE",
+        help="what the training begins with, instead of random weights: for a pair a target of fewer layers, from "
+             "which this one grows; a draft model for --weights")
+    add("--packages", nargs="*", metavar="NAME",
+        help="learn from the sources of the packages that this one needs, too, and of these")
+    add("--loss", choices=LOSSES, default="forward-kl",
+        help="the loss by which the draft learns the target's probabilities; default: %(default)s")
+    add("--compile", action="store_true",
+        help="through torch.compile: a third faster on a CPU (on CUDA always)")
+    add("--tokenizer", type=Path, help="ranks to use; default: learned from the first text")
+    add("--out", type=NEW_FOLDER,
+        help="folder to write to; default: out/SIZE, or out/NAME of --what")
+    add("--device", default=HERE, help="default: %(default)s")
+    add("--seed", type=SEED, default=0,
+        help="the seed of initial weights and of the order of the text; default: %(default)s")
+    add("--resume", action="store_true", help="go on with the training that --out holds")
+    return parser
+
+
+def main(argv: Sequence[str] | None = None) -> int:
+    console = Console()
+    try:
+        # What is to be trained, on which texts: a target and a draft of ours, draft models for them, or draft
+        # models for a target of others. What can be refused is refused before anything is read or written.
+        args = options().parse_args(argv)
+        kind: Any = for_target if args.weights else train_job
+        job = kind.checked(args, SIZES[args.size])
+        training, held = kind.prepared(args, job, console)
+        opened(job, training)
+
+        # The loop, until the last step, a signal, or the end of --minutes.
+        with signals() as got, new_progress(console) as progress:
+            watch, end = Watch(training, held[0], progress), time.monotonic() + args.minutes * 60
+            finished = run(training, watch, lambda: got or time.monotonic() > end)
+
+        # What came of it.
+        draw(args, job, training, held[0], finished)
+        if not finished:
+            console.print(f"stopped; everything is in {job.out}. Go on with --resume.")
+            return 128 + got[0] if got else 0
+        if args.weights:
+            for_target.report(console, training)
+            return 0
+        for what in args.what:
+            report(console, job.out, held, args.device, what)
+    except (NanospecError, OSError) as error:
+        return refuse("train_tiny", error)
+    except KeyboardInterrupt:           # before the training, when nothing has been made, or after
+        return 130
+    return 0
 
 
 class Stopped(Exception):
@@ -120,79 +194,6 @@ def signals() -> Iterator[list[int]]:
     finally:
         for number, handler in before.items():
             signal.signal(number, handler)
-
-
-def main(argv: Sequence[str] | None = None) -> int:
-    console = Console()
-    try:
-        args = options().parse_args(argv)
-        training: Any
-        held: list
-        if args.weights:
-            job = for_target.checked(args, SIZES[args.size])
-            training, held = for_target.prepared(args, job, console), [None]
-        else:
-            job = checked(args, SIZES[args.size])
-            training, held = prepared(args, job, console)
-        opened(job, training)
-        with signals() as got, new_progress(console) as progress:
-            watch, end = Watch(training, held[0], progress), time.monotonic() + args.minutes * 60
-            finished = run(training, watch, lambda: got or time.monotonic() > end)
-        draw(args, job, training, held[0], finished)
-        if not finished:
-            console.print(f"stopped; everything is in {job.out}. Go on with --resume.")
-            return 128 + got[0] if got else 0
-        if args.weights:
-            for_target.report(console, training)
-            return 0
-        for what in args.what:
-            report(console, job.out, held, args.device, what)
-    except (NanospecError, OSError) as error:
-        return refuse("train_tiny", error)
-    except KeyboardInterrupt:           # before the training, when nothing has been made, or after
-        return 130
-    return 0
-
-
-def options() -> Parser:
-    parser = Parser(description=__doc__.split("\n\n")[0])
-    add = parser.add_argument
-    add("--what", choices=[*PHASED, *LEARNED], default=["pair"], nargs="+", metavar="NAME",
-        help="pair; pair mtp, whose target learns with its MTP layer; distil, which trains its draft further; or draft "
-        "models for it: " + ", ".join(LEARNED) + "; default: pair")
-    add("--size", choices=SIZES, default="tiny",
-        help="sets widths, depths, batch and steps; default: %(default)s")
-    add("--steps", type=int, nargs="+", metavar="N",
-        help="steps of the target, the draft and the distillation, or of what --what names; default: "
-        "those of --size")
-    add("--batch", type=whole_number(1, 1024), metavar="N",
-        help="texts in a step; steps and learning rates follow; default: that of --size")
-    add("--minutes", type=float, default=float("inf"), help="stop after this time; default: never")
-    add("--text", type=Path, nargs="+", default=[], metavar="PATH",
-        help="files or folders; default: Python's standard library")
-    add("--weights", help="draft models for this target: a Hugging Face folder, a GGUF file, a name on the hub, "
-        "smollm2; by default on conversations that it writes itself")
-    add("--tokens", type=int, metavar="N",
-        help=f"how much text for --weights; default: {PARTS * PART}, or what --text holds")
-    add("--spoken", type=int, metavar="N",
-        help="the tokens that a draft model for --weights can draft: the N most frequent ones")
-    add("--from", dest="begin", type=Path, metavar="FILE",
-        help="what the training begins with, instead of random weights: for a pair a target of fewer layers, from "
-             "which this one grows; a draft model for --weights")
-    add("--packages", nargs="*", metavar="NAME",
-        help="learn from the sources of the packages that this one needs, too, and of these")
-    add("--loss", choices=LOSSES, default="forward-kl",
-        help="the loss by which the draft learns the target's probabilities; default: %(default)s")
-    add("--compile", action="store_true",
-        help="through torch.compile: a third faster on a CPU (on CUDA always)")
-    add("--tokenizer", type=Path, help="ranks to use; default: learned from the first text")
-    add("--out", type=NEW_FOLDER,
-        help="folder to write to; default: out/SIZE, or out/NAME of --what")
-    add("--device", default=HERE, help="default: %(default)s")
-    add("--seed", type=SEED, default=0,
-        help="the seed of initial weights and of the order of the text; default: %(default)s")
-    add("--resume", action="store_true", help="go on with the training that --out holds")
-    return parser
 
 
 if __name__ == "__main__":

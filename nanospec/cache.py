@@ -131,5 +131,5 @@ class LanguageModel(Protocol):
     def new_cache(self, rows: int, slots: int) -> Cache: ...
 
     def __call__(self, tokens: Tensor, cache: Cache | None = None, kv_length: int | None = None,
-                 positions: Tensor | None = None, attention_mask: Tensor | None = None,
+                 *, positions: Tensor | None = None, attention_mask: Tensor | None = None,
                  layers: Sequence[int] = (), scored: int | None = None) -> Any: ...

@@ -12,6 +12,7 @@ import sys
 from collections.abc import Sequence
 from contextlib import nullcontext
 from dataclasses import dataclass
+from typing import Any
 
 import torch
 import torch.nn.functional as F
@@ -204,7 +205,7 @@ class GPT(nn.Module):
     def new_cache(self, rows: int, slots: int) -> Cache:
         """An empty cache for `rows` texts of up to `slots` tokens, of its dtype, on its device."""
         c = self.config
-        return Cache(rows, c.layers, c.kv_heads, self._rope(slots))
+        return Cache(rows, c.layers, c.kv_heads, self.rope(slots))
 
     def forward(self, tokens: Tensor, cache: Cache | None = None, kv_length: int | None = None,
                 positions: Tensor | None = None, attention_mask: Tensor | None = None,
@@ -221,20 +222,30 @@ class GPT(nn.Module):
         layers: also return the hidden states after these blocks, (B, T, len(layers), C).
         scored: how many of the last tokens get logits, (B, scored, V); None: all. A prompt needs 0.
         """
-        T, x, hidden = tokens.shape[1], self.embedding(tokens), {}
+        T = tokens.shape[1]
         if cache is None:
-            call = Call(self._rope(T))
+            call = Call(self.rope(T))
         else:
             call = cached_call(self.config, T, cache, kv_length, positions, attention_mask)
-        for layer, block in enumerate(self.blocks):
+        x, hidden = self.through(self.embedding(tokens), call, layers)
+        logits = self.head(self.norm(x if scored is None else x[:, T - scored:]))   # (B, T, V)
+        return (logits, hidden) if layers else logits
+
+    def through(self, x: Tensor, call: Call, layers: Sequence[int] = (), first: int = 0,
+                end: int | None = None) -> tuple[Tensor, Tensor | Any]:
+        """x (B, T, C) through the blocks from `first` on, up to but not including `end`: (B, T, C).
+
+        And the hidden states after `layers`, (B, T, len(layers), C); None without layers.
+        """
+        found = {}
+        for layer, block in list(enumerate(self.blocks))[first:end]:
             x = block(x, call, layer)
             if layer in layers:
-                hidden[layer] = x
-        x = x if scored is None else x[:, T - scored:]
-        logits = self.head(self.norm(x))                                        # (B, T, V)
-        return (logits, torch.stack([hidden[layer] for layer in layers], 2)) if layers else logits
+                found[layer] = x
+        return x, torch.stack([found[layer] for layer in layers], 2) if layers else None
 
-    def _rope(self, positions: int) -> Tensor:
+    def rope(self, positions: int) -> Tensor:
+        """The rotations of as many positions, as rope_table."""
         c = self.config
         return rope_table(positions, c.head_size, c.rope_theta, self.dtype, self.device,
                           c.rope_llama3)

@@ -4,7 +4,7 @@ call, and the text is distributed exactly as if the target had written it alone.
 Leviathan, Kalman, Matias 2022 (arXiv 2211.17192, Algorithm 1); Chen et al. 2023 (arXiv 2302.01318,
 Algorithm 2). `verify` is the idea, `ModelDrafter` drafts, `one_round` does both once for B texts
 and without a branch, `speculate` repeats it. Other drafters and rules stand in rooms of their own
-and go through the same round.
+and go through the same round. Numbers in comments: the five steps of Leviathan's Algorithm 1.
 """
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
@@ -41,15 +41,15 @@ def verify(draft: Draft, p_target: Tensor, dice: Dice) -> tuple[Tensor, Tensor]:
     x = draft.tokens[:, 1:, None]                                               # (B, gamma, 1)
     p_of_x = p_target[:, :-1].gather(-1, x)[:, :, 0]                            # (B, gamma)
     q_of_x = draft.q_draft[:, 1:].gather(-1, x)[:, :, 0]
-    # A row that a text lacks has a q_draft of zeros. It is never accepted.
+    # 3. How many are accepted. A row that a text lacks, with a q_draft of zeros, never is.
     coins = dice.flip(torch.where(q_of_x > 0, p_of_x / q_of_x, 0.0))            # (B, gamma)
     accepted = coins.long().cumprod(-1).sum(-1)                                 # (B,)
-    # The rejected token was drawn from the next row's q_draft. After a text's last row comes one
+    # 4. The rejected token was drawn from the next row's q_draft. After a text's last row comes one
     # that it lacks, or row 0: zeros, whose residual is p_target itself, and that is the bonus.
     row = torch.arange(len(accepted), device=accepted.device)
     following = (accepted + 1) % draft.tokens.shape[1]
     left = residual(p_target[row, accepted], draft.q_draft[row, following])     # (B, V)
-    return accepted, dice.pick(left)
+    return accepted, dice.pick(left)                                            # 5. one token more
 
 
 class ModelDrafter(Drafter):
@@ -95,13 +95,13 @@ def one_round(target: Callable, cache: Cache, drafter: Drafter, rule: Rule, text
     text. lag: as in Drafter.propose. Returns the draft, p_target (B, n, V), path (B, n) and count
     (B,), the accepted rows, and token (B,), which follows the last of them.
     """
-    draft = drafter.propose(text, sampling, dice, kv_length, lag)
+    draft = drafter.propose(text, sampling, dice, kv_length, lag)               # 1. draft tokens
     cache.length = text.length - 1                  # roll back: what was rejected is forgotten
     out = target(draft.tokens, cache, kv_length, layers=drafter.layers,
-                 **draft.placing(cache, kv_length))
+                 **draft.placing(cache, kv_length))                             # 2. one target call
     logits, hidden = out if drafter.layers else (out, None)
     p_target = sampling(logits)                                                 # (B, n, V)
-    accepted, token = rule(draft, p_target, dice)
+    accepted, token = rule(draft, p_target, dice)                               # 3. to 5.: the rule
     path, count = draft.path(accepted)
     draft.keep(cache, path)
     written = torch.cat([draft.tokens.gather(1, path)[:, 1:], token[:, None]], 1)

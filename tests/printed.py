@@ -11,6 +11,20 @@ def rows(out: str, heading: str) -> dict[str, list[str]]:
     for line in lines:
         if not line.strip():
             break
-        name, *cells = re.split(r" {2,}", line.strip())
+        name, *cells = cut(line)
         table[name] = cells
     return table
+
+
+def rows_of(out: str, columns: int) -> list[list[str]]:
+    """The printed lines that have so many cells, two blanks or more apart."""
+    return [row for row in map(cut, out.splitlines()) if len(row) == columns]
+
+
+def rows_from(out: str, first: str) -> list[list[str]]:
+    """The printed lines that begin with `first`, in cells."""
+    return [cut(line) for line in out.splitlines() if line.startswith(first)]
+
+
+def cut(line: str) -> list[str]:
+    return re.split(r" {2,}", line.strip())

@@ -3,11 +3,11 @@
 import argparse
 from collections.abc import Sequence
 
+from nanospec.cli.parser import Parser
 from nanospec.cli.shared_options import add_drafting, add_sampling
 from nanospec.cli.show import options
 from nanospec.errors import RequestError
 from nanospec.methods.index import DRAFTERS, GAMMA, REMEMBERING, check_remember
-from nanospec.proof.command import Parser
 
 CONTEXT = 8192          # tokens of a conversation, where the user asks for no other number
 ANSWER = 512            # tokens of an answer, or a quarter of the context

@@ -4,13 +4,13 @@ import argparse
 from collections.abc import Sequence
 
 from nanospec.cli.bench.method_options import chosen_drafters
+from nanospec.cli.parser import Parser
 from nanospec.cli.shared_options import add_drafting, add_sampling
 from nanospec.cli.show import options
 from nanospec.errors import RequestError
 from nanospec.files.checkpoint import WEIGHTS
 from nanospec.files.sources import source_of
 from nanospec.methods.index import DRAFTERS, GAMMA, check_fixed
-from nanospec.proof.command import Parser
 
 PROMPT = '''class Stack:
     """A last-in, first-out stack."""

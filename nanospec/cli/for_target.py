@@ -62,8 +62,10 @@ def checked(args: argparse.Namespace, size: Size) -> Job:
     return allowed(args, Job(plan, out, None, files_of(args.what), target))
 
 
-def prepared(args: argparse.Namespace, job: Job, console: Console) -> KeptTraining:
-    """The training. The texts are made first, part by part, unless they are there; they stay in the folder `texts`."""
+def prepared(args: argparse.Namespace, job: Job, console: Console) -> tuple[KeptTraining, list[None]]:
+    """As train_job.prepared; what is held out, the training knows. The texts are made first, part by part, unless they
+    are there; they stay in the folder `texts`.
+    """
     target: Any = job.target                            # by `checked`
     model, layers = target.load(args.device), {layer for sizes in job.size.sizes.values() for layer in sizes["layers"]}
     begun = [load_learned(args.begin, model, name) for name in job.size.sizes if args.begin]
@@ -95,7 +97,7 @@ def prepared(args: argparse.Namespace, job: Job, console: Console) -> KeptTraini
         if draft.ids is not None:
             share = torch.isin(training.ids, draft.ids).float().mean().item()
             console.print(f"{name} drafts {len(draft.ids):,} tokens, which are {share:.1%} of these texts")
-    return training
+    return training, [None]
 
 
 def report(console: Console, training: KeptTraining) -> None:

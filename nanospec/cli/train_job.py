@@ -14,12 +14,14 @@ from rich.console import Console
 from nanospec.errors import PairError, RequestError
 from nanospec.fast.clock import announced
 from nanospec.fast.compiled import compiler_for
-from nanospec.files.atomic import write_whole
+from nanospec.files.atomic import write_atomically
 from nanospec.files.checkpoint import WEIGHTS, Pair, load_model, load_pair, load_saved
 from nanospec.files.corpus import DEPENDENCIES, packages, read_packages, read_texts, to_ids
+from nanospec.files.arguments import fetched
 from nanospec.files.ready import available
 from nanospec.files.sources import Target
 from nanospec.files.tokenizer import Tokenizer, train
+from nanospec.model import GPT
 from nanospec.training.batches import HeldOut
 from nanospec.training.distil import Distillation, further
 from nanospec.training.grow import check_growth
@@ -36,7 +38,7 @@ TIMES = 4
 
 class Job(NamedTuple):
     """What is to be trained, and where. pair: the one that draft models are trained for, None for a
-    pair's training. target: that of others instead, not loaded yet.
+    pair's training. target: that of others instead, not loaded yet. shallow: what a target grows from.
     """
 
     size: Any                       # a Size; of draft models, a Plan
@@ -44,6 +46,7 @@ class Job(NamedTuple):
     pair: Pair | None
     files: Sequence[str]            # what it will write, the training's state last
     target: Target | None = None
+    shallow: GPT | None = None
 
 
 def checked(args: argparse.Namespace, size: Size | Any) -> Job:
@@ -57,10 +60,12 @@ def checked(args: argparse.Namespace, size: Size | Any) -> Job:
     for name in args.packages or ():
         if not packages([name]):
             raise RequestError(f"--packages: {name} is not installed here")
-    if args.begin:
-        check_growth(load_model(args.begin).config, size.target)
     files: Sequence[str] = FILES
-    out, pair = args.out or Path("out") / args.size, None
+    out, pair, shallow = args.out or Path("out") / args.size, None, None
+    if args.begin:                  # with its tokenizer, unless another is named
+        args.tokenizer = args.tokenizer or fetched(args.begin).with_name("ranks.tiktoken")
+        shallow = load_model(args.begin, args.device, tokenizer=Tokenizer.load(args.tokenizer))
+        check_growth(shallow.config, size.target)
     if args.what == JOINT:
         files = (*FILES[:3], "mtp.pt", FILES[3])
     elif args.what != ["pair"]:
@@ -76,7 +81,7 @@ def checked(args: argparse.Namespace, size: Size | Any) -> Job:
             size = further(size, pair)
         else:
             files, size = files_of(args.what), plan_of(args.what, pair.target.config, size)
-    return allowed(args, Job(size, out, pair, files))
+    return allowed(args, Job(size, out, pair, files, shallow=shallow))
 
 
 def allowed(args: argparse.Namespace, job: Job) -> Job:
@@ -127,8 +132,6 @@ def prepared(args: argparse.Namespace, job: Job,
             console.print(f"{package.name} {package.version}, {package.licence}", style="dim",
                           markup=False)
     known = out / "ranks.tiktoken" if args.resume else args.tokenizer
-    if args.begin and not known:
-        known = args.begin.with_name("ranks.tiktoken")
     tokenizer: Any
     if pair:
         tokenizer = pair.tokenizer
@@ -161,9 +164,9 @@ def prepared(args: argparse.Namespace, job: Job,
         training = Distillation(pair, size, args.seed, ids, tokenizer, out, compiled, args.loss)
     else:
         training = LearnedTraining(pair.target, size, args.seed, ids, tokenizer, out, compiled, args.loss)
-    if args.begin:
+    if job.shallow:
         with announced("growing the target", at_once=False):
-            training.grow(load_model(args.begin, args.device, tokenizer=tokenizer))
+            training.grow(job.shallow)
     if args.resume:
         training.load()
     files = sum(len(read) for read, _ in texts.values())
@@ -186,5 +189,5 @@ def opened(job: Job, training: Training) -> None:
         left.unlink()
     for name in FILES[:3]:
         if job.pair and not (job.out / name).exists():
-            write_whole(job.out / name, lambda file: file.write((WEIGHTS / name).read_bytes()))
+            write_atomically(job.out / name, lambda file: file.write((WEIGHTS / name).read_bytes()))
     training.save()

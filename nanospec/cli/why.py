@@ -17,6 +17,7 @@ from rich.text import Text
 from nanospec.cli.bench.method_options import chosen_drafters, options_of
 from nanospec.cli.bench.parts import Found, Parts, parts_of, turn
 from nanospec.cli.demo_options import PROMPT
+from nanospec.cli.parser import Parser
 from nanospec.cli.shared_options import add_drafting, add_sampling
 from nanospec.cli.show import options
 from nanospec.cli.show.terminal import note, refuse, show_table
@@ -26,7 +27,6 @@ from nanospec.fast.clock import announced
 from nanospec.files.checkpoint import WEIGHTS, load_pair
 from nanospec.files.sources import source_of
 from nanospec.methods.index import DRAFTERS, method_of, most_drafted
-from nanospec.proof.command import Parser
 
 GAMMA = 4               # draft tokens of a round, where the user asks for no other number
 TURNS, NEW = 8, 64      # texts, and tokens of each

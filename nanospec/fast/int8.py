@@ -45,10 +45,10 @@ class Int8Linear(Copied):
         scale = weight.abs().amax(1).clamp(min=LEAST) / LARGEST
         with warnings.catch_warnings():                 # torch means to do without tensors of this kind some day
             warnings.simplefilter("ignore")
-            whole = torch._make_per_channel_quantized_tensor(
+            quantised = torch._make_per_channel_quantized_tensor(
                 (weight / scale[:, None]).round().to(torch.int8), scale.double(),
                 torch.zeros(len(scale), dtype=torch.long), 0)
-        return torch.ops.quantized.linear_prepack(whole, None)
+        return torch.ops.quantized.linear_prepack(quantised, None)
 
     @staticmethod
     def product(x: Tensor, copy: Any) -> Tensor:

@@ -53,15 +53,15 @@ class Steady(GPT):
         added = lacking(T, self.config.heads // self.config.kv_heads)
         slots = up_to(self.ends, added + (int(cache.length.max()) + T if kv_length is None else kv_length))
         if attention_mask is not None:
-            attention_mask = F.pad(repeated(attention_mask, added), (0, slots - attention_mask.shape[2]))
+            attention_mask = F.pad(with_repeats(attention_mask, added), (0, slots - attention_mask.shape[2]))
         scored = T if scored is None else scored
-        out: Any = super().forward(repeated(tokens, added), cache, slots,
-                                   None if positions is None else repeated(positions, added), attention_mask,
+        out: Any = super().forward(with_repeats(tokens, added), cache, slots,
+                                   None if positions is None else with_repeats(positions, added), attention_mask,
                                    layers, scored + added if scored else 0)
         return (out[0][:, :scored], out[1][:, :T]) if layers else out[:, :scored]
 
 
-def repeated(x: Tensor, times: int) -> Tensor:
+def with_repeats(x: Tensor, times: int) -> Tensor:
     """x (B, T, ...), its last element so many times more: (B, T + times, ...)."""
     return torch.cat([x, *[x[:, -1:]] * times], 1) if times else x
 

@@ -7,10 +7,10 @@ from pathlib import Path
 from typing import BinaryIO
 
 from nanospec.errors import one_line
-from nanospec.files.given import path_of
+from nanospec.files.arguments import path_of
 
 
-def write_whole(path: Path, write: Callable[[BinaryIO], object]) -> None:
+def write_atomically(path: Path, write: Callable[[BinaryIO], object]) -> None:
     """`write(file)` says what goes into the file at `path`. Killed or out of space at any moment, the file that was
     there is still there. What a killed run has left beside it, of the same name but for .partial, is written over.
 

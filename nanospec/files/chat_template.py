@@ -51,10 +51,10 @@ class ChatTemplate:
 
         RequestError where the template does not take them.
         """
-        given: dict[str, Any] = {"messages": [dict(message) for message in messages], "tools": None, "documents": None,
-                                 "add_generation_prompt": answer}
+        variables: dict[str, Any] = {"messages": [dict(message) for message in messages], "tools": None,
+                                     "documents": None, "add_generation_prompt": answer}
         try:
-            return self.template.render(self.special | given)
+            return self.template.render(self.special | variables)
         except Exception as error:                      # a program may fail in any way
             raise RequestError(f"the model's chat template does not take this: {one_line(error)}") from error
 

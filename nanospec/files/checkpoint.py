@@ -14,9 +14,9 @@ from zipfile import ZipFile
 import torch
 
 from nanospec.errors import NanospecError, PairError, RequestError, check_has, check_model, one_line
-from nanospec.files.atomic import write_whole
-from nanospec.files.given import fetched
-from nanospec.files.ready import available, check_finite, ready
+from nanospec.files.atomic import write_atomically
+from nanospec.files.arguments import fetched
+from nanospec.files.ready import available, check_weights, ready
 from nanospec.files.sources import Source, Target, model_at, source_of
 from nanospec.files.tokenizer import Tokenizer
 from nanospec.files.tokenizer_json import AnyTokenizer, FolderTokenizer
@@ -84,7 +84,7 @@ def key_of(config: Config, tokenizer: AnyTokenizer) -> str:
 
 def save_atomically(what: dict, path: Path) -> None:
     """torch.save; the file is whole or not there at all. OSError when it cannot be written."""
-    write_whole(path, lambda file: torch.save(what, file))
+    write_atomically(path, lambda file: torch.save(what, file))
 
 
 def load_saved(path: Path) -> dict:
@@ -148,7 +148,7 @@ def load_learned(path: Path, target: GPT, name: str, same_weights: bool = True) 
         names = {name.removeprefix(LAYER): name for name in model.state_dict()}
         model.load_state_dict({names[name]: tensor for name, tensor in state.items()})
         model = model.to(target.device, target.dtype).requires_grad_(False).eval()
-        check_finite(model)
+        check_weights(model)
         setattr(model, "note", "" if same else OTHER_WEIGHTS.format(path.name))
     except NanospecError:
         raise
@@ -193,11 +193,11 @@ def load_pair(source: Path | str | Source = WEIGHTS, device="cpu", dtype: torch.
     if draft not in ("gpt", *LEARNED):
         raise RequestError(f"no draft model {draft!r} here: there are gpt, {', '.join(LEARNED)}")
     source = source if isinstance(source, Source) else source_of(source)
-    folder, theirs, found = source.path, source.target, draft_of(source, draft)
+    folder, foreign, found = source.path, source.target, draft_of(source, draft)
     if not found and draft != "gpt":
         raise PairError(f"{folder} holds no {draft}.pt: python train_tiny.py --what {draft} trains it")
-    tokenizer: AnyTokenizer = theirs.tokenizer if theirs else Tokenizer.load(folder / "ranks.tiktoken")
-    target = theirs.load(device, dtype) if theirs else load_model(folder / "target.pt", device, dtype, tokenizer)
+    tokenizer: AnyTokenizer = foreign.tokenizer if foreign else Tokenizer.load(folder / "ranks.tiktoken")
+    target = foreign.load(device, dtype) if foreign else load_model(folder / "target.pt", device, dtype, tokenizer)
     check_rows(folder, target, tokenizer)
     small: Any = None
     tokens = target.config.vocab_size
@@ -205,12 +205,12 @@ def load_pair(source: Path | str | Source = WEIGHTS, device="cpu", dtype: torch.
         file, kind = found
         if kind != "gpt":
             small = load_learned(file, target, kind, same_weights=file.parent == folder)
-        elif theirs:
+        elif foreign:
             other = model_at(file)
-            small, its = other.load(device, dtype), other.tokenizer
-            check_rows(file, small, its)
-            if small.config.vocab_size != tokens or its.fingerprint() != tokenizer.fingerprint():
-                small = OtherTokenizer(small, tables_between(its, theirs.tokenizer, tokens))
+            small, draft_tokenizer = other.load(device, dtype), other.tokenizer
+            check_rows(file, small, draft_tokenizer)
+            if small.config.vocab_size != tokens or draft_tokenizer.fingerprint() != tokenizer.fingerprint():
+                small = OtherTokenizer(small, tables_between(draft_tokenizer, foreign.tokenizer, tokens))
         else:
             small = load_model(file, device, dtype, tokenizer)
         tokens = small.vocab_size if isinstance(small, Learned) else small.config.vocab_size

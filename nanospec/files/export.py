@@ -20,10 +20,11 @@ from typing import Any
 
 import torch
 
+from nanospec.cli.parser import Parser
 from nanospec.errors import NanospecError, PairError, one_line
 from nanospec.files.checkpoint import WEIGHTS, Pair, load_pair
 from nanospec.files.extra import extra
-from nanospec.files.given import path_of
+from nanospec.files.arguments import path_of
 from nanospec.files.huggingface import save_folder
 from nanospec.files.speculators import ENGINES, save_eagle3
 from nanospec.files.tokenizer import Tokenizer
@@ -42,11 +43,11 @@ def export(pair: Pair, out: Path, name: str = "", engine: str = "vllm") -> list[
     if not isinstance(pair, Pair):
         raise PairError(f"a pair is exported, as load_pair reads it, got {one_line(repr(pair))}")
     out = path_of(out)
-    head, ours = isinstance(pair.draft, Eagle3), isinstance(pair.tokenizer, Tokenizer)
-    models: dict[str, Any] = {"target": pair.target} if ours else {}
+    head, made_here = isinstance(pair.draft, Eagle3), isinstance(pair.tokenizer, Tokenizer)
+    models: dict[str, Any] = {"target": pair.target} if made_here else {}
     models["eagle3" if head else "draft"] = pair.draft
     folders = [out / kind for kind in models]
-    if not ours and not head:
+    if not made_here and not head:
         raise PairError("the pair is one of Hugging Face folders already")
     for kind, model in models.items():
         if not isinstance(model, (GPT, Eagle3)):
@@ -67,18 +68,18 @@ def export(pair: Pair, out: Path, name: str = "", engine: str = "vllm") -> list[
 
 
 def main(argv: Sequence[str] | None = None) -> int:
-    parser = argparse.ArgumentParser(prog="python -m nanospec.files.export", description=__doc__,
-                                     formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser = Parser(prog="python -m nanospec.files.export", description=__doc__,
+                    formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("out", type=Path, metavar="OUT", help="the folder to write to")
     parser.add_argument("--weights", default=WEIGHTS, metavar="FOLDER", help="default: the pair that ships")
     parser.add_argument("--draft", choices=["gpt", "eagle3"], default="gpt", help="default: %(default)s")
     parser.add_argument("--for", choices=[*ENGINES], default="vllm", dest="engine",
                         help="an EAGLE-3 head in the format of speculators, or in SpecForge's; default: %(default)s")
-    asked = parser.parse_args(argv)
     try:
+        asked = parser.parse_args(argv)
         pair = load_pair(asked.weights, dtype=torch.bfloat16, draft=asked.draft)
-        ours = isinstance(pair.tokenizer, Tokenizer)
-        written = export(pair, asked.out, "" if ours else str(asked.weights), asked.engine)
+        name = "" if isinstance(pair.tokenizer, Tokenizer) else str(asked.weights)
+        written = export(pair, asked.out, name, asked.engine)
     except (NanospecError, OSError) as error:
         print(f"export: {one_line(error)}", file=sys.stderr)
         return 2

@@ -22,7 +22,7 @@ from torch import Tensor
 from nanospec.errors import NanospecError, PairError, one_line
 from nanospec.files.chat_template import ChatTemplate
 from nanospec.files.extra import extra
-from nanospec.files.given import fetched
+from nanospec.files.arguments import fetched
 from nanospec.files.huggingface import KINDS, assemble
 from nanospec.files.tokenizer_json import FolderTokenizer
 from nanospec.model import GPT, Config
@@ -65,14 +65,8 @@ def reading(path: Path) -> Iterator[None]:
         raise PairError(f"{path} is cut short, or is no GGUF file: {one_line(error)}") from error
 
 
-def load_gguf(path: Path, device="cpu", dtype: torch.dtype = torch.float32) -> tuple[GPT, FolderTokenizer]:
-    """The model, ready to decode, and its tokenizer. As File, and PairError where the weights are not what it needs."""
-    file = File(path)
-    return file.load(device, dtype), file.tokenizer
-
-
-class File:
-    """A GGUF file of which all has been read but the weights.
+class GGUFFile:
+    """What a GGUF file says of its model, sizes and tokenizer. The weights are read by `load`.
 
     FileNotFoundError; PairError if the file is no GGUF file, not whole, or holds what this GPT does not have.
     """
@@ -80,7 +74,7 @@ class File:
     def __init__(self, path: Path):
         self.path = fetched(path)
         with reading(self.path):
-            self.reader, self.kind = reader_of(self.path), ""
+            self.reader, self.kind = gguf_reader(self.path), ""
             if self.value("split.count", 1) > 1:
                 raise PairError(f"{self.path} is a part of a model that is split into "
                                 f"{self.value('split.count')} files: llama-gguf-split --merge joins them")
@@ -88,6 +82,7 @@ class File:
             self.config, self.tokenizer = config_of(self), tokenizer_of(self)
 
     def load(self, device="cpu", dtype: torch.dtype = torch.float32) -> GPT:
+        """The model, ready to decode. PairError where the weights are not what the file says."""
         with reading(self.path):
             return assemble(self.config, weights_of(self), str(self.path), device, dtype)
 
@@ -110,7 +105,7 @@ class File:
                             f"{key.replace('{}', self.kind)} {one_line(found)}")
 
 
-def reader_of(path: Path) -> Any:
+def gguf_reader(path: Path) -> Any:
     """The package's reader. It cuts the file in a hundred thousand pieces, and numpy is slow in cutting a memmap."""
     class Quick(extra("gguf").GGUFReader):              # type: ignore[misc]
         data: Any
@@ -122,7 +117,7 @@ def reader_of(path: Path) -> Any:
     return Quick(path)
 
 
-def config_of(file: File) -> Config:
+def config_of(file: GGUFFile) -> Config:
     file.allow("general.architecture", *KINDS)
     channels, heads = file.value("{}.embedding_length"), file.value("{}.attention.head_count")
     size = file.value("{}.attention.key_length", None)
@@ -135,7 +130,7 @@ def config_of(file: File) -> Config:
                   file.value("{}.rope.freq_base", 10_000.0), llama3, head_dim=size, **KINDS[file.kind])
 
 
-def scaling_of(file: File, head_size: int) -> tuple[float, ...]:
+def scaling_of(file: GGUFFile, head_size: int) -> tuple[float, ...]:
     """Config.rope_llama3 of a file. PairError where it does anything else with positions that this GPT does not."""
     begin = f"{file.kind}.rope."
     allowed = ROPE | {"dimension_count": (head_size,)}
@@ -174,8 +169,8 @@ def llama3_of(divisors: list[float], theta: float, head_size: int) -> tuple[floa
     if len(between) > 1:
         (fast, more), (slow, less) = between[0], between[-1]
         below = slow * (more - less) / (fast - slow) - less
-    whole = [(turn, share) for turn, share in zip(turns, kept) if share >= 1 - 1e-6]
-    turn, share = (between or whole[-1:] or [(turns[0], 0.0)])[-1]
+    full = [(turn, share) for turn, share in zip(turns, kept) if share >= 1 - 1e-6]
+    turn, share = (between or full[-1:] or [(turns[0], 0.0)])[-1]
     if below <= 0:
         return None
     high = LOW + LOW / below
@@ -185,7 +180,7 @@ def llama3_of(divisors: list[float], theta: float, head_size: int) -> tuple[floa
     return (factor, LOW, high, context) if fits else None
 
 
-def weights_of(file: File) -> dict[str, Tensor]:
+def weights_of(file: GGUFFile) -> dict[str, Tensor]:
     """In float32, under the names that they have in a Hugging Face folder."""
     dequantize, found = extra("gguf").quants.dequantize, {}
     for tensor in file.reader.tensors:
@@ -212,7 +207,7 @@ def half_apart(weight: Tensor, head_size: int) -> Tensor:
     return weight.view(-1, head_size // 2, 2, weight.shape[-1]).transpose(1, 2).reshape(weight.shape)
 
 
-def tokenizer_of(file: File) -> FolderTokenizer:
+def tokenizer_of(file: GGUFFile) -> FolderTokenizer:
     """With the ids that the tokenizer of the model's Hugging Face folder would give."""
     file.allow("tokenizer.ggml.model", "gpt2")
     file.allow("tokenizer.ggml.pre", *PATTERNS)
@@ -242,6 +237,6 @@ def tokenizer_of(file: File) -> FolderTokenizer:
     ends += [i for i, (piece, kind) in enumerate(zip(pieces, kinds)) if kind == CONTROL and piece in ENDING]
     if not ends:
         raise PairError(f"{file.path} does not say which token ends a text: no tokenizer.ggml.eos_token_id")
-    named = {theirs: pieces[special[ours]] for ours, theirs in NAMED.items() if special[ours] is not None}
+    named = {called: pieces[special[name]] for name, called in NAMED.items() if special[name] is not None}
     template = file.value("tokenizer.chat_template", None)
     return FolderTokenizer(made, ends, None if template is None else ChatTemplate(template, named))

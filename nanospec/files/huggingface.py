@@ -15,9 +15,9 @@ import torch
 from torch import Tensor
 
 from nanospec.errors import PairError, one_line
-from nanospec.files.atomic import write_whole
+from nanospec.files.atomic import write_atomically
 from nanospec.files.extra import extra
-from nanospec.files.given import fetched
+from nanospec.files.arguments import fetched
 from nanospec.files.ready import available, ready
 from nanospec.model import GPT, Config
 
@@ -43,20 +43,20 @@ INDEX = "model.safetensors.index.json"              # which tensor is in which f
 def read_config(path: Path) -> Config:
     """config.json -> Config. FileNotFoundError, or PairError where it asks for something this GPT does not have."""
     try:
-        said = json.loads(fetched(path).read_bytes())
-        tables = [said] + [said[name] for name in ROTARY if said.get(name) is not None]
-        kind = said.get("model_type") or "llama"
+        sizes = json.loads(fetched(path).read_bytes())
+        tables = [sizes] + [sizes[name] for name in ROTARY if sizes.get(name) is not None]
+        kind = sizes.get("model_type") or "llama"
         asked = unknown(tables)
         if not asked:
             for key in MUST_SAY.get(kind, ()):
                 if all(table.get(key) is None for table in tables):
                     raise KeyError(key)
             rope_theta = {table["rope_theta"] for table in tables if table.get("rope_theta") is not None}
-            heads, kv_heads = said["num_attention_heads"], said.get("num_key_value_heads")
-            config = Config(said["vocab_size"], said["max_position_embeddings"], said["num_hidden_layers"],
-                            said["hidden_size"], heads, heads if kv_heads is None else kv_heads,
-                            said["intermediate_size"], said.get("tie_word_embeddings", False), said["rms_norm_eps"],
-                            next(iter(rope_theta), 10_000.0), next(iter(scalings(tables)), ()), said.get("head_dim"),
+            heads, kv_heads = sizes["num_attention_heads"], sizes.get("num_key_value_heads")
+            config = Config(sizes["vocab_size"], sizes["max_position_embeddings"], sizes["num_hidden_layers"],
+                            sizes["hidden_size"], heads, heads if kv_heads is None else kv_heads,
+                            sizes["intermediate_size"], sizes.get("tie_word_embeddings", False), sizes["rms_norm_eps"],
+                            next(iter(rope_theta), 10_000.0), next(iter(scalings(tables)), ()), sizes.get("head_dim"),
                             **KINDS[kind])
             if config.head_size * config.heads == config.channels:
                 config = replace(config, head_dim=None)
@@ -107,23 +107,23 @@ def load_folder(folder: Path, device="cpu", dtype: torch.dtype = torch.float32) 
     return assemble(read_config(folder / "config.json"), read_tensors(folder), str(folder), device, dtype)
 
 
-def assemble(config: Config, theirs: dict[str, Tensor], source: str, device="cpu",
+def assemble(config: Config, tensors: dict[str, Tensor], source: str, device="cpu",
              dtype: torch.dtype = torch.float32) -> GPT:
-    """A GPT from weights under the names of a Hugging Face folder, ready to decode. `theirs` is emptied.
+    """A GPT from weights under the names of a Hugging Face folder, ready to decode. `tensors` is emptied.
 
     source: where they come from, for a message. PairError unless they are what the config describes, all and no other.
     """
     device, state = available(device, dtype), {}
-    as_named(theirs, config.tied)
-    for ours, parts in names(config):                   # stops at the first that is missing, however many there may be
-        for name, shape in parts.items():
-            if name not in theirs or theirs[name].shape != shape:
-                there = f"of shape {tuple(theirs[name].shape)}" if name in theirs else "not there"
-                raise PairError(f"{source} does not have the weights that its config describes: {name} is {there}")
-        state[ours] = torch.cat([theirs.pop(name) for name in parts])
-    if config.tied and HEAD in theirs and torch.equal(theirs[HEAD], state["embedding.weight"]):
-        del theirs[HEAD]
-    left = sorted(name for name in theirs if not name.endswith(BUFFER))
+    as_named(tensors, config.tied)
+    for name, parts in names(config):                   # stops at the first that is missing, however many there may be
+        for part, shape in parts.items():
+            if part not in tensors or tensors[part].shape != shape:
+                there = f"of shape {tuple(tensors[part].shape)}" if part in tensors else "not there"
+                raise PairError(f"{source} does not have the weights that its config describes: {part} is {there}")
+        state[name] = torch.cat([tensors.pop(part) for part in parts])
+    if config.tied and HEAD in tensors and torch.equal(tensors[HEAD], state["embedding.weight"]):
+        del tensors[HEAD]
+    left = sorted(name for name in tensors if not name.endswith(BUFFER))
     if left:
         raise PairError(f"{source} has weights that its config does not describe: {one_line(', '.join(left))}")
     try:
@@ -132,13 +132,13 @@ def assemble(config: Config, theirs: dict[str, Tensor], source: str, device="cpu
         raise PairError(f"{source} is no model that can be used: {one_line(error)}") from error
 
 
-def as_named(theirs: dict[str, Tensor], tied: bool) -> None:
+def as_named(tensors: dict[str, Tensor], tied: bool) -> None:
     """Names that others write for the same: without "model." before them, and the head's for a matrix that is both."""
-    if "norm.weight" in theirs:                         # the backbone was saved, or all but its name
-        for name in [name for name in theirs if name != HEAD]:
-            theirs[BACKBONE + name] = theirs.pop(name)
-    if tied and HEAD in theirs and EMBEDDING not in theirs:
-        theirs[EMBEDDING] = theirs.pop(HEAD)
+    if "norm.weight" in tensors:                         # the backbone was saved, or all but its name
+        for name in [name for name in tensors if name != HEAD]:
+            tensors[BACKBONE + name] = tensors.pop(name)
+    if tied and HEAD in tensors and EMBEDDING not in tensors:
+        tensors[EMBEDDING] = tensors.pop(HEAD)
 
 
 def read_tensors(folder: Path) -> dict[str, Tensor]:
@@ -201,20 +201,20 @@ def names(config: Config) -> Iterator[tuple[str, dict[str, tuple[int, ...]]]]:
     if config.qk_norm:
         layer |= {f"attention.{part}_norm.weight": {f"self_attn.{part}_norm.weight": (size,)} for part in "qk"}
     for i in range(config.layers):
-        for ours, parts in layer.items():
-            yield f"blocks.{i}.{ours}", {f"model.layers.{i}.{theirs}": shape for theirs, shape in parts.items()}
+        for name, parts in layer.items():
+            yield f"blocks.{i}.{name}", {f"model.layers.{i}.{part}": shape for part, shape in parts.items()}
 
 
 def taken_apart(model: GPT) -> dict[str, Tensor]:
     """A model's weights under their names: what is stacked here is cut where its parts end."""
     state, out = model.state_dict(), {}
-    for ours, parts in names(model.config):
-        cut = state[ours].split([shape[0] for shape in parts.values()])
-        out |= {name: part.contiguous().cpu() for name, part in zip(parts, cut)}
+    for name, parts in names(model.config):
+        cut = state[name].split([shape[0] for shape in parts.values()])
+        out |= {part: weight.contiguous().cpu() for part, weight in zip(parts, cut)}
     return out
 
 
-def said_of(config: Config) -> dict:
+def config_json(config: Config) -> dict:
     """config.json of a model of these sizes. PairError for a mixture that no such model has."""
     if config.qkv_bias and config.qk_norm:
         raise PairError("no architecture that others open has biases and also normed queries and keys")
@@ -231,12 +231,12 @@ def said_of(config: Config) -> dict:
 def save_folder(model: GPT, folder: Path, end_of_text: int) -> None:
     """Write the model, in its own data type, as transformers, vLLM and SGLang open it. config.json comes last.
 
-    OSError when it cannot be written. PairError as `said_of`.
+    OSError when it cannot be written. PairError as `config_json`.
     """
-    said = said_of(model.config) | {"dtype": str(model.dtype).removeprefix("torch.")}
+    written = config_json(model.config) | {"dtype": str(model.dtype).removeprefix("torch.")}
     ends = {"bos_token_id": end_of_text, "eos_token_id": end_of_text}
     weights = extra("safetensors.torch").save(taken_apart(model), {"format": "pt"})
     folder.mkdir(parents=True, exist_ok=True)
-    write_whole(folder / "model.safetensors", lambda file: file.write(weights))
-    for name, what in ("generation_config.json", ends | {"pad_token_id": end_of_text}), ("config.json", said | ends):
-        write_whole(folder / name, lambda file: file.write(json.dumps(what, indent=1).encode() + b"\n"))
+    write_atomically(folder / "model.safetensors", lambda file: file.write(weights))
+    for name, what in ("generation_config.json", ends | {"pad_token_id": end_of_text}), ("config.json", written | ends):
+        write_atomically(folder / name, lambda file: file.write(json.dumps(what, indent=1).encode() + b"\n"))

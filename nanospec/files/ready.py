@@ -42,11 +42,11 @@ def ready(config: Config, state: dict[str, Tensor], device: torch.device, dtype:
     if config.tied:
         model.head.weight = model.embedding.weight
     model = model.to(device=device, dtype=dtype).requires_grad_(False).eval()
-    check_finite(model)
+    check_weights(model)
     return model
 
 
-def check_finite(model: GPT | Learned) -> None:
+def check_weights(model: GPT | Learned) -> None:
     """ValueError if a weight is NaN or infinite."""
     for name, weight in model.named_parameters():
         if not weight.isfinite().all():

@@ -17,8 +17,8 @@ from pathlib import Path
 
 from nanospec.errors import RequestError, one_line
 from nanospec.files.extra import extra
-from nanospec.files.gguf import File
-from nanospec.files.given import path_of
+from nanospec.files.gguf import GGUFFile
+from nanospec.files.arguments import path_of
 from nanospec.files.huggingface import load_folder, read_config
 from nanospec.files.tokenizer_json import FolderTokenizer
 from nanospec.model import GPT, Config
@@ -83,7 +83,7 @@ def source_of(name: str | Path) -> Source:
 def model_at(path: Path) -> Target:
     """A model of others, in a folder or in a .gguf file."""
     if is_file(path):
-        file = File(path)
+        file = GGUFFile(path)
         return Target(file.config, file.tokenizer, file.load)
     return Target(read_config(path / "config.json"), FolderTokenizer.load(path), partial(load_folder, path))
 

@@ -15,9 +15,9 @@ from pathlib import Path
 import torch
 from torch import Tensor
 
-from nanospec.files.atomic import write_whole
+from nanospec.files.atomic import write_atomically
 from nanospec.files.extra import extra
-from nanospec.files.huggingface import said_of
+from nanospec.files.huggingface import config_json
 from nanospec.methods.draft_models.eagle3 import Eagle3
 
 ENGINES = {"vllm": "layers.0.", "sglang": "midlayer."}      # how the names of its layer's weights begin
@@ -30,11 +30,11 @@ def save_eagle3(model: Eagle3, folder: Path, verifier: str, engine: str = "vllm"
     OSError when it cannot be written.
     """
     weights = extra("safetensors.torch").save(tensors_of(model, engine), {"format": "pt"})
-    said = said_to_vllm(model, verifier) if engine == "vllm" else said_to_sglang(model)
-    said |= {"dtype": str(model.dtype).removeprefix("torch.")}
+    config = config_for_vllm(model, verifier) if engine == "vllm" else config_for_sglang(model)
+    config |= {"dtype": str(model.dtype).removeprefix("torch.")}
     folder.mkdir(parents=True)
-    write_whole(folder / "model.safetensors", lambda file: file.write(weights))
-    write_whole(folder / "config.json", lambda file: file.write(json.dumps(said, indent=1).encode() + b"\n"))
+    write_atomically(folder / "model.safetensors", lambda file: file.write(weights))
+    write_atomically(folder / "config.json", lambda file: file.write(json.dumps(config, indent=1).encode() + b"\n"))
 
 
 def tensors_of(model: Eagle3, engine: str) -> dict[str, Tensor]:
@@ -45,30 +45,30 @@ def tensors_of(model: Eagle3, engine: str) -> dict[str, Tensor]:
     q, k, v = state["layer.attention.qkv.weight"].split([rows * size for rows in
                                                          (config.heads, config.kv_heads, config.kv_heads)])
     gate, up = state["layer.mlp.gate_up.weight"].chunk(2)
-    ours = {"fc.weight": state["fuse.weight"], "norm.weight": state["norm.weight"],
+    named = {"fc.weight": state["fuse.weight"], "norm.weight": state["norm.weight"],
             "lm_head.weight": state["head.weight"],
             **{f"fc_norm.{i}.weight": torch.ones_like(state["norm.weight"]) for i in range(3)}}
     if len(ids) < model.vocab_size:                         # vLLM has no place for them where they say nothing
         drafted = torch.zeros(model.vocab_size, dtype=torch.bool)
-        ours |= {"d2t": state["offsets"], "t2d": drafted.index_fill(0, ids.cpu(), True)}
+        named |= {"d2t": state["offsets"], "t2d": drafted.index_fill(0, ids.cpu(), True)}
     of_layer = {"input_layernorm": state["layer.token_norm.weight"], "hidden_norm": state["layer.state_norm.weight"],
                 "self_attn.q_proj": q, "self_attn.k_proj": k, "self_attn.v_proj": v,
                 "self_attn.o_proj": state["layer.attention.out.weight"],
                 "post_attention_layernorm": state["layer.mlp_norm.weight"],
                 "mlp.gate_proj": gate, "mlp.up_proj": up, "mlp.down_proj": state["layer.mlp.down.weight"]}
-    ours |= {f"{layer}{name}.weight": weight for name, weight in of_layer.items()}
+    named |= {f"{layer}{name}.weight": weight for name, weight in of_layer.items()}
     if engine == "vllm":                                    # SGLang takes the target's
-        ours["embed_tokens.weight"] = model.target.embedding.weight
-    return {name: weight.detach().cpu().clone(memory_format=torch.contiguous_format) for name, weight in ours.items()}
+        named["embed_tokens.weight"] = model.target.embedding.weight
+    return {name: weight.detach().cpu().clone(memory_format=torch.contiguous_format) for name, weight in named.items()}
 
 
 def layer_config(model: Eagle3) -> dict:
     """config.json of a Llama of one layer, with the target's vocabulary."""
     assert model.config is not None
-    return said_of(replace(model.config, context=model.target.config.context, tied=False))
+    return config_json(replace(model.config, context=model.target.config.context, tied=False))
 
 
-def said_to_vllm(model: Eagle3, verifier: str) -> dict:
+def config_for_vllm(model: Eagle3, verifier: str) -> dict:
     """config.json in the format of speculators."""
     return {
         "speculators_model_type": "eagle3", "architectures": ["Eagle3Speculator"], "speculators_version": FORMAT,
@@ -80,10 +80,10 @@ def said_to_vllm(model: Eagle3, verifier: str) -> dict:
             "algorithm": "eagle3", "default_proposal_method": "greedy",
             "proposal_methods": [{"proposal_type": "greedy", "speculative_tokens": model.steps, "verifier_accept_k": 1,
                                   "accept_tolerance": 0.0}],
-            "verifier": {"name_or_path": verifier, "architectures": said_of(model.target.config)["architectures"]}}}
+            "verifier": {"name_or_path": verifier, "architectures": config_json(model.target.config)["architectures"]}}}
 
 
-def said_to_sglang(model: Eagle3) -> dict:
+def config_for_sglang(model: Eagle3) -> dict:
     """config.json in SpecForge's format."""
     return layer_config(model) | {
         "architectures": ["LlamaForCausalLMEagle3"], "draft_vocab_size": len(model.ids), "fc_norm": True,

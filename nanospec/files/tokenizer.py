@@ -18,8 +18,8 @@ from pathlib import Path
 import tiktoken
 
 from nanospec.errors import PairError, RequestError, TextError, check_numbers, one_line
-from nanospec.files.atomic import write_whole
-from nanospec.files.given import fetched, text_of
+from nanospec.files.atomic import write_atomically
+from nanospec.files.arguments import fetched, text_of
 
 END_OF_TEXT = "<|endoftext|>"
 
@@ -153,7 +153,7 @@ class Tokenizer:
 
     def save(self, path: Path) -> None:
         """Write the ranks; the file is whole or not there at all. OSError when it cannot be written."""
-        write_whole(path, lambda file: file.write(self._lines()))
+        write_atomically(path, lambda file: file.write(self._lines()))
 
     @classmethod
     def load(cls, path: Path) -> "Tokenizer":

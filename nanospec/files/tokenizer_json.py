@@ -12,10 +12,10 @@ from itertools import groupby
 from pathlib import Path
 
 from nanospec.errors import PairError, RequestError, one_line
-from nanospec.files.atomic import write_whole
+from nanospec.files.atomic import write_atomically
 from nanospec.files.chat_template import ChatTemplate, Message
 from nanospec.files.extra import extra
-from nanospec.files.given import fetched, text_of
+from nanospec.files.arguments import fetched, text_of
 from nanospec.files.tokenizer import END_OF_TEXT, PATTERN, Tokenizer
 
 # tiktoken's \w, character by character: Unicode's definition, which has also a few marks that join words.
@@ -63,21 +63,21 @@ def save_tokenizer(tokenizer: Tokenizer, folder: Path) -> None:
     tokenizers = extra("tokenizers")
     pattern = PATTERN.replace(r"[^\W\d_]", rf"[{WORD}&&[^\d_]]").replace(r"\w", WORD)
     byte_level = tokenizers.pre_tokenizers.ByteLevel(add_prefix_space=False, use_regex=False)
-    theirs = tokenizers.Tokenizer(tokenizers.models.BPE(
+    engine = tokenizers.Tokenizer(tokenizers.models.BPE(
         {spelled(piece): rank for piece, rank in tokenizer.ranks.items()}, pairs_of(tokenizer.ranks),
         ignore_merges=True))                            # a word that is a token is taken whole, as tiktoken does
-    theirs.pre_tokenizer = tokenizers.pre_tokenizers.Sequence([
+    engine.pre_tokenizer = tokenizers.pre_tokenizers.Sequence([
         tokenizers.pre_tokenizers.Split(tokenizers.Regex(pattern), "isolated"), byte_level])
-    theirs.decoder = tokenizers.decoders.ByteLevel()
-    theirs.add_special_tokens([END_OF_TEXT])
-    theirs.post_processor = tokenizers.processors.TemplateProcessing(
+    engine.decoder = tokenizers.decoders.ByteLevel()
+    engine.add_special_tokens([END_OF_TEXT])
+    engine.post_processor = tokenizers.processors.TemplateProcessing(
         single=[END_OF_TEXT, "$A"], special_tokens=[(END_OF_TEXT, tokenizer.end_of_text)])
-    said = {"tokenizer_class": "PreTrainedTokenizerFast", "bos_token": END_OF_TEXT, "eos_token": END_OF_TEXT,
+    settings = {"tokenizer_class": "PreTrainedTokenizerFast", "bos_token": END_OF_TEXT, "eos_token": END_OF_TEXT,
             "pad_token": END_OF_TEXT, "model_input_names": ["input_ids", "attention_mask"],
             "clean_up_tokenization_spaces": False, "split_special_tokens": True}
     folder.mkdir(parents=True, exist_ok=True)
-    for name, text in ("tokenizer.json", theirs.to_str()), ("tokenizer_config.json", json.dumps(said, indent=1)):
-        write_whole(folder / name, lambda file: file.write(text.encode() + b"\n"))
+    for name, text in ("tokenizer.json", engine.to_str()), ("tokenizer_config.json", json.dumps(settings, indent=1)):
+        write_atomically(folder / name, lambda file: file.write(text.encode() + b"\n"))
 
 
 class FolderTokenizer:
@@ -87,24 +87,24 @@ class FolderTokenizer:
     after an answer; end_of_text is the first of these. template: of a chat, where the model knows what that is.
     """
 
-    def __init__(self, theirs, ends: Sequence[int], template: ChatTemplate | None = None):
-        """theirs: of the library `tokenizers`."""
-        theirs.no_truncation()
-        theirs.no_padding()
-        theirs.encode_special_tokens = True             # what looks like a special token in a text is ordinary text
-        self.theirs, self.end_of_text, self.template = theirs, ends[0], template
-        self.vocab = theirs.get_vocab(with_added_tokens=True)
+    def __init__(self, engine, ends: Sequence[int], template: ChatTemplate | None = None):
+        """engine: of the library `tokenizers`."""
+        engine.no_truncation()
+        engine.no_padding()
+        engine.encode_special_tokens = True             # what looks like a special token in a text is ordinary text
+        self.engine, self.end_of_text, self.template = engine, ends[0], template
+        self.vocab = engine.get_vocab(with_added_tokens=True)
         self.vocab_size = max(self.vocab.values(), default=-1) + 1
         self.before = self.encode("a")
-        whole = theirs.encode("a", add_special_tokens=True)     # with what stands before the text, and after it
-        self.begin = whole.ids[:next((i for i, part in enumerate(whole.sequence_ids) if part is not None), None)]
+        encoded = engine.encode("a", add_special_tokens=True)     # with what stands before the text, and after it
+        self.begin = encoded.ids[:next((i for i, part in enumerate(encoded.sequence_ids) if part is not None), None)]
         self.ends = {*ends, *self._ends_of_turn()}
 
     @property
     def spellings(self) -> list[bytes | None]:
         """The bytes of every id; None for a special token, for an id that is none, and where they cannot be known."""
-        decoder = json.dumps(json.loads(self.theirs.to_str())["decoder"], ensure_ascii=False)
-        added, found = self.theirs.get_added_tokens_decoder(), list[bytes | None]([None] * self.vocab_size)
+        decoder = json.dumps(json.loads(self.engine.to_str())["decoder"], ensure_ascii=False)
+        added, found = self.engine.get_added_tokens_decoder(), list[bytes | None]([None] * self.vocab_size)
         for token, i in self.vocab.items():
             found[i] = spelling_of(token, decoder)
         for i, token in added.items():                  # these stand in the file as they stand in a text
@@ -114,12 +114,12 @@ class FolderTokenizer:
     @property
     def special(self) -> dict[str, int]:
         """The special tokens by name."""
-        return {token.content: i for i, token in self.theirs.get_added_tokens_decoder().items() if token.special}
+        return {token.content: i for i, token in self.engine.get_added_tokens_decoder().items() if token.special}
 
     def encode(self, text: str) -> list[int]:
         """As Tokenizer.encode."""
         text = text_of(text).encode("utf-16", "surrogatepass").decode("utf-16", "replace")
-        return self.theirs.encode(text, add_special_tokens=False).ids
+        return self.engine.encode(text, add_special_tokens=False).ids
 
     def continued(self, text: str) -> list[int]:
         """As `encode`, of a text that goes on with another one. Some tokenizers put a blank before what begins."""
@@ -128,11 +128,11 @@ class FolderTokenizer:
 
     def encode_special(self, text: str) -> list[int]:
         """Ids of a text in which special tokens are what they look like, as a chat template writes it."""
-        self.theirs.encode_special_tokens = False
+        self.engine.encode_special_tokens = False
         try:
             return self.encode(text)
         finally:
-            self.theirs.encode_special_tokens = True
+            self.engine.encode_special_tokens = True
 
     def chat(self, messages: Sequence[Message], answer: bool = True) -> list[int]:
         """Ids of a conversation, by the model's chat template; with `answer`, up to where the assistant's begins.
@@ -153,7 +153,7 @@ class FolderTokenizer:
         except RequestError:                            # it may want other messages
             return []
         after = text.rpartition(answer)[2].lstrip() if answer in text else ""
-        found = [(len(token.content), i) for i, token in self.theirs.get_added_tokens_decoder().items()
+        found = [(len(token.content), i) for i, token in self.engine.get_added_tokens_decoder().items()
                  if after.startswith(token.content)]
         return [i for _, i in sorted(found)[-1:]]
 
@@ -164,7 +164,7 @@ class FolderTokenizer:
         return text[len(self._decoded(self.before)):]
 
     def _decoded(self, ids: list[int]) -> str:
-        return self.theirs.decode(ids, skip_special_tokens=False)
+        return self.engine.decode(ids, skip_special_tokens=False)
 
     def fingerprint(self) -> str:
         """Two tokenizers have different ones if a token of one has another id in the other."""
@@ -176,15 +176,15 @@ class FolderTokenizer:
         tokenizers, path = extra("tokenizers"), folder / "tokenizer.json"
         data = fetched(path).read_bytes()
         try:
-            theirs = tokenizers.Tokenizer.from_buffer(data)
+            engine = tokenizers.Tokenizer.from_buffer(data)
         except Exception as error:                      # the library has no type of its own for what it refuses
             raise PairError(f"{path} is cut short, or is no tokenizer: {one_line(error)}") from error
         config, special = named_in(folder)
-        of_tokenizer = theirs.token_to_id(special.get("eos_token", ""))
+        of_tokenizer = engine.token_to_id(special.get("eos_token", ""))
         ends = ends_of(folder) + [of_tokenizer] * (of_tokenizer is not None)
         if not ends:
             raise PairError(f"{folder} does not say which token ends a text: no eos_token_id in its config.json")
-        return cls(theirs, ends, template_of(folder, config, special))
+        return cls(engine, ends, template_of(folder, config, special))
 
 
 AnyTokenizer = Tokenizer | FolderTokenizer

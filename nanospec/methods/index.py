@@ -136,11 +136,11 @@ def check_fixed(drafters: Iterable[str], rules: Iterable[str], option: str) -> N
                                f"rule block, too; not for {drafter} by rule {rule}")
 
 
-def check_remember(drafters: Iterable[str], remember: int, option: str = "--remember") -> None:
+def check_remember(drafters: Iterable[str], remember: int) -> None:
     """RequestError if something is to be remembered, and one of the drafters copies from no earlier request."""
     others = [name for name in drafters if name not in REMEMBERING]
     if remember and others:
-        raise RequestError(f"{option} is for drafters that copy from earlier requests: {', '.join(REMEMBERING)}; not "
+        raise RequestError(f"--remember is for drafters that copy from earlier requests: {', '.join(REMEMBERING)}; not "
                            f"for {others[0]}")
 
 

@@ -1,27 +1,14 @@
-"""How commands begin and end: what is wrong is one line, and so is Ctrl-C."""
+"""How a command of the proof ends: what is wrong is one line, and so is Ctrl-C."""
 
-import argparse
 import sys
 from collections.abc import Callable, Sequence
 from functools import wraps
 
 import torch
 
-from nanospec.errors import NanospecError, RequestError, one_line
+from nanospec.errors import NanospecError, one_line
 
-# Options that other programs have, and that are refused by their names.
-LEFT_OUT = ("--min-p", "--logit-bias", "--repetition-penalty", "--repeat-penalty", "--presence-penalty",
-            "--frequency-penalty")
 Main = Callable[..., int]               # of argv, or of nothing: then it is the command line's
-
-
-class Parser(argparse.ArgumentParser):
-    """Raises what is wrong as a RequestError, instead of printing its usage and leaving."""
-
-    def error(self, message: str):
-        left_out = next((name for name in LEFT_OUT if name in message), None)
-        raise RequestError(message if left_out is None else f"{left_out} is left out here: a distribution is made of "
-                           "logits by temperature, top-k and top-p alone")
 
 
 def command(name: str) -> Callable[[Main], Main]:

@@ -23,16 +23,16 @@ SAME = 1e-12            # what two walks may differ by
 PATIENCE = 2.0          # seconds before anything is said of progress
 
 
-def tokens_from(said: object) -> tuple:
+def tokens_from(returned: object) -> tuple:
     """What a sampler returned, flat: a list of numbers or of tensors, an array, a tensor of any shape, an iterator.
 
     RequestError for what torch does not take. Example: torch.tensor([[3, 1]]) and [tensor(3), tensor(1)] are (3, 1).
     """
     try:
-        return tuple(torch.as_tensor(list(said) if isinstance(said, Iterator) else said).flatten().tolist())
+        return tuple(torch.as_tensor(list(returned) if isinstance(returned, Iterator) else returned).flatten().tolist())
     except (TypeError, ValueError, RuntimeError) as error:
         raise RequestError("a sampler returns its tokens, as a list or a tensor; this one returned "
-                           f"{one_line(repr(said))}") from error
+                           f"{one_line(repr(returned))}") from error
 
 
 class Progress:
@@ -40,15 +40,15 @@ class Progress:
 
     def __init__(self):
         self.terminal = sys.stderr.isatty()
-        self.began = self.told = perf_counter()
+        self.began = self.last = perf_counter()
 
     @property
     def long(self) -> bool:
         return perf_counter() - self.began > PATIENCE
 
     def __call__(self, what: str) -> None:
-        if self.long and perf_counter() - self.told > (0.5 if self.terminal else 2.5):
-            self.told = perf_counter()
+        if self.long and perf_counter() - self.last > (0.5 if self.terminal else 2.5):
+            self.last = perf_counter()
             print(f"\r\033[K{what}\r" if self.terminal else what + "\n", end="", file=sys.stderr, flush=True)
 
 

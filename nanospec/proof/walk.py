@@ -98,14 +98,14 @@ def target_distribution(target, ids: Sequence[int], new: int, **settings) -> Dis
 
 def completed(found: Distribution, target, ids: Sequence[int], new: int, **settings) -> Distribution:
     """Every shorter outcome in `found` continued to `new` tokens by the target itself."""
-    whole = defaultdict(float)
+    longer: Distribution = defaultdict(float)
     for tokens, weight in found.items():
         rest: Distribution = {(): 1.0}
         if len(tokens) < new:
             rest = target_distribution(target, [*ids, *tokens], new - len(tokens), **settings)
         for more, probability in rest.items():
-            whole[tokens + more] += weight * probability
-    return dict(whole)
+            longer[tokens + more] += weight * probability
+    return dict(longer)
 
 
 def product_of(*parts: Distribution) -> Distribution:

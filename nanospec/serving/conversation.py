@@ -65,17 +65,17 @@ class Conversation:
         appended.
         """
         check_ids("what is appended", ids)
-        whole, drafter = [*self.ids, *ids], self.drafter
-        check_request(self.target, whole, max_new_tokens, temperature, top_k, top_p, seed, drafter.size, stop)
-        if len(whole) + max_new_tokens > self.context:
-            raise RequestError(f"{len(whole)} tokens and an answer of up to {max_new_tokens} exceed the context of "
+        prompt, drafter = [*self.ids, *ids], self.drafter
+        check_request(self.target, prompt, max_new_tokens, temperature, top_k, top_p, seed, drafter.size, stop)
+        if len(prompt) + max_new_tokens > self.context:
+            raise RequestError(f"{len(prompt)} tokens and an answer of up to {max_new_tokens} exceed the context of "
                                f"{self.context}")
-        self._read(whole)
+        self._read(prompt)
         drafter.begin(self.text, [0], drafter.heard())
         dice = Dice([seed], self.target.device)
         run = partial(one_round, self.target, self.cache, drafter, rule or drafter.rule or verify, self.text,
                       Sampling(temperature, top_k, top_p), dice)
-        for done in repeated(run, drafter, dice, len(whole), max_new_tokens, stop):
+        for done in repeated(run, drafter, dice, len(prompt), max_new_tokens, stop):
             self.ids += done.emitted
             yield done
 
@@ -90,12 +90,12 @@ class Conversation:
             token, _ = plain_step(self.target, self.cache, self.text, sampling, dice, length)
             yield int(token)
 
-    def _read(self, whole: list[int]) -> None:
-        """Let the target read all of the text but its last token, as far as its cache lacks it."""
+    def _read(self, prompt: list[int]) -> None:
+        """Let the target read all of the prompt but its last token, as far as its cache lacks it."""
         known = max(len(self.ids) - 1, 0)               # the last token of a text has never been read
-        new, layers = whole[known:-1], self.drafter.layers
-        self.text.tokens[0, :len(whole)] = torch.tensor(whole, device=self.text.tokens.device)
-        self.text.length[0], self.cache.length[0] = len(whole), known
+        new, layers = prompt[known:-1], self.drafter.layers
+        self.text.tokens[0, :len(prompt)] = torch.tensor(prompt, device=self.text.tokens.device)
+        self.text.length[0], self.cache.length[0] = len(prompt), known
         self.drafter.forget_after(known)
         if new:
             tokens = torch.tensor([new], device=self.target.device)
@@ -105,7 +105,7 @@ class Conversation:
             channels = self.target.config.channels
             self.drafter.hear(torch.empty(1, 0, len(layers), channels, dtype=self.target.dtype,
                                           device=self.target.device))
-        self.ids, self.read = whole, len(new)
+        self.ids, self.read = prompt, len(new)
 
 
 class Listening:

@@ -11,7 +11,6 @@ exist, as a target it computes no others (their logits are zeros). For GPTs; any
 from collections.abc import Callable, Sequence
 from typing import Any
 
-import torch
 from torch import Tensor
 
 from nanospec.cache import Cache, Call, LanguageModel, cached_call
@@ -40,22 +39,16 @@ class Ragged:
         self.exist = places if len(places) < exist.numel() else None
         return draft
 
-    def __call__(self, tokens: Tensor, cache: Cache, kv_length: int, positions: Tensor | None = None,
-                 attention_mask: Tensor | None = None, layers: Sequence[int] = (),
-                 scored: int | None = None) -> Any:
-        """As GPT.forward with a cache. Every row of a draft is scored."""
+    def __call__(self, tokens: Tensor, cache: Cache, kv_length: int, *, layers: Sequence[int] = (),
+                 **placing: Any) -> Any:
+        """As GPT.forward with a cache. placing: as Draft.placing has it."""
         gpt = self.target
         if self.exist is None or not isinstance(gpt, GPT):
-            return gpt(tokens, cache, kv_length, positions, attention_mask, layers, scored)
-        call = cached_call(gpt.config, tokens.shape[1], cache, kv_length, positions, attention_mask)
-        ragged, hidden = RaggedCall(call, self.exist), {}
-        x = ragged.packed(gpt.embedding(tokens))
-        for layer, block in enumerate(gpt.blocks):
-            x = block(x, ragged, layer)
-            if layer in layers:
-                hidden[layer] = x
-        logits = ragged.spread(gpt.head(gpt.norm(x)))
-        return (logits, ragged.spread(torch.stack([hidden[layer] for layer in layers], 2))) if layers else logits
+            return gpt(tokens, cache, kv_length, layers=layers, **placing)
+        call = RaggedCall(cached_call(gpt.config, tokens.shape[1], cache, kv_length, **placing), self.exist)
+        x, hidden = gpt.through(call.packed(gpt.embedding(tokens)), call, layers)
+        logits = call.spread(gpt.head(gpt.norm(x)))
+        return (logits, call.spread(hidden)) if layers else logits
 
 
 class RaggedCall(Call):

@@ -93,9 +93,9 @@ class Prompt:
         """Read the next PIECE tokens, if there are any."""
         if self.read:
             return
-        whole = len(self.request.ids) - 1
-        self.cache = self.cache or target.new_cache(1, whole)
-        piece = torch.tensor([self.request.ids[self.length:whole][:PIECE]], device=target.device)
+        end = len(self.request.ids) - 1
+        self.cache = self.cache or target.new_cache(1, end)
+        piece = torch.tensor([self.request.ids[self.length:end][:PIECE]], device=target.device)
         self.length += piece.shape[1]
         out = target(piece, self.cache, self.length, layers=layers, scored=0)
         self.hidden += [out[1]] if layers else []

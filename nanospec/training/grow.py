@@ -81,20 +81,19 @@ def fit_first(deep: GPT, shallow: GPT, texts: Callable[[int], Tensor], steps: in
 
     texts(step): tokens (B, T) to read.
     """
-    first = deep.blocks[:deep.config.layers // shallow.config.layers]
-    weights = list(first.parameters())
+    first = deep.config.layers // shallow.config.layers
+    weights = list(deep.blocks[:first].parameters())
     optimizer, found = torch.optim.Adam(weights, betas=(0.9, 0.98)), []
     for step in range(steps):
         for group in optimizer.param_groups:
             group["lr"] = RATE * min(1, (step + 1) / WARM) * (1 - step / steps)
         x = texts(step)
         with mixed(x):
-            call = Call(deep._rope(x.shape[1]))
+            call = Call(deep.rope(x.shape[1]))
             state = deep.embedding(x).detach()
             with torch.no_grad():
-                wanted = shallow.blocks[0](state, call, 0).float()
-            for layer, block in enumerate(first):
-                state = block(state, call, layer)
+                wanted = shallow.through(state, call, end=1)[0].float()
+            state, _ = deep.through(state, call, end=first)
         error = (state.float() - wanted).square().mean() / wanted.square().mean()
         optimizer.zero_grad()
         error.backward()

@@ -19,7 +19,7 @@ from nanospec.errors import PairError, TextError
 from nanospec.files.checkpoint import fingerprint, save_atomically, save_learned
 from nanospec.model import GPT
 from nanospec.training.batches import HeldOut
-from nanospec.training.learning import LearnedTraining, Plan, Seen, predicted
+from nanospec.training.learning import LearnedTraining, Plan, Batch, predicted
 from nanospec.training.mixed import mixed
 from nanospec.training.own_texts import AT_ONCE, TOKENS, Texts
 
@@ -104,7 +104,7 @@ class KeptTraining(LearnedTraining):
                   for row in range(len(texts.tokens))]
         return torch.stack(losses).sum()
 
-    def seen(self) -> Seen:
+    def batch(self) -> Batch:
         return self.known(self.chosen())
 
     def chosen(self) -> Texts:
@@ -116,15 +116,15 @@ class KeptTraining(LearnedTraining):
         rows = torch.randperm(AT_ONCE, generator=shuffle.manual_seed(int(shuffle.initial_seed()) + number // each + 1))
         return self.kept.rows(1 + number // each, rows[number % each * batch:][:batch])
 
-    def known(self, texts: Texts) -> Seen:
-        """What `seen` returns, of these texts, on the device."""
+    def known(self, texts: Texts) -> Batch:
+        """What `batch` returns, of these texts, on the device."""
         x, hidden, totals, answers = (part.to(self.ids.device) for part in texts)
         hidden = hidden.float()
         with torch.no_grad(), mixed(x):
             last = self.frozen.norm(hidden[:, :, -1])
             p_targets = [F.linear(last, self.frozen.head.weight[... if model.ids is None else model.ids]).float()
                          - totals[:, :, None] for model in self.trained]
-        return Seen(x, hidden, p_targets, answers)
+        return Batch(x, hidden, p_targets, answers)
 
     def look(self, held: HeldOut | None = None, most: int = AT_ONCE) -> tuple[list[float], str]:
         """At the part that is held out."""

@@ -91,7 +91,7 @@ def mean_of(values: Tensor, counted: Tensor, total: Tensor) -> Tensor:
     return (values * counted).sum() / total.clamp(min=1)
 
 
-class Seen(NamedTuple):
+class Batch(NamedTuple):
     """A batch of texts, and what the target knows of them."""
 
     tokens: Tensor              # (B, T)
@@ -178,17 +178,17 @@ class LearnedTraining(Training):
 
     def loss_now(self) -> Tensor:
         """Of this step's batch: the sum over the draft models."""
-        seen = self.seen()
-        return self.loss_at(seen, self.anchors(seen.tokens), [None] * len(self.trained))
+        batch = self.batch()
+        return self.loss_at(batch, self.anchors(batch.tokens), [None] * len(self.trained))
 
     def anchors(self, x: Tensor) -> list[Tensor]:
         """Those of each draft model in texts (B, T)."""
         return [some_anchors(x, model.steps, model.anchors) for model in self.trained]
 
-    def loss_at(self, seen: Seen, anchors: Iterable[Tensor],
+    def loss_at(self, batch: Batch, anchors: Iterable[Tensor],
                 totals: Iterable[Tensor | None]) -> Tensor:
         """The sum over the draft models. anchors, totals: of each, as for learned_loss."""
-        x, hidden, p_targets, counted = seen
+        x, hidden, p_targets, counted = batch
         with mixed(x):
             losses = [loss_of(x, self.hidden_of(model, hidden), p_target, LOSSES[self.loss], at,
                               counted, total)
@@ -196,11 +196,11 @@ class LearnedTraining(Training):
                       in zip(self.trained, self.losses, p_targets, anchors, totals)]
         return torch.stack(losses).sum()
 
-    def seen(self) -> Seen:
+    def batch(self) -> Batch:
         """This step's texts; what the target knows of them, as `of_target`."""
         x, _ = batch_at(self.ids, self.step, self.size.batch, self.size.target.context, self.seed)
         x = self.half_sampled(x)
-        return Seen(x, *self.of_target(x))
+        return Batch(x, *self.of_target(x))
 
     @torch.no_grad()
     def of_target(self, x: Tensor) -> tuple[Tensor, list[Tensor]]:
@@ -221,11 +221,11 @@ class LearnedTraining(Training):
         is accepted, STEPS_SHOWN of each model; and the same in words.
         """
         x, _ = held.windows(self.size.target.context, most)
-        return self.looked(Seen(part, *self.of_target(part)) for part in x.split(self.size.batch))
+        return self.looked(Batch(part, *self.of_target(part)) for part in x.split(self.size.batch))
 
     @torch.no_grad()
-    def looked(self, parts: Iterable[Seen]) -> tuple[list[float], str]:
-        """As `look`, at parts as `seen` returns them."""
+    def looked(self, parts: Iterable[Batch]) -> tuple[list[float], str]:
+        """As `look`, at parts as `batch` returns them."""
         found, places = torch.zeros(2, len(self.models), STEPS_SHOWN, device=self.ids.device)
         with torch.compiler.set_stance("force_eager"):
             for x, hidden, p_targets, counted in parts:

@@ -14,8 +14,8 @@ NOT_CORE = {"__init__", "__main__", "theory"}
 CORE = {path.stem for path in (ROOT / "nanospec").glob("*.py")} - NOT_CORE
 # What stands around it. Each imports from the core and from those that stand before it here.
 ROOMS = ["theory", "methods", "serving", "files", "training", "fast", "proof", "cli", "__main__"]
-# What a file that can be started asks for first, in whatever room it stands. It imports nothing of nanospec.
-LAUNCH = "nanospec.cli.launch.quiet"
+# What a file that can be started asks for, in whatever room it stands. They import nothing of nanospec but errors.
+STARTED = {"nanospec.cli.launch.quiet", "nanospec.cli.parser.Parser"}
 FILES = sorted((ROOT / "nanospec").rglob("*.py"))
 SCRIPTS = [ROOT / "train_tiny.py", ROOT / "demo.py"]
 LESSONS = sorted((ROOT / "lessons").glob("[0-9]*.py"))
@@ -60,13 +60,16 @@ def test_arrows_point_downward():
         if module == "nanospec" or part(module) in CORE:
             continue                                        # see below
         for name in imports(path):
-            if name.startswith("nanospec.") and part(name) not in CORE | {part(module)} and name != LAUNCH:
+            if name.startswith("nanospec.") and part(name) not in CORE | {part(module)} and name not in STARTED:
                 assert ROOMS.index(part(name)) < ROOMS.index(part(module)), f"{module} imports {name}"
 
 
-def test_launch_is_for_what_can_be_started():
-    assert tops(ROOT / "nanospec" / "cli" / "launch.py") <= sys.stdlib_module_names
-    assert all('if __name__ == "__main__"' in path.read_text() for path in FILES if LAUNCH in imports(path))
+def test_what_all_commands_begin_with_is_for_what_can_be_started():
+    for name in "launch", "parser":
+        found = imports(ROOT / "nanospec" / "cli" / f"{name}.py")
+        assert all(one.split(".")[0] in sys.stdlib_module_names or one.startswith("nanospec.errors.") for one in found)
+    assert all('if __name__ == "__main__"' in path.read_text() for path in FILES
+               if "cli" not in path.parts and STARTED & {*imports(path)})
 
 
 def test_every_room_has_a_place():

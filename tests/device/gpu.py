@@ -28,11 +28,11 @@ from typing import Any, NamedTuple
 import torch
 
 from nanospec.cli.bench.markdown import table
+from nanospec.cli.parser import Parser
 from nanospec.cli.show.options import HERE, NEW_FOLDER, device, option
 from nanospec.cli.show.terminal import note, refuse, show_table
 from nanospec.errors import NanospecError, one_line
-from nanospec.files.atomic import write_whole
-from nanospec.proof.command import Parser
+from nanospec.files.atomic import write_atomically
 
 ROOT = Path(__file__).parents[2]
 MINUTES = option("a number above 0", float, lambda number: 0 < number < 1e6)
@@ -105,7 +105,7 @@ def run(out: Path, minutes: float, device: str) -> None:
         done.append({"step": step.name} | launched(argv_of(step, out, device), min(step.seconds, left),
                                                    out / f"{step.name}.log"))
         saved(out / "steps.json", done)
-        write_whole(out / "page.md", lambda file: file.write(page(out, done, device).encode()))
+        write_atomically(out / "page.md", lambda file: file.write(page(out, done, device).encode()))
     show_table(["", "seconds", "ended"], [[one["step"], f"{one['seconds']:.0f}", one["how"]] for one in done],
                f"{out / 'page.md'} has all of it")
 
@@ -153,7 +153,7 @@ def launched(argv: Sequence[str], seconds: float, log: Path) -> dict[str, Any]:
 
 
 def saved(path: Path, what: Any) -> None:
-    write_whole(path, lambda file: file.write(json.dumps(what, indent=1).encode() + b"\n"))
+    write_atomically(path, lambda file: file.write(json.dumps(what, indent=1).encode() + b"\n"))
 
 
 def machine(device: str) -> str:

@@ -212,7 +212,7 @@ def test_one_of_its_own_goes_first(shipped):
     """Beside a target in a folder; and there the weights must be the same."""
     folder = shipped / "alone"
     target, _, tokenizer = load_pair(shipped / "a.gguf")
-    tokenizer.theirs.save(str(shipped / "tokenizer.json"))
+    tokenizer.engine.save(str(shipped / "tokenizer.json"))
     save_folder(target, folder, 2)
     (shipped / "tokenizer.json").rename(folder / "tokenizer.json")
     assert draft_of(source_of(folder)) == (shipped / "weights" / "small_prefix.pt", "prefix")

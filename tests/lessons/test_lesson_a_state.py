@@ -1,6 +1,5 @@
 """The state, its cost and its readers: what is printed follows from their own distributions. No clock is judged."""
 
-import re
 
 import pytest
 import torch
@@ -11,13 +10,9 @@ from nanospec.methods.draft_models.mlp import MLPSpeculator
 from nanospec.theory import speedup
 from nanospec.training.losses import total_variation
 from nanospec.training.unrolled import whole_texts
+from tests.printed import rows_from
 
 pytestmark = pytest.mark.xdist_group("held-out texts")      # which one process then reads once
-
-
-def rows_of(out, first):
-    """The printed lines that begin with `first`, cut where two blanks or more stand."""
-    return [re.split(r"\s{2,}", line.strip()) for line in out.splitlines() if line.startswith(first + "  ")]
 
 
 @shorter(("tokenizer, 40", "tokenizer, 12"), ("steps=90", "steps=30"), ("steps=50", "steps=15"))
@@ -37,7 +32,7 @@ def test_a_state_that_reads_its_draft(lesson, exchanged):
         off = total_variation(p_test[:, k:k + places].log(), q_draft[k]).mean().item()
         assert abs(betas["the state"][k] - (1 - off)) < 1e-4
     for name, found in betas.items():
-        assert [name, *(f"{beta:.2f}" for beta in found)] in rows_of(out, name)
+        assert [name, *(f"{beta:.2f}" for beta in found)] in rows_from(out, name)
 
     # the state hardly falls, Medusa does; the pair's own draft model, trained for hours, is better than both
     state, medusa = betas["the state"], betas["Medusa"]
@@ -62,7 +57,7 @@ def test_what_a_cheap_step_buys(lesson, exchanged):
     v, points = names["v"], names["points"]
     for name, (cost, alpha, gamma, speed) in points.items():
         assert speed == max(speedup(alpha, other, cost, v(other + 1)) for other in range(1, 17))
-        assert [name, f"{cost:.3f}", f"{alpha:.2f}", str(gamma), f"{speed:.2f}"] in rows_of(out, name)
+        assert [name, f"{cost:.3f}", f"{alpha:.2f}", str(gamma), f"{speed:.2f}"] in rows_from(out, name)
     wanted, at = points["the draft GPT"], points["the state, to tie with it"]
     assert at[3] >= wanted[3] > names["best_speed"](at[1] - 0.01, at[0])[1]
     assert at[1] < wanted[1] and at[1] > points["the state"][1]         # less is enough, but not as little as this
@@ -76,9 +71,9 @@ def test_mistakes_that_no_text_shows(lesson, exchanged):
     # what each check sees. A wrong reader would have been seen by acceptance alone
     gaps, betas = names["gaps"], names["betas"]
     assert gaps["rejected count"][1] < 1e-12 < 1e-3 < gaps["rejected count"][2]
-    assert all([name, *(f"{gap:.0e}" for gap in found)] in rows_of(out, name) for name, found in gaps.items())
+    assert all([name, *(f"{gap:.0e}" for gap in found)] in rows_from(out, name) for name, found in gaps.items())
     assert betas["one place off"] < 0.97 * betas["right"] > betas["zeros"]
-    assert all([name, f"{beta:.3f}"] in rows_of(out, name) for name, beta in betas.items())
+    assert all([name, f"{beta:.3f}"] in rows_from(out, name) for name, beta in betas.items())
 
     # predictions left in the cache
     (none, slots), (some, _) = names["left_over"].values()

@@ -1,6 +1,5 @@
 """The distributions that its tables come from; exercise 15, what it lets pass."""
 
-import re
 
 import pytest
 from shorter import shorter
@@ -14,12 +13,7 @@ from nanospec.proof.tables import TableModel
 from nanospec.proof.walk import distance, target_distribution, walk
 from nanospec.speculate import speculate, tokens_of
 from nanospec.text import Text
-
-
-def rows_of(out: str, columns: int) -> list[list[str]]:
-    """The printed lines that have so many cells, two blanks or more apart."""
-    cells = (re.split(r"\s{2,}", line.strip()) for line in out.splitlines())
-    return [row for row in cells if len(row) == columns]
+from tests.printed import rows_of
 
 
 @pytest.mark.usefixtures("packed")

@@ -1,19 +1,14 @@
 """What the tables of EAGLE say, and that the mask is as it is described."""
 
-import re
 
 import pytest
 import torch
 
 from shorter import shorter
 
+from tests.printed import rows_of
+
 pytestmark = pytest.mark.xdist_group("held-out texts")      # which one process then reads once
-
-
-def rows_of(out: str, columns: int) -> list[list[str]]:
-    """The printed lines that have so many cells, two blanks or more apart."""
-    cells = (re.split(r"\s{2,}", line.strip()) for line in out.splitlines())
-    return [row for row in cells if len(row) == columns]
 
 
 @shorter(("train_texts, 64)", "train_texts, 40, 96)"), ("held_texts, 12)", "held_texts, 8, 96)"),

@@ -1,6 +1,5 @@
 """Heads, and trees of their guesses: what is printed of them follows from their own distributions."""
 
-import re
 
 import pytest
 import torch
@@ -9,13 +8,9 @@ from shorter import shorter
 
 from nanospec.training.losses import total_variation
 from nanospec.training.unrolled import whole_texts
+from tests.printed import rows_from
 
 pytestmark = pytest.mark.xdist_group("held-out texts")      # which one process then reads once
-
-
-def rows_of(out, first):
-    """The printed lines that begin with `first`, cut where two blanks or more stand."""
-    return [re.split(r"\s{2,}", line.strip()) for line in out.splitlines() if line.startswith(first)]
 
 
 @shorter(("train_texts[::7], 40", "train_texts[::7], 12"), ("held_out[::2], 6", "held_out[::2], 4"),
@@ -41,7 +36,7 @@ def test_what_the_target_knows_ahead(lesson, exchanged):
         for k in range(3):
             off = total_variation(p_test[:, k:k + places].log(), log_q[k])
             assert abs(beta[k] - (1 - off.mean().item())) < 1e-4
-        shown = rows_of(out, name)
+        shown = rows_from(out, name)
         assert len(shown) == (2 if model is medusa else 1)
         assert all(row[1:] == [f"{share:.2f}" for share in best + beta] for row in shown)
     (guess, of_medusa), (_, of_hydra), (_, mean) = (names["found"][name] for name in (
@@ -90,7 +85,7 @@ def test_a_tree_of_best_tokens(lesson, exchanged):
             total += 1 + max(len(path) for path in paths if path == text[i + 1:i + 1 + len(path)])
     counted = total / (len(texts) * places)
     assert abs(counted - names["counted"](tree)) < 1e-9
-    assert rows_of(out, "a tree of eight") == [["a tree of eight", f"{names['expected']:.2f}", f"{counted:.2f}"]]
+    assert rows_from(out, "a tree of eight") == [["a tree of eight", f"{names['expected']:.2f}", f"{counted:.2f}"]]
     assert names["expected"] == pytest.approx(counted, abs=0.15)
     assert counted > names["counted"](names["chain"]) + 0.05
 

@@ -1,7 +1,6 @@
 """What a draft model is taught, on which text, with which loss: by hand, and the claims about accepted prefixes."""
 
 import math
-import re
 
 import pytest
 import torch
@@ -10,14 +9,9 @@ from shorter import shorter
 from nanospec import Draft
 from nanospec.proof.walk import walk
 from nanospec.speculate import verify
+from tests.printed import rows_of
 
 pytestmark = pytest.mark.xdist_group("held-out texts")      # which one process then reads once
-
-
-def rows_of(out: str, columns: int) -> list[list[str]]:
-    """The printed lines that have so many cells, two blanks or more apart."""
-    cells = (re.split(r"\s{2,}", line.strip()) for line in out.splitlines())
-    return [row for row in cells if len(row) == columns]
 
 
 def test_what_to_train_on(lesson):

@@ -86,9 +86,10 @@ def test_a_tree_is_read_by_the_target_itself(exit_model):
     reader.start(text, reader.lag, 8)
     cache.length = text.length - 1
     own = torch.tensor([[[1, 0, 0], [1, 1, 0], [1, 0, 1]]]).bool()          # two tokens after the last one
-    tree = torch.tensor([[2, 3, 3]]), tree_mask(cache, cache.length, own, 8)
+    tree = {"positions": torch.tensor([[2, 3, 3]]), "attention_mask": tree_mask(cache, cache.length, own, 8)}
     tokens = torch.tensor([[3, 4, 5]])
-    assert torch.equal(target(tokens, cache, 8, *tree), TARGET(tokens, cache, 8, *tree)) and not reader.model.computed
+    assert torch.equal(target(tokens, cache, 8, **tree), TARGET(tokens, cache, 8, **tree))
+    assert not reader.model.computed
 
 
 def test_hidden_states_of_the_first_blocks_are_the_target_s_to_show(exit_model):

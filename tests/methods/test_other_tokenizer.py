@@ -80,9 +80,9 @@ def test_a_file_of_others_has_the_same_bytes(folder):
 
 def test_added_tokens_are_text_unless_they_are_special(folder):
     before = folder.spellings
-    folder.theirs.add_tokens(["  \u0120"])
-    folder.theirs.add_special_tokens(["<|user|>"])
-    assert FolderTokenizer(folder.theirs, [ITS.end_of_text]).spellings == [*before, "  \u0120".encode(), None]
+    folder.engine.add_tokens(["  \u0120"])
+    folder.engine.add_special_tokens(["<|user|>"])
+    assert FolderTokenizer(folder.engine, [ITS.end_of_text]).spellings == [*before, "  \u0120".encode(), None]
 
 
 LLAMA2 = '[{"type": "Replace", "pattern": {"String": "\u2581"}, "content": " "}, {"type": "ByteFallback"}]'

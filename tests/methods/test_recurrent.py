@@ -52,7 +52,7 @@ def test_a_state_is_linear_attention_with_a_decay():
     model = small_recurrent(4, 1, 5)
     tokens = torch.tensor([[0, 3, 1, 2, 2]])
     attention, x = model.gpt.blocks[0].attention, model.gpt.embedding(tokens)
-    q, k, v = attention.turned(model.gpt.blocks[0].attention_norm(x), model.gpt._rope(5))
+    q, k, v = attention.turned(model.gpt.blocks[0].attention_norm(x), model.gpt.rope(5))
     far = torch.arange(5)[:, None] - torch.arange(5)
     weights = torch.where(far >= 0, 0.75 ** far * 0.25, 0.0).to(q)                  # the first head's decay: 1 - 1 / 4
     y = (q @ k.transpose(-1, -2) * weights) @ v

@@ -8,14 +8,14 @@ import torch
 from nanospec.draft import Draft
 from nanospec.methods.rules.block import verify_block
 from nanospec.methods.rules.cascade import DEFERRALS, cascade
-from nanospec.methods.rules.lossy import at_least, lenient, top_k, typical
+from nanospec.methods.rules.lossy import lenient, typical
 from nanospec.methods.trees.node_rule import verify_tree
 from nanospec.methods.trees.traversal import verify_traversal
 from nanospec.proof.walk import distance, walk
 from nanospec.speculate import verify
 
 EVERY = {"verify": verify, "node rule": verify_tree, "block": verify_block, "traversal": verify_traversal}
-RULES = EVERY | {"typical": typical, "top_k": top_k, "at_least": at_least} | {
+RULES = EVERY | {"typical": typical} | {
     f"lenient, {name}": lenient(0.7, EVERY[name]) for name in ("verify", "node rule")} | {
     f"{deferral}, {name}": cascade(deferral, 0.3, rule) for deferral in DEFERRALS for name, rule in EVERY.items()
     if name == "verify" or deferral in ("chow", "v3")}

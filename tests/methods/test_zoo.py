@@ -2,7 +2,10 @@
 a bug and is exact passes, and the surgery itself is clean. Bugs of the core are in tests/core/test_mutations.py.
 """
 
+import ast
 import gc
+from importlib import import_module
+from pathlib import Path
 from types import FunctionType
 
 import pytest
@@ -15,7 +18,7 @@ from nanospec.methods.trees.traversal import verify_traversal
 from nanospec.methods.trees.tree_draft import ancestors_of, drafts_of
 from nanospec.methods.trees.tree_reader import GPTTreeReader
 from nanospec.proof.zoo import Bug, changed, planted
-from nanospec.proof.zoo.plant import exchanges, functions_of, source_with
+from nanospec.proof.zoo.plant import TOKEN, exchanges, functions_of, source_with
 from nanospec.speculate import one_round, repeated, speculate, verify
 from tests.proof.checks import CHECKS, OF_THE_DISTRIBUTION
 from tests.proof.contract import CONTRACT, pairs_of
@@ -124,6 +127,47 @@ def test_a_plant_that_no_longer_fits_is_an_error():
     with pytest.raises(LookupError, match="no longer there"):
         with planted(Bug("gone", "", "", "T0", "speculate", (("no such words", ""),))):
             pass
+
+
+def reformatted(source, within_brackets):
+    """The same program with a blank between all tokens and no comments; within brackets as many line breaks, or one
+    line for all.
+    """
+    lines, indent, depth = [""], "", 0
+    for match in TOKEN.finditer(source):
+        word, ends = match[0], match["skipped"] is not None
+        depth += (word in "([{") - (word in ")]}")
+        if not ends:
+            lines[-1] += " " * (not lines[-1].isspace() and lines[-1] != "") + word
+            lines += [indent] * (depth > 0 and within_brackets)
+        elif "\n" in word and not depth and "\\" not in word:
+            indent = word.rpartition("\n")[2]
+            lines.append(indent)
+    return "\n".join(lines)
+
+
+@pytest.mark.parametrize("within_brackets", [False, True])
+def test_a_plant_finds_its_place_in_a_file_that_was_reformatted(within_brackets):
+    for bug in NAMED.values():
+        source = Path(import_module(f"nanospec.{bug.file}").__file__).read_text()
+        again = reformatted(source, within_brackets)
+        assert again != source and ast.dump(ast.parse(again)) == ast.dump(ast.parse(source))
+        found, wanted = (ast.dump(ast.parse(source_with(bug, text))) for text in (again, source))
+        assert found == wanted, bug.name
+
+
+def test_words_that_are_not_alone_in_a_file_are_found_by_function():
+    twice = Bug("twice", "", "", "", "probs", (("logits.dtype", "logits.float().dtype"),))
+    with pytest.raises(LookupError, match="not alone"):
+        source_with(twice)
+    words = "left = (p_target - q_draft)"
+    for within, alone in (("residual", True), ("Sampling.__call__", False), ("", True)):
+        bug = Bug("once", "", "", "", "probs", ((words, "left = p_target"),), within)
+        if alone:
+            assert "left = p_target.clamp" in source_with(bug)
+        else:
+            with pytest.raises(LookupError):
+                source_with(bug)
 
 
 def test_every_entry_says_what_was_wrong_where_and_who_sees_it():

@@ -9,7 +9,7 @@ import torch
 
 from nanospec.proof.tables import small_gpt, small_learned
 from nanospec.training.batches import HeldOut, batch_at
-from nanospec.training.learning import LearnedTraining, Plan, Seen, learned_loss
+from nanospec.training.learning import Batch, LearnedTraining, Plan, learned_loss
 from nanospec.training.losses import forward_kl
 from nanospec.training.unrolled import before_tokens, unrolled, whole_texts
 
@@ -82,7 +82,7 @@ def test_a_look_is_a_mean_over_texts_places_and_draft_tokens(training, counted):
         (off, *accepted), words = training.look(HeldOut("held out", ids, len(ids)), 5)
     else:
         parts = zip(ids[:-1].view(5, LENGTH).split(2), counted.split(2))
-        (off, *accepted), words = training.looked(Seen(part, *training.of_target(part), some) for part, some in parts)
+        (off, *accepted), words = training.looked(Batch(part, *training.of_target(part), some) for part, some in parts)
     shares = []
     for model in training.trained:
         found = [[] for _ in range(STEPS)]

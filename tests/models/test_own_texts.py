@@ -9,13 +9,12 @@ import train_tiny
 from nanospec.cli import for_target
 from nanospec.errors import PairError, RequestError, TextError
 from nanospec.files.checkpoint import load_learned, load_pair
-from nanospec.files.gguf import load_gguf
 from nanospec.methods.draft_models import LEARNED
 from nanospec.training.kept import Kept, KeptTraining
 from nanospec.training.learning import Plan
 from nanospec.training.own_texts import AT_ONCE, OPENINGS, TOKENS, Row, Turns, openings, read, written
 from nanospec.training.unrolled import before_tokens, some_anchors, unrolled
-from tests.small_gguf import PIECES, write
+from tests.small_gguf import PIECES, load_gguf, write
 
 pytest.importorskip("gguf", reason="gguf is not installed (the extra 'hf')")
 LAYERS = [0, 1]
@@ -135,7 +134,7 @@ def test_a_pass_sees_every_text_once_and_none_that_is_held_out(small, kept, tmp_
     for _ in range(2):
         seen = []
         for _ in range(2 * AT_ONCE // 16):
-            seen += [tuple(text) for text in learning.seen().tokens.tolist()]
+            seen += [tuple(text) for text in learning.batch().tokens.tolist()]
             learning.step += 1
         assert len(seen) == 2 * AT_ONCE and set(seen) == every
     assert not every & {tuple(text) for text in kept.rows(0, slice(None)).tokens.tolist()}

@@ -392,11 +392,14 @@ def test_a_deep_target_grows_from_a_trained_one_and_a_resumed_run_does_not_grow_
     shallow = load_pair(finished).target
     monkeypatch.setitem(train_tiny.SIZES, "dust", replace(DUST, target=replace(DUST.target, layers=4)))
     monkeypatch.setattr(pair, "fit_first", partial(pair.fit_first, steps=20))
-    grow = ["--from", finished / "target.pt", "--steps", 2, 1, 1]
+    grow, reads, load_model = ["--from", finished / "target.pt", "--steps", 2, 1, 1], [], train_job.load_model
+    monkeypatch.setattr(train_job, "load_model", lambda path, *of, **more: (
+        reads.append(path), load_model(path, *of, **more))[1])
     assert command("--out", tmp_path / "whole", *grow) == 0
     assert command("--out", tmp_path / "cut", *grow, "--minutes", 0) == 0
     grown = [load_pair(tmp_path / name).target for name in ("whole", "cut")]
     assert [model.config.layers for model in grown] == [4, 4]
+    assert reads == [finished / "target.pt"] * 2                # once a run
     x = load_pair(finished).tokenizer.encode(TEXT.read_text()[:400])
     told = [F.cross_entropy(model(torch.tensor([x[:-1]]))[0], torch.tensor(x[1:])) for model in (shallow, *grown)]
     assert abs(told[2] - told[0]) < 0.05 < math.log(320) - told[0] - 0.1, told         # random weights: log(320)
@@ -487,7 +490,9 @@ def test_a_new_run_touches_no_folder_that_holds_a_pair_or_a_part_of_one(finished
     (["--what", "mlp", "--steps", 1, 2], "wants 1 of them"),
     (["--what", "mlp", "--tokenizer", TEXT], "the tokenizer of its pair"),
     (["--what", "mlp", "--from", "short"], "--from is for a pair, whose target grows"),
-    (["--from", "short"], "short"), (["--resume", "--from", "short"], "has grown its target already"),
+    (["--from", "none"], "'none'"), (["--from", "short"], "ranks.tiktoken"),
+    (["--from", "short", "--tokenizer", ROOT / "nanospec" / "weights" / "ranks.tiktoken"], "short is cut short"),
+    (["--resume", "--from", "short"], "has grown its target already"),
     (["--from", ROOT / "nanospec" / "weights" / "draft.pt"], "2 layers cannot grow from one of 1: other vocab_size"),
     (["--packages", "no-such-package"], "no-such-package is not installed"),
     (["--steps", 1, 0, 1], "--steps must be"), (["--steps", 1, 1, -5], "--steps must be"),
@@ -532,12 +537,12 @@ def test_a_folder_that_cannot_be_written_to(tmp_path, monkeypatch, capsys):
     assert command("--out", tmp_path / "it") == 2 and "--out" in capsys.readouterr().err
 
 
-@pytest.mark.parametrize("when", ["prepared", "report"])
-def test_an_interrupt_before_or_after_the_training_is_no_traceback(tmp_path, monkeypatch, capsys, when):
+@pytest.mark.parametrize("where, when", [(train_job, "prepared"), (train_tiny, "report")])
+def test_an_interrupt_before_or_after_the_training_is_no_traceback(tmp_path, monkeypatch, capsys, where, when):
     def interrupted(*_):
         raise KeyboardInterrupt
 
-    monkeypatch.setattr(train_tiny, when, interrupted)
+    monkeypatch.setattr(where, when, interrupted)
     assert command("--out", tmp_path / "it", "--steps", 1, 1, 1) == 130 and capsys.readouterr().err == ""
     assert (tmp_path / "it").exists() == (when == "report")
 

@@ -11,15 +11,16 @@ import sys
 import time
 from collections.abc import Sequence
 
+from nanospec.cli.parser import Parser
 from nanospec.errors import one_line
 from nanospec.fast.clock import announced
 from nanospec.files.checkpoint import load_pair
-from nanospec.proof.command import Parser, command
-from nanospec.proof.judge.verdict import long_run
+from nanospec.proof.command import command
 from nanospec.proof.walk import TOLERANCE
 from nanospec.proof.zoo.plant import FALLS
 from tests.proof.checks import CHECKS, OF_THE_DISTRIBUTION, result_of
 from tests.proof.contract import CONTRACT, OF_MODELS, PAIRS, pairs_of
+from tests.proof.itself import long_run
 from tests.proof.look import look
 from tests.proof.zoo import ALL_BUGS, ALL_CONTROLS, ENOUGH
 

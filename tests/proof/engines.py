@@ -27,12 +27,13 @@ from typing import Any
 
 import torch
 
+from nanospec.cli.parser import Parser
 from nanospec.errors import RequestError, one_line
 from nanospec.files.checkpoint import WEIGHTS, Pair, load_pair
 from nanospec.files.export import export
 from nanospec.files.tokenizer import Tokenizer
 from nanospec.generate import generate
-from nanospec.proof.command import Parser, command
+from nanospec.proof.command import command
 from nanospec.proof.judge.endpoint import Endpoint, EndpointError, against_logprobs
 from nanospec.proof.judge.sequential import LOOKS
 from nanospec.proof.judge.verdict import Verdict, check_task, judge

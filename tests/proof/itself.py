@@ -17,14 +17,15 @@ from dataclasses import dataclass, field
 
 import torch
 
+from nanospec.cli.parser import Parser
 from nanospec.dice import Dice
 from nanospec.errors import RequestError
-from nanospec.files.checkpoint import load_pair
-from nanospec.proof.command import Parser, command
+from nanospec.files.checkpoint import Pair, load_pair
+from nanospec.proof.command import command
 from nanospec.proof.foreign import walked
 from nanospec.proof.judge.endpoint import BY_ID, TOP, Endpoint, against_logprobs, against_plain
 from nanospec.proof.judge.sequential import LOOKS
-from nanospec.proof.judge.verdict import FALSE_ALARM, Verdict, judge, long_run
+from nanospec.proof.judge.verdict import FALSE_ALARM, Verdict, judge
 from nanospec.proof.tables import DRAFT, TABLE, TableModel
 from nanospec.proof.walk import Distribution, distance, target_distribution
 from nanospec.proof.zoo.plant import FALLS, Bug
@@ -65,6 +66,15 @@ def main(argv: Sequence[str] | None = None) -> int:
         said += [] if pair is None else _tried(bug, lambda: long_run(pair, bug, temperature=0.7))[1:]
         print(f"{bug.name:30} {said[0]:>24} {said[1]:>26} " + "".join(f"{last:>24}" for last in said[2:]), flush=True)
     return 0
+
+
+def long_run(pair: Pair, bug: Bug = AS_IT_SHIPS, temperature: float = 0.8, samples: int = 60) -> Verdict:
+    """T8. Real dice on a trained pair: `samples` texts of 50 tokens, every token judged under the target's own
+    distribution.
+    """
+    task: dict = {"target": pair.target, "draft": pair.draft, "ids": pair.tokenizer.encode("class Queue:\n    def"),
+                  "new": 50, "gamma": 4, "temperature": temperature}
+    return judge(sampler_with(bug, **task), samples=samples, **task)
 
 
 def _tried(bug: Bug, verdict_on: Callable[[], Verdict]) -> tuple[str, str]:

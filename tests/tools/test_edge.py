@@ -17,7 +17,7 @@ from nanospec.errors import NanospecError
 from nanospec.files.checkpoint import Pair, load_model, load_pair, save_model
 from nanospec.files.corpus import read_texts
 from nanospec.files.export import export
-from nanospec.files.gguf import load_gguf
+from nanospec.files.gguf import GGUFFile
 from nanospec.files.sources import source_of
 from nanospec.files.tokenizer import Tokenizer, train
 from nanospec.generate import generate
@@ -34,7 +34,7 @@ from nanospec.methods.lengths.stopping import Confidence, Entropy, Goodput
 from nanospec.methods.rules.block import verify_block
 from nanospec.methods.rules.cascade import cascade
 from nanospec.methods.rules.kseq import best_acceptance, least_rho, sequential_acceptance
-from nanospec.methods.rules.lossy import at_least, lenient, top_k, typical
+from nanospec.methods.rules.lossy import lenient, typical
 from nanospec.methods.stack import Stack
 from nanospec.methods.trees.drawn import TreeDrafter
 from nanospec.methods.trees.dynamic_tree import DynamicTree
@@ -57,7 +57,7 @@ NONE, NUMBERS, TEXTS = (None, "x", 5, GPT, object()), (0, -1, 1.5, "3", None), (
 PATHS, TOKENIZER = (None, 5, [], b"x"), Tokenizer(BYTES)
 METHOD = {"costs": (0.1, {2: 1.0})}
 
-JUDGES = [verify, verify_tree, verify_block, verify_traversal, typical, top_k, at_least, cascade("v3", 0.5, verify)]
+JUDGES = [verify, verify_tree, verify_block, verify_traversal, typical, cascade("v3", 0.5, verify)]
 
 # A call of one argument, and arguments that it refuses.
 REFUSED = {
@@ -107,8 +107,6 @@ REFUSED = {
         None, 5, torch.ones(1, 3, 5))) for rule in JUDGES},
     **{f"{rule.__qualname__}, draft": (partial(lambda rule, x: rule(x, torch.ones(1, 2, 5), None), rule), NONE)
        for rule in JUDGES},
-    "top_k": (lambda x: top_k(CHAIN, CHAIN.q_draft, None, x), NUMBERS),
-    "at_least": (lambda x: at_least(CHAIN, CHAIN.q_draft, None, x), (1.5, "2", None)),
     "lenient": (lambda x: lenient(x, verify), (0, 2, *TEXTS)), "lenient, rule": (lambda x: lenient(0.5, x), (None, 5)),
     "cascade": (lambda x: cascade(x, 0.5, verify), ("nope", None)),
     "cascade, a": (lambda x: cascade("v3", x, verify), ("x", None)),
@@ -130,7 +128,7 @@ REFUSED = {
     "load_pair, dtype": (lambda x: load_pair(dtype=x), ("float32", 5, torch.int64)),
     "load_pair, draft": (lambda x: load_pair(draft=x), ("nope", 5, None, [])),
     "export": (lambda x: export(x, None), (None, 5, (TARGET, DRAFT, None))),
-    "load_pair, path": (load_pair, PATHS), "Tokenizer.load": (Tokenizer.load, PATHS), "load_gguf": (load_gguf, PATHS),
+    "load_pair, path": (load_pair, PATHS), "Tokenizer.load": (Tokenizer.load, PATHS), "GGUFFile": (GGUFFile, PATHS),
     "load_model": (load_model, PATHS), "source_of": (source_of, PATHS), "read_texts": (read_texts, PATHS[1:]),
     "save": (TOKENIZER.save, PATHS), "export, path": (lambda x: export(Pair(TARGET, DRAFT, TOKENIZER), x), PATHS),
     "save_model": (lambda x: save_model(x, Path("no"), TOKENIZER), NONE),

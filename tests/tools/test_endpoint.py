@@ -127,7 +127,7 @@ def test_two_servers_are_compared(serve, capsys):
 
 def test_a_server_is_compared_with_its_model(serve, capsys, monkeypatch, tmp_path):
     """By the ids of its tokens; here the model is the table that the server draws from."""
-    monkeypatch.setattr("nanospec.proof.judge.__main__.load_theirs", lambda folder: None)
+    monkeypatch.setattr("nanospec.proof.judge.__main__.load_with_transformers", lambda folder: None)
     monkeypatch.setattr("nanospec.proof.judge.__main__.recomputed", lambda model: Recomputed(
         lambda ids: torch.tensor(P)[ids].log(), 8))
     assert run(serve(), "--truth", str(tmp_path), "--new", "1") == 0

@@ -21,6 +21,7 @@ from collections.abc import Sequence
 from inspect import Parameter, signature
 
 from nanospec.cli.bench import acceptance, against, beside, large, markdown, roofline, serve, speed
+from nanospec.cli.parser import Parser
 from nanospec.cli.show.options import (COUNT, FOLDER, GAMMA, HERE, MODEL, MODEL_HELP, REMEMBER, SEED, SHAPE,
                                        TEMPERATURE, TEXTS, THREADS, device, file, option)
 from nanospec.cli.show.terminal import refuse
@@ -29,7 +30,6 @@ from nanospec.fast.autotune import COPIES, DTYPES, name_of
 from nanospec.files.checkpoint import WEIGHTS
 from nanospec.methods.draft_models import LEARNED
 from nanospec.methods.index import DRAFTERS, REMEMBERING, RULES
-from nanospec.proof.command import Parser
 
 
 def prompts(text: str) -> int | str:

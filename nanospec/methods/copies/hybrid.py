@@ -91,7 +91,7 @@ class Hybrid(Drafter):
                 lag: int = 0) -> Draft:
         """A copy or not for each text. Where one text wants none, the draft model drafts for all."""
         rate, texts = max(self.other.goodput(len(text.tokens))), text.ids()
-        self.chances = [part / whole for part, whole in zip(self.accepted.tolist(), self.judged.tolist())]
+        self.chances = [accepted / judged for accepted, judged in zip(self.accepted.tolist(), self.judged.tolist())]
         self.memory.read_all(texts, dice, sampling)
         self.copied = [self._copy(b, ids, rate) for b, ids in enumerate(texts)]
         classes = [[self._class(n + k) for k in range(len(copy))] for n, copy in self.copied]

@@ -23,20 +23,19 @@ several tokens the window stands still, as theirs can; moving it along gained no
 (copying is lookup.py's part), and rows spread over several devices.
 """
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from numbers import Integral
 
 from torch import Tensor
 
-from nanospec.dice import Dice
-from nanospec.draft import Draft, Drafter
+from nanospec.draft import Draft
 from nanospec.errors import RequestError, check_gamma, check_numbers
 from nanospec.methods.trees.node_rule import verify_tree
-from nanospec.methods.trees.tree_draft import Tree, drafts_of
+from nanospec.methods.trees.tree_draft import CopyingDrafter, Tree
 from nanospec.text import Text
 
 
-class Lookahead(Drafter):
+class Lookahead(CopyingDrafter):
     """Drafts a tree: the window, and the n-grams that begin with the text's last token.
 
     window: W, columns; ngram: N, tokens of an n-gram; guesses: G, how many n-grams are kept for each first token, the
@@ -63,10 +62,9 @@ class Lookahead(Drafter):
         for b in rows:
             self.of[b] = Columns([end[b][level:level + self.window] for level in range(self.ngram - 1)], self.guesses)
 
-    def propose(self, text: Text, sampling: Callable[[Tensor], Tensor], dice: Dice, kv_length: int,
-                lag: int = 0) -> Draft:
-        """After every text, its window and its pool's n-grams."""
-        return drafts_of([self.of[b].tree(ids[-1]) for b, ids in enumerate(text.ids())], text)
+    def tree(self, b: int, ids: list[int]) -> Tree:
+        """Its window and its pool's n-grams."""
+        return self.of[b].tree(ids[-1])
 
     def commit(self, draft: Draft, path: Tensor, count: Tensor, p_target: Tensor, hidden: Tensor | None) -> None:
         """What the target finds likeliest after every column is the next level; columns go into the pool."""

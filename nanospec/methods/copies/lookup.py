@@ -10,18 +10,16 @@ on with what it has copied. Left out: other texts to copy from, which is suffix.
 """
 
 from collections import defaultdict
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 
 from torch import Tensor
 
-from nanospec.dice import Dice
-from nanospec.draft import Draft, Drafter
 from nanospec.errors import check_gamma
-from nanospec.methods.trees.tree_draft import Tree, drafts_of
+from nanospec.methods.trees.tree_draft import CopyingDrafter, Tree
 from nanospec.text import Text
 
 
-class PromptLookup(Drafter):
+class PromptLookup(CopyingDrafter):
     """Drafts a chain of at most `count` copied tokens; none where the last token stands nowhere else.
 
     longest: how many of the last tokens are looked for; where they stand nowhere else, one fewer, down to 1.
@@ -41,15 +39,11 @@ class PromptLookup(Drafter):
         for b in rows:
             self.seen[b] = Seen(self.longest, self.earliest)
 
-    def propose(self, text: Text, sampling: Callable[[Tensor], Tensor], dice: Dice, kv_length: int,
-                lag: int = 0) -> Draft:
-        """What followed the longest match, in every row; row 0 alone where there is none."""
-        return drafts_of([self._tree(self.seen[b], ids) for b, ids in enumerate(text.ids())], text)
-
-    def _tree(self, seen: "Seen", ids: list[int]) -> Tree:
-        seen.read(ids)
+    def tree(self, b: int, ids: list[int]) -> Tree:
+        """What followed the longest match; row 0 alone where there is none."""
+        self.seen[b].read(ids)
         tree = Tree(ids[-1])
-        tree.extend(0, seen.copy(self.size - 1)[1])
+        tree.extend(0, self.seen[b].copy(self.size - 1)[1])
         return tree
 
 

@@ -78,6 +78,7 @@ class DFlash(AtOnce):
     heads, kv_heads, hidden: of each layer, as in Config.
     """
 
+    reader_class = TextReader
     anchors = 32
     config: Config
     deepest: int
@@ -115,9 +116,6 @@ class DFlash(AtOnce):
             keys, values = call.keep(number, *layer.keys_values(context, of_context))
             x = layer(x, of_rows, keys, values, call.text & (places > 0))   # place 0 has none
         return self.target_logits(self.norm(x[:, :, :call.steps]))
-
-    def reader(self, depth: int) -> TextReader:
-        return TextReader(self, depth)
 
 
 class DSpark(DFlash):

@@ -30,9 +30,25 @@ from nanospec.model import MLP, Attention, Config, Linear
 from nanospec.text import Text
 
 
+class EagleReader(TextReader):
+    """A draft token goes through the layer, and into a slot of its own after the text."""
+
+    def start(self, text: Text, lag: int, kv_length: int) -> Tensor:
+        self.cache.length = text.length.clone()         # text.length itself moves on
+        self.branches = Branches(self.cache)
+        return super().start(text, lag, kv_length)
+
+    def _of_draft(self, tokens: Tensor, kv_length: int, parents: Tensor | None) -> Reading:
+        placing = {} if parents is None else self.branches.grow(parents, kv_length)
+        call = cached_call(self.model.config, tokens.shape[1], self.cache, kv_length, **placing)
+        self.cache.length = self.cache.length + tokens.shape[1]
+        return Reading(**vars(call))
+
+
 class Eagle(Learned):
     """heads, kv_heads, hidden: of its layer, as in Config."""
 
+    reader_class = EagleReader
     steps, anchors = 1, 128                     # it is trained on the target's hidden states alone
     hidden_loss, token_loss = 1.0, 0.1          # as in the paper
 
@@ -57,21 +73,3 @@ class Eagle(Learned):
         x = call.asking(x) + self.attention(self.attention_norm(x), call, 0)
         x = x + self.mlp(self.mlp_norm(x))
         return x, self.target_logits(x)
-
-    def reader(self, depth: int) -> "EagleReader":
-        return EagleReader(self, depth)
-
-
-class EagleReader(TextReader):
-    """A draft token goes through the layer, and into a slot of its own after the text."""
-
-    def start(self, text: Text, lag: int, kv_length: int) -> Tensor:
-        self.cache.length = text.length.clone()         # text.length itself moves on
-        self.branches = Branches(self.cache)
-        return super().start(text, lag, kv_length)
-
-    def _of_draft(self, tokens: Tensor, kv_length: int, parents: Tensor | None) -> Reading:
-        tree = () if parents is None else self.branches.grow(parents, kv_length)
-        call = cached_call(self.model.config, tokens.shape[1], self.cache, kv_length, *tree)
-        self.cache.length = self.cache.length + tokens.shape[1]
-        return Reading(**vars(call))

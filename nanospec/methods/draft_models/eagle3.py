@@ -29,6 +29,7 @@ from nanospec.model import Config, Linear
 class Eagle3(Pruned):
     """heads, kv_heads, hidden: of its layer, as in Config. spoken: how many tokens it can draft."""
 
+    reader_class = EagleReader
     steps, decay, anchors = 5, 0.8, 128
 
     def __init__(self, vocab_size: int, channels: int, layers: Sequence[int], heads: int,
@@ -49,6 +50,3 @@ class Eagle3(Pruned):
     def step(self, state: Tensor, tokens: Tensor, call: Reading) -> tuple[Tensor, Tensor]:
         state = self.norm(self.layer(self.embedded(tokens), state, call))
         return state, self.head(state)
-
-    def reader(self, depth: int) -> EagleReader:
-        return EagleReader(self, depth)

@@ -39,18 +39,15 @@ from nanospec.text import Text
 
 
 def first_blocks(target: Any, depth: int, tokens: Tensor, cache: Cache | None = None,
-                 kv_length: int | None = None, positions: Tensor | None = None,
-                 attention_mask: Tensor | None = None) -> Tensor:
+                 kv_length: int | None = None, **placing: Any) -> Tensor:
     """The hidden states (B, T, C) of tokens (B, T) after `depth` blocks. As GPT.forward."""
     if not isinstance(target, GPT):                     # it has no blocks: a table of proof/
-        _, hidden = target(tokens, cache, kv_length, positions, attention_mask, [depth - 1])
+        _, hidden = target(tokens, cache, kv_length, layers=[depth - 1], **placing)
         return hidden[:, :, 0]
-    x, T = target.embedding(tokens), tokens.shape[1]
-    call = (Call(target.new_cache(1, T).rope) if cache is None else
-            cached_call(target.config, T, cache, kv_length, positions, attention_mask))
-    for layer in range(depth):
-        x = target.blocks[layer](x, call, layer)
-    return x
+    T = tokens.shape[1]
+    call = (Call(target.rope(T)) if cache is None else
+            cached_call(target.config, T, cache, kv_length, **placing))
+    return target.through(target.embedding(tokens), call, end=depth)[0]
 
 
 class EarlyExit(AtOnce):
@@ -97,11 +94,9 @@ class FirstBlocks:
         self.dtype, self.device = self.target.dtype, self.target.device
 
     def __call__(self, tokens: Tensor, cache: Cache | None = None, kv_length: int | None = None,
-                 positions: Tensor | None = None, attention_mask: Tensor | None = None,
-                 layers: Sequence[int] = (), scored: int | None = None) -> Tensor:
+                 *, layers: Sequence[int] = (), scored: int | None = None, **placing: Any) -> Tensor:
         """As GPT.forward. It has no hidden states to show."""
-        h = first_blocks(self.target, self.model.depth, tokens, cache, kv_length, positions,
-                         attention_mask)
+        h = first_blocks(self.target, self.model.depth, tokens, cache, kv_length, **placing)
         self.computed.append(h)
         return self.model.leave(h if scored is None else h[:, h.shape[1] - scored:])
 
@@ -159,17 +154,19 @@ class GoesOn:
         return self.reader.offered
 
     def __call__(self, tokens: Tensor, cache: Cache, kv_length: int | None = None,
-                 positions: Tensor | None = None, attention_mask: Tensor | None = None,
-                 layers: Sequence[int] = (), scored: int | None = None) -> Any:
+                 *, layers: Sequence[int] = (), scored: int | None = None, **placing: Any) -> Any:
         """As GPT.forward with a cache. A tree is read in full, and what is not of this draft."""
         first = self.reader.model
         computed, first.computed = first.computed, []
         shared = self.reader.shared and cache is self.reader.cache
-        chain = attention_mask is None and min(layers, default=self.depth) >= self.depth
+        chain = not placing and min(layers, default=self.depth) >= self.depth
         if not (computed and shared and chain):
-            return self.target(tokens, cache, kv_length, positions, attention_mask, layers, scored)
+            return self.target(tokens, cache, kv_length, layers=layers, scored=scored, **placing)
         h = self._after_first(tokens, torch.cat(computed, 1), cache, kv_length)
-        return self._rest(h, cache, kv_length, layers)
+        call = cached_call(self.config, tokens.shape[1], cache, kv_length)
+        x, hidden = self.target.through(h, call, layers, first=self.depth)
+        logits = self.target.head(self.target.norm(x))
+        return (logits, hidden) if layers else logits
 
     def _after_first(self, tokens: Tensor, h: Tensor, cache: Cache,
                      kv_length: int | None) -> Tensor:
@@ -181,19 +178,6 @@ class GoesOn:
         others = first_blocks(self.target, self.depth, tokens[:, read:], cache, kv_length)
         cache.length = start
         return torch.cat([h, others], 1)
-
-    def _rest(self, x: Tensor, cache: Cache, kv_length: int | None, layers: Sequence[int]) -> Any:
-        """The other blocks and the output head."""
-        target, hidden = self.target, {}
-        call = cached_call(target.config, x.shape[1], cache, kv_length)
-        for layer in range(self.depth, target.config.layers):
-            x = target.blocks[layer](x, call, layer)
-            if layer in layers:
-                hidden[layer] = x
-        logits = target.head(target.norm(x))
-        if not layers:
-            return logits
-        return logits, torch.stack([hidden[layer] for layer in layers], 2)
 
 
 def target_for(target: Any, drafter: Drafter) -> Any:

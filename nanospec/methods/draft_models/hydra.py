@@ -29,6 +29,7 @@ from nanospec.model import Config, Linear
 class Hydra(Learned):
     """heads: how many tokens it can draft one after the other."""
 
+    reader_class = LearnedReader
     blocks: Any             # an nn.ModuleList, whose parts are any Module
 
     def __init__(self, vocab_size: int, channels: int, layers: Sequence[int], heads: int = 5):
@@ -50,6 +51,3 @@ class Hydra(Learned):
         state = torch.cat([state, self.embedded(tokens)], -1)
         h, block = state[..., :self.channels], self.blocks[state.shape[-1] // self.channels - 2]
         return state, self.target_logits(h + F.silu(block(state)))
-
-    def reader(self, depth: int) -> LearnedReader:
-        return LearnedReader(self, depth)

@@ -12,7 +12,7 @@ a reader, token by token while it drafts (text_reader.py), and the training, for
 texts at once (training/unrolled.py).
 """
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import torch
@@ -30,7 +30,7 @@ class Learned(nn.Module):
     sizes: what it was made of, to be saved with its weights: vocab_size and channels, which are the
         target's, layers, whose hidden states it reads, and more of its own.
     deepest: the most tokens that it can draft one after the other; None: any number.
-    config: of its attention, if it has any.
+    config: of its attention, if it has any.  reader_class: the class of its reader (text_reader.py).
     ids: the tokens that it can draft, if these are not all: then V is their number in what `read` and
         `step` return (pruned.py).
 
@@ -43,6 +43,7 @@ class Learned(nn.Module):
     deepest: int | None = None
     config: Config | None = None
     ids: Tensor | None = None
+    reader_class: Callable[..., Any]
     steps, decay, anchors = 5, 1.0, 512
     hidden_loss, token_loss = 0.0, 1.0
     target: GPT
@@ -50,14 +51,14 @@ class Learned(nn.Module):
 
     def __init__(self, vocab_size: int, channels: int, layers: Sequence[int], **sizes: int):
         super().__init__()
-        whole = {"vocab_size": vocab_size, "channels": channels} | sizes
-        for name, size in whole.items():
+        numbers = {"vocab_size": vocab_size, "channels": channels} | sizes
+        for name, size in numbers.items():
             if type(size) is not int or size < 1:                               # no bool
                 raise ValueError(f"{name} must be a whole number of 1 or more, got {size!r}")
         if not isinstance(layers, Sequence) or not layers or any(
                 type(layer) is not int or layer < 0 for layer in layers):
             raise ValueError(f"layers must be the numbers of some of the target's, got {layers!r}")
-        self.sizes, self.layers = whole | {"layers": list(layers)}, tuple(layers)
+        self.sizes, self.layers = numbers | {"layers": list(layers)}, tuple(layers)
         self.vocab_size, self.channels = vocab_size, channels
 
     @classmethod
@@ -80,8 +81,8 @@ class Learned(nn.Module):
         raise NotImplementedError
 
     def reader(self, depth: int) -> Any:
-        """What runs it over drafts of at most `depth` tokens in a row (text_reader.py)."""
-        raise NotImplementedError
+        """What runs it over drafts of at most `depth` tokens in a row."""
+        return self.reader_class(self, depth)
 
     def spread(self, logits: Tensor) -> Tensor:
         """Logits of the tokens that it can draft -> of all tokens of the target."""

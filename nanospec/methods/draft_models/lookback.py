@@ -29,6 +29,7 @@ from nanospec.model import Config, Linear, rotate
 class Lookback(Pruned):
     """heads, kv_heads, hidden: of the layer, as in Config."""
 
+    reader_class = TextReader
     steps, anchors = 3, 384
 
     def __init__(self, vocab_size: int, channels: int, layers: Sequence[int], heads: int, kv_heads: int, hidden: int,
@@ -62,6 +63,3 @@ class Lookback(Pruned):
         gate, up = self.gate_up(both).chunk(2, -1)
         state = self.norm(y + self.down(F.silu(gate) * up))
         return state, self.head(state)
-
-    def reader(self, depth: int) -> TextReader:
-        return TextReader(self, depth)

@@ -32,6 +32,7 @@ from nanospec.model import Config, Linear
 class Medusa(AtOnce):
     """heads: how many tokens it can draft one after the other."""
 
+    reader_class = LearnedReader
     blocks: Any             # an nn.ModuleList, whose parts are any Module
 
     def __init__(self, vocab_size: int, channels: int, layers: Sequence[int], heads: int = 5):
@@ -53,6 +54,3 @@ class Medusa(AtOnce):
     def rows(self, tokens: Tensor, before: Tensor, call: Reading) -> Tensor:
         h = self.last_hidden(call.asking(before))
         return torch.stack([self.head(k, h) for k in range(call.steps)], -2)
-
-    def reader(self, depth: int) -> LearnedReader:
-        return LearnedReader(self, depth)

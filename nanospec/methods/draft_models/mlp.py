@@ -31,6 +31,7 @@ from nanospec.model import Config, Embedding, Linear
 class MLPSpeculator(Learned):
     """width: channels of the state. depth: layers of a step."""
 
+    reader_class = LearnedReader
     def __init__(self, vocab_size: int, channels: int, layers: Sequence[int], width: int,
                  depth: int = 1):
         super().__init__(vocab_size, channels, layers, width=width, depth=depth)
@@ -54,6 +55,3 @@ class MLPSpeculator(Learned):
         for layer in self.further:
             state = state + layer(state)
         return state, self.head(state)
-
-    def reader(self, depth: int) -> LearnedReader:
-        return LearnedReader(self, depth)

@@ -33,6 +33,7 @@ from nanospec.model import Config, Embedding, Linear, rotate
 class Prefix(Learned):
     """heads, kv_heads, hidden: of the layer, as in Config. width: channels of the state."""
 
+    reader_class = TextReader
     anchors = 128
 
     def __init__(self, vocab_size: int, channels: int, layers: Sequence[int], heads: int,
@@ -65,6 +66,3 @@ class Prefix(Learned):
         """The state, and logits of the next token."""
         state = F.silu(self.norm(y))
         return state, self.head(state)
-
-    def reader(self, depth: int) -> TextReader:
-        return TextReader(self, depth)

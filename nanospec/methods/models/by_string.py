@@ -26,7 +26,7 @@ The paper draws the string; here it is the likeliest one, since of one-hot draft
 text has a cache of its own, whose slots are the draft model's tokens and not the text's.
 """
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from itertools import groupby
 from typing import Any
 
@@ -34,16 +34,14 @@ import torch
 from torch import Tensor
 
 from nanospec.cache import LanguageModel
-from nanospec.dice import Dice
-from nanospec.draft import Draft, Drafter
 from nanospec.errors import check_gamma, check_model
-from nanospec.methods.trees.tree_draft import Tree, drafts_of
+from nanospec.methods.trees.tree_draft import CopyingDrafter, Tree
 from nanospec.text import Text
 
 WIDTH = 256     # a cache's slots are a multiple of it
 
 
-class StringDrafter(Drafter):
+class StringDrafter(CopyingDrafter):
     """gamma tokens of `draft`, a GPT, as a chain of at most gamma of the target's.
 
     kept: of every text what the cache holds. It waits for the device at every draft token, to see whether the text has
@@ -64,17 +62,13 @@ class StringDrafter(Drafter):
         for b in rows:
             self.kept[b] = ReadText(self.draft)
 
-    def propose(self, text: Text, sampling: Callable[[Tensor], Tensor], dice: Dice, kv_length: int,
-                lag: int = 0) -> Draft:
-        """A string for every text, in the target's tokens."""
-        return drafts_of([self._tree(self.kept[b], ids) for b, ids in enumerate(text.ids())], text)
-
-    def _tree(self, kept: "ReadText", ids: list[int]) -> Tree:
+    def tree(self, b: int, ids: list[int]) -> Tree:
+        """A string, in the target's tokens."""
         draft, target = self.draft_tokenizer, self.target_tokenizer
         begins = ids[:len(target.begin)] == target.begin
         read = ([*draft.begin, *translated(ids[len(target.begin):], target, draft)] if begins
                 else translated(ids, target, draft))
-        own = kept.likeliest(read or [draft.end_of_text], self.gamma, draft.end_of_text)
+        own = self.kept[b].likeliest(read or [draft.end_of_text], self.gamma, draft.end_of_text)
         tokens = translated(own, draft, target)
         tree = Tree(ids[-1])
         tree.extend(0, tokens[:self.gamma])

@@ -86,13 +86,12 @@ class Constrained:
         return cache
 
     def __call__(self, tokens: Tensor, cache: Cache | None = None, kv_length: int | None = None,
-                 positions: Tensor | None = None, attention_mask: Tensor | None = None,
-                 layers: Sequence[int] = (), scored: int | None = None) -> Any:
+                 *, layers: Sequence[int] = (), scored: int | None = None, **placing: Any) -> Any:
         """As GPT.forward."""
         cache = cache or self.new_cache(*tokens.shape)
-        out = self.model(tokens, cache, kv_length, positions, attention_mask, layers, scored)
+        out = self.model(tokens, cache, kv_length, layers=layers, scored=scored, **placing)
         logits, *hidden = out if layers else (out,)
-        states = self._states(tokens, cache, attention_mask)[:, tokens.shape[1] - logits.shape[1]:]
+        states = self._states(tokens, cache, placing.get("attention_mask"))[:, tokens.shape[1] - logits.shape[1]:]
         logits = logits.masked_fill(~self.allowed[states], float("-inf"))
         return (logits, *hidden) if layers else logits
 

@@ -121,9 +121,8 @@ class OtherTokenizer(nn.Module):
         return self.draft.new_cache(rows, slots)
 
     def forward(self, tokens: Tensor, cache: Cache | None = None, kv_length: int | None = None,
-                positions: Tensor | None = None, attention_mask: Tensor | None = None,
-                layers: Sequence[int] = (), scored: int | None = None) -> Tensor:
+                *, layers: Sequence[int] = (), scored: int | None = None, **placing: Any) -> Tensor:
         """As GPT.forward, in the target's ids. It has no hidden states to show."""
-        logits = self.draft(self.read_as[tokens], cache, kv_length, positions, attention_mask, scored=scored)
+        logits = self.draft(self.read_as[tokens], cache, kv_length, scored=scored, **placing)
         never = logits.new_full((*logits.shape[:-1], len(self.read_as)), float("-inf"))
         return never.index_copy(-1, self.ids, logits[..., self.own])

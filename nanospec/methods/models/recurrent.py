@@ -140,17 +140,16 @@ class Recurrent(nn.Module):
     def new_cache(self, rows: int, slots: int) -> StateCache:
         """As GPT.new_cache."""
         attend = self.config.layers - self.stateful
-        return StateCache(rows, attend, self.no_states(rows, self.snapshots or 2), self.gpt._rope(slots + 1))
+        return StateCache(rows, attend, self.no_states(rows, self.snapshots or 2), self.gpt.rope(slots + 1))
 
     def forward(self, tokens: Tensor, cache: StateCache | None = None, kv_length: int | None = None,
-                positions: Tensor | None = None, attention_mask: Tensor | None = None,
-                layers: Sequence[int] = (), scored: int | None = None) -> Any:
+                *, layers: Sequence[int] = (), scored: int | None = None, **placing: Any) -> Any:
         """As GPT.forward. RequestError for a tree."""
-        if positions is not None or attention_mask is not None:
+        if placing:
             raise RequestError("a state reads tokens one after the other: this model verifies chains, and no trees")
         T = tokens.shape[1]
         if cache is None:
-            call = self._with_states(Call(self.gpt._rope(T)), self.no_states(len(tokens), 1)[:, 0])
+            call = self._with_states(Call(self.gpt.rope(T)), self.no_states(len(tokens), 1)[:, 0])
             return self._run(tokens, call, torch.arange(T).expand_as(tokens), layers, scored)
         length, (read, start) = cache.length, cache.roll_back()
         cache.tokens.scatter_(1, cache.next_slots(T), tokens)
@@ -171,15 +170,11 @@ class Recurrent(nn.Module):
         """tokens (B, N) -> the logits of those at `asked` (B, T), or of the last of these, and the hidden states of all
         of these after `layers`.
         """
-        x, hidden = self.gpt.embedding(tokens), {}
+        x, hidden = self.gpt.through(self.gpt.embedding(tokens), call, layers)
         row = torch.arange(len(tokens), device=tokens.device)[:, None]
-        for layer, block in enumerate(self.gpt.blocks):
-            x = block(x, call, layer)
-            if layer in layers:
-                hidden[layer] = x[row, asked]
-        asked = asked if scored is None else asked[:, asked.shape[1] - scored:]
-        logits = self.gpt.head(self.gpt.norm(x[row, asked]))
-        return (logits, torch.stack([hidden[layer] for layer in layers], 2)) if layers else logits
+        last = asked if scored is None else asked[:, asked.shape[1] - scored:]
+        logits = self.gpt.head(self.gpt.norm(x[row, last]))
+        return (logits, hidden[row, asked]) if layers else logits
 
     def _keep(self, cache: StateCache, T: int, states: Tensor, read: Tensor) -> None:
         """Which of the states that this call has passed through are kept."""

@@ -81,9 +81,10 @@ def cascade(deferral: str, a: float, rule: Rule) -> Rule:
 
     def judge(draft: Draft, p_target: Tensor, dice: Dice) -> tuple[Tensor, Tensor]:
         check_scored(draft, p_target, Draft, TreeDraft)
-        parents, child = _family(draft)
+        # After a row the draft's distribution is what its eldest child was drawn from. child: 0 for none.
+        parents, rows = draft.parents, torch.arange(draft.tokens.shape[1], device=draft.tokens.device)
+        child = (parents[:, None] == rows[:, None]).long().argmax(-1)                       # (B, n)
         row = torch.arange(len(child), device=child.device)[:, None]
-        # After a row the draft's distribution is what its eldest child was drawn from.
         pi = torch.where((child > 0)[..., None], mixture(draft.q_draft[row, child], p_target, a), p_target)
         accepted, token = rule(draft, pi, dice)
         at = accepted[:, None]
@@ -91,9 +92,3 @@ def cascade(deferral: str, a: float, rule: Rule) -> Rule:
         accepted = torch.where(leaf, parents.gather(1, at), at)
         return accepted[:, 0], torch.where(leaf[:, 0], draft.tokens.gather(1, at)[:, 0], token)
     return judge
-
-
-def _family(draft: Draft) -> tuple[Tensor, Tensor]:
-    """Of every row its parent, and its eldest child, 0 if it has none: (B, n) each."""
-    parents, count = draft.parents, torch.arange(draft.tokens.shape[1], device=draft.tokens.device)
-    return parents, (parents[:, None] == count[:, None]).long().argmax(-1)      # no row has row 0 as a child

@@ -114,11 +114,11 @@ class MergedDrafter(Drafter):
             n = path.shape[1]
             at = torch.cat([rows.clamp(min=0), path], 1)                        # its rows in the joined draft
             places = F.pad(places, (0, draft.tokens.shape[1]), value=-1)        # which may have grown in its turn
-            its_path, after = places.gather(1, path), rows.shape[1] + torch.arange(n, device=path.device)
-            q_draft, its_hidden = F.pad(own.q_draft, (0, 0, 0, n)), self._hidden_of(drafter, hidden)
+            own_path, after = places.gather(1, path), rows.shape[1] + torch.arange(n, device=path.device)
+            q_draft, own_hidden = F.pad(own.q_draft, (0, 0, 0, n)), self._hidden_of(drafter, hidden)
             drafter.commit(Draft(draft.tokens.gather(1, at), q_draft, own.steps),
-                           torch.where(its_path < 0, after, its_path), count, _rows(p_target, at),
-                           None if its_hidden is None else _rows(its_hidden, at))
+                           torch.where(own_path < 0, after, own_path), count, _rows(p_target, at),
+                           None if own_hidden is None else _rows(own_hidden, at))
 
     def _hidden_of(self, drafter: Drafter, hidden: Tensor | None) -> Tensor | None:
         """The hidden states of those layers that this drafter reads."""

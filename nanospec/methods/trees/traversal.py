@@ -75,8 +75,8 @@ def verify_traversal(tokens: list[int], parents: list[int], q_draft: Tensor, p_t
         elif row == 0 or dice.flip(chance[row].view(1, 1)):
             return row, left[row]
         else:                                                                   # rejected: back to its parent
-            fell, row = row, parents[row]
-            missing = (chance[row] * left[row] - q_draft[fell]).clamp(min=0)
+            rejected, row = row, parents[row]
+            missing = (chance[row] * left[row] - q_draft[rejected]).clamp(min=0)
             total = missing.sum()
             if total > 0:                                                       # else the chance is 0, or p = q up to
                 left[row] = missing / total                                     # rounding: 0 / 0, and still certain

@@ -8,14 +8,15 @@ attends to the committed text, its ancestors and itself (Miao et al. 2023, SpecI
 2305.09781, section 4). The accepted path lies scattered in the cache and is moved together.
 """
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from numbers import Integral
 
 import torch
 from torch import Tensor
 
 from nanospec.cache import Cache
-from nanospec.draft import Draft
+from nanospec.dice import Dice
+from nanospec.draft import Draft, Drafter
 from nanospec.errors import check_draft, check_numbers
 from nanospec.text import Text
 
@@ -118,6 +119,18 @@ def drafts_of(trees: Sequence[Tree], text: Text) -> Draft:
     if all(tree.parents == list(range(-1, len(tree.parents) - 1)) for tree in trees):
         return Draft(tokens, q_draft)
     return TreeDraft(tokens, q_draft, parents)
+
+
+class CopyingDrafter(Drafter):
+    """What drafters share that draw nothing: what follows a text, a chain or a tree, follows from its tokens."""
+
+    def propose(self, text: Text, sampling: Callable[[Tensor], Tensor], dice: Dice, kv_length: int,
+                lag: int = 0) -> Draft:
+        return drafts_of([self.tree(b, ids) for b, ids in enumerate(text.ids())], text)
+
+    def tree(self, b: int, ids: list[int]) -> Tree:
+        """What may follow the tokens of row b's text."""
+        raise NotImplementedError
 
 
 def sent(device: torch.device, *tables: tuple[Sequence[list[int]], int]) -> Tensor:

@@ -30,8 +30,8 @@ class Branches:
         self.cache, self.start, self.depth = cache, cache.length, 0
         self.own = torch.zeros(len(cache.length), 1, 0, dtype=torch.bool, device=cache.length.device)
 
-    def grow(self, parents: Tensor, kv_length: int) -> tuple[Tensor, Tensor]:
-        """The next level: positions (B, m) and attention mask (B, m, kv_length), for GPT.forward.
+    def grow(self, parents: Tensor, kv_length: int) -> dict[str, Any]:
+        """The next level: positions (B, m) and attention mask (B, m, kv_length), as Draft.placing.
 
         parents (m,) or (B, m): which row of the last level each of its rows follows.
         """
@@ -41,7 +41,8 @@ class Branches:
         self.own = torch.cat([self.own[row, parents.expand(B, m)], itself], 2)      # (B, m, rows read so far)
         positions = (self.start[:, None] + self.depth).expand(B, m)
         self.depth += 1
-        return positions, tree_mask(self.cache, self.start, self.own, kv_length)
+        return {"positions": positions,
+                "attention_mask": tree_mask(self.cache, self.start, self.own, kv_length)}
 
 
 class GPTTreeReader(GPTReader):
@@ -62,7 +63,7 @@ class GPTTreeReader(GPTReader):
     def step(self, tokens: Tensor, kv_length: int, parents: Tensor | None = None) -> Tensor:
         if parents is None:
             return super().step(tokens, kv_length)
-        logits = self.model(tokens, self.cache, kv_length, *self.branches.grow(parents, kv_length))
+        logits = self.model(tokens, self.cache, kv_length, **self.branches.grow(parents, kv_length))
         self.cache.length = self.cache.length + tokens.shape[1]
         return logits
 

@@ -8,9 +8,9 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from nanospec.proof.judge.verdict import Verdict, judge, long_run
+    from nanospec.proof.judge.verdict import Verdict, judge
 
-__all__ = ["Verdict", "judge", "long_run"]
+__all__ = ["Verdict", "judge"]
 
 
 def __getattr__(name: str) -> Any:

@@ -21,11 +21,12 @@ from pathlib import Path
 
 import torch
 
+from nanospec.cli.parser import Parser
 from nanospec.errors import NanospecError, RequestError
-from nanospec.proof.command import Parser, command
+from nanospec.proof.command import command
 from nanospec.proof.judge.endpoint import Endpoint, against_logprobs, against_plain
-from nanospec.proof.judge.other_programs import (SECONDS, SINGLE, error_in_a_line, load_theirs, model_of, of_function,
-                                                 of_transformers, recomputed)
+from nanospec.proof.judge.other_programs import (SECONDS, SINGLE, error_in_a_line, load_with_transformers,
+                                                 model_of, of_function, of_transformers, recomputed)
 from nanospec.proof.judge.sequential import LOOKS
 from nanospec.proof.judge.verdict import BINS, SETTINGS, Verdict, check_task, judge
 
@@ -92,8 +93,8 @@ def main(argv: Sequence[str] | None = None) -> int:
 def judge_transformers(options, task: dict, settings: dict) -> tuple[Verdict, str]:
     if options.lookup is not None and options.lookup < 1:
         raise RequestError(f"--lookup must be 1 or more, got {options.lookup}")
-    ids, target = options.ids or PROMPT, load_theirs(options.target)
-    assistant = options.assistant and load_theirs(options.assistant)
+    ids, target = options.ids or PROMPT, load_with_transformers(options.target)
+    assistant = options.assistant and load_with_transformers(options.assistant)
     sampler = of_transformers(target, ids, options.new, assistant, options.gamma, options.lookup, **settings)
     verdict = judge(sampler, recomputed(target), assistant and recomputed(assistant), ids, gamma=options.gamma,
                     tolerance=SINGLE, seconds=SECONDS, **task, **settings)
@@ -117,7 +118,7 @@ def judge_endpoint(options, task: dict, settings: dict) -> tuple[Verdict, str]:
         return against_logprobs(endpoint, **counts), "a server, against the logprobs that it reports"
     if options.prompt is not None:
         raise RequestError("--truth reads token ids: give the prompt as --ids")
-    verdict = judge(endpoint.ids, recomputed(load_theirs(options.truth)), ids=prompt, looks=LOOKS,
+    verdict = judge(endpoint.ids, recomputed(load_with_transformers(options.truth)), ids=prompt, looks=LOOKS,
                     at_once=options.at_once, **task, **settings)
     return verdict, "a server, against the logits of its model"
 

@@ -69,9 +69,9 @@ class Endpoint:
             request = Request(where, json.dumps(body).encode(), {"Content-Type": "application/json"})
             try:
                 with urlopen(request, timeout=self.timeout) as reply:
-                    failed, said = "", reply.read()
+                    failed, answer = "", reply.read()
             except HTTPError as error:                          # what it says may break off, too
-                failed, said = f"{where} answered {error.code}", error.read(1000)
+                failed, answer = f"{where} answered {error.code}", error.read(1000)
         except (TimeoutError, URLError) as error:
             if isinstance(getattr(error, "reason", error), TimeoutError):
                 raise EndpointError(f"{where} did not answer within {self.timeout:g} seconds") from error
@@ -79,15 +79,15 @@ class Endpoint:
         except (OSError, HTTPException, ValueError) as error:
             raise EndpointError(f"{where} broke off: {one_line(error)}") from error
         if failed:
-            raise EndpointError(f"{failed}: {one_line(said.decode(errors='replace'))}")
+            raise EndpointError(f"{failed}: {one_line(answer.decode(errors='replace'))}")
         try:
-            choice = json.loads(said)["choices"][0]
+            choice = json.loads(answer)["choices"][0]
             if not isinstance(choice["text"], str):
                 raise TypeError("no text")
             return choice
         except (ValueError, KeyError, IndexError, TypeError, RecursionError) as error:
             raise EndpointError(f"{where} answered with something other than a completion: "
-                                f"{one_line(said.decode(errors='replace'))}") from error
+                                f"{one_line(answer.decode(errors='replace'))}") from error
 
     def named(self, seed: int, top: int) -> tuple[list[int], list[dict[int, float]]]:
         """The ids of a reply's tokens, and the logprobs of at least `top` at each place, by their ids.
@@ -105,7 +105,7 @@ class Endpoint:
         except (KeyError, TypeError, ValueError, AttributeError, OverflowError) as error:
             raise self._not_judged(f"gives no logprobs that can be read ({type(error).__name__}: {one_line(error)})"
                                    ) from error
-        if len(ids) < len(tokens) or any(len(place) < len(theirs) for place, theirs in zip(places, tops)):
+        if len(ids) < len(tokens) or any(len(place) < len(shown) for place, shown in zip(places, tops)):
             raise self._not_judged("does not name its tokens by their ids (return_tokens_as_token_ids of vLLM), and "
                                    "two tokens may have one text")
         if len(ids) != self.new:

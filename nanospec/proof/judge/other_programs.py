@@ -51,15 +51,15 @@ class Recomputed(TableModel):
 
     @torch.inference_mode()
     def _read(self, tokens: Tensor) -> Tensor:
-        said = self.logits_of(tokens)
-        return getattr(said, "logits", said).to(self.dtype)
+        answer = self.logits_of(tokens)
+        return getattr(answer, "logits", answer).to(self.dtype)
 
     def _hash(self, context: list[int]) -> int:
         """The row of the table: written when it is first asked for."""
         if tuple(context) not in self.rows:
             self.rows[tuple(context)] = len(self.rows)
-            said = self._read(torch.tensor([context], device=self.device))
-            self.logits = torch.cat([self.logits, said[0, -1:].cpu()])
+            answer = self._read(torch.tensor([context], device=self.device))
+            self.logits = torch.cat([self.logits, answer[0, -1:].cpu()])
         return self.rows[tuple(context)]
 
 
@@ -128,7 +128,7 @@ def of_transformers(target, ids: Sequence[int], new: int, assistant=None, gamma:
     return sampler
 
 
-def load_theirs(folder: Path):
+def load_with_transformers(folder: Path):
     """The model in `folder`, in single precision, as transformers reads it. RequestError or PairError if it cannot."""
     transformers = extra("transformers")
     transformers.logging.set_verbosity_error()
@@ -178,8 +178,8 @@ def model_of(name: str, ids: Sequence[int]):
     if isinstance(model, Mapping) or hasattr(model, "new_cache"):
         return model
     try:
-        said = model(torch.tensor([list(ids)]))
-        rows, tokens, vocab_size = getattr(said, "logits", said).shape
+        answer = model(torch.tensor([list(ids)]))
+        rows, tokens, vocab_size = getattr(answer, "logits", answer).shape
         assert (rows, tokens) == (1, len(ids)), f"of shape {(rows, tokens, vocab_size)}"
     except Exception as error:
         raise RequestError(f"{name} gives no logits (1, T, V) for tokens (1, T): {error_in_a_line(error)}") from error

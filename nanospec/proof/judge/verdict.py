@@ -17,15 +17,13 @@ import torch
 
 from nanospec.dice import Dice
 from nanospec.errors import SEEDS, RequestError, check_gamma, check_request
-from nanospec.files.checkpoint import Pair
 from nanospec.probs import Sampling
 from nanospec.proof.foreign import MOST_SECONDS, Progress, Sampler, tokens_from, walked
 from nanospec.proof.judge.sequential import FALSE_ALARM, MISS, sequential
 from nanospec.proof.stats import Fit, Off, goodness_of_fit, pit
 from nanospec.proof.tables import TABLE
 from nanospec.proof.walk import TOLERANCE, Distribution, distance, target_distribution
-from nanospec.proof.zoo.plant import Bug
-from nanospec.proof.zoo.samplers import AS_IT_SHIPS, OF_A_CHAIN, beginnings, named, sampler_with
+from nanospec.proof.zoo.samplers import OF_A_CHAIN, beginnings, named
 
 MOST_OUTCOMES = 5_000   # of an exact distribution; beyond that tokens are judged one by one
 NO_VERDICT = 0.5        # where what is further off than this can be missed, nothing is known
@@ -109,22 +107,22 @@ def judge(sampler: Sampler, target, draft=None, ids: Sequence[int] = (0,), new: 
         verdict = verdict_of(fit, "token by token, its samples fit", bar=bar)
         verdict.unit = "of the tokens moved, in the order of " + ("p_target" if draft is None else "q_draft - p_target")
         return verdict
-    theirs, note = walked(sampler, seconds), ""
-    if theirs is not None and goodness_of_fit(Counter(drawn), theirs).p_value < FALSE_ALARM:
-        if distance(theirs, truth)[1] > tolerance:              # then it has more chance than a walk can see
-            theirs, note = None, "Walked, it does something else than with real dice: is there chance of its own in it?"
-    if theirs is None:
+    exact, note = walked(sampler, seconds), ""
+    if exact is not None and goodness_of_fit(Counter(drawn), exact).p_value < FALSE_ALARM:
+        if distance(exact, truth)[1] > tolerance:              # then it has more chance than a walk can see
+            exact, note = None, "Walked, it does something else than with real dice: is there chance of its own in it?"
+    if exact is None:
         verdict = verdict_of(fit, "its samples fit the target's distribution (it could not be walked)", bar=bar)
         verdict.note = note or (_where(drawn, truth) if verdict.wrong else "")
     else:
-        off = distance(theirs, truth)[1]
+        off = distance(exact, truth)[1]
         verdict = verdict_of(fit, "every path walked, its distribution is the target's, and its samples fit it", off,
                              tolerance, bar)
         if off > tolerance:
-            verdict.most_off = max((Off(tokens, truth.get(tokens, 0.0), theirs.get(tokens, 0.0))
-                                    for tokens in {**truth, **theirs}), key=lambda off: abs(off.found - off.expected))
+            verdict.most_off = max((Off(tokens, truth.get(tokens, 0.0), exact.get(tokens, 0.0))
+                                    for tokens in {**truth, **exact}), key=lambda off: abs(off.found - off.expected))
     if verdict.wrong and draft is not None and not isinstance(target, Mapping):
-        _name(verdict, drawn, theirs, truth, tolerance, target=target, draft=draft, ids=ids, new=new, gamma=gamma,
+        _name(verdict, drawn, exact, truth, tolerance, target=target, draft=draft, ids=ids, new=new, gamma=gamma,
               **settings)
     return verdict
 
@@ -183,21 +181,21 @@ def _where(drawn: list[tuple], truth: Distribution) -> str:
     return "Its first token is right, what follows is not: is chance used twice, or a wrong row or text looked at?"
 
 
-def _name(verdict: Verdict, drawn: list[tuple], theirs: Distribution | None, truth: Distribution,
+def _name(verdict: Verdict, drawn: list[tuple], exact: Distribution | None, truth: Distribution,
           tolerance: float, **task) -> None:
     """Look for the bugs of the zoo that make this very distribution, for a limited time. The verdict is known."""
     def fits(known: Distribution) -> bool:
-        if theirs is not None:
-            return distance(theirs, known)[1] <= tolerance
+        if exact is not None:
+            return distance(exact, known)[1] <= tolerance
         return distance(known, truth)[1] > tolerance and goodness_of_fit(Counter(drawn), known).p_value > MISS
 
-    say, told, number = Progress(), False, 0
-    for number, (name, same) in enumerate(named(fits, theirs, MOST_SECONDS, tolerance, **task), 1):
+    say, said, number = Progress(), False, 0
+    for number, (name, same) in enumerate(named(fits, exact, MOST_SECONDS, tolerance, **task), 1):
         verdict.bugs += [name] * same
-        if say.long and not told:
+        if say.long and not said:
             print(f"{verdict}\nWhich bug of the zoo is it? Looking for {MOST_SECONDS:.0f} seconds at most.",
                   file=sys.stderr)
-            told = True
+            said = True
         say(f"{number} of {len(OF_A_CHAIN)} bugs")
     if number < len(OF_A_CHAIN):
         verdict.note = f"{verdict.note}\nThere was time for {number} of the zoo's {len(OF_A_CHAIN)} bugs.".strip()
@@ -218,13 +216,3 @@ def transformed(drawn: Sequence[Sequence[int]], target, draft, ids: Sequence[int
         values.append(pit(text[0, len(ids):], p_target, score, dice.u[0]))
     bins = (torch.cat(values) * BINS).long().clamp(max=BINS - 1)
     return goodness_of_fit(Counter(bins.tolist()), {i: 1 / BINS for i in range(BINS)})
-
-
-def long_run(pair: Pair, bug: Bug = AS_IT_SHIPS, temperature: float = 0.8, samples: int = 60) -> Verdict:
-    """T8. Real dice on a trained pair: `samples` texts of 50 tokens, every token judged under the target's own
-    distribution.
-    """
-    task: dict = {"target": pair.target, "draft": pair.draft, "ids": pair.tokenizer.encode("class Queue:\n    def"),
-                  "new": 50, "gamma": 4, "temperature": temperature}
-    return judge(sampler_with(bug, **task), samples=samples, **task)
-

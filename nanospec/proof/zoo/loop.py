@@ -2,7 +2,7 @@
 
 from nanospec.proof.zoo.plant import bug
 
-ROLL_BACK = "cache.length = text.length - 1     "
+ROLL_BACK = "cache.length = text.length - 1"
 CUT = "emitted, stopped = until(done.emitted, stop)"
 LEFT = "left = 0 if stopped else left - len(done.emitted)"
 
@@ -10,9 +10,9 @@ CACHES = [
     bug("target-not-rolled-back", "generic; lucidrains@3194f53, mlx-lm#1109",
         "rejected tokens stay in the target's cache", "exact: chain, token",
         (ROLL_BACK, "kv_length = cache.kv.shape[3]; cache.length = (cache.length + drafter.size).clamp(max=kv_length - "
-                    "drafter.size) if cache.length.any() else text.length - 1     ")),
+                    "drafter.size) if cache.length.any() else text.length - 1")),
     bug("rolled-back-one-too-few", "generic", "one rejected token stays in the target's cache", "T1",
-        (ROLL_BACK, "cache.length = text.length     ")),
+        (ROLL_BACK, "cache.length = text.length")),
     bug("draft-missing-last-accepted", "xllm#960, vllm#5765, vllm-metal#716",
         "after a round in which all was accepted the draft never read its own last token", "T3 cache",
         ("text.last(lag)", "text.last(1)"), ("text.length - lag", "text.length - 1"), file="reader"),

@@ -1,9 +1,14 @@
 """How a bug is planted: a few words of source are exchanged for others, and the compiled code of the functions that
 they touch is swapped in place. So every check runs the very functions that it always runs, whatever calls them.
+
+The words are found by file, by function where they are not alone in the file, and token by token: blanks, the ends of
+lines within brackets and comments do not count.
 """
 
+import ast
 import gc
 import inspect
+import re
 from collections import defaultdict
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -12,7 +17,6 @@ from functools import cache
 from importlib import import_module
 from pathlib import Path
 from types import CodeType, FunctionType
-
 
 FALLS = AssertionError, ArithmeticError, IndexError, RuntimeError, ValueError       # what a bug's code may end in
 
@@ -27,10 +31,12 @@ class Bug:
     caught_by: str              # in tests/proof/: a check, "T1", or a part of the contract, "exact: tree, block"
     file: str                   # of nanospec, without its ending: speculate, methods.rules.block
     edits: tuple[tuple[str, str], ...]
+    within: str = ""            # the function or class in which the words are looked for: one_round, Dice.pick
 
 
-def bug(name: str, source: str, what: str, caught_by: str, *edits: tuple[str, str], file: str = "speculate") -> Bug:
-    return Bug(name, source, what, caught_by, file, edits)
+def bug(name: str, source: str, what: str, caught_by: str, *edits: tuple[str, str], file: str = "speculate",
+        within: str = "") -> Bug:
+    return Bug(name, source, what, caught_by, file, edits, within)
 
 
 @contextmanager
@@ -89,14 +95,45 @@ def _source_of(file: str) -> str:
     return Path(str(import_module(f"nanospec.{file}").__file__)).read_text()
 
 
-def source_with(bug: Bug) -> str:
-    """Its file with the bug in it. LookupError if the words that it changes are no longer there."""
-    source = _source_of(bug.file)
+def source_with(bug: Bug, source: str | None = None) -> str:
+    """Its file, or what `source` has of it, with the bug in it. LookupError if the words that it changes are not there.
+    """
+    source = _source_of(bug.file) if source is None else source
     for old, new in bug.edits:
-        if source.count(old) != 1:
+        (words, begins, ends), (wanted, *_) = tokens_of(source), tokens_of(old)
+        first, last = _span_of(bug.within, source)
+        found = [i for i, begin in enumerate(begins)
+                 if first <= begin < last and words[i:i + len(wanted)] == wanted]
+        if len(found) != 1:
             raise LookupError(f"{bug.name}: the line it changes is no longer there, or not alone: {old!r}")
-        source = source.replace(old, new)
+        source = source[:begins[found[0]]] + new + source[ends[found[0] + len(wanted) - 1]:]
     return source
+
+
+TOKEN = re.compile(r"""
+    (?P<skipped> \s+ | \\\n | \#[^\n]* )
+    | [rbfu]{0,2} (?: \"{3}.*?\"{3} | '{3}.*?'{3} | "(?:\\.|[^"\\\n])*" | '(?:\\.|[^'\\\n])*' )
+    | \d\w*(?:\.\d*)?(?:(?<=e)[-+]?\d+)? | \w+
+    | \.\.\. | -> | \*\* | // | [-+*/|&^<>=!:@%]= | .""", re.VERBOSE | re.DOTALL | re.IGNORECASE)
+
+
+@cache
+def tokens_of(source: str) -> tuple[list[str], list[int], list[int]]:
+    """The tokens of a fragment of Python, and where each begins and ends."""
+    found = [match for match in TOKEN.finditer(source) if match["skipped"] is None]
+    return [match[0] for match in found], [match.start() for match in found], [match.end() for match in found]
+
+
+def _span_of(name: str, source: str) -> tuple[int, int]:
+    """Where the function or class of this qualified name begins and ends; all of the source if there is no name."""
+    if not name:
+        return 0, len(source)
+    place: ast.AST = ast.parse(source)
+    for part in name.split("."):
+        place = next(node for node in ast.iter_child_nodes(place) if getattr(node, "name", None) == part)
+    assert isinstance(place, ast.FunctionDef | ast.ClassDef)
+    lines = source.splitlines(keepends=True)
+    return sum(map(len, lines[:place.lineno - 1])), sum(map(len, lines[:place.end_lineno]))
 
 
 def _codes(source: str, name: str) -> dict[str, list[CodeType]]:

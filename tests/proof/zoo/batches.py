@@ -5,7 +5,7 @@ from nanospec.proof.zoo.plant import bug
 PARENTS = "torch.where(q_draft.sum(-1) > 0, self.parents, -1)"
 WRITE = "self.length[:, None] + self._places[:tokens.shape[1]]"
 BUDGET = "order[:self.budget * len(survival[0])]"
-HANDED, THEIRS = "drafter.commit(draft, path, count, p_target, hidden)", "_rows(its_hidden, at)"
+HANDED, OWN = "drafter.commit(draft, path, count, p_target, hidden)", "_rows(own_hidden, at)"
 
 ROWS = [
     bug("cross-row-write", "flash-attention#2779", "an index meant for one row is used for every row", "T2 rows",
@@ -67,7 +67,7 @@ TOLD = [
         "before", "hidden states",
         (HANDED, HANDED.replace("hidden", "None if hidden is None else hidden.roll(1, 1)"))),
     bug("hidden-states-in-the-trees-order", "ours", "joined drafters get those of the joined rows, not of their own",
-        "hidden states", (THEIRS, "its_hidden[:, :at.shape[1]]"), file="methods.trees.merged"),
+        "hidden states", (OWN, "own_hidden[:, :at.shape[1]]"), file="methods.trees.merged"),
     bug("merged-and-not-told", "ours", "a drafter does not know that another's tokens are new to it: exact, and slower",
         "long_caches: merged, token",
         ("lag = max(lag, self.deepest)", "pass"), file="methods.trees.merged"),
@@ -94,7 +94,7 @@ CHOSEN = [
                  "for b, (n, copy) in enumerate(self.copied)]"),
         (f"else {ASKED_LATER}", "else drawn"), file="methods.copies.hybrid"),
     bug("chance-reported-as-q", "generic", "a copied token is reported with the chance that it is accepted", "hybrid",
-        ("self.exist[:, :, None]     ", "self.exist[:, :, None] * self.chances[0]     "), file="methods.copies.hybrid"),
+        ("self.exist[:, :, None]", "self.exist[:, :, None] * self.chances[0]"), file="methods.copies.hybrid"),
     bug("what-was-copied-is-not-read", "ours", "the draft model is not told that copied tokens are new to it: exact, "
         "and slower", "long_caches: hybrid, token", ("self.since.setdefault(b, len(texts[b]))", "pass"),
         file="methods.copies.hybrid"),

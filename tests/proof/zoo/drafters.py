@@ -44,7 +44,7 @@ GRAMMARS = [
     bug("one-mask-for-all-rows", "generic; vllm#46272 proposed it", "all rows of a draft have the mask of row 0",
         "grammar", ("~self.allowed[states]", "~self.allowed[states[:, :1]]"), file="methods.models.grammar"),
     bug("the-row-before-is-the-parent", "ours", "in a tree, a row's state follows that of the row before it, a sibling",
-        "grammar", ("if attention_mask is not None:    ", "if attention_mask is None and False:    "),
+        "grammar", ("if attention_mask is not None:", "if attention_mask is None and False:"),
         file="methods.models.grammar"),
 ]
 

@@ -18,7 +18,7 @@ HIDDEN = [
     bug("hidden-states-one-late", "generic",
         "accepted tokens are paired with their own hidden states",
         "long_caches: chain of hydra, token",
-        ("self.text.length - count - 1 ", "self.text.length - count - 2 "), file=READER),
+        ("self.text.length - count - 1", "self.text.length - count - 2"), file=READER),
     bug("own-hidden-states-left-in-the-cache", "generic; vllm#14649",
         "accepted draft tokens are not read again with the target's hidden states",
         "long_caches: chain of eagle, token", ("self.lag = depth + 1", "self.lag = 2"),
@@ -90,7 +90,7 @@ BLOCKS = [
 EXITS = [
     bug("a-layer-left-out", "ours", "the target goes on one layer after the exit",
         "same_greedy: chain of early_exit, token",
-        ("in range(self.depth, target.config", "in range(self.depth + 1, target.config"),
+        ("layers, first=self.depth)", "layers, first=self.depth + 1)"),
         file=EXIT),
     bug("the-last-row-in-the-first-slot", "ours", "what the draft has not read goes through the "
         "first layers in the place of the draft's first row",

@@ -5,7 +5,7 @@ from nanospec.proof.zoo.plant import bug
 LONGEST = "F.pad(coins * torch.arange(1, w.shape[1], device=w.device), (1, 0)).amax(-1)"
 COVERED = "covered = (w[:, :, None] * p_target - q_after).clamp(min=0).sum(-1)"
 WEIGHT, LEFT = "weight = w[row, accepted, None]", "residual(weight * p_target[row, accepted], q_after[row, accepted])"
-CHANCE, MISSING = "chance[row] * left[row][x] / q_draft[child][x]", "(chance[row] * left[row] - q_draft[fell])"
+CHANCE, MISSING = "chance[row] * left[row][x] / q_draft[child][x]", "(chance[row] * left[row] - q_draft[rejected])"
 LEFT_OVER, CHANCE_LEFT = "left[row] = missing / total", "(total / (total + (1 - chance[row]))).nan_to_num(1.0)"
 CHILDREN = "[child for child, parent in enumerate(parents) if parent == old]"
 
@@ -30,8 +30,8 @@ BUGS = [
     cascade("mixture-of-the-row-before", "ours", "the draft's distribution is that of the row itself, not of its child",
             ("draft.q_draft[row, child]", "draft.q_draft")),
     cascade("mixture-of-the-youngest-child", "ours", "of several children the last one's q_draft, which knows its "
-            "elder siblings", ("(parents[:, None] == count[:, None]).long().argmax(-1)",
-                         "((parents[:, None] == count[:, None]) * count).amax(-1)")),
+            "elder siblings", ("(parents[:, None] == rows[:, None]).long().argmax(-1)",
+                         "((parents[:, None] == rows[:, None]) * rows).amax(-1)")),
     block("first-failure-ends-it", "vllm-ascend#11985, a review", "the first coin that falls ends the draft, though a "
           "later one may stand", (LONGEST, "coins.long().cumprod(-1).sum(-1)")),
     block("shortest-cut", "generic", "the shortest length whose coin stands is accepted, not the longest",
@@ -62,7 +62,7 @@ BUGS = [
               (MISSING, MISSING.replace("chance[row] * ", ""))),
     traversal("distribution-unweighted", "vllm-ascend#7807, on a tree", "the distribution left lacks the chance, its "
               "total does not",
-              (LEFT_OVER, "left[row] = (left[row] - q_draft[fell]).clamp(min=0); left[row] /= left[row].sum()")),
+              (LEFT_OVER, "left[row] = (left[row] - q_draft[rejected]).clamp(min=0); left[row] /= left[row].sum()")),
     traversal("chance-not-lowered", "generic", "a row whose child fell keeps its chance", (CHANCE_LEFT, "chance[row]")),
     traversal("chance-is-the-total", "generic", "the chance left forgets how often the child stood",
               (CHANCE_LEFT, "total")),

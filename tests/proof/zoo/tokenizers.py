@@ -7,7 +7,7 @@ does.
 
 from nanospec.proof.zoo.plant import bug
 
-TABLES, STRINGS = "methods.models.other_tokenizer", "methods.models.by_string"
+TABLES, CHOSEN = "methods.models.other_tokenizer", "methods.trees.tree_draft"
 
 BUGS = [
     bug("mapped-on-the-way-in-alone", "generic", "the text is mapped to the draft model's ids, and its answer is not "
@@ -18,8 +18,7 @@ BUGS = [
         "shared tokens", ("token for token, spelling in enumerate(of) if spelling}",
                           "token for token, spelling in reversed([*enumerate(of)]) if spelling}"), file=TABLES),
     bug("a-string-reported-as-drawn", "generic", "a token that was chosen is reported with the draft model's doubt",
-        "another tokenizer", ("return drafts_of([self._tree(self.kept[b], ids) for b, ids in enumerate(text.ids())], "
-                              "text)", "draft = drafts_of([self._tree(self.kept[b], ids) for b, ids in "
-                              "enumerate(text.ids())], text)\n        draft.q_draft *= 0.5\n        return draft"),
-        file=STRINGS),
+        "another tokenizer", ("return drafts_of([self.tree(b, ids) for b, ids in enumerate(text.ids())], text)",
+                              "draft = drafts_of([self.tree(b, ids) for b, ids in enumerate(text.ids())], text)\n"
+                              "        draft.q_draft *= 0.5\n        return draft"), file=CHOSEN),
 ]

@@ -1,4 +1,4 @@
-"""What callers give to the functions of this folder: a path, a text. RequestError for anything else."""
+"""What callers hand to the functions of this folder: a path, a text. RequestError for anything else."""
 
 import os
 from pathlib import Path
