@@ -9,16 +9,20 @@ import torch
 from nanospec.speculate import Round
 
 
-def chain(betas: Sequence[float], accepted: int, cut: int | None = None, steps: int | None = None) -> Round:
-    """A chain of as many draft tokens as betas: how often each is accepted. Its text may be cut at fewer tokens.
+VOCABULARY, LAST = 8, 7         # draft tokens are 1, 2, 3, ... of a round, and what follows them is 7
 
-    Tokens are the letters a, b, c, ... of a round, and z is the last one. steps: if it took other than one for each.
+
+def chain(betas: Sequence[float], accepted: int, cut: int | None = None, steps: int | None = None) -> Round:
+    """A chain of as many draft tokens as betas, each drawn with certainty and accepted with its beta; what else the
+    target may write there is LAST. The text may be cut at fewer tokens. steps: if it took other than one for each.
     """
-    tokens = [0, *range(ord("a"), ord("a") + len(betas))]
-    p_target = torch.tensor([[1.0, 0]] * len(tokens), dtype=torch.float64)
-    q_draft = torch.tensor([[0.0, 0], *([beta, 1 - beta] for beta in betas)], dtype=torch.float64)
-    return Round(tokens, list(range(-1, len(betas))), list(range(1, accepted + 1)), ord("z"),
-                 [*tokens[1:accepted + 1], ord("z")][:cut], p_target, q_draft, len(betas) if steps is None else steps)
+    n = len(betas)
+    p_target, q_draft = torch.zeros(n + 1, VOCABULARY), torch.zeros(n + 1, VOCABULARY)
+    p_target[n, LAST] = 1
+    for i, beta in enumerate(betas):
+        p_target[i, i + 1], p_target[i, LAST], q_draft[i + 1, i + 1] = beta, 1 - beta, 1
+    return Round(list(range(n + 1)), list(range(-1, n)), list(range(1, accepted + 1)), LAST,
+                 [*range(1, accepted + 1), LAST][:cut], p_target, q_draft, n if steps is None else steps)
 
 
 # 3, 1, 4 and 2 tokens in four calls: 2.5 for each. 9 draft tokens, 7 accepted and 8 judged. The last round is cut
@@ -48,4 +52,5 @@ class Clock:
 
 
 def letters(ids: Sequence[int]) -> str:
-    return "".join(map(chr, ids))
+    """Draft tokens are a, b, c, ...; what follows them is z."""
+    return "".join("_abcdefz"[i] for i in ids)
