@@ -130,7 +130,7 @@ def test_by_load_prices_the_texts_that_are_there():
 
 
 def test_what_rounds_cost_is_learned_of_as_many_texts_as_there_are(monkeypatch):
-    """The clock is wound by .7 s in a round of three texts, .2 s in one of two. A round after a silence is not timed."""
+    """The clock is wound by .7 s in a round of three texts, by .2 s in one of two. After a silence none is timed."""
     clock, table = Clock(), {2: [.5, .5, .5], 3: [.4, .4, .4]}
     monkeypatch.setattr("nanospec.methods.lengths.costs.perf_counter", clock)
     costs = Costs(table)
