@@ -161,11 +161,11 @@ def test_the_demo_chooses_gamma_by_what_was_measured(playing, monkeypatch):
 
     def costs(target, draft, sizes, context, **_):
         asked.append((list(sizes), context))
-        return CallCosts(.1, {2: 1.1, 3: 1.2, 4: 2.9}, 1.0)
+        return CallCosts(.01, {2: 1.2, 3: 1.21, 4: 2.9}, 1.0)
 
     monkeypatch.setattr(demo, "measure_costs", costs)
     alpha = (.5 + .25 + .125 + .75 + .875 + .625) / 6
-    gains = {gamma: speedup(alpha, gamma, .1, v) for gamma, v in ((1, 1.1), (2, 1.2), (3, 2.9))}
+    gains = {gamma: speedup(alpha, gamma, .01, v) for gamma, v in ((1, 1.2), (2, 1.21), (3, 2.9))}
     assert made.best(3) == max(gains, key=gains.__getitem__) == 2 and asked == [([2, 3, 4], 17)]
 
 

@@ -69,11 +69,11 @@ class Timed(TableModel):
 
 
 def test_a_step_is_timed_after_its_warm_up(clock):
-    model = Timed(clock, warm_up=2)
-    assert clocks.step_seconds(model, tokens=3, context=8, rows=2, repeats=3, warm_up=2) == 7
+    model = Timed(clock, warm_up=3)
+    assert clocks.step_seconds(model, tokens=3, context=8, rows=2, repeats=2, warm_up=3) == 7
     assert model.calls == 5 and model.kv_length == 11
-    model = Timed(clock, warm_up=1)
-    assert clocks.draft_seconds(model, context=8, repeats=2, warm_up=1) == 2 and model.kv_length == 9
+    model = Timed(clock, warm_up=2)
+    assert clocks.draft_seconds(model, context=8, repeats=1, warm_up=2) == 2 and model.kv_length == 9
     assert clocks.draft_seconds(None) == 0
 
 
