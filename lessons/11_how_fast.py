@@ -26,7 +26,8 @@ import torch
 import figures
 from kit import Quiet, page, table
 from nanospec import ModelDrafter
-from nanospec.cli.bench.measure import alpha_of, measure_costs
+from nanospec.cli.bench.measure import measure_costs
+from nanospec.cli.quantities import alpha_of
 from nanospec.cli.bench.prompts import held_out_prompts
 from nanospec.fast.autotune import autotune, described
 from nanospec.fast.clock import step_seconds, timed
@@ -121,7 +122,7 @@ def judged(done):
 
 betas = [judged(done) for gamma in gammas for done in rounds[gamma]]
 alpha = mean(sum(betas, []))
-assert abs(alpha - alpha_of(sum(rounds.values(), []))) < 1e-6       # nanospec/cli/bench/measure.py
+assert abs(alpha - alpha_of(sum(rounds.values(), []))) < 1e-6       # nanospec/cli/quantities.py
 
 step = min(cost.seconds for cost in costs)                              # of the target
 c = min(cost.c * cost.seconds for cost in costs) / step

@@ -24,7 +24,8 @@ import figures
 from kit import Quiet, page, table
 from nanospec import GPT, Dice, ModelDrafter
 from nanospec.cli.bench.large import Coins
-from nanospec.cli.bench.measure import alpha_of, measure_costs
+from nanospec.cli.bench.measure import measure_costs
+from nanospec.cli.quantities import alpha_of
 from nanospec.cli.bench.prompts import held_out_prompts
 from nanospec.cli.bench.roofline import weight_bytes
 from nanospec.fast.autotune import autotune, set_up, tuning_of

@@ -22,7 +22,8 @@ import figures
 from kit import table
 from nanospec import ModelDrafter
 from nanospec.cli.bench.chat_prompts import chat_prompts
-from nanospec.cli.bench.measure import betas_of, measure_costs
+from nanospec.cli.bench.measure import measure_costs
+from nanospec.cli.quantities import betas_of
 from nanospec.errors import NanospecError
 from nanospec.fast.autotune import autotune
 from nanospec.files import load_pair

@@ -21,7 +21,7 @@ import torch
 import figures
 from kit import OneRow, table
 from nanospec import ModelDrafter
-from nanospec.cli.bench.measure import betas_of
+from nanospec.cli.quantities import betas_of
 from nanospec.files import load_pair
 from nanospec.methods.index import method_of
 from nanospec.methods.models.grammar import Constrained, Grammar, grammar_of

@@ -11,7 +11,7 @@ import torch
 from rich.console import Console
 from rich.table import Table
 
-from nanospec.cli.bench.measure import BUSY
+from nanospec.cli.quantities import BUSY
 from nanospec.cli.launch import quiet
 from nanospec.dice import Dice
 from nanospec.files.corpus import read_texts

@@ -16,7 +16,6 @@ import re
 import sys
 from argparse import Namespace
 from collections.abc import Sequence
-from statistics import median
 
 import torch
 from rich.console import Console
@@ -24,6 +23,7 @@ from rich.text import Text
 
 from nanospec.cli.bench.method_options import chosen_drafters, options_of
 from nanospec.cli.chat_options import ANSWER, CONTEXT, parsed
+from nanospec.cli.quantities import answer_of
 from nanospec.cli.show.keyboard import interrupts, lines
 from nanospec.cli.show.stream import Stream, can_show_colours
 from nanospec.cli.show.terminal import ACCEPTED, BONUS, REPLACEMENT, note, refuse
@@ -167,12 +167,11 @@ class Chat:
     def tell(self, rounds: Sequence[Round], took: Sequence[float]) -> None:
         """What the answer took, beside plain decoding here and now; and how much room is left."""
         tokens, talk = tokens_of(rounds), self.talk
-        later = slice(1, None) if len(rounds) > 1 else slice(None)      # the first round includes reading the question
-        each = sum(took[later]) / len(tokens_of(rounds[later]))
-        plain = median([seconds for _, seconds in clocked(talk.plain_steps(PLAIN, **self.sampling))][1:])
+        its = answer_of(rounds, took, [seconds for _, seconds in clocked(talk.plain_steps(PLAIN, **self.sampling))])
         cut = len(tokens) == self.most and tokens[-1] not in self.tokenizer.ends
-        note(f"cut at {self.most:,} tokens; " * cut + f"{len(tokens) / len(rounds):.2f} tokens per target call, "
-             f"{1 / each:.1f} tokens/s; plain decoding writes {1 / plain:.1f} here: {plain / each:.2f} times as fast")
+        note(f"cut at {self.most:,} tokens; " * cut + f"{its['tokens_per_target_call']:.2f} tokens per target call, "
+             f"{its['tokens_per_s']:.1f} tokens/s; plain decoding writes {its['baseline_tokens_per_s']:.1f} here: "
+             f"{its['speedup']:.2f} times as fast")
         if talk.left < SCARCE * talk.context:
             note(f"{talk.left:,} of {talk.context:,} tokens are left in this conversation; /new begins anew")
 

@@ -23,9 +23,10 @@ from rich.console import Console, Group
 from rich.live import Live
 from rich.text import Text
 
-from nanospec.cli.bench.measure import alpha_of, busy, measure_costs, measure_setups
+from nanospec.cli.bench.measure import busy, measure_costs, measure_setups
 from nanospec.cli.bench.method_options import options_of, topology_of
 from nanospec.cli.demo_options import parsed
+from nanospec.cli.quantities import alpha_of, cost_of_round, rows_of_call
 from nanospec.cli.show.page import Played, page_of, run_of
 from nanospec.cli.show.steps import WatchedDice, step_text
 from nanospec.cli.show.terminal import View, legend, note, printable, refuse, save_picture, side_by_side, table
@@ -219,7 +220,7 @@ def describe(row: dict, name: str, how: str) -> Group:
     counts = f"{row['accepted']} of {row['drafted']} draft tokens accepted"
     if chain:
         counts = f"{expected_tokens(row['alpha'], row['gamma']):.2f} by Eq. 1; " + counts
-    size, steps = f"{row['drafted'] / row['rounds'] + 1:.3g}", "gamma" if chain else f"{row['steps']:.3g}"
+    size, steps = f"{rows_of_call(row):.3g}", "gamma" if chain else f"{row['steps']:.3g}"
     rows = [("alpha", f"{row['alpha']:.3f}", "mean of sum min(p_target, q_draft) where the draft was judged"),
             ("c", f"{row['c']:.3f}", "one draft step / one target step"),
             ("v", f"{row['v']:.3f}", f"one target call on {size} tokens / on one"),
@@ -233,6 +234,6 @@ def describe(row: dict, name: str, how: str) -> Group:
         verdict = f"Speculation wins here: {faster:.2f} times as fast."
     else:
         verdict = (f"Speculation loses here: {1 / faster:.2f} times slower. A round takes as long as "
-                   f"{brings / faster:.2f} tokens of the target alone and brings {brings:.2f}. `nanospec why` names "
+                   f"{cost_of_round(row):.2f} tokens of the target alone and brings {brings:.2f}. `nanospec why` names "
                    "what to change first.")
     return Group(table(rows), Text(verdict, "bold").append(busy([row]), "yellow"))

@@ -13,6 +13,7 @@ from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, T
 from torch import Tensor
 
 from nanospec.cli.bench.measure import measure_alpha, measure_costs
+from nanospec.cli.quantities import per_second
 from nanospec.cli.show.figures import draw_accepted, draw_losses
 from nanospec.cli.train_job import Job
 from nanospec.fast.autotune import autotune, autotune_draft
@@ -62,7 +63,7 @@ class Watch:
         if look or time.monotonic() - self.shown_at > SHOW_EVERY:
             loss, now = of_step.item(), time.monotonic()
             tokens = (step - self.shown) * size.batch * size.target.context
-            speed = tokens / (now - self.shown_at)
+            speed = per_second(tokens, [now - self.shown_at])
             self.progress.update(self.bar, completed=step, loss=loss, speed=speed)
             self.shown, self.shown_at = step, now
         if look:

@@ -15,8 +15,8 @@ import torch
 
 from nanospec.errors import DeviceError, NanospecError, PairError, RequestError, one_line
 from nanospec.files import atomic
-from nanospec.files.checkpoint import (WEIGHTS, available, load_model, load_pair, load_saved, save_atomically,
-                                       save_learned, save_model)
+from nanospec.files.checkpoint import (WEIGHTS, available, load_learned, load_model, load_pair, load_saved,
+                                       save_atomically, save_learned, save_model)
 from nanospec.files.tokenizer import Tokenizer
 from nanospec.model import GPT, Config
 from nanospec.proof.tables import small_learned
@@ -79,6 +79,19 @@ def test_loading_takes_no_random_numbers(folder, monkeypatch):
 def test_a_pair_is_loaded(folder):
     pair = load_pair(folder)
     assert pair.target.config == pair.draft.config and pair.tokenizer.vocab_size == 257
+
+
+def test_a_draft_model_of_other_weights_is_refused_and_of_these_is_not(folder):
+    """Both targets have the same sizes; they differ in one weight."""
+    target = load_model(folder / "target.pt")
+    save_learned("mlp", small_learned("mlp", target), folder / "mlp.pt", target)
+    assert load_pair(folder, draft="mlp").draft.target.config == target.config
+    target.blocks[0].attention_norm.weight.data[3] += 1
+    save_model(target, folder / "target.pt", BYTES)
+    with pytest.raises(PairError, match="mlp.pt was trained for another target than the one beside it"):
+        load_pair(folder, draft="mlp")
+    note = load_learned(folder / "mlp.pt", target, "mlp", same_weights=False).note
+    assert "mlp.pt" in note and load_pair(folder).note == ""
 
 
 def test_a_draft_model_that_nobody_knows(folder):

@@ -9,7 +9,7 @@ import pytest
 import torch
 
 from nanospec.errors import PairError, RequestError
-from nanospec.files.gguf import half_apart, llama3_of
+from nanospec.files.gguf import ENDING, half_apart, llama3_of
 from nanospec.files.sources import located
 from nanospec.generate import generate
 from nanospec.model import GPT, rope_table
@@ -71,13 +71,14 @@ def test_a_turn_ends_a_text_too(tmp_path, monkeypatch):
     monkeypatch.setattr("tests.small_gguf.PIECES", ["<one>", "<two>", *PIECES[2:-1], "</s>"])
     monkeypatch.setattr("tests.small_gguf.MERGES", MERGES[:-1])
     after_answers = "{% for message in messages %}{{ message.content }} <two>{% endfor %}"
-    for ids, template, ends in ((), None, {2}), (("bos", "eot"), None, {1, 2}), ((), after_answers, {1, 2}):
+    for ids, template, ends in (((), None, {2}), (("bos", "eot"), None, {1, 2}), (("bos", "eom"), None, {1, 2}),
+                                (("eom", "eot"), None, {0, 1, 2}), ((), after_answers, {1, 2})):
         write(tmp_path / "a.gguf", ids=ids, template=template)
         _, tokenizer = load_gguf(tmp_path / "a.gguf")
         assert tokenizer.end_of_text == 2 and tokenizer.ends == ends
 
 
-@pytest.mark.parametrize("text", ["<|eot_id|>", "<|endoftext|>", "<end_of_turn>", "<|end_of_text|>", "</s>"])
+@pytest.mark.parametrize("text", sorted(ENDING - {"<|im_end|>"}))
 def test_special_tokens_that_end_a_turn_are_known_by_their_texts(tmp_path, monkeypatch, text):
     monkeypatch.setattr("tests.small_gguf.PIECES", ["<one>", text, *PIECES[2:]])
     write(tmp_path / "a.gguf", template=None)

@@ -115,7 +115,7 @@ LLAMA3 = {"rope_type": "llama3", "factor": 4.0, "low_freq_factor": 1.0, "high_fr
 SHAPES = {"llama": ("Llama", {}), "tied": ("Llama", {"tie_word_embeddings": True}),
           "own head_dim": ("Llama", {"head_dim": 6}), "llama3": ("Llama", {"rope_parameters": LLAMA3, "head_dim": 12}),
           "qwen2": ("Qwen2", {}), "qwen2, tied": ("Qwen2", {"tie_word_embeddings": True}),
-          "qwen3": ("Qwen3", {"head_dim": 8})}
+          "qwen3": ("Qwen3", {"head_dim": 8}), "eps": ("Qwen3", {"head_dim": 8, "rms_norm_eps": 0.1})}
 
 
 @pytest.fixture

@@ -141,12 +141,29 @@ def test_states_move_with_their_slots():
 
 
 def test_many_states_in_few_bits():
-    """300 states, one after the other, in bfloat16, where 257 is 256."""
-    table = torch.full((300, 4), -1)
-    table[torch.arange(300), torch.arange(300) % 3] = (torch.arange(300) + 1) % 300
-    gpt = small_gpt(4, 1, 1, context=400).bfloat16()
-    ids = list(generate(Constrained(gpt, Grammar(table)), [0], 330, 0))
-    assert ids == [(n % 300) % 3 for n in range(1, 331)]
+    """601 states, one after the other, in bfloat16, where 257 is 256. No part of the tokens is like another: a state
+    that was mistaken for any other one would be seen.
+    """
+    states, chance = torch.arange(601), torch.Generator().manual_seed(3)
+    follows, table = torch.randint(4, (601,), generator=chance), torch.full((601, 4), -1)
+    table[states, follows] = (states + 1) % 601
+    gpt = small_gpt(4, 1, 1, context=700).bfloat16()
+    ids = list(generate(Constrained(gpt, Grammar(table)), [int(follows[0])], 650, 0))
+    assert ids == [int(follows[n % 601]) for n in range(1, 651)]
+
+
+def test_a_constrained_model_shows_the_hidden_states_of_the_model_in_it():
+    """Also of a text without a cache."""
+    tokens, constrained = torch.tensor([[2, 1, 0, 3, 0]]), Constrained(GPT4, RULES4)
+    wanted, hidden = GPT4(tokens, layers=[1, 0])
+    state, states = 0, []
+    for token in tokens[0].tolist():
+        state = int(RULES4.after[state, token])
+        states.append(state)
+    for cache in None, constrained.new_cache(1, 9):
+        logits, found = constrained(tokens, cache, layers=[1, 0])
+        assert torch.equal(found, hidden) and torch.equal(logits.isfinite()[0], RULES4.allowed[states])
+        assert torch.equal(logits[logits.isfinite()], wanted[logits.isfinite()])
 
 
 @pytest.mark.parametrize("pattern, letters", [

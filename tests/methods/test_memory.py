@@ -14,6 +14,7 @@ from nanospec.probs import Sampling
 from tests.proof.checks import GPT4, GPT_DRAFT4
 from nanospec.proof.tables import TableModel
 from nanospec.proof.walk import distance, target_distribution
+from nanospec.serving.rows import SamplingByRow
 from nanospec.serving.server import Server
 
 FULL = TableModel(3, 5, zeros=0)
@@ -104,6 +105,21 @@ def test_dice_are_compared_by_what_counts_of_their_seeds():
     dice = Dice([3, 4])
     dice.generators[1].manual_seed(3 + (9 << 32))
     assert seeds_of(dice, Sampling(), 2) == [3, 3] and seeds_of(dice, Sampling(0), 2) == [None, None]
+
+
+def test_greedy_requests_among_others_of_their_seed():
+    """A drawn one must not copy from its drawn twin. A greedy one may, and takes no seed from anybody."""
+    mixed = SamplingByRow([Sampling(0.5), Sampling(0), Sampling(1), Sampling(0)])
+    assert seeds_of(Dice([7, 7, 7, 8]), mixed, 4) == [7, None, 7, None]
+    server = Server(GPT4, SuffixDrafter(4, remember=500), rows=5)
+    asked_for = [(0, 7), (0.8, 7), (0, 8), (0.9, 7), (0.8, 8)]
+    requests = [server.submit([1, 0, 2], max_new_tokens=9, temperature=t, seed=seed) for t, seed in asked_for]
+    server.step()
+    assert server.drafter.memory.open == {0: True, 1: True, 2: True, 3: False, 4: True}
+    while not all(request.done for request in requests):
+        server.step()
+    alone = [list(generate(GPT4, [1, 0, 2], 9, temperature=0))] * 2
+    assert [requests[0].tokens, requests[2].tokens] == alone
 
 
 def test_how_much_is_remembered_is_no_less_than_nothing():

@@ -83,6 +83,31 @@ def test_more_samples_see_smaller_distances():
     assert far == pytest.approx(10 * near)
 
 
+def test_what_is_visible_on_a_pooled_fit():
+    """The rare d is pooled with c: three cells, of .2, .3 and .5. With two degrees of freedom the bar is -2 log(alarm),
+    and the noncentral chi-square is a normal point's distance from a corner of the plane, integrated here.
+    """
+    truth = {"a": .5, "b": .3, "c": .199, "d": .001}
+    fit = goodness_of_fit({"a": 90, "b": 70, "c": 39, "d": 1}, truth)
+    statistic = 100 / 100 + 100 / 60
+    assert (fit.df, fit.samples, fit.pooled) == (2, 200, pytest.approx(.2))
+    assert [seen for _, seen in fit.cells] == [70, 90, 40]
+    assert [expected for expected, _ in fit.cells] == pytest.approx([60, 100, 40])
+    assert fit.p_value == pytest.approx(math.exp(-statistic / 2), rel=1e-9)
+    for alarm, miss in (.0005, .01), (.001, .01), (.01, .2):
+        bar = -2 * math.log(alarm)
+        x = torch.linspace(-bar ** .5, bar ** .5, 200_001, dtype=torch.float64)
+
+        def missed(away: float) -> float:
+            inside = torch.special.erf(((bar - x ** 2).clamp(min=0) / 2).sqrt())
+            return torch.trapezoid((-(x - away) ** 2 / 2).exp() / math.sqrt(2 * math.pi) * inside, x).item()
+
+        low, high = 0.0, 20.0
+        for _ in range(50):
+            low, high = ((low + high) / 2, high) if missed((low + high) / 2) > miss else (low, (low + high) / 2)
+        assert fit.visible(alarm, miss) == pytest.approx(.2 + low / math.sqrt(4 * 200), abs=1e-6)
+
+
 def test_the_edges():
     assert goodness_of_fit({"a": 10}, {"a": 1.0}) == Fit(1.0, 0, 0.0, 10)
     assert goodness_of_fit({"a": 10, "z": 1}, {"a": 1.0}).p_value == 0.0        # impossible

@@ -1,9 +1,12 @@
 """Texts that a target writes itself, what is kept of them, and a draft model that learns from them."""
 
 import shutil
+from io import StringIO
+from types import SimpleNamespace
 
 import pytest
 import torch
+from rich.console import Console
 
 import train_tiny
 from nanospec.cli import for_target
@@ -12,7 +15,7 @@ from nanospec.files.checkpoint import load_learned, load_pair
 from nanospec.methods.draft_models import LEARNED
 from nanospec.training.kept import Kept, KeptTraining
 from nanospec.training.learning import Plan
-from nanospec.training.own_texts import AT_ONCE, OPENINGS, TOKENS, Row, Turns, openings, read, written
+from nanospec.training.own_texts import AT_ONCE, OPENINGS, TOKENS, Row, Texts, Turns, openings, read, written
 from nanospec.training.unrolled import before_tokens, some_anchors, unrolled
 from tests.small_gguf import PIECES, load_gguf, write
 
@@ -125,6 +128,45 @@ def test_parts_are_found_again_and_others_are_refused(small, kept, tmp_path):
     (tmp_path / "0000.pt").write_bytes(whole[:len(whole) // 2])
     with pytest.raises(PairError, match="cut short"):
         Kept(tmp_path, target, LAYERS, "random")
+
+
+def test_parts_that_are_made_later_go_on_counting(small, tmp_path, monkeypatch):
+    """Two parts were made before the training was stopped. The next are 2 and 3, with seeds of their own: a part that
+    came twice would be learned twice. Of a text of others they are its next windows.
+    """
+    path, target, tokenizer = small
+    short = torch.zeros(2, 3, dtype=torch.int64)
+    texts = Texts(short, torch.zeros(2, 3, 2, target.config.channels), torch.zeros(2, 3), short > 0)
+    made, stop = [], []
+
+    def part(number):
+        if len(made) == stop[-1]:
+            raise KeyboardInterrupt
+        made.append(number)
+        return texts
+
+    monkeypatch.setattr(for_target, "written", lambda writer, tokenizer, layers, seed: part(seed))
+    monkeypatch.setattr(for_target, "read", lambda model, ids, layers, number: part(number))
+    monkeypatch.setattr(for_target, "quick_copy", lambda model, rows: model)
+    monkeypatch.setattr(for_target, "load_learned", None)
+    monkeypatch.setattr(for_target, "KeptTraining", lambda *_: SimpleNamespace(trained=[], models={}, ids=short))
+    (tmp_path / "text").write_text("a text of many words " * 9000)
+    for source, numbers in ([], [7 * 1_000_003 + number for number in range(4)]), ([tmp_path / "text"], range(4)):
+        made.clear()
+        args = SimpleNamespace(device="cpu", begin=None, text=source, tokens=4 * AT_ONCE * TOKENS, seed=7, loss="",
+                               batch=8,
+                               compile=False, resume=False)
+        job = SimpleNamespace(target=SimpleNamespace(load=lambda device: target, tokenizer=tokenizer),
+                              size=SimpleNamespace(sizes={"lookback": {"layers": LAYERS}}),
+                              out=tmp_path / f"{len(source)}")
+        monkeypatch.setattr(for_target, "to_ids", lambda *_: torch.zeros(4 * AT_ONCE * TOKENS))
+        stop.append(2)
+        with pytest.raises(KeyboardInterrupt):
+            for_target.prepared(args, job, Console(file=StringIO()))
+        stop.append(99)
+        for_target.prepared(args, job, Console(file=StringIO()))
+        assert made == list(numbers)
+        assert sorted(file.name for file in (job.out / "texts").iterdir()) == [f"{number:04}.pt" for number in range(4)]
 
 
 def test_a_pass_sees_every_text_once_and_none_that_is_held_out(small, kept, tmp_path):

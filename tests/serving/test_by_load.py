@@ -3,7 +3,8 @@
 import pytest
 import torch
 
-from nanospec.cli.bench.serve import arrivals_of, quantile, round_seconds, step_of_server
+from nanospec.cli.bench.serve import arrivals_of, round_seconds, step_of_server
+from nanospec.cli.quantities import quantile
 from nanospec.dice import Dice
 from nanospec.methods.lengths.by_load import ByLoad
 from nanospec.methods.lengths.costs import FADE, Costs, WatchedByLoad

@@ -8,8 +8,8 @@ import torch
 from nanospec.cli.bench import __main__ as bench
 from nanospec.cli.bench import measure as measuring
 from nanospec.cli.bench.acceptance import by_kind, judged, kind_of, places_of_rounds, rows_of
-from nanospec.cli.bench.measure import CallCosts, betas_of
 from nanospec.cli.bench.prompts import held_out_prompts
+from nanospec.cli.quantities import CallCosts, betas_of
 from nanospec.fast.packed import pack
 from nanospec.files.checkpoint import load_pair, save_model
 from nanospec.files.tokenizer import Tokenizer

@@ -16,10 +16,11 @@ from nanospec.cli.bench import __main__ as bench
 from nanospec.cli.bench import measure as measuring
 from nanospec.cli.bench import speed
 from nanospec.cli.bench.large import simulated
-from nanospec.cli.bench.measure import BUSY, CallCosts, alpha_of, best_of_each, measure, numbers_of
+from nanospec.cli.bench.measure import measure
 from nanospec.cli.bench.method_options import best_topology, measure_accepted, measure_ranks, options_of, topology_of
 from nanospec.cli.bench.prompts import held_out_prompts
 from nanospec.cli.bench.roofline import weight_bytes
+from nanospec.cli.quantities import BUSY, CallCosts, alpha_of, best_of_each, numbers_of
 from nanospec.cli.show.figures import draw_simulated
 from nanospec.errors import RequestError
 from nanospec.fast.clock import ClockedDrafter, clocked, median_seconds, timed

@@ -11,12 +11,14 @@ import time
 from pathlib import Path
 
 import pytest
+import torch
 
 from nanospec.cli import chat
 from nanospec.cli.show import keyboard
 from nanospec.fast.autotune import Tuning
 from nanospec.generate import generate
 from nanospec.methods.index import DRAFTERS
+from nanospec.speculate import Round
 from tests.small_gguf import TEMPLATE, load_gguf, write
 
 pytest.importorskip("gguf", reason="gguf is not installed (the extra 'hf')")
@@ -126,6 +128,46 @@ def test_seeds(run):
     """Each turn has its own; the same seed says the same again."""
     texts = [run("the\nthe\n", "--max-new-tokens", "8", *seed)[1] for seed in ((), (), ("--seed", "5"))]
     assert texts[0] == texts[1] != texts[2]
+
+
+class Scripted(chat.Conversation):
+    """Writes what the test says, a token a round. asked: of each turn the whole text before the answer, and the seed.
+    """
+
+    answers: list[str] = []
+    asked: list[tuple[list[int], int]] = []
+
+    def reply(self, ids, max_new_tokens, *, seed, **_):
+        self.ids = [*self.ids, *ids]
+        self.asked.append((self.ids, seed))
+        for token in self.tokenizer.encode_special(self.answers.pop(0)):
+            self.ids = [*self.ids, token]
+            yield Round([0], [-1], [], token, [token], torch.zeros(1, 2), torch.zeros(1, 2), 0)
+
+
+@pytest.mark.parametrize("system", ["", "Be the he."])
+def test_every_turn_is_the_template_of_the_whole_conversation(run, model, monkeypatch, system):
+    """Whether an answer ended by itself or was cut: no token is there twice, and none is missing. Each turn has a seed
+    of its own. After /new nothing is left but what the model was told before.
+    """
+    _, tokenizer = load_gguf(model)
+    monkeypatch.setattr(Scripted, "tokenizer", tokenizer, raising=False)
+    monkeypatch.setattr(Scripted, "answers", ["the he<|im_end|>", " the", "t 1<|im_end|>", "he<|im_end|>", "t"])
+    monkeypatch.setattr(Scripted, "asked", [])
+    monkeypatch.setattr(chat, "Conversation", Scripted)
+    status, _, _ = run("He\nthe the\n1 2\n/new\nt\nhe he\n", "--seed", "40", "--temperature", "0.7",
+                       *["--system", system] * bool(system))
+    assert status == 0 and [seed for _, seed in Scripted.asked] == [40, 41, 42, 43, 44]
+    told = [{"role": "system", "content": system}] * bool(system)
+    conversations = [("He", "the he", "the the", " the", "1 2"), ("t", "he", "he he")]
+    turns = iter(Scripted.asked)
+    for said in conversations:
+        for until in range(1, len(said) + 1, 2):
+            messages = told + [{"role": ("user", "assistant")[i % 2], "content": text}
+                               for i, text in enumerate(said[:until])]
+            ids, _ = next(turns)
+            assert ids == tokenizer.chat(messages) and ids.count(2) == len(messages)
+    assert next(turns, None) is None
 
 
 def test_an_answer_that_is_cut_says_so(run):

@@ -2,6 +2,7 @@
 that ships.
 """
 
+import math
 from itertools import count
 
 import numpy as np
@@ -18,6 +19,7 @@ from nanospec.proof import foreign
 from nanospec.proof.foreign import tokens_from, walked
 from nanospec.proof.judge import verdict as judge_file
 from nanospec.proof.judge.verdict import FALSE_ALARM, Verdict, judge
+from nanospec.proof.stats import goodness_of_fit, smallest_visible
 from nanospec.proof.walk import distance, target_distribution
 from nanospec.proof.zoo import samplers
 from nanospec.proof.zoo.samplers import AS_IT_SHIPS, OF_A_CHAIN, beginnings, sampler_with
@@ -54,6 +56,36 @@ def test_a_bug_is_named(name, monkeypatch):
     verdict = judge(sampler_with(bugs[name], **TASK), samples=50, **TASK)
     assert verdict.wrong and verdict.distance > 1e-6 and verdict.bugs == [name]
     assert f"the distribution of {name}" in str(verdict) and str(verdict).startswith("WRONG")
+
+
+TRUTH = {(0,): .5, (1,): .3, (2,): .199, (3,): .001}
+
+
+def told_by(counts: list[list[int]], samples: int, looks: int) -> Verdict:
+    """Of a sampler that returns each outcome so often: one list of counts after the other."""
+    drawn = iter([(outcome,) for part in counts for outcome, count in enumerate(part) for _ in range(count)])
+    return judge(lambda dice: next(drawn), TRUTH, samples=samples, looks=looks)
+
+
+def test_the_numbers_of_a_verdict_after_several_looks(monkeypatch):
+    """Of 100, 200 and 400 samples. What is pooled is not seen. The last look has half of the false alarms, each of the
+    two before a twentieth of a tenth.
+    """
+    monkeypatch.setattr(judge_file, "walked", lambda sampler, seconds: None)
+    verdict = told_by([[45, 32, 22, 1], [50, 30, 20, 0], [85, 70, 45, 0]], 400, 3)
+    fit = goodness_of_fit({(0,): 180, (1,): 132, (2,): 87, (3,): 1}, TRUTH)
+    statistic = 20 ** 2 / 200 + 12 ** 2 / 120 + 8 ** 2 / 80
+    assert not verdict.wrong and verdict.samples == 400 and fit.pooled == pytest.approx(.2)
+    assert verdict.p_value == pytest.approx(math.exp(-statistic / 2))
+    assert verdict.visible == pytest.approx(.2 + smallest_visible(2, 400, .0005, .01))
+    one = told_by([[180, 132, 87, 1]], 400, 1)
+    assert one.visible == pytest.approx(.2 + smallest_visible(2, 400, .001, .01)) and one.visible < verdict.visible
+    # 200 samples of which 60 are off: far beyond what any right sampler of 10 / bar is.
+    wrong = told_by([[50, 30, 20, 0], [10, 30, 60, 0]], 400, 3)
+    statistic = 40 ** 2 / 100 + 40 ** 2 / 40
+    assert wrong.wrong and wrong.samples == 200 and wrong.p_value == pytest.approx(math.exp(-statistic / 2))
+    assert wrong.visible == pytest.approx(.2 + smallest_visible(2, 200, .00005, .01)) and wrong.most_off[0] == (2,)
+    assert "200 samples, p = " in str(wrong) and f"more than {wrong.visible:.2g} off" in str(wrong)
 
 
 def test_a_control_is_right():

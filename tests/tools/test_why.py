@@ -8,7 +8,8 @@ from kit import contents
 from nanospec.cli import __main__ as commands
 from nanospec.cli import why
 from nanospec.cli.bench import parts as measuring
-from nanospec.cli.bench.parts import Found, Parts, longest, parts_of, spread
+from nanospec.cli.bench.parts import Found, Parts, longest, parts_of
+from nanospec.cli.quantities import spread
 from nanospec.files.checkpoint import save_model
 from nanospec.files.tokenizer import Tokenizer
 from nanospec.methods import index

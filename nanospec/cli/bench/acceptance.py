@@ -16,7 +16,8 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from nanospec.cli.bench.measure import CallCosts, measure_costs
+from nanospec.cli.bench.measure import measure_costs
+from nanospec.cli.quantities import CallCosts, per_call
 from nanospec.cli.show.terminal import note, show_table
 from nanospec.errors import RequestError
 from nanospec.fast.autotune import setups_of
@@ -122,11 +123,11 @@ def rows_of(stood: Tensor, beta: Tensor, costs: CallCosts) -> list[dict]:
     rows = []
     for gamma in range(1, stood.shape[1] + 1):
         likely = places_of_rounds(stood[:, :gamma])
-        per_call = likely[:, 0].numel() / likely[:, 0].sum().item()
+        tokens = per_call(likely[:, 0].numel(), likely[:, 0].sum().item())
         alphas = (likely[:, :-1] * beta[:, :gamma]).sum((0, 2)) / likely[:, :-1].sum((0, 2)).clamp(min=1e-12)
-        rows.append({"gamma": gamma, "tokens_per_target_call": per_call, "alpha_by_position": alphas.tolist(),
+        rows.append({"gamma": gamma, "tokens_per_target_call": tokens, "alpha_by_position": alphas.tolist(),
                      "c": costs.c, "v": costs.v[gamma + 1],
-                     "predicted_speedup": per_call / (gamma * costs.c + costs.v[gamma + 1])})
+                     "predicted_speedup": tokens / costs.round(gamma, gamma + 1)})
     return rows
 
 

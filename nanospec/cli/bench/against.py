@@ -15,6 +15,7 @@ from typing import Any
 import torch
 
 from nanospec.cli.bench.measure import measure_costs
+from nanospec.cli.quantities import milliseconds, per_call, per_second
 from nanospec.cli.show.terminal import show_table
 from nanospec.errors import SEEDS, check_request, check_vocabulary
 from nanospec.fast.autotune import Setup, name_of, setups_of, weights_of
@@ -145,10 +146,10 @@ def in_turns(writers: dict[str, Writer], prompts: Sequence[list[int]], repeats: 
                 wrote, called = write(ids, (seed + number) % SEEDS)
                 tokens, calls = tokens + wrote, calls + called
             seconds = perf_counter() - began
-            speeds[name].append(tokens / seconds)
+            speeds[name].append(per_second(tokens, [seconds]))
             totals[name] = [a + b for a, b in zip(totals[name], (tokens, calls, seconds))]
-    return [{"method": name, "tokens_per_s": median(speeds[name]), "tokens_per_target_call": tokens / calls,
-             "ms_per_call": 1e3 * seconds / calls} for name, (tokens, calls, seconds) in totals.items()]
+    return [{"method": name, "tokens_per_s": median(speeds[name]), "tokens_per_target_call": per_call(tokens, calls),
+             "ms_per_call": milliseconds(seconds / calls)} for name, (tokens, calls, seconds) in totals.items()]
 
 
 def compare(setups: Sequence[Setup], folder: Path, gamma: int = 4, new: int = 128, temperature: float = 1.0,
@@ -168,4 +169,5 @@ def compare(setups: Sequence[Setup], folder: Path, gamma: int = 4, new: int = 12
     parts = {"plain": costs.seconds, "speculative": costs.parts(gamma)}
     common = {"dtype": weights_of(target), "their_dtype": name_of(theirs), "threads": torch.get_num_threads(),
               "gamma": gamma, "temperature": temperature}
-    return [row | common | ({"parts_ms": 1e3 * parts[row["method"]]} if row["method"] in parts else {}) for row in rows]
+    return [row | common | ({"parts_ms": milliseconds(parts[row["method"]])} if row["method"] in parts else {})
+            for row in rows]

@@ -16,6 +16,7 @@ import torch
 from nanospec.cli.bench.against import Writer, hf_model, hf_writer, in_turns, plain, speculative, their_dtype
 from nanospec.cli.bench.chat_prompts import chat_prompts
 from nanospec.cli.bench.method_options import chosen_drafters, options_of
+from nanospec.cli.quantities import pace_of_all, times_as_fast
 from nanospec.cli.show.terminal import note, show_table
 from nanospec.errors import RequestError, check_request
 from nanospec.fast.autotune import name_of, setups_of, weights_of
@@ -77,9 +78,10 @@ def run(weights: str | Path = "smollm2", drafters: Sequence[str] = (), gamma: in
 def over_all_kinds(kinds: dict[str, dict], plain: dict[str, dict]) -> dict:
     """The rows of all kinds as one, as many tokens of each; speed-ups over plain decoding, on all kinds and on each."""
     def of_all(its: dict[str, dict], key: str) -> float:
-        return len(its) / sum(1 / row[key] for row in its.values())
+        return pace_of_all([row[key] for row in its.values()], [1] * len(its))
 
     pace = of_all(kinds, "tokens_per_s")
     return {"tokens_per_s": pace, "tokens_per_target_call": of_all(kinds, "tokens_per_target_call"),
-            "speedup": pace / of_all(plain, "tokens_per_s"),
-            "speedups": {kind: row["tokens_per_s"] / plain[kind]["tokens_per_s"] for kind, row in kinds.items()}}
+            "speedup": times_as_fast(pace, of_all(plain, "tokens_per_s")),
+            "speedups": {kind: times_as_fast(row["tokens_per_s"], plain[kind]["tokens_per_s"])
+                         for kind, row in kinds.items()}}

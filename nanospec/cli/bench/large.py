@@ -13,6 +13,7 @@ import torch
 from torch import Tensor
 
 from nanospec.cli.bench.roofline import roofline
+from nanospec.cli.quantities import milliseconds, per_second
 from nanospec.cli.show.figures import draw_simulated
 from nanospec.cli.show.terminal import show_table
 from nanospec.dice import Dice
@@ -49,13 +50,14 @@ def run(gammas: Sequence[int] = (2, 4, 8), rows: Sequence[int] = (1, 8, 32),
     found = simulated(target, draft, alphas=alphas, gammas=gammas, rows=rows, compiler=compiler)
     gains = {(row["rows"], row["gamma"], row["alpha"]): f"{row['speedup']:.2f}" for row in found}
     show_table(["rows", "gamma", "plain, ms", "round, ms", *(f"alpha {alpha:g}" for alpha in alphas)],
-               [[str(row["rows"]), str(row["gamma"]), f"{1e3 * row['plain']:.1f}", f"{1e3 * row['round']:.1f}",
+               [[str(row["rows"]), str(row["gamma"]),
+                 *(f"{milliseconds(row[what]):.1f}" for what in ("plain", "round")),
                  *(gains[row["rows"], row["gamma"], alpha] for alpha in alphas)]
                 for row in found if row["alpha"] == alphas[-1]],
                f"{device}, {torch.get_num_threads()} threads, {described(target)}; speed-up over plain decoding. A "
                f"plain step reads {near['bytes'] / 1e9:.2f} GB, "
-               f"{near['bytes'] / near['seconds']['target step'] / 1e9:.0f} GB/s; measured for that many bytes: "
-               f"{near['bandwidth'] / 1e9:.0f}")
+               f"{per_second(near['bytes'], [near['seconds']['target step']]) / 1e9:.0f} GB/s; measured for that many "
+               f"bytes: {near['bandwidth'] / 1e9:.0f}")
     if figure:
         draw_simulated(found, f"{device}: 1.1 billion random weights, simulated acceptance", figure)
     return [near, *found]

@@ -7,10 +7,11 @@ draft model's weights out of the processor's caches.
 from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 from math import inf, prod
-from statistics import mean, median, quantiles, stdev
+from statistics import mean, median, stdev
 from typing import Any, NamedTuple
 
-from nanospec.cli.bench.measure import BUSY, betas_of, measure_costs
+from nanospec.cli.bench.measure import measure_costs
+from nanospec.cli.quantities import alphas_of, is_busy, spread
 from nanospec.methods.draft_models.early_exit import target_for
 from nanospec.errors import SEEDS
 from nanospec.fast.clock import ClockedDrafter, ClockedTarget, clocked, timed
@@ -107,14 +108,6 @@ class Found:
         return self.luck + spread(self.expected) + spread(self.measured)
 
 
-def spread(numbers: Sequence[float]) -> float:
-    """How far apart the middle half of them lies, as a part of the median. 1, 2, 3, 4, 5 give 1."""
-    if len(numbers) < 2:
-        return 0.0
-    first, middle, last = quantiles(numbers, n=4)
-    return (last - first) / middle
-
-
 def turn(target: Any, method: Method, ids: Sequence[int], **request) -> tuple[Turn, list[Round]]:
     """One text: by the target alone; in rounds with clocks around their calls; and in the same rounds without. A text's
     first step and first round read the prompt and do not count.
@@ -139,7 +132,7 @@ def parts_of(target: Any, draft: Any, method: Method, ids: Sequence[int], seed: 
         taken.append(one)
         rounds += done
     counts, rows = [len(done.path) + 1 for done in rounds], [len(done.tokens) for done in rounds]
-    alphas = [mean(betas) for betas in betas_of(rounds)]
+    alphas = alphas_of(rounds)
     parts = Parts(mean(counts), mean(longest(done.parents) for done in rounds), mean(done.steps for done in rounds),
                   median(one.c for one in taken), median(one.v for one in taken),
                   median(one.overhead for one in taken), mean(rows))
@@ -149,9 +142,8 @@ def parts_of(target: Any, draft: Any, method: Method, ids: Sequence[int], seed: 
                         **lengths(target, draft, method.gamma, parts.v, len(ids), request))
         luck = 2 * stdev(counts) / len(counts) ** 0.5 / mean(counts)
     expected = [replace(parts, c=one.c, v=one.v, overhead=one.overhead, steps=one.steps).gain for one in taken]
-    steps = [one.step for one in taken]
     return Found(parts, alphas, expected, [mean(counts) * one.step / one.whole for one in taken], luck,
-                 max(steps) > BUSY * min(steps))
+                 is_busy([one.step for one in taken]))
 
 
 def longest(parents: Sequence[int]) -> int:

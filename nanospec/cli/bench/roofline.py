@@ -10,6 +10,7 @@ from pathlib import Path
 import torch
 
 from nanospec.cli.bench.measure import measure_costs
+from nanospec.cli.quantities import milliseconds, per_second
 from nanospec.cli.show.terminal import show_table
 from nanospec.errors import RequestError
 from nanospec.fast.autotune import autotune, tuning_of
@@ -32,7 +33,7 @@ def run(weights: Path | str = WEIGHTS, device: str = "cpu", dtype: str = "auto",
     where = autotune(target, draft, dtype, threads)
     with announced("measuring this machine's limits"):
         found = roofline(target, draft)
-    cells = [[name, f"{1e3 * floor:.2f}", f"{1e3 * took:.2f}", f"{took / floor:.1f}"]
+    cells = [[name, f"{milliseconds(floor):.2f}", f"{milliseconds(took):.2f}", f"{took / floor:.1f}"]
              for (name, floor), took in zip(found["floor_seconds"].items(), found["seconds"].values())]
     show_table(["", "floor, ms", "takes, ms", "times the floor"], cells,
                f"{where}; gamma {found['gamma']}. The target's weights are {found['bytes'] / 1e6:.1f} MB; that many "
@@ -58,14 +59,14 @@ def roofline(target: GPT, draft: GPT) -> dict:
 def bandwidth(size: int, device: torch.device) -> float:
     """Bytes a second when `size` bytes are read again and again."""
     numbers = torch.ones(size // 4, device=device)
-    return 4 * numbers.numel() / median_seconds(numbers.sum, device)
+    return per_second(4 * numbers.numel(), [median_seconds(numbers.sum, device)])
 
 
 def matrix_rate(dtype: torch.dtype, device: torch.device) -> float:
     """Floating-point operations a second in a product of two large matrices."""
     n = 8192 if device.type == "cuda" else 1024
     a = torch.ones(n, n, dtype=dtype, device=device)
-    return 2 * n ** 3 / median_seconds(lambda: a @ a, device)
+    return per_second(2 * n ** 3, [median_seconds(lambda: a @ a, device)])
 
 
 def weight_bytes(model: GPT) -> int:

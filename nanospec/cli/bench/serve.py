@@ -11,10 +11,10 @@ from pathlib import Path
 from statistics import median
 from typing import Any
 
-import torch
 from torch import Tensor
 
 from nanospec.cli.bench.prompts import held_out_prompts
+from nanospec.cli.quantities import gain_of, milliseconds, per_second, times_as_fast, waits_of
 from nanospec.cli.show.figures import draw_batches
 from nanospec.cli.show.terminal import show_table
 from nanospec.dice import Dice
@@ -89,7 +89,7 @@ def run(rows: Sequence[int] = (1, 4, 16), rate: float = 0.0, drafters: Sequence[
         predicted = {}
         if isinstance(drafter, WatchedByLoad):                                  # the last one knows what is accepted
             tokens = expected_tokens(drafter.alpha, gamma)
-            predicted = {"predicted": tokens * seconds(count, 0) / seconds(count, gamma)}
+            predicted = {"predicted": times_as_fast(tokens / seconds(count, gamma), 1 / seconds(count, 0))}
         for name, its in turns.items():
             found.append({"rows": count, "rate": rate, "method": name}
                          | {key: median(one[key] for one in its) for key in its[0]}
@@ -159,29 +159,15 @@ def served(pair: Pair, drafter: Drafter, rows: int, prompts: Sequence[list[int]]
             if request.done:
                 last.setdefault(number, now)
         if len(arrivals) - len(last) >= rows or not pace:
-            pace = sum(len(request.tokens) for request in requests) / (now - arrivals[0])
-    to_first = [first[number] - come for number, come in enumerate(arrivals)]
-    each = [(last[number] - first[number]) / max(1, len(request.tokens) - 1)
-            for number, request in enumerate(requests)]
-    return {"tokens_per_s": pace,
-            "first_p50": quantile(to_first, 0.5), "first_p99": quantile(to_first, 0.99),
-            "each_p50": quantile(each, 0.5), "each_p99": quantile(each, 0.99)}
-
-
-def quantile(values: Sequence[float], part: float) -> float:
-    return torch.tensor(values, dtype=torch.float64).quantile(part).item()
-
-
-def gain_of(found: Sequence[dict], rows: int, method: str) -> float:
-    """Tokens a second over those of plain decoding in as many rows."""
-    pace = {row["method"]: row["tokens_per_s"] for row in found if row["rows"] == rows}
-    return pace[method] / pace["plain"]
+            pace = per_second(sum(len(request.tokens) for request in requests), [now - arrivals[0]])
+    begun, ended = ([those[number] for number in range(len(arrivals))] for those in (first, last))
+    return {"tokens_per_s": pace} | waits_of(arrivals, begun, ended, [len(request.tokens) for request in requests])
 
 
 def show(found: Sequence[dict], caption: str) -> None:
     cells = [[str(row["rows"]), row["method"], f"{row['tokens_per_s']:.0f}",
               f"{gain_of(found, row['rows'], row['method']):.2f}",
-              *(f"{1e3 * row[key]:.0f}" for key in ("first_p50", "first_p99")),
-              *(f"{1e3 * row[key]:.1f}" for key in ("each_p50", "each_p99"))] for row in found]
+              *(f"{milliseconds(row[key]):.0f}" for key in ("first_p50", "first_p99")),
+              *(f"{milliseconds(row[key]):.1f}" for key in ("each_p50", "each_p99"))] for row in found]
     show_table(["rows", "", "tokens/s", "over\nplain", "first token, ms\nmedian", "\np99", "each token, ms\nmedian",
                 "\np99"], cells, caption)

@@ -23,6 +23,7 @@ from typing import Any
 from nanospec.cli.bench.measure import busy, check_texts, measure, measure_setups
 from nanospec.cli.bench.method_options import chosen_drafters, options_of, topology_of
 from nanospec.cli.bench.prompts import prompts_of
+from nanospec.cli.quantities import pace_of_all, per_call, times_as_fast
 from nanospec.cli.show.figures import draw_field, draw_speedup
 from nanospec.cli.show.terminal import note, show_table
 from nanospec.errors import RequestError
@@ -117,15 +118,15 @@ def together(of_kinds: Mapping[str, Sequence[dict]]) -> list[dict]:
     found = []
     for rows in zip(*of_kinds.values()):
         sums = {key: sum(row[key] for row in rows) for key in ("rounds", "drafted", "accepted", "emitted")}
-        its, plain = (sum(row["emitted"] / row[key] for row in rows)
-                      for key in ("tokens_per_s", "baseline_tokens_per_s"))
+        emitted = [row["emitted"] for row in rows]
+        pace, plain, predicted = (pace_of_all([row[key] for row in rows], emitted)
+                                  for key in ("tokens_per_s", "baseline_tokens_per_s", "predicted_speedup"))
         means = {key: sum(row[key] * row["rounds"] for row in rows) / sums["rounds"]
                  for key in ("alpha", "c", "v", "steps", "overhead")}
         whole = {key: value for key, value in rows[0].items() if key != "alpha_by_position"}    # each kind has its own
         found.append(whole | sums | means | {
-            "tokens_per_s": sums["emitted"] / its, "baseline_tokens_per_s": sums["emitted"] / plain,
-            "speedup": plain / its, "tokens_per_target_call": sums["emitted"] / sums["rounds"],
-            "predicted_speedup": sums["emitted"] / sum(row["emitted"] / row["predicted_speedup"] for row in rows),
+            "tokens_per_s": pace, "baseline_tokens_per_s": plain, "speedup": times_as_fast(pace, plain),
+            "tokens_per_target_call": per_call(sums["emitted"], sums["rounds"]), "predicted_speedup": predicted,
             "text": "".join(row["text"] for row in rows), "busy": any(row["busy"] for row in rows),
             "kinds": dict(zip(of_kinds, rows)),
             **{f"speedup_{kind}": row["speedup"] for kind, row in zip(of_kinds, rows)}})

@@ -8,6 +8,8 @@ from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 from matplotlib.ticker import MaxNLocator
 
+from nanospec.cli.quantities import cost_of_round
+
 GREEN, AMBER, BLUE, INK, FAINT = "#2a9d5c", "#d9902f", "#3f72c8", "#26303a", "#9aa5b1"
 
 
@@ -80,7 +82,7 @@ def draw_field(rows: Sequence[dict], title: str, path: Path) -> None:
     several = len({row["draft"] for row in rows} - {"none"}) > 1        # then a point bears its draft model's name
     figure, panels = blank(title, len(temperatures))
     figure.set_size_inches(6.4 * len(temperatures), 5.6)
-    shown = [row | {"cost": row["tokens_per_target_call"] / row["speedup"] - 1} for row in rows
+    shown = [row | {"cost": cost_of_round(row) - 1} for row in rows
              if row["rule"] == rows[0]["rule"]]
     right, top = (1.1 * max(row[key] for row in shown) for key in ("cost", "tokens_per_target_call"))
     for axes, temperature in zip(panels, temperatures):

@@ -16,6 +16,7 @@ from typing import NamedTuple
 import torch
 from torch import Tensor
 
+from nanospec.cli.quantities import milliseconds
 from nanospec.cli.show.steps import Coin, judged
 from nanospec.cli.show.terminal import Decode, printable, visible
 from nanospec.probs import residual
@@ -85,7 +86,7 @@ def _bars(shown: Sequence[Tensor], also: Iterable[int]) -> list[list]:
 
 
 def _ms(seconds: float) -> float:
-    return round(1e3 * seconds, 3)
+    return round(milliseconds(seconds), 3)
 
 
 def page_of(run: dict) -> str:

@@ -15,7 +15,8 @@ from rich.panel import Panel
 from rich.table import Table
 from rich.text import Text
 
-from nanospec.speculate import Round
+from nanospec.cli.quantities import milliseconds, per_call, per_second
+from nanospec.speculate import Round, tokens_of
 
 ACCEPTED, REJECTED, REPLACEMENT, BONUS = "green", "red strike", "yellow underline", "bold blue"
 TABLE_WIDTH = 100       # of numbers: one cut short would be a wrong one, so in a narrower window lines wrap
@@ -92,16 +93,16 @@ class View:
         for done in self.rounds:
             fast.append_text(round_text(done, self.decode, marked=console.is_terminal))
         slow.append(printable(self.decode(self.plain)))
-        written = sum(len(done.emitted) for done in self.rounds)
         both = []
         for title, text, tokens, calls, seconds in (
-                ("the target alone", slow, len(self.plain), len(self.plain), sum(self.plain_seconds)),
-                ("speculative", fast, written, len(self.rounds), sum(map(sum, self.round_seconds)))):
+                ("the target alone", slow, len(self.plain), len(self.plain), self.plain_seconds),
+                ("speculative", fast, len(tokens_of(self.rounds)), len(self.rounds), map(sum, self.round_seconds))):
             if lines:
                 text = Text("\n").join(text.wrap(console, width - 4)[-lines:])
             subtitle = "waiting"
             if calls:
-                subtitle = f"{tokens / calls:.2f} tokens per target call · {tokens / seconds:,.0f} tokens/s"
+                subtitle = (f"{per_call(tokens, calls):.2f} tokens per target call · "
+                            f"{per_second(tokens, seconds):,.0f} tokens/s")
             both.append(Panel(text, title=title, subtitle=subtitle, width=width, border_style="dim"))
         return Columns(both, padding=0, expand=True) if wide else Group(*both)
 
@@ -113,7 +114,7 @@ class View:
         if not plain or width < 16:
             return Text()
         span = sum(plain[:calls])
-        out = Text().append(f"{span * 1e3:.0f} ms, after the prompt was read\n", "dim")
+        out = Text().append(f"{milliseconds(span):.0f} ms, after the prompt was read\n", "dim")
         rows = (("the target alone", [(0.0, 0, seconds, 1) for seconds in plain], ""),
                 ("speculative", [(drafting, done.steps, rest, len(done.emitted)) for done, (drafting, rest)
                                  in list(zip(self.rounds, self.round_seconds))[1:]], "yellow"))

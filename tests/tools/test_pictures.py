@@ -1,0 +1,305 @@
+"""Every number in the figures and on the page: figures by their plotted points, the page as its own scripts show it,
+which node runs. The rounds are ones that nobody played; all their numbers differ.
+"""
+
+import json
+import re
+import shutil
+import subprocess
+from pathlib import Path
+
+import pytest
+
+from nanospec.cli.bench import speed
+from nanospec.cli.show import figures, page
+from nanospec.cli.show.page import Played, run_of
+from nanospec.theory import expected_tokens, speedup
+from tests.invented import ROUNDS, letters
+
+# Figures
+
+
+@pytest.fixture
+def drawn(monkeypatch, tmp_path):
+    """drawn(draw, ...) -> the panels of what is drawn so."""
+    made = []
+    monkeypatch.setattr(figures, "blank", lambda *its, blank=figures.blank: made.append(blank(*its)) or made[-1])
+
+    def of(draw, *its, **more):
+        draw(*its, **more, path=tmp_path / "a.png")
+        assert (tmp_path / "a.png").read_bytes().startswith(b"\x89PNG")
+        return made[-1][1]
+    return of
+
+
+def lines_of(axes) -> dict[str, list[tuple[float, float]]]:
+    """Label -> the points; those without a label have matplotlib's own."""
+    return {line.get_label(): list(zip(*map(list, line.get_data()))) for line in axes.get_lines()}
+
+
+def named(axes) -> dict[str, tuple]:
+    """What is annotated -> the place that it is said of."""
+    return {note.get_text(): tuple(note.xy) for note in axes.texts}
+
+
+CHAINS = [{"drafter": "chain", "draft": "gpt", "rule": "token", "temperature": .8, "gamma": gamma, "alpha": alpha,
+           "c": c, "speedup": gain, "predicted_speedup": predicted} for gamma, alpha, c, gain, predicted in
+          ((2, .61, .11, 1.32, 1.41), (4, .58, .12, 1.57, 1.63), (7, .54, .13, 1.24, 1.38))]
+
+
+def test_speed_ups_of_chains(drawn):
+    """Those of the last temperature and rule; the ideal is with each row's own alpha and c."""
+    other = [row | {"temperature": 0.0, "speedup": 9.0} for row in CHAINS] + [row | {"rule": "block", "speedup": 8.0}
+                                                                              for row in CHAINS]
+    axes, = drawn(speed.draw, other + CHAINS, "title")
+    ideal = [((1 - a ** (g + 1)) / (1 - a) / (g * c + 1)) for g, a, c in ((2, .61, .11), (4, .58, .12), (7, .54, .13))]
+    found = lines_of(axes)
+    assert found["measured"] == [(2, 1.32), (4, 1.57), (7, 1.24)]
+    assert found["tokens per call / (γc + v)"] == [(2, 1.41), (4, 1.63), (7, 1.38)]
+    assert found["Theorem 3.8: verification is free"] == [(g, pytest.approx(gain)) for g, gain in zip((2, 4, 7), ideal)]
+    assert named(axes) == {"the target alone": (7, 1), "1.57 times": (4, 1.57)}
+    assert axes.get_ylim() == pytest.approx((0, 1.08 * max(ideal)))
+    assert axes.get_figure().get_suptitle() == "title, T = 0.8"
+
+
+def test_methods_in_a_field(drawn):
+    """A round of 2.4 tokens at a speed-up of 1.5 costs 1.6 plain steps, .6 beyond one."""
+    rows = [{"drafter": drafter, "draft": draft, "rule": "token", "temperature": t, "tokens_per_target_call": tokens,
+             "speedup": gain} for drafter, draft, t, tokens, gain in (
+                 ("chain", "gpt", 0.0, 2.4, 1.5), ("lookup", "none", 0.0, 1.8, .9), ("tree", "gpt", 1.0, 2.7, 1.2))]
+    rows.append(rows[0] | {"rule": "block", "speedup": .1})             # another rule is not drawn
+    left, right = drawn(speed.draw, rows, "title")
+    assert left.get_title("left") == "T = 0" and right.get_title("left") == "T = 1"
+    points = [[(line.get_xdata()[0], line.get_ydata()[0]) for line in axes.get_lines()
+               if line.get_marker() == "o" and len(line.get_xdata())] for axes in (left, right)]
+    assert points == [[pytest.approx((.6, 2.4)), pytest.approx((1.0, 1.8))], [pytest.approx((1.25, 2.7))]]
+    its = named(left)
+    assert its["chain"] == pytest.approx((.6, 2.4)) and its["lookup"] == pytest.approx((1.0, 1.8))
+    assert left.get_xlim() == pytest.approx((0, 1.375)) and left.get_ylim() == pytest.approx((.8, 2.97))
+    # Who stands on "1.5 times" writes 1.5 times as many tokens as its round costs.
+    diagonal = left.get_lines()[2]
+    assert list(diagonal.get_xdata()) == pytest.approx([0, 1.375])
+    assert list(diagonal.get_ydata()) == pytest.approx([1.5, 1.5 * 2.375])
+    assert its["1.5 times"] == pytest.approx((2.97 / 1.5 - 1, 2.97)) and its["1 times"] == pytest.approx((1.375, 2.375))
+
+
+def test_simulated_acceptance(drawn):
+    found = [{"rows": rows, "gamma": gamma, "alpha": alpha, "speedup": rows + gamma / 8 + alpha / 64}
+             for rows in (1, 4) for gamma in (2, 3) for alpha in (.5, .75)]
+    one, four = drawn(figures.draw_simulated, found, "title")
+    for axes, rows, words in (one, 1, "1 text at once"), (four, 4, "4 texts at once"):
+        assert axes.get_title("left") == words
+        for gamma in (2, 3):
+            assert lines_of(axes)[f"γ = {gamma}"] == [(a, rows + gamma / 8 + a / 64) for a in (.5, .75)]
+        assert axes.get_ylim() == pytest.approx((0, 1.08 * (4 + 3 / 8 + .75 / 64)))
+
+
+def test_gains_in_batches(drawn):
+    axes, = drawn(figures.draw_batches, [1, 4, 16], {"chain 4": [1.5, 1.3, .8], "by-load": [1.4, 1.35, 1.0]},
+                  [1.6, 1.45, .9], "title")
+    found = lines_of(axes)
+    assert found["chain 4"] == [(0, 1.5), (1, 1.3), (2, .8)] and found["by-load"] == [(0, 1.4), (1, 1.35), (2, 1.0)]
+    assert found["chain 4, by formula"] == [(0, 1.6), (1, 1.45), (2, .9)]
+    assert [label.get_text() for label in axes.get_xticklabels()] == ["1", "4", "16"]
+    assert axes.get_ylim() == pytest.approx((0, 1.08 * 1.6))
+
+
+def test_losses_of_a_training(drawn):
+    history = [(0, 10, 3.5, 3.25), (0, 20, 2.5, 2.75), (1, 5, 4.5, 4.25), (2, 7, .5, .625)]
+    entropy, kl = drawn(figures.draw_losses, history, ["target", "draft", "distil"])
+    points = [list(zip(*map(list, line.get_data()))) for line in entropy.get_lines()]
+    assert points == [[(10, 3.5), (20, 2.5)], [(10, 3.25), (20, 2.75)], [(5, 4.5)], [(5, 4.25)]]
+    assert [list(zip(*map(list, line.get_data()))) for line in kl.get_lines()] == [[(7, .5)], [(7, .625)]]
+    assert named(entropy) == {"target 2.75": (20, 2.75), "draft 4.25": (5, 4.25)}
+    assert named(kl) == {"distil 0.62": (7, .625)}
+
+
+def test_what_learned_draft_models_have_accepted(drawn):
+    """Two models, of two draft tokens each."""
+    history = [(0, 100, 9, 9, .3, .2, .35, .25), (0, 200, 9, 9, .5, .4, .55, .45)]
+    levels = [{"plain": .375}, {"gpt": .625, "plain": .125}]
+    mlp, eagle = drawn(figures.draw_accepted, history, ["mlp", "eagle"], levels)
+    assert list(lines_of(mlp).values()) == [[(0, .375), (1, .375)], [(100, .3), (200, .5)], [(100, .2), (200, .4)]]
+    assert list(lines_of(eagle).values())[2:] == [[(100, .35), (200, .55)], [(100, .25), (200, .45)]]
+    assert named(mlp) == {"plain: 0.38": (.02, .375), "token 1": (200, .5), "token 2": (200, .4)}
+    assert {"plain: 0.12", "gpt: 0.62"} <= set(named(eagle))
+
+
+# The page
+
+NUMBERS = {"alpha": .5625, "gamma": 3, "c": .125, "v": 1.375, "speedup": 1.4375, "tokens_per_target_call": 2.5,
+           "busy": False, "drafter": "chain", "method": "chain 3", "temperature": .7, "setting": "cpu, 1 thread",
+           "command": "python demo.py"}
+COINS = [[(.25, .5), (.125, .25)], [(.75, .125), (.375, .9)], [(.5, .75), (.625, .875), (.0625, .625)],
+         [(.99, 1.0), (.125, .375)]]
+SPENT = [(.031, .011), (.002, .005), (.004, .008), (.001, .003)]        # drafting, and the rest
+PLAIN = [.021, .004, .006, .0045, .0072, .005]
+RUN = run_of("abc", PLAIN, [Played(done, coins, *spent) for done, coins, spent in zip(ROUNDS, COINS, SPENT)], letters,
+             NUMBERS)
+
+
+@pytest.fixture
+def by_node():
+    """by_node("...") -> what these lines give back, run after the page's own scripts."""
+    if not shutil.which("node"):
+        pytest.skip("no node here")
+    html = (page.WEB / "page.html").read_text(encoding="utf-8")
+    sliders = {name: dict(re.findall(r'(min|max|step)="([\d.]+)"', its))
+               for name, its in re.findall(r'<input id="(\w+)" type="range" ([^>]*)>', html)}
+
+    def of(lines: str, run: dict = RUN):
+        begin = (f"document.getElementById('run').textContent = {json.dumps(json.dumps(run))};\n"
+                 f"for (const [name, its] of Object.entries({json.dumps(sliders)})) "
+                   "Object.assign(document.getElementById(name), its);\n")
+        source = [(Path(__file__).parent / "dom.js").read_text(), begin,
+                  *((page.WEB / name).read_text(encoding="utf-8") for name in page.SCRIPTS),
+                  "function texts(it, selector) { return it.querySelectorAll(selector)."
+                  "map((x) => x.textContent.replace(/\\s+/g, ' ')); }",
+                  f"console.log(JSON.stringify((() => {{ {lines} }})()));"]
+        done = subprocess.run(["node", "-e", "\n".join(source)], capture_output=True, text=True)
+        assert done.returncode == 0, done.stderr
+        return json.loads(done.stdout)
+    return of
+
+
+def test_milliseconds_on_the_page():
+    assert [shown["ms"] for shown in RUN["rounds"]] == [[31, 11], [2, 5], [4, 8], [1, 3]]
+    assert RUN["plain"] == [21, 4, 6, 4.5, 7.2, 5] and [shown["written"] for shown in RUN["rounds"]] == [3, 1, 4, 2]
+
+
+SHOWN = """const out = {};
+for (const id of ["summary", "said", "text", "lanes-note", "place", "bars-note"]) out[id] = byId(id).textContent;
+out.counts = texts(byId("counts"), "dd");
+out.rows = texts(byId("rows"), "button");
+out.bars = byId("bars").children.map((row) => [row.children[0].textContent, ...texts(row, ".number")]);
+out.lanes = byId("lanes").children.map((lane) => lane.querySelectorAll(".segment").map((it) =>
+  [it.textContent, parseFloat(it.style.left), parseFloat(it.style.width)]));
+return out;"""
+
+
+def test_a_round_on_the_page(by_node):
+    """The third: two before it wrote 3 and 1 tokens. Lanes show the rounds from the second on."""
+    shown = by_node("showRound(2);" + SHOWN)
+    assert shown["summary"] == ("This run: 10 tokens in 4 target calls, 1.44 times as fast as the target alone (chain "
+                                "3, temperature 0.7; cpu, 1 thread).")
+    assert shown["place"] == "3 of 4" and shown["text"] == "abcabz" + "a" + "z" + "abcz"
+    assert shown["said"] == "Round 3: 3 draft tokens, 3 accepted. The bonus token is “z”."
+    assert shown["counts"] == ["8", "3", "2.67", "5 of 7"]
+    assert shown["rows"] == ["a coin 0.50 < 0.75 accepted", "b coin 0.63 < 0.88 accepted",
+                             "c coin 0.06 < 0.63 accepted", "z bonus, drawn from p_target"]
+    assert shown["bars"][0] == ["z", "1.000"]
+    # 2 + 5, 4 + 8 and 1 + 3 ms. Plain steps of 4, 6, 4.5 and 7.2 ms fit into 23.
+    assert shown["lanes-note"] == "Rounds 2 to 4, 23 ms: 7 tokens. The target alone writes 4 in this time."
+    draft, target, alone = shown["lanes"]
+    ms = 100 / 23
+    assert target == [["+1", pytest.approx(2 * ms), pytest.approx(5 * ms)],
+                      ["+4", pytest.approx(11 * ms), pytest.approx(8 * ms)],
+                      ["+2", pytest.approx(20 * ms), pytest.approx(3 * ms)]]
+    assert [left for _, left, _ in draft] == pytest.approx([part * ms for part in (
+        0, 1, 7, 7 + 4 / 3, 7 + 8 / 3, 19, 19.5)])
+    assert [width for *_, width in draft] == pytest.approx([part * ms for part in (1, 1, *[4 / 3] * 3, .5, .5)])
+    assert [[left, width] for _, left, width in alone] == [pytest.approx([left * ms, width * ms]) for left, width in (
+        (0, 4), (4, 6), (10, 4.5), (14.5, 7.2))]
+
+
+def test_a_rejection_on_the_page(by_node):
+    shown = by_node("showRound(1);" + SHOWN)
+    assert shown["said"] == ("Round 2: 2 draft tokens, 0 accepted. “a” is rejected: its coin 0.75 is not below 0.13. "
+                             "The replacement is “z”.")
+    assert shown["counts"] == ["4", "2", "2.00", "2 of 4"]
+    assert shown["rows"] == ["a coin 0.75 ≥ 0.13 rejected", "b never judged", "z replacement, drawn from the residual"]
+    assert shown["bars"][:2] == [["a", "0.125", "1.000", "0.000"], ["z", "0.875", "0.000", "1.000"]]
+    assert shown["bars-note"] == "Threshold: 0.125 / 1.000, at most 1, is 0.125. The coin fell on 0.750: rejected."
+    last = by_node("showRound(3);" + SHOWN)
+    assert last["said"].endswith("It is not written: the text ends before it.") and last["counts"] == [
+        "10", "4", "2.50", "7 of 9"]
+
+
+def test_where_it_loses_the_page_says_how_much_slower(by_node):
+    slow = RUN | {"numbers": NUMBERS | {"speedup": .8, "busy": True}}
+    assert by_node(SHOWN, slow)["summary"].endswith(
+        "1.25 times slower than the target alone (chain 3, temperature 0.7; cpu, 1 thread). The machine was busy then, "
+        "so its times are rough.")
+
+
+FIGURES = """const marks = (id, selector, names) => byId(id).querySelectorAll(selector).map((it) =>
+  names.map((name) => name === "d" ? it.attributes.d.match(/M([-\\d.]+),([-\\d.]+)/).slice(1).map(Number)
+    : Number(it.attributes[name])).flat());
+const grid = (id) => byId(id).querySelectorAll(".grid").map((it, i) => [Number(it.attributes.y1),
+  Number(byId(id).querySelectorAll(".end")[i].textContent)]);
+const out = { verdict: byId("verdict").textContent, expected: byId("expected").textContent,
+  speedup: byId("speedup").textContent };
+for (const id of ["by-alpha", "by-gamma"]) out[id] = { grid: grid(id), dots: marks(id, ".dot", ["cx", "cy"]),
+  measured: marks(id, ".measured", ["d"]), best: marks(id, ".best", ["x1"]), label: byId(id).attributes["aria-label"],
+  curves: byId(id).querySelectorAll(".curve").map((it) => it.attributes.points.split(" ").map((at) =>
+    at.split(",").map(Number))) };
+out.outputs = ["alpha", "gamma", "c", "v"].map((name) => document.querySelector(`output[for="${name}"]`).textContent);
+return out;"""
+MOVED = "".join(f"byId('{name}').value = {value}; " for name, value in (
+    ("alpha", .8), ("gamma", 5), ("c", .25), ("v", 1.75))) + "byId('v').fire('input');"
+
+
+def in_units(picture: dict, least: float, most: float):
+    """(x, y) of a picture -> in the units of its axes."""
+    (zero, none), (height, one) = picture["grid"][:2]
+    assert none == 0
+    return lambda at: (least + (at[0] - 44) / 380 * (most - least), (zero - at[1]) / (zero - height) * one)
+
+
+def test_the_figures_of_the_page_as_measured(by_node):
+    found = by_node(FIGURES)
+    tokens, gain = expected_tokens(.5625, 3), speedup(.5625, 3, .125, 1.375)
+    assert found["outputs"] == ["0.56", "3", "0.13", "1.38"]
+    assert (found["expected"], found["speedup"]) == (f"{tokens:.2f}", f"{gain:.2f}") == ("2.06", "1.18")
+    assert found["verdict"].startswith("A round costs as much as 1.75 tokens of the target alone and brings 2.06: "
+                                       "speculation wins.")
+    at = in_units(found["by-alpha"], 0, 1)
+    assert [at(dot) for dot in found["by-alpha"]["dots"]] == [pytest.approx((.5625, tokens)),
+                                                             pytest.approx((.5625, gain))]
+    assert [at((x + 7, y)) for x, y in found["by-alpha"]["measured"]] == [pytest.approx((.5625, 2.5)),
+                                                                         pytest.approx((.5625, 1.4375))]
+
+
+def test_the_figures_of_the_page_with_sliders_moved(by_node):
+    """The marks of what was measured stay where they are: at the run's alpha, not at the slider's."""
+    found = by_node(MOVED + FIGURES)
+    gain = speedup(.8, 5, .25, 1.75)
+    assert found["outputs"] == ["0.80", "5", "0.25", "1.75"]
+    assert (found["expected"], found["speedup"]) == ("3.69", "1.23")
+    at, picture, tokens = in_units(found["by-alpha"], 0, 1), found["by-alpha"], expected_tokens(.8, 5)
+    assert [at((x + 7, y)) for x, y in picture["measured"]] == [pytest.approx((.5625, 2.5)),
+                                                               pytest.approx((.5625, 1.4375))]
+    assert [at(dot) for dot in picture["dots"]] == [pytest.approx((.8, tokens)), pytest.approx((.8, gain))]
+    assert picture["label"].endswith(
+        "tokens per target call rise from 1 to 6, the speed-up from 0.33 to 2.00. Measured in this run: alpha 0.56, "
+        "2.50 tokens per target call, speed-up 1.44.")
+    for curve, value in zip(picture["curves"], (lambda a: expected_tokens(a, 5), lambda a: speedup(a, 5, .25, 1.75))):
+        assert len(curve) == 101
+        for i, place in enumerate(map(at, curve)):
+            assert place == pytest.approx((i / 100, value(i / 100)), abs=.005)
+    at, picture = in_units(found["by-gamma"], 1, 16), found["by-gamma"]
+
+    def of(gamma):                                  # every further token adds .15 to a call
+        return speedup(.8, gamma, .25, 1 + .15 * gamma)
+    best = max(range(1, 17), key=of)
+    assert [at(dot) for dot in picture["dots"]] == [pytest.approx((5, tokens)), pytest.approx((5, of(5)))]
+    assert at((picture["best"][0][0], 0))[0] == pytest.approx(best) and best != 5
+    assert picture["label"].endswith(f"is greatest, {of(best):.2f}, at gamma {best}.")
+    assert found["verdict"] == ("A round costs as much as 3.00 tokens of the target alone and brings 3.69: "
+                                f"speculation wins. The best gamma here is {best}.")
+    for curve, value in zip(picture["curves"], (lambda gamma: expected_tokens(.8, gamma), of)):
+        assert [at(place) for place in curve] == [pytest.approx((g, value(g)), abs=.02) for g in range(1, 17)]
+
+
+def test_one_node_on_the_page(by_node):
+    """p_target [.4 .25 .2 .1 .05] and q_draft [.15 .5 .1 .2 .05]: the overlap is .65, what is left [.25 0 .1 0 0]."""
+    lines = """return [...["p", "q", "accept", "left", "output"].map((name) => texts(byId(name + "-bars"), ".number")),
+        byId("proof").textContent, byId("output-note").textContent];"""
+    p, q, accept, left, output, proof, note = by_node(lines)
+    assert p == output == ["0.40", "0.25", "0.20", "0.10", "0.05"] and q == ["0.15", "0.50", "0.10", "0.20", "0.05"]
+    assert accept == ["0.15", "0.25", "0.10", "0.10", "0.05"] and left == ["0.71", "0.00", "0.29", "0.00", "0.00"]
+    assert "accepted with probability beta = 0.65, and replaced with probability 0.35." in proof
+    assert note == "accepted + 0.35 · residual; the line is p_target"
+    *_, output, proof, note = by_node("byId('mistake').checked = true; showNode();" + lines)
+    assert output == ["0.29", "0.34", "0.17", "0.14", "0.07"]
+    assert "The output is 0.140 away from p_target" in proof and note.startswith("accepted + 0.35 · p_target")

@@ -1,0 +1,347 @@
+"""Every number that demo, chat, why and a training show, asserted by hand: rounds that nobody played, whose numbers all
+differ, and a clock that moves only when a test winds it.
+"""
+
+import re
+from io import StringIO
+from pathlib import Path
+from types import SimpleNamespace
+
+import pytest
+import torch
+from rich.console import Console
+from rich.progress import Progress
+
+from nanospec.cli import chat, demo, for_target, train_watch, why
+from nanospec.cli.bench import parts as measuring
+from nanospec.cli.bench.measure import CallCosts
+from nanospec.cli.bench.parts import Found, Parts, Turn
+from nanospec.cli.show.steps import step_text
+from nanospec.cli.show.terminal import View
+from nanospec.theory import speedup
+from tests.invented import ALPHAS, LAST, ROUNDS, Clock, chain, letters
+
+
+@pytest.fixture
+def clock(monkeypatch):
+    clock = Clock()
+    monkeypatch.setattr("nanospec.fast.clock.perf_counter", clock)
+    return clock
+
+
+def printed(thing, width: int = 200) -> str:
+    console = Console(file=StringIO(), width=width)
+    console.print(thing)
+    return console.file.getvalue()
+
+
+def words(text: str) -> str:
+    return " ".join(text.split())
+
+
+# The terminal
+
+PLAIN = [.02, .01, .014, .011, .0075]                                       # .0625 s for 5 tokens
+SPENT = [(.02, .008), (.01, .001), (.012, .005), (.008, .002)]              # .05 s for 10; drafting is part of it
+
+
+def a_view() -> View:
+    view = View("prompt", letters)
+    for seconds in PLAIN:
+        view.take_token(LAST, seconds)
+    for done, (seconds, drafting) in zip(ROUNDS, SPENT):
+        view.take_round(done, seconds, drafting)
+    return view
+
+
+def test_under_both_panels():
+    text = printed(a_view().panels(Console(file=StringIO(), width=120)), 120)
+    assert re.findall(r"([\d.]+) tokens per target call · ([\d,]+) tokens/s", text) == [("1.00", "80"), ("2.50", "200")]
+
+
+def test_both_lanes():
+    """Two plain steps after the first take 24 ms, on 88 columns. Meanwhile the second and the third round end, after 10
+    and 22 ms; drafting ends after 1 and 15.
+    """
+    first, plain, fast, legend = a_view().lanes(Console(file=StringIO(), width=120), calls=2).plain.split("\n")
+    assert first == "24 ms, after the prompt was read" and "draft step" in legend
+    assert plain == "the target alone " + "▬" * 36 + " " + "▬" * 50 + " " + "   2 tokens"
+    assert fast == ("speculative      " + "''  " + "▬" * 32 + " " + "'''" + " " * 15 + "▬" * 25 + " " + " " * 7
+                    + "   5 tokens")
+
+
+def test_a_round_step_by_step():
+    """A stack's coins stand before the rule's."""
+    done = chain([.5, .25], 1)
+    text = words(printed(step_text(7, done, [(.9, .99), (.375, .5), (.75, .25)], letters)))
+    assert text.startswith("round 7 'a' p_target 0.500 q_draft 1.000 u = 0.38 < 0.50 accepted "
+                           "'b' p_target 0.250 q_draft 1.000 u = 0.75 ≥ 0.25 rejected 'z' replacement")
+    assert re.search(r"'b' 0.250 █+ 1.000 █+ 0.000", text) and re.search(r"'z' 0.750 █+ 0.000 1.000", text)
+
+
+# The demo
+
+ROW = {"drafter": "chain", "rule": "token", "gamma": 3, "rounds": 4, "drafted": 11, "accepted": 7, "steps": 2.26,
+       "alpha": .5124, "c": .1553, "v": 1.317, "tokens_per_target_call": 2.64, "baseline_tokens_per_s": 1234.4,
+       "tokens_per_s": 987.6, "speedup": .7, "predicted_speedup": .936, "temperature": .8, "busy": False}
+
+
+def described(**more) -> dict[str, str]:
+    """The table's first column -> the rest of its line; and all lines after it as "said"."""
+    lines = printed(demo.describe(ROW | more, "chain 3", "cpu")).splitlines()
+    names = ("alpha", "c", "v", "tokens per target call", "tokens/s, target alone", "tokens/s, speculative", "speed-up")
+    found = {name: words(next(line for line in lines if line.startswith(name + " "))[len(name):]) for name in names}
+    return found | {"said": words(" ".join(lines[len(names):]))}
+
+
+def test_the_table_of_the_demo():
+    assert described() == {
+        "alpha": "0.512 mean of sum min(p_target, q_draft) where the draft was judged",
+        "c": "0.155 one draft step / one target step",
+        "v": "1.317 one target call on 3.75 tokens / on one",                           # 11 in 4 rounds, and 1
+        "tokens per target call": "2.64 1.91 by Eq. 1; 7 of 11 draft tokens accepted",
+        "tokens/s, target alone": "1,234 cpu", "tokens/s, speculative": "988 chain 3, temperature 0.8",
+        "speed-up": "0.70 0.94 predicted: tokens per call / (gamma c + v)",
+        "said": "Speculation loses here: 1.43 times slower. A round takes as long as 3.77 tokens of the target alone "
+                "and brings 2.64. `nanospec why` names what to change first."}
+
+
+def test_the_table_of_the_demo_where_it_wins_or_drafts_no_chain_or_ran_twice():
+    found = described(speedup=1.3, drafter="lookup", baseline_tokens_per_s_eager=71.6, tokens_per_s_eager=82.4)
+    assert found["said"] == "Speculation wins here: 1.30 times as fast."
+    assert found["tokens per target call"] == "2.64 7 of 11 draft tokens accepted"
+    assert found["speed-up"] == "1.30 0.94 predicted: tokens per call / (2.26 c + v)"
+    assert found["tokens/s, target alone"] == "1,234 cpu; compiled, and 72 eagerly"
+    assert found["tokens/s, speculative"] == "988 chain 3, temperature 0.8; compiled, and 82 eagerly"
+
+
+@pytest.fixture
+def playing(clock, monkeypatch):
+    """A demo whose plain decoding takes PLAIN, and whose rounds take SPENT; and what it gives to the page."""
+    def rounds(target, drafter, ids, **request):
+        for done, (seconds, drafter.seconds) in zip(ROUNDS, SPENT):
+            clock.wind(seconds)
+            yield done
+
+    given = []
+    monkeypatch.setattr(demo, "speculate", rounds)
+    monkeypatch.setattr(demo, "generate", lambda *_, **__: clock.during([LAST] * 5, PLAIN))
+    monkeypatch.setattr(demo, "measure_setups", lambda *_, **__: [ROW])
+    monkeypatch.setattr(demo, "target_for", lambda target, drafter: target)
+    monkeypatch.setattr(demo, "run_of", lambda *its: given.append(its))
+    monkeypatch.setattr(demo, "page_of", lambda run: "")
+    made = demo.Demo.__new__(demo.Demo)
+    made.asked = SimpleNamespace(prompt="prompt", rule="token", seed=3, device="cpu")
+    made.target, made.ids, made.request, made.gamma = None, [1], {}, 3
+    made.tokenizer = SimpleNamespace(decode=letters)
+    made.setups, made.method = [(None, None, None)], lambda *_: SimpleNamespace(make=lambda: SimpleNamespace())
+    return made, given
+
+
+def test_the_demo_tells_drafting_from_the_rest(playing):
+    made, given = playing
+    view, row = made.show(Console(file=StringIO()))
+    assert view.plain_seconds == pytest.approx(PLAIN) and row is ROW
+    rest = [seconds - drafting for seconds, drafting in SPENT]
+    assert [part for part, _ in view.round_seconds] == pytest.approx([drafting for _, drafting in SPENT])
+    assert [part for _, part in view.round_seconds] == pytest.approx(rest)
+    made.page(PLAIN, ROW)
+    (prompt, plain, played, *_, numbers), = given
+    assert prompt == "prompt" and plain == PLAIN and numbers is ROW
+    assert [it.drafting for it in played] == pytest.approx([drafting for _, drafting in SPENT])
+    assert [it.rest for it in played] == pytest.approx(rest) and [it.done for it in played] == ROUNDS
+
+
+def test_the_demo_chooses_gamma_by_what_was_measured(playing, monkeypatch):
+    """At this alpha, with these costs, of 1, 2 and 3 tokens: v is that of a call on one token more."""
+    made, _ = playing
+    asked = []
+    made.method = lambda gamma: SimpleNamespace(run=lambda ids, **_: ROUNDS[:gamma])
+    made.draft, made.sampling, made.ids = None, {}, [1] * 17
+
+    def costs(target, draft, sizes, context, **_):
+        asked.append((list(sizes), context))
+        return CallCosts(.01, {2: 1.2, 3: 1.21, 4: 2.9}, 1.0)
+
+    monkeypatch.setattr(demo, "measure_costs", costs)
+    alpha = (.5 + .25 + .125 + .75 + .875 + .625) / 6
+    gains = {gamma: speedup(alpha, gamma, .01, v) for gamma, v in ((1, 1.2), (2, 1.21), (3, 2.9))}
+    assert made.best(3) == max(gains, key=gains.__getitem__) == 2 and asked == [([2, 3, 4], 17)]
+
+
+# A conversation
+
+def test_what_an_answer_took(clock, monkeypatch, capsys):
+    """10 tokens in 4 calls. After the first round, which read the question, 7 tokens in 1.75 s; after the first plain
+    step, 5 with a median of .4 s: 4 tokens a second where plain decoding writes 2.5.
+    """
+    made = chat.Chat.__new__(chat.Chat)
+    made.asked, made.console, made.sampling, made.most, made.turn = SimpleNamespace(
+        seed=5, rule="token"), Console(file=StringIO()), {}, 10, 0
+    made.told, made.messages, made.template = "", [], lambda messages: "told"
+    made.tokenizer = SimpleNamespace(decode=letters, ends={0}, encode_special=lambda text: [1, 2, 3])
+    made.talk = SimpleNamespace(ids=[], context=200, left=31, go_back=lambda tokens: None,
+                                reply=lambda *_, **__: clock.during(ROUNDS, [9, .5, 1, .25]),
+                                plain_steps=lambda steps, **_: clock.during(range(steps), [7, .2, 1, .4, 2, .3]))
+    made.ask("why?")
+    err = capsys.readouterr().err
+    assert words(err) == ("cut at 10 tokens; 2.50 tokens per target call, 4.0 tokens/s; plain decoding writes 2.5 "
+                          "here: 1.60 times as fast 31 of 200 tokens are left in this conversation; /new begins anew")
+    made.talk.left, made.most = 40, 11                                                  # a fifth, and not cut
+    made.ask("why?")
+    assert capsys.readouterr().err.startswith("2.50 tokens per target call") and made.turn == 2
+    made.talk.ids = []
+    made.most = 198
+    made.ask("why?")
+    assert "an answer may take 198 tokens, and of 200 197 are left after" in words(capsys.readouterr().err)
+
+
+# Why
+
+PARTS = Parts(tokens=2.5, most=4, steps=2.7, c=.1, v=1.21, overhead=.2, rows=3.7, gamma=3, v_of={3: 1.21})
+FOUND = Found(PARTS, [.61, .52, .43], [1.4, 1.5, 1.6], [1.5, 1.6, 1.8], luck=.03)
+
+
+def test_the_table_of_why(capsys):
+    """A round takes .27 + 1.21 + .2 = 1.68 target steps. For 1, .82 more may be taken; for 2, .43 fewer."""
+    why.show(FOUND)
+    lines = [words(line) for line in capsys.readouterr().out.splitlines()]
+    for line in ("here for 1 for 2", "tokens per target call 2.50 ≥ 1.68 ≥ 3.36 of 4 if all were accepted",
+                 "alpha 0.69 ≥ 0.44 ≥ 0.90 by position: 0.61 0.52 0.43",
+                 "c 0.10 ≤ 0.40 — a draft step / a target step",
+                 "v(3.7) 1.21 ≤ 2.03 — a target call on 3.7 tokens / on one",
+                 "overhead 0.20 ≤ 1.02 — what else a round takes, in target steps"):
+        assert line in lines, (line, lines)
+    # 2.5 / 1.68; spreads of .2 / 1.5 and .3 / 1.6, and the coins' .03.
+    said = why.verdict(FOUND)
+    assert said == ("speed-up: 1.49 expected, 1.60 measured; 7% apart, they agree within the noise of the clock and "
+                    "the coins (35%)")
+    assert "if all were, the speed-up would be 2.38 instead of 1.49" in why.advice(PARTS)
+
+
+def test_parts_are_medians_of_turns_and_counts_are_of_all_rounds(monkeypatch):
+    turns = [(Turn(.01, .03, .2, 1.1, .5, 2), ROUNDS[:2]), (Turn(.012, .024, .5, 1.3, .1, 3), ROUNDS[2:3]),
+             (Turn(.02, .05, .3, 1.7, .2, 2.5), ROUNDS[3:])]
+    seeds, of_lengths, waiting = [], [], iter(turns)
+    monkeypatch.setattr(measuring, "turn", lambda *_, seed, **__: seeds.append(seed) or next(waiting))
+    monkeypatch.setattr(measuring, "lengths", lambda *its: of_lengths.append(its) or {"gamma": 3, "v_of": {3: 1.3}})
+    found = measuring.parts_of(None, None, SimpleNamespace(drafter="chain", gamma=3), [1, 2], 8, 3, temperature=.7)
+    parts, (a, b, c) = found.parts, ALPHAS
+    assert seeds == [8, 9, 10] and of_lengths == [(None, None, 3, 1.3, 2, {"temperature": .7})]
+    assert (parts.c, parts.v, parts.overhead, parts.steps, parts.rows, parts.most) == (.3, 1.3, .2, 2.25, 3.25, 3.25)
+    assert parts.tokens == pytest.approx(1 + a + a * b + a * b * c) and found.alphas == pytest.approx(ALPHAS)
+    assert found.measured == pytest.approx([2.75 / 3, 2.75 / 2, 2.75 * .4])              # 3, 1, 4 and 3 tokens
+    assert found.expected == pytest.approx([parts.tokens / 2, parts.tokens / 2.9, parts.tokens / 2.65])
+    assert found.luck == pytest.approx((4.75 / 3) ** .5 / 2.75) and found.busy           # .02 s against .01
+
+
+def test_the_parts_of_a_turn(clock, monkeypatch):
+    """A plain step of 2.5 s, 2 of which are the call; a round under clocks of 7 s, 3 and 1.5 of which are the target's
+    and the drafter's. First ones are other.
+    """
+    def generate(alone, ids, **_):
+        for seconds, alone.seconds in [(9, 8), (2, 1.6), (3, 2.4)]:
+            clock.wind(seconds)
+            yield 0
+
+    def rounds(verifier, drafter, ids, **_):
+        for done, (seconds, verifier.seconds, drafter.seconds) in zip(ROUNDS, [(20, 9, 5), (6, 2, 1), (7, 3, 1.5),
+                                                                               (8, 4, 2)]):
+            clock.wind(seconds)
+            yield done
+
+    monkeypatch.setattr(measuring, "generate", generate)
+    monkeypatch.setattr(measuring, "speculate", rounds)
+    monkeypatch.setattr(measuring, "target_for", lambda target, drafter: target)
+    method = SimpleNamespace(make=lambda: None, rule="token", run=lambda ids, **_: clock.during(ROUNDS, [19, 5, 6, 7]))
+    its, done = measuring.turn(None, method, [1])
+    steps = 7 / 3                                                                        # 2, 3 and 2
+    assert its == pytest.approx(Turn(2.5, 6, 1.5 / steps / 2.5, 1.5, 7 / 2.5 - 1.5 / 2.5 - 1.5, steps))
+    assert done == ROUNDS[1:]
+
+
+def test_v_of_other_lengths_is_measured_alone_and_in_proportion(monkeypatch):
+    asked = []
+
+    def costs(target, draft, sizes, context, **sampling):
+        asked.append((draft, context, sampling))
+        return CallCosts(.1, {m: 1 + m / 8 for m in sizes}, 1.0)
+
+    monkeypatch.setattr(measuring, "measure_costs", costs)
+    monkeypatch.setattr(measuring, "longest_chain", lambda draft, most: 4)
+    found = measuring.lengths(None, "draft", 6, 2.8, 17, {"temperature": .7, "max_new_tokens": 9})
+    # Alone a call on 7 tokens takes 1.875 times as long as on one; in the rounds it took 2.8 times as long.
+    assert found == {"gamma": 6, "v_of": pytest.approx({g: 2.8 * (1 + (g + 1) / 8) / 1.875 for g in (1, 2, 3, 4, 6)})}
+    assert asked == [(None, 17, {"temperature": .7})]
+
+
+# A training
+
+def test_what_is_seen_of_a_training(monkeypatch):
+    """Of 2 rows of 128 tokens. The bar is looked at after .2 s and not drawn; after 2 s it has 4 steps more. Held-out
+    text is looked at in every fifth step and the last.
+    """
+    clock = Clock()
+    monkeypatch.setattr(train_watch.time, "monotonic", clock)
+    size = SimpleNamespace(held_out_every=5, batch=2, target=SimpleNamespace(context=128))
+    training = SimpleNamespace(size=size, name="draft", steps=12, step=0, phase=1, history=[],
+                               look=lambda held, windows: ([2.75], f"held out {windows}"))
+    console = Console(file=StringIO(), width=200)
+    watch = train_watch.Watch(training, None, Progress(console=console, disable=True))
+    clock.wind(60)
+    watch.phase()
+
+    def step(to: int, seconds: float, loss: float):
+        training.step = to
+        clock.wind(seconds)
+        watch.step(SimpleNamespace(item=lambda: loss))
+        task, = watch.progress.tasks
+        return task.completed, task.fields["loss"], task.fields["speed"]
+
+    assert step(1, .25, 4.5)[0] == 0 and step(4, 1.75, 3.5) == (4, 3.5, 4 * 256 / 2)
+    assert step(5, 28, 3.25) == (5, 3.25, 256 / 28)
+    assert words(console.file.getvalue()) == "draft step 5/12 loss 3.250 held out 24 1.5 min"
+    assert training.history == [(1, 5, 3.25, 2.75)]
+    step(12, 30, 1.125)
+    assert words(console.file.getvalue()).endswith("draft step 12/12 loss 1.125 held out 24 2.0 min")
+
+
+def test_what_a_learned_draft_model_has_to_reach(monkeypatch):
+    """The draft GPT's best length of up to three, by its own costs; then what gains 1 and as much at the others'."""
+    costs = {"gpt": CallCosts(.25, {2: 1.1, 3: 1.2, 4: 3.0}, 1.0), "mlp": CallCosts(.05, {2: 1.0, 3: 1.0, 4: 1.5}, 1.0),
+             "slow": CallCosts(.9, {2: 1.0, 3: 1.0, 4: 1.4}, 1.0)}
+    monkeypatch.setattr(train_watch, "load_pair", lambda *_: ("target", "gpt", None))
+    monkeypatch.setattr(train_watch, "load_learned", lambda path, target, name: name)
+    monkeypatch.setattr(train_watch, "autotune", lambda *_: None)
+    monkeypatch.setattr(train_watch, "autotune_draft", lambda *_: None)
+    monkeypatch.setattr(train_watch, "measure_costs", lambda target, model, sizes: costs[model])
+    mlp, slow = train_watch.needed(Path("."), ["mlp", "slow"], "cpu", .6, gamma=3)
+    best = max((1 + .6) / (.25 + 1.1), (1 + .6 + .36) / (.5 + 1.2))                       # three tokens are far worse
+    assert best == 1.6 / 1.35 and best > (1 + .6 + .36) / 1.7
+
+    def tokens(alpha):
+        return 1 + alpha + alpha ** 2 + alpha ** 3
+
+    assert tokens(mlp["as fast as plain decoding"]) == pytest.approx(.15 + 1.5)
+    assert tokens(mlp["as fast as the draft GPT"]) == pytest.approx(best * 1.65)
+    assert slow == {}                               # even if all were accepted: 4 tokens in 4.1 steps
+
+
+def test_what_the_end_reports(monkeypatch):
+    alphas = {1.0: .5124, .8: .6135, .7: .6789, 0.0: .7146}
+    for module in train_watch, for_target:
+        monkeypatch.setattr(module, "measure_alpha", lambda *_, temperature, **__: alphas[temperature])
+    config = SimpleNamespace(context=32)
+    pair = SimpleNamespace(target=SimpleNamespace(config=config), draft="draft", tokenizer=SimpleNamespace(
+        encode=lambda text: [1], decode=lambda ids: "text"))
+    losses = {"target": 1.25, "draft": 2.5, "distil": .125}
+    monkeypatch.setattr(train_watch, "load_pair", lambda *_, **__: pair)
+    monkeypatch.setattr(train_watch, "generate", lambda *_, **__: [2])
+    monkeypatch.setattr(train_watch, "held_out_loss", lambda phase, model, *_: losses[phase] + (model != "draft"))
+    held = SimpleNamespace(name="files", ids=torch.arange(999), bits=lambda loss: loss / 4)
+    console = Console(file=StringIO(), width=200)
+    train_watch.report(console, None, [held], "cpu", "pair")
+    assert console.file.getvalue().splitlines() == [
+        "text",
+        "held out of files: target 2.2500 nats a token, 0.5625 bits a byte; draft 2.5000 nats a token, KL 0.1250",
+        "alpha of pair at T = 1.0: 0.512", "alpha of pair at T = 0.8: 0.614", "alpha of pair at T = 0.0: 0.715"]
