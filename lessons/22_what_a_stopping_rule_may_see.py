@@ -285,6 +285,67 @@ assert all(stopping < 1e-12 for stopping, _ in walked.values())
 # - *No token there had 0.5.* This reason looks at q_draft and never at x, so it was known before x
 #   was drawn. Throwing x away does no harm because x was never needed.
 #
+# ## A look back
+#
+# A rule may throw a draft token away without meaning to. DSpark (arXiv 2607.05147) chooses how many
+# draft tokens are verified by what they bring in a second: the expected tokens of a call, times
+# the calls that fit into a second. Its Appendix A has an example of two tokens, A and B. One draft
+# token more makes a call slower. The draft model takes the first to be accepted with 0.8. It takes
+# the second to be accepted with 0.9 if the first one is A, and hardly ever if it is B.
+
+# %%
+p_ab, q_ab = torch.tensor([[.7, .3], [.5, .5]], dtype=torch.float64)
+calls = [1, .5, .45]                            # a second, with 0, 1 and 2 draft tokens
+
+
+def brings(length, first):
+    """Expected tokens a second, if `length` draft tokens are verified and the first is `first`."""
+    survival = [1, .8, .8 * (.9 if first == 0 else .1)]
+    return calls[length] * sum(survival[:length + 1])
+
+
+table(["the first draft token", "none verified", "one", "two"],
+      [["AB"[first], *(f"{brings(length, first):.2f}" for length in range(3))]
+       for first in range(2)])
+
+# %% [markdown]
+# One rule drafts both tokens, looks at all three numbers, and takes the best: two draft tokens
+# after an A, none after a B. The other goes from place to place, stops where the next number is
+# smaller, and never looks back: it stops at 1.00, because 0.90 is less.
+#
+# *Guess first:* with which probability does A come out under each rule? Its p_target is 0.7.
+
+# %%
+def best_of_all(first):
+    return max(range(3), key=lambda length: brings(length, first))
+
+
+def stop_at_the_first_fall(first):
+    length = 0
+    while length < 2 and brings(length + 1, first) > brings(length, first):
+        length += 1
+    return length
+
+
+def first_token(choose, dice):
+    x = dice.pick(q_ab)
+    if choose(x) == 0:                          # the place has no draft token
+        return dice.pick(p_ab)
+    return x if dice.flip(p_ab[x] / q_ab[x]) else dice.pick((p_ab - q_ab).clamp(min=0))
+
+
+# %%
+looked = {choose.__name__: walk(lambda dice: first_token(choose, OneRow(dice)))[0]
+          for choose in (best_of_all, stop_at_the_first_fall)}
+table(["", "A", "B"], [[name.replace("_", " "), *(f"{found[x]:.2f}" for x in range(2))]
+                       for name, found in looked.items()])
+
+# %% [markdown]
+# *Answer:* 0.85 and 0.70. Whenever B is drawn, the first rule takes it back, and the place gets its
+# token from p_target: .5 + .5 x .7 = .85. The second rule looks at the same numbers, but at those
+# of a place only when all draft tokens before it are taken. Here it gives up two draft tokens that
+# would have paid after an A. That is the price of being exact.
+#
 # ## Three things to know
 #
 # 1. Only all draft tokens of a place together come out as p_target. None may be dropped because of

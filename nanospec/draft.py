@@ -22,7 +22,7 @@ from nanospec.text import Text
 class Draft:
     """A chain for each of B texts.
 
-    tokens: (B, n) int64, row 0 the text's last token; any token's id in a row that a text lacks.
+    tokens: (B, n) int64, row 0 the text's last token; in rows that a text lacks any id but no -1.
     q_draft: (B, n, V), the distribution that each row's token was drawn from, given all rows before
         it; one-hot where a token was chosen and not drawn. Zeros in row 0, and in the last rows of
         a text whose chain is shorter than n: the text lacks these rows.

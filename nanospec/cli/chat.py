@@ -5,6 +5,7 @@
     nanospec chat --weights model.gguf --system "Answer in one sentence." --temperature 0
     echo "Name three trees." | nanospec chat            # a question a line, and the answers alone
 
+What is fastest on this machine is measured at the first start, and kept in the user's cache folder for the next.
 Ctrl-C ends an answer, /new the conversation: it begins anew. Ctrl-D or /quit ends both.
 """
 
@@ -15,13 +16,15 @@ if __name__ == "__main__":              # Ctrl-C may come while torch is being i
 import re
 import sys
 from argparse import Namespace
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
+from typing import Any
 
 import torch
 from rich.console import Console
 from rich.text import Text
 
-from nanospec.cli.bench.method_options import chosen_drafters, options_of
+from nanospec.cli.bench.markdown import machine
+from nanospec.cli.bench.method_options import Keep, chosen_drafters, options_of
 from nanospec.cli.chat_options import ANSWER, CONTEXT, parsed
 from nanospec.cli.quantities import answer_of
 from nanospec.cli.show.keyboard import interrupts, lines
@@ -29,9 +32,10 @@ from nanospec.cli.show.stream import Stream, can_show_colours
 from nanospec.cli.show.terminal import ACCEPTED, BONUS, REPLACEMENT, note, refuse
 from nanospec.errors import SEEDS, NanospecError, RequestError
 from nanospec.methods.draft_models.early_exit import target_for
-from nanospec.fast.autotune import described, dtypes_of, fastest, set_up
+from nanospec.fast.autotune import Tuning, described, dtypes_of, fastest, name_of, set_up
 from nanospec.fast.clock import announced, clocked, step_seconds
-from nanospec.files.checkpoint import Pair, draft_of, load_pair
+from nanospec.files.checkpoint import Pair, draft_of, fingerprint, load_pair
+from nanospec.files.earlier import found_before
 from nanospec.files.sources import source_of
 from nanospec.methods.index import GAMMA, RULES, method_of, most_drafted
 from nanospec.serving.conversation import Conversation
@@ -58,13 +62,18 @@ def main(argv: Sequence[str] | None = None) -> int:
     return 0
 
 
-def tuned(pair: Pair, dtype: str) -> str:
+def tuned(pair: Pair, dtype: str, keep: Keep) -> str:
     """Convert both models, in place, to what is fast here by a short measurement, and say what that is."""
     def seconds(model) -> float:
         return sum(step_seconds(model, tokens, repeats=2, warm_up=1) for tokens in (1, 5))
 
-    with announced("measuring which data type, threads and weight layout are fast here"):
-        tuning = fastest(pair.target, dtypes_of(dtype, pair.target.device), (), seconds, turns=1)
+    def find() -> tuple[str, int, int]:
+        with announced("measuring which data type, threads and weight layout are fast here"):
+            found = fastest(pair.target, dtypes_of(dtype, pair.target.device), (), seconds, turns=1)
+        return name_of(found.dtype), found.threads, found.packed
+
+    name, threads, packed = keep("tuning", find)
+    tuning = Tuning(getattr(torch, name), threads, packed)
     set_up(pair.target, tuning)
     if pair.draft is not None:
         set_up(pair.draft, tuning)
@@ -92,9 +101,16 @@ class Chat:
         most = asked.gamma or most_drafted(drafter, pair.draft, 4 if drafter == "chain" else GAMMA)
         given: dict = {"gamma": most, "remember": asked.remember}
         method = method_of(pair.target, pair.draft, drafter, asked.rule, **given)       # refused before it is measured
-        self.how = tuned(pair, asked.dtype)
+        about = {"target": fingerprint(pair.target), "draft": pair.draft is not None and fingerprint(pair.draft),
+                 "machine": machine(), "threads": torch.get_num_threads(), "device": asked.device, "dtype": asked.dtype}
+
+        def keep(what: str, find: Callable[[], Any], **more: Any) -> Any:
+            return found_before(about | {"what": what, **more}, find, asked.measure)
+
+        about["how"] = self.how = tuned(pair, asked.dtype, keep)
         prompt = self.tokenizer.chat([{"role": "user", "content": "Hello"}])
-        given = options_of(pair.target, pair.draft, [prompt], [drafter], given, most, **self.sampling)
+        given = options_of(pair.target, pair.draft, [prompt], [drafter], given, most, keep,
+                           **self.sampling)
         method = method_of(pair.target, pair.draft, drafter, asked.rule, **given)
         self.method, made = method.name, method.make()
         context = min(asked.context or CONTEXT, pair.target.config.context)

@@ -32,6 +32,8 @@ def parsed(argv: Sequence[str] | None, description: str) -> argparse.Namespace:
         help=f"tokens of the whole conversation; default: what the model can read, at most {CONTEXT}")
     add("--dtype", choices=["auto", "float32", "bfloat16", "float16", "int8", "float64"], default="auto",
         help="auto: the fastest here; int8 rounds more, so it is taken by name alone")
+    add("--measure", action="store_true",
+        help="measure again what is fastest here, as after a start on a machine that was busy")
     asked = parser.parse_args(argv)
     if asked.gamma and asked.drafter and DRAFTERS[asked.drafter].sized_by != "gamma":
         raise RequestError(f"--drafter {asked.drafter} takes no --gamma")

@@ -54,6 +54,19 @@ def test_nothing_drafted_is_row_0_alone():
     assert draft.steps == 0 and draft.parents.tolist() == [[-1], [-1]]
 
 
+def test_a_row_that_a_text_lacks_holds_the_id_of_any_token_but_no_other_number():
+    """Which one changes nothing. -1, as others mark such rows, is no token: it is loud, and nothing is judged."""
+    draft, p_target = chains(2, 1, V=3), torch.full((2, 3, 3), 1 / 3)
+    found = []
+    for token in range(3):
+        draft.tokens[1, 2] = token
+        found.append(judged(draft, p_target, .5, .5, .5))
+    assert found == [[(2, 1), (1, 1)]] * 3
+    draft.tokens[1, 2] = -1
+    with pytest.raises(RuntimeError, match="index -1 is out of bounds"):
+        judged(draft, p_target, .5, .5, .5)
+
+
 def judged(draft, p_target, *columns):
     """(accepted, token) of every text, with these uniforms."""
     dice = Dice(range(len(p_target)))

@@ -454,9 +454,9 @@ def test_methods_take_turns_and_are_counted():
     order = []
 
     def method(name, tokens, calls):
-        return lambda ids, seed: order.append((name, seed)) or (tokens, calls)
+        return lambda ids, seed: order.append((name, seed)) or ([0] * tokens, calls)
 
-    rows = in_turns({"a": method("a", 6, 6), "b": method("b", 6, 2)}, [[1], [2]], repeats=2, seed=5)
+    rows = in_turns({"a": method("a", 6, [1] * 6), "b": method("b", 6, [4, 2])}, [[1], [2]], repeats=2, seed=5)
     assert order == [("a", 5), ("b", 5)] + [("a", 5), ("a", 6), ("b", 5), ("b", 6)] * 2     # the first: to warm up
     assert [(row["method"], row["tokens_per_target_call"]) for row in rows] == [("a", 1.0), ("b", 3.0)]
     assert all(row["tokens_per_s"] > 0 and row["ms_per_call"] > 0 for row in rows)
@@ -492,8 +492,8 @@ def test_a_chat_model_beside_transformers(transformers, tmp_path, monkeypatch, c
     out = capsys.readouterr().out
     assert list(written) == ["plain", "lookup 4", "suffix 4", "transformers", "transformers, prompt lookup"]
     *ours, theirs, copies = written.values()
-    assert all(counts == written["plain"] for counts in (*ours, theirs)) and len(written["plain"]) == 3
-    assert [min(50, count) for count in copies] == written["plain"]         # older versions write a few too many
+    assert all(texts == written["plain"] for texts in (*ours, theirs)) and len(written["plain"]) == 3
+    assert [text[:50] for text in copies] == written["plain"]               # older versions write a few too many
     assert out.count(f"{2 / (1 / 4 + 1 / 3):.1f}") == 1 and out.count(f"{4 / (1 / 4 + 1 / 3):.1f}") == 4
     assert out.count("2.00") == 4 * 3 and "transformers in float32" in out and target.config.context == 256
     assert bench(["beside", "--weights", str(WEIGHTS)]) == 2

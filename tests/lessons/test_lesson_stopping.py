@@ -79,7 +79,20 @@ def test_what_a_stopping_rule_may_see(lesson):
         assert row.split()[-2:] == ["nothing", "nothing" if off < 1e-12 else f"{off:.3f}"]
     assert library(Confidence(0.35)) < 1e-12
     assert [line.count("nothing") for line in lines] == [1, 1, 1, 2]
+    the_look_back(names, out)
     the_figures_of_the_answers(names)
+
+
+def the_look_back(names, out):
+    """DSpark's Appendix A, by hand: .5 + .5 * .7 where B is taken back."""
+    rows = [line.split() for line in out.splitlines()]
+    assert ["A", "1.00", "0.90", "1.13"] in rows and ["B", "1.00", "0.90", "0.85"] in rows
+    assert [names["best_of_all"](x) for x in range(2)] == [2, 0]
+    assert [names["stop_at_the_first_fall"](x) for x in range(2)] == [0, 0]
+    for name, of_a in ("best_of_all", .85), ("stop_at_the_first_fall", .7):
+        found = names["looked"][name]
+        assert (found[0], found[1]) == pytest.approx((of_a, 1 - of_a), abs=1e-12)
+        assert [*name.split("_"), f"{of_a:.2f}", f"{1 - of_a:.2f}"] in rows
 
 
 def the_figures_of_the_answers(names):

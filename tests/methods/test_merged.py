@@ -186,7 +186,7 @@ NESTED = {"flat": lambda first, second: MergedDrafter([first, PromptLookup(3), s
 @pytest.mark.parametrize("join", NESTED.values(), ids=NESTED)
 def test_every_drafter_is_told_of_the_whole_path_and_its_cache_is_right_next_round(join):
     """In a batch of two ragged texts; where a text lacks rows, and where others drafted what was accepted."""
-    ours = [Watched(GPT_FIRST, [-1, 0, 0, 0, 0, 1]), Watched(GPT_SECOND, CHAIN)]
+    ours = [Watched(GPT_FIRST, [-1, 0, 0, 0, 0, 0, 1]), Watched(GPT_SECOND, CHAIN)]
     together(GPT, join(*ours), [[2, 1, 2, 1], [3, 3, 0, 3, 3, 0, 3]], 24, Dice([1, 2]), Sampling(0.8, 3))
     assert max(each.error for each in ours) < 1e-12
     assert ours[0].lacked and min(each.beyond for each in ours) and min(each.own for each in ours)

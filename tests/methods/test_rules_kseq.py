@@ -20,8 +20,11 @@ CASES = [pair for _, *pair in node_cases()]         # with zeros, equal, equal u
 SOME = CASES[:60:6] + CASES[60:]
 
 
-def without(q_draft, x):
-    return q_draft.index_fill(0, torch.tensor(x), 0.0)
+def without(q_draft, drawn):
+    """What comes next is drawn from: q_draft without these tokens, or if that is nothing, all other tokens evenly."""
+    left = [of.index_fill(0, torch.tensor(drawn, dtype=torch.int64), 0.0) for of in (q_draft, torch.ones_like(q_draft))]
+    found = left[0] if left[0].sum() > 0 else left[1]
+    return found / found.sum().clamp(min=1e-300)
 
 
 def played(rule, p_target, q_draft, k, replacement=True) -> tuple[float, float]:
@@ -30,7 +33,7 @@ def played(rule, p_target, q_draft, k, replacement=True) -> tuple[float, float]:
         drawn, left = [], q_draft
         while len(drawn) < k and left.sum() > 0:
             drawn.append(int(dice.pick(left[None])))
-            left = left if replacement else without(left, drawn[-1])
+            left = left if replacement else without(q_draft, drawn)
         index, token = rule(drawn, p_target, q_draft, dice)
         return index is not None, token
 
@@ -85,10 +88,10 @@ def test_sequential_acceptance_is_what_a_walk_finds(replacement, k):
     """The node rule, spelt out."""
     def rule(drawn, p_target, q_draft, dice):
         for i, x in enumerate(drawn):
-            if dice.flip((p_target[x] / q_draft[x]).view(1, 1)):
+            its = q_draft if replacement else without(q_draft, drawn[:i])
+            if dice.flip((p_target[x] / its[x]).view(1, 1)):
                 return i, x
-            p_target = residual(p_target, q_draft)
-            q_draft = q_draft if replacement else without(q_draft, x) / without(q_draft, x).sum()
+            p_target = residual(p_target, its)
         return None, int(dice.pick(p_target[None]))
 
     for pair in SOME[::1 if k < 3 else 3]:
@@ -131,6 +134,21 @@ def test_of_as_many_distinct_draft_tokens_as_there_are_tokens_one_is_always_acce
     p_target, q_draft = pair / pair.sum(-1, keepdim=True)
     assert sequential_acceptance(p_target, q_draft, V, replacement=False) == pytest.approx(1, abs=1e-12)
     assert sequential_acceptance(p_target, q_draft, V - 1, replacement=False) < 1 - 1e-3
+
+
+def test_what_q_draft_lacks_is_drawn_evenly_when_it_is_used_up():
+    """Sequoia's Algorithm 2, lines 12 to 15. Of [0, 1] and [1, 0] the second draft token is always accepted. By hand:
+    token 0 of four is certain to be drawn, and rejected; each of the others comes second with 1/3. p_target(1) = .5 is
+    more than that, .3 and .2 less: accepted with 1/3 + .3 + .2.
+    """
+    one = torch.tensor([1., 0, 0, 0], dtype=torch.float64)
+    p_target = torch.tensor([0, .5, .3, .2], dtype=torch.float64)
+    assert sequential_acceptance(torch.tensor([0., 1]), torch.tensor([1., 0]), 2, False) == 1
+    assert sequential_acceptance(torch.tensor([0., 1]), torch.tensor([1., 0]), 2, True) == 0
+    assert sequential_acceptance(p_target, one, 1, False) == 0
+    assert sequential_acceptance(p_target, one, 2, False) == pytest.approx(1 / 3 + .3 + .2, abs=1e-12)
+    assert sequential_acceptance(p_target, one, 4, False) == pytest.approx(1, abs=1e-12)
+    assert sequential_acceptance(p_target, one, 9, False) == pytest.approx(1, abs=1e-12)        # no tenth is drawn
 
 
 def test_the_optimum_is_for_small_vocabularies():

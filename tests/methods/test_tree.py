@@ -61,21 +61,57 @@ def test_a_token_that_the_draft_model_would_not_write_is_not_drafted():
     assert draft.q_draft[0].sum(-1).tolist() == [0, 1, 1, 0]
 
 
-def test_the_rows_that_a_text_lacks():
-    """A certain draft has one child only: the second is lacking, and all that would follow it. The other text has all.
+def test_siblings_are_drawn_from_what_the_elder_ones_left():
+    """A certain draft leaves nothing after its first child: the second is any other token. The other text's draft is
+    rescaled without the first one's token.
     """
     text = Text([[1, 2], [3, 1, 4]], 9, 11)
     drafter, dice = TreeDrafter(GPT_DRAFT, [-1, 0, 0, 1, 2, 2, 3]), Dice([0, 1])
     drafter.begin(text, [0, 1], None)
     dice.refill(6)
     draft = drafter.propose(text, SamplingByRow([Sampling(0), Sampling(1.0)]), dice, 10)
-    assert draft.parents.tolist() == [[-1, 0, -1, 1, -1, -1, 3], [-1, 0, 0, 1, 2, 2, 3]] and draft.steps == 3
-    assert draft.q_draft.sum(-1).round(decimals=9).tolist() == [[0, 1, 0, 1, 0, 0, 1], [0, 1, 1, 1, 1, 1, 1]]
-    assert dice.column == 6                             # a uniform for every row, there or not
+    assert draft.parents.tolist() == [[-1, 0, 0, 1, 2, 2, 3]] * 2 and draft.steps == 3
+    assert draft.q_draft.sum(-1).round(decimals=9).tolist() == [[0, 1, 1, 1, 1, 1, 1]] * 2
+    assert dice.column == 6                             # a uniform for every row
     assert [level.rows.tolist() for level in drafter.levels] == [[0], [1, 2], [3]]    # rows with children
-    first, second = draft.q_draft[1, 1:3]               # without replacement: the first one's token is gone
-    again = first.index_fill(0, draft.tokens[1, 1], 0.0)
-    assert torch.allclose(second, again / again.sum())
+    for b, elder, younger in (0, 1, 2), (0, 4, 5), (1, 1, 2), (1, 4, 5):
+        first, second = draft.q_draft[b, elder], draft.q_draft[b, younger]
+        again = first if b else torch.ones(11, dtype=torch.float64)
+        again = again.index_fill(0, draft.tokens[b, elder], 0.0)
+        assert torch.allclose(second, again / again.sum(), atol=1e-12)
+        assert b or first.tolist() == torch.eye(11)[draft.tokens[b, elder]].tolist()
+
+
+def test_the_rows_that_a_text_lacks():
+    """Of five siblings over three tokens two, and all that would follow these. A token that q_draft lacks comes last,
+    and after it all are tried. Drawn independently no row is lacking.
+    """
+    text = Text([[0, 1], [1, 2]], 9, 3)
+    topology = [-1, 0, 0, 0, 0, 0, 3, 4]
+    for independent in False, True:
+        drafter, dice = TreeDrafter(DRAFT, topology, independent), Dice([0, 1])
+        drafter.begin(text, [0, 1], None)
+        dice.refill(7)
+        draft = drafter.propose(text, Sampling(1.0), dice, 10)
+        there = [0, 1, 1, 1, 1, 1, 1, 1] if independent else [0, 1, 1, 1, 0, 0, 1, 0]
+        assert draft.q_draft.sum(-1).round(decimals=9).tolist() == [there] * 2
+        assert draft.parents.tolist() == [[own if row else -1 for own, row in zip(topology, there)]] * 2
+        assert independent or draft.tokens[:, 1:4].sort().values.tolist() == [[0, 1, 2]] * 2
+
+
+def test_as_many_siblings_as_tokens_cover_the_vocabulary():
+    """Sequoia's property, also for a draft with zeros, and at temperature 0, where all but one token are zeros: some
+    sibling is accepted. The text is the target's.
+    """
+    for sampling in WARM, {"temperature": 0}, {"temperature": 1.0, "top_k": 1}:
+        found = walk(lambda dice: tuple((tuple(done.emitted), len(done.path)) for done in speculate(
+            TABLE, TreeDrafter(DRAFT, [-1, 0, 0, 0]), [1, 0], 3, dice=dice, **sampling)))[0]
+        texts = {}
+        for rounds, weight in found.items():
+            assert all(accepted == 1 for emitted, accepted in rounds[:-1]), sampling
+            whole = tuple(token for emitted, _ in rounds for token in emitted)
+            texts[whole] = texts.get(whole, 0) + weight
+        assert distance(texts, target_distribution(TABLE, [1, 0], 3, **sampling))[0] < 1e-12
 
 
 @pytest.mark.parametrize("count, independent", [(2, True), (2, False), (3, False)])

@@ -14,6 +14,7 @@ import pytest
 import torch
 
 from nanospec.cli import chat
+from nanospec.cli.bench.measure import CallCosts
 from nanospec.cli.show import keyboard
 from nanospec.fast.autotune import Tuning
 from nanospec.generate import generate
@@ -33,6 +34,13 @@ COPIES = "--drafter suffix, which copies from the text"
 def no_tuning(monkeypatch):
     """float64, as loaded: at temperature 0 texts are compared token for token."""
     monkeypatch.setattr(chat, "fastest", lambda model, dtypes, *_, **__: Tuning(dtypes[0], 1, 0))
+
+
+@pytest.fixture(autouse=True)
+def nothing_was_measured_before(monkeypatch, tmp_path):
+    """In an earlier test, or by the user."""
+    for name in "XDG_CACHE_HOME", "LOCALAPPDATA":
+        monkeypatch.setenv(name, str(tmp_path / "cache"))
 
 
 @pytest.fixture
@@ -100,6 +108,37 @@ def test_earlier_turns_are_remembered(run, model, drafter):
                            "--drafter", drafter, *gamma)
     assert status == 0 and same(out) == after(Written(model, 8), "the the", "He", "t t t") and len(told_of(err)) == 3
     assert COPIES not in err
+
+
+def test_what_was_measured_is_measured_once(run, model, tmp_path, monkeypatch):
+    """For this model, these settings and what is asked for; --measure measures again."""
+    write(tmp_path / "target.gguf")
+    write(tmp_path / "draft.gguf")
+    measured = []
+    monkeypatch.setattr(chat, "fastest", lambda model, dtypes, *_, **__: measured.append("tuning") or Tuning(
+        dtypes[0], 1, 0))
+    monkeypatch.setattr("nanospec.cli.bench.method_options.measure_costs", lambda *_, **__: measured.append(
+        "costs") or CallCosts(.1, {m: 1 + m / 10 for m in range(1, 10)}, .01))
+
+    def start(*options: str) -> tuple[list[str], str]:
+        measured.clear()
+        status, out, err = run("the the\n", "--max-new-tokens", "8", "--temperature", "0", *options, weights=tmp_path)
+        assert status == 0, err
+        return [*measured], out
+
+    model.unlink()                                      # a folder with target.gguf and draft.gguf alone
+    (first, text), again, anew = start(), start(), start("--measure")
+    assert first == anew[0] == ["tuning", "costs"] and again == ([], text) and anew[1] == text
+    assert start("--temperature", "0.5")[0] == start("--gamma", "3")[0] == ["costs"] and start()[0] == []
+    assert start("--dtype", "float32")[0] == ["tuning", "costs"]
+    tree = "nanospec.cli.bench.method_options.best_topology"
+    monkeypatch.setattr(tree, lambda *_, **__: measured.append("tree") or [-1, 0, 0])
+    assert [start("--drafter", "tree")[0] for _ in range(2)] == [["tree"], []]
+    for file in (tmp_path / "cache" / "nanospec").iterdir():
+        file.write_text("{")
+    assert start()[0] == ["tuning", "costs"]
+    write(tmp_path / "target.gguf", "qwen3")
+    assert start()[0] == ["tuning", "costs"]
 
 
 def test_what_the_model_is_told_before(run, model):

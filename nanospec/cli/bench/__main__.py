@@ -19,8 +19,9 @@ import json
 import sys
 from collections.abc import Sequence
 from inspect import Parameter, signature
+from pathlib import Path
 
-from nanospec.cli.bench import acceptance, against, beside, large, markdown, roofline, serve, speed
+from nanospec.cli.bench import acceptance, against, beside, large, markdown, questions, roofline, serve, speed
 from nanospec.cli.parser import Parser
 from nanospec.cli.show.options import (COUNT, FOLDER, GAMMA, HERE, MODEL, MODEL_HELP, REMEMBER, SEED, SHAPE,
                                        TEMPERATURE, TEXTS, THREADS, device, file, option)
@@ -32,11 +33,14 @@ from nanospec.methods.draft_models import LEARNED
 from nanospec.methods.index import DRAFTERS, REMEMBERING, RULES
 
 
-def prompts(text: str) -> int | str:
+def prompts(text: str) -> int | str | Path:
+    if text.endswith(".jsonl"):
+        return QUESTIONS(text)
     return text if text in ("repetitive", "chat") else COUNT(text)
 
 
 SUBCOMMANDS = (speed, acceptance, serve, roofline, large, against, beside)
+QUESTIONS = option("a .jsonl file that is there", Path, Path.is_file)
 ALPHA = option("a number between 0 and 1", float, lambda number: 0 < number < 1)
 # A subcommand's options are the parameters of its `run`, and so are their defaults.
 OPTIONS: dict[str, dict] = {
@@ -61,7 +65,10 @@ OPTIONS: dict[str, dict] = {
     "rows": dict(type=COUNT, nargs="+", metavar="N", help="the most requests that run at once"),
     "rate": dict(type=TEMPERATURE, metavar="R", help="requests that come in a second, at random; 0: all at once"),
     "prompts": dict(type=prompts, metavar="N", help="how many held-out texts to continue; repetitive: a table of "
-                    "assertions and a dispatch dictionary; chat: requests to a chat model, of five kinds"),
+                    "assertions and a dispatch dictionary; chat: requests to a chat model, of five kinds; FILE.jsonl: "
+                    "questions in Spec-Bench's format"),
+    "answers": dict(type=file(".jsonl"), metavar="FILE.jsonl", help="where the answers to such questions are kept, as "
+                    "Spec-Bench keeps them, plain decoding's in FILE.plain.jsonl; a run that was cut goes on there"),
     "max_new_tokens": dict(type=COUNT, metavar="N", help="for each text"),
     "seed": dict(type=SEED, metavar="N"),
     "weights": dict(type=MODEL, metavar="MODEL", help=MODEL_HELP),
@@ -86,7 +93,9 @@ def parser() -> Parser:
         command = subcommands.add_parser(module.__name__.split(".")[-1], description=module.__doc__,
                                          help=str(module.__doc__).splitlines()[0],
                                          formatter_class=argparse.RawDescriptionHelpFormatter)
-        for name, parameter in signature(module.run).parameters.items():
+        parameters = signature(module.run).parameters
+        command.epilog = questions.__doc__ if "answers" in parameters else None
+        for name, parameter in parameters.items():
             must: dict = {"required": True} if parameter.default is Parameter.empty else {"default": parameter.default}
             command.add_argument("--" + name.replace("_", "-"), **must | OPTIONS[name] | help_of(name, **must))
         command.add_argument("--json", type=file(), metavar="FILE", help="the rows")

@@ -15,6 +15,7 @@ from typing import Any
 import torch
 
 from nanospec.cli.bench.measure import measure_costs
+from nanospec.cli.bench.questions import Writer
 from nanospec.cli.quantities import milliseconds, per_call, per_second
 from nanospec.cli.show.terminal import show_table
 from nanospec.errors import SEEDS, check_request, check_vocabulary
@@ -26,7 +27,6 @@ from nanospec.generate import generate
 from nanospec.model import GPT
 from nanospec.speculate import ModelDrafter, Round, speculate, tokens_of
 
-Writer = Callable[[list[int], int], tuple[int, int]]        # prompt, seed -> new tokens, calls of the target
 PROMPT = 32                                                 # tokens
 GLANCE = 8                                                  # tokens that transformers writes to choose a data type
 
@@ -60,17 +60,17 @@ def ours(setup: Setup, gamma: int, new: int, temperature: float) -> dict[str, Wr
 
 def plain(target: GPT, **request) -> Writer:
     """request: as `generate` takes it."""
-    def write(ids: list[int], seed: int) -> tuple[int, int]:
-        count = len(list(generate(target, ids, seed=seed, **request)))
-        return count, count
+    def write(ids: list[int], seed: int) -> tuple[list[int], list[int]]:
+        tokens = list(generate(target, ids, seed=seed, **request))
+        return tokens, [1] * len(tokens)
     return write
 
 
 def speculative(run: Callable[..., Iterable[Round]], **request) -> Writer:
     """run: (ids, **request) -> rounds."""
-    def write(ids: list[int], seed: int) -> tuple[int, int]:
+    def write(ids: list[int], seed: int) -> tuple[list[int], list[int]]:
         rounds = list(run(ids, seed=seed, **request))
-        return len(tokens_of(rounds)), len(rounds)
+        return tokens_of(rounds), [len(done.emitted) for done in rounds]
     return write
 
 
@@ -96,27 +96,32 @@ def their_dtype(folder: Path, device: torch.device, dtype: str) -> torch.dtype:
     return min(took, key=lambda kind: min(took[kind]))
 
 
+class Counted:
+    """A streamer, as transformers has them, which counts: first the prompt's tokens, then those of each call."""
+
+    def __init__(self) -> None:
+        self.counts: list[int] = []
+
+    def put(self, tokens: torch.Tensor) -> None:
+        self.counts.append(tokens.numel())
+
+    def end(self) -> None:
+        return
+
+
 def hf_writer(model: Any, new: int, temperature: float, **more) -> Writer:
     """transformers' `generate`. more: what else it takes."""
     sampling = {"do_sample": True, "temperature": temperature, "top_k": 0, "top_p": 1.0} if temperature else {
         "do_sample": False}
-    calls = 0
 
-    def count(*_):
-        nonlocal calls
-        calls += 1
-
-    model.register_forward_pre_hook(count)
-
-    def write(ids: list[int], seed: int) -> tuple[int, int]:
-        nonlocal calls
-        calls = 0
+    def write(ids: list[int], seed: int) -> tuple[list[int], list[int]]:
+        counted = Counted()
         torch.manual_seed(seed)
         prompt = torch.tensor([ids], device=model.device)
         with torch.inference_mode():
             text = model.generate(prompt, attention_mask=torch.ones_like(prompt), max_new_tokens=new, pad_token_id=0,
-                                  **sampling, **more)
-        return text.shape[1] - len(ids), calls
+                                  streamer=counted, **sampling, **more)
+        return text[0, len(ids):].tolist(), counted.counts[1:]
     return write
 
 
@@ -144,7 +149,7 @@ def in_turns(writers: dict[str, Writer], prompts: Sequence[list[int]], repeats: 
             began = perf_counter()
             for number, ids in enumerate(prompts):
                 wrote, called = write(ids, (seed + number) % SEEDS)
-                tokens, calls = tokens + wrote, calls + called
+                tokens, calls = tokens + len(wrote), calls + len(called)
             seconds = perf_counter() - began
             speeds[name].append(per_second(tokens, [seconds]))
             totals[name] = [a + b for a, b in zip(totals[name], (tokens, calls, seconds))]

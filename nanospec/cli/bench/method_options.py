@@ -1,7 +1,7 @@
 """What a method is made of where the user names nothing: the shape of a tree, and the costs of calls, measured here."""
 
 from collections import Counter
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from functools import cache
 from typing import Any
 
@@ -26,6 +26,7 @@ from nanospec.training.unrolled import before_tokens, whole_texts
 
 CHILDREN = 4                    # of a row, at most, in the trees that are compared
 SIZES = range(2, 13)            # rows of these trees
+Keep = Callable[..., Any]       # (what, find, **about): what find() returned, now or earlier, as JSON has it
 
 
 def chosen_drafters(names: Sequence[str], source: Source, drafts: Sequence[str], option: str) -> list[str]:
@@ -44,21 +45,30 @@ def chosen_drafters(names: Sequence[str], source: Source, drafts: Sequence[str],
 
 
 def options_of(target: GPT, draft: Any, prompts: Sequence[Sequence[int]], drafters: Iterable[str],
-               given: dict, most: int = GAMMA, **sampling) -> dict:
+               given: dict, most: int = GAMMA, keep: Keep | None = None, **sampling) -> dict:
     """The options of `method_of` besides gamma: those given, and for drafters of these names what is missing.
 
     The best tree is measured at once, if one of them drafts a tree of a given shape; costs when a drafter asks for
-    them, of calls on up to `most` draft tokens.
+    them, of calls on up to `most` draft tokens. keep: where earlier measurements may be used.
     """
-    @cache
-    def costs() -> tuple[float, dict[int, float]]:
+    keep = keep or (lambda what, find, **about: find())
+
+    def find_costs() -> tuple[float, list[tuple[int, float]]]:
         with announced("measuring what calls cost"):
             found = measure_costs(target, draft, range(1, most + 2), max(map(len, prompts)), **sampling)
-        return found.c, found.v
+        return found.c, [*found.v.items()]
+
+    def find_tree() -> Topology:
+        with announced("measuring which tree is best"):
+            return best_topology(target, draft, prompts, **sampling)
+
+    @cache
+    def costs() -> tuple[float, dict[int, float]]:
+        c, v = keep("costs", find_costs, most=most, **sampling)
+        return c, dict(v)
 
     if "topology" not in given and any(DRAFTERS[name].sized_by == "topology" for name in drafters):
-        with announced("measuring which tree is best"):
-            given = given | {"topology": best_topology(target, draft, prompts, **sampling)}
+        given = given | {"topology": keep("tree", find_tree, **sampling)}
     return given | {"costs": costs}
 
 

@@ -13,6 +13,8 @@ What stands in the columns:
 
 `--drafters all` takes every drafter that goes with the draft model, `--drafts all` every draft model beside the target
 of --weights. Drafters that copy need no draft model: they run once, beside the first one.
+
+--prompts FILE.jsonl asks questions, and has a table of its own, which is explained at the end.
 """
 
 from collections.abc import Mapping, Sequence
@@ -20,14 +22,18 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
+import torch
+
+from nanospec.cli.bench import questions
+from nanospec.cli.bench.against import plain, speculative
 from nanospec.cli.bench.measure import busy, check_texts, measure, measure_setups
 from nanospec.cli.bench.method_options import chosen_drafters, options_of, topology_of
-from nanospec.cli.bench.prompts import prompts_of
+from nanospec.cli.bench.prompts import check_answers, prompts_of
 from nanospec.cli.quantities import pace_of_all, per_call, times_as_fast
 from nanospec.cli.show.figures import draw_field, draw_speedup
 from nanospec.cli.show.terminal import note, show_table
 from nanospec.errors import RequestError
-from nanospec.fast.autotune import setups_of
+from nanospec.fast.autotune import setups_of, weights_of
 from nanospec.fast.clock import announced
 from nanospec.files.checkpoint import WEIGHTS, draft_of, load_pair
 from nanospec.files.sources import source_of
@@ -45,19 +51,26 @@ SPARE = ("predicted_speedup", "overhead")       # left out where other columns n
 
 def run(temperatures: Sequence[float] = (0.0, 0.8, 1.0), drafters: Sequence[str] = (),
         drafts: Sequence[str] = ("gpt",), rules: Sequence[str] = ("token",), gammas: Sequence[int] = (2, 3, 4),
-        shape: Sequence[int] | None = None, prompts: int | str = 8, max_new_tokens: int = 128,
-        seed: int = 0, weights: Path | str = WEIGHTS, device: str = "cpu", dtype: str = "auto",
-        threads: int | None = None, compile: bool = False, figure: Path | None = None) -> list[dict]:
+        shape: Sequence[int] | None = None, prompts: int | str | Path = 8, answers: Path | None = None,
+        max_new_tokens: int = 128, seed: int = 0, weights: Path | str = WEIGHTS, device: str = "cpu",
+        dtype: str = "auto", threads: int | None = None, compile: bool = False,
+        figure: Path | None = None) -> list[dict]:
     """One row for each draft model, temperature and method; its `text` is what was written after all prompts together.
 
     drafters: none is "chain", or "suffix" where there is no draft model. compile: each method runs eagerly and
     compiled, and a row is the faster one's, over the faster baseline.
     """
+    asked = check_answers(prompts, answers)
+    if asked and (compile or figure):
+        raise RequestError("--prompts FILE.jsonl goes without --compile and --figure")
     source = source_of(weights)
     if "all" in drafts:
         found = {draft_of(source, name): name for name in ("gpt", *LEARNED)}        # none twice
         drafts = [name for file, name in found.items() if file] or ["gpt"]
     named = chosen_drafters(drafters, source, drafts, "--drafters")
+    sizes = sum(len(gammas) if DRAFTERS[drafter].sized_by == "gamma" else 1 for drafter in named)
+    if answers and len(temperatures) * len(drafts) * len(rules) * sizes > 1:
+        raise RequestError("--answers is for one method at one temperature: name one, and one of --gammas")
     if compile:
         check_fixed(named, rules, "--compile")
     if shape and all(DRAFTERS[drafter].sized_by != "topology" for drafter in named):
@@ -68,8 +81,9 @@ def run(temperatures: Sequence[float] = (0.0, 0.8, 1.0), drafters: Sequence[str]
     for line in filter(None, (pair.note for pair in pairs.values())):
         note(line)
     tokenizer = pairs[drafts[0]].tokenizer
-    kinds, what = prompts_of(pairs[drafts[0]], prompts)
-    texts, stop = sum(kinds.values(), []), sorted(getattr(tokenizer, "ends", ())) if prompts == "chat" else []
+    kinds, what = prompts_of(pairs[drafts[0]], asked or prompts, max_new_tokens)
+    texts = sum(kinds.values(), [])
+    stop = sorted(getattr(tokenizer, "ends", ())) if asked or prompts == "chat" else []
     drafters_of = {name: [drafter for drafter in named if drafter not in WITHOUT_DRAFT or name == drafts[0]]
                    for name in pairs}
 
@@ -95,6 +109,15 @@ def run(temperatures: Sequence[float] = (0.0, 0.8, 1.0), drafters: Sequence[str]
             options = options_of(pair.target, pair.draft, texts, drafters_of[name], given, max(gammas),
                                  temperature=temperature)
             made = partial(methods, name, options)
+            if asked:
+                request = {"max_new_tokens": max_new_tokens, "temperature": temperature, "stop": stop}
+                writers = {"plain": plain(pair.target, **request)} | {
+                    method.name: speculative(method.run, **request) for method in made(pair.target, pair.draft)}
+                settings = {"weights": source.path.name, "draft": name, "dtype": weights_of(pair.target),
+                            "threads": torch.get_num_threads(), "max_new_tokens": max_new_tokens,
+                            "temperature": temperature}
+                rows += questions.ask(asked, writers, tokenizer, seed, settings, answers)
+                continue
             with announced(f"measuring {name} and plain decoding at T = {temperature:g}, in turns"):
                 measure(pair.target, pair.draft, texts[:1], made(pair.target, pair.draft), repeats=1,      # warm up
                         max_new_tokens=min(16, max_new_tokens))
@@ -102,7 +125,11 @@ def run(temperatures: Sequence[float] = (0.0, 0.8, 1.0), drafters: Sequence[str]
                                                       temperature=temperature, max_new_tokens=max_new_tokens)
                                  for kind, of_kind in kinds.items()})
                 rows += [row | {"draft": "none" if row["drafter"] in WITHOUT_DRAFT else name} for row in done]
-    show(rows, f"{where}; {what}, {max_new_tokens} tokens each", len(pairs) > 1)
+    caption = f"{where}; {what}, {max_new_tokens} tokens each"
+    if asked:
+        questions.show(rows, f"{caption} at most")
+        return rows
+    show(rows, caption, len(pairs) > 1)
     if figure:
         draw(rows, f"{where.split(';')[0]}; {what}", figure)
     return rows

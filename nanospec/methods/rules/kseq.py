@@ -91,22 +91,29 @@ def sequential_acceptance(p_target: Tensor, q_draft: Tensor, k: int, replacement
     """How often the node rule accepts one of k draft tokens. It tries each against what the rejected ones have left.
 
     p_target, q_draft (V,). replacement: the draft tokens are drawn independently. Otherwise each is drawn from q_draft
-    without those before it, renormalised. That walks all orders, in V^(k-1) steps. Where q_draft has fewer than k
-    tokens, fewer are drawn, as in drawn.py. (Sequoia's Algorithm 2 then draws among all other tokens. Of p_target
-    [0, 1], q_draft [1, 0] and k = 2 nothing is accepted here, and there the second draft token always is.)
+    without those before it, renormalised, or if nothing is left of it, evenly from all tokens that were not tried, as
+    in drawn.py. That walks all orders, in V^(k-1) steps.
     Example: p_target [.5, .5], q_draft [.8, .2], k = 2. The first draft token is accepted with .7. If it is rejected,
     with .3, [0, 1] is left. A second one from q_draft is then accepted with .2: in all .7 + .3 x .2 = .76. Without
     replacement the second one can only be token 1, which is always accepted: 1.
     """
     check_gamma(k, "k")
+    tried = torch.zeros_like(q_draft, dtype=torch.bool)
+    return _accepted_in_turn(p_target, q_draft, k, None if replacement else tried)
+
+
+def _accepted_in_turn(p_target: Tensor, q_draft: Tensor, k: int, tried: Tensor | None) -> float:
+    """tried (V,): the tokens that were drawn before, none of which is drawn again; None: with replacement."""
     beta = acceptance(p_target, q_draft).item()
     if k == 1:
         return beta
     p_next = residual(p_target, q_draft)
-    if replacement:
-        return beta + (1 - beta) * sequential_acceptance(p_next, q_draft, k - 1, replacement)
+    if tried is None:
+        return beta + (1 - beta) * _accepted_in_turn(p_next, q_draft, k - 1, tried)
     for x, rejected in enumerate((q_draft - p_target).clamp(min=0).tolist()):              # drawn and rejected
-        q_next = q_draft.index_fill(0, torch.tensor(x, device=q_draft.device), 0.0)
-        if rejected > 0 and q_next.sum() > 0:
-            beta += rejected * sequential_acceptance(p_next, q_next / q_next.sum(), k - 1, replacement)
+        now = tried.index_fill(0, torch.tensor(x, device=tried.device), True)
+        q_next = torch.where(now, 0.0, q_draft)
+        q_next = q_next if q_next.sum() > 0 else (~now).to(q_draft)
+        if rejected > 0 and not now.all():
+            beta += rejected * _accepted_in_turn(p_next, q_next / q_next.sum(), k - 1, now)
     return beta

@@ -1,10 +1,10 @@
 """A draft model that drafts a tree: several tokens after each of several tokens, a whole level in one pass.
 
 Children drawn independently, as in SpecInfer (Miao et al. 2023, arXiv 2305.09781), or without replacement, as in
-Sequoia (Chen et al. 2024, arXiv 2402.12374, section 3.2): no token is tried twice after the same text.
-Left out: joining the subtrees of siblings that drew the same token, as merged.py does; and what Sequoia's Algorithm 2
-does in lines 12 to 15 when the elder siblings have used up q_draft. There the next one is any token that was not tried,
-all as likely. Here the text lacks it. At temperature 0 that is every sibling but the first.
+Sequoia (Chen et al. 2024, arXiv 2402.12374, Algorithm 2): no token is tried twice after the same text. When the elder
+siblings have used up q_draft, as at temperature 0 the first one has, the next is any token that was not tried, all as
+likely (its lines 12 to 15). So as many siblings as there are tokens cover the vocabulary, and one of them is accepted.
+Left out: joining the subtrees of siblings that drew the same token, as merged.py does.
 """
 
 from collections.abc import Callable, Sequence
@@ -18,6 +18,9 @@ from nanospec.errors import RequestError, check_gamma, check_ids
 from nanospec.methods.trees.tree_draft import TreeDraft
 from nanospec.methods.trees.tree_reader import TreeOfModel, tree_reader_of
 from nanospec.text import Text
+
+
+TRIED = -1.0            # in what is left to draw from: an elder sibling has this token
 
 
 class Level(NamedTuple):
@@ -34,7 +37,7 @@ class TreeDrafter(TreeOfModel):
     topology: parents of the rows, -1 for the root, which stands first; every other row stands after its parent, and
     siblings in drawing order.
     independent: draw siblings each from the same distribution; else without replacement, each from what the elder ones
-    left. Where they left nothing, a text lacks the row and all that would follow it.
+    left. Where they have tried all tokens, a text lacks the row and all that would follow it.
     Example: topology [-1, 0, 0, 1] drafts two tokens, and one more after the first of them.
     """
 
@@ -76,7 +79,8 @@ class TreeDrafter(TreeOfModel):
             if depth:
                 logits = self.reader.step(tokens[:, level.rows], kv_length, level.parents)          # (B, m, V)
                 left = self.odds(logits, sampling)
-                left *= q_draft[:, level.rows].sum(-1, keepdim=True) > 0    # a row that is lacking has no children
+                here = q_draft[:, level.rows].sum(-1, keepdim=True) > 0
+                left = torch.where(here, left, TRIED)                       # a row that is lacking has no children
             for whose in level.draws:
                 drawn, q = self._draw(left, whose, dice)
                 tokens, q_draft = torch.cat([tokens, drawn], 1), torch.cat([q_draft, q], 1)
@@ -90,17 +94,20 @@ class TreeDrafter(TreeOfModel):
     def _draw(self, left: Tensor, whose: Tensor, dice: Dice) -> tuple[Tensor, Tensor]:
         """A child for some rows of a level: tokens (B, m), and q_draft (B, m, V), zeros where nothing is left to draw.
 
-        left (B, rows of the level, V), what is left to draw from, is lessened here.
+        left (B, rows of the level, V), what is left to draw from, is lessened here: a token that was tried has TRIED.
         """
-        q = left[:, whose]
+        tried = left[:, whose] == TRIED
+        q = torch.where(tried, 0.0, left[:, whose])
+        # Exactly 0: however little is left, it is a distribution.
+        q = torch.where(q.sum(-1, keepdim=True) == 0, (~tried).to(q), q)
         total = q.sum(-1, keepdim=True)
-        nothing = total == 0                    # exactly: however little is left, it is a distribution
+        nothing = total == 0
         q = q / (total + nothing)
         weights = q.clone()
         weights[:, :, :1] += nothing                                        # something has to be drawn: a certain 0
         token = dice.pick(weights)
         if not self.independent:
-            left[:, whose] = q.scatter(2, token[:, :, None], 0.0)
+            left[:, whose] = torch.where(tried, TRIED, q).scatter(2, token[:, :, None], TRIED)
         return token, q
 
 

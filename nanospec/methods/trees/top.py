@@ -5,7 +5,8 @@ parallel decoding (Stern et al. 2018, arXiv 1811.03115) does so with a chain: at
 best guesses that the target would have written.
 
 No token is drawn, so every q_draft is one-hot, and a draft token x is accepted with what is left of p_target(x). That
-is lossless for any choice of tokens. At temperature 0 drawing gives one child only, the best; this tree has them all.
+is lossless for any choice of tokens. At temperature 0 drawing gives the best child and then any others; here they
+are the next best.
 """
 
 from collections.abc import Callable

@@ -1,0 +1,255 @@
+"""Questions in Spec-Bench's format. Numbers are by hand, from invented answers under a clock that the test winds."""
+
+import json
+from pathlib import Path
+
+import pytest
+
+from nanospec.cli.bench import __main__ as bench
+from nanospec.cli.bench import questions as asking
+from nanospec.cli.bench.questions import ask, prompts_within, read_questions
+from nanospec.errors import RequestError
+from nanospec.files.checkpoint import save_model
+from nanospec.files.tokenizer import Tokenizer
+from nanospec.proof.tables import small_gpt
+from tests import small_gguf
+
+BYTES = Tokenizer({bytes([b]): b for b in range(256)})
+END = BYTES.end_of_text
+# Three of MT-Bench's categories, with two turns, and Spec-Bench's other five tasks.
+ASKED = [{"question_id": 81 + i, "category": name, "turns": [f"{name}?", "And then?"], "reference": ["", "x"]}
+         for i, name in enumerate(("writing", "math", "stem"))]
+ASKED += [{"question_id": 200 + i, "category": name, "turns": [f"{name} {i}?"]} for i, name in enumerate(
+    ("translation", "summarization", "qa", "math_reasoning", "rag") * 2)]
+TASKS = ["mt_bench", "translation", "summarization", "qa", "math_reasoning", "rag", "all"]
+
+
+def write_lines(path: Path, things: list) -> Path:
+    path.write_text("".join(json.dumps(thing) + "\n" for thing in things))
+    return path
+
+
+@pytest.fixture
+def asked(tmp_path):
+    return read_questions(write_lines(tmp_path / "q.jsonl", ASKED))
+
+
+@pytest.fixture
+def writers(monkeypatch):
+    """Plain decoding writes "abc" and the end in 4 s, but to the second qa question in 12. "chain 4" writes the same in
+    two calls and 2 s; to the writing question "abc" in one call and 1 s, and to that of qa in 1 s. `seen`: the prompts.
+    """
+    now = [0.0]
+    monkeypatch.setattr(asking, "perf_counter", lambda: now[0])
+
+    def of(seconds, calls):
+        def write(ids, seed):
+            prompt = bytes(token for token in ids if token < 256).decode()
+            write.seen.append((prompt, seed))
+            now[0] += seconds(prompt)
+            return [*b"abc", END], list(calls(prompt))
+        write.seen = []
+        return write
+    plain = of(lambda prompt: 12 if prompt == "qa 7?" else 4, lambda _: [1] * 4)
+    chain = of(lambda prompt: 1 if prompt == "qa 7?" or "writing" in prompt else 2,
+               lambda prompt: [4] if "writing" in prompt else [3, 1])
+    return {"plain": plain, "chain 4": chain}
+
+
+def test_rows_by_hand(asked, writers):
+    """mt_bench: 24 tokens in 2 + 8 calls and 2 + 4 + 4 s, plain in 24 s; 4, 2, 2 a second, and 6 of the plain answers'
+    8 tokens are text: 6 / 8 a second, whatever the question. qa: 8 tokens in 4 calls and 3 s, plain in 16 s; 2 and 4 a
+    second, and plain 3 / 4 and 3 / 12. All: 64 tokens of 16 turns in 2 + 28 calls and 2 + 28 - 1 s, plain in 72 s.
+    """
+    rows = ask(asked, writers, BYTES, 0, {"weights": "a", "temperature": 0.0})
+    assert [(row["task"], row["questions"], row["method"]) for row in rows] == list(
+        zip(TASKS, [3, 2, 2, 2, 2, 2, 13], ["chain 4"] * 7))
+    found = {row["task"]: [row[key] for key in ("accepted", "tokens_per_s", "baseline_tokens_per_s", "speedup",
+                                                "spec_bench_speedup")] for row in rows}
+    assert found["mt_bench"] == pytest.approx([2.4, 2.4, 1.0, 2.4, (8 / 3) / .75])
+    assert found["qa"] == pytest.approx([2.0, 8 / 3, .5, 16 / 3, 3 / .5])
+    for task in "translation", "summarization", "math_reasoning", "rag":
+        assert found[task] == pytest.approx([2.0, 2.0, 1.0, 2.0, 2 / .75])
+    assert found["all"] == pytest.approx([64 / 30, 64 / 29, 64 / 72, 72 / 29, (30 / 13) / ((12 * .75 + .25) / 13)])
+
+
+def test_answers_are_fed_back_and_methods_take_turns(asked, writers):
+    """The first question warms up. Every turn has its own seed, whatever was answered before."""
+    ask(asked, writers, BYTES, 5, {"weights": "a"})
+    assert writers["plain"].seen == writers["chain 4"].seen
+    warm_up, *seen = writers["plain"].seen
+    assert warm_up == ("writing?", 5) and [seed for _, seed in seen] == list(range(5, 21))
+    assert [prompt for prompt, _ in seen[:4]] == ["writing?", "writing?abc\nAnd then?", "math?", "math?abc\nAnd then?"]
+
+
+def test_answers_in_spec_benchs_format(asked, writers, tmp_path):
+    """The keys that its evaluation/speed.py and FastChat's scripts read."""
+    ask(asked, writers, BYTES, 0, {"weights": "a", "temperature": 0.0}, tmp_path / "a.jsonl")
+    ours, plain = ([json.loads(line) for line in (tmp_path / name).read_text().splitlines()]
+                   for name in ("a.jsonl", "a.plain.jsonl"))
+    assert [line["question_id"] for line in ours] == [line["question_id"] for line in ASKED]
+    first, = ours[0]["choices"]
+    assert first == {"index": 0, "turns": ["abc", "abc"], "decoding_steps": [1, 1], "new_tokens": [4, 4],
+                     "wall_time": [1.0, 1.0], "accept_lengths": [4, 4]}
+    assert ours[1]["choices"][0]["accept_lengths"] == [3, 1, 3, 1] and ours[0]["category"] == "writing"
+    assert plain[0]["choices"][0]["accept_lengths"] == [1] * 8 and plain[0]["model_id"] == "a plain"
+    assert ours[0]["model_id"] == "a chain 4" and isinstance(ours[0]["tstamp"], float)
+    assert len({line["answer_id"] for line in ours + plain}) == 26
+
+
+def test_a_run_that_was_cut_goes_on(asked, writers, tmp_path):
+    """Cut in the method's answer to the sixth question: plain decoding's has been kept, and is not asked for again."""
+    settings, path = {"weights": "a", "temperature": 0.0}, tmp_path / "a.jsonl"
+    whole = ask(asked, writers, BYTES, 0, settings)
+    all_asked, cut = list(writers["plain"].seen), writers["chain 4"]
+
+    def interrupted(ids, seed):
+        if seed == 8:
+            raise KeyboardInterrupt
+        return cut(ids, seed)
+
+    with pytest.raises(KeyboardInterrupt):
+        ask(asked, writers | {"chain 4": interrupted}, BYTES, 0, settings, path)
+    kept = (tmp_path / "a.plain.jsonl").read_text()
+    assert len(kept.splitlines()) == 6 and len(path.read_text().splitlines()) == 5
+    for write in writers.values():
+        write.seen.clear()
+    assert ask(asked, writers, BYTES, 0, settings, path) == whole
+    warm_up = ("qa 2?", 0)
+    assert writers["plain"].seen == [warm_up, *all_asked[10:]] and cut.seen == [warm_up, *all_asked[9:]]
+    assert (tmp_path / "a.plain.jsonl").read_text().startswith(kept)
+    for write in writers.values():
+        write.seen.clear()
+    assert ask(asked, writers, BYTES, 0, settings, path) == whole and not cut.seen      # nothing is left
+
+
+def test_answers_of_other_settings_are_refused(asked, writers, tmp_path):
+    settings, path = {"weights": "a", "temperature": 0.0}, tmp_path / "a.jsonl"
+    ask(asked, writers, BYTES, 0, settings, path)
+    others = read_questions(write_lines(tmp_path / "other.jsonl", ASKED[:2]))
+    for request, words in [((asked, writers, BYTES, 1, settings), "seed 0, here 1"),
+                           ((asked, writers, BYTES, 0, settings | {"temperature": .5}), "temperature 0.0, here 0.5"),
+                           ((others, writers, BYTES, 0, settings), f"questions {asked.digest}, here {others.digest}")]:
+        with pytest.raises(RequestError, match=f"of other settings: {words}"):
+            ask(*request, path)
+    for text, words in ("{}\n", "line 1 is no answer of this bench"), ("\n{", "line 2 is no JSON"):
+        path.write_text(text)
+        with pytest.raises(RequestError, match=words):
+            ask(asked, writers, BYTES, 0, settings, path)
+
+
+GOOD = b'{"prompt": "a"}\n'
+BAD = [
+    (GOOD + b"\n{oops\n", "line 3 is no JSON in UTF-8"), (GOOD + b'{"prompt": "\xe9"}', "line 2 is no JSON in UTF-8"),
+    ('{"prompt": "a"}'.encode("utf-16"), "line 1 is no JSON in UTF-8"), (b"[1]", "line 1 is no JSON object"),
+    (b"[" * 100_000, "line 1 is no JSON"), (b'{"prompt": "\x00"}', "line 1 is no JSON"),
+    (GOOD + b"{}", 'line 2: a question has "turns"'), (b'{"prompt": ""}', "line 1: a question"),
+    (b'{"prompt": ["a"]}', "line 1: a question"), (b'{"turns": "ab"}', "line 1: a question"),
+    (b'{"turns": [], "prompt": "a"}', "line 1: a question"), (b'{"turns": ["a", null]}', "line 1: a question"),
+    (b'{"question_id": 1.5, "prompt": "a"}', "line 1: question_id"), (b'{"category": 1, "prompt": "a"}', "line 1: "),
+    (b'{"question_id": true, "prompt": "a"}', "line 1: question_id"),
+    (b'{"question_id": 7, "prompt": "a"}\n' * 2, "line 2: the question_id 7 stands there twice"),
+    (GOOD + b'{"question_id": 1, "prompt": "a"}\n', "line 2: the question_id 1 stands there twice"),
+    (b"", "has no question"), (b"\xef\xbb\xbf \r\n\r\n", "has no question")]
+
+
+@pytest.mark.parametrize("data, words", BAD)
+def test_a_bad_line_is_named_before_any_work(data, words, tmp_path, capsys, monkeypatch):
+    monkeypatch.setattr("nanospec.cli.bench.speed.source_of", None)
+    (tmp_path / "q.jsonl").write_bytes(data)
+    refused(["--prompts", str(tmp_path / "q.jsonl")], words, capsys)
+
+
+def refused(argv: list[str], words: str, capsys) -> None:
+    assert bench.main(argv) == 2
+    out, err = capsys.readouterr()
+    assert not out and err.count("\n") == 1 and words in err and len(err) < 600, err
+
+
+def test_other_ways_to_write_the_file(tmp_path):
+    """Windows': a mark at the beginning, and carriage returns. No line's end at the end; a line's end of Unicode's own
+    within a text; a category that no benchmark has.
+    """
+    (tmp_path / "q.jsonl").write_bytes(b'\xef\xbb\xbf{"prompt": "a"}\r\n\r\n{"category": "my own", "question_id": "x",'
+                                       b' "turns": ["b\xe2\x80\xa8c"]}')
+    one, two = read_questions(tmp_path / "q.jsonl").each
+    assert (one.line, one.id, one.task, one.turns) == (1, 1, "prompts", ["a"])
+    assert (two.line, two.id, two.task, two.turns, two.before) == (3, "x", "my own", ["b\u2028c"], 1)
+
+
+def test_what_leaves_no_room_is_refused_by_its_line(asked):
+    """The longest one: begin of text, 8 + 1 + 9 bytes, and two answers of up to 20 tokens."""
+    assert len(prompts_within(asked, BYTES, 59, 20)) == 13
+    with pytest.raises(RequestError, match="line 1: .* of up to 20 tokens this takes 59, and the context is 58"):
+        prompts_within(asked, BYTES, 58, 20)
+
+
+# The commands
+
+@pytest.fixture
+def quick(monkeypatch):
+    monkeypatch.setattr("nanospec.fast.autotune.autotune", lambda *_, **__: "cpu, as it is")
+
+
+def test_the_bench_asks_and_goes_on(tmp_path, quick, capsys, monkeypatch):
+    """The pair writes bytes and has no template. Texts at temperature 0 are plain decoding's, answers fed back."""
+    BYTES.save(tmp_path / "ranks.tiktoken")
+    for name, layers in (("target.pt", 2), ("draft.pt", 1)):
+        save_model(small_gpt(257, layers, layers, context=1024), tmp_path / name, BYTES)
+    path = write_lines(tmp_path / "q.jsonl", ASKED)
+    argv = ["speed", "--weights", str(tmp_path), "--device", "cpu", "--threads", "1", "--prompts", str(path),
+            "--max-new-tokens", "6"]
+    assert bench.main([*argv, "--temperatures", "0", "1", "--gammas", "2", "3", "--drafters", "chain", "lookup",
+                       "--json", str(tmp_path / "rows.json"), "--markdown", str(tmp_path / "t.md")]) == 0
+    rows, (out, err) = json.loads((tmp_path / "rows.json").read_text()), capsys.readouterr()
+    assert [(row["temperature"], row["method"], row["task"]) for row in rows] == [
+        (t, f"{name} {gamma}", task) for t in (0, 1) for name in ("chain", "lookup") for gamma in (2, 3)
+        for task in TASKS]
+    assert "13 questions of q.jsonl, 6 tokens each at most" in " ".join(out.split()) and "questions" in err
+    for row in rows:
+        assert f"{row['accepted']:.2f}" in out and f"{row['spec_bench_speedup']:.2f}" in out and row["accepted"] >= 1
+    assert (tmp_path / "t.md").read_text().count("mt_bench") == 8
+    once = [*argv, "--temperatures", "0", "--gammas", "2", "--answers", str(tmp_path / "a.jsonl")]
+    assert bench.main(once) == 0
+    ours, plain = ([json.loads(line)["choices"][0] for line in (tmp_path / name).read_text().splitlines()]
+                   for name in ("a.jsonl", "a.plain.jsonl"))
+    for one, other in zip(ours, plain):
+        assert one["turns"] == other["turns"] and sum(one["new_tokens"]) == sum(one["accept_lengths"])
+    capsys.readouterr()
+    monkeypatch.setattr("nanospec.cli.bench.questions.answered", None)                  # nothing is asked again
+    assert bench.main(once) == 0 and "mt_bench" in capsys.readouterr().out
+    refused([*once[:-2], "--seed", "1", "--answers", str(tmp_path / "a.jsonl")], "seed 0, here 1", capsys)
+
+
+@pytest.mark.parametrize("options, words", [
+    (["--answers", "a.jsonl"], "--prompts FILE.jsonl"), (["--answers", "a.txt"], "--answers"),
+    (["--prompts", "nowhere.jsonl"], "--prompts"), (["--prompts", "q.json"], "--prompts"),
+    (["--prompts", "q.jsonl", "--answers", "a.jsonl"], "one method at one temperature"),
+    (["--prompts", "q.jsonl", "--compile"], "without --compile"),
+    (["--prompts", "q.jsonl", "--max-new-tokens", "99999"], "q.jsonl, line 1: with answers of up to 99999"),
+    (["--prompts", "q.jsonl", "--figure", "a.png"], "without --compile and --figure")])
+def test_what_cannot_be_asked(options, words, tmp_path, monkeypatch, capsys):
+    monkeypatch.chdir(tmp_path)
+    write_lines(tmp_path / "q.jsonl", ASKED)
+    refused(options, words, capsys)
+
+
+def test_questions_beside_transformers(tmp_path, quick, capsys):
+    """Through the chat template, and with answers that end. At temperature 0 both write the same. Every method's
+    answers are kept, and of each call what it brought.
+    """
+    pytest.importorskip("transformers", reason="transformers is not installed (the extra 'hf')")
+    pytest.importorskip("gguf", reason="gguf is not installed (the extra 'hf')")
+    small_gguf.write(tmp_path / "a.gguf")
+    path = write_lines(tmp_path / "q.jsonl", [{"category": "math", "turns": ["aa", "b"]}, {"prompt": "ccc"}])
+    argv = ["beside", "--weights", str(tmp_path / "a.gguf"), "--max-new-tokens", "20", "--threads", "1", "--dtype",
+            "float32", "--prompts", str(path), "--answers", str(tmp_path / "a.jsonl")]
+    assert bench.main([*argv, "--drafters", "lookup"]) == 0
+    out = capsys.readouterr().out
+    assert all(name in out for name in ("mt_bench", "prompts", "all", "lookup 4", "transformers, prompt lookup"))
+    ours, *others = ([json.loads(line)["choices"][0] for line in (tmp_path / f"a{name}.jsonl").read_text().splitlines()]
+                     for name in ("", ".plain", ".transformers", ".transformers-prompt-lookup"))
+    assert all([its["turns"] for its in answers] == [its["turns"] for its in ours] for answers in others)
+    assert all(sum(its["accept_lengths"]) == sum(its["new_tokens"]) and len(its["accept_lengths"]) == sum(
+        its["decoding_steps"]) for answers in (ours, *others) for its in answers)
+    refused([*argv, "--drafters", "lookup", "suffix"], "--answers is for one drafter", capsys)
