@@ -313,5 +313,3 @@ figures.what_the_text_may_be(alpha)
 #    text, at both temperatures?
 #
 # The answers are in the file of the same name in `lessons/answers/`.
-#
-# *Next:* *Another vocabulary* lets a model draft whose tokens are not the target's.

@@ -281,5 +281,3 @@ figures.a_draft_for_the_draft(costs, gains, 0.12)
 #    alone?
 #
 # The answers are in the file of the same name in `lessons/answers/`.
-#
-# *Next:* in *Copy or ask*, a copier and a draft model take turns.

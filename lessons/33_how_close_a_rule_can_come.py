@@ -290,5 +290,3 @@ figures.ceilings(chain, place)
 #    accepted, or less?
 #
 # The answers are in the file of the same name in `lessons/answers/`.
-#
-# *Next:* *Copying from the past* drafts without a draft model.

@@ -402,5 +402,5 @@ figures.block_verification([word(tokens) for tokens in drafts], parts, accepted_
 #
 # The answers are in the file of the same name in `lessons/answers/`.
 #
-# *Next:* *How close a rule can come* asks for the limit of all rules. Exercises: 14 (block
-# verification).
+# *Next:* *Copying from the past* drafts without a draft model. *How close a rule can come* asks for
+# the limit of all rules. Exercises: 14 (block verification).

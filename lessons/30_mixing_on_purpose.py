@@ -235,4 +235,4 @@ figures.mixing_on_purpose(chosen, cuts)
 #
 # The answers are in the file of the same name in `lessons/answers/`.
 #
-# *Next:* *A draft for the draft* adds a third level. Exercises: 21 (a deferral rule).
+# *Next:* in *Copy or ask*, a copier and a draft model take turns. Exercises: 21 (a deferral rule).

@@ -324,5 +324,3 @@ figures.a_look_back([row.tolist() for row in seen], names, [row[0] for row in ro
 # 3. In the cell of the costs, take a text of 20 tokens instead of 200. What becomes cheaper?
 #
 # The answers are in the file of the same name in `lessons/answers/`.
-#
-# *Next:* *A block at once* drafts all tokens in one pass.

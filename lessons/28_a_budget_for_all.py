@@ -184,4 +184,4 @@ figures.budget({name: [survival for survival, _, its in slots if its == name] fo
 #
 # The answers are in the file of the same name in `lessons/answers/`.
 #
-# *Next:* *A look back* returns to draft models and gives a cheap state one look back into the text.
+# *Next:* *A block at once* drafts all tokens in one pass.

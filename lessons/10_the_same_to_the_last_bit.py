@@ -225,6 +225,4 @@ assert same["float32"] == len(prompts)
 #
 # The answers are in the file of the same name in `lessons/answers/`.
 #
-# This is the last lesson. Where to go from here? Read `nanospec/speculate.py` from top to bottom,
-# judge another program's sampler (docs/PROOF.md), or write a drafter of your own
-# (docs/CONTRIBUTING.md).
+# *Next:* *Report what you sample* asks what happens when two distributions are mixed up.

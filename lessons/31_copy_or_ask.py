@@ -296,4 +296,4 @@ figures.copy_or_ask(lengths, {T: [copy_offer(n, T)[0] for n in lengths] for T in
 #
 # The answers are in the file of the same name in `lessons/answers/`.
 #
-# *Next:* *Into the world* takes the models to other programs, and back.
+# *Next:* *A model that people know* takes a target that somebody else has trained.

@@ -299,5 +299,3 @@ table(["the draft", "tokens per call, T = 0", "T = 1"],
 # 3. Let strings be longer: 3 becomes 8 in `StringDrafter`. What do tokens per call do at T = 0?
 #
 # The answers are in the file of the same name in `lessons/answers/`.
-#
-# *Next:* *A state that cannot go back* has a target that keeps more than slots of a cache.

@@ -200,5 +200,3 @@ room.cleanup()
 # 3. Exchange target and draft before `export`. What happens to the text, and to the calls?
 #
 # The answers are in the file of the same name in `lessons/answers/`.
-#
-# *Next:* *A model that people know* takes a target that somebody else has trained.

@@ -176,4 +176,6 @@ assert off < 1e-12
 #
 # The answers are in the file of the same name in `lessons/answers/`.
 #
-# *Next:* *What the text may be* lets a grammar decide which tokens may follow.
+# This is the last lesson; the appendix is for those who need one of its lessons. Where to go from
+# here? Read `nanospec/speculate.py` from top to bottom, judge another program's sampler
+# (docs/PROOF.md), or write a drafter of your own (docs/CONTRIBUTING.md).

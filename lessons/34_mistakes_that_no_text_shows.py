@@ -223,5 +223,3 @@ figures.what_shows_a_mistake(gaps)
 # 3. Write `(5, 4, 3, 2)` in place of `(5, 2)`. How many slots hold a prediction each time?
 #
 # The answers are in the file of the same name in `lessons/answers/`.
-#
-# *Next:* *What to train on* asks what a draft model should be taught, and on which text.
