@@ -8,7 +8,8 @@
 # right is the *distribution* of the texts.
 #
 # A wrong sampler does not crash, and its texts look fine. So this lesson plants bugs on purpose and
-# tries three tests on them: comparing two texts, the walk, and counting many texts.
+# tries four tests on them: the walk, comparing two texts, counting many short texts, and judging
+# every token of one long text.
 #
 # Four terms from earlier lessons are used all the time:
 #
@@ -28,7 +29,7 @@ import torch
 import figures
 from kit import table
 from nanospec import Dice
-from nanospec.proof.stats import chi_square_tail, goodness_of_fit, smallest_visible
+from nanospec.proof.stats import chi_square_tail, goodness_of_fit, pit, smallest_visible
 from nanospec.proof.tables import TableModel
 from nanospec.proof.walk import distance, target_distribution, walk
 from nanospec.proof.zoo import BUGS, changed
@@ -150,10 +151,9 @@ print(f"nanospec/proof/stats.py finds the p-value with a formula: {by_formula:.1
 assert abs(strange - 2.83) < 1e-9 and abs(at_least - by_formula) < 0.02
 
 # %% [markdown]
-# *Answer:* in 24 of 100 runs. A chi-square of 2.83 is nothing strange.
-#
-# The formula needs the number of counts that are free. Three counts that add up to 100 leave two of
-# them free, the 2 *degrees of freedom*, and our 27 texts have 26.
+# *Answer:* in 24 of 100 runs. A chi-square of 2.83 is nothing strange. (The formula needs the
+# number of counts that are free: three counts that add up to 100 leave two *degrees of freedom*,
+# and our 27 texts have 26.)
 #
 # ## False alarms: how often is a correct sampler accused?
 #
@@ -252,6 +252,75 @@ promised = {name: (needed[name], caught(name, needed[name])) for name in shown}
 figures.two_error_rates(p_right, p_wrong, n, sizes, power, promised, off)
 
 # %% [markdown]
+# ## One long text
+#
+# A real sampler has more than 27 texts, and a long text never occurs twice, so there is nothing to
+# count. But its tokens can be judged one by one, and together they make a sharp test. It needs
+# p_target at every place and nothing else, so it can also be run on texts that another program has
+# written.
+#
+# `pick` turned a uniform number u into a token: the token whose piece of the line is hit. Now we go
+# the other way. Take the token, and choose a random point of its piece. A worked number: p_target
+# is [.2, .5, .3], and token 1 was drawn. Its piece goes from .2 to .7. A random number decides
+# where in the piece the point lies: .4 of the way gives .2 + .4 x .5 = .4.
+#
+# If the target drew the token, this point is uniform on 0 to 1, like the u that drew it. That holds
+# for every p_target, so points from different places may be counted together. Statisticians call
+# this the *probability integral transform*, or PIT.
+#
+# We take 3,000 places of a text over 64 tokens, each with a p_target of its own. The tokens come
+# from a planted bug: the replacement is drawn from p_target instead of the residual distribution.
+# The next cell computes what this bug produces at each place, and also draws tokens as they should
+# be.
+
+# %%
+def back_to_u(p_target, token, inside):
+    """[.2, .5, .3], token 1 and .4 give .4: all pieces below, and .4 of its own piece."""
+    return float(p_target[:token].sum() + inside * p_target[token])
+
+
+assert abs(back_to_u(torch.tensor([.2, .5, .3]), 1, 0.4) - 0.4) < 1e-6
+places, chance = 3_000, torch.Generator().manual_seed(2)
+p_target = TableModel(64, seed=1).logits[:places].softmax(-1)   # (3000, 64)
+q_draft = TableModel(64, seed=2).logits[:places].softmax(-1)
+accepted = p_target.minimum(q_draft)                            # drawn by the draft, and accepted
+rejected = 1 - accepted.sum(-1, keepdim=True)
+wrong = accepted + rejected * p_target                          # WRONG: the residual belongs here
+
+inside = torch.rand(places, generator=chance)
+drawn = {"correct": torch.multinomial(p_target, 1, generator=chance)[:, 0],
+         "residual-is-target": torch.multinomial(wrong, 1, generator=chance)[:, 0]}
+
+# %% [markdown]
+# Which tokens does the bug write too often? Those that the draft likes more than the target does.
+# In the order of the token ids they are scattered over the whole line, and each bin gains a little
+# and loses a little. If we first sort the tokens by q_draft - p_target, they all lie at the upper
+# end. The library's `pit` takes this order as a *score* for each token.
+#
+# *Guess first:* which of the three p-values below is tiny?
+
+# %%
+ids = torch.arange(64).expand(places, 64)
+gap = q_draft - p_target
+p_of_order = {}
+print()
+for which, order, score in [("correct", "q_draft - p_target", gap),
+                            ("residual-is-target", "token ids", ids),
+                            ("residual-is-target", "q_draft - p_target", gap)]:
+    numbers = pit(drawn[which], p_target, score, inside)        # (3000,)
+    counts = Counter((16 * numbers).long().tolist())
+    p_of_order[which, order] = goodness_of_fit(counts, dict.fromkeys(range(16), 1 / 16)).p_value
+    print(f"{places:,} tokens, {which + ',':19} in the order of {order + ':':19} "
+          f"p = {p_of_order[which, order]:.1g}")
+    if order == "token ids":            # the library's function is ours
+        for i in range(100):
+            mine = back_to_u(p_target[i], drawn[which][i], inside[i])
+            assert abs(mine - numbers[i]) < 1e-5
+
+# %% [markdown]
+# *Answer:* the third, where the bug is there and the order is the one that shows it. One long text
+# was enough, and the order decided what it could show: sort by what the bug would favour.
+#
 # ## What a walk cannot see: bad dice
 #
 # A walk brings its own dice and takes for granted that yours are good. vLLM and FlashInfer once had
@@ -282,18 +351,21 @@ for what, dice in ("good dice", Dice), ("a number used twice", bad_dice):
 # 1. A test has two error rates. You choose the rate of false alarms, while the rate of misses
 #    depends on the number of samples and on how far off the bug is.
 # 2. A walk sees the smallest bug without any sample, if it walks several rounds and not one token.
-# 3. A walk cannot see bad dice, which show only when real runs are counted.
+#    It cannot see bad dice, which show only when real runs are counted.
+# 3. A drawn token can be turned back into a number that is uniform if the sampler is right. So one
+#    long text is enough, if its tokens are sorted by what the bug favours.
 #
 # ## Change this and run again
 #
-# 1. Add "only-first-test-counts" to `names`. Nothing is found, so is it no bug? Then write
-#    `gamma = 2`. What is found now, and why not before?
-# 2. Write `level = 0.05`, which means fifty times as many false alarms. How many samples does it
-#    save?
-# 3. Write `zeros=0.4` in the target. Which bug is now caught with far fewer samples than "needed",
+# 1. Add "only-first-test-counts" to `names`. Nothing is found, so is it no bug? Then write `gamma =
+#    2`. What is found now, and why not before?
+# 2. Write `zeros=0.4` in the target. Which bug is now caught with far fewer samples than "needed",
 #    and by what kind of text?
+# 3. Write `places, chance = 300, ...`, then 100. Is the bug still found in the long text?
+# 4. Judge all tokens by `wrong`: write it in place of `p_target` in the calls of `pit` and
+#    `back_to_u`. Which of the three rows is accused now?
 #
 # The answers are in the file of the same name in `lessons/answers/`.
 #
-# *Next:* *One long text* tests a text that is too long to occur twice. Exercises: 11 (spot the
-# bug), 12 (write the test).
+# *Next:* *Where it loses* asks when speculation is slower than plain decoding. Exercises: 11 (spot
+# the bug), 12 (write the test).

@@ -369,21 +369,6 @@ def two_error_rates(p_right: Sequence[float], p_wrong: Sequence[float], n: int, 
     save(figure, "how_to_test_a_sampler")
 
 
-def from_token_to_u(bins: dict[tuple[str, str], Sequence[int]], places: int) -> None:
-    """(which sampler, in which order) -> how many of `places` tokens fall into each part of the line from 0 to 1."""
-    figure, panels = blank("the same wrong tokens: one order hides the bug, another one shows it", len(bins))
-    top = 1.15 * max(max(counts) for counts in bins.values())
-    for axes, ((which, order), counts) in zip(panels, bins.items()):
-        middle = [(i + 0.5) / len(counts) for i in range(len(counts))]
-        axes.bar(middle, counts, 0.9 / len(counts), color=GREEN if which == "correct" else RED)
-        axes.axhline(places / len(counts), color=BLUE, linestyle="--", label="expected")
-        axes.set_title(f"{which}, in the order of {order}", loc="left", color=INK, fontsize=10)
-        axes.set(xlabel="the token, turned back into u", ylim=(0, top), xticks=[0, .5, 1])
-    panels[0].set_ylabel(f"how many of {places:,} tokens")
-    panels[0].legend(frameon=False, loc="upper left")
-    save(figure, "one_long_text")
-
-
 def where_it_loses(alpha: Sequence[float], c: Sequence[float],
                    panels: Sequence[tuple[str, Sequence[Sequence[float]], Sequence[tuple]]]) -> None:
     """Predicted speed-up for each alpha and c, with the break-even line; a panel for each v.
