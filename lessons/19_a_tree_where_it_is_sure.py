@@ -3,7 +3,7 @@
 #
 # **Must the draft tree be the same at every place?**
 #
-# *Which tree* looked for the one tree that is best on average, but no place is average. After
+# *Several futures* looked for the one tree that is best on average, but no place is average. After
 # "import" the draft model may be sure of five tokens in a row, and a long tree is right there.
 # After "=" many tokens are likely, and a wide tree is right. EAGLE-2 (Li et al. 2024, arXiv
 # 2406.16858) grows a different tree after every text.

@@ -475,19 +475,6 @@ def a_tree(labels: Sequence[str], parents: Sequence[int], path: Sequence[int], t
     save(figure, "several_futures")
 
 
-def trees_against_chains(sizes: Sequence[int], speeds: dict[str, Sequence[float]]) -> None:
-    """Times as fast as the target alone against the rows of a call: "chain, here", "best, here", and both "free"."""
-    figure, (axes,) = blank("the cheaper the rows, the more a tree gains on a chain", 1)
-    for name, found in speeds.items():
-        axes.semilogx(sizes, found, base=2, color=AMBER if name.startswith("chain") else GREEN, marker="o", linewidth=2,
-                      linestyle="-" if name.endswith("here") else ":", label=name)
-    axes.axhline(1, color=INK, linewidth=1)
-    axes.set_xticks(sizes, sizes)
-    axes.set(xlabel="m, rows in a call", ylabel="times as fast as the target alone")
-    axes.legend(frameon=False)
-    save(figure, "which_tree")
-
-
 def block_verification(drafts: Sequence[str], parts: dict[str, Sequence[float]],
                        accepted_of: dict[str, Sequence[float]]) -> None:
     """parts: for every draft of two tokens, how often it is drafted, and accepted by either rule. accepted_of: of each
