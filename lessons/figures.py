@@ -679,27 +679,13 @@ def heads(betas: dict[str, Sequence[float]]) -> None:
              yticklabels=[f"{kind}, head {k}" for kind in ("Medusa", "Hydra") for k in range(1, count + 1)])
     left.set_xticklabels(columns, fontsize=8)
     left.grid(False)
-    for name, colour, line in zip(sorted(betas), (GREEN, BLUE, FAINT), ("-", "-", ":")):
+    for name, colour, line in zip(sorted(betas), (GREEN, BLUE, AMBER, FAINT), ("-", "-", "-", ":")):
         right.plot(range(1, count + 1), betas[name], color=colour, linestyle=line, marker=MARK[colour], linewidth=2,
                    label=name)
-    right.set(xlabel="head", ylabel="beta on held-out text", xticks=range(1, count + 1),
+    right.set(xlabel="draft token", ylabel="beta on held-out text", xticks=range(1, count + 1),
               ylim=(0, 1.25 * max(map(max, betas.values()))))
     right.legend(frameon=False)
     save(figure, "what_the_target_knows_ahead")
-
-
-def best_tokens(accuracies: Sequence[Sequence[float]], tokens: dict[str, tuple[float, float]]) -> None:
-    """accuracies: of each head, by rank. tokens: shape of the draft -> its tokens per round, promised and counted."""
-    figure, (left, right) = blank("a second guess of an early head beats the best guess of a late one", 2)
-    ranks = [f"rank {i}" for i in range(1, len(accuracies[0]) + 1)]
-    bars(left, ranks, *((shares, colour, f"head {k}") for k, (shares, colour) in enumerate(
-        zip(accuracies, (GREEN, BLUE, AMBER)), 1)))
-    left.set_ylabel("mean p_target of the token")
-    promised, counted = zip(*tokens.values())
-    bars(right, list(tokens), (promised, FAINT, "promised"), (counted, GREEN, "counted on held-out text"))
-    right.set_ylabel("tokens per round")
-    right.set_ylim(0, 1.3 * max(*promised, *counted))
-    save(figure, "a_tree_of_best_tokens")
 
 
 def the_state(betas: dict[str, Sequence[float]]) -> None:
