@@ -691,30 +691,12 @@ def heads(betas: dict[str, Sequence[float]]) -> None:
 def the_state(betas: dict[str, Sequence[float]]) -> None:
     """Draft model -> beta of its 1st, 2nd, ... draft token."""
     figure, (axes,) = blank("a draft model that reads its draft hardly gets worse along it", 1)
-    for (name, found), colour in zip(betas.items(), (GREEN, AMBER, BLUE)):
+    for (name, found), colour in zip(betas.items(), (GREEN, RED, BLUE, AMBER)):
         axes.plot(range(1, len(found) + 1), found, color=colour, marker=MARK[colour], linewidth=2, label=name)
     axes.set(xlabel="draft token", ylabel="beta on held-out text", xticks=range(1, 1 + max(map(len, betas.values()))),
              ylim=(0, 1))
     axes.legend(frameon=False, loc="upper right")
     save(figure, "a_state_that_reads_its_draft")
-
-
-def cheap_steps(costs: Sequence[float], lines: dict[float, Sequence[float]],
-                points: dict[str, tuple[float, float]]) -> None:
-    """lines: alpha -> speed-up for each cost c. points: draft model -> its c and speed-up."""
-    figure, (axes,) = blank("a draft model with cheap steps may be wrong more often", 1)
-    for alpha, speeds in lines.items():
-        axes.plot(costs, speeds, color=FAINT, linewidth=2)
-        axes.annotate(f"alpha {alpha}", (costs[-1], speeds[-1]), xytext=(4, 0), textcoords="offset points", fontsize=8,
-                      va="center", color=INK)
-    for (name, point), colour, fill in zip(points.items(), (GREEN, AMBER, GREEN), ("full", "full", "none")):
-        axes.plot(*point, MARK[colour], color=colour, markersize=9, fillstyle=fill, markeredgewidth=2, label=name,
-                  clip_on=False)
-    axes.axhline(1, color=INK, linewidth=1)
-    axes.set(xlabel="c (a draft step in target steps)", ylabel="speed-up by the formula, best gamma",
-             xlim=(0, 1.18 * max(*costs, *(cost for cost, _ in points.values()))))
-    axes.legend(frameon=False, loc="upper right")
-    save(figure, "what_a_cheap_step_buys")
 
 
 def what_shows_a_mistake(gaps: dict[str, Sequence[float]]) -> None:
