@@ -592,27 +592,10 @@ def when_to_stop(fixed: Sequence[tuple[float, float]], rules: dict[str, tuple[fl
 
 # Drafting hidden states, What to train on
 
-def fall_of(axes: Axes, alphas: dict[str, Sequence[float]]) -> None:
-    """Draft model -> its acceptance at draft token 1, 2, ..., drawn as a share of the first."""
-    for (name, row), colour in zip(alphas.items(), (BLUE, GREEN)):
-        axes.plot(range(1, len(row) + 1), [alpha / row[0] for alpha in row], color=colour, marker=MARK[colour],
-                  linewidth=2, label=f"{name}: alpha {row[0]:.2f} at first")
-    axes.set(xlabel="draft token", ylabel="alpha / alpha of draft token 1", xticks=range(1, len(row) + 1))
-    axes.set_ylim(0, 1.05)
-    axes.legend(frameon=False, loc="lower left")
-
-
-def along_a_draft(alphas: dict[str, Sequence[float]]) -> None:
-    """alphas: draft model -> its acceptance at draft token 1, 2, ..."""
-    figure, (axes,) = blank("a prediction made from predictions is worse", 1)
-    fall_of(axes, alphas)
-    save(figure, "drafting_hidden_states")
-
-
-def training_along_the_draft(mask: Sequence[Sequence[bool]], places: int, alphas: dict[str, Sequence[float]]) -> None:
+def drafting_hidden_states(mask: Sequence[Sequence[bool]], places: int, alphas: dict[str, Sequence[float]]) -> None:
     """mask: whether row (step, place) attends to column (step, place), `places` of each step. alphas: draft model ->
     its acceptance at draft token 1, 2, ..."""
-    figure, (left, right) = blank("trained on its own predictions, a draft model falls less", 2)
+    figure, (left, right) = blank("a prediction made from predictions is worse; training on them helps", 2)
     steps = len(mask) // places
     shades = [[(1 if column < places else 2) * seen for column, seen in enumerate(row)] for row in mask]
     left.imshow(shades, cmap=ListedColormap(["#f3f4f6", BLUE, GREEN]), vmin=0, vmax=2, aspect="equal", zorder=3)
@@ -626,8 +609,11 @@ def training_along_the_draft(mask: Sequence[Sequence[bool]], places: int, alphas
     left.set_title("what each row attends to in unrolled training", loc="left", color=INK, fontsize=10)
     left.set_xlabel("step 0: the text, with the target's hidden states; the diagonals: its own states")
     left.grid(False)
-    fall_of(right, alphas)
-    save(figure, "training_along_the_draft")
+    for (name, row), colour in zip(alphas.items(), (FAINT, GREEN, AMBER, RED, BLUE)):
+        right.plot(range(1, len(row) + 1), row, color=colour, marker=MARK[colour], linewidth=2, label=name)
+    right.set(xlabel="draft token", ylabel="alpha on held-out text", xticks=range(1, len(row) + 1), ylim=(0, 1))
+    right.legend(frameon=False, loc="upper right")
+    save(figure, "drafting_hidden_states")
 
 
 def what_to_train_on(names: Sequence[str], drafted: Sequence[float], accepted: Sequence[float],
