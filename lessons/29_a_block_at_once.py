@@ -172,8 +172,8 @@ assert all(row == sorted(row, reverse=True) for row in drawn_of.values())
 # The likeliest token is worse at the first places and falls less. At low temperatures it has caught
 # up in the end. The marginal is therefore not the best row for acceptance. Suppose that the target
 # answers "of course" nine times of ten. At the second place the marginal [.9, .1] is accepted with
-# .9 x .9 + .1 x .1 = .82, and the row [1, 0] with .9. A loss that aims at acceptance (*A loss for a
-# draft model*) finds such rows. But no row knows which way the text went.
+# .9 x .9 + .1 x .1 = .82, and the row [1, 0] with .9. A loss that aims at acceptance (*What to
+# train on*) finds such rows. But no row knows which way the text went.
 #
 # ## How much does the table bring here?
 #
@@ -265,4 +265,5 @@ figures.a_block_at_once(drawn_of, betas)
 #
 # The answers are in the file of the same name in `lessons/answers/`.
 #
-# *Next:* *Leaving early* lets the target draft for itself. Exercises: 20 (a block, drawn).
+# *Next:* *Mixing on purpose* gives up that every token is the target's. Exercises: 20 (a block,
+# drawn).

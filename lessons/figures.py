@@ -616,16 +616,6 @@ def drafting_hidden_states(mask: Sequence[Sequence[bool]], places: int, alphas: 
     save(figure, "drafting_hidden_states")
 
 
-def what_to_train_on(names: Sequence[str], drafted: Sequence[float], accepted: Sequence[float],
-                     in_text: Sequence[float]) -> None:
-    """Of each token: how often it is drafted, drafted and accepted, and in the text."""
-    figure, (axes,) = blank("what is drafted is not what is judged further on", 1)
-    bars(axes, names, (drafted, FAINT, "drafted"), (accepted, GREEN, "drafted and accepted"),
-         (in_text, BLUE, "in the text"))
-    axes.set_ylabel("probability")
-    save(figure, "what_to_train_on")
-
-
 def losses(p_target: Sequence[float], fits: dict[str, Sequence[float]]) -> None:
     """A target with two humps; for each loss, the best student that has only one."""
     figure, panels = blank("a student that is too small must choose, and each loss chooses differently", len(fits))
@@ -639,7 +629,7 @@ def losses(p_target: Sequence[float], fits: dict[str, Sequence[float]]) -> None:
         axes.set(xlabel="token", ylim=(0, 1.7 * max(max(p_target), *map(max, fits.values()))))
         axes.legend(frameon=False, loc="upper right")
     panels[0].set_ylabel("probability")
-    save(figure, "a_loss_for_a_draft_model")
+    save(figure, "what_to_train_on")
 
 
 # Draft models on hidden states: heads, a tree of guesses, a state, what cheap steps buy, mistakes
@@ -809,29 +799,6 @@ def a_block_at_once(best: dict[float, Sequence[float]], betas: dict[str, Sequenc
                  xticks=range(1, len(row) + 1))
         axes.legend(frameon=False, loc="lower left")
     save(figure, "a_block_at_once")
-
-
-# Leaving early
-
-def leaving_early(untrained: dict[int, float], trained: dict[int, float], of_gpt: float,
-                  speed: dict[str, float]) -> None:
-    """Beta after each number of layers; of trained exits; of the draft GPT. speed: drafter -> by the formula."""
-    figure, (left, right) = blank("few layers draft badly, and many cost too much", 2)
-    figure.set_size_inches(12, 4.4)
-    left.plot(list(untrained), list(untrained.values()), color=AMBER, marker=MARK[AMBER], linewidth=2,
-              label="nothing trained")
-    left.plot(list(trained), list(trained.values()), color=GREEN, marker="o", linewidth=2, label="a trained exit")
-    left.axhline(of_gpt, color=BLUE, linestyle=":", linewidth=2, label="the draft GPT")
-    left.set(xlabel="layers that a draft token goes through", ylabel="beta on held-out text: how often it is accepted",
-             ylim=(0, 1.05))
-    left.legend(frameon=False, loc="upper left")
-    left.set_title("a draft token that leaves early", loc="left", color=INK, fontsize=10)
-    right.set_title("what it gains (black line: plain decoding)", loc="left", color=INK, fontsize=10)
-    right.barh(list(speed), list(speed.values()), 0.6, color=[GREEN] * len(trained) + [BLUE])
-    right.axvline(1, color=INK, linewidth=1)
-    right.invert_yaxis()
-    right.set(xlabel="times as fast as plain decoding, by the formula")
-    save(figure, "leaving_early")
 
 
 # Mixing on purpose
