@@ -595,7 +595,7 @@ def when_to_stop(fixed: Sequence[tuple[float, float]], rules: dict[str, tuple[fl
 def drafting_hidden_states(mask: Sequence[Sequence[bool]], places: int, alphas: dict[str, Sequence[float]]) -> None:
     """mask: whether row (step, place) attends to column (step, place), `places` of each step. alphas: draft model ->
     its acceptance at draft token 1, 2, ..."""
-    figure, (left, right) = blank("a prediction made from predictions is worse; training on them helps", 2)
+    figure, (left, right) = blank("a prediction made from predictions is worse, and less so after training on them", 2)
     steps = len(mask) // places
     shades = [[(1 if column < places else 2) * seen for column, seen in enumerate(row)] for row in mask]
     left.imshow(shades, cmap=ListedColormap(["#f3f4f6", BLUE, GREEN]), vmin=0, vmax=2, aspect="equal", zorder=3)
