@@ -309,5 +309,5 @@ figures.settings(labels, heights, before, names, as_it_is.tolist(),
 #
 # The answers are in the file of the same name in `lessons/answers/`.
 #
-# *Next:* *Report what you sample* asks what happens when two distributions are mixed up. Exercises:
+# *Next:* *The same to the last bit* asks how exact a text can be if numbers are rounded. Exercises:
 # 8 (temperature and top-k).

@@ -8,23 +8,27 @@
 # price of one*). So let the draft model propose two tokens for the same place. If the first is
 # rejected, the second may be accepted.
 #
-# Is that still lossless, and how can one call score two futures? The lesson builds on *Accept or
-# replace* and on the walk.
+# Is that still lossless, how can one call score two futures, and which tree of them is the fastest?
+# The lesson builds on *Accept or replace*, on the walk, and on *How fast*.
 
 # %%
 import torch
 
 import figures
-from kit import OneRow, table
+from kit import OneRow, Quiet, table
+from nanospec.cli.bench.prompts import held_out_prompts
+from nanospec.fast.autotune import autotune
+from nanospec.fast.clock import step_seconds
 from nanospec.files import load_pair
 from nanospec.methods.trees.drawn import TreeDrafter
-from nanospec.methods.trees.node_rule import verify_tree
-from nanospec.methods.trees.tree_draft import TreeDraft, of_text
+from nanospec.methods.trees.shapes import best_size, best_tree, expected_of, shape
+from nanospec.methods.trees.tree_draft import of_text
 from nanospec.probs import probs
 from nanospec.proof.tables import TableModel
 from nanospec.proof.walk import distance, target_distribution, walk
 from nanospec.speculate import speculate, tokens_of
 
+torch.set_num_threads(1)                                    # one core, as in "How fast"
 names = ["range", "items", "zip", "def"]                    # what may follow "for x in"
 p_target = torch.tensor([.6, .3, .1, 0], dtype=torch.float64)
 q_draft = torch.tensor([.2, .2, .5, .1], dtype=torch.float64)           # a bad draft
@@ -107,17 +111,6 @@ def draw_children(q_draft, count, dice, independent=False):
             left = left / left.sum()
     return children
 
-
-def by_library(children, p_target, dice):
-    """The same place as a draft for `verify_tree`, in nanospec/methods/trees/node_rule.py."""
-    count = len(children)
-    tokens = torch.tensor([[0] + [x for x, _ in children]])             # row 0: the token before
-    q_draft = torch.stack([0 * p_target] + [q for _, q in children])[None]
-    parents = torch.tensor([[-1] + [0] * count])                        # all are children of row 0
-    draft, p_rows = TreeDraft(tokens, q_draft, parents), p_target.expand(1, count + 1, -1)
-    row, token = verify_tree(draft, p_rows, dice.dice)
-    return (int(row) - 1, int(tokens[0, row])) if row > 0 else (None, int(token))
-
 # %% [markdown]
 # ## Two wrong rules
 #
@@ -169,9 +162,6 @@ cases = {"one child": (accept_one, 1),
          "WRONG: forget the rejection": (forget_the_rejection, 2),
          "WRONG: try the likeliest first": (try_the_likeliest_first, 2)}
 walked = {name: walk_place(*case) for name, case in cases.items()}
-for name, (rule, *how) in cases.items():
-    if rule is accept_one:
-        assert distance(walked[name], walk_place(by_library, *how))[1] < 1e-12
 
 # %%
 rows = []
@@ -185,7 +175,7 @@ for name, found in walked.items():
 table(["rule", "one is accepted", "distribution off by"], rows)
 
 # %% [markdown]
-# *Answer:* with .78.
+# *Answer:* with .78. The two wrong rules accept more, and the last column tells what it costs.
 #
 # ## A tree
 #
@@ -196,7 +186,8 @@ table(["rule", "one is accepted", "distribution off by"], rows)
 #
 # The rule for a tree begins at row 0: accept one of its children, then a child of that child, and
 # so on, until all children of a row are rejected. We call it the *node rule*, because it decides at
-# one row (or node) after the other.
+# one row (or node) after the other. The library's is `verify_tree`, in
+# nanospec/methods/trees/node_rule.py.
 
 # %%
 def verify_by_hand(draft, p_target, dice):
@@ -290,24 +281,110 @@ figures.a_tree(labels, first.parents, first.path, repr(tokenizer.decode([first.t
 # %% [markdown]
 # *Answer:* by less than 1e-12, which is rounding.
 #
+# ## Long or wide?
+#
+# There are many trees with m rows, and the chain is one of them. A long tree reaches far if all
+# goes well. A wide one has a second child where the first is rejected. To choose, first count on
+# real texts which of four children is accepted.
+#
+# *Guess first:* the first is accepted in more than half of the rounds. How often is it the second?
+
+# %%
+target, draft, _ = pair = load_pair()
+autotune(target, draft)                                     # the fastest form of both models
+rounds = []
+for seed, prompt in enumerate(held_out_prompts(pair, 20)):
+    rounds += speculate(target, TreeDrafter(draft, shape(4)), prompt, 20, seed=seed)
+paths = [done.path for done in rounds]
+accepted = [paths.count([child]) / len(paths) for child in (1, 2, 3, 4)]
+shares = " ".join(f"{chance:.3f}" for chance in accepted)
+print(f"\nthe first, second, third, fourth child is accepted: {shares}")
+
+# %% [markdown]
+# *Answer:* far less often. The line has all four shares.
+#
+# A row is accepted if its parent is, and if it is the accepted child there. So we multiply along
+# the path, add up all rows, and add 1 for the replacement or the bonus token. The result is the
+# number of tokens of a round, if every place were like the average place.
+#
+# By hand, with accepted = [.6, .2], two children, and one child after each of them: 1 + .6 + .2 +
+# .6 x .6 + .2 x .6 = 2.28. `best_tree` finds the tree of m rows with the most tokens (arXiv
+# 2402.12374).
+#
+# A round takes one draft step for each level of the tree, and one target call on m tokens. As
+# always, v(m) is the time of that call and c the time of a draft step, both in target steps.
+
+# %%
+assert abs(expected_of(shape(2, 1), [.6, .2]) - 2.28) < 1e-12
+sizes = [2, 4, 6, 8, 16, 32]
+a_round = {"chain": [expected_of([row - 1 for row in range(m)], accepted) for m in sizes],
+           "best tree": [best_tree(accepted, m)[0] for m in sizes]}     # tokens, for each size
+quiet = Quiet(lambda: step_seconds(target, repeats=3))
+best_of = {m: float("inf") for m in [1, *sizes]}            # the shortest of four times
+draft_step = float("inf")
+for turn in range(4):
+    draft_step = min(draft_step, step_seconds(draft, 1, 128, repeats=1))
+    for m in best_of:
+        best_of[m] = min(best_of[m], step_seconds(target, m, 128, repeats=1))
+step = min(best_of.values())
+c = draft_step / step
+v = [min(best_of[more] for more in sizes if more >= m) / step for m in sizes]   # v(m) never falls
+
+# %% [markdown]
+# Speed is the tokens of a round divided by its time, relative to the target alone. The table has it
+# twice: with v(m) as measured *here*, and as if rows were *free*, v(m) = 1. For the best tree, the
+# size m is given, and the depth is chosen for speed.
+#
+# *Guess first:* rows are free, and m goes from 8 to 32. What happens to the chain, and what to the
+# tree?
+
+# %%
+columns = {"v(m)": v} | a_round
+for where, prices in ("here", v), ("free", [1] * len(sizes)):
+    chain, best = [], []
+    for m, emitted, price in zip(sizes, a_round["chain"], prices):
+        chain.append(emitted / ((m - 1) * c + price))               # m - 1 draft steps, one call
+        _, speed = best_size(accepted, {m: price}, c, range(2, m + 1))      # tries all these depths
+        best.append(speed)
+    columns[f"chain, {where}"], columns[f"tree, {where}"] = chain, best
+rows = [[m, *(f"{column[i]:.2f}" for column in columns.values())] for i, m in enumerate(sizes)]
+table(["m, rows", *columns], rows,
+      f"first tokens a round; then times as fast as the target alone. c = {c:.2f}")
+for where in "here", "free":
+    fastest = [max(columns[f"{kind}, {where}"]) for kind in ("chain", "tree")]
+    print(f"{where}: the fastest chain {fastest[0]:.2f}, the fastest tree {fastest[1]:.2f} times")
+quiet.tell("c was 0.11, v(5) 1.24 and v(7) 1.35 (one core of an Intel Xeon)")
+
+# %% [markdown]
+# *Answer:* the chain gets slower: its end is hardly ever reached, and each of its tokens costs a
+# draft step. The tree goes on gaining.
+#
+# A chain is a tree too, so the best tree is never slower than the chain of the same size. With few
+# rows it *is* the chain, because one more token at the end is worth more than a second child. From
+# some length on, second children bring more. Whether that pays depends on what rows cost: compare
+# "here" with "free".
+#
 # ## Three things to know
 #
 # 1. After a rejection, the residual distribution is the target of the next child, and that is
-#    lossless.
-# 2. Drawn without replacement, no token is tried twice. The rule divides by the distribution that
-#    each child was drawn from.
-# 3. In one call, each row attends to the text, its ancestors and itself. Its depth decides its
+#    lossless. The rule divides by the distribution that each child was drawn from.
+# 2. In one call, each row attends to the text, its ancestors and itself. Its depth decides its
 #    position.
+# 3. With few rows, long is better, and with many rows a tree. Each level costs a draft step, and
+#    each token a row in the target's call.
 #
 # ## Change this and run again
 #
 # 1. Add `"four, without replacement": (accept_one, 4)` to `cases`. Guess first how often one is
 #    accepted: there are four tokens, and all of them are tried.
-# 2. Write `positions = torch.arange(slots)`, as if the rows were a chain, and take out
-#    `assert gap < 1e-12`. How far apart are the distributions now, and which rows are still right?
-# 3. Write `q_draft = p_target`. What is left for a second child to do, and which rule is still
-#    wrong?
+# 2. Write `positions = torch.arange(slots)`, as if the rows were a chain, and take out `assert gap
+#    < 1e-12`. How far apart are the distributions now, and which rows are still right?
+# 3. Write `temperature=0` in the call of `speculate` that fills `rounds`. Which children are still
+#    accepted, and why?
+# 4. Write `c = 0.5` below the line that computes c, for an expensive draft. Where is the tree ahead
+#    now?
 #
 # The answers are in the file of the same name in `lessons/answers/`.
 #
-# *Next:* *Which tree* asks which tree is the best. Exercises: 13 (the node rule).
+# *Next:* *Block verification* judges all draft tokens of a chain together. Exercises: 13 (the node
+# rule).

@@ -369,21 +369,6 @@ def two_error_rates(p_right: Sequence[float], p_wrong: Sequence[float], n: int, 
     save(figure, "how_to_test_a_sampler")
 
 
-def from_token_to_u(bins: dict[tuple[str, str], Sequence[int]], places: int) -> None:
-    """(which sampler, in which order) -> how many of `places` tokens fall into each part of the line from 0 to 1."""
-    figure, panels = blank("the same wrong tokens: one order hides the bug, another one shows it", len(bins))
-    top = 1.15 * max(max(counts) for counts in bins.values())
-    for axes, ((which, order), counts) in zip(panels, bins.items()):
-        middle = [(i + 0.5) / len(counts) for i in range(len(counts))]
-        axes.bar(middle, counts, 0.9 / len(counts), color=GREEN if which == "correct" else RED)
-        axes.axhline(places / len(counts), color=BLUE, linestyle="--", label="expected")
-        axes.set_title(f"{which}, in the order of {order}", loc="left", color=INK, fontsize=10)
-        axes.set(xlabel="the token, turned back into u", ylim=(0, top), xticks=[0, .5, 1])
-    panels[0].set_ylabel(f"how many of {places:,} tokens")
-    panels[0].legend(frameon=False, loc="upper left")
-    save(figure, "one_long_text")
-
-
 def where_it_loses(alpha: Sequence[float], c: Sequence[float],
                    panels: Sequence[tuple[str, Sequence[Sequence[float]], Sequence[tuple]]]) -> None:
     """Predicted speed-up for each alpha and c, with the break-even line; a panel for each v.
@@ -488,19 +473,6 @@ def a_tree(labels: Sequence[str], parents: Sequence[int], path: Sequence[int], t
     right.set_xticks(range(len(mask[0])), ["...", "text", *range(len(labels))])
     right.set(xlabel="the end of the text, and the rows; filled: the row on the left attends to it")
     save(figure, "several_futures")
-
-
-def trees_against_chains(sizes: Sequence[int], speeds: dict[str, Sequence[float]]) -> None:
-    """Times as fast as the target alone against the rows of a call: "chain, here", "best, here", and both "free"."""
-    figure, (axes,) = blank("the cheaper the rows, the more a tree gains on a chain", 1)
-    for name, found in speeds.items():
-        axes.semilogx(sizes, found, base=2, color=AMBER if name.startswith("chain") else GREEN, marker="o", linewidth=2,
-                      linestyle="-" if name.endswith("here") else ":", label=name)
-    axes.axhline(1, color=INK, linewidth=1)
-    axes.set_xticks(sizes, sizes)
-    axes.set(xlabel="m, rows in a call", ylabel="times as fast as the target alone")
-    axes.legend(frameon=False)
-    save(figure, "which_tree")
 
 
 def block_verification(drafts: Sequence[str], parts: dict[str, Sequence[float]],
@@ -620,27 +592,10 @@ def when_to_stop(fixed: Sequence[tuple[float, float]], rules: dict[str, tuple[fl
 
 # Drafting hidden states, What to train on
 
-def fall_of(axes: Axes, alphas: dict[str, Sequence[float]]) -> None:
-    """Draft model -> its acceptance at draft token 1, 2, ..., drawn as a share of the first."""
-    for (name, row), colour in zip(alphas.items(), (BLUE, GREEN)):
-        axes.plot(range(1, len(row) + 1), [alpha / row[0] for alpha in row], color=colour, marker=MARK[colour],
-                  linewidth=2, label=f"{name}: alpha {row[0]:.2f} at first")
-    axes.set(xlabel="draft token", ylabel="alpha / alpha of draft token 1", xticks=range(1, len(row) + 1))
-    axes.set_ylim(0, 1.05)
-    axes.legend(frameon=False, loc="lower left")
-
-
-def along_a_draft(alphas: dict[str, Sequence[float]]) -> None:
-    """alphas: draft model -> its acceptance at draft token 1, 2, ..."""
-    figure, (axes,) = blank("a prediction made from predictions is worse", 1)
-    fall_of(axes, alphas)
-    save(figure, "drafting_hidden_states")
-
-
-def training_along_the_draft(mask: Sequence[Sequence[bool]], places: int, alphas: dict[str, Sequence[float]]) -> None:
+def drafting_hidden_states(mask: Sequence[Sequence[bool]], places: int, alphas: dict[str, Sequence[float]]) -> None:
     """mask: whether row (step, place) attends to column (step, place), `places` of each step. alphas: draft model ->
     its acceptance at draft token 1, 2, ..."""
-    figure, (left, right) = blank("trained on its own predictions, a draft model falls less", 2)
+    figure, (left, right) = blank("a prediction made from predictions is worse, and less so after training on them", 2)
     steps = len(mask) // places
     shades = [[(1 if column < places else 2) * seen for column, seen in enumerate(row)] for row in mask]
     left.imshow(shades, cmap=ListedColormap(["#f3f4f6", BLUE, GREEN]), vmin=0, vmax=2, aspect="equal", zorder=3)
@@ -654,18 +609,11 @@ def training_along_the_draft(mask: Sequence[Sequence[bool]], places: int, alphas
     left.set_title("what each row attends to in unrolled training", loc="left", color=INK, fontsize=10)
     left.set_xlabel("step 0: the text, with the target's hidden states; the diagonals: its own states")
     left.grid(False)
-    fall_of(right, alphas)
-    save(figure, "training_along_the_draft")
-
-
-def what_to_train_on(names: Sequence[str], drafted: Sequence[float], accepted: Sequence[float],
-                     in_text: Sequence[float]) -> None:
-    """Of each token: how often it is drafted, drafted and accepted, and in the text."""
-    figure, (axes,) = blank("what is drafted is not what is judged further on", 1)
-    bars(axes, names, (drafted, FAINT, "drafted"), (accepted, GREEN, "drafted and accepted"),
-         (in_text, BLUE, "in the text"))
-    axes.set_ylabel("probability")
-    save(figure, "what_to_train_on")
+    for (name, row), colour in zip(alphas.items(), (FAINT, GREEN, AMBER, RED, BLUE)):
+        right.plot(range(1, len(row) + 1), row, color=colour, marker=MARK[colour], linewidth=2, label=name)
+    right.set(xlabel="draft token", ylabel="alpha on held-out text", xticks=range(1, len(row) + 1), ylim=(0, 1))
+    right.legend(frameon=False, loc="upper right")
+    save(figure, "drafting_hidden_states")
 
 
 def losses(p_target: Sequence[float], fits: dict[str, Sequence[float]]) -> None:
@@ -681,7 +629,7 @@ def losses(p_target: Sequence[float], fits: dict[str, Sequence[float]]) -> None:
         axes.set(xlabel="token", ylim=(0, 1.7 * max(max(p_target), *map(max, fits.values()))))
         axes.legend(frameon=False, loc="upper right")
     panels[0].set_ylabel("probability")
-    save(figure, "a_loss_for_a_draft_model")
+    save(figure, "what_to_train_on")
 
 
 # Draft models on hidden states: heads, a tree of guesses, a state, what cheap steps buy, mistakes
@@ -707,56 +655,24 @@ def heads(betas: dict[str, Sequence[float]]) -> None:
              yticklabels=[f"{kind}, head {k}" for kind in ("Medusa", "Hydra") for k in range(1, count + 1)])
     left.set_xticklabels(columns, fontsize=8)
     left.grid(False)
-    for name, colour, line in zip(sorted(betas), (GREEN, BLUE, FAINT), ("-", "-", ":")):
+    for name, colour, line in zip(sorted(betas), (GREEN, BLUE, AMBER, FAINT), ("-", "-", "-", ":")):
         right.plot(range(1, count + 1), betas[name], color=colour, linestyle=line, marker=MARK[colour], linewidth=2,
                    label=name)
-    right.set(xlabel="head", ylabel="beta on held-out text", xticks=range(1, count + 1),
+    right.set(xlabel="draft token", ylabel="beta on held-out text", xticks=range(1, count + 1),
               ylim=(0, 1.25 * max(map(max, betas.values()))))
     right.legend(frameon=False)
     save(figure, "what_the_target_knows_ahead")
 
 
-def best_tokens(accuracies: Sequence[Sequence[float]], tokens: dict[str, tuple[float, float]]) -> None:
-    """accuracies: of each head, by rank. tokens: shape of the draft -> its tokens per round, promised and counted."""
-    figure, (left, right) = blank("a second guess of an early head beats the best guess of a late one", 2)
-    ranks = [f"rank {i}" for i in range(1, len(accuracies[0]) + 1)]
-    bars(left, ranks, *((shares, colour, f"head {k}") for k, (shares, colour) in enumerate(
-        zip(accuracies, (GREEN, BLUE, AMBER)), 1)))
-    left.set_ylabel("mean p_target of the token")
-    promised, counted = zip(*tokens.values())
-    bars(right, list(tokens), (promised, FAINT, "promised"), (counted, GREEN, "counted on held-out text"))
-    right.set_ylabel("tokens per round")
-    right.set_ylim(0, 1.3 * max(*promised, *counted))
-    save(figure, "a_tree_of_best_tokens")
-
-
 def the_state(betas: dict[str, Sequence[float]]) -> None:
     """Draft model -> beta of its 1st, 2nd, ... draft token."""
     figure, (axes,) = blank("a draft model that reads its draft hardly gets worse along it", 1)
-    for (name, found), colour in zip(betas.items(), (GREEN, AMBER, BLUE)):
+    for (name, found), colour in zip(betas.items(), (GREEN, RED, BLUE, AMBER)):
         axes.plot(range(1, len(found) + 1), found, color=colour, marker=MARK[colour], linewidth=2, label=name)
     axes.set(xlabel="draft token", ylabel="beta on held-out text", xticks=range(1, 1 + max(map(len, betas.values()))),
              ylim=(0, 1))
     axes.legend(frameon=False, loc="upper right")
     save(figure, "a_state_that_reads_its_draft")
-
-
-def cheap_steps(costs: Sequence[float], lines: dict[float, Sequence[float]],
-                points: dict[str, tuple[float, float]]) -> None:
-    """lines: alpha -> speed-up for each cost c. points: draft model -> its c and speed-up."""
-    figure, (axes,) = blank("a draft model with cheap steps may be wrong more often", 1)
-    for alpha, speeds in lines.items():
-        axes.plot(costs, speeds, color=FAINT, linewidth=2)
-        axes.annotate(f"alpha {alpha}", (costs[-1], speeds[-1]), xytext=(4, 0), textcoords="offset points", fontsize=8,
-                      va="center", color=INK)
-    for (name, point), colour, fill in zip(points.items(), (GREEN, AMBER, GREEN), ("full", "full", "none")):
-        axes.plot(*point, MARK[colour], color=colour, markersize=9, fillstyle=fill, markeredgewidth=2, label=name,
-                  clip_on=False)
-    axes.axhline(1, color=INK, linewidth=1)
-    axes.set(xlabel="c (a draft step in target steps)", ylabel="speed-up by the formula, best gamma",
-             xlim=(0, 1.18 * max(*costs, *(cost for cost, _ in points.values()))))
-    axes.legend(frameon=False, loc="upper right")
-    save(figure, "what_a_cheap_step_buys")
 
 
 def what_shows_a_mistake(gaps: dict[str, Sequence[float]]) -> None:
@@ -883,29 +799,6 @@ def a_block_at_once(best: dict[float, Sequence[float]], betas: dict[str, Sequenc
                  xticks=range(1, len(row) + 1))
         axes.legend(frameon=False, loc="lower left")
     save(figure, "a_block_at_once")
-
-
-# Leaving early
-
-def leaving_early(untrained: dict[int, float], trained: dict[int, float], of_gpt: float,
-                  speed: dict[str, float]) -> None:
-    """Beta after each number of layers; of trained exits; of the draft GPT. speed: drafter -> by the formula."""
-    figure, (left, right) = blank("few layers draft badly, and many cost too much", 2)
-    figure.set_size_inches(12, 4.4)
-    left.plot(list(untrained), list(untrained.values()), color=AMBER, marker=MARK[AMBER], linewidth=2,
-              label="nothing trained")
-    left.plot(list(trained), list(trained.values()), color=GREEN, marker="o", linewidth=2, label="a trained exit")
-    left.axhline(of_gpt, color=BLUE, linestyle=":", linewidth=2, label="the draft GPT")
-    left.set(xlabel="layers that a draft token goes through", ylabel="beta on held-out text: how often it is accepted",
-             ylim=(0, 1.05))
-    left.legend(frameon=False, loc="upper left")
-    left.set_title("a draft token that leaves early", loc="left", color=INK, fontsize=10)
-    right.set_title("what it gains (black line: plain decoding)", loc="left", color=INK, fontsize=10)
-    right.barh(list(speed), list(speed.values()), 0.6, color=[GREEN] * len(trained) + [BLUE])
-    right.axvline(1, color=INK, linewidth=1)
-    right.invert_yaxis()
-    right.set(xlabel="times as fast as plain decoding, by the formula")
-    save(figure, "leaving_early")
 
 
 # Mixing on purpose

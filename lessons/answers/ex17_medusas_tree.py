@@ -1,6 +1,6 @@
 """Exercise 17: Medusa's tree: the rows that are worth most.
 
-difficulty 3 of 5, about 20 minutes, about 10 lines; after the lesson *A tree of best tokens*
+difficulty 3 of 5, about 20 minutes, about 10 lines; after the lesson *What the target knows ahead*
 check: python -m lessons.check 17
 """
 

@@ -32,7 +32,7 @@ GAMMA = 4               # draft tokens of a round, where the user asks for no ot
 TURNS, NEW = 8, 64      # texts, and tokens of each
 FREE = 1.1              # a draft length that gains so many times more comes first: it costs nothing to change
 GAINS = (1, 2)          # what each part would have to be for these speed-ups
-LESSONS = {"tokens": "Good where it matters", "c": "What a cheap step buys", "v": "Ten for the price of one",
+LESSONS = {"tokens": "Good where it matters", "c": "A state that reads its draft", "v": "Ten for the price of one",
            "overhead": "How fast", "gamma": "How fast"}
 
 

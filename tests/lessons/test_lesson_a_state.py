@@ -35,23 +35,17 @@ def test_a_state_that_reads_its_draft(lesson, exchanged):
         assert [name, *(f"{beta:.2f}" for beta in found)] in rows_from(out, name)
 
     # the state hardly falls, Medusa does; the pair's own draft model, trained for hours, is better than both
-    state, medusa = betas["the state"], betas["Medusa"]
+    state, medusa, without = betas["the state"], betas["Medusa"], betas["with zeros for hidden states"]
     assert isinstance(mlp, MLPSpeculator) and min(state) > 0.85 * max(state) and medusa[1] < 0.8 * medusa[0]
     assert state[1] > 1.5 * medusa[1] and betas["the draft GPT"][0] > state[0] + 0.1
-    assert names["without"] < 0.93 * state[0] and f"with zeros for hidden states: {names['without']:.3f}" in out
-
-
-@pytest.mark.usefixtures("packed")
-@shorter(("tokenizer, 40", "tokenizer, 12"), ("steps=90", "steps=15"))
-def test_what_a_cheap_step_buys(lesson, exchanged):
-    names, out = lesson("what_a_cheap_step_buys", *exchanged)
-    mlp, gpt = names["mlp"], names["gpt"]
+    lost = [whole - zeros for whole, zeros in zip(state, without)]
+    assert without[0] < 0.93 * state[0] and lost[0] == max(lost)
 
     # what a step costs: the matrices that it multiplies with
     used = [weight for name, weight in mlp.named_parameters() if name.startswith(("carry", "head"))]
     count = names["operations"]
     assert count["the state"] == sum(weight.numel() for weight in used) < count["the draft GPT"] / 4
-    assert len(list(gpt.parameters())) and gpt.config.tied and names["c"]["the state"] < names["c"]["the draft GPT"]
+    assert gpt.config.tied and names["c"]["the state"] < names["c"]["the draft GPT"]
 
     # the formula: no gamma is better, and where the two tie
     v, points = names["v"], names["points"]

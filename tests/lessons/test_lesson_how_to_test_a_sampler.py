@@ -90,20 +90,12 @@ def test_how_to_test_a_sampler(lesson, exchanged):
     assert good > 0.001 > 0.0001 > bad
     assert re.findall(r"\d+ real runs, .*: +p = (\S+);", out) == [f"{good:.1g}", f"{bad:.1g}"]
 
-
-def test_one_long_text(lesson):
-    names, _ = lesson("one_long_text")
-    # PIT, by hand: flat for the right tokens; of the wrong ones, each piece's share is spread over its bins
+    # PIT, by hand; what the order of the ids hides, the right order shows; and there is a right sampler beside it
     assert names["back_to_u"](torch.tensor([.2, .5, .3]), 1, 0.4) == pytest.approx(0.4)
-    right, wrong = names["shares"].values()
-    assert all(within(share, 0.1, 10_000) for share in right.tolist())
-    by_piece = [.4 / 2] * 2 + [.4 / 5] * 5 + [.2 / 3] * 3
-    assert all(within(share, expected, 10_000) for share, expected in zip(wrong.tolist(), by_piece))
-
-    # what the order of the ids hides, the right order shows; and there is a right sampler beside it
     correct, by_id, by_gap = names["p_of_order"].values()
     assert correct > 0.001 and by_id > 0.001 and by_gap < 1e-20
-    assert all(sum(counts) == 3_000 for counts in names["bins"].values())
+    assert [float(p) for p in re.findall(r"3,000 tokens, .*: +p = (\S+)", out)] == pytest.approx(
+        [correct, by_id, by_gap], rel=0.5)
     assert (names["wrong"].sum(-1) - 1).abs().max() < 1e-9
     p_target, wrong = names["p_target"], names["wrong"]
     favoured = (names["q_draft"] > p_target) & (p_target > 0)       # written too often: what the draft likes more

@@ -19,9 +19,8 @@ def test_the_same_to_the_last_bit(lesson, exchanged):
     alone, five = (names["in_calls"](names["models"]["bfloat16"], size) for size in (1, 5))
     assert abs(0.5 * (alone - five).abs().sum(-1).mean().item() - apart) < 1e-4
     if can_quantise(torch.device("cpu")):
-        assert found["int8"][0] < 0.03 and list(names["models"]) == ["float32", "bfloat16", "int8", "int8, steady"]
+        assert found["int8, steady"][0] < 0.03 and list(names["models"]) == ["float32", "bfloat16", "int8, steady"]
     if isinstance(names["models"].get("int8, steady"), Steady):
         assert found["int8, steady"][1] < 1e-7
         assert names["same"]["int8, steady"] == names["same"]["float32"] == len(names["prompts"])
-    assert 1.5 * names["errors"]["mixed"] < names["errors"]["as they are"]
     assert set(rows(out[out.index("texts that are the same") - 40:], "the target in")) == set(found)

@@ -14,8 +14,12 @@ from tests.printed import rows_of
 pytestmark = pytest.mark.xdist_group("held-out texts")      # which one process then reads once
 
 
-def test_what_to_train_on(lesson):
-    names, out = lesson("what_to_train_on")
+@shorter(("train_texts, 48)", "train_texts, 24, 64)"),
+         ("held_texts, 20, length=40), 40)", "held_texts, 8, length=24), 24)"),
+         ("target(judged)[:, 40:]", "target(judged)[:, 24:]"), ("student(judged)[:, 40:]", "student(judged)[:, 24:]"),
+         ("steps=100, rate=1e-2", "steps=30, rate=3e-2"))
+def test_what_to_train_on(lesson, exchanged):
+    names, out = lesson("what_to_train_on", *exchanged)
 
     # one look at a token: sum p p; all looks at people's tokens: .8
     p_four, alpha_of = names["p_four"], names["alpha_of"]
@@ -28,39 +32,24 @@ def test_what_to_train_on(lesson):
     # what is drafted is not what is judged further on
     assert names["accepted"] == pytest.approx([.2, .3, 0]) and names["in_text"] == pytest.approx([.6, .4, 0])
 
-
-@shorter(("train_texts, 48)", "train_texts, 24, 64)"),
-         ("held_texts, 20, length=40), 40)", "held_texts, 8, length=24), 24)"),
-         ("target(judged)[:, 40:]", "target(judged)[:, 24:]"), ("student(judged)[:, 40:]", "student(judged)[:, 24:]"),
-         ("steps=100, rate=1e-2", "steps=30, rate=3e-2"))
-def test_a_loss_for_a_draft_model(lesson, exchanged):
-    names, out = lesson("a_loss_for_a_draft_model", *exchanged)
-    alpha_of = names["alpha_of"]
-
     # two students: which loss prefers which, and the example of losses.py
     prefers, by_hand = names["prefers"], names["BY_HAND"]
-    assert {name for name in prefers if prefers[name] == "A"} == {"total-variation", "minus-log-alpha", "lk-hybrid",
-                                                                        "kl-and-tv"}
+    assert {name for name in prefers if prefers[name] == "A"} == {"total-variation", "minus-log-alpha"}
     assert by_hand["forward-kl"]([.5, .5], [.8, .2]) == pytest.approx(.223, abs=1e-3)
     assert by_hand["total-variation"]([.5, .5], [.8, .2]) == pytest.approx(.3)
 
-    # the claim: q(j) ([j in U] - q(U)); forward KL: q - p; none where q is p
+    # the claim: q(j) ([j in U] - q(U)), also by trying; forward KL: q - p
     gradient = names["gradient"]
-    for p, q in [*names["places"].values(), ([.2, .3, .5], [.2, .3, .5])]:
+    for p, q in names["places"].values():
         p_target, q_draft = (torch.tensor(row, dtype=torch.float64) for row in (p, q))
         under = (q_draft < p_target).double()
         claimed = q_draft * (under - (q_draft * under).sum())
-        if p != q:
-            assert (gradient("total-variation", p, q) + claimed).abs().max() < 1e-12
-            assert (names["moved"](p, q) - claimed).abs().max() < 1e-8
-        else:
-            assert claimed.abs().max() == 0
+        assert (gradient("total-variation", p, q) + claimed).abs().max() < 1e-12
+        assert (moved(p_target, q_draft) - claimed).abs().max() < 1e-8
         assert (gradient("forward-kl", p, q) - (q_draft - p_target)).abs().max() < 1e-12
-    pull, needed = names["pull"], names["needed"]
+    pull = names["pull"]
     assert pull["near"]["total-variation"] > pull["near"]["forward-kl"]
     assert pull["far off"]["minus-log-alpha"] > 50 * pull["far off"]["total-variation"]
-    assert needed["total-variation"][0] > 10 * needed["minus-log-alpha"][0]
-    assert max(with_adam for _, with_adam in needed.values()) < 100
 
     # one hump for two: the best alpha is total variation's, and forward KL fills the valley
     fits, two_humps = names["fits"], names["two_humps"].exp()
@@ -74,6 +63,14 @@ def test_a_loss_for_a_draft_model(lesson, exchanged):
     assert [row for row in rows_of(out, 2) if row[0] in trained] == [
         [name, f"{alpha:.3f}"] for name, alpha in trained.items()]
     assert min(list(trained.values())[1:]) > trained["untrained"] + .05
+
+
+def moved(p_target, q_draft, step=1e-6):
+    """alpha's gradient, by trying: each logit a little up, and a little down."""
+    logits = q_draft.log()
+    nudged = logits + step * torch.stack([torch.eye(len(logits)), -torch.eye(len(logits))]).double()
+    up, down = torch.minimum(p_target, nudged.softmax(-1)).sum(-1)
+    return (up - down) / (2 * step)
 
 
 def test_a_path_is_accepted_as_often_as_the_lesson_claims():

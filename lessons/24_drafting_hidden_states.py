@@ -1,0 +1,353 @@
+# %% [markdown]
+# # Drafting hidden states
+#
+# **Can a draft model go on thinking where the target stopped?**
+#
+# The target's last layer computes a vector for every token, its *hidden state*, and the output head
+# turns this vector into a distribution. So a model that predicts the next hidden state predicts the
+# next distribution. One small layer may be enough, because the target has done most of the work.
+# This is EAGLE (Li et al. 2024, arXiv 2401.15077).
+#
+# We build on the hidden states of *What the target knows ahead* and on the idea of *A state that
+# reads its draft*. The trainings take some seconds on a few thousand tokens, so look at what
+# changes from row to row, and compare the heights with the last row; `python train_tiny.py --what
+# eagle3` makes a better one, in hours.
+
+# %%
+import torch
+import torch.nn.functional as F
+
+import figures
+from kit import along, table, train_layer, windows
+from nanospec.files import load_pair
+from nanospec.files.corpus import read_texts
+from nanospec.methods.draft_models.eagle import Eagle
+from nanospec.methods.draft_models.eagle3 import Eagle3
+from nanospec.methods.draft_models.early_exit import EarlyExit
+from nanospec.model import Call
+from nanospec.theory import acceptance, best_gamma, speedup
+from nanospec.training.losses import forward_kl, total_variation
+from nanospec.training.unrolled import before_tokens, whole_texts
+
+torch.set_num_threads(1)                                    # nothing is timed here
+target, gpt, tokenizer = load_pair()
+target.requires_grad_(False)
+C, V, L = target.config.channels, target.config.vocab_size, target.config.layers
+
+# %% [markdown]
+# ## One hidden state, two futures
+#
+# A text ends in "for i in". The target has read it, and its last hidden state tells which tokens
+# may come. Suppose that these are "range" and "self". One of them is drawn with dice, and the
+# hidden state cannot know which one, because it was there before the token was drawn. (Tokens are
+# pieces of words: " r" may be the beginning of " range".)
+#
+# *Guess first:* how far apart are the target's next distributions after the two tokens? (Total
+# variation: 0 is the same, 1 is nothing in common.)
+
+# %%
+ids = tokenizer.encode("import os\n\ndef total(numbers):\n    for i in")
+with torch.no_grad():
+    first, second = target(torch.tensor([ids]))[0, -1].topk(2).indices.tolist()
+    futures = target(torch.tensor([ids + [first], ids + [second]]))[:, -1].log_softmax(-1)
+apart = total_variation(futures[0], futures[1]).item()
+pieces = [repr(tokenizer.decode([token])) for token in (first, second)]
+print(f"\nafter {pieces[0]} and after {pieces[1]}: {apart:.2f} apart")
+
+# %% [markdown]
+# *Answer:* hardly anything is common to both.
+#
+# So the layer also needs the token, which stands *one ahead* of the hidden state:
+#
+# | | | | | | |
+# |---|---|---|---|---|---|
+# | tokens | x_0 | x_1 | x_2 | x_3 | |
+# | hidden state before it | zeros | h_0 | h_1 | h_2 | |
+# | the layer predicts | h_0 | h_1 | h_2 | h_3 | read by the output head: x_4 may be ... |
+#
+# x_3 is the last token of the text. The target has drawn it and has not read it yet, so h_3 is
+# missing.
+#
+# ## With and without the token
+#
+# To see how much the token is worth, we first collect hidden states. The target reads `windows` of
+# 128 tokens once, from the middle of training files and of held-out files.
+
+# %%
+@torch.no_grad()
+def of_target(tokens, layers):
+    """Windows -> hidden states of these layers (B, T, layers, C), log-probabilities after each."""
+    logits, hidden = target(tokens, layers=layers)
+    return hidden, logits.log_softmax(-1)
+
+
+train_texts, held_texts = read_texts()
+tokens, held = windows(tokenizer, train_texts, 64), windows(tokenizer, held_texts, 12)
+hidden, p_target = of_target(tokens, [L - 1])
+held_hidden, held_p = of_target(held, [L - 1])
+print(f"{tokens.numel():,} tokens to train on, {held.numel():,} to judge by")
+
+# %% [markdown]
+# The simplest prediction of the next hidden state is linear: prediction = inputs @ weights, with
+# the weights of the smallest squared error. A formula gives these weights, and nothing has to be
+# trained.
+#
+# We compute it twice: from h_(i-1) alone, and from the embedding of x_i together with h_(i-1).
+# "Hidden state" means here what the output head reads, so after the last norm.
+#
+# *Guess first:* how much better is the second?
+
+# %%
+spread = target.embedding.weight.std().item()           # embeddings are small numbers: make them 1
+
+
+@torch.no_grad()
+def inputs_of(tokens, hidden, with_token):
+    """For every token but the first: [embedding of the token, hidden state before it]."""
+    before = target.norm(hidden[:, :-1, -1])
+    embedded = target.embedding(tokens[:, 1:]) / spread
+    return torch.cat([embedded * with_token, before], -1)
+
+
+@torch.no_grad()
+def straight_line(with_token):
+    """(2C, C): the weights of the smallest squared error, slightly regularised."""
+    a = inputs_of(tokens, hidden, with_token).flatten(0, 1)
+    wanted = target.norm(hidden[:, 1:, -1]).flatten(0, 1)
+    return torch.linalg.solve(a.T @ a + 10 * torch.eye(2 * C), a.T @ wanted)
+
+# %% [markdown]
+# *Answer:* much better. The next table tells.
+#
+# We judge both on held-out text. *Explained* is 1 - squared error / squared distance from the mean.
+# alpha is the mean of sum min(p_target, q_draft) over all places, where q_draft is the target's
+# output head applied to the prediction.
+
+# %%
+rows, line, lines_alpha = [], {}, {}
+real = target.norm(held_hidden[:, 1:, -1])
+for with_token in 0, 1:
+    line[with_token] = straight_line(with_token)
+    with torch.no_grad():
+        predicted = inputs_of(held, held_hidden, with_token) @ line[with_token]
+        q_draft = target.head(predicted).log_softmax(-1)
+    left = ((predicted - real) ** 2).sum() / ((real - real.mean((0, 1))) ** 2).sum()
+    lines_alpha[with_token] = 1 - total_variation(held_p[:, 1:], q_draft).mean().item()
+    rows.append(["hidden state and token" if with_token else "hidden state alone",
+                 f"{1 - left:.2f}", f"{lines_alpha[with_token]:.2f}"])
+table(["a straight line from", "explained", "alpha"], rows)
+assert lines_alpha[1] > lines_alpha[0] + .05
+
+# %% [markdown]
+# Compare the two rows: the token decides. That is the first idea of EAGLE.
+#
+# ## The layer
+#
+# EAGLE's layer begins with such a linear map, called `fuse`. One layer of a GPT follows: attention,
+# so that it can look back, and then an MLP. Its result is the prediction. The output head is the
+# target's own and is not trained.
+#
+# We start from the linear prediction: `fuse` gets its weights, and the rest adds nothing yet. The
+# cell also writes the layer out by hand. After training we compare it with
+# nanospec/methods/draft_models/eagle.py.
+
+# %%
+def new_eagle():
+    torch.manual_seed(1)
+    model = Eagle(V, C, [L - 1], target.config.heads, target.config.kv_heads, C).attach(target)
+    weights = line[1].T.clone()                         # (C, 2C): the embedding's part stands first
+    weights[:, :C] /= spread
+    model.fuse.weight.data = weights
+    for matrix in model.attention.out, model.mlp.down:  # what these two compute is added
+        matrix.weight.data.zero_()
+    return model
+
+
+@torch.no_grad()
+def by_hand(model, tokens, hidden):
+    before = F.pad(target.norm(hidden[:, :-1, -1]), (0, 0, 1, 0))     # one ahead: shift by one
+    before[:, 0] = target.norm(torch.zeros(C))          # before the first token there is none
+    x = model.fuse(torch.cat([target.embedding(tokens), before], -1))
+    call = Call(model.rope(tokens.shape[1]))            # positions; attention sees all before
+    x = x + model.attention(model.attention_norm(x), call, 0)
+    x = x + model.mlp(model.mlp_norm(x))
+    return target.head(x)
+
+
+eagle = new_eagle()
+
+# %% [markdown]
+# The loss has two parts. The prediction should be near the target's hidden state, and the
+# distribution read from it should be near the target's distribution (by forward KL, with weight
+# 0.1). `train_layer` (in kit.py) lowers this loss with AdamW, on four windows per step.
+#
+# `along` measures alpha on held-out text for draft tokens 1 to 5. After the text, the layer has no
+# hidden states of the target. For draft token 2 it therefore reads its own prediction, and for
+# token 3 what it made of that. (The draft tokens are those of the text, because token 3 is judged
+# only if tokens 1 and 2 were accepted.) The draft GPT reads the whole text for every token.
+#
+# *Guess first:* how much of alpha is left at draft token 5?
+
+# %%
+held_out = held, held_hidden, held_p
+fall = {"the straight line": along(eagle, held_out)}
+train_layer(eagle, (tokens, hidden, p_target), steps=40)
+fall["EAGLE"] = along(eagle, held_out)
+eagle.requires_grad_(False)
+theirs = whole_texts(eagle, held, before_tokens(held_hidden), 1)[0]
+assert (by_hand(eagle, held, held_hidden) - theirs).abs().max() < 1e-3
+with torch.no_grad():
+    fall["the draft GPT"] = [acceptance(held_p.exp(), gpt(held).softmax(-1)).mean().item()] * 5
+
+
+def show(fall):
+    table(["alpha at draft token", "1", "2", "3", "4", "5", "left at 5"], [
+        [name, *(f"{a:.3f}" for a in row), f"{row[4] / row[0]:.0%}"] for name, row in fall.items()])
+
+
+show(fall)
+assert fall["EAGLE"][0] > fall["the straight line"][0] + .01
+assert fall["EAGLE"][4] < fall["EAGLE"][0] - .02
+
+# %% [markdown]
+# *Answer:* see the last column. A few seconds of training help, but alpha falls along the draft,
+# because a prediction made from predictions is worse.
+#
+# ## Training along the draft
+#
+# EAGLE is trained on the target's hidden states, and while it drafts it reads its own predictions.
+# It never practised that. EAGLE-3 (arXiv 2503.01840) changes three things:
+#
+# 1. There is no loss on hidden states. What the layer passes on need not resemble the target's.
+# 2. It reads three layers of the target, not only the last, and a matrix makes one state of them.
+# 3. It is *unrolled* in training: the layer reads its own states for some steps, and every step has
+#    a loss. The paper calls this *training-time test*.
+#
+# All places of a text are trained at once. Place i at step k stands for a draft that began after
+# place i, k tokens ago. It attends to all places up to i, as they were at step 0, and to itself at
+# the steps 1 to k. It must not attend to the predictions of another place, since these belong to
+# another draft.
+#
+# *Guess first:* draw the mask of 4 places and 3 steps, and mark where it is filled.
+
+# %%
+def mask_unrolled(places, steps):
+    """Row (k, i) is place i at step k, so are the columns. True: the row attends to the column."""
+    mask = torch.zeros(steps * places, steps * places, dtype=torch.bool)
+    for k in range(steps):
+        for i in range(places):
+            mask[k * places + i, :i + 1] = True                         # step 0, up to its own
+            for own in range(1, k + 1):
+                mask[k * places + i, own * places + i] = True           # itself, afterwards
+    return mask
+
+
+grid = mask_unrolled(places=4, steps=3)
+for row, marks in enumerate(grid.tolist()):
+    print(f"step {row // 4}, place {row % 4}: ", "".join(".#"[mark] for mark in marks))
+
+# %% [markdown]
+# *Answer:* here a line is a place at a step, and the columns are the places of step 0, then those
+# of step 1, and so on. The first columns are filled up to the place itself, and after them one for
+# each step of its own. (`Unrolled` in nanospec/training/unrolled.py computes attention under this
+# mask.)
+#
+# Now we train EAGLE-3 twice from the same weights, on one step and unrolled over three, with as
+# many training steps (which take three times as long).
+#
+# *Guess first:* which of the two is better at draft token 1, and which one at draft token 5?
+
+# %%
+layers = [L // 4, L // 2, L - 1]
+texts, judged = (tokens, *of_target(tokens, layers)), (held, *of_target(held, layers))
+
+
+def new_eagle3(unrolled):
+    torch.manual_seed(1)
+    heads = target.config.heads, target.config.kv_heads
+    model = Eagle3(V, C, layers, *heads, hidden=C, spoken=V).attach(target)
+    model.head.weight.data.copy_(target.head.weight)    # its own head starts as the target's
+    model.steps = unrolled
+    return model
+
+
+for name, unrolled_steps, steps in ("EAGLE-3", 1, 60), ("EAGLE-3, unrolled", 3, 60):
+    fall[name] = along(train_layer(new_eagle3(unrolled_steps), texts, steps), judged)
+show(fall)
+left_at_5 = {name: row[4] / row[0] for name, row in fall.items()}
+assert left_at_5["EAGLE-3, unrolled"] > left_at_5["EAGLE-3"] + .05
+figures.drafting_hidden_states(grid.tolist(), 4, fall)
+
+# %% [markdown]
+# *Answer:* the one of a single step is better at draft token 1, by a little, and the unrolled one
+# at all others. Trained on one step, the layer may pass on whatever it likes and never had to read
+# that itself. Unrolled, it has read its own states. (EAGLE is above both, because it begins as the
+# straight line, and they begin from nothing.) None of these layers reaches the draft GPT, which was
+# trained for hours; `prefix`, in *What the target knows ahead*, shows what such a layer reaches
+# after hours.
+#
+# ## Leaving early
+#
+# If the target has done most of the work, why add a layer? Its own first layers can draft: let a
+# token go through d of the L layers, and then ask the output head, through a small translator that
+# is trained. This is *early exit* (LayerSkip, Elhoushi et al. 2024; `EarlyExit` in
+# nanospec/methods/draft_models/early_exit.py). Nothing is computed twice, because the target goes
+# on from there when it verifies. But a draft token costs d / L of a target step, so c = d / L. We
+# take v(m) = 1 + 0.05 (m - 1), and c = 0.11 for the draft GPT; *How fast* measures both on your
+# machine.
+#
+# *Guess first:* which exit is the best, and is it better than the draft GPT?
+
+# %%
+def exit_after(depth, steps=60):
+    """alpha of an exit after `depth` layers, trained for some seconds."""
+    torch.manual_seed(0)
+    model = EarlyExit(V, C, [depth - 1], hidden=C).attach(target)
+    with torch.no_grad():
+        h, h_held = (target(some, layers=[depth - 1])[1][:, :, 0] for some in (tokens, held))
+    optimizer = torch.optim.Adam(model.parameters(), lr=3e-3)
+    for step in range(steps):
+        some = torch.arange(8) + 8 * (step % (len(tokens) // 8))
+        log_q = model.leave(h[some]).log_softmax(-1)
+        optimizer.zero_grad()
+        forward_kl(p_target[some], log_q).mean().backward()
+        optimizer.step()
+    with torch.no_grad():
+        return acceptance(held_p.exp(), model.leave(h_held).softmax(-1)).mean().item()
+
+
+of = {f"exit after {depth}": (exit_after(depth), depth / L) for depth in (3, 6, 12)}
+of["the draft GPT"], rows = (fall["the draft GPT"][0], 0.11), []
+for name, (alpha, c) in of.items():
+    gamma = best_gamma(alpha, c, lambda m: 1 + 0.05 * (m - 1))
+    gain = speedup(alpha, gamma, c, 1 + 0.05 * gamma)
+    rows.append([name, f"{alpha:.2f}", f"{c:.2f}", gamma, f"{gain:.2f}"])
+table(["drafter", "alpha", "c", "best gamma", "speed-up by the formula"], rows)
+
+# %% [markdown]
+# *Answer:* none is better than the draft GPT. Three of the 24 layers cost about as much as it does,
+# and what they draft is accepted less often. After twelve layers a draft token costs half a step of
+# the target, and no acceptance makes up for that. A target can also be trained to be left early;
+# ours was not.
+#
+# ## Three things to know
+#
+# 1. A hidden state does not tell which token was drawn, so the layer reads the token one ahead of
+#    it. One layer is enough, because the target has done most of the work.
+# 2. After the text the layer reads its own predictions, and it gets worse from token to token.
+# 3. A draft model has to read its own predictions, so it should be trained on them. In unrolled
+#    training, each place attends to the text up to its own place and to its own earlier steps.
+#
+# ## Change this and run again
+#
+# 1. Set `eagle.hidden_loss, eagle.token_loss = 0, 1` before `train_layer(eagle, ...)`. What becomes
+#    of draft token 1, and of draft token 5?
+# 2. Write `before * 0` in place of `before` in the last line of `inputs_of`. Now the second row is
+#    a linear prediction from the token alone. What is the hidden state worth? (Look at this table
+#    only. What follows was made for the better prediction.)
+# 3. Print `mask_unrolled(5, 1)`. Where have you seen this mask before?
+#
+# The answers are in the file of the same name in `lessons/answers/`.
+#
+# *Next:* *What to train on* asks what a draft model should be taught, and on which text. Exercises:
+# 18 (one ahead).

@@ -1,0 +1,292 @@
+# %% [markdown]
+# # How close a rule can come
+#
+# **What is the most that any rule can accept?**
+#
+# With one draft token, accept or replace is the best possible rule. With a draft of several tokens
+# it is not, because *Block verification* accepts more. With several draft tokens for one place
+# (*Several futures*), it depends on how they are drawn.
+#
+# This lesson computes a *ceiling* for each case, the most that any lossless rule can accept, and
+# then asks how close each rule comes.
+
+# %%
+from collections import defaultdict
+from itertools import combinations
+
+import torch
+
+import figures
+from kit import table
+from nanospec import ModelDrafter
+from nanospec.files import load_pair
+from nanospec.methods.rules.kseq import best_acceptance, k_seq, least_rho, sequential_acceptance
+from nanospec.proof.walk import walk
+from nanospec.speculate import speculate
+from nanospec.theory import acceptance
+
+torch.set_num_threads(1)                # thousands of tiny sums: threads would only wait
+
+names = ["range", "items", "zip", "def"]                    # what may follow "for x in"
+p_target, q_draft = [.6, .3, .1, 0], [.2, .2, .5, .1]       # a bad draft
+
+# %% [markdown]
+# ## One draft token
+#
+# Take some tokens, for example zip and def, and call this set S.
+#
+# **Claim 1.** No lossless rule accepts a draft token more often than 1 + p_target(S) - q_draft(S),
+# where p_target(S) is the sum of p_target over the tokens in S.
+#
+# **Proof.** The numbers are for S = {zip, def}.
+#
+# 1. The draft token lies in S with probability q_draft(S) = .5 + .1 = .6.
+# 2. An accepted token of S becomes part of the text.
+# 3. If the rule is lossless, the text has a token of S at this place with p_target(S) = .1 + 0 =
+#    .1.
+# 4. So of the .6, at most .1 is accepted, and at least .6 - .1 = .5 is rejected.
+# 5. At most 1 - .5 = .5 is accepted.
+#
+# Every S gives such a bound, and the lowest of them is the ceiling. Accept or replace accepts sum
+# min(p_target, q_draft), the overlap.
+#
+# *Guess first:* four tokens have 16 sets S. Which set gives the lowest bound?
+
+# %%
+def all_sets(V):
+    """Every set of the tokens 0 to V - 1, as a tuple: 4 tokens have 16 sets."""
+    return [S for size in range(V + 1) for S in combinations(range(V), size)]
+
+
+bounds = {}
+for S in all_sets(4):
+    bounds[S] = 1 + sum(p_target[x] for x in S) - sum(q_draft[x] for x in S)
+overlap = sum(min(p, q) for p, q in zip(p_target, q_draft))
+for S in sorted(bounds, key=bounds.get)[:5]:
+    print(f"  S = {', '.join(names[x] for x in S):20} at most {bounds[S]:.2f} is accepted")
+print(f"accept or replace accepts {overlap:.2f}")
+assert abs(min(bounds.values()) - overlap) < 1e-12 and min(bounds, key=bounds.get) == (2, 3)
+
+# %% [markdown]
+# *Answer:* the lowest bound is at the tokens that the draft proposes too often, and accept or
+# replace reaches it. With one draft token, no rule is better.
+#
+# ## A draft of several tokens
+#
+# Regard draft tokens 1 to i as one big token, as in *Block verification*. Then claim 1 holds for
+# it: no lossless rule accepts all i of them more often than sum min(p_target, q_draft) of big
+# tokens. For one draft, that is min(1, ratio_1 x ... x ratio_i), averaged over the drafts.
+#
+# There are therefore three ways to judge the same ratios (p_target / q_draft of each draft token):
+#
+# | | tokens 1 to i are accepted with |
+# |---|---|
+# | token by token | min(1, ratio_1) x ... x min(1, ratio_i) |
+# | as a whole (block verification) | w_i = min(1, w_(i-1) ratio_i) |
+# | the ceiling | min(1, ratio_1 x ... x ratio_i) |
+#
+# Take the draft "B A" with ratios 2 and 1/2 by hand: 1/2, then 1/2, then 1. The ceiling would
+# always accept it. Why does block verification not do so? It must decide with the distributions on
+# the drafted path. To do better, a rule would need the distributions after tokens that were not
+# drafted, which takes more calls of the target. Of all rules that know only the path, none beats
+# block verification (proved by Sun et al. 2024).
+
+# %%
+def three_ways(ratios):
+    """Ratios of a draft -> for i = 1 to gamma, the three probabilities of the table above."""
+    token_by_token, w, product, found = 1.0, 1.0, 1.0, []
+    for ratio in ratios:
+        token_by_token *= min(1, ratio)
+        w = min(1, w * ratio)
+        product *= ratio
+        found.append([token_by_token, w, min(1, product)])
+    return found
+
+
+assert three_ways([2, .5]) == [[1, 1, 1], [.5, .5, 1]]          # B A
+assert three_ways([.5, 2]) == [[.5, .5, .5], [.5, 1, 1]]        # A B
+
+# %% [markdown]
+# Now the same on the pair that ships, with drafts of eight tokens on real text. No coin is flipped,
+# since the three probabilities are known. Their sum over i = 1 to gamma is the mean number of
+# accepted draft tokens.
+
+# %%
+target, draft, tokenizer = load_pair()
+rounds = []
+prompts = ["def area(radius):\n", "import os\nfor name in", "class Stack:\n    def "]
+for seed, prompt in enumerate(prompts):
+    rounds += speculate(target, ModelDrafter(draft, 8), tokenizer.encode(prompt), 48, seed=seed)
+
+found = []
+for done in rounds:
+    places = zip(done.tokens[1:], done.p_target, done.q_draft[1:])
+    found.append(three_ways([(p[x] / q[x]).item() for x, p, q in places]))
+means = torch.tensor(found, dtype=torch.float64).mean(0).cumsum(0)              # (gamma, 3)
+chain = dict(zip(("token by token", "as a whole", "ceiling"), means.T.tolist()))
+
+# %% [markdown]
+# ## Several draft tokens for one place
+#
+# There are k draft tokens for one place, and one of them may be accepted.
+#
+# **Claim 2.** No lossless rule accepts one of them more often than 1 + p_target(S) - (the
+# probability that *all k* lie in S).
+#
+# **Proof.** The numbers are for p_target [.5, .5], q_draft [.8, .2], k = 2 and S = {token 0}.
+#
+# 1. If all k lie in S, then an accepted one lies in S. If one lies outside, nothing is required.
+# 2. Drawn independently, all k lie in S with q_draft(S)^k = .8 x .8 = .64.
+# 3. A token of S may come out with p_target(S) = .5 at most, so .64 - .5 = .14 must be rejected.
+# 4. At most .86 is accepted.
+# 5. Drawn without replacement, the two are never both token 0. Step 2 gives 0, and there is no
+#    restriction. The ceiling is 1, because one of the two is always the right one.
+#
+# The lowest bound is reached, by the theorem "max-flow = min-cut". (The test of this lesson finds
+# the same ceilings as flows.)
+
+# %%
+def all_k_in(S, q_draft, k):
+    """Drawn independently: all k lie in S."""
+    return sum(q_draft[x] for x in S) ** k
+
+
+def drawn_sets(q_draft, k):
+    """Drawn without replacement -> {k tokens, in any order: probability}. [.5, .3, .2] and k = 2:
+    {0, 1} comes as 0, 1 or as 1, 0, with .5 x .3/.5 + .3 x .5/.7 = .514.
+    """
+    chance = {frozenset(): 1.0}
+    for _ in range(k):                          # one token more
+        longer = defaultdict(float)
+        for drawn, probability in chance.items():
+            rest = 1 - sum(q_draft[x] for x in drawn)
+            for x in set(range(len(q_draft))) - drawn:
+                longer[drawn | {x}] += probability * q_draft[x] / rest
+        chance = longer
+    return chance
+
+
+assert abs(drawn_sets([.5, .3, .2], 2)[frozenset({0, 1})] - (.3 + .15 / .7)) < 1e-12
+
+# %%
+def ceiling(p_target, q_draft, k, independent=True):
+    """The most that any lossless rule accepts of k draft tokens for one place."""
+    sets = {} if independent else drawn_sets(q_draft, k)
+    lowest = 1.0
+    for S in all_sets(len(p_target)):
+        if independent:
+            inside = all_k_in(S, q_draft, k)
+        else:
+            inside = sum(chance for drawn, chance in sets.items() if drawn <= set(S))
+        lowest = min(lowest, 1 + sum(p_target[x] for x in S) - inside)
+    return lowest
+
+
+assert abs(ceiling([.5, .5], [.8, .2], 2) - .86) < 1e-12
+assert abs(ceiling([.5, .5], [.8, .2], 2, independent=False) - 1) < 1e-12
+
+# %% [markdown]
+# ## Two rules for them
+#
+# - The *node rule* (*Several futures*): try one after the other, each against the residual
+#   distribution.
+# - *k-SEQ* (Sun et al. 2023): the same coin for all, min(1, p_target / (rho q_draft)). The number
+#   rho holds all of them back, so that no token comes out too often, and is the smallest number
+#   that does so. The rule needs independent draws (nanospec/methods/rules/kseq.py).
+#
+# *Guess first:* one draft token is accepted with .7, and of two independent ones, one is accepted
+# with at most .86. Which of the two rules comes nearer to .86?
+
+# %%
+def by_k_seq(p, q, k):
+    """One try accepts with b = sum min(q_draft, p_target / rho). k tries fail with (1 - b)^k."""
+    b = acceptance(p / least_rho(p, q, k), q).item()
+    return 1 - (1 - b) ** k
+
+
+accepted_by = {                         # each: (p_target, q_draft, k) -> probability
+    "independent, node rule": lambda p, q, k: sequential_acceptance(p, q, k, True),
+    "independent, k-SEQ": by_k_seq,
+    "independent, ceiling": lambda p, q, k: ceiling(p.tolist(), q.tolist(), k),
+    "without replacement, node rule": lambda p, q, k: sequential_acceptance(p, q, k, False),
+    "without replacement, ceiling": lambda p, q, k: ceiling(p.tolist(), q.tolist(), k, False)}
+
+p_two, q_two = torch.tensor([[.5, .5], [.8, .2]], dtype=torch.float64)
+example = {name: rule(p_two, q_two, 2) for name, rule in accepted_by.items()}
+table(["two draft tokens, p_target [.5, .5], q_draft [.8, .2]", "one is accepted"],
+      [[name, f"{chance:.3f}"] for name, chance in example.items()])
+
+# %% [markdown]
+# *Answer:* k-SEQ in this case, with .79 against .76.
+#
+# A walk tells whether the formula of `by_k_seq` is what the rule does.
+
+# %%
+def two_drawn(dice):
+    """k-SEQ, with its two draft tokens."""
+    return k_seq([int(dice.pick(q_two[None])) for _ in range(2)], p_two, q_two, dice)
+
+
+walked, _ = walk(two_drawn)
+one_accepted = sum(weight for (child, _), weight in walked.items() if child is not None)
+assert abs(one_accepted - example["independent, k-SEQ"]) < 1e-12
+
+# %% [markdown]
+# ## How close, on the pair that ships?
+#
+# A ceiling tries all sets S, and a thousand tokens have far too many sets. So we take real places,
+# keep only the eight likeliest tokens at each, and rescale their probabilities to add up to 1.
+# Eight tokens have 256 sets.
+#
+# *Guess first:* take the node rule with five draft tokens for one place. How much is gained by
+# drawing without replacement?
+
+# %%
+pairs = []                                              # (p_target, q_draft) of eight tokens each
+for done in rounds[::4]:                                # where rounds begin
+    both = torch.stack([done.p_target[0], done.q_draft[1]]).double()
+    both = both[:, both.sum(0).topk(8).indices]
+    pairs.append(both / both.sum(1, keepdim=True))
+
+place = {}
+for name, rule in accepted_by.items():
+    place[name] = [sum(rule(p, q, k) for p, q in pairs) / len(pairs) for k in range(1, 6)]
+assert abs(ceiling(*pairs[0].tolist(), 5) - best_acceptance(*pairs[0], 5)) < 1e-12  # the library's
+
+# %%
+def show(title, means):
+    """A row for each rule. The last column: its share of its ceiling, with five draft tokens."""
+    rows = []
+    for name, found in means.items():
+        kind, _, what = name.rpartition(", ")
+        most = means[f"{kind}, ceiling" if kind else "ceiling"]
+        rows.append([name, *(f"{mean:.3f}" for mean in found[:5]), f"{found[4] / most[4]:.1%}"])
+    print(f"\n{title}")
+    table(["draft tokens", *"12345", "of the ceiling"], rows)
+
+
+show(f"a draft of several: accepted on average, in {len(rounds)} rounds", chain)
+show(f"several for one place: one is accepted, at {len(pairs)} places", place)
+figures.ceilings(chain, place)
+
+# %% [markdown]
+# *Answer:* nearly a tenth. Compare the first and the fourth row of the second table, at five draft
+# tokens.
+#
+# ## Three things to know
+#
+# 1. With one draft token, accept or replace reaches the ceiling, and no rule is better.
+# 2. With a draft of several, block verification is better than token by token. The ceiling is
+#    higher still, but no rule that knows only the drafted path can reach it.
+# 3. With several draft tokens for one place, drawing without replacement raises both the ceiling
+#    and what the node rule accepts.
+#
+# ## Change this and run again
+#
+# 1. Write `temperature=2` after `seed=seed`, then `temperature=0.3`. Which rule gains, and which
+#    has nothing left to gain?
+# 2. Do not draw, but choose the draft's k likeliest tokens. One of them is accepted with
+#    `p[q.topk(k).indices].sum().item()`. Add this to `accepted_by` as "chosen, ceiling". Is more
+#    accepted, or less?
+#
+# The answers are in the file of the same name in `lessons/answers/`.
