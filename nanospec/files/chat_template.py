@@ -28,8 +28,8 @@ class Generation(Extension):
 
     def parse(self, parser: Parser) -> nodes.Node | list[nodes.Node]:
         line = next(parser.stream).lineno
-        return nodes.Scope(parser.parse_statements(("name:endgeneration",),
-                                                   drop_needle=True), lineno=line)
+        inside = parser.parse_statements(("name:endgeneration",), drop_needle=True)
+        return nodes.Scope(inside, lineno=line)
 
 
 class ChatTemplate:

@@ -44,9 +44,8 @@ def tensors_of(model: Eagle3, engine: str) -> dict[str, Tensor]:
     assert model.config is not None
     config, state, layer = model.config, model.state_dict(), ENGINES[engine]
     ids, size = model.ids, config.head_size
-    q, k, v = state["layer.attention.qkv.weight"].split([rows * size for rows in
-                                                         (config.heads, config.kv_heads,
-                                                          config.kv_heads)])
+    rows = [count * size for count in (config.heads, config.kv_heads, config.kv_heads)]
+    q, k, v = state["layer.attention.qkv.weight"].split(rows)
     gate, up = state["layer.mlp.gate_up.weight"].chunk(2)
     named = {"fc.weight": state["fuse.weight"], "norm.weight": state["norm.weight"],
             "lm_head.weight": state["head.weight"],
@@ -98,4 +97,4 @@ def config_for_sglang(model: Eagle3) -> dict:
         "architectures": ["LlamaForCausalLMEagle3"], "draft_vocab_size": len(model.ids),
         "fc_norm": True, "norm_output": True,
         "eagle_config": {"eagle_aux_hidden_state_layer_ids": list(model.layers),
-                                              "use_aux_hidden_state": True}}
+                         "use_aux_hidden_state": True}}

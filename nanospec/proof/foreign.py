@@ -9,6 +9,7 @@ import sys
 from collections import defaultdict
 from collections.abc import Callable, Iterator
 from time import perf_counter
+from typing import Any
 
 import torch
 
@@ -33,9 +34,8 @@ def tokens_from(returned: object) -> tuple:
     tensor(1)] are (3, 1).
     """
     try:
-        return tuple(torch.as_tensor(list(returned)
-                                     if isinstance(returned,
-                                                   Iterator) else returned).flatten().tolist())
+        tokens: Any = list(returned) if isinstance(returned, Iterator) else returned
+        return tuple(torch.as_tensor(tokens).flatten().tolist())
     except (TypeError, ValueError, RuntimeError) as error:
         raise RequestError("a sampler returns its tokens, as a list or a tensor; this one returned "
                            f"{one_line(repr(returned))}") from error

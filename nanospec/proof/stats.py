@@ -108,9 +108,8 @@ def goodness_of_fit(counts: Mapping[Any, int], truth: Mapping[Any, float]) -> Fi
     if not samples:
         raise RequestError("no samples to judge")
     impossible = any(not truth.get(outcome, 0.0) > 0 for outcome, count in counts.items() if count)
-    strangest = max({**truth, **counts},
-                    key=lambda outcome: _strangeness(counts.get(outcome, 0) / samples,
-                                                                          truth.get(outcome, 0.0)))
+    strangest = max({**truth, **counts}, key=lambda outcome: _strangeness(
+        counts.get(outcome, 0) / samples, truth.get(outcome, 0.0)))
     worst = Off(strangest, truth.get(strangest, 0.0), counts.get(strangest, 0) / samples)
     cells: list[tuple[float, int]] = []
     rest, pooled = 0.0, 0

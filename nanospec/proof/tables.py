@@ -113,18 +113,17 @@ class Mixture:
 
 def small_gpt(vocab_size: int, layers: int, seed: int, context: int = 96) -> GPT:
     """A random GPT in float64 with distributions far from uniform and from other seeds'."""
-    return _far_from_uniform(GPT, seed, Config(vocab_size, context=context,
-                                               layers=layers, channels=16,
-                                               heads=2, kv_heads=1, hidden=24))
+    return _far_from_uniform(GPT, seed, _small(vocab_size, context, layers))
 
 
 def small_recurrent(vocab_size: int, layers: int, seed: int, attention: Sequence[int] = (),
                     snapshots: int | None = None) -> Recurrent:
     """The same with a state in every layer but those in `attention`."""
-    return _far_from_uniform(Recurrent, seed,
-                             Config(vocab_size, context=96, layers=layers, channels=16,
-                                                     heads=2, kv_heads=1, hidden=24),
-                             attention, snapshots)
+    return _far_from_uniform(Recurrent, seed, _small(vocab_size, 96, layers), attention, snapshots)
+
+
+def _small(vocab_size: int, context: int, layers: int) -> Config:
+    return Config(vocab_size, context, layers, channels=16, heads=2, kv_heads=1, hidden=24)
 
 
 def _far_from_uniform(kind: type, seed: int, *made_of: Any) -> Any:

@@ -119,8 +119,8 @@ def product_of(*parts: Distribution) -> Distribution:
     """The joint distribution of independent outcomes."""
     joint: Distribution = {}
     for outcomes in product(*(part.items() for part in parts)):
-        joint[tuple(outcome for outcome, _ in outcomes)] = prod(probability
-                                                                for _, probability in outcomes)
+        together = tuple(outcome for outcome, _ in outcomes)
+        joint[together] = prod(probability for _, probability in outcomes)
     return joint
 
 

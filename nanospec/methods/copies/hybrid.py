@@ -174,6 +174,6 @@ class Hybrid(Drafter):
         # What was accepted, and the first that was rejected.
         judged = (self.exist & (torch.arange(m, device=count.device) <= count[:, None])).to(betas)
         classes = self.classes.flatten()
-        self.judged = (self.MEMORY * self.judged).index_add(0, classes, judged.flatten())
-        self.accepted = (self.MEMORY * self.accepted).index_add(0, classes,
-                                                                (judged * betas).flatten())
+        judged, accepted = judged.flatten(), (judged * betas).flatten()
+        self.judged = (self.MEMORY * self.judged).index_add(0, classes, judged)
+        self.accepted = (self.MEMORY * self.accepted).index_add(0, classes, accepted)

@@ -150,8 +150,8 @@ def load_with_transformers(folder: Path):
         raise PairError(f"{folder} has no config.json: name a folder with a model that "
                         "transformers can read")
     try:
-        return transformers.AutoModelForCausalLM.from_pretrained(folder, dtype=torch.float32,
-                                                                 local_files_only=True).eval()
+        kind = transformers.AutoModelForCausalLM
+        return kind.from_pretrained(folder, dtype=torch.float32, local_files_only=True).eval()
     except Exception as error:          # each architecture has its own
         raise PairError(f"transformers cannot read {folder}: {one_line(error)}") from error
 

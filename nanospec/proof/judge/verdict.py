@@ -113,14 +113,14 @@ def judge(sampler: Sampler, target, draft=None, ids: Sequence[int] = (0,), new: 
                                  looks, at_once)
     other = next((tokens for tokens in drawn if len(tokens) != new), None)
     if other is not None:
-        prompt = ": the prompt in front of them?" * (len(other) == len(ids) + new
-                                                     and other[:len(ids)] == tuple(ids))
+        begins = len(other) == len(ids) + new and other[:len(ids)] == tuple(ids)
+        prompt = ": the prompt in front of them?" * begins
         return Verdict(True, f"it returned {len(other)} tokens where {new} were asked for{prompt}",
                        0.0, len(drawn), 0.0)
     if truth is None:
         verdict = verdict_of(fit, "token by token, its samples fit", bar=bar)
-        verdict.unit = "of the tokens moved, in the order of " + ("p_target" if draft is None
-                                                                  else "q_draft - p_target")
+        order = "p_target" if draft is None else "q_draft - p_target"
+        verdict.unit = f"of the tokens moved, in the order of {order}"
         return verdict
     exact, note = walked(sampler, seconds), ""
     if exact is not None and goodness_of_fit(Counter(drawn), exact).p_value < FALSE_ALARM:

@@ -9,8 +9,8 @@ LEFT = "left = 0 if stopped else left - len(done.emitted)"
 CACHES = [
     bug("target-not-rolled-back", "generic; lucidrains@3194f53, mlx-lm#1109",
         "rejected tokens stay in the target's cache", "exact: chain, token",
-        (ROLL_BACK, "kv_length = cache.kv.shape[3]; cache.length = (cache.length + "
-         "drafter.size).clamp(max=kv_length - "
+        (ROLL_BACK, "kv_length = cache.kv.shape[3]; "
+                    "cache.length = (cache.length + drafter.size).clamp(max=kv_length - "
                     "drafter.size) if cache.length.any() else text.length - 1")),
     bug("rolled-back-one-too-few", "generic",
         "one rejected token stays in the target's cache", "T1",
@@ -38,9 +38,9 @@ STOPPING = [
         (LEFT, f"{LEFT}; left = max(0, left)")),
     bug("counted-after-the-rejection", "vllm#2658, sglang#11572",
         "coins after the rejection count as accepted", "reports",
-        ("cls(tokens, parents, way,", "cls(tokens, parents, way + [row for row in range(len(way) + "
-         "2, n) "
-                                                "if tokens[row] == tokens[-1]],")),
+        ("cls(tokens, parents, way,",
+         "cls(tokens, parents, way + [row for row in range(len(way) + 2, n) "
+         "if tokens[row] == tokens[-1]],")),
 ]
 
 BUGS = CACHES + STOPPING

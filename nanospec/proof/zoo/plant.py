@@ -138,8 +138,8 @@ def _span_of(name: str, source: str) -> tuple[int, int]:
         return 0, len(source)
     place: ast.AST = ast.parse(source)
     for part in name.split("."):
-        place = next(node for node in ast.iter_child_nodes(place) if getattr(node, "name",
-                                                                             None) == part)
+        place = next(node for node in ast.iter_child_nodes(place)
+                     if isinstance(node, ast.FunctionDef | ast.ClassDef) and node.name == part)
     assert isinstance(place, ast.FunctionDef | ast.ClassDef)
     lines = source.splitlines(keepends=True)
     return sum(map(len, lines[:place.lineno - 1])), sum(map(len, lines[:place.end_lineno]))
