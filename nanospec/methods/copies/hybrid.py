@@ -103,7 +103,8 @@ class Hybrid(Drafter):
                 lag: int = 0) -> Draft:
         """A copy or not for each text. If one wants none, the draft model drafts for all."""
         rate, texts = max(self.other.goodput(len(text.tokens))), text.ids()
-        self.chances = (self.accepted / self.judged).tolist()
+        sums = zip(self.accepted.tolist(), self.judged.tolist())        # the device has them by now
+        self.chances = [accepted / judged for accepted, judged in sums]
         self.memory.read_all(texts, dice, sampling)
         self.copied = [self._copy(b, ids, rate) for b, ids in enumerate(texts)]
         classes = [[self._class(n + k) for k in range(len(copy))] for n, copy in self.copied]
