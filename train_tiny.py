@@ -1,8 +1,8 @@
 """Train the pair: a target, then a draft that learns the same text and, for a while, the target's
 own probabilities.
 
-    # The pair that ships: a shallow target first, from which the deep one grows. Some hours each, on two CPU
-    # cores. Then its second draft model: an hour.
+    # The pair that ships: a shallow target first, from which the deep one grows. Some hours each,
+    on two CPU # cores. Then its second draft model: an hour.
     python train_tiny.py --size shallow --packages --compile
     python train_tiny.py --from out/shallow/target.pt --packages --compile
     python train_tiny.py --what prefix --out out/tiny --steps 4500 --loss lk-hybrid --compile
@@ -65,11 +65,12 @@ SIZES = {
                     short=0.75, sampled=4096),
 }
 # Deep and thin: speculation gains most where a step of the target costs many of the draft's.
-SIZES["tiny"] = replace(SIZES["shallow"], steps=(2600, 1500, 6000), rate=(8e-4, 3e-3, 3e-3), short=0.6,
+SIZES["tiny"] = replace(SIZES["shallow"], steps=(2600, 1500, 6000),
+                        rate=(8e-4, 3e-3, 3e-3), short=0.6,
                         target=replace(SIZES["shallow"].target, layers=24, hidden=352))
-# Ten minutes of one GPU, by arithmetic alone (docs/DEVICE.md): none has trained it so far. The target
-# sees as many tokens as shallow's: more of this text would not help it. The draft sees more, of the
-# target's own.
+# Ten minutes of one GPU, by arithmetic alone (docs/DEVICE.md): none has trained it so far. The
+# target sees as many tokens as shallow's: more of this text would not help it. The draft sees more,
+# of the target's own.
 SIZES["long"] = replace(SIZES["tiny"], batch=64, steps=(1000, 250, 5000), rate=(2e-3, 4e-3, 4e-3),
                         held_out_every=100, sampled=8192)
 
@@ -78,26 +79,27 @@ def options() -> Parser:
     parser = Parser(description=__doc__.split("\n\n")[0])
     add = parser.add_argument
     add("--what", choices=[*PHASED, *LEARNED], default=["pair"], nargs="+", metavar="NAME",
-        help="pair; pair mtp, whose target learns with its MTP layer; distil, which trains its draft further; or draft "
-        "models for it: " + ", ".join(LEARNED) + "; default: pair")
+        help="pair; pair mtp, whose target learns with its MTP layer; distil, which trains its "
+        "draft further; or draft models for it: " + ", ".join(LEARNED) + "; default: pair")
     add("--size", choices=SIZES, default="tiny",
         help="sets widths, depths, batch and steps; default: %(default)s")
     add("--steps", type=int, nargs="+", metavar="N",
-        help="steps of the target, the draft and the distillation, or of what --what names; default: "
-        "those of --size")
+        help="steps of the target, the draft and the distillation, or of what --what names; "
+        "default: those of --size")
     add("--batch", type=whole_number(1, 1024), metavar="N",
         help="texts in a step; steps and learning rates follow; default: that of --size")
     add("--minutes", type=float, default=float("inf"), help="stop after this time; default: never")
     add("--text", type=Path, nargs="+", default=[], metavar="PATH",
         help="files or folders; default: Python's standard library")
-    add("--weights", help="draft models for this target: a Hugging Face folder, a GGUF file, a name on the hub, "
-        "smollm2; by default on conversations that it writes itself")
+    add("--weights", help="draft models for this target: a Hugging Face folder, a GGUF file, a "
+        "name on the hub, smollm2; by default on conversations that it writes itself")
     add("--tokens", type=int, metavar="N",
         help=f"how much text for --weights; default: {PARTS * PART}, or what --text holds")
     add("--spoken", type=int, metavar="N",
         help="the tokens that a draft model for --weights can draft: the N most frequent ones")
     add("--from", dest="begin", type=Path, metavar="FILE",
-        help="what the training begins with, instead of random weights: for a pair a target of fewer layers, from "
+        help="what the training begins with, instead of random weights: for a pair a target of "
+        "fewer layers, from "
              "which this one grows; a draft model for --weights")
     add("--packages", nargs="*", metavar="NAME",
         help="learn from the sources of the packages that this one needs, too, and of these")
@@ -118,8 +120,9 @@ def options() -> Parser:
 def main(argv: Sequence[str] | None = None) -> int:
     console = Console()
     try:
-        # What is to be trained, on which texts: a target and a draft of ours, draft models for them, or draft
-        # models for a target of others. What can be refused is refused before anything is read or written.
+        # What is to be trained, on which texts: a target and a draft of ours, draft models for
+        # them, or draft models for a target of others. What can be refused is refused before
+        # anything is read or written.
         args = options().parse_args(argv)
         kind: Any = for_target if args.weights else train_job
         job = kind.checked(args, SIZES[args.size])

@@ -1,8 +1,9 @@
 """What speculation buys, in formulas: Leviathan, Kalman, Matias 2022 (arXiv 2211.17192), section 3.
 
-alpha: expected acceptance; gamma: draft tokens a round; c: one draft step / one target step; v: one target call on
-gamma + 1 tokens / one on a single token. The formulas take every position's acceptance to be alpha, independent of the
-others. Real text has easy and hard stretches, so a measured number lies beside the formula, not on it.
+alpha: expected acceptance; gamma: draft tokens a round; c: one draft step / one target step; v: one
+target call on gamma + 1 tokens / one on a single token. The formulas take every position's
+acceptance to be alpha, independent of the others. Real text has easy and hard stretches, so a
+measured number lies beside the formula, not on it.
 """
 
 from collections.abc import Callable, Sequence
@@ -19,21 +20,23 @@ ROUNDING = 1e-6         # what a measured alpha may have above 1
 
 
 def acceptance(p_target: Tensor, q_draft: Tensor) -> Tensor:
-    """beta = sum min(p_target, q_draft) (..., V) -> (...): how often a draft token from q_draft is accepted; 1 - TV.
+    """beta = sum min(p_target, q_draft) (..., V) -> (...): how often a draft token from q_draft is
+    accepted; 1 - TV.
 
-    Its mean over the places where a draft token is verified is alpha (Definition 3.1, Corollary 3.6).
+    Its mean over the places where a draft token is verified is alpha (Definition 3.1, Corollary
+    3.6).
     Example: [.5, .5] and [.8, .2] give .7.
     """
     return p_target.minimum(q_draft).sum(-1)
 
 
 def check_formula(gamma: Any = 1, alpha: Any = 1.0, **costs: Any) -> None:
-    """RequestError unless gamma is a whole number, 0 or more, alpha a share and each cost a number, 0 or more. A tensor
-    stands for many and is not looked at, which would wait for the device.
+    """RequestError unless gamma is a whole number, 0 or more, alpha a share and each cost a number,
+    0 or more. A tensor stands for many and is not looked at, which would wait for the device.
     """
     if (type(gamma) is int and gamma >= 0 and type(alpha) is float and 0 <= alpha <= 1
             and all(type(cost) is float and cost >= 0 for cost in costs.values())):
-        return                                              # fast, for drafters that ask in every round
+        return                                          # fast, for drafters that ask in every round
     check_numbers(Integral, gamma=gamma)
     check_numbers(Real, **{name: number for name, number in (costs | {"alpha": alpha}).items()
                            if not isinstance(number, Tensor)})
@@ -45,20 +48,21 @@ def check_formula(gamma: Any = 1, alpha: Any = 1.0, **costs: Any) -> None:
 
 
 def expected_tokens(alpha: float, gamma: int) -> float:
-    """Tokens per target call, Eq. 1: (1 - alpha^(gamma+1)) / (1 - alpha). expected_tokens(.8, 5) = 3.69.
+    """Tokens per target call, Eq. 1: (1 - alpha^(gamma+1)) / (1 - alpha). expected_tokens(.8, 5) =
+    3.69.
 
     RequestError here and below for numbers that cannot be: an alpha above 1, a cost below 0.
     """
     check_formula(gamma, alpha)
-    return sum(alpha ** i for i in range(gamma + 1))        # the same sum, and gamma + 1 at alpha = 1
+    return sum(alpha ** i for i in range(gamma + 1))    # the same sum, and gamma + 1 at alpha = 1
 
 
 def speedup(alpha: float, gamma: int, c: float, v: float = 1.0) -> float:
     """Plain seconds / speculative seconds: tokens per call / (gamma c + v).
 
-    With v = 1, Theorem 3.8: speedup(.8, 5, 0) = 3.69. The paper's v = 1 says that a target call on gamma + 1 tokens
-    costs what a call on one costs. That is about right on a GPU, and wrong on a CPU that is already busy:
-    speedup(.8, 4, .2, 1.5) = 1.46, not 1.87.
+    With v = 1, Theorem 3.8: speedup(.8, 5, 0) = 3.69. The paper's v = 1 says that a target call on
+    gamma + 1 tokens costs what a call on one costs. That is about right on a GPU, and wrong on a
+    CPU that is already busy: speedup(.8, 4, .2, 1.5) = 1.46, not 1.87.
     """
     check_formula(gamma, alpha, c=c, v=v)
     cost = gamma * c + v
@@ -68,17 +72,21 @@ def speedup(alpha: float, gamma: int, c: float, v: float = 1.0) -> float:
 
 
 def operations(alpha: float, gamma: int, c: float = 0.0) -> float:
-    """Speculative arithmetic / plain arithmetic, of a token: (gamma c + gamma + 1) / tokens per call (Theorem 3.11).
+    """Speculative arithmetic / plain arithmetic, of a token: (gamma c + gamma + 1) / tokens per
+    call (Theorem 3.11).
 
-    c: here the operations of a draft step / those of a target step on one token. It costs no less than 1.
-    Example: operations(.8, 5) = 1.63, beside a speed-up of 3.69: what is rejected was computed, too.
+    c: here the operations of a draft step / those of a target step on one token. It costs no less
+    than 1.
+    Example: operations(.8, 5) = 1.63, beside a speed-up of 3.69: what is rejected was computed,
+    too.
     """
     check_formula(gamma, alpha, c=c)
     return (gamma * c + gamma + 1) / expected_tokens(alpha, gamma)
 
 
 def sure_gain(alpha: float, c: float) -> float:
-    """If alpha > c, some gamma gains at least this much (Corollary 3.9): (1 + alpha) / (1 + c), which is gamma = 1.
+    """If alpha > c, some gamma gains at least this much (Corollary 3.9): (1 + alpha) / (1 + c),
+    which is gamma = 1.
 
     Example: sure_gain(.6, .05) = 1.52.
     """
@@ -86,8 +94,10 @@ def sure_gain(alpha: float, c: float) -> float:
     return (1 + alpha) / (1 + c)
 
 
-def best_gamma(alpha: float, c: float, v: Callable[[int], float] = lambda tokens: 1.0, most: int = 64) -> int:
-    """The gamma in 1..most of the greatest speed-up; v(tokens) is what a call on that many tokens costs.
+def best_gamma(alpha: float, c: float, v: Callable[[int], float] = lambda tokens: 1.0,
+               most: int = 64) -> int:
+    """The gamma in 1..most of the greatest speed-up; v(tokens) is what a call on that many tokens
+    costs.
 
     Example: best_gamma(.8, .1) = 6, and 3 where v(m) = 1 + .15 (m - 1).
     """
@@ -96,7 +106,8 @@ def best_gamma(alpha: float, c: float, v: Callable[[int], float] = lambda tokens
 
 
 def break_even(gain: float, gamma: int, c: float, v: float = 1.0) -> float:
-    """The alpha at which gamma draft tokens gain this much, v being of a call on gamma + 1; inf if no alpha is enough.
+    """The alpha at which gamma draft tokens gain this much, v being of a call on gamma + 1; inf if
+    no alpha is enough.
 
     Example: break_even(1, 4, .1, 1.1) = .34.
     """
@@ -104,7 +115,7 @@ def break_even(gain: float, gamma: int, c: float, v: float = 1.0) -> float:
     low, high = 0.0, 1.0
     if speedup(high, gamma, c, v) < gain:
         return inf
-    for _ in range(50):                                     # the gain grows with alpha: halve what is left
+    for _ in range(50):                             # the gain grows with alpha: halve what is left
         middle = (low + high) / 2
         low, high = (middle, high) if speedup(middle, gamma, c, v) < gain else (low, middle)
     return high
@@ -112,34 +123,45 @@ def break_even(gain: float, gamma: int, c: float, v: float = 1.0) -> float:
 
 def needed(gain: float, tokens: float, most: float, steps: float, c: float, v: float,
            overhead: float = 0.0) -> dict[str, float | None]:
-    """What each of tokens, c, v and overhead would have to be for this gain, if the others stayed as they are.
+    """What each of tokens, c, v and overhead would have to be for this gain, if the others stayed
+    as they are.
 
-    A round makes `steps` draft steps, brings `tokens`, `most` at most, and takes steps c + v + overhead target steps;
-    overhead is what it takes beside its calls. tokens must be at least the number returned, the others at most. None
-    where no number is enough, because c and overhead cannot be below 0, nor v below 1 (or below what they are here).
-    Example: 3.36 tokens of 5 with 4 steps, c = .6 and v = 1.2 lose, .93. For 1, it takes 3.6 tokens, or a c of .54; a
-    v of .96 cannot be.
+    A round makes `steps` draft steps, brings `tokens`, `most` at most, and takes steps c + v +
+    overhead target steps; overhead is what it takes beside its calls. tokens must be at least the
+    number returned, the others at most. None where no number is enough, because c and overhead
+    cannot be below 0, nor v below 1 (or below what they are here).
+    Example: 3.36 tokens of 5 with 4 steps, c = .6 and v = 1.2 lose, .93. For 1, it takes 3.6
+    tokens, or a c of .54; a v of .96 cannot be.
     """
     cost = steps * c + v + overhead
-    spare = tokens / gain - cost                    # target steps that a round may take besides what it takes
-    limits = {"c": c + spare / steps if steps else None, "v": v + spare, "overhead": overhead + spare}
+    spare = tokens / gain - cost        # target steps that a round may take besides what it takes
+    limits = {"c": c + spare / steps if steps else None, "v": v + spare,
+              "overhead": overhead + spare}
     least = {"c": 0.0, "v": min(1.0, v), "overhead": min(0.0, overhead)}
     return {"tokens": gain * cost if gain * cost <= most else None,
-            **{name: limit if limit is not None and limit >= least[name] else None for name, limit in limits.items()}}
+            **{name: limit if limit is not None and limit >= least[name] else None
+               for name, limit in limits.items()}}
 
 
 def best_stack(steps: Sequence[float], alpha: Callable[[int, int], float],
-               v: Callable[[int], float] = lambda tokens: 1.0, most: int = 16) -> tuple[float, list[tuple[int, int]]]:
-    """Of models from the cheapest to the target: which should draft for which, and what a token costs then.
+               v: Callable[[int], float] = lambda tokens: 1.0,
+               most: int = 16) -> tuple[float, list[tuple[int, int]]]:
+    """Of models from the cheapest to the target: which should draft for which, and what a token
+    costs then.
 
-    steps[i]: what a step of model i costs.  alpha(i, j): how often i accepts what j drafts.  v, most: as in best_gamma.
-    Returns that cost, and (model, gamma) from the target's drafter down; nothing if the target is better off alone.
+    steps[i]: what a step of model i costs.
+    alpha(i, j): how often i accepts what j drafts.
+    v, most: as in best_gamma.
+    Returns that cost, and (model, gamma) from the target's drafter down; nothing if the target is
+    better off alone.
 
-    A token of model i costs steps[i] alone, or (gamma tokens of j and one call of i) / expected_tokens. What j's tokens
-    cost does not depend on i. So the best stack below each model is found once: n^2 pairs for n models, not 2^n stacks
-    (arXiv 2510.19705 has a closed form of this kind).
-    Example: steps [.01, .2, 1], acceptance .7 and .8 by the next larger one, .4 of the first by the last: a token costs
-    .38 with both below, .54 with the middle one alone, .63 with the first alone.
+    A token of model i costs steps[i] alone, or (gamma tokens of j and one call of i) /
+    expected_tokens. What j's tokens cost does not depend on i. So the best stack below each model
+    is found once: n^2 pairs for n models, not 2^n stacks (arXiv 2510.19705 has a closed form of
+    this kind).
+    Example: steps [.01, .2, 1], acceptance .7 and .8 by the next larger one, .4 of the first by the
+    last: a token costs .38 with both below, .54 with the middle one alone, .63 with the first
+    alone.
     """
     if not steps:
         raise RequestError("a stack has a model or more, got none")

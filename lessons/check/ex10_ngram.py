@@ -105,6 +105,6 @@ EXERCISE = Exercise(
      "For n from longest down to 1: does text[-n:] stand anywhere before its own place? Search from the end.",
      "for start in range(len(text) - n - 1, -1, -1): if text[start:start + n] == text[-n:]: return what follows, gamma "
      "tokens of it"),
-    [("nanospec.methods.copies.lookup", "PromptLookup._tree", "", ""),
+    [("nanospec.methods.copies.lookup", "PromptLookup.tree", "", ""),
      ("nanospec.methods.copies.lookup", "Seen.copy", "", "")],
     {"number to reach": pace})

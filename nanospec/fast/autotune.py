@@ -1,5 +1,5 @@
-"""How a pair runs fastest on this machine, chosen by measuring: data type, threads, layout of the weights, compiled
-or not.
+"""How a pair runs fastest on this machine, chosen by measuring: data type, threads, layout of the
+weights, compiled or not.
 """
 
 from collections.abc import Callable, Sequence
@@ -27,10 +27,10 @@ DTYPES = (torch.float32, torch.bfloat16, torch.float16)
 COPIES: dict[torch.dtype, tuple[Callable, Callable]] = {        # what makes them, and where it can
     torch.float16: (halve, has_fbgemm), torch.int8: (quantise, can_quantise)}
 GLANCE = partial(draft_seconds, repeats=1)
-TURNS = 6               # of measuring each; one in which the machine changed its mind decides nothing
+TURNS = 6           # of measuring each; one in which the machine changed its mind decides nothing
 HOPELESS = 2.0          # times the least of a glance: not worth a measurement
-LEFT = 0.8              # of the processors: if its threads get less of them, others use this machine
-SEVERAL = 4             # tokens, from which on oneDNN's layout was quicker in float32; for fewer it depends
+LEFT = 0.8          # of the processors: if its threads get less of them, others use this machine
+SEVERAL = 4     # tokens, from which on oneDNN's layout was quicker in float32; for fewer it depends
 
 
 class Tuning(NamedTuple):
@@ -56,8 +56,9 @@ class Setup(NamedTuple):
 
 
 class Glances:
-    """A glance of each candidate. best: for each number of threads, of the quickest one, its seconds, and on how many
-    processors this process ran meanwhile. Threads that wait run, too, so fewer are what was left for it.
+    """A glance of each candidate. best: for each number of threads, of the quickest one, its
+    seconds, and on how many processors this process ran meanwhile. Threads that wait run, too, so
+    fewer are what was left for it.
     """
 
     def __init__(self) -> None:
@@ -66,7 +67,8 @@ class Glances:
     def __call__(self, model: GPT | Learned) -> float:
         began, ran = perf_counter(), process_time()
         took = GLANCE(model)
-        one, count = (took, (process_time() - ran) / (perf_counter() - began)), torch.get_num_threads()
+        processors = (process_time() - ran) / (perf_counter() - began)
+        one, count = (took, processors), torch.get_num_threads()
         self.best[count] = min(one, self.best.get(count, one))
         return took
 
@@ -84,7 +86,7 @@ class Glances:
 
 
 def set_up(model: GPT | Learned, tuning: Tuning) -> GPT | Learned:
-    """The model itself, converted in place, and torch's threads. Copies of weights that it has already are kept."""
+    """The model itself, converted in place. Copies of weights that it has already are kept."""
     torch.set_num_threads(tuning.threads)
     now = tuning_of(model)
     if (now.dtype, now.packed > 0) == (tuning.dtype, tuning.packed > 0):
@@ -98,16 +100,19 @@ def set_up(model: GPT | Learned, tuning: Tuning) -> GPT | Learned:
 
 
 def fastest(model: GPT | Learned, dtypes: Sequence[torch.dtype] = (), threads: Sequence[int] = (),
-            seconds: Callable[[Any], float] = partial(step_seconds, repeats=12), packed: bool = True,
-            glance: Callable[[Any], float] | None = None, turns: int = 2) -> Tuning:
-    """The tuning in which `seconds(model)`, by default a plain step, is least. The model stays as it is.
+            seconds: Callable[[Any], float] = partial(step_seconds, repeats=12),
+            packed: bool = True, glance: Callable[[Any], float] | None = None,
+            turns: int = 2) -> Tuning:
+    """The tuning in which `seconds(model)`, by default a plain step, is least. The model stays as
+    it is.
 
-    The tunings take turns, and what counts is one's part of a turn's time: a machine that others use,
-    too, is slow for a while, and then quick.
+    The tunings take turns, and what counts is one's part of a turn's time: a machine that others
+    use, too, is slow for a while, and then quick.
     dtypes: the data types to try; by default those of DTYPES that can be had on its device.
-    threads: the counts to try; by default 1 and as many as torch has now. On CUDA they make no difference.
-    packed: whether to try oneDNN's layout, too. glance: looks at each first, so that no time goes into a
-    hopeless one: on a busy machine two threads can take twenty times as long as one.
+    threads: the counts to try; by default 1 and as many as torch has now. On CUDA they make no
+    difference.
+    packed: whether to try oneDNN's layout, too. glance: looks at each first, so that no time goes
+    into a hopeless one: on a busy machine two threads can take twenty times as long as one.
     """
     before = torch.get_num_threads()
     candidates = []
@@ -119,7 +124,8 @@ def fastest(model: GPT | Learned, dtypes: Sequence[torch.dtype] = (), threads: S
                        for layout in layouts for count in threads or sorted({1, before})]
     if glance:
         seen = [glance(set_up(copy, tuning)) for tuning, copy in candidates]
-        candidates = [candidate for candidate, took in zip(candidates, seen) if took <= HOPELESS * min(seen)]
+        candidates = [candidate for candidate, took in zip(candidates, seen)
+                      if took <= HOPELESS * min(seen)]
     parts: dict[Tuning, list[float]] = {tuning: [] for tuning, _ in candidates}
     for _ in range(turns):
         took = {tuning: seconds(set_up(copy, tuning)) for tuning, copy in candidates}
@@ -130,7 +136,7 @@ def fastest(model: GPT | Learned, dtypes: Sequence[torch.dtype] = (), threads: S
 
 
 def copy_of(model: GPT | Learned, dtype: torch.dtype) -> Any:
-    """The same weights in this data type, in no layout. Those of a GPT in its own type are not copied."""
+    """The same weights in this type, in no layout. A GPT's in its own type are not copied."""
     state = model.state_dict()
     if isinstance(model, GPT):
         if model.config.tied:
@@ -138,32 +144,35 @@ def copy_of(model: GPT | Learned, dtype: torch.dtype) -> Any:
         return ready(model.config, state, model.device, dtype)
     if isinstance(model, OtherTokenizer):
         return OtherTokenizer(copy_of(model.draft, dtype), model.tables)
-    copy = type(model)(**model.sizes).attach(model.target).to(model.device, dtype).requires_grad_(False)
+    copy = type(model)(**model.sizes).attach(model.target).to(model.device, dtype)
     copy.load_state_dict(state)
-    return copy
+    return copy.requires_grad_(False)
 
 
 def quick_copy(target: GPT, rows: int) -> GPT:
-    """The same weights, as a step of this many texts is fastest with torch's threads; the target stays as it is."""
-    with announced(f"measuring in which data type and layout {rows} texts at once are fastest here"):
+    """A copy, as a step of this many texts is fastest with torch's threads."""
+    with announced(f"measuring in which data type and layout {rows} texts at once are fastest "
+                   "here"):
         tuning = fastest(target, dtypes_of("auto", target.device), [torch.get_num_threads()],
                          partial(step_seconds, rows=rows, repeats=2, warm_up=1), turns=1)
     copy: Any = set_up(copy_of(target, target.dtype), tuning)
     return copy
 
 
-def autotune(target: GPT, draft: GPT | Learned | None, dtype: str = "auto", threads: int | None = None,
-             compiler: Callable | None = None, rows: int = 1) -> str:
-    """Convert both, in place, each to its fastest tuning here, and say what that is; threads are the target's.
+def autotune(target: GPT, draft: GPT | Learned | None, dtype: str = "auto",
+             threads: int | None = None, compiler: Callable | None = None, rows: int = 1) -> str:
+    """Convert both, in place, each to its fastest tuning here, and say what that is; threads are
+    the target's.
 
-    The target's tuning is the one in which a plain step and a round together take least: in some a step
-    on one token is quick and one on five is slow.
+    The target's tuning is the one in which a plain step and a round together take least: in some a
+    step on one token is quick and one on five is slow.
     rows: texts at once. What is fastest for one need not be for many, which take more arithmetic.
     dtype, threads: "auto" and None, or the only ones to try.
     compiler: of a pair that will run compiled. Its steps are measured so, and it is not packed: a
     compiler has layouts of its own.
     """
-    dtypes, counts, glances = dtypes_of(dtype, target.device), [threads] if threads else [], Glances()
+    dtypes, glances = dtypes_of(dtype, target.device), Glances()
+    counts = [threads] if threads else []
 
     def seconds(copy: Any) -> float:
         step = partial(step_seconds, copy, rows=rows, repeats=3, warm_up=1)
@@ -185,46 +194,55 @@ def autotune(target: GPT, draft: GPT | Learned | None, dtype: str = "auto", thre
     return f"{words}, draft in {described(draft)}"
 
 
-def autotune_draft(target: GPT, draft: GPT | Learned, dtype: str = "auto", compiler: Callable | None = None,
-                   rows: int = 1) -> None:
-    """Convert the draft model alone, in place, to what is fastest beside this target, which is tuned.
+def autotune_draft(target: GPT, draft: GPT | Learned, dtype: str = "auto",
+                   compiler: Callable | None = None, rows: int = 1) -> None:
+    """Convert the draft model alone, in place, to what is fastest beside this target, which is
+    tuned.
 
     It is measured in rounds, not alone: a pass of the target drives the draft's weights out of the
-    processor's caches. So a data type of half the size wins although a step in it, alone, takes longer.
-    Of many rows a step takes long enough to be measured alone.
-    dtype: int8 is for the target's sake. The draft model may then have any, since no text depends on it.
+    processor's caches. So a data type of half the size wins although a step in it, alone, takes
+    longer. Of many rows a step takes long enough to be measured alone.
+    dtype: int8 is for the target's sake. The draft model may then have any, since no text depends
+    on it.
     """
     dtypes, threads = dtypes_of(dtype, target.device), [torch.get_num_threads()]
     if dtype == "int8":
         dtypes = [*dtypes_of("auto", target.device), torch.int8]
     with announced("the same for the draft model"):
         if compiler:
-            tuning = fastest(draft, dtypes, threads, partial(draft_seconds, repeats=12, compiler=compiler),
+            tuning = fastest(draft, dtypes, threads,
+                             partial(draft_seconds, repeats=12, compiler=compiler),
                              packed=False)
         else:
-            tuning = fastest(draft, dtypes, threads, lambda copy: round_seconds(target, copy) if rows == 1 else
-                             draft_seconds(copy, rows=rows, repeats=3, warm_up=1), glance=GLANCE, turns=TURNS)
+            tuning = fastest(draft, dtypes, threads,
+                             lambda copy: round_seconds(target, copy) if rows == 1 else
+                             draft_seconds(copy, rows=rows, repeats=3, warm_up=1),
+                             glance=GLANCE, turns=TURNS)
     set_up(draft, tuning)
 
 
-def setups_of(target: GPT, draft: GPT | Learned | None, dtype: str = "auto", threads: int | None = None,
-              compile: bool = False) -> tuple[list[Setup], str]:
-    """The pair, converted to what is fastest here eagerly; with `compile`, where anything can be compiled,
-    also copies of both, converted to what is fastest compiled. And what that is, in words.
+def setups_of(target: GPT, draft: GPT | Learned | None, dtype: str = "auto",
+              threads: int | None = None, compile: bool = False) -> tuple[list[Setup], str]:
+    """The pair, converted to what is fastest here eagerly; with `compile`, where anything can be
+    compiled, also copies of both, converted to what is fastest compiled. And what that is, in
+    words.
     """
     compiler = compiler_for(target.device) if compile else None
     setups = [Setup(target, draft, None)]
-    if compiler:                            # copied together: a draft model may use the target's parts
+    if compiler:                        # copied together: a draft model may use the target's parts
         setups.append(Setup(*deepcopy((target, draft)), compiler))
-    return setups, "; compiled: ".join(autotune(*setup[:2], dtype, threads, setup.compiler) for setup in setups)
+    return setups, "; compiled: ".join(autotune(*setup[:2], dtype, threads, setup.compiler)
+                                       for setup in setups)
 
 
 def dtypes_of(name: str, device: torch.device) -> Sequence[torch.dtype]:
-    """For "auto" those of DTYPES that can be had there, else the one of this name. RequestError if that cannot be."""
+    """Of "auto" those that can be had there, else the one of this name, or RequestError."""
     lacking = [dtype for dtype, (_, can) in COPIES.items() if not can(device)]
-    found = [dtype for dtype in DTYPES if dtype not in lacking] if name == "auto" else [getattr(torch, name)]
+    found = ([dtype for dtype in DTYPES if dtype not in lacking] if name == "auto"
+             else [getattr(torch, name)])
     if found[0] in lacking:
-        raise RequestError(f"--dtype {name} is for x86 processors" + " with VNNI" * (name == "int8"))
+        raise RequestError(f"--dtype {name} is for x86 processors"
+                           + " with VNNI" * (name == "int8"))
     return found
 
 
@@ -235,13 +253,15 @@ def name_of(dtype: torch.dtype) -> str:
 
 def tuning_of(model: GPT | Learned) -> Tuning:
     """What `set_up` has made of it, with torch's threads as they are now."""
-    copies = [part.kept for part in model.modules() if isinstance(part, Copied) and part.copy is not None]
+    copies = [part.kept for part in model.modules() if isinstance(part, Copied)
+              and part.copy is not None]
     fewest = max((part.fewest for part in packed_parts(model)), default=0)
     return Tuning(copies[0] if copies else model.dtype, torch.get_num_threads(), fewest)
 
 
 def packed_parts(model: GPT | Learned) -> list[PackedLinear]:
-    return [part for part in model.modules() if isinstance(part, PackedLinear) and part.packed is not None]
+    return [part for part in model.modules() if isinstance(part, PackedLinear)
+            and part.packed is not None]
 
 
 def weights_of(model: GPT | Learned) -> str:

@@ -75,7 +75,7 @@ def wait_for(device: torch.device) -> None:
 
 
 def clocked(steps: Iterable[T]) -> Iterator[tuple[T, float]]:
-    """Each item with the seconds that it took. The first one's include what comes before it: reading the prompt."""
+    """Each item and its seconds. The first one's include what comes before: reading the prompt."""
     began = perf_counter()
     for item in steps:
         yield item, perf_counter() - began
@@ -137,7 +137,8 @@ class ClockedTarget:
         return seconds
 
 
-def median_seconds(work: Callable[[], object], device: torch.device, repeats: int = 30, warm_up: int = 5) -> float:
+def median_seconds(work: Callable[[], object], device: torch.device, repeats: int = 30,
+                   warm_up: int = 5) -> float:
     """Median wall-clock seconds of work(), the device's queue included."""
     def once():
         work()
@@ -150,12 +151,14 @@ def median_seconds(work: Callable[[], object], device: torch.device, repeats: in
 @torch.inference_mode()
 def step_seconds(model: GPT, tokens: int = 1, context: int = 256, rows: int = 1, repeats: int = 30,
                  warm_up: int = 5, compiler: Callable | None = None, **settings) -> float:
-    """One call on `tokens` tokens after `context` committed ones, its distribution and one pick; for each row.
+    """One call on `tokens` tokens after `context` committed ones, its distribution and one pick;
+    for each row.
 
     compiler: as `speculate` takes it. settings: as Sampling takes them.
     """
     text = Text([[1] * context] * rows, tokens, model.config.vocab_size, model.device)
-    cache, dice, sampling = model.new_cache(*text.tokens.shape), Dice(range(rows), model.device), Sampling(**settings)
+    cache, sampling = model.new_cache(*text.tokens.shape), Sampling(**settings)
+    dice = Dice(range(rows), model.device)
     cache.length += context
     step = partial(_step, model, text.tokens[:, :tokens].contiguous(), cache, sampling, dice)
     return _repeated(step, text, dice, 1, context + tokens, repeats, warm_up, compiler)
@@ -164,16 +167,18 @@ def step_seconds(model: GPT, tokens: int = 1, context: int = 256, rows: int = 1,
 @torch.inference_mode()
 def draft_seconds(draft: GPT | Learned | None, context: int = 256, rows: int = 1, repeats: int = 30,
                   warm_up: int = 5, compiler: Callable | None = None, **settings) -> float:
-    """One draft token: a step of a GPT; of a learned draft model, its part of a chain of DRAFTED; of none, 0."""
+    """A draft token's: a step of a GPT; of a learned model, its part of a chain; of none, 0."""
     if draft is None:
         return 0.0
     if not isinstance(draft, Learned):
         return step_seconds(draft, 1, context, rows, repeats, warm_up, compiler, **settings)
     gamma = longest_chain(draft, DRAFTED)
     drafter = ModelDrafter(draft, gamma)
-    text, dice = Text([[1] * context] * rows, gamma, draft.vocab_size, draft.device), Dice(range(rows), draft.device)
-    drafter.begin(text, range(rows), torch.zeros(rows, context - 1, len(draft.layers), draft.channels,
-                                                 dtype=draft.dtype, device=draft.device))
+    text = Text([[1] * context] * rows, gamma, draft.vocab_size, draft.device)
+    dice = Dice(range(rows), draft.device)
+    hidden = torch.zeros(rows, context - 1, len(draft.layers), draft.channels, dtype=draft.dtype,
+                         device=draft.device)
+    drafter.begin(text, range(rows), hidden)
     step = partial(drafter.propose, text, Sampling(**settings), dice)
     return _repeated(step, text, dice, gamma, context + gamma, repeats, warm_up, compiler) / gamma
 
@@ -189,7 +194,8 @@ def _repeated(step: Callable, text: Text, dice: Dice, uniforms: int, kv_length: 
     return median_seconds(once, text.tokens.device, repeats, warm_up)
 
 
-def _step(model: GPT, feed: Tensor, cache: Cache, sampling: Sampling, dice: Dice, kv_length: int) -> tuple[Tensor]:
+def _step(model: GPT, feed: Tensor, cache: Cache, sampling: Sampling, dice: Dice,
+          kv_length: int) -> tuple[Tensor]:
     return dice.pick(sampling(model(feed, cache, kv_length))[:, -1]),
 
 
@@ -202,5 +208,6 @@ def round_seconds(target: GPT, draft: Any) -> float:
     if draft is None:
         return step_seconds(target, DRAFTED + 1, prompt, repeats=ROUNDS - 2, warm_up=2)
     drafter = ModelDrafter(draft, longest_chain(draft, DRAFTED))
-    _, seconds = timed(islice(speculate(target_for(target, drafter), drafter, [0] * prompt, prompt), ROUNDS))
+    rounds = speculate(target_for(target, drafter), drafter, [0] * prompt, prompt)
+    _, seconds = timed(islice(rounds, ROUNDS))
     return median(seconds[2:] or seconds)

@@ -1,14 +1,15 @@
-"""torch.compile: a plain step, or a whole round with its drafting and its rule, becomes one function.
+"""torch.compile: a plain step, or a whole round with its drafting and its rule, becomes one
+function.
 
     speculate(target, drafter, ids, compiler=compiled)      # for the same seed, the same tokens
 
 A small model spends its time on calling hundreds of small operations, not in them. Compiled, they
-are a few dozen. A round can be compiled whole because it has no branch, no shape that varies, and no
-read-back. So this is for drafters whose drafts have one shape (`fixed`).
+are a few dozen. A round can be compiled whole because it has no branch, no shape that varies, and
+no read-back. So this is for drafters whose drafts have one shape (`fixed`).
 
-The first call of a kind compiles, which takes a minute. The compiler keeps its work on disk, and the
-next process has it in seconds. Kinds differ in model, drafter, rule, sampling, and the width of the
-text, which text.py rounds up. Weights that change after the first call may be seen or not.
+The first call of a kind compiles, which takes a minute. The compiler keeps its work on disk, and
+the next process has it in seconds. Kinds differ in model, drafter, rule, sampling, and the width of
+the text, which text.py rounds up. Weights that change after the first call may be seen or not.
 
 On CUDA a compiled round is also recorded as a CUDA graph, by torch.compile itself, and launched as
 one. This path has never run on a GPU: the tests run all of it but the recording, on a CPU.
@@ -42,27 +43,29 @@ def has_graphs(device: torch.device) -> bool:
 @contextmanager
 def _settings(device: torch.device) -> Iterator[None]:
     """The compiler's settings. It looks at them while it compiles, and at no other time."""
-    import torch._dynamo.config as tracing                  # a second's worth of Python, for those who compile
+    import torch._dynamo.config as tracing      # a second's worth of Python, for those who compile
     import torch._inductor.config as inductor
     # On a CPU weights become constants, laid out as its kernels read them; products are its own
     # kernels or the library's, whichever is faster here; and what calls them is C++.
-    chosen: dict = {"freezing": True, "max_autotune": True, "max_autotune_gemm_backends": "ATEN,CPP",
+    chosen: dict = {"freezing": True, "max_autotune": True,
+                    "max_autotune_gemm_backends": "ATEN,CPP",
                     "cpp_wrapper": True, "max_autotune_report_choices_stats": False,
                     "autotune_num_choices_displayed": 0}
     if has_graphs(device):
         chosen = {"triton.cudagraphs": True}                # what mode="reduce-overhead" stands for
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
+        # Without oneDNN, whose layouts cannot be kept on disk.
         with tracing.patch(recompile_limit=KINDS), inductor.patch(chosen), \
-                torch.backends.mkldnn.flags(enabled=False, allow_tf32=False):   # its layouts cannot be kept on disk
+                torch.backends.mkldnn.flags(enabled=False, allow_tf32=False):
             yield
 
 
 def _inductor(graph: torch.fx.GraphModule, inputs: list) -> Callable:
     """torch's compiler, with all weights in the key under which it keeps its work on disk.
 
-    Its own key holds only the shapes of weights that it packs, and its work holds the packed weights.
-    So a second model of one shape would run with the weights of the first (torch 2.13).
+    Its own key holds only the shapes of weights that it packs, and its work holds the packed
+    weights. So a second model of one shape would run with the weights of the first (torch 2.13).
     """
     from torch._inductor.compile_fx import compile_fx
     digest = hashlib.sha256()
@@ -73,7 +76,7 @@ def _inductor(graph: torch.fx.GraphModule, inputs: list) -> Callable:
 
 
 def _recorded(graph: torch.fx.GraphModule, inputs: list) -> Callable:
-    """The same for CUDA graphs, whose outputs are the same memory in every replay: what leaves is a copy."""
+    """The same for CUDA graphs, whose outputs stay in one place: what leaves is a copy."""
     run = _inductor(graph, inputs)
 
     def replayed(*inputs: Any) -> tuple:
@@ -84,7 +87,7 @@ def _recorded(graph: torch.fx.GraphModule, inputs: list) -> Callable:
 
 
 def compiled(step: Step, text: Text, dice: Dice) -> Step:
-    """`step(kv_length)`, compiled. It reads all slots, however few are asked for, so that one function serves all."""
+    """`step(kv_length)`, compiled. It reads all slots: so one function serves all."""
     device, slots, compiles = text.tokens.device, text.tokens.shape[1], True
     backend = _recorded if has_graphs(device) else _inductor
     run = torch.compile(_step, backend=backend, fullgraph=True, dynamic=False)
@@ -131,11 +134,12 @@ def stay_in_place(thing: Any, seen: set[int]) -> None:
 
 
 def why_not(device: torch.device | str = "cpu") -> str:
-    """Why nothing can be compiled here, in one line; an empty one if it can. A trifle is compiled to find out."""
+    """Why nothing can be compiled here, in one line, or "". A trifle is compiled to find out."""
     try:
-        with _settings(torch.device(device)), announced("looking whether anything can be compiled here"):
+        with announced("looking whether anything can be compiled here"), \
+                _settings(torch.device(device)):
             torch.compile(lambda x: x + 1, fullgraph=True)(torch.zeros(1, device=device))
-    except Exception as error:                                  # whatever the tools of this machine raise
+    except Exception as error:                          # whatever the tools of this machine raise
         return one_line(error)
     return ""
 

@@ -1,7 +1,7 @@
 """Products of FBGEMM: float32 with weights that are kept in fewer bits, made for a few rows.
 
-half.py and int8.py say which. A compiler cannot look into FBGEMM's copies of the weights. In what it makes, such a
-product is a call of an operator of ours, which finds the copy by its number.
+half.py and int8.py say which. A compiler cannot look into FBGEMM's copies of the weights. In what
+it makes, such a product is a call of an operator of ours, which finds the copy by its number.
 """
 
 from collections.abc import Callable
@@ -55,7 +55,8 @@ class Copied(Relaid):
 
     def make_copy(self) -> None:
         self.copy = self.packed_weight()
-        self.number = next(NUMBERS)         # what was compiled for an earlier copy goes on with that one no more
+        # What was compiled for an earlier copy goes on with that one no more.
+        self.number = next(NUMBERS)
         COPIES[self.number] = self
 
     def forget(self) -> None:
@@ -80,14 +81,15 @@ torch.library.register_fake("nanospec::product", _shape)
 
 
 def copied(model: Model, kind: type[Copied], can: Callable[[torch.device], bool]) -> Model:
-    """The model itself, in float32, its products over copies of this kind, made of its weights as they are now.
+    """The model itself, in float32, its products over copies of this kind, made of its weights as
+    they are now.
 
     DeviceError, and nothing has changed, where `can` says that there are none.
     """
     device = next(model.parameters()).device
     if not can(device):
-        raise DeviceError(f"no products with weights in {str(kind.kept).removeprefix('torch.')} on {device} in this "
-                          "build of torch")
+        raise DeviceError(f"no products with weights in {str(kind.kept).removeprefix('torch.')} on "
+                          f"{device} in this build of torch")
     model.to(torch.float32)
     for part in swap(model, kind):
         part.make_copy()

@@ -33,7 +33,8 @@ class HalfLinear(Copied):
 
 
 def halve(model: Model) -> Model:
-    """The model itself, its weights rounded to float16 and kept in float32, its products over copies in float16.
+    """The model itself, its weights rounded to float16 and kept in float32, its products over
+    copies in float16.
 
     Halve again after they have changed. DeviceError where there are no such products.
     """

@@ -1,20 +1,24 @@
-"""Weights and activations in 8 bits: a quarter of float32's bytes to read, and four times its arithmetic.
+"""Weights and activations in 8 bits: a quarter of float32's bytes to read, and four times its
+arithmetic.
 
     quantise(model)             # every nn.Linear of the model becomes an Int8Linear, in place
 
-Verification multiplies several rows with every weight. In float32 that takes longer than reading the weights, from
-three rows on. Processors with VNNI multiply whole numbers of 8 bits four times as fast, and sum them up in 32 bits
-without any rounding. So a row's product is the same, bit by bit, whatever rows are beside it, and with what steady.py
-does for attention all of a chain is verified with plain decoding's own numbers.
+Verification multiplies several rows with every weight. In float32 that takes longer than reading
+the weights, from three rows on. Processors with VNNI multiply whole numbers of 8 bits four times as
+fast, and sum them up in 32 bits without any rounding. So a row's product is the same, bit by bit,
+whatever rows are beside it, and with what steady.py does for attention all of a chain is verified
+with plain decoding's own numbers.
 
-Both factors are rounded to -127 ... 127 times a scale: the weight's rows each to their own, the activations' rows, too.
-A few channels of a transformer are a hundred times as large as the others, and one of them in a row would leave hardly
-a bit to the rest. So both are turned first, 64 channels at a time, by an orthogonal matrix H that mixes them all:
-(x H)(W H)^T = x W^T, and what was large in one channel is a little in 64. (LLM.int8: Dettmers et al. 2022, arXiv
-2208.07339, section 4. H is Hadamard's matrix: QuaRot, Ashkboos et al. 2024, arXiv 2404.00456, section 3.)
+Both factors are rounded to -127 ... 127 times a scale: the weight's rows each to their own, the
+activations' rows, too. A few channels of a transformer are a hundred times as large as the others,
+and one of them in a row would leave hardly a bit to the rest. So both are turned first, 64 channels
+at a time, by an orthogonal matrix H that mixes them all: (x H)(W H)^T = x W^T, and what was large
+in one channel is a little in 64. (LLM.int8: Dettmers et al. 2022, arXiv 2208.07339, section 4. H is
+Hadamard's matrix: QuaRot, Ashkboos et al. 2024, arXiv 2404.00456, section 3.)
 
-Still it is another model, a little further from the original than bfloat16. The text is exactly distributed as this
-model alone would write it, so it is for whoever asks for it, and nothing chooses it unasked.
+Still it is another model, a little further from the original than bfloat16. The text is exactly
+distributed as this model alone would write it, so it is for whoever asks for it, and nothing
+chooses it unasked.
 """
 
 import warnings
@@ -43,7 +47,7 @@ class Int8Linear(Copied):
     def packed_weight(self) -> Any:
         weight = turned(self.weight.detach().float())
         scale = weight.abs().amax(1).clamp(min=LEAST) / LARGEST
-        with warnings.catch_warnings():                 # torch means to do without tensors of this kind some day
+        with warnings.catch_warnings():  # torch means to do without tensors of this kind some day
             warnings.simplefilter("ignore")
             quantised = torch._make_per_channel_quantized_tensor(
                 (weight / scale[:, None]).round().to(torch.int8), scale.double(),
@@ -53,7 +57,8 @@ class Int8Linear(Copied):
     @staticmethod
     def product(x: Tensor, copy: Any) -> Tensor:
         """Of x within -1 and 1."""
-        return torch.ops.quantized.linear_with_input_q_dq_qweight_dq_output_fp32(x, 1 / LARGEST, ZERO, copy)
+        quantised = torch.ops.quantized.linear_with_input_q_dq_qweight_dq_output_fp32
+        return quantised(x, 1 / LARGEST, ZERO, copy)
 
     def multiplied(self, x: Tensor) -> Tensor:
         x = turned(x)
@@ -79,7 +84,7 @@ def hadamard(size: int) -> Tensor:
 
 @cache
 def can_quantise(device: torch.device) -> bool:
-    """Whether this build of torch has such products there, and sums them up exactly: without VNNI 16 bits overflow."""
+    """Whether such products are there, and exact: without VNNI 16 bits overflow."""
     if not has_fbgemm(device):
         return False
     ones = Int8Linear(torch.nn.Linear(2, 1, bias=False)).requires_grad_(False)
@@ -89,7 +94,8 @@ def can_quantise(device: torch.device) -> bool:
 
 
 def quantise(model: Model) -> Model:
-    """The model itself, in float32, its products over copies of its weights in 8 bits; a GPT is steady then.
+    """The model itself, in float32, its products over copies of its weights in 8 bits; a GPT is
+    steady then.
 
     Quantise again after they have changed. DeviceError where `can_quantise` says no.
     """

@@ -2,9 +2,9 @@
 
     pack(model)                 # every nn.Linear of the model becomes a PackedLinear, in place
 
-oneDNN has one layout for calls on a single token, which is slow for more, and one for several. Which
-calls gain from it is for autotune.py to measure. Modules are swapped as gpt-fast swaps them for
-quantised ones. (https://github.com/meta-pytorch/gpt-fast)
+oneDNN has one layout for calls on a single token, which is slow for more, and one for several.
+Which calls gain from it is for autotune.py to measure. Modules are swapped as gpt-fast swaps them
+for quantised ones. (https://github.com/meta-pytorch/gpt-fast)
 """
 
 from collections.abc import Callable
@@ -25,7 +25,7 @@ def can_pack(weight: Tensor) -> bool:
     """Whether this machine has oneDNN kernels for packed weights of this dtype, on this device."""
     if weight.device.type != "cpu" or not torch.backends.mkldnn.is_available():
         return False
-    if not hasattr(torch.ops.mkldnn, "_linear_pointwise"):                      # left out of some builds
+    if not hasattr(torch.ops.mkldnn, "_linear_pointwise"):              # left out of some builds
         return False
     if weight.dtype == torch.bfloat16:
         return torch.ops.mkldnn._is_mkldnn_bf16_supported()
@@ -33,10 +33,11 @@ def can_pack(weight: Tensor) -> bool:
 
 
 class Relaid(nn.Linear):
-    """An nn.Linear over the Parameters of another one, and a copy of its weight in a layout of its own."""
+    """An nn.Linear over the Parameters of another, and a copy of its weight, laid out anew."""
 
     def __init__(self, plain: nn.Linear):
-        super().__init__(plain.in_features, plain.out_features, plain.bias is not None, device="meta")
+        super().__init__(plain.in_features, plain.out_features, plain.bias is not None,
+                         device="meta")
         self.weight, self.bias = plain.weight, plain.bias       # what is tied stays tied
 
     def forget(self) -> None:
@@ -62,7 +63,8 @@ class PackedLinear(Relaid):
     def forward(self, x: Tensor) -> Tensor:
         """x (..., in) -> (..., out)."""
         few = x.numel() < self.fewest * self.in_features
-        if self.packed is None or few or torch.compiler.is_compiling():         # a compiler packs for itself
+        # A compiler packs for itself.
+        if self.packed is None or few or torch.compiler.is_compiling():
             return F.linear(x, self.weight, self.bias)
         return torch.ops.mkldnn._linear_pointwise(x, self.packed, self.bias, "none", [], "")
 
@@ -75,21 +77,23 @@ class PackedLinear(Relaid):
 
 
 def pack(model: Model, fewest: int = 1) -> Model:
-    """The model itself, whose products over `fewest` tokens and more read packed weights from now on.
+    """The model itself, whose products over `fewest` tokens and more read packed weights from now
+    on.
 
     The weights are packed as they are now: pack again after they have changed. Names in the
     state_dict stay what they were. DeviceError where `can_pack` says no.
     """
     weight = next(model.parameters())
     if not can_pack(weight):
-        raise DeviceError(f"no packed layout for {weight.dtype} on {weight.device} in this build of torch")
+        raise DeviceError(f"no packed layout for {weight.dtype} on {weight.device} in this build "
+                          "of torch")
     for part in swap(model, PackedLinear):
         part.pack(fewest)
     return model
 
 
 def swap(model: nn.Module, kind: Callable[[nn.Linear], Swapped]) -> list[Swapped]:
-    """Every nn.Linear of the model becomes one of this kind, in place, over the same Parameters. Returns them all."""
+    """Every nn.Linear becomes one of this kind, in place, over the same Parameters; all of them."""
     found: list = []
     for parent in list(model.modules()):
         for name, part in list(parent.named_children()):

@@ -1,4 +1,4 @@
-"""What comes from files and goes to files: models, tokenizers and text, ours and those of Hugging Face."""
+"""Files: models, tokenizers and text, ours and those of Hugging Face and llama.cpp."""
 
 from importlib import import_module
 from typing import TYPE_CHECKING, Any
@@ -11,7 +11,8 @@ __all__ = ["Pair", "Tokenizer", "load_pair"]
 
 
 def __getattr__(name: str) -> Any:
-    """Read when first asked for: so `python -m nanospec.files.export` can be interrupted before torch is imported."""
+    """Read when first asked for: a command can be interrupted before torch is imported."""
     if name not in __all__:
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
-    return getattr(import_module(f"{__name__}.{'tokenizer' if name == 'Tokenizer' else 'checkpoint'}"), name)
+    file = "tokenizer" if name == "Tokenizer" else "checkpoint"
+    return getattr(import_module(f"{__name__}.{file}"), name)

@@ -1,4 +1,4 @@
-"""What callers hand to the functions of this folder: a path, a text. RequestError for anything else."""
+"""What callers hand to this folder's functions: a path, a text; or a RequestError."""
 
 import os
 from pathlib import Path
@@ -6,7 +6,8 @@ from typing import Any
 
 from nanospec.errors import PairError, RequestError, one_line
 
-POINTER = b"version https://git-lfs.github.com/spec/"       # begins what a clone without Git LFS has in a file's place
+# Begins what a clone without Git LFS has in a file's place.
+POINTER = b"version https://git-lfs.github.com/spec/"
 
 
 def path_of(path: Any) -> Path:
@@ -17,11 +18,12 @@ def path_of(path: Any) -> Path:
 
 
 def fetched(path: Any) -> Path:
-    """The path of a file that is there. OSError if it is not; PairError if Git LFS has left a pointer in its place."""
+    """The path of a file. OSError if it is not there; PairError for a pointer of Git LFS."""
     path = path_of(path)
     with open(path, "rb") as file:
         if file.read(len(POINTER)) == POINTER:
-            raise PairError(f"{path} is not the file itself but a pointer of Git LFS: git lfs pull fetches the file")
+            raise PairError(f"{path} is not the file itself but a pointer of Git LFS: git lfs pull "
+                            "fetches the file")
     return path
 
 

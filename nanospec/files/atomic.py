@@ -1,4 +1,4 @@
-"""A file is whole or not there: it is written beside its place, flushed to the disk, and renamed into its place."""
+"""A file is whole or not there: written beside its place, flushed, and renamed into it."""
 
 import os
 from collections.abc import Callable
@@ -11,8 +11,9 @@ from nanospec.files.arguments import path_of
 
 
 def write_atomically(path: Path, write: Callable[[BinaryIO], object]) -> None:
-    """`write(file)` says what goes into the file at `path`. Killed or out of space at any moment, the file that was
-    there is still there. What a killed run has left beside it, of the same name but for .partial, is written over.
+    """`write(file)` says what goes into the file at `path`. Killed or out of space at any moment,
+    the file that was there is still there. What a killed run has left beside it, of the same name
+    but for .partial, is written over.
 
     OSError when it cannot be written. One writer at a time.
     """
@@ -28,4 +29,5 @@ def write_atomically(path: Path, write: Callable[[BinaryIO], object]) -> None:
             beside.unlink()
         if not isinstance(error, (OSError, RuntimeError)):          # torch wraps what the file says
             raise
-        raise OSError(f"{path} could not be written, what was there before still is: {one_line(error)}") from error
+        raise OSError(f"{path} could not be written, what was there before still is: "
+                      f"{one_line(error)}") from error

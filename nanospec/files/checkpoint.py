@@ -1,7 +1,8 @@
-"""The files a pair is kept in: target.pt and draft.pt, config and weights, and ranks.tiktoken, the tokenizer's.
+"""The files a pair is kept in: target.pt and draft.pt, config and weights, and ranks.tiktoken, the
+tokenizer's.
 
-Written whole or not at all. Read with `weights_only`, so that a checkpoint from a stranger cannot run code, and looked
-through before it is used: what is no GPT of ours is refused in one line.
+Written whole or not at all. Read with `weights_only`, so that a checkpoint from a stranger cannot
+run code, and looked through before it is used: what is no GPT of ours is refused in one line.
 """
 
 import hashlib
@@ -26,8 +27,8 @@ from nanospec.methods.models.other_tokenizer import OtherTokenizer, Tables, tabl
 from nanospec.model import GPT, Config
 
 WEIGHTS = Path(__file__).parent.parent / "weights"
-OTHER_WEIGHTS = ("the draft model {} was trained beside other weights of this shape: fewer of its tokens may be "
-                 "accepted, and the text is exact all the same")
+OTHER_WEIGHTS = ("the draft model {} was trained beside other weights of this shape: fewer of its "
+                 "tokens may be accepted, and the text is exact all the same")
 LAYER = "layer."        # how the parts of a draft model's DecoderLayer are named
 
 
@@ -45,25 +46,31 @@ class Pair(NamedTuple):
 
 
 def save_model(model: GPT, path: Path, tokenizer: Tokenizer) -> None:
-    """Write config, weights in bfloat16, and which tokenizer they are for; the file is whole or not there at all."""
+    """Write config, weights in bfloat16, and which tokenizer they are for; whole or not at all."""
     check_model("the model", model)
     check_has("the tokenizer", tokenizer, "a tokenizer", "fingerprint")
     state = {name: tensor.to(torch.bfloat16) for name, tensor in model.state_dict().items()}
     if model.config.tied:
         del state["head.weight"]
-    save_atomically({"config": asdict(model.config), "state": state, "tokenizer": tokenizer.fingerprint()}, path)
+    save_atomically({"config": asdict(model.config), "state": state,
+                     "tokenizer": tokenizer.fingerprint()}, path)
 
 
-def save_learned(name: str, model: Learned, path: Path, target: GPT, tokenizer: AnyTokenizer | None = None) -> None:
-    """Write a learned draft model in bfloat16, what it was made of, and which target it is for; whole or not at all.
+def save_learned(name: str, model: Learned, path: Path, target: GPT,
+                 tokenizer: AnyTokenizer | None = None) -> None:
+    """Write a learned draft model in bfloat16, what it was made of, and which target it is for;
+    whole or not at all.
 
     name: one of LEARNED. In the file the parts of its decoder layer have names without "layer.".
-    tokenizer: the target's. With it the file is found, among the weights that ship, by a target of these sizes.
+    tokenizer: the target's. With it the file is found, among the weights that ship, by a target of
+    these sizes.
     """
-    state = {name.removeprefix(LAYER): tensor.to(torch.bfloat16) if tensor.is_floating_point() else tensor
+    state = {name.removeprefix(LAYER): tensor.to(torch.bfloat16)
+             if tensor.is_floating_point() else tensor
              for name, tensor in model.state_dict().items()}
     found_by = {"found_by": key_of(target.config, tokenizer)} if tokenizer else {}
-    save_atomically({"learned": name, "sizes": model.sizes, "state": state, "target": fingerprint(target)} | found_by,
+    save_atomically({"learned": name, "sizes": model.sizes, "state": state,
+                     "target": fingerprint(target)} | found_by,
                     path)
 
 
@@ -71,14 +78,15 @@ def fingerprint(model: GPT) -> str:
     """Two targets have the same one if their weights in bfloat16 are the same."""
     digest = hashlib.sha256()
     for weight in model.parameters():
-        digest.update(weight.detach().to(torch.bfloat16).contiguous().view(torch.uint8).cpu().numpy())
+        rounded = weight.detach().to(torch.bfloat16).contiguous()
+        digest.update(rounded.view(torch.uint8).cpu().numpy())
     return digest.hexdigest()[:16]
 
 
 def key_of(config: Config, tokenizer: AnyTokenizer) -> str:
-    """Two targets have the same one if their weights have the same shapes, and their tokens the same ids."""
-    shape = [config.vocab_size, config.layers, config.channels, config.heads, config.kv_heads, config.head_size,
-             config.hidden]
+    """Targets have the same one if their weights' shapes and their tokens' ids are the same."""
+    shape = [config.vocab_size, config.layers, config.channels, config.heads, config.kv_heads,
+             config.head_size, config.hidden]
     return " ".join([*map(str, shape), tokenizer.fingerprint()])
 
 
@@ -88,21 +96,22 @@ def save_atomically(what: dict, path: Path) -> None:
 
 
 def load_saved(path: Path) -> dict:
-    """What `save_atomically` wrote there. OSError if it cannot be read, PairError if it is anything else, or if a byte
-    of what it holds has changed.
+    """What `save_atomically` wrote there. OSError if it cannot be read, PairError if it is anything
+    else, or if a byte of what it holds has changed.
     """
     file = BytesIO(fetched(path).read_bytes())
     try:
-        with ZipFile(file) as parts:                    # torch writes a checksum of every part, and does not read it
+        with ZipFile(file) as parts:  # torch writes a checksum of every part, and does not read it
             damaged = parts.testzip()
         if damaged:
             raise ValueError(f"the checksum of {damaged} is wrong")
         file.seek(0)
         saved = torch.load(file, map_location="cpu", weights_only=True)
-    except Exception as error:                          # there is no list of what torch makes of a stranger's bytes
+    except Exception as error:          # there is no list of what torch makes of a stranger's bytes
         raise PairError(f"{path} is cut short, or is no checkpoint: {one_line(error)}") from error
     if not isinstance(saved, dict):
-        raise PairError(f"{path} is no checkpoint of ours: it holds a {type(saved).__name__}, not a dict")
+        raise PairError(f"{path} is no checkpoint of ours: it holds a {type(saved).__name__}, not "
+                        "a dict")
     return saved
 
 
@@ -110,26 +119,30 @@ def load_model(path: Path, device="cpu", dtype: torch.dtype = torch.float32,
                tokenizer: AnyTokenizer | None = None) -> GPT:
     """A model as `save_model` wrote it, ready to decode (no gradients).
 
-    FileNotFoundError, or PairError if the file holds anything else, a model made for another tokenizer, or a weight
-    that is NaN or infinite in `dtype`.
+    FileNotFoundError, or PairError if the file holds anything else, a model made for another
+    tokenizer, or a weight that is NaN or infinite in `dtype`.
     """
     device, saved = available(device, dtype), load_saved(path)
     missing = {"config", "state", "tokenizer"} - saved.keys()
     if missing:
-        raise PairError(f"{path} is a checkpoint, but not of this GPT: there is no {min(missing)!r} in it")
+        raise PairError(f"{path} is a checkpoint, but not of this GPT: there is no "
+                        f"{min(missing)!r} in it")
     if tokenizer and saved["tokenizer"] != tokenizer.fingerprint():
         raise PairError(f"{path} was trained with another tokenizer than the one beside it")
     try:
         return ready(Config(**saved["config"]), saved["state"], device, dtype)
     except (TypeError, ValueError, RuntimeError) as error:
-        raise PairError(f"{path} is a checkpoint, but not of this GPT: {one_line(error)}") from error
+        raise PairError(f"{path} is a checkpoint, but not of this GPT: "
+                        f"{one_line(error)}") from error
 
 
 def load_learned(path: Path, target: GPT, name: str, same_weights: bool = True) -> Learned:
-    """A draft model as `save_learned` wrote it, on the target's device and in its dtype, ready to draft.
+    """A draft model as `save_learned` wrote it, on the target's device and in its dtype, ready to
+    draft.
 
-    FileNotFoundError, or PairError if the file holds anything else, or one for another target. With same_weights=False
-    it may have been trained on other weights of these shapes: then its `note` says so.
+    FileNotFoundError, or PairError if the file holds anything else, or one for another target. With
+    same_weights=False it may have been trained on other weights of these shapes: then its `note`
+    says so.
     """
     saved = load_saved(path)
     try:
@@ -143,7 +156,8 @@ def load_learned(path: Path, target: GPT, name: str, same_weights: bool = True) 
         largest = max([len(state), target.config.vocab_size, *sides])
         for size, number in sizes.items():              # refused before the weights are made
             if type(number) is int and number > largest:
-                raise PairError(f"{path} is no draft model of ours: its weights are not those of {size} = {number}")
+                raise PairError(f"{path} is no draft model of ours: its weights are not those of "
+                                f"{size} = {number}")
         model = LEARNED[name](**sizes).attach(target)
         names = {name.removeprefix(LAYER): name for name in model.state_dict()}
         model.load_state_dict({names[name]: tensor for name, tensor in state.items()})
@@ -158,20 +172,22 @@ def load_learned(path: Path, target: GPT, name: str, same_weights: bool = True) 
 
 
 def draft_of(source: Source, name: str = "gpt") -> tuple[Path, str] | None:
-    """Where a draft model of this name is to be read, and which it is; None if there is none for this target.
+    """Where a draft model of this name is to be read, and which it is; None if there is none for
+    this target.
 
     name: as for `load_pair`.
     """
-    path, target = source.path / f"{name}.pt", source.target
-    if not target:
-        return (source.path / "draft.pt" if name == "gpt" else path, name) if name == "gpt" or path.exists() else None
-    if name == "gpt" and source.draft:
-        return source.draft, name
-    return (path, name) if name != "gpt" and path.exists() else shipped_for(target, name)
+    if name == "gpt":
+        draft = source.draft if source.target else source.path / "draft.pt"
+        if draft:
+            return draft, name
+    elif (source.path / f"{name}.pt").exists():
+        return source.path / f"{name}.pt", name
+    return shipped_for(source.target, name) if source.target else None
 
 
 def shipped_for(target: Target, name: str) -> tuple[Path, str] | None:
-    """The draft model of this name, or with "gpt" of any, among those that ship for targets of others."""
+    """The draft model of this name, or with "gpt" of any, that ships for a target of others."""
     key = key_of(target.config, target.tokenizer)
     for path in sorted(WEIGHTS.glob("*_*.pt")):
         saved = load_saved(path)
@@ -180,24 +196,28 @@ def shipped_for(target: Target, name: str) -> tuple[Path, str] | None:
     return None
 
 
-def load_pair(source: Path | str | Source = WEIGHTS, device="cpu", dtype: torch.dtype = torch.float32,
-              draft: str = "gpt") -> Pair:
-    """The target, the draft and their tokenizer: the shipped pair, or what `source` names (files/sources.py).
+def load_pair(source: Path | str | Source = WEIGHTS, device="cpu",
+              dtype: torch.dtype = torch.float32, draft: str = "gpt") -> Pair:
+    """The target, the draft and their tokenizer: the shipped pair, or what `source` names
+    (files/sources.py).
 
-    draft: "gpt", the small GPT, or where there is none a draft model that ships for this target; or one of LEARNED.
-    A GPT of others may have another tokenizer: then it drafts the tokens that both have, and Pair.note says so.
-    Pair.draft is None for a target alone, if "gpt" finds nothing.
-    RequestError for another draft. FileNotFoundError or PairError if they are not there, not whole, or not made for one
-    another.
+    draft: "gpt", the small GPT, or where there is none a draft model that ships for this target; or
+    one of LEARNED. A GPT of others may have another tokenizer: then it drafts the tokens that both
+    have, and Pair.note says so. Pair.draft is None for a target alone, if "gpt" finds nothing.
+    RequestError for another draft. FileNotFoundError or PairError if they are not there, not whole,
+    or not made for one another.
     """
     if draft not in ("gpt", *LEARNED):
         raise RequestError(f"no draft model {draft!r} here: there are gpt, {', '.join(LEARNED)}")
     source = source if isinstance(source, Source) else source_of(source)
     folder, foreign, found = source.path, source.target, draft_of(source, draft)
     if not found and draft != "gpt":
-        raise PairError(f"{folder} holds no {draft}.pt: python train_tiny.py --what {draft} trains it")
-    tokenizer: AnyTokenizer = foreign.tokenizer if foreign else Tokenizer.load(folder / "ranks.tiktoken")
-    target = foreign.load(device, dtype) if foreign else load_model(folder / "target.pt", device, dtype, tokenizer)
+        raise PairError(f"{folder} holds no {draft}.pt: python train_tiny.py --what {draft} trains "
+                        "it")
+    tokenizer: AnyTokenizer = (foreign.tokenizer if foreign
+                               else Tokenizer.load(folder / "ranks.tiktoken"))
+    target = (foreign.load(device, dtype) if foreign
+              else load_model(folder / "target.pt", device, dtype, tokenizer))
     check_rows(folder, target, tokenizer)
     small: Any = None
     tokens = target.config.vocab_size
@@ -209,18 +229,21 @@ def load_pair(source: Path | str | Source = WEIGHTS, device="cpu", dtype: torch.
             other = model_at(file)
             small, draft_tokenizer = other.load(device, dtype), other.tokenizer
             check_rows(file, small, draft_tokenizer)
-            if small.config.vocab_size != tokens or draft_tokenizer.fingerprint() != tokenizer.fingerprint():
-                small = OtherTokenizer(small, tables_between(draft_tokenizer, foreign.tokenizer, tokens))
+            if (small.config.vocab_size != tokens
+                    or draft_tokenizer.fingerprint() != tokenizer.fingerprint()):
+                small = OtherTokenizer(small,
+                                       tables_between(draft_tokenizer, foreign.tokenizer, tokens))
         else:
             small = load_model(file, device, dtype, tokenizer)
         tokens = small.vocab_size if isinstance(small, Learned) else small.config.vocab_size
     if target.config.vocab_size != tokens:
-        raise PairError(f"{folder}: vocabularies of {target.config.vocab_size} and {tokens} tokens are no pair")
+        raise PairError(f"{folder}: vocabularies of {target.config.vocab_size} and {tokens} tokens "
+                        "are no pair")
     return Pair(target, small, tokenizer)
 
 
 def tables_between(draft: FolderTokenizer, target: FolderTokenizer, vocab_size: int) -> Tables:
-    """As `tables_of`. Where one tokenizer has all tokens of the other, under the same ids, they are the same one."""
+    """As `tables_of`, if they differ: where one has all of the other's ids, they are the same."""
     same = draft.vocab.items() & target.vocab.items()
     if len(same) < min(len(draft.vocab), len(target.vocab)):
         return tables_of(draft, target, vocab_size)
@@ -232,5 +255,6 @@ def check_rows(path: Path, model: GPT, tokenizer: AnyTokenizer) -> None:
     """PairError unless the model has a row for every token of its tokenizer."""
     rows, last = model.config.vocab_size, tokenizer.vocab_size - 1
     if last >= rows:
-        raise PairError(f"{path}: the model has rows for {rows} tokens, and its tokenizer has {last + 1}: there is "
-                        f"none for {one_line(repr(tokenizer.decode([last])))}, token {last}")
+        raise PairError(f"{path}: the model has rows for {rows} tokens, and its tokenizer has "
+                        f"{last + 1}: there is none for "
+                        f"{one_line(repr(tokenizer.decode([last])))}, token {last}")

@@ -1,11 +1,13 @@
-"""A pair of ours as folders that transformers, vLLM and SGLang open: OUT/target and OUT/draft, or OUT/eagle3.
+"""A pair of ours as folders that transformers, vLLM and SGLang open: OUT/target and OUT/draft, or
+OUT/eagle3.
 
     python -m nanospec.files.export OUT                         # the pair that ships
     python -m nanospec.files.export OUT --weights FOLDER        # one that train_tiny.py wrote
-    python -m nanospec.files.export OUT --weights FOLDER --draft eagle3 [--for sglang]      # FOLDER/eagle3.pt
+    python -m nanospec.files.export OUT --weights FOLDER --draft eagle3     # its FOLDER/eagle3.pt
 
-FOLDER may hold a target of others, or be called as demo.py calls it: then the head alone is written, and names it.
-Weights are written in bfloat16, as they are kept here. docs/SCALING.md says how to go on.
+FOLDER may hold a target of others, or be called as demo.py calls it: then the head alone is
+written, and names it. Weights are written in bfloat16, as they are kept here. docs/SCALING.md says
+how to go on.
 """
 
 if __name__ == "__main__":              # Ctrl-C may come while torch is being imported
@@ -34,11 +36,12 @@ from nanospec.model import GPT
 
 
 def export(pair: Pair, out: Path, name: str = "", engine: str = "vllm") -> list[Path]:
-    """Write out/target and out/draft, each with the tokenizer; of an EAGLE-3 head out/eagle3, and out/target if that is
-    ours. Returns what was written. name: what a target of others is called where it will be served.
+    """Write out/target and out/draft, each with the tokenizer; of an EAGLE-3 head out/eagle3, and
+    out/target if that is ours. Returns what was written. name: what a target of others is called
+    where it will be served.
 
-    PairError if no one else opens such a draft, or one of the folders is there already; OSError when they cannot be
-    written.
+    PairError if no one else opens such a draft, or one of the folders is there already; OSError
+    when they cannot be written.
     """
     if not isinstance(pair, Pair):
         raise PairError(f"a pair is exported, as load_pair reads it, got {one_line(repr(pair))}")
@@ -55,7 +58,8 @@ def export(pair: Pair, out: Path, name: str = "", engine: str = "vllm") -> list[
         if (out / kind).exists():
             raise PairError(f"{out / kind} is there already")
     if head and len(pair.draft.layers) != 3:
-        raise PairError(f"the head reads {len(pair.draft.layers)} layers of its target, and others know heads on 3")
+        raise PairError(f"the head reads {len(pair.draft.layers)} layers of its target, and others "
+                        "know heads on 3")
     for library in "tokenizers", "safetensors":         # before anything is written
         extra(library)
     for model, folder in zip(models.values(), folders):
@@ -71,10 +75,13 @@ def main(argv: Sequence[str] | None = None) -> int:
     parser = Parser(prog="python -m nanospec.files.export", description=__doc__,
                     formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("out", type=Path, metavar="OUT", help="the folder to write to")
-    parser.add_argument("--weights", default=WEIGHTS, metavar="FOLDER", help="default: the pair that ships")
-    parser.add_argument("--draft", choices=["gpt", "eagle3"], default="gpt", help="default: %(default)s")
+    parser.add_argument("--weights", default=WEIGHTS, metavar="FOLDER",
+                        help="default: the pair that ships")
+    parser.add_argument("--draft", choices=["gpt", "eagle3"], default="gpt",
+                        help="default: %(default)s")
     parser.add_argument("--for", choices=[*ENGINES], default="vllm", dest="engine",
-                        help="an EAGLE-3 head in the format of speculators, or in SpecForge's; default: %(default)s")
+                        help="an EAGLE-3 head in the format of speculators, or in SpecForge's; "
+                        "default: %(default)s")
     try:
         asked = parser.parse_args(argv)
         pair = load_pair(asked.weights, dtype=torch.bfloat16, draft=asked.draft)

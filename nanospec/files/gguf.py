@@ -1,12 +1,14 @@
-"""GGUF files, in which llama.cpp keeps a model: weights, sizes, tokenizer and chat template, all in one.
+"""GGUF files, in which llama.cpp keeps a model: weights, sizes, tokenizer and chat template, all in
+one.
 
-The package `gguf` reads them and undoes the quantisation. The weights then get the names that they have in a Hugging
-Face folder and are put together as those are (huggingface.py). One thing is undone besides: GGUF keeps the rows of a
-Llama's queries and keys so that the two channels of a rotary pair stand side by side; in a folder, and here, they
-stand half a head apart.
+The package `gguf` reads them and undoes the quantisation. The weights then get the names that they
+have in a Hugging Face folder and are put together as those are (huggingface.py). One thing is
+undone besides: GGUF keeps the rows of a Llama's queries and keys so that the two channels of a
+rotary pair stand side by side; in a folder, and here, they stand half a head apart.
 
-Left out, and refused rather than misread: architectures and rotary positions that this GPT does not have, models that
-are split into several files, and tokenizers other than byte-level BPE with one of the pretokenizers below.
+Left out, and refused rather than misread: architectures and rotary positions that this GPT does not
+have, models that are split into several files, and tokenizers other than byte-level BPE with one of
+the pretokenizers below.
 """
 
 import math
@@ -27,28 +29,34 @@ from nanospec.files.huggingface import KINDS, assemble
 from nanospec.files.tokenizer_json import FolderTokenizer
 from nanospec.model import GPT, Config
 
-OUTSIDE = {"token_embd": "embed_tokens", "output_norm": "norm"}         # GGUF's names, and a folder's
-INSIDE = {"attn_norm": "input_layernorm", "ffn_norm": "post_attention_layernorm", "attn_output": "self_attn.o_proj",
+OUTSIDE = {"token_embd": "embed_tokens", "output_norm": "norm"}     # GGUF's names, and a folder's
+INSIDE = {"attn_norm": "input_layernorm", "ffn_norm": "post_attention_layernorm",
+          "attn_output": "self_attn.o_proj",
           "ffn_gate": "mlp.gate_proj", "ffn_up": "mlp.up_proj", "ffn_down": "mlp.down_proj",
           **{f"attn_{part}": f"self_attn.{part}_proj" for part in "qkv"},
           **{f"attn_{part}_norm": f"self_attn.{part}_norm" for part in "qk"}}
-CONTROL, ADDED = 3, 4                   # in tokenizer.ggml.token_type: special tokens, and other added ones
-QWEN = (r"(?i:'s|'t|'re|'ve|'m|'ll|'d)|[^\r\n\p{L}\p{N}]?\p{L}+|\p{N}| ?[^\s\p{L}\p{N}]+[\r\n]*|\s*[\r\n]+"
-        r"|\s+(?!\S)|\s+")
+CONTROL, ADDED = 3, 4           # in tokenizer.ggml.token_type: special tokens, and other added ones
+QWEN = (r"(?i:'s|'t|'re|'ve|'m|'ll|'d)|[^\r\n\p{L}\p{N}]?\p{L}+|\p{N}"
+        r"| ?[^\s\p{L}\p{N}]+[\r\n]*|\s*[\r\n]+|\s+(?!\S)|\s+")
 # tokenizer.ggml.pre -> the pattern by which a text is cut into words first; None is GPT-2's own.
 PATTERNS: dict[str, str | None] = {"default": None, "gpt-2": None, "smollm": None, "qwen2": QWEN,
                                    "llama-bpe": QWEN.replace(r"|\p{N}|", r"|\p{N}{1,3}|")}
 SINGLE_DIGITS = {"smollm"}              # those that first cut out every digit
-ENDS = ("eos", "eot", "eom")            # end of text, of a turn, of a message: each ends what a model writes
+ENDS = ("eos", "eot", "eom")  # end of text, of a turn, of a message: each ends what a model writes
 # Many files name one of them only. llama.cpp knows the others by their texts (llama-vocab.cpp).
-ENDING = {"<|endoftext|>", "<|end_of_text|>", "<|eot_id|>", "<|eom_id|>", "<|im_end|>", "<|end|>", "<end_of_turn>",
-          "</s>", "<eos>", "[EOS]", "<EOT>", "_<EOT>", "[EOT]", "<|return|>", "<|call|>", "<|calls|>", "<|flush|>",
-          "<turn|>", "<|tool_response>", "<end_of_utterance>", "<\uff5cend\u2581of\u2581sentence\uff5c>"}
-# Keys of rotary positions, below "rope.", and what they may say; None: anything, for it changes nothing here.
+ENDING = {"<|endoftext|>", "<|end_of_text|>", "<|eot_id|>", "<|eom_id|>", "<|im_end|>", "<|end|>",
+          "<end_of_turn>",
+          "</s>", "<eos>", "[EOS]", "<EOT>", "_<EOT>", "[EOT]", "<|return|>", "<|call|>",
+          "<|calls|>", "<|flush|>", "<turn|>", "<|tool_response>", "<end_of_utterance>",
+          "<\uff5cend\u2581of\u2581sentence\uff5c>"}
+# Keys of rotary positions, below "rope.", and what they may say; None: anything, for it changes
+# nothing here.
 ROPE: dict[str, tuple | None] = {
-    "freq_base": None, "scaling.type": ("none", "linear"), "scaling.factor": (0, 1), "scale_linear": (0, 1),
+    "freq_base": None, "scaling.type": ("none", "linear"), "scaling.factor": (0, 1),
+    "scale_linear": (0, 1),
     "scaling.attn_factor": (1,), "scaling.original_context_length": None, "scaling.finetuned": None}
-ROPE_FREQS = "rope_freqs.weight"        # what each pair's frequency is divided by: Llama 3's scaling, written out
+# What each pair's frequency is divided by: Llama 3's scaling, written out.
+ROPE_FREQS = "rope_freqs.weight"
 LOW, HIGH = 1.0, 4.0                    # Llama 3's, where the divisors leave open which they were
 # Special tokens by GGUF's names, and as chat templates call them.
 NAMED = {"bos": "bos_token", "eos": "eos_token", "unknown": "unk_token", "padding": "pad_token"}
@@ -56,7 +64,7 @@ NAMED = {"bos": "bos_token", "eos": "eos_token", "unknown": "unk_token", "paddin
 
 @contextmanager
 def reading(path: Path) -> Iterator[None]:
-    """PairError for whatever the package says of a file that it cannot read; it has no type of its own for that."""
+    """PairError for whatever the package, which has no type of its own for it, cannot read."""
     try:
         yield
     except (NanospecError, OSError):
@@ -68,7 +76,8 @@ def reading(path: Path) -> Iterator[None]:
 class GGUFFile:
     """What a GGUF file says of its model, sizes and tokenizer. The weights are read by `load`.
 
-    FileNotFoundError; PairError if the file is no GGUF file, not whole, or holds what this GPT does not have.
+    FileNotFoundError; PairError if the file is no GGUF file, not whole, or holds what this GPT does
+    not have.
     """
 
     def __init__(self, path: Path):
@@ -77,7 +86,8 @@ class GGUFFile:
             self.reader, self.kind = gguf_reader(self.path), ""
             if self.value("split.count", 1) > 1:
                 raise PairError(f"{self.path} is a part of a model that is split into "
-                                f"{self.value('split.count')} files: llama-gguf-split --merge joins them")
+                                f"{self.value('split.count')} files: llama-gguf-split --merge "
+                                "joins them")
             self.kind = str(self.value("general.architecture"))
             self.config, self.tokenizer = config_of(self), tokenizer_of(self)
 
@@ -106,12 +116,12 @@ class GGUFFile:
 
 
 def gguf_reader(path: Path) -> Any:
-    """The package's reader. It cuts the file in a hundred thousand pieces, and numpy is slow in cutting a memmap."""
+    """The package's reader, quicker: it cuts the file a hundred thousand times."""
     class Quick(extra("gguf").GGUFReader):              # type: ignore[misc]
         data: Any
 
         def _get(self, *of, **more):
-            self.data = np.asarray(self.data)           # the same bytes, still on the disk, as a plain array
+            self.data = np.asarray(self.data)  # the same bytes, still on the disk, as a plain array
             return super()._get(*of, **more)
 
     return Quick(path)
@@ -125,16 +135,20 @@ def config_of(file: GGUFFile) -> Config:
     llama3 = scaling_of(file, size or channels // heads)
     tied = all(tensor.name != "output.weight" for tensor in file.reader.tensors)
     return Config(len(file.value("tokenizer.ggml.tokens")), file.value("{}.context_length"),
-                  file.value("{}.block_count"), channels, heads, file.value("{}.attention.head_count_kv", heads),
-                  file.value("{}.feed_forward_length"), tied, file.value("{}.attention.layer_norm_rms_epsilon"),
-                  file.value("{}.rope.freq_base", 10_000.0), llama3, head_dim=size, **KINDS[file.kind])
+                  file.value("{}.block_count"), channels, heads,
+                  file.value("{}.attention.head_count_kv", heads),
+                  file.value("{}.feed_forward_length"), tied,
+                  file.value("{}.attention.layer_norm_rms_epsilon"),
+                  file.value("{}.rope.freq_base", 10_000.0), llama3, head_dim=size,
+                  **KINDS[file.kind])
 
 
 def scaling_of(file: GGUFFile, head_size: int) -> tuple[float, ...]:
-    """Config.rope_llama3 of a file. PairError where it does anything else with positions that this GPT does not."""
+    """Config.rope_llama3 of a file. PairError for other positions that this GPT does not have."""
     begin = f"{file.kind}.rope."
     allowed = ROPE | {"dimension_count": (head_size,)}
-    if file.value("{}.rope.scaling.type", "") == "none":                # then llama.cpp does not look at the factor
+    # Then llama.cpp does not look at the factor.
+    if file.value("{}.rope.scaling.type", "") == "none":
         allowed |= {"scaling.factor": None, "scale_linear": None}
     for key in file.reader.fields:
         only = allowed.get(key.removeprefix(begin), ()) if key.startswith(begin) else None
@@ -146,16 +160,17 @@ def scaling_of(file: GGUFFile, head_size: int) -> tuple[float, ...]:
     divisors = [float(divisor) for divisor in np.asarray(tensor.data, dtype=np.float64)]
     found = llama3_of(divisors, file.value("{}.rope.freq_base", 10_000.0), head_size)
     if found is None:
-        raise PairError(f"{file.path} asks for what this GPT does not have: rotary positions with {ROPE_FREQS} that "
-                        "are not Llama 3's")
+        raise PairError(f"{file.path} asks for what this GPT does not have: rotary positions with "
+                        f"{ROPE_FREQS} that are not Llama 3's")
     return found
 
 
 def llama3_of(divisors: list[float], theta: float, head_size: int) -> tuple[float, ...] | None:
-    """The Config.rope_llama3 by which the frequencies are divided by these numbers, () if by 1; None if there is none.
+    """The Config.rope_llama3 by which the frequencies are divided by these numbers, () if by 1;
+    None if there is none.
 
-    With the greatest of them as `factor`, the share of full speed that a pair keeps is a straight line in its
-    frequency, cut off at 0 and 1. Two pairs in between say which line.
+    With the greatest of them as `factor`, the share of full speed that a pair keeps is a straight
+    line in its frequency, cut off at 0 and 1. Two pairs in between say which line.
     """
     if len(divisors) != head_size // 2 or not all(1 <= divisor < math.inf for divisor in divisors):
         return None
@@ -176,7 +191,8 @@ def llama3_of(divisors: list[float], theta: float, head_size: int) -> tuple[floa
     high = LOW + LOW / below
     context = (LOW + share * (high - LOW)) / turn
     line = [min(max((context * turn - LOW) / (high - LOW), 0.0), 1.0) for turn in turns]
-    fits = all(abs(divisor * (share + (1 - share) / factor) - 1) < 1e-4 for divisor, share in zip(divisors, line))
+    fits = all(abs(divisor * (share + (1 - share) / factor) - 1) < 1e-4
+               for divisor, share in zip(divisors, line))
     return (factor, LOW, high, context) if fits else None
 
 
@@ -186,7 +202,8 @@ def weights_of(file: GGUFFile) -> dict[str, Tensor]:
     for tensor in file.reader.tensors:
         if tensor.name == ROPE_FREQS:                   # in the config
             continue
-        weight = torch.from_numpy(np.array(dequantize(tensor.data, tensor.tensor_type), dtype=np.float32))
+        weight = torch.from_numpy(np.array(dequantize(tensor.data, tensor.tensor_type),
+                                           dtype=np.float32))
         if file.kind == "llama" and tensor.name.endswith(("attn_q.weight", "attn_k.weight")):
             weight = half_apart(weight, file.config.head_size)
         found[folder_name(tensor.name)] = weight
@@ -203,8 +220,12 @@ def folder_name(name: str) -> str:
 
 
 def half_apart(weight: Tensor, head_size: int) -> Tensor:
-    """Rows (H * D, in), the two of a pair side by side -> half a head apart. Example: of D = 4, 0 1 2 3 -> 0 2 1 3."""
-    return weight.view(-1, head_size // 2, 2, weight.shape[-1]).transpose(1, 2).reshape(weight.shape)
+    """Rows (H * D, in), the two of a pair side by side -> half a head apart.
+
+    Example: of D = 4, 0 1 2 3 -> 0 2 1 3.
+    """
+    pairs = weight.view(-1, head_size // 2, 2, weight.shape[-1])
+    return pairs.transpose(1, 2).reshape(weight.shape)
 
 
 def tokenizer_of(file: GGUFFile) -> FolderTokenizer:
@@ -214,7 +235,8 @@ def tokenizer_of(file: GGUFFile) -> FolderTokenizer:
     tokenizers, pre = extra("tokenizers"), file.value("tokenizer.ggml.pre", "default")
     pieces, kinds = file.value("tokenizer.ggml.tokens"), file.value("tokenizer.ggml.token_type")
     merges = [tuple(pair.split(" ")) for pair in file.value("tokenizer.ggml.merges")]
-    made = tokenizers.Tokenizer(tokenizers.models.BPE({piece: i for i, piece in enumerate(pieces)}, merges,
+    ids = {piece: i for i, piece in enumerate(pieces)}
+    made = tokenizers.Tokenizer(tokenizers.models.BPE(ids, merges,
                                                       ignore_merges=pre == "llama-bpe"))
     first, pattern = [], PATTERNS[pre]
     if pre in SINGLE_DIGITS:
@@ -224,19 +246,24 @@ def tokenizer_of(file: GGUFFile) -> FolderTokenizer:
     if pre == "qwen2":
         made.normalizer = tokenizers.normalizers.NFC()
     made.pre_tokenizer = tokenizers.pre_tokenizers.Sequence(
-        [*first, tokenizers.pre_tokenizers.ByteLevel(add_prefix_space=False, use_regex=pattern is None)])
+        [*first, tokenizers.pre_tokenizers.ByteLevel(add_prefix_space=False,
+                                                     use_regex=pattern is None)])
     made.decoder = tokenizers.decoders.ByteLevel()
     made.add_special_tokens([piece for piece, kind in zip(pieces, kinds) if kind == CONTROL])
     made.add_tokens([piece for piece, kind in zip(pieces, kinds) if kind == ADDED])
-    special = {name: file.value(f"tokenizer.ggml.{name}_token_id", None) for name in (*NAMED, *ENDS)}
+    special = {name: file.value(f"tokenizer.ggml.{name}_token_id", None)
+               for name in (*NAMED, *ENDS)}
     if file.value("tokenizer.ggml.add_bos_token", pre == "llama-bpe"):         # llama.cpp's default
         begin = special["bos"]
         made.post_processor = tokenizers.processors.TemplateProcessing(
             single=[pieces[begin], "$A"], special_tokens=[(pieces[begin], begin)])
     ends = [special[name] for name in ENDS if special[name] is not None]
-    ends += [i for i, (piece, kind) in enumerate(zip(pieces, kinds)) if kind == CONTROL and piece in ENDING]
+    ends += [i for i, (piece, kind) in enumerate(zip(pieces, kinds)) if kind == CONTROL
+             and piece in ENDING]
     if not ends:
-        raise PairError(f"{file.path} does not say which token ends a text: no tokenizer.ggml.eos_token_id")
-    named = {called: pieces[special[name]] for name, called in NAMED.items() if special[name] is not None}
+        raise PairError(f"{file.path} does not say which token ends a text: no "
+                        "tokenizer.ggml.eos_token_id")
+    named = {called: pieces[special[name]] for name, called in NAMED.items()
+             if special[name] is not None}
     template = file.value("tokenizer.chat_template", None)
     return FolderTokenizer(made, ends, None if template is None else ChatTemplate(template, named))

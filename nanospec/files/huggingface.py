@@ -1,9 +1,11 @@
-"""Checkpoints in the Hugging Face layout, a folder with config.json and *.safetensors: into our GPT, and back.
+"""Checkpoints in the Hugging Face layout, a folder with config.json and *.safetensors: into our
+GPT, and back.
 
-Llama's network is our own under other names, and so are Qwen2's and Qwen3's. Three matrices of attention are stacked
-into one here, and two of the MLP. Left out: windows, quantised weights, other rotary positions than the plain ones and
-Llama 3's, and every other architecture. Such a folder is refused, not misread: what config.json asks for, and every
-tensor, must have its place in this GPT. JSON and numbers are read; nothing in a folder is executed.
+Llama's network is our own under other names, and so are Qwen2's and Qwen3's. Three matrices of
+attention are stacked into one here, and two of the MLP. Left out: windows, quantised weights, other
+rotary positions than the plain ones and Llama 3's, and every other architecture. Such a folder is
+refused, not misread: what config.json asks for, and every tensor, must have its place in this GPT.
+JSON and numbers are read; nothing in a folder is executed.
 """
 
 import json
@@ -24,24 +26,30 @@ from nanospec.model import GPT, Config
 # Each architecture, and which switches of a Config make it.
 KINDS: dict[str, dict] = {"llama": {}, "qwen2": {"qkv_bias": True}, "qwen3": {"qk_norm": True}}
 # What transformers fills in where config.json says nothing would be another number than ours.
-MUST_SAY = {"qwen2": ("num_key_value_heads", "rope_theta"), "qwen3": ("num_key_value_heads", "rope_theta", "head_dim")}
+MUST_SAY = {"qwen2": ("num_key_value_heads", "rope_theta"),
+            "qwen3": ("num_key_value_heads", "rope_theta", "head_dim")}
 DTYPES = {"F64", "F32", "F16", "BF16"}
-# What config.json may say of things that this GPT does not have. It may always say nothing, or null.
+# What config.json may say of things that this GPT does not have. It may always say nothing, or
+# null.
 ONLY: dict[str, list] = {
-    "model_type": [*KINDS], "hidden_act": ["silu", "swish"], "attention_bias": [False], "mlp_bias": [False],
+    "model_type": [*KINDS], "hidden_act": ["silu", "swish"], "attention_bias": [False],
+    "mlp_bias": [False],
     "rope_type": ["default", "llama3"], "type": ["default", "llama3"], "partial_rotary_factor": [1],
-    "use_sliding_window": [False], "sliding_window": [], "quantization_config": [], "attn_logit_softcapping": [],
-    "final_logit_softcapping": [], "embedding_multiplier": [1], "residual_multiplier": [1], "logits_scaling": [1],
+    "use_sliding_window": [False], "sliding_window": [], "quantization_config": [],
+    "attn_logit_softcapping": [],
+    "final_logit_softcapping": [], "embedding_multiplier": [1], "residual_multiplier": [1],
+    "logits_scaling": [1],
 }
-ROTARY = ("rope_parameters", "rope_scaling")        # newer and older files say there what they do with positions
+# Newer and older files say there what they do with positions.
+ROTARY = ("rope_parameters", "rope_scaling")
 LLAMA3 = ("factor", "low_freq_factor", "high_freq_factor", "original_max_position_embeddings")
-BUFFER = ".rotary_emb.inv_freq"                     # in older files; it follows from the config and is not read
+BUFFER = ".rotary_emb.inv_freq"         # in older files; it follows from the config and is not read
 BACKBONE, EMBEDDING, HEAD = "model.", "model.embed_tokens.weight", "lm_head.weight"
-INDEX = "model.safetensors.index.json"              # which tensor is in which file, where there are several
+INDEX = "model.safetensors.index.json"      # which tensor is in which file, where there are several
 
 
 def read_config(path: Path) -> Config:
-    """config.json -> Config. FileNotFoundError, or PairError where it asks for something this GPT does not have."""
+    """config.json -> Config. FileNotFoundError; PairError where it asks for what is not here."""
     try:
         sizes = json.loads(fetched(path).read_bytes())
         tables = [sizes] + [sizes[name] for name in ROTARY if sizes.get(name) is not None]
@@ -51,27 +59,31 @@ def read_config(path: Path) -> Config:
             for key in MUST_SAY.get(kind, ()):
                 if all(table.get(key) is None for table in tables):
                     raise KeyError(key)
-            rope_theta = {table["rope_theta"] for table in tables if table.get("rope_theta") is not None}
+            rope_theta = {table["rope_theta"]
+                          for table in tables if table.get("rope_theta") is not None}
             heads, kv_heads = sizes["num_attention_heads"], sizes.get("num_key_value_heads")
-            config = Config(sizes["vocab_size"], sizes["max_position_embeddings"], sizes["num_hidden_layers"],
+            config = Config(sizes["vocab_size"], sizes["max_position_embeddings"],
+                            sizes["num_hidden_layers"],
                             sizes["hidden_size"], heads, heads if kv_heads is None else kv_heads,
-                            sizes["intermediate_size"], sizes.get("tie_word_embeddings", False), sizes["rms_norm_eps"],
-                            next(iter(rope_theta), 10_000.0), next(iter(scalings(tables)), ()), sizes.get("head_dim"),
-                            **KINDS[kind])
+                            sizes["intermediate_size"], sizes.get("tie_word_embeddings", False),
+                            sizes["rms_norm_eps"],
+                            next(iter(rope_theta), 10_000.0), next(iter(scalings(tables)), ()),
+                            sizes.get("head_dim"), **KINDS[kind])
             if config.head_size * config.heads == config.channels:
                 config = replace(config, head_dim=None)
     except PairError:
         raise
     except (KeyError, TypeError, ValueError, AttributeError, RecursionError) as error:
         missing = "there is no " if isinstance(error, KeyError) else ""
-        raise PairError(f"{path} is not the config of a Llama: {missing}{one_line(error)}") from error
+        raise PairError(f"{path} is not the config of a Llama: "
+                        f"{missing}{one_line(error)}") from error
     if asked:
         raise PairError(f"{path} asks for what this GPT does not have: {one_line(asked)}")
     return config
 
 
 def unknown(tables: list[dict]) -> str:
-    """What config.json and its tables of rotary positions ask for and this GPT does not have; "" if nothing."""
+    """What config.json and its rotary tables ask for and this GPT does not have, or ""."""
     for table in tables:
         for key, allowed in ONLY.items():
             # A Qwen names the window that it would have if it had one.
@@ -102,30 +114,36 @@ def scalings(tables: list[dict]) -> set[tuple[float, ...]]:
 
 
 def load_folder(folder: Path, device="cpu", dtype: torch.dtype = torch.float32) -> GPT:
-    """The model in `folder`, ready to decode. FileNotFoundError or PairError if it is not there or not one of these."""
+    """The model in `folder`, ready to decode; FileNotFoundError or PairError."""
     folder = Path(folder)
-    return assemble(read_config(folder / "config.json"), read_tensors(folder), str(folder), device, dtype)
+    return assemble(read_config(folder / "config.json"), read_tensors(folder), str(folder),
+                    device, dtype)
 
 
 def assemble(config: Config, tensors: dict[str, Tensor], source: str, device="cpu",
              dtype: torch.dtype = torch.float32) -> GPT:
-    """A GPT from weights under the names of a Hugging Face folder, ready to decode. `tensors` is emptied.
+    """A GPT from weights under the names of a Hugging Face folder, ready to decode. `tensors` is
+    emptied.
 
-    source: where they come from, for a message. PairError unless they are what the config describes, all and no other.
+    source: where they come from, for a message. PairError unless they are what the config
+    describes, all and no other.
     """
     device, state = available(device, dtype), {}
     as_named(tensors, config.tied)
-    for name, parts in names(config):                   # stops at the first that is missing, however many there may be
+    # Stops at the first that is missing, however many there may be.
+    for name, parts in names(config):
         for part, shape in parts.items():
             if part not in tensors or tensors[part].shape != shape:
                 there = f"of shape {tuple(tensors[part].shape)}" if part in tensors else "not there"
-                raise PairError(f"{source} does not have the weights that its config describes: {part} is {there}")
+                raise PairError(f"{source} does not have the weights that its config describes: "
+                                f"{part} is {there}")
         state[name] = torch.cat([tensors.pop(part) for part in parts])
     if config.tied and HEAD in tensors and torch.equal(tensors[HEAD], state["embedding.weight"]):
         del tensors[HEAD]
     left = sorted(name for name in tensors if not name.endswith(BUFFER))
     if left:
-        raise PairError(f"{source} has weights that its config does not describe: {one_line(', '.join(left))}")
+        raise PairError(f"{source} has weights that its config does not describe: "
+                        f"{one_line(', '.join(left))}")
     try:
         return ready(config, state, device, dtype)
     except (ValueError, RuntimeError) as error:
@@ -133,8 +151,8 @@ def assemble(config: Config, tensors: dict[str, Tensor], source: str, device="cp
 
 
 def as_named(tensors: dict[str, Tensor], tied: bool) -> None:
-    """Names that others write for the same: without "model." before them, and the head's for a matrix that is both."""
-    if "norm.weight" in tensors:                         # the backbone was saved, or all but its name
+    """Other names of the same: without "model.", and the head's for a matrix that is both."""
+    if "norm.weight" in tensors:                    # the backbone was saved, or all but its name
         for name in [name for name in tensors if name != HEAD]:
             tensors[BACKBONE + name] = tensors.pop(name)
     if tied and HEAD in tensors and EMBEDDING not in tensors:
@@ -144,7 +162,8 @@ def as_named(tensors: dict[str, Tensor], tied: bool) -> None:
 def read_tensors(folder: Path) -> dict[str, Tensor]:
     """The tensors of the files that the index of `folder` names, or of all *.safetensors in it.
 
-    FileNotFoundError where one of the index is not there. PairError if there is none, or one is in two files.
+    FileNotFoundError where one of the index is not there. PairError if there is none, or one is in
+    two files.
     """
     paths, index = sorted(folder.glob("*.safetensors")), folder / INDEX
     if index.exists():
@@ -154,7 +173,8 @@ def read_tensors(folder: Path) -> dict[str, Tensor]:
         except PairError:
             raise
         except (KeyError, TypeError, ValueError, AttributeError, RecursionError) as error:
-            raise PairError(f"{index} is no index of safetensors files: {one_line(error)}") from error
+            raise PairError(f"{index} is no index of safetensors files: "
+                            f"{one_line(error)}") from error
     found: dict[str, Tensor] = {}
     for path in paths:
         tensors = read_safetensors(path)
@@ -168,21 +188,23 @@ def read_tensors(folder: Path) -> dict[str, Tensor]:
 
 
 def read_safetensors(path: Path) -> dict[str, Tensor]:
-    """{name: tensor}. FileNotFoundError, or PairError if it is no such file, not whole, or not of floats."""
+    """{name: tensor}. FileNotFoundError; PairError if it is not whole, or not of floats."""
     safetensors = extra("safetensors")
     try:
         with safetensors.safe_open(fetched(path), "pt") as file:
             for name in file.keys():
                 dtype = file.get_slice(name).get_dtype()
                 if dtype not in DTYPES:
-                    raise PairError(f"{path} is no safetensors file of floats: {one_line(name)} is {dtype}")
+                    raise PairError(f"{path} is no safetensors file of floats: {one_line(name)} is "
+                                    f"{dtype}")
             return {name: file.get_tensor(name) for name in file.keys()}
     except safetensors.SafetensorError as error:
-        raise PairError(f"{path} is cut short, or is no safetensors file: {one_line(error)}") from error
+        raise PairError(f"{path} is cut short, or is no safetensors file: "
+                        f"{one_line(error)}") from error
 
 
 def names(config: Config) -> Iterator[tuple[str, dict[str, tuple[int, ...]]]]:
-    """Our name of every weight, and theirs with their shapes, to be stacked in this order. A tied head has none."""
+    """Our name of every weight, and theirs with their shapes, in the order of stacking."""
     channels, hidden, size = config.channels, config.hidden, config.head_size
     rows = {"q": config.heads * size, "k": config.kv_heads * size, "v": config.kv_heads * size}
     yield "embedding.weight", {EMBEDDING: (config.vocab_size, channels)}
@@ -191,18 +213,23 @@ def names(config: Config) -> Iterator[tuple[str, dict[str, tuple[int, ...]]]]:
     yield "norm.weight", {"model.norm.weight": (channels,)}
     layer: dict[str, dict[str, tuple[int, ...]]] = {
         "attention_norm.weight": {"input_layernorm.weight": (channels,)},
-        "attention.qkv.weight": {f"self_attn.{part}_proj.weight": (rows[part], channels) for part in "qkv"},
+        "attention.qkv.weight": {f"self_attn.{part}_proj.weight": (rows[part], channels)
+                                 for part in "qkv"},
         "attention.out.weight": {"self_attn.o_proj.weight": (channels, rows["q"])},
         "mlp_norm.weight": {"post_attention_layernorm.weight": (channels,)},
-        "mlp.gate_up.weight": {"mlp.gate_proj.weight": (hidden, channels), "mlp.up_proj.weight": (hidden, channels)},
+        "mlp.gate_up.weight": {"mlp.gate_proj.weight": (hidden, channels),
+                               "mlp.up_proj.weight": (hidden, channels)},
         "mlp.down.weight": {"mlp.down_proj.weight": (channels, hidden)}}
     if config.qkv_bias:
-        layer["attention.qkv.bias"] = {f"self_attn.{part}_proj.bias": (rows[part],) for part in "qkv"}
+        layer["attention.qkv.bias"] = {f"self_attn.{part}_proj.bias": (rows[part],)
+                                       for part in "qkv"}
     if config.qk_norm:
-        layer |= {f"attention.{part}_norm.weight": {f"self_attn.{part}_norm.weight": (size,)} for part in "qk"}
+        layer |= {f"attention.{part}_norm.weight": {f"self_attn.{part}_norm.weight": (size,)}
+                  for part in "qk"}
     for i in range(config.layers):
         for name, parts in layer.items():
-            yield f"blocks.{i}.{name}", {f"model.layers.{i}.{part}": shape for part, shape in parts.items()}
+            in_layer = {f"model.layers.{i}.{part}": shape for part, shape in parts.items()}
+            yield f"blocks.{i}.{name}", in_layer
 
 
 def taken_apart(model: GPT) -> dict[str, Tensor]:
@@ -217,19 +244,24 @@ def taken_apart(model: GPT) -> dict[str, Tensor]:
 def config_json(config: Config) -> dict:
     """config.json of a model of these sizes. PairError for a mixture that no such model has."""
     if config.qkv_bias and config.qk_norm:
-        raise PairError("no architecture that others open has biases and also normed queries and keys")
+        raise PairError("no architecture that others open has biases and also normed queries and "
+                        "keys")
     kind = "qwen2" if config.qkv_bias else "qwen3" if config.qk_norm else "llama"
-    scaling = {"rope_type": "llama3"} | dict(zip(LLAMA3, config.rope_llama3)) if config.rope_llama3 else None
-    return {"architectures": [f"{kind.capitalize()}ForCausalLM"], "model_type": kind, "vocab_size": config.vocab_size,
+    scaling = ({"rope_type": "llama3"} | dict(zip(LLAMA3, config.rope_llama3))
+               if config.rope_llama3 else None)
+    return {"architectures": [f"{kind.capitalize()}ForCausalLM"], "model_type": kind,
+            "vocab_size": config.vocab_size,
             "max_position_embeddings": config.context, "num_hidden_layers": config.layers,
             "hidden_size": config.channels, "num_attention_heads": config.heads,
-            "num_key_value_heads": config.kv_heads, "head_dim": config.head_size, "intermediate_size": config.hidden,
+            "num_key_value_heads": config.kv_heads, "head_dim": config.head_size,
+            "intermediate_size": config.hidden,
             "hidden_act": "silu", "rms_norm_eps": config.eps, "rope_theta": config.rope_theta,
             "rope_scaling": scaling, "tie_word_embeddings": config.tied}
 
 
 def save_folder(model: GPT, folder: Path, end_of_text: int) -> None:
-    """Write the model, in its own data type, as transformers, vLLM and SGLang open it. config.json comes last.
+    """Write the model, in its own data type, as transformers, vLLM and SGLang open it. config.json
+    comes last.
 
     OSError when it cannot be written. PairError as `config_json`.
     """
@@ -238,5 +270,7 @@ def save_folder(model: GPT, folder: Path, end_of_text: int) -> None:
     weights = extra("safetensors.torch").save(taken_apart(model), {"format": "pt"})
     folder.mkdir(parents=True, exist_ok=True)
     write_atomically(folder / "model.safetensors", lambda file: file.write(weights))
-    for name, what in ("generation_config.json", ends | {"pad_token_id": end_of_text}), ("config.json", written | ends):
-        write_atomically(folder / name, lambda file: file.write(json.dumps(what, indent=1).encode() + b"\n"))
+    for name, what in {"generation_config.json": ends | {"pad_token_id": end_of_text},
+                       "config.json": written | ends}.items():
+        write_atomically(folder / name,
+                         lambda file: file.write(json.dumps(what, indent=1).encode() + b"\n"))

@@ -11,24 +11,30 @@ from nanospec.model import GPT, Config
 
 
 def available(device, dtype: Any = torch.float32) -> torch.device:
-    """That device, if torch can compute on it here. DeviceError if not; RequestError for a dtype that weights lack."""
+    """That device. DeviceError if torch cannot compute there; RequestError for such a dtype."""
     if not isinstance(dtype, torch.dtype) or not dtype.is_floating_point:
-        raise RequestError(f"dtype must be one of torch's for floats, as torch.bfloat16, got {one_line(repr(dtype))}")
+        raise RequestError("dtype must be one of torch's for floats, as torch.bfloat16, got "
+                           f"{one_line(repr(dtype))}")
     try:
         one = torch.ones(1, device=device)
         one.add(1).item()                               # a "meta" tensor holds no number
         return one.device
     except (RuntimeError, AssertionError, ImportError, TypeError) as error:
-        raise DeviceError(f"no device {str(device)!r} to compute on here: {one_line(error)}") from error
+        raise DeviceError(f"no device {str(device)!r} to compute on here: "
+                          f"{one_line(error)}") from error
 
 
-def ready(config: Config, state: dict[str, Tensor], device: torch.device, dtype: torch.dtype) -> GPT:
-    """A GPT with the weights in `state`, where head.weight is left out if it is tied; ready to decode.
+def ready(config: Config, state: dict[str, Tensor], device: torch.device,
+          dtype: torch.dtype) -> GPT:
+    """A GPT with the weights in `state`, where head.weight is left out if it is tied; ready to
+    decode.
 
-    ValueError or RuntimeError if they are not the weights of such a GPT, or not all finite in `dtype`.
+    ValueError or RuntimeError if they are not the weights of such a GPT, or not all finite in
+    `dtype`.
     """
     if not isinstance(state, dict) or not all(isinstance(name, str) and isinstance(weight, Tensor)
-                                              and weight.is_floating_point() for name, weight in state.items()):
+                                              and weight.is_floating_point()
+                                              for name, weight in state.items()):
         raise ValueError("its state is no dict of names and tensors of floats")
     if config.layers > len(state):                      # refused before that many layers are made
         raise ValueError(f"{len(state)} weights are not those of {config.layers} layers")

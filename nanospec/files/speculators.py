@@ -1,11 +1,11 @@
-"""An EAGLE-3 head of ours as others open it: in the format of speculators, which vLLM reads, or in SpecForge's, which
-SGLang reads.
+"""An EAGLE-3 head of ours as others open it: in the format of speculators, which vLLM reads, or in
+SpecForge's, which SGLang reads.
 
-In their words a layer's number is that of the layer which its stream *enters*: ours plus one (SGLang adds that one
-itself). Each of the three streams is normed before they are fused (fc_norm, with weights of one), and the next step
-reads the normed state (norm_output); both came with what vLLM calls EAGLE-3.1. What differs: before token 0 we read
-zeros, and they have no such place. Left out: DFlash. Theirs norms queries and keys, and has the embedding of a token as
-its mask.
+In their words a layer's number is that of the layer which its stream *enters*: ours plus one
+(SGLang adds that one itself). Each of the three streams is normed before they are fused (fc_norm,
+with weights of one), and the next step reads the normed state (norm_output); both came with what
+vLLM calls EAGLE-3.1. What differs: before token 0 we read zeros, and they have no such place. Left
+out: DFlash. Theirs norms queries and keys, and has the embedding of a token as its mask.
 """
 
 import json
@@ -20,12 +20,13 @@ from nanospec.files.extra import extra
 from nanospec.files.huggingface import config_json
 from nanospec.methods.draft_models.eagle3 import Eagle3
 
-ENGINES = {"vllm": "layers.0.", "sglang": "midlayer."}      # how the names of its layer's weights begin
-FORMAT = "0.9.0"                                            # of speculators, which this was tried with
+ENGINES = {"vllm": "layers.0.", "sglang": "midlayer."}  # how the names of its layer's weights begin
+FORMAT = "0.9.0"                                        # of speculators, which this was tried with
 
 
 def save_eagle3(model: Eagle3, folder: Path, verifier: str, engine: str = "vllm") -> None:
-    """Write a head on three layers, in its own data type. verifier: what its target is called where it will be served.
+    """Write a head on three layers, in its own data type. verifier: what its target is called where
+    it will be served.
 
     OSError when it cannot be written.
     """
@@ -34,7 +35,8 @@ def save_eagle3(model: Eagle3, folder: Path, verifier: str, engine: str = "vllm"
     config |= {"dtype": str(model.dtype).removeprefix("torch.")}
     folder.mkdir(parents=True)
     write_atomically(folder / "model.safetensors", lambda file: file.write(weights))
-    write_atomically(folder / "config.json", lambda file: file.write(json.dumps(config, indent=1).encode() + b"\n"))
+    write_atomically(folder / "config.json",
+                     lambda file: file.write(json.dumps(config, indent=1).encode() + b"\n"))
 
 
 def tensors_of(model: Eagle3, engine: str) -> dict[str, Tensor]:
@@ -42,24 +44,27 @@ def tensors_of(model: Eagle3, engine: str) -> dict[str, Tensor]:
     assert model.config is not None
     config, state, layer = model.config, model.state_dict(), ENGINES[engine]
     ids, size = model.ids, config.head_size
-    q, k, v = state["layer.attention.qkv.weight"].split([rows * size for rows in
-                                                         (config.heads, config.kv_heads, config.kv_heads)])
+    rows = [count * size for count in (config.heads, config.kv_heads, config.kv_heads)]
+    q, k, v = state["layer.attention.qkv.weight"].split(rows)
     gate, up = state["layer.mlp.gate_up.weight"].chunk(2)
     named = {"fc.weight": state["fuse.weight"], "norm.weight": state["norm.weight"],
             "lm_head.weight": state["head.weight"],
             **{f"fc_norm.{i}.weight": torch.ones_like(state["norm.weight"]) for i in range(3)}}
-    if len(ids) < model.vocab_size:                         # vLLM has no place for them where they say nothing
+    if len(ids) < model.vocab_size:             # vLLM has no place for them where they say nothing
         drafted = torch.zeros(model.vocab_size, dtype=torch.bool)
         named |= {"d2t": state["offsets"], "t2d": drafted.index_fill(0, ids.cpu(), True)}
-    of_layer = {"input_layernorm": state["layer.token_norm.weight"], "hidden_norm": state["layer.state_norm.weight"],
+    of_layer = {"input_layernorm": state["layer.token_norm.weight"],
+                "hidden_norm": state["layer.state_norm.weight"],
                 "self_attn.q_proj": q, "self_attn.k_proj": k, "self_attn.v_proj": v,
                 "self_attn.o_proj": state["layer.attention.out.weight"],
                 "post_attention_layernorm": state["layer.mlp_norm.weight"],
-                "mlp.gate_proj": gate, "mlp.up_proj": up, "mlp.down_proj": state["layer.mlp.down.weight"]}
+                "mlp.gate_proj": gate, "mlp.up_proj": up,
+                "mlp.down_proj": state["layer.mlp.down.weight"]}
     named |= {f"{layer}{name}.weight": weight for name, weight in of_layer.items()}
     if engine == "vllm":                                    # SGLang takes the target's
         named["embed_tokens.weight"] = model.target.embedding.weight
-    return {name: weight.detach().cpu().clone(memory_format=torch.contiguous_format) for name, weight in named.items()}
+    return {name: weight.detach().cpu().clone(memory_format=torch.contiguous_format)
+            for name, weight in named.items()}
 
 
 def layer_config(model: Eagle3) -> dict:
@@ -71,21 +76,25 @@ def layer_config(model: Eagle3) -> dict:
 def config_for_vllm(model: Eagle3, verifier: str) -> dict:
     """config.json in the format of speculators."""
     return {
-        "speculators_model_type": "eagle3", "architectures": ["Eagle3Speculator"], "speculators_version": FORMAT,
-        "draft_vocab_size": len(model.ids), "fc_norm": True, "norm_output": True, "norm_before_residual": False,
+        "speculators_model_type": "eagle3", "architectures": ["Eagle3Speculator"],
+        "speculators_version": FORMAT,
+        "draft_vocab_size": len(model.ids), "fc_norm": True, "norm_output": True,
+        "norm_before_residual": False,
         "norm_before_fc": False, "embed_requires_grad": False, "target_hidden_size": None,
         "eagle_aux_hidden_state_layer_ids": [layer + 1 for layer in model.layers],
         "transformer_layer_config": layer_config(model),
         "speculators_config": {
             "algorithm": "eagle3", "default_proposal_method": "greedy",
-            "proposal_methods": [{"proposal_type": "greedy", "speculative_tokens": model.steps, "verifier_accept_k": 1,
-                                  "accept_tolerance": 0.0}],
-            "verifier": {"name_or_path": verifier, "architectures": config_json(model.target.config)["architectures"]}}}
+            "proposal_methods": [{"proposal_type": "greedy", "speculative_tokens": model.steps,
+                                  "verifier_accept_k": 1, "accept_tolerance": 0.0}],
+            "verifier": {"name_or_path": verifier,
+                         "architectures": config_json(model.target.config)["architectures"]}}}
 
 
 def config_for_sglang(model: Eagle3) -> dict:
     """config.json in SpecForge's format."""
     return layer_config(model) | {
-        "architectures": ["LlamaForCausalLMEagle3"], "draft_vocab_size": len(model.ids), "fc_norm": True,
-        "norm_output": True, "eagle_config": {"eagle_aux_hidden_state_layer_ids": list(model.layers),
-                                              "use_aux_hidden_state": True}}
+        "architectures": ["LlamaForCausalLMEagle3"], "draft_vocab_size": len(model.ids),
+        "fc_norm": True, "norm_output": True,
+        "eagle_config": {"eagle_aux_hidden_state_layer_ids": list(model.layers),
+                         "use_aux_hidden_state": True}}

@@ -1,10 +1,12 @@
 """Byte-pair encoding: train the ranks here, hand them to tiktoken to encode with.
 
-`train` learns which neighbouring pieces of text to glue together (Sennrich et al. 2016, arXiv 1508.07909);
-`Tokenizer` puts the learnt ranks into a `tiktoken.Encoding`, so that encoding runs in compiled code and nothing
-is ever downloaded. The file is tiktoken's own format: one line a token, `base64(bytes) rank`.
+`train` learns which neighbouring pieces of text to glue together (Sennrich et al. 2016, arXiv
+1508.07909); `Tokenizer` puts the learnt ranks into a `tiktoken.Encoding`, so that encoding runs in
+compiled code and nothing is ever downloaded. The file is tiktoken's own format: one line a token,
+`base64(bytes) rank`.
 
-Left out: special tokens other than end of text, and any clean-up of the text. Bytes in, the same bytes out.
+Left out: special tokens other than end of text, and any clean-up of the text. Bytes in, the same
+bytes out.
 """
 
 import base64
@@ -23,19 +25,21 @@ from nanospec.files.arguments import fetched, text_of
 
 END_OF_TEXT = "<|endoftext|>"
 
-# Tokens never cross the borders this pattern draws: a run of letters with one mark before it (" return",
-# ".append", "_name"), up to three digits, a run of other marks, blank space. It is written without \p classes so
-# that `re` (training) and tiktoken's engine (encoding) both read it; where the two disagree about a rare letter,
-# only the learnt ranks differ a little, never what comes back out: every character matches one of the branches.
+# Tokens never cross the borders this pattern draws: a run of letters with one mark before it ("
+# return", ".append", "_name"), up to three digits, a run of other marks, blank space. It is written
+# without \p classes so that `re` (training) and tiktoken's engine (encoding) both read it; where
+# the two disagree about a rare letter, only the learnt ranks differ a little, never what comes back
+# out: every character matches one of the branches.
 PATTERN = r"(?:_|[^\w\r\n])?[^\W\d_]+|\d{1,3}| ?(?:_|[^\w\s])+[\r\n]*|\s*[\r\n]|\s+(?!\S)|\s+"
 
 
 def train(text: str, vocab_size: int) -> dict[bytes, int]:
     """Learn `vocab_size` ranks from `text`: the 256 bytes, then the most frequent merges in order.
 
-    Words are counted once and each merge touches only the words it occurs in. A candidate is counted by the bytes
-    it would become, not by its two halves: `ab+c` and `a+bc` are one token to tiktoken, so they are one here.
-    Ties go to the candidate whose bytes sort last, so the same text always gives the same ranks.
+    Words are counted once and each merge touches only the words it occurs in. A candidate is
+    counted by the bytes it would become, not by its two halves: `ab+c` and `a+bc` are one token to
+    tiktoken, so they are one here. Ties go to the candidate whose bytes sort last, so the same text
+    always gives the same ranks.
 
     Example: train("aaab aaab", 257) learns b"aa" as rank 256.
     """
@@ -43,12 +47,14 @@ def train(text: str, vocab_size: int) -> dict[bytes, int]:
     if not isinstance(text, str):
         raise TextError(f"ranks are learnt from a text, got {one_line(repr(text))}")
     if vocab_size < 256:
-        raise ValueError(f"vocab_size must be at least 256 (one rank for each byte), got {vocab_size}")
+        raise ValueError("vocab_size must be at least 256 (one rank for each byte), got "
+                         f"{vocab_size}")
     words = Counter(re.findall(PATTERN, text))
-    pieces = [[bytes([b]) for b in word.encode()] for word in words]        # each word as its pieces so far
+    # Each word as its pieces so far.
+    pieces = [[bytes([b]) for b in word.encode()] for word in words]
     times = list(words.values())                                           # and how often it occurs
     count: Counter[bytes] = Counter()                                      # of every candidate
-    where: defaultdict[bytes, set[int]] = defaultdict(set)                  # in which words it occurs
+    where: defaultdict[bytes, set[int]] = defaultdict(set)              # in which words it occurs
     for w, word in enumerate(pieces):
         for left, right in zip(word, word[1:]):
             count[left + right] += times[w]
@@ -57,7 +63,7 @@ def train(text: str, vocab_size: int) -> dict[bytes, int]:
     ranks = {bytes([b]): b for b in range(256)}
     while len(ranks) < vocab_size and count:
         new = max(count, key=lambda piece: (count[piece], piece))
-        if count[new] < 2:                                                  # nothing repeats any more
+        if count[new] < 2:                                              # nothing repeats any more
             break
         ranks[new] = len(ranks)
         for w in where.pop(new):
@@ -68,12 +74,12 @@ def train(text: str, vocab_size: int) -> dict[bytes, int]:
                 count[left + right] += times[w]
                 where[left + right].add(w)
             pieces[w] = merged
-        del count[new]                                                      # every place it stood in is merged now
+        del count[new]                                      # every place it stood in is merged now
     return ranks
 
 
 def merge(word: list[bytes], new: bytes) -> list[bytes]:
-    """Glue, from left to right, every two neighbours that together spell `new`: ["a","a","a"], "aa" -> ["aa","a"]."""
+    """Glue all neighbours that spell `new`, from the left: ["a","a","a"], "aa" -> ["aa","a"]."""
     out, i = [], 0
     while i < len(word):
         pair = i + 1 < len(word) and word[i] + word[i + 1] == new
@@ -85,36 +91,43 @@ def merge(word: list[bytes], new: bytes) -> list[bytes]:
 def check_ranks(where: str, ranks: dict[bytes, int], count: int) -> None:
     """PairError unless the ranks are 0 to count - 1, and each of the 256 bytes has one."""
     if not all(type(rank) is int and rank >= 0 for rank in ranks.values()) or count < 256:
-        raise PairError(f"{where} is cut short or altered: its ranks are not 0 to {max(255, count - 1)}")
+        raise PairError(f"{where} is cut short or altered: its ranks are not 0 to "
+                        f"{max(255, count - 1)}")
     if len(ranks) != count:
         raise PairError(f"{where} cannot be used: a token stands in it twice")
     tokens = Counter(ranks.values())
     for rank in range(max(tokens) + 1):
         if tokens[rank] != 1:
             why = f"{tokens[rank]} tokens have" if rank in tokens else "no token has"
-            raise PairError(f"{where} cannot be used: {why} the rank {rank}, and each rank is one token's id here")
+            raise PairError(f"{where} cannot be used: {why} the rank {rank}, and each rank is one "
+                            "token's id here")
     missing = [byte for byte in range(256) if bytes([byte]) not in ranks]
     if missing:
-        raise PairError(f"{where} is altered: the byte {missing[0]} has no rank, so not every text can be encoded")
+        raise PairError(f"{where} is altered: the byte {missing[0]} has no rank, so not every text "
+                        "can be encoded")
 
 
 class Tokenizer:
-    """Text <-> token ids. The ranks are ids 0 .. n-1; `end_of_text` is id n, and `vocab_size` is n + 1.
+    """Text <-> token ids. The ranks are ids 0 .. n-1; `end_of_text` is id n, and `vocab_size` is n
+    + 1.
 
     begin: what stands before a text. ends: what ends it. special: tokens that are no text, by name.
-    PairError for ranks with which the engine would give up in the middle of a text, and Python with it.
+    PairError for ranks with which the engine would give up in the middle of a text, and Python with
+    it.
     """
 
     def __init__(self, ranks: dict[bytes, int]):
         if not isinstance(ranks, dict) or not all(isinstance(piece, bytes) for piece in ranks):
-            raise PairError(f"a tokenizer is made of ranks, {{bytes: rank, ...}}, got {one_line(repr(ranks))}")
+            raise PairError(f"a tokenizer is made of ranks, {{bytes: rank, ...}}, got "
+                            f"{one_line(repr(ranks))}")
         check_ranks("the table of ranks", ranks, len(ranks))
         self.ranks = ranks
         self.end_of_text = len(ranks)
         self.vocab_size = len(ranks) + 1
         self.begin, self.ends = [self.end_of_text], {self.end_of_text}
         self.special = {END_OF_TEXT: self.end_of_text}
-        self.pieces = [*sorted(ranks, key=ranks.__getitem__), END_OF_TEXT.encode()]     # the bytes of every id
+        # The bytes of every id.
+        self.pieces = [*sorted(ranks, key=ranks.__getitem__), END_OF_TEXT.encode()]
         self.encoding = tiktoken.Encoding("nanospec", pat_str=PATTERN, mergeable_ranks=ranks,
                                           special_tokens={END_OF_TEXT: self.end_of_text})
 
@@ -124,7 +137,8 @@ class Tokenizer:
         return [*self.pieces[:-1], None]
 
     def encode(self, text: str) -> list[int]:
-        """Ids of `text`. A literal "<|endoftext|>" in it is ordinary text: no prompt can end a document.
+        """Ids of `text`. A literal "<|endoftext|>" in it is ordinary text: no prompt can end a
+        document.
 
         A surrogate that stands alone, which no UTF-8 text has, is read as U+FFFD.
         """
@@ -135,13 +149,14 @@ class Tokenizer:
         return self.encode(text)
 
     def decode(self, ids: Sequence[int]) -> str:
-        """Text of `ids`. U+FFFD stands for bytes that are not yet a whole UTF-8 character, and for an id that is no
-        token: a model may have more of them than its tokenizer.
+        """Text of `ids`. U+FFFD stands for bytes that are not yet a whole UTF-8 character, and for
+        an id that is no token: a model may have more of them than its tokenizer.
         """
         try:
             pieces = [self.pieces[i] if 0 <= i < self.vocab_size else b"\xff" for i in ids]
         except TypeError as error:
-            raise RequestError(f"what is decoded are token ids, got {one_line(repr(ids))}") from error
+            raise RequestError("what is decoded are token ids, got "
+                               f"{one_line(repr(ids))}") from error
         return b"".join(pieces).decode(errors="replace")
 
     def fingerprint(self) -> str:
@@ -149,22 +164,24 @@ class Tokenizer:
         return hashlib.sha256(self._lines()).hexdigest()[:16]
 
     def _lines(self) -> bytes:
-        return b"".join(b"%b %d\n" % (base64.b64encode(piece), i) for i, piece in enumerate(self.pieces[:-1]))
+        return b"".join(b"%b %d\n" % (base64.b64encode(piece), i)
+                        for i, piece in enumerate(self.pieces[:-1]))
 
     def save(self, path: Path) -> None:
-        """Write the ranks; the file is whole or not there at all. OSError when it cannot be written."""
+        """Write the ranks; whole or not at all. OSError when they cannot be written."""
         write_atomically(path, lambda file: file.write(self._lines()))
 
     @classmethod
     def load(cls, path: Path) -> "Tokenizer":
-        """FileNotFoundError, or PairError if the file is not in tiktoken's format, its ranks are not 0, 1, 2, ..., or
-        one of the 256 bytes has none.
+        """FileNotFoundError, or PairError if the file is not in tiktoken's format, its ranks are
+        not 0, 1, 2, ..., or one of the 256 bytes has none.
         """
         data = fetched(path).read_bytes()
         try:
             pairs = [line.split() for line in data.splitlines() if line]
             ranks = {base64.b64decode(piece, validate=True): int(rank) for piece, rank in pairs}
         except ValueError as error:
-            raise PairError(f"{path} is no tokenizer's file, lines of base64 and a rank: {one_line(error)}") from error
+            raise PairError(f"{path} is no tokenizer's file, lines of base64 and a rank: "
+                            f"{one_line(error)}") from error
         check_ranks(str(path), ranks, len(pairs))
         return cls(ranks)

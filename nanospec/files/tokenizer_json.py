@@ -1,7 +1,9 @@
-"""Tokenizers as others keep them, in a file tokenizer.json: ours written so, and theirs with our interface.
+"""Tokenizers as others keep them, in a file tokenizer.json: ours written so, and theirs with our
+interface.
 
-The library `tokenizers` encodes, and two things must be put in its terms. Its byte-pair encoding orders its pairs,
-where tiktoken's has ranks of what they become. And its engine for patterns has another \\w.
+The library `tokenizers` encodes, and two things must be put in its terms. Its byte-pair encoding
+orders its pairs, where tiktoken's has ranks of what they become. And its engine for patterns has
+another \\w.
 """
 
 import hashlib
@@ -18,7 +20,8 @@ from nanospec.files.extra import extra
 from nanospec.files.arguments import fetched, text_of
 from nanospec.files.tokenizer import END_OF_TEXT, PATTERN, Tokenizer
 
-# tiktoken's \w, character by character: Unicode's definition, which has also a few marks that join words.
+# tiktoken's \w, character by character: Unicode's definition, which has also a few marks that join
+# words.
 WORD = r"\p{Alphabetic}\p{M}\p{Nd}\p{Pc}\x{200c}\x{200d}"
 # Bytes as printable characters, GPT-2's way: those that can be printed stand for themselves.
 PRINTED = [*range(33, 127), *range(161, 173), *range(174, 256)]
@@ -34,9 +37,11 @@ def spelled(piece: bytes) -> str:
 
 
 def spelling_of(token: str, decoder: str) -> bytes | None:
-    """The bytes of a token as the file has it; None where that cannot be known. decoder: the file's, as JSON.
+    """The bytes of a token as the file has it; None where that cannot be known. decoder: the
+    file's, as JSON.
 
-    Examples: to a byte-level decoder "\u0120def" is b" def". To Llama 2's "\u2581def" is, and "<0x0A>" is a line's end.
+    Examples: to a byte-level decoder "\u0120def" is b" def". To Llama 2's "\u2581def" is, and
+    "<0x0A>" is a line's end.
     """
     if '"ByteLevel"' in decoder:
         return bytes(BYTES[letter] for letter in token) if BYTES.keys() >= set(token) else None
@@ -48,7 +53,8 @@ def spelling_of(token: str, decoder: str) -> bytes | None:
 
 def pairs_of(ranks: dict[bytes, int]) -> list[tuple[str, str]]:
     """Every two tokens that together are one, in the order of what they become."""
-    found = [(rank, piece[:i], piece[i:]) for piece, rank in ranks.items() for i in range(1, len(piece))
+    found = [(rank, piece[:i], piece[i:]) for piece, rank in ranks.items()
+             for i in range(1, len(piece))
              if piece[:i] in ranks and piece[i:] in ranks]
     return [(spelled(left), spelled(right)) for _, left, right in
             sorted(found, key=lambda pair: (pair[0], ranks[pair[1]], ranks[pair[2]]))]
@@ -57,64 +63,73 @@ def pairs_of(ranks: dict[bytes, int]) -> list[tuple[str, str]]:
 def save_tokenizer(tokenizer: Tokenizer, folder: Path) -> None:
     """Write tokenizer.json and tokenizer_config.json. OSError when they cannot be written.
 
-    Any text gets the ids it has here. Before it stands end of text, as Llama's begin of text does; and what looks like
-    it in a text is ordinary text.
+    Any text gets the ids it has here. Before it stands end of text, as Llama's begin of text does;
+    and what looks like it in a text is ordinary text.
     """
     tokenizers = extra("tokenizers")
     pattern = PATTERN.replace(r"[^\W\d_]", rf"[{WORD}&&[^\d_]]").replace(r"\w", WORD)
     byte_level = tokenizers.pre_tokenizers.ByteLevel(add_prefix_space=False, use_regex=False)
     engine = tokenizers.Tokenizer(tokenizers.models.BPE(
-        {spelled(piece): rank for piece, rank in tokenizer.ranks.items()}, pairs_of(tokenizer.ranks),
-        ignore_merges=True))                            # a word that is a token is taken whole, as tiktoken does
+        {spelled(piece): rank for piece, rank in tokenizer.ranks.items()},
+        pairs_of(tokenizer.ranks),
+        ignore_merges=True))            # a word that is a token is taken whole, as tiktoken does
     engine.pre_tokenizer = tokenizers.pre_tokenizers.Sequence([
         tokenizers.pre_tokenizers.Split(tokenizers.Regex(pattern), "isolated"), byte_level])
     engine.decoder = tokenizers.decoders.ByteLevel()
     engine.add_special_tokens([END_OF_TEXT])
     engine.post_processor = tokenizers.processors.TemplateProcessing(
         single=[END_OF_TEXT, "$A"], special_tokens=[(END_OF_TEXT, tokenizer.end_of_text)])
-    settings = {"tokenizer_class": "PreTrainedTokenizerFast", "bos_token": END_OF_TEXT, "eos_token": END_OF_TEXT,
+    settings = {"tokenizer_class": "PreTrainedTokenizerFast", "bos_token": END_OF_TEXT,
+                "eos_token": END_OF_TEXT,
             "pad_token": END_OF_TEXT, "model_input_names": ["input_ids", "attention_mask"],
             "clean_up_tokenization_spaces": False, "split_special_tokens": True}
     folder.mkdir(parents=True, exist_ok=True)
-    for name, text in ("tokenizer.json", engine.to_str()), ("tokenizer_config.json", json.dumps(settings, indent=1)):
+    for name, text in {"tokenizer.json": engine.to_str(),
+                       "tokenizer_config.json": json.dumps(settings, indent=1)}.items():
         write_atomically(folder / name, lambda file: file.write(text.encode() + b"\n"))
 
 
 class FolderTokenizer:
     """The tokenizer of a Hugging Face folder: text <-> token ids, as `Tokenizer`.
 
-    begin: what stands before a text. ends: what ends it: all that the files name, and what the chat template writes
-    after an answer; end_of_text is the first of these. template: of a chat, where the model knows what that is.
+    begin: what stands before a text. ends: what ends it: all that the files name, and what the chat
+    template writes after an answer; end_of_text is the first of these. template: of a chat, where
+    the model knows what that is.
     """
 
     def __init__(self, engine, ends: Sequence[int], template: ChatTemplate | None = None):
         """engine: of the library `tokenizers`."""
         engine.no_truncation()
         engine.no_padding()
-        engine.encode_special_tokens = True             # what looks like a special token in a text is ordinary text
+        # What looks like a special token in a text is ordinary text.
+        engine.encode_special_tokens = True
         self.engine, self.end_of_text, self.template = engine, ends[0], template
         self.vocab = engine.get_vocab(with_added_tokens=True)
         self.vocab_size = max(self.vocab.values(), default=-1) + 1
         self.before = self.encode("a")
-        encoded = engine.encode("a", add_special_tokens=True)     # with what stands before the text, and after it
-        self.begin = encoded.ids[:next((i for i, part in enumerate(encoded.sequence_ids) if part is not None), None)]
+        # With what stands before the text, and after it.
+        encoded = engine.encode("a", add_special_tokens=True)
+        self.begin = encoded.ids[:next((i for i, part in enumerate(encoded.sequence_ids)
+                                        if part is not None), None)]
         self.ends = {*ends, *self._ends_of_turn()}
 
     @property
     def spellings(self) -> list[bytes | None]:
-        """The bytes of every id; None for a special token, for an id that is none, and where they cannot be known."""
+        """The bytes of every id; None for a special token, and where they cannot be known."""
         decoder = json.dumps(json.loads(self.engine.to_str())["decoder"], ensure_ascii=False)
-        added, found = self.engine.get_added_tokens_decoder(), list[bytes | None]([None] * self.vocab_size)
+        added = self.engine.get_added_tokens_decoder()
+        found = list[bytes | None]([None] * self.vocab_size)
         for token, i in self.vocab.items():
             found[i] = spelling_of(token, decoder)
-        for i, token in added.items():                  # these stand in the file as they stand in a text
+        for i, token in added.items():          # these stand in the file as they stand in a text
             found[i] = None if token.special else token.content.encode()
         return found
 
     @property
     def special(self) -> dict[str, int]:
         """The special tokens by name."""
-        return {token.content: i for i, token in self.engine.get_added_tokens_decoder().items() if token.special}
+        return {token.content: i for i, token in self.engine.get_added_tokens_decoder().items()
+                if token.special}
 
     def encode(self, text: str) -> list[int]:
         """As Tokenizer.encode."""
@@ -122,12 +137,12 @@ class FolderTokenizer:
         return self.engine.encode(text, add_special_tokens=False).ids
 
     def continued(self, text: str) -> list[int]:
-        """As `encode`, of a text that goes on with another one. Some tokenizers put a blank before what begins."""
+        """As `encode`, of a text that goes on: some put a blank before what begins."""
         line, both = self.encode("\n"), self.encode("\n" + text)
         return both[len(line):] if both[:len(line)] == line else self.encode(text)
 
     def encode_special(self, text: str) -> list[int]:
-        """Ids of a text in which special tokens are what they look like, as a chat template writes it."""
+        """Ids of a text in which special tokens are such, as a chat template writes it."""
         self.engine.encode_special_tokens = False
         try:
             return self.encode(text)
@@ -135,7 +150,8 @@ class FolderTokenizer:
             self.engine.encode_special_tokens = True
 
     def chat(self, messages: Sequence[Message], answer: bool = True) -> list[int]:
-        """Ids of a conversation, by the model's chat template; with `answer`, up to where the assistant's begins.
+        """Ids of a conversation, by the model's chat template; with `answer`, up to where the
+        assistant's begins.
 
         RequestError where the model has no template, or it does not take these messages.
         Example: chat([{"role": "user", "content": "Hello"}]).
@@ -148,19 +164,24 @@ class FolderTokenizer:
         """The special token that the template writes right after an answer, if it does."""
         answer = "An answer."
         try:
-            text = self.template([{"role": "user", "content": "A question?"}, {"role": "assistant", "content": answer}],
+            text = self.template([{"role": "user", "content": "A question?"},
+                                  {"role": "assistant", "content": answer}],
                                  answer=False) if self.template else ""
         except RequestError:                            # it may want other messages
             return []
         after = text.rpartition(answer)[2].lstrip() if answer in text else ""
-        found = [(len(token.content), i) for i, token in self.engine.get_added_tokens_decoder().items()
+        found = [(len(token.content), i)
+                 for i, token in self.engine.get_added_tokens_decoder().items()
                  if after.startswith(token.content)]
         return [i for _, i in sorted(found)[-1:]]
 
     def decode(self, ids: Sequence[int]) -> str:
-        """As Tokenizer.decode: the text that `ids` add to one that is there. (Alone, a first blank may be left out.)"""
+        """As Tokenizer.decode: the text that `ids` add to one that is there. (Alone, a first blank
+        may be left out.)
+        """
         text = "".join(self._decoded(list(some)) if known else "\ufffd" * len(list(some))
-                       for known, some in groupby([*self.before, *ids], lambda i: 0 <= i < self.vocab_size))
+                       for known, some in groupby([*self.before, *ids],
+                                                  lambda i: 0 <= i < self.vocab_size))
         return text[len(self._decoded(self.before)):]
 
     def _decoded(self, ids: list[int]) -> str:
@@ -172,18 +193,20 @@ class FolderTokenizer:
 
     @classmethod
     def load(cls, folder: Path) -> "FolderTokenizer":
-        """FileNotFoundError, or PairError if tokenizer.json is none, or nothing says what ends a text."""
+        """FileNotFoundError, or PairError for no tokenizer, or where nothing ends a text."""
         tokenizers, path = extra("tokenizers"), folder / "tokenizer.json"
         data = fetched(path).read_bytes()
         try:
             engine = tokenizers.Tokenizer.from_buffer(data)
-        except Exception as error:                      # the library has no type of its own for what it refuses
-            raise PairError(f"{path} is cut short, or is no tokenizer: {one_line(error)}") from error
+        except Exception as error:          # the library has no type of its own for what it refuses
+            raise PairError(f"{path} is cut short, or is no tokenizer: "
+                            f"{one_line(error)}") from error
         config, special = named_in(folder)
         of_tokenizer = engine.token_to_id(special.get("eos_token", ""))
         ends = ends_of(folder) + [of_tokenizer] * (of_tokenizer is not None)
         if not ends:
-            raise PairError(f"{folder} does not say which token ends a text: no eos_token_id in its config.json")
+            raise PairError(f"{folder} does not say which token ends a text: no eos_token_id in "
+                            "its config.json")
         return cls(engine, ends, template_of(folder, config, special))
 
 
@@ -191,7 +214,7 @@ AnyTokenizer = Tokenizer | FolderTokenizer
 
 
 def ends_of(folder: Path) -> list[int]:
-    """The ids that end a text, by generation_config.json and by config.json. PairError if one of them is no config."""
+    """The ids that end a text, by generation_config.json and config.json, or PairError."""
     found: list[int] = []
     for path in folder / "generation_config.json", folder / "config.json":
         data = fetched(path).read_bytes() if path.exists() else b"{}"
@@ -218,7 +241,8 @@ def named_in(folder: Path) -> tuple[dict, dict[str, str]]:
         except (ValueError, TypeError, RecursionError) as error:
             raise PairError(f"{path} is no table of a tokenizer: {one_line(error)}") from error
     special = {name: token.get("content") if isinstance(token, dict) else token
-               for table in reversed(tables) for name, token in table.items() if name.endswith("_token")}
+               for table in reversed(tables)
+               for name, token in table.items() if name.endswith("_token")}
     return tables[0], {name: token for name, token in special.items() if isinstance(token, str)}
 
 
@@ -228,7 +252,8 @@ def template_of(folder: Path, config: dict, special: dict[str, str]) -> ChatTemp
     config, special: as `named_in` returns them. PairError if it cannot be read.
     """
     alone = folder / "chat_template.jinja"
-    found = fetched(alone).read_bytes().decode(errors="replace") if alone.exists() else config.get("chat_template")
+    found = (fetched(alone).read_bytes().decode(errors="replace") if alone.exists()
+             else config.get("chat_template"))
     if isinstance(found, list):                         # several, each with a name
         named = {one.get("name"): one.get("template") for one in found if isinstance(one, dict)}
         found = named.get("default")

@@ -1,6 +1,6 @@
 """Every other way to draft and to verify. index.py has them all by name.
 
-trees/ several draft tokens after one; copies/ drafts that need no model; lengths/ when to stop a chain; rules/ other
-verifications; draft_models/ networks that read the target's hidden states; models/ what answers as a language model.
-stack.py lets a draft model speculate in its turn.
+trees/ several draft tokens after one; copies/ drafts that need no model; lengths/ when to stop a
+chain; rules/ other verifications; draft_models/ networks that read the target's hidden states;
+models/ what answers as a language model. stack.py lets a draft model speculate in its turn.
 """

@@ -1,6 +1,7 @@
 """The index of the rooms: every drafter and every rule that demo.py and the bench know by name.
 
-Not part of the core: nothing that stands below imports it. A new drafter is one file and one row here.
+Not part of the core: nothing that stands below imports it. A new drafter is one file and one row
+here.
 """
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
@@ -33,32 +34,36 @@ from nanospec.methods.trees.tree_reader import longest_chain
 from nanospec.speculate import ModelDrafter, Round, speculate
 from nanospec.theory import check_formula
 
-GAMMA = 8                                   # draft tokens a round, where neither the user nor a formula decides
+GAMMA = 8                       # draft tokens a round, where neither the user nor a formula decides
+StepCosts = tuple[float, Mapping[int, float]]           # c, and v(m) of each m
 
 
 @dataclass
 class Options:
     """What the user may choose.
 
-    gamma: the most draft tokens a round. topology: the shape of a tree. costs: c, and v(m) for every m from 2 to
-    gamma + 1, or a function that measures them when a drafter asks; None: those of a plausible machine.
+    gamma: the most draft tokens a round. topology: the shape of a tree. costs: c, and v(m) for
+    every m from 2 to gamma + 1, or a function that measures them when a drafter asks; None: those
+    of a plausible machine.
     remember: how many tokens of earlier requests a drafter that copies keeps.
     """
 
     gamma: int = GAMMA
     topology: Sequence[int] = tuple(shape(2, 1, 1))
-    costs: tuple[float, Mapping[int, float]] | Callable[[], tuple[float, Mapping[int, float]]] | None = None
+    costs: StepCosts | Callable[[], StepCosts] | None = None
     remember: int = 0
 
     def measured(self) -> tuple[float, dict[int, float]]:
         """c, and v(m) of every call that a draft of gamma tokens may lead to."""
         calls = range(2, check_gamma(self.gamma, "gamma") + 1)
         costs = self.costs() if callable(self.costs) else self.costs
-        if costs is not None and not (isinstance(costs, tuple) and len(costs) == 2 and isinstance(costs[1], Mapping)):
+        if costs is not None and not (isinstance(costs, tuple) and len(costs) == 2
+                                      and isinstance(costs[1], Mapping)):
             raise RequestError(f"costs are c and v(m) for every m, got {one_line(repr(costs))}")
         c, v = costs or (0.1, {m: 1 + 0.05 * (m - 1) for m in calls})
         if any(m not in v for m in calls):
-            raise RequestError(f"the costs of calls on 2 to {self.gamma + 1} tokens are needed, got {sorted(v)}")
+            raise RequestError(f"the costs of calls on 2 to {self.gamma + 1} tokens are needed, "
+                               f"got {sorted(v)}")
         return c, {m: v[m] for m in calls}
 
     def seconds(self) -> Callable[[int, int], float]:
@@ -73,7 +78,8 @@ class Options:
 
 
 class Entry(NamedTuple):
-    """A drafter's class, which knows the facts (`fixed`, `sized_by`), and how one is made of a draft model.
+    """A drafter's class, which knows the facts (`fixed`, `sized_by`), and how one is made of a
+    draft model.
 
     needs_draft: False for one that is made without a draft model.
     """
@@ -93,8 +99,8 @@ def _dynamic(rule: Callable[[Options], Any]) -> Entry:
 
 
 def _hybrid(draft: Any, o: Options) -> Drafter:
-    return Hybrid(ByLoad(draft, o.seconds(), longest_chain(draft, min(o.gamma, GAMMA))), o.measured()[1],
-                  o.remember)
+    return Hybrid(ByLoad(draft, o.seconds(), longest_chain(draft, min(o.gamma, GAMMA))),
+                  o.measured()[1], o.remember)
 
 
 DRAFTERS: dict[str, Entry] = {
@@ -106,13 +112,15 @@ DRAFTERS: dict[str, Entry] = {
     "by-load": Entry(ByLoad, lambda draft, o: ByLoad(draft, o.seconds(), o.gamma)),
     "by-survival": Entry(BySurvival, lambda draft, o: BySurvival(draft, o.gamma)),
     "tree": Entry(TreeDrafter, lambda draft, o: TreeDrafter(draft, o.topology)),
-    "independent": Entry(TreeDrafter, lambda draft, o: TreeDrafter(draft, o.topology, independent=True)),
+    "independent": Entry(TreeDrafter,
+                         lambda draft, o: TreeDrafter(draft, o.topology, independent=True)),
     "top": Entry(TopTree, lambda draft, o: TopTree(draft, o.topology)),
     "dynamic-tree": Entry(DynamicTree, lambda draft, o: DynamicTree(draft, o.gamma)),
     "lookup": Entry(PromptLookup, lambda draft, o: PromptLookup(o.gamma), needs_draft=False),
-    "suffix": Entry(SuffixDrafter, lambda draft, o: SuffixDrafter(o.gamma, remember=o.remember), needs_draft=False),
-    "suffix-tree": Entry(SuffixDrafter, lambda draft, o: SuffixDrafter(o.gamma, tree=True, remember=o.remember),
-                         needs_draft=False),
+    "suffix": Entry(SuffixDrafter, lambda draft, o: SuffixDrafter(o.gamma, remember=o.remember),
+                    needs_draft=False),
+    "suffix-tree": Entry(SuffixDrafter, lambda draft, o: SuffixDrafter(
+        o.gamma, tree=True, remember=o.remember), needs_draft=False),
     "lookahead": Entry(Lookahead, lambda draft, o: Lookahead(), needs_draft=False),
     "stack": Entry(Stack, lambda draft, o: Stack(draft, PromptLookup(o.gamma), o.gamma)),
     "hybrid": Entry(Hybrid, _hybrid),
@@ -120,28 +128,32 @@ DRAFTERS: dict[str, Entry] = {
         ModelDrafter(draft, longest_chain(draft, min(o.gamma, 4))), PromptLookup(o.gamma)])),
 }
 WITHOUT_DRAFT = [name for name, entry in DRAFTERS.items() if not entry.needs_draft]
-REMEMBERING = [name for name, entry in DRAFTERS.items() if "memory" in getattr(entry.kind, "per_row", ())]
-RULES: dict[str, Rule | None] = {"token": None, "block": verify_block, "traversal": verify_traversal}
+REMEMBERING = [name for name, entry in DRAFTERS.items()
+               if "memory" in getattr(entry.kind, "per_row", ())]
+RULES: dict[str, Rule | None] = {"token": None, "block": verify_block,
+                                 "traversal": verify_traversal}
 """None: the drafter's own, which judges token by token."""
 
 
 def check_fixed(drafters: Iterable[str], rules: Iterable[str], option: str) -> None:
-    """RequestError unless every round has the same operations and shapes: then it can be compiled."""
+    """RequestError unless all rounds have the same operations and shapes, to be compiled."""
     for drafter, rule in product(drafters, rules):
         entry = DRAFTERS[drafter]
-        branches = rule == "traversal" or rule == "block" and drafter != "chain"        # of a tree it is traversal
+        # Of a tree it is traversal.
+        branches = rule == "traversal" or rule == "block" and drafter != "chain"
         if branches or not entry.kind.fixed:
             names = ", ".join(name for name, entry in DRAFTERS.items() if entry.kind.fixed)
-            raise RequestError(f"{option} is for rounds without a branch: drafters {names}, by rule token; a chain by "
-                               f"rule block, too; not for {drafter} by rule {rule}")
+            raise RequestError(f"{option} is for rounds without a branch: drafters {names}, by "
+                               f"rule token; a chain by rule block, too; not for {drafter} by rule "
+                               f"{rule}")
 
 
 def check_remember(drafters: Iterable[str], remember: int) -> None:
-    """RequestError if something is to be remembered, and one of the drafters copies from no earlier request."""
+    """RequestError if one that is to remember copies from no earlier request."""
     others = [name for name in drafters if name not in REMEMBERING]
     if remember and others:
-        raise RequestError(f"--remember is for drafters that copy from earlier requests: {', '.join(REMEMBERING)}; not "
-                           f"for {others[0]}")
+        raise RequestError("--remember is for drafters that copy from earlier requests: "
+                           f"{', '.join(REMEMBERING)}; not for {others[0]}")
 
 
 def drafters_for(names: Sequence[str], has_draft: bool, option: str = "--drafter") -> list[str]:
@@ -151,20 +163,20 @@ def drafters_for(names: Sequence[str], has_draft: bool, option: str = "--drafter
     """
     for name in names:
         if not has_draft and name in DRAFTERS and DRAFTERS[name].needs_draft:
-            raise RequestError(f"{option} {name} needs a draft model, and there is none beside this target: "
-                               f"{', '.join(WITHOUT_DRAFT)} need none")
+            raise RequestError(f"{option} {name} needs a draft model, and there is none beside "
+                               f"this target: {', '.join(WITHOUT_DRAFT)} need none")
     return list(names) or ["chain" if has_draft else "suffix"]
 
 
 def most_drafted(drafter: str, draft: Any, most: int = GAMMA) -> int:
-    """`most` draft tokens a round, or as many as the draft model can draft, if this drafter makes a chain of them."""
+    """`most` draft tokens a round, or if this drafter makes chains, as many as the model can."""
     return longest_chain(draft, most) if issubclass(DRAFTERS[drafter].kind, ModelDrafter) else most
 
 
 @dataclass
 class Method:
-    """gamma: the most draft tokens a round. make: a new drafter of this kind. run: (ids, **request), the request as
-    `speculate` takes it: its rounds, by a new drafter.
+    """gamma: the most draft tokens a round. make: a new drafter of this kind. run: (ids,
+    **request), the request as `speculate` takes it: its rounds, by a new drafter.
     """
 
     drafter: str
@@ -178,8 +190,10 @@ class Method:
         return f"{self.drafter} {self.gamma}" + f", {self.rule}" * (self.rule != "token")
 
 
-def method_of(target: LanguageModel, draft: Any, drafter: str = "chain", rule: str = "token", **options) -> Method:
-    """A drafter and a rule by their names; options: gamma, topology, costs, remember, as in Options.
+def method_of(target: LanguageModel, draft: Any, drafter: str = "chain", rule: str = "token",
+              **options) -> Method:
+    """A drafter and a rule by their names; options: gamma, topology, costs, remember, as in
+    Options.
 
     RequestError for a name that is not known, and for a size that cannot be.
     """

@@ -1,6 +1,7 @@
 """A stack: a middle model drafts, and it writes its draft by speculation of its own.
 
-Chen et al. 2023, cascade speculative drafting (arXiv 2312.11462); Sun et al. 2024, TriForce (arXiv 2404.11912).
+Chen et al. 2023, cascade speculative drafting (arXiv 2312.11462); Sun et al. 2024, TriForce (arXiv
+2404.11912).
 
     lowest drafter      drafts for the middle model: a smaller one, or a drafter that copies
     middle model        verifies that, round after round, until it has gamma tokens
@@ -12,8 +13,9 @@ Proof.
 2. So each token was drawn from the middle model's own distribution after the tokens before it.
 3. This distribution is reported as q_draft. The lowest drafter's distribution is forgotten.
 
-What the levels share: the committed text. What they must not share: caches, which hold what each one's own weights have
-made of it, and random numbers. So the middle model's rounds take uniforms of their own.
+What the levels share: the committed text. What they must not share: caches, which hold what each
+one's own weights have made of it, and random numbers. So the middle model's rounds take uniforms of
+their own.
 
 What the middle model writes beyond gamma tokens is thrown away.
 """
@@ -34,12 +36,13 @@ from nanospec.text import Text, prefill
 class Stack(Drafter):
     """gamma draft tokens of `middle`, a GPT, for which `lowest` drafts.
 
-    inner: the text as the middle model goes on with it. read (B,): how many of its tokens are in the middle model's
-    cache. RequestError if `lowest` reads hidden states: it would need the middle model's.
+    inner: the text as the middle model goes on with it. read (B,): how many of its tokens are in
+    the middle model's cache. RequestError if `lowest` reads hidden states: it would need the middle
+    model's.
 
-    It waits for the device in every round of the middle model, since how many rounds there will be depends on how many
-    tokens each has written; before the first one, to know what the middle model has missed; and once more there if
-    `lowest` copies, for it reads the text.
+    It waits for the device in every round of the middle model, since how many rounds there will be
+    depends on how many tokens each has written; before the first one, to know what the middle model
+    has missed; and once more there if `lowest` copies, for it reads the text.
     """
 
     per_row = ("inner", "cache", "read", "lowest")
@@ -48,12 +51,13 @@ class Stack(Drafter):
     def __init__(self, middle: Any, lowest: Drafter, gamma: int = 4):
         check_has("the drafter below it", lowest, "a drafter", "propose", "size", "layers")
         if lowest.layers or isinstance(middle, type) or not hasattr(middle, "new_cache"):
-            raise RequestError("in a stack the middle model is a GPT, and the drafter below it reads tokens alone")
+            raise RequestError("in a stack the middle model is a GPT, and the drafter below it "
+                               "reads tokens alone")
         self.middle, self.lowest, self.size = middle, lowest, check_gamma(gamma, "gamma")
 
     @property
     def uniforms(self) -> int:
-        """A round of the middle model writes one token or more, so there are gamma rounds at most."""
+        """A round of the middle model writes a token or more: there are gamma at most."""
         return (self.size - 1) * (self.lowest.uniforms + self.lowest.size)
 
     def begin(self, text: Text, rows: Sequence[int], hidden: Tensor | None) -> None:
@@ -62,8 +66,10 @@ class Stack(Drafter):
         rows = list(rows)
         if text is not self.text:
             B, N = text.tokens.shape
-            room = (self.size - 1) * self.lowest.size       # a text may have to wait for a slower one, and goes on
-            self.text, self.inner = text, Text([[0]] * B, N + room, text.vocab_size, text.tokens.device)
+            # A text may have to wait for a slower one, and goes on.
+            room = (self.size - 1) * self.lowest.size
+            self.text = text
+            self.inner = Text([[0]] * B, N + room, text.vocab_size, text.tokens.device)
             self.cache = self.middle.new_cache(*self.inner.tokens.shape)
             self.read = torch.zeros_like(text.length)
         self._take(text, rows)
@@ -76,33 +82,37 @@ class Stack(Drafter):
         """Rounds of the middle model, until every text has gamma tokens."""
         begun = length = self._catch_up(text, kv_length)
         gamma, first, rounds = self.size - 1, text.length.clone(), 0
-        lag = self.lowest.size + 1          # a whole path of its own may be new, and a token that the target wrote
+        # A whole path of its own may be new, and a token that the target wrote.
+        lag = self.lowest.size + 1
         q_draft: Any = None
         while min(now - before for now, before in zip(length, begun)) < gamma:
             room = max(length) + self.lowest.size - 1
-            _, p_middle, path, count, _ = one_round(self.middle, self.cache, self.lowest, self.lowest.rule or verify,
-                                                    self.inner, sampling, dice, room, lag)
+            _, p_middle, path, count, _ = one_round(
+                self.middle, self.cache, self.lowest, self.lowest.rule or verify, self.inner,
+                sampling, dice, room, lag)
             j = torch.arange(path.shape[1], device=path.device)
             done = self.inner.length - count - 1 - first        # tokens of the rounds before
-            # Token j of this round was drawn after row j of the path. Those beyond gamma go to a place never read.
+            # Token j of this round was drawn after row j of the path. Those beyond gamma go to a
+            # place never read.
             place = torch.where(j <= count[:, None], done[:, None] + j, gamma).clamp(max=gamma) + 1
             written = p_middle.gather(1, path[:, :, None].expand_as(p_middle))
             if q_draft is None:
                 q_draft = written.new_zeros(len(written), self.size + 1, text.vocab_size)
             q_draft.scatter_(1, place[:, :, None].expand_as(written), written)
-            rounds, length = rounds + 1, self.inner.length.tolist()                             # waits
+            rounds, length = rounds + 1, self.inner.length.tolist()                         # waits
         self.read = self.inner.length - 1
         places = first[:, None] - 1 + torch.arange(self.size, device=first.device)
         return Draft(self.inner.tokens.gather(1, places), q_draft[:, :self.size], steps=rounds)
 
     def _catch_up(self, text: Text, kv_length: int) -> list[int]:
-        """Go back to the committed text, and let the middle model read what is new to it but the last token.
+        """Go back to the committed text, and let the middle model read what is new to it but the
+        last token.
 
         Returns the texts' lengths.
         """
         same = self.inner.tokens[:, :text.tokens.shape[1]] == text.tokens
         known = torch.minimum(self.read, same.long().cumprod(1).sum(1))
-        length, read = torch.stack([text.length, known]).tolist()                               # waits
+        length, read = torch.stack([text.length, known]).tolist()                           # waits
         new = max(tokens - 1 - known for tokens, known in zip(length, read))
         self._take(text, slice(None))
         if new > 0:

@@ -12,8 +12,8 @@ Main = Callable[..., int]               # of argv, or of nothing: then it is the
 
 
 def command(name: str) -> Callable[[Main], Main]:
-    """A command of the proof: main(argv) -> exit code, run on one thread, because small tensors gain nothing from more.
-    2 if it is refused, 130 if it is interrupted.
+    """A command of the proof: main(argv) -> exit code, run on one thread, because small tensors
+    gain nothing from more. 2 if it is refused, 130 if it is interrupted.
     """
     def of(main: Main) -> Main:
         @wraps(main)

@@ -1,13 +1,15 @@
-"""A sampler that somebody else wrote: what it returns, as a tuple of tokens, and its distribution, if it can be walked.
+"""A sampler that somebody else wrote: what it returns, as a tuple of tokens, and its distribution,
+if it can be walked.
 
-A sampler can be walked if all of its chance goes through the dice that it is given. One that has chance of
-its own besides betrays itself: on the same path it does not write the same tokens again.
+A sampler can be walked if all of its chance goes through the dice that it is given. One that has
+chance of its own besides betrays itself: on the same path it does not write the same tokens again.
 """
 
 import sys
 from collections import defaultdict
 from collections.abc import Callable, Iterator
 from time import perf_counter
+from typing import Any
 
 import torch
 
@@ -18,25 +20,29 @@ from nanospec.proof.walk import Distribution, distance, walk
 Sampler = Callable[[Dice], object]
 MOST_PATHS = 20_000     # a sampler that takes more is not walked
 MOST_SECONDS = 30.0     # nor one that takes longer
-AGAIN = 200             # paths that are walked a second time, at least: all of them, over and over if there are few
+# Paths that are walked a second time, at least: all of them, over and over if there are few.
+AGAIN = 200
 SAME = 1e-12            # what two walks may differ by
 PATIENCE = 2.0          # seconds before anything is said of progress
 
 
 def tokens_from(returned: object) -> tuple:
-    """What a sampler returned, flat: a list of numbers or of tensors, an array, a tensor of any shape, an iterator.
+    """What a sampler returned, flat: a list of numbers or of tensors, an array, a tensor of any
+    shape, an iterator.
 
-    RequestError for what torch does not take. Example: torch.tensor([[3, 1]]) and [tensor(3), tensor(1)] are (3, 1).
+    RequestError for what torch does not take. Example: torch.tensor([[3, 1]]) and [tensor(3),
+    tensor(1)] are (3, 1).
     """
     try:
-        return tuple(torch.as_tensor(list(returned) if isinstance(returned, Iterator) else returned).flatten().tolist())
+        tokens: Any = list(returned) if isinstance(returned, Iterator) else returned
+        return tuple(torch.as_tensor(tokens).flatten().tolist())
     except (TypeError, ValueError, RuntimeError) as error:
         raise RequestError("a sampler returns its tokens, as a list or a tensor; this one returned "
                            f"{one_line(repr(returned))}") from error
 
 
 class Progress:
-    """Tells a user who has waited for a while what is being done, in a line on stderr; a terminal writes over it."""
+    """Tells a user who waits what is being done, on stderr; a terminal writes over it."""
 
     def __init__(self):
         self.terminal = sys.stderr.isatty()
@@ -49,18 +55,20 @@ class Progress:
     def __call__(self, what: str) -> None:
         if self.long and perf_counter() - self.last > (0.5 if self.terminal else 2.5):
             self.last = perf_counter()
-            print(f"\r\033[K{what}\r" if self.terminal else what + "\n", end="", file=sys.stderr, flush=True)
+            print(f"\r\033[K{what}\r" if self.terminal else what + "\n", end="",
+                  file=sys.stderr, flush=True)
 
 
 class _Unwalkable(Exception):
-    """It asks the dice for nothing, or would take too long, or is not like what it was compared with."""
+    """It asks the dice for nothing, takes too long, or is not what it should be like."""
 
 
 def walked(sampler: Sampler, seconds: float = MOST_SECONDS, again: int = AGAIN,
            like: Distribution | None = None, same: float = SAME) -> Distribution | None:
-    """The sampler's exact distribution; None if its chance does not all come from the dice it is given, or if the walk
-    is too long. again: how many paths are walked a second time, to see whether the same comes out. like: None too as
-    soon as it cannot be this distribution, up to `same`.
+    """The sampler's exact distribution; None if its chance does not all come from the dice it is
+    given, or if the walk is too long. again: how many paths are walked a second time, to see
+    whether the same comes out. like: None too as soon as it cannot be this distribution, up to
+    `same`.
     """
     until, runs, say, found = perf_counter() + seconds, 0, Progress(), defaultdict(float)
 
@@ -84,5 +92,6 @@ def walked(sampler: Sampler, seconds: float = MOST_SECONDS, again: int = AGAIN,
             if distance(walk(play)[0], first)[0] > SAME:
                 return None
         return first
-    except (_Unwalkable, AttributeError, AssertionError):       # no such method of dice; other odds when replayed
+    # No such method of dice; other odds when replayed.
+    except (_Unwalkable, AttributeError, AssertionError):
         return None

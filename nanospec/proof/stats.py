@@ -1,7 +1,9 @@
-"""What samples can tell about a distribution, and what they cannot: Pearson's chi-square with both of its error rates.
+"""What samples can tell about a distribution, and what they cannot: Pearson's chi-square with both
+of its error rates.
 
-A walk knows a distribution. Samples only suggest one. So every verdict here comes with two numbers: how often it calls
-a right sampler wrong, and how far off a distribution must be before the test sees it.
+A walk knows a distribution. Samples only suggest one. So every verdict here comes with two numbers:
+how often it calls a right sampler wrong, and how far off a distribution must be before the test
+sees it.
 """
 
 import math
@@ -15,7 +17,7 @@ from torch import Tensor
 
 from nanospec.errors import RequestError
 
-FEWEST = 5.0        # expected samples in a cell; rarer outcomes are pooled, as Cochran advised (1954)
+FEWEST = 5.0    # expected samples in a cell; rarer outcomes are pooled, as Cochran advised (1954)
 STRANGE = 10        # so many right samples are expected to be as strange as what is rare
 SEED = 2 * 10 ** 9  # of right samples that are drawn here: no one else's
 
@@ -33,24 +35,27 @@ def chi_square_bar(df: int, false_alarm: float) -> float:
 def miss_rate(noncentrality: float, df: int, bar: float) -> float:
     """P(a noncentral chi-square stays below `bar`).
 
-    It is a mixture of central chi-squares of df + 2j degrees of freedom; j is Poisson, of mean noncentrality / 2.
+    It is a mixture of central chi-squares of df + 2j degrees of freedom; j is Poisson, of mean
+    noncentrality / 2.
     """
     half = noncentrality / 2
     j = torch.arange(int(half + 12 * math.sqrt(half + 1)) + 20, dtype=torch.float64)
-    poisson = (j * math.log(half) - half - torch.lgamma(j + 1)).exp() if half > 0 else (j == 0).double()
+    poisson = ((j * math.log(half) - half - torch.lgamma(j + 1)).exp() if half > 0
+               else (j == 0).double())
     return (poisson * torch.special.gammainc(df / 2 + j, _double(bar / 2))).sum().item()
 
 
 def smallest_visible(df: int, samples: float, false_alarm: float, miss: float) -> float:
-    """The least total variation d such that a distribution at d or further is missed with probability `miss` at most.
+    """The least total variation d such that a distribution at d or further is missed with
+    probability `miss` at most.
 
     Claim: this holds for every wrong distribution p' of df + 1 cells at distance d from p.
     Proof.
     1. The noncentrality of N samples from p' is N sum (p' - p)^2 / p.
     2. It is at least N (sum |p' - p|)^2, by Cauchy-Schwarz, because p adds up to 1.
     3. The sum is 2 d. So the noncentrality is at least 4 N d^2, whatever p' is.
-    4. The miss rate falls when the noncentrality grows. So solve for the noncentrality, and d follows.
-    With df = 0 every deviation is an impossible outcome, and one such sample is enough.
+    4. The miss rate falls when the noncentrality grows. So solve for the noncentrality, and d
+    follows. With df = 0 every deviation is an impossible outcome, and one such sample is enough.
     """
     if df == 0:
         return 1 - miss ** (1 / samples)
@@ -94,7 +99,8 @@ class Fit:
 
 
 def goodness_of_fit(counts: Mapping[Any, int], truth: Mapping[Any, float]) -> Fit:
-    """Do samples, counted by outcome, follow the distribution `truth`? An outcome that `truth` forbids gives p_value 0.
+    """Do samples, counted by outcome, follow the distribution `truth`? An outcome that `truth`
+    forbids gives p_value 0.
 
     Raises RequestError if there are no samples.
     """
@@ -102,8 +108,8 @@ def goodness_of_fit(counts: Mapping[Any, int], truth: Mapping[Any, float]) -> Fi
     if not samples:
         raise RequestError("no samples to judge")
     impossible = any(not truth.get(outcome, 0.0) > 0 for outcome, count in counts.items() if count)
-    strangest = max({**truth, **counts}, key=lambda outcome: _strangeness(counts.get(outcome, 0) / samples,
-                                                                          truth.get(outcome, 0.0)))
+    strangest = max({**truth, **counts}, key=lambda outcome: _strangeness(
+        counts.get(outcome, 0) / samples, truth.get(outcome, 0.0)))
     worst = Off(strangest, truth.get(strangest, 0.0), counts.get(strangest, 0) / samples)
     cells: list[tuple[float, int]] = []
     rest, pooled = 0.0, 0
@@ -124,18 +130,21 @@ def goodness_of_fit(counts: Mapping[Any, int], truth: Mapping[Any, float]) -> Fi
 def settled(fit: Fit, bar: float) -> Fit:
     """The fit, with a p-value that may be compared with `bar`.
 
-    The chi-square is only about right: far out, and where few samples are expected in some cells, right samples are
-    strange several times as often as it has it. So where it lies below `bar`, right samples are drawn, M times, and
-    their statistics decide (Barnard 1963).
-    Claim: right samples have a settled p-value below `bar` with probability `bar` at most, over both draws.
-    Proof. Let k of the M be at least as strange. It lies below `bar` only if (k + 1) / (M + 1) does. The found and the
-    drawn statistics are M + 1 draws from one distribution, so each is equally likely to be the j-th strangest, and the
-    found one is among the first k + 1 < bar (M + 1) of them with a probability below `bar`.
+    The chi-square is only about right: far out, and where few samples are expected in some cells,
+    right samples are strange several times as often as it has it. So where it lies below `bar`,
+    right samples are drawn, M times, and their statistics decide (Barnard 1963).
+    Claim: right samples have a settled p-value below `bar` with probability `bar` at most, over
+    both draws.
+    Proof. Let k of the M be at least as strange. It lies below `bar` only if (k + 1) / (M + 1)
+    does. The found and the drawn statistics are M + 1 draws from one distribution, so each is
+    equally likely to be the j-th strangest, and the found one is among the first k + 1 < bar (M +
+    1) of them with a probability below `bar`.
     """
     if fit.p_value >= bar or not fit.cells:
         return fit
     expected, seen = zip(*fit.cells)
-    found, drawn = _statistic(torch.tensor(seen), expected), _of_right_samples(expected, math.ceil(STRANGE / bar))
+    found = _statistic(torch.tensor(seen), expected)
+    drawn = _of_right_samples(expected, math.ceil(STRANGE / bar))
     p_value = (int((drawn >= found - 1e-9 * found).sum()) + 1) / (len(drawn) + 1)
     return replace(fit, p_value=p_value) if p_value >= bar else fit
 
@@ -147,7 +156,8 @@ def _of_right_samples(expected: Sequence[float], count: int) -> Tensor:
     Cell by cell: how many of those left fall into a cell, and not into one after it, is binomial.
     """
     chance, mean = torch.Generator().manual_seed(SEED), torch.tensor(expected, dtype=torch.float64)
-    shares = (mean / mean.flip(0).cumsum(0).flip(0)).clamp(max=1)           # of what is left; the last cell takes all
+    # Of what is left; the last cell takes all.
+    shares = (mean / mean.flip(0).cumsum(0).flip(0)).clamp(max=1)
     left, seen = mean.sum().round().expand(count), []
     for share in shares:
         seen.append(torch.binomial(left, share.expand(count), chance))
@@ -169,41 +179,50 @@ def _strangeness(found: float, expected: float) -> float:
 def two_samples(counts: Mapping[Any, int], others: Mapping[Any, int]) -> Fit:
     """Are two samples of N each from one distribution? Pearson's chi-square of homogeneity.
 
-    Outcomes with fewer than 2 * FEWEST in both together are pooled. worst: expected is the share among `others`.
+    Outcomes with fewer than 2 * FEWEST in both together are pooled. worst: expected is the share
+    among `others`.
     Claim: it sees what `goodness_of_fit` sees with N / 2 samples. So Fit.samples is N / 2.
-    Proof. Let them come from p and p', at distance d. The noncentrality is N sum (p - p')^2 / (p + p'). It is at least
-    N (sum |p - p'|)^2 / 2, by Cauchy-Schwarz, because p + p' adds up to 2. That is 4 (N / 2) d^2.
+    Proof. Let them come from p and p', at distance d. The noncentrality is N sum (p - p')^2 / (p +
+    p'). It is at least N (sum |p - p'|)^2 / 2, by Cauchy-Schwarz, because p + p' adds up to 2. That
+    is 4 (N / 2) d^2.
     RequestError if there are no samples, or not as many of both.
     """
     samples = sum(counts.values())
     if not samples or samples != sum(others.values()):
-        raise RequestError(f"two samples of one size are compared, got {samples} and {sum(others.values())}")
-    pairs = {outcome: (counts.get(outcome, 0), others.get(outcome, 0)) for outcome in {**counts, **others}
+        raise RequestError(f"two samples of one size are compared, got {samples} and "
+                           f"{sum(others.values())}")
+    pairs = {outcome: (counts.get(outcome, 0), others.get(outcome, 0))
+             for outcome in {**counts, **others}
              if counts.get(outcome) or others.get(outcome)}
     cells = {outcome: pair for outcome, pair in pairs.items() if sum(pair) >= 2 * FEWEST}
-    rest = [sum(pair[i] for outcome, pair in pairs.items() if outcome not in cells) for i in range(2)]
+    rest = [sum(pair[i] for outcome, pair in pairs.items() if outcome not in cells)
+            for i in range(2)]
     tested = [*cells.values(), *([rest] if sum(rest) >= 2 * FEWEST else [])]
     statistic = sum((a - b) ** 2 / (a + b) for a, b in tested)
-    outcome, (a, b) = max(pairs.items(), key=lambda item: (item[1][0] - item[1][1]) ** 2 / sum(item[1]))
-    df = max(len(tested) - 1, 1)                            # where all are the same, a second outcome would be a cell
+    outcome, (a, b) = max(pairs.items(), key=lambda item: (item[1][0] - item[1][1]) ** 2
+                          / sum(item[1]))
+    df = max(len(tested) - 1, 1)        # where all are the same, a second outcome would be a cell
     return Fit(chi_square_tail(statistic, df), df, sum(rest) / samples / 2, samples / 2,
                Off(outcome, b / samples, a / samples))
 
 
 def pit(token: Tensor, p_target: Tensor, score: Tensor, u: Tensor) -> Tensor:
-    """Randomised probability integral transform (Smith 1985): one number for each token, all comparable.
+    """Randomised probability integral transform (Smith 1985): one number for each token, all
+    comparable.
 
     token (N,), p_target (N, V), score (N, V), u (N,) uniform -> (N,).
-    Order the tokens of a row by their score. The number is the probability of all tokens below the drawn one, plus u
-    times its own probability (together with tokens of the same score).
+    Order the tokens of a row by their score. The number is the probability of all tokens below the
+    drawn one, plus u times its own probability (together with tokens of the same score).
     Claim: if each token was drawn from its row, the numbers are uniform on [0, 1), and independent.
-    Proof. Lay the probabilities end to end, in the order of the scores. The draw takes a piece of the line with the
-    probability of its length. Then u takes a point of that piece. So every point of the line is equally likely.
-    The order decides what can be seen. Take a bug that favours what the draft favours. It stands out in the order of
-    q_draft - p_target, and may hide in the order of the ids.
+    Proof. Lay the probabilities end to end, in the order of the scores. The draw takes a piece of
+    the line with the probability of its length. Then u takes a point of that piece. So every point
+    of the line is equally likely. The order decides what can be seen. Take a bug that favours what
+    the draft favours. It stands out in the order of q_draft - p_target, and may hide in the order
+    of the ids.
     """
     own = score.gather(-1, token[:, None])
-    below, tied = (p_target.double().masked_fill(~where, 0).sum(-1) for where in (score < own, score == own))
+    below, tied = (p_target.double().masked_fill(~where, 0).sum(-1)
+                   for where in (score < own, score == own))
     return (below + u * tied) / p_target.double().sum(-1)
 
 

@@ -112,18 +112,18 @@ class Mixture:
 
 
 def small_gpt(vocab_size: int, layers: int, seed: int, context: int = 96) -> GPT:
-    """A random GPT in float64 whose distributions are far from uniform, and from those of another
-    seed.
-    """
-    return _far_from_uniform(GPT, seed, Config(vocab_size, context=context, layers=layers, channels=16,
-                                               heads=2, kv_heads=1, hidden=24))
+    """A random GPT in float64 with distributions far from uniform and from other seeds'."""
+    return _far_from_uniform(GPT, seed, _small(vocab_size, context, layers))
 
 
 def small_recurrent(vocab_size: int, layers: int, seed: int, attention: Sequence[int] = (),
                     snapshots: int | None = None) -> Recurrent:
     """The same with a state in every layer but those in `attention`."""
-    return _far_from_uniform(Recurrent, seed, Config(vocab_size, context=96, layers=layers, channels=16,
-                                                     heads=2, kv_heads=1, hidden=24), attention, snapshots)
+    return _far_from_uniform(Recurrent, seed, _small(vocab_size, 96, layers), attention, snapshots)
+
+
+def _small(vocab_size: int, context: int, layers: int) -> Config:
+    return Config(vocab_size, context, layers, channels=16, heads=2, kv_heads=1, hidden=24)
 
 
 def _far_from_uniform(kind: type, seed: int, *made_of: Any) -> Any:
@@ -155,10 +155,11 @@ def small_learned(name: str, target) -> Learned:
 
 
 def expected_accepted(target, draft, prefix, gamma: int, **settings) -> float:
-    """How many of gamma draft tokens are accepted on average after `prefix`, recomputed without a cache."""
+    """Draft tokens accepted on average of gamma, after `prefix`, without a cache."""
     if gamma == 0:
         return 0.0
-    p_target, q_draft = (probs(model(torch.tensor([prefix]))[0, -1], **settings) for model in (target, draft))
+    p_target, q_draft = (probs(model(torch.tensor([prefix]))[0, -1], **settings)
+                         for model in (target, draft))
     both = p_target.minimum(q_draft).tolist()
     return sum(weight * (1 + expected_accepted(target, draft, [*prefix, x], gamma - 1, **settings))
                for x, weight in enumerate(both) if weight > 0)

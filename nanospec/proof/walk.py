@@ -1,10 +1,12 @@
-"""Walk every decision: run the very code that ships, with dice that try each outcome in turn, and add up the results.
+"""Walk every decision: run the very code that ships, with dice that try each outcome in turn, and
+add up the results.
 
-Depth first, by replay: each run follows the choices noted so far, takes the first outcome at every new one, and at its
-end the last choice that has another outcome moves on. What comes out is not an estimate. (Pyro's
-`iter_discrete_traces` does the same for probabilistic programs.)
+Depth first, by replay: each run follows the choices noted so far, takes the first outcome at every
+new one, and at its end the last choice that has another outcome moves on. What comes out is not an
+estimate. (Pyro's `iter_discrete_traces` does the same for probabilistic programs.)
 
-Left out: what has no outcome to walk, such as re-used randomness (the tests keep a ledger of it) and speed.
+Left out: what has no outcome to walk, such as re-used randomness (the tests keep a ledger of it)
+and speed.
 """
 
 from collections import defaultdict
@@ -24,10 +26,11 @@ TOLERANCE = 1e-12       # of an error, and of a total variation
 
 
 class WalkingDice:
-    """Stands in for `Dice`: the same three methods, but every outcome of every decision gets its turn."""
+    """Stands in for `Dice`: the same methods, and each outcome of each decision has its turn."""
 
     def __init__(self):
-        self.choices: list[list] = []       # [possible outcomes, their probabilities, which one is being followed]
+        # [possible outcomes, their probabilities, which one is being followed].
+        self.choices: list[list] = []
         self.column = 0                     # a Dice counts its uniforms; here there are none
         self.rewind()
 
@@ -47,7 +50,7 @@ class WalkingDice:
         """Nothing to lay out."""
 
     def flip(self, prob: Tensor) -> Tensor:
-        """prob (B, n) -> (B, n) bool; what exceeds 1 counts as 1, as it does for a uniform below 1."""
+        """prob (B, n) -> (B, n) bool; above 1 counts as 1, as it does for a uniform."""
         heads = [self._choose([1 - p, p]) for p in prob.clamp(max=1).flatten().tolist()]
         return torch.tensor(heads, device=prob.device).view(prob.shape).bool()
 
@@ -63,15 +66,17 @@ class WalkingDice:
     def _choose(self, weights: list[float]) -> int:
         total = sum(weights)
         if not total > 0 or min(weights) < 0:
-            raise AssertionError(f"a choice needs weights of a positive total, none negative: {weights}")
+            raise AssertionError("a choice needs weights of a positive total, none negative: "
+                                 f"{weights}")
         possible = [i for i, w in enumerate(weights) if w > 0]
         probabilities = [weights[i] / total for i in possible]
         if self.at == len(self.choices):
             self.choices.append([possible, probabilities, 0])
         known, before, which = self.choices[self.at]
         if (known, before) != (possible, probabilities):
-            raise AssertionError(f"replayed, decision {self.at} has other odds: {before}, now {probabilities}. "
-                                 "Something outside the dice is random or keeps state between runs.")
+            raise AssertionError(f"replayed, decision {self.at} has other odds: {before}, now "
+                                 f"{probabilities}. Something outside the dice is random or keeps "
+                                 "state between runs.")
         self.at += 1
         self.weight *= probabilities[which]
         return possible[which]
@@ -93,10 +98,12 @@ def walk(play: Callable[[Any], Outcome]) -> tuple[Distribution, int]:
 
 def target_distribution(target, ids: Sequence[int], new: int, **settings) -> Distribution:
     """Of the next `new` tokens, as `generate` draws them: what everything is compared with."""
-    return walk(lambda dice: tuple(generate(target, ids, max_new_tokens=new, dice=dice, **settings)))[0]
+    return walk(lambda dice: tuple(generate(target, ids, max_new_tokens=new, dice=dice,
+                                            **settings)))[0]
 
 
-def completed(found: Distribution, target, ids: Sequence[int], new: int, **settings) -> Distribution:
+def completed(found: Distribution, target, ids: Sequence[int], new: int,
+              **settings) -> Distribution:
     """Every shorter outcome in `found` continued to `new` tokens by the target itself."""
     longer: Distribution = defaultdict(float)
     for tokens, weight in found.items():
@@ -112,11 +119,13 @@ def product_of(*parts: Distribution) -> Distribution:
     """The joint distribution of independent outcomes."""
     joint: Distribution = {}
     for outcomes in product(*(part.items() for part in parts)):
-        joint[tuple(outcome for outcome, _ in outcomes)] = prod(probability for _, probability in outcomes)
+        together = tuple(outcome for outcome, _ in outcomes)
+        joint[together] = prod(probability for _, probability in outcomes)
     return joint
 
 
 def distance(found: Distribution, truth: Distribution) -> tuple[float, float]:
     """(greatest error of any outcome's probability, total variation)."""
-    errors = [abs(found.get(outcome, 0.0) - truth.get(outcome, 0.0)) for outcome in found.keys() | truth.keys()]
+    errors = [abs(found.get(outcome, 0.0) - truth.get(outcome, 0.0))
+              for outcome in found.keys() | truth.keys()]
     return max(errors), sum(errors) / 2

@@ -1,11 +1,12 @@
 """A conversation: one text that two sides continue in turn, and that the target reads once.
 
     talk = Conversation(target, ModelDrafter(draft, 4))
-    for done in talk.reply(ids, max_new_tokens=200, temperature=0.7, stop=ends): ...        # rounds, as `speculate`
-    for done in talk.reply(more, ...): ...                  # the target reads `more`, and nothing a second time
+    for done in talk.reply(ids, max_new_tokens=200, stop=ends): ...     # rounds, as `speculate`
+    for done in talk.reply(more, ...): ...      # the target reads `more`, and nothing a second time
 
-The target's cache and hidden states of all earlier turns are kept. A drafter gets the whole text as its prompt at every
-turn, so that every drafter works here as it is. An answer may be abandoned after any round; what it had written stays.
+The target's cache and hidden states of all earlier turns are kept. A drafter gets the whole text as
+its prompt at every turn, so that every drafter works here as it is. An answer may be abandoned
+after any round; what it had written stays.
 """
 
 from collections.abc import Iterator, Sequence
@@ -27,10 +28,11 @@ from nanospec.text import Text
 
 
 class Conversation:
-    """ids: all tokens so far, of both sides. read: how many the target read in the last `reply`, before it wrote.
+    """ids: all tokens so far, of both sides. read: how many the target read in the last `reply`,
+    before it wrote.
 
-    target: wrapped already where the drafter needs that. drafter: for this conversation alone. context: the most tokens
-    of both sides together; by default as many as the target can read.
+    target: wrapped already where the drafter needs that. drafter: for this conversation alone.
+    context: the most tokens of both sides together; by default as many as the target can read.
     """
 
     def __init__(self, target: LanguageModel, drafter: Drafter, context: int | None = None):
@@ -56,24 +58,27 @@ class Conversation:
         self.ids = self.ids[:tokens]
 
     @torch.inference_mode()
-    def reply(self, ids: Sequence[int], max_new_tokens: int = 128, temperature: float = 1.0, top_k: int | None = None,
-              top_p: float | None = None, seed: int = 0, stop: Sequence[int] = (),
-              rule: Rule | None = None) -> Iterator[Round]:
-        """Append `ids`, and continue, as `speculate`. Yields rounds; their `emitted` are appended as they come.
+    def reply(self, ids: Sequence[int], max_new_tokens: int = 128, temperature: float = 1.0,
+              top_k: int | None = None, top_p: float | None = None, seed: int = 0,
+              stop: Sequence[int] = (), rule: Rule | None = None) -> Iterator[Round]:
+        """Append `ids`, and continue, as `speculate`. Yields rounds; their `emitted` are appended
+        as they come.
 
-        RequestError as `speculate`, and where the whole text and the answer exceed the context; then nothing was
-        appended.
+        RequestError as `speculate`, and where the whole text and the answer exceed the context;
+        then nothing was appended.
         """
         check_ids("what is appended", ids)
         prompt, drafter = [*self.ids, *ids], self.drafter
-        check_request(self.target, prompt, max_new_tokens, temperature, top_k, top_p, seed, drafter.size, stop)
+        check_request(self.target, prompt, max_new_tokens, temperature, top_k, top_p, seed,
+                      drafter.size, stop)
         if len(prompt) + max_new_tokens > self.context:
-            raise RequestError(f"{len(prompt)} tokens and an answer of up to {max_new_tokens} exceed the context of "
-                               f"{self.context}")
+            raise RequestError(f"{len(prompt)} tokens and an answer of up to {max_new_tokens} "
+                               f"exceed the context of {self.context}")
         self._read(prompt)
         drafter.begin(self.text, [0], drafter.heard())
         dice = Dice([seed], self.target.device)
-        run = partial(one_round, self.target, self.cache, drafter, rule or drafter.rule or verify, self.text,
+        run = partial(one_round, self.target, self.cache, drafter,
+                      rule or drafter.rule or verify, self.text,
                       Sampling(temperature, top_k, top_p), dice)
         for done in repeated(run, drafter, dice, len(prompt), max_new_tokens, stop):
             self.ids += done.emitted
@@ -82,7 +87,7 @@ class Conversation:
     @torch.inference_mode()
     def plain_steps(self, steps: int, temperature: float = 1.0, top_k: int | None = None,
                     top_p: float | None = None) -> Iterator[int]:
-        """What plain decoding would write now, a token a step: for a clock. Nothing of it is kept."""
+        """What plain decoding would write now, a token a step, for a clock. Nothing is kept."""
         sampling, dice = Sampling(temperature, top_k, top_p), Dice([0], self.target.device)
         self.text.length[0] = len(self.ids)
         for length in range(len(self.ids), len(self.ids) + min(steps, self.drafter.size)):
@@ -91,8 +96,8 @@ class Conversation:
             yield int(token)
 
     def _read(self, prompt: list[int]) -> None:
-        """Let the target read all of the prompt but its last token, as far as its cache lacks it."""
-        known = max(len(self.ids) - 1, 0)               # the last token of a text has never been read
+        """Let the target read the prompt but its last token, as far as its cache lacks it."""
+        known = max(len(self.ids) - 1, 0)           # the last token of a text has never been read
         new, layers = prompt[known:-1], self.drafter.layers
         self.text.tokens[0, :len(prompt)] = torch.tensor(prompt, device=self.text.tokens.device)
         self.text.length[0], self.cache.length[0] = len(prompt), known
@@ -109,9 +114,11 @@ class Conversation:
 
 
 class Listening:
-    """Another drafter. It also keeps the target's hidden states of all committed tokens but the last.
+    """Another drafter. It also keeps the target's hidden states of all committed tokens but the
+    last.
 
-    parts: each (1, T, len(layers), C), and the path and the count of a round whose accepted rows are meant; or None.
+    parts: each (1, T, len(layers), C), and the path and the count of a round whose accepted rows
+    are meant; or None.
     """
 
     def __init__(self, drafter: Drafter):
@@ -119,9 +126,10 @@ class Listening:
         self.parts: list[tuple[Tensor, Tensor | None, Tensor | None]] = []
 
     def __getattr__(self, name: str) -> Any:
-        return getattr(self.drafter, name)              # all that is not listened to is the drafter's own
+        return getattr(self.drafter, name)      # all that is not listened to is the drafter's own
 
-    def hear(self, hidden: Tensor | None, path: Tensor | None = None, count: Tensor | None = None) -> None:
+    def hear(self, hidden: Tensor | None, path: Tensor | None = None,
+             count: Tensor | None = None) -> None:
         """More of them, after those that are here."""
         if hidden is not None:
             self.parts.append((hidden, path, count))
@@ -140,7 +148,8 @@ class Listening:
         heard = self.heard()
         self.parts = [] if heard is None else [(heard[:, :tokens], None, None)]
 
-    def commit(self, draft: Draft, path: Tensor, count: Tensor, p_target: Tensor, hidden: Tensor | None) -> None:
+    def commit(self, draft: Draft, path: Tensor, count: Tensor, p_target: Tensor,
+               hidden: Tensor | None) -> None:
         # Joined when the next turn needs them: to look at the count now would wait for the device.
         self.hear(hidden, path, count)
         self.drafter.commit(draft, path, count, p_target, hidden)

@@ -1,11 +1,12 @@
 """Drafts of different lengths in one batch, without computing the rows that a text lacks.
 
     x x x x x       text 1 has four draft tokens, text 2 one, text 3 none: 8 rows of 15 exist
-    x x . . .       everything but attention takes these 8 as one row of 8 tokens; attention takes the
-    x . . . .       rectangle, and what it gives for the dots is dropped
+    x x . . .       everything but attention takes these 8 as one row of 8 tokens; attention
+    x . . . .       takes the rectangle, and what it gives for the dots is dropped
 
-One object stands in the place of both the target and the drafter in `one_round`: as a drafter it notes which rows
-exist, as a target it computes no others (their logits are zeros). For GPTs; any other target is called as it is.
+One object stands in the place of both the target and the drafter in `one_round`: as a drafter it
+notes which rows exist, as a target it computes no others (their logits are zeros). For GPTs; any
+other target is called as it is.
 """
 
 from collections.abc import Callable, Sequence
@@ -21,7 +22,7 @@ from nanospec.text import Text
 
 
 class Ragged:
-    """A target and a drafter; what is not defined here is the drafter's. exist: (N,), rows b n + i, or None: all."""
+    """A target and a drafter, whose is all else. exist: (N,), rows b n + i, or None: all."""
 
     def __init__(self, target: LanguageModel, drafter: Drafter):
         self.target, self.drafter = target, drafter
@@ -35,7 +36,7 @@ class Ragged:
         draft = self.drafter.propose(text, sampling, dice, kv_length, lag)
         exist = draft.q_draft.sum(-1) > 0                                       # (B, n)
         exist[:, 0] = True
-        places = exist.flatten().nonzero()[:, 0]                                # waits for the device
+        places = exist.flatten().nonzero()[:, 0]                            # waits for the device
         self.exist = places if len(places) < exist.numel() else None
         return draft
 
@@ -45,7 +46,8 @@ class Ragged:
         gpt = self.target
         if self.exist is None or not isinstance(gpt, GPT):
             return gpt(tokens, cache, kv_length, layers=layers, **placing)
-        call = RaggedCall(cached_call(gpt.config, tokens.shape[1], cache, kv_length, **placing), self.exist)
+        call = cached_call(gpt.config, tokens.shape[1], cache, kv_length, **placing)
+        call = RaggedCall(call, self.exist)
         x, hidden = gpt.through(call.packed(gpt.embedding(tokens)), call, layers)
         logits = call.spread(gpt.head(gpt.norm(x)))
         return (logits, call.spread(hidden)) if layers else logits
@@ -59,7 +61,7 @@ class RaggedCall(Call):
 
     def __init__(self, call: Call, exist: Tensor):
         super().__init__(**vars(call))
-        self.exist, self.rope = exist, call.rope[:, :, 0].flatten(1, 2)[:, exist]           # (2, N, D)
+        self.exist, self.rope = exist, call.rope[:, :, 0].flatten(1, 2)[:, exist]       # (2, N, D)
 
     def packed(self, x: Tensor) -> Tensor:
         """(B, T, ...) -> (1, N, ...)."""
@@ -68,7 +70,8 @@ class RaggedCall(Call):
     def spread(self, x: Tensor) -> Tensor:
         """(1, N, ...) -> (B, T, ...), zeros where no row exists."""
         B, T = self.slots.shape
-        return x.new_zeros(B * T, *x.shape[2:]).index_copy_(0, self.exist, x[0]).unflatten(0, (B, T))
+        all_rows = x.new_zeros(B * T, *x.shape[2:]).index_copy_(0, self.exist, x[0])
+        return all_rows.unflatten(0, (B, T))
 
     def attend(self, layer: int, q: Tensor, k: Tensor, v: Tensor) -> Tensor:
         q, k, v = (self.spread(part.transpose(1, 2)).transpose(1, 2) for part in (q, k, v))

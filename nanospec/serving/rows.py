@@ -1,13 +1,14 @@
-"""What happens to the rows of a batch when requests come and go: everything kept for a text moves with it.
+"""What happens to the rows of a batch when requests come and go: everything kept for a text moves
+with it.
 
-The core knows nothing of this. A class that keeps something for every text of a batch names these attributes in
-`per_row`; for the core's own classes PER_ROW does. Such an attribute is
+The core knows nothing of this. A class that keeps something for every text of a batch names these
+attributes in `per_row`; for the core's own classes PER_ROW does. Such an attribute is
 
     a tensor            whose dimension 0 are the texts
     a dict              with a text's row as its key
     a list              of objects that keep something themselves
-    another object      that keeps something itself: a Cache (one of another kind may name more), a Text, a reader, a
-                        drafter
+    another object      that keeps something itself: a Cache (one of another kind may name more),
+                        a Text, a reader, a drafter
 """
 
 from collections.abc import Sequence
@@ -28,12 +29,14 @@ PER_ROW: dict[type, tuple[str, ...]] = {
 
 
 def move(thing: Any, rows: Sequence[int], count: int) -> None:
-    """From now on there are `count` texts: what belonged to row rows[i] belongs to row i. rows[i] >= i.
+    """From now on there are `count` texts: what belonged to row rows[i] belongs to row i. rows[i]
+    >= i.
 
     The other rows are empty, until a request begins there.
     """
     if isinstance(thing, Cache):
-        thing.kv = moved(thing.kv.transpose(3, 4), rows, count, 2).transpose(3, 4)         # as it lies in memory
+        # As it lies in memory.
+        thing.kv = moved(thing.kv.transpose(3, 4), rows, count, 2).transpose(3, 4)
         thing.length = moved(thing.length, rows, count)
         thing.index()
     if isinstance(thing, Dice):
@@ -59,18 +62,21 @@ def move(thing: Any, rows: Sequence[int], count: int) -> None:
 def per_row(thing: Any) -> tuple[str, ...]:
     """The attributes in which `thing` keeps something for every text of a batch."""
     own = getattr(thing, "per_row", None)
-    return own if own is not None else next((PER_ROW[kind] for kind in type(thing).__mro__ if kind in PER_ROW), ())
+    return (own if own is not None
+            else next((PER_ROW[kind] for kind in type(thing).__mro__ if kind in PER_ROW), ()))
 
 
 def moved(of_rows: Tensor, rows: Sequence[int], count: int, dim: int = 0) -> Tensor:
-    """A tensor of `count` rows (dimension `dim`): row rows[i] of `of_rows` becomes row i. The others are zeros.
+    """A tensor of `count` rows (dimension `dim`): row rows[i] of `of_rows` becomes row i. The
+    others are zeros.
 
-    In place where there is room, so that a row that stays where it is costs nothing. Then rows[i] >= i for every i.
+    In place where there is room, so that a row that stays where it is costs nothing. Then rows[i]
+    >= i for every i.
     """
     before = of_rows.shape[dim]
     out = (of_rows.narrow(dim, 0, count) if count <= before else
            of_rows.new_zeros(*of_rows.shape[:dim], count, *of_rows.shape[dim + 1:]))
-    for i, b in enumerate(rows):                # none moves up, so no row is written before it was read
+    for i, b in enumerate(rows):            # none moves up, so no row is written before it was read
         if i != b or count > before:
             out.select(dim, i).copy_(of_rows.select(dim, b))
     out.narrow(dim, len(rows), count - len(rows)).zero_()
@@ -78,7 +84,7 @@ def moved(of_rows: Tensor, rows: Sequence[int], count: int, dim: int = 0) -> Ten
 
 
 def begin(text: Text, dice: Any, b: int, ids: Sequence[int], seed: int) -> None:
-    """A new request in row b: its prompt, and uniforms of its own, those of a Dice with this seed."""
+    """A new request in row b: its prompt, and uniforms of its own, as a Dice of this seed."""
     text.tokens[b, :len(ids)] = torch.tensor(ids, device=text.tokens.device)
     text.length[b] = len(ids)
     if isinstance(dice, Dice):
@@ -88,7 +94,8 @@ def begin(text: Text, dice: Any, b: int, ids: Sequence[int], seed: int) -> None:
 class SamplingByRow:
     """Logits become probabilities with settings of each row's own.
 
-    device: where the logits will be. Which rows have which settings is sent there at once, and not in every call.
+    device: where the logits will be. Which rows have which settings is sent there at once, and not
+    in every call.
     Example: SamplingByRow([Sampling(0), Sampling(1)]) makes row 0 greedy and samples row 1.
     """
 
@@ -97,7 +104,8 @@ class SamplingByRow:
         for b, sampling in enumerate(of_rows):
             rows_of.setdefault(sampling, []).append(b)
         self.of_rows, self.count = of_rows, len(of_rows)
-        self.rows_of = {sampling: torch.tensor(rows, device=device) for sampling, rows in rows_of.items()}
+        self.rows_of = {sampling: torch.tensor(rows, device=device)
+                        for sampling, rows in rows_of.items()}
 
     def __call__(self, logits: Tensor) -> Tensor:
         """logits (B, ..., V) -> probabilities (B, ..., V), as `probs`."""

@@ -1,4 +1,5 @@
-"""Many requests at once: continuous batching, in which every request keeps as many draft tokens as it accepts.
+"""Many requests at once: continuous batching, in which every request keeps as many draft tokens as
+it accepts.
 
     server = Server(target, ModelDrafter(draft, 4), rows=8)
     request = server.submit(ids, max_new_tokens=100, temperature=0.8, seed=1)
@@ -6,133 +7,95 @@
         server.step()                       # one draft and one target call for all that are running
     request.tokens
 
-Requests join and leave between steps (Orca, Yu et al. 2022). A prompt is read in pieces, one in each step, so that
-those that write need not wait for the whole of a long one (Sarathi, arXiv 2308.16369). It is read in a cache of its
-own, and then put into a row of the batch:
+Requests join and leave between steps (Orca, Yu et al. 2022). A prompt is read in pieces, one in
+each step, so that those that write need not wait for the whole of a long one (Sarathi, arXiv
+2308.16369). It is read in a cache of its own, and then put into a row of the batch:
 
     prompts     y y y y y y y y         64 tokens in a call of their own
     rows        x x x                   a draft in each row, verified in one call
                 x x x
 
-Sarathi reads a piece and the drafts in one call. Here attention takes a call as a rectangle: one prompt beside seven
-drafts would make every row as wide as the piece.
+Sarathi reads a piece and the drafts in one call. Here attention takes a call as a rectangle: one
+prompt beside seven drafts would make every row as wide as the piece.
 
-A request has dice of its own. With drafts of one size its tokens do not depend on who else is there.
-A request that fails does so alone: the drafter refuses it, or its logits are NaN. Any other exception ends the server,
-because it may have stopped halfway through moving rows. Whoever wants to go on makes another server.
-Left out: paged caches (where a request leaves, another row is copied into its place), priorities, prompts in common,
-HTTP.
+A request has dice of its own. With drafts of one size its tokens do not depend on who else is
+there.
+A request that fails does so alone: the drafter refuses it, or its logits are NaN. Any other
+exception ends the server, because it may have stopped halfway through moving rows. Whoever wants to
+go on makes another server.
+Left out: paged caches (where a request leaves, another row is copied into its place), priorities,
+prompts in common, HTTP.
 """
 
 from collections import deque
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, field, fields
+from dataclasses import fields
 from numbers import Integral
 from typing import Any
 
 import torch
 from torch import Tensor
 
-from nanospec.cache import Cache, LanguageModel
+from nanospec.cache import LanguageModel
 from nanospec.dice import Dice
 from nanospec.draft import Drafter, Rule
-from nanospec.errors import (NanospecError, RequestError, check_drafter, check_finite, check_has, check_numbers,
-                             check_request, one_line)
-from nanospec.probs import Sampling
+from nanospec.errors import (NanospecError, RequestError, check_drafter, check_finite, check_has,
+                             check_numbers, check_request, one_line)
 from nanospec.serving import rows as batch
 from nanospec.serving.ragged import Ragged
+from nanospec.serving.request import Prompt, Request
 from nanospec.speculate import one_round, verify
 from nanospec.text import Text, until
 
-PIECE = 64              # tokens of a prompt that are read in a step
-CONTEXT = 4096          # of a text, if nobody says more: every row has slots for as many tokens, asked for or not
+# Of a text, if nobody says more: every row has slots for as many tokens, asked for or not.
+CONTEXT = 4096
 
 
 class ServerError(NanospecError, RuntimeError):
-    """A server whose step ended with an exception, its __cause__. It takes no more steps and no more requests."""
-
-
-@dataclass(eq=False)
-class Request:
-    """What was asked for, and what has become of it. error: why it failed; the others go on."""
-
-    ids: list[int]
-    max_new_tokens: int = 128
-    temperature: float = 1.0
-    top_k: int | None = None
-    top_p: float | None = None
-    seed: int = 0
-    stop: Sequence[int] = ()
-    tokens: list[int] = field(default_factory=list, init=False)
-    done: bool = field(default=False, init=False)
-    error: NanospecError | None = field(default=None, init=False)
-
-    @property
-    def sampling(self) -> Sampling:
-        return Sampling(self.temperature, self.top_k, self.top_p)
-
-    def end(self, error: NanospecError | None = None) -> None:
-        self.done, self.error = True, error
-
-
-class Prompt:
-    """A request that waits for a row, and how much of it has been read: all but its last token is to be.
-
-    cache: the target's, of what has been read.  hidden: its hidden states, (1, T, len(layers), C) for each piece.
-    """
-
-    def __init__(self, request: Request):
-        self.request, self.length, self.hidden = request, 0, list[Tensor]()
-        self.cache: Cache | None = None
-
-    @property
-    def read(self) -> bool:
-        return self.length == len(self.request.ids) - 1
-
-    def read_piece(self, target: LanguageModel, layers: Sequence[int]) -> None:
-        """Read the next PIECE tokens, if there are any."""
-        if self.read:
-            return
-        end = len(self.request.ids) - 1
-        self.cache = self.cache or target.new_cache(1, end)
-        piece = torch.tensor([self.request.ids[self.length:end][:PIECE]], device=target.device)
-        self.length += piece.shape[1]
-        out = target(piece, self.cache, self.length, layers=layers, scored=0)
-        self.hidden += [out[1]] if layers else []
-        self.cache.length += piece.shape[1]
+    """A step ended with an exception, the __cause__. The server takes no more of anything."""
 
 
 class Server:
     """rows: the most requests that run at once. most_waiting: requests that may wait for a row.
 
-    drafter: for this server alone. rule: instead of the drafter's own. dice: decides instead of the requests' seeds.
-    context: the most tokens of a prompt and its answer, by default CONTEXT, and never more than the target can read.
+    drafter: for this server alone. rule: instead of the drafter's own. dice: decides instead of the
+    requests' seeds.
+    context: the most tokens of a prompt and its answer, by default CONTEXT, and never more than the
+    target can read.
     """
 
-    def __init__(self, target: LanguageModel, drafter: Drafter, rows: int = 8, most_waiting: int = 64,
-                 rule: Rule | None = None, dice: Dice | None = None, context: int = CONTEXT):
+    def __init__(self, target: LanguageModel, drafter: Drafter, rows: int = 8,
+                 most_waiting: int = 64, rule: Rule | None = None, dice: Dice | None = None,
+                 context: int = CONTEXT):
         check_drafter(target, drafter, rule, dice)
         check_numbers(Integral, rows=rows, most_waiting=most_waiting, context=context)
         if rows < 1 or most_waiting < 0 or context < 1:
-            raise RequestError(f"a server has rows, room for those who wait and a context: got {rows}, {most_waiting} "
-                               f"and {context}")
+            raise RequestError("a server has rows, room for those who wait and a context: got "
+                               f"{rows}, {most_waiting} and {context}")
         self.context = min(context, target.config.context)
-        self.target, self.drafter, self.rows, self.most_waiting = target, drafter, rows, most_waiting
+        self.target, self.drafter = target, drafter
+        self.rows, self.most_waiting = rows, most_waiting
         self.rule = rule or drafter.rule or verify
-        # What stands in the place of both in a round, where a text may lack some of the rows of a draft.
-        self.round_of: tuple[Any, Any] = (target, drafter) if drafter.fixed else (Ragged(target, drafter),) * 2
-        self.text = Text([[0]], self.context + drafter.size, target.config.vocab_size, target.device)
-        self.cache, self.dice = target.new_cache(*self.text.tokens.shape), dice or Dice([0], target.device)
+        # What stands in the place of both in a round, where a text may lack some of the rows of a
+        # draft.
+        self.round_of: tuple[Any, Any] = ((target, drafter) if drafter.fixed
+                                          else (Ragged(target, drafter),) * 2)
+        self.text = Text([[0]], self.context + drafter.size, target.config.vocab_size,
+                         target.device)
+        self.cache = target.new_cache(*self.text.tokens.shape)
+        self.dice = dice or Dice([0], target.device)
         drafter.begin(self.text, [0], self._hidden([]))
         self.waiting: deque[Prompt] = deque()
         self.running: list[Request] = []                # in the order of their rows
-        self.length: list[int] = []                     # committed tokens of every row, known without asking the device
+        # Committed tokens of every row, known without asking the device.
+        self.length: list[int] = []
         self.failed: ServerError | None = None
 
     # For those who have requests
 
     def submit(self, ids: Sequence[int], **settings) -> Request:
-        """A new request, settings as for `speculate`. RequestError if it cannot be answered, or if too many wait.
+        """A new request, settings as for `speculate`. RequestError if it cannot be answered, or if
+        too many wait.
 
         ServerError if a step has failed.
         """
@@ -140,15 +103,17 @@ class Server:
             raise self.failed
         unknown = sorted(settings.keys() - {field.name for field in fields(Request) if field.init})
         if unknown:
-            raise RequestError(f"a request has no {', '.join(unknown)}: a distribution is made of logits by "
-                               "temperature, top_k and top_p alone")
+            raise RequestError(f"a request has no {', '.join(unknown)}: a distribution is made of "
+                               "logits by temperature, top_k and top_p alone")
         request = Request(list(ids) if isinstance(ids, Sequence) else ids, **settings)
-        check_request(self.target, request.ids, request.max_new_tokens, request.temperature, request.top_k,
-                      request.top_p, request.seed, self.drafter.size, request.stop)
+        check_request(self.target, request.ids, request.max_new_tokens, request.temperature,
+                      request.top_k, request.top_p, request.seed, self.drafter.size, request.stop)
         if len(request.ids) + request.max_new_tokens > self.context:
-            raise RequestError(f"{len(request.ids)} prompt tokens and {request.max_new_tokens} new ones exceed this "
-                               f"server's context of {self.context}: Server(..., context=...) makes it longer")
-        if sum(not prompt.request.done for prompt in self.waiting) >= self.most_waiting + self._free():
+            raise RequestError(f"{len(request.ids)} prompt tokens and {request.max_new_tokens} new "
+                               f"ones exceed this server's context of {self.context}: Server(..., "
+                               "context=...) makes it longer")
+        waiting = sum(not prompt.request.done for prompt in self.waiting)
+        if waiting >= self.most_waiting + self._free():
             raise RequestError(f"{self.most_waiting} requests are waiting: try again later")
         if request.max_new_tokens:
             self.waiting.append(Prompt(request))
@@ -157,7 +122,7 @@ class Server:
         return request
 
     def cancel(self, request: Request) -> None:
-        """It gets no more tokens. Its row is free from the next step on. If it has ended, nothing changes."""
+        """It gets no more tokens, and its row is free from the next step on."""
         check_has("the request", request, "one that `submit` has returned", "done", "end")
         if not request.done:
             request.end()
@@ -169,7 +134,8 @@ class Server:
         """
         check_has("the request", request, "one that `submit` has returned", "done", "tokens")
         if not request.done and request not in self._asked():
-            raise RequestError("the request is another server's: no step of this one would bring a token of it")
+            raise RequestError("the request is another server's: no step of this one would bring a "
+                               "token of it")
         sent = 0
         while True:
             yield from request.tokens[sent:]
@@ -181,10 +147,11 @@ class Server:
             self.step()
 
     def step(self) -> None:
-        """A piece of every prompt that there is a row for. Then one draft and one target call for all that write.
+        """A piece of every prompt that there is a row for. Then one draft and one target call for
+        all that write.
 
-        An exception, be it Ctrl-C, is the server's last: all requests that were not done have failed. Those that were
-        keep their tokens. Every later step raises a ServerError.
+        An exception, be it Ctrl-C, is the server's last: all requests that were not done have
+        failed. Those that were keep their tokens. Every later step raises a ServerError.
         """
         if self.failed:
             raise self.failed
@@ -192,8 +159,8 @@ class Server:
         try:
             self._step()
         except BaseException as error:
-            self.failed = ServerError(f"the server ended in the middle of a step, with {one_line(repr(error))}: go on "
-                                      "with another one")
+            self.failed = ServerError("the server ended in the middle of a step, with "
+                                      f"{one_line(repr(error))}: go on with another one")
             self.failed.__cause__ = error
             for request in asked:
                 if not request.done:
@@ -205,7 +172,8 @@ class Server:
     @torch.inference_mode()
     def _step(self) -> None:
         self.waiting = deque(prompt for prompt in self.waiting if not prompt.request.done)
-        for prompt in [*self.waiting][:max(1, self._free())]:           # one is read ahead, for the next row to be free
+        # One is read ahead, for the next row to be free.
+        for prompt in [*self.waiting][:max(1, self._free())]:
             prompt.read_piece(self.target, self.drafter.layers)
         self._leave_and_join()
         if not self.running:
@@ -214,13 +182,14 @@ class Server:
         target, drafter = self.round_of
         device = self.text.tokens.device
         sampling = batch.SamplingByRow([request.sampling for request in self.running], device)
-        first = torch.tensor(self.length, device=device)                # sent while the device has nothing to do
-        draft, p_target, *_ = one_round(target, self.cache, drafter, self.rule, self.text, sampling, self.dice,
-                                        max(self.length) + drafter.size - 1)
+        first = torch.tensor(self.length, device=device)  # sent while the device has nothing to do
+        draft, p_target, *_ = one_round(target, self.cache, drafter, self.rule, self.text,
+                                        sampling, self.dice, max(self.length) + drafter.size - 1)
         places = first[:, None] + torch.arange(draft.tokens.shape[1], device=first.device)
         totals = p_target.sum((1, 2)) + draft.q_draft.sum((1, 2))
         written = torch.cat([self.text.length[:, None], self.text.tokens.gather(1, places)], 1)
-        read = torch.cat([totals[:, None].double(), written.double()], 1).tolist()      # the one read-back
+        # The one read-back.
+        read = torch.cat([totals[:, None].double(), written.double()], 1).tolist()
         for b, (request, (total, length, *new)) in enumerate(zip(self.running, read)):
             before, self.length[b] = self.length[b], int(length)
             self._take(request, [*map(int, new[:self.length[b] - before])], total)
@@ -234,11 +203,11 @@ class Server:
         return self.rows - sum(not request.done for request in self.running)
 
     def _leave_and_join(self) -> None:
-        """Those that are done leave. Those whose prompts have been read come into the batch, in the order in which they
-        asked.
+        """Those that are done leave. Those whose prompts have been read come into the batch, in the
+        order in which they asked.
         """
         alive = [b for b, request in enumerate(self.running) if not request.done]
-        late = [b for b in alive if b >= len(alive)]            # they take the rows that have become free
+        late = [b for b in alive if b >= len(alive)]    # they take the rows that have become free
         stay = [b if b in alive else late.pop() for b in range(len(alive))]
         come = [prompt for prompt in self.waiting if prompt.read][:self.rows - len(stay)]
         if len(stay) == len(self.running) and not come:
@@ -256,7 +225,7 @@ class Server:
             self._leave_and_join()
 
     def _begin(self, b: int, prompt: Prompt) -> None:
-        """A request whose prompt has been read writes in row b from now on, with dice of its own."""
+        """A request whose prompt has been read writes in row b from now on."""
         batch.begin(self.text, self.dice, b, prompt.request.ids, prompt.request.seed)
         if prompt.cache:
             self.cache.put([b], prompt.cache)
@@ -280,6 +249,6 @@ class Server:
         """(1, T, len(layers), C) of pieces that were read one after the other."""
         if not self.drafter.layers:
             return None
-        none = torch.empty(1, 0, len(self.drafter.layers), self.target.config.channels, dtype=self.target.dtype,
-                           device=self.target.device)
+        none = torch.empty(1, 0, len(self.drafter.layers), self.target.config.channels,
+                           dtype=self.target.dtype, device=self.target.device)
         return torch.cat([none, *parts], 1)

@@ -43,9 +43,7 @@ class HeldOut(NamedTuple):
         return loss * len(self.ids) / self.bytes / math.log(2)
 
     def windows(self, context: int, most: int | None = None) -> tuple[Tensor, Tensor]:
-        """Inputs and their next tokens, each (windows, context): cut one after the other, from the
-        beginning.
-        """
+        """Inputs and their next tokens, each (windows, context): cut one after the other."""
         count = min(most or len(self.ids), (len(self.ids) - 1) // context)
         if count < 1:
             raise TextError(f"too little text is held out of {self.name}: {len(self.ids):,} tokens "

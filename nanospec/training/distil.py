@@ -45,9 +45,7 @@ class Distillation(Training):
         save_model(self.models["draft"], self.out / "draft.pt", self.tokenizer)
 
     def look(self, held: HeldOut, most: int) -> tuple[list[float], str]:
-        """The held-out total variation, whatever the draft learns by, and how often a draft token
-        is accepted.
-        """
+        """Held-out total variation, whatever it learns by; how often a token is accepted."""
         off = held_out_loss(self.name, self.model, self.target, held, self.size.batch, most,
                             "total-variation")
         return [off], f"accepted {1 - off:.4f}"

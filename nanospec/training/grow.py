@@ -1,15 +1,15 @@
 """A deep and thin target, grown from a shallow one that has been trained.
 
-Every layer of the shallow model becomes several of the deep one, one after the other, and its work is
-dealt out to them. The MLP is a sum over its hidden units, so it can be cut: each new layer gets a part
-of them. The first of the new layers gets the attention as well; in the others attention adds nothing
-at first, since its output matrix is zero. (Growing in depth: Gong et al. 2019, PMLR 97; new layers that
-begin at zero: Du et al. 2024, arXiv 2405.15319.)
+Every layer of the shallow model becomes several of the deep one, one after the other, and its work
+is dealt out to them. The MLP is a sum over its hidden units, so it can be cut: each new layer gets
+a part of them. The first of the new layers gets the attention as well; in the others attention adds
+nothing at first, since its output matrix is zero. (Growing in depth: Gong et al. 2019, PMLR 97; new
+layers that begin at zero: Du et al. 2024, arXiv 2405.15319.)
 
-Dealt out, the parts no longer read the same: the second reads what the first has added, too. In a layer
-whose residual stream is large beside what it adds, this changes little. In the first layer it changes
-everything, because the embedding is small beside what that layer adds. So the new layers that replace
-it are fitted to it alone, for some minutes, before the whole model learns again.
+Dealt out, the parts no longer read the same: the second reads what the first has added, too. In a
+layer whose residual stream is large beside what it adds, this changes little. In the first layer it
+changes everything, because the embedding is small beside what that layer adds. So the new layers
+that replace it are fitted to it alone, for some minutes, before the whole model learns again.
 
 Left out: growing in width.
 """
@@ -25,15 +25,15 @@ from nanospec.errors import PairError
 from nanospec.model import GPT, Config
 from nanospec.training.mixed import mixed
 
-FITTED, RATE = 400, 3e-3        # steps in which the first layers are fitted; their top learning rate
+FITTED, RATE = 400, 3e-3    # steps in which the first layers are fitted; their top learning rate
 WARM = 20                       # steps of rising learning rate
 
 
 def grown(shallow: GPT, config: Config) -> GPT:
     """A GPT with this config, which does nearly what `shallow` does.
 
-    PairError as check_growth. Where its hidden units are fewer in all, the smallest are dropped; where
-    they are more, the others add nothing.
+    PairError as check_growth. Where its hidden units are fewer in all, the smallest are dropped;
+    where they are more, the others add nothing.
     """
     check_growth(shallow.config, config)
     deep, parts = GPT(config), config.layers // shallow.config.layers
@@ -46,8 +46,9 @@ def grown(shallow: GPT, config: Config) -> GPT:
 
 
 def check_growth(shallow: Config, deep: Config) -> None:
-    """PairError unless `deep` has a multiple of the layers, and else the same sizes but for `hidden`."""
-    same = ("vocab_size", "channels", "heads", "kv_heads", "head_size", "tied", "qkv_bias", "qk_norm")
+    """PairError unless `deep` has a multiple of the layers, and equal sizes but `hidden`."""
+    same = ("vocab_size", "channels", "heads", "kv_heads", "head_size", "tied",
+            "qkv_bias", "qk_norm")
     differs = [name for name in same if getattr(deep, name) != getattr(shallow, name)]
     if differs or deep.layers % shallow.layers:
         raise PairError(f"a target of {deep.layers} layers cannot grow from one of {shallow.layers}"
@@ -75,9 +76,10 @@ def deal_out(block: Any, blocks: Iterable[Any]) -> None:
         new.mlp.down.weight[:, :len(mine)] = down[:, mine]
 
 
-def fit_first(deep: GPT, shallow: GPT, texts: Callable[[int], Tensor], steps: int = FITTED) -> list[float]:
-    """Fit the layers that replace the first one to it: by the squared error of what leaves them, as a part of
-    its mean square. Returns that error after every step.
+def fit_first(deep: GPT, shallow: GPT, texts: Callable[[int], Tensor],
+              steps: int = FITTED) -> list[float]:
+    """Fit the layers that replace the first one to it: by the squared error of what leaves them, as
+    a part of its mean square. Returns that error after every step.
 
     texts(step): tokens (B, T) to read.
     """

@@ -1,9 +1,11 @@
-"""Draft models for a target that is not ours: its texts and hidden states are made once and read from disk.
+"""Draft models for a target that is not ours: its texts and hidden states are made once and read
+from disk.
 
-To run a target of thirty layers again at every pass over its texts would take most of the time of a training. A part is
-a file of AT_ONCE texts; the first is held out. The target's probabilities follow from its last hidden states, by its
-own norm and those rows of its head alone that a draft model has, too: their logits less the total of all logits, which
-is kept. So what cannot be drafted counts as rejected. Only tokens of answers are learned, since only these are drafted.
+To run a target of thirty layers again at every pass over its texts would take most of the time of a
+training. A part is a file of AT_ONCE texts; the first is held out. The target's probabilities
+follow from its last hidden states, by its own norm and those rows of its head alone that a draft
+model has, too: their logits less the total of all logits, which is kept. So what cannot be drafted
+counts as rejected. Only tokens of answers are learned, since only these are drafted.
 """
 
 from collections.abc import Callable, Sequence
@@ -27,8 +29,8 @@ from nanospec.training.own_texts import AT_ONCE, TOKENS, Texts
 class Kept:
     """The texts of a target, in a folder: parts 0000.pt, 0001.pt, ...
 
-    layers: whose hidden states are kept, the last one among them. source: of which files; "": the target wrote them.
-    PairError if there are parts of another target or source.
+    layers: whose hidden states are kept, the last one among them. source: of which files; "": the
+    target wrote them. PairError if there are parts of another target or source.
     """
 
     def __init__(self, folder: Path, target: GPT, layers: Sequence[int], source: str = ""):
@@ -47,10 +49,11 @@ class Kept:
         try:
             part = torch.load(path, mmap=True, weights_only=True)
             made_of = part["made_of"]
-        except Exception as error:                      # there is no list of what torch makes of a stranger's bytes
+        except Exception as error:      # there is no list of what torch makes of a stranger's bytes
             raise PairError(f"{path} is cut short, or holds no texts") from error
         if made_of != self.made_of or not {*Texts._fields} <= part.keys():
-            raise PairError(f"{path} was made for another target, of other texts, or for other draft models")
+            raise PairError(f"{path} was made for another target, of other texts, or for other "
+                            "draft models")
         self.parts.append(part)
 
     def add(self, make: Callable[[int], Texts]) -> None:
@@ -58,7 +61,8 @@ class Kept:
         texts = make(len(self.parts))
         smaller = {"tokens": texts.tokens.int(), "hidden": texts.hidden.to(torch.bfloat16)}
         self.folder.mkdir(parents=True, exist_ok=True)
-        save_atomically(texts._asdict() | smaller | {"made_of": self.made_of}, self._path(len(self.parts)))
+        save_atomically(texts._asdict() | smaller | {"made_of": self.made_of},
+                        self._path(len(self.parts)))
         self._open()
 
     def tokens(self) -> Tensor:
@@ -81,26 +85,30 @@ class KeptTraining(LearnedTraining):
     def __init__(self, target: GPT, plan: Plan, seed: int, kept: Kept, tokenizer: Any, out: Path,
                  compiled: bool = False, loss: str = "lk-hybrid"):
         if len(kept.parts) < 2:
-            raise TextError(f"too little text: a part of {AT_ONCE * TOKENS:,} tokens is held out, there is no other")
+            raise TextError(f"too little text: a part of {AT_ONCE * TOKENS:,} tokens is held out, "
+                            "there is no other")
         self.kept, plan = kept, replace(plan, target=replace(plan.target, context=TOKENS))
-        super().__init__(target, plan, seed, kept.tokens().flatten(), tokenizer, out, compiled, loss)
+        super().__init__(target, plan, seed, kept.tokens().flatten(), tokenizer, out,
+                         compiled, loss)
         self.layers, self.compiled = kept.layers, compiled
 
     def frequent(self) -> Tensor:
         return self.kept.answered()
 
     def loss_now(self) -> Tensor:
-        """Of this step's batch. Text by text, and only where an answer's token comes next: that fits a processor's
-        caches. What is compiled takes texts together, in one size.
+        """Of this step's batch. Text by text, and only where an answer's token comes next: that
+        fits a processor's caches. What is compiled takes texts together, in one size.
         """
         if self.compiled:
             return super().loss_now()
         texts = self.chosen()
         anchors = self.anchors(texts.tokens)
-        counts = [predicted(texts.answers, at, model.steps) for at, model in zip(anchors, self.trained)]
+        counts = [predicted(texts.answers, at, model.steps)
+                  for at, model in zip(anchors, self.trained)]
         totals = [count.sum((1, 2)) for count in counts]
         losses = [self.loss_at(self.known(Texts(*(part[row:row + 1] for part in texts))),
-                               [at[count[:, row].any(0)] for at, count in zip(anchors, counts)], totals)
+                               [at[count[:, row].any(0)]
+                                for at, count in zip(anchors, counts)], totals)
                   for row in range(len(texts.tokens))]
         return torch.stack(losses).sum()
 
@@ -113,7 +121,8 @@ class KeptTraining(LearnedTraining):
         each = AT_ONCE // batch                                             # batches of a part
         shuffle = torch.Generator().manual_seed(self.seed * 1_000_003 + self.step // (each * parts))
         number = int(torch.randperm(each * parts, generator=shuffle)[self.step % (each * parts)])
-        rows = torch.randperm(AT_ONCE, generator=shuffle.manual_seed(int(shuffle.initial_seed()) + number // each + 1))
+        shuffle.manual_seed(int(shuffle.initial_seed()) + number // each + 1)
+        rows = torch.randperm(AT_ONCE, generator=shuffle)
         return self.kept.rows(1 + number // each, rows[number % each * batch:][:batch])
 
     def known(self, texts: Texts) -> Batch:
@@ -122,8 +131,9 @@ class KeptTraining(LearnedTraining):
         hidden = hidden.float()
         with torch.no_grad(), mixed(x):
             last = self.frozen.norm(hidden[:, :, -1])
-            p_targets = [F.linear(last, self.frozen.head.weight[... if model.ids is None else model.ids]).float()
-                         - totals[:, :, None] for model in self.trained]
+            heads = [self.frozen.head.weight[... if model.ids is None else model.ids]
+                     for model in self.trained]
+            p_targets = [F.linear(last, head).float() - totals[:, :, None] for head in heads]
         return Batch(x, hidden, p_targets, answers)
 
     def look(self, held: HeldOut | None = None, most: int = AT_ONCE) -> tuple[list[float], str]:
@@ -133,7 +143,7 @@ class KeptTraining(LearnedTraining):
                            for first in range(0, most, batch))
 
     def save_tokenizer(self) -> None:
-        """The draft model lies apart from the target, which has its tokenizer in files of its own."""
+        """The target, from which the draft model lies apart, has its tokenizer itself."""
 
     def save_models(self) -> None:
         for (name, model), file in zip(self.models.items(), self.weights_files):

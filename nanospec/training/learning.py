@@ -102,9 +102,7 @@ class Batch(NamedTuple):
 
 @dataclass
 class Plan:
-    """As Size, for one phase. sizes: of each draft model, what it is made of besides its vocabulary
-    and channels.
-    """
+    """As Size, for one phase. sizes: of each draft model, as Learned.sizes_for has them."""
 
     target: Config
     sizes: dict[str, dict]
@@ -116,7 +114,7 @@ class Plan:
 
 
 def plan_of(names: Sequence[str], target: Config, size: Size) -> Plan:
-    """How the draft models of these names are trained for a target of these sizes, in batches as of `size`."""
+    """How draft models of these names are trained for such a target, in `size`'s batches."""
     sizes = {name: LEARNED[name].sizes_for(target) for name in names}
     return Plan(target, sizes, size.batch, size.steps[-1:], (RATE,), size.held_out_every,
                 size.sampled)

@@ -12,8 +12,9 @@ token that the training text goes on with, and here the KL. If the target wrote 
 differ on average by a constant.
 
 Each takes log-probabilities, p_target and q_draft (..., V), and gives a number for every place,
-(...). It is 0 where the two are equal, and above 0 elsewhere. p_target may lack what the draft model
-cannot draft: then it sums to less than 1, and total variation is still how often it is rejected.
+(...). It is 0 where the two are equal, and above 0 elsewhere. p_target may lack what the draft
+model cannot draft: then it sums to less than 1, and total variation is still how often it is
+rejected.
 Example: p_target [.5, .5], q_draft [.8, .2] give .223, .193, .051, .3, .357, .3 - .122 (.3 - .223)
 = .291, and .1 x .223 + .9 x .6 = .562.
 """
@@ -51,25 +52,19 @@ def total_variation(p_target: Tensor, q_draft: Tensor) -> Tensor:
 
 
 def minus_log_alpha(p_target: Tensor, q_draft: Tensor) -> Tensor:
-    """Total variation's gradient, divided by alpha: places where nothing is accepted yet push
-    hardest.
-    """
+    """Total variation's gradient over alpha: where nothing is accepted yet it pushes most."""
     return -p_target.exp().minimum(q_draft.exp()).sum(-1).log()
 
 
 def lk_hybrid(p_target: Tensor, q_draft: Tensor) -> Tensor:
-    """Forward KL where the draft is far off, total variation where it is near: the weight of KL is
-    exp(-3 alpha).
-    """
+    """KL where the draft is far off, total variation where it is near: by exp(-3 alpha)."""
     off = total_variation(p_target, q_draft)
     weight = (-3 * (1 - off.detach())).exp()
     return weight * forward_kl(p_target, q_draft) + (1 - weight) * off
 
 
 def kl_and_tv(p_target: Tensor, q_draft: Tensor) -> Tensor:
-    """A tenth of forward KL, and nine tenths of sum |p_target - q_draft|, which is twice the total
-    variation.
-    """
+    """A tenth of KL, nine tenths of sum |p_target - q_draft|, twice the total variation."""
     return 0.1 * forward_kl(p_target, q_draft) + 0.9 * 2 * total_variation(p_target, q_draft)
 
 

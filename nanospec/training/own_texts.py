@@ -1,13 +1,15 @@
-"""Conversations that a chat model writes itself, both sides of them, and its hidden states meanwhile.
+"""Conversations that a chat model writes itself, both sides of them, and its hidden states
+meanwhile.
 
-A draft model is used on the target's own answers, so it should learn from such text. A model that was trained on
-conversations writes the user's turns, too, if it is given no more than where one begins (Magpie: Xu et al. 2024, arXiv
-2406.08464). Most texts' first turn begins with a few words of ours, so that all kinds of requests come up that people
-speculate on: chat, code, rewriting, summaries, questions about a text.
+A draft model is used on the target's own answers, so it should learn from such text. A model that
+was trained on conversations writes the user's turns, too, if it is given no more than where one
+begins (Magpie: Xu et al. 2024, arXiv 2406.08464). Most texts' first turn begins with a few words of
+ours, so that all kinds of requests come up that people speculate on: chat, code, rewriting,
+summaries, questions about a text.
 
-While it writes, the target's hidden states are there anyway. They are kept on disk beside the tokens, so that
-the target need not run again for a second draft model or a second pass. A draft model is used in answers alone, so it
-is kept, too, which tokens are an answer's.
+While it writes, the target's hidden states are there anyway. They are kept on disk beside the
+tokens, so that the target need not run again for a second draft model or a second pass. A draft
+model is used in answers alone, so it is kept, too, which tokens are an answer's.
 """
 
 from collections.abc import Collection, Sequence
@@ -24,17 +26,22 @@ from nanospec.model import GPT
 AT_ONCE = 64                    # texts that are written together: one part, one file
 TOKENS = 384                    # of each text
 READ_AT_ONCE = 4                # texts: logits of the whole vocabulary are made for each token
-TEMPERATURES = (0.0, 0.4, 0.7, 1.0)     # of the answers of one text in four; a user's turns are written at 1
+# Of the answers of one text in four; a user's turns are written at 1.
+TEMPERATURES = (0.0, 0.4, 0.7, 1.0)
 COLDEST = 1e-3                  # what stands for temperature 0
 OPENINGS = {
-    "chat": ["", "", "", "What", "How do I", "Explain", "Why", "Give me", "Write a short story about"],
-    "code": ["Write a Python function that", "Write a program that", "Here is my code:\n\n```python\n",
+    "chat": ["", "", "", "What", "How do I", "Explain", "Why", "Give me",
+             "Write a short story about"],
+    "code": ["Write a Python function that", "Write a program that",
+             "Here is my code:\n\n```python\n",
              "How do I write", "Fix the bug in this function:\n\n```python\ndef "],
-    "rewriting": ["Rewrite the following text in simpler words.\n\n", "Make this email more polite.\n\n",
-                  "Correct the mistakes in this text.\n\n", "Rewrite this paragraph in the past tense.\n\n"],
-    "summary": ["Summarize the following text in two sentences.\n\n", "What are the main points of this article?\n\n"],
-    "question": ["Read this text and answer the question after it.\n\n", "Here is a paragraph about",
-                 "Answer with words of this text.\n\nText: "],
+    "rewriting": ["Rewrite the following text in simpler words.\n\n",
+                  "Make this email more polite.\n\n", "Correct the mistakes in this text.\n\n",
+                  "Rewrite this paragraph in the past tense.\n\n"],
+    "summary": ["Summarize the following text in two sentences.\n\n",
+                "What are the main points of this article?\n\n"],
+    "question": ["Read this text and answer the question after it.\n\n",
+                 "Here is a paragraph about", "Answer with words of this text.\n\nText: "],
 }
 
 
@@ -49,9 +56,11 @@ class Turns(NamedTuple):
     def of(cls, tokenizer: FolderTokenizer) -> "Turns":
         """As the model's chat template has it. RequestError if there is none."""
         if tokenizer.template is None:
-            raise RequestError("this target has no chat template: it was not made for conversations")
+            raise RequestError("this target has no chat template: it was not made for "
+                               "conversations")
         roles = ("user", "assistant", "user")
-        text = tokenizer.template([{"role": role, "content": "<<turn>>"} for role in roles], answer=False)
+        text = tokenizer.template([{"role": role, "content": "<<turn>>"}
+                                   for role in roles], answer=False)
         first, answer, again, _ = text.split("<<turn>>")
         return cls(*map(tokenizer.encode_special, (first, answer, again)))
 
@@ -61,7 +70,7 @@ class Texts(NamedTuple):
 
     tokens: Tensor              # (B, T)
     hidden: Tensor              # (B, T, len(layers), C), its hidden states of each token
-    totals: Tensor              # (B, T), the logarithm of the sum of all exp(logits) after each token
+    totals: Tensor          # (B, T), the logarithm of the sum of all exp(logits) after each token
     answers: Tensor             # (B, T) bool, whether the target wrote the token in an answer
 
 
@@ -96,8 +105,8 @@ def openings(tokenizer: FolderTokenizer, rows: int, chance: torch.Generator) -> 
 
 
 @torch.inference_mode()
-def written(target: GPT, tokenizer: FolderTokenizer, layers: Sequence[int], seed: int, rows: int = AT_ONCE,
-            tokens: int = TOKENS) -> Texts:
+def written(target: GPT, tokenizer: FolderTokenizer, layers: Sequence[int], seed: int,
+            rows: int = AT_ONCE, tokens: int = TOKENS) -> Texts:
     """Conversations."""
     chance, turns = torch.Generator().manual_seed(seed), Turns.of(tokenizer)
     dice = Dice(torch.randint(SEEDS, (rows,), generator=chance).tolist())
@@ -108,7 +117,8 @@ def written(target: GPT, tokenizer: FolderTokenizer, layers: Sequence[int], seed
         new = torch.tensor([[row.next(token)] for row, token in zip(texts, drawn)])
         logits, hidden = target(new.to(target.device), cache, kv_length=length, layers=layers)
         cache.length += 1
-        logits, answered = logits[:, -1:].cpu().float(), torch.tensor([[row.answered] for row in texts])
+        logits = logits[:, -1:].cpu().float()
+        answered = torch.tensor([[row.answered] for row in texts])
         found.append(Texts(new, hidden.cpu(), logits.logsumexp(-1), answered))
         temperature = torch.where(torch.tensor([[row.answering] for row in texts]), of_answers, 1.0)
         dice.refill(1)
@@ -119,13 +129,15 @@ def written(target: GPT, tokenizer: FolderTokenizer, layers: Sequence[int], seed
 @torch.inference_mode()
 def read(target: GPT, ids: Tensor, layers: Sequence[int], part: int, rows: int = AT_ONCE,
          tokens: int = TOKENS) -> Texts:
-    """As `written`, of a text (N,) of others: part number `part` of its windows. All of it counts as an answer.
+    """As `written`, of a text (N,) of others: part number `part` of its windows. All of it counts
+    as an answer.
 
     TextError where the text is too short for that.
     """
     cut = ids[part * rows * tokens:][:rows * tokens]
     if len(cut) < rows * tokens:
-        raise TextError(f"too little text: {len(ids):,} tokens are less than {part + 1} x {rows} x {tokens}")
+        raise TextError(f"too little text: {len(ids):,} tokens are less than {part + 1} x {rows} x "
+                        f"{tokens}")
     texts = cut.view(rows, tokens)
     found = [target(few.to(target.device), layers=layers) for few in texts.split(READ_AT_ONCE)]
     return Texts(texts, torch.cat([hidden.cpu() for _, hidden in found]),

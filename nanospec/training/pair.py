@@ -126,7 +126,7 @@ class Training:
             block.compile(dynamic=False)        # once a model: its blocks are alike
 
     def grow(self, shallow: GPT) -> None:
-        """The target begins as one that has been trained, with fewer layers: grow.py. Before the first step."""
+        """Before the first step: the target begins as a trained one of fewer layers (grow.py)."""
         size, self.made_of["from"] = self.size, fingerprint(shallow)
         self.target.load_state_dict(grown(shallow, size.target).state_dict())
 
@@ -167,9 +167,7 @@ class Training:
         return self.models["target" if self.name == "target" else "draft"]
 
     def save(self) -> None:
-        """Whole files only, and the ranks first: no model ever lies beside a tokenizer that is not
-        its own.
-        """
+        """Whole files, the ranks first: no model lies beside a tokenizer that is not its own."""
         self.save_tokenizer()
         self.save_models()
         state = {name: model.state_dict() for name, model in self.models.items()}
@@ -187,9 +185,7 @@ class Training:
             save_model(model, self.out / f"{name}.pt", self.tokenizer)
 
     def load(self) -> None:
-        """Go on where `save` left it. PairError if the file is not whole, TextError if it is of
-        another training.
-        """
+        """Go on where `save` left it. PairError for a torn file, TextError for another training."""
         path = self.out / self.state_file
         saved = load_saved(path)
         try:
@@ -241,8 +237,6 @@ class Training:
         return torch.cat([x[half:], written])
 
     def look(self, held: HeldOut, most: int) -> tuple[list[float], str]:
-        """The held-out loss of the first `most` windows, first of what is kept; and the same in
-        words.
-        """
+        """The held-out loss of the first `most` windows, to be kept; and in words."""
         loss = held_out_loss(self.name, self.model, self.target, held, self.size.batch, most)
         return [loss], f"held out {loss:.3f}, {held.bits(loss):.3f} bits a byte"

@@ -1,4 +1,4 @@
-"""One step of a training: the learning rate, the optimizer, and what is done with a batch's loss."""
+"""One step of a training: the learning rate, the optimizer, what a loss is used for."""
 
 from typing import Any
 
@@ -15,18 +15,14 @@ def learning_rate(step: int, steps: int, top: float) -> float:
 
 
 def new_optimizer(model: nn.Module) -> torch.optim.Optimizer:
-    """AdamW; what is no matrix does not decay. (Muon for the matrices was worse at equal minutes,
-    at three rates.)
-    """
+    """AdamW; only matrices decay. (Muon for them was worse at equal minutes, at three rates.)"""
     groups = [{"params": [p for p in model.parameters() if p.dim() == 2], "weight_decay": 0.1},
               {"params": [p for p in model.parameters() if p.dim() != 2], "weight_decay": 0.0}]
     return torch.optim.AdamW(groups, betas=(0.9, 0.95), fused=True)
 
 
 def train_step(training: Any) -> Tensor:
-    """A batch, its loss, the gradients, AdamW. The loss stays on its device: to read it is to wait
-    for the step.
-    """
+    """A batch, its loss, the gradients, AdamW. The loss stays on its device."""
     for group in training.optimizer.param_groups:
         group["lr"] = learning_rate(training.step, training.steps, training.rate)
     # Cross-entropy with the next token, or how far the draft is from the target.

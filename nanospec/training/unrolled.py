@@ -107,9 +107,7 @@ def all_anchors(tokens: Tensor, steps: int) -> Tensor:
 
 
 def some_anchors(tokens: Tensor, steps: int, count: int) -> Tensor:
-    """About `count` of them, always as many, spread evenly; where they begin follows from the texts
-    (B, T).
-    """
+    """About `count` of them, spread evenly; where they begin follows from the texts (B, T)."""
     places = tokens.shape[1] - steps + 1
     stride = max(1, places // count)
     first = tokens.sum() % stride           # stays on its device: to read it would be to wait

@@ -3,9 +3,9 @@
 
     loss  =  cross-entropy of the next token, by the target  +  WEIGHT * the same, by the layer
 
-The layer has read one token less of the target's: it predicts token i + 1 from the target's hidden states of token
-i - 1, and token i. Its loss goes through the target too, which so learns to know more of what is coming. The draft GPT
-is trained afterwards, as it always is.
+The layer has read one token less of the target's: it predicts token i + 1 from the target's hidden
+states of token i - 1, and token i. Its loss goes through the target too, which so learns to know
+more of what is coming. The draft GPT is trained afterwards, as it always is.
 """
 
 from collections.abc import Sequence

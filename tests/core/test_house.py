@@ -160,11 +160,12 @@ def test_no_line_is_too_long():
         assert not long, f"{path.relative_to(ROOT)}, lines {long}"
 
 
-def test_no_line_of_the_core_is_wider_than_a_page():
-    for name in CORE | {"__init__"}:
-        long = [number for number, line in enumerate((ROOT / "nanospec" / f"{name}.py").read_text().splitlines(), 1)
-                if len(line) > 100]
-        assert not long, f"{name}.py, lines {long}"
+def test_no_line_is_wider_than_a_page():
+    """Of 100 columns. Two folders do not keep to it yet."""
+    for path in [*FILES, ROOT / "train_tiny.py"]:
+        if not {"cli", "lengths"} & {*path.parts}:
+            long = [number for number, line in enumerate(path.read_text().splitlines(), 1) if len(line) > 100]
+            assert not long, f"{path.relative_to(ROOT)}, lines {long}"
 
 
 def test_the_idea_alone_is_an_evenings_reading():

@@ -14,7 +14,8 @@ from nanospec.methods.lengths.costs import Costs, WatchedByLoad
 from nanospec.probs import Sampling
 from nanospec.proof.tables import small_gpt, small_learned
 from nanospec.serving.conversation import Conversation
-from nanospec.serving.server import PIECE, Server
+from nanospec.serving.request import PIECE
+from nanospec.serving.server import Server
 from nanospec.speculate import ModelDrafter, speculate, tokens_of
 from tests.device.pretend import NAME
 from tests.device.test_rounds import DRAFT, SETTINGS, TARGET

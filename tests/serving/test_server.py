@@ -10,7 +10,8 @@ from nanospec.cache import Cache
 from nanospec.errors import LogitsError, RequestError
 from nanospec.generate import generate
 from nanospec.proof.tables import small_gpt, small_learned
-from nanospec.serving.server import CONTEXT, PIECE, Server, ServerError
+from nanospec.serving.request import PIECE
+from nanospec.serving.server import CONTEXT, Server, ServerError
 from nanospec.speculate import ModelDrafter, speculate, tokens_of
 
 TARGET, DRAFT = small_gpt(5, 2, 1), small_gpt(5, 1, 2)

@@ -28,7 +28,8 @@ from nanospec.methods.index import check_remember, drafters_for, method_of
 from nanospec.methods.lengths.costs import Costs, WatchedByLoad
 from nanospec.methods.trees.tree_reader import longest_chain
 from nanospec.model import GPT
-from nanospec.serving.server import PIECE, Server
+from nanospec.serving.request import PIECE
+from nanospec.serving.server import Server
 from nanospec.speculate import ModelDrafter
 from nanospec.text import Text
 from nanospec.theory import expected_tokens

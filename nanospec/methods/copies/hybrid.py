@@ -1,33 +1,39 @@
-"""Copy where the text repeats itself, ask the draft model elsewhere: the one expected to write more a second drafts.
+"""Copy where the text repeats itself, ask the draft model elsewhere: the one expected to write more
+a second drafts.
 
-Oliaro et al. 2024, SuffixDecoding (arXiv 2411.04975): in its hybrid a draft model drafts where the copy's score is
-below a threshold. Here the two are compared in tokens a second, and both sides learn from the rounds before.
+Oliaro et al. 2024, SuffixDecoding (arXiv 2411.04975): in its hybrid a draft model drafts where the
+copy's score is below a threshold. Here the two are compared in tokens a second, and both sides
+learn from the rounds before.
 
-A copied token costs no draft step, but the target has to verify it. How often is it accepted? That depends most on how
-many tokens before it agree with the place that it is copied from:
+A copied token costs no draft step, but the target has to verify it. How often is it accepted? That
+depends most on how many tokens before it agree with the place that it is copied from:
 
-    ... for i in range(n):  ...  for i in range(        `n` is copied, and the tokens before it agree. If it is right,
-                                                        one token more agrees for what is copied after it.
+    ... for i in range(n):  ...  for i in range(        `n` is copied, and the tokens before it
+                                                        agree. If it is right, one token more
+                                                        agrees for what is copied after it.
 
-So the matches are put into classes: 1, 2, 3-4, 5-8, 9-16 tokens, and more. chance(class) is how often such tokens were
-accepted in this request. m copied tokens after a match of n tokens are expected to bring
+So the matches are put into classes: 1, 2, 3-4, 5-8, 9-16 tokens, and more. chance(class) is how
+often such tokens were accepted in this request. m copied tokens after a match of n tokens are
+expected to bring
 
     1 + chance(n) + chance(n) chance(n + 1) + ...     (m + 1 terms)
 
-tokens, and cost v(m + 1). The draft model's chain is expected to bring theory.py's expected_tokens, and costs
-gamma c + v(gamma + 1). The better m is compared with that.
+tokens, and cost v(m + 1). The draft model's chain is expected to bring theory.py's expected_tokens,
+and costs gamma c + v(gamma + 1). The better m is compared with that.
 
 Claim: the text is lossless.
 Proof.
-1. Who drafts, and how much, follows from the committed text and from how earlier rounds ended. No token of this round
-   was drawn before.
-2. A copied token is not drawn: its q_draft is one-hot. What the draft model drafts has a q_draft of its own.
+1. Who drafts, and how much, follows from the committed text and from how earlier rounds ended. No
+   token of this round was drawn before.
+2. A copied token is not drawn: its q_draft is one-hot. What the draft model drafts has a q_draft of
+   its own.
 3. Both are lossless. So it does not matter which of them was chosen.
 
-Step 1 is needed. Who drafts first and then throws away a chain that the copy contradicts has chosen by the draw.
+Step 1 is needed. Who drafts first and then throws away a chain that the copy contradicts has chosen
+by the draw.
 merged.py is the other way to have both: one tree, and one call on all of it.
-With `remember` it copies from earlier requests, too (memory.py), where more tokens agree there. Left out: trees of
-copies.
+With `remember` it copies from earlier requests, too (memory.py), where more tokens agree there.
+Left out: trees of copies.
 """
 
 from collections.abc import Callable, Mapping, Sequence
@@ -54,21 +60,26 @@ class Hybrid(Drafter):
 
     v: a call on 2, 3, ... tokens, in the other's unit of seconds; a copy is no longer than v goes.
     remember: how many tokens of earlier requests are kept.
-    copied: of every text, how many tokens before the copy agree, and the copy; 0 and none where the other drafts.
-    judged, accepted: copied tokens of each class; read, as by ByLoad, when the next round begins. chances: their ratio.
-    classes, exist (B, m): of this round's copied tokens, and which there are.  copies (B,): which texts have any.
-    since: of texts that have copied since the draft model last read them, how many tokens they had then.
+    copied: of every text, how many tokens before the copy agree, and the copy; 0 and none where the
+    other drafts.
+    judged, accepted: copied tokens of each class; read, as by ByLoad, when the next round begins.
+    chances: their ratio.
+    classes, exist (B, m): of this round's copied tokens, and which there are.
+    copies (B,): which texts have any.
+    since: of texts that have copied since the draft model last read them, how many tokens they had
+    then.
     """
 
     LONGEST, CLASSES = 16, 6                    # how many tokens are compared; classes of matches
-    TRUST, PRIOR = 4.0, 0.8                     # each begins as if TRUST had been judged, PRIOR n / (n + 1) accepted
-    MEMORY = 0.98                               # what a round still weighs when the next one is over
+    TRUST, PRIOR = 4.0, 0.8  # each begins as if TRUST had been judged, PRIOR n / (n + 1) accepted
+    MEMORY = 0.98                           # what a round still weighs when the next one is over
 
     per_row = ("other", "seen", "since", "memory")
     text: Any = None                            # a Text, once there is one
 
     def __init__(self, other: ByLoad, v: Mapping[int, float], remember: int = 0):
-        check_has("the drafter beside the copies", other, "one that says what it brings", "goodput", "skip")
+        check_has("the drafter beside the copies", other, "one that says what it brings",
+                  "goodput", "skip")
         self.other, self.v, self.layers = other, check_calls(v), other.layers
         self.size = max(*v, other.size)
         self.seen: dict[int, Seen] = {}
@@ -78,7 +89,8 @@ class Hybrid(Drafter):
     def begin(self, text: Text, rows: Sequence[int], hidden: Tensor | None) -> None:
         """New requests. What is known of acceptance holds for one batch of texts."""
         if text is not self.text:
-            matches = 2.0 ** torch.arange(self.CLASSES, device=text.tokens.device)      # tokens, the fewest of a class
+            # tokens, the fewest of a class.
+            matches = 2.0 ** torch.arange(self.CLASSES, device=text.tokens.device)
             self.text, self.judged = text, torch.full_like(matches, self.TRUST)
             self.accepted = self.TRUST * self.PRIOR * matches / (matches + 1)
         self.other.begin(text, rows, hidden)
@@ -89,14 +101,17 @@ class Hybrid(Drafter):
 
     def propose(self, text: Text, sampling: Callable[[Tensor], Tensor], dice: Dice, kv_length: int,
                 lag: int = 0) -> Draft:
-        """A copy or not for each text. Where one text wants none, the draft model drafts for all."""
+        """A copy or not for each text. If one wants none, the draft model drafts for all."""
         rate, texts = max(self.other.goodput(len(text.tokens))), text.ids()
-        self.chances = [accepted / judged for accepted, judged in zip(self.accepted.tolist(), self.judged.tolist())]
+        sums = zip(self.accepted.tolist(), self.judged.tolist())        # the device has them by now
+        self.chances = [accepted / judged for accepted, judged in sums]
         self.memory.read_all(texts, dice, sampling)
         self.copied = [self._copy(b, ids, rate) for b, ids in enumerate(texts)]
         classes = [[self._class(n + k) for k in range(len(copy))] for n, copy in self.copied]
-        # All that the device has to know of the copies, (B, m) each, before the draft model gives it work.
-        tokens, self.classes = sent(text.tokens.device, ([copy for _, copy in self.copied], -1), (classes, 0))
+        # All that the device has to know of the copies, (B, m) each, before the draft model gives
+        # it work.
+        tokens, self.classes = sent(text.tokens.device,
+                                    ([copy for _, copy in self.copied], -1), (classes, 0))
         drafted = Draft.nothing(text) if all(copy for _, copy in self.copied) else self._drafted(
             texts, text, sampling, dice, kv_length, lag)
         for b, (_, copy) in enumerate(self.copied):
@@ -107,31 +122,35 @@ class Hybrid(Drafter):
         return self._either(tokens.clamp(min=0), drafted)
 
     def _either(self, copied: Tensor, drafted: Draft) -> Draft:
-        """Of every text the copied tokens (B, m), where there are any, or what was drafted for it."""
+        """Of every text the copied tokens (B, m), or where there are none what was drafted."""
         m, rows = copied.shape[1], drafted.tokens.shape[1]
-        one_hot = F.one_hot(copied, drafted.q_draft.shape[2]) * self.exist[:, :, None]          # (B, m, V)
+        one_hot = F.one_hot(copied, drafted.q_draft.shape[2]) * self.exist[:, :, None]  # (B, m, V)
         copy = torch.cat([drafted.tokens[:, :1], copied], 1)
         shorter, longer = max(0, rows - 1 - m), max(0, m + 1 - rows)
-        tokens = torch.where(self.copies[:, None], F.pad(copy, (0, shorter)), F.pad(drafted.tokens, (0, longer)))
+        tokens = torch.where(self.copies[:, None], F.pad(copy, (0, shorter)),
+                             F.pad(drafted.tokens, (0, longer)))
+        # Before what was copied come the zeros of row 0.
         q_draft = torch.where(self.copies[:, None, None],
-                              F.pad(one_hot, (0, 0, 1, shorter)).to(drafted.q_draft),           # row 0's are zeros
+                              F.pad(one_hot, (0, 0, 1, shorter)).to(drafted.q_draft),
                               F.pad(drafted.q_draft, (0, 0, 0, longer)))
         return Draft(tokens, q_draft, drafted.steps)
 
     def _drafted(self, texts: list[list[int]], *of) -> Draft:
         """The draft model first reads what was copied since it last drafted."""
-        self.other.skip(max((len(texts[b]) - length for b, length in self.since.items()), default=0))
+        self.other.skip(max((len(texts[b]) - length
+                             for b, length in self.since.items()), default=0))
         self.since.clear()
         return self.other.propose(*of)
 
     def _copy(self, b: int, ids: list[int], rate: float) -> tuple[int, list[int]]:
-        """Of text b: how many tokens before the copy agree, and as many copied tokens as pay best, if that is better
-        than `rate`.
+        """Of text b: how many tokens before the copy agree, and as many copied tokens as pay best,
+        if that is better than `rate`.
         """
         self.seen[b].read(ids)
         n, copy = self.seen[b].copy(max(self.v) - 1)
         if self.memory.most:
-            n, copy = max((n, copy), self.memory.copy(b, self.LONGEST, max(self.v) - 1), key=lambda found: found[0])
+            n, copy = max((n, copy), self.memory.copy(b, self.LONGEST, max(self.v) - 1),
+                          key=lambda found: found[0])
         expected, stands, best = 1.0, 1.0, 0
         for length in range(1, len(copy) + 1):
             i = self._class(n + length - 1)
@@ -145,14 +164,17 @@ class Hybrid(Drafter):
         """Of a match of n tokens: 1, 2, 3-4, 5-8, 9-16, more."""
         return min((n - 1).bit_length(), self.CLASSES - 1)
 
-    def commit(self, draft: Draft, path: Tensor, count: Tensor, p_target: Tensor, hidden: Tensor | None) -> None:
+    def commit(self, draft: Draft, path: Tensor, count: Tensor, p_target: Tensor,
+               hidden: Tensor | None) -> None:
         """Both learn how often their tokens are accepted."""
         of_the_other = Draft(draft.tokens, draft.q_draft * ~self.copies[:, None, None], draft.steps)
         self.other.commit(of_the_other, path, count, p_target, hidden)
         m = self.exist.shape[1]
-        betas = acceptance(p_target[:, :m], draft.q_draft[:, 1:m + 1]).nan_to_num().to(self.accepted)   # (B, m)
+        betas = acceptance(p_target[:, :m], draft.q_draft[:, 1:m + 1])                      # (B, m)
+        betas = betas.nan_to_num().to(self.accepted)
         # What was accepted, and the first that was rejected.
         judged = (self.exist & (torch.arange(m, device=count.device) <= count[:, None])).to(betas)
         classes = self.classes.flatten()
-        self.judged = (self.MEMORY * self.judged).index_add(0, classes, judged.flatten())
-        self.accepted = (self.MEMORY * self.accepted).index_add(0, classes, (judged * betas).flatten())
+        judged, accepted = judged.flatten(), (judged * betas).flatten()
+        self.judged = (self.MEMORY * self.judged).index_add(0, classes, judged)
+        self.accepted = (self.MEMORY * self.accepted).index_add(0, classes, accepted)

@@ -1,26 +1,31 @@
-"""Lookahead decoding: the target drafts its own future, in rows that ride along in its passes. No draft model.
+"""Lookahead decoding: the target drafts its own future, in rows that ride along in its passes. No
+draft model.
 
-Fu et al. 2024 (arXiv 2402.02057). A window of guessed tokens stands after the text, W columns of N - 1 levels, and a
-pass of the target says what would follow each column: the next level. The oldest level then goes. What a column held,
-from its oldest token to the answer, is an n-gram that the target has written itself, though after a guessed past. The
-pool keeps it by its first token. When the text comes to end with that token, the rest is drafted.
+Fu et al. 2024 (arXiv 2402.02057). A window of guessed tokens stands after the text, W columns of N
+- 1 levels, and a pass of the target says what would follow each column: the next level. The oldest
+level then goes. What a column held, from its oldest token to the answer, is an n-gram that the
+target has written itself, though after a guessed past. The pool keeps it by its first token. When
+the text comes to end with that token, the rest is drafted.
 
-    root - a1 - a2          level 0, a chain          W = 2, N = 3. The later levels of a column hang from its token of
-            |    |                                    level 0, each a place further on: the paper's mask is a tree's.
-           b1   b2          level 1                   In brackets what the target answers. In the next pass b and c are
-            |    |                                    the levels, and a1 b1 c1 and a2 b2 c2 are in the pool: b1 c1
-          (c1) (c2)                                   waits for a text that ends with a1.
+    root - a1 - a2      level 0, a chain        W = 2, N = 3. The later levels of a column hang
+            |    |                              from its token of level 0, each a place further on:
+           b1   b2      level 1                 the paper's mask is a tree's. In brackets what the
+            |    |                              target answers. In the next pass b and c are the
+          (c1) (c2)                             levels, and a1 b1 c1 and a2 b2 c2 are in the pool:
+                                                b1 c1 waits for a text that ends with a1.
 
-So the window and the pool's n-grams make one tree, which the rule judges as any other. It is lossless because nothing
-is drawn: all follows from the text and the target's earlier answers, and every q_draft is one-hot. The window's tokens
-are judged too, at no cost, and are seldom right: without the pool this is little else than Jacobi decoding, 1.02 tokens
-a call on the pair that ships. With it 1.87, at temperature 0; at 1 only 1.14, for the target's likeliest n-gram is then
-not often the one that it draws.
+So the window and the pool's n-grams make one tree, which the rule judges as any other. It is
+lossless because nothing is drawn: all follows from the text and the target's earlier answers, and
+every q_draft is one-hot. The window's tokens are judged too, at no cost, and are seldom right:
+without the pool this is little else than Jacobi decoding, 1.02 tokens a call on the pair that
+ships. With it 1.87, at temperature 0; at 1 only 1.14, for the target's likeliest n-gram is then not
+often the one that it draws.
 
-In the authors' code the first column begins with the text's last token; here all begin with a guess, so that each is a
-text of its own, which the target writes on by a token a pass. On that pair more is accepted. Where a round accepts
-several tokens the window stands still, as theirs can; moving it along gained nothing. Left out: n-grams of the prompt
-(copying is lookup.py's part), and rows spread over several devices.
+In the authors' code the first column begins with the text's last token; here all begin with a
+guess, so that each is a text of its own, which the target writes on by a token a pass. On that pair
+more is accepted. Where a round accepts several tokens the window stands still, as theirs can;
+moving it along gained nothing. Left out: n-grams of the prompt (copying is lookup.py's part), and
+rows spread over several devices.
 """
 
 from collections.abc import Sequence
@@ -38,10 +43,11 @@ from nanospec.text import Text
 class Lookahead(CopyingDrafter):
     """Drafts a tree: the window, and the n-grams that begin with the text's last token.
 
-    window: W, columns; ngram: N, tokens of an n-gram; guesses: G, how many n-grams are kept for each first token, the
-    newest ones. A tree has at most 1 + (W + G) (N - 1) rows, by default 16, and about 9 as a rule: n-grams that begin
-    alike share rows. A target whose call on 30 rows costs what one row costs gains more from (7, 5, 7).
-    Besides at the end of a round it waits for the device when the target has answered: the answers become lists.
+    window: W, columns; ngram: N, tokens of an n-gram; guesses: G, how many n-grams are kept for
+    each first token, the newest ones. A tree has at most 1 + (W + G) (N - 1) rows, by default 16,
+    and about 9 as a rule: n-grams that begin alike share rows. A target whose call on 30 rows costs
+    what one row costs gains more from (7, 5, 7). Besides at the end of a round it waits for the
+    device when the target has answered: the answers become lists.
     """
 
     per_row, sized_by = ("of",), "itself"
@@ -50,24 +56,26 @@ class Lookahead(CopyingDrafter):
     def __init__(self, window: int = 2, ngram: int = 4, guesses: int = 3):
         check_numbers(Integral, window=window, ngram=ngram, guesses=guesses)
         if window < 1 or ngram < 2 or guesses < 0:
-            raise RequestError("lookahead needs a window of 1 or more, n-grams of 2 or more tokens and 0 or more "
-                               f"guesses, got {window}, {ngram}, {guesses}")
+            raise RequestError("lookahead needs a window of 1 or more, n-grams of 2 or more tokens "
+                               f"and 0 or more guesses, got {window}, {ngram}, {guesses}")
         self.window, self.ngram, self.guesses = window, ngram, guesses
         self.size = check_gamma((window + guesses) * (ngram - 1), "the draft tokens of lookahead")
         self.of: dict[int, Columns] = {}
 
     def begin(self, text: Text, rows: Sequence[int], hidden: Tensor | None) -> None:
-        """New requests: empty pools. The first window repeats the end of the prompt; any filling would do."""
+        """New requests: empty pools, and the prompt's end as first window; any would do."""
         end = text.last(self.window + self.ngram - 2).tolist()
         for b in rows:
-            self.of[b] = Columns([end[b][level:level + self.window] for level in range(self.ngram - 1)], self.guesses)
+            self.of[b] = Columns([end[b][level:level + self.window]
+                                  for level in range(self.ngram - 1)], self.guesses)
 
     def tree(self, b: int, ids: list[int]) -> Tree:
         """Its window and its pool's n-grams."""
         return self.of[b].tree(ids[-1])
 
-    def commit(self, draft: Draft, path: Tensor, count: Tensor, p_target: Tensor, hidden: Tensor | None) -> None:
-        """What the target finds likeliest after every column is the next level; columns go into the pool."""
+    def commit(self, draft: Draft, path: Tensor, count: Tensor, p_target: Tensor,
+               hidden: Tensor | None) -> None:
+        """The target's likeliest tokens after the columns are a level; columns go into the pool."""
         for b, likeliest in enumerate(p_target.argmax(-1).tolist()):
             self.of[b].advance(likeliest)
 
@@ -77,11 +85,12 @@ class Columns:
 
     def __init__(self, levels: list[list[int]], guesses: int):
         self.levels, self.guesses = levels, guesses                 # levels[level][column]
-        self.pool: dict[int, list[list[int]]] = {}                  # first token -> the N - 1 after it, newest first
+        # First token -> the N - 1 after it, newest first.
+        self.pool: dict[int, list[list[int]]] = {}
 
     def tree(self, last: int) -> Tree:
         """The window and the n-grams that begin with `last`, the text's last token."""
-        tree, column, self.ends = Tree(last), 0, []                 # ends: the last row of every column
+        tree, column, self.ends = Tree(last), 0, []             # ends: the last row of every column
         for first, *later in zip(*self.levels):
             column = tree.extend(column, [first])
             self.ends.append(tree.extend(column, later))

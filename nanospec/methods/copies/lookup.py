@@ -1,12 +1,15 @@
-"""Prompt lookup: a draft that costs nothing. What followed the last few tokens when they stood here before?
+"""Prompt lookup: a draft that costs nothing. What followed the last few tokens when they stood here
+before?
 
-Saxena 2023, prompt lookup decoding (github.com/apoorvumang/prompt-lookup-decoding). Text repeats itself: names, lines
-of a table, quotations from a document. Why it is lossless: a copied token is not drawn, so its q_draft is one-hot, and
-the rule accepts it with p_target(x) and otherwise leaves x out. What was proposed depends on committed tokens alone.
+Saxena 2023, prompt lookup decoding (github.com/apoorvumang/prompt-lookup-decoding). Text repeats
+itself: names, lines of a table, quotations from a document. Why it is lossless: a copied token is
+not drawn, so its q_draft is one-hot, and the rule accepts it with p_target(x) and otherwise leaves
+x out. What was proposed depends on committed tokens alone.
 
-Two things differ from the original. It takes the earliest place; here it is the latest unless asked, because that is
-accepted more often. And it drops a copy that would run past the end of the text; here a copy that reaches the end goes
-on with what it has copied. Left out: other texts to copy from, which is suffix.py.
+Two things differ from the original. It takes the earliest place; here it is the latest unless
+asked, because that is accepted more often. And it drops a copy that would run past the end of the
+text; here a copy that reaches the end goes on with what it has copied. Left out: other texts to
+copy from, which is suffix.py.
 """
 
 from collections import defaultdict
@@ -20,11 +23,14 @@ from nanospec.text import Text
 
 
 class PromptLookup(CopyingDrafter):
-    """Drafts a chain of at most `count` copied tokens; none where the last token stands nowhere else.
+    """Drafts a chain of at most `count` copied tokens; none where the last token stands nowhere
+    else.
 
-    longest: how many of the last tokens are looked for; where they stand nowhere else, one fewer, down to 1.
-    earliest: of several places the first one, not the last. Example: after 7 8 9 7 8 five draft tokens are 9 7 8 9 7:
-    7 8 was followed by 9 7 8, and there the text ends and the copy goes on with its own.
+    longest: how many of the last tokens are looked for; where they stand nowhere else, one fewer,
+    down to 1.
+    earliest: of several places the first one, not the last. Example: after 7 8 9 7 8 five draft
+    tokens are 9 7 8 9 7: 7 8 was followed by 9 7 8, and there the text ends and the copy goes on
+    with its own.
     """
 
     per_row = ("seen",)
@@ -63,13 +69,13 @@ class Seen:
         if ids[:len(self.ids)] != self.ids:
             self.forget()
         for token in ids[len(self.ids):]:
-            if self.ids:        # nothing follows the text's last token yet, so it is no earlier place of itself
+            if self.ids:    # nothing follows the last token yet: it is no earlier place of itself
                 self.places[self.ids[-1]].append(len(self.ids))
             self.ids.append(token)
 
     def copy(self, count: int) -> tuple[int, list[int]]:
-        """How many of the last tokens, at most `longest`, stand somewhere earlier, and `count` tokens from after them
-        there; 0 and none if the last token stands nowhere else.
+        """How many of the last tokens, at most `longest`, stand somewhere earlier, and `count`
+        tokens from after them there; 0 and none if the last token stands nowhere else.
         """
         best, start, end = 0, 0, len(self.ids)
         places = self.places.get(self.ids[-1], [])
@@ -83,7 +89,9 @@ class Seen:
 
 
 def agreeing(text: list[int], at: int, own: list[int], longest: int) -> int:
-    """How many tokens before this place of `text` are the last ones of `own`, at most `longest`. One is known to be."""
+    """How many tokens before this place of `text` are the last ones of `own`, at most `longest`.
+    One is known to be.
+    """
     n = 1
     while n < min(longest, at, len(own)) and text[at - n - 1] == own[-n - 1]:
         n += 1

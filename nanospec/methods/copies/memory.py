@@ -1,14 +1,15 @@
 """What a drafter remembers of texts that it helped to write: earlier ones, and those of other rows.
 
-Oliaro et al. 2024, SuffixDecoding (arXiv 2411.04975, section 3): beside a request's own text, all earlier outputs.
-Requests to a server often resemble one another. Here texts are kept whole, prompt and answer, at most `most` tokens of
-them; where there are more, the text that began first goes.
+Oliaro et al. 2024, SuffixDecoding (arXiv 2411.04975, section 3): beside a request's own text, all
+earlier outputs. Requests to a server often resemble one another. Here texts are kept whole, prompt
+and answer, at most `most` tokens of them; where there are more, the text that began first goes.
 
-Why it is lossless: a copied token is not drawn, and what is copied must know nothing of the dice that will judge it.
-Text that was written with another seed knows nothing of them. But if an earlier request had the same seed, its text,
-and through it all that is kept here, has seen this request's dice. Such a request may not copy from memory, unless it
-is greedy and so has no dice. So requests that draw should have seeds of their own: if all have the default seed, none
-of them copies from memory.
+Why it is lossless: a copied token is not drawn, and what is copied must know nothing of the dice
+that will judge it. Text that was written with another seed knows nothing of them. But if an earlier
+request had the same seed, its text, and through it all that is kept here, has seen this request's
+dice. Such a request may not copy from memory, unless it is greedy and so has no dice. So requests
+that draw should have seeds of their own: if all have the default seed, none of them copies from
+memory.
 """
 
 from collections import defaultdict
@@ -22,8 +23,8 @@ from nanospec.dice import Dice
 from nanospec.errors import SEEDS, RequestError, check_numbers
 from nanospec.methods.copies.lookup import agreeing
 
-Place = tuple[list[int], int]                               # a text, and how many of its tokens stand before the place
-Index = dict[int, list[Place]]                              # token -> the places after it at which something stands
+Place = tuple[list[int], int]           # a text, and how many of its tokens stand before the place
+Index = dict[int, list[Place]]              # token -> the places after it at which something stands
 
 
 class Remembered(list[int]):
@@ -33,7 +34,7 @@ class Remembered(list[int]):
 
 
 class Memory:
-    """rows: of every row the text that is being written there.  open: whether that row may copy from others."""
+    """rows: of every row the text written there.  open: whether it may copy from others."""
 
     per_row = ("rows", "open")
 
@@ -60,7 +61,7 @@ class Memory:
                 self.read(b, texts[b], seed)
 
     def read(self, b: int, ids: list[int], seed: int | None) -> None:
-        """Row b has come to `ids`, with dice of this seed, or greedily. A text that has changed is read anew."""
+        """Row b has come to `ids`, with this seed or greedily. A changed text is read anew."""
         if ids[:len(self.rows[b])] != self.rows[b]:
             self.begin(b)
         kept = self.rows[b]
@@ -76,12 +77,14 @@ class Memory:
             self._forget(self.texts.pop(0))
 
     def after(self, b: int, token: int) -> list[Place]:
-        """The places after `token` in texts that row b may copy from, those of the oldest text first."""
-        return [(kept, at) for kept, at in self.places.get(token, ()) if self.open[b] and kept is not self.rows[b]]
+        """The places after `token` in texts that row b may copy from, the oldest text's first."""
+        return [(kept, at) for kept, at in self.places.get(token, ()) if self.open[b]
+                and kept is not self.rows[b]]
 
     def copy(self, b: int, longest: int, count: int) -> tuple[int, list[int]]:
-        """How many of row b's last tokens, at most `longest`, stand in another text, and up to `count` tokens from
-        after them there, in the latest of the longest matches; 0 and none if there is no match.
+        """How many of row b's last tokens, at most `longest`, stand in another text, and up to
+        `count` tokens from after them there, in the latest of the longest matches; 0 and none if
+        there is no match.
         """
         own, best, copied = self.rows[b], 0, list[int]()
         for kept, at in self.after(b, own[-1]):
@@ -97,9 +100,11 @@ class Memory:
             self.places[token] = [(kept, at) for kept, at in self.places[token] if kept is not text]
 
 
-def seeds_of(dice: Dice | Any, sampling: Callable[[Tensor], Tensor] | Any, count: int) -> list[int | None]:
-    """What each of `count` texts is drawn with; None for a greedy one, and for dice without seeds, which are walked."""
+def seeds_of(dice: Dice | Any, sampling: Callable[[Tensor], Tensor] | Any,
+             count: int) -> list[int | None]:
+    """Of each text; None for a greedy one, and for dice without seeds, which are walked."""
     generators = getattr(dice, "generators", None)
     greedy = {b for b, one in enumerate(getattr(sampling, "of_rows", [sampling] * count))
               if getattr(one, "temperature", 1) == 0}
-    return [None if b in greedy or not generators else generators[b].initial_seed() % SEEDS for b in range(count)]
+    return [None if b in greedy or not generators else generators[b].initial_seed() % SEEDS
+            for b in range(count)]

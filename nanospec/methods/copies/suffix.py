@@ -1,19 +1,22 @@
-"""Suffix decoding: draft tokens from how often each continuation followed, in this text and in past ones.
+"""Suffix decoding: draft tokens from how often each continuation followed, in this text and in past
+ones.
 
-Oliaro et al. 2024, SuffixDecoding (arXiv 2411.04975). Prompt lookup copies from one place. Here every place where the
-last tokens stand has a say. A draft token is as likely as its share of the places that agree so far:
-share(child) = share(parent) * places of the child / places of the parent, the paper's D. The likeliest is taken first
-(a heap). The sum of all shares is how many are expected to be accepted, should the target go on as the texts did. Every
-length of the match, in past texts and in this one, has its candidate; the one of the greatest sum is proposed.
+Oliaro et al. 2024, SuffixDecoding (arXiv 2411.04975). Prompt lookup copies from one place. Here
+every place where the last tokens stand has a say. A draft token is as likely as its share of the
+places that agree so far: share(child) = share(parent) * places of the child / places of the parent,
+the paper's D. The likeliest is taken first (a heap). The sum of all shares is how many are expected
+to be accepted, should the target go on as the texts did. Every length of the match, in past texts
+and in this one, has its candidate; the one of the greatest sum is proposed.
 
-Why it is lossless: no token is drawn, so every q_draft is one-hot, whatever the share. Shares choose and must not
-judge: reported as q_draft, they would make the text wrong. And what is counted knows nothing of the dice to come: it is
-text that stands, and past texts, if they were written with other seeds than this one.
+Why it is lossless: no token is drawn, so every q_draft is one-hot, whatever the share. Shares
+choose and must not judge: reported as q_draft, they would make the text wrong. And what is counted
+knows nothing of the dice to come: it is text that stands, and past texts, if they were written with
+other seeds than this one.
 
-The paper keeps its counts in suffix trees. Here a node is the list of its places, and its children are that list sorted
-by the next token: memory grows with the texts and no faster, and a round takes time in proportion to the places of the
-last token. With `remember` it copies from earlier requests, too (memory.py). Left out: more draft tokens after longer
-matches.
+The paper keeps its counts in suffix trees. Here a node is the list of its places, and its children
+are that list sorted by the next token: memory grows with the texts and no faster, and a round takes
+time in proportion to the places of the last token. With `remember` it copies from earlier requests,
+too (memory.py). Left out: more draft tokens after longer matches.
 """
 
 import heapq
@@ -36,18 +39,20 @@ from nanospec.text import Text
 class SuffixDrafter(Drafter):
     """Drafts at most `count` tokens, each with a share of at least `least`.
 
-    past: texts to copy from besides the one being written; no request changes them. Drawn with the seed of this request
-    they would betray how its dice fall. tree: several draft tokens after a row, else a chain, always the likeliest.
-    longest: at most that many of the last tokens are matched.  remember: how many tokens of earlier requests are kept.
-    Example: in 5 1 2 6 1 3 7 1 2 8 1 the last token was followed by 2, 3 and 2. Of two draft tokens the first is 2,
-    share 2/3. In a chain the second is 8 after it, the later of two that followed; in a tree it is 3 beside it; share
-    1/3.
+    past: texts to copy from besides the one being written; no request changes them. Drawn with the
+    seed of this request they would betray how its dice fall. tree: several draft tokens after a
+    row, else a chain, always the likeliest.
+    longest: at most that many of the last tokens are matched.
+    remember: how many tokens of earlier requests are kept.
+    Example: in 5 1 2 6 1 3 7 1 2 8 1 the last token was followed by 2, 3 and 2. Of two draft tokens
+    the first is 2, share 2/3. In a chain the second is 8 after it, the later of two that followed;
+    in a tree it is 3 beside it; share 1/3.
     """
 
     per_row = ("own", "memory")
 
-    def __init__(self, count: int = 8, past: Sequence[Sequence[int]] = (), tree: bool = False, longest: int = 8,
-                 least: float = 0.1, remember: int = 0):
+    def __init__(self, count: int = 8, past: Sequence[Sequence[int]] = (), tree: bool = False,
+                 longest: int = 8, least: float = 0.1, remember: int = 0):
         check_numbers(Real, least=least)
         for ids in past if isinstance(past, Sequence) else [past]:
             check_ids("a past text", ids)
@@ -60,21 +65,22 @@ class SuffixDrafter(Drafter):
         for ids in map(list, past):
             for at in range(1, len(ids)):
                 self.past[ids[at - 1]].append((ids, at))
-        self.own: dict[int, tuple[list[int], Index]] = {}   # of every row: its text, where its tokens stand
+        # Of every row: its text, where its tokens stand.
+        self.own: dict[int, tuple[list[int], Index]] = {}
         self.memory = Memory(remember)
 
     def begin(self, text: Text, rows: Sequence[int], hidden: Tensor | None) -> None:
         """New requests: forget the last ones of these rows, not the past."""
         if not all(0 <= token < text.vocab_size for token in self.known):
-            raise RequestError(f"a past text has a token outside 0..{text.vocab_size - 1}: is it this target's "
-                               "tokenizer?")
+            raise RequestError(f"a past text has a token outside 0..{text.vocab_size - 1}: is it "
+                               "this target's tokenizer?")
         for b in rows:
             self.own[b] = [], defaultdict(list)
             self.memory.begin(b)
 
     def propose(self, text: Text, sampling: Callable[[Tensor], Tensor], dice: Dice, kv_length: int,
                 lag: int = 0) -> Draft:
-        """The best candidate of every row; of equals the longest match, and this text before the past."""
+        """Each row's best candidate; of equals the longest match, this text before the past."""
         texts = text.ids()
         self.memory.read_all(texts, dice, sampling)
         return drafts_of([self._tree(b, *self._read(b, ids)) for b, ids in enumerate(texts)], text)
@@ -93,10 +99,10 @@ class SuffixDrafter(Drafter):
     def _tree(self, b: int, read: list[int], own: Index) -> Tree:
         best, tree, last = 0.0, Tree(read[-1]), read[-1]
         for places in self.past.get(last, []) + self.memory.after(b, last), own.get(last, []):
-            places, found = places[::-1], {}                                    # [::-1]: the last place first
+            places, found = places[::-1], {}                        # [::-1]: the last place first
             for n in range(1, min(self.longest, len(read)) + 1):
                 places = [(ids, at) for ids, at in places if at >= n and ids[at - n] == read[-n]]
-                found[len(places)] = places                 # a longer match with as many places has the same ones
+                found[len(places)] = places  # a longer match with as many places has the same ones
             for places in found.values():
                 expected, candidate = self._grow(read[-1], places)
                 if expected >= best:
@@ -105,7 +111,8 @@ class SuffixDrafter(Drafter):
 
     def _grow(self, last: int, places: list[Place]) -> tuple[float, Tree]:
         """How many draft tokens are expected to be accepted, and the draft."""
-        expected, tree, heap, number = 0.0, Tree(last), [], numbers()           # number: equals leave as they came
+        # number: equals leave as they came.
+        expected, tree, heap, number = 0.0, Tree(last), [], numbers()
         row, share = 0, 1.0
         while True:
             for part, token, further in self._children(places):
@@ -117,11 +124,13 @@ class SuffixDrafter(Drafter):
             expected += share
 
     def _children(self, places: list[Place]) -> Iterator[tuple[float, int, list[Place]]]:
-        """What stands at these places: (which part of them has it, the token, the places after it)."""
+        """What stands at these places: (its part of them, the token, the places after it)."""
         after: Index = defaultdict(list)
         for ids, at in places:
             if at < len(ids):
                 after[ids[at]].append((ids, at + 1))
         total = sum(map(len, after.values()))
-        for token in after if self.tree else sorted(after, key=lambda token: -len(after[token]))[:1]:
+        if not self.tree:
+            after = dict(sorted(after.items(), key=lambda found: -len(found[1]))[:1])
+        for token in after:
             yield len(after[token]) / total, token, after[token]

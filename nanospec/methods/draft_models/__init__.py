@@ -18,5 +18,6 @@ from nanospec.methods.draft_models.prefix import Prefix
 
 # A name is also its file's.
 LEARNED: dict[str, type[Learned]] = {
-    "medusa": Medusa, "hydra": Hydra, "mlp": MLPSpeculator, "prefix": Prefix, "lookback": Lookback, "eagle": Eagle,
+    "medusa": Medusa, "hydra": Hydra, "mlp": MLPSpeculator, "prefix": Prefix, "lookback": Lookback,
+    "eagle": Eagle,
     "eagle3": Eagle3, "mtp": MTP, "dflash": DFlash, "dspark": DSpark, "early_exit": EarlyExit}

@@ -94,7 +94,8 @@ class FirstBlocks:
         self.dtype, self.device = self.target.dtype, self.target.device
 
     def __call__(self, tokens: Tensor, cache: Cache | None = None, kv_length: int | None = None,
-                 *, layers: Sequence[int] = (), scored: int | None = None, **placing: Any) -> Tensor:
+                 *, layers: Sequence[int] = (), scored: int | None = None,
+                 **placing: Any) -> Tensor:
         """As GPT.forward. It has no hidden states to show."""
         h = first_blocks(self.target, self.model.depth, tokens, cache, kv_length, **placing)
         self.computed.append(h)

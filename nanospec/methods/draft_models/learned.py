@@ -30,8 +30,10 @@ class Learned(nn.Module):
     sizes: what it was made of, to be saved with its weights: vocab_size and channels, which are the
         target's, layers, whose hidden states it reads, and more of its own.
     deepest: the most tokens that it can draft one after the other; None: any number.
-    config: of its attention, if it has any.  reader_class: the class of its reader (text_reader.py).
-    ids: the tokens that it can draft, if these are not all: then V is their number in what `read` and
+    config: of its attention, if it has any.
+    reader_class: the class of its reader (text_reader.py).
+    ids: the tokens that it can draft, if these are not all: then V is their number in what `read`
+    and
         `step` return (pruned.py).
 
     For its training (training/learning.py):

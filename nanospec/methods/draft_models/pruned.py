@@ -1,9 +1,9 @@
 """Draft models that can draft a part of the vocabulary alone.
 
-Most of what a draft model of a large vocabulary reads is its output head: at 49,152 tokens and 576 channels 28 million
-weights, as many as ten of its layers. Few of these tokens are ever drafted. EAGLE-3 (arXiv 2503.01840) and FR-Spec
-(arXiv 2502.14856) keep the rows of the frequent ones. A token that is left out is never drafted: q_draft is 0 there,
-which costs speed and never exactness.
+Most of what a draft model of a large vocabulary reads is its output head: at 49,152 tokens and 576
+channels 28 million weights, as many as ten of its layers. Few of these tokens are ever drafted.
+EAGLE-3 (arXiv 2503.01840) and FR-Spec (arXiv 2502.14856) keep the rows of the frequent ones. A
+token that is left out is never drafted: q_draft is 0 there, which costs speed and never exactness.
 """
 
 from collections.abc import Sequence
@@ -16,14 +16,16 @@ from nanospec.model import Linear
 
 
 class Pruned(Learned):
-    """Its head (channels -> spoken) gives logits (..., spoken): of these tokens, in the order of their ids.
+    """Its head (channels -> spoken) gives logits (..., spoken): of these tokens, in the order of
+    their ids.
 
     spoken: how many tokens it can draft.
     """
 
     offsets: Tensor
 
-    def __init__(self, vocab_size: int, channels: int, layers: Sequence[int], spoken: int, **sizes: int):
+    def __init__(self, vocab_size: int, channels: int, layers: Sequence[int],
+                 spoken: int, **sizes: int):
         super().__init__(vocab_size, channels, layers, spoken=spoken, **sizes)
         if spoken > vocab_size:
             raise ValueError(f"it cannot draft {spoken} of {vocab_size} tokens")
@@ -37,7 +39,7 @@ class Pruned(Learned):
         return self.offsets + torch.arange(len(self.offsets), device=self.offsets.device)
 
     def prepare(self, ids: Tensor) -> None:
-        """Draft the tokens that are most frequent in the training text. The head begins as the target's."""
+        """Draft the training text's most frequent tokens. The head begins as the target's."""
         count = ids.bincount(minlength=self.vocab_size)
         often = count.argsort(descending=True, stable=True)[:len(self.offsets)]
         self.offsets.copy_(often.sort().values - torch.arange(len(often), device=often.device))

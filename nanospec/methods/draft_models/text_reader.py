@@ -62,7 +62,7 @@ class LearnedReader:
         return self.model.spread(logits)
 
     def step(self, tokens: Tensor, kv_length: int, parents: Tensor | None = None) -> Tensor:
-        """Read draft tokens (B, m): logits (B, m, V). parents: as in methods/trees/tree_reader.py."""
+        """Read draft tokens (B, m): logits (B, m, V). parents: as in trees/tree_reader.py."""
         if parents is not None:
             self.state = self.state[self._row, parents.expand_as(tokens)]
         call = self._of_draft(tokens, kv_length, parents)

@@ -1,29 +1,34 @@
-"""A draft model with any other tokenizer: its draft is a string, and the target's tokenizer cuts that up.
+"""A draft model with any other tokenizer: its draft is a string, and the target's tokenizer cuts
+that up.
 
-Timor et al. 2025, string-level exact match (SLEM; arXiv 2502.05202, section 3); transformers' universal assisted
-generation.
+Timor et al. 2025, string-level exact match (SLEM; arXiv 2502.05202, section 3); transformers'
+universal assisted generation.
 
     the text    decoded, and encoded anew as the draft model's own tokens
     the draft   its likeliest tokens one after the other, decoded, encoded as the target's tokens
 
-A special token is no string. It is read as the one of that name, where the other tokenizer has it, and as end of text
-where it has not. What stands before a text is the draft model's own if the text begins with the target's.
+A special token is no string. It is read as the one of that name, where the other tokenizer has it,
+and as end of text where it has not. What stands before a text is the draft model's own if the text
+begins with the target's.
 
 Claim: the text is lossless, whatever the two tokenizers do to a string.
-Proof. A string is a function of the committed text, and so are its tokens. They were chosen and not drawn: q_draft is
-one-hot, and each token x is accepted with p_target(x). This is how often the target, left alone, would have written x,
-hence "exact match".
+Proof. A string is a function of the committed text, and so are its tokens. They were chosen and not
+drawn: q_draft is one-hot, and each token x is accepted with p_target(x). This is how often the
+target, left alone, would have written x, hence "exact match".
 
-Against other_tokenizer.py this can draft any token of the target, and reads the text as the draft model knows it. What
-it cannot do is to be accepted with min(1, p_target / q_draft): which probability a string had over all ways to cut it
-up is not known. At temperature 0 nothing is lost by that.
+Against other_tokenizer.py this can draft any token of the target, and reads the text as the draft
+model knows it. What it cannot do is to be accepted with min(1, p_target / q_draft): which
+probability a string had over all ways to cut it up is not known. At temperature 0 nothing is lost
+by that.
 
-Where strings are cut they may be cut in another way than the target would. A draft ends in the middle of a word, and
-its last token is then the beginning of one. The text ends in the middle of a word, too, and there the draft model reads
-tokens that it has seldom seen. What is committed stays as it is; only new tokens are encoded.
+Where strings are cut they may be cut in another way than the target would. A draft ends in the
+middle of a word, and its last token is then the beginning of one. The text ends in the middle of a
+word, too, and there the draft model reads tokens that it has seldom seen. What is committed stays
+as it is; only new tokens are encoded.
 
-The paper draws the string; here it is the likeliest one, since of one-hot drafts that is accepted more often. Every
-text has a cache of its own, whose slots are the draft model's tokens and not the text's.
+The paper draws the string; here it is the likeliest one, since of one-hot drafts that is accepted
+more often. Every text has a cache of its own, whose slots are the draft model's tokens and not the
+text's.
 """
 
 from collections.abc import Sequence
@@ -44,13 +49,14 @@ WIDTH = 256     # a cache's slots are a multiple of it
 class StringDrafter(CopyingDrafter):
     """gamma tokens of `draft`, a GPT, as a chain of at most gamma of the target's.
 
-    kept: of every text what the cache holds. It waits for the device at every draft token, to see whether the text has
-    ended.
+    kept: of every text what the cache holds. It waits for the device at every draft token, to see
+    whether the text has ended.
     """
 
     per_row = ("kept",)
 
-    def __init__(self, draft: LanguageModel, draft_tokenizer: Any, target_tokenizer: Any, gamma: int = 4):
+    def __init__(self, draft: LanguageModel, draft_tokenizer: Any, target_tokenizer: Any,
+                 gamma: int = 4):
         check_model("the draft model", draft)
         self.draft, self.gamma = draft, gamma
         self.draft_tokenizer, self.target_tokenizer = draft_tokenizer, target_tokenizer
@@ -103,7 +109,8 @@ class ReadText:
         self.tokens, new, found = text[:same], text[same:], list[int]()
         while len(found) < count and found[-1:] != [end]:
             self.cache.length[:] = len(self.tokens)
-            logits = self.draft(torch.tensor([new], device=self.draft.device), self.cache, len(self.tokens + new))
+            logits = self.draft(torch.tensor([new], device=self.draft.device), self.cache,
+                                len(self.tokens + new))
             self.tokens += new
             new = [int(logits[0, -1].argmax())]
             found += new

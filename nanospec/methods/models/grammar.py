@@ -1,23 +1,27 @@
-"""Constrained decoding: a grammar says which tokens may come next, in a text and in the drafts for it.
+"""Constrained decoding: a grammar says which tokens may come next, in a text and in the drafts for
+it.
 
-Willard, Louf 2023 (Outlines, arXiv 2307.09702, section 3): an automaton over characters becomes a table over tokens, so
-that what may follow is looked up. Dong et al. 2024 (XGrammar, arXiv 2411.15100) do it for grammars that nest, with a
-stack in the automaton's place, and can roll the stack back.
+Willard, Louf 2023 (Outlines, arXiv 2307.09702, section 3): an automaton over characters becomes a
+table over tokens, so that what may follow is looked up. Dong et al. 2024 (XGrammar, arXiv
+2411.15100) do it for grammars that nest, with a stack in the automaton's place, and can roll the
+stack back.
 
     row             0       1        2      3       `12` is as far as the pattern \\d\\d goes
     token           :       1        2      9
-    state           4       5        6      -       the state after a row: that of its parent, and its own token
-    may follow    0..9    0..9       ,      -       so every row has a mask of its own; row 3 is never accepted
+    state           4       5        6      -       after a row: its parent's state, its own token
+    may follow    0..9    0..9       ,      -       each row's own mask; row 3 is never accepted
 
-The state after a token stands in the token's slot of the cache, beside its keys and values. So whatever becomes of the
-slot becomes of the state: `length` is lowered and it is forgotten, a path is kept and it moves along, a request gets
-another row of a batch and takes it with it. Nothing has to be rolled back.
+The state after a token stands in the token's slot of the cache, beside its keys and values. So
+whatever becomes of the slot becomes of the state: `length` is lowered and it is forgotten, a path
+is kept and it moves along, a request gets another row of a batch and takes it with it. Nothing has
+to be rolled back.
 
-The mask comes before temperature, top-k and top-p: p_target is what these make of the allowed tokens' logits. It is
-not the target's distribution over whole texts, given that they match; that would need a look ahead.
+The mask comes before temperature, top-k and top-p: p_target is what these make of the allowed
+tokens' logits. It is not the target's distribution over whole texts, given that they match; that
+would need a look ahead.
 
-Left out: grammars that nest; jumping over tokens that have no alternative (they are drafted and accepted); and special
-tokens, which count as the characters that they are written with.
+Left out: grammars that nest; jumping over tokens that have no alternative (they are drafted and
+accepted); and special tokens, which count as the characters that they are written with.
 """
 
 from collections.abc import Sequence
@@ -30,14 +34,16 @@ from nanospec.cache import Cache, LanguageModel
 from nanospec.errors import RequestError, check_has, check_model, one_line
 from nanospec.methods.models.expression import Expression
 
-DIGIT = 256             # a state is two digits in the cache, each of which every data type holds exactly
+DIGIT = 256     # a state is two digits in the cache, each of which every data type holds exactly
 
 
 class Grammar:
-    """An automaton over tokens. table: (states, V) int64, the next state, or -1 where the token may not follow.
+    """An automaton over tokens. table: (states, V) int64, the next state, or -1 where the token may
+    not follow.
 
-    State 0 is that of an empty text. Only a prompt can hold a token that may not follow, or a row that is never
-    accepted. It is read as if the text began with it; if that may not be either, the state is 0 again.
+    State 0 is that of an empty text. Only a prompt can hold a token that may not follow, or a row
+    that is never accepted. It is read as if the text began with it; if that may not be either, the
+    state is 0 again.
     allowed, after: (states, V), whether a token may follow, and the state after it.
     RequestError for a state after which no token may follow, or that is none.
     """
@@ -45,19 +51,23 @@ class Grammar:
     def __init__(self, table: Tensor):
         states = len(table)
         if not 0 < states <= DIGIT ** 2 or not -1 <= int(table.min()) <= int(table.max()) < states:
-            raise RequestError(f"a grammar has 1 to {DIGIT ** 2} states, and each entry is one of them or -1")
+            raise RequestError(f"a grammar has 1 to {DIGIT ** 2} states, and each entry is one of "
+                               "them or -1")
         self.allowed = table >= 0
         dead = (~self.allowed.any(-1)).nonzero()[:, 0].tolist()
         if dead:
-            raise RequestError(f"the grammar has a dead end: in state {dead[0]} no token may follow")
+            raise RequestError(f"the grammar has a dead end: in state {dead[0]} no token may "
+                               "follow")
         self.after = torch.where(self.allowed, table, table[0].clamp(min=0))
 
 
 class Constrained:
-    """A language model that writes what a grammar allows: the logits of all other tokens are -infinity.
+    """A language model that writes what a grammar allows: the logits of all other tokens are
+    -infinity.
 
-    It stands in the target's place, and a second one in the draft model's. If the draft model is left as it is, or the
-    drafter copies, the text has the same distribution, and draft tokens that may not follow are rejected.
+    It stands in the target's place, and a second one in the draft model's. If the draft model is
+    left as it is, or the drafter copies, the text has the same distribution, and draft tokens that
+    may not follow are rejected.
     RequestError where there is no language model, or the two have different vocabularies.
     """
 
@@ -65,7 +75,8 @@ class Constrained:
         check_model("what is constrained", model)
         of_grammar = grammar.allowed.shape[1]
         if of_grammar != model.config.vocab_size:
-            raise RequestError(f"the grammar is of {of_grammar} tokens, the model of {model.config.vocab_size}")
+            raise RequestError(f"the grammar is of {of_grammar} tokens, the model of "
+                               f"{model.config.vocab_size}")
         self.model, self.config = model, model.config
         self.allowed, self.after = grammar.allowed.to(model.device), grammar.after.to(model.device)
         self.layer = len(model.new_cache(1, 1).k)           # the model's own layers come before it
@@ -91,7 +102,8 @@ class Constrained:
         cache = cache or self.new_cache(*tokens.shape)
         out = self.model(tokens, cache, kv_length, layers=layers, scored=scored, **placing)
         logits, *hidden = out if layers else (out,)
-        states = self._states(tokens, cache, placing.get("attention_mask"))[:, tokens.shape[1] - logits.shape[1]:]
+        states = self._states(tokens, cache, placing.get("attention_mask"))
+        states = states[:, tokens.shape[1] - logits.shape[1]:]                  # of those scored
         logits = logits.masked_fill(~self.allowed[states], float("-inf"))
         return (logits, *hidden) if layers else logits
 
@@ -99,8 +111,8 @@ class Constrained:
         """The state after every row (B, T), which is also written into its slot."""
         (B, T), device = tokens.shape, tokens.device
         slots, row = cache.next_slots(T), torch.arange(B, device=device)
-        parents = slots - 1                                 # (B, T), slots too; -1 before the first token
-        if attention_mask is not None:                      # of a tree: the last slot that a row sees before its own
+        parents = slots - 1                         # (B, T), slots too; -1 before the first token
+        if attention_mask is not None:  # of a tree: the last slot that a row sees before its own
             numbers = torch.arange(attention_mask.shape[2], device=device)
             seen = attention_mask & (numbers < slots[:, :, None])
             parents = torch.where(seen, numbers, -1).amax(-1)
@@ -117,45 +129,53 @@ class Constrained:
 
 
 def grammar_of(pattern: str, tokenizer: Any, vocab_size: int, opens: str = "\n") -> Grammar:
-    """What follows the last `opens` of a text matches `pattern`, whole, as `re.fullmatch` says, and then the text ends.
-    Before it, and in a text without it, every token may follow.
+    """What follows the last `opens` of a text matches `pattern`, whole, as `re.fullmatch` says, and
+    then the text ends. Before it, and in a text without it, every token may follow.
 
-    tokenizer: one of files/, for a model of vocab_size tokens. A token may follow if its characters may, one after the
-    other, which no part of a character may; one of the tokenizer's `ends` may follow where the pattern is through.
+    tokenizer: one of files/, for a model of vocab_size tokens. A token may follow if its characters
+    may, one after the other, which no part of a character may; one of the tokenizer's `ends` may
+    follow where the pattern is through.
     opens: must stand at the end of a token.
     No token may follow after which no tokens could spell the rest.
-    RequestError as Expression, where the tokens spell no text of the pattern, or it has a place for `opens`, and where
-    no token ends so.
-    Example: grammar_of(r'\\{"age": \\d\\d?\\}', tokenizer, V): after a line break {"age": 7}, or another age.
+    RequestError as Expression, where the tokens spell no text of the pattern, or it has a place for
+    `opens`, and where no token ends so.
+    Example: grammar_of(r'\\{"age": \\d\\d?\\}', tokenizer, V): after a line break {"age": 7}, or
+    another age.
     """
     check_has("the tokenizer", tokenizer, "one of files/", "decode", "ends")
     pieces = [tokenizer.decode([token]) for token in range(vocab_size)]
     characters, ends = sorted(set("".join(pieces))), sorted(tokenizer.ends)
     opening = [token for token, piece in enumerate(pieces) if opens and piece.endswith(opens)]
     if not opening:
-        raise RequestError(f"no token of this tokenizer ends in {one_line(repr(opens))}: nothing would open the text")
+        raise RequestError(f"no token of this tokenizer ends in {one_line(repr(opens))}: nothing "
+                           "would open the text")
     single, accepting = Expression(pattern).over(characters)
     dead, none = len(accepting), len(characters)
     stays = torch.arange(dead + 1)
     single = torch.cat([single, stays[:, None]], 1)         # and a character that is none
     place, longest = {one: i for i, one in enumerate(characters)}, max(map(len, pieces))
-    spelt = torch.tensor([[place[one] for one in piece] + [none] * (longest - len(piece)) for piece in pieces])
+    spelt = torch.tensor([[place[one] for one in piece] + [none] * (longest - len(piece))
+                          for piece in pieces])
     state = stays[:dead, None].expand(dead, vocab_size)
     for column in spelt.T:
         state = single[state, column]
-    # State 0 is before the text opens, and the last one after its end: there the end is written again.
+    # State 0 is before the text opens, and the last one after its end: there the end is written
+    # again.
     table = torch.full((dead + 2, vocab_size), -1)
     table[0] = 0
     table[0, opening] = 1
     table[1:-1] = torch.where(state < dead, state + 1, -1)
-    table[1:, ends + [token for token, piece in enumerate(pieces) if not piece or "\ufffd" in piece]] = -1
+    table[1:, ends + [token for token, piece in enumerate(pieces) if not piece
+                      or "\ufffd" in piece]] = -1
     may_end = [*(number for number, is_last in enumerate(accepting, 1) if is_last), dead + 1]
     table[torch.tensor(may_end)[:, None], ends] = dead + 1
     if (table[1:, opening] >= 0).any():
-        raise RequestError(f"{one_line(repr(opens))} opens the text, so the pattern must have no place for it")
+        raise RequestError(f"{one_line(repr(opens))} opens the text, so the pattern must have no "
+                           "place for it")
     alive = sorted(leading_to(may_end, table))
     if 1 not in alive:
-        raise RequestError(f"the pattern {one_line(pattern)!r} matches no text that these tokens spell")
+        raise RequestError(f"the pattern {one_line(pattern)!r} matches no text that these tokens "
+                           "spell")
     number = torch.full((len(table) + 1,), -1)
     number[alive] = torch.arange(len(alive))
     return Grammar(number[table[alive]])

@@ -1,27 +1,31 @@
-"""A draft model that was made for another tokenizer: it drafts those tokens that both tokenizers have.
+"""A draft model that was made for another tokenizer: it drafts those tokens that both tokenizers
+have.
 
 Timor et al. 2025, token-level intersection (TLI; arXiv 2502.05202, section 4).
 
-    the text     target's tokens      " def" " main" "():"        each is read as one token of the draft model
-    the draft    its own logits       of what both have, moved to the target's ids; all others get -infinity
+    the text     target's tokens    " def" " main" "():", each read as one token of the draft model
+    the draft    its own logits     of what both have, moved to the target's ids; others: -infinity
 
 Claim: the text is lossless, whatever the two tables below say.
-Proof. What comes out is a language model over the target's vocabulary, if a strange one. A drafter makes a distribution
-of its logits, draws from that, and reports that: q_draft adds up to 1 over the shared tokens and is 0 elsewhere. The
-rule asks for no more. A wrong table costs accepted tokens, and no walk of the text shows it.
+Proof. What comes out is a language model over the target's vocabulary, if a strange one. A drafter
+makes a distribution of its logits, draws from that, and reports that: q_draft adds up to 1 over the
+shared tokens and is 0 elsewhere. The rule asks for no more. A wrong table costs accepted tokens,
+and no walk of the text shows it.
 
-Which tokens do both have? Those with the same bytes, whatever the tokenizers' files write for them: GPT-2's letter for
-a blank is not a blank, and half a character is no text. A special token has no bytes, and is shared with none. Only the
-end of a text is one and the same in both. If several ids of one tokenizer have the same bytes, the last one counts. It
-is the one that texts have: what is added to a vocabulary stands after the rest and is looked for first, and the bytes
-that a tokenizer keeps for rare characters stand before the letters.
+Which tokens do both have? Those with the same bytes, whatever the tokenizers' files write for them:
+GPT-2's letter for a blank is not a blank, and half a character is no text. A special token has no
+bytes, and is shared with none. Only the end of a text is one and the same in both. If several ids
+of one tokenizer have the same bytes, the last one counts. It is the one that texts have: what is
+added to a vocabulary stands after the rest and is looked for first, and the bytes that a tokenizer
+keeps for rare characters stand before the letters.
 
-What is read for a token that the draft model lacks? One token has one slot of its cache, so it cannot be several. Its
-longest ending that is a token stands for it: " function" is read as "function", or as "tion". A special token is read
-as end of text, the only border between texts that the draft model is sure to know.
+What is read for a token that the draft model lacks? One token has one slot of its cache, so it
+cannot be several. Its longest ending that is a token stands for it: " function" is read as
+"function", or as "tion". A special token is read as end of text, the only border between texts that
+the draft model is sure to know.
 
-Left out: reading the text in the draft model's own tokens, which needs a cache whose slots are not the text's places.
-String-level exact match is by_string.py.
+Left out: reading the text in the draft model's own tokens, which needs a cache whose slots are not
+the text's places. String-level exact match is by_string.py.
 """
 
 from collections.abc import Sequence
@@ -36,7 +40,7 @@ from nanospec.errors import PairError, check_model
 
 
 class Spelled(Protocol):
-    """What is needed of a tokenizer. spellings: the bytes of every id, None for one that is no text."""
+    """What a tokenizer needs. spellings: the bytes of every id, None for no text."""
 
     @property
     def end_of_text(self) -> int: ...
@@ -46,7 +50,8 @@ class Spelled(Protocol):
 
 
 class Tables(NamedTuple):
-    """ids (n,): the target's tokens that can be drafted, ascending. own (n,): the same in the draft model's ids.
+    """ids (n,): the target's tokens that can be drafted, ascending. own (n,): the same in the draft
+    model's ids.
 
     read_as (V,): the draft model's token that each of the target's is read as.
     """
@@ -57,35 +62,41 @@ class Tables(NamedTuple):
 
 
 def tables_of(draft: Spelled, target: Spelled, vocab_size: int) -> Tables:
-    """The tables between two tokenizers. vocab_size: V of the target, which may have ids that are no tokens.
+    """The tables between two tokenizers. vocab_size: V of the target, which may have ids that are
+    no tokens.
 
-    PairError if not one string is a token of both, or the target's tokenizer has more tokens than V.
-    Example: draft's tokens a, b, ab and target's b, a, ba, each with end of text after them: b, a and end of text are
-    shared, ids [0, 1, 3] and own [1, 0, 3], and ba is read as a.
+    PairError if not one string is a token of both, or the target's tokenizer has more tokens than
+    V.
+    Example: draft's tokens a, b, ab and target's b, a, ba, each with end of text after them: b, a
+    and end of text are shared, ids [0, 1, 3] and own [1, 0, 3], and ba is read as a.
     """
     spellings = target.spellings
     if len(spellings) > vocab_size:
         raise PairError(f"the target has {vocab_size} tokens, and its tokenizer {len(spellings)}")
     of_draft, of_target = ({spelling: token for token, spelling in enumerate(of) if spelling}
                            for of in (draft.spellings, spellings))
-    shared = {of_target[spelling]: of_draft[spelling] for spelling in of_target.keys() & of_draft.keys()}
+    shared = {of_target[spelling]: of_draft[spelling]
+              for spelling in of_target.keys() & of_draft.keys()}
     if not shared:
         raise PairError("the draft model's tokenizer and the target's have no token in common")
     shared[target.end_of_text] = draft.end_of_text
     read_as = [draft.end_of_text] * vocab_size
     for token, spelling in enumerate(spellings):
         endings = (spelling[start:] for start in range(len(spelling))) if spelling else ()
-        read_as[token] = next((of_draft[ending] for ending in endings if ending in of_draft), draft.end_of_text)
+        read_as[token] = next((of_draft[ending] for ending in endings if ending in of_draft),
+                              draft.end_of_text)
     ids = sorted(shared)
-    return Tables(torch.tensor(ids), torch.tensor([shared[token] for token in ids]), torch.tensor(read_as))
+    return Tables(torch.tensor(ids), torch.tensor([shared[token] for token in ids]),
+                  torch.tensor(read_as))
 
 
 class OtherTokenizer(nn.Module):
-    """`draft`, a GPT, as a language model over the target's vocabulary. It stands wherever a draft GPT does.
+    """`draft`, a GPT, as a language model over the target's vocabulary. It stands wherever a draft
+    GPT does.
 
-    note: what a user should know of it, as Pair has it (files/checkpoint.py); nothing, if the tokens that both have are
-    the same ids in both. Then they are of one tokenizer, and only the models have rows for more or fewer.
-    PairError if it has fewer tokens than the tables say.
+    note: what a user should know of it, as Pair has it (files/checkpoint.py); nothing, if the
+    tokens that both have are the same ids in both. Then they are of one tokenizer, and only the
+    models have rows for more or fewer. PairError if it has fewer tokens than the tables say.
     """
 
     ids: Tensor
@@ -96,14 +107,16 @@ class OtherTokenizer(nn.Module):
         super().__init__()
         check_model("the draft model", draft)
         if int(max(tables.own.max(), tables.read_as.max())) >= draft.config.vocab_size:
-            raise PairError(f"the draft model has {draft.config.vocab_size} tokens, and its tokenizer more")
+            raise PairError(f"the draft model has {draft.config.vocab_size} tokens, and its "
+                            "tokenizer more")
         self.draft: Any = draft
         self.config = replace(draft.config, vocab_size=len(tables.read_as))
         for name, table in tables._asdict().items():
             self.register_buffer(name, table.to(draft.device), persistent=False)
         self.note = "" if tables.ids.equal(tables.own) else (
-            f"the draft model has another tokenizer: it drafts the {len(self.ids):,} tokens that both have, of "
-            f"the target's {len(self.read_as):,} and its own {draft.config.vocab_size:,}")
+            f"the draft model has another tokenizer: it drafts the {len(self.ids):,} tokens that "
+            f"both have, of the target's {len(self.read_as):,} and its own "
+            f"{draft.config.vocab_size:,}")
 
     @property
     def device(self) -> torch.device:

@@ -1,24 +1,30 @@
-"""A layer whose state cannot go back, in a language model that can be a target and a draft model all the same.
+"""A layer whose state cannot go back, in a language model that can be a target and a draft model
+all the same.
 
     S_t = d S_(t-1) + (1 - d) k_t v_t       a matrix for each head, however long the text is
     y_t = q_t S_t
 
-This is linear attention with a decay d (RetNet, Sun et al. 2023, arXiv 2307.08621, section 2.1). The states of Mamba
-(Gu, Dao 2023, arXiv 2312.00752) and of Qwen3-Next are built otherwise and raise the same question: a rejected draft
-token is in the state, and lowering a length does not take it out.
+This is linear attention with a decay d (RetNet, Sun et al. 2023, arXiv 2307.08621, section 2.1).
+The states of Mamba (Gu, Dao 2023, arXiv 2312.00752) and of Qwen3-Next are built otherwise and raise
+the same question: a rejected draft token is in the state, and lowering a length does not take it
+out.
 
-The model is told what was accepted as every target is: `cache.length`, set before the call, is how many tokens count.
-The cache keeps the tokens, and states after some numbers of tokens. A call takes the latest of these states that has
-read no more than `length` tokens, and reads again what has come since. Two ways to choose the states that are kept:
+The model is told what was accepted as every target is: `cache.length`, set before the call, is how
+many tokens count. The cache keeps the tokens, and states after some numbers of tokens. A call takes
+the latest of these states that has read no more than `length` tokens, and reads again what has come
+since. Two ways to choose the states that are kept:
 
-    snapshots = n   the states after each of the last n tokens. With one for each row of a draft, nothing is read again.
-    replay          two: the one before the round, and the newest. After a rejection, the accepted tokens are read again
-                    (Wu et al. 2024, Snakes and Ladders, PMLR 262: Activation Replay, which keeps what a layer computed
-                    of these tokens. Here the whole model reads them.)
+    snapshots = n   the states after each of the last n tokens. With one for each row of a draft,
+                    nothing is read again.
+    replay          two: the one before the round, and the newest. After a rejection, the accepted
+                    tokens are read again (Wu et al. 2024, Snakes and Ladders, PMLR 262: Activation
+                    Replay, which keeps what a layer computed of these tokens. Here the whole model
+                    reads them.)
 
-Both are exact with any number of states: with none left, the whole text is read again. Left out: trees, in which a
-token needs the state of its parent (STree, Wu et al. 2025, arXiv 2505.14969); a kernel that reads many tokens at once;
-compiled rounds, since how much is read again waits for the device.
+Both are exact with any number of states: with none left, the whole text is read again. Left out:
+trees, in which a token needs the state of its parent (STree, Wu et al. 2025, arXiv 2505.14969); a
+kernel that reads many tokens at once; compiled rounds, since how much is read again waits for the
+device.
 """
 
 from collections.abc import Sequence
@@ -34,10 +40,13 @@ from nanospec.model import GPT, Config
 
 
 class StateCache(Cache):
-    """A cache for B texts in which a text has K states, and a slot only for its tokens and for layers that attend.
+    """A cache for B texts in which a text has K states, and a slot only for its tokens and for
+    layers that attend.
 
-    tokens: (B, S) int64, what was read into each slot. The last slot is a spare one, which no text uses.
-    states: (B, K, L, H_kv, D, D), of L layers.  after: (B, K) int64, the tokens that each has read; -1 for none.
+    tokens: (B, S) int64, what was read into each slot. The last slot is a spare one, which no text
+    uses.
+    states: (B, K, L, H_kv, D, D), of L layers.
+    after: (B, K) int64, the tokens that each has read; -1 for none.
     again: how many tokens were read again so far, of all texts together.
     """
 
@@ -45,8 +54,10 @@ class StateCache(Cache):
 
     def __init__(self, rows: int, attend: int, states: Tensor, rope: Tensor):
         super().__init__(rows, attend, states.shape[3], rope)
-        self.tokens, self.states = torch.zeros(rows, rope.shape[1], dtype=torch.int64, device=rope.device), states
-        self.after = self.tokens.new_zeros(states.shape[:2])                # zeros: the state before the first token
+        self.tokens = torch.zeros(rows, rope.shape[1], dtype=torch.int64, device=rope.device)
+        self.states = states
+        # zeros: the state before the first token.
+        self.after = self.tokens.new_zeros(states.shape[:2])
         self.again = 0
 
     @property
@@ -55,7 +66,7 @@ class StateCache(Cache):
         return self.states[0].numel() * self.states.element_size()
 
     def next_slots(self, tokens: int) -> Tensor:
-        """As Cache. A text that has less to read than others of its batch may reach the spare slot."""
+        """As Cache. A text with less to read than others may reach the spare slot."""
         return super().next_slots(tokens).clamp(max=self.tokens.shape[1] - 1)
 
     def put(self, rows: list[int], other: Cache) -> None:
@@ -66,19 +77,24 @@ class StateCache(Cache):
         self.tokens[rows, :other.tokens.shape[1]] = other.tokens
 
     def roll_back(self) -> tuple[Tensor, Tensor]:
-        """To the latest state that has read at most `length` tokens: their number (B,), and it (B, L, H_kv, D, D)."""
-        self.after.masked_fill_(self.after > self.length[:, None], -1)      # these have read what was rejected
+        """To the latest state that has read at most `length` tokens: their number (B,), and it (B,
+        L, H_kv, D, D).
+        """
+        # These have read what was rejected.
+        self.after.masked_fill_(self.after > self.length[:, None], -1)
         read, which = self.after.max(1)
         state = self.states[torch.arange(len(which), device=which.device), which]
         return read.clamp(min=0), torch.where(read[:, None, None, None, None] > 0, state, 0.0)
 
     def keep(self, states: Tensor, read: Tensor, places: Tensor, after: Tensor) -> None:
-        """states (B, N + 1, L, H_kv, D, D), after read (B,) tokens and each later one: put those after `after` (B, k)
-        tokens into `places` (B, k). One of fewer than `read` tokens stays as it is.
+        """states (B, N + 1, L, H_kv, D, D), after read (B,) tokens and each later one: put those
+        after `after` (B, k) tokens into `places` (B, k). One of fewer than `read` tokens stays as
+        it is.
         """
         row, known = torch.arange(len(read), device=read.device)[:, None], after >= read[:, None]
         new = states[row, (after - read[:, None]).clamp(min=0)]
-        self.states[row, places] = torch.where(known[:, :, None, None, None, None], new, self.states[row, places])
+        self.states[row, places] = torch.where(known[:, :, None, None, None, None], new,
+                                               self.states[row, places])
         self.after[row, places] = torch.where(known, after, self.after[row, places])
 
 
@@ -86,8 +102,10 @@ class StateCache(Cache):
 class StateCall(Call):
     """A call in which some layers keep a state, and the others attend.
 
-    number: of each layer among those of its kind, and whether it keeps a state.  decay: (H_kv, 1, 1).
-    start: (B, L, H_kv, D, D).  passed: for each of the L layers the states after 0, 1, ... T tokens.
+    number: of each layer among those of its kind, and whether it keeps a state.
+    decay: (H_kv, 1, 1).
+    start: (B, L, H_kv, D, D).
+    passed: for each of the L layers the states after 0, 1, ... T tokens.
     """
 
     number: Sequence[tuple[int, bool]] = ()
@@ -103,15 +121,16 @@ class StateCall(Call):
         B, H, T, D = q.shape
         q, states, out = q.view(B, k.shape[1], -1, T, D), [self.start[:, number]], []
         for t in range(T):
-            new = k[:, :, t, :, None] * v[:, :, t, None]                                    # (B, H_kv, D, D)
+            new = k[:, :, t, :, None] * v[:, :, t, None]                        # (B, H_kv, D, D)
             states.append(self.decay * states[-1] + (1 - self.decay) * new)
-            out.append(q[:, :, :, t] @ states[-1])                                          # (B, H_kv, H / H_kv, D)
+            out.append(q[:, :, :, t] @ states[-1])                          # (B, H_kv, H / H_kv, D)
         self.passed.append(torch.stack(states, 1))
         return torch.stack(out, 3).view(B, H, T, D)
 
 
 class Recurrent(nn.Module):
-    """A language model: a GPT in which only the layers in `attention` attend, and all others keep a state.
+    """A language model: a GPT in which only the layers in `attention` attend, and all others keep a
+    state.
 
     snapshots: how many states are kept of a text, one for each of its last tokens; None: replay.
     """
@@ -134,19 +153,21 @@ class Recurrent(nn.Module):
     def no_states(self, rows: int, count: int) -> Tensor:
         """(rows, count, L, H_kv, D, D): the state before the first token, `count` times."""
         c = self.config
-        return torch.zeros(rows, count, self.stateful, c.kv_heads, c.head_size, c.head_size, dtype=self.dtype,
-                           device=self.device)
+        return torch.zeros(rows, count, self.stateful, c.kv_heads, c.head_size, c.head_size,
+                           dtype=self.dtype, device=self.device)
 
     def new_cache(self, rows: int, slots: int) -> StateCache:
         """As GPT.new_cache."""
         attend = self.config.layers - self.stateful
-        return StateCache(rows, attend, self.no_states(rows, self.snapshots or 2), self.gpt.rope(slots + 1))
+        return StateCache(rows, attend, self.no_states(rows, self.snapshots or 2),
+                          self.gpt.rope(slots + 1))
 
     def forward(self, tokens: Tensor, cache: StateCache | None = None, kv_length: int | None = None,
                 *, layers: Sequence[int] = (), scored: int | None = None, **placing: Any) -> Any:
         """As GPT.forward. RequestError for a tree."""
         if placing:
-            raise RequestError("a state reads tokens one after the other: this model verifies chains, and no trees")
+            raise RequestError("a state reads tokens one after the other: this model verifies "
+                               "chains, and no trees")
         T = tokens.shape[1]
         if cache is None:
             call = self._with_states(Call(self.gpt.rope(T)), self.no_states(len(tokens), 1)[:, 0])
@@ -154,21 +175,24 @@ class Recurrent(nn.Module):
         length, (read, start) = cache.length, cache.roll_back()
         cache.tokens.scatter_(1, cache.next_slots(T), tokens)
         cache.again += int((length - read).clamp(min=0).sum())
-        cache.length, N = read, int((length - read).max()) + T              # from the state to the last token
+        cache.length, N = read, int((length - read).max()) + T  # from the state to the last token
         call = self._with_states(cached_call(self.config, N, cache, kv_length), start)
         cache.length = length
         asked = (length - read)[:, None] + torch.arange(T, device=read.device)              # (B, T)
-        out = self._run(cache.tokens.gather(1, call.slots), call, asked.clamp(min=0), layers, scored)
+        out = self._run(cache.tokens.gather(1, call.slots), call, asked.clamp(min=0),
+                        layers, scored)
         self._keep(cache, T, torch.stack(call.passed, 2), read)
         return out
 
     def _with_states(self, call: Call, start: Tensor) -> StateCall:
         heads = torch.arange(self.config.kv_heads, dtype=self.dtype, device=self.device)
-        return StateCall(**vars(call), number=self.number, decay=1 - 2.0 ** -(heads[:, None, None] + 2), start=start)
+        return StateCall(**vars(call), number=self.number,
+                         decay=1 - 2.0 ** -(heads[:, None, None] + 2), start=start)
 
-    def _run(self, tokens: Tensor, call: StateCall, asked: Tensor, layers: Sequence[int], scored: int | None) -> Any:
-        """tokens (B, N) -> the logits of those at `asked` (B, T), or of the last of these, and the hidden states of all
-        of these after `layers`.
+    def _run(self, tokens: Tensor, call: StateCall, asked: Tensor, layers: Sequence[int],
+             scored: int | None) -> Any:
+        """tokens (B, N) -> the logits of those at `asked` (B, T), or of the last of these, and the
+        hidden states of all of these after `layers`.
         """
         x, hidden = self.gpt.through(self.gpt.embedding(tokens), call, layers)
         row = torch.arange(len(tokens), device=tokens.device)[:, None]
@@ -180,8 +204,12 @@ class Recurrent(nn.Module):
         """Which of the states that this call has passed through are kept."""
         end = cache.length[:, None] + T                                                     # (B, 1)
         if self.snapshots:
-            after = end - torch.arange(self.snapshots, device=end.device)                   # a ring: n places, n tokens
+            # A ring: n places, n tokens.
+            after = end - torch.arange(self.snapshots, device=end.device)
             return cache.keep(states, read, after % self.snapshots, after)
         cache.keep(states, read, torch.ones_like(end), end)
-        if T > 1:       # a call on one token is plain decoding, or the next step of a draft, all of which may be taken
-            cache.keep(states, read, torch.zeros_like(end), cache.length[:, None].clamp(min=0))         # back at once
+        # A call on one token is plain decoding, or the next step of a draft, all of which may be
+        # taken.
+        if T > 1:
+            # Back at once.
+            cache.keep(states, read, torch.zeros_like(end), cache.length[:, None].clamp(min=0))

@@ -1,25 +1,29 @@
-"""Speculative cascades: not the target's text, but that of a mixture of draft and target, chosen on purpose.
+"""Speculative cascades: not the target's text, but that of a mixture of draft and target, chosen on
+purpose.
 
-Narasimhan et al. 2024 (arXiv 2405.19261). A *deferral rule* says at every place who is to write there: the draft, where
-it is good enough, or the target. So there is a distribution pi at every place, made of q_draft and p_target. What
-follows is ordinary speculation, with pi in the place of p_target. The text is distributed as pi, exactly. It is not the
-target's, so no cascade is called lossless here.
+Narasimhan et al. 2024 (arXiv 2405.19261). A *deferral rule* says at every place who is to write
+there: the draft, where it is good enough, or the target. So there is a distribution pi at every
+place, made of q_draft and p_target. What follows is ordinary speculation, with pi in the place of
+p_target. The text is distributed as pi, exactly. It is not the target's, so no cascade is called
+lossless here.
 
-    rule    the target writes at this place where ...           with a = 0 nearly always the target, with a = 1 never
+    rule    the target writes at this place where ...       a = 0: nearly always; a = 1: never
     chow    max q_draft < 1 - a
     diff    max q_draft < max p_target - a
     opt     max q_draft < max p_target - a TV(p_target, q_draft)
 
-Token rules decide for every token x of the vocabulary. r(x) = 1 means: where the draft would write x, the target writes
-instead. pi(x) = q_draft(x) (1 - r(x)) + p_target(x) sum over y of r(y) q_draft(y).
+Token rules decide for every token x of the vocabulary. r(x) = 1 means: where the draft would write
+x, the target writes instead. pi(x) = q_draft(x) (1 - r(x)) + p_target(x) sum over y of r(y)
+q_draft(y).
 
     v1      r(x) = 1 where q_draft(x) < max p_target - a
     v2      r(x) = 1 where p_target(x) < max p_target - a
     v3      r(x) = 1 where p_target(x) < (1 - a) max p_target
 
-The bonus token is the trap: it must be drawn from pi as well, and after the last draft token no q_draft is known. So
-there is no bonus here. The last draft token, when it is accepted, is the round's last token. A round writes 1 to gamma
-tokens. Where nothing was drafted, there is no q_draft, and the target writes.
+The bonus token is the trap: it must be drawn from pi as well, and after the last draft token no
+q_draft is known. So there is no bonus here. The last draft token, when it is accepted, is the
+round's last token. A round writes 1 to gamma tokens. Where nothing was drafted, there is no
+q_draft, and the target writes.
 """
 
 from collections.abc import Callable
@@ -81,11 +85,14 @@ def cascade(deferral: str, a: float, rule: Rule) -> Rule:
 
     def judge(draft: Draft, p_target: Tensor, dice: Dice) -> tuple[Tensor, Tensor]:
         check_scored(draft, p_target, Draft, TreeDraft)
-        # After a row the draft's distribution is what its eldest child was drawn from. child: 0 for none.
-        parents, rows = draft.parents, torch.arange(draft.tokens.shape[1], device=draft.tokens.device)
+        # After a row the draft's distribution is what its eldest child was drawn from. child: 0 for
+        # none.
+        parents = draft.parents
+        rows = torch.arange(parents.shape[1], device=parents.device)
         child = (parents[:, None] == rows[:, None]).long().argmax(-1)                       # (B, n)
         row = torch.arange(len(child), device=child.device)[:, None]
-        pi = torch.where((child > 0)[..., None], mixture(draft.q_draft[row, child], p_target, a), p_target)
+        pi = torch.where((child > 0)[..., None],
+                         mixture(draft.q_draft[row, child], p_target, a), p_target)
         accepted, token = rule(draft, pi, dice)
         at = accepted[:, None]
         leaf = (child.gather(1, at) == 0) & (at > 0)

@@ -1,21 +1,24 @@
 """Rules that are not lossless: faster, and the text is no longer the target's.
 
-    typical     Medusa's typical acceptance (Cai et al. 2024, arXiv 2401.10774, section 2.3.1): a draft token passes,
-                without a coin, if the target finds it likely enough. "Enough" is less where the target itself is
-                undecided. The longest path of tokens that pass is accepted, and of several the likeliest; the next
-                token is drawn from the target after it. (In the paper the first token of a round is the target's best
-                one, whatever was drafted; here it has to pass as all others.)
+    typical     Medusa's typical acceptance (Cai et al. 2024, arXiv 2401.10774, section 2.3.1): a
+                draft token passes, without a coin, if the target finds it likely enough. "Enough"
+                is less where the target itself is undecided. The longest path of tokens that pass
+                is accepted, and of several the likeliest; the next token is drawn from the target
+                after it. (In the paper the first token of a round is the target's best one,
+                whatever was drafted; here it has to pass as all others.)
 
-How far from the target: a token x that passes is written for certain, where the target would write it with probability
-p_target(x). So at this place the total variation is 1 - p_target(x).
+How far from the target: a token x that passes is written for certain, where the target would write
+it with probability p_target(x). So at this place the total variation is 1 - p_target(x).
 At temperature 0 p_target is 1 for the best token. Then `typical` is exact.
 
-    lenient     Leviathan et al. 2022 (arXiv 2211.17192, Appendix A.5), lenience l: a draft token is accepted with
-                probability min(1, p_target(x) / (l q_draft(x))). No token becomes likelier than p_target(x) / l.
-                How often one is accepted: theory.acceptance(p_target / l, q_draft).
+    lenient     Leviathan et al. 2022 (arXiv 2211.17192, Appendix A.5), lenience l: a draft token is
+                accepted with probability min(1, p_target(x) / (l q_draft(x))). No token becomes
+                likelier than p_target(x) / l. How often one is accepted:
+                theory.acceptance(p_target / l, q_draft).
 """
 
 from numbers import Real
+from typing import Any
 
 import torch
 from torch import Tensor
@@ -27,20 +30,23 @@ from nanospec.methods.trees.tree_draft import TreeDraft
 
 
 def enough(p_target: Tensor, most: float = 0.09, part: float = 0.3) -> Tensor:
-    """What typical acceptance asks of a token, min(most, part * exp(-entropy of p_target)): (..., V) -> (...).
+    """What typical acceptance asks of a token, min(most, part * exp(-entropy of p_target)): (...,
+    V) -> (...).
 
-    The defaults are the authors'. Example: [.5, .3, .2] has exp(-entropy) = .36, so it is min(.09, .11) = .09.
+    The defaults are the authors'. Example: [.5, .3, .2] has exp(-entropy) = .36, so it is min(.09,
+    .11) = .09.
     """
     entropy = -torch.special.xlogy(p_target, p_target).sum(-1)
     return (part * (-entropy).exp()).clamp(max=most)
 
 
-def typical(draft: Draft, p_target: Tensor, dice: Dice, most: float = 0.09, part: float = 0.3) -> tuple[Tensor, Tensor]:
+def typical(draft: Draft, p_target: Tensor, dice: Dice, most: float = 0.09,
+            part: float = 0.3) -> tuple[Tensor, Tensor]:
     """A token x passes where p_target(x) > enough(p_target, most, part)."""
     check_scored(draft, p_target, Draft, TreeDraft)
     (B, n, _), parents = p_target.shape, draft.parents
     text = torch.arange(B, device=p_target.device)
-    above = parents.clamp(min=0)                                    # of a row that a text lacks, any
+    above = parents.clamp(min=0)                                # of a row that a text lacks, any
     p_of_x = p_target[text[:, None], above, draft.tokens]           # (B, n)
     passes = (parents >= 0) & (p_of_x > enough(p_target, most, part).gather(1, above))
     depth, likely = p_of_x.new_full((B, n), float("-inf")), torch.zeros_like(p_of_x)
@@ -50,13 +56,16 @@ def typical(draft: Draft, p_target: Tensor, dice: Dice, most: float = 0.09, part
         depth[:, i] = torch.where(passes[:, i], depth.gather(1, parent)[:, 0] + 1, float("-inf"))
         likely[:, i] = likely.gather(1, parent)[:, 0] + p_of_x[:, i].log()
     longest = depth == depth.amax(-1, keepdim=True)
-    likely = likely.clamp(min=torch.finfo(likely.dtype).min)        # the longest path may be of probability 0
+    # The longest path may be of probability 0.
+    likely = likely.clamp(min=torch.finfo(likely.dtype).min)
     accepted = torch.where(longest, likely, float("-inf")).argmax(-1)
     return accepted, dice.pick(p_target[text, accepted])
 
 
 class _Lenient:
-    """Dice whose coins stand 1 / lenience times as often."""
+    """Dice whose coins stand 1 / lenience times as often. To flip and to pick is all that a rule
+    asks of them.
+    """
 
     def __init__(self, dice: Dice, lenience: float):
         self.dice, self.lenience, self.pick = dice, lenience, dice.pick
@@ -66,15 +75,18 @@ class _Lenient:
 
 
 def lenient(lenience: float, rule: Rule) -> Rule:
-    """The token rule with a lenience above 0 and at most 1; with 1 it is `rule`. RequestError for another one.
+    """The token rule with a lenience above 0 and at most 1; with 1 it is `rule`. RequestError for
+    another one.
 
     What is rejected is replaced as ever, from the residual of p_target and q_draft.
-    Example: p_target [.5, .5], q_draft [.8, .2], draft token 0, lenience .8: accepted with probability .78, not .625.
+    Example: p_target [.5, .5], q_draft [.8, .2], draft token 0, lenience .8: accepted with
+    probability .78, not .625.
     """
     check_numbers(Real, lenience=lenience)
     if not callable(rule):
         raise RequestError(f"the rule must be a function, got {one_line(repr(rule))}")
     if not 0 < lenience <= 1:
         raise RequestError(f"lenience is above 0 and at most 1, got {lenience}")
-    # To flip and to pick is all that a rule asks of dice.
-    return lambda draft, p_target, dice: rule(draft, p_target, _Lenient(dice, lenience))    # type: ignore[arg-type]
+    def judge(draft: Draft, p_target: Tensor, dice: Any) -> tuple[Tensor, Tensor]:
+        return rule(draft, p_target, _Lenient(dice, lenience))      # type: ignore[arg-type]
+    return judge

@@ -1,9 +1,11 @@
-"""A draft model that drafts a tree: several tokens after each of several tokens, a whole level in one pass.
+"""A draft model that drafts a tree: several tokens after each of several tokens, a whole level in
+one pass.
 
-Children drawn independently, as in SpecInfer (Miao et al. 2023, arXiv 2305.09781), or without replacement, as in
-Sequoia (Chen et al. 2024, arXiv 2402.12374, Algorithm 2): no token is tried twice after the same text. When the elder
-siblings have used up q_draft, as at temperature 0 the first one has, the next is any token that was not tried, all as
-likely (its lines 12 to 15). So as many siblings as there are tokens cover the vocabulary, and one of them is accepted.
+Children drawn independently, as in SpecInfer (Miao et al. 2023, arXiv 2305.09781), or without
+replacement, as in Sequoia (Chen et al. 2024, arXiv 2402.12374, section 3.2): no token is tried
+twice after the same text. When the elder siblings have used up q_draft, as at temperature 0 the
+first one has, the next is any token that was not tried, all as likely (Algorithm 2, lines 12 to
+15). So as many siblings as there are tokens cover the vocabulary, and one of them is accepted.
 Left out: joining the subtrees of siblings that drew the same token, as merged.py does.
 """
 
@@ -24,20 +26,22 @@ TRIED = -1.0            # in what is left to draw from: an elder sibling has thi
 
 
 class Level(NamedTuple):
-    """The rows of one depth that have children: all that the draft model reads there, and whose children are drawn."""
+    """The rows of one depth that have children, which alone the draft model reads."""
 
     rows: Tensor            # (m,), rows of the tree
     parents: Tensor         # (m,), their parents' places among the rows of the level above
-    draws: list[Tensor]     # for the eldest children, then for the next, and so on: whose they are, places in `rows`
+    # For the eldest children, then for the next, and so on: whose they are, places in `rows`.
+    draws: list[Tensor]
 
 
 class TreeDrafter(TreeOfModel):
     """Drafts a tree of one shape, for B texts at once.
 
-    topology: parents of the rows, -1 for the root, which stands first; every other row stands after its parent, and
-    siblings in drawing order.
-    independent: draw siblings each from the same distribution; else without replacement, each from what the elder ones
-    left. Where they have tried all tokens, a text lacks the row and all that would follow it.
+    topology: parents of the rows, -1 for the root, which stands first; every other row stands after
+    its parent, and siblings in drawing order.
+    independent: draw siblings each from the same distribution; else without replacement, each from
+    what the elder ones left. Where they have tried all tokens, a text lacks the row and all that
+    would follow it.
     Example: topology [-1, 0, 0, 1] drafts two tokens, and one more after the first of them.
     """
 
@@ -45,11 +49,14 @@ class TreeDrafter(TreeOfModel):
 
     def __init__(self, draft: Any, topology: Sequence[int], independent: bool = False):
         check_ids("a topology", topology)
-        self.size, self.independent = check_gamma(len(topology) - 1, "the rows of a topology but its root"), independent
-        if topology[0] != -1 or any(not 0 <= parent < row for row, parent in enumerate(topology[1:], 1)):
-            raise RequestError(f"a topology has -1 for its root and an earlier row for every other, got {topology}")
+        self.size = check_gamma(len(topology) - 1, "the rows of a topology but its root")
+        self.independent = independent
+        if topology[0] != -1 or any(not 0 <= parent < row
+                                    for row, parent in enumerate(topology[1:], 1)):
+            raise RequestError("a topology has -1 for its root and an earlier row for every "
+                               f"other, got {topology}")
         self.topology = in_drawing_order(topology)
-        self.ancestors = [[0]]                                              # of every row, from the root down to itself
+        self.ancestors = [[0]]                          # of every row, from the root down to itself
         for row, parent in enumerate(self.topology[1:], 1):
             self.ancestors.append([*self.ancestors[parent], row])
         self.reader = tree_reader_of(draft, len(self.ancestors[-1]) - 1)
@@ -59,28 +66,31 @@ class TreeDrafter(TreeOfModel):
         """Read the prompts, and lay out the levels on the text's device."""
         super().begin(text, rows, hidden)
         device = text.tokens.device
-        self.parents = torch.tensor(self.topology, device=device)                                       # (n,)
+        self.parents = torch.tensor(self.topology, device=device)                           # (n,)
         self.levels, above = [], []
         for depth in range(len(self.ancestors[-1]) - 1):
             inner = sorted({path[depth] for path in self.ancestors if len(path) > depth + 1})
             parents = [above.index(self.topology[row]) for row in inner] if depth else []
             above = inner
             count = [self.topology.count(row) for row in inner]             # children
-            draws = [[i for i in range(len(inner)) if count[i] > rank] for rank in range(max(count))]
-            self.levels.append(Level(torch.tensor(inner, device=device), torch.tensor(parents, device=device),
+            draws = [[i for i in range(len(inner)) if count[i] > rank]
+                     for rank in range(max(count))]
+            self.levels.append(Level(torch.tensor(inner, device=device),
+                                     torch.tensor(parents, device=device),
                                      [torch.tensor(whose, device=device) for whose in draws]))
 
     def propose(self, text: Text, sampling: Callable[[Tensor], Tensor], dice: Dice, kv_length: int,
                 lag: int = 0) -> TreeDraft:
         """Draft tokens after the committed text, and the distribution that each was drawn from."""
-        left = self.odds(self.reader.start(text, max(lag, self.reader.lag), kv_length), sampling)       # (B, 1, V)
+        logits = self.reader.start(text, max(lag, self.reader.lag), kv_length)           # (B, 1, V)
+        left = self.odds(logits, sampling)
         tokens, q_draft = text.last(1), torch.zeros_like(left)
         for depth, level in enumerate(self.levels):
             if depth:
-                logits = self.reader.step(tokens[:, level.rows], kv_length, level.parents)          # (B, m, V)
-                left = self.odds(logits, sampling)
+                logits = self.reader.step(tokens[:, level.rows], kv_length, level.parents)
+                left = self.odds(logits, sampling)                                       # (B, m, V)
                 here = q_draft[:, level.rows].sum(-1, keepdim=True) > 0
-                left = torch.where(here, left, TRIED)                       # a row that is lacking has no children
+                left = torch.where(here, left, TRIED)       # a row that is lacking has no children
             for whose in level.draws:
                 drawn, q = self._draw(left, whose, dice)
                 tokens, q_draft = torch.cat([tokens, drawn], 1), torch.cat([q_draft, q], 1)
@@ -92,9 +102,11 @@ class TreeDrafter(TreeOfModel):
         return sampling(logits)
 
     def _draw(self, left: Tensor, whose: Tensor, dice: Dice) -> tuple[Tensor, Tensor]:
-        """A child for some rows of a level: tokens (B, m), and q_draft (B, m, V), zeros where nothing is left to draw.
+        """A child for some rows of a level: tokens (B, m), and q_draft (B, m, V), zeros where
+        nothing is left to draw.
 
-        left (B, rows of the level, V), what is left to draw from, is lessened here: a token that was tried has TRIED.
+        left (B, rows of the level, V), what is left to draw from, is lessened here: a token that
+        was tried has TRIED.
         """
         tried = left[:, whose] == TRIED
         q = torch.where(tried, 0.0, left[:, whose])
@@ -104,7 +116,7 @@ class TreeDrafter(TreeOfModel):
         nothing = total == 0
         q = q / (total + nothing)
         weights = q.clone()
-        weights[:, :, :1] += nothing                                        # something has to be drawn: a certain 0
+        weights[:, :, :1] += nothing                        # something has to be drawn: a certain 0
         token = dice.pick(weights)
         if not self.independent:
             left[:, whose] = torch.where(tried, TRIED, q).scatter(2, token[:, :, None], TRIED)
@@ -112,9 +124,11 @@ class TreeDrafter(TreeOfModel):
 
 
 def in_drawing_order(topology: Sequence[int]) -> list[int]:
-    """The same tree with its rows renumbered: level by level, in a level all eldest children first, then the next.
+    """The same tree with its rows renumbered: level by level, in a level all eldest children first,
+    then the next.
 
-    Example: [-1, 0, 0, 1, 1, 2] becomes [-1, 0, 0, 1, 2, 1]: the first child of row 2 is drawn before row 1's second.
+    Example: [-1, 0, 0, 1, 1, 2] becomes [-1, 0, 0, 1, 2, 1]: the first child of row 2 is drawn
+    before row 1's second.
     """
     children: list[list[int]] = [[] for _ in topology]
     for row, parent in enumerate(topology[1:], 1):
@@ -122,7 +136,8 @@ def in_drawing_order(topology: Sequence[int]) -> list[int]:
     order, level = [0], [0]
     while level:
         most = max(len(children[row]) for row in level)
-        level = [children[row][rank] for rank in range(most) for row in level if len(children[row]) > rank]
+        level = [children[row][rank] for rank in range(most)
+                 for row in level if len(children[row]) > rank]
         order += level
     place = {row: at for at, row in enumerate(order)}
     return [-1] + [place[topology[row]] for row in order[1:]]

@@ -1,14 +1,16 @@
 """A tree that is grown where the draft model is sure: a different shape for every text.
 
-EAGLE-2 (Li et al. 2024, arXiv 2406.16858). A row's confidence is the product of the draft model's probabilities along
-its path: about the chance that the target accepts the whole path.
+EAGLE-2 (Li et al. 2024, arXiv 2406.16858). A row's confidence is the product of the draft model's
+probabilities along its path: about the chance that the target accepts the whole path.
 
-    expand   on every level the `width` most confident rows get `width` children each, their likeliest tokens
+    expand   on every level the `width` most confident rows get `width` children each, their
+             likeliest tokens
     rerank   of all rows that were made, the `count` most confident are the draft
 
-A child is never more confident than its parent, and where they tie the parent stands first. So the choice is a tree.
-No token is drawn: which rows there are follows from the text alone. So every q_draft is one-hot, and the node rule of
-methods/trees/node_rule.py is exact.
+A child is never more confident than its parent, and where they tie the parent stands first. So the
+choice is a tree.
+No token is drawn: which rows there are follows from the text alone. So every q_draft is one-hot,
+and the node rule of methods/trees/node_rule.py is exact.
 """
 
 from collections.abc import Callable
@@ -29,7 +31,8 @@ from nanospec.text import Text
 class DynamicTree(TreeOfModel):
     """count: draft tokens a round. width: see above.
 
-    The draft model reads `width` rows a level, and no more rows in all than the draft has: that sets the depth.
+    The draft model reads `width` rows a level, and no more rows in all than the draft has: that
+    sets the depth.
     """
 
     uniforms = 0                                            # none is taken
@@ -49,27 +52,33 @@ class DynamicTree(TreeOfModel):
         logits = self.reader.start(text, max(lag, self.reader.lag), kv_length)      # (B, 1, V)
         B, _, V = logits.shape
         width, made = min(self.width, V), 0
-        tokens, parents, sures = [], [], []             # of all rows that are made; parents: their numbers, 0 the root
-        sure, numbers = logits.new_zeros(B, 1), text.length.new_zeros(B, 1)         # of the rows that get children
+        # Of all rows that are made; parents: their numbers, 0 the root.
+        tokens, parents, sures = [], [], []
+        # Of the rows that get children.
+        sure, numbers = logits.new_zeros(B, 1), text.length.new_zeros(B, 1)
         while True:
-            likely, token = logits.log_softmax(-1).topk(width)                      # (B, rows, width)
+            likely, token = logits.log_softmax(-1).topk(width)                  # (B, rows, width)
             tokens.append(token.flatten(1))
             parents.append(numbers.repeat_interleave(width, 1))
-            sures.append((sure[:, :, None] + likely).flatten(1))                    # logarithms of the confidence
+            sures.append((sure[:, :, None] + likely).flatten(1))    # logarithms of the confidence
             if len(tokens) == self.depth:
-                return self._chosen(text, len(tokens), *(torch.cat(part, 1) for part in (tokens, parents, sures)))
+                return self._chosen(text, len(tokens),
+                                    *(torch.cat(part, 1) for part in (tokens, parents, sures)))
             sure, best = sures[-1].topk(width)                                      # (B, width)
             numbers = made + 1 + best
             made += tokens[-1].shape[1]
             logits = self.reader.step(tokens[-1].gather(1, best), kv_length, best // width)
 
-    def _chosen(self, text: Text, depth: int, tokens: Tensor, parents: Tensor, sures: Tensor) -> TreeDraft:
+    def _chosen(self, text: Text, depth: int, tokens: Tensor, parents: Tensor,
+                sures: Tensor) -> TreeDraft:
         """The most confident of all rows, in the order in which they were made."""
         best = sures.sort(descending=True, stable=True).indices[:, :self.size - 1]
         chosen = best.sort().values                                                 # (B, n)
-        row = F.pad(F.one_hot(chosen, tokens.shape[1]).sum(1).cumsum(1), (1, 0))    # a row's number in the draft
+        # A row's number in the draft.
+        row = F.pad(F.one_hot(chosen, tokens.shape[1]).sum(1).cumsum(1), (1, 0))
         parents = F.pad(row.gather(1, parents.gather(1, chosen)), (1, 0), value=-1)
         tokens = torch.cat([text.last(1), tokens.gather(1, chosen)], 1)
-        q_draft = F.one_hot(tokens, text.vocab_size).to(torch.promote_types(sures.dtype, torch.float32))
+        q_draft = F.one_hot(tokens, text.vocab_size)
+        q_draft = q_draft.to(torch.promote_types(sures.dtype, torch.float32))
         q_draft[:, 0] = 0
         return TreeDraft(tokens, q_draft, parents, depth)

@@ -1,11 +1,14 @@
-"""Which shape should a draft tree have? The one of which most tokens are accepted, found by dynamic programming.
+"""Which shape should a draft tree have? The one of which most tokens are accepted, found by dynamic
+programming.
 
-Sequoia, Chen et al. 2024 (arXiv 2402.12374): the best tree, and its size on given hardware. The recursion is that of
-their tree_search.py. One assumption carries it all: a row that is reached has its i-th child accepted with probability
-accepted[i], whatever the row. `accepted` is measured: draft that many children in many places, and count.
+Sequoia, Chen et al. 2024 (arXiv 2402.12374): the best tree, and its size on given hardware. The
+recursion is that of their tree_search.py. One assumption carries it all: a row that is reached has
+its i-th child accepted with probability accepted[i], whatever the row. `accepted` is measured:
+draft that many children in many places, and count.
 
-A topology is a list of parents, -1 for row 0, breadth first: all rows of a depth stand together, the children of a row
-in the order in which they will be drawn. Left out: the tokens. A drafter draws them, a rule judges them.
+A topology is a list of parents, -1 for row 0, breadth first: all rows of a depth stand together,
+the children of a row in the order in which they will be drawn. Left out: the tokens. A drafter
+draws them, a rule judges them.
 """
 
 from collections import Counter
@@ -20,7 +23,7 @@ Topology = list[int]
 
 
 def shape(*branches: int) -> Topology:
-    """Every row of depth d has branches[d] children: shape(2, 1) = [-1, 0, 0, 1, 2]; shape(1, 1, 1) is a chain."""
+    """Each row at depth d has branches[d] children: shape(2, 1) = [-1, 0, 0, 1, 2]."""
     topology, level = [-1], range(1)
     for branch in branches:
         parents = [row for row in level for _ in range(branch)]
@@ -30,16 +33,19 @@ def shape(*branches: int) -> Topology:
 
 
 def of_paths(paths: Iterable[tuple[int, ...]]) -> Topology:
-    """A tree by the paths of its rows, each the ranks of the children on it. (0,), (1,), (0, 0) are [-1, 0, 0, 1]."""
+    """A tree by its rows' paths, ranks of children: (0,), (1,), (0, 0) are [-1, 0, 0, 1]."""
     number: dict[tuple[int, ...], int] = {(): 0}
-    number |= {path: row for row, path in enumerate(sorted(paths, key=lambda path: (len(path), path)), 1)}
+    number |= {path: row
+               for row, path in enumerate(sorted(paths, key=lambda path: (len(path), path)), 1)}
     return [-1, *(number[path[:-1]] for path in list(number)[1:])]
 
 
 def published(tree: list) -> Topology:
-    """A tree as papers and programs print it: the parents of its rows, or Medusa's choices, which are paths.
+    """A tree as papers and programs print it: the parents of its rows, or Medusa's choices, which
+    are paths.
 
-    ValueError for what is neither: a row before its parent, a path without its beginning or without an elder sibling.
+    ValueError for what is neither: a row before its parent, a path without its beginning or without
+    an elder sibling.
     Examples: [-1, 0, 1, 0] and [[0], [0, 0], [1]] are both [-1, 0, 0, 1].
     """
     if all(type(parent) is int for parent in tree):
@@ -66,18 +72,20 @@ def published(tree: list) -> Topology:
 
 
 def check_chances(accepted: Sequence[float], size: int) -> None:
-    """RequestError unless there is a chance or more, each from 0 to 1, and `size` is a number of rows."""
+    """RequestError unless these are chances, from 0 to 1, and `size` a number of rows."""
     check_gamma(size, "the rows of a tree")
     if not isinstance(accepted, Sequence) or not accepted or not all(
             isinstance(chance, Real) and 0 <= chance <= 1 for chance in accepted):
-        raise RequestError(f"a tree needs the chance of each child, from 0 to 1, got {one_line(repr(accepted))}")
+        raise RequestError("a tree needs the chance of each child, from 0 to 1, got "
+                           f"{one_line(repr(accepted))}")
 
 
 def expected_of(topology: Topology, accepted: Sequence[float]) -> float:
-    """Tokens that a round emits: for every row the chance that its whole path is accepted, added up.
+    """Tokens that a round emits: for every row the chance that its whole path is accepted, added
+    up.
 
-    The root counts 1, for the replacement or the bonus token. Example: expected_of(shape(2, 1), [.6, .2]) =
-    1 + .6 + .2 + .36 + .12 = 2.28.
+    The root counts 1, for the replacement or the bonus token. Example: expected_of(shape(2, 1),
+    [.6, .2]) = 1 + .6 + .2 + .36 + .12 = 2.28.
     """
     chance = [1.0]                              # of every row
     children: Counter[int] = Counter()          # of every row, those met so far
@@ -87,36 +95,42 @@ def expected_of(topology: Topology, accepted: Sequence[float]) -> float:
     return sum(chance)
 
 
-def best_tree(accepted: Sequence[float], size: int, depth: int | None = None) -> tuple[float, Topology]:
+def best_tree(accepted: Sequence[float], size: int,
+              depth: int | None = None) -> tuple[float, Topology]:
     """(expected tokens, topology) of the best tree of `size` rows, the root among them.
 
-    depth: the most rows on a path, the root among them. No row has more than len(accepted) children. Where the two
-    leave no room for `size` rows, the tree is as large as they let it be. Example: best_tree([.6, .2, .1], 4) is a
-    chain, 2.176 tokens; of depth 3 at most it is [-1, 0, 0, 1], 2.16 tokens.
+    depth: the most rows on a path, the root among them. No row has more than len(accepted)
+    children. Where the two leave no room for `size` rows, the tree is as large as they let it be.
+    Example: best_tree([.6, .2, .1], 4) is a chain, 2.176 tokens; of depth 3 at most it is [-1, 0,
+    0, 1], 2.16 tokens.
     """
     check_chances(accepted, size)
     depth = size if depth is None else min(depth, size)
-    trees = {1: (1.0, ())}                      # rows -> the best tree so deep: (expected tokens, its subtrees)
+    trees = {1: (1.0, ())}          # rows -> the best tree so deep: (expected tokens, its subtrees)
     for _ in range(depth - 1):
-        forests = {0: (0.0, ())}                # rows -> the same for the children from the i-th on; i falls to 0
+        forests = {0: (0.0, ())}  # rows -> the same for the children from the i-th on; i falls to 0
         for chance in reversed(accepted):
             forests = _one_child_more(chance, trees, forests, size - 1)
-        trees = {rows + 1: (1 + expected, subtrees) for rows, (expected, subtrees) in forests.items()}
+        trees = {rows + 1: (1 + expected, subtrees)
+                 for rows, (expected, subtrees) in forests.items()}
     expected, subtrees = trees[max(trees)]
     return expected, _breadth_first(subtrees)
 
 
 def grown_tree(accuracies: Sequence[Sequence[float]], size: int) -> tuple[float, Topology]:
-    """(expected tokens, topology) of the best tree of `size` rows where each depth has chances of its own: Medusa's.
+    """(expected tokens, topology) of the best tree of `size` rows where each depth has chances of
+    its own: Medusa's.
 
-    accuracies[d][i]: how often the i-th best draft token at depth d is the right one, falling with i. A row is worth
-    the product along its path. No row is worth more than its parent or an elder sibling. So taking the most valuable
-    row, again and again, is best (Cai et al. 2024, arXiv 2401.10774, section 2.3.3).
-    Example: grown_tree([[.6, .2], [.5, .1]], 4) takes .6, .6 * .5 and .2: [-1, 0, 0, 1], 2.1 tokens.
+    accuracies[d][i]: how often the i-th best draft token at depth d is the right one, falling with
+    i. A row is worth the product along its path. No row is worth more than its parent or an elder
+    sibling. So taking the most valuable row, again and again, is best (Cai et al. 2024, arXiv
+    2401.10774, section 2.3.3).
+    Example: grown_tree([[.6, .2], [.5, .1]], 4) takes .6, .6 * .5 and .2: [-1, 0, 0, 1], 2.1
+    tokens.
     """
     for chances in accuracies or [[]]:
         check_chances(chances, size)
-    paths = []                                              # a path: at every depth, the how manieth child
+    paths = []                                      # a path: at every depth, the how manieth child
     heap: list[tuple[float, tuple[int, ...]]] = [(-accuracies[0][0], (0,))]
     while heap and len(paths) < size - 1:
         value, path = heappop(heap)
@@ -131,8 +145,8 @@ def grown_tree(accuracies: Sequence[Sequence[float]], size: int) -> tuple[float,
 
 
 def _one_child_more(chance: float, trees: dict, forests: dict, most: int) -> dict:
-    """A child that is accepted with `chance`, and its younger siblings: T[m][l][b], for all m up to `most` at once."""
-    best = {0: (0.0, ())}                       # without this child there are no younger ones: they are drawn in order
+    """A child that is accepted with `chance`, and its younger siblings: T[m][l][b], for all m."""
+    best = {0: (0.0, ())}   # without this child there are no younger ones: they are drawn in order
     for (m, (tree, subtrees)), (n, (forest, siblings)) in product(trees.items(), forests.items()):
         expected = chance * tree + forest
         if m + n <= most and (m + n not in best or expected > best[m + n][0]):
@@ -142,12 +156,13 @@ def _one_child_more(chance: float, trees: dict, forests: dict, most: int) -> dic
 
 def best_size(accepted: Sequence[float], target_seconds: dict[int, float], draft_seconds: float,
               depths: Sequence[int]) -> tuple[Topology, float]:
-    """(topology, expected tokens per second) of the best size and depth: what a round emits over what it takes.
+    """(topology, expected tokens per second) of the best size and depth: what a round emits over
+    what it takes.
 
-    target_seconds[rows]: one target call on that many rows, measured; the sizes tried are its keys. draft_seconds: one
-    draft step; a round takes one for every level but the last, whose rows need not be read. (The authors count one
-    more.) Example: accepted [.6, .2], 1 ms a draft step, 10 ms a call on 2 rows, 11 ms on 4: best are 4 rows of depth
-    3, 2.16 tokens in 13 ms, 166 a second.
+    target_seconds[rows]: one target call on that many rows, measured; the sizes tried are its keys.
+    draft_seconds: one draft step; a round takes one for every level but the last, whose rows need
+    not be read. (The authors count one more.) Example: accepted [.6, .2], 1 ms a draft step, 10 ms
+    a call on 2 rows, 11 ms on 4: best are 4 rows of depth 3, 2.16 tokens in 13 ms, 166 a second.
     """
     if not target_seconds or not depths:
         raise RequestError("the best of no sizes or no depths was asked for")
@@ -156,7 +171,8 @@ def best_size(accepted: Sequence[float], target_seconds: dict[int, float], draft
         expected, topology = best_tree(accepted, rows, depth)
         return expected / ((depth - 1) * draft_seconds + target_seconds[rows]), topology
 
-    rate, topology = max((pace(rows, depth) for rows in target_seconds for depth in depths), key=lambda tried: tried[0])
+    rate, topology = max((pace(rows, depth) for rows in target_seconds for depth in depths),
+                         key=lambda tried: tried[0])
     return topology, rate
 
 

@@ -1,7 +1,7 @@
 """A draft tree: its rows follow other rows than the one before them, and several may follow one.
 
-    1 - 2 - 4       parents [-1, 0, 1, 1, 2]: rows 2 and 3 both follow row 1, and row 4 follows row 2.
-        3           Siblings stand in the order in which they were drawn.
+    1 - 2 - 4       parents [-1, 0, 1, 1, 2]: rows 2 and 3 both follow row 1, and row 4 follows row
+        3           2. Siblings stand in the order in which they were drawn.
 
 The target reads all rows in one call: a row's position is its depth, its slot is its number, and it
 attends to the committed text, its ancestors and itself (Miao et al. 2023, SpecInfer, arXiv
@@ -22,7 +22,7 @@ from nanospec.text import Text
 
 
 class TreeDraft(Draft):
-    """As Draft, and parents (B, n) int64: parents[b, i] < i; -1 for row 0 and rows that text b lacks."""
+    """As Draft, and parents (B, n) int64: parents[b, i] < i; -1 for row 0 and lacking rows."""
 
     def __init__(self, tokens: Tensor, q_draft: Tensor, parents: Tensor, steps: int = 0):
         super().__init__(tokens, q_draft, steps)
@@ -39,7 +39,7 @@ class TreeDraft(Draft):
                 "attention_mask": tree_mask(cache, cache.length, self.ancestors, kv_length)}
 
     def path(self, accepted: Tensor) -> tuple[Tensor, Tensor]:
-        """The ancestors of the last accepted row, from the root on, and how many draft tokens they are."""
+        """The last accepted row and its ancestors, the root first; how many draft tokens."""
         row = torch.arange(len(accepted), device=accepted.device)
         on_path = self.ancestors[row, accepted]                                     # (B, n)
         # A parent stands before its children, so the rows of the path are in order as they stand.
@@ -47,9 +47,11 @@ class TreeDraft(Draft):
 
     def keep(self, cache: Cache, path: Tensor) -> None:
         """Copy slots length + path to length, length + 1, and so on, in every text."""
-        row, count = torch.arange(len(path), device=path.device), torch.arange(path.shape[1], device=path.device)
-        to, source, row = cache.length[:, None] + count, cache.length[:, None] + path, row[:, None]
-        if torch.compiler.is_compiling():       # it would copy whatever is written under two names, kv and k or v
+        row = torch.arange(len(path), device=path.device)[:, None]
+        count = torch.arange(path.shape[1], device=path.device)
+        to, source = cache.length[:, None] + count, cache.length[:, None] + path
+        # It would copy whatever is written under two names, kv and k or v.
+        if torch.compiler.is_compiling():
             for part in (*cache.k, *cache.v):
                 part[row, to] = part[row, source]
         else:
@@ -78,7 +80,7 @@ def tree_mask(cache: Cache, start: Tensor, own: Tensor, kv_length: int) -> Tenso
 
 
 def of_text(draft: Draft, b: int) -> tuple[list[int], list[int], Tensor]:
-    """Tokens, parents (-1 for rows that it lacks) and q_draft (n, V) of text b. Waits for the device."""
+    """Tokens, parents and q_draft (n, V) of text b. Waits for the device."""
     return draft.tokens[b].tolist(), draft.parents[b].tolist(), draft.q_draft[b]
 
 
@@ -89,21 +91,23 @@ class Tree:
         self.tokens, self.parents = [root], [-1]
 
     def add(self, parent: int, token: int) -> int:
-        """A draft token that follows row `parent`; its own row. ValueError where there is no such row."""
+        """A draft token after row `parent`; its own row. ValueError for no such row."""
         check_numbers(Integral, parent=parent, token=token)
         if not 0 <= parent < len(self.tokens):
-            raise ValueError(f"a tree of {len(self.tokens)} rows has no row {parent!r} for token {token!r} to follow")
+            raise ValueError(f"a tree of {len(self.tokens)} rows has no row {parent!r} for token "
+                             f"{token!r} to follow")
         self.tokens.append(token)
         self.parents.append(parent)
         return len(self.tokens) - 1
 
     def find(self, parent: int, token: int) -> int | None:
         """The eldest child of row `parent` that is `token`; None if there is none."""
-        same = (row for row, above in enumerate(self.parents) if above == parent and self.tokens[row] == token)
+        same = (row for row, above in enumerate(self.parents) if above == parent
+                and self.tokens[row] == token)
         return next(same, None)
 
     def extend(self, row: int, tokens: Sequence[int]) -> int:
-        """Let `tokens` follow `row`, one after the other; the last one's row. A row that is there is shared."""
+        """Let `tokens` follow `row`, one by one; the last one's row. What is there is shared."""
         for token in tokens:
             child = self.find(row, token)
             row = self.add(row, token) if child is None else child
@@ -111,18 +115,19 @@ class Tree:
 
 
 def drafts_of(trees: Sequence[Tree], text: Text) -> Draft:
-    """A tree for each text, padded to one size. No token was drawn, each was chosen: q_draft is one-hot."""
+    """A tree for each text, padded to one size. All was chosen: q_draft is one-hot."""
     tokens, parents = sent(text.tokens.device, ([tree.tokens for tree in trees], 0),
                            ([tree.parents for tree in trees], -1))
     q_draft = torch.zeros(*tokens.shape, text.vocab_size, device=tokens.device)
-    q_draft.scatter_(2, tokens[:, :, None], (parents >= 0)[:, :, None].to(q_draft))        # row 0's are zeros
+    # Row 0's are zeros.
+    q_draft.scatter_(2, tokens[:, :, None], (parents >= 0)[:, :, None].to(q_draft))
     if all(tree.parents == list(range(-1, len(tree.parents) - 1)) for tree in trees):
         return Draft(tokens, q_draft)
     return TreeDraft(tokens, q_draft, parents)
 
 
 class CopyingDrafter(Drafter):
-    """What drafters share that draw nothing: what follows a text, a chain or a tree, follows from its tokens."""
+    """What drafters share that draw nothing: all follows from a text's tokens."""
 
     def propose(self, text: Text, sampling: Callable[[Tensor], Tensor], dice: Dice, kv_length: int,
                 lag: int = 0) -> Draft:
@@ -134,10 +139,13 @@ class CopyingDrafter(Drafter):
 
 
 def sent(device: torch.device, *tables: tuple[Sequence[list[int]], int]) -> Tensor:
-    """Tables of rows of different lengths, each filled up with a number of its own -> (tables, B, the longest).
+    """Tables of rows of different lengths, each filled up with a number of its own -> (tables, B,
+    the longest).
 
-    They go to the device together: each transfer has to wait for all that was asked of the device before.
+    They go to the device together: each transfer has to wait for all that was asked of the device
+    before.
     """
     n = max(len(row) for rows, _ in tables for row in rows)
-    return torch.tensor([[row + [filling] * (n - len(row)) for row in rows] for rows, filling in tables],
+    return torch.tensor([[row + [filling] * (n - len(row)) for row in rows]
+                         for rows, filling in tables],
                         dtype=torch.int64, device=device)

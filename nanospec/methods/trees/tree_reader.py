@@ -1,7 +1,8 @@
 """How a draft model reads a tree: level by level, each row after its own ancestors.
 
-    1 - 2 - 4       A GPT reads row 1, then rows 2 and 3, then row 4. They take the cache's next slots in
-        3           this order. A row's position is its depth, and it attends to its ancestors alone.
+    1 - 2 - 4       A GPT reads row 1, then rows 2 and 3, then row 4. They take the cache's next
+        3           slots in this order. A row's position is its depth, and it attends to its
+                    ancestors alone.
 
 A reader for trees is a reader as GPTReader (reader.py) with one argument more: `step` takes
 `parents` (m,) or (B, m), the place among the tokens of the call before that each token follows.
@@ -28,7 +29,8 @@ class Branches:
     def __init__(self, cache: Cache):
         """The root is the last token in the cache."""
         self.cache, self.start, self.depth = cache, cache.length, 0
-        self.own = torch.zeros(len(cache.length), 1, 0, dtype=torch.bool, device=cache.length.device)
+        self.own = torch.zeros(len(cache.length), 1, 0, dtype=torch.bool,
+                               device=cache.length.device)
 
     def grow(self, parents: Tensor, kv_length: int) -> dict[str, Any]:
         """The next level: positions (B, m) and attention mask (B, m, kv_length), as Draft.placing.
@@ -38,7 +40,8 @@ class Branches:
         B, m = len(self.start), parents.shape[-1]
         row = torch.arange(B, device=parents.device)[:, None]
         itself = torch.eye(m, dtype=torch.bool, device=parents.device).expand(B, m, m)
-        self.own = torch.cat([self.own[row, parents.expand(B, m)], itself], 2)      # (B, m, rows read so far)
+        above = self.own[row, parents.expand(B, m)]         # (B, m, rows read before this level)
+        self.own = torch.cat([above, itself], 2)
         positions = (self.start[:, None] + self.depth).expand(B, m)
         self.depth += 1
         return {"positions": positions,
@@ -69,7 +72,7 @@ class GPTTreeReader(GPTReader):
 
 
 def longest_chain(draft: Any, most: int) -> int:
-    """`most` draft tokens one after the other, or as many as this draft model can draft, if they are fewer."""
+    """`most` draft tokens one after the other, or as many as this model can draft."""
     return min(most, getattr(draft, "deepest", None) or most)
 
 
@@ -81,7 +84,7 @@ def tree_reader_of(draft: Any, depth: int) -> Any:
 
 
 class TreeOfModel(Drafter):
-    """What all drafters share whose trees are the work of one draft model: they read the text with `reader`."""
+    """What drafters share whose trees one draft model makes: they read with `reader`."""
 
     rule, fixed, per_row = staticmethod(verify_tree), True, ("reader",)
     reader: Any
@@ -90,6 +93,7 @@ class TreeOfModel(Drafter):
         """Read the prompts."""
         self.reader.begin(text, rows, hidden)
 
-    def commit(self, draft: Draft, path: Tensor, count: Tensor, p_target: Tensor, hidden: Tensor | None) -> None:
+    def commit(self, draft: Draft, path: Tensor, count: Tensor, p_target: Tensor,
+               hidden: Tensor | None) -> None:
         """Tell the reader, which may keep hidden states of what was accepted."""
         self.reader.commit(path, count, hidden)

@@ -1,17 +1,23 @@
-"""A server that speaks OpenAI's completions, `POST /v1/completions`, as vLLM and SGLang do, before the judge.
+"""A server that speaks OpenAI's completions, `POST /v1/completions`, as vLLM and SGLang do, before
+the judge.
 
 What is true of its text? It depends on what there is to compare with.
-- A second server that does not speculate (`--plain URL`): two samples of texts, the same settings. It sees whatever
+- A second server that does not speculate (`--plain URL`): two samples of texts, the same settings.
+It sees whatever
   differs between the two. It cannot see what both do wrong.
-- A folder with the model (`--truth FOLDER`): its own logits, as for transformers. The server must name its tokens by
+- A folder with the model (`--truth FOLDER`): its own logits, as for transformers. The server must
+name its tokens by
   their ids. It sees everything but chance that is shared between requests.
-- Neither: the logprobs that the server reports with its text, at temperature 1. It sees whether its tokens are drawn
-  from what it reports. It cannot see a report that is wrong itself: a stale cache, a wrong row, another temperature.
-  And what lies below the most likely tokens that it reports is one lump. The server must name its tokens by their ids:
-  by their texts a right server would look wrong, since tokens that are parts of one character all have the same text.
+- Neither: the logprobs that the server reports with its text, at temperature 1. It sees whether its
+tokens are drawn
+  from what it reports. It cannot see a report that is wrong itself: a stale cache, a wrong row,
+  another temperature. And what lies below the most likely tokens that it reports is one lump. The
+  server must name its tokens by their ids: by their texts a right server would look wrong, since
+  tokens that are parts of one character all have the same text.
 
-Each request has a seed of its own. Several are sent at once, so a server that can answers them in one batch; what they
-then share is judged, too. `ignore_eos` is asked for: a draw that ends the text would not be in the reply.
+Each request has a seed of its own. Several are sent at once, so a server that can answers them in
+one batch; what they then share is judged, too. `ignore_eos` is asked for: a draw that ends the text
+would not be in the reply.
 Left out: servers that ask for a key.
 """
 
@@ -33,7 +39,8 @@ from nanospec.proof.judge.verdict import ANOTHER_SEED, BINS, Verdict, check_task
 from nanospec.proof.judge.sequential import sequential
 from nanospec.proof.stats import Fit, goodness_of_fit, pit, two_samples
 
-TOP = 5                 # of the most likely tokens that are asked for: OpenAI's limit, and within that of the others
+# Of the most likely tokens that are asked for: OpenAI's limit, and within that of the others.
+TOP = 5
 ROUNDING = 1e-2         # what reported probabilities may add up to above 1
 BY_ID = "token_id:"     # how vLLM writes a token that it was asked to name by its id
 
@@ -44,7 +51,8 @@ class EndpointError(NanospecError, OSError):
 
 @dataclass
 class Endpoint:
-    """A server and what is asked of it. prompt: a text, or token ids.  settings: temperature, top_k, top_p.
+    """A server and what is asked of it. prompt: a text, or token ids.
+    settings: temperature, top_k, top_p.
     at_once: how many requests are sent before the first is answered.
     """
 
@@ -58,15 +66,19 @@ class Endpoint:
 
     def __post_init__(self):
         if not self.url.startswith(("http://", "https://")):
-            raise RequestError(f"an endpoint begins with http:// or https://, got {one_line(self.url)}")
+            raise RequestError("an endpoint begins with http:// or https://, got "
+                               f"{one_line(self.url)}")
 
     def complete(self, seed: int, **more) -> dict:
-        """The reply's first choice. EndpointError if there is none: one line, whatever has gone wrong."""
-        body = {"prompt": self.prompt, "max_tokens": self.new, "seed": seed, "ignore_eos": True, **more}
-        body |= {name: value for name, value in {"model": self.model, **self.settings}.items() if value is not None}
+        """The reply's first choice. EndpointError, of one line, if there is none."""
+        body = {"prompt": self.prompt, "max_tokens": self.new, "seed": seed,
+                "ignore_eos": True, **more}
+        body |= {name: value for name, value in {"model": self.model, **self.settings}.items()
+                 if value is not None}
         where = self.url.rstrip("/").removesuffix("/v1") + "/v1/completions"
         try:
-            request = Request(where, json.dumps(body).encode(), {"Content-Type": "application/json"})
+            request = Request(where, json.dumps(body).encode(),
+                              {"Content-Type": "application/json"})
             try:
                 with urlopen(request, timeout=self.timeout) as reply:
                     failed, answer = "", reply.read()
@@ -74,8 +86,10 @@ class Endpoint:
                 failed, answer = f"{where} answered {error.code}", error.read(1000)
         except (TimeoutError, URLError) as error:
             if isinstance(getattr(error, "reason", error), TimeoutError):
-                raise EndpointError(f"{where} did not answer within {self.timeout:g} seconds") from error
-            raise EndpointError(f"nothing answers at {where}: {one_line(getattr(error, 'reason', error))}") from error
+                raise EndpointError(f"{where} did not answer within {self.timeout:g} "
+                                    "seconds") from error
+            raise EndpointError(f"nothing answers at {where}: "
+                                f"{one_line(getattr(error, 'reason', error))}") from error
         except (OSError, HTTPException, ValueError) as error:
             raise EndpointError(f"{where} broke off: {one_line(error)}") from error
         if failed:
@@ -90,7 +104,8 @@ class Endpoint:
                                 f"{one_line(answer.decode(errors='replace'))}") from error
 
     def named(self, seed: int, top: int) -> tuple[list[int], list[dict[int, float]]]:
-        """The ids of a reply's tokens, and the logprobs of at least `top` at each place, by their ids.
+        """The ids of a reply's tokens, and the logprobs of at least `top` at each place, by their
+        ids.
 
         EndpointError if the reply does not say that, or has not as many tokens as were asked for.
         """
@@ -100,20 +115,26 @@ class Endpoint:
             if len(tokens) != len(tops):
                 raise ValueError("not as many as tokens")
             ids = [int(name.removeprefix(BY_ID)) for name in tokens if name.startswith(BY_ID)]
-            places = [{int(name.removeprefix(BY_ID)): float(logprob) for name, logprob in place.items()
+            places = [{int(name.removeprefix(BY_ID)): float(logprob)
+                       for name, logprob in place.items()
                        if name.startswith(BY_ID)} for place in tops]
         except (KeyError, TypeError, ValueError, AttributeError, OverflowError) as error:
-            raise self._not_judged(f"gives no logprobs that can be read ({type(error).__name__}: {one_line(error)})"
+            raise self._not_judged(f"gives no logprobs that can be read ({type(error).__name__}: "
+                                   f"{one_line(error)})"
                                    ) from error
-        if len(ids) < len(tokens) or any(len(place) < len(shown) for place, shown in zip(places, tops)):
-            raise self._not_judged("does not name its tokens by their ids (return_tokens_as_token_ids of vLLM), and "
-                                   "two tokens may have one text")
+        if len(ids) < len(tokens) or any(len(place) < len(shown)
+                                         for place, shown in zip(places, tops)):
+            raise self._not_judged("does not name its tokens by their ids "
+                                   "(return_tokens_as_token_ids of vLLM), and two tokens may have "
+                                   "one text")
         if len(ids) != self.new:
-            raise self._not_judged(f"wrote {len(ids)} tokens where {self.new} and ignore_eos were asked for")
+            raise self._not_judged(f"wrote {len(ids)} tokens where {self.new} and ignore_eos were "
+                                   "asked for")
         return ids, places
 
     def _not_judged(self, why: str) -> EndpointError:
-        return EndpointError(f"{self.url} {why}: so it cannot be judged. Compare it with a second server, --plain")
+        return EndpointError(f"{self.url} {why}: so it cannot be judged. Compare it with a second "
+                             "server, --plain")
 
     def ids(self, dice: Dice) -> list[int]:
         """A sampler for the judge. EndpointError if the tokens have no ids."""
@@ -121,7 +142,7 @@ class Endpoint:
 
 
 def against_plain(endpoint: Endpoint, plain: Endpoint, samples: int, seed: int) -> Verdict:
-    """Do two servers, one that speculates and one that does not, write texts of one distribution?"""
+    """Do two servers, of which one speculates, write texts of one distribution?"""
     check_task(endpoint.new, 1, samples, seed, endpoint.settings)
     def pair(i: int) -> tuple[str, str]:
         return endpoint.complete(seed + i)["text"], plain.complete(seed + i + samples)["text"]
@@ -129,7 +150,8 @@ def against_plain(endpoint: Endpoint, plain: Endpoint, samples: int, seed: int) 
     def fit_of(pairs: list[tuple[str, str]]) -> Fit:
         return two_samples(*map(Counter, zip(*pairs)))
 
-    pairs, fit, bar = sequential(pair, samples, fit_of, at_once=endpoint.at_once, what="pairs of samples")
+    pairs, fit, bar = sequential(pair, samples, fit_of, at_once=endpoint.at_once,
+                                 what="pairs of samples")
     verdict = verdict_of(fit, "the texts of both servers fit one distribution", bar=bar)
     verdict.samples = 2 * len(pairs)
     if verdict.wrong:
@@ -142,14 +164,16 @@ def against_logprobs(endpoint: Endpoint, samples: int, seed: int) -> Verdict:
     check_task(endpoint.new, 1, samples, seed, endpoint.settings)
     if any(endpoint.settings.get(name) not in plain for name, plain in
            {"temperature": (None, 1), "top_k": (None,), "top_p": (None, 1)}.items()):
-        raise RequestError("logprobs are reported before or after the temperature, as a server likes: without --plain "
-                           "or --truth only temperature 1 can be judged, without top_k and top_p")
+        raise RequestError("logprobs are reported before or after the temperature, as a server "
+                           "likes: without --plain or --truth only temperature 1 can be judged, "
+                           "without top_k and top_p")
 
     def values(i: int) -> list[float]:
         cells, rows = reported(endpoint, seed + i)
         dice = Dice([(ANOTHER_SEED + seed + i) % SEEDS])
         dice.refill(len(cells))
-        # Tokens of one probability are one piece of the line: their order in the reply may depend on the draw.
+        # Tokens of one probability are one piece of the line: their order in the reply may depend
+        # on the draw.
         order = torch.cat([rows[:, :-1], torch.full((len(rows), 1), -1.0)], 1)
         return pit(cells, rows, order, dice.u[0]).tolist()
 
@@ -166,16 +190,19 @@ def against_logprobs(endpoint: Endpoint, samples: int, seed: int) -> Verdict:
 
 
 def reported(endpoint: Endpoint, seed: int) -> tuple[Tensor, Tensor]:
-    """For every token of a reply: its place among the TOP most likely ones, or TOP, (T,); and their probabilities, the
-    last one of all others together, (T, TOP + 1). EndpointError if the reply does not say that.
+    """For every token of a reply: its place among the TOP most likely ones, or TOP, (T,); and their
+    probabilities, the last one of all others together, (T, TOP + 1). EndpointError if the reply
+    does not say that.
     """
     cells, rows = [], []
     for token, place in zip(*endpoint.named(seed, TOP)):
         if len(place) > TOP:                    # the drawn token was added to the most likely ones
             del place[token]
         row = [math.exp(logprob) for logprob in place.values()]
-        if len(row) > TOP or not sum(row) <= 1 + ROUNDING or len(row) < TOP and sum(row) < 1 - ROUNDING:
-            raise endpoint._not_judged(f"reports {len(row)} of {TOP} probabilities, which add up to {sum(row):.3g}")
+        lacking = len(row) < TOP and sum(row) < 1 - ROUNDING
+        if len(row) > TOP or not sum(row) <= 1 + ROUNDING or lacking:
+            raise endpoint._not_judged(f"reports {len(row)} of {TOP} probabilities, which add up "
+                                       f"to {sum(row):.3g}")
         cells.append([*place].index(token) if token in place else TOP)
         rows.append([*row, *[0.0] * (TOP - len(row)), max(0.0, 1 - sum(row))])
     return torch.tensor(cells), torch.tensor(rows, dtype=torch.float64)

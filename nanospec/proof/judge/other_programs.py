@@ -4,7 +4,8 @@
     python -m nanospec.proof.judge transformers TARGET --assistant DRAFT
     python -m nanospec.proof.judge function my_file:sampler --target my_file:target
 
-What their text is compared with comes from their target's own logits: a plain call on the whole text, without a cache.
+What their text is compared with comes from their target's own logits: a plain call on the whole
+text, without a cache.
 Left out: an end of text, the length limit, penalties, several texts at once.
 """
 
@@ -29,25 +30,30 @@ from nanospec.proof.foreign import Sampler
 from nanospec.proof.tables import TableModel
 from nanospec.proof.walk import WalkingDice
 
-SINGLE = 1e-5       # what a walked distribution may be off, in total variation, where they compute in single precision
-SECONDS = 120.0     # for a walk: a path of theirs is a call of generate, and knows more than any number of samples
+# What a walked distribution may be off, in total variation, where they compute in single precision.
+SINGLE = 1e-5
+# For a walk: a path of theirs is a call of generate, and knows more than any number of samples.
+SECONDS = 120.0
 
 
 class Recomputed(TableModel):
     """Somebody's model where a GPT of ours stands: a table that is filled when it is asked.
 
-    logits_of: tokens (B, T) -> logits (B, T, V), or something that has such `logits`. Our cache holds the tokens alone,
-    so every new context is read from its beginning. Nothing of a cache of theirs is in the truth.
+    logits_of: tokens (B, T) -> logits (B, T, V), or something that has such `logits`. Our cache
+    holds the tokens alone, so every new context is read from its beginning. Nothing of a cache of
+    theirs is in the truth.
     """
 
     def __init__(self, logits_of: Callable, vocab_size: int, context: int = 2 ** 20, device="cpu"):
-        self.config = Config(vocab_size, context=context, layers=1, channels=2, heads=1, kv_heads=1, hidden=1)
+        self.config = Config(vocab_size, context=context, layers=1, channels=2, heads=1,
+                             kv_heads=1, hidden=1)
         self.logits_of, self.device, self.dtype = logits_of, torch.device(device), torch.float64
         self.rows: dict[tuple, int] = {}
         self.logits = torch.empty(0, vocab_size, dtype=self.dtype)
 
     def __call__(self, tokens: Tensor, cache: Cache | None = None, *more, **options):
-        return self._read(tokens) if cache is None else super().__call__(tokens, cache, *more, **options)
+        return (self._read(tokens) if cache is None
+                else super().__call__(tokens, cache, *more, **options))
 
     @torch.inference_mode()
     def _read(self, tokens: Tensor) -> Tensor:
@@ -66,8 +72,8 @@ class Recomputed(TableModel):
 # transformers
 
 class Later:
-    """A uniform number that is drawn only when it is compared: `u <= prob` is a coin of the dice. (A walk knows no
-    number, only outcomes; so it cannot see whether < or <= stands there.)"""
+    """A uniform number that is drawn only when it is compared: `u <= prob` is a coin of the dice.
+    (A walk knows no number, only outcomes; so it cannot see whether < or <= stands there.)"""
 
     def __init__(self, dice):
         self.dice = dice
@@ -80,7 +86,7 @@ class Later:
 
 @contextmanager
 def decided_by(dice: Dice | WalkingDice) -> Iterator[None]:
-    """Within it, torch's chance comes from the dice: walked if these are walking dice, else from their seed."""
+    """Within it, torch's chance comes from the dice: walked, or from their seed."""
     if not isinstance(dice, WalkingDice):
         with torch.random.fork_rng(devices=[]):
             torch.manual_seed(dice.generators[0].initial_seed())
@@ -91,27 +97,33 @@ def decided_by(dice: Dice | WalkingDice) -> Iterator[None]:
         assert num_samples == 1, "each row is one decision"
         return dice.pick(weights)[:, None]
 
-    with patch.object(torch, "multinomial", picked), patch.object(torch, "rand_like", lambda like: Later(dice)):
+    with patch.object(torch, "multinomial", picked), \
+            patch.object(torch, "rand_like", lambda like: Later(dice)):
         yield
 
 
-def of_transformers(target, ids: Sequence[int], new: int, assistant=None, gamma: int = 2, lookup: int | None = None,
-                    temperature: float = 1.0, top_k: int | None = None, top_p: float | None = None) -> Sampler:
-    """transformers' `generate` on two of its models: plain; with an assistant model that drafts `gamma` tokens a round;
-    or with `lookup` tokens a round copied from the text (its prompt_lookup_num_tokens).
+def of_transformers(target, ids: Sequence[int], new: int, assistant=None, gamma: int = 2,
+                    lookup: int | None = None, temperature: float = 1.0, top_k: int | None = None,
+                    top_p: float | None = None) -> Sampler:
+    """transformers' `generate` on two of its models: plain; with an assistant model that drafts
+    `gamma` tokens a round; or with `lookup` tokens a round copied from the text (its
+    prompt_lookup_num_tokens).
 
-    Walked, every draw of torch.multinomial and every coin is a decision of the dice. With real dice it draws as it
-    always does, after torch.manual_seed(seed). It may write a round more than `new` tokens, which are then cut: no
-    round drafts less because the end is near, and a bug has the distribution that it has in the zoo. (At temperature 1:
-    transformers 5.23 applies temperature, top-k and top-p to the assistant's logits twice.)
+    Walked, every draw of torch.multinomial and every coin is a decision of the dice. With real dice
+    it draws as it always does, after torch.manual_seed(seed). It may write a round more than `new`
+    tokens, which are then cut: no round drafts less because the end is near, and a bug has the
+    distribution that it has in the zoo. (At temperature 1: transformers 5.23 applies temperature,
+    top-k and top-p to the assistant's logits twice.)
     """
     from transformers import GenerationConfig, StoppingCriteriaList
-    target, assistant = copy(target), copy(assistant)       # what they were configured with stays theirs
+    target, assistant = copy(target), copy(assistant)  # what they were configured with stays theirs
     target.generation_config = GenerationConfig()
     if assistant is not None:
-        assistant.generation_config = GenerationConfig(num_assistant_tokens=gamma, assistant_confidence_threshold=0.0,
+        assistant.generation_config = GenerationConfig(num_assistant_tokens=gamma,
+                                                       assistant_confidence_threshold=0.0,
                                                        num_assistant_tokens_schedule="constant")
-    how = {"temperature": temperature, "top_k": top_k or 0, "top_p": top_p or 1.0} if temperature else {}
+    how = ({"temperature": temperature, "top_k": top_k or 0, "top_p": top_p or 1.0} if temperature
+           else {})
     prompt = torch.tensor([ids], device=target.device)
     room = gamma if assistant is not None else lookup or 0
     enough = StoppingCriteriaList([lambda text, scores, **more: torch.full(
@@ -119,25 +131,27 @@ def of_transformers(target, ids: Sequence[int], new: int, assistant=None, gamma:
 
     @torch.inference_mode()
     def sampler(dice):
-        settings = GenerationConfig(do_sample=temperature > 0, max_new_tokens=new + room, pad_token_id=0,
-                                    prompt_lookup_num_tokens=lookup, **how)
+        settings = GenerationConfig(do_sample=temperature > 0, max_new_tokens=new + room,
+                                    pad_token_id=0, prompt_lookup_num_tokens=lookup, **how)
         with decided_by(dice):
-            text = target.generate(prompt, attention_mask=torch.ones_like(prompt), generation_config=settings,
+            text = target.generate(prompt, attention_mask=torch.ones_like(prompt),
+                                   generation_config=settings,
                                    assistant_model=assistant, stopping_criteria=enough)
         return text[0, len(ids):len(ids) + new]
     return sampler
 
 
 def load_with_transformers(folder: Path):
-    """The model in `folder`, in single precision, as transformers reads it. RequestError or PairError if it cannot."""
+    """The model in `folder`, in single precision; RequestError or PairError."""
     transformers = extra("transformers")
     transformers.logging.set_verbosity_error()
     transformers.logging.disable_progress_bar()
     if not (folder / "config.json").is_file():
-        raise PairError(f"{folder} has no config.json: name a folder with a model that transformers can read")
+        raise PairError(f"{folder} has no config.json: name a folder with a model that "
+                        "transformers can read")
     try:
-        return transformers.AutoModelForCausalLM.from_pretrained(folder, dtype=torch.float32,
-                                                                 local_files_only=True).eval()
+        kind = transformers.AutoModelForCausalLM
+        return kind.from_pretrained(folder, dtype=torch.float32, local_files_only=True).eval()
     except Exception as error:          # each architecture has its own
         raise PairError(f"transformers cannot read {folder}: {one_line(error)}") from error
 
@@ -155,7 +169,8 @@ def found(name: str) -> Any:
     """What "module:function" names. RequestError if it is not there."""
     module, colon, attribute = name.partition(":")
     if not colon or not module or not attribute:
-        raise RequestError(f"{name!r} names no function: write module:function, as in my_file:sampler")
+        raise RequestError(f"{name!r} names no function: write module:function, as in "
+                           "my_file:sampler")
     try:
         return getattr(import_module(module), attribute)
     except Exception as error:          # a module may do anything when it is imported
@@ -163,7 +178,7 @@ def found(name: str) -> Any:
 
 
 def of_function(name: str) -> Sampler:
-    """The sampler "module:function": called with dice, it returns tokens. RequestError if it is none."""
+    """The sampler "module:function", dice -> tokens. RequestError if it is none."""
     sampler = found(name)
     if not callable(sampler):
         raise RequestError(f"{name} is no function: a sampler takes dice and returns tokens")
@@ -171,8 +186,8 @@ def of_function(name: str) -> Sampler:
 
 
 def model_of(name: str, ids: Sequence[int]):
-    """The target or draft "module:name": {tuple of tokens: probability}, a model of ours, or anything that takes tokens
-    (1, T) and returns logits (1, T, V), or an object that has `logits`.
+    """The target or draft "module:name": {tuple of tokens: probability}, a model of ours, or
+    anything that takes tokens (1, T) and returns logits (1, T, V), or an object that has `logits`.
     """
     model = found(name)
     if isinstance(model, Mapping) or hasattr(model, "new_cache"):
@@ -182,12 +197,14 @@ def model_of(name: str, ids: Sequence[int]):
         rows, tokens, vocab_size = getattr(answer, "logits", answer).shape
         assert (rows, tokens) == (1, len(ids)), f"of shape {(rows, tokens, vocab_size)}"
     except Exception as error:
-        raise RequestError(f"{name} gives no logits (1, T, V) for tokens (1, T): {error_in_a_line(error)}") from error
+        raise RequestError(f"{name} gives no logits (1, T, V) for tokens (1, T): "
+                           f"{error_in_a_line(error)}") from error
     return Recomputed(model, vocab_size)
 
 
 def error_in_a_line(error: BaseException) -> str:
     """Somebody else's error in one line, and where it rose."""
-    frames = [frame for frame in traceback.extract_tb(error.__traceback__) if not frame.filename.startswith("<")]
+    frames = [frame for frame in traceback.extract_tb(error.__traceback__)
+              if not frame.filename.startswith("<")]
     where = f" ({Path(frames[-1].filename).name}, line {frames[-1].lineno})" if frames else ""
     return f"{type(error).__name__}: {one_line(error)}{where}"

@@ -1,17 +1,21 @@
-"""A verdict as soon as it is certain: a sampler that is far off need not be asked for all of its samples.
+"""A verdict as soon as it is certain: a sampler that is far off need not be asked for all of its
+samples.
 
-The samples are looked at several times, each time twice as many as before (alpha spending, Lan and DeMets 1983):
+The samples are looked at several times, each time twice as many as before (alpha spending, Lan and
+DeMets 1983):
 
     samples      125        250        500        1000       2000
     wrong if     p < a/40   p < a/40   p < a/40   p < a/40   p < a/2        a = FALSE_ALARM
 
 Claim: a right sampler is called wrong with probability a at most.
-Proof. It is called wrong if one of the looks calls it so, and these add up, whatever they have in common: to .6 a, as
-each p-value is settled (stats.py). By Pearson's alone they would not: where one outcome has .99 and four have .0025
-each, of 400,000 right samplers 2.06 a were called wrong, and .63 a with settled p-values. Where two samples are
-compared (`--plain`) nothing is settled: both counts are chance there, no tail is the longer one, and it was .18 a.
-What it costs: where all samples are needed, the last look has a/2 where a single one would have a. So what it sees is
-stated for a/2: with 2,000 samples and 15 degrees of freedom .085 in total variation, and not .083.
+Proof. It is called wrong if one of the looks calls it so, and these add up, whatever they have in
+common: to .6 a, as each p-value is settled (stats.py). By Pearson's alone they would not: where one
+outcome has .99 and four have .0025 each, of 400,000 right samplers 2.06 a were called wrong, and
+.63 a with settled p-values. Where two samples are compared (`--plain`) nothing is settled: both
+counts are chance there, no tail is the longer one, and it was .18 a.
+What it costs: where all samples are needed, the last look has a/2 where a single one would have a.
+So what it sees is stated for a/2: with 2,000 samples and 15 degrees of freedom .085 in total
+variation, and not .083.
 """
 
 from collections import deque
@@ -30,7 +34,8 @@ T = TypeVar("T")
 
 
 def looks_at(samples: int, looks: int) -> list[tuple[int, float]]:
-    """(how many samples have been drawn, below which p-value it is wrong), for each of at most `looks` looks.
+    """(how many samples have been drawn, below which p-value it is wrong), for each of at most
+    `looks` looks.
 
     Example: looks_at(2_000, 1) is [(2_000, FALSE_ALARM)].
     """
@@ -39,12 +44,14 @@ def looks_at(samples: int, looks: int) -> list[tuple[int, float]]:
     return list(zip(sizes, [*early, FALSE_ALARM / 2 if early else FALSE_ALARM]))
 
 
-def sequential(draw: Callable[[int], T], samples: int, fit_of: Callable[[list[T]], Fit], looks: int = LOOKS,
-               at_once: int = 1, what: str = "samples") -> tuple[list[T], Fit, float]:
-    """draw(0), draw(1), ... in this order, from `at_once` threads, until a look calls them wrong, or to the end.
+def sequential(draw: Callable[[int], T], samples: int, fit_of: Callable[[list[T]], Fit],
+               looks: int = LOOKS, at_once: int = 1,
+               what: str = "samples") -> tuple[list[T], Fit, float]:
+    """draw(0), draw(1), ... in this order, from `at_once` threads, until a look calls them wrong,
+    or to the end.
 
-    Returns what was drawn, the fit of all of it, and the p-value below which it is wrong. A long wait is counted down
-    on stderr.
+    Returns what was drawn, the fit of all of it, and the p-value below which it is wrong. A long
+    wait is counted down on stderr.
     """
     drawn: list[T] = []
     coming = _counted_down(_at_once(draw, samples, at_once), samples, what)
@@ -79,4 +86,5 @@ def _counted_down(items: Iterator[T], total: int, what: str) -> Generator[T, Non
     for i, item in enumerate(items, 1):
         yield item
         left = (perf_counter() - began) * (total / i - 1)
-        say(f"[{'#' * (20 * i // total):20}] {i:,} of {total:,} {what}, at most {left:,.0f} seconds to go")
+        say(f"[{'#' * (20 * i // total):20}] {i:,} of {total:,} {what}, at most {left:,.0f} "
+            "seconds to go")

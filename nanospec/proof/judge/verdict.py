@@ -1,10 +1,12 @@
-"""A verdict on a sampler that somebody wrote: is its distribution the target's, how sure is that, and which bug is it?
+"""A verdict on a sampler that somebody wrote: is its distribution the target's, how sure is that,
+and which bug is it?
 
-    judge(lambda dice: tokens_of(speculate(target, ModelDrafter(draft, 2), [1], 3, dice=dice)), target, draft, [1], 3)
+    judge(lambda dice: tokens_of(speculate(target, ModelDrafter(draft, 2), [1], 3, dice=dice)),
+    target, draft, [1], 3)
 
-Two witnesses. If the sampler leaves all chance to the dice it is given, it is walked: its distribution is then known,
-and no luck is in the verdict. And it is run with real dice, many times: that also sees chance used twice, and does for
-samplers that bring their own.
+Two witnesses. If the sampler leaves all chance to the dice it is given, it is walked: its
+distribution is then known, and no luck is in the verdict. And it is run with real dice, many times:
+that also sees chance used twice, and does for samplers that bring their own.
 """
 
 import sys
@@ -36,11 +38,14 @@ SETTINGS = {"temperature": 1.0, "top_k": None, "top_p": None}
 class Verdict:
     """print() it, or read it.
 
-    wrong: the verdict.  why: its reason, in a sentence.  distance: total variation from the target's distribution,
-    exact, if the sampler could be walked.  bugs: those of the zoo that make this very distribution.
-    p_value, samples: of the runs with real dice.  A right sampler is called wrong with probability `false_alarm`; one
-    further off than `visible`, in `unit`, is missed with probability `miss` at most.
-    note: what else there is to say.  most_off: the outcome that is most off, from the walk if that is what decides.
+    wrong: the verdict.  why: its reason, in a sentence.
+    distance: total variation from the target's distribution, exact, if the sampler could be walked.
+    bugs: those of the zoo that make this very distribution.
+    p_value, samples: of the runs with real dice. A right sampler is called wrong with probability
+    `false_alarm`; one further off than `visible`, in `unit`, is missed with probability `miss` at
+    most.
+    note: what else there is to say.
+    most_off: the outcome that is most off, from the walk if that is what decides.
     """
 
     wrong: bool
@@ -62,31 +67,38 @@ class Verdict:
         return self.wrong or self.distance is not None or self.visible <= NO_VERDICT
 
     def __str__(self) -> str:
-        right = "Right, as far as can be seen: " if self.decided else "No verdict, there are too few samples: "
+        right = ("Right, as far as can be seen: " if self.decided
+                 else "No verdict, there are too few samples: ")
         lines = [("WRONG: " if self.wrong else right) + self.why]
         if self.bugs:
             lines.append("It has the distribution of " + ", or ".join(self.bugs) + ".")
         lines += [self.note] if self.note else []
-        lines.append(f"{self.samples:,} samples, p = {self.p_value:.2g}. A right sampler is called wrong once in "
-                     f"{1 / self.false_alarm:,.0f} times; one that is more than {self.visible:.2g} off ({self.unit}) "
-                     f"is missed once in {1 / self.miss:,.0f} times at most.")
+        lines.append(f"{self.samples:,} samples, p = {self.p_value:.2g}. A right sampler is called "
+                     f"wrong once in {1 / self.false_alarm:,.0f} times; one that is more than "
+                     f"{self.visible:.2g} off ({self.unit}) is missed once in {1 / self.miss:,.0f} "
+                     "times at most.")
         return "\n".join(lines)
 
 
-def judge(sampler: Sampler, target, draft=None, ids: Sequence[int] = (0,), new: int = 3, gamma: int = 2,
-          samples: int = 2_000, seed: int = 0, tolerance: float = TOLERANCE,
+def judge(sampler: Sampler, target, draft=None, ids: Sequence[int] = (0,), new: int = 3,
+          gamma: int = 2, samples: int = 2_000, seed: int = 0, tolerance: float = TOLERANCE,
           seconds: float = MOST_SECONDS, looks: int = 1, at_once: int = 1, **settings) -> Verdict:
     """Is `sampler(dice)`, which returns `new` tokens, distributed as `target` continues `ids`?
 
-    dice: with pick and flip, see nanospec.dice; a sampler that brings its own randomness may ignore it.
-    target: a model, or the distribution itself, {tuple of tokens: probability}.  settings: temperature, top_k, top_p.
-    draft, gamma: what the sampler speculates with. Given them, a wrong distribution is looked up among the zoo's; and
-    tokens too many for an exact distribution are judged in the order of q_draft - p_target.
-    tolerance: what a walked distribution may be off, in total variation; of a sampler in single precision, 1e-5.
-    seconds: for the walk.  looks: how often the samples are looked at, to stop early (sequential.py).
+    dice: with pick and flip, see nanospec.dice; a sampler that brings its own randomness may ignore
+    it.
+    target: a model, or the distribution itself, {tuple of tokens: probability}.
+    settings: temperature, top_k, top_p.
+    draft, gamma: what the sampler speculates with. Given them, a wrong distribution is looked up
+    among the zoo's; and tokens too many for an exact distribution are judged in the order of
+    q_draft - p_target.
+    tolerance: what a walked distribution may be off, in total variation; of a sampler in single
+    precision, 1e-5.
+    seconds: for the walk.
+    looks: how often the samples are looked at, to stop early (sequential.py).
     at_once: from how many threads the sampler is called.
-    RequestError for what cannot be judged. While one waits, stderr says what is being done, and of a wrong sampler the
-    verdict before the bug's name.
+    RequestError for what cannot be judged. While one waits, stderr says what is being done, and of
+    a wrong sampler the verdict before the bug's name.
     """
     truth, new = _truth(target, ids, new, gamma, samples, seed, settings)
 
@@ -97,33 +109,40 @@ def judge(sampler: Sampler, target, draft=None, ids: Sequence[int] = (0,), new: 
             return transformed(drawn, target, draft, ids, seed, **settings)
         return goodness_of_fit(Counter(drawn), truth)
 
-    drawn, fit, bar = sequential(lambda i: tokens_from(sampler(Dice([seed + i]))), samples, fit_of, looks, at_once)
+    drawn, fit, bar = sequential(lambda i: tokens_from(sampler(Dice([seed + i]))), samples, fit_of,
+                                 looks, at_once)
     other = next((tokens for tokens in drawn if len(tokens) != new), None)
     if other is not None:
-        prompt = ": the prompt in front of them?" * (len(other) == len(ids) + new and other[:len(ids)] == tuple(ids))
-        return Verdict(True, f"it returned {len(other)} tokens where {new} were asked for{prompt}", 0.0, len(drawn),
-                       0.0)
+        begins = len(other) == len(ids) + new and other[:len(ids)] == tuple(ids)
+        prompt = ": the prompt in front of them?" * begins
+        return Verdict(True, f"it returned {len(other)} tokens where {new} were asked for{prompt}",
+                       0.0, len(drawn), 0.0)
     if truth is None:
         verdict = verdict_of(fit, "token by token, its samples fit", bar=bar)
-        verdict.unit = "of the tokens moved, in the order of " + ("p_target" if draft is None else "q_draft - p_target")
+        order = "p_target" if draft is None else "q_draft - p_target"
+        verdict.unit = f"of the tokens moved, in the order of {order}"
         return verdict
     exact, note = walked(sampler, seconds), ""
     if exact is not None and goodness_of_fit(Counter(drawn), exact).p_value < FALSE_ALARM:
-        if distance(exact, truth)[1] > tolerance:              # then it has more chance than a walk can see
-            exact, note = None, "Walked, it does something else than with real dice: is there chance of its own in it?"
+        if distance(exact, truth)[1] > tolerance:   # then it has more chance than a walk can see
+            exact = None
+            note = ("Walked, it does something else than with real dice: is there chance of its "
+                    "own in it?")
     if exact is None:
-        verdict = verdict_of(fit, "its samples fit the target's distribution (it could not be walked)", bar=bar)
+        verdict = verdict_of(fit, "its samples fit the target's distribution (it could not be "
+                             "walked)", bar=bar)
         verdict.note = note or (_where(drawn, truth) if verdict.wrong else "")
     else:
         off = distance(exact, truth)[1]
-        verdict = verdict_of(fit, "every path walked, its distribution is the target's, and its samples fit it", off,
-                             tolerance, bar)
+        verdict = verdict_of(fit, "every path walked, its distribution is the target's, and its "
+                             "samples fit it", off, tolerance, bar)
         if off > tolerance:
             verdict.most_off = max((Off(tokens, truth.get(tokens, 0.0), exact.get(tokens, 0.0))
-                                    for tokens in {**truth, **exact}), key=lambda off: abs(off.found - off.expected))
+                                    for tokens in {**truth, **exact}),
+                                   key=lambda off: abs(off.found - off.expected))
     if verdict.wrong and draft is not None and not isinstance(target, Mapping):
-        _name(verdict, drawn, exact, truth, tolerance, target=target, draft=draft, ids=ids, new=new, gamma=gamma,
-              **settings)
+        _name(verdict, drawn, exact, truth, tolerance, target=target, draft=draft, ids=ids,
+              new=new, gamma=gamma, **settings)
     return verdict
 
 
@@ -141,15 +160,19 @@ def check_task(new: int, gamma: int, samples: int, seed: int, settings: dict) ->
 
 def _truth(target, ids, new: int, gamma: int, samples: int, seed: int,
            settings: dict) -> tuple[Distribution | None, int]:
-    """What is compared with, None where it has too many outcomes, and of how many tokens; RequestError if it cannot."""
+    """What is compared with, None where it has too many outcomes, and of how many tokens;
+    RequestError if it cannot.
+    """
     check_task(new, gamma, samples, seed, settings)
     if isinstance(target, Mapping):
         lengths, weights = {len(tokens) for tokens in target}, list(target.values())
-        if len(lengths) != 1 or not all(isfinite(w) and w >= 0 for w in weights) or abs(sum(weights) - 1) > 1e-6:
-            raise RequestError("a distribution is {tuple of tokens: probability}: tuples of one length, probabilities "
-                               "that add up to 1")
+        if len(lengths) != 1 or not all(isfinite(w) and w >= 0
+                                        for w in weights) or abs(sum(weights) - 1) > 1e-6:
+            raise RequestError("a distribution is {tuple of tokens: probability}: tuples of one "
+                               "length, probabilities that add up to 1")
         if settings:
-            raise RequestError("a distribution is judged as it is: temperature, top_k and top_p are of a model")
+            raise RequestError("a distribution is judged as it is: temperature, top_k and top_p "
+                               "are of a model")
         return dict(target), lengths.pop()
     check_request(target, ids, new, **SETTINGS | settings, seed=seed)
     few = target.config.vocab_size ** new <= MOST_OUTCOMES
@@ -158,53 +181,62 @@ def _truth(target, ids, new: int, gamma: int, samples: int, seed: int,
 
 def verdict_of(fit: Fit, right: str, off: float | None = None, tolerance: float = TOLERANCE,
                bar: float = FALSE_ALARM) -> Verdict:
-    """The verdict that follows from a fit. right: its reason where nothing is wrong. off: the distance that was walked,
-    if it was. bar: below this p-value it is wrong.
+    """The verdict that follows from a fit. right: its reason where nothing is wrong. off: the
+    distance that was walked, if it was. bar: below this p-value it is wrong.
     """
     if off is not None and off > tolerance:
-        wrong, why = True, f"its distribution, walked, is {off:.3g} from the target's in total variation"
+        wrong = True
+        why = f"its distribution, walked, is {off:.3g} from the target's in total variation"
     elif fit.p_value < bar:
         wrong, why = True, "its samples do not fit the target's distribution"
         if off is not None:
-            why += ", although its walked distribution does: is chance used twice, or a state kept between runs?"
+            why += (", although its walked distribution does: is chance used twice, or a state "
+                    "kept between runs?")
     else:
         wrong, why = False, right
-    return Verdict(wrong, why, fit.p_value, round(fit.samples), fit.visible(bar, MISS), off, most_off=fit.worst)
+    return Verdict(wrong, why, fit.p_value, round(fit.samples), fit.visible(bar, MISS), off,
+                   most_off=fit.worst)
 
 
 def _where(drawn: list[tuple], truth: Distribution) -> str:
     """What can be said of a wrong sampler that cannot be walked."""
     if len(set(drawn)) == 1 < len(drawn):
         return f"All {len(drawn):,} samples are the same: is it seeded anew in every run?"
-    if goodness_of_fit(Counter(tokens[:1] for tokens in drawn), beginnings(truth, 1)).p_value < MISS:
+    if goodness_of_fit(Counter(tokens[:1] for tokens in drawn),
+                       beginnings(truth, 1)).p_value < MISS:
         return "Its first token is off already."
-    return "Its first token is right, what follows is not: is chance used twice, or a wrong row or text looked at?"
+    return ("Its first token is right, what follows is not: is chance used twice, or a wrong row "
+            "or text looked at?")
 
 
 def _name(verdict: Verdict, drawn: list[tuple], exact: Distribution | None, truth: Distribution,
           tolerance: float, **task) -> None:
-    """Look for the bugs of the zoo that make this very distribution, for a limited time. The verdict is known."""
+    """Look for the bugs that make this very distribution, for a limited time."""
     def fits(known: Distribution) -> bool:
         if exact is not None:
             return distance(exact, known)[1] <= tolerance
-        return distance(known, truth)[1] > tolerance and goodness_of_fit(Counter(drawn), known).p_value > MISS
+        return (distance(known, truth)[1] > tolerance
+                and goodness_of_fit(Counter(drawn), known).p_value > MISS)
 
     say, said, number = Progress(), False, 0
     for number, (name, same) in enumerate(named(fits, exact, MOST_SECONDS, tolerance, **task), 1):
         verdict.bugs += [name] * same
         if say.long and not said:
-            print(f"{verdict}\nWhich bug of the zoo is it? Looking for {MOST_SECONDS:.0f} seconds at most.",
-                  file=sys.stderr)
+            print(f"{verdict}\nWhich bug of the zoo is it? Looking for {MOST_SECONDS:.0f} seconds "
+                  "at most.", file=sys.stderr)
             said = True
         say(f"{number} of {len(OF_A_CHAIN)} bugs")
     if number < len(OF_A_CHAIN):
-        verdict.note = f"{verdict.note}\nThere was time for {number} of the zoo's {len(OF_A_CHAIN)} bugs.".strip()
+        time = f"There was time for {number} of the zoo's {len(OF_A_CHAIN)} bugs."
+        verdict.note = f"{verdict.note}\n{time}".strip()
 
 
 @torch.inference_mode()
-def transformed(drawn: Sequence[Sequence[int]], target, draft, ids: Sequence[int], seed: int = 0, **settings) -> Fit:
-    """The fit of every token's probability integral transform to the uniform distribution; tokens ordered by
-    q_draft - p_target, both recomputed over the finished text without a cache, or by p_target where there is no draft.
+def transformed(drawn: Sequence[Sequence[int]], target, draft, ids: Sequence[int], seed: int = 0,
+                **settings) -> Fit:
+    """The fit of every token's probability integral transform to the uniform distribution; tokens
+    ordered by q_draft - p_target, both recomputed over the finished text without a cache, or by
+    p_target where there is no draft.
     """
     sampling, values = Sampling(**settings), []
     for number, tokens in enumerate(drawn):

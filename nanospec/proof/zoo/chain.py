@@ -1,4 +1,4 @@
-"""Bugs of a chain: the coin, the residual, which distribution is meant, which row, and randomness."""
+"""Bugs of a chain: the coin, the residual, which distribution, which row, randomness."""
 
 from nanospec.proof.zoo.plant import bug
 
@@ -13,38 +13,45 @@ REPORT = "q_draft.append(sampling(logits[:, 0]))"
 ONE_HOT = "torch.nn.functional.one_hot"
 
 ACCEPTANCE = [
-    bug("ratio-flipped", "feifeibear/LLMSpeculativeSampling@9f5d2e5", "the coin's odds are q_draft / p_target", "T0",
-        (RATIO, "q_of_x / p_of_x")),
-    bug("accept-everything", "huggingface/transformers#28508, vllm-ascend#13730", "every draft token is accepted", "T1",
-        (COIN, "dice.flip(torch.ones_like(p_of_x))")),
-    bug("logits-as-probabilities", "dust-tt/llama-ssp@b9c92d4", "the target's softmax is missing", "T1",
-        (SCORE, "p_target = logits")),
+    bug("ratio-flipped", "feifeibear/LLMSpeculativeSampling@9f5d2e5",
+        "the coin's odds are q_draft / p_target", "T0", (RATIO, "q_of_x / p_of_x")),
+    bug("accept-everything", "huggingface/transformers#28508, vllm-ascend#13730",
+        "every draft token is accepted", "T1", (COIN, "dice.flip(torch.ones_like(p_of_x))")),
+    bug("logits-as-probabilities", "dust-tt/llama-ssp@b9c92d4",
+        "the target's softmax is missing", "T1", (SCORE, "p_target = logits")),
     bug("only-first-test-counts", "lucidrains/speculative-decoding@a536030",
         "the search for the first rejection runs along an axis of size 1", "T1",
         ("coins" + COUNT, "coins[:, :1].expand_as(coins).long().sum(-1)")),
-    bug("accept-after-a-rejection", "generic", "draft tokens after a rejected one are counted too", "T1",
+    bug("accept-after-a-rejection", "generic",
+        "draft tokens after a rejected one are counted too", "T1",
         (COUNT, ".long().sum(-1)")),
-    bug("uniform-can-be-zero", "the comment in vLLM's sampler; Sequoia", "u <= prob accepts a forbidden token at u = 0",
-        "support", ("self._take(prob.shape[1]) < prob", "self._take(prob.shape[1]) <= prob"), file="dice"),
-    bug("lenience", "Leviathan et al. A.5; lossy by design", "the coin's odds are min(1, p / (0.8 q))", "T1",
+    bug("uniform-can-be-zero", "the comment in vLLM's sampler; Sequoia",
+        "u <= prob accepts a forbidden token at u = 0", "support",
+        ("self._take(prob.shape[1]) < prob", "self._take(prob.shape[1]) <= prob"), file="dice"),
+    bug("lenience", "Leviathan et al. A.5; lossy by design",
+        "the coin's odds are min(1, p / (0.8 q))", "T1",
         (COIN, "dice.flip(p_of_x / q_of_x / 0.8)")),
-    bug("threshold-acceptance", "sglang's threshold_acc; lossy by design", "a draft token of p_target above 0.5 is "
-        "accepted", "T0", (COIN, "dice.flip(p_of_x / q_of_x + (p_of_x > 0.5))")),
+    bug("threshold-acceptance", "sglang's threshold_acc; lossy by design",
+        "a draft token of p_target above 0.5 is accepted", "T0",
+        (COIN, "dice.flip(p_of_x / q_of_x + (p_of_x > 0.5))")),
 ]
 
 RESIDUALS = [
-    bug("residual-is-target", "romsto/Speculative-Decoding@0b1fa52", "the replacement is drawn from p_target", "T0",
-        (LEFT, "p_target[row, accepted]")),
-    bug("residual-softmaxed", "transformers#28508, feifeibear@3505d00", "softmax of the residual, not its sum", "T1",
+    bug("residual-is-target", "romsto/Speculative-Decoding@0b1fa52",
+        "the replacement is drawn from p_target", "T0", (LEFT, "p_target[row, accepted]")),
+    bug("residual-softmaxed", "transformers#28508, feifeibear@3505d00",
+        "softmax of the residual, not its sum", "T1",
         (RESIDUAL, RESIDUAL + ".softmax(-1)"), file="probs"),
-    bug("residual-pointwise", "SafeAILab/EAGLE@2f982e2, xllm#2175", "q_draft is subtracted at the draft token only",
+    bug("residual-pointwise", "SafeAILab/EAGLE@2f982e2, xllm#2175",
+        "q_draft is subtracted at the draft token only",
         "T1", (LEFT, "residual(p_target[row, accepted], draft.q_draft[row, following] * "
                      f"{ONE_HOT}(draft.tokens[row, following], p_target.shape[2]))")),
     bug("residual-absolute", "generic", "|p_target - q_draft|", "T1",
         (RESIDUAL, "left = (p_target - q_draft).abs()"), file="probs"),
     bug("residual-argmax", "generic", "the replacement is the residual's likeliest token", "T1",
         (LEFT, f"{ONE_HOT}({LEFT}.argmax(-1), p_target.shape[2])")),
-    bug("warp-residual-again", "Lightning-AI/litgpt", "temperature is applied to the residual once more", "T1",
+    bug("warp-residual-again", "Lightning-AI/litgpt",
+        "temperature is applied to the residual once more", "T1",
         (LEFT, f"{LEFT} ** (1 / 0.7)")),
     bug("zero-residual-nan", "Sequoia; MTPLX#82", "p = q up to rounding leaves 0/0", "T0",
         ("torch.where(total == 0, p_target, left / total)", "left / total"), file="probs"),
@@ -52,17 +59,21 @@ RESIDUALS = [
 
 DISTRIBUTIONS = [
     bug("greedy-draft-soft-q", "jaymody/speculative-sampling@ffa233e, transformers#33534",
-        "the draft takes its argmax and reports a softmax", "T1", (DRAW, "tokens.append(q_draft[-1].argmax(-1))")),
-    bug("draft-warped-q-raw", "transformers#47932", "drawn with top-k, reported without", "T1 together",
-        (REPORT, "q_draft.append(Sampling()(logits[:, 0]))"),
+        "the draft takes its argmax and reports a softmax", "T1",
+        (DRAW, "tokens.append(q_draft[-1].argmax(-1))")),
+    bug("draft-warped-q-raw", "transformers#47932", "drawn with top-k, reported without",
+        "T1 together", (REPORT, "q_draft.append(Sampling()(logits[:, 0]))"),
         (DRAW, "tokens.append(dice.pick(sampling(q_draft[-1].log())))")),
     bug("target-unwarped", "vllm#9834", "temperature and top-k are applied to the draft only", "T1",
         (SCORE, "p_target = Sampling()(logits)")),
-    bug("processors-only-on-bonus", "vllm#42744, sglang#10617", "only the last row has temperature and top-k", "T1",
+    bug("processors-only-on-bonus", "vllm#42744, sglang#10617",
+        "only the last row has temperature and top-k", "T1",
         (SCORE, "p_target = torch.cat([Sampling()(logits[:, :-1]), sampling(logits[:, -1:])], 1)")),
-    bug("draft-dtype-mismatch", "deepseek-ai/DeepSpec#31", "drawn in low precision, verified in high", "T1",
+    bug("draft-dtype-mismatch", "deepseek-ai/DeepSpec#31",
+        "drawn in low precision, verified in high", "T1",
         (DRAW, "tokens.append(dice.pick(q_draft[-1].half()))")),
-    bug("bonus-unwarped", "SafeAILab/EAGLE until bf10ac5", "the bonus token is drawn without temperature", "T1",
+    bug("bonus-unwarped", "SafeAILab/EAGLE until bf10ac5",
+        "the bonus token is drawn without temperature", "T1",
         (SCORE, "p_target = torch.cat([sampling(logits[:, :-1]), Sampling()(logits[:, -1:])], 1)")),
 ]
 
@@ -70,17 +81,22 @@ ROWS = [
     bug("resample-from-last-row", "romsto@53922df", "the replacement comes from the last row", "T1",
         ("residual(p_target[row, accepted]", "residual(p_target[row, -1]")),
     bug("row-before", "generic", "the replacement comes from the row before", "T1",
-        ("residual(p_target[row, accepted]", "residual(p_target[row, (accepted - 1).clamp(min=0)]")),
-    bug("bonus-from-draft", "generic", "the last draft token's q_draft is subtracted from the bonus", "T1",
-        ("(accepted + 1) % draft.tokens.shape[1]", "(accepted + 1).clamp(max=draft.tokens.shape[1] - 1)")),
+        ("residual(p_target[row, accepted]",
+         "residual(p_target[row, (accepted - 1).clamp(min=0)]")),
+    bug("bonus-from-draft", "generic",
+        "the last draft token's q_draft is subtracted from the bonus", "T1",
+        ("(accepted + 1) % draft.tokens.shape[1]",
+         "(accepted + 1).clamp(max=draft.tokens.shape[1] - 1)")),
 ]
 
 RANDOMNESS = [
     bug("residual-reuses-accept-uniform", "vllm#47386, vllm-ascend#16370, flashinfer#424",
         "the draw from the residual takes the uniform by which its coin fell", "ledger",
-        ("cumulative = weights", "self.column -= min(1, self.column); cumulative = weights"), file="dice"),
+        ("cumulative = weights",
+         "self.column -= min(1, self.column); cumulative = weights"), file="dice"),
     bug("reseed-per-draw", "feifeibear", "every round starts the generator anew", "ledger",
-        ("torch.rand(uniforms, generator=generator", "torch.rand(uniforms, generator=generator.manual_seed(0)"),
+        ("torch.rand(uniforms, generator=generator",
+         "torch.rand(uniforms, generator=generator.manual_seed(0)"),
         file="dice"),
     bug("seed-ignored", "vllm#6038, vllm#10863", "the seed is not handed on", "reports",
         ("manual_seed(check_seed(seed)) for", "manual_seed(torch.seed() % 2 ** 31) for"),
@@ -88,20 +104,26 @@ RANDOMNESS = [
 ]
 
 CONTROLS = [
-    bug("argmax-draft-one-hot-q", "transformers, prompt lookup", "the argmax is drafted and reported as certain", "",
-        (REPORT, f"{REPORT}; q_draft[-1] = {ONE_HOT}(q_draft[-1].argmax(-1), q_draft[-1].shape[-1]).to(q_draft[-1])")),
+    bug("argmax-draft-one-hot-q", "transformers, prompt lookup",
+        "the argmax is drafted and reported as certain", "",
+        (REPORT, f"{REPORT}; q_draft[-1] = {ONE_HOT}(q_draft[-1].argmax(-1), "
+         "q_draft[-1].shape[-1]).to(q_draft[-1])")),
     bug("soft-draft-judged-as-one-hot", "vLLM without draft probabilities",
         "drawn from q_draft, accepted with p_target(x), replaced from p_target without x", "",
-        ("x = draft.tokens[:, 1:, None]", "x, q_sum = draft.tokens[:, 1:, None], draft.q_draft.sum(-1, keepdim=True); "
-         f"draft = Draft(draft.tokens, {ONE_HOT}(draft.tokens, p_target.shape[2]) * (q_sum > 0).to(p_target))")),
-    bug("no-bonus", "some trees", "where all draft tokens were accepted, nothing follows the last", "",
+        ("x = draft.tokens[:, 1:, None]",
+         "x, q_sum = draft.tokens[:, 1:, None], draft.q_draft.sum(-1, keepdim=True); draft = "
+         f"Draft(draft.tokens, {ONE_HOT}(draft.tokens, p_target.shape[2]) * (q_sum > "
+         "0).to(p_target))")),
+    bug("no-bonus", "some trees",
+        "where all draft tokens were accepted, nothing follows the last", "",
         (COUNT, COUNT + ".clamp(max=coins.shape[1] - 1)"),
-        (LEFT, f"torch.where(coins.all(-1)[:, None], {ONE_HOT}(draft.tokens[:, -1], p_target.shape[2]), {LEFT})")),
+        (LEFT, f"torch.where(coins.all(-1)[:, None], {ONE_HOT}(draft.tokens[:, -1], "
+         f"p_target.shape[2]), {LEFT})")),
     bug("unnormalised-residual", "many", "weights of any total go to a sampler that normalises", "",
         (LEFT, f"7 * {LEFT}")),
     bug("sample-and-match", "transformers without candidate logits",
-        "a target sample decides: a draft token that equals it is accepted, otherwise the sample is emitted", "",
-        (COIN, "(drawn := dice.pick(p_target[:, :-1])) == draft.tokens[:, 1:]"),
+        "a target sample decides: a draft token that equals it is accepted, otherwise the sample "
+        "is emitted", "", (COIN, "(drawn := dice.pick(p_target[:, :-1])) == draft.tokens[:, 1:]"),
         (LEFT, "torch.where((accepted < drawn.shape[1])[:, None], "
                f"{ONE_HOT}(drawn[row, accepted.clamp(max=drawn.shape[1] - 1)], p_target.shape[2]), "
                "p_target[row, accepted])")),

@@ -1,8 +1,9 @@
-"""How a bug is planted: a few words of source are exchanged for others, and the compiled code of the functions that
-they touch is swapped in place. So every check runs the very functions that it always runs, whatever calls them.
+"""How a bug is planted: a few words of source are exchanged for others, and the compiled code of
+the functions that they touch is swapped in place. So every check runs the very functions that it
+always runs, whatever calls them.
 
-The words are found by file, by function where they are not alone in the file, and token by token: blanks, the ends of
-lines within brackets and comments do not count.
+The words are found by file, by function where they are not alone in the file, and token by token:
+blanks, the ends of lines within brackets and comments do not count.
 """
 
 import ast
@@ -18,7 +19,8 @@ from importlib import import_module
 from pathlib import Path
 from types import CodeType, FunctionType
 
-FALLS = AssertionError, ArithmeticError, IndexError, RuntimeError, ValueError       # what a bug's code may end in
+# What a bug's code may end in.
+FALLS = AssertionError, ArithmeticError, IndexError, RuntimeError, ValueError
 
 
 @dataclass(frozen=True)
@@ -26,16 +28,18 @@ class Bug:
     """old -> new in one file of nanospec. A control has no check that catches it."""
 
     name: str
-    source: str                 # where it shipped; "generic": in many places; "ours": made up to try the checks
+    source: str     # where it shipped; "generic": in many places; "ours": made up to try the checks
     what: str                   # what is done wrong, in one sentence
-    caught_by: str              # in tests/proof/: a check, "T1", or a part of the contract, "exact: tree, block"
+    # In tests/proof/: a check, "T1", or a part of the contract, "exact: tree, block".
+    caught_by: str
     file: str                   # of nanospec, without its ending: speculate, methods.rules.block
     edits: tuple[tuple[str, str], ...]
-    within: str = ""            # the function or class in which the words are looked for: one_round, Dice.pick
+    # The function or class in which the words are looked for: one_round, Dice.pick.
+    within: str = ""
 
 
-def bug(name: str, source: str, what: str, caught_by: str, *edits: tuple[str, str], file: str = "speculate",
-        within: str = "") -> Bug:
+def bug(name: str, source: str, what: str, caught_by: str, *edits: tuple[str, str],
+        file: str = "speculate", within: str = "") -> Bug:
     return Bug(name, source, what, caught_by, file, edits, within)
 
 
@@ -60,32 +64,35 @@ def exchanged(codes: list[tuple[FunctionType, CodeType]]) -> Iterator[None]:
 
 
 def exchanges(bug: Bug) -> list[tuple[FunctionType, CodeType]]:
-    """Every function that was compiled from the bug's file and differs with the bug in it, and its new code: methods,
-    what decorators have wrapped, and closures too, wherever they are kept.
+    """Every function that was compiled from the bug's file and differs with the bug in it, and its
+    new code: methods, what decorators have wrapped, and closures too, wherever they are kept.
     """
-    ships, has_the_bug = (_codes(source, f"<{bug.name}>") for source in (_source_of(bug.file), source_with(bug)))
+    ships, has_the_bug = (_codes(source, f"<{bug.name}>")
+                          for source in (_source_of(bug.file), source_with(bug)))
     pairs = []
     for function in functions_of(bug.file):
         old, new = (codes.get(function.__qualname__, []) for codes in (ships, has_the_bug))
         if len(old) == len(new) == 1:
             pairs.append((function, new[0]))
-        elif len(old) == len(new) and function.__code__ in old:         # several lambdas, told apart by their code
+        # Several lambdas, told apart by their code.
+        elif len(old) == len(new) and function.__code__ in old:
             pairs.append((function, new[old.index(function.__code__)]))
     return [(function, code) for function, code in pairs if code != function.__code__]
 
 
 @cache
 def functions_of(file: str) -> list[FunctionType]:
-    """All that are alive when this is first asked: to search the heap takes as long as many a check. A closure that is
-    made while a bug is planted has it from the function that makes it.
+    """All that are alive when this is first asked: to search the heap takes as long as many a
+    check. A closure that is made while a bug is planted has it from the function that makes it.
     """
     module = import_module(f"nanospec.{file}")
-    return [thing for thing in gc.get_referrers(vars(module)) if type(thing) is FunctionType     # its globals are these
+    # Its globals are these.
+    return [thing for thing in gc.get_referrers(vars(module)) if type(thing) is FunctionType
             and thing.__code__.co_filename == module.__file__]
 
 
 def changed(bug: Bug) -> dict:
-    """The names of the bug's file, run anew with the bug in it; the file that ships is left alone."""
+    """The names of the bug's file, run anew with the bug; what ships is left alone."""
     names = {"__name__": f"nanospec.{bug.file}"}
     exec(compile(source_with(bug), f"<{bug.name}>", "exec"), names)
     return names
@@ -96,8 +103,7 @@ def _source_of(file: str) -> str:
 
 
 def source_with(bug: Bug, source: str | None = None) -> str:
-    """Its file, or what `source` has of it, with the bug in it. LookupError if the words that it changes are not there.
-    """
+    """Its file, here or in `source`, with the bug. LookupError if its words are not there."""
     source = _source_of(bug.file) if source is None else source
     for old, new in bug.edits:
         (words, begins, ends), (wanted, *_) = tokens_of(source), tokens_of(old)
@@ -105,7 +111,8 @@ def source_with(bug: Bug, source: str | None = None) -> str:
         found = [i for i, begin in enumerate(begins)
                  if first <= begin < last and words[i:i + len(wanted)] == wanted]
         if len(found) != 1:
-            raise LookupError(f"{bug.name}: the line it changes is no longer there, or not alone: {old!r}")
+            raise LookupError(f"{bug.name}: the line it changes is no longer there, or not alone: "
+                              f"{old!r}")
         source = source[:begins[found[0]]] + new + source[ends[found[0] + len(wanted) - 1]:]
     return source
 
@@ -121,16 +128,18 @@ TOKEN = re.compile(r"""
 def tokens_of(source: str) -> tuple[list[str], list[int], list[int]]:
     """The tokens of a fragment of Python, and where each begins and ends."""
     found = [match for match in TOKEN.finditer(source) if match["skipped"] is None]
-    return [match[0] for match in found], [match.start() for match in found], [match.end() for match in found]
+    words, spans = [match[0] for match in found], [match.span() for match in found]
+    return words, [begin for begin, _ in spans], [end for _, end in spans]
 
 
 def _span_of(name: str, source: str) -> tuple[int, int]:
-    """Where the function or class of this qualified name begins and ends; all of the source if there is no name."""
+    """Where this function or class begins and ends; all of the source without a name."""
     if not name:
         return 0, len(source)
     place: ast.AST = ast.parse(source)
     for part in name.split("."):
-        place = next(node for node in ast.iter_child_nodes(place) if getattr(node, "name", None) == part)
+        place = next(node for node in ast.iter_child_nodes(place)
+                     if isinstance(node, ast.FunctionDef | ast.ClassDef) and node.name == part)
     assert isinstance(place, ast.FunctionDef | ast.ClassDef)
     lines = source.splitlines(keepends=True)
     return sum(map(len, lines[:place.lineno - 1])), sum(map(len, lines[:place.end_lineno]))
@@ -144,7 +153,7 @@ def _codes(source: str, name: str) -> dict[str, list[CodeType]]:
         for inner in code.co_consts:
             if isinstance(inner, CodeType):
                 name = path + inner.co_name
-                if inner.co_flags & inspect.CO_OPTIMIZED:       # a function's; a class body's is not
+                if inner.co_flags & inspect.CO_OPTIMIZED:   # a function's; a class body's is not
                     codes[name].append(inner)
                     name += ".<locals>"
                 collect(inner, name + ".")

@@ -1,4 +1,4 @@
-"""Samplers with a bug of the zoo in them, and which of these a sampler is: how a verdict names a bug."""
+"""Samplers with a bug in them, and which of these a sampler is: how a bug gets its name."""
 
 from collections import defaultdict
 from collections.abc import Callable, Iterator, Sequence
@@ -11,16 +11,19 @@ from nanospec.proof.zoo.plant import FALLS, Bug, exchanged, exchanges
 from nanospec.speculate import ModelDrafter, speculate, tokens_of
 
 AS_IT_SHIPS = Bug("as it ships", "", "", "", "speculate", ())
-OF_A_CHAIN = [bug for bug in chain.BUGS + loop.BUGS if bug.file != "dice"]      # a walk does not see those of the dice
+# A walk does not see those of the dice.
+OF_A_CHAIN = [bug for bug in chain.BUGS + loop.BUGS if bug.file != "dice"]
 
 
-def sampler_with(bug: Bug, target, draft, ids: Sequence[int], new: int, gamma: int, **settings) -> Sampler:
+def sampler_with(bug: Bug, target, draft, ids: Sequence[int], new: int, gamma: int,
+                 **settings) -> Sampler:
     """A sampler that speculates with the bug planted, while it runs and no longer."""
     codes = exchanges(bug)
 
     def sampler(dice):
         with exchanged(codes):
-            return tokens_of(speculate(target, ModelDrafter(draft, gamma), ids, new, dice=dice, **settings))
+            return tokens_of(speculate(target, ModelDrafter(draft, gamma), ids, new,
+                                       dice=dice, **settings))
     return sampler
 
 
@@ -34,10 +37,11 @@ def beginnings(distribution: Distribution, new: int) -> Distribution:
 
 def named(fits: Callable[[Distribution], bool], like: Distribution | None, seconds: float,
           tolerance: float, new: int, **task) -> Iterator[tuple[str, bool]]:
-    """(name, is it that) of every bug that a chain can have, for as long as there is time; each is walked.
+    """(name, is it that) of every bug that a chain can have, for as long as there is time; each is
+    walked.
 
-    like: what it must be, up to tolerance; its first tokens are compared first, because few paths tell them. Or None,
-    and fits(distribution of the bug) says whether it is.
+    like: what it must be, up to tolerance; its first tokens are compared first, because few paths
+    tell them. Or None, and fits(distribution of the bug) says whether it is.
     """
     until = perf_counter() + seconds
     for bug in OF_A_CHAIN:

@@ -22,7 +22,7 @@ ROWS = [
         ("parents, ancestors_of(parents)", "parents, ancestors_of(parents[:1].expand_as(parents))"),
         file="methods.trees.tree_draft"),
     bug("path-of-another-row", "ours", "the first text's path is committed in every text's cache",
-        "alone: tree, token", ("cache.length[:, None] + path,", "cache.length[:, None] + path[:1],"),
+        "alone: tree, token", ("cache.length[:, None] + path", "cache.length[:, None] + path[:1]"),
         file="methods.trees.tree_draft"),
     bug("settings-of-another-row", "ours", "the first text's temperature is used for every text", "T2 rows",
         ("if len(self.rows_of) == 1:", "if self.rows_of:"), file="serving.rows"),
@@ -119,7 +119,7 @@ SERVED = [
         "beginning on", "alone: chain of mlp, token",
         ("self._hidden(prompt.hidden)", "self._hidden(prompt.hidden[-1:])"), file="serving.server"),
     bug("a-piece-over-the-first", "ours", "every piece of a prompt is written where the first one stands",
-        "served", ("self.cache.length += piece.shape[1]", "pass"), file="serving.server"),
+        "served", ("self.cache.length += piece.shape[1]", "pass"), file="serving.request"),
 ]
 
 BUGS = ROWS + LACKING + SURVIVAL + TOLD + CHOSEN + SERVED

@@ -9,7 +9,7 @@ CUT = "emitted, stopped = until(done.emitted, stop)"
 LIMIT = "done.emitted = emitted[:left]"
 MASK = "tree_mask(cache, cache.length, self.ancestors, kv_length)"
 ATTENDS = "self._slots[:kv_length] <= slots[:, :, None]"
-TO = "to, source, row = cache.length[:, None] + count,"
+TO = "to, source = cache.length[:, None] + count,"
 DRAWN = "drawn, q = self._draw(left, whose, dice)"
 
 

@@ -37,7 +37,7 @@ BUGS = [
         (MASK, MASK.replace("self.ancestors,", "torch.ones_like(self.ancestors).tril(),")),
         file="methods.trees.tree_draft"),
     bug("path-not-gathered", "generic", "the accepted path stays where its rows were", "exact: tree, token",
-        ("cache.length[:, None] + path,", "cache.length[:, None] + count,"), file="methods.trees.tree_draft"),
+        ("cache.length[:, None] + path", "cache.length[:, None] + count"), file="methods.trees.tree_draft"),
     bug("positions-ignore-parent", "TensorRT-LLM#12962", "a row's position is its slot, not its depth", "tree caches",
         (DEPTH, "torch.ones_like(self.tokens).cumsum(-1) - 1"), file="methods.trees.tree_draft"),
     bug("draft-path-not-gathered", "generic; vllm#14649", "the draft's cache keeps another branch: only speed is lost",
