@@ -1,4 +1,6 @@
-"""What an earlier start has found, kept in the user's cache folder, so that the next one need not look for it again."""
+"""What an earlier start has found, kept in the user's cache folder, so that the next one need not
+look for it again.
+"""
 
 import hashlib
 import json
@@ -14,7 +16,9 @@ from nanospec.files.atomic import write_atomically
 
 
 def cache_folder() -> Path:
-    """Where the system has what programs may lose. OSError or RuntimeError where the user has no home."""
+    """Where the system has what programs may lose. OSError or RuntimeError where the user has no
+    home.
+    """
     if sys.platform == "win32" and os.environ.get("LOCALAPPDATA"):
         return Path(os.environ["LOCALAPPDATA"], "nanospec")
     if sys.platform == "darwin":
@@ -24,10 +28,12 @@ def cache_folder() -> Path:
 
 
 def found_before(about: Mapping[str, Any], find: Callable[[], Any], anew: bool = False) -> Any:
-    """What `find()` returned when it was last asked `about` the same, else what it returns now, which is then kept.
+    """What `find()` returned when it was last asked `about` the same, else what it returns now,
+    which is then kept.
 
-    about, and what is found: as JSON has them. anew: it is asked in any case. A file that is damaged, or of another
-    version of this package, counts as none, and a folder that cannot be written to keeps nothing.
+    about, and what is found: as JSON has them. anew: it is asked in any case. A file that is
+    damaged, or of another version of this package, counts as none, and a folder that cannot be
+    written to keeps nothing.
     """
     version, path = "", None
     with suppress(metadata.PackageNotFoundError):       # it need not be installed

@@ -6,8 +6,8 @@ Medusa (Cai et al. 2024, arXiv 2401.10774) drafts so, with a tree made from meas
 at temperature 0, the longest prefix of best guesses that the target would have written.
 
 No token is drawn, so every q_draft is one-hot, and a draft token x is accepted with what is left of
-p_target(x). That is lossless for any choice of tokens. At temperature 0 drawing gives the best child
-and then any others; here they are the next best.
+p_target(x). That is lossless for any choice of tokens. At temperature 0 drawing gives the best
+child and then any others; here they are the next best.
 """
 
 from collections.abc import Callable
