@@ -5,8 +5,9 @@ Face folder and are put together as those are (huggingface.py). One thing is und
 Llama's queries and keys so that the two channels of a rotary pair stand side by side; in a folder, and here, they
 stand half a head apart.
 
-Left out, and refused rather than misread: architectures and rotary positions that this GPT does not have, models that
-are split into several files, and tokenizers other than byte-level BPE with one of the pretokenizers below.
+Left out, and refused rather than misread: architectures, rotary positions, windows, caps and scales that this GPT does
+not have, models that are split into several files, and tokenizers other than byte-level BPE with one of the
+pretokenizers below.
 """
 
 import math
@@ -44,10 +45,16 @@ ENDS = ("eos", "eot", "eom")            # end of text, of a turn, of a message: 
 ENDING = {"<|endoftext|>", "<|end_of_text|>", "<|eot_id|>", "<|eom_id|>", "<|im_end|>", "<|end|>", "<end_of_turn>",
           "</s>", "<eos>", "[EOS]", "<EOT>", "_<EOT>", "[EOT]", "<|return|>", "<|call|>", "<|calls|>", "<|flush|>",
           "<turn|>", "<|tool_response>", "<end_of_utterance>", "<\uff5cend\u2581of\u2581sentence\uff5c>"}
-# Keys of rotary positions, below "rope.", and what they may say; None: anything, for it changes nothing here.
-ROPE: dict[str, tuple | None] = {
-    "freq_base": None, "scaling.type": ("none", "linear"), "scaling.factor": (0, 1), "scale_linear": (0, 1),
-    "scaling.attn_factor": (1,), "scaling.original_context_length": None, "scaling.finetuned": None}
+# Keys below the architecture's name, and what they may say; None: anything, for it is read, or changes nothing here.
+# Any other key asks for something that this GPT does not have, unless it says 0: a window, a cap, a scale, experts.
+KEYS: dict[str, tuple | None] = {
+    **dict.fromkeys(["context_length", "block_count", "embedding_length", "feed_forward_length", "vocab_size",
+                     "tensor_data_layout", "attention.head_count", "attention.head_count_kv", "attention.key_length",
+                     "attention.layer_norm_rms_epsilon", "rope.freq_base", "rope.scaling.original_context_length",
+                     "rope.scaling.finetuned"]),
+    **dict.fromkeys(["attention.causal", "logit_scale", "residual_scale", "embedding_scale",
+                     "rope.scaling.attn_factor"], (1,)),
+    **dict.fromkeys(["rope.scaling.factor", "rope.scale_linear"], (0, 1)), "rope.scaling.type": ("none", "linear")}
 ROPE_FREQS = "rope_freqs.weight"        # what each pair's frequency is divided by: Llama 3's scaling, written out
 LOW, HIGH = 1.0, 4.0                    # Llama 3's, where the divisors leave open which they were
 # Special tokens by GGUF's names, and as chat templates call them.
@@ -136,13 +143,13 @@ def config_of(file: File) -> Config:
 
 
 def scaling_of(file: File, head_size: int) -> tuple[float, ...]:
-    """Config.rope_llama3 of a file. PairError where it does anything else with positions that this GPT does not."""
-    begin = f"{file.kind}.rope."
-    allowed = ROPE | {"dimension_count": (head_size,)}
+    """Config.rope_llama3 of a file. PairError where it asks for anything else that this GPT does not have."""
+    begin = f"{file.kind}."
+    allowed = KEYS | {"rope.dimension_count": (head_size,), "attention.value_length": (head_size,)}
     if file.value("{}.rope.scaling.type", "") == "none":                # then llama.cpp does not look at the factor
-        allowed |= {"scaling.factor": None, "scale_linear": None}
+        allowed |= {"rope.scaling.factor": None, "rope.scale_linear": None}
     for key in file.reader.fields:
-        only = allowed.get(key.removeprefix(begin), ()) if key.startswith(begin) else None
+        only = allowed.get(key.removeprefix(begin), (0,)) if key.startswith(begin) else None
         if only is not None:
             file.allow(key, *only)
     tensor = next((tensor for tensor in file.reader.tensors if tensor.name == ROPE_FREQS), None)
@@ -234,8 +241,13 @@ def tokenizer_of(file: File) -> FolderTokenizer:
     made.add_special_tokens([piece for piece, kind in zip(pieces, kinds) if kind == CONTROL])
     made.add_tokens([piece for piece, kind in zip(pieces, kinds) if kind == ADDED])
     special = {name: file.value(f"tokenizer.ggml.{name}_token_id", None) for name in (*NAMED, *ENDS)}
+    for name, i in special.items():
+        if i is not None and i >= len(pieces):
+            raise PairError(f"{file.path} has {len(pieces)} tokens, and tokenizer.ggml.{name}_token_id is {i}")
     if file.value("tokenizer.ggml.add_bos_token", pre == "llama-bpe"):         # llama.cpp's default
         begin = special["bos"]
+        if begin is None:
+            raise PairError(f"{file.path} puts a token before every text, and has no tokenizer.ggml.bos_token_id")
         made.post_processor = tokenizers.processors.TemplateProcessing(
             single=[pieces[begin], "$A"], special_tokens=[(pieces[begin], begin)])
     ends = [special[name] for name in ENDS if special[name] is not None]

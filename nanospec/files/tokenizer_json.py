@@ -228,7 +228,10 @@ def template_of(folder: Path, config: dict, special: dict[str, str]) -> ChatTemp
     config, special: as `named_in` returns them. PairError if it cannot be read.
     """
     alone = folder / "chat_template.jinja"
-    found = fetched(alone).read_bytes().decode(errors="replace") if alone.exists() else config.get("chat_template")
+    try:
+        found = fetched(alone).read_bytes().decode("utf-8-sig") if alone.exists() else config.get("chat_template")
+    except UnicodeDecodeError as error:
+        raise PairError(f"{alone} is no text in UTF-8: {one_line(error)}") from error
     if isinstance(found, list):                         # several, each with a name
         named = {one.get("name"): one.get("template") for one in found if isinstance(one, dict)}
         found = named.get("default")

@@ -144,6 +144,36 @@ def test_what_else_is_asked_of_positions_is_refused(tmp_path, keys, words):
 
 
 @pytest.mark.parametrize("keys", [
+    {"attention__causal": 0}, {"attention__sliding_window": 64}, {"attention__scale": 0.5}, {"logit_scale": 0.25},
+    {"residual_scale": 0.5}, {"embedding_scale": 12.0}, {"attn_logit_softcapping": 50.0}, {"expert_count": 8},
+    {"final_logit_softcapping": 30.0}, {"attention__value_length": 4}, {"attention__max_alibi_bias": 8.0},
+    {"attention__clamp_kqv": 8.0}, {"use_parallel_residual": 1}, {"nextn_predict_layers": 1}, {"pooling_type": 1},
+    {"hidden_activation": "gelu"}], ids=lambda keys: next(iter(keys)))
+def test_another_network_under_the_same_name_is_refused(tmp_path, keys):
+    """Its weights have the places of a Llama's, so it would load, and compute something else."""
+    write(tmp_path / "a.gguf", **{f"llama__{key}": value for key, value in keys.items()})
+    name, value = next(iter(keys.items()))
+    refused(tmp_path / "a.gguf", f"does not have: llama.{name.replace('__', '.')} {value}")
+
+
+@pytest.mark.parametrize("keys", [
+    {"attention__causal": 1}, {"attention__sliding_window": 0}, {"logit_scale": 1.0}, {"attn_logit_softcapping": 0.0},
+    {"expert_count": 0}, {"vocab_size": 32000}, {"attention__value_length": 8}, {"attention__key_length": 8},
+    {"tensor_data_layout": "Meta AI original pth"}], ids=lambda keys: next(iter(keys)))
+def test_what_changes_nothing_is_allowed(tmp_path, keys):
+    model = write(tmp_path / "a.gguf", **{f"llama__{key}": value for key, value in keys.items()})
+    assert load_gguf(tmp_path / "a.gguf")[0].config == model.config
+
+
+def test_special_tokens_that_are_none(tmp_path):
+    write(tmp_path / "a.gguf", tokenizer__ggml__add_bos_token=1)
+    refused(tmp_path / "a.gguf", "puts a token before every text, and has no tokenizer.ggml.bos_token_id")
+    for name in "bos", "eot", "unknown":
+        write(tmp_path / "a.gguf", **{f"tokenizer__ggml__{name}_token_id": 99_999})
+        refused(tmp_path / "a.gguf", f"has 263 tokens, and tokenizer.ggml.{name}_token_id is 99999")
+
+
+@pytest.mark.parametrize("keys", [
     {"scaling__type": "linear"}, {"scaling__type": "linear", "scaling__factor": 1.0}, {"scaling__factor": 0.0},
     {"scaling__type": "none", "scaling__factor": 8.0}, {"scale_linear": 1.0}, {"dimension_count": 8},
     {"scaling__original_context_length": 64}])
