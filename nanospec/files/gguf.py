@@ -37,7 +37,7 @@ CONTROL, ADDED = 3, 4                   # in tokenizer.ggml.token_type: special 
 QWEN = (r"(?i:'s|'t|'re|'ve|'m|'ll|'d)|[^\r\n\p{L}\p{N}]?\p{L}+|\p{N}| ?[^\s\p{L}\p{N}]+[\r\n]*|\s*[\r\n]+"
         r"|\s+(?!\S)|\s+")
 # tokenizer.ggml.pre -> the pattern by which a text is cut into words first; None is GPT-2's own.
-PATTERNS: dict[str, str | None] = {"default": None, "gpt-2": None, "smollm": None, "qwen2": QWEN,
+PATTERNS: dict[str, str | None] = {"gpt-2": None, "smollm": None, "qwen2": QWEN,
                                    "llama-bpe": QWEN.replace(r"|\p{N}|", r"|\p{N}{1,3}|")}
 SINGLE_DIGITS = {"smollm"}              # those that first cut out every digit
 ENDS = ("eos", "eot", "eom")            # end of text, of a turn, of a message: each ends what a model writes
@@ -222,8 +222,11 @@ def half_apart(weight: Tensor, head_size: int) -> Tensor:
 def tokenizer_of(file: File) -> FolderTokenizer:
     """With the ids that the tokenizer of the model's Hugging Face folder would give."""
     file.allow("tokenizer.ggml.model", "gpt2")
-    file.allow("tokenizer.ggml.pre", *PATTERNS)
     tokenizers, pre = extra("tokenizers"), file.value("tokenizer.ggml.pre", "default")
+    if pre == "default":                                # what old converters wrote, or nothing; llama.cpp then guesses
+        raise PairError(f"{file.path} does not say by which pattern a text is cut into words: converted anew, it has "
+                        "tokenizer.ggml.pre")
+    file.allow("tokenizer.ggml.pre", *PATTERNS)
     pieces, kinds = file.value("tokenizer.ggml.tokens"), file.value("tokenizer.ggml.token_type")
     merges = [tuple(pair.split(" ")) for pair in file.value("tokenizer.ggml.merges")]
     made = tokenizers.Tokenizer(tokenizers.models.BPE({piece: i for i, piece in enumerate(pieces)}, merges,

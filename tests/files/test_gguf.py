@@ -128,6 +128,8 @@ def test_refusals(tmp_path):
     refused(path, "a pointer of Git LFS")
     write(path, pre="unheard-of")
     refused(path, "tokenizer.ggml.pre unheard-of")
+    write(path, pre="default")
+    refused(path, "does not say by which pattern a text is cut into words")
     write(path, template="{% for %}")
     refused(path, "chat template cannot be read")
 
