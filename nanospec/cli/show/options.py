@@ -72,8 +72,8 @@ def device(name: str) -> str:
 
 COUNT = whole_number(1, 10 ** 9)
 GAMMA = whole_number(1, MOST_ROWS - 1)
-SHAPE = option("children at every depth, or a whole tree, as JSON or a .json file: its parents, [-1, 0, 0], Medusa's "
-               'choices, [[0], [1]], or {"size": 9, "width": 3, "depth": 2}', tree)
+SHAPE = option("children at every depth, or a whole tree, as JSON or a .json file: its parents, [-1, 0, 0], choices, "
+               '[[0], [1]], or {"size": 9, "width": 3, "depth": 2}', tree)
 REMEMBER = whole_number(0, 10 ** 9)
 SEED = whole_number(0, SEEDS - 1)
 THREADS = whole_number(1, 1024)
