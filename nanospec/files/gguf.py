@@ -109,6 +109,15 @@ class File:
             raise PairError(f"{self.path} does not say {key}")
         return default[0] if field is None else field.contents()
 
+    def of_layers(self, key: str, *default: Any) -> Any:
+        """The same of a number that a file may say for each layer alone. PairError if these differ."""
+        found = self.value(key, *default)
+        each = found if isinstance(found, list) else [found]
+        if len(set(each)) != 1:
+            raise PairError(f"{self.path} asks for what this GPT does not have: layers of different sizes, "
+                            f"{key.replace('{}', self.kind)} {one_line(found)}")
+        return each[0]
+
     def allow(self, key: str, *allowed: Any) -> None:
         """PairError if what stands under this key is not one of these. It may always be missing."""
         found = self.value(key, None)
@@ -131,14 +140,14 @@ def reader_of(path: Path) -> Any:
 
 def config_of(file: File) -> Config:
     file.allow("general.architecture", *KINDS)
-    channels, heads = file.value("{}.embedding_length"), file.value("{}.attention.head_count")
+    channels, heads = file.value("{}.embedding_length"), file.of_layers("{}.attention.head_count")
     size = file.value("{}.attention.key_length", None)
     size = None if size and size * heads == channels else size
     llama3 = scaling_of(file, size or channels // heads)
     tied = all(tensor.name != "output.weight" for tensor in file.reader.tensors)
     return Config(len(file.value("tokenizer.ggml.tokens")), file.value("{}.context_length"),
-                  file.value("{}.block_count"), channels, heads, file.value("{}.attention.head_count_kv", heads),
-                  file.value("{}.feed_forward_length"), tied, file.value("{}.attention.layer_norm_rms_epsilon"),
+                  file.value("{}.block_count"), channels, heads, file.of_layers("{}.attention.head_count_kv", heads),
+                  file.of_layers("{}.feed_forward_length"), tied, file.value("{}.attention.layer_norm_rms_epsilon"),
                   file.value("{}.rope.freq_base", 10_000.0), llama3, head_dim=size, **KINDS[file.kind])
 
 
@@ -228,6 +237,8 @@ def tokenizer_of(file: File) -> FolderTokenizer:
                         "tokenizer.ggml.pre")
     file.allow("tokenizer.ggml.pre", *PATTERNS)
     pieces, kinds = file.value("tokenizer.ggml.tokens"), file.value("tokenizer.ggml.token_type")
+    if len(set(pieces)) != len(pieces):
+        raise PairError(f"{file.path} cannot be used: of its {len(pieces)} tokens {len(set(pieces))} differ")
     merges = [tuple(pair.split(" ")) for pair in file.value("tokenizer.ggml.merges")]
     made = tokenizers.Tokenizer(tokenizers.models.BPE({piece: i for i, piece in enumerate(pieces)}, merges,
                                                       ignore_merges=pre == "llama-bpe"))

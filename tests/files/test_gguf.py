@@ -167,6 +167,29 @@ def test_what_changes_nothing_is_allowed(tmp_path, keys):
     assert load_gguf(tmp_path / "a.gguf")[0].config == model.config
 
 
+def test_sizes_of_each_layer(tmp_path, monkeypatch):
+    """As many numbers as layers say the same as one, unless they differ."""
+    import gguf
+    for key, add in ("attention.head_count", "add_head_count"), ("attention.head_count_kv", "add_head_count_kv"), (
+            "feed_forward_length", "add_feed_forward_length"):
+        for more in 0, 1:
+            def write_each(self, number, key=key, more=more):
+                self.add_array(f"{self.arch}.{key}", [number, number + more])
+            with monkeypatch.context() as patch:
+                patch.setattr(gguf.GGUFWriter, add, write_each)
+                model = write(tmp_path / "a.gguf")
+            if more:
+                refused(tmp_path / "a.gguf", rf"layers of different sizes, llama.{key} \[")
+            else:
+                assert load_gguf(tmp_path / "a.gguf")[0].config == model.config
+
+
+def test_a_token_that_stands_there_twice(tmp_path, monkeypatch):
+    monkeypatch.setattr("tests.small_gguf.PIECES", [*PIECES[:-1], PIECES[5]])
+    write(tmp_path / "a.gguf")
+    refused(tmp_path / "a.gguf", "cannot be used: of its 263 tokens 262 differ")
+
+
 def test_special_tokens_that_are_none(tmp_path):
     write(tmp_path / "a.gguf", tokenizer__ggml__add_bos_token=1)
     refused(tmp_path / "a.gguf", "puts a token before every text, and has no tokenizer.ggml.bos_token_id")
