@@ -196,8 +196,8 @@ def test_a_category_called_all(tmp_path, writers):
 
 def test_a_template_that_refuses_empty_answers(tmp_path):
     pytest.importorskip("gguf", reason="gguf is not installed (the extra 'hf')")
-    small_gguf.write(tmp_path / "a.gguf", template="{% for one in messages %}{% if not one.content %}{{ raise_exception("
-                     "'empty') }}{% endif %}[{{ one.content }}]{% endfor %}")
+    small_gguf.write(tmp_path / "a.gguf", template="{% for one in messages %}{% if not one.content %}{{ "
+                     "raise_exception('empty') }}{% endif %}[{{ one.content }}]{% endfor %}")
     tokenizer = load_gguf(tmp_path / "a.gguf")[1]
     asked = read_questions(write_lines(tmp_path / "q.jsonl", [{"turns": ["a", "b"]}]))
     assert prompts_within(asked, tokenizer, 9 + 40, 20) == [tokenizer.encode("[a]")]
