@@ -238,7 +238,13 @@ def test_the_bench_asks_and_goes_on(tmp_path, quick, capsys, monkeypatch):
     capsys.readouterr()
     monkeypatch.setattr("nanospec.cli.bench.questions.answered", None)                  # nothing is asked again
     assert bench.main(once) == 0 and "mt_bench" in capsys.readouterr().out
-    refused([*once[:-2], "--seed", "1", "--answers", str(tmp_path / "a.jsonl")], "seed 0, here 1", capsys)
+    refused([*once, "--seed", "1"], "seed 0, here 1", capsys)
+    monkeypatch.undo()
+    monkeypatch.setattr("nanospec.fast.autotune.autotune", lambda *_, **__: "cpu, as it is")
+    tree = [*once[:-1], str(tmp_path / "tree.jsonl"), "--drafters", "tree", "--shape"]
+    assert bench.main([*tree, "[-1, 0, 0]"]) == bench.main([*tree, "2"]) == 0           # the same tree
+    capsys.readouterr()
+    refused([*tree, "[-1, 0, 1]"], "shape [-1, 0, 0], here [-1, 0, 1]", capsys)
 
 
 @pytest.mark.parametrize("options, words", [

@@ -116,7 +116,7 @@ def run(temperatures: Sequence[float] = (0.0, 0.8, 1.0), drafters: Sequence[str]
                     method.name: speculative(method.run, **request) for method in made(pair.target, pair.draft)}
                 settings = {"weights": source.path.name, "draft": name, "dtype": weights_of(pair.target),
                             "threads": torch.get_num_threads(), "max_new_tokens": max_new_tokens,
-                            "temperature": temperature}
+                            "temperature": temperature, "shape": options.get("topology", options.get("grown"))}
                 rows += questions.ask(asked, writers, tokenizer, seed, settings, answers)
                 continue
             with announced(f"measuring {name} and plain decoding at T = {temperature:g}, in turns"):
