@@ -91,6 +91,8 @@ class FolderTokenizer:
         """theirs: of the library `tokenizers`."""
         theirs.no_truncation()
         theirs.no_padding()
+        if hasattr(theirs.model, "dropout"):
+            theirs.model.dropout = None                 # of a training: a text would have other ids each time
         theirs.encode_special_tokens = True             # what looks like a special token in a text is ordinary text
         self.theirs, self.end_of_text, self.template = theirs, ends[0], template
         self.vocab = theirs.get_vocab(with_added_tokens=True)
