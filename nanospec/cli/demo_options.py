@@ -3,7 +3,7 @@
 import argparse
 from collections.abc import Sequence
 
-from nanospec.cli.bench.method_options import chosen_drafters
+from nanospec.cli.bench.method_options import chosen_drafters, takes_shape
 from nanospec.cli.parser import Parser
 from nanospec.cli.shared_options import add_drafting, add_sampling
 from nanospec.cli.show import options
@@ -33,7 +33,7 @@ def parsed(argv: Sequence[str] | None, description: str) -> argparse.Namespace:
         help=f"draft tokens a round; default: of the chain the best by the formula, else {GAMMA}")
     add("--shape", type=options.SHAPE, nargs="+", metavar="N",
         help="children at every depth of a tree, or a whole one as JSON: its parents, or Medusa's choices; default: "
-             "the best for this pair here, measured")
+             "the best for this pair here, measured; for dynamic-tree EAGLE-2's size, width and depth")
     add_sampling(parser, temperature=0.8)
     add("--max-new-tokens", type=options.COUNT, metavar="N", help="default: 256, or what the context leaves")
     add("--weights", type=options.MODEL, default=WEIGHTS, metavar="MODEL", help=options.MODEL_HELP)
@@ -66,5 +66,6 @@ def check(asked: argparse.Namespace) -> None:
     if asked.compile:
         check_fixed([asked.drafter], [asked.rule], "--compile")
     sized_by = DRAFTERS[asked.drafter].sized_by
-    if asked.gamma and sized_by != "gamma" or asked.shape and sized_by != "topology":
+    wrong = asked.shape and (asked.gamma or not takes_shape(asked.drafter, asked.shape))
+    if asked.gamma and sized_by != "gamma" or wrong:
         raise RequestError(f"--drafter {asked.drafter} takes {SIZES[sized_by]}")

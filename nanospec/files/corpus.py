@@ -139,7 +139,7 @@ def _text(path: Path) -> str:
     if path.exists() and not path.is_file():
         raise TextError(f"{path} is a pipe or a device, not a file")
     try:
-        text = path.read_text(encoding="utf-8")
+        text = path.read_text(encoding="utf-8-sig")     # without the mark that some editors write
     except (OSError, UnicodeDecodeError):
         text = "\0"
     if "\0" in text:

@@ -6,9 +6,9 @@ have in a Hugging Face folder and are put together as those are (huggingface.py)
 undone besides: GGUF keeps the rows of a Llama's queries and keys so that the two channels of a
 rotary pair stand side by side; in a folder, and here, they stand half a head apart.
 
-Left out, and refused rather than misread: architectures and rotary positions that this GPT does not
-have, models that are split into several files, and tokenizers other than byte-level BPE with one of
-the pretokenizers below.
+Left out, and refused rather than misread: architectures, rotary positions, windows, caps and scales
+that this GPT does not have, models that are split into several files, and tokenizers other than
+byte-level BPE with one of the pretokenizers below.
 """
 
 import math
@@ -39,7 +39,7 @@ CONTROL, ADDED = 3, 4           # in tokenizer.ggml.token_type: special tokens, 
 QWEN = (r"(?i:'s|'t|'re|'ve|'m|'ll|'d)|[^\r\n\p{L}\p{N}]?\p{L}+|\p{N}"
         r"| ?[^\s\p{L}\p{N}]+[\r\n]*|\s*[\r\n]+|\s+(?!\S)|\s+")
 # tokenizer.ggml.pre -> the pattern by which a text is cut into words first; None is GPT-2's own.
-PATTERNS: dict[str, str | None] = {"default": None, "gpt-2": None, "smollm": None, "qwen2": QWEN,
+PATTERNS: dict[str, str | None] = {"gpt-2": None, "smollm": None, "qwen2": QWEN,
                                    "llama-bpe": QWEN.replace(r"|\p{N}|", r"|\p{N}{1,3}|")}
 SINGLE_DIGITS = {"smollm"}              # those that first cut out every digit
 ENDS = ("eos", "eot", "eom")  # end of text, of a turn, of a message: each ends what a model writes
@@ -49,12 +49,19 @@ ENDING = {"<|endoftext|>", "<|end_of_text|>", "<|eot_id|>", "<|eom_id|>", "<|im_
           "</s>", "<eos>", "[EOS]", "<EOT>", "_<EOT>", "[EOT]", "<|return|>", "<|call|>",
           "<|calls|>", "<|flush|>", "<turn|>", "<|tool_response>", "<end_of_utterance>",
           "<\uff5cend\u2581of\u2581sentence\uff5c>"}
-# Keys of rotary positions, below "rope.", and what they may say; None: anything, for it changes
-# nothing here.
-ROPE: dict[str, tuple | None] = {
-    "freq_base": None, "scaling.type": ("none", "linear"), "scaling.factor": (0, 1),
-    "scale_linear": (0, 1),
-    "scaling.attn_factor": (1,), "scaling.original_context_length": None, "scaling.finetuned": None}
+# Keys below the architecture's name, and what they may say; None: anything, for it is read, or
+# changes nothing here. Any other key asks for something that this GPT does not have, unless it says
+# 0: a window, a cap, a scale, experts.
+KEYS: dict[str, tuple | None] = {
+    **dict.fromkeys(["context_length", "block_count", "embedding_length", "feed_forward_length",
+                     "vocab_size", "tensor_data_layout", "attention.head_count",
+                     "attention.head_count_kv", "attention.key_length",
+                     "attention.layer_norm_rms_epsilon", "rope.freq_base",
+                     "rope.scaling.original_context_length", "rope.scaling.finetuned"]),
+    **dict.fromkeys(["attention.causal", "logit_scale", "residual_scale", "embedding_scale",
+                     "rope.scaling.attn_factor"], (1,)),
+    **dict.fromkeys(["rope.scaling.factor", "rope.scale_linear"], (0, 1)),
+    "rope.scaling.type": ("none", "linear")}
 # What each pair's frequency is divided by: Llama 3's scaling, written out.
 ROPE_FREQS = "rope_freqs.weight"
 LOW, HIGH = 1.0, 4.0                    # Llama 3's, where the divisors leave open which they were
@@ -107,12 +114,21 @@ class GGUFFile:
             raise PairError(f"{self.path} does not say {key}")
         return default[0] if field is None else field.contents()
 
+    def of_layers(self, key: str, *default: Any) -> Any:
+        """The same of a number that may stand there for each layer. PairError if they differ."""
+        found = self.value(key, *default)
+        each = found if isinstance(found, list) else [found]
+        if len(set(each)) != 1:
+            raise PairError(f"{self.path} asks for what this GPT does not have: layers of different "
+                            f"sizes, {key.replace('{}', self.kind)} {one_line(found)}")
+        return each[0]
+
     def allow(self, key: str, *allowed: Any) -> None:
         """PairError if what stands under this key is not one of these. It may always be missing."""
         found = self.value(key, None)
         if found is not None and found not in allowed:
             raise PairError(f"{self.path} asks for what this GPT does not have: "
-                            f"{key.replace('{}', self.kind)} {one_line(found)}")
+                            f"sizes, {key.replace('{}', self.kind)} {one_line(found)}")
 
 
 def gguf_reader(path: Path) -> Any:
@@ -129,29 +145,32 @@ def gguf_reader(path: Path) -> Any:
 
 def config_of(file: GGUFFile) -> Config:
     file.allow("general.architecture", *KINDS)
-    channels, heads = file.value("{}.embedding_length"), file.value("{}.attention.head_count")
+    channels, heads = file.value("{}.embedding_length"), file.of_layers("{}.attention.head_count")
     size = file.value("{}.attention.key_length", None)
     size = None if size and size * heads == channels else size
     llama3 = scaling_of(file, size or channels // heads)
     tied = all(tensor.name != "output.weight" for tensor in file.reader.tensors)
     return Config(len(file.value("tokenizer.ggml.tokens")), file.value("{}.context_length"),
                   file.value("{}.block_count"), channels, heads,
-                  file.value("{}.attention.head_count_kv", heads),
-                  file.value("{}.feed_forward_length"), tied,
+                  file.of_layers("{}.attention.head_count_kv", heads),
+                  file.of_layers("{}.feed_forward_length"), tied,
                   file.value("{}.attention.layer_norm_rms_epsilon"),
                   file.value("{}.rope.freq_base", 10_000.0), llama3, head_dim=size,
                   **KINDS[file.kind])
 
 
 def scaling_of(file: GGUFFile, head_size: int) -> tuple[float, ...]:
-    """Config.rope_llama3 of a file. PairError for other positions that this GPT does not have."""
-    begin = f"{file.kind}.rope."
-    allowed = ROPE | {"dimension_count": (head_size,)}
+    """Config.rope_llama3 of a file. PairError where it asks for anything else that this GPT does
+    not have.
+    """
+    begin = f"{file.kind}."
+    allowed = KEYS | {"rope.dimension_count": (head_size,),
+                      "attention.value_length": (head_size,)}
     # Then llama.cpp does not look at the factor.
     if file.value("{}.rope.scaling.type", "") == "none":
-        allowed |= {"scaling.factor": None, "scale_linear": None}
+        allowed |= {"rope.scaling.factor": None, "rope.scale_linear": None}
     for key in file.reader.fields:
-        only = allowed.get(key.removeprefix(begin), ()) if key.startswith(begin) else None
+        only = allowed.get(key.removeprefix(begin), (0,)) if key.startswith(begin) else None
         if only is not None:
             file.allow(key, *only)
     tensor = next((tensor for tensor in file.reader.tensors if tensor.name == ROPE_FREQS), None)
@@ -231,9 +250,15 @@ def half_apart(weight: Tensor, head_size: int) -> Tensor:
 def tokenizer_of(file: GGUFFile) -> FolderTokenizer:
     """With the ids that the tokenizer of the model's Hugging Face folder would give."""
     file.allow("tokenizer.ggml.model", "gpt2")
-    file.allow("tokenizer.ggml.pre", *PATTERNS)
     tokenizers, pre = extra("tokenizers"), file.value("tokenizer.ggml.pre", "default")
+    if pre == "default":        # what old converters wrote, or nothing; llama.cpp then guesses
+        raise PairError(f"{file.path} does not say by which pattern a text is cut into words: "
+                        "converted anew, it has tokenizer.ggml.pre")
+    file.allow("tokenizer.ggml.pre", *PATTERNS)
     pieces, kinds = file.value("tokenizer.ggml.tokens"), file.value("tokenizer.ggml.token_type")
+    if len(set(pieces)) != len(pieces):
+        raise PairError(f"{file.path} cannot be used: of its {len(pieces)} tokens "
+                        f"{len(set(pieces))} differ")
     merges = [tuple(pair.split(" ")) for pair in file.value("tokenizer.ggml.merges")]
     ids = {piece: i for i, piece in enumerate(pieces)}
     made = tokenizers.Tokenizer(tokenizers.models.BPE(ids, merges,
@@ -253,8 +278,15 @@ def tokenizer_of(file: GGUFFile) -> FolderTokenizer:
     made.add_tokens([piece for piece, kind in zip(pieces, kinds) if kind == ADDED])
     special = {name: file.value(f"tokenizer.ggml.{name}_token_id", None)
                for name in (*NAMED, *ENDS)}
+    for name, i in special.items():
+        if i is not None and i >= len(pieces):
+            raise PairError(f"{file.path} has {len(pieces)} tokens, and "
+                            f"tokenizer.ggml.{name}_token_id is {i}")
     if file.value("tokenizer.ggml.add_bos_token", pre == "llama-bpe"):         # llama.cpp's default
         begin = special["bos"]
+        if begin is None:
+            raise PairError(f"{file.path} puts a token before every text, and has no "
+                            "tokenizer.ggml.bos_token_id")
         made.post_processor = tokenizers.processors.TemplateProcessing(
             single=[pieces[begin], "$A"], special_tokens=[(pieces[begin], begin)])
     ends = [special[name] for name in ENDS if special[name] is not None]

@@ -38,7 +38,7 @@ ONLY: dict[str, list] = {
     "use_sliding_window": [False], "sliding_window": [], "quantization_config": [],
     "attn_logit_softcapping": [],
     "final_logit_softcapping": [], "embedding_multiplier": [1], "residual_multiplier": [1],
-    "logits_scaling": [1],
+    "logits_scaling": [1], "is_causal": [True], "use_bidirectional_attention": [False],
 }
 # Newer and older files say there what they do with positions.
 ROTARY = ("rope_parameters", "rope_scaling")
@@ -183,7 +183,9 @@ def read_tensors(folder: Path) -> dict[str, Tensor]:
             raise PairError(f"{path}: {one_line(min(twice))} is in another file of this folder too")
         found |= tensors
     if not found:
-        raise PairError(f"{folder} has no weights: no tensor in any *.safetensors")
+        others = sorted(path.name for path in folder.glob("*.bin"))
+        why = f"; {one_line(', '.join(others))} may hold code, and is not read" if others else ""
+        raise PairError(f"{folder} has no weights: no tensor in any *.safetensors{why}")
     return found
 
 

@@ -76,6 +76,9 @@ def source_of(name: str | Path) -> Source:
         return Source(path, model_at(target), draft)
     if (path / "config.json").exists():
         return Source(path, model_at(path))
+    if (path / "adapter_config.json").exists():
+        raise RequestError(f"{path} holds an adapter (LoRA) and not the model that it is for: "
+                           "merge the two first")
     files = sorted(file.name for file in path.glob("*.gguf"))
     if files and not (path / "target.pt").exists():
         raise RequestError(f"{path} is a folder with {one_line(', '.join(files))}: name one of "

@@ -101,6 +101,8 @@ class FolderTokenizer:
         """engine: of the library `tokenizers`."""
         engine.no_truncation()
         engine.no_padding()
+        if hasattr(engine.model, "dropout"):
+            engine.model.dropout = None     # of a training: a text would have other ids each time
         # What looks like a special token in a text is ordinary text.
         engine.encode_special_tokens = True
         self.engine, self.end_of_text, self.template = engine, ends[0], template
@@ -252,8 +254,11 @@ def template_of(folder: Path, config: dict, special: dict[str, str]) -> ChatTemp
     config, special: as `named_in` returns them. PairError if it cannot be read.
     """
     alone = folder / "chat_template.jinja"
-    found = (fetched(alone).read_bytes().decode(errors="replace") if alone.exists()
-             else config.get("chat_template"))
+    try:
+        found = (fetched(alone).read_bytes().decode("utf-8-sig") if alone.exists()
+                 else config.get("chat_template"))
+    except UnicodeDecodeError as error:
+        raise PairError(f"{alone} is no text in UTF-8: {one_line(error)}") from error
     if isinstance(found, list):                         # several, each with a name
         named = {one.get("name"): one.get("template") for one in found if isinstance(one, dict)}
         found = named.get("default")

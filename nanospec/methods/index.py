@@ -5,7 +5,7 @@ here.
 """
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import partial
 from itertools import product
 from typing import Any, NamedTuple
@@ -42,14 +42,16 @@ StepCosts = tuple[float, Mapping[int, float]]           # c, and v(m) of each m
 class Options:
     """What the user may choose.
 
-    gamma: the most draft tokens a round. topology: the shape of a tree. costs: c, and v(m) for
-    every m from 2 to gamma + 1, or a function that measures them when a drafter asks; None: those
-    of a plausible machine.
+    gamma: the most draft tokens a round. topology: the shape of a tree. grown: count, width and
+    depth of one that is grown, as DynamicTree takes them, where gamma alone does not say it. costs:
+    c, and v(m) for every m from 2 to gamma + 1, or a function that measures them when a drafter
+    asks; None: those of a plausible machine.
     remember: how many tokens of earlier requests a drafter that copies keeps.
     """
 
     gamma: int = GAMMA
     topology: Sequence[int] = tuple(shape(2, 1, 1))
+    grown: Mapping[str, int] = field(default_factory=dict)
     costs: StepCosts | Callable[[], StepCosts] | None = None
     remember: int = 0
 
@@ -115,7 +117,8 @@ DRAFTERS: dict[str, Entry] = {
     "independent": Entry(TreeDrafter,
                          lambda draft, o: TreeDrafter(draft, o.topology, independent=True)),
     "top": Entry(TopTree, lambda draft, o: TopTree(draft, o.topology)),
-    "dynamic-tree": Entry(DynamicTree, lambda draft, o: DynamicTree(draft, o.gamma)),
+    "dynamic-tree": Entry(
+        DynamicTree, lambda draft, o: DynamicTree(draft, **{"count": o.gamma, **o.grown})),
     "lookup": Entry(PromptLookup, lambda draft, o: PromptLookup(o.gamma), needs_draft=False),
     "suffix": Entry(SuffixDrafter, lambda draft, o: SuffixDrafter(o.gamma, remember=o.remember),
                     needs_draft=False),

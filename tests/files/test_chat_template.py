@@ -56,6 +56,11 @@ def test_the_same_ids_as_transformers(folder, transformers):
 def test_where_a_template_stands(folder):
     """A file of its own goes before tokenizer_config.json, and there it may be one of several."""
     assert FolderTokenizer.load(folder).chat([]) == [256, *b"<assistant>"]
+    (folder / "chat_template.jinja").write_bytes(b"\xef\xbb\xbfno mark")         # which some editors write first
+    assert FolderTokenizer.load(folder).chat([]) == [*b"no mark"]
+    (folder / "chat_template.jinja").write_bytes(b"caf\xe9")
+    with pytest.raises(PairError, match="chat_template.jinja is no text in UTF-8"):
+        FolderTokenizer.load(folder)
     (folder / "chat_template.jinja").unlink()
     assert FolderTokenizer.load(folder).template is None
     configured(folder, chat_template=[{"name": "tools", "template": "t"}, {"name": "default", "template": "d"}])

@@ -48,6 +48,11 @@ def test_one_file_is_split(tmp_path):
     assert read_texts(tmp_path / "a.txt") == (["x" * 1900], ["y" * 100])
 
 
+def test_the_mark_that_some_editors_write_first_is_no_text(tmp_path):
+    (tmp_path / "a.txt").write_bytes(b"\xef\xbb\xbf" + b"ab" * 20)
+    assert read_texts(tmp_path / "a.txt") == (["ab" * 19], ["ab"])
+
+
 def test_a_folder_is_read_to_the_bottom_and_what_is_no_text_is_passed_over(tmp_path):
     (tmp_path / "deep" / "er").mkdir(parents=True)
     for i in range(60):

@@ -129,6 +129,8 @@ def test_refusals(tmp_path):
     refused(path, "a pointer of Git LFS")
     write(path, pre="unheard-of")
     refused(path, "tokenizer.ggml.pre unheard-of")
+    write(path, pre="default")
+    refused(path, "does not say by which pattern a text is cut into words")
     write(path, template="{% for %}")
     refused(path, "chat template cannot be read")
 
@@ -142,6 +144,59 @@ def test_refusals(tmp_path):
 def test_what_else_is_asked_of_positions_is_refused(tmp_path, keys, words):
     write(tmp_path / "a.gguf", **{f"llama__rope__{key}": value for key, value in keys.items()})
     refused(tmp_path / "a.gguf", f"does not have: llama.rope.{words}")
+
+
+@pytest.mark.parametrize("keys", [
+    {"attention__causal": 0}, {"attention__sliding_window": 64}, {"attention__scale": 0.5}, {"logit_scale": 0.25},
+    {"residual_scale": 0.5}, {"embedding_scale": 12.0}, {"attn_logit_softcapping": 50.0}, {"expert_count": 8},
+    {"final_logit_softcapping": 30.0}, {"attention__value_length": 4}, {"attention__max_alibi_bias": 8.0},
+    {"attention__clamp_kqv": 8.0}, {"use_parallel_residual": 1}, {"nextn_predict_layers": 1}, {"pooling_type": 1},
+    {"hidden_activation": "gelu"}], ids=lambda keys: next(iter(keys)))
+def test_another_network_under_the_same_name_is_refused(tmp_path, keys):
+    """Its weights have the places of a Llama's, so it would load, and compute something else."""
+    write(tmp_path / "a.gguf", **{f"llama__{key}": value for key, value in keys.items()})
+    name, value = next(iter(keys.items()))
+    refused(tmp_path / "a.gguf", f"does not have: llama.{name.replace('__', '.')} {value}")
+
+
+@pytest.mark.parametrize("keys", [
+    {"attention__causal": 1}, {"attention__sliding_window": 0}, {"logit_scale": 1.0}, {"attn_logit_softcapping": 0.0},
+    {"expert_count": 0}, {"vocab_size": 32000}, {"attention__value_length": 8}, {"attention__key_length": 8},
+    {"tensor_data_layout": "Meta AI original pth"}], ids=lambda keys: next(iter(keys)))
+def test_what_changes_nothing_is_allowed(tmp_path, keys):
+    model = write(tmp_path / "a.gguf", **{f"llama__{key}": value for key, value in keys.items()})
+    assert load_gguf(tmp_path / "a.gguf")[0].config == model.config
+
+
+def test_sizes_of_each_layer(tmp_path, monkeypatch):
+    """As many numbers as layers say the same as one, unless they differ."""
+    import gguf
+    for key, add in ("attention.head_count", "add_head_count"), ("attention.head_count_kv", "add_head_count_kv"), (
+            "feed_forward_length", "add_feed_forward_length"):
+        for more in 0, 1:
+            def write_each(self, number, key=key, more=more):
+                self.add_array(f"{self.arch}.{key}", [number, number + more])
+            with monkeypatch.context() as patch:
+                patch.setattr(gguf.GGUFWriter, add, write_each)
+                model = write(tmp_path / "a.gguf")
+            if more:
+                refused(tmp_path / "a.gguf", rf"layers of different sizes, llama.{key} \[")
+            else:
+                assert load_gguf(tmp_path / "a.gguf")[0].config == model.config
+
+
+def test_a_token_that_stands_there_twice(tmp_path, monkeypatch):
+    monkeypatch.setattr("tests.small_gguf.PIECES", [*PIECES[:-1], PIECES[5]])
+    write(tmp_path / "a.gguf")
+    refused(tmp_path / "a.gguf", "cannot be used: of its 263 tokens 262 differ")
+
+
+def test_special_tokens_that_are_none(tmp_path):
+    write(tmp_path / "a.gguf", tokenizer__ggml__add_bos_token=1)
+    refused(tmp_path / "a.gguf", "puts a token before every text, and has no tokenizer.ggml.bos_token_id")
+    for name in "bos", "eot", "unknown":
+        write(tmp_path / "a.gguf", **{f"tokenizer__ggml__{name}_token_id": 99_999})
+        refused(tmp_path / "a.gguf", f"has 263 tokens, and tokenizer.ggml.{name}_token_id is 99999")
 
 
 @pytest.mark.parametrize("keys", [

@@ -227,6 +227,7 @@ ROPE, ROPE_5 = "rope_scaling", "rope_parameters"
     ({"sliding_window": 4096}, "sliding_window 4096"), ({"use_sliding_window": True}, "use_sliding_window"),
     ({"layer_types": ["full_attention", "sliding_attention"]}, "layer_types"),
     ({"quantization_config": {"quant_method": "gptq", "bits": 4}}, "quantization_config"),
+    ({"is_causal": False}, "is_causal False"), ({"use_bidirectional_attention": True}, "use_bidirectional"),
     ({"final_logit_softcapping": 30.0}, "final_logit"), ({"logits_scaling": 8.0}, "logits_scaling"),
     ({"hidden_act": "\x1b[2J\n"}, "hidden_act"), ({"hidden_act": "x" * 10_000}, "hidden_act")])
 def test_what_this_gpt_does_not_have_is_refused(tmp_path, change, words):
@@ -334,6 +335,8 @@ def test_weights_that_are_not_those_of_the_config(model, tmp_path):
         refused(load_folder, tmp_path, words=words)
     (tmp_path / "model.safetensors").unlink()
     refused(load_folder, tmp_path, words="has no weights")
+    (tmp_path / "pytorch_model.bin").write_bytes(b"")
+    refused(load_folder, tmp_path, words="has no weights.*; pytorch_model.bin may hold code, and is not read")
     (tmp_path / "config.json").unlink()
     with pytest.raises(FileNotFoundError, match="config.json"):
         load_folder(tmp_path)

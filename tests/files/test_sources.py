@@ -49,6 +49,12 @@ def test_gguf_files_of_a_pair(tmp_path):
         load_pair(tmp_path / "other")
 
 
+def test_an_adapter_is_no_model(tmp_path):
+    (tmp_path / "adapter_config.json").write_text("{}")
+    with pytest.raises(RequestError, match=r"holds an adapter \(LoRA\) and not the model that it is for"):
+        load_pair(tmp_path)
+
+
 POINTER = "version https://git-lfs.github.com/spec/v1\noid sha256:" + "0" * 64 + "\nsize 12345\n"
 
 

@@ -44,6 +44,22 @@ def confidence(ids, path):
     return chance
 
 
+@pytest.mark.parametrize("count, width, depth", [(60, 3, 3), (7, 5, 2), (4, 2, 4), (9, 1, 3)])
+def test_count_width_and_depth_as_they_are_asked_for(count, width, depth):
+    """Against a plain loop: `width` of the likeliest of `width` children, level by level; of all the `count` best."""
+    drafter = DynamicTree(DRAFT, count, width, depth)
+    draft = proposed(drafter)
+    assert draft.steps == depth and drafter.size == count + 1
+    for b, ids in enumerate(TEXTS):
+        level, made = [()], []
+        for _ in range(depth):
+            each = [sorted(((*path, token) for token in range(5)), key=lambda path: -confidence(ids, path))[:width]
+                    for path in level]
+            made += sum(each, [])
+            level = sorted(sum(each, []), key=lambda path: -confidence(ids, path))[:width]
+        assert paths_of(draft, b) == set(sorted(made, key=lambda path: -confidence(ids, path))[:count])
+
+
 @pytest.mark.parametrize("count", [1, 3, 6, 9])
 def test_where_every_row_is_expanded_it_is_the_most_confident_of_all_trees(count):
     """With a width of the whole vocabulary nothing is overlooked, as deep as it reads."""
@@ -84,6 +100,8 @@ def test_it_reads_no_more_rows_than_it_drafts():
         assert drafter.reader.lag == depth + 1                      # a path of that depth is read again, and no more
     with pytest.raises(RequestError, match="width"):
         DynamicTree(DRAFT, 4, 0)
+    with pytest.raises(RequestError, match="depth"):
+        DynamicTree(DRAFT, 4, 2, 0)
 
 
 def test_parents_stand_first_and_the_best_child_before_its_siblings():

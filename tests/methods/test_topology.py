@@ -10,7 +10,7 @@ import torch
 
 import nanospec.methods.trees.shapes
 from nanospec.methods.trees.node_rule import verify_tree
-from nanospec.methods.trees.shapes import Topology, best_size, best_tree, expected_of, grown_tree, shape
+from nanospec.methods.trees.shapes import Topology, best_size, best_tree, expected_of, grown_by, grown_tree, shape
 from nanospec.methods.trees.traversal import verify_traversal
 from nanospec.methods.trees.tree_draft import TreeDraft
 from nanospec.proof.walk import walk
@@ -188,6 +188,15 @@ def test_trees_as_they_are_published():
                   [[0], 0], [["a"]], [[0.0]], [[True]], ["ab"], [None]):
         with pytest.raises((ValueError, TypeError)):
             published(wrong)
+
+
+def test_trees_that_are_grown_as_eagle_2_says_it():
+    assert grown_by({"size": 60, "width": 10, "depth": 6}) == {"count": 60, "width": 10, "depth": 6}
+    for wrong in ({}, {"size": 60, "width": 10}, {"size": 60, "width": 10, "depth": 6, "more": 1},
+                  {"size": 60, "width": 10, "depth": 0}, {"size": 6.0, "width": 1, "depth": 1},
+                  {"size": True, "width": 1, "depth": 1}):
+        with pytest.raises(ValueError, match="a size, a width and a depth"):
+            grown_by(wrong)
 
 
 def test_the_tree_that_is_grown_by_hand():

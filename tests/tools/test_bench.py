@@ -349,6 +349,14 @@ def test_speed_of_several_drafters_on_repetitive_texts(rows_of, quick):
     assert "2 repetitive prompts" in out
 
 
+def test_speed_of_a_tree_that_is_grown_as_it_is_asked_for(rows_of, quick):
+    """Once, whatever the gammas are. Drafters of other kinds have their own sizes."""
+    rows, _ = rows_of("speed", "--drafters", "dynamic-tree", "chain", "--gammas", "2", "3", "--temperatures", "0",
+                      "--shape", '{"size": 9, "width": 3, "depth": 2}', "--prompts", "1", "--max-new-tokens", "6")
+    assert [(row["drafter"], row["gamma"], row["steps"]) for row in rows] == [
+        ("dynamic-tree", 9, 2), ("chain", 2, 2), ("chain", 3, 3)]
+
+
 def test_speed_of_requests_to_a_chat_model(tmp_path, quick, monkeypatch, capsys):
     """A row for all kinds together, and in it each kind's. An answer ends where the model ends it."""
     pytest.importorskip("gguf", reason="gguf is not installed (the extra 'hf')")

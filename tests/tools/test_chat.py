@@ -243,6 +243,12 @@ def test_a_template_that_writes_earlier_messages_differently(run, tmp_path):
     assert status == 0 and same(out) == after(Written(path, 8), "the") + after(plain, "He")
 
 
+def test_a_pipe_as_some_systems_write_it(run, model):
+    """With a mark at its beginning, which is no part of the question, and with carriage returns."""
+    status, out, _ = run(b"\xef\xbb\xbfHello the\r\nHe\r\n", "--temperature", "0", "--max-new-tokens", "8")
+    assert status == 0 and same(out) == after(Written(model, 8), "Hello the", "He")
+
+
 def test_bytes_that_are_no_text(run, model):
     status, out, _ = run(b"\xff\xfe the\n", "--temperature", "0", "--max-new-tokens", "8")
     assert status == 0 and same(out) == after(Written(model, 8), "\ufffd\ufffd the")

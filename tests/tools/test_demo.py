@@ -164,6 +164,12 @@ def test_a_whole_tree(run, tmp_path, given):
     assert status == 0 and json.loads((tmp_path / "a.json").read_text())["gamma"] == 3 and "tree 3" in out
 
 
+def test_a_tree_that_is_grown_as_it_is_asked_for(run, tmp_path):
+    status, out, _ = run("--drafter", "dynamic-tree", "--shape", GROWN, "--json", str(tmp_path / "a.json"))
+    row = json.loads((tmp_path / "a.json").read_text())
+    assert status == 0 and row["gamma"] == 9 and row["steps"] == 2 and "dynamic-tree 9" in out
+
+
 @pytest.mark.parametrize("options", [["--max-new-tokens", "1", "--gamma", "2"], ["--drafter", "goodput"],
                                      ["--drafter", "lookup", "--gamma", "100"], ["--temperature", "1e-30"]])
 def test_the_edges_of_what_can_be_asked(run, options):
@@ -194,6 +200,7 @@ def test_through_a_pipe(weights, tmp_path):
 
 # What is refused. Nothing is loaded for the first list, and nothing measured for the second.
 
+GROWN = '{"size": 9, "width": 3, "depth": 2}'
 BEFORE_LOADING = [
     (["--max-new-tokens", "0"], "--max-new-tokens"), (["--max-new-tokens", "x"], "--max-new-tokens"),
     (["--max-new-tokens", "9" * 5000], "--max-new-tokens"), (["--gamma", "0"], "--gamma"),
@@ -211,6 +218,12 @@ BEFORE_LOADING = [
     (["--weights", "demo.py"], "demo.py"), (["--prompt", "\udcff\udcfe"], "--prompt"), (["--shape", "2"], "--shape"),
     (["--drafter", "tree", "--shape", "0"], "--shape"), (["--drafter", "tree", "--shape", "5000"], "--shape"),
     (["--drafter", "tree", "--shape", "[-1, 1]"], "--shape: must be children at every depth, or a whole tree"),
+    (["--drafter", "dynamic-tree", "--shape", "2"], "takes --gamma, not --shape"),
+    (["--drafter", "tree", "--shape", GROWN], "takes --shape, not --gamma"),
+    (["--drafter", "dynamic-tree", "--shape", GROWN, "--gamma", "3"], "--gamma"),
+    (["--drafter", "dynamic-tree", "--shape", GROWN.replace("9", "0")], "--shape"),
+    (["--drafter", "dynamic-tree", "--shape", GROWN.replace("9", "99999")], "--shape"),
+    (["--drafter", "dynamic-tree", "--shape", GROWN, "2"], "a whole tree stands alone"),
     (["--drafter", "tree", "--shape", "{}"], "--shape"), (["--drafter", "tree", "--shape", "no.json"], "--shape"),
     (["--drafter", "tree", "--shape", "[[0]]", "2"], "a whole tree stands alone"),
     (["--drafter", "tree", "--shape", "[" * 9999], "--shape"), (["--drafter", "tree", "--shape", "-1"], "--shape"),

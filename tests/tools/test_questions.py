@@ -7,9 +7,10 @@ import pytest
 
 from nanospec.cli.bench import __main__ as bench
 from nanospec.cli.bench import questions as asking
-from nanospec.cli.bench.questions import ask, prompts_within, read_questions
+from nanospec.cli.bench.questions import ask, ids_of, prompts_within, read_questions
 from nanospec.errors import RequestError
 from nanospec.files.checkpoint import save_model
+from nanospec.files.gguf import load_gguf
 from nanospec.files.tokenizer import Tokenizer
 from nanospec.proof.tables import small_gpt
 from tests import small_gguf
@@ -178,10 +179,29 @@ def test_other_ways_to_write_the_file(tmp_path):
 
 
 def test_what_leaves_no_room_is_refused_by_its_line(asked):
-    """The longest one: begin of text, 8 + 1 + 9 bytes, and two answers of up to 20 tokens."""
-    assert len(prompts_within(asked, BYTES, 59, 20)) == 13
-    with pytest.raises(RequestError, match="line 1: .* of up to 20 tokens this takes 59, and the context is 58"):
-        prompts_within(asked, BYTES, 58, 20)
+    """The longest one: begin of text, 8 + 1 + 1 + 9 bytes with a dot for an answer, and two answers of up to 20.
+    """
+    assert len(prompts_within(asked, BYTES, 60, 20)) == 13
+    with pytest.raises(RequestError, match="line 1: .* of up to 20 tokens this takes 60, and the context is 59"):
+        prompts_within(asked, BYTES, 59, 20)
+
+
+def test_a_category_called_all(tmp_path, writers):
+    """It has a row of its own, beside that of all questions."""
+    things = [{"category": "all", "prompt": "qa 7?"}, {"category": "other", "prompt": "b"}]
+    rows = ask(read_questions(write_lines(tmp_path / "q.jsonl", things)), writers, BYTES, 0, {"weights": "a"})
+    assert [(row["task"], row["questions"], row["baseline_tokens_per_s"]) for row in rows] == [
+        ("all", 1, 4 / 12), ("other", 1, 1.0), ("all", 2, 8 / 16)]
+
+
+def test_a_template_that_refuses_empty_answers(tmp_path):
+    pytest.importorskip("gguf", reason="gguf is not installed (the extra 'hf')")
+    small_gguf.write(tmp_path / "a.gguf", template="{% for one in messages %}{% if not one.content %}{{ "
+                     "raise_exception('empty') }}{% endif %}[{{ one.content }}]{% endfor %}")
+    tokenizer = load_gguf(tmp_path / "a.gguf")[1]
+    asked = read_questions(write_lines(tmp_path / "q.jsonl", [{"turns": ["a", "b"]}]))
+    assert prompts_within(asked, tokenizer, 9 + 40, 20) == [tokenizer.encode("[a]")]
+    assert ids_of(tokenizer, ["a", "b"], ["xy"]) == tokenizer.encode("[a][xy][b]")
 
 
 # The commands
@@ -218,7 +238,13 @@ def test_the_bench_asks_and_goes_on(tmp_path, quick, capsys, monkeypatch):
     capsys.readouterr()
     monkeypatch.setattr("nanospec.cli.bench.questions.answered", None)                  # nothing is asked again
     assert bench.main(once) == 0 and "mt_bench" in capsys.readouterr().out
-    refused([*once[:-2], "--seed", "1", "--answers", str(tmp_path / "a.jsonl")], "seed 0, here 1", capsys)
+    refused([*once, "--seed", "1"], "seed 0, here 1", capsys)
+    monkeypatch.undo()
+    monkeypatch.setattr("nanospec.fast.autotune.autotune", lambda *_, **__: "cpu, as it is")
+    tree = [*once[:-1], str(tmp_path / "tree.jsonl"), "--drafters", "tree", "--shape"]
+    assert bench.main([*tree, "[-1, 0, 0]"]) == bench.main([*tree, "2"]) == 0           # the same tree
+    capsys.readouterr()
+    refused([*tree, "[-1, 0, 1]"], "shape [-1, 0, 0], here [-1, 0, 1]", capsys)
 
 
 @pytest.mark.parametrize("options, words", [

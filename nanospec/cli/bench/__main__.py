@@ -58,7 +58,8 @@ OPTIONS: dict[str, dict] = {
     "gamma": dict(type=GAMMA, metavar="N", help="draft tokens a round"),
     "shape": dict(type=SHAPE, nargs="+", metavar="N",
                   help="children at every depth of a tree, or a whole one as JSON: its parents, or Medusa's choices; "
-                       "default: the best for this pair here, measured"),
+                       "default: the best for this pair here, measured; for dynamic-tree EAGLE-2's size, width and "
+                       "depth, as {\"size\": 60, \"width\": 10, \"depth\": 6}"),
     "remember": dict(type=REMEMBER, metavar="N", help="how many tokens of earlier requests "
                      f"{', '.join(REMEMBERING)} may copy from"),
     "alphas": dict(type=ALPHA, nargs="+", metavar="A", help="how often a draft token is accepted"),

@@ -18,6 +18,7 @@ from nanospec.files.sources import Source
 from nanospec.generate import generate
 from nanospec.methods.index import DRAFTERS, GAMMA, WITHOUT_DRAFT, drafters_for
 from nanospec.methods.trees.drawn import TreeDrafter
+from nanospec.methods.trees.dynamic_tree import DynamicTree
 from nanospec.methods.trees.shapes import Topology, best_size, grown_tree, shape
 from nanospec.methods.trees.tree_reader import longest_chain
 from nanospec.model import GPT
@@ -72,18 +73,25 @@ def options_of(target: GPT, draft: Any, prompts: Sequence[Sequence[int]], drafte
     return given | {"costs": costs}
 
 
-def topology_of(branches: Sequence[int | Topology] | None) -> dict:
+def takes_shape(drafter: str, branches: Sequence[Any]) -> bool:
+    """Whether a drafter of this name drafts trees of such a shape: one that is given, or grown."""
+    grown = any(isinstance(branch, dict) for branch in branches)
+    return DRAFTERS[drafter].kind is DynamicTree if grown else DRAFTERS[drafter].sized_by == "topology"
+
+
+def topology_of(branches: Sequence[int | Topology | dict[str, int]] | None) -> dict:
     """The option for a tree whose rows at depth d have branches[d] children, or a whole one; {} where none is given.
 
     RequestError if it has more rows than can be verified. They are counted before they are built.
     """
     counts = [branch for branch in branches or () if isinstance(branch, int)]
-    whole = [branch for branch in branches or () if not isinstance(branch, int)]
+    whole: list[Any] = [branch for branch in branches or () if not isinstance(branch, int)]
     if len(whole) + bool(counts) > 1:
         raise RequestError("--shape: a whole tree stands alone")
     for topology in whole:
-        check_gamma(len(topology) - 1, "--shape")
-        return {"topology": topology}
+        grown = isinstance(topology, dict)
+        check_gamma(topology["count"] if grown else len(topology) - 1, "--shape")
+        return {"grown" if grown else "topology": topology}
     level = rows = 1
     for branch in counts:
         level *= branch

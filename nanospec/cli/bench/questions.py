@@ -112,7 +112,8 @@ def prompts_within(questions: Questions, tokenizer: Any, context: int, new: int)
     is longer than the context.
     """
     for one in questions.each:
-        tokens = len(ids_of(tokenizer, one.turns, [""] * (len(one.turns) - 1))) + len(one.turns) * new
+        some = ["."] * (len(one.turns) - 1)             # a template may refuse an answer that is empty
+        tokens = len(ids_of(tokenizer, one.turns, some)) + len(one.turns) * new
         if tokens > context:
             raise RequestError(f"{questions.path}, line {one.line}: with answers of up to {new} tokens this takes "
                                f"{tokens}, and the context is {context}")
@@ -196,10 +197,10 @@ def ask(questions: Questions, writers: Mapping[str, Writer], tokenizer: Any, see
     tasks: dict[str, list[Question]] = {}
     for one in questions.each:
         tasks.setdefault(one.task, []).append(one)
-    tasks |= {"all": questions.each} if len(tasks) > 1 else {}
+    all_of_them = [("all", questions.each)] * (len(tasks) > 1)
     return [{"method": name, "task": task} | settings | numbers_of(its.pick(some), kept["plain"].pick(some),
                                                                   tokenizer)
-            for name, its in kept.items() if name != "plain" for task, some in tasks.items()]
+            for name, its in kept.items() if name != "plain" for task, some in [*tasks.items(), *all_of_them]]
 
 
 def numbers_of(ours: Sequence[dict], plain: Sequence[dict], tokenizer: Any) -> dict:

@@ -27,7 +27,7 @@ import torch
 from nanospec.cli.bench import questions
 from nanospec.cli.bench.against import plain, speculative
 from nanospec.cli.bench.measure import busy, check_texts, measure, measure_setups
-from nanospec.cli.bench.method_options import chosen_drafters, options_of, topology_of
+from nanospec.cli.bench.method_options import chosen_drafters, options_of, takes_shape, topology_of
 from nanospec.cli.bench.prompts import check_answers, prompts_of
 from nanospec.cli.quantities import pace_of_all, per_call, times_as_fast
 from nanospec.cli.show.figures import draw_field, draw_speedup
@@ -68,12 +68,14 @@ def run(temperatures: Sequence[float] = (0.0, 0.8, 1.0), drafters: Sequence[str]
         found = {draft_of(source, name): name for name in ("gpt", *LEARNED)}        # none twice
         drafts = [name for file, name in found.items() if file] or ["gpt"]
     named = chosen_drafters(drafters, source, drafts, "--drafters")
-    sizes = sum(len(gammas) if DRAFTERS[drafter].sized_by == "gamma" else 1 for drafter in named)
+    gammas_of = {drafter: gammas if DRAFTERS[drafter].sized_by == "gamma" and not (
+        shape and takes_shape(drafter, shape)) else gammas[:1] for drafter in named}
+    sizes = sum(map(len, gammas_of.values()))
     if answers and len(temperatures) * len(drafts) * len(rules) * sizes > 1:
         raise RequestError("--answers is for one method at one temperature: name one, and one of --gammas")
     if compile:
         check_fixed(named, rules, "--compile")
-    if shape and all(DRAFTERS[drafter].sized_by != "topology" for drafter in named):
+    if shape and not any(takes_shape(drafter, shape) for drafter in named):
         raise RequestError("--shape is a tree's, and none of --drafters drafts one of a given shape")
     given = topology_of(shape)
     with announced(f"reading {source.path.name}", at_once=False):
@@ -89,7 +91,7 @@ def run(temperatures: Sequence[float] = (0.0, 0.8, 1.0), drafters: Sequence[str]
 
     def methods(name: str, options: dict, target: Any, draft: Any) -> list[Method]:
         wanted = dict.fromkeys((drafter, rule, most_drafted(drafter, draft, gamma)) for drafter in drafters_of[name]
-                               for gamma in (gammas if DRAFTERS[drafter].sized_by == "gamma" else gammas[:1])
+                               for gamma in gammas_of[drafter]
                                for rule in rules)
         found = []
         for drafter, rule, gamma in wanted:
@@ -115,7 +117,7 @@ def run(temperatures: Sequence[float] = (0.0, 0.8, 1.0), drafters: Sequence[str]
                     method.name: speculative(method.run, **request) for method in made(pair.target, pair.draft)}
                 settings = {"weights": source.path.name, "draft": name, "dtype": weights_of(pair.target),
                             "threads": torch.get_num_threads(), "max_new_tokens": max_new_tokens,
-                            "temperature": temperature}
+                            "temperature": temperature, "shape": options.get("topology", options.get("grown"))}
                 rows += questions.ask(asked, writers, tokenizer, seed, settings, answers)
                 continue
             with announced(f"measuring {name} and plain decoding at T = {temperature:g}, in turns"):

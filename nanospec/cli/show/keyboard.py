@@ -13,13 +13,17 @@ with suppress(ImportError):                             # not on every system
 
 def lines(prompt: str) -> Iterator[str]:
     """The lines that are typed after `prompt`, or those of a pipe, without blanks around them; none that is empty.
+    The mark that some systems write at the beginning of a pipe is no part of the first line.
 
     Ctrl-C throws away what was typed so far, Ctrl-D ends the lines.
     """
     if hasattr(sys.stdin, "reconfigure"):
         sys.stdin.reconfigure(errors="replace")         # bytes that are no UTF-8
     if not sys.stdin.isatty():
-        yield from filter(None, map(str.strip, sys.stdin))
+        for number, line in enumerate(sys.stdin):
+            line = (line if number else line.removeprefix("\ufeff")).strip()
+            if line:
+                yield line
         return
     with suppress(ImportError):
         import readline                                 # noqa: F401  lines can be edited, and earlier ones come back

@@ -16,7 +16,7 @@ import torch
 from nanospec.errors import MOST_ROWS, SEEDS, DeviceError
 from nanospec.files.ready import available
 from nanospec.files.sources import PACKAGED, can_be_a_name
-from nanospec.methods.trees.shapes import published
+from nanospec.methods.trees.shapes import grown_by, published
 
 T = TypeVar("T")
 HERE = "cuda" if torch.cuda.is_available() else "cpu"       # scripts choose a device, the library touches none
@@ -39,12 +39,12 @@ def whole_number(least: int, most: int) -> Callable[[str], int]:
     return option(f"a whole number from {least} to {most}", int, lambda number: least <= number <= most)
 
 
-def tree(text: str) -> int | list[int]:
-    """How many children, or a topology."""
+def tree(text: str) -> int | list[int] | dict[str, int]:
+    """How many children, a topology, or how a tree is grown."""
     if text.strip().isdigit():
         return GAMMA(text)
     found = json.loads(Path(text).read_text() if text.endswith(".json") else text)
-    return published(found if isinstance(found, list) else [])
+    return grown_by(found) if isinstance(found, dict) else published(found if isinstance(found, list) else [])
 
 
 def file(suffix: str = "") -> Callable[[str], Path]:
@@ -72,8 +72,8 @@ def device(name: str) -> str:
 
 COUNT = whole_number(1, 10 ** 9)
 GAMMA = whole_number(1, MOST_ROWS - 1)
-SHAPE = option("children at every depth, or a whole tree, as JSON or a .json file: its parents, [-1, 0, 0, 1], or "
-               "paths as Medusa's choices, [[0], [1], [0, 0]]", tree)
+SHAPE = option("children at every depth, or a whole tree, as JSON or a .json file: its parents, [-1, 0, 0], choices, "
+               '[[0], [1]], or {"size": 9, "width": 3, "depth": 2}', tree)
 REMEMBER = whole_number(0, 10 ** 9)
 SEED = whole_number(0, SEEDS - 1)
 THREADS = whole_number(1, 1024)

@@ -176,6 +176,15 @@ def best_size(accepted: Sequence[float], target_seconds: dict[int, float], draft
     return topology, rate
 
 
+def grown_by(table: dict) -> dict[str, int]:
+    """EAGLE-2's size, width and depth, as DynamicTree takes them. ValueError for anything else."""
+    names = {"size": "count", "width": "width", "depth": "depth"}
+    counts = all(type(number) is int and number > 0 for number in table.values())
+    if table.keys() != names.keys() or not counts:
+        raise ValueError(f"a tree that is grown has a size, a width and a depth, got {table}")
+    return {names[name]: number for name, number in table.items()}
+
+
 def _breadth_first(subtrees: Iterable) -> Topology:
     """The subtrees of the root, each given by its own subtrees in turn -> the topology."""
     queue = [(-1, subtrees)]
