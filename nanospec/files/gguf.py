@@ -45,9 +45,8 @@ SINGLE_DIGITS = {"smollm"}              # those that first cut out every digit
 ENDS = ("eos", "eot", "eom")  # end of text, of a turn, of a message: each ends what a model writes
 # Many files name one of them only. llama.cpp knows the others by their texts (llama-vocab.cpp).
 ENDING = {"<|endoftext|>", "<|end_of_text|>", "<|eot_id|>", "<|eom_id|>", "<|im_end|>", "<|end|>",
-          "<end_of_turn>",
-          "</s>", "<eos>", "[EOS]", "<EOT>", "_<EOT>", "[EOT]", "<|return|>", "<|call|>",
-          "<|calls|>", "<|flush|>", "<turn|>", "<|tool_response>", "<end_of_utterance>",
+          "<end_of_turn>", "</s>", "<eos>", "[EOS]", "<EOT>", "_<EOT>", "[EOT]", "<|return|>",
+          "<|call|>", "<|calls|>", "<|flush|>", "<turn|>", "<|tool_response>", "<end_of_utterance>",
           "<\uff5cend\u2581of\u2581sentence\uff5c>"}
 # Keys below the architecture's name, and what they may say; None: anything, for it is read, or
 # changes nothing here. Any other key asks for something that this GPT does not have, unless it says
