@@ -127,7 +127,7 @@ class GGUFFile:
         found = self.value(key, None)
         if found is not None and found not in allowed:
             raise PairError(f"{self.path} asks for what this GPT does not have: "
-                            f"sizes, {key.replace('{}', self.kind)} {one_line(found)}")
+                            f"{key.replace('{}', self.kind)} {one_line(found)}")
 
 
 def gguf_reader(path: Path) -> Any:
