@@ -689,9 +689,9 @@ def what_shows_a_mistake(gaps: dict[str, Sequence[float]]) -> None:
 # Many requests
 
 def many_requests(rows: Sequence[int], lockstep: dict[float, Sequence[float]], own_pace: dict[float, float],
-                  names: Sequence[str], timetable: Sequence[Sequence[tuple[str, int]]]) -> None:
-    """alpha -> tokens of a row in a round, for each number of rows, and at its own pace. timetable: for each step, for
-    each name: ("reads", "writes", "waits" or "has left", how many tokens)."""
+                  names: Sequence[str], timetable: Sequence[Sequence[str]]) -> None:
+    """alpha -> tokens of a row in a round, for each number of rows, and at its own pace. timetable: for each step, what
+    each name does: "reads 15, writes 2", "waits" or "has left"."""
     figure, (left, right) = blank("waiting for the slowest row loses what the draft has brought", 2)
     figure.set_size_inches(12.4, 4.6)
     for alpha, colour in zip(lockstep, (AMBER, BLUE, GREEN)):
@@ -702,11 +702,11 @@ def many_requests(rows: Sequence[int], lockstep: dict[float, Sequence[float]], o
     left.set(xlabel="rows in the batch", ylabel="tokens of a row in a round", ylim=(0, 1.45 * max(own_pace.values())))
     left.legend(frameon=False, ncols=2, loc="upper right")
     for step, line in enumerate(timetable, 1):
-        for height, (what, count) in enumerate(line):
-            colour = {"reads": BLUE, "writes": GREEN}.get(what)
+        for height, does in enumerate(line):
+            colour = GREEN if "writes" in does else BLUE if "reads" in does else None
             if colour:
                 right.barh(height, 0.94, 0.8, left=step - 0.47, color=colour)
-            right.text(step, height, f"{what}\n{count}" if count else what.replace(" ", "\n"), ha="center",
+            right.text(step, height, does.replace(", ", "\n") if colour else does.replace(" ", "\n"), ha="center",
                        va="center", fontsize=8, color="white" if colour else INK, fontweight="bold")
     right.set_title("one goes on writing while another's long prompt is read in pieces", loc="left", color=INK,
                     fontsize=10)
