@@ -251,8 +251,8 @@ def served(asked):
     return [request.tokens for request in requests]
 
 
-written = {"among three": served(asked)[2], "alone": served(asked[2:])[0], "by speculate": tokens_of(
-    speculate(target, ModelDrafter(helper, 3), *asked[2][:1], 12, seed=13))}
+written = {"among three": served(asked)[2], "alone": served(asked[2:])[0],
+           "by speculate": tokens_of(speculate(target, ModelDrafter(helper, 3), [3, 1], 12, seed=13))}
 table(["where", "tokens of the third request"],
       [[where, " ".join(map(str, tokens))] for where, tokens in written.items()])
 assert written["among three"] == written["alone"] == written["by speculate"]
@@ -285,7 +285,7 @@ requests = {"A": server.submit([1, 2, 3], max_new_tokens=9, seed=1),
 
 
 def has_read(name):
-    """How many tokens of its prompt; the last one is read in its first round, and is not counted."""
+    """Tokens of its prompt, but the last, which its first round reads."""
     waiting = {prompt.request: prompt.length for prompt in server.waiting}
     request = requests[name]
     return waiting.get(request, len(request.ids) - 1 if request.tokens else 0)

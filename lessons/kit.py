@@ -48,8 +48,9 @@ class OneRow:
 def off_by(a_round: Callable, temperature: float = 1.0, new: int = 3) -> float:
     """How far a text that is written round by round is from the target's: total variation, every path walked.
 
-    a_round(target, draft, text, gamma, temperature, dice) -> the text with what one round adds. target and draft: a list
-    of T tokens -> logits (T, V). The models are tables of three tokens, in which some probabilities are zero; gamma is 2.
+    a_round(target, draft, text, gamma, temperature, dice) -> the text with what one round adds. target and draft: a
+    list of T tokens -> logits (T, V). The models are tables of three tokens, in which some probabilities are zero, and
+    gamma is 2.
     """
     tables = TableModel(3, seed=8, zeros=0.4), TableModel(3, seed=58, zeros=0.4)
     target, draft = (lambda text, model=model: model(torch.tensor([text]))[0] for model in tables)

@@ -74,7 +74,7 @@ def test_eight_boxes_show_public_bugs_of_the_zoo():
         text = path.read_text()
         if "def public_round" in text:
             rounds[path.stem] = re.search(r"def public_round.*?\n\n\n", text, re.S)[0]
-            answer = re.sub(r"\n# ?", " ", text.split("bug_off > 0.01\n")[1].split("## Three things")[0])
+            answer = re.sub(r"\n# ?", " ", text.split("bug_off > 0.001\n")[1].split("## Three things")[0])
             name, where = re.search(r"`([\w-]+)`: (.+?)\.?\)", answer).groups()
             assert re.search(r"[\w-]+/([\w-]+)", where)[1].lower() in sources[name].lower(), (name, sources[name])
     assert len(rounds) == len(set(rounds.values())) == 8
