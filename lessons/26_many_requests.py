@@ -251,8 +251,9 @@ def served(asked):
     return [request.tokens for request in requests]
 
 
+rounds = speculate(target, ModelDrafter(helper, 3), [3, 1], 12, seed=13)
 written = {"among three": served(asked)[2], "alone": served(asked[2:])[0],
-           "by speculate": tokens_of(speculate(target, ModelDrafter(helper, 3), [3, 1], 12, seed=13))}
+           "by speculate": tokens_of(rounds)}
 table(["where", "tokens of the third request"],
       [[where, " ".join(map(str, tokens))] for where, tokens in written.items()])
 assert written["among three"] == written["alone"] == written["by speculate"]
