@@ -365,10 +365,10 @@ assert worst > trained["untrained"] + .05 and best - worst < .1
 # ## When the text changes
 #
 # A draft model was trained on some text, and then its users ask for another one. Acceptance
-# *drifts*: it falls, the text stays right, and nobody is told. But a server gets, for nothing, what
-# is needed to learn the new text: after each draft token it has the target's whole distribution. So
-# it can keep the places of rejected draft tokens with their p_target, and train the draft model on
-# these now and then (Liu et al. 2023, *Online speculative decoding*).
+# *drifts*: it falls, while the text stays right, so no reader notices. But a server gets, for
+# nothing, what is needed to learn the new text: after each draft token it has the target's whole
+# distribution. So it can keep the places of rejected draft tokens with their p_target, and train
+# the draft model on these now and then (Liu et al. 2023, *Online speculative decoding*).
 #
 # Our student learns code, and then docstrings come in, four texts at a time. (The first column and
 # the last are of code that it has learned from.) We measure alpha on each batch before anything is
