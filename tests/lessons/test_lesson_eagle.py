@@ -21,7 +21,7 @@ def rows_of(out: str, columns: int) -> list[list[str]]:
 @shorter(("train_texts, 64)", "train_texts, 40, 96)"), ("held_texts, 12)", "held_texts, 8, 96)"),
          ("steps=40", "steps=25"), ('"EAGLE-3", 1, 60', '"EAGLE-3", 1, 18'),
          ('"EAGLE-3, unrolled", 3, 60', '"EAGLE-3, unrolled", 3, 18'), ("steps=60", "steps=15"),
-         ("steps=160", "steps=100"))
+         ("steps=160", "steps=100"), ("len(more))[:8]", "len(more))[:4]"))
 def test_drafting_hidden_states(lesson, exchanged):
     names, out = lesson("drafting_hidden_states", *exchanged)
 
