@@ -196,8 +196,8 @@ C_text, scarcest = ratio.max(-1)                    # C, and the token that caus
 #
 # But can C be large where the distributions are nearly equal?
 #
-# *Guess first:* among the places with an overlap above 0.9, how large is the worst C: 2, 30, or
-# more than 1,000?
+# *Guess first:* among the places with an overlap above 0.9, how large is the worst C: nearer to 10,
+# to 1,000, or to 100,000?
 
 # %%
 assert (C_text * overlap_text >= 1 - 1e-6).all()
@@ -206,7 +206,8 @@ y = scarcest[i]
 print(f"\nafter {tokenizer.decode(ids[:i + 1])[-8:]!r} the overlap is {overlap_text[i]:.2f}, "
       f"and yet C = {C_text[i]:,.0f}")
 print(f"the token that causes it is {tokenizer.decode([y])!r}: "
-      f"p_target {p_text[i, y]:.4f}, q_draft {q_text[i, y]:.7f}")
+      f"p_target {p_text[i, y]:.0e}, q_draft {q_text[i, y]:.0e}")
+assert C_text[i] > 10_000
 C = C.item()
 table(["", "tries per token (C)", "first try accepted (1/C)", "overlap"],
       [["four tokens", f"{C:.2f}", f"{1 / C:.2f}", f"{p_target.minimum(q_draft).sum():.2f}"],
@@ -217,10 +218,11 @@ table(["", "tries per token (C)", "first try accepted (1/C)", "overlap"],
 figures.tries(p_target, q_draft, C, overlap_text, C_text)
 
 # %% [markdown]
-# *Answer:* far more than 1,000. Look at the picture (`lessons/out/rejection_sampling.png`) and at
-# the token that causes the large C. The target seldom wants it, and the draft proposes it far more
-# seldom still. This one token determines C at that place, and C divides the coins of *all* tokens.
-# All of them are rejected again and again for the sake of one rare token.
+# *Answer:* the largest of the three is the nearest. Look at the picture
+# (`lessons/out/rejection_sampling.png`) and at the token that causes the large C. The target seldom
+# wants it, and the draft proposes it far more seldom still. This one token determines C at that
+# place, and C divides the coins of *all* tokens. All of them are rejected again and again for the
+# sake of one rare token.
 #
 # ## Three things to know
 #

@@ -29,7 +29,7 @@ from functools import cache
 import torch
 
 import figures
-from kit import OneRow, table
+from kit import OneRow, off_by, table
 from nanospec import ModelDrafter
 from nanospec.files import load_pair
 from nanospec.probs import probs
@@ -332,9 +332,10 @@ table(["history", "how often", "token 0 follows", "token 1", "token 2"], rows)
 # multiplies from left to right, so everything after the first 0 becomes 0. (It also flips coins
 # that we never flip. That is why it has more paths in the table above, with the same text.)
 #
-# In the library, row 0 of a draft is the text's last token. It was not drafted, so row 0 of q_draft
-# can be the row of zeros. `following` is the row after the last accepted one: the rejected token,
-# or after the last row, by the `%`, row 0 again.
+# Our last line, for the bonus token, has no counterpart. In the library, row 0 of a draft is the
+# text's last token. It was not drafted, so row 0 of q_draft is a row of zeros. Where all draft
+# tokens are accepted, `verify` takes this row for the q_draft that is subtracted. The residual is
+# then p_target itself, and a draw from it is the bonus token.
 
 # %%
 coins = torch.tensor([1, 1, 0, 1])                  # accepted, accepted, rejected, accepted
@@ -344,15 +345,18 @@ STEPS = [(draft_and_score, "tokens.append(", ModelDrafter.propose, "tokens.appen
          (draft_and_score, "p_target = ", one_round, "out = target("),
          (round_by_hand, "if not dice.flip(", verify, "coins = "),
          (round_by_hand, "return tokens, i", verify, "accepted = "),
-         (round_by_hand, "residual = ", verify, "left = residual("),
-         (round_by_hand, "return tokens, gamma", verify, "following = ")]
+         (round_by_hand, "residual = ", verify, "left = residual(")]
 
 
 def line_of(function, begins):
-    """The line of the source that begins with these characters, without its comment."""
-    for line in inspect.getsource(function).splitlines():
-        if line.strip().startswith(begins):
-            return line.split("  #")[0].strip()
+    """The statement in the source that begins with these characters, without its comment."""
+    lines = [line.split("  #")[0].strip() for line in inspect.getsource(function).splitlines()]
+    at = next(number for number, line in enumerate(lines) if line.startswith(begins))
+    found = lines[at]
+    while found.count("(") > found.count(")"):                  # it goes on in the next line
+        at += 1
+        found += " " + lines[at]
+    return found
 
 
 print()
@@ -389,6 +393,38 @@ figures.round_by_round(shown)
 # %% [markdown]
 # *Answer:* the last line counts them. There must be at least 7, if every round writes 5 tokens, and
 # there can be 33, if every first draft token is rejected.
+#
+# ## Which public bug is this?
+#
+# Here is a round as a public program had it, in our own words, and one line of it is wrong.
+# `target` and `draft` give logits here, and `off_by`, in kit.py, walks texts of three tokens that
+# are written with it.
+#
+# *Guess first:* which line is wrong, and what does it do to the text?
+
+# %%
+def public_round(target, draft, text, gamma, T, dice):
+    drafted, q = [], []
+    for _ in range(gamma):
+        q.append((draft(text + drafted)[-1] / T).softmax(-1))
+        drafted.append(dice.pick(q[-1]))
+    p = (target(text + drafted)[-gamma - 1:] / T).softmax(-1)
+    coins = torch.tensor([[dice.flip(p[i, x] / q[i][x])] for i, x in enumerate(drafted)])
+    n = int(coins.long().cumprod(-1).sum(-1)[0]) * gamma
+    if n == gamma:
+        return text + drafted + [dice.pick(p[gamma])]
+    return text + drafted[:n] + [dice.pick((p[n] - q[n]).clamp(min=0))]
+
+
+bug_off = off_by(public_round, temperature=1.0)
+print(f"\nat T = 1, the text is off by {bug_off:.3f}")
+assert bug_off > 0.001
+
+# %% [markdown]
+# *Answer:* the line of `n`. The coins are a column, one row for each, and the product runs along an
+# axis of length 1. So only the first coin counts: if it accepts, the whole draft does. The first
+# token is right, and all others are not. (`only-first-test-counts`:
+# lucidrains/speculative-decoding, before a536030.)
 #
 # ## Three things to know
 #

@@ -32,9 +32,9 @@ target, draft, tokenizer = pair = load_pair(dtype=torch.float32)
 # %% [markdown]
 # ## A sum has an order
 #
-# Here is one product of a row and a column, as there are millions in a call: 1,216 numbers times
-# 1,216 numbers, and the sum of it. We add forwards, backwards, and as torch does. *Guess first:*
-# how far are the three results apart, in a data type with seven digits?
+# Here is one product of a row and a column, as there are millions in a call: 1,216 numbers of each
+# are multiplied in pairs, and the products are added. We add forwards, backwards, and as torch
+# does. *Guess first:* how far are the three results apart, in a data type with seven digits?
 
 # %%
 chance = torch.Generator().manual_seed(1)
@@ -151,8 +151,8 @@ table(["the target in", "against float32", "alone against five in a call"],
 figures.the_same_to_the_last_bit(found)
 
 # %% [markdown]
-# *Answer:* from float32 it is as far as 8 bits are few, and from itself it is not a small number
-# but zero: every bit is the same.
+# *Answer:* from float32 it is about as far as bfloat16 is; compare the rows. From itself it is not
+# a small number but zero: every bit is the same.
 #
 # ## What one sees of it
 #

@@ -292,6 +292,9 @@ drawn = {"correct": torch.multinomial(p_target, 1, generator=chance)[:, 0],
          "residual-is-target": torch.multinomial(wrong, 1, generator=chance)[:, 0]}
 
 # %% [markdown]
+# A right sampler fills the line from 0 to 1 evenly. So we cut it into 16 equal parts, the *bins*,
+# and ask with chi-square whether all of them get alike many points.
+#
 # Which tokens does the bug write too often? Those that the draft likes more than the target does.
 # In the order of the token ids they are scattered over the whole line, and each bin gains a little
 # and loses a little. If we first sort the tokens by q_draft - p_target, they all lie at the upper

@@ -185,7 +185,7 @@ def betas(q_draft):
 
 
 def show(found):
-    table(["beta of", "token 1", "token 2", "token 3"],
+    table(["beta of", "draft token 1", "2", "3"],
           [[name, *(f"{beta:.2f}" for beta in row)] for name, row in found.items()])
 
 

@@ -24,7 +24,7 @@ from nanospec.files.corpus import read_texts
 from nanospec.methods.draft_models.eagle import Eagle
 from nanospec.methods.draft_models.eagle3 import Eagle3
 from nanospec.methods.draft_models.early_exit import EarlyExit
-from nanospec.model import Call
+from nanospec.model import GPT, Call, Config
 from nanospec.theory import acceptance, best_gamma, speedup
 from nanospec.training.losses import forward_kl, total_variation
 from nanospec.training.unrolled import before_tokens, whole_texts
@@ -330,13 +330,68 @@ table(["drafter", "alpha", "c", "best gamma", "speed-up by the formula"], rows)
 # the target, and no acceptance makes up for that. A target can also be trained to be left early;
 # ours was not.
 #
+# ## Heads that come with a model
+#
+# All these layers were trained for a target that was finished. Some models are trained together
+# with such a layer from the beginning, and it is published with them: *multi-token prediction*, or
+# MTP (Gloeckle et al. 2024, with heads; DeepSeek-V3, 2024, with a layer). Such a layer is EAGLE's:
+# it reads a hidden state and the token one ahead of it. New is only that its loss reaches the
+# target as well, so the target learns hidden states from which one can look ahead.
+#
+# We train two tiny targets from the same weights, with the same layer on top. In the first one, the
+# layer's loss stops at the hidden states (`detach`), as it does with a finished target. In the
+# second one it goes on into the target, with weight 0.3.
+#
+# *Guess first:* what does that do to alpha, and what to the target's own loss?
+
+# %%
+more = windows(tokenizer, train_texts, 160)
+
+
+def trained_together(weight, steps=160, C=64):
+    """-> the target's own loss on held-out text, and alpha at draft tokens 1 and 2."""
+    torch.manual_seed(0)
+    tiny = GPT(Config(V, 128, layers=2, channels=C, heads=2, kv_heads=2, hidden=128))
+    mtp = Eagle(V, C, [1], 2, 2, C).attach(tiny)
+    optimizer = torch.optim.AdamW([*tiny.parameters(), *mtp.parameters()], lr=3e-3)
+    for step in range(steps):
+        optimizer.param_groups[0]["lr"] = 3e-3 * min(1, 2 * (steps - step) / steps)
+        batch = more[torch.randperm(len(more))[:8]]
+        logits, hidden = tiny(batch, layers=[1])
+        ahead = before_tokens(hidden if weight else hidden.detach())
+        losses = [F.cross_entropy(some[:, :-1].flatten(0, 1), batch[:, 1:].flatten())
+                  for some in (logits, whole_texts(mtp, batch, ahead, 1)[0])]
+        optimizer.zero_grad()
+        (losses[0] + (weight or 1) * losses[1]).backward()
+        optimizer.step()
+    with torch.no_grad():
+        logits, hidden = tiny(held, layers=[1])
+        own = F.cross_entropy(logits[:, :-1].flatten(0, 1), held[:, 1:].flatten()).item()
+    return own, *along(mtp, (held, hidden, logits.log_softmax(-1)))[:2]
+
+
+# %%
+together = {"the layer alone learns": trained_together(0), "both learn": trained_together(0.3)}
+table(["", "the target's own loss", "alpha, draft token 1", "2"],
+      [[name, *(f"{number:.2f}" for number in row)] for name, row in together.items()])
+assert all(a < b for a, b in zip(together["the layer alone learns"][1:],
+                                 together["both learn"][1:]))
+
+# %% [markdown]
+# *Answer:* alpha rises at both draft tokens, because the target's hidden states have become easier
+# to go on from. What it does to the target's own loss is in the first column: here it costs a
+# little. (Targets of this size know little, and a flat distribution is easy to draft, so look at
+# the difference and not at the height.) The rule of verification asks for nothing new. It does not
+# matter who trained the layer: its draft tokens are judged like any others.
+#
 # ## Three things to know
 #
 # 1. A hidden state does not tell which token was drawn, so the layer reads the token one ahead of
 #    it. One layer is enough, because the target has done most of the work.
 # 2. After the text the layer reads its own predictions, and it gets worse from token to token.
 # 3. A draft model has to read its own predictions, so it should be trained on them. In unrolled
-#    training, each place attends to the text up to its own place and to its own earlier steps.
+#    training, each place attends to the text up to its own place and to its own earlier steps. If
+#    the target is trained together with it, the layer is accepted more often.
 #
 # ## Change this and run again
 #

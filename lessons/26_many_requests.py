@@ -16,11 +16,11 @@ import torch
 
 import figures
 from kit import table
-from nanospec import Dice, ModelDrafter, Sampling
+from nanospec import ModelDrafter, Sampling
 from nanospec.files import load_pair
 from nanospec.generate import generate
 from nanospec.proof.tables import TableModel, small_gpt
-from nanospec.proof.walk import completed, distance, product_of, target_distribution, walk
+from nanospec.proof.walk import completed, distance, target_distribution, walk
 from nanospec.serving.server import Server
 from nanospec.speculate import one_round, speculate, tokens_of, verify
 from nanospec.text import Text, prefill
@@ -233,70 +233,33 @@ table(["rule", "tokens of a round", "off by"],
 # The same seed should write the same text. Does it do so in the company of other texts? In a
 # `Server` every request has dice of its own. All drafts here have one size, so each round takes
 # equally many random numbers from them, whatever else is in the batch. We compare the third of
-# three requests with the same request alone.
+# three requests with the same request alone, and with `speculate`.
 #
-# Then we use one set of dice for all. Each decision takes the next random number, whichever row it
-# belongs to.
-#
-# *Guess first:* with which dice do the tokens depend on the company?
+# *Guess first:* does it write other tokens in company?
 
 # %%
-class OneDie(Dice):
-    """All rows take their random numbers from one generator."""
-
-    die = torch.Generator()
-
-    def refill(self, uniforms):
-        rows = len(self.generators)
-        self.u = torch.rand(rows, uniforms, generator=self.die, dtype=self.dtype)
-        self.column = 0
-
-
 helper = small_gpt(5, layers=1, seed=2)                     # drafts for the tiny GPT from above
 asked = [([1, 2], 11), ([4, 4, 0], 12), ([3, 1], 13)]       # a prompt, a seed
 
 
-def served(asked, dice=None):
+def served(asked):
     """The tokens of all requests."""
-    OneDie.die.manual_seed(0)
-    server = Server(target, ModelDrafter(helper, 3), rows=3, dice=dice)
+    server = Server(target, ModelDrafter(helper, 3), rows=3)
     requests = [server.submit(ids, max_new_tokens=12, seed=seed) for ids, seed in asked]
     while not all(request.done for request in requests):
         server.step()
     return [request.tokens for request in requests]
 
 
-# %%
-written = {"own dice": (served(asked)[2], served(asked[2:])[0]),
-           "one die": (served(asked, OneDie([0]))[2], served(asked[2:], OneDie([0]))[0])}
-by_speculate = tokens_of(speculate(target, ModelDrafter(helper, 3), *asked[2][:1], 12, seed=13))
-table(["dice", "where", "tokens of the third request"],
-      [[name, where, " ".join(map(str, tokens))] for name, both in written.items()
-       for where, tokens in zip(("among three", "alone"), both)]
-      + [["own dice", "speculate", " ".join(map(str, by_speculate))]])
-assert written["own dice"] == (by_speculate, by_speculate)
+rounds = speculate(target, ModelDrafter(helper, 3), [3, 1], 12, seed=13)
+written = {"among three": served(asked)[2], "alone": served(asked[2:])[0],
+           "by speculate": tokens_of(rounds)}
+table(["where", "tokens of the third request"],
+      [[where, " ".join(map(str, tokens))] for where, tokens in written.items()])
+assert written["among three"] == written["alone"] == written["by speculate"]
 
 # %% [markdown]
-# *Answer:* with shared ones. With shared dice the text changes with the company. A walk can tell
-# whether it is wrong. It uses one set of dice only, and finds the distribution of both texts
-# *together*. Two independent requests must have the product of their own distributions.
-
-# %%
-def both_texts(dice):
-    server = Server(p_model, ModelDrafter(q_model, 2), rows=2, dice=dice)
-    requests = [server.submit([1], max_new_tokens=2), server.submit([0], max_new_tokens=1)]
-    while not all(request.done for request in requests):
-        server.step()
-    return tuple(tuple(request.tokens) for request in requests)
-
-
-found, paths = walk(both_texts)
-product = product_of(target_distribution(p_model, [1], 2), target_distribution(p_model, [0], 1))
-one_die_off = distance(found, product)[1]
-print(f"\none die for two rows: {paths} paths, off by {one_die_off:.0e}")
-
-# %% [markdown]
-# Shared dice are not wrong, but no text can be reproduced without the same company.
+# *Answer:* no, it writes the same tokens.
 #
 # ## Joining and leaving
 #
@@ -320,22 +283,29 @@ server = Server(target, ModelDrafter(helper, 3), rows=2)
 requests = {"A": server.submit([1, 2, 3], max_new_tokens=9, seed=1),
             "B": server.submit([1, 2, 4, 0] * 20, max_new_tokens=9, seed=2),
             "C": server.submit([3, 1], max_new_tokens=6, seed=3)}
-timetable = []          # for each step, for each person: what, and how many tokens
+
+
+def has_read(name):
+    """Tokens of its prompt, but the last, which its first round reads."""
+    waiting = {prompt.request: prompt.length for prompt in server.waiting}
+    request = requests[name]
+    return waiting.get(request, len(request.ids) - 1 if request.tokens else 0)
+
+
+timetable = []          # for each step, for each person: what it does in this step
 while not all(request.done for request in requests.values()):
-    before = {name: len(request.tokens) for name, request in requests.items()}
+    before = {name: (has_read(name), len(requests[name].tokens)) for name in requests}
     ended = [name for name, request in requests.items() if request.done]
     server.step()
     line = []
-    for name, request in requests.items():
-        wrote = len(request.tokens) - before[name]
-        has_read = {prompt.request: prompt.length for prompt in server.waiting}.get(request, 0)
-        line.append(("has left", 0) if name in ended else ("writes", wrote) if wrote
-                    else ("reads", has_read) if has_read else ("waits", 0))
+    for name, (read, wrote) in before.items():
+        counts = ("reads", has_read(name) - read), ("writes", len(requests[name].tokens) - wrote)
+        does = ", ".join(f"{what} {count}" for what, count in counts if count)
+        line.append(does or ("has left" if name in ended else "waits"))
     timetable.append(line)
 
 # %%
-table(["step", *requests], [[step, *(f"{what} {count or ''}" for what, count in line)]
-                            for step, line in enumerate(timetable, 1)])
+table(["step", *requests], [[step, *line] for step, line in enumerate(timetable, 1)])
 for request in requests.values():           # each has written what it writes alone
     assert request.tokens == tokens_of(speculate(
         target, ModelDrafter(helper, 3), request.ids, request.max_new_tokens, seed=request.seed))
@@ -344,8 +314,9 @@ for request in requests.values():           # each has written what it writes al
 # *Answer:* two, for its prompt comes in two pieces. In the second one it already writes. A does not
 # wait.
 #
-# The number after *reads* tells how much of the prompt has been read by then. The last token of a
-# prompt is read only in the first round, as the first token of that call.
+# The number after *reads* counts the tokens of the prompt that are read in this step. The last
+# token of a prompt is read only in the first round, as the first token of that call, and is not
+# counted.
 #
 # A is not stopped by B's long prompt. C starts in the step after A's last one, with its prompt read
 # beforehand.
@@ -371,9 +342,9 @@ figures.many_requests(batches, lines, paces, list(requests), timetable)
 # 1. No row needs to wait for another row's rejected draft. It needs a length of its own, and its
 #    stale slots are overwritten.
 # 2. Lockstep is exact if every row commits the first k + 1 tokens of its own output, but it wastes
-#    nearly all that drafts bring. With dice of its own, a text does not depend on the company.
-# 3. A long prompt is read in pieces between the rounds, so that the others do not wait for all of
-#    it.
+#    nearly all that drafts bring.
+# 3. With dice of its own, a text does not depend on the company. A long prompt is read in pieces
+#    between the rounds, so that the others do not wait for all of it.
 #
 # ## Change this and run again
 #

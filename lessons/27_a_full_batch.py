@@ -218,4 +218,4 @@ quiet.tell("for 32 texts gamma 1 gains more than gamma 4, for one text less")
 #
 # The answers are in the file of the same name in `lessons/answers/`.
 #
-# *Next:* *A budget for all* gives some texts more draft tokens than others.
+# *Next:* *What a call reads* asks what becomes of this with experts, and after long texts.

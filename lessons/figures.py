@@ -689,9 +689,9 @@ def what_shows_a_mistake(gaps: dict[str, Sequence[float]]) -> None:
 # Many requests
 
 def many_requests(rows: Sequence[int], lockstep: dict[float, Sequence[float]], own_pace: dict[float, float],
-                  names: Sequence[str], timetable: Sequence[Sequence[tuple[str, int]]]) -> None:
-    """alpha -> tokens of a row in a round, for each number of rows, and at its own pace. timetable: for each step, for
-    each name: ("reads", "writes", "waits" or "has left", how many tokens)."""
+                  names: Sequence[str], timetable: Sequence[Sequence[str]]) -> None:
+    """alpha -> tokens of a row in a round, for each number of rows, and at its own pace. timetable: for each step, what
+    each name does: "reads 15, writes 2", "waits" or "has left"."""
     figure, (left, right) = blank("waiting for the slowest row loses what the draft has brought", 2)
     figure.set_size_inches(12.4, 4.6)
     for alpha, colour in zip(lockstep, (AMBER, BLUE, GREEN)):
@@ -702,11 +702,11 @@ def many_requests(rows: Sequence[int], lockstep: dict[float, Sequence[float]], o
     left.set(xlabel="rows in the batch", ylabel="tokens of a row in a round", ylim=(0, 1.45 * max(own_pace.values())))
     left.legend(frameon=False, ncols=2, loc="upper right")
     for step, line in enumerate(timetable, 1):
-        for height, (what, count) in enumerate(line):
-            colour = {"reads": BLUE, "writes": GREEN}.get(what)
+        for height, does in enumerate(line):
+            colour = GREEN if "writes" in does else BLUE if "reads" in does else None
             if colour:
                 right.barh(height, 0.94, 0.8, left=step - 0.47, color=colour)
-            right.text(step, height, f"{what}\n{count}" if count else what.replace(" ", "\n"), ha="center",
+            right.text(step, height, does.replace(", ", "\n") if colour else does.replace(" ", "\n"), ha="center",
                        va="center", fontsize=8, color="white" if colour else INK, fontweight="bold")
     right.set_title("one goes on writing while another's long prompt is read in pieces", loc="left", color=INK,
                     fontsize=10)
@@ -743,6 +743,41 @@ def full_batch(calls: dict[str, Sequence[tuple[int, float]]], roof: dict[int, fl
     right.set_ylim(bottom=0)
     right.legend(frameon=False, loc="lower left")
     save(figure, "a_full_batch")
+
+
+def what_a_call_reads(sizes: Sequence[int], loaded: dict[int, float], by_chance: dict[int, float],
+                      batches: Sequence[int], gains: dict[int, Sequence[float]]) -> None:
+    """Experts read by a call on each number of tokens; length of the texts -> the gain for each number of texts."""
+    figure, (left, right) = blank("what draft tokens cost depends on what a call has to read", 2)
+    for found, colour, name in (loaded, GREEN, "counted in text"), (by_chance, FAINT, "if each chose by chance"):
+        left.plot(sizes, [found[m] for m in sizes], color=colour, marker=MARK[colour], linewidth=2, label=name)
+    left.set(xlabel="tokens in a call", ylabel="experts that are read", xticks=sizes, ylim=(0, None))
+    left.legend(frameon=False, loc="lower right")
+    for (length, row), colour in zip(gains.items(), (RED, AMBER, BLUE, GREEN)):
+        right.plot(range(len(row)), row, color=colour, marker=MARK[colour], linewidth=2, label=f"{length:,} tokens")
+    right.axhline(1, color=INK, linewidth=1)
+    right.set_xticks(range(len(batches)), [str(count) for count in batches])
+    right.set(xlabel="texts at once", ylabel="times as fast as plain decoding, by count", ylim=(0, None))
+    right.legend(frameon=False, loc="lower left", title="after")
+    save(figure, "what_a_call_reads")
+
+
+def what_a_user_waits_for(found: dict[tuple[str, int], Sequence[float]],
+                          gains: dict[tuple[float, int], tuple[float, float]]) -> None:
+    """(load, gamma) -> time to the first token, per token, longest pause, throughput. (c, gamma) -> the speed-up if
+    draft and target work in turn, and at the same time."""
+    figure, (left, right) = blank("the time per token falls; hiding the draft model's time brings a little more", 2)
+    loads, gammas = (list(dict.fromkeys(names)) for names in zip(*found))
+    bars(left, [f"requests come\n{load}" for load in loads], *(
+        ([found[load, gamma][1] for load in loads], colour, f"gamma {gamma}" if gamma else "plain decoding")
+        for gamma, colour in zip(gammas, (FAINT, BLUE, GREEN))))
+    left.set_ylabel("time per token")
+    names = [f"c {c}\ngamma {gamma}" for c, gamma in gains]
+    bars(right, names, ([turn for turn, _ in gains.values()], FAINT, "in turn"),
+         ([once for _, once in gains.values()], GREEN, "drafting while the target verifies"))
+    right.set(ylabel="speed-up by the formula", ylim=(0, 1.35 * max(max(both) for both in gains.values())))
+    right.tick_params(axis="x", labelsize=7)
+    save(figure, "what_a_user_waits_for")
 
 
 def budget(survivals: dict[str, Sequence[float]], least: float) -> None:

@@ -3,8 +3,9 @@
     python -m lessons.notebooks FOLDER          # into another folder
 
 The scripts stay the source. A `# %%` line begins a cell, `# %% [markdown]` a cell of text (jupytext's percent form). A
-notebook also shows its picture, and has the answers to its questions at the end, folded. An existing notebook is not
-overwritten.
+notebook also shows its picture, and has the answers to its questions at the end, folded. Its first cell of code looks
+for the lessons, and where there are none, as on a hosted machine, it clones and installs them. An existing notebook is
+not overwritten.
 """
 
 if __name__ == "__main__":              # Ctrl-C may come while torch is being imported
@@ -13,13 +14,42 @@ if __name__ == "__main__":              # Ctrl-C may come while torch is being i
 
 import argparse
 import json
-import os
+import subprocess
 import sys
 from pathlib import Path
 
 from nanospec.cli.show.terminal import refuse
 
 LESSONS = Path(__file__).parent
+SETUP = '''import importlib.util
+import subprocess
+import sys
+from pathlib import Path
+
+REPOSITORY = {address!r}
+
+# A clone around this notebook, or one that is installed; else, as on a hosted machine, one is made.
+installed = importlib.util.find_spec("nanospec")
+folders = [Path.cwd() / "nanospec-clone", Path.cwd(), *Path.cwd().parents]
+folders += [Path(installed.origin).parents[1]] if installed and installed.origin else []
+clone = next((folder for folder in folders if (folder / "lessons" / "kit.py").exists()), None)
+if clone is None:
+    if not REPOSITORY:
+        raise SystemExit("There is no clone of nanospec here. Write its address into REPOSITORY.")
+    clone = Path.cwd() / "nanospec-clone"
+    subprocess.run(["git", "clone", "--depth", "1", REPOSITORY, str(clone)], check=True)
+    subprocess.run([sys.executable, "-m", "pip", "install", "--quiet", str(clone)], check=True)
+sys.path[:0] = [str(clone / "lessons"), str(clone)]'''
+
+
+def address() -> str:
+    """Where this clone comes from, or "": a path of this machine is no address for others."""
+    words = ["git", "-C", str(LESSONS), "remote", "get-url", "origin"]
+    try:
+        found = subprocess.run(words, capture_output=True, text=True).stdout.strip()
+    except OSError:                                         # no git here
+        return ""
+    return found if "://" in found and not found.startswith("file:") else ""
 
 
 def cells_of(script: str) -> list[tuple[str, str]]:
@@ -35,11 +65,10 @@ def cells_of(script: str) -> list[tuple[str, str]]:
     return cells
 
 
-def notebook(lesson: Path, folder: Path) -> dict:
-    """A lesson in Jupyter's format 4.5, to be written into `folder`."""
+def notebook(lesson: Path, address: str) -> dict:
+    """A lesson in Jupyter's format 4.5, which clones the repository at this address where there is none."""
     cells = cells_of(lesson.read_text(encoding="utf-8"))
-    beside = os.path.relpath(LESSONS, folder)
-    cells.insert(1, ("code", f"import sys\n\nsys.path.insert(0, {beside!r})      # where kit.py and figures.py are"))
+    cells.insert(1, ("code", SETUP.format(address=address)))
     drawn = max(number for number, (kind, text) in enumerate(cells) if kind == "code" and "figures." in text)
     cells.insert(drawn + 1, ("code", f'from IPython.display import Image\n\nImage("out/{lesson.stem[3:]}.png")'))
     answers = LESSONS / "answers" / f"{lesson.stem}.md"
@@ -59,7 +88,7 @@ def main(argv: list[str] | None = None) -> int:
     parser = argparse.ArgumentParser(prog="python -m lessons.notebooks", description=__doc__.splitlines()[0])
     parser.add_argument("folder", type=Path, nargs="?", default=LESSONS / "notebooks")
     folder = parser.parse_args(argv).folder
-    written, there = 0, 0
+    written, there, origin = 0, 0, address()
     try:
         folder.mkdir(parents=True, exist_ok=True)
         for lesson in sorted(LESSONS.glob("[0-9]*.py")):
@@ -67,7 +96,7 @@ def main(argv: list[str] | None = None) -> int:
             if path.exists():                               # someone may have worked in it
                 there += 1
                 continue
-            text = json.dumps(notebook(lesson, folder), indent=1, ensure_ascii=False) + "\n"
+            text = json.dumps(notebook(lesson, origin), indent=1, ensure_ascii=False) + "\n"
             path.write_text(text, encoding="utf-8")
             written += 1
     except OSError as error:

@@ -55,7 +55,7 @@ def test_a_draft_and_a_bonus(lesson, exchanged):
     assert verdicts == ["accepted", "accepted", "rejected", "never judged"]
 
     steps = re.findall(r"^(draft_and_score|round_by_hand) +(.+)\n(propose|one_round|verify) +(.+)$", out, re.M)
-    assert len(steps) == 6 and [step[2] for step in steps] == ["propose", "one_round"] + 4 * ["verify"]
+    assert len(steps) == 5 and [step[2] for step in steps] == ["propose", "one_round"] + 3 * ["verify"]
     assert "None" not in {step[1] for step in steps} | {step[3] for step in steps}
     shown = re.findall(r"^round \d: (.+)$", out, re.M)
     assert len(shown) == 4 and f"33 tokens in {len(names['shown'])} target calls" in out and len(names["shown"]) < 33

@@ -14,7 +14,8 @@ pytestmark = pytest.mark.xdist_group("held-out texts")      # which one process 
 
 @shorter(("train_texts, 64)", "train_texts, 40, 96)"), ("held_texts, 12)", "held_texts, 8, 96)"),
          ("steps=40", "steps=25"), ('"EAGLE-3", 1, 60', '"EAGLE-3", 1, 18'),
-         ('"EAGLE-3, unrolled", 3, 60', '"EAGLE-3, unrolled", 3, 18'), ("steps=60", "steps=15"))
+         ('"EAGLE-3, unrolled", 3, 60', '"EAGLE-3, unrolled", 3, 18'), ("steps=60", "steps=15"),
+         ("steps=160", "steps=100"), ("len(more))[:8]", "len(more))[:4]"))
 def test_drafting_hidden_states(lesson, exchanged):
     names, out = lesson("drafting_hidden_states", *exchanged)
 
@@ -47,6 +48,11 @@ def test_drafting_hidden_states(lesson, exchanged):
                                                   for gamma in range(1, 17)), abs=0.006)
     gains = [float(row[4]) for row in names["rows"]]
     assert max(gains[:3]) < gains[3]
+
+    # trained together: what is printed
+    printed = {row[0]: row[1:] for row in rows_of(out, 4)}
+    for name, row in names["together"].items():
+        assert printed[name] == [f"{number:.2f}" for number in row]
 
     # the mask: a row of text, then diagonals; with another place's predictions it is another attention
     grid, mask = names["grid"], names["mask_unrolled"]

@@ -64,6 +64,13 @@ def test_what_to_train_on(lesson, exchanged):
         [name, f"{alpha:.3f}"] for name, alpha in trained.items()]
     assert min(list(trained.values())[1:]) > trained["untrained"] + .05
 
+    # the text changes: alpha falls; what was rejected teaches the new text, and costs some of the old one
+    before, after = names["drift"].values()
+    assert before[0] == pytest.approx(after[0]) == pytest.approx(before[3])
+    assert after[2] > before[2] + .02 and after[3] < before[3]
+    for name, row in names["drift"].items():
+        assert [name, *(f"{alpha:.2f}" for alpha in row)] in rows_of(out, 5)
+
 
 def moved(p_target, q_draft, step=1e-6):
     """alpha's gradient, by trying: each logit a little up, and a little down."""

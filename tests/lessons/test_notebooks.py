@@ -1,12 +1,15 @@
 """The lessons as notebooks: whole, and run once."""
 
 import json
+import sys
+from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
 
 from kit import title_of
 
-from lessons.notebooks import LESSONS, cells_of, main
+from lessons.notebooks import LESSONS, SETUP, address, cells_of, main, notebook
 
 SCRIPTS = sorted(LESSONS.glob("[0-9]*.py"))
 
@@ -49,6 +52,36 @@ def test_a_notebook_runs_in_its_folder(notebooks, monkeypatch, capsys):
             exec(source, globals())
     assert "total variation" in capsys.readouterr().out
     assert (notebooks / "out" / f"{SCRIPTS[1].stem[3:]}.png").exists()
+
+
+def test_without_a_clone_one_is_made_and_installed(tmp_path, monkeypatch):
+    """On a hosted machine; and where the notebook has no address, one line says what is missing."""
+    def ran(words, check):
+        asked.append(words[:-1])
+        if words[0] == "git":
+            (Path(words[-1]) / "lessons").mkdir(parents=True)
+            (Path(words[-1]) / "lessons" / "kit.py").write_text("")
+    asked, before = [], list(sys.path)
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setattr("importlib.util.find_spec", lambda name: None)
+    monkeypatch.setattr("subprocess.run", ran)
+    monkeypatch.setattr("sys.path", before)
+    with pytest.raises(SystemExit, match="no clone of nanospec here"):
+        exec(SETUP.format(address=""), {})
+    for _ in range(2):                                      # run again, it is there
+        exec(SETUP.format(address="https://example.org/it.git"), {})
+        assert sys.path[:2] == [str(tmp_path / "nanospec-clone" / "lessons"), str(tmp_path / "nanospec-clone")]
+    assert asked == [["git", "clone", "--depth", "1", "https://example.org/it.git"],
+                     [sys.executable, "-m", "pip", "install", "--quiet"]]
+
+
+@pytest.mark.parametrize("origin, kept", [("https://example.org/it.git\n", True),
+                                          ("/somebody/home/it\n", False), ("", False)])
+def test_no_path_of_this_machine_is_written(origin, kept, monkeypatch):
+    monkeypatch.setattr("subprocess.run", lambda words, **how: SimpleNamespace(stdout=origin))
+    assert address() == (origin.strip() if kept else "")
+    source = "".join(notebook(SCRIPTS[1], address())["cells"][1]["source"])
+    assert ".." not in source and str(LESSONS.parent) not in source and repr(address()) in source
 
 
 def test_what_somebody_has_changed_is_kept(notebooks, capsys):

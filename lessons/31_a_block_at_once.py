@@ -163,7 +163,7 @@ for what, found in ("drawn", drawn_of), ("the likeliest", likeliest_of):
 assert all(row == sorted(row, reverse=True) for row in drawn_of.values())
 
 # %% [markdown]
-# *Answer:* two times of three at the second place, and less than one time of four at the sixth.
+# *Answer:* three times of five at the second place, and less than one time of four at the sixth.
 # Drawn, the first draft token is always accepted. Then beta falls, and faster in a warmer text. At
 # T = 1 the futures part at once, and the marginal is a mean of many continuations. At T = 0 there
 # is only one future, and a perfect block drafter would always be right. So block drafters are at

@@ -94,12 +94,12 @@ table(["T", *CLASSES], rows, "by match: how often the copy is accepted (how many
 assert chance[0][3] > chance[0][0] > chance[1][0]
 
 # %% [markdown]
-# *Answer:* at T = 0 seldom after one token, and nearly always after eight. At T = 1 seldom after
-# one, and eight hardly ever agree. Two things decide: the match and the temperature. Compare the
-# rows. At T = 0 this small target repeats itself word for word, so long matches are frequent, and
-# what follows them is nearly certain. At T = 1 most matches are of one token, and such a copy is
-# rarely accepted. The acceptance of copies can be counted while the text is written, so it need not
-# be known beforehand.
+# *Answer:* at T = 0 less than half of the time after one token, and nearly always after a long
+# match. At T = 1 seldom after one, and long matches are rare. So two things decide: the match and
+# the temperature. At T = 0 this small target repeats itself word for word, so long matches are
+# frequent, and what follows them is nearly certain. At T = 1 most matches are of one token, and
+# such a copy is rarely accepted. The acceptance of copies can be counted while the text is written,
+# so it need not be known beforehand.
 #
 # ## Two offers
 #
@@ -137,12 +137,15 @@ rows = [[T, f"{chain_offer(T)[0]:.2f} ({chain_offer(T)[1]})",
          *(f"{copy_offer(n, T)[0]:.2f} ({copy_offer(n, T)[1]})" for n in (1, 2, 4, 8))]
         for T in (0, 1)]
 table(["T", "chain", "match 1", "2", "4", "8"], rows, "tokens for a target step's time (drafted)")
+first = {T: next((n for n in range(1, 17) if copy_offer(n, T) > chain_offer(T)), "none")
+         for T in (0, 1)}
+print(f"the copy is the better offer from this match on: {first[0]} at T = 0, {first[1]} at T = 1")
+assert copy_offer(1, 1) < chain_offer(1)
 
 # %% [markdown]
-# *Answer:* at T = 0 from a match of two tokens or so, and at T = 1 from a longer one, if at all.
-# Compare the chain with the copies. A copied token costs only its verification, so at T = 0 it pays
-# to copy a lot after a long match. At T = 1 the chain is better after a match of one token, which
-# is the usual case.
+# *Answer:* the line below the table tells. Compare the chain with the copies. A copied token costs
+# only its verification, so at T = 0 it pays to copy a lot after a long match. At T = 1 the chain is
+# better after a match of one token, which is the usual case.
 #
 # ## What may it look at?
 #
@@ -266,11 +269,6 @@ table(["text, T = 0", "drafter", "tokens per call", "draft steps per call", "gai
 # per call, because two guesses are better than one. (Where the text repeats itself, its copies of 8
 # end too soon.) But it pays for both in every round: the steps of the draft model, and a call on
 # the rows of both. With these costs the hybrid gains more.
-#
-# A third way keeps the choice, and exchanges the chain for a tree of the draft model's likeliest
-# tokens, as in *A tree where it is sure*. We tried it with a chat model. It brought more tokens per
-# call than the hybrid, 2.28 instead of 2.14, and gained a little less (`hybrid-tree` in
-# docs/results/smollm2.md), so the library has it no more.
 #
 # The picture shows both offers at every match.
 

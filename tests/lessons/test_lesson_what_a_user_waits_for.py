@@ -1,0 +1,34 @@
+"""The simulated server against what must hold of it, the formula of a hidden draft, and another way to be wrong."""
+
+import pytest
+from printed import rows
+
+from nanospec.theory import expected_tokens
+
+
+def test_what_a_user_waits_for(lesson):
+    names, out = lesson("what_a_user_waits_for")
+    served, found = names["served"], names["found"]
+
+    # one text at a time, and plain: a prompt takes 2, a token 1; with drafts, a round takes 1 + gamma c
+    done, _ = served(1e6, 0, count=20)
+    assert all(request.tokens == 60 for request in done)
+    assert all(request.first - request.came == pytest.approx(3, abs=1e-6) for request in done)
+    assert all((request.last - request.first) / 59 == pytest.approx(1, abs=1e-6) == request.pause for request in done)
+    done, _ = served(1e6, 4, count=200)
+    per_token = sum(request.last - request.first for request in done) / sum(request.tokens - 1 for request in done)
+    assert per_token == pytest.approx(1.2 / expected_tokens(.7, 4), rel=0.05)
+    assert all(request.first - request.came == pytest.approx(2 * 1.05 + 1.2, abs=1e-6) for request in done)
+
+    # what is printed is what was found; the throughput of a server that keeps up is what is asked for
+    printed = [line.split() for line in out.splitlines() if line.startswith(("seldom", "often", "all at once"))]
+    assert [row[-4:] for row in printed] == [[f"{number:.2f}" for number in row] for row in found.values()]
+    assert all(found["seldom", gamma][3] == pytest.approx(60 / 150, rel=0.1) for gamma in (0, 1, 4))
+
+    # hidden: never slower than in turn, and most for the expensive draft model
+    gains = names["gains"]
+    assert all(once > turn for turn, once in gains.values())
+    assert gains[0.3, 2][1] / gains[0.3, 2][0] > gains[0.02, 2][1] / gains[0.02, 2][0]
+    hit = 0.7 ** 2
+    assert gains[0.3, 1] == pytest.approx((1.7 / 1.3, 1.7 / (hit + (1 - hit) * 1.3)))
+    assert {*rows(out, "c  ")} == {"0.02", "0.1", "0.3", "v = 1"} and names["off"] < 1e-12
