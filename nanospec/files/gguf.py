@@ -11,7 +11,6 @@ that this GPT does not have, models that are split into several files, and token
 byte-level BPE with one of the pretokenizers below.
 """
 
-import math
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -23,9 +22,10 @@ from torch import Tensor
 
 from nanospec.errors import NanospecError, PairError, one_line
 from nanospec.files.chat_template import ChatTemplate
-from nanospec.files.extra import extra
 from nanospec.files.arguments import fetched
+from nanospec.files.extra import extra
 from nanospec.files.huggingface import KINDS, assemble
+from nanospec.files.rope_divisors import llama3_of
 from nanospec.files.tokenizer_json import FolderTokenizer
 from nanospec.model import GPT, Config
 
@@ -63,7 +63,6 @@ KEYS: dict[str, tuple | None] = {
     "rope.scaling.type": ("none", "linear")}
 # What each pair's frequency is divided by: Llama 3's scaling, written out.
 ROPE_FREQS = "rope_freqs.weight"
-LOW, HIGH = 1.0, 4.0                    # Llama 3's, where the divisors leave open which they were
 # Special tokens by GGUF's names, and as chat templates call them.
 NAMED = {"bos": "bos_token", "eos": "eos_token", "unknown": "unk_token", "padding": "pad_token"}
 
@@ -118,8 +117,8 @@ class GGUFFile:
         found = self.value(key, *default)
         each = found if isinstance(found, list) else [found]
         if len(set(each)) != 1:
-            raise PairError(f"{self.path} asks for what this GPT does not have: layers of different "
-                            f"sizes, {key.replace('{}', self.kind)} {one_line(found)}")
+            raise PairError(f"{self.path} asks for what this GPT does not have: layers of "
+                            f"different sizes, {key.replace('{}', self.kind)} {one_line(found)}")
         return each[0]
 
     def allow(self, key: str, *allowed: Any) -> None:
@@ -181,37 +180,6 @@ def scaling_of(file: GGUFFile, head_size: int) -> tuple[float, ...]:
         raise PairError(f"{file.path} asks for what this GPT does not have: rotary positions with "
                         f"{ROPE_FREQS} that are not Llama 3's")
     return found
-
-
-def llama3_of(divisors: list[float], theta: float, head_size: int) -> tuple[float, ...] | None:
-    """The Config.rope_llama3 by which the frequencies are divided by these numbers, () if by 1;
-    None if there is none.
-
-    With the greatest of them as `factor`, the share of full speed that a pair keeps is a straight
-    line in its frequency, cut off at 0 and 1. Two pairs in between say which line.
-    """
-    if len(divisors) != head_size // 2 or not all(1 <= divisor < math.inf for divisor in divisors):
-        return None
-    factor = max(divisors)
-    if factor == 1:
-        return ()
-    turns = [theta ** (-2 * i / head_size) / (2 * math.pi) for i in range(len(divisors))]
-    kept = [(1 / divisor - 1 / factor) / (1 - 1 / factor) for divisor in divisors]
-    between = [(turn, share) for turn, share in zip(turns, kept) if 1e-6 < share < 1 - 1e-6]
-    below = LOW / (HIGH - LOW)
-    if len(between) > 1:
-        (fast, more), (slow, less) = between[0], between[-1]
-        below = slow * (more - less) / (fast - slow) - less
-    full = [(turn, share) for turn, share in zip(turns, kept) if share >= 1 - 1e-6]
-    turn, share = (between or full[-1:] or [(turns[0], 0.0)])[-1]
-    if below <= 0:
-        return None
-    high = LOW + LOW / below
-    context = (LOW + share * (high - LOW)) / turn
-    line = [min(max((context * turn - LOW) / (high - LOW), 0.0), 1.0) for turn in turns]
-    fits = all(abs(divisor * (share + (1 - share) / factor) - 1) < 1e-4
-               for divisor, share in zip(divisors, line))
-    return (factor, LOW, high, context) if fits else None
 
 
 def weights_of(file: GGUFFile) -> dict[str, Tensor]:

@@ -9,7 +9,8 @@ import pytest
 import torch
 
 from nanospec.errors import PairError, RequestError
-from nanospec.files.gguf import ENDING, half_apart, llama3_of
+from nanospec.files.gguf import ENDING, half_apart
+from nanospec.files.rope_divisors import llama3_of
 from nanospec.files.sources import located
 from nanospec.generate import generate
 from nanospec.model import GPT, rope_table
