@@ -133,14 +133,15 @@ def test_what_rounds_cost_is_learned_of_as_many_texts_as_there_are(monkeypatch):
     """The clock is wound by .7 s in a round of three texts, by .2 s in one of two. After a silence none is timed."""
     clock, table = Clock(), {2: [.5, .5, .5], 3: [.4, .4, .4]}
     monkeypatch.setattr("nanospec.methods.lengths.costs.perf_counter", clock)
-    costs = Costs(table)
+    costs, propose = Costs(table), ByLoad.propose
     drafter = WatchedByLoad(DRAFT, costs, 2)
 
     def rounds(prompts, seconds, gamma, missed=0):
         batch = Batch(TARGET, drafter, prompts, 40)
         drafter.best, drafter.new = lambda rows: gamma, missed
-        draft = drafter.propose(batch.text, Sampling(T), dice_of(prompts), 12)
-        clock.wind(seconds)
+        monkeypatch.setattr(ByLoad, "propose", lambda *its: clock.wind(seconds / 4) or propose(*its))
+        draft = drafter.propose(batch.text, Sampling(T), dice_of(prompts), 12)      # a quarter is drafting
+        clock.wind(seconds * 3 / 4)
         drafter.commit(draft, *batch_end(draft, [0] * len(prompts)))
 
     rounds(PROMPTS, .7, 1)
@@ -216,6 +217,24 @@ def test_hybrid():
         assert rates[-3:] == pytest.approx([max(goodput)] * 3)
         counts.append(count.tolist())
     assert any(a != b and a < 4 for a, b, _ in counts) and len({tuple(its) for its in counts}) > 4
+
+
+@pytest.mark.parametrize("make", [lambda: ByLoad(DRAFT, costly, 3), lambda: BySurvival(DRAFT, 3),
+                                  lambda: Hybrid(ByLoad(DRAFT, costly, 3), {m: 1 + .05 * m for m in range(2, 7)})],
+                         ids=["by-load", "by-survival", "hybrid"])
+def test_what_is_known_stays_when_a_request_comes_and_goes_with_the_batch(make):
+    drafter, fresh = make(), make()
+    batch, dice = Batch(TARGET, drafter, PROMPTS, 150), Dice([1, 2, 3])
+    for _ in range(4):
+        batch.round(dice, Sampling(T))
+    known = [torch.as_tensor(drafter.judged).clone(), torch.as_tensor(drafter.accepted).clone()]
+    batch.begin_anew(1, [2, 2, 0])
+    assert torch.equal(torch.as_tensor(drafter.judged), known[0])
+    assert torch.equal(torch.as_tensor(drafter.accepted), known[1])
+    Batch(TARGET, fresh, PROMPTS[:2], 40), Batch(TARGET, drafter, PROMPTS[:2], 40)
+    assert torch.equal(torch.as_tensor(drafter.judged), torch.as_tensor(fresh.judged))
+    assert torch.equal(torch.as_tensor(drafter.accepted), torch.as_tensor(fresh.accepted))
+    assert not torch.equal(torch.as_tensor(fresh.judged), known[0])
 
 
 def test_a_stopping_rule_learns_of_its_own_text():
