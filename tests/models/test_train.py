@@ -161,6 +161,9 @@ def test_a_byte_of_text_has_eight_bits():
     held = HeldOut("bytes", torch.arange(100), 100)
     assert held.bits(math.log(256)) == pytest.approx(8)
     assert HeldOut("pairs", torch.arange(50), 100).bits(math.log(256 ** 2)) == pytest.approx(8)
+    bytes_alone = Tokenizer({bytes([b]): b for b in range(256)})
+    files = HeldOut.of("files", ["aé", "中"], bytes_alone, "cpu")                 # 3 and 3 bytes, and both have an end
+    assert files.bytes == 6 and files.bits(1.5) == pytest.approx(1.5 * len(files.ids) / 6 / math.log(2))
 
 
 def test_held_out_windows_follow_one_another():
