@@ -390,6 +390,21 @@ def test_the_whole_command(finished):
     assert load_pair(finished).tokenizer.vocab_size == 320
 
 
+def test_what_the_beginning_reports(finished, tmp_path, capsys):
+    """Files, tokens and parameters, counted here from the text and from what was written."""
+    capsys.readouterr()
+    assert command("--out", tmp_path, "--tokenizer", finished / "ranks.tiktoken", "--minutes", 0) == 0
+    target, draft, tokenizer = load_pair(tmp_path)
+    read, held = read_texts(TEXT)
+    # A text begins with end of text, and so does each after it.
+    counts = [len(texts) + 1 + sum(len(tokenizer.encode(text)) for text in texts) for texts in (read, held)]
+    told = " ".join(capsys.readouterr().out.split())
+    assert told.startswith(f"{len(read)} files, {counts[0]:,} tokens to train on {len(held)} files, {counts[1]:,} "
+                           f"tokens of {TEXT} held out") and counts[0] != counts[1]
+    for name, model in ("target", target), ("draft", draft):
+        assert f"{name}: {sum(weight.numel() for weight in model.parameters()):,} parameters" in told
+
+
 def test_a_deep_target_grows_from_a_trained_one_and_a_resumed_run_does_not_grow_again(finished, tmp_path, monkeypatch):
     """Its loss after one step is near the shallow one's; and stopped before the second and resumed, it is the same."""
     shallow = load_pair(finished).target
