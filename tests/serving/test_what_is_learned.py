@@ -219,6 +219,30 @@ def test_hybrid():
     assert any(a != b and a < 4 for a, b, _ in counts) and len({tuple(its) for its in counts}) > 4
 
 
+class Certain:
+    """A draft model that is sure of one token."""
+
+    def __init__(self, model):
+        self.model = model
+
+    def __getattr__(self, name):
+        return getattr(self.model, name)
+
+    def __call__(self, *its, **more):
+        logits = self.model(*its, **more)
+        return torch.where(torch.arange(logits.shape[-1]) == 3, logits, float("-inf"))
+
+
+def test_a_draft_token_that_is_certain_is_of_the_last_class():
+    drafter = BySurvival(Certain(DRAFT), 2)
+    batch = Batch(TARGET, drafter, PROMPTS, 90)
+    draft, p_target, _, count, _ = batch.round(Dice([1, 2, 3]), Sampling(T))
+    seen = [beta(draft, p_target, b, row) for b in range(3) for row, _ in judged_in(draft, count, b)]
+    assert drafter.judged[7].item() == pytest.approx(.98 * 4 + len(seen))
+    assert drafter.accepted[7].item() == pytest.approx(.98 * 4 * (1 + 15 / 16) / 2 + sum(seen))
+    assert drafter.judged[:7].tolist() == pytest.approx([.98 * 4] * 7)
+
+
 @pytest.mark.parametrize("make", [lambda: ByLoad(DRAFT, costly, 3), lambda: BySurvival(DRAFT, 3),
                                   lambda: Hybrid(ByLoad(DRAFT, costly, 3), {m: 1 + .05 * m for m in range(2, 7)})],
                          ids=["by-load", "by-survival", "hybrid"])
