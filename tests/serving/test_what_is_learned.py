@@ -259,6 +259,8 @@ def test_what_is_known_stays_when_a_request_comes_and_goes_with_the_batch(make):
     assert torch.equal(torch.as_tensor(drafter.judged), torch.as_tensor(fresh.judged))
     assert torch.equal(torch.as_tensor(drafter.accepted), torch.as_tensor(fresh.accepted))
     assert not torch.equal(torch.as_tensor(fresh.judged), known[0])
+    if isinstance(drafter, ByLoad):
+        assert drafter.gamma == drafter.new == 0            # nothing was drafted or missed of these texts
 
 
 def test_a_stopping_rule_learns_of_its_own_text():
