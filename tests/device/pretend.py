@@ -21,7 +21,7 @@ that torch has for backends written in Python ("PrivateUse1", experimental; torc
 import sys
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from functools import cache, wraps
+from functools import wraps
 from typing import Any, NamedTuple
 from unittest.mock import patch
 
@@ -191,9 +191,13 @@ class _Module(backend_registration._DummyBackendModule):
         return [torch.bfloat16]
 
 
-@cache
-def register() -> list[torch.library.Library]:
+KEPT: list[torch.library.Library] = []      # no functools.cache: tests/mutate.py empties these
+
+
+def register() -> None:
     """Tell torch of the device, once in a process: it cannot be told to forget it."""
+    if KEPT:
+        return
     backend_registration._setup_privateuseone_for_python_backend(NAME, _Module())
     everything, products = torch.library.Library("_", "IMPL"), torch.library.Library("aten", "IMPL")
     everything.fallback(_run, "PrivateUse1")
@@ -201,7 +205,7 @@ def register() -> list[torch.library.Library]:
     for names, dtype in (HALF, torch.bfloat16), (WHOLE, torch.float32):
         for name in names:
             products.impl(name, _autocast(name, dtype), "AutocastPrivateUse1")
-    return [everything, products]
+    KEPT.extend([everything, products])
 
 
 def _autocast(name: str, dtype: torch.dtype) -> Callable:

@@ -173,3 +173,5 @@ def test_two_samples_by_hand():
 def test_the_outcome_that_is_most_off():
     assert goodness_of_fit({"a": 70, "b": 15, "c": 15}, {"a": .5, "b": .25, "c": .25}).worst == ("a", .5, .7)
     assert goodness_of_fit({"a": 50, "c": 1}, {"a": .5, "b": .5}).worst == ("c", 0.0, 1 / 51)
+    # For its probability: a is .1 off where .64 was expected, b .06 where .04 was.
+    assert goodness_of_fit({"a": 54, "b": 10, "c": 36}, {"a": .64, "b": .04, "c": .32}).worst == ("b", .04, .1)

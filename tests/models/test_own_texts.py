@@ -149,7 +149,9 @@ def test_parts_that_are_made_later_go_on_counting(small, tmp_path, monkeypatch):
     monkeypatch.setattr(for_target, "read", lambda model, ids, layers, number: part(number))
     monkeypatch.setattr(for_target, "quick_copy", lambda model, rows: model)
     monkeypatch.setattr(for_target, "load_learned", None)
-    monkeypatch.setattr(for_target, "KeptTraining", lambda *_: SimpleNamespace(trained=[], models={}, ids=short))
+    draft = SimpleNamespace(parameters=lambda: [torch.zeros(30, 40), torch.zeros(5)], ids=torch.tensor([1, 2, 9]))
+    monkeypatch.setattr(for_target, "KeptTraining", lambda *_: SimpleNamespace(
+        trained=[], models={"lookback": draft}, ids=torch.tensor([1, 7, 1, 2, 7, 7, 1, 2])))
     (tmp_path / "text").write_text("a text of many words " * 9000)
     for source, numbers in ([], [7 * 1_000_003 + number for number in range(4)]), ([tmp_path / "text"], range(4)):
         made.clear()
@@ -164,7 +166,11 @@ def test_parts_that_are_made_later_go_on_counting(small, tmp_path, monkeypatch):
         with pytest.raises(KeyboardInterrupt):
             for_target.prepared(args, job, Console(file=StringIO()))
         stop.append(99)
-        for_target.prepared(args, job, Console(file=StringIO()))
+        console = Console(file=StringIO(), width=120)
+        for_target.prepared(args, job, console)
+        assert [line for line in console.file.getvalue().splitlines() if "%" not in line[-9:]][-3:] == [
+            "8 tokens to train on, 24,576 held out", "lookback: 1,205 parameters",
+            "lookback drafts 3 tokens, which are 62.5% of these texts"]
         assert made == list(numbers)
         assert sorted(file.name for file in (job.out / "texts").iterdir()) == [f"{number:04}.pt" for number in range(4)]
 

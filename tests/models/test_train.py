@@ -161,6 +161,9 @@ def test_a_byte_of_text_has_eight_bits():
     held = HeldOut("bytes", torch.arange(100), 100)
     assert held.bits(math.log(256)) == pytest.approx(8)
     assert HeldOut("pairs", torch.arange(50), 100).bits(math.log(256 ** 2)) == pytest.approx(8)
+    bytes_alone = Tokenizer({bytes([b]): b for b in range(256)})
+    files = HeldOut.of("files", ["aé", "中"], bytes_alone, "cpu")                 # 3 and 3 bytes, and both have an end
+    assert files.bytes == 6 and files.bits(1.5) == pytest.approx(1.5 * len(files.ids) / 6 / math.log(2))
 
 
 def test_held_out_windows_follow_one_another():
@@ -385,6 +388,21 @@ def finished(tmp_path_factory):
 def test_the_whole_command(finished):
     assert {path.name for path in finished.iterdir()} == {*FILES, "loss.png"}         # no .partial is left
     assert load_pair(finished).tokenizer.vocab_size == 320
+
+
+def test_what_the_beginning_reports(finished, tmp_path, capsys):
+    """Files, tokens and parameters, counted here from the text and from what was written."""
+    capsys.readouterr()
+    assert command("--out", tmp_path, "--tokenizer", finished / "ranks.tiktoken", "--minutes", 0) == 0
+    target, draft, tokenizer = load_pair(tmp_path)
+    read, held = read_texts(TEXT)
+    # A text begins with end of text, and so does each after it.
+    counts = [len(texts) + 1 + sum(len(tokenizer.encode(text)) for text in texts) for texts in (read, held)]
+    told = " ".join(capsys.readouterr().out.split())
+    assert told.startswith(f"{len(read)} files, {counts[0]:,} tokens to train on {len(held)} files, {counts[1]:,} "
+                           f"tokens of {TEXT} held out") and counts[0] != counts[1]
+    for name, model in ("target", target), ("draft", draft):
+        assert f"{name}: {sum(weight.numel() for weight in model.parameters()):,} parameters" in told
 
 
 def test_a_deep_target_grows_from_a_trained_one_and_a_resumed_run_does_not_grow_again(finished, tmp_path, monkeypatch):

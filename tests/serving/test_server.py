@@ -92,6 +92,20 @@ def test_a_server_without_rows_is_refused(rows, most_waiting):
         server_of(rows, most_waiting)
 
 
+def test_as_many_may_wait_as_it_says_besides_those_for_whom_a_row_is_free():
+    """A request that was cancelled waits no more."""
+    server = server_of(rows=2, most_waiting=3)
+    asked = [server.submit([1], max_new_tokens=4) for _ in range(5)]
+    with pytest.raises(RequestError, match="3 requests are waiting: try again later"):
+        server.submit([1], max_new_tokens=4)
+    server.cancel(asked[3])
+    asked.append(server.submit([1], max_new_tokens=4))
+    with pytest.raises(RequestError, match="try again later"):
+        server.submit([1], max_new_tokens=4)
+    served(server, *asked)
+    assert [len(request.tokens) for request in asked] == [4, 4, 4, 0, 4, 4] and server.submit([1], max_new_tokens=4)
+
+
 class Poisoned(torch.nn.Module):
     """A target whose logits are NaN wherever token 4 is read."""
 

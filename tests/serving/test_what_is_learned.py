@@ -133,14 +133,15 @@ def test_what_rounds_cost_is_learned_of_as_many_texts_as_there_are(monkeypatch):
     """The clock is wound by .7 s in a round of three texts, by .2 s in one of two. After a silence none is timed."""
     clock, table = Clock(), {2: [.5, .5, .5], 3: [.4, .4, .4]}
     monkeypatch.setattr("nanospec.methods.lengths.costs.perf_counter", clock)
-    costs = Costs(table)
+    costs, propose = Costs(table), ByLoad.propose
     drafter = WatchedByLoad(DRAFT, costs, 2)
 
     def rounds(prompts, seconds, gamma, missed=0):
         batch = Batch(TARGET, drafter, prompts, 40)
         drafter.best, drafter.new = lambda rows: gamma, missed
-        draft = drafter.propose(batch.text, Sampling(T), dice_of(prompts), 12)
-        clock.wind(seconds)
+        monkeypatch.setattr(ByLoad, "propose", lambda *its: clock.wind(seconds / 4) or propose(*its))
+        draft = drafter.propose(batch.text, Sampling(T), dice_of(prompts), 12)      # a quarter is drafting
+        clock.wind(seconds * 3 / 4)
         drafter.commit(draft, *batch_end(draft, [0] * len(prompts)))
 
     rounds(PROMPTS, .7, 1)
@@ -216,6 +217,50 @@ def test_hybrid():
         assert rates[-3:] == pytest.approx([max(goodput)] * 3)
         counts.append(count.tolist())
     assert any(a != b and a < 4 for a, b, _ in counts) and len({tuple(its) for its in counts}) > 4
+
+
+class Certain:
+    """A draft model that is sure of one token."""
+
+    def __init__(self, model):
+        self.model = model
+
+    def __getattr__(self, name):
+        return getattr(self.model, name)
+
+    def __call__(self, *its, **more):
+        logits = self.model(*its, **more)
+        return torch.where(torch.arange(logits.shape[-1]) == 3, logits, float("-inf"))
+
+
+def test_a_draft_token_that_is_certain_is_of_the_last_class():
+    drafter = BySurvival(Certain(DRAFT), 2)
+    batch = Batch(TARGET, drafter, PROMPTS, 90)
+    draft, p_target, _, count, _ = batch.round(Dice([1, 2, 3]), Sampling(T))
+    seen = [beta(draft, p_target, b, row) for b in range(3) for row, _ in judged_in(draft, count, b)]
+    assert drafter.judged[7].item() == pytest.approx(.98 * 4 + len(seen))
+    assert drafter.accepted[7].item() == pytest.approx(.98 * 4 * (1 + 15 / 16) / 2 + sum(seen))
+    assert drafter.judged[:7].tolist() == pytest.approx([.98 * 4] * 7)
+
+
+@pytest.mark.parametrize("make", [lambda: ByLoad(DRAFT, costly, 3), lambda: BySurvival(DRAFT, 3),
+                                  lambda: Hybrid(ByLoad(DRAFT, costly, 3), {m: 1 + .05 * m for m in range(2, 7)})],
+                         ids=["by-load", "by-survival", "hybrid"])
+def test_what_is_known_stays_when_a_request_comes_and_goes_with_the_batch(make):
+    drafter, fresh = make(), make()
+    batch, dice = Batch(TARGET, drafter, PROMPTS, 150), Dice([1, 2, 3])
+    for _ in range(4):
+        batch.round(dice, Sampling(T))
+    known = [torch.as_tensor(drafter.judged).clone(), torch.as_tensor(drafter.accepted).clone()]
+    batch.begin_anew(1, [2, 2, 0])
+    assert torch.equal(torch.as_tensor(drafter.judged), known[0])
+    assert torch.equal(torch.as_tensor(drafter.accepted), known[1])
+    Batch(TARGET, fresh, PROMPTS[:2], 40), Batch(TARGET, drafter, PROMPTS[:2], 40)
+    assert torch.equal(torch.as_tensor(drafter.judged), torch.as_tensor(fresh.judged))
+    assert torch.equal(torch.as_tensor(drafter.accepted), torch.as_tensor(fresh.accepted))
+    assert not torch.equal(torch.as_tensor(fresh.judged), known[0])
+    if isinstance(drafter, ByLoad):
+        assert drafter.gamma == drafter.new == 0            # nothing was drafted or missed of these texts
 
 
 def test_a_stopping_rule_learns_of_its_own_text():

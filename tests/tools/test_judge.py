@@ -85,7 +85,9 @@ def test_the_numbers_of_a_verdict_after_several_looks(monkeypatch):
     statistic = 40 ** 2 / 100 + 40 ** 2 / 40
     assert wrong.wrong and wrong.samples == 200 and wrong.p_value == pytest.approx(math.exp(-statistic / 2))
     assert wrong.visible == pytest.approx(.2 + smallest_visible(2, 200, .00005, .01)) and wrong.most_off[0] == (2,)
-    assert "200 samples, p = " in str(wrong) and f"more than {wrong.visible:.2g} off" in str(wrong)
+    assert str(wrong).splitlines()[-1] == (
+        "200 samples, p = 6.9e-13. A right sampler is called wrong once in 1,000 times; one that is more than "
+        f"{wrong.visible:.2g} off (total variation) is missed once in 100 times at most.")
 
 
 def test_a_control_is_right():

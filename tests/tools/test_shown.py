@@ -189,7 +189,8 @@ def test_what_an_answer_took(clock, monkeypatch, capsys):
                           "here: 1.60 times as fast 31 of 200 tokens are left in this conversation; /new begins anew")
     made.talk.left, made.most = 40, 11                                                  # a fifth, and not cut
     made.ask("why?")
-    assert capsys.readouterr().err.startswith("2.50 tokens per target call") and made.turn == 2
+    err = capsys.readouterr().err
+    assert err.startswith("2.50 tokens per target call") and "are left" not in err and made.turn == 2
     made.talk.ids = []
     made.most = 198
     made.ask("why?")
@@ -328,9 +329,10 @@ def test_what_a_learned_draft_model_has_to_reach(monkeypatch):
 
 
 def test_what_the_end_reports(monkeypatch):
-    alphas = {1.0: .5124, .8: .6135, .7: .6789, 0.0: .7146}
+    alphas, asked = {1.0: .5124, .8: .6135, .7: .6789, 0.0: .7146}, []
     for module in train_watch, for_target:
-        monkeypatch.setattr(module, "measure_alpha", lambda *_, temperature, **__: alphas[temperature])
+        monkeypatch.setattr(module, "measure_alpha", lambda target, draft, prompts, temperature, max_new_tokens:
+                            asked.append((draft, prompts, max_new_tokens)) or alphas[temperature])
     config = SimpleNamespace(context=32)
     pair = SimpleNamespace(target=SimpleNamespace(config=config), draft="draft", tokenizer=SimpleNamespace(
         encode=lambda text: [1], decode=lambda ids: "text"))
@@ -345,3 +347,35 @@ def test_what_the_end_reports(monkeypatch):
         "text",
         "held out of files: target 2.2500 nats a token, 0.5625 bits a byte; draft 2.5000 nats a token, KL 0.1250",
         "alpha of pair at T = 1.0: 0.512", "alpha of pair at T = 0.8: 0.614", "alpha of pair at T = 0.0: 0.715"]
+    # From all of the held-out text: every eighth of it, and a quarter of the context each.
+    assert asked == [("draft", [list(range(i, i + 8)) for i in range(0, 967, 124)], 8)] * 3
+    tokens, shown = torch.arange(16 * for_target.TOKENS).view(16, -1), Console(file=StringIO(), width=200)
+    monkeypatch.setattr(for_target, "load_learned", lambda path, target, name: path.name)
+    kept = SimpleNamespace(rows=lambda part, rows: SimpleNamespace(tokens=tokens[rows] + 1000 * part))
+    for_target.report(shown, SimpleNamespace(kept=kept, models={"mlp": 0}, weights_files=["mlp.pt"], out=Path("."),
+                                             target=None))
+    assert shown.file.getvalue().splitlines() == ["alpha of mlp at T = 1.0: 0.512", "alpha of mlp at T = 0.7: 0.679",
+                                                  "alpha of mlp at T = 0.0: 0.715"]
+    quarter = for_target.TOKENS // 4
+    assert asked[3:] == [("mlp.pt", tokens[:8, :quarter].tolist(), quarter)] * 3
+
+
+def test_what_the_picture_of_a_training_compares_with(monkeypatch):
+    """Of the draft GPT's tokens .375 are rejected: .625 are accepted. A training that was stopped measures nothing."""
+    drawn, asked = [], []
+    monkeypatch.setattr(train_watch, "held_out_loss", lambda phase, draft, target, held, batch, windows, loss:
+                        asked.append((phase, draft, target, batch, windows, loss)) or .375)
+    monkeypatch.setattr(train_watch, "needed", lambda out, names, device, of_draft: [
+        {"as fast": of_draft / 2}, {"as fast": of_draft / 4}])
+    monkeypatch.setattr(train_watch, "draw_accepted", lambda *its: drawn.append(its))
+    training = train_watch.LearnedTraining.__new__(train_watch.LearnedTraining)
+    training.__dict__ |= {"state_file": "a.training.pt", "history": ["it"], "frozen": "target",
+                          "size": SimpleNamespace(batch=4)}
+    job = SimpleNamespace(out=Path("out"), pair=SimpleNamespace(draft="draft"))
+    asks = SimpleNamespace(what=["a", "b"], device="cpu")
+    train_watch.draw(asks, job, training, None, True)
+    train_watch.draw(asks, job, training, None, False)
+    told = "any token of the draft GPT"
+    assert drawn == [(["it"], ["a", "b"], [{"as fast": .3125, told: .625}, {"as fast": .15625, told: .625}],
+                      Path("out/a.loss.png")), (["it"], ["a", "b"], [{}, {}], Path("out/a.loss.png"))]
+    assert asked == [("distil", "draft", "target", 4, 24, "total-variation")]

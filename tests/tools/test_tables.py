@@ -117,12 +117,14 @@ def test_costs_are_compared_within_a_turn(monkeypatch):
 
 # speed
 
-def test_what_is_measured_of_a_method(clock, monkeypatch):
-    """Three repeats of two prompts. Plain decoding: 5 + 3 tokens in 4 + 12, 2 + 2 and 1 + 1 seconds. The method: 8 + 2
-    tokens in 3 + 2, 9 + 11 and 4 + 4 seconds.
+@pytest.mark.parametrize("compiler", [None, "it"])
+def test_what_is_measured_of_a_method(clock, monkeypatch, compiler):
+    """Three repeats of two prompts. Plain decoding: 5 + 3 tokens in 4 + 12, 2 + 2 and 1 + 2 seconds. The method: 8 + 2
+    tokens in 3 + 2, 9 + 11 and 4 + 4 seconds. With a compiler there is a turn before, in which it compiles.
     """
-    plain = iter([(5, 4), (3, 12), (5, 2), (3, 2), (5, 1), (3, 1)])
-    rounds = iter([(ROUNDS[:3], [1, 1, 1]), (ROUNDS[3:], [2]), (ROUNDS[:3], [2, 3, 4]), (ROUNDS[3:], [11]),
+    more = [(ROUNDS[:3], [90, 1, 1]), (ROUNDS[3:], [80])] if compiler else []
+    plain = iter([(5, 70), (3, 60)] * bool(compiler) + [(5, 4), (3, 12), (5, 2), (3, 2), (5, 1), (3, 2)])
+    rounds = iter([*more, (ROUNDS[:3], [1, 1, 1]), (ROUNDS[3:], [2]), (ROUNDS[:3], [2, 3, 4]), (ROUNDS[3:], [11]),
                    (ROUNDS[:3], [1, 2, 1]), (ROUNDS[3:], [4])])
     seeds, contexts = [], []
 
@@ -144,10 +146,11 @@ def test_what_is_measured_of_a_method(clock, monkeypatch):
     monkeypatch.setattr(measuring, "weights_of", lambda target: "float32")
     target = SimpleNamespace(device="cpu")
     (row, done), = measure(target, "draft", [[1, 2], [3, 4, 5]], [Method("chain", "token", 3, None, run)], seed=7,
-                           max_new_tokens=21, temperature=.7)
-    assert seeds[:4] == [([1, 2], 7), ([1, 2], 7), ([3, 4, 5], 8), ([3, 4, 5], 8)] and seeds == seeds[:4] * 3
+                           max_new_tokens=21, temperature=.7, compiler=compiler)
+    assert seeds[:4] == [([1, 2], 7), ([1, 2], 7), ([3, 4, 5], 8), ([3, 4, 5], 8)]
+    assert seeds == seeds[:4] * (4 if compiler else 3) and next(plain, None) is next(rounds, None) is None
     assert contexts == [([3, 4], 3 + 10)] * 3 and done == ROUNDS
-    assert row["baseline_tokens_per_s"] == pytest.approx(8 / 4)             # the median of 8 / 16, 8 / 4 and 8 / 2
+    assert row["baseline_tokens_per_s"] == pytest.approx(8 / 4)             # the median of 8 / 16, 8 / 4 and 8 / 3
     assert row["tokens_per_s"] == pytest.approx(10 / 8) and row["speedup"] == pytest.approx(.625)
     assert row["busy"] and row["temperature"] == .7 and row["dtype"] == "float32"
     # A round's parts are 1.9, 2.35 and, in the other text, 1.9 s; the first of each text does not count.

@@ -67,7 +67,7 @@ class BySurvival(ModelDrafter):
         """Read the prompts. What is known of acceptance holds for one batch of texts."""
         if text is not self.text:
             middle = (torch.arange(self.CLASSES, device=text.tokens.device) + 0.5) / self.CLASSES
-            self.judged = torch.full_like(middle, self.TRUST)
+            self.text, self.judged = text, torch.full_like(middle, self.TRUST)
             self.accepted = self.TRUST * (1 + middle) / 2
         super().begin(text, rows, hidden)
 
