@@ -231,10 +231,10 @@ def test_methods_in_turns(clock, monkeypatch):
     def writer(name, tokens, calls):
         def write(ids, seed):
             clock.wind(next(took[name]))
-            return tokens * len(ids), calls * len(ids)
+            return [7] * tokens * len(ids), [1] * calls * len(ids)
         return write
 
-    a, b = against.in_turns({"a": writer("a", 5.0, 2), "b": writer("b", 4, 4)}, [[1], [2, 3]], 3, 0)
+    a, b = against.in_turns({"a": writer("a", 5, 2), "b": writer("b", 4, 4)}, [[1], [2, 3]], 3, 0)
     assert a == {"method": "a", "tokens_per_s": 15 / 4, "tokens_per_target_call": 2.5, "ms_per_call": 14_000 / 18}
     assert b == {"method": "b", "tokens_per_s": 12 / 4, "tokens_per_target_call": 1, "ms_per_call": 14_000 / 36}
 
