@@ -211,7 +211,7 @@ assert C_text[i] > 10_000
 C = C.item()
 table(["", "tries per token (C)", "first try accepted (1/C)", "overlap"],
       [["four tokens", f"{C:.2f}", f"{1 / C:.2f}", f"{p_target.minimum(q_draft).sum():.2f}"],
-       ["on the text", f"{C_text.mean():.0f}", f"{(1 / C_text).mean():.2f}",
+       ["on the text", f"{C_text.mean():,.0f}", f"{(1 / C_text).mean():.2g}",
         f"{overlap_text.mean():.2f}"]],
       f"on the text: the mean over {len(ids)} places")
 

@@ -188,8 +188,8 @@ C_text = torch.where(p_text > 0, p_text / q_text, 0).amax(-1)               # of
 
 C, overlap = (p_target / q_draft).max(), p_target.minimum(q_draft).sum()
 table(["rule", "tries", "accepted at first", "tries, text", "accepted at first, text"],
-      [["rejection sampling", f"{C:.2f}", f"{1 / C:.2f}", f"{C_text.mean():.0f}",
-        f"{(1 / C_text).mean():.2f}"],
+      [["rejection sampling", f"{C:.2f}", f"{1 / C:.2f}", f"{C_text.mean():,.0f}",
+        f"{(1 / C_text).mean():.2g}"],
        ["accept or replace", "1", f"{overlap:.2f}", "1", f"{overlap_text.mean():.2f}"],
        ["accept or redraw (wrong)", "1", f"{overlap:.2f}", "1", f"{overlap_text.mean():.2f}"]],
       f"four tokens; then the mean over {len(ids)} places of a text")
