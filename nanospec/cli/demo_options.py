@@ -12,13 +12,16 @@ from nanospec.files.checkpoint import WEIGHTS
 from nanospec.files.sources import source_of
 from nanospec.methods.index import DRAFTERS, GAMMA, check_fixed
 
-PROMPT = '''class Stack:
-    """A last-in, first-out stack."""
+PROMPT = '''class Queue:
+    """A first-in, first-out queue."""
 
     def __init__(self):
         self.items = []
 
-    def push(self, item):
+    def __len__(self):
+        return len(self.items)
+
+    def put(self, item):
 '''
 SIZES = {"gamma": "--gamma, not --shape", "topology": "--shape, not --gamma", "itself": "neither --gamma nor --shape"}
 
