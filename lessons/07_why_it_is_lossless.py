@@ -66,8 +66,8 @@ def accept_or_replace(p_target, q_draft, dice):
 # - The *excess*: what only the draft has, max(0, q_draft - p_target).
 #
 # Overlap + residual = p_target, and overlap + excess = q_draft. Each of the two distributions adds
-# up to 1. The whole residual and the whole excess are therefore equally large: 1 - overlap. (This
-# is the total variation of the two.)
+# up to 1. The whole residual and the whole excess are therefore equally large: 1 - the whole
+# overlap. (This is the total variation of the two.)
 #
 # *Guess first:* the bad draft is [.2, .2, .5, .1]. How large is its overlap with p_target in total?
 
@@ -107,17 +107,17 @@ print("to play with, in a browser:", page("node"))
 # 2. The product is min(q_draft(y), p_target(y)). So exactly the overlap is accepted: the green
 #    piece.
 # 3. What is drafted and not accepted is the excess: the red pieces, which together measure 1 -
-#    overlap.
-# 4. A replacement is therefore drawn with probability 1 - overlap. That is also the total size of
-#    the residual, the orange pieces.
+#    the whole overlap.
+# 4. A replacement is therefore drawn with the same probability. That is also the total size of the
+#    residual, the orange pieces.
 # 5. It is drawn in proportion to the orange pieces, so each orange piece is filled exactly. (For
 #    "range" with the bad draft: a replacement with probability .50, times its share .40 / .50,
 #    gives .40.)
 # 6. Green + orange = p_target(y).
 #
 # The draft decides how large the green part is. The sum does not depend on it. Try it on the page
-# that the cell has linked: drag the bars of q_draft until nothing is accepted, and then until
-# everything is. The output stays where it is.
+# that the cell has linked (it has five other tokens): drag the bars of q_draft until hardly
+# anything is accepted, and then until everything is. The output stays where it is.
 #
 # ## Everything that can happen
 #
@@ -171,9 +171,9 @@ for y, name in enumerate(names):
 # list, with the same probabilities.
 #
 # We let it walk two functions: `accept_or_replace` from above, and `verify` from
-# `nanospec/speculate.py`. The function `library` hands `verify` a draft of one token. After an
-# accepted draft token, `verify` also draws a bonus token (*A draft and a bonus*). That is not part
-# of our question, so we make the bonus token certain, and it adds no path.
+# `nanospec/speculate.py`. The function `library` only packs one draft token for `verify`; *A draft
+# and a bonus* explains the shapes. After an accepted token `verify` draws one more. That is not
+# part of our question, so we make that token certain, and it adds no path.
 
 # %%
 def library(p_target, q_draft, dice):

@@ -196,7 +196,7 @@ show(found)
 
 # %% [markdown]
 # *Answer:* they get worse, and fast. Head 1 is far above the mean, so the target does know
-# something ahead. Head 2 is much nearer to the mean, and head 3 nearer still.
+# something ahead. Head 2 is little better than the mean, and head 3 no better.
 #
 # The reason is that a head knows nothing of the tokens in between. After `for` may come `name`,
 # `line` or `i`, and what comes two tokens later depends on which. Head 1 does not even know x,
@@ -211,8 +211,8 @@ show(found)
 #     logits = output head of (h + silu(W [h, x, draft tokens so far]))
 #
 # Hydra gets 80 steps where Medusa had 120. The last row of the table is `prefix`, which ships with
-# this project. It reads hidden states and tokens, too, and was trained for hours instead of
-# seconds.
+# this project. It reads hidden states and tokens, too, but those of the whole text, and it was
+# trained for hours instead of seconds.
 #
 # *Guess first:* how high does beta get with reading, and with training?
 
@@ -227,10 +227,11 @@ assert min(found["prefix, trained for hours"]) > 2 * found["Medusa's heads"][0]
 figures.heads(found)
 
 # %% [markdown]
-# *Answer:* reading helps heads 2 and 3 most, since they lacked most of what they had to know.
-# Trained for hours, a draft model that reads is accepted more than twice as often as Medusa's first
-# head. So yes: with the tokens in between, the target's hidden states are enough to draft from. The
-# lessons after this one build on that.
+# *Answer:* with reading, hardly higher at head 1; it helps heads 2 and 3 most, since
+# they lacked most of what they had to know. Trained for hours, a draft model that reads the whole
+# text is accepted more than twice as often as Medusa's first head, at every token. So yes: with the
+# tokens in between, the target's hidden states are enough to draft from. The lessons after this one
+# build on that.
 #
 # The left panel of the picture shows what each head sees, and the right panel shows beta. The price
 # of reading is that these heads work one after the other, while Medusa's heads all work at once.
@@ -261,6 +262,8 @@ assert accuracies[0][1] > accuracies[2][0]
 # *Answer:* yes. What head 1 finds second best is worth more than the favourite of a head that looks
 # three tokens ahead.
 #
+# (A head ranks its own guesses, not always as the target would: a third may be worth more than the
+# second.) A *row* is a node of the tree, and an *accuracy* is one of the numbers just printed.
 # Medusa takes the probability of a row to be the product along its path. With accuracies .6 and .2
 # for head 1, and .5 and .1 for head 2:
 #
@@ -305,12 +308,12 @@ table(["tokens in a round", "promised", "counted"], [[name, f"{tokens:.2f}", f"{
 assert counted(tree) > counted([-1, 0, 1, 2])
 
 # %% [markdown]
-# Compare the two columns: the independence is not quite true, but the tree is ahead of the chain in
-# both. `TopTree` (nanospec/methods/trees/top.py) drafts such a tree.
+# The two columns are close, so the promise is good enough here, and the tree is ahead
+# of the chain in both. `TopTree` (nanospec/methods/trees/top.py) drafts such a tree.
 #
 # Is the text still the target's? No draft token was drawn, so each q_draft is one-hot, and the node
-# rule needs no more. By hand: p_target is [.5, .3, .2], the best guess is token 1, and the second
-# best is token 0.
+# rule (*Several futures*) is exact for such drafts, too. By hand: p_target is [.5, .3, .2], the
+# best guess is token 1, and the second best is token 0.
 #
 # | what happens | probability |
 # |---|---|
@@ -345,8 +348,9 @@ for name, small in ("a table", TableModel(3, seed=5, zeros=0)), ("a small GPT", 
 # 1. In `train`, write `one_less = max(0, k - 1)` above the loss, and take `labels[:,
 #    one_less:one_less + places]`. Now heads 1 and 2 share a label. Which columns of the table show
 #    it?
-# 2. In `head`, leave out `h +`. What does a head predict before any training, and how does that
-#    show in the table of the two labels?
+# 2. In `head`, leave out `h +`, and take out the asserts before the training and the one after the
+#    table of the two labels. What does a head predict before any training, and what does that table
+#    show?
 # 3. Write `grown_tree(accuracies, 33)`. Where do the new rows go, to the side or further down? How
 #    many more tokens does a round bring?
 #

@@ -1,12 +1,12 @@
 # %% [markdown]
 # # What a call reads
 #
-# **What if five tokens do not read the same bytes as one, or if the weights are not what is read?**
+# **What if five tokens read more bytes than one, or if most bytes read are not weights?**
 #
 # Verification is cheap because a call reads the weights once for all of its tokens (*Ten for the
 # price of one*), and it stops being cheap in a full batch (*A full batch*). Both sentences are
-# about a model that reads all of its weights for every token, and little else. Two kinds of models
-# and texts are different, and both are common.
+# about a model that reads all of its weights for every token, and little else. There is one kind of
+# model and one kind of text that differ, and both are common.
 #
 # - A *mixture of experts* reads only some of its weights for each token, and others for the next
 #   one. Then v(m) rises from the second token on.
@@ -64,8 +64,8 @@ class Experts(nn.Module):
 
 # %% [markdown]
 # The tokens are those of held-out code, and what the layer reads of them is the target's hidden
-# states in the middle of its layers. (Our router is random and was not trained. It sends like to
-# like, as trained ones do.)
+# states in the middle of its layers, less their mean and of one length. (Our router is random and
+# was not trained, but like tokens still get like experts.)
 #
 # *Guess first:* one token loads 4 experts of 32. How many do five tokens in a row load?
 
@@ -90,14 +90,14 @@ table(["tokens in a call", *sizes],
 assert loaded[1] == CHOSEN < loaded[2] < loaded[5]
 
 # %% [markdown]
-# *Answer:* the first line has it. Neighbours choose some of the same experts, so there are fewer
-# than by chance, but far more than 4.
+# *Answer:* about 14, where chance would load 16. Neighbours choose some of the same experts.
 #
 # ## What that does to v
 #
 # Let what all tokens share (attention, norms, the router) be as large as four experts. Then a call
-# on one token reads 4 + 4, and a call on m tokens reads 4 + the experts loaded. While a call waits
-# for what it reads, v(m) is the ratio of the two. A dense model has v(m) = 1 there.
+# on one token reads 4 + 4, and a call on m tokens reads 4 + the experts loaded. While reading takes
+# the time, v(m) is the second divided by the first: v(5) = (4 + 13.8) / 8 = 2.2. A dense model has
+# v(m) = 1.
 #
 # And with many texts in the batch? Sixty-four texts load nearly all experts in plain decoding, too.
 # Then draft tokens load nothing new.
@@ -124,10 +124,10 @@ best_of = {name: max(row) for name, row in gains.items()}
 assert best_of["experts, texts: 1"] < best_of["experts, texts: 64"] <= best_of["dense, one text"]
 
 # %% [markdown]
-# *Answer:* compare the first two lines. With one text every draft token brings experts of its own,
-# so a short draft is the best, and it gains little. With many texts the experts are read anyway,
-# and most of the gain comes back. For such a model the middle of the batch sizes is the best place
-# for speculation, and not the single text.
+# *Answer:* 2.31 in the dense model, and 1.21 in this one. With one text every draft token brings
+# experts of its own, so a short draft is the best, and it gains little. With many texts the experts
+# are read anyway, and with 64 of them the whole gain is back. (The table counts reading only. In a
+# still larger batch, multiplying ends the gain.)
 #
 # ## A long text
 #
@@ -135,8 +135,9 @@ assert best_of["experts, texts: 1"] < best_of["experts, texts: 64"] <= best_of["
 # 65,536 numbers, all of two bytes. A call of B texts with m tokens each, after L tokens, has
 #
 # - to read: the weights once, and the cache of every text once;
-# - to multiply: 2 operations for each weight and token, and 2 for each number of a query with each
-#   number of a key, and the same for values, in 32 layers with 4,096 channels.
+# - to multiply: 2 operations for each weight and token; and for each earlier token 2 for each
+#   number of the query, and 2 more for the value, in 32 layers with 4,096 channels (four heads
+#   share a key).
 #
 # The machine does 300 operations in the time in which it reads a byte, a round number, too. As in
 # *A full batch*, a call takes as long as the longer of the two.
@@ -164,10 +165,10 @@ assert v5[100][4] > 3 > 1.01 > v5[32_000][4]
 figures.what_a_call_reads(sizes, loaded, by_chance, batches, of_length)
 
 # %% [markdown]
-# *Answer:* more than 3 after 100 tokens, as in *A full batch*, and 1 after 32,000. There a call
-# spends its time on reading keys and values. They are as many for five tokens as for one, and no
-# other text shares them, so a larger batch does not help plain decoding, and it does not end the
-# gain. Between the two lengths the cache takes over from the weights.
+# *Answer:* 3.54 after 100 tokens, a full batch, and 1 after 32,000. There a call spends its time on
+# reading keys and values. They are as many for five tokens as for one, and no other text shares
+# them, so a larger batch does not help plain decoding, and it does not end the gain. Between the
+# two lengths the cache takes over from the weights.
 #
 # Two things are left out. The draft model reads the long text as well, so c rises, unless it looks
 # at a part of the text only (MagicDec, Chen et al. 2024). And such caches must fit into memory.
@@ -176,10 +177,10 @@ figures.what_a_call_reads(sizes, loaded, by_chance, batches, of_length)
 #
 # ## Three things to know
 #
-# 1. A draft token is free as long as it brings nothing new to read. In a mixture of experts it
-#    brings experts.
-# 2. With many texts the experts are read anyway, so there the gain is greatest in the middle of the
-#    batch sizes.
+# 1. While reading takes the time, a draft token is free if it brings nothing new to read. In a
+#    mixture of experts it brings experts.
+# 2. With many texts the experts are read anyway, so the gain comes back, until the batch is so
+#    large that multiplying takes the time.
 # 3. In long texts, reading the cache takes the time, and it is not shared. Then a large batch does
 #    not end the gain.
 #

@@ -225,7 +225,7 @@ def laid_over(names: Sequence[str], p_target: Sequence[float], drafts: dict[str,
             for number in numbers:
                 number.set_bbox({"color": colour, "pad": 1} if number.get_text() else None)
         axes.bar(names, p_target, 0.7, fill=False, edgecolor=INK, linewidth=2, label="frame: p_target")
-        axes.set(ylim=(0, 0.75), ylabel="probability", xlabel="overlap + excess = q_draft")
+        axes.set(ylim=(0, 0.75), ylabel="probability", xlabel="token (overlap + excess = q_draft)")
         axes.set_title(f"a {kind} draft: {sum(overlap):.2f} accepted, {sum(excess):.2f} replaced", loc="left",
                        fontsize=10)
     panels[0].legend(frameon=False)

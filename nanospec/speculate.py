@@ -3,8 +3,8 @@ call, and the text is distributed exactly as if the target had written it alone.
 
 Leviathan, Kalman, Matias 2022 (arXiv 2211.17192, Algorithm 1); Chen et al. 2023 (arXiv 2302.01318,
 Algorithm 2). `verify` is the idea, `ModelDrafter` drafts, `one_round` does both once for B texts
-and without a branch, `speculate` repeats it. Other drafters and rules stand in rooms of their own
-and go through the same round. Numbers in comments: the five steps of Leviathan's Algorithm 1.
+and without a branch, `speculate` repeats it. Other drafters and rules are in methods/ and go
+through the same round. Numbers in comments: the five steps of Leviathan's Algorithm 1.
 """
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
@@ -27,8 +27,8 @@ from nanospec.text import Text, prefill, until
 def verify(draft: Draft, p_target: Tensor, dice: Dice) -> tuple[Tensor, Tensor]:
     """Accept the longest prefix in which every token is accepted, and draw the token that follows.
 
-    draft: a chain of n = gamma + 1 rows; p_target (B, n, V), the target's distribution after every
-    row -> accepted (B,) in 0..gamma, token (B,).
+    draft: a chain of n = gamma + 1 rows, row 0 the text's last token; p_target (B, n, V), the
+    target's distribution after every row -> accepted (B,) in 0..gamma, token (B,).
 
     A draft token x is accepted with probability min(1, p_target(x) / q_draft(x)). The first one
     that is rejected is replaced by a draw from the residual distribution, max(0, p_target -
@@ -41,11 +41,11 @@ def verify(draft: Draft, p_target: Tensor, dice: Dice) -> tuple[Tensor, Tensor]:
     x = draft.tokens[:, 1:, None]                                               # (B, gamma, 1)
     p_of_x = p_target[:, :-1].gather(-1, x)[:, :, 0]                            # (B, gamma)
     q_of_x = draft.q_draft[:, 1:].gather(-1, x)[:, :, 0]
-    # 3. How many are accepted. A row that a text lacks, with a q_draft of zeros, never is.
+    # 3. How many are accepted. Padding, whose q_draft is zeros, never is.
     coins = dice.flip(torch.where(q_of_x > 0, p_of_x / q_of_x, 0.0))            # (B, gamma)
     accepted = coins.long().cumprod(-1).sum(-1)                                 # (B,)
-    # 4. The rejected token was drawn from the next row's q_draft. After a text's last row comes one
-    # that it lacks, or row 0: zeros, whose residual is p_target itself, and that is the bonus.
+    # 4. The row after the accepted ones was rejected: take its q_draft. If none was, that row is
+    # padding or, by the modulo, row 0: zeros, which leave p_target itself, for the bonus token.
     row = torch.arange(len(accepted), device=accepted.device)
     following = (accepted + 1) % draft.tokens.shape[1]
     left = residual(p_target[row, accepted], draft.q_draft[row, following])     # (B, V)
@@ -53,12 +53,12 @@ def verify(draft: Draft, p_target: Tensor, dice: Dice) -> tuple[Tensor, Tensor]:
 
 
 class ModelDrafter(Drafter):
-    """Drafts a chain of gamma tokens with a draft model: a small GPT, or one of draft_models/."""
+    """Drafts a chain of gamma tokens with a small GPT, or a model of methods/draft_models/."""
 
     fixed = True
 
     def __init__(self, draft: Any, gamma: int = 4):
-        self.size = check_gamma(gamma, "gamma")
+        self.size = check_gamma(gamma, "gamma")         # rows: gamma + 1
         self.draft, self.gamma, self.reader = draft, gamma, reader_of(draft, gamma)
         self.layers = self.reader.layers
 
@@ -96,7 +96,7 @@ def one_round(target: Callable, cache: Cache, drafter: Drafter, rule: Rule, text
     (B,), the accepted rows, and token (B,), which follows the last of them.
     """
     draft = drafter.propose(text, sampling, dice, kv_length, lag)               # 1. draft tokens
-    cache.length = text.length - 1                  # roll back: what was rejected is forgotten
+    cache.length = text.length - 1          # forget what was rejected; row 0 is not read yet
     out = target(draft.tokens, cache, kv_length, layers=drafter.layers,
                  **draft.placing(cache, kv_length))                             # 2. one target call
     logits, hidden = out if drafter.layers else (out, None)
@@ -105,7 +105,7 @@ def one_round(target: Callable, cache: Cache, drafter: Drafter, rule: Rule, text
     path, count = draft.path(accepted)
     draft.keep(cache, path)
     written = torch.cat([draft.tokens.gather(1, path)[:, 1:], token[:, None]], 1)
-    text.commit(written.scatter_(1, count[:, None], token[:, None]), count + 1)
+    text.commit(written.scatter_(1, count[:, None], token[:, None]), count + 1)  # token ends it
     drafter.commit(draft, path, count, p_target, hidden)
     return draft, p_target, path, count, token
 
@@ -118,7 +118,7 @@ class Round:
     parents: list[int]                  # of all n rows, row 0's -1 first
     path: list[int]                     # the accepted rows, without row 0
     token: int                          # the replacement of what was rejected, or the bonus token
-    emitted: list[int]                  # the accepted tokens and `token`, up to the end
+    emitted: list[int]                  # the accepted tokens and `token`, cut at a stop or limit
     p_target: Tensor                    # (n, V), the target's distribution after every row
     q_draft: Tensor                     # (n, V), what every row was drawn from; zeros in row 0
     steps: int                          # calls of a draft model
@@ -126,7 +126,7 @@ class Round:
     @classmethod
     def read(cls, draft: Draft, p_target: Tensor, path: Tensor, count: Tensor,
              token: Tensor) -> "Round":
-        """Of the first text of a batch, with all that was written as `emitted`.
+        """Of the first text of a batch; what was written is not yet cut to `stop` or the limit.
 
         The one place in a round where the CPU waits for the device: one tensor, one transfer.
         LogitsError if a probability is not a number.
@@ -134,12 +134,12 @@ class Round:
         finite = torch.isfinite(p_target.sum() + draft.q_draft.sum())
         numbers = torch.cat([draft.tokens[0], draft.parents[0], path[0], count[:1], token[:1],
                              finite[None]]).tolist()
-        *rows, accepted, following, is_finite = numbers
+        *rows, accepted, next_token, is_finite = numbers
         check_finite(0.0 if is_finite else float("nan"))
         n = draft.tokens.shape[1]
         tokens, parents, way = rows[:n], rows[n:2 * n], rows[2 * n + 1:2 * n + 1 + accepted]
-        written = [tokens[row] for row in way] + [following]
-        return cls(tokens, parents, way, following, written, p_target[0], draft.q_draft[0],
+        written = [tokens[row] for row in way] + [next_token]
+        return cls(tokens, parents, way, next_token, written, p_target[0], draft.q_draft[0],
                    draft.steps)
 
     @property
@@ -158,7 +158,7 @@ def repeated(run: Callable, drafter: Drafter, dice: Dice, length: int, max_new_t
              stop: Sequence[int]) -> Iterator[Round]:
     """One round after the other, for a text of `length` tokens, until it has what was asked for.
 
-    run: `one_round` but for its last argument, the KV length.
+    run: `one_round`, given all that it needs but the KV length.
     """
     left = max_new_tokens
     while left:
@@ -180,8 +180,8 @@ def speculate(target: LanguageModel, drafter: Drafter, ids: Sequence[int],
     """Continue `ids` by at most `max_new_tokens` tokens. The first one in `stop` is the last.
 
     Yields a Round after every target call; the text is the rounds' `emitted`, one after the other.
-    It is distributed as `generate` with the same settings would write it, exactly, up to the
-    arithmetic of the device.
+    Its distribution is exactly that of `generate` with the same settings, but for the rounding of
+    floating-point numbers.
     drafter: for one request at a time; serving/ has many. dice: decides instead of the seed.
     rule: instead of the drafter's own. compiler: makes the round one function (fast/compiled.py).
     Raises RequestError where the request cannot be answered, LogitsError where a model gives NaN.

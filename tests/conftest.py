@@ -4,6 +4,7 @@ process that hands out the tests not even torch.
 
 import os
 import runpy
+import signal
 import threading
 from functools import cache, lru_cache
 from pathlib import Path
@@ -17,6 +18,8 @@ for name in [*os.environ]:
     if name in ("NO_COLOR", "FORCE_COLOR", "COLORTERM", "TTY_COMPATIBLE", "TTY_INTERACTIVE", "MPLBACKEND") or (
             name.startswith("PYTHON") and name not in ("PYTHONPATH", "PYTHONHOME")):
         del os.environ[name]
+if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:       # a shell's job in the background hands that down
+    signal.signal(signal.SIGINT, signal.default_int_handler)
 LESSONS = Path(__file__).parent.parent / "lessons"
 
 

@@ -4,7 +4,7 @@
     python demo.py --step                       # one round at a time, with every coin
     python demo.py --drafter tree --rule traversal
     python demo.py --compile                    # several times as fast, after a minute or two of compiling
-    python demo.py --save docs/demo.svg         # this is how the README's picture is made
+    python demo.py --draft prefix --save docs/demo.svg      # how the README's picture is made
     python demo.py --html page.html             # the run, its formulas and one node, to play with in a browser
 """
 

@@ -114,8 +114,7 @@ def test_ctrl_c_while_torch_is_imported(start, tmp_path):
     (tmp_path / "torch.py").write_text("import time\nprint('importing', flush=True)\ntry:\n    time.sleep(60)\n"
                                        "except KeyboardInterrupt:\n    raise ImportError('half of it') from None\n")
     started = subprocess.Popen([sys.executable, *start.split()], cwd=ROOT, stdout=subprocess.PIPE,
-                               stderr=subprocess.PIPE, text=True, env=os.environ | {"PYTHONPATH": str(tmp_path)},
-                               preexec_fn=lambda: signal.signal(signal.SIGINT, signal.default_int_handler))
+                               stderr=subprocess.PIPE, text=True, env=os.environ | {"PYTHONPATH": str(tmp_path)})
     assert started.stdout.readline() == "importing\n"
     started.send_signal(signal.SIGINT)
     _, err = started.communicate(timeout=30)

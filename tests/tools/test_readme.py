@@ -102,7 +102,7 @@ def test_ci_runs_the_readmes_test_command():
 
 
 def test_the_line_for_torch_names_the_versions_that_pip_keeps():
-    versions, = re.findall(r"Write `'(torch[^']*)'` in it", README)
+    versions, = re.findall(r"write `'(torch[^']*)'` for `torch`", README)
     assert f'"{versions}"' in (ROOT / "pyproject.toml").read_text()
 
 
