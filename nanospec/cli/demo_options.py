@@ -12,16 +12,11 @@ from nanospec.files.checkpoint import WEIGHTS
 from nanospec.files.sources import source_of
 from nanospec.methods.index import DRAFTERS, GAMMA, check_fixed
 
-PROMPT = '''class Queue:
-    """A first-in, first-out queue."""
+PROMPT = '''class Point:
+    def __init__(self, x, y):
+        self.x = x
+        self.y = y
 
-    def __init__(self):
-        self.items = []
-
-    def __len__(self):
-        return len(self.items)
-
-    def put(self, item):
 '''
 SIZES = {"gamma": "--gamma, not --shape", "topology": "--shape, not --gamma", "itself": "neither --gamma nor --shape"}
 
