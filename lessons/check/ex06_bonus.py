@@ -101,4 +101,4 @@ EXERCISE = Exercise(
      "At the first rejected draft token, the residual. If none was rejected there is no draft token at the place "
      "further: what has the draft covered there?",
      "if accepted == gamma: the last row of p_target; else (p_target[accepted] - q_draft[accepted]).clamp(min=0)"),
-    [("nanospec.speculate", "verify", "# 4. The rejected token", "return accepted")])
+    [("nanospec.speculate", "verify", "# 4. The row after the accepted ones", "return accepted")])
