@@ -6,9 +6,9 @@ from pathlib import Path
 import numpy as np
 import torch
 
-from nanospec.files.gguf import INSIDE, OUTSIDE, GGUFFile
+from nanospec.files.gguf import INSIDE, OUTSIDE
 from nanospec.files.huggingface import taken_apart
-from nanospec.files.tokenizer_json import LETTERS, FolderTokenizer
+from nanospec.files.tokenizer_json import LETTERS
 from nanospec.model import GPT, Config
 
 SPECIAL = ["<|endoftext|>", "<|im_start|>", "<|im_end|>"]
@@ -29,11 +29,6 @@ def model_of(kind: str = "llama") -> GPT:
     for weight in model.parameters():
         weight.data *= 8.0 if weight.dim() == 2 else 1.0
     return model.eval()
-
-
-def load_gguf(path: Path) -> tuple[GPT, FolderTokenizer]:
-    file = GGUFFile(path)
-    return file.load(), file.tokenizer
 
 
 def gguf_name(name: str) -> str:
