@@ -27,6 +27,7 @@ from typing import Any, NamedTuple
 from rich.console import Console
 from rich.progress import track
 
+from nanospec.cli.quantities import per_second, times_as_fast
 from nanospec.cli.show.terminal import show_table
 from nanospec.errors import SEEDS, RequestError, one_line
 from nanospec.files.atomic import write_atomically
@@ -206,16 +207,16 @@ def ask(questions: Questions, writers: Mapping[str, Writer], tokenizer: Any, see
 def numbers_of(ours: Sequence[dict], plain: Sequence[dict], tokenizer: Any) -> dict:
     """A row's numbers, of two answers to each question."""
     def pace(answers: Sequence[dict]) -> float:
-        return sum(sum(its["new_tokens"]) for its in answers) / sum(sum(its["wall_time"]) for its in answers)
+        return per_second(sum(sum(its["new_tokens"]) for its in answers), (sum(its["wall_time"]) for its in answers))
 
     def counted(its: dict) -> int:
         return max(1, sum(len(tokenizer.begin + tokenizer.encode(text)) - 1 for text in its["turns"]))
 
-    theirs = (mean(sum(its["new_tokens"]) / sum(its["wall_time"]) for its in ours)
-              / mean(counted(its) / sum(its["wall_time"]) for its in plain))
+    theirs = times_as_fast(mean(pace([its]) for its in ours),
+                           mean(per_second(counted(its), its["wall_time"]) for its in plain))
     return {"questions": len(ours), "accepted": mean(sum((its["accept_lengths"] for its in ours), [])),
-            "tokens_per_s": pace(ours), "baseline_tokens_per_s": pace(plain), "speedup": pace(ours) / pace(plain),
-            "spec_bench_speedup": theirs}
+            "tokens_per_s": pace(ours), "baseline_tokens_per_s": pace(plain),
+            "speedup": times_as_fast(pace(ours), pace(plain)), "spec_bench_speedup": theirs}
 
 
 def show(rows: Sequence[dict], caption: str) -> None:
