@@ -12,16 +12,14 @@ from types import ModuleType
 import pytest
 import torch
 
+from lessons.machine import weight_bytes
 from nanospec.cli.bench import __main__ as bench
 from nanospec.cli.bench import measure as measuring
 from nanospec.cli.bench import speed
-from nanospec.cli.bench.large import simulated
 from nanospec.cli.bench.measure import measure
 from nanospec.cli.bench.method_options import best_topology, measure_accepted, measure_ranks, options_of, topology_of
 from nanospec.cli.bench.prompts import held_out_prompts
-from nanospec.cli.bench.roofline import weight_bytes
 from nanospec.cli.quantities import BUSY, CallCosts, alpha_of, best_of_each, numbers_of
-from nanospec.cli.show.figures import draw_simulated
 from nanospec.errors import RequestError
 from nanospec.fast.clock import ClockedDrafter, clocked, median_seconds, timed
 from nanospec.files.checkpoint import Pair, load_pair, save_learned, save_model
@@ -36,6 +34,7 @@ from nanospec.proof.tables import TableModel, small_gpt, small_learned
 from nanospec.speculate import ModelDrafter, Round, speculate, tokens_of
 from nanospec.theory import expected_tokens
 from tests import small_gguf
+from tests.device import large
 from tests.proof.learning import Knowing
 
 ROOT = Path(__file__).parents[2]
@@ -65,7 +64,7 @@ def held_out(monkeypatch):
 
 SERVED = {"tokens_per_s": 1.0, "first_p50": 1.0, "first_p99": 1.0, "each_p50": 1.0, "each_p99": 1.0}
 AUTOTUNED = "cpu, 1 thread; target in float64, draft in float64"
-TUNERS = [f"nanospec.{name}.autotune" for name in ("fast.autotune", "cli.bench.serve", "cli.bench.roofline")]
+TUNERS = [f"nanospec.{name}.autotune" for name in ("fast.autotune", "cli.bench.serve")]
 
 
 @pytest.fixture
@@ -82,8 +81,8 @@ def quick(monkeypatch, held_out):
 def rows_of(weights, capsys, tmp_path):
     """rows_of(subcommand, *options) -> (the rows it wrote, what it printed), of the small pair."""
     def of(*argv: str) -> tuple[list[dict], str]:
-        pair_of = [] if "large" in argv[:1] else ["--weights", str(weights)]
-        status = bench.main([*argv, *pair_of, "--device", "cpu", "--threads", "1", "--json", str(tmp_path / "a.json")])
+        status = bench.main([*argv, "--weights", str(weights), "--device", "cpu", "--threads", "1",
+                             "--json", str(tmp_path / "a.json")])
         out, err = capsys.readouterr()
         assert status == 0 and err and all(re.fullmatch(r"(measuring|serving) .* \.\.\.", line)
                                            for line in err.splitlines()), err
@@ -496,36 +495,32 @@ def test_what_cannot_be_served_is_refused_before_anything_is_timed(weights, monk
     refused(["serve", "--weights", str(weights), *options], words, capsys)
 
 
-def test_roofline_prints_what_it_measured(rows_of, quick, monkeypatch):
-    monkeypatch.setattr("nanospec.cli.bench.roofline.median_seconds", lambda *_: 1e-3)
-    (found,), out = rows_of("roofline")
-    took, floors = found["seconds"], found["floor_seconds"]
-    assert took["round"] == pytest.approx(4 * took["draft step"] + took["verification"]) and "times the floor" in out
-    assert floors["target step"] == found["bytes"] / found["bandwidth"]
-
-
-def test_large_prints_the_gain_at_every_alpha(rows_of, monkeypatch, tmp_path):
+def test_large_prints_the_gain_at_every_alpha_beside_the_floor(monkeypatch, tmp_path, capsys):
     config = Config(11, 32, layers=1, channels=8, heads=2, kv_heads=1, hidden=8)
-    monkeypatch.setattr("nanospec.cli.bench.large.large_pair", lambda device: (GPT(config), GPT(config)))
-    monkeypatch.setattr("nanospec.cli.bench.roofline.median_seconds", lambda *_: 1e-3)
-    monkeypatch.setattr("nanospec.cli.bench.large.simulated", partial(simulated, rows=(1, 2), context=8, repeats=1))
-    rows, out = rows_of("large", "--gammas", "1", "--figure", str(tmp_path / "a.png"))
-    assert [row["alpha"] for row in rows[1:6]] == [.5, .6, .7, .8, .9] and "alpha 0.9" in out
-    assert all(f"{row['speedup']:.2f}" in out for row in rows[1:]) and (tmp_path / "a.png").exists()
+    monkeypatch.setattr(large, "large_pair", lambda device: (GPT(config), GPT(config)))
+    monkeypatch.setattr("lessons.machine.median_seconds", lambda *_: 1e-3)
+    monkeypatch.setattr(large, "simulated", partial(large.simulated, context=8, repeats=1))
+    argv = ["--gammas", "1", "--rows", "1", "2", "--device", "cpu", "--json", str(tmp_path / "a.json")]
+    assert large.main(argv) == 0
+    (near, *rows), out = json.loads((tmp_path / "a.json").read_text()), capsys.readouterr().out
+    assert [row["alpha"] for row in rows[:5]] == [.5, .6, .7, .8, .9] and "alpha 0.9" in out
+    assert all(f"{row['speedup']:.2f}" in out for row in rows)
+    took, floors = near["seconds"], near["floor_seconds"]
+    assert took["round"] == pytest.approx(4 * took["draft step"] + took["verification"])
+    assert floors["target step"] == near["bytes"] / near["bandwidth"]
+    assert large.main(["--gammas", "1000"]) == 2 and "--gammas: at most 64" in capsys.readouterr().err
 
 
-def test_simulated_acceptance_accepts_what_it_says(tmp_path):
+def test_simulated_acceptance_accepts_what_it_says():
     """Tokens per round against Eq. 1, over enough rows that chance has no say; and the gain is theirs over the cost."""
     config = Config(11, 32, layers=1, channels=8, heads=2, kv_heads=1, hidden=8)
-    found = simulated(GPT(config), GPT(config), alphas=(0.0, 0.6, 1.0), gammas=(1, 3), rows=(1000,), context=8,
-                      repeats=7)
+    found = large.simulated(GPT(config), GPT(config), alphas=(0.0, 0.6, 1.0), gammas=(1, 3), rows=(1000,), context=8,
+                            repeats=7)
     assert [(row["alpha"], row["gamma"]) for row in found] == [(a, g) for g in (1, 3) for a in (0.0, 0.6, 1.0)]
     for row in found:
         assert row["tokens_per_target_call"] == pytest.approx(expected_tokens(row["alpha"], row["gamma"]), rel=0.02)
     gains = [row["speedup"] / expected_tokens(row["alpha"], row["gamma"]) for row in found]
     assert gains[0] == pytest.approx(gains[1]) == pytest.approx(gains[2])
-    draw_simulated(found, "title", tmp_path / "f.png")
-    assert (tmp_path / "f.png").read_bytes().startswith(b"\x89PNG")
 
 
 def test_the_bytes_of_a_token():
@@ -571,13 +566,12 @@ BEFORE_LOADING = [
     (["serve", "--remember", "-1"], "--remember"), (["speed", "--remember", "9"], "--remember"),
     (["serve", "--remember", "9"], "hybrid; not for chain"),
     (["--temperatures"], "--temperatures"), (["--seed", str(2 ** 64)], "--seed"),
-    (["roofline", "--device", "meta"], "meta"), (["--device", "cuda:99"], "cuda:99"),
-    (["roofline", "--device", "nonsense"], "nonsense"), (["--drafters", "chain", "nobody"], "nobody"),
+    (["serve", "--device", "meta"], "meta"), (["--device", "cuda:99"], "cuda:99"),
+    (["serve", "--device", "nonsense"], "nonsense"), (["--drafters", "chain", "nobody"], "nobody"),
     (["--rules", "nothing"], "nothing"), (["--dtype", "int4"], "int4"), (["--weights", "nowhere"], "nowhere"),
-    (["roofline", "--weights", "README.md"], "README.md"), (["--json", "nowhere/a"], "nowhere/a"),
+    (["serve", "--weights", "README.md"], "README.md"), (["--json", "nowhere/a"], "nowhere/a"),
     (["--json", "tests"], "--json"), (["--markdown", "a.txt"], ".md"), (["--figure", "a.svg"], ".png"),
     (["--figure", "nowhere/a.png"], "nowhere/a.png"),
-    (["large", "--figure", "a.jpg"], ".png"), (["large", "--gammas", "1000"], "--gammas"),
     (["--draft", "gpt"], "--draft"), (["--drafts", "nobody"], "nobody"), (["serve", "--draft", "all"], "all"),
     (["--compile", "--drafters", "all"], "--compile"), (["--compile", "--drafters", "lookup"], "--compile"),
     (["--compile", "--rules", "traversal"], "--compile"),
@@ -595,7 +589,7 @@ BEFORE_MEASURING = [
     (["--prompts", "999999999"], "prompts"), (["--drafters", "merged", "--gammas", "1023"], "context"),
     (["--drafters", "all", "--max-new-tokens", "961"], "context"),
     (["--drafters", "tree", "--shape", "32", "32"], "context"),
-    (["--prompts", "repetitive", "--max-new-tokens", "900"], "context"), (["roofline", "--weights", "tests"], "tests")]
+    (["--prompts", "repetitive", "--max-new-tokens", "900"], "context"), (["serve", "--weights", "tests"], "tests")]
 
 
 def refused(argv, words, capsys) -> None:
@@ -607,9 +601,8 @@ def refused(argv, words, capsys) -> None:
 
 @pytest.mark.parametrize("argv, words", BEFORE_LOADING)
 def test_a_bad_request_is_one_line_before_anything_is_loaded(argv, words, capsys, monkeypatch):
-    for name in ("speed", "serve", "roofline"):
+    for name in ("speed", "serve"):
         monkeypatch.setattr(f"nanospec.cli.bench.{name}.load_pair", None)
-    monkeypatch.setattr("nanospec.cli.bench.large.large_pair", None)
     refused(argv, words, capsys)
 
 

@@ -8,7 +8,8 @@ from types import SimpleNamespace
 import pytest
 import torch
 
-from nanospec.cli.bench import acceptance, against, beside, large, roofline, serve, speed
+from lessons import machine
+from nanospec.cli.bench import acceptance, against, beside, serve, speed
 from nanospec.cli.bench import measure as measuring
 from nanospec.cli.bench.measure import CallCosts, measure, measure_costs
 from nanospec.cli.show import terminal
@@ -20,6 +21,7 @@ from nanospec.model import Config
 from nanospec.proof.tables import TableModel, small_gpt, small_learned
 from nanospec.text import Text
 from nanospec.theory import expected_tokens
+from tests.device import large
 from tests.invented import LAST, ROUNDS, Clock
 
 
@@ -403,7 +405,7 @@ def test_the_tables_of_a_text_that_was_read(monkeypatch):
     assert cells == [["digits", "75.0", "0.750"], ["the beginning of a word", "25.0", "0.250"]]
 
 
-# large, roofline
+# tests/device/large.py
 
 def test_the_pace_of_simulated_rounds(clock):
     """The first three steps warm up. Of two texts one gets a token a step, the other three."""
@@ -440,7 +442,7 @@ def test_the_table_of_simulated_acceptance(monkeypatch):
     monkeypatch.setattr(large, "simulated", lambda *_, **__: [
         {"rows": 4, "gamma": gamma, "alpha": alpha, "plain": plain, "round": whole, "speedup": gamma + alpha / 10}
         for gamma, plain, whole in ((2, .05123, .07456), (4, .05234, .08567)) for alpha in (.5, .9)])
-    large.run(gammas=(2, 4), rows=(4,), alphas=(.9, .5), threads=1)
+    large.run((2, 4), (4,), (.9, .5), "cpu", False)
     names, cells, caption = shown()
     assert names[4:] == ["alpha 0.5", "alpha 0.9"]
     assert cells == [["4", "2", "51.2", "74.6", "2.05", "2.09"], ["4", "4", "52.3", "85.7", "4.05", "4.09"]]
@@ -450,31 +452,16 @@ def test_the_table_of_simulated_acceptance(monkeypatch):
 def test_the_limits_of_a_machine(monkeypatch):
     """Reading 4,000 bytes takes 2 s, 512 MiB 4 s; a product of matrices 8 s. The draft model has 1,000 bytes."""
     seconds = iter([2.0, 4.0, 8.0])
-    monkeypatch.setattr(roofline, "median_seconds", lambda *_: next(seconds))
-    monkeypatch.setattr(roofline, "weight_bytes", lambda model: model.bytes)
-    monkeypatch.setattr(roofline, "measure_costs", lambda target, draft, sizes: CallCosts(.25, {sizes[0]: 1.5}, 3.0))
+    monkeypatch.setattr(machine, "median_seconds", lambda *_: next(seconds))
+    monkeypatch.setattr(large, "weight_bytes", lambda model: model.bytes)
+    monkeypatch.setattr(large, "measure_costs", lambda target, draft, sizes: CallCosts(.25, {sizes[0]: 1.5}, 3.0))
     device = torch.device("cpu")
-    found = roofline.roofline(SimpleNamespace(bytes=4000, device=device, dtype=torch.float32),
+    found = large.roofline(SimpleNamespace(bytes=4000, device=device, dtype=torch.float32),
                               SimpleNamespace(bytes=1000))
     assert found == {"bytes": 4000, "bandwidth": 2000, "bandwidth_of_512_MiB": 2 ** 27,
                      "matrix_rate": 2 * 1024 ** 3 / 8,
                      "gamma": 4, "floor_seconds": {"target step": 2, "draft step": .5, "verification": 2, "round": 4},
                      "seconds": {"target step": 3, "draft step": .75, "verification": 4.5, "round": 3 * 2.5}}
-
-
-def test_the_table_of_limits(monkeypatch):
-    monkeypatch.setattr(roofline, "source_of", lambda weights: SimpleNamespace(path=SimpleNamespace(name="pair")))
-    monkeypatch.setattr(roofline, "draft_of", lambda source: ("draft.pt", "gpt"))
-    monkeypatch.setattr(roofline, "load_pair", lambda *_: (None, None, None))
-    monkeypatch.setattr(roofline, "autotune", lambda *_: "where")
-    monkeypatch.setattr(roofline, "roofline", lambda *_: {
-        "gamma": 4, "bytes": 36.64e6, "bandwidth": 41.4e9, "bandwidth_of_512_MiB": 12.6e9, "matrix_rate": 1.234e12,
-        "floor_seconds": {"target step": .002, "round": .0034}, "seconds": {"target step": .00513, "round": .0123}})
-    roofline.run()
-    _, cells, caption = shown()
-    assert cells == [["target step", "2.00", "5.13", "2.6"], ["round", "3.40", "12.30", "3.6"]]
-    assert caption == ("where; gamma 4. The target's weights are 36.6 MB; that many bytes are read at 41 GB/s, 512 MiB "
-                       "at 13; matrices are multiplied at 1.23 TFLOP/s")
 
 
 def test_the_bytes_of_a_plain_step():

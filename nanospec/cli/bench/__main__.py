@@ -21,7 +21,7 @@ from collections.abc import Sequence
 from inspect import Parameter, signature
 from pathlib import Path
 
-from nanospec.cli.bench import acceptance, against, beside, large, markdown, questions, roofline, serve, speed
+from nanospec.cli.bench import acceptance, against, beside, markdown, questions, serve, speed
 from nanospec.cli.parser import Parser
 from nanospec.cli.show.options import (COUNT, FOLDER, GAMMA, HERE, MODEL, MODEL_HELP, REMEMBER, SEED, SHAPE,
                                        TEMPERATURE, TEXTS, THREADS, device, file, option)
@@ -39,9 +39,8 @@ def prompts(text: str) -> int | str | Path:
     return text if text in ("repetitive", "chat") else COUNT(text)
 
 
-SUBCOMMANDS = (speed, acceptance, serve, roofline, large, against, beside)
+SUBCOMMANDS = (speed, acceptance, serve, against, beside)
 QUESTIONS = option("a .jsonl file that is there", Path, Path.is_file)
-ALPHA = option("a number between 0 and 1", float, lambda number: 0 < number < 1)
 # A subcommand's options are the parameters of its `run`, and so are their defaults.
 OPTIONS: dict[str, dict] = {
     "temperatures": dict(type=TEMPERATURE, nargs="+", metavar="T"),
@@ -62,7 +61,6 @@ OPTIONS: dict[str, dict] = {
                        "depth, as {\"size\": 60, \"width\": 10, \"depth\": 6}"),
     "remember": dict(type=REMEMBER, metavar="N", help="how many tokens of earlier requests "
                      f"{', '.join(REMEMBERING)} may copy from"),
-    "alphas": dict(type=ALPHA, nargs="+", metavar="A", help="how often a draft token is accepted"),
     "rows": dict(type=COUNT, nargs="+", metavar="N", help="the most requests that run at once"),
     "rate": dict(type=TEMPERATURE, metavar="R", help="requests that come in a second, at random; 0: all at once"),
     "prompts": dict(type=prompts, metavar="N", help="how many held-out texts to continue; repetitive: a table of "

@@ -30,7 +30,7 @@ from nanospec.cli.bench.measure import busy, check_texts, measure, measure_setup
 from nanospec.cli.bench.method_options import chosen_drafters, options_of, takes_shape, topology_of
 from nanospec.cli.bench.prompts import check_answers, prompts_of
 from nanospec.cli.quantities import pace_of_all, per_call, times_as_fast
-from nanospec.cli.show.figures import draw_field, draw_speedup
+from nanospec.cli.show.figures import draw_field
 from nanospec.cli.show.terminal import note, show_table
 from nanospec.errors import RequestError
 from nanospec.fast.autotune import setups_of, weights_of
@@ -39,7 +39,6 @@ from nanospec.files.checkpoint import WEIGHTS, draft_of, load_pair
 from nanospec.files.sources import source_of
 from nanospec.methods.draft_models import LEARNED
 from nanospec.methods.index import DRAFTERS, WITHOUT_DRAFT, Method, check_fixed, method_of, most_drafted
-from nanospec.theory import speedup
 
 COLUMNS = {"T": ("temperature", "g"), "draft": ("draft", "s"), "drafter": ("drafter", "s"), "gamma": ("gamma", "d"),
            "rule": ("rule", "s"), "alpha": ("alpha", ".2f"), "c": ("c", ".3f"), "v": ("v", ".2f"),
@@ -133,7 +132,7 @@ def run(temperatures: Sequence[float] = (0.0, 0.8, 1.0), drafters: Sequence[str]
         return rows
     show(rows, caption, len(pairs) > 1)
     if figure:
-        draw(rows, f"{where.split(';')[0]}; {what}", figure)
+        draw_field(rows, f"{where.split(';')[0]}; {what}", figure)
     return rows
 
 
@@ -178,14 +177,3 @@ def show(rows: Sequence[dict], caption: str, several: bool = False) -> None:
         cells.append([format(row[key], form) + " lost" * (key == "speedup" and row[key] < 1)
                       for key, form in columns.values()])
     show_table(columns, cells, caption + busy(rows), best)
-
-
-def draw(rows: Sequence[dict], title: str, path: Path) -> None:
-    """Chains of one draft model against gamma, at the last temperature and rule; anything else as points in a field."""
-    if {(row["drafter"], row["draft"]) for row in rows} != {("chain", rows[0]["draft"])}:
-        return draw_field(rows, title, path)
-    last = [row for row in rows if (row["temperature"], row["rule"]) == (rows[-1]["temperature"], rows[-1]["rule"])]
-    draw_speedup([row["gamma"] for row in last], measured=[row["speedup"] for row in last],
-                 predicted=[row["predicted_speedup"] for row in last],
-                 ideal=[speedup(row["alpha"], row["gamma"], row["c"]) for row in last], path=path,
-                 title=f"{title}, T = {rows[-1]['temperature']:g}")

@@ -6,52 +6,10 @@ from pathlib import Path
 
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
-from matplotlib.ticker import MaxNLocator
 
 from nanospec.cli.quantities import cost_of_round
 
 GREEN, AMBER, BLUE, INK, FAINT = "#2a9d5c", "#d9902f", "#3f72c8", "#26303a", "#9aa5b1"
-
-
-def draw_speedup(gammas: Sequence[int], measured: Sequence[float], predicted: Sequence[float],
-                 ideal: Sequence[float], title: str, path: Path) -> None:
-    """Speed-up over plain decoding against gamma: measured, predicted with v(gamma + 1), and Theorem 3.8 (v = 1)."""
-    figure, (axes,) = blank(title, 1)
-    lines = [(ideal, FAINT, ":", "", "Theorem 3.8: verification is free"),
-             (predicted, BLUE, "--", "", "tokens per call / (γc + v)"),
-             (measured, GREEN, "-", "o", "measured")]
-    for values, colour, dashes, mark, label in lines:
-        axes.plot(gammas, values, color=colour, linestyle=dashes, marker=mark, linewidth=2, markersize=6, label=label)
-    axes.axhline(1, color=INK, linewidth=1)
-    axes.annotate("the target alone", (gammas[-1], 1), xytext=(0, 4), textcoords="offset points", ha="right", color=INK)
-    best = max(range(len(gammas)), key=lambda i: measured[i])
-    axes.annotate(f"{measured[best]:.2f} times", (gammas[best], measured[best]), xytext=(0, -18),
-                  textcoords="offset points", ha="center", color=GREEN, fontweight="bold")
-    axes.set_xlabel("γ, draft tokens a round")
-    axes.set_ylabel("times as fast as plain decoding")
-    axes.set_ylim(0, max(*ideal, *measured) * 1.08)
-    axes.xaxis.set_major_locator(MaxNLocator(integer=True))
-    axes.legend(frameon=False, loc="lower right", bbox_to_anchor=(1, 0.06))
-    figure.savefig(path, format="png", dpi=160)
-
-
-def draw_simulated(found: Sequence[dict], title: str, path: Path) -> None:
-    """Speed-up against acceptance, a line for each gamma, a panel for each number of rows."""
-    counts, gammas = ([*dict.fromkeys(row[key] for row in found)] for key in ("rows", "gamma"))
-    figure, panels = blank(title, len(counts))
-    top = 1.08 * max(row["speedup"] for row in found)
-    for axes, count in zip(panels, counts):
-        for gamma, colour in zip(gammas, (AMBER, GREEN, BLUE, INK)):
-            rows = [row for row in found if row["rows"] == count and row["gamma"] == gamma]
-            axes.plot([row["alpha"] for row in rows], [row["speedup"] for row in rows], color=colour, marker="o",
-                      markersize=5, linewidth=2, label=f"γ = {gamma}")
-        axes.axhline(1, color=INK, linewidth=1)
-        axes.set_ylim(0, top)
-        axes.set_xlabel("α, acceptance")
-        axes.set_title(f"{count} text{'s' * (count > 1)} at once", loc="left", color=INK, fontsize=10)
-    panels[0].set_ylabel("times as fast as plain decoding")
-    panels[0].legend(frameon=False, loc="upper left")
-    figure.savefig(path, format="png", dpi=160)
 
 
 def draw_batches(rows: Sequence[int], gains: Mapping[str, Sequence[float]], predicted: Sequence[float], title: str,
@@ -96,7 +54,7 @@ def draw_field(rows: Sequence[dict], title: str, path: Path) -> None:
             if row["temperature"] != temperature:
                 continue
             colour = AMBER if row["draft"] == "none" else GREEN if row["drafter"] == "chain" else BLUE
-            name = row["draft"] if several and row["draft"] != "none" else row["drafter"]
+            name = row["draft"] if several and row["draft"] != "none" else f"{row['drafter']} {row['gamma']}"
             axes.plot(row["cost"], row["tokens_per_target_call"], color=colour, marker="o", markersize=6)
             axes.annotate(name, (row["cost"], row["tokens_per_target_call"]), color=colour, fontsize=8,
                           xytext=(5, -10 if colour == BLUE else 4), textcoords="offset points")
