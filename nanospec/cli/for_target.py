@@ -1,4 +1,6 @@
-"""train_tiny.py --weights: draft models for a target in files of others, on texts of its own or on files."""
+"""train_tiny.py --weights: draft models for a target in files of others, on texts of its own or on
+files.
+"""
 
 import argparse
 from dataclasses import replace
@@ -63,8 +65,8 @@ def checked(args: argparse.Namespace, size: Size) -> Job:
 
 
 def prepared(args: argparse.Namespace, job: Job, console: Console) -> tuple[KeptTraining, list[None]]:
-    """As train_job.prepared; what is held out, the training knows. The texts are made first, part by part, unless they
-    are there; they stay in the folder `texts`.
+    """As train_job.prepared; what is held out, the training knows. The texts are made first, part
+    by part, unless they are there; they stay in the folder `texts`.
     """
     target: Any = job.target                            # by `checked`
     model, layers = target.load(args.device), {layer for sizes in job.size.sizes.values() for layer in sizes["layers"]}

@@ -1,8 +1,10 @@
-"""Every number that is shown of a run, computed in one place from its rounds and its seconds. No clock stands here, and
-nothing is printed: the terminal, tables, JSON, pictures and the page take their numbers from here.
+"""Every number that is shown of a run, computed in one place from its rounds and its seconds. No
+clock stands here, and nothing is printed: the terminal, tables, JSON, pictures and the page take
+their numbers from here.
 
-Over several texts or turns a rate is total over total, never the mean of rates: a slow text takes more of the time than
-of the texts. A first step or round reads the prompt. Where the pace of writing is asked for, it does not count.
+Over several texts or turns a rate is total over total, never the mean of rates: a slow text takes
+more of the time than of the texts. A first step or round reads the prompt. Where the pace of
+writing is asked for, it does not count.
 """
 
 from collections.abc import Iterable, Mapping, Sequence
@@ -38,28 +40,35 @@ def times_as_fast(pace: float, plain: float) -> float:
 
 
 def rows_of_call(row: Mapping) -> float:
-    """Tokens of a target call, on average: the draft tokens, and the text's last one before them."""
+    """Tokens of a target call, on average: the draft tokens, and the text's last one before them.
+    """
     return row["drafted"] / row["rounds"] + 1
 
 
 def cost_of_round(row: Mapping) -> float:
-    """What a round takes, in plain steps: the tokens that the target alone would write meanwhile."""
+    """What a round takes, in plain steps: the tokens that the target alone would write meanwhile.
+    """
     return row["tokens_per_target_call"] / row["speedup"]
 
 
 def pace_of_all(paces: Iterable[float], counts: Iterable[float]) -> float:
-    """Counts that were made at these paces, one after the other. Example: 1 at 1 and 1 at 3 a second make 1.5."""
+    """Counts that were made at these paces, one after the other. Example: 1 at 1 and 1 at 3 a
+    second make 1.5.
+    """
     counts = list(counts)
     return per_second(sum(counts), (count / pace for count, pace in zip(counts, paces, strict=True)))
 
 
 def after_warm_up(items: Sequence) -> Sequence:
-    """All but the first, which is the warm-up or reads the prompt; or that one, where it is alone."""
+    """All but the first, which is the warm-up or reads the prompt; or that one, where it is alone.
+    """
     return items[1:] or items
 
 
 def is_busy(numbers: Sequence[float]) -> bool:
-    """Whether what plain decoding took, or its pace, differs so much between repeats that others use the machine."""
+    """Whether what plain decoding took, or its pace, differs so much between repeats that others
+    use the machine.
+    """
     return max(numbers) > BUSY * min(numbers)
 
 
@@ -100,10 +109,11 @@ def alphas_of(rounds: Iterable[Round]) -> list[float]:
 
 
 def betas_of(rounds: Iterable[Round]) -> list[list[float]]:
-    """For the first, second, ... draft token of a round: sum min(p_target, q_draft) wherever one was judged.
+    """For the first, second, ... draft token of a round: sum min(p_target, q_draft) wherever one
+    was judged.
 
-    They are judged after row 0 and after accepted rows, those that have a child. What is judged first there is the
-    first child.
+    They are judged after row 0 and after accepted rows, those that have a child. What is judged
+    first there is the first child.
     """
     betas: list[list[float]] = []
     for done in rounds:
@@ -118,14 +128,18 @@ def betas_of(rounds: Iterable[Round]) -> list[list[float]]:
 
 @dataclass
 class CallCosts:
-    """c: a draft step / a target step. v[m]: a target call on m tokens / on one. seconds: of one target step."""
+    """c: a draft step / a target step. v[m]: a target call on m tokens / on one. seconds: of one
+    target step.
+    """
 
     c: float
     v: dict[int, float]
     seconds: float
 
     def round(self, steps: float, rows: int) -> float:
-        """A round of so many draft steps and one call on so many tokens, each measured alone; in plain steps."""
+        """A round of so many draft steps and one call on so many tokens, each measured alone; in
+        plain steps.
+        """
         return steps * self.c + self.v[rows]
 
     def parts(self, gamma: int) -> float:
@@ -144,12 +158,13 @@ class CallCosts:
 
 def numbers_of(method: Method, texts: Sequence[list[Round]], took: Sequence[Sequence[list[float]]],
                costs: Sequence[CallCosts], plain: float) -> dict:
-    """A method's numbers. texts: the rounds of each prompt. took: of each repeat, of each prompt, each round's seconds.
-    plain: tokens a second of plain decoding.
+    """A method's numbers. texts: the rounds of each prompt. took: of each repeat, of each prompt,
+    each round's seconds. plain: tokens a second of plain decoding.
 
-    drafted, accepted: draft tokens, as the rule judged them. emitted: tokens of the texts, whose last rounds are cut at
-    the length asked for; tokens per second and per target call count these. overhead: what a round takes over its
-    parts, measured in the same repeat; a text's first round reads the prompt and does not count.
+    drafted, accepted: draft tokens, as the rule judged them. emitted: tokens of the texts, whose
+    last rounds are cut at the length asked for; tokens per second and per target call count these.
+    overhead: what a round takes over its parts, measured in the same repeat; a text's first round
+    reads the prompt and does not count.
     """
     rounds = sum(texts, [])
     calls, emitted, alpha = len(rounds), len(tokens_of(rounds)), alpha_of(rounds)
@@ -169,8 +184,8 @@ def numbers_of(method: Method, texts: Sequence[list[Round]], took: Sequence[Sequ
 
 
 def best_of_each(found: Sequence[list[tuple[dict, list[Round]]]]) -> list[tuple[dict, list[Round]]]:
-    """Each method's row and rounds from one `measure`. Of two, eager and compiled, those of the faster one, its
-    speed-up over the faster of two baselines, with the speeds of both.
+    """Each method's row and rounds from one `measure`. Of two, eager and compiled, those of the
+    faster one, its speed-up over the faster of two baselines, with the speeds of both.
     """
     if len(found) == 1:
         return found[0]
@@ -189,8 +204,8 @@ def best_of_each(found: Sequence[list[tuple[dict, list[Round]]]]) -> list[tuple[
 # Of an answer in a conversation, and of requests that were served
 
 def answer_of(rounds: Sequence[Round], took: Sequence[float], plain: Sequence[float]) -> dict[str, float]:
-    """took, plain: seconds of each round, and of some steps of plain decoding after it. The first of either does not
-    count.
+    """took, plain: seconds of each round, and of some steps of plain decoding after it. The first
+    of either does not count.
     """
     pace = per_second(len(tokens_of(after_warm_up(rounds))), after_warm_up(took))
     alone = 1 / median(after_warm_up(plain))
@@ -200,8 +215,8 @@ def answer_of(rounds: Sequence[Round], took: Sequence[float], plain: Sequence[fl
 
 def waits_of(arrivals: Sequence[float], first: Sequence[float], last: Sequence[float],
              counts: Sequence[int]) -> dict[str, float]:
-    """Seconds until a request's first token, and for each token after it. first, last: when a request's first and last
-    token were written. counts: how many tokens it wrote.
+    """Seconds until a request's first token, and for each token after it. first, last: when a
+    request's first and last token were written. counts: how many tokens it wrote.
     """
     to_first = [then - come for come, then in zip(arrivals, first, strict=True)]
     each = [(end - then) / max(1, count - 1) for then, end, count in zip(first, last, counts, strict=True)]

@@ -38,7 +38,8 @@ TIMES = 4
 
 class Job(NamedTuple):
     """What is to be trained, and where. pair: the one that draft models are trained for, None for a
-    pair's training. target: that of others instead, not loaded yet. shallow: what a target grows from.
+    pair's training. target: that of others instead, not loaded yet. shallow: what a target grows
+    from.
     """
 
     size: Any                       # a Size; of draft models, a Plan

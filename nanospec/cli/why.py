@@ -1,4 +1,5 @@
-"""Why is mine slow? What a round is made of on this machine, what each part would have to be, and what to change first.
+"""Why is mine slow? What a round is made of on this machine, what each part would have to be, and
+what to change first.
 
     nanospec why                                        # the pair that ships
     nanospec why --weights FOLDER --gamma 8 --temperature 0
@@ -95,8 +96,8 @@ def run(asked: argparse.Namespace) -> Found:
 
 
 def show(found: Found) -> None:
-    """A table: each quantity, what it is here, and what it would have to be for GAINS. Then both speed-ups, and the
-    advice.
+    """A table: each quantity, what it is here, and what it would have to be for GAINS. Then both
+    speed-ups, and the advice.
     """
     parts, size = found.parts, f"{found.parts.rows:.3g}"
     values = {"tokens": ("tokens per target call", parts.tokens, f"of {parts.most:.3g} if all were accepted"),
@@ -125,8 +126,8 @@ def verdict(found: Found) -> str:
 
 
 def advice(parts: Parts) -> str:
-    """One sentence: what to change first. It is what would gain most at its best; but another draft length, which costs
-    nothing, comes before it if it gains a tenth or more.
+    """One sentence: what to change first. It is what would gain most at its best; but another draft
+    length, which costs nothing, comes before it if it gains a tenth or more.
     """
     gammas, ideal = parts.of_gammas(), parts.ideal()
     gamma = max(gammas, key=gammas.__getitem__, default=0)

@@ -1,12 +1,13 @@
 """What a pair would gain, from one pass of both models over a text: nothing is decoded.
 
-The target reads a text, and the draft model reads it too. After every token each says what comes next. A draft token in
-the place of the next token x is accepted with probability sum min(p_target, q_draft), over all x. Once it is known that
-x came out there, it was the draft's with probability min(1, q_draft(x) / p_target(x)). From these follow the rounds:
-where each could begin, and how likely. So the expected number of target calls needs no coin.
+The target reads a text, and the draft model reads it too. After every token each says what comes
+next. A draft token in the place of the next token x is accepted with probability sum min(p_target,
+q_draft), over all x. Once it is known that x came out there, it was the draft's with probability
+min(1, q_draft(x) / p_target(x)). From these follow the rounds: where each could begin, and how
+likely. So the expected number of target calls needs no coin.
 
-On a text that the target has written this is exact: the expectation over such texts is that of decoding. On other texts
-it is an estimate: they hold tokens that the target would not have chosen.
+On a text that the target has written this is exact: the expectation over such texts is that of
+decoding. On other texts it is an estimate: they hold tokens that the target would not have chosen.
 """
 
 from collections.abc import Callable, Iterator
@@ -36,8 +37,8 @@ WINDOW = 256            # tokens of a text that are read at once; the models kno
 def run(text: Path | None = None, draft: str = "gpt", temperature: float = 1.0, gamma: int = 8, tokens: int = 8192,
         weights: Path | str = WEIGHTS, device: str = "cpu", dtype: str = "auto",
         threads: int | None = None) -> list[dict]:
-    """One row for each draft length up to gamma. text: a file or a folder; None: held-out files of the standard
-    library. tokens: how many of them are read.
+    """One row for each draft length up to gamma. text: a file or a folder; None: held-out files of
+    the standard library. tokens: how many of them are read.
     """
     with announced(f"reading {weights}", at_once=False):
         pair = load_pair(weights, device, draft=draft)
@@ -75,10 +76,12 @@ def run(text: Path | None = None, draft: str = "gpt", temperature: float = 1.0, 
 @torch.inference_mode()
 def judged(target: Any, draft: Any, texts: Tensor, sampling: Callable[[Tensor], Tensor],
            most: int) -> tuple[Tensor, Tensor]:
-    """Of texts (N, T): stood and beta (N, most, J), J = T - most places, of which place j is that of token j + 1.
+    """Of texts (N, T): stood and beta (N, most, J), J = T - most places, of which place j is that
+    of token j + 1.
 
-    beta: how often a draft token in this place is accepted, as draft token 1, 2, ... most of its round. stood: the same
-    once it is known which token of the text came out. Where the target would never write that token, stood is beta.
+    beta: how often a draft token in this place is accepted, as draft token 1, 2, ... most of its
+    round. stood: the same once it is known which token of the text came out. Where the target would
+    never write that token, stood is beta.
     """
     J, found = texts.shape[1] - most, []
     for tokens in texts[:, None]:                                               # (1, T)
@@ -96,7 +99,9 @@ def judged(target: Any, draft: Any, texts: Tensor, sampling: Callable[[Tensor], 
 
 
 def _both(target: Any, draft: Any, tokens: Tensor, most: int) -> tuple[Tensor, Iterator[Tensor]]:
-    """The target's logits (1, T, V) after every token, and the draft's (T - most, V) for every position of a round."""
+    """The target's logits (1, T, V) after every token, and the draft's (T - most, V) for every
+    position of a round.
+    """
     if not isinstance(draft, Learned):
         return target(tokens), iter([draft(tokens)[0]])
     logits, hidden = target(tokens, layers=draft.layers)
@@ -106,8 +111,9 @@ def _both(target: Any, draft: Any, tokens: Tensor, most: int) -> tuple[Tensor, I
 
 
 def places_of_rounds(stood: Tensor) -> Tensor:
-    """stood (N, gamma, J) -> (N, gamma + 1, J): how likely place j is that of draft token i + 1 of a round; i = gamma:
-    of the bonus token. The first place is a round's first. A place with i = 0 is a call of the target.
+    """stood (N, gamma, J) -> (N, gamma + 1, J): how likely place j is that of draft token i + 1 of
+    a round; i = gamma: of the bonus token. The first place is a round's first. A place with i = 0
+    is a call of the target.
     """
     now, found = torch.zeros(len(stood), stood.shape[1] + 1, dtype=stood.dtype), []
     now[:, 0] = 1
@@ -119,7 +125,9 @@ def places_of_rounds(stood: Tensor) -> Tensor:
 
 
 def rows_of(stood: Tensor, beta: Tensor, costs: CallCosts) -> list[dict]:
-    """For each draft length its tokens per call, its alpha by position, and the speed-up that follows."""
+    """For each draft length its tokens per call, its alpha by position, and the speed-up that
+    follows.
+    """
     rows = []
     for gamma in range(1, stood.shape[1] + 1):
         likely = places_of_rounds(stood[:, :gamma])
@@ -132,7 +140,9 @@ def rows_of(stood: Tensor, beta: Tensor, costs: CallCosts) -> list[dict]:
 
 
 def by_kind(beta: Tensor, tokens: Tensor, decode: Callable[[int], str]) -> dict[str, tuple[float, float]]:
-    """Kind -> (its share of the tokens, alpha there). beta (N, J); tokens (N, J or more), those of its places."""
+    """Kind -> (its share of the tokens, alpha there). beta (N, J); tokens (N, J or more), those of
+    its places.
+    """
     sums: dict[str, list[float]] = {}
     for token, value in zip(tokens[:, :beta.shape[1]].flatten().tolist(), beta.flatten().tolist()):
         of = sums.setdefault(kind_of(decode(token)), [0, 0.0])

@@ -1,4 +1,6 @@
-"""Numbers about a pair on this machine: what calls cost, how often the draft is right, what speculation gains."""
+"""Numbers about a pair on this machine: what calls cost, how often the draft is right, what
+speculation gains.
+"""
 
 from collections.abc import Callable, Iterable, Sequence
 from statistics import median
@@ -18,9 +20,9 @@ def measure_costs(target: GPT, draft: Any, sizes: Iterable[int], context: int = 
                   **settings) -> CallCosts:
     """What calls on one token and on `sizes` tokens cost. settings: as `step_seconds` takes them.
 
-    The steps take turns, and are compared with one another within a turn: a machine that others use, too, is
-    faster in one second than in the next. With a compiler there is one turn of many repeats, since compiling
-    takes longer than that.
+    The steps take turns, and are compared with one another within a turn: a machine that others
+    use, too, is faster in one second than in the next. With a compiler there is one turn of many
+    repeats, since compiling takes longer than that.
     """
     sizes, found, timing = list(sizes), [], settings | {"context": context}
     if settings.get("compiler"):
@@ -54,15 +56,18 @@ def measure(target: GPT, draft: Any, prompts: Sequence[Sequence[int]], methods: 
             compiler: Callable | None = None, **sampling) -> list[tuple[dict, list[Round]]]:
     """For each method a row of numbers, and the rounds that it is made from.
 
-    Plain decoding and the methods take turns, prompt by prompt, so that all meet the same machine. A repeat has
-    the same seeds, and so the same rounds. Speeds are medians over repeats, prompts read included.
-    compiler: for methods that `check_fixed` allows; one turn more, the first, is for the compiling.
+    Plain decoding and the methods take turns, prompt by prompt, so that all meet the same machine.
+    A repeat has the same seeds, and so the same rounds. Speeds are medians over repeats, prompts
+    read included. compiler: for methods that `check_fixed` allows; one turn more, the first, is for
+    the compiling.
     """
     request = sampling | {"max_new_tokens": max_new_tokens, "stop": stop, "compiler": compiler}
     context = max(len(ids) for ids in prompts) + max_new_tokens // 2        # half-way, where a call costs the mean
 
     def turn() -> tuple[float, list[list[list[Round]]], list[list[list[float]]]]:
-        """Plain decoding's tokens per second; of each method, of each prompt, the rounds, and each round's seconds."""
+        """Plain decoding's tokens per second; of each method, of each prompt, the rounds, and each
+        round's seconds.
+        """
         count, spent = 0, []
         rounds: list[list[list[Round]]] = [[] for _ in methods]
         took: list[list[list[float]]] = [[] for _ in methods]
@@ -92,7 +97,9 @@ def measure(target: GPT, draft: Any, prompts: Sequence[Sequence[int]], methods: 
 
 def measure_setups(setups: Sequence[Setup], tokenizer: Any, prompts: Sequence[Sequence[int]],
                    methods: Callable[[Any, Any], Sequence[Method]], **request) -> list[dict]:
-    """The rows of methods(target, draft), the best of each over the setups, with the `text` that it wrote."""
+    """The rows of methods(target, draft), the best of each over the setups, with the `text` that it
+    wrote.
+    """
     found = [measure(target, draft, prompts, methods(target, draft), compiler=compiler, **request)
              for target, draft, compiler in setups]
     return [row | {"text": tokenizer.decode(tokens_of(rounds))} for row, rounds in best_of_each(found)]

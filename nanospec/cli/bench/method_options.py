@@ -1,4 +1,6 @@
-"""What a method is made of where the user names nothing: the shape of a tree, and the costs of calls, measured here."""
+"""What a method is made of where the user names nothing: the shape of a tree, and the costs of
+calls, measured here.
+"""
 
 from collections import Counter
 from collections.abc import Callable, Iterable, Sequence
@@ -31,8 +33,8 @@ Keep = Callable[..., Any]       # (what, find, **about): what find() returned, n
 
 
 def chosen_drafters(names: Sequence[str], source: Source, drafts: Sequence[str], option: str) -> list[str]:
-    """The drafters of these names, "all" among them, or the default for a target with these draft models or with none:
-    a line says at once that it has none.
+    """The drafters of these names, "all" among them, or the default for a target with these draft
+    models or with none: a line says at once that it has none.
 
     RequestError, before any weight is read, if one needs a draft model and there is none.
     """
@@ -47,10 +49,12 @@ def chosen_drafters(names: Sequence[str], source: Source, drafts: Sequence[str],
 
 def options_of(target: GPT, draft: Any, prompts: Sequence[Sequence[int]], drafters: Iterable[str],
                given: dict, most: int = GAMMA, keep: Keep | None = None, **sampling) -> dict:
-    """The options of `method_of` besides gamma: those given, and for drafters of these names what is missing.
+    """The options of `method_of` besides gamma: those given, and for drafters of these names what
+    is missing.
 
-    The best tree is measured at once, if one of them drafts a tree of a given shape; costs when a drafter asks for
-    them, of calls on up to `most` draft tokens. keep: where earlier measurements may be used.
+    The best tree is measured at once, if one of them drafts a tree of a given shape; costs when a
+    drafter asks for them, of calls on up to `most` draft tokens. keep: where earlier measurements
+    may be used.
     """
     keep = keep or (lambda what, find, **about: find())
 
@@ -80,7 +84,8 @@ def takes_shape(drafter: str, branches: Sequence[Any]) -> bool:
 
 
 def topology_of(branches: Sequence[int | Topology | dict[str, int]] | None) -> dict:
-    """The option for a tree whose rows at depth d have branches[d] children, or a whole one; {} where none is given.
+    """The option for a tree whose rows at depth d have branches[d] children, or a whole one; {}
+    where none is given.
 
     RequestError if it has more rows than can be verified. They are counted before they are built.
     """
@@ -100,8 +105,8 @@ def topology_of(branches: Sequence[int | Topology | dict[str, int]] | None) -> d
 
 
 def best_topology(target: GPT, draft: GPT | Learned, prompts: Sequence[Sequence[int]], **sampling) -> Topology:
-    """The best tree for this pair on this machine: Sequoia's, or for Medusa's heads, which know less the farther they
-    look, Medusa's. Acceptances counted, seconds measured.
+    """The best tree for this pair on this machine: Sequoia's, or for Medusa's heads, which know
+    less the farther they look, Medusa's. Acceptances counted, seconds measured.
     """
     room = target.config.context - max(map(len, prompts))
     settings = {"max_new_tokens": min(96, max(room, draft.steps if isinstance(draft, Medusa) else 1))} | sampling
@@ -117,7 +122,8 @@ def best_topology(target: GPT, draft: GPT | Learned, prompts: Sequence[Sequence[
 
 
 def measure_accepted(target: GPT, draft: Any, prompts: Iterable[Sequence[int]], **settings) -> list[float]:
-    """How often the i-th of CHILDREN is the one that is accepted: what Sequoia makes its tree from."""
+    """How often the i-th of CHILDREN is the one that is accepted: what Sequoia makes its tree from.
+    """
     drafter, accepted, rounds = TreeDrafter(draft, shape(CHILDREN)), Counter(), 0
     for seed, ids in enumerate(prompts):
         for done in speculate(target, drafter, ids, seed=seed, **settings):
@@ -128,8 +134,8 @@ def measure_accepted(target: GPT, draft: Any, prompts: Iterable[Sequence[int]], 
 
 @torch.inference_mode()
 def measure_ranks(target: GPT, draft: Learned, prompts: Iterable[Sequence[int]], **settings) -> list[list[float]]:
-    """How often the i-th best draft token of each depth is the right one, in what the target writes: what Medusa makes
-    its tree from. The tokens before it are taken to be right.
+    """How often the i-th best draft token of each depth is the right one, in what the target
+    writes: what Medusa makes its tree from. The tokens before it are taken to be right.
     """
     hits, count = torch.zeros(draft.steps, CHILDREN), 0
     for seed, ids in enumerate(prompts):

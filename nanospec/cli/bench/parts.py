@@ -1,7 +1,8 @@
-"""What a round is made of, on this machine: its draft steps, its target call, and what else it takes.
+"""What a round is made of, on this machine: its draft steps, its target call, and what else it
+takes.
 
-Clocks stand around the calls within the rounds. Alone, a draft step is often faster: a pass of the target drives the
-draft model's weights out of the processor's caches.
+Clocks stand around the calls within the rounds. Alone, a draft step is often faster: a pass of the
+target drives the draft model's weights out of the processor's caches.
 """
 
 from collections.abc import Sequence
@@ -28,9 +29,10 @@ TRIED = 8               # draft lengths of a chain that are compared: up to this
 class Parts:
     """What a round brings and takes, on average, in target steps.
 
-    tokens: what it brings; most: if all its draft tokens, of a tree those of its longest path, were accepted. steps: of
-    drafting. rows: tokens of the target's call. overhead: what else it takes. gamma, v_of: of a chain its draft
-    tokens, and {gamma: v(gamma + 1)} of the lengths to compare it with.
+    tokens: what it brings; most: if all its draft tokens, of a tree those of its longest path, were
+    accepted. steps: of drafting. rows: tokens of the target's call. overhead: what else it takes.
+    gamma, v_of: of a chain its draft tokens, and {gamma: v(gamma + 1)} of the lengths to compare it
+    with.
     """
 
     tokens: float
@@ -73,7 +75,9 @@ class Parts:
 
 
 class Turn(NamedTuple):
-    """One text. step, whole: seconds of a plain step, and of a round without clocks in it; the rest as in Parts."""
+    """One text. step, whole: seconds of a plain step, and of a round without clocks in it; the rest
+    as in Parts.
+    """
 
     step: float
     whole: float
@@ -87,7 +91,8 @@ class Turn(NamedTuple):
 class Found:
     """parts: of all turns. alphas: by position. expected, measured: each turn's speed-up.
 
-    luck: how far, as a part of it, the coins may have moved the measured one. busy: as in `measure`.
+    luck: how far, as a part of it, the coins may have moved the measured one. busy: as in
+    `measure`.
     """
 
     parts: Parts
@@ -109,8 +114,8 @@ class Found:
 
 
 def turn(target: Any, method: Method, ids: Sequence[int], **request) -> tuple[Turn, list[Round]]:
-    """One text: by the target alone; in rounds with clocks around their calls; and in the same rounds without. A text's
-    first step and first round read the prompt and do not count.
+    """One text: by the target alone; in rounds with clocks around their calls; and in the same
+    rounds without. A text's first step and first round read the prompt and do not count.
     """
     alone, drafter = ClockedTarget(target), ClockedDrafter(method.make())
     plain = [(seconds, alone.taken()) for _, seconds in clocked(generate(alone, ids, **request))]
@@ -125,7 +130,9 @@ def turn(target: Any, method: Method, ids: Sequence[int], **request) -> tuple[Tu
 
 
 def parts_of(target: Any, draft: Any, method: Method, ids: Sequence[int], seed: int, turns: int, **request) -> Found:
-    """What a round of this method is made of, on `turns` texts that continue `ids`. request: as of `speculate`."""
+    """What a round of this method is made of, on `turns` texts that continue `ids`. request: as of
+    `speculate`.
+    """
     taken, rounds = [], []
     for text in range(seed, seed + turns):
         one, done = turn(target, method, ids, seed=text % SEEDS, **request)
@@ -147,7 +154,9 @@ def parts_of(target: Any, draft: Any, method: Method, ids: Sequence[int], seed: 
 
 
 def longest(parents: Sequence[int]) -> int:
-    """Rows of the longest path of a draft. parents: of each row, which stand before it. [-1, 0, 0, 2] gives 3."""
+    """Rows of the longest path of a draft. parents: of each row, which stand before it. [-1, 0, 0,
+    2] gives 3.
+    """
     rows: list[int] = []
     for parent in parents:
         rows.append(1 + (rows[parent] if parent >= 0 else 0))
@@ -155,7 +164,9 @@ def longest(parents: Sequence[int]) -> int:
 
 
 def lengths(target: Any, draft: Any, gamma: int, v: float, context: int, request: dict) -> dict:
-    """gamma, and v_of: v of each draft length, measured alone, and in proportion to what v is in the rounds."""
+    """gamma, and v_of: v of each draft length, measured alone, and in proportion to what v is in
+    the rounds.
+    """
     sampling = {name: value for name, value in request.items() if name != "max_new_tokens"}
     compared = sorted({*range(1, 1 + longest_chain(draft, TRIED)), gamma})
     alone = measure_costs(target, None, [length + 1 for length in compared], context, **sampling).v

@@ -1,13 +1,15 @@
-"""Questions of the user's: read from a file in Spec-Bench's format, answered turn by turn, and counted as it counts.
+"""Questions of the user's: read from a file in Spec-Bench's format, answered turn by turn, and
+counted as it counts.
 
-Spec-Bench (Xia et al. 2024, arXiv 2401.07851; github.com/hemingkx/Spec-Bench, data/spec_bench/question.jsonl) has six
-tasks of 80 questions. The file is not ours, and does not come with us. A line is
+Spec-Bench (Xia et al. 2024, arXiv 2401.07851; github.com/hemingkx/Spec-Bench,
+data/spec_bench/question.jsonl) has six tasks of 80 questions. The file is not ours, and does not
+come with us. A line is
 
     {"question_id": 81, "category": "writing", "turns": ["...", "..."]}    or    {"prompt": "..."}
 
-and more keys do no harm. Before a turn stand the earlier ones with their answers, in the model's chat template if it
-has one, otherwise line by line. A row is a category, but MT-Bench's eight are one; the last row is all of them. In the
-columns:
+and more keys do no harm. Before a turn stand the earlier ones with their answers, in the model's
+chat template if it has one, otherwise line by line. A row is a category, but MT-Bench's eight are
+one; the last row is all of them. In the columns:
 
     accepted        tokens that a call of the target wrote: the mean over all calls
     plain, fast     tokens a second, all tokens over all seconds, and their quotient, the speed-up
@@ -64,7 +66,9 @@ class Questions(NamedTuple):
 
 
 def lines_of(path: Path) -> list[tuple[int, dict]]:
-    """The objects of a file with one JSON object a line, and the numbers of their lines. RequestError for others."""
+    """The objects of a file with one JSON object a line, and the numbers of their lines.
+    RequestError for others.
+    """
     found = []
     for number, line in enumerate(path.read_bytes().removeprefix(b"\xef\xbb\xbf").split(b"\n"), 1):
         try:
@@ -78,7 +82,9 @@ def lines_of(path: Path) -> list[tuple[int, dict]]:
 
 
 def read_questions(path: Path) -> Questions:
-    """RequestError, which names the line, for one that is no question or whose question_id stands there twice."""
+    """RequestError, which names the line, for one that is no question or whose question_id stands
+    there twice.
+    """
     each: list[Question] = []
     for number, thing in lines_of(path):
         turns = thing["turns"] if "turns" in thing else [thing.get("prompt")]
@@ -109,8 +115,8 @@ def ids_of(tokenizer: Any, turns: Sequence[str], answers: Sequence[str]) -> list
 
 
 def prompts_within(questions: Questions, tokenizer: Any, context: int, new: int) -> list[list[int]]:
-    """The first turns' prompts. RequestError, before any work, for a question that with answers of up to `new` tokens
-    is longer than the context.
+    """The first turns' prompts. RequestError, before any work, for a question that with answers of
+    up to `new` tokens is longer than the context.
     """
     for one in questions.each:
         some = ["."] * (len(one.turns) - 1)             # a template may refuse an answer that is empty
@@ -138,9 +144,11 @@ def answered(write: Writer, question: Question, tokenizer: Any, seed: int) -> di
 
 
 class Answers:
-    """One method's answers, by question_id, and the file that they are kept in, if they are: whole after each answer.
+    """One method's answers, by question_id, and the file that they are kept in, if they are: whole
+    after each answer.
 
-    settings: all that an answer and its time depend on. RequestError if the file has answers of other settings.
+    settings: all that an answer and its time depend on. RequestError if the file has answers of
+    other settings.
     """
 
     def __init__(self, method: str, settings: Mapping[str, Any], path: Path | None = None):
@@ -170,8 +178,8 @@ class Answers:
 
 
 def files_of(path: Path | None, methods: Sequence[str]) -> dict[str, Path | None]:
-    """Where each method's answers are kept: ours in the file of this name; of plain decoding and of others the name
-    stands before its suffix.
+    """Where each method's answers are kept: ours in the file of this name; of plain decoding and of
+    others the name stands before its suffix.
     """
     others = {name: "-".join(name.replace(",", "").split()) for name in methods
               if name.partition(",")[0] in ("plain", "transformers")}
@@ -181,8 +189,9 @@ def files_of(path: Path | None, methods: Sequence[str]) -> dict[str, Path | None
 
 def ask(questions: Questions, writers: Mapping[str, Writer], tokenizer: Any, seed: int, settings: dict[str, Any],
         path: Path | None = None) -> list[dict]:
-    """All questions to all methods, "plain" among them, in turns, but for those that are answered in the files of
-    `path` already -> a row for every other method and task. The first question is the warm-up.
+    """All questions to all methods, "plain" among them, in turns, but for those that are answered
+    in the files of `path` already -> a row for every other method and task. The first question is
+    the warm-up.
     """
     files = files_of(path, list(writers))
     kept = {name: Answers(name, settings | {"seed": seed, "questions": questions.digest}, files[name])

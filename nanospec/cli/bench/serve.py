@@ -1,8 +1,9 @@
 """Many requests at once: what speculation gains against how many there are, and how long they wait.
 
-There are twice as many requests as run at once, eight at least. Without --rate all come at the beginning. With it they
-come at random, RATE a second on average (a Poisson process), and each method meets the same arrivals. At temperature
-0 all methods write the same texts, so that no draft is accepted more often by luck.
+There are twice as many requests as run at once, eight at least. Without --rate all come at the
+beginning. With it they come at random, RATE a second on average (a Poisson process), and each
+method meets the same arrivals. At temperature 0 all methods write the same texts, so that no draft
+is accepted more often by luck.
 """
 
 import time
@@ -53,8 +54,8 @@ def run(rows: Sequence[int] = (1, 4, 16), rate: float = 0.0, drafters: Sequence[
         gamma: int = 4, remember: int = 0, max_new_tokens: int = 64, temperature: float = 1.0, seed: int = 0,
         draft: str = "gpt", weights: Path | str = WEIGHTS, device: str = "cpu", dtype: str = "auto",
         threads: int | None = None, figure: Path | None = None) -> list[dict]:
-    """A row for each number of rows and each method: plain decoding, and these drafters. by-load measures beforehand
-    what rounds cost, and goes on measuring.
+    """A row for each number of rows and each method: plain decoding, and these drafters. by-load
+    measures beforehand what rounds cost, and goes on measuring.
     """
     source = source_of(weights)
     drafters_for(drafters, draft != "gpt" or draft_of(source) is not None, "--drafters")
@@ -105,8 +106,8 @@ def run(rows: Sequence[int] = (1, 4, 16), rate: float = 0.0, drafters: Sequence[
 
 
 def round_seconds(target: GPT, draft, rows: Sequence[int], ids: list[int], most: int) -> Costs:
-    """Of a server's steps after `ids`, as measured with these numbers of requests. Of two turns the better counts:
-    what disturbs a step only makes it longer.
+    """Of a server's steps after `ids`, as measured with these numbers of requests. Of two turns the
+    better counts: what disturbs a step only makes it longer.
     """
     def turn(count: int) -> list[float]:
         return [step_of_server(target, ModelDrafter(draft, gamma) if gamma else NoDraft(), count, ids)
@@ -136,8 +137,9 @@ def arrivals_of(count: int, rate: float, seed: int) -> list[float]:
 
 def served(pair: Pair, drafter: Drafter, rows: int, prompts: Sequence[list[int]], arrivals: Sequence[float],
            settings: dict) -> dict[str, float]:
-    """Serve requests that come at `arrivals`, and say how long they took. Tokens a second count as long as there are
-    requests for every row: in the end rows stand empty, and how many is a matter of how many requests there were.
+    """Serve requests that come at `arrivals`, and say how long they took. Tokens a second count as
+    long as there are requests for every row: in the end rows stand empty, and how many is a matter
+    of how many requests there were.
     """
     server = Server(pair.target, drafter, rows, most_waiting=len(arrivals), context=pair.target.config.context)
     first, last, requests, pace = {}, {}, [], 0.0

@@ -1,4 +1,5 @@
-"""Plain decoding against speculation in turns: any drafters, draft models, rules and draft lengths, in one table.
+"""Plain decoding against speculation in turns: any drafters, draft models, rules and draft lengths,
+in one table.
 
 What stands in the columns:
 
@@ -11,8 +12,9 @@ What stands in the columns:
     theory          the speed-up that alpha, c and v predict
     overhead        the time of a round / the sum of its parts, each measured alone
 
-`--drafters all` takes every drafter that goes with the draft model, `--drafts all` every draft model beside the target
-of --weights. Drafters that copy need no draft model: they run once, beside the first one.
+`--drafters all` takes every drafter that goes with the draft model, `--drafts all` every draft
+model beside the target of --weights. Drafters that copy need no draft model: they run once, beside
+the first one.
 
 --prompts FILE.jsonl asks questions, and has a table of its own, which is explained at the end.
 """
@@ -54,10 +56,11 @@ def run(temperatures: Sequence[float] = (0.0, 0.8, 1.0), drafters: Sequence[str]
         max_new_tokens: int = 128, seed: int = 0, weights: Path | str = WEIGHTS, device: str = "cpu",
         dtype: str = "auto", threads: int | None = None, compile: bool = False,
         figure: Path | None = None) -> list[dict]:
-    """One row for each draft model, temperature and method; its `text` is what was written after all prompts together.
+    """One row for each draft model, temperature and method; its `text` is what was written after
+    all prompts together.
 
-    drafters: none is "chain", or "suffix" where there is no draft model. compile: each method runs eagerly and
-    compiled, and a row is the faster one's, over the faster baseline.
+    drafters: none is "chain", or "suffix" where there is no draft model. compile: each method runs
+    eagerly and compiled, and a row is the faster one's, over the faster baseline.
     """
     asked = check_answers(prompts, answers)
     if asked and (compile or figure):
@@ -137,7 +140,8 @@ def run(temperatures: Sequence[float] = (0.0, 0.8, 1.0), drafters: Sequence[str]
 
 
 def together(of_kinds: Mapping[str, Sequence[dict]]) -> list[dict]:
-    """The rows of all kinds of texts -> one for each method, as if it had written all texts one after the other.
+    """The rows of all kinds of texts -> one for each method, as if it had written all texts one
+    after the other.
 
     Of several kinds its `kinds` has the rows of each.
     """
@@ -162,7 +166,9 @@ def together(of_kinds: Mapping[str, Sequence[dict]]) -> list[dict]:
 
 
 def show(rows: Sequence[dict], caption: str, several: bool = False) -> None:
-    """A table; at each temperature the best row is bold. several: there is more than one draft model."""
+    """A table; at each temperature the best row is bold. several: there is more than one draft
+    model.
+    """
     cells, best = [], []
     columns: dict[str, tuple[str, str]] = {}
     both = "tokens_per_s_compiled" in rows[0]

@@ -14,8 +14,8 @@ GREEN, AMBER, BLUE, INK, FAINT = "#2a9d5c", "#d9902f", "#3f72c8", "#26303a", "#9
 
 def draw_batches(rows: Sequence[int], gains: Mapping[str, Sequence[float]], predicted: Sequence[float], title: str,
                  path: Path) -> None:
-    """Gain over plain decoding against the number of texts at once: a line for each method, and what the first one
-    should gain, if that is known.
+    """Gain over plain decoding against the number of texts at once: a line for each method, and
+    what the first one should gain, if that is known.
     """
     figure, (axes,) = blank(title, 1)
     places = range(len(rows))
@@ -33,8 +33,8 @@ def draw_batches(rows: Sequence[int], gains: Mapping[str, Sequence[float]], pred
 
 
 def draw_field(rows: Sequence[dict], title: str, path: Path) -> None:
-    """Every method as a point: what a round costs beyond a plain step, and the tokens that it writes. So each stands on
-    the line of its own speed-up. A panel for each temperature.
+    """Every method as a point: what a round costs beyond a plain step, and the tokens that it
+    writes. So each stands on the line of its own speed-up. A panel for each temperature.
     """
     temperatures = [*dict.fromkeys(row["temperature"] for row in rows)]
     several = len({row["draft"] for row in rows} - {"none"}) > 1        # then a point bears its draft model's name
@@ -68,7 +68,9 @@ def draw_field(rows: Sequence[dict], title: str, path: Path) -> None:
 
 
 def draw_losses(history: Sequence[tuple], phases: Sequence[str], path: Path) -> None:
-    """Curves from (phase, step, loss, held-out loss): cross-entropy of a pair's models, then the distillation's KL."""
+    """Curves from (phase, step, loss, held-out loss): cross-entropy of a pair's models, then the
+    distillation's KL.
+    """
     labels = {"target": GREEN, "draft": AMBER, "distil": BLUE}
     titles = ["cross-entropy, nats per token", "KL(p_target || q_draft), nats per token"]
     if len(phases) == 1:
@@ -92,8 +94,9 @@ def draw_losses(history: Sequence[tuple], phases: Sequence[str], path: Path) -> 
 
 def draw_accepted(history: Sequence[tuple], names: Sequence[str], levels: Sequence[Mapping[str, float]],
                   path: Path) -> None:
-    """Learned draft models on held-out text, a panel each: how often their first, second, ... draft token is accepted
-    against steps of training, from (phase, step, loss, held-out loss, *accepted). levels: what to compare each with.
+    """Learned draft models on held-out text, a panel each: how often their first, second, ... draft
+    token is accepted against steps of training, from (phase, step, loss, held-out loss, *accepted).
+    levels: what to compare each with.
     """
     figure, panels = blank("accepted draft tokens, held-out text", len(names))
     steps, each = [row[1] for row in history], (len(history[0]) - 4) // len(names) if history else 0

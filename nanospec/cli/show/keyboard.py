@@ -1,4 +1,6 @@
-"""Somebody at a keyboard: lines that are typed, Ctrl-C while something runs. Or a pipe, which has only lines."""
+"""Somebody at a keyboard: lines that are typed, Ctrl-C while something runs. Or a pipe, which has
+only lines.
+"""
 
 import signal
 import sys
@@ -12,8 +14,9 @@ with suppress(ImportError):                             # not on every system
 
 
 def lines(prompt: str) -> Iterator[str]:
-    """The lines that are typed after `prompt`, or those of a pipe, without blanks around them; none that is empty.
-    The mark that some systems write at the beginning of a pipe is no part of the first line.
+    """The lines that are typed after `prompt`, or those of a pipe, without blanks around them; none
+    that is empty. The mark that some systems write at the beginning of a pipe is no part of the
+    first line.
 
     Ctrl-C throws away what was typed so far, Ctrl-D ends the lines.
     """
@@ -42,7 +45,8 @@ def lines(prompt: str) -> Iterator[str]:
 
 @contextmanager
 def interrupts() -> Iterator[list[int]]:
-    """Ctrl-C is put on a list, so that nothing is torn apart. Pressed a second time it is a KeyboardInterrupt.
+    """Ctrl-C is put on a list, so that nothing is torn apart. Pressed a second time it is a
+    KeyboardInterrupt.
 
     Only where somebody sits at a keyboard: in a pipe it is one at once.
     """

@@ -1,4 +1,5 @@
-"""What scripts take on their command lines. A bad request is refused in one line, before anything is loaded.
+"""What scripts take on their command lines. A bad request is refused in one line, before anything
+is loaded.
 
 Each type below reads an option's text, and says what it must be where it is something else.
 """

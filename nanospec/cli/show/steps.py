@@ -17,8 +17,9 @@ Coin = tuple[float, float]          # u, and the probability that it had to stay
 
 
 class WatchedDice(Dice):
-    """Dice that remember a round's coins, the first row's. The last ones are the rule's: one for every draft token,
-    whether it was judged or not. A stack has flipped some before, for its middle model.
+    """Dice that remember a round's coins, the first row's. The last ones are the rule's: one for
+    every draft token, whether it was judged or not. A stack has flipped some before, for its middle
+    model.
     """
 
     coins: list[Coin] = []
@@ -35,7 +36,9 @@ class WatchedDice(Dice):
 
 
 def judged(done: Round) -> dict[int, Tensor]:
-    """Of every row that was judged, what it was judged by (V,): what its elder siblings left of p_target."""
+    """Of every row that was judged, what it was judged by (V,): what its elder siblings left of
+    p_target.
+    """
     accepted, left, out = 0, done.p_target[0], {}
     for row, parent in enumerate(done.parents):
         if row and parent == accepted:
@@ -46,8 +49,8 @@ def judged(done: Round) -> dict[int, Tensor]:
 
 
 def step_text(number: int, done: Round, coins: Sequence[Coin], decode: Decode) -> Group:
-    """One round, slowly: every coin that was judged, and where a chain ends in a rejection what both models thought of
-    the likeliest tokens.
+    """One round, slowly: every coin that was judged, and where a chain ends in a rejection what
+    both models thought of the likeliest tokens.
     """
     head = Text(f"round {number}", "bold")
     if any(parent != row - 1 for row, parent in enumerate(done.parents)):
@@ -60,8 +63,8 @@ def step_text(number: int, done: Round, coins: Sequence[Coin], decode: Decode) -
 
 
 def tree_text(done: Round, coins: Sequence[Coin], decode: Decode) -> Branches:
-    """Siblings under their parent, in the order in which they were drawn; the accepted path is marked, and so is every
-    draft token that was tried and rejected.
+    """Siblings under their parent, in the order in which they were drawn; the accepted path is
+    marked, and so is every draft token that was tried and rejected.
     """
     by, branches, depth = judged(done), {0: Branches("after the text", guide_style="dim")}, {0: 0}
     for row, (token, parent) in enumerate(zip(done.tokens, done.parents)):
@@ -92,7 +95,9 @@ def last_text(name: str, done: Round) -> Text:
 
 
 def chart(done: Round, decode: Decode, bars: int = 6) -> Table:
-    """Of the token that a chain has rejected, both distributions and the residual, at their likeliest tokens."""
+    """Of the token that a chain has rejected, both distributions and the residual, at their
+    likeliest tokens.
+    """
     last = len(done.path)
     p_target, q_draft = done.p_target[last], done.q_draft[last + 1]
     left = residual(p_target, q_draft)

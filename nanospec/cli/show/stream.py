@@ -1,7 +1,9 @@
-"""A text in the terminal while it is being written: round by round, in colours, never half a character.
+"""A text in the terminal while it is being written: round by round, in colours, never half a
+character.
 
-Accepted tokens, replacements and bonus tokens look as in terminal.py. A token that the target wrote without any draft
-has no colour. Words are not cut at the end of a line. Where no colour can be shown, the text alone is.
+Accepted tokens, replacements and bonus tokens look as in terminal.py. A token that the target wrote
+without any draft has no colour. Words are not cut at the end of a line. Where no colour can be
+shown, the text alone is.
 """
 
 import re

@@ -1,7 +1,7 @@
 """Speculation in the terminal, drawn with rich from the rounds themselves.
 
-Every mark is a colour and something besides: accepted is green and plain, rejected red and struck through, its
-replacement amber and underlined, the bonus token blue and bold.
+Every mark is a colour and something besides: accepted is green and plain, rejected red and struck
+through, its replacement amber and underlined, the bonus token blue and bold.
 """
 
 import re
@@ -23,29 +23,34 @@ TABLE_WIDTH = 100       # of numbers: one cut short would be a wrong one, so in 
 Decode = Callable[[list[int]], str]
 SHOWN: list[tuple] = []                 # the arguments of each call of show_table, for what is written elsewhere, too
 
-# A model may write any byte, and so may a user. These move the cursor, colour the screen, turn the direction of
-# writing, or are forbidden in XML: the controls but newline and tab, overrides of direction, half characters, no
-# characters.
+# A model may write any byte, and so may a user. These move the cursor, colour the screen, turn the
+# direction of writing, or are forbidden in XML: the controls but newline and tab, overrides of
+# direction, half characters, no characters.
 UNSAFE = re.compile("[\0-\x08\x0b-\x1f\x7f-\x9f\u202a-\u202e\u2066-\u2069\ud800-\udfff\ufffe\uffff]")
 SVG = re.sub(r"@font-face \{\{.*?\}\}\s*", "", CONSOLE_SVG_FORMAT, flags=re.S)     # rich's loads fonts from a network
 
 
 def printable(text: str) -> str:
-    """What is unsafe becomes its picture, if it has one: ESC becomes ␛, the others the replacement character."""
+    """What is unsafe becomes its picture, if it has one: ESC becomes ␛, the others the replacement
+    character.
+    """
     return UNSAFE.sub(lambda found: chr(0x2400 + ord(found[0])) if found[0] < " " else "\ufffd", text)
 
 
 def visible(text: str) -> str:
-    """Blank space that one can see: a rejected newline must not break the line, a rejected space must show its strike.
+    """Blank space that one can see: a rejected newline must not break the line, a rejected space
+    must show its strike.
     """
     text = printable(text).replace("\n", "⏎").replace("\t", "⇥")
     return text if text.strip() else text.replace(" ", "␣")
 
 
 def round_text(done: Round, decode: Decode, marked: bool = True) -> Text:
-    """One round's tokens in place. What was drafted after a rejected token was never judged, and is not shown.
+    """One round's tokens in place. What was drafted after a rejected token was never judged, and is
+    not shown.
 
-    marked: False where no style can be shown (a pipe, a file): then the text alone, without the rejected tokens.
+    marked: False where no style can be shown (a pipe, a file): then the text alone, without the
+    rejected tokens.
     """
     if not marked:
         return Text(printable(decode(done.emitted)))
@@ -68,7 +73,8 @@ def side_by_side(console: Console) -> bool:
 
 
 class View:
-    """Two panels, the target alone and speculation, side by side where the window is wide enough."""
+    """Two panels, the target alone and speculation, side by side where the window is wide enough.
+    """
 
     def __init__(self, prompt: str, decode: Decode):
         self.prompt, self.decode = printable(prompt), decode
@@ -86,7 +92,9 @@ class View:
         self.round_seconds.append((drafting, seconds - drafting))
 
     def panels(self, console: Console, lines: int | None = None) -> RenderableType:
-        """Both panels for this console; `lines` cuts each to its last lines, for a window of limited height."""
+        """Both panels for this console; `lines` cuts each to its last lines, for a window of
+        limited height.
+        """
         wide = side_by_side(console)
         width = console.width // 2 if wide else console.width
         fast, slow = Text().append(self.prompt, "dim"), Text().append(self.prompt, "dim")
@@ -107,8 +115,9 @@ class View:
         return Columns(both, padding=0, expand=True) if wide else Group(*both)
 
     def lanes(self, console: Console, calls: int = 8) -> Text:
-        """`calls` plain target calls and what speculation did meanwhile, on one axis of wall-clock time; nothing
-        where the window leaves no room for an axis."""
+        """`calls` plain target calls and what speculation did meanwhile, on one axis of wall-clock
+        time; nothing where the window leaves no room for an axis.
+        """
         width = min(console.width, 120) - 32
         plain = self.plain_seconds[1:]                              # the first token's includes reading the prompt
         if not plain or width < 16:
@@ -145,7 +154,8 @@ def table(rows: Iterable[tuple[str, str, str]]) -> Table:
 
 
 def show_table(columns: Iterable[str], cells: Sequence[Sequence[str]], caption: str, bold: Sequence[bool] = ()) -> None:
-    """Numbers under the names of their columns; the first column is words if it is "" or "method"."""
+    """Numbers under the names of their columns; the first column is words if it is "" or "method".
+    """
     columns = tuple(columns)
     SHOWN.append((columns, cells, caption, bold))
     table, console = Table(box=None, header_style="dim", padding=(0, 1, 0, 0), pad_edge=False), Console()
@@ -158,7 +168,8 @@ def show_table(columns: Iterable[str], cells: Sequence[Sequence[str]], caption: 
 
 
 def save_picture(draw: Callable[[Console], RenderableType], width: int, title: str, path: Path) -> None:
-    """What `draw` makes of a console of `width` columns, as an SVG that needs nothing but itself."""
+    """What `draw` makes of a console of `width` columns, as an SVG that needs nothing but itself.
+    """
     console = Console(record=True, width=width, file=StringIO(), force_terminal=True, color_system="truecolor",
                       no_color=False)
     console.print(draw(console))
@@ -172,7 +183,8 @@ def note(line: str) -> None:
 
 
 def refuse(script: str, error: Exception) -> int:
-    """One line on the error stream, however long it is and whatever it holds; and the exit status."""
+    """One line on the error stream, however long it is and whatever it holds; and the exit status.
+    """
     line = Text(printable(f"{script}: {error}").replace("\n", " "), "red")
     Console(stderr=True).print(line, soft_wrap=True)
     return 2
