@@ -15,9 +15,9 @@ if __name__ == "__main__":              # Ctrl-C may come while torch is being i
     from nanospec.cli.launch import quiet
     quiet()
 
+import argparse
 import re
 import sys
-from argparse import Namespace
 from collections.abc import Callable, Sequence
 from typing import Any
 
@@ -26,42 +26,65 @@ from rich.console import Console
 from rich.text import Text
 
 from nanospec.cli.bench.markdown import machine
-from nanospec.cli.bench.method_options import Keep, chosen_drafters, options_of
-from nanospec.cli.chat_options import ANSWER, CONTEXT, parsed
+from nanospec.cli import options
+from nanospec.cli.bench.method_options import Keep, chosen_drafters, options_of, read_pair
+from nanospec.cli.parser import Parser
 from nanospec.cli.quantities import answer_of
 from nanospec.cli.show.keyboard import interrupts, lines
 from nanospec.cli.show.stream import Stream, can_show_colours
-from nanospec.cli.show.terminal import ACCEPTED, BONUS, REPLACEMENT, note, refuse
-from nanospec.errors import SEEDS, NanospecError, RequestError
+from nanospec.cli.show.terminal import ACCEPTED, BONUS, REPLACEMENT, note, status_of
+from nanospec.errors import SEEDS, RequestError
 from nanospec.methods.draft_models.early_exit import target_for
 from nanospec.fast.autotune import Tuning, described, dtypes_of, fastest, name_of, set_up
 from nanospec.fast.clock import announced, clocked, step_seconds
-from nanospec.files.checkpoint import Pair, draft_of, fingerprint, load_pair
+from nanospec.files.checkpoint import Pair, draft_of, fingerprint
 from nanospec.files.earlier import found_before
 from nanospec.files.sources import source_of
-from nanospec.methods.index import GAMMA, RULES, method_of, most_drafted
+from nanospec.methods.index import (DRAFTERS, GAMMA, RULES, check_remember, method_of,
+                                    most_drafted)
 from nanospec.serving.conversation import Conversation
 from nanospec.speculate import Round, tokens_of
 
+CONTEXT = 8192          # tokens of a conversation, where the user asks for no other number
+ANSWER = 512            # tokens of an answer, or a quarter of the context
+DEFAULTS = {"weights": "smollm2", "draft": "gpt", "drafter": None, "gamma": None, "remember": 0,
+            "temperature": 0.7, "max_new_tokens": None, **options.SAMPLING}
+WORDS = {"drafter": "hybrid, or suffix where there is no draft model",
+         "gamma": f"{GAMMA}, of a chain 4", "max_new_tokens": f"{ANSWER}, or a quarter of the context"}
 SCARCE = 0.2            # of the context: with less room left it is announced
 PLAIN = 6               # steps of plain decoding that are timed after an answer; the first is the warm-up
 
 
 def main(argv: Sequence[str] | None = None) -> int:
-    try:
-        asked = parsed(argv, str(__doc__))
-        chat = Chat(asked, Console())
+    def talk() -> None:
+        chat = Chat(parsed(argv), Console())
         if sys.stdin.isatty():
             chat.greet()
         for line in lines("> " if chat.console.is_terminal else ""):
             if line == "/quit":
                 break
             chat.take(line)
-    except (NanospecError, OSError) as error:
-        return refuse("chat", error)
-    except KeyboardInterrupt:
-        return 130
-    return 0
+
+    return status_of("chat", talk)
+
+
+def parsed(argv: Sequence[str] | None) -> argparse.Namespace:
+    """What was asked for. RequestError for what cannot be."""
+    parser = Parser(prog="nanospec chat", description=__doc__,
+                    formatter_class=argparse.RawDescriptionHelpFormatter)
+    options.add_options(parser, DEFAULTS, WORDS)
+    parser.add_argument("--system", type=options.TEXT, metavar="TEXT",
+                        help="what the model is told before the conversation")
+    parser.add_argument("--context", type=options.COUNT, metavar="N",
+                        help="tokens of the whole conversation; default: what the model can read, "
+                        f"at most {CONTEXT}")
+    parser.add_argument("--measure", action="store_true", help="measure again what is fastest "
+                        "here, as after a start on a machine that was busy")
+    asked = parser.parse_args(argv)
+    if asked.gamma and asked.drafter and DRAFTERS[asked.drafter].sized_by != "gamma":
+        raise RequestError(f"--drafter {asked.drafter} takes no --gamma")
+    check_remember([asked.drafter] if asked.drafter else [], asked.remember)
+    return asked
 
 
 def tuned(pair: Pair, dtype: str, keep: Keep) -> str:
@@ -90,7 +113,7 @@ class Chat:
     tokens and all.
     """
 
-    def __init__(self, asked: Namespace, console: Console):
+    def __init__(self, asked: argparse.Namespace, console: Console):
         self.asked, self.console = asked, console
         source = source_of(asked.weights)
         self.name, target = source.path.name, source.target
@@ -99,11 +122,8 @@ class Chat:
         self.tokenizer, self.template = target.tokenizer, target.tokenizer.template
         usual = ["hybrid"] if draft_of(source, asked.draft) else []         # a chain, or copies where these write more
         drafter, = chosen_drafters([asked.drafter] if asked.drafter else usual, source, [asked.draft], "--drafter")
-        with announced(f"reading {self.name}", at_once=False):
-            pair = load_pair(source, asked.device, draft=asked.draft)
-        if pair.note:
-            note(pair.note)
-        self.sampling: dict = {"temperature": asked.temperature, "top_k": asked.top_k, "top_p": asked.top_p}
+        pair = read_pair(source, asked.device, asked.draft)
+        self.sampling = options.sampling_of(asked)
         most = asked.gamma or most_drafted(drafter, pair.draft, 4 if drafter == "chain" else GAMMA)
         given: dict = {"gamma": most, "remember": asked.remember}
         method = method_of(pair.target, pair.draft, drafter, asked.rule, **given)       # refused before it is measured

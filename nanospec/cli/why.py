@@ -15,20 +15,21 @@ from statistics import median
 from rich.console import Console
 from rich.text import Text
 
-from nanospec.cli.bench.method_options import chosen_drafters, options_of
+from nanospec.cli import options
+from nanospec.cli.bench.method_options import chosen_drafters, options_of, read_pair
 from nanospec.cli.bench.parts import Found, Parts, parts_of, turn
-from nanospec.cli.demo_options import PROMPT
+from nanospec.cli.demo_options import PROMPT, WORDS
 from nanospec.cli.parser import Parser
-from nanospec.cli.shared_options import add_drafting, add_sampling
-from nanospec.cli.show import options
-from nanospec.cli.show.terminal import note, refuse, show_table
-from nanospec.errors import NanospecError, RequestError, check_request
+from nanospec.cli.show.terminal import note, show_table, status_of
+from nanospec.errors import RequestError, check_request
 from nanospec.fast.autotune import setups_of
 from nanospec.fast.clock import announced
-from nanospec.files.checkpoint import WEIGHTS, load_pair
+from nanospec.files.checkpoint import WEIGHTS
 from nanospec.files.sources import source_of
 from nanospec.methods.index import DRAFTERS, method_of, most_drafted
 
+DEFAULTS = {"prompt": PROMPT, "draft": "gpt", "drafter": None, "gamma": None, "temperature": 0.8,
+            "weights": WEIGHTS, "threads": None, **options.SAMPLING}
 GAMMA = 4               # draft tokens of a round, where the user asks for no other number
 TURNS, NEW = 8, 64      # texts, and tokens of each
 FREE = 1.1              # a draft length that gains so many times more comes first: it costs nothing to change
@@ -38,32 +39,18 @@ LESSONS = {"tokens": "Good where it matters", "c": "A state that reads its draft
 
 
 def main(argv: Sequence[str] | None = None) -> int:
-    try:
-        show(run(parsed(argv)))
-    except (NanospecError, OSError) as error:
-        return refuse("why", error)
-    except KeyboardInterrupt:
-        return 130
-    return 0
+    return status_of("why", lambda: show(run(parsed(argv))))
 
 
 def parsed(argv: Sequence[str] | None) -> argparse.Namespace:
     """What was asked for. RequestError for what cannot be."""
     parser = Parser(prog="nanospec why", description=__doc__,
-                            formatter_class=argparse.RawDescriptionHelpFormatter)
-    add = parser.add_argument
-    add("--weights", type=options.MODEL, default=WEIGHTS, metavar="MODEL", help=options.MODEL_HELP)
-    add_drafting(parser, "gpt, the small GPT", "chain")
-    add("--gamma", type=options.GAMMA, metavar="N", help=f"draft tokens a round; default: {GAMMA}")
-    add_sampling(parser, temperature=0.8)
-    add("--prompt", type=options.TEXT, default=PROMPT, help="the text to continue")
-    add("--dtype", choices=["auto", "float32", "bfloat16", "float16", "int8", "float64"], default="auto",
-        help="auto: each model's fastest here, measured; int8 rounds more, so it is taken by name alone")
-    add("--threads", type=options.THREADS, metavar="N", help="default: as many as are fastest")
+                    formatter_class=argparse.RawDescriptionHelpFormatter)
+    options.add_options(parser, DEFAULTS, WORDS | {"gamma": str(GAMMA)})
     asked = parser.parse_args(argv)
     asked.weights = source_of(asked.weights)
-    asked.drafter, = chosen_drafters([asked.drafter] if asked.drafter else [], asked.weights, [asked.draft],
-                                     "--drafter")
+    named = [asked.drafter] if asked.drafter else []
+    asked.drafter, = chosen_drafters(named, asked.weights, [asked.draft], "--drafter")
     if asked.gamma and DRAFTERS[asked.drafter].sized_by != "gamma":
         raise RequestError(f"--drafter {asked.drafter} takes no --gamma")
     return asked
@@ -71,13 +58,9 @@ def parsed(argv: Sequence[str] | None) -> argparse.Namespace:
 
 def run(asked: argparse.Namespace) -> Found:
     """Measured, after what cannot be done was refused; with a line of what was measured."""
-    with announced(f"reading {asked.weights.path.name}", at_once=False):
-        pair = load_pair(asked.weights, asked.device, draft=asked.draft)
-    if pair.note:
-        note(pair.note)
-    target, draft, tokenizer = pair
+    target, draft, tokenizer = read_pair(asked.weights, asked.device, asked.draft)
     ids = tokenizer.begin + tokenizer.encode(asked.prompt)
-    sampling: dict = {"temperature": asked.temperature, "top_k": asked.top_k, "top_p": asked.top_p}
+    sampling = options.sampling_of(asked)
     gamma = asked.gamma or most_drafted(asked.drafter, draft, GAMMA)
     method = method_of(target, draft, asked.drafter, asked.rule, gamma=gamma)
     new = max(NEW, 4 * (method.gamma + 1))                  # a few rounds, if all is accepted

@@ -29,7 +29,7 @@ import torch
 
 from nanospec.cli.bench.markdown import table
 from nanospec.cli.parser import Parser
-from nanospec.cli.show.options import HERE, NEW_FOLDER, device, option
+from nanospec.cli.options import HERE, NEW_FOLDER, device, option
 from nanospec.cli.show.terminal import note, refuse, show_table
 from nanospec.errors import NanospecError, one_line
 from nanospec.files.atomic import write_atomically

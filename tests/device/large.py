@@ -22,7 +22,7 @@ from nanospec.cli.bench.measure import measure_costs
 from nanospec.cli.launch import quiet
 from nanospec.cli.parser import Parser
 from nanospec.cli.quantities import milliseconds, per_second
-from nanospec.cli.show.options import COUNT, GAMMA, HERE, device, file, option
+from nanospec.cli.options import COUNT, GAMMA, HERE, device, file, option
 from nanospec.cli.show.terminal import refuse, show_table
 from nanospec.dice import Dice
 from nanospec.errors import NanospecError, RequestError

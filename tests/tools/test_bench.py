@@ -18,7 +18,8 @@ from nanospec.cli.bench import measure as measuring
 from nanospec.cli.bench import speed
 from nanospec.cli.bench.measure import measure
 from nanospec.cli.bench.method_options import best_topology, measure_accepted, measure_ranks, options_of, topology_of
-from nanospec.cli.bench.prompts import held_out_prompts
+from nanospec.cli.bench.prompts import CHAT, held_out_prompts
+from nanospec.cli.bench.questions import read_questions
 from nanospec.cli.quantities import BUSY, CallCosts, alpha_of, best_of_each, numbers_of
 from nanospec.errors import RequestError
 from nanospec.fast.clock import ClockedDrafter, clocked, median_seconds, timed
@@ -357,26 +358,28 @@ def test_speed_of_a_tree_that_is_grown_as_it_is_asked_for(rows_of, quick):
 
 
 def test_speed_of_requests_to_a_chat_model(tmp_path, quick, monkeypatch, capsys):
-    """A row for all kinds together, and in it each kind's. An answer ends where the model ends it."""
+    """Questions of ours, a row for each kind and one for all. An answer ends where the model ends it."""
     pytest.importorskip("gguf", reason="gguf is not installed (the extra 'hf')")
     small_gguf.write(tmp_path / "a.gguf")
-    monkeypatch.setattr("nanospec.cli.bench.chat_prompts.CHAT", {"talk": ["aa", "b"], "code": ["ccc"]})
-    monkeypatch.setattr("nanospec.cli.bench.prompts.CHAT", {"talk": ["aa", "b"], "code": ["ccc"]})
-    options = ["--drafters", "lookup", "--gammas", "2", "3", "--temperatures", "1", "--max-new-tokens", "150",
-               "--device", "cpu", "--threads", "1", "--json", str(tmp_path / "a.json")]
-    assert bench.main(["--prompts", "chat", "--weights", str(tmp_path / "a.gguf"), *options]) == 0
+    asked = [{"category": kind, "prompt": text} for kind, text in (("talk", "aa"), ("talk", "b"), ("code", "ccc"))]
+    (tmp_path / "chat.jsonl").write_text("\n".join(map(json.dumps, asked)))
+    monkeypatch.setattr(bench, "CHAT", tmp_path / "chat.jsonl")
+    assert bench.main(["--prompts", "chat", "--weights", str(tmp_path / "a.gguf"), "--drafters", "lookup", "--gammas",
+                       "2", "3", "--temperatures", "1", "--max-new-tokens", "150", "--device", "cpu", "--threads", "1",
+                       "--answers", str(tmp_path / "b.jsonl"), "--json", str(tmp_path / "a.json")]) == 2
+    assert "one method at one temperature" in capsys.readouterr().err
+    assert bench.main(["--prompts", "chat", "--weights", str(tmp_path / "a.gguf"), "--drafters", "lookup", "--gammas",
+                       "2", "3", "--temperatures", "1", "--max-new-tokens", "150", "--device", "cpu", "--threads", "1",
+                       "--json", str(tmp_path / "a.json")]) == 0
     rows, out = json.loads((tmp_path / "a.json").read_text()), capsys.readouterr().out
-    assert [row["gamma"] for row in rows] == [2, 3] and "3 requests of 2 kinds" in out
-    for row in rows:
-        assert list(row["kinds"]) == ["talk", "code"]
-        for key in ("emitted", "rounds", "drafted"):
-            assert row[key] == sum(of_kind[key] for of_kind in row["kinds"].values())
-        slow, fast = (sum(of_kind["emitted"] / of_kind[key] for of_kind in row["kinds"].values())
-                      for key in ("baseline_tokens_per_s", "tokens_per_s"))
-        assert row["speedup"] == pytest.approx(slow / fast) and f"{row['speedup_code']:.2f}" in out
-        assert row["emitted"] < 450                     # three answers of at most 150 tokens: one ended before
-    assert bench.main(["--prompts", "chat", "--weights", str(ROOT / "nanospec" / "weights"), *options]) == 2
-    assert "--prompts chat is for a model with a chat template" in capsys.readouterr().err
+    assert [(row["method"], row["task"], row["questions"]) for row in rows] == [
+        (f"lookup {gamma}", task, count) for gamma in (2, 3) for task, count in (("talk", 2), ("code", 1), ("all", 3))]
+    assert "3 questions of chat.jsonl" in out
+
+
+def test_the_twenty_requests_to_a_chat_model():
+    kinds = [one.task for one in read_questions(CHAT).each]
+    assert kinds == [kind for kind in ("chat", "code", "rewriting", "summary", "question") for _ in range(4)]
 
 
 def test_every_method_in_one_table(rows_of, quick):
@@ -578,8 +581,7 @@ BEFORE_LOADING = [
     (["--shape", "2"], "--shape"), (["--drafters", "lookup", "chain", "--shape", "2"], "--shape"),
     (["--drafters", "tree", "--shape", "0"], "--shape"), (["--drafters", "tree", "--shape", "99", "99"], "--shape"),
     (["--drafters", "all", "--shape", *["9"] * 3000], "--shape"),
-    (["against"], "--pair"), (["against", "--pair", "nowhere"], "--pair"),
-    (["against", "--pair", "tests", "--gamma", "0"], "--gamma"),
+    (["beside", "--weights", "nowhere"], "--weights"), (["beside", "--gamma", "0"], "--gamma"),
     (["nonsense"], "nonsense"), (["--nonsense"], "--nonsense"), (["speed", "speed"], "speed"),
     (["--methods"], "--methods"), (["methods"], "methods"), 
     (["a\x1b[2J\x9b\n"], "\\x1b[2J"), (["speed", "a\x1b[2J\x9b\n\udcff"], "a␛[2J"),
@@ -601,8 +603,7 @@ def refused(argv, words, capsys) -> None:
 
 @pytest.mark.parametrize("argv, words", BEFORE_LOADING)
 def test_a_bad_request_is_one_line_before_anything_is_loaded(argv, words, capsys, monkeypatch):
-    for name in ("speed", "serve"):
-        monkeypatch.setattr(f"nanospec.cli.bench.{name}.load_pair", None)
+    monkeypatch.setattr("nanospec.cli.bench.method_options.load_pair", None)
     refused(argv, words, capsys)
 
 
@@ -618,9 +619,10 @@ def test_what_this_pair_cannot_do_is_one_line_before_anything_is_measured(argv, 
 
 def test_transformers_or_a_pair_that_are_not_there(tmp_path, capsys, monkeypatch):
     monkeypatch.setitem(sys.modules, "transformers", None)
-    refused(["against", "--pair", str(tmp_path)], "pip install -e '.[hf]'", capsys)
+    refused(["beside", "--weights", str(tmp_path)], "pip install -e '.[hf]'", capsys)
     monkeypatch.setitem(sys.modules, "transformers", ModuleType("transformers"))
-    refused(["against", "--pair", str(tmp_path)], "target/config.json", capsys)
+    refused(["beside", "--weights", str(tmp_path)], "ranks.tiktoken", capsys)
+    refused(["beside", "--prompts", "8"], "asked questions, chat or FILE.jsonl", capsys)
 
 
 def test_an_interrupt_is_no_traceback(weights, capsys, monkeypatch, held_out):

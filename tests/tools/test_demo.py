@@ -256,7 +256,7 @@ def refused(status: int, out: str, err: str, words: str) -> None:
 
 @pytest.mark.parametrize("options, words", BEFORE_LOADING)
 def test_a_bad_request_is_one_line_before_anything_is_loaded(run, monkeypatch, options, words):
-    monkeypatch.setattr(demo, "load_pair", None)
+    monkeypatch.setattr(demo, "read_pair", None)
     refused(*run(*options), words)
 
 

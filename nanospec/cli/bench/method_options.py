@@ -15,7 +15,7 @@ from nanospec.errors import RequestError, check_gamma
 from nanospec.methods.draft_models.learned import Learned
 from nanospec.methods.draft_models.medusa import Medusa
 from nanospec.fast.clock import announced
-from nanospec.files.checkpoint import draft_of
+from nanospec.files.checkpoint import Pair, draft_of, load_pair
 from nanospec.files.sources import Source
 from nanospec.generate import generate
 from nanospec.methods.index import DRAFTERS, GAMMA, WITHOUT_DRAFT, drafters_for
@@ -45,6 +45,15 @@ def chosen_drafters(names: Sequence[str], source: Source, drafts: Sequence[str],
     if not names and not has_draft:
         note(f"{source.path.name} comes without a draft model: {option} {found[0]}, which copies from the text")
     return found
+
+
+def read_pair(source: Source, device: str = "cpu", draft: str = "gpt") -> Pair:
+    """Its weights, with a line while they are read, and what there is to know about them."""
+    with announced(f"reading {source.path.name}", at_once=False):
+        pair = load_pair(source, device, draft=draft)
+    if pair.note:
+        note(pair.note)
+    return pair
 
 
 def options_of(target: GPT, draft: Any, prompts: Sequence[Sequence[int]], drafters: Iterable[str],

@@ -16,6 +16,7 @@ from rich.table import Table
 from rich.text import Text
 
 from nanospec.cli.quantities import milliseconds, per_call, per_second
+from nanospec.errors import NanospecError
 from nanospec.speculate import Round, tokens_of
 
 ACCEPTED, REJECTED, REPLACEMENT, BONUS = "green", "red strike", "yellow underline", "bold blue"
@@ -180,6 +181,18 @@ def note(line: str) -> None:
     """What the user should know, on the error stream; a line where that is no terminal."""
     console = Console(stderr=True)
     console.print(Text(printable(line), "dim"), soft_wrap=not console.is_terminal)
+
+
+def status_of(script: str, command: Callable[[], int | None]) -> int:
+    """What a command ends with: its own status, or 0; 2 where it refuses, and 130 where Ctrl-C ends
+    it.
+    """
+    try:
+        return command() or 0
+    except (NanospecError, OSError) as error:
+        return refuse(script, error)
+    except KeyboardInterrupt:
+        return 130
 
 
 def refuse(script: str, error: Exception) -> int:
