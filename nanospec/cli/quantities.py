@@ -9,7 +9,7 @@ writing is asked for, it does not count.
 
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from statistics import fmean, median, quantiles
+from statistics import fmean, median
 
 import torch
 
@@ -70,14 +70,6 @@ def is_busy(numbers: Sequence[float]) -> bool:
     use the machine.
     """
     return max(numbers) > BUSY * min(numbers)
-
-
-def spread(numbers: Sequence[float]) -> float:
-    """How far apart the middle half of them lies, as a part of the median. 1, 2, 3, 4, 5 give 1."""
-    if len(numbers) < 2:
-        return 0.0
-    first, middle, last = quantiles(numbers, n=4)
-    return (last - first) / middle
 
 
 def quantile(values: Sequence[float], part: float) -> float:

@@ -39,22 +39,6 @@ def shown(number: int = -1) -> tuple[list[str], list[list[str]], str]:
 
 # Clocks
 
-def test_the_clock_around_a_target_counts_its_calls_alone(clock):
-    class Model:
-        device = torch.device("cpu")
-
-        def __call__(self, seconds):
-            clock.wind(seconds)
-
-    target = clocks.ClockedTarget(Model())
-    for seconds in 2.0, 3.0:
-        target(seconds)
-        clock.wind(10)
-    assert target.taken() == 5 and target.taken() == 0
-    target(4.0)
-    assert target.taken() == 4
-
-
 class Timed(TableModel):
     """A call takes a second for each token and text, and another; the first calls take longer."""
 
