@@ -135,7 +135,7 @@ def main(argv: Sequence[str] | None = None) -> int:
             finished = run(training, watch, lambda: got or time.monotonic() > end)
 
         # What came of it.
-        draw(args, job, training, held[0], finished)
+        draw(args, job, training)
         if not finished:
             console.print(f"stopped; everything is in {job.out}. Go on with --resume.")
             return 128 + got[0] if got else 0

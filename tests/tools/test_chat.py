@@ -345,7 +345,7 @@ def test_ctrl_c_twice_ends_it(monkeypatch):
 
 @pytest.mark.skipif(os.name != "posix", reason="pseudo-terminals")
 def test_a_real_terminal(model):
-    """The command itself: prompt, coloured answer, and its end by Ctrl-D. What is typed meanwhile is shown once."""
+    """The command itself: prompt, coloured answer, and its end by Ctrl-D."""
     master, slave = pty.openpty()
     command = [sys.executable, "-m", "nanospec", "chat", "--weights", str(model), "--device", "cpu",
                "--dtype", "float32", "--temperature", "0", "--max-new-tokens", "20"]

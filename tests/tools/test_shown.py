@@ -279,27 +279,6 @@ def test_what_is_seen_of_a_training(monkeypatch):
     assert words(console.file.getvalue()).endswith("draft step 12/12 loss 1.125 held out 24 2.0 min")
 
 
-def test_what_a_learned_draft_model_has_to_reach(monkeypatch):
-    """The draft GPT's best length of up to three, by its own costs; then what gains 1 and as much at the others'."""
-    costs = {"gpt": CallCosts(.25, {2: 1.1, 3: 1.2, 4: 3.0}, 1.0), "mlp": CallCosts(.05, {2: 1.0, 3: 1.0, 4: 1.5}, 1.0),
-             "slow": CallCosts(.9, {2: 1.0, 3: 1.0, 4: 1.4}, 1.0)}
-    monkeypatch.setattr(train_watch, "load_pair", lambda *_: ("target", "gpt", None))
-    monkeypatch.setattr(train_watch, "load_learned", lambda path, target, name: name)
-    monkeypatch.setattr(train_watch, "autotune", lambda *_: None)
-    monkeypatch.setattr(train_watch, "autotune_draft", lambda *_: None)
-    monkeypatch.setattr(train_watch, "measure_costs", lambda target, model, sizes: costs[model])
-    mlp, slow = train_watch.needed(Path("."), ["mlp", "slow"], "cpu", .6, gamma=3)
-    best = max((1 + .6) / (.25 + 1.1), (1 + .6 + .36) / (.5 + 1.2))                       # three tokens are far worse
-    assert best == 1.6 / 1.35 and best > (1 + .6 + .36) / 1.7
-
-    def tokens(alpha):
-        return 1 + alpha + alpha ** 2 + alpha ** 3
-
-    assert tokens(mlp["as fast as plain decoding"]) == pytest.approx(.15 + 1.5)
-    assert tokens(mlp["as fast as the draft GPT"]) == pytest.approx(best * 1.65)
-    assert slow == {}                               # even if all were accepted: 4 tokens in 4.1 steps
-
-
 def test_what_the_end_reports(monkeypatch):
     alphas, asked = {1.0: .5124, .8: .6135, .7: .6789, 0.0: .7146}, []
     for module in train_watch, for_target:
@@ -330,24 +309,3 @@ def test_what_the_end_reports(monkeypatch):
                                                   "alpha of mlp at T = 0.0: 0.715"]
     quarter = for_target.TOKENS // 4
     assert asked[3:] == [("mlp.pt", tokens[:8, :quarter].tolist(), quarter)] * 3
-
-
-def test_what_the_picture_of_a_training_compares_with(monkeypatch):
-    """Of the draft GPT's tokens .375 are rejected: .625 are accepted. A training that was stopped measures nothing."""
-    drawn, asked = [], []
-    monkeypatch.setattr(train_watch, "held_out_loss", lambda phase, draft, target, held, batch, windows, loss:
-                        asked.append((phase, draft, target, batch, windows, loss)) or .375)
-    monkeypatch.setattr(train_watch, "needed", lambda out, names, device, of_draft: [
-        {"as fast": of_draft / 2}, {"as fast": of_draft / 4}])
-    monkeypatch.setattr(train_watch, "draw_accepted", lambda *its: drawn.append(its))
-    training = train_watch.LearnedTraining.__new__(train_watch.LearnedTraining)
-    training.__dict__ |= {"state_file": "a.training.pt", "history": ["it"], "frozen": "target",
-                          "size": SimpleNamespace(batch=4)}
-    job = SimpleNamespace(out=Path("out"), pair=SimpleNamespace(draft="draft"))
-    asks = SimpleNamespace(what=["a", "b"], device="cpu")
-    train_watch.draw(asks, job, training, None, True)
-    train_watch.draw(asks, job, training, None, False)
-    told = "any token of the draft GPT"
-    assert drawn == [(["it"], ["a", "b"], [{"as fast": .3125, told: .625}, {"as fast": .15625, told: .625}],
-                      Path("out/a.loss.png")), (["it"], ["a", "b"], [{}, {}], Path("out/a.loss.png"))]
-    assert asked == [("distil", "draft", "target", 4, 24, "total-variation")]

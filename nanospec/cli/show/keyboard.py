@@ -6,11 +6,6 @@ import signal
 import sys
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
-from typing import Any
-
-termios: Any = None
-with suppress(ImportError):                             # not on every system
-    import termios
 
 
 def lines(prompt: str) -> Iterator[str]:
@@ -29,7 +24,7 @@ def lines(prompt: str) -> Iterator[str]:
                 yield line
         return
     with suppress(ImportError):
-        import readline                                 # noqa: F401  lines can be edited, and earlier ones come back
+        import readline             # noqa: F401  lines can be edited, and earlier ones come back
     while True:
         try:
             line = input(prompt).strip()
@@ -62,22 +57,6 @@ def interrupts() -> Iterator[list[int]]:
 
     before = signal.signal(signal.SIGINT, press)
     try:
-        with keys_unseen():
-            yield pressed
+        yield pressed
     finally:
         signal.signal(signal.SIGINT, before)
-
-
-@contextmanager
-def keys_unseen() -> Iterator[None]:
-    """What is typed meanwhile is not shown. It waits for the next prompt."""
-    try:
-        before = termios.tcgetattr(sys.stdin)
-    except Exception:                                   # no terminal of this kind: its own type of error, or another
-        yield
-        return
-    try:
-        termios.tcsetattr(sys.stdin, termios.TCSANOW, [*before[:3], before[3] & ~termios.ECHO, *before[4:]])
-        yield
-    finally:
-        termios.tcsetattr(sys.stdin, termios.TCSANOW, before)
