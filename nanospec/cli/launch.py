@@ -30,13 +30,14 @@ def quiet() -> None:
     for number in 0, 1, 2:
         try:
             os.fstat(number)
-        except OSError:                         # else the next file that is opened would be taken for this stream
+        except OSError:             # else the next file that is opened would stand for this stream
             os.open(os.devnull, os.O_RDWR)
     sys.stdin = sys.stdin or open(0, closefd=False)
-    sys.stdout, sys.stderr = output(sys.stdout, 1, "replace"), output(sys.stderr, 2, "backslashreplace")
+    sys.stdout = output(sys.stdout, 1, "replace")
+    sys.stderr = output(sys.stderr, 2, "backslashreplace")
     atexit.register(written_to_the_end)
     for name in "COLUMNS", "LINES":
-        if os.environ.get(name) == "0":         # not known, as Python has it; rich would print nothing
+        if os.environ.get(name) == "0":     # not known, as Python has it; rich would print nothing
             del os.environ[name]
     if signal.getsignal(signal.SIGINT) is signal.default_int_handler:
         signal.signal(signal.SIGINT, interrupted)
@@ -123,7 +124,7 @@ def uncaught(kind: type[BaseException], error: BaseException, traceback) -> None
 
 
 def leave() -> None:
-    with suppress(RuntimeError, SystemExit):    # if the interruption fell into a write, no other can begin
+    with suppress(RuntimeError, SystemExit):    # within a write no other can begin
         if sys.stdout.isatty():
             sys.stdout.write("\x1b[?25h")       # a bar may have hidden the cursor
         sys.stdout.flush()

@@ -125,8 +125,8 @@ OPTIONS: dict[str, dict] = {
                   help="auto: the fastest here, measured; int8 rounds more, so it is taken by name "
                   "alone"),
     "threads": dict(type=THREADS, metavar="N", help="default: as many as are fastest"),
-    "compile": dict(action="store_true", help="through torch.compile, too, where a drafter's drafts "
-                    "have one shape: minutes, the first time"),
+    "compile": dict(action="store_true", help="through torch.compile, too, where a drafter's "
+                    "drafts have one shape: minutes, the first time"),
 }
 # The defaults of demo, chat and why.
 SAMPLING = {"rule": "token", "top_k": None, "top_p": None, "seed": 0, "device": HERE,

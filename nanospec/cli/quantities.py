@@ -17,7 +17,7 @@ from nanospec.methods.index import Method
 from nanospec.speculate import Round, tokens_of
 from nanospec.theory import acceptance, speedup
 
-BUSY = 1.5              # times: if plain decoding's speed differs by so much between repeats, others use the machine
+BUSY = 1.5      # times: if plain decoding differs so much between repeats, others use the machine
 
 
 def milliseconds(seconds: float) -> float:
@@ -49,14 +49,6 @@ def cost_of_round(row: Mapping) -> float:
     """What a round takes, in plain steps: the tokens that the target alone would write meanwhile.
     """
     return row["tokens_per_target_call"] / row["speedup"]
-
-
-def pace_of_all(paces: Iterable[float], counts: Iterable[float]) -> float:
-    """Counts that were made at these paces, one after the other. Example: 1 at 1 and 1 at 3 a
-    second make 1.5.
-    """
-    counts = list(counts)
-    return per_second(sum(counts), (count / pace for count, pace in zip(counts, paces, strict=True)))
 
 
 def after_warm_up(items: Sequence) -> Sequence:
@@ -111,7 +103,8 @@ def betas_of(rounds: Iterable[Round]) -> list[list[float]]:
     for done in rounds:
         places = [row for row in (0, *done.path) if row in done.parents]
         first = [done.parents.index(row) for row in places]
-        for position, beta in enumerate(acceptance(done.p_target[places], done.q_draft[first]).tolist()):
+        found = acceptance(done.p_target[places], done.q_draft[first])
+        for position, beta in enumerate(found.tolist()):
             if position == len(betas):
                 betas.append([])
             betas[position].append(beta)
@@ -163,16 +156,18 @@ def numbers_of(method: Method, texts: Sequence[list[Round]], took: Sequence[Sequ
     c = median(cost.c for cost in costs)
     v = median(fmean(cost.v[len(done.tokens)] for done in rounds) for cost in costs)
     pace = median(per_second(emitted, map(sum, seconds)) for seconds in took)
-    overhead = median(median([spent / (cost.seconds * cost.of(done)) for text, its in zip(texts, seconds)
+    overhead = median(median([spent / (cost.seconds * cost.of(done))
+                              for text, its in zip(texts, seconds)
                               for done, spent in zip(text[1:], its[1:])] or [1.0])
                       for seconds, cost in zip(took, costs))
     predicted = (speedup(alpha, method.gamma, c, v) if method.drafter == "chain" else
                  median(cost.speedup(rounds) for cost in costs))
-    return {"drafter": method.drafter, "rule": method.rule, "gamma": method.gamma, "tokens_per_s": pace,
-            "speedup": times_as_fast(pace, plain), "predicted_speedup": predicted, "alpha": alpha, "c": c, "v": v,
-            "alpha_by_position": alphas_of(rounds), "steps": fmean(done.steps for done in rounds),
-            "tokens_per_target_call": per_call(emitted, calls), "rounds": calls, "drafted": drafted_of(rounds),
-            "accepted": accepted_of(rounds), "emitted": emitted, "overhead": overhead}
+    return {"drafter": method.drafter, "rule": method.rule, "gamma": method.gamma,
+            "tokens_per_s": pace, "speedup": times_as_fast(pace, plain),
+            "predicted_speedup": predicted, "alpha": alpha, "alpha_by_position": alphas_of(rounds),
+            "c": c, "v": v, "steps": fmean(done.steps for done in rounds), "overhead": overhead,
+            "tokens_per_target_call": per_call(emitted, calls), "rounds": calls,
+            "drafted": drafted_of(rounds), "accepted": accepted_of(rounds), "emitted": emitted}
 
 
 def best_of_each(found: Sequence[list[tuple[dict, list[Round]]]]) -> list[tuple[dict, list[Round]]]:
@@ -188,21 +183,24 @@ def best_of_each(found: Sequence[list[tuple[dict, list[Round]]]]) -> list[tuple[
                   for key in ("baseline_tokens_per_s", "tokens_per_s")}
         row, rounds = max(both, key=lambda pair: pair[0]["tokens_per_s"])
         plain = max(row["baseline_tokens_per_s"] for row in rows)
-        best.append((row | speeds | {"busy": any(row["busy"] for row in rows), "baseline_tokens_per_s": plain,
+        best.append((row | speeds | {"busy": any(row["busy"] for row in rows),
+                                     "baseline_tokens_per_s": plain,
                                      "speedup": times_as_fast(row["tokens_per_s"], plain)}, rounds))
     return best
 
 
 # Of an answer in a conversation, and of requests that were served
 
-def answer_of(rounds: Sequence[Round], took: Sequence[float], plain: Sequence[float]) -> dict[str, float]:
+def answer_of(rounds: Sequence[Round], took: Sequence[float],
+              plain: Sequence[float]) -> dict[str, float]:
     """took, plain: seconds of each round, and of some steps of plain decoding after it. The first
     of either does not count.
     """
     pace = per_second(len(tokens_of(after_warm_up(rounds))), after_warm_up(took))
     alone = 1 / median(after_warm_up(plain))
-    return {"tokens_per_target_call": per_call(len(tokens_of(rounds)), len(rounds)), "tokens_per_s": pace,
-            "baseline_tokens_per_s": alone, "speedup": times_as_fast(pace, alone)}
+    return {"tokens_per_target_call": per_call(len(tokens_of(rounds)), len(rounds)),
+            "tokens_per_s": pace, "baseline_tokens_per_s": alone,
+            "speedup": times_as_fast(pace, alone)}
 
 
 def waits_of(arrivals: Sequence[float], first: Sequence[float], last: Sequence[float],
@@ -211,7 +209,8 @@ def waits_of(arrivals: Sequence[float], first: Sequence[float], last: Sequence[f
     request's first and last token were written. counts: how many tokens it wrote.
     """
     to_first = [then - come for come, then in zip(arrivals, first, strict=True)]
-    each = [(end - then) / max(1, count - 1) for then, end, count in zip(first, last, counts, strict=True)]
+    each = [(end - then) / max(1, count - 1)
+            for then, end, count in zip(first, last, counts, strict=True)]
     return {"first_p50": quantile(to_first, 0.5), "first_p99": quantile(to_first, 0.99),
             "each_p50": quantile(each, 0.5), "each_p99": quantile(each, 0.99)}
 

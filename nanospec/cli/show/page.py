@@ -25,10 +25,10 @@ from nanospec.speculate import Round
 
 WEB = Path(__file__).parent / "web"
 SCRIPTS = ("base.js", "replay.js", "formulas.js", "node.js")
-BARS = 6                            # tokens of a distribution that are shown; the others are one bar together
-DIGITS = 4                          # of a probability
-NUMBERS = ("alpha", "gamma", "c", "v", "speedup", "tokens_per_target_call", "busy", "drafter", "method", "temperature",
-           "setting", "command")
+BARS = 6            # tokens of a distribution that are shown; the others are one bar together
+DIGITS = 4          # of a probability
+NUMBERS = ("alpha", "gamma", "c", "v", "speedup", "tokens_per_target_call", "busy", "drafter",
+           "method", "temperature", "setting", "command")
 
 
 class Played(NamedTuple):
@@ -53,8 +53,10 @@ def run_of(prompt: str, plain_seconds: Sequence[float], rounds: Sequence[Played]
     tokens = {token for it in rounds for token in (*it.done.tokens, it.done.token)}
     tokens |= {token for data in played for place in (*data["judged"].values(), data["last"])
                for token, *_ in place["bars"]}
-    return {"prompt": printable(prompt), "names": {token: visible(decode([token])) for token in sorted(tokens)},
-            "vocabulary": rounds[0].done.p_target.shape[-1], "numbers": {name: numbers[name] for name in NUMBERS},
+    return {"prompt": printable(prompt),
+            "names": {token: visible(decode([token])) for token in sorted(tokens)},
+            "vocabulary": rounds[0].done.p_target.shape[-1],
+            "numbers": {name: numbers[name] for name in NUMBERS},
             "rounds": played, "plain": [_ms(seconds) for seconds in plain_seconds]}
 
 
@@ -73,10 +75,12 @@ def _round(it: Played, decode: Decode) -> dict:
         else:
             left = residual(*shown)
             shown, also = [*shown, left], also | {done.token}
-        rows[row] = {"u": round(u, DIGITS), "threshold": round(threshold, DIGITS), "bars": _bars(shown, also)}
+        rows[row] = {"u": round(u, DIGITS), "threshold": round(threshold, DIGITS),
+                     "bars": _bars(shown, also)}
     return {"tokens": done.tokens, "parents": done.parents, "path": done.path, "judged": rows,
             "last": {"token": done.token, "bars": _bars([left], {done.token})}, "steps": done.steps,
-            "text": [printable(decode(done.emitted[:accepted])), printable(decode(done.emitted[accepted:]))],
+            "text": [printable(decode(part))
+                     for part in (done.emitted[:accepted], done.emitted[accepted:])],
             "written": len(done.emitted), "ms": [_ms(it.drafting), _ms(it.rest)]}
 
 
@@ -88,7 +92,8 @@ def _bars(shown: Sequence[Tensor], also: Iterable[int]) -> list[list]:
     tokens = both.topk(min(BARS, len(both))).indices.tolist()
     tokens += sorted(set(also) - set(tokens))
     columns = torch.stack(list(shown))[:, tokens].T.tolist()
-    return [[token, *(round(prob, DIGITS) for prob in probs)] for token, probs in zip(tokens, columns)]
+    return [[token, *(round(prob, DIGITS) for prob in probs)]
+            for token, probs in zip(tokens, columns)]
 
 
 def _ms(seconds: float) -> float:
@@ -105,7 +110,8 @@ def page_of(run: dict) -> str:
     """
     style = (WEB / "page.css").read_text(encoding="utf-8")
     script = "\n".join((WEB / name).read_text(encoding="utf-8") for name in SCRIPTS)
-    policy = f"default-src 'none'; style-src '{_hash(style)}'; script-src '{_hash(script)}'; base-uri 'none'"
+    policy = (f"default-src 'none'; style-src '{_hash(style)}'; script-src '{_hash(script)}'; "
+              "base-uri 'none'")
     page = (WEB / "page.html").read_text(encoding="utf-8")
     data = json.dumps(run, separators=(",", ":"), allow_nan=False).replace("<", "\\u003c")
     for name, content in (("policy", policy), ("style", style), ("script", script), ("run", data)):
