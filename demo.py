@@ -1,4 +1,5 @@
-"""The same prompt twice: the target alone, then speculation. `python demo.py --help` says what can be asked for.
+"""The same prompt twice: the target alone, then speculation. `python demo.py --help` says what can
+be asked for.
 
 The code is in nanospec/cli/demo.py, so that an installed nanospec has it too: `nanospec demo`.
 """

@@ -39,7 +39,7 @@ from rich.console import Console
 from nanospec.cli import for_target, train_job
 from nanospec.cli.for_target import PART, PARTS
 from nanospec.cli.parser import Parser
-from nanospec.cli.show.options import HERE, NEW_FOLDER, SEED, whole_number
+from nanospec.cli.options import HERE, NEW_FOLDER, SEED, whole_number
 from nanospec.cli.show.terminal import refuse
 from nanospec.cli.train_job import PHASED, opened
 from nanospec.cli.train_watch import Watch, draw, new_progress, report
@@ -135,7 +135,7 @@ def main(argv: Sequence[str] | None = None) -> int:
             finished = run(training, watch, lambda: got or time.monotonic() > end)
 
         # What came of it.
-        draw(args, job, training, held[0], finished)
+        draw(args, job, training)
         if not finished:
             console.print(f"stopped; everything is in {job.out}. Go on with --resume.")
             return 128 + got[0] if got else 0

@@ -19,8 +19,8 @@ import torch
 
 import figures
 from kit import OneRow, Quiet, table
+from machine import bandwidth, matrix_rate, weight_bytes
 from nanospec import GPT
-from nanospec.cli.bench.roofline import bandwidth, matrix_rate, weight_bytes
 from nanospec.fast.clock import median_seconds, step_seconds, timed
 from nanospec.files import load_pair
 from nanospec.generate import generate
@@ -141,7 +141,7 @@ table(["new tokens", "ms for one, without a cache", "ms for one, with a cache"],
 # %%
 weights = sum(weight.numel() for weight in target.parameters())
 size = weights * target.dtype.itemsize                          # float32: four bytes each
-assert size == weight_bytes(target)                             # nanospec/cli/bench/roofline.py
+assert size == weight_bytes(target)                             # lessons/machine.py
 rate = bandwidth(size, target.device)                           # bytes per second
 floor = size / rate                                             # seconds
 took = median(cached) / 1e3                                     # seconds per token, with a cache
@@ -166,7 +166,7 @@ print(f"a token takes {took / floor:.1f} times its floor")
 # 2. A *thin* model with as many layers as the target but hardly any weights. It calls the same
 #    torch functions, so its time shows what the function calls cost.
 # 3. One big matrix times one vector. Big models consist of dozens of such matrices.
-#    (`nanospec bench large` times a whole big model, which takes minutes.)
+#    (`python -m tests.device.large` times a whole big model, which takes minutes.)
 #
 # *Guess first:* which of the three comes closest to its floor?
 

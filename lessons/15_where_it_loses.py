@@ -22,12 +22,11 @@ import torch
 
 import figures
 from kit import Quiet, off_by, page, table
+from machine import Coins, weight_bytes
 from nanospec import GPT, Dice, ModelDrafter
-from nanospec.cli.bench.large import Coins
 from nanospec.cli.bench.measure import measure_costs
 from nanospec.cli.quantities import alpha_of
 from nanospec.cli.bench.prompts import held_out_prompts
-from nanospec.cli.bench.roofline import weight_bytes
 from nanospec.fast.autotune import autotune, set_up, tuning_of
 from nanospec.fast.clock import median_seconds, step_seconds, timed
 from nanospec.files import load_pair

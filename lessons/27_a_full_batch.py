@@ -16,9 +16,9 @@ import torch
 
 import figures
 from kit import Quiet, table
+from machine import bandwidth, matrix_rate, weight_bytes
 from nanospec import Dice, ModelDrafter, Sampling
 from nanospec.cli.bench.prompts import held_out_prompts
-from nanospec.cli.bench.roofline import bandwidth, matrix_rate, weight_bytes
 from nanospec.fast.autotune import autotune, tuning_of
 from nanospec.fast.clock import draft_seconds, step_seconds, timed
 from nanospec.files import load_pair

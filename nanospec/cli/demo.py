@@ -1,11 +1,12 @@
-"""The same prompt twice: the target alone, then speculation. Watch what is accepted, rejected, replaced, and how fast.
+"""The same prompt twice: the target alone, then speculation. Watch what is accepted, rejected,
+replaced, and how fast.
 
     python demo.py                              # on the pair that ships
     python demo.py --step                       # one round at a time, with every coin
     python demo.py --drafter tree --rule traversal
-    python demo.py --compile                    # several times as fast, after a minute or two of compiling
+    python demo.py --compile                    # several times as fast, after a minute or two
     python demo.py --draft prefix --save docs/demo.svg      # how the README's picture is made
-    python demo.py --html page.html             # the run, its formulas and one node, to play with in a browser
+    python demo.py --html page.html             # the run and its formulas, to play with
 """
 
 import json
@@ -24,17 +25,18 @@ from rich.live import Live
 from rich.text import Text
 
 from nanospec.cli.bench.measure import busy, measure_costs, measure_setups
-from nanospec.cli.bench.method_options import options_of, topology_of
+from nanospec.cli.bench.method_options import options_of, read_pair, topology_of
 from nanospec.cli.demo_options import parsed
+from nanospec.cli.options import sampling_of
 from nanospec.cli.quantities import alpha_of, cost_of_round, rows_of_call
 from nanospec.cli.show.page import Played, page_of, run_of
 from nanospec.cli.show.steps import WatchedDice, step_text
-from nanospec.cli.show.terminal import View, legend, note, printable, refuse, save_picture, side_by_side, table
-from nanospec.errors import NanospecError, check_request
+from nanospec.cli.show.terminal import (View, legend, printable, save_picture, side_by_side,
+                                        status_of, table)
+from nanospec.errors import check_request
 from nanospec.fast.autotune import described, setups_of, weights_of
 from nanospec.fast.clock import ClockedDrafter, announced, clocked
 from nanospec.fast.int8 import LARGEST
-from nanospec.files.checkpoint import load_pair
 from nanospec.generate import generate
 from nanospec.methods.draft_models.early_exit import target_for
 from nanospec.methods.index import GAMMA, RULES, Method, method_of, most_drafted
@@ -47,14 +49,8 @@ FRAME = 0.04                    # seconds between two views
 
 
 def main(argv: Sequence[str] | None = None) -> int:
-    words = sys.argv[1:] if argv is None else argv
-    try:
-        run(Console(), parsed(argv, str(__doc__)), shlex.join(["python", "demo.py", *words]))
-    except (NanospecError, OSError) as error:
-        return refuse("demo", error)
-    except KeyboardInterrupt:
-        return 130
-    return 0
+    words = shlex.join(["python", "demo.py", *(sys.argv[1:] if argv is None else argv)])
+    return status_of("demo", lambda: run(Console(), parsed(argv, str(__doc__)), words))
 
 
 def run(console: Console, asked: Namespace, command: str) -> None:
@@ -65,15 +61,16 @@ def run(console: Console, asked: Namespace, command: str) -> None:
     demo.warm_up()
     view, row = demo.show(console)
     method = demo.method(demo.gamma).name
-    after = Group(Text(), describe(row, method, demo.how()), demo.difference(view.plain, tokens_of(view.rounds)))
+    after = Group(Text(), describe(row, method, demo.how()),
+                  demo.difference(view.plain, tokens_of(view.rounds)))
 
     def final(console: Console) -> Group:
         return Group(view.panels(console), legend(), view.lanes(console), after)
 
-    try:                                    # files first: a stream may be a pipe that nobody reads any longer
+    try:                        # files first: a stream may be a pipe that nobody reads any longer
         if asked.save:
-            title = "python demo.py" if asked.draft == "gpt" else f"python demo.py --draft {asked.draft}"
-            save_picture(final, PICTURE_WIDTH, title, asked.save)
+            more = f" --draft {asked.draft}" if asked.draft != "gpt" else ""
+            save_picture(final, PICTURE_WIDTH, f"python demo.py{more}", asked.save)
         if asked.json:
             asked.json.write_text(json.dumps(row, indent=1) + "\n")
         if asked.html:
@@ -84,39 +81,40 @@ def run(console: Console, asked: Namespace, command: str) -> None:
 
 
 class Demo:
-    """One prompt, one pair, one drafter and rule. What cannot be done is refused before anything is measured.
+    """One prompt, one pair, one drafter and rule. What cannot be done is refused before anything is
+    measured.
 
     setups: the pair as it runs eagerly, and compiled if that was asked for. The last one is shown.
     """
 
     def __init__(self, asked: Namespace):
         self.asked, self.options = asked, topology_of(asked.shape)
-        with announced(f"reading {asked.weights.path.name}", at_once=False):
-            pair = load_pair(asked.weights, asked.device, draft=asked.draft)
-        if pair.note:
-            note(pair.note)
+        pair = read_pair(asked.weights, asked.device, asked.draft)
         self.target, self.draft, self.tokenizer = pair
         self.ids = self.tokenizer.begin + self.tokenizer.encode(asked.prompt)
         new = asked.max_new_tokens or max(1, min(256, self.target.config.context - len(self.ids)))
-        self.sampling: dict = {"temperature": asked.temperature, "top_k": asked.top_k, "top_p": asked.top_p}
-        self.request: dict = self.sampling | {"max_new_tokens": new, "seed": asked.seed, "stop": self.tokenizer.ends}
+        self.sampling = sampling_of(asked)
+        self.request: dict = self.sampling | {"max_new_tokens": new, "seed": asked.seed,
+                                              "stop": self.tokenizer.ends}
         chain = asked.drafter == "chain"
         most = asked.gamma or most_drafted(asked.drafter, self.draft, MOST if chain else GAMMA)
-        check_request(self.target, self.ids, new, **self.sampling, seed=asked.seed, rows=self.method(most).gamma + 1)
+        check_request(self.target, self.ids, new, **self.sampling, seed=asked.seed,
+                      rows=self.method(most).gamma + 1)
         self.setups, _ = setups_of(self.target, self.draft, asked.dtype, None, asked.compile)
-        self.options = options_of(self.target, self.draft, [self.ids], [asked.drafter], self.options, most,
-                                  **self.sampling)
+        self.options = options_of(self.target, self.draft, [self.ids], [asked.drafter],
+                                  self.options, most, **self.sampling)
         self.gamma = self.best(most) if chain and not asked.gamma else most
 
     def method(self, gamma: int, target: Any = None, draft: Any = None) -> Method:
-        return method_of(target or self.target, draft or self.draft, self.asked.drafter, self.asked.rule, gamma=gamma,
-                         **self.options)
+        return method_of(target or self.target, draft or self.draft, self.asked.drafter,
+                         self.asked.rule, gamma=gamma, **self.options)
 
     def best(self, most: int) -> int:
         """The best gamma by the formula, with alpha and the costs measured in a short run."""
         with announced("measuring which gamma is best"):
             rounds = list(self.method(min(4, most)).run(self.ids, **self.request))
-            costs = measure_costs(self.target, self.draft, range(2, most + 2), len(self.ids), **self.sampling)
+            costs = measure_costs(self.target, self.draft, range(2, most + 2), len(self.ids),
+                                  **self.sampling)
         return best_gamma(alpha_of(rounds), costs.c, costs.v.__getitem__, most)
 
     def decode(self, ids: list[int]) -> str:
@@ -133,7 +131,8 @@ class Demo:
     def step(self, console: Console) -> None:
         """Round by round; waits for the Enter key where there is a keyboard."""
         dice = WatchedDice([self.asked.seed], self.asked.device)
-        for number, done in enumerate(self.method(self.gamma).run(self.ids, **self.request, dice=dice), 1):
+        rounds = self.method(self.gamma).run(self.ids, **self.request, dice=dice)
+        for number, done in enumerate(rounds, 1):
             console.print(step_text(number, done, dice.coins, self.decode))
             if sys.stdin.isatty():
                 try:
@@ -142,21 +141,28 @@ class Demo:
                     return
 
     def warm_up(self) -> None:
-        """Run both once, unseen: the first run compiles, and reads weights into the processor's caches."""
+        """Run both once, unseen: the first run compiles, and reads weights into the processor's
+        caches.
+        """
         target, draft, compiler = self.setups[-1]
+        request = self.request | {"compiler": compiler}
         with announced("warming up"):
-            list(self.method(self.gamma, target, draft).run(self.ids, **self.request, compiler=compiler))
-            list(generate(target, self.ids, **self.request, compiler=compiler))
+            list(self.method(self.gamma, target, draft).run(self.ids, **request))
+            list(generate(target, self.ids, **request))
 
     def show(self, console: Console) -> tuple[View, dict]:
-        """Both runs, live where there is a terminal; and the row of numbers that is measured after them."""
+        """Both runs, live where there is a terminal; and the row of numbers that is measured after
+        them.
+        """
         view, drawn = View(self.asked.prompt, self.decode), perf_counter()
         lines = max(3, console.height - 4 if side_by_side(console) else console.height // 2 - 4)
         target, draft, compiler = self.setups[-1]
         drafter: Any = self.method(self.gamma, target, draft).make()
-        if not compiler:                                                        # no clock can be compiled
+        if not compiler:                                        # no clock can be compiled
             drafter = ClockedDrafter(drafter)
-        said = nullcontext() if console.is_terminal else announced("writing both texts, and measuring three times more")
+        request = self.request | {"compiler": compiler}
+        said = nullcontext() if console.is_terminal else announced(
+            "writing both texts, and measuring three times more")
         with said, Live(console=console, auto_refresh=False, transient=True) as live:
             def redraw() -> None:
                 nonlocal drawn
@@ -164,48 +170,56 @@ class Demo:
                     live.update(view.panels(console, lines), refresh=True)
                     drawn = perf_counter()
 
-            for token, seconds in clocked(generate(target, self.ids, **self.request, compiler=compiler)):
+            for token, seconds in clocked(generate(target, self.ids, **request)):
                 view.take_token(token, seconds)
                 redraw()
-            for done, seconds in clocked(speculate(target_for(target, drafter), drafter, self.ids, **self.request,
-                                                   rule=RULES[self.asked.rule], compiler=compiler)):
+            rounds = speculate(target_for(target, drafter), drafter, self.ids, **request,
+                               rule=RULES[self.asked.rule])
+            for done, seconds in clocked(rounds):
                 view.take_round(done, seconds, 0.0 if compiler else drafter.seconds)
                 redraw()
-            live.update(Group(view.panels(console, lines), Text("measuring both, three times more", "dim")),
-                        refresh=console.is_terminal)
+            more = Text("measuring both, three times more", "dim")
+            live.update(Group(view.panels(console, lines), more), refresh=console.is_terminal)
             row, = measure_setups(self.setups, self.tokenizer, [self.ids],
-                                  lambda target, draft: [self.method(self.gamma, target, draft)], **self.request)
+                                  lambda *pair: [self.method(self.gamma, *pair)], **self.request)
         return view, row
 
     def difference(self, plain: list[int], fast: list[int]) -> Text:
-        """Why the two texts differ, or that they do not. At temperature 0 they must agree up to rounding; where they
-        do not, how close the call was.
+        """Why the two texts differ, or that they do not. At temperature 0 they must agree up to
+        rounding; where they do not, how close the call was.
         """
         temperature = self.asked.temperature
         at = next((i for i, (a, b) in enumerate(zip(plain, fast)) if a != b), None)
         if at is None:
-            return Text(f"Temperature {temperature:g}: both texts are the same, token for token.", "dim")
+            return Text(f"Temperature {temperature:g}: both texts are the same, token for token.",
+                        "dim")
         if temperature:
-            return Text("The two texts differ because each was drawn with coins of its own. Their distribution is the "
-                        "same.", "dim")
+            return Text("The two texts differ because each was drawn with coins of its own. Their "
+                        "distribution is the same.", "dim")
         target = self.setups[-1].target                     # it wrote them
         with torch.inference_mode():
-            logits = target(torch.tensor([self.ids + plain[:at]], device=target.device))[0, -1].float()
-        top = logits.topk(2)
+            logits = target(torch.tensor([self.ids + plain[:at]], device=target.device))
+        top = logits[0, -1].float().topk(2)
         first, second = (repr(self.decode([token])) for token in top.indices.tolist())
         gap, name = (top.values[0] - top.values[1]).item(), weights_of(target)
         eps = 1 / LARGEST if name == "int8" else torch.finfo(target.dtype).eps
         step = eps * 2.0 ** (math.frexp(top.values[0].item())[1] - 1)
-        verdict = "rounding decides there" if gap <= 4 * step else "more than rounding explains: please report"
-        return Text(f"Temperature 0: the texts part at new token {at}, {self.decode([plain[at]])!r} alone and "
-                    f"{self.decode([fast[at]])!r} speculating. The target's two best there, {first} and {second}, lie "
-                    f"{gap:.2g} apart in logits, where {name} has steps of {step:.2g}: {verdict}.", "yellow")
+        verdict = ("rounding decides there" if gap <= 4 * step else
+                   "more than rounding explains: please report")
+        return Text(f"Temperature 0: the texts part at new token {at}, "
+                    f"{self.decode([plain[at]])!r} alone and {self.decode([fast[at]])!r} "
+                    f"speculating. The target's two best there, {first} and {second}, lie "
+                    f"{gap:.2g} apart in logits, where {name} has steps of {step:.2g}: {verdict}.",
+                    "yellow")
 
     def page(self, plain_seconds: Sequence[float], numbers: dict) -> str:
-        """The same run once more, with every coin and the seconds of both models, as a page for a browser."""
+        """The same run once more, with every coin and the seconds of both models, as a page for a
+        browser.
+        """
         dice = WatchedDice([self.asked.seed], self.asked.device)
         drafter = ClockedDrafter(self.method(self.gamma).make())
-        rounds = speculate(target_for(self.target, drafter), drafter, self.ids, **self.request, dice=dice)
+        rounds = speculate(target_for(self.target, drafter), drafter, self.ids, **self.request,
+                           dice=dice)
         played = [Played(done, dice.coins, drafter.seconds, whole - drafter.seconds)
                   for done, whole in clocked(rounds)]
         return page_of(run_of(self.asked.prompt, plain_seconds, played, self.decode, numbers))
@@ -214,18 +228,21 @@ class Demo:
 def describe(row: dict, name: str, how: str) -> Group:
     """The table at the end, and in plain words whether it was worth it."""
     def eager(key: str) -> str:
-        return f"; compiled, and {row[key + '_eager']:,.0f} eagerly" if key + "_eager" in row else ""
+        speed = row.get(key + "_eager")
+        return f"; compiled, and {speed:,.0f} eagerly" if speed else ""
 
     faster, brings, chain = row["speedup"], row["tokens_per_target_call"], row["drafter"] == "chain"
     counts = f"{row['accepted']} of {row['drafted']} draft tokens accepted"
     if chain:
         counts = f"{expected_tokens(row['alpha'], row['gamma']):.2f} by Eq. 1; " + counts
     size, steps = f"{rows_of_call(row):.3g}", "gamma" if chain else f"{row['steps']:.3g}"
-    rows = [("alpha", f"{row['alpha']:.3f}", "mean of sum min(p_target, q_draft) where the draft was judged"),
+    rows = [("alpha", f"{row['alpha']:.3f}",
+             "mean of sum min(p_target, q_draft) where the draft was judged"),
             ("c", f"{row['c']:.3f}", "one draft step / one target step"),
             ("v", f"{row['v']:.3f}", f"one target call on {size} tokens / on one"),
             ("tokens per target call", f"{brings:.2f}", counts),
-            ("tokens/s, target alone", f"{row['baseline_tokens_per_s']:,.0f}", how + eager("baseline_tokens_per_s")),
+            ("tokens/s, target alone", f"{row['baseline_tokens_per_s']:,.0f}",
+             how + eager("baseline_tokens_per_s")),
             ("tokens/s, speculative", f"{row['tokens_per_s']:,.0f}",
              f"{name}, temperature {row['temperature']:g}" + eager("tokens_per_s")),
             ("speed-up", f"{faster:.2f}",
@@ -233,7 +250,7 @@ def describe(row: dict, name: str, how: str) -> Group:
     if faster > 1:
         verdict = f"Speculation wins here: {faster:.2f} times as fast."
     else:
-        verdict = (f"Speculation loses here: {1 / faster:.2f} times slower. A round takes as long as "
-                   f"{cost_of_round(row):.2f} tokens of the target alone and brings {brings:.2f}. `nanospec why` names "
-                   "what to change first.")
+        verdict = (f"Speculation loses here: {1 / faster:.2f} times slower. A round takes as long "
+                   f"as {cost_of_round(row):.2f} tokens of the target alone and brings "
+                   f"{brings:.2f}. `nanospec why` names what to change first.")
     return Group(table(rows), Text(verdict, "bold").append(busy([row]), "yellow"))

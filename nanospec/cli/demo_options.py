@@ -3,10 +3,9 @@
 import argparse
 from collections.abc import Sequence
 
+from nanospec.cli import options
 from nanospec.cli.bench.method_options import chosen_drafters, takes_shape
 from nanospec.cli.parser import Parser
-from nanospec.cli.shared_options import add_drafting, add_sampling
-from nanospec.cli.show import options
 from nanospec.errors import RequestError
 from nanospec.files.checkpoint import WEIGHTS
 from nanospec.files.sources import source_of
@@ -18,31 +17,31 @@ PROMPT = '''class Point:
         self.y = y
 
 '''
-SIZES = {"gamma": "--gamma, not --shape", "topology": "--shape, not --gamma", "itself": "neither --gamma nor --shape"}
+DEFAULTS = {"prompt": PROMPT, "draft": "gpt", "drafter": None, "gamma": None, "shape": None,
+            "temperature": 0.8, "max_new_tokens": None, "weights": WEIGHTS, "compile": False,
+            **options.SAMPLING}
+WORDS = {"prompt": "the beginning of a class", "max_new_tokens": "256, or what the context leaves",
+         "drafter": "chain, or suffix where there is no draft model",
+         "gamma": f"of a chain the best by the formula, else {GAMMA}"}
+SIZES = {"gamma": "--gamma, not --shape", "topology": "--shape, not --gamma",
+         "itself": "neither --gamma nor --shape"}
+
+
+def parser(description: str) -> Parser:
+    made = Parser(description=description, formatter_class=argparse.RawDescriptionHelpFormatter)
+    options.add_options(made, DEFAULTS, WORDS)
+    add = made.add_argument
+    add("--step", action="store_true", help="one round at a time, with every coin")
+    add("--save", type=options.file(".svg"), metavar="FILE.svg", help="the final view as a picture")
+    add("--json", type=options.file(), metavar="FILE", help="the numbers")
+    add("--html", type=options.file(".html"), metavar="FILE.html",
+        help="a page that replays the run, in a browser")
+    return made
 
 
 def parsed(argv: Sequence[str] | None, description: str) -> argparse.Namespace:
     """What was asked for. RequestError for what cannot be."""
-    parser = Parser(description=description, formatter_class=argparse.RawDescriptionHelpFormatter)
-    add = parser.add_argument
-    add("--prompt", type=options.TEXT, default=PROMPT, help="the text to continue")
-    add_drafting(parser, "gpt, the small GPT", "chain")
-    add("--gamma", type=options.GAMMA, metavar="N",
-        help=f"draft tokens a round; default: of the chain the best by the formula, else {GAMMA}")
-    add("--shape", type=options.SHAPE, nargs="+", metavar="N",
-        help="children at every depth of a tree, or a whole one as JSON: its parents, or Medusa's choices; default: "
-             "the best for this pair here, measured; for dynamic-tree EAGLE-2's size, width and depth")
-    add_sampling(parser, temperature=0.8)
-    add("--max-new-tokens", type=options.COUNT, metavar="N", help="default: 256, or what the context leaves")
-    add("--weights", type=options.MODEL, default=WEIGHTS, metavar="MODEL", help=options.MODEL_HELP)
-    add("--dtype", choices=["auto", "float32", "bfloat16", "float16", "int8", "float64"], default="auto",
-        help="auto: each model's fastest here, measured; int8 rounds more, so it is taken by name alone")
-    add("--compile", action="store_true", help="through torch.compile, where a drafter's drafts have one shape")
-    add("--step", action="store_true", help="one round at a time, with every coin")
-    add("--save", type=options.file(".svg"), metavar="FILE.svg", help="the final view as a picture")
-    add("--json", type=options.file(), metavar="FILE", help="the numbers")
-    add("--html", type=options.file(".html"), metavar="FILE.html", help="a page that replays the run, in a browser")
-    asked = parser.parse_args(argv)
+    asked = parser(description).parse_args(argv)
     if asked.drafter:
         check(asked)                                    # before anything is downloaded
     asked.weights = source_of(asked.weights)
@@ -55,12 +54,15 @@ def parsed(argv: Sequence[str] | None, description: str) -> argparse.Namespace:
 def check(asked: argparse.Namespace) -> None:
     """RequestError for options that do not go together."""
     if asked.step and (asked.save or asked.json or asked.html):
-        raise RequestError("--step measures nothing and draws nothing: it goes without --save, --json and --html")
+        raise RequestError("--step measures nothing and draws nothing: it goes without --save, "
+                           "--json and --html")
     for option, given in ("--step", asked.step), ("--html", asked.html):
         if given and asked.rule != "token":
-            raise RequestError(f"{option} shows the coins of --rule token: one for each draft token that is tried")
+            raise RequestError(f"{option} shows the coins of --rule token: one for each draft "
+                               "token that is tried")
         if given and asked.compile:
-            raise RequestError(f"{option} looks at every coin, and in a compiled round there is nothing to look at")
+            raise RequestError(f"{option} looks at every coin, and in a compiled round there is "
+                               "nothing to look at")
     if asked.compile:
         check_fixed([asked.drafter], [asked.rule], "--compile")
     sized_by = DRAFTERS[asked.drafter].sized_by

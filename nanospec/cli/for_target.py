@@ -1,4 +1,6 @@
-"""train_tiny.py --weights: draft models for a target in files of others, on texts of its own or on files."""
+"""train_tiny.py --weights: draft models for a target in files of others, on texts of its own or on
+files.
+"""
 
 import argparse
 from dataclasses import replace
@@ -34,42 +36,48 @@ def checked(args: argparse.Namespace, size: Size) -> Job:
     """As train_job.checked. The target's sizes and tokenizer are read here, its weights are not."""
     available(args.device)
     if not set(args.what) <= LEARNED.keys():
-        raise RequestError(f"--weights is for draft models: --what is one of {', '.join(LEARNED)}, got {args.what[0]}")
+        raise RequestError(f"--weights is for draft models: --what is one of {', '.join(LEARNED)}, "
+                           f"got {args.what[0]}")
     if args.packages is not None or args.tokenizer:
         raise RequestError("--packages and --tokenizer are for a pair that is trained from scratch")
     target = source_of(args.weights).target
     if target is None:
         raise RequestError(f"--weights {args.weights} is a pair of ours: copy it to --out instead")
     if not args.text and target.tokenizer.template is None:
-        raise RequestError(f"{args.weights} has no chat template, so it cannot write texts: name files with --text")
+        raise RequestError(f"{args.weights} has no chat template, so it cannot write texts: name "
+                           "files with --text")
     if args.tokens is not None and args.tokens < 2 * PART:
-        raise RequestError(f"--tokens must be {2 * PART} or more, got {args.tokens}: {PART} of them are held out")
+        raise RequestError(f"--tokens must be {2 * PART} or more, got {args.tokens}: {PART} of "
+                           "them are held out")
     if args.begin and len(args.what) > 1:
         raise RequestError(f"--from is for one draft model, got {' and '.join(args.what)}")
     if args.batch and AT_ONCE % args.batch:
-        raise RequestError(f"--batch must divide the {AT_ONCE} texts of a part here, got {args.batch}")
+        raise RequestError(f"--batch must divide the {AT_ONCE} texts of a part here, got "
+                           f"{args.batch}")
     plan = plan_of(args.what, target.config, replace(size, sampled=0))
-    for name, sizes in plan.sizes.items():
-        if args.spoken is None:
-            break
+    for name, sizes in plan.sizes.items() if args.spoken is not None else ():
         if "spoken" not in sizes:
             raise RequestError(f"--spoken: {name} always drafts the whole vocabulary")
         if not 1 <= args.spoken <= target.config.vocab_size:
-            raise RequestError(f"--spoken must be 1 to {target.config.vocab_size}, got {args.spoken}")
+            raise RequestError(f"--spoken must be 1 to {target.config.vocab_size}, got "
+                               f"{args.spoken}")
         sizes["spoken"] = args.spoken
     out = args.out or Path("out") / "_".join(args.what)
     plan = replace(plan, rate=(FURTHER if args.begin else RATE,))
     return allowed(args, Job(plan, out, None, files_of(args.what), target))
 
 
-def prepared(args: argparse.Namespace, job: Job, console: Console) -> tuple[KeptTraining, list[None]]:
-    """As train_job.prepared; what is held out, the training knows. The texts are made first, part by part, unless they
-    are there; they stay in the folder `texts`.
+def prepared(args: argparse.Namespace, job: Job,
+             console: Console) -> tuple[KeptTraining, list[None]]:
+    """As train_job.prepared; what is held out, the training knows. The texts are made first, part
+    by part, unless they are there; they stay in the folder `texts`.
     """
     target: Any = job.target                            # by `checked`
-    model, layers = target.load(args.device), {layer for sizes in job.size.sizes.values() for layer in sizes["layers"]}
+    model = target.load(args.device)
+    layers = {layer for sizes in job.size.sizes.values() for layer in sizes["layers"]}
     begun = [load_learned(args.begin, model, name) for name in job.size.sizes if args.begin]
-    kept = Kept(job.out / "texts", model, sorted(layers), " ".join(sorted(path.name for path in args.text)))
+    names = " ".join(sorted(path.name for path in args.text))
+    kept = Kept(job.out / "texts", model, sorted(layers), names)
     wanted = (args.tokens or PARTS * PART) // PART
     if args.text:
         texts = [text for path in args.text for text in sum(read_texts(path), [])]
@@ -81,10 +89,11 @@ def prepared(args: argparse.Namespace, job: Job, console: Console) -> tuple[Kept
         if args.text:
             kept.add(lambda part: read(model, ids, kept.layers, part))
         else:
-            kept.add(lambda part: written(writer, target.tokenizer, kept.layers, args.seed * 1_000_003 + part))
+            kept.add(lambda part: written(writer, target.tokenizer, kept.layers,
+                                          args.seed * 1_000_003 + part))
     compiler = compiler_for(model.device) if args.compile or model.device.type == "cuda" else None
-    training = KeptTraining(model, job.size, args.seed, kept, target.tokenizer, job.out, compiler is not None,
-                            args.loss)
+    training = KeptTraining(model, job.size, args.seed, kept, target.tokenizer, job.out,
+                            compiler is not None, args.loss)
     for draft, trained in zip(training.trained, begun):
         if draft.sizes != trained.sizes:
             raise PairError(f"{args.begin} is of other sizes: {trained.sizes}")
@@ -96,7 +105,8 @@ def prepared(args: argparse.Namespace, job: Job, console: Console) -> tuple[Kept
         console.print(f"{name}: {sum(p.numel() for p in draft.parameters()):,} parameters")
         if draft.ids is not None:
             share = torch.isin(training.ids, draft.ids).float().mean().item()
-            console.print(f"{name} drafts {len(draft.ids):,} tokens, which are {share:.1%} of these texts")
+            console.print(f"{name} drafts {len(draft.ids):,} tokens, which are {share:.1%} of "
+                          "these texts")
     return training, [None]
 
 
@@ -106,5 +116,6 @@ def report(console: Console, training: KeptTraining) -> None:
     for name, file in zip(training.models, training.weights_files):
         draft = load_learned(training.out / file, training.target, name)
         for temperature in (1.0, 0.7, 0.0):
-            alpha = measure_alpha(training.target, draft, prompts, temperature=temperature, max_new_tokens=TOKENS // 4)
+            alpha = measure_alpha(training.target, draft, prompts, temperature=temperature,
+                                  max_new_tokens=TOKENS // 4)
             console.print(f"alpha of {name} at T = {temperature}: {alpha:.3f}")

@@ -1,11 +1,13 @@
 """What every command does first, and how it ends where it cannot go on: without a traceback.
 
-Ctrl-C ends a command with status 130, also in the seconds in which torch is being imported. An interruption that falls
-into an import is not raised there: compiled modules make other errors of it, or print it and go on. Nothing has been
-made yet that would have to be put away, so the process ends on the spot.
+Ctrl-C ends a command with status 130, also in the seconds in which torch is being imported. An
+interruption that falls into an import is not raised there: compiled modules make other errors of
+it, or print it and go on. Nothing has been made yet that would have to be put away, so the process
+ends on the spot.
 
-A reader that has gone (`| head -1`) ends it with status 141, as the shell says of a signal, and a full disk with 2 and
-a line. Streams that are closed from the beginning lead nowhere. What the encoding of stdout lacks is written as "?".
+A reader that has gone (`| head -1`) ends it with status 141, as the shell says of a signal, and a
+full disk with 2 and a line. Streams that are closed from the beginning lead nowhere. What the
+encoding of stdout lacks is written as "?".
 """
 
 import atexit
@@ -22,19 +24,20 @@ READER_GONE = 128 + 13      # the number of SIGPIPE, which some systems lack
 
 
 def quiet() -> None:
-    """From now on. Only for a process that is a command: the library touches no stream and no signal. Where
-    interruptions are ignored, or handled already, nothing changes about them.
+    """From now on. Only for a process that is a command: the library touches no stream and no
+    signal. Where interruptions are ignored, or handled already, nothing changes about them.
     """
     for number in 0, 1, 2:
         try:
             os.fstat(number)
-        except OSError:                         # else the next file that is opened would be taken for this stream
+        except OSError:             # else the next file that is opened would stand for this stream
             os.open(os.devnull, os.O_RDWR)
     sys.stdin = sys.stdin or open(0, closefd=False)
-    sys.stdout, sys.stderr = output(sys.stdout, 1, "replace"), output(sys.stderr, 2, "backslashreplace")
+    sys.stdout = output(sys.stdout, 1, "replace")
+    sys.stderr = output(sys.stderr, 2, "backslashreplace")
     atexit.register(written_to_the_end)
     for name in "COLUMNS", "LINES":
-        if os.environ.get(name) == "0":         # not known, as Python has it; rich would print nothing
+        if os.environ.get(name) == "0":     # not known, as Python has it; rich would print nothing
             del os.environ[name]
     if signal.getsignal(signal.SIGINT) is signal.default_int_handler:
         signal.signal(signal.SIGINT, interrupted)
@@ -42,9 +45,9 @@ def quiet() -> None:
 
 
 class Output(io.TextIOWrapper):
-    """stdout or stderr. Once something could not be written, the rest leads nowhere; and of stdout, which is what the
-    command is for, SystemExit is raised. It is no OSError, so that no command takes it for trouble with a file.
-    status: that of the command, once stdout could not be written.
+    """stdout or stderr. Once something could not be written, the rest leads nowhere; and of stdout,
+    which is what the command is for, SystemExit is raised. It is no OSError, so that no command
+    takes it for trouble with a file. status: that of the command, once stdout could not be written.
     """
 
     status = 0
@@ -74,7 +77,9 @@ class Output(io.TextIOWrapper):
 
 
 def output(stream: Any, number: int, errors: str) -> Any:
-    """An Output in the place of a stream of this process; any other, a test's or a notebook's, stays as it is."""
+    """An Output in the place of a stream of this process; any other, a test's or a notebook's,
+    stays as it is.
+    """
     if stream is None:                          # it was closed
         return open(number, "w", errors=errors, closefd=False)
     began_with: Any = sys.__stdout__ if number == 1 else sys.__stderr__
@@ -86,7 +91,9 @@ def output(stream: Any, number: int, errors: str) -> Any:
 
 
 def written_to_the_end() -> None:
-    """What is still in memory at the end may not be written either. Python would not mind, and nor would its status."""
+    """What is still in memory at the end may not be written either. Python would not mind, and nor
+    would its status.
+    """
     with suppress(SystemExit):
         sys.stdout.flush()
     if isinstance(sys.stdout, Output) and sys.stdout.status:
@@ -117,7 +124,7 @@ def uncaught(kind: type[BaseException], error: BaseException, traceback) -> None
 
 
 def leave() -> None:
-    with suppress(RuntimeError, SystemExit):    # if the interruption fell into a write, no other can begin
+    with suppress(RuntimeError, SystemExit):    # within a write no other can begin
         if sys.stdout.isatty():
             sys.stdout.write("\x1b[?25h")       # a bar may have hidden the cursor
         sys.stdout.flush()

@@ -5,14 +5,16 @@ import argparse
 from nanospec.errors import RequestError
 
 # Options that other programs have, and that are refused by their names.
-LEFT_OUT = ("--min-p", "--logit-bias", "--repetition-penalty", "--repeat-penalty", "--presence-penalty",
-            "--frequency-penalty")
+LEFT_OUT = ("--min-p", "--logit-bias", "--repetition-penalty", "--repeat-penalty",
+            "--presence-penalty", "--frequency-penalty")
 
 
 class Parser(argparse.ArgumentParser):
     """Raises what is wrong as a RequestError, instead of printing its usage and leaving."""
 
     def error(self, message: str):
-        left_out = next((name for name in LEFT_OUT if name in message), None)
-        raise RequestError(message if left_out is None else f"{left_out} is left out here: a distribution is made of "
-                           "logits by temperature, top-k and top-p alone")
+        for name in LEFT_OUT:
+            if name in message:
+                message = (f"{name} is left out here: a distribution is made of logits by "
+                           "temperature, top-k and top-p alone")
+        raise RequestError(message)

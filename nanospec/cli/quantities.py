@@ -1,13 +1,15 @@
-"""Every number that is shown of a run, computed in one place from its rounds and its seconds. No clock stands here, and
-nothing is printed: the terminal, tables, JSON, pictures and the page take their numbers from here.
+"""Every number that is shown of a run, computed in one place from its rounds and its seconds. No
+clock stands here, and nothing is printed: the terminal, tables, JSON, pictures and the page take
+their numbers from here.
 
-Over several texts or turns a rate is total over total, never the mean of rates: a slow text takes more of the time than
-of the texts. A first step or round reads the prompt. Where the pace of writing is asked for, it does not count.
+Over several texts or turns a rate is total over total, never the mean of rates: a slow text takes
+more of the time than of the texts. A first step or round reads the prompt. Where the pace of
+writing is asked for, it does not count.
 """
 
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from statistics import fmean, median, quantiles
+from statistics import fmean, median
 
 import torch
 
@@ -15,7 +17,7 @@ from nanospec.methods.index import Method
 from nanospec.speculate import Round, tokens_of
 from nanospec.theory import acceptance, speedup
 
-BUSY = 1.5              # times: if plain decoding's speed differs by so much between repeats, others use the machine
+BUSY = 1.5      # times: if plain decoding differs so much between repeats, others use the machine
 
 
 def milliseconds(seconds: float) -> float:
@@ -38,37 +40,28 @@ def times_as_fast(pace: float, plain: float) -> float:
 
 
 def rows_of_call(row: Mapping) -> float:
-    """Tokens of a target call, on average: the draft tokens, and the text's last one before them."""
+    """Tokens of a target call, on average: the draft tokens, and the text's last one before them.
+    """
     return row["drafted"] / row["rounds"] + 1
 
 
 def cost_of_round(row: Mapping) -> float:
-    """What a round takes, in plain steps: the tokens that the target alone would write meanwhile."""
+    """What a round takes, in plain steps: the tokens that the target alone would write meanwhile.
+    """
     return row["tokens_per_target_call"] / row["speedup"]
 
 
-def pace_of_all(paces: Iterable[float], counts: Iterable[float]) -> float:
-    """Counts that were made at these paces, one after the other. Example: 1 at 1 and 1 at 3 a second make 1.5."""
-    counts = list(counts)
-    return per_second(sum(counts), (count / pace for count, pace in zip(counts, paces, strict=True)))
-
-
 def after_warm_up(items: Sequence) -> Sequence:
-    """All but the first, which is the warm-up or reads the prompt; or that one, where it is alone."""
+    """All but the first, which is the warm-up or reads the prompt; or that one, where it is alone.
+    """
     return items[1:] or items
 
 
 def is_busy(numbers: Sequence[float]) -> bool:
-    """Whether what plain decoding took, or its pace, differs so much between repeats that others use the machine."""
+    """Whether what plain decoding took, or its pace, differs so much between repeats that others
+    use the machine.
+    """
     return max(numbers) > BUSY * min(numbers)
-
-
-def spread(numbers: Sequence[float]) -> float:
-    """How far apart the middle half of them lies, as a part of the median. 1, 2, 3, 4, 5 give 1."""
-    if len(numbers) < 2:
-        return 0.0
-    first, middle, last = quantiles(numbers, n=4)
-    return (last - first) / middle
 
 
 def quantile(values: Sequence[float], part: float) -> float:
@@ -100,16 +93,18 @@ def alphas_of(rounds: Iterable[Round]) -> list[float]:
 
 
 def betas_of(rounds: Iterable[Round]) -> list[list[float]]:
-    """For the first, second, ... draft token of a round: sum min(p_target, q_draft) wherever one was judged.
+    """For the first, second, ... draft token of a round: sum min(p_target, q_draft) wherever one
+    was judged.
 
-    They are judged after row 0 and after accepted rows, those that have a child. What is judged first there is the
-    first child.
+    They are judged after row 0 and after accepted rows, those that have a child. What is judged
+    first there is the first child.
     """
     betas: list[list[float]] = []
     for done in rounds:
         places = [row for row in (0, *done.path) if row in done.parents]
         first = [done.parents.index(row) for row in places]
-        for position, beta in enumerate(acceptance(done.p_target[places], done.q_draft[first]).tolist()):
+        found = acceptance(done.p_target[places], done.q_draft[first])
+        for position, beta in enumerate(found.tolist()):
             if position == len(betas):
                 betas.append([])
             betas[position].append(beta)
@@ -118,14 +113,18 @@ def betas_of(rounds: Iterable[Round]) -> list[list[float]]:
 
 @dataclass
 class CallCosts:
-    """c: a draft step / a target step. v[m]: a target call on m tokens / on one. seconds: of one target step."""
+    """c: a draft step / a target step. v[m]: a target call on m tokens / on one. seconds: of one
+    target step.
+    """
 
     c: float
     v: dict[int, float]
     seconds: float
 
     def round(self, steps: float, rows: int) -> float:
-        """A round of so many draft steps and one call on so many tokens, each measured alone; in plain steps."""
+        """A round of so many draft steps and one call on so many tokens, each measured alone; in
+        plain steps.
+        """
         return steps * self.c + self.v[rows]
 
     def parts(self, gamma: int) -> float:
@@ -144,33 +143,36 @@ class CallCosts:
 
 def numbers_of(method: Method, texts: Sequence[list[Round]], took: Sequence[Sequence[list[float]]],
                costs: Sequence[CallCosts], plain: float) -> dict:
-    """A method's numbers. texts: the rounds of each prompt. took: of each repeat, of each prompt, each round's seconds.
-    plain: tokens a second of plain decoding.
+    """A method's numbers. texts: the rounds of each prompt. took: of each repeat, of each prompt,
+    each round's seconds. plain: tokens a second of plain decoding.
 
-    drafted, accepted: draft tokens, as the rule judged them. emitted: tokens of the texts, whose last rounds are cut at
-    the length asked for; tokens per second and per target call count these. overhead: what a round takes over its
-    parts, measured in the same repeat; a text's first round reads the prompt and does not count.
+    drafted, accepted: draft tokens, as the rule judged them. emitted: tokens of the texts, whose
+    last rounds are cut at the length asked for; tokens per second and per target call count these.
+    overhead: what a round takes over its parts, measured in the same repeat; a text's first round
+    reads the prompt and does not count.
     """
     rounds = sum(texts, [])
     calls, emitted, alpha = len(rounds), len(tokens_of(rounds)), alpha_of(rounds)
     c = median(cost.c for cost in costs)
     v = median(fmean(cost.v[len(done.tokens)] for done in rounds) for cost in costs)
     pace = median(per_second(emitted, map(sum, seconds)) for seconds in took)
-    overhead = median(median([spent / (cost.seconds * cost.of(done)) for text, its in zip(texts, seconds)
+    overhead = median(median([spent / (cost.seconds * cost.of(done))
+                              for text, its in zip(texts, seconds)
                               for done, spent in zip(text[1:], its[1:])] or [1.0])
                       for seconds, cost in zip(took, costs))
     predicted = (speedup(alpha, method.gamma, c, v) if method.drafter == "chain" else
                  median(cost.speedup(rounds) for cost in costs))
-    return {"drafter": method.drafter, "rule": method.rule, "gamma": method.gamma, "tokens_per_s": pace,
-            "speedup": times_as_fast(pace, plain), "predicted_speedup": predicted, "alpha": alpha, "c": c, "v": v,
-            "alpha_by_position": alphas_of(rounds), "steps": fmean(done.steps for done in rounds),
-            "tokens_per_target_call": per_call(emitted, calls), "rounds": calls, "drafted": drafted_of(rounds),
-            "accepted": accepted_of(rounds), "emitted": emitted, "overhead": overhead}
+    return {"drafter": method.drafter, "rule": method.rule, "gamma": method.gamma,
+            "tokens_per_s": pace, "speedup": times_as_fast(pace, plain),
+            "predicted_speedup": predicted, "alpha": alpha, "alpha_by_position": alphas_of(rounds),
+            "c": c, "v": v, "steps": fmean(done.steps for done in rounds), "overhead": overhead,
+            "tokens_per_target_call": per_call(emitted, calls), "rounds": calls,
+            "drafted": drafted_of(rounds), "accepted": accepted_of(rounds), "emitted": emitted}
 
 
 def best_of_each(found: Sequence[list[tuple[dict, list[Round]]]]) -> list[tuple[dict, list[Round]]]:
-    """Each method's row and rounds from one `measure`. Of two, eager and compiled, those of the faster one, its
-    speed-up over the faster of two baselines, with the speeds of both.
+    """Each method's row and rounds from one `measure`. Of two, eager and compiled, those of the
+    faster one, its speed-up over the faster of two baselines, with the speeds of both.
     """
     if len(found) == 1:
         return found[0]
@@ -181,30 +183,34 @@ def best_of_each(found: Sequence[list[tuple[dict, list[Round]]]]) -> list[tuple[
                   for key in ("baseline_tokens_per_s", "tokens_per_s")}
         row, rounds = max(both, key=lambda pair: pair[0]["tokens_per_s"])
         plain = max(row["baseline_tokens_per_s"] for row in rows)
-        best.append((row | speeds | {"busy": any(row["busy"] for row in rows), "baseline_tokens_per_s": plain,
+        best.append((row | speeds | {"busy": any(row["busy"] for row in rows),
+                                     "baseline_tokens_per_s": plain,
                                      "speedup": times_as_fast(row["tokens_per_s"], plain)}, rounds))
     return best
 
 
 # Of an answer in a conversation, and of requests that were served
 
-def answer_of(rounds: Sequence[Round], took: Sequence[float], plain: Sequence[float]) -> dict[str, float]:
-    """took, plain: seconds of each round, and of some steps of plain decoding after it. The first of either does not
-    count.
+def answer_of(rounds: Sequence[Round], took: Sequence[float],
+              plain: Sequence[float]) -> dict[str, float]:
+    """took, plain: seconds of each round, and of some steps of plain decoding after it. The first
+    of either does not count.
     """
     pace = per_second(len(tokens_of(after_warm_up(rounds))), after_warm_up(took))
     alone = 1 / median(after_warm_up(plain))
-    return {"tokens_per_target_call": per_call(len(tokens_of(rounds)), len(rounds)), "tokens_per_s": pace,
-            "baseline_tokens_per_s": alone, "speedup": times_as_fast(pace, alone)}
+    return {"tokens_per_target_call": per_call(len(tokens_of(rounds)), len(rounds)),
+            "tokens_per_s": pace, "baseline_tokens_per_s": alone,
+            "speedup": times_as_fast(pace, alone)}
 
 
 def waits_of(arrivals: Sequence[float], first: Sequence[float], last: Sequence[float],
              counts: Sequence[int]) -> dict[str, float]:
-    """Seconds until a request's first token, and for each token after it. first, last: when a request's first and last
-    token were written. counts: how many tokens it wrote.
+    """Seconds until a request's first token, and for each token after it. first, last: when a
+    request's first and last token were written. counts: how many tokens it wrote.
     """
     to_first = [then - come for come, then in zip(arrivals, first, strict=True)]
-    each = [(end - then) / max(1, count - 1) for then, end, count in zip(first, last, counts, strict=True)]
+    each = [(end - then) / max(1, count - 1)
+            for then, end, count in zip(first, last, counts, strict=True)]
     return {"first_p50": quantile(to_first, 0.5), "first_p99": quantile(to_first, 0.99),
             "each_p50": quantile(each, 0.5), "each_p99": quantile(each, 0.99)}
 

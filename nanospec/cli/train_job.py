@@ -38,7 +38,8 @@ TIMES = 4
 
 class Job(NamedTuple):
     """What is to be trained, and where. pair: the one that draft models are trained for, None for a
-    pair's training. target: that of others instead, not loaded yet. shallow: what a target grows from.
+    pair's training. target: that of others instead, not loaded yet. shallow: what a target grows
+    from.
     """
 
     size: Any                       # a Size; of draft models, a Plan
@@ -53,8 +54,9 @@ def checked(args: argparse.Namespace, size: Size | Any) -> Job:
     """What can be refused before the text is read is refused here."""
     available(args.device)
     if args.begin and args.what != ["pair"]:
-        raise RequestError("--from is for a pair, whose target grows from one of fewer layers, and for a draft model "
-                           "of --weights; distil trains the draft that ships further")
+        raise RequestError("--from is for a pair, whose target grows from one of fewer layers, and "
+                           "for a draft model of --weights; distil trains the draft that ships "
+                           "further")
     if args.begin and args.resume:
         raise RequestError("--from: a training that is resumed has grown its target already")
     for name in args.packages or ():
@@ -71,7 +73,8 @@ def checked(args: argparse.Namespace, size: Size | Any) -> Job:
     elif args.what != ["pair"]:
         for name in PHASED:
             if name in args.what and len(args.what) > 1:
-                raise RequestError(f"--what: {name} is trained alone" + ", or as pair mtp" * (name == "pair"))
+                raise RequestError(f"--what: {name} is trained alone"
+                                   + ", or as pair mtp" * (name == "pair"))
         if args.tokenizer:
             raise RequestError("--tokenizer: a draft model has the tokenizer of its pair")
         out = args.out or Path("out") / "_".join(args.what)
@@ -113,7 +116,8 @@ def scaled(size: Any, batch: int) -> Any:
     the batch's root.
     """
     part = batch / size.batch
-    return replace(size, batch=batch, steps=tuple(max(1, round(steps / part)) for steps in size.steps),
+    return replace(size, batch=batch,
+                   steps=tuple(max(1, round(steps / part)) for steps in size.steps),
                    rate=tuple(rate * part ** 0.5 for rate in size.rate),
                    held_out_every=max(1, round(size.held_out_every / part)))
 
@@ -163,7 +167,8 @@ def prepared(args: argparse.Namespace, job: Job,
     elif args.what == ["distil"]:
         training = Distillation(pair, size, args.seed, ids, tokenizer, out, compiled, args.loss)
     else:
-        training = LearnedTraining(pair.target, size, args.seed, ids, tokenizer, out, compiled, args.loss)
+        training = LearnedTraining(pair.target, size, args.seed, ids, tokenizer, out, compiled,
+                                   args.loss)
     if job.shallow:
         with announced("growing the target", at_once=False):
             training.grow(job.shallow)

@@ -4,7 +4,6 @@ what it has reached.
 
 import argparse
 import time
-from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
@@ -12,16 +11,14 @@ from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
 from torch import Tensor
 
-from nanospec.cli.bench.measure import measure_alpha, measure_costs
+from nanospec.cli.bench.measure import measure_alpha
 from nanospec.cli.quantities import per_second
 from nanospec.cli.show.figures import draw_accepted, draw_losses
 from nanospec.cli.train_job import Job
-from nanospec.fast.autotune import autotune, autotune_draft
 from nanospec.fast.clock import announced
-from nanospec.files.checkpoint import Pair, load_learned, load_pair
+from nanospec.files.checkpoint import Pair, load_pair
 from nanospec.generate import generate
 from nanospec.methods.draft_models import LEARNED
-from nanospec.theory import best_gamma, break_even, speedup
 from nanospec.training.batches import HeldOut
 from nanospec.training.learning import LearnedTraining
 from nanospec.training.pair import PHASES, Training, held_out_loss
@@ -85,45 +82,13 @@ class Watch:
                                         markup=False)
 
 
-def draw(args: argparse.Namespace, job: Job, training: Training, held: HeldOut | Any,
-         finished: bool) -> None:
+def draw(args: argparse.Namespace, job: Job, training: Training) -> None:
     """The picture of a training, beside what it has written."""
     picture = job.out / training.state_file.replace("training.pt", "loss.png")
-    if not isinstance(training, LearnedTraining):
-        return draw_losses(training.history, training.phases, picture)
-    if not job.pair:                                    # a target of others: there is no draft GPT to compare with
-        return draw_accepted(training.history, args.what, [{} for _ in args.what], picture)
-    levels: list[dict[str, float]] = [{} for _ in args.what]
-    if finished:                                        # one that was stopped has to end at once
-        of_draft = 1 - held_out_loss("distil", job.pair.draft, training.target, held,
-                                     training.size.batch, HELD_OUT_WINDOWS, "total-variation")
-        levels = [level | {"any token of the draft GPT": of_draft}
-                  for level in needed(job.out, args.what, args.device, of_draft)]
-    draw_accepted(training.history, args.what, levels, picture)
-
-
-def needed(out: Path, names: Sequence[str], device: str, of_draft: float,
-           gamma: int = 4) -> list[dict[str, float]]:
-    """For each learned draft model: what to compare with -> how often every draft token has to be
-    accepted to be as fast, by the formula, at the costs measured here; without what no draft model
-    can reach. of_draft: the same of the pair's draft GPT, which drafts as many tokens, at most
-    gamma, as are best for it.
-    """
-    target, gpt, _ = load_pair(out, device)
-    models = [load_learned(out / f"{name}.pt", target, name) for name in names]
-    autotune(target, gpt)
-    for model in models:
-        autotune_draft(target, model)
-    its, *others = (measure_costs(target, model, range(2, gamma + 2)) for model in (gpt, *models))
-    count = best_gamma(of_draft, its.c, its.v.__getitem__, gamma)
-    best = speedup(of_draft, count, its.c, its.v[count + 1])
-    gains = {"as fast as plain decoding": 1.0, "as fast as the draft GPT": best}
-    levels = []
-    for own in others:
-        of = {name: break_even(gain, gamma, own.c, own.v[gamma + 1])
-              for name, gain in gains.items()}
-        levels.append({name: level for name, level in of.items() if level <= 1})
-    return levels
+    if isinstance(training, LearnedTraining):
+        draw_accepted(training.history, args.what, picture)
+    else:
+        draw_losses(training.history, training.phases, picture)
 
 
 def report(console: Console, out: Path, held: list[HeldOut], device: str, what: str) -> None:

@@ -111,32 +111,6 @@ class ClockedDrafter:
         return draft
 
 
-class ClockedTarget:
-    """Another model, and a clock around its calls."""
-
-    seconds = 0.0
-
-    def __init__(self, model: Any):
-        self.model = model
-
-    def __getattr__(self, name: str):
-        return getattr(self.model, name)
-
-    def __call__(self, *tokens: Any, **more: Any) -> Any:
-        """As the model."""
-        wait_for(self.model.device)
-        began = perf_counter()
-        answer = self.model(*tokens, **more)
-        wait_for(self.model.device)
-        self.seconds += perf_counter() - began
-        return answer
-
-    def taken(self) -> float:
-        """The seconds of its calls since this was last asked."""
-        seconds, self.seconds = self.seconds, 0.0
-        return seconds
-
-
 def median_seconds(work: Callable[[], object], device: torch.device, repeats: int = 30,
                    warm_up: int = 5) -> float:
     """Median wall-clock seconds of work(), the device's queue included."""

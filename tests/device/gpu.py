@@ -29,7 +29,7 @@ import torch
 
 from nanospec.cli.bench.markdown import table
 from nanospec.cli.parser import Parser
-from nanospec.cli.show.options import HERE, NEW_FOLDER, device, option
+from nanospec.cli.options import HERE, NEW_FOLDER, device, option
 from nanospec.cli.show.terminal import note, refuse, show_table
 from nanospec.errors import NanospecError, one_line
 from nanospec.files.atomic import write_atomically
@@ -60,9 +60,8 @@ STEPS = (
          True),
     Step("methods", 60, "-m nanospec bench speed --device {device} --drafters all --drafts gpt prefix --gammas 4 "
          "--temperatures 1 --prompts 1 --max-new-tokens 64", True),
-    Step("roofline", 15, "-m nanospec bench roofline --device {device}", True),
-    Step("large", 40, "-m nanospec bench large --device {device} --gammas 4 8", True),
-    Step("large-compiled", 80, "-m nanospec bench large --device {device} --gammas 4 --rows 1 --alphas 0.8 --compile",
+    Step("large", 40, "-m tests.device.large --device {device} --gammas 4 8", True),
+    Step("large-compiled", 80, "-m tests.device.large --device {device} --gammas 4 --rows 1 --alphas 0.8 --compile",
          True),
     Step("training", 55, "train_tiny.py --device {device} --size long --packages --minutes 0.5 --tokenizer "
          "nanospec/weights/ranks.tiktoken --out {out}/pair", state="pair/training.pt"),

@@ -9,20 +9,20 @@ import torch
 
 import train_tiny
 from nanospec.cli import __main__ as commands
-from nanospec.cli.bench import large, measure, prompts, roofline
+from nanospec.cli.bench import measure, prompts
 from nanospec.files.checkpoint import save_model
 from nanospec.files.tokenizer import Tokenizer, train
 from nanospec.model import Config
 from nanospec.proof.tables import small_gpt
 from tests.conftest import once, priced
-from tests.device import gpu
+from tests.device import gpu, large
 
 TEXT = str(Path(argparse.__file__))
 TINY = "--max-new-tokens 3 --weights {weights}"
 # What is put after a step's own words: the last one of an option counts.
 SMALL = {"demo": TINY, "speed": f"--gammas 1 --temperatures 1 --prompts 1 {TINY}",
          "compiled": f"--gammas 1 --prompts 1 {TINY}", "methods": f"--drafts gpt --gammas 2 {TINY}",
-         "roofline": "--weights {weights}", "large": "--gammas 1 --rows 1", "large-compiled": "--gammas 1",
+         "large": "--gammas 1 --rows 1", "large-compiled": "--gammas 1",
          "training": f"--size dust --steps 1 1 1 --minutes 1 --text {TEXT} --tokenizer {{weights}}/ranks.tiktoken",
          "training-prefix": f"--size dust --steps 1 --minutes 1 --text {TEXT}",
          "serve": f"--rows 1 --drafters chain {TINY}"}
@@ -43,13 +43,12 @@ def small(weights, monkeypatch, stand_in, measured_shortly, tmp_path):
     """Steps run here instead of in processes, small; no clock, and no text that is long to read."""
     for module in "nanospec.fast.clock", "nanospec.cli.bench.measure":
         monkeypatch.setattr(f"{module}.step_seconds", priced)
-    for module in "fast.clock", "cli.bench.roofline", "cli.bench.large", "cli.bench.serve":
-        monkeypatch.setattr(f"nanospec.{module}.median_seconds", once)
+    for module in "nanospec.fast.clock", "lessons.machine", "tests.device.large", "nanospec.cli.bench.serve":
+        monkeypatch.setattr(f"{module}.median_seconds", once)
     monkeypatch.setattr(prompts, "read_texts", lambda: ([], [Path(TEXT).read_text()[:40_000]] * 20))
     monkeypatch.setattr(measure, "draft_seconds", lambda *_, **__: 1e-4)
     monkeypatch.setattr(large, "LARGE", [Config(64, 512, layers, 32, 2, 1, 48) for layers in (2, 1)])
-    monkeypatch.setattr(large, "roofline", roofline.roofline)
-    monkeypatch.setattr("nanospec.cli.bench.roofline.bandwidth", lambda size, device: 1e9)
+    monkeypatch.setattr(large, "bandwidth", lambda size, device: 1e9)
     seen = []
 
     def here(argv, seconds, log):
@@ -65,7 +64,9 @@ def small(weights, monkeypatch, stand_in, measured_shortly, tmp_path):
             assert (gpu.ROOT / words[-1]).exists()
             status = 0
         else:
-            status = train_tiny.main(words[1:]) if argv[0] != "-m" else commands.main(words[2:])
+            main = {"train_tiny.py": train_tiny.main, "-m nanospec": commands.main,
+                    "-m tests.device.large": large.main}["train_tiny.py" if words[0] != "-m" else " ".join(words[:2])]
+            status = main(words[1 if words[0] != "-m" else 2:])
         log.write_text(f"{name} has said this\n")
         return {"argv": list(argv), "how": f"with status {status}" if status else "well", "seconds": 1.0}
 

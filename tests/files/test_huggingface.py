@@ -10,9 +10,9 @@ import pytest
 import torch
 
 from nanospec.cli.bench.__main__ import main as bench
-from nanospec.cli.bench.against import compare, hf_runs, in_turns, their_dtype
+from nanospec.cli.bench import questions
+from nanospec.cli.bench.beside import folders_of, their_dtype, their_writers
 from nanospec.errors import PairError
-from nanospec.files.checkpoint import WEIGHTS
 from nanospec.files.huggingface import load_folder, read_config, read_safetensors, save_folder, taken_apart
 from nanospec.generate import generate
 from nanospec.model import GPT, Config
@@ -449,58 +449,48 @@ def test_whatever_the_bytes_it_is_read_or_refused(tmp_path):
 
 
 def test_the_bench_names_what_is_missing(transformers, tmp_path, capsys):
-    assert bench(["against", "--pair", str(tmp_path)]) == 2
+    (tmp_path / "target").mkdir()
+    assert bench(["beside", "--weights", str(tmp_path)]) == 2
     assert "config.json" in capsys.readouterr().err
 
 
-def test_methods_take_turns_and_are_counted():
-    order = []
-
-    def method(name, tokens, calls):
-        return lambda ids, seed: order.append((name, seed)) or ([0] * tokens, calls)
-
-    rows = in_turns({"a": method("a", 6, [1] * 6), "b": method("b", 6, [4, 2])}, [[1], [2]], repeats=2, seed=5)
-    assert order == [("a", 5), ("b", 5)] + [("a", 5), ("a", 6), ("b", 5), ("b", 6)] * 2     # the first: to warm up
-    assert [(row["method"], row["tokens_per_target_call"]) for row in rows] == [("a", 1.0), ("b", 3.0)]
-    assert all(row["tokens_per_s"] > 0 and row["ms_per_call"] > 0 for row in rows)
-
-
 def test_side_by_side_with_transformers(transformers, model, tmp_path):
+    """The draft model is the target, so that nearly everything is accepted; of four tokens, five a call."""
     for name in ("target", "draft"):
         (tmp_path / name).mkdir()
         write(tmp_path / name, taken_apart(model))
-    ways = [(load_folder(tmp_path / "target"), load_folder(tmp_path / "draft"), None)]
-    rows = compare(ways, tmp_path, 2, 9, 1.0, 1, 1)
-    assert [row["method"] for row in rows] == ["plain", "speculative", "hf generate", "hf assisted",
-                                               "hf assisted defaults"]
-    assert rows[0]["tokens_per_target_call"] == rows[2]["tokens_per_target_call"] == 1.0
-    assert rows[1]["tokens_per_target_call"] > 1.5 and rows[3]["tokens_per_target_call"] > 1.5      # draft = target
+    folders = folders_of(load_folder(tmp_path / "target"), load_folder(tmp_path / "draft"), tmp_path / "out", 5)
+    request = {"max_new_tokens": 15, "temperature": 0.0}
+    writers = their_writers(folders, torch.float64, torch.device("cpu"), 4, request)
+    assert list(writers) == ["transformers", "transformers, prompt lookup", "transformers, assisted",
+                             "transformers, assisted, its defaults"]
+    (text, calls), *others = (write([1, 2], 0) for write in writers.values())
+    assert text == list(generate(load_folder(tmp_path / "target"), [1, 2], 15, temperature=0)) and calls == [1] * 15
+    assert all(its[:15] == text for its, _ in others) and max(others[1][1]) == 5
+    assert list(their_writers(folders[:1], torch.float64, torch.device("cpu"), 4, request)) == list(writers)[:2]
 
 
 def test_a_chat_model_beside_transformers(transformers, tmp_path, monkeypatch, capsys):
     """Plain decoding at temperature 0 writes what transformers writes, request by request."""
     pytest.importorskip("gguf", reason="gguf is not installed (the extra 'hf')")
-    target, written = small_gguf.write(tmp_path / "a.gguf"), {}
-    monkeypatch.setattr("nanospec.cli.bench.chat_prompts.CHAT", {"talk": ["aa", "b"], "code": ["ccc"]})
+    small_gguf.write(tmp_path / "a.gguf")
+    (tmp_path / "q.jsonl").write_text('{"prompt": "aa"}\n{"prompt": "b"}\n{"prompt": "ccc"}')
+    options = ["--weights", str(tmp_path / "a.gguf"), "--max-new-tokens", "50", "--threads", "1", "--dtype", "float32",
+               "--prompts", str(tmp_path / "q.jsonl")]
+    texts, asked = {}, questions.ask
 
-    def one_turn(writers, prompts, repeats, seed):
+    def ask(questions, writers, *more):
         for name, write in writers.items():
-            written.setdefault(name, []).extend(write(ids, seed)[0] for ids in prompts)
-        return [{"method": name, "tokens_per_s": (2.0 + len(prompts)) * (1 + (name != "plain")),
-                 "tokens_per_target_call": 1.0 * len(prompts)} for name in writers]
+            texts[name] = [write([1, 2, number], 0)[0][:50] for number in (3, 4)]
+        return asked(questions, writers, *more)
 
-    monkeypatch.setattr("nanospec.cli.bench.beside.in_turns", one_turn)
-    options = ["--weights", str(tmp_path / "a.gguf"), "--max-new-tokens", "50", "--threads", "1", "--dtype", "float32"]
-    assert bench(["beside", *options, "--drafters", "lookup", "suffix"]) == 0
-    out = capsys.readouterr().out
-    assert list(written) == ["plain", "lookup 4", "suffix 4", "transformers", "transformers, prompt lookup"]
-    *ours, theirs, copies = written.values()
-    assert all(texts == written["plain"] for texts in (*ours, theirs)) and len(written["plain"]) == 3
-    assert [text[:50] for text in copies] == written["plain"]               # older versions write a few too many
-    assert out.count(f"{2 / (1 / 4 + 1 / 3):.1f}") == 1 and out.count(f"{4 / (1 / 4 + 1 / 3):.1f}") == 4
-    assert out.count("2.00") == 4 * 3 and "transformers in float32" in out and target.config.context == 256
-    assert bench(["beside", "--weights", str(WEIGHTS)]) == 2
-    assert "name a target in files of others" in capsys.readouterr().err
+    monkeypatch.setattr(questions, "ask", ask)
+    assert bench(["beside", *options, "--drafters", "lookup", "suffix", "--json", str(tmp_path / "a.json")]) == 0
+    rows, out = json.loads((tmp_path / "a.json").read_text()), capsys.readouterr().out
+    assert [row["method"] for row in rows] == ["lookup 4", "suffix 4", "transformers", "transformers, prompt lookup"]
+    assert list(texts)[0] == "plain" and all(its == texts["plain"] for its in texts.values())
+    assert {(row["task"], row["questions"], row["their_dtype"]) for row in rows} == {("prompts", 3, "float32")}
+    assert "transformers in float32" in " ".join(out.split())
 
 
 @pytest.mark.parametrize("theirs", ["qwen2", "llama"], indirect=True)
@@ -512,6 +502,7 @@ def test_a_checkpoint_is_compared_with_itself(theirs, transformers, tmp_path, mo
     assert their_dtype(tmp_path / "target", torch.device("cpu"), "auto") in (torch.float32, torch.bfloat16)
     seen = []
     monkeypatch.setattr(type(theirs), "generate", lambda self, prompt, **_: seen.append(self) or prompt)
-    hf_runs(tmp_path, 2, 3, 1.0, torch.float32, "cpu")["hf generate"]([1, 2], 0)
+    their_writers([tmp_path / "target"], torch.float32, "cpu", 2, {"max_new_tokens": 3, "temperature": 1.0})[
+        "transformers"]([1, 2], 0)
     x = torch.arange(20)[None]
     assert torch.equal(seen[0](x).logits, theirs(x).logits)

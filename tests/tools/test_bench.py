@@ -12,16 +12,15 @@ from types import ModuleType
 import pytest
 import torch
 
+from lessons.machine import weight_bytes
 from nanospec.cli.bench import __main__ as bench
 from nanospec.cli.bench import measure as measuring
 from nanospec.cli.bench import speed
-from nanospec.cli.bench.large import simulated
 from nanospec.cli.bench.measure import measure
 from nanospec.cli.bench.method_options import best_topology, measure_accepted, measure_ranks, options_of, topology_of
-from nanospec.cli.bench.prompts import held_out_prompts
-from nanospec.cli.bench.roofline import weight_bytes
+from nanospec.cli.bench.prompts import CHAT, held_out_prompts
+from nanospec.cli.bench.questions import read_questions
 from nanospec.cli.quantities import BUSY, CallCosts, alpha_of, best_of_each, numbers_of
-from nanospec.cli.show.figures import draw_simulated
 from nanospec.errors import RequestError
 from nanospec.fast.clock import ClockedDrafter, clocked, median_seconds, timed
 from nanospec.files.checkpoint import Pair, load_pair, save_learned, save_model
@@ -36,6 +35,7 @@ from nanospec.proof.tables import TableModel, small_gpt, small_learned
 from nanospec.speculate import ModelDrafter, Round, speculate, tokens_of
 from nanospec.theory import expected_tokens
 from tests import small_gguf
+from tests.device import large
 from tests.proof.learning import Knowing
 
 ROOT = Path(__file__).parents[2]
@@ -65,7 +65,7 @@ def held_out(monkeypatch):
 
 SERVED = {"tokens_per_s": 1.0, "first_p50": 1.0, "first_p99": 1.0, "each_p50": 1.0, "each_p99": 1.0}
 AUTOTUNED = "cpu, 1 thread; target in float64, draft in float64"
-TUNERS = [f"nanospec.{name}.autotune" for name in ("fast.autotune", "cli.bench.serve", "cli.bench.roofline")]
+TUNERS = [f"nanospec.{name}.autotune" for name in ("fast.autotune", "cli.bench.serve")]
 
 
 @pytest.fixture
@@ -82,8 +82,8 @@ def quick(monkeypatch, held_out):
 def rows_of(weights, capsys, tmp_path):
     """rows_of(subcommand, *options) -> (the rows it wrote, what it printed), of the small pair."""
     def of(*argv: str) -> tuple[list[dict], str]:
-        pair_of = [] if "large" in argv[:1] else ["--weights", str(weights)]
-        status = bench.main([*argv, *pair_of, "--device", "cpu", "--threads", "1", "--json", str(tmp_path / "a.json")])
+        status = bench.main([*argv, "--weights", str(weights), "--device", "cpu", "--threads", "1",
+                             "--json", str(tmp_path / "a.json")])
         out, err = capsys.readouterr()
         assert status == 0 and err and all(re.fullmatch(r"(measuring|serving) .* \.\.\.", line)
                                            for line in err.splitlines()), err
@@ -358,26 +358,28 @@ def test_speed_of_a_tree_that_is_grown_as_it_is_asked_for(rows_of, quick):
 
 
 def test_speed_of_requests_to_a_chat_model(tmp_path, quick, monkeypatch, capsys):
-    """A row for all kinds together, and in it each kind's. An answer ends where the model ends it."""
+    """Questions of ours, a row for each kind and one for all. An answer ends where the model ends it."""
     pytest.importorskip("gguf", reason="gguf is not installed (the extra 'hf')")
     small_gguf.write(tmp_path / "a.gguf")
-    monkeypatch.setattr("nanospec.cli.bench.chat_prompts.CHAT", {"talk": ["aa", "b"], "code": ["ccc"]})
-    monkeypatch.setattr("nanospec.cli.bench.prompts.CHAT", {"talk": ["aa", "b"], "code": ["ccc"]})
-    options = ["--drafters", "lookup", "--gammas", "2", "3", "--temperatures", "1", "--max-new-tokens", "150",
-               "--device", "cpu", "--threads", "1", "--json", str(tmp_path / "a.json")]
-    assert bench.main(["--prompts", "chat", "--weights", str(tmp_path / "a.gguf"), *options]) == 0
+    asked = [{"category": kind, "prompt": text} for kind, text in (("talk", "aa"), ("talk", "b"), ("code", "ccc"))]
+    (tmp_path / "chat.jsonl").write_text("\n".join(map(json.dumps, asked)))
+    monkeypatch.setattr(bench, "CHAT", tmp_path / "chat.jsonl")
+    assert bench.main(["--prompts", "chat", "--weights", str(tmp_path / "a.gguf"), "--drafters", "lookup", "--gammas",
+                       "2", "3", "--temperatures", "1", "--max-new-tokens", "150", "--device", "cpu", "--threads", "1",
+                       "--answers", str(tmp_path / "b.jsonl"), "--json", str(tmp_path / "a.json")]) == 2
+    assert "one method at one temperature" in capsys.readouterr().err
+    assert bench.main(["--prompts", "chat", "--weights", str(tmp_path / "a.gguf"), "--drafters", "lookup", "--gammas",
+                       "2", "3", "--temperatures", "1", "--max-new-tokens", "150", "--device", "cpu", "--threads", "1",
+                       "--json", str(tmp_path / "a.json")]) == 0
     rows, out = json.loads((tmp_path / "a.json").read_text()), capsys.readouterr().out
-    assert [row["gamma"] for row in rows] == [2, 3] and "3 requests of 2 kinds" in out
-    for row in rows:
-        assert list(row["kinds"]) == ["talk", "code"]
-        for key in ("emitted", "rounds", "drafted"):
-            assert row[key] == sum(of_kind[key] for of_kind in row["kinds"].values())
-        slow, fast = (sum(of_kind["emitted"] / of_kind[key] for of_kind in row["kinds"].values())
-                      for key in ("baseline_tokens_per_s", "tokens_per_s"))
-        assert row["speedup"] == pytest.approx(slow / fast) and f"{row['speedup_code']:.2f}" in out
-        assert row["emitted"] < 450                     # three answers of at most 150 tokens: one ended before
-    assert bench.main(["--prompts", "chat", "--weights", str(ROOT / "nanospec" / "weights"), *options]) == 2
-    assert "--prompts chat is for a model with a chat template" in capsys.readouterr().err
+    assert [(row["method"], row["task"], row["questions"]) for row in rows] == [
+        (f"lookup {gamma}", task, count) for gamma in (2, 3) for task, count in (("talk", 2), ("code", 1), ("all", 3))]
+    assert "3 questions of chat.jsonl" in out
+
+
+def test_the_twenty_requests_to_a_chat_model():
+    kinds = [one.task for one in read_questions(CHAT).each]
+    assert kinds == [kind for kind in ("chat", "code", "rewriting", "summary", "question") for _ in range(4)]
 
 
 def test_every_method_in_one_table(rows_of, quick):
@@ -496,36 +498,32 @@ def test_what_cannot_be_served_is_refused_before_anything_is_timed(weights, monk
     refused(["serve", "--weights", str(weights), *options], words, capsys)
 
 
-def test_roofline_prints_what_it_measured(rows_of, quick, monkeypatch):
-    monkeypatch.setattr("nanospec.cli.bench.roofline.median_seconds", lambda *_: 1e-3)
-    (found,), out = rows_of("roofline")
-    took, floors = found["seconds"], found["floor_seconds"]
-    assert took["round"] == pytest.approx(4 * took["draft step"] + took["verification"]) and "times the floor" in out
-    assert floors["target step"] == found["bytes"] / found["bandwidth"]
-
-
-def test_large_prints_the_gain_at_every_alpha(rows_of, monkeypatch, tmp_path):
+def test_large_prints_the_gain_at_every_alpha_beside_the_floor(monkeypatch, tmp_path, capsys):
     config = Config(11, 32, layers=1, channels=8, heads=2, kv_heads=1, hidden=8)
-    monkeypatch.setattr("nanospec.cli.bench.large.large_pair", lambda device: (GPT(config), GPT(config)))
-    monkeypatch.setattr("nanospec.cli.bench.roofline.median_seconds", lambda *_: 1e-3)
-    monkeypatch.setattr("nanospec.cli.bench.large.simulated", partial(simulated, rows=(1, 2), context=8, repeats=1))
-    rows, out = rows_of("large", "--gammas", "1", "--figure", str(tmp_path / "a.png"))
-    assert [row["alpha"] for row in rows[1:6]] == [.5, .6, .7, .8, .9] and "alpha 0.9" in out
-    assert all(f"{row['speedup']:.2f}" in out for row in rows[1:]) and (tmp_path / "a.png").exists()
+    monkeypatch.setattr(large, "large_pair", lambda device: (GPT(config), GPT(config)))
+    monkeypatch.setattr("lessons.machine.median_seconds", lambda *_: 1e-3)
+    monkeypatch.setattr(large, "simulated", partial(large.simulated, context=8, repeats=1))
+    argv = ["--gammas", "1", "--rows", "1", "2", "--device", "cpu", "--json", str(tmp_path / "a.json")]
+    assert large.main(argv) == 0
+    (near, *rows), out = json.loads((tmp_path / "a.json").read_text()), capsys.readouterr().out
+    assert [row["alpha"] for row in rows[:5]] == [.5, .6, .7, .8, .9] and "alpha 0.9" in out
+    assert all(f"{row['speedup']:.2f}" in out for row in rows)
+    took, floors = near["seconds"], near["floor_seconds"]
+    assert took["round"] == pytest.approx(4 * took["draft step"] + took["verification"])
+    assert floors["target step"] == near["bytes"] / near["bandwidth"]
+    assert large.main(["--gammas", "1000"]) == 2 and "--gammas: at most 64" in capsys.readouterr().err
 
 
-def test_simulated_acceptance_accepts_what_it_says(tmp_path):
+def test_simulated_acceptance_accepts_what_it_says():
     """Tokens per round against Eq. 1, over enough rows that chance has no say; and the gain is theirs over the cost."""
     config = Config(11, 32, layers=1, channels=8, heads=2, kv_heads=1, hidden=8)
-    found = simulated(GPT(config), GPT(config), alphas=(0.0, 0.6, 1.0), gammas=(1, 3), rows=(1000,), context=8,
-                      repeats=7)
+    found = large.simulated(GPT(config), GPT(config), alphas=(0.0, 0.6, 1.0), gammas=(1, 3), rows=(1000,), context=8,
+                            repeats=7)
     assert [(row["alpha"], row["gamma"]) for row in found] == [(a, g) for g in (1, 3) for a in (0.0, 0.6, 1.0)]
     for row in found:
         assert row["tokens_per_target_call"] == pytest.approx(expected_tokens(row["alpha"], row["gamma"]), rel=0.02)
     gains = [row["speedup"] / expected_tokens(row["alpha"], row["gamma"]) for row in found]
     assert gains[0] == pytest.approx(gains[1]) == pytest.approx(gains[2])
-    draw_simulated(found, "title", tmp_path / "f.png")
-    assert (tmp_path / "f.png").read_bytes().startswith(b"\x89PNG")
 
 
 def test_the_bytes_of_a_token():
@@ -571,21 +569,19 @@ BEFORE_LOADING = [
     (["serve", "--remember", "-1"], "--remember"), (["speed", "--remember", "9"], "--remember"),
     (["serve", "--remember", "9"], "hybrid; not for chain"),
     (["--temperatures"], "--temperatures"), (["--seed", str(2 ** 64)], "--seed"),
-    (["roofline", "--device", "meta"], "meta"), (["--device", "cuda:99"], "cuda:99"),
-    (["roofline", "--device", "nonsense"], "nonsense"), (["--drafters", "chain", "nobody"], "nobody"),
+    (["serve", "--device", "meta"], "meta"), (["--device", "cuda:99"], "cuda:99"),
+    (["serve", "--device", "nonsense"], "nonsense"), (["--drafters", "chain", "nobody"], "nobody"),
     (["--rules", "nothing"], "nothing"), (["--dtype", "int4"], "int4"), (["--weights", "nowhere"], "nowhere"),
-    (["roofline", "--weights", "README.md"], "README.md"), (["--json", "nowhere/a"], "nowhere/a"),
+    (["serve", "--weights", "README.md"], "README.md"), (["--json", "nowhere/a"], "nowhere/a"),
     (["--json", "tests"], "--json"), (["--markdown", "a.txt"], ".md"), (["--figure", "a.svg"], ".png"),
     (["--figure", "nowhere/a.png"], "nowhere/a.png"),
-    (["large", "--figure", "a.jpg"], ".png"), (["large", "--gammas", "1000"], "--gammas"),
     (["--draft", "gpt"], "--draft"), (["--drafts", "nobody"], "nobody"), (["serve", "--draft", "all"], "all"),
     (["--compile", "--drafters", "all"], "--compile"), (["--compile", "--drafters", "lookup"], "--compile"),
     (["--compile", "--rules", "traversal"], "--compile"),
     (["--shape", "2"], "--shape"), (["--drafters", "lookup", "chain", "--shape", "2"], "--shape"),
     (["--drafters", "tree", "--shape", "0"], "--shape"), (["--drafters", "tree", "--shape", "99", "99"], "--shape"),
     (["--drafters", "all", "--shape", *["9"] * 3000], "--shape"),
-    (["against"], "--pair"), (["against", "--pair", "nowhere"], "--pair"),
-    (["against", "--pair", "tests", "--gamma", "0"], "--gamma"),
+    (["beside", "--weights", "nowhere"], "--weights"), (["beside", "--gamma", "0"], "--gamma"),
     (["nonsense"], "nonsense"), (["--nonsense"], "--nonsense"), (["speed", "speed"], "speed"),
     (["--methods"], "--methods"), (["methods"], "methods"), 
     (["a\x1b[2J\x9b\n"], "\\x1b[2J"), (["speed", "a\x1b[2J\x9b\n\udcff"], "a␛[2J"),
@@ -595,7 +591,7 @@ BEFORE_MEASURING = [
     (["--prompts", "999999999"], "prompts"), (["--drafters", "merged", "--gammas", "1023"], "context"),
     (["--drafters", "all", "--max-new-tokens", "961"], "context"),
     (["--drafters", "tree", "--shape", "32", "32"], "context"),
-    (["--prompts", "repetitive", "--max-new-tokens", "900"], "context"), (["roofline", "--weights", "tests"], "tests")]
+    (["--prompts", "repetitive", "--max-new-tokens", "900"], "context"), (["serve", "--weights", "tests"], "tests")]
 
 
 def refused(argv, words, capsys) -> None:
@@ -607,9 +603,7 @@ def refused(argv, words, capsys) -> None:
 
 @pytest.mark.parametrize("argv, words", BEFORE_LOADING)
 def test_a_bad_request_is_one_line_before_anything_is_loaded(argv, words, capsys, monkeypatch):
-    for name in ("speed", "serve", "roofline"):
-        monkeypatch.setattr(f"nanospec.cli.bench.{name}.load_pair", None)
-    monkeypatch.setattr("nanospec.cli.bench.large.large_pair", None)
+    monkeypatch.setattr("nanospec.cli.bench.method_options.load_pair", None)
     refused(argv, words, capsys)
 
 
@@ -625,9 +619,10 @@ def test_what_this_pair_cannot_do_is_one_line_before_anything_is_measured(argv, 
 
 def test_transformers_or_a_pair_that_are_not_there(tmp_path, capsys, monkeypatch):
     monkeypatch.setitem(sys.modules, "transformers", None)
-    refused(["against", "--pair", str(tmp_path)], "pip install -e '.[hf]'", capsys)
+    refused(["beside", "--weights", str(tmp_path)], "pip install -e '.[hf]'", capsys)
     monkeypatch.setitem(sys.modules, "transformers", ModuleType("transformers"))
-    refused(["against", "--pair", str(tmp_path)], "target/config.json", capsys)
+    refused(["beside", "--weights", str(tmp_path)], "ranks.tiktoken", capsys)
+    refused(["beside", "--prompts", "8"], "asked questions, chat or FILE.jsonl", capsys)
 
 
 def test_an_interrupt_is_no_traceback(weights, capsys, monkeypatch, held_out):

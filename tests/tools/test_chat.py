@@ -270,12 +270,12 @@ def refused(run, words: str, *options: str, **more) -> None:
     (["--temperature", "-1"], "--temperature"), (["--context", "0"], "--context"), (["--max-new-tokens", "0"], "--max"),
     (["--weights", "nowhere"], "nowhere"), (["--draft", "nobody"], "nobody"), (["--system", "\udcff"], "--system")])
 def test_a_bad_request_is_one_line_before_a_weight_is_read(run, monkeypatch, options, words):
-    monkeypatch.setattr(chat, "load_pair", None)
+    monkeypatch.setattr(chat, "read_pair", None)
     refused(run, words, *options)
 
 
 def test_a_model_without_a_chat_template(run, tmp_path, monkeypatch):
-    monkeypatch.setattr(chat, "load_pair", None)
+    monkeypatch.setattr(chat, "read_pair", None)
     write(tmp_path / "b.gguf", template=None)
     refused(run, "b.gguf has no chat template", weights=tmp_path / "b.gguf")
     refused(run, "has no chat template", weights=ROOT / "nanospec" / "weights")         # the pair that ships
@@ -345,7 +345,7 @@ def test_ctrl_c_twice_ends_it(monkeypatch):
 
 @pytest.mark.skipif(os.name != "posix", reason="pseudo-terminals")
 def test_a_real_terminal(model):
-    """The command itself: prompt, coloured answer, and its end by Ctrl-D. What is typed meanwhile is shown once."""
+    """The command itself: prompt, coloured answer, and its end by Ctrl-D."""
     master, slave = pty.openpty()
     command = [sys.executable, "-m", "nanospec", "chat", "--weights", str(model), "--device", "cpu",
                "--dtype", "float32", "--temperature", "0", "--max-new-tokens", "20"]

@@ -71,7 +71,7 @@ def test_what_it_writes(run, tmp_path, weights):
     assert ("wins" in out) == (row["speedup"] > 1) and ("loses" in out) == (row["speedup"] <= 1)
     assert "The two texts differ because each was drawn with coins of its own." in " ".join(out.split())
     assert ElementTree.fromstring(svg) is not None and "line-through" in svg and "speculative" in svg
-    target, draft, tokenizer = demo.load_pair(weights, dtype=torch.float64)
+    target, draft, tokenizer = load_pair(weights, dtype=torch.float64)
     rounds = speculate(target, ModelDrafter(draft, 3), [256, *PROMPT.encode()], 24, temperature=0.8, stop={256})
     tokens = tokens_of(rounds)
     assert tokenizer.decode(tokens) == row["text"] and len(tokens) == row["emitted"]
@@ -256,7 +256,7 @@ def refused(status: int, out: str, err: str, words: str) -> None:
 
 @pytest.mark.parametrize("options, words", BEFORE_LOADING)
 def test_a_bad_request_is_one_line_before_anything_is_loaded(run, monkeypatch, options, words):
-    monkeypatch.setattr(demo, "load_pair", None)
+    monkeypatch.setattr(demo, "read_pair", None)
     refused(*run(*options), words)
 
 

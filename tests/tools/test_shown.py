@@ -13,13 +13,12 @@ from rich.console import Console
 from rich.progress import Progress
 
 from nanospec.cli import chat, demo, for_target, train_watch, why
-from nanospec.cli.bench import parts as measuring
 from nanospec.cli.bench.measure import CallCosts
-from nanospec.cli.bench.parts import Found, Parts, Turn
 from nanospec.cli.show.steps import step_text
 from nanospec.cli.show.terminal import View
+from nanospec.cli.why import Parts
 from nanospec.theory import speedup
-from tests.invented import ALPHAS, LAST, ROUNDS, Clock, chain, letters
+from tests.invented import LAST, ROUNDS, Clock, chain, letters
 
 
 @pytest.fixture
@@ -200,80 +199,53 @@ def test_what_an_answer_took(clock, monkeypatch, capsys):
 # Why
 
 PARTS = Parts(tokens=2.5, most=4, steps=2.7, c=.1, v=1.21, overhead=.2, rows=3.7, gamma=3, v_of={3: 1.21})
-FOUND = Found(PARTS, [.61, .52, .43], [1.4, 1.5, 1.6], [1.5, 1.6, 1.8], luck=.03)
 
 
 def test_the_table_of_why(capsys):
     """A round takes .27 + 1.21 + .2 = 1.68 target steps. For 1, .82 more may be taken; for 2, .43 fewer."""
-    why.show(FOUND)
-    lines = [words(line) for line in capsys.readouterr().out.splitlines()]
+    why.show({"alpha_by_position": [.61, .52, .43], "speedup": 1.374, "busy": True}, PARTS)
+    out = capsys.readouterr().out
+    lines = [words(line) for line in out.splitlines()]
     for line in ("here for 1 for 2", "tokens per target call 2.50 ≥ 1.68 ≥ 3.36 of 4 if all were accepted",
                  "alpha 0.69 ≥ 0.44 ≥ 0.90 by position: 0.61 0.52 0.43",
                  "c 0.10 ≤ 0.40 — a draft step / a target step",
                  "v(3.7) 1.21 ≤ 2.03 — a target call on 3.7 tokens / on one",
-                 "overhead 0.20 ≤ 1.02 — what else a round takes, in target steps"):
+                 "overhead 0.20 ≤ 1.02 — beyond its calls, in target steps"):
         assert line in lines, (line, lines)
-    # 2.5 / 1.68; spreads of .2 / 1.5 and .3 / 1.6, and the coins' .03.
-    said = why.verdict(FOUND)
-    assert said == ("speed-up: 1.49 expected, 1.60 measured; 7% apart, they agree within the noise of the clock and "
-                    "the coins (35%)")
+    assert "speed-up: 1.49 by these parts, 1.37 measured, where reading the prompt counts" in words(out)
+    assert "This machine is busy" in out
     assert "if all were, the speed-up would be 2.38 instead of 1.49" in why.advice(PARTS)
 
 
-def test_parts_are_medians_of_turns_and_counts_are_of_all_rounds(monkeypatch):
-    turns = [(Turn(.01, .03, .2, 1.1, .5, 2), ROUNDS[:2]), (Turn(.012, .024, .5, 1.3, .1, 3), ROUNDS[2:3]),
-             (Turn(.02, .05, .3, 1.7, .2, 2.5), ROUNDS[3:])]
-    seeds, of_lengths, waiting = [], [], iter(turns)
-    monkeypatch.setattr(measuring, "turn", lambda *_, seed, **__: seeds.append(seed) or next(waiting))
-    monkeypatch.setattr(measuring, "lengths", lambda *its: of_lengths.append(its) or {"gamma": 3, "v_of": {3: 1.3}})
-    found = measuring.parts_of(None, None, SimpleNamespace(drafter="chain", gamma=3), [1, 2], 8, 3, temperature=.7)
-    parts, (a, b, c) = found.parts, ALPHAS
-    assert seeds == [8, 9, 10] and of_lengths == [(None, None, 3, 1.3, 2, {"temperature": .7})]
-    assert (parts.c, parts.v, parts.overhead, parts.steps, parts.rows, parts.most) == (.3, 1.3, .2, 2.25, 3.25, 3.25)
-    assert parts.tokens == pytest.approx(1 + a + a * b + a * b * c) and found.alphas == pytest.approx(ALPHAS)
-    assert found.measured == pytest.approx([2.75 / 3, 2.75 / 2, 2.75 * .4])              # 3, 1, 4 and 3 tokens
-    assert found.expected == pytest.approx([parts.tokens / 2, parts.tokens / 2.9, parts.tokens / 2.65])
-    assert found.luck == pytest.approx((4.75 / 3) ** .5 / 2.75) and found.busy           # .02 s against .01
-
-
-def test_the_parts_of_a_turn(clock, monkeypatch):
-    """A plain step of 2.5 s, 2 of which are the call; a round under clocks of 7 s, 3 and 1.5 of which are the target's
-    and the drafter's. First ones are other.
+@pytest.mark.parametrize("drafter", ["chain", "suffix"])
+def test_what_why_measures(monkeypatch, drafter):
+    """Four texts with seeds of their own, by the bench's measure; of a chain also other lengths, up to 8, and its own.
     """
-    def generate(alone, ids, **_):
-        for seconds, alone.seconds in [(9, 8), (2, 1.6), (3, 2.4)]:
-            clock.wind(seconds)
-            yield 0
-
-    def rounds(verifier, drafter, ids, **_):
-        for done, (seconds, verifier.seconds, drafter.seconds) in zip(ROUNDS, [(20, 9, 5), (6, 2, 1), (7, 3, 1.5),
-                                                                               (8, 4, 2)]):
-            clock.wind(seconds)
-            yield done
-
-    monkeypatch.setattr(measuring, "generate", generate)
-    monkeypatch.setattr(measuring, "speculate", rounds)
-    monkeypatch.setattr(measuring, "target_for", lambda target, drafter: target)
-    method = SimpleNamespace(make=lambda: None, rule="token", run=lambda ids, **_: clock.during(ROUNDS, [19, 5, 6, 7]))
-    its, done = measuring.turn(None, method, [1])
-    steps = 7 / 3                                                                        # 2, 3 and 2
-    assert its == pytest.approx(Turn(2.5, 6, 1.5 / steps / 2.5, 1.5, 7 / 2.5 - 1.5 / 2.5 - 1.5, steps))
-    assert done == ROUNDS[1:]
-
-
-def test_v_of_other_lengths_is_measured_alone_and_in_proportion(monkeypatch):
-    asked = []
-
-    def costs(target, draft, sizes, context, **sampling):
-        asked.append((draft, context, sampling))
-        return CallCosts(.1, {m: 1 + m / 8 for m in sizes}, 1.0)
-
-    monkeypatch.setattr(measuring, "measure_costs", costs)
-    monkeypatch.setattr(measuring, "longest_chain", lambda draft, most: 4)
-    found = measuring.lengths(None, "draft", 6, 2.8, 17, {"temperature": .7, "max_new_tokens": 9})
-    # Alone a call on 7 tokens takes 1.875 times as long as on one; in the rounds it took 2.8 times as long.
-    assert found == {"gamma": 6, "v_of": pytest.approx({g: 2.8 * (1 + (g + 1) / 8) / 1.875 for g in (1, 2, 3, 4, 6)})}
-    assert asked == [(None, 17, {"temperature": .7})]
+    asked, ran, row = [], [], {"tokens_per_target_call": 2.5, "steps": 2.0, "c": .25, "v": 1.5, "overhead": 1.25,
+                               "drafted": 11, "rounds": 4, "gamma": 9}
+    target = SimpleNamespace(config=SimpleNamespace(context=999))
+    tokenizer = SimpleNamespace(begin=[1], encode=lambda text: [2, 3])
+    monkeypatch.setattr(why, "read_pair", lambda *_: (target, "draft", tokenizer))
+    monkeypatch.setattr(why, "method_of", lambda *_, **its: SimpleNamespace(
+        name="it", gamma=its["gamma"], run=lambda ids, **request: ran.append(request) or []))
+    monkeypatch.setattr(why, "check_request", lambda *_, **__: None)
+    monkeypatch.setattr(why, "setups_of", lambda *_: ([(target, "draft", None)], "where"))
+    monkeypatch.setattr(why, "options_of", lambda *_, **__: {})
+    monkeypatch.setattr(why, "longest_chain", lambda draft, most: most)
+    monkeypatch.setattr(why, "measure", lambda target, draft, prompts, methods, **its: asked.append(
+        (prompts, its)) or [(row, ROUNDS)])
+    monkeypatch.setattr(why, "measure_costs", lambda target, draft, sizes, context, **_: asked.append(
+        (sizes, context)) or CallCosts(0, {size: 1 + size / 8 for size in sizes}, 1.0))
+    options = SimpleNamespace(weights=None, device="cpu", draft="gpt", prompt="p", temperature=.7, top_k=None,
+                              top_p=None, gamma=9, drafter=drafter, rule="token", seed=5, dtype="auto", threads=1)
+    found, parts = why.run(options)
+    request = {"temperature": .7, "top_k": None, "top_p": None, "max_new_tokens": 64}
+    assert asked[0] == ([[1, 2, 3]] * 4, request | {"seed": 5}) and found is row and ran == [request]
+    if drafter == "chain":
+        assert asked[1:] == [([2, 3, 4, 5, 6, 7, 8, 9, 10], 3)] and parts.gamma == 9
+        assert parts.v_of == {gamma: 1 + (gamma + 1) / 8 for gamma in range(1, 10)}
+    else:
+        assert asked[1:] == [] and parts.gamma == 0
 
 
 # A training
@@ -307,27 +279,6 @@ def test_what_is_seen_of_a_training(monkeypatch):
     assert words(console.file.getvalue()).endswith("draft step 12/12 loss 1.125 held out 24 2.0 min")
 
 
-def test_what_a_learned_draft_model_has_to_reach(monkeypatch):
-    """The draft GPT's best length of up to three, by its own costs; then what gains 1 and as much at the others'."""
-    costs = {"gpt": CallCosts(.25, {2: 1.1, 3: 1.2, 4: 3.0}, 1.0), "mlp": CallCosts(.05, {2: 1.0, 3: 1.0, 4: 1.5}, 1.0),
-             "slow": CallCosts(.9, {2: 1.0, 3: 1.0, 4: 1.4}, 1.0)}
-    monkeypatch.setattr(train_watch, "load_pair", lambda *_: ("target", "gpt", None))
-    monkeypatch.setattr(train_watch, "load_learned", lambda path, target, name: name)
-    monkeypatch.setattr(train_watch, "autotune", lambda *_: None)
-    monkeypatch.setattr(train_watch, "autotune_draft", lambda *_: None)
-    monkeypatch.setattr(train_watch, "measure_costs", lambda target, model, sizes: costs[model])
-    mlp, slow = train_watch.needed(Path("."), ["mlp", "slow"], "cpu", .6, gamma=3)
-    best = max((1 + .6) / (.25 + 1.1), (1 + .6 + .36) / (.5 + 1.2))                       # three tokens are far worse
-    assert best == 1.6 / 1.35 and best > (1 + .6 + .36) / 1.7
-
-    def tokens(alpha):
-        return 1 + alpha + alpha ** 2 + alpha ** 3
-
-    assert tokens(mlp["as fast as plain decoding"]) == pytest.approx(.15 + 1.5)
-    assert tokens(mlp["as fast as the draft GPT"]) == pytest.approx(best * 1.65)
-    assert slow == {}                               # even if all were accepted: 4 tokens in 4.1 steps
-
-
 def test_what_the_end_reports(monkeypatch):
     alphas, asked = {1.0: .5124, .8: .6135, .7: .6789, 0.0: .7146}, []
     for module in train_watch, for_target:
@@ -358,24 +309,3 @@ def test_what_the_end_reports(monkeypatch):
                                                   "alpha of mlp at T = 0.0: 0.715"]
     quarter = for_target.TOKENS // 4
     assert asked[3:] == [("mlp.pt", tokens[:8, :quarter].tolist(), quarter)] * 3
-
-
-def test_what_the_picture_of_a_training_compares_with(monkeypatch):
-    """Of the draft GPT's tokens .375 are rejected: .625 are accepted. A training that was stopped measures nothing."""
-    drawn, asked = [], []
-    monkeypatch.setattr(train_watch, "held_out_loss", lambda phase, draft, target, held, batch, windows, loss:
-                        asked.append((phase, draft, target, batch, windows, loss)) or .375)
-    monkeypatch.setattr(train_watch, "needed", lambda out, names, device, of_draft: [
-        {"as fast": of_draft / 2}, {"as fast": of_draft / 4}])
-    monkeypatch.setattr(train_watch, "draw_accepted", lambda *its: drawn.append(its))
-    training = train_watch.LearnedTraining.__new__(train_watch.LearnedTraining)
-    training.__dict__ |= {"state_file": "a.training.pt", "history": ["it"], "frozen": "target",
-                          "size": SimpleNamespace(batch=4)}
-    job = SimpleNamespace(out=Path("out"), pair=SimpleNamespace(draft="draft"))
-    asks = SimpleNamespace(what=["a", "b"], device="cpu")
-    train_watch.draw(asks, job, training, None, True)
-    train_watch.draw(asks, job, training, None, False)
-    told = "any token of the draft GPT"
-    assert drawn == [(["it"], ["a", "b"], [{"as fast": .3125, told: .625}, {"as fast": .15625, told: .625}],
-                      Path("out/a.loss.png")), (["it"], ["a", "b"], [{}, {}], Path("out/a.loss.png"))]
-    assert asked == [("distil", "draft", "target", 4, 24, "total-variation")]

@@ -2,13 +2,13 @@
 played, whose numbers all differ, and a clock that moves only when a test winds it.
 """
 
-from pathlib import Path
 from types import SimpleNamespace
 
 import pytest
 import torch
 
-from nanospec.cli.bench import acceptance, against, beside, large, roofline, serve, speed
+from lessons import machine
+from nanospec.cli.bench import acceptance, serve, speed
 from nanospec.cli.bench import measure as measuring
 from nanospec.cli.bench.measure import CallCosts, measure, measure_costs
 from nanospec.cli.show import terminal
@@ -20,6 +20,7 @@ from nanospec.model import Config
 from nanospec.proof.tables import TableModel, small_gpt, small_learned
 from nanospec.text import Text
 from nanospec.theory import expected_tokens
+from tests.device import large
 from tests.invented import LAST, ROUNDS, Clock
 
 
@@ -37,22 +38,6 @@ def shown(number: int = -1) -> tuple[list[str], list[list[str]], str]:
 
 
 # Clocks
-
-def test_the_clock_around_a_target_counts_its_calls_alone(clock):
-    class Model:
-        device = torch.device("cpu")
-
-        def __call__(self, seconds):
-            clock.wind(seconds)
-
-    target = clocks.ClockedTarget(Model())
-    for seconds in 2.0, 3.0:
-        target(seconds)
-        clock.wind(10)
-    assert target.taken() == 5 and target.taken() == 0
-    target(4.0)
-    assert target.taken() == 4
-
 
 class Timed(TableModel):
     """A call takes a second for each token and text, and another; the first calls take longer."""
@@ -157,26 +142,6 @@ def test_what_is_measured_of_a_method(clock, monkeypatch, compiler):
     assert row["overhead"] == pytest.approx((2 / 1.9 + 1 / 2.35) / 2)
 
 
-KINDS = {"talk": {"rounds": 4, "drafted": 9, "accepted": 7, "emitted": 10, "tokens_per_s": 5.0, "speedup": .5,
-                  "baseline_tokens_per_s": 10.0, "predicted_speedup": 2.5, "alpha": .5, "c": .1, "v": 1.1, "steps": 2.0,
-                  "overhead": 1.25, "text": "a", "busy": False, "alpha_by_position": [.5], "drafter": "chain"},
-         "code": {"rounds": 12, "drafted": 50, "accepted": 40, "emitted": 60, "tokens_per_s": 20.0, "speedup": 2.5,
-                  "baseline_tokens_per_s": 8.0, "predicted_speedup": 5.0, "alpha": .9, "c": .3, "v": 1.5, "steps": 4.0,
-                  "overhead": 1.05, "text": "b", "busy": True, "alpha_by_position": [.9], "drafter": "chain"}}
-
-
-def test_all_kinds_of_texts_together_are_total_over_total():
-    """10 and 60 tokens, in 2 + 3 seconds; plain decoding takes 1 + 7.5. Means are by rounds, 4 and 12."""
-    row, = speed.together({kind: [its] for kind, its in KINDS.items()})
-    assert (row["rounds"], row["drafted"], row["accepted"], row["emitted"]) == (16, 59, 47, 70)
-    assert row["tokens_per_s"] == pytest.approx(14) and row["baseline_tokens_per_s"] == pytest.approx(70 / 8.5)
-    assert row["speedup"] == pytest.approx(8.5 / 5) and row["tokens_per_target_call"] == pytest.approx(70 / 16)
-    assert row["predicted_speedup"] == pytest.approx(70 / (4 + 12))
-    assert [row[key] for key in ("alpha", "c", "v", "steps", "overhead")] == pytest.approx([.8, .25, 1.4, 3.5, 1.1])
-    assert (row["text"], row["busy"], row["speedup_talk"], row["speedup_code"]) == ("ab", True, .5, 2.5)
-    assert "alpha_by_position" not in row and row["kinds"] == KINDS and row["drafter"] == "chain"
-
-
 ROWS = [{"temperature": t, "draft": "gpt", "drafter": "chain", "gamma": gamma, "rule": "block", "alpha": .614 + t / 100,
          "c": .1236, "v": 1.377, "tokens_per_target_call": 2.644, "baseline_tokens_per_s": 1234.4,
          "tokens_per_s": 2345.6,
@@ -196,12 +161,10 @@ def test_the_table_of_speeds():
     assert list(terminal.SHOWN[-1][3]) == [True, False, False, True]        # the best of each temperature
 
 
-def test_the_table_of_speeds_of_several_draft_models_kinds_or_setups():
-    speed.show([ROWS[0] | {"kinds": KINDS, "speedup_talk": .5, "speedup_code": 2.5, "busy": True}], "caption",
-               several=True)
+def test_the_table_of_speeds_of_several_draft_models_or_setups():
+    speed.show([ROWS[0] | {"busy": True}], "caption", several=True)
     names, (cells,), caption = shown()
-    assert names[1] == "draft" and cells[1] == "gpt" and names[-2:] == ["talk", "code"] and cells[-2:] == ["0.50",
-                                                                                                           "2.50"]
+    assert names[1] == "draft" and cells[1] == "gpt" and names[-1] == "speed-up" and cells[-1] == "1.91"
     assert "overhead" not in names and "This machine is busy" in caption and "more than 1.5 times" in caption
     both = {"baseline_tokens_per_s_eager": 11.4, "baseline_tokens_per_s_compiled": 22.6, "tokens_per_s_eager": 33.4,
             "tokens_per_s_compiled": 44.6}
@@ -209,63 +172,6 @@ def test_the_table_of_speeds_of_several_draft_models_kinds_or_setups():
     names, (cells,), _ = shown()
     assert dict(zip(names, cells)) | {"plain per s eager": "11", "plain per s compiled": "23", "fast per s eager": "33",
                                       "fast per s compiled": "45"} == dict(zip(names, cells))
-
-
-# beside, against
-
-def test_all_kinds_beside_transformers():
-    """As many tokens of each kind: of each 1, in 1 / 5 + 1 / 20 seconds; plain decoding takes 1 / 10 + 1 / 8."""
-    plain = {kind: {"tokens_per_s": its["baseline_tokens_per_s"]} for kind, its in KINDS.items()}
-    kinds = {kind: {"tokens_per_s": its["tokens_per_s"], "tokens_per_target_call": calls}
-             for (kind, its), calls in zip(KINDS.items(), (2.0, 3.0))}
-    found = beside.over_all_kinds(kinds, plain)
-    assert found["tokens_per_s"] == pytest.approx(8) and found["speedup"] == pytest.approx(8 / (2 / .225))
-    assert found["tokens_per_target_call"] == pytest.approx(2.4) and found["speedups"] == {"talk": .5, "code": 2.5}
-
-
-def test_methods_in_turns(clock, monkeypatch):
-    """Three repeats of two prompts: 16 tokens in 8, 4 and 2 s, in 6 calls each; the first call of all warms up."""
-    monkeypatch.setattr(against, "perf_counter", clock)
-    took = {"a": iter([50, 3, 5, 1, 3, .5, 1.5]), "b": iter([60, 1, 1, 2, 2, 4, 4])}
-
-    def writer(name, tokens, calls):
-        def write(ids, seed):
-            clock.wind(next(took[name]))
-            return [7] * tokens * len(ids), [1] * calls * len(ids)
-        return write
-
-    a, b = against.in_turns({"a": writer("a", 5, 2), "b": writer("b", 4, 4)}, [[1], [2, 3]], 3, 0)
-    assert a == {"method": "a", "tokens_per_s": 15 / 4, "tokens_per_target_call": 2.5, "ms_per_call": 14_000 / 18}
-    assert b == {"method": "b", "tokens_per_s": 12 / 4, "tokens_per_target_call": 1, "ms_per_call": 14_000 / 36}
-
-
-def test_what_a_round_takes_by_its_parts(monkeypatch):
-    monkeypatch.setattr(against, "measure_costs",
-                        lambda target, draft, sizes, context, **_: CallCosts(.2, {sizes[0]: 1.75}, context / 1e3))
-    monkeypatch.setattr(against, "their_dtype", lambda *_: torch.bfloat16)
-    monkeypatch.setattr(against, "hf_runs", lambda *_: {"hf generate": None})
-    monkeypatch.setattr(against, "weights_of", lambda target: "float32")
-    monkeypatch.setattr(against, "ours", lambda *_: {"plain": None, "speculative": None})
-    monkeypatch.setattr(against, "in_turns", lambda writers, *_: [{"method": name} for name in writers])
-    target = SimpleNamespace(config=SimpleNamespace(vocab_size=11), device="cpu")
-    rows = against.compare([(target, None, None)], Path("."), gamma=3, new=36)
-    assert [row.get("parts_ms") for row in rows] == [50, pytest.approx(50 * (.6 + 1.75)), None]     # 32 + 18 tokens
-
-
-def test_the_table_beside_assisted_generation(monkeypatch):
-    rows = [{"method": "plain", "tokens_per_s": 131.6, "tokens_per_target_call": 1.0, "ms_per_call": 7.614,
-             "parts_ms": 7.216}, {"method": "hf assisted", "tokens_per_s": 44.4, "tokens_per_target_call": 2.644,
-                                  "ms_per_call": 59.557}]
-    for name in "extra", "check_vocabulary", "check_request":
-        monkeypatch.setattr(against, name, lambda *_: None)
-    pair = SimpleNamespace(config=SimpleNamespace(vocab_size=11))
-    monkeypatch.setattr(against, "load_folder", lambda *_: pair)
-    monkeypatch.setattr(against, "setups_of", lambda *_: ([], "where"))
-    monkeypatch.setattr(against, "compare", lambda *_, **__: rows)
-    assert against.run(Path("."), gamma=3, temperature=.7) == rows
-    assert shown() == (["method", "tokens/s", "per call", "ms a call", "sum of parts"],
-                       [["plain", "132", "1.00", "7.61", "7.22"], ["hf assisted", "44", "2.64", "59.56", ""]],
-                       "gamma 3, temperature 0.7; ours: where")
 
 
 # serve
@@ -327,7 +233,7 @@ def test_what_a_batch_is_predicted_to_gain(monkeypatch):
     pair = SimpleNamespace(target=target, draft="draft")
     monkeypatch.setattr(serve, "source_of", lambda weights: SimpleNamespace(path=SimpleNamespace(name="pair")))
     monkeypatch.setattr(serve, "draft_of", lambda source: "gpt")
-    monkeypatch.setattr(serve, "load_pair", lambda *_, **__: pair)
+    monkeypatch.setattr(serve, "read_pair", lambda *_: pair)
     monkeypatch.setattr(serve, "longest_chain", lambda draft, most: most)
     monkeypatch.setattr(serve, "method_of", lambda *_,
                         **__: SimpleNamespace(name="chain 2", gamma=2, make=lambda: None))
@@ -380,7 +286,8 @@ def test_the_tables_of_a_text_that_was_read(monkeypatch):
     stood = torch.full((2, 2, 2), .5)
     beta = torch.tensor([[[.25, .5], [.1, .2]], [[.75, 1.0], [.3, .4]]])             # .625 of first draft tokens
     asked = []
-    monkeypatch.setattr(acceptance, "load_pair", lambda *_, **__: pair)
+    monkeypatch.setattr(acceptance, "source_of", lambda _: None)
+    monkeypatch.setattr(acceptance, "read_pair", lambda *_: pair)
     monkeypatch.setattr(acceptance, "read_texts", lambda: ([], []))
     monkeypatch.setattr(acceptance, "to_ids", lambda *_: torch.tensor([0, 1, 0, 1, 1, 0, 0, 0, 1]))
     monkeypatch.setattr(acceptance, "setups_of", lambda *_: ([(pair.target, "small", None)], "where"))
@@ -403,7 +310,7 @@ def test_the_tables_of_a_text_that_was_read(monkeypatch):
     assert cells == [["digits", "75.0", "0.750"], ["the beginning of a word", "25.0", "0.250"]]
 
 
-# large, roofline
+# tests/device/large.py
 
 def test_the_pace_of_simulated_rounds(clock):
     """The first three steps warm up. Of two texts one gets a token a step, the other three."""
@@ -440,7 +347,7 @@ def test_the_table_of_simulated_acceptance(monkeypatch):
     monkeypatch.setattr(large, "simulated", lambda *_, **__: [
         {"rows": 4, "gamma": gamma, "alpha": alpha, "plain": plain, "round": whole, "speedup": gamma + alpha / 10}
         for gamma, plain, whole in ((2, .05123, .07456), (4, .05234, .08567)) for alpha in (.5, .9)])
-    large.run(gammas=(2, 4), rows=(4,), alphas=(.9, .5), threads=1)
+    large.run((2, 4), (4,), (.9, .5), "cpu", False)
     names, cells, caption = shown()
     assert names[4:] == ["alpha 0.5", "alpha 0.9"]
     assert cells == [["4", "2", "51.2", "74.6", "2.05", "2.09"], ["4", "4", "52.3", "85.7", "4.05", "4.09"]]
@@ -450,31 +357,16 @@ def test_the_table_of_simulated_acceptance(monkeypatch):
 def test_the_limits_of_a_machine(monkeypatch):
     """Reading 4,000 bytes takes 2 s, 512 MiB 4 s; a product of matrices 8 s. The draft model has 1,000 bytes."""
     seconds = iter([2.0, 4.0, 8.0])
-    monkeypatch.setattr(roofline, "median_seconds", lambda *_: next(seconds))
-    monkeypatch.setattr(roofline, "weight_bytes", lambda model: model.bytes)
-    monkeypatch.setattr(roofline, "measure_costs", lambda target, draft, sizes: CallCosts(.25, {sizes[0]: 1.5}, 3.0))
+    monkeypatch.setattr(machine, "median_seconds", lambda *_: next(seconds))
+    monkeypatch.setattr(large, "weight_bytes", lambda model: model.bytes)
+    monkeypatch.setattr(large, "measure_costs", lambda target, draft, sizes: CallCosts(.25, {sizes[0]: 1.5}, 3.0))
     device = torch.device("cpu")
-    found = roofline.roofline(SimpleNamespace(bytes=4000, device=device, dtype=torch.float32),
+    found = large.roofline(SimpleNamespace(bytes=4000, device=device, dtype=torch.float32),
                               SimpleNamespace(bytes=1000))
     assert found == {"bytes": 4000, "bandwidth": 2000, "bandwidth_of_512_MiB": 2 ** 27,
                      "matrix_rate": 2 * 1024 ** 3 / 8,
                      "gamma": 4, "floor_seconds": {"target step": 2, "draft step": .5, "verification": 2, "round": 4},
                      "seconds": {"target step": 3, "draft step": .75, "verification": 4.5, "round": 3 * 2.5}}
-
-
-def test_the_table_of_limits(monkeypatch):
-    monkeypatch.setattr(roofline, "source_of", lambda weights: SimpleNamespace(path=SimpleNamespace(name="pair")))
-    monkeypatch.setattr(roofline, "draft_of", lambda source: ("draft.pt", "gpt"))
-    monkeypatch.setattr(roofline, "load_pair", lambda *_: (None, None, None))
-    monkeypatch.setattr(roofline, "autotune", lambda *_: "where")
-    monkeypatch.setattr(roofline, "roofline", lambda *_: {
-        "gamma": 4, "bytes": 36.64e6, "bandwidth": 41.4e9, "bandwidth_of_512_MiB": 12.6e9, "matrix_rate": 1.234e12,
-        "floor_seconds": {"target step": .002, "round": .0034}, "seconds": {"target step": .00513, "round": .0123}})
-    roofline.run()
-    _, cells, caption = shown()
-    assert cells == [["target step", "2.00", "5.13", "2.6"], ["round", "3.40", "12.30", "3.6"]]
-    assert caption == ("where; gamma 4. The target's weights are 36.6 MB; that many bytes are read at 41 GB/s, 512 MiB "
-                       "at 13; matrices are multiplied at 1.23 TFLOP/s")
 
 
 def test_the_bytes_of_a_plain_step():

@@ -57,7 +57,7 @@ def test_bench(alone, capsys, tmp_path):
     (demo.main, ["--drafter", "chain"], f"--drafter chain {NEEDS}"), (demo.main, ["--compile"], "--compile"),
     (demo.main, ["--draft", "mlp"], "holds no mlp.pt"),
     (bench.main, ["speed", "--drafters", "lookup", "hybrid"], f"--drafters hybrid {NEEDS}"),
-    (bench.main, ["serve"], f"--drafters chain {NEEDS}"), (bench.main, ["roofline"], "no draft GPT")])
+    (bench.main, ["serve"], f"--drafters chain {NEEDS}")])
 def test_what_needs_a_draft_model_is_refused_before_a_weight_is_read(alone, monkeypatch, capsys, main, argv, words):
     monkeypatch.setattr("nanospec.files.gguf.weights_of", lambda *_: pytest.fail("weights were read"))
     name, *options = [""] * (main is demo.main) + argv

@@ -1,12 +1,13 @@
 """What a pair would gain, from one pass of both models over a text: nothing is decoded.
 
-The target reads a text, and the draft model reads it too. After every token each says what comes next. A draft token in
-the place of the next token x is accepted with probability sum min(p_target, q_draft), over all x. Once it is known that
-x came out there, it was the draft's with probability min(1, q_draft(x) / p_target(x)). From these follow the rounds:
-where each could begin, and how likely. So the expected number of target calls needs no coin.
+The target reads a text, and the draft model reads it too. After every token each says what comes
+next. A draft token in the place of the next token x is accepted with probability sum min(p_target,
+q_draft), over all x. Once it is known that x came out there, it was the draft's with probability
+min(1, q_draft(x) / p_target(x)). From these follow the rounds: where each could begin, and how
+likely. So the expected number of target calls needs no coin.
 
-On a text that the target has written this is exact: the expectation over such texts is that of decoding. On other texts
-it is an estimate: they hold tokens that the target would not have chosen.
+On a text that the target has written this is exact: the expectation over such texts is that of
+decoding. On other texts it is an estimate: they hold tokens that the target would not have chosen.
 """
 
 from collections.abc import Callable, Iterator
@@ -17,68 +18,74 @@ import torch
 from torch import Tensor
 
 from nanospec.cli.bench.measure import measure_costs
+from nanospec.cli.bench.method_options import read_pair
 from nanospec.cli.quantities import CallCosts, per_call
-from nanospec.cli.show.terminal import note, show_table
+from nanospec.cli.show.terminal import show_table
 from nanospec.errors import RequestError
 from nanospec.fast.autotune import setups_of
 from nanospec.fast.clock import announced
-from nanospec.files.checkpoint import WEIGHTS, load_pair
+from nanospec.files.checkpoint import WEIGHTS
 from nanospec.files.corpus import read_texts, to_ids
+from nanospec.files.sources import source_of
 from nanospec.methods.draft_models.learned import Learned
 from nanospec.methods.trees.tree_reader import longest_chain
 from nanospec.probs import Sampling
 from nanospec.theory import acceptance
 from nanospec.training.unrolled import before_tokens, whole_texts
 
-WINDOW = 256            # tokens of a text that are read at once; the models know nothing of what came before
+WINDOW = 256            # tokens that are read at once; models know nothing of what came before
 
 
-def run(text: Path | None = None, draft: str = "gpt", temperature: float = 1.0, gamma: int = 8, tokens: int = 8192,
-        weights: Path | str = WEIGHTS, device: str = "cpu", dtype: str = "auto",
-        threads: int | None = None) -> list[dict]:
-    """One row for each draft length up to gamma. text: a file or a folder; None: held-out files of the standard
-    library. tokens: how many of them are read.
+def run(text: Path | None = None, draft: str = "gpt", temperature: float = 1.0, gamma: int = 8,
+        tokens: int = 8192, weights: Path | str = WEIGHTS, device: str = "cpu",
+        dtype: str = "auto", threads: int | None = None) -> list[dict]:
+    """One row for each draft length up to gamma. text: a file or a folder; None: held-out files of
+    the standard library. tokens: how many of them are read.
     """
-    with announced(f"reading {weights}", at_once=False):
-        pair = load_pair(weights, device, draft=draft)
+    pair = read_pair(source_of(weights), device, draft)
     if pair.draft is None:
-        raise RequestError(f"{weights} comes without a draft model: there is nothing that could be accepted")
-    if pair.note:
-        note(pair.note)
-    ids = to_ids(read_texts()[1] if text is None else sum(read_texts(text), []), pair.tokenizer)
+        raise RequestError(f"{weights} comes without a draft model: there is nothing that could be "
+                           "accepted")
+    ids = to_ids(sum(read_texts(text), []) if text else read_texts()[1], pair.tokenizer)
     window = min(WINDOW, pair.target.config.context)
     count = min(len(ids), tokens) // window
     if not count:
         raise RequestError(f"{min(len(ids), tokens)} tokens are fewer than a text of {window}")
-    texts = ids[:len(ids) // count * count].view(count, -1)[:, :window]             # from all of it
+    texts = ids[:len(ids) // count * count].view(count, -1)[:, :window]     # from all of it
     setups, where = setups_of(pair.target, pair.draft, dtype, threads)
     target, small, _ = setups[-1]
     most = longest_chain(small, gamma)
     with announced("reading the text, and measuring what calls cost"):
         stood, beta = judged(target, small, texts.to(target.device), Sampling(temperature), most)
-        costs = measure_costs(target, small, range(2, most + 2), window // 2, temperature=temperature)
+        costs = measure_costs(target, small, range(2, most + 2), window // 2,
+                              temperature=temperature)
     kinds = by_kind(beta[:, 0], texts[:, 1:], lambda token: pair.tokenizer.decode([token]))
-    rows = [row | {"alpha": beta[:, 0].mean().item(), "kinds": kinds} for row in rows_of(stood, beta, costs)]
+    overall = {"alpha": beta[:, 0].mean().item(), "kinds": kinds}
+    rows = [row | overall for row in rows_of(stood, beta, costs)]
     best = max(rows, key=lambda row: row["predicted_speedup"])["gamma"]
     show_table(["gamma", "tokens a call", "v", "predicted speed-up", "alpha by position"],
                [[f"{row['gamma']}", f"{row['tokens_per_target_call']:.2f}", f"{row['v']:.2f}",
-                 f"{row['predicted_speedup']:.2f}", " ".join(f"{alpha:.2f}" for alpha in row["alpha_by_position"])]
-                for row in rows],
-               f"{where}; {count} texts of {window} tokens, read and not decoded; T = {temperature:g}, "
-               f"alpha {rows[0]['alpha']:.3f}, c {costs.c:.3f}; best gamma {best}",
+                 f"{row['predicted_speedup']:.2f}",
+                 " ".join(f"{alpha:.2f}" for alpha in row["alpha_by_position"])] for row in rows],
+               f"{where}; {count} texts of {window} tokens, read and not decoded; "
+               f"T = {temperature:g}, alpha {rows[0]['alpha']:.3f}, c {costs.c:.3f}; best gamma "
+               f"{best}",
                [row["gamma"] == best for row in rows])
     show_table(["kind of token", "of 100 tokens", "alpha"],
-               [[kind, f"{100 * share:.1f}", f"{alpha:.3f}"] for kind, (share, alpha) in kinds.items()], "")
+               [[kind, f"{100 * share:.1f}", f"{alpha:.3f}"]
+                for kind, (share, alpha) in kinds.items()], "")
     return rows
 
 
 @torch.inference_mode()
 def judged(target: Any, draft: Any, texts: Tensor, sampling: Callable[[Tensor], Tensor],
            most: int) -> tuple[Tensor, Tensor]:
-    """Of texts (N, T): stood and beta (N, most, J), J = T - most places, of which place j is that of token j + 1.
+    """Of texts (N, T): stood and beta (N, most, J), J = T - most places, of which place j is that
+    of token j + 1.
 
-    beta: how often a draft token in this place is accepted, as draft token 1, 2, ... most of its round. stood: the same
-    once it is known which token of the text came out. Where the target would never write that token, stood is beta.
+    beta: how often a draft token in this place is accepted, as draft token 1, 2, ... most of its
+    round. stood: the same once it is known which token of the text came out. Where the target would
+    never write that token, stood is beta.
     """
     J, found = texts.shape[1] - most, []
     for tokens in texts[:, None]:                                               # (1, T)
@@ -90,13 +97,16 @@ def judged(target: Any, draft: Any, texts: Tensor, sampling: Callable[[Tensor], 
             beta, p_x = acceptance(p_target, q_draft), p_target.gather(-1, x)[:, 0]
             ratio = (q_draft.gather(-1, x)[:, 0] / p_x).clamp(max=1)
             of_text.append(torch.stack([torch.where(p_x > 0, ratio, beta), beta]))
-        found.append(torch.stack((of_text * most)[:most], 1))                   # a GPT has one row for all positions
+        # a GPT has one row for all positions
+        found.append(torch.stack((of_text * most)[:most], 1))
     stood, beta = torch.stack(found, 1).double().cpu()
     return stood, beta
 
 
 def _both(target: Any, draft: Any, tokens: Tensor, most: int) -> tuple[Tensor, Iterator[Tensor]]:
-    """The target's logits (1, T, V) after every token, and the draft's (T - most, V) for every position of a round."""
+    """The target's logits (1, T, V) after every token, and the draft's (T - most, V) for every
+    position of a round.
+    """
     if not isinstance(draft, Learned):
         return target(tokens), iter([draft(tokens)[0]])
     logits, hidden = target(tokens, layers=draft.layers)
@@ -106,8 +116,9 @@ def _both(target: Any, draft: Any, tokens: Tensor, most: int) -> tuple[Tensor, I
 
 
 def places_of_rounds(stood: Tensor) -> Tensor:
-    """stood (N, gamma, J) -> (N, gamma + 1, J): how likely place j is that of draft token i + 1 of a round; i = gamma:
-    of the bonus token. The first place is a round's first. A place with i = 0 is a call of the target.
+    """stood (N, gamma, J) -> (N, gamma + 1, J): how likely place j is that of draft token i + 1 of
+    a round; i = gamma: of the bonus token. The first place is a round's first. A place with i = 0
+    is a call of the target.
     """
     now, found = torch.zeros(len(stood), stood.shape[1] + 1, dtype=stood.dtype), []
     now[:, 0] = 1
@@ -119,25 +130,33 @@ def places_of_rounds(stood: Tensor) -> Tensor:
 
 
 def rows_of(stood: Tensor, beta: Tensor, costs: CallCosts) -> list[dict]:
-    """For each draft length its tokens per call, its alpha by position, and the speed-up that follows."""
+    """For each draft length its tokens per call, its alpha by position, and the speed-up that
+    follows.
+    """
     rows = []
     for gamma in range(1, stood.shape[1] + 1):
         likely = places_of_rounds(stood[:, :gamma])
-        tokens = per_call(likely[:, 0].numel(), likely[:, 0].sum().item())
-        alphas = (likely[:, :-1] * beta[:, :gamma]).sum((0, 2)) / likely[:, :-1].sum((0, 2)).clamp(min=1e-12)
-        rows.append({"gamma": gamma, "tokens_per_target_call": tokens, "alpha_by_position": alphas.tolist(),
+        first, drafted = likely[:, 0], likely[:, :-1]
+        tokens = per_call(first.numel(), first.sum().item())
+        alphas = (drafted * beta[:, :gamma]).sum((0, 2)) / drafted.sum((0, 2)).clamp(min=1e-12)
+        rows.append({"gamma": gamma, "tokens_per_target_call": tokens,
+                     "alpha_by_position": alphas.tolist(),
                      "c": costs.c, "v": costs.v[gamma + 1],
                      "predicted_speedup": tokens / costs.round(gamma, gamma + 1)})
     return rows
 
 
-def by_kind(beta: Tensor, tokens: Tensor, decode: Callable[[int], str]) -> dict[str, tuple[float, float]]:
-    """Kind -> (its share of the tokens, alpha there). beta (N, J); tokens (N, J or more), those of its places."""
+def by_kind(beta: Tensor, tokens: Tensor,
+            decode: Callable[[int], str]) -> dict[str, tuple[float, float]]:
+    """Kind -> (its share of the tokens, alpha there). beta (N, J); tokens (N, J or more), those of
+    its places.
+    """
     sums: dict[str, list[float]] = {}
     for token, value in zip(tokens[:, :beta.shape[1]].flatten().tolist(), beta.flatten().tolist()):
         of = sums.setdefault(kind_of(decode(token)), [0, 0.0])
         of[0], of[1] = of[0] + 1, of[1] + value
-    return {kind: (count / beta.numel(), total / count) for kind, (count, total) in sorted(sums.items())}
+    return {kind: (count / beta.numel(), total / count)
+            for kind, (count, total) in sorted(sums.items())}
 
 
 def kind_of(text: str) -> str:

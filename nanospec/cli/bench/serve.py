@@ -1,8 +1,9 @@
 """Many requests at once: what speculation gains against how many there are, and how long they wait.
 
-There are twice as many requests as run at once, eight at least. Without --rate all come at the beginning. With it they
-come at random, RATE a second on average (a Poisson process), and each method meets the same arrivals. At temperature
-0 all methods write the same texts, so that no draft is accepted more often by luck.
+There are twice as many requests as run at once, eight at least. Without --rate all come at the
+beginning. With it they come at random, RATE a second on average (a Poisson process), and each
+method meets the same arrivals. At temperature 0 all methods write the same texts, so that no draft
+is accepted more often by luck.
 """
 
 import time
@@ -13,6 +14,7 @@ from typing import Any
 
 from torch import Tensor
 
+from nanospec.cli.bench.method_options import read_pair
 from nanospec.cli.bench.prompts import held_out_prompts
 from nanospec.cli.quantities import gain_of, milliseconds, per_second, times_as_fast, waits_of
 from nanospec.cli.show.figures import draw_batches
@@ -22,7 +24,7 @@ from nanospec.draft import Draft, Drafter
 from nanospec.errors import RequestError, check_request
 from nanospec.fast.autotune import autotune
 from nanospec.fast.clock import announced, median_seconds
-from nanospec.files.checkpoint import WEIGHTS, Pair, draft_of, load_pair
+from nanospec.files.checkpoint import WEIGHTS, Pair, draft_of
 from nanospec.files.sources import source_of
 from nanospec.methods.index import check_remember, drafters_for, method_of
 from nanospec.methods.lengths.costs import Costs, WatchedByLoad
@@ -49,18 +51,18 @@ class NoDraft(Drafter):
         return Draft.nothing(text)
 
 
-def run(rows: Sequence[int] = (1, 4, 16), rate: float = 0.0, drafters: Sequence[str] = ("chain", "by-load"),
-        gamma: int = 4, remember: int = 0, max_new_tokens: int = 64, temperature: float = 1.0, seed: int = 0,
-        draft: str = "gpt", weights: Path | str = WEIGHTS, device: str = "cpu", dtype: str = "auto",
+def run(rows: Sequence[int] = (1, 4, 16), rate: float = 0.0,
+        drafters: Sequence[str] = ("chain", "by-load"), gamma: int = 4, remember: int = 0,
+        max_new_tokens: int = 64, temperature: float = 1.0, seed: int = 0, draft: str = "gpt",
+        weights: Path | str = WEIGHTS, device: str = "cpu", dtype: str = "auto",
         threads: int | None = None, figure: Path | None = None) -> list[dict]:
-    """A row for each number of rows and each method: plain decoding, and these drafters. by-load measures beforehand
-    what rounds cost, and goes on measuring.
+    """A row for each number of rows and each method: plain decoding, and these drafters. by-load
+    measures beforehand what rounds cost, and goes on measuring.
     """
     source = source_of(weights)
     drafters_for(drafters, draft != "gpt" or draft_of(source) is not None, "--drafters")
     check_remember(drafters, remember)
-    with announced(f"reading {source.path.name}", at_once=False):
-        pair = load_pair(source, device, draft=draft)
+    pair = read_pair(source, device, draft)
     most = longest_chain(pair.draft, MOST)
     if "by-load" in drafters and gamma > most:
         raise RequestError(f"--gamma: costs are measured for 1 to {most} draft tokens, got {gamma}")
@@ -71,11 +73,12 @@ def run(rows: Sequence[int] = (1, 4, 16), rate: float = 0.0, drafters: Sequence[
         check_request(pair.target, prompts[0], new, temperature, None, None, seed,
                       1 + max([most, *(method.gamma for method in methods)]))
     where = autotune(pair.target, pair.draft, dtype, threads, rows=max(rows))
-    makers: dict[str, Callable[[], Any]] = {"plain": NoDraft} | {method.name: method.make for method in methods}
+    makers: dict[str, Callable[[], Any]] = {"plain": NoDraft}
+    makers |= {method.name: method.make for method in methods}
     if "by-load" in drafters:
         with announced("measuring what rounds cost"):
             seconds = round_seconds(pair.target, pair.draft, sorted({1, *rows}), prompts[0], most)
-        believed = Costs(seconds.table)                                         # it goes on learning, turn after turn
+        believed = Costs(seconds.table)                 # it goes on learning, turn after turn
         makers["by-load"] = lambda: WatchedByLoad(pair.draft, believed, most)
     settings = {"max_new_tokens": max_new_tokens, "temperature": temperature}
     found: list[dict] = []
@@ -83,14 +86,16 @@ def run(rows: Sequence[int] = (1, 4, 16), rate: float = 0.0, drafters: Sequence[
         arrivals = arrivals_of(max(FEWEST, 2 * count), rate, seed)
         turns: dict[str, list[dict[str, float]]] = {name: [] for name in makers}
         for turn in range(3):
-            with announced(f"serving {len(arrivals)} requests, {count} at once, turn {turn + 1} of 3"):
+            with announced(f"serving {len(arrivals)} requests, {count} at once, turn {turn + 1} "
+                           "of 3"):
                 for name, make in makers.items():
                     drafter = make()
                     turns[name].append(served(pair, drafter, count, prompts, arrivals, settings))
         predicted = {}
-        if isinstance(drafter, WatchedByLoad):                                  # the last one knows what is accepted
+        if isinstance(drafter, WatchedByLoad):          # the last one knows what is accepted
             tokens = expected_tokens(drafter.alpha, gamma)
-            predicted = {"predicted": times_as_fast(tokens / seconds(count, gamma), 1 / seconds(count, 0))}
+            predicted["predicted"] = times_as_fast(tokens / seconds(count, gamma),
+                                                   1 / seconds(count, 0))
         for name, its in turns.items():
             found.append({"rows": count, "rate": rate, "method": name}
                          | {key: median(one[key] for one in its) for key in its[0]}
@@ -105,12 +110,12 @@ def run(rows: Sequence[int] = (1, 4, 16), rate: float = 0.0, drafters: Sequence[
 
 
 def round_seconds(target: GPT, draft, rows: Sequence[int], ids: list[int], most: int) -> Costs:
-    """Of a server's steps after `ids`, as measured with these numbers of requests. Of two turns the better counts:
-    what disturbs a step only makes it longer.
+    """Of a server's steps after `ids`, as measured with these numbers of requests. Of two turns the
+    better counts: what disturbs a step only makes it longer.
     """
     def turn(count: int) -> list[float]:
-        return [step_of_server(target, ModelDrafter(draft, gamma) if gamma else NoDraft(), count, ids)
-                for gamma in range(most + 1)]
+        drafters = [NoDraft(), *(ModelDrafter(draft, gamma) for gamma in range(1, most + 1))]
+        return [step_of_server(target, drafter, count, ids) for drafter in drafters]
 
     return Costs({count: list(map(min, turn(count), turn(count))) for count in rows})
 
@@ -134,12 +139,14 @@ def arrivals_of(count: int, rate: float, seed: int) -> list[float]:
     return waits.cumsum(0).tolist()
 
 
-def served(pair: Pair, drafter: Drafter, rows: int, prompts: Sequence[list[int]], arrivals: Sequence[float],
-           settings: dict) -> dict[str, float]:
-    """Serve requests that come at `arrivals`, and say how long they took. Tokens a second count as long as there are
-    requests for every row: in the end rows stand empty, and how many is a matter of how many requests there were.
+def served(pair: Pair, drafter: Drafter, rows: int, prompts: Sequence[list[int]],
+           arrivals: Sequence[float], settings: dict) -> dict[str, float]:
+    """Serve requests that come at `arrivals`, and say how long they took. Tokens a second count as
+    long as there are requests for every row: in the end rows stand empty, and how many is a matter
+    of how many requests there were.
     """
-    server = Server(pair.target, drafter, rows, most_waiting=len(arrivals), context=pair.target.config.context)
+    server = Server(pair.target, drafter, rows, most_waiting=len(arrivals),
+                    context=pair.target.config.context)
     first, last, requests, pace = {}, {}, [], 0.0
     began = time.perf_counter()
     while len(last) < len(arrivals):
@@ -162,13 +169,15 @@ def served(pair: Pair, drafter: Drafter, rows: int, prompts: Sequence[list[int]]
         if len(arrivals) - len(last) >= rows or not pace:
             pace = per_second(sum(len(request.tokens) for request in requests), [now - arrivals[0]])
     begun, ended = ([those[number] for number in range(len(arrivals))] for those in (first, last))
-    return {"tokens_per_s": pace} | waits_of(arrivals, begun, ended, [len(request.tokens) for request in requests])
+    counts = [len(request.tokens) for request in requests]
+    return {"tokens_per_s": pace} | waits_of(arrivals, begun, ended, counts)
 
 
 def show(found: Sequence[dict], caption: str) -> None:
     cells = [[str(row["rows"]), row["method"], f"{row['tokens_per_s']:.0f}",
               f"{gain_of(found, row['rows'], row['method']):.2f}",
               *(f"{milliseconds(row[key]):.0f}" for key in ("first_p50", "first_p99")),
-              *(f"{milliseconds(row[key]):.1f}" for key in ("each_p50", "each_p99"))] for row in found]
-    show_table(["rows", "", "tokens/s", "over\nplain", "first token, ms\nmedian", "\np99", "each token, ms\nmedian",
-                "\np99"], cells, caption)
+              *(f"{milliseconds(row[key]):.1f}" for key in ("each_p50", "each_p99"))]
+             for row in found]
+    show_table(["rows", "", "tokens/s", "over\nplain", "first token, ms\nmedian", "\np99",
+                "each token, ms\nmedian", "\np99"], cells, caption)

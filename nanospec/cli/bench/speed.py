@@ -1,4 +1,4 @@
-"""Plain decoding against speculation in turns: any drafters, draft models, rules and draft lengths, in one table.
+"""Plain decoding against speculation, in turns: any drafters, draft models, rules and lengths.
 
 What stands in the columns:
 
@@ -11,13 +11,14 @@ What stands in the columns:
     theory          the speed-up that alpha, c and v predict
     overhead        the time of a round / the sum of its parts, each measured alone
 
-`--drafters all` takes every drafter that goes with the draft model, `--drafts all` every draft model beside the target
-of --weights. Drafters that copy need no draft model: they run once, beside the first one.
+`--drafters all` takes every drafter that goes with the draft model, `--drafts all` every draft
+model beside the target of --weights. Drafters that copy need no draft model: they run once, beside
+the first one.
 
 --prompts FILE.jsonl asks questions, and has a table of its own, which is explained at the end.
 """
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -25,167 +26,135 @@ from typing import Any
 import torch
 
 from nanospec.cli.bench import questions
-from nanospec.cli.bench.against import plain, speculative
 from nanospec.cli.bench.measure import busy, check_texts, measure, measure_setups
-from nanospec.cli.bench.method_options import chosen_drafters, options_of, takes_shape, topology_of
-from nanospec.cli.bench.prompts import check_answers, prompts_of
-from nanospec.cli.quantities import pace_of_all, per_call, times_as_fast
-from nanospec.cli.show.figures import draw_field, draw_speedup
-from nanospec.cli.show.terminal import note, show_table
+from nanospec.cli.bench.method_options import (chosen_drafters, options_of, read_pair, takes_shape,
+                                               topology_of)
+from nanospec.cli.bench.prompts import prompts_of, questions_of
+from nanospec.cli.show.figures import draw_field
+from nanospec.cli.show.terminal import show_table
 from nanospec.errors import RequestError
 from nanospec.fast.autotune import setups_of, weights_of
 from nanospec.fast.clock import announced
-from nanospec.files.checkpoint import WEIGHTS, draft_of, load_pair
+from nanospec.files.checkpoint import WEIGHTS, draft_of
 from nanospec.files.sources import source_of
 from nanospec.methods.draft_models import LEARNED
-from nanospec.methods.index import DRAFTERS, WITHOUT_DRAFT, Method, check_fixed, method_of, most_drafted
-from nanospec.theory import speedup
+from nanospec.methods.index import (DRAFTERS, WITHOUT_DRAFT, Method, check_fixed, method_of,
+                                    most_drafted)
 
-COLUMNS = {"T": ("temperature", "g"), "draft": ("draft", "s"), "drafter": ("drafter", "s"), "gamma": ("gamma", "d"),
-           "rule": ("rule", "s"), "alpha": ("alpha", ".2f"), "c": ("c", ".3f"), "v": ("v", ".2f"),
-           "per\ncall": ("tokens_per_target_call", ".2f"), "plain\nper s": ("baseline_tokens_per_s", ",.0f"),
+COLUMNS = {"T": ("temperature", "g"), "draft": ("draft", "s"), "drafter": ("drafter", "s"),
+           "gamma": ("gamma", "d"), "rule": ("rule", "s"), "alpha": ("alpha", ".2f"),
+           "c": ("c", ".3f"), "v": ("v", ".2f"), "per\ncall": ("tokens_per_target_call", ".2f"),
+           "plain\nper s": ("baseline_tokens_per_s", ",.0f"),
            "fast\nper s": ("tokens_per_s", ",.0f"), "speed-up": ("speedup", ".2f"),
            "theory": ("predicted_speedup", ".2f"), "over-\nhead": ("overhead", ".2f")}
-SPARE = ("predicted_speedup", "overhead")       # left out where other columns need the room: 80 characters
+SPARE = ("predicted_speedup", "overhead")       # left out where others need the 80 characters
 
 
 def run(temperatures: Sequence[float] = (0.0, 0.8, 1.0), drafters: Sequence[str] = (),
-        drafts: Sequence[str] = ("gpt",), rules: Sequence[str] = ("token",), gammas: Sequence[int] = (2, 3, 4),
-        shape: Sequence[int] | None = None, prompts: int | str | Path = 8, answers: Path | None = None,
-        max_new_tokens: int = 128, seed: int = 0, weights: Path | str = WEIGHTS, device: str = "cpu",
-        dtype: str = "auto", threads: int | None = None, compile: bool = False,
+        drafts: Sequence[str] = ("gpt",), rules: Sequence[str] = ("token",),
+        gammas: Sequence[int] = (2, 3, 4), shape: Sequence[int] | None = None,
+        prompts: int | str | Path = 8, answers: Path | None = None, max_new_tokens: int = 128,
+        seed: int = 0, weights: Path | str = WEIGHTS, device: str = "cpu", dtype: str = "auto",
+        threads: int | None = None, compile: bool = False,
         figure: Path | None = None) -> list[dict]:
-    """One row for each draft model, temperature and method; its `text` is what was written after all prompts together.
+    """One row for each draft model, temperature and method; its `text` is what was written after
+    all prompts together.
 
-    drafters: none is "chain", or "suffix" where there is no draft model. compile: each method runs eagerly and
-    compiled, and a row is the faster one's, over the faster baseline.
+    drafters: none is "chain", or "suffix" where there is no draft model. compile: each method runs
+    eagerly and compiled, and a row is the faster one's, over the faster baseline.
     """
-    asked = check_answers(prompts, answers)
+    asked = questions_of(prompts, answers)
     if asked and (compile or figure):
         raise RequestError("--prompts FILE.jsonl goes without --compile and --figure")
     source = source_of(weights)
     if "all" in drafts:
-        found = {draft_of(source, name): name for name in ("gpt", *LEARNED)}        # none twice
-        drafts = [name for file, name in found.items() if file] or ["gpt"]
+        files = {draft_of(source, name): name for name in ("gpt", *LEARNED)}        # none twice
+        drafts = [name for file, name in files.items() if file] or ["gpt"]
     named = chosen_drafters(drafters, source, drafts, "--drafters")
-    gammas_of = {drafter: gammas if DRAFTERS[drafter].sized_by == "gamma" and not (
-        shape and takes_shape(drafter, shape)) else gammas[:1] for drafter in named}
+    shaped = [drafter for drafter in named if shape and takes_shape(drafter, shape)]
+    if shape and not shaped:
+        raise RequestError("--shape is a tree's, and none of --drafters drafts one of a given "
+                           "shape")
+    gammas_of = {drafter: gammas if DRAFTERS[drafter].sized_by == "gamma" and drafter not in shaped
+                 else gammas[:1] for drafter in named}
     sizes = sum(map(len, gammas_of.values()))
     if answers and len(temperatures) * len(drafts) * len(rules) * sizes > 1:
-        raise RequestError("--answers is for one method at one temperature: name one, and one of --gammas")
+        raise RequestError("--answers is for one method at one temperature: name one, and one of "
+                           "--gammas")
     if compile:
         check_fixed(named, rules, "--compile")
-    if shape and not any(takes_shape(drafter, shape) for drafter in named):
-        raise RequestError("--shape is a tree's, and none of --drafters drafts one of a given shape")
     given = topology_of(shape)
-    with announced(f"reading {source.path.name}", at_once=False):
-        pairs = {name: load_pair(source, device, draft=name) for name in drafts}
-    for line in filter(None, (pair.note for pair in pairs.values())):
-        note(line)
-    tokenizer = pairs[drafts[0]].tokenizer
-    kinds, what = prompts_of(pairs[drafts[0]], asked or prompts, max_new_tokens)
-    texts = sum(kinds.values(), [])
-    stop = sorted(getattr(tokenizer, "ends", ())) if asked or prompts == "chat" else []
-    drafters_of = {name: [drafter for drafter in named if drafter not in WITHOUT_DRAFT or name == drafts[0]]
-                   for name in pairs}
+    pairs = {name: read_pair(source, device, name) for name in drafts}
+    first = pairs[drafts[0]]
+    texts, what = prompts_of(first, asked or prompts, max_new_tokens)
+    drafters_of = {name: [drafter for drafter in named
+                          if drafter not in WITHOUT_DRAFT or name == drafts[0]] for name in pairs}
 
     def methods(name: str, options: dict, target: Any, draft: Any) -> list[Method]:
-        wanted = dict.fromkeys((drafter, rule, most_drafted(drafter, draft, gamma)) for drafter in drafters_of[name]
-                               for gamma in gammas_of[drafter]
-                               for rule in rules)
+        wanted = dict.fromkeys((drafter, rule, most_drafted(drafter, draft, gamma))
+                               for drafter in drafters_of[name]
+                               for gamma in gammas_of[drafter] for rule in rules)
         found = []
         for drafter, rule, gamma in wanted:
             try:
                 found.append(method_of(target, draft, drafter, rule, gamma=gamma, **options))
             except RequestError:
-                if "all" not in drafters:               # a stack, for one, goes with no learned draft model
+                if "all" not in drafters:       # a stack, for one, goes with no learned draft model
                     raise
         return found
 
     for name, pair in pairs.items():
-        check_texts(pair.target, texts, max_new_tokens, methods(name, given, pair.target, pair.draft))
+        check_texts(pair.target, texts, max_new_tokens,
+                    methods(name, given, pair.target, pair.draft))
     rows, where = [], ""
     for name, pair in pairs.items():
         setups, where = setups_of(pair.target, pair.draft, dtype, threads, compile)
         for temperature in temperatures:
-            options = options_of(pair.target, pair.draft, texts, drafters_of[name], given, max(gammas),
-                                 temperature=temperature)
+            request: dict = {"max_new_tokens": max_new_tokens, "temperature": temperature}
+            options = options_of(pair.target, pair.draft, texts, drafters_of[name], given,
+                                 max(gammas), temperature=temperature)
             made = partial(methods, name, options)
+            eager = made(pair.target, pair.draft)
             if asked:
-                request = {"max_new_tokens": max_new_tokens, "temperature": temperature, "stop": stop}
-                writers = {"plain": plain(pair.target, **request)} | {
-                    method.name: speculative(method.run, **request) for method in made(pair.target, pair.draft)}
-                settings = {"weights": source.path.name, "draft": name, "dtype": weights_of(pair.target),
-                            "threads": torch.get_num_threads(), "max_new_tokens": max_new_tokens,
-                            "temperature": temperature, "shape": options.get("topology", options.get("grown"))}
-                rows += questions.ask(asked, writers, tokenizer, seed, settings, answers)
+                writers = questions.writers_of(pair.target, eager, pair.tokenizer, request)
+                settings = {"weights": source.path.name, "draft": name,
+                            "dtype": weights_of(pair.target), "threads": torch.get_num_threads(),
+                            "shape": options.get("topology", options.get("grown")), **request}
+                rows += questions.ask(asked, writers, pair.tokenizer, seed, settings, answers)
                 continue
             with announced(f"measuring {name} and plain decoding at T = {temperature:g}, in turns"):
-                measure(pair.target, pair.draft, texts[:1], made(pair.target, pair.draft), repeats=1,      # warm up
+                measure(pair.target, pair.draft, texts[:1], eager, repeats=1,       # warm up
                         max_new_tokens=min(16, max_new_tokens))
-                done = together({kind: measure_setups(setups, tokenizer, of_kind, made, seed=seed, stop=stop,
-                                                      temperature=temperature, max_new_tokens=max_new_tokens)
-                                 for kind, of_kind in kinds.items()})
-                rows += [row | {"draft": "none" if row["drafter"] in WITHOUT_DRAFT else name} for row in done]
+                done = measure_setups(setups, pair.tokenizer, texts, made, seed=seed, **request)
+            rows += [row | {"draft": "none" if row["drafter"] in WITHOUT_DRAFT else name}
+                     for row in done]
     caption = f"{where}; {what}, {max_new_tokens} tokens each"
     if asked:
         questions.show(rows, f"{caption} at most")
-        return rows
-    show(rows, caption, len(pairs) > 1)
+    else:
+        show(rows, caption, len(pairs) > 1)
     if figure:
-        draw(rows, f"{where.split(';')[0]}; {what}", figure)
+        draw_field(rows, f"{where.split(';')[0]}; {what}", figure)
     return rows
 
 
-def together(of_kinds: Mapping[str, Sequence[dict]]) -> list[dict]:
-    """The rows of all kinds of texts -> one for each method, as if it had written all texts one after the other.
-
-    Of several kinds its `kinds` has the rows of each.
-    """
-    if len(of_kinds) == 1:
-        return list(next(iter(of_kinds.values())))
-    found = []
-    for rows in zip(*of_kinds.values()):
-        sums = {key: sum(row[key] for row in rows) for key in ("rounds", "drafted", "accepted", "emitted")}
-        emitted = [row["emitted"] for row in rows]
-        pace, plain, predicted = (pace_of_all([row[key] for row in rows], emitted)
-                                  for key in ("tokens_per_s", "baseline_tokens_per_s", "predicted_speedup"))
-        means = {key: sum(row[key] * row["rounds"] for row in rows) / sums["rounds"]
-                 for key in ("alpha", "c", "v", "steps", "overhead")}
-        whole = {key: value for key, value in rows[0].items() if key != "alpha_by_position"}    # each kind has its own
-        found.append(whole | sums | means | {
-            "tokens_per_s": pace, "baseline_tokens_per_s": plain, "speedup": times_as_fast(pace, plain),
-            "tokens_per_target_call": per_call(sums["emitted"], sums["rounds"]), "predicted_speedup": predicted,
-            "text": "".join(row["text"] for row in rows), "busy": any(row["busy"] for row in rows),
-            "kinds": dict(zip(of_kinds, rows)),
-            **{f"speedup_{kind}": row["speedup"] for kind, row in zip(of_kinds, rows)}})
-    return found
-
-
 def show(rows: Sequence[dict], caption: str, several: bool = False) -> None:
-    """A table; at each temperature the best row is bold. several: there is more than one draft model."""
-    cells, best = [], []
-    columns: dict[str, tuple[str, str]] = {}
+    """A table; at each temperature the best row is bold. several: there is more than one draft
+    model.
+    """
     both = "tokens_per_s_compiled" in rows[0]
+    columns: dict[str, tuple[str, str]] = {}
     for name, (key, form) in COLUMNS.items():
-        if key in SPARE and (both or several or "kinds" in rows[0]) or key == "draft" and not several:
+        if key in SPARE and (both or several) or key == "draft" and not several:
             continue
-        twice = ("eager", "compiled") if key + "_compiled" in rows[0] else ()
-        columns |= {f"{name}\n{how}": (f"{key}_{how}", form) for how in twice} or {name: (key, form)}
-    columns |= {kind: (f"speedup_{kind}", ".2f") for kind in rows[0].get("kinds", ())}
+        if key + "_compiled" in rows[0]:
+            columns |= {f"{name}\n{how}": (f"{key}_{how}", form) for how in ("eager", "compiled")}
+        else:
+            columns[name] = key, form
+    best: dict[float, float] = {}
     for row in rows:
-        best.append(row["speedup"] == max(r["speedup"] for r in rows if r["temperature"] == row["temperature"]))
-        cells.append([format(row[key], form) + " lost" * (key == "speedup" and row[key] < 1)
-                      for key, form in columns.values()])
-    show_table(columns, cells, caption + busy(rows), best)
-
-
-def draw(rows: Sequence[dict], title: str, path: Path) -> None:
-    """Chains of one draft model against gamma, at the last temperature and rule; anything else as points in a field."""
-    if {(row["drafter"], row["draft"]) for row in rows} != {("chain", rows[0]["draft"])}:
-        return draw_field(rows, title, path)
-    last = [row for row in rows if (row["temperature"], row["rule"]) == (rows[-1]["temperature"], rows[-1]["rule"])]
-    draw_speedup([row["gamma"] for row in last], measured=[row["speedup"] for row in last],
-                 predicted=[row["predicted_speedup"] for row in last],
-                 ideal=[speedup(row["alpha"], row["gamma"], row["c"]) for row in last], path=path,
-                 title=f"{title}, T = {rows[-1]['temperature']:g}")
+        best[row["temperature"]] = max(row["speedup"], best.get(row["temperature"], 0.0))
+    cells = [[format(row[key], form) + " lost" * (key == "speedup" and row[key] < 1)
+              for key, form in columns.values()] for row in rows]
+    show_table(columns, cells, caption + busy(rows),
+               [row["speedup"] == best[row["temperature"]] for row in rows])

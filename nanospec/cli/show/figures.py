@@ -6,65 +6,24 @@ from pathlib import Path
 
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
-from matplotlib.ticker import MaxNLocator
 
 from nanospec.cli.quantities import cost_of_round
 
 GREEN, AMBER, BLUE, INK, FAINT = "#2a9d5c", "#d9902f", "#3f72c8", "#26303a", "#9aa5b1"
 
 
-def draw_speedup(gammas: Sequence[int], measured: Sequence[float], predicted: Sequence[float],
-                 ideal: Sequence[float], title: str, path: Path) -> None:
-    """Speed-up over plain decoding against gamma: measured, predicted with v(gamma + 1), and Theorem 3.8 (v = 1)."""
-    figure, (axes,) = blank(title, 1)
-    lines = [(ideal, FAINT, ":", "", "Theorem 3.8: verification is free"),
-             (predicted, BLUE, "--", "", "tokens per call / (γc + v)"),
-             (measured, GREEN, "-", "o", "measured")]
-    for values, colour, dashes, mark, label in lines:
-        axes.plot(gammas, values, color=colour, linestyle=dashes, marker=mark, linewidth=2, markersize=6, label=label)
-    axes.axhline(1, color=INK, linewidth=1)
-    axes.annotate("the target alone", (gammas[-1], 1), xytext=(0, 4), textcoords="offset points", ha="right", color=INK)
-    best = max(range(len(gammas)), key=lambda i: measured[i])
-    axes.annotate(f"{measured[best]:.2f} times", (gammas[best], measured[best]), xytext=(0, -18),
-                  textcoords="offset points", ha="center", color=GREEN, fontweight="bold")
-    axes.set_xlabel("γ, draft tokens a round")
-    axes.set_ylabel("times as fast as plain decoding")
-    axes.set_ylim(0, max(*ideal, *measured) * 1.08)
-    axes.xaxis.set_major_locator(MaxNLocator(integer=True))
-    axes.legend(frameon=False, loc="lower right", bbox_to_anchor=(1, 0.06))
-    figure.savefig(path, format="png", dpi=160)
-
-
-def draw_simulated(found: Sequence[dict], title: str, path: Path) -> None:
-    """Speed-up against acceptance, a line for each gamma, a panel for each number of rows."""
-    counts, gammas = ([*dict.fromkeys(row[key] for row in found)] for key in ("rows", "gamma"))
-    figure, panels = blank(title, len(counts))
-    top = 1.08 * max(row["speedup"] for row in found)
-    for axes, count in zip(panels, counts):
-        for gamma, colour in zip(gammas, (AMBER, GREEN, BLUE, INK)):
-            rows = [row for row in found if row["rows"] == count and row["gamma"] == gamma]
-            axes.plot([row["alpha"] for row in rows], [row["speedup"] for row in rows], color=colour, marker="o",
-                      markersize=5, linewidth=2, label=f"γ = {gamma}")
-        axes.axhline(1, color=INK, linewidth=1)
-        axes.set_ylim(0, top)
-        axes.set_xlabel("α, acceptance")
-        axes.set_title(f"{count} text{'s' * (count > 1)} at once", loc="left", color=INK, fontsize=10)
-    panels[0].set_ylabel("times as fast as plain decoding")
-    panels[0].legend(frameon=False, loc="upper left")
-    figure.savefig(path, format="png", dpi=160)
-
-
-def draw_batches(rows: Sequence[int], gains: Mapping[str, Sequence[float]], predicted: Sequence[float], title: str,
-                 path: Path) -> None:
-    """Gain over plain decoding against the number of texts at once: a line for each method, and what the first one
-    should gain, if that is known.
+def draw_batches(rows: Sequence[int], gains: Mapping[str, Sequence[float]],
+                 predicted: Sequence[float], title: str, path: Path) -> None:
+    """Gain over plain decoding against the number of texts at once: a line for each method, and
+    what the first one should gain, if that is known.
     """
     figure, (axes,) = blank(title, 1)
     places = range(len(rows))
     for (name, gain), colour in zip(gains.items(), cycle((GREEN, BLUE, AMBER, INK))):
         axes.plot(places, gain, color=colour, marker="o", linewidth=2, markersize=6, label=name)
     if predicted:
-        axes.plot(places, predicted, color=GREEN, linestyle="--", linewidth=2, label=f"{[*gains][0]}, by formula")
+        axes.plot(places, predicted, color=GREEN, linestyle="--", linewidth=2,
+                  label=f"{[*gains][0]}, by formula")
     axes.axhline(1, color=INK, linewidth=1)
     axes.set_xticks(places, [str(count) for count in rows])
     axes.set_xlabel("texts at once")
@@ -75,42 +34,52 @@ def draw_batches(rows: Sequence[int], gains: Mapping[str, Sequence[float]], pred
 
 
 def draw_field(rows: Sequence[dict], title: str, path: Path) -> None:
-    """Every method as a point: what a round costs beyond a plain step, and the tokens that it writes. So each stands on
-    the line of its own speed-up. A panel for each temperature.
+    """Every method as a point: what a round costs beyond a plain step, and the tokens that it
+    writes. So each stands on the line of its own speed-up. A panel for each temperature.
     """
     temperatures = [*dict.fromkeys(row["temperature"] for row in rows)]
-    several = len({row["draft"] for row in rows} - {"none"}) > 1        # then a point bears its draft model's name
     figure, panels = blank(title, len(temperatures))
     figure.set_size_inches(6.4 * len(temperatures), 5.6)
-    shown = [row | {"cost": cost_of_round(row) - 1} for row in rows
-             if row["rule"] == rows[0]["rule"]]
-    right, top = (1.1 * max(row[key] for row in shown) for key in ("cost", "tokens_per_target_call"))
+    kinds = {"chain": GREEN, "other drafters": BLUE, "without a draft model": AMBER}
+    # Points bear their draft models' names, if there are several.
+    several = len({row["draft"] for row in rows} - {"none"}) > 1
+    points = [(row, cost_of_round(row) - 1, row["tokens_per_target_call"]) for row in rows
+              if row["rule"] == rows[0]["rule"]]
+    right = 1.1 * max(cost for _, cost, _ in points)
+    top = 1.1 * max(tokens for *_, tokens in points)
     for axes, temperature in zip(panels, temperatures):
         for times in (0.5, 1, 1.5, 2, 2.5, 3, 4):
-            axes.plot([0, right], [times, times * (1 + right)], color=FAINT, linewidth=2 if times == 1 else 0.8)
+            axes.plot([0, right], [times, times * (1 + right)], color=FAINT,
+                      linewidth=2 if times == 1 else 0.8)
             end = min(right, top / times - 1)
             if end > 0:
-                axes.annotate(f"{times:g} times", (end, times * (1 + end)), color=FAINT, fontsize=8, ha="right",
-                              va="top")
-        for row in shown:
+                axes.annotate(f"{times:g} times", (end, times * (1 + end)), color=FAINT,
+                              fontsize=8, ha="right", va="top")
+        for row, *point in points:
             if row["temperature"] != temperature:
                 continue
-            colour = AMBER if row["draft"] == "none" else GREEN if row["drafter"] == "chain" else BLUE
-            name = row["draft"] if several and row["draft"] != "none" else row["drafter"]
-            axes.plot(row["cost"], row["tokens_per_target_call"], color=colour, marker="o", markersize=6)
-            axes.annotate(name, (row["cost"], row["tokens_per_target_call"]), color=colour, fontsize=8,
-                          xytext=(5, -10 if colour == BLUE else 4), textcoords="offset points")
-        axes.set(xlim=(0, right), ylim=(0.8, top), xlabel="a round's cost beyond one plain step, in plain steps")
+            kind = row["drafter"] if row["drafter"] == "chain" else "other drafters"
+            kind = "without a draft model" if row["draft"] == "none" else kind
+            name = f"{row['drafter']} {row['gamma']}"
+            if several and row["draft"] != "none":
+                name = row["draft"]
+            axes.plot(*point, color=kinds[kind], marker="o", markersize=6)
+            axes.annotate(name, point, color=kinds[kind], fontsize=8, textcoords="offset points",
+                          xytext=(5, -10 if kind == "other drafters" else 4))
+        axes.set(xlim=(0, right), ylim=(0.8, top),
+                 xlabel="a round's cost beyond one plain step, in plain steps")
         axes.set_title(f"T = {temperature:g}", loc="left", color=INK, fontsize=10)
     panels[0].set_ylabel("tokens for each target call")
-    for label, colour in ("chain", GREEN), ("other drafters", BLUE), ("without a draft model", AMBER):
+    for label, colour in kinds.items():
         panels[0].plot([], [], color=colour, marker="o", linestyle="", label=label)
     panels[0].legend(frameon=False, loc="lower right")
     figure.savefig(path, format="png", dpi=160)
 
 
 def draw_losses(history: Sequence[tuple], phases: Sequence[str], path: Path) -> None:
-    """Curves from (phase, step, loss, held-out loss): cross-entropy of a pair's models, then the distillation's KL."""
+    """Curves from (phase, step, loss, held-out loss): cross-entropy of a pair's models, then the
+    distillation's KL.
+    """
     labels = {"target": GREEN, "draft": AMBER, "distil": BLUE}
     titles = ["cross-entropy, nats per token", "KL(p_target || q_draft), nats per token"]
     if len(phases) == 1:
@@ -124,33 +93,28 @@ def draw_losses(history: Sequence[tuple], phases: Sequence[str], path: Path) -> 
         steps = [row[1] for row in rows]
         axes.plot(steps, [row[2] for row in rows], color=colour, linewidth=1, alpha=0.5)
         axes.plot(steps, [row[3] for row in rows], color=colour, linewidth=2)
-        axes.annotate(f"{phase} {rows[-1][3]:.2f}", (steps[-1], rows[-1][3]), xytext=(0, 16), ha="right",
-                      textcoords="offset points", color=colour, fontweight="bold")
+        axes.annotate(f"{phase} {rows[-1][3]:.2f}", (steps[-1], rows[-1][3]), xytext=(0, 16),
+                      ha="right", textcoords="offset points", color=colour, fontweight="bold")
     for axes, title in zip(panels, titles):
         axes.set_ylabel(title)
         axes.set_xlabel("step (thick: held out, thin: one training batch)")
     figure.savefig(path, format="png", dpi=160)
 
 
-def draw_accepted(history: Sequence[tuple], names: Sequence[str], levels: Sequence[Mapping[str, float]],
-                  path: Path) -> None:
-    """Learned draft models on held-out text, a panel each: how often their first, second, ... draft token is accepted
-    against steps of training, from (phase, step, loss, held-out loss, *accepted). levels: what to compare each with.
+def draw_accepted(history: Sequence[tuple], names: Sequence[str], path: Path) -> None:
+    """Learned draft models on held-out text, a panel each: how often their first, second, ... draft
+    token is accepted against steps of training, from (phase, step, loss, held-out loss, *accepted).
     """
     figure, panels = blank("accepted draft tokens, held-out text", len(names))
-    steps, each = [row[1] for row in history], (len(history[0]) - 4) // len(names) if history else 0
+    steps = [row[1] for row in history]
+    each = (len(history[0]) - 4) // len(names) if history else 0
     for number, (name, axes) in enumerate(zip(names, panels)):
-        for i, (said, level) in enumerate(sorted(levels[number].items(), key=lambda pair: pair[1])):
-            axes.axhline(level, color=FAINT, linestyle="--", linewidth=1)
-            left, above = ((0.02, 4), (0.48, -11))[i % 2]           # the words of neighbours keep apart
-            axes.annotate(f"{said}: {level:.2f}", (left, level), (0, above), axes.get_yaxis_transform(),
-                          "offset points", color=INK, fontsize=8)
         for k in range(each):
             accepted = [row[4 + number * each + k] for row in history]
             axes.plot(steps, accepted, color=BLUE, linewidth=2.4 - 0.4 * k)
             if k in (0, each - 1):
-                axes.annotate(f"token {k + 1}", (steps[-1], accepted[-1]), xytext=(0, -14 if k else 6), color=BLUE,
-                              fontsize=8, ha="right", textcoords="offset points")
+                axes.annotate(f"token {k + 1}", (steps[-1], accepted[-1]), color=BLUE, fontsize=8,
+                              xytext=(0, -14 if k else 6), ha="right", textcoords="offset points")
         axes.set_ylim(0, 1)
         axes.set_ylabel(f"{name}: how often a draft token is accepted")
         axes.set_xlabel("steps of training")

@@ -1,19 +1,17 @@
-"""Somebody at a keyboard: lines that are typed, Ctrl-C while something runs. Or a pipe, which has only lines."""
+"""Somebody at a keyboard: lines that are typed, Ctrl-C while something runs. Or a pipe, which has
+only lines.
+"""
 
 import signal
 import sys
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
-from typing import Any
-
-termios: Any = None
-with suppress(ImportError):                             # not on every system
-    import termios
 
 
 def lines(prompt: str) -> Iterator[str]:
-    """The lines that are typed after `prompt`, or those of a pipe, without blanks around them; none that is empty.
-    The mark that some systems write at the beginning of a pipe is no part of the first line.
+    """The lines that are typed after `prompt`, or those of a pipe, without blanks around them; none
+    that is empty. The mark that some systems write at the beginning of a pipe is no part of the
+    first line.
 
     Ctrl-C throws away what was typed so far, Ctrl-D ends the lines.
     """
@@ -26,7 +24,7 @@ def lines(prompt: str) -> Iterator[str]:
                 yield line
         return
     with suppress(ImportError):
-        import readline                                 # noqa: F401  lines can be edited, and earlier ones come back
+        import readline             # noqa: F401  lines can be edited, and earlier ones come back
     while True:
         try:
             line = input(prompt).strip()
@@ -42,7 +40,8 @@ def lines(prompt: str) -> Iterator[str]:
 
 @contextmanager
 def interrupts() -> Iterator[list[int]]:
-    """Ctrl-C is put on a list, so that nothing is torn apart. Pressed a second time it is a KeyboardInterrupt.
+    """Ctrl-C is put on a list, so that nothing is torn apart. Pressed a second time it is a
+    KeyboardInterrupt.
 
     Only where somebody sits at a keyboard: in a pipe it is one at once.
     """
@@ -58,22 +57,6 @@ def interrupts() -> Iterator[list[int]]:
 
     before = signal.signal(signal.SIGINT, press)
     try:
-        with keys_unseen():
-            yield pressed
+        yield pressed
     finally:
         signal.signal(signal.SIGINT, before)
-
-
-@contextmanager
-def keys_unseen() -> Iterator[None]:
-    """What is typed meanwhile is not shown. It waits for the next prompt."""
-    try:
-        before = termios.tcgetattr(sys.stdin)
-    except Exception:                                   # no terminal of this kind: its own type of error, or another
-        yield
-        return
-    try:
-        termios.tcsetattr(sys.stdin, termios.TCSANOW, [*before[:3], before[3] & ~termios.ECHO, *before[4:]])
-        yield
-    finally:
-        termios.tcsetattr(sys.stdin, termios.TCSANOW, before)

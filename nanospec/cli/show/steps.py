@@ -17,8 +17,9 @@ Coin = tuple[float, float]          # u, and the probability that it had to stay
 
 
 class WatchedDice(Dice):
-    """Dice that remember a round's coins, the first row's. The last ones are the rule's: one for every draft token,
-    whether it was judged or not. A stack has flipped some before, for its middle model.
+    """Dice that remember a round's coins, the first row's. The last ones are the rule's: one for
+    every draft token, whether it was judged or not. A stack has flipped some before, for its middle
+    model.
     """
 
     coins: list[Coin] = []
@@ -30,12 +31,15 @@ class WatchedDice(Dice):
     def flip(self, prob):
         column = self.column
         stands = super().flip(prob)
-        self.coins += zip(self.u[0, column:column + prob.shape[1]].tolist(), prob[0].clamp(max=1).tolist())
+        u = self.u[0, column:column + prob.shape[1]]
+        self.coins += zip(u.tolist(), prob[0].clamp(max=1).tolist())
         return stands
 
 
 def judged(done: Round) -> dict[int, Tensor]:
-    """Of every row that was judged, what it was judged by (V,): what its elder siblings left of p_target."""
+    """Of every row that was judged, what it was judged by (V,): what its elder siblings left of
+    p_target.
+    """
     accepted, left, out = 0, done.p_target[0], {}
     for row, parent in enumerate(done.parents):
         if row and parent == accepted:
@@ -46,53 +50,61 @@ def judged(done: Round) -> dict[int, Tensor]:
 
 
 def step_text(number: int, done: Round, coins: Sequence[Coin], decode: Decode) -> Group:
-    """One round, slowly: every coin that was judged, and where a chain ends in a rejection what both models thought of
-    the likeliest tokens.
+    """One round, slowly: every coin that was judged, and where a chain ends in a rejection what
+    both models thought of the likeliest tokens.
     """
     head = Text(f"round {number}", "bold")
     if any(parent != row - 1 for row, parent in enumerate(done.parents)):
         return Group(head, tree_text(done, coins, decode), "")
     by, out = judged(done), Text()
     for row, token in enumerate(done.tokens[1:], 1):
-        out.append_text(row_text(f"  {name_of(token, decode):16}", done, row, by, coins)).append("\n")
+        name = f"  {name_of(token, decode):16}"
+        out.append_text(row_text(name, done, row, by, coins)).append("\n")
     out.append_text(last_text(f"  {name_of(done.token, decode):16}", done))
     return Group(head, out, *([chart(done, decode)] if done.rejected else []), "")
 
 
 def tree_text(done: Round, coins: Sequence[Coin], decode: Decode) -> Branches:
-    """Siblings under their parent, in the order in which they were drawn; the accepted path is marked, and so is every
-    draft token that was tried and rejected.
+    """Siblings under their parent, in the order in which they were drawn; the accepted path is
+    marked, and so is every draft token that was tried and rejected.
     """
     by, branches, depth = judged(done), {0: Branches("after the text", guide_style="dim")}, {0: 0}
     for row, (token, parent) in enumerate(zip(done.tokens, done.parents)):
-        if parent < 0:                                      # the root, or a row that this text lacks
+        if parent < 0:                          # the root, or a row that this text lacks
             continue
         depth[row] = depth[parent] + 1
-        name = name_of(token, decode).ljust(22 - 4 * depth[row])        # so that the columns stay columns
+        name = name_of(token, decode).ljust(22 - 4 * depth[row])    # so that columns stay columns
         branches[row] = branches[parent].add(row_text(name, done, row, by, coins))
     last = [0, *done.path][-1]
     branches[last].add(last_text(name_of(done.token, decode).ljust(18 - 4 * depth[last]), done))
     return branches[0]
 
 
-def row_text(name: str, done: Round, row: int, by: dict[int, Tensor], coins: Sequence[Coin]) -> Text:
+def row_text(name: str, done: Round, row: int, by: dict[int, Tensor],
+             coins: Sequence[Coin]) -> Text:
     if row not in by:
         return Text(f"{name} never judged", "dim")
-    token, accepted, (u, prob) = done.tokens[row], row in done.path, coins[row - len(done.tokens)]
-    what = "p_target" if done.parents.index(done.parents[row]) == row else "residual"       # of an elder sibling
-    return Text.assemble((name, ACCEPTED if accepted else REJECTED),
-                         f" {what} {by[row][token]:.3f}  q_draft {done.q_draft[row, token]:.3f}  "
-                         f"u = {u:.2f} {'<' if accepted else '≥'} {prob:.2f}  {'accepted' if accepted else 'rejected'}")
+    token, (u, prob) = done.tokens[row], coins[row - len(done.tokens)]
+    style, sign, verdict = ((ACCEPTED, "<", "accepted") if row in done.path else
+                            (REJECTED, "≥", "rejected"))
+    eldest = done.parents.index(done.parents[row]) == row
+    what = "p_target" if eldest else "residual"             # what an elder sibling left of it
+    return Text.assemble((name, style), f" {what} {by[row][token]:.3f}  "
+                         f"q_draft {done.q_draft[row, token]:.3f}  "
+                         f"u = {u:.2f} {sign} {prob:.2f}  {verdict}")
 
 
 def last_text(name: str, done: Round) -> Text:
     if done.rejected:
-        return Text.assemble((name, REPLACEMENT), " replacement, drawn from the residual distribution")
+        return Text.assemble((name, REPLACEMENT),
+                             " replacement, drawn from the residual distribution")
     return Text.assemble((name, BONUS), " bonus, drawn from p_target")
 
 
 def chart(done: Round, decode: Decode, bars: int = 6) -> Table:
-    """Of the token that a chain has rejected, both distributions and the residual, at their likeliest tokens."""
+    """Of the token that a chain has rejected, both distributions and the residual, at their
+    likeliest tokens.
+    """
     last = len(done.path)
     p_target, q_draft = done.p_target[last], done.q_draft[last + 1]
     left = residual(p_target, q_draft)
@@ -102,7 +114,8 @@ def chart(done: Round, decode: Decode, bars: int = 6) -> Table:
     for token in (p_target + q_draft).topk(min(bars, len(p_target))).indices.tolist():
         p, q = p_target[token].item(), q_draft[token].item()
         style = REPLACEMENT if token == done.token else REJECTED if token in done.rejected else ""
-        out.add_row(Text(name_of(token, decode), style), f"{p:.3f}", Text("█" * round(14 * p), "cyan"), f"{q:.3f}",
+        out.add_row(Text(name_of(token, decode), style), f"{p:.3f}",
+                    Text("█" * round(14 * p), "cyan"), f"{q:.3f}",
                     Text("█" * round(14 * q), "yellow"), f"{left[token]:.3f}")
     return out
 

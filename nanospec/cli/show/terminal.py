@@ -1,7 +1,7 @@
 """Speculation in the terminal, drawn with rich from the rounds themselves.
 
-Every mark is a colour and something besides: accepted is green and plain, rejected red and struck through, its
-replacement amber and underlined, the bonus token blue and bold.
+Every mark is a colour and something besides: accepted is green and plain, rejected red and struck
+through, its replacement amber and underlined, the bonus token blue and bold.
 """
 
 import re
@@ -16,51 +16,63 @@ from rich.table import Table
 from rich.text import Text
 
 from nanospec.cli.quantities import milliseconds, per_call, per_second
+from nanospec.errors import NanospecError
 from nanospec.speculate import Round, tokens_of
 
 ACCEPTED, REJECTED, REPLACEMENT, BONUS = "green", "red strike", "yellow underline", "bold blue"
-TABLE_WIDTH = 100       # of numbers: one cut short would be a wrong one, so in a narrower window lines wrap
+TABLE_WIDTH = 100       # of numbers: one cut short would be wrong, so narrower windows wrap lines
 Decode = Callable[[list[int]], str]
-SHOWN: list[tuple] = []                 # the arguments of each call of show_table, for what is written elsewhere, too
+SHOWN: list[tuple] = []         # the arguments of each call of show_table, for what is written too
 
-# A model may write any byte, and so may a user. These move the cursor, colour the screen, turn the direction of
-# writing, or are forbidden in XML: the controls but newline and tab, overrides of direction, half characters, no
-# characters.
-UNSAFE = re.compile("[\0-\x08\x0b-\x1f\x7f-\x9f\u202a-\u202e\u2066-\u2069\ud800-\udfff\ufffe\uffff]")
-SVG = re.sub(r"@font-face \{\{.*?\}\}\s*", "", CONSOLE_SVG_FORMAT, flags=re.S)     # rich's loads fonts from a network
+# A model may write any byte, and so may a user. These move the cursor, colour the screen, turn the
+# direction of writing, or are forbidden in XML: the controls but newline and tab, overrides of
+# direction, half characters, no characters.
+UNSAFE = re.compile("[\0-\x08\x0b-\x1f\x7f-\x9f\u202a-\u202e\u2066-\u2069\ud800-\udfff"
+                    "\ufffe\uffff]")
+# rich's loads fonts from a network
+SVG = re.sub(r"@font-face \{\{.*?\}\}\s*", "", CONSOLE_SVG_FORMAT, flags=re.S)
 
 
 def printable(text: str) -> str:
-    """What is unsafe becomes its picture, if it has one: ESC becomes ␛, the others the replacement character."""
-    return UNSAFE.sub(lambda found: chr(0x2400 + ord(found[0])) if found[0] < " " else "\ufffd", text)
+    """What is unsafe becomes its picture, if it has one: ESC becomes ␛, the others the replacement
+    character.
+    """
+    def picture(found: re.Match) -> str:
+        return chr(0x2400 + ord(found[0])) if found[0] < " " else "\ufffd"
+    return UNSAFE.sub(picture, text)
 
 
 def visible(text: str) -> str:
-    """Blank space that one can see: a rejected newline must not break the line, a rejected space must show its strike.
+    """Blank space that one can see: a rejected newline must not break the line, a rejected space
+    must show its strike.
     """
     text = printable(text).replace("\n", "⏎").replace("\t", "⇥")
     return text if text.strip() else text.replace(" ", "␣")
 
 
 def round_text(done: Round, decode: Decode, marked: bool = True) -> Text:
-    """One round's tokens in place. What was drafted after a rejected token was never judged, and is not shown.
+    """One round's tokens in place. What was drafted after a rejected token was never judged, and is
+    not shown.
 
-    marked: False where no style can be shown (a pipe, a file): then the text alone, without the rejected tokens.
+    marked: False where no style can be shown (a pipe, a file): then the text alone, without the
+    rejected tokens.
     """
     if not marked:
         return Text(printable(decode(done.emitted)))
     accepted = len(done.path)
     out = Text().append(printable(decode(done.emitted[:accepted])), ACCEPTED)
     if len(done.emitted) > accepted:
-        for i, token in enumerate(done.rejected):           # several in a tree: all that followed the last accepted one
+        for i, token in enumerate(done.rejected):   # several in a tree, after the last accepted one
             out.append("|" * (i > 0), "dim").append(visible(decode([token])), REJECTED)
         out.append(printable(decode([done.token])), REPLACEMENT if done.rejected else BONUS)
     return out
 
 
-def legend() -> Text:
-    return Text("   ").join([Text("accepted", ACCEPTED), Text("rejected", REJECTED), Text("replacement", REPLACEMENT),
-                             Text("bonus", BONUS)])
+def legend(rejected: bool = True) -> Text:
+    styles = {"accepted": ACCEPTED, "rejected": REJECTED, "replacement": REPLACEMENT,
+              "bonus": BONUS}
+    return Text("   ").join(Text(word, style) for word, style in styles.items()
+                            if rejected or word != "rejected")
 
 
 def side_by_side(console: Console) -> bool:
@@ -68,14 +80,15 @@ def side_by_side(console: Console) -> bool:
 
 
 class View:
-    """Two panels, the target alone and speculation, side by side where the window is wide enough."""
+    """Two panels, the target alone and speculation, side by side where the window is wide enough.
+    """
 
     def __init__(self, prompt: str, decode: Decode):
         self.prompt, self.decode = printable(prompt), decode
         self.plain: list[int] = []
         self.plain_seconds: list[float] = []                # one for each token
         self.rounds: list[Round] = []
-        self.round_seconds: list[tuple[float, float]] = []  # drafting, and all the rest of the round
+        self.round_seconds: list[tuple[float, float]] = []      # drafting, and all the rest
 
     def take_token(self, token: int, seconds: float) -> None:
         self.plain.append(token)
@@ -86,51 +99,58 @@ class View:
         self.round_seconds.append((drafting, seconds - drafting))
 
     def panels(self, console: Console, lines: int | None = None) -> RenderableType:
-        """Both panels for this console; `lines` cuts each to its last lines, for a window of limited height."""
+        """Both panels for this console; `lines` cuts each to its last lines, for a window of
+        limited height.
+        """
         wide = side_by_side(console)
         width = console.width // 2 if wide else console.width
-        fast, slow = Text().append(self.prompt, "dim"), Text().append(self.prompt, "dim")
+        slow, fast = Text().append(self.prompt, "dim"), Text().append(self.prompt, "dim")
+        slow.append(printable(self.decode(self.plain)))
         for done in self.rounds:
             fast.append_text(round_text(done, self.decode, marked=console.is_terminal))
-        slow.append(printable(self.decode(self.plain)))
-        both = []
-        for title, text, tokens, calls, seconds in (
-                ("the target alone", slow, len(self.plain), len(self.plain), self.plain_seconds),
-                ("speculative", fast, len(tokens_of(self.rounds)), len(self.rounds), map(sum, self.round_seconds))):
+
+        def panel(title: str, text: Text, tokens: int, seconds: list[float]) -> Panel:
+            subtitle = "waiting"
+            if seconds:
+                subtitle = (f"{per_call(tokens, len(seconds)):.2f} tokens per target call · "
+                            f"{per_second(tokens, seconds):,.0f} tokens/s")
             if lines:
                 text = Text("\n").join(text.wrap(console, width - 4)[-lines:])
-            subtitle = "waiting"
-            if calls:
-                subtitle = (f"{per_call(tokens, calls):.2f} tokens per target call · "
-                            f"{per_second(tokens, seconds):,.0f} tokens/s")
-            both.append(Panel(text, title=title, subtitle=subtitle, width=width, border_style="dim"))
+            return Panel(text, title=title, subtitle=subtitle, width=width, border_style="dim")
+
+        both = [panel("the target alone", slow, len(self.plain), self.plain_seconds),
+                panel("speculative", fast, len(tokens_of(self.rounds)),
+                      [sum(seconds) for seconds in self.round_seconds])]
         return Columns(both, padding=0, expand=True) if wide else Group(*both)
 
     def lanes(self, console: Console, calls: int = 8) -> Text:
-        """`calls` plain target calls and what speculation did meanwhile, on one axis of wall-clock time; nothing
-        where the window leaves no room for an axis."""
+        """`calls` plain target calls and what speculation did meanwhile, on one axis of wall-clock
+        time; nothing where the window leaves no room for an axis.
+        """
         width = min(console.width, 120) - 32
-        plain = self.plain_seconds[1:]                              # the first token's includes reading the prompt
+        plain = self.plain_seconds[1:]                      # the first one reads the prompt, too
         if not plain or width < 16:
             return Text()
         span = sum(plain[:calls])
         out = Text().append(f"{milliseconds(span):.0f} ms, after the prompt was read\n", "dim")
-        rows = (("the target alone", [(0.0, 0, seconds, 1) for seconds in plain], ""),
-                ("speculative", [(drafting, done.steps, rest, len(done.emitted)) for done, (drafting, rest)
-                                 in list(zip(self.rounds, self.round_seconds))[1:]], "yellow"))
-        for name, steps, colour in rows:
+        rounds = [(drafting, done.steps, rest, len(done.emitted)) for done, (drafting, rest)
+                  in zip(self.rounds[1:], self.round_seconds[1:])]
+        for name, steps, colour in (
+                ("the target alone", [(0.0, 0, seconds, 1) for seconds in plain], ""),
+                ("speculative", rounds, "yellow")):
             line, spent, tokens = Text(), 0.0, 0
             for drafting, ticks, rest, emitted in steps:
                 if spent + drafting + rest > span * 1.001:
                     break
-                drafted_until, until = (round(width * (spent + part) / span) for part in (drafting, drafting + rest))
-                line.append(("'" * ticks)[:drafted_until - len(line)].ljust(drafted_until - len(line)), colour)
-                line.append("▬" * (until - len(line) - 1) + " ", "cyan")
+                drafted = round(width * (spent + drafting) / span) - len(line)
+                line.append(("'" * ticks)[:drafted].ljust(drafted), colour)
                 spent, tokens = spent + drafting + rest, tokens + emitted
+                line.append("▬" * (round(width * spent / span) - len(line) - 1) + " ", "cyan")
             line.append(" " * (width - len(line)))
             out.append(f"{name:17}").append_text(line).append(f" {tokens:3} tokens\n")
-        whole = self.round_seconds and not any(drafting for drafting, _ in self.round_seconds)  # compiled
-        return out.append("▬ a target call, or a whole round" if whole else "' a draft step, ▬ a target call", "dim")
+        compiled = self.round_seconds and not any(drafting for drafting, _ in self.round_seconds)
+        return out.append("▬ a target call, or a whole round" if compiled else
+                          "' a draft step, ▬ a target call", "dim")
 
 
 def table(rows: Iterable[tuple[str, str, str]]) -> Table:
@@ -144,11 +164,12 @@ def table(rows: Iterable[tuple[str, str, str]]) -> Table:
     return out
 
 
-def show_table(columns: Iterable[str], cells: Sequence[Sequence[str]], caption: str, bold: Sequence[bool] = ()) -> None:
-    """Numbers under the names of their columns; the first column is words if it is "" or "method"."""
-    columns = tuple(columns)
+def show_table(columns: Iterable[str], cells: Sequence[Sequence[str]], caption: str,
+               bold: Sequence[bool] = ()) -> None:
+    """Numbers under their columns' names; the first column is words if it is "" or "method"."""
+    columns, console = tuple(columns), Console()
     SHOWN.append((columns, cells, caption, bold))
-    table, console = Table(box=None, header_style="dim", padding=(0, 1, 0, 0), pad_edge=False), Console()
+    table = Table(box=None, header_style="dim", padding=(0, 1, 0, 0), pad_edge=False)
     for name in columns:
         table.add_column(name, justify="left" if name in ("", "method") else "right")
     for i, row in enumerate(cells):
@@ -157,10 +178,11 @@ def show_table(columns: Iterable[str], cells: Sequence[Sequence[str]], caption: 
     console.print(Text(caption, "table.caption"))
 
 
-def save_picture(draw: Callable[[Console], RenderableType], width: int, title: str, path: Path) -> None:
-    """What `draw` makes of a console of `width` columns, as an SVG that needs nothing but itself."""
-    console = Console(record=True, width=width, file=StringIO(), force_terminal=True, color_system="truecolor",
-                      no_color=False)
+def save_picture(draw: Callable[[Console], RenderableType], width: int, title: str,
+                 path: Path) -> None:
+    """What `draw` makes of a console of this width, as an SVG that needs nothing but itself."""
+    console = Console(record=True, width=width, file=StringIO(), force_terminal=True,
+                      color_system="truecolor", no_color=False)
     console.print(draw(console))
     console.save_svg(str(path), title=title, code_format=SVG)
 
@@ -171,8 +193,18 @@ def note(line: str) -> None:
     console.print(Text(printable(line), "dim"), soft_wrap=not console.is_terminal)
 
 
+def status_of(script: str, command: Callable[[], int | None]) -> int:
+    """What a command ends with: its own status, or 0; 2 if it refuses, 130 if Ctrl-C ends it."""
+    try:
+        return command() or 0
+    except (NanospecError, OSError) as error:
+        return refuse(script, error)
+    except KeyboardInterrupt:
+        return 130
+
+
 def refuse(script: str, error: Exception) -> int:
-    """One line on the error stream, however long it is and whatever it holds; and the exit status."""
+    """One line on the error stream, however long and whatever it holds; and the exit status."""
     line = Text(printable(f"{script}: {error}").replace("\n", " "), "red")
     Console(stderr=True).print(line, soft_wrap=True)
     return 2

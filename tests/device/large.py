@@ -1,23 +1,31 @@
 """1.1 billion random weights and simulated acceptance: what speculation gains against alpha and the number of texts.
 
-Rounds are really run. Only the coins are loaded, so that a draft token is accepted with probability alpha.
+    python -m tests.device.large
+
+Rounds are really run. Only the coins are loaded, so that a draft token is accepted with probability alpha. Beside them
+stands the floor of each step: a token of plain decoding reads every weight once, so it cannot take less than their
+bytes over the bandwidth (the memory side of the roofline, Williams et al. 2009).
 """
 
+import argparse
+import json
+import sys
 from collections.abc import Callable, Sequence
 from functools import partial
 from itertools import product
-from pathlib import Path
 from statistics import median
 
 import torch
-from torch import Tensor
 
-from nanospec.cli.bench.roofline import roofline
+from lessons.machine import Coins, bandwidth, matrix_rate, weight_bytes
+from nanospec.cli.bench.measure import measure_costs
+from nanospec.cli.launch import quiet
+from nanospec.cli.parser import Parser
 from nanospec.cli.quantities import milliseconds, per_second
-from nanospec.cli.show.figures import draw_simulated
-from nanospec.cli.show.terminal import show_table
+from nanospec.cli.options import COUNT, GAMMA, HERE, device, file, option
+from nanospec.cli.show.terminal import refuse, show_table
 from nanospec.dice import Dice
-from nanospec.errors import RequestError
+from nanospec.errors import NanospecError, RequestError
 from nanospec.fast.autotune import described
 from nanospec.fast.clock import announced, median_seconds
 from nanospec.fast.compiled import compiler_for
@@ -33,15 +41,36 @@ from nanospec.theory import expected_tokens
 LARGE = (Config(32_000, 2048, layers=24, channels=2048, heads=32, kv_heads=8, hidden=5504),
          Config(32_000, 2048, layers=2, channels=1024, heads=16, kv_heads=4, hidden=2816))
 MOST = 64               # draft tokens; the distributions of more, for 32 texts, take gigabytes
+ROUND = 4               # draft tokens of the round whose floor is told
+ALPHA = option("a number between 0 and 1", float, lambda number: 0 < number < 1)
 
 
-def run(gammas: Sequence[int] = (2, 4, 8), rows: Sequence[int] = (1, 8, 32),
-        alphas: Sequence[float] = (0.5, 0.6, 0.7, 0.8, 0.9), device: str = "cpu", threads: int | None = None,
-        compile: bool = False, figure: Path | None = None) -> list[dict]:
+def main(argv: Sequence[str] | None = None) -> int:
+    parser = Parser(prog="python -m tests.device.large", description=__doc__,
+                    formatter_class=argparse.RawDescriptionHelpFormatter)
+    add = parser.add_argument
+    add("--gammas", type=GAMMA, nargs="+", default=(2, 4, 8))
+    add("--rows", type=COUNT, nargs="+", default=(1, 8, 32), help="how many texts at once")
+    add("--alphas", type=ALPHA, nargs="+", default=(0.5, 0.6, 0.7, 0.8, 0.9))
+    add("--device", type=device, default=HERE)
+    add("--compile", action="store_true")
+    add("--json", type=file(), metavar="FILE", help="the rows")
+    try:
+        options = vars(parser.parse_args(argv))
+        into, rows = options.pop("json"), run(**options)
+        if into:
+            into.write_text(json.dumps(rows, indent=1) + "\n")
+    except (NanospecError, OSError) as error:
+        return refuse("large", error)
+    except KeyboardInterrupt:
+        return 130
+    return 0
+
+
+def run(gammas: Sequence[int], rows: Sequence[int], alphas: Sequence[float], device: str, compile: bool) -> list[dict]:
     """The machine's limits, and a row for each number of texts, gamma and alpha."""
     if max(gammas) > MOST:
         raise RequestError(f"--gammas: at most {MOST} here, got {max(gammas)}")
-    torch.set_num_threads(threads or torch.get_num_threads())
     target, draft = large_pair(device)
     with announced("measuring this machine's limits"):
         near = roofline(target, draft)
@@ -58,9 +87,20 @@ def run(gammas: Sequence[int] = (2, 4, 8), rows: Sequence[int] = (1, 8, 32),
                f"plain step reads {near['bytes'] / 1e9:.2f} GB, "
                f"{per_second(near['bytes'], [near['seconds']['target step']]) / 1e9:.0f} GB/s; measured for that many "
                f"bytes: {near['bandwidth'] / 1e9:.0f}")
-    if figure:
-        draw_simulated(found, f"{device}: 1.1 billion random weights, simulated acceptance", figure)
     return [near, *found]
+
+
+def roofline(target: GPT, draft: GPT) -> dict:
+    """Rates of this machine, and each step's seconds beside its floor. A round's floor is that of its parts."""
+    device, size = target.device, weight_bytes(target)
+    near, far = bandwidth(size, device), bandwidth(512 * 2 ** 20, device)
+    floors = {"target step": size / near, "draft step": weight_bytes(draft) / near, "verification": size / near}
+    floors["round"] = ROUND * floors["draft step"] + floors["verification"]
+    costs = measure_costs(target, draft, [ROUND + 1])
+    took = {"target step": costs.seconds, "draft step": costs.c * costs.seconds,
+            "verification": costs.v[ROUND + 1] * costs.seconds, "round": costs.parts(ROUND)}
+    return {"bytes": size, "bandwidth": near, "bandwidth_of_512_MiB": far,
+            "matrix_rate": matrix_rate(target.dtype, device), "gamma": ROUND, "floor_seconds": floors, "seconds": took}
 
 
 def large_pair(device: torch.device | str) -> tuple[GPT, GPT]:
@@ -69,17 +109,6 @@ def large_pair(device: torch.device | str) -> tuple[GPT, GPT]:
         pair = [GPT(config).to(torch.bfloat16).requires_grad_(False) for config in LARGE]
     target, draft = (pack(model) if can_pack(model.embedding.weight) else model for model in pair)
     return target, draft
-
-
-class Coins(Dice):
-    """Accepts every draft token with probability alpha, whatever the distributions: the pace of an untrained pair."""
-
-    def __init__(self, seeds: Sequence[int], device: torch.device, alpha: float):
-        super().__init__(seeds, device)
-        self.alpha = alpha
-
-    def flip(self, prob: Tensor) -> Tensor:
-        return self._take(prob.shape[1]) < self.alpha
 
 
 def pace(step: Callable[[int], object], kv_length: int, text: Text, dice: Dice, uniforms: int, repeats: int,
@@ -129,3 +158,8 @@ def simulated(target: GPT, draft: GPT, alphas: Sequence[float] = (0.5, 0.6, 0.7,
                  "tokens_per_target_call": written, "speedup": expected_tokens(alpha, gamma) / cost}
                 for alpha, written in zip(alphas, tokens)]
     return out
+
+
+if __name__ == "__main__":
+    quiet()
+    sys.exit(main())

@@ -1,0 +1,159 @@
+"""What commands take on their command lines. A bad request is refused in one line, before anything
+is loaded.
+
+Each type below reads an option's text, and says what it must be where it is something else. OPTIONS
+has the options that commands share, by the names of the parameters that they become.
+"""
+
+import argparse
+import json
+import math
+import os
+from collections.abc import Callable, Mapping
+from pathlib import Path
+from typing import Any, TypeVar
+
+import torch
+
+from nanospec.errors import MOST_ROWS, SEEDS, DeviceError
+from nanospec.files.checkpoint import WEIGHTS
+from nanospec.files.ready import available
+from nanospec.files.sources import PACKAGED, can_be_a_name
+from nanospec.methods.draft_models import LEARNED
+from nanospec.methods.index import DRAFTERS, REMEMBERING, RULES
+from nanospec.methods.trees.shapes import grown_by, published
+
+T = TypeVar("T")
+HERE = "cuda" if torch.cuda.is_available() else "cpu"   # commands choose, the library does not
+
+
+def option(what: str, read: Callable[[str], T],
+           holds: Callable[[T], bool] = lambda value: True) -> Callable[[str], T]:
+    """The type of an option that must be `what`: read(text), and `holds` must be true of it."""
+    def of(text: str) -> T:
+        try:
+            value = read(text)
+            if holds(value):
+                return value
+        except (ValueError, TypeError, OSError, OverflowError, RecursionError):
+            pass
+        raise argparse.ArgumentTypeError(f"must be {what}, got {text[:200]!r}")
+    return of
+
+
+def whole_number(least: int, most: int) -> Callable[[str], int]:
+    return option(f"a whole number from {least} to {most}", int,
+                  lambda number: least <= number <= most)
+
+
+def tree(text: str) -> int | list[int] | dict[str, int]:
+    """How many children, a topology, or how a tree is grown."""
+    if text.strip().isdigit():
+        return GAMMA(text)
+    found = json.loads(Path(text).read_text() if text.endswith(".json") else text)
+    if isinstance(found, dict):
+        return grown_by(found)
+    return published(found if isinstance(found, list) else [])
+
+
+def file(suffix: str = "") -> Callable[[str], Path]:
+    """A file that can be written, or written over."""
+    def can_be_written(path: Path) -> bool:
+        written = path if path.exists() else path.parent
+        fits = not path.is_dir() if path.exists() else written.is_dir()
+        return fits and path.suffix.endswith(suffix) and os.access(written, os.W_OK)
+    kind = f"a {suffix} file" if suffix else "a file"
+    return option(f"{kind} in a folder that can be written to", Path, can_be_written)
+
+
+def can_be_made(folder: Path) -> bool:
+    """The folder, or the nearest one above it that exists, is a folder that can be written to."""
+    nearest = next(path for path in (folder, *folder.absolute().parents) if path.exists())
+    return nearest.is_dir() and os.access(nearest, os.W_OK)
+
+
+def device(name: str) -> str:
+    try:
+        available(name)
+    except DeviceError as error:
+        raise argparse.ArgumentTypeError(str(error)) from error
+    return name
+
+
+COUNT = whole_number(1, 10 ** 9)
+GAMMA = whole_number(1, MOST_ROWS - 1)
+SHAPE = option("children at every depth, or a whole tree, as JSON or a .json file: its parents, "
+               '[-1, 0, 0], choices, [[0], [1]], or {"size": 9, "width": 3, "depth": 2}', tree)
+REMEMBER = whole_number(0, 10 ** 9)
+SEED = whole_number(0, SEEDS - 1)
+THREADS = whole_number(1, 1024)
+TEMPERATURE = option("a number, 0 or more", float, lambda number: 0 <= number < math.inf)
+TOP_P = option("more than 0 and at most 1", float, lambda number: 0 < number <= 1)
+# argv holds other bytes as half characters
+TEXT = option("UTF-8", lambda text: text.encode().decode())
+TEXTS = option("a file or a folder that is there", Path, Path.exists)
+MODEL = option("a folder or a .gguf file that is there, "
+               f"{', '.join(PACKAGED)}, or a repository on the hub, OWNER/NAME", str, can_be_a_name)
+NEW_FOLDER = option("a folder that can be written to, there or not", Path, can_be_made)
+
+OPTIONS: dict[str, dict] = {
+    "prompt": dict(type=TEXT, metavar="TEXT", help="the text to continue"),
+    "weights": dict(type=MODEL, metavar="MODEL", help="a pair that train_tiny.py wrote; Hugging "
+                    "Face folders MODEL/target and MODEL/draft, or .gguf files of these names; a "
+                    f"folder or a .gguf file with a target alone; {', '.join(PACKAGED)}; or a "
+                    "repository on the hub"),
+    "draft": dict(choices=["gpt", *LEARNED], metavar="NAME",
+                  help="the draft model: " + ", ".join(["gpt", *LEARNED])),
+    "drafter": dict(choices=DRAFTERS, metavar="NAME", help="how it drafts: " + ", ".join(DRAFTERS)),
+    "gamma": dict(type=GAMMA, metavar="N", help="draft tokens a round"),
+    "shape": dict(type=SHAPE, nargs="+", metavar="N", help="children at every depth of a tree, or "
+                  "a whole one as JSON: its parents, or Medusa's choices; default: the best for "
+                  "this pair here, measured; for dynamic-tree EAGLE-2's size, width and depth, as "
+                  '{"size": 60, "width": 10, "depth": 6}'),
+    "remember": dict(type=REMEMBER, metavar="N", help="how many tokens of earlier texts "
+                     f"{', '.join(REMEMBERING)} may copy from"),
+    "rule": dict(choices=RULES, metavar="NAME",
+                 help="what decides which draft tokens are accepted: " + ", ".join(RULES)),
+    "temperature": dict(type=TEMPERATURE, metavar="T", help="0 is greedy"),
+    "top_k": dict(type=COUNT, metavar="N", help="only the N likeliest tokens"),
+    "top_p": dict(type=TOP_P, metavar="P",
+                  help="only the likeliest tokens, up to a probability of P"),
+    "max_new_tokens": dict(type=COUNT, metavar="N", help="for each text"),
+    "seed": dict(type=SEED, metavar="N", help="of all random numbers"),
+    "device": dict(type=device, help="cpu, cuda, or cuda:N"),
+    "dtype": dict(choices=["auto", "float32", "bfloat16", "float16", "int8", "float64"],
+                  help="auto: the fastest here, measured; int8 rounds more, so it is taken by name "
+                  "alone"),
+    "threads": dict(type=THREADS, metavar="N", help="default: as many as are fastest"),
+    "compile": dict(action="store_true", help="through torch.compile, too, where a drafter's "
+                    "drafts have one shape: minutes, the first time"),
+}
+# The defaults of demo, chat and why.
+SAMPLING = {"rule": "token", "top_k": None, "top_p": None, "seed": 0, "device": HERE,
+            "dtype": "auto"}
+
+
+def sampling_of(asked: argparse.Namespace) -> dict[str, Any]:
+    """What makes a distribution of logits, as it was asked for."""
+    return {"temperature": asked.temperature, "top_k": asked.top_k, "top_p": asked.top_p}
+
+
+def add_options(parser: argparse.ArgumentParser, defaults: Mapping[str, Any],
+                words: Mapping[str, str], options: Mapping[str, dict] = OPTIONS) -> None:
+    """An option for each name, with its default. words: the default in words, where it is not a
+    number or a word itself.
+    """
+    for name, default in defaults.items():
+        said = words.get(name) or default_in_words(default)
+        more = {"help": "; ".join(filter(None, [options[name].get("help"),
+                                                said and f"default: {said}"]))}
+        parser.add_argument("--" + name.replace("_", "-"), default=default,
+                            **options[name] | more)
+
+
+def default_in_words(default: Any) -> str:
+    if default == WEIGHTS:
+        return "the pair that ships"
+    if isinstance(default, tuple):
+        return " ".join(map(str, default))
+    return str(default) if type(default) in (int, float, str) else ""
