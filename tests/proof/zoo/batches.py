@@ -79,7 +79,7 @@ TOLD = [
 
 CHOICE = "rate, texts = max(self.other.goodput(len(text.tokens))), text.ids()"
 ASKED = "self._drafted(texts, text, sampling, dice, kv_length, lag)"
-COPIED = "self.copied = [self._copy(b, ids, rate) for b, ids in enumerate(texts)]"
+COPIED = "self.copied = [self._copy(b, rate) for b in range(len(texts))]"
 ASKED_LATER = ASKED.replace("(texts", "(\n            texts")
 
 CHOSEN = [
