@@ -214,6 +214,6 @@ EXERCISE = Exercise(
      "in the coin, and in the residual.",
      "deferred = where(q_draft < p_target.max() - a, q_draft, 0); pi = q_draft - deferred + p_target * deferred.sum(). "
      "In a round zip(drafted, q_draft, p_target) stops by itself after the last draft token: there is no bonus."),
-    [("nanospec.methods.rules.cascade", "_token", "def mixture", "return mixture"),
+    [("nanospec.methods.rules.cascade", "_mixture", "def mixture", "return mixture"),
      ("nanospec.methods.rules.cascade", "cascade", "pi = torch", "return accepted[:, 0]")],
     slow_is_right=True)
