@@ -1,5 +1,5 @@
-"""What the lessons share: dice for a single text, a walk of a round, tables, the list of lessons, short trainings, how
-much a rule can accept, a warning about a busy machine, links to the page to play with.
+"""What the lessons share: dice for a single text, a walk of a round, tables, the list of lessons, short trainings, a
+mixture of two models, how much a rule can accept, a warning about a busy machine, links to the page to play with.
 """
 
 import re
@@ -16,7 +16,7 @@ from nanospec.cli.launch import quiet
 from nanospec.dice import Dice
 from nanospec.files.corpus import read_texts
 from nanospec.methods.draft_models.mlp import MLPSpeculator
-from nanospec.probs import residual
+from nanospec.probs import probs, residual
 from nanospec.proof.tables import TableModel
 from nanospec.proof.walk import distance, target_distribution, walk
 from nanospec.training.learning import learned_loss
@@ -191,6 +191,28 @@ def along(model, texts: tuple[torch.Tensor, torch.Tensor, torch.Tensor]) -> list
     logits = whole_texts(model, tokens, before_tokens(hidden), 5)               # (5, B, places, V)
     places, q_draft = logits.shape[2], logits.log_softmax(-1)
     return [1 - total_variation(p_target[:, k:k + places], q_draft[k]).mean().item() for k in range(5)]
+
+
+class Mixture:
+    """The language model of a mixture of two tables. mix: (q_draft (..., V), p_target (..., V)) -> pi (..., V)."""
+
+    def __init__(self, target: TableModel, draft: TableModel, mix: Callable):
+        self.target, self.draft, self.mix = target, draft, mix
+        self.config, self.new_cache = target.config, target.new_cache
+        self.device, self.dtype = target.device, target.dtype
+
+    def __call__(self, *call, layers: Sequence[int] = (), **more) -> torch.Tensor:
+        p_target, q_draft = (model(*call, **more).softmax(-1) for model in (self.target, self.draft))
+        return self.mix(q_draft, p_target).log()
+
+
+def expected_accepted(target, draft, prefix: list[int], gamma: int, **settings) -> float:
+    """Draft tokens accepted on average of gamma, after `prefix`, without a cache."""
+    if gamma == 0:
+        return 0.0
+    p_target, q_draft = (probs(model(torch.tensor([prefix]))[0, -1], **settings) for model in (target, draft))
+    return sum(weight * (1 + expected_accepted(target, draft, [*prefix, x], gamma - 1, **settings))
+               for x, weight in enumerate(p_target.minimum(q_draft).tolist()) if weight > 0)
 
 
 def best_acceptance(p_target: torch.Tensor, q_draft: torch.Tensor, k: int) -> float:

@@ -60,11 +60,6 @@ class StateCache(Cache):
         self.after = self.tokens.new_zeros(states.shape[:2])
         self.again = 0
 
-    @property
-    def state_bytes(self) -> int:
-        """Of the states of one text."""
-        return self.states[0].numel() * self.states.element_size()
-
     def next_slots(self, tokens: int) -> Tensor:
         """As Cache. A text with less to read than others may reach the spare slot."""
         return super().next_slots(tokens).clamp(max=self.tokens.shape[1] - 1)
