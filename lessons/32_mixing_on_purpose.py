@@ -18,7 +18,8 @@
 import torch
 
 import figures
-from kit import Mixture, OneRow, table
+from kit import OneRow, table
+from oracles import Mixture
 from nanospec import Draft, ModelDrafter
 from nanospec.files import load_pair
 from nanospec.files.corpus import read_texts

@@ -17,7 +17,8 @@ from itertools import combinations
 import torch
 
 import figures
-from kit import sequential_acceptance, table
+from kit import table
+from oracles import sequential_acceptance
 from nanospec import ModelDrafter
 from nanospec.files import load_pair
 from nanospec.methods.rules.kseq import k_seq, least_rho

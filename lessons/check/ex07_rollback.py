@@ -10,7 +10,8 @@ from lessons.check.answered import pair, whole
 from lessons.check.engine import Exercise, wrong
 from lessons.check.rounds import GAMMA, IDS, coin, count, distribution_of, next_weights, play_round
 from lessons.check.seen import Failure, Seen, values
-from lessons.kit import OneRow, expected_accepted
+from lessons.kit import OneRow
+from lessons.oracles import expected_accepted
 from nanospec.proof.tables import TableModel
 from nanospec.proof.walk import target_distribution, walk
 

@@ -11,7 +11,7 @@ from lessons.check.engine import Exercise, wrong
 from lessons.check.pairs import PAIRS, normal, vector
 from lessons.check.rounds import DRAFT, GAMMA, IDS, TARGET, coin, distribution_of
 from lessons.check.seen import Failure, Row, Seen, look, values
-from lessons.kit import Mixture
+from lessons.oracles import Mixture
 from nanospec.methods.rules.cascade import DEFERRALS
 from nanospec.probs import residual
 from nanospec.proof.walk import target_distribution, walk

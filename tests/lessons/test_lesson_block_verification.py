@@ -10,7 +10,7 @@ from itertools import permutations, product
 import networkx        # comes with torch
 import pytest
 import torch
-from kit import best_acceptance
+from oracles import best_acceptance
 from shorter import shorter
 
 from nanospec.methods.rules.kseq import k_seq

@@ -7,7 +7,7 @@ import re
 
 import pytest
 import torch
-from kit import sequential_acceptance
+from oracles import sequential_acceptance
 from shorter import shorter
 
 from lessons.check.ex13_node_rule import FORBIDS, FOUR, SURE, drawn_from, stands, without_replacement

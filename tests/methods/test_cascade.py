@@ -5,7 +5,7 @@ from itertools import product
 import pytest
 import torch
 
-from lessons.kit import Mixture
+from lessons.oracles import Mixture
 from nanospec.errors import RequestError
 from nanospec.generate import generate
 from nanospec.methods.copies.lookup import PromptLookup

@@ -3,7 +3,7 @@
 import pytest
 import torch
 
-from lessons.kit import Mixture
+from lessons.oracles import Mixture
 from nanospec.methods.draft_models.early_exit import FirstBlocks, GoesOn
 from nanospec.methods.models.grammar import Constrained, Grammar
 from nanospec.methods.models.other_tokenizer import OtherTokenizer, tables_of

@@ -7,7 +7,7 @@ import networkx        # comes with torch
 import pytest
 import torch
 
-from kit import best_acceptance, sequential_acceptance
+from oracles import best_acceptance, sequential_acceptance
 from nanospec.methods.rules import kseq
 from nanospec.methods.rules.kseq import k_seq, least_rho
 from nanospec.probs import residual

@@ -9,7 +9,7 @@ from functools import partial
 
 import torch
 
-from lessons.kit import Mixture
+from lessons.oracles import Mixture
 from nanospec.methods.copies.lookup import PromptLookup
 from nanospec.methods.copies.suffix import SuffixDrafter
 from nanospec.methods.index import DRAFTERS, Options, method_of

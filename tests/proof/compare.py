@@ -19,7 +19,7 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
-from lessons.kit import expected_accepted
+from lessons.oracles import expected_accepted
 from nanospec.draft import Draft, Drafter, Rule
 from nanospec.generate import generate
 from nanospec.methods.draft_models.early_exit import target_for

@@ -19,8 +19,8 @@ from nanospec.methods.draft_models import LEARNED
 from nanospec.methods.draft_models.early_exit import target_for
 from nanospec.methods.index import DRAFTERS, RULES, Entry, Method, Options, method_of
 from nanospec.methods.stack import Stack
+from nanospec.methods.trees.drawn import TopTree
 from nanospec.methods.trees.dynamic_tree import DynamicTree
-from nanospec.methods.trees.top import TopTree
 from nanospec.methods.trees.tree_reader import TreeOfModel
 from nanospec.probs import Sampling
 from nanospec.proof.stats import goodness_of_fit

@@ -36,12 +36,11 @@ from nanospec.methods.rules.cascade import cascade
 from nanospec.methods.rules.kseq import least_rho
 from nanospec.methods.rules.lossy import lenient, typical
 from nanospec.methods.stack import Stack
-from nanospec.methods.trees.drawn import TreeDrafter
+from nanospec.methods.trees.drawn import TopTree, TreeDrafter
 from nanospec.methods.trees.dynamic_tree import DynamicTree
 from nanospec.methods.trees.merged import MergedDrafter
 from nanospec.methods.trees.node_rule import verify_tree
 from nanospec.methods.trees.shapes import best_size, best_tree, grown_tree
-from nanospec.methods.trees.top import TopTree
 from nanospec.methods.trees.traversal import verify_traversal
 from nanospec.methods.trees.tree_draft import Tree, TreeDraft
 from nanospec.model import GPT
