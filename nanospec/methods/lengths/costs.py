@@ -8,6 +8,7 @@ others use the machine. A drafter that decides by costs should look at what the 
 from collections.abc import Callable
 from time import perf_counter
 
+import numpy as np
 from torch import Tensor
 
 from nanospec.dice import Dice
@@ -30,13 +31,8 @@ class Costs:
         self.table = {rows: list(seconds) for rows, seconds in table.items()}
 
     def __call__(self, rows: int, gamma: int) -> float:
-        if rows in self.table:
-            return self.table[rows][gamma]
-        below = max((known for known in self.table if known < rows), default=min(self.table))
-        above = min((known for known in self.table if known > rows), default=max(self.table))
-        part = (rows - below) / (above - below) if above > below else 0.0
-        fewer, more = self.table[below][gamma], self.table[above][gamma]
-        return fewer + part * (more - fewer)
+        known = sorted(self.table)
+        return float(np.interp(rows, known, [self.table[number][gamma] for number in known]))
 
     def saw(self, rows: int, gamma: int, seconds: float) -> None:
         """What a round took. What drafts less is now believed to be a little cheaper: it was not
