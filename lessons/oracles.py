@@ -1,12 +1,36 @@
-"""What lessons and exercises are compared with: the text of a mixture of two models, and how much a rule accepts."""
+"""What lessons, exercises and the proof are compared with: several texts at once, a text that the target completes, a
+mixture of two models, how much a rule and a tree accept.
+"""
 
+from collections import Counter, defaultdict
 from collections.abc import Callable, Sequence
+from itertools import product
+from math import prod
 
 import torch
 
 from nanospec.probs import probs, residual
 from nanospec.proof.tables import TableModel
+from nanospec.proof.walk import Distribution, target_distribution
 from nanospec.theory import acceptance
+
+
+def completed(found: Distribution, target, ids: Sequence[int], new: int, **settings) -> Distribution:
+    """Every shorter outcome in `found` continued to `new` tokens by the target itself."""
+    longer: Distribution = defaultdict(float)
+    for tokens, weight in found.items():
+        rest: Distribution = {(): 1.0}
+        if len(tokens) < new:
+            rest = target_distribution(target, [*ids, *tokens], new - len(tokens), **settings)
+        for more, probability in rest.items():
+            longer[tokens + more] += weight * probability
+    return dict(longer)
+
+
+def product_of(*parts: Distribution) -> Distribution:
+    """The joint distribution of independent outcomes."""
+    return {tuple(outcome for outcome, _ in outcomes): prod(probability for _, probability in outcomes)
+            for outcomes in product(*(part.items() for part in parts))}
 
 
 class Mixture:
@@ -75,3 +99,17 @@ def sequential_acceptance(p_target: torch.Tensor, q_draft: torch.Tensor, k: int,
         if rejected > 0 and others.any():
             beta += rejected * sequential_acceptance(p_next, q_next / q_next.sum(), k - 1, False, (*tried, x))
     return beta
+
+
+def expected_of(topology: Sequence[int], accepted: Sequence[float]) -> float:
+    """Tokens that a round emits: for every row the chance that its whole path is accepted, added up.
+
+    A row that is reached has its i-th child accepted with accepted[i]. The root counts 1, for the replacement or the
+    bonus token. Example: expected_of(shape(2, 1), [.6, .2]) = 1 + .6 + .2 + .36 + .12 = 2.28.
+    """
+    chance = [1.0]                              # of every row
+    children: Counter[int] = Counter()          # of every row, those met so far
+    for parent in topology[1:]:
+        chance.append(chance[parent] * accepted[children[parent]])
+        children[parent] += 1
+    return sum(chance)

@@ -11,7 +11,6 @@ the children of a row in the order in which they will be drawn. Left out: the to
 draws them, a rule judges them.
 """
 
-from collections import Counter
 from collections.abc import Iterable, Sequence
 from heapq import heappop, heappush
 from itertools import product
@@ -74,21 +73,6 @@ def check_chances(accepted: Sequence[float], size: int) -> None:
             isinstance(chance, Real) and 0 <= chance <= 1 for chance in accepted):
         raise RequestError("a tree needs the chance of each child, from 0 to 1, got "
                            f"{one_line(repr(accepted))}")
-
-
-def expected_of(topology: Topology, accepted: Sequence[float]) -> float:
-    """Tokens that a round emits: for every row the chance that its whole path is accepted, added
-    up.
-
-    The root counts 1, for the replacement or the bonus token. Example: expected_of(shape(2, 1),
-    [.6, .2]) = 1 + .6 + .2 + .36 + .12 = 2.28.
-    """
-    chance = [1.0]                              # of every row
-    children: Counter[int] = Counter()          # of every row, those met so far
-    for parent in topology[1:]:
-        chance.append(chance[parent] * accepted[children[parent]])
-        children[parent] += 1
-    return sum(chance)
 
 
 def best_tree(accepted: Sequence[float], size: int,
