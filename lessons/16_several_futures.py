@@ -16,12 +16,13 @@ import torch
 
 import figures
 from kit import OneRow, Quiet, off_by, table
+from oracles import expected_of
 from nanospec.cli.bench.prompts import held_out_prompts
 from nanospec.fast.autotune import autotune
 from nanospec.fast.clock import step_seconds
 from nanospec.files import load_pair
 from nanospec.methods.trees.drawn import TreeDrafter
-from nanospec.methods.trees.shapes import best_size, best_tree, expected_of, shape
+from nanospec.methods.trees.shapes import best_size, best_tree, shape
 from nanospec.methods.trees.tree_draft import of_text
 from nanospec.probs import probs
 from nanospec.proof.tables import TableModel

@@ -22,8 +22,8 @@ from nanospec.files import load_pair
 from nanospec.files.corpus import read_texts
 from nanospec.methods.draft_models.hydra import Hydra
 from nanospec.methods.draft_models.medusa import Medusa
+from nanospec.methods.trees.drawn import TopTree
 from nanospec.methods.trees.shapes import grown_tree
-from nanospec.methods.trees.top import TopTree
 from nanospec.proof.tables import TableModel, small_gpt, small_learned
 from nanospec.proof.walk import distance, target_distribution, walk
 from nanospec.speculate import speculate, tokens_of
@@ -309,7 +309,7 @@ assert counted(tree) > counted([-1, 0, 1, 2])
 
 # %% [markdown]
 # The two columns are close, so the promise is good enough here, and the tree is ahead
-# of the chain in both. `TopTree` (nanospec/methods/trees/top.py) drafts such a tree.
+# of the chain in both. `TopTree` (nanospec/methods/trees/drawn.py) drafts such a tree.
 #
 # Is the text still the target's? No draft token was drawn, so each q_draft is one-hot, and the node
 # rule (*Several futures*) is exact for such drafts, too. By hand: p_target is [.5, .3, .2], the

@@ -16,11 +16,12 @@ import torch
 
 import figures
 from kit import table
+from oracles import completed
 from nanospec import ModelDrafter, Sampling
 from nanospec.files import load_pair
 from nanospec.generate import generate
 from nanospec.proof.tables import TableModel, small_gpt
-from nanospec.proof.walk import completed, distance, target_distribution, walk
+from nanospec.proof.walk import distance, target_distribution, walk
 from nanospec.serving.server import Server
 from nanospec.speculate import one_round, speculate, tokens_of, verify
 from nanospec.text import Text, prefill

@@ -13,6 +13,7 @@ import torch
 
 import figures
 from kit import table
+from oracles import product_of
 from nanospec import ModelDrafter
 from nanospec.cli.bench.prompts import held_out_prompts
 from nanospec.fast.autotune import autotune
@@ -20,7 +21,7 @@ from nanospec.fast.clock import draft_seconds, step_seconds, timed
 from nanospec.files import load_pair
 from nanospec.methods.lengths.by_survival import BySurvival
 from nanospec.proof.tables import TableModel
-from nanospec.proof.walk import distance, product_of, target_distribution, walk
+from nanospec.proof.walk import distance, target_distribution, walk
 from nanospec.serving.ragged import Ragged
 from nanospec.serving.server import Server
 from nanospec.text import Text, prefill

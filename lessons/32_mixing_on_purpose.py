@@ -19,13 +19,14 @@ import torch
 
 import figures
 from kit import OneRow, table
+from oracles import Mixture
 from nanospec import Draft, ModelDrafter
 from nanospec.files import load_pair
 from nanospec.files.corpus import read_texts
 from nanospec.methods.rules.cascade import DEFERRALS, cascade
 from nanospec.methods.rules.lossy import typical
 from nanospec.probs import Sampling
-from nanospec.proof.tables import Mixture, TableModel
+from nanospec.proof.tables import TableModel
 from nanospec.proof.walk import distance, target_distribution, walk
 from nanospec.speculate import speculate, tokens_of, verify
 from nanospec.theory import acceptance

@@ -144,7 +144,7 @@ def counted(gamma, snapshots):
     done = list(speculate(target, ModelDrafter(draft, gamma), prompt, new, temperature=0))
     assert tokens_of(done) == list(generate(target, prompt, new, temperature=0))
     read = sum(len(one.tokens) for one in done) + caches[0].again
-    return caches[0].state_bytes, read / len(done), new / len(done)
+    return caches[0].states[0].nbytes, read / len(done), new / len(done)
 
 
 costs = {(gamma, name): counted(gamma, gamma + 1 if name == "snapshots" else None)

@@ -11,7 +11,7 @@ from lessons.check.engine import Exercise, wrong
 from lessons.check.rounds import GAMMA, IDS, coin, count, distribution_of, next_weights, play_round
 from lessons.check.seen import Failure, Seen, values
 from lessons.kit import OneRow
-from nanospec.proof.tables import expected_accepted
+from lessons.oracles import expected_accepted
 from nanospec.proof.tables import TableModel
 from nanospec.proof.walk import target_distribution, walk
 

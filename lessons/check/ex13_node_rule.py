@@ -7,7 +7,7 @@ from lessons.check.engine import Exercise
 from lessons.check.mistakes_at_a_node import WRONGS
 from lessons.check.pairs import BY_A_HAIR, PAIRS, normal, vector, without
 from lessons.check.seen import Failure, Row, Seen, fits, look, not_drawn_again
-from nanospec.methods.rules.kseq import best_acceptance
+from lessons.oracles import best_acceptance
 from nanospec.proof.walk import walk
 
 # How the children of a case are drawn: the tokens drawn so far -> the next one's q_draft, or None if there is no more.

@@ -12,8 +12,9 @@ from lessons.check.answered import pair, wholes
 from lessons.check.engine import Exercise, wrong
 from lessons.check.rounds import coin, count, distribution_of, next_weights
 from lessons.check.seen import Failure, Row, Seen, values
+from lessons.oracles import completed, product_of
 from nanospec.proof.tables import TableModel
-from nanospec.proof.walk import completed, product_of, target_distribution, walk
+from nanospec.proof.walk import target_distribution, walk
 
 # For the walk: two tokens, two texts, and two calls. The second one reads what the first has left in the caches.
 TARGET, DRAFT = TableModel(2, 3, zeros=0), TableModel(2, 4, zeros=0)

@@ -12,6 +12,7 @@ from dataclasses import dataclass, field, replace
 from functools import lru_cache
 from typing import Any, NamedTuple
 
+import numpy as np
 import torch
 from torch import Tensor
 
@@ -151,18 +152,10 @@ def settled(fit: Fit, bar: float) -> Fit:
 
 @lru_cache(maxsize=16)
 def _of_right_samples(expected: Sequence[float], count: int) -> Tensor:
-    """The statistics (count,) of right samples, as many each as are expected.
-
-    Cell by cell: how many of those left fall into a cell, and not into one after it, is binomial.
-    """
-    chance, mean = torch.Generator().manual_seed(SEED), torch.tensor(expected, dtype=torch.float64)
-    # Of what is left; the last cell takes all.
-    shares = (mean / mean.flip(0).cumsum(0).flip(0)).clamp(max=1)
-    left, seen = mean.sum().round().expand(count), []
-    for share in shares:
-        seen.append(torch.binomial(left, share.expand(count), chance))
-        left = left - seen[-1]
-    return _statistic(torch.stack(seen, -1), expected)
+    """The statistics (count,) of right samples, as many each as are expected."""
+    samples, chance = sum(expected), np.random.default_rng(SEED)
+    seen = chance.multinomial(round(samples), np.array(expected) / samples, count)
+    return _statistic(torch.from_numpy(seen), expected)
 
 
 def _statistic(seen: Tensor, expected: Sequence[float]) -> Tensor:

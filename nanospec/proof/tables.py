@@ -1,6 +1,6 @@
 """Models small enough to walk: language models that are tables, and a tiny GPT."""
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from functools import lru_cache, partial
 from typing import Any
 
@@ -14,7 +14,6 @@ from nanospec.methods.draft_models.learned import Learned
 from nanospec.methods.draft_models.pruned import Pruned
 from nanospec.methods.models.recurrent import Recurrent
 from nanospec.model import GPT, Config
-from nanospec.probs import probs
 
 LAYER = {"heads": 1, "kv_heads": 1, "hidden": 8}
 # Sizes of small learned draft models, where those of their classes would be too large to walk.
@@ -94,23 +93,6 @@ class TableModel:
 TABLE, DRAFT = TableModel(3, 8, zeros=0.4), TableModel(3, 58, zeros=0.4)
 
 
-class Mixture:
-    """The language model of a mixture of two tables. mix: (q_draft (..., V), p_target (..., V)) ->
-    pi (..., V).
-    """
-
-    def __init__(self, target: TableModel, draft: TableModel,
-                 mix: Callable[[Tensor, Tensor], Tensor]):
-        self.target, self.draft, self.mix = target, draft, mix
-        self.config, self.new_cache = target.config, target.new_cache
-        self.device, self.dtype = target.device, target.dtype
-
-    def __call__(self, *call, layers: Sequence[int] = (), **more) -> Tensor:
-        models = self.target, self.draft
-        p_target, q_draft = (model(*call, **more).softmax(-1) for model in models)
-        return self.mix(q_draft, p_target).log()
-
-
 def small_gpt(vocab_size: int, layers: int, seed: int, context: int = 96) -> GPT:
     """A random GPT in float64 with distributions far from uniform and from other seeds'."""
     return _far_from_uniform(GPT, seed, _small(vocab_size, context, layers))
@@ -152,21 +134,3 @@ def small_learned(name: str, target) -> Learned:
             rows = torch.arange(len(model.offsets))
             model.offsets.copy_(rows * (config.vocab_size - 1) // (len(rows) - 1) - rows)
     return model.double().requires_grad_(False).eval().attach(target)
-
-
-def expected_accepted(target, draft, prefix, gamma: int, **settings) -> float:
-    """Draft tokens accepted on average of gamma, after `prefix`, without a cache."""
-    if gamma == 0:
-        return 0.0
-    p_target, q_draft = (probs(model(torch.tensor([prefix]))[0, -1], **settings)
-                         for model in (target, draft))
-    both = p_target.minimum(q_draft).tolist()
-    return sum(weight * (1 + expected_accepted(target, draft, [*prefix, x], gamma - 1, **settings))
-               for x, weight in enumerate(both) if weight > 0)
-
-
-def prompts_of(vocab_size: int, count: int, longest: int) -> list[list[int]]:
-    """Random prompts of 1 to `longest` tokens."""
-    made = torch.Generator().manual_seed(count)
-    return [torch.randint(vocab_size, (1 + i % longest,), generator=made).tolist()
-            for i in range(count)]

@@ -11,8 +11,6 @@ and speed.
 
 from collections import defaultdict
 from collections.abc import Callable, Sequence
-from itertools import product
-from math import prod
 from typing import Any
 
 import torch
@@ -100,28 +98,6 @@ def target_distribution(target, ids: Sequence[int], new: int, **settings) -> Dis
     """Of the next `new` tokens, as `generate` draws them: what everything is compared with."""
     return walk(lambda dice: tuple(generate(target, ids, max_new_tokens=new, dice=dice,
                                             **settings)))[0]
-
-
-def completed(found: Distribution, target, ids: Sequence[int], new: int,
-              **settings) -> Distribution:
-    """Every shorter outcome in `found` continued to `new` tokens by the target itself."""
-    longer: Distribution = defaultdict(float)
-    for tokens, weight in found.items():
-        rest: Distribution = {(): 1.0}
-        if len(tokens) < new:
-            rest = target_distribution(target, [*ids, *tokens], new - len(tokens), **settings)
-        for more, probability in rest.items():
-            longer[tokens + more] += weight * probability
-    return dict(longer)
-
-
-def product_of(*parts: Distribution) -> Distribution:
-    """The joint distribution of independent outcomes."""
-    joint: Distribution = {}
-    for outcomes in product(*(part.items() for part in parts)):
-        together = tuple(outcome for outcome, _ in outcomes)
-        joint[together] = prod(probability for _, probability in outcomes)
-    return joint
 
 
 def distance(found: Distribution, truth: Distribution) -> tuple[float, float]:

@@ -1,5 +1,5 @@
 """A pair whose target is trained together with one more layer, which will be its draft model
-(methods/draft_models/mtp.py).
+(methods/draft_models/eagle.py).
 
     loss  =  cross-entropy of the next token, by the target  +  WEIGHT * the same, by the layer
 
@@ -15,7 +15,7 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 
 from nanospec.files.checkpoint import save_learned, save_model
-from nanospec.methods.draft_models.mtp import MTP
+from nanospec.methods.draft_models.eagle import MTP
 from nanospec.training.mixed import mixed
 from nanospec.training.pair import Training
 from nanospec.training.step import new_optimizer

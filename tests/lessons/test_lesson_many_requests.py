@@ -5,8 +5,9 @@ from collections import Counter
 from functools import lru_cache
 
 import pytest
+from oracles import product_of
 
-from nanospec.proof.walk import distance, product_of, target_distribution, walk
+from nanospec.proof.walk import distance, target_distribution, walk
 from nanospec.speculate import ModelDrafter, one_round, verify
 from nanospec.text import Text, prefill
 from nanospec.theory import expected_tokens

@@ -7,10 +7,10 @@ import re
 
 import pytest
 import torch
+from oracles import sequential_acceptance
 from shorter import shorter
 
 from lessons.check.ex13_node_rule import FORBIDS, FOUR, SURE, drawn_from, stands, without_replacement
-from nanospec.methods.rules.kseq import sequential_acceptance
 from nanospec.methods.trees.drawn import TreeDrafter
 from nanospec.methods.trees.tree_draft import TreeDraft
 from nanospec.probs import probs

@@ -5,6 +5,7 @@ from itertools import product
 import pytest
 import torch
 
+from lessons.oracles import Mixture, product_of
 from nanospec.errors import RequestError
 from nanospec.generate import generate
 from nanospec.methods.copies.lookup import PromptLookup
@@ -13,8 +14,8 @@ from nanospec.methods.rules.cascade import DEFERRALS, cascade
 from nanospec.methods.trees.drawn import TreeDrafter
 from nanospec.methods.trees.node_rule import verify_tree
 from nanospec.methods.trees.traversal import verify_traversal
-from nanospec.proof.tables import Mixture, TableModel
-from nanospec.proof.walk import distance, product_of, target_distribution, walk
+from nanospec.proof.tables import TableModel
+from nanospec.proof.walk import distance, target_distribution, walk
 from nanospec.speculate import ModelDrafter, speculate, tokens_of, verify
 from tests.proof.compare import rounds, together
 

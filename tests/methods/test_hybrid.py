@@ -30,7 +30,8 @@ def copied(ids: list[int], rate: float, chances: list[float]) -> tuple[int, list
     drafter.other.begin = lambda *of: None                  # the small draft model knows five tokens only
     drafter.begin(Text([ids], 20, 10), [0], None)
     drafter.chances = chances
-    return drafter._copy(0, ids, rate)
+    drafter.memory.read(0, ids, 0)
+    return drafter._copy(0, rate)
 
 
 @pytest.mark.parametrize("chance", [0.05, 0.3, 0.5, 0.7, 0.9, 1.0])
@@ -95,7 +96,8 @@ def test_after_copies_it_is_drafted_as_by_one_that_has_read_everything(draft):
     drafter, fixed = Hybrid(three_tokens(draft), V), [(True, False), (True, True), (False, True), (False, False)] * 5
     batch, dice, seen = Batch(TARGET, drafter, [[1, 2, 3], [4, 0, 1, 1, 2]], 90), Dice([1, 2]), 0
     for which in fixed:
-        drafter._copy = lambda b, ids, rate: (1, [ids[0], ids[1], ids[-1], 0][:2 + 2 * b]) if which[b] else (0, [])
+        of = drafter.memory.seen
+        drafter._copy = lambda b, rate: (1, [*of[b].ids[:2], of[b].ids[-1], 0][:2 + 2 * b]) if which[b] else (0, [])
         fresh = Batch(TARGET, ModelDrafter(draft, 3), batch.text.ids(), 90)
         drawn, *_ = batch.round(dice, Sampling())
         if all(which):
@@ -120,10 +122,11 @@ def test_after_copies_it_is_drafted_as_by_one_that_has_read_everything(draft):
 def test_a_row_that_moves_takes_its_text_along():
     drafter = Hybrid(chain(), V)
     batch = Batch(TARGET, drafter, [[1, 2, 3], [4, 0, 1, 1, 2]], 90)
-    seen = drafter.seen[1]
+    drafter.memory.read(1, [4, 0, 1, 1, 2], 0)
+    seen = drafter.memory.seen[1]
     move(batch.text, [1], 1)
     move(drafter, [1], 1)
-    assert drafter.seen == {0: seen}
+    assert drafter.memory.seen == {0: seen}
 
 
 def test_costs_with_a_gap_are_refused():

@@ -3,10 +3,11 @@
 import pytest
 import torch
 
+from lessons.oracles import Mixture
 from nanospec.methods.draft_models.early_exit import FirstBlocks, GoesOn
 from nanospec.methods.models.grammar import Constrained, Grammar
 from nanospec.methods.models.other_tokenizer import OtherTokenizer, tables_of
-from nanospec.proof.tables import Mixture, TableModel, small_gpt, small_learned, small_recurrent
+from nanospec.proof.tables import TableModel, small_gpt, small_learned, small_recurrent
 from nanospec.serving.ragged import Ragged
 from tests.proof.other_tokenizer import ITS, OURS
 

@@ -8,10 +8,11 @@ from nanospec.errors import RequestError
 from nanospec.methods.copies.lookahead import Lookahead
 from nanospec.methods.trees.tree_draft import of_text
 from nanospec.probs import probs
-from nanospec.proof.tables import TableModel, prompts_of, small_gpt
+from nanospec.proof.tables import TableModel, small_gpt
 from nanospec.proof.walk import distance, target_distribution, walk
 from nanospec.speculate import speculate
 from nanospec.text import Text
+from tests.proof.compare import prompts_of
 
 FULL, GPT, WARM = TableModel(3, 5, zeros=0), small_gpt(11, 2, 1), {"temperature": 0.7}
 SIZES = [(1, 2, 1), (2, 3, 2), (3, 2, 0), (2, 4, 3), (4, 3, 2)]

@@ -20,6 +20,11 @@ from nanospec.serving.server import Server
 FULL = TableModel(3, 5, zeros=0)
 
 
+def places(memory, b, token):
+    """Texts that row b may copy from, and where `token` stands there."""
+    return [(text.ids, at) for text in memory.others(b) for at in text.places.get(token, ())]
+
+
 def memory_of(most, *texts):
     """Texts of rows 0, 1, ..., each with a seed of its own."""
     memory = Memory(most)
@@ -40,15 +45,15 @@ def test_it_copies_what_followed_the_longest_match_elsewhere():
 
 def test_the_oldest_text_goes_first():
     memory = memory_of(9, [1, 2, 3, 4], [1, 2, 5, 6])
-    assert memory.tokens == 8 and [at for _, at in memory.after(0, 1)] == [1]
+    assert memory.tokens == 8 and [at for _, at in places(memory, 0, 1)] == [1]
     memory.begin(2)
     memory.read(2, [1, 2], 2)                               # the tenth token: row 0's text, which still grows, is gone
-    assert memory.tokens == 6 and [list(kept) for kept, _ in memory.after(2, 2)] == [[1, 2, 5, 6]]
+    assert memory.tokens == 6 and [kept for kept, _ in places(memory, 2, 2)] == [[1, 2, 5, 6]]
     memory.read(0, [1, 2, 3, 4, 1, 2], 0)
-    assert memory.tokens == 6 and len(memory.after(1, 2)) == 0
+    assert memory.tokens == 6 and len(places(memory, 1, 2)) == 0
     memory.begin(3)
     memory.read(3, list(range(20)), 3)                      # longer than all that may be kept
-    assert memory.tokens == 0 and not any(memory.places.values())
+    assert memory.tokens == 0 and not memory.texts
 
 
 def test_a_seed_that_was_there_before_finds_it_closed():
@@ -57,8 +62,8 @@ def test_a_seed_that_was_there_before_finds_it_closed():
     for seed, found in (0, 0), (1, 0), (2, 3), (2, 0), (None, 5), (None, 6):
         memory.begin(2)
         memory.read(2, [5, 1], seed)
-        assert len(memory.after(2, 1)) == (2 if found else 0), seed
-    assert len(memory.after(0, 1)) == 1                     # who was there first goes on copying
+        assert len(places(memory, 2, 1)) == (2 if found else 0), seed
+    assert len(places(memory, 0, 1)) == 1                     # who was there first goes on copying
 
 
 def asked(name, remember, temperature, seeds, prompts, rows=2):

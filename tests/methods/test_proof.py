@@ -7,9 +7,10 @@ from dataclasses import replace
 import pytest
 import torch
 
+from lessons.oracles import completed, product_of
 from nanospec.proof.judge import Verdict
 from nanospec.proof.tables import TableModel
-from nanospec.proof.walk import WalkingDice, completed, distance, product_of, target_distribution, walk
+from nanospec.proof.walk import WalkingDice, distance, target_distribution, walk
 from nanospec.speculate import ModelDrafter
 from tests.proof import __main__ as proof
 from tests.proof import handover

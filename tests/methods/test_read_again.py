@@ -82,7 +82,8 @@ def test_after_copies_the_draft_model_reads_the_longest_of_them_once():
     batch, dice = begun(drafter, draft)
     known: dict[int, int] = {}
     for which in [(0, 0), (1, 1), (1, 1), (0, 1), (1, 0), (1, 1), (0, 0), (0, 0)]:
-        drafter._copy = lambda b, ids, rate: (1, [ids[0], ids[-1], 0][:2 + b]) if which[b] else (0, [])
+        of = drafter.memory.seen
+        drafter._copy = lambda b, rate: (1, [of[b].ids[0], of[b].ids[-1], 0][:2 + b]) if which[b] else (0, [])
         lengths = batch.text.length.tolist()
         missed = max([lengths[b] - length for b, length in known.items()], default=0)
         batch.round(dice, Sampling())

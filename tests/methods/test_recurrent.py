@@ -10,12 +10,12 @@ from nanospec.generate import generate
 from nanospec.methods.copies.lookup import PromptLookup
 from nanospec.methods.trees.drawn import TreeDrafter
 from nanospec.probs import Sampling
-from nanospec.proof.tables import prompts_of, small_recurrent
+from nanospec.proof.tables import small_recurrent
 from nanospec.proof.walk import TOLERANCE
 from nanospec.speculate import speculate, tokens_of
 from nanospec.text import Text, prefill
 from tests.proof.checks import CHECKS
-from tests.proof.compare import Batch
+from tests.proof.compare import Batch, prompts_of
 from tests.proof.served import schedules
 
 WAYS = [None, 3, 5]
@@ -87,7 +87,7 @@ def test_what_a_state_takes():
         target, _ = pair(snapshots)
         c = target.config
         for slots in (8, 64):
-            assert target.new_cache(3, slots).state_bytes == kept * c.kv_heads * c.head_size ** 2 * 8
+            assert target.new_cache(3, slots).states[0].nbytes == kept * c.kv_heads * c.head_size ** 2 * 8
         assert target.new_cache(3, 8).kv.shape[0] == 1                              # only one layer attends
 
 

@@ -5,12 +5,13 @@ from itertools import product
 import pytest
 import torch
 
+from lessons.oracles import completed
 from nanospec.dice import Dice
 from nanospec.draft import Draft
 from nanospec.methods.rules.block import verify_block
 from nanospec.probs import probs
 from nanospec.proof.tables import TableModel
-from nanospec.proof.walk import completed, distance, target_distribution, walk
+from nanospec.proof.walk import distance, target_distribution, walk
 from nanospec.speculate import ModelDrafter, speculate, verify
 
 

@@ -7,9 +7,9 @@ import networkx        # comes with torch
 import pytest
 import torch
 
-from nanospec.errors import RequestError
+from oracles import best_acceptance, sequential_acceptance
 from nanospec.methods.rules import kseq
-from nanospec.methods.rules.kseq import best_acceptance, k_seq, least_rho, sequential_acceptance
+from nanospec.methods.rules.kseq import k_seq, least_rho
 from nanospec.probs import residual
 from nanospec.proof.walk import distance, walk
 from nanospec.theory import acceptance
@@ -149,9 +149,3 @@ def test_what_q_draft_lacks_is_drawn_evenly_when_it_is_used_up():
     assert sequential_acceptance(p_target, one, 2, False) == pytest.approx(1 / 3 + .3 + .2, abs=1e-12)
     assert sequential_acceptance(p_target, one, 4, False) == pytest.approx(1, abs=1e-12)
     assert sequential_acceptance(p_target, one, 9, False) == pytest.approx(1, abs=1e-12)        # no tenth is drawn
-
-
-def test_the_optimum_is_for_small_vocabularies():
-    assert best_acceptance(torch.ones(16) / 16, torch.ones(16) / 16, 2) == 1
-    with pytest.raises(RequestError, match="at most 16, got 17"):
-        best_acceptance(torch.ones(17) / 17, torch.ones(17) / 17, 2)

@@ -8,10 +8,9 @@ from nanospec.draft import Draft
 from nanospec.errors import RequestError
 from nanospec.generate import generate
 from nanospec.methods.rules.lossy import enough, lenient, typical
-from nanospec.methods.trees.drawn import TreeDrafter
+from nanospec.methods.trees.drawn import TopTree, TreeDrafter
 from nanospec.methods.trees.node_rule import verify_tree
 from nanospec.methods.trees.shapes import shape
-from nanospec.methods.trees.top import TopTree
 from nanospec.methods.trees.tree_draft import TreeDraft
 from nanospec.probs import residual
 from nanospec.proof.tables import TableModel, small_gpt

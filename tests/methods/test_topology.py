@@ -8,9 +8,10 @@ from pathlib import Path
 import pytest
 import torch
 
+from lessons.oracles import expected_of
 import nanospec.methods.trees.shapes
 from nanospec.methods.trees.node_rule import verify_tree
-from nanospec.methods.trees.shapes import Topology, best_size, best_tree, expected_of, grown_by, grown_tree, shape
+from nanospec.methods.trees.shapes import Topology, best_size, best_tree, grown_by, grown_tree, shape
 from nanospec.methods.trees.traversal import verify_traversal
 from nanospec.methods.trees.tree_draft import TreeDraft
 from nanospec.proof.walk import walk
@@ -76,7 +77,7 @@ def errors(names: dict) -> float:
         if (len(topology) != size or max(depths_of(topology)) > (depth or size) or topology[0] != -1
                 or topology[1:] != sorted(topology[1:])):
             return float("inf")
-        worst = max(worst, abs(expected - truth), abs(names["expected_of"](topology, accepted) - truth))
+        worst = max(worst, abs(expected - truth), abs(expected_of(topology, accepted) - truth))
     return worst
 
 
@@ -105,7 +106,6 @@ MUTANTS = [("one level too deep", "range(depth - 1)", "range(depth)", float("inf
            ("after a child there is nothing", "(subtrees, *siblings)", "((), *siblings)", float("inf")),
            ("a child's tree counts whole", "chance * tree + forest", "chance + tree - 1 + forest", .05),
            ("the root counts nothing", "(1 + expected, subtrees)", "(expected, subtrees)", .05),
-           ("every child is an eldest", "accepted[children[parent]]", "accepted[0]", .05),
            ("breadth first from the right", "for tree in trees]", "for tree in reversed(trees)]", .05)]
 
 

@@ -11,7 +11,7 @@ import torch.nn.functional as F
 
 import train_tiny
 from nanospec.files.checkpoint import load_pair
-from nanospec.methods.draft_models.mtp import MTP
+from nanospec.methods.draft_models.eagle import MTP
 from nanospec.proof.tables import small_gpt, small_learned
 from nanospec.training.with_mtp import WEIGHT, loss_with
 

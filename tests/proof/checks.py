@@ -9,6 +9,7 @@ from functools import partial
 
 import torch
 
+from lessons.oracles import Mixture
 from nanospec.methods.copies.lookup import PromptLookup
 from nanospec.methods.copies.suffix import SuffixDrafter
 from nanospec.methods.index import DRAFTERS, Options, method_of
@@ -18,11 +19,10 @@ from nanospec.methods.rules.cascade import DEFERRALS, cascade
 from nanospec.methods.trees.drawn import TreeDrafter
 from nanospec.methods.trees.merged import MergedDrafter
 from nanospec.methods.trees.node_rule import verify_tree
-from nanospec.proof.tables import (DRAFT, TABLE, Mixture, TableModel, prompts_of, small_gpt, small_learned,
-                                   small_recurrent)
+from nanospec.proof.tables import DRAFT, TABLE, TableModel, small_gpt, small_learned, small_recurrent
 from nanospec.proof.walk import TOLERANCE
 from nanospec.speculate import ModelDrafter, speculate
-from tests.proof.compare import (EVERY_RULE, Found, Run, caches, first_round, greedy, node, ragged, rounds,
+from tests.proof.compare import (EVERY_RULE, Found, Run, caches, first_round, greedy, node, prompts_of, ragged, rounds,
                                  rounds_by_prefix, speed, worst)
 from tests.proof.handover import (by_hand, drafts, hidden_states, ledger, one_after_the_other, reports, rules_agree,
                                   support)

@@ -19,6 +19,7 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
+from lessons.oracles import completed, expected_accepted, product_of
 from nanospec.draft import Draft, Drafter, Rule
 from nanospec.generate import generate
 from nanospec.methods.draft_models.early_exit import target_for
@@ -26,8 +27,7 @@ from nanospec.methods.draft_models.learned import Learned
 from nanospec.methods.index import RULES
 from nanospec.methods.trees.node_rule import verify_tree
 from nanospec.probs import Sampling, probs
-from nanospec.proof.tables import expected_accepted
-from nanospec.proof.walk import TOLERANCE, Distribution, completed, distance, product_of, target_distribution, walk
+from nanospec.proof.walk import TOLERANCE, Distribution, distance, target_distribution, walk
 from nanospec.serving import rows as batch_rows
 from nanospec.speculate import ModelDrafter, Round, one_round, speculate, tokens_of, verify
 from nanospec.text import Text, prefill
@@ -265,6 +265,12 @@ def speed(target, draft, **settings) -> Found:
     error = max(abs(accepted[text] / weight[text] - expected_accepted(target, draft, [*ids, *text], gamma, **settings))
                 for text in weight)
     return paths, error, error
+
+
+def prompts_of(vocab_size: int, count: int, longest: int) -> list[list[int]]:
+    """Random prompts of 1 to `longest` tokens."""
+    made = torch.Generator().manual_seed(count)
+    return [torch.randint(vocab_size, (1 + i % longest,), generator=made).tolist() for i in range(count)]
 
 
 # T6

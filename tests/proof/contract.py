@@ -19,18 +19,18 @@ from nanospec.methods.draft_models import LEARNED
 from nanospec.methods.draft_models.early_exit import target_for
 from nanospec.methods.index import DRAFTERS, RULES, Entry, Method, Options, method_of
 from nanospec.methods.stack import Stack
+from nanospec.methods.trees.drawn import TopTree
 from nanospec.methods.trees.dynamic_tree import DynamicTree
-from nanospec.methods.trees.top import TopTree
 from nanospec.methods.trees.tree_reader import TreeOfModel
 from nanospec.probs import Sampling
 from nanospec.proof.stats import goodness_of_fit
-from nanospec.proof.tables import TableModel, prompts_of, small_gpt, small_learned
+from nanospec.proof.tables import TableModel, small_gpt, small_learned
 from nanospec.proof.walk import target_distribution
 from nanospec.serving.server import Server
 from nanospec.speculate import ModelDrafter, speculate, tokens_of
 from nanospec.text import Text, prefill, until
 from tests.proof.checks import GPT4, GPT_DRAFT4
-from tests.proof.compare import Batch, Found, caches, greedy, ragged, rounds, together, worst
+from tests.proof.compare import Batch, Found, caches, greedy, prompts_of, ragged, rounds, together, worst
 from tests.proof.handover import Ledger, only_these_are_random
 
 # Block verification of a tree is traversal, so by its own name traversal has only the chain to judge.

@@ -7,8 +7,9 @@ from collections.abc import Callable, Sequence
 
 import torch
 
+from lessons.oracles import product_of
 from nanospec.draft import Drafter
-from nanospec.proof.walk import distance, product_of, target_distribution, walk
+from nanospec.proof.walk import distance, target_distribution, walk
 from nanospec.serving.server import Server
 from nanospec.speculate import speculate, tokens_of
 from tests.proof.compare import Found

@@ -21,8 +21,8 @@ from nanospec.dice import Dice
 from nanospec.errors import LogitsError, RequestError
 from nanospec.methods.copies.hybrid import Hybrid
 from nanospec.methods.index import DRAFTERS
+from nanospec.methods.trees.drawn import TopTree
 from nanospec.methods.trees.dynamic_tree import DynamicTree
-from nanospec.methods.trees.top import TopTree
 from nanospec.proof.tables import TableModel, small_gpt
 from nanospec.serving.server import Server
 from nanospec.speculate import speculate

@@ -195,7 +195,7 @@ def test_hybrid():
     batch, dice = Batch(TARGET, drafter, PROMPTS, 150), Dice([4, 5, 6])
     plain = Plain([4.0] * 6, [4 * .8 * n / (n + 1) for n in (1, 2, 4, 8, 16, 32)])
     chain, counts, rates = Plain([0.0], [0.0]), [], []
-    drafter._copy = lambda b, ids, rate: rates.append(rate) or ((4, [2, 2]) if b == 2 and alone else copies[b])
+    drafter._copy = lambda b, rate: rates.append(rate) or ((4, [2, 2]) if b == 2 and alone else copies[b])
     classes = {0: [1, 2, 2, 3], 1: [3, 3, 4], 2: [2, 3]}    # of matches of 2 3 4 5, of 7 8 9 and of 4 5
     for number in range(18):
         alone, alpha = number % 3 == 2, drafter.other.alpha

@@ -33,15 +33,14 @@ from nanospec.methods.lengths.dynamic import DynamicDrafter
 from nanospec.methods.lengths.stopping import Confidence, Entropy, Goodput
 from nanospec.methods.rules.block import verify_block
 from nanospec.methods.rules.cascade import cascade
-from nanospec.methods.rules.kseq import best_acceptance, least_rho, sequential_acceptance
+from nanospec.methods.rules.kseq import least_rho
 from nanospec.methods.rules.lossy import lenient, typical
 from nanospec.methods.stack import Stack
-from nanospec.methods.trees.drawn import TreeDrafter
+from nanospec.methods.trees.drawn import TopTree, TreeDrafter
 from nanospec.methods.trees.dynamic_tree import DynamicTree
 from nanospec.methods.trees.merged import MergedDrafter
 from nanospec.methods.trees.node_rule import verify_tree
 from nanospec.methods.trees.shapes import best_size, best_tree, grown_tree
-from nanospec.methods.trees.top import TopTree
 from nanospec.methods.trees.traversal import verify_traversal
 from nanospec.methods.trees.tree_draft import Tree, TreeDraft
 from nanospec.model import GPT
@@ -111,8 +110,6 @@ REFUSED = {
     "cascade": (lambda x: cascade(x, 0.5, verify), ("nope", None)),
     "cascade, a": (lambda x: cascade("v3", x, verify), ("x", None)),
     "k-SEQ": (lambda x: least_rho(HALF, HALF, x), NUMBERS),
-    "k-SEQ, best": (lambda x: best_acceptance(HALF, HALF, x), NUMBERS),
-    "k-SEQ, node rule": (lambda x: sequential_acceptance(HALF, HALF, x, True), NUMBERS),
     "expected_tokens": (lambda x: theory.expected_tokens(x, 3), (2, -1, *TEXTS)),
     "expected_tokens, gamma": (lambda x: theory.expected_tokens(0.5, x), (-1, 1.5, "3", None)),
     "speedup": (lambda x: theory.speedup(0.5, 3, x), (-1, *TEXTS)),

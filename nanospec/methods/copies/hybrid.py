@@ -46,7 +46,6 @@ from torch import Tensor
 from nanospec.dice import Dice
 from nanospec.draft import Draft, Drafter
 from nanospec.errors import check_has
-from nanospec.methods.copies.lookup import Seen
 from nanospec.methods.copies.memory import Memory
 from nanospec.methods.lengths.by_load import ByLoad
 from nanospec.methods.lengths.stopping import check_calls
@@ -74,7 +73,7 @@ class Hybrid(Drafter):
     TRUST, PRIOR = 4.0, 0.8  # each begins as if TRUST had been judged, PRIOR n / (n + 1) accepted
     MEMORY = 0.98                           # what a round still weighs when the next one is over
 
-    per_row = ("other", "seen", "since", "memory")
+    per_row = ("other", "since", "memory")
     text: Any = None                            # a Text, once there is one
 
     def __init__(self, other: ByLoad, v: Mapping[int, float], remember: int = 0):
@@ -82,7 +81,6 @@ class Hybrid(Drafter):
                   "goodput", "skip")
         self.other, self.v, self.layers = other, check_calls(v), other.layers
         self.size = max(*v, other.size)
-        self.seen: dict[int, Seen] = {}
         self.since: dict[int, int] = {}
         self.memory = Memory(remember)
 
@@ -95,7 +93,6 @@ class Hybrid(Drafter):
             self.accepted = self.TRUST * self.PRIOR * matches / (matches + 1)
         self.other.begin(text, rows, hidden)
         for b in rows:
-            self.seen[b] = Seen(self.LONGEST, earliest=False)
             self.since.pop(b, None)
             self.memory.begin(b)
 
@@ -106,7 +103,7 @@ class Hybrid(Drafter):
         sums = zip(self.accepted.tolist(), self.judged.tolist())        # the device has them by now
         self.chances = [accepted / judged for accepted, judged in sums]
         self.memory.read_all(texts, dice, sampling)
-        self.copied = [self._copy(b, ids, rate) for b, ids in enumerate(texts)]
+        self.copied = [self._copy(b, rate) for b in range(len(texts))]
         classes = [[self._class(n + k) for k in range(len(copy))] for n, copy in self.copied]
         # All that the device has to know of the copies, (B, m) each, before the draft model gives
         # it work.
@@ -142,15 +139,13 @@ class Hybrid(Drafter):
         self.since.clear()
         return self.other.propose(*of)
 
-    def _copy(self, b: int, ids: list[int], rate: float) -> tuple[int, list[int]]:
+    def _copy(self, b: int, rate: float) -> tuple[int, list[int]]:
         """Of text b: how many tokens before the copy agree, and as many copied tokens as pay best,
         if that is better than `rate`.
         """
-        self.seen[b].read(ids)
-        n, copy = self.seen[b].copy(max(self.v) - 1)
-        if self.memory.most:
-            n, copy = max((n, copy), self.memory.copy(b, self.LONGEST, max(self.v) - 1),
-                          key=lambda found: found[0])
+        most = max(self.v) - 1
+        n, copy = max(self.memory.seen[b].copy(most, self.LONGEST),
+                      self.memory.copy(b, self.LONGEST, most), key=lambda found: found[0])
         expected, stands, best = 1.0, 1.0, 0
         for length in range(1, len(copy) + 1):
             i = self._class(n + length - 1)

@@ -43,56 +43,53 @@ class PromptLookup(CopyingDrafter):
     def begin(self, text: Text, rows: Sequence[int], hidden: Tensor | None) -> None:
         """New requests: forget the last ones of these rows."""
         for b in rows:
-            self.seen[b] = Seen(self.longest, self.earliest)
+            self.seen[b] = Seen()
 
     def tree(self, b: int, ids: list[int]) -> Tree:
         """What followed the longest match; row 0 alone where there is none."""
-        self.seen[b].read(ids)
+        self.seen[b] = self.seen[b].read(ids)
         tree = Tree(ids[-1])
-        tree.extend(0, self.seen[b].copy(self.size - 1)[1])
+        tree.extend(0, self.seen[b].copy(self.size - 1, self.longest, self.earliest)[1])
         return tree
 
 
 class Seen:
     """One text, and the places where each of its tokens stands."""
 
-    def __init__(self, longest: int, earliest: bool):
-        self.longest, self.earliest = longest, earliest
-        self.forget()
-
-    def forget(self) -> None:
+    def __init__(self):
         self.ids: list[int] = []
         self.places: dict[int, list[int]] = defaultdict(list)       # token -> the places after it
 
-    def read(self, ids: list[int]) -> None:
-        """Up to the end of the committed text. A text that has changed is read anew."""
+    def read(self, ids: list[int]) -> "Seen":
+        """Itself, up to the end of the committed text; another one for a text that has changed."""
         if ids[:len(self.ids)] != self.ids:
-            self.forget()
+            return Seen().read(ids)
         for token in ids[len(self.ids):]:
             if self.ids:    # nothing follows the last token yet: it is no earlier place of itself
                 self.places[self.ids[-1]].append(len(self.ids))
             self.ids.append(token)
+        return self
 
-    def copy(self, count: int) -> tuple[int, list[int]]:
-        """How many of the last tokens, at most `longest`, stand somewhere earlier, and `count`
-        tokens from after them there; 0 and none if the last token stands nowhere else.
+    def match(self, own: list[int], longest: int, earliest: bool = False) -> tuple[int, int]:
+        """How many of the last tokens of `own`, at most `longest`, stand in this text, and the
+        place after them; 0 and 0 where the last one stands nowhere.
         """
-        best, start, end = 0, 0, len(self.ids)
-        places = self.places.get(self.ids[-1], [])
-        for at in places if self.earliest else reversed(places):
-            n = agreeing(self.ids, at, self.ids, self.longest)
+        best, place = 0, 0
+        places = self.places.get(own[-1], [])
+        for at in places if earliest else reversed(places):
+            n = 1
+            while n < min(longest, at, len(own)) and self.ids[at - n - 1] == own[-n - 1]:
+                n += 1
             if n > best:
-                best, start = n, at
-            if best == self.longest:
+                best, place = n, at
+            if best == longest:
                 break
+        return best, place
+
+    def copy(self, count: int, longest: int, earliest: bool = False) -> tuple[int, list[int]]:
+        """How many of the text's last tokens stand earlier in it, and `count` tokens from there;
+        0 and none if the last one stands nowhere else.
+        """
+        best, start = self.match(self.ids, longest, earliest)
+        end = len(self.ids)
         return best, [self.ids[start + i % (end - start)] for i in range(count if best else 0)]
-
-
-def agreeing(text: list[int], at: int, own: list[int], longest: int) -> int:
-    """How many tokens before this place of `text` are the last ones of `own`, at most `longest`.
-    One is known to be.
-    """
-    n = 1
-    while n < min(longest, at, len(own)) and text[at - n - 1] == own[-n - 1]:
-        n += 1
-    return n

@@ -12,7 +12,6 @@ that draw should have seeds of their own: if all have the default seed, none of 
 memory.
 """
 
-from collections import defaultdict
 from collections.abc import Callable, Sequence
 from numbers import Integral
 from typing import Any
@@ -21,83 +20,64 @@ from torch import Tensor
 
 from nanospec.dice import Dice
 from nanospec.errors import SEEDS, RequestError, check_numbers
-from nanospec.methods.copies.lookup import agreeing
-
-Place = tuple[list[int], int]           # a text, and how many of its tokens stand before the place
-Index = dict[int, list[Place]]              # token -> the places after it at which something stands
-
-
-class Remembered(list[int]):
-    """The tokens of a text, as far as they have been read."""
-
-    forgotten = False
+from nanospec.methods.copies.lookup import Seen
 
 
 class Memory:
-    """rows: of every row the text written there.  open: whether it may copy from others."""
+    """seen: of every row the text written there.  open: whether it may copy from others."""
 
-    per_row = ("rows", "open")
+    per_row = ("seen", "open")
 
     def __init__(self, most: int):
         check_numbers(Integral, remember=most)
         if most < 0:
             raise RequestError(f"remember must not be negative, got {most}")
-        self.most, self.tokens = most, 0
-        self.rows: dict[int, Remembered] = {}
+        self.most = most
+        self.seen: dict[int, Seen] = {}
         self.open: dict[int, bool] = {}
-        self.texts: list[Remembered] = []                         # in the order in which they began
-        self.places: Index = defaultdict(list)
+        self.texts: list[Seen] = []                         # in the order in which they began
         self.seeds: set[int] = set()                        # of all requests so far
+
+    @property
+    def tokens(self) -> int:
+        """How many are remembered."""
+        return sum(len(text.ids) for text in self.texts)
 
     def begin(self, b: int) -> None:
         """A new request in row b."""
-        self.rows[b] = Remembered()
-        self.texts += [self.rows[b]] if self.most else []
+        self.seen.pop(b, None)
 
     def read_all(self, texts: Sequence[list[int]], dice: Any, sampling: Any) -> None:
         """All rows have come to these texts, with these dice and settings."""
-        if self.most:
-            for b, seed in enumerate(seeds_of(dice, sampling, len(texts))):
-                self.read(b, texts[b], seed)
+        for b, seed in enumerate(seeds_of(dice, sampling, len(texts))):
+            self.read(b, texts[b], seed)
 
     def read(self, b: int, ids: list[int], seed: int | None) -> None:
-        """Row b has come to `ids`, with this seed or greedily. A changed text is read anew."""
-        if ids[:len(self.rows[b])] != self.rows[b]:
-            self.begin(b)
-        kept = self.rows[b]
-        if not kept:
+        """Row b has come to `ids`, with this seed or greedily. A changed text is a new one."""
+        known = self.seen.get(b)
+        self.seen[b] = (known or Seen()).read(ids)
+        if self.seen[b] is not known:
             self.open[b] = seed not in self.seeds
             self.seeds |= set() if seed is None else {seed}
-        for token in ids[len(kept):]:
-            if kept and not kept.forgotten:
-                self.places[kept[-1]].append((kept, len(kept)))
-            kept.append(token)
-            self.tokens += not kept.forgotten
+            self.texts.append(self.seen[b])
         while self.tokens > self.most:
-            self._forget(self.texts.pop(0))
+            self.texts.pop(0)
 
-    def after(self, b: int, token: int) -> list[Place]:
-        """The places after `token` in texts that row b may copy from, the oldest text's first."""
-        return [(kept, at) for kept, at in self.places.get(token, ()) if self.open[b]
-                and kept is not self.rows[b]]
+    def others(self, b: int) -> list[Seen]:
+        """The texts that row b may copy from, the oldest first."""
+        return [text for text in self.texts if self.open[b] and text is not self.seen[b]]
 
     def copy(self, b: int, longest: int, count: int) -> tuple[int, list[int]]:
         """How many of row b's last tokens, at most `longest`, stand in another text, and up to
         `count` tokens from after them there, in the latest of the longest matches; 0 and none if
         there is no match.
         """
-        own, best, copied = self.rows[b], 0, list[int]()
-        for kept, at in self.after(b, own[-1]):
-            n = agreeing(kept, at, own, longest)
-            if n >= best and at < len(kept):
-                best, copied = n, kept[at:at + count]
+        best, copied = 0, list[int]()
+        for text in self.others(b):
+            n, at = text.match(self.seen[b].ids, longest)
+            if n and n >= best:
+                best, copied = n, text.ids[at:at + count]
         return best, copied
-
-    def _forget(self, text: Remembered) -> None:
-        text.forgotten = True
-        self.tokens -= len(text)
-        for token in set(text):
-            self.places[token] = [(kept, at) for kept, at in self.places[token] if kept is not text]
 
 
 def seeds_of(dice: Dice | Any, sampling: Callable[[Tensor], Tensor] | Any,

@@ -30,10 +30,13 @@ from torch import Tensor
 from nanospec.dice import Dice
 from nanospec.draft import Draft, Drafter
 from nanospec.errors import RequestError, check_gamma, check_ids, check_numbers
-from nanospec.methods.copies.memory import Index, Memory, Place
+from nanospec.methods.copies.lookup import Seen
+from nanospec.methods.copies.memory import Memory
 from nanospec.methods.trees.node_rule import verify_tree
 from nanospec.methods.trees.tree_draft import Tree, drafts_of
 from nanospec.text import Text
+
+Place = tuple[list[int], int]           # a text, and how many of its tokens stand before the place
 
 
 class SuffixDrafter(Drafter):
@@ -49,7 +52,7 @@ class SuffixDrafter(Drafter):
     in a tree it is 3 beside it; share 1/3.
     """
 
-    per_row = ("own", "memory")
+    per_row = ("memory",)
 
     def __init__(self, count: int = 8, past: Sequence[Sequence[int]] = (), tree: bool = False,
                  longest: int = 8, least: float = 0.1, remember: int = 0):
@@ -60,22 +63,14 @@ class SuffixDrafter(Drafter):
             raise RequestError(f"least must lie in (0, 1], got {least}")
         self.size, self.longest = check_gamma(count, "count"), check_gamma(longest, "longest") - 1
         self.tree, self.least, self.rule = tree, least, verify_tree if tree else None
-        self.known = {token for ids in past for token in ids}
-        self.past: Index = defaultdict(list)
-        for ids in map(list, past):
-            for at in range(1, len(ids)):
-                self.past[ids[at - 1]].append((ids, at))
-        # Of every row: its text, where its tokens stand.
-        self.own: dict[int, tuple[list[int], Index]] = {}
-        self.memory = Memory(remember)
+        self.past, self.memory = [Seen().read([*ids]) for ids in past], Memory(remember)
 
     def begin(self, text: Text, rows: Sequence[int], hidden: Tensor | None) -> None:
         """New requests: forget the last ones of these rows, not the past."""
-        if not all(0 <= token < text.vocab_size for token in self.known):
+        if not all(0 <= token < text.vocab_size for past in self.past for token in past.ids):
             raise RequestError(f"a past text has a token outside 0..{text.vocab_size - 1}: is it "
                                "this target's tokenizer?")
         for b in rows:
-            self.own[b] = [], defaultdict(list)
             self.memory.begin(b)
 
     def propose(self, text: Text, sampling: Callable[[Tensor], Tensor], dice: Dice, kv_length: int,
@@ -83,28 +78,18 @@ class SuffixDrafter(Drafter):
         """Each row's best candidate; of equals the longest match, this text before the past."""
         texts = text.ids()
         self.memory.read_all(texts, dice, sampling)
-        return drafts_of([self._tree(b, *self._read(b, ids)) for b, ids in enumerate(texts)], text)
+        return drafts_of([self._tree(b, ids) for b, ids in enumerate(texts)], text)
 
-    def _read(self, b: int, ids: list[int]) -> tuple[list[int], Index]:
-        """Up to the end of the committed text. A text that has changed is read anew."""
-        read, own = self.own[b]
-        if ids[:len(read)] != read:
-            read, own = self.own[b] = [], defaultdict(list)
-        for token in ids[len(read):]:
-            if read:
-                own[read[-1]].append((read, len(read)))
-            read.append(token)
-        return read, own
-
-    def _tree(self, b: int, read: list[int], own: Index) -> Tree:
-        best, tree, last = 0.0, Tree(read[-1]), read[-1]
-        for places in self.past.get(last, []) + self.memory.after(b, last), own.get(last, []):
+    def _tree(self, b: int, ids: list[int]) -> Tree:
+        best, tree = 0.0, Tree(ids[-1])
+        for texts in [*self.past, *self.memory.others(b)], [self.memory.seen[b]]:
+            places = [(one.ids, at) for one in texts for at in one.places.get(ids[-1], ())]
             places, found = places[::-1], {}                        # [::-1]: the last place first
-            for n in range(1, min(self.longest, len(read)) + 1):
-                places = [(ids, at) for ids, at in places if at >= n and ids[at - n] == read[-n]]
+            for n in range(1, min(self.longest, len(ids)) + 1):
+                places = [(of, at) for of, at in places if at >= n and of[at - n] == ids[-n]]
                 found[len(places)] = places  # a longer match with as many places has the same ones
             for places in found.values():
-                expected, candidate = self._grow(read[-1], places)
+                expected, candidate = self._grow(ids[-1], places)
                 if expected >= best:
                     best, tree = expected, candidate
         return tree
@@ -125,7 +110,7 @@ class SuffixDrafter(Drafter):
 
     def _children(self, places: list[Place]) -> Iterator[tuple[float, int, list[Place]]]:
         """What stands at these places: (its part of them, the token, the places after it)."""
-        after: Index = defaultdict(list)
+        after: dict[int, list[Place]] = defaultdict(list)
         for ids, at in places:
             if at < len(ids):
                 after[ids[at]].append((ids, at + 1))

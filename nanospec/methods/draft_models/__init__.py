@@ -5,7 +5,7 @@ What tells the core of them is `draft.reader(depth)`.
 """
 
 from nanospec.methods.draft_models.dflash import DFlash, DSpark
-from nanospec.methods.draft_models.eagle import Eagle
+from nanospec.methods.draft_models.eagle import MTP, Eagle
 from nanospec.methods.draft_models.eagle3 import Eagle3
 from nanospec.methods.draft_models.early_exit import EarlyExit
 from nanospec.methods.draft_models.hydra import Hydra
@@ -13,11 +13,9 @@ from nanospec.methods.draft_models.learned import Learned
 from nanospec.methods.draft_models.lookback import Lookback
 from nanospec.methods.draft_models.medusa import Medusa
 from nanospec.methods.draft_models.mlp import MLPSpeculator
-from nanospec.methods.draft_models.mtp import MTP
 from nanospec.methods.draft_models.prefix import Prefix
 
-# A name is also its file's.
 LEARNED: dict[str, type[Learned]] = {
     "medusa": Medusa, "hydra": Hydra, "mlp": MLPSpeculator, "prefix": Prefix, "lookback": Lookback,
-    "eagle": Eagle,
-    "eagle3": Eagle3, "mtp": MTP, "dflash": DFlash, "dspark": DSpark, "early_exit": EarlyExit}
+    "eagle": Eagle, "eagle3": Eagle3, "mtp": MTP, "dflash": DFlash, "dspark": DSpark,
+    "early_exit": EarlyExit}

@@ -12,7 +12,19 @@ For the committed text the hidden states are the target's. After it the layer re
 predicted. When draft tokens are accepted, the target's hidden states of them are there, and the
 layer reads these tokens again: nothing that was predicted stays in the cache.
 
-Left out: noise on the hidden states while it is trained.
+Multi-token prediction is the same layer, with norms at its entrance and its exit, that a model
+brings along and trains from its first step. Gloeckle et al. 2024 (arXiv 2404.19737) train several
+heads beside a model's own. DeepSeek-V3 (arXiv 2412.19437, section 2.2) makes the second one a layer
+that reads the next token too, which is what a draft model needs:
+
+    layer(M [norm(embedding of x_i); norm(h_(i-1))])  =  h'_i
+    the model's own output head of h'_i  =  logits of x_(i+1)
+
+No target is there yet to learn from. Target and layer share the embedding and the output head and
+learn together, both from the text (training/with_mtp.py). To draft further the layer reads its own
+h', as EAGLE does. It can be trained for a target that is there already, too, as any draft model.
+
+Left out: noise on the hidden states while EAGLE is trained; more than one layer of MTP's.
 """
 
 from collections.abc import Sequence
@@ -69,7 +81,27 @@ class Eagle(Learned):
         return self.step(self.last_hidden(before), tokens, call)
 
     def step(self, state: Tensor, tokens: Tensor, call: Reading) -> tuple[Tensor, Tensor]:
-        x = self.fuse(torch.cat([self.embedded(tokens), state], -1))
+        x = self.through(self.embedded(tokens), state, call)
+        return x, self.target_logits(x)
+
+    def through(self, embedded: Tensor, state: Tensor, call: Reading) -> Tensor:
+        """The layer: (B, T, C) each -> (B, N, C)."""
+        x = self.fuse(torch.cat([embedded, state], -1))
         x = call.asking(x) + self.attention(self.attention_norm(x), call, 0)
-        x = x + self.mlp(self.mlp_norm(x))
+        return x + self.mlp(self.mlp_norm(x))
+
+
+class MTP(Eagle):
+    """heads, kv_heads, hidden: of its layer, as in Config."""
+
+    hidden_loss, token_loss = 0.0, 1.0
+
+    def __init__(self, vocab_size: int, channels: int, layers: Sequence[int], heads: int,
+                 kv_heads: int, hidden: int):
+        super().__init__(vocab_size, channels, layers, heads, kv_heads, hidden)
+        self.token_norm, self.state_norm, self.norm = (nn.RMSNorm(channels, 1e-5) for _ in range(3))
+
+    def step(self, state: Tensor, tokens: Tensor, call: Reading) -> tuple[Tensor, Tensor]:
+        embedded = self.token_norm(self.embedded(tokens))
+        x = self.norm(self.through(embedded, self.state_norm(state), call))
         return x, self.target_logits(x)

@@ -163,22 +163,17 @@ class GoesOn:
         chain = not placing and min(layers, default=self.depth) >= self.depth
         if not (computed and shared and chain):
             return self.target(tokens, cache, kv_length, layers=layers, scored=scored, **placing)
-        h = self._after_first(tokens, torch.cat(computed, 1), cache, kv_length)
+        # What the draft has computed for its first rows, and the first blocks now for the others.
+        h, start = torch.cat(computed, 1)[:, :tokens.shape[1]], cache.length
+        read = h.shape[1]
+        if read < tokens.shape[1]:
+            cache.length = start + read
+            others = first_blocks(self.target, self.depth, tokens[:, read:], cache, kv_length)
+            cache.length, h = start, torch.cat([h, others], 1)
         call = cached_call(self.config, tokens.shape[1], cache, kv_length)
         x, hidden = self.target.through(h, call, layers, first=self.depth)
         logits = self.target.head(self.target.norm(x))
         return (logits, hidden) if layers else logits
-
-    def _after_first(self, tokens: Tensor, h: Tensor, cache: Cache,
-                     kv_length: int | None) -> Tensor:
-        """h (B, r, C), what the draft has computed for the first rows -> (B, T, C), for all."""
-        read, start = h.shape[1], cache.length
-        if read >= tokens.shape[1]:
-            return h[:, :tokens.shape[1]]
-        cache.length = start + read
-        others = first_blocks(self.target, self.depth, tokens[:, read:], cache, kv_length)
-        cache.length = start
-        return torch.cat([h, others], 1)
 
 
 def target_for(target: Any, drafter: Drafter) -> Any:

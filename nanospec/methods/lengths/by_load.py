@@ -1,17 +1,20 @@
-"""A chain whose length depends on how many texts there are: long for a few, none where the batch is full.
+"""A chain whose length depends on how many texts there are: long for a few, none in a full batch.
 
-A target call on one token of one text costs nearly what a call on five costs, because the time goes into reading the
-weights. In a batch the texts share that reading. There arithmetic counts, and a draft token that is rejected has cost
-as much as a token of another text. So in a large batch it pays to draft little, or nothing.
+A target call on one token of one text costs nearly what a call on five costs, because the time goes
+into reading the weights. In a batch the texts share that reading. There arithmetic counts, and a
+draft token that is rejected has cost as much as a token of another text. So in a large batch it
+pays to draft little, or nothing.
 
-Goodput is expected tokens a second (SmartSpec, Liu et al. 2024, arXiv 2406.14066). Before every round:
+Goodput is expected tokens a second (SmartSpec, Liu et al. 2024, arXiv 2406.14066). Before every
+round:
 
     goodput(gamma) = rows * expected_tokens(alpha, gamma) / seconds(rows, gamma)
 
-alpha comes from the rounds before, seconds from measuring beforehand. A new gamma has to be better by a margin, or it
-would change in every round.
+alpha comes from the rounds before, seconds from measuring beforehand. A new gamma has to be better
+by a margin, or it would change in every round.
 
-Claim: the text is lossless. Proof: dynamic.py's. What decides gamma happened before the round's first draft token.
+Claim: the text is lossless. Proof: dynamic.py's. What decides gamma happened before the round's
+first draft token.
 Left out: a different gamma for every text.
 """
 
@@ -33,13 +36,15 @@ class ByLoad(ModelDrafter):
     """At most `most` draft tokens for each text; gamma: how many in this round.
 
     seconds(rows, gamma): of a round with this number of texts and draft tokens, in any unit.
-    new: how many of a text's last tokens, at most, were written in rounds in which the draft model read nothing.
-    judged, accepted: draft tokens; numbers of the device, which are read when the next round begins: then it has
-    nothing to do, and nothing has to be waited for.
+    new: how many of a text's last tokens, at most, were written in rounds in which the draft model
+    read nothing.
+    judged, accepted: draft tokens; numbers of the device, which are read when the next round
+    begins: then it has nothing to do, and nothing has to be waited for.
     """
 
-    TRUST, PRIOR = 16.0, 0.6            # it begins as if TRUST draft tokens had been judged, and PRIOR of them accepted
-    MEMORY, MARGIN = 0.98, 1.03         # what a round still weighs when the next one is over; when to change gamma
+    TRUST, PRIOR = 16.0, 0.6    # it begins as if TRUST had been judged, and PRIOR of them accepted
+    MEMORY = 0.98               # what a round still weighs when the next one is over
+    MARGIN = 1.03               # how much better another gamma has to be
 
     fixed, per_row = False, ("reader",)
     text: Any = None                    # a Text, once there is one
@@ -49,7 +54,8 @@ class ByLoad(ModelDrafter):
     def __init__(self, draft: Any, seconds: Callable[[int, int], float], most: int = 8):
         super().__init__(draft, most)
         if not callable(seconds):
-            raise RequestError(f"seconds must be a function of rows and gamma, got {one_line(repr(seconds))}")
+            raise RequestError("seconds must be a function of rows and gamma, got "
+                               f"{one_line(repr(seconds))}")
         self.seconds = seconds
 
     def begin(self, text: Text, rows: Sequence[int], hidden: Tensor | None) -> None:
@@ -65,7 +71,7 @@ class ByLoad(ModelDrafter):
 
     def propose(self, text: Text, sampling: Callable[[Tensor], Tensor], dice: Dice, kv_length: int,
                 lag: int = 0) -> Draft:
-        """As many draft tokens as pay. After a silence the draft model reads what was written meanwhile."""
+        """As many draft tokens as pay. After a silence the draft model reads what it has missed."""
         self.gamma = self.best(len(text.tokens))
         if not self.gamma:
             self.skip(1)
@@ -76,7 +82,7 @@ class ByLoad(ModelDrafter):
         return super().propose(text, sampling, dice, kv_length, lag)
 
     def skip(self, tokens: int) -> None:
-        """This many more tokens have been written in rounds in which the draft model read nothing."""
+        """This many more tokens have been written while the draft model read nothing."""
         self.new += tokens
 
     def best(self, rows: int) -> int:
@@ -88,11 +94,16 @@ class ByLoad(ModelDrafter):
     def goodput(self, rows: int) -> list[float]:
         """Of 0, 1, ... draft tokens: expected tokens of a text a second."""
         alpha = self.alpha
-        return [expected_tokens(alpha, gamma) / self.seconds(rows, gamma) for gamma in range(self.size)]
+        return [expected_tokens(alpha, gamma) / self.seconds(rows, gamma)
+                for gamma in range(self.size)]
 
-    def commit(self, draft: Draft, path: Tensor, count: Tensor, p_target: Tensor, hidden: Tensor | None) -> None:
-        """Learn how often draft tokens are accepted. Rounds without a draft forget, so that it is tried again."""
+    def commit(self, draft: Draft, path: Tensor, count: Tensor, p_target: Tensor,
+               hidden: Tensor | None) -> None:
+        """Learn how often draft tokens are accepted.
+
+        Rounds without a draft forget, so that one is tried again.
+        """
         super().commit(draft, path, count, p_target, hidden)
-        drafted = (draft.q_draft.sum(-1) > 0).sum(-1)                           # (B,), draft tokens of each text
+        drafted = (draft.q_draft.sum(-1) > 0).sum(-1)           # (B,), draft tokens of each text
         self.judged = self.MEMORY * self.judged + torch.minimum(count + 1, drafted).sum()
         self.accepted = self.MEMORY * self.accepted + torch.minimum(count, drafted).sum()

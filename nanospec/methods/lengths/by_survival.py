@@ -1,32 +1,37 @@
-"""A budget of draft tokens for the whole batch, which go to the texts where they are likeliest to count.
+"""A budget of draft tokens for the whole batch: they go where they are likeliest to count.
 
 A draft token counts only if all before it are accepted. The chance of that is called its survival:
 
     survival(b, k) = chance(b, 1) * chance(b, 2) * ... * chance(b, k)
 
-chance(b, k) is how often draft tokens were accepted of which the draft model was as sure. All texts draft. Of all their
-draft tokens the K of the greatest survival are verified, and K was fixed beforehand:
+chance(b, k) is how often draft tokens were accepted of which the draft model was as sure. All texts
+draft. Of all their draft tokens the K of the greatest survival are verified, and K was fixed
+beforehand:
 
     text 1      .9  .8  .7  .5          K = 6: from text 1 four draft tokens,
     text 2      .6  .2                  from text 2 one,
     text 3      .4  .3                  and from text 3 one
 
-DSpark's scheduler (arXiv 2607.05147); vLLM's adaptive verification guesses the chance from the draft's margin.
+DSpark's scheduler (arXiv 2607.05147); vLLM's adaptive verification guesses the chance from the
+draft's margin.
 
 Claim: all texts together are distributed as if each had been written by the target alone.
 Proof.
-1. Along a text survival falls, and of two equals the earlier one goes first. So the K of the greatest survival can be
-   found one by one: each time, of the next place of every text, take the greatest.
-2. So whether a place gets a draft token is decided before that token is drawn. The decision looks at draft tokens that
-   were taken before, and at no coins.
-3. That is a stopping rule of dynamic.py, for all texts at once: whatever it decides, this place's token is distributed
-   as p_target.
-4. If K were chosen after a look at the whole draft of this round, 2 would not hold: whether a place gets a draft token
-   would depend on the tokens after it. Nor would it if a chance looked at its own draft token.
+1. Along a text survival falls, and of two equals the earlier one goes first. So the K of the
+   greatest survival can be found one by one: each time, of the next place of every text, take the
+   greatest.
+2. So whether a place gets a draft token is decided before that token is drawn. The decision looks
+   at draft tokens that were taken before, and at no coins.
+3. That is a stopping rule of dynamic.py, for all texts at once: whatever it decides, this place's
+   token is distributed as p_target.
+4. If K were chosen after a look at the whole draft of this round, 2 would not hold: whether a place
+   gets a draft token would depend on the tokens after it. Nor would it if a chance looked at its
+   own draft token.
 
-K may be found on the way, though. DSpark's Algorithm 1 takes place after place, as step 1 does, stops at the first that
-does not pay, and never looks back: what it has seen by then are draft tokens that were taken before. Its Appendix A
-shows in two tokens what a look back does; lessons/20_what_a_stopping_rule_may_see.py walks it.
+K may be found on the way, though. DSpark's Algorithm 1 takes place after place, as step 1 does,
+stops at the first that does not pay, and never looks back: what it has seen by then are draft
+tokens that were taken before. Its Appendix A shows in two tokens what a look back does;
+lessons/20_what_a_stopping_rule_may_see.py walks it.
 
 Left out: K from what calls cost, as by_load.py has gamma.
 """
@@ -49,8 +54,8 @@ from nanospec.theory import acceptance
 class BySurvival(ModelDrafter):
     """At most gamma draft tokens for a text, and half as many for each on average.
 
-    From the draft token with which the budget could be spent, it waits for the device after every one: whether there
-    will be another depends on it.
+    From the draft token with which the budget could be spent, it waits for the device after every
+    one: whether there will be another depends on it.
     """
 
     CLASSES = 8                         # of sureness, the draft's greatest probability
@@ -90,32 +95,33 @@ class BySurvival(ModelDrafter):
             tokens.append(dice.pick(q_draft[-1]))
             if len(survival) >= self.budget:
                 self.counts = self.counts_of(survival)
-                enough, most = torch.stack([self._least(survival) >= stands.max(), self.counts.max()]).tolist()  # waits
+                least = torch.cat(survival).topk(self.budget * B).values[-1]    # of those it allows
+                enough = least >= stands.max()
+                enough, most = torch.stack([enough, self.counts.max()]).tolist()            # waits
                 if enough:
                     break
         n = 1 + most
-        self.classes = torch.stack(classes, 1)[:, :n - 1]                                   # of what is verified
+        self.classes = torch.stack(classes, 1)[:, :most]                    # of what is verified
         drawn = torch.arange(n, device=device) <= self.counts[:, None]                      # (B, n)
-        q_rows = torch.stack([torch.zeros_like(q_draft[0]), *q_draft], 1)[:, :n] * drawn[:, :, None]
-        return Draft(torch.stack(tokens, 1)[:, :n], q_rows, len(q_draft))
+        q_rows = torch.stack([torch.zeros_like(q_draft[0]), *q_draft], 1)[:, :n]
+        return Draft(torch.stack(tokens, 1)[:, :n], q_rows * drawn[:, :, None], len(q_draft))
 
-    def _least(self, survival: Sequence[Tensor]) -> Tensor:
-        """That of the last draft token which the budget allows."""
-        return torch.cat([*survival]).topk(self.budget * len(survival[0])).values[-1]
-
-    def counts_of(self, survival: Sequence[Tensor]) -> Tensor:
+    def counts_of(self, survival: list[Tensor]) -> Tensor:
         """(B,), how many draft tokens each text gets."""
-        order = torch.cat([*survival]).sort(descending=True, stable=True).indices           # place by place
-        whose = order[:self.budget * len(survival[0])] % len(survival[0])
-        return F.one_hot(whose, len(survival[0])).sum(0)        # bincount would wait for the device
+        B = len(survival[0])                                    # stable: place by place
+        order = torch.cat(survival).sort(descending=True, stable=True).indices
+        return F.one_hot(order[:self.budget * B] % B, B).sum(0)     # bincount would wait
 
-    def commit(self, draft: Draft, path: Tensor, count: Tensor, p_target: Tensor, hidden: Tensor | None) -> None:
+    def commit(self, draft: Draft, path: Tensor, count: Tensor, p_target: Tensor,
+               hidden: Tensor | None) -> None:
         """Learn how often draft tokens of each class are accepted."""
         super().commit(draft, path, count, p_target, hidden)
         most = self.classes.shape[1]
-        betas = acceptance(p_target[:, :most], draft.q_draft[:, 1:most + 1])                # (B, most)
-        betas = betas.clamp(max=1).nan_to_num()             # a text with NaN fails alone
-        judged = torch.arange(most, device=betas.device) < torch.minimum(count + 1, self.counts)[:, None]
-        classes, judged = self.classes.flatten(), judged.flatten().to(self.judged)
-        self.judged = (self.MEMORY * self.judged).index_add(0, classes, judged)
-        self.accepted = (self.MEMORY * self.accepted).index_add(0, classes, judged * betas.flatten().to(judged))
+        betas = acceptance(p_target[:, :most], draft.q_draft[:, 1:most + 1])            # (B, most)
+        betas = betas.clamp(max=1).nan_to_num().to(self.judged)     # a text with NaN fails alone
+        place, ends = torch.arange(most, device=betas.device), torch.minimum(count + 1, self.counts)
+        judged = (place < ends[:, None]).to(betas)
+        classes = self.classes.flatten()
+        self.judged = (self.MEMORY * self.judged).index_add(0, classes, judged.flatten())
+        self.accepted = (self.MEMORY * self.accepted).index_add(
+            0, classes, (judged * betas).flatten())

@@ -1,8 +1,10 @@
 """When to stop drafting: rules for methods/lengths/dynamic.py, which says what a rule may look at.
 
-No rule keeps anything from one request to the next, and no rule has a clock. The same request makes the same decisions.
-Left out: rules that are trained (SpecDec++, DISCO), and thresholds that adapt. AdaEDL's threshold can be made to follow
-the acceptance. It gained a little at temperature 0, and was slower than a fixed length.
+No rule keeps anything from one request to the next, and no rule has a clock. The same request makes
+the same decisions.
+Left out: rules that are trained (SpecDec++, DISCO), and thresholds that adapt. AdaEDL's threshold
+can be made to follow the acceptance. It gained a little at temperature 0, and was slower than a
+fixed length.
 """
 
 from bisect import bisect
@@ -18,12 +20,14 @@ from nanospec.theory import check_formula, expected_tokens, speedup
 
 
 class StoppingRule:
-    """Goes on for as long as it may: then it is the chain of speculate.py. A rule of its own says where it differs.
+    """Goes on for as long as it may: then it is the chain of speculate.py. A rule of its own says
+    where it differs.
 
-    sure: a number for each draft token of the round so far: the probability that the draft gave to it, before
-    temperature, top-k and top-p. The q_draft that these settings make tells less: at temperature 0 it is one-hot.
-    looks: whether it looks at anything but how many draft tokens there are. If not, these numbers are not read from the
-    device, and each is NaN.
+    sure: a number for each draft token of the round so far: the probability that the draft gave to
+    it, before temperature, top-k and top-p. The q_draft that these settings make tells less: at
+    temperature 0 it is one-hot.
+    looks: whether it looks at anything but how many draft tokens there are. If not, these numbers
+    are not read from the device, and each is NaN.
     """
 
     looks = True
@@ -36,18 +40,19 @@ class StoppingRule:
         return True
 
     def draws(self, own: Tensor) -> Tensor:
-        """Between call and draw: shall a token be drawn? own (V,): the draft's distribution, before temperature.
+        """Between call and draw: shall a token be drawn?
 
+        own (V,): the draft's distribution, before temperature.
         One bool, on the device of `own`: to look at it here would be to wait for the device.
         """
         return own.new_ones((), dtype=torch.bool)
 
     def learn(self, sure: list[float], accepted: int, betas: list[float]) -> None:
-        """The round is over. accepted: how many. betas: sum min(p_target, q_draft) at each judged place."""
+        """The round is over. betas: sum min(p_target, q_draft) at each place that was judged."""
 
 
 class Heuristic(StoppingRule):
-    """Two more than last time if all were accepted, else one fewer: the schedule of that name in transformers."""
+    """Two more than last time if all were accepted, else one fewer: transformers' schedule."""
 
     looks = False
 
@@ -65,9 +70,10 @@ class Heuristic(StoppingRule):
 
 
 class Confidence(StoppingRule):
-    """Stops after a draft token to which the draft gave less than `least`. That token stays in the draft.
+    """Stops after a draft token to which the draft gave less than `least`, which stays.
 
-    Draft & Verify, Zhang et al. 2023 (arXiv 2309.08168); assistant_confidence_threshold in transformers.
+    Draft & Verify, Zhang et al. 2023 (arXiv 2309.08168); assistant_confidence_threshold in
+    transformers.
     """
 
     def __init__(self, least: float = 0.2):
@@ -79,9 +85,10 @@ class Confidence(StoppingRule):
 
 
 class Entropy(StoppingRule):
-    """Draws no token where the draft is undecided: where 1 - sqrt(g H) < least. H is the draft's entropy in nats.
+    """Draws no token where 1 - sqrt(g H) < least. H is the draft's entropy in nats.
 
-    AdaEDL, Agrawal et al. 2024 (arXiv 2410.18351). The call that told H is paid for, and brings no draft token.
+    AdaEDL, Agrawal et al. 2024 (arXiv 2410.18351). The call that told H is paid for, and brings no
+    draft token.
     Example: if four tokens are alike, H = 1.39 and 1 - sqrt(.2 H) = .47.
     """
 
@@ -96,22 +103,25 @@ class Entropy(StoppingRule):
 class Goodput(StoppingRule):
     """Goes on while further draft tokens bring more than their time would bring in other rounds.
 
-    Expected tokens per second decide, as in SmartSpec (Liu et al. 2024, arXiv 2406.14066), but token by token.
-    One more draft token counts only if all before it are accepted, as in SpecDec++ (Huang et al. 2024, arXiv
-    2405.19715). That chance comes from earlier rounds of the request: the acceptance in each of eight classes of
-    sureness. Older rounds weigh less.
-    c, v: a draft step, and a call on 2, 3, ... tokens, in target steps, as measured beforehand (measure.py). The rule
-    looks ahead as far as v goes. It always drafts the first token: without one there is nothing to learn from.
+    Expected tokens per second decide, as in SmartSpec (Liu et al. 2024, arXiv 2406.14066), but
+    token by token. One more draft token counts only if all before it are accepted, as in SpecDec++
+    (Huang et al. 2024, arXiv 2405.19715). That chance comes from earlier rounds of the request: the
+    acceptance in each of eight classes of sureness. Older rounds weigh less.
+    c, v: a draft step, and a call on 2, 3, ... tokens, in target steps, as measured beforehand
+    (measure.py). The rule looks ahead as far as v goes. It always drafts the first token: without
+    one there is nothing to learn from.
 
     Example: c = .1, v[m] = 1 + .05 (m - 1), alpha = .75.
     1. The best gamma is 4, and makes 1.91 tokens of a target step.
-    2. One more draft token costs .15 steps. In other rounds they would bring .15 x 1.91 = .29 tokens.
-    3. It brings .75 tokens if all before it are accepted. If that chance is above .29 / .75 = .38, go on.
+    2. One more draft token costs .15 steps. In other rounds they would bring .15 x 1.91 = .29
+       tokens.
+    3. It brings .75 tokens if all before it are accepted. If that chance is above .29 / .75 = .38,
+       go on.
     """
 
-    EDGES = [i / 8 for i in range(1, 8)]        # of the classes
-    TRUST = 4.0                                 # each begins as if TRUST had been judged, and (1 + sure) / 2 accepted
-    MEMORY = 0.98                               # what a round still weighs when the next one is over
+    EDGES = [i / 8 for i in range(1, 8)]    # of the classes
+    TRUST = 4.0         # each begins as if TRUST had been judged, and (1 + sure) / 2 accepted
+    MEMORY = 0.98       # what a round still weighs when the next one is over
 
     def __init__(self, c: float, v: Mapping[int, float]):
         check_formula(c=c)
@@ -124,14 +134,15 @@ class Goodput(StoppingRule):
 
     def goes_on(self, sure: list[float]) -> bool:
         stand = prod(self.accepted[i] / self.judged[i] for i in self._classes(sure))
-        rows = len(sure) + 1                                            # what the target has to read already
+        rows = len(sure) + 1                        # what the target has to read already
         return not sure or any(
             stand * (expected_tokens(self.alpha, more) - 1)
             > self.rate * (more * self.c + self.v[rows + more] - self.v[rows])
             for more in range(1, max(self.v) - rows + 1))
 
     def learn(self, sure: list[float], accepted: int, betas: list[float]) -> None:
-        self.judged, self.accepted = ([self.MEMORY * part for part in sums] for sums in (self.judged, self.accepted))
+        self.judged = [self.MEMORY * part for part in self.judged]
+        self.accepted = [self.MEMORY * part for part in self.accepted]
         for i, beta in zip(self._classes(sure), betas):
             self.judged[i] += 1
             self.accepted[i] += beta
@@ -141,18 +152,19 @@ class Goodput(StoppingRule):
         return [bisect(self.EDGES, own) for own in sure]
 
     def _settle(self) -> None:
-        """alpha, and rate: the tokens that rounds of the best fixed length make of a target step with that alpha."""
+        """alpha, and rate: tokens of a target step, in rounds of the best fixed length."""
         self.alpha = sum(self.accepted) / sum(self.judged)
-        self.rate = max(speedup(self.alpha, tokens - 1, self.c, self.v[tokens]) for tokens in self.v if tokens > 1)
+        self.rate = max(speedup(self.alpha, tokens - 1, self.c, self.v[tokens])
+                        for tokens in self.v if tokens > 1)
 
 
 def check_calls(v: Mapping[int, float]) -> Mapping[int, float]:
     """What calls on 2, 3, ... tokens cost; RequestError if one of them is missing."""
-    if not isinstance(v, Mapping):
-        raise RequestError(f"v must say what calls on 2, 3, 4 and so on tokens cost, got {one_line(repr(v))}")
-    for tokens, cost in v.items():
-        check_numbers(Integral, **{"the tokens of a call": tokens})
-        check_formula(**{f"v of {tokens} tokens": cost})
-    if max(v, default=1) < 2 or any(tokens not in v for tokens in range(2, max(v) + 1)):
-        raise RequestError(f"v must say what calls on 2, 3, 4 and so on tokens cost, got {sorted(v)}")
-    return v
+    if isinstance(v, Mapping):
+        for tokens, cost in v.items():
+            check_numbers(Integral, **{"the tokens of a call": tokens})
+            check_formula(**{f"v of {tokens} tokens": cost})
+        if max(v, default=1) > 1 and all(tokens in v for tokens in range(2, max(v))):
+            return v
+    raise RequestError("v must say what calls on 2, 3, 4 and so on tokens cost, got "
+                       f"{one_line(repr(v))}")

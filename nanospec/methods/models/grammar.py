@@ -78,16 +78,9 @@ class Constrained:
             raise RequestError(f"the grammar is of {of_grammar} tokens, the model of "
                                f"{model.config.vocab_size}")
         self.model, self.config = model, model.config
+        self.device, self.dtype = model.device, model.dtype
         self.allowed, self.after = grammar.allowed.to(model.device), grammar.after.to(model.device)
         self.layer = len(model.new_cache(1, 1).k)           # the model's own layers come before it
-
-    @property
-    def device(self) -> torch.device:
-        return self.model.device
-
-    @property
-    def dtype(self) -> torch.dtype:
-        return self.model.dtype
 
     def new_cache(self, rows: int, slots: int) -> Cache:
         """The model's, and one layer more for the states, which the model never reads."""

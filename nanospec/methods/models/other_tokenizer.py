@@ -30,23 +30,13 @@ the text's places. String-level exact match is by_string.py.
 
 from collections.abc import Sequence
 from dataclasses import replace
-from typing import Any, NamedTuple, Protocol
+from typing import Any, NamedTuple
 
 import torch
 from torch import Tensor, nn
 
 from nanospec.cache import Cache, LanguageModel
 from nanospec.errors import PairError, check_model
-
-
-class Spelled(Protocol):
-    """What a tokenizer needs. spellings: the bytes of every id, None for no text."""
-
-    @property
-    def end_of_text(self) -> int: ...
-
-    @property
-    def spellings(self) -> Sequence[bytes | None]: ...
 
 
 class Tables(NamedTuple):
@@ -61,10 +51,11 @@ class Tables(NamedTuple):
     read_as: Tensor
 
 
-def tables_of(draft: Spelled, target: Spelled, vocab_size: int) -> Tables:
-    """The tables between two tokenizers. vocab_size: V of the target, which may have ids that are
-    no tokens.
+def tables_of(draft: Any, target: Any, vocab_size: int) -> Tables:
+    """The tables between two tokenizers of files/, which have `spellings`, the bytes of every id or
+    None for no text, and `end_of_text`.
 
+    vocab_size: V of the target, which may have ids that are no tokens.
     PairError if not one string is a token of both, or the target's tokenizer has more tokens than
     V.
     Example: draft's tokens a, b, ab and target's b, a, ba, each with end of text after them: b, a

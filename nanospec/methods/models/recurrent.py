@@ -56,14 +56,8 @@ class StateCache(Cache):
         super().__init__(rows, attend, states.shape[3], rope)
         self.tokens = torch.zeros(rows, rope.shape[1], dtype=torch.int64, device=rope.device)
         self.states = states
-        # zeros: the state before the first token.
-        self.after = self.tokens.new_zeros(states.shape[:2])
+        self.after = self.tokens.new_zeros(states.shape[:2])    # before the first token
         self.again = 0
-
-    @property
-    def state_bytes(self) -> int:
-        """Of the states of one text."""
-        return self.states[0].numel() * self.states.element_size()
 
     def next_slots(self, tokens: int) -> Tensor:
         """As Cache. A text with less to read than others may reach the spare slot."""
@@ -80,17 +74,23 @@ class StateCache(Cache):
         """To the latest state that has read at most `length` tokens: their number (B,), and it (B,
         L, H_kv, D, D).
         """
-        # These have read what was rejected.
-        self.after.masked_fill_(self.after > self.length[:, None], -1)
+        self.after.masked_fill_(self.after > self.length[:, None], -1)      # read what was rejected
         read, which = self.after.max(1)
         state = self.states[torch.arange(len(which), device=which.device), which]
         return read.clamp(min=0), torch.where(read[:, None, None, None, None] > 0, state, 0.0)
 
-    def keep(self, states: Tensor, read: Tensor, places: Tensor, after: Tensor) -> None:
-        """states (B, N + 1, L, H_kv, D, D), after read (B,) tokens and each later one: put those
-        after `after` (B, k) tokens into `places` (B, k). One of fewer than `read` tokens stays as
-        it is.
+    def keep(self, states: Tensor, read: Tensor, T: int, snapshots: int | None) -> None:
+        """Of the states (B, N + 1, L, H_kv, D, D) after read (B,) tokens and each later one, the
+        last of which T are new: those that `snapshots` asks for. What was known before stays.
         """
+        end = self.length[:, None] + T                                                      # (B, 1)
+        if snapshots:                                       # a ring: n places, n tokens
+            after = end - torch.arange(snapshots, device=end.device)
+            places = after % snapshots
+        else:   # The newest, and the one before the round, but for a call on one token: that is
+            # plain decoding, or the next step of a draft, all of which may be taken.
+            after = torch.cat([end, self.length[:, None].clamp(min=0)], 1)[:, :1 + (T > 1)]
+            places = 1 - torch.arange(after.shape[1], device=end.device).expand_as(after)
         row, known = torch.arange(len(read), device=read.device)[:, None], after >= read[:, None]
         new = states[row, (after - read[:, None]).clamp(min=0)]
         self.states[row, places] = torch.where(known[:, :, None, None, None, None], new,
@@ -181,7 +181,7 @@ class Recurrent(nn.Module):
         asked = (length - read)[:, None] + torch.arange(T, device=read.device)              # (B, T)
         out = self._run(cache.tokens.gather(1, call.slots), call, asked.clamp(min=0),
                         layers, scored)
-        self._keep(cache, T, torch.stack(call.passed, 2), read)
+        cache.keep(torch.stack(call.passed, 2), read, T, self.snapshots)
         return out
 
     def _with_states(self, call: Call, start: Tensor) -> StateCall:
@@ -199,17 +199,3 @@ class Recurrent(nn.Module):
         last = asked if scored is None else asked[:, asked.shape[1] - scored:]
         logits = self.gpt.head(self.gpt.norm(x[row, last]))
         return (logits, hidden[row, asked]) if layers else logits
-
-    def _keep(self, cache: StateCache, T: int, states: Tensor, read: Tensor) -> None:
-        """Which of the states that this call has passed through are kept."""
-        end = cache.length[:, None] + T                                                     # (B, 1)
-        if self.snapshots:
-            # A ring: n places, n tokens.
-            after = end - torch.arange(self.snapshots, device=end.device)
-            return cache.keep(states, read, after % self.snapshots, after)
-        cache.keep(states, read, torch.ones_like(end), end)
-        # A call on one token is plain decoding, or the next step of a draft, all of which may be
-        # taken.
-        if T > 1:
-            # Back at once.
-            cache.keep(states, read, torch.zeros_like(end), cache.length[:, None].clamp(min=0))

@@ -14,7 +14,7 @@ lossless here.
 
 Token rules decide for every token x of the vocabulary. r(x) = 1 means: where the draft would write
 x, the target writes instead. pi(x) = q_draft(x) (1 - r(x)) + p_target(x) sum over y of r(y)
-q_draft(y).
+q_draft(y). A rule from above is the same with one r for all tokens.
 
     v1      r(x) = 1 where q_draft(x) < max p_target - a
     v2      r(x) = 1 where p_target(x) < max p_target - a
@@ -41,15 +41,8 @@ from nanospec.theory import acceptance
 Deferral = Callable[..., Tensor]            # (q_draft, p_target, a)
 
 
-def _place(defers: Deferral) -> Deferral:
-    """The mixture of a rule that decides for a whole place."""
-    def mixture(q_draft: Tensor, p_target: Tensor, a: float) -> Tensor:
-        return torch.where(defers(q_draft, p_target, a)[..., None], p_target, q_draft)
-    return mixture
-
-
-def _token(defers: Deferral) -> Deferral:
-    """The mixture of a rule that decides for every token."""
+def _mixture(defers: Deferral) -> Deferral:
+    """The mixture of a rule that says of each token, or of all together, whether it defers."""
     def mixture(q_draft: Tensor, p_target: Tensor, a: float) -> Tensor:
         deferred = torch.where(defers(q_draft, p_target, a), q_draft, 0.0)
         return (q_draft - deferred) + p_target * deferred.sum(-1, keepdim=True)
@@ -57,18 +50,18 @@ def _token(defers: Deferral) -> Deferral:
 
 
 def _best(p: Tensor) -> Tensor:
-    return p.amax(-1)
+    return p.amax(-1, keepdim=True)
 
 
 # name -> (q_draft (..., V), p_target (..., V), a) -> pi (..., V)
-DEFERRALS: dict[str, Deferral] = {
-    "chow": _place(lambda q, p, a: _best(q) < 1 - a),
-    "diff": _place(lambda q, p, a: _best(q) < _best(p) - a),
-    "opt": _place(lambda q, p, a: _best(q) < _best(p) - a * (1 - acceptance(p, q))),
-    "v1": _token(lambda q, p, a: q < _best(p)[..., None] - a),
-    "v2": _token(lambda q, p, a: p < _best(p)[..., None] - a),
-    "v3": _token(lambda q, p, a: p < (1 - a) * _best(p)[..., None]),
-}
+DEFERRALS: dict[str, Deferral] = {name: _mixture(defers) for name, defers in {
+    "chow": lambda q, p, a: _best(q) < 1 - a,
+    "diff": lambda q, p, a: _best(q) < _best(p) - a,
+    "opt": lambda q, p, a: _best(q) < _best(p) - a * (1 - acceptance(p, q)[..., None]),
+    "v1": lambda q, p, a: q < _best(p) - a,
+    "v2": lambda q, p, a: p < _best(p) - a,
+    "v3": lambda q, p, a: p < (1 - a) * _best(p),
+}.items()}
 
 
 def cascade(deferral: str, a: float, rule: Rule) -> Rule:
@@ -85,8 +78,7 @@ def cascade(deferral: str, a: float, rule: Rule) -> Rule:
 
     def judge(draft: Draft, p_target: Tensor, dice: Dice) -> tuple[Tensor, Tensor]:
         check_scored(draft, p_target, Draft, TreeDraft)
-        # After a row the draft's distribution is what its eldest child was drawn from. child: 0 for
-        # none.
+        # After a row the draft's distribution is what its eldest child was drawn from; 0: no child.
         parents = draft.parents
         rows = torch.arange(parents.shape[1], device=parents.device)
         child = (parents[:, None] == rows[:, None]).long().argmax(-1)                       # (B, n)

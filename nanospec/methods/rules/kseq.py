@@ -1,10 +1,7 @@
-"""Several draft tokens at one place, drawn independently from one distribution: SpecTr's rule, and
-its limits.
+"""Several draft tokens at one place, drawn independently from one distribution: SpecTr's rule.
 
-Sun et al. 2023 (arXiv 2310.15141, Algorithm 2). `k_seq` is the rule. Two functions compute how
-often one of the draft tokens is accepted. They need no dice. `best_acceptance` is the most that any
-rule reaches. `sequential_acceptance` is what the node rule reaches, which tries one draft token
-after the other, each against the residual distribution.
+Sun et al. 2023 (arXiv 2310.15141, Algorithm 2). How near it comes to the most that any rule can
+accept is computed in the lesson *How close a rule can come*.
 Example: p_target [.5, .5], q_draft [.8, .2]. One draft token is accepted with .7. One of two is
 accepted with:
     one after the other  .76     k_seq  .79     at the very best  .86     without replacement  1
@@ -13,15 +10,12 @@ Left out: the rule that reaches the optimum (a linear program over all V^k draws
 after these.
 """
 
-import torch
 from torch import Tensor
 
 from nanospec.dice import Dice
-from nanospec.errors import RequestError, check_gamma
+from nanospec.errors import check_gamma
 from nanospec.probs import residual
 from nanospec.theory import acceptance
-
-LARGEST_V = 16      # 65,536 subsets
 
 
 def k_seq(drawn: list[int], p_target: Tensor, q_draft: Tensor,
@@ -77,63 +71,3 @@ def least_rho(p_target: Tensor, q_draft: Tensor, k: int) -> float:
         b = acceptance(p_target / rho, q_draft).item()
         low, high = (low, rho) if 1 - (1 - b) ** k <= rho * b else (rho, high)
     return high
-
-
-def best_acceptance(p_target: Tensor, q_draft: Tensor, k: int) -> float:
-    """The greatest probability with which any exact rule accepts one of k independent draft tokens.
-
-    p_target, q_draft (V,). The answer is the minimum of 1 + p_target(S) - q_draft(S)^k over all
-    sets S of tokens.
-
-    Claim: no exact rule does better.
-    Proof.
-    1. All k draft tokens lie in S with probability q_draft(S)^k. Then an accepted token lies in S,
-       too.
-    2. A token in S may come out with probability p_target(S), and no more.
-    3. So a rule fails to accept with probability q_draft(S)^k - p_target(S) at least.
-    Some rule does reach the minimum over S. This is the theorem max-flow = min-cut.
-    Example: p_target [.5, .5], q_draft [.8, .2], k = 2. S = {0} gives 1 + .5 - .64 = .86. For k = 1
-    it is 1 - TV = .7. Raises RequestError where V exceeds 16, because it looks at every S.
-    """
-    check_gamma(k, "k")
-    if len(p_target) > LARGEST_V:
-        raise RequestError(f"the optimum looks at all 2^V sets of tokens: V at most {LARGEST_V}, "
-                           f"got {len(p_target)}")
-    p_of, q_of = torch.zeros(2, 1, dtype=p_target.dtype, device=p_target.device)  # of the empty set
-    for p_x, q_x in zip(p_target, q_draft):                                 # without x, and with it
-        p_of, q_of = torch.cat([p_of, p_of + p_x]), torch.cat([q_of, q_of + q_x])
-    return (1 + p_of - q_of ** k).min().item()
-
-
-def sequential_acceptance(p_target: Tensor, q_draft: Tensor, k: int, replacement: bool) -> float:
-    """How often the node rule accepts one of k draft tokens. It tries each against what the
-    rejected ones have left.
-
-    p_target, q_draft (V,). replacement: the draft tokens are drawn independently. Otherwise each is
-    drawn from q_draft without those before it, renormalised, or if nothing is left of it, evenly
-    from all tokens that were not tried, as in drawn.py. That walks all orders, in V^(k-1) steps.
-    Example: p_target [.5, .5], q_draft [.8, .2], k = 2. The first draft token is accepted with .7.
-    If it is rejected, with .3, [0, 1] is left. A second one from q_draft is then accepted with .2:
-    in all .7 + .3 x .2 = .76. Without replacement the second one can only be token 1, which is
-    always accepted: 1.
-    """
-    check_gamma(k, "k")
-    tried = torch.zeros_like(q_draft, dtype=torch.bool)
-    return _accepted_in_turn(p_target, q_draft, k, None if replacement else tried)
-
-
-def _accepted_in_turn(p_target: Tensor, q_draft: Tensor, k: int, tried: Tensor | None) -> float:
-    """tried (V,): the tokens drawn before, none of which is drawn again; None: with replacement."""
-    beta = acceptance(p_target, q_draft).item()
-    if k == 1:
-        return beta
-    p_next = residual(p_target, q_draft)
-    if tried is None:
-        return beta + (1 - beta) * _accepted_in_turn(p_next, q_draft, k - 1, tried)
-    for x, rejected in enumerate((q_draft - p_target).clamp(min=0).tolist()):   # drawn and rejected
-        now = tried.index_fill(0, torch.tensor(x, device=tried.device), True)
-        q_next = torch.where(now, 0.0, q_draft)
-        q_next = q_next if q_next.sum() > 0 else (~now).to(q_draft)
-        if rejected > 0 and not now.all():
-            beta += rejected * _accepted_in_turn(p_next, q_next / q_next.sum(), k - 1, now)
-    return beta

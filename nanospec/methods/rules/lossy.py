@@ -18,6 +18,7 @@ At temperature 0 p_target is 1 for the best token. Then `typical` is exact.
 """
 
 from numbers import Real
+from types import SimpleNamespace
 from typing import Any
 
 import torch
@@ -62,18 +63,6 @@ def typical(draft: Draft, p_target: Tensor, dice: Dice, most: float = 0.09,
     return accepted, dice.pick(p_target[text, accepted])
 
 
-class _Lenient:
-    """Dice whose coins stand 1 / lenience times as often. To flip and to pick is all that a rule
-    asks of them.
-    """
-
-    def __init__(self, dice: Dice, lenience: float):
-        self.dice, self.lenience, self.pick = dice, lenience, dice.pick
-
-    def flip(self, prob: Tensor) -> Tensor:
-        return self.dice.flip(prob / self.lenience)
-
-
 def lenient(lenience: float, rule: Rule) -> Rule:
     """The token rule with a lenience above 0 and at most 1; with 1 it is `rule`. RequestError for
     another one.
@@ -87,6 +76,9 @@ def lenient(lenience: float, rule: Rule) -> Rule:
         raise RequestError(f"the rule must be a function, got {one_line(repr(rule))}")
     if not 0 < lenience <= 1:
         raise RequestError(f"lenience is above 0 and at most 1, got {lenience}")
+
     def judge(draft: Draft, p_target: Tensor, dice: Any) -> tuple[Tensor, Tensor]:
-        return rule(draft, p_target, _Lenient(dice, lenience))      # type: ignore[arg-type]
+        # Coins stand 1 / lenience times as often. A rule asks to flip and to pick, and for no more.
+        easy: Any = SimpleNamespace(pick=dice.pick, flip=lambda prob: dice.flip(prob / lenience))
+        return rule(draft, p_target, easy)
     return judge

@@ -1,5 +1,5 @@
-"""A draft model that drafts a tree: several tokens after each of several tokens, a whole level in
-one pass.
+"""A draft model that drafts a tree of one shape: several tokens after each of several tokens, a
+whole level in one pass.
 
 Children drawn independently, as in SpecInfer (Miao et al. 2023, arXiv 2305.09781), or without
 replacement, as in Sequoia (Chen et al. 2024, arXiv 2402.12374, section 3.2): no token is tried
@@ -7,12 +7,21 @@ twice after the same text. When the elder siblings have used up q_draft, as at t
 first one has, the next is any token that was not tried, all as likely (Algorithm 2, lines 12 to
 15). So as many siblings as there are tokens cover the vocabulary, and one of them is accepted.
 Left out: joining the subtrees of siblings that drew the same token, as merged.py does.
+
+`TopTree` has the same shapes and draws nothing: every row is followed by its likeliest tokens, the
+best one first. Medusa (Cai et al. 2024, arXiv 2401.10774) drafts so, with a tree made from measured
+accuracies (shapes.py). Blockwise parallel decoding (Stern et al. 2018, arXiv 1811.03115) does so
+with a chain: at temperature 0, the longest prefix of best guesses that the target would have
+written. Every q_draft is one-hot, and a draft token x is accepted with what is left of p_target(x).
+That is lossless for any choice of tokens. At temperature 0 drawing gives the best child and then
+any others; here they are the next best.
 """
 
 from collections.abc import Callable, Sequence
 from typing import Any, NamedTuple
 
 import torch
+import torch.nn.functional as F
 from torch import Tensor
 
 from nanospec.dice import Dice
@@ -121,6 +130,22 @@ class TreeDrafter(TreeOfModel):
         if not self.independent:
             left[:, whose] = torch.where(tried, TRIED, q).scatter(2, token[:, :, None], TRIED)
         return token, q
+
+
+class TopTree(TreeDrafter):
+    """Example: topology [-1, 0, 0, 1] proposes the two best, and the best one's best."""
+
+    uniforms = 0                                            # no uniform is taken
+
+    def odds(self, logits: Tensor, sampling: Callable[[Tensor], Tensor]) -> Tensor:
+        """The draft model's own: at temperature 0, too, there is a second-best token."""
+        return logits.softmax(-1)
+
+    def _draw(self, left: Tensor, whose: Tensor, dice: Dice) -> tuple[Tensor, Tensor]:
+        """The best that is left for some rows of a level, as TreeDrafter draws it."""
+        best, token = left[:, whose].max(-1)
+        left[:, whose] = left[:, whose].scatter(2, token[:, :, None], 0.0)
+        return token, F.one_hot(token, left.shape[2]) * (best > 0)[:, :, None].to(left)
 
 
 def in_drawing_order(topology: Sequence[int]) -> list[int]:

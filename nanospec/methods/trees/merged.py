@@ -100,16 +100,12 @@ class MergedDrafter(Drafter):
         # In the widest of their dtypes.
         q_draft = torch.cat([draft.q_draft for draft in self.drafts], 1)
         trees, origins, rows_of = zip(*[self._join(*numbers) for numbers in self._read(q_draft)])
-        # Of every drafter, where its rows are in the joined draft, and where the joined rows are in
-        # its own.
-        places = [[_inverse(rows[i], len(tree.tokens)) for rows, tree in zip(rows_of, trees)]
-                  for i in range(len(self.drafts))]
-        tokens, parents, origin, *maps = sent(
+        tokens, parents, origin, *places = sent(
             q_draft.device, ([tree.tokens for tree in trees], 0),
             ([tree.parents for tree in trees], -1), (origins, 0),
-            *((rows, 0) for rows in zip(*rows_of)), *((rows, -1) for rows in places))
-        self.rows = [rows[:, :own.tokens.shape[1]] for rows, own in zip(maps, self.drafts)]
-        self.places = maps[len(self.drafts):]
+            *((rows, 0) for rows in zip(*rows_of)))
+        # Of every drafter, where its rows are in the joined draft.
+        self.rows = [rows[:, :own.tokens.shape[1]] for rows, own in zip(places, self.drafts)]
         n = max(len(tree.tokens) for tree in trees)
         # Of padding: the root's.
         return TreeDraft(tokens[:, :n], _rows(q_draft, origin[:, :n]), parents[:, :n],
@@ -129,16 +125,15 @@ class MergedDrafter(Drafter):
         The drafter's own rows come first. The path is put after them, for the sake of those rows of
         it which others drafted: it has to know them, too.
         """
-        for drafter, own, rows, places in zip(self.drafters, self.drafts, self.rows, self.places):
+        for drafter, own, rows in zip(self.drafters, self.drafts, self.rows):
             n = path.shape[1]
             at = torch.cat([rows.clamp(min=0), path], 1)            # its rows in the joined draft
-            # Which may have grown in its turn.
-            places = F.pad(places, (0, draft.tokens.shape[1]), value=-1)
-            own_path = places.gather(1, path)
+            is_own = path[:, :, None] == rows[:, None]              # (B, n, its rows)
             after = rows.shape[1] + torch.arange(n, device=path.device)
+            own_path = torch.where(is_own.any(-1), is_own.long().argmax(-1), after)
             q_draft, own_hidden = F.pad(own.q_draft, (0, 0, 0, n)), self._hidden_of(drafter, hidden)
-            drafter.commit(Draft(draft.tokens.gather(1, at), q_draft, own.steps),
-                           torch.where(own_path < 0, after, own_path), count, _rows(p_target, at),
+            drafter.commit(Draft(draft.tokens.gather(1, at), q_draft, own.steps), own_path, count,
+                           _rows(p_target, at),
                            None if own_hidden is None else _rows(own_hidden, at))
 
     def _hidden_of(self, drafter: Drafter, hidden: Tensor | None) -> Tensor | None:
@@ -173,11 +168,6 @@ class MergedDrafter(Drafter):
             rows_of.append(rows)
             start += draft.tokens.shape[1]
         return tree, origin, rows_of
-
-
-def _inverse(rows: list[int], count: int) -> list[int]:
-    """Of `count` joined rows, which of `rows` each is; -1 for those that are none of them."""
-    return [rows.index(row) if row in rows else -1 for row in range(count)]
 
 
 def _rows(of_all: Tensor, at: Tensor) -> Tensor:

@@ -11,7 +11,6 @@ the children of a row in the order in which they will be drawn. Left out: the to
 draws them, a rule judges them.
 """
 
-from collections import Counter
 from collections.abc import Iterable, Sequence
 from heapq import heappop, heappush
 from itertools import product
@@ -48,24 +47,20 @@ def published(tree: list) -> Topology:
     an elder sibling.
     Examples: [-1, 0, 1, 0] and [[0], [0, 0], [1]] are both [-1, 0, 0, 1].
     """
-    if all(type(parent) is int for parent in tree):
+    if tree[:1] == [-1] and all(type(parent) is int for parent in tree):
         paths: list[tuple[int, ...]] = [()]
-        children: Counter[int] = Counter()
-        for row, parent in enumerate(tree):
-            if not (parent == -1 if row == 0 else 0 <= parent < row):
+        for row, parent in enumerate(tree[1:], 1):
+            if not 0 <= parent < row:
                 raise ValueError(f"row {row} has the parent {parent}")
-            if row:
-                paths.append((*paths[parent], children[parent]))
-                children[parent] += 1
-        paths = paths[1:]
-    else:
-        paths = [tuple(path) for path in tree]
-        known = {(), *paths}
-        for path in paths:
-            if not path or not all(type(rank) is int and rank >= 0 for rank in path):
-                raise ValueError(f"{path} is no path")
-            if path[:-1] not in known or path[-1] and (*path[:-1], path[-1] - 1) not in known:
-                raise ValueError(f"{path} has no parent, or no elder sibling")
+            paths.append((*paths[parent], tree[1:row].count(parent)))
+        tree = paths[1:]
+    paths = [tuple(path) for path in tree]
+    known = {(), *paths}
+    for path in paths:
+        if not path or not all(type(rank) is int and rank >= 0 for rank in path):
+            raise ValueError(f"{path} is no path")
+        if path[:-1] not in known or path[-1] and (*path[:-1], path[-1] - 1) not in known:
+            raise ValueError(f"{path} has no parent, or no elder sibling")
     if not paths or len(set(paths)) < len(paths):
         raise ValueError("a tree has a child, and none twice")
     return of_paths(paths)
@@ -78,21 +73,6 @@ def check_chances(accepted: Sequence[float], size: int) -> None:
             isinstance(chance, Real) and 0 <= chance <= 1 for chance in accepted):
         raise RequestError("a tree needs the chance of each child, from 0 to 1, got "
                            f"{one_line(repr(accepted))}")
-
-
-def expected_of(topology: Topology, accepted: Sequence[float]) -> float:
-    """Tokens that a round emits: for every row the chance that its whole path is accepted, added
-    up.
-
-    The root counts 1, for the replacement or the bonus token. Example: expected_of(shape(2, 1),
-    [.6, .2]) = 1 + .6 + .2 + .36 + .12 = 2.28.
-    """
-    chance = [1.0]                              # of every row
-    children: Counter[int] = Counter()          # of every row, those met so far
-    for parent in topology[1:]:
-        chance.append(chance[parent] * accepted[children[parent]])
-        children[parent] += 1
-    return sum(chance)
 
 
 def best_tree(accepted: Sequence[float], size: int,

@@ -12,7 +12,7 @@ import inspect
 import re
 from collections import defaultdict
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import AbstractContextManager, contextmanager
 from dataclasses import dataclass
 from functools import cache
 from importlib import import_module
@@ -43,11 +43,9 @@ def bug(name: str, source: str, what: str, caught_by: str, *edits: tuple[str, st
     return Bug(name, source, what, caught_by, file, edits, within)
 
 
-@contextmanager
-def planted(bug: Bug) -> Iterator[None]:
+def planted(bug: Bug) -> AbstractContextManager[None]:
     """Within it, the functions of the bug's file run with the bug in them."""
-    with exchanged(exchanges(bug)):
-        yield
+    return exchanged(exchanges(bug))
 
 
 @contextmanager

@@ -4,7 +4,7 @@ from nanospec.proof.zoo.plant import bug
 
 PARENTS = "torch.where(q_draft.sum(-1) > 0, self.parents, -1)"
 WRITE = "self.length[:, None] + self._places[:tokens.shape[1]]"
-BUDGET = "order[:self.budget * len(survival[0])]"
+BUDGET = "order[:self.budget * B]"
 HANDED, OWN = "drafter.commit(draft, path, count, p_target, hidden)", "_rows(own_hidden, at)"
 
 ROWS = [
@@ -57,7 +57,7 @@ SURVIVAL = [
         ("tokens.append(dice.pick(q_draft[-1]))", "tokens.append(dice.pick(q_draft[-1])); stands = stands * q_draft[-1]"
          ".gather(1, tokens[-1][:, None])[:, 0]; survival.append(stands)"), file="methods.lengths.by_survival"),
     bug("budget-of-this-round", "generic", "the budget is the best one for what this round has drafted",
-        "served, by survival", (BUDGET, "order[:int(((torch.cat([*survival])[order].cumsum(0) + 2) / "
+        "served, by survival", (BUDGET, "order[:int(((torch.cat(survival)[order].cumsum(0) + 2) / "
                                         "torch.tensor([1, 1.49, 1.49, 1.8])[:len(order)]).argmax()) + 1]"),
         file="methods.lengths.by_survival"),
 ]
@@ -79,7 +79,7 @@ TOLD = [
 
 CHOICE = "rate, texts = max(self.other.goodput(len(text.tokens))), text.ids()"
 ASKED = "self._drafted(texts, text, sampling, dice, kv_length, lag)"
-COPIED = "self.copied = [self._copy(b, ids, rate) for b, ids in enumerate(texts)]"
+COPIED = "self.copied = [self._copy(b, rate) for b in range(len(texts))]"
 ASKED_LATER = ASKED.replace("(texts", "(\n            texts")
 
 CHOSEN = [
