@@ -6,7 +6,6 @@ from pathlib import Path
 import numpy as np
 import torch
 
-from nanospec.files.gguf import INSIDE, OUTSIDE
 from nanospec.files.huggingface import taken_apart
 from nanospec.files.tokenizer_json import LETTERS
 from nanospec.model import GPT, Config
@@ -29,18 +28,6 @@ def model_of(kind: str = "llama") -> GPT:
     for weight in model.parameters():
         weight.data *= 8.0 if weight.dim() == 2 else 1.0
     return model.eval()
-
-
-def gguf_name(name: str) -> str:
-    """A folder's name of a tensor -> GGUF's."""
-    outside = {"lm_head": "output"} | {f"model.{theirs}": ours for ours, theirs in OUTSIDE.items()}
-    inside = {theirs: ours for ours, theirs in INSIDE.items()}
-    if not name.startswith("model.layers."):
-        part, kind = name.rsplit(".", 1)
-        return f"{outside[part]}.{kind}"
-    layer, rest = name.removeprefix("model.layers.").split(".", 1)
-    part, kind = rest.rsplit(".", 1)
-    return f"blk.{layer}.{inside[part]}.{kind}"
 
 
 def side_by_side(weight: torch.Tensor, size: int) -> torch.Tensor:
@@ -80,16 +67,18 @@ def write(path: Path, kind: str = "llama", leave_out: str = "", pre: str = "smol
     for key, value in more.items():
         add = {str: writer.add_string, int: writer.add_uint32, float: writer.add_float32, np.ndarray: writer.add_tensor}
         add[type(value)](key.replace("__", "."), value)
+    known = gguf.get_tensor_name_map(gguf.MODEL_ARCH[kind.upper()], config.layers)
     for name, weight in taken_apart(model).items():
         if kind == "llama" and ("q_proj" in name or "k_proj" in name):
             weight = side_by_side(weight, config.head_size)
         if leave_out and leave_out in name:
             continue
         numbers, quantity = weight.float().numpy(), gguf.GGMLQuantizationType.Q8_0
+        name = known.get_name(name, (".weight", ".bias"))
         if quantised and numbers.ndim == 2 and numbers.shape[1] % 32 == 0:
-            writer.add_tensor(gguf_name(name), gguf.quants.quantize(numbers, quantity), raw_dtype=quantity)
+            writer.add_tensor(name, gguf.quants.quantize(numbers, quantity), raw_dtype=quantity)
         else:
-            writer.add_tensor(gguf_name(name), np.ascontiguousarray(numbers))
+            writer.add_tensor(name, np.ascontiguousarray(numbers))
     writer.write_header_to_file()
     writer.write_kv_data_to_file()
     writer.write_tensors_to_file()

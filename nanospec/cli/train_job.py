@@ -14,10 +14,9 @@ from rich.console import Console
 from nanospec.errors import PairError, RequestError
 from nanospec.fast.clock import announced
 from nanospec.fast.compiled import compiler_for
-from nanospec.files.atomic import write_atomically
 from nanospec.files.checkpoint import WEIGHTS, Pair, load_model, load_pair, load_saved
 from nanospec.files.corpus import DEPENDENCIES, packages, read_packages, read_texts, to_ids
-from nanospec.files.arguments import fetched
+from nanospec.files.paths import fetched, write_atomically
 from nanospec.files.ready import available
 from nanospec.files.sources import Target
 from nanospec.files.tokenizer import Tokenizer, train

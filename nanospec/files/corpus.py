@@ -18,7 +18,7 @@ from typing import NamedTuple
 import torch
 
 from nanospec.errors import TextError
-from nanospec.files.arguments import path_of
+from nanospec.files.paths import path_of
 from nanospec.files.tokenizer_json import AnyTokenizer
 
 SKIPPED_FOLDERS = {"test", "tests", "idle_test", "encodings", "site-packages", "dist-packages",

@@ -12,7 +12,7 @@ from importlib import metadata
 from pathlib import Path
 from typing import Any
 
-from nanospec.files.atomic import write_atomically
+from nanospec.files.paths import write_json
 
 
 def cache_folder() -> Path:
@@ -49,8 +49,7 @@ def found_before(about: Mapping[str, Any], find: Callable[[], Any], anew: bool =
     with suppress(OSError):
         if path:
             path.parent.mkdir(parents=True, exist_ok=True)
-            text = json.dumps({"about": about, "found": found, "digest": digest_of(key, found)})
-            write_atomically(path, lambda file: file.write(text.encode() + b"\n"))
+            write_json(path, {"about": about, "found": found, "digest": digest_of(key, found)})
     return found
 
 

@@ -17,9 +17,8 @@ import torch
 from torch import Tensor
 
 from nanospec.errors import PairError, one_line
-from nanospec.files.atomic import write_atomically
 from nanospec.files.extra import extra
-from nanospec.files.arguments import fetched
+from nanospec.files.paths import fetched, write_atomically, write_json
 from nanospec.files.ready import available, ready
 from nanospec.model import GPT, Config
 
@@ -272,7 +271,5 @@ def save_folder(model: GPT, folder: Path, end_of_text: int) -> None:
     weights = extra("safetensors.torch").save(taken_apart(model), {"format": "pt"})
     folder.mkdir(parents=True, exist_ok=True)
     write_atomically(folder / "model.safetensors", lambda file: file.write(weights))
-    for name, what in {"generation_config.json": ends | {"pad_token_id": end_of_text},
-                       "config.json": written | ends}.items():
-        write_atomically(folder / name,
-                         lambda file: file.write(json.dumps(what, indent=1).encode() + b"\n"))
+    write_json(folder / "generation_config.json", ends | {"pad_token_id": end_of_text})
+    write_json(folder / "config.json", written | ends)

@@ -8,16 +8,15 @@ vLLM calls EAGLE-3.1. What differs: before token 0 we read zeros, and they have 
 out: DFlash. Theirs norms queries and keys, and has the embedding of a token as its mask.
 """
 
-import json
 from dataclasses import replace
 from pathlib import Path
 
 import torch
 from torch import Tensor
 
-from nanospec.files.atomic import write_atomically
 from nanospec.files.extra import extra
 from nanospec.files.huggingface import config_json
+from nanospec.files.paths import write_atomically, write_json
 from nanospec.methods.draft_models.eagle3 import Eagle3
 
 ENGINES = {"vllm": "layers.0.", "sglang": "midlayer."}  # how the names of its layer's weights begin
@@ -35,8 +34,7 @@ def save_eagle3(model: Eagle3, folder: Path, verifier: str, engine: str = "vllm"
     config |= {"dtype": str(model.dtype).removeprefix("torch.")}
     folder.mkdir(parents=True)
     write_atomically(folder / "model.safetensors", lambda file: file.write(weights))
-    write_atomically(folder / "config.json",
-                     lambda file: file.write(json.dumps(config, indent=1).encode() + b"\n"))
+    write_json(folder / "config.json", config)
 
 
 def tensors_of(model: Eagle3, engine: str) -> dict[str, Tensor]:

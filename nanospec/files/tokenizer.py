@@ -16,12 +16,12 @@ from collections import Counter, defaultdict
 from collections.abc import Sequence
 from numbers import Integral
 from pathlib import Path
+from typing import Any
 
 import tiktoken
 
 from nanospec.errors import PairError, RequestError, TextError, check_numbers, one_line
-from nanospec.files.atomic import write_atomically
-from nanospec.files.arguments import fetched, text_of
+from nanospec.files.paths import fetched, write_atomically
 
 END_OF_TEXT = "<|endoftext|>"
 
@@ -105,6 +105,13 @@ def check_ranks(where: str, ranks: dict[bytes, int], count: int) -> None:
     if missing:
         raise PairError(f"{where} is altered: the byte {missing[0]} has no rank, so not every text "
                         "can be encoded")
+
+
+def text_of(text: Any) -> str:
+    """The text as it is, or a RequestError."""
+    if not isinstance(text, str):
+        raise RequestError(f"this must be a text, got {one_line(repr(text))}")
+    return text
 
 
 class Tokenizer:

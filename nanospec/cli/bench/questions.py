@@ -30,7 +30,7 @@ from rich.progress import track
 from nanospec.cli.quantities import per_second, times_as_fast
 from nanospec.cli.show.terminal import show_table
 from nanospec.errors import SEEDS, RequestError, one_line
-from nanospec.files.atomic import write_atomically
+from nanospec.files.paths import write_atomically
 
 Writer = Callable[[list[int], int], tuple[list[int], list[int]]]
 """(prompt, seed) -> the new tokens, and how many of them each call of the target brought."""
