@@ -32,7 +32,7 @@ from nanospec.cli.show.steps import WatchedDice, step_text
 from nanospec.cli.show.terminal import View, legend, note, printable, refuse, save_picture, side_by_side, table
 from nanospec.errors import NanospecError, check_request
 from nanospec.fast.autotune import described, setups_of, weights_of
-from nanospec.fast.clock import ClockedDrafter, announced, clocked
+from nanospec.fast.clock import Clocked, announced, clocked
 from nanospec.fast.int8 import LARGEST
 from nanospec.files.checkpoint import load_pair
 from nanospec.generate import generate
@@ -155,7 +155,7 @@ class Demo:
         target, draft, compiler = self.setups[-1]
         drafter: Any = self.method(self.gamma, target, draft).make()
         if not compiler:                                                        # no clock can be compiled
-            drafter = ClockedDrafter(drafter)
+            drafter = Clocked(drafter)
         said = nullcontext() if console.is_terminal else announced("writing both texts, and measuring three times more")
         with said, Live(console=console, auto_refresh=False, transient=True) as live:
             def redraw() -> None:
@@ -169,7 +169,7 @@ class Demo:
                 redraw()
             for done, seconds in clocked(speculate(target_for(target, drafter), drafter, self.ids, **self.request,
                                                    rule=RULES[self.asked.rule], compiler=compiler)):
-                view.take_round(done, seconds, 0.0 if compiler else drafter.seconds)
+                view.take_round(done, seconds, 0.0 if compiler else drafter.taken())
                 redraw()
             live.update(Group(view.panels(console, lines), Text("measuring both, three times more", "dim")),
                         refresh=console.is_terminal)
@@ -204,10 +204,12 @@ class Demo:
     def page(self, plain_seconds: Sequence[float], numbers: dict) -> str:
         """The same run once more, with every coin and the seconds of both models, as a page for a browser."""
         dice = WatchedDice([self.asked.seed], self.asked.device)
-        drafter = ClockedDrafter(self.method(self.gamma).make())
+        drafter = Clocked(self.method(self.gamma).make())
         rounds = speculate(target_for(self.target, drafter), drafter, self.ids, **self.request, dice=dice)
-        played = [Played(done, dice.coins, drafter.seconds, whole - drafter.seconds)
-                  for done, whole in clocked(rounds)]
+        played = []
+        for done, whole in clocked(rounds):
+            drafting = drafter.taken()
+            played.append(Played(done, dice.coins, drafting, whole - drafting))
         return page_of(run_of(self.asked.prompt, plain_seconds, played, self.decode, numbers))
 
 

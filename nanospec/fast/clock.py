@@ -19,7 +19,7 @@ from torch import Tensor
 
 from nanospec.cache import Cache
 from nanospec.dice import Dice
-from nanospec.draft import Draft, Drafter
+from nanospec.draft import Draft
 from nanospec.methods.draft_models.early_exit import target_for
 from nanospec.methods.draft_models.learned import Learned
 from nanospec.methods.trees.tree_reader import longest_chain
@@ -88,51 +88,31 @@ def timed(steps: Iterable[T]) -> tuple[list[T], list[float]]:
     return [item for item, _ in pairs], [seconds for _, seconds in pairs]
 
 
-class ClockedDrafter:
-    """Another drafter, and a clock around its proposals: `seconds` is what the last one took."""
+class Clocked:
+    """A drafter with a clock around its proposals, or a model with one around its calls."""
 
-    seconds = 0.0
+    def __init__(self, thing: Any):
+        self.thing, self.seconds = thing, 0.0
 
-    def __init__(self, drafter: Drafter):
-        self.drafter = drafter
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self.thing, name)                # all that is not timed is its own
 
-    def __getattr__(self, name: str):
-        return getattr(self.drafter, name)              # all that is not timed is the drafter's own
+    def propose(self, text: Text, *more: Any) -> Draft:
+        return self._timed(self.thing.propose, text.tokens.device, text, *more)
 
-    def propose(self, text: Text, sampling: Callable[[Tensor], Tensor], dice: Dice, kv_length: int,
-                lag: int = 0) -> Draft:
-        """As the drafter."""
-        device = text.tokens.device
+    def __call__(self, tokens: Any, *more: Any, **placing: Any) -> Any:
+        return self._timed(self.thing, self.thing.device, tokens, *more, **placing)
+
+    def _timed(self, work: Callable, device: torch.device, *given: Any, **more: Any) -> Any:
         wait_for(device)
         began = perf_counter()
-        draft = self.drafter.propose(text, sampling, dice, kv_length, lag)
+        answer = work(*given, **more)
         wait_for(device)
-        self.seconds = perf_counter() - began
-        return draft
-
-
-class ClockedTarget:
-    """Another model, and a clock around its calls."""
-
-    seconds = 0.0
-
-    def __init__(self, model: Any):
-        self.model = model
-
-    def __getattr__(self, name: str):
-        return getattr(self.model, name)
-
-    def __call__(self, *tokens: Any, **more: Any) -> Any:
-        """As the model."""
-        wait_for(self.model.device)
-        began = perf_counter()
-        answer = self.model(*tokens, **more)
-        wait_for(self.model.device)
         self.seconds += perf_counter() - began
         return answer
 
     def taken(self) -> float:
-        """The seconds of its calls since this was last asked."""
+        """The seconds since this was last asked."""
         seconds, self.seconds = self.seconds, 0.0
         return seconds
 

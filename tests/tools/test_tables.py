@@ -45,7 +45,7 @@ def test_the_clock_around_a_target_counts_its_calls_alone(clock):
         def __call__(self, seconds):
             clock.wind(seconds)
 
-    target = clocks.ClockedTarget(Model())
+    target = clocks.Clocked(Model())
     for seconds in 2.0, 3.0:
         target(seconds)
         clock.wind(10)

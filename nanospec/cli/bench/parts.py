@@ -14,7 +14,7 @@ from nanospec.cli.bench.measure import measure_costs
 from nanospec.cli.quantities import alphas_of, is_busy, spread
 from nanospec.methods.draft_models.early_exit import target_for
 from nanospec.errors import SEEDS
-from nanospec.fast.clock import ClockedDrafter, ClockedTarget, clocked, timed
+from nanospec.fast.clock import Clocked, clocked, timed
 from nanospec.generate import generate
 from nanospec.methods.index import RULES, Method
 from nanospec.methods.trees.tree_reader import longest_chain
@@ -112,10 +112,10 @@ def turn(target: Any, method: Method, ids: Sequence[int], **request) -> tuple[Tu
     """One text: by the target alone; in rounds with clocks around their calls; and in the same rounds without. A text's
     first step and first round read the prompt and do not count.
     """
-    alone, drafter = ClockedTarget(target), ClockedDrafter(method.make())
+    alone, drafter = Clocked(target), Clocked(method.make())
     plain = [(seconds, alone.taken()) for _, seconds in clocked(generate(alone, ids, **request))]
-    verifier = ClockedTarget(target_for(target, drafter))
-    watched = [(seconds, verifier.taken(), drafter.seconds, done.steps) for done, seconds in clocked(
+    verifier = Clocked(target_for(target, drafter))
+    watched = [(seconds, verifier.taken(), drafter.taken(), done.steps) for done, seconds in clocked(
         speculate(verifier, drafter, ids, rule=RULES[method.rule], **request))]
     rounds, seconds = timed(method.run(ids, **request))
     step, call = map(mean, zip(*plain[1:]))
