@@ -49,7 +49,7 @@ def checked(args: argparse.Namespace, size: Size) -> Job:
     if args.batch and AT_ONCE % args.batch:
         raise RequestError(f"--batch must divide the {AT_ONCE} texts of a part here, got {args.batch}")
     plan = plan_of(args.what, target.config, replace(size, sampled=0))
-    for name, sizes in plan.sizes.items():
+    for name, sizes in plan.draft.items():
         if args.spoken is None:
             break
         if "spoken" not in sizes:
@@ -67,8 +67,8 @@ def prepared(args: argparse.Namespace, job: Job, console: Console) -> tuple[Kept
     are there; they stay in the folder `texts`.
     """
     target: Any = job.target                            # by `checked`
-    model, layers = target.load(args.device), {layer for sizes in job.size.sizes.values() for layer in sizes["layers"]}
-    begun = [load_learned(args.begin, model, name) for name in job.size.sizes if args.begin]
+    model, layers = target.load(args.device), {layer for sizes in job.size.draft.values() for layer in sizes["layers"]}
+    begun = [load_learned(args.begin, model, name) for name in job.size.draft if args.begin]
     kept = Kept(job.out / "texts", model, sorted(layers), " ".join(sorted(path.name for path in args.text)))
     wanted = (args.tokens or PARTS * PART) // PART
     if args.text:

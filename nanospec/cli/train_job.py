@@ -22,10 +22,9 @@ from nanospec.files.sources import Target
 from nanospec.files.tokenizer import Tokenizer, train
 from nanospec.model import GPT
 from nanospec.training.batches import HeldOut
-from nanospec.training.distil import Distillation, further
 from nanospec.training.grow import check_growth
 from nanospec.training.learning import LearnedTraining, files_of, plan_of
-from nanospec.training.pair import FILES, Size, Training
+from nanospec.training.pair import FILES, Distillation, Size, Training, further
 from nanospec.training.with_mtp import WithMTP
 
 PHASED = ("pair", "distil")             # what can be trained besides LEARNED
@@ -40,7 +39,7 @@ class Job(NamedTuple):
     pair's training. target: that of others instead, not loaded yet. shallow: what a target grows from.
     """
 
-    size: Any                       # a Size; of draft models, a Plan
+    size: Size
     out: Path
     pair: Pair | None
     files: Sequence[str]            # what it will write, the training's state last
@@ -108,7 +107,7 @@ def allowed(args: argparse.Namespace, job: Job) -> Job:
 
 
 def scaled(size: Any, batch: int) -> Any:
-    """A Size or a Plan of another batch: as many texts in all, and learning rates in proportion to
+    """A Size of another batch: as many texts in all, and learning rates in proportion to
     the batch's root.
     """
     part = batch / size.batch
@@ -160,9 +159,10 @@ def prepared(args: argparse.Namespace, job: Job,
         kind = WithMTP if args.what == JOINT else Training
         training = kind(size, args.seed, ids, tokenizer, out, compiled, last, args.loss)
     elif args.what == ["distil"]:
-        training = Distillation(pair, size, args.seed, ids, tokenizer, out, compiled, args.loss)
+        training = Distillation(pair, size, args.seed, ids, tokenizer, out, compiled, loss=args.loss)
     else:
-        training = LearnedTraining(pair.target, size, args.seed, ids, tokenizer, out, compiled, args.loss)
+        training = LearnedTraining(pair.target, size, args.seed, ids, tokenizer, out, compiled,
+                                   loss=args.loss)
     if job.shallow:
         with announced("growing the target", at_once=False):
             training.grow(job.shallow)

@@ -21,9 +21,10 @@ from nanospec.errors import PairError, TextError
 from nanospec.files.checkpoint import fingerprint, save_atomically, save_learned
 from nanospec.model import GPT
 from nanospec.training.batches import HeldOut
-from nanospec.training.learning import LearnedTraining, Plan, Batch, predicted
+from nanospec.training.learning import Batch, LearnedTraining, predicted
 from nanospec.training.mixed import mixed
 from nanospec.training.own_texts import AT_ONCE, TOKENS, Texts
+from nanospec.training.pair import Size
 
 
 class Kept:
@@ -82,14 +83,14 @@ class Kept:
 class KeptTraining(LearnedTraining):
     """As LearnedTraining, on kept texts."""
 
-    def __init__(self, target: GPT, plan: Plan, seed: int, kept: Kept, tokenizer: Any, out: Path,
+    def __init__(self, target: GPT, size: Size, seed: int, kept: Kept, tokenizer: Any, out: Path,
                  compiled: bool = False, loss: str = "lk-hybrid"):
         if len(kept.parts) < 2:
             raise TextError(f"too little text: a part of {AT_ONCE * TOKENS:,} tokens is held out, "
                             "there is no other")
-        self.kept, plan = kept, replace(plan, target=replace(plan.target, context=TOKENS))
-        super().__init__(target, plan, seed, kept.tokens().flatten(), tokenizer, out,
-                         compiled, loss)
+        self.kept, size = kept, replace(size, target=replace(size.target, context=TOKENS))
+        super().__init__(target, size, seed, kept.tokens().flatten(), tokenizer, out, compiled,
+                         loss=loss)
         self.layers, self.compiled = kept.layers, compiled
 
     def frequent(self) -> Tensor:

@@ -9,17 +9,15 @@ target's.
 """
 
 from collections.abc import Callable, Collection, Iterable, Sequence
-from dataclasses import dataclass
+from dataclasses import replace
 from functools import partial
-from pathlib import Path
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
 from nanospec.files.checkpoint import fingerprint, save_learned
-from nanospec.files.tokenizer import Tokenizer
 from nanospec.methods.draft_models import LEARNED
 from nanospec.methods.draft_models.learned import Learned
 from nanospec.model import GPT, Config
@@ -100,24 +98,10 @@ class Batch(NamedTuple):
     counted: Tensor | None = None       # (B, T) bool, the tokens whose prediction counts; None: all
 
 
-@dataclass
-class Plan:
-    """As Size, for one phase. sizes: of each draft model, as Learned.sizes_for has them."""
-
-    target: Config
-    sizes: dict[str, dict]
-    batch: int
-    steps: tuple[int, ...]
-    rate: tuple[float, ...]
-    held_out_every: int
-    sampled: int = 0
-
-
-def plan_of(names: Sequence[str], target: Config, size: Size) -> Plan:
+def plan_of(names: Sequence[str], target: Config, size: Size) -> Size:
     """How draft models of these names are trained for such a target, in `size`'s batches."""
     sizes = {name: LEARNED[name].sizes_for(target) for name in names}
-    return Plan(target, sizes, size.batch, size.steps[-1:], (RATE,), size.held_out_every,
-                size.sampled)
+    return replace(size, target=target, draft=sizes, steps=size.steps[-1:], rate=(RATE,))
 
 
 def files_of(names: Collection[str]) -> list[str]:
@@ -128,19 +112,17 @@ def files_of(names: Collection[str]) -> list[str]:
 class LearnedTraining(Training):
     """Draft models for one target, side by side: each learns as if alone, the target runs once."""
 
-    size: Plan
-
-    def __init__(self, target: GPT, plan: Plan, seed: int, ids: Tensor, tokenizer: Tokenizer,
-                 out: Path, compiled: bool = False, loss: str = "forward-kl"):
-        self.phases, self.frozen = (" ".join(plan.sizes),), target
-        *self.weights_files, self.state_file = files_of(plan.sizes)
-        super().__init__(plan, seed, ids, tokenizer, out, compiled, loss=loss)
+    def __init__(self, target: GPT, size: Size, *of: Any, **more: Any):
+        """size: as `plan_of` has it. of, more: as for Training."""
+        self.phases, self.frozen = (" ".join(size.draft),), target
+        *self.weights_files, self.state_file = files_of(size.draft)
+        super().__init__(size, *of, **more)
         self.made_of["target"] = fingerprint(target)
         self.layers = sorted({layer for model in self.trained for layer in model.layers})
 
     def new_models(self) -> dict[str, Learned]:
         config, models = self.size.target, {}
-        for name, sizes in self.size.sizes.items():
+        for name, sizes in self.size.draft.items():
             torch.manual_seed(self.seed)                                        # as if alone
             model = LEARNED[name](config.vocab_size, config.channels, **sizes).to(self.ids.device)
             models[name] = model.attach(self.frozen)

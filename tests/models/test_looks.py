@@ -9,8 +9,9 @@ import torch
 
 from nanospec.proof.tables import small_gpt, small_learned
 from nanospec.training.batches import HeldOut, batch_at
-from nanospec.training.learning import Batch, LearnedTraining, Plan, learned_loss
+from nanospec.training.learning import Batch, LearnedTraining, learned_loss
 from nanospec.training.losses import forward_kl
+from nanospec.training.pair import Size
 from nanospec.training.unrolled import before_tokens, unrolled, whole_texts
 
 TARGET = small_gpt(11, 3, 5)
@@ -67,7 +68,7 @@ def training(tmp_path, monkeypatch):
     for of_one in sizes.values():
         del of_one["vocab_size"], of_one["channels"]
     ids = torch.randint(11, (300,), generator=torch.Generator().manual_seed(6))
-    found = LearnedTraining(target, Plan(target.config, sizes, 2, (9,), (1.0,), 1), 3, ids, None, tmp_path)
+    found = LearnedTraining(target, Size(target.config, sizes, 2, (9,), (1.0,), 1), 3, ids, None, tmp_path)
     found.step = 4
     for model in found.trained:
         model.anchors = 3

@@ -15,8 +15,8 @@ from nanospec.files.checkpoint import load_learned, load_pair
 from nanospec.files.gguf import load_gguf
 from nanospec.methods.draft_models import LEARNED
 from nanospec.training.kept import Kept, KeptTraining
-from nanospec.training.learning import Plan
 from nanospec.training.own_texts import AT_ONCE, OPENINGS, TOKENS, Row, Texts, Turns, openings, read, written
+from nanospec.training.pair import Size
 from nanospec.training.unrolled import before_tokens, some_anchors, unrolled
 from tests.small_gguf import PIECES, write
 
@@ -47,7 +47,7 @@ def kept(small, tmp_path_factory):
 
 def training(small, kept, out, **more):
     _, target, tokenizer = small
-    plan = Plan(target.config, {"lookback": SIZES}, 16, (8,), (3e-3,), 4)
+    plan = Size(target.config, {"lookback": SIZES}, 16, (8,), (3e-3,), 4)
     return KeptTraining(target, plan, 3, kept, tokenizer, out, **more)
 
 
@@ -160,7 +160,7 @@ def test_parts_that_are_made_later_go_on_counting(small, tmp_path, monkeypatch):
                                batch=8,
                                compile=False, resume=False)
         job = SimpleNamespace(target=SimpleNamespace(load=lambda device: target, tokenizer=tokenizer),
-                              size=SimpleNamespace(sizes={"lookback": {"layers": LAYERS}}),
+                              size=SimpleNamespace(draft={"lookback": {"layers": LAYERS}}),
                               out=tmp_path / f"{len(source)}")
         monkeypatch.setattr(for_target, "to_ids", lambda *_: torch.zeros(4 * AT_ONCE * TOKENS))
         stop.append(2)
@@ -230,7 +230,7 @@ def test_text_by_text_it_is_the_whole_batchs_loss(small, kept, tmp_path, monkeyp
     """And its gradients, where some tokens count, and none of one text; also of a model with a loss of its states."""
     _, target, tokenizer = small
     monkeypatch.setattr("nanospec.training.mixed.bfloat16_is_faster", lambda device: False)
-    plan = Plan(target.config, {"lookback": SIZES, "eagle": LEARNED["eagle"].sizes_for(target.config)}, 16, (8,),
+    plan = Size(target.config, {"lookback": SIZES, "eagle": LEARNED["eagle"].sizes_for(target.config)}, 16, (8,),
                 (3e-3,), 4)
     learning = KeptTraining(target, plan, 3, kept, tokenizer, tmp_path, loss=loss)
     texts = learning.chosen()
