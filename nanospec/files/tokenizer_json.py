@@ -192,15 +192,23 @@ class FolderTokenizer:
 AnyTokenizer = Tokenizer | FolderTokenizer
 
 
+def table_in(path: Path) -> dict:
+    """What a file of JSON says, {} if it is not there. PairError if it cannot be read."""
+    data = fetched(path).read_bytes() if path.exists() else b"{}"
+    try:
+        table = json.loads(data)
+        if not isinstance(table, dict):
+            raise ValueError(f"it is a {type(table).__name__}")
+    except (ValueError, RecursionError) as error:
+        raise PairError(f"{path} is no table in JSON: {one_line(error)}") from error
+    return table
+
+
 def ends_of(folder: Path) -> list[int]:
     """The ids that end a text, by generation_config.json and config.json, or PairError."""
     found: list[int] = []
-    for path in folder / "generation_config.json", folder / "config.json":
-        data = fetched(path).read_bytes() if path.exists() else b"{}"
-        try:
-            ends = json.loads(data).get("eos_token_id")
-        except (ValueError, AttributeError, RecursionError) as error:
-            raise PairError(f"{path} is no config: {one_line(error)}") from error
+    for name in "generation_config.json", "config.json":
+        ends = table_in(folder / name).get("eos_token_id")
         ends = [ends] if type(ends) is int else ends
         if ends and isinstance(ends, list) and all(type(end) is int and end >= 0 for end in ends):
             found += ends
@@ -208,21 +216,14 @@ def ends_of(folder: Path) -> list[int]:
 
 
 def named_in(folder: Path) -> tuple[dict, dict[str, str]]:
-    """tokenizer_config.json, and the special tokens that it and special_tokens_map.json name.
-
-    PairError if one of them cannot be read.
+    """tokenizer_config.json, and the special tokens that it and special_tokens_map.json name, or
+    PairError.
     """
-    tables: list[dict] = []
-    for path in folder / "tokenizer_config.json", folder / "special_tokens_map.json":
-        data = fetched(path).read_bytes() if path.exists() else b"{}"
-        try:
-            tables.append(dict(json.loads(data)))
-        except (ValueError, TypeError, RecursionError) as error:
-            raise PairError(f"{path} is no table of a tokenizer: {one_line(error)}") from error
+    config = table_in(folder / "tokenizer_config.json")
     special = {name: token.get("content") if isinstance(token, dict) else token
-               for table in reversed(tables)
-               for name, token in table.items() if name.endswith("_token")}
-    return tables[0], {name: token for name, token in special.items() if isinstance(token, str)}
+               for name, token in (table_in(folder / "special_tokens_map.json") | config).items()
+               if name.endswith("_token")}
+    return config, {name: token for name, token in special.items() if isinstance(token, str)}
 
 
 def template_of(folder: Path, config: dict, special: dict[str, str]) -> ChatTemplate | None:
