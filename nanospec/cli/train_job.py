@@ -67,9 +67,8 @@ def checked(args: argparse.Namespace, size: Size | Any) -> Job:
     if args.what == JOINT:
         files = (*FILES[:3], "mtp.pt", FILES[3])
     elif args.what != ["pair"]:
-        for name in PHASED:
-            if name in args.what and len(args.what) > 1:
-                raise RequestError(f"--what: {name} is trained alone" + ", or as pair mtp" * (name == "pair"))
+        if len(args.what) > 1:
+            raise RequestError("--what: each is trained alone, but for pair mtp")
         if args.tokenizer:
             raise RequestError("--tokenizer: a draft model has the tokenizer of its pair")
         out = args.out or Path("out") / "_".join(args.what)
@@ -78,7 +77,8 @@ def checked(args: argparse.Namespace, size: Size | Any) -> Job:
             files = (Distillation.state_file,)
             size = further(size, pair)
         else:
-            files, size = files_of(args.what), plan_of(args.what, pair.target.config, size)
+            name, = args.what
+            files, size = files_of(name), plan_of(name, pair.target.config, size)
     return allowed(args, Job(size, out, pair, files, shallow=shallow))
 
 

@@ -35,8 +35,8 @@ class Size:
     """The one dial. Steps are for: the target on text, the draft on text, the draft on the target's
     probabilities.
 
-    draft: of learned draft models (learning.py), which have one phase, by name what they are made
-    of, as Learned.sizes_for has it.
+    draft: of a learned draft model (learning.py), which has one phase, its name and what it is made
+    of.
     batch: texts of `context` tokens in a step. rate: top learning rates. held_out_every: steps
     between looks at the held-out text. short: the part of the target's steps that sees twice as
     many windows of half the length: attention to less takes less time. sampled: how many texts the
@@ -44,7 +44,7 @@ class Size:
     """
 
     target: Config
-    draft: Config | Any
+    draft: Any
     batch: int
     steps: tuple[int, ...]
     rate: tuple[float, ...]
