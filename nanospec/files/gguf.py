@@ -266,26 +266,25 @@ def tokenizer_of(file: GGUFFile) -> FolderTokenizer:
     made.decoder = tokenizers.decoders.ByteLevel()
     made.add_special_tokens([piece for piece, kind in zip(pieces, kinds) if kind == CONTROL])
     made.add_tokens([piece for piece, kind in zip(pieces, kinds) if kind == ADDED])
-    special = {name: file.value(f"tokenizer.ggml.{name}_token_id", None)
-               for name in (*NAMED, *ENDS)}
+    special = {name: file.value(f"tokenizer.ggml.{name}_token_id") for name in (*NAMED, *ENDS)
+               if file.value(f"tokenizer.ggml.{name}_token_id", None) is not None}
     for name, i in special.items():
-        if i is not None and i >= len(pieces):
+        if i >= len(pieces):
             raise PairError(f"{file.path} has {len(pieces)} tokens, and "
                             f"tokenizer.ggml.{name}_token_id is {i}")
     if file.value("tokenizer.ggml.add_bos_token", pre == "llama-bpe"):         # llama.cpp's default
-        begin = special["bos"]
-        if begin is None:
+        if "bos" not in special:
             raise PairError(f"{file.path} puts a token before every text, and has no "
                             "tokenizer.ggml.bos_token_id")
+        begin = pieces[special["bos"]]
         made.post_processor = tokenizers.processors.TemplateProcessing(
-            single=[pieces[begin], "$A"], special_tokens=[(pieces[begin], begin)])
-    ends = [special[name] for name in ENDS if special[name] is not None]
+            single=[begin, "$A"], special_tokens=[(begin, special["bos"])])
+    ends = [special[name] for name in ENDS if name in special]
     ends += [i for i, (piece, kind) in enumerate(zip(pieces, kinds)) if kind == CONTROL
              and piece in ENDING]
     if not ends:
         raise PairError(f"{file.path} does not say which token ends a text: no "
                         "tokenizer.ggml.eos_token_id")
-    named = {called: pieces[special[name]] for name, called in NAMED.items()
-             if special[name] is not None}
+    named = {called: pieces[special[name]] for name, called in NAMED.items() if name in special}
     template = file.value("tokenizer.chat_template", None)
-    return FolderTokenizer(made, ends, None if template is None else ChatTemplate(template, named))
+    return FolderTokenizer(made, ends, ChatTemplate(template, named) if template else None)
