@@ -30,6 +30,13 @@ def model_of(kind: str = "llama") -> GPT:
     return model.eval()
 
 
+def gguf_name(name: str, kind: str = "llama") -> str:
+    """A folder's name of a tensor -> GGUF's."""
+    import gguf
+    known = gguf.get_tensor_name_map(gguf.MODEL_ARCH[kind.upper()], SIZES.layers)
+    return known.get_name(name, (".weight", ".bias"))
+
+
 def side_by_side(weight: torch.Tensor, size: int) -> torch.Tensor:
     """As llama.cpp's converter writes queries and keys."""
     return weight.view(-1, 2, size // 2, weight.shape[-1]).transpose(1, 2).reshape(weight.shape)
@@ -67,14 +74,13 @@ def write(path: Path, kind: str = "llama", leave_out: str = "", pre: str = "smol
     for key, value in more.items():
         add = {str: writer.add_string, int: writer.add_uint32, float: writer.add_float32, np.ndarray: writer.add_tensor}
         add[type(value)](key.replace("__", "."), value)
-    known = gguf.get_tensor_name_map(gguf.MODEL_ARCH[kind.upper()], config.layers)
     for name, weight in taken_apart(model).items():
         if kind == "llama" and ("q_proj" in name or "k_proj" in name):
             weight = side_by_side(weight, config.head_size)
         if leave_out and leave_out in name:
             continue
         numbers, quantity = weight.float().numpy(), gguf.GGMLQuantizationType.Q8_0
-        name = known.get_name(name, (".weight", ".bias"))
+        name = gguf_name(name, kind)
         if quantised and numbers.ndim == 2 and numbers.shape[1] % 32 == 0:
             writer.add_tensor(name, gguf.quants.quantize(numbers, quantity), raw_dtype=quantity)
         else:
