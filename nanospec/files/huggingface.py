@@ -260,10 +260,17 @@ def save_folder(model: GPT, folder: Path, end_of_text: int) -> None:
 
     OSError when it cannot be written. PairError as `config_json`.
     """
-    written = config_json(model.config) | {"dtype": str(model.dtype).removeprefix("torch.")}
+    config = config_json(model.config)
     ends = {"bos_token_id": end_of_text, "eos_token_id": end_of_text}
-    weights = extra("safetensors.torch").save(taken_apart(model), {"format": "pt"})
+    folder.mkdir(parents=True, exist_ok=True)
+    write_json(folder / "generation_config.json", ends | {"pad_token_id": end_of_text})
+    write_folder(folder, taken_apart(model), config | ends)
+
+
+def write_folder(folder: Path, tensors: dict[str, Tensor], config: dict) -> None:
+    """The weights, and config.json, which says their data type."""
+    dtype = str(next(iter(tensors.values())).dtype).removeprefix("torch.")
+    weights = extra("safetensors.torch").save(tensors, {"format": "pt"})
     folder.mkdir(parents=True, exist_ok=True)
     write_atomically(folder / "model.safetensors", lambda file: file.write(weights))
-    write_json(folder / "generation_config.json", ends | {"pad_token_id": end_of_text})
-    write_json(folder / "config.json", written | ends)
+    write_json(folder / "config.json", config | {"dtype": dtype})

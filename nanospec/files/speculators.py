@@ -14,9 +14,7 @@ from pathlib import Path
 import torch
 from torch import Tensor
 
-from nanospec.files.extra import extra
-from nanospec.files.huggingface import config_json, names
-from nanospec.files.paths import write_atomically, write_json
+from nanospec.files.huggingface import config_json, names, write_folder
 from nanospec.methods.draft_models.eagle3 import Eagle3
 
 ENGINES = {"vllm": "layers.0.", "sglang": "midlayer."}  # how the names of its layer's weights begin
@@ -29,12 +27,8 @@ def save_eagle3(model: Eagle3, folder: Path, verifier: str, engine: str = "vllm"
 
     OSError when it cannot be written.
     """
-    weights = extra("safetensors.torch").save(tensors_of(model, engine), {"format": "pt"})
     config = config_for_vllm(model, verifier) if engine == "vllm" else config_for_sglang(model)
-    config |= {"dtype": str(model.dtype).removeprefix("torch.")}
-    folder.mkdir(parents=True)
-    write_atomically(folder / "model.safetensors", lambda file: file.write(weights))
-    write_json(folder / "config.json", config)
+    write_folder(folder, tensors_of(model, engine), config)
 
 
 def tensors_of(model: Eagle3, engine: str) -> dict[str, Tensor]:
