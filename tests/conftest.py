@@ -187,8 +187,7 @@ def packed(lesson, monkeypatch):
     """
     import torch
     from nanospec import files
-    from nanospec.fast.fbgemm import has_fbgemm
-    from nanospec.fast.half import halve
+    from nanospec.fast.fbgemm import halve, has_fbgemm
     from nanospec.fast.packed import pack
     relaid = halve if has_fbgemm(torch.device("cpu")) else pack
     load_pair = files.load_pair

@@ -6,7 +6,6 @@ from pathlib import Path
 import numpy as np
 import torch
 
-from nanospec.files.gguf import INSIDE, OUTSIDE
 from nanospec.files.huggingface import taken_apart
 from nanospec.files.tokenizer_json import LETTERS
 from nanospec.model import GPT, Config
@@ -31,16 +30,11 @@ def model_of(kind: str = "llama") -> GPT:
     return model.eval()
 
 
-def gguf_name(name: str) -> str:
+def gguf_name(name: str, kind: str = "llama") -> str:
     """A folder's name of a tensor -> GGUF's."""
-    outside = {"lm_head": "output"} | {f"model.{theirs}": ours for ours, theirs in OUTSIDE.items()}
-    inside = {theirs: ours for ours, theirs in INSIDE.items()}
-    if not name.startswith("model.layers."):
-        part, kind = name.rsplit(".", 1)
-        return f"{outside[part]}.{kind}"
-    layer, rest = name.removeprefix("model.layers.").split(".", 1)
-    part, kind = rest.rsplit(".", 1)
-    return f"blk.{layer}.{inside[part]}.{kind}"
+    import gguf
+    known = gguf.get_tensor_name_map(gguf.MODEL_ARCH[kind.upper()], SIZES.layers)
+    return known.get_name(name, (".weight", ".bias"))
 
 
 def side_by_side(weight: torch.Tensor, size: int) -> torch.Tensor:
@@ -86,10 +80,11 @@ def write(path: Path, kind: str = "llama", leave_out: str = "", pre: str = "smol
         if leave_out and leave_out in name:
             continue
         numbers, quantity = weight.float().numpy(), gguf.GGMLQuantizationType.Q8_0
+        name = gguf_name(name, kind)
         if quantised and numbers.ndim == 2 and numbers.shape[1] % 32 == 0:
-            writer.add_tensor(gguf_name(name), gguf.quants.quantize(numbers, quantity), raw_dtype=quantity)
+            writer.add_tensor(name, gguf.quants.quantize(numbers, quantity), raw_dtype=quantity)
         else:
-            writer.add_tensor(gguf_name(name), np.ascontiguousarray(numbers))
+            writer.add_tensor(name, np.ascontiguousarray(numbers))
     writer.write_header_to_file()
     writer.write_kv_data_to_file()
     writer.write_tensors_to_file()

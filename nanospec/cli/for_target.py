@@ -49,13 +49,14 @@ def checked(args: argparse.Namespace, size: Size) -> Job:
     if args.tokens is not None and args.tokens < 2 * PART:
         raise RequestError(f"--tokens must be {2 * PART} or more, got {args.tokens}: {PART} of "
                            "them are held out")
-    if args.begin and len(args.what) > 1:
-        raise RequestError(f"--from is for one draft model, got {' and '.join(args.what)}")
+    if len(args.what) > 1:
+        raise RequestError(f"--what: each is trained alone, got {' and '.join(args.what)}")
     if args.batch and AT_ONCE % args.batch:
         raise RequestError(f"--batch must divide the {AT_ONCE} texts of a part here, got "
                            f"{args.batch}")
-    plan = plan_of(args.what, target.config, replace(size, sampled=0))
-    for name, sizes in plan.sizes.items() if args.spoken is not None else ():
+    plan = plan_of(args.what[0], target.config, replace(size, sampled=0))
+    name, sizes = plan.draft
+    if args.spoken is not None:
         if "spoken" not in sizes:
             raise RequestError(f"--spoken: {name} always drafts the whole vocabulary")
         if not 1 <= args.spoken <= target.config.vocab_size:
@@ -64,7 +65,7 @@ def checked(args: argparse.Namespace, size: Size) -> Job:
         sizes["spoken"] = args.spoken
     out = args.out or Path("out") / "_".join(args.what)
     plan = replace(plan, rate=(FURTHER if args.begin else RATE,))
-    return allowed(args, Job(plan, out, None, files_of(args.what), target))
+    return allowed(args, Job(plan, out, None, files_of(name), target))
 
 
 def prepared(args: argparse.Namespace, job: Job,
@@ -73,11 +74,10 @@ def prepared(args: argparse.Namespace, job: Job,
     by part, unless they are there; they stay in the folder `texts`.
     """
     target: Any = job.target                            # by `checked`
-    model = target.load(args.device)
-    layers = {layer for sizes in job.size.sizes.values() for layer in sizes["layers"]}
-    begun = [load_learned(args.begin, model, name) for name in job.size.sizes if args.begin]
+    model, (name, sizes) = target.load(args.device), job.size.draft
+    begun = load_learned(args.begin, model, name) if args.begin else None
     names = " ".join(sorted(path.name for path in args.text))
-    kept = Kept(job.out / "texts", model, sorted(layers), names)
+    kept = Kept(job.out / "texts", model, sizes["layers"], names)
     wanted = (args.tokens or PARTS * PART) // PART
     if args.text:
         texts = [text for path in args.text for text in sum(read_texts(path), [])]
@@ -94,28 +94,27 @@ def prepared(args: argparse.Namespace, job: Job,
     compiler = compiler_for(model.device) if args.compile or model.device.type == "cuda" else None
     training = KeptTraining(model, job.size, args.seed, kept, target.tokenizer, job.out,
                             compiler is not None, args.loss)
-    for draft, trained in zip(training.trained, begun):
-        if draft.sizes != trained.sizes:
-            raise PairError(f"{args.begin} is of other sizes: {trained.sizes}")
-        draft.load_state_dict(trained.state_dict())
+    draft = training.model
+    if begun:
+        if draft.sizes != begun.sizes:
+            raise PairError(f"{args.begin} is of other sizes: {begun.sizes}")
+        draft.load_state_dict(begun.state_dict())
     if args.resume:
         training.load()
     console.print(f"{training.ids.numel():,} tokens to train on, {PART:,} held out")
-    for name, draft in training.models.items():
-        console.print(f"{name}: {sum(p.numel() for p in draft.parameters()):,} parameters")
-        if draft.ids is not None:
-            share = torch.isin(training.ids, draft.ids).float().mean().item()
-            console.print(f"{name} drafts {len(draft.ids):,} tokens, which are {share:.1%} of "
-                          "these texts")
+    console.print(f"{name}: {sum(p.numel() for p in draft.parameters()):,} parameters")
+    if draft.ids is not None:
+        share = torch.isin(training.ids, draft.ids).float().mean().item()
+        console.print(f"{name} drafts {len(draft.ids):,} tokens, which are {share:.1%} of "
+                      "these texts")
     return training, [None]
 
 
 def report(console: Console, training: KeptTraining) -> None:
     """How often a draft token is accepted while the target decodes, on texts that were held out."""
     prompts = training.kept.rows(0, slice(0, 8)).tokens[:, :TOKENS // 4].tolist()
-    for name, file in zip(training.models, training.weights_files):
-        draft = load_learned(training.out / file, training.target, name)
-        for temperature in (1.0, 0.7, 0.0):
-            alpha = measure_alpha(training.target, draft, prompts, temperature=temperature,
-                                  max_new_tokens=TOKENS // 4)
-            console.print(f"alpha of {name} at T = {temperature}: {alpha:.3f}")
+    draft = load_learned(training.out / training.weights_file, training.target, training.name)
+    for temperature in (1.0, 0.7, 0.0):
+        alpha = measure_alpha(training.target, draft, prompts, temperature=temperature,
+                              max_new_tokens=TOKENS // 4)
+        console.print(f"alpha of {training.name} at T = {temperature}: {alpha:.3f}")

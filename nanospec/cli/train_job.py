@@ -14,19 +14,17 @@ from rich.console import Console
 from nanospec.errors import PairError, RequestError
 from nanospec.fast.clock import announced
 from nanospec.fast.compiled import compiler_for
-from nanospec.files.atomic import write_atomically
 from nanospec.files.checkpoint import WEIGHTS, Pair, load_model, load_pair, load_saved
 from nanospec.files.corpus import DEPENDENCIES, packages, read_packages, read_texts, to_ids
-from nanospec.files.arguments import fetched
+from nanospec.files.paths import fetched, write_atomically
 from nanospec.files.ready import available
 from nanospec.files.sources import Target
 from nanospec.files.tokenizer import Tokenizer, train
 from nanospec.model import GPT
 from nanospec.training.batches import HeldOut
-from nanospec.training.distil import Distillation, further
 from nanospec.training.grow import check_growth
 from nanospec.training.learning import LearnedTraining, files_of, plan_of
-from nanospec.training.pair import FILES, Size, Training
+from nanospec.training.pair import FILES, Distillation, Size, Training, further
 from nanospec.training.with_mtp import WithMTP
 
 PHASED = ("pair", "distil")             # what can be trained besides LEARNED
@@ -42,7 +40,7 @@ class Job(NamedTuple):
     from.
     """
 
-    size: Any                       # a Size; of draft models, a Plan
+    size: Size
     out: Path
     pair: Pair | None
     files: Sequence[str]            # what it will write, the training's state last
@@ -71,10 +69,8 @@ def checked(args: argparse.Namespace, size: Size | Any) -> Job:
     if args.what == JOINT:
         files = (*FILES[:3], "mtp.pt", FILES[3])
     elif args.what != ["pair"]:
-        for name in PHASED:
-            if name in args.what and len(args.what) > 1:
-                raise RequestError(f"--what: {name} is trained alone"
-                                   + ", or as pair mtp" * (name == "pair"))
+        if len(args.what) > 1:
+            raise RequestError("--what: each is trained alone, but for pair mtp")
         if args.tokenizer:
             raise RequestError("--tokenizer: a draft model has the tokenizer of its pair")
         out = args.out or Path("out") / "_".join(args.what)
@@ -83,7 +79,8 @@ def checked(args: argparse.Namespace, size: Size | Any) -> Job:
             files = (Distillation.state_file,)
             size = further(size, pair)
         else:
-            files, size = files_of(args.what), plan_of(args.what, pair.target.config, size)
+            name, = args.what
+            files, size = files_of(name), plan_of(name, pair.target.config, size)
     return allowed(args, Job(size, out, pair, files, shallow=shallow))
 
 
@@ -112,7 +109,7 @@ def allowed(args: argparse.Namespace, job: Job) -> Job:
 
 
 def scaled(size: Any, batch: int) -> Any:
-    """A Size or a Plan of another batch: as many texts in all, and learning rates in proportion to
+    """A Size of another batch: as many texts in all, and learning rates in proportion to
     the batch's root.
     """
     part = batch / size.batch
@@ -165,10 +162,11 @@ def prepared(args: argparse.Namespace, job: Job,
         kind = WithMTP if args.what == JOINT else Training
         training = kind(size, args.seed, ids, tokenizer, out, compiled, last, args.loss)
     elif args.what == ["distil"]:
-        training = Distillation(pair, size, args.seed, ids, tokenizer, out, compiled, args.loss)
+        training = Distillation(pair, size, args.seed, ids, tokenizer, out, compiled,
+                                loss=args.loss)
     else:
         training = LearnedTraining(pair.target, size, args.seed, ids, tokenizer, out, compiled,
-                                   args.loss)
+                                   loss=args.loss)
     if job.shallow:
         with announced("growing the target", at_once=False):
             training.grow(job.shallow)

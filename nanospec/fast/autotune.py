@@ -6,7 +6,6 @@ from collections.abc import Callable, Sequence
 from copy import deepcopy
 from functools import partial
 from statistics import median
-from time import perf_counter, process_time
 from typing import Any, NamedTuple
 
 import torch
@@ -14,8 +13,7 @@ import torch
 from nanospec.errors import RequestError
 from nanospec.fast.clock import DRAFTED, announced, draft_seconds, round_seconds, step_seconds
 from nanospec.fast.compiled import compiler_for
-from nanospec.fast.fbgemm import Copied, has_fbgemm
-from nanospec.fast.half import halve
+from nanospec.fast.fbgemm import Copied, halve, has_fbgemm
 from nanospec.fast.int8 import can_quantise, quantise
 from nanospec.fast.packed import PackedLinear, can_pack, pack
 from nanospec.files.ready import ready
@@ -29,12 +27,11 @@ COPIES: dict[torch.dtype, tuple[Callable, Callable]] = {        # what makes the
 GLANCE = partial(draft_seconds, repeats=1)
 TURNS = 6           # of measuring each; one in which the machine changed its mind decides nothing
 HOPELESS = 2.0          # times the least of a glance: not worth a measurement
-LEFT = 0.8          # of the processors: if its threads get less of them, others use this machine
 SEVERAL = 4     # tokens, from which on oneDNN's layout was quicker in float32; for fewer it depends
 
 
 class Tuning(NamedTuple):
-    """dtype: of the weights; in float16 and int8 they are FBGEMM's copies (half.py, int8.py).
+    """dtype: of the weights; in float16 and int8 they are FBGEMM's copies (fbgemm.py, int8.py).
 
     packed: oneDNN's layout is for calls on that many tokens and more; 0: for none.
     """
@@ -53,36 +50,6 @@ class Setup(NamedTuple):
     target: GPT
     draft: GPT | Learned | None
     compiler: Callable | None
-
-
-class Glances:
-    """A glance of each candidate. best: for each number of threads, of the quickest one, its
-    seconds, and on how many processors this process ran meanwhile. Threads that wait run, too, so
-    fewer are what was left for it.
-    """
-
-    def __init__(self) -> None:
-        self.best: dict[int, tuple[float, float]] = {}
-
-    def __call__(self, model: GPT | Learned) -> float:
-        began, ran = perf_counter(), process_time()
-        took = GLANCE(model)
-        processors = (process_time() - ran) / (perf_counter() - began)
-        one, count = (took, processors), torch.get_num_threads()
-        self.best[count] = min(one, self.best.get(count, one))
-        return took
-
-    def against_more_than(self, threads: int) -> str:
-        """Why no more threads, in words, where the most that were tried are hopeless.
-
-        Example: ' (2 take 9 times as long: of 2 processors they get 0.6)'.
-        """
-        most = max(self.best, default=threads)
-        if most == threads or self.best[most][0] < HOPELESS * self.best[threads][0]:
-            return ""
-        (one, _), (took, got) = self.best[threads], self.best[most]
-        room = f": of {most} processors they get {got:.1f}" * (got < LEFT * most)
-        return f" ({most} take {took / one:.0f} times as long{room})"
 
 
 def set_up(model: GPT | Learned, tuning: Tuning) -> GPT | Learned:
@@ -171,23 +138,18 @@ def autotune(target: GPT, draft: GPT | Learned | None, dtype: str = "auto",
     compiler: of a pair that will run compiled. Its steps are measured so, and it is not packed: a
     compiler has layouts of its own.
     """
-    dtypes, glances = dtypes_of(dtype, target.device), Glances()
-    counts = [threads] if threads else []
-
     def seconds(copy: Any) -> float:
+        if compiler:
+            return step_seconds(copy, repeats=12, compiler=compiler)
         step = partial(step_seconds, copy, rows=rows, repeats=3, warm_up=1)
         return step() + (round_seconds(copy, draft) if rows == 1 else step(DRAFTED + 1))
 
+    counts = [threads] if threads else [torch.get_num_threads()] if compiler else []
     with announced("measuring which data type, threads and weight layout are fastest here"):
-        if compiler:
-            tuning = fastest(target, dtypes, counts or [torch.get_num_threads()],
-                             partial(step_seconds, repeats=12, compiler=compiler), packed=False)
-        else:
-            tuning = fastest(target, dtypes, counts, seconds, glance=glances, turns=TURNS)
+        tuning = chosen(target, dtypes_of(dtype, target.device), counts, seconds, compiler)
     set_up(target, tuning)
     count = torch.get_num_threads()
-    words = f"{target.device}, {count} thread{'s' * (count > 1)}{glances.against_more_than(count)}"
-    words += f"; target in {described(target)}"
+    words = f"{target.device}, {count} thread{'s' * (count > 1)}; target in {described(target)}"
     if draft is None:
         return words
     autotune_draft(target, draft, dtype, compiler, rows)
@@ -205,20 +167,26 @@ def autotune_draft(target: GPT, draft: GPT | Learned, dtype: str = "auto",
     dtype: int8 is for the target's sake. The draft model may then have any, since no text depends
     on it.
     """
-    dtypes, threads = dtypes_of(dtype, target.device), [torch.get_num_threads()]
+    def seconds(copy: Any) -> float:
+        if compiler:
+            return draft_seconds(copy, repeats=12, compiler=compiler)
+        return (round_seconds(target, copy) if rows == 1
+                else draft_seconds(copy, rows=rows, repeats=3, warm_up=1))
+
+    dtypes = dtypes_of(dtype, target.device)
     if dtype == "int8":
         dtypes = [*dtypes_of("auto", target.device), torch.int8]
     with announced("the same for the draft model"):
-        if compiler:
-            tuning = fastest(draft, dtypes, threads,
-                             partial(draft_seconds, repeats=12, compiler=compiler),
-                             packed=False)
-        else:
-            tuning = fastest(draft, dtypes, threads,
-                             lambda copy: round_seconds(target, copy) if rows == 1 else
-                             draft_seconds(copy, rows=rows, repeats=3, warm_up=1),
-                             glance=GLANCE, turns=TURNS)
+        tuning = chosen(draft, dtypes, [torch.get_num_threads()], seconds, compiler)
     set_up(draft, tuning)
+
+
+def chosen(model: GPT | Learned, dtypes: Sequence[torch.dtype], threads: Sequence[int],
+           seconds: Callable[[Any], float], compiler: Callable | None) -> Tuning:
+    """The fastest tuning. Compiling takes so long that there are two turns and no glance."""
+    if compiler:
+        return fastest(model, dtypes, threads, seconds, packed=False)
+    return fastest(model, dtypes, threads, seconds, glance=GLANCE, turns=TURNS)
 
 
 def setups_of(target: GPT, draft: GPT | Learned | None, dtype: str = "auto",
@@ -261,7 +229,7 @@ def tuning_of(model: GPT | Learned) -> Tuning:
 
 def packed_parts(model: GPT | Learned) -> list[PackedLinear]:
     return [part for part in model.modules() if isinstance(part, PackedLinear)
-            and part.packed is not None]
+            and part.copy is not None]
 
 
 def weights_of(model: GPT | Learned) -> str:

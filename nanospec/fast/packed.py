@@ -8,7 +8,7 @@ for quantised ones. (https://github.com/meta-pytorch/gpt-fast)
 """
 
 from collections.abc import Callable
-from typing import TypeVar
+from typing import Any, TypeVar
 
 import torch
 import torch.nn.functional as F
@@ -33,47 +33,43 @@ def can_pack(weight: Tensor) -> bool:
 
 
 class Relaid(nn.Linear):
-    """An nn.Linear over the Parameters of another, and a copy of its weight, laid out anew."""
+    """An nn.Linear over the Parameters of another, and a copy of its weight, laid out anew.
+
+    copy: of the weight as it was when it was copied; None where there is none.
+    """
+
+    copy: Any = None
 
     def __init__(self, plain: nn.Linear):
         super().__init__(plain.in_features, plain.out_features, plain.bias is not None,
                          device="meta")
         self.weight, self.bias = plain.weight, plain.bias       # what is tied stays tied
 
-    def forget(self) -> None:
-        """Drop the copy."""
-        raise NotImplementedError
-
     def _apply(self, *args, **kwargs):
         """What `.to` and its kin go through: the copy would be of the old weight."""
-        self.forget()
+        self.copy = None
         return super()._apply(*args, **kwargs)
 
 
 class PackedLinear(Relaid):
     """The copy is packed by oneDNN.
 
-    packed: the copy, None where there is none; calls on `fewest` tokens and more read it. It is of
-    the weight as it was when it was packed.
+    fewest: the tokens of a call from which on it is read.
     """
 
-    packed: Tensor | None = None
     fewest = 1
 
     def forward(self, x: Tensor) -> Tensor:
         """x (..., in) -> (..., out)."""
         few = x.numel() < self.fewest * self.in_features
         # A compiler packs for itself.
-        if self.packed is None or few or torch.compiler.is_compiling():
+        if self.copy is None or few or torch.compiler.is_compiling():
             return F.linear(x, self.weight, self.bias)
-        return torch.ops.mkldnn._linear_pointwise(x, self.packed, self.bias, "none", [], "")
+        return torch.ops.mkldnn._linear_pointwise(x, self.copy, self.bias, "none", [], "")
 
     def pack(self, fewest: int) -> None:
-        self.packed = torch.ops.mkldnn._reorder_linear_weight(self.weight.detach(), PACKED_FOR)
+        self.copy = torch.ops.mkldnn._reorder_linear_weight(self.weight.detach(), PACKED_FOR)
         self.fewest = fewest
-
-    def forget(self) -> None:
-        self.packed = None
 
 
 def pack(model: Model, fewest: int = 1) -> Model:

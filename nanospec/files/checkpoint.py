@@ -15,8 +15,7 @@ from zipfile import ZipFile
 import torch
 
 from nanospec.errors import NanospecError, PairError, RequestError, check_has, check_model, one_line
-from nanospec.files.atomic import write_atomically
-from nanospec.files.arguments import fetched
+from nanospec.files.paths import fetched, write_atomically
 from nanospec.files.ready import available, check_weights, ready
 from nanospec.files.sources import Source, Target, model_at, source_of
 from nanospec.files.tokenizer import Tokenizer

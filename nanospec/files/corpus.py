@@ -11,6 +11,7 @@ import os
 import re
 import sysconfig
 from collections.abc import Iterable, Iterator
+from contextlib import suppress
 from importlib import metadata
 from pathlib import Path
 from typing import NamedTuple
@@ -18,7 +19,7 @@ from typing import NamedTuple
 import torch
 
 from nanospec.errors import TextError
-from nanospec.files.arguments import path_of
+from nanospec.files.paths import path_of
 from nanospec.files.tokenizer_json import AnyTokenizer
 
 SKIPPED_FOLDERS = {"test", "tests", "idle_test", "encodings", "site-packages", "dist-packages",
@@ -61,11 +62,9 @@ def read_texts(source: Path | None = None) -> Texts:
 def read_packages(names: Iterable[str] = DEPENDENCIES) -> Texts:
     """The same of the sources of these packages and of all that they require."""
     files = {relative: path for package in packages(names)
-             for relative, path in package.files.items()}
-    kept = {relative: path for relative, path in files.items()
-            if not (VENDORED | SKIPPED_FOLDERS) & set(relative.parts)
-            and not _is_table(_read(path) or "")}
-    return _split(kept, "the installed packages")
+             for relative, path in package.files.items()
+             if not (VENDORED | SKIPPED_FOLDERS) & set(relative.parts)}
+    return _split(files, "the installed packages", tables=False)
 
 
 def packages(names: Iterable[str] = DEPENDENCIES) -> list[Package]:
@@ -111,27 +110,21 @@ def _below(root: Path) -> Iterator[Path]:
         yield from (Path(folder, name) for name in files)
 
 
-def _split(files: dict[Path, Path], where: Path | str) -> Texts:
-    """files: the path by which a file is known, and where it lies."""
+def _split(files: dict[Path, Path], where: Path | str, tables: bool = True) -> Texts:
+    """files: the path by which a file is known, and where it lies. tables: with those."""
     train, held = [], []
     for relative, path in sorted(files.items()):
         if any(path.name.startswith(s) for s in SKIPPED_FILES):
             continue
-        text = _read(path)
-        if text:
+        text = ""
+        with suppress(TextError):                       # a file among others that is no text
+            text = _text(path)
+        if text and (tables or not _is_table(text)):
             (held if held_out(relative.as_posix()) else train).append(text)
     if not train or not held:
         raise TextError(f"{where} has too few text files: {len(train)} to train on, {len(held)} "
                         "held out")
     return train, held
-
-
-def _read(path: Path) -> str | None:
-    """The text of a file among others, or None if it is none."""
-    try:
-        return _text(path)
-    except TextError:
-        return None
 
 
 def _text(path: Path) -> str:

@@ -5,24 +5,17 @@ look for it again.
 import hashlib
 import json
 import os
-import sys
 from collections.abc import Callable, Mapping
 from contextlib import suppress
 from importlib import metadata
 from pathlib import Path
 from typing import Any
 
-from nanospec.files.atomic import write_atomically
+from nanospec.files.paths import write_json
 
 
 def cache_folder() -> Path:
-    """Where the system has what programs may lose. OSError or RuntimeError where the user has no
-    home.
-    """
-    if sys.platform == "win32" and os.environ.get("LOCALAPPDATA"):
-        return Path(os.environ["LOCALAPPDATA"], "nanospec")
-    if sys.platform == "darwin":
-        return Path.home() / "Library" / "Caches" / "nanospec"
+    """Where torch's hub and Hugging Face's have theirs. RuntimeError where the user has no home."""
     named = os.environ.get("XDG_CACHE_HOME", "")        # one that is not absolute is to be ignored
     return (Path(named) if Path(named).is_absolute() else Path.home() / ".cache") / "nanospec"
 
@@ -39,7 +32,7 @@ def found_before(about: Mapping[str, Any], find: Callable[[], Any], anew: bool =
     with suppress(metadata.PackageNotFoundError):       # it need not be installed
         version = metadata.version("nanospec")
     key = json.dumps([version, about], sort_keys=True)
-    with suppress(OSError, RuntimeError):
+    with suppress(RuntimeError):
         path = cache_folder() / f"{hashlib.sha256(key.encode()).hexdigest()[:24]}.json"
     with suppress(OSError, ValueError, TypeError, KeyError, RecursionError):
         kept = json.loads(path.read_bytes()) if path and not anew else {}
@@ -49,8 +42,7 @@ def found_before(about: Mapping[str, Any], find: Callable[[], Any], anew: bool =
     with suppress(OSError):
         if path:
             path.parent.mkdir(parents=True, exist_ok=True)
-            text = json.dumps({"about": about, "found": found, "digest": digest_of(key, found)})
-            write_atomically(path, lambda file: file.write(text.encode() + b"\n"))
+            write_json(path, {"about": about, "found": found, "digest": digest_of(key, found)})
     return found
 
 

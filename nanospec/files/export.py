@@ -26,8 +26,8 @@ from nanospec.cli.parser import Parser
 from nanospec.errors import NanospecError, PairError, one_line
 from nanospec.files.checkpoint import WEIGHTS, Pair, load_pair
 from nanospec.files.extra import extra
-from nanospec.files.arguments import path_of
 from nanospec.files.huggingface import save_folder
+from nanospec.files.paths import path_of
 from nanospec.files.speculators import ENGINES, save_eagle3
 from nanospec.files.tokenizer import Tokenizer
 from nanospec.files.tokenizer_json import save_tokenizer
@@ -60,7 +60,7 @@ def export(pair: Pair, out: Path, name: str = "", engine: str = "vllm") -> list[
     if head and len(pair.draft.layers) != 3:
         raise PairError(f"the head reads {len(pair.draft.layers)} layers of its target, and others "
                         "know heads on 3")
-    for library in "tokenizers", "safetensors":         # before anything is written
+    for library in "transformers", "tokenizers", "safetensors":         # before anything is written
         extra(library)
     for model, folder in zip(models.values(), folders):
         if isinstance(model, Eagle3):

@@ -11,6 +11,7 @@ that this GPT does not have, models that are split into several files, and token
 byte-level BPE with one of the pretokenizers below.
 """
 
+import math
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -22,19 +23,12 @@ from torch import Tensor
 
 from nanospec.errors import NanospecError, PairError, one_line
 from nanospec.files.chat_template import ChatTemplate
-from nanospec.files.arguments import fetched
 from nanospec.files.extra import extra
-from nanospec.files.huggingface import KINDS, assemble
-from nanospec.files.rope_divisors import llama3_of
+from nanospec.files.huggingface import KINDS, assemble, names
+from nanospec.files.paths import fetched
 from nanospec.files.tokenizer_json import FolderTokenizer
 from nanospec.model import GPT, Config
 
-OUTSIDE = {"token_embd": "embed_tokens", "output_norm": "norm"}     # GGUF's names, and a folder's
-INSIDE = {"attn_norm": "input_layernorm", "ffn_norm": "post_attention_layernorm",
-          "attn_output": "self_attn.o_proj",
-          "ffn_gate": "mlp.gate_proj", "ffn_up": "mlp.up_proj", "ffn_down": "mlp.down_proj",
-          **{f"attn_{part}": f"self_attn.{part}_proj" for part in "qkv"},
-          **{f"attn_{part}_norm": f"self_attn.{part}_norm" for part in "qk"}}
 CONTROL, ADDED = 3, 4           # in tokenizer.ggml.token_type: special tokens, and other added ones
 QWEN = (r"(?i:'s|'t|'re|'ve|'m|'ll|'d)|[^\r\n\p{L}\p{N}]?\p{L}+|\p{N}"
         r"| ?[^\s\p{L}\p{N}]+[\r\n]*|\s*[\r\n]+|\s+(?!\S)|\s+")
@@ -63,6 +57,7 @@ KEYS: dict[str, tuple | None] = {
     "rope.scaling.type": ("none", "linear")}
 # What each pair's frequency is divided by: Llama 3's scaling, written out.
 ROPE_FREQS = "rope_freqs.weight"
+LOW, HIGH = 1.0, 4.0        # of every Llama 3: `low_freq_factor` and `high_freq_factor`
 # Special tokens by GGUF's names, and as chat templates call them.
 NAMED = {"bos": "bos_token", "eos": "eos_token", "unknown": "unk_token", "padding": "pad_token"}
 
@@ -191,27 +186,46 @@ def scaling_of(file: GGUFFile, head_size: int) -> tuple[float, ...]:
     return found
 
 
+def llama3_of(divisors: list[float], theta: float, head_size: int) -> tuple[float, ...] | None:
+    """The Config.rope_llama3 by which the frequencies are divided by these numbers, () if by 1;
+    None if there is none with Llama 3's LOW and HIGH.
+
+    A config.json says the scaling in four numbers, and GGUF writes out what they come to. With the
+    greatest divisor as `factor`, the share of full speed that a pair keeps is a straight line in
+    its frequency, cut off at 0 and 1. The slowest pair that keeps some says where the line lies.
+    """
+    if len(divisors) != head_size // 2 or not all(1 <= divisor < math.inf for divisor in divisors):
+        return None
+    factor = max(divisors)
+    if factor == 1:
+        return ()
+    turns = [theta ** (-2 * i / head_size) / (2 * math.pi) for i in range(len(divisors))]
+    kept = [(1 / divisor - 1 / factor) / (1 - 1 / factor) for divisor in divisors]
+    some = [(turn, share) for turn, share in zip(turns, kept) if share > 1e-6]
+    turn, share = some[-1] if some else (turns[0], 0.0)
+    context = (LOW + share * (HIGH - LOW)) / turn
+    line = [min(max((context * turn - LOW) / (HIGH - LOW), 0.0), 1.0) for turn in turns]
+    fits = all(abs(divisor * (share + (1 - share) / factor) - 1) < 1e-4
+               for divisor, share in zip(divisors, line))
+    return (factor, LOW, HIGH, context) if fits else None
+
+
 def weights_of(file: GGUFFile) -> dict[str, Tensor]:
     """In float32, under the names that they have in a Hugging Face folder."""
-    dequantize, found = extra("gguf").quants.dequantize, {}
+    gguf, config = extra("gguf"), file.config
+    known = gguf.get_tensor_name_map(gguf.MODEL_ARCH[file.kind.upper()], config.layers)
+    in_folder = {known.get_name(part, (".weight", ".bias")): part
+                 for _, parts in names(config) for part in parts}
+    found = {}
     for tensor in file.reader.tensors:
         if tensor.name == ROPE_FREQS:                   # in the config
             continue
-        weight = torch.from_numpy(np.array(dequantize(tensor.data, tensor.tensor_type),
+        weight = torch.from_numpy(np.array(gguf.quants.dequantize(tensor.data, tensor.tensor_type),
                                            dtype=np.float32))
         if file.kind == "llama" and tensor.name.endswith(("attn_q.weight", "attn_k.weight")):
-            weight = half_apart(weight, file.config.head_size)
-        found[folder_name(tensor.name)] = weight
+            weight = half_apart(weight, config.head_size)
+        found[in_folder.get(tensor.name, tensor.name)] = weight
     return found
-
-
-def folder_name(name: str) -> str:
-    """Example: blk.3.attn_q.weight is model.layers.3.self_attn.q_proj.weight."""
-    if name.startswith("blk."):
-        _, layer, part, *kind = name.split(".")
-        return ".".join(["model.layers", layer, INSIDE.get(part, part), *kind])
-    part, *kind = name.split(".")
-    return ".".join(["lm_head" if part == "output" else f"model.{OUTSIDE.get(part, part)}", *kind])
 
 
 def half_apart(weight: Tensor, head_size: int) -> Tensor:
@@ -252,26 +266,25 @@ def tokenizer_of(file: GGUFFile) -> FolderTokenizer:
     made.decoder = tokenizers.decoders.ByteLevel()
     made.add_special_tokens([piece for piece, kind in zip(pieces, kinds) if kind == CONTROL])
     made.add_tokens([piece for piece, kind in zip(pieces, kinds) if kind == ADDED])
-    special = {name: file.value(f"tokenizer.ggml.{name}_token_id", None)
-               for name in (*NAMED, *ENDS)}
+    special = {name: file.value(f"tokenizer.ggml.{name}_token_id") for name in (*NAMED, *ENDS)
+               if file.value(f"tokenizer.ggml.{name}_token_id", None) is not None}
     for name, i in special.items():
-        if i is not None and i >= len(pieces):
+        if i >= len(pieces):
             raise PairError(f"{file.path} has {len(pieces)} tokens, and "
                             f"tokenizer.ggml.{name}_token_id is {i}")
     if file.value("tokenizer.ggml.add_bos_token", pre == "llama-bpe"):         # llama.cpp's default
-        begin = special["bos"]
-        if begin is None:
+        if "bos" not in special:
             raise PairError(f"{file.path} puts a token before every text, and has no "
                             "tokenizer.ggml.bos_token_id")
+        begin = pieces[special["bos"]]
         made.post_processor = tokenizers.processors.TemplateProcessing(
-            single=[pieces[begin], "$A"], special_tokens=[(pieces[begin], begin)])
-    ends = [special[name] for name in ENDS if special[name] is not None]
+            single=[begin, "$A"], special_tokens=[(begin, special["bos"])])
+    ends = [special[name] for name in ENDS if name in special]
     ends += [i for i, (piece, kind) in enumerate(zip(pieces, kinds)) if kind == CONTROL
              and piece in ENDING]
     if not ends:
         raise PairError(f"{file.path} does not say which token ends a text: no "
                         "tokenizer.ggml.eos_token_id")
-    named = {called: pieces[special[name]] for name, called in NAMED.items()
-             if special[name] is not None}
+    named = {called: pieces[special[name]] for name, called in NAMED.items() if name in special}
     template = file.value("tokenizer.chat_template", None)
-    return FolderTokenizer(made, ends, None if template is None else ChatTemplate(template, named))
+    return FolderTokenizer(made, ends, ChatTemplate(template, named) if template else None)

@@ -17,9 +17,8 @@ import torch
 from torch import Tensor
 
 from nanospec.errors import PairError, one_line
-from nanospec.files.atomic import write_atomically
 from nanospec.files.extra import extra
-from nanospec.files.arguments import fetched
+from nanospec.files.paths import fetched, write_atomically, write_json
 from nanospec.files.ready import available, ready
 from nanospec.model import GPT, Config
 
@@ -32,13 +31,13 @@ DTYPES = {"F64", "F32", "F16", "BF16"}
 # What config.json may say of things that this GPT does not have. It may always say nothing, or
 # null.
 ONLY: dict[str, list] = {
-    "model_type": [*KINDS], "hidden_act": ["silu", "swish"], "attention_bias": [False],
-    "mlp_bias": [False],
+    "model_type": [*KINDS], "hidden_act": ["silu", "swish"],
     "rope_type": ["default", "llama3"], "type": ["default", "llama3"], "partial_rotary_factor": [1],
-    "use_sliding_window": [False], "sliding_window": [], "quantization_config": [],
-    "attn_logit_softcapping": [],
-    "final_logit_softcapping": [], "embedding_multiplier": [1], "residual_multiplier": [1],
-    "logits_scaling": [1], "is_causal": [True], "use_bidirectional_attention": [False],
+    "is_causal": [True], "sliding_window": [], "quantization_config": [],
+    "attn_logit_softcapping": [], "final_logit_softcapping": [],
+    **dict.fromkeys(["attention_bias", "mlp_bias", "use_sliding_window",
+                     "use_bidirectional_attention"], [False]),
+    **dict.fromkeys(["embedding_multiplier", "residual_multiplier", "logits_scaling"], [1]),
 }
 # Newer and older files say there what they do with positions.
 ROTARY = ("rope_parameters", "rope_scaling")
@@ -53,33 +52,28 @@ def read_config(path: Path) -> Config:
     try:
         sizes = json.loads(fetched(path).read_bytes())
         tables = [sizes] + [sizes[name] for name in ROTARY if sizes.get(name) is not None]
-        kind = sizes.get("model_type") or "llama"
         asked = unknown(tables)
-        if not asked:
-            for key in MUST_SAY.get(kind, ()):
-                if all(table.get(key) is None for table in tables):
-                    raise KeyError(key)
-            rope_theta = {table["rope_theta"]
-                          for table in tables if table.get("rope_theta") is not None}
-            heads, kv_heads = sizes["num_attention_heads"], sizes.get("num_key_value_heads")
-            config = Config(sizes["vocab_size"], sizes["max_position_embeddings"],
-                            sizes["num_hidden_layers"],
-                            sizes["hidden_size"], heads, heads if kv_heads is None else kv_heads,
-                            sizes["intermediate_size"], sizes.get("tie_word_embeddings", False),
-                            sizes["rms_norm_eps"],
-                            next(iter(rope_theta), 10_000.0), next(iter(scalings(tables)), ()),
-                            sizes.get("head_dim"), **KINDS[kind])
-            if config.head_size * config.heads == config.channels:
-                config = replace(config, head_dim=None)
+        if asked:
+            raise PairError(f"{path} asks for what this GPT does not have: {one_line(asked)}")
+        said = {key: value for table in tables for key, value in table.items() if value is not None}
+        kind = said.get("model_type", "llama")
+        for key in MUST_SAY.get(kind, ()):
+            said[key]                                   # a KeyError names it
+        heads = said["num_attention_heads"]
+        config = Config(said["vocab_size"], said["max_position_embeddings"],
+                        said["num_hidden_layers"], said["hidden_size"],
+                        heads, said.get("num_key_value_heads", heads), said["intermediate_size"],
+                        said.get("tie_word_embeddings", False), said["rms_norm_eps"],
+                        said.get("rope_theta", 10_000.0), next(iter(scalings(tables)), ()),
+                        said.get("head_dim"), **KINDS[kind])
+        own_size = config.head_size * config.heads != config.channels
+        return config if own_size else replace(config, head_dim=None)
     except PairError:
         raise
     except (KeyError, TypeError, ValueError, AttributeError, RecursionError) as error:
         missing = "there is no " if isinstance(error, KeyError) else ""
         raise PairError(f"{path} is not the config of a Llama: "
                         f"{missing}{one_line(error)}") from error
-    if asked:
-        raise PairError(f"{path} asks for what this GPT does not have: {one_line(asked)}")
-    return config
 
 
 def unknown(tables: list[dict]) -> str:
@@ -95,10 +89,10 @@ def unknown(tables: list[dict]) -> str:
             return f"rotary positions with a {key!r}"
     if set(tables[0].get("layer_types") or ()) - {"full_attention"}:
         return f"layer_types {tables[0]['layer_types']!r}"
-    if len({table["rope_theta"] for table in tables if table.get("rope_theta") is not None}) > 1:
-        return "more than one rope_theta"
-    if len(scalings(tables)) > 1:
-        return "more than one scaling of rotary positions"
+    thetas = {table["rope_theta"] for table in tables if table.get("rope_theta") is not None}
+    for what, found in {"rope_theta": thetas, "scaling": scalings(tables)}.items():
+        if len(found) > 1:
+            return f"rotary positions with more than one {what}"
     return ""
 
 
@@ -252,11 +246,10 @@ def config_json(config: Config) -> dict:
     scaling = ({"rope_type": "llama3"} | dict(zip(LLAMA3, config.rope_llama3))
                if config.rope_llama3 else None)
     return {"architectures": [f"{kind.capitalize()}ForCausalLM"], "model_type": kind,
-            "vocab_size": config.vocab_size,
-            "max_position_embeddings": config.context, "num_hidden_layers": config.layers,
-            "hidden_size": config.channels, "num_attention_heads": config.heads,
-            "num_key_value_heads": config.kv_heads, "head_dim": config.head_size,
-            "intermediate_size": config.hidden,
+            "vocab_size": config.vocab_size, "max_position_embeddings": config.context,
+            "num_hidden_layers": config.layers, "hidden_size": config.channels,
+            "num_attention_heads": config.heads, "num_key_value_heads": config.kv_heads,
+            "head_dim": config.head_size, "intermediate_size": config.hidden,
             "hidden_act": "silu", "rms_norm_eps": config.eps, "rope_theta": config.rope_theta,
             "rope_scaling": scaling, "tie_word_embeddings": config.tied}
 
@@ -267,12 +260,17 @@ def save_folder(model: GPT, folder: Path, end_of_text: int) -> None:
 
     OSError when it cannot be written. PairError as `config_json`.
     """
-    written = config_json(model.config) | {"dtype": str(model.dtype).removeprefix("torch.")}
+    config = config_json(model.config)
     ends = {"bos_token_id": end_of_text, "eos_token_id": end_of_text}
-    weights = extra("safetensors.torch").save(taken_apart(model), {"format": "pt"})
+    folder.mkdir(parents=True, exist_ok=True)
+    write_json(folder / "generation_config.json", ends | {"pad_token_id": end_of_text})
+    write_folder(folder, taken_apart(model), config | ends)
+
+
+def write_folder(folder: Path, tensors: dict[str, Tensor], config: dict) -> None:
+    """The weights, and config.json, which says their data type."""
+    dtype = str(next(iter(tensors.values())).dtype).removeprefix("torch.")
+    weights = extra("safetensors.torch").save(tensors, {"format": "pt"})
     folder.mkdir(parents=True, exist_ok=True)
     write_atomically(folder / "model.safetensors", lambda file: file.write(weights))
-    for name, what in {"generation_config.json": ends | {"pad_token_id": end_of_text},
-                       "config.json": written | ends}.items():
-        write_atomically(folder / name,
-                         lambda file: file.write(json.dumps(what, indent=1).encode() + b"\n"))
+    write_json(folder / "config.json", config | {"dtype": dtype})

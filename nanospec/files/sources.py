@@ -18,8 +18,8 @@ from pathlib import Path
 from nanospec.errors import RequestError, one_line
 from nanospec.files.extra import extra
 from nanospec.files.gguf import GGUFFile
-from nanospec.files.arguments import path_of
 from nanospec.files.huggingface import load_folder, read_config
+from nanospec.files.paths import path_of
 from nanospec.files.tokenizer_json import FolderTokenizer
 from nanospec.model import GPT, Config
 

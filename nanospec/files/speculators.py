@@ -8,16 +8,13 @@ vLLM calls EAGLE-3.1. What differs: before token 0 we read zeros, and they have 
 out: DFlash. Theirs norms queries and keys, and has the embedding of a token as its mask.
 """
 
-import json
 from dataclasses import replace
 from pathlib import Path
 
 import torch
 from torch import Tensor
 
-from nanospec.files.atomic import write_atomically
-from nanospec.files.extra import extra
-from nanospec.files.huggingface import config_json
+from nanospec.files.huggingface import config_json, names, write_folder
 from nanospec.methods.draft_models.eagle3 import Eagle3
 
 ENGINES = {"vllm": "layers.0.", "sglang": "midlayer."}  # how the names of its layer's weights begin
@@ -30,37 +27,28 @@ def save_eagle3(model: Eagle3, folder: Path, verifier: str, engine: str = "vllm"
 
     OSError when it cannot be written.
     """
-    weights = extra("safetensors.torch").save(tensors_of(model, engine), {"format": "pt"})
     config = config_for_vllm(model, verifier) if engine == "vllm" else config_for_sglang(model)
-    config |= {"dtype": str(model.dtype).removeprefix("torch.")}
-    folder.mkdir(parents=True)
-    write_atomically(folder / "model.safetensors", lambda file: file.write(weights))
-    write_atomically(folder / "config.json",
-                     lambda file: file.write(json.dumps(config, indent=1).encode() + b"\n"))
+    write_folder(folder, tensors_of(model, engine), config)
 
 
 def tensors_of(model: Eagle3, engine: str) -> dict[str, Tensor]:
     """Its weights under their names: what is stacked here is cut."""
     assert model.config is not None
-    config, state, layer = model.config, model.state_dict(), ENGINES[engine]
-    ids, size = model.ids, config.head_size
-    rows = [count * size for count in (config.heads, config.kv_heads, config.kv_heads)]
-    q, k, v = state["layer.attention.qkv.weight"].split(rows)
-    gate, up = state["layer.mlp.gate_up.weight"].chunk(2)
+    state, layer = model.state_dict(), ENGINES[engine]
     named = {"fc.weight": state["fuse.weight"], "norm.weight": state["norm.weight"],
-            "lm_head.weight": state["head.weight"],
-            **{f"fc_norm.{i}.weight": torch.ones_like(state["norm.weight"]) for i in range(3)}}
-    if len(ids) < model.vocab_size:             # vLLM has no place for them where they say nothing
+             "lm_head.weight": state["head.weight"],
+             f"{layer}input_layernorm.weight": state["layer.token_norm.weight"],
+             f"{layer}hidden_norm.weight": state["layer.state_norm.weight"],
+             **{f"fc_norm.{i}.weight": torch.ones_like(state["norm.weight"]) for i in range(3)}}
+    if len(model.ids) < model.vocab_size:       # vLLM has no place for them where they say nothing
         drafted = torch.zeros(model.vocab_size, dtype=torch.bool)
-        named |= {"d2t": state["offsets"], "t2d": drafted.index_fill(0, ids.cpu(), True)}
-    of_layer = {"input_layernorm": state["layer.token_norm.weight"],
-                "hidden_norm": state["layer.state_norm.weight"],
-                "self_attn.q_proj": q, "self_attn.k_proj": k, "self_attn.v_proj": v,
-                "self_attn.o_proj": state["layer.attention.out.weight"],
-                "post_attention_layernorm": state["layer.mlp_norm.weight"],
-                "mlp.gate_proj": gate, "mlp.up_proj": up,
-                "mlp.down_proj": state["layer.mlp.down.weight"]}
-    named |= {f"{layer}{name}.weight": weight for name, weight in of_layer.items()}
+        named |= {"d2t": state["offsets"], "t2d": drafted.index_fill(0, model.ids.cpu(), True)}
+    for name, parts in names(model.config):     # the rest of the layer is a Llama's
+        ours = name.replace("blocks.0.", "layer.")
+        if ours.startswith("layer.") and ours in state:
+            cut = state[ours].split([shape[0] for shape in parts.values()])
+            named |= {part.replace("model.layers.0.", layer): weight
+                      for part, weight in zip(parts, cut)}
     if engine == "vllm":                                    # SGLang takes the target's
         named["embed_tokens.weight"] = model.target.embedding.weight
     return {name: weight.detach().cpu().clone(memory_format=torch.contiguous_format)
@@ -79,8 +67,8 @@ def config_for_vllm(model: Eagle3, verifier: str) -> dict:
         "speculators_model_type": "eagle3", "architectures": ["Eagle3Speculator"],
         "speculators_version": FORMAT,
         "draft_vocab_size": len(model.ids), "fc_norm": True, "norm_output": True,
-        "norm_before_residual": False,
-        "norm_before_fc": False, "embed_requires_grad": False, "target_hidden_size": None,
+        "norm_before_residual": False, "norm_before_fc": False,
+        "embed_requires_grad": False, "target_hidden_size": None,
         "eagle_aux_hidden_state_layer_ids": [layer + 1 for layer in model.layers],
         "transformer_layer_config": layer_config(model),
         "speculators_config": {

@@ -16,12 +16,12 @@ from collections import Counter, defaultdict
 from collections.abc import Sequence
 from numbers import Integral
 from pathlib import Path
+from typing import Any
 
 import tiktoken
 
 from nanospec.errors import PairError, RequestError, TextError, check_numbers, one_line
-from nanospec.files.atomic import write_atomically
-from nanospec.files.arguments import fetched, text_of
+from nanospec.files.paths import fetched, write_atomically
 
 END_OF_TEXT = "<|endoftext|>"
 
@@ -90,21 +90,25 @@ def merge(word: list[bytes], new: bytes) -> list[bytes]:
 
 def check_ranks(where: str, ranks: dict[bytes, int], count: int) -> None:
     """PairError unless the ranks are 0 to count - 1, and each of the 256 bytes has one."""
-    if not all(type(rank) is int and rank >= 0 for rank in ranks.values()) or count < 256:
-        raise PairError(f"{where} is cut short or altered: its ranks are not 0 to "
-                        f"{max(255, count - 1)}")
+    if not all(type(rank) is int for rank in ranks.values()):
+        raise PairError(f"{where} is altered: a rank is no whole number")
     if len(ranks) != count:
         raise PairError(f"{where} cannot be used: a token stands in it twice")
-    tokens = Counter(ranks.values())
-    for rank in range(max(tokens) + 1):
-        if tokens[rank] != 1:
-            why = f"{tokens[rank]} tokens have" if rank in tokens else "no token has"
-            raise PairError(f"{where} cannot be used: {why} the rank {rank}, and each rank is one "
-                            "token's id here")
-    missing = [byte for byte in range(256) if bytes([byte]) not in ranks]
+    missing = {*range(max(256, count))} - {*ranks.values()}
     if missing:
-        raise PairError(f"{where} is altered: the byte {missing[0]} has no rank, so not every text "
-                        "can be encoded")
+        raise PairError(f"{where} is cut short or altered: no token has the rank {min(missing)}, "
+                        "and each rank is one token's id here")
+    missing = {byte for byte in range(256) if bytes([byte]) not in ranks}
+    if missing:
+        raise PairError(f"{where} is altered: the byte {min(missing)} has no rank, so not every "
+                        "text can be encoded")
+
+
+def text_of(text: Any) -> str:
+    """The text as it is, or a RequestError."""
+    if not isinstance(text, str):
+        raise RequestError(f"this must be a text, got {one_line(repr(text))}")
+    return text
 
 
 class Tokenizer:

@@ -1,9 +1,9 @@
 """Tokenizers as others keep them, in a file tokenizer.json: ours written so, and theirs with our
 interface.
 
-The library `tokenizers` encodes, and two things must be put in its terms. Its byte-pair encoding
-orders its pairs, where tiktoken's has ranks of what they become. And its engine for patterns has
-another \\w.
+The library `tokenizers` encodes. Its byte-pair encoding orders its pairs, where tiktoken's has
+ranks of what they become; transformers puts the one in terms of the other. Left to us is that its
+engine for patterns has another \\w.
 """
 
 import hashlib
@@ -14,11 +14,10 @@ from itertools import groupby
 from pathlib import Path
 
 from nanospec.errors import PairError, RequestError, one_line
-from nanospec.files.atomic import write_atomically
 from nanospec.files.chat_template import ChatTemplate, Message
 from nanospec.files.extra import extra
-from nanospec.files.arguments import fetched, text_of
-from nanospec.files.tokenizer import END_OF_TEXT, PATTERN, Tokenizer
+from nanospec.files.paths import fetched, write_json
+from nanospec.files.tokenizer import END_OF_TEXT, PATTERN, Tokenizer, text_of
 
 # tiktoken's \w, character by character: Unicode's definition, which has also a few marks that join
 # words.
@@ -27,13 +26,7 @@ WORD = r"\p{Alphabetic}\p{M}\p{Nd}\p{Pc}\x{200c}\x{200d}"
 PRINTED = [*range(33, 127), *range(161, 173), *range(174, 256)]
 LETTERS = {byte: chr(byte) for byte in PRINTED}
 LETTERS |= {byte: chr(256 + i) for i, byte in enumerate(sorted(set(range(256)) - set(PRINTED)))}
-
-
 BYTES = {letter: byte for byte, letter in LETTERS.items()}
-
-
-def spelled(piece: bytes) -> str:
-    return "".join(LETTERS[byte] for byte in piece)
 
 
 def spelling_of(token: str, decoder: str) -> bytes | None:
@@ -51,42 +44,26 @@ def spelling_of(token: str, decoder: str) -> bytes | None:
     return None
 
 
-def pairs_of(ranks: dict[bytes, int]) -> list[tuple[str, str]]:
-    """Every two tokens that together are one, in the order of what they become."""
-    found = [(rank, piece[:i], piece[i:]) for piece, rank in ranks.items()
-             for i in range(1, len(piece))
-             if piece[:i] in ranks and piece[i:] in ranks]
-    return [(spelled(left), spelled(right)) for _, left, right in
-            sorted(found, key=lambda pair: (pair[0], ranks[pair[1]], ranks[pair[2]]))]
-
-
 def save_tokenizer(tokenizer: Tokenizer, folder: Path) -> None:
     """Write tokenizer.json and tokenizer_config.json. OSError when they cannot be written.
 
     Any text gets the ids it has here. Before it stands end of text, as Llama's begin of text does;
     and what looks like it in a text is ordinary text.
     """
-    tokenizers = extra("tokenizers")
+    tokenizers, converters = extra("tokenizers"), extra("transformers.convert_slow_tokenizer")
     pattern = PATTERN.replace(r"[^\W\d_]", rf"[{WORD}&&[^\d_]]").replace(r"\w", WORD)
-    byte_level = tokenizers.pre_tokenizers.ByteLevel(add_prefix_space=False, use_regex=False)
-    engine = tokenizers.Tokenizer(tokenizers.models.BPE(
-        {spelled(piece): rank for piece, rank in tokenizer.ranks.items()},
-        pairs_of(tokenizer.ranks),
-        ignore_merges=True))            # a word that is a token is taken whole, as tiktoken does
-    engine.pre_tokenizer = tokenizers.pre_tokenizers.Sequence([
-        tokenizers.pre_tokenizers.Split(tokenizers.Regex(pattern), "isolated"), byte_level])
-    engine.decoder = tokenizers.decoders.ByteLevel()
-    engine.add_special_tokens([END_OF_TEXT])
+    converter = converters.TikTokenConverter("", pattern, extra_special_tokens=[END_OF_TEXT])
+    converter.load_tiktoken_bpe = lambda _: tokenizer.ranks         # they are in no file so far
+    engine = converter.converted()
     engine.post_processor = tokenizers.processors.TemplateProcessing(
         single=[END_OF_TEXT, "$A"], special_tokens=[(END_OF_TEXT, tokenizer.end_of_text)])
     settings = {"tokenizer_class": "PreTrainedTokenizerFast", "bos_token": END_OF_TEXT,
-                "eos_token": END_OF_TEXT,
-            "pad_token": END_OF_TEXT, "model_input_names": ["input_ids", "attention_mask"],
-            "clean_up_tokenization_spaces": False, "split_special_tokens": True}
+                "eos_token": END_OF_TEXT, "pad_token": END_OF_TEXT,
+                "model_input_names": ["input_ids", "attention_mask"],
+                "clean_up_tokenization_spaces": False, "split_special_tokens": True}
     folder.mkdir(parents=True, exist_ok=True)
-    for name, text in {"tokenizer.json": engine.to_str(),
-                       "tokenizer_config.json": json.dumps(settings, indent=1)}.items():
-        write_atomically(folder / name, lambda file: file.write(text.encode() + b"\n"))
+    write_json(folder / "tokenizer.json", json.loads(engine.to_str()))
+    write_json(folder / "tokenizer_config.json", settings)
 
 
 class FolderTokenizer:
@@ -215,15 +192,23 @@ class FolderTokenizer:
 AnyTokenizer = Tokenizer | FolderTokenizer
 
 
+def table_in(path: Path) -> dict:
+    """What a file of JSON says, {} if it is not there. PairError if it cannot be read."""
+    data = fetched(path).read_bytes() if path.exists() else b"{}"
+    try:
+        table = json.loads(data)
+        if not isinstance(table, dict):
+            raise ValueError(f"it is a {type(table).__name__}")
+    except (ValueError, RecursionError) as error:
+        raise PairError(f"{path} is no table in JSON: {one_line(error)}") from error
+    return table
+
+
 def ends_of(folder: Path) -> list[int]:
     """The ids that end a text, by generation_config.json and config.json, or PairError."""
     found: list[int] = []
-    for path in folder / "generation_config.json", folder / "config.json":
-        data = fetched(path).read_bytes() if path.exists() else b"{}"
-        try:
-            ends = json.loads(data).get("eos_token_id")
-        except (ValueError, AttributeError, RecursionError) as error:
-            raise PairError(f"{path} is no config: {one_line(error)}") from error
+    for name in "generation_config.json", "config.json":
+        ends = table_in(folder / name).get("eos_token_id")
         ends = [ends] if type(ends) is int else ends
         if ends and isinstance(ends, list) and all(type(end) is int and end >= 0 for end in ends):
             found += ends
@@ -231,21 +216,14 @@ def ends_of(folder: Path) -> list[int]:
 
 
 def named_in(folder: Path) -> tuple[dict, dict[str, str]]:
-    """tokenizer_config.json, and the special tokens that it and special_tokens_map.json name.
-
-    PairError if one of them cannot be read.
+    """tokenizer_config.json, and the special tokens that it and special_tokens_map.json name, or
+    PairError.
     """
-    tables: list[dict] = []
-    for path in folder / "tokenizer_config.json", folder / "special_tokens_map.json":
-        data = fetched(path).read_bytes() if path.exists() else b"{}"
-        try:
-            tables.append(dict(json.loads(data)))
-        except (ValueError, TypeError, RecursionError) as error:
-            raise PairError(f"{path} is no table of a tokenizer: {one_line(error)}") from error
+    config = table_in(folder / "tokenizer_config.json")
     special = {name: token.get("content") if isinstance(token, dict) else token
-               for table in reversed(tables)
-               for name, token in table.items() if name.endswith("_token")}
-    return tables[0], {name: token for name, token in special.items() if isinstance(token, str)}
+               for name, token in (table_in(folder / "special_tokens_map.json") | config).items()
+               if name.endswith("_token")}
+    return config, {name: token for name, token in special.items() if isinstance(token, str)}
 
 
 def template_of(folder: Path, config: dict, special: dict[str, str]) -> ChatTemplate | None:

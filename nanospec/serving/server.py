@@ -28,7 +28,7 @@ prompts in common, HTTP.
 """
 
 from collections import deque
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from dataclasses import fields
 from numbers import Integral
 from typing import Any
@@ -127,25 +127,6 @@ class Server:
         if not request.done:
             request.end()
 
-    def stream(self, request: Request) -> Iterator[int]:
-        """Its tokens as they come; every step serves the others, too. Raises what made it fail.
-
-        RequestError if it is another server's.
-        """
-        check_has("the request", request, "one that `submit` has returned", "done", "tokens")
-        if not request.done and request not in self._asked():
-            raise RequestError("the request is another server's: no step of this one would bring a "
-                               "token of it")
-        sent = 0
-        while True:
-            yield from request.tokens[sent:]
-            sent = len(request.tokens)
-            if request.error:
-                raise request.error
-            if request.done:
-                return
-            self.step()
-
     def step(self) -> None:
         """A piece of every prompt that there is a row for. Then one draft and one target call for
         all that write.
@@ -155,7 +136,7 @@ class Server:
         """
         if self.failed:
             raise self.failed
-        asked = self._asked()
+        asked = [*self.running, *(prompt.request for prompt in self.waiting)]
         try:
             self._step()
         except BaseException as error:
@@ -193,10 +174,6 @@ class Server:
         for b, (request, (total, length, *new)) in enumerate(zip(self.running, read)):
             before, self.length[b] = self.length[b], int(length)
             self._take(request, [*map(int, new[:self.length[b] - before])], total)
-
-    def _asked(self) -> list[Request]:
-        """All requests that may get tokens."""
-        return [*self.running, *(prompt.request for prompt in self.waiting)]
 
     def _free(self) -> int:
         """How many rows are free."""

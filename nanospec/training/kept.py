@@ -21,9 +21,10 @@ from nanospec.errors import PairError, TextError
 from nanospec.files.checkpoint import fingerprint, save_atomically, save_learned
 from nanospec.model import GPT
 from nanospec.training.batches import HeldOut
-from nanospec.training.learning import LearnedTraining, Plan, Batch, predicted
+from nanospec.training.learning import Batch, LearnedTraining, predicted
 from nanospec.training.mixed import mixed
 from nanospec.training.own_texts import AT_ONCE, TOKENS, Texts
+from nanospec.training.pair import Size
 
 
 class Kept:
@@ -82,15 +83,15 @@ class Kept:
 class KeptTraining(LearnedTraining):
     """As LearnedTraining, on kept texts."""
 
-    def __init__(self, target: GPT, plan: Plan, seed: int, kept: Kept, tokenizer: Any, out: Path,
+    def __init__(self, target: GPT, size: Size, seed: int, kept: Kept, tokenizer: Any, out: Path,
                  compiled: bool = False, loss: str = "lk-hybrid"):
         if len(kept.parts) < 2:
             raise TextError(f"too little text: a part of {AT_ONCE * TOKENS:,} tokens is held out, "
                             "there is no other")
-        self.kept, plan = kept, replace(plan, target=replace(plan.target, context=TOKENS))
-        super().__init__(target, plan, seed, kept.tokens().flatten(), tokenizer, out,
-                         compiled, loss)
-        self.layers, self.compiled = kept.layers, compiled
+        self.kept, size = kept, replace(size, target=replace(size.target, context=TOKENS))
+        super().__init__(target, size, seed, kept.tokens().flatten(), tokenizer, out, compiled,
+                         loss=loss)
+        self.compiled = compiled
 
     def frequent(self) -> Tensor:
         return self.kept.answered()
@@ -102,13 +103,10 @@ class KeptTraining(LearnedTraining):
         if self.compiled:
             return super().loss_now()
         texts = self.chosen()
-        anchors = self.anchors(texts.tokens)
-        counts = [predicted(texts.answers, at, model.steps)
-                  for at, model in zip(anchors, self.trained)]
-        totals = [count.sum((1, 2)) for count in counts]
+        anchors = self.anchors(texts.tokens, self.model.steps)
+        counts = predicted(texts.answers, anchors, self.model.steps)
         losses = [self.loss_at(self.known(Texts(*(part[row:row + 1] for part in texts))),
-                               [at[count[:, row].any(0)]
-                                for at, count in zip(anchors, counts)], totals)
+                               anchors[counts[:, row].any(0)], counts.sum((1, 2)))
                   for row in range(len(texts.tokens))]
         return torch.stack(losses).sum()
 
@@ -128,13 +126,14 @@ class KeptTraining(LearnedTraining):
     def known(self, texts: Texts) -> Batch:
         """What `batch` returns, of these texts, on the device."""
         x, hidden, totals, answers = (part.to(self.ids.device) for part in texts)
-        hidden = hidden.float()
+        hidden, model = hidden.float(), self.model
         with torch.no_grad(), mixed(x):
             last = self.frozen.norm(hidden[:, :, -1])
-            heads = [self.frozen.head.weight[... if model.ids is None else model.ids]
-                     for model in self.trained]
-            p_targets = [F.linear(last, head).float() - totals[:, :, None] for head in heads]
-        return Batch(x, hidden, p_targets, answers)
+            head = self.frozen.head.weight[... if model.ids is None else model.ids]
+            p_target = F.linear(last, head).float() - totals[:, :, None]
+        # Not by a list, which would have to be sent to the device in every step.
+        read = [hidden[:, :, self.kept.layers.index(layer)] for layer in model.layers]
+        return Batch(x, torch.stack(read, 2), p_target, answers)
 
     def look(self, held: HeldOut | None = None, most: int = AT_ONCE) -> tuple[list[float], str]:
         """At the part that is held out."""
@@ -146,5 +145,5 @@ class KeptTraining(LearnedTraining):
         """The target, from which the draft model lies apart, has its tokenizer itself."""
 
     def save_models(self) -> None:
-        for (name, model), file in zip(self.models.items(), self.weights_files):
-            save_learned(name, model, self.out / file, self.frozen, self.tokenizer)
+        save_learned(self.name, self.model, self.out / self.weights_file, self.frozen,
+                     self.tokenizer)

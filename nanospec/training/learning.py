@@ -8,18 +8,16 @@ given the true tokens before. One loss of losses.py compares each of its distrib
 target's.
 """
 
-from collections.abc import Callable, Collection, Iterable, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Iterable
+from dataclasses import replace
 from functools import partial
-from pathlib import Path
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import torch
 import torch.nn.functional as F
-from torch import Tensor, nn
+from torch import Tensor
 
 from nanospec.files.checkpoint import fingerprint, save_learned
-from nanospec.files.tokenizer import Tokenizer
 from nanospec.methods.draft_models import LEARNED
 from nanospec.methods.draft_models.learned import Learned
 from nanospec.model import GPT, Config
@@ -95,59 +93,40 @@ class Batch(NamedTuple):
     """A batch of texts, and what the target knows of them."""
 
     tokens: Tensor              # (B, T)
-    hidden: Tensor              # (B, T, layers, C)
-    p_targets: list[Tensor]     # of each draft model (B, T, V), log-probabilities
+    hidden: Tensor              # (B, T, layers, C), of the layers that the draft model reads
+    p_target: Tensor            # (B, T, V), log-probabilities
     counted: Tensor | None = None       # (B, T) bool, the tokens whose prediction counts; None: all
 
 
-@dataclass
-class Plan:
-    """As Size, for one phase. sizes: of each draft model, as Learned.sizes_for has them."""
-
-    target: Config
-    sizes: dict[str, dict]
-    batch: int
-    steps: tuple[int, ...]
-    rate: tuple[float, ...]
-    held_out_every: int
-    sampled: int = 0
+def plan_of(name: str, target: Config, size: Size) -> Size:
+    """How the draft model of this name is trained for such a target, in `size`'s batches."""
+    return replace(size, target=target, draft=(name, LEARNED[name].sizes_for(target)),
+                   steps=size.steps[-1:], rate=(RATE,))
 
 
-def plan_of(names: Sequence[str], target: Config, size: Size) -> Plan:
-    """How draft models of these names are trained for such a target, in `size`'s batches."""
-    sizes = {name: LEARNED[name].sizes_for(target) for name in names}
-    return Plan(target, sizes, size.batch, size.steps[-1:], (RATE,), size.held_out_every,
-                size.sampled)
-
-
-def files_of(names: Collection[str]) -> list[str]:
-    """What the training of these draft models writes: weights of each, its own state last."""
-    return [*(f"{name}.pt" for name in names), f"{'_'.join(names)}.training.pt"]
+def files_of(name: str) -> list[str]:
+    """What a training of this draft model writes: its weights, and the training's state."""
+    return [f"{name}.pt", f"{name}.training.pt"]
 
 
 class LearnedTraining(Training):
-    """Draft models for one target, side by side: each learns as if alone, the target runs once."""
+    """A draft model for a target that stays as it is."""
 
-    size: Plan
-
-    def __init__(self, target: GPT, plan: Plan, seed: int, ids: Tensor, tokenizer: Tokenizer,
-                 out: Path, compiled: bool = False, loss: str = "forward-kl"):
-        self.phases, self.frozen = (" ".join(plan.sizes),), target
-        *self.weights_files, self.state_file = files_of(plan.sizes)
-        super().__init__(plan, seed, ids, tokenizer, out, compiled, loss=loss)
+    def __init__(self, target: GPT, size: Size, *of: Any, **more: Any):
+        """size: as `plan_of` has it. of, more: as for Training."""
+        name, self.sizes = size.draft
+        self.phases, self.frozen = (name,), target
+        self.weights_file, self.state_file = files_of(name)
+        super().__init__(size, *of, **more)
         self.made_of["target"] = fingerprint(target)
-        self.layers = sorted({layer for model in self.trained for layer in model.layers})
 
     def new_models(self) -> dict[str, Learned]:
-        config, models = self.size.target, {}
-        for name, sizes in self.size.sizes.items():
-            torch.manual_seed(self.seed)                                        # as if alone
-            model = LEARNED[name](config.vocab_size, config.channels, **sizes).to(self.ids.device)
-            models[name] = model.attach(self.frozen)
-            model.prepare(self.frequent())
-        self.losses: list[Callable[..., Tensor]]
-        self.losses = [partial(learned_loss, model) for model in models.values()]
-        return models
+        config, (name,) = self.size.target, self.phases
+        model = LEARNED[name](config.vocab_size, config.channels, **self.sizes)
+        model = model.to(self.ids.device).attach(self.frozen)
+        model.prepare(self.frequent())
+        self.loss_of: Callable[..., Tensor] = partial(learned_loss, model)
+        return {name: model}
 
     def frequent(self) -> Tensor:
         """The text (N,) whose frequent tokens a pruned draft model drafts."""
@@ -156,43 +135,33 @@ class LearnedTraining(Training):
     def compile(self) -> None:
         for block in self.frozen.blocks:
             block.compile(dynamic=False)
-        self.losses = [torch.compile(loss, dynamic=False) for loss in self.losses]
+        self.loss_of = torch.compile(self.loss_of, dynamic=False)
 
     @property
     def target(self) -> GPT:
         return self.frozen
 
     @property
-    def trained(self) -> list[Learned]:
-        return list(self.models.values())
-
-    @property
-    def model(self) -> nn.ModuleList:
-        return nn.ModuleList(self.trained)
+    def model(self) -> Any:
+        """The Learned."""
+        return self.models[self.name]
 
     def save_models(self) -> None:
-        for (name, model), file in zip(self.models.items(), self.weights_files):
-            save_learned(name, model, self.out / file, self.frozen)
+        save_learned(self.name, self.model, self.out / self.weights_file, self.frozen)
 
     def loss_now(self) -> Tensor:
-        """Of this step's batch: the sum over the draft models."""
         batch = self.batch()
-        return self.loss_at(batch, self.anchors(batch.tokens), [None] * len(self.trained))
+        return self.loss_at(batch, self.anchors(batch.tokens, self.model.steps))
 
-    def anchors(self, x: Tensor) -> list[Tensor]:
-        """Those of each draft model in texts (B, T)."""
-        return [some_anchors(x, model.steps, model.anchors) for model in self.trained]
+    def anchors(self, x: Tensor, steps: int) -> Tensor:
+        """Those in texts (B, T) after which `steps` tokens are drafted."""
+        return some_anchors(x, steps, self.model.anchors)
 
-    def loss_at(self, batch: Batch, anchors: Iterable[Tensor],
-                totals: Iterable[Tensor | None]) -> Tensor:
-        """The sum over the draft models. anchors, totals: of each, as for learned_loss."""
-        x, hidden, p_targets, counted = batch
+    def loss_at(self, batch: Batch, anchors: Tensor, total: Tensor | None = None) -> Tensor:
+        """anchors, total: as for learned_loss."""
+        x, hidden, p_target, counted = batch
         with mixed(x):
-            losses = [loss_of(x, self.hidden_of(model, hidden), p_target, LOSSES[self.loss], at,
-                              counted, total)
-                      for model, loss_of, p_target, at, total
-                      in zip(self.trained, self.losses, p_targets, anchors, totals)]
-        return torch.stack(losses).sum()
+            return self.loss_of(x, hidden, p_target, LOSSES[self.loss], anchors, counted, total)
 
     def batch(self) -> Batch:
         """This step's texts; what the target knows of them, as `of_target`."""
@@ -201,22 +170,15 @@ class LearnedTraining(Training):
         return Batch(x, *self.of_target(x))
 
     @torch.no_grad()
-    def of_target(self, x: Tensor) -> tuple[Tensor, list[Tensor]]:
-        """Texts (B, T) -> the target's hidden states, and for each draft model the target's
-        log-probabilities (B, T, V).
-        """
+    def of_target(self, x: Tensor) -> tuple[Tensor, Tensor]:
+        """Texts (B, T) -> the target's hidden states and log-probabilities."""
         with mixed(x):
-            logits, hidden = self.frozen(x, layers=self.layers)
-        return hidden, [log_probs(logits)] * len(self.trained)
-
-    def hidden_of(self, model: Learned, hidden: Tensor) -> Tensor:
-        """Those of the layers that it reads."""
-        # Not by a list, which would have to be sent to the device in every step.
-        return torch.stack([hidden[:, :, self.layers.index(layer)] for layer in model.layers], 2)
+            logits, hidden = self.frozen(x, layers=self.model.layers)
+        return hidden, log_probs(logits)
 
     def look(self, held: HeldOut, most: int) -> tuple[list[float], str]:
-        """The held-out total variation, a mean over models and draft tokens; how often each token
-        is accepted, STEPS_SHOWN of each model; and the same in words.
+        """The held-out total variation, a mean over draft tokens; how often each of STEPS_SHOWN is
+        accepted; and the same in words.
         """
         x, _ = held.windows(self.size.target.context, most)
         return self.looked(Batch(part, *self.of_target(part)) for part in x.split(self.size.batch))
@@ -224,21 +186,19 @@ class LearnedTraining(Training):
     @torch.no_grad()
     def looked(self, parts: Iterable[Batch]) -> tuple[list[float], str]:
         """As `look`, at parts as `batch` returns them."""
-        found, places = torch.zeros(2, len(self.models), STEPS_SHOWN, device=self.ids.device)
+        found, places = torch.zeros(2, STEPS_SHOWN, device=self.ids.device)
         with torch.compiler.set_stance("force_eager"):
-            for x, hidden, p_targets, counted in parts:
+            for x, hidden, p_target, counted in parts:
                 counted = torch.ones_like(x, dtype=torch.bool) if counted is None else counted
-                for i, (model, p_target) in enumerate(zip(self.trained, p_targets)):
-                    with mixed(x):
-                        before = before_tokens(self.hidden_of(model, hidden))
-                        anchors = some_anchors(x, STEPS_SHOWN, model.anchors)
-                        steps = unrolled(model, x, before, STEPS_SHOWN, anchors)
-                    for k, (_, logits) in enumerate(steps):
-                        off = total_variation(*compared(model, p_target[:, anchors + k], logits))
-                        counts = after(counted, anchors + k)
-                        found[i, k] += (off * counts).sum()
-                        places[i, k] += counts.sum()
+                anchors = self.anchors(x, STEPS_SHOWN)
+                with mixed(x):
+                    steps = unrolled(self.model, x, before_tokens(hidden), STEPS_SHOWN, anchors)
+                for k, (_, logits) in enumerate(steps):
+                    off = total_variation(*compared(self.model, p_target[:, anchors + k], logits))
+                    counts = after(counted, anchors + k)
+                    found[k] += (off * counts).sum()
+                    places[k] += counts.sum()
         rejected = found / places.clamp(min=1)
         accepted = (1 - rejected).tolist()
-        words = ["accepted " + " ".join(f"{part:.3f}" for part in row) for row in accepted]
-        return [rejected.mean().item(), *sum(accepted, [])], ", ".join(words)
+        words = "accepted " + " ".join(f"{part:.3f}" for part in accepted)
+        return [rejected.mean().item(), *accepted], words

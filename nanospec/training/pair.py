@@ -1,5 +1,5 @@
 """What the pair is trained on: three phases with a loss each, and a state that can be put aside.
-step.py has a step, and train_tiny.py the loop.
+step.py has a step, and train_tiny.py the loop. And the last phase alone, for a draft that is there.
 
 The same seed and steps give the same model on the same machine, resumed or not. (On CUDA, kernels
 that add in no fixed order can make the last bits differ.) Left out: more than one device, dropout,
@@ -8,7 +8,7 @@ averages of weights.
 
 import hashlib
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -17,8 +17,7 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 
 from nanospec.errors import NanospecError, PairError, TextError, check_seed, one_line
-from nanospec.files.checkpoint import fingerprint, load_saved, save_atomically, save_model
-from nanospec.files.tokenizer import Tokenizer
+from nanospec.files.checkpoint import Pair, fingerprint, load_saved, save_atomically, save_model
 from nanospec.model import GPT, Config
 from nanospec.training.batches import HeldOut, Sampled, batch_at
 from nanospec.training.grow import fit_first, grown
@@ -28,6 +27,7 @@ from nanospec.training.step import COOL_DOWN, new_optimizer
 
 PHASES = ("target", "draft", "distil")
 FILES = ("ranks.tiktoken", "target.pt", "draft.pt", "training.pt")
+RATE = 5e-4             # top learning rate of a draft that is there: a tenth of a new model's
 
 
 @dataclass
@@ -35,6 +35,8 @@ class Size:
     """The one dial. Steps are for: the target on text, the draft on text, the draft on the target's
     probabilities.
 
+    draft: of a learned draft model (learning.py), which has one phase, its name and what it is made
+    of.
     batch: texts of `context` tokens in a step. rate: top learning rates. held_out_every: steps
     between looks at the held-out text. short: the part of the target's steps that sees twice as
     many windows of half the length: attention to less takes less time. sampled: how many texts the
@@ -42,7 +44,7 @@ class Size:
     """
 
     target: Config
-    draft: Config
+    draft: Any
     batch: int
     steps: tuple[int, ...]
     rate: tuple[float, ...]
@@ -88,7 +90,7 @@ class Training:
     state_file = "training.pt"
     between: Callable[[], object] = staticmethod(lambda: None)
 
-    def __init__(self, size: Size | Any, seed: int, ids: Tensor, tokenizer: Tokenizer, out: Path,
+    def __init__(self, size: Size, seed: int, ids: Tensor, tokenizer: Any, out: Path,
                  compiled: bool = False, last: Tensor | None = None, loss: str = "forward-kl"):
         """On the device of `ids`, the text in tokens. compiled: through torch.compile. TextError if
         it is too short.
@@ -240,3 +242,41 @@ class Training:
         """The held-out loss of the first `most` windows, to be kept; and in words."""
         loss = held_out_loss(self.name, self.model, self.target, held, self.size.batch, most)
         return [loss], f"held out {loss:.3f}, {held.bits(loss):.3f} bits a byte"
+
+
+def further(size: Size, pair: Pair) -> Size:
+    """A Size of one phase, for models that are there already."""
+    draft: Any = pair.draft                                     # a GPT
+    return replace(size, target=pair.target.config, draft=draft.config, steps=size.steps[-1:],
+                   rate=(RATE,))
+
+
+class Distillation(Training):
+    """The last phase alone, from the draft GPT as it stands. draft.pt is written anew; the target
+    and the tokenizer are as they were.
+
+    By total variation it ends with just what counts, since alpha = 1 - TV (DistillSpec, Zhou et al.
+    2023, arXiv 2310.08461).
+    """
+
+    phases = PHASES[-1:]
+    state_file = "distil.training.pt"
+
+    def __init__(self, pair: Pair, size: Size, *of: Any, **more: Any):
+        """of, more: as for Training."""
+        self.pair = pair
+        super().__init__(size, *of, **more)
+        self.made_of["target"] = fingerprint(pair.target)
+
+    def new_models(self) -> dict[str, Any]:
+        self.pair.draft.requires_grad_(True)
+        return {"target": self.pair.target, "draft": self.pair.draft}
+
+    def save_models(self) -> None:
+        save_model(self.models["draft"], self.out / "draft.pt", self.tokenizer)
+
+    def look(self, held: HeldOut, most: int) -> tuple[list[float], str]:
+        """Held-out total variation, whatever it learns by; how often a token is accepted."""
+        off = held_out_loss(self.name, self.model, self.target, held, self.size.batch, most,
+                            "total-variation")
+        return [off], f"accepted {1 - off:.4f}"

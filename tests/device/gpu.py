@@ -32,7 +32,7 @@ from nanospec.cli.parser import Parser
 from nanospec.cli.options import HERE, NEW_FOLDER, device, option
 from nanospec.cli.show.terminal import note, refuse, show_table
 from nanospec.errors import NanospecError, one_line
-from nanospec.files.atomic import write_atomically
+from nanospec.files.paths import write_atomically, write_json
 
 ROOT = Path(__file__).parents[2]
 MINUTES = option("a number above 0", float, lambda number: 0 < number < 1e6)
@@ -152,7 +152,7 @@ def launched(argv: Sequence[str], seconds: float, log: Path) -> dict[str, Any]:
 
 
 def saved(path: Path, what: Any) -> None:
-    write_atomically(path, lambda file: file.write(json.dumps(what, indent=1).encode() + b"\n"))
+    write_json(path, what)
 
 
 def machine(device: str) -> str:

@@ -16,9 +16,8 @@ from nanospec.methods.draft_models import LEARNED
 from nanospec.model import GPT
 from nanospec.training import batches, mixed
 from nanospec.training.batches import HeldOut
-from nanospec.training.distil import Distillation, further
 from nanospec.training.learning import LearnedTraining, plan_of
-from nanospec.training.pair import Training
+from nanospec.training.pair import Distillation, Training, further
 from tests.device.pretend import NAME
 
 SIZE = replace(train_tiny.SIZES["dust"], batch=2, steps=(2, 2, 2), short=0.5, sampled=2)
@@ -50,7 +49,7 @@ def trained(what, text, device, folder):
     elif what == ["distil"]:
         training = Distillation(pair, further(SIZE, pair), *more, loss="total-variation")
     else:
-        training = LearnedTraining(pair.target, plan_of(what, pair.target.config, SIZE), *more, loss="lk-hybrid")
+        training = LearnedTraining(pair.target, plan_of(*what, pair.target.config, SIZE), *more, loss="lk-hybrid")
     losses = []
     for phase in range(len(training.phases)):
         if phase:
@@ -61,7 +60,7 @@ def trained(what, text, device, folder):
     return training, [loss.item() for loss in losses] + shown
 
 
-@pytest.mark.parametrize("what", [["pair"], ["distil"], [*LEARNED]], ids=["pair", "distil", "all learned draft models"])
+@pytest.mark.parametrize("what", [["pair"], ["distil"], *([name] for name in LEARNED)], ids=lambda what: what[0])
 def test_a_step_of_each_phase_is_the_cpus(gpu, float32, text, tmp_path, what):
     """Losses, gradients, the fused AdamW, the texts that the target writes, what a look finds, and what is saved. And
     a step waits for nothing, so that the CPU can ask for the next one while the device is busy with this one.
@@ -74,7 +73,7 @@ def test_a_step_of_each_phase_is_the_cpus(gpu, float32, text, tmp_path, what):
     weights = [[weight.cpu() for model in training.models.values() for weight in model.state_dict().values()]
                for training in (here, there)]
     far = [(a - b).abs().max().item() for a, b in zip(*weights, strict=True)]
-    assert len(far) > 8 and max(far) < 1e-4                     # a step of AdamW is 5e-5 at most, whatever the gradient
+    assert len(far) > 3 and max(far) < 1e-4                     # a step of AdamW is 5e-5 at most, whatever the gradient
     there.load()                                    # goes on from what lies on the disk
     gpu.taken()
     loss = train_tiny.train_step(there)

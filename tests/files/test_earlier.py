@@ -1,7 +1,6 @@
 """What an earlier start has found is found again; whatever is wrong with the file or the folder, it is no error."""
 
 import os
-import sys
 from importlib import metadata
 from pathlib import Path
 
@@ -51,7 +50,7 @@ def test_another_version_looks_again(folder, find, monkeypatch):
 
 
 @pytest.mark.parametrize("damage", [
-    lambda data: b"", lambda data: data[:-20], lambda data: data.replace(b'"found": [1', b'"found": [7'),
+    lambda data: b"", lambda data: data[:-20], lambda data: data.replace(b"  1,", b"  7,"),
     lambda data: b"[1]", lambda data: b"null", lambda data: b"{}", lambda data: b"\xff", lambda data: b"[" * 10 ** 5,
     lambda data: data.replace(b"digest", b"digits"), lambda data: data.replace(b"found", b"lost")])
 def test_a_damaged_file_counts_as_none(folder, find, damage):
@@ -83,14 +82,8 @@ def test_where_nothing_can_be_kept_it_is_found_each_time(tmp_path, find, monkeyp
 
 
 @pytest.mark.skipif(os.name != "posix", reason="paths of this system")
-def test_each_system_has_a_place_for_it(monkeypatch):
-    for name, value in {"HOME": "/home/me", "XDG_CACHE_HOME": "/quick", "LOCALAPPDATA": "/local"}.items():
-        monkeypatch.setenv(name, value)
-    for platform, place in ("linux", "/quick"), ("win32", "/local"), ("darwin", "/home/me/Library/Caches"):
-        monkeypatch.setattr(sys, "platform", platform)
-        assert cache_folder() == Path(place, "nanospec")
-    monkeypatch.delenv("LOCALAPPDATA")
-    for platform, named in ("linux", ""), ("linux", "not/absolute"), ("win32", ""):
-        monkeypatch.setattr(sys, "platform", platform)
+def test_it_lies_where_other_programs_have_theirs(monkeypatch):
+    monkeypatch.setenv("HOME", "/home/me")
+    for named, place in ("/quick", "/quick"), ("", "/home/me/.cache"), ("not/absolute", "/home/me/.cache"):
         monkeypatch.setenv("XDG_CACHE_HOME", named)
-        assert cache_folder() == Path("/home/me/.cache/nanospec")
+        assert cache_folder() == Path(place, "nanospec")

@@ -126,7 +126,7 @@ def refused(call, *args, words: str, kind=PairError) -> None:
 @pytest.mark.parametrize("file, text, words", [
     ("tokenizer.json", "", "no tokenizer"), ("tokenizer.json", "{}", "no tokenizer"),
     ("tokenizer.json", "[" * 100_000, "no tokenizer"), ("tokenizer.json", None, "no tokenizer"),
-    ("generation_config.json", "[]", "no config"), ("generation_config.json", "{", "no config"),
+    ("generation_config.json", "[]", "no table in JSON"), ("generation_config.json", "{", "no table in JSON"),
     ("generation_config.json", '{"eos_token_id": "x"}', ""), ("config.json", "{}", "which token ends a text")])
 def test_a_tokenizer_that_is_none(pair, file, text, words):
     """None: cut in the middle. Of what ends a text the generation's config need not say anything of use."""

@@ -9,8 +9,7 @@ import pytest
 import torch
 
 from nanospec.errors import PairError, RequestError
-from nanospec.files.gguf import ENDING, half_apart, load_gguf
-from nanospec.files.rope_divisors import llama3_of
+from nanospec.files.gguf import ENDING, half_apart, llama3_of, load_gguf
 from nanospec.files.sources import located
 from nanospec.generate import generate
 from nanospec.model import GPT, rope_table
@@ -235,6 +234,8 @@ def test_the_scaling_of_llama_3_is_read_off_its_divisors(theta, size, llama3):
     assert llama3_of([1.0] * (size // 2), theta, size) == ()
     assert llama3_of([*wanted.tolist()[::-1]], theta, size) is None or size == 4 and len({*wanted.tolist()}) == 1
     assert llama3_of(wanted.tolist()[1:], theta, size) is None
+    steeper = divisors(10_000.0, 128, 4.0, 1.0, 8.0, 512)               # several pairs are between
+    assert llama3_of(steeper.tolist(), 10_000.0, 128) is None
 
 
 def test_a_file_of_llama_3(tmp_path):

@@ -9,8 +9,9 @@ import torch
 
 from nanospec.proof.tables import small_gpt, small_learned
 from nanospec.training.batches import HeldOut, batch_at
-from nanospec.training.learning import Batch, LearnedTraining, Plan, learned_loss
+from nanospec.training.learning import Batch, LearnedTraining, learned_loss
 from nanospec.training.losses import forward_kl
+from nanospec.training.pair import Size
 from nanospec.training.unrolled import before_tokens, unrolled, whole_texts
 
 TARGET = small_gpt(11, 3, 5)
@@ -58,19 +59,16 @@ def test_the_losses_by_hand(name, anchors, counted):
     assert found == pytest.approx(expected, rel=1e-6)
 
 
-@pytest.fixture
-def training(tmp_path, monkeypatch):
-    """Of three models side by side, in float32; after two or three tokens of every text."""
+@pytest.fixture(params=LAYERS)
+def training(request, tmp_path, monkeypatch):
+    """In float32; after two or three tokens of every text."""
     monkeypatch.setattr("nanospec.training.mixed.bfloat16_is_faster", lambda device: False)
-    target = small_gpt(11, 3, 5, context=LENGTH).float().requires_grad_(False)
-    sizes = {name: small_learned(name, TARGET).sizes | {"layers": layers} for name, layers in LAYERS.items()}
-    for of_one in sizes.values():
-        del of_one["vocab_size"], of_one["channels"]
+    target, name = small_gpt(11, 3, 5, context=LENGTH).float().requires_grad_(False), request.param
+    sizes = small_learned(name, TARGET).sizes | {"layers": LAYERS[name]}
+    del sizes["vocab_size"], sizes["channels"]
     ids = torch.randint(11, (300,), generator=torch.Generator().manual_seed(6))
-    found = LearnedTraining(target, Plan(target.config, sizes, 2, (9,), (1.0,), 1), 3, ids, None, tmp_path)
-    found.step = 4
-    for model in found.trained:
-        model.anchors = 3
+    found = LearnedTraining(target, Size(target.config, (name, sizes), 2, (9,), (1.0,), 1), 3, ids, None, tmp_path)
+    found.step, found.model.anchors = 4, 3
     return found
 
 
@@ -83,31 +81,27 @@ def test_a_look_is_a_mean_over_texts_places_and_draft_tokens(training, counted):
     else:
         parts = zip(ids[:-1].view(5, LENGTH).split(2), counted.split(2))
         (off, *accepted), words = training.looked(Batch(part, *training.of_target(part), some) for part, some in parts)
-    shares = []
-    for model in training.trained:
-        found = [[] for _ in range(STEPS)]
-        for first, part in zip((0, 2, 4), ids[:-1].view(5, LENGTH).split(2)):
-            logits, hidden = training.target(part, layers=model.layers)
-            stride = (LENGTH - STEPS + 1) // 3
-            places = range(part.sum().item() % stride, LENGTH - STEPS + 1, stride)
-            q_draft = whole_texts(model, part, before_tokens(hidden), STEPS).softmax(-1)
-            for k, text, a in ((k, text, a) for k in range(STEPS) for text in range(len(part)) for a in places):
-                if counts(counted, first + text, a + k):
-                    found[k].append(logits[text, a + k].softmax(-1).minimum(q_draft[k, text, a]).sum().item())
-        shares += [sum(of_step) / len(of_step) for of_step in found]
-    assert accepted == pytest.approx(shares, abs=1e-5) and off == pytest.approx(1 - sum(shares) / len(shares), abs=1e-5)
-    assert words.split() == " ".join(f"accepted {' '.join(f'{share:.3f}' for share in accepted[i:i + STEPS])},"
-                                     for i in (0, STEPS, 2 * STEPS))[:-1].split()
+    model, found = training.model, [[] for _ in range(STEPS)]
+    for first, part in zip((0, 2, 4), ids[:-1].view(5, LENGTH).split(2)):
+        logits, hidden = training.target(part, layers=model.layers)
+        stride = (LENGTH - STEPS + 1) // 3
+        places = range(part.sum().item() % stride, LENGTH - STEPS + 1, stride)
+        q_draft = whole_texts(model, part, before_tokens(hidden), STEPS).softmax(-1)
+        for k, text, a in ((k, text, a) for k in range(STEPS) for text in range(len(part)) for a in places):
+            if counts(counted, first + text, a + k):
+                found[k].append(logits[text, a + k].softmax(-1).minimum(q_draft[k, text, a]).sum().item())
+    shares = [sum(of_step) / len(of_step) for of_step in found]
+    assert accepted == pytest.approx(shares, abs=1e-5) and off == pytest.approx(1 - sum(shares) / STEPS, abs=1e-5)
+    assert words == "accepted " + " ".join(f"{share:.3f}" for share in accepted)
 
 
-def test_a_step_is_the_sum_of_what_each_loses_alone(training):
+def test_a_step_is_what_it_loses(training):
     """On the batch of its own seed and step, with the hidden states of its own layers, after some tokens."""
     x, _ = batch_at(training.ids, 4, 2, LENGTH, seed=3)
-    expected = 0.0
-    for model in training.trained:
-        logits, hidden = training.target(x, layers=model.layers)
-        places = LENGTH - model.steps + 1
-        stride = places // 3
-        anchors = torch.arange(x.sum().item() % stride, stride * (places // stride), stride)
-        expected += learned_loss(model, x, hidden, logits.log_softmax(-1), forward_kl, anchors).item()
+    model = training.model
+    logits, hidden = training.target(x, layers=model.layers)
+    places = LENGTH - model.steps + 1
+    stride = places // 3
+    anchors = torch.arange(x.sum().item() % stride, stride * (places // stride), stride)
+    expected = learned_loss(model, x, hidden, logits.log_softmax(-1), forward_kl, anchors).item()
     assert training.loss_now().item() == pytest.approx(expected, rel=1e-5)

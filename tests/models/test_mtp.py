@@ -71,7 +71,7 @@ def test_the_command_trains_them_together_and_resumes(tmp_path, monkeypatch):
 
 def test_what_is_refused(capsys):
     assert train_tiny.main(["--what", "pair", "mlp"]) == 2
-    assert "pair is trained alone, or as pair mtp" in " ".join(capsys.readouterr().err.split())
+    assert "each is trained alone, but for pair mtp" in " ".join(capsys.readouterr().err.split())
 
 
 @pytest.mark.parametrize("size", ["heads", "hidden"])

@@ -15,8 +15,8 @@ from nanospec.files.checkpoint import load_learned, load_pair
 from nanospec.files.gguf import load_gguf
 from nanospec.methods.draft_models import LEARNED
 from nanospec.training.kept import Kept, KeptTraining
-from nanospec.training.learning import Plan
 from nanospec.training.own_texts import AT_ONCE, OPENINGS, TOKENS, Row, Texts, Turns, openings, read, written
+from nanospec.training.pair import Size
 from nanospec.training.unrolled import before_tokens, some_anchors, unrolled
 from tests.small_gguf import PIECES, write
 
@@ -47,7 +47,7 @@ def kept(small, tmp_path_factory):
 
 def training(small, kept, out, **more):
     _, target, tokenizer = small
-    plan = Plan(target.config, {"lookback": SIZES}, 16, (8,), (3e-3,), 4)
+    plan = Size(target.config, ("lookback", SIZES), 16, (8,), (3e-3,), 4)
     return KeptTraining(target, plan, 3, kept, tokenizer, out, **more)
 
 
@@ -152,7 +152,7 @@ def test_parts_that_are_made_later_go_on_counting(small, tmp_path, monkeypatch):
     monkeypatch.setattr(for_target, "load_learned", None)
     draft = SimpleNamespace(parameters=lambda: [torch.zeros(30, 40), torch.zeros(5)], ids=torch.tensor([1, 2, 9]))
     monkeypatch.setattr(for_target, "KeptTraining", lambda *_: SimpleNamespace(
-        trained=[], models={"lookback": draft}, ids=torch.tensor([1, 7, 1, 2, 7, 7, 1, 2])))
+        model=draft, ids=torch.tensor([1, 7, 1, 2, 7, 7, 1, 2])))
     (tmp_path / "text").write_text("a text of many words " * 9000)
     for source, numbers in ([], [7 * 1_000_003 + number for number in range(4)]), ([tmp_path / "text"], range(4)):
         made.clear()
@@ -160,7 +160,7 @@ def test_parts_that_are_made_later_go_on_counting(small, tmp_path, monkeypatch):
                                batch=8,
                                compile=False, resume=False)
         job = SimpleNamespace(target=SimpleNamespace(load=lambda device: target, tokenizer=tokenizer),
-                              size=SimpleNamespace(sizes={"lookback": {"layers": LAYERS}}),
+                              size=SimpleNamespace(draft=("lookback", {"layers": LAYERS})),
                               out=tmp_path / f"{len(source)}")
         monkeypatch.setattr(for_target, "to_ids", lambda *_: torch.zeros(4 * AT_ONCE * TOKENS))
         stop.append(2)
@@ -194,7 +194,7 @@ def test_probabilities_are_the_targets_own(small, kept, tmp_path):
     _, target, _ = small
     learning = training(small, kept, tmp_path)
     model, = learning.trained
-    x, _, (p_target,), _ = learning.known(kept.rows(1, slice(3, 5)))
+    x, _, p_target, _ = learning.known(kept.rows(1, slice(3, 5)))
     expected = target(x).log_softmax(-1)[..., model.ids]
     assert len(model.ids) == 40 and (p_target - expected).abs().max() < 0.05     # kept in bfloat16
     assert (p_target.exp().sum(-1) < 0.99).any()
@@ -212,7 +212,7 @@ def test_a_look_counts_answers_alone(small, kept, tmp_path):
     expected = torch.zeros(5, 2)
     for first in (0, 16):
         texts = learning.kept.rows(0, slice(first, first + 16))
-        p_target = learning.known(texts).p_targets[0].exp()
+        p_target = learning.known(texts).p_target.exp()
         anchors = some_anchors(texts.tokens, 5, model.anchors)
         steps = unrolled(model, texts.tokens, before_tokens(texts.hidden.float()), 5, anchors)
         for k, (_, logits) in enumerate(steps):
@@ -225,13 +225,13 @@ def test_a_look_counts_answers_alone(small, kept, tmp_path):
     assert off == pytest.approx(1 - sum(accepted) / 5, abs=1e-5) and words.startswith("accepted 0.")
 
 
-@pytest.mark.parametrize("loss", ["lk-hybrid", "forward-kl"])
-def test_text_by_text_it_is_the_whole_batchs_loss(small, kept, tmp_path, monkeypatch, loss):
+@pytest.mark.parametrize("name, loss", [("lookback", "lk-hybrid"), ("eagle", "forward-kl")])
+def test_text_by_text_it_is_the_whole_batchs_loss(small, kept, tmp_path, monkeypatch, name, loss):
     """And its gradients, where some tokens count, and none of one text; also of a model with a loss of its states."""
     _, target, tokenizer = small
     monkeypatch.setattr("nanospec.training.mixed.bfloat16_is_faster", lambda device: False)
-    plan = Plan(target.config, {"lookback": SIZES, "eagle": LEARNED["eagle"].sizes_for(target.config)}, 16, (8,),
-                (3e-3,), 4)
+    plan = Size(target.config, (name, SIZES if name == "lookback" else LEARNED[name].sizes_for(target.config)), 16,
+                (8,), (3e-3,), 4)
     learning = KeptTraining(target, plan, 3, kept, tokenizer, tmp_path, loss=loss)
     texts = learning.chosen()
     answers = torch.rand(texts.answers.shape, generator=torch.Generator().manual_seed(4)) < 0.2
@@ -291,7 +291,7 @@ def test_the_command(small, tmp_path, capsys, monkeypatch, untuned):
     (["--what", "lookback", "--tokens", "99"], "--tokens must be 49152 or more"),
     (["--what", "lookback", "--spoken", "0"], "--spoken must be 1 to"),
     (["--what", "lookback", "--spoken", "99999"], "--spoken must be 1 to"),
-    (["--what", "lookback", "hydra", "--from", "short"], "--from is for one draft model, got lookback and hydra"),
+    (["--what", "lookback", "hydra"], "each is trained alone, got lookback and hydra"),
     (["--what", "lookback", "--from", "short"], "short"), (["--what", "lookback", "--from", "none"], "none"),
     (["--what", "mlp", "--spoken", "9"], "--spoken: mlp always drafts"),
     (["--what", "lookback", "--steps", "0"], "--steps must be 1"),

@@ -38,13 +38,6 @@ def test_the_docstring_s_example():
     assert request.tokens == alone([1, 2, 3], max_new_tokens=20, temperature=0.8, seed=1) and request.error is None
 
 
-def test_a_stream_serves_the_others_too():
-    server = server_of()
-    first, second = (server.submit([seed], max_new_tokens=20, seed=seed) for seed in (1, 2))
-    assert list(server.stream(first)) == alone([1], max_new_tokens=20, seed=1)
-    assert second.tokens and list(server.stream(second)) == alone([2], max_new_tokens=20, seed=2)
-
-
 def test_who_writes_is_not_stalled_by_a_long_prompt():
     """Every step brings it a token at least, while the other's prompt is read."""
     server = server_of()
@@ -126,9 +119,7 @@ def test_a_request_fails_alone_and_its_row_serves_the_next():
     bad, good = server.submit([1, 4], max_new_tokens=9), server.submit([1], max_new_tokens=9, top_k=1)
     later = server.submit([2], max_new_tokens=5, top_k=1)
     served(server, bad, good, later)
-    assert isinstance(bad.error, LogitsError) and not bad.tokens
-    with pytest.raises(LogitsError, match="NaN"):
-        list(server.stream(bad))
+    assert isinstance(bad.error, LogitsError) and "NaN" in str(bad.error) and not bad.tokens
     assert good.error is None or 4 in good.tokens
     assert later.error is None or 4 in later.tokens
     server.cancel(bad)                                  # too late: it stays a request that has failed
@@ -139,20 +130,9 @@ def test_a_request_for_nothing_is_done_at_once():
     """A target that is broken has no part in it."""
     server = server_of(target=Poisoned())
     request = server.submit([1, 4], max_new_tokens=0)
-    assert request.done and request.error is None and list(server.stream(request)) == []
+    assert request.done and request.error is None and not request.tokens
     server.step()
     assert request.error is None and not server.running
-
-
-def test_a_stream_is_of_its_own_server():
-    """It would wait for ever."""
-    ours, theirs = server_of(), server_of()
-    other = theirs.submit([1, 2], max_new_tokens=3, seed=4)
-    with pytest.raises(RequestError, match="another server's"):
-        next(ours.stream(other))
-    with pytest.raises(RequestError, match="one that `submit` has returned"):
-        next(ours.stream([1, 2]))
-    assert list(theirs.stream(other)) == alone([1, 2], max_new_tokens=3, seed=4)
 
 
 def test_an_exception_ends_the_server_and_what_was_done_stays():
@@ -174,10 +154,9 @@ def test_an_exception_ends_the_server_and_what_was_done_stays():
     for lost in running, third, fourth:
         assert lost.done and lost.error.__cause__ is breaks
     assert running.tokens and running.tokens == alone([2], max_new_tokens=30, seed=2)[:len(running.tokens)]
-    for refused in server.step, lambda: server.submit([1]), lambda: list(server.stream(running)):
+    for refused in server.step, lambda: server.submit([1]):
         with pytest.raises(ServerError, match=r"with ValueError\('broken'\): go on with another"):
             refused()
-    assert list(server.stream(done)) == done.tokens
 
 
 def test_what_a_row_has_kept_is_no_longer_there_when_it_is_free():

@@ -40,8 +40,7 @@ def no_tuning(monkeypatch):
 @pytest.fixture(autouse=True)
 def nothing_was_measured_before(monkeypatch, tmp_path):
     """In an earlier test, or by the user."""
-    for name in "XDG_CACHE_HOME", "LOCALAPPDATA":
-        monkeypatch.setenv(name, str(tmp_path / "cache"))
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
 
 
 @pytest.fixture

@@ -11,8 +11,7 @@ from nanospec.dice import Dice
 from nanospec.draft import Draft
 from nanospec.fast import compiled as compiling
 from nanospec.fast.compiled import compiled, compiler_for, stay_in_place, why_not
-from nanospec.fast.fbgemm import has_fbgemm
-from nanospec.fast.half import halve
+from nanospec.fast.fbgemm import halve, has_fbgemm
 from nanospec.fast.int8 import can_quantise, quantise
 from nanospec.fast.packed import can_pack, pack
 from nanospec.generate import generate

@@ -7,8 +7,7 @@ from torch import nn
 
 from nanospec.errors import DeviceError, RequestError
 from nanospec.fast.autotune import Tuning, described, dtypes_of, fastest, set_up, tuning_of, weights_of
-from nanospec.fast.fbgemm import Copied, copied, has_fbgemm
-from nanospec.fast.half import HalfLinear, halve
+from nanospec.fast.fbgemm import Copied, HalfLinear, copied, halve, has_fbgemm
 from nanospec.fast.int8 import Int8Linear, can_quantise, hadamard, quantise, turned
 from nanospec.fast.packed import can_pack, pack
 from nanospec.generate import generate
@@ -135,7 +134,7 @@ def test_where_it_cannot_be_had(model, monkeypatch):
     for kind, name in ((HalfLinear, "float16"), (Int8Linear, "int8")):
         with pytest.raises(DeviceError, match=f"no products with weights in {name} on cpu"):
             copied(model, kind, lambda device: False)
-    monkeypatch.setattr("nanospec.fast.half.has_fbgemm", lambda device: False)
+    monkeypatch.setattr("nanospec.fast.fbgemm.has_fbgemm", lambda device: False)
     with pytest.raises(DeviceError, match="no products with weights in float16 on cpu"):
         halve(model)
     assert not any(isinstance(part, Copied) for part in model.modules())

@@ -26,7 +26,7 @@ def test_a_packed_model_is_the_same_model(model, dtype):
         pytest.skip(f"this processor has no packed layout for {dtype}")
     plain = logits(model.to(dtype))
     packed = logits(pack(model))
-    assert model.head.packed is not None and all(b.mlp.down.packed is not None for b in model.blocks)
+    assert model.head.copy is not None and all(b.mlp.down.copy is not None for b in model.blocks)
     gap = (plain - packed).abs().max() / plain.abs().max()
     assert gap <= 8 * torch.finfo(dtype).eps           # sums taken in another order
 
@@ -44,7 +44,7 @@ def test_every_product_is_packed_and_every_parameter_stays(make):
     assert all(before[name] is after[name] for name in before)
     assert not tied or model.head.weight is model.embedding.weight
     assert linear and {name for name, part in model.named_modules() if isinstance(part, PackedLinear)} == linear
-    assert all(part.packed is not None for part in model.modules() if isinstance(part, PackedLinear))
+    assert all(part.copy is not None for part in model.modules() if isinstance(part, PackedLinear))
 
 
 @packing
@@ -52,7 +52,7 @@ def test_biases_are_added():
     plain = nn.Sequential(nn.Linear(8, 4), nn.Linear(4, 3, bias=False)).requires_grad_(False)
     x = torch.ones(5, 8)
     expected = plain(x)
-    assert torch.allclose(pack(plain)(x), expected, atol=1e-6) and plain[0].packed is not None
+    assert torch.allclose(pack(plain)(x), expected, atol=1e-6) and plain[0].copy is not None
 
 
 @packing
@@ -94,7 +94,7 @@ def test_packed_again_after_a_change_it_has_the_weights_as_they_are_now(model):
 @pytest.mark.parametrize("convert", [lambda model: model.to(torch.float64), lambda model: model.double()])
 def test_a_conversion_drops_the_packed_copy(model, convert):
     convert(pack(model))
-    assert model.head.packed is None and model.blocks[0].attention.qkv.packed is None
+    assert model.head.copy is None and model.blocks[0].attention.qkv.copy is None
     assert logits(model).dtype == torch.float64 and described(model) == "float64"
 
 

@@ -303,7 +303,7 @@ def test_what_the_end_reports(monkeypatch):
     tokens, shown = torch.arange(16 * for_target.TOKENS).view(16, -1), Console(file=StringIO(), width=200)
     monkeypatch.setattr(for_target, "load_learned", lambda path, target, name: path.name)
     kept = SimpleNamespace(rows=lambda part, rows: SimpleNamespace(tokens=tokens[rows] + 1000 * part))
-    for_target.report(shown, SimpleNamespace(kept=kept, models={"mlp": 0}, weights_files=["mlp.pt"], out=Path("."),
+    for_target.report(shown, SimpleNamespace(kept=kept, name="mlp", weights_file="mlp.pt", out=Path("."),
                                              target=None))
     assert shown.file.getvalue().splitlines() == ["alpha of mlp at T = 1.0: 0.512", "alpha of mlp at T = 0.7: 0.679",
                                                   "alpha of mlp at T = 0.0: 0.715"]

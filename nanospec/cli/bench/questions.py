@@ -33,7 +33,7 @@ from rich.progress import track
 from nanospec.cli.quantities import per_second, times_as_fast
 from nanospec.cli.show.terminal import show_table
 from nanospec.errors import SEEDS, RequestError, one_line
-from nanospec.files.atomic import write_atomically
+from nanospec.files.paths import write_atomically
 from nanospec.generate import generate
 from nanospec.methods.index import Method
 from nanospec.model import GPT
