@@ -228,7 +228,7 @@ table(["draft token of the round", "1st", "2nd", "3rd", "4th"],
 spread = [error / mean(counts) * speed for error, counts, speed in zip(errors, counted, measured)]
 figures.how_fast(gammas, free, real, measured, spread, alpha,
                  [mean(place) for place in by_place], [uncertain(place) for place in by_place])
-quiet.tell("c was 0.11, v(5) 1.24, the speed-up at gamma 4 1.27 at T = 1 "
+quiet.tell("c was 0.10, v(5) 1.24, the speed-up at gamma 4 1.36 at T = 1 "
            "(one core of an Intel Xeon)")
 
 # %% [markdown]

@@ -406,6 +406,7 @@ def public_round(target, draft, text, gamma, T, dice):
 
 bug_off = off_by(public_round, temperature=0.5)
 print(f"\nat T = 0.5, the text is off by {bug_off:.3f}")
+assert off_by(public_round, temperature=1.0) < 1e-12
 assert bug_off > 0.001
 
 # %% [markdown]

@@ -261,7 +261,7 @@ print(f"\nthe best single gamma is {one}: {pace[one]:.2f} tokens per target step
 print(f"goodput makes {pace['goodput']:.2f}: {abs(ahead):.0%} {'more' if ahead > 0 else 'fewer'}")
 print(f"best of all rules: {max(rules, key=pace.get)}")
 figures.when_to_stop([means[name] for name in fixed], {name: means[name] for name in rules})
-quiet.tell("c was 0.11 and v(5) 1.24 (one core of an Intel Xeon)")
+quiet.tell("c was 0.10 and v(5) 1.24 (one core of an Intel Xeon)")
 
 # %% [markdown]
 # *Answer:* no. The longest drafts write the most tokens in a round, and they cost the most.

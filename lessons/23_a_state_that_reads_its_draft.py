@@ -188,7 +188,7 @@ for percent in range(100):                              # how good would the sta
 table(["draft model", "c", "alpha", "best gamma", "speed-up by the formula"],
       [[name, f"{cost:.3f}", f"{alpha:.2f}", gamma, f"{speed:.2f}"]
        for name, (cost, alpha, gamma, speed) in points.items()])
-quiet.tell("c was 0.11 for the draft GPT (one core of an Intel Xeon)")
+quiet.tell("c was 0.10 for the draft GPT (one core of an Intel Xeon)")
 
 # %% [markdown]
 # Read the last row: with this alpha the state would be as fast as the GPT, although it accepts less
