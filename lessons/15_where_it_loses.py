@@ -117,10 +117,10 @@ def costs_of(big, small, turns):
 # seconds of each step or round, the first of which also reads the prompt and is left out. Then the
 # quickest step is compared with the quickest round.
 #
-# One of our targets has only two of its layers left. It writes nonsense, and no draft model can
-# predict that. For this race we load the *coins*: with `luck` 0.65, each draft token is accepted
-# with probability 0.65, whatever the models compute. The text is nonsense, but the speed is that of
-# a pair with alpha 0.65.
+# One of our targets has only two of its layers left. No draft model was made for what it writes. So
+# for this race we load the *coins*: with `luck` 0.65, each draft token is accepted with probability
+# 0.65, whatever the models compute. The text is nonsense, but the speed is that of a pair with
+# alpha 0.65.
 
 # %%
 def race(big, small, temperature=1.0, luck=None, gamma=4, new=24):
