@@ -380,8 +380,8 @@ assert all(a < b for a, b in zip(together["the layer alone learns"][1:],
 # %% [markdown]
 # *Answer:* alpha rises at both draft tokens, because the target's hidden states have become easier
 # to go on from. What it does to the target's own loss is in the first column: here it costs a
-# little. (Targets of this size know little, and a flat distribution is easy to draft, so look at
-# the difference and not at the height.) The rule of verification asks for nothing new. It does not
+# little. (Targets of this size know little, and flat distributions are alike, so look at the
+# difference and not at the height.) The rule of verification asks for nothing new. It does not
 # matter who trained the layer: its draft tokens are judged like any others.
 #
 # ## Three things to know
