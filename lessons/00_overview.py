@@ -11,7 +11,7 @@
 # This course uses two models.
 #
 # - The *target* is big and slow. We want text from exactly its distribution.
-# - The *draft model* is small and fast. Its own text is worse, but it often agrees with the target.
+# - The *draft model* is small and fast. Wherever it agrees with the target, it saves a call.
 #
 # In speculative decoding the draft model works ahead and the target checks its work:
 #
@@ -40,9 +40,9 @@ for name, model in ("target", target), ("draft model", draft):
 # %% [markdown]
 # ## One real round
 #
-# Both models were trained on Python code. They continue a prompt, with gamma = 4. Many tokens of
-# Python code are only spaces and line ends, so we search for the first round in which every token
-# is visible, some draft tokens are accepted, and one is rejected.
+# Both models were trained on Python code. They continue a prompt, with gamma = 4. A token of spaces
+# or of a line end would show nothing, so we search for the first round in which every token is
+# visible, some draft tokens are accepted, and one is rejected.
 #
 # In the table, p_target is the probability that the target gives to the draft token, and q_draft is
 # the probability that the draft model gave it. A draft token is accepted with probability min(1,
@@ -54,7 +54,7 @@ for name, model in ("target", target), ("draft model", draft):
 # %%
 prompt = "import os\nfor name in"
 text = prompt
-for done in speculate(target, ModelDrafter(draft, 4), tokenizer.encode(prompt), 400, seed=1):
+for done in speculate(target, ModelDrafter(draft, 4), tokenizer.encode(prompt), 400, seed=12):
     words = [tokenizer.decode([token]) for token in [*done.tokens[1:], done.token]]
     if 0 < len(done.path) < 4 and all(word.strip() for word in words):
         break
@@ -108,8 +108,9 @@ for number, title, question in contents()[1:]:
 # %% [markdown]
 # ## Three things to know
 #
-# 1. The draft model proposes and the target decides. A bad draft model costs time, never quality.
+# 1. The draft model proposes and the target decides. A bad draft model costs time, never quality
+#    (*Why it is lossless* proves it).
 # 2. A round takes one call of the target and yields between 1 and gamma + 1 tokens.
-# 3. Claims are shown by running them in front of you, or they cite the paper that shows them.
+# 3. A claim is run in front of you, proved in the text, or has its paper beside it.
 #
 # *Next:* in *A distribution is a die* we draw a single token.

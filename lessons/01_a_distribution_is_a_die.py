@@ -113,8 +113,8 @@ table(["draws", "total variation"], [[f"{n:,}", f"{far:.3f}"] for n, far in zip(
 figures.draws(names, p_target[best], shares[best], sizes, distances)
 
 # %% [markdown]
-# *Answer:* still a few hundredths. A hundred times as many draws do not even leave a tenth of the
-# distance.
+# *Answer:* still about three hundredths. A hundred times as many draws have not even brought the
+# distance down to a tenth.
 #
 # ## Three things to know
 #

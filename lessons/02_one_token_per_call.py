@@ -120,8 +120,8 @@ table(["new tokens", "ms for one, without a cache", "ms for one, with a cache"],
        for at, one, other in zip(starts, slow, cached)])
 
 # %% [markdown]
-# *Answer:* the one without a cache. With a cache each call reads one token, however long the text
-# has become.
+# *Answer:* the one without a cache, where a call reads one token more each time. With a cache each
+# call reads one token, however long the text has become. (On a busy machine both columns jump.)
 #
 # ## The floor: bytes divided by bandwidth
 #
@@ -155,14 +155,15 @@ table(["quantity", "value"], [
 print(f"a token takes {took / floor:.1f} times its floor")
 
 # %% [markdown]
-# *Answer:* more than one, and on most machines two or more. The last line has the number for yours.
+# *Answer:* the last line has the number for your machine. It should be more than one, because a
+# call does more than read weights.
 #
 # ## What keeps a small model above its floor?
 #
 # Three measurements look for the reason.
 #
-# 1. The matrices of the target, each times one vector, and nothing else. Dozens of small products
-#    do not read memory as fast as one long sum does.
+# 1. The matrices of the target, each times one vector, and nothing else. Do dozens of small
+#    products read memory as fast as one long sum does?
 # 2. A *thin* model with as many layers as the target but hardly any weights. It calls the same
 #    torch functions, so its time shows what the function calls cost.
 # 3. One big matrix times one vector. Big models consist of dozens of such matrices.
@@ -198,12 +199,13 @@ print(f"calling the torch functions, with hardly any weights, takes {called / to
       f"of a token's time")
 
 # %% [markdown]
-# *Answer:* the big matrix. So the floor holds, and what keeps our token above it is the model's
-# size, in two ways. Its matrices are so small that one product after the other does not read memory
-# at full speed: that is the second row, above its floor. And each of its layers calls torch
-# functions, which take their time with hardly any weights, too: that is the third row. Both matter
-# less, the larger the matrices are. For a big model the floor is nearly the whole story, and the
-# rest of the course may say: a call takes as long as its weights take to be read.
+# *Answer:* the big matrix, if nothing else runs on the machine. (A ratio below 1 means that the
+# bandwidth was measured in a busier moment.) So what keeps our token above its floor is the model's
+# size. Each of its layers calls torch functions, which take their time with hardly any weights,
+# too: that is the third row. As far as the second row is further above its floor than the last one,
+# its small matrices do not read memory at full speed either. Both matter less, the larger the
+# matrices are. For a big model we may therefore say: a call takes as long as its weights take to be
+# read.
 #
 # ## The other limit: arithmetic
 #
@@ -231,7 +233,8 @@ print(f"the limits meet at {most / rate:.1f} operations per byte, "
       f"that is {most / rate * target.dtype.itemsize / 2:.0f} tokens in a call")
 
 # %% [markdown]
-# *Answer:* the limit of bytes, by far. With one token per call the core mostly waits for weights.
+# *Answer:* the limit of bytes, by far. With one token per call the core could compute many times
+# what the memory brings.
 #
 # ## The picture
 #

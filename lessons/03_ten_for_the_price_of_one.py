@@ -69,17 +69,18 @@ print(f"a call on ten tokens takes {v[10]:.2f} times as long as a call on one; "
       f"ten calls take 10 times as long")
 
 # %% [markdown]
-# *Answer:* nearer to 1.
+# *Answer:* nearer to 1, as long as fetching the weights takes most of a call.
 #
 # ## Where does the gain come from?
 #
 # Ten calls multiply each matrix by ten vectors, one at a time, and fetch the matrix each time. One
 # call multiplies the matrix by a matrix of ten columns and fetches it only once. The results are
-# the same. As the number of tokens grows, v(m) begins to rise in proportion to m, because
-# arithmetic becomes the limit. That is the flat part of the roofline in *One token per call*.
+# the same. Where "ms a token" no longer falls, arithmetic has become the limit, and v(m) rises in
+# proportion to m. That is the flat part of the roofline in *One token per call*; on some machines
+# it begins beyond the last row of the table.
 #
-# (v(2) may come out slightly below 1, because torch uses different programs for one vector and for
-# two.)
+# (v(2) may even come out slightly below 1, since torch uses different programs for one vector and
+# for two.)
 
 # %%
 weight = target.head.weight                                     # (V, C)
@@ -217,7 +218,7 @@ assert max(moved[:place], default=0) < 1e-12 < min(moved[place:])
 
 # %%
 figures.ten_in_one_call(v, moved, place)
-quiet.tell("v(5) was 1.24 and v(7) 1.35, in float16 (one core of an Intel Xeon)")
+quiet.tell("v(5) was 1.24 and v(7) 1.34, in float16 (one core of an Intel Xeon)")
 
 # %% [markdown]
 # ## Three things to know

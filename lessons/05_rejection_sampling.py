@@ -136,7 +136,7 @@ for x in range(len(p_target)):
 #
 # This is a *walk*, and it involves no chance. `walk` in `nanospec/proof/walk.py` calls the function
 # again and again, with special dice that take every outcome in turn. (`OneRow(dice)` gives these
-# dice the methods `pick` and `flip` as well.) Most proofs in this course are walks.
+# dice the methods `pick` and `flip` as well.) Many checks in this course are walks.
 #
 # Our function might try forever, so we stop it after k tries. It then returns None, which means
 # undecided. One try is undecided with probability 1 - 1/C.

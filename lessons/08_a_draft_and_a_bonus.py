@@ -418,12 +418,13 @@ def public_round(target, draft, text, gamma, T, dice):
 
 bug_off = off_by(public_round, temperature=1.0)
 print(f"\nat T = 1, the text is off by {bug_off:.3f}")
+assert off_by(public_round, new=1) < 1e-12                          # its first token
 assert bug_off > 0.001
 
 # %% [markdown]
 # *Answer:* the line of `n`. The coins are a column, one row for each, and the product runs along an
 # axis of length 1. So only the first coin counts: if it accepts, the whole draft does. The first
-# token is right, and all others are not. (`only-first-test-counts`:
+# token is right, and those after it are not. (`only-first-test-counts`:
 # lucidrains/speculative-decoding, before a536030.)
 #
 # ## Three things to know

@@ -3,9 +3,10 @@
 #
 # **What do temperature, top-k and greedy decoding do, and what becomes of the rule?**
 #
-# Hardly anyone draws from the model's own distribution. Three settings change it before a token is
-# drawn: temperature, top-k and top-p. Changing a distribution in this way is called *warping*. One
-# function does all of it, for the target and the draft model alike: `probs`, in nanospec/probs.py.
+# A text need not be drawn from the model's own distribution. Three settings change it before a
+# token is drawn: temperature, top-k and top-p. Changing a distribution in this way is called
+# *warping*. One function does all of it, for the target and the draft model alike: `probs`, in
+# nanospec/probs.py.
 #
 # The rule of *Accept or replace* stays as it is, because it compares two distributions and does not
 # ask how they were made. We also use `pick` and the round of *A draft and a bonus*.
@@ -111,8 +112,7 @@ table(["temperature", *names], rows)
 
 # %% [markdown]
 # No number can be divided by 0. At T = 0, `probs` therefore does not divide but writes down the
-# one-hot distribution itself. Many programs divide by a tiny number instead, which fails in three
-# ways:
+# one-hot distribution itself. Programs that divide by a tiny number instead fail in three ways:
 #
 # 1. exp of a huge number is infinite, and infinity / infinity is *nan*: not a number.
 # 2. float16 ends at 65,504, so the logits are infinite before `softmax` sees them. (torch's
@@ -140,7 +140,7 @@ def in_float16(x):
 
 
 def in_bfloat16(x):
-    """torch's softmax, in the data type that most models are used in."""
+    """torch's softmax, in the data type of many large models."""
     return (x.bfloat16() / 1e-10).softmax(-1)           # WRONG: two logits may have become equal
 
 
@@ -314,6 +314,8 @@ def public_round(target, draft, text, gamma, T, dice):
 
 bug_off = off_by(public_round, temperature=0.5)
 print(f"\nat T = 0.5, the text is off by {bug_off:.3f}")
+assert off_by(public_round, temperature=1.0) < 1e-12
+assert off_by(public_round, temperature=0.5, new=1) < 1e-12         # its first token
 assert bug_off > 0.001
 
 # %% [markdown]

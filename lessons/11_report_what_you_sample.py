@@ -208,8 +208,8 @@ table(["way", "tokens per target call", "off from what was asked", "off from the
 # - *Draft left raw* is exact, like the last row of the first table, because the rule is told the
 #   truth. It accepts less often here, since the two distributions are less alike.
 #
-# The draft may have any settings, as long as the rule is told of them. The best settings for speed
-# are usually the target's own, and we look at this for temperature.
+# The draft may have any settings, as long as the rule is told of them. Which settings are best for
+# speed is another question, and we ask it for temperature.
 
 # %% [markdown]
 # ## Temperature at one place
@@ -240,8 +240,7 @@ table(["beta at T =", "0", "1", "10"],
 #
 # alpha is the mean of beta over many places. First we take a text that a human has written, a file
 # of nanospec. Both models read it, and at each place we compare what they expect next. *The text
-# stays the same, and only the temperature changes.* This text is new to the models, and they are
-# unsure at many places.
+# stays the same, and only the temperature changes.*
 #
 # *Guess first:* does alpha rise or fall with T when both models have it? And where is alpha
 # greatest if the draft model stays at T = 1?
@@ -262,9 +261,7 @@ table(["a human's text, T =", *map(str, temperatures)],
        ["alpha, target at T, draft at 1", *(f"{number:.2f}" for number in only)]])
 
 # %% [markdown]
-# *Answer:* it rises. A draft model that stays at 1 fits best where the target is at 1 or slightly
-# above. It is the smaller model and less sure than the target, so it resembles a target that is a
-# little warmer.
+# *Answer:* it rises. A draft model that stays at 1 fits best where the target is near 1, too.
 #
 # ## Temperature and alpha, on the model's own text
 #
@@ -272,8 +269,8 @@ table(["a human's text, T =", *map(str, temperatures)],
 # depends on the temperature. So now *two* things change with T, the distributions and the text. In
 # the second table, the text at each T is the one that the target writes at that T.
 #
-# At T = 0 the target writes what it is most sure of, often plain and repeated lines, and there the
-# draft model is sure as well.
+# How sure is a model of such a text? We take the mean of its largest probability, before any
+# temperature.
 #
 # *Guess first:* at T = 0, is alpha higher or lower here than on the human's text?
 
@@ -292,29 +289,36 @@ def continued(beginnings, temperature, new):
     return text
 
 
+# %%
 beginnings = torch.tensor([human[at:at + 32] for at in range(0, 960, 96)])      # 10 pieces
-own = {}
+own, sure = {}, {}
 with torch.inference_mode():
     for T in (0, 1, 2):
         text = continued(beginnings, T, 100)
-        p_target, q_draft = probs(target(text), T), probs(draft(text), T)
-        own[T] = acceptance(p_target, q_draft)[:, 31:-1].mean().item()          # what was written
+        written = target(text)[:, 31:-1], draft(text)[:, 31:-1]
+        own[T] = acceptance(*(probs(logits, T) for logits in written)).mean().item()
+        sure[T] = [probs(logits).amax(-1).mean().item() for logits in written]
+sure_of_human = [probs(logits).amax(-1).mean().item() for logits in (of_target, of_draft)]
 table(["T =", *map(str, own)],
       [["alpha on the target's own text", *(f"{number:.2f}" for number in own.values())],
        ["alpha on the human's text", *(f"{both[temperatures.index(T)]:.2f}" for T in own)]])
+table(["how sure on the text of", "a human", *(f"the target, T = {T}" for T in sure)],
+      [[name, *(f"{of[i]:.2f}" for of in (sure_of_human, *sure.values()))]
+       for i, name in enumerate(("the target is", "the draft model is"))])
 figures.reported(list(ways), [off[name][0] for name in ways], [off[name][1] for name in ways],
                  temperatures, both, only, own)
 
 # %% [markdown]
-# *Answer:* higher, because the target now writes what it is sure of.
+# *Answer:* higher. At T = 0 the target writes what it is sure of, and the draft model is surer
+# there, too. The last table has both.
 #
-# Both tables are right, and they answer different questions.
+# Both rows of alpha are right, and they answer different questions.
 #
-# - *The human's text is the same at each T.* The models are unsure at many of its places. A low T
-#   costs alpha there, and alpha rises with T.
-# - *The target's own text is a different one at each T.* At T = 0 it is easy and the models are
-#   sure, so alpha is high. With a greater T the text gets harder and alpha falls. At a high T the
-#   distributions are flat, and alpha rises again.
+# - *The human's text is the same at each T.* Where the models are unsure, a low T costs alpha, and
+#   alpha rises with T.
+# - *The target's own text is a different one at each T.* The lower T is, the surer both models are
+#   of it, which helps alpha just where the low T costs it. The two pull against each other, and
+#   alpha depends on T much less.
 #
 # In speculative decoding the target writes, so the alpha on its own text is the one that counts. A
 # reported alpha needs the temperature and the text it was measured on.
@@ -353,7 +357,7 @@ assert bug_off > 0.001
 #
 # 1. The rule is exact if what it is told is true: the draft token was drawn from exactly this
 #    q_draft, and p_target is what was asked for.
-# 2. The draft model may have other settings than the target. Usually that costs speed, but never
+# 2. The draft model may have other settings than the target. That can cost speed, but never
 #    exactness, as long as it is reported.
 # 3. alpha depends on the temperature and on the text. Name both when you report one.
 #
@@ -364,8 +368,7 @@ assert bug_off > 0.001
 # 2. Add 5 and 10 to `temperatures`. Where does each of the two alphas go, and would you want such a
 #    text?
 # 3. Write `for T in (0, 0.5, 1, 1.5, 2)`, and print `tokenizer.decode(text[0].tolist())` below
-#    `own[T] = ...`. Where does alpha fall, and where does it rise? Can you see the reason in the
-#    texts?
+#    `own[T] = ...`. How much does alpha differ, and how do the texts?
 #
 # The answers are in the file of the same name in `lessons/answers/`.
 #

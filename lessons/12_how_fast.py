@@ -27,8 +27,8 @@ import figures
 from kit import Quiet, page, table
 from nanospec import ModelDrafter
 from nanospec.cli.bench.measure import measure_costs
-from nanospec.cli.quantities import alpha_of
 from nanospec.cli.bench.prompts import held_out_prompts
+from nanospec.cli.quantities import alpha_of
 from nanospec.fast.autotune import autotune, described
 from nanospec.fast.clock import step_seconds, timed
 from nanospec.files import load_pair
@@ -84,12 +84,13 @@ assert round(predicted(.8, 2, .1, 1.1), 2) == 1.88
 #
 # Now we measure with the pair, on prompts from files that neither model was trained on. Plain
 # decoding and rounds take turns, so that both meet the same conditions. `timed` records the seconds
-# of every step, and the first step is left out because it reads the prompt. A disturbance can make
-# a step longer but never shorter, so the quickest of many steps comes nearest to the cost of the
+# of every step, and the first step is left out because it reads the prompt. `measure_costs` times
+# single calls of both models after a text of a given length, which gives c and v. A disturbance can
+# make a step longer but never shorter, so the quickest of many comes nearest to the cost of the
 # work itself.
 
 # %%
-gammas, at = [1, 2, 3, 5, 8], {"temperature": 1.0}
+gammas, at = [1, 2, 3, 4, 8], {"temperature": 1.0}
 plain, costs = [], []
 rounds = {gamma: [] for gamma in gammas}
 seconds = {gamma: [] for gamma in gammas}
@@ -102,7 +103,7 @@ for turn, ids in enumerate(held_out_prompts(pair, 4)):
         seconds[gamma] += took[1:]
     for _ in range(2):
         sizes = [gamma + 1 for gamma in gammas]
-        costs.append(measure_costs(target, draft, sizes, len(ids) + 20, turns=1, **at))
+        costs.append(measure_costs(target, draft, sizes, len(ids) + 20, turns=1, **at))     # c, v
     quiet.look()
 
 # %% [markdown]
@@ -125,7 +126,7 @@ alpha = mean(sum(betas, []))
 assert abs(alpha - alpha_of(sum(rounds.values(), []))) < 1e-6       # nanospec/cli/quantities.py
 
 step = min(cost.seconds for cost in costs)                              # of the target
-c = min(cost.c * cost.seconds for cost in costs) / step
+c = min(cost.c * cost.seconds for cost in costs) / step                 # the quickest draft step
 v = {m: min(cost.v[m] * cost.seconds for cost in costs) / step for m in costs[0].v}
 print(f"\nalpha {alpha:.3f} over {len(betas)} rounds; c {c:.3f}")
 print(f"a target step takes {1000 * step:.2f} ms")
@@ -135,9 +136,9 @@ print("v:", ", ".join(f"v({m}) {v[m]:.2f}" for m in v))
 # ## What the formula predicts
 #
 # If verification is free, a single draft token speeds decoding up by (1 + alpha) / (1 + c), which
-# is more than 1 wherever alpha is greater than c (Corollary 3.9). With a longer draft more tokens
-# come, but each is less likely than the one before, and each costs the same c. So somewhere there
-# is a best gamma.
+# is more than 1 wherever alpha is greater than c (Corollary 3.9, `sure_gain` below). With a longer
+# draft more tokens come, but each is less likely than the one before, and each costs the same c. So
+# somewhere there is a best gamma.
 #
 # *Guess first:* which of our gammas is best if verification is free? Is it greater or smaller with
 # the v that was measured?
@@ -163,8 +164,9 @@ print(f"best gamma: {best_free} if verification is free, {best_real} with the v 
 print("to play with, in a browser:", page("formulas"))
 
 # %% [markdown]
-# *Answer:* the line above the link tells. With the v that was measured the best gamma is smaller,
-# or the same where v hardly rises.
+# *Answer:* the line above the link tells. With the v that was measured the best gamma should be
+# smaller, or the same, because every further draft token raises v. (Where v jumps once and is flat
+# after that, it may even be greater; and on a busy machine v is not reliable.)
 #
 # The page that the cell has linked has the same formulas with sliders. Set alpha to 0.80, c to 0.10
 # and v to 1.00, and look for the best gamma. Then look again with twice the c, and with a v of 2.
@@ -200,11 +202,11 @@ print(f"best gamma by the clock: {best_clock} (mind the +-)")
 
 # %% [markdown]
 # *Answer:* smaller, as a rule, because a round is more than its calls. The next cell shows by how
-# much.
+# much. It may also come out greater: the rounds may have brought more tokens than Eq. 1 says.
 #
 # ## What the formula leaves out
 #
-# - *A round is more than its parts.* It also flips coins and copies numbers, and the two models
+# - *A round is more than its parts.* It also flips coins and copies numbers, and the two models may
 #   evict each other's weights from the processor's fast memory.
 # - *Places differ.* The formula has one alpha for all of them. But a round that reaches its fourth
 #   draft token may be in an easy stretch of the text, and then the mean beta rises from the 1st
@@ -228,7 +230,7 @@ table(["draft token of the round", "1st", "2nd", "3rd", "4th"],
 spread = [error / mean(counts) * speed for error, counts, speed in zip(errors, counted, measured)]
 figures.how_fast(gammas, free, real, measured, spread, alpha,
                  [mean(place) for place in by_place], [uncertain(place) for place in by_place])
-quiet.tell("c was 0.11, v(5) 1.24, the speed-up at gamma 4 1.27 at T = 1 "
+quiet.tell("c was 0.10, v(5) 1.24, the speed-up at gamma 4 1.36 at T = 1 "
            "(one core of an Intel Xeon)")
 
 # %% [markdown]
@@ -238,8 +240,9 @@ quiet.tell("c was 0.11, v(5) 1.24, the speed-up at gamma 4 1.27 at T = 1 "
 # ## Three things to know
 #
 # 1. The speed-up is tokens over cost: (1 + alpha + ... + alpha^gamma) / (gamma c + v(gamma + 1)).
-# 2. Each further draft token costs the same and is less likely to be of use, so there is a best
-#    gamma. It grows with alpha and shrinks with c and v.
+# 2. Each further draft token costs as much as the one before and is less likely to be of use, so
+#    there is a best gamma. It is greater where alpha is high, and smaller where c is high or v
+#    rises fast.
 # 3. A formula is no clock, so a benchmark should print both, with alpha, c and v beside them.
 #
 # ## Change this and run again

@@ -68,7 +68,7 @@ for i in beta.argsort()[:8].tolist():
 table(["after", "comes", "p_target of it", "q_draft of it", "beta"], rows)
 
 # %% [markdown]
-# *Answer:* where a name has to be copied that stands further up.
+# *Answer:* mostly where a name has to be copied that stands further up.
 #
 # The left panel of this lesson's picture shows beta at every place of this text, pale near 1 and
 # dark near 0. The draft knows by heart what is in every program, such as `def __init__(self` and
@@ -262,9 +262,9 @@ table(["gamma 4", "tokens per call"],
 
 # %% [markdown]
 # On a text that the target wrote, reading and decoding agree up to luck, and exactly on average
-# over all such texts. On a text by somebody else reading is an estimate, which may be off by a
-# fifth: people choose tokens that the target would not have chosen, and at temperature 1 the target
-# chooses some that people would not.
+# over all such texts. On a text by somebody else reading is only an estimate: people choose tokens
+# that the target would not have chosen, and at temperature 1 the target chooses some that people
+# would not.
 #
 # `nanospec bench acceptance` does this for any pair and text, measures c and v, and names
 # the gamma that should be best.

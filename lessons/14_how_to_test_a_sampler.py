@@ -159,7 +159,7 @@ assert abs(strange - 2.83) < 1e-9 and abs(at_least - by_formula) < 0.02
 #
 # Now the 27 texts are the faces. We take enough texts that even the rarest is expected five times,
 # because with fewer the formula is not accurate. To save time, these samples are drawn from the
-# walked distributions. The real samplers would need hours for all the texts of this lesson.
+# walked distributions. The real samplers would write the same texts far more slowly.
 
 # %%
 def sample(name, n):

@@ -354,7 +354,7 @@ table(["m, rows", *columns], rows,
 for where in "here", "free":
     fastest = [max(columns[f"{kind}, {where}"]) for kind in ("chain", "tree")]
     print(f"{where}: the fastest chain {fastest[0]:.2f}, the fastest tree {fastest[1]:.2f} times")
-quiet.tell("c was 0.11, v(5) 1.24 and v(7) 1.35 (one core of an Intel Xeon)")
+quiet.tell("c was 0.10, v(5) 1.24 and v(7) 1.34 (one core of an Intel Xeon)")
 
 # %% [markdown]
 # *Answer:* the chain gets slower: its end is hardly ever reached, and each of its tokens costs a

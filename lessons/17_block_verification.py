@@ -6,7 +6,7 @@
 # So far a draft was judged token by token, and the first rejection ended the round. Sun et al.
 # (2024) judge the draft as a whole, which they call *block verification*. The draft is the same,
 # the target's call is the same, and the text has the same distribution. Yet on average more draft
-# tokens are accepted, and this lesson shows why.
+# tokens are accepted if there are two or more, and this lesson shows why.
 #
 # We build on overlap and residual (*Why it is lossless*) and on the round (*A draft and a bonus*).
 # All numbers of this lesson are fractions, small enough to check by hand.
@@ -124,12 +124,12 @@ table(["draft", "ratio 1", "ratio 2", "w_1", "w_2", "both, token by token"], row
 #
 # After any draft tokens 1 to i, the rule shall keep two promises:
 #
-# - (a) Tokens 1 to i are all accepted with probability w_i.
+# - (a) Tokens 1 to i are all accepted with probability w_i, by a cut there or later.
 # - (b) If they are, the next token of the text comes from p_target.
 #
-# It works as follows: after every draft token there is a coin. If the coin after token i succeeds,
-# the draft is *cut* there: tokens 1 to i are accepted. The coin at the end is flipped first, so the
-# longest cut wins.
+# It works as follows: after every draft token there is a coin, and one before the first, at the
+# *front*. If the coin after token i succeeds, the draft is *cut* there: tokens 1 to i are accepted.
+# The coin at the end is flipped first, so the longest cut wins.
 #
 # At the end this is easy, because the coin after the last draft token succeeds with probability w,
 # which gives (a), and the bonus token is drawn from p_target, which gives (b). For all other places
@@ -161,8 +161,7 @@ table(["draft", "ratio 1", "ratio 2", "w_1", "w_2", "both, token by token"], row
 # Continue in this way to the front. There w_0 = 1, and (b) states that the text comes from
 # p_target, so the rule is lossless.
 #
-# The next cell computes the same steps. *Guess first:* what is the coin of the front, the place
-# before draft token 1, with w = 1?
+# The next cell computes the same steps. *Guess first:* what is the coin of the front, where w = 1?
 
 # %%
 rows = []
@@ -243,7 +242,7 @@ table(["draft", "drafted with", "accepted", "with", "text", "together"], rows)
 print(f"accepted on average: {accepted_on_average} of 2 draft tokens")
 
 # %% [markdown]
-# *Answer:* 11/9, a ninth more.
+# *Answer:* 11/9, which is 1/9 of a token more.
 #
 # To see whether the text comes from p_target, we add up all lines that begin with AA, AB, BA or BB.
 # A line may end after one token, and then the next round writes the second token from p_target.
@@ -273,7 +272,7 @@ for text, _, _, together, wanted in rows:
 def by_hand(draft, p_target, dice):
     """Our rule, as `speculate` calls a rule: tensors for one text."""
     found = block_verification(draft.tokens[0, 1:], draft.q_draft[0, 1:], p_target[0], OneRow(dice))
-    return torch.tensor(found)[:, None]
+    return torch.tensor(found)[:, None]                 # how many, (1,), and the token, (1,)
 
 
 def one_text(rule, dice):
@@ -343,10 +342,10 @@ assert distance(a_chain, walked["methods/rules/block.py"])[1] < 1e-12
 #
 # ## On the pair that ships
 #
-# Finally we use drafts of eight tokens on real text. No coin is flipped, because w gives the
+# Finally we use drafts of eight tokens on real text. To count we need no coin, because w gives the
 # probabilities: the sum of w_1 to w_gamma is the mean number of accepted draft tokens. Since w_i
 # does not depend on what follows, drafts of eight tokens also tell about shorter drafts. Both rules
-# judge the very same drafts.
+# judge the very same drafts, those of the rounds that `speculate` plays.
 #
 # *Guess first:* which rule is ahead with one draft token, and which with eight?
 
@@ -406,6 +405,7 @@ def public_round(target, draft, text, gamma, T, dice):
 
 bug_off = off_by(public_round, temperature=0.5)
 print(f"\nat T = 0.5, the text is off by {bug_off:.3f}")
+assert off_by(public_round, temperature=1.0) < 1e-12
 assert bug_off > 0.001
 
 # %% [markdown]

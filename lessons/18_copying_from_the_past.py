@@ -307,9 +307,9 @@ for i, (tokens, _) in enumerate(ahead.values()):
     assert tokens < max(row[i] for row in rates.values())
 
 # %% [markdown]
-# *Answer:* no. Here lookahead loses, because in each column a copy or the draft model brings more
-# tokens, and with fewer rows. At temperature 1 it hardly drafts anything right: what it has
-# collected are the target's likeliest tokens, and the text goes another way.
+# *Answer:* no. In each column a copy or the draft model brings more tokens. Lookahead does worst in
+# the class at temperature 1: what it has collected are the target's likeliest tokens, and the text
+# goes another way.
 #
 # ## What it costs, and that it is exact
 #

@@ -235,7 +235,7 @@ for gamma in range(1, 9):
 #
 # The measure is "tokens / cost", the tokens written per target step, of which plain decoding has 1.
 # "worst prompt" compares with the gamma that was best for each prompt alone, and shows how far the
-# rule is below it in the worst case.
+# rule is below it in the worst case (or above it, with a plus sign).
 #
 # *Guess first:* is the best rule the one that accepts most tokens per round?
 
@@ -261,10 +261,11 @@ print(f"\nthe best single gamma is {one}: {pace[one]:.2f} tokens per target step
 print(f"goodput makes {pace['goodput']:.2f}: {abs(ahead):.0%} {'more' if ahead > 0 else 'fewer'}")
 print(f"best of all rules: {max(rules, key=pace.get)}")
 figures.when_to_stop([means[name] for name in fixed], {name: means[name] for name in rules})
-quiet.tell("c was 0.11 and v(5) 1.24 (one core of an Intel Xeon)")
+quiet.tell("c was 0.10 and v(5) 1.24 (one core of an Intel Xeon)")
 
 # %% [markdown]
-# *Answer:* no. The longest drafts write the most tokens in a round, and they cost the most.
+# *Answer:* no, where draft tokens cost time. The longest drafts write the most tokens in a round,
+# and they cost the most.
 #
 # In the picture each point is a way to draft. Further to the right, a round costs more, and further
 # up, it writes more tokens. A line through (0, 0) joins all points of equal speed. The dotted one

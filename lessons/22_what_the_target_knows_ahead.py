@@ -337,7 +337,7 @@ for name, small in ("a table", TableModel(3, seed=5, zeros=0)), ("a small GPT", 
 # ## Three things to know
 #
 # 1. The target's hidden states tell something of later tokens, and a head turns it into draft
-#    tokens with two matrix products. A head that reads the tokens in between knows far more.
+#    tokens with two matrix products. A head that reads the tokens in between knows more.
 # 2. The label of head 1 is the token after x, not x. A loss that is too good to be true means a
 #    wrong label.
 # 3. Heads that work at once draft a whole tree without any further call. The best tree takes the

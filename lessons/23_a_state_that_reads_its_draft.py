@@ -123,8 +123,8 @@ figures.the_state(betas)
 # %% [markdown]
 # *Answer:* nearly as good as at first. The state hardly falls. It has read every token before its
 # place, so each step is as easy as the first. What it slowly loses is the hidden states, which get
-# older: without them the first draft token loses most, and the later ones less. The GPT is better
-# because it was trained for hours, so look at the slopes here and not at the heights.
+# older: without them the first draft token loses most, and the later ones less. The GPT was trained
+# for hours, so look at the slopes here and not at the heights.
 #
 # ## What a step costs
 #
@@ -154,8 +154,8 @@ table(["a step of", "multiplications", "in target steps", "by the clock: c"],
        for name, count in operations.items()])
 
 # %% [markdown]
-# *Answer:* by more by the count than by the clock; compare the last two columns. A small product
-# takes hardly any time. What remains is starting each operation, and drawing the token.
+# *Answer:* by more by the count than by the clock, as a rule; compare the last two columns. The
+# products shrink with the count. Starting each operation and drawing the token do not.
 #
 # ## Is it worth it?
 #
@@ -188,7 +188,7 @@ for percent in range(100):                              # how good would the sta
 table(["draft model", "c", "alpha", "best gamma", "speed-up by the formula"],
       [[name, f"{cost:.3f}", f"{alpha:.2f}", gamma, f"{speed:.2f}"]
        for name, (cost, alpha, gamma, speed) in points.items()])
-quiet.tell("c was 0.11 for the draft GPT (one core of an Intel Xeon)")
+quiet.tell("c was 0.10 for the draft GPT (one core of an Intel Xeon)")
 
 # %% [markdown]
 # Read the last row: with this alpha the state would be as fast as the GPT, although it accepts less

@@ -326,9 +326,9 @@ table(["drafter", "alpha", "c", "best gamma", "speed-up by the formula"], rows)
 
 # %% [markdown]
 # *Answer:* none is better than the draft GPT. Three of the 24 layers cost about as much as it does,
-# and what they draft is accepted less often. After twelve layers a draft token costs half a step of
-# the target, and no acceptance makes up for that. A target can also be trained to be left early;
-# ours was not.
+# and what they draft is accepted less often. After twelve layers it is accepted more often, but a
+# draft token costs half a step of the target, and the formula predicts a loss. A target can also be
+# trained to be left early; ours was not.
 #
 # ## Heads that come with a model
 #
@@ -380,14 +380,14 @@ assert all(a < b for a, b in zip(together["the layer alone learns"][1:],
 # %% [markdown]
 # *Answer:* alpha rises at both draft tokens, because the target's hidden states have become easier
 # to go on from. What it does to the target's own loss is in the first column: here it costs a
-# little. (Targets of this size know little, and a flat distribution is easy to draft, so look at
-# the difference and not at the height.) The rule of verification asks for nothing new. It does not
+# little. (Targets of this size know little, and flat distributions are alike, so look at the
+# difference and not at the height.) The rule of verification asks for nothing new. It does not
 # matter who trained the layer: its draft tokens are judged like any others.
 #
 # ## Three things to know
 #
 # 1. A hidden state does not tell which token was drawn, so the layer reads the token one ahead of
-#    it. One layer is enough, because the target has done most of the work.
+#    it. One layer can be enough, because the target has done most of the work.
 # 2. After the text the layer reads its own predictions, and it gets worse from token to token.
 # 3. A draft model has to read its own predictions, so it should be trained on them. In unrolled
 #    training, each place attends to the text up to its own place and to its own earlier steps. If

@@ -131,8 +131,8 @@ assert accepted[2] == 0 and max(abs(a - b) for a, b in zip(in_text, p_first.toli
 # min(p, q) = p x min(1, q / p). Multiply along the path.
 #
 # Accepted prefixes are therefore the target's texts, with more weight where the draft model knows
-# them well. Train on text that the target has written. Text by people is a close substitute if the
-# target was trained on such text.
+# them well. Train on text that the target has written. Text by people is a substitute, and the
+# better the more it is like the target's.
 #
 # ## Which loss?
 #
@@ -236,9 +236,9 @@ assert pull["far off"]["total-variation"] < .01 < 1 < pull["far off"]["forward-k
 
 # %% [markdown]
 # *Answer:* forward KL, by far. Total variation hardly pulls where the student is far off, because
-# all tokens of U have tiny q. A new student is far off everywhere and would learn very little for a
-# long time. Near the target it is the other way round. Minus log alpha divides by alpha, so it
-# pulls harder where little is accepted.
+# all tokens of U have tiny q. A student that is sure of wrong tokens everywhere would learn very
+# little for a long time. Near the target it is the other way round. Minus log alpha divides by
+# alpha, so it pulls harder where little is accepted.
 #
 # ## A student that is too small
 #
@@ -357,10 +357,10 @@ assert worst > trained["untrained"] + .05 and best - worst < .1
 
 # %% [markdown]
 # *Answer:* less than that it is trained at all. Compare the last two numbers: training matters
-# most, and the choice of the loss matters less. Total variation was not slow here, for two reasons:
-# AdamW makes large steps of small gradients, and a new student is flat, so it is not yet sure of
-# wrong tokens. A common recipe begins with forward KL and ends with total variation. `train_tiny.py
-# --what distil --loss NAME` trains the shipped draft model further by any of them.
+# most, and the choice of the loss matters less. Total variation was not slow here. AdamW makes
+# large steps of small gradients, and a new student is flat, so it is not yet sure of wrong tokens.
+# LK losses (arXiv 2602.23881) begin near forward KL and go over to total variation as alpha grows.
+# `train_tiny.py --what distil --loss NAME` trains the shipped draft model further by any of them.
 #
 # ## When the text changes
 #
@@ -417,10 +417,10 @@ assert drift["as it was"][0] > drift["as it was"][1] + .1
 assert drift["trained on what was rejected"][2] > drift["as it was"][2] + .03
 
 # %% [markdown]
-# *Answer:* a part of it, within a few texts, and it costs some of the code. What is trained last is
-# known best, so a server mixes old text in, or keeps a draft model for each kind. It is safe to
-# try: a worse draft model costs speed and is seen in alpha, and the text is the target's all the
-# time. That is also the reason to watch alpha: nothing else tells that it has drifted.
+# *Answer:* a part of it, within a few texts, and the code loses more than that. A server could mix
+# old text in, or keep a draft model for each kind. It is safe to try: a worse draft model costs
+# speed and is seen in alpha, and the text is the target's all the time. That is also the reason to
+# watch alpha: the text does not tell that it has drifted.
 #
 # ## Three things to know
 #

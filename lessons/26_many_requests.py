@@ -342,8 +342,8 @@ figures.many_requests(batches, lines, paces, list(requests), timetable)
 #
 # 1. No row needs to wait for another row's rejected draft. It needs a length of its own, and its
 #    stale slots are overwritten.
-# 2. Lockstep is exact if every row commits the first k + 1 tokens of its own output, but it wastes
-#    nearly all that drafts bring.
+# 2. Lockstep is exact if every row commits the first k + 1 tokens of its own output, but with many
+#    rows it can waste nearly all that drafts bring.
 # 3. With dice of its own, a text does not depend on the company. A long prompt is read in pieces
 #    between the rounds, so that the others do not wait for all of it.
 #

@@ -79,9 +79,9 @@ table(["rows", "tokens of a row", "tokens in the call", "ms by the roofline", "m
        for (rows, m), seconds in took.items()])
 
 # %% [markdown]
-# Compare the last two columns. No call is as fast as the roofline allows, because small operations,
-# attention and the processor's caches take time, too. What matters is the growth: compare a call on
-# five tokens with a call on one, for one row and for many.
+# Compare the last two columns. Calls should be slower than the roofline allows, because small
+# operations and attention take time, too. What matters is the growth: compare a call on five tokens
+# with a call on one, for one row and for many.
 #
 # ## What speculation gains
 #
@@ -153,8 +153,9 @@ table(["rows", "gamma", "alpha", "c", "v(gamma + 1)", "tokens a round", "predict
 
 # %% [markdown]
 # *Answer:* the longer one for one text, as a rule, and the shorter one for 32. Read the column
-# v(gamma + 1) from top to bottom. Where it has grown, a draft token costs almost as much as a plain
-# one, and a shorter draft is better, or none at all. The advantage has been used up by the batch.
+# v(gamma + 1) from top to bottom. The nearer it comes to gamma + 1, the nearer a draft token comes
+# to the cost of a plain one, and a shorter draft is better, or none at all. The advantage has been
+# used up by the batch. (Where a machine multiplies fast, that may take more than 32 texts.)
 #
 # ## A gamma for every load
 #
@@ -189,7 +190,7 @@ print(f"\nalpha {mean_alpha:.2f}")
 table(["texts", *chosen], [["gamma", *chosen.values()]])
 
 # %% [markdown]
-# A new gamma must be better by 3%. Without such a margin, gamma would change in every round.
+# A new gamma must be better by 3%. Without such a margin, gamma could change in every round.
 #
 # In the picture, the left panel shows the calls from above along the roofline. A round lies to the
 # right of a plain step, and where the roof is flat, that is expensive. The right panel shows what
@@ -206,7 +207,8 @@ quiet.tell("for 32 texts gamma 1 gains more than gamma 4, for one text less")
 # %% [markdown]
 # ## Three things to know
 #
-# 1. A draft token is free as long as a call waits for the weights, and a large batch uses that up.
+# 1. A draft token costs little as long as a call waits for the weights, and a large batch uses that
+#    up.
 # 2. c and v depend on the number of texts in a call.
 # 3. A server can choose gamma before every round, by the number of texts.
 #

@@ -15,7 +15,7 @@
 # The lessons so far measured the second for one text, or the third for a full batch. Here a small
 # simulated server shows all three together. It has no models and no clock. A draft token is
 # accepted with probability alpha, and a call costs what *A full batch* found: reading the weights,
-# or multiplying, whichever takes longer.
+# or multiplying, whichever takes longer. Both take equally long with 50 tokens, a round number.
 
 # %%
 from dataclasses import dataclass
@@ -44,7 +44,7 @@ class Request:
     first: float = 0.0                                      # when its first token was there
     last: float = 0.0                                       # when its last token so far was there
     pause: float = 0.0                                      # the longest wait between two rounds
-    tokens: int = 0
+    tokens: int = 0                                         # written so far
 
 # %% [markdown]
 # ## A small server
@@ -65,7 +65,7 @@ def served(gap, gamma, count=300):
         if not running:
             now = max(now, coming[0].came)                  # nothing to do before
         if coming and coming[0].came <= now and len(running) < PLACES:
-            now += call(PROMPT) * (1 + C * (gamma > 0))
+            now += call(PROMPT) * (1 + C * (gamma > 0))     # the target reads it, and the draft
             running.append(coming.pop(0))
         now += call(len(running) * (gamma + 1)) + gamma * C
         for request in running:
@@ -73,9 +73,9 @@ def served(gap, gamma, count=300):
             while wrote <= gamma and chance.random() < ALPHA:
                 wrote += 1
             request.first = request.first or now
-            request.pause = max(request.pause, now - (request.last or now))
-            request.last, request.tokens = now, request.tokens + wrote
-        done += [request for request in running if request.tokens >= NEW]
+            request.pause = max(request.pause, now - (request.last or now))     # none at first
+            request.last, request.tokens = now, min(NEW, request.tokens + wrote)
+        done += [request for request in running if request.tokens == NEW]
         running = [request for request in running if request.tokens < NEW]
     return done, now
 
@@ -118,8 +118,8 @@ assert found["often", 4][0] > found["often", 0][0] and found["often", 4][2] > fo
 # - *Throughput.* As long as the server keeps up, it writes what is asked for, with drafts or
 #   without. Only when it is full does this column tell what the machine can do.
 #
-# So a speed-up belongs to a load, and to one of these columns. A server that chooses gamma by the
-# number of texts (*A full batch*) takes the best line of each group.
+# So a speed-up belongs to a load, and to one of these columns. That is why a server may choose
+# gamma by the number of texts (*A full batch*).
 #
 # ## Drafting while the target verifies
 #
@@ -129,8 +129,10 @@ assert found["often", 4][0] > found["often", 0][0] and found["often", 4][2] > fo
 # as well, and drafts the next round after these (PEARL, Liu et al. 2024). If the guess comes true,
 # the next draft is there at once. If not, it is thrown away, and nothing is lost but work.
 #
-# By formula: with probability about alpha^(gamma + 1) the guess comes true, and the next round
-# takes only the call.
+# When does the guess come true? The draft must be accepted as a whole, which has probability
+# alpha^gamma, and the bonus token must be the guessed one. At T = 0 that is as likely as one more
+# acceptance, so we take alpha^(gamma + 1); at T = 1 it is less likely. Then the next round takes
+# only the call.
 #
 # *Guess first:* for which draft model does this pay most, a cheap one or an expensive one?
 
@@ -148,7 +150,7 @@ figures.what_a_user_waits_for(found, gains)
 
 # %% [markdown]
 # *Answer:* an expensive one, whose time is worth hiding. But the guess must hold for a whole round,
-# so the gain is small where gamma is large.
+# and with a large gamma it seldom does.
 #
 # Is it exact? The draft tokens of the next round were drawn from q_draft after a text that had not
 # been written yet. They are used only if that very text is written. The coins of the round do not

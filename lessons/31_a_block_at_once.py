@@ -184,7 +184,7 @@ counted = torch.tensor(tokenizer.encode("".join(read_texts()[0])[:4_000_000]))
 pairs = torch.bincount(counted[:-1] * V + counted[1:], minlength=V * V).view(V, V).float()
 alone = (pairs.sum(0) + 0.1) / (pairs.sum() + 0.1 * V)      # nothing is impossible
 after = (pairs + alone) / (pairs.sum(1, keepdim=True) + 1)
-M = 0.75 * (after.log() - alone.log()).double()             # 0.75 did best among a few tried
+M = 0.75 * (after.log() - alone.log()).double()             # not all: the block knows much of it
 
 # %% [markdown]
 # For each future, the row of the table is that of the token before the place. For comparison we
@@ -209,9 +209,9 @@ table(["place, T = 1", *range(1, PLACES + 1)],
       [[name, *(f"{beta:.2f}" for beta in row)] for name, row in betas.items()])
 
 # %% [markdown]
-# Compare the three rows. The draft GPT reads every token that it has drafted, so its places are
-# about alike. The marginal begins at 1 and is far below the GPT at the third place. With a table of
-# counts it falls more slowly.
+# Compare the three rows. The draft GPT reads every token that it has drafted, so its beta need not
+# fall from place to place. The marginal begins at 1 and is far below the GPT at the third place.
+# With a table of counts it falls more slowly.
 #
 # ## Does it pay?
 #

@@ -70,8 +70,8 @@ for x in range(4):
 table(["draft token", "p_target of it", f"passes {bar:.2f}", "off by"], rows)
 
 # %% [markdown]
-# *Answer:* the token that barely passes does the greatest harm. Where none passes, the token is
-# drawn from p_target, and nothing is lost. (At temperature 0, p_target is 1 for one token, so 1 -
+# *Answer:* the token that barely passes does the greatest harm. One that does not pass is replaced
+# from p_target, and nothing is lost. (At temperature 0, p_target is 1 for one token, so 1 -
 # p_target(x) is 0 and the rule is exact.)
 #
 # The text depends on what happens to be drafted: a different draft model gives a different text.
@@ -107,10 +107,10 @@ assert torch.equal(pi, DEFERRALS["chow"](q_draft, p_target, 0.3))
 # %% [markdown]
 # *Answer:* the draft, the target, the draft.
 #
-# At the first place nothing is lost. At the third the draft is sure and wrong, and it writes all
-# the same, because Chow's rule looks at the draft alone. Other rules look at both, which is
-# possible because the target's call gives p_target anyway. Here are five rules of
-# nanospec/methods/rules/cascade.py, which has one more (v2):
+# At the first place little is lost, because both models nearly agree. At the third the draft is
+# sure and wrong, and it writes all the same, because Chow's rule looks at the draft alone. Other
+# rules look at both, which is possible because the target's call gives p_target anyway. Here are
+# five rules of nanospec/methods/rules/cascade.py, which has one more (v2):
 #
 # | rule | the target writes |
 # |---|---|
@@ -213,7 +213,8 @@ for top_p in (1.0, 0.95, 0.9, 0.8, 0.7):
 figures.mixing_on_purpose(chosen, cuts)
 
 # %% [markdown]
-# *Answer:* the line tells. At most a rule for every token is ahead, and not by much.
+# *Answer:* the line tells. At most a rule for every token is ahead, and it is hardly more often
+# right.
 #
 # ## Three things to know
 #

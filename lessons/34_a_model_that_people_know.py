@@ -4,13 +4,13 @@
 # **Does speculation pay on a model that somebody else trained?**
 #
 # Our own pair is small enough to be trained on a laptop, and for that reason it is a hard case: a
-# target of 18 million weights is not much slower than its draft model. Here the target is
-# SmolLM2-135M-Instruct, a chat model of thirty layers with a vocabulary of 49,152 tokens. Others
-# trained it, on two trillion tokens (Allal et al. 2025, arXiv 2502.02737). It came without a draft
-# model, so we trained one on nothing but conversations that the target wrote itself.
+# call of so small a target spends much of its time on something else than reading weights. Here the
+# target is SmolLM2-135M-Instruct, a chat model of thirty layers with 49,152 tokens. Others trained
+# it, on two trillion tokens (Allal et al. 2025, arXiv 2502.02737). It came without a draft model, so
+# we trained one on nothing but conversations that the target wrote itself.
 #
 # The rule of verification stays as it was in *Accept or replace*, to the letter. What changes is
-# the size of the numbers. We use *How fast*, *Copying from the past* and *A look back*.
+# the size of the numbers. We use *How fast* and *Copying from the past*.
 
 # %%
 import sys
@@ -71,7 +71,7 @@ table(["pair", "target", "draft model", "c", *(f"v({m})" for m in costs.v)], row
 # time, v(5) is 1. It is also 1 where the product for one token is badly made and takes as long as
 # that for five. So the better setting for plain decoding may be the one in which speculation gains
 # less: a slow baseline flatters. (On a machine that others use at the same time, single figures may
-# be off by a third.)
+# be far off.)
 #
 # ## What is easy to foresee
 #
