@@ -2,7 +2,7 @@
 own probabilities.
 
     # The pair that ships: a shallow target first, from which the deep one grows. Some hours each,
-    on two CPU # cores. Then its second draft model: an hour.
+    # on two CPU cores. Then its second draft model: an hour.
     python train_tiny.py --size shallow --packages --compile
     python train_tiny.py --from out/shallow/target.pt --packages --compile
     python train_tiny.py --what prefix --out out/tiny --steps 4500 --loss lk-hybrid --compile
@@ -25,6 +25,7 @@ if __name__ == "__main__":              # Ctrl-C may come while torch is being i
     from nanospec.cli.launch import quiet
     quiet()
 
+import argparse
 import signal
 import sys
 import time
@@ -40,10 +41,9 @@ from nanospec.cli import for_target, train_job
 from nanospec.cli.for_target import PART, PARTS
 from nanospec.cli.parser import Parser
 from nanospec.cli.options import HERE, NEW_FOLDER, SEED, whole_number
-from nanospec.cli.show.terminal import refuse
+from nanospec.cli.show.terminal import status_of
 from nanospec.cli.train_job import PHASED, opened
 from nanospec.cli.train_watch import Watch, draw, new_progress, report
-from nanospec.errors import NanospecError
 from nanospec.methods.draft_models import LEARNED
 from nanospec.model import Config
 from nanospec.training.losses import LOSSES
@@ -99,8 +99,7 @@ def options() -> Parser:
         help="the tokens that a draft model for --weights can draft: the N most frequent ones")
     add("--from", dest="begin", type=Path, metavar="FILE",
         help="what the training begins with, instead of random weights: for a pair a target of "
-        "fewer layers, from "
-             "which this one grows; a draft model for --weights")
+        "fewer layers, from which this one grows; a draft model for --weights")
     add("--packages", nargs="*", metavar="NAME",
         help="learn from the sources of the packages that this one needs, too, and of these")
     add("--loss", choices=LOSSES, default="forward-kl",
@@ -118,36 +117,34 @@ def options() -> Parser:
 
 
 def main(argv: Sequence[str] | None = None) -> int:
-    console = Console()
-    try:
-        # What is to be trained, on which texts: a target and a draft of ours, draft models for
-        # them, or draft models for a target of others. What can be refused is refused before
-        # anything is read or written.
-        args = options().parse_args(argv)
-        kind: Any = for_target if args.weights else train_job
-        job = kind.checked(args, SIZES[args.size])
-        training, held = kind.prepared(args, job, console)
-        opened(job, training)
+    """Ctrl-C ends it before the training, when nothing has been made, or after."""
+    return status_of("train_tiny", lambda: train(options().parse_args(argv), Console()))
 
-        # The loop, until the last step, a signal, or the end of --minutes.
-        with signals() as got, new_progress(console) as progress:
-            watch, end = Watch(training, held[0], progress), time.monotonic() + args.minutes * 60
-            finished = run(training, watch, lambda: got or time.monotonic() > end)
 
-        # What came of it.
-        draw(args, job, training)
-        if not finished:
-            console.print(f"stopped; everything is in {job.out}. Go on with --resume.")
-            return 128 + got[0] if got else 0
-        if args.weights:
-            for_target.report(console, training)
-            return 0
+def train(args: argparse.Namespace, console: Console) -> int:
+    # What is to be trained, on which texts: a target and a draft of ours, draft models for them, or
+    # draft models for a target of others. What can be refused is refused before anything is read
+    # or written.
+    kind: Any = for_target if args.weights else train_job
+    job = kind.checked(args, SIZES[args.size])
+    training, held = kind.prepared(args, job, console)
+    opened(job, training)
+
+    # The loop, until the last step, a signal, or the end of --minutes.
+    with signals() as got, new_progress(console) as progress:
+        watch, end = Watch(training, held[0], progress), time.monotonic() + args.minutes * 60
+        finished = run(training, watch, lambda: got or time.monotonic() > end)
+
+    # What came of it.
+    draw(args, job, training)
+    if not finished:
+        console.print(f"stopped; everything is in {job.out}. Go on with --resume.")
+        return 128 + got[0] if got else 0
+    if args.weights:
+        for_target.report(console, training)
+    else:
         for what in args.what:
             report(console, job.out, held, args.device, what)
-    except (NanospecError, OSError) as error:
-        return refuse("train_tiny", error)
-    except KeyboardInterrupt:           # before the training, when nothing has been made, or after
-        return 130
     return 0
 
 

@@ -32,7 +32,7 @@ from nanospec.probs import residual
 from nanospec.proof.tables import TableModel
 from nanospec.proof.walk import distance, target_distribution, walk
 from nanospec.speculate import speculate, tokens_of
-from nanospec.theory import acceptance, best_stack
+from nanospec.theory import acceptance, expected_tokens
 
 torch.set_num_threads(1)
 target, middle, tokenizer = pair = load_pair()
@@ -169,9 +169,11 @@ table(["verifier", "drafter", "alpha"],
 # %% [markdown]
 # ## When does it pay?
 #
-# `best_stack` tries every order and every gamma with these alphas. As in *A block at once*, we take
-# round numbers: v(m) = 1 + 0.05 (m - 1), and c = 0.12 for the draft GPT. The table shows other
-# values of c as well.
+# A token of model i costs a step, or its part of a round in which a cheaper model j drafts for i.
+# What j's tokens cost does not depend on i, so `best_stack` goes up from the cheapest model, finds
+# for each what is best below it, and tries every gamma with these alphas. As in *A block at once*,
+# we take round numbers: v(m) = 1 + 0.05 (m - 1), and c = 0.12 for the draft GPT. The table shows
+# other values of c as well.
 #
 # *Guess first:* how much does a third level gain at c = 0.12, and how much at 0.5?
 
@@ -183,6 +185,25 @@ def v(tokens):
     return 1 + 0.05 * (tokens - 1)
 
 
+def best_stack(steps, alpha, v, most=16):
+    """What a token of the last model costs in the best stack, and its (model, gamma), from above.
+
+    steps[i]: what a step of model i costs. alpha(i, j): how often i accepts what j drafts.
+    """
+    best = []
+    for i, step in enumerate(steps):
+        found = [(step, [])]
+        for j in range(i):
+            drafting, below = best[j]
+            for gamma in range(1, most + 1):
+                tokens = expected_tokens(alpha(i, j), gamma)
+                cost = (gamma * drafting + step * v(gamma + 1)) / tokens
+                found.append((cost, [(j, gamma), *below]))
+        best.append(min(found, key=lambda stack: stack[0]))
+    return best[-1]
+
+
+# %%
 def ways(c, alpha):
     """Speed-ups: the middle model alone, the lowest alone, the best of all; and its levels."""
     two = [best_stack([cost, 1], lambda i, j: alpha[2, j_of], v)[0]

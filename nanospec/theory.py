@@ -6,8 +6,7 @@ acceptance to be alpha, independent of the others. Real text has easy and hard s
 measured number lies beside the formula, not on it.
 """
 
-from collections.abc import Callable, Sequence
-from itertools import product
+from collections.abc import Callable
 from math import inf
 from numbers import Integral, Real
 from typing import Any
@@ -21,11 +20,9 @@ ROUNDING = 1e-6         # what a measured alpha may have above 1
 
 def acceptance(p_target: Tensor, q_draft: Tensor) -> Tensor:
     """beta = sum min(p_target, q_draft) (..., V) -> (...): how often a draft token from q_draft is
-    accepted; 1 - TV.
+    accepted; 1 - TV. Example: [.5, .5] and [.8, .2] give .7.
 
-    Its mean over the places where a draft token is verified is alpha (Definition 3.1, Corollary
-    3.6).
-    Example: [.5, .5] and [.8, .2] give .7.
+    Its mean over the places that are verified is alpha (Definition 3.1, Corollary 3.6).
     """
     return p_target.minimum(q_draft).sum(-1)
 
@@ -48,10 +45,10 @@ def check_formula(gamma: Any = 1, alpha: Any = 1.0, **costs: Any) -> None:
 
 
 def expected_tokens(alpha: float, gamma: int) -> float:
-    """Tokens per target call, Eq. 1: (1 - alpha^(gamma+1)) / (1 - alpha). expected_tokens(.8, 5) =
-    3.69.
+    """Tokens per target call, Eq. 1: (1 - alpha^(gamma+1)) / (1 - alpha).
 
-    RequestError here and below for numbers that cannot be: an alpha above 1, a cost below 0.
+    Example: expected_tokens(.8, 5) = 3.69. RequestError here and below for numbers that cannot be:
+    an alpha above 1, a cost below 0.
     """
     check_formula(gamma, alpha)
     return sum(alpha ** i for i in range(gamma + 1))    # the same sum, and gamma + 1 at alpha = 1
@@ -73,12 +70,10 @@ def speedup(alpha: float, gamma: int, c: float, v: float = 1.0) -> float:
 
 def operations(alpha: float, gamma: int, c: float = 0.0) -> float:
     """Speculative arithmetic / plain arithmetic, of a token: (gamma c + gamma + 1) / tokens per
-    call (Theorem 3.11).
+    call (Theorem 3.11), 1 at least. c: here the operations of a draft step / those of a target
+    step on one token.
 
-    c: here the operations of a draft step / those of a target step on one token. It costs no less
-    than 1.
-    Example: operations(.8, 5) = 1.63, beside a speed-up of 3.69: what is rejected was computed,
-    too.
+    Example: operations(.8, 5) = 1.63, beside a speed-up of 3.69: what is rejected was computed.
     """
     check_formula(gamma, alpha, c=c)
     return (gamma * c + gamma + 1) / expected_tokens(alpha, gamma)
@@ -86,9 +81,7 @@ def operations(alpha: float, gamma: int, c: float = 0.0) -> float:
 
 def sure_gain(alpha: float, c: float) -> float:
     """If alpha > c, some gamma gains at least this much (Corollary 3.9): (1 + alpha) / (1 + c),
-    which is gamma = 1.
-
-    Example: sure_gain(.6, .05) = 1.52.
+    which is gamma = 1. Example: sure_gain(.6, .05) = 1.52.
     """
     check_formula(alpha=alpha, c=c)
     return (1 + alpha) / (1 + c)
@@ -96,8 +89,7 @@ def sure_gain(alpha: float, c: float) -> float:
 
 def best_gamma(alpha: float, c: float, v: Callable[[int], float] = lambda tokens: 1.0,
                most: int = 64) -> int:
-    """The gamma in 1..most of the greatest speed-up; v(tokens) is what a call on that many tokens
-    costs.
+    """The gamma in 1..most of the greatest speed-up; v(tokens): what a call on so many costs.
 
     Example: best_gamma(.8, .1) = 6, and 3 where v(m) = 1 + .15 (m - 1).
     """
@@ -107,9 +99,7 @@ def best_gamma(alpha: float, c: float, v: Callable[[int], float] = lambda tokens
 
 def break_even(gain: float, gamma: int, c: float, v: float = 1.0) -> float:
     """The alpha at which gamma draft tokens gain this much, v being of a call on gamma + 1; inf if
-    no alpha is enough.
-
-    Example: break_even(1, 4, .1, 1.1) = .34.
+    no alpha is enough. Example: break_even(1, 4, .1, 1.1) = .34.
     """
     check_formula(gamma, gain=gain)
     low, high = 0.0, 1.0
@@ -130,6 +120,7 @@ def needed(gain: float, tokens: float, most: float, steps: float, c: float, v: f
     overhead target steps; overhead is what it takes beside its calls. tokens must be at least the
     number returned, the others at most. None where no number is enough, because c and overhead
     cannot be below 0, nor v below 1 (or below what they are here).
+
     Example: 3.36 tokens of 5 with 4 steps, c = .6 and v = 1.2 lose, .93. For 1, it takes 3.6
     tokens, or a c of .54; a v of .96 cannot be.
     """
@@ -141,36 +132,3 @@ def needed(gain: float, tokens: float, most: float, steps: float, c: float, v: f
     return {"tokens": gain * cost if gain * cost <= most else None,
             **{name: limit if limit is not None and limit >= least[name] else None
                for name, limit in limits.items()}}
-
-
-def best_stack(steps: Sequence[float], alpha: Callable[[int, int], float],
-               v: Callable[[int], float] = lambda tokens: 1.0,
-               most: int = 16) -> tuple[float, list[tuple[int, int]]]:
-    """Of models from the cheapest to the target: which should draft for which, and what a token
-    costs then.
-
-    steps[i]: what a step of model i costs.
-    alpha(i, j): how often i accepts what j drafts.
-    v, most: as in best_gamma.
-    Returns that cost, and (model, gamma) from the target's drafter down; nothing if the target is
-    better off alone.
-
-    A token of model i costs steps[i] alone, or (gamma tokens of j and one call of i) /
-    expected_tokens. What j's tokens cost does not depend on i. So the best stack below each model
-    is found once: n^2 pairs for n models, not 2^n stacks (arXiv 2510.19705 has a closed form of
-    this kind).
-    Example: steps [.01, .2, 1], acceptance .7 and .8 by the next larger one, .4 of the first by the
-    last: a token costs .38 with both below, .54 with the middle one alone, .63 with the first
-    alone.
-    """
-    if not steps:
-        raise RequestError("a stack has a model or more, got none")
-    best: list[tuple[float, list[tuple[int, int]]]] = []
-    for i, step in enumerate(steps):
-        check_formula(step=step)
-        found = [(step, [])]
-        for j, gamma in product(range(i), range(1, most + 1)):
-            cost = (gamma * best[j][0] + step * v(gamma + 1)) / expected_tokens(alpha(i, j), gamma)
-            found.append((cost, [(j, gamma), *best[j][1]]))
-        best.append(min(found, key=lambda stack: stack[0]))
-    return best[-1]

@@ -1,3 +1,1 @@
-"""What a person runs and sees: the command `nanospec`, a file for each of its names; bench/ and
-show/.
-"""
+"""What a person runs and sees: the command `nanospec`, a file for each name; bench/ and show/."""

@@ -30,9 +30,7 @@ IN_A_CLONE = {"train": "train_tiny.py", "proof": "tests/proof/__main__.py",
 
 
 def main(argv: Sequence[str] | None = None) -> int:
-    """The exit status of the command that argv[0] names; 2 if there is none, 130 if it is
-    interrupted.
-    """
+    """The exit status of the command argv[0] names; 2 if there is none, 130 if interrupted."""
     if argv is None:
         quiet()
     name, *rest = [*(sys.argv[1:] if argv is None else argv)] or ["--help"]

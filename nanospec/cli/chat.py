@@ -88,9 +88,7 @@ def parsed(argv: Sequence[str] | None) -> argparse.Namespace:
 
 
 def tuned(pair: Pair, dtype: str, keep: Keep) -> str:
-    """Convert both models, in place, to what is fast here by a short measurement, and say what that
-    is.
-    """
+    """Convert both models, in place, to what is measured to be fast here, and say what it is."""
     def seconds(model) -> float:
         return sum(step_seconds(model, tokens, repeats=2, warm_up=1) for tokens in (1, 5))
 
@@ -109,9 +107,7 @@ def tuned(pair: Pair, dtype: str, keep: Keep) -> str:
 
 
 class Chat:
-    """A model, its conversation, and the messages so far. told: the conversation's text, special
-    tokens and all.
-    """
+    """A model, its conversation and messages. told: the conversation's text, special tokens too."""
 
     def __init__(self, asked: argparse.Namespace, console: Console):
         self.asked, self.console = asked, console
@@ -171,9 +167,7 @@ class Chat:
             self.ask(line)
 
     def ask(self, question: str) -> None:
-        """Print the answer, and what it took. A question that leaves no room for one is not taken
-        up.
-        """
+        """Print the answer, and what it took, unless the question leaves no room for one."""
         talk, messages = self.talk, [*self.messages, {"role": "user", "content": question}]
         told = self.template(messages)
         kept, ids = self.new_ids(told)

@@ -141,9 +141,7 @@ class Demo:
                     return
 
     def warm_up(self) -> None:
-        """Run both once, unseen: the first run compiles, and reads weights into the processor's
-        caches.
-        """
+        """Run both once, unseen: that compiles, and reads weights into the processor's caches."""
         target, draft, compiler = self.setups[-1]
         request = self.request | {"compiler": compiler}
         with announced("warming up"):
@@ -151,9 +149,7 @@ class Demo:
             list(generate(target, self.ids, **request))
 
     def show(self, console: Console) -> tuple[View, dict]:
-        """Both runs, live where there is a terminal; and the row of numbers that is measured after
-        them.
-        """
+        """Both runs, live where there is a terminal; and the numbers that are measured then."""
         view, drawn = View(self.asked.prompt, self.decode), perf_counter()
         lines = max(3, console.height - 4 if side_by_side(console) else console.height // 2 - 4)
         target, draft, compiler = self.setups[-1]
@@ -213,9 +209,7 @@ class Demo:
                     "yellow")
 
     def page(self, plain_seconds: Sequence[float], numbers: dict) -> str:
-        """The same run once more, with every coin and the seconds of both models, as a page for a
-        browser.
-        """
+        """The run once more, with every coin and both models' seconds, as a page for a browser."""
         dice = WatchedDice([self.asked.seed], self.asked.device)
         drafter = ClockedDrafter(self.method(self.gamma).make())
         rounds = speculate(target_for(self.target, drafter), drafter, self.ids, **self.request,

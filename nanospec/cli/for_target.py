@@ -1,6 +1,4 @@
-"""train_tiny.py --weights: draft models for a target in files of others, on texts of its own or on
-files.
-"""
+"""train_tiny.py --weights: draft models for a target of others, on its texts or on files."""
 
 import argparse
 from dataclasses import replace
@@ -11,8 +9,8 @@ import torch
 from rich.console import Console
 from rich.progress import track
 
-from nanospec.cli.bench.measure import measure_alpha
 from nanospec.cli.train_job import Job, allowed
+from nanospec.cli.train_watch import report_alpha
 from nanospec.errors import PairError, RequestError
 from nanospec.fast.autotune import quick_copy
 from nanospec.fast.compiled import compiler_for
@@ -111,10 +109,7 @@ def prepared(args: argparse.Namespace, job: Job,
 
 
 def report(console: Console, training: KeptTraining) -> None:
-    """How often a draft token is accepted while the target decodes, on texts that were held out."""
+    """As train_watch's, on texts that were held out."""
     prompts = training.kept.rows(0, slice(0, 8)).tokens[:, :TOKENS // 4].tolist()
     draft = load_learned(training.out / training.weights_file, training.target, training.name)
-    for temperature in (1.0, 0.7, 0.0):
-        alpha = measure_alpha(training.target, draft, prompts, temperature=temperature,
-                              max_new_tokens=TOKENS // 4)
-        console.print(f"alpha of {training.name} at T = {temperature}: {alpha:.3f}")
+    report_alpha(console, training.name, training.target, draft, prompts, (1.0, 0.7, 0.0))

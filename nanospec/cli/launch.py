@@ -77,9 +77,7 @@ class Output(io.TextIOWrapper):
 
 
 def output(stream: Any, number: int, errors: str) -> Any:
-    """An Output in the place of a stream of this process; any other, a test's or a notebook's,
-    stays as it is.
-    """
+    """An Output for a stream of this process; any other, a test's or notebook's, stays as it is."""
     if stream is None:                          # it was closed
         return open(number, "w", errors=errors, closefd=False)
     began_with: Any = sys.__stdout__ if number == 1 else sys.__stderr__
@@ -91,9 +89,7 @@ def output(stream: Any, number: int, errors: str) -> Any:
 
 
 def written_to_the_end() -> None:
-    """What is still in memory at the end may not be written either. Python would not mind, and nor
-    would its status.
-    """
+    """What is in memory at the end may not be written either, and Python's status is 0 then."""
     with suppress(SystemExit):
         sys.stdout.flush()
     if isinstance(sys.stdout, Output) and sys.stdout.status:

@@ -140,9 +140,7 @@ def sampling_of(asked: argparse.Namespace) -> dict[str, Any]:
 
 def add_options(parser: argparse.ArgumentParser, defaults: Mapping[str, Any],
                 words: Mapping[str, str], options: Mapping[str, dict] = OPTIONS) -> None:
-    """An option for each name, with its default. words: the default in words, where it is not a
-    number or a word itself.
-    """
+    """An option for each name. words: a default in words, where it is no number or word itself."""
     for name, default in defaults.items():
         said = words.get(name) or default_in_words(default)
         more = {"help": "; ".join(filter(None, [options[name].get("help"),

@@ -40,27 +40,22 @@ def times_as_fast(pace: float, plain: float) -> float:
 
 
 def rows_of_call(row: Mapping) -> float:
-    """Tokens of a target call, on average: the draft tokens, and the text's last one before them.
-    """
+    """Tokens of a target call, on average: the draft tokens, and the text's last one."""
     return row["drafted"] / row["rounds"] + 1
 
 
 def cost_of_round(row: Mapping) -> float:
-    """What a round takes, in plain steps: the tokens that the target alone would write meanwhile.
-    """
+    """What a round takes, in plain steps: what the target alone would write meanwhile."""
     return row["tokens_per_target_call"] / row["speedup"]
 
 
 def after_warm_up(items: Sequence) -> Sequence:
-    """All but the first, which is the warm-up or reads the prompt; or that one, where it is alone.
-    """
+    """All but the first, which warms up or reads the prompt; or that one, where it is alone."""
     return items[1:] or items
 
 
 def is_busy(numbers: Sequence[float]) -> bool:
-    """Whether what plain decoding took, or its pace, differs so much between repeats that others
-    use the machine.
-    """
+    """Whether plain decoding differs so much between repeats that others use the machine."""
     return max(numbers) > BUSY * min(numbers)
 
 
@@ -113,18 +108,14 @@ def betas_of(rounds: Iterable[Round]) -> list[list[float]]:
 
 @dataclass
 class CallCosts:
-    """c: a draft step / a target step. v[m]: a target call on m tokens / on one. seconds: of one
-    target step.
-    """
+    """c: a draft step / a target step. v[m]: a call on m tokens / on one. seconds: of one step."""
 
     c: float
     v: dict[int, float]
     seconds: float
 
     def round(self, steps: float, rows: int) -> float:
-        """A round of so many draft steps and one call on so many tokens, each measured alone; in
-        plain steps.
-        """
+        """So many draft steps and a call on so many tokens, each measured alone; in plain steps."""
         return steps * self.c + self.v[rows]
 
     def parts(self, gamma: int) -> float:
@@ -193,9 +184,7 @@ def best_of_each(found: Sequence[list[tuple[dict, list[Round]]]]) -> list[tuple[
 
 def answer_of(rounds: Sequence[Round], took: Sequence[float],
               plain: Sequence[float]) -> dict[str, float]:
-    """took, plain: seconds of each round, and of some steps of plain decoding after it. The first
-    of either does not count.
-    """
+    """took, plain: seconds of rounds, and of plain steps after them. First ones do not count."""
     pace = per_second(len(tokens_of(after_warm_up(rounds))), after_warm_up(took))
     alone = 1 / median(after_warm_up(plain))
     return {"tokens_per_target_call": per_call(len(tokens_of(rounds)), len(rounds)),

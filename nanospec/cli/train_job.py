@@ -1,6 +1,4 @@
-"""What train_tiny.py is asked to train: what can be refused at once, and what is read before the
-training begins.
-"""
+"""What train_tiny.py is asked to train: what is refused at once, and what is read first."""
 
 import argparse
 from collections.abc import Sequence
@@ -109,9 +107,7 @@ def allowed(args: argparse.Namespace, job: Job) -> Job:
 
 
 def scaled(size: Any, batch: int) -> Any:
-    """A Size of another batch: as many texts in all, and learning rates in proportion to
-    the batch's root.
-    """
+    """A Size of another batch: as many texts, learning rates by the batch's root."""
     part = batch / size.batch
     return replace(size, batch=batch,
                    steps=tuple(max(1, round(steps / part)) for steps in size.steps),
@@ -184,9 +180,7 @@ def prepared(args: argparse.Namespace, job: Job,
 
 
 def opened(job: Job, training: Training) -> None:
-    """The folder, with the pair that draft models lie beside. One that cannot be written to is
-    found now.
-    """
+    """The folder, with the pair beside draft models. If it cannot be written, that shows now."""
     job.out.mkdir(parents=True, exist_ok=True)
     for left in job.out.glob("*.partial"):              # by a run that was killed while it wrote
         left.unlink()

@@ -1,9 +1,8 @@
-"""What is seen of a training: on the way a bar, losses and held-out text, at the end a picture and
-what it has reached.
-"""
+"""What is seen of a training: a bar, losses, held-out text; then a picture and a report."""
 
 import argparse
 import time
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
@@ -19,6 +18,7 @@ from nanospec.fast.clock import announced
 from nanospec.files.checkpoint import Pair, load_pair
 from nanospec.generate import generate
 from nanospec.methods.draft_models import LEARNED
+from nanospec.model import GPT
 from nanospec.training.batches import HeldOut
 from nanospec.training.learning import LearnedTraining
 from nanospec.training.pair import PHASES, Training, held_out_loss
@@ -35,9 +35,7 @@ def new_progress(console: Console) -> Progress:
 
 
 class Watch:
-    """What is seen of a training while it runs: a bar, losses, held-out text. And it is saved every
-    SAVE_EVERY seconds.
-    """
+    """What is seen of a training while it runs. It is saved every SAVE_EVERY seconds."""
 
     def __init__(self, training: Training, held: HeldOut | Any, progress: Progress):
         self.training, self.held, self.progress = training, held, progress
@@ -51,9 +49,7 @@ class Watch:
         self.shown, self.shown_at = training.step, time.monotonic()
 
     def step(self, of_step: Tensor) -> None:
-        """A step has ended with this loss. To read it is to wait for the device, so it is read now
-        and then.
-        """
+        """A step has ended. Its loss is read now and then, for that is to wait for the device."""
         training, size = self.training, self.training.size
         name, step, steps = training.name, training.step, training.steps
         look = step % size.held_out_every == 0 or step == steps
@@ -92,19 +88,23 @@ def draw(args: argparse.Namespace, job: Job, training: Training) -> None:
 
 
 def report(console: Console, out: Path, held: list[HeldOut], device: str, what: str) -> None:
-    """What the training has reached. Of a learned draft model, how often it is right: the pair is
-    another training's.
-    """
+    """What was reached. Of a learned draft model, how often it is right: the pair is not new."""
     pair = load_pair(out, device, draft=what if what in LEARNED else "gpt")
     if what not in LEARNED:
         report_pair(console, pair, held)
     context, ids = pair.target.config.context, held[0].ids
     starts = range(0, len(ids) - context, len(ids) // 8)
     prompts = [ids[i:i + context // 4].tolist() for i in starts]
-    for temperature in (1.0, 0.8, 0.0):
+    report_alpha(console, what, pair.target, pair.draft, prompts, (1.0, 0.8, 0.0))
+
+
+def report_alpha(console: Console, what: str, target: GPT, draft: Any,
+                 prompts: Sequence[list[int]], temperatures: Sequence[float]) -> None:
+    """How often a draft token is accepted while the target decodes, as long again as a prompt."""
+    for temperature in temperatures:
         with announced(f"measuring alpha at T = {temperature}", at_once=False):
-            alpha = measure_alpha(pair.target, pair.draft, prompts, temperature=temperature,
-                                  max_new_tokens=context // 4)
+            alpha = measure_alpha(target, draft, prompts, temperature=temperature,
+                                  max_new_tokens=len(prompts[0]))
         console.print(f"alpha of {what} at T = {temperature}: {alpha:.3f}")
 
 

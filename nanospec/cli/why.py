@@ -92,8 +92,8 @@ class Parts:
 
     def ideal(self) -> dict[str, float]:
         """Part -> the speed-up if it were as good as can be, and the others as they are."""
-        best = {"tokens": self.most, "c": 0.0, "v": min(self.v, 1.0),
-                "overhead": min(self.overhead, 0.0)}
+        best: dict = {"tokens": self.most, "c": 0.0, "v": min(self.v, 1.0),
+                      "overhead": min(self.overhead, 0.0)}
         return {part: replace(self, **{part: value}).gain for part, value in best.items()}
 
 
@@ -166,10 +166,8 @@ def longest(parents: Sequence[int]) -> int:
     return max(rows)
 
 
-def show(row: Mapping, parts: Parts) -> None:
-    """A table: each quantity, what it is here, and what it would have to be for GAINS. Then both
-    speed-ups, and the advice.
-    """
+def show(row: dict, parts: Parts) -> None:
+    """A table: each quantity, here and as GAINS need it. Then both speed-ups, and the advice."""
     size, alphas = f"{parts.rows:.3g}", row["alpha_by_position"]
     values = {"tokens": ("tokens per target call", parts.tokens,
                          f"of {parts.most:.3g} if all were accepted"),

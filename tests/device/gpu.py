@@ -30,8 +30,8 @@ import torch
 from nanospec.cli.bench.markdown import table
 from nanospec.cli.parser import Parser
 from nanospec.cli.options import HERE, NEW_FOLDER, device, option
-from nanospec.cli.show.terminal import note, refuse, show_table
-from nanospec.errors import NanospecError, one_line
+from nanospec.cli.show.terminal import note, show_table, status_of
+from nanospec.errors import one_line
 from nanospec.files.paths import write_atomically, write_json
 
 ROOT = Path(__file__).parents[2]
@@ -80,13 +80,7 @@ def main(argv: Sequence[str] | None = None) -> int:
     parser.add_argument("--minutes", type=MINUTES, default=10.0, metavar="M", help="of the device for all steps "
                         "together; default: 10")
     parser.add_argument("--device", type=device, default=HERE, help=f"default: {HERE}")
-    try:
-        run(**vars(parser.parse_args(argv)))
-    except (NanospecError, OSError) as error:
-        return refuse("gpu", error)
-    except KeyboardInterrupt:
-        return 130
-    return 0
+    return status_of("gpu", lambda: run(**vars(parser.parse_args(argv))))
 
 
 def run(out: Path, minutes: float, device: str) -> None:

@@ -23,9 +23,9 @@ from nanospec.cli.launch import quiet
 from nanospec.cli.parser import Parser
 from nanospec.cli.quantities import milliseconds, per_second
 from nanospec.cli.options import COUNT, GAMMA, HERE, device, file, option
-from nanospec.cli.show.terminal import refuse, show_table
+from nanospec.cli.show.terminal import show_table, status_of
 from nanospec.dice import Dice
-from nanospec.errors import NanospecError, RequestError
+from nanospec.errors import RequestError
 from nanospec.fast.autotune import described
 from nanospec.fast.clock import announced, median_seconds
 from nanospec.fast.compiled import compiler_for
@@ -55,16 +55,14 @@ def main(argv: Sequence[str] | None = None) -> int:
     add("--device", type=device, default=HERE)
     add("--compile", action="store_true")
     add("--json", type=file(), metavar="FILE", help="the rows")
-    try:
+
+    def command() -> None:
         options = vars(parser.parse_args(argv))
         into, rows = options.pop("json"), run(**options)
         if into:
             into.write_text(json.dumps(rows, indent=1) + "\n")
-    except (NanospecError, OSError) as error:
-        return refuse("large", error)
-    except KeyboardInterrupt:
-        return 130
-    return 0
+
+    return status_of("large", command)
 
 
 def run(gammas: Sequence[int], rows: Sequence[int], alphas: Sequence[float], device: str, compile: bool) -> list[dict]:

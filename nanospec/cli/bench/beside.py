@@ -103,9 +103,7 @@ def hf_model(folder: Path, dtype: torch.dtype, device: torch.device) -> Any:
 
 
 def their_dtype(folder: Path, device: torch.device, dtype: str) -> torch.dtype:
-    """The one asked for, or else that in which transformers' `generate` is faster here, of float32
-    and bfloat16.
-    """
+    """The one asked for, else that in which `generate` is faster here: float32 or bfloat16."""
     if dtype in ("float32", "bfloat16"):
         return getattr(torch, dtype)
     took: dict[torch.dtype, list[float]] = {torch.float32: [], torch.bfloat16: []}
@@ -119,9 +117,7 @@ def their_dtype(folder: Path, device: torch.device, dtype: str) -> torch.dtype:
 
 
 class Counted:
-    """A streamer, as transformers has them, which counts: first the prompt's tokens, then those of
-    each call.
-    """
+    """A streamer of transformers' that counts: the prompt's tokens, then those of each call."""
 
     def __init__(self) -> None:
         self.counts: list[int] = []

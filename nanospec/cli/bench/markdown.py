@@ -1,6 +1,4 @@
-"""The last table as Markdown, with what docs/results/ asks of each: its command, its machine and
-its date.
-"""
+"""The last table as Markdown, with its command, its machine and its date."""
 
 import platform
 import shlex

@@ -1,6 +1,4 @@
-"""Numbers about a pair on this machine: what calls cost, how often the draft is right, what
-speculation gains.
-"""
+"""Numbers about a pair here: what calls cost, how often the draft is right, what it gains."""
 
 from collections.abc import Callable, Iterable, Sequence
 from statistics import median
@@ -69,9 +67,7 @@ def measure(target: GPT, draft: Any, prompts: Sequence[Sequence[int]], methods: 
     context = max(len(ids) for ids in prompts) + max_new_tokens // 2
 
     def turn() -> tuple[float, list[list[list[Round]]], list[list[list[float]]]]:
-        """Plain decoding's tokens per second; of each method, of each prompt, the rounds, and each
-        round's seconds.
-        """
+        """Plain decoding's tokens a second; of each method and prompt, rounds and their seconds."""
         count, spent = 0, []
         rounds: list[list[list[Round]]] = [[] for _ in methods]
         took: list[list[list[float]]] = [[] for _ in methods]
@@ -103,9 +99,7 @@ def measure(target: GPT, draft: Any, prompts: Sequence[Sequence[int]], methods: 
 
 def measure_setups(setups: Sequence[Setup], tokenizer: Any, prompts: Sequence[Sequence[int]],
                    methods: Callable[[Any, Any], Sequence[Method]], **request) -> list[dict]:
-    """The rows of methods(target, draft), the best of each over the setups, with the `text` that it
-    wrote.
-    """
+    """The rows of methods(target, draft), the best of each over the setups, with its `text`."""
     found = [measure(target, draft, prompts, methods(target, draft), compiler=compiler, **request)
              for target, draft, compiler in setups]
     return [row | {"text": tokenizer.decode(tokens_of(rounds))}

@@ -1,6 +1,4 @@
-"""What a method is made of where the user names nothing: the shape of a tree, and the costs of
-calls, measured here.
-"""
+"""What a method is made of where the user names nothing: a tree's shape, and calls' costs."""
 
 from collections import Counter
 from collections.abc import Callable, Iterable, Sequence
@@ -140,8 +138,7 @@ def best_topology(target: GPT, draft: GPT | Learned, prompts: Sequence[Sequence[
 
 def measure_accepted(target: GPT, draft: Any, prompts: Iterable[Sequence[int]],
                      **settings) -> list[float]:
-    """How often the i-th of CHILDREN is the one that is accepted: what Sequoia makes its tree from.
-    """
+    """How often the i-th of CHILDREN is accepted: what Sequoia makes its tree from."""
     drafter, accepted, rounds = TreeDrafter(draft, shape(CHILDREN)), Counter(), 0
     for seed, ids in enumerate(prompts):
         for done in speculate(target, drafter, ids, seed=seed, **settings):

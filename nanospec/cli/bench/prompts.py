@@ -1,6 +1,4 @@
-"""What the bench lets models continue: questions, texts that the shipped models were not trained
-on, and texts that repeat themselves.
-"""
+"""What models continue in the bench: questions, held-out texts, texts that repeat themselves."""
 
 from pathlib import Path
 
@@ -36,9 +34,7 @@ def repetitive_prompts(pair: Pair) -> list[list[int]]:
 
 
 def questions_of(prompts: int | str | Path, answers: Path | None) -> Questions | None:
-    """The questions of a file, if --prompts is one. RequestError for answers to anything else that
-    would be kept.
-    """
+    """Those of a file, if --prompts is one. RequestError for --answers to anything else."""
     if isinstance(prompts, Path):
         return read_questions(prompts)
     if answers:

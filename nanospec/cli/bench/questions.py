@@ -73,9 +73,7 @@ class Questions(NamedTuple):
 
 
 def lines_of(path: Path) -> list[tuple[int, dict]]:
-    """The objects of a file with one JSON object a line, and the numbers of their lines.
-    RequestError for others.
-    """
+    """Numbers and JSON objects of a file's lines. RequestError for a line that is no object."""
     found = []
     lines = path.read_bytes().removeprefix(b"\xef\xbb\xbf").split(b"\n")
     for number, line in enumerate(lines, 1):
@@ -93,14 +91,12 @@ def lines_of(path: Path) -> list[tuple[int, dict]]:
 
 
 def read_questions(path: Path) -> Questions:
-    """RequestError, which names the line, for one that is no question or whose question_id stands
-    there twice.
-    """
+    """RequestError, with its line, for one that is no question or repeats a question_id."""
     each: list[Question] = []
     before = 0
     for number, thing in lines_of(path):
         at = f"{path}, line {number}"
-        turns = thing["turns"] if "turns" in thing else [thing.get("prompt")]
+        turns: Any = thing["turns"] if "turns" in thing else [thing.get("prompt")]
         texts = isinstance(turns, list) and all(isinstance(turn, str) and turn for turn in turns)
         if not turns or not texts:
             raise RequestError(f'{at}: a question has "turns", a list of texts, or a "prompt"')

@@ -16,7 +16,7 @@ from torch import Tensor
 
 from nanospec.cli.bench.method_options import read_pair
 from nanospec.cli.bench.prompts import held_out_prompts
-from nanospec.cli.quantities import gain_of, milliseconds, per_second, times_as_fast, waits_of
+from nanospec.cli.quantities import gain_of, milliseconds, per_second, waits_of
 from nanospec.cli.show.figures import draw_batches
 from nanospec.cli.show.terminal import show_table
 from nanospec.dice import Dice
@@ -34,7 +34,6 @@ from nanospec.serving.request import PIECE
 from nanospec.serving.server import Server
 from nanospec.speculate import ModelDrafter
 from nanospec.text import Text
-from nanospec.theory import expected_tokens
 
 MOST = 6                # draft tokens a round that by-load may choose, and that are timed for it
 STEPS = 8               # of a server, that are timed
@@ -76,9 +75,8 @@ def run(rows: Sequence[int] = (1, 4, 16), rate: float = 0.0,
     makers: dict[str, Callable[[], Any]] = {"plain": NoDraft}
     makers |= {method.name: method.make for method in methods}
     if "by-load" in drafters:
-        with announced("measuring what rounds cost"):
-            seconds = round_seconds(pair.target, pair.draft, sorted({1, *rows}), prompts[0], most)
-        believed = Costs(seconds.table)                 # it goes on learning, turn after turn
+        with announced("measuring what rounds cost"):   # it goes on learning, turn after turn
+            believed = round_seconds(pair.target, pair.draft, sorted({1, *rows}), prompts[0], most)
         makers["by-load"] = lambda: WatchedByLoad(pair.draft, believed, most)
     settings = {"max_new_tokens": max_new_tokens, "temperature": temperature}
     found: list[dict] = []
@@ -89,23 +87,15 @@ def run(rows: Sequence[int] = (1, 4, 16), rate: float = 0.0,
             with announced(f"serving {len(arrivals)} requests, {count} at once, turn {turn + 1} "
                            "of 3"):
                 for name, make in makers.items():
-                    drafter = make()
-                    turns[name].append(served(pair, drafter, count, prompts, arrivals, settings))
-        predicted = {}
-        if isinstance(drafter, WatchedByLoad):          # the last one knows what is accepted
-            tokens = expected_tokens(drafter.alpha, gamma)
-            predicted["predicted"] = times_as_fast(tokens / seconds(count, gamma),
-                                                   1 / seconds(count, 0))
+                    turns[name].append(served(pair, make(), count, prompts, arrivals, settings))
         for name, its in turns.items():
             found.append({"rows": count, "rate": rate, "method": name}
-                         | {key: median(one[key] for one in its) for key in its[0]}
-                         | (predicted if name == f"chain {gamma}" else {}))
+                         | {key: median(one[key] for one in its) for key in its[0]})
     show(found, f"{where}; {len(prompts)} held-out prompts, {max_new_tokens} tokens each, "
                 + (f"{rate:g} requests a second" if rate else "all at once"))
     if figure:
         gains = {name: [gain_of(found, count, name) for count in rows] for name in [*makers][1:]}
-        draw_batches(rows, gains, [row["predicted"] for row in found if "predicted" in row],
-                     f"What speculation gains in a batch, gamma {gamma}", figure)
+        draw_batches(rows, gains, f"What speculation gains in a batch, gamma {gamma}", figure)
     return found
 
 

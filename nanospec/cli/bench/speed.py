@@ -139,9 +139,7 @@ def run(temperatures: Sequence[float] = (0.0, 0.8, 1.0), drafters: Sequence[str]
 
 
 def show(rows: Sequence[dict], caption: str, several: bool = False) -> None:
-    """A table; at each temperature the best row is bold. several: there is more than one draft
-    model.
-    """
+    """A table; the best row of each temperature is bold. several: there is more than one draft."""
     both = "tokens_per_s_compiled" in rows[0]
     columns: dict[str, tuple[str, str]] = {}
     for name, (key, form) in COLUMNS.items():

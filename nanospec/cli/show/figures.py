@@ -12,23 +12,18 @@ from nanospec.cli.quantities import cost_of_round
 GREEN, AMBER, BLUE, INK, FAINT = "#2a9d5c", "#d9902f", "#3f72c8", "#26303a", "#9aa5b1"
 
 
-def draw_batches(rows: Sequence[int], gains: Mapping[str, Sequence[float]],
-                 predicted: Sequence[float], title: str, path: Path) -> None:
-    """Gain over plain decoding against the number of texts at once: a line for each method, and
-    what the first one should gain, if that is known.
-    """
+def draw_batches(rows: Sequence[int], gains: Mapping[str, Sequence[float]], title: str,
+                 path: Path) -> None:
+    """Gain over plain decoding against the number of texts at once: a line for each method."""
     figure, (axes,) = blank(title, 1)
     places = range(len(rows))
     for (name, gain), colour in zip(gains.items(), cycle((GREEN, BLUE, AMBER, INK))):
         axes.plot(places, gain, color=colour, marker="o", linewidth=2, markersize=6, label=name)
-    if predicted:
-        axes.plot(places, predicted, color=GREEN, linestyle="--", linewidth=2,
-                  label=f"{[*gains][0]}, by formula")
     axes.axhline(1, color=INK, linewidth=1)
     axes.set_xticks(places, [str(count) for count in rows])
     axes.set_xlabel("texts at once")
     axes.set_ylabel("tokens a second over those of plain decoding")
-    axes.set_ylim(0, 1.08 * max(1.0, *predicted, *sum(map(list, gains.values()), [])))
+    axes.set_ylim(0, 1.08 * max(1.0, *sum(map(list, gains.values()), [])))
     axes.legend(frameon=False, loc="lower left")
     figure.savefig(path, format="png", dpi=160)
 
@@ -55,7 +50,7 @@ def draw_field(rows: Sequence[dict], title: str, path: Path) -> None:
             if end > 0:
                 axes.annotate(f"{times:g} times", (end, times * (1 + end)), color=FAINT,
                               fontsize=8, ha="right", va="top")
-        for row, *point in points:
+        for row, *place in points:
             if row["temperature"] != temperature:
                 continue
             kind = row["drafter"] if row["drafter"] == "chain" else "other drafters"
@@ -63,8 +58,9 @@ def draw_field(rows: Sequence[dict], title: str, path: Path) -> None:
             name = f"{row['drafter']} {row['gamma']}"
             if several and row["draft"] != "none":
                 name = row["draft"]
-            axes.plot(*point, color=kinds[kind], marker="o", markersize=6)
-            axes.annotate(name, point, color=kinds[kind], fontsize=8, textcoords="offset points",
+            axes.plot(*place, color=kinds[kind], marker="o", markersize=6)
+            axes.annotate(name, (place[0], place[1]), color=kinds[kind], fontsize=8,
+                          textcoords="offset points",
                           xytext=(5, -10 if kind == "other drafters" else 4))
         axes.set(xlim=(0, right), ylim=(0.8, top),
                  xlabel="a round's cost beyond one plain step, in plain steps")
@@ -77,9 +73,7 @@ def draw_field(rows: Sequence[dict], title: str, path: Path) -> None:
 
 
 def draw_losses(history: Sequence[tuple], phases: Sequence[str], path: Path) -> None:
-    """Curves from (phase, step, loss, held-out loss): cross-entropy of a pair's models, then the
-    distillation's KL.
-    """
+    """Curves from (phase, step, loss, held-out loss): cross-entropies, then distillation's KL."""
     labels = {"target": GREEN, "draft": AMBER, "distil": BLUE}
     titles = ["cross-entropy, nats per token", "KL(p_target || q_draft), nats per token"]
     if len(phases) == 1:

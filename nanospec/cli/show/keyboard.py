@@ -1,6 +1,4 @@
-"""Somebody at a keyboard: lines that are typed, Ctrl-C while something runs. Or a pipe, which has
-only lines.
-"""
+"""Somebody at a keyboard: typed lines, Ctrl-C meanwhile. Or a pipe, which has only lines."""
 
 import signal
 import sys

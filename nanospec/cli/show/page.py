@@ -32,8 +32,7 @@ NUMBERS = ("alpha", "gamma", "c", "v", "speedup", "tokens_per_target_call", "bus
 
 
 class Played(NamedTuple):
-    """A round, its coins as WatchedDice has them, and the seconds of drafting and of all the rest.
-    """
+    """A round, its coins as WatchedDice has them, and the seconds of drafting and of the rest."""
 
     done: Round
     coins: Sequence[Coin]
@@ -85,9 +84,7 @@ def _round(it: Played, decode: Decode) -> dict:
 
 
 def _bars(shown: Sequence[Tensor], also: Iterable[int]) -> list[list]:
-    """[token, a probability for each of `shown`], of the tokens that are likeliest in all together,
-    and of `also`.
-    """
+    """[token, a probability for each of `shown`], of the likeliest in all, and of `also`."""
     both = torch.stack(list(shown)[:2]).sum(0)
     tokens = both.topk(min(BARS, len(both))).indices.tolist()
     tokens += sorted(set(also) - set(tokens))

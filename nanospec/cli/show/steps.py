@@ -37,9 +37,7 @@ class WatchedDice(Dice):
 
 
 def judged(done: Round) -> dict[int, Tensor]:
-    """Of every row that was judged, what it was judged by (V,): what its elder siblings left of
-    p_target.
-    """
+    """Of every judged row, by what (V,): what its elder siblings left of p_target."""
     accepted, left, out = 0, done.p_target[0], {}
     for row, parent in enumerate(done.parents):
         if row and parent == accepted:
@@ -102,9 +100,7 @@ def last_text(name: str, done: Round) -> Text:
 
 
 def chart(done: Round, decode: Decode, bars: int = 6) -> Table:
-    """Of the token that a chain has rejected, both distributions and the residual, at their
-    likeliest tokens.
-    """
+    """Where a chain was rejected, both distributions and the residual, at likely tokens."""
     last = len(done.path)
     p_target, q_draft = done.p_target[last], done.q_draft[last + 1]
     left = residual(p_target, q_draft)

@@ -34,18 +34,14 @@ SVG = re.sub(r"@font-face \{\{.*?\}\}\s*", "", CONSOLE_SVG_FORMAT, flags=re.S)
 
 
 def printable(text: str) -> str:
-    """What is unsafe becomes its picture, if it has one: ESC becomes ␛, the others the replacement
-    character.
-    """
+    """What is unsafe becomes its picture if it has one, as ESC has ␛, else U+FFFD."""
     def picture(found: re.Match) -> str:
         return chr(0x2400 + ord(found[0])) if found[0] < " " else "\ufffd"
     return UNSAFE.sub(picture, text)
 
 
 def visible(text: str) -> str:
-    """Blank space that one can see: a rejected newline must not break the line, a rejected space
-    must show its strike.
-    """
+    """Blank space that one can see: a rejected newline breaks no line, a space has its strike."""
     text = printable(text).replace("\n", "⏎").replace("\t", "⇥")
     return text if text.strip() else text.replace(" ", "␣")
 
@@ -80,8 +76,7 @@ def side_by_side(console: Console) -> bool:
 
 
 class View:
-    """Two panels, the target alone and speculation, side by side where the window is wide enough.
-    """
+    """Two panels, the target alone and speculation, side by side where there is room."""
 
     def __init__(self, prompt: str, decode: Decode):
         self.prompt, self.decode = printable(prompt), decode
@@ -99,9 +94,7 @@ class View:
         self.round_seconds.append((drafting, seconds - drafting))
 
     def panels(self, console: Console, lines: int | None = None) -> RenderableType:
-        """Both panels for this console; `lines` cuts each to its last lines, for a window of
-        limited height.
-        """
+        """Both panels; `lines` cuts each to its last lines, for a window of limited height."""
         wide = side_by_side(console)
         width = console.width // 2 if wide else console.width
         slow, fast = Text().append(self.prompt, "dim"), Text().append(self.prompt, "dim")
