@@ -56,7 +56,8 @@ def smallest_visible(df: int, samples: float, false_alarm: float, miss: float) -
     2. It is at least N (sum |p' - p|)^2, by Cauchy-Schwarz, because p adds up to 1.
     3. The sum is 2 d. So the noncentrality is at least 4 N d^2, whatever p' is.
     4. The miss rate falls when the noncentrality grows. So solve for the noncentrality, and d
-    follows. With df = 0 every deviation is an impossible outcome, and one such sample is enough.
+       follows.
+    With df = 0 every deviation is an impossible outcome, and one such sample is enough.
     """
     if df == 0:
         return 1 - miss ** (1 / samples)

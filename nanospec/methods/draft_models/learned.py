@@ -33,8 +33,7 @@ class Learned(nn.Module):
     config: of its attention, if it has any.
     reader_class: the class of its reader (text_reader.py).
     ids: the tokens that it can draft, if these are not all: then V is their number in what `read`
-    and
-        `step` return (pruned.py).
+        and `step` return (pruned.py).
 
     For its training (training/learning.py):
     steps: how many draft tokens it learns to draft.  decay: what each counts of the one before it.

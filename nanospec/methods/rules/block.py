@@ -25,7 +25,8 @@ Proof, from the last token to the front.
 5. In the other Z_i + 1 - w_i of all cases, the coin h_i is flipped. So a cut is made here with
    probability Z_i.
 6. After this cut, y comes with max(0, w_i p_target(y) - q_draft(y)). With step 4, that is w_i
-p_target(y). At the front w_0 = 1: the text has the target's distribution.
+   p_target(y).
+At the front w_0 = 1: the text has the target's distribution.
 
 Claim 2: never fewer are accepted. That is, w_i is at least the product of min(1, p_target(x) /
 q_draft(x)) up to i.

@@ -3,17 +3,14 @@ the judge.
 
 What is true of its text? It depends on what there is to compare with.
 - A second server that does not speculate (`--plain URL`): two samples of texts, the same settings.
-It sees whatever
-  differs between the two. It cannot see what both do wrong.
+  It sees whatever differs between the two. It cannot see what both do wrong.
 - A folder with the model (`--truth FOLDER`): its own logits, as for transformers. The server must
-name its tokens by
-  their ids. It sees everything but chance that is shared between requests.
+  name its tokens by their ids. It sees everything but chance that is shared between requests.
 - Neither: the logprobs that the server reports with its text, at temperature 1. It sees whether its
-tokens are drawn
-  from what it reports. It cannot see a report that is wrong itself: a stale cache, a wrong row,
-  another temperature. And what lies below the most likely tokens that it reports is one lump. The
-  server must name its tokens by their ids: by their texts a right server would look wrong, since
-  tokens that are parts of one character all have the same text.
+  tokens are drawn from what it reports. It cannot see a report that is wrong itself: a stale cache,
+  a wrong row, another temperature. And what lies below the most likely tokens that it reports is
+  one lump. The server must name its tokens by their ids: by their texts a right server would look
+  wrong, since tokens that are parts of one character all have the same text.
 
 Each request has a seed of its own. Several are sent at once, so a server that can answers them in
 one batch; what they then share is judged, too. `ignore_eos` is asked for: a draw that ends the text
@@ -35,9 +32,9 @@ from torch import Tensor
 
 from nanospec.dice import Dice
 from nanospec.errors import SEEDS, NanospecError, RequestError, one_line
-from nanospec.proof.judge.verdict import ANOTHER_SEED, BINS, Verdict, check_task, verdict_of
+from nanospec.proof.judge.verdict import ANOTHER_SEED, Verdict, check_task, uniform, verdict_of
 from nanospec.proof.judge.sequential import sequential
-from nanospec.proof.stats import Fit, goodness_of_fit, pit, two_samples
+from nanospec.proof.stats import Fit, pit, two_samples
 
 # Of the most likely tokens that are asked for: OpenAI's limit, and within that of the others.
 TOP = 5
@@ -168,20 +165,16 @@ def against_logprobs(endpoint: Endpoint, samples: int, seed: int) -> Verdict:
                            "likes: without --plain or --truth only temperature 1 can be judged, "
                            "without top_k and top_p")
 
-    def values(i: int) -> list[float]:
+    def values(i: int) -> Tensor:
         cells, rows = reported(endpoint, seed + i)
         dice = Dice([(ANOTHER_SEED + seed + i) % SEEDS])
         dice.refill(len(cells))
         # Tokens of one probability are one piece of the line: their order in the reply may depend
         # on the draw.
         order = torch.cat([rows[:, :-1], torch.full((len(rows), 1), -1.0)], 1)
-        return pit(cells, rows, order, dice.u[0]).tolist()
+        return pit(cells, rows, order, dice.u[0])
 
-    def fit_of(texts: list[list[float]]) -> Fit:
-        bins = Counter(min(int(value * BINS), BINS - 1) for text in texts for value in text)
-        return goodness_of_fit(bins, {i: 1 / BINS for i in range(BINS)})
-
-    _, fit, bar = sequential(values, samples, fit_of, at_once=endpoint.at_once)
+    _, fit, bar = sequential(values, samples, uniform, at_once=endpoint.at_once)
     verdict = verdict_of(fit, "its tokens fit the logprobs that it reports", bar=bar)
     verdict.unit = "of the tokens moved, in the order of the logprobs"
     if verdict.wrong:

@@ -16,6 +16,7 @@ from dataclasses import dataclass, field
 from math import isfinite
 
 import torch
+from torch import Tensor
 
 from nanospec.dice import Dice
 from nanospec.errors import SEEDS, RequestError, check_gamma, check_request
@@ -234,9 +235,9 @@ def _name(verdict: Verdict, drawn: list[tuple], exact: Distribution | None, trut
 @torch.inference_mode()
 def transformed(drawn: Sequence[Sequence[int]], target, draft, ids: Sequence[int], seed: int = 0,
                 **settings) -> Fit:
-    """The fit of every token's probability integral transform to the uniform distribution; tokens
-    ordered by q_draft - p_target, both recomputed over the finished text without a cache, or by
-    p_target where there is no draft.
+    """The fit of every token's probability integral transform; tokens ordered by q_draft -
+    p_target, both recomputed over the finished text without a cache, or by p_target where there is
+    no draft.
     """
     sampling, values = Sampling(**settings), []
     for number, tokens in enumerate(drawn):
@@ -246,5 +247,10 @@ def transformed(drawn: Sequence[Sequence[int]], target, draft, ids: Sequence[int
         dice = Dice([(ANOTHER_SEED + seed + number) % SEEDS], target.device)
         dice.refill(len(tokens))
         values.append(pit(text[0, len(ids):], p_target, score, dice.u[0]))
+    return uniform(values)
+
+
+def uniform(values: list[Tensor]) -> Fit:
+    """The fit of probability integral transforms to the uniform distribution, in BINS parts."""
     bins = (torch.cat(values) * BINS).long().clamp(max=BINS - 1)
     return goodness_of_fit(Counter(bins.tolist()), {i: 1 / BINS for i in range(BINS)})
