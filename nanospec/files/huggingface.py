@@ -18,7 +18,7 @@ from torch import Tensor
 
 from nanospec.errors import PairError, one_line
 from nanospec.files.extra import extra
-from nanospec.files.paths import fetched, write_atomically, write_json
+from nanospec.files.paths import fetched, read_json, write_atomically, write_json
 from nanospec.files.ready import available, ready
 from nanospec.model import GPT, Config
 
@@ -27,7 +27,7 @@ KINDS: dict[str, dict] = {"llama": {}, "qwen2": {"qkv_bias": True}, "qwen3": {"q
 # What transformers fills in where config.json says nothing would be another number than ours.
 MUST_SAY = {"qwen2": ("num_key_value_heads", "rope_theta"),
             "qwen3": ("num_key_value_heads", "rope_theta", "head_dim")}
-DTYPES = {"F64", "F32", "F16", "BF16"}
+DTYPES = {torch.float64, torch.float32, torch.float16, torch.bfloat16}
 # What config.json may say of things that this GPT does not have. It may always say nothing, or
 # null.
 ONLY: dict[str, list] = {
@@ -159,16 +159,12 @@ def read_tensors(folder: Path) -> dict[str, Tensor]:
     FileNotFoundError where one of the index is not there. PairError if there is none, or one is in
     two files.
     """
-    paths, index = sorted(folder.glob("*.safetensors")), folder / INDEX
-    if index.exists():
-        try:
-            files = set(json.loads(fetched(index).read_bytes())["weight_map"].values())
-            paths = [folder / file for file in sorted(files) if Path(file).name == file]
-        except PairError:
-            raise
-        except (KeyError, TypeError, ValueError, AttributeError, RecursionError) as error:
-            raise PairError(f"{index} is no index of safetensors files: "
-                            f"{one_line(error)}") from error
+    paths = sorted(folder.glob("*.safetensors"))
+    if (folder / INDEX).exists():
+        named = read_json(folder / INDEX).get("weight_map")
+        if not isinstance(named, dict) or not all(isinstance(file, str) for file in named.values()):
+            raise PairError(f"{folder / INDEX} is no index of safetensors files: no weight_map")
+        paths = [folder / file for file in sorted({*named.values()}) if Path(file).name == file]
     found: dict[str, Tensor] = {}
     for path in paths:
         tensors = read_safetensors(path)
@@ -187,16 +183,15 @@ def read_safetensors(path: Path) -> dict[str, Tensor]:
     """{name: tensor}. FileNotFoundError; PairError if it is not whole, or not of floats."""
     safetensors = extra("safetensors")
     try:
-        with safetensors.safe_open(fetched(path), "pt") as file:
-            for name in file.keys():
-                dtype = file.get_slice(name).get_dtype()
-                if dtype not in DTYPES:
-                    raise PairError(f"{path} is no safetensors file of floats: {one_line(name)} is "
-                                    f"{dtype}")
-            return {name: file.get_tensor(name) for name in file.keys()}
+        found = extra("safetensors.torch").load_file(fetched(path))
     except safetensors.SafetensorError as error:
         raise PairError(f"{path} is cut short, or is no safetensors file: "
                         f"{one_line(error)}") from error
+    for name, tensor in found.items():
+        if tensor.dtype not in DTYPES:
+            raise PairError(f"{path} is no safetensors file of floats: {one_line(name)} is "
+                            f"{tensor.dtype}")
+    return found
 
 
 def names(config: Config) -> Iterator[tuple[str, dict[str, tuple[int, ...]]]]:

@@ -55,5 +55,17 @@ def write_atomically(path: Path, write: Callable[[BinaryIO], object]) -> None:
                       f"{one_line(error)}") from error
 
 
+def read_json(path: Path) -> dict:
+    """What a file of JSON says, {} if it is not there. PairError if that is no table."""
+    data = fetched(path).read_bytes() if path.exists() else b"{}"
+    try:
+        table = json.loads(data)
+        if not isinstance(table, dict):
+            raise ValueError(f"it is a {type(table).__name__}")
+    except (ValueError, RecursionError) as error:
+        raise PairError(f"{path} is no table in JSON: {one_line(error)}") from error
+    return table
+
+
 def write_json(path: Path, what: Any) -> None:
     write_atomically(path, lambda file: file.write(json.dumps(what, indent=1).encode() + b"\n"))

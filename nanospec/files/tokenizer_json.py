@@ -16,7 +16,7 @@ from pathlib import Path
 from nanospec.errors import PairError, RequestError, one_line
 from nanospec.files.chat_template import ChatTemplate, Message
 from nanospec.files.extra import extra
-from nanospec.files.paths import fetched, write_json
+from nanospec.files.paths import fetched, read_json, write_json
 from nanospec.files.tokenizer import END_OF_TEXT, PATTERN, Tokenizer, text_of
 
 # tiktoken's \w, character by character: Unicode's definition, which has also a few marks that join
@@ -192,23 +192,11 @@ class FolderTokenizer:
 AnyTokenizer = Tokenizer | FolderTokenizer
 
 
-def table_in(path: Path) -> dict:
-    """What a file of JSON says, {} if it is not there. PairError if it cannot be read."""
-    data = fetched(path).read_bytes() if path.exists() else b"{}"
-    try:
-        table = json.loads(data)
-        if not isinstance(table, dict):
-            raise ValueError(f"it is a {type(table).__name__}")
-    except (ValueError, RecursionError) as error:
-        raise PairError(f"{path} is no table in JSON: {one_line(error)}") from error
-    return table
-
-
 def ends_of(folder: Path) -> list[int]:
     """The ids that end a text, by generation_config.json and config.json, or PairError."""
     found: list[int] = []
     for name in "generation_config.json", "config.json":
-        ends = table_in(folder / name).get("eos_token_id")
+        ends = read_json(folder / name).get("eos_token_id")
         ends = [ends] if type(ends) is int else ends
         if ends and isinstance(ends, list) and all(type(end) is int and end >= 0 for end in ends):
             found += ends
@@ -219,9 +207,9 @@ def named_in(folder: Path) -> tuple[dict, dict[str, str]]:
     """tokenizer_config.json, and the special tokens that it and special_tokens_map.json name, or
     PairError.
     """
-    config = table_in(folder / "tokenizer_config.json")
+    config = read_json(folder / "tokenizer_config.json")
     special = {name: token.get("content") if isinstance(token, dict) else token
-               for name, token in (table_in(folder / "special_tokens_map.json") | config).items()
+               for name, token in (read_json(folder / "special_tokens_map.json") | config).items()
                if name.endswith("_token")}
     return config, {name: token for name, token in special.items() if isinstance(token, str)}
 

@@ -14,7 +14,7 @@ import pytest
 import torch
 
 from nanospec.errors import DeviceError, NanospecError, PairError, RequestError, one_line
-from nanospec.files import atomic
+from nanospec.files import paths
 from nanospec.files.checkpoint import (WEIGHTS, available, load_learned, load_model, load_pair, load_saved,
                                        save_atomically, save_learned, save_model)
 from nanospec.files.tokenizer import Tokenizer
@@ -308,7 +308,7 @@ def test_a_full_disk_leaves_the_old_file(folder, name):
 
 
 def save_and_die(save, path: Path, stage: str) -> None:
-    setattr(atomic.os, stage, lambda *args: os.kill(os.getpid(), signal.SIGKILL))
+    setattr(paths.os, stage, lambda *args: os.kill(os.getpid(), signal.SIGKILL))
     save(path)
 
 
@@ -330,7 +330,7 @@ def test_killed_at_its_worst_moments_the_old_file_stays(folder, name, stage):
 def test_interrupted_while_saving_nothing_is_left(folder, monkeypatch):
     def interrupt(*args):
         raise KeyboardInterrupt
-    monkeypatch.setattr(atomic.os, "fsync", interrupt)
+    monkeypatch.setattr(paths.os, "fsync", interrupt)
     with pytest.raises(KeyboardInterrupt):
         BYTES.save(folder / "ranks.tiktoken")
     load_pair(folder)

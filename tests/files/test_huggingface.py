@@ -328,7 +328,7 @@ def test_weights_that_are_not_those_of_the_config(model, tmp_path):
             (right, {"head_dim": 8}, r"q_proj.weight is of shape \(16, 16\)"),
             (right, {"model_type": "qwen2"}, "layers.0.self_attn.q_proj.bias is not there"),
             (right, {"model_type": "qwen3", "head_dim": 4}, "layers.0.self_attn.q_norm.weight is not there"),
-            (right | {o_proj: torch.ones(16, 16, dtype=torch.int64)}, {}, "o_proj.weight is I64"),
+            (right | {o_proj: torch.ones(16, 16, dtype=torch.int64)}, {}, "o_proj.weight is torch.int64"),
             (right | {o_proj: torch.full_like(right[o_proj], float("nan"))}, {}, "attention.out.weight is not finite"),
             (right | {o_proj: torch.full((16, 16), 1e300, dtype=torch.float64)}, {}, "not finite .* in torch.float32")):
         write(tmp_path, tensors, CONFIG | config)
@@ -371,7 +371,7 @@ def test_a_tensor_in_two_files(model, tmp_path):
 
 
 @pytest.mark.parametrize("text, words", [
-    ("", "no index"), ("{}", "no index"), ("[]", "no index"), ('{"weight_map": 5}', "no index"),
+    ("", "no table in JSON"), ("{}", "no index"), ("[]", "no table in JSON"), ('{"weight_map": 5}', "no index"),
     ('{"weight_map": {"a": 5}}', "no index"), ('{"weight_map": {"a": []}}', "no index"),
     ('{"weight_map": {"a": "../x.safetensors"}}', "no weights"), ('{"weight_map": {"a": "/x"}}', "no weights")])
 def test_an_index_that_is_none(model, tmp_path, text, words):
