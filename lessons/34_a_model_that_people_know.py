@@ -6,8 +6,8 @@
 # Our own pair is small enough to be trained on a laptop, and for that reason it is a hard case: a
 # call of so small a target spends much of its time on something else than reading weights. Here the
 # target is SmolLM2-135M-Instruct, a chat model of thirty layers with 49,152 tokens. Others trained
-# it, on two trillion tokens (Allal et al. 2025, arXiv 2502.02737). It came without a draft model, so
-# we trained one on nothing but conversations that the target wrote itself.
+# it, on two trillion tokens (Allal et al. 2025, arXiv 2502.02737). It came without a draft model,
+# so we trained one on nothing but conversations that the target wrote itself.
 #
 # The rule of verification stays as it was in *Accept or replace*, to the letter. What changes is
 # the size of the numbers. We use *How fast* and *Copying from the past*.
