@@ -52,9 +52,9 @@ for name, model in ("target", target), ("draft model", draft):
 # often is it accepted?
 
 # %%
-prompt = "import os\nfor name in"
+prompt = "class Queue:\n    def __init__(self, items):\n        self."
 text = prompt
-for done in speculate(target, ModelDrafter(draft, 4), tokenizer.encode(prompt), 400, seed=12):
+for done in speculate(target, ModelDrafter(draft, 4), tokenizer.encode(prompt), 400, seed=1):
     words = [tokenizer.decode([token]) for token in [*done.tokens[1:], done.token]]
     if 0 < len(done.path) < 4 and all(word.strip() for word in words):
         break
