@@ -17,7 +17,7 @@ from nanospec.cli.bench import __main__ as bench
 from nanospec.cli.bench import measure as measuring
 from nanospec.cli.bench import speed
 from nanospec.cli.bench.measure import measure
-from nanospec.cli.bench.method_options import best_topology, measure_accepted, measure_ranks, options_of, topology_of
+from nanospec.cli.bench.method_options import best_topology, measure_accepted, options_of, topology_of
 from nanospec.cli.bench.prompts import CHAT, held_out_prompts
 from nanospec.cli.bench.questions import read_questions
 from nanospec.cli.quantities import BUSY, CallCosts, alpha_of, best_of_each, numbers_of
@@ -36,7 +36,6 @@ from nanospec.speculate import ModelDrafter, Round, speculate, tokens_of
 from nanospec.theory import expected_tokens
 from tests import small_gguf
 from tests.device import large
-from tests.proof.learning import Knowing
 
 ROOT = Path(__file__).parents[2]
 BYTES = Tokenizer({bytes([b]): b for b in range(256)})
@@ -264,18 +263,15 @@ def test_clocks(pass_time):
     assert median_seconds(lambda: pass_time(next(works)), torch.device("cpu"), repeats=3, warm_up=1) == 2.0
 
 
-def test_ranks_of_heads_and_the_tree_made_from_them(monkeypatch):
-    """A model that knows the target is right with its best token; the tree goes deep where heads are right."""
-    target = small_gpt(11, 2, 5)
-    knowing = Knowing(11, 16, [0]).attach(target)
-    knowing.weight = torch.nn.Parameter(torch.zeros(1, dtype=torch.float64))
-    ranks = measure_ranks(target, knowing, [[1, 2], [3]], max_new_tokens=20, temperature=0)
-    assert ranks == [[1, 0, 0, 0]] * 5
-    monkeypatch.setattr("nanospec.cli.bench.method_options.measure_ranks", lambda *_, **__: ranks)
+def test_the_best_tree_goes_deep_where_the_first_child_is_accepted(monkeypatch):
+    """And wide where the others are, too. A deeper one takes more draft steps."""
+    target, draft = small_gpt(11, 2, 5), small_gpt(11, 1, 2)
     costs = CallCosts(0.01, dict.fromkeys(range(2, 13), 1.0), 1.0)
     monkeypatch.setattr("nanospec.cli.bench.method_options.measure_costs", lambda *_, **__: costs)
-    heads = Medusa(11, 16, [1], heads=5).double().requires_grad_(False).attach(target)
-    assert best_topology(target, heads, [[1, 2], [3]], temperature=0) == [-1, 0, 1, 2, 3, 4]
+    for accepted, tree in ([1, 0, 0, 0], [-1, 0, 1, 2, 3, 4, 5]), ([.25, .25, .25, .25], [-1, 0, 0, 0, 0]):
+        monkeypatch.setattr("nanospec.cli.bench.method_options.measure_accepted", lambda *_, **__: accepted)
+        found = best_topology(target, draft, [[1, 2], [3]], temperature=0)
+        assert found[:len(tree)] == tree, found
 
 
 def test_a_clock_around_a_drafter_changes_nothing_but_knows_its_time(pair, pass_time):

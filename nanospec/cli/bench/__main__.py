@@ -26,7 +26,7 @@ from pathlib import Path
 from nanospec.cli.bench import acceptance, beside, markdown, questions, serve, speed
 from nanospec.cli.bench.prompts import CHAT
 from nanospec.cli.options import (COUNT, GAMMA, HERE, OPTIONS, TEMPERATURE, TEXTS, add_options,
-                                  file, option)
+                                  default_in_words, file, option)
 from nanospec.cli.parser import Parser
 from nanospec.cli.show.terminal import status_of
 from nanospec.methods.draft_models import LEARNED
@@ -68,7 +68,7 @@ OF_THE_BENCH: dict[str, dict] = OPTIONS | {
     "tokens": dict(type=COUNT, metavar="N", help="how many of the text's tokens are read"),
     "figure": dict(type=file(".png"), metavar="FILE.png", help="the table as a picture"),
 }
-WORDS = {"drafters": "chain, or suffix where there is no draft model"}
+WORDS = {"drafters": "chain, or suffix where there is no draft model", "prompts": "chat"}
 
 
 def parser() -> Parser:
@@ -82,8 +82,9 @@ def parser() -> Parser:
             module.__name__.split(".")[-1], description=words, help=words.splitlines()[0],
             epilog=questions.__doc__ if "answers" in defaults else None,
             formatter_class=argparse.RawDescriptionHelpFormatter)
-        given = {} if defaults.get("drafters") else WORDS
-        add_options(command, defaults | {"device": HERE}, given, OF_THE_BENCH)
+        lacking = {name: words for name, words in WORDS.items()
+                   if not default_in_words(defaults.get(name))}
+        add_options(command, defaults | {"device": HERE}, lacking, OF_THE_BENCH)
         command.add_argument("--json", type=file(), metavar="FILE", help="the rows")
         command.add_argument("--markdown", type=file(".md"), metavar="FILE.md",
                              help="the table, with the command, the machine and the date")

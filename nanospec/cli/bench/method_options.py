@@ -5,25 +5,19 @@ from collections.abc import Callable, Iterable, Sequence
 from functools import cache
 from typing import Any
 
-import torch
-
 from nanospec.cli.bench.measure import measure_costs
 from nanospec.cli.show.terminal import note
 from nanospec.errors import RequestError, check_gamma
-from nanospec.methods.draft_models.learned import Learned
-from nanospec.methods.draft_models.medusa import Medusa
 from nanospec.fast.clock import announced
 from nanospec.files.checkpoint import Pair, draft_of, load_pair
 from nanospec.files.sources import Source
-from nanospec.generate import generate
 from nanospec.methods.index import DRAFTERS, GAMMA, WITHOUT_DRAFT, drafters_for
 from nanospec.methods.trees.drawn import TreeDrafter
 from nanospec.methods.trees.dynamic_tree import DynamicTree
-from nanospec.methods.trees.shapes import Topology, best_size, grown_tree, shape
+from nanospec.methods.trees.shapes import Topology, best_size, shape
 from nanospec.methods.trees.tree_reader import longest_chain
 from nanospec.model import GPT
 from nanospec.speculate import speculate
-from nanospec.training.unrolled import before_tokens, whole_texts
 
 CHILDREN = 4                    # of a row, at most, in the trees that are compared
 SIZES = range(2, 13)            # rows of these trees
@@ -116,21 +110,15 @@ def topology_of(branches: Sequence[int | Topology | dict[str, int]] | None) -> d
     return {"topology": shape(*counts)} if counts else {}
 
 
-def best_topology(target: GPT, draft: GPT | Learned, prompts: Sequence[Sequence[int]],
+def best_topology(target: GPT, draft: Any, prompts: Sequence[Sequence[int]],
                   **sampling) -> Topology:
-    """The best tree for this pair on this machine: Sequoia's, or for Medusa's heads, which know
-    less the farther they look, Medusa's. Acceptances counted, seconds measured.
+    """Sequoia's tree for this pair on this machine: acceptances counted, seconds measured. It takes
+    a child to be accepted as often at every depth.
     """
     room = target.config.context - max(map(len, prompts))
-    least = draft.steps if isinstance(draft, Medusa) else 1
-    settings = {"max_new_tokens": min(96, max(room, least))} | sampling
+    settings = {"max_new_tokens": max(1, min(96, room))} | sampling
     costs = measure_costs(target, draft, SIZES, len(prompts[0]), **sampling)
     seconds = {size: costs.seconds * costs.v[size] for size in SIZES}
-    if isinstance(draft, Medusa):
-        ranks, step = measure_ranks(target, draft, prompts, **settings), costs.seconds * costs.c
-        trees = {size: grown_tree(ranks, size) for size in SIZES}
-        best = max(SIZES, key=lambda size: trees[size][0] / (draft.steps * step + seconds[size]))
-        return trees[best][1]
     accepted = measure_accepted(target, draft, prompts, **settings)
     depths = range(2, 2 + longest_chain(draft, 6))
     return best_size(accepted, seconds, costs.seconds * costs.c, depths)[0]
@@ -145,23 +133,3 @@ def measure_accepted(target: GPT, draft: Any, prompts: Iterable[Sequence[int]],
             accepted.update(done.path)
             rounds += 1
     return [accepted[row] / rounds for row in range(1, CHILDREN + 1)]
-
-
-@torch.inference_mode()
-def measure_ranks(target: GPT, draft: Learned, prompts: Iterable[Sequence[int]],
-                  **settings) -> list[list[float]]:
-    """How often the i-th best draft token of each depth is the right one, in what the target
-    writes: what Medusa makes its tree from. The tokens before it are taken to be right.
-    """
-    hits, count = torch.zeros(draft.steps, CHILDREN), 0
-    for seed, ids in enumerate(prompts):
-        new = generate(target, ids, seed=seed, **settings)
-        text = torch.tensor([[*ids, *new]], device=target.device)
-        before = before_tokens(target(text, layers=draft.layers, scored=0)[1]).to(draft.dtype)
-        # (steps, places, V)
-        answers = whole_texts(draft, text, before, draft.steps)[:, 0, len(ids) - 1:-1]
-        for k, logits in enumerate(answers):
-            right = text[0, len(ids) + k:][:len(logits), None]
-            hits[k] += (logits.topk(CHILDREN).indices == right).sum(0).cpu()
-        count += len(logits)
-    return (hits / count).tolist()
