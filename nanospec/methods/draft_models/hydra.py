@@ -21,7 +21,7 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 
 from nanospec.methods.draft_models.layer import Reading
-from nanospec.methods.draft_models.learned import Learned, last_layer
+from nanospec.methods.draft_models.learned import Learned
 from nanospec.methods.draft_models.text_reader import LearnedReader
 from nanospec.model import Config, Linear
 
@@ -41,7 +41,7 @@ class Hydra(Learned):
 
     @classmethod
     def sizes_for(cls, target: Config) -> dict[str, Any]:
-        return {"layers": last_layer(target)}
+        return {"layers": [target.layers - 1]}
 
     def read(self, tokens: Tensor, before: Tensor, call: Reading) -> tuple[Tensor, Tensor]:
         return self.step(self.last_hidden(call.asking(before)), call.asking(tokens), call)

@@ -24,7 +24,7 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 
 from nanospec.methods.draft_models.layer import Reading
-from nanospec.methods.draft_models.learned import AtOnce, last_layer
+from nanospec.methods.draft_models.learned import AtOnce
 from nanospec.methods.draft_models.text_reader import LearnedReader
 from nanospec.model import Config, Linear
 
@@ -45,7 +45,7 @@ class Medusa(AtOnce):
 
     @classmethod
     def sizes_for(cls, target: Config) -> dict[str, Any]:
-        return {"layers": last_layer(target)}
+        return {"layers": [target.layers - 1]}
 
     def head(self, k: int, h: Tensor) -> Tensor:
         """Logits (..., V) of token k + 1 after the last one."""
