@@ -1,5 +1,4 @@
-"""Prefix attention: a decoder layer reads the text once a round; after it comes a state that may
-look back.
+"""Prefix attention: a decoder layer reads the text once a round, then a state may look back.
 
 The layer is that of Hydra++ (Ankner et al. 2024, arXiv 2402.05109), the state that of the MLP
 speculator (mlp.py). The look back is this project's own: a draft token asks the keys and values

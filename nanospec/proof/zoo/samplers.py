@@ -37,8 +37,7 @@ def beginnings(distribution: Distribution, new: int) -> Distribution:
 
 def named(fits: Callable[[Distribution], bool], like: Distribution | None, seconds: float,
           tolerance: float, new: int, **task) -> Iterator[tuple[str, bool]]:
-    """(name, is it that) of every bug that a chain can have, for as long as there is time; each is
-    walked.
+    """(name, is it that) of every bug that a chain can have, while there is time; each is walked.
 
     like: what it must be, up to tolerance; its first tokens are compared first, because few paths
     tell them. Or None, and fits(distribution of the bug) says whether it is.
