@@ -37,7 +37,7 @@ def enough(p_target: Tensor, most: float = 0.09, part: float = 0.3) -> Tensor:
     The defaults are the authors'. Example: [.5, .3, .2] has exp(-entropy) = .36, so it is min(.09,
     .11) = .09.
     """
-    entropy = -torch.special.xlogy(p_target, p_target).sum(-1)
+    entropy = torch.special.entr(p_target).sum(-1)
     return (part * (-entropy).exp()).clamp(max=most)
 
 

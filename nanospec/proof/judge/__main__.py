@@ -96,8 +96,8 @@ def parser() -> Parser:
 def main(argv: Sequence[str] | None = None) -> int:
     argv = list(sys.argv[1:] if argv is None else argv)
     options = parser().parse_args(argv)
-    settings = {name: getattr(options, name, SETTINGS[name]) for name in SETTINGS}
-    settings = {name: value for name, value in settings.items() if value != SETTINGS[name]}
+    settings = {name: getattr(options, name) for name, usual in SETTINGS.items()
+                if getattr(options, name) != usual}
     task = {"new": options.new, "samples": options.samples, "seed": options.seed}
     if getattr(options, "at_once", 1) < 1:
         raise RequestError(f"--at-once must be 1 or more, got {options.at_once}")

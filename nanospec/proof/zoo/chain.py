@@ -129,7 +129,8 @@ CACHES = [
 
 STOPPING = [
     bug("first-token-lost", "litgpt#2307", "the first token of the answer is dropped", "reports",
-        (LEFT_OVER, f"first = left == max_new_tokens; {LEFT_OVER}; done.emitted = done.emitted[first:]")),
+        (LEFT_OVER, f"first = left == max_new_tokens; {LEFT_OVER}; "
+                    "done.emitted = done.emitted[first:]")),
     bug("rejected-kept", "lucidrains#3", "the text is not cut at the rejection", "T1",
         (CUT, "emitted, stopped = until(done.tokens[1:] + [done.token], stop)")),
     bug("eos-inside-block", "transformers#47912, romsto@97b82fb",
