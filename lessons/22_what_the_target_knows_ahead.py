@@ -20,8 +20,7 @@ import figures
 from kit import pieces_of, read, table
 from nanospec.files import load_pair
 from nanospec.files.corpus import read_texts
-from nanospec.methods.draft_models.hydra import Hydra
-from nanospec.methods.draft_models.medusa import Medusa
+from nanospec.methods.draft_models.medusa import Hydra, Medusa
 from nanospec.methods.trees.drawn import TopTree
 from nanospec.methods.trees.shapes import grown_tree
 from nanospec.proof.tables import TableModel, small_gpt, small_learned

@@ -105,8 +105,7 @@ class Stack(Drafter):
         return Draft(self.inner.tokens.gather(1, places), q_draft[:, :self.size], steps=rounds)
 
     def _catch_up(self, text: Text, kv_length: int) -> list[int]:
-        """Go back to the committed text, and let the middle model read what is new to it but the
-        last token.
+        """Back to the committed text; the middle model reads what is new to it but the last token.
 
         Returns the texts' lengths.
         """

@@ -101,8 +101,7 @@ class Fit:
 
 
 def goodness_of_fit(counts: Mapping[Any, int], truth: Mapping[Any, float]) -> Fit:
-    """Do samples, counted by outcome, follow the distribution `truth`? An outcome that `truth`
-    forbids gives p_value 0.
+    """Do samples, counted by outcome, follow `truth`? An outcome that it forbids gives p_value 0.
 
     Raises RequestError if there are no samples.
     """
@@ -201,8 +200,7 @@ def two_samples(counts: Mapping[Any, int], others: Mapping[Any, int]) -> Fit:
 
 
 def pit(token: Tensor, p_target: Tensor, score: Tensor, u: Tensor) -> Tensor:
-    """Randomised probability integral transform (Smith 1985): one number for each token, all
-    comparable.
+    """Randomised probability integral transform (Smith 1985): a number per token, all comparable.
 
     token (N,), p_target (N, V), score (N, V), u (N,) uniform -> (N,).
     Order the tokens of a row by their score. The number is the probability of all tokens below the

@@ -31,12 +31,13 @@ class TableModel:
     It stands where a GPT stands and keeps its context in a real `Cache`: its keys are the tokens
     themselves. Feed it from a cache that was not rolled back, or that misses a token, and it
     answers for another context. Thousands of paths a second. zeros: about that share of the
-    probabilities is 0. The hidden state of its only layer is the context's number.
+    probabilities is 0. ties: every second context has likeliest tokens that tie. The hidden state
+    of its only layer is the context's number.
     """
 
     CONTEXTS = 9973     # rows of the table; a context is hashed to one
 
-    def __init__(self, vocab_size: int, seed: int, zeros: float = 0.25):
+    def __init__(self, vocab_size: int, seed: int, zeros: float = 0.25, ties: bool = False):
         self.config = Config(vocab_size, context=96, layers=1, channels=2, heads=1, kv_heads=1,
                              hidden=1)
         self.device, self.dtype = torch.device("cpu"), torch.float64
@@ -44,6 +45,10 @@ class TableModel:
         table = torch.rand(self.CONTEXTS, vocab_size, generator=made, dtype=self.dtype)
         gone = torch.rand(self.CONTEXTS, vocab_size, generator=made) < zeros
         gone[torch.arange(self.CONTEXTS), table.argmax(-1)] = False         # one must be left
+        if ties:
+            tied = (torch.rand(self.CONTEXTS, vocab_size, generator=made) < 0.5) & ~gone
+            tied[::2] = False
+            table = torch.where(tied, table.amax(-1, keepdim=True), table)
         self.logits = table.log().masked_fill(gone, float("-inf"))
         # What learned draft models use of a target. Its hidden state is a large number, which the
         # norm makes a small one.

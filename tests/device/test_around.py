@@ -10,7 +10,7 @@ from nanospec.files.export import export
 from nanospec.files.huggingface import load_folder
 from nanospec.files.tokenizer import Tokenizer
 from nanospec.methods.index import DRAFTERS, method_of
-from nanospec.methods.lengths.costs import Costs, WatchedByLoad
+from nanospec.methods.lengths.by_load import Costs, WatchedByLoad
 from nanospec.probs import Sampling
 from nanospec.proof.tables import small_gpt, small_learned
 from nanospec.serving.conversation import Conversation

@@ -22,7 +22,7 @@ from nanospec.proof.walk import distance, walk
 from nanospec.speculate import ModelDrafter, speculate, tokens_of
 from tests.proof import contract
 from tests.proof.checks import FULL, FULL_DRAFT, GPT4, RULED
-from tests.proof.compare import Batch, tied
+from tests.proof.compare import Batch
 
 RULES3 = [[1, -1, 2], [-1, 0, 2], [3, 1, -1], [-1, -1, 0]]              # RULED, of checks.py
 FREE = [[0, 0, 1], [2, 1, -1], [-1, 0, 1]]                              # all may follow, until a token 2 opens
@@ -94,7 +94,7 @@ def of_the_contract(monkeypatch):
     """What the contract is for, under a grammar."""
     pairs = {"TABLE": FULL, "DRAFT": FULL_DRAFT}
     for name in "TIED", "TIED_DRAFT":
-        pairs[name] = tied(3, len(name), zeros=0)
+        pairs[name] = TableModel(3, len(name), zeros=0, ties=True)
     for name, table in pairs.items():
         monkeypatch.setattr(contract, name, Constrained(table, RULED))
     for name in "GPT4", "GPT_DRAFT4", "LONG", "LONG_DRAFT", "SHORT", "SHORT_DRAFT":

@@ -23,7 +23,7 @@ from nanospec.proof.tables import DRAFT, TABLE, TableModel, small_gpt, small_lea
 from nanospec.proof.walk import TOLERANCE
 from nanospec.speculate import ModelDrafter, speculate
 from tests.proof.compare import (EVERY_RULE, Found, Run, caches, first_round, greedy, node, prompts_of, ragged, rounds,
-                                 rounds_by_prefix, speed, tied, worst)
+                                 rounds_by_prefix, speed, worst)
 from tests.proof.handover import (by_hand, drafts, hidden_states, ledger, one_after_the_other, reports, rules_agree,
                                   support)
 from tests.proof.learning import heads, labels, vocabulary
@@ -82,7 +82,7 @@ GPT4, GPT_DRAFT4 = small_gpt(4, 2, 3), small_gpt(4, 1, 4)
 GPT11 = [(small_gpt(11, 2, seed), small_gpt(11, 1, seed + 1)) for seed in (10, 20)]
 # Replay, and a state for every row of a draft of two tokens. A target of one layer with a state and one that attends.
 STATES = [(small_recurrent(3, 2, 1, (1,), kept), small_recurrent(3, 1, 2, (), kept)) for kept in (None, 3)]
-TIED, TIED_DRAFT = (tied(4, seed, zeros=0) for seed in (4, 104))
+TIED, TIED_DRAFT = (TableModel(4, seed, zeros=0, ties=True) for seed in (4, 104))
 WARM: dict = {"temperature": 0.7}
 # At these costs it copies after some texts and drafts after others.
 COSTS = 0.12, {2: 1.1, 3: 1.2}

@@ -27,7 +27,6 @@ from nanospec.methods.draft_models.learned import Learned
 from nanospec.methods.index import RULES
 from nanospec.methods.trees.node_rule import verify_tree
 from nanospec.probs import Sampling, probs
-from nanospec.proof.tables import TableModel
 from nanospec.proof.walk import TOLERANCE, Distribution, distance, target_distribution, walk
 from nanospec.serving import rows as batch_rows
 from nanospec.speculate import ModelDrafter, Round, one_round, speculate, tokens_of, verify
@@ -266,15 +265,6 @@ def speed(target, draft, **settings) -> Found:
     error = max(abs(accepted[text] / weight[text] - expected_accepted(target, draft, [*ids, *text], gamma, **settings))
                 for text in weight)
     return paths, error, error
-
-
-def tied(vocab_size: int, seed: int, zeros: float = 0.25) -> TableModel:
-    """A table in which every second context has likeliest tokens that tie."""
-    table, made = TableModel(vocab_size, seed, zeros), torch.Generator().manual_seed(seed + 1)
-    alike = (torch.rand(table.logits.shape, generator=made) < 0.5) & table.logits.isfinite()
-    alike[::2] = False
-    table.logits = torch.where(alike, table.logits.amax(-1, keepdim=True), table.logits)
-    return table
 
 
 def prompts_of(vocab_size: int, count: int, longest: int) -> list[list[int]]:

@@ -30,7 +30,7 @@ from nanospec.serving.server import Server
 from nanospec.speculate import ModelDrafter, speculate, tokens_of
 from nanospec.text import Text, prefill, until
 from tests.proof.checks import GPT4, GPT_DRAFT4
-from tests.proof.compare import Batch, Found, caches, greedy, prompts_of, ragged, rounds, tied, together, worst
+from tests.proof.compare import Batch, Found, caches, greedy, prompts_of, ragged, rounds, together, worst
 from tests.proof.handover import Ledger, only_these_are_random
 
 # Block verification of a tree is traversal, so by its own name traversal has only the chain to judge.
@@ -39,7 +39,7 @@ PAIRS = [(name, rule) for name, rule in product(DRAFTERS, RULES) if rule != "tra
 # what may come next.
 OF_MODELS = [(f"{name} of {model}", "token") for model in LEARNED for name in ("chain", "tree")]
 TABLE, DRAFT = TableModel(3, 8, zeros=0.4), TableModel(3, 58, zeros=0.4)
-TIED, TIED_DRAFT = tied(3, 3), tied(3, 4)
+TIED, TIED_DRAFT = TableModel(3, 3, ties=True), TableModel(3, 4, ties=True)
 LONG, LONG_DRAFT = small_gpt(4, 3, 5, context=128), small_gpt(4, 1, 6, context=128)
 SHORT, SHORT_DRAFT = small_gpt(4, 3, 5, context=48), small_gpt(4, 1, 6, context=48)
 OF_THE_DRAFTER = {"same_greedy", "stops", "real_dice", "long_caches", "alone", "second_request", "shrinking_text",

@@ -13,7 +13,7 @@ import torch
 from torch import Tensor
 
 from nanospec.methods.draft_models.eagle3 import Eagle3
-from nanospec.methods.draft_models.hydra import Hydra
+from nanospec.methods.draft_models.medusa import Hydra
 from nanospec.methods.draft_models.layer import Reading
 from nanospec.methods.draft_models.learned import AtOnce
 from nanospec.methods.draft_models.medusa import Medusa

@@ -6,8 +6,7 @@ import torch
 from nanospec.cli.bench.serve import arrivals_of, round_seconds, step_of_server
 from nanospec.cli.quantities import quantile
 from nanospec.dice import Dice
-from nanospec.methods.lengths.by_load import ByLoad
-from nanospec.methods.lengths.costs import FADE, Costs, WatchedByLoad
+from nanospec.methods.lengths.by_load import FADE, ByLoad, Costs, WatchedByLoad
 from nanospec.probs import Sampling
 from nanospec.proof.tables import small_gpt, small_learned
 from nanospec.speculate import ModelDrafter
@@ -113,7 +112,7 @@ def lengths_chosen(costs: Costs, seconds: float, rounds: int, monkeypatch) -> li
     def clock():
         now[0] += seconds if drafter.gamma else 1.0
         return now[0]
-    monkeypatch.setattr("nanospec.methods.lengths.costs.perf_counter", clock)
+    monkeypatch.setattr("nanospec.methods.lengths.by_load.perf_counter", clock)
     batch, dice, drafted = Batch(TARGET, drafter, [[1, 2, 3], [4, 0, 1]], 80), Dice([1, 2]), []
     for _ in range(rounds):
         batch.round(dice, Sampling())

@@ -13,9 +13,8 @@ import torch
 from nanospec.dice import Dice
 from nanospec.draft import Draft
 from nanospec.methods.copies.hybrid import Hybrid
-from nanospec.methods.lengths.by_load import ByLoad
 from nanospec.methods.lengths.by_survival import BySurvival
-from nanospec.methods.lengths.costs import FADE, NEWS, WORST, Costs, WatchedByLoad
+from nanospec.methods.lengths.by_load import FADE, NEWS, WORST, ByLoad, Costs, WatchedByLoad
 from nanospec.methods.lengths.dynamic import DynamicDrafter
 from nanospec.methods.lengths.stopping import Goodput, Heuristic
 from nanospec.probs import Sampling
@@ -132,7 +131,7 @@ def test_by_load_prices_the_texts_that_are_there():
 def test_what_rounds_cost_is_learned_of_as_many_texts_as_there_are(monkeypatch):
     """The clock is wound by .7 s in a round of three texts, by .2 s in one of two. After a silence none is timed."""
     clock, table = Clock(), {2: [.5, .5, .5], 3: [.4, .4, .4]}
-    monkeypatch.setattr("nanospec.methods.lengths.costs.perf_counter", clock)
+    monkeypatch.setattr("nanospec.methods.lengths.by_load.perf_counter", clock)
     costs, propose = Costs(table), ByLoad.propose
     drafter = WatchedByLoad(DRAFT, costs, 2)
 

@@ -14,7 +14,7 @@ from nanospec.cli.bench.measure import CallCosts, measure, measure_costs
 from nanospec.cli.show import terminal
 from nanospec.fast import clock as clocks
 from nanospec.methods.index import Method
-from nanospec.methods.lengths.costs import Costs
+from nanospec.methods.lengths.by_load import Costs
 from nanospec.model import Config
 from nanospec.proof.tables import TableModel, small_gpt, small_learned
 from nanospec.text import Text

@@ -27,7 +27,7 @@ from nanospec.fast.clock import announced, median_seconds
 from nanospec.files.checkpoint import WEIGHTS, Pair, draft_of
 from nanospec.files.sources import source_of
 from nanospec.methods.index import check_remember, drafters_for, method_of
-from nanospec.methods.lengths.costs import Costs, WatchedByLoad
+from nanospec.methods.lengths.by_load import Costs, WatchedByLoad
 from nanospec.methods.trees.tree_reader import longest_chain
 from nanospec.model import GPT
 from nanospec.serving.request import PIECE

@@ -1,5 +1,4 @@
-"""Copy where the text repeats itself, ask the draft model elsewhere: the one expected to write more
-a second drafts.
+"""Copy where the text repeats itself, or ask the draft model: what promises more tokens a second.
 
 Oliaro et al. 2024, SuffixDecoding (arXiv 2411.04975): in its hybrid a draft model drafts where the
 copy's score is below a threshold. Here the two are compared in tokens a second, and both sides

@@ -1,5 +1,4 @@
-"""Lookahead decoding: the target drafts its own future, in rows that ride along in its passes. No
-draft model.
+"""Lookahead decoding: no draft model; rows that ride along in the target's passes draft its future.
 
 Fu et al. 2024 (arXiv 2402.02057). A window of guessed tokens stands after the text, W columns of N
 - 1 levels, and a pass of the target says what would follow each column: the next level. The oldest

@@ -1,5 +1,4 @@
-"""Prompt lookup: a draft that costs nothing. What followed the last few tokens when they stood here
-before?
+"""Prompt lookup, a draft at no cost: what followed the last tokens when they stood here before?
 
 Saxena 2023, prompt lookup decoding (github.com/apoorvumang/prompt-lookup-decoding). Text repeats
 itself: names, lines of a table, quotations from a document. Why it is lossless: a copied token is
@@ -23,8 +22,7 @@ from nanospec.text import Text
 
 
 class PromptLookup(CopyingDrafter):
-    """Drafts a chain of at most `count` copied tokens; none where the last token stands nowhere
-    else.
+    """A chain of at most `count` copied tokens; none where the last token stands nowhere else.
 
     longest: how many of the last tokens are looked for; where they stand nowhere else, one fewer,
     down to 1.

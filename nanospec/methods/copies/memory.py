@@ -56,7 +56,7 @@ class Memory:
         """Row b has come to `ids`, with this seed or greedily. A changed text is a new one."""
         known = self.seen.get(b)
         self.seen[b] = (known or Seen()).read(ids)
-        if self.seen[b] is not known:
+        if self.most and self.seen[b] is not known:
             self.open[b] = seed not in self.seeds
             self.seeds |= set() if seed is None else {seed}
             self.texts.append(self.seen[b])

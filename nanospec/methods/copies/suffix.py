@@ -1,5 +1,4 @@
-"""Suffix decoding: draft tokens from how often each continuation followed, in this text and in past
-ones.
+"""Suffix decoding: drafts by how often each continuation followed, in this text and in past ones.
 
 Oliaro et al. 2024, SuffixDecoding (arXiv 2411.04975). Prompt lookup copies from one place. Here
 every place where the last tokens stand has a say. A draft token is as likely as its share of the

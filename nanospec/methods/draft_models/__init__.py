@@ -1,5 +1,5 @@
-"""Learned draft models, one file each: small networks on the target's hidden states. A GPT needs
-nothing from here.
+"""Learned draft models, a file for each family: small networks on the target's hidden states. A
+GPT needs nothing from here.
 
 What tells the core of them is `draft.reader(depth)`.
 """
@@ -8,12 +8,10 @@ from nanospec.methods.draft_models.dflash import DFlash, DSpark
 from nanospec.methods.draft_models.eagle import MTP, Eagle
 from nanospec.methods.draft_models.eagle3 import Eagle3
 from nanospec.methods.draft_models.early_exit import EarlyExit
-from nanospec.methods.draft_models.hydra import Hydra
 from nanospec.methods.draft_models.learned import Learned
-from nanospec.methods.draft_models.lookback import Lookback
-from nanospec.methods.draft_models.medusa import Medusa
+from nanospec.methods.draft_models.medusa import Hydra, Medusa
 from nanospec.methods.draft_models.mlp import MLPSpeculator
-from nanospec.methods.draft_models.prefix import Prefix
+from nanospec.methods.draft_models.prefix import Lookback, Prefix
 
 LEARNED: dict[str, type[Learned]] = {
     "medusa": Medusa, "hydra": Hydra, "mlp": MLPSpeculator, "prefix": Prefix, "lookback": Lookback,

@@ -1,5 +1,4 @@
-"""DFlash: all draft tokens in one parallel pass. DSpark: the same, and a table that knows which
-tokens go together.
+"""DFlash: all draft tokens in one pass. DSpark: also a table that knows which tokens go together.
 
 Chen, Liang, Liu 2026 (arXiv 2602.06036); DSpark (arXiv 2607.05147), whose anchor row predicts, too.
 

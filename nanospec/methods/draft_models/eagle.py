@@ -35,7 +35,7 @@ from torch import Tensor, nn
 
 from nanospec.cache import cached_call
 from nanospec.methods.draft_models.layer import Reading, layer_sizes
-from nanospec.methods.draft_models.learned import Learned, last_layer
+from nanospec.methods.draft_models.learned import Learned
 from nanospec.methods.draft_models.text_reader import TextReader
 from nanospec.methods.trees.tree_reader import Branches
 from nanospec.model import MLP, Attention, Config, Linear
@@ -75,7 +75,7 @@ class Eagle(Learned):
 
     @classmethod
     def sizes_for(cls, target: Config) -> dict[str, Any]:
-        return {"layers": last_layer(target)} | layer_sizes(target)
+        return {"layers": [target.layers - 1]} | layer_sizes(target)
 
     def read(self, tokens: Tensor, before: Tensor, call: Reading) -> tuple[Tensor, Tensor]:
         return self.step(self.last_hidden(before), tokens, call)

@@ -159,10 +159,6 @@ class AtOnce(Learned):
         return state[..., 1:, :], self.after_token(state[..., 0, :], tokens)
 
 
-def last_layer(target: Config) -> list[int]:
-    return [target.layers - 1]
-
-
 def three_layers(target: Config) -> list[int]:
     """A low, a middle and the last layer."""
     return sorted({target.layers // 4, target.layers // 2, target.layers - 1})

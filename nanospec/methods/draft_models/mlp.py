@@ -1,5 +1,4 @@
-"""The MLP speculator: a state that every draft token changes, and nothing else. It has no attention
-and no cache.
+"""The MLP speculator: a state that every draft token changes, without attention and without cache.
 
 Wertheimer et al. 2024 (arXiv 2404.19124); a recurrent drafter of this kind is ReDrafter (arXiv
 2403.09919).

@@ -20,8 +20,7 @@ from nanospec.theory import check_formula, expected_tokens, speedup
 
 
 class StoppingRule:
-    """Goes on for as long as it may: then it is the chain of speculate.py. A rule of its own says
-    where it differs.
+    """Goes on for as long as it may, as the chain of speculate.py. A rule says where it differs.
 
     sure: a number for each draft token of the round so far: the probability that the draft gave to
     it, before temperature, top-k and top-p. The q_draft that these settings make tells less: at

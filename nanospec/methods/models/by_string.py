@@ -1,5 +1,4 @@
-"""A draft model with any other tokenizer: its draft is a string, and the target's tokenizer cuts
-that up.
+"""A draft model with any other tokenizer: the target's own cuts up the string that it drafts.
 
 Timor et al. 2025, string-level exact match (SLEM; arXiv 2502.05202, section 3); transformers'
 universal assisted generation.

@@ -1,5 +1,4 @@
-"""Regular expressions as automata: what Python's `re.fullmatch` matches, one character after the
-other.
+"""Regular expressions as automata: what `re.fullmatch` matches, one character after the other.
 
 Python's own parser reads the pattern, and `re` says which characters each class has. So the syntax
 is Python's. What is added is to follow all ways through the pattern at once (Thompson 1968, Regular

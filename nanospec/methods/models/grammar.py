@@ -1,5 +1,4 @@
-"""Constrained decoding: a grammar says which tokens may come next, in a text and in the drafts for
-it.
+"""Constrained decoding: a grammar says which tokens may come next, in a text and in its drafts.
 
 Willard, Louf 2023 (Outlines, arXiv 2307.09702, section 3): an automaton over characters becomes a
 table over tokens, so that what may follow is looked up. Dong et al. 2024 (XGrammar, arXiv
@@ -62,8 +61,7 @@ class Grammar:
 
 
 class Constrained:
-    """A language model that writes what a grammar allows: the logits of all other tokens are
-    -infinity.
+    """A language model that writes what a grammar allows: all other tokens' logits are -infinity.
 
     It stands in the target's place, and a second one in the draft model's. If the draft model is
     left as it is, or the drafter copies, the text has the same distribution, and draft tokens that

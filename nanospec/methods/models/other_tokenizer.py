@@ -1,5 +1,4 @@
-"""A draft model that was made for another tokenizer: it drafts those tokens that both tokenizers
-have.
+"""A draft model that was made for another tokenizer: it drafts the tokens that both have.
 
 Timor et al. 2025, token-level intersection (TLI; arXiv 2502.05202, section 4).
 

@@ -1,5 +1,4 @@
-"""A layer whose state cannot go back, in a language model that can be a target and a draft model
-all the same.
+"""A layer whose state cannot go back, in a model that can be target and draft model all the same.
 
     S_t = d S_(t-1) + (1 - d) k_t v_t       a matrix for each head, however long the text is
     y_t = q_t S_t
@@ -40,8 +39,7 @@ from nanospec.model import GPT, Config
 
 
 class StateCache(Cache):
-    """A cache for B texts in which a text has K states, and a slot only for its tokens and for
-    layers that attend.
+    """A cache for B texts: of each K states, and slots for its tokens and for layers that attend.
 
     tokens: (B, S) int64, what was read into each slot. The last slot is a spare one, which no text
     uses.
@@ -129,8 +127,7 @@ class StateCall(Call):
 
 
 class Recurrent(nn.Module):
-    """A language model: a GPT in which only the layers in `attention` attend, and all others keep a
-    state.
+    """A GPT in which only the layers in `attention` attend, and all others keep a state.
 
     snapshots: how many states are kept of a text, one for each of its last tokens; None: replay.
     """

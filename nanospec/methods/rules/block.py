@@ -1,5 +1,4 @@
-"""Block verification: the same draft, the same target call, the same distribution, and on average
-never fewer accepted.
+"""Block verification: the same draft, call and distribution, and on average never fewer accepted.
 
 Sun et al. 2024 (arXiv 2403.10444, ICLR 2025). `verify` in speculate.py judges each draft token
 alone. It limits the ratio p_target(x) / q_draft(x) to 1, and what is above 1 is lost. Here the

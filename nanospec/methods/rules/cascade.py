@@ -1,5 +1,4 @@
-"""Speculative cascades: not the target's text, but that of a mixture of draft and target, chosen on
-purpose.
+"""Speculative cascades: on purpose the text of a mixture of draft and target, not the target's.
 
 Narasimhan et al. 2024 (arXiv 2405.19261). A *deferral rule* says at every place who is to write
 there: the draft, where it is good enough, or the target. So there is a distribution pi at every

@@ -64,8 +64,7 @@ def typical(draft: Draft, p_target: Tensor, dice: Dice, most: float = 0.09,
 
 
 def lenient(lenience: float, rule: Rule) -> Rule:
-    """The token rule with a lenience above 0 and at most 1; with 1 it is `rule`. RequestError for
-    another one.
+    """The token rule with a lenience above 0 and at most 1, else RequestError; with 1 it is `rule`.
 
     What is rejected is replaced as ever, from the residual of p_target and q_draft.
     Example: p_target [.5, .5], q_draft [.8, .2], draft token 0, lenience .8: accepted with

@@ -1,5 +1,4 @@
-"""A draft model that drafts a tree of one shape: several tokens after each of several tokens, a
-whole level in one pass.
+"""A draft model that drafts a tree of one shape: several tokens after one, a level in one pass.
 
 Children drawn independently, as in SpecInfer (Miao et al. 2023, arXiv 2305.09781), or without
 replacement, as in Sequoia (Chen et al. 2024, arXiv 2402.12374, section 3.2): no token is tried

@@ -1,5 +1,4 @@
-"""Several drafters for one text: their drafts are joined into one tree, and one target call
-verifies all of it.
+"""Several drafters for one text: their drafts are one tree, which one target call verifies.
 
 Miao et al. 2023, SpecInfer (arXiv 2305.09781): the merged token tree of several small models. Here
 any drafters may join. A draft model may be good at prose, for example, and a copier is good at what

@@ -1,5 +1,4 @@
-"""The node rule: a draft tree is verified row by row, each draft token against what its elder
-siblings have left.
+"""The node rule: a tree is verified row by row, each token against what its elder siblings left.
 
 Three rules of the papers are this one rule. The difference is in the q_draft that the drafter
 reports.

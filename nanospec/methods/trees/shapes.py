@@ -1,5 +1,4 @@
-"""Which shape should a draft tree have? The one of which most tokens are accepted, found by dynamic
-programming.
+"""The shape of a draft tree of which most tokens are accepted, found by dynamic programming.
 
 Sequoia, Chen et al. 2024 (arXiv 2402.12374): the best tree, and its size on given hardware. The
 recursion is that of their tree_search.py. One assumption carries it all: a row that is reached has

@@ -1,5 +1,4 @@
-"""A server that speaks OpenAI's completions, `POST /v1/completions`, as vLLM and SGLang do, before
-the judge.
+"""A server before the judge. It speaks OpenAI's `POST /v1/completions`, as vLLM and SGLang do.
 
 What is true of its text? It depends on what there is to compare with.
 - A second server that does not speculate (`--plain URL`): two samples of texts, the same settings.

@@ -1,5 +1,4 @@
-"""A verdict as soon as it is certain: a sampler that is far off need not be asked for all of its
-samples.
+"""A verdict as soon as it is certain: a sampler that is far off need not draw all of its samples.
 
 The samples are looked at several times, each time twice as many as before (alpha spending, Lan and
 DeMets 1983):

@@ -1,5 +1,4 @@
-"""A verdict on a sampler that somebody wrote: is its distribution the target's, how sure is that,
-and which bug is it?
+"""A verdict on somebody's sampler: is its distribution the target's, how sure is that, which bug?
 
     judge(lambda dice: tokens_of(speculate(target, ModelDrafter(draft, 2), [1], 3, dice=dice)),
     target, draft, [1], 3)

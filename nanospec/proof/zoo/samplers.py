@@ -6,13 +6,13 @@ from time import perf_counter
 
 from nanospec.proof.foreign import Sampler, walked
 from nanospec.proof.walk import Distribution
-from nanospec.proof.zoo import chain, loop
+from nanospec.proof.zoo.chain import BUGS
 from nanospec.proof.zoo.plant import FALLS, Bug, exchanged, exchanges
 from nanospec.speculate import ModelDrafter, speculate, tokens_of
 
 AS_IT_SHIPS = Bug("as it ships", "", "", "", "speculate", ())
 # A walk does not see those of the dice.
-OF_A_CHAIN = [bug for bug in chain.BUGS + loop.BUGS if bug.file != "dice"]
+OF_A_CHAIN = [bug for bug in BUGS if bug.file != "dice"]
 
 
 def sampler_with(bug: Bug, target, draft, ids: Sequence[int], new: int, gamma: int,
@@ -37,8 +37,7 @@ def beginnings(distribution: Distribution, new: int) -> Distribution:
 
 def named(fits: Callable[[Distribution], bool], like: Distribution | None, seconds: float,
           tolerance: float, new: int, **task) -> Iterator[tuple[str, bool]]:
-    """(name, is it that) of every bug that a chain can have, for as long as there is time; each is
-    walked.
+    """(name, is it that) of every bug that a chain can have, while there is time; each is walked.
 
     like: what it must be, up to tolerance; its first tokens are compared first, because few paths
     tell them. Or None, and fits(distribution of the bug) says whether it is.
