@@ -18,7 +18,7 @@ import torch.nn.functional as F
 from torch import Tensor
 
 from nanospec.errors import PairError, TextError
-from nanospec.files.checkpoint import fingerprint, save_atomically, save_learned
+from nanospec.files.checkpoint import fingerprint, save_atomically
 from nanospec.model import GPT
 from nanospec.training.batches import HeldOut
 from nanospec.training.learning import Batch, LearnedTraining, predicted
@@ -140,10 +140,3 @@ class KeptTraining(LearnedTraining):
         batch = self.size.batch
         return self.looked(self.known(self.kept.rows(0, slice(first, first + batch)))
                            for first in range(0, most, batch))
-
-    def save_tokenizer(self) -> None:
-        """The target, from which the draft model lies apart, has its tokenizer itself."""
-
-    def save_models(self) -> None:
-        save_learned(self.name, self.model, self.out / self.weights_file, self.frozen,
-                     self.tokenizer)

@@ -147,7 +147,8 @@ class LearnedTraining(Training):
         return self.models[self.name]
 
     def save_models(self) -> None:
-        save_learned(self.name, self.model, self.out / self.weights_file, self.frozen)
+        save_learned(self.name, self.model, self.out / self.weights_file, self.frozen,
+                     self.tokenizer)
 
     def loss_now(self) -> Tensor:
         batch = self.batch()
