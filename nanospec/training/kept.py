@@ -70,10 +70,6 @@ class Kept:
         """All that a training reads, (texts, tokens)."""
         return torch.cat([part["tokens"] for part in self.parts[1:]]).long()
 
-    def answered(self) -> Tensor:
-        """Those of them that stand in answers, (N,)."""
-        return self.tokens()[torch.cat([part["answers"] for part in self.parts[1:]])]
-
     def rows(self, part: int, rows: Tensor | slice) -> Texts:
         """Some texts of a part."""
         found = Texts(*(self.parts[part][name][rows] for name in Texts._fields))
@@ -94,7 +90,8 @@ class KeptTraining(LearnedTraining):
         self.compiled = compiled
 
     def frequent(self) -> Tensor:
-        return self.kept.answered()
+        """Those of answers."""
+        return self.kept.tokens()[torch.cat([part["answers"] for part in self.kept.parts[1:]])]
 
     def loss_now(self) -> Tensor:
         """Of this step's batch. Text by text, and only where an answer's token comes next: that
