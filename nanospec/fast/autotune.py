@@ -146,8 +146,7 @@ def autotune(target: GPT, draft: GPT | Learned | None, dtype: str = "auto",
 
     counts = [threads] if threads else [torch.get_num_threads()] if compiler else []
     with announced("measuring which data type, threads and weight layout are fastest here"):
-        tuning = chosen(target, dtypes_of(dtype, target.device), counts, seconds, compiler)
-    set_up(target, tuning)
+        convert(target, dtypes_of(dtype, target.device), counts, seconds, compiler)
     count = torch.get_num_threads()
     words = f"{target.device}, {count} thread{'s' * (count > 1)}; target in {described(target)}"
     if draft is None:
@@ -177,16 +176,14 @@ def autotune_draft(target: GPT, draft: GPT | Learned, dtype: str = "auto",
     if dtype == "int8":
         dtypes = [*dtypes_of("auto", target.device), torch.int8]
     with announced("the same for the draft model"):
-        tuning = chosen(draft, dtypes, [torch.get_num_threads()], seconds, compiler)
-    set_up(draft, tuning)
+        convert(draft, dtypes, [torch.get_num_threads()], seconds, compiler)
 
 
-def chosen(model: GPT | Learned, dtypes: Sequence[torch.dtype], threads: Sequence[int],
-           seconds: Callable[[Any], float], compiler: Callable | None) -> Tuning:
-    """The fastest tuning. Compiling takes so long that there are two turns and no glance."""
-    if compiler:
-        return fastest(model, dtypes, threads, seconds, packed=False)
-    return fastest(model, dtypes, threads, seconds, glance=GLANCE, turns=TURNS)
+def convert(model: GPT | Learned, dtypes: Sequence[torch.dtype], threads: Sequence[int],
+            seconds: Callable[[Any], float], compiler: Callable | None) -> None:
+    """To its fastest tuning. Compiling takes so long that there are two turns and no glance."""
+    how: dict = {"packed": False} if compiler else {"glance": GLANCE, "turns": TURNS}
+    set_up(model, fastest(model, dtypes, threads, seconds, **how))
 
 
 def setups_of(target: GPT, draft: GPT | Learned | None, dtype: str = "auto",

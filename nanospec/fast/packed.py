@@ -67,10 +67,6 @@ class PackedLinear(Relaid):
             return F.linear(x, self.weight, self.bias)
         return torch.ops.mkldnn._linear_pointwise(x, self.copy, self.bias, "none", [], "")
 
-    def pack(self, fewest: int) -> None:
-        self.copy = torch.ops.mkldnn._reorder_linear_weight(self.weight.detach(), PACKED_FOR)
-        self.fewest = fewest
-
 
 def pack(model: Model, fewest: int = 1) -> Model:
     """The model itself, whose products over `fewest` tokens and more read packed weights from now
@@ -84,7 +80,8 @@ def pack(model: Model, fewest: int = 1) -> Model:
         raise DeviceError(f"no packed layout for {weight.dtype} on {weight.device} in this build "
                           "of torch")
     for part in swap(model, PackedLinear):
-        part.pack(fewest)
+        part.copy = torch.ops.mkldnn._reorder_linear_weight(part.weight.detach(), PACKED_FOR)
+        part.fewest = fewest
     return model
 
 

@@ -47,28 +47,28 @@ def export(pair: Pair, out: Path, name: str = "", engine: str = "vllm") -> list[
         raise PairError(f"a pair is exported, as load_pair reads it, got {one_line(repr(pair))}")
     out = path_of(out)
     head, made_here = isinstance(pair.draft, Eagle3), isinstance(pair.tokenizer, Tokenizer)
-    models: dict[str, Any] = {"target": pair.target} if made_here else {}
-    models["eagle3" if head else "draft"] = pair.draft
-    folders = [out / kind for kind in models]
+    models: dict[Path, Any] = {out / "target": pair.target} if made_here else {}
+    models[out / ("eagle3" if head else "draft")] = pair.draft
     if not made_here and not head:
         raise PairError("the pair is one of Hugging Face folders already")
-    for kind, model in models.items():
+    for folder, model in models.items():
         if not isinstance(model, (GPT, Eagle3)):
-            raise PairError(f"the {kind} is no GPT and no EAGLE-3: no other program opens it")
-        if (out / kind).exists():
-            raise PairError(f"{out / kind} is there already")
+            raise PairError(f"the {folder.name} is no GPT and no EAGLE-3: no other program opens "
+                            "it")
+        if folder.exists():
+            raise PairError(f"{folder} is there already")
     if head and len(pair.draft.layers) != 3:
         raise PairError(f"the head reads {len(pair.draft.layers)} layers of its target, and others "
                         "know heads on 3")
     for library in "transformers", "tokenizers", "safetensors":         # before anything is written
         extra(library)
-    for model, folder in zip(models.values(), folders):
+    for folder, model in models.items():
         if isinstance(model, Eagle3):
             save_eagle3(model, folder, name or str(out / "target"), engine)
         elif isinstance(pair.tokenizer, Tokenizer):
             save_tokenizer(pair.tokenizer, folder)
             save_folder(model, folder, pair.tokenizer.end_of_text)
-    return folders
+    return [*models]
 
 
 def main(argv: Sequence[str] | None = None) -> int:

@@ -56,7 +56,7 @@ class ServerError(NanospecError, RuntimeError):
 
 
 class Server:
-    """rows: the most requests that run at once. most_waiting: requests that may wait for a row.
+    """rows: the most requests that run at once. The others wait.
 
     drafter: for this server alone. rule: instead of the drafter's own. dice: decides instead of the
     requests' seeds.
@@ -65,16 +65,13 @@ class Server:
     """
 
     def __init__(self, target: LanguageModel, drafter: Drafter, rows: int = 8,
-                 most_waiting: int = 64, rule: Rule | None = None, dice: Dice | None = None,
-                 context: int = CONTEXT):
+                 rule: Rule | None = None, dice: Dice | None = None, context: int = CONTEXT):
         check_drafter(target, drafter, rule, dice)
-        check_numbers(Integral, rows=rows, most_waiting=most_waiting, context=context)
-        if rows < 1 or most_waiting < 0 or context < 1:
-            raise RequestError("a server has rows, room for those who wait and a context: got "
-                               f"{rows}, {most_waiting} and {context}")
+        check_numbers(Integral, rows=rows, context=context)
+        if rows < 1 or context < 1:
+            raise RequestError(f"a server has rows and a context: got {rows} and {context}")
         self.context = min(context, target.config.context)
-        self.target, self.drafter = target, drafter
-        self.rows, self.most_waiting = rows, most_waiting
+        self.target, self.drafter, self.rows = target, drafter, rows
         self.rule = rule or drafter.rule or verify
         # What stands in the place of both in a round, where a text may lack some of the rows of a
         # draft.
@@ -94,9 +91,7 @@ class Server:
     # For those who have requests
 
     def submit(self, ids: Sequence[int], **settings) -> Request:
-        """A new request, settings as for `speculate`. RequestError if it cannot be answered, or if
-        too many wait.
-
+        """A new request, settings as for `speculate`. RequestError if it cannot be answered,
         ServerError if a step has failed.
         """
         if self.failed:
@@ -112,9 +107,6 @@ class Server:
             raise RequestError(f"{len(request.ids)} prompt tokens and {request.max_new_tokens} new "
                                f"ones exceed this server's context of {self.context}: Server(..., "
                                "context=...) makes it longer")
-        waiting = sum(not prompt.request.done for prompt in self.waiting)
-        if waiting >= self.most_waiting + self._free():
-            raise RequestError(f"{self.most_waiting} requests are waiting: try again later")
         if request.max_new_tokens:
             self.waiting.append(Prompt(request))
         else:
@@ -153,8 +145,8 @@ class Server:
     @torch.inference_mode()
     def _step(self) -> None:
         self.waiting = deque(prompt for prompt in self.waiting if not prompt.request.done)
-        # One is read ahead, for the next row to be free.
-        for prompt in [*self.waiting][:max(1, self._free())]:
+        free = self.rows - sum(not request.done for request in self.running)
+        for prompt in [*self.waiting][:max(1, free)]:   # one is read ahead, for the next free row
             prompt.read_piece(self.target, self.drafter.layers)
         self._leave_and_join()
         if not self.running:
@@ -174,10 +166,6 @@ class Server:
         for b, (request, (total, length, *new)) in enumerate(zip(self.running, read)):
             before, self.length[b] = self.length[b], int(length)
             self._take(request, [*map(int, new[:self.length[b] - before])], total)
-
-    def _free(self) -> int:
-        """How many rows are free."""
-        return self.rows - sum(not request.done for request in self.running)
 
     def _leave_and_join(self) -> None:
         """Those that are done leave. Those whose prompts have been read come into the batch, in the

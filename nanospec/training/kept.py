@@ -18,7 +18,7 @@ import torch.nn.functional as F
 from torch import Tensor
 
 from nanospec.errors import PairError, TextError
-from nanospec.files.checkpoint import fingerprint, save_atomically, save_learned
+from nanospec.files.checkpoint import fingerprint, save_atomically
 from nanospec.model import GPT
 from nanospec.training.batches import HeldOut
 from nanospec.training.learning import Batch, LearnedTraining, predicted
@@ -70,10 +70,6 @@ class Kept:
         """All that a training reads, (texts, tokens)."""
         return torch.cat([part["tokens"] for part in self.parts[1:]]).long()
 
-    def answered(self) -> Tensor:
-        """Those of them that stand in answers, (N,)."""
-        return self.tokens()[torch.cat([part["answers"] for part in self.parts[1:]])]
-
     def rows(self, part: int, rows: Tensor | slice) -> Texts:
         """Some texts of a part."""
         found = Texts(*(self.parts[part][name][rows] for name in Texts._fields))
@@ -94,7 +90,8 @@ class KeptTraining(LearnedTraining):
         self.compiled = compiled
 
     def frequent(self) -> Tensor:
-        return self.kept.answered()
+        """Those of answers."""
+        return self.kept.tokens()[torch.cat([part["answers"] for part in self.kept.parts[1:]])]
 
     def loss_now(self) -> Tensor:
         """Of this step's batch. Text by text, and only where an answer's token comes next: that
@@ -140,10 +137,3 @@ class KeptTraining(LearnedTraining):
         batch = self.size.batch
         return self.looked(self.known(self.kept.rows(0, slice(first, first + batch)))
                            for first in range(0, most, batch))
-
-    def save_tokenizer(self) -> None:
-        """The target, from which the draft model lies apart, has its tokenizer itself."""
-
-    def save_models(self) -> None:
-        save_learned(self.name, self.model, self.out / self.weights_file, self.frozen,
-                     self.tokenizer)

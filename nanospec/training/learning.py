@@ -71,17 +71,13 @@ def compared(model: Learned, p_target: Tensor, logits: Tensor) -> tuple[Tensor, 
     return p_target, log_probs(logits)
 
 
-def after(counted: Tensor, places: Tensor) -> Tensor:
-    """counted (B, T) -> (B, N) bool: whether the token after each of these places counts.
+def predicted(counted: Tensor, anchors: Tensor, steps: int) -> Tensor:
+    """counted (B, T) -> (steps, B, N) bool: whether the token counts that a step predicts.
 
     The one after the text's last token does, if that one does.
     """
-    return torch.cat([counted, counted[:, -1:]], 1)[:, places + 1]
-
-
-def predicted(counted: Tensor, anchors: Tensor, steps: int) -> Tensor:
-    """counted (B, T) -> (steps, B, N) bool: whether the token counts that a step predicts."""
-    return torch.stack([after(counted, anchors + k) for k in range(steps)])
+    counted = torch.cat([counted, counted[:, -1:]], 1)
+    return torch.stack([counted[:, anchors + k + 1] for k in range(steps)])
 
 
 def mean_of(values: Tensor, counted: Tensor, total: Tensor) -> Tensor:
@@ -147,7 +143,8 @@ class LearnedTraining(Training):
         return self.models[self.name]
 
     def save_models(self) -> None:
-        save_learned(self.name, self.model, self.out / self.weights_file, self.frozen)
+        save_learned(self.name, self.model, self.out / self.weights_file, self.frozen,
+                     self.tokenizer)
 
     def loss_now(self) -> Tensor:
         batch = self.batch()
@@ -191,13 +188,13 @@ class LearnedTraining(Training):
             for x, hidden, p_target, counted in parts:
                 counted = torch.ones_like(x, dtype=torch.bool) if counted is None else counted
                 anchors = self.anchors(x, STEPS_SHOWN)
+                counts = predicted(counted, anchors, STEPS_SHOWN)
+                places += counts.sum((1, 2))
                 with mixed(x):
                     steps = unrolled(self.model, x, before_tokens(hidden), STEPS_SHOWN, anchors)
                 for k, (_, logits) in enumerate(steps):
                     off = total_variation(*compared(self.model, p_target[:, anchors + k], logits))
-                    counts = after(counted, anchors + k)
-                    found[k] += (off * counts).sum()
-                    places[k] += counts.sum()
+                    found[k] += (off * counts[k]).sum()
         rejected = found / places.clamp(min=1)
         accepted = (1 - rejected).tolist()
         words = "accepted " + " ".join(f"{part:.3f}" for part in accepted)

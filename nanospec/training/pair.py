@@ -18,6 +18,7 @@ from torch import Tensor, nn
 
 from nanospec.errors import NanospecError, PairError, TextError, check_seed, one_line
 from nanospec.files.checkpoint import Pair, fingerprint, load_saved, save_atomically, save_model
+from nanospec.files.tokenizer import Tokenizer
 from nanospec.model import GPT, Config
 from nanospec.training.batches import HeldOut, Sampled, batch_at
 from nanospec.training.grow import fit_first, grown
@@ -139,7 +140,7 @@ class Training:
 
     def begin_phase(self, phase: int) -> None:
         self.phase, self.step = phase, 0
-        self.optimizer = new_optimizer(self.model)
+        self.optimizer = new_optimizer(nn.ModuleList(self.trained))
 
     @property
     def name(self) -> str:
@@ -170,21 +171,18 @@ class Training:
 
     def save(self) -> None:
         """Whole files, the ranks first: no model lies beside a tokenizer that is not its own."""
-        self.save_tokenizer()
+        ranks = self.out / "ranks.tiktoken"
+        if isinstance(self.tokenizer, Tokenizer) and not ranks.exists():    # others' are not copied
+            self.tokenizer.save(ranks)
         self.save_models()
         state = {name: model.state_dict() for name, model in self.models.items()}
         state |= {key: getattr(self, key) for key in ("phase", "step", "history", "made_of")}
         state |= {"optimizer": self.optimizer.state_dict()}
         save_atomically(state, self.out / self.state_file)
 
-    def save_tokenizer(self) -> None:
-        ranks = self.out / "ranks.tiktoken"
-        if not ranks.exists():
-            self.tokenizer.save(ranks)
-
     def save_models(self) -> None:
-        for name, model in self.models.items():
-            save_model(model, self.out / f"{name}.pt", self.tokenizer)
+        for name in "target", "draft":
+            save_model(self.models[name], self.out / f"{name}.pt", self.tokenizer)
 
     def load(self) -> None:
         """Go on where `save` left it. PairError for a torn file, TextError for another training."""

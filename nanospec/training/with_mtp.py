@@ -14,11 +14,10 @@ from typing import Any
 import torch.nn.functional as F
 from torch import Tensor, nn
 
-from nanospec.files.checkpoint import save_learned, save_model
+from nanospec.files.checkpoint import save_learned
 from nanospec.methods.draft_models.eagle import MTP
 from nanospec.training.mixed import mixed
 from nanospec.training.pair import Training
-from nanospec.training.step import new_optimizer
 from nanospec.training.unrolled import before_tokens, some_anchors, unrolled
 
 WEIGHT = 0.3            # as DeepSeek-V3 begins with
@@ -43,17 +42,12 @@ class WithMTP(Training):
         mtp = MTP(config.vocab_size, config.channels, **MTP.sizes_for(config)).to(self.ids.device)
         return models | {"mtp": mtp.attach(models["target"])}
 
-    def begin_phase(self, phase: int) -> None:
-        super().begin_phase(phase)
-        self.optimizer = new_optimizer(nn.ModuleList(self.trained))
-
     @property
     def trained(self) -> Sequence[nn.Module]:
         return [self.target, self.models["mtp"]] if self.name == "target" else [self.model]
 
     def save_models(self) -> None:
-        for name in ("target", "draft"):
-            save_model(self.models[name], self.out / f"{name}.pt", self.tokenizer)
+        super().save_models()
         save_learned("mtp", self.models["mtp"], self.out / "mtp.pt", self.target)
 
     def loss_of_texts(self, x: Tensor, y: Tensor) -> Tensor:

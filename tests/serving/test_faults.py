@@ -18,7 +18,7 @@ from nanospec.model import GPT
 from nanospec.proof.tables import TableModel
 from nanospec.serving import rows
 from nanospec.serving.server import Server, ServerError
-from tests.serving.test_random_schedules import LEARNED, MOST_WAITING, ROWS, Schedule, dice_of, new_drafter
+from tests.serving.test_random_schedules import LEARNED, ROWS, Schedule, dice_of, new_drafter
 
 CALLS = integers(0, 60)             # until a fault: some steps
 KINDS = sampled_from([ValueError, KeyboardInterrupt, LogitsError])
@@ -70,7 +70,7 @@ class Faulty(Schedule):
 
     def open(self):
         self.drafter = new_drafter(self.name)
-        self.server = Server(self.target, self.drafter, ROWS, MOST_WAITING, dice=dice_of(self.name)([0]))
+        self.server = Server(self.target, self.drafter, ROWS, dice=dice_of(self.name)([0]))
         self.server.rule = partial(self.judged, self.server.rule)
         for name in "begin", "propose", "commit":
             setattr(self.drafter, name, self.faults.counted(getattr(self.drafter, name)))

@@ -17,8 +17,8 @@ from nanospec.speculate import ModelDrafter, speculate, tokens_of
 TARGET, DRAFT = small_gpt(5, 2, 1), small_gpt(5, 1, 2)
 
 
-def server_of(rows: int = 2, most_waiting: int = 64, gamma: int = 3, target=TARGET) -> Server:
-    return Server(target, ModelDrafter(DRAFT, gamma), rows, most_waiting)
+def server_of(rows: int = 2, gamma: int = 3, target=TARGET) -> Server:
+    return Server(target, ModelDrafter(DRAFT, gamma), rows)
 
 
 def served(server: Server, *requests) -> None:
@@ -79,24 +79,17 @@ def test_slots_are_for_the_texts_that_may_come_and_not_for_all_that_the_target_c
             Server(TARGET, ModelDrafter(DRAFT, 3), context=context)
 
 
-@pytest.mark.parametrize("rows, most_waiting", [(0, 1), (1, -1)])
-def test_a_server_without_rows_is_refused(rows, most_waiting):
+def test_a_server_without_rows_is_refused():
     with pytest.raises(RequestError, match="a server has rows"):
-        server_of(rows, most_waiting)
+        server_of(rows=0)
 
 
-def test_as_many_may_wait_as_it_says_besides_those_for_whom_a_row_is_free():
-    """A request that was cancelled waits no more."""
-    server = server_of(rows=2, most_waiting=3)
+def test_who_waits_comes_in_turn_and_who_was_cancelled_does_not():
+    server = server_of(rows=2)
     asked = [server.submit([1], max_new_tokens=4) for _ in range(5)]
-    with pytest.raises(RequestError, match="3 requests are waiting: try again later"):
-        server.submit([1], max_new_tokens=4)
     server.cancel(asked[3])
-    asked.append(server.submit([1], max_new_tokens=4))
-    with pytest.raises(RequestError, match="try again later"):
-        server.submit([1], max_new_tokens=4)
     served(server, *asked)
-    assert [len(request.tokens) for request in asked] == [4, 4, 4, 0, 4, 4] and server.submit([1], max_new_tokens=4)
+    assert [len(request.tokens) for request in asked] == [4, 4, 4, 0, 4]
 
 
 class Poisoned(torch.nn.Module):

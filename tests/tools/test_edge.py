@@ -153,8 +153,8 @@ def test_it_says_in_one_sentence_what_it_cannot_use(call):
 
 
 def test_the_last_that_is_allowed():
-    """A server of one row where none may wait. To cancel a request that has ended changes nothing."""
-    server = Server(TARGET, ModelDrafter(DRAFT, 2), 1, 0)
+    """A server of one row. To cancel a request that has ended changes nothing."""
+    server = Server(TARGET, ModelDrafter(DRAFT, 2), 1)
     request = server.submit([1], max_new_tokens=1)
     server.step()
     server.cancel(request)

@@ -183,8 +183,8 @@ def test_what_is_measured_of_requests(clock, monkeypatch):
     monkeypatch.setattr(serve.time, "sleep", clock.wind)
 
     class Server:
-        def __init__(self, target, drafter, rows, most_waiting, context):
-            assert (rows, most_waiting, context) == (2, 4, 99)
+        def __init__(self, target, drafter, rows, context):
+            assert (rows, context) == (2, 99)
             self.requests = []
 
         def submit(self, ids, max_new_tokens, seed):

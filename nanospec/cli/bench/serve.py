@@ -135,8 +135,7 @@ def served(pair: Pair, drafter: Drafter, rows: int, prompts: Sequence[list[int]]
     long as there are requests for every row: in the end rows stand empty, and how many is a matter
     of how many requests there were.
     """
-    server = Server(pair.target, drafter, rows, most_waiting=len(arrivals),
-                    context=pair.target.config.context)
+    server = Server(pair.target, drafter, rows, context=pair.target.config.context)
     first, last, requests, pace = {}, {}, [], 0.0
     began = time.perf_counter()
     while len(last) < len(arrivals):
