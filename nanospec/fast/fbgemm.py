@@ -66,18 +66,10 @@ class Copied(Relaid):
 COPIES: WeakValueDictionary[int, Copied] = WeakValueDictionary()
 LIBRARY = torch.library.Library("nanospec", "DEF")
 LIBRARY.define("product(Tensor x, int number, int outputs) -> Tensor")
-
-
-def _product(x: Tensor, number: int, outputs: int) -> Tensor:
-    return COPIES[number].product(x, COPIES[number].copy)
-
-
-def _shape(x: Tensor, number: int, outputs: int) -> Tensor:
-    return x.new_empty(*x.shape[:-1], outputs)
-
-
-LIBRARY.impl("product", _product, "CPU")
-torch.library.register_fake("nanospec::product", _shape)
+LIBRARY.impl("product", lambda x, number, outputs:
+             COPIES[number].product(x, COPIES[number].copy), "CPU")
+torch.library.register_fake("nanospec::product", lambda x, number, outputs:
+                            x.new_empty(*x.shape[:-1], outputs))
 
 
 def copied(model: Model, kind: type[Copied], can: Callable[[torch.device], bool]) -> Model:

@@ -69,8 +69,7 @@ def save_learned(name: str, model: Learned, path: Path, target: GPT,
              for name, tensor in model.state_dict().items()}
     found_by = {"found_by": key_of(target.config, tokenizer)} if tokenizer else {}
     save_atomically({"learned": name, "sizes": model.sizes, "state": state,
-                     "target": fingerprint(target)} | found_by,
-                    path)
+                     "target": fingerprint(target)} | found_by, path)
 
 
 def fingerprint(model: GPT) -> str:

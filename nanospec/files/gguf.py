@@ -166,8 +166,7 @@ def scaling_of(file: GGUFFile, head_size: int) -> tuple[float, ...]:
     not have.
     """
     begin = f"{file.kind}."
-    allowed = KEYS | {"rope.dimension_count": (head_size,),
-                      "attention.value_length": (head_size,)}
+    allowed = KEYS | {"rope.dimension_count": (head_size,), "attention.value_length": (head_size,)}
     # Then llama.cpp does not look at the factor.
     if file.value("{}.rope.scaling.type", "") == "none":
         allowed |= {"rope.scaling.factor": None, "rope.scale_linear": None}

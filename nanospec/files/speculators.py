@@ -65,9 +65,8 @@ def config_for_vllm(model: Eagle3, verifier: str) -> dict:
     """config.json in the format of speculators."""
     return {
         "speculators_model_type": "eagle3", "architectures": ["Eagle3Speculator"],
-        "speculators_version": FORMAT,
-        "draft_vocab_size": len(model.ids), "fc_norm": True, "norm_output": True,
-        "norm_before_residual": False, "norm_before_fc": False,
+        "speculators_version": FORMAT, "draft_vocab_size": len(model.ids), "fc_norm": True,
+        "norm_output": True, "norm_before_residual": False, "norm_before_fc": False,
         "embed_requires_grad": False, "target_hidden_size": None,
         "eagle_aux_hidden_state_layer_ids": [layer + 1 for layer in model.layers],
         "transformer_layer_config": layer_config(model),

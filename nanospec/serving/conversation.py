@@ -77,9 +77,8 @@ class Conversation:
         self._read(prompt)
         drafter.begin(self.text, [0], drafter.heard())
         dice = Dice([seed], self.target.device)
-        run = partial(one_round, self.target, self.cache, drafter,
-                      rule or drafter.rule or verify, self.text,
-                      Sampling(temperature, top_k, top_p), dice)
+        run = partial(one_round, self.target, self.cache, drafter, rule or drafter.rule or verify,
+                      self.text, Sampling(temperature, top_k, top_p), dice)
         for done in repeated(run, drafter, dice, len(prompt), max_new_tokens, stop):
             self.ids += done.emitted
             yield done

@@ -120,8 +120,7 @@ class Sampled:
             if saved["made_of"] == self.made_of:
                 self.parts = {number: texts.to(ids) for number, texts in saved["parts"].items()}
 
-    def texts(self, first: int, count: int,
-              between: Callable[[], object] = lambda: None) -> Tensor:
+    def texts(self, first: int, count: int, between: Callable[[], object] = lambda: None) -> Tensor:
         """(count, context): those from number `first` on; after the last comes the first again.
 
         between: as for `sample`, which may take minutes.
