@@ -38,7 +38,7 @@ from nanospec.model import Config, Linear
 
 def blocks_of_zeros(widths: Iterable[int], channels: int) -> Any:
     """A module for each head, from this width to `channels`."""
-    blocks = nn.ModuleList(Linear(width, channels) for width in widths)
+    blocks: Any = nn.ModuleList(Linear(width, channels) for width in widths)
     for block in blocks:
         nn.init.zeros_(block.weight)
     return blocks
