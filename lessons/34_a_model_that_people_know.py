@@ -175,7 +175,7 @@ assert off < 1e-12
 #
 # 1. Set the temperature to 1. Which of the three requests loses most tokens per call?
 # 2. Set GAMMA to 2 and to 8. What does the expected speed-up say, and what does `nanospec bench
-#    speed --weights smollm2 --prompts nanospec/cli/bench/chat.jsonl` measure?
+#    speed --weights smollm2 --prompts chat` measure?
 # 3. Ask something of your own: `nanospec chat` shows which tokens were drafted.
 #
 # The answers are in the file of the same name in `lessons/answers/`.
