@@ -255,7 +255,7 @@ r = step_seconds(middle, 5) / step_seconds(middle, 1)
 print(f"\na call of the GPT on 5 tokens takes {r:.2f} times a call on one; the coins come on top")
 
 # %% [markdown]
-# *Answer:* hardly more than one.
+# *Answer:* little more than one.
 #
 # A target call brings the same with two levels as with three, because the draft is the same. (At T
 # = 1 it is the same on average.) What has changed is how often the GPT is called for it. Compare

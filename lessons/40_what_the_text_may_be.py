@@ -243,9 +243,10 @@ table(["grammar", "T", "alpha", "tokens per call", "match", "the first text"],
       [[*row[:-1], repr(row[-1][:28])] for row in shown])
 
 # %% [markdown]
-# *Answer:* with both masked, alpha rises: the mask takes tokens away about which the two models
-# disagreed. With the target alone it falls below what it was without a grammar, because the draft
-# model would rather write code than a record.
+# *Answer:* with both masked, alpha rises at T = 1: the mask takes tokens away about which the two
+# models disagreed. At T = 0 only the favourite of each model counts, and it need not rise. With the
+# target alone it falls below what it was without a grammar, because the draft model would rather
+# write code than a record.
 #
 # Part of the rise is cheap. Where a single token may follow, both models write it, and it is
 # accepted in any case. What is left if we count only the places where there is a choice?
