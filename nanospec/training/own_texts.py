@@ -13,13 +13,13 @@ model is used in answers alone, so it is kept, too, which tokens are an answer's
 """
 
 from collections.abc import Collection, Sequence
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import torch
 from torch import Tensor
 
 from nanospec.dice import Dice
-from nanospec.errors import SEEDS, TextError
+from nanospec.errors import SEEDS, RequestError, TextError
 from nanospec.files.tokenizer_json import FolderTokenizer
 from nanospec.model import GPT
 
@@ -54,10 +54,12 @@ class Turns(NamedTuple):
 
     @classmethod
     def of(cls, tokenizer: FolderTokenizer) -> "Turns":
-        """As the model's chat template has it; there must be one."""
-        template: Any = tokenizer.template
-        text = template([{"role": role, "content": "<<turn>>"}
-                         for role in ("user", "assistant", "user")], answer=False)
+        """As the model's chat template has it. RequestError if there is none."""
+        if tokenizer.template is None:
+            raise RequestError("this target has no chat template: it was not made for "
+                               "conversations")
+        text = tokenizer.template([{"role": role, "content": "<<turn>>"}
+                                   for role in ("user", "assistant", "user")], answer=False)
         first, answer, again, _ = text.split("<<turn>>")
         return cls(*map(tokenizer.encode_special, (first, answer, again)))
 

@@ -216,17 +216,3 @@ def test_it_learns_and_goes_on_where_it_was_stopped(name, pair_folder, tmp_path,
     history = torch.load(tmp_path / f"{name}.training.pt", weights_only=True)["history"]
     assert [row[1] for row in history] == [10, 20] and history[-1][3] < 0.25            # rejected, held out
     assert f"alpha of {name} at T = 1.0" in capsys.readouterr().out
-
-
-@pytest.mark.usefixtures("measured_shortly")
-def test_side_by_side_each_learns_as_if_alone(pair_folder, tmp_path):
-    """Another model at its side changes nothing of what it becomes."""
-    found = []
-    for names in (["mlp"], ["eagle3", "mlp"]):
-        folder = tmp_path / "_".join(names)
-        folder.mkdir()
-        for file in ("target.pt", "draft.pt", "ranks.tiktoken"):
-            (folder / file).write_bytes((pair_folder / file).read_bytes())
-        assert train(folder, "--what", *names, "--steps", 4) == 0
-        found.append(load_pair(folder, draft="mlp").draft.state_dict())
-    assert all(torch.equal(found[0][name], found[1][name]) for name in found[0])

@@ -22,7 +22,7 @@ from nanospec.cli.bench.prompts import CHAT, held_out_prompts
 from nanospec.cli.bench.questions import read_questions
 from nanospec.cli.quantities import BUSY, CallCosts, alpha_of, best_of_each, numbers_of
 from nanospec.errors import RequestError
-from nanospec.fast.clock import Clocked, clocked, median_seconds, timed
+from nanospec.fast.clock import ClockedDrafter, clocked, median_seconds, timed
 from nanospec.files.checkpoint import Pair, load_pair, save_learned, save_model
 from nanospec.files.tokenizer import Tokenizer
 from nanospec.generate import generate
@@ -282,19 +282,19 @@ def test_a_clock_around_a_drafter_changes_nothing_but_knows_its_time(pair, pass_
             pass_time(3.0)
             return super().propose(*request)
 
-    for drafter in (Slow(draft, 2), MergedDrafter([Clocked(Slow(draft, 2)), TreeDrafter(draft, [-1, 0, 0])])):
-        drafter, rounds = Clocked(drafter), []
+    for drafter in (Slow(draft, 2), MergedDrafter([ClockedDrafter(Slow(draft, 2)), TreeDrafter(draft, [-1, 0, 0])])):
+        drafter, rounds = ClockedDrafter(drafter), []
         for done, seconds in clocked(speculate(target, drafter, [1, 2], 12, seed=3)):
-            assert drafter.taken() == seconds == 3.0
+            assert drafter.seconds == seconds == 3.0
             rounds.append(done)
-        assert (drafter.size, drafter.uniforms) == (drafter.thing.size, drafter.thing.uniforms)
-        assert tokens_of(rounds) == tokens_of(speculate(target, drafter.thing, [1, 2], 12, seed=3))
+        assert (drafter.size, drafter.uniforms) == (drafter.drafter.size, drafter.drafter.uniforms)
+        assert tokens_of(rounds) == tokens_of(speculate(target, drafter.drafter, [1, 2], 12, seed=3))
 
 
 def test_rounds_under_a_clock_of_every_drafter(pair):
     """The wrapper stands where the drafter stood, whatever it asks for."""
     for name, entry in DRAFTERS.items():
-        drafter = Clocked(entry.make(pair[1], Options(4)))
+        drafter = ClockedDrafter(entry.make(pair[1], Options(4)))
         assert len(tokens_of(speculate(pair[0], drafter, [3, 4, 3], 10))) == 10 and drafter.seconds > 0, name
 
 
