@@ -79,8 +79,8 @@ def options() -> Parser:
     parser = Parser(description=__doc__.split("\n\n")[0])
     add = parser.add_argument
     add("--what", choices=[*PHASED, *LEARNED], default=["pair"], nargs="+", metavar="NAME",
-        help="pair; pair mtp, whose target learns with its MTP layer; distil, which trains its "
-        "draft further; or a draft model for it: " + ", ".join(LEARNED) + "; default: pair")
+        help="pair; distil, which trains its draft further; or a draft model for it: "
+        + ", ".join(LEARNED) + "; default: pair")
     add("--size", choices=SIZES, default="tiny",
         help="sets widths, depths, batch and steps; default: %(default)s")
     add("--steps", type=int, nargs="+", metavar="N",

@@ -23,10 +23,8 @@ from nanospec.training.batches import HeldOut
 from nanospec.training.grow import check_growth
 from nanospec.training.learning import LearnedTraining, files_of, plan_of
 from nanospec.training.pair import FILES, Distillation, Size, Training, further
-from nanospec.training.with_mtp import WithMTP
 
 PHASED = ("pair", "distil")             # what can be trained besides LEARNED
-JOINT = ["pair", "mtp"]                 # the target and a layer that learns with it
 # How often the first text is read where the packages, being long, are read once. It alone is read
 # while the target's learning rate falls.
 TIMES = 4
@@ -64,11 +62,9 @@ def checked(args: argparse.Namespace, size: Size | Any) -> Job:
         args.tokenizer = args.tokenizer or fetched(args.begin).with_name("ranks.tiktoken")
         shallow = load_model(args.begin, args.device, tokenizer=Tokenizer.load(args.tokenizer))
         check_growth(shallow.config, size.target)
-    if args.what == JOINT:
-        files = (*FILES[:3], "mtp.pt", FILES[3])
-    elif args.what != ["pair"]:
-        if len(args.what) > 1:
-            raise RequestError("--what: each is trained alone, but for pair mtp")
+    if len(args.what) > 1:
+        raise RequestError(f"--what: each is trained alone, got {' and '.join(args.what)}")
+    if args.what != ["pair"]:
         if args.tokenizer:
             raise RequestError("--tokenizer: a draft model has the tokenizer of its pair")
         out = args.out or Path("out") / "_".join(args.what)
@@ -155,8 +151,7 @@ def prepared(args: argparse.Namespace, job: Job,
     compiled = compiler is not None
     training: Training
     if pair is None:
-        kind = WithMTP if args.what == JOINT else Training
-        training = kind(size, args.seed, ids, tokenizer, out, compiled, last, args.loss)
+        training = Training(size, args.seed, ids, tokenizer, out, compiled, last, args.loss)
     elif args.what == ["distil"]:
         training = Distillation(pair, size, args.seed, ids, tokenizer, out, compiled,
                                 loss=args.loss)

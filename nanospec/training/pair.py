@@ -140,7 +140,7 @@ class Training:
 
     def begin_phase(self, phase: int) -> None:
         self.phase, self.step = phase, 0
-        self.optimizer = new_optimizer(nn.ModuleList(self.trained))
+        self.optimizer = new_optimizer(self.model)
 
     @property
     def name(self) -> str:
@@ -161,12 +161,8 @@ class Training:
         return self.models["target"]
 
     @property
-    def trained(self) -> Sequence[nn.Module]:
-        """What learns now."""
-        return [self.model]
-
-    @property
     def model(self) -> nn.Module:
+        """What learns now."""
         return self.models["target" if self.name == "target" else "draft"]
 
     def save(self) -> None:
@@ -220,10 +216,7 @@ class Training:
                         self.seed + self.phase)
         if self.name == "distil":
             x = self.half_sampled(x)
-        return self.loss_of_texts(x, y)
-
-    def loss_of_texts(self, x: Tensor, y: Tensor) -> Tensor:
-        return loss_of(self.name, self.model, self.models["target"], x, y, self.loss)
+        return loss_of(self.name, self.model, self.target, x, y, self.loss)
 
     def half_sampled(self, x: Tensor) -> Tensor:
         """A batch, half of it exchanged for texts that the target has written, if there are any."""

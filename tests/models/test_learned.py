@@ -85,6 +85,25 @@ def test_some_anchors_are_some_of_all(name):
     assert len(anchors) == 5 and (every[:, :, anchors].softmax(-1) - some.softmax(-1)).abs().max() < 1e-12
 
 
+def test_a_layer_of_multi_token_prediction_by_hand():
+    """The token after each place, predicted from the hidden states of the token before it, and the token there."""
+    mtp = small_learned("mtp", TARGET)
+    tokens = torch.randint(11, (2, 8), generator=torch.Generator().manual_seed(1))
+    before = before_tokens(hidden_of(tokens, mtp.layers))
+    state = mtp.state_norm(TARGET.norm(before[:, :, -1]))
+    x = mtp.fuse(torch.cat([mtp.token_norm(TARGET.embedding(tokens)), state], -1))
+    q, k, v = mtp.attention.turned(mtp.attention_norm(x), mtp.rope(8))
+    scores = q @ k.mT / q.shape[-1] ** 0.5 + torch.full((8, 8), float("-inf"), dtype=q.dtype).triu(1)
+    x = x + mtp.attention.out((scores.softmax(-1) @ v).transpose(1, 2).flatten(2))
+    logits = TARGET.head(mtp.norm(x + mtp.mlp(mtp.mlp_norm(x))))
+    assert (whole_texts(mtp, tokens, before, 1)[0] - logits).abs().max() < 1e-12
+
+
+@pytest.mark.parametrize("size", ["heads", "kv_heads", "hidden"])
+def test_its_layer_is_as_the_target_s(size):
+    assert LEARNED["mtp"].sizes_for(TARGET.config)[size] == getattr(TARGET.config, size)
+
+
 @models
 def test_no_more_tokens_than_it_can_draft(name):
     model = small_learned(name, TARGET)
@@ -216,17 +235,3 @@ def test_it_learns_and_goes_on_where_it_was_stopped(name, pair_folder, tmp_path,
     history = torch.load(tmp_path / f"{name}.training.pt", weights_only=True)["history"]
     assert [row[1] for row in history] == [10, 20] and history[-1][3] < 0.25            # rejected, held out
     assert f"alpha of {name} at T = 1.0" in capsys.readouterr().out
-
-
-@pytest.mark.usefixtures("measured_shortly")
-def test_side_by_side_each_learns_as_if_alone(pair_folder, tmp_path):
-    """Another model at its side changes nothing of what it becomes."""
-    found = []
-    for names in (["mlp"], ["eagle3", "mlp"]):
-        folder = tmp_path / "_".join(names)
-        folder.mkdir()
-        for file in ("target.pt", "draft.pt", "ranks.tiktoken"):
-            (folder / file).write_bytes((pair_folder / file).read_bytes())
-        assert train(folder, "--what", *names, "--steps", 4) == 0
-        found.append(load_pair(folder, draft="mlp").draft.state_dict())
-    assert all(torch.equal(found[0][name], found[1][name]) for name in found[0])

@@ -193,7 +193,7 @@ def test_probabilities_are_the_targets_own(small, kept, tmp_path):
     """Of the tokens alone that the draft model drafts; what it cannot draft is missing from their sum."""
     _, target, _ = small
     learning = training(small, kept, tmp_path)
-    model, = learning.trained
+    model = learning.model
     x, _, p_target, _ = learning.known(kept.rows(1, slice(3, 5)))
     expected = target(x).log_softmax(-1)[..., model.ids]
     assert len(model.ids) == 40 and (p_target - expected).abs().max() < 0.05     # kept in bfloat16
@@ -208,7 +208,7 @@ def test_a_look_counts_answers_alone(small, kept, tmp_path):
     learning = training(small, kept, tmp_path)
     learning.kept.parts[0]["answers"], whole = answers, learning.kept.parts[0]["answers"]
     (off, *accepted), words = learning.look(most=32)
-    model, = learning.trained
+    model = learning.model
     expected = torch.zeros(5, 2)
     for first in (0, 16):
         texts = learning.kept.rows(0, slice(first, first + 16))
