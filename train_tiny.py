@@ -44,6 +44,7 @@ from nanospec.cli.options import HERE, NEW_FOLDER, SEED, whole_number
 from nanospec.cli.show.terminal import status_of
 from nanospec.cli.train_job import PHASED, opened
 from nanospec.cli.train_watch import Watch, draw, new_progress, report
+from nanospec.errors import RequestError
 from nanospec.methods.draft_models import LEARNED
 from nanospec.model import Config
 from nanospec.training.losses import LOSSES
@@ -122,9 +123,11 @@ def main(argv: Sequence[str] | None = None) -> int:
 
 
 def train(args: argparse.Namespace, console: Console) -> int:
-    # What is to be trained, on which texts: a target and a draft of ours, draft models for them, or
-    # draft models for a target of others. What can be refused is refused before anything is read
-    # or written.
+    # What is to be trained, on which texts: our target and draft, a draft model for them, or one
+    # for a target of others. What can be refused is refused before anything is read or written.
+    if len(args.what) > 1:
+        raise RequestError(f"--what: each is trained alone, got {' and '.join(args.what)}")
+    args.what, = args.what
     kind: Any = for_target if args.weights else train_job
     job = kind.checked(args, SIZES[args.size])
     training, held = kind.prepared(args, job, console)
@@ -136,15 +139,14 @@ def train(args: argparse.Namespace, console: Console) -> int:
         finished = run(training, watch, lambda: got or time.monotonic() > end)
 
     # What came of it.
-    draw(args, job, training)
+    draw(training)
     if not finished:
         console.print(f"stopped; everything is in {job.out}. Go on with --resume.")
         return 128 + got[0] if got else 0
     if args.weights:
         for_target.report(console, training)
     else:
-        for what in args.what:
-            report(console, job.out, held, args.device, what)
+        report(console, job.out, held, args.device, args.what)
     return 0
 
 

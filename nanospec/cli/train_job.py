@@ -47,7 +47,7 @@ class Job(NamedTuple):
 def checked(args: argparse.Namespace, size: Size | Any) -> Job:
     """What can be refused before the text is read is refused here."""
     available(args.device)
-    if args.begin and args.what != ["pair"]:
+    if args.begin and args.what != "pair":
         raise RequestError("--from is for a pair, whose target grows from one of fewer layers, and "
                            "for a draft model of --weights; distil trains the draft that ships "
                            "further")
@@ -62,19 +62,16 @@ def checked(args: argparse.Namespace, size: Size | Any) -> Job:
         args.tokenizer = args.tokenizer or fetched(args.begin).with_name("ranks.tiktoken")
         shallow = load_model(args.begin, args.device, tokenizer=Tokenizer.load(args.tokenizer))
         check_growth(shallow.config, size.target)
-    if len(args.what) > 1:
-        raise RequestError(f"--what: each is trained alone, got {' and '.join(args.what)}")
-    if args.what != ["pair"]:
+    if args.what != "pair":
         if args.tokenizer:
             raise RequestError("--tokenizer: a draft model has the tokenizer of its pair")
-        out = args.out or Path("out") / "_".join(args.what)
+        out = args.out or Path("out") / args.what
         pair = load_pair(out if (out / "target.pt").exists() else WEIGHTS, args.device)
-        if args.what == ["distil"]:
+        if args.what == "distil":
             files = (Distillation.state_file,)
             size = further(size, pair)
         else:
-            name, = args.what
-            files, size = files_of(name), plan_of(name, pair.target.config, size)
+            files, size = files_of(args.what), plan_of(args.what, pair.target.config, size)
     return allowed(args, Job(size, out, pair, files, shallow=shallow))
 
 
@@ -152,7 +149,7 @@ def prepared(args: argparse.Namespace, job: Job,
     training: Training
     if pair is None:
         training = Training(size, args.seed, ids, tokenizer, out, compiled, last, args.loss)
-    elif args.what == ["distil"]:
+    elif args.what == "distil":
         training = Distillation(pair, size, args.seed, ids, tokenizer, out, compiled,
                                 loss=args.loss)
     else:
