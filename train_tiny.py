@@ -39,9 +39,9 @@ from rich.console import Console
 
 from nanospec.cli import for_target, train_job
 from nanospec.cli.for_target import PART, PARTS
+from nanospec.cli.launch import command
 from nanospec.cli.parser import Parser
 from nanospec.cli.options import HERE, NEW_FOLDER, SEED, whole_number
-from nanospec.cli.show.terminal import status_of
 from nanospec.cli.train_job import PHASED, opened
 from nanospec.cli.train_watch import Watch, draw, new_progress, report
 from nanospec.errors import RequestError
@@ -117,9 +117,10 @@ def options() -> Parser:
     return parser
 
 
+@command("train_tiny")
 def main(argv: Sequence[str] | None = None) -> int:
     """Ctrl-C ends it before the training, when nothing has been made, or after."""
-    return status_of("train_tiny", lambda: train(options().parse_args(argv), Console()))
+    return train(options().parse_args(argv), Console())
 
 
 def train(args: argparse.Namespace, console: Console) -> int:

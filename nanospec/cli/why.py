@@ -23,9 +23,10 @@ from nanospec.cli import options
 from nanospec.cli.bench.measure import busy, measure, measure_costs
 from nanospec.cli.bench.method_options import chosen_drafters, options_of, read_pair
 from nanospec.cli.demo_options import PROMPT, WORDS
+from nanospec.cli.launch import command
 from nanospec.cli.parser import Parser
 from nanospec.cli.quantities import rows_of_call
-from nanospec.cli.show.terminal import note, show_table, status_of
+from nanospec.cli.show.terminal import note, show_table
 from nanospec.errors import RequestError, check_request
 from nanospec.fast.autotune import setups_of
 from nanospec.fast.clock import announced
@@ -97,8 +98,9 @@ class Parts:
         return {part: replace(self, **{part: value}).gain for part, value in best.items()}
 
 
-def main(argv: Sequence[str] | None = None) -> int:
-    return status_of("why", lambda: show(*run(parsed(argv))))
+@command("why")
+def main(argv: Sequence[str] | None = None) -> None:
+    show(*run(parsed(argv)))
 
 
 def parsed(argv: Sequence[str] | None) -> argparse.Namespace:

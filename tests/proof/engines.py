@@ -27,13 +27,13 @@ from typing import Any
 
 import torch
 
+from nanospec.cli.launch import command
 from nanospec.cli.parser import Parser
 from nanospec.errors import RequestError, one_line
 from nanospec.files.checkpoint import WEIGHTS, Pair, load_pair
 from nanospec.files.export import export
 from nanospec.files.tokenizer import Tokenizer
 from nanospec.generate import generate
-from nanospec.proof.command import command
 from nanospec.proof.judge.endpoint import Endpoint, EndpointError, against_logprobs
 from nanospec.proof.judge.sequential import LOOKS
 from nanospec.proof.judge.verdict import Verdict, check_task, judge
@@ -186,6 +186,7 @@ def parser() -> Parser:
 
 @command("engines")
 def main(argv: Sequence[str] | None = None) -> int:
+    torch.set_num_threads(1)
     options = parser().parse_args(argv)
     if options.at_once < 1:
         raise RequestError(f"--at-once must be 1 or more, got {options.at_once}")

@@ -25,10 +25,10 @@ from pathlib import Path
 
 from nanospec.cli.bench import acceptance, beside, markdown, questions, serve, speed
 from nanospec.cli.bench.prompts import CHAT
+from nanospec.cli.launch import command
 from nanospec.cli.options import (COUNT, GAMMA, HERE, OPTIONS, TEMPERATURE, TEXTS, add_options,
                                   default_in_words, file, option)
 from nanospec.cli.parser import Parser
-from nanospec.cli.show.terminal import status_of
 from nanospec.methods.draft_models import LEARNED
 from nanospec.methods.index import DRAFTERS, RULES
 
@@ -92,23 +92,20 @@ def parser() -> Parser:
     return top
 
 
-def main(argv: Sequence[str] | None = None) -> int:
+@command("bench")
+def main(argv: Sequence[str] | None = None) -> None:
     words = list(sys.argv[1:] if argv is None else argv)
     if not words or words[0].startswith("-") and words[0] not in ("-h", "--help"):
         words = ["speed", *words]
-
-    def command() -> None:
-        options = vars(parser().parse_args(words))
-        run, rows_file, table_file = (options.pop(name) for name in ("run", "json", "markdown"))
-        if sys.stderr.isatty():
-            print("measuring; this can take minutes, and Ctrl-C ends it", file=sys.stderr)
-        rows = run(**options)
-        if rows_file:
-            rows_file.write_text(json.dumps(rows, indent=1) + "\n")
-        if table_file:
-            table_file.write_text(markdown.page(words), encoding="utf-8")
-
-    return status_of("bench", command)
+    options = vars(parser().parse_args(words))
+    run, rows_file, table_file = (options.pop(name) for name in ("run", "json", "markdown"))
+    if sys.stderr.isatty():
+        print("measuring; this can take minutes, and Ctrl-C ends it", file=sys.stderr)
+    rows = run(**options)
+    if rows_file:
+        rows_file.write_text(json.dumps(rows, indent=1) + "\n")
+    if table_file:
+        table_file.write_text(markdown.page(words), encoding="utf-8")
 
 
 if __name__ == "__main__":

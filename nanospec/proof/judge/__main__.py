@@ -23,9 +23,9 @@ from pathlib import Path
 
 import torch
 
+from nanospec.cli.launch import command
 from nanospec.cli.parser import Parser
 from nanospec.errors import NanospecError, RequestError
-from nanospec.proof.command import command
 from nanospec.proof.judge.endpoint import Endpoint, against_logprobs, against_plain
 from nanospec.proof.judge.other_programs import (SECONDS, SINGLE, error_in_a_line,
                                                  load_with_transformers,
@@ -95,6 +95,7 @@ def parser() -> Parser:
 @command("judge")
 def main(argv: Sequence[str] | None = None) -> int:
     argv = list(sys.argv[1:] if argv is None else argv)
+    torch.set_num_threads(1)            # small tensors gain nothing from more
     options = parser().parse_args(argv)
     settings = {name: getattr(options, name) for name, usual in SETTINGS.items()
                 if getattr(options, name) != usual}
