@@ -69,8 +69,7 @@ def main(argv: Sequence[str] | None = None) -> None:
 
 def parsed(argv: Sequence[str] | None) -> argparse.Namespace:
     """What was asked for. RequestError for what cannot be."""
-    parser = Parser(prog="nanospec chat", description=__doc__,
-                    formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser = Parser(prog="nanospec chat", description=__doc__)
     options.add_options(parser, DEFAULTS, WORDS)
     parser.add_argument("--system", type=options.TEXT, metavar="TEXT",
                         help="what the model is told before the conversation")

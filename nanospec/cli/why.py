@@ -105,8 +105,7 @@ def main(argv: Sequence[str] | None = None) -> None:
 
 def parsed(argv: Sequence[str] | None) -> argparse.Namespace:
     """What was asked for. RequestError for what cannot be."""
-    parser = Parser(prog="nanospec why", description=__doc__,
-                    formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser = Parser(prog="nanospec why", description=__doc__)
     options.add_options(parser, DEFAULTS, WORDS | {"gamma": str(GAMMA)})
     asked = parser.parse_args(argv)
     asked.weights = source_of(asked.weights)

@@ -14,7 +14,6 @@ if __name__ == "__main__":              # Ctrl-C may come while torch is being i
     from nanospec.cli.launch import quiet
     quiet()
 
-import argparse
 import sys
 from collections.abc import Sequence
 from pathlib import Path
@@ -74,8 +73,7 @@ def export(pair: Pair, out: Path, name: str = "", engine: str = "vllm") -> list[
 
 @command("export")
 def main(argv: Sequence[str] | None = None) -> None:
-    parser = Parser(prog="python -m nanospec.files.export", description=__doc__,
-                    formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser = Parser(prog="python -m nanospec.files.export", description=__doc__)
     parser.add_argument("out", type=Path, metavar="OUT", help="the folder to write to")
     parser.add_argument("--weights", default=WEIGHTS, metavar="FOLDER",
                         help="default: the pair that ships")

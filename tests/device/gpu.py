@@ -13,7 +13,6 @@ if __name__ == "__main__":              # Ctrl-C may come while torch is being i
     from nanospec.cli.launch import quiet
     quiet()
 
-import argparse
 import json
 import os
 import platform
@@ -75,8 +74,7 @@ STEPS = (
 
 @command("gpu")
 def main(argv: Sequence[str] | None = None) -> None:
-    parser = Parser(prog="python -m tests.device.gpu", description=__doc__,
-                    formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser = Parser(prog="python -m tests.device.gpu", description=__doc__)
     parser.add_argument("out", type=NEW_FOLDER, metavar="OUT", help="the folder to write to; an earlier run in it is "
                         "continued")
     parser.add_argument("--minutes", type=MINUTES, default=10.0, metavar="M", help="of the device for all steps "

@@ -7,7 +7,6 @@ stands the floor of each step: a token of plain decoding reads every weight once
 bytes over the bandwidth (the memory side of the roofline, Williams et al. 2009).
 """
 
-import argparse
 import json
 import sys
 from collections.abc import Callable, Sequence
@@ -47,8 +46,7 @@ ALPHA = option("a number between 0 and 1", float, lambda number: 0 < number < 1)
 
 @command("large")
 def main(argv: Sequence[str] | None = None) -> None:
-    parser = Parser(prog="python -m tests.device.large", description=__doc__,
-                    formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser = Parser(prog="python -m tests.device.large", description=__doc__)
     add = parser.add_argument
     add("--gammas", type=GAMMA, nargs="+", default=(2, 4, 8))
     add("--rows", type=COUNT, nargs="+", default=(1, 8, 32), help="how many texts at once")

@@ -15,7 +15,6 @@ if __name__ == "__main__":              # Ctrl-C may come while torch is being i
     from nanospec.cli.launch import quiet
     quiet()
 
-import argparse
 import json
 import sys
 from collections.abc import Iterator, Sequence
@@ -169,8 +168,7 @@ def print_table(options: Any) -> int:
 
 
 def parser() -> Parser:
-    made = Parser(prog="python -m tests.proof.engines", description=__doc__,
-                  formatter_class=argparse.RawDescriptionHelpFormatter)
+    made = Parser(prog="python -m tests.proof.engines", description=__doc__)
     made.add_argument("--weights", type=Path, default=WEIGHTS, metavar="FOLDER", help="default: the pair that ships")
     made.add_argument("--drafters", nargs="+", metavar="NAME", help=f"some of: {'; '.join(DRAFTERS)}; default: all")
     how = made.add_mutually_exclusive_group()

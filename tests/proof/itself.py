@@ -8,7 +8,6 @@ if __name__ == "__main__":              # Ctrl-C may come while torch is being i
     from nanospec.cli.launch import quiet
     quiet()
 
-import argparse
 import math
 import sys
 from collections import defaultdict
@@ -37,8 +36,7 @@ OF_SERVERS = ("accept-everything", "ratio-flipped", "residual-is-target", "bonus
 @command("itself")
 def main(argv: Sequence[str] | None = None) -> int:
     """How often the judge accuses the correct sampler, and what it misses of the zoo."""
-    parser = Parser(prog="python -m tests.proof.itself", description=__doc__,
-                    formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser = Parser(prog="python -m tests.proof.itself", description=__doc__)
     parser.add_argument("--runs", type=int, default=1000, metavar="N",
                         help="runs of the correct sampler, each with its own seeds; default: 1000")
     parser.add_argument("--quick", action="store_true", help="20 runs, and nothing on the pair that ships")

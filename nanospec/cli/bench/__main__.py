@@ -16,7 +16,6 @@ if __name__ == "__main__":              # Ctrl-C may come while torch is being i
     from nanospec.cli.launch import quiet
     quiet()
 
-import argparse
 import json
 import sys
 from collections.abc import Sequence
@@ -72,23 +71,21 @@ WORDS = {"drafters": "chain, or suffix where there is no draft model", "prompts"
 
 
 def parser() -> Parser:
-    top = Parser(prog="nanospec bench", description=__doc__, epilog="Without a subcommand: speed.",
-                 formatter_class=argparse.RawDescriptionHelpFormatter)
+    top = Parser(prog="nanospec bench", description=__doc__, epilog="Without a subcommand: speed.")
     subcommands = top.add_subparsers(required=True, metavar="SUBCOMMAND")
     for module in SUBCOMMANDS:
         words = str(module.__doc__)
         defaults = {name: its.default for name, its in signature(module.run).parameters.items()}
-        command = subcommands.add_parser(
+        one = subcommands.add_parser(
             module.__name__.split(".")[-1], description=words, help=words.splitlines()[0],
-            epilog=questions.__doc__ if "answers" in defaults else None,
-            formatter_class=argparse.RawDescriptionHelpFormatter)
+            epilog=questions.__doc__ if "answers" in defaults else None)
         lacking = {name: words for name, words in WORDS.items()
                    if not default_in_words(defaults.get(name))}
-        add_options(command, defaults | {"device": HERE}, lacking, OF_THE_BENCH)
-        command.add_argument("--json", type=file(), metavar="FILE", help="the rows")
-        command.add_argument("--markdown", type=file(".md"), metavar="FILE.md",
-                             help="the table, with the command, the machine and the date")
-        command.set_defaults(run=module.run)
+        add_options(one, defaults | {"device": HERE}, lacking, OF_THE_BENCH)
+        one.add_argument("--json", type=file(), metavar="FILE", help="the rows")
+        one.add_argument("--markdown", type=file(".md"), metavar="FILE.md",
+                         help="the table, with the command, the machine and the date")
+        one.set_defaults(run=module.run)
     return top
 
 

@@ -14,7 +14,6 @@ if __name__ == "__main__":              # Ctrl-C may come while torch is being i
     from nanospec.cli.launch import quiet
     quiet()
 
-import argparse
 import shlex
 import sys
 from collections.abc import Sequence
@@ -37,8 +36,7 @@ PROMPT = [0]
 
 
 def parser() -> Parser:
-    main = Parser(prog="python -m nanospec.proof.judge", description=__doc__,
-                  formatter_class=argparse.RawDescriptionHelpFormatter)
+    main = Parser(prog="python -m nanospec.proof.judge", description=__doc__)
     kinds = main.add_subparsers(dest="kind", required=True,
                                 metavar="{transformers,endpoint,function}")
     common = Parser(add_help=False)
