@@ -45,6 +45,7 @@ from nanospec.cli.options import HERE, NEW_FOLDER, SEED, whole_number
 from nanospec.cli.train_job import PHASED, opened
 from nanospec.cli.train_watch import Watch, draw, new_progress, report
 from nanospec.errors import RequestError
+from nanospec.files.ready import available
 from nanospec.methods.draft_models import LEARNED
 from nanospec.model import Config
 from nanospec.training.losses import LOSSES
@@ -129,6 +130,8 @@ def train(args: argparse.Namespace, console: Console) -> int:
     if len(args.what) > 1:
         raise RequestError(f"--what: each is trained alone, got {' and '.join(args.what)}")
     args.what, = args.what
+    args.out = args.out or Path("out") / (args.size if args.what == "pair" else args.what)
+    available(args.device)
     kind: Any = for_target if args.weights else train_job
     job = kind.checked(args, SIZES[args.size])
     training, held = kind.prepared(args, job, console)

@@ -2,7 +2,6 @@
 
 import argparse
 from dataclasses import replace
-from pathlib import Path
 from typing import Any
 
 import torch
@@ -16,7 +15,6 @@ from nanospec.fast.autotune import quick_copy
 from nanospec.fast.compiled import compiler_for
 from nanospec.files.checkpoint import load_learned
 from nanospec.files.corpus import read_texts, to_ids
-from nanospec.files.ready import available
 from nanospec.files.sources import source_of
 from nanospec.methods.draft_models import LEARNED
 from nanospec.training.kept import Kept, KeptTraining
@@ -32,7 +30,6 @@ FURTHER = 1e-3                  # of weights that are trained already
 
 def checked(args: argparse.Namespace, size: Size) -> Job:
     """As train_job.checked. The target's sizes and tokenizer are read here, its weights are not."""
-    available(args.device)
     if args.what not in LEARNED:
         raise RequestError(f"--weights is for draft models: --what is one of {', '.join(LEARNED)}, "
                            f"got {args.what}")
@@ -59,9 +56,8 @@ def checked(args: argparse.Namespace, size: Size) -> Job:
             raise RequestError(f"--spoken must be 1 to {target.config.vocab_size}, got "
                                f"{args.spoken}")
         sizes["spoken"] = args.spoken
-    out = args.out or Path("out") / args.what
     plan = replace(plan, rate=(FURTHER if args.begin else RATE,))
-    return allowed(args, Job(plan, out, None, files_of(name), target))
+    return allowed(args, Job(plan, args.out, None, files_of(name), target))
 
 
 def prepared(args: argparse.Namespace, job: Job,

@@ -15,7 +15,6 @@ from nanospec.fast.compiled import compiler_for
 from nanospec.files.checkpoint import WEIGHTS, Pair, load_model, load_pair, load_saved
 from nanospec.files.corpus import DEPENDENCIES, packages, read_packages, read_texts, to_ids
 from nanospec.files.paths import fetched, write_atomically
-from nanospec.files.ready import available
 from nanospec.files.sources import Target
 from nanospec.files.tokenizer import Tokenizer, train
 from nanospec.model import GPT
@@ -46,7 +45,6 @@ class Job(NamedTuple):
 
 def checked(args: argparse.Namespace, size: Size | Any) -> Job:
     """What can be refused before the text is read is refused here."""
-    available(args.device)
     if args.begin and args.what != "pair":
         raise RequestError("--from is for a pair, whose target grows from one of fewer layers, and "
                            "for a draft model of --weights; distil trains the draft that ships "
@@ -57,7 +55,7 @@ def checked(args: argparse.Namespace, size: Size | Any) -> Job:
         if not packages([name]):
             raise RequestError(f"--packages: {name} is not installed here")
     files: Sequence[str] = FILES
-    out, pair, shallow = args.out or Path("out") / args.size, None, None
+    out, pair, shallow = args.out, None, None
     if args.begin:                  # with its tokenizer, unless another is named
         args.tokenizer = args.tokenizer or fetched(args.begin).with_name("ranks.tiktoken")
         shallow = load_model(args.begin, args.device, tokenizer=Tokenizer.load(args.tokenizer))
@@ -65,7 +63,6 @@ def checked(args: argparse.Namespace, size: Size | Any) -> Job:
     if args.what != "pair":
         if args.tokenizer:
             raise RequestError("--tokenizer: a draft model has the tokenizer of its pair")
-        out = args.out or Path("out") / args.what
         pair = load_pair(out if (out / "target.pt").exists() else WEIGHTS, args.device)
         if args.what == "distil":
             files = (Distillation.state_file,)

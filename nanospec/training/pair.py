@@ -22,7 +22,7 @@ from nanospec.files.tokenizer import Tokenizer
 from nanospec.model import GPT, Config
 from nanospec.training.batches import HeldOut, Sampled, batch_at
 from nanospec.training.grow import fit_first, grown
-from nanospec.training.losses import LOSSES
+from nanospec.training.losses import LOSSES, log_probs
 from nanospec.training.mixed import mixed
 from nanospec.training.step import COOL_DOWN, new_optimizer
 
@@ -61,9 +61,9 @@ def loss_of(phase: str, model: Callable, target: GPT, x: Tensor, y: Tensor,
         logits = model(x)
         if phase == "distil":
             with torch.no_grad():
-                p_target = target(x).float().log_softmax(-1)
+                p_target = log_probs(target(x))
     if phase == "distil":
-        return LOSSES[loss](p_target, logits.float().log_softmax(-1)).mean()
+        return LOSSES[loss](p_target, log_probs(logits)).mean()
     return F.cross_entropy(logits.float().flatten(0, 1), y.flatten())
 
 
