@@ -39,11 +39,13 @@ from rich.console import Console
 
 from nanospec.cli import for_target, train_job
 from nanospec.cli.for_target import PART, PARTS
+from nanospec.cli.launch import command
 from nanospec.cli.parser import Parser
 from nanospec.cli.options import HERE, NEW_FOLDER, SEED, whole_number
-from nanospec.cli.show.terminal import status_of
 from nanospec.cli.train_job import PHASED, opened
 from nanospec.cli.train_watch import Watch, draw, new_progress, report
+from nanospec.errors import RequestError
+from nanospec.files.ready import available
 from nanospec.methods.draft_models import LEARNED
 from nanospec.model import Config
 from nanospec.training.losses import LOSSES
@@ -79,8 +81,8 @@ def options() -> Parser:
     parser = Parser(description=__doc__.split("\n\n")[0])
     add = parser.add_argument
     add("--what", choices=[*PHASED, *LEARNED], default=["pair"], nargs="+", metavar="NAME",
-        help="pair; pair mtp, whose target learns with its MTP layer; distil, which trains its "
-        "draft further; or a draft model for it: " + ", ".join(LEARNED) + "; default: pair")
+        help="pair; distil, which trains its draft further; or a draft model for it: "
+        + ", ".join(LEARNED) + "; default: pair")
     add("--size", choices=SIZES, default="tiny",
         help="sets widths, depths, batch and steps; default: %(default)s")
     add("--steps", type=int, nargs="+", metavar="N",
@@ -116,15 +118,20 @@ def options() -> Parser:
     return parser
 
 
+@command("train_tiny")
 def main(argv: Sequence[str] | None = None) -> int:
     """Ctrl-C ends it before the training, when nothing has been made, or after."""
-    return status_of("train_tiny", lambda: train(options().parse_args(argv), Console()))
+    return train(options().parse_args(argv), Console())
 
 
 def train(args: argparse.Namespace, console: Console) -> int:
-    # What is to be trained, on which texts: a target and a draft of ours, draft models for them, or
-    # draft models for a target of others. What can be refused is refused before anything is read
-    # or written.
+    # What is to be trained, on which texts: our target and draft, a draft model for them, or one
+    # for a target of others. What can be refused is refused before anything is read or written.
+    if len(args.what) > 1:
+        raise RequestError(f"--what: each is trained alone, got {' and '.join(args.what)}")
+    args.what, = args.what
+    args.out = args.out or Path("out") / (args.size if args.what == "pair" else args.what)
+    available(args.device)
     kind: Any = for_target if args.weights else train_job
     job = kind.checked(args, SIZES[args.size])
     training, held = kind.prepared(args, job, console)
@@ -136,15 +143,14 @@ def train(args: argparse.Namespace, console: Console) -> int:
         finished = run(training, watch, lambda: got or time.monotonic() > end)
 
     # What came of it.
-    draw(args, job, training)
+    draw(training)
     if not finished:
         console.print(f"stopped; everything is in {job.out}. Go on with --resume.")
         return 128 + got[0] if got else 0
     if args.weights:
         for_target.report(console, training)
     else:
-        for what in args.what:
-            report(console, job.out, held, args.device, what)
+        report(console, job.out, held, args.device, args.what)
     return 0
 
 

@@ -8,17 +8,13 @@ for the lessons, and where there are none, as on a hosted machine, it clones and
 not overwritten.
 """
 
-if __name__ == "__main__":              # Ctrl-C may come while torch is being imported
-    from nanospec.cli.launch import quiet
-    quiet()
-
 import argparse
 import json
 import subprocess
 import sys
 from pathlib import Path
 
-from nanospec.cli.show.terminal import refuse
+from nanospec.cli.launch import command, quiet
 
 LESSONS = Path(__file__).parent
 SETUP = '''import importlib.util
@@ -84,26 +80,24 @@ def notebook(lesson: Path, address: str) -> dict:
             "nbformat": 4, "nbformat_minor": 5}
 
 
-def main(argv: list[str] | None = None) -> int:
+@command("lessons.notebooks")
+def main(argv: list[str] | None = None) -> None:
     parser = argparse.ArgumentParser(prog="python -m lessons.notebooks", description=__doc__.splitlines()[0])
     parser.add_argument("folder", type=Path, nargs="?", default=LESSONS / "notebooks")
     folder = parser.parse_args(argv).folder
     written, there, origin = 0, 0, address()
-    try:
-        folder.mkdir(parents=True, exist_ok=True)
-        for lesson in sorted(LESSONS.glob("[0-9]*.py")):
-            path = folder / f"{lesson.stem}.ipynb"
-            if path.exists():                               # someone may have worked in it
-                there += 1
-                continue
-            text = json.dumps(notebook(lesson, origin), indent=1, ensure_ascii=False) + "\n"
-            path.write_text(text, encoding="utf-8")
-            written += 1
-    except OSError as error:
-        return refuse("lessons.notebooks", error)
+    folder.mkdir(parents=True, exist_ok=True)
+    for lesson in sorted(LESSONS.glob("[0-9]*.py")):
+        path = folder / f"{lesson.stem}.ipynb"
+        if path.exists():                               # someone may have worked in it
+            there += 1
+            continue
+        text = json.dumps(notebook(lesson, origin), indent=1, ensure_ascii=False) + "\n"
+        path.write_text(text, encoding="utf-8")
+        written += 1
     print(f"{written} notebooks written to {folder}" + f", {there} that existed left as they are" * bool(there))
-    return 0
 
 
 if __name__ == "__main__":
+    quiet()
     sys.exit(main())

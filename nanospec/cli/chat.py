@@ -27,11 +27,12 @@ from rich.console import Console
 from nanospec.cli.bench.markdown import machine
 from nanospec.cli import options
 from nanospec.cli.bench.method_options import Keep, chosen_drafters, options_of, read_pair
+from nanospec.cli.launch import command
 from nanospec.cli.parser import Parser
 from nanospec.cli.quantities import answer_of
 from nanospec.cli.show.keyboard import interrupts, lines
 from nanospec.cli.show.stream import Stream, can_show_colours
-from nanospec.cli.show.terminal import legend, note, status_of
+from nanospec.cli.show.terminal import legend, note
 from nanospec.errors import SEEDS, RequestError
 from nanospec.methods.draft_models.early_exit import target_for
 from nanospec.fast.autotune import Tuning, described, dtypes_of, fastest, name_of, set_up
@@ -55,23 +56,20 @@ SCARCE = 0.2            # of the context: with less room left it is announced
 PLAIN = 6               # plain steps that are timed after an answer; the first warms up
 
 
-def main(argv: Sequence[str] | None = None) -> int:
-    def talk() -> None:
-        chat = Chat(parsed(argv), Console())
-        if sys.stdin.isatty():
-            chat.greet()
-        for line in lines("> " if chat.console.is_terminal else ""):
-            if line == "/quit":
-                break
-            chat.take(line)
-
-    return status_of("chat", talk)
+@command("chat")
+def main(argv: Sequence[str] | None = None) -> None:
+    chat = Chat(parsed(argv), Console())
+    if sys.stdin.isatty():
+        chat.greet()
+    for line in lines("> " if chat.console.is_terminal else ""):
+        if line == "/quit":
+            break
+        chat.take(line)
 
 
 def parsed(argv: Sequence[str] | None) -> argparse.Namespace:
     """What was asked for. RequestError for what cannot be."""
-    parser = Parser(prog="nanospec chat", description=__doc__,
-                    formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser = Parser(prog="nanospec chat", description=__doc__)
     options.add_options(parser, DEFAULTS, WORDS)
     parser.add_argument("--system", type=options.TEXT, metavar="TEXT",
                         help="what the model is told before the conversation")

@@ -27,12 +27,12 @@ from rich.text import Text
 from nanospec.cli.bench.measure import busy, measure_costs, measure_setups
 from nanospec.cli.bench.method_options import options_of, read_pair, topology_of
 from nanospec.cli.demo_options import parsed
+from nanospec.cli.launch import command
 from nanospec.cli.options import sampling_of
 from nanospec.cli.quantities import alpha_of, cost_of_round, rows_of_call
 from nanospec.cli.show.page import Played, page_of, run_of
 from nanospec.cli.show.steps import WatchedDice, step_text
-from nanospec.cli.show.terminal import (View, legend, printable, save_picture, side_by_side,
-                                        status_of, table)
+from nanospec.cli.show.terminal import View, legend, printable, save_picture, side_by_side, table
 from nanospec.errors import check_request
 from nanospec.fast.autotune import described, setups_of, weights_of
 from nanospec.fast.clock import ClockedDrafter, announced, clocked
@@ -48,13 +48,14 @@ PICTURE_WIDTH = 124             # columns of --save, whatever the window's
 FRAME = 0.04                    # seconds between two views
 
 
-def main(argv: Sequence[str] | None = None) -> int:
+@command("demo")
+def main(argv: Sequence[str] | None = None) -> None:
     words = shlex.join(["python", "demo.py", *(sys.argv[1:] if argv is None else argv)])
-    return status_of("demo", lambda: run(Console(), parsed(argv, str(__doc__)), words))
+    run(Console(), parsed(argv, str(__doc__)), words)
 
 
-def run(console: Console, asked: Namespace, command: str) -> None:
-    """command: what was typed, for the page."""
+def run(console: Console, asked: Namespace, typed: str) -> None:
+    """typed: the command line, for the page."""
     demo = Demo(asked)
     if asked.step:
         return demo.step(console)
@@ -74,7 +75,7 @@ def run(console: Console, asked: Namespace, command: str) -> None:
         if asked.json:
             asked.json.write_text(json.dumps(row, indent=1) + "\n")
         if asked.html:
-            numbers = row | {"method": method, "setting": demo.how(), "command": command}
+            numbers = row | {"method": method, "setting": demo.how(), "command": typed}
             asked.html.write_text(demo.page(view.plain_seconds, numbers), encoding="utf-8")
     finally:
         console.print(final(console))

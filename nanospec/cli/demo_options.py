@@ -28,7 +28,7 @@ SIZES = {"gamma": "--gamma, not --shape", "topology": "--shape, not --gamma",
 
 
 def parser(description: str) -> Parser:
-    made = Parser(description=description, formatter_class=argparse.RawDescriptionHelpFormatter)
+    made = Parser(description=description)
     options.add_options(made, DEFAULTS, WORDS)
     add = made.add_argument
     add("--step", action="store_true", help="one round at a time, with every coin")

@@ -1,8 +1,7 @@
-"""train_tiny.py --weights: draft models for a target of others, on its texts or on files."""
+"""train_tiny.py --weights: a draft model for a target of others, on its texts or on files."""
 
 import argparse
 from dataclasses import replace
-from pathlib import Path
 from typing import Any
 
 import torch
@@ -16,7 +15,6 @@ from nanospec.fast.autotune import quick_copy
 from nanospec.fast.compiled import compiler_for
 from nanospec.files.checkpoint import load_learned
 from nanospec.files.corpus import read_texts, to_ids
-from nanospec.files.ready import available
 from nanospec.files.sources import source_of
 from nanospec.methods.draft_models import LEARNED
 from nanospec.training.kept import Kept, KeptTraining
@@ -32,10 +30,9 @@ FURTHER = 1e-3                  # of weights that are trained already
 
 def checked(args: argparse.Namespace, size: Size) -> Job:
     """As train_job.checked. The target's sizes and tokenizer are read here, its weights are not."""
-    available(args.device)
-    if not set(args.what) <= LEARNED.keys():
+    if args.what not in LEARNED:
         raise RequestError(f"--weights is for draft models: --what is one of {', '.join(LEARNED)}, "
-                           f"got {args.what[0]}")
+                           f"got {args.what}")
     if args.packages is not None or args.tokenizer:
         raise RequestError("--packages and --tokenizer are for a pair that is trained from scratch")
     target = source_of(args.weights).target
@@ -47,12 +44,10 @@ def checked(args: argparse.Namespace, size: Size) -> Job:
     if args.tokens is not None and args.tokens < 2 * PART:
         raise RequestError(f"--tokens must be {2 * PART} or more, got {args.tokens}: {PART} of "
                            "them are held out")
-    if len(args.what) > 1:
-        raise RequestError(f"--what: each is trained alone, got {' and '.join(args.what)}")
     if args.batch and AT_ONCE % args.batch:
         raise RequestError(f"--batch must divide the {AT_ONCE} texts of a part here, got "
                            f"{args.batch}")
-    plan = plan_of(args.what[0], target.config, replace(size, sampled=0))
+    plan = plan_of(args.what, target.config, replace(size, sampled=0))
     name, sizes = plan.draft
     if args.spoken is not None:
         if "spoken" not in sizes:
@@ -61,9 +56,8 @@ def checked(args: argparse.Namespace, size: Size) -> Job:
             raise RequestError(f"--spoken must be 1 to {target.config.vocab_size}, got "
                                f"{args.spoken}")
         sizes["spoken"] = args.spoken
-    out = args.out or Path("out") / "_".join(args.what)
     plan = replace(plan, rate=(FURTHER if args.begin else RATE,))
-    return allowed(args, Job(plan, out, None, files_of(name), target))
+    return allowed(args, Job(plan, args.out, None, files_of(name), target))
 
 
 def prepared(args: argparse.Namespace, job: Job,

@@ -15,9 +15,13 @@ import io
 import os
 import signal
 import sys
+from collections.abc import Callable, Sequence
 from contextlib import suppress
+from functools import wraps
 from types import FrameType
 from typing import Any
+
+from nanospec.errors import NanospecError, one_line
 
 IMPORT = "<frozen importlib._bootstrap>"
 READER_GONE = 128 + 13      # the number of SIGPIPE, which some systems lack
@@ -42,6 +46,24 @@ def quiet() -> None:
     if signal.getsignal(signal.SIGINT) is signal.default_int_handler:
         signal.signal(signal.SIGINT, interrupted)
         sys.unraisablehook, sys.excepthook = unraisable, uncaught
+
+
+def command(name: str) -> Callable[[Callable[..., int | None]], Callable[..., int]]:
+    """Of main(argv), or main() for the command line's: what it ends with is its own status, or 0;
+    2, after one line on the error stream, if it refuses; 130 if Ctrl-C ends it.
+    """
+    def of(main: Callable[..., int | None]) -> Callable[..., int]:
+        @wraps(main)
+        def run(argv: Sequence[str] | None = None) -> int:
+            try:
+                return main(argv) or 0
+            except (NanospecError, OSError) as error:       # by words, for the whole would be cut
+                print(f"{name}:", *map(one_line, str(error).split()), file=sys.stderr)
+                return 2
+            except KeyboardInterrupt:
+                return 130
+        return run
+    return of
 
 
 class Output(io.TextIOWrapper):

@@ -1,6 +1,7 @@
 """The command line's parser, of all commands."""
 
 import argparse
+from typing import Any
 
 from nanospec.errors import RequestError
 
@@ -10,7 +11,12 @@ LEFT_OUT = ("--min-p", "--logit-bias", "--repetition-penalty", "--repeat-penalty
 
 
 class Parser(argparse.ArgumentParser):
-    """Raises what is wrong as a RequestError, instead of printing its usage and leaving."""
+    """Raises what is wrong as a RequestError, instead of printing its usage and leaving. Its
+    description keeps its lines.
+    """
+
+    def __init__(self, **more: Any):
+        super().__init__(formatter_class=argparse.RawDescriptionHelpFormatter, **more)
 
     def error(self, message: str):
         for name in LEFT_OUT:

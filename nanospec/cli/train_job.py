@@ -15,7 +15,6 @@ from nanospec.fast.compiled import compiler_for
 from nanospec.files.checkpoint import WEIGHTS, Pair, load_model, load_pair, load_saved
 from nanospec.files.corpus import DEPENDENCIES, packages, read_packages, read_texts, to_ids
 from nanospec.files.paths import fetched, write_atomically
-from nanospec.files.ready import available
 from nanospec.files.sources import Target
 from nanospec.files.tokenizer import Tokenizer, train
 from nanospec.model import GPT
@@ -23,10 +22,8 @@ from nanospec.training.batches import HeldOut
 from nanospec.training.grow import check_growth
 from nanospec.training.learning import LearnedTraining, files_of, plan_of
 from nanospec.training.pair import FILES, Distillation, Size, Training, further
-from nanospec.training.with_mtp import WithMTP
 
 PHASED = ("pair", "distil")             # what can be trained besides LEARNED
-JOINT = ["pair", "mtp"]                 # the target and a layer that learns with it
 # How often the first text is read where the packages, being long, are read once. It alone is read
 # while the target's learning rate falls.
 TIMES = 4
@@ -48,8 +45,7 @@ class Job(NamedTuple):
 
 def checked(args: argparse.Namespace, size: Size | Any) -> Job:
     """What can be refused before the text is read is refused here."""
-    available(args.device)
-    if args.begin and args.what != ["pair"]:
+    if args.begin and args.what != "pair":
         raise RequestError("--from is for a pair, whose target grows from one of fewer layers, and "
                            "for a draft model of --weights; distil trains the draft that ships "
                            "further")
@@ -59,26 +55,20 @@ def checked(args: argparse.Namespace, size: Size | Any) -> Job:
         if not packages([name]):
             raise RequestError(f"--packages: {name} is not installed here")
     files: Sequence[str] = FILES
-    out, pair, shallow = args.out or Path("out") / args.size, None, None
+    out, pair, shallow = args.out, None, None
     if args.begin:                  # with its tokenizer, unless another is named
         args.tokenizer = args.tokenizer or fetched(args.begin).with_name("ranks.tiktoken")
         shallow = load_model(args.begin, args.device, tokenizer=Tokenizer.load(args.tokenizer))
         check_growth(shallow.config, size.target)
-    if args.what == JOINT:
-        files = (*FILES[:3], "mtp.pt", FILES[3])
-    elif args.what != ["pair"]:
-        if len(args.what) > 1:
-            raise RequestError("--what: each is trained alone, but for pair mtp")
+    if args.what != "pair":
         if args.tokenizer:
             raise RequestError("--tokenizer: a draft model has the tokenizer of its pair")
-        out = args.out or Path("out") / "_".join(args.what)
         pair = load_pair(out if (out / "target.pt").exists() else WEIGHTS, args.device)
-        if args.what == ["distil"]:
+        if args.what == "distil":
             files = (Distillation.state_file,)
             size = further(size, pair)
         else:
-            name, = args.what
-            files, size = files_of(name), plan_of(name, pair.target.config, size)
+            files, size = files_of(args.what), plan_of(args.what, pair.target.config, size)
     return allowed(args, Job(size, out, pair, files, shallow=shallow))
 
 
@@ -155,9 +145,8 @@ def prepared(args: argparse.Namespace, job: Job,
     compiled = compiler is not None
     training: Training
     if pair is None:
-        kind = WithMTP if args.what == JOINT else Training
-        training = kind(size, args.seed, ids, tokenizer, out, compiled, last, args.loss)
-    elif args.what == ["distil"]:
+        training = Training(size, args.seed, ids, tokenizer, out, compiled, last, args.loss)
+    elif args.what == "distil":
         training = Distillation(pair, size, args.seed, ids, tokenizer, out, compiled,
                                 loss=args.loss)
     else:

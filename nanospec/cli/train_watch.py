@@ -1,6 +1,5 @@
 """What is seen of a training: a bar, losses, held-out text; then a picture and a report."""
 
-import argparse
 import time
 from collections.abc import Sequence
 from pathlib import Path
@@ -13,7 +12,6 @@ from torch import Tensor
 from nanospec.cli.bench.measure import measure_alpha
 from nanospec.cli.quantities import per_second
 from nanospec.cli.show.figures import draw_accepted, draw_losses
-from nanospec.cli.train_job import Job
 from nanospec.fast.clock import announced
 from nanospec.files.checkpoint import Pair, load_pair
 from nanospec.generate import generate
@@ -78,11 +76,11 @@ class Watch:
                                         markup=False)
 
 
-def draw(args: argparse.Namespace, job: Job, training: Training) -> None:
+def draw(training: Training) -> None:
     """The picture of a training, beside what it has written."""
-    picture = job.out / training.state_file.replace("training.pt", "loss.png")
+    picture = training.out / training.state_file.replace("training.pt", "loss.png")
     if isinstance(training, LearnedTraining):
-        draw_accepted(training.history, args.what, picture)
+        draw_accepted(training.history, training.name, picture)
     else:
         draw_losses(training.history, training.phases, picture)
 

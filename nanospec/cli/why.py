@@ -23,9 +23,10 @@ from nanospec.cli import options
 from nanospec.cli.bench.measure import busy, measure, measure_costs
 from nanospec.cli.bench.method_options import chosen_drafters, options_of, read_pair
 from nanospec.cli.demo_options import PROMPT, WORDS
+from nanospec.cli.launch import command
 from nanospec.cli.parser import Parser
 from nanospec.cli.quantities import rows_of_call
-from nanospec.cli.show.terminal import note, show_table, status_of
+from nanospec.cli.show.terminal import note, show_table
 from nanospec.errors import RequestError, check_request
 from nanospec.fast.autotune import setups_of
 from nanospec.fast.clock import announced
@@ -97,14 +98,14 @@ class Parts:
         return {part: replace(self, **{part: value}).gain for part, value in best.items()}
 
 
-def main(argv: Sequence[str] | None = None) -> int:
-    return status_of("why", lambda: show(*run(parsed(argv))))
+@command("why")
+def main(argv: Sequence[str] | None = None) -> None:
+    show(*run(parsed(argv)))
 
 
 def parsed(argv: Sequence[str] | None) -> argparse.Namespace:
     """What was asked for. RequestError for what cannot be."""
-    parser = Parser(prog="nanospec why", description=__doc__,
-                    formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser = Parser(prog="nanospec why", description=__doc__)
     options.add_options(parser, DEFAULTS, WORDS | {"gamma": str(GAMMA)})
     asked = parser.parse_args(argv)
     asked.weights = source_of(asked.weights)

@@ -14,7 +14,6 @@ if __name__ == "__main__":              # Ctrl-C may come while torch is being i
     from nanospec.cli.launch import quiet
     quiet()
 
-import argparse
 import sys
 from collections.abc import Sequence
 from pathlib import Path
@@ -22,8 +21,9 @@ from typing import Any
 
 import torch
 
+from nanospec.cli.launch import command
 from nanospec.cli.parser import Parser
-from nanospec.errors import NanospecError, PairError, one_line
+from nanospec.errors import PairError, one_line
 from nanospec.files.checkpoint import WEIGHTS, Pair, load_pair
 from nanospec.files.extra import extra
 from nanospec.files.huggingface import save_folder
@@ -71,9 +71,9 @@ def export(pair: Pair, out: Path, name: str = "", engine: str = "vllm") -> list[
     return [*models]
 
 
-def main(argv: Sequence[str] | None = None) -> int:
-    parser = Parser(prog="python -m nanospec.files.export", description=__doc__,
-                    formatter_class=argparse.RawDescriptionHelpFormatter)
+@command("export")
+def main(argv: Sequence[str] | None = None) -> None:
+    parser = Parser(prog="python -m nanospec.files.export", description=__doc__)
     parser.add_argument("out", type=Path, metavar="OUT", help="the folder to write to")
     parser.add_argument("--weights", default=WEIGHTS, metavar="FOLDER",
                         help="default: the pair that ships")
@@ -82,18 +82,11 @@ def main(argv: Sequence[str] | None = None) -> int:
     parser.add_argument("--for", choices=[*ENGINES], default="vllm", dest="engine",
                         help="an EAGLE-3 head in the format of speculators, or in SpecForge's; "
                         "default: %(default)s")
-    try:
-        asked = parser.parse_args(argv)
-        pair = load_pair(asked.weights, dtype=torch.bfloat16, draft=asked.draft)
-        name = "" if isinstance(pair.tokenizer, Tokenizer) else str(asked.weights)
-        written = export(pair, asked.out, name, asked.engine)
-    except (NanospecError, OSError) as error:
-        print(f"export: {one_line(error)}", file=sys.stderr)
-        return 2
-    except KeyboardInterrupt:
-        return 130
+    asked = parser.parse_args(argv)
+    pair = load_pair(asked.weights, dtype=torch.bfloat16, draft=asked.draft)
+    name = "" if isinstance(pair.tokenizer, Tokenizer) else str(asked.weights)
+    written = export(pair, asked.out, name, asked.engine)
     print(f"{' and '.join(map(str, written))} written")
-    return 0
 
 
 if __name__ == "__main__":

@@ -22,7 +22,7 @@ from nanospec.files.tokenizer import Tokenizer
 from nanospec.model import GPT, Config
 from nanospec.training.batches import HeldOut, Sampled, batch_at
 from nanospec.training.grow import fit_first, grown
-from nanospec.training.losses import LOSSES
+from nanospec.training.losses import LOSSES, log_probs
 from nanospec.training.mixed import mixed
 from nanospec.training.step import COOL_DOWN, new_optimizer
 
@@ -61,9 +61,9 @@ def loss_of(phase: str, model: Callable, target: GPT, x: Tensor, y: Tensor,
         logits = model(x)
         if phase == "distil":
             with torch.no_grad():
-                p_target = target(x).float().log_softmax(-1)
+                p_target = log_probs(target(x))
     if phase == "distil":
-        return LOSSES[loss](p_target, logits.float().log_softmax(-1)).mean()
+        return LOSSES[loss](p_target, log_probs(logits)).mean()
     return F.cross_entropy(logits.float().flatten(0, 1), y.flatten())
 
 
@@ -140,7 +140,7 @@ class Training:
 
     def begin_phase(self, phase: int) -> None:
         self.phase, self.step = phase, 0
-        self.optimizer = new_optimizer(nn.ModuleList(self.trained))
+        self.optimizer = new_optimizer(self.model)
 
     @property
     def name(self) -> str:
@@ -161,12 +161,8 @@ class Training:
         return self.models["target"]
 
     @property
-    def trained(self) -> Sequence[nn.Module]:
-        """What learns now."""
-        return [self.model]
-
-    @property
     def model(self) -> nn.Module:
+        """What learns now."""
         return self.models["target" if self.name == "target" else "draft"]
 
     def save(self) -> None:
@@ -220,10 +216,7 @@ class Training:
                         self.seed + self.phase)
         if self.name == "distil":
             x = self.half_sampled(x)
-        return self.loss_of_texts(x, y)
-
-    def loss_of_texts(self, x: Tensor, y: Tensor) -> Tensor:
-        return loss_of(self.name, self.model, self.models["target"], x, y, self.loss)
+        return loss_of(self.name, self.model, self.target, x, y, self.loss)
 
     def half_sampled(self, x: Tensor) -> Tensor:
         """A batch, half of it exchanged for texts that the target has written, if there are any."""

@@ -29,8 +29,7 @@ def train_step(training: Any) -> Tensor:
     loss = training.loss_now()
     training.optimizer.zero_grad()
     loss.backward()
-    for model in training.trained:
-        torch.nn.utils.clip_grad_norm_(model.parameters(), 1.0)
+    torch.nn.utils.clip_grad_norm_(training.model.parameters(), 1.0)
     training.optimizer.step()
     training.step += 1
     return loss.detach()

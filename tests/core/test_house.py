@@ -15,7 +15,7 @@ CORE = {path.stem for path in (ROOT / "nanospec").glob("*.py")} - NOT_CORE
 # What stands around it. Each imports from the core and from those that stand before it here.
 ROOMS = ["theory", "methods", "serving", "files", "training", "fast", "proof", "cli", "__main__"]
 # What a file that can be started asks for, in whatever room it stands. They import nothing of nanospec but errors.
-STARTED = {"nanospec.cli.launch.quiet", "nanospec.cli.parser.Parser"}
+STARTED = {"nanospec.cli.launch.quiet", "nanospec.cli.launch.command", "nanospec.cli.parser.Parser"}
 FILES = sorted((ROOT / "nanospec").rglob("*.py"))
 SCRIPTS = [ROOT / "train_tiny.py", ROOT / "demo.py"]
 LESSONS = sorted((ROOT / "lessons").glob("[0-9]*.py"))

@@ -13,7 +13,6 @@ if __name__ == "__main__":              # Ctrl-C may come while torch is being i
     from nanospec.cli.launch import quiet
     quiet()
 
-import argparse
 import json
 import os
 import platform
@@ -28,9 +27,10 @@ from typing import Any, NamedTuple
 import torch
 
 from nanospec.cli.bench.markdown import table
+from nanospec.cli.launch import command
 from nanospec.cli.parser import Parser
 from nanospec.cli.options import HERE, NEW_FOLDER, device, option
-from nanospec.cli.show.terminal import note, show_table, status_of
+from nanospec.cli.show.terminal import note, show_table
 from nanospec.errors import one_line
 from nanospec.files.paths import write_atomically, write_json
 
@@ -72,15 +72,15 @@ STEPS = (
 )
 
 
-def main(argv: Sequence[str] | None = None) -> int:
-    parser = Parser(prog="python -m tests.device.gpu", description=__doc__,
-                    formatter_class=argparse.RawDescriptionHelpFormatter)
+@command("gpu")
+def main(argv: Sequence[str] | None = None) -> None:
+    parser = Parser(prog="python -m tests.device.gpu", description=__doc__)
     parser.add_argument("out", type=NEW_FOLDER, metavar="OUT", help="the folder to write to; an earlier run in it is "
                         "continued")
     parser.add_argument("--minutes", type=MINUTES, default=10.0, metavar="M", help="of the device for all steps "
                         "together; default: 10")
     parser.add_argument("--device", type=device, default=HERE, help=f"default: {HERE}")
-    return status_of("gpu", lambda: run(**vars(parser.parse_args(argv))))
+    run(**vars(parser.parse_args(argv)))
 
 
 def run(out: Path, minutes: float, device: str) -> None:

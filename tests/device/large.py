@@ -7,7 +7,6 @@ stands the floor of each step: a token of plain decoding reads every weight once
 bytes over the bandwidth (the memory side of the roofline, Williams et al. 2009).
 """
 
-import argparse
 import json
 import sys
 from collections.abc import Callable, Sequence
@@ -19,11 +18,11 @@ import torch
 
 from lessons.machine import Coins, bandwidth, matrix_rate, weight_bytes
 from nanospec.cli.bench.measure import measure_costs
-from nanospec.cli.launch import quiet
+from nanospec.cli.launch import command, quiet
 from nanospec.cli.parser import Parser
 from nanospec.cli.quantities import milliseconds, per_second
 from nanospec.cli.options import COUNT, GAMMA, HERE, device, file, option
-from nanospec.cli.show.terminal import show_table, status_of
+from nanospec.cli.show.terminal import show_table
 from nanospec.dice import Dice
 from nanospec.errors import RequestError
 from nanospec.fast.autotune import described
@@ -45,9 +44,9 @@ ROUND = 4               # draft tokens of the round whose floor is told
 ALPHA = option("a number between 0 and 1", float, lambda number: 0 < number < 1)
 
 
-def main(argv: Sequence[str] | None = None) -> int:
-    parser = Parser(prog="python -m tests.device.large", description=__doc__,
-                    formatter_class=argparse.RawDescriptionHelpFormatter)
+@command("large")
+def main(argv: Sequence[str] | None = None) -> None:
+    parser = Parser(prog="python -m tests.device.large", description=__doc__)
     add = parser.add_argument
     add("--gammas", type=GAMMA, nargs="+", default=(2, 4, 8))
     add("--rows", type=COUNT, nargs="+", default=(1, 8, 32), help="how many texts at once")
@@ -55,14 +54,10 @@ def main(argv: Sequence[str] | None = None) -> int:
     add("--device", type=device, default=HERE)
     add("--compile", action="store_true")
     add("--json", type=file(), metavar="FILE", help="the rows")
-
-    def command() -> None:
-        options = vars(parser.parse_args(argv))
-        into, rows = options.pop("json"), run(**options)
-        if into:
-            into.write_text(json.dumps(rows, indent=1) + "\n")
-
-    return status_of("large", command)
+    options = vars(parser.parse_args(argv))
+    into, rows = options.pop("json"), run(**options)
+    if into:
+        into.write_text(json.dumps(rows, indent=1) + "\n")
 
 
 def run(gammas: Sequence[int], rows: Sequence[int], alphas: Sequence[float], device: str, compile: bool) -> list[dict]:

@@ -44,12 +44,12 @@ def trained(what, text, device, folder):
     more = 7, ids.to(device), tokenizer, folder
     torch.manual_seed(5)
     pair = Pair(*(GPT(config).requires_grad_(False).to(device) for config in (SIZE.target, SIZE.draft)), tokenizer)
-    if what == ["pair"]:
+    if what == "pair":
         training = Training(SIZE, *more)
-    elif what == ["distil"]:
+    elif what == "distil":
         training = Distillation(pair, further(SIZE, pair), *more, loss="total-variation")
     else:
-        training = LearnedTraining(pair.target, plan_of(*what, pair.target.config, SIZE), *more, loss="lk-hybrid")
+        training = LearnedTraining(pair.target, plan_of(what, pair.target.config, SIZE), *more, loss="lk-hybrid")
     losses = []
     for phase in range(len(training.phases)):
         if phase:
@@ -60,7 +60,7 @@ def trained(what, text, device, folder):
     return training, [loss.item() for loss in losses] + shown
 
 
-@pytest.mark.parametrize("what", [["pair"], ["distil"], *([name] for name in LEARNED)], ids=lambda what: what[0])
+@pytest.mark.parametrize("what", ["pair", "distil", *LEARNED])
 def test_a_step_of_each_phase_is_the_cpus(gpu, float32, text, tmp_path, what):
     """Losses, gradients, the fused AdamW, the texts that the target writes, what a look finds, and what is saved. And
     a step waits for nothing, so that the CPU can ask for the next one while the device is busy with this one.

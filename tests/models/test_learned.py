@@ -85,6 +85,25 @@ def test_some_anchors_are_some_of_all(name):
     assert len(anchors) == 5 and (every[:, :, anchors].softmax(-1) - some.softmax(-1)).abs().max() < 1e-12
 
 
+def test_a_layer_of_multi_token_prediction_by_hand():
+    """The token after each place, predicted from the hidden states of the token before it, and the token there."""
+    mtp = small_learned("mtp", TARGET)
+    tokens = torch.randint(11, (2, 8), generator=torch.Generator().manual_seed(1))
+    before = before_tokens(hidden_of(tokens, mtp.layers))
+    state = mtp.state_norm(TARGET.norm(before[:, :, -1]))
+    x = mtp.fuse(torch.cat([mtp.token_norm(TARGET.embedding(tokens)), state], -1))
+    q, k, v = mtp.attention.turned(mtp.attention_norm(x), mtp.rope(8))
+    scores = q @ k.mT / q.shape[-1] ** 0.5 + torch.full((8, 8), float("-inf"), dtype=q.dtype).triu(1)
+    x = x + mtp.attention.out((scores.softmax(-1) @ v).transpose(1, 2).flatten(2))
+    logits = TARGET.head(mtp.norm(x + mtp.mlp(mtp.mlp_norm(x))))
+    assert (whole_texts(mtp, tokens, before, 1)[0] - logits).abs().max() < 1e-12
+
+
+@pytest.mark.parametrize("size", ["heads", "kv_heads", "hidden"])
+def test_its_layer_is_as_the_target_s(size):
+    assert LEARNED["mtp"].sizes_for(TARGET.config)[size] == getattr(TARGET.config, size)
+
+
 @models
 def test_no_more_tokens_than_it_can_draft(name):
     model = small_learned(name, TARGET)

@@ -12,13 +12,12 @@ import train_tiny
 from nanospec.cli import for_target
 from nanospec.errors import PairError, RequestError, TextError
 from nanospec.files.checkpoint import load_learned, load_pair
-from nanospec.files.gguf import load_gguf
 from nanospec.methods.draft_models import LEARNED
 from nanospec.training.kept import Kept, KeptTraining
 from nanospec.training.own_texts import AT_ONCE, OPENINGS, TOKENS, Row, Texts, Turns, openings, read, written
 from nanospec.training.pair import Size
 from nanospec.training.unrolled import before_tokens, some_anchors, unrolled
-from tests.small_gguf import PIECES, write
+from tests.small_gguf import PIECES, load_gguf, write
 
 pytest.importorskip("gguf", reason="gguf is not installed (the extra 'hf')")
 LAYERS = [0, 1]
@@ -193,7 +192,7 @@ def test_probabilities_are_the_targets_own(small, kept, tmp_path):
     """Of the tokens alone that the draft model drafts; what it cannot draft is missing from their sum."""
     _, target, _ = small
     learning = training(small, kept, tmp_path)
-    model, = learning.trained
+    model = learning.model
     x, _, p_target, _ = learning.known(kept.rows(1, slice(3, 5)))
     expected = target(x).log_softmax(-1)[..., model.ids]
     assert len(model.ids) == 40 and (p_target - expected).abs().max() < 0.05     # kept in bfloat16
@@ -208,7 +207,7 @@ def test_a_look_counts_answers_alone(small, kept, tmp_path):
     learning = training(small, kept, tmp_path)
     learning.kept.parts[0]["answers"], whole = answers, learning.kept.parts[0]["answers"]
     (off, *accepted), words = learning.look(most=32)
-    model, = learning.trained
+    model = learning.model
     expected = torch.zeros(5, 2)
     for first in (0, 16):
         texts = learning.kept.rows(0, slice(first, first + 16))

@@ -11,11 +11,13 @@ import sys
 import time
 from collections.abc import Sequence
 
+import torch
+
+from nanospec.cli.launch import command
 from nanospec.cli.parser import Parser
 from nanospec.errors import one_line
 from nanospec.fast.clock import announced
 from nanospec.files.checkpoint import load_pair
-from nanospec.proof.command import command
 from nanospec.proof.walk import TOLERANCE
 from nanospec.proof.zoo.plant import FALLS
 from tests.proof.checks import CHECKS, OF_THE_DISTRIBUTION, result_of
@@ -90,6 +92,7 @@ def main(argv: Sequence[str] | None = None) -> int:
     parser.add_argument("--quick", action="store_true", help="only what the tests run: no check that is marked slow, "
                                                              "fewer checks of a control, a shorter run")
     quick = parser.parse_args(argv).quick
+    torch.set_num_threads(1)            # small tensors gain nothing from more
     wrong = walk_checks(quick) + walk_contract(quick) + walk_zoo(quick)
     print("\nT8: real dice on the pair that ships")
     with announced("writing texts", at_once=False):

@@ -15,7 +15,6 @@ if __name__ == "__main__":              # Ctrl-C may come while torch is being i
     from nanospec.cli.launch import quiet
     quiet()
 
-import argparse
 import json
 import sys
 from collections.abc import Iterator, Sequence
@@ -27,13 +26,13 @@ from typing import Any
 
 import torch
 
+from nanospec.cli.launch import command
 from nanospec.cli.parser import Parser
 from nanospec.errors import RequestError, one_line
 from nanospec.files.checkpoint import WEIGHTS, Pair, load_pair
 from nanospec.files.export import export
 from nanospec.files.tokenizer import Tokenizer
 from nanospec.generate import generate
-from nanospec.proof.command import command
 from nanospec.proof.judge.endpoint import Endpoint, EndpointError, against_logprobs
 from nanospec.proof.judge.sequential import LOOKS
 from nanospec.proof.judge.verdict import Verdict, check_task, judge
@@ -169,8 +168,7 @@ def print_table(options: Any) -> int:
 
 
 def parser() -> Parser:
-    made = Parser(prog="python -m tests.proof.engines", description=__doc__,
-                  formatter_class=argparse.RawDescriptionHelpFormatter)
+    made = Parser(prog="python -m tests.proof.engines", description=__doc__)
     made.add_argument("--weights", type=Path, default=WEIGHTS, metavar="FOLDER", help="default: the pair that ships")
     made.add_argument("--drafters", nargs="+", metavar="NAME", help=f"some of: {'; '.join(DRAFTERS)}; default: all")
     how = made.add_mutually_exclusive_group()
@@ -186,6 +184,7 @@ def parser() -> Parser:
 
 @command("engines")
 def main(argv: Sequence[str] | None = None) -> int:
+    torch.set_num_threads(1)
     options = parser().parse_args(argv)
     if options.at_once < 1:
         raise RequestError(f"--at-once must be 1 or more, got {options.at_once}")

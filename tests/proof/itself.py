@@ -8,7 +8,6 @@ if __name__ == "__main__":              # Ctrl-C may come while torch is being i
     from nanospec.cli.launch import quiet
     quiet()
 
-import argparse
 import math
 import sys
 from collections import defaultdict
@@ -17,11 +16,11 @@ from dataclasses import dataclass, field
 
 import torch
 
+from nanospec.cli.launch import command
 from nanospec.cli.parser import Parser
 from nanospec.dice import Dice
 from nanospec.errors import RequestError
 from nanospec.files.checkpoint import Pair, load_pair
-from nanospec.proof.command import command
 from nanospec.proof.foreign import walked
 from nanospec.proof.judge.endpoint import BY_ID, TOP, Endpoint, against_logprobs, against_plain
 from nanospec.proof.judge.sequential import LOOKS
@@ -37,13 +36,13 @@ OF_SERVERS = ("accept-everything", "ratio-flipped", "residual-is-target", "bonus
 @command("itself")
 def main(argv: Sequence[str] | None = None) -> int:
     """How often the judge accuses the correct sampler, and what it misses of the zoo."""
-    parser = Parser(prog="python -m tests.proof.itself", description=__doc__,
-                    formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser = Parser(prog="python -m tests.proof.itself", description=__doc__)
     parser.add_argument("--runs", type=int, default=1000, metavar="N",
                         help="runs of the correct sampler, each with its own seeds; default: 1000")
     parser.add_argument("--quick", action="store_true", help="20 runs, and nothing on the pair that ships")
     parser.add_argument("--servers", action="store_true", help="judge servers instead: 2,000 samples, N runs of each")
     options = parser.parse_args(argv)
+    torch.set_num_threads(1)
     runs = 20 if options.quick else options.runs
     if runs < 1:
         raise RequestError(f"--runs must be 1 or more, got {runs}")

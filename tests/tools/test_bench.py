@@ -580,7 +580,7 @@ BEFORE_LOADING = [
     (["beside", "--weights", "nowhere"], "--weights"), (["beside", "--gamma", "0"], "--gamma"),
     (["nonsense"], "nonsense"), (["--nonsense"], "--nonsense"), (["speed", "speed"], "speed"),
     (["--methods"], "--methods"), (["methods"], "methods"), 
-    (["a\x1b[2J\x9b\n"], "\\x1b[2J"), (["speed", "a\x1b[2J\x9b\n\udcff"], "a␛[2J"),
+    (["a\x1b[2J\x9b\n"], "\\x1b[2J"), (["speed", "a\x1b[2J\x9b\n\udcff"], "a\ufffd[2J"),
     ([""], "''")]
 BEFORE_MEASURING = [
     (["--max-new-tokens", "9999"], "context"), (["--gammas", "1024"], "context"),

@@ -92,7 +92,7 @@ GUARD = """if __name__ == "__main__":              # Ctrl-C may come while torch
     quiet()
 """
 FILES = [*ROOT.glob("*.py"), *(ROOT / "nanospec").rglob("*.py"), *(ROOT / "tests" / "proof").glob("*.py"),
-         ROOT / "tests" / "device" / "gpu.py", ROOT / "lessons" / "notebooks.py"]
+         ROOT / "tests" / "device" / "gpu.py"]
 STARTED = sorted(path for path in FILES if 'if __name__ == "__main__"' in path.read_text())
 
 
@@ -106,8 +106,8 @@ def test_whatever_can_be_started_is_quiet_from_its_first_line_on(path):
 
 @pytest.mark.skipif(os.name != "posix", reason="signals")
 @pytest.mark.parametrize("start", [
-    "demo.py", "train_tiny.py", "-m lessons.check 3", "-m lessons.notebooks", "-m nanospec bench",
-    "-m nanospec.cli.bench", "-m tests.proof", "-m nanospec.proof.judge", "-m tests.proof.itself",
+    "demo.py", "train_tiny.py", "-m lessons.check 3", "-m nanospec bench", "-m nanospec.cli.bench",
+    "-m tests.proof", "-m nanospec.proof.judge", "-m tests.proof.itself",
     "-m nanospec.files.export", "-m nanospec.cli.chat"])
 def test_ctrl_c_while_torch_is_imported(start, tmp_path):
     """A torch that takes for ever, and would make something else of an interruption."""

@@ -240,7 +240,7 @@ BEFORE_LOADING = [
     (["--json", "nowhere/a.json"], "nowhere/a.json"), (["--json", "tests"], "--json"), (["--json", ""], "--json"),
     (["--json", "demo.py/a"], "--json"), (["--json", "/proc/version/a"], "--json"),
     (["--save", "nowhere/a.svg"], "nowhere/a.svg"),
-    (["--json", "x" * 5000], "--json"), (["--nonsense"], "--nonsense"), (["a\x1b[2Jb\x9b\n"], "a␛[2Jb"),
+    (["--json", "x" * 5000], "--json"), (["--nonsense"], "--nonsense"), (["a\x1b[2Jb\x9b\n"], "a\ufffd[2Jb"),
     (["--gamma"], "--gamma")]
 BEFORE_MEASURING = [
     (["--max-new-tokens", "9999"], "context"), (["--prompt", "x = 1\n" * 200], "context"),

@@ -81,13 +81,12 @@ def test_losses_of_a_training(drawn):
     assert named(kl) == {"distil 0.62": (7, .625)}
 
 
-def test_what_learned_draft_models_have_accepted(drawn):
-    """Two models, of two draft tokens each."""
-    history = [(0, 100, 9, 9, .3, .2, .35, .25), (0, 200, 9, 9, .5, .4, .55, .45)]
-    mlp, eagle = drawn(figures.draw_accepted, history, ["mlp", "eagle"])
-    assert list(lines_of(mlp).values()) == [[(100, .3), (200, .5)], [(100, .2), (200, .4)]]
-    assert list(lines_of(eagle).values()) == [[(100, .35), (200, .55)], [(100, .25), (200, .45)]]
-    assert named(mlp) == {"token 1": (200, .5), "token 2": (200, .4)} and mlp.get_ylim() == (0, 1)
+def test_what_a_learned_draft_model_has_accepted(drawn):
+    """Of three draft tokens the first and the last are named."""
+    axes, = drawn(figures.draw_accepted, [(0, 100, 9, 8, .35, .3, .2), (0, 200, 9, 8, .55, .5, .4)], "mlp")
+    assert list(lines_of(axes).values()) == [[(100, .35), (200, .55)], [(100, .3), (200, .5)], [(100, .2), (200, .4)]]
+    assert named(axes) == {"token 1": (200, .55), "token 3": (200, .4)} and axes.get_ylim() == (0, 1)
+    assert axes.get_ylabel().startswith("mlp")
 
 
 # The page

@@ -8,8 +8,9 @@ import pytest
 import torch
 from rich.console import Console, Group
 
+from nanospec.cli.launch import command
 from nanospec.cli.show.steps import WatchedDice, judged, step_text
-from nanospec.cli.show.terminal import View, legend, printable, refuse, round_text, save_picture, visible
+from nanospec.cli.show.terminal import View, legend, printable, round_text, save_picture, visible
 from nanospec.methods.index import DRAFTERS, method_of
 from nanospec.proof.tables import small_gpt
 from nanospec.speculate import Round
@@ -109,9 +110,14 @@ def test_nothing_hostile_reaches_the_terminal_or_breaks_the_picture(tmp_path, ca
     save_picture(shown, 120, "title", tmp_path / "a.svg")
     svg = (tmp_path / "a.svg").read_text()
     assert ElementTree.fromstring(svg).tag.endswith("svg") and not set(svg) & set(HOSTILE)
-    assert refuse("demo", ValueError(HOSTILE + "\n[red]:smile:[/red]" + "x" * 300)) == 2
+
+    @command("demo")
+    def refuse(argv=None):
+        raise OSError(HOSTILE + "\n[red]:smile:[/red]" + " x" * 300)
+
+    assert refuse() == 2
     out, err = capsys.readouterr()
-    assert out == "" and err.count("\n") == 1 and "[red]:smile:[/red]xxx" in err and not set(err) & set(HOSTILE)
+    assert out == "" and err.count("\n") == 1 and "[red]:smile:[/red] x x" in err and not set(err) & set(HOSTILE)
 
 
 def test_the_picture_loads_nothing(tmp_path):

@@ -16,7 +16,6 @@ if __name__ == "__main__":              # Ctrl-C may come while torch is being i
     from nanospec.cli.launch import quiet
     quiet()
 
-import argparse
 import json
 import sys
 from collections.abc import Sequence
@@ -25,10 +24,10 @@ from pathlib import Path
 
 from nanospec.cli.bench import acceptance, beside, markdown, questions, serve, speed
 from nanospec.cli.bench.prompts import CHAT
+from nanospec.cli.launch import command
 from nanospec.cli.options import (COUNT, GAMMA, HERE, OPTIONS, TEMPERATURE, TEXTS, add_options,
                                   default_in_words, file, option)
 from nanospec.cli.parser import Parser
-from nanospec.cli.show.terminal import status_of
 from nanospec.methods.draft_models import LEARNED
 from nanospec.methods.index import DRAFTERS, RULES
 
@@ -72,43 +71,38 @@ WORDS = {"drafters": "chain, or suffix where there is no draft model", "prompts"
 
 
 def parser() -> Parser:
-    top = Parser(prog="nanospec bench", description=__doc__, epilog="Without a subcommand: speed.",
-                 formatter_class=argparse.RawDescriptionHelpFormatter)
+    top = Parser(prog="nanospec bench", description=__doc__, epilog="Without a subcommand: speed.")
     subcommands = top.add_subparsers(required=True, metavar="SUBCOMMAND")
     for module in SUBCOMMANDS:
         words = str(module.__doc__)
         defaults = {name: its.default for name, its in signature(module.run).parameters.items()}
-        command = subcommands.add_parser(
+        one = subcommands.add_parser(
             module.__name__.split(".")[-1], description=words, help=words.splitlines()[0],
-            epilog=questions.__doc__ if "answers" in defaults else None,
-            formatter_class=argparse.RawDescriptionHelpFormatter)
+            epilog=questions.__doc__ if "answers" in defaults else None)
         lacking = {name: words for name, words in WORDS.items()
                    if not default_in_words(defaults.get(name))}
-        add_options(command, defaults | {"device": HERE}, lacking, OF_THE_BENCH)
-        command.add_argument("--json", type=file(), metavar="FILE", help="the rows")
-        command.add_argument("--markdown", type=file(".md"), metavar="FILE.md",
-                             help="the table, with the command, the machine and the date")
-        command.set_defaults(run=module.run)
+        add_options(one, defaults | {"device": HERE}, lacking, OF_THE_BENCH)
+        one.add_argument("--json", type=file(), metavar="FILE", help="the rows")
+        one.add_argument("--markdown", type=file(".md"), metavar="FILE.md",
+                         help="the table, with the command, the machine and the date")
+        one.set_defaults(run=module.run)
     return top
 
 
-def main(argv: Sequence[str] | None = None) -> int:
+@command("bench")
+def main(argv: Sequence[str] | None = None) -> None:
     words = list(sys.argv[1:] if argv is None else argv)
     if not words or words[0].startswith("-") and words[0] not in ("-h", "--help"):
         words = ["speed", *words]
-
-    def command() -> None:
-        options = vars(parser().parse_args(words))
-        run, rows_file, table_file = (options.pop(name) for name in ("run", "json", "markdown"))
-        if sys.stderr.isatty():
-            print("measuring; this can take minutes, and Ctrl-C ends it", file=sys.stderr)
-        rows = run(**options)
-        if rows_file:
-            rows_file.write_text(json.dumps(rows, indent=1) + "\n")
-        if table_file:
-            table_file.write_text(markdown.page(words), encoding="utf-8")
-
-    return status_of("bench", command)
+    options = vars(parser().parse_args(words))
+    run, rows_file, table_file = (options.pop(name) for name in ("run", "json", "markdown"))
+    if sys.stderr.isatty():
+        print("measuring; this can take minutes, and Ctrl-C ends it", file=sys.stderr)
+    rows = run(**options)
+    if rows_file:
+        rows_file.write_text(json.dumps(rows, indent=1) + "\n")
+    if table_file:
+        table_file.write_text(markdown.page(words), encoding="utf-8")
 
 
 if __name__ == "__main__":

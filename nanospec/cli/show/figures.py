@@ -95,23 +95,20 @@ def draw_losses(history: Sequence[tuple], phases: Sequence[str], path: Path) -> 
     figure.savefig(path, format="png", dpi=160)
 
 
-def draw_accepted(history: Sequence[tuple], names: Sequence[str], path: Path) -> None:
-    """Learned draft models on held-out text, a panel each: how often their first, second, ... draft
-    token is accepted against steps of training, from (phase, step, loss, held-out loss, *accepted).
+def draw_accepted(history: Sequence[tuple], name: str, path: Path) -> None:
+    """A learned draft model on held-out text: how often its first, second, ... draft token is
+    accepted against steps of training, from (phase, step, loss, held-out loss, *accepted).
     """
-    figure, panels = blank("accepted draft tokens, held-out text", len(names))
-    steps = [row[1] for row in history]
-    each = (len(history[0]) - 4) // len(names) if history else 0
-    for number, (name, axes) in enumerate(zip(names, panels)):
-        for k in range(each):
-            accepted = [row[4 + number * each + k] for row in history]
-            axes.plot(steps, accepted, color=BLUE, linewidth=2.4 - 0.4 * k)
-            if k in (0, each - 1):
-                axes.annotate(f"token {k + 1}", (steps[-1], accepted[-1]), color=BLUE, fontsize=8,
-                              xytext=(0, -14 if k else 6), ha="right", textcoords="offset points")
-        axes.set_ylim(0, 1)
-        axes.set_ylabel(f"{name}: how often a draft token is accepted")
-        axes.set_xlabel("steps of training")
+    figure, (axes,) = blank("accepted draft tokens, held-out text", 1)
+    steps, each = [row[1] for row in history], [*zip(*(row[4:] for row in history))]
+    for k, accepted in enumerate(each):
+        axes.plot(steps, accepted, color=BLUE, linewidth=2.4 - 0.4 * k)
+        if k in (0, len(each) - 1):
+            axes.annotate(f"token {k + 1}", (steps[-1], accepted[-1]), color=BLUE, fontsize=8,
+                          xytext=(0, -14 if k else 6), ha="right", textcoords="offset points")
+    axes.set_ylim(0, 1)
+    axes.set_ylabel(f"{name}: how often a draft token is accepted")
+    axes.set_xlabel("steps of training")
     figure.savefig(path, format="png", dpi=160)
 
 

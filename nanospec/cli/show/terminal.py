@@ -16,7 +16,6 @@ from rich.table import Table
 from rich.text import Text
 
 from nanospec.cli.quantities import milliseconds, per_call, per_second
-from nanospec.errors import NanospecError
 from nanospec.speculate import Round, tokens_of
 
 ACCEPTED, REJECTED, REPLACEMENT, BONUS = "green", "red strike", "yellow underline", "bold blue"
@@ -184,20 +183,3 @@ def note(line: str) -> None:
     """What the user should know, on the error stream; a line where that is no terminal."""
     console = Console(stderr=True)
     console.print(Text(printable(line), "dim"), soft_wrap=not console.is_terminal)
-
-
-def status_of(script: str, command: Callable[[], int | None]) -> int:
-    """What a command ends with: its own status, or 0; 2 if it refuses, 130 if Ctrl-C ends it."""
-    try:
-        return command() or 0
-    except (NanospecError, OSError) as error:
-        return refuse(script, error)
-    except KeyboardInterrupt:
-        return 130
-
-
-def refuse(script: str, error: Exception) -> int:
-    """One line on the error stream, however long and whatever it holds; and the exit status."""
-    line = Text(printable(f"{script}: {error}").replace("\n", " "), "red")
-    Console(stderr=True).print(line, soft_wrap=True)
-    return 2

@@ -20,9 +20,10 @@ that reads the next token too, which is what a draft model needs:
     layer(M [norm(embedding of x_i); norm(h_(i-1))])  =  h'_i
     the model's own output head of h'_i  =  logits of x_(i+1)
 
-No target is there yet to learn from. Target and layer share the embedding and the output head and
-learn together, both from the text (training/with_mtp.py). To draft further the layer reads its own
-h', as EAGLE does. It can be trained for a target that is there already, too, as any draft model.
+Target and layer share the embedding and the output head. There they learn together, both from the
+text; lesson 24 trains a tiny pair so. Here the layer is trained for a finished target, as any draft
+model: at equal steps that drafted better (docs/results/draft-models.md). To draft further it reads
+its own h', as EAGLE does.
 
 Left out: noise on the hidden states while EAGLE is trained; more than one layer of MTP's.
 """

@@ -14,7 +14,6 @@ if __name__ == "__main__":              # Ctrl-C may come while torch is being i
     from nanospec.cli.launch import quiet
     quiet()
 
-import argparse
 import shlex
 import sys
 from collections.abc import Sequence
@@ -23,9 +22,9 @@ from pathlib import Path
 
 import torch
 
+from nanospec.cli.launch import command
 from nanospec.cli.parser import Parser
 from nanospec.errors import NanospecError, RequestError
-from nanospec.proof.command import command
 from nanospec.proof.judge.endpoint import Endpoint, against_logprobs, against_plain
 from nanospec.proof.judge.other_programs import (SECONDS, SINGLE, error_in_a_line,
                                                  load_with_transformers,
@@ -37,8 +36,7 @@ PROMPT = [0]
 
 
 def parser() -> Parser:
-    main = Parser(prog="python -m nanospec.proof.judge", description=__doc__,
-                  formatter_class=argparse.RawDescriptionHelpFormatter)
+    main = Parser(prog="python -m nanospec.proof.judge", description=__doc__)
     kinds = main.add_subparsers(dest="kind", required=True,
                                 metavar="{transformers,endpoint,function}")
     common = Parser(add_help=False)
@@ -95,6 +93,7 @@ def parser() -> Parser:
 @command("judge")
 def main(argv: Sequence[str] | None = None) -> int:
     argv = list(sys.argv[1:] if argv is None else argv)
+    torch.set_num_threads(1)            # small tensors gain nothing from more
     options = parser().parse_args(argv)
     settings = {name: getattr(options, name) for name, usual in SETTINGS.items()
                 if getattr(options, name) != usual}
