@@ -6,9 +6,8 @@ from pathlib import Path
 import numpy as np
 import torch
 
-from nanospec.files.gguf import GGUFFile
 from nanospec.files.huggingface import taken_apart
-from nanospec.files.tokenizer_json import LETTERS, FolderTokenizer
+from nanospec.files.tokenizer_json import LETTERS
 from nanospec.model import GPT, Config
 
 SPECIAL = ["<|endoftext|>", "<|im_start|>", "<|im_end|>"]
@@ -19,12 +18,6 @@ TEMPLATE = ("{% for message in messages %}{{ '<|im_start|>' + message['role'] + 
             "{% if add_generation_prompt %}{{ '<|im_start|>assistant\n' }}{% endif %}")
 SIZES = Config(len(PIECES), 256, layers=2, channels=32, heads=4, kv_heads=2, hidden=64, eps=2 ** -16)
 KINDS = {"llama": SIZES, "qwen2": replace(SIZES, qkv_bias=True, tied=False), "qwen3": replace(SIZES, qk_norm=True)}
-
-
-def load_gguf(path: Path, *into) -> tuple[GPT, FolderTokenizer]:
-    """into: device and dtype."""
-    file = GGUFFile(path)
-    return file.load(*into), file.tokenizer
 
 
 def model_of(kind: str = "llama") -> GPT:

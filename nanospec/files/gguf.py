@@ -73,6 +73,15 @@ def reading(path: Path) -> Iterator[None]:
         raise PairError(f"{path} is cut short, or is no GGUF file: {one_line(error)}") from error
 
 
+def load_gguf(path: Path, device="cpu",
+              dtype: torch.dtype = torch.float32) -> tuple[GPT, FolderTokenizer]:
+    """The model, ready to decode, and its tokenizer. As GGUFFile, and PairError where the weights
+    are not what it needs.
+    """
+    file = GGUFFile(path)
+    return file.load(device, dtype), file.tokenizer
+
+
 class GGUFFile:
     """What a GGUF file says of its model, sizes and tokenizer. The weights are read by `load`.
 

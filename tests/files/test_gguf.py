@@ -9,11 +9,11 @@ import pytest
 import torch
 
 from nanospec.errors import PairError, RequestError
-from nanospec.files.gguf import ENDING, half_apart, llama3_of
+from nanospec.files.gguf import ENDING, half_apart, llama3_of, load_gguf
 from nanospec.files.sources import located
 from nanospec.generate import generate
 from nanospec.model import GPT, rope_table
-from tests.small_gguf import KINDS, MERGES, PIECES, SPECIAL, load_gguf, side_by_side, write
+from tests.small_gguf import KINDS, MERGES, PIECES, SPECIAL, side_by_side, write
 
 pytest.importorskip("gguf", reason="gguf is not installed (the extra 'hf')")
 pytestmark = pytest.mark.xdist_group("transformers")        # one process imports it

@@ -12,12 +12,13 @@ import train_tiny
 from nanospec.cli import for_target
 from nanospec.errors import PairError, RequestError, TextError
 from nanospec.files.checkpoint import load_learned, load_pair
+from nanospec.files.gguf import load_gguf
 from nanospec.methods.draft_models import LEARNED
 from nanospec.training.kept import Kept, KeptTraining
 from nanospec.training.own_texts import AT_ONCE, OPENINGS, TOKENS, Row, Texts, Turns, openings, read, written
 from nanospec.training.pair import Size
 from nanospec.training.unrolled import before_tokens, some_anchors, unrolled
-from tests.small_gguf import PIECES, load_gguf, write
+from tests.small_gguf import PIECES, write
 
 pytest.importorskip("gguf", reason="gguf is not installed (the extra 'hf')")
 LAYERS = [0, 1]

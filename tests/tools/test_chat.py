@@ -17,10 +17,11 @@ from nanospec.cli import chat
 from nanospec.cli.bench.measure import CallCosts
 from nanospec.cli.show import keyboard
 from nanospec.fast.autotune import Tuning
+from nanospec.files.gguf import load_gguf
 from nanospec.generate import generate
 from nanospec.methods.index import DRAFTERS
 from nanospec.speculate import Round
-from tests.small_gguf import TEMPLATE, load_gguf, write
+from tests.small_gguf import TEMPLATE, write
 
 pytest.importorskip("gguf", reason="gguf is not installed (the extra 'hf')")
 pytestmark = pytest.mark.xdist_group("transformers")        # one process imports it

@@ -10,6 +10,7 @@ from nanospec.cli.bench import questions as asking
 from nanospec.cli.bench.questions import ask, ids_of, prompts_within, read_questions
 from nanospec.errors import RequestError
 from nanospec.files.checkpoint import save_model
+from nanospec.files.gguf import load_gguf
 from nanospec.files.tokenizer import Tokenizer
 from nanospec.proof.tables import small_gpt
 from tests import small_gguf
@@ -197,7 +198,7 @@ def test_a_template_that_refuses_empty_answers(tmp_path):
     pytest.importorskip("gguf", reason="gguf is not installed (the extra 'hf')")
     small_gguf.write(tmp_path / "a.gguf", template="{% for one in messages %}{% if not one.content %}{{ "
                      "raise_exception('empty') }}{% endif %}[{{ one.content }}]{% endfor %}")
-    tokenizer = small_gguf.load_gguf(tmp_path / "a.gguf")[1]
+    tokenizer = load_gguf(tmp_path / "a.gguf")[1]
     asked = read_questions(write_lines(tmp_path / "q.jsonl", [{"turns": ["a", "b"]}]))
     assert prompts_within(asked, tokenizer, 9 + 40, 20) == [tokenizer.encode("[a]")]
     assert ids_of(tokenizer, ["a", "b"], ["xy"]) == tokenizer.encode("[a][xy][b]")

@@ -7,8 +7,9 @@ import pytest
 from nanospec.cli import demo
 from nanospec.cli.bench import __main__ as bench
 from nanospec.cli.bench import measure
+from nanospec.files.gguf import load_gguf
 from nanospec.generate import generate
-from tests.small_gguf import load_gguf, write
+from tests.small_gguf import write
 
 pytest.importorskip("gguf", reason="gguf is not installed (the extra 'hf')")
 pytestmark = pytest.mark.xdist_group("transformers")        # one process imports it
