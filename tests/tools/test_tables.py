@@ -13,6 +13,7 @@ from nanospec.cli.bench import measure as measuring
 from nanospec.cli.bench.measure import CallCosts, measure, measure_costs
 from nanospec.cli.show import terminal
 from nanospec.fast import clock as clocks
+from nanospec.fast.autotune import Setup
 from nanospec.methods.index import Method
 from nanospec.methods.lengths.by_load import ByLoad
 from nanospec.methods.lengths.costs import Costs
@@ -266,6 +267,70 @@ def test_the_table_beside_assisted_generation(monkeypatch):
     assert shown() == (["method", "tokens/s", "per call", "ms a call", "sum of parts"],
                        [["plain", "132", "1.00", "7.61", "7.22"], ["hf assisted", "44", "2.64", "59.56", ""]],
                        "gamma 3, temperature 0.7; ours: where")
+
+
+def test_the_table_beside_generate(clock, monkeypatch):
+    """Two kinds, of two texts and one, twice. Tokens and calls of each text, then the seconds: of a warm-up before each
+    kind, and of each text. Plain decoding writes 12 tokens in 6 and 3 s, 2 and 4 a second, and 6 in 2 and 1.2 s.
+    """
+    texts = {"plain": [(6, 6), (6, 6), (6, 6)], "hybrid 4": [(10, 4), (8, 2), (8, 5)],
+             "transformers": [(6, 6), (6, 6), (6, 6)], "transformers, prompt lookup": [(7, 5), (5, 3), (9, 2)]}
+    took = {"plain": [99, 2, 4, 1, 2, 99, 2, 1.2], "hybrid 4": [99, 1, 2, .5, 1.5, 99, 1, .5],
+            "transformers": [99, 4, 4, 4, 2, 99, 2, 4], "transformers, prompt lookup": [99, 2, 1, 1, 1.4, 99, 3, 9]}
+    left, seeds, asked = {name: iter(its) for name, its in took.items()}, [], {}
+
+    def writer(name, request):
+        def write(ids, seed):
+            clock.wind(next(left[name]))
+            seeds.append((ids[0], seed))
+            tokens, calls = texts[name][ids[0]]
+            return [7] * tokens, [1] * calls
+        asked[name] = request
+        return write
+
+    for module in against, beside:
+        monkeypatch.setattr(module, "weights_of", lambda target: "int8")
+    monkeypatch.setattr(against, "perf_counter", clock)
+    for name in "extra", "check_request", "save_folder", "hf_model":
+        monkeypatch.setattr(beside, name, lambda *_: None)
+    monkeypatch.setattr(beside, "source_of", lambda weights: SimpleNamespace(
+        path=SimpleNamespace(name=weights), target="it"))
+    monkeypatch.setattr(beside, "chosen_drafters", lambda *_: ["hybrid"])
+    target = SimpleNamespace(device="cpu")
+    monkeypatch.setattr(beside, "load_pair", lambda source: SimpleNamespace(
+        target=target, draft="draft", note="", tokenizer=SimpleNamespace(ends={9, 8})))
+    monkeypatch.setattr(beside, "prompts_of", lambda *_: ({"talk": [[0], [1]], "code": [[2]]}, "3 requests"))
+    monkeypatch.setattr(beside, "setups_of", lambda *_: ([Setup(target, "draft", None)], "where"))
+    monkeypatch.setattr(beside, "options_of", lambda *_, **__: {})
+    monkeypatch.setattr(beside, "method_of", lambda target, draft, name, gamma: SimpleNamespace(
+        name=f"{name} {gamma}", run="run"))
+    monkeypatch.setattr(beside, "most_drafted", lambda name, draft, gamma: gamma)
+    monkeypatch.setattr(beside, "their_dtype", lambda *_: torch.bfloat16)
+    monkeypatch.setattr(beside, "plain", lambda target, **request: writer("plain", request))
+    monkeypatch.setattr(beside, "speculative", lambda run, **request: writer("hybrid 4", request))
+    monkeypatch.setattr(beside, "hf_writer", lambda model, new, temperature, **more: writer(
+        "transformers" + ", prompt lookup" * ("prompt_lookup_num_tokens" in more), (new, temperature, more)))
+    rows = beside.run("it", gamma=4, temperature=.7, max_new_tokens=21, seed=5)
+    assert [next(its, None) for its in left.values()] == [None] * 4
+    assert seeds == [(0, 5)] * 4 + [(0, 5), (1, 6)] * 8 + [(2, 5)] * 12
+    ours = {"max_new_tokens": 21, "temperature": .7, "stop": [8, 9]}
+    assert asked == {"plain": ours, "hybrid 4": ours, "transformers": (21, .7, {"eos_token_id": [8, 9]}),
+                     "transformers, prompt lookup": (21, .7, {"eos_token_id": [8, 9], "prompt_lookup_num_tokens": 4})}
+    # Paces of the kinds: 3 and 4; 7.5 and 12; 1.75 and 2.25; 4.5 and 2. As many tokens of each are written at 24 / 7,
+    # 120 / 13, 63 / 32 and 36 / 13, and in calls of 3 and 1.6, and of 1.5 and 4.5 tokens, at 48 / 23 and 9 / 4.
+    names, cells, caption = shown()
+    assert names == ["method", "tokens/s", "per call", "speed-up", "talk", "code"]
+    assert cells == [["plain", "3.4", "1.00", "1.00", "1.00", "1.00"],
+                     ["hybrid 4", "9.2", "2.09", "2.69", "2.50", "3.00"],
+                     ["transformers", "2.0", "1.00", "0.57", "0.58", "0.56"],
+                     ["transformers, prompt lookup", "2.8", "2.25", "0.81", "1.50", "0.50"]]
+    assert caption == "temperature 0.7, 21 tokens at most; where; transformers in bfloat16"
+    assert list(terminal.SHOWN[-1][3]) == [False, True, False, False]
+    assert [row["tokens_per_s"] for row in rows] == pytest.approx([24 / 7, 120 / 13, 63 / 32, 36 / 13])
+    assert [(row["method"], row["temperature"], row["dtype"], row["their_dtype"]) for row in rows] == [
+        (name, .7, "int8", "bfloat16") for name in texts]
+    assert rows[1]["kinds"]["code"]["tokens_per_s"] == pytest.approx(12)
+    assert rows[3]["kinds"]["talk"]["ms_per_call"] == pytest.approx(1e3 * 5.4 / 16)
 
 
 # serve
