@@ -7,6 +7,7 @@ import re
 import signal
 import subprocess
 import sys
+import termios
 import time
 from pathlib import Path
 
@@ -333,6 +334,20 @@ def test_ctrl_c_ends_an_answer_and_not_the_conversation(model, monkeypatch, caps
     rest = plain.tokenizer.decode([token for done in taken[1:] for token in done.emitted if token != 2])
     assert rest == plain.answer("He")
     assert len(told_of(capsys.readouterr().err)) == 2
+
+
+@pytest.mark.skipif(os.name != "posix", reason="pseudo-terminals")
+def test_what_is_typed_during_an_answer_is_not_shown(monkeypatch):
+    """The terminal does not repeat it; afterwards it does again. All else about the terminal stays."""
+    master, slave = pty.openpty()
+    with open(slave, closefd=True) as terminal:
+        monkeypatch.setattr(sys, "stdin", terminal)
+        before = termios.tcgetattr(slave)
+        with keyboard.keys_unseen():
+            within = termios.tcgetattr(slave)
+        assert termios.tcgetattr(slave) == before and before[3] & termios.ECHO
+        assert within == [*before[:3], before[3] - termios.ECHO, *before[4:]]
+    os.close(master)
 
 
 def test_ctrl_c_twice_ends_it(monkeypatch):

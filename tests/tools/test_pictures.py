@@ -21,14 +21,17 @@ from tests.invented import ROUNDS, letters
 
 @pytest.fixture
 def drawn(monkeypatch, tmp_path):
-    """drawn(draw, ...) -> the panels of what is drawn so."""
+    """drawn(draw, ...) -> the panels of what is drawn so, one beside the other, at 160 dots an inch."""
     made = []
     monkeypatch.setattr(figures, "blank", lambda *its, blank=figures.blank: made.append(blank(*its)) or made[-1])
 
     def of(draw, *its, **more):
         draw(*its, **more, path=tmp_path / "a.png")
-        assert (tmp_path / "a.png").read_bytes().startswith(b"\x89PNG")
-        return made[-1][1]
+        (figure, panels), png = made[-1], (tmp_path / "a.png").read_bytes()
+        assert png.startswith(b"\x89PNG") and figure.get_axes() == panels
+        assert [int.from_bytes(png[at:at + 4], "big") for at in (16, 20)] == [
+            int(160 * inches) for inches in figure.get_size_inches()]
+        return panels
     return of
 
 
@@ -40,6 +43,12 @@ def lines_of(axes) -> dict[str, list[tuple[float, float]]]:
 def named(axes) -> dict[str, tuple]:
     """What is annotated -> the place that it is said of."""
     return {note.get_text(): tuple(note.xy) for note in axes.texts}
+
+
+def words_of(axes) -> tuple[str, str, list[str]]:
+    """What stands under and beside the axes, and in the legend."""
+    legend = axes.get_legend()
+    return axes.get_xlabel(), axes.get_ylabel(), [text.get_text() for text in legend.get_texts()] if legend else []
 
 
 CHAINS = [{"drafter": "chain", "draft": "gpt", "rule": "token", "temperature": .8, "gamma": gamma, "alpha": alpha,
@@ -60,6 +69,8 @@ def test_speed_ups_of_chains(drawn):
     assert named(axes) == {"the target alone": (7, 1), "1.57 times": (4, 1.57)}
     assert axes.get_ylim() == pytest.approx((0, 1.08 * max(ideal)))
     assert axes.get_figure().get_suptitle() == "title, T = 0.8"
+    assert words_of(axes) == ("γ, draft tokens a round", "times as fast as plain decoding",
+                              ["Theorem 3.8: verification is free", "tokens per call / (γc + v)", "measured"])
 
 
 def test_methods_in_a_field(drawn):
@@ -81,6 +92,24 @@ def test_methods_in_a_field(drawn):
     assert list(diagonal.get_xdata()) == pytest.approx([0, 1.375])
     assert list(diagonal.get_ydata()) == pytest.approx([1.5, 1.5 * 2.375])
     assert its["1.5 times"] == pytest.approx((2.97 / 1.5 - 1, 2.97)) and its["1 times"] == pytest.approx((1.375, 2.375))
+    # Colours say what drafts, as in the legend.
+    of_legend = {line.get_label(): line.get_color() for line in left.get_lines() if not len(line.get_xdata())}
+    of_notes = {note.get_text(): note.get_color() for axes in (left, right) for note in axes.texts}
+    assert words_of(left) == ("a round's cost beyond one plain step, in plain steps", "tokens for each target call",
+                              [*of_legend]) and len({*of_legend.values()}) == 3
+    assert of_legend == {"chain": of_notes["chain"], "other drafters": of_notes["tree"],
+                         "without a draft model": of_notes["lookup"]}
+    of_points = {line.get_ydata()[0]: line.get_color() for axes in (left, right) for line in axes.get_lines()
+                 if line.get_marker() == "o" and len(line.get_xdata())}
+    assert of_points == {2.4: of_notes["chain"], 1.8: of_notes["lookup"], 2.7: of_notes["tree"]}
+
+
+def test_several_draft_models_in_a_field_are_told_by_their_names(drawn):
+    row = {"drafter": "chain", "draft": "gpt", "rule": "token", "temperature": .5, "tokens_per_target_call": 2.4,
+           "speedup": 1.5}
+    axes, = drawn(speed.draw, [row, row | {"draft": "mlp", "speedup": 1.6},
+                               row | {"draft": "none", "drafter": "lookup", "speedup": 1.2}], "title")
+    assert {"gpt", "mlp", "lookup"} < {*named(axes)} and "chain" not in named(axes)
 
 
 def test_simulated_acceptance(drawn):
@@ -92,6 +121,8 @@ def test_simulated_acceptance(drawn):
         for gamma in (2, 3):
             assert lines_of(axes)[f"γ = {gamma}"] == [(a, rows + gamma / 8 + a / 64) for a in (.5, .75)]
         assert axes.get_ylim() == pytest.approx((0, 1.08 * (4 + 3 / 8 + .75 / 64)))
+    assert words_of(one) == ("α, acceptance", "times as fast as plain decoding", ["γ = 2", "γ = 3"])
+    assert words_of(four) == ("α, acceptance", "", [])
 
 
 def test_gains_in_batches(drawn):
@@ -102,6 +133,8 @@ def test_gains_in_batches(drawn):
     assert found["chain 4, by formula"] == [(0, 1.6), (1, 1.45), (2, .9)]
     assert [label.get_text() for label in axes.get_xticklabels()] == ["1", "4", "16"]
     assert axes.get_ylim() == pytest.approx((0, 1.08 * 1.6))
+    assert words_of(axes) == ("texts at once", "tokens a second over those of plain decoding", [*found][:3])
+    assert [line.get_color() for line in axes.get_lines()][::2] == [figures.GREEN] * 2      # a method and its formula
 
 
 def test_losses_of_a_training(drawn):
@@ -112,6 +145,14 @@ def test_losses_of_a_training(drawn):
     assert [list(zip(*map(list, line.get_data()))) for line in kl.get_lines()] == [[(7, .5)], [(7, .625)]]
     assert named(entropy) == {"target 2.75": (20, 2.75), "draft 4.25": (5, 4.25)}
     assert named(kl) == {"distil 0.62": (7, .625)}
+    steps = "step (thick: held out, thin: one training batch)"
+    assert words_of(entropy) == (steps, "cross-entropy, nats per token", [])
+    assert words_of(kl) == (steps, "KL(p_target || q_draft), nats per token", [])
+    alone, = drawn(figures.draw_losses, [(0, 10, .5, .625)], ["distil"])
+    assert words_of(alone) == (steps, "rejected draft tokens (thin: the loss)", [])
+    for axes in entropy, alone:
+        thin, thick = axes.get_lines()[:2]
+        assert thin.get_linewidth() < thick.get_linewidth() and thin.get_alpha() == .5
 
 
 def test_what_learned_draft_models_have_accepted(drawn):
@@ -123,6 +164,8 @@ def test_what_learned_draft_models_have_accepted(drawn):
     assert list(lines_of(eagle).values())[2:] == [[(100, .35), (200, .55)], [(100, .25), (200, .45)]]
     assert named(mlp) == {"plain: 0.38": (.02, .375), "token 1": (200, .5), "token 2": (200, .4)}
     assert {"plain: 0.12", "gpt: 0.62"} <= set(named(eagle)) and mlp.get_ylim() == (0, 1)
+    assert words_of(eagle) == ("steps of training", "eagle: how often a draft token is accepted", [])
+    assert [line.get_linewidth() for line in eagle.get_lines()[2:]] == [2.4, 2.0]       # the first is the thickest
 
 
 # The page

@@ -89,5 +89,16 @@ def test_words_are_whole_at_the_end_of_a_line(text, lines):
     assert shown(console, *rounds) == "\n".join(lines) + "\n"
 
 
+def test_a_long_word_is_not_held_back():
+    """Of a script without blanks that would be the whole answer. A word of up to 16 cells may have to move to the next
+    line as a whole.
+    """
+    console = console_of(width=40, no_color=True)
+    stream = Stream(console, BYTES.decode)
+    for seen, letters in ("", "日本語日本語日本"), ("日本語日本語日本語", "語"), ("日本語日本語日本語", "a"):
+        stream.take(round_of(letters, drafted=False))
+        assert console.file.getvalue() == seen
+
+
 def test_what_a_terminal_would_obey():
     assert shown(console_of(no_color=True), round_of("a\x1b[2Jb\x9bc", drafted=False)) == "a␛[2Jb\ufffdc\n"

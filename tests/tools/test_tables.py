@@ -185,8 +185,9 @@ ROWS = [{"temperature": t, "draft": "gpt", "drafter": "chain", "gamma": gamma, "
         for t, gamma, gain in ((0.0, 2, 1.913), (0.0, 4, .987), (.8, 2, 1.244), (.8, 4, 1.655))]
 
 
-def test_the_table_of_speeds():
+def test_the_table_of_speeds(capsys):
     speed.show(ROWS, "caption")
+    assert capsys.readouterr().out.endswith("\ncaption\n")
     names, cells, caption = shown()
     assert names == ["T", "drafter", "gamma", "rule", "alpha", "c", "v", "per call", "plain per s", "fast per s",
                      "speed-up", "theory", "overhead"]

@@ -137,6 +137,8 @@ def test_a_tree_shows_what_was_tried_and_what_was_rejected():
                                        "'x' replacement residual", "'c' never judged"]):
         assert all(word in line for word in words.split()), line
     assert lines[4].startswith("│   ├──") and lines[2].startswith("├──")
+    after = ("p_target", "residual", "p_target", "residual", "replacement", "never")
+    assert {line.index(word) for line, word in zip(lines[2:], after)} == {23}                   # one column
 
 
 def test_a_row_that_a_text_lacks_is_not_shown():
@@ -182,4 +184,10 @@ def test_a_rejection_shows_the_residual():
     rows, q_draft = torch.tensor([[.5, .5], [.5, .5]]), torch.tensor([[0, 0], [.8, .2]])
     done = Round([65, 0], [-1, 0], [], 1, [1], rows, q_draft, 1)
     text = printed(lambda console: step_text(1, done, [(.9, .625)], lambda ids: "ab"[ids[0]]), 100)
-    assert re.search(r"'b' +0.500 +█+ +0.200 +█+ +1.000", text) and "u = 0.90 ≥ 0.62  rejected" in text
+    bar = {.2: "█" * 3, .5: "█" * 7, .8: "█" * 11}                                      # of 14
+    assert [line.rstrip() for line in text.splitlines()] == [
+        "round 1", "  'a'              p_target 0.500  q_draft 0.800  u = 0.90 ≥ 0.62  rejected",
+        "  'b'              replacement, drawn from the residual distribution",
+        f"  token   p_target   {'':14}   q_draft   {'':14}   residual",
+        f"  'a'     0.500      {bar[.5]:14}   0.800     {bar[.8]:14}   0.000",
+        f"  'b'     0.500      {bar[.5]:14}   0.200     {bar[.2]:14}   1.000", ""]
