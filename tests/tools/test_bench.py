@@ -14,7 +14,7 @@ import torch
 
 from nanospec.cli.bench import __main__ as bench
 from nanospec.cli.bench import measure as measuring
-from nanospec.cli.bench import speed
+from nanospec.cli.bench import method_options, speed
 from nanospec.cli.bench.large import simulated
 from nanospec.cli.bench.measure import measure
 from nanospec.cli.bench.method_options import best_topology, measure_accepted, measure_ranks, options_of, topology_of
@@ -232,6 +232,33 @@ def test_what_a_drafter_needs_is_measured_when_it_is_needed(pair, monkeypatch):
     for _ in range(2):
         method_of(*pair, "goodput", gamma=4, **options)
     assert asked == ["tree", "costs"]
+
+
+def test_costs_are_of_calls_after_the_longest_prompt(pair, monkeypatch):
+    """On one token, and on up to four draft tokens more."""
+    asked = []
+    monkeypatch.setattr(method_options, "measure_costs", lambda *its, **more: asked.append((its, more)) or CallCosts(
+        .25, {m: 1 + m / 8 for m in its[2]}, 1.0))
+    costs = options_of(*pair, [[1], [1, 2, 3], [1, 2]], ["chain"], {}, 4, temperature=.7)["costs"]
+    assert costs() == (.25, {m: 1 + m / 8 for m in (1, 2, 3, 4, 5)})
+    assert asked == [((*pair, range(1, 6), 3), {"temperature": .7})]
+
+
+def test_what_the_best_tree_is_chosen_by(pair, monkeypatch):
+    """Seconds of calls on 2 to 12 rows, .5 a step; of a draft step, .125; depths of up to six draft steps. Texts of 96
+    tokens, or what the context of 40 leaves.
+    """
+    asked = []
+    monkeypatch.setattr(method_options, "measure_costs", lambda *its, **more: asked.append((its, more)) or CallCosts(
+        .25, {m: 1 + m / 8 for m in its[2]}, .5))
+    monkeypatch.setattr(method_options, "measure_accepted", lambda *its, **more: asked.append((its, more)) or [.5])
+    monkeypatch.setattr(method_options, "best_size", lambda *its: asked.append(its) or ("tree", 1.0))
+    for context, new in (200, 96), (40, 37):
+        target = small_gpt(11, 3, 1, context=context)
+        assert best_topology(target, pair[1], [[1], [1, 2, 3]], temperature=.7) == "tree"
+        assert asked[-3:-1] == [((target, pair[1], range(2, 13), 1), {"temperature": .7}),
+                                ((target, pair[1], [[1], [1, 2, 3]]), {"temperature": .7, "max_new_tokens": new})]
+        assert asked[-1] == ([.5], {m: .5 * (1 + m / 8) for m in range(2, 13)}, .125, range(2, 8))
 
 
 def test_as_many_prompts_as_asked_for_or_none(monkeypatch):

@@ -337,7 +337,7 @@ def test_the_table_beside_generate(clock, monkeypatch):
 # serve
 
 def test_what_is_measured_of_requests(clock, monkeypatch):
-    """Two rows; requests come after 0, 0, 3 and 20 s. Every step takes 2 s and writes 2 tokens for each of at most two,
+    """Two rows; requests come after 0, 0, 3 and 8.5 s. Every step takes 2 s and writes 2 tokens for each of at most two,
     or 1 for a request alone. Asked for: 4, 2, 3 and 1 tokens.
     """
     monkeypatch.setattr(serve.time, "perf_counter", clock)
@@ -364,9 +364,9 @@ def test_what_is_measured_of_requests(clock, monkeypatch):
 
     monkeypatch.setattr(serve, "Server", Server)
     pair = SimpleNamespace(target=SimpleNamespace(config=SimpleNamespace(context=99)))
-    found = serve.served(pair, None, 2, [[0], [1], [2], [3]], [0.0, 0.0, 3.0, 20.0], {"max_new_tokens": 9})
+    found = serve.served(pair, None, 2, [[0], [1], [2], [3]], [0.0, 0.0, 3.0, 8.5], {"max_new_tokens": 9})
     # After 2 s the second has its 2 tokens. After 6 s the first has its 4, and the third, which came after 3 s, 2 of
-    # its 3. After 8 s it is done, and nobody is there until 20 s. The last one has its token after 22 s.
+    # its 3. After 8 s it is done, and nobody is there until 8.5 s. The last one has its token after 10.5 s.
     assert found["first_p50"] == 2 and found["first_p99"] == pytest.approx(2 + .97 * 1)         # 2, 2, 3 and 2
     assert found["each_p50"] == pytest.approx(1 / 2) and found["each_p99"] == pytest.approx(1 + .97 / 3)
     assert found["tokens_per_s"] == pytest.approx(8 / 6)    # as long as both rows have requests
@@ -394,9 +394,9 @@ def test_what_a_batch_is_predicted_to_gain(monkeypatch):
     monkeypatch.setattr(serve, "source_of", lambda weights: SimpleNamespace(path=SimpleNamespace(name="pair")))
     monkeypatch.setattr(serve, "draft_of", lambda source: "gpt")
     monkeypatch.setattr(serve, "load_pair", lambda *_, **__: pair)
-    monkeypatch.setattr(serve, "longest_chain", lambda draft, most: most)
-    monkeypatch.setattr(serve, "method_of", lambda *_,
-                        **__: SimpleNamespace(name="chain 2", gamma=2, make=lambda: None))
+    monkeypatch.setattr(serve, "longest_chain", lambda draft, most: 2)
+    monkeypatch.setattr(serve, "method_of", lambda *its, **__: (
+        its == (target, "draft", "chain") and SimpleNamespace(name="chain 2", gamma=2, make=lambda: None)))
     monkeypatch.setattr(serve, "check_request", lambda *_: None)
     monkeypatch.setattr(serve, "held_out_prompts", lambda pair, count: [[1]] * count)
     monkeypatch.setattr(serve, "autotune", lambda *_, **__: "where")
@@ -514,12 +514,15 @@ def test_the_table_of_simulated_acceptance(monkeypatch):
 
 
 def test_the_limits_of_a_machine(monkeypatch):
-    """Reading 4,000 bytes takes 2 s, 512 MiB 4 s; a product of matrices 8 s. The draft model has 1,000 bytes."""
-    seconds = iter([2.0, 4.0, 8.0])
-    monkeypatch.setattr(roofline, "median_seconds", lambda *_: next(seconds))
+    """Reading 4,000 bytes takes 2 s, 512 MiB 4 s; a product of matrices 8 s. The draft model has 1,000 bytes, and a step
+    of it takes a fourth of the target's.
+    """
+    device, seconds = torch.device("cpu"), iter([2.0, 4.0, 8.0])
+    monkeypatch.setattr(roofline, "median_seconds", lambda work, where: callable(work) and where is device
+                        and next(seconds))
     monkeypatch.setattr(roofline, "weight_bytes", lambda model: model.bytes)
-    monkeypatch.setattr(roofline, "measure_costs", lambda target, draft, sizes: CallCosts(.25, {sizes[0]: 1.5}, 3.0))
-    device = torch.device("cpu")
+    monkeypatch.setattr(roofline, "measure_costs", lambda target, draft, sizes: CallCosts(
+        draft.bytes / target.bytes, {sizes[0]: 1.5}, 3.0))
     found = roofline.roofline(SimpleNamespace(bytes=4000, device=device, dtype=torch.float32),
                               SimpleNamespace(bytes=1000))
     assert found == {"bytes": 4000, "bandwidth": 2000, "bandwidth_of_512_MiB": 2 ** 27,
@@ -531,9 +534,9 @@ def test_the_limits_of_a_machine(monkeypatch):
 def test_the_table_of_limits(monkeypatch):
     monkeypatch.setattr(roofline, "source_of", lambda weights: SimpleNamespace(path=SimpleNamespace(name="pair")))
     monkeypatch.setattr(roofline, "draft_of", lambda source: ("draft.pt", "gpt"))
-    monkeypatch.setattr(roofline, "load_pair", lambda *_: (None, None, None))
-    monkeypatch.setattr(roofline, "autotune", lambda *_: "where")
-    monkeypatch.setattr(roofline, "roofline", lambda *_: {
+    monkeypatch.setattr(roofline, "load_pair", lambda *_: ("target", "draft", None))
+    monkeypatch.setattr(roofline, "autotune", lambda *its: its[:2] == ("target", "draft") and "where")
+    monkeypatch.setattr(roofline, "roofline", lambda *its: its == ("target", "draft") and {
         "gamma": 4, "bytes": 36.64e6, "bandwidth": 41.4e9, "bandwidth_of_512_MiB": 12.6e9, "matrix_rate": 1.234e12,
         "floor_seconds": {"target step": .002, "round": .0034}, "seconds": {"target step": .00513, "round": .0123}})
     roofline.run()
