@@ -68,6 +68,9 @@ def test_what_it_writes(run, tmp_path, weights):
     assert 0 < row["alpha"] < 1 and row["c"] > 0
     for word in ("alpha", "tokens per target call", "speed-up", "predicted", f"{row['speedup']:.2f}", "chain 3"):
         assert word in out
+    order = ["the target alone", "speculative", "accepted   rejected", "after the prompt was read", "\n\nalpha",
+             "Speculation", "The two texts"]
+    assert [*map(out.index, order)] == sorted(map(out.index, order))
     assert ("wins" in out) == (row["speedup"] > 1) and ("loses" in out) == (row["speedup"] <= 1)
     assert "The two texts differ because each was drawn with coins of its own." in " ".join(out.split())
     assert ElementTree.fromstring(svg) is not None and "line-through" in svg and "speculative" in svg
@@ -111,10 +114,12 @@ def test_temperature_zero_says_whether_the_texts_agree(run):
     assert status == 0 and "token for token" in " ".join(out.split())
 
 
-def test_temperature_zero_says_how_close_the_call_was():
+def test_temperature_zero_says_how_close_the_call_was(monkeypatch):
     """Logits 1 and 1 - 2^-8, in bfloat16: one step of its numbers there."""
+    logits = torch.tensor([1.0, 1 - 2.0 ** -8])
+
     def target(ids):
-        return torch.tensor([[[1.0, 1 - 2.0 ** -8]]])
+        return logits[None, None]
 
     target.dtype, target.modules = torch.bfloat16, lambda: []
     target.device = torch.device("cpu")
@@ -123,6 +128,11 @@ def test_temperature_zero_says_how_close_the_call_was():
     text = demo.Demo.difference(this, [0], [1]).plain
     assert "part at new token 0, 'a' alone and 'b' speculating" in text and "rounding decides" in text
     assert "0.0039 apart in logits, where bfloat16 has steps of 0.0078" in text
+    monkeypatch.setattr(demo, "weights_of", lambda target: "int8")                  # 127 steps up to 2, or up to 4
+    assert "0.0039 apart in logits, where int8 has steps of 0.0079: rounding" in demo.Demo.difference(this, [0], [1]).plain
+    logits[:] = torch.tensor([3.0, 2.75])
+    assert "0.25 apart in logits, where int8 has steps of 0.016: more than rounding explains: please report" in \
+        demo.Demo.difference(this, [0], [1]).plain
 
 
 @pytest.mark.parametrize("drafter", DRAFTERS)

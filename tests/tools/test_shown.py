@@ -18,6 +18,9 @@ from nanospec.cli.bench.measure import CallCosts
 from nanospec.cli.bench.parts import Found, Parts, Turn
 from nanospec.cli.show.steps import step_text
 from nanospec.cli.show.terminal import View
+from nanospec.errors import RequestError
+from nanospec.fast.autotune import Tuning
+from nanospec.files.checkpoint import Pair
 from nanospec.theory import speedup
 from tests.invented import ALPHAS, LAST, ROUNDS, Clock, chain, letters
 
@@ -152,6 +155,27 @@ def test_the_demo_tells_drafting_from_the_rest(playing):
     assert [it.rest for it in played] == pytest.approx(rest) and [it.done for it in played] == ROUNDS
 
 
+def test_what_the_demo_shows_while_it_measures(playing):
+    """Where there is a terminal: both panels, as they grow, and under them what it does. They go away again."""
+    made, _ = playing
+    console = Console(file=StringIO(), width=80, height=30, force_terminal=True, legacy_windows=False)
+    made.show(console)
+    shown = console.file.getvalue()
+    assert 0 < shown.rindex("speculative") < shown.rindex("measuring both, three times more")
+
+
+def test_how_the_demo_runs(playing, monkeypatch):
+    """The draft model is named where it runs in another way."""
+    made, _ = playing
+    monkeypatch.setattr(demo, "described", lambda model: model)
+    for threads, setup, said in ((1, ("float32", "float32", None), "cpu, float32, 1 thread"),
+                                 (2, ("int8", "bfloat16", None), "cpu, int8, draft in bfloat16, 2 threads"),
+                                 (3, ("int8", None, None), "cpu, int8, 3 threads")):
+        monkeypatch.setattr(demo.torch, "get_num_threads", lambda: threads)
+        made.setups = [("other", "other", None), setup]
+        assert made.how() == said
+
+
 def test_the_demo_chooses_gamma_by_what_was_measured(playing, monkeypatch):
     """At this alpha, with these costs, of 1, 2 and 3 tokens: v is that of a call on one token more."""
     made, _ = playing
@@ -197,6 +221,38 @@ def test_what_an_answer_took(clock, monkeypatch, capsys):
     assert "an answer may take 198 tokens, and of 200 197 are left after" in words(capsys.readouterr().err)
 
 
+def test_the_greeting(capsys):
+    made = chat.Chat.__new__(chat.Chat)
+    made.asked, made.name, made.how, made.method = SimpleNamespace(temperature=.7), "it", "cpu, int8", "hybrid 16"
+    for terminal, legend in (True, "accepted replacement bonus written without a draft"), (False, ""):
+        made.console = Console(file=StringIO(), width=80, force_terminal=terminal, no_color=False, color_system=None)
+        made.greet()
+        assert words(made.console.file.getvalue()) == legend
+        assert capsys.readouterr().err.splitlines() == [
+            "it: cpu, int8; hybrid 16, temperature 0.7",
+            "Ctrl-C ends an answer, /new begins anew, Ctrl-D or /quit ends the conversation"]
+
+
+def test_what_a_conversation_runs_in(monkeypatch):
+    """Data types are compared by a step on one token and one on five, each timed twice after a warm-up."""
+    asked, tuned = [], []
+    monkeypatch.setattr(chat, "step_seconds", lambda model, tokens, **more: asked.append((model, tokens, more)) or tokens)
+    monkeypatch.setattr(chat, "fastest", lambda model, dtypes, threads, seconds, turns: (
+        turns == 1 and threads == () and seconds(model) == 6 and Tuning(torch.bfloat16, 3, 1)))
+    monkeypatch.setattr(chat, "set_up", lambda model, tuning: tuned.append((model, tuning)))
+    monkeypatch.setattr(chat, "described", lambda model: "bfloat16")
+    monkeypatch.setattr(chat.torch, "get_num_threads", lambda: 3)
+    target = SimpleNamespace(device=torch.device("cpu"))
+    assert chat.tuned(SimpleNamespace(target=target, draft="draft"), "auto",
+                      lambda what, find: what == "tuning" and find()) == "cpu, bfloat16, 3 threads"
+    assert asked == [(target, tokens, {"repeats": 2, "warm_up": 1}) for tokens in (1, 5)]
+    assert tuned == [(target, Tuning(torch.bfloat16, 3, 1)), ("draft", Tuning(torch.bfloat16, 3, 1))]
+    monkeypatch.setattr(chat.torch, "get_num_threads", lambda: 1)
+    assert chat.tuned(SimpleNamespace(target=target, draft=None), "auto",
+                      lambda what, find: ("bfloat16", 1, 0)) == "cpu, bfloat16, 1 thread"
+    assert tuned[2:] == [(target, Tuning(torch.bfloat16, 1, 0))]
+
+
 # Why
 
 PARTS = Parts(tokens=2.5, most=4, steps=2.7, c=.1, v=1.21, overhead=.2, rows=3.7, gamma=3, v_of={3: 1.21})
@@ -218,6 +274,43 @@ def test_the_table_of_why(capsys):
     assert said == ("speed-up: 1.49 expected, 1.60 measured; 7% apart, they agree within the noise of the clock and "
                     "the coins (35%)")
     assert "if all were, the speed-up would be 2.38 instead of 1.49" in why.advice(PARTS)
+
+
+def test_they_agree_as_far_as_the_noise_goes():
+    """1.5 is half as much again as 1, and the coins may move it by half."""
+    parts = Parts(tokens=3, most=3, steps=0, c=0, v=1, overhead=1, rows=1, gamma=0, v_of={})
+    assert "50% apart, they agree within the noise of the clock and the coins (50%)" in why.verdict(
+        Found(parts, [], [1.5], [1.0], luck=.5))
+
+
+def test_what_why_measures(monkeypatch, capsys):
+    """A few rounds of text, if all is accepted: 4 of 31 tokens. The first text is a warm-up. A prompt of 17 tokens."""
+    done, context = [], 17 + 124
+    target = SimpleNamespace(config=SimpleNamespace(context=context))
+    tokenizer = SimpleNamespace(begin=[0], encode=lambda text: [1] * 16)
+    monkeypatch.setattr(why, "load_pair", lambda *_, **__: Pair(target, "draft", tokenizer))
+    monkeypatch.setattr(why, "method_of", lambda target, draft, drafter, rule, gamma, **more: SimpleNamespace(
+        name=f"{drafter} {gamma}", gamma=gamma, its=(target, draft, rule, more)))
+    monkeypatch.setattr(why, "check_request", lambda *its, **more: done.append((its, more)))
+    monkeypatch.setattr(why, "setups_of", lambda *_: ([("eager", "its draft", None)], "where"))
+    monkeypatch.setattr(why, "options_of", lambda *its, **more: done.append((its, more)) or {"costs": 0})
+    monkeypatch.setattr(why, "turn", lambda target, method, ids, **request: done.append((target, method.its, request)))
+    monkeypatch.setattr(why, "parts_of", lambda *its, **request: done.append((its[:2], its[4:], request)) or "found")
+    asked = SimpleNamespace(weights=SimpleNamespace(path=Path("it")), device="cpu", draft="gpt", prompt="prompt",
+                            temperature=.7, top_k=5, top_p=.9, gamma=30, drafter="chain", rule="token", seed=8,
+                            dtype="auto", threads=None)
+    assert why.run(asked) == "found"
+    sampling = {"temperature": .7, "top_k": 5, "top_p": .9}
+    ids, request = [0] + [1] * 16, {"max_new_tokens": 124, **sampling}
+    assert done == [((target, ids, 124), {"seed": 8, "rows": 31, **sampling}),
+                    (("eager", "its draft", [ids], ["chain"], {}, 30), sampling),
+                    ("eager", ("eager", "its draft", "token", {"costs": 0}), {"seed": 8, **request}),
+                    (("eager", "its draft"), (8, 8), request)]
+    assert "where; chain 30, temperature 0.7, 8 texts of 124 tokens" in capsys.readouterr().err
+    target.config.context -= 1
+    with pytest.raises(RequestError, match="--gamma 30 is too many here: after a prompt of 17 tokens 124 are measured, "
+                                           "and the context is 140"):
+        why.run(asked)
 
 
 def test_parts_are_medians_of_turns_and_counts_are_of_all_rounds(monkeypatch):
@@ -313,8 +406,9 @@ def test_what_a_learned_draft_model_has_to_reach(monkeypatch):
              "slow": CallCosts(.9, {2: 1.0, 3: 1.0, 4: 1.4}, 1.0)}
     monkeypatch.setattr(train_watch, "load_pair", lambda *_: ("target", "gpt", None))
     monkeypatch.setattr(train_watch, "load_learned", lambda path, target, name: name)
-    monkeypatch.setattr(train_watch, "autotune", lambda *_: None)
-    monkeypatch.setattr(train_watch, "autotune_draft", lambda *_: None)
+    tuned = []
+    monkeypatch.setattr(train_watch, "autotune", lambda *its: tuned.append(its))
+    monkeypatch.setattr(train_watch, "autotune_draft", lambda *its: tuned.append(its))
     monkeypatch.setattr(train_watch, "measure_costs", lambda target, model, sizes: costs[model])
     mlp, slow = train_watch.needed(Path("."), ["mlp", "slow"], "cpu", .6, gamma=3)
     best = max((1 + .6) / (.25 + 1.1), (1 + .6 + .36) / (.5 + 1.2))                       # three tokens are far worse
@@ -326,6 +420,7 @@ def test_what_a_learned_draft_model_has_to_reach(monkeypatch):
     assert tokens(mlp["as fast as plain decoding"]) == pytest.approx(.15 + 1.5)
     assert tokens(mlp["as fast as the draft GPT"]) == pytest.approx(best * 1.65)
     assert slow == {}                               # even if all were accepted: 4 tokens in 4.1 steps
+    assert tuned == [("target", "gpt"), ("target", "mlp"), ("target", "slow")]
 
 
 def test_what_the_end_reports(monkeypatch):
