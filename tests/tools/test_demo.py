@@ -129,10 +129,11 @@ def test_temperature_zero_says_how_close_the_call_was(monkeypatch):
     assert "part at new token 0, 'a' alone and 'b' speculating" in text and "rounding decides" in text
     assert "0.0039 apart in logits, where bfloat16 has steps of 0.0078" in text
     monkeypatch.setattr(demo, "weights_of", lambda target: "int8")                  # 127 steps up to 2, or up to 4
-    assert "0.0039 apart in logits, where int8 has steps of 0.0079: rounding" in demo.Demo.difference(this, [0], [1]).plain
+    text = demo.Demo.difference(this, [0], [1]).plain
+    assert "0.0039 apart in logits, where int8 has steps of 0.0079: rounding" in text
     logits[:] = torch.tensor([3.0, 2.75])
-    assert "0.25 apart in logits, where int8 has steps of 0.016: more than rounding explains: please report" in \
-        demo.Demo.difference(this, [0], [1]).plain
+    text = demo.Demo.difference(this, [0], [1]).plain
+    assert "0.25 apart in logits, where int8 has steps of 0.016: more than rounding explains: please report" in text
 
 
 @pytest.mark.parametrize("drafter", DRAFTERS)

@@ -10,6 +10,7 @@ from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 import pytest
 import torch
 
+from nanospec.errors import RequestError
 from nanospec.proof.judge import judge
 from nanospec.proof.judge.__main__ import main
 from nanospec.proof.judge.endpoint import Endpoint, against_logprobs, against_plain
@@ -191,6 +192,13 @@ def test_of_25_runs_none_accuses_a_right_server_and_all_find_a_wrong_one(witness
     assert len({verdict.p_value for verdict in right}) > 12
     fewer = sum(verdict.samples for verdict in wrong) / sum(verdict.samples for verdict in right)
     assert fewer < 0.6                          # it stops as soon as it knows
+
+
+@pytest.mark.parametrize("witness", ["--plain", "logprobs"])
+def test_no_tokens_are_no_task(witness):
+    server = Beside("http://x", [0], 0, {})
+    with pytest.raises(RequestError, match="^new must be a whole number, 1 or more, got 0"):
+        against_plain(server, server, 9, 0) if witness == "--plain" else against_logprobs(server, 9, 0)
 
 
 def test_looks_share_the_false_alarms():

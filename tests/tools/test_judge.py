@@ -16,6 +16,7 @@ from nanospec.files.checkpoint import load_pair
 from nanospec.generate import generate
 from nanospec.probs import Sampling
 from nanospec.proof import foreign
+from nanospec.proof import judge as package
 from nanospec.proof.foreign import tokens_from, walked
 from nanospec.proof.judge import verdict as judge_file
 from nanospec.proof.judge.verdict import FALSE_ALARM, Verdict, judge
@@ -88,6 +89,12 @@ def test_the_numbers_of_a_verdict_after_several_looks(monkeypatch):
     assert str(wrong).splitlines()[-1] == (
         "200 samples, p = 6.9e-13. A right sampler is called wrong once in 1,000 times; one that is more than "
         f"{wrong.visible:.2g} off (total variation) is missed once in 100 times at most.")
+
+
+def test_what_the_package_gives_when_it_is_asked():
+    assert package.judge is judge and package.Verdict is Verdict
+    with pytest.raises(AttributeError, match="has no attribute 'nothing'"):
+        package.nothing
 
 
 def test_a_control_is_right():
