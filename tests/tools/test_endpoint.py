@@ -12,12 +12,14 @@ import torch
 
 from nanospec.errors import RequestError
 from nanospec.proof.judge import judge
+from nanospec.proof.judge import sequential as looking
 from nanospec.proof.judge.__main__ import main
 from nanospec.proof.judge.endpoint import Endpoint, against_logprobs, against_plain
 from nanospec.proof.judge.other_programs import Recomputed
 from nanospec.proof.judge.sequential import FALSE_ALARM, LOOKS, looks_at, sequential
 from nanospec.proof.stats import Fit
 from nanospec.proof.tables import TableModel
+from tests.invented import Clock
 
 P, Q = (TableModel(8, seed, zeros=0).logits.softmax(-1).tolist() for seed in (1, 2))      # of the target, of its draft
 
@@ -217,8 +219,23 @@ def test_looks_share_the_false_alarms():
         asked.clear()
         drawn, _, bar = sequential(lambda i: asked.append(i) or i, 1_000, fit_of, at_once=at_once)
         assert drawn == [*range(125)] and bar == FALSE_ALARM / 40 and len(asked) <= 125 + 2 * at_once
+    (_, least), *_ = looks_at(1_000, LOOKS)             # a p-value of just the bar is not below it
+    assert sequential(lambda i: i, 1_000, lambda drawn: Fit(least, 1, 0.0, len(drawn)))[0] == [*range(1_000)]
     begun = threading.Barrier(4)                # it would wait forever if there were not four at once
     assert sequential(lambda i: begun.wait(20), 8, fit_of, at_once=4)[0]
+
+
+def test_how_long_it_will_take(monkeypatch):
+    """Four samples take 1, 3, 2 and 4 s; the rest, at that pace, 3, 4, 2 and none."""
+    clock, said = Clock(), []
+    monkeypatch.setattr(looking, "perf_counter", clock)
+    monkeypatch.setattr(looking, "Progress", lambda: said.append)
+    drawing = clock.during("abcd", [1, 3, 2, 4])
+    drawn, _, _ = sequential(lambda i: next(drawing), 4, lambda drawn: Fit(1.0, 1, 0.0, len(drawn)), what="letters")
+    assert drawn == [*"abcd"] and said == [
+        "[#####               ] 1 of 4 letters, at most 3 seconds to go",
+        "[##########          ] 2 of 4 letters, at most 4 seconds to go",
+        "[###############     ] 3 of 4 letters, at most 2 seconds to go"]
 
 
 def test_one_answer_that_fails_ends_the_rest(serve, capsys):
