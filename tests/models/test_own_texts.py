@@ -294,7 +294,7 @@ def test_the_command(small, tmp_path, capsys, monkeypatch, untuned):
     (["--what", "lookback", "hydra", "--from", "short"], "--from is for one draft model, got lookback and hydra"),
     (["--what", "lookback", "--from", "short"], "short"), (["--what", "lookback", "--from", "none"], "none"),
     (["--what", "mlp", "--spoken", "9"], "--spoken: mlp always drafts"),
-    (["--what", "lookback", "--steps", "0"], "--steps must be 1"),
+    (["--what", "lookback", "--tokens", "49152", "--steps", "0"], "--steps must be 1"),
     (["--what", "lookback", "--text", "none"], "none"), (["--what", "lookback", "--text", "short"], "too little text")])
 def test_bad_input_is_one_clear_line(small, tmp_path, monkeypatch, capsys, options, words):
     monkeypatch.chdir(tmp_path)

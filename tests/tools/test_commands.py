@@ -35,7 +35,7 @@ def test_without_a_name_it_says_which_there_are(argv, status, capsys):
 def test_the_exercises_are_in_a_clone(tmp_path, monkeypatch, capsys):
     """Found from any folder of it; without one, said in a line."""
     monkeypatch.setattr(commands, "__file__", str(tmp_path / "site" / "nanospec" / "cli" / "__main__.py"))
-    monkeypatch.setattr(sys, "path", list(sys.path))
+    monkeypatch.setattr(sys, "path", ["elsewhere", *sys.path])
     monkeypatch.chdir(tmp_path)
     assert commands.main(["check", "--list"]) == 2 and "in the repository" in capsys.readouterr().err
     monkeypatch.chdir(ROOT / "lessons" / "exercises")

@@ -271,6 +271,11 @@ def test_a_bad_request_is_one_line_before_anything_is_loaded(run, monkeypatch, o
     refused(*run(*options), words)
 
 
+def test_what_does_not_go_together_is_refused_before_anything_is_downloaded(run, monkeypatch):
+    monkeypatch.setattr("nanospec.cli.demo_options.source_of", None)
+    refused(*run("--drafter", "lookahead", "--gamma", "3"), "takes neither --gamma nor --shape")
+
+
 @pytest.mark.parametrize("options, words", BEFORE_MEASURING)
 def test_a_request_that_this_pair_cannot_answer_is_one_line_before_anything_is_measured(run, monkeypatch, options,
                                                                                         words):
