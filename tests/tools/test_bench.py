@@ -20,7 +20,7 @@ from nanospec.cli.bench.measure import measure
 from nanospec.cli.bench.method_options import best_topology, measure_accepted, measure_ranks, options_of, topology_of
 from nanospec.cli.bench.prompts import held_out_prompts
 from nanospec.cli.bench.roofline import weight_bytes
-from nanospec.cli.quantities import BUSY, CallCosts, alpha_of, best_of_each, numbers_of
+from nanospec.cli.quantities import BUSY, CallCosts, alpha_of, numbers_of
 from nanospec.cli.show.figures import draw_simulated
 from nanospec.errors import RequestError
 from nanospec.fast.clock import ClockedDrafter, clocked, median_seconds, timed
@@ -571,20 +571,6 @@ def test_without_a_subcommand_it_is_speed_and_says_what_it_measures(weights, hel
     assert err.splitlines() == ["measuring which data type, threads and weight layout are fastest here ...",
                                 "the same for the draft model ...",
                                 "measuring gpt and plain decoding at T = 0, in turns ..."]
-
-
-def test_of_eager_and_compiled_the_faster_one_counts_over_the_faster_baseline():
-    def row(plain, fast, **more):
-        return {"baseline_tokens_per_s": plain, "tokens_per_s": fast, "speedup": fast / plain, "busy": False} | more
-
-    eager, compiled = row(100.0, 150.0, c=.1), row(200.0, 260.0, c=.2, busy=True)
-    assert best_of_each([[(eager, [1])]]) == [(eager, [1])]
-    ((best, rounds),) = best_of_each([[(eager, [1])], [(compiled, [2])]])
-    assert rounds == [2]                                # the text is that of the run whose numbers these are
-    assert best["speedup"] == 1.3 and best["c"] == .2 and best["busy"] and best["tokens_per_s_eager"] == 150
-    ((best, rounds),) = best_of_each([[(row(100.0, 300.0, c=.1), [1])], [(compiled, [2])]])     # over plain compiled
-    assert rounds == [1] and best["speedup"] == 1.5 and best["c"] == .1
-    assert best["baseline_tokens_per_s_compiled"] == 200
 
 
 # What is refused. Nothing is loaded for the first list, and nothing measured for the second.

@@ -3,6 +3,7 @@ differ, and a clock that moves only when a test winds it.
 """
 
 import re
+from functools import partial
 from io import StringIO
 from pathlib import Path
 from types import SimpleNamespace
@@ -12,7 +13,7 @@ import torch
 from rich.console import Console
 from rich.progress import Progress
 
-from nanospec.cli import chat, demo, for_target, train_watch, why
+from nanospec.cli import chat, demo, for_target, train_job, train_watch, why
 from nanospec.cli.bench import parts as measuring
 from nanospec.cli.bench.measure import CallCosts
 from nanospec.cli.bench.parts import Found, Parts, Turn
@@ -398,6 +399,52 @@ def test_what_is_seen_of_a_training(monkeypatch):
     assert training.history == [(1, 5, 3.25, 2.75)]
     step(12, 30, 1.125)
     assert words(console.file.getvalue()).endswith("draft step 12/12 loss 1.125 held out 24 2.0 min")
+
+
+class Words(str):
+    """A tokenizer, said in words."""
+
+    vocab_size = 8
+    load = classmethod(lambda cls, path: cls(path))
+
+
+@pytest.mark.parametrize("resume", [False, True])
+@pytest.mark.parametrize("what, kind, begins", [
+    (["pair"], "Training", []), (["pair", "mtp"], "WithMTP", []), (["distil"], "Distillation", ["pair"]),
+    (["mlp"], "LearnedTraining", ["target"])])
+def test_which_training_it_is_and_what_it_begins_with(monkeypatch, capsys, what, kind, begins, resume):
+    """A pair's tokenizer is learned from the text that is read, or read where the training is resumed."""
+    class Its(str):
+        tokenizer, target = Words("the pair's"), "target"
+
+    def made(name, *its):
+        done.append((name, *(each.tolist() if isinstance(each, torch.Tensor) else each for each in its)))
+        return SimpleNamespace(models={"draft": torch.nn.Linear(30, 40)}, load=lambda: done.append("resumed"),
+                               grow=lambda shallow: done.append(f"grown from {shallow}"))
+
+    done, size, last = [], SimpleNamespace(target=SimpleNamespace(vocab_size=9, context=4)), []
+    for name in "Training", "WithMTP", "Distillation", "LearnedTraining":
+        monkeypatch.setattr(train_job, name, partial(made, name))
+    monkeypatch.setattr(train_job, "Tokenizer", Words)
+    monkeypatch.setattr(train_job, "train", lambda text, size: f"learned from {text!r}, {size}")
+    monkeypatch.setattr(train_job, "read_texts", lambda path: (["a", "b", "c"], ["d", "e"]))
+    monkeypatch.setattr(train_job, "to_ids", lambda read, tokenizer: torch.arange(7))
+    monkeypatch.setattr(train_job, "HeldOut", SimpleNamespace(of=lambda name, held, tokenizer, device: SimpleNamespace(
+        name=name, ids=held * 5, windows=lambda context: done.append(f"windows of {context}"))))
+    pair, tokenizer = Its("pair"), "the pair's"
+    if "pair" in what:
+        pair, last = None, [None]
+        tokenizer = "out/ranks.tiktoken" if resume else "learned from 'a\\nb\\nc', 8"
+    job = SimpleNamespace(size=size, out=Path("out"), pair=pair, shallow="it" if kind == "WithMTP" else None)
+    args = SimpleNamespace(text=["text"], packages=None, resume=resume, tokenizer=None, device="cpu", compile=False,
+                           seed=3, what=what, loss="loss")
+    console = Console(file=StringIO(), width=200)
+    _, held = train_job.prepared(args, job, console)
+    assert done == ["windows of 4", (kind, *begins, size, 3, [*range(7)], tokenizer, Path("out"), False, *last, "loss"),
+                    *["grown from it"] * (kind == "WithMTP"), *["resumed"] * resume]
+    assert [it.name for it in held] == ["text"] and console.file.getvalue().splitlines() == [
+        "3 files, 7 tokens to train on", "2 files, 10 tokens of text held out", "draft: 1,240 parameters"]
+    assert not capsys.readouterr().err                  # what is soon done is not announced
 
 
 def test_what_a_learned_draft_model_has_to_reach(monkeypatch):
