@@ -273,7 +273,8 @@ def test_a_distribution_will_do_instead_of_a_model():
 
 def test_a_wrong_length_is_said():
     verdict = judge(lambda dice: ours(dice)[:2], samples=20, **ALONE)
-    assert "returned 2 tokens where 3" in verdict.why and (verdict.p_value, verdict.visible, verdict.samples) == (0, 0, 20)
+    assert "returned 2 tokens where 3" in verdict.why
+    assert (verdict.p_value, verdict.visible, verdict.samples) == (0, 0, 20)
     assert "the prompt in front" in judge(lambda dice: [1, *ours(dice)], samples=20, **ALONE).why
 
 
