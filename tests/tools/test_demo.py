@@ -7,6 +7,7 @@ import shlex
 import subprocess
 import sys
 import xml.etree.ElementTree as ElementTree
+from argparse import ArgumentTypeError
 from io import StringIO
 from pathlib import Path
 from types import SimpleNamespace
@@ -17,6 +18,7 @@ from rich.console import Console, Group
 
 from nanospec.cli import demo
 from nanospec.cli.bench import measure
+from nanospec.cli.show.options import file, whole_number
 from nanospec.cli.show.terminal import View, legend
 from nanospec.fast.autotune import Setup
 from nanospec.files.checkpoint import load_pair, save_learned, save_model
@@ -258,6 +260,17 @@ BEFORE_MEASURING = [
     (["--gamma", "200"], "context"), (["--drafter", "merged", "--gamma", "125"], "context"),
     (["--drafter", "tree", "--shape", "20", "20"], "context"), (["--weights", "tests"], "tests"),
     (["--max-new-tokens", "999999999"], "context")]
+
+
+def test_what_a_number_or_a_file_must_be(tmp_path):
+    assert [whole_number(2, 9)(text) for text in ("2", "9", " 3 ")] == [2, 9, 3]
+    for text in "1", "10", "2.0", "":
+        with pytest.raises(ArgumentTypeError, match=f"^must be a whole number from 2 to 9, got {re.escape(repr(text))}$"):
+            whole_number(2, 9)(text)
+    assert file(".svg")(str(tmp_path / "a.svg")) == tmp_path / "a.svg" and file()(str(tmp_path / "a")).name == "a"
+    for kind, name, words in ("", "none/a", "a file"), (".svg", "a.png", "a .svg file"), ("", "", "a file"):
+        with pytest.raises(ArgumentTypeError, match=f"^must be {words} in a folder that can be written to, got "):
+            file(kind)(str(tmp_path / name))
 
 
 def refused(status: int, out: str, err: str, words: str) -> None:
