@@ -265,7 +265,8 @@ BEFORE_MEASURING = [
 def test_what_a_number_or_a_file_must_be(tmp_path):
     assert [whole_number(2, 9)(text) for text in ("2", "9", " 3 ")] == [2, 9, 3]
     for text in "1", "10", "2.0", "":
-        with pytest.raises(ArgumentTypeError, match=f"^must be a whole number from 2 to 9, got {re.escape(repr(text))}$"):
+        words = f"must be a whole number from 2 to 9, got {text!r}"
+        with pytest.raises(ArgumentTypeError, match=f"^{re.escape(words)}$"):
             whole_number(2, 9)(text)
     assert file(".svg")(str(tmp_path / "a.svg")) == tmp_path / "a.svg" and file()(str(tmp_path / "a")).name == "a"
     for kind, name, words in ("", "none/a", "a file"), (".svg", "a.png", "a .svg file"), ("", "", "a file"):

@@ -237,7 +237,7 @@ def test_the_greeting(capsys):
 def test_what_a_conversation_runs_in(monkeypatch):
     """Data types are compared by a step on one token and one on five, each timed twice after a warm-up."""
     asked, tuned = [], []
-    monkeypatch.setattr(chat, "step_seconds", lambda model, tokens, **more: asked.append((model, tokens, more)) or tokens)
+    monkeypatch.setattr(chat, "step_seconds", lambda *its, **more: asked.append((*its, more)) or its[1])
     monkeypatch.setattr(chat, "fastest", lambda model, dtypes, threads, seconds, turns: (
         turns == 1 and threads == () and seconds(model) == 6 and Tuning(torch.bfloat16, 3, 1)))
     monkeypatch.setattr(chat, "set_up", lambda model, tuning: tuned.append((model, tuning)))

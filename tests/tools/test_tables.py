@@ -270,7 +270,7 @@ def test_the_table_beside_assisted_generation(monkeypatch):
                        "gamma 3, temperature 0.7; ours: where")
 
 
-def test_the_table_beside_generate(clock, monkeypatch):
+def test_the_table_beside_generate(clock, monkeypatch, capsys):
     """Two kinds, of two texts and one, twice. Tokens and calls of each text, then the seconds: of a warm-up before each
     kind, and of each text. Plain decoding writes 12 tokens in 6 and 3 s, 2 and 4 a second, and 6 in 2 and 1.2 s.
     """
@@ -289,34 +289,42 @@ def test_the_table_beside_generate(clock, monkeypatch):
         asked[name] = request
         return write
 
-    for module in against, beside:
-        monkeypatch.setattr(module, "weights_of", lambda target: "int8")
+    def keep(name, answer=None):
+        """What it is asked is kept, but the name of a temporary folder."""
+        monkeypatch.setattr(beside, name, lambda *its, **more: wired.append(
+            (name, *("folder" if isinstance(it, Path) else it for it in its), *more.items())) or answer)
+
+    wired, source = [], SimpleNamespace(path=SimpleNamespace(name="it"), target="its")
+    target, setup = SimpleNamespace(device="cpu"), SimpleNamespace(device="there")
+    pair = SimpleNamespace(target=target, draft="draft", note="a note", tokenizer=SimpleNamespace(ends={9, 8}))
+    for name, answer in {"extra": None, "source_of": source, "chosen_drafters": ["hybrid"], "load_pair": pair,
+                         "prompts_of": ({"talk": [[0], [1, 1]], "code": [[2]]}, "3 requests"), "check_request": None,
+                         "setups_of": ([Setup(setup, "its draft", None)], "where"), "options_of": {"costs": "costs"},
+                         "most_drafted": 4, "method_of": SimpleNamespace(name="hybrid 4", run="run"),
+                         "save_folder": None, "their_dtype": torch.bfloat16, "hf_model": "theirs",
+                         "weights_of": "int8"}.items():
+        keep(name, answer)
     monkeypatch.setattr(against, "perf_counter", clock)
-    for name in "extra", "check_request", "save_folder", "hf_model":
-        monkeypatch.setattr(beside, name, lambda *_: None)
-    monkeypatch.setattr(beside, "source_of", lambda weights: SimpleNamespace(
-        path=SimpleNamespace(name=weights), target="it"))
-    monkeypatch.setattr(beside, "chosen_drafters", lambda *_: ["hybrid"])
-    target = SimpleNamespace(device="cpu")
-    monkeypatch.setattr(beside, "load_pair", lambda source: SimpleNamespace(
-        target=target, draft="draft", note="", tokenizer=SimpleNamespace(ends={9, 8})))
-    monkeypatch.setattr(beside, "prompts_of", lambda *_: ({"talk": [[0], [1]], "code": [[2]]}, "3 requests"))
-    monkeypatch.setattr(beside, "setups_of", lambda *_: ([Setup(target, "draft", None)], "where"))
-    monkeypatch.setattr(beside, "options_of", lambda *_, **__: {})
-    monkeypatch.setattr(beside, "method_of", lambda target, draft, name, gamma: SimpleNamespace(
-        name=f"{name} {gamma}", run="run"))
-    monkeypatch.setattr(beside, "most_drafted", lambda name, draft, gamma: gamma)
-    monkeypatch.setattr(beside, "their_dtype", lambda *_: torch.bfloat16)
-    monkeypatch.setattr(beside, "plain", lambda target, **request: writer("plain", request))
-    monkeypatch.setattr(beside, "speculative", lambda run, **request: writer("hybrid 4", request))
-    monkeypatch.setattr(beside, "hf_writer", lambda model, new, temperature, **more: writer(
-        "transformers" + ", prompt lookup" * ("prompt_lookup_num_tokens" in more), (new, temperature, more)))
+    monkeypatch.setattr(beside, "plain", lambda target, **request: writer("plain", (target, request)))
+    monkeypatch.setattr(beside, "speculative", lambda run, **request: writer("hybrid 4", (run, request)))
+    monkeypatch.setattr(beside, "hf_writer", lambda *its, **more: writer(
+        "transformers" + ", prompt lookup" * ("prompt_lookup_num_tokens" in more), (*its, more)))
     rows = beside.run("it", gamma=4, temperature=.7, max_new_tokens=21, seed=5)
     assert [next(its, None) for its in left.values()] == [None] * 4
     assert seeds == [(0, 5)] * 4 + [(0, 5), (1, 6)] * 8 + [(2, 5)] * 12
-    ours = {"max_new_tokens": 21, "temperature": .7, "stop": [8, 9]}
-    assert asked == {"plain": ours, "hybrid 4": ours, "transformers": (21, .7, {"eos_token_id": [8, 9]}),
-                     "transformers, prompt lookup": (21, .7, {"eos_token_id": [8, 9], "prompt_lookup_num_tokens": 4})}
+    ours, theirs = {"max_new_tokens": 21, "temperature": .7, "stop": [8, 9]}, {"eos_token_id": [8, 9]}
+    assert asked == {"plain": (setup, ours), "hybrid 4": ("run", ours), "transformers": ("theirs", 21, .7, theirs),
+                     "transformers, prompt lookup": ("theirs", 21, .7, theirs | {"prompt_lookup_num_tokens": 4})}
+    assert wired == [
+        ("extra", "transformers"), ("source_of", "it"), ("chosen_drafters", (), source, ["gpt"], "--drafters"),
+        ("load_pair", source), ("prompts_of", pair, "chat", 21),
+        ("check_request", target, [1, 1], 21, .7, None, None, 5, 5), ("setups_of", target, "draft", "auto", None),
+        ("options_of", setup, "its draft", [[0], [1, 1], [2]], ["hybrid"], {}, 4, ("temperature", .7)),
+        ("most_drafted", "hybrid", "its draft", 4),
+        ("method_of", setup, "its draft", "hybrid", ("gamma", 4), ("costs", "costs")),
+        ("save_folder", setup, "folder", 8), ("their_dtype", "folder", "there", "auto"),
+        ("hf_model", "folder", torch.bfloat16, "there"), ("weights_of", setup)]
+    assert capsys.readouterr().err.splitlines() == ["a note", "measuring all methods, in turns ..."]
     # Paces of the kinds: 3 and 4; 7.5 and 12; 1.75 and 2.25; 4.5 and 2. As many tokens of each are written at 24 / 7,
     # 120 / 13, 63 / 32 and 36 / 13, and in calls of 3 and 1.6, and of 1.5 and 4.5 tokens, at 48 / 23 and 9 / 4.
     names, cells, caption = shown()
@@ -337,8 +345,8 @@ def test_the_table_beside_generate(clock, monkeypatch):
 # serve
 
 def test_what_is_measured_of_requests(clock, monkeypatch):
-    """Two rows; requests come after 0, 0, 3 and 8.5 s. Every step takes 2 s and writes 2 tokens for each of at most two,
-    or 1 for a request alone. Asked for: 4, 2, 3 and 1 tokens.
+    """Two rows; requests come after 0, 0, 3 and 8.5 s. Every step takes 2 s and writes 2 tokens for each of at most
+    two, or 1 for a request alone. Asked for: 4, 2, 3 and 1 tokens.
     """
     monkeypatch.setattr(serve.time, "perf_counter", clock)
     monkeypatch.setattr(serve.time, "sleep", clock.wind)
@@ -514,8 +522,8 @@ def test_the_table_of_simulated_acceptance(monkeypatch):
 
 
 def test_the_limits_of_a_machine(monkeypatch):
-    """Reading 4,000 bytes takes 2 s, 512 MiB 4 s; a product of matrices 8 s. The draft model has 1,000 bytes, and a step
-    of it takes a fourth of the target's.
+    """Reading 4,000 bytes takes 2 s, 512 MiB 4 s; a product of matrices 8 s. The draft model has 1,000 bytes, and a
+    step of it takes a fourth of the target's.
     """
     device, seconds = torch.device("cpu"), iter([2.0, 4.0, 8.0])
     monkeypatch.setattr(roofline, "median_seconds", lambda work, where: callable(work) and where is device
