@@ -45,6 +45,11 @@ def named(axes) -> dict[str, tuple]:
     return {note.get_text(): tuple(note.xy) for note in axes.texts}
 
 
+def at_one(axes) -> bool:
+    """Whether a line goes across at 1, where nothing is gained."""
+    return [(0, 1), (1, 1)] in lines_of(axes).values()
+
+
 def words_of(axes) -> tuple[str, str, list[str]]:
     """What stands under and beside the axes, and in the legend."""
     legend = axes.get_legend()
@@ -66,7 +71,7 @@ def test_speed_ups_of_chains(drawn):
     assert found["measured"] == [(2, 1.32), (4, 1.57), (7, 1.24)]
     assert found["tokens per call / (γc + v)"] == [(2, 1.41), (4, 1.63), (7, 1.38)]
     assert found["Theorem 3.8: verification is free"] == [(g, pytest.approx(gain)) for g, gain in zip((2, 4, 7), ideal)]
-    assert named(axes) == {"the target alone": (7, 1), "1.57 times": (4, 1.57)}
+    assert named(axes) == {"the target alone": (7, 1), "1.57 times": (4, 1.57)} and at_one(axes)
     assert axes.get_ylim() == pytest.approx((0, 1.08 * max(ideal)))
     assert axes.get_figure().get_suptitle() == "title, T = 0.8"
     assert words_of(axes) == ("γ, draft tokens a round", "times as fast as plain decoding",
@@ -78,7 +83,7 @@ def test_methods_in_a_field(drawn):
     rows = [{"drafter": drafter, "draft": draft, "rule": "token", "temperature": t, "tokens_per_target_call": tokens,
              "speedup": gain} for drafter, draft, t, tokens, gain in (
                  ("chain", "gpt", 0.0, 2.4, 1.5), ("lookup", "none", 0.0, 1.8, .9), ("tree", "gpt", 1.0, 2.7, 1.2))]
-    rows.append(rows[0] | {"rule": "block", "speedup": .1})             # another rule is not drawn
+    rows.insert(1, rows[0] | {"rule": "block", "speedup": .1})          # another rule than the first one's is not drawn
     left, right = drawn(speed.draw, rows, "title")
     assert left.get_title("left") == "T = 0" and right.get_title("left") == "T = 1"
     points = [[(line.get_xdata()[0], line.get_ydata()[0]) for line in axes.get_lines()
@@ -117,7 +122,7 @@ def test_simulated_acceptance(drawn):
              for rows in (1, 4) for gamma in (2, 3) for alpha in (.5, .75)]
     one, four = drawn(figures.draw_simulated, found, "title")
     for axes, rows, words in (one, 1, "1 text at once"), (four, 4, "4 texts at once"):
-        assert axes.get_title("left") == words
+        assert axes.get_title("left") == words and at_one(axes)
         for gamma in (2, 3):
             assert lines_of(axes)[f"γ = {gamma}"] == [(a, rows + gamma / 8 + a / 64) for a in (.5, .75)]
         assert axes.get_ylim() == pytest.approx((0, 1.08 * (4 + 3 / 8 + .75 / 64)))
@@ -133,7 +138,7 @@ def test_gains_in_batches(drawn):
     assert found["chain 4, by formula"] == [(0, 1.6), (1, 1.45), (2, .9)]
     assert [label.get_text() for label in axes.get_xticklabels()] == ["1", "4", "16"]
     assert axes.get_ylim() == pytest.approx((0, 1.08 * 1.6))
-    assert words_of(axes) == ("texts at once", "tokens a second over those of plain decoding", [*found][:3])
+    assert at_one(axes) and words_of(axes) == ("texts at once", "tokens a second over those of plain decoding", [*found][:3])
     assert [line.get_color() for line in axes.get_lines()][::2] == [figures.GREEN] * 2      # a method and its formula
 
 
@@ -166,6 +171,8 @@ def test_what_learned_draft_models_have_accepted(drawn):
     assert {"plain: 0.12", "gpt: 0.62"} <= set(named(eagle)) and mlp.get_ylim() == (0, 1)
     assert words_of(eagle) == ("steps of training", "eagle: how often a draft token is accepted", [])
     assert [line.get_linewidth() for line in eagle.get_lines()[2:]] == [2.4, 2.0]       # the first is the thickest
+    begun, = drawn(figures.draw_accepted, [], ["mlp"], [{}])                            # nothing was looked at yet
+    assert not begun.get_lines() and not begun.texts
 
 
 # The page

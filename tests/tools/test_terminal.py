@@ -8,8 +8,9 @@ import pytest
 import torch
 from rich.console import Console, Group
 
-from nanospec.cli.show.steps import WatchedDice, judged, step_text
-from nanospec.cli.show.terminal import View, legend, printable, refuse, round_text, save_picture, visible
+from nanospec.cli.show.steps import WatchedDice, chart, judged, step_text
+from nanospec.cli.show.terminal import (REJECTED, REPLACEMENT, View, legend, printable, refuse, round_text,
+                                            save_picture, visible)
 from nanospec.methods.index import DRAFTERS, method_of
 from nanospec.proof.tables import small_gpt
 from nanospec.speculate import Round
@@ -74,6 +75,18 @@ def test_without_colour_every_mark_is_still_told_apart():
     assert all(f"\x1b[{mark}m" in text for mark in (9, 4, 1))
     coloured = printed(lambda console: view.panels(console), 60, force_terminal=True, color_system="standard")
     assert COLOUR.search(coloured)
+
+
+def test_of_a_long_text_the_last_lines_are_shown():
+    """Each window's own, without its frame."""
+    view = View("", decode)
+    for letter in "abcd":
+        view.take_token(ord(letter), .003)
+        view.take_token(ord("\n"), .003)
+        view.take_round(a_round("", [], letter.upper()), .004, .001)
+        view.take_round(a_round("", [], "\n"), .004, .001)
+    shown = [re.sub("[│ ]", "", line) for line in printed(lambda console: view.panels(console, 3), 40).splitlines()]
+    assert [line for line in shown if re.fullmatch("[a-dA-D]?", line)] == ["c", "d", "", "C", "D", ""]
 
 
 def test_a_pipe_gets_the_text_alone():
@@ -191,3 +204,5 @@ def test_a_rejection_shows_the_residual():
         f"  token   p_target   {'':14}   q_draft   {'':14}   residual",
         f"  'a'     0.500      {bar[.5]:14}   0.800     {bar[.8]:14}   0.000",
         f"  'b'     0.500      {bar[.5]:14}   0.200     {bar[.2]:14}   1.000", ""]
+    tokens = chart(done, lambda ids: "ab"[ids[0]]).columns[0].cells
+    assert [cell.style for cell in tokens] == [REJECTED, REPLACEMENT]
