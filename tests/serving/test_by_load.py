@@ -95,6 +95,7 @@ def test_costs_between_measured_numbers_of_texts_lie_on_a_line(monkeypatch):
                         lambda _, drafter, rows, ids: rows * drafter.size + 1)
     seconds = round_seconds(TARGET, DRAFT, [1, 4], [1], 6)
     assert [seconds(rows, 2) for rows in (1, 2, 3, 4, 9)] == [4, 7, 10, 13, 13]
+    assert Costs({3: [1.0, 2.0], 5: [3.0, 6.0]})(2, 1) == 2             # of fewer texts as of the fewest measured
 
 
 def test_costs_follow_what_rounds_take_and_one_odd_round_moves_them_little():
