@@ -212,7 +212,7 @@ def test_every_drafter_by_name_writes_the_targets_text(pair, drafter):
 
 def test_shapes_are_counted_before_they_are_built():
     assert topology_of([2, 1]) == {"topology": [-1, 0, 0, 1, 2]} and topology_of(None) == {}
-    for branches in ([5000], [9] * 3000, [64, 64]):
+    for branches in ([5000], [9] * 3000, [64, 64], [[-1] + [0] * 4096], [{"count": 4096}]):
         with pytest.raises(RequestError, match="--shape"):
             topology_of(branches)
 

@@ -248,10 +248,25 @@ def test_what_a_round_takes_by_its_parts(monkeypatch):
     monkeypatch.setattr(against, "hf_runs", lambda *_: {"hf generate": None})
     monkeypatch.setattr(against, "weights_of", lambda target: "float32")
     monkeypatch.setattr(against, "ours", lambda *_: {"plain": None, "speculative": None})
-    monkeypatch.setattr(against, "in_turns", lambda writers, *_: [{"method": name} for name in writers])
+    monkeypatch.setattr(against, "in_turns", lambda writers, texts, *_: asked.append(texts) or [
+        {"method": name} for name in writers])
     target = SimpleNamespace(config=SimpleNamespace(vocab_size=11), device="cpu")
+    asked = []
     rows = against.compare([(target, None, None)], Path("."), gamma=3, new=36)
+    assert asked == [[[(37 * place + 101 * text) % 10 + 1 for place in range(32)] for text in range(4)]]    # no 0
     assert [row.get("parts_ms") for row in rows] == [50, pytest.approx(50 * (.6 + 1.75)), None]     # 32 + 18 tokens
+
+
+def test_the_data_type_in_which_transformers_is_faster(clock, monkeypatch):
+    """By the best of three glances, in turns: 2 s in float32, and 2.5 in bfloat16. Or the one that is asked for."""
+    took, asked = {torch.float32: iter([5, 2, 9]), torch.bfloat16: iter([3, 2.5, 4])}, []
+    monkeypatch.setattr(against, "perf_counter", clock)
+    monkeypatch.setattr(against, "hf_model", lambda folder, dtype, device: dtype)
+    monkeypatch.setattr(against, "hf_writer", lambda model, *its: lambda *more: asked.append((model, its, more)) or (
+        clock.wind(next(took[model]))))
+    assert against.their_dtype(Path("."), torch.device("cpu"), "auto") == torch.float32
+    assert asked == [(dtype, (8, 0.0), ([1] * 32, 0)) for dtype in took] * 3
+    assert against.their_dtype(Path("."), torch.device("cpu"), "bfloat16") == torch.bfloat16 and len(asked) == 6
 
 
 def test_the_table_beside_assisted_generation(monkeypatch):
@@ -427,7 +442,9 @@ def test_what_a_batch_is_predicted_to_gain(monkeypatch):
     tokens = 1 + .75 + .75 ** 2
     assert [row["predicted"] for row in rows if "predicted" in row] == pytest.approx([tokens / 1.25, tokens * 2 / 5])
     assert ["predicted" in row for row in rows] == [False, True, False] * 2
-    assert shown()[1][4][:4] == ["4", "chain 2", "23", "1.05"] and "16 requests" not in shown()[2]
+    _, cells, caption = shown()
+    assert cells[4][:4] == ["4", "chain 2", "23", "1.05"]
+    assert caption == "where; 8 held-out prompts, 64 tokens each, all at once"
 
 
 # acceptance
@@ -462,7 +479,7 @@ def test_the_tables_of_a_text_that_was_read(monkeypatch):
     monkeypatch.setattr(acceptance, "judged", lambda *_: (stood, beta))
     monkeypatch.setattr(acceptance, "measure_costs", lambda target, small, sizes, context, **_: asked.append(
         ([*sizes], context)) or CallCosts(.125, {2: 1.1, 3: 1.9}, 1.0))
-    monkeypatch.setattr(acceptance, "rows_of", lambda *_: [
+    monkeypatch.setattr(acceptance, "rows_of", lambda *its: its[0] is stood and its[1] is beta and [
         {"gamma": gamma, "tokens_per_target_call": tokens, "v": v, "predicted_speedup": gain,
          "alpha_by_position": alphas}
         for gamma, tokens, v, gain, alphas in ((1, 1.444, 1.1, 1.177, [.614]), (2, 1.716, 1.9, .799, [.614, .277]))])
@@ -504,6 +521,27 @@ def test_what_simulated_acceptance_gains(monkeypatch):
     assert [row["speedup"] for row in found] == pytest.approx([expected_tokens(a, 2) / 3 for a in (.25, .5, .75)])
     assert [(row["plain"], row["round"]) for row in found] == [(3, 6)] * 3
     assert [row["tokens_per_target_call"] for row in found] == [1.25, 1.5, 1.75]
+
+
+def test_there_is_room_for_all_rounds_of_the_longest_drafts(monkeypatch):
+    """Of 4 tokens each: five that are timed, three that warm up, and one to spare, after a context of 3."""
+    lengths = []
+    monkeypatch.setattr(large, "pace", lambda step, kv_length, *_: lengths.append(kv_length) or (1.0, 1.0))
+    target = SimpleNamespace(config=SimpleNamespace(vocab_size=5), device="cpu", new_cache=lambda *_: None)
+    monkeypatch.setattr(large, "ModelDrafter", lambda draft, gamma: SimpleNamespace(begin=lambda *_: None, uniforms=1,
+                                                                                    size=gamma + 1))
+    large.simulated(target, None, alphas=(.5,), gammas=(1, 3), rows=(2,), context=3, repeats=5)
+    assert lengths == [3 + 9 * 4] * 4
+
+
+@pytest.mark.parametrize("can", [True, False])
+def test_the_large_pair_is_packed_where_it_can_be(monkeypatch, can):
+    monkeypatch.setattr(large, "LARGE", [Config(11, 32, layers=layers, channels=8, heads=2, kv_heads=1, hidden=8)
+                                         for layers in (2, 1)])
+    monkeypatch.setattr(large, "can_pack", lambda weight: weight.dtype == torch.bfloat16 and can)
+    monkeypatch.setattr(large, "pack", lambda model: ("packed", model))
+    pair = large.large_pair("cpu")
+    assert [model[1].config.layers if can else model.config.layers for model in pair] == [2, 1]
 
 
 def test_the_table_of_simulated_acceptance(monkeypatch):
