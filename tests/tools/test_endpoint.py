@@ -260,6 +260,8 @@ def logprobs(change):
     (logprobs(lambda said: None), "gives no logprobs"), (logprobs(lambda said: {**said, "tokens": []}), "no logprobs"),
     (logprobs(lambda said: {**said, "top_logprobs": said["top_logprobs"][1:]}), "no logprobs"),
     (logprobs(lambda said: {name: part[1:] for name, part in said.items()}), "wrote 2 tokens where 3"),
+    (logprobs(lambda said: {**said, "tokens": ["a", *said["tokens"][1:]]}), "two tokens may have one text"),
+    (logprobs(lambda said: {**said, "top_logprobs": [{"a": -9.0}, *said["top_logprobs"][1:]]}), "may have one text"),
     (logprobs(lambda said: {**said, "top_logprobs": [{"token_id:1": 0.0, "token_id:2": 0.0}] * 3}), "add up to 2"),
     (logprobs(lambda said: {**said, "top_logprobs": [{"token_id:1": -1.0}] * 3}), "reports 1 of 5 probabilities"),
     (logprobs(lambda said: {**said, "top_logprobs": [{"token_id:1": "x"}] * 3}), "no logprobs"),

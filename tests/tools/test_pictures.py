@@ -83,7 +83,7 @@ def test_methods_in_a_field(drawn):
     rows = [{"drafter": drafter, "draft": draft, "rule": "token", "temperature": t, "tokens_per_target_call": tokens,
              "speedup": gain} for drafter, draft, t, tokens, gain in (
                  ("chain", "gpt", 0.0, 2.4, 1.5), ("lookup", "none", 0.0, 1.8, .9), ("tree", "gpt", 1.0, 2.7, 1.2))]
-    rows.insert(1, rows[0] | {"rule": "block", "speedup": .1})          # another rule than the first one's is not drawn
+    rows.insert(1, rows[0] | {"rule": "block", "speedup": .1})          # another rule than the first is not drawn
     left, right = drawn(speed.draw, rows, "title")
     assert left.get_title("left") == "T = 0" and right.get_title("left") == "T = 1"
     points = [[(line.get_xdata()[0], line.get_ydata()[0]) for line in axes.get_lines()
@@ -138,7 +138,8 @@ def test_gains_in_batches(drawn):
     assert found["chain 4, by formula"] == [(0, 1.6), (1, 1.45), (2, .9)]
     assert [label.get_text() for label in axes.get_xticklabels()] == ["1", "4", "16"]
     assert axes.get_ylim() == pytest.approx((0, 1.08 * 1.6))
-    assert at_one(axes) and words_of(axes) == ("texts at once", "tokens a second over those of plain decoding", [*found][:3])
+    assert at_one(axes)
+    assert words_of(axes) == ("texts at once", "tokens a second over those of plain decoding", [*found][:3])
     assert [line.get_color() for line in axes.get_lines()][::2] == [figures.GREEN] * 2      # a method and its formula
 
 
