@@ -275,6 +275,7 @@ def test_a_wrong_length_is_said():
     verdict = judge(lambda dice: ours(dice)[:2], samples=20, **ALONE)
     assert "returned 2 tokens where 3" in verdict.why
     assert (verdict.p_value, verdict.visible, verdict.samples) == (0, 0, 20)
+    assert judge(lambda dice: ours(dice)[:2], samples=80, looks=5, **ALONE).samples == 5        # the first look tells
     assert "the prompt in front" in judge(lambda dice: [1, *ours(dice)], samples=20, **ALONE).why
 
 
