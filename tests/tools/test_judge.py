@@ -10,7 +10,7 @@ import pytest
 import torch
 
 from nanospec.dice import Dice
-from nanospec.errors import RequestError
+from nanospec.errors import SEEDS, RequestError
 from nanospec.fast.packed import pack
 from nanospec.files.checkpoint import load_pair
 from nanospec.generate import generate
@@ -21,6 +21,7 @@ from nanospec.proof.foreign import tokens_from, walked
 from nanospec.proof.judge import verdict as judge_file
 from nanospec.proof.judge.verdict import FALSE_ALARM, Verdict, judge
 from nanospec.proof.stats import goodness_of_fit, smallest_visible
+from nanospec.proof.tables import TableModel
 from nanospec.proof.walk import distance, target_distribution
 from nanospec.proof.zoo import samplers
 from nanospec.proof.zoo.samplers import AS_IT_SHIPS, OF_A_CHAIN, beginnings, sampler_with
@@ -100,7 +101,7 @@ def test_the_outcome_that_is_most_off_of_a_walk(monkeypatch):
     assert verdict.wrong and verdict.distance == pytest.approx(.11) and verdict.most_off == ((1,), .3, .19)
 
 
-def test_a_bug_is_known_by_its_samples_where_nothing_was_walked(monkeypatch):
+def test_a_bug_is_known_by_its_samples_where_nothing_was_walked(monkeypatch, capsys):
     """By a distribution that they fit. What hardly differs from the target's is no bug, though they fit it, too."""
     truth = {(0,): .5, (1,): .5}
     known = {"near": {(0,): .5 + 1e-7, (1,): .5 - 1e-7}, "it": {(0,): .45, (1,): .55}, "another": {(0,): .9, (1,): .1}}
@@ -110,8 +111,28 @@ def test_a_bug_is_known_by_its_samples_where_nothing_was_walked(monkeypatch):
     judge_file._name(verdict, [(0,)] * 47 + [(1,)] * 53, None, truth, 1e-6)
     assert verdict.bugs == ["it"] and verdict.note == ""
     monkeypatch.setattr(judge_file, "OF_A_CHAIN", [*known, "a fourth"])
+    monkeypatch.setattr(judge_file, "Progress", type("Long", (), {"long": True, "__call__": lambda self, words: None}))
     judge_file._name(verdict, [(0,)] * 47 + [(1,)] * 53, None, truth, 1e-6)
     assert verdict.note == "There was time for 3 of the zoo's 4 bugs."
+    assert capsys.readouterr().err.count("Which bug of the zoo is it?") == 1            # the verdict is told once
+
+
+def test_where_a_sampler_goes_wrong():
+    """Of 300 samples 180 begin with a 0, where half of them should; or each token is right and the second the first."""
+    truth = dict.fromkeys(product(range(2), repeat=2), .25)
+    begins = [(0, 0)] * 90 + [(0, 1)] * 90 + [(1, 0)] * 60 + [(1, 1)] * 60
+    assert judge_file._where(begins, truth) == "Its first token is off already."
+    assert judge_file._where([(0, 0), (1, 1)] * 150, truth).startswith("Its first token is right, what follows is not")
+
+
+def test_what_is_compared_with(monkeypatch):
+    """The exact distribution of up to 5,000 outcomes: of 17 tokens three, and not of 18."""
+    monkeypatch.setattr(judge_file, "target_distribution", lambda target, ids, new: "exact")
+    for size, truth in (17, "exact"), (18, None):
+        assert judge_file._truth(TableModel(size, 1), [1], 3, 2, 9, 0, {}) == (truth, 3)
+    judge_file.check_task(3, 2, 50, SEEDS - 101, {})                # the last seed is used, and none beyond
+    with pytest.raises(RequestError, match="seed"):
+        judge_file.check_task(3, 2, 50, SEEDS - 100, {})
 
 
 def test_tokens_one_by_one_in_the_order_of_what_the_draft_favours():
