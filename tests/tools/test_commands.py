@@ -35,11 +35,12 @@ def test_without_a_name_it_says_which_there_are(argv, status, capsys):
 def test_the_exercises_are_in_a_clone(tmp_path, monkeypatch, capsys):
     """Found from any folder of it; without one, said in a line."""
     monkeypatch.setattr(commands, "__file__", str(tmp_path / "site" / "nanospec" / "cli" / "__main__.py"))
-    monkeypatch.setattr(sys, "path", list(sys.path))
+    monkeypatch.setattr(sys, "path", ["elsewhere", *sys.path])
     monkeypatch.chdir(tmp_path)
     assert commands.main(["check", "--list"]) == 2 and "in the repository" in capsys.readouterr().err
     monkeypatch.chdir(ROOT / "lessons" / "exercises")
     assert commands.main(["check", "--list"]) == 0 and "of 21 solved" in capsys.readouterr().out
+    assert sys.path[0] == str(ROOT)
 
 
 @pytest.mark.parametrize("package", ["nanospec", "nanospec.cli"])
@@ -47,6 +48,16 @@ def test_as_a_process(package):
     done = subprocess.run([sys.executable, "-m", package, "bench", "--gammas", "0"], capture_output=True, text=True,
                           cwd=ROOT)
     assert done.returncode == 2 and "--gammas" in done.stderr and "Traceback" not in done.stderr
+
+
+def test_only_a_process_of_its_own_is_made_quiet(monkeypatch, capsys):
+    """Who calls main with words of his own keeps his streams and signals."""
+    made = []
+    monkeypatch.setattr(commands, "quiet", lambda: made.append("quiet"))
+    monkeypatch.setattr(sys, "argv", ["nanospec", "--help"])
+    assert commands.main(["--version"]) == 0 and not made
+    assert capsys.readouterr().out.startswith("nanospec ") and commands.main() == 0 and made == ["quiet"]
+    assert capsys.readouterr().out.startswith("nanospec NAME ...")
 
 
 def test_its_version(capsys, monkeypatch):

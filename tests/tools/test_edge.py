@@ -93,6 +93,7 @@ REFUSED = {
     "DynamicDrafter": (lambda x: DynamicDrafter(DRAFT, x, 2), (None, "heuristic", Confidence)),
     "Confidence": (Confidence, ("x", None)), "Entropy": (Entropy, ("x", None)),
     "Goodput": (lambda x: Goodput(x, {2: 1.0}), ("x", None, math.nan, -1)),
+    "Goodput, v": (lambda x: Goodput(.1, {2: 1.0, 3: x}), ("x", None, math.nan, -1)),
     "gamma": (lambda x: ModelDrafter(DRAFT, x), (*NUMBERS, 10 ** 6)), "count": (PromptLookup, NUMBERS),
     "topology": (lambda x: TreeDrafter(DRAFT, x), (
         None, 5, "ab", [], [-1], [0], [-1, 1], [-1, "0"], [-1, 0.5], torch.tensor([-1, 0]))),
@@ -117,7 +118,6 @@ REFUSED = {
     "sure_gain": (lambda x: theory.sure_gain(x, 0.1), (2, -1, *TEXTS)),
     "best_gamma": (lambda x: theory.best_gamma(0.5, 0.1, most=x), NUMBERS),
     "break_even": (lambda x: theory.break_even(x, 3, 0.1), (-1, *TEXTS)),
-    "best_stack": (lambda x: theory.best_stack(x, lambda i, j: 0.5), ([], None, ["x", 1.0], [-0.1, 1.0])),
     "best_tree": (lambda x: best_tree(x, 3), ([], [2.0], "ab", None)),
     "best_tree, size": (lambda x: best_tree([0.5], x), NUMBERS),
     "grown_tree": (lambda x: grown_tree(x, 3), ([], [[]], None)),
