@@ -8,10 +8,12 @@ import subprocess
 import sys
 from importlib import import_module
 from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
 
 from nanospec.cli import __main__ as commands
+from nanospec.cli import launch
 
 ROOT = Path(__file__).parents[2]
 
@@ -89,6 +91,21 @@ def test_an_interrupt_while_a_command_is_being_imported_is_no_traceback(monkeypa
 
     monkeypatch.setattr(commands, "import_module", interrupted)
     assert commands.main(["demo"]) == 130 and capsys.readouterr() == ("", "")
+
+
+def test_an_interruption_that_no_command_can_catch_ends_the_process(monkeypatch):
+    """In a finalizer, or before and after the command. Other errors are Python's to tell."""
+    done, error = [], BaseException()
+    monkeypatch.setattr(launch, "leave", lambda: done.append("left"))
+    monkeypatch.setattr(sys, "__unraisablehook__", lambda what: done.append(what.exc_value))
+    monkeypatch.setattr(sys, "__excepthook__", lambda kind, error, traceback: done.append(error))
+    for hear in lambda it: launch.unraisable(SimpleNamespace(exc_value=it)), lambda it: launch.uncaught(
+            type(it), it, None):
+        done.clear()
+        hear(error)
+        assert done == [error]
+        hear(KeyboardInterrupt())
+        assert done[1] == "left"
 
 
 def test_the_launcher_itself_imports_nothing_heavy():

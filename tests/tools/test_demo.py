@@ -148,7 +148,16 @@ def test_the_steps_of_every_drafter(run, drafter):
     assert {(sign, word) for _, sign, _, word in coins} <= {("<", "accepted"), ("≥", "rejected")}
     # Of 257 bytes that are alike the one draws none, and for the other, by the clock, drafting may not pay.
     assert coins or drafter in ("entropy", "by-load")
-    assert out.count("bonus, drawn") + out.count("replacement, drawn") == len(re.findall("^round", out, re.M))
+    rounds = len(re.findall("^round", out, re.M))
+    assert out.count("bonus, drawn") + out.count("replacement, drawn") == rounds > 1        # no key is waited for
+
+
+def test_the_best_gamma_is_looked_for_of_a_chain_alone(run, monkeypatch):
+    """Of up to ten draft tokens, where none is asked for."""
+    asked = []
+    monkeypatch.setattr(demo.Demo, "best", lambda self, most: asked.append(most) or 2)
+    for options in [], ["--gamma", "3"], ["--drafter", "lookup"]:
+        assert run("--step", *options)[0] == 0 and asked == [10]
 
 
 @pytest.mark.parametrize("drafter", ["chain", "confidence"])

@@ -3,6 +3,7 @@ differ, and a clock that moves only when a test winds it.
 """
 
 import re
+from dataclasses import dataclass
 from functools import partial
 from io import StringIO
 from pathlib import Path
@@ -398,6 +399,41 @@ def test_which_training_it_is_and_what_it_begins_with(monkeypatch, capsys, what,
     assert not capsys.readouterr().err                  # what is soon done is not announced
 
 
+@dataclass
+class Sizes:
+    batch: int = 4
+    steps: tuple = (10, 3)
+    rate: tuple = (1.0, .5)
+    held_out_every: int = 9
+
+
+def test_what_a_training_is_asked_for(tmp_path):
+    """Four times the batch: a fourth of the steps, one at least, and rates twice as high. A pair with a layer that
+    learns with it writes a file more, and its state last.
+    """
+    args = SimpleNamespace(device="cpu", begin=None, what=["pair", "mtp"], packages=None, tokenizer=None, resume=False,
+                           out=tmp_path / "it", size="small", batch=16, steps=None, minutes=0)
+    job = train_job.checked(args, Sizes())
+    assert job.size == Sizes(16, (2, 1), (2.0, 1.0), 2) and (job.out, job.pair, job.shallow) == (args.out, None, None)
+    assert list(job.files) == [*train_job.FILES[:3], "mtp.pt", "training.pt"]
+    args.batch, args.steps = None, [7, 8]
+    assert train_job.checked(args, Sizes()).size == Sizes(steps=(7, 8))
+
+
+def test_what_lies_beside_a_draft_model(tmp_path, monkeypatch):
+    """The pair that it is for, as it ships, but for what is there; nothing that a killed run has left."""
+    out, ships = tmp_path / "it", tmp_path / "ships"
+    for folder, names in (out, ["draft.pt", "target.pt.partial"]), (ships, train_job.FILES[:3]):
+        folder.mkdir()
+        for name in names:
+            (folder / name).write_bytes(f"{folder.name} {name}".encode())
+    monkeypatch.setattr(train_job, "WEIGHTS", ships)
+    saved = []
+    train_job.opened(SimpleNamespace(out=out, pair="pair"), SimpleNamespace(save=lambda: saved.append(
+        {path.name: path.read_bytes().decode() for path in out.iterdir()})))
+    assert saved == [{name: f"{'it' if name == 'draft.pt' else 'ships'} {name}" for name in train_job.FILES[:3]}]
+
+
 def test_what_the_end_reports(monkeypatch):
     alphas, asked = {1.0: .5124, .8: .6135, .7: .6789, 0.0: .7146}, []
     monkeypatch.setattr(train_watch, "measure_alpha", lambda target, draft, prompts, temperature, max_new_tokens:
@@ -407,7 +443,8 @@ def test_what_the_end_reports(monkeypatch):
         encode=lambda text: [1], decode=lambda ids: "text"))
     losses = {"target": 1.25, "draft": 2.5, "distil": .125}
     monkeypatch.setattr(train_watch, "load_pair", lambda *_, **__: pair)
-    monkeypatch.setattr(train_watch, "generate", lambda *_, **__: [2])
+    monkeypatch.setattr(train_watch, "generate", lambda *its, **more: its == (pair.target, [1]) and more == {
+        "max_new_tokens": 16, "temperature": .8} and [2])
     monkeypatch.setattr(train_watch, "held_out_loss", lambda phase, model, *_: losses[phase] + (model != "draft"))
     held = SimpleNamespace(name="files", ids=torch.arange(999), bits=lambda loss: loss / 4)
     console = Console(file=StringIO(), width=200)
