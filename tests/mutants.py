@@ -38,7 +38,8 @@ class Mutant(NamedTuple):
     def bug(self) -> Bug:
         source = (PACKAGE / self.file).read_bytes()
         changed = source[:self.start] + self.new.encode() + source[self.end:]
-        return Bug("mutant", "", "", "", self.file[:-3].replace("/", "."), ((source.decode(), changed.decode()),))
+        module = self.file[:-3].replace("/", ".").removesuffix(".__init__")     # with it, a second module is made
+        return Bug("mutant", "", "", "", module, ((source.decode(), changed.decode()),))
 
     def __str__(self) -> str:
         return f"{self.file}:{self.line}: {' '.join(self.old.split())!r} -> {' '.join(self.new.split())!r}"

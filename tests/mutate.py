@@ -40,8 +40,8 @@ from nanospec.proof.zoo.plant import exchanged, exchanges           # noqa: E402
 from tests.mutants import PACKAGE, Mutant, mutants_of               # noqa: E402
 
 ROOMS = ("methods/rules", "methods/trees", "methods/copies", "methods/lengths", "methods/draft_models", "serving",
-         "training")
-TESTS = ["tests/core", "tests/methods", "tests/serving", "tests/models", "tests/tools/test_edge.py"]
+         "training", "cli", "cli/bench", "cli/show", "proof/judge")
+TESTS = ["tests/core", "tests/methods", "tests/serving", "tests/models", "tests/tools"]
 # They plant bugs themselves, by source, and would judge a mutant by the bug that they plant.
 NOT_TESTS = ["tests/core/test_mutations.py", "tests/methods/test_zoo.py", "tests/core/test_house.py"]
 SECONDS = 60            # of tests for one mutant: those that take longer together are not all run

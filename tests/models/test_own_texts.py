@@ -10,7 +10,7 @@ from rich.console import Console
 
 import train_tiny
 from nanospec.cli import for_target
-from nanospec.errors import PairError, RequestError, TextError
+from nanospec.errors import PairError, TextError
 from nanospec.files.checkpoint import load_learned, load_pair
 from nanospec.files.gguf import load_gguf
 from nanospec.methods.draft_models import LEARNED
@@ -99,11 +99,11 @@ def test_what_is_written_is_the_targets(small, monkeypatch):
     assert torch.equal(again.tokens, texts) and not torch.equal(other.tokens, texts)
 
 
-def test_a_target_without_a_chat_template_writes_none(tmp_path):
+def test_a_target_without_a_chat_template_writes_none(tmp_path, capsys):
     write(tmp_path / "a.gguf", template=None)
-    target, tokenizer = load_gguf(tmp_path / "a.gguf")
-    with pytest.raises(RequestError, match="no chat template"):
-        written(target, tokenizer, LAYERS, 0, 2, 9)
+    command = ["--what", "lookback", "--weights", str(tmp_path / "a.gguf"), "--out", str(tmp_path / "it")]
+    assert train_tiny.main(command) == 2 and not (tmp_path / "it").exists()
+    assert "has no chat template, so it cannot write texts: name files with --text" in capsys.readouterr().err
 
 
 def test_texts_of_others_are_read_in_windows(small):
@@ -148,10 +148,10 @@ def test_parts_that_are_made_later_go_on_counting(small, tmp_path, monkeypatch):
 
     monkeypatch.setattr(for_target, "written", lambda writer, tokenizer, layers, seed: part(seed))
     monkeypatch.setattr(for_target, "read", lambda model, ids, layers, number: part(number))
-    monkeypatch.setattr(for_target, "quick_copy", lambda model, rows: model)
+    monkeypatch.setattr(for_target, "quick_copy", lambda model, rows: model if rows == AT_ONCE else pytest.fail())
     monkeypatch.setattr(for_target, "load_learned", None)
     draft = SimpleNamespace(parameters=lambda: [torch.zeros(30, 40), torch.zeros(5)], ids=torch.tensor([1, 2, 9]))
-    monkeypatch.setattr(for_target, "KeptTraining", lambda *_: SimpleNamespace(
+    monkeypatch.setattr(for_target, "KeptTraining", lambda *its: its[6] is False and SimpleNamespace(   # not compiled
         model=draft, ids=torch.tensor([1, 7, 1, 2, 7, 7, 1, 2])))
     (tmp_path / "text").write_text("a text of many words " * 9000)
     for source, numbers in ([], [7 * 1_000_003 + number for number in range(4)]), ([tmp_path / "text"], range(4)):
@@ -294,7 +294,7 @@ def test_the_command(small, tmp_path, capsys, monkeypatch, untuned):
     (["--what", "lookback", "hydra"], "each is trained alone, got lookback and hydra"),
     (["--what", "lookback", "--from", "short"], "short"), (["--what", "lookback", "--from", "none"], "none"),
     (["--what", "mlp", "--spoken", "9"], "--spoken: mlp always drafts"),
-    (["--what", "lookback", "--steps", "0"], "--steps must be 1"),
+    (["--what", "lookback", "--tokens", "49152", "--steps", "0"], "--steps must be 1"),
     (["--what", "lookback", "--text", "none"], "none"), (["--what", "lookback", "--text", "short"], "too little text")])
 def test_bad_input_is_one_clear_line(small, tmp_path, monkeypatch, capsys, options, words):
     monkeypatch.chdir(tmp_path)

@@ -55,7 +55,7 @@ def test_what_is_hardly_better_changes_nothing():
 @pytest.mark.parametrize("draft", [DRAFT, small_learned("mlp", TARGET), small_learned("eagle3", TARGET),
                                    small_learned("prefix", TARGET)], ids=["gpt", "mlp", "eagle3", "prefix"])
 def test_after_a_silence_it_drafts_as_one_that_has_read_everything(draft):
-    silent = [3, 3, 0, 0, 0, 0, 0, 3, 0, 3]
+    silent = [3, 3, 0, 0, 0, 0, 0, 3, 0, 0, 0, 3]
     drafter = ByLoad(draft, lambda rows, gamma: 0.01 if gamma == silent[0] else 1.0, 3)
     batch, dice = Batch(TARGET, drafter, [[1, 2, 3], [4, 0, 1, 1, 2]], 60), Dice([1, 2])
     while silent:
@@ -68,8 +68,9 @@ def test_after_a_silence_it_drafts_as_one_that_has_read_everything(draft):
             assert (drawn.q_draft - again.q_draft).abs().max() < 1e-12
         else:
             assert drawn.tokens.shape[1] == 1
-            drafter.new += 1000                         # as after a thousand rounds more
-            if len(silent) == 6:
+            if len(silent) > 4:
+                drafter.new += 1000                     # as after a thousand rounds more
+            if len(silent) == 8:
                 batch.begin_anew(0, [3, 3, 0, 2, 1, 0, 2])          # a request that comes while it is silent
         silent.pop(0)
 
@@ -93,6 +94,7 @@ def test_costs_between_measured_numbers_of_texts_lie_on_a_line(monkeypatch):
                         lambda _, drafter, rows, ids: rows * drafter.size + 1)
     seconds = round_seconds(TARGET, DRAFT, [1, 4], [1], 6)
     assert [seconds(rows, 2) for rows in (1, 2, 3, 4, 9)] == [4, 7, 10, 13, 13]
+    assert Costs({3: [1.0, 2.0], 5: [3.0, 6.0]})(2, 1) == 2             # of fewer texts as of the fewest measured
 
 
 def test_costs_follow_what_rounds_take_and_one_odd_round_moves_them_little():

@@ -70,10 +70,10 @@ def test_rounds_by_hand():
 
 
 def test_kinds_of_tokens():
-    texts = ["\n    ", " def", "def", "42", "):", " x1", " 7"]
+    texts = ["\n    ", " def", "def", "42", "):", " x1", " 7", " self.", "_x"]
     assert [kind_of(text) for text in texts] == [
         "white space", "the beginning of a word", "a word, or the rest of one", "digits", "signs",
-        "the beginning of a word", "digits"]
+        "the beginning of a word", "digits", "the beginning of a word", "a word, or the rest of one"]
     kinds = by_kind(torch.tensor([[.5, .7], [1.0, .2]]), torch.tensor([[0, 3, 1], [3, 4, 1]]), texts.__getitem__)
     assert kinds == {"white space": (.25, pytest.approx(.5)), "digits": (.5, pytest.approx(.85)),
                      "signs": (.25, pytest.approx(.2))}

@@ -15,12 +15,12 @@ import torch
 from lessons.machine import weight_bytes
 from nanospec.cli.bench import __main__ as bench
 from nanospec.cli.bench import measure as measuring
-from nanospec.cli.bench import speed
+from nanospec.cli.bench import method_options, speed
 from nanospec.cli.bench.measure import measure
 from nanospec.cli.bench.method_options import best_topology, measure_accepted, options_of, topology_of
 from nanospec.cli.bench.prompts import CHAT, held_out_prompts
 from nanospec.cli.bench.questions import read_questions
-from nanospec.cli.quantities import BUSY, CallCosts, alpha_of, best_of_each, numbers_of
+from nanospec.cli.quantities import BUSY, CallCosts, alpha_of, numbers_of
 from nanospec.errors import RequestError
 from nanospec.fast.clock import ClockedDrafter, clocked, median_seconds, timed
 from nanospec.files.checkpoint import Pair, load_pair, save_learned, save_model
@@ -211,7 +211,7 @@ def test_every_drafter_by_name_writes_the_targets_text(pair, drafter):
 
 def test_shapes_are_counted_before_they_are_built():
     assert topology_of([2, 1]) == {"topology": [-1, 0, 0, 1, 2]} and topology_of(None) == {}
-    for branches in ([5000], [9] * 3000, [64, 64]):
+    for branches in ([5000], [9] * 3000, [64, 64], [[-1] + [0] * 4096], [{"count": 4096}]):
         with pytest.raises(RequestError, match="--shape"):
             topology_of(branches)
 
@@ -231,6 +231,33 @@ def test_what_a_drafter_needs_is_measured_when_it_is_needed(pair, monkeypatch):
     for _ in range(2):
         method_of(*pair, "goodput", gamma=4, **options)
     assert asked == ["tree", "costs"]
+
+
+def test_costs_are_of_calls_after_the_longest_prompt(pair, monkeypatch):
+    """On one token, and on up to four draft tokens more."""
+    asked = []
+    monkeypatch.setattr(method_options, "measure_costs", lambda *its, **more: asked.append((its, more)) or CallCosts(
+        .25, {m: 1 + m / 8 for m in its[2]}, 1.0))
+    costs = options_of(*pair, [[1], [1, 2, 3], [1, 2]], ["chain"], {}, 4, temperature=.7)["costs"]
+    assert costs() == (.25, {m: 1 + m / 8 for m in (1, 2, 3, 4, 5)})
+    assert asked == [((*pair, range(1, 6), 3), {"temperature": .7})]
+
+
+def test_what_the_best_tree_is_chosen_by(pair, monkeypatch):
+    """Seconds of calls on 2 to 12 rows, .5 a step; of a draft step, .125; depths of up to six draft steps. Texts of 96
+    tokens, or what the context of 40 leaves.
+    """
+    asked = []
+    monkeypatch.setattr(method_options, "measure_costs", lambda *its, **more: asked.append((its, more)) or CallCosts(
+        .25, {m: 1 + m / 8 for m in its[2]}, .5))
+    monkeypatch.setattr(method_options, "measure_accepted", lambda *its, **more: asked.append((its, more)) or [.5])
+    monkeypatch.setattr(method_options, "best_size", lambda *its: asked.append(its) or ("tree", 1.0))
+    for context, new in (200, 96), (40, 37):
+        target = small_gpt(11, 3, 1, context=context)
+        assert best_topology(target, pair[1], [[1], [1, 2, 3]], temperature=.7) == "tree"
+        assert asked[-3:-1] == [((target, pair[1], range(2, 13), 1), {"temperature": .7}),
+                                ((target, pair[1], [[1], [1, 2, 3]]), {"temperature": .7, "max_new_tokens": new})]
+        assert asked[-1] == ([.5], {m: .5 * (1 + m / 8) for m in range(2, 13)}, .125, range(2, 8))
 
 
 def test_as_many_prompts_as_asked_for_or_none(monkeypatch):
@@ -538,20 +565,6 @@ def test_without_a_subcommand_it_is_speed_and_says_what_it_measures(weights, hel
     assert err.splitlines() == ["measuring which data type, threads and weight layout are fastest here ...",
                                 "the same for the draft model ...",
                                 "measuring gpt and plain decoding at T = 0, in turns ..."]
-
-
-def test_of_eager_and_compiled_the_faster_one_counts_over_the_faster_baseline():
-    def row(plain, fast, **more):
-        return {"baseline_tokens_per_s": plain, "tokens_per_s": fast, "speedup": fast / plain, "busy": False} | more
-
-    eager, compiled = row(100.0, 150.0, c=.1), row(200.0, 260.0, c=.2, busy=True)
-    assert best_of_each([[(eager, [1])]]) == [(eager, [1])]
-    ((best, rounds),) = best_of_each([[(eager, [1])], [(compiled, [2])]])
-    assert rounds == [2]                                # the text is that of the run whose numbers these are
-    assert best["speedup"] == 1.3 and best["c"] == .2 and best["busy"] and best["tokens_per_s_eager"] == 150
-    ((best, rounds),) = best_of_each([[(row(100.0, 300.0, c=.1), [1])], [(compiled, [2])]])     # over plain compiled
-    assert rounds == [1] and best["speedup"] == 1.5 and best["c"] == .1
-    assert best["baseline_tokens_per_s_compiled"] == 200
 
 
 # What is refused. Nothing is loaded for the first list, and nothing measured for the second.

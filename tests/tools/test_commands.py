@@ -8,10 +8,12 @@ import subprocess
 import sys
 from importlib import import_module
 from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
 
 from nanospec.cli import __main__ as commands
+from nanospec.cli import launch
 
 ROOT = Path(__file__).parents[2]
 
@@ -35,11 +37,12 @@ def test_without_a_name_it_says_which_there_are(argv, status, capsys):
 def test_the_exercises_are_in_a_clone(tmp_path, monkeypatch, capsys):
     """Found from any folder of it; without one, said in a line."""
     monkeypatch.setattr(commands, "__file__", str(tmp_path / "site" / "nanospec" / "cli" / "__main__.py"))
-    monkeypatch.setattr(sys, "path", list(sys.path))
+    monkeypatch.setattr(sys, "path", ["elsewhere", *sys.path])
     monkeypatch.chdir(tmp_path)
     assert commands.main(["check", "--list"]) == 2 and "in the repository" in capsys.readouterr().err
     monkeypatch.chdir(ROOT / "lessons" / "exercises")
     assert commands.main(["check", "--list"]) == 0 and "of 21 solved" in capsys.readouterr().out
+    assert sys.path[0] == str(ROOT)
 
 
 @pytest.mark.parametrize("package", ["nanospec", "nanospec.cli"])
@@ -47,6 +50,16 @@ def test_as_a_process(package):
     done = subprocess.run([sys.executable, "-m", package, "bench", "--gammas", "0"], capture_output=True, text=True,
                           cwd=ROOT)
     assert done.returncode == 2 and "--gammas" in done.stderr and "Traceback" not in done.stderr
+
+
+def test_only_a_process_of_its_own_is_made_quiet(monkeypatch, capsys):
+    """Who calls main with words of his own keeps his streams and signals."""
+    made = []
+    monkeypatch.setattr(commands, "quiet", lambda: made.append("quiet"))
+    monkeypatch.setattr(sys, "argv", ["nanospec", "--help"])
+    assert commands.main(["--version"]) == 0 and not made
+    assert capsys.readouterr().out.startswith("nanospec ") and commands.main() == 0 and made == ["quiet"]
+    assert capsys.readouterr().out.startswith("nanospec NAME ...")
 
 
 def test_its_version(capsys, monkeypatch):
@@ -78,6 +91,21 @@ def test_an_interrupt_while_a_command_is_being_imported_is_no_traceback(monkeypa
 
     monkeypatch.setattr(commands, "import_module", interrupted)
     assert commands.main(["demo"]) == 130 and capsys.readouterr() == ("", "")
+
+
+def test_an_interruption_that_no_command_can_catch_ends_the_process(monkeypatch):
+    """In a finalizer, or before and after the command. Other errors are Python's to tell."""
+    done, error = [], BaseException()
+    monkeypatch.setattr(launch, "leave", lambda: done.append("left"))
+    monkeypatch.setattr(sys, "__unraisablehook__", lambda what: done.append(what.exc_value))
+    monkeypatch.setattr(sys, "__excepthook__", lambda kind, error, traceback: done.append(error))
+    for hear in lambda it: launch.unraisable(SimpleNamespace(exc_value=it)), lambda it: launch.uncaught(
+            type(it), it, None):
+        done.clear()
+        hear(error)
+        assert done == [error]
+        hear(KeyboardInterrupt())
+        assert done[1] == "left"
 
 
 def test_the_launcher_itself_imports_nothing_heavy():

@@ -7,6 +7,7 @@ import shlex
 import subprocess
 import sys
 import xml.etree.ElementTree as ElementTree
+from argparse import ArgumentTypeError
 from io import StringIO
 from pathlib import Path
 from types import SimpleNamespace
@@ -17,6 +18,7 @@ from rich.console import Console, Group
 
 from nanospec.cli import demo
 from nanospec.cli.bench import measure
+from nanospec.cli.options import file, whole_number
 from nanospec.cli.show.terminal import View, legend
 from nanospec.fast.autotune import Setup
 from nanospec.files.checkpoint import load_pair, save_learned, save_model
@@ -68,6 +70,9 @@ def test_what_it_writes(run, tmp_path, weights):
     assert 0 < row["alpha"] < 1 and row["c"] > 0
     for word in ("alpha", "tokens per target call", "speed-up", "predicted", f"{row['speedup']:.2f}", "chain 3"):
         assert word in out
+    order = ["the target alone", "speculative", "accepted   rejected", "after the prompt was read", "\n\nalpha",
+             "Speculation", "The two texts"]
+    assert [*map(out.index, order)] == sorted(map(out.index, order))
     assert ("wins" in out) == (row["speedup"] > 1) and ("loses" in out) == (row["speedup"] <= 1)
     assert "The two texts differ because each was drawn with coins of its own." in " ".join(out.split())
     assert ElementTree.fromstring(svg) is not None and "line-through" in svg and "speculative" in svg
@@ -111,10 +116,12 @@ def test_temperature_zero_says_whether_the_texts_agree(run):
     assert status == 0 and "token for token" in " ".join(out.split())
 
 
-def test_temperature_zero_says_how_close_the_call_was():
+def test_temperature_zero_says_how_close_the_call_was(monkeypatch):
     """Logits 1 and 1 - 2^-8, in bfloat16: one step of its numbers there."""
+    logits = torch.tensor([1.0, 1 - 2.0 ** -8])
+
     def target(ids):
-        return torch.tensor([[[1.0, 1 - 2.0 ** -8]]])
+        return logits[None, None]
 
     target.dtype, target.modules = torch.bfloat16, lambda: []
     target.device = torch.device("cpu")
@@ -123,6 +130,12 @@ def test_temperature_zero_says_how_close_the_call_was():
     text = demo.Demo.difference(this, [0], [1]).plain
     assert "part at new token 0, 'a' alone and 'b' speculating" in text and "rounding decides" in text
     assert "0.0039 apart in logits, where bfloat16 has steps of 0.0078" in text
+    monkeypatch.setattr(demo, "weights_of", lambda target: "int8")                  # 127 steps up to 2, or up to 4
+    text = demo.Demo.difference(this, [0], [1]).plain
+    assert "0.0039 apart in logits, where int8 has steps of 0.0079: rounding" in text
+    logits[:] = torch.tensor([3.0, 2.75])
+    text = demo.Demo.difference(this, [0], [1]).plain
+    assert "0.25 apart in logits, where int8 has steps of 0.016: more than rounding explains: please report" in text
 
 
 @pytest.mark.parametrize("drafter", DRAFTERS)
@@ -135,7 +148,16 @@ def test_the_steps_of_every_drafter(run, drafter):
     assert {(sign, word) for _, sign, _, word in coins} <= {("<", "accepted"), ("≥", "rejected")}
     # Of 257 bytes that are alike the one draws none, and for the other, by the clock, drafting may not pay.
     assert coins or drafter in ("entropy", "by-load")
-    assert out.count("bonus, drawn") + out.count("replacement, drawn") == len(re.findall("^round", out, re.M))
+    rounds = len(re.findall("^round", out, re.M))
+    assert out.count("bonus, drawn") + out.count("replacement, drawn") == rounds > 1        # no key is waited for
+
+
+def test_the_best_gamma_is_looked_for_of_a_chain_alone(run, monkeypatch):
+    """Of up to ten draft tokens, where none is asked for."""
+    asked = []
+    monkeypatch.setattr(demo.Demo, "best", lambda self, most: asked.append(most) or 2)
+    for options in [], ["--gamma", "3"], ["--drafter", "lookup"]:
+        assert run("--step", *options)[0] == 0 and asked == [10]
 
 
 @pytest.mark.parametrize("drafter", ["chain", "confidence"])
@@ -249,6 +271,18 @@ BEFORE_MEASURING = [
     (["--max-new-tokens", "999999999"], "context")]
 
 
+def test_what_a_number_or_a_file_must_be(tmp_path):
+    assert [whole_number(2, 9)(text) for text in ("2", "9", " 3 ")] == [2, 9, 3]
+    for text in "1", "10", "2.0", "":
+        words = f"must be a whole number from 2 to 9, got {text!r}"
+        with pytest.raises(ArgumentTypeError, match=f"^{re.escape(words)}$"):
+            whole_number(2, 9)(text)
+    assert file(".svg")(str(tmp_path / "a.svg")) == tmp_path / "a.svg" and file()(str(tmp_path / "a")).name == "a"
+    for kind, name, words in ("", "none/a", "a file"), (".svg", "a.png", "a .svg file"), ("", "", "a file"):
+        with pytest.raises(ArgumentTypeError, match=f"^must be {words} in a folder that can be written to, got "):
+            file(kind)(str(tmp_path / name))
+
+
 def refused(status: int, out: str, err: str, words: str) -> None:
     assert status == 2 and out == "" and err.count("\n") == 1 and words in err and len(err) < 400, (status, out, err)
     assert "Traceback" not in err and not re.search("[\0-\x08\x0b-\x1f\x7f-\x9f\ud800-\udfff]", err)
@@ -258,6 +292,11 @@ def refused(status: int, out: str, err: str, words: str) -> None:
 def test_a_bad_request_is_one_line_before_anything_is_loaded(run, monkeypatch, options, words):
     monkeypatch.setattr(demo, "read_pair", None)
     refused(*run(*options), words)
+
+
+def test_what_does_not_go_together_is_refused_before_anything_is_downloaded(run, monkeypatch):
+    monkeypatch.setattr("nanospec.cli.demo_options.source_of", None)
+    refused(*run("--drafter", "lookahead", "--gamma", "3"), "takes neither --gamma nor --shape")
 
 
 @pytest.mark.parametrize("options, words", BEFORE_MEASURING)

@@ -93,6 +93,7 @@ REFUSED = {
     "DynamicDrafter": (lambda x: DynamicDrafter(DRAFT, x, 2), (None, "heuristic", Confidence)),
     "Confidence": (Confidence, ("x", None)), "Entropy": (Entropy, ("x", None)),
     "Goodput": (lambda x: Goodput(x, {2: 1.0}), ("x", None, math.nan, -1)),
+    "Goodput, v": (lambda x: Goodput(.1, {2: 1.0, 3: x}), ("x", None, math.nan, -1)),
     "gamma": (lambda x: ModelDrafter(DRAFT, x), (*NUMBERS, 10 ** 6)), "count": (PromptLookup, NUMBERS),
     "topology": (lambda x: TreeDrafter(DRAFT, x), (
         None, 5, "ab", [], [-1], [0], [-1, 1], [-1, "0"], [-1, 0.5], torch.tensor([-1, 0]))),

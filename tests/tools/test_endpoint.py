@@ -10,13 +10,16 @@ from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 import pytest
 import torch
 
+from nanospec.errors import RequestError
 from nanospec.proof.judge import judge
+from nanospec.proof.judge import sequential as looking
 from nanospec.proof.judge.__main__ import main
 from nanospec.proof.judge.endpoint import Endpoint, against_logprobs, against_plain
 from nanospec.proof.judge.other_programs import Recomputed
 from nanospec.proof.judge.sequential import FALSE_ALARM, LOOKS, looks_at, sequential
 from nanospec.proof.stats import Fit
 from nanospec.proof.tables import TableModel
+from tests.invented import Clock
 
 P, Q = (TableModel(8, seed, zeros=0).logits.softmax(-1).tolist() for seed in (1, 2))      # of the target, of its draft
 
@@ -193,6 +196,13 @@ def test_of_25_runs_none_accuses_a_right_server_and_all_find_a_wrong_one(witness
     assert fewer < 0.6                          # it stops as soon as it knows
 
 
+@pytest.mark.parametrize("witness", ["--plain", "logprobs"])
+def test_no_tokens_are_no_task(witness):
+    server = Beside("http://x", [0], 0, {})
+    with pytest.raises(RequestError, match="^new must be a whole number, 1 or more, got 0"):
+        against_plain(server, server, 9, 0) if witness == "--plain" else against_logprobs(server, 9, 0)
+
+
 def test_looks_share_the_false_alarms():
     """As sequential.py says; the first one that is sure is the last; at_once changes nothing but the time."""
     assert looks_at(2_000, 1) == [(2_000, FALSE_ALARM)]
@@ -209,8 +219,23 @@ def test_looks_share_the_false_alarms():
         asked.clear()
         drawn, _, bar = sequential(lambda i: asked.append(i) or i, 1_000, fit_of, at_once=at_once)
         assert drawn == [*range(125)] and bar == FALSE_ALARM / 40 and len(asked) <= 125 + 2 * at_once
+    (_, least), *_ = looks_at(1_000, LOOKS)             # a p-value of just the bar is not below it
+    assert sequential(lambda i: i, 1_000, lambda drawn: Fit(least, 1, 0.0, len(drawn)))[0] == [*range(1_000)]
     begun = threading.Barrier(4)                # it would wait forever if there were not four at once
     assert sequential(lambda i: begun.wait(20), 8, fit_of, at_once=4)[0]
+
+
+def test_how_long_it_will_take(monkeypatch):
+    """Four samples take 1, 3, 2 and 4 s; the rest, at that pace, 3, 4, 2 and none."""
+    clock, said = Clock(), []
+    monkeypatch.setattr(looking, "perf_counter", clock)
+    monkeypatch.setattr(looking, "Progress", lambda: said.append)
+    drawing = clock.during("abcd", [1, 3, 2, 4])
+    drawn, _, _ = sequential(lambda i: next(drawing), 4, lambda drawn: Fit(1.0, 1, 0.0, len(drawn)), what="letters")
+    assert drawn == [*"abcd"] and said == [
+        "[#####               ] 1 of 4 letters, at most 3 seconds to go",
+        "[##########          ] 2 of 4 letters, at most 4 seconds to go",
+        "[###############     ] 3 of 4 letters, at most 2 seconds to go"]
 
 
 def test_one_answer_that_fails_ends_the_rest(serve, capsys):
@@ -235,6 +260,8 @@ def logprobs(change):
     (logprobs(lambda said: None), "gives no logprobs"), (logprobs(lambda said: {**said, "tokens": []}), "no logprobs"),
     (logprobs(lambda said: {**said, "top_logprobs": said["top_logprobs"][1:]}), "no logprobs"),
     (logprobs(lambda said: {name: part[1:] for name, part in said.items()}), "wrote 2 tokens where 3"),
+    (logprobs(lambda said: {**said, "tokens": ["a", *said["tokens"][1:]]}), "two tokens may have one text"),
+    (logprobs(lambda said: {**said, "top_logprobs": [{"a": -9.0}, *said["top_logprobs"][1:]]}), "may have one text"),
     (logprobs(lambda said: {**said, "top_logprobs": [{"token_id:1": 0.0, "token_id:2": 0.0}] * 3}), "add up to 2"),
     (logprobs(lambda said: {**said, "top_logprobs": [{"token_id:1": -1.0}] * 3}), "reports 1 of 5 probabilities"),
     (logprobs(lambda said: {**said, "top_logprobs": [{"token_id:1": "x"}] * 3}), "no logprobs"),

@@ -3,23 +3,25 @@ that ships.
 """
 
 import math
-from itertools import count
+from itertools import count, product
 
 import numpy as np
 import pytest
 import torch
 
 from nanospec.dice import Dice
-from nanospec.errors import RequestError
+from nanospec.errors import SEEDS, RequestError
 from nanospec.fast.packed import pack
 from nanospec.files.checkpoint import load_pair
 from nanospec.generate import generate
 from nanospec.probs import Sampling
 from nanospec.proof import foreign
+from nanospec.proof import judge as package
 from nanospec.proof.foreign import tokens_from, walked
 from nanospec.proof.judge import verdict as judge_file
 from nanospec.proof.judge.verdict import FALSE_ALARM, Verdict, judge
 from nanospec.proof.stats import goodness_of_fit, smallest_visible
+from nanospec.proof.tables import TableModel
 from nanospec.proof.walk import distance, target_distribution
 from nanospec.proof.zoo import samplers
 from nanospec.proof.zoo.samplers import AS_IT_SHIPS, OF_A_CHAIN, beginnings, sampler_with
@@ -88,6 +90,72 @@ def test_the_numbers_of_a_verdict_after_several_looks(monkeypatch):
     assert str(wrong).splitlines()[-1] == (
         "200 samples, p = 6.9e-13. A right sampler is called wrong once in 1,000 times; one that is more than "
         f"{wrong.visible:.2g} off (total variation) is missed once in 100 times at most.")
+
+
+def test_the_outcome_that_is_most_off_of_a_walk(monkeypatch):
+    """The second; the first is the likeliest, the last is one that the target never writes."""
+    exact = {(0,): .5, (1,): .19, (2,): .26, (7,): .05}
+    monkeypatch.setattr(judge_file, "walked", lambda sampler, seconds: exact)
+    drawn = iter([tokens for tokens, part in exact.items() for _ in range(round(100 * part))])
+    verdict = judge(lambda dice: next(drawn), {(0,): .5, (1,): .3, (2,): .2}, samples=100)
+    assert verdict.wrong and verdict.distance == pytest.approx(.11) and verdict.most_off == ((1,), .3, .19)
+
+
+def test_a_bug_is_known_by_its_samples_where_nothing_was_walked(monkeypatch, capsys):
+    """By a distribution that they fit. What hardly differs from the target's is no bug, though they fit it, too."""
+    truth = {(0,): .5, (1,): .5}
+    known = {"near": {(0,): .5 + 1e-7, (1,): .5 - 1e-7}, "it": {(0,): .45, (1,): .55}, "another": {(0,): .9, (1,): .1}}
+    monkeypatch.setattr(judge_file, "named", lambda fits, *_, **__: ((name, fits(its)) for name, its in known.items()))
+    monkeypatch.setattr(judge_file, "OF_A_CHAIN", [*known])
+    verdict = Verdict(True, "", .001, 100, .1)
+    judge_file._name(verdict, [(0,)] * 47 + [(1,)] * 53, None, truth, 1e-6)
+    assert verdict.bugs == ["it"] and verdict.note == ""
+    monkeypatch.setattr(judge_file, "OF_A_CHAIN", [*known, "a fourth"])
+    monkeypatch.setattr(judge_file, "Progress", type("Long", (), {"long": True, "__call__": lambda self, words: None}))
+    judge_file._name(verdict, [(0,)] * 47 + [(1,)] * 53, None, truth, 1e-6)
+    assert verdict.note == "There was time for 3 of the zoo's 4 bugs."
+    assert capsys.readouterr().err.count("Which bug of the zoo is it?") == 1            # the verdict is told once
+
+
+def test_where_a_sampler_goes_wrong():
+    """Of 300 samples 180 begin with a 0, where half of them should; or each token is right and the second the first."""
+    truth = dict.fromkeys(product(range(2), repeat=2), .25)
+    begins = [(0, 0)] * 90 + [(0, 1)] * 90 + [(1, 0)] * 60 + [(1, 1)] * 60
+    assert judge_file._where(begins, truth) == "Its first token is off already."
+    assert judge_file._where([(0, 0), (1, 1)] * 150, truth).startswith("Its first token is right, what follows is not")
+
+
+def test_what_is_compared_with(monkeypatch):
+    """The exact distribution of up to 5,000 outcomes: of 17 tokens three, and not of 18."""
+    monkeypatch.setattr(judge_file, "target_distribution", lambda target, ids, new: "exact")
+    for size, truth in (17, "exact"), (18, None):
+        assert judge_file._truth(TableModel(size, 1), [1], 3, 2, 9, 0, {}) == (truth, 3)
+    judge_file.check_task(3, 2, 50, SEEDS - 101, {})                # the last seed is used, and none beyond
+    with pytest.raises(RequestError, match="seed"):
+        judge_file.check_task(3, 2, 50, SEEDS - 100, {})
+
+
+def test_tokens_one_by_one_in_the_order_of_what_the_draft_favours():
+    """By a plain loop: below a token stands what the draft favours less, and the uniforms are not the sampler's."""
+    drawn, ids, seed, bins = [*product(range(3), repeat=3)] * 2, [1, 0], 7, [0] * 16
+    for number, tokens in enumerate(drawn):
+        dice = Dice([10 ** 9 + seed + number])
+        dice.refill(3)
+        for place, token in enumerate(tokens):
+            text = [*ids, *tokens[:place]]
+            p, q = (Sampling(.7)(model(torch.tensor([text]))[0, -1:])[0] for model in (TABLE, DRAFT))
+            order = sorted(range(3), key=lambda token: q[token] - p[token])
+            below = sum(p[other] for other in order[:order.index(token)])
+            bins[min(15, int(16 * (below + dice.u[0, place] * p[token])))] += 1     # of tokens that p forbids, too
+    found = judge_file.transformed(drawn, TABLE, DRAFT, ids, seed, temperature=.7)
+    assert {i: seen for i, (_, seen) in enumerate(found.cells)} == dict(enumerate(bins))
+    assert found.p_value == goodness_of_fit(dict(enumerate(bins)), dict.fromkeys(range(16), 1 / 16)).p_value
+
+
+def test_what_the_package_gives_when_it_is_asked():
+    assert package.judge is judge and package.Verdict is Verdict
+    with pytest.raises(AttributeError, match="has no attribute 'nothing'"):
+        package.nothing
 
 
 def test_a_control_is_right():
@@ -225,7 +293,10 @@ def test_a_distribution_will_do_instead_of_a_model():
 
 
 def test_a_wrong_length_is_said():
-    assert "returned 2 tokens where 3" in judge(lambda dice: ours(dice)[:2], samples=20, **ALONE).why
+    verdict = judge(lambda dice: ours(dice)[:2], samples=20, **ALONE)
+    assert "returned 2 tokens where 3" in verdict.why
+    assert (verdict.p_value, verdict.visible, verdict.samples) == (0, 0, 20)
+    assert judge(lambda dice: ours(dice)[:2], samples=80, looks=5, **ALONE).samples == 5        # the first look tells
     assert "the prompt in front" in judge(lambda dice: [1, *ours(dice)], samples=20, **ALONE).why
 
 

@@ -2,6 +2,7 @@
 
 import sys
 from copy import deepcopy
+from importlib import import_module
 
 import pytest
 import torch
@@ -11,8 +12,8 @@ from nanospec.probs import residual
 from nanospec.proof.foreign import walked
 from nanospec.proof.judge import verdict as judge_file
 from nanospec.proof.judge import judge
-from nanospec.proof.judge.__main__ import main
-from nanospec.proof.judge.other_programs import SINGLE, of_transformers, recomputed
+from nanospec.proof.judge.__main__ import main, parser
+from nanospec.proof.judge.other_programs import SINGLE, error_in_a_line, of_transformers, recomputed
 from nanospec.proof.walk import distance, target_distribution
 from nanospec.proof.zoo import samplers
 from nanospec.proof.zoo.samplers import OF_A_CHAIN
@@ -300,5 +301,32 @@ def test_what_is_no_function_is_refused_in_one_line(mine, sampler, target, said,
 def test_a_module_that_is_not_there_is_named(capsys):
     assert refused(["function", "no_such_module:f", "--target", "x:y"]) == 2
     assert "no_such_module:f cannot be imported" in capsys.readouterr().err
-    assert refused(["function", "nothing", "--target", "x:y"]) == 2
-    assert "write module:function" in capsys.readouterr().err
+    for name in "nothing", "json:", ":dumps", ":", "":
+        assert refused(["function", name, "--target", "x:y"]) == 2
+        assert f"judge: {name!r} names no function: write module:function" in capsys.readouterr().err
+
+
+def test_somebody_elses_error_in_a_line(mine):
+    """With the file and the line where it rose; one that has not risen has none."""
+    with pytest.raises(ZeroDivisionError) as failed:
+        import_module(mine).broken(None)
+    line = MODULE[:MODULE.index("1 // 0")].count("\n") + 1
+    assert error_in_a_line(failed.value) == (f"ZeroDivisionError: integer division or modulo by zero ({mine}.py, line "
+                                             f"{line})")
+    assert error_in_a_line(ValueError("a\nb")) == "ValueError: a b"
+
+
+OFTEN = {"new": 3, "samples": 2_000}
+
+
+@pytest.mark.parametrize("kind, given, usual", [
+    ("transformers", ["FOLDER"], {**OFTEN, "gamma": 2}), ("endpoint", ["URL"], {**OFTEN, "at-once": 8, "timeout": 60}),
+    ("function", ["a:b", "--target", "a:c"], {**OFTEN, "gamma": 2})])
+def test_the_help_names_the_defaults(kind, given, usual, capsys):
+    refused([kind, "--help"])
+    said = " ".join(capsys.readouterr().out.split())
+    options = vars(parser().parse_args([kind, *given]))
+    for name, number in usual.items():
+        its, _, _ = said.rpartition(f"--{name} ")[2].partition(" --")
+        assert its.endswith(f"default: {number:,}") and options[name.replace("-", "_")] == number
+    assert (options["seed"], options["temperature"], options["top_k"], options["top_p"]) == (0, 1, None, None)

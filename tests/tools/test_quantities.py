@@ -5,7 +5,7 @@ from dataclasses import replace
 import pytest
 
 from nanospec.cli import quantities
-from nanospec.cli.quantities import CallCosts, numbers_of
+from nanospec.cli.quantities import CallCosts, best_of_each, numbers_of
 from nanospec.methods.index import Method
 from tests.invented import ALPHA, ALPHAS, EMITTED, ROUNDS, chain
 
@@ -89,6 +89,20 @@ def test_what_no_formula_predicts_is_predicted_from_its_rounds():
 
 def test_of_texts_of_one_round_no_overhead_is_known():
     assert numbers_of(METHOD, [ROUNDS[:1], ROUNDS[1:2]], [[[5.0], [4.0]]], COSTS_OF[:1], 1.0)["overhead"] == 1
+
+
+def test_of_eager_and_compiled_the_faster_one_counts_over_the_faster_baseline():
+    def row(plain, fast, **more):
+        return {"baseline_tokens_per_s": plain, "tokens_per_s": fast, "speedup": fast / plain, "busy": False} | more
+
+    eager, compiled = row(100.0, 150.0, c=.1), row(200.0, 260.0, c=.2, busy=True)
+    assert best_of_each([[(eager, [1])]]) == [(eager, [1])]
+    ((best, rounds),) = best_of_each([[(eager, [1])], [(compiled, [2])]])
+    assert rounds == [2]                                # the text is that of the run whose numbers these are
+    assert best["speedup"] == 1.3 and best["c"] == .2 and best["busy"] and best["tokens_per_s_eager"] == 150
+    ((best, rounds),) = best_of_each([[(row(100.0, 300.0, c=.1), [1])], [(compiled, [2])]])     # over plain compiled
+    assert rounds == [1] and best["speedup"] == 1.5 and best["c"] == .1
+    assert best["baseline_tokens_per_s_compiled"] == 200
 
 
 def test_an_answer():

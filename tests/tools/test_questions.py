@@ -74,6 +74,13 @@ def test_rows_by_hand(asked, writers):
     assert found["all"] == pytest.approx([64 / 30, 64 / 29, 64 / 72, 72 / 29, (30 / 13) / ((12 * .75 + .25) / 13)])
 
 
+def test_an_answer_without_a_text_counts_as_one_token():
+    """As evaluation/speed.py has it: 3 tokens in 2 s, beside one in 4 s."""
+    ours, plain = ({"new_tokens": [tokens], "accept_lengths": [tokens], "wall_time": [seconds], "turns": [text]}
+                   for tokens, seconds, text in ((3, 2.0, "ab"), (1, 4.0, "")))
+    assert asking.numbers_of([ours], [plain], BYTES)["spec_bench_speedup"] == 6
+
+
 def test_answers_are_fed_back_and_methods_take_turns(asked, writers):
     """The first question warms up. Every turn has its own seed, whatever was answered before."""
     ask(asked, writers, BYTES, 5, {"weights": "a"})

@@ -3,6 +3,8 @@ differ, and a clock that moves only when a test winds it.
 """
 
 import re
+from dataclasses import dataclass
+from functools import partial
 from io import StringIO
 from pathlib import Path
 from types import SimpleNamespace
@@ -12,11 +14,13 @@ import torch
 from rich.console import Console
 from rich.progress import Progress
 
-from nanospec.cli import chat, demo, for_target, train_watch, why
+from nanospec.cli import chat, demo, for_target, train_job, train_watch, why
 from nanospec.cli.bench.measure import CallCosts
 from nanospec.cli.show.steps import step_text
 from nanospec.cli.show.terminal import View
 from nanospec.cli.why import Parts
+from nanospec.errors import RequestError
+from nanospec.fast.autotune import Tuning
 from nanospec.theory import speedup
 from tests.invented import LAST, ROUNDS, Clock, chain, letters
 
@@ -41,7 +45,7 @@ def words(text: str) -> str:
 # The terminal
 
 PLAIN = [.02, .01, .014, .011, .0075]                                       # .0625 s for 5 tokens
-SPENT = [(.02, .008), (.01, .001), (.012, .005), (.008, .002)]              # .05 s for 10; drafting is part of it
+SPENT = [(.02, .008), (.01, .001), (.012, .005), (.008, .003)]              # .05 s for 10; drafting is part of it
 
 
 def a_view() -> View:
@@ -60,7 +64,7 @@ def test_under_both_panels():
 
 def test_both_lanes():
     """Two plain steps after the first take 24 ms, on 88 columns. Meanwhile the second and the third round end, after 10
-    and 22 ms; drafting ends after 1 and 15.
+    and 22 ms; drafting ends after 1 and 15. The fourth would end after 30, 3 of which are drafting.
     """
     first, plain, fast, legend = a_view().lanes(Console(file=StringIO(), width=120), calls=2).plain.split("\n")
     assert first == "24 ms, after the prompt was read" and "draft step" in legend
@@ -151,6 +155,27 @@ def test_the_demo_tells_drafting_from_the_rest(playing):
     assert [it.rest for it in played] == pytest.approx(rest) and [it.done for it in played] == ROUNDS
 
 
+def test_what_the_demo_shows_while_it_measures(playing):
+    """Where there is a terminal: both panels, as they grow, and under them what it does. They go away again."""
+    made, _ = playing
+    console = Console(file=StringIO(), width=80, height=30, force_terminal=True, legacy_windows=False)
+    made.show(console)
+    shown = console.file.getvalue()
+    assert 0 < shown.rindex("speculative") < shown.rindex("measuring both, three times more")
+
+
+def test_how_the_demo_runs(playing, monkeypatch):
+    """The draft model is named where it runs in another way."""
+    made, _ = playing
+    monkeypatch.setattr(demo, "described", lambda model: model)
+    for threads, setup, said in ((1, ("float32", "float32", None), "cpu, float32, 1 thread"),
+                                 (2, ("int8", "bfloat16", None), "cpu, int8, draft in bfloat16, 2 threads"),
+                                 (3, ("int8", None, None), "cpu, int8, 3 threads")):
+        monkeypatch.setattr(demo.torch, "get_num_threads", lambda: threads)
+        made.setups = [("other", "other", None), setup]
+        assert made.how() == said
+
+
 def test_the_demo_chooses_gamma_by_what_was_measured(playing, monkeypatch):
     """At this alpha, with these costs, of 1, 2 and 3 tokens: v is that of a call on one token more."""
     made, _ = playing
@@ -196,6 +221,38 @@ def test_what_an_answer_took(clock, monkeypatch, capsys):
     assert "an answer may take 198 tokens, and of 200 197 are left after" in words(capsys.readouterr().err)
 
 
+def test_the_greeting(capsys):
+    made = chat.Chat.__new__(chat.Chat)
+    made.asked, made.name, made.how, made.method = SimpleNamespace(temperature=.7), "it", "cpu, int8", "hybrid 16"
+    for terminal, legend in (True, "accepted replacement bonus written without a draft"), (False, ""):
+        made.console = Console(file=StringIO(), width=80, force_terminal=terminal, no_color=False, color_system=None)
+        made.greet()
+        assert words(made.console.file.getvalue()) == legend
+        assert capsys.readouterr().err.splitlines() == [
+            "it: cpu, int8; hybrid 16, temperature 0.7",
+            "Ctrl-C ends an answer, /new begins anew, Ctrl-D or /quit ends the conversation"]
+
+
+def test_what_a_conversation_runs_in(monkeypatch):
+    """Data types are compared by a step on one token and one on five, each timed twice after a warm-up."""
+    asked, tuned = [], []
+    monkeypatch.setattr(chat, "step_seconds", lambda *its, **more: asked.append((*its, more)) or its[1])
+    monkeypatch.setattr(chat, "fastest", lambda model, dtypes, threads, seconds, turns: (
+        turns == 1 and threads == () and seconds(model) == 6 and Tuning(torch.bfloat16, 3, 1)))
+    monkeypatch.setattr(chat, "set_up", lambda model, tuning: tuned.append((model, tuning)))
+    monkeypatch.setattr(chat, "described", lambda model: "bfloat16")
+    monkeypatch.setattr(chat.torch, "get_num_threads", lambda: 3)
+    target = SimpleNamespace(device=torch.device("cpu"))
+    assert chat.tuned(SimpleNamespace(target=target, draft="draft"), "auto",
+                      lambda what, find: what == "tuning" and find()) == "cpu, bfloat16, 3 threads"
+    assert asked == [(target, tokens, {"repeats": 2, "warm_up": 1}) for tokens in (1, 5)]
+    assert tuned == [(target, Tuning(torch.bfloat16, 3, 1)), ("draft", Tuning(torch.bfloat16, 3, 1))]
+    monkeypatch.setattr(chat.torch, "get_num_threads", lambda: 1)
+    assert chat.tuned(SimpleNamespace(target=target, draft=None), "auto",
+                      lambda what, find: ("bfloat16", 1, 0)) == "cpu, bfloat16, 1 thread"
+    assert tuned[2:] == [(target, Tuning(torch.bfloat16, 1, 0))]
+
+
 # Why
 
 PARTS = Parts(tokens=2.5, most=4, steps=2.7, c=.1, v=1.21, overhead=.2, rows=3.7, gamma=3, v_of={3: 1.21})
@@ -218,34 +275,50 @@ def test_the_table_of_why(capsys):
 
 
 @pytest.mark.parametrize("drafter", ["chain", "suffix"])
-def test_what_why_measures(monkeypatch, drafter):
+def test_what_why_measures(monkeypatch, capsys, drafter):
     """Four texts with seeds of their own, by the bench's measure; of a chain also other lengths, up to 8, and its own.
+    A few rounds of text, if all is accepted: 4 of 31 tokens, after a prompt of 17. The first text is a warm-up.
     """
-    asked, ran, row = [], [], {"tokens_per_target_call": 2.5, "steps": 2.0, "c": .25, "v": 1.5, "overhead": 1.25,
-                               "drafted": 11, "rounds": 4, "gamma": 9}
-    target = SimpleNamespace(config=SimpleNamespace(context=999))
-    tokenizer = SimpleNamespace(begin=[1], encode=lambda text: [2, 3])
-    monkeypatch.setattr(why, "read_pair", lambda *_: (target, "draft", tokenizer))
-    monkeypatch.setattr(why, "method_of", lambda *_, **its: SimpleNamespace(
-        name="it", gamma=its["gamma"], run=lambda ids, **request: ran.append(request) or []))
-    monkeypatch.setattr(why, "check_request", lambda *_, **__: None)
-    monkeypatch.setattr(why, "setups_of", lambda *_: ([(target, "draft", None)], "where"))
-    monkeypatch.setattr(why, "options_of", lambda *_, **__: {})
-    monkeypatch.setattr(why, "longest_chain", lambda draft, most: most)
-    monkeypatch.setattr(why, "measure", lambda target, draft, prompts, methods, **its: asked.append(
-        (prompts, its)) or [(row, ROUNDS)])
-    monkeypatch.setattr(why, "measure_costs", lambda target, draft, sizes, context, **_: asked.append(
-        (sizes, context)) or CallCosts(0, {size: 1 + size / 8 for size in sizes}, 1.0))
-    options = SimpleNamespace(weights=None, device="cpu", draft="gpt", prompt="p", temperature=.7, top_k=None,
-                              top_p=None, gamma=9, drafter=drafter, rule="token", seed=5, dtype="auto", threads=1)
-    found, parts = why.run(options)
-    request = {"temperature": .7, "top_k": None, "top_p": None, "max_new_tokens": 64}
-    assert asked[0] == ([[1, 2, 3]] * 4, request | {"seed": 5}) and found is row and ran == [request]
+    row = {"tokens_per_target_call": 2.5, "steps": 2.0, "c": .25, "v": 1.5, "overhead": 1.25, "drafted": 11,
+           "rounds": 4, "gamma": 30}
+    done, target = [], SimpleNamespace(config=SimpleNamespace(context=17 + 124))
+    tokenizer = SimpleNamespace(begin=[0], encode=lambda text: [1] * 16)
+
+    def method_of(*its, gamma, **more):
+        return SimpleNamespace(name=f"{drafter} {gamma}", gamma=gamma, its=(*its, more), run=lambda ids, **request: (
+            done.append(((*its, more), ids, request)) or []))
+
+    def measure(target, draft, prompts, methods, **request):
+        done.append((target, draft, prompts, [method.its for method in methods], request))
+        return [(row, ROUNDS)]
+
+    monkeypatch.setattr(why, "read_pair", lambda *its: done.append(its) or (target, "draft", tokenizer))
+    monkeypatch.setattr(why, "method_of", method_of)
+    monkeypatch.setattr(why, "check_request", lambda *its, **more: done.append((its, more)))
+    monkeypatch.setattr(why, "setups_of", lambda *its: done.append(its) or ([("eager", "its draft", None)], "where"))
+    monkeypatch.setattr(why, "options_of", lambda *its, **more: done.append((its, more)) or {"costs": 0})
+    monkeypatch.setattr(why, "longest_chain", lambda draft, most: draft == "its draft" and most)
+    monkeypatch.setattr(why, "measure", measure)
+    monkeypatch.setattr(why, "measure_costs", lambda *its, **more: done.append((its, more)) or CallCosts(
+        0, {size: 1 + size / 8 for size in its[2]}, 1.0))
+    asked = SimpleNamespace(weights="it", device="cpu", draft="gpt", prompt="prompt", temperature=.7, top_k=5, top_p=.9,
+                            gamma=30, drafter=drafter, rule="block", seed=8, dtype="auto", threads=3)
+    found, parts = why.run(asked)
+    sampling, ids = {"temperature": .7, "top_k": 5, "top_p": .9}, [0] + [1] * 16
+    request, method = {"max_new_tokens": 124, **sampling}, ("eager", "its draft", drafter, "block", {"costs": 0})
+    assert done[:6] == [("it", "cpu", "gpt"), ((target, ids, 124), {"seed": 8, "rows": 31, **sampling}),
+                        (target, "draft", "auto", 3), (("eager", "its draft", [ids], [drafter], {}, 30), sampling),
+                        (method, ids, request), ("eager", "its draft", [ids] * 4, [method], {"seed": 8, **request})]
+    assert found is row and f"where; {drafter} 30, temperature 0.7, 4 texts of 124 tokens" in capsys.readouterr().err
     if drafter == "chain":
-        assert asked[1:] == [([2, 3, 4, 5, 6, 7, 8, 9, 10], 3)] and parts.gamma == 9
-        assert parts.v_of == {gamma: 1 + (gamma + 1) / 8 for gamma in range(1, 10)}
+        assert done[6:] == [(("eager", None, [2, 3, 4, 5, 6, 7, 8, 9, 31], 17), sampling)] and parts.gamma == 30
+        assert parts.v_of == {gamma: 1 + (gamma + 1) / 8 for gamma in (*range(1, 9), 30)}
     else:
-        assert asked[1:] == [] and parts.gamma == 0
+        assert done[6:] == [] and parts.gamma == 0
+    target.config.context -= 1
+    with pytest.raises(RequestError, match="--gamma 30 is too many here: after a prompt of 17 tokens 124 are measured, "
+                                           "and the context is 140"):
+        why.run(asked)
 
 
 # A training
@@ -279,6 +352,85 @@ def test_what_is_seen_of_a_training(monkeypatch):
     assert words(console.file.getvalue()).endswith("draft step 12/12 loss 1.125 held out 24 2.0 min")
 
 
+class Words(str):
+    """A tokenizer, said in words."""
+
+    vocab_size = 8
+    load = classmethod(lambda cls, path: cls(path))
+
+
+@pytest.mark.parametrize("resume", [False, True])
+@pytest.mark.parametrize("what, kind, begins", [
+    ("pair", "Training", []), ("distil", "Distillation", ["pair"]), ("mlp", "LearnedTraining", ["target"])])
+def test_which_training_it_is_and_what_it_begins_with(monkeypatch, capsys, what, kind, begins, resume):
+    """A pair's tokenizer is learned from the text that is read, or read where the training is resumed."""
+    class Its(str):
+        tokenizer, target = Words("the pair's"), "target"
+
+    def made(name, *its, **more):
+        done.append((name, *(each.tolist() if isinstance(each, torch.Tensor) else each for each in its),
+                     *more.values()))
+        return SimpleNamespace(models={"draft": torch.nn.Linear(30, 40)}, load=lambda: done.append("resumed"),
+                               grow=lambda shallow: done.append(f"grown from {shallow}"))
+
+    done, size, last = [], SimpleNamespace(target=SimpleNamespace(vocab_size=9, context=4)), []
+    for name in "Training", "Distillation", "LearnedTraining":
+        monkeypatch.setattr(train_job, name, partial(made, name))
+    monkeypatch.setattr(train_job, "Tokenizer", Words)
+    monkeypatch.setattr(train_job, "train", lambda text, size: f"learned from {text!r}, {size}")
+    monkeypatch.setattr(train_job, "read_texts", lambda path: (["a", "b", "c"], ["d", "e"]))
+    monkeypatch.setattr(train_job, "to_ids", lambda read, tokenizer: torch.arange(7))
+    monkeypatch.setattr(train_job, "HeldOut", SimpleNamespace(of=lambda name, held, tokenizer, device: SimpleNamespace(
+        name=name, ids=held * 5, windows=lambda context: done.append(f"windows of {context}"))))
+    pair, tokenizer = Its("pair"), "the pair's"
+    if what == "pair":
+        pair, last = None, [None]
+        tokenizer = "out/ranks.tiktoken" if resume else "learned from 'a\\nb\\nc', 8"
+    job = SimpleNamespace(size=size, out=Path("out"), pair=pair, shallow="it" if what == "pair" else None)
+    args = SimpleNamespace(text=["text"], packages=None, resume=resume, tokenizer=None, device="cpu", compile=False,
+                           seed=3, what=what, loss="loss")
+    console = Console(file=StringIO(), width=200)
+    _, held = train_job.prepared(args, job, console)
+    assert done == ["windows of 4", (kind, *begins, size, 3, [*range(7)], tokenizer, Path("out"), False, *last, "loss"),
+                    *["grown from it"] * (what == "pair"), *["resumed"] * resume]
+    assert [it.name for it in held] == ["text"] and console.file.getvalue().splitlines() == [
+        "3 files, 7 tokens to train on", "2 files, 10 tokens of text held out", "draft: 1,240 parameters"]
+    assert not capsys.readouterr().err                  # what is soon done is not announced
+
+
+@dataclass
+class Sizes:
+    batch: int = 4
+    steps: tuple = (10, 3)
+    rate: tuple = (1.0, .5)
+    held_out_every: int = 9
+
+
+def test_what_a_training_is_asked_for(tmp_path):
+    """Four times the batch: a fourth of the steps, one at least, and rates twice as high. A state is written last."""
+    args = SimpleNamespace(device="cpu", begin=None, what="pair", packages=None, tokenizer=None, resume=False,
+                           out=tmp_path / "it", size="small", batch=16, steps=None, minutes=0)
+    job = train_job.checked(args, Sizes())
+    assert job.size == Sizes(16, (2, 1), (2.0, 1.0), 2) and (job.out, job.pair, job.shallow) == (args.out, None, None)
+    assert list(job.files) == ["ranks.tiktoken", "target.pt", "draft.pt", "training.pt"]
+    args.batch, args.steps = None, [7, 8]
+    assert train_job.checked(args, Sizes()).size == Sizes(steps=(7, 8))
+
+
+def test_what_lies_beside_a_draft_model(tmp_path, monkeypatch):
+    """The pair that it is for, as it ships, but for what is there; nothing that a killed run has left."""
+    out, ships = tmp_path / "it", tmp_path / "ships"
+    for folder, names in (out, ["draft.pt", "target.pt.partial"]), (ships, train_job.FILES[:3]):
+        folder.mkdir()
+        for name in names:
+            (folder / name).write_bytes(f"{folder.name} {name}".encode())
+    monkeypatch.setattr(train_job, "WEIGHTS", ships)
+    saved = []
+    train_job.opened(SimpleNamespace(out=out, pair="pair"), SimpleNamespace(save=lambda: saved.append(
+        {path.name: path.read_bytes().decode() for path in out.iterdir()})))
+    assert saved == [{name: f"{'it' if name == 'draft.pt' else 'ships'} {name}" for name in train_job.FILES[:3]}]
+
+
 def test_what_the_end_reports(monkeypatch):
     alphas, asked = {1.0: .5124, .8: .6135, .7: .6789, 0.0: .7146}, []
     monkeypatch.setattr(train_watch, "measure_alpha", lambda target, draft, prompts, temperature, max_new_tokens:
@@ -288,7 +440,8 @@ def test_what_the_end_reports(monkeypatch):
         encode=lambda text: [1], decode=lambda ids: "text"))
     losses = {"target": 1.25, "draft": 2.5, "distil": .125}
     monkeypatch.setattr(train_watch, "load_pair", lambda *_, **__: pair)
-    monkeypatch.setattr(train_watch, "generate", lambda *_, **__: [2])
+    monkeypatch.setattr(train_watch, "generate", lambda *its, **more: its == (pair.target, [1]) and more == {
+        "max_new_tokens": 16, "temperature": .8} and [2])
     monkeypatch.setattr(train_watch, "held_out_loss", lambda phase, model, *_: losses[phase] + (model != "draft"))
     held = SimpleNamespace(name="files", ids=torch.arange(999), bits=lambda loss: loss / 4)
     console = Console(file=StringIO(), width=200)

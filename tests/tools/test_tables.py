@@ -2,17 +2,19 @@
 played, whose numbers all differ, and a clock that moves only when a test winds it.
 """
 
+from pathlib import Path
 from types import SimpleNamespace
 
 import pytest
 import torch
 
 from lessons import machine
-from nanospec.cli.bench import acceptance, serve, speed
+from nanospec.cli.bench import acceptance, beside, questions, serve, speed
 from nanospec.cli.bench import measure as measuring
 from nanospec.cli.bench.measure import CallCosts, measure, measure_costs
 from nanospec.cli.show import terminal
 from nanospec.fast import clock as clocks
+from nanospec.fast.autotune import Setup
 from nanospec.methods.index import Method
 from nanospec.methods.lengths.by_load import Costs
 from nanospec.model import Config
@@ -148,8 +150,9 @@ ROWS = [{"temperature": t, "draft": "gpt", "drafter": "chain", "gamma": gamma, "
         for t, gamma, gain in ((0.0, 2, 1.913), (0.0, 4, .987), (.8, 2, 1.244), (.8, 4, 1.655))]
 
 
-def test_the_table_of_speeds():
+def test_the_table_of_speeds(capsys):
     speed.show(ROWS, "caption")
+    assert capsys.readouterr().out.endswith("\ncaption\n")
     names, cells, caption = shown()
     assert names == ["T", "drafter", "gamma", "rule", "alpha", "c", "v", "per call", "plain per s", "fast per s",
                      "speed-up", "theory", "overhead"]
@@ -173,11 +176,67 @@ def test_the_table_of_speeds_of_several_draft_models_or_setups():
                                       "fast per s compiled": "45"} == dict(zip(names, cells))
 
 
+# beside
+
+def test_the_data_type_in_which_transformers_is_faster(clock, monkeypatch):
+    """By the best of three glances, in turns: 2 s in float32, and 2.5 in bfloat16. Or the one that is asked for."""
+    took, asked = {torch.float32: iter([5, 2, 9]), torch.bfloat16: iter([3, 2.5, 4])}, []
+    monkeypatch.setattr(beside, "perf_counter", clock)
+    monkeypatch.setattr(beside, "hf_model", lambda folder, dtype, device: dtype)
+    monkeypatch.setattr(beside, "hf_writer", lambda model, *its: lambda *more: asked.append((model, its, more)) or (
+        clock.wind(next(took[model]))))
+    assert beside.their_dtype(Path("."), torch.device("cpu"), "auto") == torch.float32
+    assert asked == [(dtype, (8, 0.0), ([1] * 32, 0)) for dtype in took] * 3
+    assert beside.their_dtype(Path("."), torch.device("cpu"), "bfloat16") == torch.bfloat16 and len(asked) == 6
+
+
+def test_what_is_asked_beside_transformers(monkeypatch):
+    """All run as they are fastest here, and end at the same tokens; ours may draft fewer than four, theirs are told
+    four.
+    """
+    def keep(module, name, answer=None):
+        """What it is asked is kept, but the name of a temporary folder."""
+        monkeypatch.setattr(module, name, lambda *its, **more: wired.append(
+            (name, *("folder" if isinstance(it, Path) else it for it in its), *more.items())) or answer)
+
+    wired, source = [], SimpleNamespace(path=SimpleNamespace(name="its weights"))
+    setup, tokenizer = SimpleNamespace(device="there"), SimpleNamespace(ends={9, 8})
+    pair, texts = SimpleNamespace(target="target", draft="draft", tokenizer=tokenizer), [[0], [1, 1], [2]]
+    for name, answer in {"extra": None, "questions_of": "questions", "source_of": source, "chosen_drafters": ["hybrid"],
+                         "read_pair": pair, "prompts_of": (texts, "3 questions"), "check_request": None,
+                         "setups_of": ([Setup(setup, "its draft", None)], "where"), "options_of": {"costs": "costs"},
+                         "most_drafted": 2, "method_of": "method", "folders_of": ["target/", "draft/"],
+                         "their_dtype": torch.bfloat16, "their_writers": {"transformers": "theirs"},
+                         "weights_of": "int8"}.items():
+        keep(beside, name, answer)
+    for name, answer in {"writers_of": {"plain": "ours"}, "ask": ["a row"], "show": None}.items():
+        keep(questions, name, answer)
+    monkeypatch.setattr(beside.torch, "get_num_threads", lambda: 3)
+    assert beside.run("it", gamma=4, temperature=.7, prompts="chat", max_new_tokens=21, seed=5) == ["a row"]
+    request = {"max_new_tokens": 21, "temperature": .7}
+    settings = {"weights": "its weights", "dtype": "int8", "their_dtype": "bfloat16", "threads": 3, **request}
+    assert wired == [
+        ("extra", "transformers"), ("questions_of", "chat", None), ("source_of", "it"),
+        ("chosen_drafters", (), source, ["gpt"], "--drafters"), ("read_pair", source, "cpu"),
+        ("prompts_of", pair, "questions", 21),
+        ("check_request", "target", [1, 1], *request.items(), ("top_k", None), ("top_p", None), ("seed", 5),
+         ("rows", 5)), ("setups_of", "target", "draft", "auto", None),
+        ("options_of", setup, "its draft", texts, ["hybrid"], {}, 4, ("temperature", .7)),
+        ("most_drafted", "hybrid", "its draft", 4),
+        ("method_of", setup, "its draft", "hybrid", ("gamma", 2), ("costs", "costs")),
+        ("writers_of", setup, ["method"], tokenizer, request), ("folders_of", setup, "its draft", "folder", 8),
+        ("their_dtype", "target/", "there", "auto"),
+        ("their_writers", ["target/", "draft/"], torch.bfloat16, "there", 4, request | {"eos_token_id": [8, 9]}),
+        ("weights_of", setup),
+        ("ask", "questions", {"plain": "ours", "transformers": "theirs"}, tokenizer, 5, settings, None),
+        ("show", ["a row"], "3 questions; temperature 0.7, 21 tokens at most; where; transformers in bfloat16")]
+
+
 # serve
 
 def test_what_is_measured_of_requests(clock, monkeypatch):
-    """Two rows; requests come after 0, 0, 3 and 20 s. Every step takes 2 s and writes 2 tokens for each of at most two,
-    or 1 for a request alone. Asked for: 4, 2, 3 and 1 tokens.
+    """Two rows; requests come after 0, 0, 3 and 8.5 s. Every step takes 2 s and writes 2 tokens for each of at most
+    two, or 1 for a request alone. Asked for: 4, 2, 3 and 1 tokens.
     """
     monkeypatch.setattr(serve.time, "perf_counter", clock)
     monkeypatch.setattr(serve.time, "sleep", clock.wind)
@@ -203,9 +262,9 @@ def test_what_is_measured_of_requests(clock, monkeypatch):
 
     monkeypatch.setattr(serve, "Server", Server)
     pair = SimpleNamespace(target=SimpleNamespace(config=SimpleNamespace(context=99)))
-    found = serve.served(pair, None, 2, [[0], [1], [2], [3]], [0.0, 0.0, 3.0, 20.0], {"max_new_tokens": 9})
+    found = serve.served(pair, None, 2, [[0], [1], [2], [3]], [0.0, 0.0, 3.0, 8.5], {"max_new_tokens": 9})
     # After 2 s the second has its 2 tokens. After 6 s the first has its 4, and the third, which came after 3 s, 2 of
-    # its 3. After 8 s it is done, and nobody is there until 20 s. The last one has its token after 22 s.
+    # its 3. After 8 s it is done, and nobody is there until 8.5 s. The last one has its token after 10.5 s.
     assert found["first_p50"] == 2 and found["first_p99"] == pytest.approx(2 + .97 * 1)         # 2, 2, 3 and 2
     assert found["each_p50"] == pytest.approx(1 / 2) and found["each_p99"] == pytest.approx(1 + .97 / 3)
     assert found["tokens_per_s"] == pytest.approx(8 / 6)    # as long as both rows have requests
@@ -233,9 +292,9 @@ def test_a_batch_is_served_in_turns_and_medians_are_told(monkeypatch):
     monkeypatch.setattr(serve, "source_of", lambda weights: SimpleNamespace(path=SimpleNamespace(name="pair")))
     monkeypatch.setattr(serve, "draft_of", lambda source: "gpt")
     monkeypatch.setattr(serve, "read_pair", lambda *_: pair)
-    monkeypatch.setattr(serve, "longest_chain", lambda draft, most: most)
-    monkeypatch.setattr(serve, "method_of", lambda *_,
-                        **__: SimpleNamespace(name="chain 2", gamma=2, make=lambda: None))
+    monkeypatch.setattr(serve, "longest_chain", lambda draft, most: most - 4)           # of 6
+    monkeypatch.setattr(serve, "method_of", lambda *its, **__: (
+        its == (target, "draft", "chain") and SimpleNamespace(name="chain 2", gamma=2, make=lambda: None)))
     monkeypatch.setattr(serve, "check_request", lambda *_: None)
     monkeypatch.setattr(serve, "held_out_prompts", lambda pair, count: [[1]] * count)
     monkeypatch.setattr(serve, "autotune", lambda *_, **__: "where")
@@ -255,8 +314,10 @@ def test_a_batch_is_served_in_turns_and_medians_are_told(monkeypatch):
     assert [(row["rows"], row["method"], row["tokens_per_s"]) for row in rows] == [
         (1, "plain", 13), (1, "chain 2", 14), (1, "by-load", 15), (4, "plain", 22), (4, "chain 2", 23),
         (4, "by-load", 24)]
-    assert believed == [("draft", table, 6)] * 6
-    assert shown()[1][4][:4] == ["4", "chain 2", "23", "1.05"] and "16 requests" not in shown()[2]
+    assert believed == [("draft", table, 2)] * 6
+    _, cells, caption = shown()
+    assert cells[4][:4] == ["4", "chain 2", "23", "1.05"]
+    assert caption == "where; 8 held-out prompts, 64 tokens each, all at once"
 
 
 # acceptance
@@ -292,7 +353,7 @@ def test_the_tables_of_a_text_that_was_read(monkeypatch):
     monkeypatch.setattr(acceptance, "judged", lambda *_: (stood, beta))
     monkeypatch.setattr(acceptance, "measure_costs", lambda target, small, sizes, context, **_: asked.append(
         ([*sizes], context)) or CallCosts(.125, {2: 1.1, 3: 1.9}, 1.0))
-    monkeypatch.setattr(acceptance, "rows_of", lambda *_: [
+    monkeypatch.setattr(acceptance, "rows_of", lambda *its: its[0] is stood and its[1] is beta and [
         {"gamma": gamma, "tokens_per_target_call": tokens, "v": v, "predicted_speedup": gain,
          "alpha_by_position": alphas}
         for gamma, tokens, v, gain, alphas in ((1, 1.444, 1.1, 1.177, [.614]), (2, 1.716, 1.9, .799, [.614, .277]))])
@@ -336,6 +397,27 @@ def test_what_simulated_acceptance_gains(monkeypatch):
     assert [row["tokens_per_target_call"] for row in found] == [1.25, 1.5, 1.75]
 
 
+def test_there_is_room_for_all_rounds_of_the_longest_drafts(monkeypatch):
+    """Of 4 tokens each: five that are timed, three that warm up, and one to spare, after a context of 3."""
+    lengths = []
+    monkeypatch.setattr(large, "pace", lambda step, kv_length, *_: lengths.append(kv_length) or (1.0, 1.0))
+    target = SimpleNamespace(config=SimpleNamespace(vocab_size=5), device="cpu", new_cache=lambda *_: None)
+    monkeypatch.setattr(large, "ModelDrafter", lambda draft, gamma: SimpleNamespace(begin=lambda *_: None, uniforms=1,
+                                                                                    size=gamma + 1))
+    large.simulated(target, None, alphas=(.5,), gammas=(1, 3), rows=(2,), context=3, repeats=5)
+    assert lengths == [3 + 9 * 4] * 4
+
+
+@pytest.mark.parametrize("can", [True, False])
+def test_the_large_pair_is_packed_where_it_can_be(monkeypatch, can):
+    monkeypatch.setattr(large, "LARGE", [Config(11, 32, layers=layers, channels=8, heads=2, kv_heads=1, hidden=8)
+                                         for layers in (2, 1)])
+    monkeypatch.setattr(large, "can_pack", lambda weight: weight.dtype == torch.bfloat16 and can)
+    monkeypatch.setattr(large, "pack", lambda model: ("packed", model))
+    pair = large.large_pair("cpu")
+    assert [model[1].config.layers if can else model.config.layers for model in pair] == [2, 1]
+
+
 def test_the_table_of_simulated_acceptance(monkeypatch):
     monkeypatch.setattr(large, "large_pair", lambda device: (None, None))
     monkeypatch.setattr(large, "described", lambda target: "bfloat16")
@@ -352,12 +434,15 @@ def test_the_table_of_simulated_acceptance(monkeypatch):
 
 
 def test_the_limits_of_a_machine(monkeypatch):
-    """Reading 4,000 bytes takes 2 s, 512 MiB 4 s; a product of matrices 8 s. The draft model has 1,000 bytes."""
-    seconds = iter([2.0, 4.0, 8.0])
-    monkeypatch.setattr(machine, "median_seconds", lambda *_: next(seconds))
+    """Reading 4,000 bytes takes 2 s, 512 MiB 4 s; a product of matrices 8 s. The draft model has 1,000 bytes, and a
+    step of it takes a fourth of the target's.
+    """
+    device, seconds = torch.device("cpu"), iter([2.0, 4.0, 8.0])
+    monkeypatch.setattr(machine, "median_seconds", lambda work, where: callable(work) and where is device
+                        and next(seconds))
     monkeypatch.setattr(large, "weight_bytes", lambda model: model.bytes)
-    monkeypatch.setattr(large, "measure_costs", lambda target, draft, sizes: CallCosts(.25, {sizes[0]: 1.5}, 3.0))
-    device = torch.device("cpu")
+    monkeypatch.setattr(large, "measure_costs", lambda target, draft, sizes: CallCosts(
+        draft.bytes / target.bytes, {sizes[0]: 1.5}, 3.0))
     found = large.roofline(SimpleNamespace(bytes=4000, device=device, dtype=torch.float32),
                               SimpleNamespace(bytes=1000))
     assert found == {"bytes": 4000, "bandwidth": 2000, "bandwidth_of_512_MiB": 2 ** 27,

@@ -9,8 +9,9 @@ import torch
 from rich.console import Console, Group
 
 from nanospec.cli.launch import command
-from nanospec.cli.show.steps import WatchedDice, judged, step_text
-from nanospec.cli.show.terminal import View, legend, printable, round_text, save_picture, visible
+from nanospec.cli.show.steps import WatchedDice, chart, judged, step_text
+from nanospec.cli.show.terminal import (REJECTED, REPLACEMENT, View, legend, printable, round_text,
+                                        save_picture, visible)
 from nanospec.methods.index import DRAFTERS, method_of
 from nanospec.proof.tables import small_gpt
 from nanospec.speculate import Round
@@ -75,6 +76,18 @@ def test_without_colour_every_mark_is_still_told_apart():
     assert all(f"\x1b[{mark}m" in text for mark in (9, 4, 1))
     coloured = printed(lambda console: view.panels(console), 60, force_terminal=True, color_system="standard")
     assert COLOUR.search(coloured)
+
+
+def test_of_a_long_text_the_last_lines_are_shown():
+    """Each window's own, without its frame."""
+    view = View("", decode)
+    for letter in "abcd":
+        view.take_token(ord(letter), .003)
+        view.take_token(ord("\n"), .003)
+        view.take_round(a_round("", [], letter.upper()), .004, .001)
+        view.take_round(a_round("", [], "\n"), .004, .001)
+    shown = [re.sub("[│ ]", "", line) for line in printed(lambda console: view.panels(console, 3), 40).splitlines()]
+    assert [line for line in shown if re.fullmatch("[a-dA-D]?", line)] == ["c", "d", "", "C", "D", ""]
 
 
 def test_a_pipe_gets_the_text_alone():
@@ -143,6 +156,8 @@ def test_a_tree_shows_what_was_tried_and_what_was_rejected():
                                        "'x' replacement residual", "'c' never judged"]):
         assert all(word in line for word in words.split()), line
     assert lines[4].startswith("│   ├──") and lines[2].startswith("├──")
+    after = ("p_target", "residual", "p_target", "residual", "replacement", "never")
+    assert {line.index(word) for line, word in zip(lines[2:], after)} == {23}                   # one column
 
 
 def test_a_row_that_a_text_lacks_is_not_shown():
@@ -188,4 +203,12 @@ def test_a_rejection_shows_the_residual():
     rows, q_draft = torch.tensor([[.5, .5], [.5, .5]]), torch.tensor([[0, 0], [.8, .2]])
     done = Round([65, 0], [-1, 0], [], 1, [1], rows, q_draft, 1)
     text = printed(lambda console: step_text(1, done, [(.9, .625)], lambda ids: "ab"[ids[0]]), 100)
-    assert re.search(r"'b' +0.500 +█+ +0.200 +█+ +1.000", text) and "u = 0.90 ≥ 0.62  rejected" in text
+    bar = {.2: "█" * 3, .5: "█" * 7, .8: "█" * 11}                                      # of 14
+    assert [line.rstrip() for line in text.splitlines()] == [
+        "round 1", "  'a'              p_target 0.500  q_draft 0.800  u = 0.90 ≥ 0.62  rejected",
+        "  'b'              replacement, drawn from the residual distribution",
+        f"  token   p_target   {'':14}   q_draft   {'':14}   residual",
+        f"  'a'     0.500      {bar[.5]:14}   0.800     {bar[.8]:14}   0.000",
+        f"  'b'     0.500      {bar[.5]:14}   0.200     {bar[.2]:14}   1.000", ""]
+    tokens = chart(done, lambda ids: "ab"[ids[0]]).columns[0].cells
+    assert [cell.style for cell in tokens] == [REJECTED, REPLACEMENT]
