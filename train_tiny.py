@@ -17,8 +17,8 @@ With --what NAME it trains that draft model for the target in --out; if there is
 that ships, whose pair is copied there. It writes NAME.pt and NAME.training.pt.
 
 Here are, from top to bottom, the sizes, the options, what happens, and the loop.
-nanospec/training/step.py is one step. Models, losses and batches of the pair are in
-nanospec/training/pair.py, those of learned draft models in nanospec/training/learning.py.
+training/step.py is one step. Models, losses and batches of the pair are in
+training/pair.py, those of learned draft models in training/learning.py.
 """
 
 if __name__ == "__main__":              # Ctrl-C may come while torch is being imported
@@ -37,20 +37,20 @@ from typing import Any
 
 from rich.console import Console
 
-from nanospec.cli import for_target, train_job
-from nanospec.cli.for_target import PART, PARTS
 from nanospec.cli.launch import command
-from nanospec.cli.parser import Parser
 from nanospec.cli.options import HERE, NEW_FOLDER, SEED, whole_number
-from nanospec.cli.train_job import PHASED, opened
-from nanospec.cli.train_watch import Watch, draw, new_progress, report
+from nanospec.cli.parser import Parser
 from nanospec.errors import RequestError
 from nanospec.files.ready import available
 from nanospec.methods.draft_models import LEARNED
+from nanospec.methods.draft_models.losses import LOSSES
 from nanospec.model import Config
-from nanospec.training.losses import LOSSES
-from nanospec.training.pair import Size, Training
-from nanospec.training.step import train_step
+from training import for_target, jobs
+from training.for_target import PART, PARTS
+from training.jobs import PHASED, opened
+from training.pair import Size, Training
+from training.step import train_step
+from training.watch import Watch, draw, new_progress, report
 
 # Three phases: the target on text, the draft on the same text, the draft on the target's
 # probabilities. `steps` and `rate`, the top learning rate, are of each.
@@ -132,7 +132,7 @@ def train(args: argparse.Namespace, console: Console) -> int:
     args.what, = args.what
     args.out = args.out or Path("out") / (args.size if args.what == "pair" else args.what)
     available(args.device)
-    kind: Any = for_target if args.weights else train_job
+    kind: Any = for_target if args.weights else jobs
     job = kind.checked(args, SIZES[args.size])
     training, held = kind.prepared(args, job, console)
     opened(job, training)

@@ -21,13 +21,13 @@ from kit import pieces_of, read, table
 from nanospec.files import load_pair
 from nanospec.files.corpus import read_texts
 from nanospec.methods.draft_models.medusa import Hydra, Medusa
+from nanospec.methods.draft_models.unrolled import before_tokens, whole_texts
 from nanospec.methods.trees.drawn import TopTree
 from nanospec.methods.trees.shapes import grown_tree
 from nanospec.proof.tables import TableModel, small_gpt, small_learned
 from nanospec.proof.walk import distance, target_distribution, walk
 from nanospec.speculate import speculate, tokens_of
 from nanospec.theory import acceptance
-from nanospec.training.unrolled import before_tokens, whole_texts
 
 torch.set_num_threads(1)
 target, prefix, tokenizer = load_pair(draft="prefix")   # prefix: a draft model, see below
@@ -144,8 +144,8 @@ assert wrong_label > 0.999 > right_label
 # Each step takes eight pieces of 64 tokens and lets every head predict its distribution at every
 # place. The loss is the cross-entropy with the label, -sum of p_target log(q_draft), which is
 # smallest where q_draft equals p_target. AdamW, the optimizer, then moves each weight a little
-# downhill. `whole_texts(model, tokens, before, 3)` (nanospec/training/unrolled.py) evaluates all
-# places and three heads at once.
+# downhill. `whole_texts(model, tokens, before, 3)`, of unrolled.py beside the draft models, evaluates
+# all places and three heads at once.
 
 # %%
 def train(model, steps):

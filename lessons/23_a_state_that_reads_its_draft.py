@@ -26,8 +26,8 @@ from kit import Quiet, learn_and_test, new_speculator, read, table, train
 from nanospec.fast.clock import draft_seconds, step_seconds
 from nanospec.files import load_pair
 from nanospec.methods.draft_models.medusa import Medusa
+from nanospec.methods.draft_models.unrolled import whole_texts
 from nanospec.theory import acceptance, best_gamma, speedup
-from nanospec.training.unrolled import whole_texts
 
 # %% [markdown]
 # ## The whole network

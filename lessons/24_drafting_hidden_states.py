@@ -24,10 +24,10 @@ from nanospec.files.corpus import read_texts
 from nanospec.methods.draft_models.eagle import Eagle
 from nanospec.methods.draft_models.eagle3 import Eagle3
 from nanospec.methods.draft_models.early_exit import EarlyExit
+from nanospec.methods.draft_models.losses import forward_kl, total_variation
+from nanospec.methods.draft_models.unrolled import before_tokens, whole_texts
 from nanospec.model import GPT, Call, Config
 from nanospec.theory import acceptance, best_gamma, speedup
-from nanospec.training.losses import forward_kl, total_variation
-from nanospec.training.unrolled import before_tokens, whole_texts
 
 torch.set_num_threads(1)                                    # nothing is timed here
 target, gpt, tokenizer = load_pair()
@@ -249,8 +249,8 @@ for row, marks in enumerate(grid.tolist()):
 # %% [markdown]
 # *Answer:* here a line is a place at a step, and the columns are the places of step 0, then those
 # of step 1, and so on. The first columns are filled up to the place itself, and after them one for
-# each step of its own. (`Unrolled` in nanospec/training/unrolled.py computes attention under this
-# mask.)
+# each step of its own. (`Unrolled` in nanospec/methods/draft_models/unrolled.py
+# computes attention under this mask.)
 #
 # Now we train EAGLE-3 twice from the same weights, on one step and unrolled over three, with as
 # many training steps (which take three times as long).

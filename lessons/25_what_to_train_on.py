@@ -24,9 +24,9 @@ from kit import OneRow, table, windows
 from nanospec import Draft
 from nanospec.files import load_pair
 from nanospec.files.corpus import read_texts
+from nanospec.methods.draft_models.losses import LOSSES
 from nanospec.proof.walk import walk
 from nanospec.speculate import verify
-from nanospec.training.losses import LOSSES
 
 torch.set_num_threads(1)                                    # nothing is timed here
 
@@ -138,8 +138,8 @@ assert accepted[2] == 0 and max(abs(a - b) for a, b in zip(in_text, p_first.toli
 #
 # A *loss* is a number that tells how wrong the student is, and training makes it small. Total
 # variation is what we pay for. Is it also what a draft model should be trained with?
-# nanospec/training/losses.py has seven losses, and here are four of them by hand for one place. All
-# are 0 where the two distributions are equal.
+# nanospec/methods/draft_models/losses.py has seven losses, and here are four of them by hand for
+# one place. All are 0 where the two distributions are equal.
 
 # %%
 def forward_kl(p, q):

@@ -23,12 +23,12 @@ from kit import learn_and_test, new_speculator, table, train
 from nanospec import ModelDrafter
 from nanospec.files import load_pair
 from nanospec.methods.draft_models.text_reader import LearnedReader
+from nanospec.methods.draft_models.unrolled import before_tokens, whole_texts
 from nanospec.proof.tables import TableModel, small_gpt, small_learned
 from nanospec.proof.walk import distance, target_distribution, walk
 from nanospec.speculate import speculate, tokens_of
 from nanospec.text import Text, prefill
 from nanospec.theory import acceptance
-from nanospec.training.unrolled import before_tokens, whole_texts
 
 torch.set_num_threads(1)
 target, _, tokenizer = load_pair()

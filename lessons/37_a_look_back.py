@@ -29,13 +29,13 @@ from nanospec import ModelDrafter
 from nanospec.fast.clock import median_seconds, step_seconds
 from nanospec.files import load_pair
 from nanospec.files.corpus import read_texts
+from nanospec.methods.draft_models.unrolled import before_tokens, whole_texts
 from nanospec.model import rotate
 from nanospec.proof.tables import TableModel, small_learned
 from nanospec.proof.walk import distance, target_distribution, walk
 from nanospec.speculate import speculate, tokens_of
 from nanospec.text import Text, prefill
 from nanospec.theory import acceptance
-from nanospec.training.unrolled import before_tokens, whole_texts
 
 torch.set_num_threads(1)
 target, model, tokenizer = load_pair(draft="prefix")

@@ -11,16 +11,15 @@ import torch
 from rich.console import Console
 from rich.table import Table
 
-from nanospec.cli.quantities import BUSY
 from nanospec.cli.launch import quiet
+from nanospec.cli.quantities import BUSY
 from nanospec.dice import Dice
 from nanospec.files.corpus import read_texts
+from nanospec.methods.draft_models.losses import forward_kl, total_variation
 from nanospec.methods.draft_models.mlp import MLPSpeculator
+from nanospec.methods.draft_models.unrolled import before_tokens, learned_loss, whole_texts
 from nanospec.proof.tables import TableModel
 from nanospec.proof.walk import distance, target_distribution, walk
-from nanospec.training.learning import learned_loss
-from nanospec.training.losses import forward_kl, total_variation
-from nanospec.training.unrolled import before_tokens, whole_texts
 
 if Path(getattr(__main__, "__file__", "")).resolve().parent == Path(__file__).resolve().parent:
     quiet()             # a lesson that runs as a script, and not a notebook or a test

@@ -100,7 +100,7 @@ def untuned(monkeypatch):
 def measured_shortly(monkeypatch, untuned):
     """At the end of a training one text says how often the draft model is right, and nothing is tried for speed."""
     from nanospec.cli.bench.measure import measure_alpha
-    monkeypatch.setattr("nanospec.cli.train_watch.measure_alpha", lambda target, draft, prompts, **request:
+    monkeypatch.setattr("training.watch.measure_alpha", lambda target, draft, prompts, **request:
                         measure_alpha(target, draft, prompts[:1], **request))
 
 

@@ -10,7 +10,7 @@ from typing import NamedTuple
 
 from nanospec.proof.zoo.plant import Bug
 
-PACKAGE = Path(__file__).parent.parent / "nanospec"
+ROOT = Path(__file__).parent.parent
 NOT_CORE = {"methods/index.py", "theory.py", "__init__.py", "__main__.py"}        # of the files at the top
 COMPARISONS = {ast.Lt: ("<", "<="), ast.LtE: ("<=", "<"), ast.Gt: (">", ">="), ast.GtE: (">=", ">"),
                ast.Eq: ("==", "!="), ast.NotEq: ("!=", "=="), ast.Is: ("is", "is not"), ast.IsNot: ("is not", "is"),
@@ -24,8 +24,20 @@ NAMES = {"min": "max", "max": "min", "any": "all", "all": "any", "argmax": "argm
 SYMMETRIC = {"transpose", "logaddexp", "promote_types", "min", "max", "minimum", "maximum", "acceptance"}
 
 
+class OfAMutant(Bug):
+    """Its file is any module."""
+
+    @property
+    def module(self) -> str:
+        return self.file
+
+
+def module_of(file: str) -> str:
+    return file[:-3].replace("/", ".").removesuffix(".__init__")                # with it, a second module is made
+
+
 class Mutant(NamedTuple):
-    """A change of the source `file` (below nanospec)."""
+    """A change of the source `file`."""
 
     file: str
     of_lambda: bool
@@ -36,10 +48,9 @@ class Mutant(NamedTuple):
     new: str
 
     def bug(self) -> Bug:
-        source = (PACKAGE / self.file).read_bytes()
+        source = (ROOT / self.file).read_bytes()
         changed = source[:self.start] + self.new.encode() + source[self.end:]
-        module = self.file[:-3].replace("/", ".").removesuffix(".__init__")     # with it, a second module is made
-        return Bug("mutant", "", "", "", module, ((source.decode(), changed.decode()),))
+        return OfAMutant("mutant", "", "", "", module_of(self.file), ((source.decode(), changed.decode()),))
 
     def __str__(self) -> str:
         return f"{self.file}:{self.line}: {' '.join(self.old.split())!r} -> {' '.join(self.new.split())!r}"
@@ -49,7 +60,7 @@ class Finder(ast.NodeVisitor):
     """All mutants of one file."""
 
     def __init__(self, file: str):
-        self.file, self.source = file, (PACKAGE / file).read_bytes()
+        self.file, self.source = file, (ROOT / file).read_bytes()
         self.lines = [0]
         for line in self.source.splitlines(keepends=True):
             self.lines.append(self.lines[-1] + len(line))
@@ -164,6 +175,7 @@ class Finder(ast.NodeVisitor):
 
 def mutants_of(what: str) -> list[Mutant]:
     """Of the "core", or of one room."""
-    files = [path for path in PACKAGE.glob("*.py") if path.name not in NOT_CORE] if what == "core" else \
-        (PACKAGE / what).glob("*.py")
-    return sum([Finder(str(path.relative_to(PACKAGE))).found for path in sorted(files)], [])
+    package = ROOT / "nanospec"
+    files = [path for path in package.glob("*.py") if path.name not in NOT_CORE] if what == "core" else \
+        ((ROOT if what == "training" else package) / what).glob("*.py")
+    return sum([Finder(str(path.relative_to(ROOT))).found for path in sorted(files)], [])

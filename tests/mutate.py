@@ -37,7 +37,7 @@ ROOT = Path(__file__).parent.parent
 sys.path[:0] = [str(ROOT), str(ROOT / "lessons")]
 
 from nanospec.proof.zoo.plant import exchanged, exchanges           # noqa: E402
-from tests.mutants import PACKAGE, Mutant, mutants_of               # noqa: E402
+from tests.mutants import Mutant, module_of, mutants_of             # noqa: E402
 
 ROOMS = ("methods/rules", "methods/trees", "methods/copies", "methods/lengths", "methods/draft_models", "serving",
          "training", "cli", "cli/bench", "cli/show", "proof/judge")
@@ -47,13 +47,14 @@ NOT_TESTS = ["tests/core/test_mutations.py", "tests/methods/test_zoo.py", "tests
 SECONDS = 60            # of tests for one mutant: those that take longer together are not all run
 SLOWER = 5              # how many times longer than before a mutant's tests may take, and 20 seconds: then it hangs
 MEMORY = 8 << 30        # bytes that a mutant may take
+LOOKED_AT = tuple(str(ROOT / folder) for folder in ("nanospec", "training"))
 WATCHED = 500           # calls of one function in one test, whose lines are noted; what comes later is slow to watch
 
 
 @cache
 def lines_of(file: str) -> set[int]:
     """Those that a tracer can be told of: of an expression over several lines, some are not."""
-    found, codes = set(), [compile((PACKAGE / file).read_text(), file, "exec")]
+    found, codes = set(), [compile((ROOT / file).read_text(), file, "exec")]
     for code in codes:                                              # grows while it is read
         found |= {line for _, _, line in code.co_lines() if line}
         codes += [inner for inner in code.co_consts if isinstance(inner, CodeType)]
@@ -89,7 +90,7 @@ class Mutator:
 
         def call(frame, event, argument):
             code = frame.f_code
-            if not code.co_filename.startswith(str(PACKAGE)) or calls[code] == WATCHED:
+            if not code.co_filename.startswith(LOOKED_AT) or calls[code] == WATCHED:
                 return None
             calls[code] += 1
             file, of_lambda = code.co_filename, code.co_name == "<lambda>"
@@ -111,7 +112,7 @@ class Mutator:
         took = time.process_time() - began
         if all(report.passed for report in reports):                # one that fails anyway can say nothing
             for path, of_lambda, number in seen:
-                self.runs[str(Path(path).relative_to(PACKAGE)), of_lambda, number].append((took, item))
+                self.runs[str(Path(path).relative_to(ROOT)), of_lambda, number].append((took, item))
 
     def verdict(self, mutant: Mutant) -> tuple[str, str]:
         """killed, survived, or why there is no telling; and the test that killed it, or how many did not."""
@@ -208,7 +209,7 @@ def main() -> None:
         left = args.survivors_of.read_text()
         mutants = [mutant for mutant in mutants if f" survived {mutant} " in left or f" not run {mutant} " in left]
     for file in {mutant.file for mutant in mutants}:
-        import_module("nanospec." + file[:-3].replace("/", ".").removesuffix(".__init__"))
+        import_module(module_of(file))
     mutator = Mutator(mutants, args.seconds)
     ignored = [f"--ignore={path}" for path in NOT_TESTS]
     pytest.main(["-q", "-n", "0", "-s", "-p", "no:cacheprovider", *args.tests, *ignored], plugins=[mutator])
@@ -219,7 +220,7 @@ def main() -> None:
 def table(verdicts: list[tuple[Mutant, str, str]]) -> Iterator[str]:
     counts: dict[str, Counter] = defaultdict(Counter)
     for mutant, verdict, _ in verdicts:
-        room = mutant.file.rpartition("/")[0] or "core"
+        room = mutant.file.rpartition("/")[0].removeprefix("nanospec/").replace("nanospec", "core")
         counts[room][verdict] += 1
     for room, found in counts.items():
         tried = found["killed"] + found["survived"] + found["not run"]

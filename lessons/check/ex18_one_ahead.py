@@ -175,6 +175,6 @@ EXERCISE = Exercise(
      "How many pairs has a text of three tokens? In keep: which tokens has the target read, and which are text?",
      "pairs = list(zip(hidden, tokens[1:])); after each call pairs.append((predicted, token)). And hidden + "
      "verified[:accepted + 1]"),
-    [("nanospec.training.unrolled", "before_tokens", "", ""),
+    [("nanospec.methods.draft_models.unrolled", "before_tokens", "", ""),
      ("nanospec.methods.draft_models.text_reader", "LearnedReader.commit", "first =", "self.kept[")],
     {"number to reach": number_to_reach}, slow_is_right=True)

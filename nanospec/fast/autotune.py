@@ -116,16 +116,6 @@ def copy_of(model: GPT | Learned, dtype: torch.dtype) -> Any:
     return copy.requires_grad_(False)
 
 
-def quick_copy(target: GPT, rows: int) -> GPT:
-    """A copy, as a step of this many texts is fastest with torch's threads."""
-    with announced(f"measuring in which data type and layout {rows} texts at once are fastest "
-                   "here"):
-        tuning = fastest(target, dtypes_of("auto", target.device), [torch.get_num_threads()],
-                         partial(step_seconds, rows=rows, repeats=2, warm_up=1), turns=1)
-    copy: Any = set_up(copy_of(target, target.dtype), tuning)
-    return copy
-
-
 def autotune(target: GPT, draft: GPT | Learned | None, dtype: str = "auto",
              threads: int | None = None, compiler: Callable | None = None, rows: int = 1) -> str:
     """Convert both, in place, each to its fastest tuning here, and say what that is; threads are

@@ -1,5 +1,5 @@
-"""The text we train on: Python's own standard library, which lies on every machine that can run
-this; and, if one asks for more, the Python sources of the packages that nanospec depends on.
+"""The text that our models learn from and are measured on: Python's own standard library, which is
+on every machine that can run this; or a file or a folder of the user's.
 
 Left out: tests, the encodings and generated tables (pages of numbers teach a code model nothing),
 and whatever is not UTF-8. One file in twenty is held out, chosen by a hash of its path so that the
@@ -8,13 +8,10 @@ choice is the same on every machine and does not move when other files come or g
 
 import hashlib
 import os
-import re
 import sysconfig
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterator
 from contextlib import suppress
-from importlib import metadata
 from pathlib import Path
-from typing import NamedTuple
 
 import torch
 
@@ -26,20 +23,8 @@ SKIPPED_FOLDERS = {"test", "tests", "idle_test", "encodings", "site-packages", "
                    "__pycache__", "lib2to3", "_bundled", "turtledemo", "pydoc_data"}
 SKIPPED_FILES = {"entities.py", "_sysconfigdata", "this.py", "stringprep.py"}
 HELD_OUT_ONE_IN = 20
-
-DEPENDENCIES = ("torch", "numpy", "tiktoken", "matplotlib", "rich")     # as in pyproject.toml
-# Copies of other packages, and tests by a name.
-VENDORED = {"_vendor", "vendored", "extern", "_distutils", "testing"}
-LONGEST = 200_000                                       # characters; a longer file is mostly a list
-LONGEST_LINE = 10_000_000                                   # characters; a longer one is no text
+LONGEST_LINE = 10_000_000                               # characters; a longer one is no text
 Texts = tuple[list[str], list[str]]                     # to train on, held out; one string a file
-
-
-class Package(NamedTuple):
-    name: str
-    version: str
-    licence: str
-    files: dict[Path, Path]  # its .py files: the path below site-packages, and where that is here
 
 
 def read_texts(source: Path | None = None) -> Texts:
@@ -52,38 +37,11 @@ def read_texts(source: Path | None = None) -> Texts:
     """
     if source is None or path_of(source).is_dir():
         root = Path(source or sysconfig.get_paths()["stdlib"])
-        return _split({path.relative_to(root): path
+        return split({path.relative_to(root): path
                        for path in _below(root) if source or path.suffix == ".py"}, root)
     text = _text(Path(source))
     cut = len(text) * (HELD_OUT_ONE_IN - 1) // HELD_OUT_ONE_IN
     return [text[:cut]], [text[cut:]]
-
-
-def read_packages(names: Iterable[str] = DEPENDENCIES) -> Texts:
-    """The same of the sources of these packages and of all that they require."""
-    files = {relative: path for package in packages(names)
-             for relative, path in package.files.items()
-             if not (VENDORED | SKIPPED_FOLDERS) & set(relative.parts)}
-    return _split(files, "the installed packages", tables=False)
-
-
-def packages(names: Iterable[str] = DEPENDENCIES) -> list[Package]:
-    """These packages and all that they require, without extras, of those installed, by name."""
-    found, wanted = {}, list(names)
-    while wanted:
-        name = re.sub(r"[-_.]+", "-", wanted.pop()).lower()
-        if name in found:
-            continue
-        try:
-            about = metadata.distribution(name)
-        except metadata.PackageNotFoundError:  # required only on other systems, or by other Pythons
-            continue
-        files = {Path(file): Path(file.locate())
-                 for file in about.files or [] if file.suffix == ".py"}
-        found[name] = Package(name, about.version, _licence(about.metadata), files)
-        wanted += [re.split(r"[^\w.-]", line)[0]
-                   for line in about.requires or [] if not re.search(r"extra\s*==", line)]
-    return [found[name] for name in sorted(found)]
 
 
 def held_out(relative_path: str) -> bool:
@@ -110,8 +68,10 @@ def _below(root: Path) -> Iterator[Path]:
         yield from (Path(folder, name) for name in files)
 
 
-def _split(files: dict[Path, Path], where: Path | str, tables: bool = True) -> Texts:
-    """files: the path by which a file is known, and where it lies. tables: with those."""
+def split(files: dict[Path, Path], where: Path | str,
+          takes: Callable[[str], object] = bool) -> Texts:
+    """files: the path by which a file is known, and where it lies. takes: whether a text is meant.
+    """
     train, held = [], []
     for relative, path in sorted(files.items()):
         if any(path.name.startswith(s) for s in SKIPPED_FILES):
@@ -119,7 +79,7 @@ def _split(files: dict[Path, Path], where: Path | str, tables: bool = True) -> T
         text = ""
         with suppress(TextError):                       # a file among others that is no text
             text = _text(path)
-        if text and (tables or not _is_table(text)):
+        if text and takes(text):
             (held if held_out(relative.as_posix()) else train).append(text)
     if not train or not held:
         raise TextError(f"{where} has too few text files: {len(train)} to train on, {len(held)} "
@@ -141,18 +101,3 @@ def _text(path: Path) -> str:
         raise TextError(f"{path} has a line of more than {LONGEST_LINE:,} characters: it is no "
                         "text to learn from")
     return text
-
-
-def _is_table(text: str) -> bool:
-    """Written by a program, or too long, or with more than one digit in ten characters."""
-    return (len(text) > LONGEST or "generated" in text[:600].lower()
-            or sum(map(text.count, "0123456789")) > len(text) / 10)
-
-
-def _licence(about) -> str:
-    """By its SPDX expression, else its classifier, else the first line of its "License"."""
-    classifiers = [line.split(" :: ")[-1] for line in about.get_all("Classifier", [])
-                   if line.startswith("License ::")]
-    words = (about.get("License") or "").strip().splitlines()
-    return (about.get("License-Expression") or " AND ".join(classifiers)
-            or (words[0] if words else "unknown"))

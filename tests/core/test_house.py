@@ -13,11 +13,12 @@ ROOT = Path(__file__).parents[2]
 NOT_CORE = {"__init__", "__main__", "theory"}
 CORE = {path.stem for path in (ROOT / "nanospec").glob("*.py")} - NOT_CORE
 # What stands around it. Each imports from the core and from those that stand before it here.
-ROOMS = ["theory", "methods", "serving", "files", "training", "fast", "proof", "cli", "__main__"]
+ROOMS = ["theory", "methods", "serving", "files", "fast", "proof", "cli", "__main__"]
 # What a file that can be started asks for, in whatever room it stands. They import nothing of nanospec but errors.
 STARTED = {"nanospec.cli.launch.quiet", "nanospec.cli.launch.command", "nanospec.cli.parser.Parser"}
 FILES = sorted((ROOT / "nanospec").rglob("*.py"))
-SCRIPTS = [ROOT / "train_tiny.py", ROOT / "demo.py"]
+# What only these use stands in training/, and nanospec/ imports nothing of it.
+SCRIPTS = [ROOT / "train_tiny.py", ROOT / "demo.py", *sorted((ROOT / "training").glob("*.py"))]
 LESSONS = sorted((ROOT / "lessons").glob("[0-9]*.py"))
 CLASSROOM = sorted((ROOT / "lessons").rglob("*.py"))
 TESTS = sorted((ROOT / "tests").rglob("*.py"))

@@ -14,10 +14,10 @@ from nanospec.files.corpus import read_texts, to_ids
 from nanospec.files.tokenizer import Tokenizer, train
 from nanospec.methods.draft_models import LEARNED
 from nanospec.model import GPT
-from nanospec.training import batches, mixed
-from nanospec.training.batches import HeldOut
-from nanospec.training.learning import LearnedTraining, plan_of
-from nanospec.training.pair import Distillation, Training, further
+from training import batches, mixed
+from training.batches import HeldOut
+from training.learning import LearnedTraining, plan_of
+from training.pair import Distillation, Training, further
 from tests.device.pretend import NAME
 
 SIZE = replace(train_tiny.SIZES["dust"], batch=2, steps=(2, 2, 2), short=0.5, sampled=2)

@@ -21,8 +21,8 @@ from nanospec.files.huggingface import save_folder
 from nanospec.files.tokenizer import Tokenizer
 from nanospec.files.tokenizer_json import save_tokenizer
 from nanospec.methods.draft_models.eagle3 import Eagle3
+from nanospec.methods.draft_models.unrolled import before_tokens, whole_texts
 from nanospec.proof.tables import small_gpt
-from nanospec.training.unrolled import before_tokens, whole_texts
 
 pytest.importorskip("safetensors", reason="safetensors is not installed (the extra 'hf')")
 pytest.importorskip("tokenizers", reason="tokenizers is not installed (the extra 'hf')")

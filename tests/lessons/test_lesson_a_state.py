@@ -6,10 +6,10 @@ import torch
 
 from shorter import shorter
 
+from nanospec.methods.draft_models.losses import total_variation
 from nanospec.methods.draft_models.mlp import MLPSpeculator
+from nanospec.methods.draft_models.unrolled import whole_texts
 from nanospec.theory import speedup
-from nanospec.training.losses import total_variation
-from nanospec.training.unrolled import whole_texts
 from tests.printed import rows_from
 
 pytestmark = pytest.mark.xdist_group("held-out texts")      # which one process then reads once

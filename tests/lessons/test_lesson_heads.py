@@ -5,8 +5,8 @@ import torch
 
 from shorter import shorter
 
-from nanospec.training.losses import total_variation
-from nanospec.training.unrolled import whole_texts
+from nanospec.methods.draft_models.losses import total_variation
+from nanospec.methods.draft_models.unrolled import whole_texts
 from tests.printed import rows_from
 
 pytestmark = pytest.mark.xdist_group("held-out texts")      # which one process then reads once

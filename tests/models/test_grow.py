@@ -7,7 +7,7 @@ import torch
 
 from nanospec.errors import PairError
 from nanospec.model import GPT, Block, Config
-from nanospec.training.grow import deal_out, fit_first, grown
+from training.grow import deal_out, fit_first, grown
 
 SHALLOW = Config(31, 24, layers=2, channels=16, heads=4, kv_heads=2, hidden=21)
 

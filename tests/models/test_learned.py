@@ -13,6 +13,7 @@ from nanospec.methods.copies.lookup import PromptLookup
 from nanospec.methods.draft_models import LEARNED
 from nanospec.methods.draft_models.eagle import Eagle
 from nanospec.methods.draft_models.mlp import MLPSpeculator
+from nanospec.methods.draft_models.unrolled import before_tokens, some_anchors, whole_texts
 from nanospec.methods.lengths.dynamic import DynamicDrafter
 from nanospec.methods.lengths.stopping import StoppingRule
 from nanospec.methods.trees.drawn import TreeDrafter
@@ -21,7 +22,6 @@ from nanospec.methods.trees.tree_reader import longest_chain
 from nanospec.proof.tables import TableModel, small_gpt, small_learned
 from nanospec.speculate import ModelDrafter, speculate, tokens_of
 from nanospec.text import Text, prefill
-from nanospec.training.unrolled import before_tokens, some_anchors, whole_texts
 
 TARGET = small_gpt(11, 3, 5)
 TEXT = Path(argparse.__file__)

@@ -7,12 +7,13 @@ alone, one has a part of its loss for its states, and no two read the same layer
 import pytest
 import torch
 
+from nanospec.methods.draft_models.losses import forward_kl
+from nanospec.methods.draft_models.unrolled import learned_loss
+from nanospec.methods.draft_models.unrolled import before_tokens, unrolled, whole_texts
 from nanospec.proof.tables import small_gpt, small_learned
-from nanospec.training.batches import HeldOut, batch_at
-from nanospec.training.learning import Batch, LearnedTraining, learned_loss
-from nanospec.training.losses import forward_kl
-from nanospec.training.pair import Size
-from nanospec.training.unrolled import before_tokens, unrolled, whole_texts
+from training.batches import HeldOut, batch_at
+from training.learning import Batch, LearnedTraining
+from training.pair import Size
 
 TARGET = small_gpt(11, 3, 5)
 LENGTH, STEPS = 12, 5                   # of a text; how many draft tokens a look goes through
@@ -62,7 +63,7 @@ def test_the_losses_by_hand(name, anchors, counted):
 @pytest.fixture(params=LAYERS)
 def training(request, tmp_path, monkeypatch):
     """In float32; after two or three tokens of every text."""
-    monkeypatch.setattr("nanospec.training.mixed.bfloat16_is_faster", lambda device: False)
+    monkeypatch.setattr("training.mixed.bfloat16_is_faster", lambda device: False)
     target, name = small_gpt(11, 3, 5, context=LENGTH).float().requires_grad_(False), request.param
     sizes = small_learned(name, TARGET).sizes | {"layers": LAYERS[name]}
     del sizes["vocab_size"], sizes["channels"]

@@ -5,9 +5,9 @@ from math import exp, log
 import pytest
 import torch
 
+from nanospec.methods.draft_models.losses import (LOSSES, forward_kl, jensen_shannon, lk_hybrid, minus_log_alpha,
+                                                  reverse_kl, total_variation)
 from nanospec.theory import acceptance
-from nanospec.training.losses import (LOSSES, forward_kl, jensen_shannon, lk_hybrid, minus_log_alpha, reverse_kl,
-                                      total_variation)
 
 P, Q = torch.tensor([.5, .5], dtype=torch.float64).log(), torch.tensor([.8, .2], dtype=torch.float64).log()
 

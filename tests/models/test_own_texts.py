@@ -9,16 +9,18 @@ import torch
 from rich.console import Console
 
 import train_tiny
-from nanospec.cli import for_target
 from nanospec.errors import PairError, TextError
 from nanospec.files.checkpoint import load_learned, load_pair
 from nanospec.files.gguf import load_gguf
 from nanospec.methods.draft_models import LEARNED
-from nanospec.training.kept import Kept, KeptTraining
-from nanospec.training.own_texts import AT_ONCE, OPENINGS, TOKENS, Row, Texts, Turns, openings, read, written
-from nanospec.training.pair import Size
-from nanospec.training.unrolled import before_tokens, some_anchors, unrolled
+from nanospec.methods.draft_models.unrolled import before_tokens, some_anchors, unrolled
+from nanospec.proof.tables import small_gpt
 from tests.small_gguf import PIECES, write
+from tests.three_calls import logits
+from training import for_target
+from training.kept import Kept, KeptTraining
+from training.own_texts import AT_ONCE, OPENINGS, TOKENS, Row, Texts, Turns, openings, read, written
+from training.pair import Size
 
 pytest.importorskip("gguf", reason="gguf is not installed (the extra 'hf')")
 LAYERS = [0, 1]
@@ -81,7 +83,7 @@ def test_what_is_written_is_the_targets(small, monkeypatch):
     them 0: there every token is the likeliest one. A user's turns are not.
     """
     _, target, tokenizer = small
-    monkeypatch.setattr("nanospec.training.own_texts.TEMPERATURES", (0.0, 1.0))
+    monkeypatch.setattr("training.own_texts.TEMPERATURES", (0.0, 1.0))
     monkeypatch.setattr(tokenizer, "ends", {*tokenizer.ends, *range(0, target.config.vocab_size, 12)})  # short turns
     found = written(target, tokenizer, LAYERS, seed=5, rows=ROWS, tokens=LENGTH)
     texts, answers = found.tokens, found.answers
@@ -215,9 +217,9 @@ def test_a_look_counts_answers_alone(small, kept, tmp_path):
         p_target = learning.known(texts).p_target.exp()
         anchors = some_anchors(texts.tokens, 5, model.anchors)
         steps = unrolled(model, texts.tokens, before_tokens(texts.hidden.float()), 5, anchors)
-        for k, (_, logits) in enumerate(steps):
+        for k, (_, after) in enumerate(steps):
             for i, anchor in enumerate(anchors.tolist()):
-                alpha = p_target[:, anchor + k].minimum(logits[:, i].softmax(-1)).sum(-1)
+                alpha = p_target[:, anchor + k].minimum(after[:, i].softmax(-1)).sum(-1)
                 counts = texts.answers[:, min(anchor + k + 1, TOKENS - 1)]
                 expected[k] += torch.stack([(alpha * counts).sum(), counts.sum()])
     learning.kept.parts[0]["answers"] = whole
@@ -229,7 +231,7 @@ def test_a_look_counts_answers_alone(small, kept, tmp_path):
 def test_text_by_text_it_is_the_whole_batchs_loss(small, kept, tmp_path, monkeypatch, name, loss):
     """And its gradients, where some tokens count, and none of one text; also of a model with a loss of its states."""
     _, target, tokenizer = small
-    monkeypatch.setattr("nanospec.training.mixed.bfloat16_is_faster", lambda device: False)
+    monkeypatch.setattr("training.mixed.bfloat16_is_faster", lambda device: False)
     plan = Size(target.config, (name, SIZES if name == "lookback" else LEARNED[name].sizes_for(target.config)), 16,
                 (8,), (3e-3,), 4)
     learning = KeptTraining(target, plan, 3, kept, tokenizer, tmp_path, loss=loss)
@@ -245,6 +247,15 @@ def test_text_by_text_it_is_the_whole_batchs_loss(small, kept, tmp_path, monkeyp
         found.append((loss_now.item(), torch.cat([p.grad.flatten() for p in learning.model.parameters()])))
     (whole, expected), (parts, gradients) = found
     assert parts == pytest.approx(whole, rel=1e-5) and (gradients - expected).norm() < 1e-4 * expected.norm()
+
+
+def test_a_quick_copy_is_the_same_model_and_leaves_it_as_it_is(monkeypatch):
+    model = small_gpt(97, 3, 1).float()
+    monkeypatch.setattr(for_target, "step_seconds", lambda copy, rows, **_: rows / 7 + (copy.dtype != torch.bfloat16))
+    before = logits(model)
+    copy = for_target.quick_copy(model, 7)
+    assert copy.dtype == torch.bfloat16 and torch.equal(logits(model), before)
+    assert 0 < (logits(copy) - before).abs().max() < 0.1 * before.abs().max()
 
 
 def test_one_part_alone_is_too_little(small, tmp_path):

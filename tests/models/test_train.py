@@ -1,4 +1,4 @@
-"""train_tiny.py and nanospec/training/pair.py at their smallest: seeds, resuming, stopping, files, what is refused.
+"""train_tiny.py and training/pair.py at their smallest: seeds, resuming, stopping, files, what is refused.
 
 All in this process; one test runs the script as a user would.
 """
@@ -22,20 +22,20 @@ import torch.nn.functional as F
 from rich.console import Console
 from rich.progress import Progress
 
-import nanospec.training.pair as pair
+import training.pair as pair
+from training import jobs
 import train_tiny
-from nanospec.cli import train_job, train_watch
-from nanospec.cli.train_watch import Watch
 from nanospec.errors import PairError, TextError
 from nanospec.files.checkpoint import load_pair
 from nanospec.files.corpus import held_out, read_texts, to_ids
 from nanospec.files.tokenizer import Tokenizer, train
 from nanospec.model import GPT, Config
 from nanospec.theory import acceptance
-from nanospec.training.batches import HeldOut, Sampled, batch_at, sample
-from nanospec.training.mixed import bfloat16_is_faster
-from nanospec.training.pair import FILES, Training, held_out_loss
-from nanospec.training.step import learning_rate
+from training.batches import HeldOut, Sampled, batch_at, sample
+from training.mixed import bfloat16_is_faster
+from training.pair import FILES, Training, held_out_loss
+from training.step import learning_rate
+from training.watch import Watch
 
 ROOT = Path(__file__).parents[2]
 TEXT = Path(argparse.__file__)
@@ -215,7 +215,7 @@ def test_half_of_a_distillation_batch_is_sampled_text(text, tmp_path, monkeypatc
     training = training_in(tmp_path, text)
     training.begin_phase(2)
     training.step, half = 1, FULL.batch // 2
-    monkeypatch.setattr("nanospec.training.batches.sample", lambda target, ids, rows, seed, between:
+    monkeypatch.setattr("training.batches.sample", lambda target, ids, rows, seed, between:
                         torch.arange(rows)[:, None].expand(rows, 64))
     seen = []
     monkeypatch.setattr(pair, "loss_of", lambda phase, model, target, x, y, loss="":
@@ -232,8 +232,8 @@ def test_the_targets_own_texts_are_dealt_out_in_turn_and_kept_for_this_target_an
         drawn.append((rows, seed))
         return torch.arange(rows)[:, None] + 100 * len(drawn)
 
-    monkeypatch.setattr("nanospec.training.batches.AT_ONCE", 4)
-    monkeypatch.setattr("nanospec.training.batches.sample", sample)
+    monkeypatch.setattr("training.batches.AT_ONCE", 4)
+    monkeypatch.setattr("training.batches.sample", sample)
     one, other = (GPT(DUST.draft) for _ in range(2))
     for _ in range(2):                                              # the second reads the file
         texts = Sampled(one, torch.zeros(9), 6, 3, tmp_path / "sampled.pt").texts(2, 6)
@@ -311,7 +311,7 @@ def test_killed_while_it_saves_nothing_is_lost(text, tmp_path, monkeypatch, mome
 
 def test_a_full_disk_stops_no_training_and_the_end_says_so(tmp_path, text, monkeypatch):
     """Saves fail while it trains: it goes on. The last one fails too: an error, and the old files are whole."""
-    monkeypatch.setattr(train_watch, "SAVE_EVERY", 0)
+    monkeypatch.setattr("training.watch.SAVE_EVERY", 0)
     training = training_in(tmp_path, text, size=replace(FULL, steps=(2, 1, 1)))
     training.save()
     before = contents(tmp_path)
@@ -410,8 +410,8 @@ def test_a_deep_target_grows_from_a_trained_one_and_a_resumed_run_does_not_grow_
     shallow = load_pair(finished).target
     monkeypatch.setitem(train_tiny.SIZES, "dust", replace(DUST, target=replace(DUST.target, layers=4)))
     monkeypatch.setattr(pair, "fit_first", partial(pair.fit_first, steps=20))
-    grow, reads, load_model = ["--from", finished / "target.pt", "--steps", 2, 1, 1], [], train_job.load_model
-    monkeypatch.setattr(train_job, "load_model", lambda path, *of, **more: (
+    grow, reads, load_model = ["--from", finished / "target.pt", "--steps", 2, 1, 1], [], jobs.load_model
+    monkeypatch.setattr(jobs, "load_model", lambda path, *of, **more: (
         reads.append(path), load_model(path, *of, **more))[1])
     assert command("--out", tmp_path / "whole", *grow) == 0
     assert command("--out", tmp_path / "cut", *grow, "--minutes", 0) == 0
@@ -545,18 +545,18 @@ def test_bad_input_is_one_clear_line_and_nothing_is_written(tmp_path, monkeypatc
 def test_what_can_be_refused_is_refused_before_the_text_is_read(tmp_path, monkeypatch, capsys, options):
     (tmp_path / "short").write_text("x = 1\n")
     monkeypatch.chdir(tmp_path)
-    monkeypatch.setattr(train_job, "read_texts", lambda *_: pytest.fail("it began to read"))
+    monkeypatch.setattr(jobs, "read_texts", lambda *_: pytest.fail("it began to read"))
     assert command(*options) == 2 and capsys.readouterr().err.count("\n") == 1
 
 
 def test_a_folder_that_cannot_be_written_to(tmp_path, monkeypatch, capsys):
     """A superuser may write anywhere, so the system's answer is made up here."""
     monkeypatch.setattr(os, "access", lambda path, mode: False)
-    monkeypatch.setattr(train_job, "read_texts", lambda *_: pytest.fail("it began to read"))
+    monkeypatch.setattr(jobs, "read_texts", lambda *_: pytest.fail("it began to read"))
     assert command("--out", tmp_path / "it") == 2 and "--out" in capsys.readouterr().err
 
 
-@pytest.mark.parametrize("where, when", [(train_job, "prepared"), (train_tiny, "report")])
+@pytest.mark.parametrize("where, when", [(jobs, "prepared"), (train_tiny, "report")])
 def test_an_interrupt_before_or_after_the_training_is_no_traceback(tmp_path, monkeypatch, capsys, where, when):
     def interrupted(*_):
         raise KeyboardInterrupt

@@ -7,8 +7,8 @@ import pytest
 import torch
 
 import train_tiny
-from nanospec.cli.train_job import scaled
 from nanospec.model import GPT
+from training.jobs import scaled
 
 SIZES = train_tiny.SIZES
 TEXT = argparse.__file__

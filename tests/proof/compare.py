@@ -24,6 +24,7 @@ from nanospec.draft import Draft, Drafter, Rule
 from nanospec.generate import generate
 from nanospec.methods.draft_models.early_exit import target_for
 from nanospec.methods.draft_models.learned import Learned
+from nanospec.methods.draft_models.unrolled import before_tokens, whole_texts
 from nanospec.methods.index import RULES
 from nanospec.methods.trees.node_rule import verify_tree
 from nanospec.probs import Sampling, probs
@@ -31,7 +32,6 @@ from nanospec.proof.walk import TOLERANCE, Distribution, distance, target_distri
 from nanospec.serving import rows as batch_rows
 from nanospec.speculate import ModelDrafter, Round, one_round, speculate, tokens_of, verify
 from nanospec.text import Text, prefill
-from nanospec.training.unrolled import before_tokens, whole_texts
 
 Found = tuple[int, float, float]
 Run = Callable[..., Iterator[Round]]         # (ids, **request), the request as `speculate` takes it

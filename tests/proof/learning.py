@@ -13,12 +13,12 @@ import torch
 from torch import Tensor
 
 from nanospec.methods.draft_models.eagle3 import Eagle3
-from nanospec.methods.draft_models.medusa import Hydra
 from nanospec.methods.draft_models.layer import Reading
 from nanospec.methods.draft_models.learned import AtOnce
+from nanospec.methods.draft_models.losses import forward_kl
+from nanospec.methods.draft_models.medusa import Hydra
 from nanospec.methods.draft_models.medusa import Medusa
-from nanospec.training.learning import compared, learned_loss
-from nanospec.training.losses import forward_kl
+from nanospec.methods.draft_models.unrolled import compared, learned_loss
 from tests.proof.compare import Found
 
 

@@ -156,14 +156,6 @@ def test_models_that_will_be_compiled_are_measured_so_and_not_packed(threads):
     assert len(compiled) == 4 * types and "packed" not in described(target) + described(draft)      # 2 models, 2 turns
 
 
-def test_a_quick_copy_is_the_same_model_and_leaves_it_as_it_is(model, monkeypatch):
-    monkeypatch.setattr(tuning, "step_seconds", lambda copy, rows, **_: rows / 7 + (copy.dtype != torch.bfloat16))
-    before = logits(model)
-    copy = tuning.quick_copy(model, 7)
-    assert copy.dtype == torch.bfloat16 and torch.equal(logits(model), before)
-    assert 0 < (logits(copy) - before).abs().max() < 0.1 * before.abs().max()
-
-
 def test_many_texts_at_once_are_measured_as_many(threads, monkeypatch):
     """A call of a chain's length on all of them takes the place of a round of one text."""
     target, draft, seen = small_gpt(11, 2, 1), small_gpt(11, 1, 2), []

@@ -14,6 +14,7 @@ from nanospec.cli.show import figures, page
 from nanospec.cli.show.page import Played, run_of
 from nanospec.theory import expected_tokens, speedup
 from tests.invented import ROUNDS, letters
+from training import pictures
 
 # Figures
 
@@ -22,7 +23,8 @@ from tests.invented import ROUNDS, letters
 def drawn(monkeypatch, tmp_path):
     """drawn(draw, ...) -> the panels of what is drawn so, one beside the other, at 160 dots an inch."""
     made = []
-    monkeypatch.setattr(figures, "blank", lambda *its, blank=figures.blank: made.append(blank(*its)) or made[-1])
+    for module in figures, pictures:
+        monkeypatch.setattr(module, "blank", lambda *its, blank=figures.blank: made.append(blank(*its)) or made[-1])
 
     def of(draw, *its, **more):
         draw(*its, **more, path=tmp_path / "a.png")
@@ -107,7 +109,7 @@ def test_gains_in_batches(drawn):
 
 def test_losses_of_a_training(drawn):
     history = [(0, 10, 3.5, 3.25), (0, 20, 2.5, 2.75), (1, 5, 4.5, 4.25), (2, 7, .5, .625)]
-    entropy, kl = drawn(figures.draw_losses, history, ["target", "draft", "distil"])
+    entropy, kl = drawn(pictures.draw_losses, history, ["target", "draft", "distil"])
     points = [list(zip(*map(list, line.get_data()))) for line in entropy.get_lines()]
     assert points == [[(10, 3.5), (20, 2.5)], [(10, 3.25), (20, 2.75)], [(5, 4.5)], [(5, 4.25)]]
     assert [list(zip(*map(list, line.get_data()))) for line in kl.get_lines()] == [[(7, .5)], [(7, .625)]]
@@ -116,7 +118,7 @@ def test_losses_of_a_training(drawn):
     steps = "step (thick: held out, thin: one training batch)"
     assert words_of(entropy) == (steps, "cross-entropy, nats per token", [])
     assert words_of(kl) == (steps, "KL(p_target || q_draft), nats per token", [])
-    alone, = drawn(figures.draw_losses, [(0, 10, .5, .625)], ["distil"])
+    alone, = drawn(pictures.draw_losses, [(0, 10, .5, .625)], ["distil"])
     assert words_of(alone) == (steps, "rejected draft tokens (thin: the loss)", [])
     for axes in entropy, alone:
         thin, thick = axes.get_lines()[:2]
@@ -125,13 +127,13 @@ def test_losses_of_a_training(drawn):
 
 def test_what_a_learned_draft_model_has_accepted(drawn):
     """Of three draft tokens the first and the last are named."""
-    axes, = drawn(figures.draw_accepted, [(0, 100, 9, 8, .35, .3, .2), (0, 200, 9, 8, .55, .5, .4)], "mlp")
+    axes, = drawn(pictures.draw_accepted, [(0, 100, 9, 8, .35, .3, .2), (0, 200, 9, 8, .55, .5, .4)], "mlp")
     assert list(lines_of(axes).values()) == [[(100, .35), (200, .55)], [(100, .3), (200, .5)], [(100, .2), (200, .4)]]
     assert named(axes) == {"token 1": (200, .55), "token 3": (200, .4)} and axes.get_ylim() == (0, 1)
     assert words_of(axes) == ("steps of training", "mlp: how often a draft token is accepted", [])
     widths = [line.get_linewidth() for line in axes.get_lines()]
     assert widths[0] == max(widths) > widths[1]                                         # the first is the thickest
-    begun, = drawn(figures.draw_accepted, [], "mlp")                                    # nothing was looked at yet
+    begun, = drawn(pictures.draw_accepted, [], "mlp")                                    # nothing was looked at yet
     assert not begun.get_lines() and not begun.texts
 
 

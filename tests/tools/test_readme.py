@@ -149,7 +149,7 @@ def test_every_option_of_a_subcommand_exists():
     source = inspect.getsource(check)
     assert all(f'"{option}"' in source for words in re.findall(r"python -m lessons\.check([^`#\n]*)", pages)
                for option in re.findall(r"--[\w-]+", words))
-    train = (ROOT / "nanospec" / "cli" / "train_job.py").read_text() + (ROOT / "train_tiny.py").read_text()
+    train = (ROOT / "training" / "jobs.py").read_text() + (ROOT / "train_tiny.py").read_text()
     for words in re.findall(r"train_tiny\.py([^`\n]*)", pages):
         assert all(f'"{option}"' in train for option in re.findall(r"--[\w-]+", words)), words
 

@@ -14,7 +14,7 @@ import torch
 from rich.console import Console
 from rich.progress import Progress
 
-from nanospec.cli import chat, demo, for_target, train_job, train_watch, why
+from nanospec.cli import chat, demo, why
 from nanospec.cli.bench.measure import CallCosts
 from nanospec.cli.show.steps import step_text
 from nanospec.cli.show.terminal import View
@@ -23,6 +23,7 @@ from nanospec.errors import RequestError
 from nanospec.fast.autotune import Tuning
 from nanospec.theory import speedup
 from tests.invented import LAST, ROUNDS, Clock, chain, letters
+from training import for_target, jobs, watch
 
 
 @pytest.fixture
@@ -328,20 +329,20 @@ def test_what_is_seen_of_a_training(monkeypatch):
     text is looked at in every fifth step and the last.
     """
     clock = Clock()
-    monkeypatch.setattr(train_watch.time, "monotonic", clock)
+    monkeypatch.setattr(watch.time, "monotonic", clock)
     size = SimpleNamespace(held_out_every=5, batch=2, target=SimpleNamespace(context=128))
     training = SimpleNamespace(size=size, name="draft", steps=12, step=0, phase=1, history=[],
                                look=lambda held, windows: ([2.75], f"held out {windows}"))
     console = Console(file=StringIO(), width=200)
-    watch = train_watch.Watch(training, None, Progress(console=console, disable=True))
+    shown = watch.Watch(training, None, Progress(console=console, disable=True))
     clock.wind(60)
-    watch.phase()
+    shown.phase()
 
     def step(to: int, seconds: float, loss: float):
         training.step = to
         clock.wind(seconds)
-        watch.step(SimpleNamespace(item=lambda: loss))
-        task, = watch.progress.tasks
+        shown.step(SimpleNamespace(item=lambda: loss))
+        task, = shown.progress.tasks
         return task.completed, task.fields["loss"], task.fields["speed"]
 
     assert step(1, .25, 4.5)[0] == 0 and step(4, 1.75, 3.5) == (4, 3.5, 4 * 256 / 2)
@@ -375,12 +376,12 @@ def test_which_training_it_is_and_what_it_begins_with(monkeypatch, capsys, what,
 
     done, size, last = [], SimpleNamespace(target=SimpleNamespace(vocab_size=9, context=4)), []
     for name in "Training", "Distillation", "LearnedTraining":
-        monkeypatch.setattr(train_job, name, partial(made, name))
-    monkeypatch.setattr(train_job, "Tokenizer", Words)
-    monkeypatch.setattr(train_job, "train", lambda text, size: f"learned from {text!r}, {size}")
-    monkeypatch.setattr(train_job, "read_texts", lambda path: (["a", "b", "c"], ["d", "e"]))
-    monkeypatch.setattr(train_job, "to_ids", lambda read, tokenizer: torch.arange(7))
-    monkeypatch.setattr(train_job, "HeldOut", SimpleNamespace(of=lambda name, held, tokenizer, device: SimpleNamespace(
+        monkeypatch.setattr(jobs, name, partial(made, name))
+    monkeypatch.setattr(jobs, "Tokenizer", Words)
+    monkeypatch.setattr(jobs, "train", lambda text, size: f"learned from {text!r}, {size}")
+    monkeypatch.setattr(jobs, "read_texts", lambda path: (["a", "b", "c"], ["d", "e"]))
+    monkeypatch.setattr(jobs, "to_ids", lambda read, tokenizer: torch.arange(7))
+    monkeypatch.setattr(jobs, "HeldOut", SimpleNamespace(of=lambda name, held, tokenizer, device: SimpleNamespace(
         name=name, ids=held * 5, windows=lambda context: done.append(f"windows of {context}"))))
     pair, tokenizer = Its("pair"), "the pair's"
     if what == "pair":
@@ -390,7 +391,7 @@ def test_which_training_it_is_and_what_it_begins_with(monkeypatch, capsys, what,
     args = SimpleNamespace(text=["text"], packages=None, resume=resume, tokenizer=None, device="cpu", compile=False,
                            seed=3, what=what, loss="loss")
     console = Console(file=StringIO(), width=200)
-    _, held = train_job.prepared(args, job, console)
+    _, held = jobs.prepared(args, job, console)
     assert done == ["windows of 4", (kind, *begins, size, 3, [*range(7)], tokenizer, Path("out"), False, *last, "loss"),
                     *["grown from it"] * (what == "pair"), *["resumed"] * resume]
     assert [it.name for it in held] == ["text"] and console.file.getvalue().splitlines() == [
@@ -410,42 +411,42 @@ def test_what_a_training_is_asked_for(tmp_path):
     """Four times the batch: a fourth of the steps, one at least, and rates twice as high. A state is written last."""
     args = SimpleNamespace(device="cpu", begin=None, what="pair", packages=None, tokenizer=None, resume=False,
                            out=tmp_path / "it", size="small", batch=16, steps=None, minutes=0)
-    job = train_job.checked(args, Sizes())
+    job = jobs.checked(args, Sizes())
     assert job.size == Sizes(16, (2, 1), (2.0, 1.0), 2) and (job.out, job.pair, job.shallow) == (args.out, None, None)
     assert list(job.files) == ["ranks.tiktoken", "target.pt", "draft.pt", "training.pt"]
     args.batch, args.steps = None, [7, 8]
-    assert train_job.checked(args, Sizes()).size == Sizes(steps=(7, 8))
+    assert jobs.checked(args, Sizes()).size == Sizes(steps=(7, 8))
 
 
 def test_what_lies_beside_a_draft_model(tmp_path, monkeypatch):
     """The pair that it is for, as it ships, but for what is there; nothing that a killed run has left."""
     out, ships = tmp_path / "it", tmp_path / "ships"
-    for folder, names in (out, ["draft.pt", "target.pt.partial"]), (ships, train_job.FILES[:3]):
+    for folder, names in (out, ["draft.pt", "target.pt.partial"]), (ships, jobs.FILES[:3]):
         folder.mkdir()
         for name in names:
             (folder / name).write_bytes(f"{folder.name} {name}".encode())
-    monkeypatch.setattr(train_job, "WEIGHTS", ships)
+    monkeypatch.setattr(jobs, "WEIGHTS", ships)
     saved = []
-    train_job.opened(SimpleNamespace(out=out, pair="pair"), SimpleNamespace(save=lambda: saved.append(
+    jobs.opened(SimpleNamespace(out=out, pair="pair"), SimpleNamespace(save=lambda: saved.append(
         {path.name: path.read_bytes().decode() for path in out.iterdir()})))
-    assert saved == [{name: f"{'it' if name == 'draft.pt' else 'ships'} {name}" for name in train_job.FILES[:3]}]
+    assert saved == [{name: f"{'it' if name == 'draft.pt' else 'ships'} {name}" for name in jobs.FILES[:3]}]
 
 
 def test_what_the_end_reports(monkeypatch):
     alphas, asked = {1.0: .5124, .8: .6135, .7: .6789, 0.0: .7146}, []
-    monkeypatch.setattr(train_watch, "measure_alpha", lambda target, draft, prompts, temperature, max_new_tokens:
+    monkeypatch.setattr(watch, "measure_alpha", lambda target, draft, prompts, temperature, max_new_tokens:
                         asked.append((draft, prompts, max_new_tokens)) or alphas[temperature])
     config = SimpleNamespace(context=32)
     pair = SimpleNamespace(target=SimpleNamespace(config=config), draft="draft", tokenizer=SimpleNamespace(
         encode=lambda text: [1], decode=lambda ids: "text"))
     losses = {"target": 1.25, "draft": 2.5, "distil": .125}
-    monkeypatch.setattr(train_watch, "load_pair", lambda *_, **__: pair)
-    monkeypatch.setattr(train_watch, "generate", lambda *its, **more: its == (pair.target, [1]) and more == {
+    monkeypatch.setattr(watch, "load_pair", lambda *_, **__: pair)
+    monkeypatch.setattr(watch, "generate", lambda *its, **more: its == (pair.target, [1]) and more == {
         "max_new_tokens": 16, "temperature": .8} and [2])
-    monkeypatch.setattr(train_watch, "held_out_loss", lambda phase, model, *_: losses[phase] + (model != "draft"))
+    monkeypatch.setattr(watch, "held_out_loss", lambda phase, model, *_: losses[phase] + (model != "draft"))
     held = SimpleNamespace(name="files", ids=torch.arange(999), bits=lambda loss: loss / 4)
     console = Console(file=StringIO(), width=200)
-    train_watch.report(console, None, [held], "cpu", "pair")
+    watch.report(console, None, [held], "cpu", "pair")
     assert console.file.getvalue().splitlines() == [
         "text",
         "held out of files: target 2.2500 nats a token, 0.5625 bits a byte; draft 2.5000 nats a token, KL 0.1250",

@@ -28,10 +28,10 @@ from nanospec.files.checkpoint import WEIGHTS
 from nanospec.files.corpus import read_texts, to_ids
 from nanospec.files.sources import source_of
 from nanospec.methods.draft_models.learned import Learned
+from nanospec.methods.draft_models.unrolled import before_tokens, whole_texts
 from nanospec.methods.trees.tree_reader import longest_chain
 from nanospec.probs import Sampling
 from nanospec.theory import acceptance
-from nanospec.training.unrolled import before_tokens, whole_texts
 
 WINDOW = 256            # tokens that are read at once; models know nothing of what came before
 

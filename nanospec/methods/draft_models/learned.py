@@ -9,7 +9,7 @@ token 0 there are zeros.
 
 A model is two functions: `read` takes committed tokens, `step` a draft token. Two things call them:
 a reader, token by token while it drafts (text_reader.py), and the training, for all places of whole
-texts at once (training/unrolled.py).
+texts at once (unrolled.py).
 """
 
 from collections.abc import Callable, Sequence
@@ -35,7 +35,7 @@ class Learned(nn.Module):
     ids: the tokens that it can draft, if these are not all: then V is their number in what `read`
         and `step` return (pruned.py).
 
-    For its training (training/learning.py):
+    For its training (unrolled.py):
     steps: how many draft tokens it learns to draft.  decay: what each counts of the one before it.
     anchors: after how many tokens of every text it drafts in a step of the training.
     hidden_loss, token_loss: what the losses on its states and on its distributions count.

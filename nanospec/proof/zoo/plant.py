@@ -37,6 +37,10 @@ class Bug:
     # The function or class in which the words are looked for: one_round, Dice.pick.
     within: str = ""
 
+    @property
+    def module(self) -> str:
+        return f"nanospec.{self.file}"
+
 
 def bug(name: str, source: str, what: str, caught_by: str, *edits: tuple[str, str],
         file: str = "speculate", within: str = "") -> Bug:
@@ -66,9 +70,9 @@ def exchanges(bug: Bug) -> list[tuple[FunctionType, CodeType]]:
     new code: methods, what decorators have wrapped, and closures too, wherever they are kept.
     """
     ships, has_the_bug = (_codes(source, f"<{bug.name}>")
-                          for source in (_source_of(bug.file), source_with(bug)))
+                          for source in (_source_of(bug.module), source_with(bug)))
     pairs = []
-    for function in functions_of(bug.file):
+    for function in functions_of(bug.module):
         old, new = (codes.get(function.__qualname__, []) for codes in (ships, has_the_bug))
         if len(old) == len(new) == 1:
             pairs.append((function, new[0]))
@@ -79,11 +83,11 @@ def exchanges(bug: Bug) -> list[tuple[FunctionType, CodeType]]:
 
 
 @cache
-def functions_of(file: str) -> list[FunctionType]:
+def functions_of(name: str) -> list[FunctionType]:
     """All that are alive when this is first asked: to search the heap takes as long as many a
     check. A closure that is made while a bug is planted has it from the function that makes it.
     """
-    module = import_module(f"nanospec.{file}")
+    module = import_module(name)
     # Its globals are these.
     return [thing for thing in gc.get_referrers(vars(module)) if type(thing) is FunctionType
             and thing.__code__.co_filename == module.__file__]
@@ -91,18 +95,18 @@ def functions_of(file: str) -> list[FunctionType]:
 
 def changed(bug: Bug) -> dict:
     """The names of the bug's file, run anew with the bug; what ships is left alone."""
-    names = {"__name__": f"nanospec.{bug.file}"}
+    names = {"__name__": bug.module}
     exec(compile(source_with(bug), f"<{bug.name}>", "exec"), names)
     return names
 
 
-def _source_of(file: str) -> str:
-    return Path(str(import_module(f"nanospec.{file}").__file__)).read_text()
+def _source_of(module: str) -> str:
+    return Path(str(import_module(module).__file__)).read_text()
 
 
 def source_with(bug: Bug, source: str | None = None) -> str:
     """Its file, here or in `source`, with the bug. LookupError if its words are not there."""
-    source = _source_of(bug.file) if source is None else source
+    source = _source_of(bug.module) if source is None else source
     for old, new in bug.edits:
         (words, begins, ends), (wanted, *_) = tokens_of(source), tokens_of(old)
         first, last = _span_of(bug.within, source)

@@ -4,7 +4,8 @@ from nanospec.proof.zoo.plant import bug
 
 STATE = "self.state[self._row, parents.expand_as(tokens)]"
 ELDEST = "self.state[:, :1].expand(-1, tokens.shape[1], *self.state.shape[2:])"
-READER, WHOLE, EXIT = "methods.draft_models.text_reader", "training.unrolled", "methods.draft_models.early_exit"
+READER, EXIT = "methods.draft_models.text_reader", "methods.draft_models.early_exit"
+WHOLE = "methods.draft_models.unrolled"
 MEDUSA, PRUNED, DFLASH = "methods.draft_models.medusa", "methods.draft_models.pruned", "methods.draft_models.dflash"
 
 HIDDEN = [
@@ -55,7 +56,7 @@ HEADS = [
         "head k learns what stands one place after its own", "labels",
         ("divergence(*compared(model, p_target[:, anchors + k],",
          "divergence(*compared(model, p_target.roll(-1, 1)[:, anchors + k],"),
-        file="training.learning"),
+        file=WHOLE),
     bug("one-head-for-all", "FasterDecoding/Medusa; SpecDec++", "a list of one head, repeated",
         "heads", ("blocks_of_zeros([channels] * heads, channels)",
                   "nn.ModuleList([*blocks_of_zeros([channels], channels)] * heads)"), file=MEDUSA),

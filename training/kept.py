@@ -19,12 +19,13 @@ from torch import Tensor
 
 from nanospec.errors import PairError, TextError
 from nanospec.files.checkpoint import fingerprint, save_atomically
+from nanospec.methods.draft_models.unrolled import predicted
 from nanospec.model import GPT
-from nanospec.training.batches import HeldOut
-from nanospec.training.learning import Batch, LearnedTraining, predicted
-from nanospec.training.mixed import mixed
-from nanospec.training.own_texts import AT_ONCE, TOKENS, Texts
-from nanospec.training.pair import Size
+from training.batches import HeldOut
+from training.learning import Batch, LearnedTraining
+from training.mixed import mixed
+from training.own_texts import AT_ONCE, TOKENS, Texts
+from training.pair import Size
 
 
 class Kept:

@@ -19,12 +19,12 @@ from torch import Tensor, nn
 from nanospec.errors import NanospecError, PairError, TextError, check_seed, one_line
 from nanospec.files.checkpoint import Pair, fingerprint, load_saved, save_atomically, save_model
 from nanospec.files.tokenizer import Tokenizer
+from nanospec.methods.draft_models.losses import LOSSES, log_probs
 from nanospec.model import GPT, Config
-from nanospec.training.batches import HeldOut, Sampled, batch_at
-from nanospec.training.grow import fit_first, grown
-from nanospec.training.losses import LOSSES, log_probs
-from nanospec.training.mixed import mixed
-from nanospec.training.step import COOL_DOWN, new_optimizer
+from training.batches import HeldOut, Sampled, batch_at
+from training.grow import fit_first, grown
+from training.mixed import mixed
+from training.step import COOL_DOWN, new_optimizer
 
 PHASES = ("target", "draft", "distil")
 FILES = ("ranks.tiktoken", "target.pt", "draft.pt", "training.pt")

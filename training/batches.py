@@ -19,7 +19,7 @@ from nanospec.files.checkpoint import fingerprint, load_saved, save_atomically
 from nanospec.files.corpus import to_ids
 from nanospec.files.tokenizer_json import AnyTokenizer
 from nanospec.model import GPT
-from nanospec.training.mixed import bfloat16_is_faster
+from training.mixed import bfloat16_is_faster
 
 PROMPT = 64             # tokens of real text before what the target samples
 AT_ONCE = 256           # texts that it samples at once

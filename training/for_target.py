@@ -2,25 +2,28 @@
 
 import argparse
 from dataclasses import replace
+from functools import partial
 from typing import Any
 
 import torch
 from rich.console import Console
 from rich.progress import track
 
-from nanospec.cli.train_job import Job, allowed
-from nanospec.cli.train_watch import report_alpha
 from nanospec.errors import PairError, RequestError
-from nanospec.fast.autotune import quick_copy
+from nanospec.fast.autotune import copy_of, dtypes_of, fastest, set_up
+from nanospec.fast.clock import announced, step_seconds
 from nanospec.fast.compiled import compiler_for
 from nanospec.files.checkpoint import load_learned
 from nanospec.files.corpus import read_texts, to_ids
 from nanospec.files.sources import source_of
 from nanospec.methods.draft_models import LEARNED
-from nanospec.training.kept import Kept, KeptTraining
-from nanospec.training.learning import files_of, plan_of
-from nanospec.training.own_texts import AT_ONCE, TOKENS, read, written
-from nanospec.training.pair import Size
+from nanospec.model import GPT
+from training.jobs import Job, allowed
+from training.kept import Kept, KeptTraining
+from training.learning import files_of, plan_of
+from training.own_texts import AT_ONCE, TOKENS, read, written
+from training.pair import Size
+from training.watch import report_alpha
 
 PART = AT_ONCE * TOKENS         # tokens
 PARTS = 16                      # that are made where --tokens does not say how many
@@ -29,7 +32,7 @@ FURTHER = 1e-3                  # of weights that are trained already
 
 
 def checked(args: argparse.Namespace, size: Size) -> Job:
-    """As train_job.checked. The target's sizes and tokenizer are read here, its weights are not."""
+    """As jobs.checked. The target's sizes and tokenizer are read here, its weights are not."""
     if args.what not in LEARNED:
         raise RequestError(f"--weights is for draft models: --what is one of {', '.join(LEARNED)}, "
                            f"got {args.what}")
@@ -62,7 +65,7 @@ def checked(args: argparse.Namespace, size: Size) -> Job:
 
 def prepared(args: argparse.Namespace, job: Job,
              console: Console) -> tuple[KeptTraining, list[None]]:
-    """As train_job.prepared; what is held out, the training knows. The texts are made first, part
+    """As jobs.prepared; what is held out, the training knows. The texts are made first, part
     by part, unless they are there; they stay in the folder `texts`.
     """
     target: Any = job.target                            # by `checked`
@@ -103,7 +106,17 @@ def prepared(args: argparse.Namespace, job: Job,
 
 
 def report(console: Console, training: KeptTraining) -> None:
-    """As train_watch's, on texts that were held out."""
+    """As watch.py's, on texts that were held out."""
     prompts = training.kept.rows(0, slice(0, 8)).tokens[:, :TOKENS // 4].tolist()
     draft = load_learned(training.out / training.weights_file, training.target, training.name)
     report_alpha(console, training.name, training.target, draft, prompts, (1.0, 0.7, 0.0))
+
+
+def quick_copy(target: GPT, rows: int) -> GPT:
+    """A copy, as a step of this many texts is fastest with torch's threads."""
+    with announced(f"measuring in which data type and layout {rows} texts at once are fastest "
+                   "here"):
+        tuning = fastest(target, dtypes_of("auto", target.device), [torch.get_num_threads()],
+                         partial(step_seconds, rows=rows, repeats=2, warm_up=1), turns=1)
+    copy: Any = set_up(copy_of(target, target.dtype), tuning)
+    return copy

@@ -11,15 +11,15 @@ from torch import Tensor
 
 from nanospec.cli.bench.measure import measure_alpha
 from nanospec.cli.quantities import per_second
-from nanospec.cli.show.figures import draw_accepted, draw_losses
 from nanospec.fast.clock import announced
 from nanospec.files.checkpoint import Pair, load_pair
 from nanospec.generate import generate
 from nanospec.methods.draft_models import LEARNED
 from nanospec.model import GPT
-from nanospec.training.batches import HeldOut
-from nanospec.training.learning import LearnedTraining
-from nanospec.training.pair import PHASES, Training, held_out_loss
+from training.batches import HeldOut
+from training.learning import LearnedTraining
+from training.pair import PHASES, Training, held_out_loss
+from training.pictures import draw_accepted, draw_losses
 
 SAVE_EVERY, SHOW_EVERY = 180, 0.5       # seconds
 HELD_OUT_WINDOWS = 24                   # looked at on the way; at the end, all of them

@@ -23,7 +23,7 @@ from torch import Tensor, nn
 from nanospec.cache import Call
 from nanospec.errors import PairError
 from nanospec.model import GPT, Config
-from nanospec.training.mixed import mixed
+from training.mixed import mixed
 
 FITTED, RATE = 400, 3e-3    # steps in which the first layers are fitted; their top learning rate
 WARM = 20                       # steps of rising learning rate

@@ -13,15 +13,16 @@ from nanospec.errors import PairError, RequestError
 from nanospec.fast.clock import announced
 from nanospec.fast.compiled import compiler_for
 from nanospec.files.checkpoint import WEIGHTS, Pair, load_model, load_pair, load_saved
-from nanospec.files.corpus import DEPENDENCIES, packages, read_packages, read_texts, to_ids
+from nanospec.files.corpus import read_texts, to_ids
 from nanospec.files.paths import fetched, write_atomically
 from nanospec.files.sources import Target
 from nanospec.files.tokenizer import Tokenizer, train
 from nanospec.model import GPT
-from nanospec.training.batches import HeldOut
-from nanospec.training.grow import check_growth
-from nanospec.training.learning import LearnedTraining, files_of, plan_of
-from nanospec.training.pair import FILES, Distillation, Size, Training, further
+from training.batches import HeldOut
+from training.grow import check_growth
+from training.learning import LearnedTraining, files_of, plan_of
+from training.packages import DEPENDENCIES, packages, read_packages
+from training.pair import FILES, Distillation, Size, Training, further
 
 PHASED = ("pair", "distil")             # what can be trained besides LEARNED
 # How often the first text is read where the packages, being long, are read once. It alone is read

@@ -1,12 +1,13 @@
 """Learned draft models over whole texts, all places at once: what they would draft after every
-token. Training needs it, and so does a proof that they draft what they have learned.
+token, and how far that is from the target. Training needs it, and so does a proof that they draft
+what they have learned.
 
 Token a of a text is called an anchor where a draft begins after it. At step k the model reads token
 a + k, as if it were its own draft token, for all anchors at once. The same `read` and `step` run
 that a reader calls (methods/draft_models/text_reader.py); what differs is who attends to what.
 """
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 
 import torch
 import torch.nn.functional as F
@@ -14,6 +15,7 @@ from torch import Tensor
 
 from nanospec.methods.draft_models.layer import Reading
 from nanospec.methods.draft_models.learned import Learned
+from nanospec.methods.draft_models.losses import log_probs
 
 
 class Unrolled(Reading):
@@ -112,3 +114,57 @@ def some_anchors(tokens: Tensor, steps: int, count: int) -> Tensor:
     stride = max(1, places // count)
     first = tokens.sum() % stride           # stays on its device: to read it would be to wait
     return first + stride * torch.arange(places // stride, device=tokens.device)
+
+
+def learned_loss(model: Learned, tokens: Tensor, hidden: Tensor, p_target: Tensor,
+                 divergence: Callable[[Tensor, Tensor], Tensor],
+                 anchors: Tensor | None = None, counted: Tensor | None = None,
+                 total: Tensor | None = None) -> Tensor:
+    """The mean over the anchors of texts (B, T), and over the draft tokens after each.
+
+    hidden (B, T, len(layers), C), p_target (B, T, V): the target's hidden states of each token, and
+    its log-probabilities after each, perhaps of the tokens alone that the model can draft.
+    divergence: one of losses.py. counted (B, T) bool: the tokens whose prediction counts.
+    total (steps,): how many predictions of each step count in all, where these texts are a part of
+    a batch. The parts' losses add up to the batch's.
+    """
+    anchors = all_anchors(tokens, model.steps) if anchors is None else anchors
+    counted = torch.ones_like(tokens, dtype=torch.bool) if counted is None else counted
+    found = unrolled(model, tokens, before_tokens(hidden), model.steps, anchors)
+    counts = predicted(counted, anchors, model.steps)
+    total = counts.sum((1, 2)) if total is None else total
+    losses = [mean_of(divergence(*compared(model, p_target[:, anchors + k], logits)), counts[k],
+                      total[k]) for k, (_, logits) in enumerate(found)]
+    weights = [model.decay ** k for k in range(model.steps)]
+    weighted = torch.stack([weight * loss for weight, loss in zip(weights, losses)])
+    of_tokens = weighted.sum() / sum(weights)
+    if not model.hidden_loss:
+        return of_tokens
+    states, wanted = found[0][0], model.last_hidden(hidden[:, anchors])
+    off = F.smooth_l1_loss(states.float(), wanted.float(), reduction="none").mean(-1)
+    of_states = mean_of(off, counts[0], total[0])
+    return model.hidden_loss * of_states + model.token_loss * of_tokens
+
+
+def compared(model: Learned, p_target: Tensor, logits: Tensor) -> tuple[Tensor, Tensor]:
+    """The log-probabilities that a loss compares: of the tokens alone that the model can draft.
+
+    p_target (..., V), or of these tokens already; logits: as `read` and `step` return them.
+    """
+    if p_target.shape[-1] != logits.shape[-1]:
+        p_target = p_target[..., model.ids]
+    return p_target, log_probs(logits)
+
+
+def predicted(counted: Tensor, anchors: Tensor, steps: int) -> Tensor:
+    """counted (B, T) -> (steps, B, N) bool: whether the token counts that a step predicts.
+
+    The one after the text's last token does, if that one does.
+    """
+    counted = torch.cat([counted, counted[:, -1:]], 1)
+    return torch.stack([counted[:, anchors + k + 1] for k in range(steps)])
+
+
+def mean_of(values: Tensor, counted: Tensor, total: Tensor) -> Tensor:
+    """The sum of those that count, divided by how many do in all; 0 if none does."""
+    return (values * counted).sum() / total.clamp(min=1)

@@ -14,75 +14,21 @@ from functools import partial
 from typing import Any, NamedTuple
 
 import torch
-import torch.nn.functional as F
 from torch import Tensor
 
 from nanospec.files.checkpoint import fingerprint, save_learned
 from nanospec.methods.draft_models import LEARNED
 from nanospec.methods.draft_models.learned import Learned
+from nanospec.methods.draft_models.losses import LOSSES, log_probs, total_variation
+from nanospec.methods.draft_models.unrolled import (before_tokens, compared, learned_loss,
+                                                    predicted, some_anchors, unrolled)
 from nanospec.model import GPT, Config
-from nanospec.training.batches import HeldOut, batch_at
-from nanospec.training.losses import LOSSES, log_probs, total_variation
-from nanospec.training.mixed import mixed
-from nanospec.training.pair import Size, Training
-from nanospec.training.unrolled import all_anchors, before_tokens, some_anchors, unrolled
+from training.batches import HeldOut, batch_at
+from training.mixed import mixed
+from training.pair import Size, Training
 
 STEPS_SHOWN = 5         # draft tokens, one after the other, whose acceptance is looked at
 RATE = 5e-3             # top learning rate
-
-
-def learned_loss(model: Learned, tokens: Tensor, hidden: Tensor, p_target: Tensor,
-                 divergence: Callable[[Tensor, Tensor], Tensor],
-                 anchors: Tensor | None = None, counted: Tensor | None = None,
-                 total: Tensor | None = None) -> Tensor:
-    """The mean over the anchors of texts (B, T), and over the draft tokens after each.
-
-    hidden (B, T, len(layers), C), p_target (B, T, V): the target's hidden states of each token, and
-    its log-probabilities after each, perhaps of the tokens alone that the model can draft.
-    divergence: one of losses.py. counted (B, T) bool: the tokens whose prediction counts.
-    total (steps,): how many predictions of each step count in all, where these texts are a part of
-    a batch. The parts' losses add up to the batch's.
-    """
-    anchors = all_anchors(tokens, model.steps) if anchors is None else anchors
-    counted = torch.ones_like(tokens, dtype=torch.bool) if counted is None else counted
-    found = unrolled(model, tokens, before_tokens(hidden), model.steps, anchors)
-    counts = predicted(counted, anchors, model.steps)
-    total = counts.sum((1, 2)) if total is None else total
-    losses = [mean_of(divergence(*compared(model, p_target[:, anchors + k], logits)), counts[k],
-                      total[k]) for k, (_, logits) in enumerate(found)]
-    weights = [model.decay ** k for k in range(model.steps)]
-    weighted = torch.stack([weight * loss for weight, loss in zip(weights, losses)])
-    of_tokens = weighted.sum() / sum(weights)
-    if not model.hidden_loss:
-        return of_tokens
-    states, wanted = found[0][0], model.last_hidden(hidden[:, anchors])
-    off = F.smooth_l1_loss(states.float(), wanted.float(), reduction="none").mean(-1)
-    of_states = mean_of(off, counts[0], total[0])
-    return model.hidden_loss * of_states + model.token_loss * of_tokens
-
-
-def compared(model: Learned, p_target: Tensor, logits: Tensor) -> tuple[Tensor, Tensor]:
-    """The log-probabilities that a loss compares: of the tokens alone that the model can draft.
-
-    p_target (..., V), or of these tokens already; logits: as `read` and `step` return them.
-    """
-    if p_target.shape[-1] != logits.shape[-1]:
-        p_target = p_target[..., model.ids]
-    return p_target, log_probs(logits)
-
-
-def predicted(counted: Tensor, anchors: Tensor, steps: int) -> Tensor:
-    """counted (B, T) -> (steps, B, N) bool: whether the token counts that a step predicts.
-
-    The one after the text's last token does, if that one does.
-    """
-    counted = torch.cat([counted, counted[:, -1:]], 1)
-    return torch.stack([counted[:, anchors + k + 1] for k in range(steps)])
-
-
-def mean_of(values: Tensor, counted: Tensor, total: Tensor) -> Tensor:
-    """The sum of those that count, divided by how many do in all; 0 if none does."""
-    return (values * counted).sum() / total.clamp(min=1)
 
 
 class Batch(NamedTuple):
