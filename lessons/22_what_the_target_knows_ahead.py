@@ -144,7 +144,7 @@ assert wrong_label > 0.999 > right_label
 # Each step takes eight pieces of 64 tokens and lets every head predict its distribution at every
 # place. The loss is the cross-entropy with the label, -sum of p_target log(q_draft), which is
 # smallest where q_draft equals p_target. AdamW, the optimizer, then moves each weight a little
-# downhill. `whole_texts(model, tokens, before, 3)`, of unrolled.py beside the draft models, evaluates
+# downhill. `whole_texts(model, tokens, before, 3)`, of unrolled.py with the draft models, evaluates
 # all places and three heads at once.
 
 # %%
