@@ -1,5 +1,5 @@
-
-
+"""More text to train on, if one asks for it: the Python sources of the packages that nanospec
+depends on, and of others that are installed here.
 
 Left out besides what corpus.py leaves out: copies of other packages, and tables.
 """
