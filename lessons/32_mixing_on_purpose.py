@@ -18,13 +18,13 @@
 import torch
 
 import figures
+from cascade import DEFERRALS, cascade
 from kit import OneRow, table
+from lossy_rules import typical
 from oracles import Mixture
 from nanospec import Draft, ModelDrafter
 from nanospec.files import load_pair
 from nanospec.files.corpus import read_texts
-from nanospec.methods.rules.cascade import DEFERRALS, cascade
-from nanospec.methods.rules.lossy import typical
 from nanospec.probs import Sampling
 from nanospec.proof.tables import TableModel
 from nanospec.proof.walk import distance, target_distribution, walk
@@ -53,7 +53,7 @@ bar = min(0.09, 0.3 * float((p_four * p_four.log()).sum().exp()))
 
 
 def one_place(x, dice):
-    """Draft token x, judged by the library's rule -> the token written."""
+    """Draft token x, judged by the rule itself -> the token written."""
     certain = torch.eye(4, dtype=torch.float64)[x]          # its q_draft: x was not drawn
     drafted = Draft(torch.tensor([[0, x]]), torch.stack([0 * certain, certain])[None])
     accepted, token = typical(drafted, p_four.expand(1, 2, 4), dice.dice)
@@ -110,7 +110,7 @@ assert torch.equal(pi, DEFERRALS["chow"](q_draft, p_target, 0.3))
 # At the first place little is lost, because both models nearly agree. At the third the draft is
 # sure and wrong, and it writes all the same, because Chow's rule looks at the draft alone. Other
 # rules look at both, which is possible because the target's call gives p_target anyway. Here are
-# five rules of nanospec/methods/rules/cascade.py, which has one more (v2):
+# five rules of lessons/cascade.py, which has one more (v2):
 #
 # | rule | the target writes |
 # |---|---|
@@ -156,7 +156,7 @@ table(["rule", "off from the mixture"], [[name, f"{tv:.1e}"] for name, tv in off
 assert off["no bonus"] < 1e-12 < off["bonus from the target"]
 
 # %% [markdown]
-# *Answer:* with the target's bonus the text is neither the target's nor the mixture's. The library
+# *Answer:* with the target's bonus the text is neither the target's nor the mixture's. `cascade`
 # leaves the bonus out, and the round ends with the last draft token if all are accepted.
 #
 # ## What is the text worth?

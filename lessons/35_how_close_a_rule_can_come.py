@@ -18,10 +18,10 @@ import torch
 
 import figures
 from kit import table
+from kseq import k_seq, least_rho
 from oracles import sequential_acceptance
 from nanospec import ModelDrafter
 from nanospec.files import load_pair
-from nanospec.methods.rules.kseq import k_seq, least_rho
 from nanospec.proof.walk import walk
 from nanospec.speculate import speculate
 from nanospec.theory import acceptance
@@ -193,7 +193,7 @@ assert abs(ceiling([.5, .5], [.8, .2], 2, independent=False) - 1) < 1e-12
 #   distribution.
 # - *k-SEQ* (Sun et al. 2023): the same coin for all, min(1, p_target / (rho q_draft)). The number
 #   rho holds all of them back, so that no token comes out too often, and is the smallest number
-#   that does so. The rule needs independent draws (nanospec/methods/rules/kseq.py).
+#   that does so. The rule needs independent draws (lessons/kseq.py).
 #
 # *Guess first:* one draft token is accepted with .7, and of two independent ones, one is accepted
 # with at most .86. Which of the two rules comes nearer to .86?

@@ -18,9 +18,9 @@ import torch
 
 import figures
 from kit import table
+from recurrent import small_recurrent
 from nanospec import ModelDrafter
 from nanospec.generate import generate
-from nanospec.proof.tables import small_recurrent
 from nanospec.proof.walk import distance, target_distribution, walk
 from nanospec.speculate import speculate, tokens_of
 
@@ -92,11 +92,11 @@ assert [gap < 1e-12 for gap in gaps.values()] == [False, False, True, True, True
 #
 # ## A model with such layers
 #
-# `Recurrent` (nanospec/methods/models/recurrent.py) is a language model in which every layer keeps
-# a state, except those that are told to attend. It answers as a GPT does, so it can be a target or
-# a draft model, and `speculate` does not know of it. How does it learn what was accepted? As every
-# target does: before each call, `cache.length` says how many tokens count. The model takes the
-# latest state that has read no more than these, and reads again what is missing.
+# `Recurrent` (lessons/recurrent.py) is a language model in which every layer keeps a state, except
+# those that are told to attend. It answers as a GPT does, so it can be a target or a draft model,
+# and `speculate` does not know of it. How does it learn what was accepted? As every target does:
+# before each call, `cache.length` says how many tokens count. The model takes the latest state that
+# has read no more than these, and reads again what is missing.
 #
 # Nothing is trained here. The target has random weights, three layers with states and one that
 # attends, and the draft model is the target with a little noise. First the proof: we walk two

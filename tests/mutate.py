@@ -40,14 +40,14 @@ from nanospec.proof.zoo.plant import exchanged, exchanges           # noqa: E402
 from tests.mutants import Mutant, module_of, mutants_of             # noqa: E402
 
 ROOMS = ("methods/rules", "methods/trees", "methods/copies", "methods/lengths", "methods/draft_models", "serving",
-         "training", "cli", "cli/bench", "cli/show", "proof/judge")
+         "training", "lessons", "cli", "cli/bench", "cli/show", "proof/judge")
 TESTS = ["tests/core", "tests/methods", "tests/serving", "tests/models", "tests/tools"]
 # They plant bugs themselves, by source, and would judge a mutant by the bug that they plant.
 NOT_TESTS = ["tests/core/test_mutations.py", "tests/methods/test_zoo.py", "tests/core/test_house.py"]
 SECONDS = 60            # of tests for one mutant: those that take longer together are not all run
 SLOWER = 5              # how many times longer than before a mutant's tests may take, and 20 seconds: then it hangs
 MEMORY = 8 << 30        # bytes that a mutant may take
-LOOKED_AT = tuple(str(ROOT / folder) for folder in ("nanospec", "training"))
+LOOKED_AT = tuple(str(ROOT / folder) for folder in ("nanospec", "training", "lessons"))
 WATCHED = 500           # calls of one function in one test, whose lines are noted; what comes later is slow to watch
 
 

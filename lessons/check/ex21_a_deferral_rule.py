@@ -6,13 +6,13 @@ from functools import lru_cache
 
 import torch
 
+from lessons.cascade import DEFERRALS
 from lessons.check.answered import token, weights_like, wholes
 from lessons.check.engine import Exercise, wrong
 from lessons.check.pairs import PAIRS, normal, vector
 from lessons.check.rounds import DRAFT, GAMMA, IDS, TARGET, coin, distribution_of
 from lessons.check.seen import Failure, Row, Seen, look, values
 from lessons.oracles import Mixture
-from nanospec.methods.rules.cascade import DEFERRALS
 from nanospec.probs import residual
 from nanospec.proof.walk import target_distribution, walk
 
@@ -214,6 +214,6 @@ EXERCISE = Exercise(
      "in the coin, and in the residual.",
      "deferred = where(q_draft < p_target.max() - a, q_draft, 0); pi = q_draft - deferred + p_target * deferred.sum(). "
      "In a round zip(drafted, q_draft, p_target) stops by itself after the last draft token: there is no bonus."),
-    [("nanospec.methods.rules.cascade", "_mixture", "def mixture", "return mixture"),
-     ("nanospec.methods.rules.cascade", "cascade", "pi = torch", "return accepted[:, 0]")],
+    [("lessons.cascade", "_mixture", "def mixture", "return mixture"),
+     ("lessons.cascade", "cascade", "pi = torch", "return accepted[:, 0]")],
     slow_is_right=True)

@@ -1,4 +1,4 @@
-"""Every other way to draft and to verify. index.py has them all by name.
+"""Every other way to draft and to verify, all of them exact. index.py has them by name.
 
 trees/ several draft tokens after one; copies/ drafts that need no model; lengths/ when to stop a
 chain; rules/ other verifications; draft_models/ networks that read the target's hidden states;

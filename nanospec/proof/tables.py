@@ -12,7 +12,6 @@ from nanospec.cache import Cache
 from nanospec.methods.draft_models import LEARNED
 from nanospec.methods.draft_models.learned import Learned
 from nanospec.methods.draft_models.pruned import Pruned
-from nanospec.methods.models.recurrent import Recurrent
 from nanospec.model import GPT, Config
 
 LAYER = {"heads": 1, "kv_heads": 1, "hidden": 8}
@@ -95,23 +94,10 @@ TABLE, DRAFT = TableModel(3, 8, zeros=0.4), TableModel(3, 58, zeros=0.4)
 
 def small_gpt(vocab_size: int, layers: int, seed: int, context: int = 96) -> GPT:
     """A random GPT in float64 with distributions far from uniform and from other seeds'."""
-    return _far_from_uniform(GPT, seed, _small(vocab_size, context, layers))
-
-
-def small_recurrent(vocab_size: int, layers: int, seed: int, attention: Sequence[int] = (),
-                    snapshots: int | None = None) -> Recurrent:
-    """The same with a state in every layer but those in `attention`."""
-    return _far_from_uniform(Recurrent, seed, _small(vocab_size, 96, layers), attention, snapshots)
-
-
-def _small(vocab_size: int, context: int, layers: int) -> Config:
-    return Config(vocab_size, context, layers, channels=16, heads=2, kv_heads=1, hidden=24)
-
-
-def _far_from_uniform(kind: type, seed: int, *made_of: Any) -> Any:
+    config = Config(vocab_size, context, layers, channels=16, heads=2, kv_heads=1, hidden=24)
     with torch.random.fork_rng(devices=[]):
         torch.manual_seed(seed)
-        model = kind(*made_of)
+        model = GPT(config)
     for weight in model.parameters():
         weight.data *= 12.0 if weight.dim() == 2 else 1.0
     return model.double().requires_grad_(False).eval()

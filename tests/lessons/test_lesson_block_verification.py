@@ -10,10 +10,10 @@ from itertools import permutations, product
 import networkx        # comes with torch
 import pytest
 import torch
+from kseq import k_seq
 from oracles import best_acceptance
 from shorter import shorter
 
-from nanospec.methods.rules.kseq import k_seq
 from nanospec.proof.walk import distance, target_distribution, walk
 from nanospec.theory import acceptance
 

@@ -5,12 +5,12 @@ from itertools import product
 import pytest
 import torch
 
+from lessons.cascade import DEFERRALS, cascade
 from lessons.oracles import Mixture, product_of
 from nanospec.errors import RequestError
 from nanospec.generate import generate
 from nanospec.methods.copies.lookup import PromptLookup
 from nanospec.methods.rules.block import verify_block
-from nanospec.methods.rules.cascade import DEFERRALS, cascade
 from nanospec.methods.trees.drawn import TreeDrafter
 from nanospec.methods.trees.node_rule import verify_tree
 from nanospec.methods.trees.traversal import verify_traversal

@@ -4,10 +4,11 @@ import pytest
 import torch
 
 from lessons.oracles import Mixture
+from lessons.recurrent import small_recurrent
 from nanospec.methods.draft_models.early_exit import FirstBlocks, GoesOn
 from nanospec.methods.models.grammar import Constrained, Grammar
 from nanospec.methods.models.other_tokenizer import OtherTokenizer, tables_of
-from nanospec.proof.tables import TableModel, small_gpt, small_learned, small_recurrent
+from nanospec.proof.tables import TableModel, small_gpt, small_learned
 from nanospec.serving.ragged import Ragged
 from tests.proof.other_tokenizer import ITS, OURS
 

@@ -5,6 +5,7 @@ is read for nothing costs time, and no text shows it.
 import pytest
 import torch
 
+from lessons.recurrent import small_recurrent
 from nanospec.dice import Dice
 from nanospec.methods.copies.hybrid import Hybrid
 from nanospec.methods.copies.lookup import PromptLookup
@@ -13,7 +14,7 @@ from nanospec.methods.models.by_string import ReadText
 from nanospec.methods.stack import Stack
 from nanospec.methods.trees.merged import MergedDrafter
 from nanospec.probs import Sampling
-from nanospec.proof.tables import small_gpt, small_recurrent
+from nanospec.proof.tables import small_gpt
 from nanospec.serving.conversation import Listening
 from nanospec.speculate import ModelDrafter
 from tests.proof.compare import Batch

@@ -3,6 +3,7 @@
 import pytest
 import torch
 
+from lessons.recurrent import small_recurrent
 from nanospec import ModelDrafter
 from nanospec.dice import Dice
 from nanospec.errors import RequestError
@@ -10,7 +11,6 @@ from nanospec.generate import generate
 from nanospec.methods.copies.lookup import PromptLookup
 from nanospec.methods.trees.drawn import TreeDrafter
 from nanospec.probs import Sampling
-from nanospec.proof.tables import small_recurrent
 from nanospec.proof.walk import TOLERANCE
 from nanospec.speculate import speculate, tokens_of
 from nanospec.text import Text, prefill

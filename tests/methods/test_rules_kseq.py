@@ -7,9 +7,9 @@ import networkx        # comes with torch
 import pytest
 import torch
 
-from oracles import best_acceptance, sequential_acceptance
-from nanospec.methods.rules import kseq
-from nanospec.methods.rules.kseq import k_seq, least_rho
+from lessons import kseq
+from lessons.kseq import k_seq, least_rho
+from lessons.oracles import best_acceptance, sequential_acceptance
 from nanospec.probs import residual
 from nanospec.proof.walk import distance, walk
 from nanospec.theory import acceptance

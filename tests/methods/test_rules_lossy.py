@@ -3,11 +3,11 @@
 import pytest
 import torch
 
+from lessons.lossy_rules import enough, lenient, typical
 from nanospec.dice import Dice
 from nanospec.draft import Draft
 from nanospec.errors import RequestError
 from nanospec.generate import generate
-from nanospec.methods.rules.lossy import enough, lenient, typical
 from nanospec.methods.trees.drawn import TopTree, TreeDrafter
 from nanospec.methods.trees.node_rule import verify_tree
 from nanospec.methods.trees.shapes import shape

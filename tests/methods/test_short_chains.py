@@ -5,10 +5,10 @@ Under every rule a text is judged as its own chain alone would be.
 import pytest
 import torch
 
+from lessons.cascade import DEFERRALS, cascade
+from lessons.lossy_rules import lenient, typical
 from nanospec.draft import Draft
 from nanospec.methods.rules.block import verify_block
-from nanospec.methods.rules.cascade import DEFERRALS, cascade
-from nanospec.methods.rules.lossy import lenient, typical
 from nanospec.methods.trees.node_rule import verify_tree
 from nanospec.methods.trees.traversal import verify_traversal
 from nanospec.proof.walk import distance, walk

@@ -10,9 +10,9 @@ from types import FunctionType
 
 import pytest
 
+from lessons.cascade import DEFERRALS, cascade
 from nanospec.methods.draft_models import LEARNED
 from nanospec.methods.index import DRAFTERS, RULES
-from nanospec.methods.rules.cascade import DEFERRALS, cascade
 from nanospec.methods.trees.drawn import TreeDrafter
 from nanospec.methods.trees.traversal import verify_traversal
 from nanospec.methods.trees.tree_draft import ancestors_of, drafts_of
@@ -24,6 +24,7 @@ from tests.proof.checks import CHECKS, OF_THE_DISTRIBUTION
 from tests.proof.contract import CONTRACT, pairs_of
 from tests.proof.look import look
 from tests.proof.zoo import ALL_BUGS, ALL_CONTROLS, CORE_BUGS, ENOUGH
+from tests.proof.zoo.lessons import OfALesson
 
 NAMED = {bug.name: bug for bug in ALL_BUGS + ALL_CONTROLS}
 SEEN = 1e-11            # a total variation that no rounding makes: ten times what a check forgives
@@ -74,7 +75,7 @@ def test_each_check_has_its_reason(check, name):
 def codes() -> dict:
     functions = (thing for thing in gc.get_objects() if type(thing) is FunctionType)
     return {id(function): function.__code__ for function in functions
-            if str(function.__module__).startswith("nanospec.")}
+            if str(function.__module__).startswith(("nanospec.", "lessons."))}
 
 
 def test_everything_is_put_back():
@@ -104,7 +105,7 @@ def test_the_surgery_leaves_alone_what_has_the_same_name():
         rule = cascade("v1", 0.3, verify)                   # a closure, alive
         functions_of.cache_clear()
         assert {function.__qualname__ for function, _ in exchanges(NAMED[name])} == changed_ and rule
-    keep, = (function for function, _ in exchanges(Bug("one", "", "", "", "methods.rules.cascade", (
+    keep, = (function for function, _ in exchanges(OfALesson("one", "", "", "", "lessons.cascade", (
         ('"v1": lambda q, p, a: q <', '"v1": lambda q, p, a: p <'),))))
     assert keep is DEFERRALS["v1"].__closure__[0].cell_contents
 
@@ -150,7 +151,7 @@ def reformatted(source, within_brackets):
 @pytest.mark.parametrize("within_brackets", [False, True])
 def test_a_plant_finds_its_place_in_a_file_that_was_reformatted(within_brackets):
     for bug in NAMED.values():
-        source = Path(import_module(f"nanospec.{bug.file}").__file__).read_text()
+        source = Path(import_module(bug.module).__file__).read_text()
         again = reformatted(source, within_brackets)
         assert again != source and ast.dump(ast.parse(again)) == ast.dump(ast.parse(source))
         found, wanted = (ast.dump(ast.parse(source_with(bug, text))) for text in (again, source))

@@ -9,17 +9,18 @@ from functools import partial
 
 import torch
 
+from lessons.cascade import DEFERRALS, cascade
 from lessons.oracles import Mixture
+from lessons.recurrent import small_recurrent
 from nanospec.methods.copies.lookup import PromptLookup
 from nanospec.methods.copies.suffix import SuffixDrafter
 from nanospec.methods.index import DRAFTERS, Options, method_of
 from nanospec.methods.lengths.by_survival import BySurvival
 from nanospec.methods.models.grammar import Constrained, Grammar
-from nanospec.methods.rules.cascade import DEFERRALS, cascade
 from nanospec.methods.trees.drawn import TreeDrafter
 from nanospec.methods.trees.merged import MergedDrafter
 from nanospec.methods.trees.node_rule import verify_tree
-from nanospec.proof.tables import DRAFT, TABLE, TableModel, small_gpt, small_learned, small_recurrent
+from nanospec.proof.tables import DRAFT, TABLE, TableModel, small_gpt, small_learned
 from nanospec.proof.walk import TOLERANCE
 from nanospec.speculate import ModelDrafter, speculate
 from tests.proof.compare import (EVERY_RULE, Found, Run, caches, first_round, greedy, node, prompts_of, ragged, rounds,

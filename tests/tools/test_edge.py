@@ -10,6 +10,9 @@ from pathlib import Path
 import pytest
 import torch
 
+from lessons.cascade import cascade
+from lessons.kseq import least_rho
+from lessons.lossy_rules import lenient, typical
 from nanospec import theory
 from nanospec.dice import Dice
 from nanospec.draft import Draft
@@ -32,9 +35,6 @@ from nanospec.methods.lengths.by_survival import BySurvival
 from nanospec.methods.lengths.dynamic import DynamicDrafter
 from nanospec.methods.lengths.stopping import Confidence, Entropy, Goodput
 from nanospec.methods.rules.block import verify_block
-from nanospec.methods.rules.cascade import cascade
-from nanospec.methods.rules.kseq import least_rho
-from nanospec.methods.rules.lossy import lenient, typical
 from nanospec.methods.stack import Stack
 from nanospec.methods.trees.drawn import TopTree, TreeDrafter
 from nanospec.methods.trees.dynamic_tree import DynamicTree

@@ -1,5 +1,4 @@
 """What answers as a language model and stands in the place of the target, of the draft model or of
 both: a model under a grammar (grammar.py), a draft model that was made for another tokenizer
-(other_tokenizer.py, by_string.py), one whose layers keep a state (recurrent.py). The core has to
-know of none of them.
+(other_tokenizer.py, by_string.py). The core has to know of none of them.
 """

@@ -1,4 +1,3 @@
-"""Rules beside `verify`: block verification of a chain, which is exact, and two families that are
-not the target's distribution and say so: lossy rules and cascades. k-SEQ judges several draft
-tokens for one place.
+"""Rules beside `verify`: block verification of a chain. Those for trees alone stand in trees/, and
+those that change the text's distribution in lessons/, beside the lesson that shows what they cost.
 """

@@ -5,12 +5,12 @@ A bug whose check is "T3 cache" costs only speed: its text is exact, and no walk
 """
 
 from nanospec.proof.zoo import BUGS, CONTROLS
-from tests.proof.zoo import batches, drafters, learned, mutants, rules, states, tokenizers, trees
+from tests.proof.zoo import batches, drafters, learned, lessons, mutants, rules, tokenizers, trees
 
 ALL_BUGS = (BUGS + trees.BUGS + rules.BUGS + drafters.BUGS + batches.BUGS + learned.BUGS + tokenizers.BUGS
-            + states.BUGS + mutants.BUGS)
+            + lessons.BUGS + mutants.BUGS)
 ALL_CONTROLS = CONTROLS + drafters.CONTROLS
-CORE_BUGS = [bug for bug in ALL_BUGS if "." not in bug.file]        # in a file at the top of nanospec/, not in a room
+CORE_BUGS = [bug for bug in ALL_BUGS if "." not in bug.file]        # in a file at the top of nanospec/
 # A control changes the chain, or a drafter that stops. What it must pass is OF_THE_DISTRIBUTION in checks.py; this is
 # quicker, and enough for the tests.
 ENOUGH = {"speculate": ("T1", "T2 rows", "same_greedy: chain, token"),

@@ -18,20 +18,7 @@ def traversal(name: str, source: str, what: str, *edits: tuple[str, str], by: st
     return bug(f"traversal-{name}", source, what, by, *edits, file="methods.trees.traversal")
 
 
-def cascade(name: str, source: str, what: str, *edits: tuple[str, str]):
-    return bug(f"cascade-{name}", source, what, "cascade", *edits, file="methods.rules.cascade")
-
-
 BUGS = [
-    cascade("bonus-from-the-target", "generic", "after the last draft token a bonus is drawn from p_target, not from "
-            "the mixture", ("leaf = (child.gather(1, at) == 0) & (at > 0)", "leaf = at < 0")),
-    cascade("replaced-from-the-target", "generic", "the mixture is accepted against, and p_target is what is left",
-            ("rule(draft, pi, dice)", "rule(draft, torch.where(pi == draft.q_draft[row, child], pi, p_target), dice)")),
-    cascade("mixture-of-the-row-before", "ours", "the draft's distribution is that of the row itself, not of its child",
-            ("draft.q_draft[row, child]", "draft.q_draft")),
-    cascade("mixture-of-the-youngest-child", "ours", "of several children the last one's q_draft, which knows its "
-            "elder siblings", ("(parents[:, None] == rows[:, None]).long().argmax(-1)",
-                         "((parents[:, None] == rows[:, None]) * rows).amax(-1)")),
     block("first-failure-ends-it", "vllm-ascend#11985, a review", "the first coin that falls ends the draft, though a "
           "later one may stand", (LONGEST, "coins.long().cumprod(-1).sum(-1)")),
     block("shortest-cut", "generic", "the shortest length whose coin stands is accepted, not the longest",

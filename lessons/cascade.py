@@ -4,7 +4,7 @@ Narasimhan et al. 2024 (arXiv 2405.19261). A *deferral rule* says at every place
 there: the draft, where it is good enough, or the target. So there is a distribution pi at every
 place, made of q_draft and p_target. What follows is ordinary speculation, with pi in the place of
 p_target. The text is distributed as pi, exactly. It is not the target's, so no cascade is called
-lossless here.
+lossless here, and none is in the package: the lesson *Mixing on purpose* shows what they cost.
 
     rule    the target writes at this place where ...       a = 0: nearly always; a = 1: never
     chow    max q_draft < 1 - a

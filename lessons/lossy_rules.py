@@ -1,4 +1,5 @@
-"""Rules that are not lossless: faster, and the text is no longer the target's.
+"""Rules that are not lossless: faster, and the text is no longer the target's. So none of them is
+in the package. The lesson *Mixing on purpose* shows what `typical` costs.
 
     typical     Medusa's typical acceptance (Cai et al. 2024, arXiv 2401.10774, section 2.3.1): a
                 draft token passes, without a coin, if the target finds it likely enough. "Enough"

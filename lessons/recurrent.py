@@ -6,7 +6,7 @@
 This is linear attention with a decay d (RetNet, Sun et al. 2023, arXiv 2307.08621, section 2.1).
 The states of Mamba (Gu, Dao 2023, arXiv 2312.00752) and of Qwen3-Next are built otherwise and raise
 the same question: a rejected draft token is in the state, and lowering a length does not take it
-out.
+out. The lesson *A state that cannot go back* runs this model, with random weights.
 
 The model is told what was accepted as every target is: `cache.length`, set before the call, is how
 many tokens count. The cache keeps the tokens, and states after some numbers of tokens. A call takes
@@ -35,7 +35,8 @@ from torch import Tensor, nn
 
 from nanospec.cache import Cache, Call, cached_call
 from nanospec.errors import RequestError
-from nanospec.model import GPT, Config
+from nanospec.model import GPT
+from nanospec.proof.tables import small_gpt
 
 
 class StateCache(Cache):
@@ -127,15 +128,16 @@ class StateCall(Call):
 
 
 class Recurrent(nn.Module):
-    """A GPT in which only the layers in `attention` attend, and all others keep a state.
+    """A language model with the weights of a GPT. Only its layers in `attention` attend, and all
+    others keep a state.
 
     snapshots: how many states are kept of a text, one for each of its last tokens; None: replay.
     """
 
-    def __init__(self, config: Config, attention: Sequence[int] = (), snapshots: int | None = None):
+    def __init__(self, gpt: GPT, attention: Sequence[int] = (), snapshots: int | None = None):
         super().__init__()
-        self.gpt, self.config, self.snapshots = GPT(config), config, snapshots
-        kinds = [layer not in attention for layer in range(config.layers)]
+        self.gpt, self.config, self.snapshots = gpt, gpt.config, snapshots
+        kinds = [layer not in attention for layer in range(self.config.layers)]
         self.number = [(kinds[:layer].count(kind), kind) for layer, kind in enumerate(kinds)]
         self.stateful = sum(kinds)
 
@@ -196,3 +198,9 @@ class Recurrent(nn.Module):
         last = asked if scored is None else asked[:, asked.shape[1] - scored:]
         logits = self.gpt.head(self.gpt.norm(x[row, last]))
         return (logits, hidden[row, asked]) if layers else logits
+
+
+def small_recurrent(vocab_size: int, layers: int, seed: int, attention: Sequence[int] = (),
+                    snapshots: int | None = None) -> Recurrent:
+    """One to walk, with random weights in float64: those of `small_gpt`."""
+    return Recurrent(small_gpt(vocab_size, layers, seed), attention, snapshots).eval()

@@ -1,7 +1,7 @@
 """Several draft tokens at one place, drawn independently from one distribution: SpecTr's rule.
 
-Sun et al. 2023 (arXiv 2310.15141, Algorithm 2). How near it comes to the most that any rule can
-accept is computed in the lesson *How close a rule can come*.
+Sun et al. 2023 (arXiv 2310.15141, Algorithm 2). It is exact, and no drafter uses it. The lesson
+*How close a rule can come* computes how near it comes to the most that any rule can accept.
 Example: p_target [.5, .5], q_draft [.8, .2]. One draft token is accepted with .7. One of two is
 accepted with:
     one after the other  .76     k_seq  .79     at the very best  .86     without replacement  1
