@@ -12,6 +12,7 @@ from types import ModuleType
 import pytest
 import torch
 
+from docs import pictures
 from lessons.machine import weight_bytes
 from nanospec.cli.bench import __main__ as bench
 from nanospec.cli.bench import measure as measuring
@@ -87,6 +88,16 @@ def rows_of(weights, capsys, tmp_path):
         assert status == 0 and err and all(re.fullmatch(r"(measuring|serving) .* \.\.\.", line)
                                            for line in err.splitlines()), err
         return json.loads((tmp_path / "a.json").read_text()), out
+    return of
+
+
+@pytest.fixture
+def drawn(capsys, tmp_path):
+    """drawn(picture) -> the bytes of the picture that docs/pictures.py draws of what rows_of wrote last."""
+    def of(picture: str) -> int:
+        assert pictures.main([picture, str(tmp_path / "a.json"), str(tmp_path / "a.png")]) == 0
+        assert capsys.readouterr() == ("", "") and (tmp_path / "a.png").read_bytes().startswith(b"\x89PNG")
+        return (tmp_path / "a.png").stat().st_size
     return of
 
 
@@ -327,12 +338,12 @@ def test_rounds_under_a_clock_of_every_drafter(pair):
 
 # Subcommands
 
-def test_speed_with_all_it_writes(rows_of, quick, tmp_path):
+def test_speed_with_all_it_writes(rows_of, quick, drawn):
     rows, out = rows_of("--prompts", "2", "--max-new-tokens", "8", "--gammas", "1", "2", "--rules", "token", "block",
-                        "--temperatures", "0", "1", "--figure", str(tmp_path / "b.png"))
+                        "--temperatures", "0", "1")
     assert [(row["temperature"], row["gamma"], row["rule"], row["drafter"]) for row in rows] == [
         (t, g, rule, "chain") for t in (0, 1) for g in (1, 2) for rule in ("token", "block")]
-    assert (tmp_path / "b.png").read_bytes().startswith(b"\x89PNG") and all(row["text"] for row in rows)
+    assert drawn("field") > 20_000 and all(row["text"] for row in rows)
     for row in rows:
         assert f"{row['speedup']:.2f}" in out and (row["speedup"] >= 1 or f"{row['speedup']:.2f} lost" in out)
     assert ("busy" in out) == any(row["busy"] for row in rows)
@@ -453,27 +464,25 @@ def test_a_draft_model_of_a_few_draft_tokens(rows_of, quick, learned):
         ("chain", 2), ("chain", 3), ("entropy", 2), ("entropy", 3), *(("dynamic-tree", gamma) for gamma in (2, 4, 8))]
 
 
-def test_draft_models_side_by_side(rows_of, quick, learned, tmp_path):
+def test_draft_models_side_by_side(rows_of, quick, learned, drawn):
     """Drafters that copy run once, beside the first draft model."""
     learned("mlp")
     learned("eagle3")
-    picture = tmp_path / "field.png"
     rows, out = rows_of("--drafts", "all", "--drafters", "chain", "dynamic-tree", "lookup", "--prompts", "1",
-                        "--gammas", "2", "--max-new-tokens", "8", "--temperatures", "1", "--figure", str(picture))
+                        "--gammas", "2", "--max-new-tokens", "8", "--temperatures", "1")
     assert [(row["draft"], row["drafter"]) for row in rows] == [
         ("gpt", "chain"), ("gpt", "dynamic-tree"), ("none", "lookup"), ("mlp", "chain"), ("mlp", "dynamic-tree"),
         ("eagle3", "chain"), ("eagle3", "dynamic-tree")]
-    assert picture.stat().st_size > 20_000 and "draft" in out.splitlines()[0] + out.splitlines()[1]
+    assert drawn("field") > 20_000 and "draft" in out.splitlines()[0] + out.splitlines()[1]
     for row in rows:
         assert f"{row['alpha']:.2f}" in out and f"{row['tokens_per_target_call']:.2f}" in out
 
 
 @pytest.mark.parametrize("options", [["--drafters", "tree", "--shape", "2"],
                                      ["--rules", "block", "--drafters", "lookup"]])
-def test_a_picture_of_whatever_was_measured(rows_of, quick, tmp_path, options):
-    rows_of("--prompts", "1", "--max-new-tokens", "6", "--gammas", "2", "--temperatures", "0", *options, "--figure",
-            str(tmp_path / "a.png"))
-    assert (tmp_path / "a.png").stat().st_size > 20_000
+def test_a_picture_of_whatever_was_measured(rows_of, quick, drawn, options):
+    rows_of("--prompts", "1", "--max-new-tokens", "6", "--gammas", "2", "--temperatures", "0", *options)
+    assert drawn("field") > 20_000
 
 
 def test_a_draft_model_that_is_not_there(weights, capsys):
@@ -482,24 +491,22 @@ def test_a_draft_model_that_is_not_there(weights, capsys):
 
 
 @pytest.mark.parametrize("rate", ["0", "200"])
-def test_many_requests_at_once(rows_of, quick, monkeypatch, tmp_path, rate):
+def test_many_requests_at_once(rows_of, quick, monkeypatch, drawn, rate):
     monkeypatch.setattr("nanospec.cli.bench.serve.step_of_server",
                         lambda _, drafter, *__: 1e-3 * (1 + 0.1 * drafter.size))
-    picture = tmp_path / "batches.png"
-    rows, out = rows_of("serve", "--rows", "1", "2", "--max-new-tokens", "6", "--gamma", "2", "--rate", rate,
-                        "--figure", str(picture))
+    rows, out = rows_of("serve", "--rows", "1", "2", "--max-new-tokens", "6", "--gamma", "2", "--rate", rate)
     assert [(row["rows"], row["method"]) for row in rows] == [(count, way) for count in (1, 2)
                                                            for way in ("plain", "chain 2", "by-load")]
     assert all(f"{row['tokens_per_s']:.0f}" in out and row["first_p50"] <= row["first_p99"] for row in rows)
-    assert picture.stat().st_size > 5_000
+    assert drawn("batches") > 5_000
 
 
-def test_other_drafters_are_served_without_timing_rounds_first(rows_of, quick, monkeypatch, tmp_path):
+def test_other_drafters_are_served_without_timing_rounds_first(rows_of, quick, monkeypatch, drawn):
     monkeypatch.setattr("nanospec.cli.bench.serve.step_of_server", None)
     rows, out = rows_of("serve", "--rows", "2", "--max-new-tokens", "6", "--gamma", "9", "--drafters", "lookup",
-                        "by-survival", "--figure", str(tmp_path / "batches.png"))
+                        "by-survival")
     assert [row["method"] for row in rows] == ["plain", "lookup 9", "by-survival 9"]
-    assert "by-survival 9" in out
+    assert "by-survival 9" in out and drawn("batches") > 5_000
 
 
 def test_what_a_server_remembers_is_told_to_its_drafters(rows_of, quick, monkeypatch):
@@ -582,8 +589,7 @@ BEFORE_LOADING = [
     (["serve", "--device", "nonsense"], "nonsense"), (["--drafters", "chain", "nobody"], "nobody"),
     (["--rules", "nothing"], "nothing"), (["--dtype", "int4"], "int4"), (["--weights", "nowhere"], "nowhere"),
     (["serve", "--weights", "README.md"], "README.md"), (["--json", "nowhere/a"], "nowhere/a"),
-    (["--json", "tests"], "--json"), (["--markdown", "a.txt"], ".md"), (["--figure", "a.svg"], ".png"),
-    (["--figure", "nowhere/a.png"], "nowhere/a.png"),
+    (["--json", "tests"], "--json"), (["--markdown", "a.txt"], ".md"), (["--figure", "a.png"], "--figure"),
     (["--draft", "gpt"], "--draft"), (["--drafts", "nobody"], "nobody"), (["serve", "--draft", "all"], "all"),
     (["--compile", "--drafters", "all"], "--compile"), (["--compile", "--drafters", "lookup"], "--compile"),
     (["--compile", "--rules", "traversal"], "--compile"),

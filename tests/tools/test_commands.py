@@ -120,7 +120,7 @@ GUARD = """if __name__ == "__main__":              # Ctrl-C may come while torch
     quiet()
 """
 FILES = [*ROOT.glob("*.py"), *(ROOT / "nanospec").rglob("*.py"), *(ROOT / "tests" / "proof").glob("*.py"),
-         ROOT / "tests" / "device" / "gpu.py"]
+         ROOT / "tests" / "device" / "gpu.py", ROOT / "docs" / "pictures.py"]
 STARTED = sorted(path for path in FILES if 'if __name__ == "__main__"' in path.read_text())
 
 
@@ -136,7 +136,7 @@ def test_whatever_can_be_started_is_quiet_from_its_first_line_on(path):
 @pytest.mark.parametrize("start", [
     "demo.py", "train_tiny.py", "-m lessons.check 3", "-m nanospec bench", "-m nanospec.cli.bench",
     "-m tests.proof", "-m nanospec.proof.judge", "-m tests.proof.itself",
-    "-m nanospec.files.export", "-m nanospec.cli.chat"])
+    "-m nanospec.files.export", "-m nanospec.cli.chat", "-m docs.pictures"])
 def test_ctrl_c_while_torch_is_imported(start, tmp_path):
     """A torch that takes for ever, and would make something else of an interruption."""
     (tmp_path / "torch.py").write_text("import time\nprint('importing', flush=True)\ntry:\n    time.sleep(60)\n"

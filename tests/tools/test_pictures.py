@@ -10,7 +10,8 @@ from pathlib import Path
 
 import pytest
 
-from nanospec.cli.show import figures, page
+from docs import pictures as of_docs
+from nanospec.cli.show import page
 from nanospec.cli.show.page import Played, run_of
 from nanospec.theory import expected_tokens, speedup
 from tests.invented import ROUNDS, letters
@@ -18,13 +19,20 @@ from training import pictures
 
 # Figures
 
+# Rows of `bench speed` and of `bench serve`, as far as they are drawn.
+FIELD = [{"drafter": "chain", "draft": "gpt", "rule": "token", "temperature": .5, "tokens_per_target_call": 2.4,
+          "gamma": 4, "speedup": 1.5}]
+SERVED = [{"rows": count, "method": method, "tokens_per_s": pace} for count, its in {
+    1: {"plain": 10, "chain 4": 15, "by-load": 14}, 4: {"plain": 20, "chain 4": 26, "by-load": 27},
+    16: {"plain": 40, "chain 4": 32, "by-load": 40}}.items() for method, pace in its.items()]
+
 
 @pytest.fixture
 def drawn(monkeypatch, tmp_path):
     """drawn(draw, ...) -> the panels of what is drawn so, one beside the other, at 160 dots an inch."""
     made = []
-    for module in figures, pictures:
-        monkeypatch.setattr(module, "blank", lambda *its, blank=figures.blank: made.append(blank(*its)) or made[-1])
+    for module in of_docs, pictures:
+        monkeypatch.setattr(module, "blank", lambda *its, blank=pictures.blank: made.append(blank(*its)) or made[-1])
 
     def of(draw, *its, **more):
         draw(*its, **more, path=tmp_path / "a.png")
@@ -63,7 +71,7 @@ def test_methods_in_a_field(drawn):
              "gamma": gamma, "speedup": gain} for gamma, (drafter, draft, t, tokens, gain) in enumerate((
                  ("chain", "gpt", 0.0, 2.4, 1.5), ("lookup", "none", 0.0, 1.8, .9), ("tree", "gpt", 1.0, 2.7, 1.2)), 4)]
     rows.insert(1, rows[0] | {"rule": "block", "speedup": .1})          # another rule than the first is not drawn
-    left, right = drawn(figures.draw_field, rows, "title")
+    left, right = drawn(of_docs.draw_field, rows, "title")
     assert left.get_title("left") == "T = 0" and right.get_title("left") == "T = 1"
     points = [[(line.get_xdata()[0], line.get_ydata()[0]) for line in axes.get_lines()
                if line.get_marker() == "o" and len(line.get_xdata())] for axes in (left, right)]
@@ -89,22 +97,58 @@ def test_methods_in_a_field(drawn):
 
 
 def test_several_draft_models_in_a_field_are_told_by_their_names(drawn):
-    row = {"drafter": "chain", "draft": "gpt", "rule": "token", "temperature": .5, "tokens_per_target_call": 2.4,
-           "gamma": 4, "speedup": 1.5}
-    axes, = drawn(figures.draw_field, [row, row | {"draft": "mlp", "speedup": 1.6},
-                               row | {"draft": "none", "drafter": "lookup", "speedup": 1.2}], "title")
+    row, = FIELD
+    axes, = drawn(of_docs.draw_field, [row, row | {"draft": "mlp", "speedup": 1.6},
+                                       row | {"draft": "none", "drafter": "lookup", "speedup": 1.2}], "title")
     assert {"gpt", "mlp", "lookup 4"} < {*named(axes)} and "chain 4" not in named(axes)
 
 
 def test_gains_in_batches(drawn):
-    axes, = drawn(figures.draw_batches, [1, 4, 16], {"chain 4": [1.5, 1.3, .8], "by-load": [1.4, 1.35, 1.0]},
-                  "title")
+    """Over plain decoding with as many texts: 15 of 10 tokens a second are a gain of 1.5."""
+    axes, = drawn(of_docs.draw_batches, SERVED, "title")
     found = lines_of(axes)
     assert found["chain 4"] == [(0, 1.5), (1, 1.3), (2, .8)] and found["by-load"] == [(0, 1.4), (1, 1.35), (2, 1.0)]
     assert [label.get_text() for label in axes.get_xticklabels()] == ["1", "4", "16"]
     assert axes.get_ylim() == pytest.approx((0, 1.08 * 1.5)) and at_one(axes)
     assert words_of(axes) == ("texts at once", "tokens a second over those of plain decoding", ["chain 4", "by-load"])
-    assert [line.get_color() for line in axes.get_lines()] == [figures.GREEN, figures.BLUE, figures.INK]
+    assert [line.get_color() for line in axes.get_lines()] == [pictures.GREEN, pictures.BLUE, pictures.INK]
+
+
+@pytest.fixture
+def drawn_from(drawn, tmp_path):
+    """drawn_from(picture, rows, *options) -> the panels that the script draws of a file of these rows."""
+    def of(picture, rows, *options):
+        (tmp_path / "rows.json").write_text(json.dumps(rows))
+        return drawn(lambda path: of_docs.main([picture, str(tmp_path / "rows.json"), str(path), *options]))
+    return of
+
+
+def test_the_script_draws_what_a_file_holds(drawn_from):
+    axes, = drawn_from("batches", SERVED)
+    assert lines_of(axes)["by-load"] == [(0, 1.4), (1, 1.35), (2, 1.0)]
+    assert axes.figure.get_suptitle() == "What speculation gains in a batch"
+    axes, = drawn_from("field", FIELD, "--title", "cpu, 1 thread")
+    assert named(axes)["chain 4"] == pytest.approx((.6, 2.4)) and axes.figure.get_suptitle() == "cpu, 1 thread"
+    axes, = drawn_from("field", FIELD)
+    assert axes.figure.get_suptitle() == "What a round costs, and the tokens that it writes"
+
+
+@pytest.mark.parametrize("argv, words", [
+    (["field", "nowhere.json", "a.png"], "a file that is there"), (["field", "served.json", "a.svg"], ".png"),
+    (["field", "served.json", "nowhere/a.png"], "nowhere/a.png"), (["speed", "served.json", "a.png"], "'speed'"),
+    (["field", "served.json"], "OUT.png"), (["field", "served.json", "a.png"], "nanospec bench speed --json"),
+    (["batches", "field.json", "a.png"], "nanospec bench serve --json"),
+    (["batches", "none.json", "a.png"], "does not hold"), (["batches", "table.json", "a.png"], "does not hold"),
+    (["batches", "numbers.json", "a.png"], "does not hold"), (["batches", "words.json", "a.png"], "is no JSON")])
+def test_what_cannot_be_drawn_is_refused_in_one_line(argv, words, tmp_path, monkeypatch, capsys):
+    monkeypatch.chdir(tmp_path)
+    for name, text in {"served": json.dumps(SERVED), "field": json.dumps(FIELD), "none": "[]", "numbers": "[1]",
+                       "table": json.dumps(SERVED[0]), "words": "rows"}.items():
+        (tmp_path / f"{name}.json").write_text(text)
+    assert of_docs.main(argv) == 2
+    out, err = capsys.readouterr()
+    assert out == "" and err.startswith("docs.pictures: ") and err.count("\n") == 1 and words in err
+    assert not [*tmp_path.rglob("a.*")]
 
 
 def test_losses_of_a_training(drawn):

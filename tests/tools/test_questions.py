@@ -259,8 +259,7 @@ def test_the_bench_asks_and_goes_on(tmp_path, quick, capsys, monkeypatch):
     (["--prompts", "nowhere.jsonl"], "--prompts"), (["--prompts", "q.json"], "--prompts"),
     (["--prompts", "q.jsonl", "--answers", "a.jsonl"], "one method at one temperature"),
     (["--prompts", "q.jsonl", "--compile"], "without --compile"),
-    (["--prompts", "q.jsonl", "--max-new-tokens", "99999"], "q.jsonl, line 1: with answers of up to 99999"),
-    (["--prompts", "q.jsonl", "--figure", "a.png"], "without --compile and --figure")])
+    (["--prompts", "q.jsonl", "--max-new-tokens", "99999"], "q.jsonl, line 1: with answers of up to 99999")])
 def test_what_cannot_be_asked(options, words, tmp_path, monkeypatch, capsys):
     monkeypatch.chdir(tmp_path)
     write_lines(tmp_path / "q.jsonl", ASKED)

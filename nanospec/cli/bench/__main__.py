@@ -65,7 +65,6 @@ OF_THE_BENCH: dict[str, dict] = OPTIONS | {
     "text": dict(type=TEXTS, metavar="PATH", help="a text, or a folder of many; default: the "
                  "standard library's files that the models were not trained on"),
     "tokens": dict(type=COUNT, metavar="N", help="how many of the text's tokens are read"),
-    "figure": dict(type=file(".png"), metavar="FILE.png", help="the table as a picture"),
 }
 WORDS = {"drafters": "chain, or suffix where there is no draft model", "prompts": "chat"}
 

@@ -17,7 +17,6 @@ from torch import Tensor
 from nanospec.cli.bench.method_options import read_pair
 from nanospec.cli.bench.prompts import held_out_prompts
 from nanospec.cli.quantities import gain_of, milliseconds, per_second, waits_of
-from nanospec.cli.show.figures import draw_batches
 from nanospec.cli.show.terminal import show_table
 from nanospec.dice import Dice
 from nanospec.draft import Draft, Drafter
@@ -54,7 +53,7 @@ def run(rows: Sequence[int] = (1, 4, 16), rate: float = 0.0,
         drafters: Sequence[str] = ("chain", "by-load"), gamma: int = 4, remember: int = 0,
         max_new_tokens: int = 64, temperature: float = 1.0, seed: int = 0, draft: str = "gpt",
         weights: Path | str = WEIGHTS, device: str = "cpu", dtype: str = "auto",
-        threads: int | None = None, figure: Path | None = None) -> list[dict]:
+        threads: int | None = None) -> list[dict]:
     """A row for each number of rows and each method: plain decoding, and these drafters. by-load
     measures beforehand what rounds cost, and goes on measuring.
     """
@@ -93,9 +92,6 @@ def run(rows: Sequence[int] = (1, 4, 16), rate: float = 0.0,
                          | {key: median(one[key] for one in its) for key in its[0]})
     show(found, f"{where}; {len(prompts)} held-out prompts, {max_new_tokens} tokens each, "
                 + (f"{rate:g} requests a second" if rate else "all at once"))
-    if figure:
-        gains = {name: [gain_of(found, count, name) for count in rows] for name in [*makers][1:]}
-        draw_batches(rows, gains, f"What speculation gains in a batch, gamma {gamma}", figure)
     return found
 
 

@@ -30,7 +30,6 @@ from nanospec.cli.bench.measure import busy, check_texts, measure, measure_setup
 from nanospec.cli.bench.method_options import (chosen_drafters, options_of, read_pair, takes_shape,
                                                topology_of)
 from nanospec.cli.bench.prompts import prompts_of, questions_of
-from nanospec.cli.show.figures import draw_field
 from nanospec.cli.show.terminal import show_table
 from nanospec.errors import RequestError
 from nanospec.fast.autotune import setups_of, weights_of
@@ -55,8 +54,7 @@ def run(temperatures: Sequence[float] = (0.0, 0.8, 1.0), drafters: Sequence[str]
         gammas: Sequence[int] = (2, 3, 4), shape: Sequence[int] | None = None,
         prompts: int | str | Path = 8, answers: Path | None = None, max_new_tokens: int = 128,
         seed: int = 0, weights: Path | str = WEIGHTS, device: str = "cpu", dtype: str = "auto",
-        threads: int | None = None, compile: bool = False,
-        figure: Path | None = None) -> list[dict]:
+        threads: int | None = None, compile: bool = False) -> list[dict]:
     """One row for each draft model, temperature and method; its `text` is what was written after
     all prompts together.
 
@@ -64,8 +62,8 @@ def run(temperatures: Sequence[float] = (0.0, 0.8, 1.0), drafters: Sequence[str]
     eagerly and compiled, and a row is the faster one's, over the faster baseline.
     """
     asked = questions_of(prompts, answers)
-    if asked and (compile or figure):
-        raise RequestError("--prompts FILE.jsonl goes without --compile and --figure")
+    if asked and compile:
+        raise RequestError("--prompts FILE.jsonl goes without --compile")
     source = source_of(weights)
     if "all" in drafts:
         files = {draft_of(source, name): name for name in ("gpt", *LEARNED)}        # none twice
@@ -133,8 +131,6 @@ def run(temperatures: Sequence[float] = (0.0, 0.8, 1.0), drafters: Sequence[str]
         questions.show(rows, f"{caption} at most")
     else:
         show(rows, caption, len(pairs) > 1)
-    if figure:
-        draw_field(rows, f"{where.split(';')[0]}; {what}", figure)
     return rows
 
 

@@ -1,1 +1,1 @@
-"""What we show: the same rounds the tests read, in the terminal and as pictures."""
+"""What we show: the same rounds the tests read, in the terminal and on a page."""
