@@ -25,7 +25,7 @@ from nanospec.cli.options import TEXT, file, option
 from nanospec.cli.parser import Parser
 from nanospec.cli.quantities import cost_of_round, gain_of
 from nanospec.errors import RequestError, one_line
-from training.pictures import AMBER, BLUE, FAINT, GREEN, INK, blank
+from nanospec.cli.show.figures import AMBER, BLUE, FAINT, GREEN, INK, blank
 
 
 def draw_batches(rows: Sequence[dict], title: str, path: Path) -> None:

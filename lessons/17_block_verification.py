@@ -22,9 +22,9 @@ from kit import OneRow, off_by, table
 from nanospec import ModelDrafter
 from nanospec.files import load_pair
 from nanospec.methods.rules.block import verify_block
+from nanospec.methods.rules.traversal import verify_traversal
 from nanospec.methods.trees.drawn import TreeDrafter
 from nanospec.methods.trees.node_rule import verify_tree
-from nanospec.methods.trees.traversal import verify_traversal
 from nanospec.proof.tables import TableModel
 from nanospec.proof.walk import distance, target_distribution, walk
 from nanospec.speculate import speculate, tokens_of, verify
@@ -303,7 +303,7 @@ assert distance(walked["as a whole"], walked["methods/rules/block.py"])[1] < 1e-
 # ## A tree, from its leaves
 #
 # A draft tree (*Several futures*) can be judged in the same way, from its leaves to its root. This
-# is *traversal verification* (Weng et al. 2025; nanospec/methods/trees/traversal.py).
+# is *traversal verification* (Weng et al. 2025; nanospec/methods/rules/traversal.py).
 #
 # The node rule judges a token as soon as it reaches it and never looks further. The new rule
 # descends to the first leaf and keeps two things for every row: the probability that the row will

@@ -1,6 +1,5 @@
 """The pictures of the lessons. A lesson computes, and hands its numbers to the function that draws them."""
 
-import sys
 from collections.abc import Sequence
 from pathlib import Path
 
@@ -9,8 +8,7 @@ from matplotlib.colors import ListedColormap
 from matplotlib.figure import Figure
 from matplotlib.patches import Rectangle
 
-sys.path.insert(0, str(Path(__file__).parents[1]))      # a lesson is a script, and training/ is not installed
-from training.pictures import AMBER, BLUE, FAINT, GREEN, INK, blank  # noqa: F401
+from nanospec.cli.show.figures import AMBER, BLUE, FAINT, GREEN, INK, blank  # noqa: F401
 
 RED = "#c8463f"
 # A second sign beside each colour: on grey paper green, blue and red are one shade, and amber and faint another.

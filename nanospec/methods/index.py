@@ -23,12 +23,12 @@ from nanospec.methods.lengths.by_survival import BySurvival
 from nanospec.methods.lengths.dynamic import DynamicDrafter
 from nanospec.methods.lengths.stopping import Confidence, Entropy, Goodput, Heuristic
 from nanospec.methods.rules.block import verify_block
+from nanospec.methods.rules.traversal import verify_traversal
 from nanospec.methods.stack import Stack
 from nanospec.methods.trees.drawn import TopTree, TreeDrafter
 from nanospec.methods.trees.dynamic_tree import DynamicTree
 from nanospec.methods.trees.merged import MergedDrafter
 from nanospec.methods.trees.shapes import shape
-from nanospec.methods.trees.traversal import verify_traversal
 from nanospec.methods.trees.tree_reader import longest_chain
 from nanospec.speculate import ModelDrafter, Round, speculate
 from nanospec.theory import check_formula

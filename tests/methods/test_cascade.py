@@ -11,9 +11,9 @@ from nanospec.errors import RequestError
 from nanospec.generate import generate
 from nanospec.methods.copies.lookup import PromptLookup
 from nanospec.methods.rules.block import verify_block
+from nanospec.methods.rules.traversal import verify_traversal
 from nanospec.methods.trees.drawn import TreeDrafter
 from nanospec.methods.trees.node_rule import verify_tree
-from nanospec.methods.trees.traversal import verify_traversal
 from nanospec.proof.tables import TableModel
 from nanospec.proof.walk import distance, target_distribution, walk
 from nanospec.speculate import ModelDrafter, speculate, tokens_of, verify

@@ -8,10 +8,10 @@ from nanospec.draft import Draft, Drafter
 from nanospec.errors import RequestError
 from nanospec.methods.copies.lookahead import Lookahead
 from nanospec.methods.copies.lookup import PromptLookup
+from nanospec.methods.rules.traversal import verify_traversal
 from nanospec.methods.trees.drawn import TreeDrafter
 from nanospec.methods.trees.merged import MergedDrafter
 from nanospec.methods.trees.node_rule import verify_tree
-from nanospec.methods.trees.traversal import verify_traversal
 from nanospec.methods.trees.tree_draft import TreeDraft
 from nanospec.probs import Sampling, probs
 from nanospec.proof.tables import TableModel, small_gpt

@@ -9,9 +9,9 @@ import torch
 
 from nanospec.draft import Draft
 from nanospec.methods.rules.block import verify_block
+from nanospec.methods.rules.traversal import verify_traversal
 from nanospec.methods.trees.node_rule import verify_tree
 from nanospec.methods.trees.shapes import shape
-from nanospec.methods.trees.traversal import verify_traversal
 from nanospec.methods.trees.tree_draft import TreeDraft
 from nanospec.probs import probs
 from nanospec.proof.tables import TableModel

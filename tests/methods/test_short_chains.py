@@ -9,8 +9,8 @@ from lessons.cascade import DEFERRALS, cascade
 from lessons.lossy_rules import lenient, typical
 from nanospec.draft import Draft
 from nanospec.methods.rules.block import verify_block
+from nanospec.methods.rules.traversal import verify_traversal
 from nanospec.methods.trees.node_rule import verify_tree
-from nanospec.methods.trees.traversal import verify_traversal
 from nanospec.proof.walk import distance, walk
 from nanospec.speculate import verify
 

@@ -12,8 +12,8 @@ from nanospec.errors import RequestError
 from nanospec.generate import generate
 from nanospec.methods.copies.lookup import PromptLookup
 from nanospec.methods.copies.suffix import SuffixDrafter
+from nanospec.methods.rules.traversal import each_text
 from nanospec.methods.trees.node_rule import verify_tree
-from nanospec.methods.trees.traversal import each_text
 from nanospec.methods.trees.tree_draft import of_text
 from nanospec.proof.tables import TableModel, small_gpt
 from nanospec.proof.walk import distance, target_distribution, walk

@@ -10,13 +10,13 @@ import torch
 
 from lessons.oracles import expected_of
 import nanospec.methods.trees.shapes
+from nanospec.methods.rules.traversal import verify_traversal
 from nanospec.methods.trees.node_rule import verify_tree
 from nanospec.methods.trees.shapes import Topology, best_size, best_tree, grown_by, grown_tree, shape
-from nanospec.methods.trees.traversal import verify_traversal
+from nanospec.methods.trees.shapes import published
 from nanospec.methods.trees.tree_draft import TreeDraft
 from nanospec.proof.walk import walk
 from nanospec.theory import expected_tokens
-from nanospec.methods.trees.shapes import published
 
 FALLING = [(.6, .2, .1), (.5, .5, .5), (.8, .1, .05, .01), (.9,), (.4, .3, 0)]
 RISING = [(.3, .05, .9), (.1, .7), (0, .6, .3), (.2, .1, .1, .8)]

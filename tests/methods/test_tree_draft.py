@@ -10,8 +10,8 @@ import torch
 from nanospec.dice import Dice
 from nanospec.draft import Draft
 from nanospec.methods.index import RULES
+from nanospec.methods.rules.traversal import each_text
 from nanospec.methods.trees.node_rule import verify_tree
-from nanospec.methods.trees.traversal import each_text
 from nanospec.methods.trees.tree_draft import Tree, TreeDraft, ancestors_of, drafts_of, of_text, tree_mask
 from nanospec.proof.tables import small_gpt
 from nanospec.proof.walk import distance, walk

@@ -13,8 +13,8 @@ import pytest
 from lessons.cascade import DEFERRALS, cascade
 from nanospec.methods.draft_models import LEARNED
 from nanospec.methods.index import DRAFTERS, RULES
+from nanospec.methods.rules.traversal import verify_traversal
 from nanospec.methods.trees.drawn import TreeDrafter
-from nanospec.methods.trees.traversal import verify_traversal
 from nanospec.methods.trees.tree_draft import ancestors_of, drafts_of
 from nanospec.methods.trees.tree_reader import GPTTreeReader
 from nanospec.proof.zoo import Bug, changed, planted

@@ -22,10 +22,10 @@ from nanospec.generate import generate
 from nanospec.methods.copies.lookup import PromptLookup
 from nanospec.methods.index import DRAFTERS, Options
 from nanospec.methods.rules.block import verify_block
+from nanospec.methods.rules.traversal import verify_traversal
 from nanospec.methods.trees.drawn import TreeDrafter
 from nanospec.methods.trees.merged import MergedDrafter
 from nanospec.methods.trees.node_rule import verify_tree
-from nanospec.methods.trees.traversal import verify_traversal
 from nanospec.probs import Sampling
 from nanospec.proof.tables import TableModel
 from nanospec.proof.walk import distance, walk

@@ -35,13 +35,13 @@ from nanospec.methods.lengths.by_survival import BySurvival
 from nanospec.methods.lengths.dynamic import DynamicDrafter
 from nanospec.methods.lengths.stopping import Confidence, Entropy, Goodput
 from nanospec.methods.rules.block import verify_block
+from nanospec.methods.rules.traversal import verify_traversal
 from nanospec.methods.stack import Stack
 from nanospec.methods.trees.drawn import TopTree, TreeDrafter
 from nanospec.methods.trees.dynamic_tree import DynamicTree
 from nanospec.methods.trees.merged import MergedDrafter
 from nanospec.methods.trees.node_rule import verify_tree
 from nanospec.methods.trees.shapes import best_size, best_tree, grown_tree
-from nanospec.methods.trees.traversal import verify_traversal
 from nanospec.methods.trees.tree_draft import Tree, TreeDraft
 from nanospec.model import GPT
 from nanospec.proof.tables import small_gpt

@@ -1,3 +1,4 @@
-"""Rules beside `verify`: block verification of a chain. Those for trees alone stand in trees/, and
-those that change the text's distribution in lessons/, beside the lesson that shows what they cost.
+"""Rules beside `verify` and the node rule of trees/: block verification of a chain, traversal of a
+tree. Rules that change the text's distribution stand in lessons/, beside the lesson that shows what
+they cost.
 """

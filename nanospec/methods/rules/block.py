@@ -48,7 +48,7 @@ from torch import Tensor
 from nanospec.dice import Dice
 from nanospec.draft import Draft
 from nanospec.errors import check_scored
-from nanospec.methods.trees.traversal import verify_traversal
+from nanospec.methods.rules.traversal import verify_traversal
 from nanospec.methods.trees.tree_draft import TreeDraft
 from nanospec.probs import residual
 

@@ -16,7 +16,7 @@ ROWS = [
         file="methods.trees.node_rule"),
     bug("draft-of-another-row", "ours", "a rule for one text gets the first text's draft, for every text",
         "batch: chain, traversal", ("rule(*of_text(draft, b)", "rule(*of_text(draft, 0)"),
-        file="methods.trees.traversal"),
+        file="methods.rules.traversal"),
     bug("ancestors-of-another-row", "ours", "every text's rows see what the first text's rows see",
         "alone: merged, token",
         ("parents, ancestors_of(parents)", "parents, ancestors_of(parents[:1].expand_as(parents))"),

@@ -49,7 +49,7 @@ RANDOMNESS = [
            ("return accepted, dice.pick(left)", "dice.column -= 1; return accepted, dice.pick(left)"),
            file="methods.rules.block"),
     mutant("traversal-coins-do-not-move-on", "every coin is flipped by the same uniform", "uniforms: tree, block",
-           ("dice.flip(chance", "dice.of_row(0).flip(chance"), file="methods.trees.traversal"),
+           ("dice.flip(chance", "dice.of_row(0).flip(chance"), file="methods.rules.traversal"),
     mutant("draft-does-not-move-on", "every draft token is drawn by the same uniform, and the rule has it next",
            "uniforms: chain, token", (DRAW, "tokens.append(dice.of_row(0).pick(q_draft[-1]))")),
     mutant("siblings-drawn-alike", "siblings are drawn by the same uniform", "uniforms: tree, token",
@@ -57,7 +57,7 @@ RANDOMNESS = [
            file="methods.trees.drawn"),
     mutant("column-before-the-pick", "the dice go on at the uniform by which a rule for one text drew its token",
            "one after the other", ("dice.column = max(die.column", "dice.column = max(die.column - 1"),
-           file="methods.trees.traversal"),
+           file="methods.rules.traversal"),
     mutant("private-dice-like-the-requests", "the draft throws dice of its own, seeded as the request's are",
            "real_dice: chain, token",
            (DRAW, "own = Dice([g.initial_seed() for g in dice.generators]) if hasattr(dice, 'u') else dice; "
@@ -102,7 +102,7 @@ CLOSE = [
     mutant("block-reached-almost", "a length reached with less than 1e-6 is always cut to", "T1 nearly equal",
            ("reached == 0", "reached < 1e-6"), file="methods.rules.block"),
     mutant("traversal-almost-nothing", "what is missing is forgotten below 1e-6", "T1 nearly equal",
-           ("total > 0", "total > 1e-6"), file="methods.trees.traversal"),
+           ("total > 0", "total > 1e-6"), file="methods.rules.traversal"),
     mutant("single-precision-on-the-way", "what a rejection leaves goes through float32", "T0",
            ("p[i], rejected)", "p[i], rejected.float().to(rejected))"), file="methods.trees.node_rule"),
 ]

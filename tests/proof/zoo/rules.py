@@ -15,7 +15,7 @@ def block(name: str, source: str, what: str, *edits: tuple[str, str], by: str = 
 
 
 def traversal(name: str, source: str, what: str, *edits: tuple[str, str], by: str = "rules agree"):
-    return bug(f"traversal-{name}", source, what, by, *edits, file="methods.trees.traversal")
+    return bug(f"traversal-{name}", source, what, by, *edits, file="methods.rules.traversal")
 
 
 BUGS = [
