@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 
 from docs import pictures as of_docs
-from nanospec.cli.show import page
+from nanospec.cli.show import figures, page
 from nanospec.cli.show.page import Played, run_of
 from nanospec.theory import expected_tokens, speedup
 from tests.invented import ROUNDS, letters
@@ -32,7 +32,7 @@ def drawn(monkeypatch, tmp_path):
     """drawn(draw, ...) -> the panels of what is drawn so, one beside the other, at 160 dots an inch."""
     made = []
     for module in of_docs, pictures:
-        monkeypatch.setattr(module, "blank", lambda *its, blank=pictures.blank: made.append(blank(*its)) or made[-1])
+        monkeypatch.setattr(module, "blank", lambda *its, blank=figures.blank: made.append(blank(*its)) or made[-1])
 
     def of(draw, *its, **more):
         draw(*its, **more, path=tmp_path / "a.png")
@@ -111,7 +111,7 @@ def test_gains_in_batches(drawn):
     assert [label.get_text() for label in axes.get_xticklabels()] == ["1", "4", "16"]
     assert axes.get_ylim() == pytest.approx((0, 1.08 * 1.5)) and at_one(axes)
     assert words_of(axes) == ("texts at once", "tokens a second over those of plain decoding", ["chain 4", "by-load"])
-    assert [line.get_color() for line in axes.get_lines()] == [pictures.GREEN, pictures.BLUE, pictures.INK]
+    assert [line.get_color() for line in axes.get_lines()] == [figures.GREEN, figures.BLUE, figures.INK]
 
 
 @pytest.fixture
