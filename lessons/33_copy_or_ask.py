@@ -22,7 +22,6 @@ from nanospec.files import load_pair
 from nanospec.generate import generate
 from nanospec.methods.copies.lookup import PromptLookup
 from nanospec.methods.index import method_of
-from nanospec.methods.trees.merged import MergedDrafter
 from nanospec.probs import probs, residual
 from nanospec.proof.tables import TableModel
 from nanospec.proof.walk import distance, target_distribution, walk
@@ -237,38 +236,10 @@ table(["text", "T", "drafter", "tokens per call", "draft steps per call", "gain"
 # alone gain a little more there: the hybrid first has to learn how far copies can be trusted. At T
 # = 1 copies bring little. docs/results/ has the measurement by the clock.
 #
-# ## Or both at once
-#
-# One need not choose, because a draft may be a tree: the chain is one branch, the copy is another,
-# and one call of the target verifies both. Where they agree, they share rows. SpecInfer (Miao et
-# al. 2023) joins the drafts of several models in this way. The library's drafter is `MergedDrafter`
-# (nanospec/methods/trees/merged.py). The node rule only needs the distribution that each token was
-# drawn from, so it is lossless.
-#
-# *Guess first:* does it bring more tokens per call than the hybrid, and does it gain more?
-
-# %%
-walked, paths = walk(lambda dice: tuple(tokens_of(speculate(
-    TARGET, MergedDrafter([ModelDrafter(DRAFT, 1), PromptLookup(1)]), START, NEW, dice=dice))))
-both_off = distance(walked, right)[1]
-print(f"\nboth at once: {paths} paths walked, the text is off by {both_off:.0e}")
-assert both_off < 1e-12
-
-for kind in texts:
-    rounds = []
-    for ids in texts[kind]:
-        both = MergedDrafter([ModelDrafter(draft, 4), PromptLookup(8)])
-        rounds += speculate(target, both, ids, 64, temperature=0)
-    counted[kind, 0, "both at once"] = numbers_of(rounds)
-table(["text, T = 0", "drafter", "tokens per call", "draft steps per call", "gain"],
-      [[kind, name, *(f"{number:.2f}" for number in counted[kind, 0, name])]
-       for kind in texts for name in ("hybrid", "both at once")])
-
-# %% [markdown]
-# *Answer:* more tokens, and a smaller gain. In held-out code both at once brings the most tokens
-# per call, because two guesses are better than one. (Where the text repeats itself, its copies of 8
-# end too soon.) But it pays for both in every round: the steps of the draft model, and a call on
-# the rows of both. With these costs the hybrid gains more.
+# One need not choose: a draft may be a tree, with the chain as one branch and the copy as another,
+# and one call of the target verifies both. SpecInfer (Miao et al. 2023) joins the drafts of several
+# models in this way. Two guesses write more tokens per call than one, but both are paid for in
+# every round: the steps of the draft model, and a call on the rows of both.
 #
 # The picture shows both offers at every match.
 

@@ -27,7 +27,6 @@ from nanospec.methods.rules.traversal import verify_traversal
 from nanospec.methods.stack import Stack
 from nanospec.methods.trees.drawn import TopTree, TreeDrafter
 from nanospec.methods.trees.dynamic_tree import DynamicTree
-from nanospec.methods.trees.merged import MergedDrafter
 from nanospec.methods.trees.shapes import shape
 from nanospec.methods.trees.tree_reader import longest_chain
 from nanospec.speculate import ModelDrafter, Round, speculate
@@ -126,8 +125,6 @@ DRAFTERS: dict[str, Entry] = {
     "lookahead": Entry(Lookahead, lambda draft, o: Lookahead(), needs_draft=False),
     "stack": Entry(Stack, lambda draft, o: Stack(draft, PromptLookup(o.gamma), o.gamma)),
     "hybrid": Entry(Hybrid, _hybrid),
-    "merged": Entry(MergedDrafter, lambda draft, o: MergedDrafter([
-        ModelDrafter(draft, longest_chain(draft, min(o.gamma, 4))), PromptLookup(o.gamma)])),
 }
 WITHOUT_DRAFT = [name for name, entry in DRAFTERS.items() if not entry.needs_draft]
 REMEMBERING = [name for name, entry in DRAFTERS.items()

@@ -6,7 +6,6 @@ attributes in `per_row`; for the core's own classes PER_ROW does. Such an attrib
 
     a tensor            whose dimension 0 are the texts
     a dict              with a text's row as its key
-    a list              of objects that keep something themselves
     another object      that keeps something itself: a Cache (one of another kind may name more),
                         a Text, a reader, a drafter
 """
@@ -43,9 +42,6 @@ def move(thing: Any, rows: Sequence[int], count: int) -> None:
         new = [torch.Generator() for _ in range(count - len(rows))]
         thing.generators = [thing.generators[b] for b in rows] + new
         thing.u = thing.u.new_empty(count, 0)
-    elif isinstance(thing, list):
-        for part in thing:
-            move(part, rows, count)
     else:
         for name in per_row(thing):
             kept = getattr(thing, name)

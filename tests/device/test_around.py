@@ -43,8 +43,8 @@ def served(gpu, target, draft, name):
     return [request.tokens for request in requests], waits
 
 
-@pytest.mark.parametrize("name, most", [("chain", 1), ("by-load", 2), ("by-survival", 4), ("hybrid", 2), ("merged", 3),
-                                        ("goodput", 6), ("stack", 8)])
+@pytest.mark.parametrize("name, most", [("chain", 1), ("by-load", 2), ("by-survival", 4), ("hybrid", 2), ("goodput", 6),
+                                        ("stack", 8)])
 def test_a_server(gpu, there, name, most):
     """Rows come and go, with settings of their own; the same tokens as on the CPU."""
     ours, waits = served(gpu, there(TARGET), there(DRAFT), name)

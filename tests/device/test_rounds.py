@@ -69,9 +69,9 @@ def test_a_learned_draft_model_waits_once(gpu, there, drafter, model):
 
 
 @pytest.mark.parametrize("drafter, rule", [("chain", "block"), ("chain", "traversal"), ("tree", "block"),
-                                           ("goodput", "block"), ("suffix-tree", "block"), ("merged", "block")])
+                                           ("goodput", "block"), ("suffix-tree", "block")])
 def test_a_rule_on_drafts_of_every_shape(gpu, there, drafter, rule):
-    """A chain, a tree, a chain that may stop, copies, and what was joined."""
+    """A chain, a tree, a chain that may stop, and copies."""
     here, rounds, taken = both(gpu, there, drafter, rule)
     same(here, rounds)
     waits = {counted(its)[0] for its in taken[BEGIN:]}

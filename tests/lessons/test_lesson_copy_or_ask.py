@@ -12,8 +12,7 @@ pytestmark = pytest.mark.xdist_group("held-out texts")      # which one process 
 @shorter(("held_out_prompts(pair, 6)", "held_out_prompts(pair, 2)"), ("new=96", "new=48"),
          ("enumerate(texts[kind])", "enumerate(texts[kind][:2 - T])"),
          ("itself\": repetitive_prompts(pair)", "itself\": repetitive_prompts(pair)[:1]"),
-         ("ids, 64, temperature=T", "ids, 40 if 'repeats' in kind else 32, temperature=T"),
-         ("ids, 64, temperature=0", "ids, 40 if 'repeats' in kind else 32, temperature=0"))
+         ("ids, 64, temperature=T", "ids, 40 if 'repeats' in kind else 32, temperature=T"))
 def test_copy_or_ask(lesson, exchanged):
     names, out = lesson("copy_or_ask", *exchanged)
 
@@ -56,17 +55,11 @@ def test_copy_or_ask(lesson, exchanged):
     assert max(off[:2]) < 1e-12 and off[2] > 0.1
     assert [cells[-1] for name, cells in rows(out, "drafted is").items() if cells] == [f"{tv:.1e}" for tv in off]
 
-    # both at once: exact; the most tokens, and not the greatest gain
-    assert names["both_off"] < 1e-12 and "both at once: 59 paths walked" in out
-
     # what was counted
     counted = names["counted"]
     for kind in "held-out code", "code that repeats itself":
-        tokens, gains = ({name: counted[kind, 0, name][i] for name in names["DRAFTERS"]} for i in (0, 2))
+        gains = {name: counted[kind, 0, name][2] for name in names["DRAFTERS"]}
         if kind == "held-out code" and not exchanged:           # a short text teaches it too little
             assert gains["hybrid"] > max(gains["chain of 4"], gains["lookup"])
-            assert counted[kind, 0, "both at once"][0] > max(tokens.values())
-            assert counted[kind, 0, "both at once"][2] < gains["hybrid"]
-        assert counted[kind, 0, "both at once"][1] == 4
         steps = [counted[kind, 0, name][1] for name in ("lookup", "hybrid", "chain of 4")]
         assert steps[0] == 0 <= steps[1] < 4 == steps[2]

@@ -7,11 +7,9 @@ from nanospec.dice import Dice
 from nanospec.errors import RequestError
 from nanospec.fast.packed import pack
 from nanospec.files import load_pair
-from nanospec.methods.copies.lookup import PromptLookup
 from nanospec.methods.lengths.dynamic import DynamicDrafter
 from nanospec.methods.lengths.stopping import Confidence, Entropy, Goodput, Heuristic, StoppingRule
 from nanospec.methods.rules.block import verify_block
-from nanospec.methods.trees.merged import MergedDrafter
 from nanospec.probs import Sampling, probs
 from nanospec.proof.tables import TableModel, small_gpt
 from nanospec.proof.walk import distance, target_distribution, walk
@@ -197,19 +195,6 @@ def test_a_rule_is_told_what_was_judged_and_no_more(rule):
             own = probs(GPT_DRAFT(torch.tensor([text + done.tokens[1:]]))[0])        # before temperature
             assert sure == pytest.approx([own[len(text) - 1 + i, x].item() for i, x in enumerate(done.tokens[1:])])
             text = text + done.emitted
-
-
-def test_joined_with_a_copier_it_is_told_of_its_own_tokens_only():
-    """However many of the copier's are accepted behind them."""
-    beyond = set()
-    for draft in (GPT_DRAFT, GPT):
-        drafter = DynamicDrafter(draft, Told(), 2)
-        rounds = list(speculate(GPT, MergedDrafter([drafter, PromptLookup(6)]), [1, 2, 3, 4] * 5, 60, 0.4))
-        for done, (sure, accepted, betas) in zip(rounds, drafter.of[0].told):
-            own = set(range(1, len(sure) + 1))                                      # it drafts first
-            assert accepted == len(own & set(done.path)) and len(betas) == min(accepted + 1, len(sure))
-            beyond |= {accepted} if len(done.path) > accepted else set()
-    assert beyond == {0, 1, 2}
 
 
 # What it is for.

@@ -102,7 +102,7 @@ def of_the_contract(monkeypatch):
 
 
 @pytest.mark.parametrize("part, names", [
-    ("batch", ("chain", "tree")), ("same_greedy", ("tree", "suffix-tree")), ("long_caches", ("merged",)),
+    ("batch", ("chain", "tree")), ("same_greedy", ("tree", "suffix-tree")), ("long_caches", ("hybrid",)),
     ("alone", ("chain", "tree", "by-survival"))])
 def test_the_contract_holds_under_a_grammar(part, names, monkeypatch):
     """In a batch, in a server with a prompt in pieces and rows that come and go, far into a text."""

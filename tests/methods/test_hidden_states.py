@@ -6,8 +6,6 @@ import torch
 
 from nanospec.dice import Dice
 from nanospec.draft import Draft, Drafter
-from nanospec.methods.copies.lookup import PromptLookup
-from nanospec.methods.trees.merged import MergedDrafter
 from nanospec.methods.trees.node_rule import verify_tree
 from nanospec.methods.trees.tree_draft import TreeDraft
 from nanospec.model import Call, rope_table
@@ -134,20 +132,3 @@ def test_a_wrong_hidden_state_is_seen(wrong):
     assert max(oracle.error() for _ in played(oracle, [[1, 2, 0, 4]], temperature=0.8)) > 0.1
     rounds = speculate(TARGET, wrong(CHAIN, careless=(3,)), [1, 2, 0, 4], 24, 0.8)
     assert min(acceptance(done.p_target[0], done.q_draft[1]) for done in rounds) < 0.99
-
-
-JOINED = {"flat": lambda first, second: MergedDrafter([first, PromptLookup(5), second]),
-          "one in one": lambda first, second: MergedDrafter([MergedDrafter([first, second]), PromptLookup(5)])}
-
-
-@pytest.mark.parametrize("join", JOINED.values(), ids=JOINED)
-def test_joined_with_others_it_is_told_of_the_tokens_that_they_drafted(join):
-    """An oracle of another layer, and a copier whose tokens are accepted where neither of them has drafted any."""
-    oracles, beyond = [Oracle(PAIR, 1), Oracle(PAIR, 0, careless=(1,))], 0
-    before = [12, 8]
-    for draft, p_target, *_ in played(join(*oracles), [[0, 1, 2, 3] * 3, [4, 0] * 4], [3] * 5, temperature=0.3):
-        assert max(oracle.error() for oracle in oracles) < CLOSE
-        assert (acceptance(p_target[:, 0], draft.q_draft[:, 1]) - 1).abs().max() < CLOSE
-        after = oracles[0].text.length.tolist()
-        beyond, before = beyond + sum(new - old > 2 for old, new in zip(before, after)), after
-    assert beyond > 1

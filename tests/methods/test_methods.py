@@ -18,7 +18,7 @@ def test_every_name_makes_a_drafter_of_the_size_that_was_asked_for():
     for name, entry in DRAFTERS.items():
         drafter = entry.make(DRAFT, Options(gamma=3, topology=topology))
         expected = {"gamma": 4, "topology": 6, "itself": 16}[entry.sized_by]
-        assert drafter.size == (expected + 3 if name == "merged" else expected)         # two drafters, of 3 tokens each
+        assert drafter.size == expected
         assert type(drafter) is entry.kind                  # whose facts are the drafter's
     assert list(RULES) == ["token", "block", "traversal"] and RULES["token"] is None
 
@@ -27,7 +27,7 @@ def test_what_is_known_of_a_drafter_before_it_is_made():
     assert {name for name, entry in DRAFTERS.items() if entry.kind.fixed} == FIXED
     assert {name for name, entry in DRAFTERS.items() if issubclass(entry.kind, ModelDrafter)} == CHAINS
     ruled = {name for name, entry in DRAFTERS.items() if entry.kind.rule is not None}
-    assert ruled == {"tree", "independent", "top", "dynamic-tree", "lookahead", "merged"}
+    assert ruled == {"tree", "independent", "top", "dynamic-tree", "lookahead"}
     assert all(DRAFTERS[name].kind.rule is verify_tree for name in ruled)
 
 
@@ -53,8 +53,8 @@ def test_a_chain_is_no_longer_than_its_draft_model_can_draft():
 
 def test_a_methods_name_says_how_many_tokens_it_drafts_and_which_rule_is_not_the_usual():
     names = [method_of(TARGET, DRAFT, *pair, gamma=5).name for pair in (("chain",), ("tree", "block"), ("lookahead",),
-                                                                        ("merged", "traversal"))]
-    assert names == ["chain 5", "tree 6, block", "lookahead 15", "merged 9, traversal"]
+                                                                        ("suffix-tree", "traversal"))]
+    assert names == ["chain 5", "tree 6, block", "lookahead 15", "suffix-tree 5, traversal"]
     method = method_of(TARGET, DRAFT)
     assert method.gamma == GAMMA == method.make().size - 1 and method.make() is not method.make()
 

@@ -12,7 +12,6 @@ from nanospec.methods.copies.lookup import PromptLookup
 from nanospec.methods.lengths.by_load import ByLoad
 from nanospec.methods.models.by_string import ReadText
 from nanospec.methods.stack import Stack
-from nanospec.methods.trees.merged import MergedDrafter
 from nanospec.probs import Sampling
 from nanospec.proof.tables import small_gpt
 from nanospec.serving.conversation import Listening
@@ -53,15 +52,6 @@ def test_a_chain_reads_two_tokens_and_each_of_its_own_but_the_last():
     for _ in range(6):
         batch.round(dice, Sampling())
         assert draft.taken() == [2, 1, 1]
-
-
-def test_joined_with_others_it_reads_what_they_may_have_drafted():
-    """The longest path has 5 draft tokens of the lookup's, and there is the token after it."""
-    draft = Counting(DRAFT)
-    batch, dice = begun(MergedDrafter([ModelDrafter(draft, 3), PromptLookup(5)]), draft)
-    for _ in range(6):
-        batch.round(dice, Sampling())
-        assert draft.taken() == [6, 1, 1]
 
 
 def test_after_a_silence_it_reads_what_was_written_meanwhile_once():

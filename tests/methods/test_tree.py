@@ -9,6 +9,7 @@ from nanospec.dice import Dice
 from nanospec.errors import MOST_ROWS, RequestError
 from nanospec.methods.trees.drawn import TopTree, TreeDrafter, in_drawing_order
 from nanospec.methods.trees.node_rule import verify_tree
+from nanospec.methods.trees.traversal import verify_traversal
 from nanospec.methods.trees.tree_draft import TreeDraft
 from nanospec.probs import Sampling
 from nanospec.proof.tables import TableModel, small_gpt
@@ -136,6 +137,24 @@ def test_a_node_has_the_targets_distribution_whatever_the_two_distributions(coun
         tokens = {x: sum(weight for (token, _), weight in found.items() if token == x) for x in range(5)}
         assert distance(tokens, dict(enumerate(p_target.tolist())))[0] < 1e-12, name
     assert independent or drawn_out
+
+
+@pytest.mark.parametrize("rule", [verify_tree, verify_traversal])
+def test_siblings_may_each_have_a_distribution_of_their_own(rule):
+    """T0: drawn and chosen tokens in any order, the same one twice, from what the draft or the target says."""
+    certain, ways = torch.eye(5, dtype=torch.float64), ["dc", "cd", "dd", "dt", "dcd"]
+    for i, (name, p_target, q_draft) in enumerate([*node_cases()][::5]):
+        siblings = [{"d": q_draft, "t": p_target, "c": certain[1]}[letter] for letter in ways[i % len(ways)]]
+        parents = torch.tensor([[-1] + [0] * len(siblings)])
+        rows = torch.stack([p_target] + [certain[4]] * len(siblings))[None]
+
+        def play(dice):
+            tokens = [0, *(int(dice.pick(q[None])) for q in siblings)]
+            draft = TreeDraft(torch.tensor([tokens]), torch.stack([q_draft * 0, *siblings])[None], parents)
+            accepted, token = rule(draft, rows, dice)
+            return tokens[accepted] if accepted else int(token)
+
+        assert distance(walk(play)[0], dict(enumerate(p_target.tolist())))[0] < 1e-12, name
 
 
 def test_a_child_of_less_than_the_smallest_normal_number():

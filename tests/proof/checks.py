@@ -18,7 +18,6 @@ from nanospec.methods.index import DRAFTERS, Options, method_of
 from nanospec.methods.lengths.by_survival import BySurvival
 from nanospec.methods.models.grammar import Constrained, Grammar
 from nanospec.methods.trees.drawn import TreeDrafter
-from nanospec.methods.trees.merged import MergedDrafter
 from nanospec.methods.trees.node_rule import verify_tree
 from nanospec.proof.tables import DRAFT, TABLE, TableModel, small_gpt, small_learned
 from nanospec.proof.walk import TOLERANCE
@@ -147,9 +146,6 @@ CHECKS = {check.name: check for check in [
           lambda: rounds(DEEP, tree(DEEP, DEEP_DRAFT, TWO_ONE, rule="traversal"), [1, 0], 3), slow=True),
     Check("T2", "dynamic", "stop after an unlikely token, V3, 2 tokens, T 0.7", lambda: rounds(
         TABLE3, method_of(TABLE3, DRAFT3, "confidence", gamma=2).run, [1, 0, 1, 2, 1], 2, **WARM)),
-    Check("T2", "merged", "two drafters that draw, joined, V3, 2 tokens, T 0.7", lambda: rounds(
-        TABLE3, partial(speculate, TABLE3, MergedDrafter([ModelDrafter(DRAFT3, 1), ModelDrafter(FULL_DRAFT, 1)])),
-        [1, 0], 2, **WARM)),
     Check("T2", "hybrid", "copies and chains of 2, V3, 3 tokens, 2 without zeros, T 0.7; rows of 3 and 4, 2 tokens",
           lambda: worst(part() for part in [
               *[partial(ragged, TABLE, HYBRID.make(), [[1, 0, 2], [0, 2, 0, 2]], 2, settings=settings)

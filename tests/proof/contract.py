@@ -44,8 +44,8 @@ LONG, LONG_DRAFT = small_gpt(4, 3, 5, context=128), small_gpt(4, 1, 6, context=1
 SHORT, SHORT_DRAFT = small_gpt(4, 3, 5, context=48), small_gpt(4, 1, 6, context=48)
 OF_THE_DRAFTER = {"same_greedy", "stops", "real_dice", "long_caches", "alone", "second_request", "shrinking_text",
                   "foreign_vocabulary"}
-# A rule sees the draft alone. One drafter for each kind: drawn, a tree, at times nothing, copied and a tree, all of it.
-SHAPES = ("chain", "tree", "goodput", "suffix-tree", "merged")
+# A rule sees the draft alone. One drafter for each kind: drawn, a tree, at times nothing, copied and a tree.
+SHAPES = ("chain", "tree", "goodput", "suffix-tree")
 BY_COMPANY = {"by-load", "by-survival", "hybrid"}     # how long a draft is depends on who else is there
 MANY_PATHS = {"independent", "lookahead", "stack"}
 FALSE_ALARM = 1e-5              # of `real_dice`, of which there is one for every pair
@@ -159,11 +159,10 @@ def long_caches(name: str, rule: str) -> Found:
     """
     target, gpt = (LONG, LONG_DRAFT) if name in ("chain", "tree") else (SHORT, SHORT_DRAFT)
     drafter, prompts = drafter_of(name, target, gpt, **LARGE), prompts_of(4, 1, 9)
-    parts = getattr(drafter, "drafters", [drafter])                 # of a merged one
-    reads = [isinstance(part, ModelDrafter | TreeOfModel | Hybrid | Stack) for part in parts]
-    draft = draft_of(name, target, gpt) if any(reads) else None
+    reads = isinstance(drafter, ModelDrafter | TreeOfModel | Hybrid | Stack)
+    draft = draft_of(name, target, gpt) if reads else None
     return caches(target, draft, drafter, prompts, target.config.context - max(map(len, prompts)), RULES[rule],
-                  copies=not all(reads) or isinstance(drafter, Hybrid), best=isinstance(drafter, TopTree | DynamicTree),
+                  copies=not reads or isinstance(drafter, Hybrid), best=isinstance(drafter, TopTree | DynamicTree),
                   must_see=lambda done: len(done.path) > 1, temperature=0.8)
 
 

@@ -230,7 +230,7 @@ class Schedule(RuleBasedStateMachine):
 
     def is_copied(self, text: list[int], count: int) -> bool:
         """Whether the last `count` + 1 tokens stand elsewhere, too; another's text may have helped."""
-        if not (entry_of(self.name).kind is Hybrid or self.name in ("merged", "lookup", "suffix", "suffix-tree")):
+        if not (entry_of(self.name).kind is Hybrid or self.name in ("lookup", "suffix", "suffix-tree")):
             return False
         texts = [text[:-1]] + [request.ids + request.tokens for request, *_ in self.known
                                if self.name in OF_OTHERS]

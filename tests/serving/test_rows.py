@@ -73,21 +73,20 @@ def test_row_rows_i_becomes_row_i_and_the_others_are_zeros(rows, count, dim):
 class Kept:
     """Keeps a number for every text in each of the ways that there are."""
 
-    per_row = ("tensor", "by_row", "parts", "inner")
+    per_row = ("tensor", "by_row", "inner")
 
     def __init__(self, of_rows: list[int], nested: bool = True):
         self.tensor, self.by_row = torch.tensor(of_rows), dict(enumerate(of_rows))
-        self.parts = [Kept([10 * n for n in of_rows], False), Kept([20 * n for n in of_rows], False)] if nested else []
-        self.inner = Kept([30 * n for n in of_rows], False) if nested else Text([[n] for n in of_rows], 0, 99)
+        self.inner = Kept([10 * n for n in of_rows], False) if nested else Text([[n] for n in of_rows], 0, 99)
 
 
 def test_everything_that_a_thing_names_moves_and_what_it_keeps_in_others_too():
     kept, common = Kept([1, 2, 3]), object()
     kept.of_all_rows = common
     move(kept, [0, 2], 2)
-    for thing, factor in (kept, 1), (kept.parts[0], 10), (kept.parts[1], 20), (kept.inner, 30):
+    for thing, factor in (kept, 1), (kept.inner, 10):
         assert thing.tensor.tolist() == [factor, 3 * factor] and thing.by_row == {0: factor, 1: 3 * factor}
-    assert kept.parts[1].inner.ids() == [[20], [60]] and kept.of_all_rows is common
+    assert kept.inner.inner.ids() == [[10], [30]] and kept.of_all_rows is common
     del kept.by_row[1]                                      # a text for which there is nothing to be kept
     move(kept, [1, 0], 3)
     assert kept.by_row == {1: 1} and kept.tensor.tolist() == [3, 1, 0]
@@ -163,11 +162,12 @@ def forgotten(thing: Any, not_its_own: list, path: str, named: bool = True) -> I
         if any(kept is other for other in not_its_own):
             continue
         if of_each_text(kept):
-            if not reached or isinstance(kept, list):       # a list's entries are moved each, they do not change place
+            if not reached or isinstance(kept, list):       # a list is not moved
                 yield thing, name, here
         else:
             for i, part in enumerate(kept if isinstance(kept, list | tuple) else [kept]):
-                yield from forgotten(part, [*not_its_own, thing], f"{here}[{i}]" if part is not kept else here, reached)
+                yield from forgotten(part, [*not_its_own, thing], f"{here}[{i}]" if part is not kept else here,
+                                     reached and part is kept)
 
 
 def written(drafter: Drafter, without: bool = True) -> list[list[int]]:

@@ -30,7 +30,6 @@ from nanospec.generate import generate
 from nanospec.methods.draft_models.medusa import Medusa
 from nanospec.methods.index import DRAFTERS, WITHOUT_DRAFT, Method, Options, method_of
 from nanospec.methods.trees.drawn import TreeDrafter
-from nanospec.methods.trees.merged import MergedDrafter
 from nanospec.model import GPT, Config
 from nanospec.proof.tables import TableModel, small_gpt, small_learned
 from nanospec.speculate import ModelDrafter, Round, speculate, tokens_of
@@ -315,12 +314,18 @@ def test_the_best_tree_goes_deep_where_the_first_child_is_accepted(monkeypatch):
 def test_a_clock_around_a_drafter_changes_nothing_but_knows_its_time(pair, pass_time):
     target, draft = pair
 
-    class Slow(ModelDrafter):
+    class Slow:
         def propose(self, *request):
             pass_time(3.0)
             return super().propose(*request)
 
-    for drafter in (Slow(draft, 2), MergedDrafter([ClockedDrafter(Slow(draft, 2)), TreeDrafter(draft, [-1, 0, 0])])):
+    class SlowChain(Slow, ModelDrafter):
+        pass
+
+    class SlowTree(Slow, TreeDrafter):
+        pass
+
+    for drafter in SlowChain(draft, 2), SlowTree(draft, [-1, 0, 0]), ClockedDrafter(SlowChain(draft, 2)):
         drafter, rounds = ClockedDrafter(drafter), []
         for done, seconds in clocked(speculate(target, drafter, [1, 2], 12, seed=3)):
             assert drafter.seconds == seconds == 3.0
@@ -603,8 +608,7 @@ BEFORE_LOADING = [
     ([""], "''")]
 BEFORE_MEASURING = [
     (["--max-new-tokens", "9999"], "context"), (["--gammas", "1024"], "context"),
-    (["--prompts", "999999999"], "prompts"), (["--drafters", "merged", "--gammas", "1023"], "context"),
-    (["--drafters", "all", "--max-new-tokens", "961"], "context"),
+    (["--prompts", "999999999"], "prompts"), (["--drafters", "all", "--max-new-tokens", "961"], "context"),
     (["--drafters", "tree", "--shape", "32", "32"], "context"),
     (["--prompts", "repetitive", "--max-new-tokens", "900"], "context"), (["serve", "--weights", "tests"], "tests")]
 

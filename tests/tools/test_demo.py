@@ -266,9 +266,8 @@ BEFORE_LOADING = [
     (["--gamma"], "--gamma")]
 BEFORE_MEASURING = [
     (["--max-new-tokens", "9999"], "context"), (["--prompt", "x = 1\n" * 200], "context"),
-    (["--gamma", "200"], "context"), (["--drafter", "merged", "--gamma", "125"], "context"),
-    (["--drafter", "tree", "--shape", "20", "20"], "context"), (["--weights", "tests"], "tests"),
-    (["--max-new-tokens", "999999999"], "context")]
+    (["--gamma", "200"], "context"), (["--drafter", "tree", "--shape", "20", "20"], "context"),
+    (["--weights", "tests"], "tests"), (["--max-new-tokens", "999999999"], "context")]
 
 
 def test_what_a_number_or_a_file_must_be(tmp_path):

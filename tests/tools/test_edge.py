@@ -39,7 +39,6 @@ from nanospec.methods.rules.traversal import verify_traversal
 from nanospec.methods.stack import Stack
 from nanospec.methods.trees.drawn import TopTree, TreeDrafter
 from nanospec.methods.trees.dynamic_tree import DynamicTree
-from nanospec.methods.trees.merged import MergedDrafter
 from nanospec.methods.trees.node_rule import verify_tree
 from nanospec.methods.trees.shapes import best_size, best_tree, grown_tree
 from nanospec.methods.trees.tree_draft import Tree, TreeDraft
@@ -86,7 +85,6 @@ REFUSED = {
     "BySurvival": (lambda x: BySurvival(x, 2), NONE), "ByLoad": (lambda x: ByLoad(x, lambda *_: 1.0), NONE),
     "ByLoad, seconds": (lambda x: ByLoad(DRAFT, x), (None, 5, {})),
     "Stack": (lambda x: Stack(x, PromptLookup(2)), NONE), "Stack, lowest": (lambda x: Stack(DRAFT, x), NONE),
-    "MergedDrafter": (MergedDrafter, (*NONE, [], [None], [PromptLookup(1)] * 2 and [GPT])),
     "Hybrid": (lambda x: Hybrid(x, {2: 1.0}), NONE),
     "Hybrid, v": (lambda x: Hybrid(ByLoad(DRAFT, lambda *_: 1.0, 1), x), (
         None, 5, {}, {1: 1.0}, {3: 1.0}, {2: "x"}, {"2": 1.0}, {2: -1.0}, {2: math.nan})),

@@ -102,7 +102,7 @@ def test_the_formulas_without_a_browser():
     assert {1, 16} < {found[2] for found in theirs}
 
 
-@pytest.mark.parametrize("drafter", ["chain", "tree", "independent", "suffix-tree", "entropy", "merged", "stack"])
+@pytest.mark.parametrize("drafter", ["chain", "tree", "independent", "suffix-tree", "entropy", "stack"])
 def test_its_numbers_are_the_rounds(drafter):
     """Each coin, threshold and bar, computed from the round here, in another way."""
     played, run = a_run(drafter, **({"topology": [-1, 0, 0, 1, 1, 2]} if "e" == drafter[-1] else {}))

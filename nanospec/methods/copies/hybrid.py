@@ -30,9 +30,9 @@ Proof.
 
 Step 1 is needed. Who drafts first and then throws away a chain that the copy contradicts has chosen
 by the draw.
-merged.py is the other way to have both: one tree, and one call on all of it.
 With `remember` it copies from earlier requests, too (memory.py), where more tokens agree there.
-Left out: trees of copies.
+Left out: trees of copies; both at once, as branches of one tree (Miao et al. 2023, SpecInfer),
+which would pay for both in every round.
 """
 
 from collections.abc import Callable, Mapping, Sequence

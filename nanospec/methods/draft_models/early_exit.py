@@ -180,8 +180,8 @@ def target_for(target: Any, drafter: Drafter) -> Any:
     """What verifies the drafts of this drafter, to be used in the target's place.
 
     The target itself, or a GoesOn if the drafter drafts with this very target's first blocks. A
-    drafter that is made of others (hybrid, merged) has no reader of its own: there the target
-    itself reads every row in full, and the text is the same.
+    drafter that holds another one (hybrid) has no reader of its own: there the target itself reads
+    every row in full, and the text is the same.
     """
     reader = getattr(drafter, "reader", None)
     if isinstance(reader, ExitReader) and reader.model.target is target and isinstance(target, GPT):

@@ -103,10 +103,8 @@ class DynamicDrafter(ModelDrafter):
         super().commit(draft, path, count, p_target, hidden)
         betas = acceptance(p_target[:, :-1], draft.q_draft[:, 1:])
         betas = betas.nan_to_num()                  # a text with NaN fails alone
-        numbers = torch.cat([count[:, None], path, betas], 1).tolist()                      # waits
-        for b, (length, *of_rows) in enumerate(numbers):
-            rows, its_betas = of_rows[:path.shape[1]], of_rows[path.shape[1]:]
-            drafted = len(self.sure[b])             # in a merged draft, others' tokens follow
-            accepted = sum(row <= drafted for row in rows[1:int(length) + 1])
-            judged = min(accepted + 1, drafted)     # the accepted, and the first that was rejected
-            self.of[b].learn(self.sure[b], accepted, its_betas[:judged])
+        numbers = torch.cat([count[:, None], betas], 1).tolist()                            # waits
+        for b, (accepted, *its_betas) in enumerate(numbers):
+            # The accepted, and the first that was rejected.
+            judged = min(int(accepted) + 1, len(self.sure[b]))
+            self.of[b].learn(self.sure[b], int(accepted), its_betas[:judged])

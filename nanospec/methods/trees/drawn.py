@@ -5,7 +5,8 @@ replacement, as in Sequoia (Chen et al. 2024, arXiv 2402.12374, section 3.2): no
 twice after the same text. When the elder siblings have used up q_draft, as at temperature 0 the
 first one has, the next is any token that was not tried, all as likely (Algorithm 2, lines 12 to
 15). So as many siblings as there are tokens cover the vocabulary, and one of them is accepted.
-Left out: joining the subtrees of siblings that drew the same token, as merged.py does.
+Left out: joining the subtrees of siblings that drew the same token, and SpecInfer's merged trees,
+which join the drafts of several models.
 
 `TopTree` has the same shapes and draws nothing: every row is followed by its likeliest tokens, the
 best one first. Medusa (Cai et al. 2024, arXiv 2401.10774) drafts so, with a tree made from measured

@@ -5,7 +5,7 @@ from nanospec.proof.zoo.plant import bug
 PARENTS = "torch.where(q_draft.sum(-1) > 0, self.parents, -1)"
 WRITE = "self.length[:, None] + self._places[:tokens.shape[1]]"
 BUDGET = "order[:self.budget * B]"
-HANDED, OWN = "drafter.commit(draft, path, count, p_target, hidden)", "_rows(own_hidden, at)"
+HANDED = "drafter.commit(draft, path, count, p_target, hidden)"
 
 ROWS = [
     bug("cross-row-write", "flash-attention#2779", "an index meant for one row is used for every row", "T2 rows",
@@ -18,7 +18,7 @@ ROWS = [
         "batch: chain, traversal", ("rule(*of_text(draft, b)", "rule(*of_text(draft, 0)"),
         file="methods.rules.traversal"),
     bug("ancestors-of-another-row", "ours", "every text's rows see what the first text's rows see",
-        "alone: merged, token",
+        "alone: dynamic-tree, token",
         ("parents, ancestors_of(parents)", "parents, ancestors_of(parents[:1].expand_as(parents))"),
         file="methods.trees.tree_draft"),
     bug("path-of-another-row", "ours", "the first text's path is committed in every text's cache",
@@ -66,15 +66,6 @@ TOLD = [
     bug("hidden-states-of-a-rejected-row", "ours; vllm#14649 kept the draft's own", "a drafter gets those of the row "
         "before", "hidden states",
         (HANDED, HANDED.replace("hidden", "None if hidden is None else hidden.roll(1, 1)"))),
-    bug("hidden-states-in-the-trees-order", "ours", "joined drafters get those of the joined rows, not of their own",
-        "hidden states", (OWN, "own_hidden[:, :at.shape[1]]"), file="methods.trees.merged"),
-    bug("merged-and-not-told", "ours", "a drafter does not know that another's tokens are new to it: exact, and slower",
-        "long_caches: merged, token",
-        ("lag = max(lag, self.deepest)", "pass"), file="methods.trees.merged"),
-    bug("merged-without-the-second-coin", "ours", "a token that two drafters drew has one coin", "merged",
-        ("elder is None or drawn[i]", "elder is None"), file="methods.trees.merged"),
-    bug("merged-q-of-another", "ours", "a row has the q_draft of another drafter's row", "merged",
-        ("origin.append(i)", "origin.append(i - start)"), file="methods.trees.merged"),
 ]
 
 CHOICE = "rate, texts = max(self.other.goodput(len(text.tokens))), text.ids()"
