@@ -7,9 +7,9 @@ import torch
 
 from nanospec.dice import Dice
 from nanospec.errors import MOST_ROWS, RequestError
+from nanospec.methods.rules.traversal import verify_traversal
 from nanospec.methods.trees.drawn import TopTree, TreeDrafter, in_drawing_order
 from nanospec.methods.trees.node_rule import verify_tree
-from nanospec.methods.trees.traversal import verify_traversal
 from nanospec.methods.trees.tree_draft import TreeDraft
 from nanospec.probs import Sampling
 from nanospec.proof.tables import TableModel, small_gpt
