@@ -20,6 +20,7 @@ from nanospec.errors import RequestError
 
 FEWEST = 5.0    # expected samples in a cell; rarer outcomes are pooled, as Cochran advised (1954)
 STRANGE = 10        # so many right samples are expected to be as strange as what is rare
+NEVER = 1e-300      # divides in the place of a probability of 0: what is forbidden is the strangest
 SEED = 2 * 10 ** 9  # of right samples that are drawn here: no one else's
 
 
@@ -41,8 +42,7 @@ def miss_rate(noncentrality: float, df: int, bar: float) -> float:
     """
     half = noncentrality / 2
     j = torch.arange(int(half + 12 * math.sqrt(half + 1)) + 20, dtype=torch.float64)
-    poisson = ((j * math.log(half) - half - torch.lgamma(j + 1)).exp() if half > 0
-               else (j == 0).double())
+    poisson = (torch.special.xlogy(j, _double(half)) - half - torch.lgamma(j + 1)).exp()
     return (poisson * torch.special.gammainc(df / 2 + j, _double(bar / 2))).sum().item()
 
 
@@ -109,7 +109,8 @@ def goodness_of_fit(counts: Mapping[Any, int], truth: Mapping[Any, float]) -> Fi
     if not samples:
         raise RequestError("no samples to judge")
     worst = max((Off(outcome, truth.get(outcome, 0.0), counts.get(outcome, 0) / samples)
-                 for outcome in {**truth, **counts}), key=_strangeness)
+                 for outcome in {**truth, **counts}),
+                key=lambda off: (off.found - off.expected) ** 2 / max(off.expected, NEVER))
     impossible = worst.found > 0 and not worst.expected > 0
     cells: list[tuple[float, int]] = []
     rest, pooled = 0.0, 0
@@ -158,13 +159,6 @@ def _of_right_samples(expected: Sequence[float], count: int) -> np.ndarray:
 def _statistic(cells: Iterable[tuple[float, Any]]) -> Any:
     """Pearson's, of (expected, seen) for each cell."""
     return sum((seen - expected) ** 2 / expected for expected, seen in cells)
-
-
-def _strangeness(off: Off) -> float:
-    """An outcome's part in the chi-square, for its samples."""
-    if not off.expected > 0:
-        return math.inf if off.found > 0 else 0.0
-    return (off.found - off.expected) ** 2 / off.expected
 
 
 def two_samples(counts: Mapping[Any, int], others: Mapping[Any, int]) -> Fit:
