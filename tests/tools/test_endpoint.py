@@ -12,12 +12,12 @@ import pytest
 import torch
 
 from nanospec.errors import RequestError
-from nanospec.proof.judge import judge
 from nanospec.proof.judge import sequential as looking
 from nanospec.proof.judge.__main__ import main
 from nanospec.proof.judge.endpoint import Endpoint, against_logprobs, against_plain
 from nanospec.proof.judge.other_programs import Recomputed
 from nanospec.proof.judge.sequential import FALSE_ALARM, LOOKS, looks_at, sequential
+from nanospec.proof.judge.verdict import judge
 from nanospec.proof.stats import Fit
 from nanospec.proof.tables import TableModel
 
@@ -291,9 +291,9 @@ def test_a_server_that_is_slow_or_not_there_is_one_line(serve, capsys):
     (["file:///etc/passwd"], "begins with http"), ([""], "begins with http"), (["http://["], "did not answer in full"),
     (["http://x", "--plain", "ftp://y"], "begins with http"), (["http://x", "--temperature", "0.5"], "temperature 1"),
     (["http://x", "--top-k", "3"], "temperature 1"), (["http://x", "--prompt", "a", "--ids", "1"], "not both"),
-    (["http://x", "--timeout", "0"], "--timeout"), (["http://x", "--at-once", "0"], "--at-once"),
-    (["http://x", "--samples", "-1"], "samples must be"),
-    (["http://x", "--seed", str(2 ** 64)], "32 bits")], ids=str)
+    (["http://x", "--timeout", "0"], "timeout must be more than 0"),
+    (["http://x", "--at-once", "0"], "at_once must be more than 0"),
+    (["http://x", "--samples", "-1"], "samples must be"), (["http://x", "--seed", str(2 ** 64)], "32 bits")], ids=str)
 def test_what_a_server_cannot_be_asked_is_refused_in_one_line(argv, said, capsys):
     assert main(["endpoint", *argv]) == 2
     err = capsys.readouterr().err

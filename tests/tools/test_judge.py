@@ -17,7 +17,6 @@ from nanospec.files.checkpoint import load_pair
 from nanospec.generate import generate
 from nanospec.probs import Sampling
 from nanospec.proof import foreign
-from nanospec.proof import judge as package
 from nanospec.proof.foreign import tokens_from, walked
 from nanospec.proof.judge import verdict as judge_file
 from nanospec.proof.judge.verdict import FALSE_ALARM, Verdict, judge
@@ -149,12 +148,6 @@ def test_tokens_one_by_one_in_the_order_of_what_the_draft_favours():
     found = judge_file.transformed(drawn, TABLE, DRAFT, ids, seed, temperature=.7)
     assert {i: seen for i, (_, seen) in enumerate(found.cells)} == dict(enumerate(bins))
     assert found.p_value == goodness_of_fit(dict(enumerate(bins)), dict.fromkeys(range(16), 1 / 16)).p_value
-
-
-def test_what_the_package_gives_when_it_is_asked():
-    assert package.judge is judge and package.Verdict is Verdict
-    with pytest.raises(AttributeError, match="has no attribute 'nothing'"):
-        package.nothing
 
 
 def test_a_control_is_right():

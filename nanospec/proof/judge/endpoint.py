@@ -65,6 +65,9 @@ class Endpoint:
         if not self.url.startswith(("http://", "https://")):
             raise RequestError("an endpoint begins with http:// or https://, got "
                                f"{one_line(self.url)}")
+        for name, number in ("timeout", self.timeout), ("at_once", self.at_once):
+            if not number > 0:
+                raise RequestError(f"{name} must be more than 0, got {number}")
 
     def complete(self, seed: int, **more) -> dict:
         """The reply's first choice. EndpointError, of one line, if there is none."""
