@@ -5,7 +5,6 @@ A sampler can be walked if all of its chance goes through the dice that it is gi
 chance of its own besides betrays itself: on the same path it does not write the same tokens again.
 """
 
-import sys
 from collections import defaultdict
 from collections.abc import Callable, Iterator
 from time import perf_counter
@@ -23,7 +22,6 @@ MOST_SECONDS = 30.0     # nor one that takes longer
 # Paths that are walked a second time, at least: all of them, over and over if there are few.
 AGAIN = 200
 SAME = 1e-12            # what two walks may differ by
-PATIENCE = 2.0          # seconds before anything is said of progress
 
 
 def tokens_from(returned: object) -> tuple:
@@ -41,24 +39,6 @@ def tokens_from(returned: object) -> tuple:
                            f"{one_line(repr(returned))}") from error
 
 
-class Progress:
-    """Tells a user who waits what is being done, on stderr; a terminal writes over it."""
-
-    def __init__(self):
-        self.terminal = sys.stderr.isatty()
-        self.began = self.last = perf_counter()
-
-    @property
-    def long(self) -> bool:
-        return perf_counter() - self.began > PATIENCE
-
-    def __call__(self, what: str) -> None:
-        if self.long and perf_counter() - self.last > (0.5 if self.terminal else 2.5):
-            self.last = perf_counter()
-            print(f"\r\033[K{what}\r" if self.terminal else what + "\n", end="",
-                  file=sys.stderr, flush=True)
-
-
 class _Unwalkable(Exception):
     """It asks the dice for nothing, takes too long, or is not what it should be like."""
 
@@ -70,7 +50,7 @@ def walked(sampler: Sampler, seconds: float = MOST_SECONDS, again: int = AGAIN,
     whether the same comes out. like: None too as soon as it cannot be this distribution, up to
     `same`.
     """
-    until, runs, say, found = perf_counter() + seconds, 0, Progress(), defaultdict(float)
+    until, runs, found = perf_counter() + seconds, 0, defaultdict(float)
 
     def play(dice) -> tuple:
         nonlocal runs
@@ -82,8 +62,6 @@ def walked(sampler: Sampler, seconds: float = MOST_SECONDS, again: int = AGAIN,
             found[tokens] += dice.weight
             if found[tokens] > like.get(tokens, 0.0) + same:
                 raise _Unwalkable
-        else:
-            say(f"walking: {runs:,} paths")
         return tokens
 
     try:

@@ -7,7 +7,7 @@ sees it.
 """
 
 import math
-from collections.abc import Hashable, Mapping, Sequence
+from collections.abc import Hashable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import lru_cache
 from typing import Any, NamedTuple
@@ -20,6 +20,7 @@ from nanospec.errors import RequestError
 
 FEWEST = 5.0    # expected samples in a cell; rarer outcomes are pooled, as Cochran advised (1954)
 STRANGE = 10        # so many right samples are expected to be as strange as what is rare
+NEVER = 1e-300      # divides in the place of a probability of 0: what is forbidden is the strangest
 SEED = 2 * 10 ** 9  # of right samples that are drawn here: no one else's
 
 
@@ -41,8 +42,7 @@ def miss_rate(noncentrality: float, df: int, bar: float) -> float:
     """
     half = noncentrality / 2
     j = torch.arange(int(half + 12 * math.sqrt(half + 1)) + 20, dtype=torch.float64)
-    poisson = ((j * math.log(half) - half - torch.lgamma(j + 1)).exp() if half > 0
-               else (j == 0).double())
+    poisson = (torch.special.xlogy(j, _double(half)) - half - torch.lgamma(j + 1)).exp()
     return (poisson * torch.special.gammainc(df / 2 + j, _double(bar / 2))).sum().item()
 
 
@@ -89,7 +89,7 @@ class Fit:
     df: int
     pooled: float
     samples: float
-    worst: Off | None = field(default=None, compare=False)
+    worst: Off = field(default=Off((), 0.0, 0.0), compare=False)
     cells: tuple[tuple[float, int], ...] = field(default=(), compare=False, repr=False)
 
     def visible(self, false_alarm: float, miss: float) -> float:
@@ -108,10 +108,10 @@ def goodness_of_fit(counts: Mapping[Any, int], truth: Mapping[Any, float]) -> Fi
     samples = sum(counts.values())
     if not samples:
         raise RequestError("no samples to judge")
-    impossible = any(not truth.get(outcome, 0.0) > 0 for outcome, count in counts.items() if count)
-    strangest = max({**truth, **counts}, key=lambda outcome: _strangeness(
-        counts.get(outcome, 0) / samples, truth.get(outcome, 0.0)))
-    worst = Off(strangest, truth.get(strangest, 0.0), counts.get(strangest, 0) / samples)
+    worst = max((Off(outcome, truth.get(outcome, 0.0), counts.get(outcome, 0) / samples)
+                 for outcome in {**truth, **counts}),
+                key=lambda off: (off.found - off.expected) ** 2 / max(off.expected, NEVER))
+    impossible = worst.found > 0 and not worst.expected > 0
     cells: list[tuple[float, int]] = []
     rest, pooled = 0.0, 0
     for outcome, probability in sorted(truth.items(), key=lambda item: item[1]):
@@ -119,12 +119,11 @@ def goodness_of_fit(counts: Mapping[Any, int], truth: Mapping[Any, float]) -> Fi
         if expected < FEWEST or 0 < rest < FEWEST:          # what is pooled must fill a cell itself
             rest += expected
             pooled += seen
-        elif probability > 0:
+        else:
             cells.append((expected, seen))
     cells += [(rest, pooled)] if rest > 0 else []
-    statistic = sum((seen - expected) ** 2 / expected for expected, seen in cells)
     df = len(cells) - 1
-    p_value = 0.0 if impossible else chi_square_tail(statistic, df) if df else 1.0
+    p_value = 0.0 if impossible else chi_square_tail(_statistic(cells), df) if df else 1.0
     return Fit(p_value, df, rest / samples, samples, worst, () if impossible else tuple(cells))
 
 
@@ -143,38 +142,33 @@ def settled(fit: Fit, bar: float) -> Fit:
     """
     if fit.p_value >= bar or not fit.cells:
         return fit
-    expected, seen = zip(*fit.cells)
-    found = _statistic(torch.tensor(seen), expected)
+    found, (expected, _) = _statistic(fit.cells), zip(*fit.cells)
     drawn = _of_right_samples(expected, math.ceil(STRANGE / bar))
     p_value = (int((drawn >= found - 1e-9 * found).sum()) + 1) / (len(drawn) + 1)
     return replace(fit, p_value=p_value) if p_value >= bar else fit
 
 
 @lru_cache(maxsize=16)
-def _of_right_samples(expected: Sequence[float], count: int) -> Tensor:
+def _of_right_samples(expected: Sequence[float], count: int) -> np.ndarray:
     """The statistics (count,) of right samples, as many each as are expected."""
     samples, chance = sum(expected), np.random.default_rng(SEED)
     seen = chance.multinomial(round(samples), np.array(expected) / samples, count)
-    return _statistic(torch.from_numpy(seen), expected)
+    return _statistic(zip(expected, seen.T))
 
 
-def _statistic(seen: Tensor, expected: Sequence[float]) -> Tensor:
-    """Pearson's: (..., cells) -> (...)."""
-    mean = torch.tensor(expected, dtype=torch.float64)
-    return ((seen - mean) ** 2 / mean).sum(-1)
-
-
-def _strangeness(found: float, expected: float) -> float:
-    """An outcome's part in the chi-square, for its samples."""
-    return (found - expected) ** 2 / expected if expected > 0 else math.inf if found > 0 else 0.0
+def _statistic(cells: Iterable[tuple[float, Any]]) -> Any:
+    """Pearson's, of (expected, seen) for each cell."""
+    return sum((seen - expected) ** 2 / expected for expected, seen in cells)
 
 
 def two_samples(counts: Mapping[Any, int], others: Mapping[Any, int]) -> Fit:
     """Are two samples of N each from one distribution? Pearson's chi-square of homogeneity.
 
-    Outcomes with fewer than 2 * FEWEST in both together are pooled. worst: expected is the share
-    among `others`.
-    Claim: it sees what `goodness_of_fit` sees with N / 2 samples. So Fit.samples is N / 2.
+    worst: expected is the share among `others`.
+    Claim 1: its statistic is twice the one of `counts` against the mean of both samples.
+    Proof. Let an outcome be seen a and b times, m = (a + b) / 2. Both are |a - b| / 2 away from m.
+    So the two samples add 2 (a - m)^2 / m together, which is (a - b)^2 / (a + b).
+    Claim 2: it sees what `goodness_of_fit` sees with N / 2 samples. So Fit.samples is N / 2.
     Proof. Let them come from p and p', at distance d. The noncentrality is N sum (p - p')^2 / (p +
     p'). It is at least N (sum |p - p'|)^2 / 2, by Cauchy-Schwarz, because p + p' adds up to 2. That
     is 4 (N / 2) d^2.
@@ -184,19 +178,13 @@ def two_samples(counts: Mapping[Any, int], others: Mapping[Any, int]) -> Fit:
     if not samples or samples != sum(others.values()):
         raise RequestError(f"two samples of one size are compared, got {samples} and "
                            f"{sum(others.values())}")
-    pairs = {outcome: (counts.get(outcome, 0), others.get(outcome, 0))
-             for outcome in {**counts, **others}
-             if counts.get(outcome) or others.get(outcome)}
-    cells = {outcome: pair for outcome, pair in pairs.items() if sum(pair) >= 2 * FEWEST}
-    rest = [sum(pair[i] for outcome, pair in pairs.items() if outcome not in cells)
-            for i in range(2)]
-    tested = [*cells.values(), *([rest] if sum(rest) >= 2 * FEWEST else [])]
-    statistic = sum((a - b) ** 2 / (a + b) for a, b in tested)
-    outcome, (a, b) = max(pairs.items(), key=lambda item: (item[1][0] - item[1][1]) ** 2
-                          / sum(item[1]))
-    df = max(len(tested) - 1, 1)        # where all are the same, a second outcome would be a cell
-    return Fit(chi_square_tail(statistic, df), df, sum(rest) / samples / 2, samples / 2,
-               Off(outcome, b / samples, a / samples))
+    mean = {outcome: (counts.get(outcome, 0) + others.get(outcome, 0)) / 2 / samples
+            for outcome in {**counts, **others}}
+    fit = goodness_of_fit(counts, mean)
+    most_off, _, found = fit.worst
+    df = max(fit.df, 1)                 # where all are the same, a second outcome would be a cell
+    return Fit(chi_square_tail(2 * _statistic(fit.cells), df), df, fit.pooled, samples / 2,
+               Off(most_off, others.get(most_off, 0) / samples, found))
 
 
 def pit(token: Tensor, p_target: Tensor, score: Tensor, u: Tensor) -> Tensor:

@@ -159,11 +159,15 @@ def test_two_samples_of_one_distribution_and_of_two():
 
 
 def test_two_samples_by_hand():
-    """Chi-square of [30, 10] against [20, 20]: 100 / 50 + 100 / 30. What is rare is pooled."""
+    """Chi-square of [30, 10] against [20, 20]: 100 / 50 + 100 / 30. What is rare is pooled, as by goodness_of_fit: with
+    more of what is rare until it fills a cell.
+    """
     fit = two_samples({"a": 30, "b": 10}, {"a": 20, "b": 20})
     assert fit == Fit(chi_square_tail(100 / 50 + 100 / 30, 1), 1, 0.0, 20) and fit.worst == ("b", 0.5, 0.25)
     assert two_samples({"a": 40}, {"a": 40}).p_value == 1.0
-    assert two_samples({"a": 36, "b": 4}, {"a": 36, "c": 4}).pooled == pytest.approx(.1)
+    assert two_samples({"a": 54, "b": 6}, {"a": 54, "c": 6}) == Fit(1.0, 1, pytest.approx(.1), 30)
+    assert two_samples({"a": 36, "b": 4}, {"a": 36, "c": 4}).pooled == 1
+    assert two_samples({"a": 54, "b": 6}, {"a": 54, "c": 6}).cells == ()        # nothing is known that could be drawn
     assert two_samples({"a": 40}, {"b": 40}).p_value < 1e-15
     for counts, others in ({}, {}), ({"a": 2}, {"a": 3}):
         with pytest.raises(RequestError, match="two samples of one size"):

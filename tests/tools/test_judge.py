@@ -3,6 +3,7 @@ that ships.
 """
 
 import math
+from contextlib import nullcontext
 from itertools import count, product
 
 import numpy as np
@@ -16,7 +17,6 @@ from nanospec.files.checkpoint import load_pair
 from nanospec.generate import generate
 from nanospec.probs import Sampling
 from nanospec.proof import foreign
-from nanospec.proof import judge as package
 from nanospec.proof.foreign import tokens_from, walked
 from nanospec.proof.judge import verdict as judge_file
 from nanospec.proof.judge.verdict import FALSE_ALARM, Verdict, judge
@@ -101,20 +101,18 @@ def test_the_outcome_that_is_most_off_of_a_walk(monkeypatch):
     assert verdict.wrong and verdict.distance == pytest.approx(.11) and verdict.most_off == ((1,), .3, .19)
 
 
-def test_a_bug_is_known_by_its_samples_where_nothing_was_walked(monkeypatch, capsys):
+def test_a_bug_is_known_by_its_samples_where_nothing_was_walked(monkeypatch):
     """By a distribution that they fit. What hardly differs from the target's is no bug, though they fit it, too."""
     truth = {(0,): .5, (1,): .5}
     known = {"near": {(0,): .5 + 1e-7, (1,): .5 - 1e-7}, "it": {(0,): .45, (1,): .55}, "another": {(0,): .9, (1,): .1}}
     monkeypatch.setattr(judge_file, "named", lambda fits, *_, **__: ((name, fits(its)) for name, its in known.items()))
     monkeypatch.setattr(judge_file, "OF_A_CHAIN", [*known])
-    verdict = Verdict(True, "", .001, 100, .1)
+    verdict = Verdict(True, "It is off.", .001, 100, .1)
     judge_file._name(verdict, [(0,)] * 47 + [(1,)] * 53, None, truth, 1e-6)
-    assert verdict.bugs == ["it"] and verdict.note == ""
+    assert verdict.bugs == ["it"] and verdict.why == "It is off."
     monkeypatch.setattr(judge_file, "OF_A_CHAIN", [*known, "a fourth"])
-    monkeypatch.setattr(judge_file, "Progress", type("Long", (), {"long": True, "__call__": lambda self, words: None}))
     judge_file._name(verdict, [(0,)] * 47 + [(1,)] * 53, None, truth, 1e-6)
-    assert verdict.note == "There was time for 3 of the zoo's 4 bugs."
-    assert capsys.readouterr().err.count("Which bug of the zoo is it?") == 1            # the verdict is told once
+    assert verdict.why.splitlines() == ["It is off.", "There was time for 3 of the zoo's 4 bugs."]
 
 
 def test_where_a_sampler_goes_wrong():
@@ -150,12 +148,6 @@ def test_tokens_one_by_one_in_the_order_of_what_the_draft_favours():
     found = judge_file.transformed(drawn, TABLE, DRAFT, ids, seed, temperature=.7)
     assert {i: seen for i, (_, seen) in enumerate(found.cells)} == dict(enumerate(bins))
     assert found.p_value == goodness_of_fit(dict(enumerate(bins)), dict.fromkeys(range(16), 1 / 16)).p_value
-
-
-def test_what_the_package_gives_when_it_is_asked():
-    assert package.judge is judge and package.Verdict is Verdict
-    with pytest.raises(AttributeError, match="has no attribute 'nothing'"):
-        package.nothing
 
 
 def test_a_control_is_right():
@@ -309,7 +301,7 @@ def test_too_few_samples_are_no_verdict():
 @pytest.mark.parametrize("given, said", [
     ({"samples": 0}, "samples"), ({"samples": -1}, "samples"), ({"samples": 2.5}, "samples"), ({"new": 0}, "new"),
     ({"gamma": 0}, "gamma"), ({"seed": 2 ** 64}, "seed"), ({"temperature": -1}, "temperature"), ({"top_k": 0}, "top_k"),
-    ({"ids": []}, "prompt"), ({"ids": [7]}, "prompt"), ({"new": 99}, "context"), ({"heat": 1}, "settings are"),
+    ({"ids": []}, "prompt"), ({"ids": [7]}, "prompt"), ({"new": 99}, "context"),
     ({"target": {(0, 1, 2): 0.4}}, "add up to 1"), ({"target": {(0,): 0.5, (1, 1): 0.5}}, "one length"),
     ({"target": {(0,): 1.0}, "temperature": 0.7}, "as it is")], ids=str)
 def test_what_cannot_be_judged_is_refused(given, said):
@@ -318,18 +310,18 @@ def test_what_cannot_be_judged_is_refused(given, said):
     assert "\n" not in str(refused.value)
 
 
-def test_the_search_for_a_name_ends_and_the_verdict_comes_first(monkeypatch, capsys):
+def test_the_search_for_a_name_ends_and_one_hears_that_it_is_wrong_before(monkeypatch):
     """A wrong sampler on a GPT, of which even the shortest walk takes long."""
-    clock = count()                                                     # a second passes with every look at it
+    clock, said = count(), []                                           # a second passes with every look at it
     for module in foreign, samplers:
         monkeypatch.setattr(module, "perf_counter", lambda: next(clock))
     monkeypatch.setattr(judge_file, "walked", lambda sampler, seconds: None)
+    monkeypatch.setattr(judge_file, "announced", lambda words, at_once: said.append(words) or nullcontext())
     task = {"target": GPT4, "draft": GPT_DRAFT4, "ids": [1, 2], "new": 2, "gamma": 3}
     verdict = judge(lambda dice: generate(GPT4, [1, 2], 2, 9.0, dice=dice), samples=100, **task)
-    assert verdict.wrong and f"of the zoo's {len(OF_A_CHAIN)} bugs" in verdict.note
-    assert "There was time for" in str(verdict)
-    told = capsys.readouterr().err
-    assert "WRONG" in told and "Which bug of the zoo is it?" in told and told.index("WRONG") < told.index("Which bug")
+    assert verdict.wrong and "There was time for" in str(verdict)
+    assert f"of the zoo's {len(OF_A_CHAIN)} bugs" in verdict.why
+    assert said == ["walking every path", "WRONG. Which bug of the zoo is it? Looking for 30 seconds at most"]
 
 
 def test_a_walk_that_takes_too_long_is_given_up(monkeypatch):

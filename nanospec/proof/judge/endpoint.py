@@ -23,7 +23,7 @@ from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass
 from http.client import HTTPException
-from urllib.error import HTTPError, URLError
+from urllib.error import HTTPError
 from urllib.request import Request, urlopen
 
 import torch
@@ -31,8 +31,9 @@ from torch import Tensor
 
 from nanospec.dice import Dice
 from nanospec.errors import SEEDS, NanospecError, RequestError, one_line
-from nanospec.proof.judge.verdict import ANOTHER_SEED, Verdict, check_task, uniform, verdict_of
 from nanospec.proof.judge.sequential import sequential
+from nanospec.proof.judge.verdict import (ANOTHER_SEED, SETTINGS, Verdict, check_task, uniform,
+                                          verdict_of)
 from nanospec.proof.stats import Fit, pit, two_samples
 
 # Of the most likely tokens that are asked for: OpenAI's limit, and within that of the others.
@@ -64,69 +65,61 @@ class Endpoint:
         if not self.url.startswith(("http://", "https://")):
             raise RequestError("an endpoint begins with http:// or https://, got "
                                f"{one_line(self.url)}")
+        for name, number in ("timeout", self.timeout), ("at_once", self.at_once):
+            if not number > 0:
+                raise RequestError(f"{name} must be more than 0, got {number}")
 
     def complete(self, seed: int, **more) -> dict:
         """The reply's first choice. EndpointError, of one line, if there is none."""
-        body = {"prompt": self.prompt, "max_tokens": self.new, "seed": seed,
-                "ignore_eos": True, **more}
-        body |= {name: value for name, value in {"model": self.model, **self.settings}.items()
-                 if value is not None}
         where = self.url.rstrip("/").removesuffix("/v1") + "/v1/completions"
+        asked = {"model": self.model, "prompt": self.prompt, "max_tokens": self.new, "seed": seed,
+                 "ignore_eos": True, **self.settings, **more}
+        body = json.dumps({name: value for name, value in asked.items() if value is not None})
         try:
-            request = Request(where, json.dumps(body).encode(),
-                              {"Content-Type": "application/json"})
+            request = Request(where, body.encode(), {"Content-Type": "application/json"})
             try:
-                with urlopen(request, timeout=self.timeout) as reply:
-                    failed, answer = "", reply.read()
-            except HTTPError as error:                          # what it says may break off, too
-                failed, answer = f"{where} answered {error.code}", error.read(1000)
-        except (TimeoutError, URLError) as error:
-            if isinstance(getattr(error, "reason", error), TimeoutError):
-                raise EndpointError(f"{where} did not answer within {self.timeout:g} "
-                                    "seconds") from error
-            raise EndpointError(f"nothing answers at {where}: "
-                                f"{one_line(getattr(error, 'reason', error))}") from error
+                reply = urlopen(request, timeout=self.timeout)
+            except HTTPError as error:              # a reply, too: it says what is wrong
+                reply = error
+            with reply:
+                answer = reply.read()
         except (OSError, HTTPException, ValueError) as error:
-            raise EndpointError(f"{where} broke off: {one_line(error)}") from error
-        if failed:
-            raise EndpointError(f"{failed}: {one_line(answer.decode(errors='replace'))}")
+            raise EndpointError(f"{where} did not answer in full: "
+                                f"{one_line(getattr(error, 'reason', error))}") from error
         try:
             choice = json.loads(answer)["choices"][0]
             if not isinstance(choice["text"], str):
                 raise TypeError("no text")
             return choice
         except (ValueError, KeyError, IndexError, TypeError, RecursionError) as error:
-            raise EndpointError(f"{where} answered with something other than a completion: "
+            raise EndpointError(f"{where} answered {reply.status}, without a completion: "
                                 f"{one_line(answer.decode(errors='replace'))}") from error
 
     def named(self, seed: int, top: int) -> tuple[list[int], list[dict[int, float]]]:
-        """The ids of a reply's tokens, and the logprobs of at least `top` at each place, by their
-        ids.
+        """The ids of a reply's tokens, and the probabilities of at least `top` at each place, by
+        their ids.
 
         EndpointError if the reply does not say that, or has not as many tokens as were asked for.
         """
         choice = self.complete(seed, logprobs=top, return_tokens_as_token_ids=True)
         try:
-            tokens, tops = choice["logprobs"]["tokens"], choice["logprobs"]["top_logprobs"]
-            if len(tokens) != len(tops):
-                raise ValueError("not as many as tokens")
-            ids = [int(name.removeprefix(BY_ID)) for name in tokens if name.startswith(BY_ID)]
-            places = [{int(name.removeprefix(BY_ID)): float(logprob)
-                       for name, logprob in place.items()
-                       if name.startswith(BY_ID)} for place in tops]
+            ids = [self._id(name) for name in choice["logprobs"]["tokens"]]
+            places = [{self._id(name): math.exp(logprob) for name, logprob in place.items()}
+                      for place in choice["logprobs"]["top_logprobs"]]
         except (KeyError, TypeError, ValueError, AttributeError, OverflowError) as error:
-            raise self._not_judged(f"gives no logprobs that can be read ({type(error).__name__}: "
-                                   f"{one_line(error)})"
-                                   ) from error
-        if len(ids) < len(tokens) or any(len(place) < len(shown)
-                                         for place, shown in zip(places, tops)):
+            raise self._not_judged("gives no logprobs that can be read "
+                                   f"({type(error).__name__}: {one_line(error)})") from error
+        if not len(ids) == len(places) == self.new:
+            raise self._not_judged(f"wrote {len(ids)} tokens where {self.new} and ignore_eos were "
+                                   f"asked for, and reports on {len(places)}")
+        return ids, places
+
+    def _id(self, name: str) -> int:
+        if not name.startswith(BY_ID):
             raise self._not_judged("does not name its tokens by their ids "
                                    "(return_tokens_as_token_ids of vLLM), and two tokens may have "
                                    "one text")
-        if len(ids) != self.new:
-            raise self._not_judged(f"wrote {len(ids)} tokens where {self.new} and ignore_eos were "
-                                   "asked for")
-        return ids, places
+        return int(name.removeprefix(BY_ID))
 
     def _not_judged(self, why: str) -> EndpointError:
         return EndpointError(f"{self.url} {why}: so it cannot be judged. Compare it with a second "
@@ -140,26 +133,24 @@ class Endpoint:
 def against_plain(endpoint: Endpoint, plain: Endpoint, samples: int, seed: int) -> Verdict:
     """Do two servers, of which one speculates, write texts of one distribution?"""
     check_task(endpoint.new, 1, samples, seed, endpoint.settings)
+
     def pair(i: int) -> tuple[str, str]:
         return endpoint.complete(seed + i)["text"], plain.complete(seed + i + samples)["text"]
 
     def fit_of(pairs: list[tuple[str, str]]) -> Fit:
         return two_samples(*map(Counter, zip(*pairs)))
 
-    pairs, fit, bar = sequential(pair, samples, fit_of, at_once=endpoint.at_once,
-                                 what="pairs of samples")
-    verdict = verdict_of(fit, "the texts of both servers fit one distribution", bar=bar)
+    pairs, fit, bar = sequential(pair, samples, fit_of, at_once=endpoint.at_once)
+    verdict = verdict_of(fit, bar, "the texts of both servers fit one distribution",
+                         "the texts of the two servers are not of one distribution")
     verdict.samples = 2 * len(pairs)
-    if verdict.wrong:
-        verdict.why = "the texts of the two servers are not of one distribution"
     return verdict
 
 
 def against_logprobs(endpoint: Endpoint, samples: int, seed: int) -> Verdict:
     """Are the tokens of a server drawn from the logprobs that it reports with them?"""
     check_task(endpoint.new, 1, samples, seed, endpoint.settings)
-    if any(endpoint.settings.get(name) not in plain for name, plain in
-           {"temperature": (None, 1), "top_k": (None,), "top_p": (None, 1)}.items()):
+    if SETTINGS | endpoint.settings != SETTINGS:
         raise RequestError("logprobs are reported before or after the temperature, as a server "
                            "likes: without --plain or --truth only temperature 1 can be judged, "
                            "without top_k and top_p")
@@ -174,11 +165,9 @@ def against_logprobs(endpoint: Endpoint, samples: int, seed: int) -> Verdict:
         return pit(cells, rows, order, dice.u[0])
 
     _, fit, bar = sequential(values, samples, uniform, at_once=endpoint.at_once)
-    verdict = verdict_of(fit, "its tokens fit the logprobs that it reports", bar=bar)
-    verdict.unit = "of the tokens moved, in the order of the logprobs"
-    if verdict.wrong:
-        verdict.why = "its tokens do not fit the logprobs that it reports"
-    return verdict
+    return verdict_of(fit, bar, "its tokens fit the logprobs that it reports",
+                      "its tokens do not fit the logprobs that it reports",
+                      "of the tokens moved, in the order of the logprobs")
 
 
 def reported(endpoint: Endpoint, seed: int) -> tuple[Tensor, Tensor]:
@@ -189,12 +178,12 @@ def reported(endpoint: Endpoint, seed: int) -> tuple[Tensor, Tensor]:
     cells, rows = [], []
     for token, place in zip(*endpoint.named(seed, TOP)):
         if len(place) > TOP:                    # the drawn token was added to the most likely ones
-            del place[token]
-        row = [math.exp(logprob) for logprob in place.values()]
-        lacking = len(row) < TOP and sum(row) < 1 - ROUNDING
-        if len(row) > TOP or not sum(row) <= 1 + ROUNDING or lacking:
+            place.pop(token, None)
+        row, total = [*place.values()], sum(place.values())
+        lacking = len(row) < TOP and total < 1 - ROUNDING
+        if len(row) > TOP or not total <= 1 + ROUNDING or lacking:
             raise endpoint._not_judged(f"reports {len(row)} of {TOP} probabilities, which add up "
-                                       f"to {sum(row):.3g}")
+                                       f"to {total:.3g}")
         cells.append([*place].index(token) if token in place else TOP)
-        rows.append([*row, *[0.0] * (TOP - len(row)), max(0.0, 1 - sum(row))])
+        rows.append([*row, *[0.0] * (TOP - len(row)), max(0.0, 1 - total)])
     return torch.tensor(cells), torch.tensor(rows, dtype=torch.float64)

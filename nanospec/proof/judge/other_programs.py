@@ -1,9 +1,5 @@
 """Samplers of other people, as the judge takes them: transformers' `generate`, and any function.
 
-    pip install -e '.[hf]'
-    python -m nanospec.proof.judge transformers TARGET --assistant DRAFT
-    python -m nanospec.proof.judge function my_file:sampler --target my_file:target
-
 What their text is compared with comes from their target's own logits: a plain call on the whole
 text, without a cache.
 Left out: an end of text, the length limit, penalties, several texts at once.
@@ -13,7 +9,6 @@ import traceback
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from copy import copy
-from importlib import import_module
 from pathlib import Path
 from typing import Any
 from unittest.mock import patch
@@ -51,12 +46,10 @@ class Recomputed(TableModel):
         self.rows: dict[tuple, int] = {}
         self.logits = torch.empty(0, vocab_size, dtype=self.dtype)
 
-    def __call__(self, tokens: Tensor, cache: Cache | None = None, *more, **options):
-        return (self._read(tokens) if cache is None
-                else super().__call__(tokens, cache, *more, **options))
-
     @torch.inference_mode()
-    def _read(self, tokens: Tensor) -> Tensor:
+    def __call__(self, tokens: Tensor, cache: Cache | None = None, *more, **options):
+        if cache is not None:
+            return super().__call__(tokens, cache, *more, **options)
         answer = self.logits_of(tokens)
         return getattr(answer, "logits", answer).to(self.dtype)
 
@@ -64,8 +57,8 @@ class Recomputed(TableModel):
         """The row of the table: written when it is first asked for."""
         if tuple(context) not in self.rows:
             self.rows[tuple(context)] = len(self.rows)
-            answer = self._read(torch.tensor([context], device=self.device))
-            self.logits = torch.cat([self.logits, answer[0, -1:].cpu()])
+            logits = self(torch.tensor([context], device=self.device))
+            self.logits = torch.cat([self.logits, logits[0, -1:].cpu()])
         return self.rows[tuple(context)]
 
 
@@ -165,41 +158,18 @@ def recomputed(model) -> Recomputed:
 
 # Functions
 
-def found(name: str) -> Any:
-    """What "module:function" names. RequestError if it is not there."""
-    module, colon, attribute = name.partition(":")
-    if not colon or not module or not attribute:
-        raise RequestError(f"{name!r} names no function: write module:function, as in "
-                           "my_file:sampler")
-    try:
-        return getattr(import_module(module), attribute)
-    except Exception as error:          # a module may do anything when it is imported
-        raise RequestError(f"{name} cannot be imported: {error_in_a_line(error)}") from error
-
-
-def of_function(name: str) -> Sampler:
-    """The sampler "module:function", dice -> tokens. RequestError if it is none."""
-    sampler = found(name)
-    if not callable(sampler):
-        raise RequestError(f"{name} is no function: a sampler takes dice and returns tokens")
-    return sampler
-
-
-def model_of(name: str, ids: Sequence[int]):
-    """The target or draft "module:name": {tuple of tokens: probability}, a model of ours, or
-    anything that takes tokens (1, T) and returns logits (1, T, V), or an object that has `logits`.
+def model_of(model: Any, ids: Sequence[int]) -> Any:
+    """A target or draft: {tuple of tokens: probability}, a model of ours, or anything that takes
+    tokens (1, T) and returns logits (1, T, V), or an object that has `logits`.
     """
-    model = found(name)
     if isinstance(model, Mapping) or hasattr(model, "new_cache"):
         return model
-    try:
-        answer = model(torch.tensor([list(ids)]))
-        rows, tokens, vocab_size = getattr(answer, "logits", answer).shape
-        assert (rows, tokens) == (1, len(ids)), f"of shape {(rows, tokens, vocab_size)}"
-    except Exception as error:
-        raise RequestError(f"{name} gives no logits (1, T, V) for tokens (1, T): "
-                           f"{error_in_a_line(error)}") from error
-    return Recomputed(model, vocab_size)
+    answer = model(torch.tensor([list(ids)]))
+    shape = tuple(getattr(answer, "logits", answer).shape)
+    if len(shape) != 3 or shape[:2] != (1, len(ids)):
+        raise RequestError("a target returns logits (1, T, V) for tokens (1, T), this one for "
+                           f"{len(ids)} tokens {shape}")
+    return Recomputed(model, shape[2])
 
 
 def error_in_a_line(error: BaseException) -> str:

@@ -17,14 +17,11 @@ So what it sees is stated for a/2: with 2,000 samples and 15 degrees of freedom 
 variation, and not .083.
 """
 
-from collections import deque
-from collections.abc import Callable, Generator, Iterator
-from concurrent.futures import Future, ThreadPoolExecutor
-from itertools import islice
-from time import perf_counter
+from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
 from typing import TypeVar
 
-from nanospec.proof.foreign import Progress
+from nanospec.fast.clock import announced
 from nanospec.proof.stats import Fit, settled
 
 FALSE_ALARM, MISS = 0.001, 0.01
@@ -44,46 +41,20 @@ def looks_at(samples: int, looks: int) -> list[tuple[int, float]]:
 
 
 def sequential(draw: Callable[[int], T], samples: int, fit_of: Callable[[list[T]], Fit],
-               looks: int = LOOKS, at_once: int = 1,
-               what: str = "samples") -> tuple[list[T], Fit, float]:
+               looks: int = LOOKS, at_once: int = 1) -> tuple[list[T], Fit, float]:
     """draw(0), draw(1), ... in this order, from `at_once` threads, until a look calls them wrong,
-    or to the end.
+    or to the end. A single one at once is drawn in the caller's own thread.
 
-    Returns what was drawn, the fit of all of it, and the p-value below which it is wrong. A long
-    wait is counted down on stderr.
+    Returns what was drawn, the fit of all of it, and the p-value below which it is wrong.
     """
     drawn: list[T] = []
-    coming = _counted_down(_at_once(draw, samples, at_once), samples, what)
-    for size, bar in looks_at(samples, looks):
-        drawn += islice(coming, size - len(drawn))
-        fit = settled(fit_of(drawn), bar)
-        if fit.p_value < bar:
-            break
-    coming.close()
+    with ThreadPoolExecutor(at_once) as pool:
+        each = map if at_once == 1 else pool.map
+        for size, bar in looks_at(samples, looks):
+            with announced(f"drawing samples {len(drawn) + 1:,} to {size:,} of at most "
+                           f"{samples:,}", at_once=False):
+                drawn += each(draw, range(len(drawn), size))
+            fit = settled(fit_of(drawn), bar)
+            if fit.p_value < bar:
+                break
     return drawn, fit, bar
-
-
-def _at_once(draw: Callable[[int], T], samples: int, count: int) -> Iterator[T]:
-    """In order. At most 2 * count are asked for ahead."""
-    if count == 1:
-        yield from map(draw, range(samples))
-        return
-    with ThreadPoolExecutor(count) as pool:
-        numbers, waiting = iter(range(samples)), deque[Future[T]]()
-        try:
-            while True:
-                waiting += [pool.submit(draw, i) for i in islice(numbers, 2 * count - len(waiting))]
-                if not waiting:
-                    return
-                yield waiting.popleft().result()
-        finally:                                            # early, or because one failed
-            pool.shutdown(cancel_futures=True)
-
-
-def _counted_down(items: Iterator[T], total: int, what: str) -> Generator[T, None, None]:
-    say, began = Progress(), perf_counter()
-    for i, item in enumerate(items, 1):
-        yield item
-        left = (perf_counter() - began) * (total / i - 1)
-        say(f"[{'#' * (20 * i // total):20}] {i:,} of {total:,} {what}, at most {left:,.0f} "
-            "seconds to go")

@@ -8,19 +8,18 @@ distribution is then known, and no luck is in the verdict. And it is run with re
 that also sees chance used twice, and does for samplers that bring their own.
 """
 
-import sys
 from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
-from math import isfinite
 
 import torch
 from torch import Tensor
 
 from nanospec.dice import Dice
 from nanospec.errors import SEEDS, RequestError, check_gamma, check_request
+from nanospec.fast.clock import announced
 from nanospec.probs import Sampling
-from nanospec.proof.foreign import MOST_SECONDS, Progress, Sampler, tokens_from, walked
+from nanospec.proof.foreign import MOST_SECONDS, Sampler, tokens_from, walked
 from nanospec.proof.judge.sequential import FALSE_ALARM, MISS, sequential
 from nanospec.proof.stats import Fit, Off, goodness_of_fit, pit
 from nanospec.proof.tables import TABLE
@@ -38,13 +37,11 @@ SETTINGS = {"temperature": 1.0, "top_k": None, "top_p": None}
 class Verdict:
     """print() it, or read it.
 
-    wrong: the verdict.  why: its reason, in a sentence.
+    wrong: the verdict.  why: its reason, and in a second line what else there is to say.
     distance: total variation from the target's distribution, exact, if the sampler could be walked.
     bugs: those of the zoo that make this very distribution.
     p_value, samples: of the runs with real dice. A right sampler is called wrong with probability
-    `false_alarm`; one further off than `visible`, in `unit`, is missed with probability `miss` at
-    most.
-    note: what else there is to say.
+    FALSE_ALARM; one further off than `visible`, in `unit`, is missed with probability MISS at most.
     most_off: the outcome that is most off, from the walk if that is what decides.
     """
 
@@ -55,10 +52,7 @@ class Verdict:
     visible: float
     distance: float | None = None
     bugs: list[str] = field(default_factory=list)
-    false_alarm: float = FALSE_ALARM
-    miss: float = MISS
     unit: str = "total variation"
-    note: str = ""
     most_off: Off | None = None
 
     @property
@@ -72,10 +66,9 @@ class Verdict:
         lines = [("WRONG: " if self.wrong else right) + self.why]
         if self.bugs:
             lines.append("It has the distribution of " + ", or ".join(self.bugs) + ".")
-        lines += [self.note] if self.note else []
         lines.append(f"{self.samples:,} samples, p = {self.p_value:.2g}. A right sampler is called "
-                     f"wrong once in {1 / self.false_alarm:,.0f} times; one that is more than "
-                     f"{self.visible:.2g} off ({self.unit}) is missed once in {1 / self.miss:,.0f} "
+                     f"wrong once in {1 / FALSE_ALARM:,.0f} times; one that is more than "
+                     f"{self.visible:.2g} off ({self.unit}) is missed once in {1 / MISS:,.0f} "
                      "times at most.")
         return "\n".join(lines)
 
@@ -97,8 +90,7 @@ def judge(sampler: Sampler, target, draft=None, ids: Sequence[int] = (0,), new: 
     seconds: for the walk.
     looks: how often the samples are looked at, to stop early (sequential.py).
     at_once: from how many threads the sampler is called.
-    RequestError for what cannot be judged. While one waits, stderr says what is being done, and of
-    a wrong sampler the verdict before the bug's name.
+    RequestError for what cannot be judged. While one waits, stderr says what is being done.
     """
     truth, new = _truth(target, ids, new, gamma, samples, seed, settings)
 
@@ -111,32 +103,36 @@ def judge(sampler: Sampler, target, draft=None, ids: Sequence[int] = (0,), new: 
 
     drawn, fit, bar = sequential(lambda i: tokens_from(sampler(Dice([seed + i]))), samples, fit_of,
                                  looks, at_once)
-    other = next((tokens for tokens in drawn if len(tokens) != new), None)
-    if other is not None:
-        begins = len(other) == len(ids) + new and other[:len(ids)] == tuple(ids)
-        prompt = ": the prompt in front of them?" * begins
-        return Verdict(True, f"it returned {len(other)} tokens where {new} were asked for{prompt}",
-                       0.0, len(drawn), 0.0)
+    for tokens in drawn:
+        if len(tokens) != new:
+            prompt = ": the prompt in front of them?" * (tokens[:-new] == tuple(ids))
+            why = f"it returned {len(tokens)} tokens where {new} were asked for{prompt}"
+            return Verdict(True, why, 0.0, len(drawn), 0.0)
     if truth is None:
-        verdict = verdict_of(fit, "token by token, its samples fit", bar=bar)
         order = "p_target" if draft is None else "q_draft - p_target"
-        verdict.unit = f"of the tokens moved, in the order of {order}"
-        return verdict
-    exact, note = walked(sampler, seconds), ""
-    if exact is not None and goodness_of_fit(Counter(drawn), exact).p_value < FALSE_ALARM:
-        if distance(exact, truth)[1] > tolerance:   # then it has more chance than a walk can see
-            exact = None
-            note = ("Walked, it does something else than with real dice: is there chance of its "
-                    "own in it?")
+        return verdict_of(fit, bar, "token by token, its samples fit",
+                          unit=f"of the tokens moved, in the order of {order}")
+    with announced("walking every path", at_once=False):
+        exact = walked(sampler, seconds)
+    if (exact is not None and distance(exact, truth)[1] > tolerance
+            and goodness_of_fit(Counter(drawn), exact).p_value < FALSE_ALARM):
+        exact = None                # with real dice it does something else than what was walked
     if exact is None:
-        verdict = verdict_of(fit, "its samples fit the target's distribution (it could not be "
-                             "walked)", bar=bar)
-        verdict.note = note or (_where(drawn, truth) if verdict.wrong else "")
+        verdict = verdict_of(fit, bar, "its samples fit the target's distribution (it could not be "
+                             "walked: it has too many paths, or chance of its own)")
+        if verdict.wrong:
+            verdict.why += "\n" + _where(drawn, truth)
     else:
-        off = distance(exact, truth)[1]
-        verdict = verdict_of(fit, "every path walked, its distribution is the target's, and its "
-                             "samples fit it", off, tolerance, bar)
-        if off > tolerance:
+        verdict = verdict_of(fit, bar, "every path walked, its distribution is the target's, and "
+                             "its samples fit it")
+        if verdict.wrong:
+            verdict.why += (", although its walked distribution does: is chance used twice, or a "
+                            "state kept between runs?")
+        verdict.distance = distance(exact, truth)[1]
+        if verdict.distance > tolerance:
+            verdict.wrong = True
+            verdict.why = (f"its distribution, walked, is {verdict.distance:.3g} from the target's "
+                           "in total variation")
             verdict.most_off = max((Off(tokens, truth.get(tokens, 0.0), exact.get(tokens, 0.0))
                                     for tokens in {**truth, **exact}),
                                    key=lambda off: abs(off.found - off.expected))
@@ -152,8 +148,6 @@ def check_task(new: int, gamma: int, samples: int, seed: int, settings: dict) ->
         if not isinstance(number, int) or number < 1:
             raise RequestError(f"{name} must be a whole number, 1 or more, got {number!r}")
     check_gamma(gamma, "gamma")
-    if settings.keys() - SETTINGS.keys():
-        raise RequestError(f"settings are {', '.join(SETTINGS)}, got {', '.join(settings)}")
     for one in seed, seed + 2 * samples:
         check_request(TABLE, [0], 0, **SETTINGS | settings, seed=one)           # of any model
 
@@ -165,12 +159,11 @@ def _truth(target, ids, new: int, gamma: int, samples: int, seed: int,
     """
     check_task(new, gamma, samples, seed, settings)
     if isinstance(target, Mapping):
-        lengths, weights = {len(tokens) for tokens in target}, list(target.values())
-        if len(lengths) != 1 or not all(isfinite(w) and w >= 0
-                                        for w in weights) or abs(sum(weights) - 1) > 1e-6:
+        lengths, weights = {len(tokens) for tokens in target}, target.values()
+        if len(lengths) != 1 or min(weights) < 0 or not abs(sum(weights) - 1) < 1e-6:
             raise RequestError("a distribution is {tuple of tokens: probability}: tuples of one "
                                "length, probabilities that add up to 1")
-        if settings:
+        if SETTINGS | settings != SETTINGS:
             raise RequestError("a distribution is judged as it is: temperature, top_k and top_p "
                                "are of a model")
         return dict(target), lengths.pop()
@@ -179,23 +172,13 @@ def _truth(target, ids, new: int, gamma: int, samples: int, seed: int,
     return target_distribution(target, ids, new, **settings) if few else None, new
 
 
-def verdict_of(fit: Fit, right: str, off: float | None = None, tolerance: float = TOLERANCE,
-               bar: float = FALSE_ALARM) -> Verdict:
-    """The verdict that follows from a fit. right: its reason where nothing is wrong. off: the
-    distance that was walked, if it was. bar: below this p-value it is wrong.
-    """
-    if off is not None and off > tolerance:
-        wrong = True
-        why = f"its distribution, walked, is {off:.3g} from the target's in total variation"
-    elif fit.p_value < bar:
-        wrong, why = True, "its samples do not fit the target's distribution"
-        if off is not None:
-            why += (", although its walked distribution does: is chance used twice, or a state "
-                    "kept between runs?")
-    else:
-        wrong, why = False, right
-    return Verdict(wrong, why, fit.p_value, round(fit.samples), fit.visible(bar, MISS), off,
-                   most_off=fit.worst)
+def verdict_of(fit: Fit, bar: float, right: str,
+               wrong: str = "its samples do not fit the target's distribution",
+               unit: str = "total variation") -> Verdict:
+    """What follows from a fit: it is wrong below a p-value of `bar`. right, wrong: the reasons."""
+    is_wrong = fit.p_value < bar
+    return Verdict(is_wrong, wrong if is_wrong else right, fit.p_value, round(fit.samples),
+                   fit.visible(bar, MISS), unit=unit, most_off=fit.worst)
 
 
 def _where(drawn: list[tuple], truth: Distribution) -> str:
@@ -218,17 +201,14 @@ def _name(verdict: Verdict, drawn: list[tuple], exact: Distribution | None, trut
         return (distance(known, truth)[1] > tolerance
                 and goodness_of_fit(Counter(drawn), known).p_value > MISS)
 
-    say, said, number = Progress(), False, 0
-    for number, (name, same) in enumerate(named(fits, exact, MOST_SECONDS, tolerance, **task), 1):
-        verdict.bugs += [name] * same
-        if say.long and not said:
-            print(f"{verdict}\nWhich bug of the zoo is it? Looking for {MOST_SECONDS:.0f} seconds "
-                  "at most.", file=sys.stderr)
-            said = True
-        say(f"{number} of {len(OF_A_CHAIN)} bugs")
+    number = 0
+    with announced("WRONG. Which bug of the zoo is it? Looking for "
+                   f"{MOST_SECONDS:.0f} seconds at most", at_once=False):
+        for number, (name, same) in enumerate(named(fits, exact, MOST_SECONDS, tolerance,
+                                                    **task), 1):
+            verdict.bugs += [name] * same
     if number < len(OF_A_CHAIN):
-        time = f"There was time for {number} of the zoo's {len(OF_A_CHAIN)} bugs."
-        verdict.note = f"{verdict.note}\n{time}".strip()
+        verdict.why += f"\nThere was time for {number} of the zoo's {len(OF_A_CHAIN)} bugs."
 
 
 @torch.inference_mode()
