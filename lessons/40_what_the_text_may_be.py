@@ -79,8 +79,9 @@ table(["state", "may follow", "for example"], shown)
 # no token may follow: it is a *dead end*, in which no distribution is left. There the end of text
 # must be allowed, and the library rejects a grammar that has a dead end.
 #
-# `grammar_of` makes such a table of a pattern, as Python's `re` has them. A prompt need not match.
-# The pattern is for what comes after the last line break, and before it all tokens may follow.
+# `grammar_of` makes such a table of a pattern, as Python's `re` has them. What it cannot make an
+# automaton of, such as `\b`, it refuses by name. A prompt need not match. The pattern is for what
+# comes after the last line break, and before it all tokens may follow.
 
 # %%
 NUMBERS = r"\[\d+(, \d+)*\]"

@@ -3,6 +3,7 @@ computed here by hand, from the table of the grammar and that of the model; no c
 """
 
 import re
+from functools import reduce
 from itertools import product
 from types import SimpleNamespace
 
@@ -170,15 +171,11 @@ def test_a_constrained_model_shows_the_hidden_states_of_the_model_in_it():
     ("a(b|c)*d?", "abcd"), ("(a|b)*abb", "ab"), ("a?b?c?|(ab)+c", "abc"), (r"\d\d?(\.\d+)?|-", "1.-"), ("", "a"),
     ("((a|)b*)+", "ab"), (r"[^\]a][\]a]|\\", r"a]\b"), ("(a|b?)+c", "abc"), (".+", "a\n")])
 def test_an_expression_matches_what_python_says(pattern, letters):
-    table, accepting = Expression(pattern).over(letters)
+    expression = Expression(pattern)
     for length in range(6):
-        for text in product(range(len(letters)), repeat=length):
-            state = 0
-            for letter in text:
-                state = int(table[state, letter])
-            matches = state < len(accepting) and accepting[state]
-            spelt = "".join(letters[letter] for letter in text)
-            assert matches == bool(re.fullmatch(pattern, spelt)), spelt
+        for text in map("".join, product(letters, repeat=length)):
+            matches = () in reduce(expression.after, text, expression.begin)
+            assert matches == bool(re.fullmatch(pattern, text)), text
 
 
 # The tokens of a toy: pieces of numbers, a line break, half a character, one of no text, end of text.
@@ -231,8 +228,14 @@ def test_other_requests_that_cannot_be_answered():
         Constrained(small_learned("mlp", FULL), RULED)
     with pytest.raises(RequestError, match="opens the text"):
         grammar_of(r"1\n2", TOY, 10)
-    for pattern in "1x", "1$2", "2^1":
+    for pattern in "1x", r"1[^12,\n]2", r"[^\s\S]":
         with pytest.raises(RequestError, match="matches no text that these tokens spell"):
+            grammar_of(pattern, TOY, 10)
+    for pattern in "1$2", "2^1":
+        with pytest.raises(RequestError, match="no automaton is made of that"):
+            grammar_of(pattern, TOY, 10)
+    for pattern in "(?:1{5000}){3}", "(?:1{0,999}){99}", "(1|2)*1(1|2){20}":
+        with pytest.raises(RequestError, match="too large: an automaton for it has more than 10,000 states"):
             grammar_of(pattern, TOY, 10)
     with pytest.raises(RequestError, match="no token of this tokenizer ends in '12,1'"):
         grammar_of("1", TOY, 10, "12,1")

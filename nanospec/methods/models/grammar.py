@@ -24,6 +24,7 @@ accepted); and special tokens, which count as the characters that they are writt
 """
 
 from collections.abc import Sequence
+from functools import reduce
 from typing import Any
 
 import torch
@@ -135,52 +136,41 @@ def grammar_of(pattern: str, tokenizer: Any, vocab_size: int, opens: str = "\n")
     """
     check_has("the tokenizer", tokenizer, "one of files/", "decode", "ends")
     pieces = [tokenizer.decode([token]) for token in range(vocab_size)]
-    characters, ends = sorted(set("".join(pieces))), sorted(tokenizer.ends)
     opening = [token for token, piece in enumerate(pieces) if opens and piece.endswith(opens)]
     if not opening:
         raise RequestError(f"no token of this tokenizer ends in {one_line(repr(opens))}: nothing "
                            "would open the text")
-    single, accepting = Expression(pattern).over(characters)
-    dead, none = len(accepting), len(characters)
-    stays = torch.arange(dead + 1)
-    single = torch.cat([single, stays[:, None]], 1)         # and a character that is none
-    place, longest = {one: i for i, one in enumerate(characters)}, max(map(len, pieces))
-    spelt = torch.tensor([[place[one] for one in piece] + [none] * (longest - len(piece))
-                          for piece in pieces])
-    state = stays[:dead, None].expand(dead, vocab_size)
-    for column in spelt.T:
-        state = single[state, column]
+    ends, expression = sorted(tokenizer.ends), Expression(pattern)
+    spelt = {token: piece for token, piece in enumerate(pieces)
+             if piece and "\ufffd" not in piece and token not in tokenizer.ends}
     # State 0 is before the text opens, and the last one after its end: there the end is written
     # again.
-    table = torch.full((dead + 2, vocab_size), -1)
-    table[0] = 0
+    rows, order, number = [[0] * vocab_size], [expression.begin], {expression.begin: 1}
+    for state in order:                                     # it grows meanwhile
+        rows.append([-1] * vocab_size)
+        for token, piece in spelt.items():
+            after = reduce(expression.after, piece, state)
+            if after and after not in number:
+                order.append(after)
+                number[after] = len(order)
+            rows[-1][token] = number.get(after, -1)
+        expression.check_size(len(order))
+    table = torch.tensor([*rows, [-1] * vocab_size])
     table[0, opening] = 1
-    table[1:-1] = torch.where(state < dead, state + 1, -1)
-    table[1:, ends + [token for token, piece in enumerate(pieces) if not piece
-                      or "\ufffd" in piece]] = -1
-    may_end = [*(number for number, is_last in enumerate(accepting, 1) if is_last), dead + 1]
-    table[torch.tensor(may_end)[:, None], ends] = dead + 1
+    # Below, -1 is a state, too, the last of all: none leads on from it.
+    may_end = torch.tensor([False, *(() in state for state in order), True, False])
+    table[may_end.nonzero(), ends] = len(table) - 1
+    leads = torch.zeros(len(may_end), len(may_end), dtype=torch.bool)
+    leads[torch.arange(len(table))[:, None], table] = True
+    alive, new = torch.zeros_like(may_end), may_end         # tokens lead from there to an end
+    while new.any():
+        alive = alive | new
+        new = leads[:, new].any(1) & ~alive
+    if not alive[1]:
+        raise RequestError(f"the pattern {one_line(pattern)!r} matches no text that these tokens "
+                           "spell")
+    table = torch.where(alive, alive.cumsum(0) - 1, -1)[table[alive[:-1]]]
     if (table[1:, opening] >= 0).any():
         raise RequestError(f"{one_line(repr(opens))} opens the text, so the pattern must have no "
                            "place for it")
-    alive = sorted(leading_to(may_end, table))
-    if 1 not in alive:
-        raise RequestError(f"the pattern {one_line(pattern)!r} matches no text that these tokens "
-                           "spell")
-    number = torch.full((len(table) + 1,), -1)
-    number[alive] = torch.arange(len(alive))
-    return Grammar(number[table[alive]])
-
-
-def leading_to(wanted: Sequence[int], table: Tensor) -> set[int]:
-    """The states of a table, as Grammar's, from which some tokens lead to one of `wanted`."""
-    before: dict[int, list[int]] = {}
-    for state, row in enumerate(table):
-        for after in row.unique().tolist():
-            before.setdefault(after, []).append(state)
-    found, left = set(wanted), [*wanted]
-    while left:
-        new = set(before.get(left.pop(), ())) - found
-        found |= new
-        left += new
-    return found
+    return Grammar(table)
