@@ -290,12 +290,12 @@ def refused(status: int, out: str, err: str, words: str) -> None:
 
 @pytest.mark.parametrize("options, words", BEFORE_LOADING)
 def test_a_bad_request_is_one_line_before_anything_is_loaded(run, monkeypatch, options, words):
-    monkeypatch.setattr(demo, "read_pair", None)
+    monkeypatch.setattr("nanospec.cli.chosen.read_pair", None)
     refused(*run(*options), words)
 
 
 def test_what_does_not_go_together_is_refused_before_anything_is_downloaded(run, monkeypatch):
-    monkeypatch.setattr("nanospec.cli.demo_options.source_of", None)
+    monkeypatch.setattr("nanospec.cli.chosen.source_of", None)
     refused(*run("--drafter", "lookahead", "--gamma", "3"), "takes neither --gamma nor --shape")
 
 

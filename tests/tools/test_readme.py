@@ -128,9 +128,9 @@ def test_there_is_one_reading_order():
 
 
 def test_every_option_named_exists():
-    from nanospec.cli import demo_options
+    from nanospec.cli import demo
     from train_tiny import options
-    for script, parser in ("demo.py", demo_options.parser("")), ("train_tiny.py", options()):
+    for script, parser in ("demo.py", demo.parser()), ("train_tiny.py", options()):
         named = set(re.findall(rf"{script}`? (--[\w-]+)", PAGES))
         assert len(named) > 2 and named <= set(parser._option_string_actions), script
 

@@ -14,12 +14,11 @@ import torch
 from rich.console import Console
 from rich.progress import Progress
 
-from nanospec.cli import chat, demo, why
+from nanospec.cli import chat, chosen, demo, why
 from nanospec.cli.bench.measure import CallCosts
 from nanospec.cli.show.steps import step_text
 from nanospec.cli.show.terminal import View
 from nanospec.cli.why import Parts
-from nanospec.errors import RequestError
 from nanospec.fast.autotune import Tuning
 from nanospec.theory import speedup
 from tests.invented import LAST, ROUNDS, Clock, chain, letters
@@ -165,23 +164,11 @@ def test_what_the_demo_shows_while_it_measures(playing):
     assert 0 < shown.rindex("speculative") < shown.rindex("measuring both, three times more")
 
 
-def test_how_the_demo_runs(playing, monkeypatch):
-    """The draft model is named where it runs in another way."""
-    made, _ = playing
-    monkeypatch.setattr(demo, "described", lambda model: model)
-    for threads, setup, said in ((1, ("float32", "float32", None), "cpu, float32, 1 thread"),
-                                 (2, ("int8", "bfloat16", None), "cpu, int8, draft in bfloat16, 2 threads"),
-                                 (3, ("int8", None, None), "cpu, int8, 3 threads")):
-        monkeypatch.setattr(demo.torch, "get_num_threads", lambda: threads)
-        made.setups = [("other", "other", None), setup]
-        assert made.how() == said
-
-
 def test_the_demo_chooses_gamma_by_what_was_measured(playing, monkeypatch):
     """At this alpha, with these costs, of 1, 2 and 3 tokens: v is that of a call on one token more."""
     made, _ = playing
     asked = []
-    made.method = lambda gamma: SimpleNamespace(run=lambda ids, **_: ROUNDS[:gamma])
+    made.method = lambda *, gamma: SimpleNamespace(run=lambda ids, **_: ROUNDS[:gamma])
     made.draft, made.sampling, made.ids = None, {}, [1] * 17
 
     def costs(target, draft, sizes, context, **_):
@@ -278,48 +265,52 @@ def test_the_table_of_why(capsys):
 @pytest.mark.parametrize("drafter", ["chain", "suffix"])
 def test_what_why_measures(monkeypatch, capsys, drafter):
     """Four texts with seeds of their own, by the bench's measure; of a chain also other lengths, up to 8, and its own.
-    A few rounds of text, if all is accepted: 4 of 31 tokens, after a prompt of 17. The first text is a warm-up.
+    The first text is a warm-up. Of 124 tokens that are wanted after a prompt of 17 the context leaves 100.
     """
     row = {"tokens_per_target_call": 2.5, "steps": 2.0, "c": .25, "v": 1.5, "overhead": 1.25, "drafted": 11,
            "rounds": 4, "gamma": 30}
-    done, target = [], SimpleNamespace(config=SimpleNamespace(context=17 + 124))
-    tokenizer = SimpleNamespace(begin=[0], encode=lambda text: [1] * 16)
+    done, target = [], SimpleNamespace(config=SimpleNamespace(context=17 + 100))
+    tokenizer = SimpleNamespace(begin=[0], encode=lambda text: [1] * 16, ends={9})
 
     def method_of(*its, gamma, **more):
-        return SimpleNamespace(name=f"{drafter} {gamma}", gamma=gamma, its=(*its, more), run=lambda ids, **request: (
-            done.append(((*its, more), ids, request)) or []))
+        return SimpleNamespace(name=f"{drafter} {gamma}", drafter=drafter, gamma=gamma, its=(*its, more),
+                               run=lambda ids, **request: done.append(((*its, more), ids, request)) or [])
 
     def measure(target, draft, prompts, methods, **request):
         done.append((target, draft, prompts, [method.its for method in methods], request))
         return [(row, ROUNDS)]
 
-    monkeypatch.setattr(why, "read_pair", lambda *its: done.append(its) or (target, "draft", tokenizer))
-    monkeypatch.setattr(why, "method_of", method_of)
-    monkeypatch.setattr(why, "check_request", lambda *its, **more: done.append((its, more)))
-    monkeypatch.setattr(why, "setups_of", lambda *its: done.append(its) or ([("eager", "its draft", None)], "where"))
-    monkeypatch.setattr(why, "options_of", lambda *its, **more: done.append((its, more)) or {"costs": 0})
-    monkeypatch.setattr(why, "longest_chain", lambda draft, most: draft == "its draft" and most)
+    monkeypatch.setattr(chosen, "read_pair", lambda *its: done.append(its) or (target, "draft", tokenizer))
+    monkeypatch.setattr(chosen, "method_of", method_of)
+    monkeypatch.setattr(chosen, "check_request", lambda *its, **more: done.append((its, more)))
+    monkeypatch.setattr(chosen, "setups_of", lambda *its: done.append(its) or (
+        [("eager", "its draft", None), ("compiled", "its copy", "compiler")], "this; compiled: that"))
+    monkeypatch.setattr(chosen, "options_of", lambda *its, **more: done.append((its, more)) or {"costs": 0})
+    monkeypatch.setattr(why, "longest_chain", lambda draft, most: draft == "its copy" and most)
     monkeypatch.setattr(why, "measure", measure)
     monkeypatch.setattr(why, "measure_costs", lambda *its, **more: done.append((its, more)) or CallCosts(
         0, {size: 1 + size / 8 for size in its[2]}, 1.0))
     asked = SimpleNamespace(weights="it", device="cpu", draft="gpt", prompt="prompt", temperature=.7, top_k=5, top_p=.9,
-                            gamma=30, drafter=drafter, rule="block", seed=8, dtype="auto", threads=3)
-    found, parts = why.run(asked)
+                            gamma=30, shape=None, max_new_tokens=None, drafter=drafter, rule="block", seed=8,
+                            dtype="auto", threads=3, compile=True)
+    found, parts = why.run(chosen.Chosen(asked, 124, 4))
     sampling, ids = {"temperature": .7, "top_k": 5, "top_p": .9}, [0] + [1] * 16
-    request, method = {"max_new_tokens": 124, **sampling}, ("eager", "its draft", drafter, "block", {"costs": 0})
-    assert done[:6] == [("it", "cpu", "gpt"), ((target, ids, 124), {"seed": 8, "rows": 31, **sampling}),
-                        (target, "draft", "auto", 3), (("eager", "its draft", [ids], [drafter], {}, 30), sampling),
-                        (method, ids, request), ("eager", "its draft", [ids] * 4, [method], {"seed": 8, **request})]
-    assert found is row and f"where; {drafter} 30, temperature 0.7, 4 texts of 124 tokens" in capsys.readouterr().err
+    request = {"max_new_tokens": 100, "seed": 8, **sampling}
+    measured = request | {"stop": (), "compiler": "compiler"}
+    method = ("compiled", "its copy", drafter, "block", {"costs": 0})
+    assert done[:6] == [
+        ("it", "cpu", "gpt"), ((target, ids), {"rows": 31, "stop": {9}, **request}),
+        (target, "draft", "auto", 3, True), ((target, "draft", [ids], [drafter], {}, 30), sampling),
+        (method, ids, measured), ("compiled", "its copy", [ids] * 4, [method], measured)]
+    assert found is row and f"that; {drafter} 30, temperature 0.7, 4 texts of 100 tokens" in capsys.readouterr().err
     if drafter == "chain":
-        assert done[6:] == [(("eager", None, [2, 3, 4, 5, 6, 7, 8, 9, 31], 17), sampling)] and parts.gamma == 30
-        assert parts.v_of == {gamma: 1 + (gamma + 1) / 8 for gamma in (*range(1, 9), 30)}
+        sizes = [2, 3, 4, 5, 6, 7, 8, 9, 31]
+        assert done[6:] == [(("compiled", None, sizes, 17), {"compiler": "compiler", **sampling})]
+        assert parts.gamma == 30 and parts.v_of == {gamma: 1 + (gamma + 1) / 8 for gamma in (*range(1, 9), 30)}
     else:
         assert done[6:] == [] and parts.gamma == 0
-    target.config.context -= 1
-    with pytest.raises(RequestError, match="--gamma 30 is too many here: after a prompt of 17 tokens 124 are measured, "
-                                           "and the context is 140"):
-        why.run(asked)
+    asked.max_new_tokens = 70
+    assert chosen.Chosen(asked, 124, 4).request["max_new_tokens"] == 70
 
 
 # A training
