@@ -1,4 +1,4 @@
-"""Every number that is shown of a run, computed in one place from its rounds and its seconds. No
+"""The numbers that are shown of a run, computed in one place from its rounds and its seconds. No
 clock stands here, and nothing is printed: the terminal, tables, JSON, pictures and the page take
 their numbers from here.
 
@@ -20,23 +20,9 @@ from nanospec.theory import acceptance, speedup
 BUSY = 1.5      # times: if plain decoding differs so much between repeats, others use the machine
 
 
-def milliseconds(seconds: float) -> float:
-    return 1e3 * seconds
-
-
 def per_second(count: float, seconds: Iterable[float]) -> float:
     """How many a second: all of them over all of the time."""
     return count / sum(seconds)
-
-
-def per_call(tokens: float, calls: float) -> float:
-    """Tokens per target call."""
-    return tokens / calls
-
-
-def times_as_fast(pace: float, plain: float) -> float:
-    """The speed-up, of two paces in tokens a second. Below 1 speculation has lost."""
-    return pace / plain
 
 
 def rows_of_call(row: Mapping) -> float:
@@ -118,10 +104,6 @@ class CallCosts:
         """So many draft steps and a call on so many tokens, each measured alone; in plain steps."""
         return steps * self.c + self.v[rows]
 
-    def parts(self, gamma: int) -> float:
-        """Seconds of a chain's round by its parts."""
-        return self.seconds * self.round(gamma, gamma + 1)
-
     def of(self, done: Round) -> float:
         return self.round(done.steps, len(done.tokens))
 
@@ -154,10 +136,10 @@ def numbers_of(method: Method, texts: Sequence[list[Round]], took: Sequence[Sequ
     predicted = (speedup(alpha, method.gamma, c, v) if method.drafter == "chain" else
                  median(cost.speedup(rounds) for cost in costs))
     return {"drafter": method.drafter, "rule": method.rule, "gamma": method.gamma,
-            "tokens_per_s": pace, "speedup": times_as_fast(pace, plain),
+            "tokens_per_s": pace, "speedup": pace / plain,
             "predicted_speedup": predicted, "alpha": alpha, "alpha_by_position": alphas_of(rounds),
             "c": c, "v": v, "steps": fmean(done.steps for done in rounds), "overhead": overhead,
-            "tokens_per_target_call": per_call(emitted, calls), "rounds": calls,
+            "tokens_per_target_call": emitted / calls, "rounds": calls,
             "drafted": drafted_of(rounds), "accepted": accepted_of(rounds), "emitted": emitted}
 
 
@@ -176,7 +158,7 @@ def best_of_each(found: Sequence[list[tuple[dict, list[Round]]]]) -> list[tuple[
         plain = max(row["baseline_tokens_per_s"] for row in rows)
         best.append((row | speeds | {"busy": any(row["busy"] for row in rows),
                                      "baseline_tokens_per_s": plain,
-                                     "speedup": times_as_fast(row["tokens_per_s"], plain)}, rounds))
+                                     "speedup": row["tokens_per_s"] / plain}, rounds))
     return best
 
 
@@ -187,9 +169,8 @@ def answer_of(rounds: Sequence[Round], took: Sequence[float],
     """took, plain: seconds of rounds, and of plain steps after them. First ones do not count."""
     pace = per_second(len(tokens_of(after_warm_up(rounds))), after_warm_up(took))
     alone = 1 / median(after_warm_up(plain))
-    return {"tokens_per_target_call": per_call(len(tokens_of(rounds)), len(rounds)),
-            "tokens_per_s": pace, "baseline_tokens_per_s": alone,
-            "speedup": times_as_fast(pace, alone)}
+    return {"tokens_per_target_call": len(tokens_of(rounds)) / len(rounds),
+            "tokens_per_s": pace, "baseline_tokens_per_s": alone, "speedup": pace / alone}
 
 
 def waits_of(arrivals: Sequence[float], first: Sequence[float], last: Sequence[float],
@@ -207,4 +188,4 @@ def waits_of(arrivals: Sequence[float], first: Sequence[float], last: Sequence[f
 def gain_of(found: Iterable[Mapping], rows: int, method: str) -> float:
     """Tokens a second over those of plain decoding in as many rows."""
     pace = {row["method"]: row["tokens_per_s"] for row in found if row["rows"] == rows}
-    return times_as_fast(pace[method], pace["plain"])
+    return pace[method] / pace["plain"]

@@ -19,7 +19,7 @@ from torch import Tensor
 
 from nanospec.cli.bench.measure import measure_costs
 from nanospec.cli.bench.method_options import read_pair
-from nanospec.cli.quantities import CallCosts, per_call
+from nanospec.cli.quantities import CallCosts
 from nanospec.cli.show.terminal import show_table
 from nanospec.errors import RequestError
 from nanospec.fast.autotune import setups_of
@@ -133,7 +133,7 @@ def rows_of(stood: Tensor, beta: Tensor, costs: CallCosts) -> list[dict]:
     for gamma in range(1, stood.shape[1] + 1):
         likely = places_of_rounds(stood[:, :gamma])
         first, drafted = likely[:, 0], likely[:, :-1]
-        tokens = per_call(first.numel(), first.sum().item())
+        tokens = first.numel() / first.sum().item()
         alphas = (drafted * beta[:, :gamma]).sum((0, 2)) / drafted.sum((0, 2)).clamp(min=1e-12)
         rows.append({"gamma": gamma, "tokens_per_target_call": tokens,
                      "alpha_by_position": alphas.tolist(),

@@ -16,7 +16,7 @@ from torch import Tensor
 
 from nanospec.cli.bench.method_options import read_pair
 from nanospec.cli.bench.prompts import held_out_prompts
-from nanospec.cli.quantities import gain_of, milliseconds, per_second, waits_of
+from nanospec.cli.quantities import gain_of, per_second, waits_of
 from nanospec.cli.show.figures import draw_batches
 from nanospec.cli.show.terminal import show_table
 from nanospec.dice import Dice
@@ -165,8 +165,8 @@ def served(pair: Pair, drafter: Drafter, rows: int, prompts: Sequence[list[int]]
 def show(found: Sequence[dict], caption: str) -> None:
     cells = [[str(row["rows"]), row["method"], f"{row['tokens_per_s']:.0f}",
               f"{gain_of(found, row['rows'], row['method']):.2f}",
-              *(f"{milliseconds(row[key]):.0f}" for key in ("first_p50", "first_p99")),
-              *(f"{milliseconds(row[key]):.1f}" for key in ("each_p50", "each_p99"))]
+              *(f"{1e3 * row[key]:.0f}" for key in ("first_p50", "first_p99")),
+              *(f"{1e3 * row[key]:.1f}" for key in ("each_p50", "each_p99"))]
              for row in found]
     show_table(["rows", "", "tokens/s", "over\nplain", "first token, ms\nmedian", "\np99",
                 "each token, ms\nmedian", "\np99"], cells, caption)

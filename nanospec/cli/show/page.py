@@ -17,7 +17,6 @@ from typing import NamedTuple
 import torch
 from torch import Tensor
 
-from nanospec.cli.quantities import milliseconds
 from nanospec.cli.show.steps import Coin, judged
 from nanospec.cli.show.terminal import Decode, printable, visible
 from nanospec.probs import residual
@@ -94,7 +93,7 @@ def _bars(shown: Sequence[Tensor], also: Iterable[int]) -> list[list]:
 
 
 def _ms(seconds: float) -> float:
-    return round(milliseconds(seconds), 3)
+    return round(1e3 * seconds, 3)
 
 
 def page_of(run: dict) -> str:

@@ -15,7 +15,7 @@ from rich.panel import Panel
 from rich.table import Table
 from rich.text import Text
 
-from nanospec.cli.quantities import milliseconds, per_call, per_second
+from nanospec.cli.quantities import per_second
 from nanospec.speculate import Round, tokens_of
 
 ACCEPTED, REJECTED, REPLACEMENT, BONUS = "green", "red strike", "yellow underline", "bold blue"
@@ -104,7 +104,7 @@ class View:
         def panel(title: str, text: Text, tokens: int, seconds: list[float]) -> Panel:
             subtitle = "waiting"
             if seconds:
-                subtitle = (f"{per_call(tokens, len(seconds)):.2f} tokens per target call · "
+                subtitle = (f"{tokens / len(seconds):.2f} tokens per target call · "
                             f"{per_second(tokens, seconds):,.0f} tokens/s")
             if lines:
                 text = Text("\n").join(text.wrap(console, width - 4)[-lines:])
@@ -124,7 +124,7 @@ class View:
         if not plain or width < 16:
             return Text()
         span = sum(plain[:calls])
-        out = Text().append(f"{milliseconds(span):.0f} ms, after the prompt was read\n", "dim")
+        out = Text().append(f"{1e3 * span:.0f} ms, after the prompt was read\n", "dim")
         rounds = [(drafting, done.steps, rest, len(done.emitted)) for done, (drafting, rest)
                   in zip(self.rounds[1:], self.round_seconds[1:])]
         for name, steps, colour in (
