@@ -59,17 +59,10 @@ def tree(text: str) -> int | list[int] | dict[str, int]:
 def file(suffix: str = "") -> Callable[[str], Path]:
     """A file that can be written, or written over."""
     def can_be_written(path: Path) -> bool:
-        written = path if path.exists() else path.parent
-        fits = not path.is_dir() if path.exists() else written.is_dir()
-        return fits and path.suffix.endswith(suffix) and os.access(written, os.W_OK)
+        fits = path.suffix.endswith(suffix) and path.parent.is_dir() and not path.is_dir()
+        return fits and os.access(path if path.exists() else path.parent, os.W_OK)
     kind = f"a {suffix} file" if suffix else "a file"
     return option(f"{kind} in a folder that can be written to", Path, can_be_written)
-
-
-def can_be_made(folder: Path) -> bool:
-    """The folder, or the nearest one above it that exists, is a folder that can be written to."""
-    nearest = next(path for path in (folder, *folder.absolute().parents) if path.exists())
-    return nearest.is_dir() and os.access(nearest, os.W_OK)
 
 
 def device(name: str) -> str:
@@ -94,7 +87,6 @@ TEXT = option("UTF-8", lambda text: text.encode().decode())
 TEXTS = option("a file or a folder that is there", Path, Path.exists)
 MODEL = option("a folder or a .gguf file that is there, "
                f"{', '.join(PACKAGED)}, or a repository on the hub, OWNER/NAME", str, can_be_a_name)
-NEW_FOLDER = option("a folder that can be written to, there or not", Path, can_be_made)
 
 OPTIONS: dict[str, dict] = {
     "prompt": dict(type=TEXT, metavar="TEXT", help="the text to continue"),
