@@ -11,6 +11,7 @@ core.
 """
 
 from collections.abc import Sequence
+from itertools import islice
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from time import perf_counter
@@ -135,7 +136,7 @@ def hf_writer(model: Any, max_new_tokens: int, temperature: float, **more) -> Wr
     if temperature:
         sampling = {"do_sample": True, "temperature": temperature, "top_k": 0, "top_p": 1.0}
 
-    def write(ids: list[int], seed: int) -> tuple[list[int], list[int]]:
+    def write(ids: list[int], seed: int) -> list[list[int]]:
         counted = Counted()
         torch.manual_seed(seed)
         prompt = torch.tensor([ids], device=model.device)
@@ -143,5 +144,6 @@ def hf_writer(model: Any, max_new_tokens: int, temperature: float, **more) -> Wr
             text = model.generate(prompt, attention_mask=torch.ones_like(prompt), pad_token_id=0,
                                   max_new_tokens=max_new_tokens, streamer=counted, **sampling,
                                   **more)
-        return text[0, len(ids):].tolist(), counted.counts[1:]
+        new = iter(text[0, len(ids):].tolist())
+        return [list(islice(new, count)) for count in counted.counts[1:]]
     return write
