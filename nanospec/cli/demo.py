@@ -15,7 +15,6 @@ import shlex
 import sys
 from argparse import Namespace
 from collections.abc import Sequence
-from contextlib import nullcontext
 from time import perf_counter
 from typing import Any
 
@@ -30,9 +29,10 @@ from nanospec.cli.chosen import DEFAULTS, WORDS, Chosen, settled
 from nanospec.cli.launch import command
 from nanospec.cli.parser import Parser
 from nanospec.cli.quantities import alpha_of, cost_of_round, rows_of_call
-from nanospec.cli.show.page import Played, page_of, run_of
+from nanospec.cli.show.page import page_of, run_of
 from nanospec.cli.show.steps import WatchedDice, step_text
-from nanospec.cli.show.terminal import View, legend, printable, save_picture, side_by_side, table
+from nanospec.cli.show.terminal import (Played, View, legend, printable, save_picture,
+                                             side_by_side, table)
 from nanospec.errors import RequestError
 from nanospec.fast.autotune import weights_of
 from nanospec.fast.clock import ClockedDrafter, announced, clocked
@@ -90,11 +90,9 @@ def run(console: Console, asked: Namespace, typed: str) -> None:
     demo = Demo(asked)
     if asked.step:
         return demo.step(console)
-    demo.warm_up()
-    view, row = demo.show(console)
-    method = demo.method().name
-    after = Group(Text(), describe(row, method, demo.how),
-                  demo.difference(view.plain, tokens_of(view.rounds)))
+    row, view, method = demo.measure(), demo.show(console), demo.method().name
+    after = Group(Text(), describe(row, method, demo.how), demo.difference(
+        view.plain, tokens_of(it.done for it in view.rounds)))
 
     def final(console: Console) -> Group:
         return Group(view.panels(console), legend(), view.lanes(console), after)
@@ -107,7 +105,9 @@ def run(console: Console, asked: Namespace, typed: str) -> None:
             asked.json.write_text(json.dumps(row, indent=1) + "\n")
         if asked.html:
             numbers = row | {"method": method, "setting": demo.how, "command": typed}
-            asked.html.write_text(demo.page(view.plain_seconds, numbers), encoding="utf-8")
+            page = page_of(run_of(asked.prompt, view.plain_seconds, view.rounds, demo.decode,
+                                  numbers))
+            asked.html.write_text(page, encoding="utf-8")
     finally:
         console.print(final(console))
 
@@ -144,26 +144,27 @@ class Demo(Chosen):
                 except EOFError:
                     return
 
-    def warm_up(self) -> None:
-        """Run both once, unseen: that compiles, and reads weights into the processor's caches."""
-        target, draft, compiler = self.setups[-1]
-        request = self.request | {"compiler": compiler}
-        with announced("warming up"):
-            list(self.method(target, draft).run(self.ids, **request))
-            list(generate(target, self.ids, **request))
+    def measure(self) -> dict:
+        """The numbers of both. The first run, unseen, reads weights into the processor's caches."""
+        with announced("measuring both, three times"):
+            list(self.method().run(self.ids, **self.request))
+            row, = measure_setups(self.setups, self.tokenizer, [self.ids],
+                                  lambda *pair: [self.method(*pair)], **self.request)
+        return row
 
-    def show(self, console: Console) -> tuple[View, dict]:
-        """Both runs, live where there is a terminal; and the numbers that are measured then."""
+    def show(self, console: Console) -> View:
+        """Both runs once more, live where there is a terminal, and every coin if there will be a
+        page.
+        """
         view, drawn = View(self.asked.prompt, self.decode), perf_counter()
         lines = max(3, console.height - 4 if side_by_side(console) else console.height // 2 - 4)
         target, draft, compiler = self.setups[-1]
         drafter: Any = self.method(target, draft).make()
         if not compiler:                                        # no clock can be compiled
             drafter = ClockedDrafter(drafter)
+        dice = WatchedDice([self.asked.seed], self.asked.device) if self.asked.html else None
         request = self.request | {"compiler": compiler}
-        said = nullcontext() if console.is_terminal else announced(
-            "writing both texts, and measuring three times more")
-        with said, Live(console=console, auto_refresh=False, transient=True) as live:
+        with Live(console=console, auto_refresh=False, transient=True) as live:
             def redraw() -> None:
                 nonlocal drawn
                 if console.is_terminal and perf_counter() - drawn > FRAME:
@@ -171,18 +172,17 @@ class Demo(Chosen):
                     drawn = perf_counter()
 
             for token, seconds in clocked(generate(target, self.ids, **request)):
-                view.take_token(token, seconds)
+                view.plain.append(token)
+                view.plain_seconds.append(seconds)
                 redraw()
             rounds = speculate(target_for(target, drafter), drafter, self.ids, **request,
-                               rule=RULES[self.asked.rule])
+                               rule=RULES[self.asked.rule], dice=dice)
             for done, seconds in clocked(rounds):
-                view.take_round(done, seconds, 0.0 if compiler else drafter.seconds)
+                drafting = 0.0 if compiler else drafter.seconds
+                view.rounds.append(Played(done, dice.coins if dice else (), drafting,
+                                          seconds - drafting))
                 redraw()
-            more = Text("measuring both, three times more", "dim")
-            live.update(Group(view.panels(console, lines), more), refresh=console.is_terminal)
-            row, = measure_setups(self.setups, self.tokenizer, [self.ids],
-                                  lambda *pair: [self.method(*pair)], **self.request)
-        return view, row
+        return view
 
     def difference(self, plain: list[int], fast: list[int]) -> Text:
         """Why the two texts differ, or that they do not. At temperature 0 they must agree up to
@@ -211,16 +211,6 @@ class Demo(Chosen):
                     f"speculating. The target's two best there, {first} and {second}, lie "
                     f"{gap:.2g} apart in logits, where {name} has steps of {step:.2g}: {verdict}.",
                     "yellow")
-
-    def page(self, plain_seconds: Sequence[float], numbers: dict) -> str:
-        """The run once more, with every coin and both models' seconds, as a page for a browser."""
-        dice = WatchedDice([self.asked.seed], self.asked.device)
-        drafter = ClockedDrafter(self.method().make())
-        rounds = speculate(target_for(self.target, drafter), drafter, self.ids, **self.request,
-                           dice=dice)
-        played = [Played(done, dice.coins, drafter.seconds, whole - drafter.seconds)
-                  for done, whole in clocked(rounds)]
-        return page_of(run_of(self.asked.prompt, plain_seconds, played, self.decode, numbers))
 
 
 def describe(row: dict, name: str, how: str) -> Group:

@@ -17,7 +17,7 @@ from rich.progress import Progress
 from nanospec.cli import chat, chosen, demo, why
 from nanospec.cli.bench.measure import CallCosts
 from nanospec.cli.show.steps import step_text
-from nanospec.cli.show.terminal import View
+from nanospec.cli.show.terminal import Played, View
 from nanospec.cli.why import Parts
 from nanospec.fast.autotune import Tuning
 from nanospec.theory import speedup
@@ -51,9 +51,10 @@ SPENT = [(.02, .008), (.01, .001), (.012, .005), (.008, .003)]              # .0
 def a_view() -> View:
     view = View("prompt", letters)
     for seconds in PLAIN:
-        view.take_token(LAST, seconds)
+        view.plain.append(LAST)
+        view.plain_seconds.append(seconds)
     for done, (seconds, drafting) in zip(ROUNDS, SPENT):
-        view.take_round(done, seconds, drafting)
+        view.rounds.append(Played(done, (), drafting, seconds - drafting))
     return view
 
 
@@ -120,7 +121,7 @@ def test_the_table_of_the_demo_where_it_wins_or_drafts_no_chain_or_ran_twice():
 
 @pytest.fixture
 def playing(clock, monkeypatch):
-    """A demo whose plain decoding takes PLAIN, and whose rounds take SPENT; and what it gives to the page."""
+    """A demo whose plain decoding takes PLAIN, and whose rounds take SPENT; and the seed and the device of its dice."""
     def rounds(target, drafter, ids, **request):
         for done, (seconds, drafter.seconds) in zip(ROUNDS, SPENT):
             clock.wind(seconds)
@@ -131,37 +132,44 @@ def playing(clock, monkeypatch):
     monkeypatch.setattr(demo, "generate", lambda *_, **__: clock.during([LAST] * 5, PLAIN))
     monkeypatch.setattr(demo, "measure_setups", lambda *_, **__: [ROW])
     monkeypatch.setattr(demo, "target_for", lambda target, drafter: target)
-    monkeypatch.setattr(demo, "run_of", lambda *its: given.append(its))
-    monkeypatch.setattr(demo, "page_of", lambda run: "")
+    monkeypatch.setattr(demo, "WatchedDice", lambda seeds, device: given.extend([*seeds, device]) or SimpleNamespace(
+        coins=[.5]))
     made = demo.Demo.__new__(demo.Demo)
-    made.asked = SimpleNamespace(prompt="prompt", rule="token", seed=3, device="cpu")
-    made.target, made.ids, made.request, made.gamma = None, [1], {}, 3
+    made.asked = SimpleNamespace(prompt="prompt", rule="token", seed=3, device="cpu", html=None)
+    made.target, made.ids, made.request = None, [1], {}
     made.tokenizer = SimpleNamespace(decode=letters)
     made.setups, made.method = [(None, None, None)], lambda *_: SimpleNamespace(make=lambda: SimpleNamespace())
     return made, given
 
 
-def test_the_demo_tells_drafting_from_the_rest(playing):
+@pytest.mark.parametrize("html", [None, Path("page.html")])
+def test_the_demo_tells_drafting_from_the_rest(playing, html):
+    """And has every round's coins where there will be a page."""
     made, given = playing
-    view, row = made.show(Console(file=StringIO()))
-    assert view.plain_seconds == pytest.approx(PLAIN) and row is ROW
-    rest = [seconds - drafting for seconds, drafting in SPENT]
-    assert [part for part, _ in view.round_seconds] == pytest.approx([drafting for _, drafting in SPENT])
-    assert [part for _, part in view.round_seconds] == pytest.approx(rest)
-    made.page(PLAIN, ROW)
-    (prompt, plain, played, *_, numbers), = given
-    assert prompt == "prompt" and plain == PLAIN and numbers is ROW
-    assert [it.drafting for it in played] == pytest.approx([drafting for _, drafting in SPENT])
-    assert [it.rest for it in played] == pytest.approx(rest) and [it.done for it in played] == ROUNDS
+    made.asked.html = html
+    view = made.show(Console(file=StringIO()))
+    assert view.plain_seconds == pytest.approx(PLAIN) and [it.done for it in view.rounds] == ROUNDS
+    assert [it.drafting for it in view.rounds] == pytest.approx([drafting for _, drafting in SPENT])
+    assert [it.rest for it in view.rounds] == pytest.approx([seconds - drafting for seconds, drafting in SPENT])
+    assert [it.coins for it in view.rounds] == ([[.5]] * 4 if html else [()] * 4)
+    assert given == ([3, "cpu"] if html else [])
 
 
-def test_what_the_demo_shows_while_it_measures(playing):
-    """Where there is a terminal: both panels, as they grow, and under them what it does. They go away again."""
+def test_what_the_demo_measures(playing):
     made, _ = playing
+    done = []
+    made.method = lambda *pair: SimpleNamespace(run=lambda ids, **_: done.append(ids) or [])
+    assert made.measure() is ROW and done == [made.ids]
+
+
+def test_what_the_demo_shows_while_it_runs(playing, monkeypatch):
+    """Where there is a terminal: both panels, as they grow. They go away again."""
+    made, _ = playing
+    monkeypatch.setattr(demo, "FRAME", -1.0)
     console = Console(file=StringIO(), width=80, height=30, force_terminal=True, legacy_windows=False)
     made.show(console)
     shown = console.file.getvalue()
-    assert 0 < shown.rindex("speculative") < shown.rindex("measuring both, three times more")
+    assert 0 < shown.index("waiting") < shown.rindex("2.50 tokens per target call")
 
 
 def test_the_demo_chooses_gamma_by_what_was_measured(playing, monkeypatch):

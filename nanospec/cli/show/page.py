@@ -12,15 +12,13 @@ from base64 import b64encode
 from collections.abc import Iterable, Mapping, Sequence
 from hashlib import sha256
 from pathlib import Path
-from typing import NamedTuple
 
 import torch
 from torch import Tensor
 
-from nanospec.cli.show.steps import Coin, judged
-from nanospec.cli.show.terminal import Decode, printable, visible
+from nanospec.cli.show.steps import judged
+from nanospec.cli.show.terminal import Decode, Played, printable, visible
 from nanospec.probs import residual
-from nanospec.speculate import Round
 
 WEB = Path(__file__).parent / "web"
 SCRIPTS = ("base.js", "replay.js", "formulas.js", "node.js")
@@ -28,15 +26,6 @@ BARS = 6            # tokens of a distribution that are shown; the others are on
 DIGITS = 4          # of a probability
 NUMBERS = ("alpha", "gamma", "c", "v", "speedup", "tokens_per_target_call", "busy", "drafter",
            "method", "temperature", "setting", "command")
-
-
-class Played(NamedTuple):
-    """A round, its coins as WatchedDice has them, and the seconds of drafting and of the rest."""
-
-    done: Round
-    coins: Sequence[Coin]
-    drafting: float
-    rest: float
 
 
 def run_of(prompt: str, plain_seconds: Sequence[float], rounds: Sequence[Played], decode: Decode,
