@@ -489,7 +489,7 @@ def test_a_chat_model_beside_transformers(transformers, tmp_path, monkeypatch, c
     rows, out = json.loads((tmp_path / "a.json").read_text()), capsys.readouterr().out
     assert [row["method"] for row in rows] == ["lookup 4", "suffix 4", "transformers", "transformers, prompt lookup"]
     assert list(texts)[0] == "plain" and all(its == texts["plain"] for its in texts.values())
-    assert {(row["task"], row["questions"], row["their_dtype"]) for row in rows} == {("prompts", 3, "float32")}
+    assert {(row["task"], row["questions"], row["transformers"]) for row in rows} == {("prompts", 3, "float32")}
     assert "transformers in float32" in " ".join(out.split())
 
 

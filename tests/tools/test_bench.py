@@ -390,7 +390,7 @@ def test_speed_of_requests_to_a_chat_model(tmp_path, quick, monkeypatch, capsys)
     assert bench.main(["--prompts", "chat", "--weights", str(tmp_path / "a.gguf"), "--drafters", "lookup", "--gammas",
                        "2", "3", "--temperatures", "1", "--max-new-tokens", "150", "--device", "cpu", "--threads", "1",
                        "--answers", str(tmp_path / "b.jsonl"), "--json", str(tmp_path / "a.json")]) == 2
-    assert "one method at one temperature" in capsys.readouterr().err
+    assert "one method, of one gamma, at one temperature" in capsys.readouterr().err
     assert bench.main(["--prompts", "chat", "--weights", str(tmp_path / "a.gguf"), "--drafters", "lookup", "--gammas",
                        "2", "3", "--temperatures", "1", "--max-new-tokens", "150", "--device", "cpu", "--threads", "1",
                        "--json", str(tmp_path / "a.json")]) == 0

@@ -259,7 +259,7 @@ def test_the_bench_asks_and_goes_on(tmp_path, quick, capsys, monkeypatch):
 @pytest.mark.parametrize("options, words", [
     (["--answers", "a.jsonl"], "--prompts FILE.jsonl"), (["--answers", "a.txt"], "--answers"),
     (["--prompts", "nowhere.jsonl"], "--prompts"), (["--prompts", "q.json"], "--prompts"),
-    (["--prompts", "q.jsonl", "--answers", "a.jsonl"], "one method at one temperature"),
+    (["--prompts", "q.jsonl", "--answers", "a.jsonl"], "one method, of one gamma, at one temperature"),
     (["--prompts", "q.jsonl", "--compile"], "without --compile"),
     (["--prompts", "q.jsonl", "--max-new-tokens", "99999"], "q.jsonl, line 1: with answers of up to 99999"),
     (["--prompts", "q.jsonl", "--figure", "a.png"], "without --compile and --figure")])
@@ -287,4 +287,4 @@ def test_questions_beside_transformers(tmp_path, quick, capsys):
     assert all([its["turns"] for its in answers] == [its["turns"] for its in ours] for answers in others)
     assert all(sum(its["accept_lengths"]) == sum(its["new_tokens"]) and len(its["accept_lengths"]) == sum(
         its["decoding_steps"]) for answers in (ours, *others) for its in answers)
-    refused([*argv, "--drafters", "lookup", "suffix"], "--answers is for one drafter", capsys)
+    refused([*argv, "--drafters", "lookup", "suffix"], "--answers is for one method, of one gamma", capsys)

@@ -75,7 +75,8 @@ def parser() -> Parser:
     subcommands = top.add_subparsers(required=True, metavar="SUBCOMMAND")
     for module in SUBCOMMANDS:
         words = str(module.__doc__)
-        defaults = {name: its.default for name, its in signature(module.run).parameters.items()}
+        defaults = {name: its.default for name, its in signature(module.run).parameters.items()
+                    if name in OF_THE_BENCH}
         one = subcommands.add_parser(
             module.__name__.split(".")[-1], description=words, help=words.splitlines()[0],
             epilog=questions.__doc__ if "answers" in defaults else None)

@@ -19,16 +19,14 @@ from typing import Any
 
 import torch
 
-from nanospec.cli.bench import questions
-from nanospec.cli.bench.method_options import chosen_drafters, options_of, read_pair
-from nanospec.cli.bench.prompts import CHAT, prompts_of, questions_of
+from nanospec.cli.bench import speed
+from nanospec.cli.bench.prompts import CHAT
 from nanospec.cli.bench.questions import Writer
-from nanospec.errors import RequestError, check_request
-from nanospec.fast.autotune import name_of, setups_of, weights_of
+from nanospec.errors import RequestError
+from nanospec.fast.autotune import name_of
+from nanospec.files.checkpoint import Pair
 from nanospec.files.extra import extra
 from nanospec.files.huggingface import save_folder
-from nanospec.files.sources import source_of
-from nanospec.methods.index import method_of, most_drafted
 from nanospec.model import GPT
 
 GLANCE = 8                              # tokens that transformers writes to choose a data type
@@ -40,35 +38,20 @@ def run(weights: str | Path = "smollm2", drafters: Sequence[str] = (), gamma: in
         threads: int | None = None) -> list[dict]:
     """A row for each task and method: these drafters, and transformers; all over plain decoding."""
     extra("transformers")                               # raised before anything is read
-    asked = questions_of(prompts, answers)
-    if asked is None:
+    if not isinstance(prompts, Path):
         raise RequestError("--prompts: transformers is asked questions, chat or FILE.jsonl")
-    source = source_of(weights)
-    named = chosen_drafters(drafters, source, ["gpt"], "--drafters")
-    if answers and len(named) > 1:
-        raise RequestError(f"--answers is for one drafter, got {', '.join(named)}")
-    pair = read_pair(source, device)
-    texts, what = prompts_of(pair, asked, max_new_tokens)
-    request: dict = {"max_new_tokens": max_new_tokens, "temperature": temperature}
-    check_request(pair.target, max(texts, key=len), **request, top_k=None, top_p=None, seed=seed,
-                  rows=gamma + 1)
-    (setup, *_), where = setups_of(pair.target, pair.draft, dtype, threads)
-    target, draft, _ = setup
-    options = options_of(target, draft, texts, named, {}, gamma, temperature=temperature)
-    methods = [method_of(target, draft, name, gamma=most_drafted(name, draft, gamma), **options)
-               for name in named]
-    writers = questions.writers_of(target, methods, pair.tokenizer, request)
-    with TemporaryDirectory() as folder:
-        theirs = folders_of(target, draft, Path(folder), min(pair.tokenizer.ends))
-        kind = their_dtype(theirs[0], target.device, dtype)
-        writers |= their_writers(theirs, kind, target.device, gamma,
-                                 request | {"eos_token_id": sorted(pair.tokenizer.ends)})
-    settings = {"weights": source.path.name, "dtype": weights_of(target),
-                "their_dtype": name_of(kind), "threads": torch.get_num_threads(), **request}
-    rows = questions.ask(asked, writers, pair.tokenizer, seed, settings, answers)
-    questions.show(rows, f"{what}; temperature {temperature:g}, {max_new_tokens} tokens at most; "
-                         f"{where}; transformers in {name_of(kind)}")
-    return rows
+
+    def theirs(pair: Pair, request: dict) -> tuple[dict[str, Writer], dict[str, str]]:
+        with TemporaryDirectory() as folder:
+            folders = folders_of(pair.target, pair.draft, Path(folder), min(pair.tokenizer.ends))
+            kind = their_dtype(folders[0], pair.target.device, dtype)
+            writers = their_writers(folders, kind, pair.target.device, gamma,
+                                    request | {"eos_token_id": sorted(pair.tokenizer.ends)})
+        return writers, {"transformers": name_of(kind)}
+
+    return speed.run([temperature], drafters, gammas=[gamma], prompts=prompts, answers=answers,
+                     max_new_tokens=max_new_tokens, seed=seed, weights=weights, device=device,
+                     dtype=dtype, threads=threads, others=theirs)
 
 
 def folders_of(target: GPT, draft: Any, out: Path, end: int) -> list[Path]:

@@ -33,6 +33,7 @@ from rich.progress import track
 from nanospec.cli.quantities import per_second
 from nanospec.cli.show.terminal import show_table
 from nanospec.errors import SEEDS, RequestError, one_line
+from nanospec.files.checkpoint import Pair
 from nanospec.files.paths import write_atomically
 from nanospec.generate import generate
 from nanospec.methods.index import Method
@@ -41,6 +42,8 @@ from nanospec.speculate import Round
 
 Writer = Callable[[list[int], int], list[list[int]]]
 """(prompt, seed) -> the new tokens of each call of the target."""
+Others = Callable[[Pair, dict], tuple[dict[str, Writer], dict[str, str]]]
+"""(a pair, as it runs here, and a request) -> more writers, and the data types of their weights."""
 MT_BENCH = {"writing", "roleplay", "reasoning", "math", "coding", "extraction", "stem",
             "humanities"}
 COLUMNS = {"method": ("method", ""), "T": ("temperature", "g"), "task": ("task", ""),

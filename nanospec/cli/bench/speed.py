@@ -31,6 +31,7 @@ from nanospec.cli.bench.measure import busy, measure, measure_setups
 from nanospec.cli.bench.method_options import (chosen_drafters, options_of, read_pair, takes_shape,
                                                topology_of)
 from nanospec.cli.bench.prompts import prompts_of, questions_of
+from nanospec.cli.bench.questions import Others
 from nanospec.cli.show.figures import draw_field
 from nanospec.cli.show.terminal import show_table
 from nanospec.errors import RequestError, check_request
@@ -56,12 +57,13 @@ def run(temperatures: Sequence[float] = (0.0, 0.8, 1.0), drafters: Sequence[str]
         prompts: int | str | Path = 8, answers: Path | None = None, max_new_tokens: int = 128,
         seed: int = 0, weights: Path | str = WEIGHTS, device: str = "cpu", dtype: str = "auto",
         threads: int | None = None, compile: bool = False,
-        figure: Path | None = None) -> list[dict]:
+        figure: Path | None = None, others: Others | None = None) -> list[dict]:
     """One row for each draft model, temperature and method; its `text` is what was written after
     all prompts together.
 
     drafters: none is "chain", or "suffix" where there is no draft model. compile: each method runs
-    eagerly and compiled, and a row is the faster one's, over the faster baseline.
+    eagerly and compiled, and a row is the faster one's, over the faster baseline. others: who is
+    asked the same questions.
     """
     asked = questions_of(prompts, answers)
     if asked and (compile or figure):
@@ -97,8 +99,7 @@ def run(temperatures: Sequence[float] = (0.0, 0.8, 1.0), drafters: Sequence[str]
 
     first = {name: methods(name, given, pair.target, pair.draft) for name, pair in pairs.items()}
     if answers and len(temperatures) * sum(map(len, first.values())) > 1:
-        raise RequestError("--answers is for one method at one temperature: name one, and one of "
-                           "--gammas")
+        raise RequestError("--answers is for one method, of one gamma, at one temperature")
     for name, pair in pairs.items():
         check_request(pair.target, max(texts, key=len), max_new_tokens, 1.0, None, None, 0,
                       1 + max((method.gamma for method in first[name]), default=0))
@@ -116,7 +117,10 @@ def run(temperatures: Sequence[float] = (0.0, 0.8, 1.0), drafters: Sequence[str]
                 settings = {"weights": source.path.name, "draft": name,
                             "dtype": weights_of(pair.target), "threads": torch.get_num_threads(),
                             "shape": options.get("topology", options.get("grown")), **request}
-                rows += questions.ask(asked, writers, pair.tokenizer, seed, settings, answers)
+                more, how = others(pair, request) if others else ({}, {})
+                where += "".join(f"; {who} in {kind}" for who, kind in how.items())
+                rows += questions.ask(asked, writers | more, pair.tokenizer, seed, settings | how,
+                                      answers)
                 continue
             with announced(f"measuring {name} and plain decoding at T = {temperature:g}, in turns"):
                 measure(pair.target, pair.draft, texts[:1], eager, repeats=1,       # warm up
