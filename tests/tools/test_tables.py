@@ -312,7 +312,7 @@ def test_a_batch_is_served_in_turns_and_medians_are_told(monkeypatch):
     target = SimpleNamespace(config=SimpleNamespace(context=999, vocab_size=5), device="cpu")
     pair = SimpleNamespace(target=target, draft="draft")
     monkeypatch.setattr(serve, "source_of", lambda weights: SimpleNamespace(path=SimpleNamespace(name="pair")))
-    monkeypatch.setattr(serve, "draft_of", lambda source: "gpt")
+    monkeypatch.setattr(serve, "chosen_drafters", lambda names, source, drafts, option: names)
     monkeypatch.setattr(serve, "read_pair", lambda *_: pair)
     monkeypatch.setattr(serve, "longest_chain", lambda draft, most: most - 4)           # of 6
     monkeypatch.setattr(serve, "method_of", lambda *its, **__: (
