@@ -35,11 +35,6 @@ def cost_of_round(row: Mapping) -> float:
     return row["tokens_per_target_call"] / row["speedup"]
 
 
-def after_warm_up(items: Sequence) -> Sequence:
-    """All but the first, which warms up or reads the prompt; or that one, where it is alone."""
-    return items[1:] or items
-
-
 def is_busy(numbers: Sequence[float]) -> bool:
     """Whether plain decoding differs so much between repeats that others use the machine."""
     return max(numbers) > BUSY * min(numbers)
@@ -166,9 +161,11 @@ def best_of_each(found: Sequence[list[tuple[dict, list[Round]]]]) -> list[tuple[
 
 def answer_of(rounds: Sequence[Round], took: Sequence[float],
               plain: Sequence[float]) -> dict[str, float]:
-    """took, plain: seconds of rounds, and of plain steps after them. First ones do not count."""
-    pace = per_second(len(tokens_of(after_warm_up(rounds))), after_warm_up(took))
-    alone = 1 / median(after_warm_up(plain))
+    """took, plain: seconds of rounds, and of plain steps after them. First ones, which read the
+    prompt or warm up, do not count where there are more.
+    """
+    pace = per_second(len(tokens_of(rounds[1:] or rounds)), took[1:] or took)
+    alone = 1 / median(plain[1:] or plain)
     return {"tokens_per_target_call": len(tokens_of(rounds)) / len(rounds),
             "tokens_per_s": pace, "baseline_tokens_per_s": alone, "speedup": pace / alone}
 
