@@ -35,11 +35,6 @@ def cost_of_round(row: Mapping) -> float:
     return row["tokens_per_target_call"] / row["speedup"]
 
 
-def is_busy(numbers: Sequence[float]) -> bool:
-    """Whether plain decoding differs so much between repeats that others use the machine."""
-    return max(numbers) > BUSY * min(numbers)
-
-
 def quantile(values: Sequence[float], part: float) -> float:
     """Between two values on a line. Example: of 1, 2 and 4 the .75 is 3."""
     return torch.tensor(values, dtype=torch.float64).quantile(part).item()
@@ -47,25 +42,10 @@ def quantile(values: Sequence[float], part: float) -> float:
 
 # Of rounds
 
-def drafted_of(rounds: Iterable[Round]) -> int:
-    """Draft tokens, judged or not; a row that a text lacks is none."""
-    return sum(parent >= 0 for done in rounds for parent in done.parents)
-
-
-def accepted_of(rounds: Iterable[Round]) -> int:
-    """Draft tokens that the rule accepted, also where the text was cut before them."""
-    return sum(len(done.path) for done in rounds)
-
-
 def alpha_of(rounds: Iterable[Round]) -> float:
     """Mean of sum min(p_target, q_draft) over the places that were judged; 0 if none was."""
     betas = sum(betas_of(rounds), [])
     return sum(betas) / max(1, len(betas))
-
-
-def alphas_of(rounds: Iterable[Round]) -> list[float]:
-    """The same for the first, second, ... draft token of a round."""
-    return [fmean(betas) for betas in betas_of(rounds)]
 
 
 def betas_of(rounds: Iterable[Round]) -> list[list[float]]:
@@ -114,10 +94,11 @@ def numbers_of(method: Method, texts: Sequence[list[Round]], took: Sequence[Sequ
     """A method's numbers. texts: the rounds of each prompt. took: of each repeat, of each prompt,
     each round's seconds. plain: tokens a second of plain decoding.
 
-    drafted, accepted: draft tokens, as the rule judged them. emitted: tokens of the texts, whose
-    last rounds are cut at the length asked for; tokens per second and per target call count these.
-    overhead: what a round takes over its parts, measured in the same repeat; a text's first round
-    reads the prompt and does not count.
+    alpha_by_position: of the first, second, ... draft token of a round. drafted: draft tokens,
+    judged or not; a row that a text lacks is none. accepted: by the rule, also where the text was
+    cut before them. emitted: tokens of the texts, whose last rounds are cut at the length asked
+    for; tokens per second and per target call count these. overhead: what a round takes over its
+    parts, measured in the same repeat; a text's first round reads the prompt and does not count.
     """
     rounds = sum(texts, [])
     calls, emitted, alpha = len(rounds), len(tokens_of(rounds)), alpha_of(rounds)
@@ -132,10 +113,12 @@ def numbers_of(method: Method, texts: Sequence[list[Round]], took: Sequence[Sequ
                  median(cost.speedup(rounds) for cost in costs))
     return {"drafter": method.drafter, "rule": method.rule, "gamma": method.gamma,
             "tokens_per_s": pace, "speedup": pace / plain,
-            "predicted_speedup": predicted, "alpha": alpha, "alpha_by_position": alphas_of(rounds),
+            "predicted_speedup": predicted, "alpha": alpha,
+            "alpha_by_position": [fmean(betas) for betas in betas_of(rounds)],
             "c": c, "v": v, "steps": fmean(done.steps for done in rounds), "overhead": overhead,
             "tokens_per_target_call": emitted / calls, "rounds": calls,
-            "drafted": drafted_of(rounds), "accepted": accepted_of(rounds), "emitted": emitted}
+            "drafted": sum(parent >= 0 for done in rounds for parent in done.parents),
+            "accepted": sum(len(done.path) for done in rounds), "emitted": emitted}
 
 
 def best_of_each(found: Sequence[list[tuple[dict, list[Round]]]]) -> list[tuple[dict, list[Round]]]:

@@ -175,20 +175,20 @@ def test_methods_take_turns_and_a_repeat_is_the_same_work(pair, quick):
     assert once[1][0]["steps"] == 1 and once[1][0]["drafted"] == 2 * once[1][0]["rounds"]
 
 
-@pytest.mark.parametrize("slow, busy", [(1.0, False), (BUSY * 1.1, True)])
+@pytest.mark.parametrize("slow, busy", [(1.0, False), (BUSY, False), (BUSY * 1.1, True)])
 def test_a_busy_machine_is_told(pair, quick, monkeypatch, slow, busy):
-    """Plain decoding at 10 ms a token, and in the last repeat slower."""
+    """Plain decoding at 2^-7 s a token, and in the last repeat slower."""
     repeats = []
 
     def timed_as_told(steps):
         items = list(steps)
         if isinstance(items[0], int):
             repeats.append(1)
-        return items, [.01 * (slow if len(repeats) == 3 else 1)] * len(items)
+        return items, [2 ** -7 * (slow if len(repeats) == 3 else 1)] * len(items)
 
     monkeypatch.setattr(measuring, "timed", timed_as_told)
     (row, _), = measure(*pair, [[1, 2]], [method_of(*pair, gamma=2)], max_new_tokens=5)
-    assert row["busy"] == busy and row["baseline_tokens_per_s"] == pytest.approx(100)
+    assert row["busy"] == busy and row["baseline_tokens_per_s"] == pytest.approx(2 ** 7)
 
 
 def test_the_acceptance_vector_counts_which_child_was_accepted():

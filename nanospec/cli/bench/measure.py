@@ -4,8 +4,7 @@ from collections.abc import Callable, Iterable, Sequence
 from statistics import median
 from typing import Any
 
-from nanospec.cli.quantities import (BUSY, CallCosts, best_of_each, is_busy, numbers_of,
-                                     per_second)
+from nanospec.cli.quantities import BUSY, CallCosts, best_of_each, numbers_of, per_second
 from nanospec.errors import SEEDS
 from nanospec.fast.autotune import Setup, weights_of
 from nanospec.fast.clock import draft_seconds, step_seconds, timed
@@ -75,7 +74,8 @@ def measure(target: GPT, draft: Any, prompts: Sequence[Sequence[int]], methods: 
         sizes = {len(done.tokens) for texts in rounds for text in texts for done in text}
         costs.append(measure_costs(target, draft, sorted(sizes), context, compiler=compiler,
                                    **sampling))
-    common = {"device": str(target.device), "dtype": weights_of(target), "busy": is_busy(plain),
+    common = {"device": str(target.device), "dtype": weights_of(target),
+              "busy": max(plain) > BUSY * min(plain),
               "temperature": sampling.get("temperature", 1.0),
               "baseline_tokens_per_s": median(plain)}
     return [(common | numbers_of(method, texts, seconds, costs, median(plain)), sum(texts, []))
