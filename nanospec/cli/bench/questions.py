@@ -178,11 +178,15 @@ class Answers:
     """One method's answers, by question_id, and the file that they are kept in, if they are: whole
     after each answer.
 
-    settings: all that an answer and its time depend on. RequestError if the file has answers of
-    other settings.
+    settings: all that an answer and its time depend on. path: the file for a method of ours; those
+    of plain decoding and of transformers have their names before its suffix. RequestError if the
+    file has answers of other settings.
     """
 
     def __init__(self, method: str, settings: Mapping[str, Any], path: Path | None = None):
+        words = method.replace(",", "").split()
+        if path and words[0] in ("plain", "transformers"):
+            path = path.with_suffix(f".{'-'.join(words)}{path.suffix}")
         self.path, self.settings = path, {"method": method, **settings}
         self.found: dict[int | str, dict] = {}
         for number, line in lines_of(path) if path and path.exists() else []:
@@ -210,15 +214,6 @@ class Answers:
         return [self.found[question.id]["choices"][0] for question in questions]
 
 
-def file_of(path: Path | None, method: str) -> Path | None:
-    """Where a method's answers are kept: ours in the file of this name; of plain decoding and of
-    others the name stands before its suffix.
-    """
-    words = method.replace(",", "").split()
-    ours = words[0] not in ("plain", "transformers")
-    return path if ours or not path else path.with_suffix(f".{'-'.join(words)}{path.suffix}")
-
-
 def ask(questions: Questions, writers: Mapping[str, Writer], tokenizer: Any, seed: int,
         settings: dict[str, Any], path: Path | None = None) -> list[dict]:
     """All questions to all methods, "plain" among them, in turns, but for those that are answered
@@ -226,7 +221,7 @@ def ask(questions: Questions, writers: Mapping[str, Writer], tokenizer: Any, see
     the warm-up.
     """
     about = settings | {"seed": seed, "questions": questions.digest}
-    kept = {name: Answers(name, about, file_of(path, name)) for name in writers}
+    kept = {name: Answers(name, about, path) for name in writers}
     left = [(one, name) for one in questions.each for name in writers
             if one.id not in kept[name].found]
     for name in dict.fromkeys(name for _, name in left):
