@@ -15,6 +15,7 @@ from itertools import islice
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from time import perf_counter
+from types import SimpleNamespace
 from typing import Any
 
 import torch
@@ -100,19 +101,6 @@ def their_dtype(folder: Path, device: torch.device, dtype: str) -> torch.dtype:
     return min(took, key=lambda kind: min(took[kind]))
 
 
-class Counted:
-    """A streamer of transformers' that counts: the prompt's tokens, then those of each call."""
-
-    def __init__(self) -> None:
-        self.counts: list[int] = []
-
-    def put(self, tokens: torch.Tensor) -> None:
-        self.counts.append(tokens.numel())
-
-    def end(self) -> None:
-        return
-
-
 def hf_writer(model: Any, max_new_tokens: int, temperature: float, **more) -> Writer:
     """transformers' `generate`. more: what else it takes."""
     sampling: dict = {"do_sample": False}
@@ -120,13 +108,15 @@ def hf_writer(model: Any, max_new_tokens: int, temperature: float, **more) -> Wr
         sampling = {"do_sample": True, "temperature": temperature, "top_k": 0, "top_p": 1.0}
 
     def write(ids: list[int], seed: int) -> list[list[int]]:
-        counted = Counted()
+        counts: list[int] = []                  # of the prompt, and of what each call brought
+        streamer = SimpleNamespace(put=lambda tokens: counts.append(tokens.numel()),
+                                   end=lambda: None)
         torch.manual_seed(seed)
         prompt = torch.tensor([ids], device=model.device)
         with torch.inference_mode():
             text = model.generate(prompt, attention_mask=torch.ones_like(prompt), pad_token_id=0,
-                                  max_new_tokens=max_new_tokens, streamer=counted, **sampling,
+                                  max_new_tokens=max_new_tokens, streamer=streamer, **sampling,
                                   **more)
         new = iter(text[0, len(ids):].tolist())
-        return [list(islice(new, count)) for count in counted.counts[1:]]
+        return [list(islice(new, count)) for count in counts[1:]]
     return write
