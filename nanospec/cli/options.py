@@ -77,14 +77,11 @@ COUNT = whole_number(1, 10 ** 9)
 GAMMA = whole_number(1, MOST_ROWS - 1)
 SHAPE = option("children at every depth, or a whole tree, as JSON or a .json file: its parents, "
                '[-1, 0, 0], choices, [[0], [1]], or {"size": 9, "width": 3, "depth": 2}', tree)
-REMEMBER = whole_number(0, 10 ** 9)
 SEED = whole_number(0, SEEDS - 1)
-THREADS = whole_number(1, 1024)
 TEMPERATURE = option("a number, 0 or more", float, lambda number: 0 <= number < math.inf)
 TOP_P = option("more than 0 and at most 1", float, lambda number: 0 < number <= 1)
 # argv holds other bytes as half characters
 TEXT = option("UTF-8", lambda text: text.encode().decode())
-TEXTS = option("a file or a folder that is there", Path, Path.exists)
 MODEL = option("a folder or a .gguf file that is there, "
                f"{', '.join(PACKAGED)}, or a repository on the hub, OWNER/NAME", str, can_be_a_name)
 
@@ -102,8 +99,8 @@ OPTIONS: dict[str, dict] = {
                   "a whole one as JSON: its parents, or Medusa's choices; default: the best for "
                   "this pair here, measured; for dynamic-tree EAGLE-2's size, width and depth, as "
                   '{"size": 60, "width": 10, "depth": 6}'),
-    "remember": dict(type=REMEMBER, metavar="N", help="how many tokens of earlier texts "
-                     f"{', '.join(REMEMBERING)} may copy from"),
+    "remember": dict(type=whole_number(0, 10 ** 9), metavar="N", help="how many tokens of earlier "
+                     f"texts {', '.join(REMEMBERING)} may copy from"),
     "rule": dict(choices=RULES, metavar="NAME",
                  help="what decides which draft tokens are accepted: " + ", ".join(RULES)),
     "temperature": dict(type=TEMPERATURE, metavar="T", help="0 is greedy"),
@@ -116,7 +113,8 @@ OPTIONS: dict[str, dict] = {
     "dtype": dict(choices=["auto", "float32", "bfloat16", "float16", "int8", "float64"],
                   help="auto: the fastest here, measured; int8 rounds more, so it is taken by name "
                   "alone"),
-    "threads": dict(type=THREADS, metavar="N", help="default: as many as are fastest"),
+    "threads": dict(type=whole_number(1, 1024), metavar="N",
+                    help="default: as many as are fastest"),
     "compile": dict(action="store_true", help="through torch.compile, too, where a drafter's "
                     "drafts have one shape: minutes, the first time"),
 }

@@ -25,7 +25,7 @@ from pathlib import Path
 from nanospec.cli.bench import acceptance, beside, markdown, questions, serve, speed
 from nanospec.cli.bench.prompts import CHAT
 from nanospec.cli.launch import command
-from nanospec.cli.options import (COUNT, GAMMA, HERE, OPTIONS, TEMPERATURE, TEXTS, add_options,
+from nanospec.cli.options import (COUNT, GAMMA, HERE, OPTIONS, TEMPERATURE, add_options,
                                   default_in_words, file, option)
 from nanospec.cli.parser import Parser
 from nanospec.methods.draft_models import LEARNED
@@ -62,8 +62,9 @@ OF_THE_BENCH: dict[str, dict] = OPTIONS | {
     "answers": dict(type=file(".jsonl"), metavar="FILE.jsonl",
                     help="where the answers to such questions are kept, as Spec-Bench keeps them, "
                     "plain decoding's in FILE.plain.jsonl; a run that was cut goes on there"),
-    "text": dict(type=TEXTS, metavar="PATH", help="a text, or a folder of many; default: the "
-                 "standard library's files that the models were not trained on"),
+    "text": dict(type=option("a file or a folder that is there", Path, Path.exists), metavar="PATH",
+                 help="a text, or a folder of many; default: the standard library's files that the "
+                 "models were not trained on"),
     "tokens": dict(type=COUNT, metavar="N", help="how many of the text's tokens are read"),
     "figure": dict(type=file(".png"), metavar="FILE.png", help="the table as a picture"),
 }

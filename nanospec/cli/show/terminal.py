@@ -13,7 +13,7 @@ from typing import NamedTuple
 from rich.columns import Columns
 from rich.console import CONSOLE_SVG_FORMAT, Console, Group, RenderableType
 from rich.panel import Panel
-from rich.table import Table
+from rich.table import Column, Table
 from rich.text import Text
 
 from nanospec.cli.quantities import per_second
@@ -148,10 +148,8 @@ class View:
 
 def table(rows: Iterable[tuple[str, str, str]]) -> Table:
     """(quantity, value, what it is)."""
-    out = Table(box=None, show_header=False, padding=(0, 2, 0, 0))
-    out.add_column(style="bold")
-    out.add_column(justify="right")
-    out.add_column(style="dim")
+    out = Table(Column(style="bold"), Column(justify="right"), Column(style="dim"), box=None,
+                show_header=False, padding=(0, 2, 0, 0))
     for row in rows:
         out.add_row(*row)
     return out
