@@ -37,7 +37,7 @@ from nanospec.errors import SEEDS, RequestError
 from nanospec.methods.draft_models.early_exit import target_for
 from nanospec.fast.autotune import Tuning, described, dtypes_of, fastest, name_of, set_up
 from nanospec.fast.clock import announced, clocked, step_seconds
-from nanospec.files.checkpoint import Pair, draft_of, fingerprint
+from nanospec.files.checkpoint import Pair, fingerprint
 from nanospec.files.earlier import found_before
 from nanospec.files.sources import source_of
 from nanospec.methods.index import (DRAFTERS, GAMMA, RULES, check_remember, method_of,
@@ -115,10 +115,8 @@ class Chat:
             raise RequestError(f"{source.path} has no chat template: it was not made for "
                                "conversations")
         self.tokenizer, self.template = target.tokenizer, target.tokenizer.template
-        # a chain, or copies where these write more
-        usual = ["hybrid"] if draft_of(source, asked.draft) else []
-        drafter, = chosen_drafters([asked.drafter] if asked.drafter else usual, source,
-                                   [asked.draft], "--drafter")
+        named = [asked.drafter] if asked.drafter else []
+        drafter, = chosen_drafters(named, source, [asked.draft], "--drafter", "hybrid")
         pair = read_pair(source, asked.device, asked.draft)
         self.sampling = options.sampling_of(asked)
         most = asked.gamma or most_drafted(drafter, pair.draft, 4 if drafter == "chain" else GAMMA)

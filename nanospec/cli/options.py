@@ -91,9 +91,8 @@ OPTIONS: dict[str, dict] = {
                     "Face folders MODEL/target and MODEL/draft, or .gguf files of these names; a "
                     f"folder or a .gguf file with a target alone; {', '.join(PACKAGED)}; or a "
                     "repository on the hub"),
-    "draft": dict(choices=["gpt", *LEARNED], metavar="NAME",
-                  help="the draft model: " + ", ".join(["gpt", *LEARNED])),
-    "drafter": dict(choices=DRAFTERS, metavar="NAME", help="how it drafts: " + ", ".join(DRAFTERS)),
+    "draft": dict(choices=["gpt", *LEARNED], help="the draft model"),
+    "drafter": dict(choices=DRAFTERS, help="how it drafts"),
     "gamma": dict(type=GAMMA, metavar="N", help="draft tokens a round"),
     "shape": dict(type=SHAPE, nargs="+", metavar="N", help="children at every depth of a tree, or "
                   "a whole one as JSON: its parents, or Medusa's choices; default: the best for "
@@ -101,8 +100,7 @@ OPTIONS: dict[str, dict] = {
                   '{"size": 60, "width": 10, "depth": 6}'),
     "remember": dict(type=whole_number(0, 10 ** 9), metavar="N", help="how many tokens of earlier "
                      f"texts {', '.join(REMEMBERING)} may copy from"),
-    "rule": dict(choices=RULES, metavar="NAME",
-                 help="what decides which draft tokens are accepted: " + ", ".join(RULES)),
+    "rule": dict(choices=RULES, help="what decides which draft tokens are accepted"),
     "temperature": dict(type=TEMPERATURE, metavar="T", help="0 is greedy"),
     "top_k": dict(type=COUNT, metavar="N", help="only the N likeliest tokens"),
     "top_p": dict(type=TOP_P, metavar="P",
@@ -111,8 +109,8 @@ OPTIONS: dict[str, dict] = {
     "seed": dict(type=SEED, metavar="N", help="of all random numbers"),
     "device": dict(type=device, help="cpu, cuda, or cuda:N"),
     "dtype": dict(choices=["auto", "float32", "bfloat16", "float16", "int8", "float64"],
-                  help="auto: the fastest here, measured; int8 rounds more, so it is taken by name "
-                  "alone"),
+                  help="of the weights; auto is the fastest here, measured, but not int8, which "
+                  "rounds more"),
     "threads": dict(type=whole_number(1, 1024), metavar="N",
                     help="default: as many as are fastest"),
     "compile": dict(action="store_true", help="through torch.compile, too, where a drafter's "
@@ -132,11 +130,11 @@ def add_options(parser: argparse.ArgumentParser, defaults: Mapping[str, Any],
                 words: Mapping[str, str], options: Mapping[str, dict] = OPTIONS) -> None:
     """An option for each name. words: a default in words, where it is no number or word itself."""
     for name, default in defaults.items():
-        said = words.get(name) or default_in_words(default)
-        more = {"help": "; ".join(filter(None, [options[name].get("help"),
-                                                said and f"default: {said}"]))}
-        parser.add_argument("--" + name.replace("_", "-"), default=default,
-                            **options[name] | more)
+        its, said = options[name], words.get(name) or default_in_words(default)
+        if "choices" in its:
+            its = its | {"metavar": "NAME", "help": f"{its['help']}: {', '.join(its['choices'])}"}
+        more = {"help": "; ".join(filter(None, [its.get("help"), said and f"default: {said}"]))}
+        parser.add_argument("--" + name.replace("_", "-"), default=default, **its | more)
 
 
 def default_in_words(default: Any) -> str:

@@ -222,7 +222,7 @@ def test_others_are_asked_the_same_questions(monkeypatch):
     tokenizer = SimpleNamespace(ends={9, 8})
     pair, texts = SimpleNamespace(target="target", draft="draft", tokenizer=tokenizer), [[0], [1, 1], [2]]
     method = SimpleNamespace(name="hybrid 2", gamma=2)
-    for name, answer in {"questions_of": "questions", "source_of": source, "chosen_drafters": ["hybrid"],
+    for name, answer in {"read_questions": "questions", "source_of": source, "chosen_drafters": ["hybrid"],
                          "read_pair": pair, "prompts_of": (texts, "3 questions"), "check_request": None,
                          "setups_of": ([Setup("target", "draft", None)], "where"), "options_of": {"costs": "costs"},
                          "most_drafted": 2, "method_of": method, "weights_of": "int8"}.items():
@@ -235,13 +235,13 @@ def test_others_are_asked_the_same_questions(monkeypatch):
         wired.append(("others", *its))
         return {"them": "theirs"}, {"them": "float64"}
 
-    assert speed.run([.7], gammas=[4], prompts="chat", max_new_tokens=21, seed=5, weights="it",
+    assert speed.run([.7], gammas=[4], prompts=Path("q"), max_new_tokens=21, seed=5, weights="it",
                      others=others) == ["a row"]
     request = {"max_new_tokens": 21, "temperature": .7}
     settings = {"weights": "its weights", "draft": "gpt", "dtype": "int8", "threads": 3, "shape": None, **request,
                 "them": "float64"}
     assert wired == [
-        ("questions_of", "chat", None), ("source_of", "it"), ("chosen_drafters", (), source, ("gpt",), "--drafters"),
+        ("read_questions", Path("q")), ("source_of", "it"), ("chosen_drafters", (), source, ("gpt",), "--drafters"),
         ("read_pair", source, "cpu", "gpt"), ("prompts_of", pair, "questions", 21),
         ("most_drafted", "hybrid", "draft", 4), ("method_of", "target", "draft", "hybrid", "token", ("gamma", 2)),
         ("check_request", "target", [1, 1], 21, 1.0, None, None, 0, 3),

@@ -45,12 +45,9 @@ QUESTIONS = option("a .jsonl file that is there", Path, Path.is_file)
 # A subcommand's options are the parameters of its `run`, and so are their defaults.
 OF_THE_BENCH: dict[str, dict] = OPTIONS | {
     "temperatures": dict(type=TEMPERATURE, nargs="+", metavar="T"),
-    "drafts": dict(choices=["gpt", *LEARNED, "all"], nargs="+", metavar="NAME",
-                   help="draft models: " + ", ".join(["gpt", *LEARNED, "all"])),
-    "drafters": dict(choices=[*DRAFTERS, "all"], nargs="+", metavar="NAME",
-                     help="drafters: " + ", ".join([*DRAFTERS, "all"])),
-    "rules": dict(choices=RULES, nargs="+", metavar="NAME",
-                  help="rules of verification: " + ", ".join(RULES)),
+    "drafts": dict(choices=["gpt", *LEARNED, "all"], nargs="+", help="draft models"),
+    "drafters": dict(choices=[*DRAFTERS, "all"], nargs="+", help="drafters"),
+    "rules": dict(choices=RULES, nargs="+", help="rules of verification"),
     "gammas": dict(type=GAMMA, nargs="+", metavar="N", help="draft tokens a round"),
     "rows": dict(type=COUNT, nargs="+", metavar="N", help="the most requests that run at once"),
     "rate": dict(type=TEMPERATURE, metavar="R",

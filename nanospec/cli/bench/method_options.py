@@ -11,7 +11,7 @@ from nanospec.errors import RequestError, check_gamma
 from nanospec.fast.clock import announced
 from nanospec.files.checkpoint import Pair, draft_of, load_pair
 from nanospec.files.sources import Source
-from nanospec.methods.index import DRAFTERS, GAMMA, WITHOUT_DRAFT, drafters_for
+from nanospec.methods.index import DRAFTERS, GAMMA, WITHOUT_DRAFT
 from nanospec.methods.trees.drawn import TreeDrafter
 from nanospec.methods.trees.dynamic_tree import DynamicTree
 from nanospec.methods.trees.shapes import Topology, best_size, shape
@@ -25,21 +25,24 @@ Keep = Callable[..., Any]
 """(what, find, **about) -> what find() returned, now or earlier, as JSON has it."""
 
 
-def chosen_drafters(names: Sequence[str], source: Source, drafts: Sequence[str],
-                    option: str) -> list[str]:
-    """The drafters of these names, "all" among them, or the default for a target with these draft
-    models or with none: a line says at once that it has none.
+def chosen_drafters(names: Sequence[str], source: Source, drafts: Sequence[str], option: str,
+                    usual: str = "chain") -> list[str]:
+    """The drafters of these names, "all" among them; where none is named the usual one, or for a
+    target that comes with no draft model "suffix", and a line that says so.
 
     RequestError, before any weight is read, if one needs a draft model and there is none.
     """
     has_draft = all(name != "gpt" or draft_of(source) for name in drafts)
     if "all" in names:
         return list(DRAFTERS) if has_draft else WITHOUT_DRAFT
-    found = drafters_for(names, has_draft, option)
+    for name in names:
+        if DRAFTERS[name].needs_draft and not has_draft:
+            raise RequestError(f"{option} {name} needs a draft model, and there is none beside "
+                               f"this target: {', '.join(WITHOUT_DRAFT)} need none")
     if not names and not has_draft:
-        note(f"{source.path.name} comes without a draft model: {option} {found[0]}, which copies "
-             "from the text")
-    return found
+        note(f"{source.path.name} comes without a draft model: {option} suffix, which copies from "
+             "the text")
+    return list(names) or [usual if has_draft else "suffix"]
 
 
 def read_pair(source: Source, device: str = "cpu", draft: str = "gpt") -> Pair:

@@ -30,8 +30,8 @@ from nanospec.cli.bench import questions
 from nanospec.cli.bench.measure import busy, measure, measure_setups
 from nanospec.cli.bench.method_options import (chosen_drafters, options_of, read_pair, takes_shape,
                                                topology_of)
-from nanospec.cli.bench.prompts import prompts_of, questions_of
-from nanospec.cli.bench.questions import Others
+from nanospec.cli.bench.prompts import prompts_of
+from nanospec.cli.bench.questions import Others, read_questions
 from nanospec.cli.show.figures import draw_field
 from nanospec.cli.show.terminal import show_table
 from nanospec.errors import RequestError, check_request
@@ -65,7 +65,9 @@ def run(temperatures: Sequence[float] = (0.0, 0.8, 1.0), drafters: Sequence[str]
     eagerly and compiled, and a row is the faster one's, over the faster baseline. others: who is
     asked the same questions.
     """
-    asked = questions_of(prompts, answers)
+    asked = read_questions(prompts) if isinstance(prompts, Path) else None
+    if answers and not asked:
+        raise RequestError("--answers is for questions that --prompts FILE.jsonl asks")
     if asked and (compile or figure):
         raise RequestError("--prompts FILE.jsonl goes without --compile and --figure")
     source = source_of(weights)
@@ -80,7 +82,7 @@ def run(temperatures: Sequence[float] = (0.0, 0.8, 1.0), drafters: Sequence[str]
         check_fixed(named, rules, "--compile")
     given = topology_of(shape)
     pairs = {name: read_pair(source, device, name) for name in drafts}
-    texts, what = prompts_of(pairs[drafts[0]], asked or prompts, max_new_tokens)
+    texts, what = prompts_of(pairs[drafts[0]], asked or str(prompts), max_new_tokens)
     drafters_of = {name: [drafter for drafter in named
                           if drafter not in WITHOUT_DRAFT or name == drafts[0]] for name in pairs}
 
