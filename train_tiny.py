@@ -37,9 +37,8 @@ from typing import Any
 
 from rich.console import Console
 
-from nanospec.cli.launch import command
+from nanospec.cli.launch import Parser, command
 from nanospec.cli.options import HERE, SEED, whole_number
-from nanospec.cli.parser import Parser
 from nanospec.errors import RequestError
 from nanospec.files.ready import available
 from nanospec.methods.draft_models import LEARNED

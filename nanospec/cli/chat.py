@@ -27,8 +27,7 @@ from rich.console import Console
 from nanospec.cli.bench.markdown import machine
 from nanospec.cli import options
 from nanospec.cli.bench.method_options import Keep, chosen_drafters, options_of, read_pair
-from nanospec.cli.launch import command
-from nanospec.cli.parser import Parser
+from nanospec.cli.launch import Parser, command
 from nanospec.cli.quantities import answer_of
 from nanospec.cli.show.keyboard import interrupts, lines
 from nanospec.cli.show.stream import Stream, can_show_colours

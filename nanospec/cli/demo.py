@@ -26,8 +26,7 @@ from rich.text import Text
 from nanospec.cli import options
 from nanospec.cli.bench.measure import busy, measure_costs, measure_setups
 from nanospec.cli.chosen import DEFAULTS, WORDS, Chosen, settled
-from nanospec.cli.launch import command
-from nanospec.cli.parser import Parser
+from nanospec.cli.launch import Parser, command
 from nanospec.cli.quantities import alpha_of, cost_of_round, rows_of_call
 from nanospec.cli.show.page import page_of, run_of
 from nanospec.cli.show.steps import WatchedDice, step_text
@@ -76,12 +75,9 @@ def parsed(argv: Sequence[str] | None) -> Namespace:
         raise RequestError("--step measures nothing and draws nothing: it goes without --save, "
                            "--json and --html")
     for option, given in ("--step", asked.step), ("--html", asked.html):
-        if given and asked.rule != "token":
-            raise RequestError(f"{option} shows the coins of --rule token: one for each draft "
-                               "token that is tried")
-        if given and asked.compile:
-            raise RequestError(f"{option} looks at every coin, and in a compiled round there is "
-                               "nothing to look at")
+        if given and (asked.rule != "token" or asked.compile):
+            raise RequestError(f"{option} shows the coins of --rule token, one for each draft "
+                               "token that is tried; in a compiled round they cannot be seen")
     return settled(asked)
 
 

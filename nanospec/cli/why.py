@@ -22,8 +22,7 @@ from rich.text import Text
 from nanospec.cli import options
 from nanospec.cli.bench.measure import busy, measure, measure_costs
 from nanospec.cli.chosen import DEFAULTS, WORDS, Chosen, settled
-from nanospec.cli.launch import command
-from nanospec.cli.parser import Parser
+from nanospec.cli.launch import Parser, command
 from nanospec.cli.quantities import rows_of_call
 from nanospec.cli.show.terminal import note, show_table
 from nanospec.fast.clock import announced

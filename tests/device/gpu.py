@@ -27,8 +27,7 @@ from typing import Any, NamedTuple
 import torch
 
 from nanospec.cli.bench.markdown import table
-from nanospec.cli.launch import command
-from nanospec.cli.parser import Parser
+from nanospec.cli.launch import Parser, command
 from nanospec.cli.options import HERE, device, option
 from nanospec.cli.show.terminal import note, show_table
 from nanospec.errors import one_line

@@ -18,8 +18,7 @@ import torch
 
 from lessons.machine import Coins, bandwidth, matrix_rate, weight_bytes
 from nanospec.cli.bench.measure import measure_costs
-from nanospec.cli.launch import command, quiet
-from nanospec.cli.parser import Parser
+from nanospec.cli.launch import Parser, command, quiet
 from nanospec.cli.quantities import per_second
 from nanospec.cli.options import COUNT, GAMMA, HERE, device, file, option
 from nanospec.cli.show.terminal import show_table

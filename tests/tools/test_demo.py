@@ -254,7 +254,7 @@ BEFORE_LOADING = [
     (["--step", "--save", "a.svg"], "--step"),
     (["--compile", "--drafter", "lookup"], "--compile"), (["--compile", "--step"], "--step"),
     (["--step", "--html", "a.html"], "--html"), (["--html", "a.html", "--rule", "block"], "--html shows"),
-    (["--html", "a.html", "--compile"], "--html looks"), (["--html", "a.svg"], ".html"),
+    (["--html", "a.html", "--compile"], "in a compiled round"), (["--html", "a.svg"], ".html"),
     (["--html", "nowhere/a.html"], "nowhere/a.html"), (["--html", "tests"], "--html"),
     (["--compile", "--rule", "traversal"], "--compile"), (["--save", "a.png"], ".svg"),
     (["--save", "svg"], ".svg"), (["--figure", "a.png"], "--figure"),
