@@ -11,7 +11,7 @@ import math
 import os
 from collections.abc import Callable, Mapping
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import Any
 
 import torch
 
@@ -23,14 +23,13 @@ from nanospec.methods.draft_models import LEARNED
 from nanospec.methods.index import DRAFTERS, REMEMBERING, RULES
 from nanospec.methods.trees.shapes import grown_by, published
 
-T = TypeVar("T")
 HERE = "cuda" if torch.cuda.is_available() else "cpu"   # commands choose, the library does not
 
 
-def option(what: str, read: Callable[[str], T],
-           holds: Callable[[T], bool] = lambda value: True) -> Callable[[str], T]:
+def option(what: str, read: Callable[[str], Any],
+           holds: Callable[[Any], bool] = lambda value: True) -> Callable[[str], Any]:
     """The type of an option that must be `what`: read(text), and `holds` must be true of it."""
-    def of(text: str) -> T:
+    def of(text: str) -> Any:
         try:
             value = read(text)
             if holds(value):

@@ -12,6 +12,7 @@ decoding. On other texts it is an estimate: they hold tokens that the target wou
 
 from collections.abc import Callable, Iterator
 from pathlib import Path
+from statistics import fmean
 from typing import Any
 
 import torch
@@ -145,12 +146,10 @@ def rows_of(stood: Tensor, beta: Tensor, costs: CallCosts) -> list[dict]:
 def by_kind(beta: Tensor, tokens: Tensor,
             decode: Callable[[int], str]) -> dict[str, tuple[float, float]]:
     """Kind -> (its share of the tokens, alpha there). beta (N, J); tokens (N, J or more)."""
-    sums: dict[str, list[float]] = {}
+    found: dict[str, list[float]] = {}
     for token, value in zip(tokens[:, :beta.shape[1]].flatten().tolist(), beta.flatten().tolist()):
-        of = sums.setdefault(kind_of(decode(token)), [0, 0.0])
-        of[0], of[1] = of[0] + 1, of[1] + value
-    return {kind: (count / beta.numel(), total / count)
-            for kind, (count, total) in sorted(sums.items())}
+        found.setdefault(kind_of(decode(token)), []).append(value)
+    return {kind: (len(its) / beta.numel(), fmean(its)) for kind, its in sorted(found.items())}
 
 
 def kind_of(text: str) -> str:

@@ -1,8 +1,7 @@
 """What a method is made of where the user names nothing: a tree's shape, and calls' costs."""
 
-from collections import Counter
 from collections.abc import Callable, Iterable, Sequence
-from functools import cache
+from functools import cache, partial
 from typing import Any
 
 from nanospec.cli.bench.measure import measure_costs
@@ -71,16 +70,13 @@ def options_of(target: GPT, draft: Any, prompts: Sequence[Sequence[int]], drafte
                                   **sampling)
         return found.c, [*found.v.items()]
 
-    def find_tree() -> Topology:
-        with announced("measuring which tree is best"):
-            return best_topology(target, draft, prompts, **sampling)
-
     @cache
     def costs() -> tuple[float, dict[int, float]]:
         c, v = keep("costs", find_costs, most=most, **sampling)
         return c, dict(v)
 
     if "topology" not in given and any(DRAFTERS[name].sized_by == "topology" for name in drafters):
+        find_tree = partial(best_topology, target, draft, prompts, **sampling)
         given = given | {"topology": keep("tree", find_tree, **sampling)}
     return given | {"costs": costs}
 
@@ -120,9 +116,10 @@ def best_topology(target: GPT, draft: Any, prompts: Sequence[Sequence[int]],
     """
     room = target.config.context - max(map(len, prompts))
     settings = {"max_new_tokens": max(1, min(96, room))} | sampling
-    costs = measure_costs(target, draft, SIZES, len(prompts[0]), **sampling)
+    with announced("measuring which tree is best"):
+        costs = measure_costs(target, draft, SIZES, len(prompts[0]), **sampling)
+        accepted = measure_accepted(target, draft, prompts, **settings)
     seconds = {size: costs.seconds * costs.v[size] for size in SIZES}
-    accepted = measure_accepted(target, draft, prompts, **settings)
     depths = range(2, 2 + longest_chain(draft, 6))
     return best_size(accepted, seconds, costs.seconds * costs.c, depths)[0]
 
@@ -130,9 +127,7 @@ def best_topology(target: GPT, draft: Any, prompts: Sequence[Sequence[int]],
 def measure_accepted(target: GPT, draft: Any, prompts: Iterable[Sequence[int]],
                      **settings) -> list[float]:
     """How often the i-th of CHILDREN is accepted: what Sequoia makes its tree from."""
-    drafter, accepted, rounds = TreeDrafter(draft, shape(CHILDREN)), Counter(), 0
-    for seed, ids in enumerate(prompts):
-        for done in speculate(target, drafter, ids, seed=seed, **settings):
-            accepted.update(done.path)
-            rounds += 1
-    return [accepted[row] / rounds for row in range(1, CHILDREN + 1)]
+    drafter = TreeDrafter(draft, shape(CHILDREN))
+    paths = [done.path for seed, ids in enumerate(prompts)
+             for done in speculate(target, drafter, ids, seed=seed, **settings)]
+    return [sum(row in path for path in paths) / len(paths) for row in range(1, CHILDREN + 1)]
