@@ -30,7 +30,7 @@ from nanospec.cli.bench.method_options import Keep, chosen_drafters, options_of,
 from nanospec.cli.launch import Parser, command
 from nanospec.cli.quantities import answer_of
 from nanospec.cli.show.keyboard import interrupts, lines
-from nanospec.cli.show.stream import Stream, can_show_colours
+from nanospec.cli.show.stream import Stream
 from nanospec.cli.show.terminal import legend, note
 from nanospec.errors import SEEDS, RequestError
 from nanospec.methods.draft_models.early_exit import target_for
@@ -149,7 +149,7 @@ class Chat:
     def greet(self) -> None:
         note(f"{self.name}: {self.how}; {self.method}, temperature {self.asked.temperature:g}")
         note("Ctrl-C ends an answer, /new begins anew, Ctrl-D or /quit ends the conversation")
-        if can_show_colours(self.console):
+        if self.console.is_terminal and not self.console.no_color:
             self.console.print(legend(rejected=False).append("   written without a draft"))
 
     def take(self, line: str) -> None:

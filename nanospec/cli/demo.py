@@ -30,8 +30,8 @@ from nanospec.cli.launch import Parser, command
 from nanospec.cli.quantities import alpha_of, cost_of_round, rows_of_call
 from nanospec.cli.show.page import page_of, run_of
 from nanospec.cli.show.steps import WatchedDice, step_text
-from nanospec.cli.show.terminal import (Played, View, legend, printable, save_picture,
-                                             side_by_side, table)
+from nanospec.cli.show.terminal import (WIDE, Played, View, legend, printable,
+                                             save_picture, table)
 from nanospec.errors import RequestError
 from nanospec.fast.autotune import weights_of
 from nanospec.fast.clock import ClockedDrafter, announced, clocked
@@ -50,8 +50,31 @@ FRAME = 0.04                    # seconds between two views
 
 @command("demo")
 def main(argv: Sequence[str] | None = None) -> None:
-    words = shlex.join(["python", "demo.py", *(sys.argv[1:] if argv is None else argv)])
-    run(Console(), parsed(argv), words)
+    asked, console = parsed(argv), Console()
+    demo = Demo(asked)
+    if asked.step:
+        return demo.step(console)
+    row, view, method = demo.measure(), demo.show(console), demo.method().name
+    after = Group(Text(), describe(row, method, demo.how), demo.difference(
+        view.plain, tokens_of(it.done for it in view.rounds)))
+
+    def final(console: Console) -> Group:
+        return Group(view.panels(console), legend(), view.lanes(console), after)
+
+    try:                        # files first: a stream may be a pipe that nobody reads any longer
+        if asked.save:
+            more = f" --draft {asked.draft}" if asked.draft != "gpt" else ""
+            save_picture(final, PICTURE_WIDTH, f"python demo.py{more}", asked.save)
+        if asked.json:
+            asked.json.write_text(json.dumps(row, indent=1) + "\n")
+        if asked.html:
+            typed = shlex.join(["python", "demo.py", *(sys.argv[1:] if argv is None else argv)])
+            numbers = row | {"method": method, "setting": demo.how, "command": typed}
+            page = page_of(run_of(asked.prompt, view.plain_seconds, view.rounds, demo.decode,
+                                  numbers))
+            asked.html.write_text(page, encoding="utf-8")
+    finally:
+        console.print(final(console))
 
 
 def parser() -> Parser:
@@ -79,33 +102,6 @@ def parsed(argv: Sequence[str] | None) -> Namespace:
             raise RequestError(f"{option} shows the coins of --rule token, one for each draft "
                                "token that is tried; in a compiled round they cannot be seen")
     return settled(asked)
-
-
-def run(console: Console, asked: Namespace, typed: str) -> None:
-    """typed: the command line, for the page."""
-    demo = Demo(asked)
-    if asked.step:
-        return demo.step(console)
-    row, view, method = demo.measure(), demo.show(console), demo.method().name
-    after = Group(Text(), describe(row, method, demo.how), demo.difference(
-        view.plain, tokens_of(it.done for it in view.rounds)))
-
-    def final(console: Console) -> Group:
-        return Group(view.panels(console), legend(), view.lanes(console), after)
-
-    try:                        # files first: a stream may be a pipe that nobody reads any longer
-        if asked.save:
-            more = f" --draft {asked.draft}" if asked.draft != "gpt" else ""
-            save_picture(final, PICTURE_WIDTH, f"python demo.py{more}", asked.save)
-        if asked.json:
-            asked.json.write_text(json.dumps(row, indent=1) + "\n")
-        if asked.html:
-            numbers = row | {"method": method, "setting": demo.how, "command": typed}
-            page = page_of(run_of(asked.prompt, view.plain_seconds, view.rounds, demo.decode,
-                                  numbers))
-            asked.html.write_text(page, encoding="utf-8")
-    finally:
-        console.print(final(console))
 
 
 class Demo(Chosen):
@@ -153,7 +149,7 @@ class Demo(Chosen):
         page.
         """
         view, drawn = View(self.asked.prompt, self.decode), perf_counter()
-        lines = max(3, console.height - 4 if side_by_side(console) else console.height // 2 - 4)
+        lines = max(3, console.height - 4 if console.width >= WIDE else console.height // 2 - 4)
         target, draft, compiler = self.setups[-1]
         drafter: Any = self.method(target, draft).make()
         if not compiler:                                        # no clock can be compiled

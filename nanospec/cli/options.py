@@ -127,9 +127,9 @@ def sampling_of(asked: argparse.Namespace) -> dict[str, Any]:
 
 def add_options(parser: argparse.ArgumentParser, defaults: Mapping[str, Any],
                 words: Mapping[str, str], options: Mapping[str, dict] = OPTIONS) -> None:
-    """An option for each name. words: a default in words, where it is no number or word itself."""
+    """An option for each name. words: a default in words, where it is no number or line itself."""
     for name, default in defaults.items():
-        its, said = options[name], words.get(name) or default_in_words(default)
+        its, said = options[name], default_in_words(default) or words.get(name)
         if "choices" in its:
             its = its | {"metavar": "NAME", "help": f"{its['help']}: {', '.join(its['choices'])}"}
         more = {"help": "; ".join(filter(None, [its.get("help"), said and f"default: {said}"]))}
@@ -141,4 +141,5 @@ def default_in_words(default: Any) -> str:
         return "the pair that ships"
     if isinstance(default, tuple):
         return " ".join(map(str, default))
-    return str(default) if type(default) in (int, float, str) else ""
+    said = str(default) if type(default) in (int, float, str) else ""
+    return said if said.isprintable() else ""

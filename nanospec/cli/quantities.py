@@ -82,10 +82,6 @@ class CallCosts:
     def of(self, done: Round) -> float:
         return self.round(done.steps, len(done.tokens))
 
-    def speedup(self, rounds: Sequence[Round]) -> float:
-        """What these rounds would gain where a round takes no longer than its parts."""
-        return len(tokens_of(rounds)) / sum(map(self.of, rounds))
-
 
 # Of a method in the bench
 
@@ -99,6 +95,7 @@ def numbers_of(method: Method, texts: Sequence[list[Round]], took: Sequence[Sequ
     cut before them. emitted: tokens of the texts, whose last rounds are cut at the length asked
     for; tokens per second and per target call count these. overhead: what a round takes over its
     parts, measured in the same repeat; a text's first round reads the prompt and does not count.
+    predicted_speedup: where a round takes no longer than its parts; of a chain, by the formula.
     """
     rounds = sum(texts, [])
     calls, emitted, alpha = len(rounds), len(tokens_of(rounds)), alpha_of(rounds)
@@ -110,7 +107,7 @@ def numbers_of(method: Method, texts: Sequence[list[Round]], took: Sequence[Sequ
                               for done, spent in zip(text[1:], its[1:])] or [1.0])
                       for seconds, cost in zip(took, costs))
     predicted = (speedup(alpha, method.gamma, c, v) if method.drafter == "chain" else
-                 median(cost.speedup(rounds) for cost in costs))
+                 median(emitted / sum(map(cost.of, rounds)) for cost in costs))
     return {"drafter": method.drafter, "rule": method.rule, "gamma": method.gamma,
             "tokens_per_s": pace, "speedup": pace / plain,
             "predicted_speedup": predicted, "alpha": alpha,

@@ -149,9 +149,10 @@ def test_alpha_is_that_of_judged_places_and_first_children():
 
 def test_costs_of_rounds_by_hand():
     """3 tokens in two rounds of 3 rows and 2 draft steps each."""
-    rounds = [a_round(1, 2, 2), a_round(0, 2, 1)]
-    assert CallCosts(0, {3: 1}, 1).speedup(rounds) == 3 / 2
-    assert CallCosts(.25, {3: 1.5}, 1).speedup(rounds) == 3 / 4
+    rounds, method = [a_round(1, 2, 2), a_round(0, 2, 1)], Method("lookup", "token", 2, None, None)
+    for costs, gain in (CallCosts(0, {3: 1}, 1), 3 / 2), (CallCosts(.25, {3: 1.5}, 1), 3 / 4):
+        row = numbers_of(method, [rounds], [[[1.0, 1.0]]], [costs], plain=1.0)
+        assert row["predicted_speedup"] == gain
 
 
 # What is measured

@@ -30,7 +30,6 @@ def test_what_a_round_takes():
     assert COSTS.round(2, 3) == pytest.approx(.4 + 1.5)
     assert COSTS.of(ROUNDS[2]) == pytest.approx(.6 + 1.75)
     assert COSTS.of(replace(ROUNDS[2], steps=5)) == pytest.approx(1 + 1.75)     # a draft that was searched for longer
-    assert COSTS.speedup(ROUNDS) == pytest.approx(10 / (3 * 1.9 + 2.35))
 
 
 def test_quantiles():

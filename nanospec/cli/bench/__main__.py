@@ -26,7 +26,7 @@ from nanospec.cli.bench import acceptance, beside, markdown, questions, serve, s
 from nanospec.cli.bench.prompts import CHAT
 from nanospec.cli.launch import Parser, command
 from nanospec.cli.options import (COUNT, GAMMA, HERE, OPTIONS, TEMPERATURE, add_options,
-                                  default_in_words, file, option)
+                                  file, option)
 from nanospec.methods.draft_models import LEARNED
 from nanospec.methods.index import DRAFTERS, RULES
 
@@ -77,9 +77,7 @@ def parser() -> Parser:
         one = subcommands.add_parser(
             module.__name__.split(".")[-1], description=words, help=words.splitlines()[0],
             epilog=questions.__doc__ if "answers" in defaults else None)
-        lacking = {name: words for name, words in WORDS.items()
-                   if not default_in_words(defaults.get(name))}
-        add_options(one, defaults | {"device": HERE}, lacking, OF_THE_BENCH)
+        add_options(one, defaults | {"device": HERE}, WORDS, OF_THE_BENCH)
         one.add_argument("--json", type=file(), metavar="FILE", help="the rows")
         one.add_argument("--markdown", type=file(".md"), metavar="FILE.md",
                          help="the table, with the command, the machine and the date")

@@ -20,6 +20,7 @@ from nanospec.cli.quantities import per_second
 from nanospec.speculate import Round
 
 ACCEPTED, REJECTED, REPLACEMENT, BONUS = "green", "red strike", "yellow underline", "bold blue"
+WIDE = 110              # columns of a window, from which on two panels stand side by side
 TABLE_WIDTH = 100       # of numbers: one cut short would be wrong, so narrower windows wrap lines
 Decode = Callable[[list[int]], str]
 SHOWN: list[tuple] = []         # the arguments of each call of show_table, for what is written too
@@ -71,10 +72,6 @@ def legend(rejected: bool = True) -> Text:
                             if rejected or word != "rejected")
 
 
-def side_by_side(console: Console) -> bool:
-    return console.width >= 110
-
-
 class Played(NamedTuple):
     """A round, its coins if somebody watched, and the seconds of drafting and of the rest."""
 
@@ -95,7 +92,7 @@ class View:
 
     def panels(self, console: Console, lines: int | None = None) -> RenderableType:
         """Both panels; `lines` cuts each to its last lines, for a window of limited height."""
-        wide = side_by_side(console)
+        wide = console.width >= WIDE
         width = console.width // 2 if wide else console.width
         slow, fast = Text().append(self.prompt, "dim"), Text().append(self.prompt, "dim")
         slow.append(printable(self.decode(self.plain)))
