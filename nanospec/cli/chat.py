@@ -11,10 +11,6 @@ for the next. Ctrl-C ends an answer, /new the conversation: it begins anew. Ctrl
 both.
 """
 
-if __name__ == "__main__":              # Ctrl-C may come while torch is being imported
-    from nanospec.cli.launch import quiet
-    quiet()
-
 import argparse
 import re
 import sys
@@ -220,7 +216,3 @@ class Chat:
         if talk.left < SCARCE * talk.context:
             note(f"{talk.left:,} of {talk.context:,} tokens are left in this conversation; /new "
                  "begins anew")
-
-
-if __name__ == "__main__":
-    sys.exit(main())

@@ -61,14 +61,13 @@ def main(argv: Sequence[str] | None = None) -> None:
     def final(console: Console) -> Group:
         return Group(view.panels(console), legend(), view.lanes(console), after)
 
+    typed = shlex.join(["python", "demo.py", *(sys.argv[1:] if argv is None else argv)])
     try:                        # files first: a stream may be a pipe that nobody reads any longer
         if asked.save:
-            more = f" --draft {asked.draft}" if asked.draft != "gpt" else ""
-            save_picture(final, PICTURE_WIDTH, f"python demo.py{more}", asked.save)
+            save_picture(final, PICTURE_WIDTH, typed, asked.save)
         if asked.json:
             asked.json.write_text(json.dumps(row, indent=1) + "\n")
         if asked.html:
-            typed = shlex.join(["python", "demo.py", *(sys.argv[1:] if argv is None else argv)])
             numbers = row | {"method": method, "setting": demo.how, "command": typed}
             page = page_of(run_of(asked.prompt, view.plain_seconds, view.rounds, demo.decode,
                                   numbers))

@@ -9,6 +9,7 @@ writing is asked for, it does not count.
 
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
+from itertools import zip_longest
 from statistics import fmean, median
 
 import torch
@@ -55,16 +56,12 @@ def betas_of(rounds: Iterable[Round]) -> list[list[float]]:
     They are judged after row 0 and after accepted rows, those that have a child. What is judged
     first there is the first child.
     """
-    betas: list[list[float]] = []
+    found = []
     for done in rounds:
         places = [row for row in (0, *done.path) if row in done.parents]
         first = [done.parents.index(row) for row in places]
-        found = acceptance(done.p_target[places], done.q_draft[first])
-        for position, beta in enumerate(found.tolist()):
-            if position == len(betas):
-                betas.append([])
-            betas[position].append(beta)
-    return betas
+        found.append(acceptance(done.p_target[places], done.q_draft[first]).tolist())
+    return [[beta for beta in betas if beta is not None] for betas in zip_longest(*found)]
 
 
 @dataclass

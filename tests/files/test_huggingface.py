@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 import torch
 
-from nanospec.cli.bench.__main__ import main as bench
+from nanospec.cli.bench.command import main as bench
 from nanospec.cli.bench import questions
 from nanospec.cli.bench.beside import folders_of, their_dtype, their_writers
 from nanospec.errors import PairError

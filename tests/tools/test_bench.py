@@ -13,7 +13,7 @@ import pytest
 import torch
 
 from lessons.machine import weight_bytes
-from nanospec.cli.bench import __main__ as bench
+from nanospec.cli.bench import command as bench
 from nanospec.cli.bench import measure as measuring
 from nanospec.cli.bench import method_options, speed
 from nanospec.cli.bench.measure import measure

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from nanospec.cli.bench import __main__ as bench
+from nanospec.cli.bench import command as bench
 from nanospec.cli.bench import questions as asking
 from nanospec.cli.bench.questions import ask, ids_of, prompts_within, read_questions
 from nanospec.errors import RequestError

@@ -138,7 +138,7 @@ def test_every_option_named_exists():
 def test_every_option_of_a_subcommand_exists():
     """Of the bench, the checker and the training, in backticks or in an example."""
     from lessons.check import command as check
-    from nanospec.cli.bench.__main__ import parser
+    from nanospec.cli.bench.command import parser
     subcommands, = (action.choices for action in parser()._actions if isinstance(action, _SubParsersAction))
     pages, found = PAGES + LESSONS, 0
     for name, words in re.findall(r"nanospec bench ?(\w*)([^`\n]*)", pages):

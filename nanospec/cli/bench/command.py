@@ -12,10 +12,6 @@ Plain decoding, the baseline, runs in the data type, with the threads and the we
 it is fastest here.
 """
 
-if __name__ == "__main__":              # Ctrl-C may come while torch is being imported
-    from nanospec.cli.launch import quiet
-    quiet()
-
 import json
 import sys
 from collections.abc import Sequence
@@ -99,7 +95,3 @@ def main(argv: Sequence[str] | None = None) -> None:
         rows_file.write_text(json.dumps(rows, indent=1) + "\n")
     if table_file:
         table_file.write_text(markdown.page(words), encoding="utf-8")
-
-
-if __name__ == "__main__":
-    sys.exit(main())
