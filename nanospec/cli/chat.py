@@ -110,6 +110,7 @@ class Chat:
             raise RequestError(f"{source.path} has no chat template: it was not made for "
                                "conversations")
         self.tokenizer, self.template = target.tokenizer, target.tokenizer.template
+        # usually hybrid: a chain, or copies where these write more
         named = [asked.drafter] if asked.drafter else []
         drafter, = chosen_drafters(named, source, [asked.draft], "--drafter", "hybrid")
         pair = read_pair(source, asked.device, asked.draft)

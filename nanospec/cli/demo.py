@@ -30,8 +30,8 @@ from nanospec.cli.launch import Parser, command
 from nanospec.cli.quantities import alpha_of, cost_of_round, rows_of_call
 from nanospec.cli.show.page import page_of, run_of
 from nanospec.cli.show.steps import WatchedDice, step_text
-from nanospec.cli.show.terminal import (WIDE, Played, View, legend, printable,
-                                             save_picture, table)
+from nanospec.cli.show.terminal import (WIDE, Played, View, legend, printable, save_picture,
+                                        table)
 from nanospec.errors import RequestError
 from nanospec.fast.autotune import weights_of
 from nanospec.fast.clock import ClockedDrafter, announced, clocked

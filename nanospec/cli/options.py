@@ -108,8 +108,8 @@ OPTIONS: dict[str, dict] = {
     "seed": dict(type=SEED, metavar="N", help="of all random numbers"),
     "device": dict(type=device, help="cpu, cuda, or cuda:N"),
     "dtype": dict(choices=["auto", "float32", "bfloat16", "float16", "int8", "float64"],
-                  help="of the weights; auto is the fastest here, measured, but not int8, which "
-                  "rounds more"),
+                  help="the data type of the weights (auto: the fastest here, measured, of all but "
+                  "int8, which rounds more)"),
     "threads": dict(type=whole_number(1, 1024), metavar="N",
                     help="default: as many as are fastest"),
     "compile": dict(action="store_true", help="through torch.compile, too, where a drafter's "

@@ -21,8 +21,8 @@ from pathlib import Path
 from nanospec.cli.bench import acceptance, beside, markdown, questions, serve, speed
 from nanospec.cli.bench.prompts import CHAT
 from nanospec.cli.launch import Parser, command
-from nanospec.cli.options import (COUNT, GAMMA, HERE, OPTIONS, TEMPERATURE, add_options,
-                                  file, option)
+from nanospec.cli.options import (COUNT, GAMMA, HERE, OPTIONS, TEMPERATURE, add_options, file,
+                                  option)
 from nanospec.methods.draft_models import LEARNED
 from nanospec.methods.index import DRAFTERS, RULES
 
