@@ -37,9 +37,8 @@ from typing import Any
 
 from rich.console import Console
 
-from nanospec.cli.launch import command
-from nanospec.cli.options import HERE, NEW_FOLDER, SEED, whole_number
-from nanospec.cli.parser import Parser
+from nanospec.cli.launch import Parser, command
+from nanospec.cli.options import HERE, SEED, whole_number
 from nanospec.errors import RequestError
 from nanospec.files.ready import available
 from nanospec.methods.draft_models import LEARNED
@@ -47,7 +46,7 @@ from nanospec.methods.draft_models.losses import LOSSES
 from nanospec.model import Config
 from training import for_target, jobs
 from training.for_target import PART, PARTS
-from training.jobs import PHASED, opened
+from training.jobs import NEW_FOLDER, PHASED, opened
 from training.pair import Size, Training
 from training.step import train_step
 from training.watch import Watch, draw, new_progress, report

@@ -20,9 +20,8 @@ from itertools import cycle
 from pathlib import Path
 from typing import NamedTuple
 
-from nanospec.cli.launch import command
+from nanospec.cli.launch import Parser, command
 from nanospec.cli.options import TEXT, file, option
-from nanospec.cli.parser import Parser
 from nanospec.cli.quantities import cost_of_round, gain_of
 from nanospec.errors import RequestError, one_line
 from nanospec.cli.show.figures import AMBER, BLUE, FAINT, GREEN, INK, blank

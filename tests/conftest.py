@@ -99,7 +99,7 @@ def untuned(monkeypatch):
 @pytest.fixture
 def measured_shortly(monkeypatch, untuned):
     """At the end of a training one text says how often the draft model is right, and nothing is tried for speed."""
-    from nanospec.cli.bench.measure import measure_alpha
+    from training.watch import measure_alpha
     monkeypatch.setattr("training.watch.measure_alpha", lambda target, draft, prompts, **request:
                         measure_alpha(target, draft, prompts[:1], **request))
 

@@ -1,6 +1,7 @@
 """What train_tiny.py is asked to train: what is refused at once, and what is read first."""
 
 import argparse
+import os
 from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
@@ -9,6 +10,7 @@ from typing import Any, NamedTuple
 import torch
 from rich.console import Console
 
+from nanospec.cli.options import option
 from nanospec.errors import PairError, RequestError
 from nanospec.fast.clock import announced
 from nanospec.fast.compiled import compiler_for
@@ -28,6 +30,15 @@ PHASED = ("pair", "distil")             # what can be trained besides LEARNED
 # How often the first text is read where the packages, being long, are read once. It alone is read
 # while the target's learning rate falls.
 TIMES = 4
+
+
+def can_be_made(folder: Path) -> bool:
+    """The folder, or the nearest one above it that exists, is a folder that can be written to."""
+    nearest = next(path for path in (folder, *folder.absolute().parents) if path.exists())
+    return nearest.is_dir() and os.access(nearest, os.W_OK)
+
+
+NEW_FOLDER = option("a folder that can be written to, there or not", Path, can_be_made)
 
 
 class Job(NamedTuple):

@@ -9,13 +9,13 @@ from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
 from torch import Tensor
 
-from nanospec.cli.bench.measure import measure_alpha
-from nanospec.cli.quantities import per_second
+from nanospec.cli.quantities import alpha_of, per_second
 from nanospec.fast.clock import announced
 from nanospec.files.checkpoint import Pair, load_pair
 from nanospec.generate import generate
 from nanospec.methods.draft_models import LEARNED
 from nanospec.model import GPT
+from nanospec.speculate import ModelDrafter, Round, speculate
 from training.batches import HeldOut
 from training.learning import LearnedTraining
 from training.pair import PHASES, Training, held_out_loss
@@ -94,6 +94,14 @@ def report(console: Console, out: Path, held: list[HeldOut], device: str, what: 
     starts = range(0, len(ids) - context, len(ids) // 8)
     prompts = [ids[i:i + context // 4].tolist() for i in starts]
     report_alpha(console, what, pair.target, pair.draft, prompts, (1.0, 0.8, 0.0))
+
+
+def measure_alpha(target: GPT, draft: Any, prompts: Sequence[Sequence[int]], **settings) -> float:
+    """alpha along speculative texts that continue `prompts`, one seed each."""
+    rounds: list[Round] = []
+    for seed, ids in enumerate(prompts):
+        rounds += speculate(target, ModelDrafter(draft), ids, seed=seed, **settings)
+    return alpha_of(rounds)
 
 
 def report_alpha(console: Console, what: str, target: GPT, draft: Any,

@@ -21,7 +21,7 @@ from pathlib import Path
 from nanospec.cli.launch import quiet
 
 MODULES = {"demo": "nanospec.cli.demo", "chat": "nanospec.cli.chat", "why": "nanospec.cli.why",
-           "bench": "nanospec.cli.bench.__main__", "train": "train_tiny",
+           "bench": "nanospec.cli.bench.command", "train": "train_tiny",
            "export": "nanospec.files.export", "proof": "tests.proof.__main__",
            "judge": "nanospec.proof.judge.__main__", "check": "lessons.check.command"}
 # What an installation lacks.

@@ -11,10 +11,6 @@ for the next. Ctrl-C ends an answer, /new the conversation: it begins anew. Ctrl
 both.
 """
 
-if __name__ == "__main__":              # Ctrl-C may come while torch is being imported
-    from nanospec.cli.launch import quiet
-    quiet()
-
 import argparse
 import re
 import sys
@@ -27,17 +23,16 @@ from rich.console import Console
 from nanospec.cli.bench.markdown import machine
 from nanospec.cli import options
 from nanospec.cli.bench.method_options import Keep, chosen_drafters, options_of, read_pair
-from nanospec.cli.launch import command
-from nanospec.cli.parser import Parser
+from nanospec.cli.launch import Parser, command
 from nanospec.cli.quantities import answer_of
 from nanospec.cli.show.keyboard import interrupts, lines
-from nanospec.cli.show.stream import Stream, can_show_colours
+from nanospec.cli.show.stream import Stream
 from nanospec.cli.show.terminal import legend, note
 from nanospec.errors import SEEDS, RequestError
 from nanospec.methods.draft_models.early_exit import target_for
 from nanospec.fast.autotune import Tuning, described, dtypes_of, fastest, name_of, set_up
 from nanospec.fast.clock import announced, clocked, step_seconds
-from nanospec.files.checkpoint import Pair, draft_of, fingerprint
+from nanospec.files.checkpoint import Pair, fingerprint
 from nanospec.files.earlier import found_before
 from nanospec.files.sources import source_of
 from nanospec.methods.index import (DRAFTERS, GAMMA, RULES, check_remember, method_of,
@@ -115,10 +110,9 @@ class Chat:
             raise RequestError(f"{source.path} has no chat template: it was not made for "
                                "conversations")
         self.tokenizer, self.template = target.tokenizer, target.tokenizer.template
-        # a chain, or copies where these write more
-        usual = ["hybrid"] if draft_of(source, asked.draft) else []
-        drafter, = chosen_drafters([asked.drafter] if asked.drafter else usual, source,
-                                   [asked.draft], "--drafter")
+        # usually hybrid: a chain, or copies where these write more
+        named = [asked.drafter] if asked.drafter else []
+        drafter, = chosen_drafters(named, source, [asked.draft], "--drafter", "hybrid")
         pair = read_pair(source, asked.device, asked.draft)
         self.sampling = options.sampling_of(asked)
         most = asked.gamma or most_drafted(drafter, pair.draft, 4 if drafter == "chain" else GAMMA)
@@ -152,7 +146,7 @@ class Chat:
     def greet(self) -> None:
         note(f"{self.name}: {self.how}; {self.method}, temperature {self.asked.temperature:g}")
         note("Ctrl-C ends an answer, /new begins anew, Ctrl-D or /quit ends the conversation")
-        if can_show_colours(self.console):
+        if self.console.is_terminal and not self.console.no_color:
             self.console.print(legend(rejected=False).append("   written without a draft"))
 
     def take(self, line: str) -> None:
@@ -223,7 +217,3 @@ class Chat:
         if talk.left < SCARCE * talk.context:
             note(f"{talk.left:,} of {talk.context:,} tokens are left in this conversation; /new "
                  "begins anew")
-
-
-if __name__ == "__main__":
-    sys.exit(main())

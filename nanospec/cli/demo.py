@@ -15,7 +15,6 @@ import shlex
 import sys
 from argparse import Namespace
 from collections.abc import Sequence
-from contextlib import nullcontext
 from time import perf_counter
 from typing import Any
 
@@ -24,96 +23,99 @@ from rich.console import Console, Group
 from rich.live import Live
 from rich.text import Text
 
+from nanospec.cli import options
 from nanospec.cli.bench.measure import busy, measure_costs, measure_setups
-from nanospec.cli.bench.method_options import options_of, read_pair, topology_of
-from nanospec.cli.demo_options import parsed
-from nanospec.cli.launch import command
-from nanospec.cli.options import sampling_of
+from nanospec.cli.chosen import DEFAULTS, WORDS, Chosen, settled
+from nanospec.cli.launch import Parser, command
 from nanospec.cli.quantities import alpha_of, cost_of_round, rows_of_call
-from nanospec.cli.show.page import Played, page_of, run_of
+from nanospec.cli.show.page import page_of, run_of
 from nanospec.cli.show.steps import WatchedDice, step_text
-from nanospec.cli.show.terminal import View, legend, printable, save_picture, side_by_side, table
-from nanospec.errors import check_request
-from nanospec.fast.autotune import described, setups_of, weights_of
+from nanospec.cli.show.terminal import (WIDE, Played, View, legend, printable, save_picture,
+                                        table)
+from nanospec.errors import RequestError
+from nanospec.fast.autotune import weights_of
 from nanospec.fast.clock import ClockedDrafter, announced, clocked
 from nanospec.fast.int8 import LARGEST
 from nanospec.generate import generate
 from nanospec.methods.draft_models.early_exit import target_for
-from nanospec.methods.index import GAMMA, RULES, Method, method_of, most_drafted
+from nanospec.methods.index import GAMMA, RULES
 from nanospec.speculate import speculate, tokens_of
 from nanospec.theory import best_gamma, expected_tokens
 
 MOST = 10                       # draft tokens of a chain, where the formula chooses how many
+NEW = 256                       # tokens, if the context leaves room, where the user asks for none
 PICTURE_WIDTH = 124             # columns of --save, whatever the window's
 FRAME = 0.04                    # seconds between two views
 
 
 @command("demo")
 def main(argv: Sequence[str] | None = None) -> None:
-    words = shlex.join(["python", "demo.py", *(sys.argv[1:] if argv is None else argv)])
-    run(Console(), parsed(argv, str(__doc__)), words)
-
-
-def run(console: Console, asked: Namespace, typed: str) -> None:
-    """typed: the command line, for the page."""
+    asked, console = parsed(argv), Console()
     demo = Demo(asked)
     if asked.step:
         return demo.step(console)
-    demo.warm_up()
-    view, row = demo.show(console)
-    method = demo.method(demo.gamma).name
-    after = Group(Text(), describe(row, method, demo.how()),
-                  demo.difference(view.plain, tokens_of(view.rounds)))
+    row, view, method = demo.measure(), demo.show(console), demo.method().name
+    after = Group(Text(), describe(row, method, demo.how), demo.difference(
+        view.plain, tokens_of(it.done for it in view.rounds)))
 
     def final(console: Console) -> Group:
         return Group(view.panels(console), legend(), view.lanes(console), after)
 
+    typed = shlex.join(["python", "demo.py", *(sys.argv[1:] if argv is None else argv)])
     try:                        # files first: a stream may be a pipe that nobody reads any longer
         if asked.save:
-            more = f" --draft {asked.draft}" if asked.draft != "gpt" else ""
-            save_picture(final, PICTURE_WIDTH, f"python demo.py{more}", asked.save)
+            save_picture(final, PICTURE_WIDTH, typed, asked.save)
         if asked.json:
             asked.json.write_text(json.dumps(row, indent=1) + "\n")
         if asked.html:
-            numbers = row | {"method": method, "setting": demo.how(), "command": typed}
-            asked.html.write_text(demo.page(view.plain_seconds, numbers), encoding="utf-8")
+            numbers = row | {"method": method, "setting": demo.how, "command": typed}
+            page = page_of(run_of(asked.prompt, view.plain_seconds, view.rounds, demo.decode,
+                                  numbers))
+            asked.html.write_text(page, encoding="utf-8")
     finally:
         console.print(final(console))
 
 
-class Demo:
-    """One prompt, one pair, one drafter and rule. What cannot be done is refused before anything is
-    measured.
+def parser() -> Parser:
+    made = Parser(description=__doc__)
+    options.add_options(made, DEFAULTS, WORDS | {
+        "gamma": f"of a chain the best by the formula, else {GAMMA}",
+        "max_new_tokens": f"{NEW}, or what the context leaves"})
+    add = made.add_argument
+    add("--step", action="store_true", help="one round at a time, with every coin")
+    add("--save", type=options.file(".svg"), metavar="FILE.svg", help="the final view as a picture")
+    add("--json", type=options.file(), metavar="FILE", help="the numbers")
+    add("--html", type=options.file(".html"), metavar="FILE.html",
+        help="a page that replays the run, in a browser")
+    return made
 
-    setups: the pair as it runs eagerly, and compiled if that was asked for. The last one is shown.
-    """
+
+def parsed(argv: Sequence[str] | None) -> Namespace:
+    """What was asked for. RequestError for what cannot be."""
+    asked = parser().parse_args(argv)
+    if asked.step and (asked.save or asked.json or asked.html):
+        raise RequestError("--step measures nothing and draws nothing: it goes without --save, "
+                           "--json and --html")
+    for option, given in ("--step", asked.step), ("--html", asked.html):
+        if given and (asked.rule != "token" or asked.compile):
+            raise RequestError(f"{option} shows the coins of --rule token, one for each draft "
+                               "token that is tried; in a compiled round they cannot be seen")
+    return settled(asked)
+
+
+class Demo(Chosen):
+    """One prompt, one pair, one drafter and rule, as they were chosen. The last setup is shown."""
 
     def __init__(self, asked: Namespace):
-        self.asked, self.options = asked, topology_of(asked.shape)
-        pair = read_pair(asked.weights, asked.device, asked.draft)
-        self.target, self.draft, self.tokenizer = pair
-        self.ids = self.tokenizer.begin + self.tokenizer.encode(asked.prompt)
-        new = asked.max_new_tokens or max(1, min(256, self.target.config.context - len(self.ids)))
-        self.sampling = sampling_of(asked)
-        self.request: dict = self.sampling | {"max_new_tokens": new, "seed": asked.seed,
-                                              "stop": self.tokenizer.ends}
         chain = asked.drafter == "chain"
-        most = asked.gamma or most_drafted(asked.drafter, self.draft, MOST if chain else GAMMA)
-        check_request(self.target, self.ids, new, **self.sampling, seed=asked.seed,
-                      rows=self.method(most).gamma + 1)
-        self.setups, _ = setups_of(self.target, self.draft, asked.dtype, None, asked.compile)
-        self.options = options_of(self.target, self.draft, [self.ids], [asked.drafter],
-                                  self.options, most, **self.sampling)
-        self.gamma = self.best(most) if chain and not asked.gamma else most
-
-    def method(self, gamma: int, target: Any = None, draft: Any = None) -> Method:
-        return method_of(target or self.target, draft or self.draft, self.asked.drafter,
-                         self.asked.rule, gamma=gamma, **self.options)
+        super().__init__(asked, NEW, MOST if chain else GAMMA)
+        if chain and not asked.gamma:
+            self.gamma = self.best(self.gamma)
 
     def best(self, most: int) -> int:
         """The best gamma by the formula, with alpha and the costs measured in a short run."""
         with announced("measuring which gamma is best"):
-            rounds = list(self.method(min(4, most)).run(self.ids, **self.request))
+            rounds = list(self.method(gamma=min(4, most)).run(self.ids, **self.request))
             costs = measure_costs(self.target, self.draft, range(2, most + 2), len(self.ids),
                                   **self.sampling)
         return best_gamma(alpha_of(rounds), costs.c, costs.v.__getitem__, most)
@@ -121,18 +123,10 @@ class Demo:
     def decode(self, ids: list[int]) -> str:
         return printable(self.tokenizer.decode(ids))
 
-    def how(self) -> str:
-        """How both models run, in words."""
-        target, draft, _ = self.setups[-1]
-        words, threads = [self.asked.device, described(target)], torch.get_num_threads()
-        if draft is not None and described(draft) != described(target):
-            words.append(f"draft in {described(draft)}")
-        return ", ".join([*words, f"{threads} threads" if threads > 1 else "1 thread"])
-
     def step(self, console: Console) -> None:
         """Round by round; waits for the Enter key where there is a keyboard."""
         dice = WatchedDice([self.asked.seed], self.asked.device)
-        rounds = self.method(self.gamma).run(self.ids, **self.request, dice=dice)
+        rounds = self.method().run(self.ids, **self.request, dice=dice)
         for number, done in enumerate(rounds, 1):
             console.print(step_text(number, done, dice.coins, self.decode))
             if sys.stdin.isatty():
@@ -141,26 +135,27 @@ class Demo:
                 except EOFError:
                     return
 
-    def warm_up(self) -> None:
-        """Run both once, unseen: that compiles, and reads weights into the processor's caches."""
-        target, draft, compiler = self.setups[-1]
-        request = self.request | {"compiler": compiler}
-        with announced("warming up"):
-            list(self.method(self.gamma, target, draft).run(self.ids, **request))
-            list(generate(target, self.ids, **request))
+    def measure(self) -> dict:
+        """The numbers of both. The first run, unseen, reads weights into the processor's caches."""
+        with announced("measuring both, three times"):
+            list(self.method().run(self.ids, **self.request))
+            row, = measure_setups(self.setups, self.tokenizer, [self.ids],
+                                  lambda *pair: [self.method(*pair)], **self.request)
+        return row
 
-    def show(self, console: Console) -> tuple[View, dict]:
-        """Both runs, live where there is a terminal; and the numbers that are measured then."""
+    def show(self, console: Console) -> View:
+        """Both runs once more, live where there is a terminal, and every coin if there will be a
+        page.
+        """
         view, drawn = View(self.asked.prompt, self.decode), perf_counter()
-        lines = max(3, console.height - 4 if side_by_side(console) else console.height // 2 - 4)
+        lines = max(3, console.height - 4 if console.width >= WIDE else console.height // 2 - 4)
         target, draft, compiler = self.setups[-1]
-        drafter: Any = self.method(self.gamma, target, draft).make()
+        drafter: Any = self.method(target, draft).make()
         if not compiler:                                        # no clock can be compiled
             drafter = ClockedDrafter(drafter)
+        dice = WatchedDice([self.asked.seed], self.asked.device) if self.asked.html else None
         request = self.request | {"compiler": compiler}
-        said = nullcontext() if console.is_terminal else announced(
-            "writing both texts, and measuring three times more")
-        with said, Live(console=console, auto_refresh=False, transient=True) as live:
+        with Live(console=console, auto_refresh=False, transient=True) as live:
             def redraw() -> None:
                 nonlocal drawn
                 if console.is_terminal and perf_counter() - drawn > FRAME:
@@ -168,18 +163,17 @@ class Demo:
                     drawn = perf_counter()
 
             for token, seconds in clocked(generate(target, self.ids, **request)):
-                view.take_token(token, seconds)
+                view.plain.append(token)
+                view.plain_seconds.append(seconds)
                 redraw()
             rounds = speculate(target_for(target, drafter), drafter, self.ids, **request,
-                               rule=RULES[self.asked.rule])
+                               rule=RULES[self.asked.rule], dice=dice)
             for done, seconds in clocked(rounds):
-                view.take_round(done, seconds, 0.0 if compiler else drafter.seconds)
+                drafting = 0.0 if compiler else drafter.seconds
+                view.rounds.append(Played(done, dice.coins if dice else (), drafting,
+                                          seconds - drafting))
                 redraw()
-            more = Text("measuring both, three times more", "dim")
-            live.update(Group(view.panels(console, lines), more), refresh=console.is_terminal)
-            row, = measure_setups(self.setups, self.tokenizer, [self.ids],
-                                  lambda *pair: [self.method(self.gamma, *pair)], **self.request)
-        return view, row
+        return view
 
     def difference(self, plain: list[int], fast: list[int]) -> Text:
         """Why the two texts differ, or that they do not. At temperature 0 they must agree up to
@@ -208,16 +202,6 @@ class Demo:
                     f"speculating. The target's two best there, {first} and {second}, lie "
                     f"{gap:.2g} apart in logits, where {name} has steps of {step:.2g}: {verdict}.",
                     "yellow")
-
-    def page(self, plain_seconds: Sequence[float], numbers: dict) -> str:
-        """The run once more, with every coin and both models' seconds, as a page for a browser."""
-        dice = WatchedDice([self.asked.seed], self.asked.device)
-        drafter = ClockedDrafter(self.method(self.gamma).make())
-        rounds = speculate(target_for(self.target, drafter), drafter, self.ids, **self.request,
-                           dice=dice)
-        played = [Played(done, dice.coins, drafter.seconds, whole - drafter.seconds)
-                  for done, whole in clocked(rounds)]
-        return page_of(run_of(self.asked.prompt, plain_seconds, played, self.decode, numbers))
 
 
 def describe(row: dict, name: str, how: str) -> Group:

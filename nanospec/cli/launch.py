@@ -1,4 +1,4 @@
-"""What every command does first, and how it ends where it cannot go on: without a traceback.
+"""What every command begins with, and how it ends where it cannot go on: without a traceback.
 
 Ctrl-C ends a command with status 130, also in the seconds in which torch is being imported. An
 interruption that falls into an import is not raised there: compiled modules make other errors of
@@ -10,6 +10,7 @@ full disk with 2 and a line. Streams that are closed from the beginning lead now
 encoding of stdout lacks is written as "?".
 """
 
+import argparse
 import atexit
 import io
 import os
@@ -21,10 +22,13 @@ from functools import wraps
 from types import FrameType
 from typing import Any
 
-from nanospec.errors import NanospecError, one_line
+from nanospec.errors import NanospecError, RequestError, one_line
 
 IMPORT = "<frozen importlib._bootstrap>"
 READER_GONE = 128 + 13      # the number of SIGPIPE, which some systems lack
+# Options that other programs have, and that are refused by their names.
+LEFT_OUT = ("--min-p", "--logit-bias", "--repetition-penalty", "--repeat-penalty",
+            "--presence-penalty", "--frequency-penalty")
 
 
 def quiet() -> None:
@@ -64,6 +68,22 @@ def command(name: str) -> Callable[[Callable[..., int | None]], Callable[..., in
                 return 130
         return run
     return of
+
+
+class Parser(argparse.ArgumentParser):
+    """Raises what is wrong as a RequestError, instead of printing its usage and leaving. Its
+    description keeps its lines.
+    """
+
+    def __init__(self, **more: Any):
+        super().__init__(formatter_class=argparse.RawDescriptionHelpFormatter, **more)
+
+    def error(self, message: str):
+        for name in LEFT_OUT:
+            if name in message:
+                message = (f"{name} is left out here: a distribution is made of logits by "
+                           "temperature, top-k and top-p alone")
+        raise RequestError(message)
 
 
 class Output(io.TextIOWrapper):

@@ -11,7 +11,7 @@ import math
 import os
 from collections.abc import Callable, Mapping
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import Any
 
 import torch
 
@@ -23,14 +23,13 @@ from nanospec.methods.draft_models import LEARNED
 from nanospec.methods.index import DRAFTERS, REMEMBERING, RULES
 from nanospec.methods.trees.shapes import grown_by, published
 
-T = TypeVar("T")
 HERE = "cuda" if torch.cuda.is_available() else "cpu"   # commands choose, the library does not
 
 
-def option(what: str, read: Callable[[str], T],
-           holds: Callable[[T], bool] = lambda value: True) -> Callable[[str], T]:
+def option(what: str, read: Callable[[str], Any],
+           holds: Callable[[Any], bool] = lambda value: True) -> Callable[[str], Any]:
     """The type of an option that must be `what`: read(text), and `holds` must be true of it."""
-    def of(text: str) -> T:
+    def of(text: str) -> Any:
         try:
             value = read(text)
             if holds(value):
@@ -59,17 +58,10 @@ def tree(text: str) -> int | list[int] | dict[str, int]:
 def file(suffix: str = "") -> Callable[[str], Path]:
     """A file that can be written, or written over."""
     def can_be_written(path: Path) -> bool:
-        written = path if path.exists() else path.parent
-        fits = not path.is_dir() if path.exists() else written.is_dir()
-        return fits and path.suffix.endswith(suffix) and os.access(written, os.W_OK)
+        fits = path.suffix.endswith(suffix) and path.parent.is_dir() and not path.is_dir()
+        return fits and os.access(path if path.exists() else path.parent, os.W_OK)
     kind = f"a {suffix} file" if suffix else "a file"
     return option(f"{kind} in a folder that can be written to", Path, can_be_written)
-
-
-def can_be_made(folder: Path) -> bool:
-    """The folder, or the nearest one above it that exists, is a folder that can be written to."""
-    nearest = next(path for path in (folder, *folder.absolute().parents) if path.exists())
-    return nearest.is_dir() and os.access(nearest, os.W_OK)
 
 
 def device(name: str) -> str:
@@ -84,17 +76,13 @@ COUNT = whole_number(1, 10 ** 9)
 GAMMA = whole_number(1, MOST_ROWS - 1)
 SHAPE = option("children at every depth, or a whole tree, as JSON or a .json file: its parents, "
                '[-1, 0, 0], choices, [[0], [1]], or {"size": 9, "width": 3, "depth": 2}', tree)
-REMEMBER = whole_number(0, 10 ** 9)
 SEED = whole_number(0, SEEDS - 1)
-THREADS = whole_number(1, 1024)
 TEMPERATURE = option("a number, 0 or more", float, lambda number: 0 <= number < math.inf)
 TOP_P = option("more than 0 and at most 1", float, lambda number: 0 < number <= 1)
 # argv holds other bytes as half characters
 TEXT = option("UTF-8", lambda text: text.encode().decode())
-TEXTS = option("a file or a folder that is there", Path, Path.exists)
 MODEL = option("a folder or a .gguf file that is there, "
                f"{', '.join(PACKAGED)}, or a repository on the hub, OWNER/NAME", str, can_be_a_name)
-NEW_FOLDER = option("a folder that can be written to, there or not", Path, can_be_made)
 
 OPTIONS: dict[str, dict] = {
     "prompt": dict(type=TEXT, metavar="TEXT", help="the text to continue"),
@@ -102,18 +90,16 @@ OPTIONS: dict[str, dict] = {
                     "Face folders MODEL/target and MODEL/draft, or .gguf files of these names; a "
                     f"folder or a .gguf file with a target alone; {', '.join(PACKAGED)}; or a "
                     "repository on the hub"),
-    "draft": dict(choices=["gpt", *LEARNED], metavar="NAME",
-                  help="the draft model: " + ", ".join(["gpt", *LEARNED])),
-    "drafter": dict(choices=DRAFTERS, metavar="NAME", help="how it drafts: " + ", ".join(DRAFTERS)),
+    "draft": dict(choices=["gpt", *LEARNED], help="the draft model"),
+    "drafter": dict(choices=DRAFTERS, help="how it drafts"),
     "gamma": dict(type=GAMMA, metavar="N", help="draft tokens a round"),
     "shape": dict(type=SHAPE, nargs="+", metavar="N", help="children at every depth of a tree, or "
                   "a whole one as JSON: its parents, or Medusa's choices; default: the best for "
                   "this pair here, measured; for dynamic-tree EAGLE-2's size, width and depth, as "
                   '{"size": 60, "width": 10, "depth": 6}'),
-    "remember": dict(type=REMEMBER, metavar="N", help="how many tokens of earlier texts "
-                     f"{', '.join(REMEMBERING)} may copy from"),
-    "rule": dict(choices=RULES, metavar="NAME",
-                 help="what decides which draft tokens are accepted: " + ", ".join(RULES)),
+    "remember": dict(type=whole_number(0, 10 ** 9), metavar="N", help="how many tokens of earlier "
+                     f"texts {', '.join(REMEMBERING)} may copy from"),
+    "rule": dict(choices=RULES, help="what decides which draft tokens are accepted"),
     "temperature": dict(type=TEMPERATURE, metavar="T", help="0 is greedy"),
     "top_k": dict(type=COUNT, metavar="N", help="only the N likeliest tokens"),
     "top_p": dict(type=TOP_P, metavar="P",
@@ -122,9 +108,10 @@ OPTIONS: dict[str, dict] = {
     "seed": dict(type=SEED, metavar="N", help="of all random numbers"),
     "device": dict(type=device, help="cpu, cuda, or cuda:N"),
     "dtype": dict(choices=["auto", "float32", "bfloat16", "float16", "int8", "float64"],
-                  help="auto: the fastest here, measured; int8 rounds more, so it is taken by name "
-                  "alone"),
-    "threads": dict(type=THREADS, metavar="N", help="default: as many as are fastest"),
+                  help="the data type of the weights (auto: the fastest here, measured, of all but "
+                  "int8, which rounds more)"),
+    "threads": dict(type=whole_number(1, 1024), metavar="N",
+                    help="default: as many as are fastest"),
     "compile": dict(action="store_true", help="through torch.compile, too, where a drafter's "
                     "drafts have one shape: minutes, the first time"),
 }
@@ -140,13 +127,13 @@ def sampling_of(asked: argparse.Namespace) -> dict[str, Any]:
 
 def add_options(parser: argparse.ArgumentParser, defaults: Mapping[str, Any],
                 words: Mapping[str, str], options: Mapping[str, dict] = OPTIONS) -> None:
-    """An option for each name. words: a default in words, where it is no number or word itself."""
+    """An option for each name. words: a default in words, where it is no number or line itself."""
     for name, default in defaults.items():
-        said = words.get(name) or default_in_words(default)
-        more = {"help": "; ".join(filter(None, [options[name].get("help"),
-                                                said and f"default: {said}"]))}
-        parser.add_argument("--" + name.replace("_", "-"), default=default,
-                            **options[name] | more)
+        its, said = options[name], default_in_words(default) or words.get(name)
+        if "choices" in its:
+            its = its | {"metavar": "NAME", "help": f"{its['help']}: {', '.join(its['choices'])}"}
+        more = {"help": "; ".join(filter(None, [its.get("help"), said and f"default: {said}"]))}
+        parser.add_argument("--" + name.replace("_", "-"), default=default, **its | more)
 
 
 def default_in_words(default: Any) -> str:
@@ -154,4 +141,5 @@ def default_in_words(default: Any) -> str:
         return "the pair that ships"
     if isinstance(default, tuple):
         return " ".join(map(str, default))
-    return str(default) if type(default) in (int, float, str) else ""
+    said = str(default) if type(default) in (int, float, str) else ""
+    return said if said.isprintable() else ""

@@ -1,4 +1,4 @@
-"""Every number that is shown of a run, computed in one place from its rounds and its seconds. No
+"""The numbers that are shown of a run, computed in one place from its rounds and its seconds. No
 clock stands here, and nothing is printed: the terminal, tables, JSON, pictures and the page take
 their numbers from here.
 
@@ -9,6 +9,7 @@ writing is asked for, it does not count.
 
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
+from itertools import zip_longest
 from statistics import fmean, median
 
 import torch
@@ -20,23 +21,9 @@ from nanospec.theory import acceptance, speedup
 BUSY = 1.5      # times: if plain decoding differs so much between repeats, others use the machine
 
 
-def milliseconds(seconds: float) -> float:
-    return 1e3 * seconds
-
-
 def per_second(count: float, seconds: Iterable[float]) -> float:
     """How many a second: all of them over all of the time."""
     return count / sum(seconds)
-
-
-def per_call(tokens: float, calls: float) -> float:
-    """Tokens per target call."""
-    return tokens / calls
-
-
-def times_as_fast(pace: float, plain: float) -> float:
-    """The speed-up, of two paces in tokens a second. Below 1 speculation has lost."""
-    return pace / plain
 
 
 def rows_of_call(row: Mapping) -> float:
@@ -49,16 +36,6 @@ def cost_of_round(row: Mapping) -> float:
     return row["tokens_per_target_call"] / row["speedup"]
 
 
-def after_warm_up(items: Sequence) -> Sequence:
-    """All but the first, which warms up or reads the prompt; or that one, where it is alone."""
-    return items[1:] or items
-
-
-def is_busy(numbers: Sequence[float]) -> bool:
-    """Whether plain decoding differs so much between repeats that others use the machine."""
-    return max(numbers) > BUSY * min(numbers)
-
-
 def quantile(values: Sequence[float], part: float) -> float:
     """Between two values on a line. Example: of 1, 2 and 4 the .75 is 3."""
     return torch.tensor(values, dtype=torch.float64).quantile(part).item()
@@ -66,25 +43,10 @@ def quantile(values: Sequence[float], part: float) -> float:
 
 # Of rounds
 
-def drafted_of(rounds: Iterable[Round]) -> int:
-    """Draft tokens, judged or not; a row that a text lacks is none."""
-    return sum(parent >= 0 for done in rounds for parent in done.parents)
-
-
-def accepted_of(rounds: Iterable[Round]) -> int:
-    """Draft tokens that the rule accepted, also where the text was cut before them."""
-    return sum(len(done.path) for done in rounds)
-
-
 def alpha_of(rounds: Iterable[Round]) -> float:
     """Mean of sum min(p_target, q_draft) over the places that were judged; 0 if none was."""
     betas = sum(betas_of(rounds), [])
     return sum(betas) / max(1, len(betas))
-
-
-def alphas_of(rounds: Iterable[Round]) -> list[float]:
-    """The same for the first, second, ... draft token of a round."""
-    return [fmean(betas) for betas in betas_of(rounds)]
 
 
 def betas_of(rounds: Iterable[Round]) -> list[list[float]]:
@@ -94,16 +56,12 @@ def betas_of(rounds: Iterable[Round]) -> list[list[float]]:
     They are judged after row 0 and after accepted rows, those that have a child. What is judged
     first there is the first child.
     """
-    betas: list[list[float]] = []
+    found = []
     for done in rounds:
         places = [row for row in (0, *done.path) if row in done.parents]
         first = [done.parents.index(row) for row in places]
-        found = acceptance(done.p_target[places], done.q_draft[first])
-        for position, beta in enumerate(found.tolist()):
-            if position == len(betas):
-                betas.append([])
-            betas[position].append(beta)
-    return betas
+        found.append(acceptance(done.p_target[places], done.q_draft[first]).tolist())
+    return [[beta for beta in betas if beta is not None] for betas in zip_longest(*found)]
 
 
 @dataclass
@@ -118,16 +76,8 @@ class CallCosts:
         """So many draft steps and a call on so many tokens, each measured alone; in plain steps."""
         return steps * self.c + self.v[rows]
 
-    def parts(self, gamma: int) -> float:
-        """Seconds of a chain's round by its parts."""
-        return self.seconds * self.round(gamma, gamma + 1)
-
     def of(self, done: Round) -> float:
         return self.round(done.steps, len(done.tokens))
-
-    def speedup(self, rounds: Sequence[Round]) -> float:
-        """What these rounds would gain where a round takes no longer than its parts."""
-        return len(tokens_of(rounds)) / sum(map(self.of, rounds))
 
 
 # Of a method in the bench
@@ -137,10 +87,12 @@ def numbers_of(method: Method, texts: Sequence[list[Round]], took: Sequence[Sequ
     """A method's numbers. texts: the rounds of each prompt. took: of each repeat, of each prompt,
     each round's seconds. plain: tokens a second of plain decoding.
 
-    drafted, accepted: draft tokens, as the rule judged them. emitted: tokens of the texts, whose
-    last rounds are cut at the length asked for; tokens per second and per target call count these.
-    overhead: what a round takes over its parts, measured in the same repeat; a text's first round
-    reads the prompt and does not count.
+    alpha_by_position: of the first, second, ... draft token of a round. drafted: draft tokens,
+    judged or not; a row that a text lacks is none. accepted: by the rule, also where the text was
+    cut before them. emitted: tokens of the texts, whose last rounds are cut at the length asked
+    for; tokens per second and per target call count these. overhead: what a round takes over its
+    parts, measured in the same repeat; a text's first round reads the prompt and does not count.
+    predicted_speedup: where a round takes no longer than its parts; of a chain, by the formula.
     """
     rounds = sum(texts, [])
     calls, emitted, alpha = len(rounds), len(tokens_of(rounds)), alpha_of(rounds)
@@ -152,13 +104,15 @@ def numbers_of(method: Method, texts: Sequence[list[Round]], took: Sequence[Sequ
                               for done, spent in zip(text[1:], its[1:])] or [1.0])
                       for seconds, cost in zip(took, costs))
     predicted = (speedup(alpha, method.gamma, c, v) if method.drafter == "chain" else
-                 median(cost.speedup(rounds) for cost in costs))
+                 median(emitted / sum(map(cost.of, rounds)) for cost in costs))
     return {"drafter": method.drafter, "rule": method.rule, "gamma": method.gamma,
-            "tokens_per_s": pace, "speedup": times_as_fast(pace, plain),
-            "predicted_speedup": predicted, "alpha": alpha, "alpha_by_position": alphas_of(rounds),
+            "tokens_per_s": pace, "speedup": pace / plain,
+            "predicted_speedup": predicted, "alpha": alpha,
+            "alpha_by_position": [fmean(betas) for betas in betas_of(rounds)],
             "c": c, "v": v, "steps": fmean(done.steps for done in rounds), "overhead": overhead,
-            "tokens_per_target_call": per_call(emitted, calls), "rounds": calls,
-            "drafted": drafted_of(rounds), "accepted": accepted_of(rounds), "emitted": emitted}
+            "tokens_per_target_call": emitted / calls, "rounds": calls,
+            "drafted": sum(parent >= 0 for done in rounds for parent in done.parents),
+            "accepted": sum(len(done.path) for done in rounds), "emitted": emitted}
 
 
 def best_of_each(found: Sequence[list[tuple[dict, list[Round]]]]) -> list[tuple[dict, list[Round]]]:
@@ -176,7 +130,7 @@ def best_of_each(found: Sequence[list[tuple[dict, list[Round]]]]) -> list[tuple[
         plain = max(row["baseline_tokens_per_s"] for row in rows)
         best.append((row | speeds | {"busy": any(row["busy"] for row in rows),
                                      "baseline_tokens_per_s": plain,
-                                     "speedup": times_as_fast(row["tokens_per_s"], plain)}, rounds))
+                                     "speedup": row["tokens_per_s"] / plain}, rounds))
     return best
 
 
@@ -184,12 +138,13 @@ def best_of_each(found: Sequence[list[tuple[dict, list[Round]]]]) -> list[tuple[
 
 def answer_of(rounds: Sequence[Round], took: Sequence[float],
               plain: Sequence[float]) -> dict[str, float]:
-    """took, plain: seconds of rounds, and of plain steps after them. First ones do not count."""
-    pace = per_second(len(tokens_of(after_warm_up(rounds))), after_warm_up(took))
-    alone = 1 / median(after_warm_up(plain))
-    return {"tokens_per_target_call": per_call(len(tokens_of(rounds)), len(rounds)),
-            "tokens_per_s": pace, "baseline_tokens_per_s": alone,
-            "speedup": times_as_fast(pace, alone)}
+    """took, plain: seconds of rounds, and of plain steps after them. First ones, which read the
+    prompt or warm up, do not count where there are more.
+    """
+    pace = per_second(len(tokens_of(rounds[1:] or rounds)), took[1:] or took)
+    alone = 1 / median(plain[1:] or plain)
+    return {"tokens_per_target_call": len(tokens_of(rounds)) / len(rounds),
+            "tokens_per_s": pace, "baseline_tokens_per_s": alone, "speedup": pace / alone}
 
 
 def waits_of(arrivals: Sequence[float], first: Sequence[float], last: Sequence[float],
@@ -207,4 +162,4 @@ def waits_of(arrivals: Sequence[float], first: Sequence[float], last: Sequence[f
 def gain_of(found: Iterable[Mapping], rows: int, method: str) -> float:
     """Tokens a second over those of plain decoding in as many rows."""
     pace = {row["method"]: row["tokens_per_s"] for row in found if row["rows"] == rows}
-    return times_as_fast(pace[method], pace["plain"])
+    return pace[method] / pace["plain"]

@@ -10,35 +10,27 @@ bench speed`: calls are measured alone, and what a round takes beyond them is it
 model whose weights the target's call drives out of the processor's caches has a share in it.
 """
 
-import argparse
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from math import inf
 from statistics import mean
 
+import torch
 from rich.console import Console
 from rich.text import Text
 
 from nanospec.cli import options
 from nanospec.cli.bench.measure import busy, measure, measure_costs
-from nanospec.cli.bench.method_options import chosen_drafters, options_of, read_pair
-from nanospec.cli.demo_options import PROMPT, WORDS
-from nanospec.cli.launch import command
-from nanospec.cli.parser import Parser
+from nanospec.cli.chosen import DEFAULTS, WORDS, Chosen, settled
+from nanospec.cli.launch import Parser, command
 from nanospec.cli.quantities import rows_of_call
 from nanospec.cli.show.terminal import note, show_table
-from nanospec.errors import RequestError, check_request
-from nanospec.fast.autotune import setups_of
 from nanospec.fast.clock import announced
-from nanospec.files.checkpoint import WEIGHTS
-from nanospec.files.sources import source_of
-from nanospec.methods.index import DRAFTERS, method_of, most_drafted
+from nanospec.methods.trees.tree_draft import ancestors_of
 from nanospec.methods.trees.tree_reader import longest_chain
 from nanospec.speculate import Round
 from nanospec.theory import break_even, needed, speedup
 
-DEFAULTS = {"prompt": PROMPT, "draft": "gpt", "drafter": None, "gamma": None, "temperature": 0.8,
-            "weights": WEIGHTS, "threads": None, **options.SAMPLING}
 GAMMA = 4               # draft tokens of a round, where the user asks for no other number
 TEXTS, NEW = 4, 64      # texts, and tokens of each
 TRIED = 8               # draft lengths of a chain that are compared: up to this, and its own
@@ -79,11 +71,10 @@ class Parts:
         return break_even(min(self.tokens, self.gamma + 1), self.gamma, 0)
 
     def needed(self, gain: float) -> dict[str, float | None]:
-        """As theory's; of a chain with "alpha"."""
+        """As theory's; of a chain with "alpha", inf if none is enough."""
         found = needed(gain, self.tokens, self.most, self.steps, self.c, self.v, self.overhead)
         if self.gamma:
-            alpha = break_even(gain, self.gamma, self.c, self.v + self.overhead)
-            found["alpha"] = None if alpha == inf else alpha
+            found["alpha"] = break_even(gain, self.gamma, self.c, self.v + self.overhead)
         return found
 
     def of_gammas(self) -> dict[int, float]:
@@ -100,50 +91,29 @@ class Parts:
 
 @command("why")
 def main(argv: Sequence[str] | None = None) -> None:
-    show(*run(parsed(argv)))
-
-
-def parsed(argv: Sequence[str] | None) -> argparse.Namespace:
-    """What was asked for. RequestError for what cannot be."""
     parser = Parser(prog="nanospec why", description=__doc__)
-    options.add_options(parser, DEFAULTS, WORDS | {"gamma": str(GAMMA)})
-    asked = parser.parse_args(argv)
-    asked.weights = source_of(asked.weights)
-    named = [asked.drafter] if asked.drafter else []
-    asked.drafter, = chosen_drafters(named, asked.weights, [asked.draft], "--drafter")
-    if asked.gamma and DRAFTERS[asked.drafter].sized_by != "gamma":
-        raise RequestError(f"--drafter {asked.drafter} takes no --gamma")
-    return asked
+    options.add_options(parser, DEFAULTS, WORDS | {
+        "gamma": str(GAMMA), "max_new_tokens": f"{NEW}, or those of a few rounds"})
+    asked = settled(parser.parse_args(argv))
+    few_rounds = 4 * ((asked.gamma or GAMMA) + 1)           # if all is accepted
+    show(*run(Chosen(asked, max(NEW, few_rounds), GAMMA)))
 
 
-def run(asked: argparse.Namespace) -> tuple[dict, Parts]:
-    """The bench's row of numbers, and what a round is made of; with a line of what was measured."""
-    target, draft, tokenizer = read_pair(asked.weights, asked.device, asked.draft)
-    ids = tokenizer.begin + tokenizer.encode(asked.prompt)
-    sampling = options.sampling_of(asked)
-    gamma = asked.gamma or most_drafted(asked.drafter, draft, GAMMA)
-    method = method_of(target, draft, asked.drafter, asked.rule, gamma=gamma)
-    new = max(NEW, 4 * (method.gamma + 1))                  # a few rounds, if all is accepted
-    if asked.gamma and len(ids) + new > target.config.context:
-        raise RequestError(f"--gamma {asked.gamma} is too many here: after a prompt of {len(ids)} "
-                           f"tokens {new} are measured, and the context is "
-                           f"{target.config.context}")
-    check_request(target, ids, new, **sampling, seed=asked.seed, rows=method.gamma + 1)
-    setups, where = setups_of(target, draft, asked.dtype, asked.threads)
-    target, draft, _ = setups[-1]
-    chosen = options_of(target, draft, [ids], [asked.drafter], {}, gamma, **sampling)
-    method = method_of(target, draft, asked.drafter, asked.rule, gamma=gamma, **chosen)
-    note(f"{where}; {method.name}, temperature {asked.temperature:g}, {TEXTS} texts of {new} "
-         "tokens, three times")
+def run(chosen: Chosen) -> tuple[dict, Parts]:
+    """The bench's row of numbers, and what a round is made of; with a line of what is measured."""
+    target, draft, compiler = chosen.setups[-1]
+    method, ids = chosen.method(target, draft), chosen.ids
+    request = chosen.request | {"stop": (), "compiler": compiler}
+    note(f"{chosen.how}; {method.name}, temperature {request['temperature']:g}, {TEXTS} texts of "
+         f"{request['max_new_tokens']} tokens, three times")
     with announced("measuring plain decoding, rounds and their parts, in turns"):
-        list(method.run(ids, max_new_tokens=new, **sampling))           # the first is slower
-        (row, rounds), = measure(target, draft, [ids] * TEXTS, [method], seed=asked.seed,
-                                 max_new_tokens=new, **sampling)
-        v_of: dict[int, float] = {}
-        if asked.drafter == "chain":
-            lengths = sorted({*range(1, 1 + longest_chain(draft, TRIED)), gamma})
+        list(method.run(ids, **request))                    # the first is slower
+        (row, rounds), = measure(target, draft, [ids] * TEXTS, [method], **request)
+        v_of = {}
+        if method.drafter == "chain":
+            lengths = sorted({*range(1, 1 + longest_chain(draft, TRIED)), method.gamma})
             v = measure_costs(target, None, [length + 1 for length in lengths], len(ids),
-                              **sampling).v
+                              compiler=compiler, **chosen.sampling).v
             v_of = {length: v[length + 1] for length in lengths}
     return row, parts_of(row, rounds, v_of)
 
@@ -151,20 +121,10 @@ def run(asked: argparse.Namespace) -> tuple[dict, Parts]:
 def parts_of(row: Mapping, rounds: Sequence[Round], v_of: dict[int, float]) -> Parts:
     """Of a row of `measure`. v_of: of a chain, as in Parts."""
     calls = row["steps"] * row["c"] + row["v"]
-    return Parts(row["tokens_per_target_call"], mean(longest(done.parents) for done in rounds),
-                 row["steps"], row["c"], row["v"], (row["overhead"] - 1) * calls,
-                 rows_of_call(row), row["gamma"] if v_of else 0, v_of)
-
-
-def longest(parents: Sequence[int]) -> int:
-    """Rows of the longest path of a draft. parents: of each row, which stand before it.
-
-    Example: [-1, 0, 0, 2] gives 3.
-    """
-    rows: list[int] = []
-    for parent in parents:
-        rows.append(1 + (rows[parent] if parent >= 0 else 0))
-    return max(rows)
+    paths = [ancestors_of(torch.tensor([done.parents])).sum(-1).max().item() for done in rounds]
+    return Parts(row["tokens_per_target_call"], mean(paths), row["steps"], row["c"], row["v"],
+                 (row["overhead"] - 1) * calls, rows_of_call(row), row["gamma"] if v_of else 0,
+                 v_of)
 
 
 def show(row: dict, parts: Parts) -> None:
@@ -181,7 +141,7 @@ def show(row: dict, parts: Parts) -> None:
     for name, (words, value, what) in values.items():
         if value is not None:
             sign = "≥" if name in ("tokens", "alpha") else "≤"
-            for_gains = ["—" if limit[name] is None else f"{sign} {limit[name]:.2f}"
+            for_gains = ["—" if limit[name] in (None, inf) else f"{sign} {limit[name]:.2f}"
                          for limit in limits]
             cells.append([words, f"{value:.2f}", *for_gains, what])
     show_table(["", "here", *(f"for {gain}" for gain in GAINS), ""], cells,

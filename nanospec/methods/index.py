@@ -155,18 +155,6 @@ def check_remember(drafters: Iterable[str], remember: int) -> None:
                            f"{', '.join(REMEMBERING)}; not for {others[0]}")
 
 
-def drafters_for(names: Sequence[str], has_draft: bool, option: str = "--drafter") -> list[str]:
-    """These drafters; where none is named "chain", or "suffix" for a target without a draft model.
-
-    RequestError if one of them needs a draft model and there is none.
-    """
-    for name in names:
-        if not has_draft and name in DRAFTERS and DRAFTERS[name].needs_draft:
-            raise RequestError(f"{option} {name} needs a draft model, and there is none beside "
-                               f"this target: {', '.join(WITHOUT_DRAFT)} need none")
-    return list(names) or ["chain" if has_draft else "suffix"]
-
-
 def most_drafted(drafter: str, draft: Any, most: int = GAMMA) -> int:
     """`most` draft tokens a round, or if this drafter makes chains, as many as the model can."""
     return longest_chain(draft, most) if issubclass(DRAFTERS[drafter].kind, ModelDrafter) else most

@@ -15,7 +15,7 @@ CORE = {path.stem for path in (ROOT / "nanospec").glob("*.py")} - NOT_CORE
 # What stands around it. Each imports from the core and from those that stand before it here.
 ROOMS = ["theory", "methods", "serving", "files", "fast", "proof", "cli", "__main__"]
 # What a file that can be started asks for, in whatever room it stands. They import nothing of nanospec but errors.
-STARTED = {"nanospec.cli.launch.quiet", "nanospec.cli.launch.command", "nanospec.cli.parser.Parser"}
+STARTED = {f"nanospec.cli.launch.{name}" for name in ("quiet", "command", "Parser")}
 FILES = sorted((ROOT / "nanospec").rglob("*.py"))
 # What only these use stands in training/, and nanospec/ imports nothing of it.
 SCRIPTS = [ROOT / "train_tiny.py", ROOT / "demo.py", ROOT / "docs" / "pictures.py",
@@ -67,9 +67,8 @@ def test_arrows_point_downward():
 
 
 def test_what_all_commands_begin_with_is_for_what_can_be_started():
-    for name in "launch", "parser":
-        found = imports(ROOT / "nanospec" / "cli" / f"{name}.py")
-        assert all(one.split(".")[0] in sys.stdlib_module_names or one.startswith("nanospec.errors.") for one in found)
+    found = imports(ROOT / "nanospec" / "cli" / "launch.py")
+    assert all(one.split(".")[0] in sys.stdlib_module_names or one.startswith("nanospec.errors.") for one in found)
     assert all('if __name__ == "__main__"' in path.read_text() for path in FILES
                if "cli" not in path.parts and STARTED & {*imports(path)})
 

@@ -27,12 +27,12 @@ from typing import Any, NamedTuple
 import torch
 
 from nanospec.cli.bench.markdown import table
-from nanospec.cli.launch import command
-from nanospec.cli.parser import Parser
-from nanospec.cli.options import HERE, NEW_FOLDER, device, option
+from nanospec.cli.launch import Parser, command
+from nanospec.cli.options import HERE, device, option
 from nanospec.cli.show.terminal import note, show_table
 from nanospec.errors import one_line
 from nanospec.files.paths import write_atomically, write_json
+from training.jobs import NEW_FOLDER
 
 ROOT = Path(__file__).parents[2]
 MINUTES = option("a number above 0", float, lambda number: 0 < number < 1e6)

@@ -18,9 +18,8 @@ import torch
 
 from lessons.machine import Coins, bandwidth, matrix_rate, weight_bytes
 from nanospec.cli.bench.measure import measure_costs
-from nanospec.cli.launch import command, quiet
-from nanospec.cli.parser import Parser
-from nanospec.cli.quantities import milliseconds, per_second
+from nanospec.cli.launch import Parser, command, quiet
+from nanospec.cli.quantities import per_second
 from nanospec.cli.options import COUNT, GAMMA, HERE, device, file, option
 from nanospec.cli.show.terminal import show_table
 from nanospec.dice import Dice
@@ -73,7 +72,7 @@ def run(gammas: Sequence[int], rows: Sequence[int], alphas: Sequence[float], dev
     gains = {(row["rows"], row["gamma"], row["alpha"]): f"{row['speedup']:.2f}" for row in found}
     show_table(["rows", "gamma", "plain, ms", "round, ms", *(f"alpha {alpha:g}" for alpha in alphas)],
                [[str(row["rows"]), str(row["gamma"]),
-                 *(f"{milliseconds(row[what]):.1f}" for what in ("plain", "round")),
+                 *(f"{1e3 * row[what]:.1f}" for what in ("plain", "round")),
                  *(gains[row["rows"], row["gamma"], alpha] for alpha in alphas)]
                 for row in found if row["alpha"] == alphas[-1]],
                f"{device}, {torch.get_num_threads()} threads, {described(target)}; speed-up over plain decoding. A "
@@ -91,7 +90,7 @@ def roofline(target: GPT, draft: GPT) -> dict:
     floors["round"] = ROUND * floors["draft step"] + floors["verification"]
     costs = measure_costs(target, draft, [ROUND + 1])
     took = {"target step": costs.seconds, "draft step": costs.c * costs.seconds,
-            "verification": costs.v[ROUND + 1] * costs.seconds, "round": costs.parts(ROUND)}
+            "verification": costs.v[ROUND + 1] * costs.seconds, "round": costs.seconds * costs.round(ROUND, ROUND + 1)}
     return {"bytes": size, "bandwidth": near, "bandwidth_of_512_MiB": far,
             "matrix_rate": matrix_rate(target.dtype, device), "gamma": ROUND, "floor_seconds": floors, "seconds": took}
 

@@ -13,7 +13,7 @@ import torch
 
 from nanospec.cli import demo
 from nanospec.cli.bench import measure as measuring
-from nanospec.cli.bench.__main__ import main as bench
+from nanospec.cli.bench.command import main as bench
 from nanospec.errors import PairError, RequestError
 from nanospec.files.checkpoint import WEIGHTS, Pair, load_pair, save_model
 from nanospec.files.corpus import read_texts

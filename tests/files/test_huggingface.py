@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 import torch
 
-from nanospec.cli.bench.__main__ import main as bench
+from nanospec.cli.bench.command import main as bench
 from nanospec.cli.bench import questions
 from nanospec.cli.bench.beside import folders_of, their_dtype, their_writers
 from nanospec.errors import PairError
@@ -464,9 +464,9 @@ def test_side_by_side_with_transformers(transformers, model, tmp_path):
     writers = their_writers(folders, torch.float64, torch.device("cpu"), 4, request)
     assert list(writers) == ["transformers", "transformers, prompt lookup", "transformers, assisted",
                              "transformers, assisted, its defaults"]
-    (text, calls), *others = (write([1, 2], 0) for write in writers.values())
-    assert text == list(generate(load_folder(tmp_path / "target"), [1, 2], 15, temperature=0)) and calls == [1] * 15
-    assert all(its[:15] == text for its, _ in others) and max(others[1][1]) == 5
+    plain, *others = (write([1, 2], 0) for write in writers.values())
+    assert plain == [[token] for token in generate(load_folder(tmp_path / "target"), [1, 2], 15, temperature=0)]
+    assert all(sum(calls, [])[:15] == sum(plain, []) for calls in others) and max(map(len, others[1])) == 5
     assert list(their_writers(folders[:1], torch.float64, torch.device("cpu"), 4, request)) == list(writers)[:2]
 
 
@@ -481,7 +481,7 @@ def test_a_chat_model_beside_transformers(transformers, tmp_path, monkeypatch, c
 
     def ask(questions, writers, *more):
         for name, write in writers.items():
-            texts[name] = [write([1, 2, number], 0)[0][:50] for number in (3, 4)]
+            texts[name] = [sum(write([1, 2, number], 0), [])[:50] for number in (3, 4)]
         return asked(questions, writers, *more)
 
     monkeypatch.setattr(questions, "ask", ask)
@@ -489,7 +489,7 @@ def test_a_chat_model_beside_transformers(transformers, tmp_path, monkeypatch, c
     rows, out = json.loads((tmp_path / "a.json").read_text()), capsys.readouterr().out
     assert [row["method"] for row in rows] == ["lookup 4", "suffix 4", "transformers", "transformers, prompt lookup"]
     assert list(texts)[0] == "plain" and all(its == texts["plain"] for its in texts.values())
-    assert {(row["task"], row["questions"], row["their_dtype"]) for row in rows} == {("prompts", 3, "float32")}
+    assert {(row["task"], row["questions"], row["transformers"]) for row in rows} == {("prompts", 3, "float32")}
     assert "transformers in float32" in " ".join(out.split())
 
 

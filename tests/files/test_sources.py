@@ -2,23 +2,26 @@
 
 import importlib.util
 import sys
+from functools import partial
 from pathlib import Path
 from types import SimpleNamespace
 
 import pytest
 import torch
 
+from nanospec.cli.bench import method_options
+from nanospec.cli.bench.method_options import chosen_drafters
 from nanospec.errors import PairError, RequestError
 from nanospec.files import checkpoint, sources
 from nanospec.files.checkpoint import Pair, draft_of, load_learned, load_pair, save_learned, save_model
 from nanospec.files.export import export
 from nanospec.files.huggingface import load_folder, save_folder
-from nanospec.files.sources import can_be_a_name, located, source_of
+from nanospec.files.sources import Source, can_be_a_name, located, source_of
 from nanospec.files.tokenizer import Tokenizer
 from nanospec.files.tokenizer_json import save_tokenizer
 from nanospec.generate import generate
 from nanospec.methods.draft_models.prefix import Prefix
-from nanospec.methods.index import WITHOUT_DRAFT, drafters_for, method_of
+from nanospec.methods.index import DRAFTERS, WITHOUT_DRAFT, method_of
 from nanospec.proof.tables import small_gpt
 from nanospec.speculate import ModelDrafter, speculate, tokens_of
 from tests.small_gguf import PIECES, write
@@ -229,12 +232,16 @@ def test_one_of_its_own_goes_first(shipped):
 
 # Drafters
 
-def test_who_needs_a_draft_model():
+def test_who_needs_a_draft_model(monkeypatch):
     assert WITHOUT_DRAFT == ["lookup", "suffix", "suffix-tree", "lookahead"]
-    assert drafters_for([], True) == ["chain"] and drafters_for([], False) == ["suffix"]
-    assert drafters_for(["hybrid"], True) == ["hybrid"] and drafters_for(WITHOUT_DRAFT, False) == WITHOUT_DRAFT
-    with pytest.raises(RequestError, match="--drafter hybrid needs a draft model, .*: lookup, suffix, suffix-tree"):
-        drafters_for(["lookup", "hybrid"], False)
+    there, none = (Source(Path("it"), draft=draft) for draft in (Path("draft"), None))
+    monkeypatch.setattr(method_options, "draft_of", lambda source: source.draft)
+    of = partial(chosen_drafters, drafts=["gpt"], option="--drafters")
+    assert of([], there) == ["chain"] and of([], none) == of([], none, usual="hybrid") == ["suffix"]
+    assert of(["stack"], there) == ["stack"] and of([], there, usual="hybrid") == ["hybrid"]
+    assert of(WITHOUT_DRAFT, none) == of(["all"], none) == WITHOUT_DRAFT and of(["all"], there) == [*DRAFTERS]
+    with pytest.raises(RequestError, match="--drafters hybrid needs a draft model, .*: lookup, suffix, suffix-tree"):
+        of(["lookup", "hybrid"], none)
 
 
 @pytest.mark.parametrize("name", WITHOUT_DRAFT)

@@ -13,8 +13,7 @@ from collections.abc import Sequence
 
 import torch
 
-from nanospec.cli.launch import command
-from nanospec.cli.parser import Parser
+from nanospec.cli.launch import Parser, command
 from nanospec.errors import one_line
 from nanospec.fast.clock import announced
 from nanospec.files.checkpoint import load_pair

@@ -26,8 +26,7 @@ from typing import Any
 
 import torch
 
-from nanospec.cli.launch import command
-from nanospec.cli.parser import Parser
+from nanospec.cli.launch import Parser, command
 from nanospec.errors import RequestError, one_line
 from nanospec.files.checkpoint import WEIGHTS, Pair, load_pair
 from nanospec.files.export import export

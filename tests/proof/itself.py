@@ -16,8 +16,7 @@ from dataclasses import dataclass, field
 
 import torch
 
-from nanospec.cli.launch import command
-from nanospec.cli.parser import Parser
+from nanospec.cli.launch import Parser, command
 from nanospec.dice import Dice
 from nanospec.errors import RequestError
 from nanospec.files.checkpoint import Pair, load_pair

@@ -5,7 +5,7 @@ import json
 import pytest
 import torch
 
-from nanospec.cli.bench import __main__ as bench
+from nanospec.cli.bench import command as bench
 from nanospec.cli.bench import measure as measuring
 from nanospec.cli.bench.acceptance import by_kind, judged, kind_of, places_of_rounds, rows_of
 from nanospec.cli.bench.prompts import held_out_prompts

@@ -34,8 +34,7 @@ KEYS = {"device", "dtype", "drafter", "rule", "steps", "gamma", "temperature", "
         "speedup", "predicted_speedup", "alpha", "alpha_by_position", "c", "v", "tokens_per_target_call", "rounds",
         "accepted", "drafted", "emitted", "overhead", "busy", "text"}
 ANNOUNCED = ["measuring which data type, threads and weight layout are fastest here ...",
-             "the same for the draft model ...", "warming up ...",
-             "writing both texts, and measuring three times more ..."]
+             "the same for the draft model ...", "measuring both, three times ..."]
 
 
 @pytest.fixture(scope="module")
@@ -255,7 +254,7 @@ BEFORE_LOADING = [
     (["--step", "--save", "a.svg"], "--step"),
     (["--compile", "--drafter", "lookup"], "--compile"), (["--compile", "--step"], "--step"),
     (["--step", "--html", "a.html"], "--html"), (["--html", "a.html", "--rule", "block"], "--html shows"),
-    (["--html", "a.html", "--compile"], "--html looks"), (["--html", "a.svg"], ".html"),
+    (["--html", "a.html", "--compile"], "in a compiled round"), (["--html", "a.svg"], ".html"),
     (["--html", "nowhere/a.html"], "nowhere/a.html"), (["--html", "tests"], "--html"),
     (["--compile", "--rule", "traversal"], "--compile"), (["--save", "a.png"], ".svg"),
     (["--save", "svg"], ".svg"), (["--figure", "a.png"], "--figure"),
@@ -289,12 +288,12 @@ def refused(status: int, out: str, err: str, words: str) -> None:
 
 @pytest.mark.parametrize("options, words", BEFORE_LOADING)
 def test_a_bad_request_is_one_line_before_anything_is_loaded(run, monkeypatch, options, words):
-    monkeypatch.setattr(demo, "read_pair", None)
+    monkeypatch.setattr("nanospec.cli.chosen.read_pair", None)
     refused(*run(*options), words)
 
 
 def test_what_does_not_go_together_is_refused_before_anything_is_downloaded(run, monkeypatch):
-    monkeypatch.setattr("nanospec.cli.demo_options.source_of", None)
+    monkeypatch.setattr("nanospec.cli.chosen.source_of", None)
     refused(*run("--drafter", "lookahead", "--gamma", "3"), "takes neither --gamma nor --shape")
 
 
@@ -342,8 +341,7 @@ def test_the_readmes_picture_says_what_the_program_says():
     row = dict.fromkeys(KEYS - {"text", "drafter"}, 2.0) | {"drafter": "chain", "gamma": 3, "alpha": 0.5, "busy": False}
     row["speedup"] = 2.0 if "wins" in " ".join(lines) else 0.5
     view = View("", lambda ids: "")
-    for _ in range(9):
-        view.take_token(1, 0.1)
+    view.plain, view.plain_seconds = [1] * 9, [0.1] * 9
     console = Console(file=StringIO(), width=demo.PICTURE_WIDTH)
     last = demo.Demo.difference(SimpleNamespace(asked=SimpleNamespace(temperature=0.8)), [1], [2])
     console.print(Group(view.panels(console), legend(), view.lanes(console), demo.describe(row, "chain 3", ""), last))

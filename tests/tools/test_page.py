@@ -15,7 +15,7 @@ import pytest
 import torch
 
 from nanospec.cli.bench.method_options import topology_of
-from nanospec.cli.demo_options import parsed
+from nanospec.cli.demo import parsed
 from nanospec.cli.show import page
 from nanospec.cli.show.page import Played, page_of, run_of
 from nanospec.cli.show.steps import WatchedDice
@@ -205,7 +205,7 @@ def test_the_page_in_the_repository_is_of_these_files():
     assert page_of(run) == text, f"make it anew: {run['numbers']['command']}"
     assert len(text) < 1_000_000 and not CONTROLS.search(text)
     python, script, *words = shlex.split(run["numbers"]["command"])
-    asked = parsed(words, "")
+    asked = parsed(words)
     assert (python, script) == ("python", "demo.py") and asked.html == Path("docs/index.html")
     assert sum(shown["written"] for shown in run["rounds"]) == asked.max_new_tokens
     assert run["numbers"]["gamma"] == asked.gamma and not run["numbers"]["busy"]

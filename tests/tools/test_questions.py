@@ -1,11 +1,12 @@
 """Questions in Spec-Bench's format. Numbers are by hand, from invented answers under a clock that the test winds."""
 
 import json
+from itertools import islice
 from pathlib import Path
 
 import pytest
 
-from nanospec.cli.bench import __main__ as bench
+from nanospec.cli.bench import command as bench
 from nanospec.cli.bench import questions as asking
 from nanospec.cli.bench.questions import ask, ids_of, prompts_within, read_questions
 from nanospec.errors import RequestError
@@ -48,7 +49,8 @@ def writers(monkeypatch):
             prompt = bytes(token for token in ids if token < 256).decode()
             write.seen.append((prompt, seed))
             now[0] += seconds(prompt)
-            return [*b"abc", END], list(calls(prompt))
+            tokens = iter([*b"abc", END])
+            return [list(islice(tokens, count)) for count in calls(prompt)]
         write.seen = []
         return write
     plain = of(lambda prompt: 12 if prompt == "qa 7?" else 4, lambda _: [1] * 4)
@@ -232,7 +234,7 @@ def test_the_bench_asks_and_goes_on(tmp_path, quick, capsys, monkeypatch):
     assert [(row["temperature"], row["method"], row["task"]) for row in rows] == [
         (t, f"{name} {gamma}", task) for t in (0, 1) for name in ("chain", "lookup") for gamma in (2, 3)
         for task in TASKS]
-    assert "13 questions of q.jsonl, 6 tokens each at most" in " ".join(out.split()) and "questions" in err
+    assert "13 questions of q.jsonl, 6 tokens each at most" in " ".join(out.split()) and "answers" in err
     for row in rows:
         assert f"{row['accepted']:.2f}" in out and f"{row['spec_bench_speedup']:.2f}" in out and row["accepted"] >= 1
     assert (tmp_path / "t.md").read_text().count("mt_bench") == 8
@@ -257,7 +259,7 @@ def test_the_bench_asks_and_goes_on(tmp_path, quick, capsys, monkeypatch):
 @pytest.mark.parametrize("options, words", [
     (["--answers", "a.jsonl"], "--prompts FILE.jsonl"), (["--answers", "a.txt"], "--answers"),
     (["--prompts", "nowhere.jsonl"], "--prompts"), (["--prompts", "q.json"], "--prompts"),
-    (["--prompts", "q.jsonl", "--answers", "a.jsonl"], "one method at one temperature"),
+    (["--prompts", "q.jsonl", "--answers", "a.jsonl"], "one method, of one gamma, at one temperature"),
     (["--prompts", "q.jsonl", "--compile"], "without --compile"),
     (["--prompts", "q.jsonl", "--max-new-tokens", "99999"], "q.jsonl, line 1: with answers of up to 99999")])
 def test_what_cannot_be_asked(options, words, tmp_path, monkeypatch, capsys):
@@ -284,4 +286,4 @@ def test_questions_beside_transformers(tmp_path, quick, capsys):
     assert all([its["turns"] for its in answers] == [its["turns"] for its in ours] for answers in others)
     assert all(sum(its["accept_lengths"]) == sum(its["new_tokens"]) and len(its["accept_lengths"]) == sum(
         its["decoding_steps"]) for answers in (ours, *others) for its in answers)
-    refused([*argv, "--drafters", "lookup", "suffix"], "--answers is for one drafter", capsys)
+    refused([*argv, "--drafters", "lookup", "suffix"], "--answers is for one method, of one gamma", capsys)

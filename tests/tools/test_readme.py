@@ -128,9 +128,9 @@ def test_there_is_one_reading_order():
 
 
 def test_every_option_named_exists():
-    from nanospec.cli import demo_options
+    from nanospec.cli import demo
     from train_tiny import options
-    for script, parser in ("demo.py", demo_options.parser("")), ("train_tiny.py", options()):
+    for script, parser in ("demo.py", demo.parser()), ("train_tiny.py", options()):
         named = set(re.findall(rf"{script}`? (--[\w-]+)", PAGES))
         assert len(named) > 2 and named <= set(parser._option_string_actions), script
 
@@ -138,7 +138,7 @@ def test_every_option_named_exists():
 def test_every_option_of_a_subcommand_exists():
     """Of the bench, the checker and the training, in backticks or in an example."""
     from lessons.check import command as check
-    from nanospec.cli.bench.__main__ import parser
+    from nanospec.cli.bench.command import parser
     subcommands, = (action.choices for action in parser()._actions if isinstance(action, _SubParsersAction))
     pages, found = PAGES + LESSONS, 0
     for name, words in re.findall(r"nanospec bench ?(\w*)([^`\n]*)", pages):

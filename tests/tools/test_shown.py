@@ -14,12 +14,11 @@ import torch
 from rich.console import Console
 from rich.progress import Progress
 
-from nanospec.cli import chat, demo, why
+from nanospec.cli import chat, chosen, demo, why
 from nanospec.cli.bench.measure import CallCosts
 from nanospec.cli.show.steps import step_text
-from nanospec.cli.show.terminal import View
+from nanospec.cli.show.terminal import Played, View
 from nanospec.cli.why import Parts
-from nanospec.errors import RequestError
 from nanospec.fast.autotune import Tuning
 from nanospec.theory import speedup
 from tests.invented import LAST, ROUNDS, Clock, chain, letters
@@ -52,9 +51,10 @@ SPENT = [(.02, .008), (.01, .001), (.012, .005), (.008, .003)]              # .0
 def a_view() -> View:
     view = View("prompt", letters)
     for seconds in PLAIN:
-        view.take_token(LAST, seconds)
+        view.plain.append(LAST)
+        view.plain_seconds.append(seconds)
     for done, (seconds, drafting) in zip(ROUNDS, SPENT):
-        view.take_round(done, seconds, drafting)
+        view.rounds.append(Played(done, (), drafting, seconds - drafting))
     return view
 
 
@@ -121,7 +121,7 @@ def test_the_table_of_the_demo_where_it_wins_or_drafts_no_chain_or_ran_twice():
 
 @pytest.fixture
 def playing(clock, monkeypatch):
-    """A demo whose plain decoding takes PLAIN, and whose rounds take SPENT; and what it gives to the page."""
+    """A demo whose plain decoding takes PLAIN, and whose rounds take SPENT; and the seed and the device of its dice."""
     def rounds(target, drafter, ids, **request):
         for done, (seconds, drafter.seconds) in zip(ROUNDS, SPENT):
             clock.wind(seconds)
@@ -132,56 +132,51 @@ def playing(clock, monkeypatch):
     monkeypatch.setattr(demo, "generate", lambda *_, **__: clock.during([LAST] * 5, PLAIN))
     monkeypatch.setattr(demo, "measure_setups", lambda *_, **__: [ROW])
     monkeypatch.setattr(demo, "target_for", lambda target, drafter: target)
-    monkeypatch.setattr(demo, "run_of", lambda *its: given.append(its))
-    monkeypatch.setattr(demo, "page_of", lambda run: "")
+    monkeypatch.setattr(demo, "WatchedDice", lambda seeds, device: given.extend([*seeds, device]) or SimpleNamespace(
+        coins=[.5]))
     made = demo.Demo.__new__(demo.Demo)
-    made.asked = SimpleNamespace(prompt="prompt", rule="token", seed=3, device="cpu")
-    made.target, made.ids, made.request, made.gamma = None, [1], {}, 3
+    made.asked = SimpleNamespace(prompt="prompt", rule="token", seed=3, device="cpu", html=None)
+    made.target, made.ids, made.request = None, [1], {}
     made.tokenizer = SimpleNamespace(decode=letters)
     made.setups, made.method = [(None, None, None)], lambda *_: SimpleNamespace(make=lambda: SimpleNamespace())
     return made, given
 
 
-def test_the_demo_tells_drafting_from_the_rest(playing):
+@pytest.mark.parametrize("html", [None, Path("page.html")])
+def test_the_demo_tells_drafting_from_the_rest(playing, html):
+    """And has every round's coins where there will be a page."""
     made, given = playing
-    view, row = made.show(Console(file=StringIO()))
-    assert view.plain_seconds == pytest.approx(PLAIN) and row is ROW
-    rest = [seconds - drafting for seconds, drafting in SPENT]
-    assert [part for part, _ in view.round_seconds] == pytest.approx([drafting for _, drafting in SPENT])
-    assert [part for _, part in view.round_seconds] == pytest.approx(rest)
-    made.page(PLAIN, ROW)
-    (prompt, plain, played, *_, numbers), = given
-    assert prompt == "prompt" and plain == PLAIN and numbers is ROW
-    assert [it.drafting for it in played] == pytest.approx([drafting for _, drafting in SPENT])
-    assert [it.rest for it in played] == pytest.approx(rest) and [it.done for it in played] == ROUNDS
+    made.asked.html = html
+    view = made.show(Console(file=StringIO()))
+    assert view.plain_seconds == pytest.approx(PLAIN) and [it.done for it in view.rounds] == ROUNDS
+    assert [it.drafting for it in view.rounds] == pytest.approx([drafting for _, drafting in SPENT])
+    assert [it.rest for it in view.rounds] == pytest.approx([seconds - drafting for seconds, drafting in SPENT])
+    assert [it.coins for it in view.rounds] == ([[.5]] * 4 if html else [()] * 4)
+    assert given == ([3, "cpu"] if html else [])
 
 
-def test_what_the_demo_shows_while_it_measures(playing):
-    """Where there is a terminal: both panels, as they grow, and under them what it does. They go away again."""
+def test_what_the_demo_measures(playing):
     made, _ = playing
+    done = []
+    made.method = lambda *pair: SimpleNamespace(run=lambda ids, **_: done.append(ids) or [])
+    assert made.measure() is ROW and done == [made.ids]
+
+
+def test_what_the_demo_shows_while_it_runs(playing, monkeypatch):
+    """Where there is a terminal: both panels, as they grow. They go away again."""
+    made, _ = playing
+    monkeypatch.setattr(demo, "FRAME", -1.0)
     console = Console(file=StringIO(), width=80, height=30, force_terminal=True, legacy_windows=False)
     made.show(console)
     shown = console.file.getvalue()
-    assert 0 < shown.rindex("speculative") < shown.rindex("measuring both, three times more")
-
-
-def test_how_the_demo_runs(playing, monkeypatch):
-    """The draft model is named where it runs in another way."""
-    made, _ = playing
-    monkeypatch.setattr(demo, "described", lambda model: model)
-    for threads, setup, said in ((1, ("float32", "float32", None), "cpu, float32, 1 thread"),
-                                 (2, ("int8", "bfloat16", None), "cpu, int8, draft in bfloat16, 2 threads"),
-                                 (3, ("int8", None, None), "cpu, int8, 3 threads")):
-        monkeypatch.setattr(demo.torch, "get_num_threads", lambda: threads)
-        made.setups = [("other", "other", None), setup]
-        assert made.how() == said
+    assert 0 < shown.index("waiting") < shown.rindex("2.50 tokens per target call")
 
 
 def test_the_demo_chooses_gamma_by_what_was_measured(playing, monkeypatch):
     """At this alpha, with these costs, of 1, 2 and 3 tokens: v is that of a call on one token more."""
     made, _ = playing
     asked = []
-    made.method = lambda gamma: SimpleNamespace(run=lambda ids, **_: ROUNDS[:gamma])
+    made.method = lambda *, gamma: SimpleNamespace(run=lambda ids, **_: ROUNDS[:gamma])
     made.draft, made.sampling, made.ids = None, {}, [1] * 17
 
     def costs(target, draft, sizes, context, **_):
@@ -278,48 +273,52 @@ def test_the_table_of_why(capsys):
 @pytest.mark.parametrize("drafter", ["chain", "suffix"])
 def test_what_why_measures(monkeypatch, capsys, drafter):
     """Four texts with seeds of their own, by the bench's measure; of a chain also other lengths, up to 8, and its own.
-    A few rounds of text, if all is accepted: 4 of 31 tokens, after a prompt of 17. The first text is a warm-up.
+    The first text is a warm-up. Of 124 tokens that are wanted after a prompt of 17 the context leaves 100.
     """
     row = {"tokens_per_target_call": 2.5, "steps": 2.0, "c": .25, "v": 1.5, "overhead": 1.25, "drafted": 11,
            "rounds": 4, "gamma": 30}
-    done, target = [], SimpleNamespace(config=SimpleNamespace(context=17 + 124))
-    tokenizer = SimpleNamespace(begin=[0], encode=lambda text: [1] * 16)
+    done, target = [], SimpleNamespace(config=SimpleNamespace(context=17 + 100))
+    tokenizer = SimpleNamespace(begin=[0], encode=lambda text: [1] * 16, ends={9})
 
     def method_of(*its, gamma, **more):
-        return SimpleNamespace(name=f"{drafter} {gamma}", gamma=gamma, its=(*its, more), run=lambda ids, **request: (
-            done.append(((*its, more), ids, request)) or []))
+        return SimpleNamespace(name=f"{drafter} {gamma}", drafter=drafter, gamma=gamma, its=(*its, more),
+                               run=lambda ids, **request: done.append(((*its, more), ids, request)) or [])
 
     def measure(target, draft, prompts, methods, **request):
         done.append((target, draft, prompts, [method.its for method in methods], request))
         return [(row, ROUNDS)]
 
-    monkeypatch.setattr(why, "read_pair", lambda *its: done.append(its) or (target, "draft", tokenizer))
-    monkeypatch.setattr(why, "method_of", method_of)
-    monkeypatch.setattr(why, "check_request", lambda *its, **more: done.append((its, more)))
-    monkeypatch.setattr(why, "setups_of", lambda *its: done.append(its) or ([("eager", "its draft", None)], "where"))
-    monkeypatch.setattr(why, "options_of", lambda *its, **more: done.append((its, more)) or {"costs": 0})
-    monkeypatch.setattr(why, "longest_chain", lambda draft, most: draft == "its draft" and most)
+    monkeypatch.setattr(chosen, "read_pair", lambda *its: done.append(its) or (target, "draft", tokenizer))
+    monkeypatch.setattr(chosen, "method_of", method_of)
+    monkeypatch.setattr(chosen, "check_request", lambda *its, **more: done.append((its, more)))
+    monkeypatch.setattr(chosen, "setups_of", lambda *its: done.append(its) or (
+        [("eager", "its draft", None), ("compiled", "its copy", "compiler")], "this; compiled: that"))
+    monkeypatch.setattr(chosen, "options_of", lambda *its, **more: done.append((its, more)) or {"costs": 0})
+    monkeypatch.setattr(why, "longest_chain", lambda draft, most: draft == "its copy" and most)
     monkeypatch.setattr(why, "measure", measure)
     monkeypatch.setattr(why, "measure_costs", lambda *its, **more: done.append((its, more)) or CallCosts(
         0, {size: 1 + size / 8 for size in its[2]}, 1.0))
     asked = SimpleNamespace(weights="it", device="cpu", draft="gpt", prompt="prompt", temperature=.7, top_k=5, top_p=.9,
-                            gamma=30, drafter=drafter, rule="block", seed=8, dtype="auto", threads=3)
-    found, parts = why.run(asked)
+                            gamma=30, shape=None, max_new_tokens=None, drafter=drafter, rule="block", seed=8,
+                            dtype="auto", threads=3, compile=True)
+    found, parts = why.run(chosen.Chosen(asked, 124, 4))
     sampling, ids = {"temperature": .7, "top_k": 5, "top_p": .9}, [0] + [1] * 16
-    request, method = {"max_new_tokens": 124, **sampling}, ("eager", "its draft", drafter, "block", {"costs": 0})
-    assert done[:6] == [("it", "cpu", "gpt"), ((target, ids, 124), {"seed": 8, "rows": 31, **sampling}),
-                        (target, "draft", "auto", 3), (("eager", "its draft", [ids], [drafter], {}, 30), sampling),
-                        (method, ids, request), ("eager", "its draft", [ids] * 4, [method], {"seed": 8, **request})]
-    assert found is row and f"where; {drafter} 30, temperature 0.7, 4 texts of 124 tokens" in capsys.readouterr().err
+    request = {"max_new_tokens": 100, "seed": 8, **sampling}
+    measured = request | {"stop": (), "compiler": "compiler"}
+    method = ("compiled", "its copy", drafter, "block", {"costs": 0})
+    assert done[:6] == [
+        ("it", "cpu", "gpt"), ((target, ids), {"rows": 31, "stop": {9}, **request}),
+        (target, "draft", "auto", 3, True), ((target, "draft", [ids], [drafter], {}, 30), sampling),
+        (method, ids, measured), ("compiled", "its copy", [ids] * 4, [method], measured)]
+    assert found is row and f"that; {drafter} 30, temperature 0.7, 4 texts of 100 tokens" in capsys.readouterr().err
     if drafter == "chain":
-        assert done[6:] == [(("eager", None, [2, 3, 4, 5, 6, 7, 8, 9, 31], 17), sampling)] and parts.gamma == 30
-        assert parts.v_of == {gamma: 1 + (gamma + 1) / 8 for gamma in (*range(1, 9), 30)}
+        sizes = [2, 3, 4, 5, 6, 7, 8, 9, 31]
+        assert done[6:] == [(("compiled", None, sizes, 17), {"compiler": "compiler", **sampling})]
+        assert parts.gamma == 30 and parts.v_of == {gamma: 1 + (gamma + 1) / 8 for gamma in (*range(1, 9), 30)}
     else:
         assert done[6:] == [] and parts.gamma == 0
-    target.config.context -= 1
-    with pytest.raises(RequestError, match="--gamma 30 is too many here: after a prompt of 17 tokens 124 are measured, "
-                                           "and the context is 140"):
-        why.run(asked)
+    asked.max_new_tokens = 70
+    assert chosen.Chosen(asked, 124, 4).request["max_new_tokens"] == 70
 
 
 # A training

@@ -191,45 +191,67 @@ def test_the_data_type_in_which_transformers_is_faster(clock, monkeypatch):
 
 
 def test_what_is_asked_beside_transformers(monkeypatch):
-    """All run as they are fastest here, and end at the same tokens; ours may draft fewer than four, theirs are told
-    four.
-    """
+    """The models as they run here, which end at the same tokens, are told four draft tokens; one method of ours."""
+    wired = []
+    for name, answer in {"folders_of": ["target/", "draft/"], "their_dtype": torch.bfloat16,
+                         "their_writers": {"transformers": "theirs"}, "extra": None}.items():
+        monkeypatch.setattr(beside, name, lambda *its, name=name, answer=answer: wired.append(
+            (name, *("folder" if isinstance(it, Path) else it for it in its))) or answer)
+    asked = []
+    monkeypatch.setattr(beside.speed, "run", lambda *its, others, **more: asked.append((its, more)) or others)
+    others = beside.run("it", ["hybrid"], gamma=4, temperature=.7, prompts=Path("q"), max_new_tokens=21, seed=5,
+                        threads=3, dtype="auto", device="there", answers=Path("a"))
+    assert asked == [(([.7], ["hybrid"]), {
+        "gammas": [4], "prompts": Path("q"), "answers": Path("a"), "max_new_tokens": 21, "seed": 5, "weights": "it",
+        "device": "there", "dtype": "auto", "threads": 3})]
+    target, request = SimpleNamespace(device="there"), {"max_new_tokens": 21, "temperature": .7}
+    pair = SimpleNamespace(target=target, draft="its draft", tokenizer=SimpleNamespace(ends={9, 8}))
+    assert others(pair, request) == ({"transformers": "theirs"}, {"transformers": "bfloat16"})
+    assert wired == [
+        ("extra", "transformers"), ("folders_of", target, "its draft", "folder", 8),
+        ("their_dtype", "target/", "there", "auto"),
+        ("their_writers", ["target/", "draft/"], torch.bfloat16, "there", 4, request | {"eos_token_id": [8, 9]})]
+
+
+def test_others_are_asked_the_same_questions(monkeypatch):
+    """In turns with ours, which run as they are fastest here; and may draft fewer than four tokens."""
     def keep(module, name, answer=None):
-        """What it is asked is kept, but the name of a temporary folder."""
-        monkeypatch.setattr(module, name, lambda *its, **more: wired.append(
-            (name, *("folder" if isinstance(it, Path) else it for it in its), *more.items())) or answer)
+        monkeypatch.setattr(module, name, lambda *its, **more: wired.append((name, *its, *more.items())) or answer)
 
     wired, source = [], SimpleNamespace(path=SimpleNamespace(name="its weights"))
-    setup, tokenizer = SimpleNamespace(device="there"), SimpleNamespace(ends={9, 8})
+    tokenizer = SimpleNamespace(ends={9, 8})
     pair, texts = SimpleNamespace(target="target", draft="draft", tokenizer=tokenizer), [[0], [1, 1], [2]]
-    for name, answer in {"extra": None, "questions_of": "questions", "source_of": source, "chosen_drafters": ["hybrid"],
+    method = SimpleNamespace(name="hybrid 2", gamma=2)
+    for name, answer in {"read_questions": "questions", "source_of": source, "chosen_drafters": ["hybrid"],
                          "read_pair": pair, "prompts_of": (texts, "3 questions"), "check_request": None,
-                         "setups_of": ([Setup(setup, "its draft", None)], "where"), "options_of": {"costs": "costs"},
-                         "most_drafted": 2, "method_of": "method", "folders_of": ["target/", "draft/"],
-                         "their_dtype": torch.bfloat16, "their_writers": {"transformers": "theirs"},
-                         "weights_of": "int8"}.items():
-        keep(beside, name, answer)
+                         "setups_of": ([Setup("target", "draft", None)], "where"), "options_of": {"costs": "costs"},
+                         "most_drafted": 2, "method_of": method, "weights_of": "int8"}.items():
+        keep(speed, name, answer)
     for name, answer in {"writers_of": {"plain": "ours"}, "ask": ["a row"], "show": None}.items():
         keep(questions, name, answer)
-    monkeypatch.setattr(beside.torch, "get_num_threads", lambda: 3)
-    assert beside.run("it", gamma=4, temperature=.7, prompts="chat", max_new_tokens=21, seed=5) == ["a row"]
+    monkeypatch.setattr(speed.torch, "get_num_threads", lambda: 3)
+
+    def others(*its):
+        wired.append(("others", *its))
+        return {"them": "theirs"}, {"them": "float64"}
+
+    assert speed.run([.7], gammas=[4], prompts=Path("q"), max_new_tokens=21, seed=5, weights="it",
+                     others=others) == ["a row"]
     request = {"max_new_tokens": 21, "temperature": .7}
-    settings = {"weights": "its weights", "dtype": "int8", "their_dtype": "bfloat16", "threads": 3, **request}
+    settings = {"weights": "its weights", "draft": "gpt", "dtype": "int8", "threads": 3, "shape": None, **request,
+                "them": "float64"}
     assert wired == [
-        ("extra", "transformers"), ("questions_of", "chat", None), ("source_of", "it"),
-        ("chosen_drafters", (), source, ["gpt"], "--drafters"), ("read_pair", source, "cpu"),
-        ("prompts_of", pair, "questions", 21),
-        ("check_request", "target", [1, 1], *request.items(), ("top_k", None), ("top_p", None), ("seed", 5),
-         ("rows", 5)), ("setups_of", "target", "draft", "auto", None),
-        ("options_of", setup, "its draft", texts, ["hybrid"], {}, 4, ("temperature", .7)),
-        ("most_drafted", "hybrid", "its draft", 4),
-        ("method_of", setup, "its draft", "hybrid", ("gamma", 2), ("costs", "costs")),
-        ("writers_of", setup, ["method"], tokenizer, request), ("folders_of", setup, "its draft", "folder", 8),
-        ("their_dtype", "target/", "there", "auto"),
-        ("their_writers", ["target/", "draft/"], torch.bfloat16, "there", 4, request | {"eos_token_id": [8, 9]}),
-        ("weights_of", setup),
-        ("ask", "questions", {"plain": "ours", "transformers": "theirs"}, tokenizer, 5, settings, None),
-        ("show", ["a row"], "3 questions; temperature 0.7, 21 tokens at most; where; transformers in bfloat16")]
+        ("read_questions", Path("q")), ("source_of", "it"), ("chosen_drafters", (), source, ("gpt",), "--drafters"),
+        ("read_pair", source, "cpu", "gpt"), ("prompts_of", pair, "questions", 21),
+        ("most_drafted", "hybrid", "draft", 4), ("method_of", "target", "draft", "hybrid", "token", ("gamma", 2)),
+        ("check_request", "target", [1, 1], 21, 1.0, None, None, 0, 3),
+        ("setups_of", "target", "draft", "auto", None, False),
+        ("options_of", "target", "draft", texts, ["hybrid"], {}, 4, ("temperature", .7)),
+        ("most_drafted", "hybrid", "draft", 4),
+        ("method_of", "target", "draft", "hybrid", "token", ("gamma", 2), ("costs", "costs")),
+        ("writers_of", "target", [method], tokenizer, request), ("weights_of", "target"), ("others", pair, request),
+        ("ask", "questions", {"plain": "ours", "them": "theirs"}, tokenizer, 5, settings, None),
+        ("show", ["a row"], "where; them in float64; 3 questions, 21 tokens each at most")]
 
 
 # serve
@@ -290,7 +312,7 @@ def test_a_batch_is_served_in_turns_and_medians_are_told(monkeypatch):
     target = SimpleNamespace(config=SimpleNamespace(context=999, vocab_size=5), device="cpu")
     pair = SimpleNamespace(target=target, draft="draft")
     monkeypatch.setattr(serve, "source_of", lambda weights: SimpleNamespace(path=SimpleNamespace(name="pair")))
-    monkeypatch.setattr(serve, "draft_of", lambda source: "gpt")
+    monkeypatch.setattr(serve, "chosen_drafters", lambda names, source, drafts, option: names)
     monkeypatch.setattr(serve, "read_pair", lambda *_: pair)
     monkeypatch.setattr(serve, "longest_chain", lambda draft, most: most - 4)           # of 6
     monkeypatch.setattr(serve, "method_of", lambda *its, **__: (

@@ -5,7 +5,7 @@ import json
 import pytest
 
 from nanospec.cli import demo
-from nanospec.cli.bench import __main__ as bench
+from nanospec.cli.bench import command as bench
 from nanospec.cli.bench import measure
 from nanospec.files.gguf import load_gguf
 from nanospec.generate import generate

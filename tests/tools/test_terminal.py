@@ -10,7 +10,7 @@ from rich.console import Console, Group
 
 from nanospec.cli.launch import command
 from nanospec.cli.show.steps import WatchedDice, chart, judged, step_text
-from nanospec.cli.show.terminal import (REJECTED, REPLACEMENT, View, legend, printable, round_text,
+from nanospec.cli.show.terminal import (REJECTED, REPLACEMENT, Played, View, legend, printable, round_text,
                                         save_picture, visible)
 from nanospec.methods.index import DRAFTERS, method_of
 from nanospec.proof.tables import small_gpt
@@ -33,14 +33,17 @@ def a_round(drafted: str, path: list[int], token: str, parents: list[int] | None
                  even, even, n - 1)
 
 
-def a_view() -> View:
-    view = View("prompt = ", decode)
-    for letter in "abcdefghij" * 8:
-        view.take_token(ord(letter), 0.003)
-    for _ in range(10):
-        view.take_round(a_round("abcd", [1, 2], "x"), 0.004, 0.001)
-        view.take_round(a_round("efgh", [1, 2, 3, 4], "y"), 0.004, 0.001)
+def played(prompt: str, letters: str, *rounds: Round) -> View:
+    """Plain decoding writes a letter in 3 ms. A round drafts for 1 ms, and 3 ms is the rest."""
+    view = View(prompt, decode)
+    view.plain, view.plain_seconds = [*map(ord, letters)], [.003] * len(letters)
+    view.rounds = [Played(done, (), .001, .003) for done in rounds]
     return view
+
+
+def a_view() -> View:
+    both = a_round("abcd", [1, 2], "x"), a_round("efgh", [1, 2, 3, 4], "y")
+    return played("prompt = ", "abcdefghij" * 8, *both * 10)
 
 
 def printed(thing, width: int, **options) -> str:
@@ -80,12 +83,7 @@ def test_without_colour_every_mark_is_still_told_apart():
 
 def test_of_a_long_text_the_last_lines_are_shown():
     """Each window's own, without its frame."""
-    view = View("", decode)
-    for letter in "abcd":
-        view.take_token(ord(letter), .003)
-        view.take_token(ord("\n"), .003)
-        view.take_round(a_round("", [], letter.upper()), .004, .001)
-        view.take_round(a_round("", [], "\n"), .004, .001)
+    view = played("", "a\nb\nc\nd\n", *(a_round("", [], letter) for letter in "A\nB\nC\nD\n"))
     shown = [re.sub("[│ ]", "", line) for line in printed(lambda console: view.panels(console, 3), 40).splitlines()]
     assert [line for line in shown if re.fullmatch("[a-dA-D]?", line)] == ["c", "d", "", "C", "D", ""]
 
@@ -107,14 +105,11 @@ def test_printable_leaves_what_is_harmless():
 
 def test_nothing_hostile_reaches_the_terminal_or_breaks_the_picture(tmp_path, capsys):
     """In the prompt, in the target's text, in draft tokens accepted and rejected, in the last token, in an error."""
-    view = View(HOSTILE, decode)
-    for letter in HOSTILE:
-        view.take_token(ord(letter), 0.003)
-        view.take_round(a_round(letter + letter + "a", [1], letter), 0.004, 0.001)
-        view.take_round(a_round(letter, [1], letter), 0.004, 0.001)
+    view = played(HOSTILE, HOSTILE, *(a_round(drafted, [1], letter) for letter in HOSTILE
+                                      for drafted in (letter + letter + "a", letter)))
 
     def shown(console):
-        steps = [step_text(1, done, [(.4, .5)] * 3, decode) for done in view.rounds]
+        steps = [step_text(1, done, [(.4, .5)] * 3, decode) for done, *_ in view.rounds]
         return Group(view.panels(console), view.lanes(console), *steps)
 
     for options in ({}, {"force_terminal": True}):

@@ -7,7 +7,7 @@ from kit import contents
 
 from nanospec.cli import __main__ as commands
 from nanospec.cli import why
-from nanospec.cli.why import Parts, longest
+from nanospec.cli.why import Parts
 from nanospec.files.checkpoint import save_model
 from nanospec.files.tokenizer import Tokenizer
 from nanospec.proof.tables import small_gpt
@@ -29,7 +29,13 @@ def test_without_a_draft_model_there_is_no_chain_and_no_alpha():
     parts = why.parts_of(ROW | {"steps": 0.0, "c": 0.0}, ROUNDS, {})
     assert parts.gamma == 0 and parts.of_gammas() == {} and parts.overhead == pytest.approx(.375)
     assert {name for name, limit in parts.needed(1e-9).items() if limit is not None} == {"tokens", "v", "overhead"}
-    assert "alpha" not in parts.needed(1) and longest([-1, 0, 0, 2]) == 3 and longest([-1]) == 1
+    assert "alpha" not in parts.needed(1)
+
+
+def test_of_a_tree_the_longest_path_could_be_accepted():
+    """3 rows of 4; and the row that is not drafted, of a round without a draft."""
+    rounds = [replace(ROUNDS[2], parents=parents) for parents in ([-1, 0, 0, 2], [-1])]
+    assert why.parts_of(ROW, rounds[:1], {}).most == 3 and why.parts_of(ROW, rounds, {}).most == 2
 
 
 GOOD = Parts(tokens=expected_tokens(.7, 4), most=5, steps=4, c=.05, v=1.1, overhead=.05, rows=5, gamma=4,
@@ -96,13 +102,29 @@ def test_the_command(weights, capsys, options):
 
 
 @pytest.mark.parametrize("options, words", [
-    (["--gamma", "0"], "--gamma"), (["--gamma", "999"], "--gamma 999 is too many here"),
-    (["--drafter", "tree", "--gamma", "3"], "takes no --gamma"),
+    (["--gamma", "0"], "--gamma"),
+    (["--prompt", "abc", "--gamma", "999"], "a draft of up to 999 tokens exceeds the context of 64"),
+    (["--drafter", "tree", "--gamma", "3"], "takes --shape, not --gamma"),
     (["--prompt", "ab" * 40], "context"), (["--draft", "mlp"], "mlp"), (["--weights", "nowhere"], "--weights")])
 def test_what_cannot_be_measured_is_refused_in_a_line(weights, capsys, options, words):
     assert why.main(["--weights", weights, "--device", "cpu", *options]) == 2
     err = capsys.readouterr().err
     assert words in err and len(err.splitlines()) == 1
+
+
+def test_compiled(weights, capsys, stand_in):
+    assert why.main(["--weights", weights, "--prompt", "abcabcab", "--device", "cpu", "--threads", "1", "--gamma", "2",
+                     "--compile"]) == 0
+    assert "by these parts" in capsys.readouterr().out
+
+
+def test_a_few_rounds_are_measured(monkeypatch):
+    """Of 31 tokens each, if all is accepted: more than 12 tokens; of others 64."""
+    asked = []
+    monkeypatch.setattr(why, "Chosen", lambda *its: asked.append(its[1:]))
+    monkeypatch.setattr(why, "run", lambda _: ())
+    monkeypatch.setattr(why, "show", lambda: None)
+    assert why.main(["--gamma", "30"]) == why.main([]) == 0 and asked == [(124, 4), (64, 4)]
 
 
 def test_ctrl_c(weights, capsys, monkeypatch):

@@ -12,6 +12,7 @@ decoding. On other texts it is an estimate: they hold tokens that the target wou
 
 from collections.abc import Callable, Iterator
 from pathlib import Path
+from statistics import fmean
 from typing import Any
 
 import torch
@@ -19,7 +20,7 @@ from torch import Tensor
 
 from nanospec.cli.bench.measure import measure_costs
 from nanospec.cli.bench.method_options import read_pair
-from nanospec.cli.quantities import CallCosts, per_call
+from nanospec.cli.quantities import CallCosts
 from nanospec.cli.show.terminal import show_table
 from nanospec.errors import RequestError
 from nanospec.fast.autotune import setups_of
@@ -133,7 +134,7 @@ def rows_of(stood: Tensor, beta: Tensor, costs: CallCosts) -> list[dict]:
     for gamma in range(1, stood.shape[1] + 1):
         likely = places_of_rounds(stood[:, :gamma])
         first, drafted = likely[:, 0], likely[:, :-1]
-        tokens = per_call(first.numel(), first.sum().item())
+        tokens = first.numel() / first.sum().item()
         alphas = (drafted * beta[:, :gamma]).sum((0, 2)) / drafted.sum((0, 2)).clamp(min=1e-12)
         rows.append({"gamma": gamma, "tokens_per_target_call": tokens,
                      "alpha_by_position": alphas.tolist(),
@@ -145,12 +146,10 @@ def rows_of(stood: Tensor, beta: Tensor, costs: CallCosts) -> list[dict]:
 def by_kind(beta: Tensor, tokens: Tensor,
             decode: Callable[[int], str]) -> dict[str, tuple[float, float]]:
     """Kind -> (its share of the tokens, alpha there). beta (N, J); tokens (N, J or more)."""
-    sums: dict[str, list[float]] = {}
+    found: dict[str, list[float]] = {}
     for token, value in zip(tokens[:, :beta.shape[1]].flatten().tolist(), beta.flatten().tolist()):
-        of = sums.setdefault(kind_of(decode(token)), [0, 0.0])
-        of[0], of[1] = of[0] + 1, of[1] + value
-    return {kind: (count / beta.numel(), total / count)
-            for kind, (count, total) in sorted(sums.items())}
+        found.setdefault(kind_of(decode(token)), []).append(value)
+    return {kind: (len(its) / beta.numel(), fmean(its)) for kind, its in sorted(found.items())}
 
 
 def kind_of(text: str) -> str:

@@ -11,23 +11,23 @@ core.
 """
 
 from collections.abc import Sequence
+from itertools import islice
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from time import perf_counter
+from types import SimpleNamespace
 from typing import Any
 
 import torch
 
-from nanospec.cli.bench import questions
-from nanospec.cli.bench.method_options import chosen_drafters, options_of, read_pair
-from nanospec.cli.bench.prompts import CHAT, prompts_of, questions_of
+from nanospec.cli.bench import speed
+from nanospec.cli.bench.prompts import CHAT
 from nanospec.cli.bench.questions import Writer
-from nanospec.errors import RequestError, check_request
-from nanospec.fast.autotune import name_of, setups_of, weights_of
+from nanospec.errors import RequestError
+from nanospec.fast.autotune import name_of
+from nanospec.files.checkpoint import Pair
 from nanospec.files.extra import extra
 from nanospec.files.huggingface import save_folder
-from nanospec.files.sources import source_of
-from nanospec.methods.index import method_of, most_drafted
 from nanospec.model import GPT
 
 GLANCE = 8                              # tokens that transformers writes to choose a data type
@@ -39,35 +39,20 @@ def run(weights: str | Path = "smollm2", drafters: Sequence[str] = (), gamma: in
         threads: int | None = None) -> list[dict]:
     """A row for each task and method: these drafters, and transformers; all over plain decoding."""
     extra("transformers")                               # raised before anything is read
-    asked = questions_of(prompts, answers)
-    if asked is None:
+    if not isinstance(prompts, Path):
         raise RequestError("--prompts: transformers is asked questions, chat or FILE.jsonl")
-    source = source_of(weights)
-    named = chosen_drafters(drafters, source, ["gpt"], "--drafters")
-    if answers and len(named) > 1:
-        raise RequestError(f"--answers is for one drafter, got {', '.join(named)}")
-    pair = read_pair(source, device)
-    texts, what = prompts_of(pair, asked, max_new_tokens)
-    request: dict = {"max_new_tokens": max_new_tokens, "temperature": temperature}
-    check_request(pair.target, max(texts, key=len), **request, top_k=None, top_p=None, seed=seed,
-                  rows=gamma + 1)
-    (setup, *_), where = setups_of(pair.target, pair.draft, dtype, threads)
-    target, draft, _ = setup
-    options = options_of(target, draft, texts, named, {}, gamma, temperature=temperature)
-    methods = [method_of(target, draft, name, gamma=most_drafted(name, draft, gamma), **options)
-               for name in named]
-    writers = questions.writers_of(target, methods, pair.tokenizer, request)
-    with TemporaryDirectory() as folder:
-        theirs = folders_of(target, draft, Path(folder), min(pair.tokenizer.ends))
-        kind = their_dtype(theirs[0], target.device, dtype)
-        writers |= their_writers(theirs, kind, target.device, gamma,
-                                 request | {"eos_token_id": sorted(pair.tokenizer.ends)})
-    settings = {"weights": source.path.name, "dtype": weights_of(target),
-                "their_dtype": name_of(kind), "threads": torch.get_num_threads(), **request}
-    rows = questions.ask(asked, writers, pair.tokenizer, seed, settings, answers)
-    questions.show(rows, f"{what}; temperature {temperature:g}, {max_new_tokens} tokens at most; "
-                         f"{where}; transformers in {name_of(kind)}")
-    return rows
+
+    def theirs(pair: Pair, request: dict) -> tuple[dict[str, Writer], dict[str, str]]:
+        with TemporaryDirectory() as folder:
+            folders = folders_of(pair.target, pair.draft, Path(folder), min(pair.tokenizer.ends))
+            kind = their_dtype(folders[0], pair.target.device, dtype)
+            writers = their_writers(folders, kind, pair.target.device, gamma,
+                                    request | {"eos_token_id": sorted(pair.tokenizer.ends)})
+        return writers, {"transformers": name_of(kind)}
+
+    return speed.run([temperature], drafters, gammas=[gamma], prompts=prompts, answers=answers,
+                     max_new_tokens=max_new_tokens, seed=seed, weights=weights, device=device,
+                     dtype=dtype, threads=threads, others=theirs)
 
 
 def folders_of(target: GPT, draft: Any, out: Path, end: int) -> list[Path]:
@@ -116,32 +101,22 @@ def their_dtype(folder: Path, device: torch.device, dtype: str) -> torch.dtype:
     return min(took, key=lambda kind: min(took[kind]))
 
 
-class Counted:
-    """A streamer of transformers' that counts: the prompt's tokens, then those of each call."""
-
-    def __init__(self) -> None:
-        self.counts: list[int] = []
-
-    def put(self, tokens: torch.Tensor) -> None:
-        self.counts.append(tokens.numel())
-
-    def end(self) -> None:
-        return
-
-
 def hf_writer(model: Any, max_new_tokens: int, temperature: float, **more) -> Writer:
     """transformers' `generate`. more: what else it takes."""
     sampling: dict = {"do_sample": False}
     if temperature:
         sampling = {"do_sample": True, "temperature": temperature, "top_k": 0, "top_p": 1.0}
 
-    def write(ids: list[int], seed: int) -> tuple[list[int], list[int]]:
-        counted = Counted()
+    def write(ids: list[int], seed: int) -> list[list[int]]:
+        counts: list[int] = []                  # of the prompt, and of what each call brought
+        streamer = SimpleNamespace(put=lambda tokens: counts.append(tokens.numel()),
+                                   end=lambda: None)
         torch.manual_seed(seed)
         prompt = torch.tensor([ids], device=model.device)
         with torch.inference_mode():
             text = model.generate(prompt, attention_mask=torch.ones_like(prompt), pad_token_id=0,
-                                  max_new_tokens=max_new_tokens, streamer=counted, **sampling,
+                                  max_new_tokens=max_new_tokens, streamer=streamer, **sampling,
                                   **more)
-        return text[0, len(ids):].tolist(), counted.counts[1:]
+        new = iter(text[0, len(ids):].tolist())
+        return [list(islice(new, count)) for count in counts[1:]]
     return write

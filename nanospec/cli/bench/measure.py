@@ -1,18 +1,17 @@
-"""Numbers about a pair here: what calls cost, how often the draft is right, what it gains."""
+"""Numbers about a pair here: what calls cost, and what its methods gain."""
 
 from collections.abc import Callable, Iterable, Sequence
 from statistics import median
 from typing import Any
 
-from nanospec.cli.quantities import (BUSY, CallCosts, alpha_of, best_of_each, is_busy, numbers_of,
-                                     per_second)
-from nanospec.errors import SEEDS, check_request
+from nanospec.cli.quantities import BUSY, CallCosts, best_of_each, numbers_of, per_second
+from nanospec.errors import SEEDS
 from nanospec.fast.autotune import Setup, weights_of
 from nanospec.fast.clock import draft_seconds, step_seconds, timed
 from nanospec.generate import generate
 from nanospec.methods.index import Method
 from nanospec.model import GPT
-from nanospec.speculate import ModelDrafter, Round, speculate, tokens_of
+from nanospec.speculate import Round, tokens_of
 
 
 def measure_costs(target: GPT, draft: Any, sizes: Iterable[int], context: int = 256,
@@ -35,21 +34,6 @@ def measure_costs(target: GPT, draft: Any, sizes: Iterable[int], context: int = 
     return CallCosts(median(cost.c for cost in found),
                      {m: median(cost.v[m] for cost in found) for m in sizes},
                      median(cost.seconds for cost in found))
-
-
-def measure_alpha(target: GPT, draft: Any, prompts: Iterable[Sequence[int]], **settings) -> float:
-    """alpha along speculative texts that continue `prompts`, one seed each."""
-    rounds = []
-    for seed, ids in enumerate(prompts):
-        rounds += speculate(target, ModelDrafter(draft), ids, seed=seed, **settings)
-    return alpha_of(rounds)
-
-
-def check_texts(target: GPT, prompts: Sequence[Sequence[int]], max_new_tokens: int,
-                methods: Iterable[Method]) -> None:
-    """RequestError, before anything is measured, unless all methods can continue all prompts."""
-    rows = 1 + max(method.gamma for method in methods)
-    check_request(target, max(prompts, key=len), max_new_tokens, 1.0, None, None, 0, rows)
 
 
 def measure(target: GPT, draft: Any, prompts: Sequence[Sequence[int]], methods: Sequence[Method],
@@ -90,7 +74,8 @@ def measure(target: GPT, draft: Any, prompts: Sequence[Sequence[int]], methods: 
         sizes = {len(done.tokens) for texts in rounds for text in texts for done in text}
         costs.append(measure_costs(target, draft, sorted(sizes), context, compiler=compiler,
                                    **sampling))
-    common = {"device": str(target.device), "dtype": weights_of(target), "busy": is_busy(plain),
+    common = {"device": str(target.device), "dtype": weights_of(target),
+              "busy": max(plain) > BUSY * min(plain),
               "temperature": sampling.get("temperature", 1.0),
               "baseline_tokens_per_s": median(plain)}
     return [(common | numbers_of(method, texts, seconds, costs, median(plain)), sum(texts, []))

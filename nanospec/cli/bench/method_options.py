@@ -1,8 +1,7 @@
 """What a method is made of where the user names nothing: a tree's shape, and calls' costs."""
 
-from collections import Counter
 from collections.abc import Callable, Iterable, Sequence
-from functools import cache
+from functools import cache, partial
 from typing import Any
 
 from nanospec.cli.bench.measure import measure_costs
@@ -11,7 +10,7 @@ from nanospec.errors import RequestError, check_gamma
 from nanospec.fast.clock import announced
 from nanospec.files.checkpoint import Pair, draft_of, load_pair
 from nanospec.files.sources import Source
-from nanospec.methods.index import DRAFTERS, GAMMA, WITHOUT_DRAFT, drafters_for
+from nanospec.methods.index import DRAFTERS, GAMMA, WITHOUT_DRAFT
 from nanospec.methods.trees.drawn import TreeDrafter
 from nanospec.methods.trees.dynamic_tree import DynamicTree
 from nanospec.methods.trees.shapes import Topology, best_size, shape
@@ -25,21 +24,24 @@ Keep = Callable[..., Any]
 """(what, find, **about) -> what find() returned, now or earlier, as JSON has it."""
 
 
-def chosen_drafters(names: Sequence[str], source: Source, drafts: Sequence[str],
-                    option: str) -> list[str]:
-    """The drafters of these names, "all" among them, or the default for a target with these draft
-    models or with none: a line says at once that it has none.
+def chosen_drafters(names: Sequence[str], source: Source, drafts: Sequence[str], option: str,
+                    usual: str = "chain") -> list[str]:
+    """The drafters of these names, "all" among them; where none is named the usual one, or for a
+    target that comes with no draft model "suffix", and a line that says so.
 
     RequestError, before any weight is read, if one needs a draft model and there is none.
     """
     has_draft = all(name != "gpt" or draft_of(source) for name in drafts)
     if "all" in names:
         return list(DRAFTERS) if has_draft else WITHOUT_DRAFT
-    found = drafters_for(names, has_draft, option)
+    for name in names:
+        if DRAFTERS[name].needs_draft and not has_draft:
+            raise RequestError(f"{option} {name} needs a draft model, and there is none beside "
+                               f"this target: {', '.join(WITHOUT_DRAFT)} need none")
     if not names and not has_draft:
-        note(f"{source.path.name} comes without a draft model: {option} {found[0]}, which copies "
-             "from the text")
-    return found
+        note(f"{source.path.name} comes without a draft model: {option} suffix, which copies from "
+             "the text")
+    return list(names) or [usual if has_draft else "suffix"]
 
 
 def read_pair(source: Source, device: str = "cpu", draft: str = "gpt") -> Pair:
@@ -68,16 +70,13 @@ def options_of(target: GPT, draft: Any, prompts: Sequence[Sequence[int]], drafte
                                   **sampling)
         return found.c, [*found.v.items()]
 
-    def find_tree() -> Topology:
-        with announced("measuring which tree is best"):
-            return best_topology(target, draft, prompts, **sampling)
-
     @cache
     def costs() -> tuple[float, dict[int, float]]:
         c, v = keep("costs", find_costs, most=most, **sampling)
         return c, dict(v)
 
     if "topology" not in given and any(DRAFTERS[name].sized_by == "topology" for name in drafters):
+        find_tree = partial(best_topology, target, draft, prompts, **sampling)
         given = given | {"topology": keep("tree", find_tree, **sampling)}
     return given | {"costs": costs}
 
@@ -117,9 +116,10 @@ def best_topology(target: GPT, draft: Any, prompts: Sequence[Sequence[int]],
     """
     room = target.config.context - max(map(len, prompts))
     settings = {"max_new_tokens": max(1, min(96, room))} | sampling
-    costs = measure_costs(target, draft, SIZES, len(prompts[0]), **sampling)
+    with announced("measuring which tree is best"):
+        costs = measure_costs(target, draft, SIZES, len(prompts[0]), **sampling)
+        accepted = measure_accepted(target, draft, prompts, **settings)
     seconds = {size: costs.seconds * costs.v[size] for size in SIZES}
-    accepted = measure_accepted(target, draft, prompts, **settings)
     depths = range(2, 2 + longest_chain(draft, 6))
     return best_size(accepted, seconds, costs.seconds * costs.c, depths)[0]
 
@@ -127,9 +127,7 @@ def best_topology(target: GPT, draft: Any, prompts: Sequence[Sequence[int]],
 def measure_accepted(target: GPT, draft: Any, prompts: Iterable[Sequence[int]],
                      **settings) -> list[float]:
     """How often the i-th of CHILDREN is accepted: what Sequoia makes its tree from."""
-    drafter, accepted, rounds = TreeDrafter(draft, shape(CHILDREN)), Counter(), 0
-    for seed, ids in enumerate(prompts):
-        for done in speculate(target, drafter, ids, seed=seed, **settings):
-            accepted.update(done.path)
-            rounds += 1
-    return [accepted[row] / rounds for row in range(1, CHILDREN + 1)]
+    drafter = TreeDrafter(draft, shape(CHILDREN))
+    paths = [done.path for seed, ids in enumerate(prompts)
+             for done in speculate(target, drafter, ids, seed=seed, **settings)]
+    return [sum(row in path for path in paths) / len(paths) for row in range(1, CHILDREN + 1)]

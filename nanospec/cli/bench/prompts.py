@@ -2,7 +2,7 @@
 
 from pathlib import Path
 
-from nanospec.cli.bench.questions import Questions, prompts_within, read_questions
+from nanospec.cli.bench.questions import Questions, prompts_within
 from nanospec.errors import RequestError
 from nanospec.files.checkpoint import Pair
 from nanospec.files.corpus import read_texts, to_ids
@@ -33,17 +33,7 @@ def repetitive_prompts(pair: Pair) -> list[list[int]]:
     return [pair.tokenizer.begin + pair.tokenizer.encode(text) for text in REPETITIVE.values()]
 
 
-def questions_of(prompts: int | str | Path, answers: Path | None) -> Questions | None:
-    """Those of a file, if --prompts is one. RequestError for --answers to anything else."""
-    if isinstance(prompts, Path):
-        return read_questions(prompts)
-    if answers:
-        raise RequestError("--answers is for questions that --prompts FILE.jsonl asks")
-    return None
-
-
-def prompts_of(pair: Pair, which: int | str | Path | Questions,
-               new: int) -> tuple[list[list[int]], str]:
+def prompts_of(pair: Pair, which: str | Questions, new: int) -> tuple[list[list[int]], str]:
     """The prompts, and what to call them. which: "repetitive", the number of held-out texts, or
     questions, whose first turns these are. new: the most tokens of an answer to a question.
     """
@@ -52,5 +42,5 @@ def prompts_of(pair: Pair, which: int | str | Path | Questions,
         return prompts, f"{len(prompts)} question{'s' * (len(prompts) > 1)} of {which.path.name}"
     if which == "repetitive":
         return repetitive_prompts(pair), f"{len(REPETITIVE)} repetitive prompts"
-    count = int(str(which))
+    count = int(which)
     return held_out_prompts(pair, count), f"{count} held-out prompt{'s' * (count > 1)}"

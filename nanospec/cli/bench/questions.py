@@ -30,17 +30,20 @@ from typing import Any, NamedTuple
 from rich.console import Console
 from rich.progress import track
 
-from nanospec.cli.quantities import per_second, times_as_fast
+from nanospec.cli.quantities import per_second
 from nanospec.cli.show.terminal import show_table
 from nanospec.errors import SEEDS, RequestError, one_line
+from nanospec.files.checkpoint import Pair
 from nanospec.files.paths import write_atomically
 from nanospec.generate import generate
 from nanospec.methods.index import Method
 from nanospec.model import GPT
-from nanospec.speculate import Round, tokens_of
+from nanospec.speculate import Round
 
-Writer = Callable[[list[int], int], tuple[list[int], list[int]]]
-"""(prompt, seed) -> the new tokens, and how many of them each call of the target brought."""
+Writer = Callable[[list[int], int], list[list[int]]]
+"""(prompt, seed) -> the new tokens of each call of the target."""
+Others = Callable[[Pair, dict], tuple[dict[str, Writer], dict[str, str]]]
+"""(a pair, as it runs here, and a request) -> more writers, and the data types of their weights."""
 MT_BENCH = {"writing", "roleplay", "reasoning", "math", "coding", "extraction", "stem",
             "humanities"}
 COLUMNS = {"method": ("method", ""), "T": ("temperature", "g"), "task": ("task", ""),
@@ -144,15 +147,11 @@ def writers_of(target: GPT, methods: Iterable[Method], tokenizer: Any,
     """Plain decoding and these methods by name. request: as `generate` takes it, besides stop."""
     request = request | {"stop": sorted(tokenizer.ends)}
 
-    def plain(ids: list[int], seed: int) -> tuple[list[int], list[int]]:
-        tokens = list(generate(target, ids, seed=seed, **request))
-        return tokens, [1] * len(tokens)
+    def plain(ids: list[int], seed: int) -> list[list[int]]:
+        return [[token] for token in generate(target, ids, seed=seed, **request)]
 
     def writer(run: Callable[..., Iterable[Round]]) -> Writer:
-        def write(ids: list[int], seed: int) -> tuple[list[int], list[int]]:
-            rounds = list(run(ids, seed=seed, **request))
-            return tokens_of(rounds), [len(done.emitted) for done in rounds]
-        return write
+        return lambda ids, seed: [done.emitted for done in run(ids, seed=seed, **request)]
 
     return {"plain": plain, **{method.name: writer(method.run) for method in methods}}
 
@@ -160,32 +159,34 @@ def writers_of(target: GPT, methods: Iterable[Method], tokenizer: Any,
 def answered(write: Writer, question: Question, tokenizer: Any, seed: int) -> dict:
     """All turns, in Spec-Bench's terms: what stands under "choices"."""
     texts: list[str] = []
-    calls: list[list[int]] = []
-    counts: list[int] = []
+    calls: list[list[list[int]]] = []
     seconds: list[float] = []
     for turn in range(len(question.turns)):
         ids = ids_of(tokenizer, question.turns[:turn + 1], texts)
         began = perf_counter()
-        tokens, of_calls = write(ids, (seed + question.before + turn) % SEEDS)
+        calls.append(write(ids, (seed + question.before + turn) % SEEDS))
         seconds.append(perf_counter() - began)
-        ended = tokens[-1] in tokenizer.ends
-        texts.append(tokenizer.decode(tokens[:-1] if ended else tokens))
-        calls.append(of_calls)
-        counts.append(len(tokens))
-    return {"index": 0, "turns": texts, "decoding_steps": [len(each) for each in calls],
-            "new_tokens": counts, "wall_time": seconds,
-            "accept_lengths": sum(calls, [])}
+        tokens = sum(calls[-1], [])
+        texts.append(tokenizer.decode(tokens[:-1] if tokens[-1] in tokenizer.ends else tokens))
+    lengths = [[len(tokens) for tokens in its] for its in calls]
+    return {"index": 0, "turns": texts, "decoding_steps": [len(its) for its in lengths],
+            "new_tokens": [sum(its) for its in lengths], "wall_time": seconds,
+            "accept_lengths": sum(lengths, [])}
 
 
 class Answers:
     """One method's answers, by question_id, and the file that they are kept in, if they are: whole
     after each answer.
 
-    settings: all that an answer and its time depend on. RequestError if the file has answers of
-    other settings.
+    settings: all that an answer and its time depend on. path: the file for a method of ours; those
+    of plain decoding and of transformers have their names before its suffix. RequestError if the
+    file has answers of other settings.
     """
 
     def __init__(self, method: str, settings: Mapping[str, Any], path: Path | None = None):
+        words = method.replace(",", "").split()
+        if path and words[0] in ("plain", "transformers"):
+            path = path.with_suffix(f".{'-'.join(words)}{path.suffix}")
         self.path, self.settings = path, {"method": method, **settings}
         self.found: dict[int | str, dict] = {}
         for number, line in lines_of(path) if path and path.exists() else []:
@@ -213,15 +214,6 @@ class Answers:
         return [self.found[question.id]["choices"][0] for question in questions]
 
 
-def file_of(path: Path | None, method: str) -> Path | None:
-    """Where a method's answers are kept: ours in the file of this name; of plain decoding and of
-    others the name stands before its suffix.
-    """
-    words = method.replace(",", "").split()
-    ours = words[0] not in ("plain", "transformers")
-    return path if ours or not path else path.with_suffix(f".{'-'.join(words)}{path.suffix}")
-
-
 def ask(questions: Questions, writers: Mapping[str, Writer], tokenizer: Any, seed: int,
         settings: dict[str, Any], path: Path | None = None) -> list[dict]:
     """All questions to all methods, "plain" among them, in turns, but for those that are answered
@@ -229,17 +221,13 @@ def ask(questions: Questions, writers: Mapping[str, Writer], tokenizer: Any, see
     the warm-up.
     """
     about = settings | {"seed": seed, "questions": questions.digest}
-    kept = {name: Answers(name, about, file_of(path, name)) for name in writers}
-    lacking = {name: [one for one in questions.each if one.id not in its.found]
-               for name, its in kept.items()}
-    left = [one for one in questions.each if any(one in those for those in lacking.values())]
-    for name in lacking:
-        if lacking[name]:
-            writers[name](ids_of(tokenizer, left[0].turns[:1]), seed)
-    for one in track(left, "questions", console=Console(stderr=True)):
-        for name, write in writers.items():
-            if one in lacking[name]:
-                kept[name].add(one, answered(write, one, tokenizer, seed))
+    kept = {name: Answers(name, about, path) for name in writers}
+    left = [(one, name) for one in questions.each for name in writers
+            if one.id not in kept[name].found]
+    for name in dict.fromkeys(name for _, name in left):
+        writers[name](ids_of(tokenizer, left[0][0].turns[:1]), seed)
+    for one, name in track(left, "answers", console=Console(stderr=True)):
+        kept[name].add(one, answered(writers[name], one, tokenizer, seed))
     tasks: dict[str, list[Question]] = {}
     for one in questions.each:
         tasks.setdefault(one.task, []).append(one)
@@ -261,12 +249,12 @@ def numbers_of(ours: Sequence[dict], plain: Sequence[dict], tokenizer: Any) -> d
         return max(1, sum(len(tokenizer.begin + tokenizer.encode(text)) - 1
                           for text in its["turns"]))
 
-    theirs = times_as_fast(mean(pace([its]) for its in ours),
-                           mean(per_second(counted(its), its["wall_time"]) for its in plain))
+    theirs = (mean(pace([its]) for its in ours)
+              / mean(per_second(counted(its), its["wall_time"]) for its in plain))
     return {"questions": len(ours),
             "accepted": mean(sum((its["accept_lengths"] for its in ours), [])),
             "tokens_per_s": pace(ours), "baseline_tokens_per_s": pace(plain),
-            "speedup": times_as_fast(pace(ours), pace(plain)), "spec_bench_speedup": theirs}
+            "speedup": pace(ours) / pace(plain), "spec_bench_speedup": theirs}
 
 
 def show(rows: Sequence[dict], caption: str) -> None:

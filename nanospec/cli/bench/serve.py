@@ -14,18 +14,18 @@ from typing import Any
 
 from torch import Tensor
 
-from nanospec.cli.bench.method_options import read_pair
+from nanospec.cli.bench.method_options import chosen_drafters, read_pair
 from nanospec.cli.bench.prompts import held_out_prompts
-from nanospec.cli.quantities import gain_of, milliseconds, per_second, waits_of
+from nanospec.cli.quantities import gain_of, per_second, waits_of
 from nanospec.cli.show.terminal import show_table
 from nanospec.dice import Dice
 from nanospec.draft import Draft, Drafter
-from nanospec.errors import RequestError, check_request
+from nanospec.errors import check_request
 from nanospec.fast.autotune import autotune
 from nanospec.fast.clock import announced, median_seconds
-from nanospec.files.checkpoint import WEIGHTS, Pair, draft_of
+from nanospec.files.checkpoint import WEIGHTS, Pair
 from nanospec.files.sources import source_of
-from nanospec.methods.index import check_remember, drafters_for, method_of
+from nanospec.methods.index import check_remember, method_of
 from nanospec.methods.lengths.by_load import Costs, WatchedByLoad
 from nanospec.methods.trees.tree_reader import longest_chain
 from nanospec.model import GPT
@@ -44,8 +44,7 @@ class NoDraft(Drafter):
 
     size, fixed = 1, True
 
-    def propose(self, text: Text, sampling: Callable[[Tensor], Tensor], dice: Dice, kv_length: int,
-                lag: int = 0) -> Draft:
+    def propose(self, text: Text, *_: Any, **more: Any) -> Draft:
         return Draft.nothing(text)
 
 
@@ -58,22 +57,20 @@ def run(rows: Sequence[int] = (1, 4, 16), rate: float = 0.0,
     measures beforehand what rounds cost, and goes on measuring.
     """
     source = source_of(weights)
-    drafters_for(drafters, draft != "gpt" or draft_of(source) is not None, "--drafters")
-    check_remember(drafters, remember)
+    named = chosen_drafters(drafters, source, [draft], "--drafters")
+    check_remember(named, remember)
     pair = read_pair(source, device, draft)
     most = longest_chain(pair.draft, MOST)
-    if "by-load" in drafters and gamma > most:
-        raise RequestError(f"--gamma: costs are measured for 1 to {most} draft tokens, got {gamma}")
     methods = [method_of(pair.target, pair.draft, name, gamma=gamma, remember=remember)
-               for name in drafters if name != "by-load"]
+               for name in named if name != "by-load"]
     prompts = held_out_prompts(pair, max(FEWEST, 2 * max(rows)))
-    for new in max_new_tokens, (STEPS + 2) * (most + 1):
-        check_request(pair.target, prompts[0], new, temperature, None, None, seed,
-                      1 + max([most, *(method.gamma for method in methods)]))
+    check_request(pair.target, prompts[0], max(max_new_tokens, (STEPS + 2) * (most + 1)),
+                  temperature, None, None, seed,
+                  1 + max([most, *(method.gamma for method in methods)]))
     where = autotune(pair.target, pair.draft, dtype, threads, rows=max(rows))
     makers: dict[str, Callable[[], Any]] = {"plain": NoDraft}
     makers |= {method.name: method.make for method in methods}
-    if "by-load" in drafters:
+    if "by-load" in named:
         with announced("measuring what rounds cost"):   # it goes on learning, turn after turn
             believed = round_seconds(pair.target, pair.draft, sorted({1, *rows}), prompts[0], most)
         makers["by-load"] = lambda: WatchedByLoad(pair.draft, believed, most)
@@ -161,8 +158,8 @@ def served(pair: Pair, drafter: Drafter, rows: int, prompts: Sequence[list[int]]
 def show(found: Sequence[dict], caption: str) -> None:
     cells = [[str(row["rows"]), row["method"], f"{row['tokens_per_s']:.0f}",
               f"{gain_of(found, row['rows'], row['method']):.2f}",
-              *(f"{milliseconds(row[key]):.0f}" for key in ("first_p50", "first_p99")),
-              *(f"{milliseconds(row[key]):.1f}" for key in ("each_p50", "each_p99"))]
+              *(f"{1e3 * row[key]:.0f}" for key in ("first_p50", "first_p99")),
+              *(f"{1e3 * row[key]:.1f}" for key in ("each_p50", "each_p99"))]
              for row in found]
     show_table(["rows", "", "tokens/s", "over\nplain", "first token, ms\nmedian", "\np99",
                 "each token, ms\nmedian", "\np99"], cells, caption)

@@ -20,25 +20,26 @@ the first one.
 
 from collections.abc import Sequence
 from functools import partial
+from itertools import product
 from pathlib import Path
 from typing import Any
 
 import torch
 
 from nanospec.cli.bench import questions
-from nanospec.cli.bench.measure import busy, check_texts, measure, measure_setups
+from nanospec.cli.bench.measure import busy, measure, measure_setups
 from nanospec.cli.bench.method_options import (chosen_drafters, options_of, read_pair, takes_shape,
                                                topology_of)
-from nanospec.cli.bench.prompts import prompts_of, questions_of
+from nanospec.cli.bench.prompts import prompts_of
+from nanospec.cli.bench.questions import Others, read_questions
 from nanospec.cli.show.terminal import show_table
-from nanospec.errors import RequestError
+from nanospec.errors import RequestError, check_request
 from nanospec.fast.autotune import setups_of, weights_of
 from nanospec.fast.clock import announced
 from nanospec.files.checkpoint import WEIGHTS, draft_of
 from nanospec.files.sources import source_of
 from nanospec.methods.draft_models import LEARNED
-from nanospec.methods.index import (DRAFTERS, WITHOUT_DRAFT, Method, check_fixed, method_of,
-                                    most_drafted)
+from nanospec.methods.index import WITHOUT_DRAFT, Method, check_fixed, method_of, most_drafted
 
 COLUMNS = {"T": ("temperature", "g"), "draft": ("draft", "s"), "drafter": ("drafter", "s"),
            "gamma": ("gamma", "d"), "rule": ("rule", "s"), "alpha": ("alpha", ".2f"),
@@ -54,14 +55,18 @@ def run(temperatures: Sequence[float] = (0.0, 0.8, 1.0), drafters: Sequence[str]
         gammas: Sequence[int] = (2, 3, 4), shape: Sequence[int] | None = None,
         prompts: int | str | Path = 8, answers: Path | None = None, max_new_tokens: int = 128,
         seed: int = 0, weights: Path | str = WEIGHTS, device: str = "cpu", dtype: str = "auto",
-        threads: int | None = None, compile: bool = False) -> list[dict]:
+        threads: int | None = None, compile: bool = False,
+        others: Others | None = None) -> list[dict]:
     """One row for each draft model, temperature and method; its `text` is what was written after
     all prompts together.
 
     drafters: none is "chain", or "suffix" where there is no draft model. compile: each method runs
-    eagerly and compiled, and a row is the faster one's, over the faster baseline.
+    eagerly and compiled, and a row is the faster one's, over the faster baseline. others: who is
+    asked the same questions.
     """
-    asked = questions_of(prompts, answers)
+    asked = read_questions(prompts) if isinstance(prompts, Path) else None
+    if answers and not asked:
+        raise RequestError("--answers is for questions that --prompts FILE.jsonl asks")
     if asked and compile:
         raise RequestError("--prompts FILE.jsonl goes without --compile")
     source = source_of(weights)
@@ -69,41 +74,36 @@ def run(temperatures: Sequence[float] = (0.0, 0.8, 1.0), drafters: Sequence[str]
         files = {draft_of(source, name): name for name in ("gpt", *LEARNED)}        # none twice
         drafts = [name for file, name in files.items() if file] or ["gpt"]
     named = chosen_drafters(drafters, source, drafts, "--drafters")
-    shaped = [drafter for drafter in named if shape and takes_shape(drafter, shape)]
-    if shape and not shaped:
+    if shape and not any(takes_shape(drafter, shape) for drafter in named):
         raise RequestError("--shape is a tree's, and none of --drafters drafts one of a given "
                            "shape")
-    gammas_of = {drafter: gammas if DRAFTERS[drafter].sized_by == "gamma" and drafter not in shaped
-                 else gammas[:1] for drafter in named}
-    sizes = sum(map(len, gammas_of.values()))
-    if answers and len(temperatures) * len(drafts) * len(rules) * sizes > 1:
-        raise RequestError("--answers is for one method at one temperature: name one, and one of "
-                           "--gammas")
     if compile:
         check_fixed(named, rules, "--compile")
     given = topology_of(shape)
     pairs = {name: read_pair(source, device, name) for name in drafts}
-    first = pairs[drafts[0]]
-    texts, what = prompts_of(first, asked or prompts, max_new_tokens)
+    texts, what = prompts_of(pairs[drafts[0]], asked or str(prompts), max_new_tokens)
     drafters_of = {name: [drafter for drafter in named
                           if drafter not in WITHOUT_DRAFT or name == drafts[0]] for name in pairs}
 
     def methods(name: str, options: dict, target: Any, draft: Any) -> list[Method]:
-        wanted = dict.fromkeys((drafter, rule, most_drafted(drafter, draft, gamma))
-                               for drafter in drafters_of[name]
-                               for gamma in gammas_of[drafter] for rule in rules)
-        found = []
-        for drafter, rule, gamma in wanted:
+        """One of each name: some drafters are as long as they are, whatever gamma is."""
+        found = {}
+        for drafter, gamma, rule in product(drafters_of[name], gammas, rules):
+            most = most_drafted(drafter, draft, gamma)
             try:
-                found.append(method_of(target, draft, drafter, rule, gamma=gamma, **options))
+                method = method_of(target, draft, drafter, rule, gamma=most, **options)
+                found[method.name] = method
             except RequestError:
                 if "all" not in drafters:       # a stack, for one, goes with no learned draft model
                     raise
-        return found
+        return [*found.values()]
 
+    first = {name: methods(name, given, pair.target, pair.draft) for name, pair in pairs.items()}
+    if answers and len(temperatures) * sum(map(len, first.values())) > 1:
+        raise RequestError("--answers is for one method, of one gamma, at one temperature")
     for name, pair in pairs.items():
-        check_texts(pair.target, texts, max_new_tokens,
-                    methods(name, given, pair.target, pair.draft))
+        check_request(pair.target, max(texts, key=len), max_new_tokens, 1.0, None, None, 0,
+                      1 + max((method.gamma for method in first[name]), default=0))
     rows, where = [], ""
     for name, pair in pairs.items():
         setups, where = setups_of(pair.target, pair.draft, dtype, threads, compile)
@@ -118,7 +118,10 @@ def run(temperatures: Sequence[float] = (0.0, 0.8, 1.0), drafters: Sequence[str]
                 settings = {"weights": source.path.name, "draft": name,
                             "dtype": weights_of(pair.target), "threads": torch.get_num_threads(),
                             "shape": options.get("topology", options.get("grown")), **request}
-                rows += questions.ask(asked, writers, pair.tokenizer, seed, settings, answers)
+                more, how = others(pair, request) if others else ({}, {})
+                where += "".join(f"; {who} in {kind}" for who, kind in how.items())
+                rows += questions.ask(asked, writers | more, pair.tokenizer, seed, settings | how,
+                                      answers)
                 continue
             with announced(f"measuring {name} and plain decoding at T = {temperature:g}, in turns"):
                 measure(pair.target, pair.draft, texts[:1], eager, repeats=1,       # warm up
@@ -145,9 +148,8 @@ def show(rows: Sequence[dict], caption: str, several: bool = False) -> None:
             columns |= {f"{name}\n{how}": (f"{key}_{how}", form) for how in ("eager", "compiled")}
         else:
             columns[name] = key, form
-    best: dict[float, float] = {}
-    for row in rows:
-        best[row["temperature"]] = max(row["speedup"], best.get(row["temperature"], 0.0))
+    best = {row["temperature"]: row["speedup"]                      # of several the last one stays
+            for row in sorted(rows, key=lambda row: row["speedup"])}
     cells = [[format(row[key], form) + " lost" * (key == "speedup" and row[key] < 1)
               for key, form in columns.values()] for row in rows]
     show_table(columns, cells, caption + busy(rows),

@@ -15,25 +15,21 @@ def lines(prompt: str) -> Iterator[str]:
     """
     if hasattr(sys.stdin, "reconfigure"):
         sys.stdin.reconfigure(errors="replace")         # bytes that are no UTF-8
-    if not sys.stdin.isatty():
-        for number, line in enumerate(sys.stdin):
-            line = (line if number else line.removeprefix("\ufeff")).strip()
-            if line:
-                yield line
-        return
+    found = typed(prompt) if sys.stdin.isatty() else (
+        line if number else line.removeprefix("\ufeff") for number, line in enumerate(sys.stdin))
+    yield from filter(None, map(str.strip, found))
+
+
+def typed(prompt: str) -> Iterator[str]:
     with suppress(ImportError):
         import readline             # noqa: F401  lines can be edited, and earlier ones come back
     while True:
         try:
-            line = input(prompt).strip()
+            yield input(prompt)
         except EOFError:
-            print()
-            return
+            return print()
         except KeyboardInterrupt:
             print()
-            continue
-        if line:
-            yield line
 
 
 @contextmanager

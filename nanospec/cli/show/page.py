@@ -12,16 +12,13 @@ from base64 import b64encode
 from collections.abc import Iterable, Mapping, Sequence
 from hashlib import sha256
 from pathlib import Path
-from typing import NamedTuple
 
 import torch
 from torch import Tensor
 
-from nanospec.cli.quantities import milliseconds
-from nanospec.cli.show.steps import Coin, judged
-from nanospec.cli.show.terminal import Decode, printable, visible
+from nanospec.cli.show.steps import judged
+from nanospec.cli.show.terminal import Decode, Played, printable, visible
 from nanospec.probs import residual
-from nanospec.speculate import Round
 
 WEB = Path(__file__).parent / "web"
 SCRIPTS = ("base.js", "replay.js", "formulas.js", "node.js")
@@ -29,15 +26,6 @@ BARS = 6            # tokens of a distribution that are shown; the others are on
 DIGITS = 4          # of a probability
 NUMBERS = ("alpha", "gamma", "c", "v", "speedup", "tokens_per_target_call", "busy", "drafter",
            "method", "temperature", "setting", "command")
-
-
-class Played(NamedTuple):
-    """A round, its coins as WatchedDice has them, and the seconds of drafting and of the rest."""
-
-    done: Round
-    coins: Sequence[Coin]
-    drafting: float
-    rest: float
 
 
 def run_of(prompt: str, plain_seconds: Sequence[float], rounds: Sequence[Played], decode: Decode,
@@ -94,7 +82,7 @@ def _bars(shown: Sequence[Tensor], also: Iterable[int]) -> list[list]:
 
 
 def _ms(seconds: float) -> float:
-    return round(milliseconds(seconds), 3)
+    return round(1e3 * seconds, 3)
 
 
 def page_of(run: dict) -> str:

@@ -21,7 +21,7 @@ class Stream:
 
     def __init__(self, console: Console, decode: Decode, silent: Collection[int] = ()):
         self.console, self.decode, self.silent = console, decode, silent
-        self.coloured = can_show_colours(console)
+        self.coloured = console.is_terminal and not console.no_color       # NO_COLOR asks for none
         self.pending: list[int] = []            # tokens that end in the middle of a character
 
     def take(self, done: Round) -> None:
@@ -52,8 +52,3 @@ class Stream:
         else:                                   # rich would make blanks of tabs
             self.console.file.write(text)
             self.console.file.flush()
-
-
-def can_show_colours(console: Console) -> bool:
-    """A terminal, unless NO_COLOR asks for none."""
-    return console.is_terminal and not console.no_color

@@ -8,17 +8,19 @@ import re
 from collections.abc import Callable, Iterable, Sequence
 from io import StringIO
 from pathlib import Path
+from typing import NamedTuple
 
 from rich.columns import Columns
 from rich.console import CONSOLE_SVG_FORMAT, Console, Group, RenderableType
 from rich.panel import Panel
-from rich.table import Table
+from rich.table import Column, Table
 from rich.text import Text
 
-from nanospec.cli.quantities import milliseconds, per_call, per_second
-from nanospec.speculate import Round, tokens_of
+from nanospec.cli.quantities import per_second
+from nanospec.speculate import Round
 
 ACCEPTED, REJECTED, REPLACEMENT, BONUS = "green", "red strike", "yellow underline", "bold blue"
+WIDE = 110              # columns of a window, from which on two panels stand side by side
 TABLE_WIDTH = 100       # of numbers: one cut short would be wrong, so narrower windows wrap lines
 Decode = Callable[[list[int]], str]
 SHOWN: list[tuple] = []         # the arguments of each call of show_table, for what is written too
@@ -70,8 +72,13 @@ def legend(rejected: bool = True) -> Text:
                             if rejected or word != "rejected")
 
 
-def side_by_side(console: Console) -> bool:
-    return console.width >= 110
+class Played(NamedTuple):
+    """A round, its coins if somebody watched, and the seconds of drafting and of the rest."""
+
+    done: Round
+    coins: Sequence[tuple[float, float]]        # as WatchedDice of steps.py has them
+    drafting: float
+    rest: float
 
 
 class View:
@@ -81,38 +88,29 @@ class View:
         self.prompt, self.decode = printable(prompt), decode
         self.plain: list[int] = []
         self.plain_seconds: list[float] = []                # one for each token
-        self.rounds: list[Round] = []
-        self.round_seconds: list[tuple[float, float]] = []      # drafting, and all the rest
-
-    def take_token(self, token: int, seconds: float) -> None:
-        self.plain.append(token)
-        self.plain_seconds.append(seconds)
-
-    def take_round(self, done: Round, seconds: float, drafting: float) -> None:
-        self.rounds.append(done)
-        self.round_seconds.append((drafting, seconds - drafting))
+        self.rounds: list[Played] = []
 
     def panels(self, console: Console, lines: int | None = None) -> RenderableType:
         """Both panels; `lines` cuts each to its last lines, for a window of limited height."""
-        wide = side_by_side(console)
+        wide = console.width >= WIDE
         width = console.width // 2 if wide else console.width
         slow, fast = Text().append(self.prompt, "dim"), Text().append(self.prompt, "dim")
         slow.append(printable(self.decode(self.plain)))
-        for done in self.rounds:
-            fast.append_text(round_text(done, self.decode, marked=console.is_terminal))
+        for it in self.rounds:
+            fast.append_text(round_text(it.done, self.decode, marked=console.is_terminal))
 
         def panel(title: str, text: Text, tokens: int, seconds: list[float]) -> Panel:
             subtitle = "waiting"
             if seconds:
-                subtitle = (f"{per_call(tokens, len(seconds)):.2f} tokens per target call · "
+                subtitle = (f"{tokens / len(seconds):.2f} tokens per target call · "
                             f"{per_second(tokens, seconds):,.0f} tokens/s")
             if lines:
                 text = Text("\n").join(text.wrap(console, width - 4)[-lines:])
             return Panel(text, title=title, subtitle=subtitle, width=width, border_style="dim")
 
         both = [panel("the target alone", slow, len(self.plain), self.plain_seconds),
-                panel("speculative", fast, len(tokens_of(self.rounds)),
-                      [sum(seconds) for seconds in self.round_seconds])]
+                panel("speculative", fast, sum(len(it.done.emitted) for it in self.rounds),
+                      [it.drafting + it.rest for it in self.rounds])]
         return Columns(both, padding=0, expand=True) if wide else Group(*both)
 
     def lanes(self, console: Console, calls: int = 8) -> Text:
@@ -124,9 +122,9 @@ class View:
         if not plain or width < 16:
             return Text()
         span = sum(plain[:calls])
-        out = Text().append(f"{milliseconds(span):.0f} ms, after the prompt was read\n", "dim")
-        rounds = [(drafting, done.steps, rest, len(done.emitted)) for done, (drafting, rest)
-                  in zip(self.rounds[1:], self.round_seconds[1:])]
+        out = Text().append(f"{1e3 * span:.0f} ms, after the prompt was read\n", "dim")
+        rounds = [(drafting, done.steps, rest, len(done.emitted))
+                  for done, _, drafting, rest in self.rounds[1:]]
         for name, steps, colour in (
                 ("the target alone", [(0.0, 0, seconds, 1) for seconds in plain], ""),
                 ("speculative", rounds, "yellow")):
@@ -140,17 +138,15 @@ class View:
                 line.append("▬" * (round(width * spent / span) - len(line) - 1) + " ", "cyan")
             line.append(" " * (width - len(line)))
             out.append(f"{name:17}").append_text(line).append(f" {tokens:3} tokens\n")
-        compiled = self.round_seconds and not any(drafting for drafting, _ in self.round_seconds)
+        compiled = self.rounds and not any(it.drafting for it in self.rounds)
         return out.append("▬ a target call, or a whole round" if compiled else
                           "' a draft step, ▬ a target call", "dim")
 
 
 def table(rows: Iterable[tuple[str, str, str]]) -> Table:
     """(quantity, value, what it is)."""
-    out = Table(box=None, show_header=False, padding=(0, 2, 0, 0))
-    out.add_column(style="bold")
-    out.add_column(justify="right")
-    out.add_column(style="dim")
+    out = Table(Column(style="bold"), Column(justify="right"), Column(style="dim"), box=None,
+                show_header=False, padding=(0, 2, 0, 0))
     for row in rows:
         out.add_row(*row)
     return out

@@ -23,8 +23,7 @@ from pkgutil import resolve_name
 
 import torch
 
-from nanospec.cli.launch import command
-from nanospec.cli.parser import Parser
+from nanospec.cli.launch import Parser, command
 from nanospec.errors import NanospecError, RequestError
 from nanospec.proof.judge.endpoint import Endpoint, against_logprobs, against_plain
 from nanospec.proof.judge.other_programs import (SECONDS, SINGLE, error_in_a_line,

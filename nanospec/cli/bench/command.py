@@ -12,10 +12,6 @@ Plain decoding, the baseline, runs in the data type, with the threads and the we
 it is fastest here.
 """
 
-if __name__ == "__main__":              # Ctrl-C may come while torch is being imported
-    from nanospec.cli.launch import quiet
-    quiet()
-
 import json
 import sys
 from collections.abc import Sequence
@@ -24,10 +20,9 @@ from pathlib import Path
 
 from nanospec.cli.bench import acceptance, beside, markdown, questions, serve, speed
 from nanospec.cli.bench.prompts import CHAT
-from nanospec.cli.launch import command
-from nanospec.cli.options import (COUNT, GAMMA, HERE, OPTIONS, TEMPERATURE, TEXTS, add_options,
-                                  default_in_words, file, option)
-from nanospec.cli.parser import Parser
+from nanospec.cli.launch import Parser, command
+from nanospec.cli.options import (COUNT, GAMMA, HERE, OPTIONS, TEMPERATURE, add_options, file,
+                                  option)
 from nanospec.methods.draft_models import LEARNED
 from nanospec.methods.index import DRAFTERS, RULES
 
@@ -45,12 +40,9 @@ QUESTIONS = option("a .jsonl file that is there", Path, Path.is_file)
 # A subcommand's options are the parameters of its `run`, and so are their defaults.
 OF_THE_BENCH: dict[str, dict] = OPTIONS | {
     "temperatures": dict(type=TEMPERATURE, nargs="+", metavar="T"),
-    "drafts": dict(choices=["gpt", *LEARNED, "all"], nargs="+", metavar="NAME",
-                   help="draft models: " + ", ".join(["gpt", *LEARNED, "all"])),
-    "drafters": dict(choices=[*DRAFTERS, "all"], nargs="+", metavar="NAME",
-                     help="drafters: " + ", ".join([*DRAFTERS, "all"])),
-    "rules": dict(choices=RULES, nargs="+", metavar="NAME",
-                  help="rules of verification: " + ", ".join(RULES)),
+    "drafts": dict(choices=["gpt", *LEARNED, "all"], nargs="+", help="draft models"),
+    "drafters": dict(choices=[*DRAFTERS, "all"], nargs="+", help="drafters"),
+    "rules": dict(choices=RULES, nargs="+", help="rules of verification"),
     "gammas": dict(type=GAMMA, nargs="+", metavar="N", help="draft tokens a round"),
     "rows": dict(type=COUNT, nargs="+", metavar="N", help="the most requests that run at once"),
     "rate": dict(type=TEMPERATURE, metavar="R",
@@ -62,8 +54,9 @@ OF_THE_BENCH: dict[str, dict] = OPTIONS | {
     "answers": dict(type=file(".jsonl"), metavar="FILE.jsonl",
                     help="where the answers to such questions are kept, as Spec-Bench keeps them, "
                     "plain decoding's in FILE.plain.jsonl; a run that was cut goes on there"),
-    "text": dict(type=TEXTS, metavar="PATH", help="a text, or a folder of many; default: the "
-                 "standard library's files that the models were not trained on"),
+    "text": dict(type=option("a file or a folder that is there", Path, Path.exists), metavar="PATH",
+                 help="a text, or a folder of many; default: the standard library's files that the "
+                 "models were not trained on"),
     "tokens": dict(type=COUNT, metavar="N", help="how many of the text's tokens are read"),
 }
 WORDS = {"drafters": "chain, or suffix where there is no draft model", "prompts": "chat"}
@@ -74,13 +67,12 @@ def parser() -> Parser:
     subcommands = top.add_subparsers(required=True, metavar="SUBCOMMAND")
     for module in SUBCOMMANDS:
         words = str(module.__doc__)
-        defaults = {name: its.default for name, its in signature(module.run).parameters.items()}
+        defaults = {name: its.default for name, its in signature(module.run).parameters.items()
+                    if name in OF_THE_BENCH}
         one = subcommands.add_parser(
             module.__name__.split(".")[-1], description=words, help=words.splitlines()[0],
             epilog=questions.__doc__ if "answers" in defaults else None)
-        lacking = {name: words for name, words in WORDS.items()
-                   if not default_in_words(defaults.get(name))}
-        add_options(one, defaults | {"device": HERE}, lacking, OF_THE_BENCH)
+        add_options(one, defaults | {"device": HERE}, WORDS, OF_THE_BENCH)
         one.add_argument("--json", type=file(), metavar="FILE", help="the rows")
         one.add_argument("--markdown", type=file(".md"), metavar="FILE.md",
                          help="the table, with the command, the machine and the date")
@@ -102,7 +94,3 @@ def main(argv: Sequence[str] | None = None) -> None:
         rows_file.write_text(json.dumps(rows, indent=1) + "\n")
     if table_file:
         table_file.write_text(markdown.page(words), encoding="utf-8")
-
-
-if __name__ == "__main__":
-    sys.exit(main())
