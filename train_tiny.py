@@ -1,24 +1,26 @@
-"""Train the pair: a target, then a draft that learns the same text and, for a while, the target's
-own probabilities.
+"""Train a pair: a target, then a draft that learns the same text and, for a while, the target's own
+probabilities. Or a draft model for any target.
 
-    # The pair that ships: a shallow target first, from which the deep one grows. Some hours each,
-    # on two CPU cores. Then its second draft model: an hour.
+    # A pair like the one that ships (docs/results/training.md says how that one was made): a
+    # shallow target first, from which the deep one grows. Some hours each, on two CPU cores. Then
+    # its second draft model: an hour.
     python train_tiny.py --size shallow --packages --compile
     python train_tiny.py --from out/shallow/target.pt --packages --compile
     python train_tiny.py --what prefix --out out/tiny --steps 4500 --loss lk-hybrid --compile
     # A small pair, on the standard library: a minute and a half.
     python train_tiny.py --size nano
-    # Go on where Ctrl-C, SIGTERM, --minutes or a power cut left it.
-    python train_tiny.py --resume
+    # Go on where Ctrl-C, SIGTERM, --minutes or a power cut left it: the same line, and --resume.
+    python train_tiny.py --size nano --resume
+    # A draft model for a target of others, on conversations that it writes itself.
+    python train_tiny.py --weights smollm2 --what lookback --loss lk-hybrid
 
 Writes into --out: target.pt, draft.pt, ranks.tiktoken (what `load_pair` reads, usable at any
 moment), training.pt (what --resume reads), sampled.pt (texts that the target wrote) and loss.png.
 With --what NAME it trains that draft model for the target in --out; if there is none, for the one
 that ships, whose pair is copied there. It writes NAME.pt and NAME.training.pt.
 
-Here are, from top to bottom, the sizes, the options, what happens, and the loop.
-training/step.py is one step. Models, losses and batches of the pair are in
-training/pair.py, those of learned draft models in training/learning.py.
+Here are, from top to bottom, the sizes, the options, what happens, and the loop. training/step.py
+is one step, and training/__init__.py says what stands in the other files.
 """
 
 if __name__ == "__main__":              # Ctrl-C may come while torch is being imported
@@ -39,7 +41,6 @@ from rich.console import Console
 
 from nanospec.cli.launch import Parser, command
 from nanospec.cli.options import HERE, SEED, whole_number
-from nanospec.errors import RequestError
 from nanospec.files.ready import available
 from nanospec.methods.draft_models import LEARNED
 from nanospec.methods.draft_models.losses import LOSSES
@@ -69,7 +70,7 @@ SIZES = {
 SIZES["tiny"] = replace(SIZES["shallow"], steps=(2600, 1500, 6000),
                         rate=(8e-4, 3e-3, 3e-3), short=0.6,
                         target=replace(SIZES["shallow"].target, layers=24, hidden=352))
-# Ten minutes of one GPU, by arithmetic alone (docs/DEVICE.md): none has trained it so far. The
+# Ten minutes of one GPU, by arithmetic alone (docs/DEVICE.md): it has not been trained. The
 # target sees as many tokens as shallow's: more of this text would not help it. The draft sees more,
 # of the target's own.
 SIZES["long"] = replace(SIZES["tiny"], batch=64, steps=(1000, 250, 5000), rate=(2e-3, 4e-3, 4e-3),
@@ -79,7 +80,7 @@ SIZES["long"] = replace(SIZES["tiny"], batch=64, steps=(1000, 250, 5000), rate=(
 def options() -> Parser:
     parser = Parser(description=__doc__.split("\n\n")[0])
     add = parser.add_argument
-    add("--what", choices=[*PHASED, *LEARNED], default=["pair"], nargs="+", metavar="NAME",
+    add("--what", choices=[*PHASED, *LEARNED], default="pair", metavar="NAME",
         help="pair; distil, which trains its draft further; or a draft model for it: "
         + ", ".join(LEARNED) + "; default: pair")
     add("--size", choices=SIZES, default="tiny",
@@ -126,9 +127,6 @@ def main(argv: Sequence[str] | None = None) -> int:
 def train(args: argparse.Namespace, console: Console) -> int:
     # What is to be trained, on which texts: our target and draft, a draft model for them, or one
     # for a target of others. What can be refused is refused before anything is read or written.
-    if len(args.what) > 1:
-        raise RequestError(f"--what: each is trained alone, got {' and '.join(args.what)}")
-    args.what, = args.what
     args.out = args.out or Path("out") / (args.size if args.what == "pair" else args.what)
     available(args.device)
     kind: Any = for_target if args.weights else jobs

@@ -15,8 +15,8 @@ READING ORDER
     speculate   the idea: draft, verify, commit, repeat
     model       the GPT
     proof/walk  how we know: every outcome of every decision, tried by the code that ships
-errors says what can be refused. These ten files are the core, which imports torch and nothing else
-of the package. The folders beside it add to it; `methods/index.py` has all methods by name.
+errors says what is refused. It and the first nine are the core: they import torch and one another.
+The folders beside the core, its rooms, add to it; `methods/index.py` has all methods by name.
 
 SHAPES, one alphabet everywhere
     B texts (rows of a batch), T tokens in this call, n rows of a draft, S cache slots,
@@ -43,7 +43,8 @@ GLOSSARY: our word, what it means, and in brackets what papers call it
     rule                    what decides which draft tokens are accepted [verification algorithm]
     row                     a place in a draft; row 0 is the last token of the text, row i the i-th
                             draft token [node]. Also a text's place in a batch, where a shape says B
-    path                    the accepted rows, from row 0 down; in a chain, the first few
+    path                    the accepted rows, from row 0 down; in a chain, the first few. A Round
+                            leaves out row 0
     accepted, rejected      a draft token becomes part of the text, or does not
     residual distribution   what the token in place of a rejected one is drawn from: max(0, p_target
                             - q_draft), made to add up to 1 [adjusted distribution, (p - q)+,
@@ -60,8 +61,8 @@ GLOSSARY: our word, what it means, and in brackets what papers call it
                             accepted?
     walk                    try every outcome of every decision, and add up the probabilities [exact
                             enumeration]
-    mutation tests          bugs that other projects had are planted here, one by one; a check must
-                            catch each
+    mutation tests          bugs are planted here, one by one, many of them such as other projects
+                            had; a check must catch each
     gamma                   draft tokens in a round, the draft length [gamma; Chen et al.: K]
     beta                    how often a draft token is accepted after one prefix: sum min(p_target,
                             q_draft)

@@ -19,7 +19,7 @@ class Dice:
 
     `refill` lays out the next round's: u is (B, uniforms) in float64, or in float32 where the
     device has no float64. `flip` and `pick` take them from left to right, so `column` is the next
-    to be used. The buffer keeps its address from round to round. RequestError for no such seeds.
+    to be used. The buffer keeps its address from round to round. RequestError for a bad seed.
     """
 
     def __init__(self, seeds: Sequence[int], device: torch.device | str = "cpu"):
@@ -39,7 +39,7 @@ class Dice:
         self.column = 0
 
     def flip(self, prob: Tensor) -> Tensor:
-        """prob (B, n) -> (B, n) bool, True with probability min(1, prob): u < prob, never at 0."""
+        """prob (B, n) -> (B, n) bool, True with probability min(1, prob): u < prob, never if 0."""
         return self._take(prob.shape[1]) < prob
 
     def pick(self, weights: Tensor) -> Tensor:

@@ -22,7 +22,7 @@ from nanospec.text import Text
 class Draft:
     """A chain for each of B texts.
 
-    tokens: (B, n) int64, row 0 the text's last token; in rows that a text lacks any id but no -1.
+    tokens: (B, n) int64, row 0 the text's last token; a row that a text lacks has any id, never -1.
     q_draft: (B, n, V), the distribution that each row's token was drawn from, given all rows before
         it; one-hot where a token was chosen and not drawn. Zeros in row 0, and in the last rows of
         a text whose chain is shorter than n: the text lacks these rows.
@@ -51,10 +51,10 @@ class Draft:
         return {}
 
     def path(self, accepted: Tensor) -> tuple[Tensor, Tensor]:
-        """accepted (B,), the last row that was accepted -> the accepted rows and their number.
+        """accepted (B,), the last row that was accepted -> the accepted rows, and how many.
 
-        rows (B, n), the path from row 0 on: the first count + 1 count, the others mean nothing.
-        count (B,), the accepted draft tokens.
+        rows (B, n), the path from row 0 on: only the first count + 1 are meant.
+        count (B,), the accepted draft tokens, which row 0 is none of.
         """
         rows = torch.arange(self.tokens.shape[1], device=accepted.device)
         return rows.expand_as(self.tokens), accepted
@@ -94,12 +94,12 @@ class Drafter(Protocol):
         return self.size - 1
 
     def begin(self, text: Text, rows: Sequence[int], hidden: Tensor | None) -> None:
-        """These rows of `text` hold new requests, whose prompts were read but for the last token.
+        """These texts of the batch are new; their prompts were read, but for the last token.
 
         hidden: (len(rows), T, len(layers), C), the target's hidden states of every token it read.
         Raises RequestError where it cannot draft for this text.
         """
-        return          # an optional method: a drafter with nothing to do here may leave it out
+        return          # a subclass with nothing to do here may leave it out
 
     def propose(self, text: Text, sampling: Callable[[Tensor], Tensor], dice: Dice, kv_length: int,
                 lag: int = 0) -> Draft:
@@ -109,7 +109,7 @@ class Drafter(Protocol):
         sampling: logits (B, ..., V) -> probabilities. kv_length: slots of a cache to read, at least
         length + size - 1 of every text. (With fewer a draft token would not attend to itself. This
         is not checked, since that would wait for the device.)
-        lag: the most trailing tokens that its cache may lack, if more than its own rounds leave.
+        lag: the most trailing tokens that its cache may lack, if other rounds left more.
         """
 
     def commit(self, draft: Draft, path: Tensor, count: Tensor, p_target: Tensor,

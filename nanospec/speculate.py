@@ -45,10 +45,10 @@ def verify(draft: Draft, p_target: Tensor, dice: Dice) -> tuple[Tensor, Tensor]:
     coins = dice.flip(torch.where(q_of_x > 0, p_of_x / q_of_x, 0.0))            # (B, gamma)
     accepted = coins.long().cumprod(-1).sum(-1)                                 # (B,)
     # 4. The row after the accepted ones was rejected: take its q_draft. If none was, that row is
-    # padding or, by the modulo, row 0: zeros, which leave p_target itself, for the bonus token.
-    row = torch.arange(len(accepted), device=accepted.device)
+    # padding, or wraps around to row 0: zeros, which leave p_target itself, for the bonus token.
+    b = torch.arange(len(accepted), device=accepted.device)
     following = (accepted + 1) % draft.tokens.shape[1]
-    left = residual(p_target[row, accepted], draft.q_draft[row, following])     # (B, V)
+    left = residual(p_target[b, accepted], draft.q_draft[b, following])     # (B, V)
     return accepted, dice.pick(left)                                            # 5. one token more
 
 
@@ -91,12 +91,12 @@ def one_round(target: Callable, cache: Cache, drafter: Drafter, rule: Rule, text
               lag: int = 0) -> tuple[Draft, Tensor, Tensor, Tensor, Tensor]:
     """Draft, verify in one call of the target, commit: for B texts, and branch-free.
 
-    cache: the target's. kv_length: slots to read, a plain int, at least length + size - 1 of every
-    text. lag: as in Drafter.propose. Returns the draft, p_target (B, n, V), path (B, n) and count
-    (B,), the accepted rows, and token (B,), which follows the last of them.
+    cache: the target's. kv_length: slots to read, a plain int, at least length + drafter.size - 1
+    of every text. lag: as in Drafter.propose. Returns the draft, p_target (B, n, V), path (B, n)
+    and count (B,), the accepted rows, and token (B,), which follows the last of them.
     """
     draft = drafter.propose(text, sampling, dice, kv_length, lag)               # 1. draft tokens
-    cache.length = text.length - 1          # forget what was rejected; row 0 is not read yet
+    cache.length = text.length - 1          # forget what the last round rejected
     out = target(draft.tokens, cache, kv_length, layers=drafter.layers,
                  **draft.placing(cache, kv_length))                             # 2. one target call
     logits, hidden = out if drafter.layers else (out, None)
@@ -182,7 +182,7 @@ def speculate(target: LanguageModel, drafter: Drafter, ids: Sequence[int],
     Yields a Round after every target call; the text is the rounds' `emitted`, one after the other.
     Its distribution is exactly that of `generate` with the same settings, but for the rounding of
     floating-point numbers.
-    drafter: for one request at a time; serving/ has many. dice: decides instead of the seed.
+    drafter: serves one request at a time; for many see serving/. dice: instead of the seed.
     rule: instead of the drafter's own. compiler: makes the round one function (fast/compiled.py).
     Raises RequestError where the request cannot be answered, LogitsError where a model gives NaN.
     """

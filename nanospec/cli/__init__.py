@@ -1,1 +1,3 @@
-"""What a person runs and sees: the command `nanospec`, a file for each name; bench/ and show/."""
+"""What a person runs and sees: demo, chat, why and bench/, and what they share; show/ is for the
+terminal. __main__.py is the command `nanospec`, and knows where its other names are.
+"""

@@ -1,6 +1,7 @@
 """Every other way to draft and to verify, all of them exact. index.py has them by name.
 
-trees/ several draft tokens after one; copies/ drafts that need no model; lengths/ when to stop a
-chain; rules/ other verifications; draft_models/ networks that read the target's hidden states;
-models/ what answers as a language model. stack.py lets a draft model speculate in its turn.
+trees/ several draft tokens after one; copies/ drafts that are copied from the text; lengths/ when
+to stop a chain; rules/ other verifications; draft_models/ networks, most of which read the target's
+hidden states; models/ what answers as a language model. stack.py lets a draft model speculate in
+its turn.
 """

@@ -302,7 +302,7 @@ def test_the_command(small, tmp_path, capsys, monkeypatch, untuned):
     (["--what", "lookback", "--tokens", "99"], "--tokens must be 49152 or more"),
     (["--what", "lookback", "--spoken", "0"], "--spoken must be 1 to"),
     (["--what", "lookback", "--spoken", "99999"], "--spoken must be 1 to"),
-    (["--what", "lookback", "hydra"], "each is trained alone, got lookback and hydra"),
+    (["--what", "lookback", "hydra"], "unrecognized arguments: hydra"),
     (["--what", "lookback", "--from", "short"], "short"), (["--what", "lookback", "--from", "none"], "none"),
     (["--what", "mlp", "--spoken", "9"], "--spoken: mlp always drafts"),
     (["--what", "lookback", "--tokens", "49152", "--steps", "0"], "--steps must be 1"),

@@ -506,7 +506,7 @@ def test_a_new_run_touches_no_folder_that_holds_a_pair_or_a_part_of_one(finished
     (["--minutes", "nan"], "--minutes must be"), (["--minutes", -1], "--minutes"), (["--minutes=-inf"], "--minutes"),
     (["--steps", 1, 2], "--steps: wants 3 of them, got 2"),
     (["--what", "mlp", "--steps", 1, 2], "wants 1 of them"),
-    (["--what", "pair", "mtp"], "--what: each is trained alone, got pair and mtp"),
+    (["--what", "pair", "mtp"], "unrecognized arguments: mtp"),
     (["--what", "mlp", "--tokenizer", TEXT], "the tokenizer of its pair"),
     (["--what", "mlp", "--from", "short"], "--from is for a pair, whose target grows"),
     (["--from", "none"], "'none'"), (["--from", "short"], "ranks.tiktoken"),

@@ -87,8 +87,8 @@ def verify_block(draft: Draft, p_target: Tensor, dice: Dice) -> tuple[Tensor, Te
     coins = dice.flip(h[:, 1:])     # (B, gamma); the cut at the front, length 0, may always be made
     accepted = F.pad(coins * torch.arange(1, w.shape[1], device=w.device), (1, 0)).amax(-1)
 
-    row = torch.arange(len(accepted), device=accepted.device)
-    weight = w[row, accepted, None]
+    b = torch.arange(len(accepted), device=accepted.device)
+    weight = w[b, accepted, None]
     # w p where nothing is left.
-    left = residual(weight * p_target[row, accepted], q_after[row, accepted])
+    left = residual(weight * p_target[b, accepted], q_after[b, accepted])
     return accepted, dice.pick(left)

@@ -40,22 +40,22 @@ class TreeDraft(Draft):
 
     def path(self, accepted: Tensor) -> tuple[Tensor, Tensor]:
         """The last accepted row and its ancestors, the root first; how many draft tokens."""
-        row = torch.arange(len(accepted), device=accepted.device)
-        on_path = self.ancestors[row, accepted]                                     # (B, n)
+        b = torch.arange(len(accepted), device=accepted.device)
+        on_path = self.ancestors[b, accepted]                                     # (B, n)
         # A parent stands before its children, so the rows of the path are in order as they stand.
         return (~on_path).long().argsort(dim=-1, stable=True), on_path.sum(-1) - 1
 
     def keep(self, cache: Cache, path: Tensor) -> None:
         """Copy slots length + path to length, length + 1, and so on, in every text."""
-        row = torch.arange(len(path), device=path.device)[:, None]
+        b = torch.arange(len(path), device=path.device)[:, None]
         count = torch.arange(path.shape[1], device=path.device)
         to, source = cache.length[:, None] + count, cache.length[:, None] + path
         # It would copy whatever is written under two names, kv and k or v.
         if torch.compiler.is_compiling():
             for part in (*cache.k, *cache.v):
-                part[row, to] = part[row, source]
+                part[b, to] = part[b, source]
         else:
-            cache.kv[:, :, row, to] = cache.kv[:, :, row, source]
+            cache.kv[:, :, b, to] = cache.kv[:, :, b, source]
 
 
 def ancestors_of(parents: Tensor) -> Tensor:

@@ -7,7 +7,7 @@ from nanospec.proof.zoo.plant import bug
 RATIO = "p_of_x / q_of_x"
 COIN = "dice.flip(torch.where(q_of_x > 0, p_of_x / q_of_x, 0.0))"
 COUNT = ".long().cumprod(-1).sum(-1)"
-LEFT = "residual(p_target[row, accepted], draft.q_draft[row, following])"
+LEFT = "residual(p_target[b, accepted], draft.q_draft[b, following])"
 RESIDUAL = "left = (p_target - q_draft).clamp(min=0)"           # of probs.py
 SCORE = "p_target = sampling(logits)"
 DRAW = "tokens.append(dice.pick(q_draft[-1]))"
@@ -43,14 +43,14 @@ ACCEPTANCE = [
 
 RESIDUALS = [
     bug("residual-is-target", "romsto/Speculative-Decoding@0b1fa52",
-        "the replacement is drawn from p_target", "T0", (LEFT, "p_target[row, accepted]")),
+        "the replacement is drawn from p_target", "T0", (LEFT, "p_target[b, accepted]")),
     bug("residual-softmaxed", "transformers#28508, feifeibear@3505d00",
         "softmax of the residual, not its sum", "T1",
         (RESIDUAL, RESIDUAL + ".softmax(-1)"), file="probs"),
     bug("residual-pointwise", "SafeAILab/EAGLE@2f982e2, xllm#2175",
         "q_draft is subtracted at the draft token only",
-        "T1", (LEFT, "residual(p_target[row, accepted], draft.q_draft[row, following] * "
-                     f"{ONE_HOT}(draft.tokens[row, following], p_target.shape[2]))")),
+        "T1", (LEFT, "residual(p_target[b, accepted], draft.q_draft[b, following] * "
+                     f"{ONE_HOT}(draft.tokens[b, following], p_target.shape[2]))")),
     bug("residual-absolute", "generic", "|p_target - q_draft|", "T1",
         (RESIDUAL, "left = (p_target - q_draft).abs()"), file="probs"),
     bug("residual-argmax", "generic", "the replacement is the residual's likeliest token", "T1",
@@ -84,10 +84,10 @@ DISTRIBUTIONS = [
 
 ROWS = [
     bug("resample-from-last-row", "romsto@53922df", "the replacement comes from the last row", "T1",
-        ("residual(p_target[row, accepted]", "residual(p_target[row, -1]")),
+        ("residual(p_target[b, accepted]", "residual(p_target[b, -1]")),
     bug("row-before", "generic", "the replacement comes from the row before", "T1",
-        ("residual(p_target[row, accepted]",
-         "residual(p_target[row, (accepted - 1).clamp(min=0)]")),
+        ("residual(p_target[b, accepted]",
+         "residual(p_target[b, (accepted - 1).clamp(min=0)]")),
     bug("bonus-from-draft", "generic",
         "the last draft token's q_draft is subtracted from the bonus", "T1",
         ("(accepted + 1) % draft.tokens.shape[1]",
@@ -168,8 +168,8 @@ CONTROLS = [
         "a target sample decides: a draft token that equals it is accepted, otherwise the sample "
         "is emitted", "", (COIN, "(drawn := dice.pick(p_target[:, :-1])) == draft.tokens[:, 1:]"),
         (LEFT, "torch.where((accepted < drawn.shape[1])[:, None], "
-               f"{ONE_HOT}(drawn[row, accepted.clamp(max=drawn.shape[1] - 1)], p_target.shape[2]), "
-               "p_target[row, accepted])")),
+               f"{ONE_HOT}(drawn[b, accepted.clamp(max=drawn.shape[1] - 1)], p_target.shape[2]), "
+               "p_target[b, accepted])")),
 ]
 
 BUGS = ACCEPTANCE + RESIDUALS + DISTRIBUTIONS + ROWS + RANDOMNESS + CACHES + STOPPING

@@ -4,7 +4,7 @@ from nanospec.proof.zoo.plant import bug
 
 LONGEST = "F.pad(coins * torch.arange(1, w.shape[1], device=w.device), (1, 0)).amax(-1)"
 COVERED = "covered = (w[:, :, None] * p_target - q_after).clamp(min=0).sum(-1)"
-WEIGHT, LEFT = "weight = w[row, accepted, None]", "residual(weight * p_target[row, accepted], q_after[row, accepted])"
+WEIGHT, LEFT = "weight = w[b, accepted, None]", "residual(weight * p_target[b, accepted], q_after[b, accepted])"
 CHANCE, MISSING = "chance[row] * left[row][x] / q_draft[child][x]", "(chance[row] * left[row] - q_draft[rejected])"
 LEFT_OVER, CHANCE_LEFT = "left[row] = missing / total", "(total / (total + (1 - chance[row]))).nan_to_num(1.0)"
 CHILDREN = "[child for child, parent in enumerate(parents) if parent == old]"
