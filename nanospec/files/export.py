@@ -1,9 +1,9 @@
 """A pair of ours as folders that transformers, vLLM and SGLang open: OUT/target and OUT/draft, or
 OUT/eagle3.
 
-    python -m nanospec.files.export OUT                         # the pair that ships
-    python -m nanospec.files.export OUT --weights FOLDER        # one that train_tiny.py wrote
-    python -m nanospec.files.export OUT --weights FOLDER --draft eagle3     # its FOLDER/eagle3.pt
+    nanospec export OUT                         # the pair that ships
+    nanospec export OUT --weights FOLDER        # one that train_tiny.py wrote
+    nanospec export OUT --weights FOLDER --draft eagle3     # its FOLDER/eagle3.pt
 
 FOLDER may hold a target of others, or be called as demo.py calls it: then the head alone is
 written, and names it. Weights are written in bfloat16, as they are kept here. docs/SCALING.md says
@@ -72,7 +72,7 @@ def export(pair: Pair, out: Path, name: str = "", engine: str = "vllm") -> list[
 
 @command("export")
 def main(argv: Sequence[str] | None = None) -> None:
-    parser = Parser(prog="python -m nanospec.files.export", description=__doc__)
+    parser = Parser(prog="nanospec export", description=__doc__)
     parser.add_argument("out", type=Path, metavar="OUT", help="the folder to write to")
     parser.add_argument("--weights", default=WEIGHTS, metavar="FOLDER",
                         help="default: the pair that ships")

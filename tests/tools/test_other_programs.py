@@ -258,8 +258,9 @@ NUMBER = 3
 
 @pytest.fixture
 def mine(tmp_path, monkeypatch):
-    """The name of a fresh module."""
-    monkeypatch.syspath_prepend(tmp_path)
+    """The name of a fresh module in the folder that the judge is called in."""
+    monkeypatch.setattr(sys, "path", [*sys.path])
+    monkeypatch.chdir(tmp_path)
     name = f"mine_{tmp_path.name}"
     (tmp_path / f"{name}.py").write_text(MODULE)
     return name

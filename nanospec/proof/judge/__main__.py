@@ -1,10 +1,10 @@
-"""Judge a sampler of other people against its target's own distribution. Exit 0 if it is right as
-far as can be seen, 1 if it is wrong, 2 if it cannot be judged, 3 if there are too few samples to
+"""Judge a sampler, yours or of others, against its target's own distribution. Exit 0 if it is right
+as far as can be seen, 1 if it is wrong, 2 if it cannot be judged, 3 if there are too few samples to
 say.
 
-    python -m nanospec.proof.judge transformers TARGET --assistant DRAFT --temperature 0.7 --top-k 3
-    python -m nanospec.proof.judge endpoint http://127.0.0.1:8000 --plain http://127.0.0.1:8001
-    python -m nanospec.proof.judge function my_file:sampler --target my_file:target
+    nanospec judge transformers TARGET --assistant DRAFT --temperature 0.7 --top-k 3
+    nanospec judge endpoint http://127.0.0.1:8000 --plain http://127.0.0.1:8001
+    nanospec judge function my_file:sampler --target my_file:target
 
 How often the judge itself errs, and vLLM judged on a CPU: in a clone, python -m tests.proof.itself,
 and engines
@@ -34,7 +34,7 @@ from nanospec.proof.judge.verdict import BINS, SETTINGS, Verdict, check_task, ju
 
 
 def parser() -> Parser:
-    main = Parser(prog="python -m nanospec.proof.judge", description=__doc__)
+    main = Parser(prog="nanospec judge", description=__doc__)
     kinds = main.add_subparsers(dest="kind", required=True,
                                 metavar="{transformers,endpoint,function}")
     common = Parser(add_help=False)
@@ -134,6 +134,7 @@ def judge_endpoint(options, task: dict, settings: dict) -> Verdict:
 
 
 def judge_function(options, task: dict, settings: dict) -> Verdict:
+    sys.path.insert(0, "")              # a command's path lacks the folder in which it is called
     try:
         sampler = resolve_name(options.sampler)
         target = model_of(resolve_name(options.target), task["ids"])
@@ -154,7 +155,7 @@ JUDGES = {"transformers": judge_transformers, "endpoint": judge_endpoint,
 def report(verdict: Verdict, argv: Sequence[str], options) -> str:
     """What its authors need besides the verdict: how it was sampled, and what is most off."""
     lines = ["To send upstream with the lines above:",
-             f"  again        python -m nanospec.proof.judge {shlex.join(argv)}",
+             f"  again        nanospec judge {shlex.join(argv)}",
              f"  settings     temperature {options.temperature:g}, top_k {options.top_k}, top_p "
              f"{options.top_p}, {options.new} new tokens, seeds from {options.seed}"]
     if options.kind == "transformers":
