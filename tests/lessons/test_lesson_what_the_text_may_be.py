@@ -35,7 +35,7 @@ def test_what_the_text_may_be(lesson, exchanged):
     alpha, choice = names["alpha"], names["choice"]
     for T in 0, 1:
         assert min(alpha["both masked", T], alpha["no grammar", T]) > alpha["the target alone", T]
-        assert exchanged or alpha["both masked", T] > alpha["no grammar", T]        # two texts say little
+    assert exchanged or alpha["both masked", 1] > alpha["no grammar", 1]            # two texts say little
     assert choice["both masked"] < alpha["both masked", 1]
     matched = [row[4].split(" of ") for row in names["shown"]]
     assert all(found == "0" for found, _ in matched[:2]) and all(found == every for found, every in matched[2:])
