@@ -20,21 +20,21 @@ from typing import Any
 import torch
 from rich.console import Console
 
-from nanospec.cli.bench.markdown import machine
 from nanospec.cli import options
-from nanospec.cli.bench.method_options import Keep, chosen_drafters, options_of, read_pair
+from nanospec.cli.bench.markdown import machine
 from nanospec.cli.launch import Parser, command
+from nanospec.cli.method_options import Keep, chosen_drafters, options_of, read_pair
 from nanospec.cli.quantities import answer_of
 from nanospec.cli.show.keyboard import interrupts, lines
 from nanospec.cli.show.stream import Stream
 from nanospec.cli.show.terminal import legend, note
 from nanospec.errors import SEEDS, RequestError
-from nanospec.methods.draft_models.early_exit import target_for
 from nanospec.fast.autotune import Tuning, described, dtypes_of, fastest, name_of, set_up
 from nanospec.fast.clock import announced, clocked, step_seconds
 from nanospec.files.checkpoint import Pair, fingerprint
 from nanospec.files.earlier import found_before
 from nanospec.files.sources import source_of
+from nanospec.methods.draft_models.early_exit import target_for
 from nanospec.methods.index import (DRAFTERS, GAMMA, RULES, check_remember, method_of,
                                     most_drafted)
 from nanospec.serving.conversation import Conversation

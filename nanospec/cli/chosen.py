@@ -6,7 +6,7 @@ from argparse import Namespace
 from typing import Any
 
 from nanospec.cli import options
-from nanospec.cli.bench.method_options import (chosen_drafters, options_of, read_pair, takes_shape,
+from nanospec.cli.method_options import (chosen_drafters, options_of, read_pair, takes_shape,
                                                topology_of)
 from nanospec.errors import RequestError, check_request
 from nanospec.fast.autotune import setups_of

@@ -9,8 +9,8 @@ from types import SimpleNamespace
 import pytest
 import torch
 
-from nanospec.cli.bench import method_options
-from nanospec.cli.bench.method_options import chosen_drafters
+from nanospec.cli import method_options
+from nanospec.cli.method_options import chosen_drafters
 from nanospec.errors import PairError, RequestError
 from nanospec.files import checkpoint, sources
 from nanospec.files.checkpoint import Pair, draft_of, load_learned, load_pair, save_learned, save_model

@@ -14,13 +14,14 @@ import torch
 
 from docs import pictures
 from lessons.machine import weight_bytes
+from nanospec.cli import method_options
 from nanospec.cli.bench import command as bench
 from nanospec.cli.bench import measure as measuring
-from nanospec.cli.bench import method_options, speed
+from nanospec.cli.bench import speed
 from nanospec.cli.bench.measure import measure
-from nanospec.cli.bench.method_options import best_topology, measure_accepted, options_of, topology_of
 from nanospec.cli.bench.prompts import CHAT, held_out_prompts
 from nanospec.cli.bench.questions import read_questions
+from nanospec.cli.method_options import best_topology, measure_accepted, options_of, topology_of
 from nanospec.cli.quantities import BUSY, CallCosts, alpha_of, numbers_of
 from nanospec.errors import RequestError
 from nanospec.fast.clock import ClockedDrafter, clocked, median_seconds, timed
@@ -230,9 +231,9 @@ def test_shapes_are_counted_before_they_are_built():
 def test_what_a_drafter_needs_is_measured_when_it_is_needed(pair, monkeypatch):
     """A tree before it is made, costs when a drafter asks for them, once; nothing for a chain."""
     asked = []
-    monkeypatch.setattr("nanospec.cli.bench.method_options.best_topology",
+    monkeypatch.setattr("nanospec.cli.method_options.best_topology",
                         lambda *_, **__: asked.append("tree") or [-1, 0])
-    monkeypatch.setattr("nanospec.cli.bench.method_options.measure_costs",
+    monkeypatch.setattr("nanospec.cli.method_options.measure_costs",
                         lambda *_, **__: asked.append("costs") or CallCosts(.1, dict.fromkeys(range(1, 6), 1.0), 1.0))
     method_of(*pair, gamma=4, **options_of(*pair, [[1, 2]], ["chain", "lookup"], {}, 4))
     assert asked == []
@@ -305,9 +306,9 @@ def test_the_best_tree_goes_deep_where_the_first_child_is_accepted(monkeypatch):
     """And wide where the others are, too. A deeper one takes more draft steps."""
     target, draft = small_gpt(11, 2, 5), small_gpt(11, 1, 2)
     costs = CallCosts(0.01, dict.fromkeys(range(2, 13), 1.0), 1.0)
-    monkeypatch.setattr("nanospec.cli.bench.method_options.measure_costs", lambda *_, **__: costs)
+    monkeypatch.setattr("nanospec.cli.method_options.measure_costs", lambda *_, **__: costs)
     for accepted, tree in ([1, 0, 0, 0], [-1, 0, 1, 2, 3, 4, 5]), ([.25, .25, .25, .25], [-1, 0, 0, 0, 0]):
-        monkeypatch.setattr("nanospec.cli.bench.method_options.measure_accepted", lambda *_, **__: accepted)
+        monkeypatch.setattr("nanospec.cli.method_options.measure_accepted", lambda *_, **__: accepted)
         found = best_topology(target, draft, [[1, 2], [3]], temperature=0)
         assert found[:len(tree)] == tree, found
 
@@ -619,7 +620,7 @@ def refused(argv, words, capsys) -> None:
 
 @pytest.mark.parametrize("argv, words", BEFORE_LOADING)
 def test_a_bad_request_is_one_line_before_anything_is_loaded(argv, words, capsys, monkeypatch):
-    monkeypatch.setattr("nanospec.cli.bench.method_options.load_pair", None)
+    monkeypatch.setattr("nanospec.cli.method_options.load_pair", None)
     refused(argv, words, capsys)
 
 

@@ -117,7 +117,7 @@ def test_what_was_measured_is_measured_once(run, model, tmp_path, monkeypatch):
     measured = []
     monkeypatch.setattr(chat, "fastest", lambda model, dtypes, *_, **__: measured.append("tuning") or Tuning(
         dtypes[0], 1, 0))
-    monkeypatch.setattr("nanospec.cli.bench.method_options.measure_costs", lambda *_, **__: measured.append(
+    monkeypatch.setattr("nanospec.cli.method_options.measure_costs", lambda *_, **__: measured.append(
         "costs") or CallCosts(.1, {m: 1 + m / 10 for m in range(1, 10)}, .01))
 
     def start(*options: str) -> tuple[list[str], str]:
@@ -131,7 +131,7 @@ def test_what_was_measured_is_measured_once(run, model, tmp_path, monkeypatch):
     assert first == anew[0] == ["tuning", "costs"] and again == ([], text) and anew[1] == text
     assert start("--temperature", "0.5")[0] == start("--gamma", "3")[0] == ["costs"] and start()[0] == []
     assert start("--dtype", "float32")[0] == ["tuning", "costs"]
-    tree = "nanospec.cli.bench.method_options.best_topology"
+    tree = "nanospec.cli.method_options.best_topology"
     monkeypatch.setattr(tree, lambda *_, **__: measured.append("tree") or [-1, 0, 0])
     assert [start("--drafter", "tree")[0] for _ in range(2)] == [["tree"], []]
     for file in (tmp_path / "cache" / "nanospec").iterdir():

@@ -14,8 +14,8 @@ from pathlib import Path
 import pytest
 import torch
 
-from nanospec.cli.bench.method_options import topology_of
 from nanospec.cli.demo import parsed
+from nanospec.cli.method_options import topology_of
 from nanospec.cli.show import page
 from nanospec.cli.show.page import Played, page_of, run_of
 from nanospec.cli.show.steps import WatchedDice

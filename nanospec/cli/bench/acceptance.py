@@ -19,7 +19,7 @@ import torch
 from torch import Tensor
 
 from nanospec.cli.bench.measure import measure_costs
-from nanospec.cli.bench.method_options import read_pair
+from nanospec.cli.method_options import read_pair
 from nanospec.cli.quantities import CallCosts
 from nanospec.cli.show.terminal import show_table
 from nanospec.errors import RequestError

@@ -14,8 +14,8 @@ from typing import Any
 
 from torch import Tensor
 
-from nanospec.cli.bench.method_options import chosen_drafters, read_pair
 from nanospec.cli.bench.prompts import held_out_prompts
+from nanospec.cli.method_options import chosen_drafters, read_pair
 from nanospec.cli.quantities import gain_of, per_second, waits_of
 from nanospec.cli.show.terminal import show_table
 from nanospec.dice import Dice

@@ -28,10 +28,10 @@ import torch
 
 from nanospec.cli.bench import questions
 from nanospec.cli.bench.measure import busy, measure, measure_setups
-from nanospec.cli.bench.method_options import (chosen_drafters, options_of, read_pair, takes_shape,
-                                               topology_of)
 from nanospec.cli.bench.prompts import prompts_of
 from nanospec.cli.bench.questions import Others, read_questions
+from nanospec.cli.method_options import (chosen_drafters, options_of, read_pair, takes_shape,
+                                               topology_of)
 from nanospec.cli.show.terminal import show_table
 from nanospec.errors import RequestError, check_request
 from nanospec.fast.autotune import setups_of, weights_of
