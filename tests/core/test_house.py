@@ -17,7 +17,7 @@ ROOMS = ["theory", "methods", "serving", "files", "fast", "proof", "cli", "__mai
 # What a file that can be started asks for, in whatever room it stands. They import nothing of nanospec but errors.
 STARTED = {f"nanospec.cli.launch.{name}" for name in ("quiet", "command", "Parser")}
 FILES = sorted((ROOT / "nanospec").rglob("*.py"))
-# What only these use stands in training/, and nanospec/ imports nothing of it.
+# What only the first uses stands in training/.
 SCRIPTS = [ROOT / "train_tiny.py", ROOT / "demo.py", ROOT / "docs" / "pictures.py",
            *sorted((ROOT / "training").glob("*.py"))]
 LESSONS = sorted((ROOT / "lessons").glob("[0-9]*.py"))
@@ -106,6 +106,12 @@ def test_speculative_decoding_whole_is_a_small_core():
     found = closure("speculate")
     assert found >= {"speculate", "draft", "dice", "probs", "cache", "text"} and found <= CORE
     assert lines_of(*found) < 900
+
+
+def test_an_installation_is_whole():
+    """The folders beside the package are not installed."""
+    for path in FILES:
+        assert not tops(path) & {"training", "lessons", "tests", "docs", "train_tiny"}, path
 
 
 def test_there_is_no_circle():
