@@ -39,7 +39,8 @@ from nanospec.fast.clock import announced
 from nanospec.files.checkpoint import WEIGHTS, draft_of
 from nanospec.files.sources import source_of
 from nanospec.methods.draft_models import LEARNED
-from nanospec.methods.index import WITHOUT_DRAFT, Method, check_fixed, method_of, most_drafted
+from nanospec.methods.index import (DRAFTERS, WITHOUT_DRAFT, Method, check_fixed, method_of,
+                                    most_drafted)
 
 COLUMNS = {"T": ("temperature", "g"), "draft": ("draft", "s"), "drafter": ("drafter", "s"),
            "gamma": ("gamma", "d"), "rule": ("rule", "s"), "alpha": ("alpha", ".2f"),
@@ -79,6 +80,10 @@ def run(temperatures: Sequence[float] = (0.0, 0.8, 1.0), drafters: Sequence[str]
                            "shape")
     if compile:
         check_fixed(named, rules, "--compile")
+    by_gamma = not shape and any(DRAFTERS[drafter].sized_by == "gamma" for drafter in named)
+    several = max(map(len, (temperatures, drafts, rules, named, gammas if by_gamma else "1"))) > 1
+    if answers and several:
+        raise RequestError("--answers is for one method, of one gamma, at one temperature")
     given = topology_of(shape)
     pairs = {name: read_pair(source, device, name) for name in drafts}
     texts, what = prompts_of(pairs[drafts[0]], asked or str(prompts), max_new_tokens)
@@ -99,8 +104,6 @@ def run(temperatures: Sequence[float] = (0.0, 0.8, 1.0), drafters: Sequence[str]
         return [*found.values()]
 
     first = {name: methods(name, given, pair.target, pair.draft) for name, pair in pairs.items()}
-    if answers and len(temperatures) * sum(map(len, first.values())) > 1:
-        raise RequestError("--answers is for one method, of one gamma, at one temperature")
     for name, pair in pairs.items():
         check_request(pair.target, max(texts, key=len), max_new_tokens, 1.0, None, None, 0,
                       1 + max((method.gamma for method in first[name]), default=0))
