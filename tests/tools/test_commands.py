@@ -203,3 +203,11 @@ def test_ctrl_c_within_an_import_that_is_printing():
             "sys.stdout = launch.io.TextIOWrapper(launch.io.BufferedWriter(Slow()))\n"
             "print('a line', flush=True)\n")
     assert in_a_shell(code, PYTHONUNBUFFERED="")[::2] == (130, "")
+
+
+def test_an_interrupted_command_ends_with_130():
+    def interrupted(argv):
+        raise KeyboardInterrupt
+
+    assert launch.command("it")(interrupted)([]) == 130 and launch.command("it")(lambda argv: None)([]) == 0
+    assert launch.command("it")(lambda argv: 3)([]) == 3

@@ -73,6 +73,19 @@ def test_what_it_is_compared_with_is_the_models_own(hf):
     assert distance(truth, by_hand)[1] < 1e-12 and len(truth) == 4
 
 
+@pytest.mark.parametrize("settings, how", [
+    ({}, {"temperature": 1.0, "top_k": 0, "top_p": 1.0}),
+    ({"temperature": .7, "top_k": 3, "top_p": .9}, {"temperature": .7, "top_k": 3, "top_p": .9})])
+def test_what_it_is_asked_for(hf, monkeypatch, settings, how):
+    """Its own default of fifty tokens is never meant."""
+    asked = []
+    target = hf[0]
+    monkeypatch.setattr(type(target), "generate", lambda self, prompt, generation_config, **_: asked.append(
+        generation_config) or torch.zeros(1, 4))
+    of_transformers(target, [1, 4], 2, **settings)(Dice([5]))
+    assert {name: getattr(asked[0], name) for name in how} == how and asked[0].do_sample
+
+
 def test_its_assisted_generation_is_right_every_path_walked(hf):
     verdict = verdict_on(*hf[:2], new=2, **COOL)
     assert not verdict.wrong and verdict.distance < 1e-6 and verdict.p_value > 0.001

@@ -74,6 +74,14 @@ def test_both_lanes():
                     + "   5 tokens")
 
 
+def test_the_lanes_tell_draft_steps_apart_unless_no_round_could():
+    """A compiled round has no clock in it. One that drafted nothing, among others, is no compiled one."""
+    for drafted, words_of in ([0, 0, .002, 0], "a draft step"), ([0] * 4, "or a whole round"):
+        view = a_view()
+        view.rounds = [it._replace(drafting=drafting) for it, drafting in zip(view.rounds, drafted)]
+        assert words_of in view.lanes(Console(file=StringIO(), width=120)).plain.split("\n")[-1]
+
+
 def test_a_round_step_by_step():
     """A stack's coins stand before the rule's."""
     done = chain([.5, .25], 1)

@@ -9,7 +9,7 @@ import pytest
 import torch
 
 from lessons import machine
-from nanospec.cli.bench import acceptance, beside, questions, serve, speed
+from nanospec.cli.bench import acceptance, beside, markdown, questions, serve, speed
 from nanospec.cli.bench import measure as measuring
 from nanospec.cli.bench.measure import CallCosts, measure, measure_costs
 from nanospec.cli.show import terminal
@@ -211,6 +211,40 @@ def test_what_is_asked_beside_transformers(monkeypatch):
         ("extra", "transformers"), ("folders_of", target, "its draft", "folder", 8),
         ("their_dtype", "target/", "there", "auto"),
         ("their_writers", ["target/", "draft/"], torch.bfloat16, "there", 4, request | {"eos_token_id": [8, 9]})]
+
+
+@pytest.mark.parametrize("drafts", [0, 1])
+def test_how_transformers_is_asked(monkeypatch, drafts):
+    """Assisted with as many draft tokens in every round as here, and once more as it chooses itself."""
+    models = []
+
+    def model(*its):
+        models.append(SimpleNamespace(of=its, generation_config=SimpleNamespace()))
+        return models[-1]
+
+    monkeypatch.setattr(beside, "hf_model", model)
+    monkeypatch.setattr(beside, "hf_writer", lambda model, **how: (model, how))
+    found = beside.their_writers([Path("t"), Path("d")][:1 + drafts], "dtype", "device", 3, {"max_new_tokens": 7})
+    target, *assistants = models
+    assert [its.of[0].name for its in models] == ["t", "d", "d"][:1 + 2 * drafts]
+    assert found == {"transformers": (target, {"max_new_tokens": 7}),
+                     "transformers, prompt lookup": (target, {"max_new_tokens": 7, "prompt_lookup_num_tokens": 3}),
+                     **{f"transformers, {name}": (target, {"max_new_tokens": 7, "assistant_model": assistant})
+                        for name, assistant in zip(["assisted", "assisted, its defaults"], assistants)}}
+    settings = [vars(its.generation_config) for its in models]
+    assert settings == [{}, {"num_assistant_tokens": 3, "num_assistant_tokens_schedule": "constant",
+                             "assistant_confidence_threshold": 0.0}, {}][:1 + 2 * drafts]
+
+
+def test_a_machine_is_named_by_its_processor(monkeypatch, tmp_path):
+    """Where the system has no such list, by what Python knows."""
+    (tmp_path / "cpuinfo").write_text("processor\t: 0\nmodel name\t: A: B 7\nprocessor\t: 1\nmodel name\t: C\n")
+    monkeypatch.setattr(markdown, "CPU", tmp_path / "cpuinfo")
+    assert markdown.machine().startswith("A: B 7 (")
+    monkeypatch.setattr(markdown, "CPU", tmp_path / "nowhere")
+    monkeypatch.setattr(markdown.platform, "processor", lambda: "")
+    monkeypatch.setattr(markdown.platform, "machine", lambda: "of a kind")
+    assert markdown.machine().startswith("of a kind (")
 
 
 def test_others_are_asked_the_same_questions(monkeypatch):
