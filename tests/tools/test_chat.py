@@ -12,6 +12,7 @@ from pathlib import Path
 
 import pytest
 import torch
+from rich.console import Console
 
 from nanospec.cli import chat
 from nanospec.cli.bench.measure import CallCosts
@@ -139,6 +140,15 @@ def test_what_was_measured_is_measured_once(run, model, tmp_path, monkeypatch):
     assert start()[0] == ["tuning", "costs"]
     write(tmp_path / "target.gguf", "qwen3")
     assert start()[0] == ["tuning", "costs"]
+
+
+@pytest.mark.parametrize("options, method", [([], "hybrid 8"), (["--drafter", "chain"], "chain 4"),
+                                             (["--drafter", "chain", "--gamma", "5"], "chain 5")])
+def test_how_many_tokens_a_round_drafts_unasked(tmp_path, options, method):
+    for name in "target", "draft":
+        write(tmp_path / f"{name}.gguf")
+    asked = chat.parsed(["--weights", str(tmp_path), "--device", "cpu", "--dtype", "float64", *options])
+    assert chat.Chat(asked, Console(file=io.StringIO())).method == method
 
 
 def test_what_the_model_is_told_before(run, model):
