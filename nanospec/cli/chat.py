@@ -26,7 +26,7 @@ from nanospec.cli.launch import Parser, command
 from nanospec.cli.method_options import Keep, chosen_drafters, options_of, read_pair
 from nanospec.cli.quantities import answer_of
 from nanospec.cli.show.keyboard import interrupts, lines
-from nanospec.cli.show.stream import Stream
+from nanospec.cli.show.stream import Stream, can_show_colours
 from nanospec.cli.show.terminal import legend, note
 from nanospec.errors import SEEDS, RequestError
 from nanospec.fast.autotune import Tuning, described, dtypes_of, fastest, name_of, set_up
@@ -146,7 +146,7 @@ class Chat:
     def greet(self) -> None:
         note(f"{self.name}: {self.how}; {self.method}, temperature {self.asked.temperature:g}")
         note("Ctrl-C ends an answer, /new begins anew, Ctrl-D or /quit ends the conversation")
-        if self.console.is_terminal and not self.console.no_color:
+        if can_show_colours(self.console):
             self.console.print(legend(rejected=False).append("   written without a draft"))
 
     def take(self, line: str) -> None:

@@ -7,9 +7,9 @@ from typing import Any
 
 from nanospec.cli import options
 from nanospec.cli.method_options import (chosen_drafters, options_of, read_pair, takes_shape,
-                                               topology_of)
+                                         topology_of)
 from nanospec.errors import RequestError, check_request
-from nanospec.fast.autotune import setups_of
+from nanospec.fast.autotune import COMPILED, setups_of
 from nanospec.files.checkpoint import WEIGHTS
 from nanospec.files.sources import source_of
 from nanospec.methods.index import DRAFTERS, Method, check_fixed, method_of, most_drafted
@@ -73,7 +73,7 @@ class Chosen:
         check_request(self.target, self.ids, **self.request, rows=self.method().gamma + 1)
         self.setups, how = setups_of(self.target, self.draft, asked.dtype, asked.threads,
                                      asked.compile)
-        self.how = how.split("; compiled: ")[-1]
+        self.how = how.split(COMPILED)[-1]
         self.options = options_of(self.target, self.draft, [self.ids], [asked.drafter],
                                   self.options, self.gamma, **self.sampling)
 

@@ -28,6 +28,7 @@ GLANCE = partial(draft_seconds, repeats=1)
 TURNS = 6           # of measuring each; one in which the machine changed its mind decides nothing
 HOPELESS = 2.0          # times the least of a glance: not worth a measurement
 SEVERAL = 4     # tokens, from which on oneDNN's layout was quicker in float32; for fewer it depends
+COMPILED = "; compiled: "       # between the eager setup and the compiled one, in words
 
 
 class Tuning(NamedTuple):
@@ -186,8 +187,8 @@ def setups_of(target: GPT, draft: GPT | Learned | None, dtype: str = "auto",
     setups = [Setup(target, draft, None)]
     if compiler:                        # copied together: a draft model may use the target's parts
         setups.append(Setup(*deepcopy((target, draft)), compiler))
-    return setups, "; compiled: ".join(autotune(*setup[:2], dtype, threads, setup.compiler)
-                                       for setup in setups)
+    return setups, COMPILED.join(autotune(*setup[:2], dtype, threads, setup.compiler)
+                                 for setup in setups)
 
 
 def dtypes_of(name: str, device: torch.device) -> Sequence[torch.dtype]:

@@ -38,7 +38,7 @@ def read_texts(source: Path | None = None) -> Texts:
     if source is None or path_of(source).is_dir():
         root = Path(source or sysconfig.get_paths()["stdlib"])
         return split({path.relative_to(root): path
-                       for path in _below(root) if source or path.suffix == ".py"}, root)
+                      for path in _below(root) if source or path.suffix == ".py"}, root)
     text = _text(Path(source))
     cut = len(text) * (HELD_OUT_ONE_IN - 1) // HELD_OUT_ONE_IN
     return [text[:cut]], [text[cut:]]

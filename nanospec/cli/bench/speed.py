@@ -31,7 +31,7 @@ from nanospec.cli.bench.measure import busy, measure, measure_setups
 from nanospec.cli.bench.prompts import prompts_of
 from nanospec.cli.bench.questions import Others, read_questions
 from nanospec.cli.method_options import (chosen_drafters, options_of, read_pair, takes_shape,
-                                               topology_of)
+                                         topology_of)
 from nanospec.cli.show.terminal import show_table
 from nanospec.errors import RequestError, check_request
 from nanospec.fast.autotune import setups_of, weights_of
@@ -81,8 +81,8 @@ def run(temperatures: Sequence[float] = (0.0, 0.8, 1.0), drafters: Sequence[str]
     if compile:
         check_fixed(named, rules, "--compile")
     by_gamma = not shape and any(DRAFTERS[drafter].sized_by == "gamma" for drafter in named)
-    several = max(map(len, (temperatures, drafts, rules, named, gammas if by_gamma else "1"))) > 1
-    if answers and several:
+    several = max(map(len, (temperatures, drafts, rules, named))) > 1
+    if answers and (several or by_gamma and len(gammas) > 1):
         raise RequestError("--answers is for one method, of one gamma, at one temperature")
     given = topology_of(shape)
     pairs = {name: read_pair(source, device, name) for name in drafts}

@@ -16,12 +16,17 @@ from nanospec.speculate import Round
 BYTES = 4               # of a character, at most: the tokens that may have to wait for its end
 
 
+def can_show_colours(console: Console) -> bool:
+    """A terminal, unless NO_COLOR asks for none."""
+    return console.is_terminal and not console.no_color
+
+
 class Stream:
     """Prints rounds as they come. silent: tokens that are not shown, those that end a text."""
 
     def __init__(self, console: Console, decode: Decode, silent: Collection[int] = ()):
         self.console, self.decode, self.silent = console, decode, silent
-        self.coloured = console.is_terminal and not console.no_color       # NO_COLOR asks for none
+        self.coloured = can_show_colours(console)
         self.pending: list[int] = []            # tokens that end in the middle of a character
 
     def take(self, done: Round) -> None:
