@@ -5,7 +5,6 @@ import re
 import subprocess
 import sys
 from argparse import _SubParsersAction
-from collections import Counter
 from pathlib import Path
 
 import pytest
@@ -73,19 +72,20 @@ def test_the_examples_run():
     assert "of 4 accepted" in done.stdout and "\n" in done.stdout
 
 
-def test_a_page_of_its_own_kind():
-    """A stranger's screen with one command; then no more than can be read at once."""
-    first = README.split("## ")[0]
-    assert first.count("```") == 2 and "pip install -e . && python demo.py" in first
-    assert len(README.splitlines()) <= 150 and len(re.findall(r"^\| [\d.]+ \|", first, re.M)) <= 6
-    assert len(re.findall(r"^\| `", README, re.M)) <= 15
+def sections(page: str) -> set[str]:
+    """The names by which links reach a page's headings."""
+    headings = re.findall(r"^#+ (.*)$", re.sub(r"(?s:```.*?```)", "", page), re.M)
+    return {re.sub(r"[^\w\- ]", "", heading.lower()).replace(" ", "-") for heading in headings}
 
 
 def test_every_link_leads_somewhere():
     for name, text in {"README.md": README, "lessons/README.md": LESSONS,
                        **{f"docs/{name}": text for name, text in DOCS.items()}}.items():
-        for link in re.findall(r"\]\(((?!http)[^)#]+)", text):
-            assert ((ROOT / name).parent / link).exists(), (name, link)
+        for link in re.findall(r"\]\(((?!http)[^)]+)", text):
+            path, _, section = link.partition("#")
+            page = (ROOT / name).parent / path if path else ROOT / name
+            assert page.exists(), (name, link)
+            assert not section or section in sections(page.read_text()), (name, link)
 
 
 def test_every_method_is_named():
@@ -132,7 +132,7 @@ def test_every_option_named_exists():
     from train_tiny import options
     for script, parser in ("demo.py", demo.parser()), ("train_tiny.py", options()):
         named = set(re.findall(rf"{script}`? (--[\w-]+)", PAGES))
-        assert len(named) > 2 and named <= set(parser._option_string_actions), script
+        assert named and named <= set(parser._option_string_actions), script
 
 
 def test_every_option_of_a_subcommand_exists():
@@ -145,7 +145,7 @@ def test_every_option_of_a_subcommand_exists():
         options = set(re.findall(r"--[\w-]+", words))
         assert options <= set(subcommands[name or "speed"]._option_string_actions), (name, words)
         found += len(options)
-    assert found > 40
+    assert found
     source = inspect.getsource(check)
     assert all(f'"{option}"' in source for words in re.findall(r"python -m lessons\.check([^`#\n]*)", pages)
                for option in re.findall(r"--[\w-]+", words))
@@ -194,22 +194,14 @@ def test_the_minutes_of_a_path_are_those_of_its_lessons_and_exercises():
         assert f"exercises 1 to 12 ({sum(exercises[i] for i in range(1, 13))})" in page
 
 
-def test_results_are_one_page_and_every_table_can_be_made_again():
-    """A section with a table of numbers names a command and a date; those in earlier/ need no command. A row of the
-    page is one of results/, or a part of it.
-    """
-    assert len(DOCS["RESULTS.md"].split()) < 1_500
+def test_every_table_of_results_can_be_made_again():
+    """A section with a table of numbers names a command and a date."""
     for name, page in DOCS.items():
         for section in re.split(r"^## ", page, flags=re.M) if name.startswith(("results/", "RESULTS")) else []:
             if len(re.findall(r"^\|.*\d\.\d.*\|$", section, re.M)) > 1:
                 head = page.split("\n## ")[0] + section
                 assert re.search(r"\b20\d\d-\d\d-\d\d\b", head), (name, section[:40])
-                command = re.search(r"python -m|`python |nanospec bench|above", head)
-                assert command or "earlier/" in name, (name, section[:40])
-    whole = [Counter(re.findall(r"\d+\.\d+", row)) for name, page in DOCS.items() if name.startswith("results/")
-             for row in re.findall(r"^\|.*\|$", page, re.M)]
-    for row in re.findall(r"^\|.*\|$", DOCS["RESULTS.md"].split("## Everything else")[0], re.M):
-        assert any(Counter(re.findall(r"\d+\.\d+", row)) <= other for other in whole), row
+                assert re.search(r"python -m|`python |nanospec bench|above", head), (name, section[:40])
 
 
 def test_every_file_named_on_a_page_is_there():
