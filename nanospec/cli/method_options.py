@@ -65,9 +65,7 @@ def options_of(target: GPT, draft: Any, prompts: Sequence[Sequence[int]], drafte
     keep = keep or (lambda what, find, **about: find())
 
     def find_costs() -> tuple[float, list[tuple[int, float]]]:
-        with announced("measuring what calls cost"):
-            found = measure_costs(target, draft, range(1, most + 2), max(map(len, prompts)),
-                                  **sampling)
+        found = measure_costs(target, draft, range(1, most + 2), max(map(len, prompts)), **sampling)
         return found.c, [*found.v.items()]
 
     @cache

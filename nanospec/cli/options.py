@@ -112,6 +112,8 @@ OPTIONS: dict[str, dict] = {
                   "int8, which rounds more)"),
     "threads": dict(type=whole_number(1, 1024), metavar="N",
                     help="default: as many as are fastest"),
+    "measure": dict(action="store_true", help="measure with care, and anew, what is fastest here; "
+                    "otherwise a look of some seconds decides, or what an earlier start has kept"),
     "compile": dict(action="store_true", help="through torch.compile, too, where a drafter's "
                     "drafts have one shape: minutes, the first time"),
 }

@@ -70,7 +70,7 @@ def set_up(model: GPT | Learned, tuning: Tuning) -> GPT | Learned:
 def fastest(model: GPT | Learned, dtypes: Sequence[torch.dtype] = (), threads: Sequence[int] = (),
             seconds: Callable[[Any], float] = partial(step_seconds, repeats=12),
             packed: bool = True, glance: Callable[[Any], float] | None = None,
-            turns: int = 2) -> Tuning:
+            turns: int = 2, what: str = "measuring what is fastest here") -> Tuning:
     """The tuning in which `seconds(model)`, by default a plain step, is least. The model stays as
     it is.
 
@@ -81,6 +81,7 @@ def fastest(model: GPT | Learned, dtypes: Sequence[torch.dtype] = (), threads: S
     difference.
     packed: whether to try oneDNN's layout, too. glance: looks at each first, so that no time goes
     into a hopeless one: on a busy machine two threads can take twenty times as long as one.
+    what: what is said of it while it goes on.
     """
     before = torch.get_num_threads()
     candidates = []
@@ -95,10 +96,14 @@ def fastest(model: GPT | Learned, dtypes: Sequence[torch.dtype] = (), threads: S
         candidates = [candidate for candidate, took in zip(candidates, seen)
                       if took <= HOPELESS * min(seen)]
     parts: dict[Tuning, list[float]] = {tuning: [] for tuning, _ in candidates}
-    for _ in range(turns):
-        took = {tuning: seconds(set_up(copy, tuning)) for tuning, copy in candidates}
-        for tuning in took:
-            parts[tuning].append(took[tuning] / sum(took.values()))
+    with announced(what, steps=turns * len(candidates)) as step:
+        for _ in range(turns):
+            took = {}
+            for tuning, copy in candidates:
+                took[tuning] = seconds(set_up(copy, tuning))
+                step()
+            for tuning in took:
+                parts[tuning].append(took[tuning] / sum(took.values()))
     torch.set_num_threads(before)
     return min(parts, key=lambda tuning: median(parts[tuning]))
 
@@ -136,8 +141,8 @@ def autotune(target: GPT, draft: GPT | Learned | None, dtype: str = "auto",
         return step() + (round_seconds(copy, draft) if rows == 1 else step(DRAFTED + 1))
 
     counts = [threads] if threads else [torch.get_num_threads()] if compiler else []
-    with announced("measuring which data type, threads and weight layout are fastest here"):
-        convert(target, dtypes_of(dtype, target.device), counts, seconds, compiler)
+    convert(target, dtypes_of(dtype, target.device), counts, seconds, compiler,
+            "measuring which data type, threads and weight layout are fastest here")
     count = torch.get_num_threads()
     words = f"{target.device}, {count} thread{'s' * (count > 1)}; target in {described(target)}"
     if draft is None:
@@ -166,15 +171,15 @@ def autotune_draft(target: GPT, draft: GPT | Learned, dtype: str = "auto",
     dtypes = dtypes_of(dtype, target.device)
     if dtype == "int8":
         dtypes = [*dtypes_of("auto", target.device), torch.int8]
-    with announced("the same for the draft model"):
-        convert(draft, dtypes, [torch.get_num_threads()], seconds, compiler)
+    convert(draft, dtypes, [torch.get_num_threads()], seconds, compiler,
+            "the same for the draft model")
 
 
 def convert(model: GPT | Learned, dtypes: Sequence[torch.dtype], threads: Sequence[int],
-            seconds: Callable[[Any], float], compiler: Callable | None) -> None:
+            seconds: Callable[[Any], float], compiler: Callable | None, what: str) -> None:
     """To its fastest tuning. Compiling takes so long that there are two turns and no glance."""
     how: dict = {"packed": False} if compiler else {"glance": GLANCE, "turns": TURNS}
-    set_up(model, fastest(model, dtypes, threads, seconds, **how))
+    set_up(model, fastest(model, dtypes, threads, seconds, what=what, **how))
 
 
 def setups_of(target: GPT, draft: GPT | Learned | None, dtype: str = "auto",

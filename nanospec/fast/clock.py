@@ -30,24 +30,35 @@ from nanospec.text import Text
 
 PROMPT, DRAFTED, ROUNDS = 48, 4, 7      # tokens; draft tokens of a round that is timed; rounds
 STILL = 2.5                             # seconds between two signs of life
+BAR = 20                                # characters
 _going_on: list[Event] = []             # what is announced now, the innermost last
 T = TypeVar("T")
 
 
 @contextmanager
-def announced(what: str, at_once: bool = True) -> Iterator[None]:
+def announced(what: str, at_once: bool = True, steps: int = 0) -> Iterator[Callable[[], None]]:
     """Say on stderr what takes a while, before it begins, and every STILL seconds that it goes on.
     A terminal takes the line back at the end. Not at_once: it is said only if it takes that long.
 
+    steps: of how many equal steps it consists, for a bar. Yields a function to be called after each
+    of them.
     A thread says so, but of nested ones that of the innermost alone. It needs 50 microseconds each
     time, which moves no median.
     """
     terminal, began, ended = sys.stderr.isatty(), perf_counter(), Event()
-    clear = "\r\033[K" if terminal else ""
+    clear, done = "\r\033[K" if terminal else "", 0
 
     def say(more: str = "") -> None:
         end = "" if terminal else "\n"
-        print(f"{clear}{what} ...{more}", end=end, file=sys.stderr, flush=True)
+        full = done * BAR // steps if steps else 0
+        bar = f" [{'#' * full}{'.' * (BAR - full)}]" * bool(steps)
+        print(f"{clear}{what} ...{bar}{more}", end=end, file=sys.stderr, flush=True)
+
+    def step() -> None:
+        nonlocal done
+        done += 1
+        if terminal and (at_once or perf_counter() - began > STILL):
+            say()
 
     def go_on() -> None:
         while not ended.wait(STILL):
@@ -60,7 +71,7 @@ def announced(what: str, at_once: bool = True) -> Iterator[None]:
     thread = Thread(target=go_on, daemon=True)
     thread.start()
     try:
-        yield
+        yield step
     finally:
         ended.set()
         thread.join()
